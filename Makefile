@@ -1,0 +1,93 @@
+# mrirecond: build, test, install.   make help
+#   CC=gcc|clang   CUDA=auto|0|1   SAN=1 (address and undefined-behaviour sanitizers)   BUILD=folder   DESTDIR= PREFIX=
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+BUILD  ?= build
+CUDA   ?= auto
+SAN    ?= 0
+PREFIX ?= /usr/local
+NVCC   ?= $(or $(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
+VERSION := 0.1.0
+
+DEPS := build-essential pkg-config curl ca-certificates patchelf clang libomp-dev libclang-rt-14-dev clang-format \
+	cppcheck libmicrohttpd-dev libismrmrd-dev libhdf5-dev libxml2-dev libfftw3-dev libsqlite3-dev libjansson-dev \
+	libcurl4-gnutls-dev libpng-dev zlib1g-dev libnifti-dev libseccomp-dev libsystemd-dev libcmocka-dev \
+	python3 python3-numpy python3-h5py
+
+PACKAGES := libmicrohttpd sqlite3 jansson libxml-2.0 hdf5-serial fftw3f libpng zlib libseccomp libsystemd libcurl
+WARN     := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla
+CFLAGS   ?= -O2 -g
+override CFLAGS += -std=c17 -D_GNU_SOURCE -I. -fopenmp -fno-math-errno -fstack-protector-strong -MMD -MP $(WARN) \
+	-DMRIRECON_VERSION='"$(VERSION)"' $(shell pkg-config --cflags $(PACKAGES) 2>/dev/null | sed 's/-I/-isystem /g')
+override LDFLAGS += -Wl,--as-needed -fopenmp
+ifeq ($(SAN),1)
+override CFLAGS  += -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+override LDFLAGS += -fsanitize=address,undefined
+endif
+
+pkg = $(shell pkg-config --libs $(1) 2>/dev/null)
+LIBS_GRIDDING = $(call pkg,fftw3f) -lfftw3f_omp -lm
+LIBS_RECON    = -lismrmrd $(call pkg,hdf5-serial) $(call pkg,libxml-2.0 libpng zlib libseccomp jansson)
+LIBS_DAEMON   = $(call pkg,libmicrohttpd sqlite3 libsystemd jansson)
+LIBS_CLIENT   = $(call pkg,libcurl jansson)
+
+# A program is one *_main.c; everything else of a room is its archive.
+sources  = $(filter-out %_main.c,$(foreach d,$(1),$(wildcard $(d)/*.c)))
+objects  = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
+GRIDDING := $(call objects,$(call sources,gridding/base gridding/range gridding))
+RECON    := $(call objects,$(call sources,recon))
+DAEMON   := $(call objects,$(call sources,daemon))
+CLIENTS  := $(call objects,$(call sources,clients))
+ARCHIVES := $(BUILD)/lib/daemon.a $(BUILD)/lib/recon.a $(BUILD)/lib/gridding.a
+BIN      := $(addprefix $(BUILD)/bin/,mrirecond mrirecon-worker mrirecon-codec mrirecon)
+UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
+BENCH    := $(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(wildcard tests/bench/bench_*.c))
+
+all: $(BIN)
+
+$(BUILD)/obj/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -c -o $@ $<
+# Leaves compiled for one instruction set each; chosen at run time.
+$(BUILD)/obj/%_avx2.o: override CFLAGS += -mavx2 -mfma
+$(BUILD)/obj/%_avx512.o: override CFLAGS += -mavx512f -mavx512vl -mavx512dq -mavx512bw -mfma -mprefer-vector-width=512
+$(BUILD)/obj/gridding/%.o: override CFLAGS += -O3
+
+$(BUILD)/lib/gridding.a: $(GRIDDING)
+$(BUILD)/lib/recon.a: $(RECON)
+$(BUILD)/lib/daemon.a: $(DAEMON)
+$(BUILD)/lib/clients.a: $(CLIENTS)
+$(BUILD)/lib/%.a:
+	@mkdir -p $(@D)
+	@rm -f $@
+	ar rcs $@ $^
+
+link = @mkdir -p $(@D) && echo "link $@" && $(CC) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDFLAGS)
+$(BUILD)/bin/mrirecond: $(BUILD)/obj/daemon/daemon_main.o $(ARCHIVES)
+	$(link) $(LIBS_DAEMON)
+$(BUILD)/bin/mrirecon-worker: $(BUILD)/obj/daemon/worker_main.o $(ARCHIVES)
+	$(link) $(LIBS_RECON) $(LIBS_GRIDDING)
+$(BUILD)/bin/mrirecon-codec: $(BUILD)/obj/recon/codec_main.o $(BUILD)/lib/recon.a $(BUILD)/lib/gridding.a
+	$(link) $(LIBS_RECON) -lm
+$(BUILD)/bin/mrirecon: $(BUILD)/obj/clients/client_main.o $(BUILD)/lib/clients.a $(ARCHIVES)
+	$(link) $(LIBS_CLIENT) $(LIBS_RECON) $(LIBS_GRIDDING)
+$(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o $(BUILD)/lib/clients.a $(ARCHIVES)
+	$(link) -lcmocka $(LIBS_CLIENT) $(LIBS_DAEMON) $(LIBS_RECON) $(LIBS_GRIDDING) $(call pkg,fftw3)
+$(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(ARCHIVES)
+	$(link) $(LIBS_RECON) $(LIBS_GRIDDING)
+
+unit: $(UNIT)
+bench: $(BENCH) all
+
+deps:
+	@missing=; for p in $(DEPS); do dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$p"; done; \
+	if [ -n "$$missing" ]; then echo "installing:$$missing"; s=; [ "$$(id -u)" = 0 ] || s=sudo; \
+	  $$s apt-get update -qq && $$s env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; fi
+
+clean:
+	rm -rf $(BUILD)
+
+.PHONY: all unit bench deps clean
+.SECONDARY:
+-include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)

@@ -1,0 +1,41 @@
+/* wire.h: what the daemon and a worker say to each other, over one AF_UNIX SOCK_SEQPACKET pair (the worker's is fd 3).
+ *
+ * Each message is one JSON object of at most WIRE_MAX bytes with a member "type", and up to WIRE_FDS file descriptors.
+ *
+ *   worker -> daemon
+ *     hello    {version, device, gpu: bool, note, pid}                  once, when the device is warm
+ *     progress {id, fraction: 0..1, stage}
+ *     done     {id, results: [{name, type, bytes}], report: {...}}      every result is written and fsync'ed
+ *     failed   {id, error: {code, detail, acquisition_index?, required_bytes?, available_bytes?}, fatal: bool}
+ *              fatal: the device is gone; the worker exits and the job may be tried on another
+ *     status   {memory_available, memory_total}                         the answer to ping
+ *   daemon -> worker
+ *     job      {id, kind, parameters: {name: text}, formats: ["png", ...]}  + fds [scan file, result directory]
+ *              the worker writes "image.h5" and one file for each format ("image.png") into the directory
+ *     cancel   {id}                                                     answered by failed with code "canceled"
+ *     ping     {}                                                       answered also while a job runs
+ *
+ * The daemon closing its end tells the worker to stop at once.
+ */
+#ifndef MRIRECON_WIRE_H
+#define MRIRECON_WIRE_H
+
+#include "gridding/base/err.h"
+
+#include <jansson.h>
+
+enum { WIRE_VERSION = 1, WIRE_FD = 3, WIRE_MAX = 128 * 1024, WIRE_FDS = 2 };
+
+/* Send `message` (stays the caller's). Fails with ERR_WORKER_DIED (the other side is gone), ERR_IO. */
+int wire_send(int socket, json_t *message, const int *fds, int fd_count);
+
+/* Receive one message, waiting for it. *message is the caller's; *fd_count descriptors (close-on-exec) are put in fds[WIRE_FDS].
+ * Fails with ERR_WORKER_DIED at the end of the stream, ERR_IO, ERR_BAD_REQUEST (not as above; nothing leaks). */
+int wire_receive(int socket, json_t **message, int fds[WIRE_FDS], int *fd_count);
+
+/* A failure as the problem members of "failed" and of an HTTP problem document: {code, detail, ...}. New reference. */
+json_t *wire_error_pack(const struct err *failure);
+/* The reverse; missing members are filled with what is safe. */
+void wire_error_unpack(const json_t *object, struct err *failure);
+
+#endif

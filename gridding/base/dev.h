@@ -1,0 +1,45 @@
+/* dev.h: a compute device (the CPU, or one GPU): its memory.
+ *
+ * A struct dev belongs to one thread at a time. Memory of a device is given back to the same device. On the CPU, device
+ * memory is ordinary memory, aligned to 64 bytes; code outside *_cpu.c must not rely on that.
+ */
+#ifndef MRIRECON_DEV_H
+#define MRIRECON_DEV_H
+
+#include "gridding/base/num.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct dev;
+
+enum dev_kind { DEV_AUTO, DEV_CPU, DEV_GPU };
+
+/* Open a device. DEV_AUTO takes GPU `index` where there is a usable one and the CPU otherwise (dev_note says why).
+ * `threads` is the number of CPU threads to use, 0 for one per available core.
+ * Fails with ERR_NO_DEVICE (DEV_GPU asked for, none usable), ERR_NO_MEMORY, ERR_DEVICE. */
+int dev_create(struct dev **out, enum dev_kind kind, int index, int threads);
+void dev_free(struct dev *dev);
+
+bool dev_is_gpu(const struct dev *dev);
+const char *dev_name(const struct dev *dev); /* "cpu (AVX-512, 2 threads)", "gpu 0 (NVIDIA H200)" */
+const char *dev_note(const struct dev *dev); /* why DEV_AUTO took the CPU; "" where there is nothing to say */
+int dev_threads(const struct dev *dev);
+
+/* Bytes free and in all. Fails with ERR_DEVICE. */
+int dev_memory(struct dev *dev, size_t *available, size_t *total);
+
+/* Uninitialised memory of `bytes` bytes (0 is allowed: *out = NULL). Fails with ERR_NO_MEMORY or ERR_GPU_OOM. */
+int dev_alloc(struct dev *dev, size_t bytes, void **out);
+void dev_release(struct dev *dev, void *memory); /* NULL is allowed */
+
+/* Between the host's memory and the device's; complete on return. Fails with ERR_DEVICE. */
+int dev_upload(struct dev *dev, void *device, const void *host, size_t bytes);
+int dev_download(struct dev *dev, void *host, const void *device, size_t bytes);
+int dev_zero(struct dev *dev, void *device, size_t bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,79 @@
+/* traj.h: k-space trajectories: the unit a file's trajectory is in, analytic trajectories, density compensation.
+ * k is in cycles per pixel of the encoded matrix throughout, [-0.5, 0.5). Host memory only. */
+#ifndef MRIRECON_TRAJ_H
+#define MRIRECON_TRAJ_H
+
+#include "gridding/base/dev.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- units ---- */
+
+enum traj_unit {
+    TRAJ_UNIT_AUTO,
+    TRAJ_UNIT_PIXEL,     /* cycles per pixel, -0.5 .. 0.5 */
+    TRAJ_UNIT_GRID,      /* cycles per field of view, -N/2 .. N/2 */
+    TRAJ_UNIT_RADIANS,   /* radians per pixel, -pi .. pi */
+    TRAJ_UNIT_PER_METRE  /* cycles per metre */
+};
+
+/* Find the unit of k[samples][stride] (the first `dim` columns are used) of an encoded matrix `n` (x, y, z) and field of view
+ * `fov_m` (metres; 0 = unknown), and give the factor per column that brings it to cycles per pixel. With `asked` other than
+ * TRAJ_UNIT_AUTO that unit is taken and only its range is checked (a sample may exceed the encoded k-space by 2 %).
+ * `reason` (may be NULL) receives one sentence: what was seen and what was concluded.
+ * Fails with ERR_TRAJ_NONFINITE, ERR_TRAJ_AMBIGUOUS, ERR_TRAJ_RANGE; the text gives the largest |k| per axis. */
+int traj_unit_find(enum traj_unit asked, int dim, const int n[3], const double fov_m[3], size_t samples, int stride,
+                   const float *k, enum traj_unit *found, double scale[3], char *reason, size_t reason_size);
+
+/* ---- analytic trajectories ---- */
+
+enum traj_kind { TRAJ_RADIAL, TRAJ_GOLDEN, TRAJ_SPIRAL, TRAJ_STACK_OF_STARS, TRAJ_KOOSHBALL, TRAJ_CONES };
+
+struct traj_params {
+    enum traj_kind kind;
+    int n[3];     /* encoded matrix x, y, z */
+    int readouts; /* spokes, arms, cones (per partition in a stack); 0: enough to sample fully */
+    int samples;  /* per readout; 0: enough to sample fully */
+};
+
+/* An analytic trajectory. */
+struct traj {
+    int dim;                   /* columns of k */
+    size_t readouts, samples;  /* samples are per readout */
+    float *k;                  /* [readouts][samples][dim] */
+};
+
+/* radial, golden: 2-D spokes through 0 (golden: 111.246 degrees apart); spiral: 2-D Archimedean arms from 0; stack of stars:
+ * 3-D, golden spokes per z partition; kooshball: 3-D golden-means spokes through 0 (doi:10.1002/mrm.21166) of which each holds
+ * k = 0; cones: 3-D spiral on cones. Fails with ERR_BAD_PARAMETER, ERR_NO_MEMORY. */
+int traj_create(struct traj **out, const struct traj_params *params);
+void traj_free(struct traj *traj);
+const char *traj_kind_name(enum traj_kind kind); /* "radial", "golden", "spiral", "stack-of-stars", "kooshball", "cones" */
+
+/* ---- density compensation: weights[samples], scaled so that an adjoint of a fully sampled object gives the object ---- */
+
+enum dcf_method { DCF_AUTO, DCF_GIVEN, DCF_NONE, DCF_ANALYTIC, DCF_PIPE };
+
+/* Which shape of trajectory the readouts have, as far as an analytic formula needs it. */
+enum traj_shape { TRAJ_SHAPE_UNKNOWN, TRAJ_SHAPE_RADIAL, TRAJ_SHAPE_SPIRAL };
+
+/* Look at readouts k[readouts][samples][dim]: straight lines at uniform angles through or from 0 (radial), or curves that leave 0
+ * and turn (spiral; 2-D). `length` of every readout is `samples`. */
+enum traj_shape traj_shape_find(int dim, size_t readouts, size_t samples, const float *k);
+
+/* Radial 2-D (|k| ramp, half-disc at 0) and 3-D (|k|^2); spiral after Meyer 1992 (doi:10.1002/mrm.1910280204):
+ * |g| |sin(angle g - angle k)|. Samples that fall on each other share a weight.
+ * Fails with ERR_DCF_INVALID where `shape` has no formula in `dim` dimensions. */
+int dcf_analytic(enum traj_shape shape, int dim, size_t readouts, size_t samples, const float *k, float *weights);
+
+/* Pipe-Menon: `iterations` of w <- w / (C w), then scaled. For any trajectory; n is the image size (x, y, z).
+ * `progress` (may be NULL) is called after each with the fraction done; a non-zero answer stops with ERR_CANCELED. */
+int dcf_pipe(struct dev *dev, int dim, const int n[3], size_t samples, const float *k, int iterations, float *weights,
+             int (*progress)(void *context, double fraction), void *context);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

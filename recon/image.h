@@ -1,0 +1,47 @@
+/* image.h: series of images, and the files they are served as. Host memory. */
+#ifndef MRIRECON_IMAGE_H
+#define MRIRECON_IMAGE_H
+
+#include "gridding/base/num.h"
+
+/* Where one image lies and which it is. */
+struct image_info {
+    float position[3];  /* of the volume's centre, mm, LPS (the ISMRMRD convention) */
+    float read_dir[3], phase_dir[3], slice_dir[3];
+    float fov_mm[3];    /* x, y, z */
+    float table_position[3];
+    uint16_t average, slice, contrast, phase, repetition, set;
+    uint16_t series, index;
+    uint32_t measurement_uid, time_stamp;
+};
+
+/* Images of one size. data: [count][channels][z][y][x], float32 magnitudes, or complex64 where `complex_valued`. */
+struct image_series {
+    size_t count, channels, size[3]; /* size: x, y, z */
+    bool complex_valued;
+    float slice_spacing_mm;          /* between neighbouring slices of a multi-slice 2-D series; 0: one slice or a volume */
+    struct image_info *info;         /* [count] */
+    float *data;
+    char *xml;                       /* the scan's ISMRMRD header, NUL-terminated, or NULL */
+};
+
+/* Allocate a zeroed series (info and data owned by it). Fails with ERR_NO_MEMORY. */
+int image_series_create(struct image_series **out, size_t count, size_t channels, const size_t size[3], bool complex_valued);
+void image_series_free(struct image_series *series);
+
+/* The forms an image is served in; the table of names, media types and writers is in image.c. */
+enum image_format { IMAGE_H5, IMAGE_NIFTI, IMAGE_PNG, IMAGE_NPY, IMAGE_FORMATS };
+const char *image_format_name(enum image_format format);  /* "h5", "nii.gz", "png", "npy": also the file's ending */
+const char *image_format_media(enum image_format format); /* "application/x-hdf5", ... */
+int image_format_find(const char *name);                  /* by name or media type; -1: none */
+
+/* Write `series` to `fd` (a file opened for writing, at 0) as `format`.
+ * Complex values: h5 and npy keep them, NIfTI stores complex64, PNG shows magnitudes.
+ * Fails with ERR_IO, ERR_NO_MEMORY, ERR_SPOOL_FULL (no space left). */
+int image_write(const struct image_series *series, enum image_format format, int fd);
+
+/* Read back an image file that image_write(IMAGE_H5) wrote: `path` is opened read-only.
+ * Fails with ERR_IO, ERR_MALFORMED_FILE, ERR_NO_MEMORY. */
+int image_read_h5(struct image_series **out, const char *path);
+
+#endif

@@ -1,0 +1,50 @@
+/* dev_leaf.h: what a kind of device must bring: the inside of dev.h. Only dev.c and the device leaves include this.
+ *
+ * The CPU's leaves are linked in. The GPU's live in one shared object, mrirecon-gpu.so, that dev.c opens at run time beside
+ * the program: a machine without CUDA runs the same binaries.
+ */
+#ifndef MRIRECON_DEV_LEAF_H
+#define MRIRECON_DEV_LEAF_H
+
+#include "gridding/base/dev.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct nufft_leaf; /* gridding/nufft_leaf.h */
+
+struct dev_leaf {
+    int abi; /* DEV_LEAF_ABI */
+    /* Open device `index` (of a GPU; 0 for the CPU) into dev->state, and write dev->name. */
+    int (*open)(struct dev *dev, int index);
+    void (*close)(struct dev *dev);
+    int (*memory)(struct dev *dev, size_t *available, size_t *total);
+    int (*alloc)(struct dev *dev, size_t bytes, void **out);
+    void (*release)(struct dev *dev, void *memory);
+    int (*upload)(struct dev *dev, void *device, const void *host, size_t bytes);
+    int (*download)(struct dev *dev, void *host, const void *device, size_t bytes);
+    int (*zero)(struct dev *dev, void *device, size_t bytes);
+    const struct nufft_leaf *nufft;
+};
+
+enum { DEV_LEAF_ABI = 1 };
+
+struct dev {
+    const struct dev_leaf *leaf;
+    void *state;       /* the leaf's */
+    bool gpu;
+    int threads;       /* CPU threads to use, >= 1 */
+    char name[128], note[256];
+};
+
+extern const struct dev_leaf dev_leaf_cpu;
+
+/* The one symbol of mrirecon-gpu.so. The err_ functions it calls are the host program's. */
+#define DEV_GPU_SYMBOL "mrirecon_gpu_leaf"
+const struct dev_leaf *mrirecon_gpu_leaf(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -40,6 +40,7 @@ RECON    := $(call objects,$(call sources,recon))
 DAEMON   := $(call objects,$(call sources,daemon))
 CLIENTS  := $(call objects,$(call sources,clients))
 ARCHIVES := $(BUILD)/lib/daemon.a $(BUILD)/lib/recon.a $(BUILD)/lib/gridding.a
+GPU_SO   := $(BUILD)/lib/mrirecon/mrirecon-gpu.so
 BIN      := $(addprefix $(BUILD)/bin/,mrirecond mrirecon-worker mrirecon-codec mrirecon)
 UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
 BENCH    := $(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(wildcard tests/bench/bench_*.c))
@@ -80,14 +81,56 @@ $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(ARCHIVES)
 unit: $(UNIT)
 bench: $(BENCH) all
 
+# ---- for people ----
+help:
+	@sed -n 's/^## //p' Makefile
+## make                 build/bin/{mrirecond,mrirecon-worker,mrirecon-codec,mrirecon}
+## make demo [SCAN=f]   install what is missing, build, reconstruct a simulated scan (or one's own) through the daemon, save demo.png
+demo: deps
+	@$(MAKE) --no-print-directory all
+	@tests/demo.sh $(BUILD) $(SCAN)
+## make check           install what is missing, build with gcc, clang and sanitizers, run every test
+check: deps
+	$(MAKE) all unit
+	$(MAKE) CC=clang BUILD=$(BUILD)/clang CUDA=0 all unit
+	$(MAKE) SAN=1 BUILD=$(BUILD)/san CUDA=0 all unit
+	$(MAKE) BUILD=$(BUILD) fuzz
+	tests/run --fuzz $(BUILD) $(BUILD)/clang $(BUILD)/san
+## make deps            install the Debian packages that are missing
 deps:
 	@missing=; for p in $(DEPS); do dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$p"; done; \
 	if [ -n "$$missing" ]; then echo "installing:$$missing"; s=; [ "$$(id -u)" = 0 ] || s=sudo; \
 	  $$s apt-get update -qq && $$s env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; fi
-
+## make install         into $(DESTDIR)$(PREFIX); make uninstall takes it away again
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/mrirecon $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)$(PREFIX)/share/doc/mrirecond
+	install $(BIN) $(DESTDIR)$(PREFIX)/bin
+	$(if $(wildcard $(GPU_SO)),install $(GPU_SO) $(DESTDIR)$(PREFIX)/lib/mrirecon)
+	sed 's|@PREFIX@|$(PREFIX)|g' systemd/mrirecond.service >$(DESTDIR)$(PREFIX)/lib/systemd/system/mrirecond.service
+	install -m 644 README.md LICENSE docs/*.md $(DESTDIR)$(PREFIX)/share/doc/mrirecond
+uninstall:
+	rm -f $(patsubst %,$(DESTDIR)$(PREFIX)/bin/%,$(notdir $(BIN))) $(DESTDIR)$(PREFIX)/lib/systemd/system/mrirecond.service
+	rm -rf $(DESTDIR)$(PREFIX)/lib/mrirecon $(DESTDIR)$(PREFIX)/share/doc/mrirecond
+## make bundle          build/bundle: binaries and their non-system libraries, runs elsewhere with nothing installed
+SYSTEM_LIBS := linux-vdso|ld-linux|libc\.so|libm\.so|libdl\.so|libpthread\.so|librt\.so|libresolv\.so|libcufft|libcuda
+bundle: all
+	rm -rf $(BUILD)/bundle && mkdir -p $(BUILD)/bundle/bin $(BUILD)/bundle/lib/mrirecon
+	cp $(BIN) $(BUILD)/bundle/bin
+	$(if $(wildcard $(GPU_SO)),cp $(GPU_SO) $(BUILD)/bundle/lib/mrirecon)
+	ldd $(BIN) | awk '$$2=="=>" && $$3 ~ /^\// {print $$3}' | grep -vE '/($(SYSTEM_LIBS))' | sort -u | xargs cp -L -t $(BUILD)/bundle/lib
+	patchelf --force-rpath --set-rpath '$$ORIGIN/../lib' $(BUILD)/bundle/bin/*
+	patchelf --force-rpath --set-rpath '$$ORIGIN' $(BUILD)/bundle/lib/*.so*
+	cp README.md LICENSE $(BUILD)/bundle
+## make format lint     clang-format in place; cppcheck
+format:
+	clang-format -i $$(git ls-files '*.c' '*.h' '*.cu' '*.cuh')
+lint:
+	cppcheck --quiet --error-exitcode=1 --std=c11 --inline-suppr --enable=warning,performance,portability -I. -DMRIRECON_VERSION='"x"' \
+	  gridding recon daemon clients
+## make clean
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all unit bench deps clean
+.PHONY: all unit bench help demo check deps install uninstall bundle format lint clean
 .SECONDARY:
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)

@@ -1,0 +1,350 @@
+"""What end-to-end tests share: a real mrirecond on a free loopback port, requests to it, and TAP.
+
+    from harness import Daemon, main, same, test
+
+    @test("an unknown path is a problem document")
+    def unknown_path(daemon):
+        daemon.request("GET", "/v1/nothing").problem(404, "not-found")
+
+    if __name__ == "__main__":
+        main(Daemon)
+
+main(start) starts one daemon for the whole program by start(), and hands it to each test that takes an argument; a test
+without one starts what it needs (`with Daemon(...) as daemon:`). Whatever a daemon wrote to stderr is read when it stops: a
+sanitizer's report, or a line logged as an error that the test did not expect, fails the program.
+"""
+import glob
+import http.client
+import inspect
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BIN = os.path.abspath(os.environ.get("MRIRECON_BIN", os.path.join(ROOT, "build", "bin")))
+DATA = os.path.abspath(os.environ.get("MRIRECON_DATA", os.path.join(ROOT, "..", "shared", "data")))
+FINAL = ("succeeded", "failed", "canceled")
+SLOW = 60  # seconds after which a test says that something hangs; no test asserts a speed
+
+# What no program of ours may ever print.
+REPORTS = re.compile(r"(AddressSanitizer|LeakSanitizer|UndefinedBehaviorSanitizer|runtime error:|Assertion .* failed|"
+                     r"HDF5-DIAG|stack smashing|Segmentation fault|double free)")
+# How mrirecond marks the level of a line.
+TROUBLE = re.compile(r"\b(error|critical|alert|emergency)\b\s*[:\]]", re.I)
+
+
+class Skip(Exception):
+    """Raised by skip()."""
+
+
+def skip(reason):
+    raise Skip(reason)
+
+
+def same(seen, expected, what="value"):
+    assert seen == expected, f"{what} is {seen!r}, expected {expected!r}"
+
+
+def wait_until(condition, what, seconds=SLOW):
+    """The first true value of condition(), polled."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.02)
+    raise AssertionError(f"waited {seconds} s in vain for {what}")
+
+
+def real_scan(name):
+    """The path of a real scan; skips the test, loudly, where it is not there."""
+    path = os.path.join(DATA, "mri", name)
+    if not os.path.exists(path):
+        skip(f"{name} is not in {DATA}/mri (set MRIRECON_DATA)")
+    return path
+
+
+class Response:
+    def __init__(self, status, headers, body):
+        self.status, self.headers, self.body = status, headers, body  # headers: lower-case names
+
+    def json(self):
+        return json.loads(self.body)
+
+    def expect(self, status, media=None):
+        assert self.status == status, f"answered {self.status}, expected {status}: {self.body[:600]!r}"
+        if media:
+            same(self.headers.get("content-type", "").split(";")[0], media, "Content-Type")
+        return self
+
+    def problem(self, status, code):
+        """Assert that this is a problem document (RFC 9457) as the service promises, and return it."""
+        self.expect(status, "application/problem+json")
+        return check_problem(self.json(), code, status)
+
+
+def check_problem(problem, code, status=None):
+    same(problem.get("code"), code, f"code (detail: {problem.get('detail')!r})")
+    if status is not None:
+        same(problem.get("status"), status, "status")
+    for member in ("title", "detail"):
+        assert isinstance(problem.get(member), str) and len(problem[member]) > 3, f"no {member} in {problem}"
+    detail = problem["detail"]
+    assert len(detail) > 15 and detail[-1] in ".?!)" and "\n" not in detail, f"not a sentence: {detail!r}"
+    return problem
+
+
+class Daemon:
+    """One mrirecond. Options are its own, without dashes: Daemon(body_limit="1M") runs with --body-limit 1M."""
+
+    def __init__(self, state=None, environment=None, command=(), expect_trouble=False, **options):
+        self.own_state = state is None
+        self.state = state or tempfile.mkdtemp(prefix="mrirecond-test-")
+        self.options = options
+        self.environment = dict(os.environ, **(environment or {}))
+        self.command = list(command)  # words put before the program, e.g. prlimit
+        self.expect_trouble = expect_trouble  # errors in the log are what the test is about
+        self.process = None
+        self.log = ""
+        try:
+            self.start()
+        except BaseException:
+            self.kill()
+            self.clean()
+            raise
+
+    # -- the process
+
+    def start(self):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        words = self.command + [os.path.join(BIN, "mrirecond"), "--listen", f"127.0.0.1:{self.port}",
+                                "--state-dir", self.state]
+        for name, value in self.options.items():
+            words += ["--" + name.replace("_", "-"), str(value)]
+        self.stderr = tempfile.TemporaryFile()
+        self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=self.stderr, stderr=self.stderr,
+                                        env=self.environment)
+        end = time.monotonic() + SLOW
+        answer = "nothing"
+        while time.monotonic() < end:
+            if self.process.poll() is not None:
+                raise AssertionError(f"mrirecond exited with {self.process.returncode} at its start:\n{self.read_log()}")
+            try:
+                response = self.request("GET", "/readyz")
+                if response.status == 200:
+                    return
+                answer = response.body
+            except OSError:
+                pass
+            time.sleep(0.02)
+        raise AssertionError(f"mrirecond was not ready after {SLOW} s; /readyz said {answer}:\n{self.read_log()}")
+
+    def read_log(self):
+        self.stderr.seek(0)
+        return self.stderr.read().decode(errors="replace")
+
+    def clean(self):
+        if self.own_state:
+            shutil.rmtree(self.state, ignore_errors=True)
+
+    def kill(self):
+        """kill -9, as a power cut would."""
+        if self.process and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    def restart(self):
+        """After kill(): the same state directory, another port."""
+        self.log += self.read_log()
+        self.start()
+
+    def stop(self):
+        """SIGTERM; asserts a clean end and a clean log."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(SLOW)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                raise AssertionError(f"mrirecond did not end {SLOW} s after SIGTERM:\n{self.read_log()}") from None
+        self.log += self.read_log()
+        self.stderr.close()
+        self.clean()
+        bad = [line for line in self.log.splitlines()
+               if REPORTS.search(line) or (TROUBLE.search(line) and not self.expect_trouble)]
+        assert not bad, "mrirecond logged:\n" + (self.log[-20000:] if REPORTS.search(self.log) else "\n".join(bad))
+        assert self.process.returncode in (0, None), f"mrirecond exited with {self.process.returncode}:\n{self.log[-4000:]}"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if kind is None:
+            self.stop()
+        else:
+            self.kill()
+            error.args = (f"{error.args[0] if error.args else ''}\nthe daemon's log ends:\n{self.read_log()[-3000:]}",)
+            self.clean()
+
+    def children(self, program, parent=None):
+        """Process ids of running children (of the daemon, or of `parent`) whose program has this name."""
+        parent = parent or self.process.pid
+        found = []
+        for path in glob.glob(f"/proc/{parent}/task/*/children"):
+            try:
+                with open(path) as file:
+                    children = file.read().split()
+            except OSError:
+                continue
+            for child in children:
+                try:
+                    if os.path.basename(os.readlink(f"/proc/{child}/exe")) == program:
+                        found.append(int(child))
+                except OSError:
+                    pass
+        return found
+
+    def worker(self):
+        return wait_until(lambda: self.children("mrirecon-worker"), "a worker process")[0]
+
+    def peak_memory(self):
+        """Largest resident memory so far, bytes."""
+        with open(f"/proc/{self.process.pid}/status") as file:
+            return int(re.search(r"VmHWM:\s*(\d+) kB", file.read()).group(1)) * 1024
+
+    def files(self):
+        """Every file under the state directory, relative, with its size."""
+        return {os.path.relpath(os.path.join(folder, name), self.state): os.path.getsize(os.path.join(folder, name))
+                for folder, _, names in os.walk(self.state) for name in names
+                if os.path.exists(os.path.join(folder, name))}
+
+    # -- requests
+
+    def request(self, method, path, body=None, headers=None, timeout=SLOW):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        try:
+            connection.request(method, path, body, headers or {})
+            response = connection.getresponse()
+            return Response(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
+        finally:
+            connection.close()
+
+    def get(self, path, **headers):
+        return self.request("GET", path, headers={k.replace("_", "-"): v for k, v in headers.items()})
+
+    def submit(self, body, query="kind=recon", **headers):
+        """POST /v1/jobs; the response, whatever it is."""
+        return self.request("POST", f"/v1/jobs?{query}", body, {k.replace("_", "-"): v for k, v in headers.items()})
+
+    def job(self, identity):
+        return self.get(f"/v1/jobs/{identity}").expect(200, "application/json").json()
+
+    def finish(self, identity, seconds=SLOW):
+        """Wait for the end of a job; its document."""
+        def final():
+            job = self.job(identity)
+            return job if job["state"] in FINAL else None
+        return wait_until(final, f"the end of job {identity}", seconds)
+
+    def run(self, body, query="kind=recon"):
+        """Submit, wait, and give the finished job's document."""
+        return self.finish(self.submit(body, query).expect(202).json()["id"])
+
+    def fails(self, body, query, code, status=None):
+        """Assert that this upload is refused, or its job fails, with `code`; give the problem document."""
+        response = self.submit(body, query)
+        if response.status != 202:
+            return response.problem(status or response.status, code)
+        job = self.finish(response.json()["id"])
+        same(job["state"], "failed", "state")
+        return check_problem(job["error"], code, status)
+
+    def metrics(self):
+        """/metrics as {name{labels}: value}."""
+        text = self.get("/metrics").expect(200).body.decode()
+        values = {}
+        for line in text.splitlines():
+            if line and not line.startswith("#"):
+                name, value = line.rsplit(" ", 1)
+                values[name] = float(value)
+        return values
+
+
+def client(daemon, *words, check=True, stdin=None, timeout=SLOW, **environment):
+    """Run mrirecon against a daemon (or None: no server given); a CompletedProcess with text."""
+    environment = dict(os.environ, **environment)
+    if daemon is not None:
+        environment["MRIRECON_SERVER"] = daemon.url
+    done = subprocess.run([os.path.join(BIN, "mrirecon"), *words], stdin=stdin or subprocess.DEVNULL, capture_output=True,
+                          text=True, env=environment, timeout=timeout)
+    if check:
+        assert done.returncode == 0, f"mrirecon {' '.join(words)} exited with {done.returncode}: {done.stderr}"
+        assert not REPORTS.search(done.stderr), done.stderr
+    return done
+
+
+TESTS = []
+
+
+def test(name):
+    def add(function):
+        TESTS.append((name, function))
+        return function
+    return add
+
+
+def explain(error):
+    lines = str(error).splitlines() or [type(error).__name__]
+    if not isinstance(error, AssertionError):
+        lines = traceback.format_exc().splitlines()
+    else:
+        where = traceback.extract_tb(error.__traceback__)
+        lines += [f"at {os.path.basename(f.filename)}:{f.lineno}: {f.line}" for f in where[1:]]
+    for line in lines:
+        print(f"# {line}")
+
+
+def main(start=None):
+    """Run all tests of the program. Names on the command line pick some."""
+    chosen = [(name, function) for name, function in TESTS if len(sys.argv) < 2 or function.__name__ in sys.argv[1:]]
+    shared = any(inspect.signature(function).parameters for _, function in chosen)
+    print(f"1..{len(chosen) + shared}", flush=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("told to stop"))
+    daemon, failures, number = None, 0, 0
+
+    def attempt(name, function, *arguments):
+        nonlocal failures, number
+        number += 1
+        try:
+            function(*arguments)
+            print(f"ok {number} - {name}", flush=True)
+        except Skip as reason:
+            print(f"ok {number} - {name} # SKIP {reason}", flush=True)
+        except Exception as error:
+            failures += 1
+            explain(error)
+            print(f"not ok {number} - {name}", flush=True)
+
+    try:
+        if shared:
+            daemon = start()
+        for name, function in chosen:
+            attempt(name, function, *([daemon] if inspect.signature(function).parameters else []))
+        if shared:
+            attempt("the daemon stops cleanly and logged no error", daemon.stop)
+    finally:
+        if daemon is not None:
+            daemon.kill()
+            daemon.clean()
+    sys.exit(1 if failures else 0)

@@ -1,0 +1,105 @@
+"""Scans for tests: small ISMRMRD files written by h5py, and what a reconstruction of them must be (double sums)."""
+import h5py
+import numpy as np
+
+HEAD = np.dtype([
+    ("version", "<u2"), ("flags", "<u8"), ("measurement_uid", "<u4"), ("scan_counter", "<u4"),
+    ("acquisition_time_stamp", "<u4"), ("physiology_time_stamp", "<u4", (3,)), ("number_of_samples", "<u2"),
+    ("available_channels", "<u2"), ("active_channels", "<u2"), ("channel_mask", "<u8", (16,)), ("discard_pre", "<u2"),
+    ("discard_post", "<u2"), ("center_sample", "<u2"), ("encoding_space_ref", "<u2"), ("trajectory_dimensions", "<u2"),
+    ("sample_time_us", "<f4"), ("position", "<f4", (3,)), ("read_dir", "<f4", (3,)), ("phase_dir", "<f4", (3,)),
+    ("slice_dir", "<f4", (3,)), ("patient_table_position", "<f4", (3,)),
+    ("idx", [("kspace_encode_step_1", "<u2"), ("kspace_encode_step_2", "<u2"), ("average", "<u2"), ("slice", "<u2"),
+             ("contrast", "<u2"), ("phase", "<u2"), ("repetition", "<u2"), ("set", "<u2"), ("segment", "<u2"),
+             ("user", "<u2", (8,))]),
+    ("user_int", "<i4", (8,)), ("user_float", "<f4", (8,))])
+ACQUISITION = np.dtype([("head", HEAD), ("traj", h5py.vlen_dtype(np.dtype("<f4"))),
+                        ("data", h5py.vlen_dtype(np.dtype("<f4")))])
+
+XML = """<?xml version="1.0" encoding="UTF-8"?>
+<ismrmrdHeader xmlns="http://www.ismrm.org/ISMRMRD">
+  <experimentalConditions><H1resonanceFrequency_Hz>63870000</H1resonanceFrequency_Hz></experimentalConditions>
+  <encoding>
+    <encodedSpace><matrixSize><x>{x}</x><y>{y}</y><z>{z}</z></matrixSize>
+      <fieldOfView_mm><x>{fx}</x><y>{fy}</y><z>{fz}</z></fieldOfView_mm></encodedSpace>
+    <reconSpace><matrixSize><x>{x}</x><y>{y}</y><z>{z}</z></matrixSize>
+      <fieldOfView_mm><x>{fx}</x><y>{fy}</y><z>{fz}</z></fieldOfView_mm></reconSpace>
+    <encodingLimits/>
+    <trajectory>{trajectory}</trajectory>
+  </encoding>
+</ismrmrdHeader>
+"""
+
+
+class Scan:
+    """One scan in memory. traj [readouts][samples][columns] (the last column may be the weight),
+    data [readouts][coils][samples]; matrix and fov_mm are x, y, z. Change what you like, then write()."""
+
+    def __init__(self, traj, data, matrix, fov_mm=None, trajectory="radial"):
+        self.traj = np.asarray(traj, np.float32)
+        self.data = np.asarray(data, np.complex64)
+        self.matrix = tuple(matrix)
+        self.fov_mm = tuple(fov_mm or [2.0 * n for n in matrix])
+        self.xml = XML.format(x=matrix[0], y=matrix[1], z=matrix[2], fx=self.fov_mm[0], fy=self.fov_mm[1],
+                              fz=self.fov_mm[2], trajectory=trajectory)
+        readouts, samples, columns = self.traj.shape
+        self.heads = np.zeros(readouts, HEAD)
+        for name, value in (("version", 1), ("number_of_samples", samples), ("center_sample", samples // 2),
+                            ("available_channels", self.data.shape[1]), ("active_channels", self.data.shape[1]),
+                            ("trajectory_dimensions", columns), ("sample_time_us", 5), ("read_dir", (1, 0, 0)),
+                            ("phase_dir", (0, 1, 0)), ("slice_dir", (0, 0, 1))):
+            self.heads[name] = value
+        self.heads["scan_counter"] = np.arange(readouts)
+        self.heads["idx"]["kspace_encode_step_1"] = np.arange(readouts)
+        self.heads["flags"][-1] = 1 << 13  # last in repetition
+
+    def write(self, path, group="dataset"):
+        rows = np.empty(len(self.heads), ACQUISITION)
+        for i, head in enumerate(self.heads):
+            rows[i]["head"] = head
+            rows[i]["traj"] = self.traj[i].ravel()
+            rows[i]["data"] = self.data[i].ravel().view(np.float32)
+        with h5py.File(path, "w") as file:
+            file.create_dataset(f"{group}/xml", data=[self.xml], dtype=h5py.string_dtype())
+            file.create_dataset(f"{group}/data", data=rows, maxshape=(None,), chunks=(max(1, len(rows)),))
+        return str(path)
+
+    def bytes(self, folder):
+        path = f"{folder}/scan-{id(self)}.h5"
+        self.write(path)
+        with open(path, "rb") as file:
+            return file.read()
+
+    def adjoint(self):
+        """[coils][z][y][x]: sum of w d exp(+2 pi i k.r) in double; the weight is the column past the dimensions, or 1."""
+        nx, ny, nz = self.matrix
+        dim = 2 if nz == 1 else 3
+        k = self.traj.reshape(-1, self.traj.shape[2]).astype(float)
+        weight = k[:, dim] if k.shape[1] > dim else np.ones(len(k))
+        data = self.data.astype(complex).transpose(1, 0, 2).reshape(self.data.shape[1], -1) * weight
+        axes = [np.exp(2j * np.pi * np.outer(np.arange(n) - n // 2, k[:, i] if i < dim else 0 * k[:, 0]))
+                for i, n in enumerate((nx, ny, nz))]
+        return np.einsum("cm,xm,ym,zm->czyx", data, *axes, optimize=True)
+
+
+def radial(matrix=(24, 20, 1), spokes=31, samples=48, coils=2, weights=True, seed=1):
+    """A radial scan of random data: nothing about it is symmetric, so that a flip or a swap shows."""
+    rng = np.random.default_rng(seed)
+    angle = np.pi * np.arange(spokes) / spokes
+    radius = (np.arange(samples) - samples // 2) / samples
+    traj = np.stack([np.cos(angle)[:, None] * radius, np.sin(angle)[:, None] * radius], -1)
+    if weights:
+        ramp = np.broadcast_to(np.maximum(np.abs(radius), 0.25 / samples), (spokes, samples))
+        traj = np.concatenate([traj, ramp[..., None]], -1)
+    data = rng.normal(size=(spokes, coils, samples, 2)).view(complex)[..., 0]
+    return Scan(traj, data, matrix)
+
+
+def nrmse(image, truth, mask=None, fit=False):
+    """Relative l2 error of image against truth; with `fit`, after the best complex scale."""
+    a, b = np.asarray(image).ravel().astype(complex), np.asarray(truth).ravel().astype(complex)
+    if mask is not None:
+        a, b = a[np.asarray(mask).ravel()], b[np.asarray(mask).ravel()]
+    if fit:
+        a = a * (np.vdot(a, b) / np.vdot(a, a))
+    return float(np.linalg.norm(a - b) / np.linalg.norm(b))

@@ -1,0 +1,153 @@
+/* The table of kinds: defaults, ranges, sentences. */
+#include "recon/recon.h"
+#include "recon/recon_job.h"
+
+#include "gridding/base/err.h"
+#include "gridding/nufft.h"
+#include "gridding/traj.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const struct kind *recon;
+static struct param_values values;
+
+static int fresh(void **state)
+{
+    (void)state;
+    recon = recon_kind_find("recon");
+    assert_non_null(recon);
+    param_values_init(recon, &values);
+    return 0;
+}
+
+static int set(const char *name, const char *text)
+{
+    return param_values_set(recon, &values, name, text);
+}
+
+static void every_default_is_a_value_its_parameter_takes(void **state)
+{
+    (void)state;
+    for (const struct kind *kind = recon_kinds; kind->name; kind++) {
+        struct param_values given;
+        param_values_init(kind, &given);
+        assert_true(kind->help && *kind->help && kind->inputs[0]);
+        size_t count = 0;
+        for (const struct param *param = kind->params; param->name; param++, count++) {
+            assert_true(param->help && *param->help);
+            assert_false(given.value[count].given);
+            assert_int_equal(param_values_set(kind, &given, param->name, param->fallback), 0);
+            assert_true(given.value[count].given);
+        }
+        assert_true(count <= KIND_MAX_PARAMS);
+        assert_ptr_equal(recon_kind_find(kind->name), kind);
+    }
+    assert_null(recon_kind_find("recons"));
+}
+
+static void choices_are_the_enums_they_stand_for(void **state)
+{
+    (void)state;
+    assert_int_equal(set("dcf", "pipe"), 0);
+    assert_int_equal(values.value[RECON_DCF].integer, DCF_PIPE);
+    assert_int_equal(set("dcf", "none"), 0);
+    assert_int_equal(values.value[RECON_DCF].integer, DCF_NONE);
+    assert_int_equal(set("traj_units", "per_metre"), 0);
+    assert_int_equal(values.value[RECON_TRAJ_UNITS].integer, TRAJ_UNIT_PER_METRE);
+    assert_int_equal(set("kernel", "radial"), 0);
+    assert_int_equal(values.value[RECON_KERNEL].integer, NUFFT_RADIAL);
+    assert_int_equal(set("coils", "none"), 0);
+    assert_int_equal(values.value[RECON_COILS].integer, RECON_COILS_NONE);
+    assert_int_equal(set("output", "complex"), 0);
+    assert_int_equal(values.value[RECON_OUTPUT].integer, RECON_OUTPUT_COMPLEX);
+    assert_int_equal(set("matrix", "encoded"), 0);
+    assert_int_equal(values.value[RECON_MATRIX].integer, RECON_MATRIX_ENCODED);
+}
+
+static void numbers_are_kept_within_their_range(void **state)
+{
+    (void)state;
+    assert_int_equal(set("tolerance", "1e-5"), 0);
+    assert_true(values.value[RECON_TOLERANCE].real == 1e-5);
+    assert_string_equal(values.value[RECON_TOLERANCE].text, "1e-5");
+    assert_int_equal(set("width", "6"), 0);
+    assert_int_equal(values.value[RECON_WIDTH].integer, 6);
+    assert_int_equal(set("encoding", "-1"), 0);
+    assert_int_equal(values.value[RECON_ENCODING].integer, -1);
+    static const char *const bad[][2] = {
+        {"tolerance", "0"},
+        {"tolerance", "0.2"},
+        {"tolerance", ""},
+        {"tolerance", " 1e-3"},
+        {"tolerance", "1e-3x"},
+        {"tolerance", "nan"},
+        {"tolerance", "inf"},
+        {"width", "11"},
+        {"width", "-1"},
+        {"width", "4.5"},
+        {"width", "99999999999999999999"},
+        {"width", ""},
+        {"encoding", "64"},
+        {"coils", "RSS"},
+        {"coils", ""},
+        {"group", "a\nb"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct param_values before = values;
+        assert_int_equal(set(bad[i][0], bad[i][1]), ERR_BAD_PARAMETER);
+        assert_non_null(strstr(err_last()->text, bad[i][0]));
+        assert_memory_equal(&before, &values, sizeof values);
+    }
+}
+
+static void text_has_a_longest_length(void **state)
+{
+    (void)state;
+    char text[129];
+    memset(text, 'g', sizeof text);
+    text[128] = '\0';
+    assert_int_equal(set("group", text), ERR_BAD_PARAMETER);
+    text[127] = '\0';
+    assert_int_equal(set("group", text), 0);
+    assert_string_equal(values.value[RECON_GROUP].text, text);
+}
+
+static void a_wrong_value_is_answered_with_the_right_ones(void **state)
+{
+    (void)state;
+    assert_int_equal(set("dcf", "ramp"), ERR_BAD_PARAMETER);
+    assert_non_null(strstr(err_last()->text, "auto, given, none, analytic, pipe"));
+    assert_int_equal(set("tolerance", "2"), ERR_BAD_PARAMETER);
+    assert_non_null(strstr(err_last()->text, "from 1e-06 to 0.1"));
+}
+
+static void an_unknown_name_is_answered_with_the_nearest(void **state)
+{
+    (void)state;
+    assert_int_equal(set("tolerence", "1e-3"), ERR_UNKNOWN_PARAMETER);
+    assert_non_null(strstr(err_last()->text, "Did you mean \"tolerance\"?"));
+    assert_int_equal(set("dcf_iter", "3"), ERR_UNKNOWN_PARAMETER);
+    assert_non_null(strstr(err_last()->text, "Did you mean \"dcf_iterations\"?"));
+    assert_int_equal(set("COIL", "rss"), ERR_UNKNOWN_PARAMETER);
+    assert_non_null(strstr(err_last()->text, "Did you mean \"coils\"?"));
+    assert_int_equal(set("zzzzzzzzzzzzzzzzzzz", "1"), ERR_UNKNOWN_PARAMETER);
+    assert_null(strstr(err_last()->text, "Did you mean"));
+    assert_non_null(strstr(err_last()->text, "oversampling"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(every_default_is_a_value_its_parameter_takes, fresh),
+        cmocka_unit_test_setup(choices_are_the_enums_they_stand_for, fresh),
+        cmocka_unit_test_setup(numbers_are_kept_within_their_range, fresh),
+        cmocka_unit_test_setup(text_has_a_longest_length, fresh),
+        cmocka_unit_test_setup(a_wrong_value_is_answered_with_the_right_ones, fresh),
+        cmocka_unit_test_setup(an_unknown_name_is_answered_with_the_nearest, fresh),
+    };
+    return cmocka_run_group_tests_name("kinds", tests, NULL, NULL);
+}

@@ -43,6 +43,7 @@ ARCHIVES := $(BUILD)/lib/daemon.a $(BUILD)/lib/recon.a $(BUILD)/lib/gridding.a
 GPU_SO   := $(BUILD)/lib/mrirecon/mrirecon-gpu.so
 BIN      := $(addprefix $(BUILD)/bin/,mrirecond mrirecon-worker mrirecon-codec mrirecon)
 UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
+E2E      := $(wildcard tests/e2e/test_*.py)
 BENCH    := $(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(wildcard tests/bench/bench_*.c))
 
 all: $(BIN)
@@ -94,8 +95,8 @@ check: deps
 	$(MAKE) all unit
 	$(MAKE) CC=clang BUILD=$(BUILD)/clang CUDA=0 all unit
 	$(MAKE) SAN=1 BUILD=$(BUILD)/san CUDA=0 all unit
-	$(MAKE) BUILD=$(BUILD) fuzz
-	tests/run --fuzz $(BUILD) $(BUILD)/clang $(BUILD)/san
+	tests/run $(foreach b,$(BUILD) $(BUILD)/clang $(BUILD)/san,MRIRECON_BIN=$(b)/bin $(UNIT:$(BUILD)/%=$(b)/%)) \
+	  $(foreach b,$(BUILD) $(BUILD)/san,MRIRECON_BIN=$(b)/bin $(E2E)) tests/check_includes
 ## make deps            install the Debian packages that are missing
 deps:
 	@missing=; for p in $(DEPS); do dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$p"; done; \

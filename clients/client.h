@@ -1,0 +1,47 @@
+/* client.h: the commands of mrirecon, and what the command line gives them. */
+#ifndef MRIRECON_CLIENT_H
+#define MRIRECON_CLIENT_H
+
+#include "clients/service.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+
+enum { CLIENT_OK = 0, CLIENT_FAILED = 1, CLIENT_USAGE = 2, CLIENT_INTERRUPTED = 130 };
+
+/* The command line, taken apart. Strings are those of argv. */
+struct client_options {
+    const char *server, *out, *format, *kind;
+    bool wait, json;
+    int limit;   /* of list; 0: the server's */
+    char **word; /* what is no option, after the command's name */
+    int words;
+};
+
+
+int client_submit(struct service *service, const struct client_options *options);
+int client_wait(struct service *service, const struct client_options *options);
+int client_fetch(struct service *service, const struct client_options *options);
+int client_list(struct service *service, const struct client_options *options);
+int client_show(struct service *service, const struct client_options *options);
+int client_cancel(struct service *service, const struct client_options *options);
+int client_delete(struct service *service, const struct client_options *options);
+int client_kinds(struct service *service, const struct client_options *options);
+int client_status(struct service *service, const struct client_options *options);
+
+/* Print the calling thread's last failure on stderr; CLIENT_FAILED, or CLIENT_INTERRUPTED after Ctrl-C. */
+int client_failed(void);
+
+/* Print what is wrong with the command line on stderr; CLIENT_USAGE. */
+int client_usage(const char *format, ...) ERR_PRINTF(1, 2);
+
+/* Print `object` as indented JSON on stdout. */
+void client_print_json(const json_t *object);
+
+/* A member that is text, or "" . */
+const char *client_text(const json_t *object, const char *member);
+
+/* Text from a server or a file, on one line and without what would steer the terminal. */
+void client_print_text(FILE *file, const char *text);
+
+#endif

@@ -1,0 +1,199 @@
+/* mrirecon: the command line of mrirecond. One table drives dispatch and help. */
+#include "clients/client.h"
+#include "clients/simulate.h"
+
+#include <curl/curl.h>
+#include <locale.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_SERVER "http://127.0.0.1:8080"
+
+/* ---- the table of options ---- */
+
+enum option_bit { OUT = 1, FORMAT = 2, KIND = 4, WAIT = 8, JSON = 16, LIMIT = 32, EVERYWHERE = 64 };
+
+struct option_row {
+    const char *name, *value, *help; /* value: NULL for a switch */
+    enum option_bit bit;
+    size_t place; /* in struct client_options */
+};
+
+static const struct option_row option_rows[] = {
+    {"--server", "URL", "where mrirecond listens (or MRIRECON_SERVER; " DEFAULT_SERVER ")", EVERYWHERE, offsetof(struct client_options, server)},
+    {"--out", "FILE", "write the image there, \"-\" is standard output; the name's ending picks the form", OUT, offsetof(struct client_options, out)},
+    {"--format", "FORM", "the form of the image: h5 (ISMRMRD), nii.gz, png, npy", FORMAT, offsetof(struct client_options, format)},
+    {"--kind", "KIND", "the kind of job (recon)", KIND, offsetof(struct client_options, kind)},
+    {"--wait", NULL, "wait for the end, and show progress", WAIT, offsetof(struct client_options, wait)},
+    {"--json", NULL, "show what the server answered", JSON, offsetof(struct client_options, json)},
+    {"--limit", "N", "list at most N jobs", LIMIT, offsetof(struct client_options, limit)},
+};
+enum { OPTION_ROWS = sizeof option_rows / sizeof *option_rows };
+
+/* ---- the table of commands ---- */
+
+struct command_row {
+    const char *name, *words, *help;
+    int least, most; /* words it takes */
+    unsigned options;
+    int (*run)(struct service *service, const struct client_options *options);
+};
+
+static const struct command_row command_rows[] = {
+    {"submit", "SCAN [PARAM=VALUE ...]", "Send a scan (\"-\": standard input); prints the job's id. With --out, waits and saves the image.", 1, 1000,
+     OUT | FORMAT | KIND | WAIT, client_submit},
+    {"wait", "ID", "Wait for the end of a job. Ctrl-C leaves the job running.", 1, 1, OUT | FORMAT, client_wait},
+    {"fetch", "ID", "Save the image of a finished job; prints the file's name.", 1, 1, OUT | FORMAT, client_fetch},
+    {"list", "", "List jobs, newest first.", 0, 0, JSON | LIMIT, client_list},
+    {"show", "ID", "Show a job: its state, what was decided and where the time went.", 1, 1, JSON, client_show},
+    {"cancel", "ID", "Stop a job.", 1, 1, 0, client_cancel},
+    {"delete", "ID", "Remove a finished job, its scan and its image.", 1, 1, 0, client_delete},
+    {"kinds", "[KIND]", "Show the kinds of job the server runs, and their parameters.", 0, 1, JSON, client_kinds},
+    {"status", "", "Show whether the server is ready for work.", 0, 0, JSON, client_status},
+    {"simulate", "...", "Make a scan of a phantom; `mrirecon simulate --help` tells more. Needs no server.", 0, 0, 0, NULL},
+};
+enum { COMMAND_ROWS = sizeof command_rows / sizeof *command_rows };
+
+static const struct command_row *find_command(const char *name)
+{
+    for (int i = 0; i < COMMAND_ROWS; i++)
+        if (strcmp(command_rows[i].name, name) == 0)
+            return &command_rows[i];
+    return NULL;
+}
+
+/* ---- help ---- */
+
+static void help_command(const struct command_row *command)
+{
+    printf("mrirecon %s%s%s%s\n  %s\n", command->name, *command->words ? " " : "", command->words, command->options ? " [OPTION ...]" : "",
+           command->help);
+    for (int i = 0; i < OPTION_ROWS && command->run; i++)
+        if ((option_rows[i].bit & (command->options | EVERYWHERE)) != 0)
+            printf("  %-9s %-5s %s\n", option_rows[i].name, option_rows[i].value ? option_rows[i].value : "", option_rows[i].help);
+}
+
+static int help(void)
+{
+    puts("mrirecon: send k-space scans to mrirecond, and get images back.\n\nCommands:");
+    for (int i = 0; i < COMMAND_ROWS; i++)
+        printf("  %-9s %-23s %s\n", command_rows[i].name, command_rows[i].words, command_rows[i].help);
+    puts("\nOptions:");
+    for (int i = 0; i < OPTION_ROWS; i++)
+        printf("  %-9s %-5s %s\n", option_rows[i].name, option_rows[i].value ? option_rows[i].value : "", option_rows[i].help);
+    puts("\nA first scan:\n"
+         "  mrirecon simulate --trajectory spiral --out scan.h5\n"
+         "  mrirecon submit scan.h5 --out image.png\n\n"
+         "Exit status: 0 done, 1 the job or the server failed, 2 the command line is wrong, 130 interrupted.\n"
+         "`mrirecon COMMAND --help` shows one command.");
+    return CLIENT_OK;
+}
+
+/* ---- the command line ---- */
+
+/* Take the option at argv[*at]. CLIENT_OK, or CLIENT_USAGE. */
+static int take_option(const struct command_row *command, int argc, char **argv, int *at, struct client_options *options)
+{
+    char *word = argv[*at], *value = strchr(word, '=');
+    size_t length = value ? (size_t)(value - word) : strlen(word);
+    const struct option_row *row = NULL;
+    for (int i = 0; i < OPTION_ROWS && !row; i++)
+        if (strlen(option_rows[i].name) == length && strncmp(option_rows[i].name, word, length) == 0)
+            row = &option_rows[i];
+    if (!row)
+        return client_usage("there is no option %.*s.", (int)length, word);
+    if (command && (row->bit & (command->options | EVERYWHERE)) == 0)
+        return client_usage("%s is no option of `mrirecon %s`.", row->name, command->name);
+    if (!command && row->bit != EVERYWHERE)
+        return client_usage("%s comes after the command.", row->name);
+    void *place = (char *)options + row->place;
+    if (!row->value) {
+        if (value)
+            return client_usage("%s takes no value.", row->name);
+        *(bool *)place = true;
+        return CLIENT_OK;
+    }
+    if (value)
+        value++;
+    else if (*at + 1 < argc)
+        value = argv[++*at];
+    if (!value || !*value)
+        return client_usage("%s needs a value: %s.", row->name, row->value);
+    if (row->bit == LIMIT) {
+        char *end;
+        long number = strtol(value, &end, 10);
+        if (*end || number < 1 || number > 1000000)
+            return client_usage("--limit is a number from 1 to 1000000, not \"%s\".", value);
+        options->limit = (int)number;
+    } else {
+        *(const char **)place = value;
+    }
+    return CLIENT_OK;
+}
+
+static int run(const struct command_row *command, const struct client_options *options)
+{
+    struct service *service = NULL;
+    if (service_create(&service, options->server))
+        return client_failed();
+    int code = command->run(service, options);
+    service_free(service);
+    if (fflush(stdout) != 0 && code == CLIENT_OK) {
+        err_set(ERR_IO, "Standard output cannot be written.");
+        return client_failed();
+    }
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    const char *server = getenv("MRIRECON_SERVER");
+    struct client_options options = {.server = server && *server ? server : DEFAULT_SERVER, .word = argv};
+    const struct command_row *command = NULL;
+    bool only_words = false;
+    setlocale(LC_CTYPE, "");
+    for (int i = 1; i < argc; i++) {
+        if (!command && !only_words && strcmp(argv[i], "--version") == 0) {
+            puts("mrirecon " MRIRECON_VERSION);
+            return CLIENT_OK;
+        }
+        if (!only_words && (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)) {
+            if (!command)
+                return help();
+            help_command(command);
+            return CLIENT_OK;
+        }
+        if (!only_words && strcmp(argv[i], "--") == 0) {
+            only_words = true;
+        } else if (!only_words && argv[i][0] == '-' && argv[i][1]) {
+            if (take_option(command, argc, argv, &i, &options))
+                return CLIENT_USAGE;
+        } else if (!command && strcmp(argv[i], "help") == 0) {
+            const struct command_row *about = i + 1 < argc ? find_command(argv[i + 1]) : NULL;
+            if (!about)
+                return help();
+            help_command(about);
+            return CLIENT_OK;
+        } else if (!command) {
+            command = find_command(argv[i]);
+            if (!command)
+                return client_usage("there is no command \"%s\".", argv[i]);
+            if (!command->run)
+                return simulate_main(argc - i, argv + i);
+        } else {
+            options.word[options.words++] = argv[i]; /* never ahead of i: argv serves as the list */
+        }
+    }
+    if (!command)
+        return client_usage("a command is missing.");
+    if (options.words < command->least || options.words > command->most)
+        return client_usage("use: mrirecon %s %s", command->name, command->words);
+    if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
+        err_set(ERR_INTERNAL, "The HTTP library cannot be started.");
+        return client_failed();
+    }
+    int code = run(command, &options);
+    curl_global_cleanup();
+    return code;
+}

@@ -1,0 +1,49 @@
+/* How mrirecon speaks: answers on stdout, everything else on stderr. */
+#include "clients/client.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int client_failed(void)
+{
+    const struct err *failure = err_last();
+    /* Ours, and not the server's "canceled": that is found in a job document, never here. */
+    if (failure->code == ERR_CANCELED) {
+        fprintf(stderr, "mrirecon: interrupted\n");
+        return CLIENT_INTERRUPTED;
+    }
+    fprintf(stderr, "mrirecon: %s [%s]\n", failure->text, err_name(failure->code));
+    return CLIENT_FAILED;
+}
+
+int client_usage(const char *format, ...)
+{
+    va_list values;
+    va_start(values, format);
+    fprintf(stderr, "mrirecon: ");
+    vfprintf(stderr, format, values);
+    fprintf(stderr, "\nmrirecon --help shows how it is used.\n");
+    va_end(values);
+    return CLIENT_USAGE;
+}
+
+void client_print_json(const json_t *object)
+{
+    char *text = json_dumps(object, JSON_INDENT(2) | JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
+    if (text)
+        puts(text);
+    free(text);
+}
+
+const char *client_text(const json_t *object, const char *member)
+{
+    const char *text = json_string_value(json_object_get(object, member));
+    return text ? text : "";
+}
+
+void client_print_text(FILE *file, const char *text)
+{
+    for (; *text; text++)
+        fputc((unsigned char)*text < 0x20 || *text == 0x7f ? ' ' : *text, file);
+}

@@ -1,0 +1,342 @@
+#include "clients/service.h"
+
+#include <curl/curl.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    ANSWER_MAX = 64 << 20,  /* bytes of an answer kept in memory: a list of jobs is far smaller */
+    CONNECT_SECONDS = 10,
+    STALLED_SECONDS = 120, /* no byte moved for so long: the server is gone */
+    BUFFER = 256 << 10
+};
+
+struct service {
+    CURL *curl;
+    char *url;
+    sigset_t stops, before; /* SIGINT and SIGTERM; the mask to put back */
+};
+
+/* One request in progress. */
+struct exchange {
+    struct service *service;
+    const struct service_watch *watch;
+    char *text; /* the answer, NUL-terminated */
+    size_t length;
+    int source, sink; /* file descriptors, -1: none */
+    int failed;       /* errno of reading the source or writing the sink */
+    bool too_long, stopped;
+};
+
+int service_create(struct service **out, const char *url)
+{
+    if (strncmp(url, "http://", 7) != 0 && strncmp(url, "https://", 8) != 0)
+        return err_set(ERR_BAD_PARAMETER, "The server's address \"%s\" must begin with http:// or https://.", url);
+    struct service *service = calloc(1, sizeof *service);
+    if (!service)
+        return err_set(ERR_NO_MEMORY, "There is no memory for a connection.");
+    sigemptyset(&service->stops);
+    sigaddset(&service->stops, SIGINT);
+    sigaddset(&service->stops, SIGTERM);
+    sigprocmask(SIG_BLOCK, &service->stops, &service->before);
+    service->url = strdup(url);
+    service->curl = curl_easy_init();
+    if (!service->url || !service->curl) {
+        service_free(service);
+        return err_set(ERR_NO_MEMORY, "There is no memory for a connection.");
+    }
+    for (size_t n = strlen(service->url); n > 0 && service->url[n - 1] == '/'; n--)
+        service->url[n - 1] = 0;
+    *out = service;
+    return 0;
+}
+
+void service_free(struct service *service)
+{
+    if (!service)
+        return;
+    /* A stop that came after the last call has been acted on, or comes too late to matter. */
+    const struct timespec now = {0};
+    while (sigtimedwait(&service->stops, NULL, &now) > 0)
+        ;
+    sigprocmask(SIG_SETMASK, &service->before, NULL);
+    curl_easy_cleanup(service->curl);
+    free(service->url);
+    free(service);
+}
+
+int service_pause(struct service *service, double seconds)
+{
+    const struct timespec time = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
+    if (sigtimedwait(&service->stops, NULL, &time) > 0)
+        return err_set(ERR_CANCELED, "Interrupted.");
+    return 0;
+}
+
+char *service_escape(struct service *service, const char *text)
+{
+    char *escaped = curl_easy_escape(service->curl, text, 0);
+    char *copy = escaped ? strdup(escaped) : NULL;
+    curl_free(escaped);
+    return copy;
+}
+
+static size_t keep(struct exchange *exchange, const char *data, size_t bytes)
+{
+    if (bytes > ANSWER_MAX - exchange->length) {
+        exchange->too_long = true;
+        return 0;
+    }
+    char *text = realloc(exchange->text, exchange->length + bytes + 1);
+    if (!text)
+        return 0;
+    memcpy(text + exchange->length, data, bytes);
+    exchange->text = text;
+    exchange->length += bytes;
+    text[exchange->length] = 0;
+    return bytes;
+}
+
+static size_t on_answer(char *data, size_t one, size_t bytes, void *context)
+{
+    (void)one;
+    struct exchange *exchange = context;
+    long status = 0;
+    curl_easy_getinfo(exchange->service->curl, CURLINFO_RESPONSE_CODE, &status);
+    if (exchange->sink < 0 || status != 200)
+        return keep(exchange, data, bytes);
+    for (size_t done = 0; done < bytes;) {
+        ssize_t n = write(exchange->sink, data + done, bytes - done);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0) {
+            exchange->failed = errno;
+            return 0;
+        }
+        done += (size_t)n;
+    }
+    return bytes;
+}
+
+static size_t on_body(char *data, size_t one, size_t bytes, void *context)
+{
+    struct exchange *exchange = context;
+    ssize_t n;
+    do {
+        n = read(exchange->source, data, one * bytes);
+    } while (n < 0 && errno == EINTR);
+    if (n < 0) {
+        exchange->failed = errno;
+        return CURL_READFUNC_ABORT;
+    }
+    return (size_t)n;
+}
+
+static int on_seek(void *context, curl_off_t offset, int origin)
+{
+    struct exchange *exchange = context;
+    return lseek(exchange->source, offset, origin) < 0 ? CURL_SEEKFUNC_CANTSEEK : CURL_SEEKFUNC_OK;
+}
+
+static int on_progress(void *context, curl_off_t down_total, curl_off_t down, curl_off_t up_total, curl_off_t up)
+{
+    struct exchange *exchange = context;
+    const struct timespec now = {0};
+    if (sigtimedwait(&exchange->service->stops, NULL, &now) > 0) {
+        exchange->stopped = true;
+        return 1;
+    }
+    if (exchange->watch && exchange->source >= 0)
+        exchange->watch->moved(exchange->watch->context, up, up_total > 0 ? up_total : -1);
+    else if (exchange->watch)
+        exchange->watch->moved(exchange->watch->context, down, down_total > 0 ? down_total : -1);
+    return 0;
+}
+
+/* Turn an answer of 400 and above into a failure. */
+static int refuse(const struct exchange *exchange, const char *path, long status)
+{
+    json_t *problem = exchange->text ? json_loads(exchange->text, 0, NULL) : NULL;
+    const char *code = json_string_value(json_object_get(problem, "code"));
+    const char *detail = json_string_value(json_object_get(problem, "detail"));
+    int failure;
+    if (!code)
+        failure = err_set(ERR_IO, "%s answered %ld to %s, and not as mrirecond would. Is the address right?", exchange->service->url,
+                          status, path);
+    else if (strcmp(err_name(err_from_name(code)), code) != 0) /* a newer server's */
+        failure = err_set(ERR_INTERNAL, "%s: %s", code, detail ? detail : "no reason was given.");
+    else
+        failure = err_set(err_from_name(code), "%s", detail ? detail : err_title(err_from_name(code)));
+    json_decref(problem);
+    return failure;
+}
+
+static int explain(const struct exchange *exchange, CURLcode result, const char *details)
+{
+    const char *url = exchange->service->url;
+    const char *reason = *details ? details : curl_easy_strerror(result);
+    if (exchange->stopped)
+        return err_set(ERR_CANCELED, "Interrupted.");
+    if (exchange->failed && exchange->source >= 0)
+        return err_set(ERR_IO, "The scan could not be read: %s.", strerror(exchange->failed));
+    if (exchange->failed)
+        return err_set(exchange->failed == ENOSPC ? ERR_SPOOL_FULL : ERR_IO, "The result could not be written: %s.",
+                       strerror(exchange->failed));
+    if (exchange->too_long)
+        return err_set(ERR_LIMIT, "%s sent more than %d MB where a short answer was expected. Is the address right?", url,
+                       ANSWER_MAX >> 20);
+    switch (result) {
+    case CURLE_COULDNT_RESOLVE_HOST:
+    case CURLE_COULDNT_CONNECT:
+        return err_set(ERR_IO,
+                       "No server answers at %s (%s). Check that mrirecond runs there; --server URL or MRIRECON_SERVER "
+                       "names another address.",
+                       url, reason);
+    case CURLE_OPERATION_TIMEDOUT:
+        return err_set(ERR_IO, "%s stopped answering (%s). Check the network, and the server's log.", url, reason);
+    case CURLE_OUT_OF_MEMORY:
+        return err_set(ERR_NO_MEMORY, "There is no memory for the answer of %s.", url);
+    default:
+        return err_set(ERR_IO, "The connection to %s broke (%s). Try again; if it happens again, see the server's log.", url, reason);
+    }
+}
+
+/* Headers and options of every request. */
+static int prepare(struct exchange *exchange, const char *method, const char *address, struct curl_slist **headers)
+{
+    CURL *curl = exchange->service->curl;
+    curl_easy_reset(curl); /* keeps the connection */
+    *headers = curl_slist_append(NULL, "Content-Type: application/octet-stream");
+    if (!*headers)
+        return err_set(ERR_NO_MEMORY, "There is no memory for a request.");
+    curl_easy_setopt(curl, CURLOPT_URL, address);
+    curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(curl, CURLOPT_PATH_AS_IS, 1L);
+    curl_easy_setopt(curl, CURLOPT_USERAGENT, "mrirecon/" MRIRECON_VERSION);
+    curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_SECONDS);
+    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
+    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, (long)STALLED_SECONDS);
+    curl_easy_setopt(curl, CURLOPT_UPLOAD_BUFFERSIZE, (long)BUFFER);
+    curl_easy_setopt(curl, CURLOPT_BUFFERSIZE, (long)BUFFER);
+    curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
+    curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, on_progress);
+    curl_easy_setopt(curl, CURLOPT_XFERINFODATA, exchange);
+    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_answer);
+    curl_easy_setopt(curl, CURLOPT_WRITEDATA, exchange);
+    if (strcmp(method, "POST") == 0)
+        curl_easy_setopt(curl, CURLOPT_POST, 1L);
+    else if (strcmp(method, "GET") != 0)
+        curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, method);
+    return 0;
+}
+
+/* Send and receive. `bytes` is the length of the body, -1: unknown. */
+static int perform(struct exchange *exchange, const char *method, const char *path, int64_t bytes, long *status)
+{
+    CURL *curl = exchange->service->curl;
+    char details[CURL_ERROR_SIZE] = "";
+    struct curl_slist *headers = NULL;
+    char *address = NULL;
+    int failure = 0;
+    if (asprintf(&address, "%s%s", exchange->service->url, path) < 0)
+        return err_set(ERR_NO_MEMORY, "There is no memory for a request.");
+    failure = prepare(exchange, method, address, &headers);
+    if (failure)
+        goto out;
+    curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, details);
+    curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
+    if (exchange->source >= 0) {
+        curl_easy_setopt(curl, CURLOPT_READFUNCTION, on_body);
+        curl_easy_setopt(curl, CURLOPT_READDATA, exchange);
+        curl_easy_setopt(curl, CURLOPT_SEEKFUNCTION, on_seek);
+        curl_easy_setopt(curl, CURLOPT_SEEKDATA, exchange);
+        curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)bytes); /* -1: chunked */
+    } else if (strcmp(method, "POST") == 0) {
+        curl_easy_setopt(curl, CURLOPT_POSTFIELDS, "");
+    }
+    CURLcode result = curl_easy_perform(curl);
+    *status = 0;
+    curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, status);
+    /* A server that refuses an upload early closes before all of it is sent: what it said counts, not the broken pipe. */
+    if (result != CURLE_OK && !(*status >= 400 && exchange->text && !exchange->stopped))
+        failure = explain(exchange, result, details);
+    else if (*status >= 400)
+        failure = refuse(exchange, path, *status);
+out:
+    curl_slist_free_all(headers);
+    free(address);
+    return failure;
+}
+
+static int parse(const struct exchange *exchange, json_t **out)
+{
+    json_error_t error;
+    json_t *answer = NULL;
+    if (exchange->length > 0) {
+        answer = json_loads(exchange->text, 0, &error);
+        if (!answer)
+            return err_set(ERR_IO, "%s answered with something that is not JSON (%s). Is the address right?", exchange->service->url,
+                           error.text);
+    }
+    *out = answer;
+    return 0;
+}
+
+int service_call(struct service *service, const char *method, const char *path, json_t **out)
+{
+    struct exchange exchange = {.service = service, .source = -1, .sink = -1};
+    long status;
+    int failure = perform(&exchange, method, path, 0, &status);
+    if (!failure)
+        failure = parse(&exchange, out);
+    free(exchange.text);
+    return failure;
+}
+
+int service_text(struct service *service, const char *path, char **out, long *status)
+{
+    struct exchange exchange = {.service = service, .source = -1, .sink = -1};
+    long seen;
+    int failure = perform(&exchange, "GET", path, 0, &seen);
+    if (failure && seen == 503 && exchange.text)
+        failure = 0;
+    if (!failure && !exchange.text && !(exchange.text = strdup("")))
+        failure = err_set(ERR_NO_MEMORY, "There is no memory for an answer.");
+    if (failure) {
+        free(exchange.text);
+        return failure;
+    }
+    *out = exchange.text;
+    if (status)
+        *status = seen;
+    return 0;
+}
+
+int service_upload(struct service *service, const char *path, int fd, int64_t bytes, const struct service_watch *watch, json_t **out)
+{
+    struct exchange exchange = {.service = service, .watch = watch, .source = fd, .sink = -1};
+    long status;
+    int failure = perform(&exchange, "POST", path, bytes, &status);
+    if (!failure)
+        failure = parse(&exchange, out);
+    free(exchange.text);
+    return failure;
+}
+
+int service_download(struct service *service, const char *path, int fd, const struct service_watch *watch)
+{
+    struct exchange exchange = {.service = service, .watch = watch, .source = -1, .sink = fd};
+    long status;
+    int failure = perform(&exchange, "GET", path, 0, &status);
+    if (!failure && status != 200)
+        failure = err_set(ERR_IO, "%s answered %ld where a file was expected. Is the address right?", service->url, status);
+    free(exchange.text);
+    return failure;
+}

@@ -18,7 +18,6 @@ struct client_options {
     int words;
 };
 
-
 int client_submit(struct service *service, const struct client_options *options);
 int client_wait(struct service *service, const struct client_options *options);
 int client_fetch(struct service *service, const struct client_options *options);

@@ -21,9 +21,12 @@ struct option_row {
 };
 
 static const struct option_row option_rows[] = {
-    {"--server", "URL", "where mrirecond listens (or MRIRECON_SERVER; " DEFAULT_SERVER ")", EVERYWHERE, offsetof(struct client_options, server)},
-    {"--out", "FILE", "write the image there, \"-\" is standard output; the name's ending picks the form", OUT, offsetof(struct client_options, out)},
-    {"--format", "FORM", "the form of the image: h5 (ISMRMRD), nii.gz, png, npy", FORMAT, offsetof(struct client_options, format)},
+    {"--server", "URL", "where mrirecond listens (or MRIRECON_SERVER; " DEFAULT_SERVER ")", EVERYWHERE,
+     offsetof(struct client_options, server)},
+    {"--out", "FILE", "write the image there, \"-\" is standard output; the name's ending picks the form", OUT,
+     offsetof(struct client_options, out)},
+    {"--format", "FORM", "the form of the image: h5 (ISMRMRD), nii.gz, png, npy", FORMAT,
+     offsetof(struct client_options, format)},
     {"--kind", "KIND", "the kind of job (recon)", KIND, offsetof(struct client_options, kind)},
     {"--wait", NULL, "wait for the end, and show progress", WAIT, offsetof(struct client_options, wait)},
     {"--json", NULL, "show what the server answered", JSON, offsetof(struct client_options, json)},
@@ -41,7 +44,8 @@ struct command_row {
 };
 
 static const struct command_row command_rows[] = {
-    {"submit", "SCAN [PARAM=VALUE ...]", "Send a scan (\"-\": standard input); prints the job's id. With --out, waits and saves the image.", 1, 1000,
+    {"submit", "SCAN [PARAM=VALUE ...]",
+     "Send a scan (\"-\": standard input); prints the job's id. With --out, waits and saves the image.", 1, 1000,
      OUT | FORMAT | KIND | WAIT, client_submit},
     {"wait", "ID", "Wait for the end of a job. Ctrl-C leaves the job running.", 1, 1, OUT | FORMAT, client_wait},
     {"fetch", "ID", "Save the image of a finished job; prints the file's name.", 1, 1, OUT | FORMAT, client_fetch},
@@ -51,7 +55,8 @@ static const struct command_row command_rows[] = {
     {"delete", "ID", "Remove a finished job, its scan and its image.", 1, 1, 0, client_delete},
     {"kinds", "[KIND]", "Show the kinds of job the server runs, and their parameters.", 0, 1, JSON, client_kinds},
     {"status", "", "Show whether the server is ready for work.", 0, 0, JSON, client_status},
-    {"simulate", "...", "Make a scan of a phantom; `mrirecon simulate --help` tells more. Needs no server.", 0, 0, 0, NULL},
+    {"simulate", "...", "Make a scan of a phantom; `mrirecon simulate --help` tells more. Needs no server.", 0, 0, 0,
+     NULL},
 };
 enum { COMMAND_ROWS = sizeof command_rows / sizeof *command_rows };
 
@@ -67,11 +72,12 @@ static const struct command_row *find_command(const char *name)
 
 static void help_command(const struct command_row *command)
 {
-    printf("mrirecon %s%s%s%s\n  %s\n", command->name, *command->words ? " " : "", command->words, command->options ? " [OPTION ...]" : "",
-           command->help);
+    printf("mrirecon %s%s%s%s\n  %s\n", command->name, *command->words ? " " : "", command->words,
+           command->options ? " [OPTION ...]" : "", command->help);
     for (int i = 0; i < OPTION_ROWS && command->run; i++)
         if ((option_rows[i].bit & (command->options | EVERYWHERE)) != 0)
-            printf("  %-9s %-5s %s\n", option_rows[i].name, option_rows[i].value ? option_rows[i].value : "", option_rows[i].help);
+            printf("  %-9s %-5s %s\n", option_rows[i].name, option_rows[i].value ? option_rows[i].value : "",
+                   option_rows[i].help);
 }
 
 static int help(void)
@@ -81,7 +87,8 @@ static int help(void)
         printf("  %-9s %-23s %s\n", command_rows[i].name, command_rows[i].words, command_rows[i].help);
     puts("\nOptions:");
     for (int i = 0; i < OPTION_ROWS; i++)
-        printf("  %-9s %-5s %s\n", option_rows[i].name, option_rows[i].value ? option_rows[i].value : "", option_rows[i].help);
+        printf("  %-9s %-5s %s\n", option_rows[i].name, option_rows[i].value ? option_rows[i].value : "",
+               option_rows[i].help);
     puts("\nA first scan:\n"
          "  mrirecon simulate --trajectory spiral --out scan.h5\n"
          "  mrirecon submit scan.h5 --out image.png\n\n"
@@ -93,7 +100,8 @@ static int help(void)
 /* ---- the command line ---- */
 
 /* Take the option at argv[*at]. CLIENT_OK, or CLIENT_USAGE. */
-static int take_option(const struct command_row *command, int argc, char **argv, int *at, struct client_options *options)
+static int take_option(const struct command_row *command, int argc, char **argv, int *at,
+                       struct client_options *options)
 {
     char *word = argv[*at], *value = strchr(word, '=');
     size_t length = value ? (size_t)(value - word) : strlen(word);

@@ -86,8 +86,10 @@ static int follow(struct service *service, const char *id, json_t **out)
     }
     progress_end(&progress);
     if (failure == ERR_CANCELED)
-        fprintf(stderr, "mrirecon: job %s goes on. `mrirecon wait %s` waits for it, `mrirecon fetch %s` gets its image, "
-                        "`mrirecon cancel %s` stops it.\n", id, id, id, id);
+        fprintf(stderr,
+                "mrirecon: job %s goes on. `mrirecon wait %s` waits for it, `mrirecon fetch %s` gets its image, "
+                "`mrirecon cancel %s` stops it.\n",
+                id, id, id, id);
     return failure;
 }
 
@@ -122,7 +124,8 @@ static bool choose_format(const struct client_options *options, const char **for
     for (int i = 0; i < IMAGE_FORMATS; i++) {
         const char *name = image_format_name((enum image_format)i);
         size_t length = strlen(options->out), ending = strlen(name);
-        if (length > ending && options->out[length - ending - 1] == '.' && strcmp(options->out + length - ending, name) == 0) {
+        if (length > ending && options->out[length - ending - 1] == '.' &&
+            strcmp(options->out + length - ending, name) == 0) {
             *format = name;
             return true;
         }
@@ -178,7 +181,8 @@ static int fetch(struct service *service, const char *id, const char *format, co
 }
 
 /* Fetch, and say where the image is. */
-static int fetch_and_tell(struct service *service, const struct client_options *options, const char *id, const char *format)
+static int fetch_and_tell(struct service *service, const struct client_options *options, const char *id,
+                          const char *format)
 {
     char name[128];
     const char *out = options->out;
@@ -193,7 +197,8 @@ static int fetch_and_tell(struct service *service, const struct client_options *
     return CLIENT_OK;
 }
 
-/* The query of a submission: kind and parameters, escaped. NULL: *usage is set where the command line is wrong, else no memory. */
+/* The query of a submission: kind and parameters, escaped. NULL: *usage is set where the command line is wrong, else no
+ * memory. */
 static char *submit_path(struct service *service, const struct client_options *options, int *usage)
 {
     char *path = NULL;
@@ -201,9 +206,8 @@ static char *submit_path(struct service *service, const struct client_options *o
     FILE *text = open_memstream(&path, &length);
     if (!text)
         return NULL;
-    bool complete = true;
     char *kind = service_escape(service, options->kind ? options->kind : "recon");
-    complete = kind && fprintf(text, "/v1/jobs?kind=%s", kind) > 0;
+    bool complete = kind && fprintf(text, "/v1/jobs?kind=%s", kind) > 0;
     free(kind);
     for (int i = 1; i < options->words && complete; i++) {
         const char *word = options->word[i], *equals = strchr(word, '=');

@@ -6,8 +6,8 @@
 
 struct save;
 
-/* Begin writing `path`. "-" is standard output; a path that is there and is no regular file (a pipe, a device) is written directly.
- * Fails with ERR_IO, ERR_NO_MEMORY. */
+/* Begin writing `path`. "-" is standard output; a path that is there and is no regular file (a pipe, a device) is
+ * written directly. Fails with ERR_IO, ERR_NO_MEMORY. */
 int save_create(struct save **out, const char *path);
 
 /* Where to write; stays the save's. */

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 enum {
-    ANSWER_MAX = 64 << 20,  /* bytes of an answer kept in memory: a list of jobs is far smaller */
+    ANSWER_MAX = 64 << 20, /* bytes of an answer kept in memory: a list of jobs is far smaller */
     CONNECT_SECONDS = 10,
     STALLED_SECONDS = 120, /* no byte moved for so long: the server is gone */
     BUFFER = 256 << 10
@@ -167,8 +167,8 @@ static int refuse(const struct exchange *exchange, const char *path, long status
     const char *detail = json_string_value(json_object_get(problem, "detail"));
     int failure;
     if (!code)
-        failure = err_set(ERR_IO, "%s answered %ld to %s, and not as mrirecond would. Is the address right?", exchange->service->url,
-                          status, path);
+        failure = err_set(ERR_IO, "%s answered %ld to %s, and not as mrirecond would. Is the address right?",
+                          exchange->service->url, status, path);
     else if (strcmp(err_name(err_from_name(code)), code) != 0) /* a newer server's */
         failure = err_set(ERR_INTERNAL, "%s: %s", code, detail ? detail : "no reason was given.");
     else
@@ -189,8 +189,8 @@ static int explain(const struct exchange *exchange, CURLcode result, const char 
         return err_set(exchange->failed == ENOSPC ? ERR_SPOOL_FULL : ERR_IO, "The result could not be written: %s.",
                        strerror(exchange->failed));
     if (exchange->too_long)
-        return err_set(ERR_LIMIT, "%s sent more than %d MB where a short answer was expected. Is the address right?", url,
-                       ANSWER_MAX >> 20);
+        return err_set(ERR_LIMIT, "%s sent more than %d MB where a short answer was expected. Is the address right?",
+                       url, ANSWER_MAX >> 20);
     switch (result) {
     case CURLE_COULDNT_RESOLVE_HOST:
     case CURLE_COULDNT_CONNECT:
@@ -203,7 +203,8 @@ static int explain(const struct exchange *exchange, CURLcode result, const char 
     case CURLE_OUT_OF_MEMORY:
         return err_set(ERR_NO_MEMORY, "There is no memory for the answer of %s.", url);
     default:
-        return err_set(ERR_IO, "The connection to %s broke (%s). Try again; if it happens again, see the server's log.", url, reason);
+        return err_set(ERR_IO, "The connection to %s broke (%s). Try again; if it happens again, see the server's log.",
+                       url, reason);
     }
 }
 
@@ -264,7 +265,8 @@ static int perform(struct exchange *exchange, const char *method, const char *pa
     CURLcode result = curl_easy_perform(curl);
     *status = 0;
     curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, status);
-    /* A server that refuses an upload early closes before all of it is sent: what it said counts, not the broken pipe. */
+    /* A server that refuses an upload early closes before all of it is sent: what it said counts, not the broken pipe.
+     */
     if (result != CURLE_OK && !(*status >= 400 && exchange->text && !exchange->stopped))
         failure = explain(exchange, result, details);
     else if (*status >= 400)
@@ -282,8 +284,8 @@ static int parse(const struct exchange *exchange, json_t **out)
     if (exchange->length > 0) {
         answer = json_loads(exchange->text, 0, &error);
         if (!answer)
-            return err_set(ERR_IO, "%s answered with something that is not JSON (%s). Is the address right?", exchange->service->url,
-                           error.text);
+            return err_set(ERR_IO, "%s answered with something that is not JSON (%s). Is the address right?",
+                           exchange->service->url, error.text);
     }
     *out = answer;
     return 0;
@@ -319,7 +321,8 @@ int service_text(struct service *service, const char *path, char **out, long *st
     return 0;
 }
 
-int service_upload(struct service *service, const char *path, int fd, int64_t bytes, const struct service_watch *watch, json_t **out)
+int service_upload(struct service *service, const char *path, int fd, int64_t bytes, const struct service_watch *watch,
+                   json_t **out)
 {
     struct exchange exchange = {.service = service, .watch = watch, .source = fd, .sink = -1};
     long status;
@@ -336,7 +339,8 @@ int service_download(struct service *service, const char *path, int fd, const st
     long status;
     int failure = perform(&exchange, "GET", path, 0, &status);
     if (!failure && status != 200)
-        failure = err_set(ERR_IO, "%s answered %ld where a file was expected. Is the address right?", service->url, status);
+        failure =
+            err_set(ERR_IO, "%s answered %ld where a file was expected. Is the address right?", service->url, status);
     free(exchange.text);
     return failure;
 }

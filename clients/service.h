@@ -1,7 +1,8 @@
 /* service.h: one mrirecond, spoken to over HTTP.
  *
- * Ctrl-C (SIGINT) and SIGTERM do not end the program while a struct service exists: they end the call in progress, which then
- * fails with ERR_CANCELED, so that the command can say what became of the job. A struct service belongs to one thread.
+ * Ctrl-C (SIGINT) and SIGTERM do not end the program while a struct service exists: they end the call in progress,
+ * which then fails with ERR_CANCELED, so that the command can say what became of the job. A struct service belongs to
+ * one thread.
  */
 #ifndef MRIRECON_SERVICE_H
 #define MRIRECON_SERVICE_H
@@ -23,18 +24,20 @@ struct service_watch {
     void (*moved)(void *context, int64_t done, int64_t total);
 };
 
-/* All calls below: `path` begins with '/', and is sent as it is. `watch` may be NULL. An answer that is a problem document
- * becomes a failure with its code and sentence. They also fail with ERR_IO (the server cannot be reached, or stopped
- * answering; the sentence says what to check), ERR_CANCELED, ERR_NO_MEMORY. */
+/* All calls below: `path` begins with '/', and is sent as it is. `watch` may be NULL. An answer that is a problem
+ * document becomes a failure with its code and sentence. They also fail with ERR_IO (the server cannot be reached, or
+ * stopped answering; the sentence says what to check), ERR_CANCELED, ERR_NO_MEMORY. */
 
 /* GET, POST or DELETE; *out is the JSON answer (the caller's), or NULL where the answer is empty. */
 int service_call(struct service *service, const char *method, const char *path, json_t **out);
 
-/* GET of plain text; *out is NUL-terminated and the caller's. An answer of 503 is one, too: *status (may be NULL) tells. */
+/* GET of plain text; *out is NUL-terminated and the caller's. An answer of 503 is one, too: *status (may be NULL)
+ * tells. */
 int service_text(struct service *service, const char *path, char **out, long *status);
 
 /* POST the rest of `fd` as the body: `bytes` of it, or, where bytes is -1, up to its end. */
-int service_upload(struct service *service, const char *path, int fd, int64_t bytes, const struct service_watch *watch, json_t **out);
+int service_upload(struct service *service, const char *path, int fd, int64_t bytes, const struct service_watch *watch,
+                   json_t **out);
 
 /* GET into `fd`. */
 int service_download(struct service *service, const char *path, int fd, const struct service_watch *watch);

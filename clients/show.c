@@ -21,8 +21,8 @@ static void list_job(const json_t *job)
     char progress[16] = "";
     if (strcmp(state, "running") == 0)
         snprintf(progress, sizeof progress, "%3.0f %%", 100 * json_number_value(json_object_get(job, "progress")));
-    printf("%-28s  %-10s  %-10s  %-20s  %s\n", client_text(job, "id"), client_text(job, "kind"), state, client_text(job, "created"),
-           *code ? code : progress);
+    printf("%-28s  %-10s  %-10s  %-20s  %s\n", client_text(job, "id"), client_text(job, "kind"), state,
+           client_text(job, "created"), *code ? code : progress);
 }
 
 int client_list(struct service *service, const struct client_options *options)
@@ -37,7 +37,8 @@ int client_list(struct service *service, const struct client_options *options)
         char *path = NULL;
         if (failure)
             break;
-        if (asprintf(&path, "/v1/jobs?limit=%zu%s%s", left < PAGE ? left : PAGE, cursor ? "&cursor=" : "", cursor ? cursor : "") < 0) {
+        if (asprintf(&path, "/v1/jobs?limit=%zu%s%s", left < PAGE ? left : PAGE, cursor ? "&cursor=" : "",
+                     cursor ? cursor : "") < 0) {
             failure = err_set(ERR_NO_MEMORY, "There is no memory for a request.");
             break;
         }
@@ -56,8 +57,7 @@ int client_list(struct service *service, const struct client_options *options)
         size_t i;
         const json_t *job;
         printf("%-28s  %-10s  %-10s  %-20s\n", "ID", "KIND", "STATE", "CREATED");
-        json_array_foreach(all, i, job)
-            list_job(job);
+        json_array_foreach(all, i, job) list_job(job);
     }
     json_decref(all);
     return failure ? client_failed() : CLIENT_OK;
@@ -73,8 +73,10 @@ static void show_members(const char *name, json_t *object)
     if (json_object_size(object) == 0)
         return;
     printf("%-12s", name);
-    json_object_foreach(object, key, value) {
-        char *text = json_is_string(value) ? strdup(json_string_value(value)) : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
+    json_object_foreach(object, key, value)
+    {
+        char *text = json_is_string(value) ? strdup(json_string_value(value))
+                                           : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
         printf("%s=", key);
         client_print_text(stdout, text ? text : "");
         putchar(' ');
@@ -88,14 +90,16 @@ static void show_report(const json_t *report)
     const char *key;
     const json_t *value;
     size_t i;
-    json_object_foreach((json_t *)report, key, value) {
+    json_object_foreach((json_t *)report, key, value)
+    {
         if (json_is_string(value)) {
             row(key, json_string_value(value));
         } else if (json_is_object(value)) {
             show_members(key, (json_t *)value);
         } else if (json_is_array(value)) {
             const json_t *line;
-            json_array_foreach(value, i, line) {
+            json_array_foreach(value, i, line)
+            {
                 if (json_is_string(line))
                     row(i ? "" : key, json_string_value(line));
                 else
@@ -138,8 +142,8 @@ int client_show(struct service *service, const struct client_options *options)
     row("", client_text(error, "detail"));
     size_t i;
     json_array_foreach(json_object_get(job, "results"), i, result)
-        printf("%-12s%s  %s  %" JSON_INTEGER_FORMAT " bytes\n", i ? "" : "results", client_text(result, "name"), client_text(result, "type"),
-               json_integer_value(json_object_get(result, "bytes")));
+        printf("%-12s%s  %s  %" JSON_INTEGER_FORMAT " bytes\n", i ? "" : "results", client_text(result, "name"),
+               client_text(result, "type"), json_integer_value(json_object_get(result, "bytes")));
     show_report(json_object_get(job, "report"));
     json_decref(job);
     return CLIENT_OK;
@@ -154,8 +158,7 @@ static void show_parameter(const json_t *param)
     size_t i;
     printf("  %s = ", client_text(param, "name"));
     if (json_array_size(choices) > 0) {
-        json_array_foreach(choices, i, choice)
-            printf("%s%s", i ? " | " : "", json_string_value(choice));
+        json_array_foreach(choices, i, choice) printf("%s%s", i ? " | " : "", json_string_value(choice));
     } else if (min && max) {
         printf("%s %g .. %g", client_text(param, "type"), json_number_value(min), json_number_value(max));
     } else {
@@ -182,15 +185,15 @@ int client_kinds(struct service *service, const struct client_options *options)
     size_t i, j, shown = 0;
     if (options->json)
         client_print_json(answer);
-    json_array_foreach(kinds, i, kind) {
+    json_array_foreach(kinds, i, kind)
+    {
         if (options->words > 0 && strcmp(options->word[0], client_text(kind, "name")) != 0)
             continue;
         shown++;
         if (options->json)
             continue;
         printf("%s: %s\n", client_text(kind, "name"), client_text(kind, "help"));
-        json_array_foreach(json_object_get(kind, "parameters"), j, param)
-            show_parameter(param);
+        json_array_foreach(json_object_get(kind, "parameters"), j, param) show_parameter(param);
     }
     json_decref(answer);
     if (shown == 0) {

@@ -6,9 +6,9 @@
 
 /* Where one image lies and which it is. */
 struct image_info {
-    float position[3];  /* of the volume's centre, mm, LPS (the ISMRMRD convention) */
+    float position[3]; /* of the volume's centre, mm, LPS (the ISMRMRD convention) */
     float read_dir[3], phase_dir[3], slice_dir[3];
-    float fov_mm[3];    /* x, y, z */
+    float fov_mm[3]; /* x, y, z */
     float table_position[3];
     uint16_t average, slice, contrast, phase, repetition, set;
     uint16_t series, index;
@@ -19,14 +19,15 @@ struct image_info {
 struct image_series {
     size_t count, channels, size[3]; /* size: x, y, z */
     bool complex_valued;
-    float slice_spacing_mm;          /* between neighbouring slices of a multi-slice 2-D series; 0: one slice or a volume */
-    struct image_info *info;         /* [count] */
+    float slice_spacing_mm;  /* between neighbouring slices of a multi-slice 2-D series; 0: one slice or a volume */
+    struct image_info *info; /* [count] */
     float *data;
-    char *xml;                       /* the scan's ISMRMRD header, NUL-terminated, or NULL */
+    char *xml; /* the scan's ISMRMRD header, NUL-terminated, or NULL */
 };
 
 /* Allocate a zeroed series (info and data owned by it). Fails with ERR_NO_MEMORY. */
-int image_series_create(struct image_series **out, size_t count, size_t channels, const size_t size[3], bool complex_valued);
+int image_series_create(struct image_series **out, size_t count, size_t channels, const size_t size[3],
+                        bool complex_valued);
 void image_series_free(struct image_series *series);
 
 /* The forms an image is served in; the table of names, media types and writers is in image.c. */

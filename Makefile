@@ -55,6 +55,8 @@ $(BUILD)/obj/%.o: %.c
 $(BUILD)/obj/%_avx2.o: override CFLAGS += -mavx2 -mfma
 $(BUILD)/obj/%_avx512.o: override CFLAGS += -mavx512f -mavx512vl -mavx512dq -mavx512bw -mfma -mprefer-vector-width=512
 $(BUILD)/obj/gridding/%.o: override CFLAGS += -O3
+# Tests read NIfTI back with the reference library.
+$(BUILD)/obj/tests/%.o: override CFLAGS += -isystem /usr/include/nifti
 
 $(BUILD)/lib/gridding.a: $(GRIDDING)
 $(BUILD)/lib/recon.a: $(RECON)
@@ -75,7 +77,7 @@ $(BUILD)/bin/mrirecon-codec: $(BUILD)/obj/recon/codec_main.o $(BUILD)/lib/recon.
 $(BUILD)/bin/mrirecon: $(BUILD)/obj/clients/client_main.o $(BUILD)/lib/clients.a $(ARCHIVES)
 	$(link) $(LIBS_CLIENT) $(LIBS_RECON) $(LIBS_GRIDDING)
 $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o $(BUILD)/lib/clients.a $(ARCHIVES)
-	$(link) -lcmocka $(LIBS_CLIENT) $(LIBS_DAEMON) $(LIBS_RECON) $(LIBS_GRIDDING) $(call pkg,fftw3)
+	$(link) -lcmocka -lniftiio -lznz $(LIBS_CLIENT) $(LIBS_DAEMON) $(LIBS_RECON) $(LIBS_GRIDDING) $(call pkg,fftw3)
 $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(ARCHIVES)
 	$(link) $(LIBS_RECON) $(LIBS_GRIDDING)
 

@@ -61,13 +61,6 @@ static haddr_t file_get_eof(const H5FD_t *base, H5FD_mem_t type)
     return ((const struct h5_file *)base)->end;
 }
 
-static herr_t file_failed(struct h5_file *file, int error)
-{
-    if (!file->io->error)
-        file->io->error = error;
-    return -1;
-}
-
 static herr_t file_read(H5FD_t *base, H5FD_mem_t type, hid_t plist, haddr_t at, size_t size, void *buffer)
 {
     (void)type;
@@ -78,8 +71,10 @@ static herr_t file_read(H5FD_t *base, H5FD_mem_t type, hid_t plist, haddr_t at, 
         ssize_t done = pread(file->io->fd, to, size, (off_t)at);
         if (done < 0 && errno == EINTR)
             continue;
-        if (done <= 0)
-            return file_failed(file, done < 0 ? errno : EIO);
+        if (done <= 0) {
+            file->io->error = done < 0 ? errno : EIO;
+            return -1;
+        }
         to += done;
         at += (haddr_t)done;
         size -= (size_t)done;
@@ -87,24 +82,28 @@ static herr_t file_read(H5FD_t *base, H5FD_mem_t type, hid_t plist, haddr_t at, 
     return 0;
 }
 
+/* After a failed write all others are dropped and said to be done: told of a failure, HDF5 keeps the file open and
+ * writes again when the process ends. The caller looks at h5_fd.error. */
 static herr_t file_write(H5FD_t *base, H5FD_mem_t type, hid_t plist, haddr_t at, size_t size, const void *buffer)
 {
     (void)type;
     (void)plist;
     struct h5_file *file = (struct h5_file *)base;
     const char *from = buffer;
-    while (size) {
+    if (at + size > file->end)
+        file->end = at + size;
+    while (size && !file->io->error) {
         ssize_t done = pwrite(file->io->fd, from, size, (off_t)at);
         if (done < 0 && errno == EINTR)
             continue;
-        if (done <= 0)
-            return file_failed(file, done < 0 ? errno : EIO);
+        if (done <= 0) {
+            file->io->error = done < 0 ? errno : EIO;
+            break;
+        }
         from += done;
         at += (haddr_t)done;
         size -= (size_t)done;
     }
-    if (at > file->end)
-        file->end = at;
     return 0;
 }
 
@@ -113,10 +112,8 @@ static herr_t file_truncate(H5FD_t *base, hid_t plist, hbool_t closing)
     (void)plist;
     (void)closing;
     struct h5_file *file = (struct h5_file *)base;
-    if (file->allocated == file->end)
-        return 0;
-    if (ftruncate(file->io->fd, (off_t)file->allocated) != 0)
-        return file_failed(file, errno);
+    if (file->allocated != file->end && !file->io->error && ftruncate(file->io->fd, (off_t)file->allocated) != 0)
+        file->io->error = errno;
     file->end = file->allocated;
     return 0;
 }

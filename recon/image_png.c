@@ -34,8 +34,11 @@ static bool montage_fits(struct montage *m, size_t tiles)
     size_t most_columns = MOST_PIXELS / m->width, most_rows = MOST_PIXELS / m->height;
     if (most_columns == 0 || most_rows == 0)
         return false;
-    size_t columns = (size_t)ceil(sqrt((double)tiles * (double)m->height / (double)m->width));
-    m->columns = columns < 1 ? 1 : columns > most_columns ? most_columns : columns;
+    size_t square = (size_t)lround(sqrt((double)tiles * (double)m->height / (double)m->width));
+    size_t fewest = ceil_div(tiles, most_rows);
+    m->columns = square < fewest ? fewest : square;
+    if (m->columns > most_columns)
+        m->columns = most_columns;
     if (m->columns > tiles)
         m->columns = tiles;
     m->rows = ceil_div(tiles, m->columns);

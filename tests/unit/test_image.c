@@ -18,7 +18,7 @@
 #include <cmocka.h>
 #include <ismrmrd/dataset.h>
 #include <ismrmrd/ismrmrd.h>
-#include <nifti/nifti1_io.h>
+#include <nifti1_io.h>
 
 static char folder[64];
 

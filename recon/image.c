@@ -5,17 +5,13 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
-static const struct {
-    const char *name, *media;
-    int (*write)(const struct image_series *series, int fd);
-} formats[IMAGE_FORMATS] = {
-    [IMAGE_H5] = {"h5", "application/x-hdf5", image_write_h5},
-    [IMAGE_NIFTI] = {"nii.gz", "application/x-nifti", image_write_nifti},
-    [IMAGE_PNG] = {"png", "image/png", image_write_png},
-    [IMAGE_NPY] = {"npy", "application/x-npy", image_write_npy},
+static int (*const writers[IMAGE_FORMATS])(const struct image_series *series, int fd) = {
+    [IMAGE_H5] = image_write_h5,
+    [IMAGE_NIFTI] = image_write_nifti,
+    [IMAGE_PNG] = image_write_png,
+    [IMAGE_NPY] = image_write_npy,
 };
 
 int image_series_create(struct image_series **out, size_t count, size_t channels, const size_t size[3],
@@ -56,27 +52,9 @@ void image_series_free(struct image_series *series)
     free(series);
 }
 
-const char *image_format_name(enum image_format format)
-{
-    return formats[format].name;
-}
-
-const char *image_format_media(enum image_format format)
-{
-    return formats[format].media;
-}
-
-int image_format_find(const char *name)
-{
-    for (int i = 0; i < IMAGE_FORMATS; i++)
-        if (strcasecmp(formats[i].name, name) == 0 || strcasecmp(formats[i].media, name) == 0)
-            return i;
-    return -1;
-}
-
 int image_write(const struct image_series *series, enum image_format format, int fd)
 {
-    return formats[format].write(series, fd);
+    return writers[format](series, fd);
 }
 
 int image_put(int fd, const void *bytes, size_t count)

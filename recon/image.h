@@ -30,7 +30,7 @@ int image_series_create(struct image_series **out, size_t count, size_t channels
                         bool complex_valued);
 void image_series_free(struct image_series *series);
 
-/* The forms an image is served in; the table of names, media types and writers is in image.c. */
+/* The forms an image is served in; names and media types are in image_formats.c, which links nothing. */
 enum image_format { IMAGE_H5, IMAGE_NIFTI, IMAGE_PNG, IMAGE_NPY, IMAGE_FORMATS };
 const char *image_format_name(enum image_format format);  /* "h5", "nii.gz", "png", "npy": also the file's ending */
 const char *image_format_media(enum image_format format); /* "application/x-hdf5", ... */

@@ -4,6 +4,7 @@
 
 #include <complex.h>
 #include <math.h>
+#include <omp.h>
 #include <stdlib.h>
 
 enum { MOST_COILS = 1024, MOST_MATRIX = 2048, MOST_PARTS = 16, MOST_SHIFTS = 7 };
@@ -221,64 +222,88 @@ void phantom_sensitivity(const struct phantom *phantom, int coil, const double p
 
 /* ---- truth ---- */
 
-/* values[count][n][inner] along its middle axis: sum over j = -floor(n/2) .. of values[j] exp(2 pi i j r / n) / n. */
-static int transform(size_t count, int n, size_t inner, double complex *values)
+/* The object's spectrum is taken at half the spacing that the field of view needs, so that ringing does not wrap
+ * around: per axis 2n places j = -n .. n-1 at k = j / 2n (one place along an axis of one pixel). */
+static int places(int n)
 {
-    double complex *turn = malloc((size_t)n * sizeof *turn);
-    if (turn == NULL)
-        return ERR_NO_MEMORY;
-    for (int i = 0; i < n; i++)
-        turn[i] = cexp(2 * M_PI * I * i / n) / n;
-    int failed = 0;
-#pragma omp parallel reduction(| : failed)
-    {
-        double complex *line = malloc((size_t)n * sizeof *line);
-        failed = line == NULL;
-#pragma omp for schedule(static)
-        for (size_t l = 0; l < count * inner; l++) {
-            double complex *first = values + l / inner * (size_t)n * inner + l % inner;
-            for (int r = 0; r < n && line != NULL; r++) {
-                int delta = (r - n / 2 + n) % n, step = (int)((int64_t)delta * (n - n / 2) % n);
-                line[r] = 0;
-                for (int j = 0; j < n; j++) {
-                    line[r] += first[(size_t)j * inner] * turn[step];
-                    step = step + delta < n ? step + delta : step + delta - n;
-                }
-            }
-            for (int r = 0; r < n && line != NULL; r++)
-                first[(size_t)r * inner] = line[r];
+    return n > 1 ? 2 * n : 1;
+}
+
+/* out[r * stride], r = 0..n-1 = sum over the axis' places of in[place * stride] exp(2 pi i j (r - floor(n/2)) / 2n) /
+ * 2n. */
+static void transform(int n, const double complex *turn, const double complex *in, size_t stride, double complex *out)
+{
+    int count = places(n);
+    for (int r = 0; r < n; r++) {
+        int delta = (r - n / 2 + count) % count, step = (int)((int64_t)delta * (count - count / 2) % count);
+        double complex sum = 0;
+        for (int j = 0; j < count; j++) {
+            sum += in[(size_t)j * stride] * turn[step];
+            step = step + delta < count ? step + delta : step + delta - count;
         }
-        free(line);
+        out[(size_t)r * stride] = sum / count;
     }
-    free(turn);
-    return failed ? ERR_NO_MEMORY : 0;
+}
+
+static double complex *turns(int n)
+{
+    double complex *turn = malloc((size_t)places(n) * sizeof *turn);
+    for (int i = 0; turn != NULL && i < places(n); i++)
+        turn[i] = cexp(2 * M_PI * I * i / places(n));
+    return turn;
+}
+
+/* Line (ky, kz) of the spectrum, transformed along x. `line` has room for places(n[0]). */
+static void truth_line(const struct phantom *phantom, bool cylinder, const double complex *turn, double ky, double kz,
+                       double complex *line, double complex *out)
+{
+    const int *n = phantom->n;
+    double z = cylinder ? 0 : kz;
+    bool inside = fabs(kz) < 0.5;
+    for (int i = 0; i < places(n[0]); i++) {
+        double kx = (double)(i - places(n[0]) / 2) / places(n[0]);
+        line[i] = 0;
+        if (inside && kx * kx + ky * ky + z * z < 0.25)
+            spectra(phantom, (double[]){kx * n[0], ky * n[1], kz * n[2]}, 1, &line[i]);
+    }
+    transform(n[0], turn, line, 1, out);
 }
 
 int phantom_truth(const struct phantom *phantom, bool cylinder, float *image)
 {
     const int *n = phantom->n;
-    size_t pixels = (size_t)n[0] * (size_t)n[1] * (size_t)n[2];
-    double complex *values = malloc(pixels * sizeof *values);
-    int code = values == NULL ? ERR_NO_MEMORY : 0;
-    if (code == 0) {
-#pragma omp parallel for schedule(static)
-        for (size_t i = 0; i < pixels; i++) {
-            size_t row = i / (size_t)n[0];
-            double k[3] = {(double)(i % (size_t)n[0]) - n[0] / 2, (double)(row % (size_t)n[1]) - n[1] / 2,
-                           (double)(row / (size_t)n[1]) - n[2] / 2};
-            double x = k[0] / n[0], y = k[1] / n[1], z = cylinder ? 0 : k[2] / n[2];
-            values[i] = 0;
-            if (x * x + y * y + z * z < 0.25)
-                spectra(phantom, k, 1, &values[i]);
-        }
-        code = transform(1, n[2], (size_t)n[0] * (size_t)n[1], values);
-        code = code != 0 ? code : transform((size_t)n[2], n[1], (size_t)n[0], values);
-        code = code != 0 ? code : transform((size_t)n[1] * (size_t)n[2], n[0], 1, values);
+    size_t row = (size_t)n[0], plane = row * (size_t)n[1], threads = (size_t)omp_get_max_threads();
+    int lines = places(n[1]), planes = places(n[2]), code = 0;
+    size_t longest = (size_t)places(n[0]);
+    double complex *turn[3] = {turns(n[0]), turns(n[1]), turns(n[2])};
+    double complex *scratch = malloc(threads * longest * sizeof *scratch);
+    double complex *slab = malloc((size_t)lines * row * sizeof *slab);
+    double complex *stack = malloc((size_t)(planes + n[2]) * plane * sizeof *stack);
+    if (turn[0] == NULL || turn[1] == NULL || turn[2] == NULL || scratch == NULL || slab == NULL || stack == NULL) {
+        code = err_set(ERR_NO_MEMORY, "No memory for the true image of %d x %d x %d pixels.", n[0], n[1], n[2]);
+        goto out;
     }
-    if (code != 0)
-        err_set(code, "No memory for the true image of %zu pixels.", pixels);
-    for (size_t i = 0; i < pixels && code == 0; i++)
-        image[i] = (float)cabs(values[i]);
-    free(values);
+    for (int p = 0; p < planes; p++) {
+        double kz = (double)(p - planes / 2) / planes;
+#pragma omp parallel for schedule(dynamic)
+        for (int l = 0; l < lines; l++)
+            truth_line(phantom, cylinder, turn[0], (double)(l - lines / 2) / lines, kz,
+                       scratch + (size_t)omp_get_thread_num() * longest, slab + (size_t)l * row);
+#pragma omp parallel for schedule(static)
+        for (size_t x = 0; x < row; x++)
+            transform(n[1], turn[1], slab + x, row, stack + (size_t)p * plane + x);
+    }
+    /* The result stands behind its source. */
+#pragma omp parallel for schedule(static)
+    for (size_t i = 0; i < plane; i++)
+        transform(n[2], turn[2], stack + i, plane, stack + (size_t)planes * plane + i);
+    for (size_t i = 0; i < plane * (size_t)n[2]; i++)
+        image[i] = (float)cabs(stack[(size_t)planes * plane + i]);
+out:
+    free(stack);
+    free(slab);
+    free(scratch);
+    for (int d = 0; d < 3; d++)
+        free(turn[d]);
     return code;
 }

@@ -1,0 +1,438 @@
+#!/usr/bin/python3
+"""The HTTP interface: routes, job documents, lists, results with ETag and Range, kinds, health, metrics, and refused requests."""
+# time limit: 300 s
+import json
+import re
+import socket
+import subprocess
+import tempfile
+import urllib.parse
+
+import scans
+from harness import Daemon, check_problem, main, same, test, wait_until
+
+FOLDER = tempfile.TemporaryDirectory()
+SCAN = scans.radial()
+BODY = SCAN.bytes(FOLDER.name)
+RFC3339 = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$")
+
+
+def raw(daemon, *pieces, half_close=False):
+    """Send bytes as they are, and give all that comes back until the server closes or is silent."""
+    with socket.create_connection(("127.0.0.1", daemon.port), timeout=20) as connection:
+        for piece in pieces:
+            connection.sendall(piece)
+        if half_close:
+            connection.shutdown(socket.SHUT_WR)
+        answer = b""
+        while True:
+            try:
+                data = connection.recv(65536)
+            except (TimeoutError, ConnectionResetError):
+                break
+            if not data:
+                break
+            answer += data
+    return answer
+
+
+def status_of(answer):
+    found = re.match(rb"HTTP/1\.1 (\d{3}) ", answer)
+    assert found, f"not an HTTP answer: {answer[:200]!r}"
+    return int(found.group(1))
+
+
+# ---- submitting
+
+@test("a scan over a raw socket: 202 with Location, Retry-After and the job's document")
+def submit_raw(daemon):
+    head = (f"POST /v1/jobs?kind=recon&dcf=given HTTP/1.1\r\nHost: x\r\nContent-Length: {len(BODY)}\r\n"
+            "Connection: close\r\n\r\n").encode()
+    answer = raw(daemon, head, BODY[:100], BODY[100:5000], BODY[5000:])
+    same(status_of(answer), 202, "status")
+    headers, body = answer.split(b"\r\n\r\n", 1)
+    job = json.loads(body)
+    assert f"/v1/jobs/{job['id']}".encode() in headers, headers
+    assert b"\r\nretry-after:" in headers.lower(), headers
+    same(job["state"], "queued", "state")
+    same(daemon.finish(job["id"])["state"], "succeeded", "state at the end")
+
+
+@test("a scan in chunked transfer encoding")
+def submit_chunked(daemon):
+    head = b"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+    pieces = [BODY[i:i + 3000] for i in range(0, len(BODY), 3000)]
+    answer = raw(daemon, head, *(b"%x\r\n%s\r\n" % (len(p), p) for p in pieces), b"0\r\n\r\n")
+    same(status_of(answer), 202, "status")
+    job = json.loads(re.search(rb"\{.*\}", answer, re.S).group(0))
+    same(daemon.finish(job["id"])["state"], "succeeded", "state at the end")
+
+
+@test("Expect: 100-continue is answered before the body is sent")
+def expect_continue(daemon):
+    with socket.create_connection(("127.0.0.1", daemon.port), timeout=20) as connection:
+        connection.sendall((f"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: x\r\nContent-Length: {len(BODY)}\r\n"
+                            "Expect: 100-continue\r\nConnection: close\r\n\r\n").encode())
+        assert connection.recv(100).startswith(b"HTTP/1.1 100 ")
+        connection.sendall(BODY)
+        assert connection.recv(100).startswith(b"HTTP/1.1 202 ")
+
+
+@test("a job's document says all that the interface promises")
+def document(daemon):
+    job = daemon.run(BODY, "kind=recon&dcf=given&tolerance=1e-4")
+    same(job["kind"], "recon", "kind")
+    same(job["state"], "succeeded", "state")
+    same(job["progress"], 1, "progress")
+    same(job["error"], None, "error")
+    same(str(job["parameters"]["dcf"]), "given", "parameter dcf")
+    same(float(job["parameters"]["tolerance"]), 1e-4, "parameter tolerance")
+    for member in ("created", "started", "finished"):
+        assert RFC3339.match(job[member]), f"{member} is {job[member]!r}"
+    assert job["created"] <= job["started"] <= job["finished"], "times run backwards"
+    names = {result["name"]: result for result in job["results"]}
+    assert "image" in names, names
+    result = names["image"]
+    assert result["bytes"] > 24 * 20 * 4 and "/" in result["type"], result
+    got = daemon.get(result["href"]).expect(200, result["type"])
+    same(len(got.body), result["bytes"], "length of the result")
+    report = job["report"]
+    stages = report["stages"]
+    assert stages and all(isinstance(s, (int, float)) and s >= 0 for s in stages.values()), stages
+    assert "device" in report, report
+    same(report["samples"], 31 * 48, "samples in the report")
+    assert "weight" in json.dumps(report) or "given" in json.dumps(report), "the report does not say where the weights come from"
+
+
+@test("Prefer: wait answers with the finished document, or with the image that Accept names")
+def prefer_wait(daemon):
+    answer = daemon.submit(BODY, "kind=recon", Prefer="wait=60").expect(200, "application/json")
+    same(answer.json()["state"], "succeeded", "state")
+    for media, magic in (("image/png", b"\x89PNG\r\n\x1a\n"), ("application/x-npy", b"\x93NUMPY"),
+                         ("application/x-hdf5", b"\x89HDF\r\n\x1a\n"), ("application/x-nifti", b"\x1f\x8b")):
+        answer = daemon.submit(BODY, "kind=recon", Prefer="wait=60", Accept=media).expect(200, media)
+        assert answer.body.startswith(magic), answer.body[:20]
+
+
+@test("Prefer: wait that ends too early answers 202 with the job as it is")
+def prefer_short(daemon):
+    slow = scans.slow().bytes(FOLDER.name)
+    job = daemon.submit(slow, scans.SLOW_QUERY, Prefer="wait=1", Accept="image/png").expect(202, "application/json").json()
+    assert job["state"] in ("queued", "running"), job
+    daemon.request("POST", f"/v1/jobs/{job['id']}/cancel").expect(202)
+    same(daemon.finish(job["id"])["state"], "canceled", "state")
+
+
+@test("a failed job told to a waiting sender is a problem document with the job's id")
+def prefer_failure(daemon):
+    problem = daemon.submit(SCAN_WITHOUT_WEIGHTS, "kind=recon&dcf=given", Prefer="wait=60", Accept="image/png").problem(422, "dcf-missing")
+    assert problem["job_id"], problem
+    same(daemon.job(problem["job_id"])["state"], "failed", "state")
+
+
+SCAN_WITHOUT_WEIGHTS = scans.radial(weights=False).bytes(FOLDER.name)
+
+
+@test("curl submits and waits")
+def by_curl(daemon):
+    path = f"{FOLDER.name}/curl.h5"
+    SCAN.write(path)
+    done = subprocess.run(["curl", "-sS", "--fail-with-body", "--data-binary", f"@{path}", "-H", "Prefer: wait=60", "-H", "Accept: image/png",
+                           f"{daemon.url}/v1/jobs?kind=recon"], capture_output=True, timeout=90)
+    same(done.returncode, 0, f"curl's exit status ({done.stderr!r})")
+    assert done.stdout.startswith(b"\x89PNG"), done.stdout[:100]
+
+
+# ---- results
+
+@test("results have a strong ETag: 304 for what one has, 412 for what is no more")
+def etag(daemon):
+    path = f"/v1/jobs/{daemon.run(BODY)['id']}/results/image"
+    first = daemon.get(path + "?format=npy").expect(200, "application/x-npy")
+    tag = first.headers["etag"]
+    assert re.match(r'^"[^"]+"$', tag), tag
+    same(daemon.get(path + "?format=npy", If_None_Match=tag).expect(304).body, b"", "body of a 304")
+    same(daemon.get(path + "?format=npy", If_None_Match=f'"other", {tag}').expect(304).body, b"", "body of a 304")
+    same(daemon.get(path + "?format=npy", If_None_Match='"other"').expect(200).body, first.body, "body")
+    daemon.get(path + "?format=npy", If_Match='"other"').problem(412, "precondition-failed")
+    other = daemon.get(path + "?format=png").expect(200, "image/png").headers["etag"]
+    assert other != tag, "two forms of an image have one ETag"
+    same(daemon.request("HEAD", path + "?format=npy").expect(200).body, b"", "body of HEAD")
+    same(daemon.request("HEAD", path + "?format=npy").headers["content-length"], str(len(first.body)), "length told by HEAD")
+
+
+@test("Range: any part of a result by 206, none outside by 416")
+def ranges(daemon):
+    path = f"/v1/jobs/{daemon.run(BODY)['id']}/results/image?format=npy"
+    whole = daemon.get(path).expect(200)
+    size = len(whole.body)
+    same(whole.headers.get("accept-ranges"), "bytes", "Accept-Ranges")
+    for text, first, last in (("0-0", 0, 0), ("10-99", 10, 99), ("100-", 100, size - 1), ("-7", size - 7, size - 1),
+                              (f"5-{size + 1000}", 5, size - 1), (f"-{size * 3}", 0, size - 1)):
+        part = daemon.get(path, Range=f"bytes={text}").expect(206)
+        same(part.body, whole.body[first:last + 1], f"bytes={text}")
+        same(part.headers["content-range"], f"bytes {first}-{last}/{size}", "Content-Range")
+    for text in (f"{size}-", f"{size + 5}-{size + 9}", "-0"):
+        answer = daemon.get(path, Range=f"bytes={text}")
+        answer.problem(416, "range-not-satisfiable")
+        same(answer.headers["content-range"], f"bytes */{size}", "Content-Range")
+    for text in ("lines=0-3", "bytes=a-b", "bytes=9-3"):  # to be ignored, RFC 9110
+        same(daemon.get(path, Range=text).expect(200).body, whole.body, text)
+    same(daemon.get(path, Range="bytes=0-9", If_Range='"other"').expect(200).body, whole.body, "If-Range of another file")
+    same(daemon.get(path, Range="bytes=0-9", If_Range=whole.headers["etag"]).expect(206).body, whole.body[:10], "If-Range")
+
+
+@test("the form of an image is picked by ?format= or by Accept; others are refused")
+def negotiation(daemon):
+    path = f"/v1/jobs/{daemon.run(BODY)['id']}/results/image"
+    for name, media in (("h5", "application/x-hdf5"), ("nii.gz", "application/x-nifti"), ("png", "image/png"), ("npy", "application/x-npy")):
+        by_name = daemon.get(f"{path}?format={name}").expect(200, media)
+        same(daemon.get(path, Accept=media).expect(200, media).body, by_name.body, f"{name} by Accept")
+        same(daemon.get(path, Accept=f"text/html;q=0.3, {media};q=0.9").expect(200, media).body, by_name.body, f"{name} by Accept with q")
+    daemon.get(path, Accept="*/*").expect(200, "application/x-hdf5")
+    problem = daemon.get(path + "?format=gif")
+    assert problem.status in (400, 406), problem.status
+    problem.problem(problem.status, problem.json()["code"])
+    daemon.get(path, Accept="image/gif").problem(406, "not-acceptable")
+    daemon.get(path.replace("image", "nothing")).problem(404, "not-found")
+
+
+# ---- jobs
+
+@test("an image of a job that has none yet is a conflict, of one that failed tells why")
+def not_there_yet(daemon):
+    slow = daemon.submit(scans.slow().bytes(FOLDER.name), scans.SLOW_QUERY).expect(202).json()["id"]
+    daemon.get(f"/v1/jobs/{slow}/results/image?format=png").problem(409, "conflict")
+    daemon.request("DELETE", f"/v1/jobs/{slow}").problem(409, "conflict")
+    daemon.request("POST", f"/v1/jobs/{slow}/cancel").expect(202)
+    daemon.finish(slow)
+    failed = daemon.run(SCAN_WITHOUT_WEIGHTS, "kind=recon&dcf=given")
+    same(failed["state"], "failed", "state")
+    check_problem(failed["error"], "dcf-missing")
+    answer = daemon.get(f"/v1/jobs/{failed['id']}/results/image")
+    assert answer.status in (404, 409, 422), answer.status
+    answer.problem(answer.status, answer.json()["code"])
+
+
+@test("cancel: a running job and a queued one; a finished one is a conflict")
+def cancel(daemon):
+    slow = scans.slow().bytes(FOLDER.name)
+    running = daemon.submit(slow, scans.SLOW_QUERY).expect(202).json()["id"]
+    queued = daemon.submit(slow, scans.SLOW_QUERY).expect(202).json()["id"]
+    wait_until(lambda: daemon.job(running)["state"] == "running", "the job to run")
+    same(daemon.job(queued)["state"], "queued", "state of the second job")
+    assert daemon.request("POST", f"/v1/jobs/{queued}/cancel").expect(202, "application/json").json()["state"] == "canceled"
+    assert daemon.request("POST", f"/v1/jobs/{running}/cancel").expect(202, "application/json").json()["state"] in ("canceling", "canceled")
+    for identity in (running, queued):
+        job = daemon.finish(identity)
+        same(job["state"], "canceled", "state")
+        same(job["results"], [], "results")
+    daemon.request("POST", f"/v1/jobs/{daemon.run(BODY)['id']}/cancel").problem(409, "conflict")
+    daemon.request("POST", "/v1/jobs/nothing/cancel").problem(404, "not-found")
+
+
+@test("progress rises from 0 to 1 and the stage is named while a job runs")
+def progress(daemon):
+    identity = daemon.submit(scans.slow().bytes(FOLDER.name), scans.SLOW_QUERY.replace("1000", "150")).expect(202).json()["id"]
+    seen = []
+    while not seen or seen[-1]["state"] in ("queued", "running"):
+        seen.append(daemon.job(identity))
+    values = [job["progress"] for job in seen]
+    assert values == sorted(values) and 0 <= values[0] and values[-1] == 1, values[:50]
+    assert len({v for v in values if 0 < v < 1}) >= 2, f"no progress between start and end: {sorted(set(values))}"
+    assert any(job["stage"] for job in seen if job["state"] == "running"), "no stage was ever named"
+
+
+@test("delete removes a finished job, its scan and its images from the disk")
+def delete(daemon):
+    before = set(daemon.files())
+    identity = daemon.run(BODY)["id"]
+    daemon.get(f"/v1/jobs/{identity}/results/image?format=nii.gz").expect(200)
+    assert daemon.request("DELETE", f"/v1/jobs/{identity}").status in (200, 204)
+    for path in ("", "/results/image"):
+        daemon.get(f"/v1/jobs/{identity}{path}").problem(404, "not-found")
+    daemon.request("DELETE", f"/v1/jobs/{identity}").problem(404, "not-found")
+    same({name for name in set(daemon.files()) - before if not name.startswith("jobs.db")}, set(), "files left behind")
+
+
+@test("the list: newest first, pages by a cursor, no job twice and none left out")
+def listing(daemon):
+    made = [daemon.submit(BODY).expect(202).json()["id"] for _ in range(7)]
+    for identity in made:
+        daemon.finish(identity)
+    seen, cursor, pages = [], None, 0
+    while pages < 1000:
+        query = "limit=3" + (f"&cursor={urllib.parse.quote(cursor)}" if cursor else "")
+        page = daemon.get(f"/v1/jobs?{query}").expect(200, "application/json").json()
+        assert len(page["jobs"]) <= 3, "more than the limit"
+        seen += page["jobs"]
+        pages += 1
+        if pages == 2:  # one that comes meanwhile moves nothing
+            daemon.run(BODY)
+        cursor = page.get("next")
+        if not cursor:
+            break
+    identities = [job["id"] for job in seen]
+    same(len(set(identities)), len(identities), "number of different jobs")
+    assert [i for i in identities if i in made] == made[::-1], "not newest first, or some are missing"
+    created = [job["created"] for job in seen]
+    assert created == sorted(created, reverse=True), "not newest first"
+    for query in ("limit=0", "limit=x", "limit=-1", "cursor=nonsense"):
+        answer = daemon.get(f"/v1/jobs?{query}")
+        answer.problem(400, answer.json()["code"])
+
+
+# ---- what the service says about itself
+
+@test("kinds: each parameter with its type, default, range and help")
+def kinds(daemon):
+    listed = daemon.get("/v1/kinds").expect(200, "application/json").json()["kinds"]
+    recon = next(kind for kind in listed if kind["name"] == "recon")
+    assert recon["help"], recon
+    params = {param["name"]: param for param in recon["parameters"]}
+    assert {"method", "dcf", "kernel", "tolerance", "coils", "output", "traj_units"} <= set(params), params
+    for param in params.values():
+        assert len(param["help"]) > 10 and param["help"][-1] in ".?)" and "default" in param, param
+        assert param["type"] in ("choice", "int", "real", "text"), param
+    same(set(params["dcf"]["choices"]), {"auto", "given", "none", "analytic", "pipe"}, "choices of dcf")
+    same((float(params["tolerance"]["min"]), float(params["tolerance"]["max"])), (1e-6, 1e-1), "range of tolerance")
+    # Each default, sent as if the sender had chosen it, is accepted.
+    query = "&".join(f"{name}={urllib.parse.quote(str(param['default']))}" for name, param in params.items())
+    same(daemon.run(BODY, "kind=recon&" + query)["state"], "succeeded", "state of a job with every default")
+
+
+@test("health: livez, readyz, readyz?verbose, healthz")
+def health(daemon):
+    for path in ("/livez", "/readyz", "/healthz"):
+        daemon.get(path).expect(200)
+    verbose = daemon.get("/readyz?verbose").expect(200).body.decode()
+    for word in ("store", "spool", "worker"):
+        assert word in verbose, f"/readyz?verbose does not speak of the {word}: {verbose}"
+    assert "cpu" in verbose.lower() or "gpu" in verbose.lower(), f"the device is not named: {verbose}"
+
+
+SAMPLE = re.compile(r'^([a-zA-Z_:][a-zA-Z0-9_:]*)(\{(?:[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\["\\n])*",?)*\})? (-?[0-9.eE+-]+|[+-]Inf|NaN)$')
+
+
+def check_exposition(text):
+    """Prometheus' text format 0.0.4, strictly. Gives {name{labels}: value}."""
+    assert text.endswith("\n"), "the last line is not ended"
+    types, helps, values, closed, current = {}, set(), {}, set(), None
+    for line in text.splitlines():
+        assert line == line.strip() and line, f"odd line {line!r}"
+        if line.startswith("# HELP "):
+            name, words = line[7:].split(" ", 1)
+            assert name not in helps and len(words) > 5, line
+            helps.add(name)
+        elif line.startswith("# TYPE "):
+            name, kind = line[7:].split(" ")
+            assert name not in types and kind in ("counter", "gauge", "histogram", "summary"), line
+            types[name] = kind
+        else:
+            found = SAMPLE.match(line)
+            assert found, f"not a sample: {line!r}"
+            name, labels, value = found.groups()
+            family = name if name in types else re.sub(r"_(bucket|sum|count)$", "", name)
+            assert family in types and family in helps, f"{name} has no TYPE or HELP before it"
+            if family != current:
+                assert family not in closed, f"{family} is not in one piece"
+                closed.add(current)
+                current = family
+            if types[family] == "counter":
+                assert family.endswith("_total"), f"the counter {family} does not end in _total"
+                assert float(value) >= 0, line
+            key = name + (labels or "")
+            assert key not in values, f"{key} is told twice"
+            values[key] = float(value)
+    for family, kind in types.items():
+        if kind != "histogram":
+            continue
+        series = {}
+        for key, value in values.items():
+            found = re.match(re.escape(family) + r'_bucket\{(.*?),?le="([^"]+)"(.*)\}$', key)
+            if found:
+                series.setdefault(found.group(1).strip(",") + found.group(3), []).append((float(found.group(2)), value))
+        for labels, buckets in series.items():
+            assert buckets == sorted(buckets) and [b[1] for b in buckets] == sorted(b[1] for b in buckets), f"{family}: buckets fall"
+            same(buckets[-1][0], float("inf"), f"last bucket of {family}")
+            count = f"{family}_count" + (f"{{{labels}}}" if labels else "")
+            same(values[count], buckets[-1][1], count)
+            assert count.replace("_count", "_sum") in values, f"{family} has no sum"
+    return values
+
+
+@test("metrics are valid, and counters move with what happens")
+def metrics(daemon):
+    def read():
+        answer = daemon.get("/metrics").expect(200)
+        assert answer.headers["content-type"].startswith("text/plain; version=0.0.4"), answer.headers
+        return check_exposition(answer.body.decode())
+
+    def total(values, name):
+        return sum(value for key, value in values.items() if re.match(re.escape(name) + r"(\{|$)", key))
+
+    before = read()
+    daemon.run(BODY)
+    daemon.run(SCAN_WITHOUT_WEIGHTS, "kind=recon&dcf=given")
+    daemon.submit(b"").problem(400, "empty-body")
+    after = wait_until(lambda: (lambda v: v if total(v, "mrirecond_jobs_failed_total") > total(before, "mrirecond_jobs_failed_total") else None)(read()),
+                       "the failed job to be counted")
+    for name, by in (("mrirecond_jobs_submitted_total", 2), ("mrirecond_jobs_completed_total", 1), ("mrirecond_jobs_failed_total", 1),
+                     ("mrirecond_job_duration_seconds_count", 2), ("mrirecond_ingest_rejected_total", 1),
+                     ("mrirecond_ingest_bytes_total", len(BODY) + len(SCAN_WITHOUT_WEIGHTS))):
+        same(total(after, name) - total(before, name), by, f"growth of {name}")
+    assert any('reason="dcf-missing"' in key for key in after if key.startswith("mrirecond_jobs_failed_total")), "no reason of a failure"
+    for name in ("mrirecond_build_info", "mrirecond_queue_jobs", "mrirecond_queue_capacity_jobs", "mrirecond_spool_used_bytes",
+                 "mrirecond_spool_free_bytes", "mrirecond_stage_duration_seconds_bucket", "mrirecond_http_requests_total",
+                 "process_resident_memory_bytes", "process_open_fds", "process_cpu_seconds_total", "process_start_time_seconds"):
+        assert any(key.split("{")[0] == name for key in after), f"{name} is missing"
+    assert not re.search(r"[0-9a-f]{16}", "".join(after)), "a label looks like a job's id"
+
+
+# ---- refused requests
+
+@test("unknown paths and methods are problem documents")
+def wrong_paths(daemon):
+    for path in ("/", "/v1", "/v1/nothing", "/v2/jobs", "/v1/jobs/", "/v1/jobs/none", "/v1/jobs/../kinds", "/v1/jobs/%00", "/v1/jobs/" + "a" * 3000):
+        daemon.get(path).problem(404, "not-found")
+    for method, path in (("PUT", "/v1/jobs"), ("DELETE", "/v1/jobs"), ("POST", "/livez"), ("POST", "/v1/kinds"), ("PATCH", "/v1/jobs/x")):
+        answer = daemon.request(method, path, b"" if method in ("PUT", "POST", "PATCH") else None)
+        answer.problem(405, "method-not-allowed")
+        assert "GET" in answer.headers["allow"], answer.headers
+
+
+@test("unknown kinds and parameters, and values out of range, are refused before the body is taken")
+def wrong_parameters(daemon):
+    before = set(daemon.files())
+    for query, code in (("kind=nothing", "unknown-kind"), ("kind=recon&dfc=given", "unknown-parameter"),
+                        ("kind=recon&dcf=wrong", "bad-parameter"), ("kind=recon&tolerance=0", "bad-parameter"),
+                        ("kind=recon&tolerance=nan", "bad-parameter"), ("kind=recon&tolerance=1e-3x", "bad-parameter"),
+                        ("kind=recon&dcf_iterations=1.5", "bad-parameter"), ("kind=recon&dcf_iterations=99999999999999999999", "bad-parameter"),
+                        ("kind=recon&group=" + "g" * 500, "bad-parameter"), ("kind=recon&tolerance=", "bad-parameter")):
+        problem = daemon.submit(BODY, query).problem(400, code)
+    assert "dcf" in daemon.submit(BODY, "kind=recon&dfc=given").json()["detail"], "the nearest name is not offered"
+    problem = daemon.submit(BODY, "kind=recon&dcf=given&dcf=none")
+    problem.problem(400, problem.json()["code"])
+    problem = daemon.submit(BODY, "dcf=given")  # no kind
+    if problem.status != 202:
+        problem.problem(400, problem.json()["code"])
+    same({name for name in set(daemon.files()) - before if "jobs.db" not in name and "result" not in name and "spool" not in name}, set(), "files left")
+
+
+@test("requests that are no HTTP do not disturb")
+def nonsense(daemon):
+    for piece in (b"\x00" * 400, b"GET\r\n\r\n", b"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n",
+                  b"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999999\r\n\r\n",
+                  b"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+                  b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 20000 + b"\r\n"):
+        try:
+            answer = raw(daemon, piece, half_close=True)
+        except (ConnectionResetError, BrokenPipeError):
+            continue
+        if answer:
+            assert 400 <= status_of(answer) < 600, answer[:200]
+    daemon.get("/readyz").expect(200)
+
+
+if __name__ == "__main__":
+    main(Daemon)

@@ -1,0 +1,272 @@
+#!/usr/bin/python3
+"""Images through the daemon against double sums, in each form they are served in; and the real scans against their references.
+
+Tolerances. A job is told tolerance=1e-5: gridding errs by at most that, and float32 sums of some thousand terms add about
+1e-6; 3e-5 holds both with room, and a sample, weight or sign that is wrong shows at 1e-2 and more.
+"""
+# time limit: 600 s
+import gzip
+import io
+import struct
+import tempfile
+import zlib
+
+import h5py
+import numpy as np
+
+import scans
+from harness import Daemon, main, real_scan, same, test
+
+FOLDER = tempfile.TemporaryDirectory()
+TOLERANCE = 3e-5
+QUERY = "kind=recon&tolerance=1e-5"
+
+
+def image(daemon, scan, query, form="npy"):
+    body = scan if isinstance(scan, bytes) else scan.bytes(FOLDER.name)
+    job = daemon.run(body, query)
+    same(job["state"], "succeeded", f"state ({job['error']})")
+    return daemon.get(f"/v1/jobs/{job['id']}/results/image?format={form}").expect(200).body
+
+
+def npy(data):
+    return np.load(io.BytesIO(data), allow_pickle=False)
+
+
+def close(seen, expected, limit=TOLERANCE):
+    same(tuple(seen.shape), tuple(expected.shape), "shape")
+    error = scans.nrmse(seen, expected)
+    assert error < limit, f"the image is off by {error:.3g}, allowed {limit:g}"
+
+
+def read_png(data):
+    """(colour type, bits, array [height][width][channels]) of a PNG, by the book."""
+    same(data[:8], b"\x89PNG\r\n\x1a\n", "signature")
+    at, chunks = 8, []
+    while at < len(data):
+        length, = struct.unpack(">I", data[at:at + 4])
+        body = data[at + 4:at + 8 + length]
+        same(struct.unpack(">I", data[at + 8 + length:at + 12 + length])[0], zlib.crc32(body), "checksum of a chunk")
+        chunks.append((body[:4], body[4:]))
+        at += 12 + length
+    same((chunks[0][0], chunks[-1][0]), (b"IHDR", b"IEND"), "first and last chunk")
+    width, height, bits, colour, _, _, interlace = struct.unpack(">IIBBBBB", chunks[0][1])
+    same(interlace, 0, "interlace")
+    channels, sample = {0: 1, 2: 3, 4: 2, 6: 4}[colour], bits // 8
+    lines = np.frombuffer(zlib.decompress(b"".join(c[1] for c in chunks if c[0] == b"IDAT")), np.uint8).reshape(height, -1)
+    out = np.zeros((height, lines.shape[1] - 1), np.uint8)
+    step = channels * sample
+    for y in range(height):
+        kind, line = lines[y, 0], lines[y, 1:].astype(int)
+        up = out[y - 1].astype(int) if y else np.zeros_like(line)
+        for x in range(len(line)) if kind in (1, 3, 4) else ():
+            left = int(out[y, x - step]) if x >= step else 0
+            corner = int(up[x - step]) if x >= step else 0
+            guess = left + int(up[x]) - corner
+            paeth = min((abs(guess - left), 0, left), (abs(guess - int(up[x])), 1, int(up[x])), (abs(guess - corner), 2, corner))[2]
+            out[y, x] = (line[x] + {1: left, 3: (left + int(up[x])) // 2, 4: paeth}[kind]) & 255
+        if kind in (0, 2):
+            out[y] = (line + (up if kind == 2 else 0)) & 255
+    return colour, bits, out.reshape(height, width, step)
+
+
+def blob_scan(matrix=(40, 28, 1)):
+    """A scan whose image is bright in one place only, off the centre in every axis."""
+    nx, ny, nz = matrix
+    rng = np.random.default_rng(3)
+    dim = 2 if nz == 1 else 3
+    k = rng.uniform(-0.5, 0.5, size=(60, 64, dim))
+    place = np.array([7, -5, 3][:dim])
+    data = np.exp(-2j * np.pi * (k @ place))[:, None, :]
+    return scans.Scan(k, data, matrix, trajectory="other"), (place[0] + nx // 2, place[1] + ny // 2, (place[2] if dim == 3 else 0) + nz // 2)
+
+
+@test("2-D, two coils, weights given: root sum of squares, float32 [image][channel][z][y][x]")
+def rss(daemon):
+    scan = scans.radial()
+    seen = npy(image(daemon, scan, QUERY + "&dcf=given"))
+    same(seen.dtype, np.float32, "type")
+    close(seen, np.sqrt((abs(scan.adjoint()) ** 2).sum(0))[None, None])
+
+
+@test("coils=none output=complex: each coil's own values, complex64")
+def complex_coils(daemon):
+    scan = scans.radial(coils=3, seed=5)
+    seen = npy(image(daemon, scan, QUERY + "&dcf=given&coils=none&output=complex"))
+    same(seen.dtype, np.complex64, "type")
+    close(seen, scan.adjoint()[None])
+
+
+@test("dcf=none is the plain sum, dcf=auto takes the weights that are there")
+def weights(daemon):
+    scan = scans.radial(weights=False)
+    close(npy(image(daemon, scan, QUERY + "&dcf=none&coils=none&output=complex")), scan.adjoint()[None])
+    scan = scans.radial(weights=True)
+    close(npy(image(daemon, scan, QUERY + "&coils=none&output=complex")), scan.adjoint()[None])
+
+
+@test("the radial kernel gives the same image")
+def radial_kernel(daemon):
+    # A circular support errs more than a square one of the same width; the plan must choose a wider one for the same tolerance.
+    scan = scans.radial(seed=6)
+    close(npy(image(daemon, scan, QUERY.replace("1e-5", "1e-4") + "&dcf=given&coils=none&output=complex&kernel=radial")), scan.adjoint()[None], 3e-4)
+
+
+@test("3-D, with a weight column, odd and even sizes")
+def volume(daemon):
+    rng = np.random.default_rng(7)
+    k = np.concatenate([rng.uniform(-0.5, 0.5, size=(40, 50, 3)), rng.uniform(0.1, 1, size=(40, 50, 1))], -1)
+    scan = scans.Scan(k, rng.normal(size=(40, 2, 50, 2)).view(complex)[..., 0], (18, 15, 12), trajectory="other")
+    close(npy(image(daemon, scan, QUERY + "&dcf=given&coils=none&output=complex")), scan.adjoint()[None])
+
+
+@test("noise, navigator and other readouts that are no image data are left out; discarded samples too")
+def flags(daemon):
+    scan = scans.radial(spokes=33, seed=8)
+    keep = np.ones(33, bool)
+    for at, flag in ((3, 20), (7, 23), (11, 24), (15, 26), (19, 27), (23, 28), (27, 30), (31, 31)):
+        scan.heads["flags"][at] = 1 << (flag - 1)
+        scan.data[at] *= 1e6
+        keep[at] = False
+    scan.heads["discard_pre"], scan.heads["discard_post"] = 3, 2
+    expected = scans.Scan(scan.traj[keep][:, 3:-2], scan.data[keep][:, :, 3:-2], scan.matrix).adjoint()
+    scan.data[:, :, :3] *= 1e6
+    scan.data[:, :, -2:] *= 1e6
+    close(npy(image(daemon, scan, QUERY + "&dcf=given&coils=none&output=complex")), expected[None])
+
+
+@test("repetitions and slices become images of the series, each from its own data and with its own place")
+def series(daemon):
+    one = scans.radial(seed=9)
+    parts = [scans.radial(seed=10 + i) for i in range(4)]
+    scan = scans.Scan(np.concatenate([p.traj for p in parts]), np.concatenate([p.data for p in parts]), one.matrix)
+    n = len(one.heads)
+    for i in range(4):
+        rows = scan.heads[i * n:(i + 1) * n]
+        rows["idx"]["repetition"], rows["idx"]["slice"] = i // 2, i % 2
+        rows["idx"]["kspace_encode_step_1"] = np.arange(n)
+        rows["position"] = (1, 2, 10.0 * (i % 2))
+    body = scan.bytes(FOLDER.name)
+    job = daemon.run(body, QUERY + "&dcf=given&coils=none&output=complex")
+    seen = npy(daemon.get(f"/v1/jobs/{job['id']}/results/image?format=npy").expect(200).body)
+    with h5py.File(io.BytesIO(daemon.get(f"/v1/jobs/{job['id']}/results/image?format=h5").expect(200).body)) as file:
+        header = file["dataset/image_0/header"][:]
+    same(seen.shape, (4, 2, 1, 20, 24), "shape")
+    for i in range(4):
+        part = parts[int(header[i]["repetition"]) * 2 + int(header[i]["slice"])]
+        close(seen[i], part.adjoint())
+        same(float(header[i]["position"][2]), 10.0 * header[i]["slice"], "z of a slice")
+    same(len({(int(h["repetition"]), int(h["slice"])) for h in header}), 4, "number of different images")
+
+
+@test("units: grid, radians and per_metre give what pixel gives")
+def units(daemon):
+    rng = np.random.default_rng(11)
+    k = rng.uniform(-0.5, 0.5, size=(30, 64, 2))
+    k[0, :4] = [[-0.5, 0.3], [0.499, 0.1], [0.2, -0.5], [0.1, 0.499]]  # all of k-space is covered, so that auto can tell
+    data = rng.normal(size=(30, 1, 64, 2)).view(complex)[..., 0]
+    expected = scans.Scan(k, data, (32, 32, 1)).adjoint()[None]
+    voxel = 0.002  # metres: Scan's field of view is 2 mm a pixel
+    for name, factor in (("pixel", 1), ("grid", 32), ("radians", 2 * np.pi), ("per_metre", 1 / voxel)):
+        scan = scans.Scan(k * factor, data, (32, 32, 1), trajectory="other")
+        for asked in (name, "auto"):
+            # float32 of a k that was multiplied errs by 6e-8 x 16 pixels x 2 pi x |factor's rounding|: below 2e-5.
+            seen = npy(image(daemon, scan, QUERY + f"&dcf=none&coils=none&output=complex&traj_units={asked}"))
+            close(seen, expected, 1e-4)
+
+
+@test("the same scan gives the same bits twice, in any file layout")
+def bits(daemon):
+    scan = scans.radial(coils=4, seed=12)
+    first = image(daemon, scan, QUERY)
+    same(image(daemon, scan, QUERY), first, "second image")
+    path = f"{FOLDER.name}/layout.h5"
+    scan.write(path)
+    with h5py.File(path) as plain, h5py.File(path + "2", "w") as packed:
+        packed["dataset/xml"] = np.array([scan.xml.encode()])  # fixed length
+        packed.create_dataset("dataset/data", data=plain["dataset/data"][:], chunks=(7,), compression="gzip", shuffle=True)
+    with open(path + "2", "rb") as file:
+        same(image(daemon, file.read(), QUERY), first, "image from compressed chunks")
+
+
+@test("png: magnitudes of one slice, windowed, the bright spot where it belongs")
+def png(daemon):
+    scan, (x, y, _) = blob_scan()
+    colour, bits_, pixels = read_png(image(daemon, scan, QUERY + "&dcf=none", "png"))
+    same((colour, bits_, pixels.shape[:2]), (0, 8, (28, 40)), "colour type, bits, size")
+    same(np.unravel_index(pixels.argmax(), pixels.shape)[:2], (y, x), "brightest pixel (y, x)")
+    assert pixels.max() > 200, pixels.max()
+
+
+@test("png of a volume: a montage that holds every slice")
+def montage(daemon):
+    scan, _ = blob_scan((16, 12, 10))
+    _, _, pixels = read_png(image(daemon, scan, QUERY + "&dcf=none", "png"))
+    height, width = pixels.shape[:2]
+    assert height * width >= 16 * 12 * 10 and height % 12 < 12 and width >= 16, pixels.shape
+    assert height <= 12 * 10 + 10 and width <= 16 * 10 + 10, pixels.shape
+
+
+@test("h5: an ISMRMRD image with size, field of view, directions, and the scan's header")
+def ismrmrd(daemon):
+    scan = scans.radial(seed=13)
+    turn = np.deg2rad(30)
+    for name, value in (("position", (11, -7, 5)), ("read_dir", (np.cos(turn), np.sin(turn), 0)),
+                        ("phase_dir", (-np.sin(turn), np.cos(turn), 0)), ("slice_dir", (0, 0, 1))):
+        scan.heads[name] = value
+    with h5py.File(io.BytesIO(image(daemon, scan, QUERY + "&dcf=given", "h5"))) as file:
+        group = file["dataset/image_0"]
+        header, data = group["header"][0], group["data"][:]
+        same(list(header["matrix_size"]), [24, 20, 1], "matrix")
+        same([float(v) for v in header["field_of_view"]], [48.0, 40.0, 2.0], "field of view")
+        same((int(header["channels"]), int(header["data_type"]), int(header["image_type"])), (1, 5, 1), "channels, data type, image type")
+        for name, value in (("position", (11, -7, 5)), ("read_dir", (np.cos(turn), np.sin(turn), 0)), ("slice_dir", (0, 0, 1))):
+            assert np.allclose(header[name], value, atol=1e-5), (name, header[name])
+        close(data, np.sqrt((abs(scan.adjoint()) ** 2).sum(0))[None, None])
+        assert b"ismrmrdHeader" in np.asarray(file["dataset/xml"]).ravel()[0], "the scan's header is lost"
+
+
+@test("nii.gz: NIfTI-1 with sizes, voxel sizes and an affine that puts the bright spot where it lies")
+def nifti(daemon):
+    scan, (x, y, z) = blob_scan((20, 16, 12))
+    turn = np.deg2rad(20)
+    read, phase, normal = (np.cos(turn), np.sin(turn), 0), (-np.sin(turn), np.cos(turn), 0), (0, 0, 1)
+    for name, value in (("position", (30, -20, 40)), ("read_dir", read), ("phase_dir", phase), ("slice_dir", normal)):
+        scan.heads[name] = value
+    data = gzip.decompress(image(daemon, scan, QUERY + "&dcf=none", "nii.gz"))
+    same(struct.unpack("<i", data[:4])[0], 348, "size of the header")
+    same(data[344:348], b"n+1\0", "magic")
+    dim = struct.unpack("<8h", data[40:56])
+    same(dim[1:4], (20, 16, 12), "size")
+    kind, bits_ = struct.unpack("<2h", data[70:74])
+    same((kind, bits_), (16, 32), "type, bits")
+    assert np.allclose(struct.unpack("<8f", data[76:108])[1:4], (2, 2, 2)), "voxel size"
+    offset = int(struct.unpack("<f", data[108:112])[0])
+    voxels = np.frombuffer(data, "<f4", 20 * 16 * 12, offset).reshape(12, 16, 20)
+    brightest = np.unravel_index(voxels.argmax(), voxels.shape)[::-1]
+    affine = np.array(struct.unpack("<12f", data[280:328])).reshape(3, 4)
+    assert struct.unpack("<h", data[254:256])[0] > 0, "no sform"
+    # Where that voxel lies: position + (index - floor(N/2)) * 2 mm along each direction, LPS; NIfTI is RAS.
+    lps = np.array((30, -20, 40)) + 2 * ((x - 10) * np.array(read) + (y - 8) * np.array(phase) + (z - 6) * np.array(normal))
+    seen = affine @ [*brightest, 1]
+    assert np.allclose(seen, lps * (-1, -1, 1), atol=1e-3), f"the spot lies at {seen}, not at {lps * (-1, -1, 1)}"
+
+
+def real(name, size, tolerance, limit):
+    def run(daemon):
+        reference = np.fromfile(real_scan(f"{name}.ref.f32"), "<f4").reshape(size[::-1])
+        with open(real_scan(f"{name}_weights.h5"), "rb") as file:
+            seen = npy(image(daemon, file.read(), f"kind=recon&method=adjoint&dcf=given&coils=rss&tolerance={tolerance}"))
+        same(seen.shape[2:], reference.shape, "size")
+        error = scans.nrmse(seen, reference, fit=True)
+        assert error < limit, f"off by {error:.3g}, allowed {limit:g}"
+    return run
+
+
+for scan_name, scan_size in (("phantom_spiral_8ch", (260, 360, 1)), ("cardiac_radial_12ch", (384, 384, 1)), ("lung_kooshball_1ch", (64, 64, 64))):
+    for asked in ("1e-3", "1e-5"):
+        test(f"{scan_name} at tolerance {asked} against the exact sum")(real(scan_name, scan_size, asked, float(asked)))
+
+
+if __name__ == "__main__":
+    main(Daemon)

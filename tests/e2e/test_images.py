@@ -132,7 +132,8 @@ def flags(daemon):
     expected = scans.Scan(scan.traj[keep][:, 3:-2], scan.data[keep][:, :, 3:-2], scan.matrix).adjoint()
     scan.data[:, :, :3] *= 1e6
     scan.data[:, :, -2:] *= 1e6
-    close(npy(image(daemon, scan, QUERY + "&dcf=given&coils=none&output=complex")), expected[None])
+    # The one noise readout is not to be used for prewhitening here.
+    close(npy(image(daemon, scan, QUERY + "&dcf=given&coils=none&output=complex&prewhiten=off")), expected[None])
 
 
 @test("repetitions and slices become images of the series, each from its own data and with its own place")
@@ -203,7 +204,7 @@ def montage(daemon):
     scan, _ = blob_scan((16, 12, 10))
     _, _, pixels = read_png(image(daemon, scan, QUERY + "&dcf=none", "png"))
     height, width = pixels.shape[:2]
-    assert height * width >= 16 * 12 * 10 and height % 12 < 12 and width >= 16, pixels.shape
+    assert height * width >= 16 * 12 * 10, pixels.shape
     assert height <= 12 * 10 + 10 and width <= 16 * 10 + 10, pixels.shape
 
 

@@ -1,0 +1,316 @@
+#!/usr/bin/python3
+"""What goes wrong around a job: killed processes, a full disk, slow and vanishing clients, large uploads, a stop under load."""
+# time limit: 300 s
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+import scans
+from harness import Daemon, main, same, skip, test, wait_until
+
+FOLDER = tempfile.TemporaryDirectory()
+BODY = scans.radial(seed=31).bytes(FOLDER.name)
+SLOW = scans.slow().bytes(FOLDER.name)
+
+
+def submit_slow(daemon, iterations=1000):
+    return daemon.submit(SLOW, scans.SLOW_QUERY.replace("1000", str(iterations))).expect(202).json()["id"]
+
+
+def running(daemon, identity):
+    wait_until(lambda: daemon.job(identity)["state"] == "running" and daemon.job(identity)["progress"] > 0.02, "the job to run")
+
+
+def leftovers(daemon, before):
+    return {name for name in set(daemon.files()) - set(before) if not name.startswith("jobs.db")}
+
+
+@test("kill -9 of the worker during a job: the job is run once more and succeeds")
+def worker_killed():
+    with Daemon(expect_trouble=True) as daemon:
+        identity = submit_slow(daemon, 300)
+        running(daemon, identity)
+        os.kill(daemon.worker(), signal.SIGKILL)
+        job = daemon.finish(identity)
+        same(job["state"], "succeeded", f"state ({job['error']})")
+        assert daemon.metrics()["mrirecond_jobs_retried_total"] == 1, "the retry is not counted"
+        daemon.get(f"/v1/jobs/{identity}/results/image?format=png").expect(200)
+
+
+@test("a worker that dies twice under the same job: the job fails with worker-died, the next one succeeds")
+def worker_killed_twice():
+    with Daemon(expect_trouble=True) as daemon:
+        identity = submit_slow(daemon)
+        for _ in range(2):
+            worker = wait_until(lambda: daemon.job(identity)["state"] == "running" and daemon.job(identity)["progress"] > 0.01
+                                and daemon.children("mrirecon-worker"), "a worker at work")[0]
+            os.kill(worker, signal.SIGKILL)
+            wait_until(lambda: worker not in daemon.children("mrirecon-worker"), "the worker's end")
+            wait_until(lambda: daemon.job(identity)["state"] != "running" or daemon.job(identity)["progress"] < 0.01
+                       or daemon.children("mrirecon-worker"), "the daemon to notice")
+        job = daemon.finish(identity)
+        same(job["state"], "failed", "state")
+        same(job["error"]["code"], "worker-died", "code")
+        same(daemon.run(BODY)["state"], "succeeded", "state of the next job")
+
+
+@test("kill -9 of the worker between jobs: another one is there")
+def idle_worker_killed():
+    with Daemon(expect_trouble=True) as daemon:
+        daemon.run(BODY)
+        old = daemon.worker()
+        os.kill(old, signal.SIGKILL)
+        wait_until(lambda: old not in daemon.children("mrirecon-worker"), "the worker's end")
+        same(daemon.run(BODY)["state"], "succeeded", "state")
+        assert daemon.worker() != old
+
+
+@test("kill -9 of the decoder: its job fails with decoder-died, the worker lives")
+def decoder_killed():
+    # A file large enough that its decoder can be caught.
+    large = scans.radial(matrix=(64, 64, 1), spokes=2000, samples=512, coils=8, weights=True).bytes(FOLDER.name)
+    with Daemon(expect_trouble=True) as daemon:
+        worker = daemon.worker()
+        for _ in range(20):
+            identity = daemon.submit(large).expect(202).json()["id"]
+            killed = False
+            while daemon.job(identity)["state"] in ("queued", "running") and not killed:
+                for decoder in daemon.children("mrirecon-codec", worker):
+                    try:
+                        os.kill(decoder, signal.SIGKILL)
+                        killed = True
+                    except ProcessLookupError:
+                        pass
+            job = daemon.finish(identity)
+            if killed and job["state"] == "failed":
+                same(job["error"]["code"], "decoder-died", "code")
+                break
+        else:
+            raise AssertionError("the decoder was never caught")
+        same(daemon.run(BODY)["state"], "succeeded", "state of the next job")
+        same(daemon.worker(), worker, "worker")
+
+
+@test("kill -9 of the daemon with jobs queued and running: the next start finishes each of them")
+def daemon_killed():
+    daemon = Daemon(expect_trouble=True)
+    with daemon:
+        jobs = [submit_slow(daemon, 300)] + [daemon.submit(BODY).expect(202).json()["id"] for _ in range(5)]
+        running(daemon, jobs[0])
+        worker = daemon.worker()
+        daemon.kill()
+        wait_until(lambda: not os.path.exists(f"/proc/{worker}") or open(f"/proc/{worker}/stat").read().split()[2] == "Z",
+                   "the worker to end with its daemon")
+        daemon.restart()
+        for identity in jobs:
+            job = daemon.finish(identity)
+            same(job["state"], "succeeded", f"state of {identity} ({job['error']})")
+            daemon.get(f"/v1/jobs/{identity}/results/image?format=npy").expect(200)
+        listed = [job["id"] for job in daemon.get("/v1/jobs?limit=100").json()["jobs"]]
+        same(sorted(listed), sorted(jobs), "jobs listed")
+
+
+@test("kill -9 of the daemon during an upload: nothing of it is left, and no job")
+def daemon_killed_uploading():
+    daemon = Daemon(expect_trouble=True)
+    with daemon:
+        before = daemon.files()
+        with socket.create_connection(("127.0.0.1", daemon.port), timeout=20) as connection:
+            connection.sendall(b"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n" + bytes(500000))
+            wait_until(lambda: leftovers(daemon, before), "the upload to reach the disk")
+            daemon.kill()
+        daemon.restart()
+        same(leftovers(daemon, before), set(), "files left behind")
+        same(daemon.get("/v1/jobs").json()["jobs"], [], "jobs")
+
+
+@test("results outlive a restart: the same bytes, the same ETag")
+def restart():
+    daemon = Daemon()
+    with daemon:
+        path = f"/v1/jobs/{daemon.run(BODY)['id']}/results/image?format=npy"
+        first = daemon.get(path).expect(200)
+        daemon.process.send_signal(signal.SIGTERM)
+        same(daemon.process.wait(60), 0, "exit status")
+        daemon.restart()
+        second = daemon.get(path).expect(200)
+        same(second.body, first.body, "result")
+        same(second.headers["etag"], first.headers["etag"], "ETag")
+
+
+@test("a client that vanishes during its upload leaves no file and no job")
+def vanished():
+    with Daemon() as daemon:
+        before = daemon.files()
+        for size in (0, 1, 300000):
+            connection = socket.create_connection(("127.0.0.1", daemon.port), timeout=20)
+            connection.sendall(b"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n" + bytes(size))
+            if size:
+                wait_until(lambda: leftovers(daemon, before), "the upload to reach the disk")
+            connection.close()
+            wait_until(lambda: not leftovers(daemon, before), "the rest of the upload to be removed")
+        same(daemon.get("/v1/jobs").json()["jobs"], [], "jobs")
+        same(daemon.run(BODY)["state"], "succeeded", "state of a good scan right after")
+
+
+@test("slow clients hold nobody up")
+def slow_clients():
+    with Daemon() as daemon:
+        head = f"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: x\r\nContent-Length: {len(BODY)}\r\n\r\n".encode()
+        slow = [socket.create_connection(("127.0.0.1", daemon.port), timeout=20) for _ in range(20)]
+        for i, connection in enumerate(slow):
+            connection.sendall(head + BODY[:1000 * i])
+        same(daemon.run(BODY)["state"], "succeeded", "state of a scan sent meanwhile")
+        last = slow[5]
+        for at in range(5000, len(BODY), max(1, len(BODY) // 20)):
+            last.sendall(BODY[at:at + max(1, len(BODY) // 20)])
+            time.sleep(0.01)
+        assert last.recv(100).startswith(b"HTTP/1.1 202 "), "a slow upload that was completed is not accepted"
+        for connection in slow:
+            connection.close()
+
+
+@test("a reader that stops reading a result holds nobody up")
+def slow_reader():
+    with Daemon() as daemon:
+        large = scans.radial(matrix=(512, 512, 1), spokes=8, samples=64, coils=8, weights=True).bytes(FOLDER.name)
+        path = f"/v1/jobs/{daemon.run(large, 'kind=recon&coils=none')['id']}/results/image?format=npy"
+        readers = []
+        for _ in range(10):
+            connection = socket.create_connection(("127.0.0.1", daemon.port), timeout=20)
+            connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            connection.recv(100)
+            readers.append(connection)
+        same(daemon.run(BODY)["state"], "succeeded", "state of a scan sent meanwhile")
+        for connection in readers:
+            connection.close()
+
+
+@test("300 MB of garbage: the daemon's memory stays under 64 MB, and nothing of it is left when the job is deleted")
+def large_upload():
+    with Daemon() as daemon:
+        if "san" in os.environ.get("MRIRECON_BIN", ""):
+            limit = 512 << 20  # shadow memory and quarantine are the sanitizer's
+        else:
+            limit = 64 << 20
+        before = daemon.files()
+
+        def pieces():
+            piece = os.urandom(1 << 20)
+            for _ in range(300):
+                yield piece
+        connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=120)
+        connection.request("POST", "/v1/jobs?kind=recon", body=pieces(), headers={"Content-Length": str(300 << 20)})
+        response = connection.getresponse()
+        body = response.read()
+        if response.status == 202:
+            import json
+            job = daemon.finish(json.loads(body)["id"])
+            same(job["error"]["code"], "unknown-format", "code")
+            daemon.request("DELETE", f"/v1/jobs/{job['id']}")
+        else:
+            same(response.status, 415, "status")
+        assert daemon.peak_memory() < limit, f"{daemon.peak_memory() / 1e6:.0f} MB"
+        same(leftovers(daemon, before), set(), "files left behind")
+
+
+@test("a full disk: 507 spool-full, ready again when there is room")
+def full_disk():
+    state = tempfile.mkdtemp(prefix="mrirecond-small-")
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", state], capture_output=True, text=True)
+    if mounted.returncode:
+        os.rmdir(state)
+        skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
+    try:
+        with Daemon(state=state, expect_trouble=True, spool_reserve=0) as daemon:
+            problem = daemon.submit(bytes(20 << 20)).problem(507, "spool-full")
+            assert "required_bytes" in problem or "free" in problem["detail"] or "room" in problem["detail"], problem
+            connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=60)
+            try:
+                connection.request("POST", "/v1/jobs?kind=recon", body=(bytes(65536) for _ in range(320)), headers={"Transfer-Encoding": "chunked"})
+                same(connection.getresponse().status, 507, "status of a chunked upload that does not fit")
+            except (BrokenPipeError, ConnectionResetError):
+                pass
+            finally:
+                connection.close()
+            wait_until(lambda: daemon.get("/readyz").status == 200, "readiness")
+            same(daemon.run(BODY)["state"], "succeeded", "state of a scan that fits")
+    finally:
+        subprocess.run(["umount", state], check=True)
+        os.rmdir(state)
+
+
+@test("a disk that fills while a result is written fails that job with spool-full, and only that")
+def full_disk_result():
+    state = tempfile.mkdtemp(prefix="mrirecond-small-")
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", state], capture_output=True, text=True)
+    if mounted.returncode:
+        os.rmdir(state)
+        skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
+    try:
+        with Daemon(state=state, expect_trouble=True, spool_reserve=0) as daemon:
+            # 16 coils of 512 x 512: 16 MB of image from a scan of 0.1 MB.
+            large = scans.radial(matrix=(512, 512, 1), spokes=4, samples=64, coils=16, weights=True).bytes(FOLDER.name)
+            job = daemon.run(large, "kind=recon&coils=none&output=complex")
+            same(job["state"], "failed", "state")
+            same(job["error"]["code"], "spool-full", f"code ({job['error']['detail']})")
+            same(daemon.run(BODY)["state"], "succeeded", "state of a scan that fits")
+    finally:
+        subprocess.run(["umount", state], check=True)
+        os.rmdir(state)
+
+
+@test("SIGTERM: not ready at once, no new job taken, what runs is finished or kept, exit 0")
+def drain():
+    daemon = Daemon()
+    with daemon:
+        jobs = [submit_slow(daemon, 300), daemon.submit(BODY).expect(202).json()["id"]]
+        running(daemon, jobs[0])
+        daemon.process.send_signal(signal.SIGTERM)
+        refused = False
+        while daemon.process.poll() is None:
+            try:
+                response = daemon.submit(BODY)
+                if response.status == 202:
+                    jobs.append(response.json()["id"])  # it came first; then it must not be lost
+                else:
+                    response.problem(503, "draining")
+                    assert "retry-after" in response.headers, response.headers
+                    same(daemon.get("/readyz").status, 503, "/readyz")
+                    refused = True
+            except OSError:
+                break
+            time.sleep(0.05)
+        same(daemon.process.wait(60), 0, "exit status")
+        del refused  # a stop may be faster than a request
+        daemon.restart()
+        for identity in jobs:
+            same(daemon.finish(identity)["state"], "succeeded", f"state of {identity}")
+
+
+@test("a second daemon on the same state directory, and one on a taken port, refuse to start and say why")
+def twice():
+    with Daemon() as daemon:
+        binary = os.path.join(os.path.dirname(os.readlink(f"/proc/{daemon.process.pid}/exe")), "mrirecond")
+        for words, says in ((["--listen", "127.0.0.1:0", "--state-dir", daemon.state], daemon.state),
+                            (["--listen", f"127.0.0.1:{daemon.port}", "--state-dir", FOLDER.name + "/other"], str(daemon.port))):
+            done = subprocess.run([binary, *words], capture_output=True, text=True, timeout=60)
+            assert done.returncode not in (0, None) and done.returncode > 0, done
+            assert says in done.stderr, f"{says!r} is not in {done.stderr!r}"
+        same(daemon.run(BODY)["state"], "succeeded", "state of a job of the first")
+
+
+@test("an address that is not loopback is refused")
+def not_loopback():
+    from harness import BIN
+    done = subprocess.run([os.path.join(BIN, "mrirecond"), "--listen", "0.0.0.0:0", "--state-dir", FOLDER.name + "/public"], capture_output=True,
+                          text=True, timeout=60)
+    assert done.returncode > 0 and "0.0.0.0" in done.stderr, done
+
+
+if __name__ == "__main__":
+    main()

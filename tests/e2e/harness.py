@@ -123,10 +123,12 @@ class Daemon:
 
     # -- the process
 
-    def start(self):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+    def start(self, port=None):
+        if not port:
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", 0))
+                port = probe.getsockname()[1]
+        self.port = port
         self.url = f"http://127.0.0.1:{self.port}"
         words = self.command + [os.path.join(BIN, "mrirecond"), "--listen", f"127.0.0.1:{self.port}",
                                 "--state-dir", self.state]
@@ -164,10 +166,10 @@ class Daemon:
             self.process.kill()
             self.process.wait()
 
-    def restart(self):
-        """After kill(): the same state directory, another port."""
+    def restart(self, same_port=False):
+        """After its end: the same state directory, another port unless told otherwise."""
         self.log += self.read_log()
-        self.start()
+        self.start(self.port if same_port else None)
 
     def stop(self):
         """SIGTERM; asserts a clean end and a clean log."""

@@ -1,0 +1,85 @@
+#!/bin/bash
+# The whole way once: a scan goes in by curl, an image comes out.
+#   tests/demo.sh BUILD [SCAN]     BUILD: folder of the build; SCAN: an ISMRMRD file; without it one is simulated.
+# Leaves demo.png (and demo.h5, the simulated scan) in the current folder.
+set -euo pipefail
+
+bin=${1:?usage: tests/demo.sh BUILD [SCAN]}/bin
+scan=${2:-}
+state=$(mktemp -d "${TMPDIR:-/tmp}/mrirecond-demo-XXXXXX")
+daemon=
+
+finish() {
+    if [ -n "$daemon" ]; then
+        kill -TERM "$daemon" 2>/dev/null && wait "$daemon" || true
+    fi
+    rm -rf "$state"
+}
+trap finish EXIT
+
+fail() {
+    printf 'demo: %s\n' "$*" >&2
+    if [ -s "$state/log" ]; then
+        printf 'What the daemon said last:\n' >&2
+        tail -n 15 "$state/log" >&2
+    fi
+    exit 1
+}
+
+for program in mrirecond mrirecon-worker mrirecon-codec mrirecon; do
+    [ -x "$bin/$program" ] || fail "$bin/$program is not there; run make first."
+done
+if [ -n "$scan" ]; then
+    [ -f "$scan" ] || fail "$scan is no file."
+else
+    scan=demo.h5
+    echo "Simulating a spiral scan: 256 x 256, 8 coils -> $scan"
+    "$bin/mrirecon" simulate --trajectory spiral --matrix 256 --coils 8 --noise 0.002 --out "$scan" || fail "the scan could not be simulated."
+fi
+
+# A free port is one that the daemon can bind: try some.
+for _ in 1 2 3 4 5 6 7 8 9 10; do
+    port=$((20000 + RANDOM % 20000))
+    server=http://127.0.0.1:$port
+    "$bin/mrirecond" --listen "127.0.0.1:$port" --state-dir "$state/state" >"$state/log" 2>&1 &
+    daemon=$!
+    for _ in $(seq 300); do
+        curl -s -o /dev/null --fail "$server/readyz" && break 2
+        kill -0 "$daemon" 2>/dev/null || break
+        sleep 0.1
+    done
+    if kill -0 "$daemon" 2>/dev/null; then
+        fail "the daemon was not ready after 30 s: $(curl -s "$server/readyz?verbose")"
+    fi
+    daemon=
+    grep -qi 'in use' "$state/log" || fail "the daemon did not start."
+done
+[ -n "$daemon" ] || fail "no free port was found."
+echo "mrirecond runs at $server"
+
+upload="curl --data-binary @$scan -H 'Prefer: wait=300' -H 'Accept: image/png' '$server/v1/jobs?kind=recon' -o demo.png"
+echo "\$ $upload"
+told=$(curl -sS --data-binary "@$scan" -H 'Prefer: wait=300' -H 'Accept: image/png' -o "$state/answer" \
+    -w '%{http_code} %{time_total} %{size_upload} %{size_download}' "$server/v1/jobs?kind=recon") ||
+    fail "curl could not talk to the daemon."
+read -r code seconds up down <<<"$told"
+if [ "$code" != 200 ]; then
+    fail "the scan could not be reconstructed: $(cat "$state/answer")"
+fi
+mv "$state/answer" demo.png
+awk -v s="$seconds" -v u="$up" -v d="$down" \
+    'BEGIN { printf "%.2f MB up, %.1f kB of PNG down, %.3f s from curl'\''s first byte to its last\n\nWhere the time went:\n", u / 1e6, d / 1e3, s }'
+curl -sS "$server/v1/jobs?limit=1" -o "$state/jobs" || fail "the list of jobs could not be read."
+/usr/bin/python3 - "$state/jobs" "$seconds" <<'PYTHON'
+import json
+import sys
+job = json.load(open(sys.argv[1]))["jobs"][0]
+report, total = job["report"], float(sys.argv[2])
+stages = list(report["stages"].items())
+stages.append(("upload, queue, download", max(0.0, total - sum(seconds for _, seconds in stages))))
+for name, seconds in stages:
+    print(f"  {name:24} {seconds * 1e3:9.1f} ms  {'#' * round(40 * seconds / total)}")
+print(f"  {'all':24} {total * 1e3:9.1f} ms   on {report.get('device', 'an unnamed device')}")
+PYTHON
+echo
+echo "The image is demo.png"

@@ -1,0 +1,251 @@
+#!/usr/bin/python3
+"""mrirecon, the command: every command against a live daemon, its exit status and what it says where something is wrong."""
+# time limit: 300 s
+import json
+import os
+import pty
+import signal
+import subprocess
+import tempfile
+import time
+
+import scans
+from harness import BIN, Daemon, client, main, same, test, wait_until
+
+FOLDER = tempfile.TemporaryDirectory()
+SCAN = scans.radial(seed=41).write(f"{FOLDER.name}/scan.h5")
+UNWEIGHTED = scans.radial(seed=41, weights=False).write(f"{FOLDER.name}/unweighted.h5")
+SLOW = scans.slow(seed=42).write(f"{FOLDER.name}/slow.h5")
+SLOW_WORDS = [word for word in scans.SLOW_QUERY.split("&") if not word.startswith("kind=")]
+MAGIC = {"h5": b"\x89HDF", "nii.gz": b"\x1f\x8b", "png": b"\x89PNG", "npy": b"\x93NUMPY"}
+
+
+def folder():
+    return tempfile.mkdtemp(dir=FOLDER.name)
+
+
+def holds(path, form):
+    with open(path, "rb") as file:
+        data = file.read()
+    assert data.startswith(MAGIC[form]), f"{path} begins with {data[:10]!r}"
+    return data
+
+
+@test("submit prints the job's id; wait and fetch get its image")
+def submit_wait_fetch(daemon):
+    identity = client(daemon, "submit", SCAN, "dcf=given").stdout.strip()
+    same(client(daemon, "wait", identity).returncode, 0, "exit status of wait")
+    same(daemon.job(identity)["state"], "succeeded", "state")
+    same(str(daemon.job(identity)["parameters"]["dcf"]), "given", "parameter")
+    where = folder()
+    for form in MAGIC:
+        same(client(daemon, "fetch", identity, "--format", form, "--out", f"{where}/x.{form}").stdout.strip(), f"{where}/x.{form}", "file told")
+        holds(f"{where}/x.{form}", form)
+    same(sorted(os.listdir(where)), sorted(f"x.{form}" for form in MAGIC), "files (no temporary one is left)")
+
+
+@test("submit --out waits and saves; the ending of the name picks the form, --format overrides it")
+def submit_out(daemon):
+    where = folder()
+    for form in MAGIC:
+        client(daemon, "submit", SCAN, "--out", f"{where}/image.{form}")
+        holds(f"{where}/image.{form}", form)
+    client(daemon, "submit", SCAN, f"--out={where}/odd", "--format=png")
+    holds(f"{where}/odd", "png")
+    done = client(daemon, "submit", SCAN, "--out", f"{where}/image.gif", check=False)
+    same(done.returncode, 2, "exit status for an unknown form")
+    assert "image.gif" in done.stderr and "nii.gz" in done.stderr, done.stderr
+
+
+@test("a file appears whole or not at all, and has the permissions of the user's others")
+def whole(daemon):
+    where = folder()
+    with open(f"{where}/keep.png", "w") as file:
+        file.write("what was there")
+    done = client(daemon, "submit", UNWEIGHTED, "dcf=given", "--out", f"{where}/keep.png", check=False)
+    same(done.returncode, 1, "exit status")
+    with open(f"{where}/keep.png") as file:
+        same(file.read(), "what was there", "file")
+    same(os.listdir(where), ["keep.png"], "files")
+    client(daemon, "submit", SCAN, "--out", f"{where}/keep.png")
+    holds(f"{where}/keep.png", "png")
+    mask = os.umask(0)
+    os.umask(mask)
+    same(os.stat(f"{where}/keep.png").st_mode & 0o777, 0o666 & ~mask, "permissions")
+    same(client(daemon, "submit", SCAN, "--out", f"{where}/none/x.png", check=False).returncode, 1, "exit status for a folder that is not there")
+
+
+@test("standard input and output")
+def streams(daemon):
+    with open(SCAN, "rb") as scan:
+        done = subprocess.run([os.path.join(BIN, "mrirecon"), "--server", daemon.url, "submit", "-", "--out", "-", "--format", "npy"], stdin=scan,
+                              capture_output=True, timeout=60)
+    same(done.returncode, 0, f"exit status ({done.stderr!r})")
+    assert done.stdout.startswith(MAGIC["npy"]), done.stdout[:20]
+    pipe = subprocess.run(f"cat {SCAN} | {BIN}/mrirecon --server {daemon.url} submit - --wait", shell=True, capture_output=True, timeout=60)
+    same(pipe.returncode, 0, f"exit status from a pipe ({pipe.stderr!r})")
+
+
+@test("list, show, kinds, status: for people and as JSON")
+def show(daemon):
+    identity = client(daemon, "submit", SCAN, "--wait").stdout.strip()
+    assert identity in client(daemon, "list").stdout
+    listed = json.loads(client(daemon, "list", "--json", "--limit", "2").stdout)
+    same(len(listed), 2, "jobs listed")
+    same(listed[0]["id"], identity, "newest job")
+    shown = client(daemon, "show", identity).stdout
+    for word in (identity, "succeeded", "image", "stages", "device"):
+        assert word in shown, f"{word} is not in {shown}"
+    same(json.loads(client(daemon, "show", identity, "--json").stdout)["id"], identity, "id")
+    kinds = client(daemon, "kinds").stdout
+    for word in ("recon", "tolerance", "pipe", "1e-06 .. 0.1", "default"):
+        assert word in kinds, f"{word} is not in {kinds}"
+    assert json.loads(client(daemon, "kinds", "--json").stdout)["kinds"]
+    same(client(daemon, "kinds", "nothing", check=False).returncode, 1, "exit status")
+    assert "ready" in client(daemon, "status").stdout
+
+
+@test("list of more jobs than a page holds")
+def long_list(daemon):
+    made = [daemon.submit(scans.radial(matrix=(8, 8, 1), spokes=3, samples=8).bytes(FOLDER.name)).expect(202).json()["id"] for _ in range(115)]
+    for identity in made:
+        daemon.finish(identity)
+    listed = [job["id"] for job in json.loads(client(daemon, "list", "--json").stdout)]
+    same(listed[:115], made[::-1], "newest jobs")
+    same(len(json.loads(client(daemon, "list", "--json", "--limit", "104").stdout)), 104, "jobs with --limit 104")
+
+
+@test("cancel and delete")
+def cancel_delete(daemon):
+    identity = client(daemon, "submit", SLOW, *SLOW_WORDS).stdout.strip()
+    assert client(daemon, "cancel", identity).stdout.strip() in ("canceling", "canceled")
+    same(daemon.finish(identity)["state"], "canceled", "state")
+    done = client(daemon, "wait", identity, check=False)
+    same((done.returncode, "canceled" in done.stderr), (1, True), "wait for a canceled job")
+    client(daemon, "delete", identity)
+    done = client(daemon, "show", identity, check=False)
+    same(done.returncode, 1, "exit status")
+    assert "[not-found]" in done.stderr, done.stderr
+
+
+@test("what the server refuses is told as its sentence and code, exit status 1")
+def refused(daemon):
+    for words, code in ((["submit", SCAN, "tolerance=7"], "bad-parameter"), (["submit", SCAN, "dfc=given"], "unknown-parameter"),
+                        (["submit", SCAN, "--kind", "nothing"], "unknown-kind"), (["submit", "/dev/null"], "empty-body"),
+                        (["submit", UNWEIGHTED, "dcf=given", "--wait"], "dcf-missing"), (["fetch", "nothing"], "not-found"),
+                        (["wait", "nothing"], "not-found"), (["cancel", "a/../b?c=d"], "not-found")):
+        done = client(daemon, *words, check=False)
+        same(done.returncode, 1, f"exit status of {words}")
+        assert f"[{code}]" in done.stderr, f"{words}: {done.stderr}"
+        same(done.stdout, "", "stdout")
+    done = client(daemon, "submit", "/nowhere/scan.h5", check=False)
+    assert done.returncode == 1 and "/nowhere/scan.h5" in done.stderr and "No such file" in done.stderr, done
+
+
+@test("values are escaped: & and = in a value do not become parameters")
+def escaping(daemon):
+    done = client(daemon, "submit", SCAN, "group=a&dcf=none", "--wait", check=False)
+    same(done.returncode, 1, "exit status")
+    job = daemon.get("/v1/jobs?limit=1").json()["jobs"][0]
+    same(job["parameters"]["group"], "a&dcf=none", "parameter group")
+
+
+@test("a wrong command line: exit status 2 and a hint")
+def usage():
+    for words in (["submit"], ["nothing"], [], ["submit", SCAN, "--nothing"], ["list", "--wait"], ["--wait", "list"], ["wait"], ["wait", "a", "b"],
+                  ["submit", SCAN, "word"], ["submit", SCAN, "=x"], ["submit", SCAN, "kind=recon"], ["fetch", "x", "--format"], ["fetch", "x", "--format=gif"],
+                  ["list", "--limit", "0"], ["list", "--limit", "x"], ["list", "--json=yes"], ["--server"]):
+        done = client(None, *words, check=False)
+        same(done.returncode, 2, f"exit status of {words}")
+        assert done.stderr.startswith("mrirecon: "), done.stderr
+
+
+@test("help and version")
+def help_text():
+    text = client(None, "--help").stdout
+    for word in ("submit", "wait", "fetch", "list", "show", "cancel", "delete", "kinds", "status", "simulate", "--server", "MRIRECON_SERVER"):
+        assert word in text, f"{word} is not in the help"
+    assert "--limit" in client(None, "list", "--help").stdout and "--limit" not in client(None, "help", "wait").stdout
+    assert client(None, "--version").stdout.startswith("mrirecon ")
+
+
+@test("a server that is not there, or is another: what to check, exit status 1")
+def unreachable():
+    done = client(None, "list", check=False, MRIRECON_SERVER="http://127.0.0.1:9")
+    same(done.returncode, 1, "exit status")
+    assert "127.0.0.1:9" in done.stderr and "--server" in done.stderr and "mrirecond" in done.stderr, done.stderr
+    done = client(None, "list", "--server", "ftp://x", check=False)
+    assert done.returncode == 1 and "http" in done.stderr, done
+    web = subprocess.Popen(["/usr/bin/python3", "-u", "-m", "http.server", "--bind", "127.0.0.1", "0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                           cwd=folder(), text=True)
+    try:
+        port = web.stdout.readline().split(" port ")[1].split()[0]
+        done = client(None, "list", check=False, MRIRECON_SERVER=f"http://127.0.0.1:{port}")
+        same(done.returncode, 1, "exit status")
+        assert "Is the address right?" in done.stderr, done.stderr
+    finally:
+        web.kill()
+        web.wait()
+        web.stdout.close()
+
+
+@test("Ctrl-C while waiting leaves the job running and says how to get it")
+def interrupt(daemon):
+    process = subprocess.Popen([os.path.join(BIN, "mrirecon"), "--server", daemon.url, "submit", SLOW, *SLOW_WORDS, "--wait"], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)
+    told = process.stderr.readline()
+    identity = told.split()[1]
+    wait_until(lambda: daemon.job(identity)["state"] == "running", "the job to run")
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=30)
+    same(process.returncode, 130, "exit status")
+    assert f"mrirecon wait {identity}" in stderr and f"mrirecon cancel {identity}" in stderr, stderr
+    assert daemon.job(identity)["state"] == "running", "the job was stopped"
+    client(daemon, "cancel", identity)
+    daemon.finish(identity)
+
+
+@test("a terminal gets one moving bar, a pipe gets lines")
+def bar(daemon):
+    words = [os.path.join(BIN, "mrirecon"), "--server", daemon.url, "submit", SLOW, *(w.replace("1000", "100") for w in SLOW_WORDS), "--wait"]
+    outer, inner = pty.openpty()
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=inner)
+    os.close(inner)
+    seen = b""
+    while True:
+        try:
+            data = os.read(outer, 65536)
+        except OSError:  # the other side is closed
+            break
+        if not data:
+            break
+        seen += data
+    os.close(outer)
+    same(process.wait(60), 0, "exit status")
+    assert b"\r" in seen and b"#" in seen and b" %" in seen, seen[:300]
+    lines = subprocess.run(words, capture_output=True, text=True, timeout=60).stderr
+    assert "\r" not in lines and "\033" not in lines and lines.count("\n") >= 2, lines
+
+
+@test("a wait outlives a restart of the daemon")
+def restart():
+    daemon = Daemon()
+    with daemon:
+        daemon.run(scans.radial().bytes(FOLDER.name))  # so that the worker is warm
+        identity = client(daemon, "submit", SLOW, *(w.replace("1000", "300") for w in SLOW_WORDS)).stdout.strip()
+        process = subprocess.Popen([os.path.join(BIN, "mrirecon"), "--server", daemon.url, "wait", identity], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True)
+        time.sleep(0.3)
+        daemon.expect_trouble = True
+        daemon.kill()
+        told = process.stderr.readline()
+        while told and "does not answer" not in told:
+            told = process.stderr.readline()
+        daemon.restart(same_port=True)
+        _, stderr = process.communicate(timeout=60)
+        same(process.returncode, 0, f"exit status ({stderr})")
+        same(daemon.job(identity)["state"], "succeeded", "state")
+
+
+if __name__ == "__main__":
+    main(Daemon)

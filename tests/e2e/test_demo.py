@@ -1,0 +1,53 @@
+#!/usr/bin/python3
+"""What `make demo` runs: a scan of its own, a scan of the user's, and the errors of both."""
+# time limit: 180 s
+import os
+import re
+import subprocess
+import tempfile
+
+import scans
+from harness import BIN, ROOT, main, same, test
+
+DEMO = os.path.join(ROOT, "tests", "demo.sh")
+
+
+def demo(folder, *words):
+    return subprocess.run([DEMO, os.path.dirname(BIN), *words], cwd=folder, capture_output=True, text=True, timeout=150)
+
+
+@test("without a scan: simulates one, saves demo.png and tells where the time went")
+def simulated():
+    with tempfile.TemporaryDirectory() as folder:
+        done = demo(folder)
+        same((done.returncode, done.stderr), (0, ""), "exit status and stderr")
+        same(sorted(os.listdir(folder)), ["demo.h5", "demo.png"], "files")
+        with open(f"{folder}/demo.png", "rb") as file:
+            head = file.read(26)
+        same((head[:8], int.from_bytes(head[16:20], "big"), int.from_bytes(head[20:24], "big")), (b"\x89PNG\r\n\x1a\n", 256, 256), "PNG and its size")
+        assert re.search(r"grid\w*\s+[\d.]+ ms", done.stdout), done.stdout
+
+
+@test("with a scan of one's own")
+def own():
+    with tempfile.TemporaryDirectory() as folder:
+        scans.radial().write(f"{folder}/mine.h5")
+        done = demo(folder, "mine.h5")
+        same((done.returncode, done.stderr), (0, ""), "exit status and stderr")
+        same(sorted(os.listdir(folder)), ["demo.png", "mine.h5"], "files")
+
+
+@test("with something that is no scan, or is not there: says so, and leaves no demo.png")
+def wrong():
+    with tempfile.TemporaryDirectory() as folder:
+        with open(f"{folder}/text.h5", "w") as file:
+            file.write("this is no scan")
+        for name, says in (("text.h5", "unknown-format"), ("none.h5", "none.h5 is no file")):
+            done = demo(folder, name)
+            same(done.returncode, 1, "exit status")
+            assert says in done.stderr, done.stderr
+        same(os.listdir(folder), ["text.h5"], "files")
+
+
+if __name__ == "__main__":
+    main()

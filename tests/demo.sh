@@ -10,8 +10,8 @@ state=$(mktemp -d "${TMPDIR:-/tmp}/mrirecond-demo-XXXXXX")
 daemon=
 
 finish() {
-    if [ -n "$daemon" ]; then
-        kill -TERM "$daemon" 2>/dev/null && wait "$daemon" || true
+    if [ -n "$daemon" ] && kill -TERM "$daemon" 2>/dev/null; then
+        wait "$daemon" || true
     fi
     rm -rf "$state"
 }
@@ -37,24 +37,18 @@ else
     "$bin/mrirecon" simulate --trajectory spiral --matrix 256 --coils 8 --noise 0.002 --out "$scan" || fail "the scan could not be simulated."
 fi
 
-# A free port is one that the daemon can bind: try some.
-for _ in 1 2 3 4 5 6 7 8 9 10; do
-    port=$((20000 + RANDOM % 20000))
-    server=http://127.0.0.1:$port
-    "$bin/mrirecond" --listen "127.0.0.1:$port" --state-dir "$state/state" >"$state/log" 2>&1 &
-    daemon=$!
-    for _ in $(seq 300); do
-        curl -s -o /dev/null --fail "$server/readyz" && break 2
-        kill -0 "$daemon" 2>/dev/null || break
-        sleep 0.1
-    done
-    if kill -0 "$daemon" 2>/dev/null; then
-        fail "the daemon was not ready after 30 s: $(curl -s "$server/readyz?verbose")"
+"$bin/mrirecond" --listen 127.0.0.1:0 --port-file "$state/port" --state-dir "$state/state" >"$state/log" 2>&1 &
+daemon=$!
+ready=
+for _ in $(seq 600); do
+    kill -0 "$daemon" 2>/dev/null || fail "the daemon did not start."
+    if [ -s "$state/port" ]; then
+        server=http://127.0.0.1:$(cat "$state/port")
+        ready=$(curl -s --fail "$server/readyz" && echo yes) && break
     fi
-    daemon=
-    grep -qi 'in use' "$state/log" || fail "the daemon did not start."
+    sleep 0.1
 done
-[ -n "$daemon" ] || fail "no free port was found."
+[ -n "$ready" ] || fail "the daemon was not ready after 60 s."
 echo "mrirecond runs at $server"
 
 upload="curl --data-binary @$scan -H 'Prefer: wait=300' -H 'Accept: image/png' '$server/v1/jobs?kind=recon' -o demo.png"

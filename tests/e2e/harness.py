@@ -21,7 +21,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -38,7 +37,7 @@ SLOW = 60  # seconds after which a test says that something hangs; no test asser
 REPORTS = re.compile(r"(AddressSanitizer|LeakSanitizer|UndefinedBehaviorSanitizer|runtime error:|Assertion .* failed|"
                      r"HDF5-DIAG|stack smashing|Segmentation fault|double free)")
 # How mrirecond marks the level of a line.
-TROUBLE = re.compile(r"\b(error|critical|alert|emergency)\b\s*[:\]]", re.I)
+TROUBLE = re.compile(r"^\S+Z error: ")
 
 
 class Skip(Exception):
@@ -123,31 +122,32 @@ class Daemon:
 
     # -- the process
 
-    def start(self, port=None):
-        if not port:
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
-                port = probe.getsockname()[1]
-        self.port = port
-        self.url = f"http://127.0.0.1:{self.port}"
-        words = self.command + [os.path.join(BIN, "mrirecond"), "--listen", f"127.0.0.1:{self.port}",
+    def start(self, port=0):
+        port_file = os.path.join(self.state, "port")
+        if os.path.exists(port_file):
+            os.unlink(port_file)
+        words = self.command + [os.path.join(BIN, "mrirecond"), "--listen", f"127.0.0.1:{port}", "--port-file", port_file,
                                 "--state-dir", self.state]
         for name, value in self.options.items():
             words += ["--" + name.replace("_", "-"), str(value)]
         self.stderr = tempfile.TemporaryFile()
         self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=self.stderr, stderr=self.stderr,
                                         env=self.environment)
+        self.port = None
         end = time.monotonic() + SLOW
         answer = "nothing"
         while time.monotonic() < end:
             if self.process.poll() is not None:
                 raise AssertionError(f"mrirecond exited with {self.process.returncode} at its start:\n{self.read_log()}")
             try:
+                with open(port_file) as file:
+                    self.port = int(file.read())
+                self.url = f"http://127.0.0.1:{self.port}"
                 response = self.request("GET", "/readyz")
                 if response.status == 200:
                     return
                 answer = response.body
-            except OSError:
+            except (OSError, ValueError):  # not served yet, or the port half written
                 pass
             time.sleep(0.02)
         raise AssertionError(f"mrirecond was not ready after {SLOW} s; /readyz said {answer}:\n{self.read_log()}")
@@ -169,7 +169,7 @@ class Daemon:
     def restart(self, same_port=False):
         """After its end: the same state directory, another port unless told otherwise."""
         self.log += self.read_log()
-        self.start(self.port if same_port else None)
+        self.start(self.port if same_port else 0)
 
     def stop(self):
         """SIGTERM; asserts a clean end and a clean log."""

@@ -31,7 +31,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 BIN = os.path.abspath(os.environ.get("MRIRECON_BIN", os.path.join(ROOT, "build", "bin")))
 DATA = os.path.abspath(os.environ.get("MRIRECON_DATA", os.path.join(ROOT, "..", "shared", "data")))
 FINAL = ("succeeded", "failed", "canceled")
-SLOW = 60  # seconds after which a test says that something hangs; no test asserts a speed
+SLOW = 120  # seconds after which a test says that something hangs; no test asserts a speed
 
 # What no program of ours may ever print.
 REPORTS = re.compile(r"(AddressSanitizer|LeakSanitizer|UndefinedBehaviorSanitizer|runtime error:|Assertion .* failed|"

@@ -1,0 +1,57 @@
+#!/usr/bin/python3
+"""tests/run itself: what must not pass does not pass."""
+# time limit: 60 s
+import os
+import subprocess
+import tempfile
+
+from harness import ROOT, main, same, test
+
+FOLDER = tempfile.TemporaryDirectory()
+
+
+def run(text, *words):
+    """The last line, all lines and the exit status of tests/run on one shell script."""
+    path = os.path.join(FOLDER.name, "program")
+    with open(path, "w") as file:
+        file.write("#!/bin/sh\n" + text)
+    os.chmod(path, 0o755)
+    done = subprocess.run([os.path.join(ROOT, "tests", "run"), *words, path], capture_output=True, text=True, timeout=50)
+    same(done.stderr, "", "the runner's stderr")
+    return done.stdout.splitlines()[-1], done.stdout, done.returncode
+
+
+@test("passes and skips are counted, the reason of a skip is told")
+def good():
+    last, text, status = run("echo 1..2; echo ok 1 - a; echo 'ok 2 - b # SKIP no scan here'")
+    same((last, status), ("1 passed, 0 failed, 1 skipped", 0), "end")
+    assert "no scan here" in text, text
+
+
+@test("cmocka's way of skipping: not ok # SKIP, the reason on the line before")
+def cmocka():
+    last, text, status = run("echo 1..1; echo no scan here; echo 'not ok 1 # SKIP name'")
+    same((last, status), ("0 passed, 0 failed, 1 skipped", 0), "end")
+    assert "SKIPPED name: no scan here" in text, text
+
+
+@test("each of these fails: not ok, a short plan, a long one, no plan, exit 1, a signal, words on stderr, too long, no such program")
+def bad():
+    for text, says in (("echo 1..1; echo not ok 1 - a", "not ok 1 - a"), ("echo 1..2; echo ok 1 - a", "planned 2"), ("echo 1..1; echo ok 1; echo ok 2", "planned 1"),
+                       ("echo ok 1", "no plan"), ("echo 1..1; echo ok 1; exit 1", "exited with 1"), ("echo 1..1; echo ok 1; kill -SEGV $$", "SIGSEGV"),
+                       ("echo 1..1; echo ok 1; echo oops >&2", "oops"), ("# time limit: 1 s\necho 1..1; echo ok 1; sleep 30", "time limit of 1 s"), ("", "no plan")):
+        last, shown, status = run(text)
+        same(status, 1, f"exit status for {text!r}")
+        assert says in shown, f"{says!r} is not in {shown!r}"
+        assert ", 0 failed," not in last and last.endswith("skipped"), last
+    done = subprocess.run([os.path.join(ROOT, "tests", "run"), "/no/such/program"], capture_output=True, text=True, timeout=50)
+    same((done.returncode, done.stdout.splitlines()[-1]), (1, "0 passed, 1 failed, 0 skipped"), "end for a program that is not there")
+
+
+@test("naming no program is a failure: an empty list must not pass")
+def nothing():
+    same(subprocess.run([os.path.join(ROOT, "tests", "run")], capture_output=True, timeout=50).returncode, 1, "exit status")
+
+
+if __name__ == "__main__":
+    main()

@@ -85,28 +85,34 @@ static void show_members(const char *name, json_t *object)
     putchar('\n');
 }
 
-static void show_report(const json_t *report)
+/* One line of a list: a sentence, or a decision {what, value, reason}. */
+static void show_entry(const char *name, json_t *entry)
+{
+    if (json_is_string(entry)) {
+        row(name, json_string_value(entry));
+    } else if (*client_text(entry, "reason")) {
+        printf("%-12s%s = %s: ", name, client_text(entry, "what"), client_text(entry, "value"));
+        client_print_text(stdout, client_text(entry, "reason"));
+        putchar('\n');
+    } else {
+        show_members(name, entry);
+    }
+}
+
+static void show_report(json_t *report)
 {
     const char *key;
-    const json_t *value;
+    json_t *value, *entry;
     size_t i;
-    json_object_foreach((json_t *)report, key, value)
+    json_object_foreach(report, key, value)
     {
-        if (json_is_string(value)) {
-            row(key, json_string_value(value));
+        if (json_is_array(value)) {
+            json_array_foreach(value, i, entry) show_entry(i ? "" : key, entry);
         } else if (json_is_object(value)) {
-            show_members(key, (json_t *)value);
-        } else if (json_is_array(value)) {
-            const json_t *line;
-            json_array_foreach(value, i, line)
-            {
-                if (json_is_string(line))
-                    row(i ? "" : key, json_string_value(line));
-                else
-                    show_members(i ? "" : key, (json_t *)line);
-            }
+            show_members(key, value);
         } else {
-            char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
+            char *text = json_is_string(value) ? strdup(json_string_value(value))
+                                               : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
             row(key, text ? text : "");
             free(text);
         }

@@ -393,8 +393,11 @@ def metrics(daemon):
 
 @test("unknown paths and methods are problem documents")
 def wrong_paths(daemon):
-    for path in ("/", "/v1", "/v1/nothing", "/v2/jobs", "/v1/jobs/", "/v1/jobs/none", "/v1/jobs/../kinds", "/v1/jobs/%00", "/v1/jobs/" + "a" * 3000):
+    for path in ("/", "/v1", "/v1/nothing", "/v2/jobs", "/v1/jobs/none", "/v1/jobs/none/results/image", "/v1/jobs/none/nothing"):
         daemon.get(path).problem(404, "not-found")
+    for path in ("/v1/jobs/../kinds", "/v1/jobs/%00", "/v1/jobs/%zz", "/v1//jobs", "/v1/jobs/%ff%fe"):
+        daemon.get(path).problem(400, "bad-request")
+    assert daemon.get("/v1/jobs/" + "a" * 3000).status in (400, 404, 414)
     for method, path in (("PUT", "/v1/jobs"), ("DELETE", "/v1/jobs"), ("POST", "/livez"), ("POST", "/v1/kinds"), ("PATCH", "/v1/jobs/x")):
         answer = daemon.request(method, path, b"" if method in ("PUT", "POST", "PATCH") else None)
         answer.problem(405, "method-not-allowed")

@@ -57,7 +57,9 @@ int client_list(struct service *service, const struct client_options *options)
         size_t i;
         const json_t *job;
         printf("%-28s  %-10s  %-10s  %-20s\n", "ID", "KIND", "STATE", "CREATED");
-        json_array_foreach(all, i, job) list_job(job);
+        json_array_foreach (all, i, job) {
+            list_job(job);
+        }
     }
     json_decref(all);
     return failure ? client_failed() : CLIENT_OK;
@@ -73,8 +75,7 @@ static void show_members(const char *name, json_t *object)
     if (json_object_size(object) == 0)
         return;
     printf("%-12s", name);
-    json_object_foreach(object, key, value)
-    {
+    json_object_foreach (object, key, value) {
         char *text = json_is_string(value) ? strdup(json_string_value(value))
                                            : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
         printf("%s=", key);
@@ -104,10 +105,11 @@ static void show_report(json_t *report)
     const char *key;
     json_t *value, *entry;
     size_t i;
-    json_object_foreach(report, key, value)
-    {
+    json_object_foreach (report, key, value) {
         if (json_is_array(value)) {
-            json_array_foreach(value, i, entry) show_entry(i ? "" : key, entry);
+            json_array_foreach (value, i, entry) {
+                show_entry(i ? "" : key, entry);
+            }
         } else if (json_is_object(value)) {
             show_members(key, value);
         } else {
@@ -147,9 +149,10 @@ int client_show(struct service *service, const struct client_options *options)
     row("error", client_text(error, "code"));
     row("", client_text(error, "detail"));
     size_t i;
-    json_array_foreach(json_object_get(job, "results"), i, result)
+    json_array_foreach (json_object_get(job, "results"), i, result) {
         printf("%-12s%s  %s  %" JSON_INTEGER_FORMAT " bytes\n", i ? "" : "results", client_text(result, "name"),
                client_text(result, "type"), json_integer_value(json_object_get(result, "bytes")));
+    }
     show_report(json_object_get(job, "report"));
     json_decref(job);
     return CLIENT_OK;
@@ -164,7 +167,9 @@ static void show_parameter(const json_t *param)
     size_t i;
     printf("  %s = ", client_text(param, "name"));
     if (json_array_size(choices) > 0) {
-        json_array_foreach(choices, i, choice) printf("%s%s", i ? " | " : "", json_string_value(choice));
+        json_array_foreach (choices, i, choice) {
+            printf("%s%s", i ? " | " : "", json_string_value(choice));
+        }
     } else if (min && max) {
         printf("%s %g .. %g", client_text(param, "type"), json_number_value(min), json_number_value(max));
     } else {
@@ -191,15 +196,16 @@ int client_kinds(struct service *service, const struct client_options *options)
     size_t i, j, shown = 0;
     if (options->json)
         client_print_json(answer);
-    json_array_foreach(kinds, i, kind)
-    {
+    json_array_foreach (kinds, i, kind) {
         if (options->words > 0 && strcmp(options->word[0], client_text(kind, "name")) != 0)
             continue;
         shown++;
         if (options->json)
             continue;
         printf("%s: %s\n", client_text(kind, "name"), client_text(kind, "help"));
-        json_array_foreach(json_object_get(kind, "parameters"), j, param) show_parameter(param);
+        json_array_foreach (json_object_get(kind, "parameters"), j, param) {
+            show_parameter(param);
+        }
     }
     json_decref(answer);
     if (shown == 0) {

@@ -1,0 +1,30 @@
+/* scan_write.h: ISMRMRD scans written in batches (libismrmrd's own loop writes one acquisition at a time, one chunk
+ * each). The file is what libismrmrd 1.8 would write: /dataset/xml, /dataset/data with members head, traj, data. One
+ * thread at a time. */
+#ifndef MRIRECON_SCAN_WRITE_H
+#define MRIRECON_SCAN_WRITE_H
+
+#include "gridding/base/num.h"
+
+#include <hdf5.h>
+#include <ismrmrd/ismrmrd.h>
+
+/* traj: float32 [samples][trajectory_dimensions]; data: float32 pairs [channels][samples]; lengths in float32. */
+struct scan_write_acquisition {
+    ISMRMRD_AcquisitionHeader head;
+    hvl_t traj, data;
+};
+
+struct scan_writer;
+
+/* Create (or replace) the file `path` for `count` acquisitions. Fails with ERR_IO, ERR_NO_MEMORY. */
+int scan_writer_create(struct scan_writer **out, const char *path, const char *xml, size_t count);
+
+/* Append; the memory is the caller's again on return. Fails with ERR_IO. */
+int scan_writer_append(struct scan_writer *writer, size_t count, const struct scan_write_acquisition *acquisitions);
+
+/* Close, and free in any case. Fails with ERR_IO where not all of the file could be written, or not all of `count` was.
+ */
+int scan_writer_finish(struct scan_writer *writer);
+
+#endif

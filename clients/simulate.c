@@ -1,0 +1,433 @@
+#include "clients/simulate.h"
+
+#include "clients/scan_write.h"
+#include "clients/simulate_options.h"
+#include "gridding/base/err.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    LONGEST = 65535,        /* samples of an acquisition: its header counts them in 16 bits */
+    NOISE_SAMPLES = 2048,   /* of the noise acquisition */
+    BLOCK_BYTES = 32 << 20, /* of data made before it is written */
+    PIPE_ITERATIONS = 15,
+    SAMPLE_TIME_US = 4,
+    TR_TICKS = 2 /* between readouts, of 2.5 ms */
+};
+
+/* One acquisition of a trajectory: a readout, or a part of one that is too long. */
+struct piece {
+    size_t readout, part, first, samples;
+};
+
+struct simulation {
+    const struct simulate_options *options;
+    struct traj *traj;
+    struct phantom **phantoms; /* [slices]; NULL for random numbers */
+    int columns;
+    float *written;       /* [readouts][samples][columns]: in the file's unit, with weights */
+    size_t parts, pieces; /* of a readout; of a frame of a slice */
+    double noise;         /* standard deviation of real and imaginary parts in k-space */
+};
+
+/* ---- numbers by chance ---- */
+
+/* splitmix64 (doi:10.1145/2714064.2660195): a hash of a counter, so that any thread can make any number. */
+static uint64_t mix(uint64_t x)
+{
+    x += UINT64_C(0x9e3779b97f4a7c15);
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return x ^ x >> 31;
+}
+
+/* The complex normal number `index`, standard deviation 1 in each part (Box and Muller). */
+static struct c32 normal(uint64_t seed, uint64_t index)
+{
+    uint64_t a = mix(seed ^ mix(2 * index)), b = mix(seed ^ mix(2 * index + 1));
+    double radius = sqrt(-2 * log(((double)(a >> 11) + 1) * 0x1p-53)), angle = 2 * M_PI * ((double)(b >> 11) * 0x1p-53);
+    return (struct c32){(float)(radius * cos(angle)), (float)(radius * sin(angle))};
+}
+
+/* data[coils][samples] += noise; `acquisition` tells where in the stream of random numbers it stands. Each coil has the
+ * part sqrt(1 - R^2) of its own and R of its neighbour's. */
+static void add_noise(const struct simulation *sim, uint64_t acquisition, size_t samples, struct c32 *data)
+{
+    const struct simulate_options *o = sim->options;
+    size_t coils = (size_t)o->coils;
+    float own = (float)(sim->noise * sqrt(1 - o->correlation * o->correlation)),
+          other = (float)(sim->noise * o->correlation);
+    uint64_t seed = mix(o->seed), base = acquisition * coils * LONGEST;
+    for (size_t c = 0; c < coils && sim->noise > 0; c++)
+        for (size_t i = 0; i < samples; i++) {
+            struct c32 mine = normal(seed, base + c * samples + i), theirs = {0, 0};
+            if (other > 0)
+                theirs = normal(seed, base + (c + 1) % coils * samples + i);
+            data[c * samples + i].re += own * mine.re + other * theirs.re;
+            data[c * samples + i].im += own * mine.im + other * theirs.im;
+        }
+}
+
+/* Uniform in -1 .. 1, two a hash. */
+static void fill_random(uint64_t seed, uint64_t acquisition, size_t count, struct c32 *data)
+{
+    uint64_t x = mix(seed ^ mix(acquisition));
+    for (size_t i = 0; i < count; i++) {
+        x = x * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        uint64_t y = x ^ x >> 29;
+        data[i] = (struct c32){(float)(int32_t)y * 0x1p-31f, (float)(int32_t)(y >> 32) * 0x1p-31f};
+    }
+}
+
+/* ---- the trajectory as it stands in the file ---- */
+
+static int make_weights(const struct simulate_options *o, const struct traj *traj, float *weights)
+{
+    size_t samples = traj->readouts * traj->samples;
+    if (o->weights == DCF_ANALYTIC)
+        return dcf_analytic(traj_shape_find(traj->dim, traj->readouts, traj->samples, traj->k), traj->dim,
+                            traj->readouts, traj->samples, traj->k, weights);
+    struct dev *dev = NULL;
+    int code = dev_create(&dev, DEV_CPU, 0, 0);
+    if (code == 0)
+        code = dcf_pipe(dev, traj->dim, o->traj.n, samples, traj->k, PIPE_ITERATIONS, weights, NULL, NULL);
+    dev_free(dev);
+    return code;
+}
+
+static double unit_scale(const struct simulate_options *o, int d)
+{
+    switch (o->unit) {
+    case TRAJ_UNIT_GRID:
+        return o->traj.n[d];
+    case TRAJ_UNIT_RADIANS:
+        return 2 * M_PI;
+    case TRAJ_UNIT_PER_METRE:
+        return o->traj.n[d] / (o->fov_mm[d] * 1e-3);
+    default:
+        return 1;
+    }
+}
+
+static int make_columns(struct simulation *sim)
+{
+    const struct simulate_options *o = sim->options;
+    const struct traj *traj = sim->traj;
+    size_t samples = traj->readouts * traj->samples, dim = (size_t)traj->dim;
+    bool weighted = o->weights != DCF_NONE;
+    sim->columns = traj->dim + (weighted ? 1 : 0);
+    sim->written = malloc(samples * (size_t)sim->columns * sizeof *sim->written);
+    float *weights = weighted ? malloc(samples * sizeof *weights) : NULL;
+    int code = 0;
+    if (sim->written == NULL || (weighted && weights == NULL))
+        code = err_set(ERR_NO_MEMORY, "No memory for a trajectory of %zu samples.", samples);
+    else if (weighted)
+        code = make_weights(o, traj, weights);
+    for (size_t m = 0; m < samples && code == 0; m++) {
+        float *row = sim->written + m * (size_t)sim->columns;
+        for (size_t d = 0; d < dim; d++)
+            row[d] = (float)(traj->k[m * dim + d] * unit_scale(o, (int)d));
+        if (weighted)
+            row[dim] = weights[m];
+    }
+    free(weights);
+    return code;
+}
+
+/* ---- acquisitions ---- */
+
+static struct piece piece_of(const struct simulation *sim, size_t index)
+{
+    struct piece piece = {.readout = index / sim->parts, .part = index % sim->parts};
+    piece.first = sim->traj->samples * piece.part / sim->parts;
+    piece.samples = sim->traj->samples * (piece.part + 1) / sim->parts - piece.first;
+    return piece;
+}
+
+static void set_common(const struct simulation *sim, int slice, uint32_t counter, size_t samples,
+                       ISMRMRD_AcquisitionHeader *head)
+{
+    const struct simulate_options *o = sim->options;
+    ismrmrd_init_acquisition_header(head);
+    head->measurement_uid = 1;
+    head->scan_counter = counter;
+    head->acquisition_time_stamp = counter * TR_TICKS;
+    head->number_of_samples = (uint16_t)samples;
+    head->available_channels = head->active_channels = (uint16_t)o->coils;
+    for (int c = 0; c < o->coils; c++)
+        ismrmrd_set_channel_on(head->channel_mask, (uint16_t)c);
+    head->sample_time_us = SAMPLE_TIME_US;
+    double offset = (slice - (o->slices - 1) / 2.0) * o->spacing_mm;
+    for (int d = 0; d < 3; d++) {
+        head->position[d] = (float)(o->position[d] + offset * o->direction[2][d]);
+        head->read_dir[d] = (float)o->direction[0][d];
+        head->phase_dir[d] = (float)o->direction[1][d];
+        head->slice_dir[d] = (float)o->direction[2][d];
+    }
+}
+
+static void set_head(const struct simulation *sim, int frame, int slice, size_t index, uint32_t counter,
+                     ISMRMRD_AcquisitionHeader *head)
+{
+    const struct simulate_options *o = sim->options;
+    struct piece piece = piece_of(sim, index);
+    size_t spokes = sim->traj->readouts / (o->traj.kind == TRAJ_STACK_OF_STARS ? (size_t)o->traj.n[2] : 1);
+    bool from_centre = o->traj.kind == TRAJ_SPIRAL || o->traj.kind == TRAJ_CONES;
+    size_t centre = from_centre ? 0 : sim->traj->samples / 2;
+    set_common(sim, slice, counter, piece.samples, head);
+    head->trajectory_dimensions = (uint16_t)sim->columns;
+    head->center_sample =
+        (uint16_t)(centre >= piece.first && centre < piece.first + piece.samples ? centre - piece.first : 0);
+    head->idx.kspace_encode_step_1 = (uint16_t)(piece.readout % spokes % 65536);
+    head->idx.kspace_encode_step_2 = (uint16_t)(piece.readout / spokes);
+    head->idx.slice = (uint16_t)slice;
+    head->idx.repetition = (uint16_t)frame;
+    head->idx.segment = (uint16_t)piece.part;
+    bool first = index == 0, last = index == sim->pieces - 1;
+    if (first)
+        ismrmrd_set_flag(&head->flags, ISMRMRD_ACQ_FIRST_IN_SLICE);
+    if (last)
+        ismrmrd_set_flag(&head->flags, ISMRMRD_ACQ_LAST_IN_SLICE);
+    if (first && slice == 0)
+        ismrmrd_set_flag(&head->flags, ISMRMRD_ACQ_FIRST_IN_REPETITION);
+    if (last && slice == o->slices - 1)
+        ismrmrd_set_flag(&head->flags, ISMRMRD_ACQ_LAST_IN_REPETITION);
+    if (last && slice == o->slices - 1 && frame == o->frames - 1)
+        ismrmrd_set_flag(&head->flags, ISMRMRD_ACQ_LAST_IN_MEASUREMENT);
+}
+
+/* data[coils][samples] of one acquisition. */
+static void make_data(const struct simulation *sim, int frame, int slice, size_t index, uint32_t counter,
+                      struct c32 *data)
+{
+    const struct simulate_options *o = sim->options;
+    struct piece piece = piece_of(sim, index);
+    size_t count = piece.samples * (size_t)o->coils;
+    if (sim->phantoms == NULL) {
+        fill_random(o->seed, counter, count, data);
+        return;
+    }
+    const float *k = sim->traj->k + (piece.readout * sim->traj->samples + piece.first) * (size_t)sim->traj->dim;
+    phantom_kspace(sim->phantoms[slice], piece.samples, k, piece.samples, data);
+    float fade = (float)(1 - 0.5 * frame / o->frames);
+    for (size_t i = 0; i < count && frame > 0; i++)
+        data[i] = (struct c32){fade * data[i].re, fade * data[i].im};
+    add_noise(sim, counter, piece.samples, data);
+}
+
+/* One frame of one slice; *counter counts acquisitions of the file. */
+static int write_frame(const struct simulation *sim, struct scan_writer *writer, int frame, int slice,
+                       uint32_t *counter)
+{
+    size_t longest = (sim->traj->samples + sim->parts - 1) / sim->parts, each = longest * (size_t)sim->options->coils;
+    size_t block = BLOCK_BYTES / (each * sizeof(struct c32)) + 1;
+    block = block < sim->pieces ? block : sim->pieces;
+    struct c32 *data = malloc(block * each * sizeof *data);
+    struct scan_write_acquisition *acquisitions = malloc(block * sizeof *acquisitions);
+    int code = 0;
+    if (data == NULL || acquisitions == NULL)
+        code = err_set(ERR_NO_MEMORY, "No memory for %zu readouts of %zu samples.", block, longest);
+    for (size_t first = 0; first < sim->pieces && code == 0; first += block) {
+        size_t count = sim->pieces - first < block ? sim->pieces - first : block;
+#pragma omp parallel for schedule(dynamic)
+        for (size_t i = 0; i < count; i++) {
+            struct piece piece = piece_of(sim, first + i);
+            uint32_t number = *counter + (uint32_t)i;
+            set_head(sim, frame, slice, first + i, number, &acquisitions[i].head);
+            make_data(sim, frame, slice, first + i, number, data + i * each);
+            size_t columns = (size_t)sim->columns;
+            acquisitions[i].traj = (hvl_t){piece.samples * columns,
+                                           sim->written + (piece.readout * sim->traj->samples + piece.first) * columns};
+            acquisitions[i].data = (hvl_t){2 * piece.samples * (size_t)sim->options->coils, data + i * each};
+        }
+        code = scan_writer_append(writer, count, acquisitions);
+        *counter += (uint32_t)count;
+    }
+    free(acquisitions);
+    free(data);
+    return code;
+}
+
+static int write_noise_scan(const struct simulation *sim, struct scan_writer *writer, uint32_t *counter)
+{
+    size_t count = NOISE_SAMPLES * (size_t)sim->options->coils;
+    struct c32 *data = calloc(count, sizeof *data);
+    if (data == NULL)
+        return err_set(ERR_NO_MEMORY, "No memory for the noise acquisition.");
+    struct scan_write_acquisition acquisition = {.data = {2 * count, data}};
+    set_common(sim, 0, *counter, NOISE_SAMPLES, &acquisition.head);
+    ismrmrd_set_flag(&acquisition.head.flags, ISMRMRD_ACQ_IS_NOISE_MEASUREMENT);
+    add_noise(sim, *counter, NOISE_SAMPLES, data);
+    int code = scan_writer_append(writer, 1, &acquisition);
+    free(data);
+    *counter += 1;
+    return code;
+}
+
+/* ---- the file ---- */
+
+static void make_xml(const struct simulation *sim, char *xml, size_t size)
+{
+    static const char *const names[] = {"radial", "goldenangle", "spiral", "goldenangle", "radial", "other"};
+    const struct simulate_options *o = sim->options;
+    bool stack = o->traj.kind == TRAJ_STACK_OF_STARS;
+    size_t spokes = sim->traj->readouts / (stack ? (size_t)o->traj.n[2] : 1);
+    char space[512];
+    snprintf(space, sizeof space,
+             "<matrixSize><x>%d</x><y>%d</y><z>%d</z></matrixSize>"
+             "<fieldOfView_mm><x>%.9g</x><y>%.9g</y><z>%.9g</z></fieldOfView_mm>",
+             o->traj.n[0], o->traj.n[1], o->traj.n[2], o->fov_mm[0], o->fov_mm[1], o->fov_mm[2]);
+#define LIMIT(name) "      <" name "><minimum>0</minimum><maximum>%zu</maximum><center>%zu</center></" name ">\n"
+    snprintf(
+        xml, size,
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+        "<ismrmrdHeader xmlns=\"http://www.ismrm.org/ISMRMRD\">\n"
+        "  <acquisitionSystemInformation><systemVendor>mrirecon</systemVendor>"
+        "<systemModel>simulate " MRIRECON_VERSION "</systemModel>"
+        "<receiverChannels>%d</receiverChannels></acquisitionSystemInformation>\n"
+        "  "
+        "<experimentalConditions><H1resonanceFrequency_Hz>63870000</H1resonanceFrequency_Hz></experimentalConditions>\n"
+        "  <encoding>\n"
+        "    <encodedSpace>%s</encodedSpace>\n    <reconSpace>%s</reconSpace>\n"
+        "    <encodingLimits>\n" LIMIT("kspace_encoding_step_1") LIMIT("kspace_encoding_step_2") LIMIT("slice")
+            LIMIT("repetition") LIMIT("segment") "    </encodingLimits>\n"
+                                                 "    <trajectory>%s</trajectory>\n"
+                                                 "  </encoding>\n"
+                                                 "</ismrmrdHeader>\n",
+        o->coils, space, space, (spokes - 1) % 65536, (size_t)0, stack ? (size_t)o->traj.n[2] - 1 : 0,
+        stack ? (size_t)o->traj.n[2] / 2 : 0, (size_t)o->slices - 1, (size_t)0, (size_t)o->frames - 1, (size_t)0,
+        sim->parts - 1, (size_t)0, names[o->traj.kind]);
+#undef LIMIT
+}
+
+static int write_scan(const struct simulation *sim)
+{
+    const struct simulate_options *o = sim->options;
+    char xml[4096];
+    size_t count;
+    if (!size_mul(sim->pieces, (size_t)o->frames * (size_t)o->slices, &count) || count > UINT32_MAX - 1)
+        return err_set(ERR_BAD_PARAMETER, "A scan of %d frames, %d slices and %zu readouts each is too large.",
+                       o->frames, o->slices, sim->pieces);
+    make_xml(sim, xml, sizeof xml);
+    struct scan_writer *writer = NULL;
+    int code = scan_writer_create(&writer, o->out, xml, count + (o->noise_scan ? 1 : 0));
+    if (code != 0)
+        return code;
+    uint32_t counter = 0;
+    if (o->noise_scan)
+        code = write_noise_scan(sim, writer, &counter);
+    for (int frame = 0; frame < o->frames && code == 0; frame++)
+        for (int slice = 0; slice < o->slices && code == 0; slice++)
+            code = write_frame(sim, writer, frame, slice, &counter);
+    struct err failure = *err_last();
+    int closed = scan_writer_finish(writer);
+    if (code != 0)
+        err_restore(&failure);
+    else
+        code = closed;
+    if (code != 0)
+        unlink(o->out);
+    return code;
+}
+
+/* NumPy's format 1.0: magic, header padded to 64 bytes, little-endian float32. */
+static int write_truth(const struct simulation *sim)
+{
+    const struct simulate_options *o = sim->options;
+    const int *n = o->traj.n;
+    int images = o->dim == 3 ? n[2] : o->slices, phantoms = o->dim == 3 ? 1 : o->slices;
+    size_t pixels = (size_t)n[0] * (size_t)n[1] * (size_t)n[2];
+    float *image = malloc(pixels * sizeof *image);
+    FILE *file = fopen(o->truth, "wb");
+    int code = 0;
+    if (image == NULL)
+        code = err_set(ERR_NO_MEMORY, "No memory for the true image of %zu pixels.", pixels);
+    else if (file == NULL)
+        code = err_set(ERR_IO, "The true image %s cannot be written: %m.", o->truth);
+    if (code == 0) {
+        char header[118];
+        int length = snprintf(header, sizeof header,
+                              "{'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d, %d), }", images, n[1], n[0]);
+        fprintf(file, "\x93NUMPY%c%c%c%c%-*s\n", 1, 0, 118, 0, 117, length > 0 ? header : "");
+    }
+    for (int s = 0; s < phantoms && code == 0; s++) {
+        code = phantom_truth(sim->phantoms[s], o->traj.kind == TRAJ_STACK_OF_STARS, image);
+        if (code == 0)
+            fwrite(image, sizeof *image, pixels, file);
+    }
+    bool broken = file != NULL && ferror(file) != 0;
+    if (file != NULL && fclose(file) != 0)
+        broken = true;
+    if (code == 0 && broken)
+        code = err_set(ERR_IO, "The true image %s could not be written to its end: is the disk full?", o->truth);
+    if (code != 0 && file != NULL)
+        unlink(o->truth);
+    free(image);
+    return code;
+}
+
+static int make_phantoms(struct simulation *sim)
+{
+    const struct simulate_options *o = sim->options;
+    if (o->object == SIMULATE_RANDOM)
+        return 0;
+    sim->phantoms = calloc((size_t)o->slices, sizeof *sim->phantoms);
+    if (sim->phantoms == NULL)
+        return err_set(ERR_NO_MEMORY, "No memory for %d slices.", o->slices);
+    enum phantom_kind kind = o->object == SIMULATE_ASYMMETRIC ? PHANTOM_ASYMMETRIC : PHANTOM_SHEPP_LOGAN;
+    int code = 0;
+    for (int s = 0; s < o->slices && code == 0; s++) {
+        double height = o->slices > 1 ? (s - (o->slices - 1) / 2.0) * o->spacing_mm / o->fov_mm[0] : NAN;
+        code = phantom_create(&sim->phantoms[s], kind, o->dim, o->traj.n, height, o->coils);
+    }
+    return code;
+}
+
+static int simulate(const struct simulate_options *options)
+{
+    const int *n = options->traj.n;
+    struct simulation sim = {.options = options, .noise = options->noise * sqrt((double)n[0] * n[1] * n[2])};
+    int code = traj_create(&sim.traj, &options->traj);
+    if (code == 0) {
+        sim.parts = (sim.traj->samples + LONGEST - 1) / LONGEST;
+        sim.pieces = sim.traj->readouts * sim.parts;
+        code = make_columns(&sim);
+    }
+    if (code == 0)
+        code = make_phantoms(&sim);
+    if (code == 0 && options->truth != NULL)
+        code = write_truth(&sim);
+    if (code == 0) {
+        code = write_scan(&sim);
+        if (code != 0 && options->truth != NULL)
+            unlink(options->truth);
+    }
+    for (int s = 0; s < options->slices && sim.phantoms != NULL; s++)
+        phantom_free(sim.phantoms[s]);
+    free(sim.phantoms);
+    free(sim.written);
+    traj_free(sim.traj);
+    return code;
+}
+
+int simulate_main(int argc, char **argv)
+{
+    struct simulate_options options;
+    bool help;
+    int code = simulate_options_read(&options, argc, argv, &help);
+    if (code == 0 && help) {
+        simulate_options_help();
+        return 0;
+    }
+    bool wrong = code != 0;
+    if (code == 0)
+        code = simulate(&options);
+    if (code == 0)
+        return 0;
+    fprintf(stderr, "mrirecon simulate: %s\n", err_last()->text);
+    return wrong || code == ERR_BAD_PARAMETER || code == ERR_DCF_INVALID ? 2 : 1;
+}

@@ -1,0 +1,32 @@
+/* simulate_options.h: the command line of `mrirecon simulate`, checked and in numbers. */
+#ifndef MRIRECON_SIMULATE_OPTIONS_H
+#define MRIRECON_SIMULATE_OPTIONS_H
+
+#include "clients/phantom.h"
+#include "gridding/traj.h"
+
+enum simulate_object { SIMULATE_SHEPP_LOGAN, SIMULATE_ASYMMETRIC, SIMULATE_RANDOM };
+
+struct simulate_options {
+    struct traj_params traj;
+    int dim; /* of the encoding */
+    enum simulate_object object;
+    int coils, frames, slices;
+    double noise, correlation;
+    bool noise_scan;
+    enum dcf_method weights; /* DCF_NONE, DCF_ANALYTIC, DCF_PIPE */
+    enum traj_unit unit;
+    double fov_mm[3], spacing_mm;
+    double position[3], direction[3][3]; /* mm, LPS; directions read, phase, slice */
+    uint64_t seed;
+    const char *out, *truth; /* truth may be NULL; both point into argv */
+};
+
+/* Read argv[1..]. `*help` is set where help was asked for; nothing else is then filled in.
+ * Fails with ERR_UNKNOWN_PARAMETER, ERR_BAD_PARAMETER. */
+int simulate_options_read(struct simulate_options *out, int argc, char **argv, bool *help);
+
+/* What --help prints. */
+void simulate_options_help(void);
+
+#endif

@@ -88,9 +88,14 @@ static void fill_random(uint64_t seed, uint64_t acquisition, size_t count, struc
 static int make_weights(const struct simulate_options *o, const struct traj *traj, float *weights)
 {
     size_t samples = traj->readouts * traj->samples;
-    if (o->weights == DCF_ANALYTIC)
-        return dcf_analytic(traj_shape_find(traj->dim, traj->readouts, traj->samples, traj->k), traj->dim,
-                            traj->readouts, traj->samples, traj->k, weights);
+    if (o->weights == DCF_ANALYTIC) {
+        enum traj_shape shape = traj_shape_find(traj->dim, traj->readouts, traj->samples, traj->k);
+        if (shape == TRAJ_SHAPE_UNKNOWN)
+            return err_set(ERR_BAD_PARAMETER,
+                           "There are no analytic weights for this %s trajectory; pass --weights pipe.",
+                           traj_kind_name(o->traj.kind));
+        return dcf_analytic(shape, traj->dim, traj->readouts, traj->samples, traj->k, weights);
+    }
     struct dev *dev = NULL;
     int code = dev_create(&dev, DEV_CPU, 0, 0);
     if (code == 0)
@@ -429,5 +434,5 @@ int simulate_main(int argc, char **argv)
     if (code == 0)
         return 0;
     fprintf(stderr, "mrirecon simulate: %s\n", err_last()->text);
-    return wrong || code == ERR_BAD_PARAMETER || code == ERR_DCF_INVALID ? 2 : 1;
+    return wrong || code == ERR_BAD_PARAMETER ? 2 : 1;
 }

@@ -1,0 +1,412 @@
+/* Step "images": density compensation, gridding adjoint and coil combination, image by image.
+ *
+ * How images are scaled. An image is sum_m w_m d_m exp(+2 pi i k_m . r), divided by nothing (gridding/nufft.h):
+ *   - weights of the file are used as they stand; of several averages the mean is taken;
+ *   - computed weights (analytic, pipe) are scaled so that a fully sampled object comes out in its own units;
+ *   - dcf=none is the bare sum;
+ *   - prewhitening keeps the coils' mean noise power;
+ *   - coils=rss is the root of the sum of the coils' squared magnitudes.
+ * The size of the image does not change its values: `matrix` and reconSpace only choose at which points r the sum is
+ * taken. With reconSpace's voxels as large as encodedSpace's that is cutting the centre out; with smaller ones the
+ * image is interpolated; with larger ones samples beyond the image's own k-space are left out.
+ *
+ * Images that share a trajectory share its plan: they are worked off together, whatever their order in the series. */
+#include "recon/recon_steps.h"
+
+#include "gridding/base/err.h"
+#include "gridding/nufft.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MOST_BATCH = 16,       /* coils handed to the device at a time */
+    SMALL_BATCH = 64 << 20 /* bytes of samples that are handed over without counting coils */
+};
+
+/* What is kept from one image to the next. */
+struct gridder {
+    struct recon_job *job;
+    size_t most_samples, most_count, pixels;
+    int batch;
+    struct nufft *plan;
+    const struct frame *planned; /* the image the plan was made for */
+    uint64_t planned_hash;
+    float *k, *planned_k, *weights; /* host: [most_samples][dim], same, [most_samples] */
+    size_t *offsets;                /* host: [most_count + 1] */
+    struct c32 *staging;            /* host: one coil [most_samples] */
+    struct c32 *data;               /* device: [batch][most_samples] */
+    void *image;                    /* device: squares [pixels], or images [batch][pixels] */
+    struct c32 *coil;               /* host: [pixels], for magnitudes of single coils */
+    int plans;
+    double batches_done, batches; /* progress */
+};
+
+static bool combines(const struct recon_job *job)
+{
+    return recon_choice(job, RECON_COILS) == RECON_COILS_RSS;
+}
+
+static bool complex_out(const struct recon_job *job)
+{
+    return recon_choice(job, RECON_OUTPUT) == RECON_OUTPUT_COMPLEX;
+}
+
+static int too_large(const char *what, size_t required, size_t available)
+{
+    return err_set_bytes(
+        ERR_NO_MEMORY, (int64_t)required, (int64_t)available,
+        "%s need %.1f MB of memory, and %.1f MB are available. Ask for a smaller matrix or fewer images, or "
+        "run the job when less is running.",
+        what, (double)required / 1e6, (double)available / 1e6);
+}
+
+/* Bytes that this step takes from the host, and whether they are there. */
+static int memory_check(const struct gridder *g, size_t channels)
+{
+    const struct recon_job *job = g->job;
+    size_t pixel = complex_out(job) ? sizeof(struct c32) : sizeof(float), images, samples;
+    size_t per_sample = 2 * (size_t)job->dim * sizeof(float) + sizeof(float) + sizeof(struct c32);
+    bool countable = size_mul(g->pixels, pixel, &images) && size_mul(images, channels, &images) &&
+                     size_mul(images, job->frames->count, &images) && size_mul(g->most_samples, per_sample, &samples) &&
+                     size_add(images, samples, &images);
+    size_t available = recon_memory_available();
+    return countable && images <= available ? 0 : too_large("The images", countable ? images : SIZE_MAX / 2, available);
+}
+
+static int gridder_sizes(struct gridder *g, int *most_coils)
+{
+    struct recon_job *job = g->job;
+    g->pixels = (size_t)job->out_n[0] * (size_t)job->out_n[1] * (size_t)job->out_n[2];
+    *most_coils = 0;
+    for (size_t f = 0; f < job->frames->count; f++) {
+        const struct frame *frame = &job->frames->frame[f];
+        g->most_samples = frame->samples > g->most_samples ? frame->samples : g->most_samples;
+        g->most_count = frame->count > g->most_count ? frame->count : g->most_count;
+        *most_coils = frame->coils > *most_coils ? frame->coils : *most_coils;
+        if (!combines(job) && frame->coils != job->frames->frame[0].coils)
+            return err_set(ERR_COILS_DIFFER,
+                           "coils=none needs as many coils in every image, but image %zu has %d and the first %d. Pass "
+                           "coils=rss.",
+                           f, frame->coils, job->frames->frame[0].coils);
+    }
+    /* Of a large scan only a part is held a second time. */
+    size_t coil_bytes = g->most_samples * sizeof(struct c32);
+    size_t budget = job->scan_bytes / 4 > SMALL_BATCH ? job->scan_bytes / 4 : SMALL_BATCH;
+    size_t batch = budget / coil_bytes;
+    g->batch = *most_coils < MOST_BATCH ? *most_coils : MOST_BATCH;
+    if ((size_t)g->batch > batch)
+        g->batch = batch < 1 ? 1 : (int)batch;
+    return 0;
+}
+
+static int gridder_create(struct gridder *g)
+{
+    struct recon_job *job = g->job;
+    int coils, rc = gridder_sizes(g, &coils);
+    size_t channels = combines(job) ? 1 : (size_t)coils;
+    if (rc == 0)
+        rc = memory_check(g, channels);
+    if (rc == 0)
+        rc = image_series_create(&job->images, job->frames->count, channels,
+                                 (const size_t[]){(size_t)job->out_n[0], (size_t)job->out_n[1], (size_t)job->out_n[2]},
+                                 complex_out(job));
+    if (rc != 0)
+        return rc;
+    size_t coordinates = g->most_samples * (size_t)job->dim;
+    g->k = malloc(coordinates * sizeof(float));
+    g->planned_k = malloc(coordinates * sizeof(float));
+    g->weights = malloc(g->most_samples * sizeof(float));
+    g->offsets = malloc((g->most_count + 1) * sizeof *g->offsets);
+    g->staging = malloc(g->most_samples * sizeof *g->staging);
+    g->coil = combines(job) || complex_out(job) ? NULL : malloc(g->pixels * sizeof *g->coil);
+    if (!g->k || !g->planned_k || !g->weights || !g->offsets || !g->staging ||
+        (!g->coil && !combines(job) && !complex_out(job)))
+        return err_set(ERR_NO_MEMORY, "No memory for an image of %zu samples.", g->most_samples);
+    size_t image_bytes = combines(job) ? g->pixels * sizeof(float) : (size_t)g->batch * g->pixels * sizeof(struct c32);
+    rc = dev_alloc(job->dev, (size_t)g->batch * g->most_samples * sizeof(struct c32), (void **)&g->data);
+    if (rc == 0)
+        rc = dev_alloc(job->dev, image_bytes, &g->image);
+    return rc;
+}
+
+static void gridder_free(struct gridder *g)
+{
+    nufft_free(g->plan);
+    dev_release(g->job->dev, g->image);
+    dev_release(g->job->dev, g->data);
+    free(g->coil);
+    free(g->staging);
+    free(g->offsets);
+    free(g->weights);
+    free(g->planned_k);
+    free(g->k);
+}
+
+/* From cycles per pixel of the encoding to those of the image. */
+static void rescale(struct gridder *g, size_t samples)
+{
+    struct recon_job *job = g->job;
+    size_t dim = (size_t)job->dim;
+    for (size_t d = 0; d < dim; d++)
+        for (size_t m = 0; m < samples && job->out_k[d] != 1; m++)
+            g->k[m * dim + d] = (float)((double)g->k[m * dim + d] * job->out_k[d]);
+}
+
+/* Samples that the image's k-space does not hold (its voxels are larger than the encoding's) get no weight. */
+static void leave_out(struct gridder *g, size_t samples)
+{
+    struct recon_job *job = g->job;
+    size_t dim = (size_t)job->dim, out = 0;
+    for (size_t m = 0; m < samples; m++) {
+        bool outside = false;
+        for (size_t d = 0; d < dim; d++)
+            outside = outside || (job->out_k[d] > 1 && fabsf(g->k[m * dim + d]) > 0.5f);
+        out += outside;
+        if (outside)
+            g->weights[m] = 0;
+    }
+    if (out)
+        recon_report_decide(
+            job, "resolution", "reconSpace",
+            "The image's voxels are larger than the encoded ones; %zu of %zu samples lie outside its k-space "
+            "and are left out.",
+            out, samples);
+}
+
+static void plan_report(struct gridder *g)
+{
+    struct nufft_info info;
+    nufft_describe(g->plan, &info);
+    recon_report_number(g->job, "kernel_width", info.width);
+    recon_report_number(g->job, "oversampling", info.oversampling);
+    recon_report_number(g->job, "expected_error", info.expected_error);
+    recon_report_number(g->job, "bins", (double)info.bins);
+    recon_report_number(g->job, "occupied_bins", (double)info.occupied_bins);
+    recon_report_number(g->job, "largest_bin", (double)info.largest_bin);
+    recon_report_number(g->job, "plan_bytes", (double)info.bytes);
+    recon_report_number(g->job, "plans", g->plans);
+    json_object_set_new(g->job->report, "grid", json_pack("[i,i,i]", info.grid[0], info.grid[1], info.grid[2]));
+}
+
+/* Make the plan for the trajectory in g->k (encoded units; brought to the image's here). */
+static int plan_make(struct gridder *g, const struct frame *frame, double fraction)
+{
+    struct recon_job *job = g->job;
+    double start = recon_clock();
+    int rc = recon_frame_density(job, frame, g->offsets, g->k, g->weights, fraction, 0.5 / (double)job->frames->count);
+    recon_report_stage(job, "density", recon_clock() - start);
+    if (rc != 0)
+        return rc;
+    start = recon_clock();
+    rescale(g, frame->samples);
+    leave_out(g, frame->samples);
+    nufft_free(g->plan);
+    g->plan = NULL;
+    const struct nufft_params params = {
+        .dim = job->dim,
+        .n = {job->out_n[0], job->out_n[1], job->out_n[2]},
+        .tolerance = job->request->values->value[RECON_TOLERANCE].real,
+        .kernel = (enum nufft_kernel)recon_choice(job, RECON_KERNEL),
+        .width = (int)recon_choice(job, RECON_WIDTH),
+        .oversampling = job->request->values->value[RECON_OVERSAMPLING].real,
+        .batch = g->batch,
+    };
+    rc = nufft_create(&g->plan, job->dev, &params, frame->samples, g->k);
+    if (rc == 0)
+        rc = nufft_set_weights(g->plan, g->weights);
+    if (rc == 0) {
+        g->plans++;
+        plan_report(g);
+    }
+    recon_report_stage(job, "plan", recon_clock() - start);
+    return rc;
+}
+
+/* See to it that g->plan is the one of frame `f`. */
+static int plan_for(struct gridder *g, size_t f, double fraction)
+{
+    struct recon_job *job = g->job;
+    const struct frame *frame = &job->frames->frame[f];
+    bool alike = g->planned && job->hash && job->hash[f] == g->planned_hash && frame->samples == g->planned->samples;
+    double start = recon_clock();
+    recon_frame_offsets(job, frame, g->offsets);
+    recon_frame_gather(job, frame, g->offsets, g->k, job->has_weights && !alike ? g->weights : NULL);
+    recon_report_stage(job, "gather", recon_clock() - start);
+    if (alike) {
+        rescale(g, frame->samples);
+        if (memcmp(g->k, g->planned_k, frame->samples * (size_t)job->dim * sizeof(float)) == 0)
+            return 0;
+        recon_frame_gather(job, frame, g->offsets, g->k, job->has_weights ? g->weights : NULL);
+    }
+    g->planned = NULL;
+    int rc = plan_make(g, frame, fraction);
+    if (rc == 0) {
+        float *swap = g->k;
+        g->k = g->planned_k;
+        g->planned_k = swap;
+        g->planned = frame;
+        g->planned_hash = job->hash ? job->hash[f] : 0;
+    }
+    return rc;
+}
+
+/* Hand `count` coils from `first` to the device. */
+static int coils_upload(struct gridder *g, const struct frame *frame, int first, int count)
+{
+    double start = recon_clock();
+    int rc = 0;
+    for (int c = 0; c < count && rc == 0; c++) {
+        rc = recon_coil_gather(g->job, frame, g->offsets, first + c, g->staging);
+        if (rc == 0)
+            rc = dev_upload(g->job->dev, g->data + (size_t)c * frame->samples, g->staging,
+                            frame->samples * sizeof(struct c32));
+    }
+    recon_report_stage(g->job, "upload", recon_clock() - start);
+    return rc;
+}
+
+/* Single coils from the device into the series, from channel `first` on. */
+static int coils_store(struct gridder *g, size_t f, int first, int count)
+{
+    struct recon_job *job = g->job;
+    struct image_series *series = job->images;
+    int rc = 0;
+    for (int c = 0; c < count && rc == 0; c++) {
+        size_t plane = (f * series->channels + (size_t)(first + c)) * g->pixels;
+        const struct c32 *from = (const struct c32 *)g->image + (size_t)c * g->pixels;
+        void *to = complex_out(job) ? (void *)(series->data + 2 * plane) : g->coil;
+        rc = dev_download(job->dev, to, from, g->pixels * sizeof(struct c32));
+        for (size_t i = 0; i < g->pixels && rc == 0 && !complex_out(job); i++)
+            series->data[plane + i] = hypotf(g->coil[i].re, g->coil[i].im);
+    }
+    return rc;
+}
+
+static int squares_store(struct gridder *g, size_t f)
+{
+    float *to = g->job->images->data + f * g->pixels;
+    int rc = dev_download(g->job->dev, to, g->image, g->pixels * sizeof(float));
+    for (size_t i = 0; i < g->pixels && rc == 0; i++)
+        to[i] = sqrtf(to[i]);
+    return rc;
+}
+
+static int frame_grid(struct gridder *g, size_t f)
+{
+    struct recon_job *job = g->job;
+    const struct frame *frame = &job->frames->frame[f];
+    bool rss = combines(job);
+    int rc = plan_for(g, f, g->batches_done / g->batches);
+    if (rc == 0 && rss)
+        rc = dev_zero(job->dev, g->image, g->pixels * sizeof(float));
+    for (int first = 0; first < frame->coils && rc == 0; first += g->batch) {
+        int count = frame->coils - first < g->batch ? frame->coils - first : g->batch;
+        rc = recon_progress(job, g->batches_done / g->batches, "gridding");
+        if (rc == 0)
+            rc = coils_upload(g, frame, first, count);
+        double start = recon_clock();
+        if (rc == 0)
+            rc = rss ? nufft_adjoint_squares(g->plan, count, g->data, g->image)
+                     : nufft_adjoint(g->plan, count, g->data, g->image);
+        recon_report_stage(job, "gridding", recon_clock() - start);
+        start = recon_clock();
+        if (rc == 0 && !rss)
+            rc = coils_store(g, f, first, count);
+        recon_report_stage(job, "download", recon_clock() - start);
+        g->batches_done += count;
+    }
+    double start = recon_clock();
+    if (rc == 0 && rss)
+        rc = squares_store(g, f);
+    recon_report_stage(job, "download", recon_clock() - start);
+    return rc;
+}
+
+/* Where the image lies, from its first readout. */
+static void info_fill(struct recon_job *job, size_t f)
+{
+    const struct frame *frame = &job->frames->frame[f];
+    const struct scan_readout *readout = &job->scan.readouts[job->frames->readouts[frame->first]];
+    struct image_info *info = &job->images->info[f];
+    memcpy(info->position, readout->position, sizeof info->position);
+    memcpy(info->read_dir, readout->read_dir, sizeof info->read_dir);
+    memcpy(info->phase_dir, readout->phase_dir, sizeof info->phase_dir);
+    memcpy(info->slice_dir, readout->slice_dir, sizeof info->slice_dir);
+    memcpy(info->table_position, readout->table_position, sizeof info->table_position);
+    for (int d = 0; d < 3; d++)
+        info->fov_mm[d] = (float)job->out_fov_mm[d];
+    info->average = readout->idx[SCAN_AVERAGE];
+    info->slice = readout->idx[SCAN_SLICE];
+    info->contrast = readout->idx[SCAN_CONTRAST];
+    info->phase = readout->idx[SCAN_PHASE];
+    info->repetition = readout->idx[SCAN_REPETITION];
+    info->set = readout->idx[SCAN_SET];
+    info->series = 1;
+    info->index = (uint16_t)(f + 1);
+    info->measurement_uid = readout->measurement_uid;
+    info->time_stamp = readout->time_stamp;
+    if (!frame->one_place)
+        recon_report_warn(
+            job, "The readouts of an image differ in position or direction; the image is placed by its first.");
+    if (frame->averages > 1)
+        recon_report_decide(job, "averages", "combine", "%d averages make one image.", frame->averages);
+}
+
+static void series_finish(struct recon_job *job)
+{
+    struct image_series *series = job->images;
+    for (size_t f = 0; f < series->count; f++)
+        info_fill(job, f);
+    if (job->dim == 2 && series->count > 1 && series->info[0].slice != series->info[1].slice) {
+        double square = 0;
+        for (int d = 0; d < 3; d++)
+            square += pow((double)series->info[1].position[d] - (double)series->info[0].position[d], 2);
+        series->slice_spacing_mm = (float)sqrt(square);
+    }
+    if (job->scan.xml)
+        series->xml = strdup(job->scan.xml);
+}
+
+static int hash_compare(const void *pa, const void *pb, void *hashes)
+{
+    size_t a = *(const size_t *)pa, b = *(const size_t *)pb;
+    const uint64_t *hash = hashes;
+    if (hash[a] != hash[b])
+        return hash[a] < hash[b] ? -1 : 1;
+    return (a > b) - (a < b);
+}
+
+/* The order in which images are made: those of one trajectory together. */
+static int order_make(const struct recon_job *job, size_t **out)
+{
+    size_t count = job->frames->count;
+    size_t *order = malloc(count * sizeof *order);
+    if (!order)
+        return err_set(ERR_NO_MEMORY, "No memory to order %zu images.", count);
+    for (size_t f = 0; f < count; f++)
+        order[f] = f;
+    if (job->hash)
+        qsort_r(order, count, sizeof *order, hash_compare, job->hash);
+    *out = order;
+    return 0;
+}
+
+int recon_images(struct recon_job *job)
+{
+    struct gridder g = {.job = job};
+    size_t *order = NULL;
+    int rc = gridder_create(&g);
+    if (rc == 0)
+        rc = order_make(job, &order);
+    for (size_t f = 0; f < job->frames->count; f++)
+        g.batches += job->frames->frame[f].coils;
+    for (size_t i = 0; i < job->frames->count && rc == 0; i++)
+        rc = frame_grid(&g, order[i]);
+    if (rc == 0)
+        series_finish(job);
+    free(order);
+    gridder_free(&g);
+    return rc;
+}

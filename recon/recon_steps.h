@@ -1,0 +1,108 @@
+/* recon_steps.h: one job of kind "recon", and the steps that recon/run.c takes it through. Only recon/ includes this.
+ */
+#ifndef MRIRECON_RECON_STEPS_H
+#define MRIRECON_RECON_STEPS_H
+
+#include "gridding/traj.h"
+#include "recon/frames.h"
+#include "recon/image.h"
+#include "recon/recon.h"
+#include "recon/recon_job.h"
+
+#include <jansson.h>
+
+/* Each step fills its part and reads those above it. */
+struct recon_job {
+    struct dev *dev;
+    const struct recon_request *request;
+    const struct recon_listener *listener; /* may be NULL */
+    double done, share;                    /* progress: before this step, and of this step */
+
+    struct scan scan; /* step "decode" */
+    bool scan_is_open;
+    size_t scan_bytes;
+
+    struct frames *frames; /* step "sort" */
+    const struct scan_encoding *encoding;
+    int dim, n[3]; /* of the encoding; n[2] = 1 in 2-D */
+    int out_n[3];  /* of the images */
+    double out_fov_mm[3];
+    double out_k[3]; /* cycles per pixel of the images / cycles per pixel of the encoding */
+
+    enum traj_unit unit; /* step "trajectory" */
+    double scale[3];     /* of the file's trajectory to cycles per pixel */
+    int columns;         /* of the file's trajectory */
+    bool has_weights;    /* column `dim` holds density weights, and they are to be used or may be */
+    uint64_t *hash;      /* [frames]: of the trajectory (and weights); equal for equal ones. NULL: one frame */
+
+    int whitened_coils;    /* step "noise": 0: no whitening */
+    struct c32 *whitening; /* [coils][coils], lower triangular */
+
+    struct image_series *images; /* step "images" */
+    json_t *report;
+};
+
+int recon_trajectory(struct recon_job *job);
+int recon_noise(struct recon_job *job);
+int recon_images(struct recon_job *job);
+
+/* The job's parameter, by its place. */
+static inline int64_t recon_choice(const struct recon_job *job, enum recon_param param)
+{
+    return job->request->values->value[param].integer;
+}
+
+/* Bytes of host memory that can be had without swapping. */
+size_t recon_memory_available(void);
+
+/* Tell the listener that `fraction` of the running step is done. Fails with ERR_CANCELED. */
+int recon_progress(const struct recon_job *job, double fraction, const char *stage);
+
+/* ---- trajectories of one frame (recon_traj.c) ---- */
+
+/* Samples of the frame's readouts before each: offsets[frame->count + 1]. */
+void recon_frame_offsets(const struct recon_job *job, const struct frame *frame, size_t *offsets);
+
+/* k[samples][dim] in cycles per pixel of the encoding; weights[samples] from the file's column (NULL: not wanted). */
+void recon_frame_gather(const struct recon_job *job, const struct frame *frame, const size_t *offsets, float *k,
+                        float *weights);
+
+/* The frame as curves of one length: readouts, or arms that the file stores as several consecutive segments. False
+ * where lengths differ. */
+bool recon_frame_curves(const struct recon_job *job, const struct frame *frame, const size_t *offsets, const float *k,
+                        size_t *curves, size_t *samples);
+
+/* Density weights of the frame, for k[samples][dim] in cycles per pixel of the encoding. `weights` holds the file's
+ * where the job has them. Progress runs from `base` over `span` of the step. Fails as dcf_analytic() and dcf_pipe() do.
+ */
+int recon_frame_density(struct recon_job *job, const struct frame *frame, const size_t *offsets, const float *k,
+                        float *weights, double base, double span);
+
+/* ---- coils (coils.c) ---- */
+
+/* Gather one coil of a frame, whitened where the job has a matrix: out[samples].
+ * Fails with ERR_DATA_NONFINITE. */
+int recon_coil_gather(const struct recon_job *job, const struct frame *frame, const size_t *offsets, int coil,
+                      struct c32 *out);
+
+/* The samples of one coil of a readout that the discards leave: [frames_kept(readout)]. */
+const struct c32 *recon_kept_data(const struct recon_job *job, const struct scan_readout *readout, int coil);
+bool recon_any_nonfinite(const struct c32 *data, size_t count);
+int recon_data_nonfinite(const struct scan_readout *readout); /* sets ERR_DATA_NONFINITE */
+
+/* The inverse of Cholesky's factor of the lower triangle of Hermitian covariance[n][n], which is overwritten:
+ * out[n][n], lower triangular, scaled so that the coils' mean noise power stays what it was. 1 where the covariance is
+ * not positive definite. Fails with ERR_NO_MEMORY. */
+int recon_whitening(int n, double (*covariance)[2], struct c32 *out);
+
+/* ---- report (recon_report.c) ---- */
+
+double recon_clock(void); /* seconds, monotonic */
+int recon_report_create(json_t **out);
+void recon_report_stage(struct recon_job *job, const char *name, double seconds); /* adds to what is there */
+void recon_report_number(struct recon_job *job, const char *name, double value);
+void recon_report_decide(struct recon_job *job, const char *what, const char *value, const char *reason, ...)
+    __attribute__((format(printf, 4, 5)));
+void recon_report_warn(struct recon_job *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

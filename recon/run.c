@@ -1,0 +1,192 @@
+/* Runs one job of kind "recon": a table of steps over one struct recon_job. */
+#include "recon/recon_steps.h"
+
+#include "gridding/base/err.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- step "decode" ---- */
+
+static int canceled(void *context)
+{
+    const struct recon_job *job = context;
+    return recon_progress(job, 0, "decode") != 0;
+}
+
+static int decode(struct recon_job *job)
+{
+    const struct recon_request *request = job->request;
+    const char *group = request->values->value[RECON_GROUP].text;
+    const struct scan_limits limits = {
+        .bytes = request->memory_bytes ? request->memory_bytes : (uint64_t)recon_memory_available() / 4 * 3,
+        .seconds = request->decode_seconds > 0 ? request->decode_seconds : 600,
+    };
+    int rc = scan_decode(&job->scan, request->codec, request->input, *group ? group : NULL, &limits, canceled, job);
+    if (rc != 0)
+        return rc;
+    job->scan_is_open = true;
+    job->scan_bytes = job->scan.header->total_bytes;
+    recon_report_number(job, "scan_bytes", (double)job->scan_bytes);
+    if (job->scan.header->ignored)
+        recon_report_number(job, "not_read", (double)job->scan.header->ignored);
+    return 0;
+}
+
+/* ---- step "sort" ---- */
+
+/* The points at which the image is wanted: see recon_images.c. */
+static void matrix_choose(struct recon_job *job)
+{
+    const struct scan_encoding *e = job->encoding;
+    bool recon = recon_choice(job, RECON_MATRIX) == RECON_MATRIX_RECON;
+    bool same = true, wraps = false;
+    job->dim = e->matrix[2] > 1 ? 3 : 2;
+    for (int d = 0; d < 3; d++) {
+        job->n[d] = d < job->dim ? (int)e->matrix[d] : 1;
+        job->out_n[d] = recon && d < job->dim ? (int)e->recon_matrix[d] : job->n[d];
+        job->out_fov_mm[d] = (double)(recon ? e->recon_fov_mm[d] : e->fov_mm[d]);
+        job->out_k[d] = job->out_fov_mm[d] / job->out_n[d] / ((double)e->fov_mm[d] / job->n[d]);
+        /* Fields of view are often rounded: voxels within a thousandth of each other are the same. */
+        if (d >= job->dim || fabs(job->out_k[d] - 1) < 1e-3)
+            job->out_k[d] = 1;
+        same = same && job->out_n[d] == job->n[d] && job->out_k[d] == 1;
+        wraps = wraps || job->out_n[d] * job->out_k[d] > job->n[d] * 1.01;
+    }
+    char text[64];
+    snprintf(text, sizeof text, "%d x %d x %d", job->out_n[0], job->out_n[1], job->out_n[2]);
+    if (!same)
+        recon_report_decide(job, "matrix", text, "The header's reconSpace; the encoded matrix is %d x %d x %d.",
+                            job->n[0], job->n[1], job->n[2]);
+    if (wraps)
+        recon_report_warn(job,
+                          "The header's reconSpace is wider than its encodedSpace: the image repeats at its edges.");
+    json_object_set_new(job->report, "matrix", json_pack("[i,i,i]", job->out_n[0], job->out_n[1], job->out_n[2]));
+}
+
+static void readouts_report(struct recon_job *job)
+{
+    const struct frames *frames = job->frames;
+    json_t *ignored = json_object();
+    size_t samples = 0;
+    for (int i = 0; i < FRAMES_REASONS; i++)
+        if (frames->ignored[i])
+            json_object_set_new(ignored, frames_ignored_name((enum frames_ignored)i),
+                                json_integer((json_int_t)frames->ignored[i]));
+    if (frames->elsewhere)
+        json_object_set_new(ignored, "other_encoding", json_integer((json_int_t)frames->elsewhere));
+    json_object_set_new(job->report, "readouts",
+                        json_pack("{s:I, s:I, s:o}", "total", (json_int_t)job->scan.header->readouts, "used",
+                                  (json_int_t)frames->used, "ignored", ignored));
+    for (size_t f = 0; f < frames->count; f++)
+        samples += frames->frame[f].samples;
+    recon_report_number(job, "samples", (double)samples);
+    recon_report_number(job, "coils", frames->frame[0].coils);
+    recon_report_number(job, "images", (double)frames->count);
+    recon_report_number(job, "encoding", frames->encoding);
+    if (frames->elsewhere)
+        recon_report_warn(
+            job, "%zu readouts of other encoding spaces were not used; choose one with the parameter `encoding`.",
+            frames->elsewhere);
+}
+
+static int sort(struct recon_job *job)
+{
+    int rc = frames_create(&job->frames, &job->scan, (int)recon_choice(job, RECON_ENCODING),
+                           recon_choice(job, RECON_AVERAGES) == RECON_AVERAGES_SEPARATE);
+    if (rc != 0)
+        return rc;
+    job->encoding = &job->scan.encodings[job->frames->encoding];
+    matrix_choose(job);
+    readouts_report(job);
+    return 0;
+}
+
+/* ---- the job ---- */
+
+static const struct {
+    const char *name;
+    int (*run)(struct recon_job *job);
+    double share; /* of the job's time, roughly, for its progress */
+} steps[] = {
+    {"decode", decode, 0.30},     {"sort", sort, 0.02},           {"trajectory", recon_trajectory, 0.05},
+    {"noise", recon_noise, 0.03}, {"images", recon_images, 0.60},
+};
+
+size_t recon_memory_available(void)
+{
+    unsigned long long kilobytes = 0;
+    char line[128];
+    FILE *file = fopen("/proc/meminfo", "re");
+    while (file && kilobytes == 0 && fgets(line, sizeof line, file))
+        if (sscanf(line, "MemAvailable: %llu kB", &kilobytes) != 1)
+            kilobytes = 0;
+    if (file)
+        fclose(file);
+    /* Without /proc there is no telling: the allocation itself will. */
+    return kilobytes ? (size_t)kilobytes * 1024 : SIZE_MAX / 2;
+}
+
+int recon_progress(const struct recon_job *job, double fraction, const char *stage)
+{
+    const struct recon_listener *listener = job->listener;
+    if (listener && listener->progress &&
+        listener->progress(listener->context, job->done + job->share * fmin(1, fmax(0, fraction)), stage) != 0)
+        return err_set(ERR_CANCELED, "The job was canceled while it was running.");
+    return 0;
+}
+
+static int parameters_check(const struct recon_job *job)
+{
+    if (recon_choice(job, RECON_OUTPUT) == RECON_OUTPUT_COMPLEX && recon_choice(job, RECON_COILS) == RECON_COILS_RSS)
+        return err_set(ERR_BAD_PARAMETER,
+                       "output=complex needs coils=none: the root of the sum of squares over coils has no phase.");
+    return 0;
+}
+
+static int steps_run(struct recon_job *job)
+{
+    double begin = recon_clock();
+    int rc = parameters_check(job);
+    for (size_t i = 0; i < sizeof steps / sizeof *steps && rc == 0; i++) {
+        job->share = steps[i].share;
+        rc = recon_progress(job, 0, steps[i].name);
+        double start = recon_clock();
+        if (rc == 0)
+            rc = steps[i].run(job);
+        /* The images' own stages are told one by one. */
+        if (steps[i].run != recon_images)
+            recon_report_stage(job, steps[i].name, recon_clock() - start);
+        job->done += job->share;
+    }
+    recon_report_number(job, "seconds", recon_clock() - begin);
+    return rc;
+}
+
+int recon_run(struct recon_outcome *out, struct dev *dev, const struct recon_request *request,
+              const struct recon_listener *listener)
+{
+    struct recon_job job = {.dev = dev, .request = request, .listener = listener};
+    int rc = recon_report_create(&job.report);
+    if (rc != 0)
+        return rc;
+    json_object_set_new(job.report, "device", json_string(dev_name(dev)));
+    if (*dev_note(dev))
+        recon_report_warn(&job, "%s", dev_note(dev));
+    rc = steps_run(&job);
+    if (rc == 0) {
+        out->images = job.images;
+        out->report = job.report;
+    } else {
+        image_series_free(job.images);
+        json_decref(job.report);
+    }
+    free(job.whitening);
+    free(job.hash);
+    frames_free(job.frames);
+    if (job.scan_is_open)
+        scan_close(&job.scan);
+    return rc;
+}

@@ -1,0 +1,32 @@
+/* worker.h: the worker program: what its two ways of running share. */
+#ifndef MRIRECON_WORKER_H
+#define MRIRECON_WORKER_H
+
+#include "gridding/base/dev.h"
+#include "recon/image.h"
+#include "recon/recon.h"
+
+/* How a worker was started. */
+struct worker_options {
+    enum dev_kind device;
+    int device_index, threads;
+    const char *codec;     /* path of mrirecon-codec */
+    uint64_t memory_bytes; /* of a flat scan; 0: what is free allows */
+    double decode_seconds; /* 0: recon.h's default */
+};
+
+/* Run one job on `dev` and fill *out, as recon_run(). */
+int worker_recon(struct recon_outcome *out, struct dev *dev, const struct worker_options *options,
+                 const struct kind *kind, const struct param_values *values, int input,
+                 const struct recon_listener *listener);
+
+/* Serve the daemon at the other end of `socket` (daemon/wire.h) until it closes it or the device fails. The exit status
+ * of the process. */
+int worker_serve(int socket, struct dev *dev, const struct worker_options *options);
+
+/* Write `series` as `format` to a new file `name` in `folder`, on disk on return; *bytes receives its size.
+ * Fails as image_write(). */
+int worker_image_save(const struct image_series *series, enum image_format format, int folder, const char *name,
+                      int64_t *bytes);
+
+#endif

@@ -18,8 +18,7 @@ struct recon_job {
     const struct recon_listener *listener; /* may be NULL */
     double done, share;                    /* progress: before this step, and of this step */
 
-    struct scan scan; /* step "decode" */
-    bool scan_is_open;
+    struct scan scan; /* step "decode"; there already where .header is not NULL */
     size_t scan_bytes;
 
     struct frames *frames; /* step "sort" */
@@ -54,6 +53,10 @@ static inline int64_t recon_choice(const struct recon_job *job, enum recon_param
 
 /* Bytes of host memory that can be had without swapping. */
 size_t recon_memory_available(void);
+
+/* recon_run() of a scan that is decoded already and stays the caller's. */
+int recon_run_scan(struct recon_outcome *out, struct dev *dev, const struct recon_request *request,
+                   const struct recon_listener *listener, const struct scan *scan);
 
 /* Tell the listener that `fraction` of the running step is done. Fails with ERR_CANCELED. */
 int recon_progress(const struct recon_job *job, double fraction, const char *stage);

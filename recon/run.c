@@ -27,7 +27,6 @@ static int decode(struct recon_job *job)
     int rc = scan_decode(&job->scan, request->codec, request->input, *group ? group : NULL, &limits, canceled, job);
     if (rc != 0)
         return rc;
-    job->scan_is_open = true;
     job->scan_bytes = job->scan.header->total_bytes;
     recon_report_number(job, "scan_bytes", (double)job->scan_bytes);
     if (job->scan.header->ignored)
@@ -154,7 +153,7 @@ static int steps_run(struct recon_job *job)
         job->share = steps[i].share;
         rc = recon_progress(job, 0, steps[i].name);
         double start = recon_clock();
-        if (rc == 0)
+        if (rc == 0 && !(steps[i].run == decode && job->scan.header))
             rc = steps[i].run(job);
         /* The images' own stages are told one by one. */
         if (steps[i].run != recon_images)
@@ -165,28 +164,42 @@ static int steps_run(struct recon_job *job)
     return rc;
 }
 
+static int job_run(struct recon_outcome *out, struct recon_job *job)
+{
+    int rc = recon_report_create(&job->report);
+    if (rc != 0)
+        return rc;
+    json_object_set_new(job->report, "device", json_string(dev_name(job->dev)));
+    if (*dev_note(job->dev))
+        recon_report_warn(job, "%s", dev_note(job->dev));
+    rc = steps_run(job);
+    if (rc == 0) {
+        out->images = job->images;
+        out->report = job->report;
+    } else {
+        image_series_free(job->images);
+        json_decref(job->report);
+    }
+    free(job->whitening);
+    free(job->hash);
+    frames_free(job->frames);
+    return rc;
+}
+
 int recon_run(struct recon_outcome *out, struct dev *dev, const struct recon_request *request,
               const struct recon_listener *listener)
 {
     struct recon_job job = {.dev = dev, .request = request, .listener = listener};
-    int rc = recon_report_create(&job.report);
-    if (rc != 0)
-        return rc;
-    json_object_set_new(job.report, "device", json_string(dev_name(dev)));
-    if (*dev_note(dev))
-        recon_report_warn(&job, "%s", dev_note(dev));
-    rc = steps_run(&job);
-    if (rc == 0) {
-        out->images = job.images;
-        out->report = job.report;
-    } else {
-        image_series_free(job.images);
-        json_decref(job.report);
-    }
-    free(job.whitening);
-    free(job.hash);
-    frames_free(job.frames);
-    if (job.scan_is_open)
+    int rc = job_run(out, &job);
+    if (job.scan.header)
         scan_close(&job.scan);
     return rc;
+}
+
+int recon_run_scan(struct recon_outcome *out, struct dev *dev, const struct recon_request *request,
+                   const struct recon_listener *listener, const struct scan *scan)
+{
+    struct recon_job job = {
+        .dev = dev, .request = request, .listener = listener, .scan = *scan, .scan_bytes = scan->header->total_bytes};
+    return job_run(out, &job);
 }

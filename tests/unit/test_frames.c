@@ -1,0 +1,156 @@
+/* Sorting readouts into images. */
+#include "recon/frames.h"
+#include "tests/unit/flat_scan.h"
+
+#include "gridding/base/err.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+static uint64_t flag(int n)
+{
+    return UINT64_C(1) << (n - 1);
+}
+
+static void the_nine_flags_are_no_image_data(void **state)
+{
+    (void)state;
+    static const int none[] = {SCAN_NOISE,      SCAN_PARALLEL_CALIBRATION, SCAN_NAVIGATION,
+                               SCAN_PHASECORR,  SCAN_HPFEEDBACK,           SCAN_DUMMY,
+                               SCAN_RTFEEDBACK, SCAN_PHASE_STAB_REFERENCE, SCAN_PHASE_STAB};
+    assert_int_equal(sizeof none / sizeof *none, FRAMES_REASONS);
+    int ignored = 0;
+    for (int n = 1; n <= 64; n++) {
+        bool image = true;
+        for (int i = 0; i < FRAMES_REASONS; i++)
+            image = image && none[i] != n;
+        assert_int_equal(frames_ignore(flag(n)) < 0, image);
+        ignored += frames_ignore(flag(n)) >= 0;
+    }
+    assert_int_equal(ignored, FRAMES_REASONS);
+    assert_int_equal(frames_ignore(flag(SCAN_REVERSE) | flag(SCAN_LAST_IN_REPETITION)), -1);
+    assert_int_equal(frames_ignore(flag(SCAN_CALIBRATION_AND_IMAGING) | flag(SCAN_PARALLEL_CALIBRATION)), -1);
+    assert_int_equal(frames_ignore(flag(SCAN_CALIBRATION_AND_IMAGING) | flag(SCAN_NAVIGATION)), FRAMES_NAVIGATION);
+}
+
+/* Repetitions, slices and averages, arriving interleaved: 2 x 3 x 2, two readouts each. */
+static void flat_interleaved(struct flat *flat)
+{
+    flat_init(flat, 16, 16, 1);
+    for (int line = 0; line < 2; line++)
+        for (int average = 0; average < 2; average++)
+            for (int slice = 2; slice >= 0; slice--)
+                for (int repetition = 0; repetition < 2; repetition++) {
+                    struct scan_readout *readout = flat_add(flat, 8u + (unsigned)slice, 3, 2);
+                    readout->idx[SCAN_AVERAGE] = (uint16_t)(5 * average);
+                    readout->idx[SCAN_SLICE] = (uint16_t)slice;
+                    readout->idx[SCAN_REPETITION] = (uint16_t)(7 * repetition);
+                    readout->idx[SCAN_STEP1] = (uint16_t)line;
+                    readout->discard_pre = 2;
+                    readout->discard_post = 1;
+                }
+}
+
+static void every_repetition_and_slice_is_an_image(void **state)
+{
+    (void)state;
+    struct flat flat;
+    struct frames *frames = NULL;
+    flat_interleaved(&flat);
+    assert_int_equal(frames_create(&frames, flat_scan(&flat), -1, false), 0);
+    assert_int_equal(frames->count, 6);
+    assert_int_equal(frames->used, 24);
+    for (size_t f = 0; f < 6; f++) {
+        const struct frame *frame = &frames->frame[f];
+        assert_int_equal(frame->first, 4 * f);
+        assert_int_equal(frame->count, 4);
+        assert_int_equal(frame->coils, 3);
+        assert_int_equal(frame->averages, 2);
+        assert_int_equal(frame->samples, 4 * (5 + f % 3));
+        assert_true(frame->one_place);
+        for (size_t i = 0; i < 4; i++) {
+            const struct scan_readout *readout = &flat.readouts[frames->readouts[frame->first + i]];
+            assert_int_equal(readout->idx[SCAN_REPETITION], 7 * (f / 3));
+            assert_int_equal(readout->idx[SCAN_SLICE], f % 3);
+            /* In the file's order. */
+            assert_true(i == 0 || frames->readouts[frame->first + i] > frames->readouts[frame->first + i - 1]);
+        }
+    }
+    frames_free(frames);
+    frames = NULL;
+    assert_int_equal(frames_create(&frames, flat_scan(&flat), -1, true), 0);
+    assert_int_equal(frames->count, 12);
+    assert_int_equal(frames->frame[0].averages, 1);
+    frames_free(frames);
+    flat_free(&flat);
+}
+
+static void what_is_left_out_is_counted(void **state)
+{
+    (void)state;
+    struct flat flat;
+    struct frames *frames = NULL;
+    flat_init(&flat, 16, 16, 1);
+    flat.header.encodings = 2;
+    flat_add(&flat, 8, 2, 0)->encoding = 1;
+    flat_add(&flat, 8, 2, 0)->flags = flag(SCAN_NOISE);
+    flat_add(&flat, 8, 2, 0)->flags = flag(SCAN_NOISE) | flag(SCAN_DUMMY);
+    flat_add(&flat, 8, 5, 2)->flags = flag(SCAN_NAVIGATION);
+    flat_add(&flat, 8, 2, 2)->flags = flag(SCAN_REVERSE);
+    flat_add(&flat, 8, 2, 2)->position[1] = 3;
+    /* Encoding 1 comes first, but has no trajectory. */
+    assert_int_equal(frames_create(&frames, flat_scan(&flat), -1, false), 0);
+    assert_int_equal(frames->encoding, 0);
+    assert_int_equal(frames->used, 2);
+    assert_int_equal(frames->ignored[FRAMES_NOISE], 2);
+    assert_int_equal(frames->ignored[FRAMES_NAVIGATION], 1);
+    assert_int_equal(frames->ignored[FRAMES_DUMMY], 0);
+    assert_int_equal(frames->elsewhere, 1);
+    assert_false(frames->frame[0].one_place);
+    frames_free(frames);
+    frames = NULL;
+    assert_int_equal(frames_create(&frames, flat_scan(&flat), 1, false), 0);
+    assert_int_equal(frames->used, 1);
+    assert_int_equal(frames->elsewhere, 2);
+    frames_free(frames);
+    flat_free(&flat);
+}
+
+static void scans_without_images_are_refused(void **state)
+{
+    (void)state;
+    struct flat flat;
+    struct frames *frames = NULL;
+    flat_init(&flat, 16, 16, 1);
+    assert_int_equal(frames_create(&frames, flat_scan(&flat), -1, false), ERR_NO_IMAGE_DATA);
+    flat_add(&flat, 8, 2, 2)->flags = flag(SCAN_NOISE);
+    assert_int_equal(frames_create(&frames, flat_scan(&flat), -1, false), ERR_NO_IMAGE_DATA);
+    assert_non_null(strstr(err_last()->text, "1 noise"));
+    assert_int_equal(frames_create(&frames, flat_scan(&flat), 1, false), ERR_BAD_PARAMETER);
+    flat.header.encodings = 2;
+    flat_add(&flat, 8, 2, 2);
+    assert_int_equal(frames_create(&frames, flat_scan(&flat), 1, false), ERR_NO_IMAGE_DATA);
+    flat_add(&flat, 8, 3, 2);
+    assert_int_equal(frames_create(&frames, flat_scan(&flat), 0, false), ERR_COILS_DIFFER);
+    assert_int_equal(err_last()->acquisition, 2);
+    flat.readouts[2].coils = 2;
+    flat.readouts[1].discard_pre = 5;
+    flat.readouts[1].discard_post = 3;
+    assert_int_equal(frames_create(&frames, flat_scan(&flat), 0, false), ERR_ENCODING_INVALID);
+    assert_int_equal(err_last()->acquisition, 1);
+    assert_null(frames);
+    flat_free(&flat);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_nine_flags_are_no_image_data),
+        cmocka_unit_test(every_repetition_and_slice_is_an_image),
+        cmocka_unit_test(what_is_left_out_is_counted),
+        cmocka_unit_test(scans_without_images_are_refused),
+    };
+    return cmocka_run_group_tests_name("frames", tests, NULL, NULL);
+}

@@ -6,10 +6,9 @@
 #include <stdlib.h>
 
 /* Full sampling of an object that fills the field of view needs neighbours no further apart than 1/N cycles per pixel
- * at the edge of k-space, |k| = 0.5. Along a readout samples are cheap, so there are twice (straight) or 1.5 times
- * (curved) as many. */
+ * at the edge of k-space, |k| = 0.5. Along a readout samples are cheap, so there are twice as many. */
 static const double edge = 0.5;
-static const double curve_oversampling = 1.5;
+static const double readout_oversampling = 2;
 static const double golden_angle = 1.9416110387254666; /* pi (sqrt 5 - 1) / 2, 111.246 degrees */
 static const double pitch_margin = 1.1;                /* turns of a spiral stand this much closer than 1/N */
 static const size_t most_samples = (size_t)1 << 31;    /* of a trajectory */
@@ -123,11 +122,11 @@ static int default_samples(enum traj_kind kind, int n, int readouts)
 {
     switch (kind) {
     case TRAJ_SPIRAL:
-        return at_least(curve_oversampling * n * curve_length(4 * M_PI * spiral_turns(n, readouts), edge)) + 1;
+        return at_least(readout_oversampling * n * curve_length(4 * M_PI * spiral_turns(n, readouts), edge)) + 1;
     case TRAJ_CONES:
-        return at_least(curve_oversampling * n * curve_length(4 * M_PI * cone_turns(n), edge)) + 1;
+        return at_least(readout_oversampling * n * curve_length(4 * M_PI * cone_turns(n), edge)) + 1;
     default:
-        return 2 * n;
+        return (int)readout_oversampling * n;
     }
 }
 

@@ -102,10 +102,224 @@ static void test_units(void **state)
     }
 }
 
+static struct traj *make(enum traj_kind kind, int nx, int ny, int nz, int readouts, int samples)
+{
+    struct traj *traj = NULL;
+    struct traj_params params = {.kind = kind, .n = {nx, ny, nz}, .readouts = readouts, .samples = samples};
+    assert_int_equal(traj_create(&traj, &params), 0);
+    return traj;
+}
+
+static double radius(const struct traj *traj, size_t m)
+{
+    double sum = 0;
+    for (int d = 0; d < traj->dim; d++)
+        sum += (double)traj->k[m * (size_t)traj->dim + (size_t)d] * traj->k[m * (size_t)traj->dim + (size_t)d];
+    return sqrt(sum);
+}
+
+static enum traj_shape shape(const struct traj *traj)
+{
+    return traj_shape_find(traj->dim, traj->readouts, traj->samples, traj->k);
+}
+
+/* Sizes, range and centre of every kind. */
+static void test_kinds(void **state)
+{
+    (void)state;
+    static const struct {
+        enum traj_kind kind;
+        const char *name;
+        int dim;
+        size_t least;  /* readouts that Nyquist asks of N = 32 at the edge: pi N / 2 spokes, pi N^2 / 2 in 3-D */
+        size_t centre; /* sample of each readout at the centre (of its partition) */
+        enum traj_shape shape;
+    } kinds[] = {
+        {TRAJ_RADIAL, "radial", 2, 51, 32, TRAJ_SHAPE_RADIAL},
+        {TRAJ_GOLDEN, "golden", 2, 51, 32, TRAJ_SHAPE_RADIAL},
+        {TRAJ_SPIRAL, "spiral", 2, 4, 0, TRAJ_SHAPE_SPIRAL},
+        {TRAJ_STACK_OF_STARS, "stack-of-stars", 3, 51 * 32, 32, TRAJ_SHAPE_UNKNOWN},
+        {TRAJ_KOOSHBALL, "kooshball", 3, 1609, 32, TRAJ_SHAPE_RADIAL},
+        {TRAJ_CONES, "cones", 3, 51, 0, TRAJ_SHAPE_UNKNOWN},
+    };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        assert_string_equal(traj_kind_name(kinds[i].kind), kinds[i].name);
+        struct traj *traj = make(kinds[i].kind, 32, 32, 32, 0, 0);
+        assert_int_equal(traj->dim, kinds[i].dim);
+        assert_true(traj->readouts >= kinds[i].least && traj->samples >= 32);
+        double most = 0;
+        for (size_t m = 0; m < traj->readouts * traj->samples; m++) {
+            for (int d = 0; d < traj->dim; d++)
+                assert_true(fabsf(traj->k[m * (size_t)traj->dim + (size_t)d]) <= 0.5f);
+            most = fmax(most, radius(traj, m));
+        }
+        /* The edge is reached, and but for a stack's corners not left (float32 rounding). */
+        assert_true(most > 0.49);
+        assert_true(most < (kinds[i].kind == TRAJ_STACK_OF_STARS ? 0.71 : 0.5 + 1e-6));
+        for (size_t r = 0; r < traj->readouts; r++) {
+            size_t m = r * traj->samples + kinds[i].centre;
+            double off =
+                kinds[i].kind == TRAJ_STACK_OF_STARS ? hypot(traj->k[3 * m], traj->k[3 * m + 1]) : radius(traj, m);
+            assert_true(off < 1e-12);
+        }
+        assert_int_equal(shape(traj), kinds[i].shape);
+        traj_free(traj);
+    }
+    traj_free(NULL);
+}
+
+/* Any place in the disc or ball has a sample within reach: no holes. Along a spoke samples stand 1/2N apart and spokes
+ * 1/N at the edge, so a place between is at most sqrt(0.5^2 + 0.25^2) / N = 0.56 / N away; so with golden angles, which
+ * get more spokes, and spirals, whose turns are closer; sqrt(0.5^2 + 0.56^2) = 0.75 in a stack. Golden means are less
+ * even in 3-D and cones cross each other's direction: measured 0.785 and 0.61. Half as many readouts exceed every one
+ * of these. */
+static void test_cover(void **state)
+{
+    (void)state;
+    static const double reach[] = {0.56, 0.56, 0.56, 0.75, 0.85, 0.7};
+    enum { N = 16 };
+    for (int kind = TRAJ_RADIAL; kind <= TRAJ_CONES; kind++) {
+        struct traj *traj = make((enum traj_kind)kind, N, N, N, 0, 0);
+        for (int i = 0; i < (traj->dim == 2 ? 400 : 8000); i++) {
+            double at[3] = {(i % 20 - 9.5) / 20, (i / 20 % 20 - 9.5) / 20, traj->dim == 3 ? (i / 400 - 9.5) / 20 : 0};
+            double flat = hypot(at[0], at[1]), nearest = 1;
+            if ((kind == TRAJ_STACK_OF_STARS ? flat : hypot(flat, at[2])) > 0.46)
+                continue;
+            for (size_t m = 0; m < traj->readouts * traj->samples; m++) {
+                double square = 0;
+                for (int d = 0; d < traj->dim; d++) {
+                    double off = traj->k[m * (size_t)traj->dim + (size_t)d] - at[d];
+                    square += off * off;
+                }
+                nearest = fmin(nearest, square);
+            }
+            if (sqrt(nearest) * N > reach[kind])
+                fail_msg("%s: no sample within %.2f / N of (%g, %g, %g)", traj_kind_name((enum traj_kind)kind),
+                         sqrt(nearest) * N, at[0], at[1], at[2]);
+        }
+        traj_free(traj);
+    }
+}
+
+static void test_particulars(void **state)
+{
+    (void)state;
+    struct traj *traj = make(TRAJ_GOLDEN, 64, 48, 1, 7, 10);
+    assert_int_equal(traj->readouts, 7);
+    assert_int_equal(traj->samples, 10);
+    for (size_t r = 0; r + 1 < traj->readouts; r++) {
+        const float *a = traj->k + 2 * (r * 10 + 9), *b = traj->k + 2 * ((r + 1) * 10 + 9);
+        double turn = atan2((double)a[0] * b[1] - (double)a[1] * b[0], (double)a[0] * b[0] + (double)a[1] * b[1]);
+        assert_true(fabs(turn * 180 / M_PI - 111.24611797) < 1e-4); /* float32 coordinates: 1e-7 rad */
+    }
+    traj_free(traj);
+
+    traj = make(TRAJ_STACK_OF_STARS, 32, 32, 6, 5, 8);
+    assert_int_equal(traj->readouts, 30);
+    for (size_t r = 0; r < 30; r++)
+        for (size_t i = 0; i < 8; i++)
+            assert_true(fabs(traj->k[3 * (r * 8 + i) + 2] - ((double)(r / 5) - 3) / 6) < 1e-7);
+    traj_free(traj);
+
+    /* A spiral samples fully with any number of arms: one long arm turns N / 2 times and more. */
+    traj = make(TRAJ_SPIRAL, 64, 64, 1, 1, 0);
+    double turn = 0;
+    for (size_t i = 2; i < traj->samples; i++) {
+        const float *a = traj->k + 2 * (i - 1), *b = traj->k + 2 * i;
+        turn +=
+            atan2((double)a[0] * b[1] - (double)a[1] * b[0], (double)a[0] * b[0] + (double)a[1] * b[1]) / (2 * M_PI);
+        assert_true(hypot(b[0] - a[0], b[1] - a[1]) < 1.0 / 64);
+    }
+    assert_true(turn > 32 && turn < 40);
+    traj_free(traj);
+
+    /* Kooshball directions are even: each octant holds an eighth of the ends, to 5 %. */
+    traj = make(TRAJ_KOOSHBALL, 32, 32, 32, 2000, 4);
+    int octants[8] = {0};
+    for (size_t r = 0; r < 2000; r++) {
+        const float *end = traj->k + 3 * (4 * r);
+        octants[(end[0] > 0) + 2 * (end[1] > 0) + 4 * (end[2] > 0)]++;
+        octants[(end[0] <= 0) + 2 * (end[1] <= 0) + 4 * (end[2] <= 0)]++;
+    }
+    for (int o = 0; o < 8; o++)
+        assert_in_range(octants[o], 475, 525);
+    traj_free(traj);
+}
+
+static void test_bad(void **state)
+{
+    (void)state;
+    struct traj *traj = NULL;
+    struct traj_params huge = {.kind = TRAJ_KOOSHBALL, .n = {64, 64, 64}, .readouts = 1 << 24, .samples = 1 << 24};
+    assert_int_equal(traj_create(&traj, &huge), ERR_BAD_PARAMETER);
+    struct traj_params flat = {.kind = TRAJ_STACK_OF_STARS, .n = {64, 64, 0}};
+    assert_int_equal(traj_create(&traj, &flat), ERR_BAD_PARAMETER);
+    struct traj_params negative = {.kind = TRAJ_RADIAL, .n = {64, 64, 1}, .readouts = -1};
+    assert_int_equal(traj_create(&traj, &negative), ERR_BAD_PARAMETER);
+    assert_null(traj);
+}
+
+/* What the analytic weights would be wrong for is not called radial or spiral. */
+static void test_shapes(void **state)
+{
+    (void)state;
+    struct traj *traj = make(TRAJ_RADIAL, 64, 64, 1, 40, 60);
+    size_t samples = traj->samples;
+    assert_int_equal(shape(traj), TRAJ_SHAPE_RADIAL);
+    traj->readouts = 13; /* a third of the angles only */
+    assert_int_equal(shape(traj), TRAJ_SHAPE_UNKNOWN);
+    traj->readouts = 40;
+    for (size_t r = 0; r < 40; r++) /* partial echoes: a quarter of the way to the other side */
+        for (size_t i = 0; i < samples; i++)
+            for (int d = 0; d < 2; d++)
+                traj->k[2 * (r * samples + i) + (size_t)d] *= i < 30 ? 0.25f : 1;
+    assert_int_equal(shape(traj), TRAJ_SHAPE_UNKNOWN);
+    traj_free(traj);
+
+    traj = make(TRAJ_RADIAL, 64, 64, 1, 40, 60);
+    for (size_t m = 0; m < 40 * samples; m++)
+        traj->k[2 * m] += 0.02f; /* spokes that miss the centre */
+    assert_int_equal(shape(traj), TRAJ_SHAPE_UNKNOWN);
+    traj_free(traj);
+
+    /* A centre-out kooshball that waits at k = 0, as the lung scan beside this repository does, on an anisotropic
+     * matrix; then one with its directions crowded towards z. */
+    traj = make(TRAJ_KOOSHBALL, 32, 32, 32, 500, 20);
+    for (size_t r = 0; r < 500; r++)
+        for (size_t i = 0; i < 20; i++) {
+            float *k = traj->k + 3 * (r * 20 + i), out = i < 5 ? 0 : ((float)i - 4) / 30, side = r % 2 ? 1 : -1;
+            const float *end = traj->k + 3 * (r * 20);
+            if (i > 0)
+                for (int d = 0; d < 3; d++)
+                    k[d] = end[d] * out * side * (d == 2 ? 0.7f : 1);
+        }
+    for (size_t r = 0; r < 500; r++)
+        memset(traj->k + 60 * r, 0, 3 * sizeof(float));
+    assert_int_equal(shape(traj), TRAJ_SHAPE_RADIAL);
+    for (size_t m = 0; m < 500 * 20; m++) {
+        float *k = traj->k + 3 * m, flat = hypotf(k[0], k[1]), r = hypotf(flat, k[2]), z = r > 0 ? k[2] / r : 0;
+        float moved = copysignf(sqrtf(sqrtf(fabsf(z))), z), across = flat > 0 ? r * sqrtf(1 - moved * moved) / flat : 0;
+        k[0] *= across;
+        k[1] *= across;
+        k[2] = r * moved;
+    }
+    assert_int_equal(shape(traj), TRAJ_SHAPE_UNKNOWN);
+    traj_free(traj);
+
+    /* Arms of different extent. */
+    traj = make(TRAJ_SPIRAL, 64, 64, 1, 6, 0);
+    assert_int_equal(shape(traj), TRAJ_SHAPE_SPIRAL);
+    for (size_t i = 0; i < 2 * traj->samples; i++)
+        traj->k[2 * 3 * traj->samples + i] *= 0.8f;
+    assert_int_equal(shape(traj), TRAJ_SHAPE_UNKNOWN);
+    traj_free(traj);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_units),
+        cmocka_unit_test(test_units),       cmocka_unit_test(test_kinds), cmocka_unit_test(test_cover),
+        cmocka_unit_test(test_particulars), cmocka_unit_test(test_bad),   cmocka_unit_test(test_shapes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

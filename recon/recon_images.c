@@ -40,7 +40,7 @@ struct gridder {
     void *image;                    /* device: squares [pixels], or images [batch][pixels] */
     struct c32 *coil;               /* host: [pixels], for magnitudes of single coils */
     int plans;
-    double batches_done, batches; /* progress */
+    double coils_done, coils; /* progress */
 };
 
 static bool combines(const struct recon_job *job)
@@ -191,11 +191,11 @@ static void plan_report(struct gridder *g)
 }
 
 /* Make the plan for the trajectory in g->k (encoded units; brought to the image's here). */
-static int plan_make(struct gridder *g, const struct frame *frame, double fraction)
+static int plan_make(struct gridder *g, const struct frame *frame, double base, double span)
 {
     struct recon_job *job = g->job;
     double start = recon_clock();
-    int rc = recon_frame_density(job, frame, g->offsets, g->k, g->weights, fraction, 0.5 / (double)job->frames->count);
+    int rc = recon_frame_density(job, frame, g->offsets, g->k, g->weights, base, span);
     recon_report_stage(job, "density", recon_clock() - start);
     if (rc != 0)
         return rc;
@@ -224,8 +224,8 @@ static int plan_make(struct gridder *g, const struct frame *frame, double fracti
     return rc;
 }
 
-/* See to it that g->plan is the one of frame `f`. */
-static int plan_for(struct gridder *g, size_t f, double fraction)
+/* See to it that g->plan is the one of frame `f`; progress runs from `base` over `span` where it must be made. */
+static int plan_for(struct gridder *g, size_t f, double base, double span)
 {
     struct recon_job *job = g->job;
     const struct frame *frame = &job->frames->frame[f];
@@ -241,7 +241,7 @@ static int plan_for(struct gridder *g, size_t f, double fraction)
         recon_frame_gather(job, frame, g->offsets, g->k, job->has_weights ? g->weights : NULL);
     }
     g->planned = NULL;
-    int rc = plan_make(g, frame, fraction);
+    int rc = plan_make(g, frame, base, span);
     if (rc == 0) {
         float *swap = g->k;
         g->k = g->planned_k;
@@ -298,12 +298,18 @@ static int frame_grid(struct gridder *g, size_t f)
     struct recon_job *job = g->job;
     const struct frame *frame = &job->frames->frame[f];
     bool rss = combines(job);
-    int rc = plan_for(g, f, g->batches_done / g->batches);
+    /* A frame that needs weights and a plan of its own spends about half of its time on them. */
+    double base = g->coils_done / g->coils, span = frame->coils / g->coils;
+    int plans = g->plans, rc = plan_for(g, f, base, span / 2);
+    if (g->plans > plans) {
+        base += span / 2;
+        span /= 2;
+    }
     if (rc == 0 && rss)
         rc = dev_zero(job->dev, g->image, g->pixels * sizeof(float));
     for (int first = 0; first < frame->coils && rc == 0; first += g->batch) {
         int count = frame->coils - first < g->batch ? frame->coils - first : g->batch;
-        rc = recon_progress(job, g->batches_done / g->batches, "gridding");
+        rc = recon_progress(job, base + span * first / frame->coils, "gridding");
         if (rc == 0)
             rc = coils_upload(g, frame, first, count);
         double start = recon_clock();
@@ -315,8 +321,8 @@ static int frame_grid(struct gridder *g, size_t f)
         if (rc == 0 && !rss)
             rc = coils_store(g, f, first, count);
         recon_report_stage(job, "download", recon_clock() - start);
-        g->batches_done += count;
     }
+    g->coils_done += frame->coils;
     double start = recon_clock();
     if (rc == 0 && rss)
         rc = squares_store(g, f);
@@ -401,7 +407,7 @@ int recon_images(struct recon_job *job)
     if (rc == 0)
         rc = order_make(job, &order);
     for (size_t f = 0; f < job->frames->count; f++)
-        g.batches += job->frames->frame[f].coils;
+        g.coils += job->frames->frame[f].coils;
     for (size_t i = 0; i < job->frames->count && rc == 0; i++)
         rc = frame_grid(&g, order[i]);
     if (rc == 0)

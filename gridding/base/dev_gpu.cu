@@ -1,0 +1,211 @@
+#include "gridding/base/dev_gpu.cuh"
+#include "gridding/nufft_leaf.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+extern "C" const struct nufft_leaf nufft_leaf_gpu;
+
+int gpu_check(cudaError_t status, const char *what)
+{
+    if (status == cudaSuccess)
+        return 0;
+    return err_set(ERR_DEVICE, "%s failed on the GPU: %s. Retry the job; if it fails again, look at the driver's log (dmesg).",
+                   what, cudaGetErrorString(status));
+}
+
+int gpu_enter(const struct gpu *gpu)
+{
+    return gpu_check(cudaSetDevice(gpu->index), "Selecting the device");
+}
+
+int gpu_available(struct gpu *gpu, size_t *available, size_t *total)
+{
+    size_t free_bytes = 0;
+    uint64_t reserved = 0, used = 0;
+    int rc = gpu_check(cudaMemGetInfo(&free_bytes, total), "Asking for free memory");
+    if (!rc)
+        rc = gpu_check(cudaMemPoolGetAttribute(gpu->pool, cudaMemPoolAttrReservedMemCurrent, &reserved),
+                       "Asking for pooled memory");
+    if (!rc)
+        rc = gpu_check(cudaMemPoolGetAttribute(gpu->pool, cudaMemPoolAttrUsedMemCurrent, &used), "Asking for used memory");
+    if (!rc)
+        *available = free_bytes + (size_t)(reserved - used);
+    return rc;
+}
+
+int gpu_alloc(struct gpu *gpu, size_t bytes, void **out, const char *what)
+{
+    void *memory = NULL;
+    if (bytes == 0) {
+        *out = NULL;
+        return 0;
+    }
+    cudaError_t status = cudaMallocFromPoolAsync(&memory, bytes, gpu->pool, gpu->stream);
+    if (status == cudaErrorMemoryAllocation) {
+        /* The pool may hold enough in pieces of the wrong size: give them back to the driver and ask again. */
+        cudaGetLastError();
+        int rc = gpu_finish(gpu, what);
+        if (!rc)
+            rc = gpu_check(cudaMemPoolTrimTo(gpu->pool, 0), "Returning pooled memory");
+        if (rc)
+            return rc;
+        status = cudaMallocFromPoolAsync(&memory, bytes, gpu->pool, gpu->stream);
+    }
+    if (status == cudaErrorMemoryAllocation) {
+        size_t available = 0, total = 0;
+        cudaGetLastError();
+        if (gpu_available(gpu, &available, &total))
+            available = 0;
+        return err_set_bytes(ERR_GPU_OOM, (int64_t)bytes, (int64_t)available,
+                             "%s needs %.1f MB of device memory and %.1f MB are free. Use a smaller batch, or wait until other "
+                             "work on this GPU has ended.",
+                             what, (double)bytes / 1e6, (double)available / 1e6);
+    }
+    int rc = gpu_check(status, what);
+    if (!rc)
+        *out = memory;
+    return rc;
+}
+
+void gpu_release(struct gpu *gpu, void *memory)
+{
+    /* A failure here is sticky and is met again by the next call that can report it. */
+    if (memory)
+        (void)cudaFreeAsync(memory, gpu->stream);
+}
+
+int gpu_finish(struct gpu *gpu, const char *what)
+{
+    return gpu_check(cudaStreamSynchronize(gpu->stream), what);
+}
+
+int gpu_upload(struct gpu *gpu, void *device, const void *host, size_t bytes)
+{
+    if (bytes == 0)
+        return 0;
+    int rc = gpu_check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, gpu->stream), "Upload");
+    return rc ? rc : gpu_finish(gpu, "Upload");
+}
+
+int gpu_download(struct gpu *gpu, void *host, const void *device, size_t bytes)
+{
+    if (bytes == 0)
+        return 0;
+    int rc = gpu_check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, gpu->stream), "Download");
+    return rc ? rc : gpu_finish(gpu, "Download");
+}
+
+/* ---- the leaf ---- */
+
+static void leaf_close(struct dev *dev)
+{
+    struct gpu *gpu = gpu_of(dev);
+    if (!gpu)
+        return;
+    if (cudaSetDevice(gpu->index) == cudaSuccess) {
+        if (gpu->pool)
+            (void)cudaMemPoolDestroy(gpu->pool);
+        if (gpu->stream)
+            (void)cudaStreamDestroy(gpu->stream);
+    }
+    free(gpu);
+    dev->state = NULL;
+}
+
+static int open_stream_and_pool(struct gpu *gpu)
+{
+    struct cudaMemPoolProps props;
+    uint64_t keep = UINT64_MAX; /* what a plan frees, the next plan takes again without asking the driver */
+    memset(&props, 0, sizeof props);
+    props.allocType = cudaMemAllocationTypePinned;
+    props.location.type = cudaMemLocationTypeDevice;
+    props.location.id = gpu->index;
+    int rc = gpu_check(cudaStreamCreateWithFlags(&gpu->stream, cudaStreamNonBlocking), "Making a stream");
+    if (!rc)
+        rc = gpu_check(cudaMemPoolCreate(&gpu->pool, &props), "Making a memory pool");
+    if (!rc)
+        rc = gpu_check(cudaMemPoolSetAttribute(gpu->pool, cudaMemPoolAttrReleaseThreshold, &keep), "Setting up the memory pool");
+    return rc;
+}
+
+static int leaf_open(struct dev *dev, int index)
+{
+    int count = 0;
+    struct cudaDeviceProp properties;
+    cudaError_t status = cudaGetDeviceCount(&count);
+    if (status != cudaSuccess)
+        return err_set(ERR_NO_DEVICE, "No GPU can be used: %s.", cudaGetErrorString(status));
+    if (index < 0 || index >= count)
+        return err_set(ERR_NO_DEVICE, "There is no GPU %d: this machine has %d, counted from 0.", index, count);
+    int rc = gpu_check(cudaGetDeviceProperties(&properties, index), "Asking for the device's properties");
+    if (rc)
+        return rc;
+    if (properties.major < 8)
+        return err_set(ERR_NO_DEVICE, "GPU %d (%s) has compute capability %d.%d; 8.0 or newer is needed.", index,
+                       properties.name, properties.major, properties.minor);
+    struct gpu *gpu = (struct gpu *)calloc(1, sizeof *gpu);
+    if (!gpu)
+        return err_set(ERR_NO_MEMORY, "Not enough memory to open GPU %d.", index);
+    gpu->index = index;
+    gpu->multiprocessors = properties.multiProcessorCount;
+    gpu->shared_most = properties.sharedMemPerBlockOptin;
+    dev->state = gpu;
+    rc = gpu_enter(gpu);
+    if (!rc)
+        rc = open_stream_and_pool(gpu);
+    if (rc)
+        leaf_close(dev);
+    else
+        snprintf(dev->name, sizeof dev->name, "gpu %d (%.100s)", index, properties.name);
+    return rc;
+}
+
+static int leaf_memory(struct dev *dev, size_t *available, size_t *total)
+{
+    int rc = gpu_enter(gpu_of(dev));
+    return rc ? rc : gpu_available(gpu_of(dev), available, total);
+}
+
+static int leaf_alloc(struct dev *dev, size_t bytes, void **out)
+{
+    int rc = gpu_enter(gpu_of(dev));
+    return rc ? rc : gpu_alloc(gpu_of(dev), bytes, out, "A buffer");
+}
+
+static void leaf_release(struct dev *dev, void *memory)
+{
+    if (gpu_enter(gpu_of(dev)) == 0)
+        gpu_release(gpu_of(dev), memory);
+}
+
+static int leaf_upload(struct dev *dev, void *device, const void *host, size_t bytes)
+{
+    int rc = gpu_enter(gpu_of(dev));
+    return rc ? rc : gpu_upload(gpu_of(dev), device, host, bytes);
+}
+
+static int leaf_download(struct dev *dev, void *host, const void *device, size_t bytes)
+{
+    int rc = gpu_enter(gpu_of(dev));
+    return rc ? rc : gpu_download(gpu_of(dev), host, device, bytes);
+}
+
+static int leaf_zero(struct dev *dev, void *device, size_t bytes)
+{
+    struct gpu *gpu = gpu_of(dev);
+    int rc = gpu_enter(gpu);
+    if (!rc && bytes)
+        rc = gpu_check(cudaMemsetAsync(device, 0, bytes, gpu->stream), "Clearing memory");
+    return rc ? rc : gpu_finish(gpu, "Clearing memory");
+}
+
+extern "C" const struct dev_leaf *mrirecon_gpu_leaf(void)
+{
+    static const struct dev_leaf leaf = {
+        DEV_LEAF_ABI, leaf_open,   leaf_close,    leaf_memory, leaf_alloc,
+        leaf_release, leaf_upload, leaf_download, leaf_zero,   &nufft_leaf_gpu,
+    };
+    return &leaf;
+}

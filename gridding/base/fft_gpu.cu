@@ -1,0 +1,418 @@
+#include "gridding/base/fft_gpu.cuh"
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+
+/* ---- butterflies: DFTs of a few points with exponent +, in place, natural order ---- */
+
+static __device__ __forceinline__ float2 add(float2 a, float2 b)
+{
+    return make_float2(a.x + b.x, a.y + b.y);
+}
+
+static __device__ __forceinline__ float2 sub(float2 a, float2 b)
+{
+    return make_float2(a.x - b.x, a.y - b.y);
+}
+
+static __device__ __forceinline__ float2 mul(float2 a, float2 b)
+{
+    return make_float2(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
+}
+
+static __device__ __forceinline__ float2 mul_i(float2 a)
+{
+    return make_float2(-a.y, a.x);
+}
+
+static __device__ __forceinline__ float2 axpy(float s, float2 a, float2 b)
+{
+    return make_float2(fmaf(s, a.x, b.x), fmaf(s, a.y, b.y));
+}
+
+static __device__ __forceinline__ void dft2(float2 &a, float2 &b)
+{
+    float2 t = a;
+    a = add(t, b);
+    b = sub(t, b);
+}
+
+static __device__ __forceinline__ void dft3(float2 &a, float2 &b, float2 &c)
+{
+    float2 s = add(b, c), d = mul_i(sub(b, c)), m = axpy(-0.5f, s, a);
+    a = add(a, s);
+    b = axpy(0.86602540378443865f, d, m);
+    c = axpy(-0.86602540378443865f, d, m);
+}
+
+static __device__ __forceinline__ void dft4(float2 &a, float2 &b, float2 &c, float2 &d)
+{
+    float2 s = add(a, c), t = sub(a, c), u = add(b, d), v = mul_i(sub(b, d));
+    a = add(s, u);
+    b = add(t, v);
+    c = sub(s, u);
+    d = sub(t, v);
+}
+
+static __device__ __forceinline__ void dft5(float2 &a, float2 &b, float2 &c, float2 &d, float2 &e)
+{
+    const float c1 = 0.30901699437494745f, c2 = -0.80901699437494742f, s1 = 0.95105651629515357f, s2 = 0.58778525229247314f;
+    float2 t1 = add(b, e), t2 = add(c, d), u1 = mul_i(sub(b, e)), u2 = mul_i(sub(c, d));
+    float2 m1 = axpy(c2, t2, axpy(c1, t1, a)), m2 = axpy(c1, t2, axpy(c2, t1, a));
+    float2 p = make_float2(s1 * u1.x + s2 * u2.x, s1 * u1.y + s2 * u2.y), q = make_float2(s2 * u1.x - s1 * u2.x, s2 * u1.y - s1 * u2.y);
+    a = add(a, add(t1, t2));
+    b = add(m1, p);
+    e = sub(m1, p);
+    c = add(m2, q);
+    d = sub(m2, q);
+}
+
+static __device__ __forceinline__ void dft7(float2 *v)
+{
+    const float c1 = 0.62348980185873353f, c2 = -0.22252093395631440f, c3 = -0.90096886790241913f;
+    const float s1 = 0.78183148246802981f, s2 = 0.97492791218182361f, s3 = 0.43388373911755812f;
+    float2 t1 = add(v[1], v[6]), t2 = add(v[2], v[5]), t3 = add(v[3], v[4]);
+    float2 u1 = mul_i(sub(v[1], v[6])), u2 = mul_i(sub(v[2], v[5])), u3 = mul_i(sub(v[3], v[4]));
+    float2 m1 = axpy(c3, t3, axpy(c2, t2, axpy(c1, t1, v[0]))), m2 = axpy(c1, t3, axpy(c3, t2, axpy(c2, t1, v[0])));
+    float2 m3 = axpy(c2, t3, axpy(c1, t2, axpy(c3, t1, v[0])));
+    float2 zero = make_float2(0.f, 0.f);
+    float2 p1 = axpy(s3, u3, axpy(s2, u2, axpy(s1, u1, zero))), p2 = axpy(-s1, u3, axpy(-s3, u2, axpy(s2, u1, zero)));
+    float2 p3 = axpy(s2, u3, axpy(-s1, u2, axpy(s3, u1, zero)));
+    v[0] = add(v[0], add(t1, add(t2, t3)));
+    v[1] = add(m1, p1);
+    v[6] = sub(m1, p1);
+    v[2] = add(m2, p2);
+    v[5] = sub(m2, p2);
+    v[3] = add(m3, p3);
+    v[4] = sub(m3, p3);
+}
+
+static __device__ __forceinline__ void dft8(float2 *v)
+{
+    const float h = 0.70710678118654752f;
+    dft4(v[0], v[2], v[4], v[6]);
+    dft4(v[1], v[3], v[5], v[7]);
+    v[3] = make_float2(h * (v[3].x - v[3].y), h * (v[3].x + v[3].y));
+    v[5] = mul_i(v[5]);
+    v[7] = make_float2(-h * (v[7].x + v[7].y), h * (v[7].x - v[7].y));
+    dft2(v[0], v[1]);
+    dft2(v[2], v[3]);
+    dft2(v[4], v[5]);
+    dft2(v[6], v[7]);
+    /* 2 k + s now holds output k + 4 s */
+    float2 t[8] = {v[0], v[2], v[4], v[6], v[1], v[3], v[5], v[7]};
+#pragma unroll
+    for (int k = 0; k < 8; k++)
+        v[k] = t[k];
+}
+
+static __device__ __forceinline__ void dft9(float2 *v)
+{
+    const float2 w1 = {0.76604444311897804f, 0.64278760968653933f}, w2 = {0.17364817766693035f, 0.98480775301220806f},
+                 w4 = {-0.93969262078590838f, 0.34202014332566873f};
+    dft3(v[0], v[3], v[6]);
+    dft3(v[1], v[4], v[7]);
+    dft3(v[2], v[5], v[8]);
+    v[4] = mul(v[4], w1);
+    v[5] = mul(v[5], w2);
+    v[7] = mul(v[7], w2);
+    v[8] = mul(v[8], w4);
+    dft3(v[0], v[1], v[2]);
+    dft3(v[3], v[4], v[5]);
+    dft3(v[6], v[7], v[8]);
+    /* 3 a + b now holds output a + 3 b */
+    float2 t[9] = {v[0], v[3], v[6], v[1], v[4], v[7], v[2], v[5], v[8]};
+#pragma unroll
+    for (int k = 0; k < 9; k++)
+        v[k] = t[k];
+}
+
+template <int R> static __device__ __forceinline__ void dft(float2 *v)
+{
+    static_assert(R >= 1 && R <= 10, "radix");
+    if (R == 2)
+        dft2(v[0], v[1]);
+    if (R == 3)
+        dft3(v[0], v[1], v[2]);
+    if (R == 4)
+        dft4(v[0], v[1], v[2], v[3]);
+    if (R == 5)
+        dft5(v[0], v[1], v[2], v[3], v[4]);
+    if (R == 6) {
+        dft2(v[0], v[3]);
+        dft2(v[1], v[4]);
+        dft2(v[2], v[5]);
+        v[4] = mul(v[4], make_float2(0.5f, 0.86602540378443865f));
+        v[5] = mul(v[5], make_float2(-0.5f, 0.86602540378443865f));
+        dft3(v[0], v[1], v[2]);
+        dft3(v[3], v[4], v[5]);
+        float2 t[6] = {v[0], v[3], v[1], v[4], v[2], v[5]};
+#pragma unroll
+        for (int k = 0; k < 6; k++)
+            v[k] = t[k];
+    }
+    if (R == 7)
+        dft7(v);
+    if (R == 8)
+        dft8(v);
+    if (R == 9)
+        dft9(v);
+    if (R == 10) {
+#pragma unroll
+        for (int k = 0; k < 5; k++)
+            dft2(v[k], v[k + 5]);
+        v[6] = mul(v[6], make_float2(0.80901699437494742f, 0.58778525229247314f));
+        v[7] = mul(v[7], make_float2(0.30901699437494745f, 0.95105651629515357f));
+        v[8] = mul(v[8], make_float2(-0.30901699437494745f, 0.95105651629515357f));
+        v[9] = mul(v[9], make_float2(-0.80901699437494742f, 0.58778525229247314f));
+        dft5(v[0], v[1], v[2], v[3], v[4]);
+        dft5(v[5], v[6], v[7], v[8], v[9]);
+        float2 t[10] = {v[0], v[5], v[1], v[6], v[2], v[7], v[3], v[8], v[4], v[9]};
+#pragma unroll
+        for (int k = 0; k < 10; k++)
+            v[k] = t[k];
+    }
+}
+
+/* ---- lines ---- */
+
+struct lines_args {
+    struct fft_pass pass;
+    int n, stages, radix[FFT_STAGES_MOST], threads, lines_per_block;
+    const float2 *twiddles;
+};
+
+/* FFT position -> element of a line of which `kept` are there; -1: not there. */
+static __device__ __forceinline__ int kept_element(int position, int n, int kept)
+{
+    if (kept == n)
+        return position;
+    int low = kept / 2;
+    if (position < kept - low)
+        return position + low;
+    return position >= n - low ? position - (n - low) : -1;
+}
+
+struct place {
+    int line_in_block, thread;
+    size_t line, set;
+    bool there;
+};
+
+static __device__ __forceinline__ float factor_of(const struct fft_pass &p, const struct place &at, int e)
+{
+    float f = 1.f;
+    if (p.element)
+        f *= p.element[e];
+    if (p.line)
+        f *= p.line[at.line];
+    if (p.set)
+        f *= p.set[at.set];
+    if (p.full)
+        f *= p.full[e * p.full_view.step + at.line * p.full_view.line + at.set * p.full_view.set];
+    return f;
+}
+
+static __device__ __forceinline__ float2 load(const struct lines_args &a, const struct place &at, int position)
+{
+    const struct fft_pass &p = a.pass;
+    int e = kept_element(position, a.n, p.kept_in);
+    if (e < 0)
+        return make_float2(0.f, 0.f);
+    float2 v = p.in[e * p.in_view.step + at.line * p.in_view.line + at.set * p.in_view.set];
+    float f = p.kept_in < a.n ? factor_of(p, at, e) : 1.f;
+    return make_float2(v.x * f, v.y * f * p.sign);
+}
+
+static __device__ __forceinline__ void store(const struct lines_args &a, const struct place &at, int position, float2 v)
+{
+    const struct fft_pass &p = a.pass;
+    int e = kept_element(position, a.n, p.kept_out);
+    if (e < 0)
+        return;
+    float f = p.kept_out < a.n ? factor_of(p, at, e) : 1.f;
+    size_t to = e * p.out_view.step + at.line * p.out_view.line + at.set * p.out_view.set;
+    v = make_float2(v.x * f, v.y * f * p.sign);
+    if (p.squares)
+        p.squares[to] += v.x * v.x + v.y * v.y;
+    else
+        p.out[to] = v;
+}
+
+/* Where position k of a line lies in shared memory. Rows are padded so that strides of 8 and 16 spread over the banks. */
+template <bool ROWS> static __device__ __forceinline__ int slot_of(const struct lines_args &a, const struct place &at, int k)
+{
+    return ROWS ? at.line_in_block * (a.n + a.n / 16 + 1) + k + (k >> 4) : k * a.lines_per_block + at.line_in_block;
+}
+
+/* One Stockham stage: thread t does butterfly t. `done` is the product of the radices before. The first stage reads the device's
+ * memory, the last writes it; between them a line is in shared memory. Not inlined: together in one function the compiler works out
+ * the addresses of all radices before it takes one, and runs out of registers. */
+enum stage_kind { STAGE_FIRST, STAGE_INNER, STAGE_LAST };
+
+template <int R, bool ROWS, stage_kind KIND>
+static __device__ __noinline__ void stage(const struct lines_args &a, const struct place at, int done)
+{
+    extern __shared__ float2 shared[];
+    int apart = a.n / R, t = at.thread, block = t / done, j = t - block * done;
+    bool works = at.there && t < apart;
+    float2 v[R];
+    if (works) {
+        if (KIND == STAGE_FIRST) {
+#pragma unroll
+            for (int r = 0; r < R; r++)
+                v[r] = load(a, at, t + r * apart);
+        } else {
+#pragma unroll
+            for (int r = 0; r < R; r++)
+                v[r] = shared[slot_of<ROWS>(a, at, t + r * apart)];
+            float2 w = __ldg(a.twiddles + j * (apart / done)), power = w;
+#pragma unroll
+            for (int r = 1; r < R; r++) {
+                v[r] = mul(v[r], power);
+                power = mul(power, w);
+            }
+        }
+        dft<R>(v);
+    }
+    if (KIND == STAGE_INNER)
+        __syncthreads();
+    if (works) {
+#pragma unroll
+        for (int r = 0; r < R; r++) {
+            int k = block * done * R + j + r * done;
+            if (KIND == STAGE_LAST)
+                store(a, at, k, v[r]);
+            else
+                shared[slot_of<ROWS>(a, at, k)] = v[r];
+        }
+    }
+    if (KIND != STAGE_LAST)
+        __syncthreads();
+}
+
+template <bool ROWS, stage_kind KIND>
+static __device__ __forceinline__ void stage_of(int radix, const struct lines_args &a, const struct place &at, int done)
+{
+    switch (radix) {
+#define STAGE(R) \
+    case R: \
+        stage<R, ROWS, KIND>(a, at, done); \
+        break;
+        STAGE(1)
+        STAGE(2)
+        STAGE(3)
+        STAGE(4)
+        STAGE(5)
+        STAGE(6)
+        STAGE(7)
+        STAGE(8)
+        STAGE(9)
+        STAGE(10)
+#undef STAGE
+    }
+}
+
+enum { BLOCK_THREADS_MOST = 640 };
+
+/* Blocks of lines_per_block * threads; shared memory: the lines, n float2 each (rows: padded). A block owns lines_per_block
+ * neighbouring lines of one set; rows are read along the line, columns across the lines. */
+template <bool ROWS> static __global__ void __launch_bounds__(BLOCK_THREADS_MOST, 1) transform_lines(const __grid_constant__ struct lines_args a)
+{
+    struct place at;
+    at.line_in_block = ROWS ? threadIdx.x / a.threads : threadIdx.x % a.lines_per_block;
+    at.thread = ROWS ? threadIdx.x % a.threads : threadIdx.x / a.lines_per_block;
+    at.line = (size_t)blockIdx.x * a.lines_per_block + at.line_in_block;
+    at.set = blockIdx.y;
+    at.there = at.line < (size_t)a.pass.lines;
+    int done = a.radix[0];
+    stage_of<ROWS, STAGE_FIRST>(a.radix[0], a, at, 1);
+    for (int s = 1; s < a.stages - 1; s++) {
+        stage_of<ROWS, STAGE_INNER>(a.radix[s], a, at, done);
+        done *= a.radix[s];
+    }
+    stage_of<ROWS, STAGE_LAST>(a.radix[a.stages - 1], a, at, done);
+}
+
+/* ---- plans ---- */
+
+/* The fewest stages; among those, the largest smallest radix (a line has n / that many threads). */
+static void search_radices(int rest, int largest, int depth, int *now, struct fft_plan *best)
+{
+    if (rest == 1) {
+        int least = depth ? now[depth - 1] : 1;
+        if (best->stages == 0 || depth < best->stages || (depth == best->stages && least > best->radix[depth - 1])) {
+            best->stages = depth;
+            memcpy(best->radix, now, (size_t)depth * sizeof *now);
+        }
+        return;
+    }
+    if (depth == FFT_STAGES_MOST || (best->stages && depth >= best->stages))
+        return;
+    for (int r = largest; r >= 2; r--)
+        if (rest % r == 0) {
+            now[depth] = r;
+            search_radices(rest / r, r, depth + 1, now, best);
+        }
+}
+
+int fft_plan_make(struct fft_plan *plan, struct gpu *gpu, int n)
+{
+    int now[FFT_STAGES_MOST];
+    memset(plan, 0, sizeof *plan);
+    plan->n = n;
+    search_radices(n, 10, 0, now, plan);
+    if (n < 2 || plan->stages == 0)
+        return err_set(ERR_BAD_PARAMETER, "A grid of %d cells cannot be transformed: its size must be a product of 2, 3, 5 and 7.", n);
+    if (plan->stages == 1)
+        plan->radix[plan->stages++] = 1; /* the first stage only reads and the last only writes the device's memory */
+    plan->threads = n / plan->radix[plan->stages - 1];
+    float2 *host = (float2 *)malloc((size_t)n * sizeof *host);
+    if (!host)
+        return err_set(ERR_NO_MEMORY, "Not enough memory for the twiddle factors of a grid of %d cells.", n);
+    for (int j = 0; j < n; j++) {
+        double phase = 2.0 * M_PI * j / n;
+        host[j] = make_float2((float)cos(phase), (float)sin(phase));
+    }
+    int rc = gpu_array(gpu, (size_t)n, &plan->twiddles, "The FFT's twiddle factors");
+    if (!rc)
+        rc = gpu_upload(gpu, plan->twiddles, host, (size_t)n * sizeof *host);
+    free(host);
+    return rc;
+}
+
+void fft_plan_free(struct fft_plan *plan, struct gpu *gpu)
+{
+    gpu_release(gpu, plan->twiddles);
+    memset(plan, 0, sizeof *plan);
+}
+
+int fft_run(struct gpu *gpu, const struct fft_plan *plan, const struct fft_pass *pass)
+{
+    struct lines_args a;
+    bool rows = pass->in_view.step == 1 && pass->out_view.step == 1;
+    a.pass = *pass;
+    a.n = plan->n;
+    a.stages = plan->stages;
+    memcpy(a.radix, plan->radix, sizeof a.radix);
+    a.threads = plan->threads;
+    a.twiddles = plan->twiddles;
+    size_t line_bytes = (size_t)(rows ? plan->n + plan->n / 16 + 1 : plan->n) * sizeof(float2);
+    a.lines_per_block = 8; /* of columns: 64 bytes side by side, two sectors */
+    while (a.lines_per_block > 1 && (a.lines_per_block * a.threads > BLOCK_THREADS_MOST || a.lines_per_block * line_bytes > gpu->shared_most))
+        a.lines_per_block /= 2;
+    size_t shared = a.lines_per_block * line_bytes;
+    if (a.threads > BLOCK_THREADS_MOST || shared > gpu->shared_most || pass->sets > 65535)
+        return err_set(ERR_BAD_PARAMETER, "A grid of %d cells is longer than the GPU's FFT handles.", plan->n);
+    void (*kernel)(struct lines_args) = rows ? transform_lines<true> : transform_lines<false>;
+    if (shared > 48 * 1024) {
+        int rc = gpu_check(cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared),
+                           "Preparing an FFT pass");
+        if (rc)
+            return rc;
+    }
+    dim3 blocks(gpu_blocks((size_t)pass->lines, (unsigned)a.lines_per_block), (unsigned)pass->sets);
+    kernel<<<blocks, a.lines_per_block * a.threads, shared, gpu->stream>>>(a);
+    return gpu_launched("An FFT pass");
+}

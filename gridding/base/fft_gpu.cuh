@@ -1,0 +1,48 @@
+/* fft_gpu.cuh: one-dimensional FFTs of many lines, with what lies before and after them fused in.
+ *
+ * A NUFFT needs only part of an FFT: of an oversampled grid's inverse FFT the image's cells are kept, and before a forward FFT
+ * everything else is zero. Each pass reads its lines once, transforms them in shared memory, and writes only what is kept:
+ * for a grid of twice the image's size the three passes move 2.6 grids instead of the 6 and more of a full FFT and a crop, and
+ * they work in place.
+ */
+#ifndef MRIRECON_FFT_GPU_CUH
+#define MRIRECON_FFT_GPU_CUH
+
+#include "gridding/base/dev_gpu.cuh"
+
+enum { FFT_STAGES_MOST = 12 };
+
+/* Lines of length n = 2^a 3^b 5^c 7^d. */
+struct fft_plan {
+    int n, stages, radix[FFT_STAGES_MOST];
+    int threads;      /* per line: one butterfly each, in every stage */
+    float2 *twiddles; /* device, [n]: exp(2 pi i j / n) */
+};
+
+int fft_plan_make(struct fft_plan *plan, struct gpu *gpu, int n);
+void fft_plan_free(struct fft_plan *plan, struct gpu *gpu);
+
+/* Element e of line l of set s lies at e * step + l * line + s * set. */
+struct fft_view {
+    size_t step, line, set;
+};
+
+/* Elements are in FFT order (0 .. n-1) where kept == n; otherwise they are the `kept` positions -floor(kept/2) .. ceil(kept/2)-1
+ * around 0 in that order, and the others are zero (input) or dropped (output). Where `factor` is set, kept elements of the
+ * pruned side are multiplied by element[e] line[l] set[s] (each may be NULL), and by full[e * full_view ...] likewise. */
+struct fft_pass {
+    const float2 *in;
+    float2 *out;
+    struct fft_view in_view, out_view;
+    int kept_in, kept_out;
+    int lines, sets;
+    float sign; /* of the exponent: +1 or -1 */
+    const float *element, *line, *set, *full;
+    struct fft_view full_view;
+    float *squares; /* not NULL: |value|^2 is added here, laid out as `out` */
+};
+
+/* In place is allowed where in and out share a line's first element and no line reaches into another. */
+int fft_run(struct gpu *gpu, const struct fft_plan *plan, const struct fft_pass *pass);
+
+#endif

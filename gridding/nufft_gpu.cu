@@ -1,0 +1,591 @@
+#include "gridding/nufft_gpu.cuh"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+
+/* ---- the kernel as a polynomial ---- */
+
+static long double bessel_i0(long double x)
+{
+    long double sum = 1, term = 1, q = x * x / 4;
+    for (int k = 1; k < 200 && term > 1e-22L * sum; k++) {
+        term *= q / ((long double)k * k);
+        sum += term;
+    }
+    return sum;
+}
+
+/* Interpolate I0(beta sqrt(t)) / I0(beta) at Chebyshev nodes on [0, 1]; returns the largest error seen between the nodes. */
+static double fit_degree(double beta, int degree, float *c)
+{
+    const int n = degree + 1;
+    long double a[KAISER_DEGREE_MOST + 1][KAISER_DEGREE_MOST + 2], peak = bessel_i0(beta);
+    for (int i = 0; i < n; i++) {
+        long double t = 0.5L - 0.5L * cosl(3.14159265358979323846L * (i + 0.5L) / n), power = 1;
+        for (int k = 0; k < n; k++, power *= t)
+            a[i][k] = power;
+        a[i][n] = bessel_i0((long double)beta * sqrtl(t)) / peak;
+    }
+    for (int p = 0; p < n; p++) { /* Gauss-Jordan with partial pivoting */
+        int best = p;
+        for (int r = p + 1; r < n; r++)
+            if (fabsl(a[r][p]) > fabsl(a[best][p]))
+                best = r;
+        for (int k = 0; k <= n; k++)
+            std::swap(a[p][k], a[best][k]);
+        for (int r = 0; r < n; r++) {
+            long double m = r == p ? 0 : a[r][p] / a[p][p];
+            for (int k = p; m != 0 && k <= n; k++)
+                a[r][k] -= m * a[p][k];
+        }
+    }
+    for (int k = 0; k < n; k++)
+        c[k] = (float)(a[k][n] / a[k][k]);
+    double worst = 0;
+    for (int i = 0; i <= 400; i++) {
+        double t = i / 400.0, p = c[degree];
+        for (int k = degree - 1; k >= 0; k--)
+            p = p * t + c[k];
+        worst = fmax(worst, fabs(p - (double)(bessel_i0((long double)beta * sqrtl((long double)t)) / peak)));
+    }
+    return worst;
+}
+
+/* `degree` coefficients, or with 0 the fewest that stay a fiftieth below the tolerance. */
+static void fit_kaiser(struct kaiser *kernel, const struct nufft_shape *shape, int degree)
+{
+    double wanted = fmax(shape->tolerance / 50, 1e-7);
+    memset(kernel, 0, sizeof *kernel);
+    kernel->scale = 2.f / (float)shape->width;
+    kernel->degree = degree;
+    if (degree) {
+        fit_degree(shape->beta, degree, kernel->c);
+        return;
+    }
+    for (kernel->degree = 4; kernel->degree < KAISER_DEGREE_MOST; kernel->degree++)
+        if (fit_degree(shape->beta, kernel->degree, kernel->c) <= wanted)
+            return;
+    fit_degree(shape->beta, KAISER_DEGREE_MOST, kernel->c);
+}
+
+/* ---- making a plan ---- */
+
+/* Below these tolerances a product of TF32 operands, and a sum of three of halves, is not exact enough: the measured errors of the
+ * image (docs/benchmarks-gpu.md) are 3.3e-4 and under 1e-5. */
+static const double tf32_tolerance = 9e-4, split_tolerance = 1.5e-5;
+
+static enum nufft_way choose_way(const struct nufft_shape *shape)
+{
+    const int *grid = shape->grid;
+    if (shape->kernel != NUFFT_SEPARABLE || shape->tolerance < split_tolerance)
+        return WAY_TILES;
+    if (shape->dim == 2)
+        return std::min(grid[0], grid[1]) >= 32 && shape->width <= 10 ? WAY_PLANES : WAY_TILES;
+    return shape->width <= 4 && std::min(std::min(grid[0], grid[1]), grid[2]) >= 32 ? WAY_BRICKS : WAY_TILES;
+}
+
+/* Bins for the way a plan sums. Of tiles: about 8 cells an axis, and 4/3 of the kernel's reach at least (range_gpu.cuh). */
+static struct range_geometry choose_geometry(const struct nufft_shape *shape, enum nufft_way way)
+{
+    const int tiles = std::max(shape->dim == 2 ? 16 : 8, (4 * (shape->width - 1) + 2) / 3);
+    const int sizes[3][3] = {{tiles, tiles, tiles}, {4, 5, 13}, {4, 4, 1}}; /* by nufft_way */
+    struct range_geometry g = {};
+    g.dim = shape->dim;
+    g.width = shape->width;
+    for (int d = 0; d < 3; d++)
+        g.axis[d] = d < shape->dim ? range_axis_make(shape->grid[d], sizes[way][d]) : range_axis{1, 1};
+    g.by_cell = way == WAY_BRICKS;
+    g.depth = way == WAY_PLANES ? 0 : SPLIT_SAMPLES_MOST;
+    return g;
+}
+
+static void choose_tile(struct nufft_gpu *plan)
+{
+    for (int d = 0; d < 3; d++) {
+        struct range_axis axis = plan->bins.geometry.axis[d];
+        plan->tile[d] = (axis.cells + axis.bins - 1) / axis.bins + (d < plan->shape.dim ? plan->shape.width - 1 : 0);
+    }
+    if (plan->way == WAY_BRICKS) {
+        plan->tile[0] = BRICK_X;
+        plan->tile[1] = BRICK_Y;
+        plan->tile[2] = BRICK_Z;
+    }
+}
+
+static int upload_deapodisation(struct nufft_gpu *plan, const struct nufft_shape *shape)
+{
+    int rc = 0;
+    if (shape->kernel == NUFFT_RADIAL) {
+        rc = gpu_array(plan->gpu, plan->pixels, &plan->deapodise_full, "The deapodisation");
+        plan->bytes += plan->pixels * sizeof(float);
+        return rc ? rc : gpu_upload(plan->gpu, plan->deapodise_full, shape->deapodise_radial, plan->pixels * sizeof(float));
+    }
+    for (int d = 0; !rc && d < shape->dim; d++) {
+        rc = gpu_array(plan->gpu, (size_t)shape->n[d], &plan->deapodise[d], "The deapodisation");
+        if (!rc)
+            rc = gpu_upload(plan->gpu, plan->deapodise[d], shape->deapodise[d], (size_t)shape->n[d] * sizeof(float));
+        plan->bytes += (size_t)shape->n[d] * sizeof(float);
+    }
+    return rc;
+}
+
+static int make_ffts(struct nufft_gpu *plan)
+{
+    for (int d = 0; d < plan->shape.dim; d++) {
+        int n = plan->shape.grid[d], same = 0;
+        while (same < d && plan->fft[same].n != n)
+            same++;
+        if (same < d) {
+            plan->fft[d] = plan->fft[same];
+            continue;
+        }
+        int rc = fft_plan_make(&plan->fft[d], plan->gpu, n);
+        if (rc)
+            return rc;
+        plan->bytes += (size_t)n * sizeof(float2);
+    }
+    return 0;
+}
+
+/* Workspace: partial tiles, and per transform a grid and its sorted samples. The batch is cut until it takes no more than half of
+ * what is free, since the caller's images and samples need room too; one group is asked for in any case. */
+static int make_workspace(struct nufft_gpu *plan)
+{
+    struct gpu *gpu = plan->gpu;
+    size_t available, total, partial, each, step = plan->way == WAY_PLANES ? PLANE_TRANSFORMS : 1;
+    size_t most = plan->way == WAY_PLANES ? ((size_t)plan->shape.batch + step - 1) / step * step : 1;
+    partial = (size_t)plan->bins.slots * plan->tile[0] * plan->tile[1] * plan->tile[2] * sizeof(struct c32);
+    each = (plan->cells + plan->samples) * sizeof(struct c32);
+    int rc = gpu_available(gpu, &available, &total);
+    if (rc)
+        return rc;
+    size_t fits = available > partial ? (available - partial) / 2 / each / step * step : 0;
+    most = std::min(most, std::max(step, std::min(fits, (size_t)65535 / step * step)));
+    plan->group = (int)most;
+    size_t wanted = partial + each * most;
+    if (wanted > available)
+        return err_set_bytes(ERR_GPU_OOM, (int64_t)wanted, (int64_t)available,
+                             "Gridding %zu samples to %d x %d x %d cells needs %.1f MB of device memory and %.1f MB are free. Ask for a "
+                             "smaller matrix or a larger tolerance, or wait until other work on this GPU has ended.",
+                             plan->samples, plan->shape.grid[0], plan->shape.grid[1], plan->shape.grid[2], (double)wanted / 1e6,
+                             (double)available / 1e6);
+    plan->bytes += wanted;
+    rc = gpu_array(gpu, partial / sizeof(struct c32), &plan->partial, "Partial sums");
+    if (!rc)
+        rc = gpu_array(gpu, plan->cells * most, &plan->grid, "The grid");
+    if (!rc)
+        rc = gpu_array(gpu, plan->samples * most, &plan->sorted, "The sorted data");
+    return rc;
+}
+
+static void leaf_destroy(void *state)
+{
+    struct nufft_gpu *plan = (struct nufft_gpu *)state;
+    if (!plan)
+        return;
+    struct gpu *gpu = plan->gpu;
+    if (gpu_enter(gpu) == 0) {
+        range_bins_free(&plan->bins, gpu);
+        gpu_release(gpu, plan->weights);
+        for (int d = 0; d < 3; d++) {
+            gpu_release(gpu, plan->deapodise[d]);
+            bool shared = false;
+            for (int e = 0; e < d; e++)
+                shared = shared || plan->fft[e].twiddles == plan->fft[d].twiddles;
+            if (!shared)
+                gpu_release(gpu, plan->fft[d].twiddles);
+        }
+        gpu_release(gpu, plan->deapodise_full);
+        gpu_release(gpu, plan->sorted);
+        gpu_release(gpu, plan->grid);
+        gpu_release(gpu, plan->partial);
+    }
+    free(plan);
+}
+
+static int fill_plan(struct nufft_gpu *plan, const struct nufft_shape *shape, const float *k)
+{
+    struct gpu *gpu = plan->gpu;
+    float *on_device = NULL;
+    size_t values;
+    plan->way = choose_way(shape);
+    plan->split = shape->tolerance < tf32_tolerance;
+    fit_kaiser(&plan->kernel, shape, plan->way == WAY_BRICKS ? (plan->split ? 9 : 6) : 0);
+    if (!size_mul(plan->samples, (size_t)shape->dim, &values))
+        return err_set(ERR_BAD_PARAMETER, "%zu samples are more than one plan can hold.", plan->samples);
+    int rc = make_ffts(plan);
+    if (!rc)
+        rc = gpu_array(gpu, values, &on_device, "The trajectory");
+    if (!rc)
+        rc = gpu_upload(gpu, on_device, k, values * sizeof *k);
+    if (!rc) {
+        struct range_geometry geometry = choose_geometry(shape, plan->way);
+        rc = range_bins_make(&plan->bins, gpu, &geometry, plan->samples, on_device);
+        plan->bytes += plan->bins.bytes;
+    }
+    gpu_release(gpu, on_device);
+    if (rc)
+        return rc;
+    choose_tile(plan);
+    if (plan->way == WAY_TILES && nufft_gpu_tile_bytes(plan->tile, shape->width) > gpu->shared_most)
+        return err_set(ERR_BAD_PARAMETER, "A kernel %d cells wide needs more shared memory than this GPU has. Ask for a larger tolerance.",
+                       shape->width);
+    rc = upload_deapodisation(plan, shape);
+    if (!rc)
+        rc = make_workspace(plan);
+    return rc ? rc : gpu_finish(gpu, "Making a plan");
+}
+
+static int leaf_create(void **state, struct dev *dev, const struct nufft_shape *shape, size_t samples, const float *k)
+{
+    struct gpu *gpu = gpu_of(dev);
+    int rc = gpu_enter(gpu);
+    if (rc)
+        return rc;
+    struct nufft_gpu *plan = (struct nufft_gpu *)calloc(1, sizeof *plan);
+    if (!plan)
+        return err_set(ERR_NO_MEMORY, "Not enough memory for a plan.");
+    plan->gpu = gpu;
+    plan->shape = *shape;
+    plan->samples = samples;
+    plan->cells = (size_t)shape->grid[0] * shape->grid[1] * shape->grid[2];
+    plan->pixels = (size_t)shape->n[0] * shape->n[1] * shape->n[2];
+    rc = fill_plan(plan, shape, k);
+    if (rc)
+        leaf_destroy(plan);
+    else
+        *state = plan;
+    return rc;
+}
+
+static void leaf_describe(const void *state, struct nufft_info *info)
+{
+    const struct nufft_gpu *plan = (const struct nufft_gpu *)state;
+    info->bins = plan->bins.count;
+    info->occupied_bins = plan->bins.occupied;
+    info->largest_bin = plan->bins.largest;
+    info->bytes = plan->bytes;
+}
+
+/* Seconds, after the measurements of docs/benchmarks-gpu.md on one H200. */
+static double leaf_cost(const struct dev *dev, const struct nufft_shape *shape, size_t samples)
+{
+    (void)dev;
+    double cells = (double)shape->grid[0] * shape->grid[1] * shape->grid[2], kernel_cells = pow(shape->width, shape->dim);
+    switch (choose_way(shape)) {
+    case WAY_BRICKS:
+        return 7e-11 * (double)samples + 1.5e-11 * cells;
+    case WAY_PLANES: {
+        double visits = (8.0 + shape->width) * (8.0 + shape->width) / 64;
+        return 3e-12 * visits * (double)samples + 9e-12 * cells;
+    }
+    case WAY_TILES:
+    default:
+        return 1.5e-12 * kernel_cells * (double)samples + 2e-11 * cells;
+    }
+}
+
+/* ---- the caller's order to the sorted one ---- */
+
+/* Blocks of 256; a thread owns one sorted sample. */
+static __global__ void sort_data(uint32_t samples, const uint32_t *order, const float *weights, const float2 *data, float2 *sorted)
+{
+    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= samples)
+        return;
+    float2 v = __ldcs(data + order[i]);
+    float w = weights ? weights[i] : 1.f;
+    sorted[i] = make_float2(v.x * w, v.y * w);
+}
+
+/* Blocks of 256; a thread owns one sorted sample and writes it to column 0 of `columns`. NULL values: zero everywhere. */
+static __global__ void sort_values(uint32_t samples, const uint32_t *order, const float *values, float *sorted)
+{
+    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < samples)
+        sorted[i] = values[order[i]];
+}
+
+static __global__ void values_to_column(uint32_t samples, int columns, const float *sorted, float2 *to)
+{
+    size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
+    if (i < (size_t)samples * columns)
+        to[i] = make_float2(i % columns ? 0.f : sorted[i / columns], 0.f);
+}
+
+/* Blocks of (32, 8) for 32 samples and 32 transforms; 8.4 KB of shared memory: data[transform][sample] to sorted[sample][transform],
+ * columns past `transforms` zero. */
+static __global__ void sort_transposed(uint32_t samples, int transforms, int columns, const uint32_t *order, const float *weights,
+                                       const float2 *data, float2 *sorted)
+{
+    __shared__ float2 square[32][33];
+    uint32_t s0 = blockIdx.x * 32, s = s0 + threadIdx.x;
+    int t0 = blockIdx.y * 32;
+    uint32_t from = s < samples ? order[s] : 0;
+    float w = s < samples && weights ? weights[s] : 1.f;
+    for (int r = threadIdx.y; r < 32; r += 8) {
+        float2 v = make_float2(0.f, 0.f);
+        if (s < samples && t0 + r < transforms)
+            v = __ldcs(data + (size_t)(t0 + r) * samples + from);
+        square[r][threadIdx.x] = make_float2(v.x * w, v.y * w);
+    }
+    __syncthreads();
+    for (int r = threadIdx.y; r < 32; r += 8)
+        if (s0 + r < samples && t0 + (int)threadIdx.x < columns)
+            sorted[(size_t)(s0 + r) * columns + t0 + threadIdx.x] = square[threadIdx.x][r];
+}
+
+static int sort_group(struct nufft_gpu *plan, int transforms, const struct c32 *data)
+{
+    uint32_t n = plan->bins.samples;
+    if (n == 0)
+        return 0;
+    if (plan->way == WAY_PLANES) {
+        dim3 blocks(gpu_blocks(n, 32), gpu_blocks((size_t)(transforms + PLANE_TRANSFORMS - 1) / PLANE_TRANSFORMS * PLANE_TRANSFORMS, 32));
+        sort_transposed<<<blocks, dim3(32, 8), 0, plan->gpu->stream>>>(n, transforms, plan->group, plan->bins.order, plan->weights,
+                                                                      (const float2 *)data, (float2 *)plan->sorted);
+    } else {
+        sort_data<<<gpu_blocks(n, 256), 256, 0, plan->gpu->stream>>>(n, plan->bins.order, plan->weights, (const float2 *)data,
+                                                                    (float2 *)plan->sorted);
+    }
+    return gpu_launched("Sorting the data");
+}
+
+static int scatter(struct nufft_gpu *plan, int transforms)
+{
+    switch (plan->way) {
+    case WAY_BRICKS:
+        return nufft_gpu_scatter_bricks(plan);
+    case WAY_PLANES:
+        return nufft_gpu_scatter_planes(plan, transforms);
+    case WAY_TILES:
+    default:
+        return nufft_gpu_scatter_tiles(plan);
+    }
+}
+
+static int leaf_set_weights(void *state, const float *weights)
+{
+    struct nufft_gpu *plan = (struct nufft_gpu *)state;
+    struct gpu *gpu = plan->gpu;
+    float *unsorted = NULL;
+    uint32_t n = plan->bins.samples;
+    int rc = gpu_enter(gpu);
+    if (rc)
+        return rc;
+    if (!weights || n == 0) {
+        plan->bytes -= plan->weights ? n * sizeof(float) : 0;
+        gpu_release(gpu, plan->weights);
+        plan->weights = NULL;
+        return 0;
+    }
+    rc = gpu_array(gpu, n, &unsorted, "The weights");
+    if (!rc)
+        rc = gpu_upload(gpu, unsorted, weights, n * sizeof(float));
+    if (!rc && !plan->weights) {
+        rc = gpu_array(gpu, n, &plan->weights, "The weights");
+        plan->bytes += rc ? 0 : n * sizeof(float);
+    }
+    if (!rc) {
+        sort_values<<<gpu_blocks(n, 256), 256, 0, gpu->stream>>>(n, plan->bins.order, unsorted, plan->weights);
+        rc = gpu_launched("Sorting the weights");
+    }
+    gpu_release(gpu, unsorted);
+    return rc ? rc : gpu_finish(gpu, "Sorting the weights");
+}
+
+/* ---- grid and image ---- */
+
+static void image_factors(const struct nufft_gpu *plan, struct fft_pass *pass)
+{
+    const int *n = plan->shape.n;
+    if (plan->deapodise_full) {
+        pass->full = plan->deapodise_full;
+        pass->full_view = plan->shape.dim == 3 ? fft_view{(size_t)n[0] * n[1], 1, (size_t)n[0]} : fft_view{(size_t)n[0], 1, 0};
+        return;
+    }
+    pass->line = plan->deapodise[0];
+    pass->element = plan->deapodise[plan->shape.dim - 1];
+    pass->set = plan->shape.dim == 3 ? plan->deapodise[1] : NULL;
+}
+
+/* Where the passes over x, y and z find their lines in the grid. In 2-D a set is a transform. */
+static void grid_views(const struct nufft_gpu *plan, struct fft_view view[3])
+{
+    size_t nx = (size_t)plan->shape.grid[0], plane = nx * plan->shape.grid[1];
+    view[0] = fft_view{1, nx, plane};
+    view[1] = fft_view{nx, 1, plane};
+    view[2] = fft_view{plane, 1, nx};
+}
+
+static struct fft_view image_view(const struct nufft_gpu *plan)
+{
+    size_t nx = (size_t)plan->shape.n[0], plane = nx * plan->shape.n[1];
+    return plan->shape.dim == 3 ? fft_view{plane, 1, nx} : fft_view{nx, 1, plane};
+}
+
+/* Blocks of 256; a thread owns one pixel and adds the transforms in their order. */
+static __global__ void add_squares(int nx, int ny, int grid_x, size_t cells, int transforms, const float2 *grid, float *squares)
+{
+    size_t pixel = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
+    if (pixel >= (size_t)nx * ny)
+        return;
+    const float2 *from = grid + pixel / nx * grid_x + pixel % nx;
+    float s = squares[pixel];
+    for (int t = 0; t < transforms; t++) {
+        float2 v = from[t * cells];
+        s += v.x * v.x + v.y * v.y;
+    }
+    squares[pixel] = s;
+}
+
+/* Grids to images, or (image NULL) to squares. Passes x, y, z in place, the last writes what is wanted. */
+static int grid_to_image(struct nufft_gpu *plan, int transforms, struct c32 *image, float *squares)
+{
+    const int *n = plan->shape.n, *cells = plan->shape.grid, dim = plan->shape.dim;
+    struct fft_view view[3];
+    int rc = 0;
+    grid_views(plan, view);
+    for (int d = 0; !rc && d < dim; d++) {
+        struct fft_pass pass = {};
+        pass.in = pass.out = (float2 *)plan->grid;
+        pass.in_view = pass.out_view = view[d];
+        pass.kept_in = cells[d];
+        pass.kept_out = n[d];
+        pass.lines = d == 0 ? cells[1] : n[0];
+        pass.sets = dim == 2 ? transforms : d == 2 ? n[1] : cells[2];
+        pass.sign = 1.f;
+        if (d == dim - 1) {
+            image_factors(plan, &pass);
+            if (image || dim == 3) {
+                pass.out = (float2 *)image;
+                pass.out_view = image_view(plan);
+                pass.squares = image ? NULL : squares;
+            }
+        }
+        rc = fft_run(plan->gpu, &plan->fft[d], &pass);
+    }
+    if (!rc && !image && dim == 2) {
+        add_squares<<<gpu_blocks(plan->pixels, 256), 256, 0, plan->gpu->stream>>>(n[0], n[1], cells[0], plan->cells, transforms,
+                                                                                 (const float2 *)plan->grid, squares);
+        rc = gpu_launched("Adding squares");
+    }
+    return rc;
+}
+
+static int image_to_grid(struct nufft_gpu *plan, int transforms, const struct c32 *image)
+{
+    const int *n = plan->shape.n, *cells = plan->shape.grid, dim = plan->shape.dim;
+    struct fft_view view[3];
+    int rc = 0;
+    grid_views(plan, view);
+    for (int d = dim - 1; !rc && d >= 0; d--) {
+        struct fft_pass pass = {};
+        pass.in = pass.out = (float2 *)plan->grid;
+        pass.in_view = pass.out_view = view[d];
+        pass.kept_in = n[d];
+        pass.kept_out = cells[d];
+        pass.lines = d == 0 ? cells[1] : n[0];
+        pass.sets = dim == 2 ? transforms : d == 2 ? n[1] : cells[2];
+        pass.sign = -1.f;
+        if (d == dim - 1) {
+            image_factors(plan, &pass);
+            pass.in = (const float2 *)image;
+            pass.in_view = image_view(plan);
+        }
+        rc = fft_run(plan->gpu, &plan->fft[d], &pass);
+    }
+    return rc;
+}
+
+/* ---- transforms ---- */
+
+static int adjoint_groups(struct nufft_gpu *plan, int batch, const struct c32 *data, struct c32 *image, float *squares)
+{
+    int rc = gpu_enter(plan->gpu), transforms;
+    for (int b = 0; !rc && b < batch; b += transforms) {
+        transforms = std::min(plan->way == WAY_PLANES ? plan->group : 1, batch - b);
+        rc = sort_group(plan, transforms, data + (size_t)b * plan->samples);
+        if (!rc)
+            rc = scatter(plan, transforms);
+        if (!rc)
+            rc = grid_to_image(plan, transforms, image ? image + (size_t)b * plan->pixels : NULL, squares);
+    }
+    return rc ? rc : gpu_finish(plan->gpu, "The adjoint transform");
+}
+
+static int leaf_adjoint(void *state, int batch, const struct c32 *data, struct c32 *image)
+{
+    return adjoint_groups((struct nufft_gpu *)state, batch, data, image, NULL);
+}
+
+static int leaf_adjoint_squares(void *state, int batch, const struct c32 *data, float *squares)
+{
+    return adjoint_groups((struct nufft_gpu *)state, batch, data, NULL, squares);
+}
+
+static int leaf_forward(void *state, int batch, const struct c32 *image, struct c32 *data)
+{
+    struct nufft_gpu *plan = (struct nufft_gpu *)state;
+    int rc = gpu_enter(plan->gpu), transforms;
+    for (int b = 0; !rc && b < batch; b += transforms) {
+        transforms = std::min(plan->group, batch - b);
+        rc = image_to_grid(plan, transforms, image + (size_t)b * plan->pixels);
+        if (!rc)
+            rc = nufft_gpu_gather(plan, transforms, true, data + (size_t)b * plan->samples);
+    }
+    return rc ? rc : gpu_finish(plan->gpu, "The forward transform");
+}
+
+static __global__ void real_parts(uint32_t samples, const float2 *data, float *to)
+{
+    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < samples)
+        to[i] = data[i].x;
+}
+
+static int leaf_convolve(void *state, const float *weights, float *convolved)
+{
+    struct nufft_gpu *plan = (struct nufft_gpu *)state;
+    struct gpu *gpu = plan->gpu;
+    uint32_t n = plan->bins.samples;
+    int columns = plan->way == WAY_PLANES ? plan->group : 1;
+    float *values = NULL, *sorted = NULL;
+    struct c32 *result = NULL;
+    int rc = gpu_enter(gpu);
+    if (rc || n == 0)
+        return rc;
+    rc = gpu_array(gpu, n, &values, "The weights");
+    if (!rc)
+        rc = gpu_array(gpu, n, &sorted, "The weights");
+    if (!rc)
+        rc = gpu_array(gpu, n, &result, "The convolved weights");
+    if (!rc)
+        rc = gpu_upload(gpu, values, weights, n * sizeof(float));
+    if (!rc) {
+        sort_values<<<gpu_blocks(n, 256), 256, 0, gpu->stream>>>(n, plan->bins.order, values, sorted);
+        values_to_column<<<gpu_blocks((size_t)n * columns, 256), 256, 0, gpu->stream>>>(n, columns, sorted, (float2 *)plan->sorted);
+        rc = gpu_launched("Sorting the weights");
+    }
+    if (!rc)
+        rc = scatter(plan, 1);
+    if (!rc)
+        rc = nufft_gpu_gather(plan, 1, false, result);
+    if (!rc) {
+        real_parts<<<gpu_blocks(n, 256), 256, 0, gpu->stream>>>(n, (const float2 *)result, values);
+        rc = gpu_launched("Reading the convolved weights");
+    }
+    if (!rc)
+        rc = gpu_download(gpu, convolved, values, n * sizeof(float));
+    gpu_release(gpu, result);
+    gpu_release(gpu, sorted);
+    gpu_release(gpu, values);
+    return rc;
+}
+
+extern "C" const struct nufft_leaf nufft_leaf_gpu;
+const struct nufft_leaf nufft_leaf_gpu = {
+    leaf_cost, leaf_create, leaf_destroy, leaf_describe, leaf_set_weights, leaf_adjoint, leaf_adjoint_squares, leaf_forward, leaf_convolve,
+};

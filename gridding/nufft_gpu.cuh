@@ -1,0 +1,103 @@
+/* nufft_gpu.cuh: the inside of the GPU's NUFFT leaf. Only nufft_gpu*.cu include this.
+ *
+ * Three ways to sum samples into the grid; nufft_gpu.cu picks one for a plan:
+ *   bricks  3-D, separable, width <= 4: tensor cores, a warp holds a brick of 8 x 8 x 16 grid cells in registers
+ *   planes  2-D, separable: tensor cores, a block holds 8 x 8 grid cells of up to 256 transforms, weights shared by all
+ *   tiles   everything else: float32, a warp holds its tile in shared memory
+ * All three give the same bits on every run: nothing is added atomically (see range_gpu.cuh).
+ */
+#ifndef MRIRECON_NUFFT_GPU_CUH
+#define MRIRECON_NUFFT_GPU_CUH
+
+#include "gridding/base/fft_gpu.cuh"
+#include "gridding/nufft_leaf.h"
+#include "gridding/range/range_gpu.cuh"
+
+enum { KAISER_DEGREE_MOST = 17, BRICK_X = 8, BRICK_Y = 8, BRICK_Z = 16, PLANE_TRANSFORMS = 16 };
+
+/* The Kaiser-Bessel function as a polynomial in t = 1 - (2 d / width)^2, zero for t <= 0; 1 at d = 0. I0(beta sqrt(t)) is entire in
+ * t with positive coefficients, so Horner's rule loses nothing. */
+struct kaiser {
+    float scale; /* 2 / width */
+    int degree;
+    float c[KAISER_DEGREE_MOST + 1];
+};
+
+/* u = d * scale; squares of several axes may be summed (the radial kernel). */
+static __device__ __forceinline__ float kaiser_of_square(const struct kaiser &k, float u2)
+{
+    float t = 1.f - u2, p = k.c[k.degree];
+    for (int i = k.degree - 1; i >= 0; i--)
+        p = fmaf(p, t, k.c[i]);
+    return t > 0.f ? p : 0.f;
+}
+
+template <int DEGREE> static __device__ __forceinline__ float kaiser_at(const struct kaiser &k, float u)
+{
+    float t = fmaf(-u, u, 1.f), p = k.c[DEGREE];
+#pragma unroll
+    for (int i = DEGREE - 1; i >= 0; i--)
+        p = fmaf(p, t, k.c[i]);
+    return t > 0.f ? p : 0.f;
+}
+
+/* D += A B on the tensor cores, TF32 operands (their low 13 bits are ignored), float32 sums. A: rows g and g + 8, columns t and
+ * t + 4; B: rows t and t + 4, column g; D: rows g and g + 8, columns 2t and 2t + 1, for lane 4 g + t. */
+static __device__ __forceinline__ void mma_tf32(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+static __device__ __forceinline__ uint32_t tf32_high(float v)
+{
+    return __float_as_uint(v) & 0xffffe000u;
+}
+
+static __device__ __forceinline__ uint32_t tf32_low(float v, uint32_t high)
+{
+    return __float_as_uint(v - __uint_as_float(high));
+}
+
+/* The unit truncates its operands; the mean loss of a product of two (each 2^-11.5) is given back to the sum. */
+#define TF32_GAIN 1.000704f
+/* Three products of halves keep float32's accuracy while the sum is short: an accumulator takes at most this many samples. */
+enum { SPLIT_SAMPLES_MOST = 1024 };
+
+enum nufft_way { WAY_TILES, WAY_BRICKS, WAY_PLANES };
+
+struct nufft_gpu {
+    struct gpu *gpu;
+    struct nufft_shape shape; /* its deapodise pointers are the device's below */
+    enum nufft_way way;
+    bool split; /* tensor cores: three products of halves instead of one */
+    size_t samples, cells, pixels;
+    struct range_bins bins;
+    struct kaiser kernel;
+    int tile[3];            /* cells of a partial tile, x, y, z */
+    int group;              /* transforms on the grid at a time */
+    float *weights;         /* sorted, or NULL: all 1 */
+    float *deapodise[3], *deapodise_full;
+    struct c32 *sorted;     /* bricks, tiles: [samples]; planes: [samples][group] */
+    struct c32 *grid;       /* [group][z][y][x] */
+    struct c32 *partial;    /* [bins.slots][tile] */
+    struct fft_plan fft[3]; /* axes of one size share twiddles */
+    size_t bytes;
+};
+
+/* Sum plan->sorted into plan->grid, `transforms` of them (bricks and tiles: one). The grid's old content does not matter. */
+int nufft_gpu_scatter_bricks(struct nufft_gpu *plan);
+int nufft_gpu_scatter_tiles(struct nufft_gpu *plan);
+int nufft_gpu_scatter_planes(struct nufft_gpu *plan, int transforms);
+
+/* Add the partial tiles of the heavy bins of one colour to the grid. */
+int nufft_gpu_add_partials(struct nufft_gpu *plan, int colour);
+
+/* data[t][m] = w_m (sum of grid[t] around sample m), m in the caller's order; weigh: with the plan's weights. */
+int nufft_gpu_gather(struct nufft_gpu *plan, int transforms, bool weigh, struct c32 *data);
+
+/* Shared memory of one warp of the tile kernel. */
+size_t nufft_gpu_tile_bytes(const int tile[3], int width);
+
+#endif

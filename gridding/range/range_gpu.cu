@@ -1,0 +1,329 @@
+#include "gridding/range/range_gpu.cuh"
+
+#include <cub/device/device_radix_sort.cuh>
+#include <cub/device/device_scan.cuh>
+
+#include <algorithm>
+#include <climits>
+#include <cstring>
+
+/* The base cell of position k on an axis, and how far the sample lies above it. */
+static __device__ inline int base_cell(float k, int cells, int width, float *above)
+{
+    double turns = (double)k;
+    double g = (turns - floor(turns)) * cells;
+    int base = (int)ceil(g - 0.5 * width);
+    *above = (float)(g - base);
+    while (base < 0)
+        base += cells;
+    while (base >= cells)
+        base -= cells;
+    return base;
+}
+
+/* Blocks of 256; a thread owns one sample. */
+static __global__ void key_samples(struct range_geometry g, uint32_t samples, const float *k, uint32_t *key, uint32_t *order)
+{
+    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= samples)
+        return;
+    int cell[3] = {0, 0, 0};
+    float above;
+    for (int d = 0; d < g.dim; d++)
+        cell[d] = base_cell(k[(size_t)i * g.dim + d], g.axis[d].cells, g.width, &above);
+    uint32_t column = (uint32_t)axis_bin(g.axis[1], cell[1]) * g.axis[0].bins + axis_bin(g.axis[0], cell[0]);
+    key[i] = g.by_cell ? column * g.axis[2].cells + cell[2] : column * g.axis[2].bins + axis_bin(g.axis[2], cell[2]);
+    order[i] = i;
+}
+
+/* Blocks of 256; a thread owns one bin: its first sample is where its first key would be put. */
+static __global__ void find_bins(struct range_geometry g, uint32_t samples, const uint32_t *key, uint32_t count, uint32_t *first)
+{
+    uint32_t bin = blockIdx.x * blockDim.x + threadIdx.x;
+    if (bin > count)
+        return;
+    uint32_t wanted = bin;
+    if (g.by_cell) {
+        uint32_t column = bin / g.axis[2].bins;
+        wanted = column * g.axis[2].cells + axis_first(g.axis[2], (int)(bin - column * g.axis[2].bins));
+    }
+    uint32_t low = 0, high = samples;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (key[middle] < wanted)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    first[bin] = bin == count ? samples : low;
+}
+
+/* Blocks of 256; a thread owns one sample in sorted order. */
+static __global__ void place_samples(struct range_geometry g, uint32_t samples, const float *k, const uint32_t *order,
+                                     struct range_point *points)
+{
+    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= samples)
+        return;
+    const float *from = k + (size_t)order[i] * g.dim;
+    float above[3] = {0, 0, 0};
+    int cell[3] = {0, 0, 0};
+    for (int d = 0; d < g.dim; d++)
+        cell[d] = base_cell(from[d], g.axis[d].cells, g.width, &above[d]);
+    struct range_point p = {above[0], above[1], above[2], 0};
+    if (g.dim == 2) {
+        p.base = (uint32_t)cell[0] | (uint32_t)cell[1] << 16;
+    } else {
+        for (int d = 0; d < 3; d++)
+            p.base |= (uint32_t)(cell[d] - axis_first(g.axis[d], axis_bin(g.axis[d], cell[d]))) << (8 * d);
+    }
+    points[i] = p;
+}
+
+/* ---- tasks ---- */
+
+/* The bin at `place` of the list that goes colour by colour. */
+struct colour_order {
+    struct range_geometry g;
+    int colours;
+    uint32_t begin[RANGE_COLOURS_MOST + 1];
+
+    __device__ uint32_t bin(uint32_t place) const
+    {
+        int colour = 0;
+        while (place >= begin[colour + 1])
+            colour++;
+        uint32_t i = place - begin[colour];
+        int cz = colour % axis_colours(g.axis[2]), c = colour / axis_colours(g.axis[2]);
+        int cx = c % axis_colours(g.axis[0]), cy = c / axis_colours(g.axis[0]);
+        int nz = axis_colour_bins(g.axis[2], cz), nx = axis_colour_bins(g.axis[0], cx);
+        int z = axis_colour_bin(g.axis[2], cz, (int)(i % nz));
+        int x = axis_colour_bin(g.axis[0], cx, (int)(i / nz % nx));
+        int y = axis_colour_bin(g.axis[1], cy, (int)(i / nz / nx));
+        return ((uint32_t)y * g.axis[0].bins + x) * g.axis[2].bins + z;
+    }
+};
+
+static struct colour_order colour_order_make(const struct range_geometry *g)
+{
+    struct colour_order order;
+    order.g = *g;
+    order.begin[0] = 0;
+    order.colours = 0;
+    for (int cy = 0; cy < axis_colours(g->axis[1]); cy++)
+        for (int cx = 0; cx < axis_colours(g->axis[0]); cx++)
+            for (int cz = 0; cz < axis_colours(g->axis[2]); cz++) {
+                uint32_t bins = (uint32_t)axis_colour_bins(g->axis[0], cx) * axis_colour_bins(g->axis[1], cy) *
+                                axis_colour_bins(g->axis[2], cz);
+                order.begin[order.colours + 1] = order.begin[order.colours] + bins;
+                order.colours++;
+            }
+    return order;
+}
+
+/* What the bins before a place (in colour order) come to. */
+struct tally {
+    uint32_t lights, heavies, parts, largest;
+};
+
+struct tally_sum {
+    __host__ __device__ tally operator()(const tally &a, const tally &b) const
+    {
+        tally s = {a.lights + b.lights, a.heavies + b.heavies, a.parts + b.parts, a.largest > b.largest ? a.largest : b.largest};
+        return s;
+    }
+};
+
+/* Blocks of 256; a thread owns one bin. */
+static __global__ void tally_bins(colour_order order, uint32_t count, uint32_t depth, const uint32_t *first, tally *tallies)
+{
+    uint32_t place = blockIdx.x * blockDim.x + threadIdx.x;
+    if (place > count)
+        return;
+    tally t = {0, 0, 0, 0};
+    if (place < count) {
+        uint32_t bin = order.bin(place), held = first[bin + 1] - first[bin];
+        t.largest = held;
+        t.lights = held > 0 && held <= depth;
+        t.heavies = held > depth;
+        t.parts = depth > 0 && held > depth ? (held + depth - 1) / depth : 0;
+    }
+    tallies[place] = t;
+}
+
+/* Blocks of 256; a thread owns one bin and writes its tasks. before[place] sums up the bins before it. */
+static __global__ void list_tasks(colour_order order, uint32_t count, uint32_t depth, const uint32_t *first, const tally *before,
+                                  struct range_task *light, struct range_task *parts, struct range_task *heavy)
+{
+    uint32_t place = blockIdx.x * blockDim.x + threadIdx.x;
+    if (place >= count)
+        return;
+    uint32_t bin = order.bin(place);
+    struct range_task task = {bin, first[bin], first[bin + 1], 1, 0, {0, 0, 0}};
+    uint32_t held = task.last - task.first;
+    if (held == 0)
+        return;
+    if (held <= depth) {
+        light[before[place].lights] = task;
+        return;
+    }
+    task.slot = before[place].parts;
+    task.parts = (held + depth - 1) / depth;
+    heavy[before[place].heavies] = task;
+    for (uint32_t p = 0; p < task.parts; p++) {
+        struct range_task part = {bin, task.first + p * depth, min(task.last, task.first + (p + 1) * depth), 1, task.slot + p, {0, 0, 0}};
+        parts[part.slot] = part;
+    }
+}
+
+static __global__ void gather_tallies(colour_order order, const tally *before, tally *at_colour)
+{
+    if ((int)threadIdx.x <= order.colours)
+        at_colour[threadIdx.x] = before[order.begin[threadIdx.x]];
+}
+
+static int make_tasks(struct range_bins *bins, struct gpu *gpu)
+{
+    const struct colour_order order = colour_order_make(&bins->geometry);
+    uint32_t depth = (uint32_t)bins->geometry.depth, count = bins->count;
+    tally *tallies = NULL, *at_colour = NULL, host[RANGE_COLOURS_MOST + 1] = {};
+    void *workspace = NULL;
+    size_t workspace_bytes = 0;
+    int rc = gpu_array(gpu, (size_t)count + 1, &tallies, "Counting bins");
+    if (!rc)
+        rc = gpu_array(gpu, RANGE_COLOURS_MOST + 1, &at_colour, "Counting bins");
+    if (rc)
+        goto out;
+    tally_bins<<<gpu_blocks((size_t)count + 1, 256), 256, 0, gpu->stream>>>(order, count, depth, bins->first, tallies);
+    rc = gpu_launched("Counting bins");
+    if (!rc)
+        rc = gpu_check(cub::DeviceScan::ExclusiveScan(NULL, workspace_bytes, tallies, tallies, tally_sum(), tally{0, 0, 0, 0}, count + 1,
+                                                      gpu->stream),
+                       "Summing up bins");
+    if (!rc)
+        rc = gpu_alloc(gpu, workspace_bytes, &workspace, "Summing up bins");
+    if (!rc)
+        rc = gpu_check(cub::DeviceScan::ExclusiveScan(workspace, workspace_bytes, tallies, tallies, tally_sum(), tally{0, 0, 0, 0},
+                                                      count + 1, gpu->stream),
+                       "Summing up bins");
+    if (rc)
+        goto out;
+    gather_tallies<<<1, 32, 0, gpu->stream>>>(order, tallies, at_colour);
+    rc = gpu_launched("Summing up bins");
+    if (!rc)
+        rc = gpu_download(gpu, host, at_colour, sizeof host);
+    if (rc)
+        goto out;
+    bins->colours = order.colours;
+    for (int c = 0; c <= order.colours; c++) {
+        bins->light_colour[c] = host[c].lights;
+        bins->heavy_colour[c] = host[c].heavies;
+    }
+    bins->lights = host[order.colours].lights;
+    bins->heavies = host[order.colours].heavies;
+    bins->slots = host[order.colours].parts;
+    bins->largest = host[order.colours].largest;
+    bins->occupied = bins->lights + bins->heavies;
+    if (depth > 0) {
+        rc = gpu_array(gpu, bins->lights, &bins->light, "The list of tasks");
+        if (!rc)
+            rc = gpu_array(gpu, bins->slots, &bins->parts, "The list of tasks");
+        if (!rc)
+            rc = gpu_array(gpu, bins->heavies, &bins->heavy, "The list of tasks");
+        if (rc)
+            goto out;
+        list_tasks<<<gpu_blocks(count, 256), 256, 0, gpu->stream>>>(order, count, depth, bins->first, tallies, bins->light, bins->parts,
+                                                                   bins->heavy);
+        rc = gpu_launched("Listing tasks");
+        bins->bytes += ((size_t)bins->lights + bins->slots + bins->heavies) * sizeof(struct range_task);
+    }
+out:
+    gpu_release(gpu, workspace);
+    gpu_release(gpu, at_colour);
+    gpu_release(gpu, tallies);
+    return rc;
+}
+
+/* ---- sorting ---- */
+
+static int sort_samples(struct range_bins *bins, struct gpu *gpu, const float *k, uint32_t keys)
+{
+    uint32_t n = bins->samples, *key[2] = {NULL, NULL}, *spare = NULL;
+    void *workspace = NULL;
+    size_t workspace_bytes = 0;
+    int bits = 1;
+    while (bits < 32 && (keys - 1) >> bits)
+        bits++;
+    int rc = gpu_array(gpu, n, &key[0], "Sorting the samples");
+    if (!rc)
+        rc = gpu_array(gpu, n, &key[1], "Sorting the samples");
+    if (!rc)
+        rc = gpu_array(gpu, n, &spare, "Sorting the samples");
+    if (!rc)
+        rc = gpu_array(gpu, n, &bins->order, "The order of the samples");
+    if (rc)
+        goto out;
+    key_samples<<<gpu_blocks(n, 256), 256, 0, gpu->stream>>>(bins->geometry, n, k, key[0], spare);
+    rc = gpu_launched("Finding the samples' bins");
+    if (!rc)
+        rc = gpu_check(cub::DeviceRadixSort::SortPairs(NULL, workspace_bytes, key[0], key[1], spare, bins->order, n, 0, bits, gpu->stream),
+                       "Sorting the samples");
+    if (!rc)
+        rc = gpu_alloc(gpu, workspace_bytes, &workspace, "Sorting the samples");
+    if (!rc)
+        rc = gpu_check(cub::DeviceRadixSort::SortPairs(workspace, workspace_bytes, key[0], key[1], spare, bins->order, n, 0, bits,
+                                                       gpu->stream),
+                       "Sorting the samples");
+    if (rc)
+        goto out;
+    find_bins<<<gpu_blocks((size_t)bins->count + 1, 256), 256, 0, gpu->stream>>>(bins->geometry, n, key[1], bins->count, bins->first);
+    rc = gpu_launched("Finding the bins");
+out:
+    gpu_release(gpu, workspace);
+    gpu_release(gpu, spare);
+    gpu_release(gpu, key[1]);
+    gpu_release(gpu, key[0]);
+    return rc;
+}
+
+int range_bins_make(struct range_bins *bins, struct gpu *gpu, const struct range_geometry *geometry, size_t samples, const float *k)
+{
+    const struct range_axis *a = geometry->axis;
+    uint64_t columns = (uint64_t)a[0].bins * a[1].bins, count = columns * a[2].bins, keys = count;
+    bins->geometry = *geometry;
+    if (geometry->by_cell)
+        keys = columns * a[2].cells;
+    if (keys > UINT32_MAX) {
+        bins->geometry.by_cell = false;
+        keys = count;
+    }
+    if (samples > INT_MAX || keys > UINT32_MAX)
+        return err_set(ERR_BAD_PARAMETER, "%zu samples on a grid of %d x %d x %d are more than one GPU plan can bin.", samples,
+                       a[0].cells, a[1].cells, a[2].cells);
+    bins->samples = (uint32_t)samples;
+    bins->count = (uint32_t)count;
+    int rc = gpu_array(gpu, count + 1, &bins->first, "The bins");
+    if (!rc)
+        rc = gpu_array(gpu, samples, &bins->points, "The sorted samples");
+    if (rc)
+        return rc;
+    bins->bytes += (count + 1) * sizeof *bins->first + samples * (sizeof *bins->points + sizeof *bins->order);
+    if (samples == 0) {
+        rc = gpu_check(cudaMemsetAsync(bins->first, 0, (count + 1) * sizeof *bins->first, gpu->stream), "Clearing the bins");
+    } else {
+        rc = sort_samples(bins, gpu, k, (uint32_t)keys);
+        if (!rc) {
+            place_samples<<<gpu_blocks(samples, 256), 256, 0, gpu->stream>>>(bins->geometry, bins->samples, k, bins->order, bins->points);
+            rc = gpu_launched("Placing the samples");
+        }
+    }
+    return rc ? rc : make_tasks(bins, gpu);
+}
+
+void range_bins_free(struct range_bins *bins, struct gpu *gpu)
+{
+    void *held[] = {bins->order, bins->points, bins->first, bins->light, bins->parts, bins->heavy};
+    for (void *memory : held)
+        gpu_release(gpu, memory);
+    memset(bins, 0, sizeof *bins);
+}

@@ -1,0 +1,115 @@
+/* range_gpu.cuh: compact bins of k-space samples on the GPU.
+ *
+ * A sample's base cell is the lowest of the `width` grid cells its kernel reaches, on every axis: base = ceil(g - width/2), g its
+ * position in cells, wrapped into the grid. Samples are put in bins by base cell with a stable radix sort, so that the order within
+ * a bin is the caller's and every sum over a bin is the same on every run.
+ *
+ * The tile of a bin is what its samples can reach: (bin + width - 1) cells on every axis, wrapped. Bins are coloured so that tiles
+ * of one colour never meet: a task that owns a tile adds it to the grid with plain loads and stores while other tasks of its
+ * colour run, colours follow each other in the stream, and no float atomic is needed (partial sums meet in a fixed order).
+ *
+ * A bin that holds more than `depth` samples is heavy: it is cut into parts, each part sums into a tile of its own in a list of
+ * partial tiles, and those are added up in their order when the bin's colour comes.
+ */
+#ifndef MRIRECON_RANGE_GPU_CUH
+#define MRIRECON_RANGE_GPU_CUH
+
+#include "gridding/base/dev_gpu.cuh"
+
+/* One axis of the grid cut into bins of (nearly) one size: bin i holds base cells [i cells / bins, (i + 1) cells / bins). */
+struct range_axis {
+    int cells, bins;
+};
+
+static __host__ __device__ inline int axis_first(struct range_axis axis, int bin)
+{
+    return (int)((long long)bin * axis.cells / axis.bins);
+}
+
+static __host__ __device__ inline int axis_size(struct range_axis axis, int bin)
+{
+    return axis_first(axis, bin + 1) - axis_first(axis, bin);
+}
+
+static __host__ __device__ inline int axis_bin(struct range_axis axis, int cell)
+{
+    return (int)(((long long)(cell + 1) * axis.bins - 1) / axis.cells);
+}
+
+/* Colours 0 1 0 1 ..., and 2 for the last of an odd number of bins: neighbours differ around the ring. */
+static __host__ __device__ inline int axis_colours(struct range_axis axis)
+{
+    return axis.bins == 1 ? 1 : 2 + (axis.bins & 1);
+}
+
+static __host__ __device__ inline int axis_colour_bins(struct range_axis axis, int colour)
+{
+    return axis.bins == 1 || colour == 2 ? 1 : axis.bins / 2;
+}
+
+static __host__ __device__ inline int axis_colour_bin(struct range_axis axis, int colour, int i)
+{
+    return colour == 2 ? axis.bins - 1 : 2 * i + colour;
+}
+
+enum { RANGE_COLOURS_MOST = 27 };
+
+struct range_geometry {
+    int dim, width;
+    struct range_axis axis[3]; /* x, y, z; in 2-D z is {1, 1} */
+    bool by_cell;              /* within a bin, sort by base z cell as well */
+    int depth;                 /* samples a part holds at most; 0: no tasks are made (the caller walks the bins) */
+};
+
+/* A bin's number is (y * bins x + x) * bins z + z. */
+static __host__ __device__ inline void range_bin_place(const struct range_geometry &g, uint32_t bin, int place[3])
+{
+    place[2] = (int)(bin % (uint32_t)g.axis[2].bins);
+    bin /= (uint32_t)g.axis[2].bins;
+    place[0] = (int)(bin % (uint32_t)g.axis[0].bins);
+    place[1] = (int)(bin / (uint32_t)g.axis[0].bins);
+}
+
+/* A task: samples [first, last) of one bin. */
+struct range_task {
+    uint32_t bin, first, last;
+    uint32_t parts; /* light: 1. In the list of heavy bins: how many partial tiles, from `slot` on */
+    uint32_t slot;
+    uint32_t pad[3];
+};
+
+/* A sample in its bin: position above the base cell, (width/2 - 1, width/2] per axis, and the base cell: in 3-D
+ * relative to the bin's first cell, x | y << 8 | z << 16; in 2-D of the grid, x | y << 16. */
+struct range_point {
+    float x, y, z;
+    uint32_t base;
+};
+
+struct range_bins {
+    struct range_geometry geometry;
+    uint32_t samples, count, occupied, largest;
+    uint32_t *order;            /* [samples] sorted place -> the caller's */
+    struct range_point *points; /* [samples] sorted */
+    uint32_t *first;            /* [count + 1] */
+    struct range_task *light;   /* [lights], colour by colour */
+    struct range_task *parts;   /* [slots]: part i sums into partial tile i */
+    struct range_task *heavy;   /* [heavies], colour by colour */
+    uint32_t lights, slots, heavies;
+    int colours;
+    uint32_t light_colour[RANGE_COLOURS_MOST + 1], heavy_colour[RANGE_COLOURS_MOST + 1];
+    size_t bytes;
+};
+
+/* How many bins an axis of `cells` gets for bins of at most `size`. The colouring is valid when size >= 4/3 (width - 1). */
+static inline struct range_axis range_axis_make(int cells, int size)
+{
+    struct range_axis axis = {cells, (cells + size - 1) / size};
+    return axis;
+}
+
+/* Bin k[samples][dim] (device memory, cycles per pixel, finite). `bins` must be zeroed; on failure it can be freed as well. */
+int range_bins_make(struct range_bins *bins, struct gpu *gpu, const struct range_geometry *geometry, size_t samples,
+                    const float *k);
+void range_bins_free(struct range_bins *bins, struct gpu *gpu);
+
+#endif

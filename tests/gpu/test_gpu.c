@@ -1,0 +1,510 @@
+/* The GPU's leaves, on a GPU: against double sums, against the CPU, adjointness, the same bits on every run, memory limits, bad
+ * input. Prints TAP; skips everything, loudly, where there is no GPU. */
+#include "gridding/base/dev.h"
+#include "gridding/base/err.h"
+#include "gridding/nufft.h"
+
+#include <complex.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int number, failures;
+
+static void verdict(bool good, const char *name, const char *why)
+{
+    printf("%s %d - %s\n", good ? "ok" : "not ok", ++number, name);
+    if (!good) {
+        printf("# %s\n", why);
+        failures++;
+    }
+    fflush(stdout);
+}
+
+/* ok when `error` (a relative l2 distance) is within `bound`. */
+static void verdict_error(double error, double bound, const char *format, const char *what, int line)
+{
+    char name[200], why[200];
+    snprintf(name, sizeof name, format, what);
+    snprintf(why, sizeof why, "error %.3g, allowed %.3g (line %d)", error, bound, line);
+    if (error <= bound)
+        printf("# %s: %.3g of %.3g\n", name, error, bound);
+    verdict(error <= bound, name, why);
+}
+
+static void verdict_code(int code, int wanted, const char *name)
+{
+    char why[1000];
+    snprintf(why, sizeof why, "got %d %s (%s), wanted %d", code, err_name(code), code ? err_last()->text : "", wanted);
+    verdict(code == wanted, name, why);
+}
+
+/* A machine that fails in the middle of a test cannot go on. */
+static void must(int code, const char *what)
+{
+    if (code) {
+        printf("Bail out! %s: %s\n", what, err_last()->text);
+        exit(1);
+    }
+}
+
+static uint64_t splitmix(uint64_t x)
+{
+    x += 0x9E3779B97F4A7C15u;
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+    return x ^ (x >> 31);
+}
+
+static double uniform(uint64_t seed)
+{
+    return ((double)(splitmix(seed) >> 11) + 0.5) / 9007199254740992.0;
+}
+
+static void *take(size_t bytes)
+{
+    void *memory = malloc(bytes ? bytes : 1);
+    if (!memory) {
+        printf("Bail out! not enough memory\n");
+        exit(1);
+    }
+    return memory;
+}
+
+/* ---- cases ---- */
+
+enum spread { UNIFORM, CENTRE, RADIAL, LINE };
+
+struct test_case {
+    const char *name;
+    int dim, n[3], batch;
+    size_t samples;
+    enum spread spread;
+    double tolerance;
+    enum nufft_kernel kernel;
+};
+
+static const struct test_case cases[] = {
+    {"2-D, 1e-3", 2, {40, 48, 1}, 3, 4000, UNIFORM, 1e-3, NUFFT_SEPARABLE},
+    {"2-D, 1e-2, dense centre", 2, {36, 36, 1}, 20, 3000, CENTRE, 1e-2, NUFFT_SEPARABLE},
+    {"2-D, 1e-4, radial", 2, {50, 33, 1}, 1, 3000, RADIAL, 1e-4, NUFFT_SEPARABLE},
+    {"2-D, 1e-5", 2, {31, 45, 1}, 2, 3000, UNIFORM, 1e-5, NUFFT_SEPARABLE},
+    {"2-D, many transforms", 2, {24, 24, 1}, 150, 700, RADIAL, 1e-3, NUFFT_SEPARABLE},
+    {"2-D, tiny and long", 2, {3, 61, 1}, 2, 500, UNIFORM, 1e-3, NUFFT_SEPARABLE},
+    {"2-D, all on a line", 2, {30, 30, 1}, 2, 900, LINE, 1e-3, NUFFT_SEPARABLE},
+    {"3-D, 1e-3", 3, {20, 22, 18}, 2, 3000, UNIFORM, 1e-3, NUFFT_SEPARABLE},
+    {"3-D, 1e-2, dense centre", 3, {18, 16, 24}, 1, 9000, CENTRE, 1e-2, NUFFT_SEPARABLE},
+    {"3-D, 1e-3, radial", 3, {17, 21, 27}, 2, 5000, RADIAL, 1e-3, NUFFT_SEPARABLE},
+    {"3-D, 1e-4", 3, {20, 16, 14}, 1, 2500, CENTRE, 1e-4, NUFFT_SEPARABLE},
+    {"3-D, 1e-5, radial", 3, {16, 20, 14}, 1, 2500, RADIAL, 1e-5, NUFFT_SEPARABLE},
+    {"3-D, flat", 3, {33, 30, 2}, 1, 1000, UNIFORM, 1e-3, NUFFT_SEPARABLE},
+    {"2-D, spherical kernel", 2, {30, 26, 1}, 2, 2000, UNIFORM, 1e-3, NUFFT_RADIAL},
+    {"3-D, spherical kernel", 3, {14, 16, 18}, 1, 2000, CENTRE, 1e-3, NUFFT_RADIAL},
+};
+
+struct problem {
+    struct test_case c;
+    size_t pixels;
+    float *k, *weights;
+    struct c32 *data, *image;               /* inputs */
+    double complex *true_image, *true_data; /* what the transforms should give */
+};
+
+static void fill_k(const struct test_case *c, float *k)
+{
+    for (size_t m = 0; m < c->samples; m++) {
+        double direction[3] = {0, 0, 0}, length = 0;
+        for (int d = 0; d < c->dim; d++) {
+            direction[d] = uniform((m / 40) * 7 + (uint64_t)d) - 0.5;
+            length += direction[d] * direction[d];
+        }
+        for (int d = 0; d < c->dim; d++) {
+            uint64_t seed = 1000003 * (uint64_t)(d + 1) + m * 17;
+            double u = uniform(seed) - 0.5, v = 0;
+            switch (c->spread) {
+            case UNIFORM:
+                v = u;
+                break;
+            case CENTRE:
+                v = m % 3 ? 0.03 * u : u; /* two thirds in a thousandth of the square */
+                break;
+            case RADIAL:
+                v = ((double)(m % 40) - 20) / 40 * direction[d] / sqrt(length); /* k = 0 in each, -0.5 in some */
+                break;
+            case LINE:
+                v = d == 0 ? -0.5 : u;
+                break;
+            }
+            k[m * (size_t)c->dim + (size_t)d] = (float)v;
+        }
+    }
+}
+
+static void fill_complex(struct c32 *to, size_t count, uint64_t seed)
+{
+    for (size_t i = 0; i < count; i++)
+        to[i] = (struct c32){(float)(uniform(seed + 2 * i) - 0.5), (float)(uniform(seed + 2 * i + 1) - 0.3)};
+}
+
+/* The double sums, written as in nufft.h; a phase per axis is made once. Only the first and last of the batch are summed. */
+static void oracle(struct problem *p)
+{
+    const struct test_case *c = &p->c;
+    size_t longest = (size_t)(c->n[0] + c->n[1] + c->n[2]);
+    double complex *phase = take(longest * sizeof *phase);
+    p->true_image = take(2 * p->pixels * sizeof *p->true_image);
+    p->true_data = take(2 * c->samples * sizeof *p->true_data);
+    memset(p->true_image, 0, 2 * p->pixels * sizeof *p->true_image);
+    for (size_t m = 0; m < c->samples; m++) {
+        double complex *axis[3] = {phase, phase + c->n[0], phase + c->n[0] + c->n[1]};
+        for (int d = 0; d < 3; d++)
+            for (int i = 0; i < c->n[d]; i++) {
+                double turns = d < c->dim ? (double)p->k[m * (size_t)c->dim + (size_t)d] * (i - c->n[d] / 2) : 0;
+                axis[d][i] = cexp(2 * M_PI * I * turns);
+            }
+        for (int which = 0; which < 2; which++) {
+            size_t b = which ? (size_t)c->batch - 1 : 0;
+            const struct c32 *in = p->data + b * c->samples + m, *pixel = p->image + b * p->pixels;
+            double complex value = p->weights[m] * (in->re + in->im * I), sum = 0, *to = p->true_image + (size_t)which * p->pixels;
+            for (int z = 0; z < c->n[2]; z++)
+                for (int y = 0; y < c->n[1]; y++) {
+                    double complex zy = axis[2][z] * axis[1][y];
+                    for (int x = 0; x < c->n[0]; x++, to++, pixel++) {
+                        double complex e = zy * axis[0][x];
+                        *to += value * e;
+                        sum += (pixel->re + pixel->im * I) * conj(e);
+                    }
+                }
+            p->true_data[(size_t)which * c->samples + m] = p->weights[m] * sum;
+        }
+    }
+    free(phase);
+}
+
+static void problem_make(struct problem *p, const struct test_case *c, bool with_oracle)
+{
+    memset(p, 0, sizeof *p);
+    p->c = *c;
+    p->pixels = (size_t)c->n[0] * (size_t)c->n[1] * (size_t)c->n[2];
+    p->k = take(c->samples * (size_t)c->dim * sizeof *p->k);
+    p->weights = take(c->samples * sizeof *p->weights);
+    p->data = take((size_t)c->batch * c->samples * sizeof *p->data);
+    p->image = take((size_t)c->batch * p->pixels * sizeof *p->image);
+    fill_k(c, p->k);
+    for (size_t m = 0; m < c->samples; m++)
+        p->weights[m] = (float)(0.2 + uniform(77 + m));
+    fill_complex(p->data, (size_t)c->batch * c->samples, 5000000);
+    fill_complex(p->image, (size_t)c->batch * p->pixels, 9000000);
+    if (with_oracle)
+        oracle(p);
+}
+
+static void problem_free(struct problem *p)
+{
+    free(p->k);
+    free(p->weights);
+    free(p->data);
+    free(p->image);
+    free(p->true_image);
+    free(p->true_data);
+}
+
+static double distance(const struct c32 *got, const double complex *wanted, size_t count)
+{
+    double off = 0, all = 0;
+    for (size_t i = 0; i < count; i++) {
+        double complex d = got[i].re + got[i].im * I - wanted[i];
+        off += creal(d) * creal(d) + cimag(d) * cimag(d);
+        all += creal(wanted[i]) * creal(wanted[i]) + cimag(wanted[i]) * cimag(wanted[i]);
+    }
+    return sqrt(off / all);
+}
+
+static double distance_between(const struct c32 *a, const struct c32 *b, size_t count)
+{
+    double off = 0, all = 0;
+    for (size_t i = 0; i < count; i++) {
+        double re = (double)a[i].re - b[i].re, im = (double)a[i].im - b[i].im;
+        off += re * re + im * im;
+        all += (double)b[i].re * b[i].re + (double)b[i].im * b[i].im;
+    }
+    return sqrt(off / all);
+}
+
+static double complex dot(const struct c32 *a, const struct c32 *b, size_t count)
+{
+    double complex s = 0;
+    for (size_t i = 0; i < count; i++)
+        s += ((double)a[i].re - (double)a[i].im * I) * (b[i].re + b[i].im * I);
+    return s;
+}
+
+/* ---- running a plan from host arrays ---- */
+
+struct outcome {
+    struct c32 *image, *data;
+    float *squares, *convolved;
+    struct nufft_info info;
+};
+
+static void *device_copy(struct dev *dev, const void *host, size_t bytes)
+{
+    void *to;
+    must(dev_alloc(dev, bytes, &to), "dev_alloc");
+    if (host)
+        must(dev_upload(dev, to, host, bytes), "dev_upload");
+    return to;
+}
+
+static struct nufft_params params_of(const struct test_case *c)
+{
+    struct nufft_params p = {.dim = c->dim, .tolerance = c->tolerance, .kernel = c->kernel, .batch = c->batch};
+    memcpy(p.n, c->n, sizeof p.n);
+    return p;
+}
+
+static void run_problem(struct dev *dev, const struct problem *p, const struct nufft_params *params, struct outcome *o)
+{
+    size_t batch = (size_t)p->c.batch, data_bytes = batch * p->c.samples * sizeof(struct c32);
+    size_t image_bytes = batch * p->pixels * sizeof(struct c32), squares_bytes = p->pixels * sizeof(float);
+    struct nufft *plan;
+    must(nufft_create(&plan, dev, params, p->c.samples, p->k), "nufft_create");
+    must(nufft_set_weights(plan, p->weights), "nufft_set_weights");
+    nufft_describe(plan, &o->info);
+    struct c32 *data = device_copy(dev, p->data, data_bytes), *image = device_copy(dev, p->image, image_bytes);
+    struct c32 *image_out = device_copy(dev, NULL, image_bytes), *data_out = device_copy(dev, NULL, data_bytes);
+    float *squares = device_copy(dev, NULL, squares_bytes);
+    o->image = take(image_bytes);
+    o->data = take(data_bytes);
+    o->squares = take(squares_bytes);
+    o->convolved = take(p->c.samples * sizeof(float));
+    /* Poison what is to be overwritten. */
+    memset(o->image, 0xff, image_bytes);
+    memset(o->data, 0xff, data_bytes);
+    must(dev_upload(dev, image_out, o->image, image_bytes), "dev_upload");
+    must(dev_upload(dev, data_out, o->data, data_bytes), "dev_upload");
+    must(dev_zero(dev, squares, squares_bytes), "dev_zero");
+    must(nufft_adjoint(plan, p->c.batch, data, image_out), "nufft_adjoint");
+    must(nufft_forward(plan, p->c.batch, image, data_out), "nufft_forward");
+    must(nufft_adjoint_squares(plan, p->c.batch, data, squares), "nufft_adjoint_squares");
+    must(nufft_convolve(plan, p->weights, o->convolved), "nufft_convolve");
+    must(dev_download(dev, o->image, image_out, image_bytes), "dev_download");
+    must(dev_download(dev, o->data, data_out, data_bytes), "dev_download");
+    must(dev_download(dev, o->squares, squares, squares_bytes), "dev_download");
+    void *held[] = {data, image, image_out, data_out, squares};
+    for (size_t i = 0; i < sizeof held / sizeof *held; i++)
+        dev_release(dev, held[i]);
+    nufft_free(plan);
+}
+
+static void outcome_free(struct outcome *o)
+{
+    free(o->image);
+    free(o->data);
+    free(o->squares);
+    free(o->convolved);
+}
+
+/* ---- tests ---- */
+
+static void test_case_run(struct dev *gpu, struct dev *cpu, const struct test_case *c)
+{
+    struct problem p;
+    struct outcome o, on_cpu;
+    struct nufft_params params = params_of(c);
+    problem_make(&p, c, true);
+    run_problem(gpu, &p, &params, &o);
+    size_t last = (size_t)c->batch - 1;
+    /* The tolerance is the promise. 5e-6: float32 sums of a few thousand terms of random sign. */
+    double bound = c->tolerance + 5e-6;
+    verdict_error(distance(o.image, p.true_image, p.pixels), bound, "%s: adjoint, first of the batch", c->name, __LINE__);
+    verdict_error(distance(o.image + last * p.pixels, p.true_image + p.pixels, p.pixels), bound, "%s: adjoint, last of the batch",
+                  c->name, __LINE__);
+    verdict_error(distance(o.data, p.true_data, c->samples), bound, "%s: forward, first of the batch", c->name, __LINE__);
+    verdict_error(distance(o.data + last * c->samples, p.true_data + c->samples, c->samples), bound, "%s: forward, last of the batch",
+                  c->name, __LINE__);
+    /* <A x, y> = <x, A^H y>; both sides are within the tolerance of the truth, times |Ax||y| over the product's own size. */
+    double complex left = dot(o.data, p.data, c->samples), right = dot(p.image, o.image, p.pixels);
+    double size = sqrt(creal(dot(o.data, o.data, c->samples)) * creal(dot(p.data, p.data, c->samples)));
+    verdict_error(cabs(left - right) / size, c->tolerance, "%s: adjointness", c->name, __LINE__);
+    double off = 0, all = 0;
+    for (size_t i = 0; i < p.pixels; i++) {
+        double s = 0;
+        for (size_t b = 0; b <= last; b++) {
+            struct c32 v = o.image[b * p.pixels + i];
+            s += (double)v.re * v.re + (double)v.im * v.im;
+        }
+        off += (s - o.squares[i]) * (s - o.squares[i]);
+        all += s * s;
+    }
+    verdict_error(sqrt(off / all), 1e-6 * sqrt(c->batch), "%s: squares are those of the images", c->name, __LINE__);
+    if (cpu) {
+        run_problem(cpu, &p, &params, &on_cpu);
+        verdict_error(distance_between(o.image, on_cpu.image, (last + 1) * p.pixels), 2 * bound, "%s: adjoint as on the CPU", c->name,
+                      __LINE__);
+        verdict_error(distance_between(o.data, on_cpu.data, (last + 1) * c->samples), 2 * bound, "%s: forward as on the CPU", c->name,
+                      __LINE__);
+        outcome_free(&on_cpu);
+        /* The convolution depends on the kernel: compare where both use the same. */
+        struct nufft_params fixed = params;
+        struct outcome a, b;
+        fixed.width = 4;
+        fixed.oversampling = 2;
+        run_problem(gpu, &p, &fixed, &a);
+        run_problem(cpu, &p, &fixed, &b);
+        double far = 0, norm = 0;
+        for (size_t m = 0; m < c->samples; m++) {
+            far += pow((double)a.convolved[m] - b.convolved[m], 2);
+            norm += pow(b.convolved[m], 2);
+        }
+        verdict_error(sqrt(far / norm), bound, "%s: convolution as on the CPU", c->name, __LINE__);
+        outcome_free(&a);
+        outcome_free(&b);
+    }
+    outcome_free(&o);
+    problem_free(&p);
+}
+
+/* Bins of every kind at once: empty, light, heavy (cut into parts), around the edges. */
+static void test_same_bits(struct dev *gpu)
+{
+    static const struct test_case many[] = {
+        {"3-D bricks", 3, {48, 40, 44}, 2, 400000, CENTRE, 1e-3, NUFFT_SEPARABLE},
+        {"3-D bricks of halves", 3, {48, 40, 44}, 1, 400000, CENTRE, 2e-4, NUFFT_SEPARABLE},
+        {"3-D tiles", 3, {30, 32, 34}, 1, 200000, CENTRE, 1e-6, NUFFT_SEPARABLE},
+        {"2-D planes", 2, {100, 90, 1}, 20, 100000, CENTRE, 1e-3, NUFFT_SEPARABLE},
+        {"2-D tiles", 2, {100, 90, 1}, 1, 100000, CENTRE, 1e-6, NUFFT_SEPARABLE},
+    };
+    for (size_t i = 0; i < sizeof many / sizeof *many; i++) {
+        struct problem p;
+        struct outcome first = {0}, next;
+        struct nufft_params params = params_of(&many[i]);
+        char name[100];
+        bool same = true;
+        problem_make(&p, &many[i], false);
+        run_problem(gpu, &p, &params, &first);
+        for (int run = 1; run < 20; run++) {
+            run_problem(gpu, &p, &params, &next);
+            size_t images = p.pixels * (size_t)many[i].batch, data = many[i].samples * (size_t)many[i].batch;
+            same = same && memcmp(first.image, next.image, images * sizeof *first.image) == 0 &&
+                   memcmp(first.data, next.data, data * sizeof *first.data) == 0 &&
+                   memcmp(first.squares, next.squares, p.pixels * sizeof(float)) == 0 &&
+                   memcmp(first.convolved, next.convolved, many[i].samples * sizeof(float)) == 0;
+            outcome_free(&next);
+        }
+        snprintf(name, sizeof name, "%s: the same bits in 20 runs (largest bin %zu)", many[i].name, first.info.largest_bin);
+        verdict(same, name, "two runs differ");
+        outcome_free(&first);
+        problem_free(&p);
+    }
+}
+
+/* k is periodic: moving samples by whole turns changes nothing but rounding (of k itself: 3 + 1/3 has two bits less than 1/3). */
+static void test_periodic(struct dev *gpu)
+{
+    struct problem p;
+    struct outcome here, there;
+    struct nufft_params params = params_of(&cases[7]);
+    problem_make(&p, &cases[7], false);
+    for (size_t i = 0; i < p.c.samples * 3; i++)
+        p.k[i] = floorf(p.k[i] * 4096) / 4096; /* exact after the move */
+    run_problem(gpu, &p, &params, &here);
+    for (size_t i = 0; i < p.c.samples * 3; i++)
+        p.k[i] += (float)((int)(i % 7) - 3);
+    run_problem(gpu, &p, &params, &there);
+    verdict(memcmp(here.image, there.image, p.pixels * 2 * sizeof(struct c32)) == 0, "k is periodic", "the images differ");
+    outcome_free(&here);
+    outcome_free(&there);
+    problem_free(&p);
+}
+
+static void test_memory(struct dev *gpu)
+{
+    size_t available, total;
+    must(dev_memory(gpu, &available, &total), "dev_memory");
+    verdict(available > 0 && available <= total, "memory is told", "numbers make no sense");
+    char sent[1000], back[1000];
+    for (int i = 0; i < 1000; i++)
+        sent[i] = (char)(i * 7);
+    char *there = device_copy(gpu, sent, sizeof sent);
+    must(dev_zero(gpu, there + 100, 50), "dev_zero");
+    must(dev_download(gpu, back, there, sizeof back), "dev_download");
+    memset(sent + 100, 0, 50);
+    verdict(memcmp(sent, back, sizeof sent) == 0, "what goes up comes down", "bytes differ");
+    dev_release(gpu, there);
+
+    void *nothing = &number;
+    verdict(dev_alloc(gpu, 0, &nothing) == 0 && nothing == NULL, "no bytes are no memory", "not NULL");
+    void *much = NULL;
+    int rc = dev_alloc(gpu, total + total / 2, &much);
+    verdict_code(rc, ERR_GPU_OOM, "more than the device has is gpu-oom");
+    verdict(err_last()->required == (int64_t)(total + total / 2) && err_last()->available > 0, "gpu-oom tells required and available",
+            "numbers are missing");
+
+    /* A plan that cannot fit is refused before anything is launched, and the device goes on working. */
+    must(dev_memory(gpu, &available, &total), "dev_memory");
+    void *ballast = NULL;
+    must(dev_alloc(gpu, available - (size_t)200e6, &ballast), "dev_alloc");
+    struct test_case big = {"big", 3, {200, 200, 200}, 1, 1000, UNIFORM, 1e-3, NUFFT_SEPARABLE};
+    struct problem p;
+    struct nufft *plan = NULL;
+    problem_make(&p, &big, false);
+    struct nufft_params params = params_of(&big);
+    rc = nufft_create(&plan, gpu, &params, big.samples, p.k);
+    verdict_code(rc, ERR_GPU_OOM, "a plan that does not fit is gpu-oom");
+    verdict(plan == NULL && err_last()->required > err_last()->available, "and says how much it lacks", "numbers are missing");
+    problem_free(&p);
+
+    /* A batch that does not fit is worked off in parts, with the same bits. */
+    struct test_case wide = {"wide", 2, {128, 128, 1}, 256, 5000, RADIAL, 1e-3, NUFFT_SEPARABLE};
+    struct outcome tight, roomy;
+    problem_make(&p, &wide, false);
+    params = params_of(&wide);
+    run_problem(gpu, &p, &params, &tight);
+    dev_release(gpu, ballast);
+    run_problem(gpu, &p, &params, &roomy);
+    verdict(tight.info.bytes < roomy.info.bytes, "little memory: the batch is cut", "the plan is as large as ever");
+    verdict(memcmp(tight.image, roomy.image, p.pixels * 256 * sizeof(struct c32)) == 0, "a cut batch gives the same bits", "they differ");
+    outcome_free(&tight);
+    outcome_free(&roomy);
+    problem_free(&p);
+}
+
+static void test_bad_input(struct dev *gpu)
+{
+    struct dev *other = NULL;
+    struct nufft *plan = NULL;
+    verdict_code(dev_create(&other, DEV_GPU, 99, 0), ERR_NO_DEVICE, "a GPU that is not there");
+    float k[6] = {0.1f, 0.2f, 0.3f, NAN, 0.1f, 0.f};
+    struct nufft_params params = {.dim = 2, .n = {32, 32, 1}, .tolerance = 1e-3, .batch = 1};
+    verdict_code(nufft_create(&plan, gpu, &params, 3, k), ERR_TRAJ_NONFINITE, "k that is not a number");
+    params.n[0] = 0;
+    k[3] = 0;
+    verdict_code(nufft_create(&plan, gpu, &params, 3, k), ERR_BAD_PARAMETER, "an image without pixels");
+    verdict(plan == NULL, "nothing is made by a failing call", "a plan appeared");
+}
+
+int main(void)
+{
+    struct dev *gpu = NULL, *cpu = NULL;
+    if (dev_create(&gpu, DEV_GPU, 0, 0)) {
+        printf("1..0 # SKIP %s\n", err_last()->text);
+        return 0;
+    }
+    printf("# %s\n", dev_name(gpu));
+    if (dev_create(&cpu, DEV_CPU, 0, 0)) {
+        printf("# no CPU device: %s\n", err_last()->text);
+        cpu = NULL;
+    }
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        test_case_run(gpu, cpu, &cases[i]);
+    test_same_bits(gpu);
+    test_periodic(gpu);
+    test_memory(gpu);
+    test_bad_input(gpu);
+    dev_free(cpu);
+    dev_free(gpu);
+    printf("1..%d\n", number);
+    return failures != 0;
+}

@@ -20,7 +20,7 @@ WARN     := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototy
 CFLAGS   ?= -O2 -g
 override CFLAGS += -std=c17 -D_GNU_SOURCE -I. -fopenmp -fno-math-errno -fstack-protector-strong -MMD -MP $(WARN) \
 	-DMRIRECON_VERSION='"$(VERSION)"' $(shell pkg-config --cflags $(PACKAGES) 2>/dev/null | sed 's/-I/-isystem /g')
-override LDFLAGS += -Wl,--as-needed -fopenmp
+override LDFLAGS += -Wl,--as-needed -fopenmp -rdynamic
 ifeq ($(SAN),1)
 override CFLAGS  += -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 override LDFLAGS += -fsanitize=address,undefined
@@ -46,8 +46,24 @@ UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/tes
 E2E      := $(wildcard tests/e2e/test_*.py)
 BENCH    := $(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(wildcard tests/bench/bench_*.c))
 
-all: $(BIN)
+# GPU leaves: machine code for compute capability 8.0 (which 8.6 and 8.9 run, too), 9.0 and newer, and PTX for what comes after.
+ifneq ($(CUDA),0)
+GPU := $(if $(or $(NVCC),$(filter 1,$(CUDA))),$(GPU_SO))
+endif
+CUDA_ARCHS ?= 80 90 100 120
+GPU_OBJECTS := $(patsubst %.cu,$(BUILD)/obj/%.cu.o,$(foreach d,gridding/base gridding/range gridding,$(wildcard $(d)/*.cu)))
+NVCCFLAGS := -std=c++17 -O3 -I. -MMD -MP -Xcompiler -fPIC,-Wall,-Wextra -Werror all-warnings \
+	$(foreach a,$(CUDA_ARCHS),-gencode=arch=compute_$(a),code=sm_$(a)) \
+	-gencode=arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS))
 
+all: $(BIN) $(GPU)
+
+$(BUILD)/obj/%.cu.o: %.cu
+	@mkdir -p $(@D)
+	$(or $(NVCC),$(error CUDA=1 and no nvcc: set NVCC)) $(NVCCFLAGS) -c -o $@ $<
+$(GPU_SO): $(GPU_OBJECTS)
+	@mkdir -p $(@D)
+	$(NVCC) -shared -cudart static -Xcompiler -static-libstdc++,-static-libgcc -o $@ $^
 $(BUILD)/obj/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -c -o $@ $<
@@ -78,6 +94,8 @@ $(BUILD)/bin/mrirecon: $(BUILD)/obj/clients/client_main.o $(BUILD)/lib/clients.a
 	$(link) $(LIBS_CLIENT) $(LIBS_RECON) $(LIBS_GRIDDING)
 $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o $(BUILD)/lib/clients.a $(ARCHIVES)
 	$(link) -lcmocka -lniftiio -lznz $(LIBS_CLIENT) $(LIBS_DAEMON) $(LIBS_RECON) $(LIBS_GRIDDING) $(call pkg,fftw3)
+$(BUILD)/tests/test_gpu: $(BUILD)/obj/tests/gpu/test_gpu.o $(BUILD)/lib/gridding.a
+	$(link) $(LIBS_GRIDDING)
 $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(ARCHIVES)
 	$(link) $(LIBS_RECON) $(LIBS_GRIDDING)
 
@@ -99,6 +117,9 @@ check: deps
 	$(MAKE) SAN=1 BUILD=$(BUILD)/san CUDA=0 all unit
 	tests/run $(foreach b,$(BUILD) $(BUILD)/clang $(BUILD)/san,MRIRECON_BIN=$(b)/bin $(UNIT:$(BUILD)/%=$(b)/%)) \
 	  $(foreach b,$(BUILD) $(BUILD)/san,MRIRECON_BIN=$(b)/bin $(E2E)) tests/check_includes
+## make check-gpu       the tests of the GPU leaves, on a machine with a GPU
+check-gpu: all $(BUILD)/tests/test_gpu
+	tests/run $(BUILD)/tests/test_gpu
 ## make deps            install the Debian packages that are missing
 deps:
 	@missing=; for p in $(DEPS); do dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$p"; done; \
@@ -134,6 +155,6 @@ lint:
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all unit bench help demo check deps install uninstall bundle format lint clean
+.PHONY: all unit bench help demo check check-gpu deps install uninstall bundle format lint clean
 .SECONDARY:
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)

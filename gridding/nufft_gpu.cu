@@ -17,7 +17,8 @@ static long double bessel_i0(long double x)
     return sum;
 }
 
-/* Interpolate I0(beta sqrt(t)) / I0(beta) at Chebyshev nodes on [0, 1]; returns the largest error seen between the nodes. */
+/* Interpolate I0(beta sqrt(t)) / I0(beta) at Chebyshev nodes on [0, 1]; returns the largest error seen between the
+ * nodes. */
 static double fit_degree(double beta, int degree, float *c)
 {
     const int n = degree + 1;
@@ -72,8 +73,8 @@ static void fit_kaiser(struct kaiser *kernel, const struct nufft_shape *shape, i
 
 /* ---- making a plan ---- */
 
-/* Below these tolerances a product of TF32 operands, and a sum of three of halves, is not exact enough: the measured errors of the
- * image (docs/benchmarks-gpu.md) are 3.3e-4 and under 1e-5. */
+/* Below these tolerances a product of TF32 operands, and a sum of three of halves, is not exact enough: the measured
+ * errors of the image (docs/benchmarks-gpu.md) are 3.3e-4 and under 1e-5. */
 static const double tf32_tolerance = 9e-4, split_tolerance = 1.5e-5;
 
 static enum nufft_way choose_way(const struct nufft_shape *shape)
@@ -86,7 +87,8 @@ static enum nufft_way choose_way(const struct nufft_shape *shape)
     return shape->width <= 4 && std::min(std::min(grid[0], grid[1]), grid[2]) >= 32 ? WAY_BRICKS : WAY_TILES;
 }
 
-/* Bins for the way a plan sums. Of tiles: about 8 cells an axis, and 4/3 of the kernel's reach at least (range_gpu.cuh). */
+/* Bins for the way a plan sums. Of tiles: about 8 cells an axis, and 4/3 of the kernel's reach at least
+ * (range_gpu.cuh). */
 static struct range_geometry choose_geometry(const struct nufft_shape *shape, enum nufft_way way)
 {
     const int tiles = std::max(shape->dim == 2 ? 16 : 8, (4 * (shape->width - 1) + 2) / 3);
@@ -120,7 +122,8 @@ static int upload_deapodisation(struct nufft_gpu *plan, const struct nufft_shape
     if (shape->kernel == NUFFT_RADIAL) {
         rc = gpu_array(plan->gpu, plan->pixels, &plan->deapodise_full, "The deapodisation");
         plan->bytes += plan->pixels * sizeof(float);
-        return rc ? rc : gpu_upload(plan->gpu, plan->deapodise_full, shape->deapodise_radial, plan->pixels * sizeof(float));
+        return rc ? rc
+                  : gpu_upload(plan->gpu, plan->deapodise_full, shape->deapodise_radial, plan->pixels * sizeof(float));
     }
     for (int d = 0; !rc && d < shape->dim; d++) {
         rc = gpu_array(plan->gpu, (size_t)shape->n[d], &plan->deapodise[d], "The deapodisation");
@@ -149,8 +152,9 @@ static int make_ffts(struct nufft_gpu *plan)
     return 0;
 }
 
-/* Workspace: partial tiles, and per transform a grid and its sorted samples. The batch is cut until it takes no more than half of
- * what is free, since the caller's images and samples need room too; one group is asked for in any case. */
+/* Workspace: partial tiles, and per transform a grid and its sorted samples. The batch is cut until it takes no more
+ * than half of what is free, since the caller's images and samples need room too; one group is asked for in any case.
+ */
 static int make_workspace(struct nufft_gpu *plan)
 {
     struct gpu *gpu = plan->gpu;
@@ -166,11 +170,12 @@ static int make_workspace(struct nufft_gpu *plan)
     plan->group = (int)most;
     size_t wanted = partial + each * most;
     if (wanted > available)
-        return err_set_bytes(ERR_GPU_OOM, (int64_t)wanted, (int64_t)available,
-                             "Gridding %zu samples to %d x %d x %d cells needs %.1f MB of device memory and %.1f MB are free. Ask for a "
-                             "smaller matrix or a larger tolerance, or wait until other work on this GPU has ended.",
-                             plan->samples, plan->shape.grid[0], plan->shape.grid[1], plan->shape.grid[2], (double)wanted / 1e6,
-                             (double)available / 1e6);
+        return err_set_bytes(
+            ERR_GPU_OOM, (int64_t)wanted, (int64_t)available,
+            "Gridding %zu samples to %d x %d x %d cells needs %.1f MB of device memory and %.1f MB are free. Ask for a "
+            "smaller matrix or a larger tolerance, or wait until other work on this GPU has ended.",
+            plan->samples, plan->shape.grid[0], plan->shape.grid[1], plan->shape.grid[2], (double)wanted / 1e6,
+            (double)available / 1e6);
     plan->bytes += wanted;
     rc = gpu_array(gpu, partial / sizeof(struct c32), &plan->partial, "Partial sums");
     if (!rc)
@@ -230,7 +235,8 @@ static int fill_plan(struct nufft_gpu *plan, const struct nufft_shape *shape, co
         return rc;
     choose_tile(plan);
     if (plan->way == WAY_TILES && nufft_gpu_tile_bytes(plan->tile, shape->width) > gpu->shared_most)
-        return err_set(ERR_BAD_PARAMETER, "A kernel %d cells wide needs more shared memory than this GPU has. Ask for a larger tolerance.",
+        return err_set(ERR_BAD_PARAMETER,
+                       "A kernel %d cells wide needs more shared memory than this GPU has. Ask for a larger tolerance.",
                        shape->width);
     rc = upload_deapodisation(plan, shape);
     if (!rc)
@@ -273,7 +279,8 @@ static void leaf_describe(const void *state, struct nufft_info *info)
 static double leaf_cost(const struct dev *dev, const struct nufft_shape *shape, size_t samples)
 {
     (void)dev;
-    double cells = (double)shape->grid[0] * shape->grid[1] * shape->grid[2], kernel_cells = pow(shape->width, shape->dim);
+    double cells = (double)shape->grid[0] * shape->grid[1] * shape->grid[2],
+           kernel_cells = pow(shape->width, shape->dim);
     switch (choose_way(shape)) {
     case WAY_BRICKS:
         return 7e-11 * (double)samples + 1.5e-11 * cells;
@@ -290,7 +297,8 @@ static double leaf_cost(const struct dev *dev, const struct nufft_shape *shape, 
 /* ---- the caller's order to the sorted one ---- */
 
 /* Blocks of 256; a thread owns one sorted sample. */
-static __global__ void sort_data(uint32_t samples, const uint32_t *order, const float *weights, const float2 *data, float2 *sorted)
+static __global__ void sort_data(uint32_t samples, const uint32_t *order, const float *weights, const float2 *data,
+                                 float2 *sorted)
 {
     uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= samples)
@@ -300,7 +308,8 @@ static __global__ void sort_data(uint32_t samples, const uint32_t *order, const 
     sorted[i] = make_float2(v.x * w, v.y * w);
 }
 
-/* Blocks of 256; a thread owns one sorted sample and writes it to column 0 of `columns`. NULL values: zero everywhere. */
+/* Blocks of 256; a thread owns one sorted sample and writes it to column 0 of `columns`. NULL values: zero everywhere.
+ */
 static __global__ void sort_values(uint32_t samples, const uint32_t *order, const float *values, float *sorted)
 {
     uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -315,10 +324,10 @@ static __global__ void values_to_column(uint32_t samples, int columns, const flo
         to[i] = make_float2(i % columns ? 0.f : sorted[i / columns], 0.f);
 }
 
-/* Blocks of (32, 8) for 32 samples and 32 transforms; 8.4 KB of shared memory: data[transform][sample] to sorted[sample][transform],
- * columns past `transforms` zero. */
-static __global__ void sort_transposed(uint32_t samples, int transforms, int columns, const uint32_t *order, const float *weights,
-                                       const float2 *data, float2 *sorted)
+/* Blocks of (32, 8) for 32 samples and 32 transforms; 8.4 KB of shared memory: data[transform][sample] to
+ * sorted[sample][transform], columns past `transforms` zero. */
+static __global__ void sort_transposed(uint32_t samples, int transforms, int columns, const uint32_t *order,
+                                       const float *weights, const float2 *data, float2 *sorted)
 {
     __shared__ float2 square[32][33];
     uint32_t s0 = blockIdx.x * 32, s = s0 + threadIdx.x;
@@ -343,12 +352,13 @@ static int sort_group(struct nufft_gpu *plan, int transforms, const struct c32 *
     if (n == 0)
         return 0;
     if (plan->way == WAY_PLANES) {
-        dim3 blocks(gpu_blocks(n, 32), gpu_blocks((size_t)(transforms + PLANE_TRANSFORMS - 1) / PLANE_TRANSFORMS * PLANE_TRANSFORMS, 32));
-        sort_transposed<<<blocks, dim3(32, 8), 0, plan->gpu->stream>>>(n, transforms, plan->group, plan->bins.order, plan->weights,
-                                                                      (const float2 *)data, (float2 *)plan->sorted);
+        dim3 blocks(gpu_blocks(n, 32),
+                    gpu_blocks((size_t)(transforms + PLANE_TRANSFORMS - 1) / PLANE_TRANSFORMS * PLANE_TRANSFORMS, 32));
+        sort_transposed<<<blocks, dim3(32, 8), 0, plan->gpu->stream>>>(
+            n, transforms, plan->group, plan->bins.order, plan->weights, (const float2 *)data, (float2 *)plan->sorted);
     } else {
-        sort_data<<<gpu_blocks(n, 256), 256, 0, plan->gpu->stream>>>(n, plan->bins.order, plan->weights, (const float2 *)data,
-                                                                    (float2 *)plan->sorted);
+        sort_data<<<gpu_blocks(n, 256), 256, 0, plan->gpu->stream>>>(n, plan->bins.order, plan->weights,
+                                                                     (const float2 *)data, (float2 *)plan->sorted);
     }
     return gpu_launched("Sorting the data");
 }
@@ -403,7 +413,8 @@ static void image_factors(const struct nufft_gpu *plan, struct fft_pass *pass)
     const int *n = plan->shape.n;
     if (plan->deapodise_full) {
         pass->full = plan->deapodise_full;
-        pass->full_view = plan->shape.dim == 3 ? fft_view{(size_t)n[0] * n[1], 1, (size_t)n[0]} : fft_view{(size_t)n[0], 1, 0};
+        pass->full_view =
+            plan->shape.dim == 3 ? fft_view{(size_t)n[0] * n[1], 1, (size_t)n[0]} : fft_view{(size_t)n[0], 1, 0};
         return;
     }
     pass->line = plan->deapodise[0];
@@ -427,7 +438,8 @@ static struct fft_view image_view(const struct nufft_gpu *plan)
 }
 
 /* Blocks of 256; a thread owns one pixel and adds the transforms in their order. */
-static __global__ void add_squares(int nx, int ny, int grid_x, size_t cells, int transforms, const float2 *grid, float *squares)
+static __global__ void add_squares(int nx, int ny, int grid_x, size_t cells, int transforms, const float2 *grid,
+                                   float *squares)
 {
     size_t pixel = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
     if (pixel >= (size_t)nx * ny)
@@ -468,8 +480,8 @@ static int grid_to_image(struct nufft_gpu *plan, int transforms, struct c32 *ima
         rc = fft_run(plan->gpu, &plan->fft[d], &pass);
     }
     if (!rc && !image && dim == 2) {
-        add_squares<<<gpu_blocks(plan->pixels, 256), 256, 0, plan->gpu->stream>>>(n[0], n[1], cells[0], plan->cells, transforms,
-                                                                                 (const float2 *)plan->grid, squares);
+        add_squares<<<gpu_blocks(plan->pixels, 256), 256, 0, plan->gpu->stream>>>(
+            n[0], n[1], cells[0], plan->cells, transforms, (const float2 *)plan->grid, squares);
         rc = gpu_launched("Adding squares");
     }
     return rc;
@@ -566,7 +578,8 @@ static int leaf_convolve(void *state, const float *weights, float *convolved)
         rc = gpu_upload(gpu, values, weights, n * sizeof(float));
     if (!rc) {
         sort_values<<<gpu_blocks(n, 256), 256, 0, gpu->stream>>>(n, plan->bins.order, values, sorted);
-        values_to_column<<<gpu_blocks((size_t)n * columns, 256), 256, 0, gpu->stream>>>(n, columns, sorted, (float2 *)plan->sorted);
+        values_to_column<<<gpu_blocks((size_t)n * columns, 256), 256, 0, gpu->stream>>>(n, columns, sorted,
+                                                                                        (float2 *)plan->sorted);
         rc = gpu_launched("Sorting the weights");
     }
     if (!rc)
@@ -587,5 +600,6 @@ static int leaf_convolve(void *state, const float *weights, float *convolved)
 
 extern "C" const struct nufft_leaf nufft_leaf_gpu;
 const struct nufft_leaf nufft_leaf_gpu = {
-    leaf_cost, leaf_create, leaf_destroy, leaf_describe, leaf_set_weights, leaf_adjoint, leaf_adjoint_squares, leaf_forward, leaf_convolve,
+    leaf_cost,    leaf_create,          leaf_destroy, leaf_describe, leaf_set_weights,
+    leaf_adjoint, leaf_adjoint_squares, leaf_forward, leaf_convolve,
 };

@@ -15,8 +15,8 @@
 
 enum { KAISER_DEGREE_MOST = 17, BRICK_X = 8, BRICK_Y = 8, BRICK_Z = 16, PLANE_TRANSFORMS = 16 };
 
-/* The Kaiser-Bessel function as a polynomial in t = 1 - (2 d / width)^2, zero for t <= 0; 1 at d = 0. I0(beta sqrt(t)) is entire in
- * t with positive coefficients, so Horner's rule loses nothing. */
+/* The Kaiser-Bessel function as a polynomial in t = 1 - (2 d / width)^2, zero for t <= 0; 1 at d = 0. I0(beta sqrt(t))
+ * is entire in t with positive coefficients, so Horner's rule loses nothing. */
 struct kaiser {
     float scale; /* 2 / width */
     int degree;
@@ -41,8 +41,8 @@ template <int DEGREE> static __device__ __forceinline__ float kaiser_at(const st
     return t > 0.f ? p : 0.f;
 }
 
-/* D += A B on the tensor cores, TF32 operands (their low 13 bits are ignored), float32 sums. A: rows g and g + 8, columns t and
- * t + 4; B: rows t and t + 4, column g; D: rows g and g + 8, columns 2t and 2t + 1, for lane 4 g + t. */
+/* D += A B on the tensor cores, TF32 operands (their low 13 bits are ignored), float32 sums. A: rows g and g + 8,
+ * columns t and t + 4; B: rows t and t + 4, column g; D: rows g and g + 8, columns 2t and 2t + 1, for lane 4 g + t. */
 static __device__ __forceinline__ void mma_tf32(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
     asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
@@ -62,7 +62,8 @@ static __device__ __forceinline__ uint32_t tf32_low(float v, uint32_t high)
 
 /* The unit truncates its operands; the mean loss of a product of two (each 2^-11.5) is given back to the sum. */
 #define TF32_GAIN 1.000704f
-/* Three products of halves keep float32's accuracy while the sum is short: an accumulator takes at most this many samples. */
+/* Three products of halves keep float32's accuracy while the sum is short: an accumulator takes at most this many
+ * samples. */
 enum { SPLIT_SAMPLES_MOST = 1024 };
 
 enum nufft_way { WAY_TILES, WAY_BRICKS, WAY_PLANES };
@@ -75,9 +76,9 @@ struct nufft_gpu {
     size_t samples, cells, pixels;
     struct range_bins bins;
     struct kaiser kernel;
-    int tile[3];            /* cells of a partial tile, x, y, z */
-    int group;              /* transforms on the grid at a time */
-    float *weights;         /* sorted, or NULL: all 1 */
+    int tile[3];    /* cells of a partial tile, x, y, z */
+    int group;      /* transforms on the grid at a time */
+    float *weights; /* sorted, or NULL: all 1 */
     float *deapodise[3], *deapodise_full;
     struct c32 *sorted;     /* bricks, tiles: [samples]; planes: [samples][group] */
     struct c32 *grid;       /* [group][z][y][x] */
@@ -86,7 +87,8 @@ struct nufft_gpu {
     size_t bytes;
 };
 
-/* Sum plan->sorted into plan->grid, `transforms` of them (bricks and tiles: one). The grid's old content does not matter. */
+/* Sum plan->sorted into plan->grid, `transforms` of them (bricks and tiles: one). The grid's old content does not
+ * matter. */
 int nufft_gpu_scatter_bricks(struct nufft_gpu *plan);
 int nufft_gpu_scatter_tiles(struct nufft_gpu *plan);
 int nufft_gpu_scatter_planes(struct nufft_gpu *plan, int transforms);

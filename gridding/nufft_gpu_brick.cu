@@ -2,7 +2,8 @@
  *
  * For 8 samples s at a time and every z plane they reach, with y and real/imaginary part as rows and x as columns:
  *   brick[z][(y, part)][x] += sum_s (data_s wy_s(y))[(y, part)][s] (wx_s(x) wz_s(z))[s][x]
- * one 16 x 8 x 8 product each. Planes that no sample of the eight reaches are skipped by a mask; samples come sorted by z cell.
+ * one 16 x 8 x 8 product each. Planes that no sample of the eight reaches are skipped by a mask; samples come sorted by
+ * z cell.
  */
 #include "gridding/nufft_gpu.cuh"
 
@@ -33,13 +34,14 @@ static __device__ __forceinline__ void add_pair(float2 *to, float a, float b)
 }
 
 /* Add a warp's brick to the grid. Lane 4 g + t holds cells x = 2t, 2t + 1 of row y = g; `touched` planes only. */
-static __device__ __forceinline__ void add_brick(const struct brick_args &a, const int place[3], const float (&sum)[BRICK_Z][4],
-                                                 uint32_t touched, float gain)
+static __device__ __forceinline__ void add_brick(const struct brick_args &a, const int place[3],
+                                                 const float (&sum)[BRICK_Z][4], uint32_t touched, float gain)
 {
     int g = (threadIdx.x & 31) >> 2, t = threadIdx.x & 3;
     const struct range_axis *axis = a.geometry.axis;
     int nx = axis[0].cells, ny = axis[1].cells, nz = axis[2].cells, reach = a.geometry.width - 1;
-    int y = axis_first(axis[1], place[1]) + g, x = axis_first(axis[0], place[0]) + 2 * t, z = axis_first(axis[2], place[2]);
+    int y = axis_first(axis[1], place[1]) + g, x = axis_first(axis[0], place[0]) + 2 * t,
+        z = axis_first(axis[2], place[2]);
     if (g >= axis_size(axis[1], place[1]) + reach)
         return;
     y -= y >= ny ? ny : 0;
@@ -62,8 +64,9 @@ static __device__ __forceinline__ void add_brick(const struct brick_args &a, con
 #pragma unroll
             for (int k = 0; k < 4; k++)
                 if (touched >> (q + k) & 1)
-                    *(float4 *)at[k] = make_float4(fmaf(sum[q + k][0], gain, old[k].x), fmaf(sum[q + k][2], gain, old[k].y),
-                                                   fmaf(sum[q + k][1], gain, old[k].z), fmaf(sum[q + k][3], gain, old[k].w));
+                    *(float4 *)at[k] =
+                        make_float4(fmaf(sum[q + k][0], gain, old[k].x), fmaf(sum[q + k][2], gain, old[k].y),
+                                    fmaf(sum[q + k][1], gain, old[k].z), fmaf(sum[q + k][3], gain, old[k].w));
         }
         return;
     }
@@ -80,10 +83,11 @@ static __device__ __forceinline__ void add_brick(const struct brick_args &a, con
     }
 }
 
-/* Blocks of 128 = 4 warps, a task each; 4 x (704 + 1024) bytes of shared memory. Lane 4 g + t works for rows y = g, samples t and
- * t + 4 of eight, and holds sum[z][] of its cells. */
+/* Blocks of 128 = 4 warps, a task each; 4 x (704 + 1024) bytes of shared memory. Lane 4 g + t works for rows y = g,
+ * samples t and t + 4 of eight, and holds sum[z][] of its cells. */
 template <bool SPLIT, int DEGREE, bool PARTIAL>
-static __global__ void __launch_bounds__(32 * BRICK_WARPS, SPLIT ? 3 : 4) scatter_bricks(const __grid_constant__ struct brick_args a)
+static __global__ void __launch_bounds__(32 * BRICK_WARPS, SPLIT ? 3 : 4)
+    scatter_bricks(const __grid_constant__ struct brick_args a)
 {
     __shared__ __align__(16) float tables[BRICK_WARPS][TABLE_PAIRS * 16];
     __shared__ __align__(16) struct brick_sample samples[BRICK_WARPS][32];
@@ -134,10 +138,11 @@ static __global__ void __launch_bounds__(32 * BRICK_WARPS, SPLIT ? 3 : 4) scatte
             touched |= planes;
             float z = (float)(lowest + g) * scale;
             float *write = table + ((lowest + g) >> 1) * 16 + (g & 1) * 2;
-            *(float2 *)write = make_float2(kaiser_at<DEGREE>(a.kernel, z - s0.z), kaiser_at<DEGREE>(a.kernel, z - s1.z));
+            *(float2 *)write =
+                make_float2(kaiser_at<DEGREE>(a.kernel, z - s0.z), kaiser_at<DEGREE>(a.kernel, z - s1.z));
             if (planes >> (lowest + 8))
-                *(float2 *)(write + 64) =
-                    make_float2(kaiser_at<DEGREE>(a.kernel, z + eight - s0.z), kaiser_at<DEGREE>(a.kernel, z + eight - s1.z));
+                *(float2 *)(write + 64) = make_float2(kaiser_at<DEGREE>(a.kernel, z + eight - s0.z),
+                                                      kaiser_at<DEGREE>(a.kernel, z + eight - s1.z));
             float wx0 = kaiser_at<DEGREE>(a.kernel, row - s0.x), wx1 = kaiser_at<DEGREE>(a.kernel, row - s1.x);
             float wy0 = kaiser_at<DEGREE>(a.kernel, row - s0.y), wy1 = kaiser_at<DEGREE>(a.kernel, row - s1.y);
             float left[4] = {s0.value.x * wy0, s0.value.y * wy0, s1.value.x * wy1, s1.value.y * wy1};
@@ -187,7 +192,8 @@ static __global__ void __launch_bounds__(32 * BRICK_WARPS, SPLIT ? 3 : 4) scatte
     }
 }
 
-template <bool PARTIAL> static int launch(const struct nufft_gpu *plan, struct brick_args *a, const struct range_task *tasks, uint32_t count)
+template <bool PARTIAL>
+static int launch(const struct nufft_gpu *plan, struct brick_args *a, const struct range_task *tasks, uint32_t count)
 {
     if (count == 0)
         return 0;
@@ -213,7 +219,8 @@ int nufft_gpu_scatter_bricks(struct nufft_gpu *plan)
     a.partial = (float2 *)plan->partial;
     a.kernel = plan->kernel;
     a.aligned = x.cells % 4 == 0 && x.bins == x.cells / 4;
-    int rc = gpu_check(cudaMemsetAsync(plan->grid, 0, plan->cells * sizeof *plan->grid, plan->gpu->stream), "Clearing the grid");
+    int rc = gpu_check(cudaMemsetAsync(plan->grid, 0, plan->cells * sizeof *plan->grid, plan->gpu->stream),
+                       "Clearing the grid");
     if (!rc)
         rc = launch<true>(plan, &a, bins->parts, bins->slots);
     for (int c = 0; !rc && c < bins->colours; c++) {

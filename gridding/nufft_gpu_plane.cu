@@ -1,9 +1,9 @@
 /* Planes: 2-D samples of many transforms that share one trajectory (coils, frames) to their grids on tensor cores.
  *
- * Output driven: a block owns 8 x 8 cells of the grids of up to 16 transforms a warp, walks all samples that reach them, and
- * writes every cell once:
- *   cells[(y, x)][transform, part] += sum_s (wy_s(y) wx_s(x))[(y, x)][s] data[s][transform, part]
- * Weights are made once per block for all its transforms. Samples come bin row by bin row, each row one contiguous read.
+ * Output driven: a block owns 8 x 8 cells of the grids of up to 16 transforms a warp, walks all samples that reach
+ * them, and writes every cell once: cells[(y, x)][transform, part] += sum_s (wy_s(y) wx_s(x))[(y, x)][s]
+ * data[s][transform, part] Weights are made once per block for all its transforms. Samples come bin row by bin row,
+ * each row one contiguous read.
  */
 #include "gridding/nufft_gpu.cuh"
 
@@ -22,7 +22,8 @@ struct plane_args {
 
 enum { PLANE_TILE = 8, PLANE_RUNS = 16, PLANE_STEP = 32 };
 
-/* The base cells that reach a tile's cells on one axis: [low, high] and, around the edge, [wrapped, cells - 1]; as bins. */
+/* The base cells that reach a tile's cells on one axis: [low, high] and, around the edge, [wrapped, cells - 1]; as
+ * bins. */
 struct plane_reach {
     int low_bin, count, wrapped_bin, wrapped_count;
 
@@ -36,16 +37,19 @@ struct plane_reach {
     }
 };
 
-/* Runs of samples, one per row of bins (two where the tile reaches around the edge), and what to take off their base cells. */
+/* Runs of samples, one per row of bins (two where the tile reaches around the edge), and what to take off their base
+ * cells. */
 struct plane_runs {
     uint32_t first[PLANE_RUNS], before[PLANE_RUNS + 1];
     int x[PLANE_RUNS], y[PLANE_RUNS], count;
 };
 
-static __device__ __forceinline__ void find_runs(const struct plane_args &a, int tile_x, int tile_y, struct plane_runs *runs)
+static __device__ __forceinline__ void find_runs(const struct plane_args &a, int tile_x, int tile_y,
+                                                 struct plane_runs *runs)
 {
     if (threadIdx.x < 32) {
-        struct plane_reach rx(a.geometry.axis[0], tile_x, a.geometry.width), ry(a.geometry.axis[1], tile_y, a.geometry.width);
+        struct plane_reach rx(a.geometry.axis[0], tile_x, a.geometry.width),
+            ry(a.geometry.axis[1], tile_y, a.geometry.width);
         int pieces = rx.wrapped_count ? 2 : 1, count = (ry.count + ry.wrapped_count) * pieces, r = threadIdx.x;
         uint32_t held = 0;
         if (r < count) {
@@ -74,10 +78,11 @@ static __device__ __forceinline__ void find_runs(const struct plane_args &a, int
     __syncthreads();
 }
 
-/* Blocks of 32 * WARPS: one per 8 x 8 cells and 16 * WARPS transforms; 2.3 KB of shared memory. Lane 4 g + t of a warp holds, for
- * rows y = 2m and 2m + 1 and column x = g, the sums of transforms 4 t .. 4 t + 3. */
+/* Blocks of 32 * WARPS: one per 8 x 8 cells and 16 * WARPS transforms; 2.3 KB of shared memory. Lane 4 g + t of a warp
+ * holds, for rows y = 2m and 2m + 1 and column x = g, the sums of transforms 4 t .. 4 t + 3. */
 template <bool SPLIT, int WARPS>
-static __global__ void __launch_bounds__(32 * WARPS, 16 / WARPS) scatter_planes(const __grid_constant__ struct plane_args a)
+static __global__ void __launch_bounds__(32 * WARPS, 16 / WARPS)
+    scatter_planes(const __grid_constant__ struct plane_args a)
 {
     __shared__ struct plane_runs runs;
     __shared__ int place[PLANE_STEP];
@@ -176,8 +181,8 @@ static __global__ void __launch_bounds__(32 * WARPS, 16 / WARPS) scatter_planes(
                 }
 #pragma unroll
                 for (int m = 0; m < 4; m++) {
-                    const float w[4] = {wx0 * weight[1][s0][2 * m], wx0 * weight[1][s0][2 * m + 1], wx1 * weight[1][s1][2 * m],
-                                        wx1 * weight[1][s1][2 * m + 1]};
+                    const float w[4] = {wx0 * weight[1][s0][2 * m], wx0 * weight[1][s0][2 * m + 1],
+                                        wx1 * weight[1][s1][2 * m], wx1 * weight[1][s1][2 * m + 1]};
                     uint32_t high[4], low[4];
 #pragma unroll
                     for (int k = 0; k < 4; k++) {
@@ -224,7 +229,8 @@ int nufft_gpu_scatter_planes(struct nufft_gpu *plan, int transforms)
     a.transforms = transforms;
     a.group = plan->group;
     a.cells = plan->cells;
-    unsigned tiles = gpu_blocks((size_t)a.geometry.axis[0].cells, PLANE_TILE) * gpu_blocks((size_t)a.geometry.axis[1].cells, PLANE_TILE);
+    unsigned tiles = gpu_blocks((size_t)a.geometry.axis[0].cells, PLANE_TILE) *
+                     gpu_blocks((size_t)a.geometry.axis[1].cells, PLANE_TILE);
     bool many = transforms > 4 * PLANE_TRANSFORMS;
     if (plan->split)
         many ? launch<true, 8>(&a, tiles, plan->gpu->stream) : launch<true, 1>(&a, tiles, plan->gpu->stream);

@@ -1,5 +1,5 @@
-/* Tiles: samples to the grid in float32, any width, both kernels, 2-D and 3-D; the partial tiles of heavy bins; and the way back,
- * from the grid to the samples, for all plans. */
+/* Tiles: samples to the grid in float32, any width, both kernels, 2-D and 3-D; the partial tiles of heavy bins; and the
+ * way back, from the grid to the samples, for all plans. */
 #include "gridding/nufft_gpu.cuh"
 
 #include <algorithm>
@@ -16,7 +16,8 @@ struct tile_args {
     int tile[3];
 };
 
-/* A staged sample: value, place of its base cell in the tile, weights x, y, z (separable) or positions times scale (radial). */
+/* A staged sample: value, place of its base cell in the tile, weights x, y, z (separable) or positions times scale
+ * (radial). */
 static __host__ __device__ inline int sample_floats(int width)
 {
     return (4 + 3 * width + 1) & ~1; /* even: the value is read as one float2 */
@@ -24,7 +25,8 @@ static __host__ __device__ inline int sample_floats(int width)
 
 size_t nufft_gpu_tile_bytes(const int tile[3], int width)
 {
-    return (size_t)tile[0] * tile[1] * tile[2] * sizeof(float2) + (size_t)32 * sample_floats(width) * sizeof(float) + 16;
+    return (size_t)tile[0] * tile[1] * tile[2] * sizeof(float2) + (size_t)32 * sample_floats(width) * sizeof(float) +
+           16;
 }
 
 static __device__ __forceinline__ int wrap(int cell, int cells)
@@ -34,8 +36,8 @@ static __device__ __forceinline__ int wrap(int cell, int cells)
     return cell;
 }
 
-/* The cells of the grid that a bin's tile covers: what cell `e` of them sums up, and where it lies. A tile longer than the grid
- * meets itself; its copies are added in order. */
+/* The cells of the grid that a bin's tile covers: what cell `e` of them sums up, and where it lies. A tile longer than
+ * the grid meets itself; its copies are added in order. */
 struct tile_cells {
     int first[3], valid[3], cells[3];
     int x, y, z;
@@ -82,7 +84,8 @@ static __device__ __forceinline__ float2 tile_sum(const struct tile_cells &c, co
 }
 
 /* Stage a warp's samples: the lane's goes to its own place. */
-static __device__ __forceinline__ void stage_sample(const struct tile_args &a, const struct tile_cells &c, uint32_t i, float *to)
+static __device__ __forceinline__ void stage_sample(const struct tile_args &a, const struct tile_cells &c, uint32_t i,
+                                                    float *to)
 {
     const struct range_point p = a.points[i];
     float2 v = a.data[i];
@@ -138,8 +141,8 @@ static __device__ __forceinline__ void add_sample(const struct tile_args &a, flo
     }
 }
 
-/* Blocks of 32 * warps, a task each warp; shared memory: nufft_gpu_tile_bytes a warp. The warp owns its tile: samples are added
- * one after the other, in their order. */
+/* Blocks of 32 * warps, a task each warp; shared memory: nufft_gpu_tile_bytes a warp. The warp owns its tile: samples
+ * are added one after the other, in their order. */
 template <bool PARTIAL> static __global__ void scatter_tiles(const __grid_constant__ struct tile_args a)
 {
     extern __shared__ __align__(16) float shared[];
@@ -237,8 +240,8 @@ static int launch(const struct nufft_gpu *plan, struct tile_args *a, const struc
     unsigned warps = (unsigned)std::min<size_t>(4, std::max<size_t>(1, plan->gpu->shared_most / 2 / each));
     a->tasks = tasks;
     a->count = count;
-    int rc = gpu_check(cudaFuncSetAttribute((const void *)scatter_tiles<PARTIAL>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                            (int)(warps * each)),
+    int rc = gpu_check(cudaFuncSetAttribute((const void *)scatter_tiles<PARTIAL>,
+                                            cudaFuncAttributeMaxDynamicSharedMemorySize, (int)(warps * each)),
                        "Preparing the gridding");
     if (rc)
         return rc;
@@ -250,7 +253,8 @@ int nufft_gpu_scatter_tiles(struct nufft_gpu *plan)
 {
     const struct range_bins *bins = &plan->bins;
     struct tile_args a = tile_args_of(plan);
-    int rc = gpu_check(cudaMemsetAsync(plan->grid, 0, plan->cells * sizeof *plan->grid, plan->gpu->stream), "Clearing the grid");
+    int rc = gpu_check(cudaMemsetAsync(plan->grid, 0, plan->cells * sizeof *plan->grid, plan->gpu->stream),
+                       "Clearing the grid");
     if (!rc)
         rc = launch<true>(plan, &a, bins->parts, bins->slots);
     for (int c = 0; !rc && c < bins->colours; c++) {
@@ -281,7 +285,8 @@ struct gather_args {
 
 /* One sample of transforms [from, to). W is the width, 0: any. */
 template <int DIM, int W>
-static __device__ __forceinline__ void gather_sample(const struct gather_args &a, uint32_t i, const int first[3], int from, int to)
+static __device__ __forceinline__ void gather_sample(const struct gather_args &a, uint32_t i, const int first[3],
+                                                     int from, int to)
 {
     constexpr int MOST = W ? W : 16;
     const int width = W ? W : a.geometry.width;
@@ -316,7 +321,7 @@ static __device__ __forceinline__ void gather_sample(const struct gather_args &a
     for (int t = from; t < to; t++) {
         const float2 *grid = a.grid + t * a.cells;
         float2 s = make_float2(0.f, 0.f);
-#pragma unroll(W && W <= 4 ? W : 1)
+#pragma unroll(W &&W <= 4 ? W : 1)
         for (int z = 0; z < (DIM == 3 ? width : 1); z++) {
             float wz = a.radial ? 0.f : 1.f;
             if (DIM == 3) {
@@ -341,9 +346,11 @@ static __device__ __forceinline__ void gather_sample(const struct gather_args &a
 }
 
 /* Blocks of 128; 3-D: a warp owns a task; 2-D: a thread owns a sample. blockIdx.y: a run of transforms. */
-template <int DIM, int W> static __global__ void __launch_bounds__(128) gather(const __grid_constant__ struct gather_args a)
+template <int DIM, int W>
+static __global__ void __launch_bounds__(128) gather(const __grid_constant__ struct gather_args a)
 {
-    int from = blockIdx.y * a.transforms_per_thread, to = min(a.transforms, from + a.transforms_per_thread), first[3] = {0, 0, 0};
+    int from = blockIdx.y * a.transforms_per_thread, to = min(a.transforms, from + a.transforms_per_thread),
+        first[3] = {0, 0, 0};
     uint32_t number = blockIdx.x * 128 + threadIdx.x;
     if (DIM == 2) {
         if (number < a.samples)

@@ -11,7 +11,8 @@ int gpu_check(cudaError_t status, const char *what)
 {
     if (status == cudaSuccess)
         return 0;
-    return err_set(ERR_DEVICE, "%s failed on the GPU: %s. Retry the job; if it fails again, look at the driver's log (dmesg).",
+    return err_set(ERR_DEVICE,
+                   "%s failed on the GPU: %s. Retry the job; if it fails again, look at the driver's log (dmesg).",
                    what, cudaGetErrorString(status));
 }
 
@@ -29,7 +30,8 @@ int gpu_available(struct gpu *gpu, size_t *available, size_t *total)
         rc = gpu_check(cudaMemPoolGetAttribute(gpu->pool, cudaMemPoolAttrReservedMemCurrent, &reserved),
                        "Asking for pooled memory");
     if (!rc)
-        rc = gpu_check(cudaMemPoolGetAttribute(gpu->pool, cudaMemPoolAttrUsedMemCurrent, &used), "Asking for used memory");
+        rc = gpu_check(cudaMemPoolGetAttribute(gpu->pool, cudaMemPoolAttrUsedMemCurrent, &used),
+                       "Asking for used memory");
     if (!rc)
         *available = free_bytes + (size_t)(reserved - used);
     return rc;
@@ -58,10 +60,11 @@ int gpu_alloc(struct gpu *gpu, size_t bytes, void **out, const char *what)
         cudaGetLastError();
         if (gpu_available(gpu, &available, &total))
             available = 0;
-        return err_set_bytes(ERR_GPU_OOM, (int64_t)bytes, (int64_t)available,
-                             "%s needs %.1f MB of device memory and %.1f MB are free. Use a smaller batch, or wait until other "
-                             "work on this GPU has ended.",
-                             what, (double)bytes / 1e6, (double)available / 1e6);
+        return err_set_bytes(
+            ERR_GPU_OOM, (int64_t)bytes, (int64_t)available,
+            "%s needs %.1f MB of device memory and %.1f MB are free. Use a smaller batch, or wait until other "
+            "work on this GPU has ended.",
+            what, (double)bytes / 1e6, (double)available / 1e6);
     }
     int rc = gpu_check(status, what);
     if (!rc)
@@ -126,7 +129,8 @@ static int open_stream_and_pool(struct gpu *gpu)
     if (!rc)
         rc = gpu_check(cudaMemPoolCreate(&gpu->pool, &props), "Making a memory pool");
     if (!rc)
-        rc = gpu_check(cudaMemPoolSetAttribute(gpu->pool, cudaMemPoolAttrReleaseThreshold, &keep), "Setting up the memory pool");
+        rc = gpu_check(cudaMemPoolSetAttribute(gpu->pool, cudaMemPoolAttrReleaseThreshold, &keep),
+                       "Setting up the memory pool");
     return rc;
 }
 

@@ -1,7 +1,7 @@
 /* dev_gpu.cuh: one GPU as the GPU leaves see it. Only .cu files include this.
  *
- * Every call and every launch is checked; a failure that the driver keeps (a "sticky" one) is reported as ERR_DEVICE from then
- * on, and the process has to end. All work of a device goes through its one stream.
+ * Every call and every launch is checked; a failure that the driver keeps (a "sticky" one) is reported as ERR_DEVICE
+ * from then on, and the process has to end. All work of a device goes through its one stream.
  */
 #ifndef MRIRECON_DEV_GPU_CUH
 #define MRIRECON_DEV_GPU_CUH

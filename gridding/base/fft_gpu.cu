@@ -57,10 +57,12 @@ static __device__ __forceinline__ void dft4(float2 &a, float2 &b, float2 &c, flo
 
 static __device__ __forceinline__ void dft5(float2 &a, float2 &b, float2 &c, float2 &d, float2 &e)
 {
-    const float c1 = 0.30901699437494745f, c2 = -0.80901699437494742f, s1 = 0.95105651629515357f, s2 = 0.58778525229247314f;
+    const float c1 = 0.30901699437494745f, c2 = -0.80901699437494742f, s1 = 0.95105651629515357f,
+                s2 = 0.58778525229247314f;
     float2 t1 = add(b, e), t2 = add(c, d), u1 = mul_i(sub(b, e)), u2 = mul_i(sub(c, d));
     float2 m1 = axpy(c2, t2, axpy(c1, t1, a)), m2 = axpy(c1, t2, axpy(c2, t1, a));
-    float2 p = make_float2(s1 * u1.x + s2 * u2.x, s1 * u1.y + s2 * u2.y), q = make_float2(s2 * u1.x - s1 * u2.x, s2 * u1.y - s1 * u2.y);
+    float2 p = make_float2(s1 * u1.x + s2 * u2.x, s1 * u1.y + s2 * u2.y),
+           q = make_float2(s2 * u1.x - s1 * u2.x, s2 * u1.y - s1 * u2.y);
     a = add(a, add(t1, t2));
     b = add(m1, p);
     e = sub(m1, p);
@@ -240,15 +242,17 @@ static __device__ __forceinline__ void store(const struct lines_args &a, const s
         p.out[to] = v;
 }
 
-/* Where position k of a line lies in shared memory. Rows are padded so that strides of 8 and 16 spread over the banks. */
-template <bool ROWS> static __device__ __forceinline__ int slot_of(const struct lines_args &a, const struct place &at, int k)
+/* Where position k of a line lies in shared memory. Rows are padded so that strides of 8 and 16 spread over the banks.
+ */
+template <bool ROWS>
+static __device__ __forceinline__ int slot_of(const struct lines_args &a, const struct place &at, int k)
 {
     return ROWS ? at.line_in_block * (a.n + a.n / 16 + 1) + k + (k >> 4) : k * a.lines_per_block + at.line_in_block;
 }
 
-/* One Stockham stage: thread t does butterfly t. `done` is the product of the radices before. The first stage reads the device's
- * memory, the last writes it; between them a line is in shared memory. Not inlined: together in one function the compiler works out
- * the addresses of all radices before it takes one, and runs out of registers. */
+/* One Stockham stage: thread t does butterfly t. `done` is the product of the radices before. The first stage reads the
+ * device's memory, the last writes it; between them a line is in shared memory. Not inlined: together in one function
+ * the compiler works out the addresses of all radices before it takes one, and runs out of registers. */
 enum stage_kind { STAGE_FIRST, STAGE_INNER, STAGE_LAST };
 
 template <int R, bool ROWS, stage_kind KIND>
@@ -296,8 +300,8 @@ template <bool ROWS, stage_kind KIND>
 static __device__ __forceinline__ void stage_of(int radix, const struct lines_args &a, const struct place &at, int done)
 {
     switch (radix) {
-#define STAGE(R) \
-    case R: \
+#define STAGE(R)                           \
+    case R:                                \
         stage<R, ROWS, KIND>(a, at, done); \
         break;
         STAGE(1)
@@ -316,9 +320,11 @@ static __device__ __forceinline__ void stage_of(int radix, const struct lines_ar
 
 enum { BLOCK_THREADS_MOST = 640 };
 
-/* Blocks of lines_per_block * threads; shared memory: the lines, n float2 each (rows: padded). A block owns lines_per_block
- * neighbouring lines of one set; rows are read along the line, columns across the lines. */
-template <bool ROWS> static __global__ void __launch_bounds__(BLOCK_THREADS_MOST, 1) transform_lines(const __grid_constant__ struct lines_args a)
+/* Blocks of lines_per_block * threads; shared memory: the lines, n float2 each (rows: padded). A block owns
+ * lines_per_block neighbouring lines of one set; rows are read along the line, columns across the lines. */
+template <bool ROWS>
+static __global__ void __launch_bounds__(BLOCK_THREADS_MOST, 1)
+    transform_lines(const __grid_constant__ struct lines_args a)
 {
     struct place at;
     at.line_in_block = ROWS ? threadIdx.x / a.threads : threadIdx.x % a.lines_per_block;
@@ -364,7 +370,8 @@ int fft_plan_make(struct fft_plan *plan, struct gpu *gpu, int n)
     plan->n = n;
     search_radices(n, 10, 0, now, plan);
     if (n < 2 || plan->stages == 0)
-        return err_set(ERR_BAD_PARAMETER, "A grid of %d cells cannot be transformed: its size must be a product of 2, 3, 5 and 7.", n);
+        return err_set(ERR_BAD_PARAMETER,
+                       "A grid of %d cells cannot be transformed: its size must be a product of 2, 3, 5 and 7.", n);
     if (plan->stages == 1)
         plan->radix[plan->stages++] = 1; /* the first stage only reads and the last only writes the device's memory */
     plan->threads = n / plan->radix[plan->stages - 1];
@@ -400,15 +407,17 @@ int fft_run(struct gpu *gpu, const struct fft_plan *plan, const struct fft_pass 
     a.twiddles = plan->twiddles;
     size_t line_bytes = (size_t)(rows ? plan->n + plan->n / 16 + 1 : plan->n) * sizeof(float2);
     a.lines_per_block = 8; /* of columns: 64 bytes side by side, two sectors */
-    while (a.lines_per_block > 1 && (a.lines_per_block * a.threads > BLOCK_THREADS_MOST || a.lines_per_block * line_bytes > gpu->shared_most))
+    while (a.lines_per_block > 1 &&
+           (a.lines_per_block * a.threads > BLOCK_THREADS_MOST || a.lines_per_block * line_bytes > gpu->shared_most))
         a.lines_per_block /= 2;
     size_t shared = a.lines_per_block * line_bytes;
     if (a.threads > BLOCK_THREADS_MOST || shared > gpu->shared_most || pass->sets > 65535)
         return err_set(ERR_BAD_PARAMETER, "A grid of %d cells is longer than the GPU's FFT handles.", plan->n);
     void (*kernel)(struct lines_args) = rows ? transform_lines<true> : transform_lines<false>;
     if (shared > 48 * 1024) {
-        int rc = gpu_check(cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared),
-                           "Preparing an FFT pass");
+        int rc = gpu_check(
+            cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared),
+            "Preparing an FFT pass");
         if (rc)
             return rc;
     }

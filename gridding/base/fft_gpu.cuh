@@ -1,9 +1,9 @@
 /* fft_gpu.cuh: one-dimensional FFTs of many lines, with what lies before and after them fused in.
  *
- * A NUFFT needs only part of an FFT: of an oversampled grid's inverse FFT the image's cells are kept, and before a forward FFT
- * everything else is zero. Each pass reads its lines once, transforms them in shared memory, and writes only what is kept:
- * for a grid of twice the image's size the three passes move 2.6 grids instead of the 6 and more of a full FFT and a crop, and
- * they work in place.
+ * A NUFFT needs only part of an FFT: of an oversampled grid's inverse FFT the image's cells are kept, and before a
+ * forward FFT everything else is zero. Each pass reads its lines once, transforms them in shared memory, and writes
+ * only what is kept: for a grid of twice the image's size the three passes move 2.6 grids instead of the 6 and more of
+ * a full FFT and a crop, and they work in place.
  */
 #ifndef MRIRECON_FFT_GPU_CUH
 #define MRIRECON_FFT_GPU_CUH
@@ -27,9 +27,10 @@ struct fft_view {
     size_t step, line, set;
 };
 
-/* Elements are in FFT order (0 .. n-1) where kept == n; otherwise they are the `kept` positions -floor(kept/2) .. ceil(kept/2)-1
- * around 0 in that order, and the others are zero (input) or dropped (output). Where `factor` is set, kept elements of the
- * pruned side are multiplied by element[e] line[l] set[s] (each may be NULL), and by full[e * full_view ...] likewise. */
+/* Elements are in FFT order (0 .. n-1) where kept == n; otherwise they are the `kept` positions -floor(kept/2) ..
+ * ceil(kept/2)-1 around 0 in that order, and the others are zero (input) or dropped (output). Where `factor` is set,
+ * kept elements of the pruned side are multiplied by element[e] line[l] set[s] (each may be NULL), and by full[e *
+ * full_view ...] likewise. */
 struct fft_pass {
     const float2 *in;
     float2 *out;

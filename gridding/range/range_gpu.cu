@@ -22,7 +22,8 @@ static __device__ inline int base_cell(float k, int cells, int width, float *abo
 }
 
 /* Blocks of 256; a thread owns one sample. */
-static __global__ void key_samples(struct range_geometry g, uint32_t samples, const float *k, uint32_t *key, uint32_t *order)
+static __global__ void key_samples(struct range_geometry g, uint32_t samples, const float *k, uint32_t *key,
+                                   uint32_t *order)
 {
     uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= samples)
@@ -37,7 +38,8 @@ static __global__ void key_samples(struct range_geometry g, uint32_t samples, co
 }
 
 /* Blocks of 256; a thread owns one bin: its first sample is where its first key would be put. */
-static __global__ void find_bins(struct range_geometry g, uint32_t samples, const uint32_t *key, uint32_t count, uint32_t *first)
+static __global__ void find_bins(struct range_geometry g, uint32_t samples, const uint32_t *key, uint32_t count,
+                                 uint32_t *first)
 {
     uint32_t bin = blockIdx.x * blockDim.x + threadIdx.x;
     if (bin > count)
@@ -129,13 +131,15 @@ struct tally {
 struct tally_sum {
     __host__ __device__ tally operator()(const tally &a, const tally &b) const
     {
-        tally s = {a.lights + b.lights, a.heavies + b.heavies, a.parts + b.parts, a.largest > b.largest ? a.largest : b.largest};
+        tally s = {a.lights + b.lights, a.heavies + b.heavies, a.parts + b.parts,
+                   a.largest > b.largest ? a.largest : b.largest};
         return s;
     }
 };
 
 /* Blocks of 256; a thread owns one bin. */
-static __global__ void tally_bins(colour_order order, uint32_t count, uint32_t depth, const uint32_t *first, tally *tallies)
+static __global__ void tally_bins(colour_order order, uint32_t count, uint32_t depth, const uint32_t *first,
+                                  tally *tallies)
 {
     uint32_t place = blockIdx.x * blockDim.x + threadIdx.x;
     if (place > count)
@@ -152,8 +156,9 @@ static __global__ void tally_bins(colour_order order, uint32_t count, uint32_t d
 }
 
 /* Blocks of 256; a thread owns one bin and writes its tasks. before[place] sums up the bins before it. */
-static __global__ void list_tasks(colour_order order, uint32_t count, uint32_t depth, const uint32_t *first, const tally *before,
-                                  struct range_task *light, struct range_task *parts, struct range_task *heavy)
+static __global__ void list_tasks(colour_order order, uint32_t count, uint32_t depth, const uint32_t *first,
+                                  const tally *before, struct range_task *light, struct range_task *parts,
+                                  struct range_task *heavy)
 {
     uint32_t place = blockIdx.x * blockDim.x + threadIdx.x;
     if (place >= count)
@@ -171,7 +176,8 @@ static __global__ void list_tasks(colour_order order, uint32_t count, uint32_t d
     task.parts = (held + depth - 1) / depth;
     heavy[before[place].heavies] = task;
     for (uint32_t p = 0; p < task.parts; p++) {
-        struct range_task part = {bin, task.first + p * depth, min(task.last, task.first + (p + 1) * depth), 1, task.slot + p, {0, 0, 0}};
+        struct range_task part = {bin, task.first + p * depth, min(task.last, task.first + (p + 1) * depth),
+                                  1,   task.slot + p,          {0, 0, 0}};
         parts[part.slot] = part;
     }
 }
@@ -197,14 +203,14 @@ static int make_tasks(struct range_bins *bins, struct gpu *gpu)
     tally_bins<<<gpu_blocks((size_t)count + 1, 256), 256, 0, gpu->stream>>>(order, count, depth, bins->first, tallies);
     rc = gpu_launched("Counting bins");
     if (!rc)
-        rc = gpu_check(cub::DeviceScan::ExclusiveScan(NULL, workspace_bytes, tallies, tallies, tally_sum(), tally{0, 0, 0, 0}, count + 1,
-                                                      gpu->stream),
+        rc = gpu_check(cub::DeviceScan::ExclusiveScan(NULL, workspace_bytes, tallies, tallies, tally_sum(),
+                                                      tally{0, 0, 0, 0}, count + 1, gpu->stream),
                        "Summing up bins");
     if (!rc)
         rc = gpu_alloc(gpu, workspace_bytes, &workspace, "Summing up bins");
     if (!rc)
-        rc = gpu_check(cub::DeviceScan::ExclusiveScan(workspace, workspace_bytes, tallies, tallies, tally_sum(), tally{0, 0, 0, 0},
-                                                      count + 1, gpu->stream),
+        rc = gpu_check(cub::DeviceScan::ExclusiveScan(workspace, workspace_bytes, tallies, tallies, tally_sum(),
+                                                      tally{0, 0, 0, 0}, count + 1, gpu->stream),
                        "Summing up bins");
     if (rc)
         goto out;
@@ -232,8 +238,8 @@ static int make_tasks(struct range_bins *bins, struct gpu *gpu)
             rc = gpu_array(gpu, bins->heavies, &bins->heavy, "The list of tasks");
         if (rc)
             goto out;
-        list_tasks<<<gpu_blocks(count, 256), 256, 0, gpu->stream>>>(order, count, depth, bins->first, tallies, bins->light, bins->parts,
-                                                                   bins->heavy);
+        list_tasks<<<gpu_blocks(count, 256), 256, 0, gpu->stream>>>(order, count, depth, bins->first, tallies,
+                                                                    bins->light, bins->parts, bins->heavy);
         rc = gpu_launched("Listing tasks");
         bins->bytes += ((size_t)bins->lights + bins->slots + bins->heavies) * sizeof(struct range_task);
     }
@@ -266,17 +272,19 @@ static int sort_samples(struct range_bins *bins, struct gpu *gpu, const float *k
     key_samples<<<gpu_blocks(n, 256), 256, 0, gpu->stream>>>(bins->geometry, n, k, key[0], spare);
     rc = gpu_launched("Finding the samples' bins");
     if (!rc)
-        rc = gpu_check(cub::DeviceRadixSort::SortPairs(NULL, workspace_bytes, key[0], key[1], spare, bins->order, n, 0, bits, gpu->stream),
+        rc = gpu_check(cub::DeviceRadixSort::SortPairs(NULL, workspace_bytes, key[0], key[1], spare, bins->order, n, 0,
+                                                       bits, gpu->stream),
                        "Sorting the samples");
     if (!rc)
         rc = gpu_alloc(gpu, workspace_bytes, &workspace, "Sorting the samples");
     if (!rc)
-        rc = gpu_check(cub::DeviceRadixSort::SortPairs(workspace, workspace_bytes, key[0], key[1], spare, bins->order, n, 0, bits,
-                                                       gpu->stream),
+        rc = gpu_check(cub::DeviceRadixSort::SortPairs(workspace, workspace_bytes, key[0], key[1], spare, bins->order,
+                                                       n, 0, bits, gpu->stream),
                        "Sorting the samples");
     if (rc)
         goto out;
-    find_bins<<<gpu_blocks((size_t)bins->count + 1, 256), 256, 0, gpu->stream>>>(bins->geometry, n, key[1], bins->count, bins->first);
+    find_bins<<<gpu_blocks((size_t)bins->count + 1, 256), 256, 0, gpu->stream>>>(bins->geometry, n, key[1], bins->count,
+                                                                                 bins->first);
     rc = gpu_launched("Finding the bins");
 out:
     gpu_release(gpu, workspace);
@@ -286,7 +294,8 @@ out:
     return rc;
 }
 
-int range_bins_make(struct range_bins *bins, struct gpu *gpu, const struct range_geometry *geometry, size_t samples, const float *k)
+int range_bins_make(struct range_bins *bins, struct gpu *gpu, const struct range_geometry *geometry, size_t samples,
+                    const float *k)
 {
     const struct range_axis *a = geometry->axis;
     uint64_t columns = (uint64_t)a[0].bins * a[1].bins, count = columns * a[2].bins, keys = count;
@@ -298,8 +307,8 @@ int range_bins_make(struct range_bins *bins, struct gpu *gpu, const struct range
         keys = count;
     }
     if (samples > INT_MAX || keys > UINT32_MAX)
-        return err_set(ERR_BAD_PARAMETER, "%zu samples on a grid of %d x %d x %d are more than one GPU plan can bin.", samples,
-                       a[0].cells, a[1].cells, a[2].cells);
+        return err_set(ERR_BAD_PARAMETER, "%zu samples on a grid of %d x %d x %d are more than one GPU plan can bin.",
+                       samples, a[0].cells, a[1].cells, a[2].cells);
     bins->samples = (uint32_t)samples;
     bins->count = (uint32_t)count;
     int rc = gpu_array(gpu, count + 1, &bins->first, "The bins");
@@ -309,11 +318,13 @@ int range_bins_make(struct range_bins *bins, struct gpu *gpu, const struct range
         return rc;
     bins->bytes += (count + 1) * sizeof *bins->first + samples * (sizeof *bins->points + sizeof *bins->order);
     if (samples == 0) {
-        rc = gpu_check(cudaMemsetAsync(bins->first, 0, (count + 1) * sizeof *bins->first, gpu->stream), "Clearing the bins");
+        rc = gpu_check(cudaMemsetAsync(bins->first, 0, (count + 1) * sizeof *bins->first, gpu->stream),
+                       "Clearing the bins");
     } else {
         rc = sort_samples(bins, gpu, k, (uint32_t)keys);
         if (!rc) {
-            place_samples<<<gpu_blocks(samples, 256), 256, 0, gpu->stream>>>(bins->geometry, bins->samples, k, bins->order, bins->points);
+            place_samples<<<gpu_blocks(samples, 256), 256, 0, gpu->stream>>>(bins->geometry, bins->samples, k,
+                                                                             bins->order, bins->points);
             rc = gpu_launched("Placing the samples");
         }
     }

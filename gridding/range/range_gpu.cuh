@@ -1,22 +1,24 @@
 /* range_gpu.cuh: compact bins of k-space samples on the GPU.
  *
- * A sample's base cell is the lowest of the `width` grid cells its kernel reaches, on every axis: base = ceil(g - width/2), g its
- * position in cells, wrapped into the grid. Samples are put in bins by base cell with a stable radix sort, so that the order within
- * a bin is the caller's and every sum over a bin is the same on every run.
+ * A sample's base cell is the lowest of the `width` grid cells its kernel reaches, on every axis: base = ceil(g -
+ * width/2), g its position in cells, wrapped into the grid. Samples are put in bins by base cell with a stable radix
+ * sort, so that the order within a bin is the caller's and every sum over a bin is the same on every run.
  *
- * The tile of a bin is what its samples can reach: (bin + width - 1) cells on every axis, wrapped. Bins are coloured so that tiles
- * of one colour never meet: a task that owns a tile adds it to the grid with plain loads and stores while other tasks of its
- * colour run, colours follow each other in the stream, and no float atomic is needed (partial sums meet in a fixed order).
+ * The tile of a bin is what its samples can reach: (bin + width - 1) cells on every axis, wrapped. Bins are coloured so
+ * that tiles of one colour never meet: a task that owns a tile adds it to the grid with plain loads and stores while
+ * other tasks of its colour run, colours follow each other in the stream, and no float atomic is needed (partial sums
+ * meet in a fixed order).
  *
- * A bin that holds more than `depth` samples is heavy: it is cut into parts, each part sums into a tile of its own in a list of
- * partial tiles, and those are added up in their order when the bin's colour comes.
+ * A bin that holds more than `depth` samples is heavy: it is cut into parts, each part sums into a tile of its own in a
+ * list of partial tiles, and those are added up in their order when the bin's colour comes.
  */
 #ifndef MRIRECON_RANGE_GPU_CUH
 #define MRIRECON_RANGE_GPU_CUH
 
 #include "gridding/base/dev_gpu.cuh"
 
-/* One axis of the grid cut into bins of (nearly) one size: bin i holds base cells [i cells / bins, (i + 1) cells / bins). */
+/* One axis of the grid cut into bins of (nearly) one size: bin i holds base cells [i cells / bins, (i + 1) cells /
+ * bins). */
 struct range_axis {
     int cells, bins;
 };
@@ -100,14 +102,16 @@ struct range_bins {
     size_t bytes;
 };
 
-/* How many bins an axis of `cells` gets for bins of at most `size`. The colouring is valid when size >= 4/3 (width - 1). */
+/* How many bins an axis of `cells` gets for bins of at most `size`. The colouring is valid when size >= 4/3 (width -
+ * 1). */
 static inline struct range_axis range_axis_make(int cells, int size)
 {
     struct range_axis axis = {cells, (cells + size - 1) / size};
     return axis;
 }
 
-/* Bin k[samples][dim] (device memory, cycles per pixel, finite). `bins` must be zeroed; on failure it can be freed as well. */
+/* Bin k[samples][dim] (device memory, cycles per pixel, finite). `bins` must be zeroed; on failure it can be freed as
+ * well. */
 int range_bins_make(struct range_bins *bins, struct gpu *gpu, const struct range_geometry *geometry, size_t samples,
                     const float *k);
 void range_bins_free(struct range_bins *bins, struct gpu *gpu);

@@ -8,9 +8,9 @@
  *   c  30,144,488 Gaussian samples (sd 16/128 of k-space per axis, redrawn out of range), random order, image 64^3
  *   d  golden angle 111.25 degrees, 402 spokes x 512 samples, image 256^2, 16 coils x 100 frames on one trajectory
  *   e  10,000,000 uniform random samples, image 256^3
- * A time is a call's, from samples on the device to the finished image on the device (or back), plan reused; create_ms is the
- * plan's, from a trajectory in ordinary memory. The error is the image's, relative l2, at 100 random pixels, against a double sum
- * over all samples. */
+ * A time is a call's, from samples on the device to the finished image on the device (or back), plan reused; create_ms
+ * is the plan's, from a trajectory in ordinary memory. The error is the image's, relative l2, at 100 random pixels,
+ * against a double sum over all samples. */
 #include "gridding/base/dev.h"
 #include "gridding/base/err.h"
 #include "gridding/nufft.h"
@@ -28,7 +28,7 @@ struct bench_case {
 };
 
 static const struct bench_case cases[] = {
-    {'a', 3, 128, 1, 256, 2655910},  {'b', 3, 288, 1, 576, 30144488}, {'c', 3, 64, 1, 0, 30144488},
+    {'a', 3, 128, 1, 256, 2655910},   {'b', 3, 288, 1, 576, 30144488}, {'c', 3, 64, 1, 0, 30144488},
     {'d', 2, 256, 1600, 512, 205824}, {'e', 3, 256, 1, 0, 10000000},
 };
 
@@ -87,7 +87,8 @@ static void fill_k(const struct bench_case *c, float *k)
             to[0] = (float)(r * cos(angle));
             to[1] = (float)(r * sin(angle));
         } else if (c->readout) {
-            double z = fmod((double)spoke * 0.46557123187676802, 1), turn = fmod((double)spoke * 0.68232780382801932, 1);
+            double z = fmod((double)spoke * 0.46557123187676802, 1),
+                   turn = fmod((double)spoke * 0.68232780382801932, 1);
             double across = sqrt(1 - z * z);
             to[0] = (float)(r * across * cos(2 * M_PI * turn));
             to[1] = (float)(r * across * sin(2 * M_PI * turn));
@@ -160,16 +161,18 @@ struct options {
     bool error, cpu;
 };
 
-static void report(const struct options *o, const struct bench_case *c, struct dev *dev, double tolerance, const char *what,
-                   const struct nufft_info *info, double create, double *times, double error)
+static void report(const struct options *o, const struct bench_case *c, struct dev *dev, double tolerance,
+                   const char *what, const struct nufft_info *info, double create, double *times, double error)
 {
     qsort(times, (size_t)o->runs, sizeof *times, by_value);
-    printf("{\"case\":\"%c\",\"device\":\"%s\",\"what\":\"%s\",\"tolerance\":%g,\"width\":%d,\"grid\":[%d,%d,%d],\"median_ms\":%.3f,"
-           "\"least_ms\":%.3f,\"most_ms\":%.3f,\"runs\":%d,\"create_ms\":%.1f,\"device_mb\":%.1f,\"bins\":%zu,\"occupied\":%zu,"
+    printf("{\"case\":\"%c\",\"device\":\"%s\",\"what\":\"%s\",\"tolerance\":%g,\"width\":%d,\"grid\":[%d,%d,%d],"
+           "\"median_ms\":%.3f,"
+           "\"least_ms\":%.3f,\"most_ms\":%.3f,\"runs\":%d,\"create_ms\":%.1f,\"device_mb\":%.1f,\"bins\":%zu,"
+           "\"occupied\":%zu,"
            "\"largest_bin\":%zu,\"error\":%.3g}\n",
            c->id, dev_name(dev), what, tolerance, info->width, info->grid[0], info->grid[1], info->grid[2],
-           times[o->runs / 2] * 1e3, times[0] * 1e3, times[o->runs - 1] * 1e3, o->runs, create * 1e3, (double)info->bytes / 1e6,
-           info->bins, info->occupied_bins, info->largest_bin, error);
+           times[o->runs / 2] * 1e3, times[0] * 1e3, times[o->runs - 1] * 1e3, o->runs, create * 1e3,
+           (double)info->bytes / 1e6, info->bins, info->occupied_bins, info->largest_bin, error);
     fflush(stdout);
 }
 
@@ -187,7 +190,8 @@ static void run_case(struct dev *dev, const struct options *o, const struct benc
     must(dev_alloc(dev, image_bytes, &device_image), "dev_alloc");
     must(dev_upload(dev, device_data, data, data_bytes), "dev_upload");
     for (const char *t = o->tolerances; t; t = strchr(t, ',') ? strchr(t, ',') + 1 : NULL) {
-        struct nufft_params params = {.dim = c->dim, .n = {c->n, c->n, c->dim == 3 ? c->n : 1}, .tolerance = atof(t), .batch = c->batch};
+        struct nufft_params params = {
+            .dim = c->dim, .n = {c->n, c->n, c->dim == 3 ? c->n : 1}, .tolerance = atof(t), .batch = c->batch};
         struct nufft_info info;
         struct nufft *plan = NULL;
         double create = 0, error = NAN;

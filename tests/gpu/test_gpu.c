@@ -1,5 +1,5 @@
-/* The GPU's leaves, on a GPU: against double sums, against the CPU, adjointness, the same bits on every run, memory limits, bad
- * input. Prints TAP; skips everything, loudly, where there is no GPU. */
+/* The GPU's leaves, on a GPU: against double sums, against the CPU, adjointness, the same bits on every run, memory
+ * limits, bad input. Prints TAP; skips everything, loudly, where there is no GPU. */
 #include "gridding/base/dev.h"
 #include "gridding/base/err.h"
 #include "gridding/nufft.h"
@@ -147,7 +147,8 @@ static void fill_complex(struct c32 *to, size_t count, uint64_t seed)
         to[i] = (struct c32){(float)(uniform(seed + 2 * i) - 0.5), (float)(uniform(seed + 2 * i + 1) - 0.3)};
 }
 
-/* The double sums, written as in nufft.h; a phase per axis is made once. Only the first and last of the batch are summed. */
+/* The double sums, written as in nufft.h; a phase per axis is made once. Only the first and last of the batch are
+ * summed. */
 static void oracle(struct problem *p)
 {
     const struct test_case *c = &p->c;
@@ -166,7 +167,8 @@ static void oracle(struct problem *p)
         for (int which = 0; which < 2; which++) {
             size_t b = which ? (size_t)c->batch - 1 : 0;
             const struct c32 *in = p->data + b * c->samples + m, *pixel = p->image + b * p->pixels;
-            double complex value = p->weights[m] * (in->re + in->im * I), sum = 0, *to = p->true_image + (size_t)which * p->pixels;
+            double complex value = p->weights[m] * (in->re + in->im * I), sum = 0,
+                           *to = p->true_image + (size_t)which * p->pixels;
             for (int z = 0; z < c->n[2]; z++)
                 for (int y = 0; y < c->n[1]; y++) {
                     double complex zy = axis[2][z] * axis[1][y];
@@ -318,13 +320,16 @@ static void test_case_run(struct dev *gpu, struct dev *cpu, const struct test_ca
     size_t last = (size_t)c->batch - 1;
     /* The tolerance is the promise. 5e-6: float32 sums of a few thousand terms of random sign. */
     double bound = c->tolerance + 5e-6;
-    verdict_error(distance(o.image, p.true_image, p.pixels), bound, "%s: adjoint, first of the batch", c->name, __LINE__);
-    verdict_error(distance(o.image + last * p.pixels, p.true_image + p.pixels, p.pixels), bound, "%s: adjoint, last of the batch",
-                  c->name, __LINE__);
-    verdict_error(distance(o.data, p.true_data, c->samples), bound, "%s: forward, first of the batch", c->name, __LINE__);
-    verdict_error(distance(o.data + last * c->samples, p.true_data + c->samples, c->samples), bound, "%s: forward, last of the batch",
-                  c->name, __LINE__);
-    /* <A x, y> = <x, A^H y>; both sides are within the tolerance of the truth, times |Ax||y| over the product's own size. */
+    verdict_error(distance(o.image, p.true_image, p.pixels), bound, "%s: adjoint, first of the batch", c->name,
+                  __LINE__);
+    verdict_error(distance(o.image + last * p.pixels, p.true_image + p.pixels, p.pixels), bound,
+                  "%s: adjoint, last of the batch", c->name, __LINE__);
+    verdict_error(distance(o.data, p.true_data, c->samples), bound, "%s: forward, first of the batch", c->name,
+                  __LINE__);
+    verdict_error(distance(o.data + last * c->samples, p.true_data + c->samples, c->samples), bound,
+                  "%s: forward, last of the batch", c->name, __LINE__);
+    /* <A x, y> = <x, A^H y>; both sides are within the tolerance of the truth, times |Ax||y| over the product's own
+     * size. */
     double complex left = dot(o.data, p.data, c->samples), right = dot(p.image, o.image, p.pixels);
     double size = sqrt(creal(dot(o.data, o.data, c->samples)) * creal(dot(p.data, p.data, c->samples)));
     verdict_error(cabs(left - right) / size, c->tolerance, "%s: adjointness", c->name, __LINE__);
@@ -341,10 +346,10 @@ static void test_case_run(struct dev *gpu, struct dev *cpu, const struct test_ca
     verdict_error(sqrt(off / all), 1e-6 * sqrt(c->batch), "%s: squares are those of the images", c->name, __LINE__);
     if (cpu) {
         run_problem(cpu, &p, &params, &on_cpu);
-        verdict_error(distance_between(o.image, on_cpu.image, (last + 1) * p.pixels), 2 * bound, "%s: adjoint as on the CPU", c->name,
-                      __LINE__);
-        verdict_error(distance_between(o.data, on_cpu.data, (last + 1) * c->samples), 2 * bound, "%s: forward as on the CPU", c->name,
-                      __LINE__);
+        verdict_error(distance_between(o.image, on_cpu.image, (last + 1) * p.pixels), 2 * bound,
+                      "%s: adjoint as on the CPU", c->name, __LINE__);
+        verdict_error(distance_between(o.data, on_cpu.data, (last + 1) * c->samples), 2 * bound,
+                      "%s: forward as on the CPU", c->name, __LINE__);
         outcome_free(&on_cpu);
         /* The convolution depends on the kernel: compare where both use the same. */
         struct nufft_params fixed = params;
@@ -393,14 +398,16 @@ static void test_same_bits(struct dev *gpu)
                    memcmp(first.convolved, next.convolved, many[i].samples * sizeof(float)) == 0;
             outcome_free(&next);
         }
-        snprintf(name, sizeof name, "%s: the same bits in 20 runs (largest bin %zu)", many[i].name, first.info.largest_bin);
+        snprintf(name, sizeof name, "%s: the same bits in 20 runs (largest bin %zu)", many[i].name,
+                 first.info.largest_bin);
         verdict(same, name, "two runs differ");
         outcome_free(&first);
         problem_free(&p);
     }
 }
 
-/* k is periodic: moving samples by whole turns changes nothing but rounding (of k itself: 3 + 1/3 has two bits less than 1/3). */
+/* k is periodic: moving samples by whole turns changes nothing but rounding (of k itself: 3 + 1/3 has two bits less
+ * than 1/3). */
 static void test_periodic(struct dev *gpu)
 {
     struct problem p;
@@ -413,7 +420,8 @@ static void test_periodic(struct dev *gpu)
     for (size_t i = 0; i < p.c.samples * 3; i++)
         p.k[i] += (float)((int)(i % 7) - 3);
     run_problem(gpu, &p, &params, &there);
-    verdict(memcmp(here.image, there.image, p.pixels * 2 * sizeof(struct c32)) == 0, "k is periodic", "the images differ");
+    verdict(memcmp(here.image, there.image, p.pixels * 2 * sizeof(struct c32)) == 0, "k is periodic",
+            "the images differ");
     outcome_free(&here);
     outcome_free(&there);
     problem_free(&p);
@@ -439,8 +447,8 @@ static void test_memory(struct dev *gpu)
     void *much = NULL;
     int rc = dev_alloc(gpu, total + total / 2, &much);
     verdict_code(rc, ERR_GPU_OOM, "more than the device has is gpu-oom");
-    verdict(err_last()->required == (int64_t)(total + total / 2) && err_last()->available > 0, "gpu-oom tells required and available",
-            "numbers are missing");
+    verdict(err_last()->required == (int64_t)(total + total / 2) && err_last()->available > 0,
+            "gpu-oom tells required and available", "numbers are missing");
 
     /* A plan that cannot fit is refused before anything is launched, and the device goes on working. */
     must(dev_memory(gpu, &available, &total), "dev_memory");
@@ -453,7 +461,8 @@ static void test_memory(struct dev *gpu)
     struct nufft_params params = params_of(&big);
     rc = nufft_create(&plan, gpu, &params, big.samples, p.k);
     verdict_code(rc, ERR_GPU_OOM, "a plan that does not fit is gpu-oom");
-    verdict(plan == NULL && err_last()->required > err_last()->available, "and says how much it lacks", "numbers are missing");
+    verdict(plan == NULL && err_last()->required > err_last()->available, "and says how much it lacks",
+            "numbers are missing");
     problem_free(&p);
 
     /* A batch that does not fit is worked off in parts, with the same bits. */
@@ -465,7 +474,8 @@ static void test_memory(struct dev *gpu)
     dev_release(gpu, ballast);
     run_problem(gpu, &p, &params, &roomy);
     verdict(tight.info.bytes < roomy.info.bytes, "little memory: the batch is cut", "the plan is as large as ever");
-    verdict(memcmp(tight.image, roomy.image, p.pixels * 256 * sizeof(struct c32)) == 0, "a cut batch gives the same bits", "they differ");
+    verdict(memcmp(tight.image, roomy.image, p.pixels * 256 * sizeof(struct c32)) == 0,
+            "a cut batch gives the same bits", "they differ");
     outcome_free(&tight);
     outcome_free(&roomy);
     problem_free(&p);

@@ -7,7 +7,6 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,21 +28,26 @@ static void *claim(size_t bytes)
     return memory;
 }
 
-static void scan_make(struct scan *scan, enum traj_kind kind, int n, int readouts)
+/* Takes `traj`. */
+static void scan_make(struct scan *scan, struct traj *traj, int n, bool cylinder)
 {
-    bool flat = kind <= TRAJ_SPIRAL;
-    *scan = (struct scan){.n = {n, n, flat ? 1 : n}};
-    struct traj_params params = {.kind = kind, .n = {n, n, n}, .readouts = readouts};
-    assert_int_equal(traj_create(&scan->traj, &params), 0);
-    scan->samples = scan->traj->readouts * scan->traj->samples;
+    *scan = (struct scan){.traj = traj, .n = {n, n, traj->dim == 2 ? 1 : n}, .samples = traj->readouts * traj->samples};
     scan->data = claim(scan->samples * sizeof *scan->data);
     scan->weights = claim(scan->samples * sizeof *scan->weights);
     scan->truth = claim((size_t)(n * n * scan->n[2]) * sizeof *scan->truth);
     struct phantom *phantom = NULL;
-    assert_int_equal(phantom_create(&phantom, PHANTOM_SHEPP_LOGAN, scan->traj->dim, scan->n, NAN, 1), 0);
-    phantom_kspace(phantom, scan->samples, scan->traj->k, scan->samples, scan->data);
-    assert_int_equal(phantom_truth(phantom, kind == TRAJ_STACK_OF_STARS, scan->truth), 0);
+    assert_int_equal(phantom_create(&phantom, PHANTOM_SHEPP_LOGAN, traj->dim, scan->n, NAN, 1), 0);
+    phantom_kspace(phantom, scan->samples, traj->k, scan->samples, scan->data);
+    assert_int_equal(phantom_truth(phantom, cylinder, scan->truth), 0);
     phantom_free(phantom);
+}
+
+static struct traj *make(enum traj_kind kind, int n, int readouts, int samples)
+{
+    struct traj *traj = NULL;
+    struct traj_params params = {.kind = kind, .n = {n, n, n}, .readouts = readouts, .samples = samples};
+    assert_int_equal(traj_create(&traj, &params), 0);
+    return traj;
 }
 
 static void scan_free(struct scan *scan)
@@ -109,16 +113,15 @@ static double area(const struct scan *scan)
 /* What fully sampled data may be in error by: the plan's 0.06. Measured: radial 0.009, golden 0.009, spiral 0.035
  * (0.028 with 3 arms), kooshball 0.040 at these small matrices; scales within 2 %. The weights' sum is a disc's or
  * ball's area, of which half a sample's ring at the edge may be missing or too much: 2 / samples per side of it. */
-static void check_analytic(enum traj_kind kind, int n, int readouts, enum traj_shape expected, double most)
+static void check_analytic(const char *name, struct traj *traj, int n, enum traj_shape expected, double most)
 {
     struct scan scan;
-    scan_make(&scan, kind, n, readouts);
-    const struct traj *traj = scan.traj;
+    scan_make(&scan, traj, n, false);
     assert_int_equal(traj_shape_find(traj->dim, traj->readouts, traj->samples, traj->k), expected);
     assert_int_equal(dcf_analytic(expected, traj->dim, traj->readouts, traj->samples, traj->k, scan.weights), 0);
     double scale, error = nrmse(&scan, &scale), whole = traj->dim == 2 ? M_PI / 4 : M_PI / 6;
-    print_message("%s, N %d, %zu x %zu, analytic: NRMSE %.4f, scale %.4f\n", traj_kind_name(kind), n, traj->readouts,
-                  traj->samples, error, scale);
+    print_message("%s, N %d, %zu x %zu, analytic: NRMSE %.4f, scale %.4f\n", name, n, traj->readouts, traj->samples,
+                  error, scale);
     assert_true(error < most);
     assert_true(fabs(scale - 1) < 0.02);
     assert_true(fabs(area(&scan) - whole) < whole * 2 * traj->dim / (double)traj->samples);
@@ -128,18 +131,120 @@ static void check_analytic(enum traj_kind kind, int n, int readouts, enum traj_s
 static void test_analytic(void **state)
 {
     (void)state;
-    check_analytic(TRAJ_RADIAL, 64, 0, TRAJ_SHAPE_RADIAL, 0.02);
-    check_analytic(TRAJ_RADIAL, 33, 0, TRAJ_SHAPE_RADIAL, 0.03);
-    check_analytic(TRAJ_GOLDEN, 64, 0, TRAJ_SHAPE_RADIAL, 0.02);
-    check_analytic(TRAJ_SPIRAL, 64, 0, TRAJ_SHAPE_SPIRAL, 0.06);
-    check_analytic(TRAJ_SPIRAL, 64, 3, TRAJ_SHAPE_SPIRAL, 0.06);
-    check_analytic(TRAJ_KOOSHBALL, 24, 0, TRAJ_SHAPE_RADIAL, 0.06);
+    check_analytic("radial", make(TRAJ_RADIAL, 64, 0, 0), 64, TRAJ_SHAPE_RADIAL, 0.02);
+    check_analytic("radial", make(TRAJ_RADIAL, 33, 0, 0), 33, TRAJ_SHAPE_RADIAL, 0.03);
+    check_analytic("golden", make(TRAJ_GOLDEN, 64, 0, 0), 64, TRAJ_SHAPE_RADIAL, 0.02);
+    check_analytic("spiral", make(TRAJ_SPIRAL, 64, 0, 0), 64, TRAJ_SHAPE_SPIRAL, 0.06);
+    check_analytic("spiral of 3 arms", make(TRAJ_SPIRAL, 64, 3, 0), 64, TRAJ_SHAPE_SPIRAL, 0.06);
+    check_analytic("kooshball", make(TRAJ_KOOSHBALL, 24, 0, 0), 24, TRAJ_SHAPE_RADIAL, 0.06);
+}
+
+/* Every readout replaced by its half-spoke from 0: `wait` samples at k = 0, then steps of 1 / 2N from `first` steps on,
+ * the last one within 0.5 so that its cell ends there; odd readouts go the other way, so that all directions are there.
+ */
+static struct traj *centre_out(enum traj_kind kind, int n, int readouts, int wait, double first)
+{
+    int steps = first == 1 ? n - 1 : n;
+    struct traj *traj = make(kind, n, readouts, (steps + wait) / 2 * 2); /* even: the first sample is at |k| = 0.5 */
+    for (size_t r = 0; r < traj->readouts; r++) {
+        float *k = traj->k + r * traj->samples * (size_t)traj->dim;
+        float end[3] = {k[0], k[1], traj->dim == 3 ? k[2] : 0};
+        for (int i = 0; i < (int)traj->samples; i++)
+            for (int d = 0; d < traj->dim; d++)
+                k[i * traj->dim + d] =
+                    i < wait ? 0 : (float)((r % 2 ? 2 : -2) * end[d] * (i - wait + first) / (2.0 * n));
+    }
+    return traj;
+}
+
+/* Uneven angles, spokes without k = 0, half-spokes from it with and without a sample there. */
+static void test_radial_variants(void **state)
+{
+    (void)state;
+    struct traj *traj = make(TRAJ_RADIAL, 48, 120, 96);
+    for (size_t m = 0; m < traj->readouts * traj->samples; m++) {
+        double angle = M_PI * (double)(m / 96) / 120 + 0.012 * sin((double)(m / 96) * 1.7);
+        double at = ((double)(m % 96) - 47.5) / 96;
+        traj->k[2 * m] = (float)(at * cos(angle));
+        traj->k[2 * m + 1] = (float)(at * sin(angle));
+    }
+    check_analytic("radial, uneven, k = 0 between samples", traj, 48, TRAJ_SHAPE_RADIAL, 0.03);
+    check_analytic("radial from the centre, 1 at k = 0", centre_out(TRAJ_RADIAL, 48, 161, 1, 1), 48, TRAJ_SHAPE_RADIAL,
+                   0.03);
+    check_analytic("radial from the centre, 5 at k = 0", centre_out(TRAJ_RADIAL, 48, 161, 5, 1), 48, TRAJ_SHAPE_RADIAL,
+                   0.03);
+    check_analytic("radial from a quarter sample", centre_out(TRAJ_RADIAL, 48, 161, 0, 0.25), 48, TRAJ_SHAPE_RADIAL,
+                   0.03);
+    check_analytic("kooshball from the centre, 5 at k = 0", centre_out(TRAJ_KOOSHBALL, 24, 1900, 5, 1), 24,
+                   TRAJ_SHAPE_RADIAL, 0.06);
+}
+
+/* Samples of a readout on one place share; spokes on one place share; weights cover the same area as without. */
+static void test_sharing(void **state)
+{
+    (void)state;
+    struct traj *once = centre_out(TRAJ_RADIAL, 16, 31, 1, 1), *more = centre_out(TRAJ_RADIAL, 16, 31, 5, 1);
+    float a[31 * 16], b[31 * 20], twice[2 * 31 * 16], pair[2 * 2 * 31 * 16];
+    assert_int_equal(dcf_analytic(TRAJ_SHAPE_RADIAL, 2, 31, 16, once->k, a), 0);
+    assert_int_equal(dcf_analytic(TRAJ_SHAPE_RADIAL, 2, 31, 20, more->k, b), 0);
+    memcpy(pair, once->k, sizeof pair / 2);
+    memcpy(pair + 2 * 31 * 16, once->k, sizeof pair / 2);
+    assert_int_equal(dcf_analytic(TRAJ_SHAPE_RADIAL, 2, 62, 16, pair, twice), 0);
+    for (size_t r = 0; r < 31; r++) {
+        for (size_t i = 0; i < 5; i++) {
+            assert_true(b[r * 20 + i] > 0);
+            assert_true(fabs(5 * b[r * 20 + i] - a[r * 16]) < 1e-6 * a[r * 16]);
+        }
+        for (size_t i = 0; i < 16; i++) {
+            assert_true(i == 0 || fabs(b[r * 20 + i + 4] - a[r * 16 + i]) < 1e-6 * a[r * 16 + i]);
+            assert_true(fabs(2 * twice[r * 16 + i] - a[r * 16 + i]) < 1e-6 * a[r * 16 + i]);
+            assert_true(fabs(2 * twice[(31 + r) * 16 + i] - a[r * 16 + i]) < 1e-6 * a[r * 16 + i]);
+        }
+    }
+    traj_free(once);
+    traj_free(more);
+}
+
+/* An ellipsoid of spokes, as a cubic field of view with flat voxels gives: the weights are the sphere's times the
+ * volume's ratio. */
+static void test_ellipsoid(void **state)
+{
+    (void)state;
+    struct traj *traj = make(TRAJ_KOOSHBALL, 16, 400, 0);
+    size_t samples = traj->readouts * traj->samples;
+    float *round = claim(samples * sizeof *round), *flat = claim(samples * sizeof *flat);
+    assert_int_equal(dcf_analytic(TRAJ_SHAPE_RADIAL, 3, traj->readouts, traj->samples, traj->k, round), 0);
+    for (size_t m = 0; m < samples; m++)
+        traj->k[3 * m + 2] *= 0.4f;
+    assert_int_equal(traj_shape_find(3, traj->readouts, traj->samples, traj->k), TRAJ_SHAPE_RADIAL);
+    assert_int_equal(dcf_analytic(TRAJ_SHAPE_RADIAL, 3, traj->readouts, traj->samples, traj->k, flat), 0);
+    for (size_t m = 0; m < samples; m++) /* float32 coordinates and weights, cubed: 1e-6 */
+        assert_true(fabs(flat[m] - 0.4 * round[m]) <= 1e-5 * round[m]);
+    free(round);
+    free(flat);
+    traj_free(traj);
+}
+
+static void test_bad(void **state)
+{
+    (void)state;
+    struct traj *traj = make(TRAJ_CONES, 8, 20, 10);
+    float weights[200];
+    assert_int_equal(dcf_analytic(TRAJ_SHAPE_UNKNOWN, 3, 20, 10, traj->k, weights), ERR_DCF_INVALID);
+    assert_non_null(strstr(err_last()->text, "dcf=pipe"));
+    assert_int_equal(dcf_analytic(TRAJ_SHAPE_SPIRAL, 3, 20, 10, traj->k, weights), ERR_DCF_INVALID);
+    memset(traj->k, 0, 600 * sizeof *traj->k);
+    assert_int_equal(dcf_analytic(TRAJ_SHAPE_RADIAL, 3, 20, 10, traj->k, weights), ERR_DCF_INVALID);
+    assert_int_equal(dcf_analytic(TRAJ_SHAPE_RADIAL, 2, 20, 10, traj->k, weights), ERR_DCF_INVALID);
+    traj_free(traj);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_analytic),
+        cmocka_unit_test(test_analytic), cmocka_unit_test(test_radial_variants),
+        cmocka_unit_test(test_sharing),  cmocka_unit_test(test_ellipsoid),
+        cmocka_unit_test(test_bad),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

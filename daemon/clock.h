@@ -1,0 +1,37 @@
+/* clock.h: the two clocks. Wall-clock time is for people; waiting is measured on the monotonic clock. */
+#ifndef MRIRECON_DAEMON_CLOCK_H
+#define MRIRECON_DAEMON_CLOCK_H
+
+#include <stdint.h>
+#include <stdio.h>
+#include <time.h>
+
+/* Milliseconds since 1970, UTC. */
+static inline int64_t clock_milliseconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Seconds since some start; never goes back. */
+static inline double clock_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+enum { CLOCK_TEXT = 32 };
+
+/* "2026-01-31T12:00:00.250Z" (RFC 3339). */
+static inline void clock_print(int64_t milliseconds, char text[CLOCK_TEXT])
+{
+    time_t seconds = (time_t)(milliseconds / 1000);
+    struct tm utc;
+    gmtime_r(&seconds, &utc);
+    size_t used = strftime(text, CLOCK_TEXT, "%Y-%m-%dT%H:%M:%S", &utc);
+    snprintf(text + used, CLOCK_TEXT - used, ".%03dZ", (int)(milliseconds % 1000));
+}
+
+#endif

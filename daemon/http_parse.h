@@ -1,0 +1,41 @@
+/* http_parse.h: reading what a request says: pure functions over strings, so that they can be fuzzed. */
+#ifndef MRIRECON_DAEMON_HTTP_PARSE_H
+#define MRIRECON_DAEMON_HTTP_PARSE_H
+
+#include "gridding/base/err.h"
+
+#include <stdbool.h>
+
+enum { HTTP_NAME = 64, HTTP_VALUE = 256, HTTP_PATH_PARTS = 6, HTTP_PATH_PART = 160 };
+
+/* The next name=value of a query string, decoded ("+" is a space). *query moves on. *found false: there is none left.
+ * Fails with ERR_BAD_REQUEST: a broken escape, a control character, not UTF-8, too long. */
+int query_next(const char **query, char name[HTTP_NAME], char value[HTTP_VALUE], bool *found);
+
+/* The parts of a path between its slashes, decoded; *count of them. "/" has none; a trailing slash adds none.
+ * Fails with ERR_BAD_REQUEST (likewise; also an empty part or one of dots). */
+int path_split(const char *path, char parts[HTTP_PATH_PARTS][HTTP_PATH_PART], int *count);
+
+/* The wait of a Prefer header (RFC 7240), seconds; -1: it asks for none. `header` may be NULL. */
+int prefer_wait(const char *header);
+
+/* How much an Accept header wants `media`: 0..1000, and how closely it named it: 3 itself, 2 "image/" + "*", 1 any, 0
+ * not at all (a quality of 0 named closely is a refusal). NULL and empty headers want anything. */
+int accept_quality(const char *header, const char *media, int *closeness);
+
+enum range_kind { RANGE_WHOLE, RANGE_PART, RANGE_OUTSIDE };
+/* A Range header for a file of `bytes`. RANGE_PART: *first..*last inclusive. What cannot be served as one part (other
+ * units, several ranges, malformed) is RANGE_WHOLE, as RFC 9110 allows. */
+enum range_kind range_parse(const char *header, int64_t bytes, int64_t *first, int64_t *last);
+
+/* Whether an If-Match (strong) or If-None-Match (weak) header names `etag` (with its quotes), or is "*". */
+bool etag_listed(const char *header, const char *etag, bool weak);
+
+/* "127.0.0.1:80", "[::1]:80", "localhost:80": the address without brackets, and the port.
+ * Fails with ERR_BAD_PARAMETER. */
+int address_split(const char *text, char host[HTTP_NAME], int *port);
+
+/* Whether bytes are UTF-8 without control characters. */
+bool text_is_clean(const char *text);
+
+#endif

@@ -1,0 +1,26 @@
+/* log.h: lines on stderr, one write() each, so that lines of several threads and processes do not mix.
+ *
+ * Under systemd (JOURNAL_STREAM set) a line begins with its syslog level, "<6>"; else with the time and the level's
+ * word. Nothing that a sender wrote, apart from checked parameter names and values, goes into the log: scans are
+ * patient data.
+ */
+#ifndef MRIRECON_DAEMON_LOG_H
+#define MRIRECON_DAEMON_LOG_H
+
+#include <stdbool.h>
+
+enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
+
+/* Set once by log_init(), then read by any thread. */
+struct log {
+    bool journal;
+    enum log_level most; /* lines above this level are dropped */
+};
+
+void log_init(struct log *log, enum log_level most);
+
+/* Log one line. `job`: the id of the job that it is about, or NULL. */
+void log_line(const struct log *log, enum log_level level, const char *job, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+#endif

@@ -1,0 +1,330 @@
+#include "daemon/options.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum option_type { OPTION_IS_TEXT, OPTION_IS_COUNT, OPTION_IS_SIZE, OPTION_IS_SECONDS, OPTION_IS_CHOICE };
+
+static const struct option {
+    const char *key, *fallback, *help;
+    enum option_type type;
+    size_t offset;              /* in struct options */
+    int64_t min, max;           /* inclusive; not of texts and choices */
+    const char *const *choices; /* NULL-terminated; the value is the index */
+} table[] = {
+#define AT(member) .offset = offsetof(struct options, member)
+#define KIB(n)     ((int64_t)(n) << 10)
+    {"listen", "127.0.0.1:8080",
+     "Address and port to serve on, as 127.0.0.1:8080 or [::1]:8080. Port 0 takes a free one. Only loopback addresses "
+     "are "
+     "served: there is no TLS and no login yet.",
+     OPTION_IS_TEXT, AT(listen)},
+    {"port-file", "", "File to write the port number to once it is served. Empty: none.", OPTION_IS_TEXT,
+     AT(port_file)},
+    {"state-dir", "/var/lib/mrirecond",
+     "Folder of the job store, the uploaded scans and the results. Made where it is missing.", OPTION_IS_TEXT,
+     AT(state_dir)},
+    {"devices", "auto",
+     "One worker process is run for each: auto (a GPU where there is one, else the CPU), cpu, gpu:0, separated by "
+     "commas.",
+     OPTION_IS_TEXT, AT(devices)},
+    {"threads", "0", "CPU threads of a worker. 0: one per core.", OPTION_IS_COUNT, AT(threads), 0, 1024},
+    {"worker", "", "Path of mrirecon-worker. Empty: beside mrirecond.", OPTION_IS_TEXT, AT(worker)},
+    {"codec", "", "Path of mrirecon-codec. Empty: beside mrirecond.", OPTION_IS_TEXT, AT(codec)},
+    {"body-limit", "32G", "Largest upload, in bytes (K, M, G, T: powers of 1024).", OPTION_IS_SIZE, AT(body_limit), 1,
+     KIB(KIB(KIB(KIB(64))))},
+    {"spool-limit", "0", "Bytes that waiting uploads may take in all. 0: what the disk has.", OPTION_IS_SIZE,
+     AT(spool_limit), 0, KIB(KIB(KIB(KIB(1024))))},
+    {"spool-reserve", "512M", "Bytes of the state folder's disk that uploads leave free.", OPTION_IS_SIZE,
+     AT(spool_reserve), 0, KIB(KIB(KIB(KIB(1024))))},
+    {"queue-limit", "10000", "Jobs that may wait; more are refused.", OPTION_IS_COUNT, AT(queue_limit), 1, 1000000},
+    {"keep-scans", "none",
+     "Which uploaded scans stay on the disk when their job has ended, until the job is deleted: none, failed, all.",
+     OPTION_IS_CHOICE, AT(keep_scans), .choices = (const char *const[]){"none", "failed", "all", NULL}},
+    {"job-time-limit", "3600", "Seconds that a job may run. 0: any.", OPTION_IS_SECONDS, AT(job_time_limit), 0,
+     31 * 86400},
+    {"cancel-grace", "5", "Seconds that a worker has to stop a canceled job before it is killed.", OPTION_IS_SECONDS,
+     AT(cancel_grace), 0, 3600},
+    {"worker-timeout", "30", "Seconds without a sign of life after which a worker is killed.", OPTION_IS_SECONDS,
+     AT(worker_timeout), 1, 3600},
+    {"start-timeout", "120", "Seconds that a worker may take to warm up.", OPTION_IS_SECONDS, AT(start_timeout), 1,
+     3600},
+    {"drain-time", "30",
+     "Seconds that running jobs have to end after SIGTERM; what still runs then goes back into the queue.",
+     OPTION_IS_SECONDS, AT(drain_time), 0, 86400},
+    {"convert-timeout", "120", "Seconds that writing an image in another format may take.", OPTION_IS_SECONDS,
+     AT(convert_timeout), 1, 3600},
+    {"wait-limit", "600", "Most seconds that a request with Prefer: wait is kept waiting.", OPTION_IS_SECONDS,
+     AT(wait_limit), 0, 86400},
+    {"idle-timeout", "60", "Seconds without a byte after which a connection is closed.", OPTION_IS_SECONDS,
+     AT(idle_timeout), 1, 86400},
+    {"connections", "1000", "Connections served at a time.", OPTION_IS_COUNT, AT(connections), 8, 100000},
+    {"http-threads", "4", "Threads that serve connections.", OPTION_IS_COUNT, AT(http_threads), 1, 256},
+    {"log-level", "info", "What is logged to stderr: error, warning, info, debug.", OPTION_IS_CHOICE, AT(log_level),
+     .choices = (const char *const[]){"error", "warning", "info", "debug", NULL}},
+#undef AT
+#undef KIB
+};
+enum { OPTIONS = sizeof table / sizeof *table };
+
+/* A whole number, with a unit of 1024s where `units`; false where `text` is none. */
+static bool number_read(const char *text, bool units, int64_t *out)
+{
+    if (!isdigit((unsigned char)*text))
+        return false;
+    char *end;
+    errno = 0;
+    long long value = strtoll(text, &end, 10);
+    if (errno || end == text)
+        return false;
+    static const char letters[] = "KMGT";
+    const char *letter = units && *end ? strchr(letters, toupper((unsigned char)*end)) : NULL;
+    if (letter) {
+        for (const char *l = letters; l <= letter; l++)
+            if (__builtin_mul_overflow(value, 1024LL, &value))
+                return false;
+        end++;
+        if (*end == 'i')
+            end++;
+        if (*end == 'B')
+            end++;
+    }
+    *out = value;
+    return !*end;
+}
+
+static void size_print(char *text, size_t size, int64_t bytes)
+{
+    static const char units[] = "\0KMGT";
+    int unit = 0;
+    for (; unit < 4 && bytes >= 1024 && bytes % 1024 == 0; unit++)
+        bytes /= 1024;
+    snprintf(text, size, "%lld%.1s", (long long)bytes, units + unit);
+}
+
+static void range_describe(const struct option *option, char *text, size_t size)
+{
+    char low[32], high[32];
+    size_t used = 0;
+    switch (option->type) {
+    case OPTION_IS_CHOICE:
+        for (int i = 0; option->choices[i] && used < size; i++)
+            used += (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "one of ", option->choices[i]);
+        break;
+    case OPTION_IS_SIZE:
+        size_print(low, sizeof low, option->min);
+        size_print(high, sizeof high, option->max);
+        snprintf(text, size, "a number of bytes from %s to %s, as 512M", low, high);
+        break;
+    case OPTION_IS_TEXT:
+        snprintf(text, size, "a text of at most %d bytes", OPTION_TEXT - 1);
+        break;
+    default:
+        snprintf(text, size, "a whole number%s from %lld to %lld",
+                 option->type == OPTION_IS_SECONDS ? " of seconds" : "", (long long)option->min,
+                 (long long)option->max);
+    }
+}
+
+/* Put `text` into its place; false where it is no value of this option. */
+static bool value_set(struct options *options, const struct option *option, const char *text)
+{
+    void *place = (char *)options + option->offset;
+    if (option->type == OPTION_IS_TEXT) {
+        size_t length = strlen(text);
+        if (length >= OPTION_TEXT)
+            return false;
+        memcpy(place, text, length + 1);
+        return true;
+    }
+    int64_t value = -1;
+    if (option->type == OPTION_IS_CHOICE) {
+        for (int i = 0; option->choices[i]; i++)
+            if (strcmp(option->choices[i], text) == 0)
+                value = i;
+        if (value < 0)
+            return false;
+    } else if (!number_read(text, option->type == OPTION_IS_SIZE, &value) || value < option->min ||
+               value > option->max) {
+        return false;
+    }
+    memcpy(place, &value, sizeof value);
+    return true;
+}
+
+void options_init(struct options *options)
+{
+    memset(options, 0, sizeof *options);
+    for (int i = 0; i < OPTIONS; i++)
+        value_set(options, &table[i], table[i].fallback);
+}
+
+static int option_find(const char *key)
+{
+    for (int i = 0; i < OPTIONS; i++)
+        if (strcmp(table[i].key, key) == 0)
+            return i;
+    return -1;
+}
+
+int options_set(struct options *options, const char *key, const char *text, const char *where)
+{
+    int i = option_find(key);
+    if (i < 0)
+        return err_set(ERR_UNKNOWN_PARAMETER, "%s: there is no option \"%.64s\". `mrirecond --help` lists all.", where,
+                       key);
+    if (!value_set(options, &table[i], text)) {
+        char range[200];
+        range_describe(&table[i], range, sizeof range);
+        return err_set(ERR_BAD_PARAMETER, "%s: %s is \"%.64s\"; it takes %s.", where, key, text, range);
+    }
+    return 0;
+}
+
+static char *trim(char *text)
+{
+    while (isspace((unsigned char)*text))
+        text++;
+    size_t length = strlen(text);
+    while (length > 0 && isspace((unsigned char)text[length - 1]))
+        text[--length] = '\0';
+    return text;
+}
+
+int options_read(struct options *options, FILE *file, const char *name)
+{
+    char line[1024], where[OPTION_TEXT + 32];
+    bool given[OPTIONS] = {false};
+    int number = 0;
+    while (fgets(line, sizeof line, file)) {
+        snprintf(where, sizeof where, "%s:%d", name, ++number);
+        if (!strchr(line, '\n') && !feof(file))
+            return err_set(ERR_BAD_REQUEST, "%s: the line is longer than %zu bytes.", where, sizeof line - 2);
+        char *text = trim(line);
+        if (!*text || *text == '#')
+            continue;
+        char *equals = strchr(text, '=');
+        if (!equals)
+            return err_set(ERR_BAD_REQUEST, "%s: expected `key = value`, found \"%.64s\".", where, text);
+        *equals = '\0';
+        char *key = trim(text);
+        int result = options_set(options, key, trim(equals + 1), where);
+        if (result)
+            return result;
+        int i = option_find(key);
+        if (given[i])
+            return err_set(ERR_BAD_REQUEST, "%s: %s is given a second time; keep one of the lines.", where, key);
+        given[i] = true;
+    }
+    if (ferror(file))
+        return err_set(ERR_IO, "%s: reading failed: %s.", name, strerror(errno));
+    return 0;
+}
+
+/* The value of --KEY at argv[*i], in the same word or the next; *i moves to the last word used. */
+static int argument_split(int argc, char *const argv[], int *i, char key[OPTION_TEXT], const char **value)
+{
+    const char *word = argv[*i];
+    if (strncmp(word, "--", 2) != 0 || !word[2])
+        return err_set(ERR_BAD_REQUEST, "command line: \"%.64s\" is no option; they begin with --. See --help.", word);
+    const char *equals = strchr(word, '=');
+    size_t length = equals ? (size_t)(equals - word) - 2 : strlen(word) - 2;
+    snprintf(key, OPTION_TEXT, "%.*s", (int)(length < OPTION_TEXT ? length : OPTION_TEXT - 1), word + 2);
+    if (equals) {
+        *value = equals + 1;
+    } else if (option_find(key) < 0 && strcmp(key, "config") != 0) {
+        *value = ""; /* named as unknown by options_set */
+    } else if (*i + 1 < argc) {
+        *value = argv[++*i];
+    } else {
+        return err_set(ERR_BAD_REQUEST, "command line: --%s wants a value.", key);
+    }
+    return 0;
+}
+
+/* Every option of the command line; only --config where `config`, all but that one where not. */
+static int arguments_read(struct options *options, int argc, char *const argv[], bool config)
+{
+    for (int i = 1; i < argc; i++) {
+        char key[OPTION_TEXT];
+        const char *value = "";
+        int result = argument_split(argc, argv, &i, key, &value);
+        if (result)
+            return result;
+        if ((strcmp(key, "config") == 0) != config)
+            continue;
+        if (!config) {
+            result = options_set(options, key, value, "command line");
+        } else {
+            FILE *file = fopen(value, "re");
+            if (!file)
+                return err_set(ERR_IO, "The configuration %s cannot be read: %s.", value, strerror(errno));
+            result = options_read(options, file, value);
+            fclose(file);
+        }
+        if (result)
+            return result;
+    }
+    return 0;
+}
+
+int options_parse(struct options *options, int argc, char *const argv[], enum options_action *action)
+{
+    static const char *const actions[] = {
+        [OPTIONS_HELP] = "--help", [OPTIONS_SAMPLE] = "--sample-config", [OPTIONS_VERSION] = "--version"};
+    *action = OPTIONS_RUN;
+    for (int i = 1; i < argc; i++)
+        for (int a = OPTIONS_HELP; a <= OPTIONS_VERSION; a++)
+            if (strcmp(argv[i], actions[a]) == 0) {
+                *action = (enum options_action)a;
+                return 0;
+            }
+    options_init(options);
+    int result = arguments_read(options, argc, argv, true);
+    return result ? result : arguments_read(options, argc, argv, false);
+}
+
+/* Print `text` in lines of at most `width` bytes, each after `lead`. */
+static void print_wrapped(FILE *out, const char *lead, const char *text, int width)
+{
+    while (*text) {
+        int length = (int)strlen(text);
+        if (length > width) {
+            length = width;
+            while (length > 0 && text[length] != ' ')
+                length--;
+        }
+        fprintf(out, "%s%.*s\n", lead, length, text);
+        text += length;
+        while (*text == ' ')
+            text++;
+    }
+}
+
+void options_help(FILE *out)
+{
+    fputs("mrirecond: takes non-Cartesian MRI scans over HTTP and answers with images.\n\n"
+          "  mrirecond [--config FILE] [--OPTION VALUE ...]\n"
+          "  mrirecond --help | --sample-config | --version\n\n"
+          "SIGTERM lets running jobs end and stops; a second one stops at once.\n\n",
+          out);
+    for (int i = 0; i < OPTIONS; i++) {
+        fprintf(out, "  --%s VALUE  (%s)\n", table[i].key, *table[i].fallback ? table[i].fallback : "empty");
+        print_wrapped(out, "        ", table[i].help, 100);
+    }
+}
+
+void options_sample(FILE *out)
+{
+    fputs("# Configuration of mrirecond, as `mrirecond --sample-config` prints it: every option with its default.\n",
+          out);
+    for (int i = 0; i < OPTIONS; i++) {
+        fputc('\n', out);
+        print_wrapped(out, "# ", table[i].help, 110);
+        fprintf(out, "#%s =%s%s\n", table[i].key, *table[i].fallback ? " " : "", table[i].fallback);
+    }
+}

@@ -1,0 +1,46 @@
+/* options.h: what mrirecond can be told, from one table: --help, the sample configuration, the parser of both.
+ *
+ * A configuration file has lines "key = value"; # begins a comment line. The command line has --key VALUE or
+ * --key=VALUE and wins over the file.
+ */
+#ifndef MRIRECON_DAEMON_OPTIONS_H
+#define MRIRECON_DAEMON_OPTIONS_H
+
+#include "gridding/base/err.h"
+
+#include <stdio.h>
+
+enum { OPTION_TEXT = 256 };
+
+enum keep_scans { KEEP_NONE, KEEP_FAILED, KEEP_ALL };
+
+struct options {
+    char listen[OPTION_TEXT], port_file[OPTION_TEXT], state_dir[OPTION_TEXT], worker[OPTION_TEXT], codec[OPTION_TEXT],
+        devices[OPTION_TEXT];
+    int64_t threads, http_threads, connections, queue_limit, keep_scans, log_level;
+    int64_t body_limit, spool_limit, spool_reserve; /* bytes */
+    int64_t idle_timeout, wait_limit, job_time_limit, cancel_grace, worker_timeout, start_timeout, drain_time,
+        convert_timeout; /* seconds */
+};
+
+/* What the command line asks for instead of running. */
+enum options_action { OPTIONS_RUN, OPTIONS_HELP, OPTIONS_SAMPLE, OPTIONS_VERSION };
+
+/* All defaults. */
+void options_init(struct options *options);
+
+/* Set one option from text; `where` ("mrirecond.conf:12" or "command line") begins the sentence of a failure.
+ * Fails with ERR_UNKNOWN_PARAMETER, ERR_BAD_PARAMETER. */
+int options_set(struct options *options, const char *key, const char *text, const char *where);
+
+/* Read a configuration. `name` is how failures call the file. Fails as options_set, and with ERR_BAD_REQUEST (a line
+ * that is not "key = value", or a key given twice), ERR_IO. */
+int options_read(struct options *options, FILE *file, const char *name);
+
+/* Read the command line, and the file that its --config names first. Fails as above. */
+int options_parse(struct options *options, int argc, char *const argv[], enum options_action *action);
+
+void options_help(FILE *out);
+void options_sample(FILE *out);
+
+#endif

@@ -1,0 +1,93 @@
+/* store.h: the jobs, in SQLite (WAL, synchronous=FULL): the queue survives a power cut.
+ *
+ * store.c is the only file that changes a job's state, and each change is one transaction: when a call returns 0, what
+ * it did is on the disk.
+ *
+ *   queued -> running -> succeeded | failed
+ *   running -> queued             the worker or the daemon died, or the daemon was told to stop
+ *   queued -> canceled            at once
+ *   running -> canceling -> canceled | failed | succeeded (the end came first)
+ *
+ * A struct store may be used by any thread: one lock guards the connection that writes, another the one that reads, so
+ * that readers never wait for a disk. Times are milliseconds since 1970, UTC; 0: not yet.
+ */
+#ifndef MRIRECON_DAEMON_STORE_H
+#define MRIRECON_DAEMON_STORE_H
+
+#include "gridding/base/err.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+
+enum job_state { JOB_QUEUED, JOB_RUNNING, JOB_CANCELING, JOB_SUCCEEDED, JOB_FAILED, JOB_CANCELED, JOB_STATES };
+
+enum { JOB_ID = 26 + 1 };
+
+/* One row. job_clear() gives back what it owns. */
+struct job {
+    char id[JOB_ID];
+    enum job_state state;
+    int64_t sequence; /* order of acceptance; larger is newer */
+    char kind[32];
+    int64_t bytes; /* of the upload */
+    int64_t created, started, finished;
+    int64_t attempts;   /* times that it was handed to a worker */
+    int64_t deaths;     /* of those, times that the worker died of it */
+    json_t *parameters; /* {name: text}, every parameter of the kind */
+    json_t *formats;    /* ["png", ...]: written at once */
+    json_t *error;      /* as wire_error_pack(), or NULL */
+    json_t *results;    /* [{name, type, bytes}], or NULL */
+    json_t *report;     /* or NULL */
+};
+void job_clear(struct job *job);
+
+const char *job_state_name(enum job_state state);
+int job_state_find(const char *name); /* -1: none */
+bool job_state_is_final(enum job_state state);
+
+struct store;
+
+/* Open or make the store in the file `path`. Fails with ERR_STORE (also: made by a newer version). */
+int store_create(struct store **out, const char *path);
+void store_free(struct store *store);
+
+/* At start: what a dead daemon left running is queued again, what it was canceling is canceled. */
+int store_recover(struct store *store, int *requeued);
+
+/* Add a queued job; sets its sequence, created and state. Fails with ERR_QUEUE_FULL (`limit` jobs wait), ERR_STORE. */
+int store_submit(struct store *store, struct job *job, int64_t limit);
+
+/* queued -> running, of the job that is next. *found: there was one; then *job is the caller's. */
+int store_take(struct store *store, struct job *job, bool *found);
+
+/* running -> queued. `died`: its worker died of it. */
+int store_requeue(struct store *store, const char *id, bool died);
+
+/* running or canceling -> an end. `results` and `report` stay the caller's. */
+int store_succeed(struct store *store, const char *id, json_t *results, json_t *report);
+int store_fail(struct store *store, const char *id, const struct err *failure); /* also of a queued job */
+int store_canceled(struct store *store, const char *id);
+
+/* Somebody wants a job canceled. *state: what it is now. Fails with ERR_NOT_FOUND, ERR_CONFLICT (it has ended). */
+int store_cancel(struct store *store, const char *id, enum job_state *state);
+
+/* Remove the row of a job that has ended. Fails with ERR_NOT_FOUND, ERR_CONFLICT (it has not). */
+int store_delete(struct store *store, const char *id);
+
+/* One job. Fails with ERR_NOT_FOUND. */
+int store_get(struct store *store, const char *id, struct job *job);
+
+/* Up to `limit` jobs that are older than the one with sequence `before` (0: from the newest), newest first; of `state`
+ * only, -1: any. jobs[limit] is the caller's to job_clear. */
+int store_list(struct store *store, int64_t before, int state, struct job *jobs, int limit, int *count);
+
+/* Call `each` with every job's id and state, oldest first, until it returns non-zero. It must not call the store. */
+int store_each(struct store *store, int (*each)(void *context, const char *id, enum job_state state), void *context);
+
+/* Jobs in each state, and when the oldest of those that wait was accepted (0: none waits). */
+int store_counts(struct store *store, int64_t counts[JOB_STATES], int64_t *oldest);
+
+/* Prove that the store can be written. */
+int store_check(struct store *store);
+
+#endif

@@ -288,7 +288,7 @@ static int reserve(struct spool_file *file, int64_t more)
 /* Whether the disk still has its reserve, with `more` bytes to come. */
 static int disk_check(struct spool *spool, int64_t more)
 {
-    int64_t left;
+    int64_t left = 0;
     int result = spool_free_bytes(spool, &left);
     if (!result && left < more)
         return err_set_bytes(ERR_SPOOL_FULL, more, left > 0 ? left : 0,

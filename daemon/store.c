@@ -311,7 +311,7 @@ int store_submit(struct store *store, struct job *job, int64_t limit)
     if (result)
         return result;
     sqlite3 *db = store->writer.db;
-    int64_t queued, created = clock_milliseconds();
+    int64_t queued = 0, created = clock_milliseconds();
     result = count_queued(db, &queued);
     if (!result && queued >= limit)
         result =

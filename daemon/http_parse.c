@@ -89,20 +89,11 @@ int query_next(const char **query, char name[HTTP_NAME], char value[HTTP_VALUE],
 int path_split(const char *path, char parts[HTTP_PATH_PARTS][HTTP_PATH_PART], int *count)
 {
     int found = 0;
-    if (*path != '/')
-        return err_set(ERR_BAD_REQUEST, "The path of a request begins with a slash.");
-    while (*path) {
-        path++;
-        size_t length = strcspn(path, "/");
-        if (!length && !path[length])
-            break;
-        if (found == HTTP_PATH_PARTS)
-            return err_set(ERR_NOT_FOUND, "There is nothing at a path of so many parts.");
-        int result = decode(path, length, false, parts[found], HTTP_PATH_PART, "A part of the path");
-        if (result)
-            return result;
-        if (!parts[found][0] || strspn(parts[found], ".") == strlen(parts[found]) || strchr(parts[found], '/'))
-            return err_set(ERR_BAD_REQUEST, "A part of the path is empty, or dots, or holds a slash.");
+    while (*path == '/' && (path[1] || found > 0)) {
+        size_t length = strcspn(++path, "/");
+        if (found == HTTP_PATH_PARTS || decode(path, length, false, parts[found], HTTP_PATH_PART, "The path") ||
+            !parts[found][0] || strspn(parts[found], ".") == strlen(parts[found]) || strchr(parts[found], '/'))
+            return err_set(ERR_NOT_FOUND, "There is nothing at this path. GET / lists what there is.");
         found++;
         path += length;
     }

@@ -6,14 +6,14 @@
 
 #include <stdbool.h>
 
-enum { HTTP_NAME = 64, HTTP_VALUE = 256, HTTP_PATH_PARTS = 6, HTTP_PATH_PART = 160 };
+enum { HTTP_NAME = 64, HTTP_VALUE = 1024, HTTP_PATH_PARTS = 6, HTTP_PATH_PART = 160 };
 
 /* The next name=value of a query string, decoded ("+" is a space). *query moves on. *found false: there is none left.
  * Fails with ERR_BAD_REQUEST: a broken escape, a control character, not UTF-8, too long. */
 int query_next(const char **query, char name[HTTP_NAME], char value[HTTP_VALUE], bool *found);
 
-/* The parts of a path between its slashes, decoded; *count of them. "/" has none; a trailing slash adds none.
- * Fails with ERR_BAD_REQUEST (likewise; also an empty part or one of dots). */
+/* The parts of a path between its slashes, decoded; *count of them. "/" has none.
+ * Fails with ERR_NOT_FOUND: no path of this service can look so (an empty part, one of dots, a broken escape, ...). */
 int path_split(const char *path, char parts[HTTP_PATH_PARTS][HTTP_PATH_PART], int *count);
 
 /* The wait of a Prefer header (RFC 7240), seconds; -1: it asks for none. `header` may be NULL. */

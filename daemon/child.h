@@ -1,0 +1,18 @@
+/* child.h: starting child processes from a program with threads. */
+#ifndef MRIRECON_DAEMON_CHILD_H
+#define MRIRECON_DAEMON_CHILD_H
+
+#include "gridding/base/err.h"
+
+#include <sys/types.h>
+
+/* Start `argv` (argv[0] is the path) in a process group of its own, with no signal blocked or ignored, stdin and stdout
+ * on /dev/null, stderr shared, and `socket` (-1: none) as descriptor 3. *pidfd is the caller's to close. Fails with
+ * ERR_WORKER_DIED: it cannot be started. */
+int child_start(char *const argv[], int socket, pid_t *pid, int *pidfd);
+
+/* Collect a child that has ended; how it ended, for a person ("ended with status 1", "was killed by signal 9
+ * (Killed)"). */
+void child_collect(pid_t pid, char *how, size_t size);
+
+#endif

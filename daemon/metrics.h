@@ -1,0 +1,36 @@
+/* metrics.h: what /metrics tells (Prometheus text format 0.0.4). Any thread; one lock inside, held for a few additions.
+ *
+ * Labels hold no ids and nothing that a sender chose: kinds, codes of err.h, names of stages and devices.
+ */
+#ifndef MRIRECON_DAEMON_METRICS_H
+#define MRIRECON_DAEMON_METRICS_H
+
+#include "gridding/base/err.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+struct metrics;
+
+int metrics_create(struct metrics **out);
+void metrics_free(struct metrics *metrics);
+
+void metrics_submitted(struct metrics *metrics, const char *kind, int64_t bytes);
+void metrics_rejected(struct metrics *metrics, int code); /* an upload was refused */
+void metrics_started(struct metrics *metrics, double waited);
+void metrics_retried(struct metrics *metrics);
+void metrics_canceled(struct metrics *metrics);
+/* A job ran to success; stages and samples are taken from its report. */
+void metrics_succeeded(struct metrics *metrics, const char *kind, double seconds, const json_t *report);
+void metrics_failed(struct metrics *metrics, const char *kind, int code, double seconds);
+void metrics_answered(struct metrics *metrics, const char *method, unsigned status);
+
+/* What is asked for at the moment of reading. */
+struct metrics_now {
+    int64_t queued, running, capacity, oldest; /* oldest: ms since 1970, 0: none waits */
+    int64_t spool_used, spool_free;
+    int workers, workers_ready;
+};
+void metrics_print(struct metrics *metrics, const struct metrics_now *now, FILE *out);
+
+#endif

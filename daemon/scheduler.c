@@ -1,0 +1,533 @@
+#include "daemon/scheduler.h"
+
+#include "daemon/clock.h"
+#include "daemon/wire.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define TICK_SECONDS   1.0 /* the longest sleep */
+#define SETTLE_SECONDS 1.0 /* before the store is asked again after it failed */
+
+/* How a job ended, until the store knows. */
+enum outcome { OUTCOME_NONE, OUTCOME_DONE, OUTCOME_FAILED, OUTCOME_DIED, OUTCOME_REQUEUE };
+
+/* A worker and the job that it has. Of the scheduler's thread. */
+struct slot {
+    struct worker worker;
+    struct job job; /* id "": none */
+    double job_started;
+    double cancel_at; /* when cancel was sent; 0: it was not */
+    bool timed_out;   /* ... because of the time limit */
+    enum outcome outcome;
+    double settle_at;
+    struct err failure;
+    json_t *results, *report; /* of OUTCOME_DONE; results once the files are in their place */
+};
+
+enum stopping { RUNNING, DRAINING, STOPPING };
+
+struct scheduler {
+    struct scheduler_parts parts;
+    pthread_t thread;
+    int wake; /* eventfd */
+    _Atomic int stopping;
+    /* of the thread */
+    struct slot slot[WORKERS_MAX];
+    int count;
+    double take_at; /* the store failed; no job is taken before */
+    /* of everybody, under the lock */
+    pthread_mutex_t lock;
+    struct worker_status status[WORKERS_MAX];
+};
+
+/* ---- what others see ---- */
+
+static void publish(struct scheduler *scheduler, const struct slot *slot)
+{
+    struct worker_status *status = &scheduler->status[slot->worker.index];
+    pthread_mutex_lock(&scheduler->lock);
+    if (strcmp(status->job, slot->job.id) != 0) {
+        status->fraction = 0;
+        status->stage[0] = '\0';
+    }
+    status->state = slot->worker.state;
+    memcpy(status->wanted, slot->worker.wanted, sizeof status->wanted);
+    memcpy(status->device, slot->worker.device, sizeof status->device);
+    memcpy(status->note, slot->worker.note, sizeof status->note);
+    memcpy(status->job, slot->job.id, sizeof status->job);
+    pthread_mutex_unlock(&scheduler->lock);
+}
+
+int scheduler_status(struct scheduler *scheduler, struct worker_status status[WORKERS_MAX])
+{
+    pthread_mutex_lock(&scheduler->lock);
+    memcpy(status, scheduler->status, (size_t)scheduler->count * sizeof *status);
+    pthread_mutex_unlock(&scheduler->lock);
+    return scheduler->count;
+}
+
+bool scheduler_is_idle(struct scheduler *scheduler)
+{
+    bool idle = true;
+    pthread_mutex_lock(&scheduler->lock);
+    for (int i = 0; i < scheduler->count; i++)
+        idle = idle && !scheduler->status[i].job[0];
+    pthread_mutex_unlock(&scheduler->lock);
+    return idle;
+}
+
+/* ---- how a job ends ---- */
+
+static void forget_job(struct scheduler *scheduler, struct slot *slot)
+{
+    job_clear(&slot->job);
+    json_decref(slot->results);
+    json_decref(slot->report);
+    slot->results = slot->report = NULL;
+    slot->outcome = OUTCOME_NONE;
+    slot->cancel_at = 0;
+    slot->timed_out = false;
+    if (slot->worker.state == WORKER_BUSY)
+        slot->worker.state = WORKER_IDLE;
+    publish(scheduler, slot);
+}
+
+static void drop_scan(struct scheduler *scheduler, const char *id, bool succeeded)
+{
+    int64_t keep = scheduler->parts.options->keep_scans;
+    if (keep == KEEP_NONE || (keep == KEEP_FAILED && succeeded))
+        spool_remove(scheduler->parts.spool, id);
+}
+
+/* The job's files are in their place, then its row says so. */
+static int settle_done(struct scheduler *scheduler, struct slot *slot)
+{
+    const struct scheduler_parts *parts = &scheduler->parts;
+    const char *id = slot->job.id;
+    int result = slot->results ? 0 : spool_results_finish(parts->spool, id, &slot->results);
+    if (result) {
+        slot->outcome = OUTCOME_FAILED;
+        slot->failure = *err_last();
+        return result;
+    }
+    result = store_succeed(parts->store, id, slot->results, slot->report);
+    if (result)
+        return result;
+    double seconds = clock_seconds() - slot->job_started;
+    metrics_succeeded(parts->metrics, slot->job.kind, seconds, slot->report);
+    log_line(parts->log, LOG_LEVEL_INFO, id, "succeeded in %.3f s on %s", seconds, slot->worker.device);
+    drop_scan(scheduler, id, true);
+    return 0;
+}
+
+static int settle_failed(struct scheduler *scheduler, struct slot *slot)
+{
+    const struct scheduler_parts *parts = &scheduler->parts;
+    const char *id = slot->job.id;
+    bool canceled = slot->cancel_at > 0 && !slot->timed_out;
+    if (slot->timed_out)
+        slot->failure = (struct err){.code = ERR_TIMEOUT, .acquisition = -1, .required = -1, .available = -1};
+    if (slot->timed_out)
+        snprintf(slot->failure.text, sizeof slot->failure.text,
+                 "The job ran longer than %lld s, the limit of this server (option job-time-limit).",
+                 (long long)parts->options->job_time_limit);
+    /* First, for it may be what filled the disk that the row is to be written to. */
+    spool_results_remove(parts->spool, id);
+    int result = canceled ? store_canceled(parts->store, id) : store_fail(parts->store, id, &slot->failure);
+    if (result)
+        return result;
+    double seconds = clock_seconds() - slot->job_started;
+    if (canceled)
+        metrics_canceled(parts->metrics);
+    else
+        metrics_failed(parts->metrics, slot->job.kind, slot->failure.code, seconds);
+    log_line(parts->log, LOG_LEVEL_INFO, id, "%s after %.3f s%s%s", canceled ? "canceled" : "failed", seconds,
+             canceled ? "" : ": ", canceled ? "" : err_name(slot->failure.code));
+    drop_scan(scheduler, id, false);
+    return 0;
+}
+
+/* Back into the queue, unless a cancel or the second death says otherwise. */
+static int settle_requeue(struct scheduler *scheduler, struct slot *slot)
+{
+    const struct scheduler_parts *parts = &scheduler->parts;
+    const char *id = slot->job.id;
+    bool died = slot->outcome == OUTCOME_DIED;
+    if (slot->cancel_at > 0 || (died && slot->job.deaths > 0)) {
+        slot->outcome = OUTCOME_FAILED;
+        return settle_failed(scheduler, slot);
+    }
+    spool_results_remove(parts->spool, id);
+    int result = store_requeue(parts->store, id, died);
+    if (result == ERR_CONFLICT) { /* somebody canceled it meanwhile */
+        slot->cancel_at = clock_seconds();
+        slot->outcome = OUTCOME_FAILED;
+        return settle_failed(scheduler, slot);
+    }
+    if (result)
+        return result;
+    if (died)
+        metrics_retried(parts->metrics);
+    log_line(parts->log, LOG_LEVEL_INFO, id, "queued again");
+    return 0;
+}
+
+static void settle(struct scheduler *scheduler, struct slot *slot)
+{
+    static int (*const how[])(struct scheduler *, struct slot *) = {[OUTCOME_DONE] = settle_done,
+                                                                    [OUTCOME_FAILED] = settle_failed,
+                                                                    [OUTCOME_DIED] = settle_requeue,
+                                                                    [OUTCOME_REQUEUE] = settle_requeue};
+    const struct scheduler_parts *parts = &scheduler->parts;
+    if (slot->outcome == OUTCOME_NONE || clock_seconds() < slot->settle_at)
+        return;
+    enum outcome before = slot->outcome;
+    int result = how[before](scheduler, slot);
+    if (result && slot->outcome != before) /* a success that could not be kept is a failure */
+        result = how[slot->outcome](scheduler, slot);
+    if (result && result != ERR_CONFLICT) {
+        log_line(parts->log, LOG_LEVEL_ERROR, slot->job.id, "its end cannot be stored, trying again: %s",
+                 err_last()->text);
+        slot->settle_at = clock_seconds() + SETTLE_SECONDS;
+        return;
+    }
+    if (result)
+        log_line(parts->log, LOG_LEVEL_ERROR, slot->job.id, "%s", err_last()->text);
+    char id[JOB_ID];
+    memcpy(id, slot->job.id, sizeof id);
+    forget_job(scheduler, slot);
+    waiters_wake(parts->waiters, id);
+}
+
+/* ---- workers ---- */
+
+static void start(struct scheduler *scheduler, struct slot *slot)
+{
+    const struct scheduler_parts *parts = &scheduler->parts;
+    if (worker_start(&slot->worker, parts->options)) {
+        char how[96], reason[sizeof slot->failure.text];
+        snprintf(reason, sizeof reason, "%s", err_last()->text);
+        worker_end(&slot->worker, how, sizeof how);
+        snprintf(slot->worker.note, sizeof slot->worker.note, "%.*s", (int)sizeof slot->worker.note - 1, reason);
+        log_line(parts->log, LOG_LEVEL_ERROR, NULL, "worker %d: %s", slot->worker.index, reason);
+    } else {
+        log_line(parts->log, LOG_LEVEL_DEBUG, NULL, "worker %d (%s) is process %d", slot->worker.index,
+                 slot->worker.wanted, (int)slot->worker.pid);
+    }
+    publish(scheduler, slot);
+}
+
+/* The process is gone, or is to go. `reason`: why we end it; NULL: it ended itself. */
+static void end(struct scheduler *scheduler, struct slot *slot, const char *reason)
+{
+    char how[96];
+    worker_end(&slot->worker, how, sizeof how);
+    snprintf(slot->worker.note, sizeof slot->worker.note, "%s", reason ? reason : how);
+    bool expected = slot->cancel_at > 0 || slot->outcome != OUTCOME_NONE;
+    log_line(scheduler->parts.log, expected ? LOG_LEVEL_WARNING : LOG_LEVEL_ERROR, *slot->job.id ? slot->job.id : NULL,
+             "worker %d %s; another is started", slot->worker.index, slot->worker.note);
+    if (*slot->job.id && slot->outcome == OUTCOME_NONE) {
+        slot->outcome = OUTCOME_DIED;
+        slot->settle_at = 0;
+        err_set(ERR_WORKER_DIED,
+                "The worker process that ran the job %s, twice. The scan or its parameters may ask for more than "
+                "this server has; the server's log may say more.",
+                slot->worker.note);
+        slot->failure = *err_last();
+    }
+    publish(scheduler, slot);
+}
+
+static void on_progress(struct scheduler *scheduler, struct slot *slot, const json_t *message)
+{
+    struct worker_status *status = &scheduler->status[slot->worker.index];
+    double fraction = json_number_value(json_object_get(message, "fraction"));
+    const char *stage = json_string_value(json_object_get(message, "stage"));
+    pthread_mutex_lock(&scheduler->lock);
+    if (fraction > status->fraction)
+        status->fraction = fraction < 1 ? fraction : 1;
+    if (stage)
+        snprintf(status->stage, sizeof status->stage, "%s", stage);
+    pthread_mutex_unlock(&scheduler->lock);
+}
+
+/* Take one message. false: the worker has to go, and `reason` says why. */
+static bool on_message(struct scheduler *scheduler, struct slot *slot, const json_t *message, const char **reason)
+{
+    const char *type = json_string_value(json_object_get(message, "type"));
+    const char *id = json_string_value(json_object_get(message, "id"));
+    slot->worker.heard = clock_seconds();
+    slot->worker.pinged = 0;
+    if (strcmp(type, "status") == 0)
+        return true;
+    if (strcmp(type, "hello") == 0 && slot->worker.state == WORKER_STARTING) {
+        *reason = "speaks another version";
+        if (worker_hello(&slot->worker, message))
+            return false;
+        log_line(scheduler->parts.log, LOG_LEVEL_INFO, NULL, "worker %d is ready: %s%s%s", slot->worker.index,
+                 slot->worker.device, *slot->worker.note ? "; " : "", slot->worker.note);
+        publish(scheduler, slot);
+        return true;
+    }
+    *reason = "sent a message out of turn";
+    if (slot->worker.state != WORKER_BUSY || slot->outcome != OUTCOME_NONE || !id || strcmp(id, slot->job.id) != 0)
+        return false;
+    slot->settle_at = 0;
+    if (strcmp(type, "progress") == 0) {
+        on_progress(scheduler, slot, message);
+    } else if (strcmp(type, "done") == 0) {
+        slot->outcome = OUTCOME_DONE;
+        slot->report = json_incref(json_object_get(message, "report"));
+    } else if (strcmp(type, "failed") == 0) {
+        bool fatal = json_is_true(json_object_get(message, "fatal"));
+        wire_error_unpack(json_object_get(message, "error"), &slot->failure);
+        slot->outcome = fatal ? OUTCOME_DIED : OUTCOME_FAILED;
+        *reason = "lost its device";
+        return !fatal;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+/* Take all messages that are there; then see whether the process still is. */
+static void listen_to(struct scheduler *scheduler, struct slot *slot)
+{
+    while (slot->worker.state != WORKER_DOWN) {
+        struct pollfd fds[] = {{.fd = slot->worker.socket, .events = POLLIN},
+                               {.fd = slot->worker.pidfd, .events = POLLIN}};
+        if (poll(fds, 2, 0) <= 0)
+            return;
+        if (!fds[0].revents) {
+            end(scheduler, slot, NULL);
+            return;
+        }
+        int files[WIRE_FDS], count = 0;
+        json_t *message = NULL;
+        const char *reason = NULL;
+        int result = wire_receive(slot->worker.socket, &message, files, &count);
+        bool stays = !result;
+        if (result)
+            reason = result == ERR_WORKER_DIED ? NULL : "sent something that is no message";
+        else
+            stays = on_message(scheduler, slot, message, &reason);
+        for (int i = 0; i < count; i++)
+            close(files[i]);
+        json_decref(message);
+        if (!stays)
+            end(scheduler, slot, reason);
+        else
+            settle(scheduler, slot);
+    }
+}
+
+/* ---- jobs ---- */
+
+/* Give a job that was taken to an idle worker. */
+static void hand_over(struct scheduler *scheduler, struct slot *slot)
+{
+    const struct scheduler_parts *parts = &scheduler->parts;
+    int files[2] = {-1, -1};
+    const char *id = slot->job.id;
+    slot->job_started = clock_seconds();
+    slot->worker.state = WORKER_BUSY;
+    publish(scheduler, slot);
+    metrics_started(parts->metrics, 1e-3 * (double)(slot->job.started - slot->job.created));
+    log_line(parts->log, LOG_LEVEL_INFO, id, "begins on %s, attempt %lld", slot->worker.device,
+             (long long)slot->job.attempts);
+    int result = spool_open(parts->spool, id, &files[0]);
+    if (!result)
+        result = spool_results_begin(parts->spool, id, &files[1]);
+    if (result) {
+        slot->outcome = OUTCOME_FAILED;
+        slot->failure = *err_last();
+    } else if (worker_send(&slot->worker,
+                           json_pack("{s:s, s:s, s:s, s:O, s:O}", "type", "job", "id", id, "kind", slot->job.kind,
+                                     "parameters", slot->job.parameters, "formats", slot->job.formats),
+                           files, 2)) {
+        end(scheduler, slot, "takes no messages");
+    }
+    for (int i = 0; i < 2; i++)
+        if (files[i] >= 0)
+            close(files[i]);
+    settle(scheduler, slot);
+}
+
+/* Who runs what: the job that the store says is next goes to an idle worker, to a GPU's first. */
+static void assign(struct scheduler *scheduler)
+{
+    const struct scheduler_parts *parts = &scheduler->parts;
+    while (scheduler->stopping == RUNNING && clock_seconds() >= scheduler->take_at) {
+        struct slot *idle = NULL;
+        bool found = false;
+        for (int i = 0; i < scheduler->count; i++)
+            if (scheduler->slot[i].worker.state == WORKER_IDLE && !*scheduler->slot[i].job.id &&
+                (!idle || (scheduler->slot[i].worker.gpu && !idle->worker.gpu)))
+                idle = &scheduler->slot[i];
+        if (!idle)
+            return;
+        if (store_take(parts->store, &idle->job, &found)) {
+            log_line(parts->log, LOG_LEVEL_ERROR, NULL, "no job can be taken, trying again: %s", err_last()->text);
+            scheduler->take_at = clock_seconds() + SETTLE_SECONDS;
+            return;
+        }
+        if (!found)
+            return;
+        hand_over(scheduler, idle);
+    }
+}
+
+/* Cancel what somebody wants canceled or what ran too long; kill what does not stop. */
+static void enforce(struct scheduler *scheduler, struct slot *slot, double now)
+{
+    const struct options *options = scheduler->parts.options;
+    if (slot->worker.state != WORKER_BUSY || slot->outcome != OUTCOME_NONE)
+        return;
+    if (slot->cancel_at > 0) {
+        if (now - slot->cancel_at > (double)options->cancel_grace)
+            end(scheduler, slot, "did not stop its job in time and was killed");
+        return;
+    }
+    struct job job = {.state = JOB_RUNNING};
+    slot->timed_out = options->job_time_limit > 0 && now - slot->job_started > (double)options->job_time_limit;
+    if (!slot->timed_out && (store_get(scheduler->parts.store, slot->job.id, &job) || job.state != JOB_CANCELING)) {
+        job_clear(&job);
+        return;
+    }
+    job_clear(&job);
+    slot->cancel_at = now;
+    if (worker_send(&slot->worker, json_pack("{s:s, s:s}", "type", "cancel", "id", slot->job.id), NULL, 0))
+        end(scheduler, slot, "takes no messages");
+}
+
+/* ---- the thread ---- */
+
+/* Seconds until something is due. */
+static double next_due(const struct scheduler *scheduler, double now, double waiters)
+{
+    double due = now + TICK_SECONDS;
+    for (int i = 0; i < scheduler->count; i++) {
+        const struct slot *slot = &scheduler->slot[i];
+        if (slot->worker.state == WORKER_DOWN && slot->worker.restart_at < due)
+            due = slot->worker.restart_at;
+        if (slot->cancel_at > 0 && slot->cancel_at + (double)scheduler->parts.options->cancel_grace < due)
+            due = slot->cancel_at + (double)scheduler->parts.options->cancel_grace;
+    }
+    if (waiters > 0 && waiters < due)
+        due = waiters;
+    return due > now ? due - now : 0;
+}
+
+static void sleep_until_woken(struct scheduler *scheduler)
+{
+    struct pollfd fds[1 + 2 * WORKERS_MAX] = {{.fd = scheduler->wake, .events = POLLIN}};
+    double now = clock_seconds(), due = next_due(scheduler, now, waiters_expire(scheduler->parts.waiters, now));
+    int count = 1;
+    for (int i = 0; i < scheduler->count; i++) {
+        /* poll() passes over descriptors below 0. */
+        fds[count++] = (struct pollfd){.fd = scheduler->slot[i].worker.socket, .events = POLLIN};
+        fds[count++] = (struct pollfd){.fd = scheduler->slot[i].worker.pidfd, .events = POLLIN};
+    }
+    eventfd_t woken;
+    if (poll(fds, (nfds_t)count, (int)(due * 1000) + 1) > 0 && fds[0].revents)
+        eventfd_read(scheduler->wake, &woken);
+}
+
+static void turn(struct scheduler *scheduler, struct slot *slot)
+{
+    char reason[96];
+    double now = clock_seconds();
+    listen_to(scheduler, slot);
+    if (slot->worker.state == WORKER_DOWN && now >= slot->worker.restart_at)
+        start(scheduler, slot);
+    if (!worker_watch(&slot->worker, scheduler->parts.options, now, reason, sizeof reason))
+        end(scheduler, slot, reason);
+    enforce(scheduler, slot, now);
+    settle(scheduler, slot);
+}
+
+static void *scheduler_run(void *context)
+{
+    struct scheduler *scheduler = context;
+    while (scheduler->stopping != STOPPING) {
+        for (int i = 0; i < scheduler->count; i++)
+            turn(scheduler, &scheduler->slot[i]);
+        assign(scheduler);
+        sleep_until_woken(scheduler);
+    }
+    for (int i = 0; i < scheduler->count; i++) {
+        struct slot *slot = &scheduler->slot[i];
+        char how[96];
+        listen_to(scheduler, slot);
+        if (slot->worker.state != WORKER_DOWN)
+            worker_end(&slot->worker, how, sizeof how);
+        if (*slot->job.id && slot->outcome == OUTCOME_NONE)
+            slot->outcome = OUTCOME_REQUEUE;
+        slot->settle_at = 0;
+        settle(scheduler, slot);
+        job_clear(&slot->job);
+        json_decref(slot->results);
+        json_decref(slot->report);
+    }
+    return NULL;
+}
+
+int scheduler_create(struct scheduler **out, const struct scheduler_parts *parts)
+{
+    struct scheduler *scheduler = calloc(1, sizeof *scheduler);
+    struct worker plan[WORKERS_MAX];
+    if (!scheduler)
+        return err_set(ERR_NO_MEMORY, "No memory for the scheduler.");
+    scheduler->parts = *parts;
+    int result = workers_plan(plan, &scheduler->count, parts->options->devices);
+    for (int i = 0; !result && i < scheduler->count; i++) {
+        scheduler->slot[i].worker = plan[i];
+        memcpy(scheduler->status[i].wanted, plan[i].wanted, sizeof plan[i].wanted);
+    }
+    scheduler->wake = result ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (!result && scheduler->wake < 0)
+        result = err_set(ERR_INTERNAL, "No eventfd for the scheduler: %s.", strerror(errno));
+    pthread_mutex_init(&scheduler->lock, NULL);
+    int failed = result ? 0 : pthread_create(&scheduler->thread, NULL, scheduler_run, scheduler);
+    if (failed)
+        result = err_set(ERR_INTERNAL, "The scheduler's thread cannot be started: %s.", strerror(failed));
+    if (result) {
+        if (scheduler->wake >= 0)
+            close(scheduler->wake);
+        free(scheduler);
+        return result;
+    }
+    *out = scheduler;
+    return 0;
+}
+
+void scheduler_wake(struct scheduler *scheduler)
+{
+    eventfd_write(scheduler->wake, 1);
+}
+
+void scheduler_drain(struct scheduler *scheduler)
+{
+    scheduler->stopping = DRAINING;
+    scheduler_wake(scheduler);
+}
+
+void scheduler_free(struct scheduler *scheduler)
+{
+    if (!scheduler)
+        return;
+    scheduler->stopping = STOPPING;
+    scheduler_wake(scheduler);
+    pthread_join(scheduler->thread, NULL);
+    close(scheduler->wake);
+    pthread_mutex_destroy(&scheduler->lock);
+    free(scheduler);
+}

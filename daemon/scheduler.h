@@ -1,0 +1,57 @@
+/* scheduler.h: gives queued jobs to workers, and settles what becomes of them.
+ *
+ * One thread of its own owns the worker processes, and sleeps in poll() on their sockets and on an eventfd by which
+ * other threads wake it. Everything else it knows it takes from the store at each turn, so a wake-up carries no message
+ * and none can be lost: after a submit it finds a queued job, after a cancel a job that is canceling.
+ *
+ * Other threads see the workers through scheduler_status(), a copy under a lock that is never held across a disk or a
+ * wait. Who is to run where is decided in one place (scheduler.c:assign): priorities and fair shares are a matter of
+ * store_take's order.
+ */
+#ifndef MRIRECON_DAEMON_SCHEDULER_H
+#define MRIRECON_DAEMON_SCHEDULER_H
+
+#include "daemon/metrics.h"
+#include "daemon/spool.h"
+#include "daemon/waiters.h"
+#include "daemon/workers.h"
+
+struct scheduler;
+
+/* What the scheduler works with; all of it must outlive the scheduler. */
+struct scheduler_parts {
+    const struct options *options;
+    const struct log *log;
+    struct store *store;
+    struct spool *spool;
+    struct metrics *metrics;
+    struct waiters *waiters;
+};
+
+/* What others may know of a worker. */
+struct worker_status {
+    enum worker_state state;
+    char wanted[WORKER_TEXT], device[WORKER_TEXT], note[2 * WORKER_TEXT];
+    char job[JOB_ID]; /* "": none */
+    double fraction;
+    char stage[64];
+};
+
+/* Starts the thread, which starts the workers. Fails with ERR_BAD_PARAMETER (option devices), ERR_NO_MEMORY,
+ * ERR_INTERNAL. */
+int scheduler_create(struct scheduler **out, const struct scheduler_parts *parts);
+
+/* A job was queued, or is to be canceled. */
+void scheduler_wake(struct scheduler *scheduler);
+
+/* Copy the state of up to WORKERS_MAX workers; their number. */
+int scheduler_status(struct scheduler *scheduler, struct worker_status status[WORKERS_MAX]);
+
+/* Begin no more jobs; returns at once. scheduler_is_idle() tells when the running ones have ended. */
+void scheduler_drain(struct scheduler *scheduler);
+bool scheduler_is_idle(struct scheduler *scheduler);
+
+/* Requeue what still runs, stop the workers and the thread. */
+void scheduler_free(struct scheduler *scheduler);
+
+#endif

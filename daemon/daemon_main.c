@@ -1,0 +1,190 @@
+/* mrirecond: takes scans over HTTP, keeps them, has workers reconstruct them, and serves the images.
+ *
+ * Threads: main (signals), the scheduler (workers), the converter, and libmicrohttpd's. The order of starting is the
+ * order of need: store, spool, scheduler, HTTP; stopping goes the other way round.
+ */
+#include "daemon/clock.h"
+#include "daemon/http.h"
+
+#include <errno.h>
+#include <libgen.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+
+enum { STATUS_FAILED = 1, STATUS_USAGE = 2 };
+
+/* A program of ours, beside this one unless the options say where. */
+static int program_find(char path[OPTION_TEXT], const char *name)
+{
+    char self[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (!*path && length > 0) {
+        self[length] = '\0';
+        if (snprintf(path, OPTION_TEXT, "%s/%s", dirname(self), name) >= OPTION_TEXT)
+            return err_set(ERR_BAD_PARAMETER, "The path of %s is longer than %d bytes.", name, OPTION_TEXT - 1);
+    }
+    if (access(path, X_OK) != 0)
+        return err_set(ERR_BAD_PARAMETER, "%s cannot be run: %s. Options worker and codec say where they are.", path,
+                       strerror(errno));
+    return 0;
+}
+
+/* Connections and files of results may be many; the soft limit is for programs that use select(). */
+static void descriptors_raise(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+static int state_open(struct service *service, struct options *options)
+{
+    char path[OPTION_TEXT + 16];
+    int requeued = 0, removed = 0, lost = 0;
+    int result = spool_create(&service->spool, options->state_dir, options->max_body, options->spool_limit,
+                              options->spool_reserve);
+    snprintf(path, sizeof path, "%s/jobs.db", options->state_dir);
+    if (!result)
+        result = store_create(&service->store, path);
+    if (!result)
+        result = store_recover(service->store, &requeued);
+    if (!result)
+        result = spool_clean(service->spool, service->store, &removed, &lost);
+    if (!result && (requeued || removed || lost))
+        log_line(service->log, LOG_LEVEL_WARNING, NULL,
+                 "recovered: %d jobs queued again, %d leftover files removed, %d jobs without their scan failed",
+                 requeued, removed, lost);
+    return result;
+}
+
+static int port_tell(const struct options *options, int port)
+{
+    if (!*options->port_file)
+        return 0;
+    char part[OPTION_TEXT + 8];
+    snprintf(part, sizeof part, "%s.part", options->port_file);
+    FILE *file = fopen(part, "we");
+    bool written = file && fprintf(file, "%d\n", port) > 0;
+    if ((file && fclose(file) != 0) || !written || rename(part, options->port_file) != 0)
+        return err_set(ERR_IO, "%s cannot be written: %s.", options->port_file, strerror(errno));
+    return 0;
+}
+
+static int service_start(struct service *service, struct options *options, struct http **http)
+{
+    int port = 0, result = program_find(options->worker, "mrirecon-worker");
+    if (!result)
+        result = program_find(options->codec, "mrirecon-codec");
+    if (!result)
+        result = state_open(service, options);
+    if (!result)
+        result = metrics_create(&service->metrics);
+    if (!result)
+        result = waiters_create(&service->waiters);
+    const struct scheduler_parts parts = {options,        service->log,     service->store,
+                                          service->spool, service->metrics, service->waiters};
+    if (!result)
+        result = scheduler_create(&service->scheduler, &parts);
+    if (!result)
+        result = converter_create(&service->converter, options->codec, options->convert_timeout, service->spool,
+                                  service->waiters, service->log);
+    if (!result)
+        result = http_create(http, service, &port);
+    if (!result)
+        result = port_tell(options, port);
+    if (!result)
+        log_line(service->log, LOG_LEVEL_INFO, NULL, "mrirecond " MRIRECON_VERSION " serves %.*s:%d, state in %s",
+                 (int)(strrchr(options->listen, ':') - options->listen), options->listen, port, options->state_dir);
+    return result;
+}
+
+/* Requests are woken before the server stops, for it cannot stop while some are suspended; jobs go back before the
+ * store. */
+static void service_stop(struct service *service, struct http *http)
+{
+    if (service->waiters)
+        waiters_close(service->waiters);
+    http_free(http);
+    converter_free(service->converter);
+    scheduler_free(service->scheduler);
+    waiters_free(service->waiters);
+    metrics_free(service->metrics);
+    store_free(service->store);
+    spool_free(service->spool);
+}
+
+/* The next signal, or 0 after a moment. */
+static int signal_next(const sigset_t *signals)
+{
+    const struct timespec moment = {.tv_nsec = 100000000};
+    int got = sigtimedwait(signals, NULL, &moment);
+    return got > 0 ? got : 0;
+}
+
+static void serve_until_stopped(struct service *service, const sigset_t *signals)
+{
+    struct worker_status status[WORKERS_MAX];
+    bool told = false;
+    while (!signal_next(signals)) {
+        /* Ready: the queue is recovered and a worker is warm. */
+        int count = told ? 0 : scheduler_status(service->scheduler, status);
+        for (int i = 0; i < count && !told; i++)
+            told = status[i].state == WORKER_IDLE || status[i].state == WORKER_BUSY;
+        if (count && told)
+            sd_notify(0, "READY=1");
+    }
+    sd_notify(0, "STOPPING=1");
+    log_line(service->log, LOG_LEVEL_INFO, NULL, "stopping: running jobs have %lld s to end",
+             (long long)service->options->drain_time);
+    double deadline = clock_seconds() + (double)service->options->drain_time;
+    service->draining = true;
+    scheduler_drain(service->scheduler);
+    while (!scheduler_is_idle(service->scheduler) && clock_seconds() < deadline && !signal_next(signals))
+        ;
+}
+
+int main(int argc, char **argv)
+{
+    struct options options;
+    struct log log;
+    enum options_action action;
+    struct service service = {.options = &options, .log = &log};
+    struct http *http = NULL;
+    sigset_t signals;
+    if (options_parse(&options, argc, argv, &action)) {
+        fprintf(stderr, "mrirecond: %s\n", err_last()->text);
+        return STATUS_USAGE;
+    }
+    if (action != OPTIONS_RUN) {
+        if (action == OPTIONS_VERSION)
+            puts("mrirecond " MRIRECON_VERSION);
+        else
+            (action == OPTIONS_HELP ? options_help : options_sample)(stdout);
+        return fflush(stdout) == 0 ? 0 : STATUS_FAILED;
+    }
+    log_init(&log, (enum log_level)options.log_level);
+    umask(077);
+    signal(SIGPIPE, SIG_IGN);
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    sigprocmask(SIG_BLOCK, &signals, NULL);
+    descriptors_raise();
+    int result = service_start(&service, &options, &http);
+    if (!result)
+        serve_until_stopped(&service, &signals);
+    else
+        log_line(&log, LOG_LEVEL_ERROR, NULL, "%s", err_last()->text);
+    service_stop(&service, http);
+    if (!result)
+        log_line(&log, LOG_LEVEL_INFO, NULL, "stopped");
+    return result ? STATUS_FAILED : 0;
+}

@@ -1,0 +1,367 @@
+#include "daemon/http.h"
+
+#include "daemon/clock.h"
+#include "daemon/problem.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+    CONNECTION_BYTES = 128 << 10, /* of headers and buffers, each connection */
+    BACKLOG = 512,
+    RETRY_SECONDS = 10,
+};
+/* A refused body of up to so many bytes is read to its end, so that clients that do not look before they have sent all
+ * find the answer; a larger one is cut off. */
+#define DROP_BYTES (INT64_C(64) << 20)
+
+struct http {
+    struct MHD_Daemon *daemon;
+    struct service *service;
+};
+
+const char *http_header(struct request *request, const char *name)
+{
+    return MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND, name);
+}
+
+/* ---- answers ---- */
+
+static int queue(struct request *request, unsigned status, struct MHD_Response *response, const char *const *headers)
+{
+    for (int i = 0; headers && headers[i]; i += 2)
+        MHD_add_response_header(response, headers[i], headers[i + 1]);
+    MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+    if (MHD_queue_response(request->connection, status, response) == MHD_YES) {
+        request->answered = true;
+        request->status = status;
+    }
+    MHD_destroy_response(response);
+    return 0;
+}
+
+int http_answer(struct request *request, unsigned status, const char *media, char *text, const char *const *headers)
+{
+    if (!text)
+        return err_set(ERR_NO_MEMORY, "No memory for the answer. Try again later.");
+    struct MHD_Response *response = MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE);
+    if (!response) {
+        free(text);
+        return err_set(ERR_NO_MEMORY, "No memory for the answer. Try again later.");
+    }
+    if (*media)
+        MHD_add_response_header(response, "Content-Type", media);
+    MHD_add_response_header(response, "Cache-Control", "no-store");
+    return queue(request, status, response, headers);
+}
+
+int http_answer_json(struct request *request, unsigned status, json_t *document, const char *const *headers)
+{
+    char *text = document ? json_dumps(document, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
+    size_t length = text ? strlen(text) : 0;
+    char *ended = text ? realloc(text, length + 2) : NULL;
+    json_decref(document);
+    if (!ended)
+        free(text);
+    else
+        memcpy(ended + length, "\n", 2);
+    return http_answer(request, status, status >= 400 ? PROBLEM_MEDIA : "application/json", ended, headers);
+}
+
+int http_answer_problem(struct request *request, json_t *problem, const char *const *headers)
+{
+    unsigned status = (unsigned)json_integer_value(json_object_get(problem, "status"));
+    const char *all[16] = {NULL};
+    char seconds[16];
+    int used = 0;
+    for (; headers && headers[used] && used < 12; used++)
+        all[used] = headers[used];
+    if (status == 503 || status == 507 || status == 429) {
+        snprintf(seconds, sizeof seconds, "%d", RETRY_SECONDS);
+        all[used++] = "Retry-After";
+        all[used++] = seconds;
+    }
+    return http_answer_json(request, status, problem, all);
+}
+
+int http_answer_file(struct request *request, unsigned status, int fd, int64_t offset, int64_t bytes,
+                     const char *const *headers)
+{
+    struct MHD_Response *response = MHD_create_response_from_fd_at_offset64(
+        (uint64_t)bytes, fd, (uint64_t)offset); /* takes fd; sends by sendfile */
+    if (!response) {
+        close(fd);
+        return err_set(ERR_NO_MEMORY, "No memory for the answer. Try again later.");
+    }
+    return queue(request, status, response, headers);
+}
+
+bool http_wait(struct request *request, const char *key, double deadline)
+{
+    request->suspended = waiters_wait(request->service->waiters, &request->waiter, request->connection, key, deadline);
+    return request->suspended;
+}
+
+/* ---- dispatch ---- */
+
+/* The route of a path, and in `allow` the methods that the path has; *known: it has any. */
+static const struct route *route_find(const char *method, char parts[][HTTP_PATH_PART], int count, char *allow,
+                                      size_t size)
+{
+    const struct route *found = NULL;
+    allow[0] = '\0';
+    for (const struct route *route = http_routes; route->method; route++) {
+        const char *path = route->path + 1;
+        int i = 0;
+        bool same = true;
+        for (; *path && same; i++) {
+            size_t length = strcspn(path, "/");
+            same = i < count &&
+                   ((length == 1 && *path == '*') || (strncmp(path, parts[i], length) == 0 && !parts[i][length]));
+            path += length;
+            path += *path == '/';
+        }
+        if (!same || i != count)
+            continue;
+        bool get = strcmp(route->method, "GET") == 0;
+        size_t used = strlen(allow);
+        snprintf(allow + used, size - used, "%s%s%s", used ? ", " : "", route->method, get ? ", HEAD" : "");
+        if (strcmp(route->method, method) == 0 || (get && strcmp(method, "HEAD") == 0))
+            found = route;
+    }
+    return found;
+}
+
+static int request_route(struct request *request)
+{
+    int count = 0, result;
+    char *allow = request->allow;
+    char *mark = strpbrk(request->uri, "?#");
+    request->query = mark && *mark == '?' ? mark + 1 : "";
+    if (mark)
+        *mark = '\0';
+    result = path_split(request->uri, request->part, &count);
+    if (result)
+        return result;
+    request->route = route_find(request->method, request->part, count, allow, sizeof request->allow);
+    if (!request->route && *allow)
+        return err_set(ERR_METHOD_NOT_ALLOWED, "This path takes %s, not %.16s.", allow, request->method);
+    if (!request->route)
+        return err_set(ERR_NOT_FOUND, "There is nothing at this path. GET / lists what there is.");
+    return 0;
+}
+
+static enum MHD_Result answer_failure(struct request *request, const struct err *failure)
+{
+    const char *const headers[] = {failure->code == ERR_METHOD_NOT_ALLOWED ? "Allow" : NULL, request->allow, NULL};
+    const char *job = *request->job.id ? request->job.id : NULL;
+    if (failure->code == ERR_INTERNAL || failure->code == ERR_STORE || failure->code == ERR_IO)
+        log_line(request->service->log, LOG_LEVEL_ERROR, job, "%s", failure->text);
+    http_answer_problem(request, problem_pack(failure, job), headers);
+    return request->answered ? MHD_YES : MHD_NO;
+}
+
+int64_t http_body_bytes(struct request *request)
+{
+    const char *length = http_header(request, "Content-Length"), *coding = http_header(request, "Transfer-Encoding");
+    if (coding && strcasecmp(coding, "identity") != 0)
+        return -1;
+    return length ? strtoll(length, NULL, 10) : 0;
+}
+
+/* The headers are there. */
+static enum MHD_Result request_begin(struct request *request)
+{
+    request->begun = true;
+    int result = request_route(request);
+    if (!result && request->route->begin)
+        result = request->route->begin(request);
+    if (!result)
+        return MHD_YES;
+    request->refusal = *err_last();
+    /* Told before the body where the sender waits for that, or where the body is too large to be read for nothing. */
+    if (http_header(request, "Expect") || http_body_bytes(request) > DROP_BYTES)
+        return answer_failure(request, &request->refusal);
+    return MHD_YES;
+}
+
+static enum MHD_Result request_body(struct request *request, const char *data, size_t bytes)
+{
+    if (!request->refusal.code && request->upload.spool && spool_append(&request->upload, data, bytes)) {
+        request->refusal = *err_last();
+        spool_abort(&request->upload);
+    }
+    if (request->refusal.code || !request->upload.spool)
+        request->dropped += (int64_t)bytes;
+    /* An upload that was let in is read to the end that it announced; one without an end is not. */
+    int64_t announced = http_body_bytes(request);
+    int64_t most = announced > DROP_BYTES ? announced : DROP_BYTES;
+    return request->dropped > most ? MHD_NO : MHD_YES;
+}
+
+static enum MHD_Result handle(void *context, struct MHD_Connection *connection, const char *url, const char *method,
+                              const char *version, const char *data, size_t *bytes, void **state)
+{
+    struct request *request = *state;
+    (void)context;
+    (void)url;
+    (void)version;
+    if (!request)
+        return MHD_NO; /* no memory for it */
+    request->connection = connection;
+    if (!request->begun) {
+        request->method = method;
+        return request_begin(request);
+    }
+    if (*bytes > 0) {
+        enum MHD_Result result = request_body(request, data, *bytes);
+        *bytes = 0;
+        return result;
+    }
+    if (request->refusal.code)
+        return answer_failure(request, &request->refusal);
+    request->suspended = false;
+    int result = request->route->answer(request);
+    if (result)
+        return answer_failure(request, err_last());
+    return request->answered || request->suspended ? MHD_YES : MHD_NO;
+}
+
+/* Called with each request's first line, as it was sent. */
+static void *request_create(void *context, const char *uri, struct MHD_Connection *connection)
+{
+    struct request *request = calloc(1, sizeof *request);
+    (void)connection;
+    if (!request)
+        return NULL;
+    request->service = context;
+    request->uri = strdup(uri);
+    request->method = "";
+    request->wait = request->format = -1;
+    request->upload.fd = -1;
+    if (!request->uri) {
+        free(request);
+        return NULL;
+    }
+    return request;
+}
+
+static void request_free(void *context, struct MHD_Connection *connection, void **state,
+                         enum MHD_RequestTerminationCode code)
+{
+    struct request *request = *state;
+    struct service *service = context;
+    (void)connection;
+    if (!request)
+        return;
+    (void)code;
+    /* An upload that is still here was neither refused nor handed to a job: its sender went away. */
+    if (request->upload.spool && !request->refusal.code)
+        request->refusal.code = ERR_BODY_INCOMPLETE;
+    if (request->refusal.code && request->route && request->route->begin)
+        metrics_rejected(service->metrics, request->refusal.code);
+    spool_abort(&request->upload);
+    if (request->answered)
+        metrics_answered(service->metrics, request->method, request->status);
+    job_clear(&request->job);
+    free(request->uri);
+    free(request);
+    *state = NULL;
+}
+
+/* ---- the server ---- */
+
+static int address_bind(const struct options *options, int *out)
+{
+    char host[HTTP_NAME];
+    int port, one = 1, result = address_split(options->listen, host, &port);
+    if (result)
+        return result;
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } address = {.v4 = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)}};
+    socklen_t length = sizeof address.v4;
+    bool loopback;
+    if (strcmp(host, "localhost") == 0)
+        strcpy(host, "127.0.0.1");
+    if (inet_pton(AF_INET, host, &address.v4.sin_addr) == 1) {
+        loopback = ntohl(address.v4.sin_addr.s_addr) >> 24 == 127;
+    } else {
+        address.v6 = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
+        length = sizeof address.v6;
+        if (inet_pton(AF_INET6, host, &address.v6.sin6_addr) != 1)
+            return err_set(ERR_BAD_PARAMETER, "listen: \"%s\" is no address; give numbers, as 127.0.0.1 or [::1].",
+                           host);
+        loopback = IN6_IS_ADDR_LOOPBACK(&address.v6.sin6_addr);
+    }
+    if (!loopback)
+        return err_set(
+            ERR_BAD_PARAMETER,
+            "listen: %s can be reached from other machines, and this version has no TLS and no login. Listen "
+            "on 127.0.0.1 or [::1], behind a proxy that has both.",
+            options->listen);
+    int fd = socket(address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd >= 0)
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (fd < 0 || bind(fd, &address.any, length) < 0 || listen(fd, BACKLOG) < 0) {
+        result = err_set(ERR_IO, "listen: %s cannot be served: %s.", options->listen, strerror(errno));
+        if (fd >= 0)
+            close(fd);
+        return result;
+    }
+    *out = fd;
+    return 0;
+}
+
+static int port_of(int fd)
+{
+    struct sockaddr_in6 address; /* the port lies at the same place for IPv4 */
+    socklen_t length = sizeof address;
+    return getsockname(fd, (struct sockaddr *)&address, &length) == 0 ? ntohs(address.sin6_port) : 0;
+}
+
+int http_create(struct http **out, struct service *service, int *port)
+{
+    const struct options *options = service->options;
+    int fd = -1, result = address_bind(options, &fd);
+    struct http *http = result ? NULL : calloc(1, sizeof *http);
+    if (result)
+        return result;
+    *port = port_of(fd);
+    if (http)
+        http->service = service;
+    /* Each thread of the pool has its share of the connections. */
+    unsigned threads = (unsigned)options->http_threads;
+    if (http)
+        http->daemon = MHD_start_daemon(
+            MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, handle, service,
+            MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_THREAD_POOL_SIZE, threads, MHD_OPTION_CONNECTION_LIMIT,
+            (unsigned)options->connections + threads, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)options->idle_timeout,
+            MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES, MHD_OPTION_CONNECTION_MEMORY_INCREMENT,
+            (size_t)CONNECTION_BYTES / 4, MHD_OPTION_URI_LOG_CALLBACK, request_create, service,
+            MHD_OPTION_NOTIFY_COMPLETED, request_free, service, MHD_OPTION_END);
+    if (!http || !http->daemon) {
+        close(fd);
+        free(http);
+        return err_set(ERR_INTERNAL, "The HTTP server cannot be started: %s.", strerror(errno));
+    }
+    *out = http;
+    return 0;
+}
+
+void http_free(struct http *http)
+{
+    if (!http)
+        return;
+    MHD_stop_daemon(http->daemon);
+    free(http);
+}

@@ -1,0 +1,89 @@
+/* http.h: the HTTP side: connections, bodies, dispatch by one table of routes, answers.
+ *
+ * libmicrohttpd's threads (option http-threads), each with an epoll set, call into http.c; a request is in one thread
+ * at a time. Nobody there waits for a worker or a conversion: such a request is suspended (waiters.h) and its handler
+ * is called again from the start, so handlers are written to look at what is there now, each time.
+ */
+#ifndef MRIRECON_DAEMON_HTTP_H
+#define MRIRECON_DAEMON_HTTP_H
+
+#include "daemon/convert.h"
+#include "daemon/http_parse.h"
+#include "daemon/scheduler.h"
+
+#include <microhttpd.h>
+#include <stdatomic.h>
+
+/* What requests are served from. All of it outlives the server. */
+struct service {
+    const struct options *options;
+    const struct log *log;
+    struct store *store;
+    struct spool *spool;
+    struct metrics *metrics;
+    struct waiters *waiters;
+    struct scheduler *scheduler;
+    struct converter *converter;
+    _Atomic bool draining;
+};
+
+struct request;
+
+struct route {
+    const char *method;                     /* a GET is also served to HEAD */
+    const char *path;                       /* "/v1/jobs/" + "*": a part that is given */
+    int (*begin)(struct request *request);  /* may be NULL: when the headers are there; a failure refuses the body */
+    int (*answer)(struct request *request); /* 0: answered or suspended; a failure is answered as a problem */
+};
+extern const struct route http_routes[]; /* routes.c; ends with .method = NULL */
+
+struct request {
+    struct service *service;
+    struct MHD_Connection *connection;
+    char *uri;                  /* as sent */
+    const char *method, *query; /* query: what follows "?", or "" */
+    const struct route *route;
+    char allow[64];                             /* the methods that the path takes */
+    char part[HTTP_PATH_PARTS][HTTP_PATH_PART]; /* the path's parts */
+    bool begun, suspended, answered;
+    unsigned status;
+    /* the body */
+    struct err refusal; /* code 0: none; else the body is read and dropped */
+    int64_t dropped;
+    struct spool_file upload; /* .spool NULL: none */
+    /* a submit */
+    struct job job; /* id "": not submitted yet */
+    struct waiter waiter;
+    int wait;   /* Prefer: wait, s; -1: none */
+    int format; /* of the image that Accept names; -1: none */
+    double deadline;
+};
+
+struct http;
+
+/* Serve on options->listen; *port is the one that is served. Fails with ERR_BAD_PARAMETER (not an address; not
+ * loopback), ERR_IO (taken). */
+int http_create(struct http **out, struct service *service, int *port);
+/* Closes the socket and every connection. waiters_close() comes first. */
+void http_free(struct http *http);
+
+/* ---- for routes ---- */
+
+const char *http_header(struct request *request, const char *name); /* NULL: not sent */
+
+/* Bytes that the body will have; -1: not known, chunked; 0: none. */
+int64_t http_body_bytes(struct request *request);
+
+/* Answer. `headers`: NULL-terminated pairs {name, value, ..., NULL}. `text` is taken (malloc). */
+int http_answer(struct request *request, unsigned status, const char *media, char *text, const char *const *headers);
+/* The same with JSON, which is taken. */
+int http_answer_json(struct request *request, unsigned status, json_t *document, const char *const *headers);
+/* A problem document of a failure, with the headers that its code asks for. `problem` is taken. */
+int http_answer_problem(struct request *request, json_t *problem, const char *const *headers);
+/* Part of a file; `fd` is taken. */
+int http_answer_file(struct request *request, unsigned status, int fd, int64_t offset, int64_t bytes,
+                     const char *const *headers);
+/* Suspend until `key` is woken or `deadline`. false: nobody waits any more. */
+bool http_wait(struct request *request, const char *key, double deadline);
+
+#endif

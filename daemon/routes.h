@@ -1,0 +1,33 @@
+/* routes.h: what the files of routes share. Only daemon/routes*.c include this. */
+#ifndef MRIRECON_DAEMON_ROUTES_H
+#define MRIRECON_DAEMON_ROUTES_H
+
+#include "daemon/http.h"
+
+/* routes_submit.c */
+int route_submit_begin(struct request *request);
+int route_submit(struct request *request);
+
+/* routes_jobs.c */
+int route_job(struct request *request);
+int route_jobs(struct request *request);
+int route_cancel(struct request *request);
+int route_delete(struct request *request);
+/* The document of a job with what is known of its progress; a new reference. */
+json_t *job_document(struct service *service, const struct job *job);
+/* The job of an id, and where it runs, its progress: never less than a document before told. */
+int job_look_up(struct service *service, const char *id, struct job *job);
+
+/* routes_results.c */
+int route_result(struct request *request);
+/* Answer with image.FORMAT of a job that succeeded; it is made where it is not there, and the request then waits. */
+int result_answer(struct request *request, const char *id, enum image_format format, const char *const *headers);
+
+/* routes_service.c */
+int route_index(struct request *request);
+int route_kinds(struct request *request);
+int route_live(struct request *request);
+int route_ready(struct request *request);
+int route_metrics(struct request *request);
+
+#endif

@@ -1,0 +1,244 @@
+/* Jobs: one, all, cancel, delete. */
+#include "daemon/routes.h"
+
+#include "daemon/clock.h"
+#include "daemon/problem.h"
+#include "recon/recon.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LIST_DEFAULT = 50, LIST_MOST = 500 };
+
+/* What a scheduler's worker says of the job; false: none has it. */
+static bool progress_of(struct service *service, const char *id, double *fraction, char *stage, size_t size)
+{
+    struct worker_status status[WORKERS_MAX];
+    int count = scheduler_status(service->scheduler, status);
+    for (int i = 0; i < count; i++)
+        if (strcmp(status[i].job, id) == 0) {
+            *fraction = status[i].fraction;
+            snprintf(stage, size, "%s", status[i].stage);
+            return true;
+        }
+    return false;
+}
+
+int job_look_up(struct service *service, const char *id, struct job *job)
+{
+    double fraction;
+    char stage[64];
+    if (!spool_is_id(id))
+        return err_set(ERR_NOT_FOUND, "There is no job of this id. GET /v1/jobs lists those there are.");
+    int result = store_get(service->store, id, job);
+    /* A job that runs, and that no worker has: it ended in between, or is about to begin. */
+    if (!result && job->state == JOB_RUNNING && !progress_of(service, id, &fraction, stage, sizeof stage)) {
+        job_clear(job);
+        result = store_get(service->store, id, job);
+    }
+    return result;
+}
+
+static json_t *time_pack(int64_t milliseconds)
+{
+    char text[CLOCK_TEXT];
+    if (!milliseconds)
+        return json_null();
+    clock_print(milliseconds, text);
+    return json_string(text);
+}
+
+/* Parameters as what they are: numbers as numbers. Those of a kind that is no more are left as text. */
+static json_t *parameters_pack(const struct job *job)
+{
+    const struct kind *kind = recon_kind_find(job->kind);
+    json_t *packed = json_object(), *value;
+    const char *name;
+    json_object_foreach(job->parameters, name, value)
+    {
+        const struct param *param = kind ? kind->params : NULL;
+        while (param && param->name && strcmp(param->name, name) != 0)
+            param++;
+        const char *text = json_string_value(value);
+        if (param && param->name && param->type == PARAM_INT && text)
+            json_object_set_new(packed, name, json_integer(strtoll(text, NULL, 10)));
+        else if (param && param->name && param->type == PARAM_REAL && text)
+            json_object_set_new(packed, name, json_real(strtod(text, NULL)));
+        else
+            json_object_set(packed, name, value);
+    }
+    return packed;
+}
+
+/* [{name, type, bytes, href}]: an image is named "image" whatever its form; its href tells them apart. */
+static json_t *results_pack(const struct job *job)
+{
+    json_t *packed = json_array(), *result;
+    size_t i;
+    json_array_foreach(job->results, i, result)
+    {
+        const char *file = json_string_value(json_object_get(result, "name"));
+        char href[JOB_ID + SPOOL_NAME + 40];
+        bool image = strncmp(file, "image.", 6) == 0 && image_format_find(file + 6) >= 0;
+        if (image)
+            snprintf(href, sizeof href, "/v1/jobs/%s/results/image?format=%s", job->id, file + 6);
+        else
+            snprintf(href, sizeof href, "/v1/jobs/%s/results/%s", job->id, file);
+        json_t *one =
+            json_pack("{s:s, s:s, s:O, s:O, s:s}", "name", image ? "image" : file, "file", file, "type",
+                      json_object_get(result, "type"), "bytes", json_object_get(result, "bytes"), "href", href);
+        json_array_append_new(packed, one);
+    }
+    return packed;
+}
+
+json_t *job_document(struct service *service, const struct job *job)
+{
+    double fraction = job->state == JOB_SUCCEEDED ? 1 : 0;
+    char stage[64] = "";
+    if (job->state == JOB_RUNNING || job->state == JOB_CANCELING)
+        progress_of(service, job->id, &fraction, stage, sizeof stage);
+    json_t *document =
+        json_pack("{s:s, s:s, s:s, s:o, s:f, s:s}", "id", job->id, "kind", job->kind, "state",
+                  job_state_name(job->state), "parameters", parameters_pack(job), "progress", fraction, "stage", stage);
+    json_object_set_new(document, "created", time_pack(job->created));
+    json_object_set_new(document, "started", time_pack(job->started));
+    json_object_set_new(document, "finished", time_pack(job->finished));
+    json_object_set_new(document, "bytes", json_integer(job->bytes));
+    json_object_set_new(document, "attempts", json_integer(job->attempts));
+    json_object_set_new(document, "error", job->error ? problem_of(job->error, job->id) : json_null());
+    json_object_set_new(document, "results", results_pack(job));
+    json_object_set_new(document, "report", job->report ? json_incref(job->report) : json_object());
+    return document;
+}
+
+int route_job(struct request *request)
+{
+    struct job job;
+    int result = job_look_up(request->service, request->part[2], &job);
+    if (result)
+        return result;
+    const char *const headers[] = {job_state_is_final(job.state) ? NULL : "Retry-After", "1", NULL};
+    result = http_answer_json(request, 200, job_document(request->service, &job), headers);
+    job_clear(&job);
+    return result;
+}
+
+struct list_query {
+    int64_t limit, before;
+    int state;
+};
+
+/* A whole number in [1, most]; false: it is none. */
+static bool number_read(const char *text, int64_t most, int64_t *out)
+{
+    char *end;
+    if (*text < '0' || *text > '9' || strlen(text) > 18)
+        return false;
+    *out = strtoll(text, &end, 10);
+    return !*end && *out >= 1 && *out <= most;
+}
+
+static int list_query_read(const char *query, struct list_query *out)
+{
+    char name[HTTP_NAME], value[HTTP_VALUE];
+    bool found;
+    *out = (struct list_query){.limit = LIST_DEFAULT, .state = -1};
+    for (;;) {
+        int result = query_next(&query, name, value, &found);
+        if (result || !found)
+            return result;
+        if (strcmp(name, "limit") == 0) {
+            if (!number_read(value, LIST_MOST, &out->limit))
+                return err_set(ERR_BAD_PARAMETER, "limit takes a whole number from 1 to %d.", LIST_MOST);
+        } else if (strcmp(name, "cursor") == 0) {
+            if (!number_read(value, INT64_MAX, &out->before))
+                return err_set(ERR_BAD_PARAMETER, "cursor takes what \"next\" of an earlier page said.");
+        } else if (strcmp(name, "state") == 0) {
+            out->state = job_state_find(value);
+            if (out->state < 0)
+                return err_set(ERR_BAD_PARAMETER,
+                               "state takes queued, running, canceling, succeeded, failed or canceled.");
+        } else {
+            return err_set(ERR_UNKNOWN_PARAMETER, "The list takes limit, cursor and state, not \"%.64s\".", name);
+        }
+    }
+}
+
+int route_jobs(struct request *request)
+{
+    struct list_query query;
+    int count = 0, result = list_query_read(request->query, &query);
+    if (result)
+        return result;
+    /* One more than is asked for tells whether there is another page. */
+    struct job *jobs = calloc((size_t)query.limit + 1, sizeof *jobs);
+    if (!jobs)
+        return err_set(ERR_NO_MEMORY, "No memory for the list. Ask for a shorter one.");
+    result = store_list(request->service->store, query.before, query.state, jobs, (int)query.limit + 1, &count);
+    if (!result) {
+        json_t *list = json_array(), *next = json_null();
+        char cursor[24];
+        if (count > query.limit) {
+            snprintf(cursor, sizeof cursor, "%lld", (long long)jobs[query.limit - 1].sequence);
+            next = json_string(cursor);
+        }
+        for (int i = 0; i < count && i < query.limit; i++)
+            json_array_append_new(list, job_document(request->service, &jobs[i]));
+        result = http_answer_json(request, 200, json_pack("{s:o, s:o}", "jobs", list, "next", next), NULL);
+    }
+    for (int i = 0; i < count; i++)
+        job_clear(&jobs[i]);
+    free(jobs);
+    return result;
+}
+
+int route_cancel(struct request *request)
+{
+    struct service *service = request->service;
+    const char *id = request->part[2];
+    enum job_state state;
+    struct job job;
+    int result = job_look_up(service, id, &job);
+    if (result)
+        return result;
+    bool was_canceled = job.state == JOB_CANCELED;
+    job_clear(&job);
+    result = store_cancel(service->store, id, &state);
+    if (result)
+        return result;
+    if (state == JOB_CANCELED && !was_canceled) {
+        /* It was queued; the scheduler never saw it. */
+        metrics_canceled(service->metrics);
+        spool_remove(service->spool, id);
+        waiters_wake(service->waiters, id);
+    }
+    log_line(service->log, LOG_LEVEL_INFO, id, "cancel asked for; %s", job_state_name(state));
+    scheduler_wake(service->scheduler);
+    result = store_get(service->store, id, &job);
+    if (result)
+        return result;
+    result = http_answer_json(request, 202, job_document(service, &job), NULL);
+    job_clear(&job);
+    return result;
+}
+
+int route_delete(struct request *request)
+{
+    struct service *service = request->service;
+    const char *id = request->part[2];
+    struct job job;
+    int result = job_look_up(service, id, &job);
+    if (result)
+        return result;
+    job_clear(&job);
+    result = store_delete(service->store, id);
+    if (result)
+        return result;
+    /* Without a row they are nobody's: what a crash leaves here goes at the next start. */
+    spool_remove(service->spool, id);
+    spool_results_remove(service->spool, id);
+    log_line(service->log, LOG_LEVEL_INFO, id, "deleted");
+    return http_answer(request, 204, "", strdup(""), NULL);
+}

@@ -1,0 +1,202 @@
+/* POST /v1/jobs: a scan comes in. */
+#include "daemon/routes.h"
+
+#include "daemon/clock.h"
+#include "daemon/problem.h"
+#include "recon/recon.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Put the parameters that the query gives, and all defaults, into the job. */
+static int parameters_read(struct request *request, const struct kind *kind)
+{
+    struct param_values values;
+    const char *query = request->query;
+    char name[HTTP_NAME], value[HTTP_VALUE];
+    bool found;
+    param_values_init(kind, &values);
+    for (;;) {
+        int result = query_next(&query, name, value, &found);
+        if (!result && !found)
+            break;
+        if (!result && strcmp(name, "kind") == 0)
+            continue;
+        for (int i = 0; !result && kind->params[i].name; i++)
+            if (strcmp(kind->params[i].name, name) == 0 && values.value[i].given)
+                result = err_set(ERR_BAD_PARAMETER, "Parameter %s is given twice.", name);
+        if (!result)
+            result = param_values_set(kind, &values, name, value);
+        if (result)
+            return result;
+    }
+    request->job.parameters = json_object();
+    for (int i = 0; kind->params[i].name; i++)
+        json_object_set_new(request->job.parameters, kind->params[i].name, json_string(values.value[i].text));
+    return 0;
+}
+
+/* The kind that the query names, once; the first there is where it names none. */
+static int kind_read(const char *query, const struct kind **out)
+{
+    char name[HTTP_NAME], value[HTTP_VALUE];
+    bool found, named = false;
+    const struct kind *kind = &recon_kinds[0];
+    for (;;) {
+        int result = query_next(&query, name, value, &found);
+        if (result)
+            return result;
+        if (!found)
+            break;
+        if (strcmp(name, "kind") != 0)
+            continue;
+        if (named)
+            return err_set(ERR_BAD_PARAMETER, "kind is given twice.");
+        named = true;
+        kind = recon_kind_find(value);
+        if (!kind)
+            return err_set(ERR_UNKNOWN_KIND, "There is no kind of job \"%.64s\". GET /v1/kinds lists those there are.",
+                           value);
+    }
+    *out = kind;
+    return 0;
+}
+
+/* Which form of image the sender names in Accept, and prefers to a document; -1: none. */
+static int accepted_format(struct request *request)
+{
+    const char *accept = http_header(request, "Accept");
+    int best = -1, most = 0, closeness;
+    if (!accept)
+        return -1;
+    int document = accept_quality(accept, "application/json", &closeness);
+    if (closeness < 2)
+        document = 0;
+    for (int i = 0; i < IMAGE_FORMATS; i++) {
+        int quality = accept_quality(accept, image_format_media((enum image_format)i), &closeness);
+        if (closeness >= 2 && quality > most && quality > document) {
+            most = quality;
+            best = i;
+        }
+    }
+    return best;
+}
+
+static int room_check(struct service *service)
+{
+    int64_t counts[JOB_STATES], oldest;
+    if (service->draining)
+        return err_set(ERR_DRAINING, "The service is being stopped. Send the scan again when it is back.");
+    int result = store_counts(service->store, counts, &oldest);
+    if (!result && counts[JOB_QUEUED] >= service->options->queue_limit)
+        result = err_set(ERR_QUEUE_FULL, "%lld jobs are waiting, which is the limit. Try again later.",
+                         (long long)counts[JOB_QUEUED]);
+    return result;
+}
+
+/* Everything that can be refused is, before a byte of the body is taken. */
+int route_submit_begin(struct request *request)
+{
+    struct service *service = request->service;
+    const struct kind *kind;
+    int64_t bytes = http_body_bytes(request);
+    int result = kind_read(request->query, &kind);
+    if (!result)
+        result = parameters_read(request, kind);
+    if (!result)
+        result = room_check(service);
+    if (!result && bytes == 0)
+        result = err_set(ERR_EMPTY_BODY, "The body is empty; it should be a scan. With curl: --data-binary @scan.h5.");
+    if (!result)
+        result = spool_begin(service->spool, bytes, &request->upload);
+    if (result)
+        return result;
+    request->wait = prefer_wait(http_header(request, "Prefer"));
+    if (request->wait > service->options->wait_limit)
+        request->wait = (int)service->options->wait_limit;
+    request->format = accepted_format(request);
+    snprintf(request->job.kind, sizeof request->job.kind, "%s", kind->name);
+    request->job.formats = json_array();
+    if (request->format > IMAGE_H5)
+        json_array_append_new(request->job.formats, json_string(image_format_name((enum image_format)request->format)));
+    return 0;
+}
+
+/* The body is complete: onto the disk with it, then the row. */
+static int submit(struct request *request)
+{
+    struct service *service = request->service;
+    int result = 0;
+    if (request->upload.bytes == 0)
+        result = err_set(ERR_EMPTY_BODY, "The body is empty; it should be a scan. With curl: --data-binary @scan.h5.");
+    if (!result)
+        result = spool_finish(&request->upload);
+    request->job.bytes = request->upload.bytes;
+    memcpy(request->job.id, request->upload.id, sizeof request->job.id);
+    if (!result)
+        result = store_submit(service->store, &request->job, service->options->queue_limit);
+    if (result) {
+        request->refusal = *err_last();
+        request->job.id[0] = '\0';
+        spool_abort(&request->upload);
+        return err_restore(&request->refusal);
+    }
+    request->upload = (struct spool_file){.fd = -1}; /* the job's now */
+    metrics_submitted(service->metrics, request->job.kind, request->job.bytes);
+    log_line(service->log, LOG_LEVEL_INFO, request->job.id, "accepted, %s, %lld bytes", request->job.kind,
+             (long long)request->job.bytes);
+    scheduler_wake(service->scheduler);
+    return 0;
+}
+
+/* The end of a job that the sender waited for. */
+static int answer_end(struct request *request, const struct job *job, const char *const *headers)
+{
+    if (job->state == JOB_SUCCEEDED && request->format >= 0)
+        return result_answer(request, job->id, (enum image_format)request->format, headers);
+    if (job->state == JOB_SUCCEEDED)
+        return http_answer_json(request, 200, job_document(request->service, job), headers);
+    if (job->state == JOB_FAILED)
+        return http_answer_problem(request, problem_of(job->error, job->id), headers);
+    err_set(ERR_CANCELED, "Job %s was canceled before it ended.", job->id);
+    return http_answer_problem(request, problem_pack(err_last(), job->id), headers);
+}
+
+int route_submit(struct request *request)
+{
+    struct service *service = request->service;
+    bool first = !*request->job.id;
+    int result = first ? submit(request) : 0;
+    if (result)
+        return result;
+    const char *id = request->job.id;
+    char location[JOB_ID + 16], applied[24];
+    snprintf(location, sizeof location, "/v1/jobs/%s", id);
+    snprintf(applied, sizeof applied, "wait=%d", request->wait);
+    const char *const headers[] = {
+        "Location", location, "X-Job-Id", id, request->wait >= 0 ? "Preference-Applied" : NULL, applied, NULL};
+    const char *const later[] = {
+        "Location", location, "X-Job-Id", id, "Retry-After", "1", request->wait >= 0 ? "Preference-Applied" : NULL,
+        applied,    NULL};
+    if (first)
+        request->deadline = clock_seconds() + request->wait;
+    struct job job = {.state = JOB_QUEUED};
+    result = job_look_up(service, id, &job);
+    bool ended = result || job_state_is_final(job.state);
+    if (!ended && request->wait > 0 && clock_seconds() < request->deadline &&
+        http_wait(request, id, request->deadline)) {
+        /* It may have ended between the look and the wait; then the wake-up is ours to give. */
+        job_clear(&job);
+        result = job_look_up(service, id, &job);
+        if (result || job_state_is_final(job.state))
+            waiters_wake(service->waiters, id);
+        job_clear(&job);
+        return 0;
+    }
+    if (!result && request->wait >= 0 && ended)
+        result = answer_end(request, &job, headers);
+    else if (!result)
+        result = http_answer_json(request, 202, job_document(service, &job), later);
+    job_clear(&job);
+    return result;
+}

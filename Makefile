@@ -11,7 +11,7 @@ NVCC   ?= $(or $(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
 VERSION := 0.1.0
 
 DEPS := build-essential pkg-config curl ca-certificates patchelf clang libomp-dev libclang-rt-14-dev clang-format \
-	cppcheck libmicrohttpd-dev libismrmrd-dev libhdf5-dev libxml2-dev libfftw3-dev libsqlite3-dev libjansson-dev \
+	cppcheck libmicrohttpd-dev libismrmrd-dev ismrmrd-schema libhdf5-dev libxml2-dev libfftw3-dev libsqlite3-dev libjansson-dev \
 	libcurl4-gnutls-dev libpng-dev zlib1g-dev libnifti-dev libseccomp-dev libsystemd-dev libcmocka-dev \
 	python3 python3-numpy python3-h5py
 

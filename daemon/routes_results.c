@@ -63,15 +63,12 @@ int result_answer(struct request *request, const char *id, enum image_format for
     char name[SPOOL_NAME], key[WAITER_KEY], location[JOB_ID + 64];
     int fd = -1;
     int64_t bytes, stamp;
-    const char *headers[8] = {"Content-Location", location};
-    for (int i = 0; more && more[i] && i < 4; i += 2) {
-        /* X-Job-Id comes with every file. */
-        if (strcmp(more[i], "X-Job-Id") == 0)
-            continue;
-        int at = headers[2] ? 4 : 2;
-        headers[at] = more[i];
-        headers[at + 1] = more[i + 1];
-    }
+    const char *headers[12] = {"Content-Location", location};
+    for (int i = 0, used = 2; more && more[i] && used < 10; i += 2)
+        if (strcmp(more[i], "X-Job-Id") != 0) { /* that comes with every file */
+            headers[used++] = more[i];
+            headers[used++] = more[i + 1];
+        }
     snprintf(name, sizeof name, "image.%s", image_format_name(format));
     snprintf(location, sizeof location, "/v1/jobs/%s/results/image?format=%s", id, image_format_name(format));
     converter_key(id, format, key);

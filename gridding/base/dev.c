@@ -1,0 +1,150 @@
+#include "gridding/base/dev_leaf.h"
+#include "gridding/base/err.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int cores_available(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0)
+        return CPU_COUNT(&set);
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n > 0 ? (int)n : 1;
+}
+
+/* Open mrirecon-gpu.so from where an installation, a bundle or a build folder keeps it, seen from the program. It stays open:
+ * the CUDA runtime does not survive being unloaded. NULL, and why in `note`. */
+static const struct dev_leaf *gpu_leaf(char *note, size_t note_size)
+{
+    static const char *const places[] = {"/../lib/mrirecon/mrirecon-gpu.so", "/mrirecon-gpu.so"};
+    char program[PATH_MAX], path[PATH_MAX + 64];
+    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (length <= 0) {
+        snprintf(note, note_size, "the program's own path cannot be read, so mrirecon-gpu.so was not looked for");
+        return NULL;
+    }
+    program[length] = '\0';
+    *strrchr(program, '/') = '\0';
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        snprintf(path, sizeof path, "%s%s", program, places[i]);
+        if (access(path, R_OK) != 0)
+            continue;
+        void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        if (library == NULL) {
+            snprintf(note, note_size, "mrirecon-gpu.so cannot be loaded: %s", dlerror());
+            return NULL;
+        }
+        const struct dev_leaf *(*open_leaf)(void);
+        *(void **)&open_leaf = dlsym(library, DEV_GPU_SYMBOL);
+        const struct dev_leaf *leaf = open_leaf != NULL ? open_leaf() : NULL;
+        if (leaf == NULL || leaf->abi != DEV_LEAF_ABI) {
+            snprintf(note, note_size, "mrirecon-gpu.so is of another version than this program");
+            return NULL;
+        }
+        return leaf;
+    }
+    snprintf(note, note_size, "this program was built without CUDA (no mrirecon-gpu.so beside it)");
+    return NULL;
+}
+
+int dev_create(struct dev **out, enum dev_kind kind, int index, int threads)
+{
+    struct dev *dev = calloc(1, sizeof *dev);
+    if (dev == NULL)
+        return err_set(ERR_NO_MEMORY, "no memory for a device");
+    dev->threads = threads > 0 ? threads : cores_available();
+    if (kind != DEV_CPU) {
+        dev->leaf = gpu_leaf(dev->note, sizeof dev->note);
+        if (dev->leaf != NULL) {
+            dev->gpu = true;
+            if (dev->leaf->open(dev, index) == 0) {
+                *out = dev;
+                return 0;
+            }
+            dev->gpu = false;
+            snprintf(dev->note, sizeof dev->note, "%.200s", err_last()->text);
+        }
+        if (kind == DEV_GPU) {
+            int status = err_set(ERR_NO_DEVICE, "GPU %d cannot be used: %s", index, dev->note);
+            free(dev);
+            return status;
+        }
+    }
+    dev->leaf = &dev_leaf_cpu;
+    int status = dev->leaf->open(dev, 0);
+    if (status != 0) {
+        free(dev);
+        return status;
+    }
+    *out = dev;
+    return 0;
+}
+
+void dev_free(struct dev *dev)
+{
+    if (dev == NULL)
+        return;
+    dev->leaf->close(dev);
+    free(dev);
+}
+
+bool dev_is_gpu(const struct dev *dev)
+{
+    return dev->gpu;
+}
+
+const char *dev_name(const struct dev *dev)
+{
+    return dev->name;
+}
+
+const char *dev_note(const struct dev *dev)
+{
+    return dev->note;
+}
+
+int dev_threads(const struct dev *dev)
+{
+    return dev->threads;
+}
+
+int dev_memory(struct dev *dev, size_t *available, size_t *total)
+{
+    return dev->leaf->memory(dev, available, total);
+}
+
+int dev_alloc(struct dev *dev, size_t bytes, void **out)
+{
+    if (bytes == 0) {
+        *out = NULL;
+        return 0;
+    }
+    return dev->leaf->alloc(dev, bytes, out);
+}
+
+void dev_release(struct dev *dev, void *memory)
+{
+    if (memory != NULL)
+        dev->leaf->release(dev, memory);
+}
+
+int dev_upload(struct dev *dev, void *device, const void *host, size_t bytes)
+{
+    return bytes == 0 ? 0 : dev->leaf->upload(dev, device, host, bytes);
+}
+
+int dev_download(struct dev *dev, void *host, const void *device, size_t bytes)
+{
+    return bytes == 0 ? 0 : dev->leaf->download(dev, host, device, bytes);
+}
+
+int dev_zero(struct dev *dev, void *device, size_t bytes)
+{
+    return bytes == 0 ? 0 : dev->leaf->zero(dev, device, bytes);
+}

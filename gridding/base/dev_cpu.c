@@ -1,0 +1,97 @@
+/* dev_cpu.c: the CPU as a device. */
+#include "gridding/base/dev_leaf.h"
+#include "gridding/base/err.h"
+#include "gridding/nufft_leaf.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGNMENT = 64 };
+
+static int cpu_open(struct dev *dev, int index)
+{
+    (void)index;
+    const char *simd = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") ? "AVX-512"
+                       : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")      ? "AVX2"
+                                                                                              : "SSE2";
+    snprintf(dev->name, sizeof dev->name, "cpu (%s, %d thread%s)", simd, dev->threads, dev->threads == 1 ? "" : "s");
+    return 0;
+}
+
+static void cpu_close(struct dev *dev)
+{
+    (void)dev;
+}
+
+/* A line of /proc/meminfo, in bytes; 0 where it is not there. */
+static size_t meminfo(const char *wanted)
+{
+    char line[256];
+    size_t kib = 0;
+    FILE *file = fopen("/proc/meminfo", "re");
+    if (file == NULL)
+        return 0;
+    while (fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, wanted, strlen(wanted)) == 0) {
+            kib = strtoull(line + strlen(wanted), NULL, 10);
+            break;
+        }
+    fclose(file);
+    return kib * 1024;
+}
+
+static int cpu_memory(struct dev *dev, size_t *available, size_t *total)
+{
+    (void)dev;
+    *available = meminfo("MemAvailable:");
+    *total = meminfo("MemTotal:");
+    return *total > 0 ? 0 : err_set(ERR_DEVICE, "/proc/meminfo does not tell how much memory there is");
+}
+
+static int cpu_alloc(struct dev *dev, size_t bytes, void **out)
+{
+    (void)dev;
+    size_t rounded;
+    void *memory = NULL;
+    if (size_add(bytes, ALIGNMENT - 1, &rounded))
+        memory = aligned_alloc(ALIGNMENT, rounded / ALIGNMENT * ALIGNMENT);
+    if (memory == NULL)
+        return err_set_bytes(ERR_NO_MEMORY, (int64_t)bytes, (int64_t)meminfo("MemAvailable:"),
+                             "%zu bytes of memory were needed and not there", bytes);
+    *out = memory;
+    return 0;
+}
+
+static void cpu_release(struct dev *dev, void *memory)
+{
+    (void)dev;
+    free(memory);
+}
+
+static int cpu_copy(struct dev *dev, void *to, const void *from, size_t bytes)
+{
+    (void)dev;
+    memcpy(to, from, bytes);
+    return 0;
+}
+
+static int cpu_zero(struct dev *dev, void *memory, size_t bytes)
+{
+    (void)dev;
+    memset(memory, 0, bytes);
+    return 0;
+}
+
+const struct dev_leaf dev_leaf_cpu = {
+    .abi = DEV_LEAF_ABI,
+    .open = cpu_open,
+    .close = cpu_close,
+    .memory = cpu_memory,
+    .alloc = cpu_alloc,
+    .release = cpu_release,
+    .upload = cpu_copy,
+    .download = cpu_copy,
+    .zero = cpu_zero,
+    .nufft = &nufft_leaf_cpu,
+};

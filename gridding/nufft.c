@@ -1,0 +1,240 @@
+/* nufft.c: what every device's NUFFT shares: checks, the choice of kernel and grid, deapodisation tables, batches. */
+#include "gridding/nufft_leaf.h"
+#include "gridding/base/dev_leaf.h"
+#include "gridding/base/err.h"
+#include "gridding/kernel.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { MAX_SIZE = 2048 };
+
+struct nufft {
+    struct dev *dev;
+    const struct nufft_leaf *leaf;
+    void *state;
+    size_t samples, pixels;
+    struct nufft_shape shape;
+    double oversampling, expected_error;
+    float *tables; /* what the shape's deapodise pointers point into */
+};
+
+/* The smallest even number >= n whose prime factors are 2, 3, 5: what FFTs are fast at. */
+static int smooth_size(double n)
+{
+    for (int g = 2 * (int)ceil(n / 2 - 1e-9);; g += 2) {
+        int rest = g;
+        for (int p = 2; p <= 5; p += 1 + (p > 2))
+            while (rest % p == 0)
+                rest /= p;
+        if (rest == 1)
+            return g;
+    }
+}
+
+static int check_params(const struct nufft_params *p, size_t samples)
+{
+    if (p->dim != 2 && p->dim != 3)
+        return err_set(ERR_BAD_PARAMETER, "a NUFFT has 2 or 3 dimensions, not %d", p->dim);
+    for (int d = 0; d < 3; d++)
+        if (p->n[d] < 1 || p->n[d] > MAX_SIZE || (d >= p->dim && p->n[d] != 1))
+            return err_set(ERR_BAD_PARAMETER, "an image of %d x %d x %d pixels cannot be made in %d dimensions: each size is 1 to %d", p->n[0],
+                           p->n[1], p->n[2], p->dim, MAX_SIZE);
+    if (!(p->tolerance >= 1e-6 && p->tolerance <= 1e-1))
+        return err_set(ERR_BAD_PARAMETER, "the tolerance is %g: float32 gridding can keep 1e-6 to 1e-1", p->tolerance);
+    if (p->width != 0 && (p->width < KERNEL_MIN_WIDTH || p->width > KERNEL_MAX_WIDTH))
+        return err_set(ERR_BAD_PARAMETER, "the kernel width is %d: it is %d to %d grid cells, or 0 to choose by tolerance", p->width,
+                       KERNEL_MIN_WIDTH, KERNEL_MAX_WIDTH);
+    if (p->oversampling != 0 && !(p->oversampling >= 1.125 && p->oversampling <= 2))
+        return err_set(ERR_BAD_PARAMETER, "the oversampling is %g: it is 1.125 to 2, or 0 to choose by tolerance", p->oversampling);
+    if (p->batch < 1)
+        return err_set(ERR_BAD_PARAMETER, "a batch holds at least one transform, not %d", p->batch);
+    if (samples > UINT32_MAX / 2)
+        return err_set(ERR_BAD_PARAMETER, "%zu samples in one image: at most %u can be gridded together", samples, UINT32_MAX / 2);
+    return 0;
+}
+
+/* Fill in width, grid and beta for one candidate. False where it would not keep the tolerance. A width and oversampling that the
+ * caller fixed are taken whatever they reach. */
+static bool candidate(const struct nufft_params *p, int width, double asked, struct nufft_shape *shape, double *oversampling,
+                      double *error)
+{
+    shape->width = width;
+    *oversampling = asked;
+    *error = 0;
+    /* Rounding the size up only adds oversampling; the smallest of the axes decides beta and the error. */
+    double least = 1e9;
+    for (int d = 0; d < 3; d++) {
+        double wanted = p->n[d] * asked;
+        shape->grid[d] = d < p->dim ? smooth_size(wanted > width ? wanted : width) : 1;
+        if (d < p->dim && (double)shape->grid[d] / p->n[d] < least)
+            least = (double)shape->grid[d] / p->n[d];
+    }
+    *oversampling = least;
+    /* Past 2 the optimum beta for that oversampling still holds. */
+    shape->beta = kernel_beta(width, least);
+    *error = kernel_error(p->dim, width, least, p->kernel == NUFFT_RADIAL);
+    return isfinite(shape->beta) && (*error <= p->tolerance || (p->width != 0 && p->oversampling != 0));
+}
+
+static int choose(struct nufft *plan, const struct nufft_params *p)
+{
+    static const double tried[] = {1.2, 1.25, 1.3, 1.375, 1.5, 1.625, 1.75, 2};
+    double best = INFINITY;
+    for (int width = p->width ? p->width : KERNEL_MIN_WIDTH; width <= (p->width ? p->width : KERNEL_MAX_WIDTH); width++)
+        for (size_t i = 0; i < sizeof tried / sizeof *tried; i++) {
+            if (p->oversampling != 0 && i > 0)
+                break;
+            struct nufft_shape shape = plan->shape;
+            double oversampling, error;
+            if (!candidate(p, width, p->oversampling != 0 ? p->oversampling : tried[i], &shape, &oversampling, &error))
+                continue;
+            double cost = plan->leaf->cost(plan->dev, &shape, plan->samples);
+            if (cost < best) {
+                best = cost;
+                plan->shape = shape;
+                plan->oversampling = oversampling;
+                plan->expected_error = error;
+            }
+        }
+    return best < INFINITY
+               ? 0
+               : err_set(ERR_BAD_PARAMETER, "no %s kernel of width %d and oversampling %g (0 = any) keeps the tolerance %g: widen one of them",
+                         p->kernel == NUFFT_RADIAL ? "radial" : "separable", p->width, p->oversampling, p->tolerance);
+}
+
+static int make_tables(struct nufft *plan)
+{
+    struct nufft_shape *s = &plan->shape;
+    bool radial = s->kernel == NUFFT_RADIAL;
+    size_t count = radial ? plan->pixels : (size_t)s->n[0] + (size_t)s->n[1] + (size_t)s->n[2];
+    plan->tables = malloc(count * sizeof *plan->tables);
+    if (plan->tables == NULL)
+        return err_set_bytes(ERR_NO_MEMORY, (int64_t)(count * sizeof *plan->tables), -1, "no memory for the deapodisation");
+    if (!radial) {
+        float *next = plan->tables;
+        for (int d = 0; d < 3; d++) {
+            s->deapodise[d] = next;
+            for (int i = 0; i < s->n[d]; i++)
+                *next++ = d < s->dim ? (float)(1 / kernel_transform(s->width, s->beta, (double)(i - s->n[d] / 2) / s->grid[d])) : 1;
+        }
+        return 0;
+    }
+    s->deapodise_radial = plan->tables;
+#pragma omp parallel for num_threads(plan->dev->threads)
+    for (int z = 0; z < s->n[2]; z++)
+        for (int y = 0; y < s->n[1]; y++)
+            for (int x = 0; x < s->n[0]; x++) {
+                double fx = (double)(x - s->n[0] / 2) / s->grid[0], fy = (double)(y - s->n[1] / 2) / s->grid[1],
+                       fz = (double)(z - s->n[2] / 2) / s->grid[2];
+                plan->tables[((size_t)z * (size_t)s->n[1] + (size_t)y) * (size_t)s->n[0] + (size_t)x] =
+                    (float)(1 / kernel_transform_radial(s->dim, s->width, s->beta, sqrt(fx * fx + fy * fy + fz * fz)));
+            }
+    return 0;
+}
+
+static int check_finite(size_t samples, int dim, const float *k)
+{
+    for (size_t m = 0; m < samples; m++)
+        for (int d = 0; d < dim; d++)
+            if (!isfinite(k[m * (size_t)dim + (size_t)d]))
+                return err_set(ERR_TRAJ_NONFINITE, "sample %zu of the trajectory is not finite in dimension %d", m, d);
+    return 0;
+}
+
+int nufft_create(struct nufft **out, struct dev *dev, const struct nufft_params *params, size_t samples, const float *k)
+{
+    int status = check_params(params, samples);
+    if (status == 0)
+        status = check_finite(samples, params->dim, k);
+    if (status != 0)
+        return status;
+    struct nufft *plan = calloc(1, sizeof *plan);
+    if (plan == NULL)
+        return err_set(ERR_NO_MEMORY, "no memory for a plan");
+    plan->dev = dev;
+    plan->leaf = dev->leaf->nufft;
+    plan->samples = samples;
+    plan->pixels = (size_t)params->n[0] * (size_t)params->n[1] * (size_t)params->n[2];
+    plan->shape = (struct nufft_shape){.dim = params->dim,
+                                       .n = {params->n[0], params->n[1], params->n[2]},
+                                       .kernel = params->kernel,
+                                       .tolerance = params->tolerance,
+                                       .batch = params->batch};
+    status = choose(plan, params);
+    if (status == 0)
+        status = make_tables(plan);
+    if (status == 0)
+        status = plan->leaf->create(&plan->state, dev, &plan->shape, samples, k);
+    if (status == 0)
+        *out = plan;
+    else
+        nufft_free(plan);
+    return status;
+}
+
+void nufft_free(struct nufft *plan)
+{
+    if (plan == NULL)
+        return;
+    if (plan->state != NULL)
+        plan->leaf->destroy(plan->state);
+    free(plan->tables);
+    free(plan);
+}
+
+void nufft_describe(const struct nufft *plan, struct nufft_info *info)
+{
+    const struct nufft_shape *s = &plan->shape;
+    *info = (struct nufft_info){.width = s->width,
+                                .grid = {s->grid[0], s->grid[1], s->grid[2]},
+                                .oversampling = plan->oversampling,
+                                .beta = s->beta,
+                                .expected_error = plan->expected_error,
+                                .batch = s->batch,
+                                .samples = plan->samples};
+    plan->leaf->describe(plan->state, info);
+}
+
+int nufft_set_weights(struct nufft *plan, const float *weights)
+{
+    return plan->leaf->set_weights(plan->state, weights);
+}
+
+int nufft_adjoint(struct nufft *plan, int batch, const struct c32 *data, struct c32 *image)
+{
+    for (int first = 0; first < batch; first += plan->shape.batch) {
+        int now = batch - first < plan->shape.batch ? batch - first : plan->shape.batch;
+        int status = plan->leaf->adjoint(plan->state, now, data + (size_t)first * plan->samples, image + (size_t)first * plan->pixels);
+        if (status != 0)
+            return status;
+    }
+    return 0;
+}
+
+int nufft_adjoint_squares(struct nufft *plan, int batch, const struct c32 *data, float *squares)
+{
+    for (int first = 0; first < batch; first += plan->shape.batch) {
+        int now = batch - first < plan->shape.batch ? batch - first : plan->shape.batch;
+        int status = plan->leaf->adjoint_squares(plan->state, now, data + (size_t)first * plan->samples, squares);
+        if (status != 0)
+            return status;
+    }
+    return 0;
+}
+
+int nufft_forward(struct nufft *plan, int batch, const struct c32 *image, struct c32 *data)
+{
+    for (int first = 0; first < batch; first += plan->shape.batch) {
+        int now = batch - first < plan->shape.batch ? batch - first : plan->shape.batch;
+        int status = plan->leaf->forward(plan->state, now, image + (size_t)first * plan->pixels, data + (size_t)first * plan->samples);
+        if (status != 0)
+            return status;
+    }
+    return 0;
+}
+
+int nufft_convolve(struct nufft *plan, const float *weights, float *convolved)
+{
+    return plan->leaf->convolve(plan->state, weights, convolved);
+}

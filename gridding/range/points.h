@@ -1,0 +1,40 @@
+/* points.h: one run of points of a bin against the bin's private tile: the innermost loops. Only gridding/range includes this. */
+#ifndef MRIRECON_POINTS_H
+#define MRIRECON_POINTS_H
+
+#include "gridding/range/law.h"
+
+/* tile: [planes][rows][row] floats; a row holds cells, each [lanes] complex values, and LAW_LANES floats of padding that
+ * whole-vector reads and writes may touch. */
+struct points_tile {
+    float *cells;
+    int row, rows; /* floats in a row, rows in a plane */
+};
+
+struct points_run {
+    const struct range_law *law;
+    /* law->c of axis x with every cell's column repeated for its lanes, [degree + 1][points_vectors() * 16]; for lanes < 8 only. */
+    const float *spread;
+    int dim, lanes;
+    const struct range_point *point;
+    size_t count;
+    const float *weight; /* [count] or NULL */
+    struct points_tile tile;
+};
+
+struct points_leaf {
+    /* tile += kernel * weight * values[lane * stride + source] */
+    void (*scatter)(const struct points_run *run, const struct c32 *values, size_t stride);
+    /* values[lane * stride + source] = weight * sum of kernel * tile */
+    void (*gather)(const struct points_run *run, struct c32 *values, size_t stride);
+};
+
+/* Vectors of 16 floats that hold one row of `width` cells. */
+static inline int points_vectors(int width, int lanes)
+{
+    return (width * 2 * lanes + LAW_LANES - 1) / LAW_LANES;
+}
+
+extern const struct points_leaf points_leaf_sse2, points_leaf_avx2, points_leaf_avx512;
+
+#endif

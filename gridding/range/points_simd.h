@@ -1,0 +1,259 @@
+/* points_simd.h: the loops of points.h for one instruction set; points_sse2.c, points_avx2.c and points_avx512.c include it and are
+ * compiled with that set's flags. Vectors are the compiler's own: 16 floats, whatever the registers' size.
+ *
+ * A point's contribution is a product of three rows. The x row (width cells of `lanes` complex values, contiguous in the tile) is made
+ * once a point, for all lanes: kernel_x * value. Each of the width^(dim-1) rows of the tile then takes it times one scalar. Points
+ * are worked off in blocks, first all their rows, then all their sums, so that no load waits for a store just made. */
+#include "gridding/range/points.h"
+
+#include <string.h>
+
+#pragma GCC diagnostic ignored "-Wpsabi" /* vectors stay inside this file */
+
+#define INLINE static inline __attribute__((always_inline))
+
+typedef float vec __attribute__((vector_size(64)));
+typedef float vec_unaligned __attribute__((vector_size(64), aligned(4), may_alias));
+typedef int32_t vec_mask __attribute__((vector_size(64)));
+
+enum { BLOCK = 16, MOST_VECTORS = 20 };
+
+/* What is made of a block of points before its sums. */
+struct block {
+    float x[BLOCK][LAW_LANES], y[BLOCK][LAW_LANES], z[BLOCK][LAW_LANES]; /* weights (separable), or squared distances (radial) */
+    float value[BLOCK][2 * RANGE_LANES_MOST] __attribute__((aligned(64)));
+    float row[BLOCK][MOST_VECTORS * LAW_LANES] __attribute__((aligned(64)));
+} __attribute__((aligned(64)));
+
+INLINE vec load(const float *p)
+{
+    return *(const vec_unaligned *)p;
+}
+
+INLINE void store(float *p, vec v)
+{
+    *(vec_unaligned *)p = v;
+}
+
+INLINE vec splat(float f)
+{
+    return (vec){f, f, f, f, f, f, f, f, f, f, f, f, f, f, f, f};
+}
+
+INLINE vec horner(const float *c, int step, int degree, vec s)
+{
+    vec value = load(c + degree * step);
+    for (int i = degree - 1; i >= 0; i--)
+        value = value * s + load(c + i * step);
+    return value;
+}
+
+/* Squared distances, as (2 u / W)^2, of the cells 0..15 from a point. */
+INLINE vec distances(float fraction, int width)
+{
+    const vec cell = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    vec u = (cell + splat(fraction - 0.5f * (float)width)) * splat(2 / (float)width);
+    return u * u;
+}
+
+INLINE void load_values(const struct points_run *run, size_t first, size_t n, const int L, const struct c32 *values, size_t stride,
+                        struct block *b)
+{
+    const int copies = 2 * L < LAW_LANES ? LAW_LANES / (2 * L) : 1;
+    for (size_t i = 0; i < n; i++) {
+        float w = run->weight != NULL ? run->weight[first + i] : 1;
+        const struct c32 *from = values + run->point[first + i].source;
+        for (int l = 0; l < L; l++, from += stride)
+            for (int copy = 0; copy < copies; copy++) {
+                b->value[i][copy * 2 * L + 2 * l] = from->re * w;
+                b->value[i][copy * 2 * L + 2 * l + 1] = from->im * w;
+            }
+    }
+}
+
+INLINE void store_value(const struct points_run *run, size_t i, const int L, const float *sums, struct c32 *values, size_t stride)
+{
+    float w = run->weight != NULL ? run->weight[i] : 1;
+    struct c32 *to = values + run->point[i].source;
+    for (int l = 0; l < L; l++, to += stride) {
+        to->re = sums[2 * l] * w;
+        to->im = sums[2 * l + 1] * w;
+    }
+}
+
+INLINE float *corner(const struct points_run *run, const struct range_point *p, const int L)
+{
+    size_t plane = run->dim == 3 ? p->cell[2] : 0;
+    size_t row = plane * (size_t)run->tile.rows + p->cell[1];
+    return run->tile.cells + row * (size_t)run->tile.row + (size_t)p->cell[0] * 2 * (size_t)L;
+}
+
+/* Weights of a block; row[i] = kernel_x per cell and lane. */
+INLINE void weigh(const struct points_run *run, size_t first, size_t n, const int W, const int L, struct block *b)
+{
+    const struct range_law *law = run->law;
+    const int vectors = points_vectors(W, L), step = vectors * LAW_LANES;
+    for (size_t i = 0; i < n; i++) {
+        const float *f = run->point[first + i].fraction;
+        store(b->y[i], horner(law->c[0], LAW_LANES, law->degree, splat(2 * f[1] - 1)));
+        if (run->dim == 3)
+            store(b->z[i], horner(law->c[0], LAW_LANES, law->degree, splat(2 * f[2] - 1)));
+        vec s = splat(2 * f[0] - 1);
+        if (2 * L < LAW_LANES)
+            for (int v = 0; v < vectors; v++)
+                store(b->row[i] + v * LAW_LANES, horner(run->spread + v * LAW_LANES, step, law->degree, s));
+        else
+            store(b->x[i], horner(law->c[0], LAW_LANES, law->degree, s));
+    }
+    if (2 * L >= LAW_LANES)
+        for (size_t i = 0; i < n; i++)
+            for (int v = 0; v < vectors; v++)
+                store(b->row[i] + v * LAW_LANES, splat(b->x[i][v * LAW_LANES / (2 * L)]));
+}
+
+INLINE void scatter_separable(const struct points_run *run, const struct c32 *values, size_t stride, const int W, const int L)
+{
+    const int vectors = points_vectors(W, L), turn = 2 * L > LAW_LANES ? 2 * L / LAW_LANES : 1;
+    struct block b;
+    for (size_t first = 0; first < run->count; first += BLOCK) {
+        size_t n = run->count - first < BLOCK ? run->count - first : BLOCK;
+        load_values(run, first, n, L, values, stride, &b);
+        weigh(run, first, n, W, L, &b);
+        for (size_t i = 0; i < n; i++) {
+            float *plane = corner(run, run->point + first + i, L);
+            vec row[MOST_VECTORS];
+            for (int v = 0; v < vectors; v++)
+                row[v] = load(b.row[i] + v * LAW_LANES) * load(b.value[i] + v % turn * LAW_LANES);
+            for (int z = 0; z < (run->dim == 3 ? W : 1); z++, plane += (size_t)run->tile.rows * (size_t)run->tile.row) {
+                float wz = run->dim == 3 ? b.z[i][z] : 1, *t = plane;
+                for (int y = 0; y < W; y++, t += run->tile.row) {
+                    vec w = splat(wz * b.y[i][y]);
+                    for (int v = 0; v < vectors; v++)
+                        store(t + v * LAW_LANES, load(t + v * LAW_LANES) + row[v] * w);
+                }
+            }
+        }
+    }
+}
+
+/* Sum what belongs to the same lane: `row` holds `vectors` vectors of cells x lanes. */
+INLINE void fold(const vec *row, const int vectors, const int L, float *sums)
+{
+    const int turn = 2 * L > LAW_LANES ? 2 * L / LAW_LANES : 1;
+    for (int t = 0; t < turn; t++) {
+        vec sum = row[t];
+        for (int v = t + turn; v < vectors; v += turn)
+            sum += row[v];
+        store(sums + t * LAW_LANES, sum);
+    }
+    for (int half = LAW_LANES / 2; half >= 2 * L; half /= 2)
+        for (int e = 0; e < half; e++)
+            sums[e] += sums[e + half];
+}
+
+INLINE void gather_separable(const struct points_run *run, struct c32 *values, size_t stride, const int W, const int L)
+{
+    const int vectors = points_vectors(W, L);
+    struct block b;
+    for (size_t first = 0; first < run->count; first += BLOCK) {
+        size_t n = run->count - first < BLOCK ? run->count - first : BLOCK;
+        weigh(run, first, n, W, L, &b);
+        for (size_t i = 0; i < n; i++) {
+            const float *plane = corner(run, run->point + first + i, L);
+            vec row[MOST_VECTORS];
+            for (int v = 0; v < vectors; v++)
+                row[v] = splat(0);
+            for (int z = 0; z < (run->dim == 3 ? W : 1); z++, plane += (size_t)run->tile.rows * (size_t)run->tile.row) {
+                const float wz = run->dim == 3 ? b.z[i][z] : 1, *t = plane;
+                for (int y = 0; y < W; y++, t += run->tile.row) {
+                    vec w = splat(wz * b.y[i][y]);
+                    for (int v = 0; v < vectors; v++)
+                        row[v] += load(t + v * LAW_LANES) * w;
+                }
+            }
+            for (int v = 0; v < vectors; v++)
+                row[v] *= load(b.row[i] + v * LAW_LANES);
+            float sums[2 * RANGE_LANES_MOST];
+            fold(row, vectors, L, sums);
+            store_value(run, first + i, L, sums, values, stride);
+        }
+    }
+}
+
+/* Kernel values of one row of cells, at squared distances `rest` + those of b->x; 0 outside. */
+INLINE vec radial_row(const struct range_law *law, const struct block *b, size_t i, float rest)
+{
+    vec t = splat(1 - rest) - load(b->x[i]), value = splat(law->c[law->degree][0]);
+    for (int d = law->degree - 1; d >= 0; d--)
+        value = value * t + splat(law->c[d][0]);
+    return (vec)((vec_mask)value & (t > splat(0)));
+}
+
+/* The radial kernel is no product: every row has its own weights. */
+INLINE void radial(const struct points_run *run, const struct c32 *from, struct c32 *to, size_t stride, const int L)
+{
+    const int W = run->law->width;
+    struct block b;
+    for (size_t first = 0; first < run->count; first += BLOCK) {
+        size_t n = run->count - first < BLOCK ? run->count - first : BLOCK;
+        if (from != NULL)
+            load_values(run, first, n, L, from, stride, &b);
+        for (size_t i = 0; i < n; i++) {
+            const struct range_point *p = run->point + first + i;
+            store(b.x[i], distances(p->fraction[0], W));
+            store(b.y[i], distances(p->fraction[1], W));
+            store(b.z[i], distances(p->fraction[2], W));
+            float *plane = corner(run, p, L), sums[2 * RANGE_LANES_MOST] = {0};
+            for (int z = 0; z < (run->dim == 3 ? W : 1); z++, plane += (size_t)run->tile.rows * (size_t)run->tile.row) {
+                float *t = plane;
+                for (int y = 0; y < W; y++, t += run->tile.row) {
+                    float w[LAW_LANES];
+                    store(w, radial_row(run->law, &b, i, b.y[i][y] + (run->dim == 3 ? b.z[i][z] : 0)));
+                    for (int x = 0; x < W; x++)
+                        for (int e = 0; e < 2 * L; e++)
+                            if (from != NULL)
+                                t[x * 2 * L + e] += w[x] * b.value[i][e];
+                            else
+                                sums[e] += w[x] * t[x * 2 * L + e];
+                }
+            }
+            if (to != NULL)
+                store_value(run, first + i, L, sums, to, stride);
+        }
+    }
+}
+
+#define FOR_WIDTHS(CALL, L) \
+    switch (run->law->width) { \
+    case 2: CALL(2, L); break; \
+    case 3: CALL(3, L); break; \
+    case 4: CALL(4, L); break; \
+    case 5: CALL(5, L); break; \
+    case 6: CALL(6, L); break; \
+    case 7: CALL(7, L); break; \
+    case 8: CALL(8, L); break; \
+    case 9: CALL(9, L); break; \
+    default: CALL(10, L); \
+    }
+#define SCATTER(W, L) scatter_separable(run, values, stride, W, L)
+#define GATHER(W, L) gather_separable(run, values, stride, W, L)
+#define FOR_LANES(NAME, VALUES, CALL, FROM, TO) \
+    static void NAME##_1(const struct points_run *run, VALUES, size_t stride) { FOR_WIDTHS(CALL, 1) } \
+    static void NAME##_4(const struct points_run *run, VALUES, size_t stride) { FOR_WIDTHS(CALL, 4) } \
+    static void NAME##_8(const struct points_run *run, VALUES, size_t stride) { FOR_WIDTHS(CALL, 8) } \
+    static void NAME##_16(const struct points_run *run, VALUES, size_t stride) { FOR_WIDTHS(CALL, 16) } \
+    static void NAME(const struct points_run *run, VALUES, size_t stride) \
+    { \
+        bool r = run->law->radial; \
+        switch (run->lanes) { \
+        case 1: r ? radial(run, FROM, TO, stride, 1) : NAME##_1(run, values, stride); break; \
+        case 4: r ? radial(run, FROM, TO, stride, 4) : NAME##_4(run, values, stride); break; \
+        case 8: r ? radial(run, FROM, TO, stride, 8) : NAME##_8(run, values, stride); break; \
+        default: r ? radial(run, FROM, TO, stride, 16) : NAME##_16(run, values, stride); \
+        } \
+    }
+
+FOR_LANES(scatter, const struct c32 *values, SCATTER, values, NULL)
+FOR_LANES(gather, struct c32 *values, GATHER, NULL, values)
+
+const struct points_leaf POINTS_LEAF = {scatter, gather};

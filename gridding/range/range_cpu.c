@@ -1,0 +1,330 @@
+/* range_cpu.c: sums over compact bins on the CPU: who works on which bin, and in which order bins meet.
+ *
+ * Scatter: a thread sums a bin's points into a private tile (the bin's cells and a halo of width - 1), then adds the tile to the
+ * grid. Tiles overlap by their halos, so bins are worked off by colour: bins of one colour never touch the same cell, and colours follow
+ * each other. No atomics; every cell receives its summands in the same order whatever the number of threads. A bin with very many
+ * points (k = 0 of a radial scan) is cut into parts with tiles of their own, summed beforehand and added in order.
+ * Gather needs no order: tiles are only read. */
+#include "gridding/range/points.h"
+#include "gridding/base/err.h"
+
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { COLOURS = 27, PART_LEAST = 8192, PARTS_MOST = 256 };
+
+struct part {
+    uint32_t bin;
+    size_t first, count; /* points */
+};
+
+struct range_cpu {
+    const struct range_bins *bins;
+    const struct range_law *law;
+    const struct points_leaf *leaf;
+    int threads;
+    uint32_t *order;              /* occupied bins by colour, the fullest first */
+    size_t colour[COLOURS + 1];   /* where a colour starts in `order` */
+    struct part *part;            /* parts of heavy bins, bin after bin */
+    size_t parts, part_points;
+    float *spread[2];             /* points_run.spread for 1 and 4 lanes */
+    int extent[3];                /* cells of the largest tile */
+    size_t tile_floats;           /* of the largest tile at the most lanes */
+    float *tiles;                 /* [threads + parts][tile_floats] */
+};
+
+int range_cpu_lanes(int wanted)
+{
+    return wanted >= 16 ? 16 : wanted >= 8 ? 8 : wanted >= 4 ? 4 : 1;
+}
+
+static const struct points_leaf *best_leaf(void)
+{
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512bw"))
+        return &points_leaf_avx512;
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? &points_leaf_avx2 : &points_leaf_sse2;
+}
+
+static void bin_place(const struct range_bins *b, size_t bin, int tile[3])
+{
+    tile[0] = (int)(bin % (size_t)b->tiles[0]);
+    tile[1] = (int)(bin / (size_t)b->tiles[0] % (size_t)b->tiles[1]);
+    tile[2] = (int)(bin / ((size_t)b->tiles[0] * (size_t)b->tiles[1]));
+}
+
+/* Neighbours along an axis differ; the axis is periodic, so an odd number of bins needs a third colour. */
+static int bin_colour(const struct range_bins *b, size_t bin)
+{
+    int tile[3], colour = 0;
+    bin_place(b, bin, tile);
+    for (int d = 2; d >= 0; d--) {
+        bool last = b->tiles[d] % 2 == 1 && b->tiles[d] > 1 && tile[d] == b->tiles[d] - 1;
+        colour = colour * 3 + (last ? 2 : tile[d] % 2);
+    }
+    return colour;
+}
+
+struct ranked {
+    size_t count;
+    uint32_t bin;
+    int colour;
+};
+
+static int by_colour_then_size(const void *a, const void *b)
+{
+    const struct ranked *p = a, *q = b;
+    if (p->colour != q->colour)
+        return p->colour - q->colour;
+    if (p->count != q->count)
+        return p->count < q->count ? 1 : -1;
+    return p->bin < q->bin ? -1 : 1;
+}
+
+static int make_order(struct range_cpu *s)
+{
+    const struct range_bins *b = s->bins;
+    struct ranked *rank = malloc((b->occupied + 1) * sizeof *rank);
+    s->order = malloc((b->occupied + 1) * sizeof *s->order);
+    s->part_points = b->count / PARTS_MOST > PART_LEAST ? b->count / PARTS_MOST : PART_LEAST;
+    s->part = malloc((b->count / s->part_points * 2 + 2) * sizeof *s->part);
+    if (rank == NULL || s->order == NULL || s->part == NULL) {
+        free(rank);
+        return err_set(ERR_NO_MEMORY, "no memory to order %zu bins", b->occupied);
+    }
+    size_t n = 0;
+    for (size_t bin = 0; bin < b->bins; bin++) {
+        size_t count = b->offset[bin + 1] - b->offset[bin];
+        if (count == 0)
+            continue;
+        rank[n++] = (struct ranked){count, (uint32_t)bin, bin_colour(b, bin)};
+        for (size_t first = 0; count > 2 * s->part_points && first < count; first += s->part_points)
+            s->part[s->parts++] = (struct part){(uint32_t)bin, b->offset[bin] + first,
+                                                count - first < s->part_points ? count - first : s->part_points};
+    }
+    qsort(rank, n, sizeof *rank, by_colour_then_size);
+    for (size_t i = 0; i < n; i++) {
+        s->order[i] = rank[i].bin;
+        s->colour[rank[i].colour + 1] = i + 1;
+    }
+    for (int c = 1; c <= COLOURS; c++)
+        s->colour[c] = s->colour[c] > s->colour[c - 1] ? s->colour[c] : s->colour[c - 1];
+    free(rank);
+    return 0;
+}
+
+/* The separable polynomials with every cell's column repeated for its lanes. */
+static int make_spread(struct range_cpu *s)
+{
+    if (s->law->radial)
+        return 0;
+    for (int which = 0; which < 2; which++) {
+        int lanes = which == 0 ? 1 : 4, step = points_vectors(s->law->width, lanes) * LAW_LANES;
+        s->spread[which] = calloc((size_t)(s->law->degree + 1) * (size_t)step, sizeof(float));
+        if (s->spread[which] == NULL)
+            return err_set(ERR_NO_MEMORY, "no memory for a kernel");
+        for (int i = 0; i <= s->law->degree; i++)
+            for (int e = 0; e < step; e++)
+                if (e / (2 * lanes) < s->law->width)
+                    s->spread[which][i * step + e] = s->law->c[i][e / (2 * lanes)];
+    }
+    return 0;
+}
+
+static int row_floats(const struct range_cpu *s, int lanes)
+{
+    return (s->extent[0] * 2 * lanes + 2 * LAW_LANES - 1) / LAW_LANES * LAW_LANES;
+}
+
+int range_cpu_create(struct range_cpu **out, const struct range_bins *bins, const struct range_law *law, int lanes, int threads)
+{
+    struct range_cpu *s = calloc(1, sizeof *s);
+    if (s == NULL)
+        return err_set(ERR_NO_MEMORY, "no memory for sums");
+    s->bins = bins;
+    s->law = law;
+    s->leaf = best_leaf();
+    s->threads = threads;
+    for (int d = 0; d < 3; d++)
+        s->extent[d] = d < bins->dim ? bins->most_cells[d] + law->width - 1 : 1;
+    s->tile_floats = (size_t)row_floats(s, lanes) * (size_t)s->extent[1] * (size_t)s->extent[2] + LAW_LANES;
+    s->tile_floats = (s->tile_floats + LAW_LANES - 1) / LAW_LANES * LAW_LANES;
+    int status = make_order(s);
+    if (status == 0)
+        status = make_spread(s);
+    if (status == 0) {
+        size_t bytes = ((size_t)threads + s->parts) * s->tile_floats * sizeof(float);
+        s->tiles = aligned_alloc(64, bytes);
+        if (s->tiles == NULL)
+            status = err_set_bytes(ERR_NO_MEMORY, (int64_t)bytes, -1, "no memory for the tiles of %d threads", threads);
+    }
+    if (status == 0)
+        *out = s;
+    else
+        range_cpu_free(s);
+    return status;
+}
+
+void range_cpu_free(struct range_cpu *sums)
+{
+    if (sums == NULL)
+        return;
+    free(sums->order);
+    free(sums->part);
+    free(sums->spread[0]);
+    free(sums->spread[1]);
+    free(sums->tiles);
+    free(sums);
+}
+
+size_t range_cpu_bytes(const struct range_cpu *sums)
+{
+    return ((size_t)sums->threads + sums->parts) * sums->tile_floats * sizeof(float);
+}
+
+static struct points_run run_of(const struct range_cpu *s, int lanes, size_t tile, size_t first, size_t count, const float *weight)
+{
+    return (struct points_run){.law = s->law,
+                               .spread = lanes < 8 ? s->spread[lanes == 4] : NULL,
+                               .dim = s->bins->dim,
+                               .lanes = lanes,
+                               .point = s->bins->point + first,
+                               .count = count,
+                               .weight = weight != NULL ? weight + first : NULL,
+                               .tile = {s->tiles + tile * s->tile_floats, row_floats(s, lanes), s->extent[1]}};
+}
+
+/* Call row(grid cells, tile cells, floats) for each contiguous run of a bin's tile in the periodic grid. `add`: grid += tile;
+ * otherwise tile = grid. */
+static void exchange(const struct range_cpu *s, size_t bin, const struct points_tile *tile, int lanes, struct c32 *grid, bool add)
+{
+    const struct range_bins *b = s->bins;
+    int place[3], start[3], cells[3];
+    bin_place(b, bin, place);
+    for (int d = 0; d < 3; d++) {
+        start[d] = range_tile_start(place[d], b->tiles[d], b->grid[d]);
+        cells[d] = range_tile_start(place[d] + 1, b->tiles[d], b->grid[d]) - start[d] + (d < b->dim ? s->law->width - 1 : 0);
+    }
+    size_t lane_floats = 2 * (size_t)lanes;
+    for (int z = 0; z < cells[2]; z++)
+        for (int y = 0; y < cells[1]; y++) {
+            size_t gz = (size_t)((start[2] + z) % b->grid[2]), gy = (size_t)((start[1] + y) % b->grid[1]);
+            float *line = (float *)(grid + (gz * (size_t)b->grid[1] + gy) * (size_t)b->grid[0] * (size_t)lanes);
+            float *own = tile->cells + ((size_t)z * (size_t)tile->rows + (size_t)y) * (size_t)tile->row;
+            int at = start[0];
+            for (int done = 0; done < cells[0];) {
+                int n = b->grid[0] - at < cells[0] - done ? b->grid[0] - at : cells[0] - done;
+                float *g = line + (size_t)at * lane_floats, *t = own + (size_t)done * lane_floats;
+                size_t floats = (size_t)n * lane_floats;
+                if (add)
+                    for (size_t e = 0; e < floats; e++)
+                        g[e] += t[e];
+                else
+                    memcpy(t, g, floats * sizeof *t);
+                done += n;
+                at = 0;
+            }
+        }
+}
+
+static void clear(const struct range_cpu *s, const struct points_run *run)
+{
+    memset(run->tile.cells, 0, (size_t)run->tile.row * (size_t)run->tile.rows * (size_t)s->extent[2] * sizeof(float));
+}
+
+static size_t points_in(const struct range_bins *b, size_t bin)
+{
+    return b->offset[bin + 1] - b->offset[bin];
+}
+
+/* The first part of a heavy bin. */
+static size_t first_part(const struct range_cpu *s, uint32_t bin)
+{
+    size_t low = 0, high = s->parts;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (s->part[middle].bin < bin)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void scatter_bin(struct range_cpu *s, uint32_t bin, size_t thread, int lanes, const struct c32 *values, size_t stride,
+                        const float *weight, struct c32 *grid)
+{
+    const struct range_bins *b = s->bins;
+    if (points_in(b, bin) > 2 * s->part_points) {
+        for (size_t p = first_part(s, bin); p < s->parts && s->part[p].bin == bin; p++) {
+            struct points_run run = run_of(s, lanes, (size_t)s->threads + p, s->part[p].first, s->part[p].count, weight);
+            exchange(s, bin, &run.tile, lanes, grid, true);
+        }
+        return;
+    }
+    struct points_run run = run_of(s, lanes, thread, b->offset[bin], points_in(b, bin), weight);
+    clear(s, &run);
+    s->leaf->scatter(&run, values, stride);
+    exchange(s, bin, &run.tile, lanes, grid, true);
+}
+
+void range_cpu_scatter(struct range_cpu *sums, int lanes, const struct c32 *values, size_t stride, const float *weight,
+                       struct c32 *grid)
+{
+    struct range_cpu *s = sums;
+    const struct range_bins *b = s->bins;
+    size_t plane = (size_t)b->grid[0] * (size_t)b->grid[1] * (size_t)lanes;
+    int lines = b->grid[1] * b->grid[2];
+#pragma omp parallel num_threads(s->threads)
+    {
+#pragma omp for schedule(static) nowait
+        for (int line = 0; line < lines; line++)
+            memset(grid + plane / (size_t)b->grid[1] * (size_t)line, 0, plane / (size_t)b->grid[1] * sizeof *grid);
+#pragma omp for schedule(dynamic)
+        for (size_t p = 0; p < s->parts; p++) {
+            struct points_run run = run_of(s, lanes, (size_t)s->threads + p, s->part[p].first, s->part[p].count, weight);
+            clear(s, &run);
+            s->leaf->scatter(&run, values, stride);
+        }
+        for (int c = 0; c < COLOURS; c++) {
+            if (s->colour[c] == s->colour[c + 1])
+                continue;
+#pragma omp for schedule(dynamic)
+            for (size_t i = s->colour[c]; i < s->colour[c + 1]; i++)
+                scatter_bin(s, s->order[i], (size_t)omp_get_thread_num(), lanes, values, stride, weight, grid);
+        }
+    }
+}
+
+static void gather_run(struct range_cpu *s, size_t bin, size_t thread, size_t first, size_t count, int lanes, const struct c32 *grid,
+                       const float *weight, struct c32 *values, size_t stride)
+{
+    struct points_run run = run_of(s, lanes, thread, first, count, weight);
+    /* exchange() only reads the grid here. */
+    exchange(s, bin, &run.tile, lanes, (struct c32 *)(uintptr_t)grid, false);
+    s->leaf->gather(&run, values, stride);
+}
+
+void range_cpu_gather(struct range_cpu *sums, int lanes, const struct c32 *grid, const float *weight, struct c32 *values,
+                      size_t stride)
+{
+    struct range_cpu *s = sums;
+    const struct range_bins *b = s->bins;
+#pragma omp parallel num_threads(s->threads)
+    {
+        size_t thread = (size_t)omp_get_thread_num();
+        /* Padding takes part in whole-vector reads, with weight 0: it must be finite. */
+        struct points_run padding = run_of(s, lanes, thread, 0, 0, NULL);
+        clear(s, &padding);
+#pragma omp for schedule(dynamic) nowait
+        for (size_t p = 0; p < s->parts; p++)
+            gather_run(s, s->part[p].bin, thread, s->part[p].first, s->part[p].count, lanes, grid, weight, values, stride);
+#pragma omp for schedule(dynamic)
+        for (size_t i = 0; i < b->occupied; i++) {
+            uint32_t bin = s->order[i];
+            if (points_in(b, bin) <= 2 * s->part_points)
+                gather_run(s, bin, thread, b->offset[bin], points_in(b, bin), lanes, grid, weight, values, stride);
+        }
+    }
+}

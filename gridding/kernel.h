@@ -1,7 +1,8 @@
-/* kernel.h: the Kaiser-Bessel gridding kernel: its shape, its transform, its accuracy. Both compilers see these formulas.
+/* kernel.h: the Kaiser-Bessel gridding kernel: its shape, its transform, its accuracy. Both compilers see these
+ * formulas.
  *
- * Lengths are in cells of the oversampled grid: W the full width, u the distance from the sample, G the grid size. The kernel is 1 at
- * u = 0, so that products of several axes stay in float32's range at any width.
+ * Lengths are in cells of the oversampled grid: W the full width, u the distance from the sample, G the grid size. The
+ * kernel is 1 at u = 0, so that products of several axes stay in float32's range at any width.
  */
 #ifndef MRIRECON_KERNEL_H
 #define MRIRECON_KERNEL_H
@@ -16,7 +17,8 @@ extern "C" {
 
 enum { KERNEL_MIN_WIDTH = 2, KERNEL_MAX_WIDTH = 10 };
 
-/* Modified Bessel function of the first kind, order 0, for x >= 0: its power series, all of whose terms are positive, to the last bit. */
+/* Modified Bessel function of the first kind, order 0, for x >= 0: its power series, all of whose terms are positive,
+ * to the last bit. */
 static inline double kernel_bessel_i0(double x)
 {
     double quarter = x * x / 4, term = 1, sum = 1;
@@ -38,14 +40,16 @@ static inline double kernel_bessel_i1(double x)
     return sum;
 }
 
-/* The shape parameter that makes the aliasing error smallest (Beatty, Nishimura, Pauly 2005, doi:10.1109/TMI.2005.848376, eq. 5). */
+/* The shape parameter that makes the aliasing error smallest (Beatty, Nishimura, Pauly 2005,
+ * doi:10.1109/TMI.2005.848376, eq. 5). */
 static inline double kernel_beta(int width, double oversampling)
 {
     double a = width / oversampling * (oversampling - 0.5);
     return KERNEL_PI * sqrt(a * a - 0.8);
 }
 
-/* The kernel at squared distance u2, given as (2 u / W)^2; 0 outside. 1-D, and with u a radius also the radial kernel. */
+/* The kernel at squared distance u2, given as (2 u / W)^2; 0 outside. 1-D, and with u a radius also the radial kernel.
+ */
 static inline double kernel_value(double beta, double u2)
 {
     return u2 > 1 ? 0 : kernel_bessel_i0(beta * sqrt(1 - u2)) / kernel_bessel_i0(beta);
@@ -59,8 +63,8 @@ static inline double kernel_transform(int width, double beta, double f)
     return width * value / kernel_bessel_i0(beta);
 }
 
-/* Transform of the radial kernel of radius R = W / 2 at |frequency| f, in 2 or 3 dimensions (spherical Bessel integrals, DLMF 10.22 and
- * 10.49; z^2 = beta^2 - (2 pi R f)^2). */
+/* Transform of the radial kernel of radius R = W / 2 at |frequency| f, in 2 or 3 dimensions (spherical Bessel
+ * integrals, DLMF 10.22 and 10.49; z^2 = beta^2 - (2 pi R f)^2). */
 static inline double kernel_transform_radial(int dim, int width, double beta, double f)
 {
     double r = width / 2.0, a = 2 * KERNEL_PI * r * f, z2 = beta * beta - a * a, z = sqrt(fabs(z2));
@@ -68,17 +72,22 @@ static inline double kernel_transform_radial(int dim, int width, double beta, do
     if (dim == 2)
         return scale * (z < 1e-4 ? 1 + z2 / 8 : z2 > 0 ? 2 * kernel_bessel_i1(z) / z : 2 * j1(z) / z);
     return scale * 4 * r *
-           (z < 1e-2 ? (1 + z2 / 10) / 3 : z2 > 0 ? (cosh(z) - sinh(z) / z) / z2 : (sin(z) / z - cos(z)) / -z2);
+           (z < 1e-2 ? (1 + z2 / 10) / 3
+            : z2 > 0 ? (cosh(z) - sinh(z) / z) / z2
+                     : (sin(z) / z - cos(z)) / -z2);
 }
 
 /* The relative l2 error of an image to expect: the aliasing bound exp(-pi W sqrt(1 - 1/oversampling)) (Barnett 2021,
- * doi:10.1016/j.acha.2020.10.002), with the factor fitted to direct sums (tests/bench/bench_nufft, docs/benchmarks.md), plus what
- * float32 sums leave. A circular support at the same beta cuts off more. */
+ * doi:10.1016/j.acha.2020.10.002) with a factor that lies above what direct sums show (tests/unit/test_nufft), plus
+ * what float32 sums leave. The radial kernel's transform falls towards 0 in the image's corners; below an oversampling
+ * where they are safe the error is given as 1: not usable. */
 static inline double kernel_error(int dim, int width, double oversampling, int radial)
 {
-    double aliasing = (1.9 + 3.35 * (oversampling - 1.25)) * sqrt(dim / 2.0) *
-                      exp(-KERNEL_PI * width * sqrt(1 - 1 / oversampling));
-    return aliasing * (radial ? 2.5 : 1) + 2.5e-7;
+    double aliasing =
+        (2.5 + 4.35 * (oversampling - 1.25)) * sqrt(dim / 2.0) * exp(-KERNEL_PI * width * sqrt(1 - 1 / oversampling));
+    if (radial && oversampling < (dim == 2 ? 1.5 : 1.75) - 1e-9)
+        return 1;
+    return aliasing * (radial ? 2 : 1) + 2.5e-7;
 }
 
 #ifdef __cplusplus

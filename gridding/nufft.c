@@ -38,26 +38,30 @@ static int check_params(const struct nufft_params *p, size_t samples)
         return err_set(ERR_BAD_PARAMETER, "a NUFFT has 2 or 3 dimensions, not %d", p->dim);
     for (int d = 0; d < 3; d++)
         if (p->n[d] < 1 || p->n[d] > MAX_SIZE || (d >= p->dim && p->n[d] != 1))
-            return err_set(ERR_BAD_PARAMETER, "an image of %d x %d x %d pixels cannot be made in %d dimensions: each size is 1 to %d", p->n[0],
-                           p->n[1], p->n[2], p->dim, MAX_SIZE);
+            return err_set(ERR_BAD_PARAMETER,
+                           "an image of %d x %d x %d pixels cannot be made in %d dimensions: each size is 1 to %d",
+                           p->n[0], p->n[1], p->n[2], p->dim, MAX_SIZE);
     if (!(p->tolerance >= 1e-6 && p->tolerance <= 1e-1))
         return err_set(ERR_BAD_PARAMETER, "the tolerance is %g: float32 gridding can keep 1e-6 to 1e-1", p->tolerance);
     if (p->width != 0 && (p->width < KERNEL_MIN_WIDTH || p->width > KERNEL_MAX_WIDTH))
-        return err_set(ERR_BAD_PARAMETER, "the kernel width is %d: it is %d to %d grid cells, or 0 to choose by tolerance", p->width,
+        return err_set(ERR_BAD_PARAMETER,
+                       "the kernel width is %d: it is %d to %d grid cells, or 0 to choose by tolerance", p->width,
                        KERNEL_MIN_WIDTH, KERNEL_MAX_WIDTH);
     if (p->oversampling != 0 && !(p->oversampling >= 1.125 && p->oversampling <= 2))
-        return err_set(ERR_BAD_PARAMETER, "the oversampling is %g: it is 1.125 to 2, or 0 to choose by tolerance", p->oversampling);
+        return err_set(ERR_BAD_PARAMETER, "the oversampling is %g: it is 1.125 to 2, or 0 to choose by tolerance",
+                       p->oversampling);
     if (p->batch < 1)
         return err_set(ERR_BAD_PARAMETER, "a batch holds at least one transform, not %d", p->batch);
     if (samples > UINT32_MAX / 2)
-        return err_set(ERR_BAD_PARAMETER, "%zu samples in one image: at most %u can be gridded together", samples, UINT32_MAX / 2);
+        return err_set(ERR_BAD_PARAMETER, "%zu samples in one image: at most %u can be gridded together", samples,
+                       UINT32_MAX / 2);
     return 0;
 }
 
-/* Fill in width, grid and beta for one candidate. False where it would not keep the tolerance. A width and oversampling that the
- * caller fixed are taken whatever they reach. */
-static bool candidate(const struct nufft_params *p, int width, double asked, struct nufft_shape *shape, double *oversampling,
-                      double *error)
+/* Fill in width, grid and beta for one candidate. False where it would not keep the tolerance. A width and oversampling
+ * that the caller fixed are taken whatever they reach. */
+static bool candidate(const struct nufft_params *p, int width, double asked, struct nufft_shape *shape,
+                      double *oversampling, double *error)
 {
     shape->width = width;
     *oversampling = asked;
@@ -74,7 +78,7 @@ static bool candidate(const struct nufft_params *p, int width, double asked, str
     /* Past 2 the optimum beta for that oversampling still holds. */
     shape->beta = kernel_beta(width, least);
     *error = kernel_error(p->dim, width, least, p->kernel == NUFFT_RADIAL);
-    return isfinite(shape->beta) && (*error <= p->tolerance || (p->width != 0 && p->oversampling != 0));
+    return isfinite(shape->beta) && (*error <= p->tolerance || (p->width != 0 && p->oversampling != 0 && *error < 0.5));
 }
 
 static int choose(struct nufft *plan, const struct nufft_params *p)
@@ -99,8 +103,10 @@ static int choose(struct nufft *plan, const struct nufft_params *p)
         }
     return best < INFINITY
                ? 0
-               : err_set(ERR_BAD_PARAMETER, "no %s kernel of width %d and oversampling %g (0 = any) keeps the tolerance %g: widen one of them",
-                         p->kernel == NUFFT_RADIAL ? "radial" : "separable", p->width, p->oversampling, p->tolerance);
+               : err_set(
+                     ERR_BAD_PARAMETER,
+                     "no %s kernel of width %d and oversampling %g (0 = any) keeps the tolerance %g: widen one of them",
+                     p->kernel == NUFFT_RADIAL ? "radial" : "separable", p->width, p->oversampling, p->tolerance);
 }
 
 static int make_tables(struct nufft *plan)
@@ -110,13 +116,16 @@ static int make_tables(struct nufft *plan)
     size_t count = radial ? plan->pixels : (size_t)s->n[0] + (size_t)s->n[1] + (size_t)s->n[2];
     plan->tables = malloc(count * sizeof *plan->tables);
     if (plan->tables == NULL)
-        return err_set_bytes(ERR_NO_MEMORY, (int64_t)(count * sizeof *plan->tables), -1, "no memory for the deapodisation");
+        return err_set_bytes(ERR_NO_MEMORY, (int64_t)(count * sizeof *plan->tables), -1,
+                             "no memory for the deapodisation");
     if (!radial) {
         float *next = plan->tables;
         for (int d = 0; d < 3; d++) {
             s->deapodise[d] = next;
             for (int i = 0; i < s->n[d]; i++)
-                *next++ = d < s->dim ? (float)(1 / kernel_transform(s->width, s->beta, (double)(i - s->n[d] / 2) / s->grid[d])) : 1;
+                *next++ = d < s->dim
+                              ? (float)(1 / kernel_transform(s->width, s->beta, (double)(i - s->n[d] / 2) / s->grid[d]))
+                              : 1;
         }
         return 0;
     }
@@ -205,7 +214,8 @@ int nufft_adjoint(struct nufft *plan, int batch, const struct c32 *data, struct 
 {
     for (int first = 0; first < batch; first += plan->shape.batch) {
         int now = batch - first < plan->shape.batch ? batch - first : plan->shape.batch;
-        int status = plan->leaf->adjoint(plan->state, now, data + (size_t)first * plan->samples, image + (size_t)first * plan->pixels);
+        int status = plan->leaf->adjoint(plan->state, now, data + (size_t)first * plan->samples,
+                                         image + (size_t)first * plan->pixels);
         if (status != 0)
             return status;
     }
@@ -227,7 +237,8 @@ int nufft_forward(struct nufft *plan, int batch, const struct c32 *image, struct
 {
     for (int first = 0; first < batch; first += plan->shape.batch) {
         int now = batch - first < plan->shape.batch ? batch - first : plan->shape.batch;
-        int status = plan->leaf->forward(plan->state, now, image + (size_t)first * plan->pixels, data + (size_t)first * plan->samples);
+        int status = plan->leaf->forward(plan->state, now, image + (size_t)first * plan->pixels,
+                                         data + (size_t)first * plan->samples);
         if (status != 0)
             return status;
     }

@@ -1,11 +1,13 @@
-/* nufft_cpu.c: the NUFFT on the CPU: bins, then one pruned FFT pass per axis, the image's crop and deapodisation in the last.
+/* nufft_cpu.c: the NUFFT on the CPU: bins, then one pruned FFT pass per axis, the image's crop and deapodisation in the
+ * last.
  *
- * The oversampled grid holds a group of 1, 4, 8 or 16 transforms, [z][y][x][lanes], and serves group after group. A pass along z or y
- * takes a panel of adjacent columns into cache, transforms it, and writes back only the rows the image has (adjoint), or
- * reads only those (forward): cropped rows cost nothing in the passes that follow. */
+ * The oversampled grid holds a group of 1, 4, 8 or 16 transforms, [z][y][x][lanes], and serves group after group. A
+ * pass along z or y takes a panel of adjacent columns into cache, transforms it, and writes back only the rows the
+ * image has (adjoint), or reads only those (forward): cropped rows cost nothing in the passes that follow. */
 #include "gridding/base/dev_leaf.h"
 #include "gridding/base/err.h"
 #include "gridding/base/fft_cpu.h"
+#include "gridding/kernel.h"
 #include "gridding/nufft_leaf.h"
 #include "gridding/range/range.h"
 
@@ -27,18 +29,19 @@ struct cpu_plan {
     struct range_law *law;
     struct range_bins *bins;
     struct range_cpu *sums;
-    float *weight;               /* in the order of the bins, or NULL */
+    float *weight;                /* in the order of the bins, or NULL */
     struct fft_cpu *x[2][GROUPS]; /* [adjoint, forward][lanes] */
     struct fft_cpu *column[2][3]; /* [adjoint, forward][axis], PANEL columns; y and z */
     struct c32 *grid;
-    struct c32 *panel;           /* [threads][longest axis][PANEL] */
+    struct c32 *panel; /* [threads][longest axis][PANEL] */
     size_t panel_count, bytes;
 };
 
 static double cpu_cost(const struct dev *dev, const struct nufft_shape *s, size_t samples)
 {
     (void)dev;
-    double cells = (double)s->grid[0] * s->grid[1] * s->grid[2], rows = s->dim == 3 ? (double)s->width * s->width : s->width;
+    double cells = (double)s->grid[0] * s->grid[1] * s->grid[2],
+           rows = s->dim == 3 ? (double)s->width * s->width : s->width;
     double floats = s->width * 2.0 * (s->batch >= 4 ? 4 : 1), vectors = ceil(floats / 16) / (s->batch >= 4 ? 4 : 1);
     /* ns, one core, AVX-512: fitted to tests/bench/bench_nufft over widths 3 to 8. */
     return 1e-9 * ((double)samples * (12 + 0.9 * rows * vectors) + cells * (2.2 + 0.18 * log2(cells)));
@@ -96,8 +99,8 @@ static int make_grid(struct cpu_plan *p, size_t cells)
         p->panel = aligned_alloc(64, panels);
     }
     if (p->grid == NULL || p->panel == NULL)
-        return err_set_bytes(ERR_NO_MEMORY, (int64_t)grid, -1, "no memory for an oversampled grid of %d x %d x %d", s->grid[0],
-                             s->grid[1], s->grid[2]);
+        return err_set_bytes(ERR_NO_MEMORY, (int64_t)grid, -1, "no memory for an oversampled grid of %d x %d x %d",
+                             s->grid[0], s->grid[1], s->grid[2]);
     memset(p->panel, 0, panels);
     p->bytes = grid + panels + range_cpu_bytes(p->sums) + p->bins->count * sizeof *p->bins->point;
     return 0;
@@ -116,9 +119,13 @@ static int cpu_create(void **state, struct dev *dev, const struct nufft_shape *s
         p->lanes_most = range_cpu_lanes(p->lanes_most / 2);
     const int flat = p->lanes_most > 1 ? 16 : 32, deep[] = {16, 12, 12};
     const int tile2[3] = {flat, flat, 1};
-    int status = range_law_create(&p->law, s->width, s->beta, s->kernel == NUFFT_RADIAL, fmax(s->tolerance * 0.01, 2e-8));
+    /* The polynomials' own error is to vanish beside the kernel's. */
+    double reached = kernel_error(s->dim, s->width, (double)s->grid[0] / s->n[0], s->kernel == NUFFT_RADIAL);
+    int status =
+        range_law_create(&p->law, s->width, s->beta, s->kernel == NUFFT_RADIAL, 0.01 * fmin(s->tolerance, reached));
     if (status == 0)
-        status = range_bins_create(&p->bins, s->dim, s->grid, s->width, s->dim == 3 ? deep : tile2, samples, k, p->threads);
+        status =
+            range_bins_create(&p->bins, s->dim, s->grid, s->width, s->dim == 3 ? deep : tile2, samples, k, p->threads);
     if (status == 0)
         status = range_cpu_create(&p->sums, p->bins, p->law, p->lanes_most, p->threads);
     if (status == 0)
@@ -163,15 +170,15 @@ static inline size_t grid_row(int i, int n, int grid)
     return (size_t)((i - n / 2 + grid) % grid);
 }
 
-/* One pass along axis d (1: y, 2: z) over `lines` (z planes for y; y rows for z): panel by panel in, transform, out. In the compact
- * form image row i of the axis stands at row i. */
+/* One pass along axis d (1: y, 2: z) over `lines` (z planes for y; y rows for z): panel by panel in, transform, out. In
+ * the compact form image row i of the axis stands at row i. */
 static void pass(struct cpu_plan *p, int d, int lanes, bool forward)
 {
     const struct nufft_shape *s = p->shape;
     size_t row = (size_t)s->grid[0] * (size_t)lanes, stride = d == 1 ? row : row * (size_t)s->grid[1];
     size_t between = d == 1 ? row * (size_t)s->grid[1] : row;
-    /* Along y only the planes of the image are there (z went first, adjoint; goes last, forward); along z all y rows are needed
-     * in the adjoint, and in the forward transform y has just filled them. */
+    /* Along y only the planes of the image are there (z went first, adjoint; goes last, forward); along z all y rows
+     * are needed in the adjoint, and in the forward transform y has just filled them. */
     int lines = d == 1 ? s->n[2] : s->grid[1], panels = (int)((row + PANEL - 1) / PANEL);
     int length = s->grid[d], n = s->n[d];
 #pragma omp parallel for collapse(2) schedule(static) num_threads(p->threads)
@@ -195,7 +202,8 @@ static void pass(struct cpu_plan *p, int d, int lanes, bool forward)
         }
 }
 
-/* What the last pass of the adjoint does with a pixel row, or the first of the forward transform takes: [x] factors of the row (z, y). */
+/* What the last pass of the adjoint does with a pixel row, or the first of the forward transform takes: [x] factors of
+ * the row (z, y). */
 static inline float row_factor(const struct nufft_shape *s, int z, int y)
 {
     return s->deapodise_radial != NULL ? 1 : s->deapodise[1][y] * s->deapodise[2][z];
@@ -203,8 +211,9 @@ static inline float row_factor(const struct nufft_shape *s, int z, int y)
 
 static inline const float *row_factors(const struct nufft_shape *s, int z, int y)
 {
-    return s->deapodise_radial != NULL ? s->deapodise_radial + ((size_t)z * (size_t)s->n[1] + (size_t)y) * (size_t)s->n[0]
-                                       : s->deapodise[0];
+    return s->deapodise_radial != NULL
+               ? s->deapodise_radial + ((size_t)z * (size_t)s->n[1] + (size_t)y) * (size_t)s->n[0]
+               : s->deapodise[0];
 }
 
 /* x pass of the adjoint, cropped and deapodised into image[lane][z][y][x], or its squares added to squares[z][y][x]. */
@@ -308,7 +317,7 @@ static int cpu_convolve(void *state, const float *weights, float *convolved)
 {
     struct cpu_plan *p = state;
     size_t count = p->bins->count;
-    struct c32 *values = malloc((count + 1) * sizeof *values);
+    struct c32 *values = calloc(count + 1, sizeof *values);
     if (values == NULL)
         return err_set(ERR_NO_MEMORY, "no memory to convolve %zu weights", count);
     for (size_t m = 0; m < count; m++)

@@ -18,8 +18,8 @@ static int cores_available(void)
     return n > 0 ? (int)n : 1;
 }
 
-/* Open mrirecon-gpu.so from where an installation, a bundle or a build folder keeps it, seen from the program. It stays open:
- * the CUDA runtime does not survive being unloaded. NULL, and why in `note`. */
+/* Open mrirecon-gpu.so from where an installation, a bundle or a build folder keeps it, seen from the program. It stays
+ * open: the CUDA runtime does not survive being unloaded. NULL, and why in `note`. */
 static const struct dev_leaf *gpu_leaf(char *note, size_t note_size)
 {
     static const char *const places[] = {"/../lib/mrirecon/mrirecon-gpu.so", "/mrirecon-gpu.so"};

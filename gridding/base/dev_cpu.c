@@ -13,8 +13,8 @@ static int cpu_open(struct dev *dev, int index)
 {
     (void)index;
     const char *simd = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") ? "AVX-512"
-                       : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")      ? "AVX2"
-                                                                                              : "SSE2";
+                       : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")       ? "AVX2"
+                                                                                               : "SSE2";
     snprintf(dev->name, sizeof dev->name, "cpu (%s, %d thread%s)", simd, dev->threads, dev->threads == 1 ? "" : "s");
     return 0;
 }

@@ -7,10 +7,9 @@
 static const struct {
     const char *name, *title;
     int status;
-} table[] = {
-    {"ok", "No error", 200},
+} table[] = {{"ok", "No error", 200},
 #define ERR_ROW(name, status, text, title) {text, title, status},
-    ERR_TABLE(ERR_ROW)
+             ERR_TABLE(ERR_ROW)
 #undef ERR_ROW
 };
 

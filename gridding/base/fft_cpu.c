@@ -14,7 +14,8 @@ int fft_cpu_create(struct fft_cpu **out, int n, int columns, int sign)
     struct fft_cpu *fft = calloc(1, sizeof *fft);
     fftwf_complex *scratch = fftwf_malloc(bytes);
     if (fft != NULL && scratch != NULL)
-        /* Lengths are a few hundred and planned one axis at a time: measuring takes milliseconds, once; FFTW remembers. */
+        /* Lengths are a few hundred and planned one axis at a time: measuring takes milliseconds, once; FFTW remembers.
+         */
         fft->plan = fftwf_plan_many_dft(1, &n, columns, scratch, NULL, columns, 1, scratch, NULL, columns, 1,
                                         sign > 0 ? FFTW_BACKWARD : FFTW_FORWARD, FFTW_MEASURE);
     fftwf_free(scratch);

@@ -32,7 +32,8 @@ static inline uint32_t key_of(const struct range_bins *b, const float *k)
     return key;
 }
 
-/* Histogram, scan, placement. histogram: [threads][bins]; each thread owns a run of the input, so placing keeps the input's order. */
+/* Histogram, scan, placement. histogram: [threads][bins]; each thread owns a run of the input, so placing keeps the
+ * input's order. */
 static void sort(struct range_bins *b, const float *k, int threads, size_t *histogram, uint32_t *key)
 {
     size_t dim = (size_t)b->dim;
@@ -92,7 +93,8 @@ int range_bins_create(struct range_bins **out, int dim, const int grid[3], int w
     b->point = malloc((count + 1) * sizeof *b->point);
     int status = 0;
     if (histogram == NULL || key == NULL || b->offset == NULL || b->point == NULL) {
-        status = err_set_bytes(ERR_NO_MEMORY, (int64_t)(count * sizeof *b->point), -1, "no memory to bin %zu samples", count);
+        status = err_set_bytes(ERR_NO_MEMORY, (int64_t)(count * sizeof *b->point), -1, "no memory to bin %zu samples",
+                               count);
         range_bins_free(b);
     } else {
         sort(b, k, threads, histogram, key);

@@ -1,11 +1,12 @@
-/* points.h: one run of points of a bin against the bin's private tile: the innermost loops. Only gridding/range includes this. */
+/* points.h: one run of points of a bin against the bin's private tile: the innermost loops. Only gridding/range
+ * includes this. */
 #ifndef MRIRECON_POINTS_H
 #define MRIRECON_POINTS_H
 
 #include "gridding/range/law.h"
 
-/* tile: [planes][rows][row] floats; a row holds cells, each [lanes] complex values, and LAW_LANES floats of padding that
- * whole-vector reads and writes may touch. */
+/* tile: [planes][rows][row] floats; a row holds cells, each [lanes] complex values, and LAW_LANES floats of padding
+ * that whole-vector reads and writes may touch. */
 struct points_tile {
     float *cells;
     int row, rows; /* floats in a row, rows in a plane */
@@ -13,7 +14,8 @@ struct points_tile {
 
 struct points_run {
     const struct range_law *law;
-    /* law->c of axis x with every cell's column repeated for its lanes, [degree + 1][points_vectors() * 16]; for lanes < 8 only. */
+    /* law->c of axis x with every cell's column repeated for its lanes, [degree + 1][points_vectors() * 16]; for lanes
+     * < 8 only. */
     const float *spread;
     int dim, lanes;
     const struct range_point *point;

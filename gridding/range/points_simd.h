@@ -1,9 +1,11 @@
-/* points_simd.h: the loops of points.h for one instruction set; points_sse2.c, points_avx2.c and points_avx512.c include it and are
- * compiled with that set's flags. Vectors are the compiler's own: 16 floats, whatever the registers' size.
+/* points_simd.h: the loops of points.h for one instruction set; points_sse2.c, points_avx2.c and points_avx512.c
+ * include it and are compiled with that set's flags. Vectors are the compiler's own: 16 floats, whatever the registers'
+ * size.
  *
- * A point's contribution is a product of three rows. The x row (width cells of `lanes` complex values, contiguous in the tile) is made
- * once a point, for all lanes: kernel_x * value. Each of the width^(dim-1) rows of the tile then takes it times one scalar. Points
- * are worked off in blocks, first all their rows, then all their sums, so that no load waits for a store just made. */
+ * A point's contribution is a product of three rows. The x row (width cells of `lanes` complex values, contiguous in
+ * the tile) is made once a point, for all lanes: kernel_x * value. Each of the width^(dim-1) rows of the tile then
+ * takes it times one scalar. Points are worked off in blocks, first all their rows, then all their sums, so that no
+ * load waits for a store just made. */
 #include "gridding/range/points.h"
 
 #include <string.h>
@@ -20,7 +22,8 @@ enum { BLOCK = 16, MOST_VECTORS = 20 };
 
 /* What is made of a block of points before its sums. */
 struct block {
-    float x[BLOCK][LAW_LANES], y[BLOCK][LAW_LANES], z[BLOCK][LAW_LANES]; /* weights (separable), or squared distances (radial) */
+    float x[BLOCK][LAW_LANES], y[BLOCK][LAW_LANES],
+        z[BLOCK][LAW_LANES]; /* weights (separable), or squared distances (radial) */
     float value[BLOCK][2 * RANGE_LANES_MOST] __attribute__((aligned(64)));
     float row[BLOCK][MOST_VECTORS * LAW_LANES] __attribute__((aligned(64)));
 } __attribute__((aligned(64)));
@@ -56,8 +59,8 @@ INLINE vec distances(float fraction, int width)
     return u * u;
 }
 
-INLINE void load_values(const struct points_run *run, size_t first, size_t n, const int L, const struct c32 *values, size_t stride,
-                        struct block *b)
+INLINE void load_values(const struct points_run *run, size_t first, size_t n, const int L, const struct c32 *values,
+                        size_t stride, struct block *b)
 {
     const int copies = 2 * L < LAW_LANES ? LAW_LANES / (2 * L) : 1;
     for (size_t i = 0; i < n; i++) {
@@ -71,7 +74,8 @@ INLINE void load_values(const struct points_run *run, size_t first, size_t n, co
     }
 }
 
-INLINE void store_value(const struct points_run *run, size_t i, const int L, const float *sums, struct c32 *values, size_t stride)
+INLINE void store_value(const struct points_run *run, size_t i, const int L, const float *sums, struct c32 *values,
+                        size_t stride)
 {
     float w = run->weight != NULL ? run->weight[i] : 1;
     struct c32 *to = values + run->point[i].source;
@@ -111,7 +115,8 @@ INLINE void weigh(const struct points_run *run, size_t first, size_t n, const in
                 store(b->row[i] + v * LAW_LANES, splat(b->x[i][v * LAW_LANES / (2 * L)]));
 }
 
-INLINE void scatter_separable(const struct points_run *run, const struct c32 *values, size_t stride, const int W, const int L)
+INLINE void scatter_separable(const struct points_run *run, const struct c32 *values, size_t stride, const int W,
+                              const int L)
 {
     const int vectors = points_vectors(W, L), turn = 2 * L > LAW_LANES ? 2 * L / LAW_LANES : 1;
     struct block b;
@@ -223,34 +228,70 @@ INLINE void radial(const struct points_run *run, const struct c32 *from, struct 
     }
 }
 
-#define FOR_WIDTHS(CALL, L) \
+#define FOR_WIDTHS(CALL, L)    \
     switch (run->law->width) { \
-    case 2: CALL(2, L); break; \
-    case 3: CALL(3, L); break; \
-    case 4: CALL(4, L); break; \
-    case 5: CALL(5, L); break; \
-    case 6: CALL(6, L); break; \
-    case 7: CALL(7, L); break; \
-    case 8: CALL(8, L); break; \
-    case 9: CALL(9, L); break; \
-    default: CALL(10, L); \
+    case 2:                    \
+        CALL(2, L);            \
+        break;                 \
+    case 3:                    \
+        CALL(3, L);            \
+        break;                 \
+    case 4:                    \
+        CALL(4, L);            \
+        break;                 \
+    case 5:                    \
+        CALL(5, L);            \
+        break;                 \
+    case 6:                    \
+        CALL(6, L);            \
+        break;                 \
+    case 7:                    \
+        CALL(7, L);            \
+        break;                 \
+    case 8:                    \
+        CALL(8, L);            \
+        break;                 \
+    case 9:                    \
+        CALL(9, L);            \
+        break;                 \
+    default:                   \
+        CALL(10, L);           \
     }
 #define SCATTER(W, L) scatter_separable(run, values, stride, W, L)
-#define GATHER(W, L) gather_separable(run, values, stride, W, L)
-#define FOR_LANES(NAME, VALUES, CALL, FROM, TO) \
-    static void NAME##_1(const struct points_run *run, VALUES, size_t stride) { FOR_WIDTHS(CALL, 1) } \
-    static void NAME##_4(const struct points_run *run, VALUES, size_t stride) { FOR_WIDTHS(CALL, 4) } \
-    static void NAME##_8(const struct points_run *run, VALUES, size_t stride) { FOR_WIDTHS(CALL, 8) } \
-    static void NAME##_16(const struct points_run *run, VALUES, size_t stride) { FOR_WIDTHS(CALL, 16) } \
-    static void NAME(const struct points_run *run, VALUES, size_t stride) \
-    { \
-        bool r = run->law->radial; \
-        switch (run->lanes) { \
-        case 1: r ? radial(run, FROM, TO, stride, 1) : NAME##_1(run, values, stride); break; \
-        case 4: r ? radial(run, FROM, TO, stride, 4) : NAME##_4(run, values, stride); break; \
-        case 8: r ? radial(run, FROM, TO, stride, 8) : NAME##_8(run, values, stride); break; \
-        default: r ? radial(run, FROM, TO, stride, 16) : NAME##_16(run, values, stride); \
-        } \
+#define GATHER(W, L)  gather_separable(run, values, stride, W, L)
+#define FOR_LANES(NAME, VALUES, CALL, FROM, TO)                                     \
+    static void NAME##_1(const struct points_run *run, VALUES, size_t stride)       \
+    {                                                                               \
+        FOR_WIDTHS(CALL, 1)                                                         \
+    }                                                                               \
+    static void NAME##_4(const struct points_run *run, VALUES, size_t stride)       \
+    {                                                                               \
+        FOR_WIDTHS(CALL, 4)                                                         \
+    }                                                                               \
+    static void NAME##_8(const struct points_run *run, VALUES, size_t stride)       \
+    {                                                                               \
+        FOR_WIDTHS(CALL, 8)                                                         \
+    }                                                                               \
+    static void NAME##_16(const struct points_run *run, VALUES, size_t stride)      \
+    {                                                                               \
+        FOR_WIDTHS(CALL, 16)                                                        \
+    }                                                                               \
+    static void NAME(const struct points_run *run, VALUES, size_t stride)           \
+    {                                                                               \
+        bool r = run->law->radial;                                                  \
+        switch (run->lanes) {                                                       \
+        case 1:                                                                     \
+            r ? radial(run, FROM, TO, stride, 1) : NAME##_1(run, values, stride);   \
+            break;                                                                  \
+        case 4:                                                                     \
+            r ? radial(run, FROM, TO, stride, 4) : NAME##_4(run, values, stride);   \
+            break;                                                                  \
+        case 8:                                                                     \
+            r ? radial(run, FROM, TO, stride, 8) : NAME##_8(run, values, stride);   \
+            break;                                                                  \
+        default:                                                                    \
+            r ? radial(run, FROM, TO, stride, 16) : NAME##_16(run, values, stride); \
+        }                                                                           \
     }
 
 FOR_LANES(scatter, const struct c32 *values, SCATTER, values, NULL)

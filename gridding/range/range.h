@@ -1,12 +1,12 @@
 /* range.h: THE ENGINE: compact bins, and limited-range sums over them.
  *
- * Points lie in a periodic box of grid cells and touch only the W^dim cells around them. They are put into bins (tiles of cells) by a
- * stable counting sort: a histogram, its prefix sum, and the placement of every point, data physically permuted, x fastest. A compact
- * bin holds exactly its points; offset[] tells where it starts. Bins depend on the points alone, so one set serves all coils, frames
- * and iterations.
+ * Points lie in a periodic box of grid cells and touch only the W^dim cells around them. They are put into bins (tiles
+ * of cells) by a stable counting sort: a histogram, its prefix sum, and the placement of every point, data physically
+ * permuted, x fastest. A compact bin holds exactly its points; offset[] tells where it starts. Bins depend on the
+ * points alone, so one set serves all coils, frames and iterations.
  *
- * The order inside a bin is the order of the input, and every sum over bins is done in one fixed order: the same bits for any number
- * of threads.
+ * The order inside a bin is the order of the input, and every sum over bins is done in one fixed order: the same bits
+ * for any number of threads.
  */
 #ifndef MRIRECON_RANGE_H
 #define MRIRECON_RANGE_H
@@ -17,9 +17,9 @@
 extern "C" {
 #endif
 
-/* One binned point: its first cell (x - W/2 rounded up, relative to its bin's first cell) and how far that cell lies right of
- * x - W/2, in [0, 1], per axis. The cell is fixed once, here: deriving it again from rounded coordinates would move points that
- * sit on an edge. */
+/* One binned point: its first cell (x - W/2 rounded up, relative to its bin's first cell) and how far that cell lies
+ * right of x - W/2, in [0, 1], per axis. The cell is fixed once, here: deriving it again from rounded coordinates would
+ * move points that sit on an edge. */
 struct range_point {
     float fraction[3];
     uint16_t cell[3];
@@ -37,8 +37,8 @@ struct range_bins {
     struct range_point *point; /* [count], bin after bin */
 };
 
-/* Bin k[count][dim] (turns: periodic with period 1; finite) in a box of grid[d] cells for a kernel of `width` cells, in bins of about
- * `tile` cells per axis (never smaller than width). Fails with ERR_NO_MEMORY. */
+/* Bin k[count][dim] (turns: periodic with period 1; finite) in a box of grid[d] cells for a kernel of `width` cells, in
+ * bins of about `tile` cells per axis (never smaller than width). Fails with ERR_NO_MEMORY. */
 int range_bins_create(struct range_bins **out, int dim, const int grid[3], int width, const int tile[3], size_t count,
                       const float *k, int threads);
 void range_bins_free(struct range_bins *bins);
@@ -62,23 +62,24 @@ struct range_cpu;
 
 enum { RANGE_LANES_MOST = 16 };
 
-/* Working memory for sums over `bins` by `law` (both stay the caller's and must outlive it), for at most `lanes` transforms at a time.
- * Fails with ERR_NO_MEMORY. */
-int range_cpu_create(struct range_cpu **out, const struct range_bins *bins, const struct range_law *law, int lanes, int threads);
+/* Working memory for sums over `bins` by `law` (both stay the caller's and must outlive it), for at most `lanes`
+ * transforms at a time. Fails with ERR_NO_MEMORY. */
+int range_cpu_create(struct range_cpu **out, const struct range_bins *bins, const struct range_law *law, int lanes,
+                     int threads);
 void range_cpu_free(struct range_cpu *sums);
 size_t range_cpu_bytes(const struct range_cpu *sums);
 
 /* How many transforms are summed together where `wanted` are: 1, 4, 8 or 16, at most `wanted`. */
 int range_cpu_lanes(int wanted);
 
-/* grid[z][y][x][lanes] = sum over points of kernel * weight * value; values[lane * stride + source]; weight[] in the order of
- * bins->point, or NULL. The grid is overwritten. `lanes` is 1, 4, 8 or 16. */
+/* grid[z][y][x][lanes] = sum over points of kernel * weight * value; values[lane * stride + source]; weight[] in the
+ * order of bins->point, or NULL. The grid is overwritten. `lanes` is 1, 4, 8 or 16. */
 void range_cpu_scatter(struct range_cpu *sums, int lanes, const struct c32 *values, size_t stride, const float *weight,
                        struct c32 *grid);
 
 /* values[lane * stride + source] = weight * sum over cells of kernel * grid[z][y][x][lanes]: the transpose. */
-void range_cpu_gather(struct range_cpu *sums, int lanes, const struct c32 *grid, const float *weight, struct c32 *values,
-                      size_t stride);
+void range_cpu_gather(struct range_cpu *sums, int lanes, const struct c32 *grid, const float *weight,
+                      struct c32 *values, size_t stride);
 
 #ifdef __cplusplus
 }

@@ -1,10 +1,10 @@
 /* range_cpu.c: sums over compact bins on the CPU: who works on which bin, and in which order bins meet.
  *
- * Scatter: a thread sums a bin's points into a private tile (the bin's cells and a halo of width - 1), then adds the tile to the
- * grid. Tiles overlap by their halos, so bins are worked off by colour: bins of one colour never touch the same cell, and colours follow
- * each other. No atomics; every cell receives its summands in the same order whatever the number of threads. A bin with very many
- * points (k = 0 of a radial scan) is cut into parts with tiles of their own, summed beforehand and added in order.
- * Gather needs no order: tiles are only read. */
+ * Scatter: a thread sums a bin's points into a private tile (the bin's cells and a halo of width - 1), then adds the
+ * tile to the grid. Tiles overlap by their halos, so bins are worked off by colour: bins of one colour never touch the
+ * same cell, and colours follow each other. No atomics; every cell receives its summands in the same order whatever the
+ * number of threads. A bin with very many points (k = 0 of a radial scan) is cut into parts with tiles of their own,
+ * summed beforehand and added in order. Gather needs no order: tiles are only read. */
 #include "gridding/range/points.h"
 #include "gridding/base/err.h"
 
@@ -24,14 +24,14 @@ struct range_cpu {
     const struct range_law *law;
     const struct points_leaf *leaf;
     int threads;
-    uint32_t *order;              /* occupied bins by colour, the fullest first */
-    size_t colour[COLOURS + 1];   /* where a colour starts in `order` */
-    struct part *part;            /* parts of heavy bins, bin after bin */
+    uint32_t *order;            /* occupied bins by colour, the fullest first */
+    size_t colour[COLOURS + 1]; /* where a colour starts in `order` */
+    struct part *part;          /* parts of heavy bins, bin after bin */
     size_t parts, part_points;
-    float *spread[2];             /* points_run.spread for 1 and 4 lanes */
-    int extent[3];                /* cells of the largest tile */
-    size_t tile_floats;           /* of the largest tile at the most lanes */
-    float *tiles;                 /* [threads + parts][tile_floats] */
+    float *spread[2];   /* points_run.spread for 1 and 4 lanes */
+    int extent[3];      /* cells of the largest tile */
+    size_t tile_floats; /* of the largest tile at the most lanes */
+    float *tiles;       /* [threads + parts][tile_floats] */
 };
 
 int range_cpu_lanes(int wanted)
@@ -137,7 +137,8 @@ static int row_floats(const struct range_cpu *s, int lanes)
     return (s->extent[0] * 2 * lanes + 2 * LAW_LANES - 1) / LAW_LANES * LAW_LANES;
 }
 
-int range_cpu_create(struct range_cpu **out, const struct range_bins *bins, const struct range_law *law, int lanes, int threads)
+int range_cpu_create(struct range_cpu **out, const struct range_bins *bins, const struct range_law *law, int lanes,
+                     int threads)
 {
     struct range_cpu *s = calloc(1, sizeof *s);
     if (s == NULL)
@@ -183,7 +184,8 @@ size_t range_cpu_bytes(const struct range_cpu *sums)
     return ((size_t)sums->threads + sums->parts) * sums->tile_floats * sizeof(float);
 }
 
-static struct points_run run_of(const struct range_cpu *s, int lanes, size_t tile, size_t first, size_t count, const float *weight)
+static struct points_run run_of(const struct range_cpu *s, int lanes, size_t tile, size_t first, size_t count,
+                                const float *weight)
 {
     return (struct points_run){.law = s->law,
                                .spread = lanes < 8 ? s->spread[lanes == 4] : NULL,
@@ -195,16 +197,18 @@ static struct points_run run_of(const struct range_cpu *s, int lanes, size_t til
                                .tile = {s->tiles + tile * s->tile_floats, row_floats(s, lanes), s->extent[1]}};
 }
 
-/* Call row(grid cells, tile cells, floats) for each contiguous run of a bin's tile in the periodic grid. `add`: grid += tile;
- * otherwise tile = grid. */
-static void exchange(const struct range_cpu *s, size_t bin, const struct points_tile *tile, int lanes, struct c32 *grid, bool add)
+/* Call row(grid cells, tile cells, floats) for each contiguous run of a bin's tile in the periodic grid. `add`: grid +=
+ * tile; otherwise tile = grid. */
+static void exchange(const struct range_cpu *s, size_t bin, const struct points_tile *tile, int lanes, struct c32 *grid,
+                     bool add)
 {
     const struct range_bins *b = s->bins;
     int place[3], start[3], cells[3];
     bin_place(b, bin, place);
     for (int d = 0; d < 3; d++) {
         start[d] = range_tile_start(place[d], b->tiles[d], b->grid[d]);
-        cells[d] = range_tile_start(place[d] + 1, b->tiles[d], b->grid[d]) - start[d] + (d < b->dim ? s->law->width - 1 : 0);
+        cells[d] =
+            range_tile_start(place[d] + 1, b->tiles[d], b->grid[d]) - start[d] + (d < b->dim ? s->law->width - 1 : 0);
     }
     size_t lane_floats = 2 * (size_t)lanes;
     for (int z = 0; z < cells[2]; z++)
@@ -252,13 +256,14 @@ static size_t first_part(const struct range_cpu *s, uint32_t bin)
     return low;
 }
 
-static void scatter_bin(struct range_cpu *s, uint32_t bin, size_t thread, int lanes, const struct c32 *values, size_t stride,
-                        const float *weight, struct c32 *grid)
+static void scatter_bin(struct range_cpu *s, uint32_t bin, size_t thread, int lanes, const struct c32 *values,
+                        size_t stride, const float *weight, struct c32 *grid)
 {
     const struct range_bins *b = s->bins;
     if (points_in(b, bin) > 2 * s->part_points) {
         for (size_t p = first_part(s, bin); p < s->parts && s->part[p].bin == bin; p++) {
-            struct points_run run = run_of(s, lanes, (size_t)s->threads + p, s->part[p].first, s->part[p].count, weight);
+            struct points_run run =
+                run_of(s, lanes, (size_t)s->threads + p, s->part[p].first, s->part[p].count, weight);
             exchange(s, bin, &run.tile, lanes, grid, true);
         }
         return;
@@ -283,7 +288,8 @@ void range_cpu_scatter(struct range_cpu *sums, int lanes, const struct c32 *valu
             memset(grid + plane / (size_t)b->grid[1] * (size_t)line, 0, plane / (size_t)b->grid[1] * sizeof *grid);
 #pragma omp for schedule(dynamic)
         for (size_t p = 0; p < s->parts; p++) {
-            struct points_run run = run_of(s, lanes, (size_t)s->threads + p, s->part[p].first, s->part[p].count, weight);
+            struct points_run run =
+                run_of(s, lanes, (size_t)s->threads + p, s->part[p].first, s->part[p].count, weight);
             clear(s, &run);
             s->leaf->scatter(&run, values, stride);
         }
@@ -297,8 +303,8 @@ void range_cpu_scatter(struct range_cpu *sums, int lanes, const struct c32 *valu
     }
 }
 
-static void gather_run(struct range_cpu *s, size_t bin, size_t thread, size_t first, size_t count, int lanes, const struct c32 *grid,
-                       const float *weight, struct c32 *values, size_t stride)
+static void gather_run(struct range_cpu *s, size_t bin, size_t thread, size_t first, size_t count, int lanes,
+                       const struct c32 *grid, const float *weight, struct c32 *values, size_t stride)
 {
     struct points_run run = run_of(s, lanes, thread, first, count, weight);
     /* exchange() only reads the grid here. */
@@ -306,8 +312,8 @@ static void gather_run(struct range_cpu *s, size_t bin, size_t thread, size_t fi
     s->leaf->gather(&run, values, stride);
 }
 
-void range_cpu_gather(struct range_cpu *sums, int lanes, const struct c32 *grid, const float *weight, struct c32 *values,
-                      size_t stride)
+void range_cpu_gather(struct range_cpu *sums, int lanes, const struct c32 *grid, const float *weight,
+                      struct c32 *values, size_t stride)
 {
     struct range_cpu *s = sums;
     const struct range_bins *b = s->bins;
@@ -319,7 +325,8 @@ void range_cpu_gather(struct range_cpu *sums, int lanes, const struct c32 *grid,
         clear(s, &padding);
 #pragma omp for schedule(dynamic) nowait
         for (size_t p = 0; p < s->parts; p++)
-            gather_run(s, s->part[p].bin, thread, s->part[p].first, s->part[p].count, lanes, grid, weight, values, stride);
+            gather_run(s, s->part[p].bin, thread, s->part[p].first, s->part[p].count, lanes, grid, weight, values,
+                       stride);
 #pragma omp for schedule(dynamic)
         for (size_t i = 0; i < b->occupied; i++) {
             uint32_t bin = s->order[i];

@@ -1,0 +1,422 @@
+/* The NUFFT against direct sums in double precision. */
+#include "gridding/base/err.h"
+#include "gridding/kernel.h"
+#include "gridding/nufft.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+/* xorshift64*, uniform in [0, 1). */
+static double uniform(uint64_t *state)
+{
+    *state ^= *state >> 12;
+    *state ^= *state << 25;
+    *state ^= *state >> 27;
+    return (double)((*state * UINT64_C(2685821657736338717)) >> 11) / 9007199254740992.0;
+}
+
+enum spread { UNIFORM, RADIAL, ONE_PLACE, EDGES };
+
+static float *make_k(int dim, size_t samples, enum spread spread)
+{
+    float *k = malloc((samples + 1) * (size_t)dim * sizeof *k);
+    uint64_t state = 7 + (uint64_t)spread;
+    assert_non_null(k);
+    for (size_t m = 0; m < samples; m++)
+        for (int d = 0; d < dim; d++) {
+            static const float edges[] = {-0.5f, 0.5f, 0, 0.25f, -0.25f, 0.4999999f, -0.4999999f};
+            double r = uniform(&state) - 0.5;
+            if (spread == RADIAL)
+                r = m % 16 == 0 ? 0 : r * r * r * 4;
+            if (spread == ONE_PLACE)
+                r = 0.123 + 0.004 * r;
+            k[m * (size_t)dim + (size_t)d] = spread == EDGES ? edges[(m * 3 + (size_t)d * 5 + m / 7) % 7] : (float)r;
+        }
+    return k;
+}
+
+static struct c32 *make_values(size_t count, uint64_t seed)
+{
+    struct c32 *v = malloc((count + 1) * sizeof *v);
+    assert_non_null(v);
+    for (size_t i = 0; i < count; i++)
+        v[i] = (struct c32){(float)(uniform(&seed) - 0.5), (float)(uniform(&seed) - 0.3)};
+    return v;
+}
+
+static float *make_weights(size_t count)
+{
+    uint64_t seed = 99;
+    float *w = malloc((count + 1) * sizeof *w);
+    assert_non_null(w);
+    for (size_t i = 0; i < count; i++)
+        w[i] = (float)(0.2 + uniform(&seed));
+    return w;
+}
+
+struct problem {
+    int dim, n[3], batch;
+    size_t samples;
+    enum spread spread;
+    enum nufft_kernel kernel;
+    double tolerance;
+    int width;
+    double oversampling;
+    int threads;
+};
+
+static struct nufft *make_plan(struct dev *dev, const struct problem *p, const float *k)
+{
+    struct nufft *plan = NULL;
+    struct nufft_params params = {.dim = p->dim,
+                                  .n = {p->n[0], p->n[1], p->n[2]},
+                                  .tolerance = p->tolerance,
+                                  .kernel = p->kernel,
+                                  .width = p->width,
+                                  .oversampling = p->oversampling,
+                                  .batch = p->batch};
+    if (nufft_create(&plan, dev, &params, p->samples, k) != 0)
+        fail_msg("%s", err_last()->text);
+    return plan;
+}
+
+static size_t pixels_of(const struct problem *p)
+{
+    return (size_t)p->n[0] * (size_t)p->n[1] * (size_t)p->n[2];
+}
+
+static double phase(const struct problem *p, const float *k, size_t r)
+{
+    int at[3] = {(int)(r % (size_t)p->n[0]), (int)(r / (size_t)p->n[0] % (size_t)p->n[1]),
+                 (int)(r / (size_t)p->n[0] / (size_t)p->n[1])};
+    double turns = 0;
+    for (int d = 0; d < p->dim; d++)
+        turns += (double)k[d] * (at[d] - p->n[d] / 2);
+    return 2 * KERNEL_PI * (turns - floor(turns));
+}
+
+/* Relative l2 distance of got from sum_m w_m data_m exp(+i phase) at every pixel. */
+static double adjoint_error(const struct problem *p, const float *k, const float *w, const struct c32 *data,
+                            const struct c32 *got)
+{
+    double off = 0, all = 0;
+    for (size_t r = 0; r < pixels_of(p); r++) {
+        double re = 0, im = 0;
+        for (size_t m = 0; m < p->samples; m++) {
+            double a = phase(p, k + m * (size_t)p->dim, r), c = cos(a), s = sin(a), f = w != NULL ? w[m] : 1;
+            re += f * (data[m].re * c - data[m].im * s);
+            im += f * (data[m].re * s + data[m].im * c);
+        }
+        off += (re - got[r].re) * (re - got[r].re) + (im - got[r].im) * (im - got[r].im);
+        all += re * re + im * im;
+    }
+    return sqrt(off / all);
+}
+
+static double forward_error(const struct problem *p, const float *k, const float *w, const struct c32 *image,
+                            const struct c32 *got)
+{
+    double off = 0, all = 0;
+    for (size_t m = 0; m < p->samples; m++) {
+        double re = 0, im = 0, f = w != NULL ? w[m] : 1;
+        for (size_t r = 0; r < pixels_of(p); r++) {
+            double a = -phase(p, k + m * (size_t)p->dim, r), c = cos(a), s = sin(a);
+            re += f * (image[r].re * c - image[r].im * s);
+            im += f * (image[r].re * s + image[r].im * c);
+        }
+        off += (re - got[m].re) * (re - got[m].re) + (im - got[m].im) * (im - got[m].im);
+        all += re * re + im * im;
+    }
+    return sqrt(off / all);
+}
+
+static double dot_re(size_t n, const struct c32 *a, const struct c32 *b)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += (double)a[i].re * b[i].re + (double)a[i].im * b[i].im;
+    return sum;
+}
+
+/* Adjoint and forward of one problem against the oracle, every transform of the batch, and one against the other. */
+static void check_problem(const struct problem *p)
+{
+    struct dev *dev;
+    assert_int_equal(dev_create(&dev, DEV_CPU, 0, p->threads), 0);
+    float *k = make_k(p->dim, p->samples, p->spread), *w = make_weights(p->samples);
+    size_t pixels = pixels_of(p), batch = (size_t)p->batch;
+    struct c32 *data = make_values(batch * p->samples, 3), *image = make_values(batch * pixels, 4),
+               *x = make_values(batch * pixels, 5), *y = make_values(batch * p->samples, 6);
+    struct nufft *plan = make_plan(dev, p, k);
+    struct nufft_info info;
+    nufft_describe(plan, &info);
+    assert_int_equal(nufft_set_weights(plan, w), 0);
+    assert_int_equal(nufft_adjoint(plan, p->batch, data, image), 0);
+    assert_int_equal(nufft_forward(plan, p->batch, x, y), 0);
+    /* The plan's own promise, tripled: it is an average over positions in a large image, and these images are a few
+     * pixels. */
+    double allowed = 3 * info.expected_error;
+    for (size_t b = 0; b < batch; b++) {
+        double adjoint = adjoint_error(p, k, w, data + b * p->samples, image + b * pixels);
+        double forward = forward_error(p, k, w, x + b * pixels, y + b * p->samples);
+        if (!(adjoint < allowed && forward < allowed))
+            fail_msg("dim %d n %d width %d oversampling %g: adjoint %.3g, forward %.3g, expected %.3g", p->dim, p->n[0],
+                     info.width, info.oversampling, adjoint, forward, info.expected_error);
+    }
+    /* <A^H d, x> = <d, A x>: both sides are the same sums in another order; float32 leaves some 1e-6 of their size. */
+    double left = dot_re(batch * pixels, image, x), right = dot_re(batch * p->samples, data, y);
+    double size = sqrt(dot_re(batch * pixels, image, image) * dot_re(batch * pixels, x, x));
+    if (!(fabs(left - right) < 3e-6 * size))
+        fail_msg("not adjoint: %.9g and %.9g, scale %.3g", left, right, size);
+    /* Squares: the same image, squared and summed, on top of what is there. */
+    float *squares = calloc(pixels, sizeof *squares);
+    squares[0] = 5;
+    assert_int_equal(nufft_adjoint_squares(plan, p->batch, data, squares), 0);
+    for (size_t r = 0; r < pixels; r++) {
+        double sum = r == 0 ? 5 : 0;
+        for (size_t b = 0; b < batch; b++) {
+            const struct c32 *v = image + b * pixels + r;
+            sum += (double)v->re * v->re + (double)v->im * v->im;
+        }
+        assert_true(fabs(squares[r] - sum) <= 1e-5 * (sum + 1e-3));
+    }
+    free(squares);
+    nufft_free(plan);
+    free(k);
+    free(w);
+    free(data);
+    free(image);
+    free(x);
+    free(y);
+    dev_free(dev);
+}
+
+static void every_width_and_oversampling(void **unused)
+{
+    (void)unused;
+    static const double oversampling[] = {1.25, 1.5, 2};
+    for (int width = 2; width <= 8; width++)
+        for (int i = 0; i < 3; i++) {
+            struct problem p = {2, {20, 24, 1}, 1, 300, UNIFORM, NUFFT_SEPARABLE, 1e-3, width, oversampling[i], 2};
+            check_problem(&p);
+            struct problem q = {3, {8, 10, 12}, 1, 200, RADIAL, NUFFT_SEPARABLE, 1e-3, width, oversampling[i], 2};
+            check_problem(&q);
+        }
+}
+
+static void every_tolerance(void **unused)
+{
+    (void)unused;
+    for (double tolerance = 1e-1; tolerance > 0.9e-6; tolerance /= 10) {
+        struct problem p = {2, {33, 17, 1}, 1, 500, RADIAL, NUFFT_SEPARABLE, fmax(tolerance, 1e-6), 0, 0, 2};
+        check_problem(&p);
+        struct problem q = {3, {11, 13, 9}, 1, 300, UNIFORM, NUFFT_SEPARABLE, fmax(tolerance, 1e-6), 0, 0, 2};
+        check_problem(&q);
+    }
+}
+
+static void every_batch(void **unused)
+{
+    (void)unused;
+    static const int batches[] = {2, 4, 5, 8, 16, 29};
+    for (int i = 0; i < 6; i++) {
+        struct problem p = {2, {18, 22, 1}, batches[i], 150, RADIAL, NUFFT_SEPARABLE, 1e-4, 0, 0, 2};
+        check_problem(&p);
+        struct problem q = {3, {8, 7, 6}, batches[i], 60, EDGES, NUFFT_SEPARABLE, 1e-5, 0, 0, 2};
+        check_problem(&q);
+    }
+}
+
+static void radial_kernel(void **unused)
+{
+    (void)unused;
+    for (int batch = 1; batch <= 9; batch += 4) {
+        struct problem p = {2, {20, 26, 1}, batch, 200, UNIFORM, NUFFT_RADIAL, 1e-3, 0, 0, 2};
+        check_problem(&p);
+        struct problem q = {3, {8, 12, 10}, batch, 100, RADIAL, NUFFT_RADIAL, 1e-2, 0, 0, 2};
+        check_problem(&q);
+    }
+}
+
+static void places_at_the_edge(void **unused)
+{
+    (void)unused;
+    struct problem p = {2, {32, 15, 1}, 1, 400, EDGES, NUFFT_SEPARABLE, 1e-5, 0, 0, 2};
+    check_problem(&p);
+    struct problem q = {3, {9, 16, 5}, 1, 400, EDGES, NUFFT_SEPARABLE, 1e-5, 0, 0, 2};
+    check_problem(&q);
+    struct problem tiny = {2, {1, 3, 1}, 1, 50, UNIFORM, NUFFT_SEPARABLE, 1e-4, 0, 0, 2};
+    check_problem(&tiny);
+    struct problem plate = {3, {24, 20, 2}, 1, 200, UNIFORM, NUFFT_SEPARABLE, 1e-4, 0, 0, 2};
+    check_problem(&plate);
+}
+
+/* 60,000 samples in one bin: cut into parts, and still right (looked at on few pixels: the oracle is slow). */
+static void heavy_bin(void **unused)
+{
+    (void)unused;
+    struct problem p = {2, {6, 5, 1}, 1, 60000, ONE_PLACE, NUFFT_SEPARABLE, 1e-4, 0, 0, 2};
+    check_problem(&p);
+}
+
+static void same_bits_for_any_threads(void **unused)
+{
+    (void)unused;
+    for (int dim = 2; dim <= 3; dim++)
+        for (int batch = 1; batch <= 8; batch += 7) {
+            struct problem p = {dim, {70, 50, dim == 3 ? 34 : 1}, batch, 50000, RADIAL, NUFFT_SEPARABLE, 1e-3, 0, 0, 1};
+            size_t pixels = pixels_of(&p);
+            float *k = make_k(dim, p.samples, p.spread);
+            struct c32 *data = make_values((size_t)batch * p.samples, 8),
+                       *first = malloc((size_t)batch * pixels * sizeof *first),
+                       *again = malloc((size_t)batch * pixels * sizeof *again),
+                       *there = malloc((size_t)batch * p.samples * sizeof *there),
+                       *back = malloc((size_t)batch * p.samples * sizeof *back);
+            for (p.threads = 1; p.threads <= 5; p.threads++) {
+                struct dev *dev;
+                assert_int_equal(dev_create(&dev, DEV_CPU, 0, p.threads), 0);
+                struct nufft *plan = make_plan(dev, &p, k);
+                assert_int_equal(nufft_adjoint(plan, batch, data, p.threads == 1 ? first : again), 0);
+                assert_int_equal(nufft_forward(plan, batch, first, p.threads == 1 ? there : back), 0);
+                if (p.threads > 1) {
+                    assert_memory_equal(first, again, (size_t)batch * pixels * sizeof *first);
+                    assert_memory_equal(there, back, (size_t)batch * p.samples * sizeof *back);
+                }
+                nufft_free(plan);
+                dev_free(dev);
+            }
+            free(k);
+            free(data);
+            free(first);
+            free(again);
+            free(there);
+            free(back);
+        }
+}
+
+/* The convolution is symmetric, and at one lone sample it is the kernel's own sum of squares. */
+static void convolution(void **unused)
+{
+    (void)unused;
+    struct problem p = {2, {40, 40, 1}, 1, 700, UNIFORM, NUFFT_SEPARABLE, 1e-4, 0, 0, 2};
+    struct dev *dev;
+    assert_int_equal(dev_create(&dev, DEV_CPU, 0, 2), 0);
+    float *k = make_k(2, p.samples, UNIFORM), *a = make_weights(p.samples), *ca = calloc(p.samples, sizeof *ca),
+          *b = calloc(p.samples, sizeof *b), *cb = calloc(p.samples, sizeof *cb);
+    for (size_t m = 0; m < p.samples; m++)
+        b[m] = (float)(m % 13) - 4;
+    struct nufft *plan = make_plan(dev, &p, k);
+    assert_int_equal(nufft_convolve(plan, a, ca), 0);
+    assert_int_equal(nufft_convolve(plan, b, cb), 0);
+    double left = 0, right = 0, size = 0;
+    for (size_t m = 0; m < p.samples; m++) {
+        left += (double)ca[m] * b[m];
+        right += (double)a[m] * cb[m];
+        size += fabs((double)ca[m] * b[m]);
+    }
+    assert_true(fabs(left - right) < 1e-5 * size);
+    nufft_free(plan);
+    struct nufft_info info;
+    p.samples = 1;
+    k[0] = k[1] = 0;
+    plan = make_plan(dev, &p, k);
+    nufft_describe(plan, &info);
+    float one = 2, answer = 0;
+    assert_int_equal(nufft_convolve(plan, &one, &answer), 0);
+    double sum = 0;
+    for (int j = -info.width; j <= info.width; j++) {
+        double u = 2.0 * j / info.width, v = kernel_value(info.beta, u * u);
+        sum += fabs(u) < 1 ? v * v : 0;
+    }
+    /* Cells exactly on the kernel's edge hold 1 / I0(beta), far below the tolerance. */
+    assert_true(fabs(answer - 2 * sum * sum) < 1e-3 * answer);
+    nufft_free(plan);
+    free(k);
+    free(a);
+    free(b);
+    free(ca);
+    free(cb);
+    dev_free(dev);
+}
+
+static void no_samples(void **unused)
+{
+    (void)unused;
+    struct problem p = {2, {16, 16, 1}, 1, 0, UNIFORM, NUFFT_SEPARABLE, 1e-3, 0, 0, 2};
+    struct dev *dev;
+    assert_int_equal(dev_create(&dev, DEV_CPU, 0, 2), 0);
+    float none[2];
+    struct c32 image[256], data[1];
+    memset(image, 0x55, sizeof image);
+    struct nufft *plan = make_plan(dev, &p, none);
+    assert_int_equal(nufft_adjoint(plan, 1, data, image), 0);
+    for (int i = 0; i < 256; i++)
+        assert_true(image[i].re == 0 && image[i].im == 0);
+    nufft_free(plan);
+    dev_free(dev);
+}
+
+static void bad_input(void **unused)
+{
+    (void)unused;
+    struct dev *dev;
+    assert_int_equal(dev_create(&dev, DEV_CPU, 0, 1), 0);
+    const float k[4] = {0.1f, 0.2f, NAN, 0.3f};
+    const struct nufft_params good = {.dim = 2, .n = {16, 16, 1}, .tolerance = 1e-3, .batch = 1};
+    struct nufft *plan = NULL, *const untouched = plan;
+    struct nufft_params p = good;
+    assert_int_equal(nufft_create(&plan, dev, &p, 2, k), ERR_TRAJ_NONFINITE);
+    assert_non_null(strstr(err_last()->text, "sample 1"));
+    const struct {
+        size_t field;
+        int value;
+    } wrong[] = {{offsetof(struct nufft_params, dim), 1},    {offsetof(struct nufft_params, dim), 4},
+                 {offsetof(struct nufft_params, n), 0},      {offsetof(struct nufft_params, n), 2049},
+                 {offsetof(struct nufft_params, n) + 8, 2},  {offsetof(struct nufft_params, width), 1},
+                 {offsetof(struct nufft_params, width), 11}, {offsetof(struct nufft_params, batch), 0}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        p = good;
+        memcpy((char *)&p + wrong[i].field, &wrong[i].value, sizeof(int));
+        assert_int_equal(nufft_create(&plan, dev, &p, 1, k), ERR_BAD_PARAMETER);
+    }
+    static const double tolerances[] = {0, -1, 1e-7, 0.2, NAN};
+    for (int i = 0; i < 5; i++) {
+        p = good;
+        p.tolerance = tolerances[i];
+        assert_int_equal(nufft_create(&plan, dev, &p, 1, k), ERR_BAD_PARAMETER);
+    }
+    static const double oversamplings[] = {1, 2.5, NAN};
+    for (int i = 0; i < 3; i++) {
+        p = good;
+        p.oversampling = oversamplings[i];
+        assert_int_equal(nufft_create(&plan, dev, &p, 1, k), ERR_BAD_PARAMETER);
+    }
+    p = good;
+    p.tolerance = 1e-6;
+    p.width = 3;
+    assert_int_equal(nufft_create(&plan, dev, &p, 1, k), ERR_BAD_PARAMETER);
+    assert_ptr_equal(plan, untouched);
+    dev_free(dev);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_width_and_oversampling),
+        cmocka_unit_test(every_tolerance),
+        cmocka_unit_test(every_batch),
+        cmocka_unit_test(radial_kernel),
+        cmocka_unit_test(places_at_the_edge),
+        cmocka_unit_test(heavy_bin),
+        cmocka_unit_test(same_bits_for_any_threads),
+        cmocka_unit_test(convolution),
+        cmocka_unit_test(no_samples),
+        cmocka_unit_test(bad_input),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -339,37 +339,42 @@ static int write_scan(const struct simulation *sim)
     return code;
 }
 
-/* NumPy's format 1.0: magic, header padded to 64 bytes, little-endian float32. */
-static int write_truth(const struct simulation *sim)
+/* NumPy's format 1.0: magic, header padded to 128 bytes, little-endian float32. */
+static int write_images(const struct simulation *sim, FILE *file, size_t pixels, float *image)
 {
     const struct simulate_options *o = sim->options;
     const int *n = o->traj.n;
-    int images = o->dim == 3 ? n[2] : o->slices, phantoms = o->dim == 3 ? 1 : o->slices;
-    size_t pixels = (size_t)n[0] * (size_t)n[1] * (size_t)n[2];
+    char header[118];
+    snprintf(header, sizeof header, "{'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d, %d), }",
+             o->dim == 3 ? n[2] : o->slices, n[1], n[0]);
+    fprintf(file, "\x93NUMPY%c%c%c%c%-117s\n", 1, 0, 118, 0, header);
+    for (int s = 0; s < o->slices; s++) {
+        int code = phantom_truth(sim->phantoms[s], o->traj.kind == TRAJ_STACK_OF_STARS, image);
+        if (code != 0)
+            return code;
+        fwrite(image, sizeof *image, pixels, file);
+    }
+    return 0;
+}
+
+static int write_truth(const struct simulation *sim)
+{
+    const struct simulate_options *o = sim->options;
+    size_t pixels = (size_t)o->traj.n[0] * (size_t)o->traj.n[1] * (size_t)o->traj.n[2];
     float *image = malloc(pixels * sizeof *image);
-    FILE *file = fopen(o->truth, "wb");
-    int code = 0;
     if (image == NULL)
-        code = err_set(ERR_NO_MEMORY, "No memory for the true image of %zu pixels.", pixels);
-    else if (file == NULL)
-        code = err_set(ERR_IO, "The true image %s cannot be written: %m.", o->truth);
-    if (code == 0) {
-        char header[118];
-        int length = snprintf(header, sizeof header,
-                              "{'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d, %d), }", images, n[1], n[0]);
-        fprintf(file, "\x93NUMPY%c%c%c%c%-*s\n", 1, 0, 118, 0, 117, length > 0 ? header : "");
+        return err_set(ERR_NO_MEMORY, "No memory for the true image of %zu pixels.", pixels);
+    FILE *file = fopen(o->truth, "wb");
+    if (file == NULL) {
+        free(image);
+        return err_set(ERR_IO, "The true image %s cannot be written: %m.", o->truth);
     }
-    for (int s = 0; s < phantoms && code == 0; s++) {
-        code = phantom_truth(sim->phantoms[s], o->traj.kind == TRAJ_STACK_OF_STARS, image);
-        if (code == 0)
-            fwrite(image, sizeof *image, pixels, file);
-    }
-    bool broken = file != NULL && ferror(file) != 0;
-    if (file != NULL && fclose(file) != 0)
-        broken = true;
+    int code = write_images(sim, file, pixels, image);
+    bool broken = ferror(file) != 0;
+    broken = fclose(file) != 0 || broken;
     if (code == 0 && broken)
         code = err_set(ERR_IO, "The true image %s could not be written to its end: is the disk full?", o->truth);
-    if (code != 0 && file != NULL)
+    if (code != 0)
         unlink(o->truth);
     free(image);
     return code;

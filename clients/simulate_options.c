@@ -53,9 +53,13 @@ void simulate_options_help(void)
 {
     puts("mrirecon simulate --out FILE [OPTION ...]\n"
          "  Make a scan of a phantom: exact k-space, exact coils, written as ISMRMRD HDF5.\n");
-    for (int i = 0; i < OPTIONS; i++)
-        printf("  --%-18s %-13s %s%s%s%s\n", rows[i].name, rows[i].value, rows[i].help, *rows[i].fallback ? " (" : "",
-               rows[i].fallback, *rows[i].fallback ? ")" : "");
+    for (int i = 0; i < OPTIONS; i++) {
+        printf("  --%-18s %-13s %s", rows[i].name, rows[i].value, rows[i].help);
+        const char *fallback = rows[i].fallback;
+        if (*fallback != '\0')
+            printf(" (%s)", fallback);
+        putchar('\n');
+    }
     puts("\n  mrirecon simulate --trajectory golden --matrix 256 --coils 12 --noise 0.01 --out scan.h5");
 }
 

@@ -81,6 +81,22 @@ static int place_order(const void *left, const void *right)
     return a->sample < b->sample ? -1 : a->sample > b->sample;
 }
 
+/* By place. Samples mostly come in order, forwards or backwards, and are then not sorted. */
+static void order_places(size_t count, struct place *places)
+{
+    if (count > 1 && places[0].at > places[count - 1].at)
+        for (size_t i = 0; i < count / 2; i++) {
+            struct place swap = places[i];
+            places[i] = places[count - 1 - i];
+            places[count - 1 - i] = swap;
+        }
+    for (size_t i = 1; i < count; i++)
+        if (places[i].at < places[i - 1].at) {
+            qsort(places, count, sizeof *places, place_order);
+            return;
+        }
+}
+
 /* ---- 2-D: the angle each half-spoke owns ---- */
 
 /* angles[2 r] of spoke r's farther side, angles[2 r + 1] of its other side (or none). Directions are Voronoi cells on
@@ -252,7 +268,7 @@ static size_t same_place(size_t samples, const struct place *places, double toge
 static void spoke_weights(int dim, const struct spoke *spoke, const double content[2], size_t samples,
                           struct place *places, float *weights)
 {
-    qsort(places, samples, sizeof *places, place_order);
+    order_places(samples, places);
     double together = 1e-4 * (spoke->high - spoke->low) / (double)samples;
     for (size_t first = 0, before = 0, last; first < samples; before = first, first = last) {
         last = same_place(samples, places, together, first);
@@ -261,7 +277,7 @@ static void spoke_weights(int dim, const struct spoke *spoke, const double conte
         /* At an end as far out as in. */
         double in = first > 0 ? at - places[before].at : places[after].at - at;
         double out = after > first ? places[after].at - at : in;
-        double weight = content[at < 0] * pow(fabs(at), dim - 1) * (in + out) / 2;
+        double weight = content[at < 0] * (dim == 2 ? fabs(at) : at * at) * (in + out) / 2;
         bool lowest = first == 0 || places[before].at < -together,
              highest = last == samples || places[after].at > together;
         if (at > -together && lowest && out > 0)
@@ -273,47 +289,52 @@ static void spoke_weights(int dim, const struct spoke *spoke, const double conte
     }
 }
 
+/* content[2 r], content[2 r + 1]: c of the two sides of spoke r. */
+static int spoke_contents(int dim, size_t readouts, const struct spoke *spokes, double *content)
+{
+    if (dim == 2)
+        return wedges(readouts, spokes, content) < 0 ? -1 : 0;
+    double spread, volume = ellipsoid(readouts, spokes, &spread);
+    size_t halves = 0;
+    for (size_t r = 0; r < readouts; r++)
+        halves += has_other_side(&spokes[r]) ? 2 : 1;
+    for (size_t r = 0; r < readouts; r++) {
+        content[2 * r] = 3 * volume / (double)halves / pow(spokes[r].high, 3);
+        content[2 * r + 1] = has_other_side(&spokes[r]) ? content[2 * r] : 0;
+    }
+    return 0;
+}
+
 static int radial_weights(int dim, size_t readouts, size_t samples, const float *k, float *weights)
 {
-    int code = ERR_NO_MEMORY;
     struct spoke *spokes = spokes_create(dim, readouts, samples, k);
     double *content = malloc(2 * readouts * sizeof *content);
-    struct place *places = malloc(samples * sizeof *places);
-    if (spokes == NULL || content == NULL || places == NULL) {
-        err_set(code, "No memory for the density weights of %zu readouts.", readouts);
+    int failed = spokes == NULL || content == NULL || spoke_contents(dim, readouts, spokes, content) != 0;
+    if (failed)
         goto out;
-    }
-    if (dim == 2) {
-        if (wedges(readouts, spokes, content) < 0) {
-            err_set(code, "No memory for the density weights of %zu readouts.", readouts);
-            goto out;
-        }
-    } else {
-        double spread, volume = ellipsoid(readouts, spokes, &spread);
-        size_t halves = 0;
-        for (size_t r = 0; r < readouts; r++)
-            halves += has_other_side(&spokes[r]) ? 2 : 1;
+#pragma omp parallel reduction(| : failed)
+    {
+        struct place *places = malloc(samples * sizeof *places);
+        failed |= places == NULL;
+#pragma omp for schedule(static)
         for (size_t r = 0; r < readouts; r++) {
-            content[2 * r] = 3 * volume / (double)halves / pow(spokes[r].high, 3);
-            content[2 * r + 1] = has_other_side(&spokes[r]) ? content[2 * r] : 0;
+            if (places == NULL)
+                continue;
+            for (size_t i = 0; i < samples; i++) {
+                const float *at = k + (r * samples + i) * (size_t)dim;
+                double along = 0;
+                for (int d = 0; d < dim; d++)
+                    along += at[d] * spokes[r].direction[d];
+                places[i] = (struct place){along, i};
+            }
+            spoke_weights(dim, &spokes[r], content + 2 * r, samples, places, weights + r * samples);
         }
+        free(places);
     }
-    for (size_t r = 0; r < readouts; r++) {
-        for (size_t i = 0; i < samples; i++) {
-            const float *at = k + (r * samples + i) * (size_t)dim;
-            double along = 0;
-            for (int d = 0; d < dim; d++)
-                along += at[d] * spokes[r].direction[d];
-            places[i] = (struct place){along, i};
-        }
-        spoke_weights(dim, &spokes[r], content + 2 * r, samples, places, weights + r * samples);
-    }
-    code = 0;
 out:
-    free(places);
     free(content);
     free(spokes);
-    return code;
+    return failed ? err_set(ERR_NO_MEMORY, "No memory for the density weights of %zu readouts.", readouts) : 0;
 }
 
 /* Arms alike but for their angle cross each circle once each, so a sample owns 2 pi / arms of an annulus, as on a spoke

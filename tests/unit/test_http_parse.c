@@ -1,0 +1,202 @@
+/* daemon/http_parse.h: queries, paths, Prefer, Accept, Range, ETags, addresses. */
+#include "daemon/http_parse.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+static void queries_are_decoded(void **state)
+{
+    (void)state;
+    const char *query = "&kind=recon&&group=a%2Fb+c%c3%a9&empty=&bare&x=y=z";
+    static const char *const expected[][2] = {
+        {"kind", "recon"}, {"group", "a/b c\xc3\xa9"}, {"empty", ""}, {"bare", ""}, {"x", "y=z"}};
+    char name[HTTP_NAME], value[HTTP_VALUE];
+    bool found;
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        assert_int_equal(query_next(&query, name, value, &found), 0);
+        assert_true(found);
+        assert_string_equal(name, expected[i][0]);
+        assert_string_equal(value, expected[i][1]);
+    }
+    assert_int_equal(query_next(&query, name, value, &found), 0);
+    assert_false(found);
+}
+
+static void broken_queries_are_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"a=%",         "a=%4",           "a=%zz", "a=%00", "a=%ff", "a=%c3", "a=%c0%80",
+                                      "a=%ed%a0%80", "a=%f4%90%80%80", "a=%0a", "%7f=1", "=1",    "a=\xe9"};
+    char name[HTTP_NAME], value[HTTP_VALUE], longest[2 * HTTP_VALUE];
+    bool found;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        const char *query = bad[i];
+        if (query_next(&query, name, value, &found) != ERR_BAD_REQUEST)
+            fail_msg("\"%s\" was taken", bad[i]);
+    }
+    memset(longest, 'v', sizeof longest);
+    memcpy(longest, "a=", 2);
+    longest[2 + HTTP_VALUE - 1] = '\0';
+    const char *query = longest;
+    assert_int_equal(query_next(&query, name, value, &found), 0);
+    longest[2 + HTTP_VALUE - 1] = 'v';
+    longest[2 + HTTP_VALUE] = '\0';
+    query = longest;
+    assert_int_equal(query_next(&query, name, value, &found), ERR_BAD_REQUEST);
+}
+
+static void paths_are_split(void **state)
+{
+    (void)state;
+    char parts[HTTP_PATH_PARTS][HTTP_PATH_PART];
+    int count = -1;
+    assert_int_equal(path_split("/", parts, &count), 0);
+    assert_int_equal(count, 0);
+    assert_int_equal(path_split("/v1/jobs/a%2Db", parts, &count), 0);
+    assert_int_equal(count, 3);
+    assert_string_equal(parts[0], "v1");
+    assert_string_equal(parts[2], "a-b");
+    static const char *const bad[] = {"//",      "/v1/",   "/v1//jobs", "/v1/../x", "/.",
+                                      "/%2e%2e", "/a%2fb", "/%00",      "/%zz",     "/1/2/3/4/5/6/7"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (path_split(bad[i], parts, &count) != ERR_NOT_FOUND)
+            fail_msg("\"%s\" was taken", bad[i]);
+}
+
+static void prefer_is_read(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *header;
+        int wait;
+    } cases[] = {{NULL, -1},
+                 {"", -1},
+                 {"wait=10", 10},
+                 {"respond-async, wait=7", 7},
+                 {"Wait = \"8\"; x=1", 8},
+                 {"wait", -1},
+                 {"wait=", -1},
+                 {"wait=-3", -1},
+                 {"waiting=5", -1},
+                 {"foo=\"a, wait=3\"", -1},
+                 {"wait=0", 0},
+                 {"wait=99999999999999999999", 1000000}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_int_equal(prefer_wait(cases[i].header), cases[i].wait);
+}
+
+static void accept_is_weighed(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *header, *media;
+        int quality, closeness;
+    } cases[] = {
+        {NULL, "image/png", 1000, 1},
+        {"", "image/png", 1000, 1},
+        {"*/*", "image/png", 1000, 1},
+        {"image/png", "image/png", 1000, 3},
+        {"IMAGE/PNG;q=0.5", "image/png", 500, 3},
+        {"image/*;q=0.25, */*;q=0.1", "image/png", 250, 2},
+        {"image/*;q=0.25, */*;q=0.1", "application/x-npy", 100, 1},
+        {"image/png;q=0, */*", "image/png", 0, 3},
+        {"text/html", "image/png", 0, 0},
+        {"image/pngx", "image/png", 0, 0},
+        {"image/png ; charset=x ; q=0.123", "image/png", 123, 3},
+        {"a/b;x=\"image/png,\", image/png;q=0.7", "image/png", 700, 3},
+        {"image/png;q=", "image/png", 1000, 3},
+        {"image/png;q=x", "image/png", 0, 3},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int closeness, quality = accept_quality(cases[i].header, cases[i].media, &closeness);
+        if (quality != cases[i].quality || closeness != cases[i].closeness)
+            fail_msg("\"%s\": %d, %d", cases[i].header ? cases[i].header : "NULL", quality, closeness);
+    }
+}
+
+static void ranges_are_read(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *header;
+        int64_t bytes;
+        enum range_kind kind;
+        int64_t first, last;
+    } cases[] = {
+        {NULL, 10, RANGE_WHOLE, 0, 0},
+        {"bytes=0-0", 10, RANGE_PART, 0, 0},
+        {"bytes=2-5", 10, RANGE_PART, 2, 5},
+        {"bytes=7-", 10, RANGE_PART, 7, 9},
+        {"bytes=7-99", 10, RANGE_PART, 7, 9},
+        {"bytes=-3", 10, RANGE_PART, 7, 9},
+        {"bytes=-99", 10, RANGE_PART, 0, 9},
+        {"bytes=10-", 10, RANGE_OUTSIDE, 0, 0},
+        {"bytes=-0", 10, RANGE_OUTSIDE, 0, 0},
+        {"bytes=0-", 0, RANGE_OUTSIDE, 0, 0},
+        {"bytes=-5", 0, RANGE_OUTSIDE, 0, 0},
+        {"bytes=5-2", 10, RANGE_WHOLE, 0, 0},
+        {"bytes=a-b", 10, RANGE_WHOLE, 0, 0},
+        {"bytes=-", 10, RANGE_WHOLE, 0, 0},
+        {"bytes=", 10, RANGE_WHOLE, 0, 0},
+        {"bytes", 10, RANGE_WHOLE, 0, 0},
+        {"lines=1-2", 10, RANGE_WHOLE, 0, 0},
+        {"bytes=1-2,4-5", 10, RANGE_WHOLE, 0, 0},
+        {"bytes=1-2x", 10, RANGE_WHOLE, 0, 0},
+        {"bytes=99999999999999999999-", 10, RANGE_OUTSIDE, 0, 0},
+        {"bytes=1-99999999999999999999", 10, RANGE_PART, 1, 9},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int64_t first = 0, last = 0;
+        enum range_kind kind = range_parse(cases[i].header, cases[i].bytes, &first, &last);
+        if (kind != cases[i].kind || (kind == RANGE_PART && (first != cases[i].first || last != cases[i].last)))
+            fail_msg("\"%s\": kind %d, %lld-%lld", cases[i].header ? cases[i].header : "NULL", (int)kind,
+                     (long long)first, (long long)last);
+    }
+}
+
+static void etags_are_compared(void **state)
+{
+    (void)state;
+    assert_true(etag_listed("\"a\"", "\"a\"", false));
+    assert_true(etag_listed("*", "\"a\"", false));
+    assert_true(etag_listed("\"b\", \"a\" ", "\"a\"", false));
+    assert_true(etag_listed("\"b,\",\"a\"", "\"a\"", false));
+    assert_true(etag_listed("W/\"a\"", "\"a\"", true));
+    assert_false(etag_listed("W/\"a\"", "\"a\"", false));
+    assert_false(etag_listed("\"b\"", "\"a\"", true));
+    assert_false(etag_listed("a", "\"a\"", true));
+    assert_false(etag_listed("", "\"a\"", true));
+    assert_false(etag_listed("\"a", "\"a\"", true));
+}
+
+static void addresses_are_split(void **state)
+{
+    (void)state;
+    char host[HTTP_NAME];
+    int port;
+    assert_int_equal(address_split("127.0.0.1:8080", host, &port), 0);
+    assert_string_equal(host, "127.0.0.1");
+    assert_int_equal(port, 8080);
+    assert_int_equal(address_split("[::1]:0", host, &port), 0);
+    assert_string_equal(host, "::1");
+    static const char *const bad[] = {"",     "127.0.0.1", ":80",  "[]:80",   "a:65536",
+                                      "a:-1", "a:",        "a:8x", "[::1:80", "a: 8"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (address_split(bad[i], host, &port) != ERR_BAD_PARAMETER)
+            fail_msg("\"%s\" was taken", bad[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(queries_are_decoded), cmocka_unit_test(broken_queries_are_refused),
+        cmocka_unit_test(paths_are_split),     cmocka_unit_test(prefer_is_read),
+        cmocka_unit_test(accept_is_weighed),   cmocka_unit_test(ranges_are_read),
+        cmocka_unit_test(etags_are_compared),  cmocka_unit_test(addresses_are_split),
+    };
+    return cmocka_run_group_tests_name("http_parse", tests, NULL, NULL);
+}

@@ -1,0 +1,274 @@
+/* daemon/spool.h: uploads, limits, results, and what a crash leaves behind. */
+#include "daemon/spool.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct fixture {
+    char folder[32];
+    struct spool *spool;
+};
+
+enum { BODY = 1000, LIMIT = 2500 };
+
+static int setup(void **state)
+{
+    struct fixture *f = calloc(1, sizeof *f);
+    strcpy(f->folder, "/tmp/test-spool-XXXXXX");
+    *state = f;
+    return mkdtemp(f->folder) ? spool_create(&f->spool, f->folder, BODY, LIMIT, 0) : -1;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+    char command[80];
+    spool_free(f->spool);
+    snprintf(command, sizeof command, "rm -r %s", f->folder);
+    int result = system(command);
+    free(f);
+    return result;
+}
+
+static bool exists(const struct fixture *f, const char *format, const char *id)
+{
+    char path[160];
+    int used = snprintf(path, sizeof path, "%s/", f->folder);
+    snprintf(path + used, sizeof path - (size_t)used, format, id);
+    return access(path, F_OK) == 0;
+}
+
+static void put(const struct fixture *f, const char *name, const char *text)
+{
+    char path[160];
+    snprintf(path, sizeof path, "%s/%s", f->folder, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static void an_upload_is_kept_byte_for_byte(void **state)
+{
+    struct fixture *f = *state;
+    struct spool_file file;
+    unsigned char data[BODY], back[BODY];
+    for (int i = 0; i < BODY; i++)
+        data[i] = (unsigned char)(i * 7 + i / 256);
+    assert_int_equal(spool_begin(f->spool, -1, &file), 0);
+    assert_int_equal(spool_append(&file, data, 1), 0);
+    assert_int_equal(spool_append(&file, data + 1, BODY - 1), 0);
+    assert_int_equal(spool_finish(&file), 0);
+    assert_true(f->spool->used == BODY);
+    int fd;
+    assert_int_equal(spool_open(f->spool, file.id, &fd), 0);
+    struct stat there;
+    assert_int_equal(fstat(fd, &there), 0);
+    assert_int_equal(there.st_size, BODY);
+    assert_int_equal(there.st_mode & 0777, 0600);
+    assert_int_equal(read(fd, back, BODY), BODY);
+    assert_memory_equal(back, data, BODY);
+    close(fd);
+    spool_remove(f->spool, file.id);
+    spool_remove(f->spool, file.id); /* gone already is no failure, and is not counted twice */
+    assert_true(f->spool->used == 0);
+    assert_int_equal(spool_open(f->spool, file.id, &fd), ERR_IO);
+}
+
+static void limits_refuse_and_leave_nothing(void **state)
+{
+    struct fixture *f = *state;
+    struct spool_file file, others[2];
+    char data[BODY + 1];
+    memset(data, 'q', sizeof data);
+    assert_int_equal(spool_begin(f->spool, BODY + 1, &file), ERR_TOO_LARGE);
+    assert_true(err_last()->required == BODY + 1 && err_last()->available == BODY);
+    assert_int_equal(spool_begin(f->spool, -1, &file), 0);
+    assert_int_equal(spool_append(&file, data, BODY), 0);
+    assert_int_equal(spool_append(&file, data, 1), ERR_TOO_LARGE);
+    spool_abort(&file);
+    spool_abort(&file); /* once more is nothing */
+    assert_true(f->spool->used == 0);
+    /* Announced bytes count at once, others as they come. */
+    assert_int_equal(spool_begin(f->spool, BODY, &others[0]), 0);
+    assert_int_equal(spool_begin(f->spool, BODY, &others[1]), 0);
+    assert_int_equal(spool_begin(f->spool, BODY, &file), ERR_SPOOL_FULL);
+    assert_int_equal(spool_begin(f->spool, -1, &file), 0);
+    assert_int_equal(spool_append(&file, data, LIMIT - 2 * BODY), 0);
+    assert_int_equal(spool_append(&file, data, 1), ERR_SPOOL_FULL);
+    spool_abort(&file);
+    spool_abort(&others[0]);
+    assert_int_equal(spool_begin(f->spool, BODY, &file), 0);
+    spool_abort(&file);
+    spool_abort(&others[1]);
+    assert_true(f->spool->used == 0);
+    /* A reserve that no disk has. */
+    f->spool->reserve = INT64_MAX / 2;
+    assert_int_equal(spool_begin(f->spool, 1, &file), ERR_SPOOL_FULL);
+    assert_true(f->spool->used == 0);
+}
+
+static void ids_are_ordered_by_time_and_differ(void **state)
+{
+    (void)state;
+    char ids[200][JOB_ID];
+    for (int i = 0; i < 200; i++) {
+        assert_int_equal(spool_new_id(ids[i]), 0);
+        assert_true(spool_is_id(ids[i]));
+        assert_true(i == 0 || strncmp(ids[i - 1], ids[i], 10) <= 0);
+        for (int j = 0; j < i; j++)
+            assert_true(strcmp(ids[i] + 10, ids[j] + 10) != 0);
+    }
+    static const char *const bad[] = {"",
+                                      "x",
+                                      "0123456789abcdefghjkmnpqr",
+                                      "0123456789abcdefghjkmnpqrst",
+                                      "0123456789abcdefghjkmnpqri",
+                                      "0123456789ABCDEFGHJKMNPQRS",
+                                      "../../etc/passwd........."};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_false(spool_is_id(bad[i]));
+}
+
+static void results_appear_whole_or_not_at_all(void **state)
+{
+    struct fixture *f = *state;
+    char id[JOB_ID], name[96];
+    int folder, fd;
+    int64_t bytes, stamp;
+    json_t *results = NULL;
+    assert_int_equal(spool_new_id(id), 0);
+    assert_int_equal(spool_results_begin(f->spool, id, &folder), 0);
+    close(folder);
+    snprintf(name, sizeof name, "results/%s.tmp/image.png", id);
+    put(f, name, "a picture");
+    /* Success without an image is none. */
+    assert_int_equal(spool_results_finish(f->spool, id, &results), ERR_INTERNAL);
+    assert_int_equal(spool_result_open(f->spool, id, "image.png", &fd, &bytes, &stamp), ERR_NOT_FOUND);
+    snprintf(name, sizeof name, "results/%s.tmp/image.h5", id);
+    put(f, name, "an image");
+    assert_int_equal(spool_results_finish(f->spool, id, &results), 0);
+    assert_false(exists(f, "results/%s.tmp", id));
+    assert_int_equal(json_array_size(results), 2);
+    size_t i;
+    json_t *result;
+    json_array_foreach (results, i, result) {
+        bool h5 = strcmp(json_string_value(json_object_get(result, "name")), "image.h5") == 0;
+        assert_int_equal(json_integer_value(json_object_get(result, "bytes")), h5 ? 8 : 9);
+        assert_string_equal(json_string_value(json_object_get(result, "type")),
+                            h5 ? "application/x-hdf5" : "image/png");
+    }
+    json_decref(results);
+    assert_int_equal(spool_result_open(f->spool, id, "image.h5", &fd, &bytes, &stamp), 0);
+    assert_int_equal(bytes, 8);
+    close(fd);
+    spool_results_remove(f->spool, id);
+    assert_false(exists(f, "results/%s", id));
+}
+
+static void result_names_reach_nothing_else(void **state)
+{
+    struct fixture *f = *state;
+    char id[JOB_ID], path[128], outside[64];
+    int folder, fd;
+    int64_t bytes, stamp;
+    assert_int_equal(spool_new_id(id), 0);
+    assert_int_equal(spool_results_begin(f->spool, id, &folder), 0);
+    close(folder);
+    put(f, "secret", "secret");
+    snprintf(path, sizeof path, "results/%s.tmp/image.h5", id);
+    put(f, path, "an image");
+    json_t *results;
+    assert_int_equal(spool_results_finish(f->spool, id, &results), 0);
+    json_decref(results);
+    snprintf(path, sizeof path, "%s/results/%s/link", f->folder, id);
+    snprintf(outside, sizeof outside, "%s/secret", f->folder);
+    assert_int_equal(symlink(outside, path), 0);
+    static const char *const bad[] = {"../../secret", "..",      ".",   "",         "link",
+                                      "/etc/passwd",  ".hidden", "a/b", "image.h5/"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(spool_result_open(f->spool, id, bad[i], &fd, &bytes, &stamp), ERR_NOT_FOUND);
+    assert_int_equal(spool_result_open(f->spool, "../spool", "x", &fd, &bytes, &stamp), ERR_NOT_FOUND);
+}
+
+static void two_daemons_do_not_share_a_folder(void **state)
+{
+    struct fixture *f = *state;
+    struct spool *other = NULL;
+    assert_int_equal(spool_create(&other, f->folder, BODY, LIMIT, 0), ERR_IO);
+    assert_non_null(strstr(err_last()->text, f->folder));
+    assert_null(other);
+}
+
+/* Four jobs: queued with a scan, queued without, running's leftovers, succeeded; and files of no job at all. */
+static void a_start_cleans_what_a_crash_left(void **state)
+{
+    struct fixture *f = *state;
+    struct store *store;
+    struct job job, taken;
+    char path[96], ids[3][JOB_ID];
+    int removed, lost;
+    bool found;
+    json_t *results;
+    snprintf(path, sizeof path, "%s/jobs.db", f->folder);
+    assert_int_equal(store_create(&store, path), 0);
+    for (int i = 0; i < 3; i++) {
+        job = (struct job){.parameters = json_object(), .formats = json_array()};
+        spool_new_id(ids[i]);
+        strcpy(job.id, ids[i]);
+        strcpy(job.kind, "recon");
+        assert_int_equal(store_submit(store, &job, 10), 0);
+        job_clear(&job);
+        snprintf(path, sizeof path, "results/%s.tmp/image.h5", ids[i]);
+        int folder;
+        assert_int_equal(spool_results_begin(f->spool, ids[i], &folder), 0);
+        close(folder);
+        put(f, path, "an image");
+    }
+    /* 0 succeeded; 1 was renamed but not committed; 2 was being written. */
+    assert_int_equal(store_take(store, &taken, &found), 0);
+    assert_int_equal(spool_results_finish(f->spool, ids[0], &results), 0);
+    assert_int_equal(store_succeed(store, ids[0], results, NULL), 0);
+    job_clear(&taken);
+    json_decref(results);
+    assert_int_equal(spool_results_finish(f->spool, ids[1], &results), 0);
+    json_decref(results);
+    snprintf(path, sizeof path, "spool/%s", ids[1]);
+    put(f, path, "12345");
+    put(f, "spool/0000000000000000000000zzzz", "an orphan");
+    put(f, "spool/odd name", "an orphan");
+    assert_int_equal(spool_clean(f->spool, store, &removed, &lost), 0);
+    assert_int_equal(removed, 4);
+    assert_int_equal(lost, 1); /* 2 is queued and has no scan */
+    assert_true(f->spool->used == 5);
+    assert_true(exists(f, "results/%s/image.h5", ids[0]) && exists(f, "spool/%s", ids[1]));
+    assert_false(exists(f, "results/%s", ids[1]));
+    assert_false(exists(f, "results/%s.tmp", ids[2]));
+    assert_int_equal(store_get(store, ids[2], &job), 0);
+    assert_int_equal(job.state, JOB_FAILED);
+    job_clear(&job);
+    assert_int_equal(store_get(store, ids[1], &job), 0);
+    assert_int_equal(job.state, JOB_QUEUED);
+    job_clear(&job);
+    store_free(store);
+}
+
+int main(void)
+{
+#define WITH_SPOOL(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        WITH_SPOOL(an_upload_is_kept_byte_for_byte),    WITH_SPOOL(limits_refuse_and_leave_nothing),
+        WITH_SPOOL(ids_are_ordered_by_time_and_differ), WITH_SPOOL(results_appear_whole_or_not_at_all),
+        WITH_SPOOL(result_names_reach_nothing_else),    WITH_SPOOL(two_daemons_do_not_share_a_folder),
+        WITH_SPOOL(a_start_cleans_what_a_crash_left),
+    };
+    return cmocka_run_group_tests_name("spool", tests, NULL, NULL);
+}

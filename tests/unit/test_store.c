@@ -1,0 +1,329 @@
+/* daemon/store.h: every transition, what is refused, and what is left after kill -9. */
+#include "daemon/store.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct fixture {
+    char folder[32], path[48];
+    struct store *store;
+};
+
+static int setup(void **state)
+{
+    struct fixture *f = calloc(1, sizeof *f);
+    strcpy(f->folder, "/tmp/test-store-XXXXXX");
+    if (!mkdtemp(f->folder))
+        return -1;
+    snprintf(f->path, sizeof f->path, "%s/jobs.db", f->folder);
+    *state = f;
+    return store_create(&f->store, f->path);
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+    char command[80];
+    store_free(f->store);
+    snprintf(command, sizeof command, "rm -r %s", f->folder);
+    int result = system(command);
+    free(f);
+    return result;
+}
+
+/* Submit job number `i`. */
+static int submit(struct store *store, int i, int64_t limit)
+{
+    struct job job = {.bytes = 1000 + i};
+    snprintf(job.id, sizeof job.id, "%026d", i);
+    strcpy(job.kind, "recon");
+    job.parameters = json_pack("{s:s}", "dcf", i % 2 ? "none" : "given");
+    job.formats = json_pack("[s]", "png");
+    int result = store_submit(store, &job, limit);
+    if (!result)
+        assert_true(job.state == JOB_QUEUED && job.sequence > 0 && job.created > 0);
+    job_clear(&job);
+    return result;
+}
+
+static const char *id_of(int i, char id[JOB_ID])
+{
+    snprintf(id, JOB_ID, "%026d", i);
+    return id;
+}
+
+static enum job_state state_of(struct store *store, int i)
+{
+    char id[JOB_ID];
+    struct job job;
+    assert_int_equal(store_get(store, id_of(i, id), &job), 0);
+    enum job_state state = job.state;
+    job_clear(&job);
+    return state;
+}
+
+static void take(struct store *store, int expected)
+{
+    char id[JOB_ID];
+    struct job job;
+    bool found;
+    assert_int_equal(store_take(store, &job, &found), 0);
+    assert_true(found);
+    assert_string_equal(job.id, id_of(expected, id));
+    assert_int_equal(job.state, JOB_RUNNING);
+    job_clear(&job);
+}
+
+static void jobs_are_taken_in_order_and_keep_what_they_are(void **state)
+{
+    struct store *store = ((struct fixture *)*state)->store;
+    char id[JOB_ID];
+    bool found = true;
+    struct job job;
+    for (int i = 7; i > 4; i--)
+        assert_int_equal(submit(store, i, 10), 0);
+    take(store, 7);
+    take(store, 6);
+    assert_int_equal(store_get(store, id_of(6, id), &job), 0);
+    assert_true(job.bytes == 1006 && job.attempts == 1 && job.deaths == 0 && job.started >= job.created);
+    assert_string_equal(json_string_value(json_object_get(job.parameters, "dcf")), "given");
+    assert_string_equal(json_string_value(json_array_get(job.formats, 0)), "png");
+    assert_true(!job.error && !job.results && !job.report && job.finished == 0);
+    job_clear(&job);
+    take(store, 5);
+    assert_int_equal(store_take(store, &job, &found), 0);
+    assert_false(found);
+}
+
+static void a_full_queue_refuses(void **state)
+{
+    struct store *store = ((struct fixture *)*state)->store;
+    int64_t counts[JOB_STATES], oldest;
+    assert_int_equal(submit(store, 1, 2), 0);
+    assert_int_equal(submit(store, 2, 2), 0);
+    assert_int_equal(submit(store, 3, 2), ERR_QUEUE_FULL);
+    take(store, 1);
+    assert_int_equal(submit(store, 3, 2), 0); /* what runs does not wait */
+    assert_int_equal(store_counts(store, counts, &oldest), 0);
+    assert_true(counts[JOB_QUEUED] == 2 && counts[JOB_RUNNING] == 1 && oldest > 0);
+    assert_int_equal(submit(store, 3, 10), ERR_STORE); /* the same id */
+}
+
+static void ends_are_kept_and_final(void **state)
+{
+    struct store *store = ((struct fixture *)*state)->store;
+    char id[JOB_ID];
+    struct job job;
+    json_t *results = json_pack("[{s:s, s:i}]", "name", "image.h5", "bytes", 7),
+           *report = json_pack("{s:i}", "samples", 9);
+    for (int i = 1; i <= 3; i++) {
+        assert_int_equal(submit(store, i, 10), 0);
+        take(store, i);
+    }
+    assert_int_equal(store_succeed(store, id_of(1, id), results, report), 0);
+    err_set_acquisition(ERR_TRAJ_RANGE, 12, "It leaves the k-space.");
+    assert_int_equal(store_fail(store, id_of(2, id), err_last()), 0);
+    assert_int_equal(store_canceled(store, id_of(3, id)), 0);
+    assert_int_equal(store_get(store, id_of(1, id), &job), 0);
+    assert_true(job.state == JOB_SUCCEEDED && job.finished > 0 && json_equal(job.results, results) &&
+                json_equal(job.report, report));
+    job_clear(&job);
+    assert_int_equal(store_get(store, id_of(2, id), &job), 0);
+    assert_int_equal(job.state, JOB_FAILED);
+    assert_string_equal(json_string_value(json_object_get(job.error, "code")), "trajectory-out-of-range");
+    assert_int_equal(json_integer_value(json_object_get(job.error, "acquisition_index")), 12);
+    job_clear(&job);
+    for (int i = 1; i <= 3; i++) {
+        enum job_state before = state_of(store, i);
+        assert_int_equal(store_succeed(store, id_of(i, id), results, report), ERR_CONFLICT);
+        assert_int_equal(store_fail(store, id, err_last()), ERR_CONFLICT);
+        assert_int_equal(store_requeue(store, id, false), ERR_CONFLICT);
+        assert_int_equal(state_of(store, i), before);
+    }
+    json_decref(results);
+    json_decref(report);
+}
+
+static void cancel_depends_on_the_state(void **state)
+{
+    struct store *store = ((struct fixture *)*state)->store;
+    char id[JOB_ID];
+    enum job_state now;
+    assert_int_equal(submit(store, 1, 10), 0);
+    assert_int_equal(submit(store, 2, 10), 0);
+    take(store, 1);
+    assert_int_equal(store_cancel(store, id_of(2, id), &now), 0);
+    assert_int_equal(now, JOB_CANCELED);
+    assert_int_equal(store_cancel(store, id, &now), 0); /* once more is no conflict */
+    assert_int_equal(now, JOB_CANCELED);
+    assert_int_equal(store_cancel(store, id_of(1, id), &now), 0);
+    assert_int_equal(now, JOB_CANCELING);
+    assert_int_equal(store_requeue(store, id, true), ERR_CONFLICT); /* it is not to run again */
+    assert_int_equal(store_canceled(store, id), 0);
+    assert_int_equal(submit(store, 3, 10), 0);
+    take(store, 3);
+    assert_int_equal(store_succeed(store, id_of(3, id), NULL, NULL), 0);
+    assert_int_equal(store_cancel(store, id, &now), ERR_CONFLICT);
+    assert_int_equal(store_cancel(store, "nothing", &now), ERR_NOT_FOUND);
+}
+
+static void delete_takes_only_ended_jobs(void **state)
+{
+    struct store *store = ((struct fixture *)*state)->store;
+    char id[JOB_ID];
+    struct job job;
+    assert_int_equal(submit(store, 1, 10), 0);
+    assert_int_equal(store_delete(store, id_of(1, id)), ERR_CONFLICT);
+    take(store, 1);
+    assert_int_equal(store_delete(store, id), ERR_CONFLICT);
+    assert_int_equal(store_canceled(store, id), 0);
+    assert_int_equal(store_delete(store, id), 0);
+    assert_int_equal(store_delete(store, id), ERR_NOT_FOUND);
+    assert_int_equal(store_get(store, id, &job), ERR_NOT_FOUND);
+}
+
+static void the_list_has_pages_newest_first(void **state)
+{
+    struct store *store = ((struct fixture *)*state)->store;
+    struct job jobs[4];
+    int count, seen = 0;
+    int64_t before = 0;
+    for (int i = 1; i <= 10; i++)
+        assert_int_equal(submit(store, i, 100), 0);
+    do {
+        assert_int_equal(store_list(store, before, -1, jobs, 4, &count), 0);
+        for (int i = 0; i < count; i++) {
+            char id[JOB_ID];
+            assert_string_equal(jobs[i].id, id_of(10 - seen++, id));
+            before = jobs[i].sequence;
+            job_clear(&jobs[i]);
+        }
+    } while (count == 4);
+    assert_int_equal(seen, 10);
+    take(store, 1);
+    assert_int_equal(store_list(store, 0, JOB_RUNNING, jobs, 4, &count), 0);
+    assert_int_equal(count, 1);
+    job_clear(&jobs[0]);
+}
+
+/* A child submits without end and writes each accepted id to a pipe; it is killed in the middle. Every id that was told
+ * is in the store afterwards, and at most one more. */
+static void what_was_accepted_survives_kill_9(void **state)
+{
+    struct fixture *f = *state;
+    store_free(f->store);
+    f->store = NULL;
+    int told[2], last = 0, first = 1;
+    for (int round = 0; round < 5; round++) {
+        assert_int_equal(pipe(told), 0);
+        pid_t child = fork();
+        if (child == 0) {
+            struct store *store;
+            if (store_create(&store, f->path) == 0)
+                for (int i = first; submit(store, i, 1000000) == 0; i++)
+                    if (write(told[1], &i, sizeof i) != sizeof i)
+                        break;
+            _exit(0);
+        }
+        close(told[1]);
+        /* Some jobs, then the kill, anywhere. */
+        for (int n = 0; n < 10 + 7 * round && read(told[0], &last, sizeof last) == sizeof last; n++)
+            ;
+        kill(child, SIGKILL);
+        waitpid(child, NULL, 0);
+        while (read(told[0], &last, sizeof last) == sizeof last)
+            ;
+        close(told[0]);
+        struct store *store;
+        int64_t counts[JOB_STATES], oldest;
+        assert_int_equal(store_create(&store, f->path), 0);
+        assert_int_equal(store_counts(store, counts, &oldest), 0);
+        assert_in_range(counts[JOB_QUEUED], (unsigned)last, (unsigned)last + 1);
+        for (int i = first; i <= last; i++)
+            assert_int_equal(state_of(store, i), JOB_QUEUED);
+        first = (int)counts[JOB_QUEUED] + 1;
+        store_free(store);
+    }
+}
+
+static void recovery_queues_what_ran(void **state)
+{
+    struct fixture *f = *state;
+    char id[JOB_ID];
+    enum job_state now;
+    int requeued = -1;
+    for (int i = 1; i <= 4; i++)
+        assert_int_equal(submit(f->store, i, 10), 0);
+    take(f->store, 1);
+    take(f->store, 2);
+    take(f->store, 3);
+    assert_int_equal(store_cancel(f->store, id_of(2, id), &now), 0);
+    assert_int_equal(store_succeed(f->store, id_of(3, id), NULL, NULL), 0);
+    store_free(f->store);
+    assert_int_equal(store_create(&f->store, f->path), 0);
+    assert_int_equal(store_recover(f->store, &requeued), 0);
+    assert_int_equal(requeued, 1);
+    assert_int_equal(state_of(f->store, 1), JOB_QUEUED);
+    assert_int_equal(state_of(f->store, 2), JOB_CANCELED);
+    assert_int_equal(state_of(f->store, 3), JOB_SUCCEEDED);
+    take(f->store, 1); /* at its old place */
+    take(f->store, 4);
+}
+
+static void a_store_that_is_none_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    struct store *store = NULL;
+    char path[64];
+    snprintf(path, sizeof path, "%s/other.db", f->folder);
+    FILE *file = fopen(path, "w");
+    for (int i = 0; i < 1000; i++)
+        fputs("this is no database ", file);
+    fclose(file);
+    assert_int_equal(store_create(&store, path), ERR_STORE);
+    assert_non_null(strstr(err_last()->text, path));
+    assert_null(store);
+}
+
+static void two_deaths_are_counted(void **state)
+{
+    struct store *store = ((struct fixture *)*state)->store;
+    char id[JOB_ID];
+    struct job job;
+    assert_int_equal(submit(store, 1, 10), 0);
+    take(store, 1);
+    assert_int_equal(store_requeue(store, id_of(1, id), true), 0);
+    take(store, 1);
+    assert_int_equal(store_requeue(store, id, false), 0);
+    assert_int_equal(store_get(store, id, &job), 0);
+    assert_true(job.state == JOB_QUEUED && job.attempts == 2 && job.deaths == 1 && job.started == 0);
+    job_clear(&job);
+    assert_int_equal(store_check(store), 0);
+}
+
+int main(void)
+{
+#define WITH_STORE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        WITH_STORE(jobs_are_taken_in_order_and_keep_what_they_are),
+        WITH_STORE(a_full_queue_refuses),
+        WITH_STORE(ends_are_kept_and_final),
+        WITH_STORE(cancel_depends_on_the_state),
+        WITH_STORE(delete_takes_only_ended_jobs),
+        WITH_STORE(the_list_has_pages_newest_first),
+        WITH_STORE(what_was_accepted_survives_kill_9),
+        WITH_STORE(recovery_queues_what_ran),
+        WITH_STORE(a_store_that_is_none_is_refused),
+        WITH_STORE(two_deaths_are_counted),
+    };
+    return cmocka_run_group_tests_name("store", tests, NULL, NULL);
+}

@@ -1,0 +1,147 @@
+#include "recon/sandbox.h"
+
+#include "gridding/base/err.h"
+
+#include <errno.h>
+#include <seccomp.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define WITH_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define WITH_ASAN 1
+#endif
+#endif
+#ifndef WITH_ASAN
+#define WITH_ASAN 0
+#endif
+
+/* Landlock as of ABI 7, in numbers because headers are older than kernels. Unknown bits are left out by the ABI's
+ * version. */
+struct landlock_rules {
+    uint64_t files, network, scope;
+};
+static const struct {
+    int since;
+    struct landlock_rules rules;
+} landlock_known[] = {
+    {1, {.files = (UINT64_C(1) << 13) - 1}}, /* execute, read, write, make and remove files of any type */
+    {2, {.files = UINT64_C(1) << 13}},       /* link and rename across directories */
+    {3, {.files = UINT64_C(1) << 14}},       /* truncate */
+    {4, {.network = 3}},                     /* bind and connect TCP */
+    {5, {.files = UINT64_C(1) << 15}},       /* ioctl of devices */
+    {6, {.scope = 3}},                       /* abstract unix sockets, signals */
+};
+enum { LANDLOCK_CREATE = 444, LANDLOCK_RESTRICT = 446, LANDLOCK_VERSION = 1 };
+
+static int fail(const char *what)
+{
+    return err_set(ERR_INTERNAL,
+                   "The decoder's sandbox cannot be closed: %s failed (%s). Scans are only read inside it: run on a "
+                   "kernel with seccomp, and let the service's container allow it.",
+                   what, strerror(errno));
+}
+
+static int limit_set(__rlimit_resource_t resource, uint64_t value)
+{
+    struct rlimit now, limit = {.rlim_cur = value, .rlim_max = value};
+    if (getrlimit(resource, &now) == 0 && now.rlim_max != RLIM_INFINITY && value > now.rlim_max)
+        limit.rlim_cur = limit.rlim_max = now.rlim_max;
+    return setrlimit(resource, &limit) == 0 ? 0 : fail("setrlimit");
+}
+
+static int limits_set(const struct sandbox_limits *limits)
+{
+    enum { OWN_BYTES = 256 << 20 }; /* libraries, stack */
+    int rc = limit_set(RLIMIT_CORE, 0);
+    if (rc == 0)
+        rc = limit_set(RLIMIT_NPROC, 0);
+    if (rc == 0)
+        rc = limit_set(RLIMIT_FSIZE, limits->file_bytes);
+    if (rc == 0)
+        rc = limit_set(RLIMIT_CPU, (uint64_t)limits->cpu_seconds + 1);
+    /* The address sanitizer maps terabytes of shadow. */
+    if (rc == 0 && !WITH_ASAN)
+        rc = limit_set(RLIMIT_AS, limits->mapped_bytes + limits->heap_bytes + OWN_BYTES);
+    if (rc == 0 && !WITH_ASAN)
+        rc = limit_set(RLIMIT_DATA, limits->heap_bytes + OWN_BYTES);
+    return rc;
+}
+
+/* Landlock is the second lock: seccomp below already forbids every call it watches, so a kernel without it will do. */
+static int landlock_enter(void)
+{
+    long abi = syscall(LANDLOCK_CREATE, NULL, 0, LANDLOCK_VERSION);
+    struct landlock_rules rules = {0};
+    for (size_t i = 0; i < sizeof landlock_known / sizeof *landlock_known; i++)
+        if (abi >= landlock_known[i].since) {
+            rules.files |= landlock_known[i].rules.files;
+            rules.network |= landlock_known[i].rules.network;
+            rules.scope |= landlock_known[i].rules.scope;
+        }
+    if (abi < 1)
+        return 0;
+    int ruleset = (int)syscall(LANDLOCK_CREATE, &rules, sizeof rules, 0);
+    if (ruleset < 0)
+        return fail("landlock_create_ruleset");
+    long rc = syscall(LANDLOCK_RESTRICT, ruleset, 0);
+    close(ruleset);
+    return rc == 0 ? 0 : fail("landlock_restrict_self");
+}
+
+/* Calls that work on memory and on descriptors that are already open. */
+static const int allowed[] = {
+    SCMP_SYS(read),         SCMP_SYS(pread64),     SCMP_SYS(write),         SCMP_SYS(writev),
+    SCMP_SYS(pwrite64),     SCMP_SYS(pwritev),     SCMP_SYS(lseek),         SCMP_SYS(fstat),
+    SCMP_SYS(close),        SCMP_SYS(munmap),      SCMP_SYS(mremap),        SCMP_SYS(madvise),
+    SCMP_SYS(brk),          SCMP_SYS(futex),       SCMP_SYS(exit),          SCMP_SYS(exit_group),
+    SCMP_SYS(rt_sigreturn), SCMP_SYS(getrandom),   SCMP_SYS(clock_gettime), SCMP_SYS(gettimeofday),
+    SCMP_SYS(getpid),       SCMP_SYS(gettid),      SCMP_SYS(getcwd),        SCMP_SYS(rt_sigprocmask),
+    SCMP_SYS(rt_sigaction), SCMP_SYS(sigaltstack), SCMP_SYS(sched_yield),
+};
+/* libhdf5 and libxml2 try these and go on when refused. */
+static const int refused[] = {
+    SCMP_SYS(open),  SCMP_SYS(openat),     SCMP_SYS(access), SCMP_SYS(faccessat), SCMP_SYS(stat),
+    SCMP_SYS(lstat), SCMP_SYS(newfstatat), SCMP_SYS(statx),  SCMP_SYS(readlink),  SCMP_SYS(readlinkat),
+};
+
+static int seccomp_enter(void)
+{
+    scmp_filter_ctx filter = seccomp_init(SCMP_ACT_KILL_PROCESS);
+    if (!filter)
+        return fail("seccomp_init");
+    int rc = 0;
+    for (size_t i = 0; i < sizeof allowed / sizeof *allowed && rc == 0; i++)
+        rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, allowed[i], 0);
+    for (size_t i = 0; i < sizeof refused / sizeof *refused && rc == 0; i++)
+        rc = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EACCES), refused[i], 0);
+    /* No new code: memory is mapped without PROT_EXEC. abort() may signal this process and no other. */
+    if (rc == 0)
+        rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 1, SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
+    if (rc == 0)
+        rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), 1, SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
+    if (rc == 0)
+        rc =
+            seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(tgkill), 1, SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)getpid()));
+    if (rc == 0)
+        rc = seccomp_load(filter);
+    seccomp_release(filter);
+    errno = -rc;
+    return rc == 0 ? 0 : fail("seccomp_load");
+}
+
+int sandbox_enter(const struct sandbox_limits *limits)
+{
+    int rc = limits_set(limits);
+    if (rc == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+        rc = fail("no_new_privs");
+    if (rc == 0)
+        rc = landlock_enter();
+    return rc == 0 ? seccomp_enter() : rc;
+}

@@ -1,0 +1,342 @@
+#!/usr/bin/python3
+"""mrirecon-worker by itself: run on real and made scans, and serve at the other end of a socket.
+
+Tolerances. A made scan is run at tolerance=1e-5: gridding errs by at most that, and float32 sums of some thousand terms add
+about 1e-6; 3e-5 holds both with room, and a sample, weight or sign that is wrong shows at 1e-2 and more. Real scans are held
+to what was asked for: NRMSE below the tolerance after one scale is fitted.
+"""
+# time limit: 600 s
+import array
+import json
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+
+import h5py
+import numpy as np
+
+import scans
+from harness import BIN, REPORTS, SLOW, main, real_scan, same, test, wait_until
+
+WORKER = os.path.join(BIN, "mrirecon-worker")
+FOLDER = tempfile.TemporaryDirectory()
+TOLERANCE = 3e-5
+
+
+def worker(*words, status=0):
+    done = subprocess.run([WORKER, *map(str, words)], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=10 * SLOW)
+    assert not REPORTS.search(done.stderr), done.stderr
+    same(done.returncode, status, f"exit status ({done.stderr.strip()})")
+    if status == 0:
+        same(done.stderr, "", "stderr")
+    else:
+        assert done.stderr.startswith("mrirecon-worker: ") and done.stderr.count("\n") == 1, done.stderr
+    return done
+
+
+def run(scan, *parameters, out="npy"):
+    """Run on a scan or a path; (array of the npy, report)."""
+    with tempfile.TemporaryDirectory(dir=FOLDER.name) as folder:
+        path = scan if isinstance(scan, str) else scan.write(f"{folder}/scan.h5")
+        worker("run", "--device", "cpu", "--in", path, "--out", f"{folder}/image.{out}", "--report", f"{folder}/report.json", *parameters)
+        with open(f"{folder}/report.json") as file:
+            return np.load(f"{folder}/image.npy"), json.load(file)
+
+
+def close(seen, expected, limit=TOLERANCE, fit=False):
+    same(tuple(seen.shape), tuple(expected.shape), "shape")
+    error = scans.nrmse(seen, expected, fit=fit)
+    assert error < limit, f"the image is off by {error:.3g}, allowed {limit:g}"
+
+
+REAL = {"phantom_spiral_8ch": (260, 360, 1), "cardiac_radial_12ch": (384, 384, 1), "lung_kooshball_1ch": (64, 64, 64)}
+
+
+def reference(name):
+    nx, ny, nz = REAL[name]
+    return np.fromfile(real_scan(f"{name}.ref.f32"), "<f4").reshape(1, 1, nz, ny, nx)
+
+
+def real(name, tolerance):
+    @test(f"{name} with its weights, tolerance {tolerance:g}: the double sum")
+    def against_reference():
+        image, report = run(real_scan(f"{name}_weights.h5"), "dcf=given", "coils=rss", f"tolerance={tolerance:g}")
+        close(image, reference(name), tolerance, fit=True)
+        # The scale is part of the contract: nothing is divided by anything.
+        close(image, reference(name), tolerance)
+        same([d["value"] for d in report["decisions"] if d["what"] == "dcf"], ["given"], "dcf")
+
+
+for scan_name in REAL:
+    real(scan_name, 1e-3)
+    real(scan_name, 1e-5)
+
+
+@test("weights are computed where the scan has none: as bright as the object, and close to the given weights' image")
+def automatic():
+    for name, limit in (("phantom_spiral_8ch", 0.25), ("lung_kooshball_1ch", 0.35)):
+        image, report = run(real_scan(f"{name}.h5"), "dcf=auto")
+        decided = [d["value"] for d in report["decisions"] if d["what"] == "dcf"]
+        assert decided in (["analytic"], ["pipe"]), decided
+        error = scans.nrmse(image, reference(name), fit=True)
+        assert error < limit, f"{name} with dcf=auto ({decided[0]}) is off by {error:.3g} from its own weights' image"
+
+
+@test("coils, phases, weights: each coil's complex image is its double sum")
+def coils():
+    scan = scans.radial(coils=3)
+    image, _ = run(scan, "tolerance=1e-5", "coils=none", "output=complex")
+    same(image.dtype, np.dtype("complex64"), "type")
+    close(image, scan.adjoint()[None])
+    magnitude, _ = run(scan, "tolerance=1e-5")
+    close(magnitude, np.sqrt((np.abs(scan.adjoint()) ** 2).sum(0))[None, None])
+
+
+@test("repetitions and slices are images, noise and navigators are not")
+def series():
+    scan = scans.radial(spokes=24, coils=1)
+    scan.heads["idx"]["repetition"] = np.arange(24) % 2
+    scan.heads["idx"]["slice"] = np.arange(24) // 2 % 3
+    scan.heads["position"][:, 2] = 8.0 * (np.arange(24) // 2 % 3)
+    scan.heads["flags"][20] |= 1 << 18
+    scan.heads["flags"][21] |= 1 << 22
+    scan.heads["flags"][22] |= 1 << 21  # reversed readouts are image data
+    image, report = run(scan, "tolerance=1e-5")
+    same(image.shape[:2], (6, 1), "images and channels")
+    for i in range(6):
+        part = scans.radial(spokes=24, coils=1)
+        chosen = [a for a in range(24) if a % 2 == i // 3 and a // 2 % 3 == i % 3 and a not in (20, 21)]
+        part.traj, part.data = part.traj[chosen], part.data[chosen]
+        close(image[i], np.abs(part.adjoint()))
+    same(report["readouts"], {"total": 24, "used": 22, "ignored": {"noise": 1, "navigation": 1}}, "readouts")
+
+
+@test("the same bits for any number of threads")
+def threads():
+    scan = scans.radial(coils=5, spokes=60, samples=64)
+    first, _ = run(scan, "--threads", 1)
+    for count in (2, 3):
+        again, _ = run(scan, "--threads", count)
+        assert (first.view(np.uint32) == again.view(np.uint32)).all(), f"{count} threads give other bits than one"
+
+
+@test("one run writes every format; the report tells where the time went")
+def formats():
+    with tempfile.TemporaryDirectory(dir=FOLDER.name) as folder:
+        path = scans.radial().write(f"{folder}/scan.h5")
+        outs = [word for end in ("h5", "nii.gz", "png", "npy") for word in ("--out", f"{folder}/image.{end}")]
+        worker("run", "--in", path, "--report", f"{folder}/report.json", *outs)
+        same(sorted(os.listdir(folder)), sorted(["scan.h5", "report.json"] + [os.path.basename(o) for o in outs[1::2]]), "files")
+        with h5py.File(f"{folder}/image.h5") as file:
+            same(file["dataset/image_0/data"].shape, (1, 1, 1, 20, 24), "shape")
+            same(file["dataset/image_0/data"][:].tobytes(), np.load(f"{folder}/image.npy").tobytes(), "pixels")
+            assert b"ismrmrdHeader" in file["dataset/xml"][0]
+        with open(f"{folder}/report.json") as file:
+            report = json.load(file)
+        for stage in ("decode", "trajectory", "plan", "gridding", "write"):
+            assert report["stages"][stage] >= 0, stage
+        same((report["samples"], report["coils"], report["images"], report["matrix"]), (31 * 48, 2, 1, [24, 20, 1]), "report")
+        assert report["device"] and report["kernel_width"] >= 2 and report["expected_error"] <= 1e-3, report
+
+
+@test("what is wrong with the command is said, with exit status 2")
+def usage():
+    path = scans.radial().write(f"{FOLDER.name}/usage.h5")
+    for words, hint in ((["run"], "--in"), ([], "run or serve"), (["jump"], "jump"), (["run", "--nonsense"], "--nonsense"),
+                        (["run", "--in", path, "--out", "x.bmp"], ".nii.gz"), (["run", "--in", path, "--out", "/dev/null"], "ending"),
+                        (["run", "--in", path, "--out", "x.npy", "tolerence=1"], "tolerance"),
+                        (["run", "--in", path, "--out", "x.npy", "tolerance=5"], "from 1e-06 to 0.1"),
+                        (["run", "--in", path, "--out", "x.npy", "tolerance"], "NAME=VALUE"),
+                        (["run", "--device", "abacus"], "abacus"), (["run", "--threads", "-1"], "-1"), (["serve"], "daemon")):
+        done = worker(*words, status=2)
+        assert hint in done.stderr, f"{words}: {done.stderr}"
+    assert "tolerance" in worker("--help").stdout
+    assert worker("--version").stdout.startswith("mrirecon-worker ")
+
+
+@test("a scan that cannot be reconstructed leaves a sentence, exit status 1 and no file")
+def refused():
+    with tempfile.TemporaryDirectory(dir=FOLDER.name) as folder:
+        scan = scans.radial()
+        scan.data[3, 1, 7] = np.nan
+        scan.write(f"{folder}/scan.h5")
+        with open(f"{folder}/text.h5", "w") as file:
+            file.write("this is no scan\n" * 50)
+        for name, word in (("scan.h5", "cquisition 3"), ("text.h5", "."), ("absent.h5", "absent.h5")):
+            done = worker("run", "--in", f"{folder}/{name}", "--out", f"{folder}/image.png", status=1)
+            assert word in done.stderr, done.stderr
+            same(sorted(os.listdir(folder)), ["scan.h5", "text.h5"], "files")
+        scan = scans.radial().write(f"{folder}/scan.h5")
+        done = worker("run", "--in", scan, "--out", f"{folder}/no/folder/image.png", status=1)
+        assert "no/folder" in done.stderr, done.stderr
+
+
+@test("an old result stays until the new one is whole")
+def replaced():
+    with tempfile.TemporaryDirectory(dir=FOLDER.name) as folder:
+        out = f"{folder}/image.npy"
+        good = scans.radial().write(f"{folder}/good.h5")
+        worker("run", "--in", good, "--out", out)
+        with open(out, "rb") as file:
+            old = file.read()
+        bad = scans.radial()
+        bad.traj[0, 0, 0] = np.inf
+        worker("run", "--in", bad.write(f"{folder}/bad.h5"), "--out", out, status=1)
+        with open(out, "rb") as file:
+            same(file.read(), old, "the old image")
+        same(sorted(os.listdir(folder)), ["bad.h5", "good.h5", "image.npy"], "files")
+
+
+@test("SIGINT stops a job and leaves nothing")
+def interrupted():
+    with tempfile.TemporaryDirectory(dir=FOLDER.name) as folder:
+        path = scans.slow().write(f"{folder}/scan.h5")
+        words = [parameter for parameter in scans.SLOW_QUERY.split("&") if not parameter.startswith("kind=")]
+        process = subprocess.Popen([WORKER, "run", "--in", path, "--out", f"{folder}/image.npy", *words],
+                                   stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        # Once the decoder has come and gone, or the process has threads: it is past its start.
+        wait_until(lambda: len(os.listdir(f"/proc/{process.pid}/task")) > 1 or process.poll() is not None, "the job to run")
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=SLOW)
+        same(process.returncode, 1, f"exit status ({errors})")
+        assert "canceled" in errors, errors
+        same(os.listdir(folder), ["scan.h5"], "files")
+
+
+# ---- serve
+
+
+class Served:
+    """mrirecon-worker serve, and this end of its socket."""
+
+    def __init__(self):
+        self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.settimeout(SLOW)
+        self.process = subprocess.Popen(["sh", "-c", f'exec "$0" serve --device cpu 3<&{theirs.fileno()}', WORKER],
+                                        stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, pass_fds=[theirs.fileno()])
+        theirs.close()
+        self.hello = self.receive()
+        same(self.hello["type"], "hello", "first message")
+
+    def receive(self):
+        return json.loads(self.socket.recv(1 << 18))
+
+    def send(self, fds=(), **message):
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+        self.socket.sendmsg([json.dumps(message).encode()], rights)
+
+    def job(self, identity, scan, folder, formats=(), **parameters):
+        os.makedirs(folder)
+        fds = [os.open(scan, os.O_RDONLY), os.open(folder, os.O_RDONLY | os.O_DIRECTORY)]
+        self.send(fds, type="job", id=identity, kind="recon", parameters=parameters, formats=list(formats))
+        for fd in fds:
+            os.close(fd)
+
+    def answer(self, identity):
+        """The end of a job, and the progress messages before it."""
+        seen = []
+        while True:
+            message = self.receive()
+            if message["type"] == "progress":
+                same(message["id"], identity, "id")
+                seen.append(message)
+            elif message["type"] != "status":
+                same(message["id"], identity, "id")
+                return message, seen
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()
+        _, errors = self.process.communicate(timeout=SLOW)
+        assert not REPORTS.search(errors), errors
+        same((self.process.returncode, errors), (0, ""), "exit status and stderr after the daemon's end closed")
+
+
+@test("serve: hello, a job with its files, and the next one")
+def served():
+    with tempfile.TemporaryDirectory(dir=FOLDER.name) as folder, Served() as served:
+        same((served.hello["version"], served.hello["gpu"], served.hello["pid"]), (1, False, served.process.pid), "hello")
+        assert "cpu" in served.hello["device"], served.hello
+        for number in range(3):
+            scan = scans.radial(seed=number)
+            out = f"{folder}/results-{number}"
+            served.job(f"job-{number}", scan.write(f"{folder}/scan-{number}.h5"), out, ["png", "npy"], tolerance="1e-5")
+            done, progress = served.answer(f"job-{number}")
+            same(done["type"], "done", f"answer {done}")
+            fractions = [p["fraction"] for p in progress]
+            assert fractions == sorted(fractions) and fractions and 0 <= fractions[0] and fractions[-1] <= 1, fractions
+            same([(r["name"], r["type"]) for r in done["results"]],
+                 [("image.h5", "application/x-hdf5"), ("image.png", "image/png"), ("image.npy", "application/x-npy")], "results")
+            for result in done["results"]:
+                same(os.path.getsize(f"{out}/{result['name']}"), result["bytes"], result["name"])
+            same(sorted(os.listdir(out)), ["image.h5", "image.npy", "image.png"], "files")
+            close(np.load(f"{out}/image.npy"), np.sqrt((np.abs(scan.adjoint()) ** 2).sum(0))[None, None])
+            assert done["report"]["stages"]["write"] > 0, done["report"]
+
+
+@test("serve: a job that fails is answered with its problem, and the worker goes on")
+def served_failure():
+    with tempfile.TemporaryDirectory(dir=FOLDER.name) as folder, Served() as served:
+        bad = scans.radial()
+        bad.data[5, 0, 0] = np.inf
+        bad.write(f"{folder}/bad.h5")
+        scans.radial().write(f"{folder}/good.h5")
+        for number, (name, parameters, code) in enumerate((("bad", {}, "data-nonfinite"), ("good", {"width": "99"}, "bad-parameter"),
+                                                           ("good", {"dcff": "none"}, "unknown-parameter"))):
+            served.job("x", f"{folder}/{name}.h5", f"{folder}/{number}", **parameters)
+            failed, _ = served.answer("x")
+            same((failed["type"], failed["error"]["code"], failed["fatal"]), ("failed", code, False), f"answer {failed}")
+            same(os.listdir(f"{folder}/{number}"), [], "files")
+            if name == "bad":
+                same(failed["error"]["acquisition_index"], 5, "acquisition")
+        served.send(type="job", id="y", kind="recon", parameters={}, formats=[])
+        same(served.answer("y")[0]["type"], "failed", "a job without files")
+        served.job("z", f"{folder}/good.h5", f"{folder}/z")
+        same(served.answer("z")[0]["type"], "done", "the next job")
+
+
+@test("serve: pings are answered while a job runs, and cancel stops it")
+def served_cancel():
+    with tempfile.TemporaryDirectory(dir=FOLDER.name) as folder, Served() as served:
+        scan = scans.slow().write(f"{folder}/scan.h5")
+        slow = dict(word.split("=") for word in scans.SLOW_QUERY.split("&") if not word.startswith("kind="))
+        served.job("slow", scan, f"{folder}/slow", **slow)
+        while served.receive()["type"] != "progress":
+            pass
+        served.send(type="ping")
+        while True:
+            message = served.receive()
+            assert message["type"] in ("progress", "status"), message
+            if message["type"] == "status":
+                break
+        assert 0 < message["memory_available"] <= message["memory_total"], message
+        served.send(type="cancel", id="another")
+        served.job("second", scan, f"{folder}/second")
+        while True:  # one job at a time
+            message = served.receive()
+            if message.get("id") == "second":
+                same((message["type"], message["error"]["code"]), ("failed", "conflict"), "a second job")
+                break
+        served.send(type="cancel", id="slow")
+        failed, _ = served.answer("slow")
+        same((failed["type"], failed["error"]["code"]), ("failed", "canceled"), "answer")
+        same(os.listdir(f"{folder}/slow"), [], "files")
+        served.job("after", scans.radial().write(f"{folder}/small.h5"), f"{folder}/after")
+        same(served.answer("after")[0]["type"], "done", "the next job")
+
+
+@test("serve: the worker ends when the daemon does, also during a job")
+def served_orphan():
+    with tempfile.TemporaryDirectory(dir=FOLDER.name) as folder, Served() as served:
+        slow = dict(word.split("=") for word in scans.SLOW_QUERY.split("&") if not word.startswith("kind="))
+        served.job("slow", scans.slow().write(f"{folder}/scan.h5"), f"{folder}/slow", **slow)
+        while served.receive()["type"] != "progress":
+            pass
+
+
+if __name__ == "__main__":
+    main()

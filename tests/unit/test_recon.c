@@ -658,7 +658,8 @@ static void whitening_makes_noise_white(void **state)
     assert_int_equal(recon_whitening(2, twin, w), 1);
 }
 
-/* Two coils whose noise is a and a + b: whitening gives multiples of the first coil and of the difference. */
+/* Two coils whose noise is a and i a + b: whitening gives multiples of the first coil, and of the second without i
+ * times it. */
 static void noise_acquisitions_decorrelate_the_coils(void **state)
 {
     (void)state;
@@ -671,7 +672,7 @@ static void noise_acquisitions_decorrelate_the_coils(void **state)
     static const struct c32 a[4] = {{1, 0}, {0, 1}, {-1, 0}, {0, -1}}, b[4] = {{2, 0}, {-2, 0}, {2, 0}, {-2, 0}};
     for (int i = 0; i < 4; i++) {
         flat.data[i] = a[i];
-        flat.data[4 + i] = (struct c32){a[i].re + b[i].re, a[i].im + b[i].im};
+        flat.data[4 + i] = (struct c32){b[i].re - a[i].im, b[i].im + a[i].re};
     }
     random_readout(&flat, 80, 2, 3, 2);
     succeed(&flat, "", &plain);
@@ -685,10 +686,10 @@ static void noise_acquisitions_decorrelate_the_coils(void **state)
     }
     succeed(&flat, "coils=none output=complex", &white);
     assert_string_equal(decided(&white, "prewhitening"), "on");
-    /* |a|^2 = 1, |b|^2 = 4, a b* sums to 0: mean power (1 + 5) / 2 = 3. L = [1 0; 1 2], L^-1 = [1 0; -1/2 1/2]. */
+    /* |a|^2 = 1, |b|^2 = 4, a b* sums to 0: mean power (1 + 5) / 2 = 3. L = [1 0; i 2], L^-1 = [1 0; -i/2 1/2]. */
     double complex *first = direct(&flat, 2, 0, 2, 2, n, whole), *second = direct(&flat, 2, 1, 2, 2, n, whole);
     for (int i = 0; i < 120; i++) {
-        second[i] = sqrt(3) * (second[i] - first[i]) / 2;
+        second[i] = sqrt(3) * (second[i] - I * first[i]) / 2;
         first[i] *= sqrt(3);
     }
     assert_true(error_of(white.images->data, (const double *)first, 240) < TOLERANCE);

@@ -1,0 +1,418 @@
+/* daemon/scheduler.h with a worker of our own: this program, run with "serve", does what the scan's text tells it. */
+#include "daemon/clock.h"
+#include "daemon/scheduler.h"
+#include "daemon/wire.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { HANGS_SECONDS = 60 }; /* after which a test says that something hangs */
+
+/* ---- the worker ---- */
+
+static void say(json_t *message)
+{
+    if (wire_send(WIRE_FD, message, NULL, 0))
+        _exit(0);
+    json_decref(message);
+}
+
+static void write_image(int folder)
+{
+    int fd = openat(folder, "image.h5", O_WRONLY | O_CREAT | O_EXCL, 0600);
+    if (fd < 0 || write(fd, "image", 5) != 5 || fsync(fd) != 0)
+        _exit(9);
+    close(fd);
+}
+
+/* Wait for a cancel; the daemon's end is ours. */
+static void wait_for_cancel(const char *id)
+{
+    for (;;) {
+        int fds[WIRE_FDS], count;
+        json_t *message = NULL;
+        if (wire_receive(WIRE_FD, &message, fds, &count))
+            _exit(0);
+        bool cancel = strcmp(json_string_value(json_object_get(message, "type")), "cancel") == 0;
+        json_decref(message);
+        if (cancel)
+            break;
+        say(json_pack("{s:s}", "type", "status"));
+    }
+    say(json_pack("{s:s, s:s, s:{s:s, s:s}, s:b}", "type", "failed", "id", id, "error", "code", "canceled", "detail",
+                  "Canceled.", "fatal", 0));
+}
+
+static void do_job(const char *id, int scan, int folder)
+{
+    char what[32] = "";
+    if (read(scan, what, sizeof what - 1) < 0)
+        _exit(9);
+    say(json_pack("{s:s, s:s, s:f, s:s}", "type", "progress", "id", id, "fraction", 0.25, "stage", "gridding"));
+    if (strcmp(what, "die") == 0)
+        _exit(3);
+    if (strcmp(what, "die once") == 0 && lseek(folder, 0, SEEK_CUR) == 0) {
+        /* The mark of the first try lies beside the state folder's results. */
+        int mark = openat(folder, "../../mark", O_WRONLY | O_CREAT | O_EXCL, 0600);
+        if (mark >= 0)
+            raise(SIGKILL);
+    }
+    if (strcmp(what, "fatal") == 0) {
+        say(json_pack("{s:s, s:s, s:{s:s, s:s}, s:b}", "type", "failed", "id", id, "error", "code", "device-failed",
+                      "detail", "The device is gone.", "fatal", 1));
+        pause();
+    }
+    if (strcmp(what, "hang") == 0)
+        for (;;)
+            pause();
+    if (strcmp(what, "wait") == 0) {
+        wait_for_cancel(id);
+        return;
+    }
+    if (strcmp(what, "fail") == 0) {
+        say(json_pack("{s:s, s:s, s:{s:s, s:s, s:i}, s:b}", "type", "failed", "id", id, "error", "code",
+                      "data-nonfinite", "detail", "NaN.", "acquisition_index", 7, "fatal", 0));
+        return;
+    }
+    if (strcmp(what, "nonsense") == 0) {
+        if (send(WIRE_FD, "{", 1, 0) < 0)
+            _exit(9);
+        pause();
+    }
+    if (strcmp(what, "empty") != 0)
+        write_image(folder);
+    if (strcmp(what, "other job") == 0)
+        id = "00000000000000000000000000";
+    say(json_pack("{s:s, s:s, s:[], s:{s:i, s:{s:f}}}", "type", "done", "id", id, "results", "report", "samples", 5,
+                  "stages", "fft", 0.5));
+}
+
+static int worker(void)
+{
+    say(json_pack("{s:s, s:i, s:s, s:b, s:s, s:i}", "type", "hello", "version", WIRE_VERSION, "device", "fake", "gpu",
+                  0, "note", "", "pid", (int)getpid()));
+    for (;;) {
+        int fds[WIRE_FDS], count = 0;
+        json_t *message = NULL;
+        if (wire_receive(WIRE_FD, &message, fds, &count))
+            return 0;
+        if (count == 2) {
+            do_job(json_string_value(json_object_get(message, "id")), fds[0], fds[1]);
+            close(fds[0]);
+            close(fds[1]);
+        } else {
+            say(json_pack("{s:s}", "type", "status"));
+        }
+        json_decref(message);
+    }
+}
+
+/* ---- the tests ---- */
+
+struct fixture {
+    char folder[48];
+    struct options options;
+    struct log log;
+    struct store *store;
+    struct spool *spool;
+    struct metrics *metrics;
+    struct waiters *waiters;
+    struct scheduler *scheduler;
+};
+
+static void start(struct fixture *f)
+{
+    const struct scheduler_parts parts = {&f->options, &f->log, f->store, f->spool, f->metrics, f->waiters};
+    assert_int_equal(scheduler_create(&f->scheduler, &parts), 0);
+}
+
+static int setup(void **state)
+{
+    struct fixture *f = calloc(1, sizeof *f);
+    char path[64];
+    *state = f;
+    options_init(&f->options);
+    strcpy(f->folder, "/tmp/test-scheduler-XXXXXX");
+    if (!mkdtemp(f->folder) || readlink("/proc/self/exe", f->options.worker, OPTION_TEXT - 1) < 0)
+        return -1;
+    f->options.cancel_grace = 1;
+    /* Stderr is to stay silent: workers that die are what this is about. */
+    f->log.most = (enum log_level) - 1;
+    snprintf(path, sizeof path, "%s/jobs.db", f->folder);
+    if (spool_create(&f->spool, f->folder, 1 << 20, 0, 0) || store_create(&f->store, path) ||
+        metrics_create(&f->metrics) || waiters_create(&f->waiters))
+        return -1;
+    start(f);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+    char command[80];
+    scheduler_free(f->scheduler);
+    waiters_free(f->waiters);
+    metrics_free(f->metrics);
+    store_free(f->store);
+    spool_free(f->spool);
+    snprintf(command, sizeof command, "rm -r %s", f->folder);
+    int result = system(command);
+    free(f);
+    return result;
+}
+
+static void submit(struct fixture *f, const char *what, char id[JOB_ID])
+{
+    struct spool_file file;
+    struct job job = {.parameters = json_object(), .formats = json_array()};
+    assert_int_equal(spool_begin(f->spool, -1, &file), 0);
+    assert_int_equal(spool_append(&file, what, strlen(what)), 0);
+    assert_int_equal(spool_finish(&file), 0);
+    strcpy(job.id, file.id);
+    strcpy(job.kind, "recon");
+    assert_int_equal(store_submit(f->store, &job, 100), 0);
+    job_clear(&job);
+    strcpy(id, file.id);
+    scheduler_wake(f->scheduler);
+}
+
+static void moment(void)
+{
+    const struct timespec time = {.tv_nsec = 5000000};
+    nanosleep(&time, NULL);
+}
+
+/* Wait until the job is in `state`, and give it. */
+static struct job reach(struct fixture *f, const char *id, enum job_state state)
+{
+    double end = clock_seconds() + HANGS_SECONDS;
+    struct job job;
+    for (;;) {
+        assert_int_equal(store_get(f->store, id, &job), 0);
+        if (job.state == state)
+            return job;
+        if (clock_seconds() > end || job_state_is_final(job.state))
+            fail_msg("the job is %s, not %s", job_state_name(job.state), job_state_name(state));
+        job_clear(&job);
+        moment();
+    }
+}
+
+/* That a job ends in `state`, with `code` where it failed, and leaves its scan where `scan`. */
+static void ends(struct fixture *f, const char *what, enum job_state state, const char *code, int attempts)
+{
+    char id[JOB_ID], path[160];
+    submit(f, what, id);
+    struct job job = reach(f, id, state);
+    if (code)
+        assert_string_equal(json_string_value(json_object_get(job.error, "code")), code);
+    assert_int_equal(job.attempts, attempts);
+    snprintf(path, sizeof path, "%s/results/%s", f->folder, id);
+    assert_int_equal(access(path, F_OK) == 0, state == JOB_SUCCEEDED);
+    strcat(path, ".tmp");
+    assert_int_not_equal(access(path, F_OK), 0);
+    job_clear(&job);
+}
+
+static void success_has_results_and_a_report(void **state)
+{
+    struct fixture *f = *state;
+    char id[JOB_ID];
+    submit(f, "good", id);
+    struct job job = reach(f, id, JOB_SUCCEEDED);
+    assert_int_equal(json_array_size(job.results), 1);
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(job.results, 0), "bytes")), 5);
+    assert_int_equal(json_integer_value(json_object_get(job.report, "samples")), 5);
+    job_clear(&job);
+    for (double end = clock_seconds() + HANGS_SECONDS; f->spool->used > 0 && clock_seconds() < end;)
+        moment();
+    assert_true(f->spool->used == 0); /* the scan is not kept */
+}
+
+static void failure_keeps_its_reason_and_the_worker_lives(void **state)
+{
+    struct fixture *f = *state;
+    char id[JOB_ID];
+    submit(f, "fail", id);
+    struct job job = reach(f, id, JOB_FAILED);
+    assert_string_equal(json_string_value(json_object_get(job.error, "code")), "data-nonfinite");
+    assert_int_equal(json_integer_value(json_object_get(job.error, "acquisition_index")), 7);
+    job_clear(&job);
+    ends(f, "good", JOB_SUCCEEDED, NULL, 1);
+}
+
+static void success_without_an_image_is_a_failure(void **state)
+{
+    ends(*state, "empty", JOB_FAILED, "internal", 1);
+    ends(*state, "good", JOB_SUCCEEDED, NULL, 1);
+}
+
+static void a_worker_that_dies_gets_one_more_try(void **state)
+{
+    ends(*state, "die once", JOB_SUCCEEDED, NULL, 2);
+    ends(*state, "die", JOB_FAILED, "worker-died", 2);
+    ends(*state, "good", JOB_SUCCEEDED, NULL, 1);
+}
+
+static void a_lost_device_gets_one_more_try(void **state)
+{
+    ends(*state, "fatal", JOB_FAILED, "device-failed", 2);
+    ends(*state, "good", JOB_SUCCEEDED, NULL, 1);
+}
+
+static void a_worker_that_breaks_the_rules_is_replaced(void **state)
+{
+    ends(*state, "nonsense", JOB_FAILED, "worker-died", 2);
+    ends(*state, "other job", JOB_FAILED, "worker-died", 2);
+    ends(*state, "good", JOB_SUCCEEDED, NULL, 1);
+}
+
+static void cancel_job(struct fixture *f, const char *what)
+{
+    char id[JOB_ID];
+    enum job_state now;
+    submit(f, what, id);
+    struct job job = reach(f, id, JOB_RUNNING);
+    job_clear(&job);
+    assert_int_equal(store_cancel(f->store, id, &now), 0);
+    assert_int_equal(now, JOB_CANCELING);
+    scheduler_wake(f->scheduler);
+    job = reach(f, id, JOB_CANCELED);
+    assert_null(job.error);
+    job_clear(&job);
+}
+
+static void cancel_stops_a_job_and_kills_what_does_not_stop(void **state)
+{
+    cancel_job(*state, "wait");
+    cancel_job(*state, "hang");
+    ends(*state, "good", JOB_SUCCEEDED, NULL, 1);
+}
+
+static void restart(struct fixture *f)
+{
+    int requeued;
+    scheduler_free(f->scheduler);
+    f->scheduler = NULL;
+    assert_int_equal(store_recover(f->store, &requeued), 0);
+    start(f);
+}
+
+static void a_job_over_its_time_is_stopped(void **state)
+{
+    struct fixture *f = *state;
+    f->options.job_time_limit = 1;
+    restart(f);
+    ends(f, "wait", JOB_FAILED, "time-limit", 1);
+    ends(f, "hang", JOB_FAILED, "time-limit", 1);
+    ends(f, "good", JOB_SUCCEEDED, NULL, 1);
+}
+
+static void a_silent_worker_is_killed(void **state)
+{
+    struct fixture *f = *state;
+    f->options.worker_timeout = 1;
+    restart(f);
+    ends(f, "hang", JOB_FAILED, "worker-died", 2);
+}
+
+static void what_runs_at_the_stop_runs_again(void **state)
+{
+    struct fixture *f = *state;
+    char first[JOB_ID], second[JOB_ID];
+    submit(f, "wait", first);
+    struct job job = reach(f, first, JOB_RUNNING);
+    job_clear(&job);
+    submit(f, "good", second);
+    assert_false(scheduler_is_idle(f->scheduler));
+    scheduler_drain(f->scheduler);
+    scheduler_free(f->scheduler);
+    f->scheduler = NULL;
+    job = reach(f, first, JOB_QUEUED);
+    assert_true(job.deaths == 0 && job.attempts == 1);
+    job_clear(&job);
+    start(f);
+    job = reach(f, first, JOB_RUNNING); /* before the one that came later */
+    job_clear(&job);
+    job = reach(f, second, JOB_QUEUED);
+    job_clear(&job);
+}
+
+static void progress_is_seen_while_a_job_runs(void **state)
+{
+    struct fixture *f = *state;
+    struct worker_status status[WORKERS_MAX];
+    char id[JOB_ID];
+    submit(f, "wait", id);
+    double end = clock_seconds() + HANGS_SECONDS;
+    do {
+        moment();
+        assert_int_equal(scheduler_status(f->scheduler, status), 1);
+    } while (status[0].fraction == 0 && clock_seconds() < end);
+    assert_string_equal(status[0].job, id);
+    assert_string_equal(status[0].stage, "gridding");
+    assert_string_equal(status[0].device, "fake");
+    assert_true(status[0].fraction == 0.25);
+    assert_int_equal(status[0].state, WORKER_BUSY);
+}
+
+static void a_worker_that_cannot_be_started_is_told(void **state)
+{
+    struct fixture *f = *state;
+    struct worker_status status[WORKERS_MAX];
+    strcpy(f->options.worker, "/nonexistent/worker");
+    restart(f);
+    double end = clock_seconds() + HANGS_SECONDS;
+    do {
+        moment();
+        assert_int_equal(scheduler_status(f->scheduler, status), 1);
+    } while (!*status[0].note && clock_seconds() < end);
+    assert_int_equal(status[0].state, WORKER_DOWN);
+    assert_non_null(strstr(status[0].note, "/nonexistent/worker"));
+}
+
+static void devices_are_planned(void **state)
+{
+    struct worker plan[WORKERS_MAX];
+    int count;
+    (void)state;
+    assert_int_equal(workers_plan(plan, &count, "gpu:0,gpu:12,cpu"), 0);
+    assert_int_equal(count, 3);
+    assert_string_equal(plan[1].wanted, "gpu:12");
+    static const char *const bad[] = {"", "gpu", "gpu:", "gpu:x", "gpu:0 ", "cpu,,cpu", "tpu", ",", "auto,"};
+    for (size_t i = 0; i + 1 < sizeof bad / sizeof *bad; i++)
+        if (workers_plan(plan, &count, bad[i]) != ERR_BAD_PARAMETER)
+            fail_msg("\"%s\" was taken", bad[i]);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], "serve") == 0)
+        return worker();
+#define WITH_SCHEDULER(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        WITH_SCHEDULER(success_has_results_and_a_report),
+        WITH_SCHEDULER(failure_keeps_its_reason_and_the_worker_lives),
+        WITH_SCHEDULER(success_without_an_image_is_a_failure),
+        WITH_SCHEDULER(a_worker_that_dies_gets_one_more_try),
+        WITH_SCHEDULER(a_lost_device_gets_one_more_try),
+        WITH_SCHEDULER(a_worker_that_breaks_the_rules_is_replaced),
+        WITH_SCHEDULER(cancel_stops_a_job_and_kills_what_does_not_stop),
+        WITH_SCHEDULER(a_job_over_its_time_is_stopped),
+        WITH_SCHEDULER(a_silent_worker_is_killed),
+        WITH_SCHEDULER(what_runs_at_the_stop_runs_again),
+        WITH_SCHEDULER(progress_is_seen_while_a_job_runs),
+        WITH_SCHEDULER(a_worker_that_cannot_be_started_is_told),
+        cmocka_unit_test(devices_are_planned),
+    };
+    return cmocka_run_group_tests_name("scheduler", tests, NULL, NULL);
+}

@@ -34,7 +34,7 @@ if [ -n "$scan" ]; then
 else
     scan=demo.h5
     echo "Simulating a spiral scan: 256 x 256, 8 coils -> $scan"
-    "$bin/mrirecon" simulate --trajectory spiral --matrix 256 --coils 8 --noise 0.002 --out "$scan" || fail "the scan could not be simulated."
+    "$bin/mrirecon" simulate --trajectory spiral --matrix 256 --coils 8 --noise 0.01 --out "$scan" || fail "the scan could not be simulated."
 fi
 
 "$bin/mrirecond" --listen 127.0.0.1:0 --port-file "$state/port" --state-dir "$state/state" >"$state/log" 2>&1 &

@@ -211,7 +211,9 @@ class Daemon:
                 continue
             for child in children:
                 try:
-                    if os.path.basename(os.readlink(f"/proc/{child}/exe")) == program:
+                    with open(f"/proc/{child}/cmdline", "rb") as file:  # empty for one that has ended
+                        words = file.read().decode(errors="replace").split("\0")
+                    if program in [os.path.basename(word) for word in words[:2]]:
                         found.append(int(child))
                 except OSError:
                     pass

@@ -54,7 +54,7 @@ int recon_coil_gather(const struct recon_job *job, const struct frame *frame, co
 {
     const uint32_t *readouts = job->frames->readouts + frame->first;
     size_t bad = SIZE_MAX;
-#pragma omp parallel for schedule(static) reduction(min : bad) num_threads(dev_threads(job->dev))
+#pragma omp parallel for schedule(static) reduction(min : bad) num_threads(recon_threads(job, frame->samples))
     for (size_t i = 0; i < frame->count; i++) {
         const struct scan_readout *readout = &job->scan.readouts[readouts[i]];
         struct c32 *to = out + offsets[i];

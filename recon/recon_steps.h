@@ -22,6 +22,7 @@ struct recon_job {
     size_t scan_bytes;
 
     struct frames *frames; /* step "sort" */
+    size_t samples;        /* of all frames */
     const struct scan_encoding *encoding;
     int dim, n[3]; /* of the encoding; n[2] = 1 in 2-D */
     int out_n[3];  /* of the images */
@@ -49,6 +50,12 @@ int recon_images(struct recon_job *job);
 static inline int64_t recon_choice(const struct recon_job *job, enum recon_param param)
 {
     return job->request->values->value[param].integer;
+}
+
+/* Threads for a pass over so many samples: below some, one is done before others are woken. */
+static inline int recon_threads(const struct recon_job *job, size_t samples)
+{
+    return samples > 1 << 18 ? dev_threads(job->dev) : 1;
 }
 
 /* Bytes of host memory that can be had without swapping. */

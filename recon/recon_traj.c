@@ -129,7 +129,7 @@ static void trajectories_scan(const struct recon_job *job, struct extremes *out)
     struct extremes all = {.least = INFINITY, .least_at = SIZE_MAX};
     for (int c = 0; c < 4; c++)
         all.most_at[c] = SIZE_MAX;
-#pragma omp parallel num_threads(dev_threads(job->dev))
+#pragma omp parallel num_threads(recon_threads(job, job->samples))
     {
         struct extremes mine = all;
 #pragma omp for schedule(static)
@@ -148,7 +148,7 @@ static int hashes_make(struct recon_job *job)
     job->hash = calloc(job->frames->count, sizeof *job->hash);
     if (!job->hash)
         return err_set(ERR_NO_MEMORY, "No memory to compare the trajectories of %zu images.", job->frames->count);
-#pragma omp parallel for schedule(dynamic) num_threads(dev_threads(job->dev))
+#pragma omp parallel for schedule(dynamic) num_threads(recon_threads(job, job->samples))
     for (size_t f = 0; f < job->frames->count; f++) {
         const struct frame *frame = &job->frames->frame[f];
         uint64_t hash = UINT64_C(0xcbf29ce484222325) ^ (uint64_t)frame->averages;
@@ -290,7 +290,7 @@ void recon_frame_gather(const struct recon_job *job, const struct frame *frame, 
                         float *weights)
 {
     size_t dim = (size_t)job->dim, columns = (size_t)job->columns;
-#pragma omp parallel for schedule(static) num_threads(dev_threads(job->dev))
+#pragma omp parallel for schedule(static) num_threads(recon_threads(job, frame->samples))
     for (size_t i = 0; i < frame->count; i++) {
         const float *from = kept_traj(job, readout_at(job, frame->first + i));
         float *to = k + offsets[i] * dim;

@@ -69,7 +69,6 @@ static void readouts_report(struct recon_job *job)
 {
     const struct frames *frames = job->frames;
     json_t *ignored = json_object();
-    size_t samples = 0;
     for (int i = 0; i < FRAMES_REASONS; i++)
         if (frames->ignored[i])
             json_object_set_new(ignored, frames_ignored_name((enum frames_ignored)i),
@@ -80,8 +79,8 @@ static void readouts_report(struct recon_job *job)
                         json_pack("{s:I, s:I, s:o}", "total", (json_int_t)job->scan.header->readouts, "used",
                                   (json_int_t)frames->used, "ignored", ignored));
     for (size_t f = 0; f < frames->count; f++)
-        samples += frames->frame[f].samples;
-    recon_report_number(job, "samples", (double)samples);
+        job->samples += frames->frame[f].samples;
+    recon_report_number(job, "samples", (double)job->samples);
     recon_report_number(job, "coils", frames->frame[0].coils);
     recon_report_number(job, "images", (double)frames->count);
     recon_report_number(job, "encoding", frames->encoding);

@@ -127,8 +127,8 @@ static int seccomp_enter(void)
     if (rc == 0)
         rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), 1, SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
     if (rc == 0)
-        rc =
-            seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(tgkill), 1, SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)getpid()));
+        rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(tgkill), 1,
+                              SCMP_A0_64(SCMP_CMP_EQ, (scmp_datum_t)getpid(), 0));
     if (rc == 0)
         rc = seccomp_load(filter);
     seccomp_release(filter);

@@ -184,7 +184,8 @@ static char group_look(hid_t file, const char *name)
         return 'l';
     if (data && xml)
         return 's';
-    return images ? 'i' : data ? 's' : '\0';
+    /* A group called as ISMRMRD asks is one whatever it lacks: the sentence then says what. */
+    return images ? 'i' : (data || xml) && strncmp(name, "dataset", 7) == 0 ? 's' : '\0';
 }
 
 static herr_t group_visit(hid_t file, const char *name, const H5L_info_t *info, void *context)

@@ -1,0 +1,459 @@
+/* The decoder from outside: files made by tests/unit/scan_files.py, mutants and truncations of them, and the sandbox
+ * itself. */
+#include "gridding/base/err.h"
+#include "recon/sandbox.h"
+#include "recon/scan.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* As in scan_files.py. */
+enum { ACQUISITIONS = 21, SAMPLES = 40, COILS = 3, DIMS = 2 };
+
+static const struct scan_limits roomy = {.bytes = UINT64_C(1) << 30, .seconds = 60};
+
+/* The folder of files and the decoder, made once. */
+struct place {
+    char folder[64], codec[512];
+};
+
+static int setup(void **state)
+{
+    struct place *p = calloc(1, sizeof *p);
+    const char *bin = getenv("MRIRECON_BIN");
+    char command[256];
+    if (!p)
+        return -1;
+    snprintf(p->folder, sizeof p->folder, "/tmp/test_decode.XXXXXX");
+    snprintf(p->codec, sizeof p->codec, "%s/mrirecon-codec", bin ? bin : "build/bin");
+    *state = p;
+    if (!mkdtemp(p->folder))
+        return -1;
+    snprintf(command, sizeof command, "/usr/bin/python3 tests/unit/scan_files.py %s", p->folder);
+    return system(command) == 0 ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    struct place *p = *state;
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf %s", p->folder);
+    int rc = system(command);
+    free(p);
+    return rc;
+}
+
+static int decode_fd(const struct place *p, struct scan *scan, int fd, const char *group)
+{
+    return scan_decode(scan, p->codec, fd, group, &roomy, NULL, NULL);
+}
+
+static int open_file(const struct place *p, const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", p->folder, name);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    return fd;
+}
+
+/* A file's bytes; the caller frees them. */
+static char *read_file(const struct place *p, const char *name, size_t *bytes)
+{
+    int fd = open_file(p, name);
+    struct stat status;
+    assert_int_equal(fstat(fd, &status), 0);
+    *bytes = (size_t)status.st_size;
+    char *content = malloc(*bytes + 1);
+    assert_int_equal(read(fd, content, *bytes), (ssize_t)*bytes);
+    close(fd);
+    return content;
+}
+
+static int decode_bytes(const struct place *p, struct scan *scan, const char *bytes, size_t length)
+{
+    char path[] = "/tmp/test_decode_file.XXXXXX";
+    int fd = mkostemp(path, O_CLOEXEC);
+    assert_true(fd >= 0);
+    unlink(path);
+    assert_int_equal(write(fd, bytes, length), (ssize_t)length);
+    int rc = decode_fd(p, scan, fd, NULL);
+    close(fd);
+    return rc;
+}
+
+static int open_descriptors(void)
+{
+    DIR *folder = opendir("/proc/self/fd");
+    int count = 0;
+    while (readdir(folder))
+        count++;
+    closedir(folder);
+    return count;
+}
+
+/* ---- good files ---- */
+
+static void check_readout(const char *name, const struct scan *s, uint64_t index)
+{
+    const struct scan_readout *r = &s->readouts[index];
+    float a = (float)index;
+    bool head = r->acquisition == index && r->flags == index << 33 && r->measurement_uid == 7 &&
+                r->scan_counter == index + 100 && r->time_stamp == 3 * index && r->samples == SAMPLES &&
+                r->coils == COILS && r->traj_dims == DIMS && r->discard_pre == 2 && r->discard_post == 1 &&
+                r->center_sample == 20 && r->encoding == index % 2 && r->sample_time_us == 2.5f;
+    for (int i = 0; i < 3; i++) {
+        float v = a + (float)i;
+        head = head && r->position[i] == v && r->read_dir[i] == v + 10 && r->phase_dir[i] == v + 20 &&
+               r->slice_dir[i] == v + 30 && r->table_position[i] == v + 40;
+    }
+    for (int i = 0; i < SCAN_INDEXES; i++)
+        head = head && r->idx[i] == index + (uint64_t)i;
+    if (!head)
+        fail_msg("%s: head of readout %llu", name, (unsigned long long)index);
+    for (int i = 0; i < SAMPLES; i++)
+        for (int d = 0; d < DIMS; d++)
+            if (s->traj[r->traj + (size_t)(i * DIMS + d)] != a * 16 + (float)i * 0.25f + (float)d * 0.0625f)
+                fail_msg("%s: trajectory of readout %llu", name, (unsigned long long)index);
+    for (int c = 0; c < COILS; c++)
+        for (int i = 0; i < SAMPLES; i++) {
+            struct c32 v = s->data[r->data + (size_t)(c * SAMPLES + i)];
+            if (v.re != a * 16 + (float)c * 2 + (float)i * 0.125f || v.im != (float)-i - (float)c * 0.5f - a)
+                fail_msg("%s: data of readout %llu", name, (unsigned long long)index);
+        }
+}
+
+static void check_good(const char *name, const struct scan *s)
+{
+    uint64_t ignored = strcmp(name, "with_waveforms") == 0 ? 5 : strcmp(name, "one_without_samples") == 0 ? 1 : 0;
+    if (s->header->readouts != ACQUISITIONS || s->header->ignored != ignored || s->header->encodings != 2)
+        fail_msg("%s: %llu readouts, %llu ignored, %u encodings", name, (unsigned long long)s->header->readouts,
+                 (unsigned long long)s->header->ignored, s->header->encodings);
+    const struct scan_encoding *e = s->encodings;
+    assert_int_equal(e[0].trajectory, SCAN_SPIRAL);
+    assert_int_equal(e[1].trajectory, SCAN_OTHER);
+    assert_string_equal(e[1].trajectory_name, "propellor");
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(e[i].matrix[0], 64 + 2 * i);
+        assert_int_equal(e[i].matrix[1], 48);
+        assert_int_equal(e[i].matrix[2], 1);
+        assert_int_equal(e[i].recon_matrix[0], 32);
+        assert_true(e[i].fov_mm[0] == 320 && e[i].fov_mm[1] == 240.5f && e[i].recon_fov_mm[1] == 120.0f + (float)i);
+    }
+    assert_non_null(strstr(s->xml, "ismrmrdHeader"));
+    assert_int_equal(strlen(s->xml), s->header->xml_bytes);
+    for (uint64_t i = 0; i < ACQUISITIONS; i++)
+        check_readout(name, s, i);
+}
+
+static void each_file_is_what_the_manifest_says(void **state)
+{
+    const struct place *p = *state;
+    char path[128], line[512], name[64], group[64], code[64], words[128];
+    snprintf(path, sizeof path, "%s/manifest", p->folder);
+    FILE *manifest = fopen(path, "r");
+    assert_non_null(manifest);
+    int before = open_descriptors(), files = 0, bad = 0;
+    while (fgets(line, sizeof line, manifest)) {
+        assert_int_equal(sscanf(line, "%63[^\t]\t%63[^\t]\t%63[^\t]\t%127[^\n]", name, group, code, words), 4);
+        struct scan scan = {0};
+        int fd = open_file(p, name);
+        int rc = decode_fd(p, &scan, fd, strcmp(group, "-") == 0 ? NULL : group);
+        close(fd);
+        files++;
+        const char *seen = rc == 0 ? "ok" : err_name(rc);
+        if (strcmp(seen, code) != 0 || (rc != 0 && strcmp(words, "-") != 0 && !strcasestr(err_last()->text, words))) {
+            bad++;
+            print_message("# %s: %s: \"%s\"; expected %s with \"%s\"\n", name, seen, rc == 0 ? "" : err_last()->text,
+                          code, words);
+        } else if (rc == 0) {
+            check_good(name, &scan);
+        }
+        if (rc != 0)
+            assert_null(strstr(err_last()->text, "root:"));
+        scan_close(&scan);
+    }
+    fclose(manifest);
+    assert_int_equal(bad, 0);
+    assert_true(files > 60);
+    assert_int_equal(open_descriptors(), before - 1);
+}
+
+static void a_failure_names_its_acquisition(void **state)
+{
+    const struct place *p = *state;
+    struct scan scan = {0};
+    int fd = open_file(p, "m2_list_longer_than_head");
+    assert_int_equal(decode_fd(p, &scan, fd, NULL), ERR_MALFORMED_FILE);
+    assert_int_equal(err_last()->acquisition, 2);
+    close(fd);
+}
+
+/* ---- limits ---- */
+
+static void memory_is_limited(void **state)
+{
+    const struct place *p = *state;
+    struct scan scan = {0};
+    int fd = open_file(p, "plain");
+    assert_int_equal(decode_fd(p, &scan, fd, NULL), 0);
+    uint64_t need = scan.header->total_bytes;
+    scan_close(&scan);
+    struct scan_limits limits = {.bytes = need, .seconds = 60};
+    assert_int_equal(scan_decode(&scan, p->codec, fd, NULL, &limits, NULL, NULL), 0);
+    scan_close(&scan);
+    limits.bytes = need - 1;
+    assert_int_equal(scan_decode(&scan, p->codec, fd, NULL, &limits, NULL, NULL), ERR_LIMIT);
+    assert_int_equal(err_last()->available, need - 1);
+    assert_true(err_last()->required >= (int64_t)need);
+    limits.bytes = 100;
+    assert_int_equal(scan_decode(&scan, p->codec, fd, NULL, &limits, NULL, NULL), ERR_LIMIT);
+    close(fd);
+}
+
+/* A decoder that never ends, and one that dies, in place of mrirecon-codec. */
+static void make_program(const struct place *p, const char *name, const char *script, char path[256])
+{
+    snprintf(path, 256, "%s/%s", p->folder, name);
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0700);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, script, strlen(script)), (ssize_t)strlen(script));
+    close(fd);
+}
+
+static int yes(void *context)
+{
+    ++*(int *)context;
+    return *(int *)context > 1;
+}
+
+static void time_is_limited_and_a_job_can_be_canceled(void **state)
+{
+    const struct place *p = *state;
+    char hanging[256], closed[256];
+    struct scan scan = {0};
+    int fd = open_file(p, "plain"), asked = 0;
+    struct scan_limits limits = {.bytes = 1 << 20, .seconds = 0.1};
+    make_program(p, "hanging", "#!/bin/sh\nwhile :; do :; done\n", hanging);
+    make_program(p, "closed", "#!/bin/sh\nexec 5>&-\nwhile :; do :; done\n", closed);
+    assert_int_equal(scan_decode(&scan, hanging, fd, NULL, &limits, NULL, NULL), ERR_LIMIT);
+    assert_int_equal(scan_decode(&scan, closed, fd, NULL, &limits, NULL, NULL), ERR_LIMIT);
+    limits.seconds = 60;
+    assert_int_equal(scan_decode(&scan, hanging, fd, NULL, &limits, yes, &asked), ERR_CANCELED);
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* none is left */
+    close(fd);
+}
+
+static void a_decoder_that_misbehaves_is_an_error(void **state)
+{
+    static const struct {
+        const char *name, *script;
+        int code;
+    } programs[] = {
+        {"dies", "#!/bin/sh\nkill -SEGV $$\n", ERR_DECODER_DIED},
+        {"fails", "#!/bin/sh\nexit 1\n", ERR_DECODER_DIED},
+        {"lies", "#!/bin/sh\nexit 0\n", ERR_DECODER_DIED},
+        {"babbles", "#!/bin/sh\nhead -c 3000 /dev/urandom >&5\nexit 1\n", ERR_DECODER_DIED},
+        {"writes", "#!/bin/sh\nhead -c 3000 /dev/urandom >&4\nexit 0\n", ERR_DECODER_DIED},
+        {"grows", "#!/bin/sh\nhead -c 3000000 /dev/zero >&4\nexit 0\n", ERR_DECODER_DIED},
+    };
+    const struct place *p = *state;
+    const struct scan_limits limits = {.bytes = 1 << 20, .seconds = 60};
+    struct scan scan = {0};
+    char path[256];
+    int fd = open_file(p, "plain"), before = open_descriptors();
+    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
+        make_program(p, programs[i].name, programs[i].script, path);
+        assert_int_equal(scan_decode(&scan, path, fd, NULL, &limits, NULL, NULL), programs[i].code);
+    }
+    assert_int_equal(scan_decode(&scan, "/nonexistent", fd, NULL, &limits, NULL, NULL), ERR_INTERNAL);
+    assert_int_equal(open_descriptors(), before);
+    close(fd);
+}
+
+/* ---- damage ---- */
+
+/* splitmix64: the same mutants on every run. */
+static uint64_t random_next(uint64_t *state)
+{
+    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return z ^ (z >> 31);
+}
+
+/* Whatever the file, the answer is a scan (checked by scan_open) or a failure of "the file" with a sentence. */
+static void check_outcome(int rc, const struct scan *scan, const char *what, unsigned number)
+{
+    if (rc == 0 && scan->header->readouts < 1)
+        fail_msg("%s %u: a scan without readouts", what, number);
+    if (rc != 0 && (err_status(rc) < 400 || err_status(rc) >= 500 || strlen(err_last()->text) < 10))
+        fail_msg("%s %u: %s: %s", what, number, err_name(rc), err_last()->text);
+}
+
+static void truncated_files_are_told(void **state)
+{
+    enum { CUTS = 50 };
+    static const char *const bases[] = {"plain", "contiguous_new_format", "stream"};
+    const struct place *p = *state;
+    for (size_t b = 0; b < sizeof bases / sizeof *bases; b++) {
+        size_t bytes;
+        char *content = read_file(p, bases[b], &bytes);
+        for (unsigned i = 0; i < CUTS; i++) {
+            struct scan scan = {0};
+            int rc = decode_bytes(p, &scan, content, bytes * i / CUTS);
+            check_outcome(rc, &scan, bases[b], i);
+            assert_int_not_equal(rc, 0);
+        }
+        free(content);
+    }
+}
+
+static void mutants_do_no_harm(void **state)
+{
+    enum { MUTANTS = 60 };
+    static const char *const bases[] = {"plain", "item_376", "gzip_shuffle", "contiguous_new_format", "stream"};
+    const struct place *p = *state;
+    uint64_t random = 20260521;
+    unsigned failed = 0;
+    for (size_t b = 0; b < sizeof bases / sizeof *bases; b++) {
+        size_t bytes;
+        char *content = read_file(p, bases[b], &bytes), *mutant = malloc(bytes);
+        for (unsigned i = 0; i < MUTANTS; i++) {
+            memcpy(mutant, content, bytes);
+            for (uint64_t n = 1 + random_next(&random) % 8; n; n--) {
+                /* Runs of zeros are mostly padding: hurt something that says something. */
+                size_t at;
+                do
+                    at = random_next(&random) % bytes;
+                while (mutant[at] == 0 && random_next(&random) % 8);
+                static const char edges[] = {0, 1, 0x7f, (char)0x80, (char)0xff};
+                uint64_t how = random_next(&random);
+                mutant[at] = how % 3 == 0   ? (char)(mutant[at] ^ (1 << (how >> 8) % 8))
+                             : how % 3 == 1 ? edges[(how >> 8) % sizeof edges]
+                                            : (char)(how >> 8);
+            }
+            struct scan scan = {0};
+            int rc = decode_bytes(p, &scan, mutant, bytes);
+            check_outcome(rc, &scan, bases[b], i);
+            failed += rc != 0;
+            scan_close(&scan);
+        }
+        free(mutant);
+        free(content);
+    }
+    assert_true(failed > 20);
+}
+
+/* ---- the sandbox ---- */
+
+/* Run `act` in a child inside the sandbox; its wait status. */
+static int inside(int (*act)(void))
+{
+    const struct sandbox_limits limits = {1 << 30, 1 << 30, 1 << 20, 10};
+    fflush(stdout);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0)
+        _exit(sandbox_enter(&limits) == 0 ? act() : 99);
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return status;
+}
+
+static int act_nothing(void)
+{
+    char *p = malloc(1 << 20);
+    if (!p)
+        return 1;
+    memset(p, 3, 1 << 20);
+    int rc = p[77] == 3 ? 0 : 1;
+    free(p);
+    return rc;
+}
+
+static int act_open(void)
+{
+    return open("/etc/passwd", O_RDONLY) < 0 && errno == EACCES ? 42 : 0;
+}
+
+static int act_create(void)
+{
+    return open("/tmp/escaped", O_WRONLY | O_CREAT, 0600) < 0 && errno == EACCES ? 42 : 0;
+}
+
+static int act_socket(void)
+{
+    return socket(AF_INET, SOCK_STREAM, 0);
+}
+
+static int act_exec(void)
+{
+    return execl("/bin/true", "true", (char *)NULL);
+}
+
+static int act_fork(void)
+{
+    return (int)fork();
+}
+
+static int act_kill(void)
+{
+    return kill(getppid(), 0);
+}
+
+static int act_code(void)
+{
+    return mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED;
+}
+
+static int act_dup(void)
+{
+    return dup(1);
+}
+
+static void the_sandbox_holds(void **state)
+{
+    (void)state;
+    int (*const killed[])(void) = {act_socket, act_exec, act_fork, act_kill, act_code, act_dup};
+    int status = inside(act_nothing);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    status = inside(act_open);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 42);
+    status = inside(act_create);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 42);
+    for (size_t i = 0; i < sizeof killed / sizeof *killed; i++) {
+        status = inside(killed[i]);
+        if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGSYS)
+            fail_msg("act %zu ended with status %x", i, (unsigned)status);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_file_is_what_the_manifest_says),
+        cmocka_unit_test(a_failure_names_its_acquisition),
+        cmocka_unit_test(memory_is_limited),
+        cmocka_unit_test(time_is_limited_and_a_job_can_be_canceled),
+        cmocka_unit_test(a_decoder_that_misbehaves_is_an_error),
+        cmocka_unit_test(truncated_files_are_told),
+        cmocka_unit_test(mutants_do_no_harm),
+        cmocka_unit_test(the_sandbox_holds),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

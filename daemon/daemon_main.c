@@ -49,7 +49,7 @@ static int state_open(struct service *service, struct options *options)
 {
     char path[OPTION_TEXT + 16];
     int requeued = 0, removed = 0, lost = 0;
-    int result = spool_create(&service->spool, options->state_dir, options->max_body, options->spool_limit,
+    int result = spool_create(&service->spool, options->state_dir, options->body_limit, options->spool_limit,
                               options->spool_reserve);
     snprintf(path, sizeof path, "%s/jobs.db", options->state_dir);
     if (!result)

@@ -35,7 +35,7 @@ static const struct option {
     {"threads", "0", "CPU threads of a worker. 0: one per core.", OPTION_IS_COUNT, AT(threads), 0, 1024},
     {"worker", "", "Path of mrirecon-worker. Empty: beside mrirecond.", OPTION_IS_TEXT, AT(worker)},
     {"codec", "", "Path of mrirecon-codec. Empty: beside mrirecond.", OPTION_IS_TEXT, AT(codec)},
-    {"max-body", "32G", "Largest upload, in bytes (K, M, G, T: powers of 1024).", OPTION_IS_SIZE, AT(max_body), 1,
+    {"body-limit", "32G", "Largest upload, in bytes (K, M, G, T: powers of 1024).", OPTION_IS_SIZE, AT(body_limit), 1,
      KIB(KIB(KIB(KIB(64))))},
     {"spool-limit", "0", "Bytes that waiting uploads may take in all. 0: what the disk has.", OPTION_IS_SIZE,
      AT(spool_limit), 0, KIB(KIB(KIB(KIB(1024))))},
@@ -171,12 +171,17 @@ static int option_find(const char *key)
     return -1;
 }
 
+static int option_unknown(const char *key, const char *where)
+{
+    return err_set(ERR_UNKNOWN_PARAMETER, "%s: there is no option \"%.64s\". `mrirecond --help` lists all.", where,
+                   key);
+}
+
 int options_set(struct options *options, const char *key, const char *text, const char *where)
 {
     int i = option_find(key);
     if (i < 0)
-        return err_set(ERR_UNKNOWN_PARAMETER, "%s: there is no option \"%.64s\". `mrirecond --help` lists all.", where,
-                       key);
+        return option_unknown(key, where);
     if (!value_set(options, &table[i], text)) {
         char range[200];
         range_describe(&table[i], range, sizeof range);
@@ -234,15 +239,11 @@ static int argument_split(int argc, char *const argv[], int *i, char key[OPTION_
     const char *equals = strchr(word, '=');
     size_t length = equals ? (size_t)(equals - word) - 2 : strlen(word) - 2;
     snprintf(key, OPTION_TEXT, "%.*s", (int)(length < OPTION_TEXT ? length : OPTION_TEXT - 1), word + 2);
-    if (equals) {
-        *value = equals + 1;
-    } else if (option_find(key) < 0 && strcmp(key, "config") != 0) {
-        *value = ""; /* named as unknown by options_set */
-    } else if (*i + 1 < argc) {
-        *value = argv[++*i];
-    } else {
+    if (option_find(key) < 0 && strcmp(key, "config") != 0)
+        return option_unknown(key, "command line");
+    if (!equals && *i + 1 == argc)
         return err_set(ERR_BAD_REQUEST, "command line: --%s wants a value.", key);
-    }
+    *value = equals ? equals + 1 : argv[++*i];
     return 0;
 }
 

@@ -38,13 +38,13 @@ static int folder_open(int parent, const char *name, int *out)
     return 0;
 }
 
-int spool_create(struct spool **out, const char *state_dir, int64_t max_body, int64_t limit, int64_t reserve)
+int spool_create(struct spool **out, const char *state_dir, int64_t body_limit, int64_t limit, int64_t reserve)
 {
     struct spool *spool = calloc(1, sizeof *spool);
     if (!spool)
         return err_set(ERR_NO_MEMORY, "No memory for the spool.");
     spool->state = spool->scans = spool->results = -1;
-    spool->max_body = max_body;
+    spool->body_limit = body_limit;
     spool->limit = limit;
     spool->reserve = reserve;
     int result = folder_open(AT_FDCWD, state_dir, &spool->state);
@@ -298,16 +298,16 @@ static int disk_check(struct spool *spool, int64_t more)
 
 static int too_large(const struct spool *spool, int64_t bytes)
 {
-    return err_set_bytes(ERR_TOO_LARGE, bytes, spool->max_body,
-                         "The upload exceeds %lld bytes, the most that this server takes (option max-body).",
-                         (long long)spool->max_body);
+    return err_set_bytes(ERR_TOO_LARGE, bytes, spool->body_limit,
+                         "The upload exceeds %lld bytes, the most that this server takes (option body-limit).",
+                         (long long)spool->body_limit);
 }
 
 int spool_begin(struct spool *spool, int64_t expected, struct spool_file *out)
 {
     struct spool_file file = {.spool = spool, .fd = -1};
     int64_t known = expected > 0 ? expected : 0;
-    if (known > spool->max_body)
+    if (known > spool->body_limit)
         return too_large(spool, known);
     int result = spool_new_id(file.id);
     if (!result)
@@ -335,7 +335,7 @@ int spool_append(struct spool_file *file, const void *data, size_t bytes)
     struct spool *spool = file->spool;
     int64_t total = file->bytes + (int64_t)bytes;
     int result = 0;
-    if (total > spool->max_body)
+    if (total > spool->body_limit)
         return too_large(spool, total);
     if (total > file->reserved)
         result = reserve(file, total - file->reserved);

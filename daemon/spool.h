@@ -18,7 +18,7 @@ enum { SPOOL_NAME = 128 }; /* longest name of a result file, with its NUL */
 
 struct spool {
     int state, scans, results; /* folders */
-    int64_t max_body, limit, reserve;
+    int64_t body_limit, limit, reserve;
     _Atomic int64_t used; /* bytes of uploads, arrived and announced */
 };
 
@@ -33,7 +33,7 @@ struct spool_file {
 };
 
 /* Open, or make, the folders in `state_dir`. Fails with ERR_IO (also: another daemon uses it). */
-int spool_create(struct spool **out, const char *state_dir, int64_t max_body, int64_t limit, int64_t reserve);
+int spool_create(struct spool **out, const char *state_dir, int64_t body_limit, int64_t limit, int64_t reserve);
 void spool_free(struct spool *spool);
 
 /* Remove what no job of the store owns, and fail queued jobs whose scan is gone. Before any other use. */

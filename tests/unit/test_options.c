@@ -22,11 +22,11 @@ static void values_are_taken(void **state)
 {
     (void)state;
     struct options options;
-    assert_int_equal(read_text(&options, "# a comment\n\n listen =  [::1]:0 \nmax-body=3M\nkeep-scans = failed\n"
+    assert_int_equal(read_text(&options, "# a comment\n\n listen =  [::1]:0 \nbody-limit=3M\nkeep-scans = failed\n"
                                          "job-time-limit = 0\nspool-reserve = 1KiB\nport-file =\n"),
                      0);
     assert_string_equal(options.listen, "[::1]:0");
-    assert_true(options.max_body == 3 << 20);
+    assert_true(options.body_limit == 3 << 20);
     assert_int_equal(options.keep_scans, KEEP_FAILED);
     assert_int_equal(options.job_time_limit, 0);
     assert_int_equal(options.spool_reserve, 1024);
@@ -43,10 +43,10 @@ static void mistakes_name_their_line(void **state)
         const char *says[3];
     } cases[] = {
         {"listen = 127.0.0.1:1\nmaxbody = 3\n", ERR_UNKNOWN_PARAMETER, {"test.conf:2:", "maxbody"}},
-        {"\n\nmax-body = 3x\n", ERR_BAD_PARAMETER, {"test.conf:3:", "max-body", "3x"}},
-        {"max-body = 0", ERR_BAD_PARAMETER, {"test.conf:1:"}},
-        {"max-body = -1", ERR_BAD_PARAMETER, {"test.conf:1:"}},
-        {"max-body = 99999999999T", ERR_BAD_PARAMETER, {"test.conf:1:"}},
+        {"\n\nbody-limit = 3x\n", ERR_BAD_PARAMETER, {"test.conf:3:", "body-limit", "3x"}},
+        {"body-limit = 0", ERR_BAD_PARAMETER, {"test.conf:1:"}},
+        {"body-limit = -1", ERR_BAD_PARAMETER, {"test.conf:1:"}},
+        {"body-limit = 99999999999T", ERR_BAD_PARAMETER, {"test.conf:1:"}},
         {"http-threads = 1e2", ERR_BAD_PARAMETER, {"test.conf:1:", "from 1 to 256"}},
         {"http-threads = 4 4", ERR_BAD_PARAMETER, {"test.conf:1:"}},
         {"http-threads =", ERR_BAD_PARAMETER, {"test.conf:1:"}},
@@ -105,6 +105,12 @@ static void wrong_command_lines_are_refused(void **state)
         assert_int_equal(options_parse(&options, 2, lines[i], &action), codes[i]);
         assert_non_null(strstr(err_last()->text, "command line"));
     }
+    /* It is the unknown option that is named, not the value behind it. */
+    char *const behind[] = {"mrirecond", "--lisen", "127.0.0.1:1", NULL};
+    struct options options;
+    enum options_action action;
+    assert_int_equal(options_parse(&options, 3, behind, &action), ERR_UNKNOWN_PARAMETER);
+    assert_non_null(strstr(err_last()->text, "lisen"));
 }
 
 /* The sample, with every comment sign before an option removed, is a valid configuration equal to the defaults. */

@@ -214,7 +214,7 @@ static void a_start_cleans_what_a_crash_left(void **state)
     struct fixture *f = *state;
     struct store *store;
     struct job job, taken;
-    char path[96], ids[3][JOB_ID];
+    char path[160], ids[3][JOB_ID];
     int removed, lost;
     bool found;
     json_t *results;

@@ -110,21 +110,21 @@ static void test_images(void **state)
 }
 
 /* On a Cartesian grid all weights are the same, but for samples that rounding puts in or out of the kernel's edge,
- * where it is 1/1094 of its height; and near 1 / N^2: summed over points N apart that lie on the plan's grid of 2N, C
- * exceeds its integral by four times the square of the kernel's transform at N, 0.108, per axis: (1 + 4 * 0.0117)^2
- * = 1.096. More iterations make C w more level. */
+ * where it is 1/1094 of its height; and near 1 / (NX NY): summed over points 1 / N apart that lie on the plan's grid of
+ * 2N, C exceeds its integral by four times the square of the kernel's transform at N, 0.108, per axis: (1 + 4 *
+ * 0.0117)^2 = 1.096. More iterations make C w more level. */
 static void test_level(void **state)
 {
     struct dev *dev = *state;
-    enum { N = 24 };
-    float k[N * N][2], weights[N * N];
-    for (int i = 0; i < N * N; i++) {
-        k[i][0] = (float)((double)(i % N) / N - 0.5);
-        k[i][1] = (float)((double)(i / N) / N - 0.5);
+    enum { NX = 24, NY = 16 };
+    float k[NX * NY][2], weights[NX * NY];
+    for (int i = 0; i < NX * NY; i++) {
+        k[i][0] = (float)((double)(i % NX) / NX - 0.5);
+        k[i][1] = (float)((double)(i / NX) / NY - 0.5);
     }
-    assert_int_equal(dcf_pipe(dev, 2, (int[]){N, N, 1}, N * N, &k[0][0], 5, weights, NULL, NULL), 0);
-    for (int i = 0; i < N * N; i++) /* k-space is periodic: there is no edge */
-        assert_true(fabs(weights[i] * N * N - 1 / 1.096) < 0.01 && fabs(weights[i] / weights[0] - 1) < 5e-3);
+    assert_int_equal(dcf_pipe(dev, 2, (int[]){NX, NY, 1}, NX * NY, &k[0][0], 5, weights, NULL, NULL), 0);
+    for (int i = 0; i < NX * NY; i++) /* k-space is periodic: there is no edge */
+        assert_true(fabs(weights[i] * NX * NY - 1 / 1.096) < 0.01 && fabs(weights[i] / weights[0] - 1) < 5e-3);
 
     struct traj *traj = make(TRAJ_SPIRAL, 48, 0);
     size_t samples = traj->readouts * traj->samples;

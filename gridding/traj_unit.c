@@ -40,7 +40,7 @@ static int extent(int dim, size_t samples, int stride, const float *k, double la
     for (int d = 0; d < dim; d++) {
         float most = 0;
         bool finite = true;
-#pragma omp parallel for reduction(max : most) reduction(&& : finite)
+#pragma omp parallel for reduction(max : most) reduction(&& : finite) if (samples > 1 << 16)
         for (size_t m = 0; m < samples; m++) {
             float value = fabsf(k[m * (size_t)stride + (size_t)d]);
             most = value > most ? value : most;

@@ -74,14 +74,15 @@ for scan_name in REAL:
     real(scan_name, 1e-5)
 
 
-@test("weights are computed where the scan has none: as bright as the object, and close to the given weights' image")
+@test("weights are computed where the scan has none: the given weights' image")
 def automatic():
-    for name, limit in (("phantom_spiral_8ch", 0.25), ("lung_kooshball_1ch", 0.35)):
+    # The scans' own weights come from the same formulas, with other rules at the centre and the end of a readout.
+    for name, limit in (("phantom_spiral_8ch", 0.01), ("lung_kooshball_1ch", 0.01), ("cardiac_radial_12ch", 0.01)):
         image, report = run(real_scan(f"{name}.h5"), "dcf=auto")
         decided = [d["value"] for d in report["decisions"] if d["what"] == "dcf"]
-        assert decided in (["analytic"], ["pipe"]), decided
+        same(decided, ["analytic"], "dcf")
         error = scans.nrmse(image, reference(name), fit=True)
-        assert error < limit, f"{name} with dcf=auto ({decided[0]}) is off by {error:.3g} from its own weights' image"
+        assert error < limit, f"{name} with dcf=auto is off by {error:.3g} from its own weights' image"
 
 
 @test("coils, phases, weights: each coil's complex image is its double sum")

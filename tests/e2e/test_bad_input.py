@@ -17,7 +17,7 @@ LIMIT = 8 << 20
 
 
 def start():
-    return Daemon(body_limit=LIMIT)
+    return Daemon(max_body=LIMIT)
 
 
 def still_well(daemon):
@@ -221,7 +221,7 @@ for test_name, test_code, test_change, more in (
         ("weights asked for, none there", "dcf-missing", lambda scan: None, {"query": "kind=recon&dcf=given", "weights": False, "says": "dcf"}),
         ("NaN among the weights", "dcf-invalid", nan_weight, {"query": "kind=recon&dcf=given"}),
         ("nothing but noise", "no-image-data", all_noise, {}),
-        ("every sample discarded", "no-image-data", discards_all, {}),
+        ("every sample discarded", "encoding-invalid", discards_all, {"says": "discard"}),
         ("a header that is no XML", "header-invalid", broken_xml, {}),
         ("a header without encoding", "header-invalid", no_encoding, {}),
         ("a matrix of 70000", "header-invalid", huge_matrix, {"says": "70000|matrix"}),

@@ -9,11 +9,16 @@
 
 enum { MOST_COILS = 1024, MOST_MATRIX = 2048, MOST_PARTS = 16, MOST_SHIFTS = 7 };
 
-/* An ellipsoid: additive intensity, semi-axes, centre, and the angle its first axis is turned from x towards y. In the
- * tables lengths are halves of the field of view (-1 .. 1) and angles degrees; in a phantom, fractions of the field of
- * view and radians. */
+/* An ellipsoid of a table: additive intensity, semi-axes and centre in halves of the field of view (-1 .. 1), and the
+ * degrees its first axis is turned by from x towards y. */
+struct row {
+    double value, axis[3], centre[3], degrees;
+};
+
+/* The same in fractions of the field of view. */
 struct part {
-    double value, axis[3], centre[3], angle;
+    double value, axis[3], centre[3], cosine, sine;
+    double complex phase[MOST_SHIFTS]; /* exp(2 pi i shift_j . centre) */
 };
 
 struct phantom {
@@ -24,7 +29,7 @@ struct phantom {
 };
 
 /* Shepp and Logan, doi:10.1109/TNS.1974.6499235, with the contrast of P. Toft (thesis, DTU 1996, appendix B). */
-static const struct part shepp_logan_2d[] = {
+static const struct row shepp_logan_2d[] = {
     {1.0, {0.69, 0.92, 1}, {0, 0, 0}, 0},        {-0.8, {0.6624, 0.874, 1}, {0, -0.0184, 0}, 0},
     {-0.2, {0.11, 0.31, 1}, {0.22, 0, 0}, -18},  {-0.2, {0.16, 0.41, 1}, {-0.22, 0, 0}, 18},
     {0.1, {0.21, 0.25, 1}, {0, 0.35, 0}, 0},     {0.1, {0.046, 0.046, 1}, {0, 0.1, 0}, 0},
@@ -33,7 +38,7 @@ static const struct part shepp_logan_2d[] = {
 };
 
 /* Kak and Slaney, doi:10.1137/1.9780898719277, table 3.2 in three dimensions as commonly used, with Toft's contrast. */
-static const struct part shepp_logan_3d[] = {
+static const struct row shepp_logan_3d[] = {
     {1.0, {0.69, 0.92, 0.81}, {0, 0, 0}, 0},         {-0.8, {0.6624, 0.874, 0.78}, {0, -0.0184, 0}, 0},
     {-0.2, {0.11, 0.31, 0.22}, {0.22, 0, 0}, -18},   {-0.2, {0.16, 0.41, 0.28}, {-0.22, 0, 0}, 18},
     {0.1, {0.21, 0.25, 0.41}, {0, 0.35, -0.15}, 0},  {0.1, {0.046, 0.046, 0.05}, {0, 0.1, 0.25}, 0},
@@ -43,27 +48,32 @@ static const struct part shepp_logan_3d[] = {
 
 /* A body off the centre; a bright ball towards +x, a bar towards +y, a small bright spot towards -x -y, a hole towards
  * +z: no two axes, and no two ends of an axis, look alike. */
-static const struct part asymmetric[] = {
+static const struct row asymmetric[] = {
     {0.5, {0.8, 0.65, 0.7}, {0.06, -0.04, 0.05}, 12},  {0.5, {0.2, 0.2, 0.3}, {0.45, 0.08, 0.1}, 0},
     {0.3, {0.32, 0.08, 0.4}, {-0.1, 0.4, -0.12}, -20}, {0.7, {0.09, 0.09, 0.2}, {-0.42, -0.28, -0.05}, 0},
     {-0.3, {0.25, 0.15, 0.2}, {0.1, -0.25, 0.3}, 40},
 };
 
-static void add(struct phantom *phantom, const struct part *table, int count, double height)
+static void add(struct phantom *phantom, const struct row *table, int count, double height)
 {
     for (int i = 0; i < count; i++) {
-        struct part part = table[i];
+        const struct row *row = &table[i];
+        double radius = 1; /* of a cut, to the full radius */
         if (phantom->dim == 2 && !isnan(height)) {
-            double z = (2 * height - part.centre[2]) / part.axis[2];
+            double z = (2 * height - row->centre[2]) / row->axis[2];
             if (fabs(z) >= 1)
                 continue;
-            part.axis[0] *= sqrt(1 - z * z);
-            part.axis[1] *= sqrt(1 - z * z);
+            radius = sqrt(1 - z * z);
         }
-        part.angle *= M_PI / 180;
-        for (int d = 0; d < 3; d++) {
-            part.axis[d] /= 2;
-            part.centre[d] /= 2;
+        struct part part = {.value = row->value,
+                            .axis = {radius * row->axis[0] / 2, radius * row->axis[1] / 2, row->axis[2] / 2},
+                            .centre = {row->centre[0] / 2, row->centre[1] / 2, row->centre[2] / 2},
+                            .cosine = cos(row->degrees * M_PI / 180),
+                            .sine = sin(row->degrees * M_PI / 180)};
+        for (int j = 0; j < phantom->shifts; j++) {
+            const double *shift = phantom->shift[j];
+            part.phase[j] = cexp(2 * M_PI * I *
+                                 (shift[0] * part.centre[0] + shift[1] * part.centre[1] + shift[2] * part.centre[2]));
         }
         phantom->part[phantom->parts++] = part;
     }
@@ -104,17 +114,17 @@ int phantom_create(struct phantom **out, enum phantom_kind kind, int dim, const 
     if (phantom == NULL)
         return err_set(ERR_NO_MEMORY, "No memory for a phantom.");
     *phantom = (struct phantom){.dim = dim, .n = {n[0], n[1], dim == 3 ? n[2] : 1}, .coils = coils};
+    int code = add_coils(phantom);
+    if (code != 0) {
+        phantom_free(phantom);
+        return code;
+    }
     if (kind == PHANTOM_ASYMMETRIC)
         add(phantom, asymmetric, COUNT(asymmetric), isnan(height) ? 0 : height);
     else if (dim == 2 && isnan(height))
         add(phantom, shepp_logan_2d, COUNT(shepp_logan_2d), height);
     else
         add(phantom, shepp_logan_3d, COUNT(shepp_logan_3d), height);
-    int code = add_coils(phantom);
-    if (code != 0) {
-        phantom_free(phantom);
-        return code;
-    }
     *out = phantom;
     return 0;
 }
@@ -148,7 +158,7 @@ static double ball(double q)
 /* The transform of part p at k (cycles per field of view) without its centre's phase. */
 static double part_kspace(int dim, const struct part *p, const double k[3])
 {
-    double c = cos(p->angle), s = sin(p->angle);
+    double c = p->cosine, s = p->sine;
     double u = p->axis[0] * (c * k[0] + s * k[1]), v = p->axis[1] * (c * k[1] - s * k[0]), w = p->axis[2] * k[2];
     if (dim == 2)
         return p->value * p->axis[0] * p->axis[1] * disc(sqrt(u * u + v * v));
@@ -163,12 +173,14 @@ static void spectra(const struct phantom *phantom, const double k[3], int shifts
         spectrum[j] = 0;
     for (int i = 0; i < phantom->parts; i++) {
         const struct part *p = &phantom->part[i];
+        double place = k[0] * p->centre[0] + k[1] * p->centre[1];
+        if (phantom->dim == 3)
+            place += k[2] * p->centre[2];
+        double complex phase = pixels * cexp(-2 * M_PI * I * place);
         for (int j = 0; j < shifts; j++) {
-            double at[3] = {k[0] - phantom->shift[j][0], k[1] - phantom->shift[j][1], k[2] - phantom->shift[j][2]};
-            double phase = at[0] * p->centre[0] + at[1] * p->centre[1];
-            if (phantom->dim == 3)
-                phase += at[2] * p->centre[2];
-            spectrum[j] += pixels * part_kspace(phantom->dim, p, at) * cexp(-2 * M_PI * I * phase);
+            const double *shift = phantom->shift[j];
+            double at[3] = {k[0] - shift[0], k[1] - shift[1], k[2] - shift[2]};
+            spectrum[j] += part_kspace(phantom->dim, p, at) * phase * p->phase[j];
         }
     }
 }
@@ -199,7 +211,7 @@ double phantom_value(const struct phantom *phantom, const double place[3])
         const struct part *p = &phantom->part[i];
         double x = place[0] - p->centre[0], y = place[1] - p->centre[1];
         double z = phantom->dim == 3 ? (place[2] - p->centre[2]) / p->axis[2] : 0;
-        double c = cos(p->angle), s = sin(p->angle);
+        double c = p->cosine, s = p->sine;
         double u = (c * x + s * y) / p->axis[0], v = (c * y - s * x) / p->axis[1];
         if (u * u + v * v + z * z < 1)
             value += p->value;
@@ -236,12 +248,15 @@ static void transform(int n, const double complex *turn, const double complex *i
     int count = places(n);
     for (int r = 0; r < n; r++) {
         int delta = (r - n / 2 + count) % count, step = (int)((int64_t)delta * (count - count / 2) % count);
-        double complex sum = 0;
+        double re = 0, im = 0; /* by hand: a product of complex numbers looks for NaN first */
         for (int j = 0; j < count; j++) {
-            sum += in[(size_t)j * stride] * turn[step];
+            double a = creal(in[(size_t)j * stride]), b = cimag(in[(size_t)j * stride]);
+            double c = creal(turn[step]), s = cimag(turn[step]);
+            re += a * c - b * s;
+            im += a * s + b * c;
             step = step + delta < count ? step + delta : step + delta - count;
         }
-        out[(size_t)r * stride] = sum / count;
+        out[(size_t)r * stride] = (re + I * im) / count;
     }
 }
 

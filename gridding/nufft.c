@@ -58,82 +58,59 @@ static int check_params(const struct nufft_params *p, size_t samples)
     return 0;
 }
 
-/* What float32 rounding may cause, of the image. Sums and FFT err by some 1e-6 of the grid's energy everywhere alike;
- * deapodisation multiplies that by 1 / the kernel's transform, most at the image's edge, and it shows in images that
- * are dark there. 1.3e-6 is the largest of six plans of a 3-D lung scan, where the root mean square of that factor
- * was 2.5 to 74; beside it, aliasing alone (kernel_error) promised a tenth of the error that was there. */
-static double rounding_error(const struct nufft_params *p, const struct nufft_shape *shape)
-{
-    enum { POINTS = 16 };
-    double product = 1.3e-6, centre = kernel_transform(shape->width, shape->beta, 0);
-    for (int d = 0; d < p->dim; d++) {
-        double squares = 0, edge = 0.5 * p->n[d] / shape->grid[d];
-        for (int i = 0; i < POINTS; i++) {
-            double factor = centre / kernel_transform(shape->width, shape->beta, edge * (i + 0.5) / POINTS);
-            squares += factor * factor / POINTS;
-        }
-        product *= sqrt(squares);
-    }
-    return product;
-}
+/* A kernel on a grid, and what it reaches. */
+struct choice {
+    struct nufft_shape shape;
+    double oversampling, aliasing, error; /* error: aliasing and rounding */
+};
 
-/* Below this no plan of ours keeps rounding, and aliasing alone decides. */
-static const double rounding_floor = 6e-6;
-
-/* Fill in width, grid and beta for one candidate. False where it would not keep the tolerance. A width and oversampling
- * that the caller fixed are taken whatever they reach. */
-static bool candidate(const struct nufft_params *p, int width, double asked, struct nufft_shape *shape,
-                      double *oversampling, double *error)
+static struct choice consider(const struct nufft *plan, const struct nufft_params *p, int width, double oversampling)
 {
-    shape->width = width;
-    *oversampling = asked;
-    *error = 0;
-    /* Rounding the size up only adds oversampling; the smallest of the axes decides beta and the error. */
-    double least = 1e9;
+    struct choice c = {.shape = plan->shape, .oversampling = INFINITY};
+    c.shape.width = width;
+    /* Rounding sizes up only adds oversampling; the axis that has least decides beta and the error. */
     for (int d = 0; d < 3; d++) {
-        double wanted = p->n[d] * asked;
-        shape->grid[d] = d < p->dim ? smooth_size(wanted > width ? wanted : width) : 1;
-        if (d < p->dim && (double)shape->grid[d] / p->n[d] < least)
-            least = (double)shape->grid[d] / p->n[d];
+        double cells = p->n[d] * oversampling;
+        c.shape.grid[d] = d < p->dim ? smooth_size(cells > width ? cells : width) : 1;
+        if (d < p->dim && (double)c.shape.grid[d] / p->n[d] < c.oversampling)
+            c.oversampling = (double)c.shape.grid[d] / p->n[d];
     }
-    *oversampling = least;
-    /* Past 2 the optimum beta for that oversampling still holds. */
-    shape->beta = kernel_beta(width, least);
-    *error = kernel_error(p->dim, width, least, p->kernel == NUFFT_RADIAL);
-    if (!isfinite(shape->beta))
-        return false;
-    if (p->width != 0 && p->oversampling != 0)
-        return *error < 0.5;
-    return *error <= p->tolerance && (p->kernel == NUFFT_RADIAL || p->width != 0 || p->oversampling != 0 ||
-                                      rounding_error(p, shape) <= fmax(p->tolerance, rounding_floor));
+    c.shape.beta = kernel_beta(width, c.oversampling);
+    c.aliasing = kernel_aliasing(p->dim, width, c.oversampling, p->kernel == NUFFT_RADIAL);
+    c.error = c.aliasing + kernel_rounding(p->dim, width, c.oversampling);
+    return c;
 }
 
+/* The cheapest kernel and grid that keep the tolerance. Where float32 cannot keep it, the most exact of those whose
+ * aliasing does. A width and oversampling that are both given are taken for what they reach. */
 static int choose(struct nufft *plan, const struct nufft_params *p)
 {
     static const double tried[] = {1.2, 1.25, 1.3, 1.375, 1.5, 1.625, 1.75, 2};
-    double best = INFINITY;
+    const bool fixed = p->width != 0 && p->oversampling != 0;
+    struct choice cheapest = {.error = INFINITY}, exact = cheapest;
+    double least_cost = INFINITY;
     for (int width = p->width ? p->width : KERNEL_MIN_WIDTH; width <= (p->width ? p->width : KERNEL_MAX_WIDTH); width++)
-        for (size_t i = 0; i < sizeof tried / sizeof *tried; i++) {
-            if (p->oversampling != 0 && i > 0)
-                break;
-            struct nufft_shape shape = plan->shape;
-            double oversampling, error;
-            if (!candidate(p, width, p->oversampling != 0 ? p->oversampling : tried[i], &shape, &oversampling, &error))
+        for (size_t i = 0; i < (p->oversampling != 0 ? 1 : sizeof tried / sizeof *tried); i++) {
+            struct choice c = consider(plan, p, width, p->oversampling != 0 ? p->oversampling : tried[i]);
+            if (!isfinite(c.shape.beta) || c.aliasing > (fixed ? 0.5 : p->tolerance))
                 continue;
-            double cost = plan->leaf->cost(plan->dev, &shape, plan->samples);
-            if (cost < best) {
-                best = cost;
-                plan->shape = shape;
-                plan->oversampling = oversampling;
-                plan->expected_error = error;
+            double cost = plan->leaf->cost(plan->dev, &c.shape, plan->samples);
+            if ((fixed || c.error <= p->tolerance) && cost < least_cost) {
+                least_cost = cost;
+                cheapest = c;
             }
+            exact = c.error < exact.error ? c : exact;
         }
-    return best < INFINITY
-               ? 0
-               : err_set(
-                     ERR_BAD_PARAMETER,
-                     "no %s kernel of width %d and oversampling %g (0 = any) keeps the tolerance %g: widen one of them",
-                     p->kernel == NUFFT_RADIAL ? "radial" : "separable", p->width, p->oversampling, p->tolerance);
+    const struct choice *taken = isfinite(cheapest.error) ? &cheapest : &exact;
+    if (!isfinite(taken->error))
+        return err_set(
+            ERR_BAD_PARAMETER,
+            "no %s kernel of width %d and oversampling %g (0 = any) keeps the tolerance %g: widen one of them",
+            p->kernel == NUFFT_RADIAL ? "radial" : "separable", p->width, p->oversampling, p->tolerance);
+    plan->shape = taken->shape;
+    plan->oversampling = taken->oversampling;
+    plan->expected_error = taken->error;
+    return 0;
 }
 
 static int make_tables(struct nufft *plan)

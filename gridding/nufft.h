@@ -9,9 +9,12 @@
  * Method: Kaiser-Bessel gridding on an oversampled grid (Jackson 1991, doi:10.1109/42.97598; beta after Beatty 2005,
  * doi:10.1109/TMI.2005.848376) over compact bins (gridding/range/range.h), inverse FFT, crop, deapodisation.
  *
- * All data pointers are memory of the plan's device (dev_alloc), except where "host" is said. A plan is used by one thread
- * at a time; several plans may share a device from the same thread. Same device, same input: the same bits, for any
- * number of threads.
+ * Samples, images and sums are float32: below a tolerance of about 5e-6 its own rounding rules, whatever the kernel,
+ * and nufft_info's expected_error says how much.
+ *
+ * All data pointers are memory of the plan's device (dev_alloc), except where "host" is said. A plan is used by one
+ * thread at a time; several plans may share a device from the same thread. Same device, same input: the same bits, for
+ * any number of threads.
  */
 #ifndef MRIRECON_NUFFT_H
 #define MRIRECON_NUFFT_H
@@ -30,13 +33,13 @@ enum nufft_kernel {
 };
 
 struct nufft_params {
-    int dim;                  /* 2 or 3 */
-    int n[3];                 /* image size x, y, z; n[2] = 1 in 2-D; 1..2048 each */
-    double tolerance;         /* relative l2 error of the image wanted, 1e-6 .. 1e-1 */
+    int dim;          /* 2 or 3 */
+    int n[3];         /* image size x, y, z; n[2] = 1 in 2-D; 1..2048 each */
+    double tolerance; /* relative l2 error of the image wanted, 1e-6 .. 1e-1 */
     enum nufft_kernel kernel;
-    int width;                /* full kernel width in grid cells, 2..10; 0: the plan picks what meets `tolerance` fastest */
-    double oversampling;      /* grid / image, 1.125 .. 2; 0: likewise */
-    int batch;                /* the largest batch that will be asked for, >= 1; workspace is for at most this */
+    int width;           /* full kernel width in grid cells, 2..10; 0: the plan picks what meets `tolerance` fastest */
+    double oversampling; /* grid / image, 1.125 .. 2; 0: likewise */
+    int batch;           /* the largest batch that will be asked for, >= 1; workspace is for at most this */
 };
 
 /* What a plan is and has decided. */
@@ -45,21 +48,23 @@ struct nufft_info {
     double oversampling, beta, expected_error; /* expected relative l2 error of the image */
     int batch;                                 /* transforms gridded together */
     size_t samples, bins, occupied_bins, largest_bin;
-    size_t bytes;                              /* device memory held */
+    size_t bytes; /* device memory held */
 };
 
 /* Make a plan for `samples` points k[samples][dim] (host memory, read during the call only). Binning, kernel tables and
  * FFT plans are made here; nothing below allocates or bins again.
- * Fails with ERR_BAD_PARAMETER (sizes, tolerance out of reach), ERR_TRAJ_NONFINITE, ERR_NO_MEMORY, ERR_GPU_OOM, ERR_DEVICE. */
-int nufft_create(struct nufft **out, struct dev *dev, const struct nufft_params *params, size_t samples, const float *k);
+ * Fails with ERR_BAD_PARAMETER (sizes, tolerance out of reach), ERR_TRAJ_NONFINITE, ERR_NO_MEMORY, ERR_GPU_OOM,
+ * ERR_DEVICE. */
+int nufft_create(struct nufft **out, struct dev *dev, const struct nufft_params *params, size_t samples,
+                 const float *k);
 void nufft_free(struct nufft *plan);
 void nufft_describe(const struct nufft *plan, struct nufft_info *info);
 
 /* Set w (host memory, [samples]; NULL: all 1). Copied. */
 int nufft_set_weights(struct nufft *plan, const float *weights);
 
-/* data [batch][samples], image [batch][nz][ny][nx]; any batch >= 1, worked off in the plan's batches. The output is overwritten.
- * Fails with ERR_DEVICE. */
+/* data [batch][samples], image [batch][nz][ny][nx]; any batch >= 1, worked off in the plan's batches. The output is
+ * overwritten. Fails with ERR_DEVICE. */
 int nufft_adjoint(struct nufft *plan, int batch, const struct c32 *data, struct c32 *image);
 int nufft_forward(struct nufft *plan, int batch, const struct c32 *image, struct c32 *data);
 
@@ -67,8 +72,8 @@ int nufft_forward(struct nufft *plan, int batch, const struct c32 *image, struct
 int nufft_adjoint_squares(struct nufft *plan, int batch, const struct c32 *data, float *squares);
 
 /* One step of Pipe-Menon density compensation (doi:10.1002/(SICI)1522-2594(199901)41:1<179::AID-MRM25>3.0.CO;2-V):
- * convolved[m] = sum_m' weights[m'] C(k_m - k_m'), C being the kernel interpolated through the grid (scatter, then gather;
- * no FFT). Both are host memory, [samples]. */
+ * convolved[m] = sum_m' weights[m'] C(k_m - k_m'), C being the kernel interpolated through the grid (scatter, then
+ * gather; no FFT). Both are host memory, [samples]. */
 int nufft_convolve(struct nufft *plan, const float *weights, float *convolved);
 
 #ifdef __cplusplus

@@ -120,7 +120,7 @@ static int cpu_create(void **state, struct dev *dev, const struct nufft_shape *s
     const int flat = p->lanes_most > 1 ? 16 : 32, deep[] = {16, 12, 12};
     const int tile2[3] = {flat, flat, 1};
     /* The polynomials' own error is to vanish beside the kernel's. */
-    double reached = kernel_error(s->dim, s->width, (double)s->grid[0] / s->n[0], s->kernel == NUFFT_RADIAL);
+    double reached = kernel_aliasing(s->dim, s->width, (double)s->grid[0] / s->n[0], s->kernel == NUFFT_RADIAL);
     int status =
         range_law_create(&p->law, s->width, s->beta, s->kernel == NUFFT_RADIAL, 0.01 * fmin(s->tolerance, reached));
     if (status == 0)

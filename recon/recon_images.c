@@ -21,8 +21,8 @@
 #include <string.h>
 
 enum {
-    MOST_BATCH = 16,       /* coils handed to the device at a time */
-    SMALL_BATCH = 64 << 20 /* bytes of samples that are handed over without counting coils */
+    MOST_BATCH = 16,        /* coils handed to the device at a time */
+    SMALL_BATCH = 128 << 20 /* bytes that they may always take */
 };
 
 /* What is kept from one image to the next. */
@@ -91,12 +91,13 @@ static int gridder_sizes(struct gridder *g, int *most_coils)
                            "coils=rss.",
                            f, frame->coils, job->frames->frame[0].coils);
     }
-    /* Of a large scan only a part is held a second time. */
-    size_t coil_bytes = g->most_samples * sizeof(struct c32);
-    size_t budget = job->scan_bytes / 4 > SMALL_BATCH ? job->scan_bytes / 4 : SMALL_BATCH;
-    size_t batch = budget / coil_bytes;
     g->batch = *most_coils < MOST_BATCH ? *most_coils : MOST_BATCH;
-    if ((size_t)g->batch > batch)
+    /* A CPU's device memory is the host's. What a coil takes there, its samples and its grid, may be half of the scan
+     * in all: then a job stays below twice the scan. */
+    size_t coil_bytes = g->most_samples * sizeof(struct c32) + 4 * g->pixels * sizeof(struct c32);
+    size_t budget = job->scan_bytes / 4 * 3 > SMALL_BATCH ? job->scan_bytes / 4 * 3 : SMALL_BATCH;
+    size_t batch = budget / coil_bytes;
+    if ((size_t)g->batch > batch && !dev_is_gpu(job->dev))
         g->batch = batch < 1 ? 1 : (int)batch;
     return 0;
 }
@@ -116,7 +117,7 @@ static int gridder_create(struct gridder *g)
         return rc;
     size_t coordinates = g->most_samples * (size_t)job->dim;
     g->k = malloc(coordinates * sizeof(float));
-    g->planned_k = malloc(coordinates * sizeof(float));
+    g->planned_k = malloc(job->hash ? coordinates * sizeof(float) : 1); /* there is nothing to compare with */
     g->weights = malloc(g->most_samples * sizeof(float));
     g->offsets = malloc((g->most_count + 1) * sizeof *g->offsets);
     g->staging = malloc(g->most_samples * sizeof *g->staging);
@@ -243,9 +244,11 @@ static int plan_for(struct gridder *g, size_t f, double base, double span)
     g->planned = NULL;
     int rc = plan_make(g, frame, base, span);
     if (rc == 0) {
-        float *swap = g->k;
-        g->k = g->planned_k;
-        g->planned_k = swap;
+        if (job->hash) {
+            float *swap = g->k;
+            g->k = g->planned_k;
+            g->planned_k = swap;
+        }
         g->planned = frame;
         g->planned_hash = job->hash ? job->hash[f] : 0;
     }

@@ -2,7 +2,7 @@
 #include "gridding/nufft_leaf.h"
 #include "gridding/base/dev_leaf.h"
 #include "gridding/base/err.h"
-#include "gridding/kernel.h"
+#include "gridding/range/kernel.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 #include "gridding/base/dev_leaf.h"
 #include "gridding/base/err.h"
 #include "gridding/base/fft_cpu.h"
-#include "gridding/kernel.h"
+#include "gridding/range/kernel.h"
 #include "gridding/nufft_leaf.h"
 #include "gridding/range/range.h"
 

@@ -1,7 +1,6 @@
 /* dev_cpu.c: the CPU as a device. */
 #include "gridding/base/dev_leaf.h"
 #include "gridding/base/err.h"
-#include "gridding/nufft_leaf.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,11 +1,8 @@
 #include "gridding/base/dev_gpu.cuh"
-#include "gridding/nufft_leaf.h"
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-
-extern "C" const struct nufft_leaf nufft_leaf_gpu;
 
 int gpu_check(cudaError_t status, const char *what)
 {

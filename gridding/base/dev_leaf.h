@@ -39,6 +39,8 @@ struct dev {
 };
 
 extern const struct dev_leaf dev_leaf_cpu;
+/* Named here, known only above. */
+extern const struct nufft_leaf nufft_leaf_cpu, nufft_leaf_gpu;
 
 /* The one symbol of mrirecon-gpu.so. The err_ functions it calls are the host program's. */
 #define DEV_GPU_SYMBOL "mrirecon_gpu_leaf"

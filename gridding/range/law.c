@@ -1,7 +1,7 @@
 /* law.c: polynomials that reproduce the Kaiser-Bessel kernel to a given error. */
 #include "gridding/range/law.h"
 #include "gridding/base/err.h"
-#include "gridding/kernel.h"
+#include "gridding/range/kernel.h"
 
 #include <math.h>
 #include <stdlib.h>

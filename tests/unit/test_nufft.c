@@ -1,6 +1,6 @@
 /* The NUFFT against direct sums in double precision. */
 #include "gridding/base/err.h"
-#include "gridding/kernel.h"
+#include "gridding/range/kernel.h"
 #include "gridding/nufft.h"
 
 #include <math.h>

@@ -70,7 +70,7 @@ $(BUILD)/obj/%.o: %.c
 # Leaves compiled for one instruction set each; chosen at run time.
 $(BUILD)/obj/%_avx2.o: override CFLAGS += -mavx2 -mfma
 $(BUILD)/obj/%_avx512.o: override CFLAGS += -mavx512f -mavx512vl -mavx512dq -mavx512bw -mfma -mprefer-vector-width=512
-$(BUILD)/obj/gridding/%.o: override CFLAGS += -O3 -Wno-psabi
+$(BUILD)/obj/gridding/%.o: override CFLAGS += -O3 -ffp-contract=fast -Wno-psabi
 # Tests read NIfTI back with the reference library.
 $(BUILD)/obj/tests/%.o: override CFLAGS += -isystem /usr/include/nifti
 

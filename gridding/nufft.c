@@ -19,12 +19,12 @@ struct nufft {
     float *tables; /* what the shape's deapodise pointers point into */
 };
 
-/* The smallest even number >= n whose prime factors are 2, 3, 5: what FFTs are fast at. */
+/* The smallest even number >= n whose prime factors are 2, 3, 5, 7: what FFTs are fast at. */
 static int smooth_size(double n)
 {
     for (int g = 2 * (int)ceil(n / 2 - 1e-9);; g += 2) {
         int rest = g;
-        for (int p = 2; p <= 5; p += 1 + (p > 2))
+        for (int p = 2; p <= 7; p += 1 + (p > 2))
             while (rest % p == 0)
                 rest /= p;
         if (rest == 1)

@@ -18,7 +18,7 @@ typedef float vec __attribute__((vector_size(64)));
 typedef float vec_unaligned __attribute__((vector_size(64), aligned(4), may_alias));
 typedef int32_t vec_mask __attribute__((vector_size(64)));
 
-enum { BLOCK = 16, MOST_VECTORS = 20 };
+enum { BLOCK = 16, AHEAD = 3 * BLOCK, MOST_VECTORS = 20 };
 
 /* What is made of a block of points before its sums. */
 struct block {
@@ -63,6 +63,10 @@ INLINE void load_values(const struct points_run *run, size_t first, size_t n, co
                         size_t stride, struct block *b)
 {
     const int copies = 2 * L < LAW_LANES ? LAW_LANES / (2 * L) : 1;
+    /* Neighbours in a bin come from all over the scan: ask for the values of a coming block now. */
+    for (size_t i = first + AHEAD; i < first + AHEAD + n && i < run->count; i++)
+        for (int l = 0; l < L; l++)
+            __builtin_prefetch(values + (size_t)l * stride + run->point[i].source);
     for (size_t i = 0; i < n; i++) {
         float w = run->weight != NULL ? run->weight[first + i] : 1;
         const struct c32 *from = values + run->point[first + i].source;
@@ -119,6 +123,8 @@ INLINE void scatter_separable(const struct points_run *run, const struct c32 *va
                               const int L)
 {
     const int vectors = points_vectors(W, L), turn = 2 * L > LAW_LANES ? 2 * L / LAW_LANES : 1;
+    const size_t row_step = (size_t)run->tile.row, plane_step = (size_t)run->tile.rows * row_step;
+    const int planes = run->dim == 3 ? W : 1;
     struct block b;
     for (size_t first = 0; first < run->count; first += BLOCK) {
         size_t n = run->count - first < BLOCK ? run->count - first : BLOCK;
@@ -129,9 +135,9 @@ INLINE void scatter_separable(const struct points_run *run, const struct c32 *va
             vec row[MOST_VECTORS];
             for (int v = 0; v < vectors; v++)
                 row[v] = load(b.row[i] + v * LAW_LANES) * load(b.value[i] + v % turn * LAW_LANES);
-            for (int z = 0; z < (run->dim == 3 ? W : 1); z++, plane += (size_t)run->tile.rows * (size_t)run->tile.row) {
-                float wz = run->dim == 3 ? b.z[i][z] : 1, *t = plane;
-                for (int y = 0; y < W; y++, t += run->tile.row) {
+            for (int z = 0; z < planes; z++, plane += plane_step) {
+                float wz = planes > 1 ? b.z[i][z] : 1, *t = plane;
+                for (int y = 0; y < W; y++, t += row_step) {
                     vec w = splat(wz * b.y[i][y]);
                     for (int v = 0; v < vectors; v++)
                         store(t + v * LAW_LANES, load(t + v * LAW_LANES) + row[v] * w);
@@ -158,7 +164,8 @@ INLINE void fold(const vec *row, const int vectors, const int L, float *sums)
 
 INLINE void gather_separable(const struct points_run *run, struct c32 *values, size_t stride, const int W, const int L)
 {
-    const int vectors = points_vectors(W, L);
+    const int vectors = points_vectors(W, L), planes = run->dim == 3 ? W : 1;
+    const size_t row_step = (size_t)run->tile.row, plane_step = (size_t)run->tile.rows * row_step;
     struct block b;
     for (size_t first = 0; first < run->count; first += BLOCK) {
         size_t n = run->count - first < BLOCK ? run->count - first : BLOCK;
@@ -168,9 +175,9 @@ INLINE void gather_separable(const struct points_run *run, struct c32 *values, s
             vec row[MOST_VECTORS];
             for (int v = 0; v < vectors; v++)
                 row[v] = splat(0);
-            for (int z = 0; z < (run->dim == 3 ? W : 1); z++, plane += (size_t)run->tile.rows * (size_t)run->tile.row) {
-                const float wz = run->dim == 3 ? b.z[i][z] : 1, *t = plane;
-                for (int y = 0; y < W; y++, t += run->tile.row) {
+            for (int z = 0; z < planes; z++, plane += plane_step) {
+                const float wz = planes > 1 ? b.z[i][z] : 1, *t = plane;
+                for (int y = 0; y < W; y++, t += row_step) {
                     vec w = splat(wz * b.y[i][y]);
                     for (int v = 0; v < vectors; v++)
                         row[v] += load(t + v * LAW_LANES) * w;

@@ -128,8 +128,9 @@ void metrics_succeeded(struct metrics *metrics, const char *kind, double seconds
     pthread_mutex_lock(&metrics->lock);
     metrics->completed.value[index_of(&metrics->completed, kind)]++;
     histogram_add(&metrics->duration.histogram[index_of(&metrics->duration, kind)], seconds);
-    json_object_foreach(json_object_get(report, "stages"), stage, value) if (json_is_number(value))
-        histogram_add(&metrics->stages.histogram[index_of(&metrics->stages, stage)], json_number_value(value));
+    json_object_foreach (json_object_get(report, "stages"), stage, value)
+        if (json_is_number(value))
+            histogram_add(&metrics->stages.histogram[index_of(&metrics->stages, stage)], json_number_value(value));
     metrics->samples.value[index_of(&metrics->samples, device ? device : "unknown")] +=
         json_number_value(json_object_get(report, "samples"));
     metrics->last_success = 1e-3 * (double)clock_milliseconds();

@@ -55,8 +55,7 @@ static json_t *parameters_pack(const struct job *job)
     const struct kind *kind = recon_kind_find(job->kind);
     json_t *packed = json_object(), *value;
     const char *name;
-    json_object_foreach(job->parameters, name, value)
-    {
+    json_object_foreach (job->parameters, name, value) {
         const struct param *param = kind ? kind->params : NULL;
         while (param && param->name && strcmp(param->name, name) != 0)
             param++;
@@ -76,8 +75,7 @@ static json_t *results_pack(const struct job *job)
 {
     json_t *packed = json_array(), *result;
     size_t i;
-    json_array_foreach(job->results, i, result)
-    {
+    json_array_foreach (job->results, i, result) {
         const char *file = json_string_value(json_object_get(result, "name"));
         char href[JOB_ID + SPOOL_NAME + 40];
         bool image = strncmp(file, "image.", 6) == 0 && image_format_find(file + 6) >= 0;

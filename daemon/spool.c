@@ -183,7 +183,7 @@ static int row_compare(const void *a, const void *b)
 
 static struct row *row_find(struct rows *rows, const char *id)
 {
-    struct row key;
+    struct row key = {.scan = false};
     snprintf(key.id, sizeof key.id, "%s", id);
     return rows->count && spool_is_id(id) ? bsearch(&key, rows->row, rows->count, sizeof key, row_compare) : NULL;
 }

@@ -1,0 +1,41 @@
+#!/usr/bin/python3
+"""Seeds for fuzz_decoder: decoder_seeds.py FOLDER"""
+import os
+import struct
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "unit"))
+from scan_files import GOOD_XML, acquisitions, stream  # noqa: E402
+
+
+def flat():
+    """A flat scan (recon/scan.h) of one readout of 3 samples, 2 coils, 2 dimensions."""
+    encodings_at, readouts_at, xml_at, traj_at, data_at = 128, 256, 448, 512, 576
+    total = data_at + 6 * 8
+    head = struct.pack("<QIIQQ5Q4Q", 0x4E4143534952524D, 1, 1, total, 1, encodings_at, readouts_at, xml_at, traj_at, data_at, 4, 6, 6, 0)
+    encoding = struct.pack("<6I6fI28s", 4, 4, 1, 4, 4, 1, *[100.0] * 6, 2, b"radial")
+    readout = struct.pack("<QQQ4I7H9Hf15f", 0, 0, 0, 0, 1, 2, 3, 3, 2, 2, 1, 1, 1, 0, *range(9), 2.5, *[0.5] * 15)
+    body = bytearray(total)
+    for at, part in ((0, head), (encodings_at, encoding), (readouts_at, readout), (xml_at, b"<a/>\0")):
+        body[at:at + len(part)] = part
+    return bytes(body)
+
+
+def main(folder):
+    os.makedirs(folder, exist_ok=True)
+
+    def seed(name, which, body):
+        with open(os.path.join(folder, name), "wb") as file:
+            file.write(bytes([which]) + body)
+    seed("xml", 0, GOOD_XML.encode())
+    seed("xml_doctype", 0, b"<!DOCTYPE a [<!ENTITY b 'c'>]>" + GOOD_XML.encode()[21:])
+    path = os.path.join(folder, "stream")
+    stream(path, rows=acquisitions(2), nul=b"\0")
+    with open(path, "rb") as file:
+        body = file.read()
+    seed("stream", 1, body)
+    seed("flat", 2, flat())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

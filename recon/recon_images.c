@@ -92,8 +92,8 @@ static int gridder_sizes(struct gridder *g, int *most_coils)
                            f, frame->coils, job->frames->frame[0].coils);
     }
     g->batch = *most_coils < MOST_BATCH ? *most_coils : MOST_BATCH;
-    /* A CPU's device memory is the host's. What the coils of a batch take there, samples and grids, may be three quarters
-     * of the scan: with the plan a job then stays near twice the scan. */
+    /* A CPU's device memory is the host's. What the coils of a batch take there, samples and grids, may be three
+     * quarters of the scan: with the plan a job then stays near twice the scan. */
     size_t coil_bytes = g->most_samples * sizeof(struct c32) + 4 * g->pixels * sizeof(struct c32);
     size_t budget = job->scan_bytes / 4 * 3 > SMALL_BATCH ? job->scan_bytes / 4 * 3 : SMALL_BATCH;
     size_t batch = budget / coil_bytes;

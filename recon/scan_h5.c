@@ -109,6 +109,18 @@ static uint64_t length_promised(const uint8_t *image, size_t bytes)
     return 0;
 }
 
+/* libhdf5 keeps what it read of lists in its metadata cache, 32 MB by default: none is read twice. */
+static herr_t cache_set(hid_t plist)
+{
+    enum { BYTES = 1 << 20 };
+    H5AC_cache_config_t config = {.version = H5AC__CURR_CACHE_CONFIG_VERSION};
+    if (H5Pget_mdc_config(plist, &config) < 0)
+        return -1;
+    config.set_initial_size = 1;
+    config.initial_size = config.max_size = config.min_size = BYTES;
+    return H5Pset_mdc_config(plist, &config);
+}
+
 int scan_h5_open(hid_t *file, const void *image, size_t bytes)
 {
     uint64_t promised = length_promised(image, bytes);
@@ -123,7 +135,8 @@ int scan_h5_open(hid_t *file, const void *image, size_t bytes)
                                              udata_copy,   udata_free,   &udata};
     hid_t plist = H5Pcreate(H5P_FILE_ACCESS), opened = -1;
     if (plist >= 0 && H5Pset_fapl_core(plist, 1 << 20, 0) >= 0 && H5Pset_file_image_callbacks(plist, &callbacks) >= 0 &&
-        H5Pset_file_image(plist, udata.base, bytes) >= 0 && H5Pset_fclose_degree(plist, H5F_CLOSE_STRONG) >= 0)
+        H5Pset_file_image(plist, udata.base, bytes) >= 0 && H5Pset_fclose_degree(plist, H5F_CLOSE_STRONG) >= 0 &&
+        cache_set(plist) >= 0)
         opened = H5Fopen("scan", H5F_ACC_RDONLY, plist);
     H5Pclose(plist);
     if (opened < 0)

@@ -151,13 +151,16 @@ format:
 lint:
 	cppcheck --quiet --error-exitcode=1 --std=c11 --inline-suppr --enable=warning,performance,portability -I. -DMRIRECON_VERSION='"x"' \
 	  gridding recon daemon clients
-## make fuzz            build/fuzz/fuzz_decoder (clang, libFuzzer): tests/fuzz/test_fuzz_decoder.sh runs it
+## make fuzz            build/fuzz/fuzz_decoder, fuzz_query (clang, libFuzzer): tests/fuzz/test_fuzz_*.sh run them
 FUZZ_DECODER := $(addprefix recon/,scan.c scan_builder.c scan_stream.c scan_xml.c) gridding/base/err.c
 $(BUILD)/fuzz/fuzz_decoder: tests/fuzz/fuzz_decoder.c $(FUZZ_DECODER)
 	@mkdir -p $(@D)
 	clang -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -std=c17 -D_GNU_SOURCE -I. \
 	  $(shell pkg-config --cflags libxml-2.0) -o $@ $^ $(call pkg,libxml-2.0) -lm
-fuzz: $(BUILD)/fuzz/fuzz_decoder
+$(BUILD)/fuzz/fuzz_query: tests/fuzz/fuzz_query.c daemon/http_parse.c recon/kinds.c gridding/base/err.c
+	@mkdir -p $(@D)
+	clang -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -std=c17 -D_GNU_SOURCE -I. -o $@ $^ -lm
+fuzz: $(BUILD)/fuzz/fuzz_decoder $(BUILD)/fuzz/fuzz_query
 ## make clean
 clean:
 	rm -rf $(BUILD)

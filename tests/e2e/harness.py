@@ -102,7 +102,7 @@ def check_problem(problem, code, status=None):
 
 
 class Daemon:
-    """One mrirecond. Options are its own, without dashes: Daemon(max_body="1M") runs with --max-body 1M."""
+    """One mrirecond. Options are its own, without dashes: Daemon(body_limit="1M") runs with --body-limit 1M."""
 
     def __init__(self, state=None, environment=None, command=(), expect_trouble=False, **options):
         self.own_state = state is None

@@ -17,7 +17,7 @@ LIMIT = 8 << 20
 
 
 def start():
-    return Daemon(max_body=LIMIT)
+    return Daemon(body_limit=LIMIT)
 
 
 def still_well(daemon):

@@ -6,8 +6,8 @@
  *   tiles   everything else: float32, a warp holds its tile in shared memory
  * All three give the same bits on every run: nothing is added atomically (see range_gpu.cuh).
  */
-#ifndef MRIRECON_NUFFT_GPU_CUH
-#define MRIRECON_NUFFT_GPU_CUH
+#ifndef MRIRECON_NUFFT_DEVICE_CUH
+#define MRIRECON_NUFFT_DEVICE_CUH
 
 #include "gridding/base/fft_gpu.cuh"
 #include "gridding/nufft_leaf.h"
@@ -93,8 +93,8 @@ int nufft_gpu_scatter_bricks(struct nufft_gpu *plan);
 int nufft_gpu_scatter_tiles(struct nufft_gpu *plan);
 int nufft_gpu_scatter_planes(struct nufft_gpu *plan, int transforms);
 
-/* Add the partial tiles of the heavy bins of one colour to the grid. */
-int nufft_gpu_add_partials(struct nufft_gpu *plan, int colour);
+/* Sum the partial tiles of every heavy bin into its first. */
+int nufft_gpu_add_partials(struct nufft_gpu *plan);
 
 /* data[t][m] = w_m (sum of grid[t] around sample m), m in the caller's order; weigh: with the plan's weights. */
 int nufft_gpu_gather(struct nufft_gpu *plan, int transforms, bool weigh, struct c32 *data);

@@ -10,7 +10,7 @@
 struct brick_args {
     struct range_geometry geometry;
     const struct range_task *tasks;
-    uint32_t count;
+    uint32_t count, round, *done, *ticket;
     const struct range_point *points;
     const float2 *data;
     float2 *grid, *partial;
@@ -29,7 +29,7 @@ enum { BRICK_WARPS = 4, TABLE_PAIRS = 11 };
 
 static __device__ __forceinline__ void add_pair(float2 *to, float a, float b)
 {
-    float2 v = *to;
+    float2 v = __ldcg(to);
     *to = make_float2(v.x + a, v.y + b);
 }
 
@@ -50,23 +50,22 @@ static __device__ __forceinline__ void add_brick(const struct brick_args &a, con
     if (a.aligned) {
         float2 *row = a.grid + (size_t)y * nx + x;
 #pragma unroll
-        for (int q = 0; q < BRICK_Z; q += 4) {
-            float4 old[4];
-            float2 *at[4];
+        for (int q = 0; q < BRICK_Z; q += 8) {
+            float4 old[8];
+            float2 *at[8];
 #pragma unroll
-            for (int k = 0; k < 4; k++) {
+            for (int k = 0; k < 8; k++) {
                 int plane_z = z + q + k;
                 plane_z -= plane_z >= nz ? nz : 0;
                 at[k] = row + plane_z * plane;
                 if (touched >> (q + k) & 1)
-                    old[k] = *(const float4 *)at[k];
+                    old[k] = __ldcg((const float4 *)at[k]);
             }
 #pragma unroll
-            for (int k = 0; k < 4; k++)
+            for (int k = 0; k < 8; k++)
                 if (touched >> (q + k) & 1)
-                    *(float4 *)at[k] =
-                        make_float4(fmaf(sum[q + k][0], gain, old[k].x), fmaf(sum[q + k][2], gain, old[k].y),
-                                    fmaf(sum[q + k][1], gain, old[k].z), fmaf(sum[q + k][3], gain, old[k].w));
+                    *(float4 *)at[k] = make_float4(fmaf(sum[q + k][0], gain, old[k].x), fmaf(sum[q + k][2], gain, old[k].y),
+                                                   fmaf(sum[q + k][1], gain, old[k].z), fmaf(sum[q + k][3], gain, old[k].w));
         }
         return;
     }
@@ -92,7 +91,7 @@ static __global__ void __launch_bounds__(32 * BRICK_WARPS, SPLIT ? 3 : 4)
     __shared__ __align__(16) float tables[BRICK_WARPS][TABLE_PAIRS * 16];
     __shared__ __align__(16) struct brick_sample samples[BRICK_WARPS][32];
     int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
-    uint32_t number = blockIdx.x * BRICK_WARPS + warp;
+    uint32_t number = PARTIAL ? blockIdx.x * BRICK_WARPS + warp : range_ticket(a.ticket);
     if (number >= a.count)
         return;
     const struct range_task task = a.tasks[number];
@@ -109,14 +108,15 @@ static __global__ void __launch_bounds__(32 * BRICK_WARPS, SPLIT ? 3 : 4)
     uint32_t touched = 0;
     struct range_point point = {0, 0, 0, 0};
     float2 value = make_float2(0.f, 0.f);
-    if (task.first + lane < task.last) {
+    uint32_t last = PARTIAL || task.parts == 0 ? task.last : task.first; /* a heavy bin's samples are summed already */
+    if (task.first + lane < last) {
         point = a.points[task.first + lane];
         value = a.data[task.first + lane];
     }
-    for (uint32_t i = task.first; i < task.last; i += 32) {
+    for (uint32_t i = task.first; i < last; i += 32) {
         struct brick_sample s;
         uint32_t base_z = point.base >> 16;
-        bool there = i + lane < task.last;
+        bool there = i + lane < last;
         s.x = ((float)(point.base & 255) + point.x) * scale;
         s.y = ((float)(point.base >> 8 & 255) + point.y) * scale;
         s.z = ((float)base_z + point.z) * scale;
@@ -124,12 +124,12 @@ static __global__ void __launch_bounds__(32 * BRICK_WARPS, SPLIT ? 3 : 4)
         s.value = there ? value : make_float2(0.f, 0.f);
         s.pad = make_float2(0.f, 0.f);
         staged[lane] = s;
-        if (i + 32 + lane < task.last) {
+        if (i + 32 + lane < last) {
             point = a.points[i + 32 + lane];
             value = a.data[i + 32 + lane];
         }
         __syncwarp();
-        uint32_t eights = (min(32u, task.last - i) + 7) / 8;
+        uint32_t eights = (min(32u, last - i) + 7) / 8;
 #pragma unroll 1
         for (uint32_t e = 0; e < eights; e++) {
             const struct brick_sample s0 = staged[8 * e + t], s1 = staged[8 * e + t + 4];
@@ -179,17 +179,31 @@ static __global__ void __launch_bounds__(32 * BRICK_WARPS, SPLIT ? 3 : 4)
             __syncwarp();
         }
     }
-    const float gain = SPLIT ? 1.f : TF32_GAIN;
+    float gain = SPLIT ? 1.f : TF32_GAIN;
+    float4 *slot = (float4 *)(a.partial + (size_t)task.slot * (BRICK_X * BRICK_Y * BRICK_Z)) + lane;
     if (PARTIAL) {
-        float4 *to = (float4 *)(a.partial + (size_t)task.slot * (BRICK_X * BRICK_Y * BRICK_Z)) + lane;
 #pragma unroll
         for (int p = 0; p < BRICK_Z; p++)
-            to[p * 32] = make_float4(sum[p][0] * gain, sum[p][2] * gain, sum[p][1] * gain, sum[p][3] * gain);
-    } else {
-        int place[3];
-        range_bin_place(a.geometry, task.bin, place);
-        add_brick(a, place, sum, touched, gain);
+            slot[p * 32] = make_float4(sum[p][0] * gain, sum[p][2] * gain, sum[p][1] * gain, sum[p][3] * gain);
+        return;
     }
+    int place[3];
+    range_bin_place(a.geometry, task.bin, place);
+    if (task.parts > 0) {
+#pragma unroll
+        for (int p = 0; p < BRICK_Z; p++) {
+            float4 v = slot[p * 32];
+            sum[p][0] = v.x;
+            sum[p][2] = v.y;
+            sum[p][1] = v.z;
+            sum[p][3] = v.w;
+        }
+        gain = 1.f;
+        touched = (1u << (axis_size(a.geometry.axis[2], place[2]) + a.geometry.width - 1)) - 1;
+    }
+    range_wait(a.geometry, task, place, a.done, a.round);
+    add_brick(a, place, sum, touched, gain);
+    range_signal(a.done, task.bin, a.round);
 }
 
 template <bool PARTIAL>
@@ -209,25 +223,25 @@ static int launch(const struct nufft_gpu *plan, struct brick_args *a, const stru
 
 int nufft_gpu_scatter_bricks(struct nufft_gpu *plan)
 {
-    const struct range_bins *bins = &plan->bins;
+    struct range_bins *bins = &plan->bins;
     const struct range_axis x = bins->geometry.axis[0];
     struct brick_args a = {};
+    int rc = range_round_begin(bins, plan->gpu);
     a.geometry = bins->geometry;
+    a.round = bins->round;
+    a.done = bins->done;
+    a.ticket = bins->ticket;
     a.points = bins->points;
     a.data = (const float2 *)plan->sorted;
     a.grid = (float2 *)plan->grid;
     a.partial = (float2 *)plan->partial;
     a.kernel = plan->kernel;
     a.aligned = x.cells % 4 == 0 && x.bins == x.cells / 4;
-    int rc = gpu_check(cudaMemsetAsync(plan->grid, 0, plan->cells * sizeof *plan->grid, plan->gpu->stream),
-                       "Clearing the grid");
+    if (!rc)
+        rc = gpu_check(cudaMemsetAsync(plan->grid, 0, plan->cells * sizeof *plan->grid, plan->gpu->stream), "Clearing the grid");
     if (!rc)
         rc = launch<true>(plan, &a, bins->parts, bins->slots);
-    for (int c = 0; !rc && c < bins->colours; c++) {
-        uint32_t first = bins->light_colour[c];
-        rc = launch<false>(plan, &a, bins->light + first, bins->light_colour[c + 1] - first);
-        if (!rc)
-            rc = nufft_gpu_add_partials(plan, c);
-    }
-    return rc;
+    if (!rc)
+        rc = nufft_gpu_add_partials(plan);
+    return rc ? rc : launch<false>(plan, &a, bins->tasks, bins->occupied);
 }

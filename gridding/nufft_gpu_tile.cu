@@ -7,7 +7,7 @@
 struct tile_args {
     struct range_geometry geometry;
     const struct range_task *tasks;
-    uint32_t count;
+    uint32_t count, round, *done, *ticket;
     const struct range_point *points;
     const float2 *data;
     float2 *grid, *partial;
@@ -147,7 +147,7 @@ template <bool PARTIAL> static __global__ void scatter_tiles(const __grid_consta
 {
     extern __shared__ __align__(16) float shared[];
     int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, width = a.geometry.width;
-    uint32_t number = blockIdx.x * (blockDim.x >> 5) + warp;
+    uint32_t number = PARTIAL ? blockIdx.x * (blockDim.x >> 5) + warp : range_ticket(a.ticket);
     if (number >= a.count)
         return;
     int tile_cells_all = a.tile[0] * a.tile[1] * a.tile[2], each = sample_floats(width);
@@ -156,14 +156,17 @@ template <bool PARTIAL> static __global__ void scatter_tiles(const __grid_consta
     float *staged = (float *)(tile + tile_cells_all);
     const struct range_task task = a.tasks[number];
     struct tile_cells c(a.geometry, task.bin);
+    float2 *slot = a.partial + (size_t)task.slot * tile_cells_all;
+    bool summed = !PARTIAL && task.parts > 0;
+    uint32_t last = summed ? task.first : task.last;
     for (int e = lane; e < tile_cells_all; e += 32)
-        tile[e] = make_float2(0.f, 0.f);
-    for (uint32_t i = task.first; i < task.last; i += 32) {
+        tile[e] = summed ? slot[e] : make_float2(0.f, 0.f);
+    for (uint32_t i = task.first; i < last; i += 32) {
         __syncwarp();
-        if (i + lane < task.last)
+        if (i + lane < last)
             stage_sample(a, c, i + lane, staged + lane * each);
         __syncwarp();
-        uint32_t here = min(32u, task.last - i);
+        uint32_t here = min(32u, last - i);
         for (uint32_t s = 0; s < here; s++) {
             add_sample(a, tile, staged + s * each);
             __syncwarp();
@@ -171,41 +174,82 @@ template <bool PARTIAL> static __global__ void scatter_tiles(const __grid_consta
     }
     __syncwarp();
     if (PARTIAL) {
-        float2 *to = a.partial + (size_t)task.slot * tile_cells_all;
         for (int e = lane; e < tile_cells_all; e += 32)
-            to[e] = tile[e];
+            slot[e] = tile[e];
         return;
     }
+    int place[3];
+    range_bin_place(a.geometry, task.bin, place);
+    range_wait(a.geometry, task, place, a.done, a.round);
     int cells = c.count();
     for (int e = lane; e < cells; e += 32) {
         float2 *to = a.grid + c.cell(e);
-        float2 s = tile_sum(c, a.tile, tile), old = *to;
+        float2 s = tile_sum(c, a.tile, tile), old = __ldcg(to);
         *to = make_float2(old.x + s.x, old.y + s.y);
     }
+    range_signal(a.done, task.bin, a.round);
 }
 
-/* Blocks of 128, one row of blocks per heavy bin; a thread owns one cell and adds the bin's parts in their order. */
-static __global__ void add_partials(const __grid_constant__ struct tile_args a)
+enum { PARTS_PER_GROUP = 32 };
+
+/* Blocks of 128, a row of blocks per part; a thread owns one cell. The first part of every 32 of a bin takes the sum of these. */
+static __global__ void add_groups(int cells, uint32_t slots, const struct range_task *parts, float2 *partial)
 {
-    const struct range_task task = a.tasks[blockIdx.x];
-    struct tile_cells c(a.geometry, task.bin);
-    int e = blockIdx.y * blockDim.x + threadIdx.x, all = a.tile[0] * a.tile[1] * a.tile[2];
-    if (e >= c.count())
+    const struct range_task part = parts[blockIdx.x];
+    int e = blockIdx.y * blockDim.x + threadIdx.x;
+    if (part.part % PARTS_PER_GROUP || e >= cells)
         return;
-    float2 *to = a.grid + c.cell(e), s = *to;
-    const float2 *from = a.partial + (size_t)task.slot * all;
+    uint32_t end = part.slot + 1;
+    while (end < slots && end < part.slot + PARTS_PER_GROUP && parts[end].bin == part.bin)
+        end++;
+    float2 *to = partial + (size_t)part.slot * cells + e, s = *to;
 #pragma unroll 8
-    for (uint32_t p = 0; p < task.parts; p++) {
-        float2 v = tile_sum(c, a.tile, from + (size_t)p * all);
+    for (uint32_t p = 1; p < end - part.slot; p++) {
+        float2 v = to[(size_t)p * cells];
         s = make_float2(s.x + v.x, s.y + v.y);
     }
     *to = s;
+}
+
+/* Blocks of 128, a row of blocks per heavy bin; a thread owns one cell and adds the groups in their order. */
+static __global__ void add_heavy(int cells, const struct range_task *heavy, float2 *partial)
+{
+    const struct range_task task = heavy[blockIdx.x];
+    int e = blockIdx.y * blockDim.x + threadIdx.x;
+    if (e >= cells || task.parts <= PARTS_PER_GROUP)
+        return;
+    float2 *to = partial + (size_t)task.slot * cells + e, s = *to;
+#pragma unroll 8
+    for (uint32_t p = PARTS_PER_GROUP; p < task.parts; p += PARTS_PER_GROUP) {
+        float2 v = to[(size_t)p * cells];
+        s = make_float2(s.x + v.x, s.y + v.y);
+    }
+    *to = s;
+}
+
+int nufft_gpu_add_partials(struct nufft_gpu *plan)
+{
+    const struct range_bins *bins = &plan->bins;
+    int cells = plan->tile[0] * plan->tile[1] * plan->tile[2];
+    unsigned rows = gpu_blocks((size_t)cells, 128);
+    float2 *partial = (float2 *)plan->partial;
+    if (bins->slots == 0)
+        return 0;
+    add_groups<<<dim3(bins->slots, rows), 128, 0, plan->gpu->stream>>>(cells, bins->slots, bins->parts, partial);
+    int rc = gpu_launched("Adding partial sums");
+    if (rc || bins->slots <= PARTS_PER_GROUP)
+        return rc;
+    add_heavy<<<dim3(bins->heavies, rows), 128, 0, plan->gpu->stream>>>(cells, bins->heavy, partial);
+    return gpu_launched("Adding partial sums");
 }
 
 static struct tile_args tile_args_of(const struct nufft_gpu *plan)
 {
     struct tile_args a = {};
     a.geometry = plan->bins.geometry;
+    a.round = plan->bins.round;
+    a.done = plan->bins.done;
+    a.ticket = plan->bins.ticket;
     a.points = plan->bins.points;
     a.data = (const float2 *)plan->sorted;
     a.grid = (float2 *)plan->grid;
@@ -215,20 +259,6 @@ static struct tile_args tile_args_of(const struct nufft_gpu *plan)
     for (int d = 0; d < 3; d++)
         a.tile[d] = plan->tile[d];
     return a;
-}
-
-int nufft_gpu_add_partials(struct nufft_gpu *plan, int colour)
-{
-    const struct range_bins *bins = &plan->bins;
-    uint32_t first = bins->heavy_colour[colour], count = bins->heavy_colour[colour + 1] - first;
-    if (count == 0)
-        return 0;
-    struct tile_args a = tile_args_of(plan);
-    a.tasks = bins->heavy + first;
-    a.count = count;
-    dim3 blocks(count, gpu_blocks((size_t)a.tile[0] * a.tile[1] * a.tile[2], 128));
-    add_partials<<<blocks, 128, 0, plan->gpu->stream>>>(a);
-    return gpu_launched("Adding partial sums");
 }
 
 template <bool PARTIAL>
@@ -251,178 +281,14 @@ static int launch(const struct nufft_gpu *plan, struct tile_args *a, const struc
 
 int nufft_gpu_scatter_tiles(struct nufft_gpu *plan)
 {
-    const struct range_bins *bins = &plan->bins;
+    struct range_bins *bins = &plan->bins;
+    int rc = range_round_begin(bins, plan->gpu);
     struct tile_args a = tile_args_of(plan);
-    int rc = gpu_check(cudaMemsetAsync(plan->grid, 0, plan->cells * sizeof *plan->grid, plan->gpu->stream),
-                       "Clearing the grid");
+    if (!rc)
+        rc = gpu_check(cudaMemsetAsync(plan->grid, 0, plan->cells * sizeof *plan->grid, plan->gpu->stream), "Clearing the grid");
     if (!rc)
         rc = launch<true>(plan, &a, bins->parts, bins->slots);
-    for (int c = 0; !rc && c < bins->colours; c++) {
-        uint32_t first = bins->light_colour[c];
-        rc = launch<false>(plan, &a, bins->light + first, bins->light_colour[c + 1] - first);
-        if (!rc)
-            rc = nufft_gpu_add_partials(plan, c);
-    }
-    return rc;
-}
-
-/* ---- the grid to the samples ---- */
-
-struct gather_args {
-    struct range_geometry geometry;
-    const struct range_task *tasks; /* 3-D: a warp takes one; 2-D: NULL, a thread takes one sample */
-    uint32_t count, samples;
-    const struct range_point *points;
-    const uint32_t *order;
-    const float *weights;
-    const float2 *grid;
-    float2 *data;
-    struct kaiser kernel;
-    bool radial;
-    int transforms, transforms_per_thread;
-    size_t cells;
-};
-
-/* One sample of transforms [from, to). W is the width, 0: any. */
-template <int DIM, int W>
-static __device__ __forceinline__ void gather_sample(const struct gather_args &a, uint32_t i, const int first[3],
-                                                     int from, int to)
-{
-    constexpr int MOST = W ? W : 16;
-    const int width = W ? W : a.geometry.width;
-    const struct range_point p = a.points[i];
-    const float above[3] = {p.x, p.y, p.z};
-    int base[3];
-    if (DIM == 2) {
-        base[0] = p.base & 0xffff;
-        base[1] = p.base >> 16;
-        base[2] = 0;
-    } else {
-        for (int d = 0; d < 3; d++)
-            base[d] = first[d] + (int)(p.base >> (8 * d) & 255);
-    }
-    float weight[2][MOST];
-    int cell[2][MOST];
-#pragma unroll
-    for (int d = 0; d < 2; d++) {
-        int at = base[d], cells = a.geometry.axis[d].cells;
-#pragma unroll
-        for (int k = 0; k < (W ? W : width); k++) {
-            float u = (above[d] - (float)k) * a.kernel.scale;
-            weight[d][k] = a.radial ? u * u : kaiser_of_square(a.kernel, u * u);
-            cell[d][k] = (W ? at : wrap(at, cells)) * (d ? a.geometry.axis[0].cells : 1);
-            at++;
-            at = at >= cells ? at - cells : at;
-        }
-    }
-    const size_t plane = (size_t)a.geometry.axis[0].cells * a.geometry.axis[1].cells;
-    const float scale = a.weights ? a.weights[i] : 1.f;
-    float2 *out = a.data + a.order[i];
-    for (int t = from; t < to; t++) {
-        const float2 *grid = a.grid + t * a.cells;
-        float2 s = make_float2(0.f, 0.f);
-#pragma unroll(W &&W <= 4 ? W : 1)
-        for (int z = 0; z < (DIM == 3 ? width : 1); z++) {
-            float wz = a.radial ? 0.f : 1.f;
-            if (DIM == 3) {
-                float u = (above[2] - (float)z) * a.kernel.scale;
-                wz = a.radial ? u * u : kaiser_of_square(a.kernel, u * u);
-            }
-            const float2 *slab = grid + (DIM == 3 ? wrap(base[2] + z, a.geometry.axis[2].cells) * plane : 0);
-#pragma unroll
-            for (int y = 0; y < width; y++) {
-                const float2 *row = slab + cell[1][y];
-                float wyz = a.radial ? wz + weight[1][y] : wz * weight[1][y];
-#pragma unroll
-                for (int x = 0; x < width; x++) {
-                    float w = a.radial ? kaiser_of_square(a.kernel, wyz + weight[0][x]) : wyz * weight[0][x];
-                    float2 v = __ldg(row + cell[0][x]);
-                    s = make_float2(fmaf(v.x, w, s.x), fmaf(v.y, w, s.y));
-                }
-            }
-        }
-        out[(size_t)t * a.samples] = make_float2(s.x * scale, s.y * scale);
-    }
-}
-
-/* Blocks of 128; 3-D: a warp owns a task; 2-D: a thread owns a sample. blockIdx.y: a run of transforms. */
-template <int DIM, int W>
-static __global__ void __launch_bounds__(128) gather(const __grid_constant__ struct gather_args a)
-{
-    int from = blockIdx.y * a.transforms_per_thread, to = min(a.transforms, from + a.transforms_per_thread),
-        first[3] = {0, 0, 0};
-    uint32_t number = blockIdx.x * 128 + threadIdx.x;
-    if (DIM == 2) {
-        if (number < a.samples)
-            gather_sample<DIM, W>(a, number, first, from, to);
-        return;
-    }
-    number >>= 5;
-    if (number >= a.count)
-        return;
-    const struct range_task task = a.tasks[number];
-    int place[3];
-    range_bin_place(a.geometry, task.bin, place);
-    for (int d = 0; d < 3; d++)
-        first[d] = axis_first(a.geometry.axis[d], place[d]);
-    for (uint32_t i = task.first + (threadIdx.x & 31); i < task.last; i += 32)
-        gather_sample<DIM, W>(a, i, first, from, to);
-}
-
-template <int DIM> static void (*gather_kernel(const struct gather_args *a))(struct gather_args)
-{
-    bool roomy = true; /* the specialised kernels wrap a cell at most once */
-    for (int d = 0; d < DIM; d++)
-        roomy = roomy && a->geometry.axis[d].cells >= a->geometry.width;
-    if (a->radial || !roomy)
-        return gather<DIM, 0>;
-    switch (a->geometry.width) {
-    case 3:
-        return gather<DIM, 3>;
-    case 4:
-        return gather<DIM, 4>;
-    case 5:
-        return gather<DIM, 5>;
-    case 6:
-        return gather<DIM, 6>;
-    default:
-        return gather<DIM, 0>;
-    }
-}
-
-int nufft_gpu_gather(struct nufft_gpu *plan, int transforms, bool weigh, struct c32 *data)
-{
-    const struct range_bins *bins = &plan->bins;
-    struct gather_args a = {};
-    a.geometry = bins->geometry;
-    a.samples = bins->samples;
-    a.points = bins->points;
-    a.order = bins->order;
-    a.weights = weigh ? plan->weights : NULL;
-    a.grid = (const float2 *)plan->grid;
-    a.data = (float2 *)data;
-    a.kernel = plan->kernel;
-    a.radial = plan->shape.kernel == NUFFT_RADIAL;
-    a.transforms = transforms;
-    a.transforms_per_thread = 16;
-    a.cells = plan->cells;
-    unsigned runs = gpu_blocks((size_t)transforms, 16);
-    if (a.samples == 0)
-        return 0;
-    if (a.geometry.dim == 2) {
-        gather_kernel<2>(&a)<<<dim3(gpu_blocks(a.samples, 128), runs), 128, 0, plan->gpu->stream>>>(a);
-        return gpu_launched("Reading the grid");
-    }
-    const struct range_task *lists[2] = {bins->light, bins->parts};
-    const uint32_t counts[2] = {bins->lights, bins->slots};
-    int rc = 0;
-    for (int i = 0; !rc && i < 2; i++) {
-        a.tasks = lists[i];
-        a.count = counts[i];
-        if (a.count == 0)
-            continue;
-        gather_kernel<3>(&a)<<<dim3(gpu_blocks(a.count, 4), runs), 128, 0, plan->gpu->stream>>>(a);
-        rc = gpu_launched("Reading the grid");
-    }
-    return rc;
+    if (!rc)
+        rc = nufft_gpu_add_partials(plan);
+    return rc ? rc : launch<false>(plan, &a, bins->tasks, bins->occupied);
 }

@@ -185,6 +185,31 @@ struct lines_args {
     const float2 *twiddles;
 };
 
+/* One thread's part: which line, and which butterfly of it. */
+struct place {
+    int line_in_block, thread;
+    bool there;
+    const float2 *in;
+    size_t out, full; /* where the line's element 0 lies */
+    float factor;     /* the line's and the set's */
+};
+
+static __device__ __forceinline__ struct place place_of(const struct lines_args &a, bool rows, int lines_per_block, int threads)
+{
+    const struct fft_pass &p = a.pass;
+    struct place at;
+    at.line_in_block = rows ? threadIdx.x / threads : threadIdx.x % lines_per_block;
+    at.thread = rows ? threadIdx.x % threads : threadIdx.x / lines_per_block;
+    size_t line = (size_t)blockIdx.x * lines_per_block + at.line_in_block, set = blockIdx.y;
+    at.there = line < (size_t)p.lines;
+    at.in = p.in + line * p.in_view.line + set * p.in_view.set;
+    at.out = line * p.out_view.line + set * p.out_view.set;
+    at.full = line * p.full_view.line + set * p.full_view.set;
+    at.factor = at.there && p.line ? p.line[line] : 1.f;
+    at.factor *= p.set ? p.set[set] : 1.f;
+    return at;
+}
+
 /* FFT position -> element of a line of which `kept` are there; -1: not there. */
 static __device__ __forceinline__ int kept_element(int position, int n, int kept)
 {
@@ -196,45 +221,33 @@ static __device__ __forceinline__ int kept_element(int position, int n, int kept
     return position >= n - low ? position - (n - low) : -1;
 }
 
-struct place {
-    int line_in_block, thread;
-    size_t line, set;
-    bool there;
-};
-
 static __device__ __forceinline__ float factor_of(const struct fft_pass &p, const struct place &at, int e)
 {
-    float f = 1.f;
+    float f = at.factor;
     if (p.element)
-        f *= p.element[e];
-    if (p.line)
-        f *= p.line[at.line];
-    if (p.set)
-        f *= p.set[at.set];
+        f *= __ldg(p.element + e);
     if (p.full)
-        f *= p.full[e * p.full_view.step + at.line * p.full_view.line + at.set * p.full_view.set];
+        f *= __ldg(p.full + at.full + (size_t)e * p.full_view.step);
     return f;
 }
 
-static __device__ __forceinline__ float2 load(const struct lines_args &a, const struct place &at, int position)
+static __device__ __forceinline__ float2 load(const struct fft_pass &p, const struct place &at, int n, int position)
 {
-    const struct fft_pass &p = a.pass;
-    int e = kept_element(position, a.n, p.kept_in);
+    int e = kept_element(position, n, p.kept_in);
     if (e < 0)
         return make_float2(0.f, 0.f);
-    float2 v = p.in[e * p.in_view.step + at.line * p.in_view.line + at.set * p.in_view.set];
-    float f = p.kept_in < a.n ? factor_of(p, at, e) : 1.f;
+    float2 v = at.in[(size_t)e * p.in_view.step];
+    float f = p.kept_in < n ? factor_of(p, at, e) : 1.f;
     return make_float2(v.x * f, v.y * f * p.sign);
 }
 
-static __device__ __forceinline__ void store(const struct lines_args &a, const struct place &at, int position, float2 v)
+static __device__ __forceinline__ void store(const struct fft_pass &p, const struct place &at, int n, int position, float2 v)
 {
-    const struct fft_pass &p = a.pass;
-    int e = kept_element(position, a.n, p.kept_out);
+    int e = kept_element(position, n, p.kept_out);
     if (e < 0)
         return;
-    float f = p.kept_out < a.n ? factor_of(p, at, e) : 1.f;
-    size_t to = e * p.out_view.step + at.line * p.out_view.line + at.set * p.out_view.set;
+    float f = p.kept_out < n ? factor_of(p, at, e) : 1.f;
+    size_t to = at.out + (size_t)e * p.out_view.step;
     v = make_float2(v.x * f, v.y * f * p.sign);
     if (p.squares)
         p.squares[to] += v.x * v.x + v.y * v.y;
@@ -242,36 +255,38 @@ static __device__ __forceinline__ void store(const struct lines_args &a, const s
         p.out[to] = v;
 }
 
-/* Where position k of a line lies in shared memory. Rows are padded so that strides of 8 and 16 spread over the banks.
- */
-template <bool ROWS>
-static __device__ __forceinline__ int slot_of(const struct lines_args &a, const struct place &at, int k)
+/* A line's floats in shared memory. Rows are padded so that strides of 8 and 16 spread over the banks. */
+static __host__ __device__ constexpr int line_room(bool rows, int n)
 {
-    return ROWS ? at.line_in_block * (a.n + a.n / 16 + 1) + k + (k >> 4) : k * a.lines_per_block + at.line_in_block;
+    return rows ? n + n / 16 + 1 : n;
 }
 
-/* One Stockham stage: thread t does butterfly t. `done` is the product of the radices before. The first stage reads the
- * device's memory, the last writes it; between them a line is in shared memory. Not inlined: together in one function
- * the compiler works out the addresses of all radices before it takes one, and runs out of registers. */
+static __device__ __forceinline__ int slot_of(bool rows, int n, int lines_per_block, const struct place &at, int k)
+{
+    return rows ? at.line_in_block * line_room(true, n) + k + (k >> 4) : k * lines_per_block + at.line_in_block;
+}
+
+/* One Stockham stage: thread t does butterfly t. `done` is the product of the radices before. The first stage reads the device's
+ * memory, the last writes it; between them a line is in shared memory. */
 enum stage_kind { STAGE_FIRST, STAGE_INNER, STAGE_LAST };
 
 template <int R, bool ROWS, stage_kind KIND>
-static __device__ __noinline__ void stage(const struct lines_args &a, const struct place at, int done)
+static __device__ __forceinline__ void stage(const struct lines_args &a, const struct place &at, float2 *shared, int n,
+                                             int lines_per_block, int done)
 {
-    extern __shared__ float2 shared[];
-    int apart = a.n / R, t = at.thread, block = t / done, j = t - block * done;
+    int apart = n / R, t = at.thread, block = t / done, j = t - block * done;
     bool works = at.there && t < apart;
     float2 v[R];
     if (works) {
         if (KIND == STAGE_FIRST) {
 #pragma unroll
             for (int r = 0; r < R; r++)
-                v[r] = load(a, at, t + r * apart);
+                v[r] = load(a.pass, at, n, t + r * apart);
         } else {
+            float2 w = __ldg(a.twiddles + j * (apart / done)), power = w;
 #pragma unroll
             for (int r = 0; r < R; r++)
-                v[r] = shared[slot_of<ROWS>(a, at, t + r * apart)];
-            float2 w = __ldg(a.twiddles + j * (apart / done)), power = w;
+                v[r] = shared[slot_of(ROWS, n, lines_per_block, at, t + r * apart)];
 #pragma unroll
             for (int r = 1; r < R; r++) {
                 v[r] = mul(v[r], power);
@@ -287,22 +302,120 @@ static __device__ __noinline__ void stage(const struct lines_args &a, const stru
         for (int r = 0; r < R; r++) {
             int k = block * done * R + j + r * done;
             if (KIND == STAGE_LAST)
-                store(a, at, k, v[r]);
+                store(a.pass, at, n, k, v[r]);
             else
-                shared[slot_of<ROWS>(a, at, k)] = v[r];
+                shared[slot_of(ROWS, n, lines_per_block, at, k)] = v[r];
         }
     }
     if (KIND != STAGE_LAST)
         __syncthreads();
 }
 
+enum { BLOCK_THREADS_MOST = 640, COLUMNS_MOST = 8 }; /* 8 columns: 64 bytes side by side, two sectors */
+
+static __host__ __device__ constexpr int lines_that_fit(int threads)
+{
+    int lines = COLUMNS_MOST;
+    while (lines > 1 && lines * threads > BLOCK_THREADS_MOST)
+        lines /= 2;
+    return lines;
+}
+
+/* ---- sizes that are met often: everything known to the compiler ---- */
+
+/* n, its radices, the largest first (a fourth of 1: there is none). */
+#define FFT_SIZES(X) \
+    X(128, 8, 4, 4, 1) \
+    X(144, 9, 4, 4, 1) \
+    X(160, 8, 5, 4, 1) \
+    X(192, 8, 6, 4, 1) \
+    X(200, 8, 5, 5, 1) \
+    X(216, 6, 6, 6, 1) \
+    X(240, 8, 6, 5, 1) \
+    X(256, 8, 8, 4, 1) \
+    X(288, 9, 8, 4, 1) \
+    X(320, 8, 8, 5, 1) \
+    X(360, 9, 8, 5, 1) \
+    X(384, 8, 8, 6, 1) \
+    X(400, 10, 8, 5, 1) \
+    X(432, 9, 8, 6, 1) \
+    X(480, 10, 8, 6, 1) \
+    X(512, 8, 8, 8, 1) \
+    X(540, 10, 9, 6, 1) \
+    X(576, 9, 8, 8, 1) \
+    X(600, 10, 10, 6, 1) \
+    X(640, 10, 8, 8, 1) \
+    X(720, 10, 9, 8, 1) \
+    X(768, 8, 6, 4, 4) \
+    X(800, 10, 10, 8, 1)
+
+/* Blocks of lines_that_fit(n / smallest radix) * that; shared memory: the lines. A block owns neighbouring lines of one set; rows
+ * are read along the line, columns across the lines. */
+template <int R0, int R1, int R2, int R3, bool ROWS>
+static __global__ void __launch_bounds__(lines_that_fit(R0 *R1 *R2 *R3 / (R3 > 1 ? R3 : R2)) * (R0 * R1 * R2 * R3 / (R3 > 1 ? R3 : R2)), 2)
+    transform_size(const __grid_constant__ struct lines_args a)
+{
+    extern __shared__ float2 shared[];
+    constexpr int n = R0 * R1 * R2 * R3, threads = n / (R3 > 1 ? R3 : R2), lines = lines_that_fit(threads);
+    const struct place at = place_of(a, ROWS, lines, threads);
+    stage<R0, ROWS, STAGE_FIRST>(a, at, shared, n, lines, 1);
+    stage<R1, ROWS, STAGE_INNER>(a, at, shared, n, lines, R0);
+    if (R3 > 1) {
+        stage<R2, ROWS, STAGE_INNER>(a, at, shared, n, lines, R0 * R1);
+        stage<R3, ROWS, STAGE_LAST>(a, at, shared, n, lines, R0 * R1 * R2);
+    } else {
+        stage<R2, ROWS, STAGE_LAST>(a, at, shared, n, lines, R0 * R1);
+    }
+}
+
+static void (*kernel_of_size(int n, bool rows))(struct lines_args)
+{
+    switch (n) {
+#define SIZE(N, R0, R1, R2, R3) \
+    case N: \
+        return rows ? transform_size<R0, R1, R2, R3, true> : transform_size<R0, R1, R2, R3, false>;
+        FFT_SIZES(SIZE)
+#undef SIZE
+    default:
+        return NULL;
+    }
+}
+
+static bool radices_of_size(int n, struct fft_plan *plan)
+{
+    switch (n) {
+#define SIZE(N, R0, R1, R2, R3) \
+    case N: { \
+        const int radix[4] = {R0, R1, R2, R3}; \
+        plan->stages = R3 > 1 ? 4 : 3; \
+        memcpy(plan->radix, radix, sizeof radix); \
+        return true; \
+    }
+        FFT_SIZES(SIZE)
+#undef SIZE
+    default:
+        return false;
+    }
+}
+
+/* ---- any size ---- */
+
+/* Not inlined: together in one function the compiler works out the addresses of all radices before it takes one, and runs out of
+ * registers. */
+template <int R, bool ROWS, stage_kind KIND>
+static __device__ __noinline__ void any_stage(const struct lines_args &a, const struct place at, int done)
+{
+    extern __shared__ float2 shared[];
+    stage<R, ROWS, KIND>(a, at, shared, a.n, a.lines_per_block, done);
+}
+
 template <bool ROWS, stage_kind KIND>
 static __device__ __forceinline__ void stage_of(int radix, const struct lines_args &a, const struct place &at, int done)
 {
     switch (radix) {
-#define STAGE(R)                           \
-    case R:                                \
-        stage<R, ROWS, KIND>(a, at, done); \
+#define STAGE(R) \
+    case R: \
+        any_stage<R, ROWS, KIND>(a, at, done); \
         break;
         STAGE(1)
         STAGE(2)
@@ -318,20 +431,11 @@ static __device__ __forceinline__ void stage_of(int radix, const struct lines_ar
     }
 }
 
-enum { BLOCK_THREADS_MOST = 640 };
-
-/* Blocks of lines_per_block * threads; shared memory: the lines, n float2 each (rows: padded). A block owns
- * lines_per_block neighbouring lines of one set; rows are read along the line, columns across the lines. */
+/* As transform_size. */
 template <bool ROWS>
-static __global__ void __launch_bounds__(BLOCK_THREADS_MOST, 1)
-    transform_lines(const __grid_constant__ struct lines_args a)
+static __global__ void __launch_bounds__(BLOCK_THREADS_MOST, 1) transform_any(const __grid_constant__ struct lines_args a)
 {
-    struct place at;
-    at.line_in_block = ROWS ? threadIdx.x / a.threads : threadIdx.x % a.lines_per_block;
-    at.thread = ROWS ? threadIdx.x % a.threads : threadIdx.x / a.lines_per_block;
-    at.line = (size_t)blockIdx.x * a.lines_per_block + at.line_in_block;
-    at.set = blockIdx.y;
-    at.there = at.line < (size_t)a.pass.lines;
+    const struct place at = place_of(a, ROWS, a.lines_per_block, a.threads);
     int done = a.radix[0];
     stage_of<ROWS, STAGE_FIRST>(a.radix[0], a, at, 1);
     for (int s = 1; s < a.stages - 1; s++) {
@@ -368,7 +472,8 @@ int fft_plan_make(struct fft_plan *plan, struct gpu *gpu, int n)
     int now[FFT_STAGES_MOST];
     memset(plan, 0, sizeof *plan);
     plan->n = n;
-    search_radices(n, 10, 0, now, plan);
+    if (!radices_of_size(n, plan))
+        search_radices(n, 10, 0, now, plan);
     if (n < 2 || plan->stages == 0)
         return err_set(ERR_BAD_PARAMETER,
                        "A grid of %d cells cannot be transformed: its size must be a product of 2, 3, 5 and 7.", n);
@@ -399,25 +504,25 @@ int fft_run(struct gpu *gpu, const struct fft_plan *plan, const struct fft_pass 
 {
     struct lines_args a;
     bool rows = pass->in_view.step == 1 && pass->out_view.step == 1;
+    void (*kernel)(struct lines_args) = kernel_of_size(plan->n, rows);
+    size_t line_bytes = (size_t)line_room(rows, plan->n) * sizeof(float2);
     a.pass = *pass;
     a.n = plan->n;
     a.stages = plan->stages;
     memcpy(a.radix, plan->radix, sizeof a.radix);
     a.threads = plan->threads;
     a.twiddles = plan->twiddles;
-    size_t line_bytes = (size_t)(rows ? plan->n + plan->n / 16 + 1 : plan->n) * sizeof(float2);
-    a.lines_per_block = 8; /* of columns: 64 bytes side by side, two sectors */
-    while (a.lines_per_block > 1 &&
-           (a.lines_per_block * a.threads > BLOCK_THREADS_MOST || a.lines_per_block * line_bytes > gpu->shared_most))
+    a.lines_per_block = lines_that_fit(a.threads);
+    while (!kernel && a.lines_per_block > 1 && a.lines_per_block * line_bytes > gpu->shared_most)
         a.lines_per_block /= 2;
+    if (!kernel)
+        kernel = rows ? transform_any<true> : transform_any<false>;
     size_t shared = a.lines_per_block * line_bytes;
     if (a.threads > BLOCK_THREADS_MOST || shared > gpu->shared_most || pass->sets > 65535)
         return err_set(ERR_BAD_PARAMETER, "A grid of %d cells is longer than the GPU's FFT handles.", plan->n);
-    void (*kernel)(struct lines_args) = rows ? transform_lines<true> : transform_lines<false>;
     if (shared > 48 * 1024) {
-        int rc = gpu_check(
-            cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared),
-            "Preparing an FFT pass");
+        int rc = gpu_check(cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared),
+                           "Preparing an FFT pass");
         if (rc)
             return rc;
     }

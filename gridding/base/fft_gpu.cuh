@@ -5,8 +5,8 @@
  * only what is kept: for a grid of twice the image's size the three passes move 2.6 grids instead of the 6 and more of
  * a full FFT and a crop, and they work in place.
  */
-#ifndef MRIRECON_FFT_GPU_CUH
-#define MRIRECON_FFT_GPU_CUH
+#ifndef MRIRECON_FFT_DEVICE_CUH
+#define MRIRECON_FFT_DEVICE_CUH
 
 #include "gridding/base/dev_gpu.cuh"
 

@@ -125,21 +125,19 @@ static struct colour_order colour_order_make(const struct range_geometry *g)
 
 /* What the bins before a place (in colour order) come to. */
 struct tally {
-    uint32_t lights, heavies, parts, largest;
+    uint32_t occupied, heavies, parts, largest;
 };
 
 struct tally_sum {
     __host__ __device__ tally operator()(const tally &a, const tally &b) const
     {
-        tally s = {a.lights + b.lights, a.heavies + b.heavies, a.parts + b.parts,
-                   a.largest > b.largest ? a.largest : b.largest};
+        tally s = {a.occupied + b.occupied, a.heavies + b.heavies, a.parts + b.parts, a.largest > b.largest ? a.largest : b.largest};
         return s;
     }
 };
 
 /* Blocks of 256; a thread owns one bin. */
-static __global__ void tally_bins(colour_order order, uint32_t count, uint32_t depth, const uint32_t *first,
-                                  tally *tallies)
+static __global__ void tally_bins(colour_order order, uint32_t count, const uint32_t *first, tally *tallies)
 {
     uint32_t place = blockIdx.x * blockDim.x + threadIdx.x;
     if (place > count)
@@ -147,107 +145,137 @@ static __global__ void tally_bins(colour_order order, uint32_t count, uint32_t d
     tally t = {0, 0, 0, 0};
     if (place < count) {
         uint32_t bin = order.bin(place), held = first[bin + 1] - first[bin];
+        bool heavy = order.g.light > 0 && held > order.g.light;
         t.largest = held;
-        t.lights = held > 0 && held <= depth;
-        t.heavies = held > depth;
-        t.parts = depth > 0 && held > depth ? (held + depth - 1) / depth : 0;
+        t.occupied = held > 0;
+        t.heavies = heavy;
+        t.parts = heavy ? (held + order.g.depth - 1) / order.g.depth : 0;
     }
     tallies[place] = t;
 }
 
-/* Blocks of 256; a thread owns one bin and writes its tasks. before[place] sums up the bins before it. */
-static __global__ void list_tasks(colour_order order, uint32_t count, uint32_t depth, const uint32_t *first,
-                                  const tally *before, struct range_task *light, struct range_task *parts,
-                                  struct range_task *heavy)
+/* Which of a bin's neighbours hold samples and have an earlier colour. */
+static __device__ uint32_t neighbours_before(const struct range_geometry &g, uint32_t bin, const uint32_t *first)
 {
-    uint32_t place = blockIdx.x * blockDim.x + threadIdx.x;
+    int place[3], colours[3];
+    uint32_t mask = 0;
+    range_bin_place(g, bin, place);
+    for (int d = 0; d < 3; d++)
+        colours[d] = axis_colours(g.axis[d]);
+    int own = (axis_colour(g.axis[1], place[1]) * colours[0] + axis_colour(g.axis[0], place[0])) * colours[2] +
+              axis_colour(g.axis[2], place[2]);
+    for (int i = 0; i < 27; i++) {
+        int step[3] = {i % 3 - 1, i / 3 % 3 - 1, i / 9 - 1}, at[3];
+        for (int d = 0; d < 3; d++)
+            at[d] = (place[d] + step[d] + g.axis[d].bins) % g.axis[d].bins;
+        int colour = (axis_colour(g.axis[1], at[1]) * colours[0] + axis_colour(g.axis[0], at[0])) * colours[2] +
+                     axis_colour(g.axis[2], at[2]);
+        uint32_t other = ((uint32_t)at[1] * g.axis[0].bins + at[0]) * g.axis[2].bins + at[2];
+        if (colour < own && first[other + 1] > first[other])
+            mask |= 1u << i;
+    }
+    return mask;
+}
+
+/* Blocks of 256; a thread owns one bin and writes its tasks. before[place] sums up the bins before it. */
+static __global__ void list_tasks(colour_order order, uint32_t count, const uint32_t *first, const tally *before,
+                                  struct range_task *tasks, struct range_task *parts, struct range_task *heavy)
+{
+    uint32_t place = blockIdx.x * blockDim.x + threadIdx.x, depth = order.g.depth;
     if (place >= count)
         return;
     uint32_t bin = order.bin(place);
-    struct range_task task = {bin, first[bin], first[bin + 1], 1, 0, {0, 0, 0}};
+    struct range_task task = {bin, first[bin], first[bin + 1], 0, 0, 0, 0, 0};
     uint32_t held = task.last - task.first;
     if (held == 0)
         return;
-    if (held <= depth) {
-        light[before[place].lights] = task;
-        return;
+    task.neighbours = neighbours_before(order.g, bin, first);
+    if (held > order.g.light) {
+        task.slot = before[place].parts;
+        task.parts = (held + depth - 1) / depth;
+        heavy[before[place].heavies] = task;
+        for (uint32_t p = 0; p < task.parts; p++) {
+            struct range_task part = task;
+            part.first = task.first + p * depth;
+            part.last = min(task.last, part.first + depth);
+            part.parts = 0;
+            part.slot = task.slot + p;
+            part.part = p;
+            parts[part.slot] = part;
+        }
     }
-    task.slot = before[place].parts;
-    task.parts = (held + depth - 1) / depth;
-    heavy[before[place].heavies] = task;
-    for (uint32_t p = 0; p < task.parts; p++) {
-        struct range_task part = {bin, task.first + p * depth, min(task.last, task.first + (p + 1) * depth),
-                                  1,   task.slot + p,          {0, 0, 0}};
-        parts[part.slot] = part;
-    }
+    tasks[before[place].occupied] = task;
 }
 
-static __global__ void gather_tallies(colour_order order, const tally *before, tally *at_colour)
+static int scan_tallies(struct gpu *gpu, tally *tallies, uint32_t count)
 {
-    if ((int)threadIdx.x <= order.colours)
-        at_colour[threadIdx.x] = before[order.begin[threadIdx.x]];
+    void *workspace = NULL;
+    size_t bytes = 0;
+    const tally none = {0, 0, 0, 0};
+    int rc = gpu_check(cub::DeviceScan::ExclusiveScan(NULL, bytes, tallies, tallies, tally_sum(), none, count, gpu->stream),
+                       "Summing up bins");
+    if (!rc)
+        rc = gpu_alloc(gpu, bytes, &workspace, "Summing up bins");
+    if (!rc)
+        rc = gpu_check(cub::DeviceScan::ExclusiveScan(workspace, bytes, tallies, tallies, tally_sum(), none, count, gpu->stream),
+                       "Summing up bins");
+    gpu_release(gpu, workspace);
+    return rc;
+}
+
+static int alloc_tasks(struct range_bins *bins, struct gpu *gpu)
+{
+    const char *what = "The list of tasks";
+    int rc = gpu_array(gpu, bins->occupied, &bins->tasks, what);
+    if (!rc)
+        rc = gpu_array(gpu, bins->slots, &bins->parts, what);
+    if (!rc)
+        rc = gpu_array(gpu, bins->heavies, &bins->heavy, what);
+    if (!rc)
+        rc = gpu_array(gpu, bins->count, &bins->done, what);
+    if (!rc)
+        rc = gpu_array(gpu, 1, &bins->ticket, what);
+    if (!rc)
+        rc = gpu_check(cudaMemsetAsync(bins->done, 0, bins->count * sizeof *bins->done, gpu->stream), what);
+    bins->bytes += ((size_t)bins->occupied + bins->slots + bins->heavies) * sizeof(struct range_task) +
+                   ((size_t)bins->count + 1) * sizeof(uint32_t);
+    return rc;
 }
 
 static int make_tasks(struct range_bins *bins, struct gpu *gpu)
 {
     const struct colour_order order = colour_order_make(&bins->geometry);
-    uint32_t depth = (uint32_t)bins->geometry.depth, count = bins->count;
-    tally *tallies = NULL, *at_colour = NULL, host[RANGE_COLOURS_MOST + 1] = {};
-    void *workspace = NULL;
-    size_t workspace_bytes = 0;
+    uint32_t count = bins->count;
+    tally *tallies = NULL, all = {};
     int rc = gpu_array(gpu, (size_t)count + 1, &tallies, "Counting bins");
-    if (!rc)
-        rc = gpu_array(gpu, RANGE_COLOURS_MOST + 1, &at_colour, "Counting bins");
     if (rc)
-        goto out;
-    tally_bins<<<gpu_blocks((size_t)count + 1, 256), 256, 0, gpu->stream>>>(order, count, depth, bins->first, tallies);
+        return rc;
+    tally_bins<<<gpu_blocks((size_t)count + 1, 256), 256, 0, gpu->stream>>>(order, count, bins->first, tallies);
     rc = gpu_launched("Counting bins");
     if (!rc)
-        rc = gpu_check(cub::DeviceScan::ExclusiveScan(NULL, workspace_bytes, tallies, tallies, tally_sum(),
-                                                      tally{0, 0, 0, 0}, count + 1, gpu->stream),
-                       "Summing up bins");
+        rc = scan_tallies(gpu, tallies, count + 1);
     if (!rc)
-        rc = gpu_alloc(gpu, workspace_bytes, &workspace, "Summing up bins");
-    if (!rc)
-        rc = gpu_check(cub::DeviceScan::ExclusiveScan(workspace, workspace_bytes, tallies, tallies, tally_sum(),
-                                                      tally{0, 0, 0, 0}, count + 1, gpu->stream),
-                       "Summing up bins");
-    if (rc)
-        goto out;
-    gather_tallies<<<1, 32, 0, gpu->stream>>>(order, tallies, at_colour);
-    rc = gpu_launched("Summing up bins");
-    if (!rc)
-        rc = gpu_download(gpu, host, at_colour, sizeof host);
-    if (rc)
-        goto out;
-    bins->colours = order.colours;
-    for (int c = 0; c <= order.colours; c++) {
-        bins->light_colour[c] = host[c].lights;
-        bins->heavy_colour[c] = host[c].heavies;
+        rc = gpu_download(gpu, &all, tallies + count, sizeof all);
+    bins->occupied = all.occupied;
+    bins->heavies = all.heavies;
+    bins->slots = all.parts;
+    bins->largest = all.largest;
+    if (!rc && order.g.light > 0) {
+        rc = alloc_tasks(bins, gpu);
+        if (!rc) {
+            list_tasks<<<gpu_blocks(count, 256), 256, 0, gpu->stream>>>(order, count, bins->first, tallies, bins->tasks, bins->parts,
+                                                                       bins->heavy);
+            rc = gpu_launched("Listing tasks");
+        }
     }
-    bins->lights = host[order.colours].lights;
-    bins->heavies = host[order.colours].heavies;
-    bins->slots = host[order.colours].parts;
-    bins->largest = host[order.colours].largest;
-    bins->occupied = bins->lights + bins->heavies;
-    if (depth > 0) {
-        rc = gpu_array(gpu, bins->lights, &bins->light, "The list of tasks");
-        if (!rc)
-            rc = gpu_array(gpu, bins->slots, &bins->parts, "The list of tasks");
-        if (!rc)
-            rc = gpu_array(gpu, bins->heavies, &bins->heavy, "The list of tasks");
-        if (rc)
-            goto out;
-        list_tasks<<<gpu_blocks(count, 256), 256, 0, gpu->stream>>>(order, count, depth, bins->first, tallies,
-                                                                    bins->light, bins->parts, bins->heavy);
-        rc = gpu_launched("Listing tasks");
-        bins->bytes += ((size_t)bins->lights + bins->slots + bins->heavies) * sizeof(struct range_task);
-    }
-out:
-    gpu_release(gpu, workspace);
-    gpu_release(gpu, at_colour);
     gpu_release(gpu, tallies);
     return rc;
+}
+
+int range_round_begin(struct range_bins *bins, struct gpu *gpu)
+{
+    bins->round++;
+    return gpu_check(cudaMemsetAsync(bins->ticket, 0, sizeof *bins->ticket, gpu->stream), "Beginning a round");
 }
 
 /* ---- sorting ---- */
@@ -333,7 +361,7 @@ int range_bins_make(struct range_bins *bins, struct gpu *gpu, const struct range
 
 void range_bins_free(struct range_bins *bins, struct gpu *gpu)
 {
-    void *held[] = {bins->order, bins->points, bins->first, bins->light, bins->parts, bins->heavy};
+    void *held[] = {bins->order, bins->points, bins->first, bins->tasks, bins->parts, bins->heavy, bins->done, bins->ticket};
     for (void *memory : held)
         gpu_release(gpu, memory);
     memset(bins, 0, sizeof *bins);

@@ -12,8 +12,8 @@
  * A bin that holds more than `depth` samples is heavy: it is cut into parts, each part sums into a tile of its own in a
  * list of partial tiles, and those are added up in their order when the bin's colour comes.
  */
-#ifndef MRIRECON_RANGE_GPU_CUH
-#define MRIRECON_RANGE_GPU_CUH
+#ifndef MRIRECON_RANGE_DEVICE_CUH
+#define MRIRECON_RANGE_DEVICE_CUH
 
 #include "gridding/base/dev_gpu.cuh"
 
@@ -25,7 +25,7 @@ struct range_axis {
 
 static __host__ __device__ inline int axis_first(struct range_axis axis, int bin)
 {
-    return (int)((long long)bin * axis.cells / axis.bins);
+    return (int)((uint32_t)bin * (uint32_t)axis.cells / (uint32_t)axis.bins);
 }
 
 static __host__ __device__ inline int axis_size(struct range_axis axis, int bin)
@@ -35,13 +35,18 @@ static __host__ __device__ inline int axis_size(struct range_axis axis, int bin)
 
 static __host__ __device__ inline int axis_bin(struct range_axis axis, int cell)
 {
-    return (int)(((long long)(cell + 1) * axis.bins - 1) / axis.cells);
+    return (int)((((uint32_t)cell + 1) * (uint32_t)axis.bins - 1) / (uint32_t)axis.cells);
 }
 
 /* Colours 0 1 0 1 ..., and 2 for the last of an odd number of bins: neighbours differ around the ring. */
 static __host__ __device__ inline int axis_colours(struct range_axis axis)
 {
     return axis.bins == 1 ? 1 : 2 + (axis.bins & 1);
+}
+
+static __host__ __device__ inline int axis_colour(struct range_axis axis, int bin)
+{
+    return axis.bins > 1 && (axis.bins & 1) && bin == axis.bins - 1 ? 2 : bin & 1;
 }
 
 static __host__ __device__ inline int axis_colour_bins(struct range_axis axis, int colour)
@@ -60,7 +65,8 @@ struct range_geometry {
     int dim, width;
     struct range_axis axis[3]; /* x, y, z; in 2-D z is {1, 1} */
     bool by_cell;              /* within a bin, sort by base z cell as well */
-    int depth;                 /* samples a part holds at most; 0: no tasks are made (the caller walks the bins) */
+    uint32_t light;            /* samples a bin holds without being cut; 0: no tasks are made (the caller walks the bins) */
+    uint32_t depth;            /* samples of a part */
 };
 
 /* A bin's number is (y * bins x + x) * bins z + z. */
@@ -72,12 +78,14 @@ static __host__ __device__ inline void range_bin_place(const struct range_geomet
     place[1] = (int)(bin / (uint32_t)g.axis[0].bins);
 }
 
-/* A task: samples [first, last) of one bin. */
+/* Samples [first, last) of one bin. */
 struct range_task {
     uint32_t bin, first, last;
-    uint32_t parts; /* light: 1. In the list of heavy bins: how many partial tiles, from `slot` on */
-    uint32_t slot;
-    uint32_t pad[3];
+    uint32_t parts;      /* of a heavy bin: how many, their partial tiles from `slot` on; otherwise 0 */
+    uint32_t slot;       /* of a part: its own partial tile */
+    uint32_t part;       /* of a part: which of the bin's */
+    uint32_t neighbours; /* bit (z * 3 + y) * 3 + x: the neighbour x - 1, y - 1, z - 1 comes before */
+    uint32_t pad;
 };
 
 /* A sample in its bin: position above the base cell, (width/2 - 1, width/2] per axis, and the base cell: in 3-D
@@ -93,12 +101,13 @@ struct range_bins {
     uint32_t *order;            /* [samples] sorted place -> the caller's */
     struct range_point *points; /* [samples] sorted */
     uint32_t *first;            /* [count + 1] */
-    struct range_task *light;   /* [lights], colour by colour */
-    struct range_task *parts;   /* [slots]: part i sums into partial tile i */
-    struct range_task *heavy;   /* [heavies], colour by colour */
-    uint32_t lights, slots, heavies;
-    int colours;
-    uint32_t light_colour[RANGE_COLOURS_MOST + 1], heavy_colour[RANGE_COLOURS_MOST + 1];
+    struct range_task *tasks; /* [occupied], colour by colour */
+    struct range_task *parts; /* [slots]: part i sums into partial tile i */
+    struct range_task *heavy; /* [heavies]: the heavy ones of `tasks` */
+    uint32_t slots, heavies;
+    uint32_t *done;           /* [count]: the round in which the bin's tile was last added to the grid */
+    uint32_t *ticket;         /* one counter: how many of `tasks` are taken in this round */
+    uint32_t round;
     size_t bytes;
 };
 
@@ -115,5 +124,52 @@ static inline struct range_axis range_axis_make(int cells, int size)
 int range_bins_make(struct range_bins *bins, struct gpu *gpu, const struct range_geometry *geometry, size_t samples,
                     const float *k);
 void range_bins_free(struct range_bins *bins, struct gpu *gpu);
+
+/* Begin a round over `tasks`. */
+int range_round_begin(struct range_bins *bins, struct gpu *gpu);
+
+/* ---- inside a kernel, for a warp ---- */
+
+/* The number of the next task; the same in all lanes. */
+static __device__ __forceinline__ uint32_t range_ticket(uint32_t *ticket)
+{
+    uint32_t number = 0;
+    if ((threadIdx.x & 31) == 0)
+        number = atomicAdd(ticket, 1u);
+    return __shfl_sync(~0u, number, 0);
+}
+
+/* Wait until the tiles of the neighbours that come before are in the grid. */
+static __device__ __forceinline__ void range_wait(const struct range_geometry &g, const struct range_task &task, const int place[3],
+                                                  const uint32_t *done, uint32_t round)
+{
+    int lane = threadIdx.x & 31;
+    if (task.neighbours >> lane & 1) {
+        int step[3] = {lane % 3 - 1, lane / 3 % 3 - 1, lane / 9 - 1}, at[3];
+        for (int d = 0; d < 3; d++) {
+            at[d] = place[d] + step[d];
+            at[d] += at[d] < 0 ? g.axis[d].bins : 0;
+            at[d] -= at[d] >= g.axis[d].bins ? g.axis[d].bins : 0;
+        }
+        const uint32_t *flag = done + ((size_t)at[1] * g.axis[0].bins + at[0]) * g.axis[2].bins + at[2];
+        uint32_t seen;
+        while (true) {
+            asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(flag) : "memory");
+            if (seen == round)
+                break;
+            __nanosleep(40);
+        }
+    }
+    __syncwarp();
+}
+
+/* Tell that this warp's stores of the bin's tile are done. */
+static __device__ __forceinline__ void range_signal(uint32_t *done, uint32_t bin, uint32_t round)
+{
+    __threadfence();
+    __syncwarp();
+    if ((threadIdx.x & 31) == 0)
+        asm volatile("st.release.gpu.global.u32 [%0], %1;" : : "l"(done + bin), "r"(round) : "memory");
+}
 
 #endif

@@ -1,3 +1,4 @@
+#include "gridding/kernel.h"
 #include "gridding/nufft_gpu.cuh"
 
 #include <algorithm>
@@ -7,27 +8,17 @@
 
 /* ---- the kernel as a polynomial ---- */
 
-static long double bessel_i0(long double x)
-{
-    long double sum = 1, term = 1, q = x * x / 4;
-    for (int k = 1; k < 200 && term > 1e-22L * sum; k++) {
-        term *= q / ((long double)k * k);
-        sum += term;
-    }
-    return sum;
-}
-
-/* Interpolate I0(beta sqrt(t)) / I0(beta) at Chebyshev nodes on [0, 1]; returns the largest error seen between the
+/* Interpolate kernel_value at 1 - t at Chebyshev nodes on [0, 1]; returns the largest error seen between the
  * nodes. */
 static double fit_degree(double beta, int degree, float *c)
 {
     const int n = degree + 1;
-    long double a[KAISER_DEGREE_MOST + 1][KAISER_DEGREE_MOST + 2], peak = bessel_i0(beta);
+    long double a[KAISER_DEGREE_MOST + 1][KAISER_DEGREE_MOST + 2];
     for (int i = 0; i < n; i++) {
         long double t = 0.5L - 0.5L * cosl(3.14159265358979323846L * (i + 0.5L) / n), power = 1;
         for (int k = 0; k < n; k++, power *= t)
             a[i][k] = power;
-        a[i][n] = bessel_i0((long double)beta * sqrtl(t)) / peak;
+        a[i][n] = kernel_value(beta, (double)(1 - t));
     }
     for (int p = 0; p < n; p++) { /* Gauss-Jordan with partial pivoting */
         int best = p;
@@ -49,7 +40,7 @@ static double fit_degree(double beta, int degree, float *c)
         double t = i / 400.0, p = c[degree];
         for (int k = degree - 1; k >= 0; k--)
             p = p * t + c[k];
-        worst = fmax(worst, fabs(p - (double)(bessel_i0((long double)beta * sqrtl((long double)t)) / peak)));
+        worst = fmax(worst, fabs(p - kernel_value(beta, 1 - t)));
     }
     return worst;
 }
@@ -73,9 +64,9 @@ static void fit_kaiser(struct kaiser *kernel, const struct nufft_shape *shape, i
 
 /* ---- making a plan ---- */
 
-/* Below these tolerances a product of TF32 operands, and a sum of three of halves, is not exact enough: the measured
- * errors of the image (docs/benchmarks-gpu.md) are 3.3e-4 and under 1e-5. */
-static const double tf32_tolerance = 9e-4, split_tolerance = 1.5e-5;
+/* The relative error of the grid's cells that TF32 operands leave, and the tolerance below which three products of halves are not
+ * exact enough either (measured: docs/benchmarks-gpu.md). */
+static const double tf32_error = 3.3e-4, split_tolerance = 1.5e-5;
 
 static enum nufft_way choose_way(const struct nufft_shape *shape)
 {
@@ -83,8 +74,37 @@ static enum nufft_way choose_way(const struct nufft_shape *shape)
     if (shape->kernel != NUFFT_SEPARABLE || shape->tolerance < split_tolerance)
         return WAY_TILES;
     if (shape->dim == 2)
-        return std::min(grid[0], grid[1]) >= 32 && shape->width <= 10 ? WAY_PLANES : WAY_TILES;
+        return std::min(grid[0], grid[1]) >= 32 ? WAY_PLANES : WAY_TILES;
     return shape->width <= 4 && std::min(std::min(grid[0], grid[1]), grid[2]) >= 32 ? WAY_BRICKS : WAY_TILES;
+}
+
+/* How much larger a relative error is in the image than in the grid's cells, for errors that know nothing of each other: deapodising
+ * lifts them where the kernel's transform is small, the data were weighted down there with it. Root mean squares over the image of
+ * 1 / transform, over the grid of the transform; axis by axis, at 16 frequencies. */
+static double error_gain(const struct nufft_shape *shape)
+{
+    double gain = 1;
+    for (int d = 0; d < shape->dim; d++) {
+        double inside = 0, all = 0, edge = 0.5 * shape->n[d] / shape->grid[d];
+        for (int i = 0; i < 16; i++) {
+            double v = kernel_transform(shape->width, shape->beta, edge * (i + 0.5) / 16);
+            double w = kernel_transform(shape->width, shape->beta, 0.5 * (i + 0.5) / 16);
+            inside += 1 / (v * v) / 16;
+            all += w * w / 16;
+        }
+        gain *= sqrt(inside * all);
+    }
+    return gain;
+}
+
+/* Whether tensor cores must multiply halves three times to keep the tolerance. */
+static bool needs_split(const struct nufft_shape *shape)
+{
+    double least = 1e9;
+    for (int d = 0; d < shape->dim; d++)
+        least = std::min(least, (double)shape->grid[d] / shape->n[d]);
+    double aliasing = kernel_error(shape->dim, shape->width, least, 0), rounding = tf32_error * error_gain(shape);
+    return hypot(aliasing, rounding) > shape->tolerance;
 }
 
 /* Bins for the way a plan sums. Of tiles: about 8 cells an axis, and 4/3 of the kernel's reach at least
@@ -217,7 +237,7 @@ static int fill_plan(struct nufft_gpu *plan, const struct nufft_shape *shape, co
     float *on_device = NULL;
     size_t values;
     plan->way = choose_way(shape);
-    plan->split = shape->tolerance < tf32_tolerance;
+    plan->split = needs_split(shape);
     fit_kaiser(&plan->kernel, shape, plan->way == WAY_BRICKS ? (plan->split ? 9 : 6) : 0);
     if (!size_mul(plan->samples, (size_t)shape->dim, &values))
         return err_set(ERR_BAD_PARAMETER, "%zu samples are more than one plan can hold.", plan->samples);
@@ -280,15 +300,13 @@ static void leaf_describe(const void *state, struct nufft_info *info)
 static double leaf_cost(const struct dev *dev, const struct nufft_shape *shape, size_t samples)
 {
     (void)dev;
-    double cells = (double)shape->grid[0] * shape->grid[1] * shape->grid[2],
-           kernel_cells = pow(shape->width, shape->dim);
+    double cells = (double)shape->grid[0] * shape->grid[1] * shape->grid[2], kernel_cells = pow(shape->width, shape->dim);
+    double visits = (8.0 + shape->width) * (8.0 + shape->width) / 64; /* tiles of 8 x 8 cells that a sample reaches */
     switch (choose_way(shape)) {
     case WAY_BRICKS:
-        return 7e-11 * (double)samples + 1.5e-11 * cells;
-    case WAY_PLANES: {
-        double visits = (8.0 + shape->width) * (8.0 + shape->width) / 64;
-        return 3e-12 * visits * (double)samples + 9e-12 * cells;
-    }
+        return 7e-11 * (needs_split(shape) ? 1.3 : 1) * (double)samples + 1.5e-11 * cells;
+    case WAY_PLANES:
+        return 4.5e-12 * (needs_split(shape) ? 1.5 : 1) * visits * (double)samples + 6e-12 * cells;
     case WAY_TILES:
     default:
         return 1.5e-12 * kernel_cells * (double)samples + 2e-11 * cells;
@@ -465,11 +483,10 @@ static int grid_to_image(struct nufft_gpu *plan, int transforms, struct c32 *ima
         struct fft_pass pass = {};
         pass.in = pass.out = (float2 *)plan->grid;
         pass.in_view = pass.out_view = view[d];
-        pass.kept_in = cells[d];
-        pass.kept_out = n[d];
+        pass.kind = d == dim - 1 ? FFT_BACK_IMAGE : FFT_BACK;
+        pass.kept = n[d];
         pass.lines = d == 0 ? cells[1] : n[0];
         pass.sets = dim == 2 ? transforms : d == 2 ? n[1] : cells[2];
-        pass.sign = 1.f;
         if (d == dim - 1) {
             image_factors(plan, &pass);
             if (image || dim == 3) {
@@ -498,11 +515,10 @@ static int image_to_grid(struct nufft_gpu *plan, int transforms, const struct c3
         struct fft_pass pass = {};
         pass.in = pass.out = (float2 *)plan->grid;
         pass.in_view = pass.out_view = view[d];
-        pass.kept_in = n[d];
-        pass.kept_out = cells[d];
+        pass.kind = d == dim - 1 ? FFT_FORTH_IMAGE : FFT_FORTH;
+        pass.kept = n[d];
         pass.lines = d == 0 ? cells[1] : n[0];
         pass.sets = dim == 2 ? transforms : d == 2 ? n[1] : cells[2];
-        pass.sign = -1.f;
         if (d == dim - 1) {
             image_factors(plan, &pass);
             pass.in = (const float2 *)image;

@@ -2,6 +2,8 @@
  * 2-D: a thread takes one sample of many transforms from the grids themselves, which the caches hold. */
 #include "gridding/nufft_gpu.cuh"
 
+#include <cuda_pipeline_primitives.h>
+
 struct gather_args {
     struct range_geometry geometry;
     const struct range_task *tasks; /* 3-D */
@@ -15,7 +17,7 @@ struct gather_args {
     bool radial;
     int transforms, transforms_per_thread; /* 2-D */
     size_t cells;
-    int tile[3], row, plane; /* 3-D: the tile's cells, and its strides in shared memory */
+    int tile[3], row, plane, lanes; /* 3-D: the tile's cells, its strides in shared memory, threads per row (a power of 2) */
 };
 
 enum { WIDTH_MOST = 10, GATHER_THREADS = 128 };
@@ -77,6 +79,25 @@ template <int W> static __global__ void __launch_bounds__(GATHER_THREADS) gather
     }
 }
 
+/* Copy the tile whose first cell is `first` into shared memory; all its rows are under way at once. A row takes `lanes` threads. */
+static __device__ __forceinline__ void copy_tile(const struct gather_args &a, const int first[3], float2 *tile)
+{
+    const struct range_axis *axis = a.geometry.axis;
+    int x = threadIdx.x & (a.lanes - 1), row = threadIdx.x / a.lanes, step = blockDim.x / a.lanes, z = row / a.tile[1];
+    int y = row - z * a.tile[1];
+    const float2 *column = a.grid + wrap(first[0] + x, axis[0].cells);
+    while (z < a.tile[2]) {
+        size_t from = (size_t)wrap(first[2] + z, axis[2].cells) * axis[1].cells + wrap(first[1] + y, axis[1].cells);
+        if (x < a.tile[0])
+            __pipeline_memcpy_async(tile + z * a.plane + y * a.row + x, column + from * axis[0].cells, sizeof(float2));
+        for (y += step; y >= a.tile[1]; y -= a.tile[1])
+            z++;
+    }
+    __pipeline_commit();
+    __pipeline_wait_prior(0);
+    __syncthreads();
+}
+
 /* Blocks of 32 (few samples a bin) or 128, one per task; shared memory: the tile. */
 template <int W> static __global__ void __launch_bounds__(GATHER_THREADS) gather_tiles(const __grid_constant__ struct gather_args a)
 {
@@ -91,12 +112,7 @@ template <int W> static __global__ void __launch_bounds__(GATHER_THREADS) gather
     range_bin_place(a.geometry, task.bin, place);
     for (int d = 0; d < 3; d++)
         first[d] = axis_first(axis[d], place[d]);
-    for (int e = threadIdx.x; e < a.tile[0] * a.tile[1] * a.tile[2]; e += blockDim.x) {
-        int rest = e / a.tile[0], x = e - rest * a.tile[0], z = rest / a.tile[1], y = rest - z * a.tile[1];
-        size_t row = (size_t)wrap(first[2] + z, axis[2].cells) * axis[1].cells + wrap(first[1] + y, axis[1].cells);
-        tile[z * a.plane + y * a.row + x] = __ldg(a.grid + row * axis[0].cells + wrap(first[0] + x, axis[0].cells));
-    }
-    __syncthreads();
+    copy_tile(a, first, tile);
     for (uint32_t i = task.first + threadIdx.x; i < task.last; i += blockDim.x) {
         const struct range_point p = a.points[i];
         float wx[most], wy[most], wz[most];
@@ -165,7 +181,8 @@ static int gather_3d(const struct nufft_gpu *plan, struct gather_args *a)
     a->row = a->tile[0] | 1; /* odd strides spread over the banks */
     a->plane = (a->row * a->tile[1]) | 1;
     size_t shared = (size_t)a->plane * a->tile[2] * sizeof(float2);
-    unsigned threads = plan->way == WAY_BRICKS ? 32 : GATHER_THREADS;
+    for (a->lanes = 8; a->lanes < a->tile[0]; a->lanes *= 2)
+        ;
     if (shared > plan->gpu->shared_most)
         return err_set(ERR_BAD_PARAMETER, "A kernel %d cells wide needs more shared memory than this GPU has.", plan->shape.width);
     int rc = gpu_check(cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared),
@@ -175,6 +192,7 @@ static int gather_3d(const struct nufft_gpu *plan, struct gather_args *a)
     for (int i = 0; !rc && i < 2; i++) {
         a->tasks = lists[i];
         if (counts[i] > 0) {
+            unsigned threads = i == 0 && plan->way == WAY_BRICKS ? 32 : GATHER_THREADS; /* a light brick has some 80 samples */
             kernel<<<counts[i], threads, shared, plan->gpu->stream>>>(*a);
             rc = gpu_launched("Reading the grid");
         }

@@ -213,8 +213,6 @@ static __device__ __forceinline__ struct place place_of(const struct lines_args 
 /* FFT position -> element of a line of which `kept` are there; -1: not there. */
 static __device__ __forceinline__ int kept_element(int position, int n, int kept)
 {
-    if (kept == n)
-        return position;
     int low = kept / 2;
     if (position < kept - low)
         return position + low;
@@ -223,32 +221,39 @@ static __device__ __forceinline__ int kept_element(int position, int n, int kept
 
 static __device__ __forceinline__ float factor_of(const struct fft_pass &p, const struct place &at, int e)
 {
-    float f = at.factor;
-    if (p.element)
-        f *= __ldg(p.element + e);
-    if (p.full)
-        f *= __ldg(p.full + at.full + (size_t)e * p.full_view.step);
-    return f;
+    return at.factor * (p.full ? __ldg(p.full + at.full + (size_t)e * p.full_view.step) : __ldg(p.element + e));
 }
 
+template <fft_kind KIND>
 static __device__ __forceinline__ float2 load(const struct fft_pass &p, const struct place &at, int n, int position)
 {
-    int e = kept_element(position, n, p.kept_in);
+    if (KIND == FFT_BACK || KIND == FFT_BACK_IMAGE)
+        return at.in[(size_t)position * p.in_view.step];
+    int e = kept_element(position, n, p.kept);
     if (e < 0)
         return make_float2(0.f, 0.f);
     float2 v = at.in[(size_t)e * p.in_view.step];
-    float f = p.kept_in < n ? factor_of(p, at, e) : 1.f;
-    return make_float2(v.x * f, v.y * f * p.sign);
+    float f = KIND == FFT_FORTH_IMAGE ? factor_of(p, at, e) : 1.f;
+    return make_float2(v.x * f, -v.y * f); /* a pass forth is a pass back between conjugates */
 }
 
+template <fft_kind KIND>
 static __device__ __forceinline__ void store(const struct fft_pass &p, const struct place &at, int n, int position, float2 v)
 {
-    int e = kept_element(position, n, p.kept_out);
+    if (KIND == FFT_FORTH || KIND == FFT_FORTH_IMAGE) {
+        p.out[at.out + (size_t)position * p.out_view.step] = make_float2(v.x, -v.y);
+        return;
+    }
+    int e = kept_element(position, n, p.kept);
     if (e < 0)
         return;
-    float f = p.kept_out < n ? factor_of(p, at, e) : 1.f;
     size_t to = at.out + (size_t)e * p.out_view.step;
-    v = make_float2(v.x * f, v.y * f * p.sign);
+    if (KIND == FFT_BACK) {
+        p.out[to] = v;
+        return;
+    }
+    float f = factor_of(p, at, e);
+    v = make_float2(v.x * f, v.y * f);
     if (p.squares)
         p.squares[to] += v.x * v.x + v.y * v.y;
     else
@@ -268,9 +273,9 @@ static __device__ __forceinline__ int slot_of(bool rows, int n, int lines_per_bl
 
 /* One Stockham stage: thread t does butterfly t. `done` is the product of the radices before. The first stage reads the device's
  * memory, the last writes it; between them a line is in shared memory. */
-enum stage_kind { STAGE_FIRST, STAGE_INNER, STAGE_LAST };
+enum stage_step { STAGE_FIRST, STAGE_INNER, STAGE_LAST };
 
-template <int R, bool ROWS, stage_kind KIND>
+template <int R, bool ROWS, fft_kind KIND, stage_step STEP>
 static __device__ __forceinline__ void stage(const struct lines_args &a, const struct place &at, float2 *shared, int n,
                                              int lines_per_block, int done)
 {
@@ -278,10 +283,10 @@ static __device__ __forceinline__ void stage(const struct lines_args &a, const s
     bool works = at.there && t < apart;
     float2 v[R];
     if (works) {
-        if (KIND == STAGE_FIRST) {
+        if (STEP == STAGE_FIRST) {
 #pragma unroll
             for (int r = 0; r < R; r++)
-                v[r] = load(a.pass, at, n, t + r * apart);
+                v[r] = load<KIND>(a.pass, at, n, t + r * apart);
         } else {
             float2 w = __ldg(a.twiddles + j * (apart / done)), power = w;
 #pragma unroll
@@ -295,19 +300,19 @@ static __device__ __forceinline__ void stage(const struct lines_args &a, const s
         }
         dft<R>(v);
     }
-    if (KIND == STAGE_INNER)
+    if (STEP == STAGE_INNER)
         __syncthreads();
     if (works) {
 #pragma unroll
         for (int r = 0; r < R; r++) {
             int k = block * done * R + j + r * done;
-            if (KIND == STAGE_LAST)
-                store(a.pass, at, n, k, v[r]);
+            if (STEP == STAGE_LAST)
+                store<KIND>(a.pass, at, n, k, v[r]);
             else
                 shared[slot_of(ROWS, n, lines_per_block, at, k)] = v[r];
         }
     }
-    if (KIND != STAGE_LAST)
+    if (STEP != STAGE_LAST)
         __syncthreads();
 }
 
@@ -351,29 +356,45 @@ static __host__ __device__ constexpr int lines_that_fit(int threads)
 
 /* Blocks of lines_that_fit(n / smallest radix) * that; shared memory: the lines. A block owns neighbouring lines of one set; rows
  * are read along the line, columns across the lines. */
-template <int R0, int R1, int R2, int R3, bool ROWS>
+template <int R0, int R1, int R2, int R3, bool ROWS, fft_kind KIND>
 static __global__ void __launch_bounds__(lines_that_fit(R0 *R1 *R2 *R3 / (R3 > 1 ? R3 : R2)) * (R0 * R1 * R2 * R3 / (R3 > 1 ? R3 : R2)), 2)
     transform_size(const __grid_constant__ struct lines_args a)
 {
     extern __shared__ float2 shared[];
     constexpr int n = R0 * R1 * R2 * R3, threads = n / (R3 > 1 ? R3 : R2), lines = lines_that_fit(threads);
     const struct place at = place_of(a, ROWS, lines, threads);
-    stage<R0, ROWS, STAGE_FIRST>(a, at, shared, n, lines, 1);
-    stage<R1, ROWS, STAGE_INNER>(a, at, shared, n, lines, R0);
+    stage<R0, ROWS, KIND, STAGE_FIRST>(a, at, shared, n, lines, 1);
+    stage<R1, ROWS, KIND, STAGE_INNER>(a, at, shared, n, lines, R0);
     if (R3 > 1) {
-        stage<R2, ROWS, STAGE_INNER>(a, at, shared, n, lines, R0 * R1);
-        stage<R3, ROWS, STAGE_LAST>(a, at, shared, n, lines, R0 * R1 * R2);
+        stage<R2, ROWS, KIND, STAGE_INNER>(a, at, shared, n, lines, R0 * R1);
+        stage<R3, ROWS, KIND, STAGE_LAST>(a, at, shared, n, lines, R0 * R1 * R2);
     } else {
-        stage<R2, ROWS, STAGE_LAST>(a, at, shared, n, lines, R0 * R1);
+        stage<R2, ROWS, KIND, STAGE_LAST>(a, at, shared, n, lines, R0 * R1);
     }
 }
 
-static void (*kernel_of_size(int n, bool rows))(struct lines_args)
+/* Rows are never the image's side: a NUFFT has two dimensions or more. */
+template <int R0, int R1, int R2, int R3> static void (*kernel_of_kind(bool rows, fft_kind kind))(struct lines_args)
+{
+    switch (kind) {
+    case FFT_BACK:
+        return rows ? transform_size<R0, R1, R2, R3, true, FFT_BACK> : transform_size<R0, R1, R2, R3, false, FFT_BACK>;
+    case FFT_FORTH:
+        return rows ? transform_size<R0, R1, R2, R3, true, FFT_FORTH> : transform_size<R0, R1, R2, R3, false, FFT_FORTH>;
+    case FFT_BACK_IMAGE:
+        return transform_size<R0, R1, R2, R3, false, FFT_BACK_IMAGE>;
+    case FFT_FORTH_IMAGE:
+    default:
+        return transform_size<R0, R1, R2, R3, false, FFT_FORTH_IMAGE>;
+    }
+}
+
+static void (*kernel_of_size(int n, bool rows, fft_kind kind))(struct lines_args)
 {
     switch (n) {
 #define SIZE(N, R0, R1, R2, R3) \
     case N: \
-        return rows ? transform_size<R0, R1, R2, R3, true> : transform_size<R0, R1, R2, R3, false>;
+        return kernel_of_kind<R0, R1, R2, R3>(rows, kind);
         FFT_SIZES(SIZE)
 #undef SIZE
     default:
@@ -402,20 +423,20 @@ static bool radices_of_size(int n, struct fft_plan *plan)
 
 /* Not inlined: together in one function the compiler works out the addresses of all radices before it takes one, and runs out of
  * registers. */
-template <int R, bool ROWS, stage_kind KIND>
+template <int R, bool ROWS, fft_kind KIND, stage_step STEP>
 static __device__ __noinline__ void any_stage(const struct lines_args &a, const struct place at, int done)
 {
     extern __shared__ float2 shared[];
-    stage<R, ROWS, KIND>(a, at, shared, a.n, a.lines_per_block, done);
+    stage<R, ROWS, KIND, STEP>(a, at, shared, a.n, a.lines_per_block, done);
 }
 
-template <bool ROWS, stage_kind KIND>
+template <bool ROWS, fft_kind KIND, stage_step STEP>
 static __device__ __forceinline__ void stage_of(int radix, const struct lines_args &a, const struct place &at, int done)
 {
     switch (radix) {
 #define STAGE(R) \
     case R: \
-        any_stage<R, ROWS, KIND>(a, at, done); \
+        any_stage<R, ROWS, KIND, STEP>(a, at, done); \
         break;
         STAGE(1)
         STAGE(2)
@@ -432,17 +453,32 @@ static __device__ __forceinline__ void stage_of(int radix, const struct lines_ar
 }
 
 /* As transform_size. */
-template <bool ROWS>
+template <bool ROWS, fft_kind KIND>
 static __global__ void __launch_bounds__(BLOCK_THREADS_MOST, 1) transform_any(const __grid_constant__ struct lines_args a)
 {
     const struct place at = place_of(a, ROWS, a.lines_per_block, a.threads);
     int done = a.radix[0];
-    stage_of<ROWS, STAGE_FIRST>(a.radix[0], a, at, 1);
+    stage_of<ROWS, KIND, STAGE_FIRST>(a.radix[0], a, at, 1);
     for (int s = 1; s < a.stages - 1; s++) {
-        stage_of<ROWS, STAGE_INNER>(a.radix[s], a, at, done);
+        stage_of<ROWS, KIND, STAGE_INNER>(a.radix[s], a, at, done);
         done *= a.radix[s];
     }
-    stage_of<ROWS, STAGE_LAST>(a.radix[a.stages - 1], a, at, done);
+    stage_of<ROWS, KIND, STAGE_LAST>(a.radix[a.stages - 1], a, at, done);
+}
+
+static void (*kernel_of_any(bool rows, fft_kind kind))(struct lines_args)
+{
+    switch (kind) {
+    case FFT_BACK:
+        return rows ? transform_any<true, FFT_BACK> : transform_any<false, FFT_BACK>;
+    case FFT_FORTH:
+        return rows ? transform_any<true, FFT_FORTH> : transform_any<false, FFT_FORTH>;
+    case FFT_BACK_IMAGE:
+        return transform_any<false, FFT_BACK_IMAGE>;
+    case FFT_FORTH_IMAGE:
+    default:
+        return transform_any<false, FFT_FORTH_IMAGE>;
+    }
 }
 
 /* ---- plans ---- */
@@ -504,7 +540,7 @@ int fft_run(struct gpu *gpu, const struct fft_plan *plan, const struct fft_pass 
 {
     struct lines_args a;
     bool rows = pass->in_view.step == 1 && pass->out_view.step == 1;
-    void (*kernel)(struct lines_args) = kernel_of_size(plan->n, rows);
+    void (*kernel)(struct lines_args) = kernel_of_size(plan->n, rows, pass->kind);
     size_t line_bytes = (size_t)line_room(rows, plan->n) * sizeof(float2);
     a.pass = *pass;
     a.n = plan->n;
@@ -516,7 +552,7 @@ int fft_run(struct gpu *gpu, const struct fft_plan *plan, const struct fft_pass 
     while (!kernel && a.lines_per_block > 1 && a.lines_per_block * line_bytes > gpu->shared_most)
         a.lines_per_block /= 2;
     if (!kernel)
-        kernel = rows ? transform_any<true> : transform_any<false>;
+        kernel = kernel_of_any(rows, pass->kind);
     size_t shared = a.lines_per_block * line_bytes;
     if (a.threads > BLOCK_THREADS_MOST || shared > gpu->shared_most || pass->sets > 65535)
         return err_set(ERR_BAD_PARAMETER, "A grid of %d cells is longer than the GPU's FFT handles.", plan->n);

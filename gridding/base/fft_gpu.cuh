@@ -27,20 +27,22 @@ struct fft_view {
     size_t step, line, set;
 };
 
-/* Elements are in FFT order (0 .. n-1) where kept == n; otherwise they are the `kept` positions -floor(kept/2) ..
- * ceil(kept/2)-1 around 0 in that order, and the others are zero (input) or dropped (output). Where `factor` is set,
- * kept elements of the pruned side are multiplied by element[e] line[l] set[s] (each may be NULL), and by full[e *
- * full_view ...] likewise. */
+/* A pass back (inverse, exponent +) reads all n elements, in FFT order, and writes the `kept` ones around 0: positions
+ * -floor(kept/2) .. ceil(kept/2)-1 in that order. A pass forth (exponent -) reads those, the others being zero, and writes all n.
+ * In the _IMAGE kinds the kept elements are multiplied by element[e] line[l] set[s] (line, set: may be NULL), or by full[] where
+ * that is set. */
+enum fft_kind { FFT_BACK, FFT_BACK_IMAGE, FFT_FORTH, FFT_FORTH_IMAGE };
+
 struct fft_pass {
+    enum fft_kind kind;
     const float2 *in;
     float2 *out;
     struct fft_view in_view, out_view;
-    int kept_in, kept_out;
+    int kept;
     int lines, sets;
-    float sign; /* of the exponent: +1 or -1 */
     const float *element, *line, *set, *full;
     struct fft_view full_view;
-    float *squares; /* not NULL: |value|^2 is added here, laid out as `out` */
+    float *squares; /* FFT_BACK_IMAGE, not NULL: |value|^2 is added here, laid out as `out` */
 };
 
 /* In place is allowed where in and out share a line's first element and no line reaches into another. */

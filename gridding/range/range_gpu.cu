@@ -84,46 +84,50 @@ static __global__ void place_samples(struct range_geometry g, uint32_t samples, 
 
 /* ---- tasks ---- */
 
-/* The bin at `place` of the list that goes colour by colour. */
-struct colour_order {
+/* The order of the bins. */
+struct bin_order {
     struct range_geometry g;
-    int colours;
-    uint32_t begin[RANGE_COLOURS_MOST + 1];
+    uint32_t slab; /* rows of bins along y */
+
+    /* Bins of one colour (even or odd) among `bins`. */
+    static __device__ uint32_t coloured(uint32_t bins, uint32_t colour)
+    {
+        return colour ? bins / 2 : (bins + 1) / 2;
+    }
+
+    __device__ uint32_t place(const int at[3]) const
+    {
+        uint32_t nx = g.axis[0].bins, ny = g.axis[1].bins, nz = g.axis[2].bins;
+        uint32_t y0 = at[1] / slab * slab, rows = min(slab, ny - y0), y = at[1] - y0, x = at[0], z = at[2];
+        uint32_t rows_here = coloured(rows, y & 1), columns_here = coloured(nx, x & 1), deep_here = coloured(nz, z & 1);
+        uint32_t before = y0 * nx * nz;
+        before += y & 1 ? coloured(rows, 0) * nx * nz : 0;
+        before += x & 1 ? rows_here * coloured(nx, 0) * nz : 0;
+        before += z & 1 ? rows_here * columns_here * coloured(nz, 0) : 0;
+        return before + ((y / 2) * columns_here + x / 2) * deep_here + z / 2;
+    }
 
     __device__ uint32_t bin(uint32_t place) const
     {
-        int colour = 0;
-        while (place >= begin[colour + 1])
-            colour++;
-        uint32_t i = place - begin[colour];
-        int cz = colour % axis_colours(g.axis[2]), c = colour / axis_colours(g.axis[2]);
-        int cx = c % axis_colours(g.axis[0]), cy = c / axis_colours(g.axis[0]);
-        int nz = axis_colour_bins(g.axis[2], cz), nx = axis_colour_bins(g.axis[0], cx);
-        int z = axis_colour_bin(g.axis[2], cz, (int)(i % nz));
-        int x = axis_colour_bin(g.axis[0], cx, (int)(i / nz % nx));
-        int y = axis_colour_bin(g.axis[1], cy, (int)(i / nz / nx));
-        return ((uint32_t)y * g.axis[0].bins + x) * g.axis[2].bins + z;
+        uint32_t nx = g.axis[0].bins, ny = g.axis[1].bins, nz = g.axis[2].bins;
+        uint32_t y0 = place / (slab * nx * nz) * slab, rows = min(slab, ny - y0), i = place - y0 * nx * nz;
+        uint32_t even = coloured(rows, 0) * nx * nz, cy = i >= even;
+        i -= cy ? even : 0;
+        uint32_t rows_here = coloured(rows, cy);
+        even = rows_here * coloured(nx, 0) * nz;
+        uint32_t cx = i >= even;
+        i -= cx ? even : 0;
+        uint32_t columns_here = coloured(nx, cx);
+        even = rows_here * columns_here * coloured(nz, 0);
+        uint32_t cz = i >= even;
+        i -= cz ? even : 0;
+        uint32_t deep_here = coloured(nz, cz), z = 2 * (i % deep_here) + cz;
+        i /= deep_here;
+        return ((y0 + 2 * (i / columns_here) + cy) * nx + 2 * (i % columns_here) + cx) * nz + z;
     }
 };
 
-static struct colour_order colour_order_make(const struct range_geometry *g)
-{
-    struct colour_order order;
-    order.g = *g;
-    order.begin[0] = 0;
-    order.colours = 0;
-    for (int cy = 0; cy < axis_colours(g->axis[1]); cy++)
-        for (int cx = 0; cx < axis_colours(g->axis[0]); cx++)
-            for (int cz = 0; cz < axis_colours(g->axis[2]); cz++) {
-                uint32_t bins = (uint32_t)axis_colour_bins(g->axis[0], cx) * axis_colour_bins(g->axis[1], cy) *
-                                axis_colour_bins(g->axis[2], cz);
-                order.begin[order.colours + 1] = order.begin[order.colours] + bins;
-                order.colours++;
-            }
-    return order;
-}
-
-/* What the bins before a place (in colour order) come to. */
+/* What the bins before a place come to. */
 struct tally {
     uint32_t occupied, heavies, parts, largest;
 };
@@ -137,7 +141,7 @@ struct tally_sum {
 };
 
 /* Blocks of 256; a thread owns one bin. */
-static __global__ void tally_bins(colour_order order, uint32_t count, const uint32_t *first, tally *tallies)
+static __global__ void tally_bins(bin_order order, uint32_t count, const uint32_t *first, tally *tallies)
 {
     uint32_t place = blockIdx.x * blockDim.x + threadIdx.x;
     if (place > count)
@@ -154,31 +158,28 @@ static __global__ void tally_bins(colour_order order, uint32_t count, const uint
     tallies[place] = t;
 }
 
-/* Which of a bin's neighbours hold samples and have an earlier colour. */
-static __device__ uint32_t neighbours_before(const struct range_geometry &g, uint32_t bin, const uint32_t *first)
+/* Which of a bin's neighbours hold samples and come before it. */
+static __device__ uint32_t neighbours_before(const bin_order &order, uint32_t bin, uint32_t own, const uint32_t *first)
 {
-    int place[3], colours[3];
+    int place[3];
     uint32_t mask = 0;
-    range_bin_place(g, bin, place);
-    for (int d = 0; d < 3; d++)
-        colours[d] = axis_colours(g.axis[d]);
-    int own = (axis_colour(g.axis[1], place[1]) * colours[0] + axis_colour(g.axis[0], place[0])) * colours[2] +
-              axis_colour(g.axis[2], place[2]);
+    range_bin_place(order.g, bin, place);
     for (int i = 0; i < 27; i++) {
         int step[3] = {i % 3 - 1, i / 3 % 3 - 1, i / 9 - 1}, at[3];
-        for (int d = 0; d < 3; d++)
-            at[d] = (place[d] + step[d] + g.axis[d].bins) % g.axis[d].bins;
-        int colour = (axis_colour(g.axis[1], at[1]) * colours[0] + axis_colour(g.axis[0], at[0])) * colours[2] +
-                     axis_colour(g.axis[2], at[2]);
-        uint32_t other = ((uint32_t)at[1] * g.axis[0].bins + at[0]) * g.axis[2].bins + at[2];
-        if (colour < own && first[other + 1] > first[other])
+        for (int d = 0; d < 3; d++) {
+            at[d] = place[d] + step[d];
+            at[d] += at[d] < 0 ? order.g.axis[d].bins : 0;
+            at[d] -= at[d] >= order.g.axis[d].bins ? order.g.axis[d].bins : 0;
+        }
+        uint32_t other = ((uint32_t)at[1] * order.g.axis[0].bins + at[0]) * order.g.axis[2].bins + at[2];
+        if (order.place(at) < own && first[other + 1] > first[other])
             mask |= 1u << i;
     }
     return mask;
 }
 
 /* Blocks of 256; a thread owns one bin and writes its tasks. before[place] sums up the bins before it. */
-static __global__ void list_tasks(colour_order order, uint32_t count, const uint32_t *first, const tally *before,
+static __global__ void list_tasks(bin_order order, uint32_t count, const uint32_t *first, const tally *before,
                                   struct range_task *tasks, struct range_task *parts, struct range_task *heavy)
 {
     uint32_t place = blockIdx.x * blockDim.x + threadIdx.x, depth = order.g.depth;
@@ -189,7 +190,7 @@ static __global__ void list_tasks(colour_order order, uint32_t count, const uint
     uint32_t held = task.last - task.first;
     if (held == 0)
         return;
-    task.neighbours = neighbours_before(order.g, bin, first);
+    task.neighbours = neighbours_before(order, bin, place, first);
     if (held > order.g.light) {
         task.slot = before[place].parts;
         task.parts = (held + depth - 1) / depth;
@@ -242,9 +243,14 @@ static int alloc_tasks(struct range_bins *bins, struct gpu *gpu)
     return rc;
 }
 
+/* A GPU has some two thousand warps under way: a slab's eighth should not be much less. */
+enum { SLAB_TASKS = 6000 };
+
 static int make_tasks(struct range_bins *bins, struct gpu *gpu)
 {
-    const struct colour_order order = colour_order_make(&bins->geometry);
+    const struct range_axis *axis = bins->geometry.axis;
+    uint32_t row = (uint32_t)axis[0].bins * axis[2].bins;
+    const struct bin_order order = {bins->geometry, (SLAB_TASKS + row - 1) / row};
     uint32_t count = bins->count;
     tally *tallies = NULL, all = {};
     int rc = gpu_array(gpu, (size_t)count + 1, &tallies, "Counting bins");

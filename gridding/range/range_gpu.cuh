@@ -4,13 +4,15 @@
  * width/2), g its position in cells, wrapped into the grid. Samples are put in bins by base cell with a stable radix
  * sort, so that the order within a bin is the caller's and every sum over a bin is the same on every run.
  *
- * The tile of a bin is what its samples can reach: (bin + width - 1) cells on every axis, wrapped. Bins are coloured so
- * that tiles of one colour never meet: a task that owns a tile adds it to the grid with plain loads and stores while
- * other tasks of its colour run, colours follow each other in the stream, and no float atomic is needed (partial sums
- * meet in a fixed order).
+ * The tile of a bin is what its samples can reach: (bin + width - 1) cells on every axis, wrapped. Bins stand in one order. A task
+ * sums its bin's samples into a tile of its own and then adds the tile to the grid, with plain loads and stores, once those of
+ * the bin's 26 neighbours that come before have done so: every cell sees its tiles in that order, on every run, and needs no float
+ * atomics. Tasks are taken in that order too, from a counter, so that what a task waits for is always under way. The order
+ * goes slab by slab along y, so that a slab's cells stay in the cache, and within a slab colour by colour (even and odd bins of
+ * each axis), so that what a task waits for began long before.
  *
- * A bin that holds more than `depth` samples is heavy: it is cut into parts, each part sums into a tile of its own in a
- * list of partial tiles, and those are added up in their order when the bin's colour comes.
+ * A bin that holds more than `light` samples is heavy: before that, it is cut into parts of `depth` samples, each part sums into a
+ * partial tile of its own, and these are added up in their order.
  */
 #ifndef MRIRECON_RANGE_DEVICE_CUH
 #define MRIRECON_RANGE_DEVICE_CUH
@@ -37,29 +39,6 @@ static __host__ __device__ inline int axis_bin(struct range_axis axis, int cell)
 {
     return (int)((((uint32_t)cell + 1) * (uint32_t)axis.bins - 1) / (uint32_t)axis.cells);
 }
-
-/* Colours 0 1 0 1 ..., and 2 for the last of an odd number of bins: neighbours differ around the ring. */
-static __host__ __device__ inline int axis_colours(struct range_axis axis)
-{
-    return axis.bins == 1 ? 1 : 2 + (axis.bins & 1);
-}
-
-static __host__ __device__ inline int axis_colour(struct range_axis axis, int bin)
-{
-    return axis.bins > 1 && (axis.bins & 1) && bin == axis.bins - 1 ? 2 : bin & 1;
-}
-
-static __host__ __device__ inline int axis_colour_bins(struct range_axis axis, int colour)
-{
-    return axis.bins == 1 || colour == 2 ? 1 : axis.bins / 2;
-}
-
-static __host__ __device__ inline int axis_colour_bin(struct range_axis axis, int colour, int i)
-{
-    return colour == 2 ? axis.bins - 1 : 2 * i + colour;
-}
-
-enum { RANGE_COLOURS_MOST = 27 };
 
 struct range_geometry {
     int dim, width;
@@ -101,7 +80,7 @@ struct range_bins {
     uint32_t *order;            /* [samples] sorted place -> the caller's */
     struct range_point *points; /* [samples] sorted */
     uint32_t *first;            /* [count + 1] */
-    struct range_task *tasks; /* [occupied], colour by colour */
+    struct range_task *tasks; /* [occupied], in order */
     struct range_task *parts; /* [slots]: part i sums into partial tile i */
     struct range_task *heavy; /* [heavies]: the heavy ones of `tasks` */
     uint32_t slots, heavies;
@@ -163,10 +142,9 @@ static __device__ __forceinline__ void range_wait(const struct range_geometry &g
     __syncwarp();
 }
 
-/* Tell that this warp's stores of the bin's tile are done. */
+/* Tell that this warp's stores of the bin's tile are done: they come before the release, those of the other lanes by __syncwarp. */
 static __device__ __forceinline__ void range_signal(uint32_t *done, uint32_t bin, uint32_t round)
 {
-    __threadfence();
     __syncwarp();
     if ((threadIdx.x & 31) == 0)
         asm volatile("st.release.gpu.global.u32 [%0], %1;" : : "l"(done + bin), "r"(round) : "memory");

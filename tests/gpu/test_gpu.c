@@ -363,7 +363,8 @@ static void test_case_run(struct dev *gpu, struct dev *cpu, const struct test_ca
             far += pow((double)a.convolved[m] - b.convolved[m], 2);
             norm += pow(b.convolved[m], 2);
         }
-        verdict_error(sqrt(far / norm), bound, "%s: convolution as on the CPU", c->name, __LINE__);
+        /* A sample whose distance from a cell is exactly half the width may count or not: the kernel is 1/I0(beta) = 9e-4 there. */
+        verdict_error(sqrt(far / norm), 1e-3, "%s: convolution as on the CPU", c->name, __LINE__);
         outcome_free(&a);
         outcome_free(&b);
     }
@@ -453,12 +454,14 @@ static void test_memory(struct dev *gpu)
     /* A plan that cannot fit is refused before anything is launched, and the device goes on working. */
     must(dev_memory(gpu, &available, &total), "dev_memory");
     void *ballast = NULL;
-    must(dev_alloc(gpu, available - (size_t)200e6, &ballast), "dev_alloc");
+    must(dev_alloc(gpu, available - (size_t)260e6, &ballast), "dev_alloc");
     struct test_case big = {"big", 3, {200, 200, 200}, 1, 1000, UNIFORM, 1e-3, NUFFT_SEPARABLE};
     struct problem p;
     struct nufft *plan = NULL;
     problem_make(&p, &big, false);
     struct nufft_params params = params_of(&big);
+    params.width = 4; /* a grid of 400^3: 512 MB */
+    params.oversampling = 2;
     rc = nufft_create(&plan, gpu, &params, big.samples, p.k);
     verdict_code(rc, ERR_GPU_OOM, "a plan that does not fit is gpu-oom");
     verdict(plan == NULL && err_last()->required > err_last()->available, "and says how much it lacks",
@@ -470,6 +473,8 @@ static void test_memory(struct dev *gpu)
     struct outcome tight, roomy;
     problem_make(&p, &wide, false);
     params = params_of(&wide);
+    params.width = 4; /* 564 kB a transform */
+    params.oversampling = 2;
     run_problem(gpu, &p, &params, &tight);
     dev_release(gpu, ballast);
     run_problem(gpu, &p, &params, &roomy);

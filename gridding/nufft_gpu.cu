@@ -64,20 +64,6 @@ static void fit_kaiser(struct kaiser *kernel, const struct nufft_shape *shape, i
 
 /* ---- making a plan ---- */
 
-/* The relative error of the grid's cells that TF32 operands leave, and the tolerance below which three products of halves are not
- * exact enough either (measured: docs/benchmarks-gpu.md). */
-static const double tf32_error = 3.3e-4, split_tolerance = 1.5e-5;
-
-static enum nufft_way choose_way(const struct nufft_shape *shape)
-{
-    const int *grid = shape->grid;
-    if (shape->kernel != NUFFT_SEPARABLE || shape->tolerance < split_tolerance)
-        return WAY_TILES;
-    if (shape->dim == 2)
-        return std::min(grid[0], grid[1]) >= 32 ? WAY_PLANES : WAY_TILES;
-    return shape->width <= 4 && std::min(std::min(grid[0], grid[1]), grid[2]) >= 32 ? WAY_BRICKS : WAY_TILES;
-}
-
 /* How much larger a relative error is in the image than in the grid's cells, for errors that know nothing of each other: deapodising
  * lifts them where the kernel's transform is small, the data were weighted down there with it. Root mean squares over the image of
  * 1 / transform, over the grid of the transform; axis by axis, at 16 frequencies. */
@@ -97,14 +83,33 @@ static double error_gain(const struct nufft_shape *shape)
     return gain;
 }
 
-/* Whether tensor cores must multiply halves three times to keep the tolerance. */
-static bool needs_split(const struct nufft_shape *shape)
+/* The relative error that each arithmetic leaves in the grid's cells (measured: docs/benchmarks-gpu.md). */
+static const double tf32_error = 3.3e-4, halves_error = 7e-6;
+
+struct arithmetic {
+    enum nufft_way way;
+    bool split; /* tensor cores: three products of halves instead of one */
+};
+
+/* The fastest arithmetic that keeps the tolerance beside the kernel's own error. */
+static struct arithmetic choose_arithmetic(const struct nufft_shape *shape)
 {
-    double least = 1e9;
-    for (int d = 0; d < shape->dim; d++)
-        least = std::min(least, (double)shape->grid[d] / shape->n[d]);
-    double aliasing = kernel_error(shape->dim, shape->width, least, 0), rounding = tf32_error * error_gain(shape);
-    return hypot(aliasing, rounding) > shape->tolerance;
+    const int *n = shape->n, *grid = shape->grid;
+    double least = 1e9, gain;
+    struct arithmetic a = {shape->dim == 2 ? WAY_PLANES : WAY_BRICKS, false};
+    bool fits = shape->kernel == NUFFT_SEPARABLE && (shape->dim == 2 || shape->width <= 4);
+    for (int d = 0; d < shape->dim; d++) {
+        fits = fits && grid[d] >= 32;
+        least = std::min(least, (double)grid[d] / n[d]);
+    }
+    if (!fits)
+        return arithmetic{WAY_TILES, false};
+    gain = error_gain(shape);
+    double aliasing = kernel_error(shape->dim, shape->width, least, 0);
+    a.split = hypot(aliasing, tf32_error * gain) > shape->tolerance;
+    if (hypot(aliasing, halves_error * gain) > shape->tolerance)
+        return arithmetic{WAY_TILES, false};
+    return a;
 }
 
 /* Bins for the way a plan sums. Of tiles: about 8 cells an axis, and 4/3 of the kernel's reach at least
@@ -236,8 +241,9 @@ static int fill_plan(struct nufft_gpu *plan, const struct nufft_shape *shape, co
     struct gpu *gpu = plan->gpu;
     float *on_device = NULL;
     size_t values;
-    plan->way = choose_way(shape);
-    plan->split = needs_split(shape);
+    struct arithmetic arithmetic = choose_arithmetic(shape);
+    plan->way = arithmetic.way;
+    plan->split = arithmetic.split;
     fit_kaiser(&plan->kernel, shape, plan->way == WAY_BRICKS ? (plan->split ? 9 : 6) : 0);
     if (!size_mul(plan->samples, (size_t)shape->dim, &values))
         return err_set(ERR_BAD_PARAMETER, "%zu samples are more than one plan can hold.", plan->samples);
@@ -302,11 +308,12 @@ static double leaf_cost(const struct dev *dev, const struct nufft_shape *shape, 
     (void)dev;
     double cells = (double)shape->grid[0] * shape->grid[1] * shape->grid[2], kernel_cells = pow(shape->width, shape->dim);
     double visits = (8.0 + shape->width) * (8.0 + shape->width) / 64; /* tiles of 8 x 8 cells that a sample reaches */
-    switch (choose_way(shape)) {
+    const struct arithmetic arithmetic = choose_arithmetic(shape);
+    switch (arithmetic.way) {
     case WAY_BRICKS:
-        return 7e-11 * (needs_split(shape) ? 1.3 : 1) * (double)samples + 1.5e-11 * cells;
+        return 7e-11 * (arithmetic.split ? 1.3 : 1) * (double)samples + 1.5e-11 * cells;
     case WAY_PLANES:
-        return 4.5e-12 * (needs_split(shape) ? 1.5 : 1) * visits * (double)samples + 6e-12 * cells;
+        return 4.5e-12 * (arithmetic.split ? 1.5 : 1) * visits * (double)samples + 6e-12 * cells;
     case WAY_TILES:
     default:
         return 1.5e-12 * kernel_cells * (double)samples + 2e-11 * cells;

@@ -282,8 +282,9 @@ static int launch(const struct nufft_gpu *plan, struct tile_args *a, const struc
 int nufft_gpu_scatter_tiles(struct nufft_gpu *plan)
 {
     struct range_bins *bins = &plan->bins;
-    int rc = range_round_begin(bins, plan->gpu);
+    bins->round++;
     struct tile_args a = tile_args_of(plan);
+    int rc = range_tickets(bins, plan->gpu);
     if (!rc)
         rc = gpu_check(cudaMemsetAsync(plan->grid, 0, plan->cells * sizeof *plan->grid, plan->gpu->stream), "Clearing the grid");
     if (!rc)

@@ -278,10 +278,9 @@ static int make_tasks(struct range_bins *bins, struct gpu *gpu)
     return rc;
 }
 
-int range_round_begin(struct range_bins *bins, struct gpu *gpu)
+int range_tickets(struct range_bins *bins, struct gpu *gpu)
 {
-    bins->round++;
-    return gpu_check(cudaMemsetAsync(bins->ticket, 0, sizeof *bins->ticket, gpu->stream), "Beginning a round");
+    return gpu_check(cudaMemsetAsync(bins->ticket, 0, sizeof *bins->ticket, gpu->stream), "Taking tasks");
 }
 
 /* ---- sorting ---- */

@@ -85,8 +85,8 @@ struct range_bins {
     struct range_task *heavy; /* [heavies]: the heavy ones of `tasks` */
     uint32_t slots, heavies;
     uint32_t *done;           /* [count]: the round in which the bin's tile was last added to the grid */
-    uint32_t *ticket;         /* one counter: how many of `tasks` are taken in this round */
-    uint32_t round;
+    uint32_t *ticket;         /* one counter: how many tasks of a list are taken */
+    uint32_t round;           /* counted up for every sum */
     size_t bytes;
 };
 
@@ -104,8 +104,8 @@ int range_bins_make(struct range_bins *bins, struct gpu *gpu, const struct range
                     const float *k);
 void range_bins_free(struct range_bins *bins, struct gpu *gpu);
 
-/* Begin a round over `tasks`. */
-int range_round_begin(struct range_bins *bins, struct gpu *gpu);
+/* Begin to take tasks from a list, at its first. */
+int range_tickets(struct range_bins *bins, struct gpu *gpu);
 
 /* ---- inside a kernel, for a warp ---- */
 

@@ -64,9 +64,9 @@ static void fit_kaiser(struct kaiser *kernel, const struct nufft_shape *shape, i
 
 /* ---- making a plan ---- */
 
-/* How much larger a relative error is in the image than in the grid's cells, for errors that know nothing of each other: deapodising
- * lifts them where the kernel's transform is small, the data were weighted down there with it. Root mean squares over the image of
- * 1 / transform, over the grid of the transform; axis by axis, at 16 frequencies. */
+/* How much larger a relative error is in the image than in the grid's cells, for errors that know nothing of each
+ * other: deapodising lifts them where the kernel's transform is small, the data were weighted down there with it. Root
+ * mean squares over the image of 1 / transform, over the grid of the transform; axis by axis, at 16 frequencies. */
 static double error_gain(const struct nufft_shape *shape)
 {
     double gain = 1;
@@ -124,7 +124,7 @@ static struct range_geometry choose_geometry(const struct nufft_shape *shape, en
     for (int d = 0; d < 3; d++)
         g.axis[d] = d < shape->dim ? range_axis_make(shape->grid[d], sizes[way][d]) : range_axis{1, 1};
     g.by_cell = way == WAY_BRICKS;
-    g.light = way == WAY_PLANES ? 0 : 256; /* a warp is done with these in ~10 us: no launch waits for one */
+    g.light = way == WAY_PLANES ? 0 : 512; /* of 256, 512, 1,024: least time in cases a, b and c together */
     g.depth = SPLIT_SAMPLES_MOST;
     return g;
 }
@@ -306,7 +306,8 @@ static void leaf_describe(const void *state, struct nufft_info *info)
 static double leaf_cost(const struct dev *dev, const struct nufft_shape *shape, size_t samples)
 {
     (void)dev;
-    double cells = (double)shape->grid[0] * shape->grid[1] * shape->grid[2], kernel_cells = pow(shape->width, shape->dim);
+    double cells = (double)shape->grid[0] * shape->grid[1] * shape->grid[2],
+           kernel_cells = pow(shape->width, shape->dim);
     double visits = (8.0 + shape->width) * (8.0 + shape->width) / 64; /* tiles of 8 x 8 cells that a sample reaches */
     const struct arithmetic arithmetic = choose_arithmetic(shape);
     switch (arithmetic.way) {

@@ -7,7 +7,6 @@
  */
 #include "gridding/nufft_gpu.cuh"
 
-#include <algorithm>
 #include <nv/target>
 
 struct brick_args {
@@ -86,13 +85,105 @@ static __device__ __forceinline__ void add_brick(const struct brick_args &a, con
     }
 }
 
-/* A warp's brick, complete: to its partial tile, or onto the grid. */
-template <bool SPLIT, bool PARTIAL>
-static __device__ __forceinline__ void finish_task(const struct brick_args &a, const struct range_task &task,
-                                                   float (&sum)[BRICK_Z][4], uint32_t touched)
+/* Blocks of 128 = 4 warps, a task each; 4 x (704 + 1024) bytes of shared memory. Lane 4 g + t works for rows y = g,
+ * samples t and t + 4 of eight, and holds sum[z][] of its cells. */
+template <bool SPLIT, int DEGREE, bool PARTIAL>
+static __global__ void __launch_bounds__(32 * BRICK_WARPS, SPLIT ? 3 : 4)
+    scatter_bricks(const __grid_constant__ struct brick_args a)
 {
+    __shared__ __align__(16) float tables[BRICK_WARPS][TABLE_PAIRS * 16];
+    __shared__ __align__(16) struct brick_sample samples[BRICK_WARPS][32];
+    int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
+    uint32_t number = PARTIAL ? blockIdx.x * BRICK_WARPS + warp : range_ticket(a.ticket);
+    if (number >= a.count)
+        return;
+    const struct range_task task = a.tasks[number];
+    float *table = tables[warp] + t * 4;
+    struct brick_sample *staged = samples[warp];
+    float sum[BRICK_Z][4];
+#pragma unroll
+    for (int p = 0; p < BRICK_Z; p++)
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            sum[p][k] = 0.f;
+    const float scale = a.kernel.scale, row = g * scale, eight = 8.f * scale;
+    const uint32_t reach = (1u << a.geometry.width) - 1;
+    uint32_t touched = 0;
+    struct range_point point = {0, 0, 0, 0};
+    float2 value = make_float2(0.f, 0.f);
+    uint32_t last = PARTIAL || task.parts == 0 ? task.last : task.first; /* a heavy bin's samples are summed already */
+    if (task.first + lane < last) {
+        point = a.points[task.first + lane];
+        value = a.data[task.first + lane];
+    }
+    for (uint32_t i = task.first; i < last; i += 32) {
+        struct brick_sample s;
+        uint32_t base_z = point.base >> 16;
+        bool there = i + lane < last;
+        s.x = ((float)(point.base & 255) + point.x) * scale;
+        s.y = ((float)(point.base >> 8 & 255) + point.y) * scale;
+        s.z = ((float)base_z + point.z) * scale;
+        s.planes = there ? reach << base_z : 0;
+        s.value = there ? value : make_float2(0.f, 0.f);
+        s.pad = make_float2(0.f, 0.f);
+        staged[lane] = s;
+        if (i + 32 + lane < last) {
+            point = a.points[i + 32 + lane];
+            value = a.data[i + 32 + lane];
+        }
+        __syncwarp();
+        uint32_t eights = (min(32u, last - i) + 7) / 8;
+#pragma unroll 1
+        for (uint32_t e = 0; e < eights; e++) {
+            const struct brick_sample s0 = staged[8 * e + t], s1 = staged[8 * e + t + 4];
+            uint32_t planes = __reduce_or_sync(~0u, s0.planes | s1.planes);
+            int lowest = (__ffs(planes) - 1) & ~1;
+            touched |= planes;
+            float z = (float)(lowest + g) * scale;
+            float *write = table + ((lowest + g) >> 1) * 16 + (g & 1) * 2;
+            *(float2 *)write =
+                make_float2(kaiser_at<DEGREE>(a.kernel, z - s0.z), kaiser_at<DEGREE>(a.kernel, z - s1.z));
+            if (planes >> (lowest + 8))
+                *(float2 *)(write + 64) = make_float2(kaiser_at<DEGREE>(a.kernel, z + eight - s0.z),
+                                                      kaiser_at<DEGREE>(a.kernel, z + eight - s1.z));
+            float wx0 = kaiser_at<DEGREE>(a.kernel, row - s0.x), wx1 = kaiser_at<DEGREE>(a.kernel, row - s1.x);
+            float wy0 = kaiser_at<DEGREE>(a.kernel, row - s0.y), wy1 = kaiser_at<DEGREE>(a.kernel, row - s1.y);
+            float left[4] = {s0.value.x * wy0, s0.value.y * wy0, s1.value.x * wy1, s1.value.y * wy1};
+            uint32_t high[4], low[4];
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                high[k] = SPLIT ? tf32_high(left[k]) : __float_as_uint(left[k]);
+                low[k] = SPLIT ? tf32_low(left[k], high[k]) : 0;
+            }
+            __syncwarp();
+#pragma unroll
+            for (int pair = 0; pair < BRICK_Z / 2; pair++)
+                if (planes & (3u << (2 * pair))) {
+                    float4 wz = *(const float4 *)(table + pair * 16);
+                    float v[4] = {wx0 * wz.x, wx1 * wz.y, wx0 * wz.z, wx1 * wz.w};
+                    if (SPLIT) {
+                        uint32_t h[4], l[4];
+#pragma unroll
+                        for (int k = 0; k < 4; k++) {
+                            h[k] = tf32_high(v[k]);
+                            l[k] = tf32_low(v[k], h[k]);
+                        }
+                        mma_tf32(sum[2 * pair], low, h[0], h[1]);
+                        mma_tf32(sum[2 * pair + 1], low, h[2], h[3]);
+                        mma_tf32(sum[2 * pair], high, l[0], l[1]);
+                        mma_tf32(sum[2 * pair + 1], high, l[2], l[3]);
+                        mma_tf32(sum[2 * pair], high, h[0], h[1]);
+                        mma_tf32(sum[2 * pair + 1], high, h[2], h[3]);
+                    } else {
+                        mma_tf32(sum[2 * pair], high, __float_as_uint(v[0]), __float_as_uint(v[1]));
+                        mma_tf32(sum[2 * pair + 1], high, __float_as_uint(v[2]), __float_as_uint(v[3]));
+                    }
+                }
+            __syncwarp();
+        }
+    }
     float gain = SPLIT ? 1.f : TF32_GAIN;
-    float4 *slot = (float4 *)(a.partial + (size_t)task.slot * (BRICK_X * BRICK_Y * BRICK_Z)) + (threadIdx.x & 31);
+    float4 *slot = (float4 *)(a.partial + (size_t)task.slot * (BRICK_X * BRICK_Y * BRICK_Z)) + lane;
     if (PARTIAL) {
 #pragma unroll
         for (int p = 0; p < BRICK_Z; p++)
@@ -118,143 +209,14 @@ static __device__ __forceinline__ void finish_task(const struct brick_args &a, c
     range_signal(a.done, task.bin, a.round);
 }
 
-/* A warp's task, and the first 32 of its samples on their way. */
-struct brick_task {
-    struct range_task task;
-    uint32_t last; /* a heavy bin's samples are summed already: there is nothing to read */
-    struct range_point point;
-    float2 value;
-};
-
 template <bool PARTIAL>
-static __device__ __forceinline__ void fetch_task(const struct brick_args &a, uint32_t number, struct brick_task *to)
-{
-    uint32_t lane = threadIdx.x & 31;
-    to->task = a.tasks[number];
-    to->last = PARTIAL || to->task.parts == 0 ? to->task.last : to->task.first;
-    if (to->task.first + lane < to->last) {
-        to->point = a.points[to->task.first + lane];
-        to->value = a.data[to->task.first + lane];
-    }
-}
-
-/* Blocks of 128 = 4 warps; a warp takes tasks until there are none, and fetches the next before it is done with one.
- * 4 x (704 + 1024) bytes of shared memory. Lane 4 g + t works for rows y = g,
- * samples t and t + 4 of eight, and holds sum[z][] of its cells. */
-template <bool SPLIT, int DEGREE, bool PARTIAL>
-static __global__ void __launch_bounds__(32 * BRICK_WARPS, SPLIT ? 3 : 4)
-    scatter_bricks(const __grid_constant__ struct brick_args a)
-{
-    __shared__ __align__(16) float tables[BRICK_WARPS][TABLE_PAIRS * 16];
-    __shared__ __align__(16) struct brick_sample samples[BRICK_WARPS][32];
-    int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
-    uint32_t number = range_ticket(a.ticket);
-    if (number >= a.count)
-        return;
-    float *table = tables[warp] + t * 4;
-    struct brick_sample *staged = samples[warp];
-    const float scale = a.kernel.scale, row = g * scale, eight = 8.f * scale;
-    const uint32_t reach = (1u << a.geometry.width) - 1;
-    struct brick_task next = {};
-    fetch_task<PARTIAL>(a, number, &next);
-    while (true) {
-        const struct range_task task = next.task;
-        const uint32_t last = next.last;
-        struct range_point point = next.point;
-        float2 value = next.value;
-        number = range_ticket(a.ticket);
-        float sum[BRICK_Z][4];
-#pragma unroll
-        for (int p = 0; p < BRICK_Z; p++)
-#pragma unroll
-            for (int k = 0; k < 4; k++)
-                sum[p][k] = 0.f;
-        uint32_t touched = 0;
-        for (uint32_t i = task.first; i < last; i += 32) {
-            struct brick_sample s;
-            uint32_t base_z = point.base >> 16;
-            bool there = i + lane < last;
-            s.x = ((float)(point.base & 255) + point.x) * scale;
-            s.y = ((float)(point.base >> 8 & 255) + point.y) * scale;
-            s.z = ((float)base_z + point.z) * scale;
-            s.planes = there ? reach << base_z : 0;
-            s.value = there ? value : make_float2(0.f, 0.f);
-            s.pad = make_float2(0.f, 0.f);
-            staged[lane] = s;
-            if (i + 32 + lane < last) {
-                point = a.points[i + 32 + lane];
-                value = a.data[i + 32 + lane];
-            }
-            __syncwarp();
-            uint32_t eights = (min(32u, last - i) + 7) / 8;
-#pragma unroll 1
-            for (uint32_t e = 0; e < eights; e++) {
-                const struct brick_sample s0 = staged[8 * e + t], s1 = staged[8 * e + t + 4];
-                uint32_t planes = __reduce_or_sync(~0u, s0.planes | s1.planes);
-                int lowest = (__ffs(planes) - 1) & ~1;
-                touched |= planes;
-                float z = (float)(lowest + g) * scale;
-                float *write = table + ((lowest + g) >> 1) * 16 + (g & 1) * 2;
-                *(float2 *)write =
-                    make_float2(kaiser_at<DEGREE>(a.kernel, z - s0.z), kaiser_at<DEGREE>(a.kernel, z - s1.z));
-                if (planes >> (lowest + 8))
-                    *(float2 *)(write + 64) = make_float2(kaiser_at<DEGREE>(a.kernel, z + eight - s0.z),
-                                                          kaiser_at<DEGREE>(a.kernel, z + eight - s1.z));
-                float wx0 = kaiser_at<DEGREE>(a.kernel, row - s0.x), wx1 = kaiser_at<DEGREE>(a.kernel, row - s1.x);
-                float wy0 = kaiser_at<DEGREE>(a.kernel, row - s0.y), wy1 = kaiser_at<DEGREE>(a.kernel, row - s1.y);
-                float left[4] = {s0.value.x * wy0, s0.value.y * wy0, s1.value.x * wy1, s1.value.y * wy1};
-                uint32_t high[4], low[4];
-#pragma unroll
-                for (int k = 0; k < 4; k++) {
-                    high[k] = SPLIT ? tf32_high(left[k]) : __float_as_uint(left[k]);
-                    low[k] = SPLIT ? tf32_low(left[k], high[k]) : 0;
-                }
-                __syncwarp();
-#pragma unroll
-                for (int pair = 0; pair < BRICK_Z / 2; pair++)
-                    if (planes & (3u << (2 * pair))) {
-                        float4 wz = *(const float4 *)(table + pair * 16);
-                        float v[4] = {wx0 * wz.x, wx1 * wz.y, wx0 * wz.z, wx1 * wz.w};
-                        if (SPLIT) {
-                            uint32_t h[4], l[4];
-#pragma unroll
-                            for (int k = 0; k < 4; k++) {
-                                h[k] = tf32_high(v[k]);
-                                l[k] = tf32_low(v[k], h[k]);
-                            }
-                            mma_tf32(sum[2 * pair], low, h[0], h[1]);
-                            mma_tf32(sum[2 * pair + 1], low, h[2], h[3]);
-                            mma_tf32(sum[2 * pair], high, l[0], l[1]);
-                            mma_tf32(sum[2 * pair + 1], high, l[2], l[3]);
-                            mma_tf32(sum[2 * pair], high, h[0], h[1]);
-                            mma_tf32(sum[2 * pair + 1], high, h[2], h[3]);
-                        } else {
-                            mma_tf32(sum[2 * pair], high, __float_as_uint(v[0]), __float_as_uint(v[1]));
-                            mma_tf32(sum[2 * pair + 1], high, __float_as_uint(v[2]), __float_as_uint(v[3]));
-                        }
-                    }
-                __syncwarp();
-            }
-        }
-        if (number < a.count)
-            fetch_task<PARTIAL>(a, number, &next);
-        finish_task<SPLIT, PARTIAL>(a, task, sum, touched);
-        if (number >= a.count)
-            return;
-    }
-}
-
-template <bool PARTIAL>
-static int launch(struct nufft_gpu *plan, struct brick_args *a, const struct range_task *tasks, uint32_t count)
+static int launch(const struct nufft_gpu *plan, struct brick_args *a, const struct range_task *tasks, uint32_t count)
 {
     if (count == 0)
         return 0;
     a->tasks = tasks;
     a->count = count;
-    unsigned blocks = std::min(gpu_blocks(count, BRICK_WARPS), 4u * (unsigned)plan->gpu->multiprocessors);
-    int rc = range_tickets(&plan->bins, plan->gpu);
-    if (rc)
-        return rc;
+    unsigned blocks = gpu_blocks(count, BRICK_WARPS);
     if (plan->split)
         scatter_bricks<true, 9, PARTIAL><<<blocks, 32 * BRICK_WARPS, 0, plan->gpu->stream>>>(*a);
     else
@@ -267,6 +229,7 @@ int nufft_gpu_scatter_bricks(struct nufft_gpu *plan)
     struct range_bins *bins = &plan->bins;
     const struct range_axis x = bins->geometry.axis[0];
     struct brick_args a = {};
+    int rc = range_tickets(bins, plan->gpu);
     bins->round++;
     a.geometry = bins->geometry;
     a.round = bins->round;
@@ -278,7 +241,8 @@ int nufft_gpu_scatter_bricks(struct nufft_gpu *plan)
     a.partial = (float2 *)plan->partial;
     a.kernel = plan->kernel;
     a.aligned = x.cells % 4 == 0 && x.bins == x.cells / 4;
-    int rc = gpu_check(cudaMemsetAsync(plan->grid, 0, plan->cells * sizeof *plan->grid, plan->gpu->stream),
+    if (!rc)
+        rc = gpu_check(cudaMemsetAsync(plan->grid, 0, plan->cells * sizeof *plan->grid, plan->gpu->stream),
                        "Clearing the grid");
     if (!rc)
         rc = launch<true>(plan, &a, bins->parts, bins->slots);

@@ -1,5 +1,5 @@
-/* The grid to the samples. 3-D: a block copies a bin's tile into shared memory and its threads take the bin's samples from there.
- * 2-D: a thread takes one sample of many transforms from the grids themselves, which the caches hold. */
+/* The grid to the samples. 3-D: a block copies a bin's tile into shared memory and its threads take the bin's samples
+ * from there. 2-D: a thread takes one sample of many transforms from the grids themselves, which the caches hold. */
 #include "gridding/nufft_gpu.cuh"
 
 #include <cuda_pipeline_primitives.h>
@@ -17,7 +17,8 @@ struct gather_args {
     bool radial;
     int transforms, transforms_per_thread; /* 2-D */
     size_t cells;
-    int tile[3], row, plane, lanes; /* 3-D: the tile's cells, its strides in shared memory, threads per row (a power of 2) */
+    int tile[3], row, plane,
+        lanes; /* 3-D: the tile's cells, its strides in shared memory, threads per row (a power of 2) */
 };
 
 enum { WIDTH_MOST = 10, GATHER_THREADS = 128 };
@@ -29,8 +30,10 @@ static __device__ __forceinline__ int wrap(int cell, int cells)
     return cell;
 }
 
-/* A sample's weights on one axis: of the separable kernel, or for the radial one (2 d / width)^2. W: the width, 0: any. */
-template <int W> static __device__ __forceinline__ void axis_weights(const struct gather_args &a, float above, float *weight)
+/* A sample's weights on one axis: of the separable kernel, or for the radial one (2 d / width)^2. W: the width, 0: any.
+ */
+template <int W>
+static __device__ __forceinline__ void axis_weights(const struct gather_args &a, float above, float *weight)
 {
 #pragma unroll
     for (int k = 0; k < (W ? W : a.geometry.width); k++) {
@@ -46,7 +49,8 @@ static __device__ __forceinline__ void put_sample(const struct gather_args &a, u
 }
 
 /* Blocks of 128 (a thread owns a sample), rows of blocks for runs of transforms. */
-template <int W> static __global__ void __launch_bounds__(GATHER_THREADS) gather_planes(const __grid_constant__ struct gather_args a)
+template <int W>
+static __global__ void __launch_bounds__(GATHER_THREADS) gather_planes(const __grid_constant__ struct gather_args a)
 {
     constexpr int most = W ? W : WIDTH_MOST;
     const int width = W ? W : a.geometry.width, nx = a.geometry.axis[0].cells, ny = a.geometry.axis[1].cells;
@@ -79,7 +83,8 @@ template <int W> static __global__ void __launch_bounds__(GATHER_THREADS) gather
     }
 }
 
-/* Copy the tile whose first cell is `first` into shared memory; all its rows are under way at once. A row takes `lanes` threads. */
+/* Copy the tile whose first cell is `first` into shared memory; all its rows are under way at once. A row takes `lanes`
+ * threads. */
 static __device__ __forceinline__ void copy_tile(const struct gather_args &a, const int first[3], float2 *tile)
 {
     const struct range_axis *axis = a.geometry.axis;
@@ -99,7 +104,8 @@ static __device__ __forceinline__ void copy_tile(const struct gather_args &a, co
 }
 
 /* Blocks of 32 (few samples a bin) or 128, one per task; shared memory: the tile. */
-template <int W> static __global__ void __launch_bounds__(GATHER_THREADS) gather_tiles(const __grid_constant__ struct gather_args a)
+template <int W>
+static __global__ void __launch_bounds__(GATHER_THREADS) gather_tiles(const __grid_constant__ struct gather_args a)
 {
     extern __shared__ float2 tile[];
     constexpr int most = W ? W : WIDTH_MOST;
@@ -121,7 +127,7 @@ template <int W> static __global__ void __launch_bounds__(GATHER_THREADS) gather
         axis_weights<W>(a, p.z, wz);
         const float2 *from = tile + (p.base >> 16) * a.plane + (p.base >> 8 & 255) * a.row + (p.base & 255);
         float2 s = make_float2(0.f, 0.f);
-#pragma unroll(W && W <= 4 ? W : 1)
+#pragma unroll(W &&W <= 4 ? W : 1)
         for (int z = 0; z < width; z++)
 #pragma unroll
             for (int y = 0; y < width; y++) {
@@ -184,15 +190,18 @@ static int gather_3d(const struct nufft_gpu *plan, struct gather_args *a)
     for (a->lanes = 8; a->lanes < a->tile[0]; a->lanes *= 2)
         ;
     if (shared > plan->gpu->shared_most)
-        return err_set(ERR_BAD_PARAMETER, "A kernel %d cells wide needs more shared memory than this GPU has.", plan->shape.width);
-    int rc = gpu_check(cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared),
-                       "Preparing to read the grid");
+        return err_set(ERR_BAD_PARAMETER, "A kernel %d cells wide needs more shared memory than this GPU has.",
+                       plan->shape.width);
+    int rc =
+        gpu_check(cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared),
+                  "Preparing to read the grid");
     const struct range_task *lists[2] = {bins->tasks, bins->parts};
     const uint32_t counts[2] = {bins->occupied, bins->slots};
     for (int i = 0; !rc && i < 2; i++) {
         a->tasks = lists[i];
         if (counts[i] > 0) {
-            unsigned threads = i == 0 && plan->way == WAY_BRICKS ? 32 : GATHER_THREADS; /* a light brick has some 80 samples */
+            unsigned threads =
+                i == 0 && plan->way == WAY_BRICKS ? 32 : GATHER_THREADS; /* a light brick has some 80 samples */
             kernel<<<counts[i], threads, shared, plan->gpu->stream>>>(*a);
             rc = gpu_launched("Reading the grid");
         }

@@ -192,7 +192,8 @@ template <bool PARTIAL> static __global__ void scatter_tiles(const __grid_consta
 
 enum { PARTS_PER_GROUP = 32 };
 
-/* Blocks of 128, a row of blocks per part; a thread owns one cell. The first part of every 32 of a bin takes the sum of these. */
+/* Blocks of 128, a row of blocks per part; a thread owns one cell. The first part of every 32 of a bin takes the sum of
+ * these. */
 static __global__ void add_groups(int cells, uint32_t slots, const struct range_task *parts, float2 *partial)
 {
     const struct range_task part = parts[blockIdx.x];
@@ -286,7 +287,8 @@ int nufft_gpu_scatter_tiles(struct nufft_gpu *plan)
     struct tile_args a = tile_args_of(plan);
     int rc = range_tickets(bins, plan->gpu);
     if (!rc)
-        rc = gpu_check(cudaMemsetAsync(plan->grid, 0, plan->cells * sizeof *plan->grid, plan->gpu->stream), "Clearing the grid");
+        rc = gpu_check(cudaMemsetAsync(plan->grid, 0, plan->cells * sizeof *plan->grid, plan->gpu->stream),
+                       "Clearing the grid");
     if (!rc)
         rc = launch<true>(plan, &a, bins->parts, bins->slots);
     if (!rc)

@@ -194,7 +194,8 @@ struct place {
     float factor;     /* the line's and the set's */
 };
 
-static __device__ __forceinline__ struct place place_of(const struct lines_args &a, bool rows, int lines_per_block, int threads)
+static __device__ __forceinline__ struct place place_of(const struct lines_args &a, bool rows, int lines_per_block,
+                                                        int threads)
 {
     const struct fft_pass &p = a.pass;
     struct place at;
@@ -238,7 +239,8 @@ static __device__ __forceinline__ float2 load(const struct fft_pass &p, const st
 }
 
 template <fft_kind KIND>
-static __device__ __forceinline__ void store(const struct fft_pass &p, const struct place &at, int n, int position, float2 v)
+static __device__ __forceinline__ void store(const struct fft_pass &p, const struct place &at, int n, int position,
+                                             float2 v)
 {
     if (KIND == FFT_FORTH || KIND == FFT_FORTH_IMAGE) {
         p.out[at.out + (size_t)position * p.out_view.step] = make_float2(v.x, -v.y);
@@ -271,8 +273,8 @@ static __device__ __forceinline__ int slot_of(bool rows, int n, int lines_per_bl
     return rows ? at.line_in_block * line_room(true, n) + k + (k >> 4) : k * lines_per_block + at.line_in_block;
 }
 
-/* One Stockham stage: thread t does butterfly t. `done` is the product of the radices before. The first stage reads the device's
- * memory, the last writes it; between them a line is in shared memory. */
+/* One Stockham stage: thread t does butterfly t. `done` is the product of the radices before. The first stage reads the
+ * device's memory, the last writes it; between them a line is in shared memory. */
 enum stage_step { STAGE_FIRST, STAGE_INNER, STAGE_LAST };
 
 template <int R, bool ROWS, fft_kind KIND, stage_step STEP>
@@ -329,35 +331,36 @@ static __host__ __device__ constexpr int lines_that_fit(int threads)
 /* ---- sizes that are met often: everything known to the compiler ---- */
 
 /* n, its radices, the largest first (a fourth of 1: there is none). */
-#define FFT_SIZES(X) \
-    X(128, 8, 4, 4, 1) \
-    X(144, 9, 4, 4, 1) \
-    X(160, 8, 5, 4, 1) \
-    X(192, 8, 6, 4, 1) \
-    X(200, 8, 5, 5, 1) \
-    X(216, 6, 6, 6, 1) \
-    X(240, 8, 6, 5, 1) \
-    X(256, 8, 8, 4, 1) \
-    X(288, 9, 8, 4, 1) \
-    X(320, 8, 8, 5, 1) \
-    X(360, 9, 8, 5, 1) \
-    X(384, 8, 8, 6, 1) \
-    X(400, 10, 8, 5, 1) \
-    X(432, 9, 8, 6, 1) \
-    X(480, 10, 8, 6, 1) \
-    X(512, 8, 8, 8, 1) \
-    X(540, 10, 9, 6, 1) \
-    X(576, 9, 8, 8, 1) \
+#define FFT_SIZES(X)     \
+    X(128, 8, 4, 4, 1)   \
+    X(144, 9, 4, 4, 1)   \
+    X(160, 8, 5, 4, 1)   \
+    X(192, 8, 6, 4, 1)   \
+    X(200, 8, 5, 5, 1)   \
+    X(216, 6, 6, 6, 1)   \
+    X(240, 8, 6, 5, 1)   \
+    X(256, 8, 8, 4, 1)   \
+    X(288, 9, 8, 4, 1)   \
+    X(320, 8, 8, 5, 1)   \
+    X(360, 9, 8, 5, 1)   \
+    X(384, 8, 8, 6, 1)   \
+    X(400, 10, 8, 5, 1)  \
+    X(432, 9, 8, 6, 1)   \
+    X(480, 10, 8, 6, 1)  \
+    X(512, 8, 8, 8, 1)   \
+    X(540, 10, 9, 6, 1)  \
+    X(576, 9, 8, 8, 1)   \
     X(600, 10, 10, 6, 1) \
-    X(640, 10, 8, 8, 1) \
-    X(720, 10, 9, 8, 1) \
-    X(768, 8, 6, 4, 4) \
+    X(640, 10, 8, 8, 1)  \
+    X(720, 10, 9, 8, 1)  \
+    X(768, 8, 6, 4, 4)   \
     X(800, 10, 10, 8, 1)
 
-/* Blocks of lines_that_fit(n / smallest radix) * that; shared memory: the lines. A block owns neighbouring lines of one set; rows
- * are read along the line, columns across the lines. */
+/* Blocks of lines_that_fit(n / smallest radix) * that; shared memory: the lines. A block owns neighbouring lines of one
+ * set; rows are read along the line, columns across the lines. */
 template <int R0, int R1, int R2, int R3, bool ROWS, fft_kind KIND>
-static __global__ void __launch_bounds__(lines_that_fit(R0 *R1 *R2 *R3 / (R3 > 1 ? R3 : R2)) * (R0 * R1 * R2 * R3 / (R3 > 1 ? R3 : R2)), 2)
+static __global__ void
+__launch_bounds__(lines_that_fit(R0 *R1 *R2 *R3 / (R3 > 1 ? R3 : R2)) * (R0 * R1 * R2 * R3 / (R3 > 1 ? R3 : R2)), 2)
     transform_size(const __grid_constant__ struct lines_args a)
 {
     extern __shared__ float2 shared[];
@@ -380,7 +383,8 @@ template <int R0, int R1, int R2, int R3> static void (*kernel_of_kind(bool rows
     case FFT_BACK:
         return rows ? transform_size<R0, R1, R2, R3, true, FFT_BACK> : transform_size<R0, R1, R2, R3, false, FFT_BACK>;
     case FFT_FORTH:
-        return rows ? transform_size<R0, R1, R2, R3, true, FFT_FORTH> : transform_size<R0, R1, R2, R3, false, FFT_FORTH>;
+        return rows ? transform_size<R0, R1, R2, R3, true, FFT_FORTH>
+                    : transform_size<R0, R1, R2, R3, false, FFT_FORTH>;
     case FFT_BACK_IMAGE:
         return transform_size<R0, R1, R2, R3, false, FFT_BACK_IMAGE>;
     case FFT_FORTH_IMAGE:
@@ -393,7 +397,7 @@ static void (*kernel_of_size(int n, bool rows, fft_kind kind))(struct lines_args
 {
     switch (n) {
 #define SIZE(N, R0, R1, R2, R3) \
-    case N: \
+    case N:                     \
         return kernel_of_kind<R0, R1, R2, R3>(rows, kind);
         FFT_SIZES(SIZE)
 #undef SIZE
@@ -405,12 +409,12 @@ static void (*kernel_of_size(int n, bool rows, fft_kind kind))(struct lines_args
 static bool radices_of_size(int n, struct fft_plan *plan)
 {
     switch (n) {
-#define SIZE(N, R0, R1, R2, R3) \
-    case N: { \
-        const int radix[4] = {R0, R1, R2, R3}; \
-        plan->stages = R3 > 1 ? 4 : 3; \
+#define SIZE(N, R0, R1, R2, R3)                   \
+    case N: {                                     \
+        const int radix[4] = {R0, R1, R2, R3};    \
+        plan->stages = R3 > 1 ? 4 : 3;            \
         memcpy(plan->radix, radix, sizeof radix); \
-        return true; \
+        return true;                              \
     }
         FFT_SIZES(SIZE)
 #undef SIZE
@@ -421,8 +425,8 @@ static bool radices_of_size(int n, struct fft_plan *plan)
 
 /* ---- any size ---- */
 
-/* Not inlined: together in one function the compiler works out the addresses of all radices before it takes one, and runs out of
- * registers. */
+/* Not inlined: together in one function the compiler works out the addresses of all radices before it takes one, and
+ * runs out of registers. */
 template <int R, bool ROWS, fft_kind KIND, stage_step STEP>
 static __device__ __noinline__ void any_stage(const struct lines_args &a, const struct place at, int done)
 {
@@ -434,8 +438,8 @@ template <bool ROWS, fft_kind KIND, stage_step STEP>
 static __device__ __forceinline__ void stage_of(int radix, const struct lines_args &a, const struct place &at, int done)
 {
     switch (radix) {
-#define STAGE(R) \
-    case R: \
+#define STAGE(R)                                     \
+    case R:                                          \
         any_stage<R, ROWS, KIND, STEP>(a, at, done); \
         break;
         STAGE(1)
@@ -454,7 +458,8 @@ static __device__ __forceinline__ void stage_of(int radix, const struct lines_ar
 
 /* As transform_size. */
 template <bool ROWS, fft_kind KIND>
-static __global__ void __launch_bounds__(BLOCK_THREADS_MOST, 1) transform_any(const __grid_constant__ struct lines_args a)
+static __global__ void __launch_bounds__(BLOCK_THREADS_MOST, 1)
+    transform_any(const __grid_constant__ struct lines_args a)
 {
     const struct place at = place_of(a, ROWS, a.lines_per_block, a.threads);
     int done = a.radix[0];
@@ -557,8 +562,9 @@ int fft_run(struct gpu *gpu, const struct fft_plan *plan, const struct fft_pass 
     if (a.threads > BLOCK_THREADS_MOST || shared > gpu->shared_most || pass->sets > 65535)
         return err_set(ERR_BAD_PARAMETER, "A grid of %d cells is longer than the GPU's FFT handles.", plan->n);
     if (shared > 48 * 1024) {
-        int rc = gpu_check(cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared),
-                           "Preparing an FFT pass");
+        int rc = gpu_check(
+            cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared),
+            "Preparing an FFT pass");
         if (rc)
             return rc;
     }

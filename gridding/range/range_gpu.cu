@@ -135,7 +135,8 @@ struct tally {
 struct tally_sum {
     __host__ __device__ tally operator()(const tally &a, const tally &b) const
     {
-        tally s = {a.occupied + b.occupied, a.heavies + b.heavies, a.parts + b.parts, a.largest > b.largest ? a.largest : b.largest};
+        tally s = {a.occupied + b.occupied, a.heavies + b.heavies, a.parts + b.parts,
+                   a.largest > b.largest ? a.largest : b.largest};
         return s;
     }
 };
@@ -213,13 +214,15 @@ static int scan_tallies(struct gpu *gpu, tally *tallies, uint32_t count)
     void *workspace = NULL;
     size_t bytes = 0;
     const tally none = {0, 0, 0, 0};
-    int rc = gpu_check(cub::DeviceScan::ExclusiveScan(NULL, bytes, tallies, tallies, tally_sum(), none, count, gpu->stream),
-                       "Summing up bins");
+    int rc =
+        gpu_check(cub::DeviceScan::ExclusiveScan(NULL, bytes, tallies, tallies, tally_sum(), none, count, gpu->stream),
+                  "Summing up bins");
     if (!rc)
         rc = gpu_alloc(gpu, bytes, &workspace, "Summing up bins");
     if (!rc)
-        rc = gpu_check(cub::DeviceScan::ExclusiveScan(workspace, bytes, tallies, tallies, tally_sum(), none, count, gpu->stream),
-                       "Summing up bins");
+        rc = gpu_check(
+            cub::DeviceScan::ExclusiveScan(workspace, bytes, tallies, tallies, tally_sum(), none, count, gpu->stream),
+            "Summing up bins");
     gpu_release(gpu, workspace);
     return rc;
 }
@@ -269,8 +272,8 @@ static int make_tasks(struct range_bins *bins, struct gpu *gpu)
     if (!rc && order.g.light > 0) {
         rc = alloc_tasks(bins, gpu);
         if (!rc) {
-            list_tasks<<<gpu_blocks(count, 256), 256, 0, gpu->stream>>>(order, count, bins->first, tallies, bins->tasks, bins->parts,
-                                                                       bins->heavy);
+            list_tasks<<<gpu_blocks(count, 256), 256, 0, gpu->stream>>>(order, count, bins->first, tallies, bins->tasks,
+                                                                        bins->parts, bins->heavy);
             rc = gpu_launched("Listing tasks");
         }
     }
@@ -366,7 +369,8 @@ int range_bins_make(struct range_bins *bins, struct gpu *gpu, const struct range
 
 void range_bins_free(struct range_bins *bins, struct gpu *gpu)
 {
-    void *held[] = {bins->order, bins->points, bins->first, bins->tasks, bins->parts, bins->heavy, bins->done, bins->ticket};
+    void *held[] = {bins->order, bins->points, bins->first, bins->tasks,
+                    bins->parts, bins->heavy,  bins->done,  bins->ticket};
     for (void *memory : held)
         gpu_release(gpu, memory);
     memset(bins, 0, sizeof *bins);

@@ -4,15 +4,15 @@
  * width/2), g its position in cells, wrapped into the grid. Samples are put in bins by base cell with a stable radix
  * sort, so that the order within a bin is the caller's and every sum over a bin is the same on every run.
  *
- * The tile of a bin is what its samples can reach: (bin + width - 1) cells on every axis, wrapped. Bins stand in one order. A task
- * sums its bin's samples into a tile of its own and then adds the tile to the grid, with plain loads and stores, once those of
- * the bin's 26 neighbours that come before have done so: every cell sees its tiles in that order, on every run, and needs no float
- * atomics. Tasks are taken in that order too, from a counter, so that what a task waits for is always under way. The order
- * goes slab by slab along y, so that a slab's cells stay in the cache, and within a slab colour by colour (even and odd bins of
- * each axis), so that what a task waits for began long before.
+ * The tile of a bin is what its samples can reach: (bin + width - 1) cells on every axis, wrapped. Bins stand in one
+ * order. A task sums its bin's samples into a tile of its own and then adds the tile to the grid, with plain loads and
+ * stores, once those of the bin's 26 neighbours that come before have done so: every cell sees its tiles in that order,
+ * on every run, and needs no float atomics. Tasks are taken in that order too, from a counter, so that what a task
+ * waits for is always under way. The order goes slab by slab along y, so that a slab's cells stay in the cache, and
+ * within a slab colour by colour (even and odd bins of each axis), so that what a task waits for began long before.
  *
- * A bin that holds more than `light` samples is heavy: before that, it is cut into parts of `depth` samples, each part sums into a
- * partial tile of its own, and these are added up in their order.
+ * A bin that holds more than `light` samples is heavy: before that, it is cut into parts of `depth` samples, each part
+ * sums into a partial tile of its own, and these are added up in their order.
  */
 #ifndef MRIRECON_RANGE_DEVICE_CUH
 #define MRIRECON_RANGE_DEVICE_CUH
@@ -44,8 +44,8 @@ struct range_geometry {
     int dim, width;
     struct range_axis axis[3]; /* x, y, z; in 2-D z is {1, 1} */
     bool by_cell;              /* within a bin, sort by base z cell as well */
-    uint32_t light;            /* samples a bin holds without being cut; 0: no tasks are made (the caller walks the bins) */
-    uint32_t depth;            /* samples of a part */
+    uint32_t light; /* samples a bin holds without being cut; 0: no tasks are made (the caller walks the bins) */
+    uint32_t depth; /* samples of a part */
 };
 
 /* A bin's number is (y * bins x + x) * bins z + z. */
@@ -80,13 +80,13 @@ struct range_bins {
     uint32_t *order;            /* [samples] sorted place -> the caller's */
     struct range_point *points; /* [samples] sorted */
     uint32_t *first;            /* [count + 1] */
-    struct range_task *tasks; /* [occupied], in order */
-    struct range_task *parts; /* [slots]: part i sums into partial tile i */
-    struct range_task *heavy; /* [heavies]: the heavy ones of `tasks` */
+    struct range_task *tasks;   /* [occupied], in order */
+    struct range_task *parts;   /* [slots]: part i sums into partial tile i */
+    struct range_task *heavy;   /* [heavies]: the heavy ones of `tasks` */
     uint32_t slots, heavies;
-    uint32_t *done;           /* [count]: the round in which the bin's tile was last added to the grid */
-    uint32_t *ticket;         /* one counter: how many tasks of a list are taken */
-    uint32_t round;           /* counted up for every sum */
+    uint32_t *done;   /* [count]: the round in which the bin's tile was last added to the grid */
+    uint32_t *ticket; /* one counter: how many tasks of a list are taken */
+    uint32_t round;   /* counted up for every sum */
     size_t bytes;
 };
 
@@ -119,8 +119,8 @@ static __device__ __forceinline__ uint32_t range_ticket(uint32_t *ticket)
 }
 
 /* Wait until the tiles of the neighbours that come before are in the grid. */
-static __device__ __forceinline__ void range_wait(const struct range_geometry &g, const struct range_task &task, const int place[3],
-                                                  const uint32_t *done, uint32_t round)
+static __device__ __forceinline__ void range_wait(const struct range_geometry &g, const struct range_task &task,
+                                                  const int place[3], const uint32_t *done, uint32_t round)
 {
     int lane = threadIdx.x & 31;
     if (task.neighbours >> lane & 1) {
@@ -142,7 +142,8 @@ static __device__ __forceinline__ void range_wait(const struct range_geometry &g
     __syncwarp();
 }
 
-/* Tell that this warp's stores of the bin's tile are done: they come before the release, those of the other lanes by __syncwarp. */
+/* Tell that this warp's stores of the bin's tile are done: they come before the release, those of the other lanes by
+ * __syncwarp. */
 static __device__ __forceinline__ void range_signal(uint32_t *done, uint32_t bin, uint32_t round)
 {
     __syncwarp();

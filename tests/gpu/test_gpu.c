@@ -363,7 +363,8 @@ static void test_case_run(struct dev *gpu, struct dev *cpu, const struct test_ca
             far += pow((double)a.convolved[m] - b.convolved[m], 2);
             norm += pow(b.convolved[m], 2);
         }
-        /* A sample whose distance from a cell is exactly half the width may count or not: the kernel is 1/I0(beta) = 9e-4 there. */
+        /* A sample whose distance from a cell is exactly half the width may count or not: the kernel is 1/I0(beta) =
+         * 9e-4 there. */
         verdict_error(sqrt(far / norm), 1e-3, "%s: convolution as on the CPU", c->name, __LINE__);
         outcome_free(&a);
         outcome_free(&b);
@@ -373,7 +374,7 @@ static void test_case_run(struct dev *gpu, struct dev *cpu, const struct test_ca
 }
 
 /* Bins of every kind at once: empty, light, heavy (cut into parts), around the edges. */
-static void test_same_bits(struct dev *gpu)
+static void test_same_bits(struct dev *gpu, int runs)
 {
     static const struct test_case many[] = {
         {"3-D bricks", 3, {48, 40, 44}, 2, 400000, CENTRE, 1e-3, NUFFT_SEPARABLE},
@@ -390,7 +391,7 @@ static void test_same_bits(struct dev *gpu)
         bool same = true;
         problem_make(&p, &many[i], false);
         run_problem(gpu, &p, &params, &first);
-        for (int run = 1; run < 20; run++) {
+        for (int run = 1; run < runs; run++) {
             run_problem(gpu, &p, &params, &next);
             size_t images = p.pixels * (size_t)many[i].batch, data = many[i].samples * (size_t)many[i].batch;
             same = same && memcmp(first.image, next.image, images * sizeof *first.image) == 0 &&
@@ -399,7 +400,7 @@ static void test_same_bits(struct dev *gpu)
                    memcmp(first.convolved, next.convolved, many[i].samples * sizeof(float)) == 0;
             outcome_free(&next);
         }
-        snprintf(name, sizeof name, "%s: the same bits in 20 runs (largest bin %zu)", many[i].name,
+        snprintf(name, sizeof name, "%s: the same bits in %d runs (largest bin %zu)", many[i].name, runs,
                  first.info.largest_bin);
         verdict(same, name, "two runs differ");
         outcome_free(&first);
@@ -500,7 +501,7 @@ static void test_bad_input(struct dev *gpu)
     verdict(plan == NULL, "nothing is made by a failing call", "a plan appeared");
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     struct dev *gpu = NULL, *cpu = NULL;
     if (dev_create(&gpu, DEV_GPU, 0, 0)) {
@@ -514,7 +515,7 @@ int main(void)
     }
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         test_case_run(gpu, cpu, &cases[i]);
-    test_same_bits(gpu);
+    test_same_bits(gpu, argc > 1 ? atoi(argv[1]) : 20);
     test_periodic(gpu);
     test_memory(gpu);
     test_bad_input(gpu);

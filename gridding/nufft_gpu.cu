@@ -1,4 +1,4 @@
-#include "gridding/kernel.h"
+#include "gridding/range/kernel.h"
 #include "gridding/nufft_gpu.cuh"
 
 #include <algorithm>
@@ -105,7 +105,7 @@ static struct arithmetic choose_arithmetic(const struct nufft_shape *shape)
     if (!fits)
         return arithmetic{WAY_TILES, false};
     gain = error_gain(shape);
-    double aliasing = kernel_error(shape->dim, shape->width, least, 0);
+    double aliasing = kernel_aliasing(shape->dim, shape->width, least, 0);
     a.split = hypot(aliasing, tf32_error * gain) > shape->tolerance;
     if (hypot(aliasing, halves_error * gain) > shape->tolerance)
         return arithmetic{WAY_TILES, false};

@@ -1,11 +1,13 @@
 # mrirecond: build, test, install.   make help
-#   CC=gcc|clang   CUDA=auto|0|1   SAN=1 (address and undefined-behaviour sanitizers)   BUILD=folder   DESTDIR= PREFIX=
+#   CC=gcc|clang   CUDA=auto|0|1   FFTW=0 (no CPU path)   SAN=1 (address and undefined-behaviour sanitizers)   BUILD=folder
+#   DESTDIR= PREFIX=
 ifeq ($(origin CC),default)
 CC := gcc
 endif
 BUILD  ?= build
 CUDA   ?= auto
 SAN    ?= 0
+FFTW   ?= 1
 PREFIX ?= /usr/local
 NVCC   ?= $(or $(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
 VERSION := 0.1.0
@@ -27,13 +29,14 @@ override LDFLAGS += -fsanitize=address,undefined
 endif
 
 pkg = $(shell pkg-config --libs $(1) 2>/dev/null)
-LIBS_GRIDDING = $(call pkg,fftw3f) -lfftw3f_omp -lm
+LIBS_GRIDDING = $(if $(filter 0,$(FFTW)),,$(call pkg,fftw3f)) -lm
 LIBS_RECON    = -lismrmrd $(call pkg,hdf5-serial) $(call pkg,libxml-2.0 libpng zlib libseccomp jansson)
 LIBS_DAEMON   = $(call pkg,libmicrohttpd sqlite3 libsystemd jansson)
 LIBS_CLIENT   = $(call pkg,libcurl jansson)
 
 # A program is one *_main.c; everything else of a room is its archive.
-sources  = $(filter-out %_main.c,$(foreach d,$(1),$(wildcard $(d)/*.c)))
+OTHER_FFT := gridding/base/$(if $(filter 0,$(FFTW)),fft_cpu,fft_none).c
+sources  = $(filter-out %_main.c $(OTHER_FFT),$(foreach d,$(1),$(wildcard $(d)/*.c)))
 objects  = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 GRIDDING := $(call objects,$(call sources,gridding/base gridding/range gridding))
 RECON    := $(call objects,$(call sources,recon))
@@ -133,21 +136,26 @@ deps:
 	  $$s apt-get update -qq && $$s env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; fi
 ## make install         into $(DESTDIR)$(PREFIX); make uninstall takes it away again
 install: all
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/mrirecon $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)$(PREFIX)/share/doc/mrirecond
+	install -d $(addprefix $(DESTDIR)$(PREFIX)/,bin lib/mrirecon lib/systemd/system lib/sysusers.d lib/tmpfiles.d share/doc/mrirecond)
 	install $(BIN) $(DESTDIR)$(PREFIX)/bin
-	$(if $(wildcard $(GPU_SO)),install $(GPU_SO) $(DESTDIR)$(PREFIX)/lib/mrirecon)
+	$(if $(GPU),install $(GPU_SO) $(DESTDIR)$(PREFIX)/lib/mrirecon)
 	sed 's|@PREFIX@|$(PREFIX)|g' systemd/mrirecond.service >$(DESTDIR)$(PREFIX)/lib/systemd/system/mrirecond.service
+	install -m 644 systemd/mrirecond.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/mrirecond.conf
+	install -m 644 systemd/mrirecond.tmpfiles $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/mrirecond.conf
 	install -m 644 README.md LICENSE docs/*.md $(DESTDIR)$(PREFIX)/share/doc/mrirecond
+	test -e $(DESTDIR)/etc/mrirecond/mrirecond.conf || install -D -m 644 systemd/mrirecond.conf $(DESTDIR)/etc/mrirecond/mrirecond.conf
 uninstall:
-	rm -f $(patsubst %,$(DESTDIR)$(PREFIX)/bin/%,$(notdir $(BIN))) $(DESTDIR)$(PREFIX)/lib/systemd/system/mrirecond.service
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,$(patsubst %,bin/%,$(notdir $(BIN))) lib/systemd/system/mrirecond.service \
+	  lib/sysusers.d/mrirecond.conf lib/tmpfiles.d/mrirecond.conf)
 	rm -rf $(DESTDIR)$(PREFIX)/lib/mrirecon $(DESTDIR)$(PREFIX)/share/doc/mrirecond
 ## make bundle          build/bundle: binaries and their non-system libraries, runs elsewhere with nothing installed
 SYSTEM_LIBS := linux-vdso|ld-linux|libc\.so|libm\.so|libdl\.so|libpthread\.so|librt\.so|libresolv\.so|libcufft|libcuda
 bundle: all
 	rm -rf $(BUILD)/bundle && mkdir -p $(BUILD)/bundle/bin $(BUILD)/bundle/lib/mrirecon
 	cp $(BIN) $(BUILD)/bundle/bin
-	$(if $(wildcard $(GPU_SO)),cp $(GPU_SO) $(BUILD)/bundle/lib/mrirecon)
+	$(if $(GPU),cp $(GPU_SO) $(BUILD)/bundle/lib/mrirecon)
 	ldd $(BIN) | awk '$$2=="=>" && $$3 ~ /^\// {print $$3}' | grep -vE '/($(SYSTEM_LIBS))' | sort -u | xargs cp -L -t $(BUILD)/bundle/lib
+	strip --strip-debug $(BUILD)/bundle/bin/* $(BUILD)/bundle/lib/*.so*
 	patchelf --force-rpath --set-rpath '$$ORIGIN/../lib' $(BUILD)/bundle/bin/*
 	patchelf --force-rpath --set-rpath '$$ORIGIN' $(BUILD)/bundle/lib/*.so*
 	cp README.md LICENSE $(BUILD)/bundle

@@ -1,6 +1,7 @@
 /* dev_cpu.c: the CPU as a device. */
 #include "gridding/base/dev_leaf.h"
 #include "gridding/base/err.h"
+#include "gridding/base/fft_cpu.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,9 @@ enum { ALIGNMENT = 64 };
 static int cpu_open(struct dev *dev, int index)
 {
     (void)index;
+    if (!fft_cpu_available())
+        return err_set(ERR_NO_DEVICE, "this program was built without FFTW (make FFTW=0) and computes on GPUs only%s%s",
+                       dev->note[0] != '\0' ? ": " : "", dev->note);
     const char *simd = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") ? "AVX-512"
                        : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")       ? "AVX2"
                                                                                                : "SSE2";

@@ -8,6 +8,11 @@ struct fft_cpu {
     fftwf_plan plan;
 };
 
+bool fft_cpu_available(void)
+{
+    return true;
+}
+
 int fft_cpu_create(struct fft_cpu **out, int n, int columns, int sign)
 {
     size_t bytes = (size_t)n * (size_t)columns * sizeof(struct c32);

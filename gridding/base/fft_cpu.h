@@ -6,6 +6,9 @@
 
 struct fft_cpu;
 
+/* False in a build without FFTW. */
+bool fft_cpu_available(void);
+
 /* A transform of length n along the first axis of values[n][columns], in place: sum over j of value[j] exp(sign 2 pi i
  * j m / n), sign +1 or -1, unscaled. Planning belongs to one thread of the process at a time. Fails with ERR_NO_MEMORY,
  * ERR_NO_DEVICE (built without FFTW). */

@@ -310,14 +310,17 @@ static double leaf_cost(const struct dev *dev, const struct nufft_shape *shape, 
            kernel_cells = pow(shape->width, shape->dim);
     double visits = (8.0 + shape->width) * (8.0 + shape->width) / 64; /* tiles of 8 x 8 cells that a sample reaches */
     const struct arithmetic arithmetic = choose_arithmetic(shape);
+    double passes = 0; /* of the FFT, in the time that one of a known size takes */
+    for (int d = 0; d < shape->dim; d++)
+        passes += fft_size_known(shape->grid[d]) ? 1 : 4;
     switch (arithmetic.way) {
     case WAY_BRICKS:
-        return 7e-11 * (arithmetic.split ? 1.3 : 1) * (double)samples + 1.5e-11 * cells;
+        return 8e-11 * (arithmetic.split ? 1.3 : 1) * (double)samples + (1e-11 + 2.5e-12 * passes) * cells;
     case WAY_PLANES:
-        return 4.5e-12 * (arithmetic.split ? 1.5 : 1) * visits * (double)samples + 6e-12 * cells;
+        return 4.5e-12 * (arithmetic.split ? 1.7 : 1) * visits * (double)samples + (1e-12 + 4e-12 * passes) * cells;
     case WAY_TILES:
     default:
-        return 1.5e-12 * kernel_cells * (double)samples + 2e-11 * cells;
+        return 3.5e-12 * kernel_cells * (double)samples + (1e-11 + 2.5e-12 * passes) * cells;
     }
 }
 

@@ -141,9 +141,49 @@ static __device__ __forceinline__ void add_sample(const struct tile_args &a, flo
     }
 }
 
+/* A lane's share of a kernel W cells wide: up to CHUNKS of its (x, y), each over all z. */
+template <int W> struct lane_share {
+    enum { CHUNKS = (W * W + 31) / 32 };
+    int x[CHUNKS], y[CHUNKS], offset[CHUNKS];
+
+    __device__ lane_share(const struct tile_args &a)
+    {
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++) {
+            int e = (threadIdx.x & 31) + 32 * c;
+            y[c] = e / W;
+            x[c] = e - y[c] * W;
+            offset[c] = e < W * W ? y[c] * a.tile[0] + x[c] : -1;
+        }
+    }
+};
+
+/* add_sample for a separable 3-D kernel of known width: all z of a lane's (x, y) are under way at once. */
+template <int W>
+static __device__ __forceinline__ void add_sample_wide(const struct tile_args &a, const struct lane_share<W> &share,
+                                                       float2 *tile, const float *s)
+{
+    const int plane = a.tile[0] * a.tile[1];
+    const float2 v = *(const float2 *)s;
+    float2 *base = tile + __float_as_int(s[2]);
+    const float *wx = s + 4, *wy = wx + W, *wz = wy + W;
+#pragma unroll
+    for (int c = 0; c < lane_share<W>::CHUNKS; c++)
+        if (share.offset[c] >= 0) {
+            float w = wx[share.x[c]] * wy[share.y[c]];
+            float2 *to = base + share.offset[c], old[W];
+#pragma unroll
+            for (int z = 0; z < W; z++)
+                old[z] = to[z * plane];
+#pragma unroll
+            for (int z = 0; z < W; z++)
+                to[z * plane] = make_float2(fmaf(v.x * w, wz[z], old[z].x), fmaf(v.y * w, wz[z], old[z].y));
+        }
+}
+
 /* Blocks of 32 * warps, a task each warp; shared memory: nufft_gpu_tile_bytes a warp. The warp owns its tile: samples
  * are added one after the other, in their order. */
-template <bool PARTIAL> static __global__ void scatter_tiles(const __grid_constant__ struct tile_args a)
+template <bool PARTIAL, int W> static __global__ void scatter_tiles(const __grid_constant__ struct tile_args a)
 {
     extern __shared__ __align__(16) float shared[];
     int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, width = a.geometry.width;
@@ -156,6 +196,7 @@ template <bool PARTIAL> static __global__ void scatter_tiles(const __grid_consta
     float *staged = (float *)(tile + tile_cells_all);
     const struct range_task task = a.tasks[number];
     struct tile_cells c(a.geometry, task.bin);
+    const struct lane_share<W ? W : 1> share(a);
     float2 *slot = a.partial + (size_t)task.slot * tile_cells_all;
     bool summed = !PARTIAL && task.parts > 0;
     uint32_t last = summed ? task.first : task.last;
@@ -168,7 +209,10 @@ template <bool PARTIAL> static __global__ void scatter_tiles(const __grid_consta
         __syncwarp();
         uint32_t here = min(32u, last - i);
         for (uint32_t s = 0; s < here; s++) {
-            add_sample(a, tile, staged + s * each);
+            if (W)
+                add_sample_wide<W ? W : 1>(a, share, tile, staged + s * each);
+            else
+                add_sample(a, tile, staged + s * each);
             __syncwarp();
         }
     }
@@ -262,6 +306,22 @@ static struct tile_args tile_args_of(const struct nufft_gpu *plan)
     return a;
 }
 
+template <bool PARTIAL> static void (*kernel_of(const struct tile_args *a))(struct tile_args)
+{
+    switch (a->radial || a->geometry.dim == 2 ? 0 : a->geometry.width) {
+    case 5:
+        return scatter_tiles<PARTIAL, 5>;
+    case 6:
+        return scatter_tiles<PARTIAL, 6>;
+    case 7:
+        return scatter_tiles<PARTIAL, 7>;
+    case 8:
+        return scatter_tiles<PARTIAL, 8>;
+    default:
+        return scatter_tiles<PARTIAL, 0>;
+    }
+}
+
 template <bool PARTIAL>
 static int launch(const struct nufft_gpu *plan, struct tile_args *a, const struct range_task *tasks, uint32_t count)
 {
@@ -269,14 +329,15 @@ static int launch(const struct nufft_gpu *plan, struct tile_args *a, const struc
         return 0;
     size_t each = nufft_gpu_tile_bytes(a->tile, a->geometry.width);
     unsigned warps = (unsigned)std::min<size_t>(4, std::max<size_t>(1, plan->gpu->shared_most / 2 / each));
+    void (*kernel)(struct tile_args) = kernel_of<PARTIAL>(a);
     a->tasks = tasks;
     a->count = count;
-    int rc = gpu_check(cudaFuncSetAttribute((const void *)scatter_tiles<PARTIAL>,
-                                            cudaFuncAttributeMaxDynamicSharedMemorySize, (int)(warps * each)),
-                       "Preparing the gridding");
+    int rc = gpu_check(
+        cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)(warps * each)),
+        "Preparing the gridding");
     if (rc)
         return rc;
-    scatter_tiles<PARTIAL><<<gpu_blocks(count, warps), 32 * warps, warps * each, plan->gpu->stream>>>(*a);
+    kernel<<<gpu_blocks(count, warps), 32 * warps, warps * each, plan->gpu->stream>>>(*a);
     return gpu_launched("Gridding");
 }
 

@@ -423,6 +423,12 @@ static bool radices_of_size(int n, struct fft_plan *plan)
     }
 }
 
+bool fft_size_known(int n)
+{
+    struct fft_plan plan;
+    return radices_of_size(n, &plan);
+}
+
 /* ---- any size ---- */
 
 /* Not inlined: together in one function the compiler works out the addresses of all radices before it takes one, and

@@ -29,8 +29,9 @@ enum { WIRE_VERSION = 1, WIRE_FD = 3, WIRE_MAX = 128 * 1024, WIRE_FDS = 2 };
 /* Send `message` (stays the caller's). Fails with ERR_WORKER_DIED (the other side is gone), ERR_IO. */
 int wire_send(int socket, json_t *message, const int *fds, int fd_count);
 
-/* Receive one message, waiting for it. *message is the caller's; *fd_count descriptors (close-on-exec) are put in fds[WIRE_FDS].
- * Fails with ERR_WORKER_DIED at the end of the stream, ERR_IO, ERR_BAD_REQUEST (not as above; nothing leaks). */
+/* Receive one message, waiting for it. *message is the caller's; *fd_count descriptors (close-on-exec) are put in
+ * fds[WIRE_FDS]. Fails with ERR_WORKER_DIED at the end of the stream, ERR_IO, ERR_BAD_REQUEST (not as above; nothing
+ * leaks). */
 int wire_receive(int socket, json_t **message, int fds[WIRE_FDS], int *fd_count);
 
 /* A failure as the problem members of "failed" and of an HTTP problem document: {code, detail, ...}. New reference. */

@@ -160,8 +160,7 @@ static int parameters_read(const json_t *job, const struct kind **kind, struct p
     param_values_init(*kind, values);
     const char *parameter;
     json_t *value;
-    json_object_foreach(json_object_get(job, "parameters"), parameter, value)
-    {
+    json_object_foreach (json_object_get(job, "parameters"), parameter, value) {
         int rc = param_values_set(*kind, values, parameter, json_string_value(value) ? json_string_value(value) : "");
         if (rc != 0)
             return rc;
@@ -190,8 +189,7 @@ static int results_write(const json_t *job, const struct recon_outcome *outcome,
     int rc = result_write(outcome->images, IMAGE_H5, folder, results);
     size_t i;
     json_t *wanted;
-    json_array_foreach(json_object_get(job, "formats"), i, wanted)
-    {
+    json_array_foreach (json_object_get(job, "formats"), i, wanted) {
         const char *name = json_string_value(wanted);
         int format = name ? image_format_find(name) : -1;
         if (rc == 0 && format < 0)

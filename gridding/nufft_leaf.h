@@ -1,8 +1,8 @@
 /* nufft_leaf.h: the part of a NUFFT that differs between devices. Only nufft.c and the leaves include this.
  *
- * nufft.c does once what is the same everywhere: checks, the choice of width, oversampling and grid size, kernel constants,
- * apodisation tables, the loop over batches. A leaf does what runs on its device: binning, scatter and gather, FFT, crop
- * and deapodisation.
+ * nufft.c does once what is the same everywhere: checks, the choice of width, oversampling and grid size, kernel
+ * constants, apodisation tables, the loop over batches. A leaf does what runs on its device: binning, scatter and
+ * gather, FFT, crop and deapodisation.
  */
 #ifndef MRIRECON_NUFFT_LEAF_H
 #define MRIRECON_NUFFT_LEAF_H
@@ -15,29 +15,29 @@ extern "C" {
 
 /* A plan's numbers, decided by nufft.c. Constant for the life of the plan. */
 struct nufft_shape {
-    int dim, n[3], grid[3];    /* in 2-D n[2] = grid[2] = 1 */
-    int width;                 /* W, full, in grid cells */
+    int dim, n[3], grid[3]; /* in 2-D n[2] = grid[2] = 1 */
+    int width;              /* W, full, in grid cells */
     double beta;
     enum nufft_kernel kernel;
-    double tolerance;          /* what was asked: a leaf may use cheaper arithmetic where it keeps this */
-    int batch;                 /* transforms handed to a leaf at a time, at most */
+    double tolerance; /* what was asked: a leaf may use cheaper arithmetic where it keeps this */
+    int batch;        /* transforms handed to a leaf at a time, at most */
     /* 1 / (transform of the kernel), host memory of nufft.c. Separable: the image is multiplied by
-     * deapodise[0][x] deapodise[1][y] deapodise[2][z], each [n[d]]. Radial: by deapodise_radial[z][y][x] of the whole image, which is
-     * symmetric; the separable ones are then NULL. */
+     * deapodise[0][x] deapodise[1][y] deapodise[2][z], each [n[d]]. Radial: by deapodise_radial[z][y][x] of the whole
+     * image, which is symmetric; the separable ones are then NULL. */
     const float *deapodise[3];
     const float *deapodise_radial;
 };
 
 struct nufft_leaf {
-    /* Which (width, oversampling) are tried for a tolerance, in which a leaf's cost is estimated in seconds (any monotonous
-     * model, calibrated by a line in docs/benchmarks.md). */
+    /* Which (width, oversampling) are tried for a tolerance, in which a leaf's cost is estimated in seconds (any
+     * monotonous model, calibrated by a line in docs/benchmarks.md). */
     double (*cost)(const struct dev *dev, const struct nufft_shape *shape, size_t samples);
 
     /* Bin k[samples][dim] (host, cycles per pixel, finite, any range: periodic) and make everything execute needs. */
     int (*create)(void **state, struct dev *dev, const struct nufft_shape *shape, size_t samples, const float *k);
     void (*destroy)(void *state);
     void (*describe)(const void *state, struct nufft_info *info); /* bins, occupied_bins, largest_bin, bytes */
-    int (*set_weights)(void *state, const float *weights);       /* host, [samples], or NULL */
+    int (*set_weights)(void *state, const float *weights);        /* host, [samples], or NULL */
 
     /* At most shape->batch transforms. Device memory, as in nufft.h. */
     int (*adjoint)(void *state, int batch, const struct c32 *data, struct c32 *image);

@@ -13,18 +13,19 @@ extern "C" {
 
 enum traj_unit {
     TRAJ_UNIT_AUTO,
-    TRAJ_UNIT_PIXEL,     /* cycles per pixel, -0.5 .. 0.5 */
-    TRAJ_UNIT_GRID,      /* cycles per field of view, -N/2 .. N/2 */
-    TRAJ_UNIT_RADIANS,   /* radians per pixel, -pi .. pi */
-    TRAJ_UNIT_PER_METRE  /* cycles per metre */
+    TRAJ_UNIT_PIXEL,    /* cycles per pixel, -0.5 .. 0.5 */
+    TRAJ_UNIT_GRID,     /* cycles per field of view, -N/2 .. N/2 */
+    TRAJ_UNIT_RADIANS,  /* radians per pixel, -pi .. pi */
+    TRAJ_UNIT_PER_METRE /* cycles per metre */
 };
 
-/* Find the unit of k[samples][stride] (the first `dim` columns are used) of an encoded matrix `n` (x, y, z) and field of view
- * `fov_m` (metres; 0 = unknown), and give the factor per column that brings it to cycles per pixel. With `asked` other than
- * TRAJ_UNIT_AUTO that unit is taken and only its range is checked (a sample may exceed the encoded k-space by 2 %).
- * `reason` (may be NULL) receives one sentence: what was seen and what was concluded.
- * Fails with ERR_TRAJ_NONFINITE, ERR_TRAJ_AMBIGUOUS, ERR_TRAJ_RANGE (the text gives the largest |k| per axis), ERR_TRAJ_MISSING (all k
- * are 0), ERR_TRAJ_DIMENSIONS (dim not 2 or 3, or more than the columns), ERR_BAD_PARAMETER (per metre without a field of view). */
+/* Find the unit of k[samples][stride] (the first `dim` columns are used) of an encoded matrix `n` (x, y, z) and field
+ * of view `fov_m` (metres; 0 = unknown), and give the factor per column that brings it to cycles per pixel. With
+ * `asked` other than TRAJ_UNIT_AUTO that unit is taken and only its range is checked (a sample may exceed the encoded
+ * k-space by 2 %). `reason` (may be NULL) receives one sentence: what was seen and what was concluded. Fails with
+ * ERR_TRAJ_NONFINITE, ERR_TRAJ_AMBIGUOUS, ERR_TRAJ_RANGE (the text gives the largest |k| per axis), ERR_TRAJ_MISSING
+ * (all k are 0), ERR_TRAJ_DIMENSIONS (dim not 2 or 3, or more than the columns), ERR_BAD_PARAMETER (per metre without a
+ * field of view). */
 int traj_unit_find(enum traj_unit asked, int dim, const int n[3], const double fov_m[3], size_t samples, int stride,
                    const float *k, enum traj_unit *found, double scale[3], char *reason, size_t reason_size);
 
@@ -36,49 +37,51 @@ struct traj_params {
     enum traj_kind kind;
     int n[3];     /* encoded matrix x, y, z */
     int readouts; /* spokes, arms, curves on cones (per partition in a stack); 0: enough to sample fully */
-    int samples;  /* per readout; 0: enough to sample fully (of a spiral: for the number of its arms, which turn the more
-                     often the fewer they are) */
+    int samples; /* per readout; 0: enough to sample fully (of a spiral: for the number of its arms, which turn the more
+                    often the fewer they are) */
 };
 
 /* An analytic trajectory. */
 struct traj {
-    int dim;                   /* columns of k */
-    size_t readouts, samples;  /* samples are per readout */
-    float *k;                  /* [readouts][samples][dim] */
+    int dim;                  /* columns of k */
+    size_t readouts, samples; /* samples are per readout */
+    float *k;                 /* [readouts][samples][dim] */
 };
 
-/* radial, golden: 2-D spokes through 0 (golden: 111.246 degrees apart); spiral: 2-D Archimedean arms from 0; stack of stars:
- * 3-D, golden spokes per z partition; kooshball: 3-D golden-means spokes through 0 (doi:10.1002/mrm.21166) of which each holds
- * k = 0; cones: 3-D spirals from 0 on cones about z. Fails with ERR_BAD_PARAMETER, ERR_NO_MEMORY. */
+/* radial, golden: 2-D spokes through 0 (golden: 111.246 degrees apart); spiral: 2-D Archimedean arms from 0; stack of
+ * stars: 3-D, golden spokes per z partition; kooshball: 3-D golden-means spokes through 0 (doi:10.1002/mrm.21166) of
+ * which each holds k = 0; cones: 3-D spirals from 0 on cones about z. Fails with ERR_BAD_PARAMETER, ERR_NO_MEMORY. */
 int traj_create(struct traj **out, const struct traj_params *params);
 void traj_free(struct traj *traj);
-const char *traj_kind_name(enum traj_kind kind); /* "radial", "golden", "spiral", "stack-of-stars", "kooshball", "cones" */
+const char *
+traj_kind_name(enum traj_kind kind); /* "radial", "golden", "spiral", "stack-of-stars", "kooshball", "cones" */
 
 /* ---- density compensation: weights[samples] ----
- * An adjoint image[r] = sum_m w_m data[m] exp(2 pi i k_m . r) is the inverse transform, the integral of data(k) exp(2 pi i k . r) over
- * k-space [-0.5, 0.5)^dim, when w_m is the share of k-space that sample m stands for. So weights sum to the area (volume) that the
- * trajectory covers: at most 1, pi / 4 for a full disc, pi / 6 for a full ball; and the adjoint of a fully sampled
- * object, data[m] = sum_r object[r] exp(-2 pi i k_m . r), is the object. */
+ * An adjoint image[r] = sum_m w_m data[m] exp(2 pi i k_m . r) is the inverse transform, the integral of data(k) exp(2
+ * pi i k . r) over k-space [-0.5, 0.5)^dim, when w_m is the share of k-space that sample m stands for. So weights sum
+ * to the area (volume) that the trajectory covers: at most 1, pi / 4 for a full disc, pi / 6 for a full ball; and the
+ * adjoint of a fully sampled object, data[m] = sum_r object[r] exp(-2 pi i k_m . r), is the object. */
 
 enum dcf_method { DCF_AUTO, DCF_GIVEN, DCF_NONE, DCF_ANALYTIC, DCF_PIPE };
 
 /* Which shape of trajectory the readouts have, as far as an analytic formula needs it. */
 enum traj_shape { TRAJ_SHAPE_UNKNOWN, TRAJ_SHAPE_RADIAL, TRAJ_SHAPE_SPIRAL };
 
-/* Look at readouts k[readouts][samples][dim]: straight lines at uniform angles through or from 0 (radial), or curves that leave 0
- * and turn (spiral; 2-D). `length` of every readout is `samples`. */
+/* Look at readouts k[readouts][samples][dim]: straight lines at uniform angles through or from 0 (radial), or curves
+ * that leave 0 and turn (spiral; 2-D). `length` of every readout is `samples`. */
 enum traj_shape traj_shape_find(int dim, size_t readouts, size_t samples, const float *k);
 
-/* Radial: |k| (2-D) or |k|^2 (3-D) times what a spoke owns, which in 2-D follows from the angles of its neighbours and in 3-D is the same
- * for all. Spiral: after Meyer 1992 (doi:10.1002/mrm.1910280204), |g| |sin(angle g - angle k)|, as |k| d|k|. Samples of a readout
- * that fall on each other share a weight. Where the readouts meet, at k = 0, a weight may be 0 (3-D).
- * Fails with ERR_DCF_INVALID where `shape` has no formula in `dim` dimensions or the weights are all 0, ERR_NO_MEMORY. */
+/* Radial: |k| (2-D) or |k|^2 (3-D) times what a spoke owns, which in 2-D follows from the angles of its neighbours and
+ * in 3-D is the same for all. Spiral: after Meyer 1992 (doi:10.1002/mrm.1910280204), |g| |sin(angle g - angle k)|, as
+ * |k| d|k|. Samples of a readout that fall on each other share a weight. Where the readouts meet, at k = 0, a weight
+ * may be 0 (3-D). Fails with ERR_DCF_INVALID where `shape` has no formula in `dim` dimensions or the weights are all 0,
+ * ERR_NO_MEMORY. */
 int dcf_analytic(enum traj_shape shape, int dim, size_t readouts, size_t samples, const float *k, float *weights);
 
-/* Pipe-Menon (doi:10.1002/(SICI)1522-2594(199901)41:1<179::AID-MRM25>3.0.CO;2-V): `iterations` of w <- w / (C w), then scaled.
- * For any trajectory; n is the image size (x, y, z). 10 to 15 iterations serve; more change little.
- * `progress` (may be NULL) is called after each with the fraction done; a non-zero answer stops with ERR_CANCELED.
- * Fails with the codes of nufft_create and nufft_convolve, ERR_DCF_INVALID, ERR_CANCELED, ERR_NO_MEMORY. */
+/* Pipe-Menon (doi:10.1002/(SICI)1522-2594(199901)41:1<179::AID-MRM25>3.0.CO;2-V): `iterations` of w <- w / (C w), then
+ * scaled. For any trajectory; n is the image size (x, y, z). 10 to 15 iterations serve; more change little. `progress`
+ * (may be NULL) is called after each with the fraction done; a non-zero answer stops with ERR_CANCELED. Fails with the
+ * codes of nufft_create and nufft_convolve, ERR_DCF_INVALID, ERR_CANCELED, ERR_NO_MEMORY. */
 int dcf_pipe(struct dev *dev, int dim, const int n[3], size_t samples, const float *k, int iterations, float *weights,
              int (*progress)(void *context, double fraction), void *context);
 

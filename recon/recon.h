@@ -1,7 +1,8 @@
 /* recon.h: the kinds of job: what each is called and takes (a table of plain data that the daemon, the client and the
  * documentation read), and the one function that runs a job.
  *
- * The table half (recon/kinds.c) links nothing; the running half (recon/run.c and below) links the engine and the formats.
+ * The table half (recon/kinds.c) links nothing; the running half (recon/run.c and below) links the engine and the
+ * formats.
  */
 #ifndef MRIRECON_RECON_H
 #define MRIRECON_RECON_H
@@ -35,18 +36,18 @@ const struct kind *recon_kind_find(const char *name); /* NULL: none */
 /* The values of one job's parameters, in the order of kind->params. */
 struct param_values {
     struct {
-        bool given;       /* by the sender; false: the default */
-        int64_t integer;  /* PARAM_INT; PARAM_CHOICE: the index */
-        double real;      /* PARAM_REAL and PARAM_INT */
-        char text[128];   /* as given, or the default */
+        bool given;      /* by the sender; false: the default */
+        int64_t integer; /* PARAM_INT; PARAM_CHOICE: the index */
+        double real;     /* PARAM_REAL and PARAM_INT */
+        char text[128];  /* as given, or the default */
     } value[KIND_MAX_PARAMS];
 };
 
 /* All defaults. */
 void param_values_init(const struct kind *kind, struct param_values *values);
 
-/* Set one parameter from text. Fails with ERR_UNKNOWN_PARAMETER (the sentence lists those there are and the nearest name) or
- * ERR_BAD_PARAMETER (the sentence gives the range or the choices). */
+/* Set one parameter from text. Fails with ERR_UNKNOWN_PARAMETER (the sentence lists those there are and the nearest
+ * name) or ERR_BAD_PARAMETER (the sentence gives the range or the choices). */
 int param_values_set(const struct kind *kind, struct param_values *values, const char *name, const char *text);
 
 /* ---- running ---- */
@@ -62,19 +63,20 @@ struct json_t; /* libjansson's */
 struct recon_request {
     const struct kind *kind;
     const struct param_values *values;
-    int input;               /* the uploaded file, read-only; stays the caller's */
-    const char *codec;       /* path of mrirecon-codec */
-    uint64_t memory_bytes;   /* the most host memory the flat scan may take; 0: three quarters of what is free */
-    double decode_seconds;   /* wall-clock limit of decoding; 0: 600 */
+    int input;             /* the uploaded file, read-only; stays the caller's */
+    const char *codec;     /* path of mrirecon-codec */
+    uint64_t memory_bytes; /* the most host memory the flat scan may take; 0: three quarters of what is free */
+    double decode_seconds; /* wall-clock limit of decoding; 0: 600 */
 };
 
 struct recon_outcome {
     struct image_series *images; /* recon/image.h; the caller's, image_series_free() */
-    struct json_t *report;       /* stage times (seconds), device, samples, decisions and reasons, warnings; the caller's */
+    struct json_t *report; /* stage times (seconds), device, samples, decisions and reasons, warnings; the caller's */
 };
 
 /* Run one job on `dev` to its end. On failure *out is untouched and nothing is kept.
  * Fails with any code of "the machine", "the file" and "the scan" in err.h. */
-int recon_run(struct recon_outcome *out, struct dev *dev, const struct recon_request *request, const struct recon_listener *listener);
+int recon_run(struct recon_outcome *out, struct dev *dev, const struct recon_request *request,
+              const struct recon_listener *listener);
 
 #endif

@@ -3,7 +3,8 @@
  * The decoder (a sandboxed process, mrirecon-codec) turns an uploaded file into one memfd of this layout and seals it;
  * scan_open() maps it and checks every number in it again, because the process that wrote it parsed hostile bytes.
  *
- *   struct scan_header | struct scan_encoding [encodings] | struct scan_readout [readouts] | xml | traj float32 | data complex64
+ *   struct scan_header | struct scan_encoding [encodings] | struct scan_readout [readouts] | xml | traj float32 | data
+ * complex64
  *
  * each part at the offset in the header, a multiple of 64. Native byte order: both sides run on the same machine.
  */
@@ -28,10 +29,10 @@ struct scan_header {
     uint64_t total_bytes; /* of the whole, = the memfd's size */
     uint64_t readouts;
     uint64_t encodings_at, readouts_at, xml_at, traj_at, data_at; /* byte offsets from the start */
-    uint64_t xml_bytes;    /* of the ISMRMRD header as it stood in the file, NUL not counted but there */
-    uint64_t traj_count;   /* float32 */
-    uint64_t data_count;   /* complex64 */
-    uint64_t ignored;      /* things in the file that were not read, e.g. waveforms */
+    uint64_t xml_bytes;  /* of the ISMRMRD header as it stood in the file, NUL not counted but there */
+    uint64_t traj_count; /* float32 */
+    uint64_t data_count; /* complex64 */
+    uint64_t ignored;    /* things in the file that were not read, e.g. waveforms */
 };
 
 /* The trajectory element of an encoding. */
@@ -61,8 +62,18 @@ enum scan_flag {
 };
 
 /* Places in struct scan_readout.idx. */
-enum scan_index { SCAN_STEP1, SCAN_STEP2, SCAN_AVERAGE, SCAN_SLICE, SCAN_CONTRAST, SCAN_PHASE, SCAN_REPETITION, SCAN_SET,
-                  SCAN_SEGMENT, SCAN_INDEXES };
+enum scan_index {
+    SCAN_STEP1,
+    SCAN_STEP2,
+    SCAN_AVERAGE,
+    SCAN_SLICE,
+    SCAN_CONTRAST,
+    SCAN_PHASE,
+    SCAN_REPETITION,
+    SCAN_SET,
+    SCAN_SEGMENT,
+    SCAN_INDEXES
+};
 
 /* One acquisition. Its samples are as stored: discard_pre and discard_post are still in place. */
 struct scan_readout {
@@ -94,13 +105,13 @@ void scan_close(struct scan *scan);
 
 /* Limits on decoding one file. */
 struct scan_limits {
-    uint64_t bytes;   /* of the flat scan */
-    double seconds;   /* wall clock */
+    uint64_t bytes; /* of the flat scan */
+    double seconds; /* wall clock */
 };
 
 /* Decode the scan file in `fd` (a regular file, read-only; any format of the magic-number table in scan_decode.c) in a
- * sandboxed child, and open the result. `codec` is the path of mrirecon-codec; `group` the HDF5 group, NULL for the only or
- * first that holds a scan ("dataset" first). `canceled` (may be NULL) is polled; non-zero kills the child.
+ * sandboxed child, and open the result. `codec` is the path of mrirecon-codec; `group` the HDF5 group, NULL for the
+ * only or first that holds a scan ("dataset" first). `canceled` (may be NULL) is polled; non-zero kills the child.
  * Fails with the codes of "the file" in err.h, ERR_CANCELED, ERR_NO_MEMORY. */
 int scan_decode(struct scan *out, const char *codec, int fd, const char *group, const struct scan_limits *limits,
                 int (*canceled)(void *context), void *context);

@@ -127,7 +127,7 @@ static int trajectory_read(struct scan_encoding *e, const xmlNode *encoding, con
     for (uint32_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(text, names[i]) == 0)
             e->trajectory = i;
-    for (size_t i = 0; text[i] && i < sizeof e->trajectory_name - 1; i++)
+    for (size_t i = 0; i < sizeof e->trajectory_name - 1 && text[i]; i++)
         e->trajectory_name[i] = text[i];
     for (char *c = e->trajectory_name; *c; c++)
         if (*c < ' ' || *c > '~')

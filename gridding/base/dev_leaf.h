@@ -1,7 +1,7 @@
 /* dev_leaf.h: what a kind of device must bring: the inside of dev.h. Only dev.c and the device leaves include this.
  *
- * The CPU's leaves are linked in. The GPU's live in one shared object, mrirecon-gpu.so, that dev.c opens at run time beside
- * the program: a machine without CUDA runs the same binaries.
+ * The CPU's leaves are linked in. The GPU's live in one shared object, mrirecon-gpu.so, that dev.c opens at run time
+ * beside the program: a machine without CUDA runs the same binaries.
  */
 #ifndef MRIRECON_DEV_LEAF_H
 #define MRIRECON_DEV_LEAF_H
@@ -32,9 +32,9 @@ enum { DEV_LEAF_ABI = 1 };
 
 struct dev {
     const struct dev_leaf *leaf;
-    void *state;       /* the leaf's */
+    void *state; /* the leaf's */
     bool gpu;
-    int threads;       /* CPU threads to use, >= 1 */
+    int threads; /* CPU threads to use, >= 1 */
     char name[128], note[256];
 };
 

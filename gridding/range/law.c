@@ -28,7 +28,7 @@ static double piece_value(const struct piece *p, double s)
 static void fit(const struct piece *p, int degree, double power[NODES])
 {
     int n = degree + 1;
-    double chebyshev[NODES], before[NODES] = {1}, now[NODES] = {0, 1};
+    double chebyshev[NODES] = {0}, before[NODES] = {1}, now[NODES] = {0, 1};
     for (int j = 0; j < n; j++) {
         double sum = 0;
         for (int i = 0; i < n; i++) {

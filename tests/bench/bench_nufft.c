@@ -1,9 +1,10 @@
 /* bench_nufft: the gridding of one device on the cases of docs/benchmarks.md, one JSON line each.
  *
- *   bench_nufft [case=a|b|c|d|e|small] [tolerance=1e-3] [threads=N] [repeats=N] [width=W] [oversampling=S] [device=cpu|gpu]
+ *   bench_nufft [case=a|b|c|d|e|small] [tolerance=1e-3] [threads=N] [repeats=N] [width=W] [oversampling=S]
+ * [device=cpu|gpu]
  *
- * create: bins, tables, FFT plans; adjoint and forward: medians of `repeats`, the plan reused; error: relative l2 of the adjoint's
- * image against a double sum over all samples at 200 pixels (first transform); peak: of the process.
+ * create: bins, tables, FFT plans; adjoint and forward: medians of `repeats`, the plan reused; error: relative l2 of
+ * the adjoint's image against a double sum over all samples at 200 pixels (first transform); peak: of the process.
  */
 #include "gridding/base/err.h"
 #include "gridding/nufft.h"
@@ -166,7 +167,8 @@ int main(int argc, char **argv)
     size_t data_bytes = batch * w.samples * sizeof(struct c32), image_bytes = batch * pixels * sizeof(struct c32);
     struct c32 *host = malloc(data_bytes), *image = malloc(image_bytes);
     void *data = NULL, *pixels_there = NULL;
-    if (host == NULL || image == NULL || dev_alloc(dev, data_bytes, &data) != 0 || dev_alloc(dev, image_bytes, &pixels_there) != 0)
+    if (host == NULL || image == NULL || dev_alloc(dev, data_bytes, &data) != 0 ||
+        dev_alloc(dev, image_bytes, &pixels_there) != 0)
         goto failed;
     for (size_t i = 0; i < batch * w.samples; i++)
         host[i] = (struct c32){(float)(uniform() - 0.5), (float)(uniform() - 0.5)};
@@ -200,12 +202,15 @@ int main(int argc, char **argv)
     struct rusage usage;
     nufft_describe(plan, &info);
     getrusage(RUSAGE_SELF, &usage);
-    printf("{\"case\": \"%s\", \"device\": \"%s\", \"tolerance\": %g, \"width\": %d, \"oversampling\": %.3f, \"grid\": [%d, %d, %d], "
-           "\"transforms\": %d, \"samples\": %zu, \"create_first_s\": %.5f, \"create_s\": %.5f, \"adjoint_s\": %.5f, \"forward_s\": %.5f, "
+    printf("{\"case\": \"%s\", \"device\": \"%s\", \"tolerance\": %g, \"width\": %d, \"oversampling\": %.3f, \"grid\": "
+           "[%d, %d, %d], "
+           "\"transforms\": %d, \"samples\": %zu, \"create_first_s\": %.5f, \"create_s\": %.5f, \"adjoint_s\": %.5f, "
+           "\"forward_s\": %.5f, "
            "\"error\": %.2e, \"plan_mib\": %.1f, \"peak_mib\": %.1f}\n",
-           w.name, dev_name(dev), params.tolerance, info.width, info.oversampling, info.grid[0], info.grid[1], info.grid[2], w.batch,
-           w.samples, first, median(create, repeats < 3 ? repeats : 3), median(adjoint, repeats), median(forward, repeats),
-           error_at_pixels(&w, host, image), (double)info.bytes / 1048576, (double)usage.ru_maxrss / 1024);
+           w.name, dev_name(dev), params.tolerance, info.width, info.oversampling, info.grid[0], info.grid[1],
+           info.grid[2], w.batch, w.samples, first, median(create, repeats < 3 ? repeats : 3), median(adjoint, repeats),
+           median(forward, repeats), error_at_pixels(&w, host, image), (double)info.bytes / 1048576,
+           (double)usage.ru_maxrss / 1024);
     dev_release(dev, data);
     dev_release(dev, pixels_there);
     free(host);

@@ -338,8 +338,7 @@ static __global__ void sort_data(uint32_t samples, const uint32_t *order, const 
     sorted[i] = make_float2(v.x * w, v.y * w);
 }
 
-/* Blocks of 256; a thread owns one sorted sample and writes it to column 0 of `columns`. NULL values: zero everywhere.
- */
+/* Blocks of 256; a thread owns one sorted sample. */
 static __global__ void sort_values(uint32_t samples, const uint32_t *order, const float *values, float *sorted)
 {
     uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -347,6 +346,8 @@ static __global__ void sort_values(uint32_t samples, const uint32_t *order, cons
         sorted[i] = values[order[i]];
 }
 
+/* Blocks of 256; a thread owns one value of [samples][columns]: the first column takes the samples, the others are
+ * zero. */
 static __global__ void values_to_column(uint32_t samples, int columns, const float *sorted, float2 *to)
 {
     size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;

@@ -4,7 +4,7 @@
  *   bricks  3-D, separable, width <= 4: tensor cores, a warp holds a brick of 8 x 8 x 16 grid cells in registers
  *   planes  2-D, separable: tensor cores, a block holds 8 x 8 grid cells of up to 256 transforms, weights shared by all
  *   tiles   everything else: float32, a warp holds its tile in shared memory
- * All three give the same bits on every run: nothing is added atomically (see range_gpu.cuh).
+ * All three give the same bits on every run: every cell takes its sums in one order (see range_gpu.cuh).
  */
 #ifndef MRIRECON_NUFFT_DEVICE_CUH
 #define MRIRECON_NUFFT_DEVICE_CUH

@@ -5,9 +5,9 @@
  * sort, so that the order within a bin is the caller's and every sum over a bin is the same on every run.
  *
  * The tile of a bin is what its samples can reach: (bin + width - 1) cells on every axis, wrapped. Bins stand in one
- * order. A task sums its bin's samples into a tile of its own and then adds the tile to the grid, with plain loads and
- * stores, once those of the bin's 26 neighbours that come before have done so: every cell sees its tiles in that order,
- * on every run, and needs no float atomics. Tasks are taken in that order too, from a counter, so that what a task
+ * order. A task sums its bin's samples into a tile of its own and then adds the tile to the grid once those of the
+ * bin's 26 neighbours that come before have done so: every cell takes its tiles in that order, on every run, and no two
+ * warps add to a cell at the same time. Tasks are taken in that order too, from a counter, so that what a task
  * waits for is always under way. The order goes slab by slab along y, so that a slab's cells stay in the cache, and
  * within a slab colour by colour (even and odd bins of each axis), so that what a task waits for began long before.
  *

@@ -117,7 +117,7 @@ static int cpu_create(void **state, struct dev *dev, const struct nufft_shape *s
     p->lanes_most = range_cpu_lanes(s->batch);
     while (p->lanes_most > 1 && cells * (size_t)p->lanes_most * sizeof(struct c32) > group_bytes_most)
         p->lanes_most = range_cpu_lanes(p->lanes_most / 2);
-    const int flat = p->lanes_most > 1 ? 16 : 32, deep[] = {16, 12, 12};
+    const int flat = p->lanes_most > 1 ? 24 : 16, deep[] = {16, 12, 12};
     const int tile2[3] = {flat, flat, 1};
     /* The polynomials' own error is to vanish beside the kernel's. */
     double reached = kernel_aliasing(s->dim, s->width, (double)s->grid[0] / s->n[0], s->kernel == NUFFT_RADIAL);

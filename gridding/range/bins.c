@@ -13,28 +13,47 @@ struct place {
     float fraction;
 };
 
-static inline struct place place_of(double k, int grid, int tiles, int width)
+/* The bin that holds a cell, for every cell of each axis: a division less per sample and axis. */
+struct tables {
+    uint16_t *tile[3];
+};
+
+static inline struct place place_of(const struct range_bins *b, const struct tables *t, int d, double k)
 {
-    double turn = k - floor(k), start = turn * grid - 0.5 * width, first = ceil(start);
+    double turn = k - floor(k), start = turn * b->grid[d] - 0.5 * b->width, first = ceil(start);
     int g = (int)first;
-    float fraction = (float)(first - start);
-    g += g < 0 ? grid : 0;
-    g -= g >= grid ? grid : 0;
-    int tile = (int)((((int64_t)g + 1) * tiles - 1) / grid);
-    return (struct place){tile, g - range_tile_start(tile, tiles, grid), fraction};
+    g += g < 0 ? b->grid[d] : 0;
+    g -= g >= b->grid[d] ? b->grid[d] : 0;
+    int tile = t->tile[d][g];
+    return (struct place){tile, g - range_tile_start(tile, b->tiles[d], b->grid[d]), (float)(first - start)};
 }
 
-static inline uint32_t key_of(const struct range_bins *b, const float *k)
+static inline uint32_t key_of(const struct range_bins *b, const struct tables *t, const float *k)
 {
     uint32_t key = 0;
     for (int d = b->dim - 1; d >= 0; d--)
-        key = key * (uint32_t)b->tiles[d] + (uint32_t)place_of(k[d], b->grid[d], b->tiles[d], b->width).tile;
+        key = key * (uint32_t)b->tiles[d] + (uint32_t)place_of(b, t, d, k[d]).tile;
     return key;
+}
+
+/* One allocation, tile[0]. */
+static int make_tables(struct tables *t, const struct range_bins *b)
+{
+    uint16_t *next = malloc(((size_t)b->grid[0] + (size_t)b->grid[1] + (size_t)b->grid[2]) * sizeof *next);
+    for (int d = 0; d < 3; d++) {
+        t->tile[d] = next;
+        for (int tile = 0; next != NULL && tile < b->tiles[d]; tile++)
+            for (int g = range_tile_start(tile, b->tiles[d], b->grid[d]);
+                 g < range_tile_start(tile + 1, b->tiles[d], b->grid[d]); g++)
+                *next++ = (uint16_t)tile;
+    }
+    return t->tile[0] != NULL ? 0 : ERR_NO_MEMORY;
 }
 
 /* Histogram, scan, placement. histogram: [threads][bins]; each thread owns a run of the input, so placing keeps the
  * input's order. */
-static void sort(struct range_bins *b, const float *k, int threads, size_t *histogram, uint32_t *key)
+static void sort(struct range_bins *b, const struct tables *t, const float *k, int threads, size_t *histogram,
+                 uint32_t *key)
 {
     size_t dim = (size_t)b->dim;
 #pragma omp parallel num_threads(threads)
@@ -43,16 +62,16 @@ static void sort(struct range_bins *b, const float *k, int threads, size_t *hist
         size_t *own = histogram + (size_t)self * b->bins;
         size_t from = b->count * (size_t)self / (size_t)team, to = b->count * ((size_t)self + 1) / (size_t)team;
         for (size_t i = from; i < to; i++)
-            own[key[i] = key_of(b, k + i * dim)]++;
+            own[key[i] = key_of(b, t, k + i * dim)]++;
 #pragma omp barrier
 #pragma omp single
         {
             size_t next = 0;
             for (size_t bin = 0; bin < b->bins; bin++) {
                 b->offset[bin] = next;
-                for (int t = 0; t < team; t++) {
-                    size_t n = histogram[(size_t)t * b->bins + bin];
-                    histogram[(size_t)t * b->bins + bin] = next;
+                for (int thread = 0; thread < team; thread++) {
+                    size_t *part = histogram + (size_t)thread * b->bins + bin, n = *part;
+                    *part = next;
                     next += n;
                 }
                 size_t here = next - b->offset[bin];
@@ -64,7 +83,7 @@ static void sort(struct range_bins *b, const float *k, int threads, size_t *hist
         for (size_t i = from; i < to; i++) {
             struct range_point point = {.source = (uint32_t)i};
             for (size_t d = 0; d < dim; d++) {
-                struct place p = place_of(k[i * dim + d], b->grid[d], b->tiles[d], b->width);
+                struct place p = place_of(b, t, (int)d, k[i * dim + d]);
                 point.cell[d] = (uint16_t)p.cell;
                 point.fraction[d] = p.fraction;
             }
@@ -81,25 +100,28 @@ int range_bins_create(struct range_bins **out, int dim, const int grid[3], int w
         return err_set(ERR_NO_MEMORY, "no memory for bins");
     *b = (struct range_bins){.dim = dim, .width = width, .bins = 1, .count = count};
     for (int d = 0; d < 3; d++) {
-        int least = tile[d] > width ? tile[d] : width;
+        int least = tile[d] > width ? tile[d] : width, tiles = d < dim ? grid[d] / least : 1;
         b->grid[d] = d < dim ? grid[d] : 1;
-        b->tiles[d] = d < dim && grid[d] / least > 1 ? grid[d] / least : 1;
+        /* An even number: neighbours on the periodic axis then differ in parity. */
+        b->tiles[d] = tiles > 1 ? tiles / 2 * 2 : 1;
         b->most_cells[d] = (b->grid[d] + b->tiles[d] - 1) / b->tiles[d];
         b->bins *= (size_t)b->tiles[d];
     }
+    struct tables tables;
+    int status = make_tables(&tables, b);
     size_t *histogram = calloc((size_t)threads * b->bins, sizeof *histogram);
     uint32_t *key = malloc((count + 1) * sizeof *key);
     b->offset = malloc((b->bins + 1) * sizeof *b->offset);
     b->point = malloc((count + 1) * sizeof *b->point);
-    int status = 0;
-    if (histogram == NULL || key == NULL || b->offset == NULL || b->point == NULL) {
+    if (status != 0 || histogram == NULL || key == NULL || b->offset == NULL || b->point == NULL) {
         status = err_set_bytes(ERR_NO_MEMORY, (int64_t)(count * sizeof *b->point), -1, "no memory to bin %zu samples",
                                count);
         range_bins_free(b);
     } else {
-        sort(b, k, threads, histogram, key);
+        sort(b, &tables, k, threads, histogram, key);
         *out = b;
     }
+    free(tables.tile[0]);
     free(histogram);
     free(key);
     return status;

@@ -10,55 +10,55 @@
 enum { NODES = LAW_MOST_DEGREE + 1, PROBES = 64 };
 
 struct piece {
-    double beta;
-    int width, cell; /* cell < 0: the radial polynomial, in t = (s + 1) / 2 */
+    double beta, peak; /* peak: I0(beta) */
+    int width, cell;   /* cell < 0: the radial polynomial, in t = (s + 1) / 2 */
 };
 
 /* The function a piece approximates at s in [-1, 1]. */
 static double piece_value(const struct piece *p, double s)
 {
-    double f = (s + 1) / 2;
-    if (p->cell < 0)
-        return kernel_value(p->beta, 1 - f);
-    double u = 2 * (f + p->cell - p->width / 2.0) / p->width, u2 = u * u;
-    return kernel_value(p->beta, u2 < 1 ? u2 : 1);
+    double f = (s + 1) / 2, u = p->cell < 0 ? 0 : 2 * (f + p->cell - p->width / 2.0) / p->width;
+    double inside = p->cell < 0 ? f : 1 - u * u;
+    return kernel_bessel_i0(p->beta * sqrt(inside > 0 ? inside : 0)) / p->peak;
 }
 
 /* Interpolate at the Chebyshev nodes of `degree` and turn into powers of s. */
 static void fit(const struct piece *p, int degree, double power[NODES])
 {
     int n = degree + 1;
-    double chebyshev[NODES] = {0}, before[NODES] = {1}, now[NODES] = {0, 1};
-    for (int j = 0; j < n; j++) {
-        double sum = 0;
-        for (int i = 0; i < n; i++) {
-            double angle = KERNEL_PI * (i + 0.5) / n;
-            sum += piece_value(p, cos(angle)) * cos(j * angle);
-        }
-        chebyshev[j] = sum * (j == 0 ? 1.0 : 2.0) / n;
-    }
+    double at_node[NODES] = {0}, before[NODES] = {1}, now[NODES] = {0, 1};
+    for (int i = 0; i < n; i++)
+        at_node[i] = piece_value(p, cos(KERNEL_PI * (i + 0.5) / n));
     memset(power, 0, NODES * sizeof *power);
-    power[0] = chebyshev[0];
-    for (int j = 1; j < n; j++) {
-        double next[NODES] = {0};
-        for (int i = 0; i < n; i++) {
-            power[i] += chebyshev[j] * now[i];
+    for (int j = 0; j < n; j++) {
+        double coefficient = 0, next[NODES] = {0};
+        for (int i = 0; i < n; i++)
+            coefficient += at_node[i] * cos(j * KERNEL_PI * (i + 0.5) / n) * (j == 0 ? 1.0 : 2.0) / n;
+        const double *chebyshev = j == 0 ? before : now;
+        for (int i = 0; i < n; i++)
+            power[i] += coefficient * chebyshev[i];
+        if (j == 0)
+            continue;
+        for (int i = 0; i < n; i++)
             next[i] = (i > 0 ? 2 * now[i - 1] : 0) - before[i];
-        }
         memcpy(before, now, sizeof now);
         memcpy(now, next, sizeof next);
     }
 }
 
-static double deviation(const struct piece *p, int degree, const double power[NODES])
+static double probe(int i)
+{
+    return -1 + 2.0 * i / PROBES;
+}
+
+static double deviation(int degree, const double power[NODES], const double exact[PROBES + 1])
 {
     double worst = 0;
     for (int i = 0; i <= PROBES; i++) {
-        double s = -1 + 2.0 * i / PROBES, value = power[degree];
+        double s = probe(i), value = power[degree];
         for (int j = degree - 1; j >= 0; j--)
             value = value * s + power[j];
-        double off = fabs(value - piece_value(p, s));
-        worst = off > worst ? off : worst;
+        worst = fmax(worst, fabs(value - exact[i]));
     }
     return worst;
 }
@@ -83,14 +83,18 @@ int range_law_create(struct range_law **out, int width, double beta, bool radial
     law->width = width;
     law->radial = radial;
     int pieces = radial ? 1 : width;
-    double power[KERNEL_MAX_WIDTH][NODES];
+    double power[KERNEL_MAX_WIDTH][NODES], exact[KERNEL_MAX_WIDTH][PROBES + 1], peak = kernel_bessel_i0(beta);
+    struct piece piece[KERNEL_MAX_WIDTH];
+    for (int j = 0; j < pieces; j++) {
+        piece[j] = (struct piece){beta, peak, width, radial ? -1 : j};
+        for (int i = 0; i <= PROBES; i++)
+            exact[j][i] = piece_value(&piece[j], probe(i));
+    }
     for (law->degree = 2;; law->degree++) {
         double worst = 0;
         for (int j = 0; j < pieces; j++) {
-            struct piece p = {beta, width, radial ? -1 : j};
-            fit(&p, law->degree, power[j]);
-            double off = deviation(&p, law->degree, power[j]);
-            worst = off > worst ? off : worst;
+            fit(&piece[j], law->degree, power[j]);
+            worst = fmax(worst, deviation(law->degree, power[j], exact[j]));
         }
         if (worst <= error || law->degree == LAW_MOST_DEGREE)
             break;

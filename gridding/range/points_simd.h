@@ -43,14 +43,6 @@ INLINE vec splat(float f)
     return (vec){f, f, f, f, f, f, f, f, f, f, f, f, f, f, f, f};
 }
 
-INLINE vec horner(const float *c, int step, int degree, vec s)
-{
-    vec value = load(c + degree * step);
-    for (int i = degree - 1; i >= 0; i--)
-        value = value * s + load(c + i * step);
-    return value;
-}
-
 /* Squared distances, as (2 u / W)^2, of the cells 0..15 from a point. */
 INLINE vec distances(float fraction, int width)
 {
@@ -96,24 +88,40 @@ INLINE float *corner(const struct points_run *run, const struct range_point *p, 
     return run->tile.cells + row * (size_t)run->tile.row + (size_t)p->cell[0] * 2 * (size_t)L;
 }
 
-/* Weights of a block; row[i] = kernel_x per cell and lane. */
+/* Weights of a block; row[i] = kernel_x per cell and lane. Horner's rule runs on all axes of a point side by side: one
+ * chain's latency hides another's. */
 INLINE void weigh(const struct points_run *run, size_t first, size_t n, const int W, const int L, struct block *b)
 {
     const struct range_law *law = run->law;
-    const int vectors = points_vectors(W, L), step = vectors * LAW_LANES;
+    const int vectors = points_vectors(W, L), step = vectors * LAW_LANES, degree = law->degree;
+    const bool deep = run->dim == 3, spread = 2 * L < LAW_LANES;
+    const int rows = spread ? vectors : 1;
+    const float *column = spread ? run->spread : law->c[0];
+    const int stride = spread ? step : LAW_LANES;
     for (size_t i = 0; i < n; i++) {
         const float *f = run->point[first + i].fraction;
-        store(b->y[i], horner(law->c[0], LAW_LANES, law->degree, splat(2 * f[1] - 1)));
-        if (run->dim == 3)
-            store(b->z[i], horner(law->c[0], LAW_LANES, law->degree, splat(2 * f[2] - 1)));
-        vec s = splat(2 * f[0] - 1);
-        if (2 * L < LAW_LANES)
-            for (int v = 0; v < vectors; v++)
-                store(b->row[i] + v * LAW_LANES, horner(run->spread + v * LAW_LANES, step, law->degree, s));
+        vec sx = splat(2 * f[0] - 1), sy = splat(2 * f[1] - 1), sz = splat(2 * f[2] - 1);
+        vec x[MOST_VECTORS], y = load(law->c[degree]), z = y;
+        for (int v = 0; v < rows; v++)
+            x[v] = load(column + degree * stride + v * LAW_LANES);
+        for (int d = degree - 1; d >= 0; d--) {
+            vec c = load(law->c[d]);
+            y = y * sy + c;
+            if (deep)
+                z = z * sz + c;
+            for (int v = 0; v < rows; v++)
+                x[v] = x[v] * sx + load(column + d * stride + v * LAW_LANES);
+        }
+        store(b->y[i], y);
+        if (deep)
+            store(b->z[i], z);
+        if (spread)
+            for (int v = 0; v < rows; v++)
+                store(b->row[i] + v * LAW_LANES, x[v]);
         else
-            store(b->x[i], horner(law->c[0], LAW_LANES, law->degree, s));
+            store(b->x[i], x[0]);
     }
-    if (2 * L >= LAW_LANES)
+    if (!spread)
         for (size_t i = 0; i < n; i++)
             for (int v = 0; v < vectors; v++)
                 store(b->row[i] + v * LAW_LANES, splat(b->x[i][v * LAW_LANES / (2 * L)]));

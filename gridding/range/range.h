@@ -29,7 +29,7 @@ struct range_point {
 
 struct range_bins {
     int dim, grid[3], width;
-    int tiles[3];      /* bins per axis; bin t of an axis starts at cell floor(t * grid / tiles) */
+    int tiles[3];      /* bins per axis, even or 1; bin t of an axis starts at cell floor(t * grid / tiles) */
     int most_cells[3]; /* the longest bin of each axis, in cells */
     size_t bins, count;
     size_t occupied, largest;

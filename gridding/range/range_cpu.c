@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COLOURS = 27, PART_LEAST = 8192, PARTS_MOST = 256 };
+enum { COLOURS = 8, PART_LEAST = 8192, PARTS_MOST = 256 };
 
 struct part {
     uint32_t bin;
@@ -54,16 +54,12 @@ static void bin_place(const struct range_bins *b, size_t bin, int tile[3])
     tile[2] = (int)(bin / ((size_t)b->tiles[0] * (size_t)b->tiles[1]));
 }
 
-/* Neighbours along an axis differ; the axis is periodic, so an odd number of bins needs a third colour. */
+/* Neighbours along an axis differ: its number of bins is even, or one. */
 static int bin_colour(const struct range_bins *b, size_t bin)
 {
-    int tile[3], colour = 0;
+    int tile[3];
     bin_place(b, bin, tile);
-    for (int d = 2; d >= 0; d--) {
-        bool last = b->tiles[d] % 2 == 1 && b->tiles[d] > 1 && tile[d] == b->tiles[d] - 1;
-        colour = colour * 3 + (last ? 2 : tile[d] % 2);
-    }
-    return colour;
+    return tile[0] % 2 + tile[1] % 2 * 2 + tile[2] % 2 * 4;
 }
 
 struct ranked {

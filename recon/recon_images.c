@@ -261,10 +261,10 @@ static int coils_upload(struct gridder *g, const struct frame *frame, int first,
     double start = recon_clock();
     int rc = 0;
     for (int c = 0; c < count && rc == 0; c++) {
-        rc = recon_coil_gather(g->job, frame, g->offsets, first + c, g->staging);
-        if (rc == 0)
-            rc = dev_upload(g->job->dev, g->data + (size_t)c * frame->samples, g->staging,
-                            frame->samples * sizeof(struct c32));
+        struct c32 *there = g->data + (size_t)c * frame->samples, *direct = dev_direct(g->job->dev, there);
+        rc = recon_coil_gather(g->job, frame, g->offsets, first + c, direct != NULL ? direct : g->staging);
+        if (rc == 0 && direct == NULL)
+            rc = dev_upload(g->job->dev, there, g->staging, frame->samples * sizeof(struct c32));
     }
     recon_report_stage(g->job, "upload", recon_clock() - start);
     return rc;

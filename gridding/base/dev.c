@@ -148,3 +148,8 @@ int dev_zero(struct dev *dev, void *device, size_t bytes)
 {
     return bytes == 0 ? 0 : dev->leaf->zero(dev, device, bytes);
 }
+
+void *dev_direct(const struct dev *dev, void *device)
+{
+    return dev->gpu ? NULL : device;
+}

@@ -39,6 +39,9 @@ int dev_upload(struct dev *dev, void *device, const void *host, size_t bytes);
 int dev_download(struct dev *dev, void *host, const void *device, size_t bytes);
 int dev_zero(struct dev *dev, void *device, size_t bytes);
 
+/* The address at which the host itself may read and write device memory: the CPU's own; NULL for a GPU's. */
+void *dev_direct(const struct dev *dev, void *device);
+
 #ifdef __cplusplus
 }
 #endif

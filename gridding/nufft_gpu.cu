@@ -83,7 +83,7 @@ static double error_gain(const struct nufft_shape *shape)
     return gain;
 }
 
-/* The relative error that each arithmetic leaves in the grid's cells (measured: docs/benchmarks-gpu.md). */
+/* The relative error that each arithmetic leaves in the grid's cells (measured: docs/benchmarks.md). */
 static const double tf32_error = 3.3e-4, halves_error = 7e-6;
 
 struct arithmetic {
@@ -302,7 +302,7 @@ static void leaf_describe(const void *state, struct nufft_info *info)
     info->bytes = plan->bytes;
 }
 
-/* Seconds, after the measurements of docs/benchmarks-gpu.md on one H200. */
+/* Seconds, after the measurements of docs/benchmarks.md on one H200. */
 static double leaf_cost(const struct dev *dev, const struct nufft_shape *shape, size_t samples)
 {
     (void)dev;

@@ -28,6 +28,9 @@ override CFLAGS  += -fsanitize=address,undefined -fno-sanitize-recover=undefined
 override LDFLAGS += -fsanitize=address,undefined
 endif
 
+# make V=1 shows whole commands.
+say = $(if $(V),,@echo '$(1)' &&) 
+
 pkg = $(shell pkg-config --libs $(1) 2>/dev/null)
 LIBS_GRIDDING = $(if $(filter 0,$(FFTW)),,$(call pkg,fftw3f)) -lm
 LIBS_RECON    = -lismrmrd $(call pkg,hdf5-serial) $(call pkg,libxml-2.0 libpng zlib libseccomp jansson)
@@ -64,13 +67,13 @@ all: $(BIN) $(GPU)
 
 $(BUILD)/obj/%.cu.o: %.cu
 	@mkdir -p $(@D)
-	$(or $(NVCC),$(error CUDA=1 and no nvcc: set NVCC)) $(NVCCFLAGS) -c -o $@ $<
+	$(call say,nvcc $<)$(or $(NVCC),$(error CUDA=1 and no nvcc: set NVCC)) $(NVCCFLAGS) -c -o $@ $<
 $(GPU_SO): $(GPU_OBJECTS)
 	@mkdir -p $(@D)
 	$(NVCC) -shared -cudart static -Xcompiler -static-libstdc++,-static-libgcc -o $@ $^
 $(BUILD)/obj/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -c -o $@ $<
+	$(call say,$(CC) $<)$(CC) $(CFLAGS) -c -o $@ $<
 # Leaves compiled for one instruction set each; chosen at run time.
 $(BUILD)/obj/%_avx2.o: override CFLAGS += -mavx2 -mfma
 $(BUILD)/obj/%_avx512.o: override CFLAGS += -mavx512f -mavx512vl -mavx512dq -mavx512bw -mfma -mprefer-vector-width=512
@@ -89,7 +92,7 @@ $(BUILD)/lib/clients.a: $(CLIENTS)
 $(BUILD)/lib/%.a:
 	@mkdir -p $(@D)
 	@rm -f $@
-	ar rcs $@ $^
+	@ar rcs $@ $^
 
 link = @mkdir -p $(@D) && echo "link $@" && $(CC) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDFLAGS)
 $(BUILD)/bin/mrirecond: $(BUILD)/obj/daemon/daemon_main.o $(ARCHIVES)
@@ -116,15 +119,15 @@ help:
 ## make                 build/bin/{mrirecond,mrirecon-worker,mrirecon-codec,mrirecon}
 ## make demo [SCAN=f]   install what is missing, build, reconstruct a simulated scan (or one's own) through the daemon, save demo.png
 demo: deps
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory -j$$(nproc) all
 	@tests/demo.sh $(BUILD) $(SCAN)
 ## make check           install what is missing, build with gcc, clang and sanitizers, run every test
 check: deps
-	$(MAKE) all unit
-	$(MAKE) CC=clang BUILD=$(BUILD)/clang CUDA=0 all unit
-	$(MAKE) SAN=1 BUILD=$(BUILD)/san CUDA=0 all unit
-	$(MAKE) fuzz
-	tests/run tests/check_includes $(FUZZ) $(foreach b,$(BUILD) $(BUILD)/clang $(BUILD)/san,MRIRECON_BIN=$(b)/bin $(UNIT:$(BUILD)/%=$(b)/%)) \
+	@$(MAKE) --no-print-directory -j$$(nproc) all unit
+	@$(MAKE) --no-print-directory -j$$(nproc) CC=clang BUILD=$(BUILD)/clang CUDA=0 all unit
+	@$(MAKE) --no-print-directory -j$$(nproc) SAN=1 BUILD=$(BUILD)/san CUDA=0 all unit
+	@$(MAKE) --no-print-directory -j$$(nproc) fuzz
+	@tests/run tests/check_includes $(FUZZ) $(foreach b,$(BUILD) $(BUILD)/clang $(BUILD)/san,MRIRECON_BIN=$(b)/bin $(UNIT:$(BUILD)/%=$(b)/%)) \
 	  $(foreach b,$(BUILD) $(BUILD)/san,MRIRECON_BIN=$(b)/bin $(E2E))
 ## make check-gpu       the tests of the GPU leaves, on a machine with a GPU
 check-gpu: all $(BUILD)/tests/test_gpu

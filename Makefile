@@ -120,7 +120,7 @@ help:
 ## make demo [SCAN=f]   install what is missing, build, reconstruct a simulated scan (or one's own) through the daemon, save demo.png
 demo: deps
 	@$(MAKE) --no-print-directory -j$$(nproc) all
-	@tests/demo.sh $(BUILD) $(SCAN)
+	@tests/demo.sh '$(BUILD)' $(if $(SCAN),'$(SCAN)')
 ## make check           install what is missing, build with gcc, clang and sanitizers, run every test
 check: deps
 	@$(MAKE) --no-print-directory -j$$(nproc) all unit

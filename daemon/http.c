@@ -176,10 +176,48 @@ int64_t http_body_bytes(struct request *request)
     return length ? strtoll(length, NULL, 10) : 0;
 }
 
+/* How the end of a body is announced. */
+struct framing {
+    int lengths, codings;
+    bool chunked;
+};
+
+static enum MHD_Result framing_count(void *context, enum MHD_ValueKind kind, const char *name, const char *value)
+{
+    struct framing *framing = context;
+    (void)kind;
+    if (strcasecmp(name, "Content-Length") == 0)
+        framing->lengths++;
+    if (strcasecmp(name, "Transfer-Encoding") == 0) {
+        framing->codings++;
+        framing->chunked = value && strcasecmp(value, "chunked") == 0;
+    }
+    return MHD_YES;
+}
+
+/* A proxy in front may take another of two announcements for the end than this server does; what lies between would be
+ * another client's request. */
+static int framing_check(struct request *request)
+{
+    struct framing framing = {0};
+    MHD_get_connection_values(request->connection, MHD_HEADER_KIND, framing_count, &framing);
+    if (framing.lengths + framing.codings > 1)
+        return err_set(ERR_BAD_REQUEST, "The length of the body is announced more than once. Send one Content-Length, "
+                                        "or Transfer-Encoding: chunked.");
+    if (framing.codings && !framing.chunked)
+        return err_set(ERR_BAD_REQUEST, "The only Transfer-Encoding taken is chunked. Send that, or a Content-Length.");
+    return 0;
+}
+
 /* The headers are there. */
 static enum MHD_Result request_begin(struct request *request)
 {
     request->begun = true;
+    if (framing_check(request) != 0) {
+        request->refusal = *err_last();
+        return answer_failure(request,
+                              &request->refusal); /* and the connection is closed: where it goes on is unknown */
+    }
     int result = request_route(request);
     if (!result && request->route->begin)
         result = request->route->begin(request);
@@ -234,11 +272,43 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *connection, 
     return request->answered || request->suspended ? MHD_YES : MHD_NO;
 }
 
+static void request_destroy(struct request *request)
+{
+    spool_abort(&request->upload);
+    job_clear(&request->job);
+    free(request->uri);
+    free(request);
+}
+
+/* The library tells the end of a request only if the request got as far as handle(). One whose headers break off, or do
+ * not fit, is known to its connection alone, which has a slot for that. */
+static struct request **slot_of(struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info ? info->socket_context : NULL;
+}
+
+static void connection_changed(void *context, struct MHD_Connection *connection, void **socket_context,
+                               enum MHD_ConnectionNotificationCode code)
+{
+    struct request **slot = *socket_context;
+    (void)context;
+    (void)connection;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        *socket_context = calloc(1, sizeof *slot);
+        return;
+    }
+    if (slot && *slot)
+        request_destroy(*slot);
+    free(slot);
+    *socket_context = NULL;
+}
+
 /* Called with each request's first line, as it was sent. */
 static void *request_create(void *context, const char *uri, struct MHD_Connection *connection)
 {
-    struct request *request = calloc(1, sizeof *request);
-    (void)connection;
+    struct request **slot = slot_of(connection);
+    struct request *request = slot && !*slot ? calloc(1, sizeof *request) : NULL;
     if (!request)
         return NULL;
     request->service = context;
@@ -250,6 +320,7 @@ static void *request_create(void *context, const char *uri, struct MHD_Connectio
         free(request);
         return NULL;
     }
+    *slot = request;
     return request;
 }
 
@@ -258,21 +329,20 @@ static void request_free(void *context, struct MHD_Connection *connection, void 
 {
     struct request *request = *state;
     struct service *service = context;
-    (void)connection;
+    struct request **slot = slot_of(connection);
+    (void)code;
     if (!request)
         return;
-    (void)code;
+    if (slot)
+        *slot = NULL;
     /* An upload that is still here was neither refused nor handed to a job: its sender went away. */
     if (request->upload.spool && !request->refusal.code)
         request->refusal.code = ERR_BODY_INCOMPLETE;
     if (request->refusal.code && request->route && request->route->begin)
         metrics_rejected(service->metrics, request->refusal.code);
-    spool_abort(&request->upload);
     if (request->answered)
         metrics_answered(service->metrics, request->method, request->status);
-    job_clear(&request->job);
-    free(request->uri);
-    free(request);
+    request_destroy(request);
     *state = NULL;
 }
 
@@ -348,7 +418,8 @@ int http_create(struct http **out, struct service *service, int *port)
             (unsigned)options->connections + threads, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)options->idle_timeout,
             MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES, MHD_OPTION_CONNECTION_MEMORY_INCREMENT,
             (size_t)CONNECTION_BYTES / 4, MHD_OPTION_URI_LOG_CALLBACK, request_create, service,
-            MHD_OPTION_NOTIFY_COMPLETED, request_free, service, MHD_OPTION_END);
+            MHD_OPTION_NOTIFY_COMPLETED, request_free, service, MHD_OPTION_NOTIFY_CONNECTION, connection_changed, NULL,
+            MHD_OPTION_END);
     if (!http || !http->daemon) {
         close(fd);
         free(http);

@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 /* Put the parameters that the query gives, and all defaults, into the job. */
 static int parameters_read(struct request *request, const struct kind *kind)
@@ -100,11 +101,17 @@ int route_submit_begin(struct request *request)
     struct service *service = request->service;
     const struct kind *kind;
     int64_t bytes = http_body_bytes(request);
+    const char *coding = http_header(request, "Content-Encoding");
     int result = kind_read(request->query, &kind);
     if (!result)
         result = parameters_read(request, kind);
     if (!result)
         result = room_check(service);
+    if (!result && coding && strcasecmp(coding, "identity") != 0)
+        result = err_set(ERR_UNKNOWN_FORMAT,
+                         "The body is sent with Content-Encoding: %.32s, which is not taken. Send the "
+                         "scan as it is; HDF5 has compression of its own.",
+                         coding);
     if (!result && bytes == 0)
         result = err_set(ERR_EMPTY_BODY, "The body is empty; it should be a scan. With curl: --data-binary @scan.h5.");
     if (!result)

@@ -31,10 +31,11 @@ static int io_failed(const char *doing)
 static int folder_open(int parent, const char *name, int *out)
 {
     if (mkdirat(parent, name, 0700) < 0 && errno != EEXIST)
-        return err_set(ERR_IO, "The folder %s cannot be made: %s.", name, strerror(errno));
+        return err_set(ERR_IO, "The folder %s cannot be made: %s. Make it, or name another --state-dir.", name,
+                       strerror(errno));
     *out = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (*out < 0)
-        return err_set(ERR_IO, "The folder %s cannot be opened: %s.", name, strerror(errno));
+        return err_set(ERR_IO, "The folder %s cannot be opened: %s. Name another --state-dir.", name, strerror(errno));
     return 0;
 }
 

@@ -61,6 +61,16 @@ void job_clear(struct job *job)
 static int failed(sqlite3 *db, const char *doing)
 {
     int code = db ? sqlite3_errcode(db) : SQLITE_NOMEM;
+    if (code == SQLITE_NOTADB || code == SQLITE_CORRUPT)
+        return err_set(ERR_STORE,
+                       "The job store is damaged (%s, while %s). Restore it from a backup, or move it and its "
+                       "-wal and -shm files away to start with an empty one.",
+                       sqlite3_errmsg(db), doing);
+    if (code == SQLITE_CANTOPEN || code == SQLITE_READONLY)
+        return err_set(ERR_STORE,
+                       "The job store cannot be written (%s, while %s). Give this user the right to write it "
+                       "and its folder, or name another --state-dir.",
+                       sqlite3_errmsg(db), doing);
     if (code == SQLITE_FULL)
         return err_set(ERR_SPOOL_FULL, "The disk of the job store is full (%s). Free some space.", doing);
     return err_set(ERR_STORE, "The job store failed while %s: %s.", doing, db ? sqlite3_errmsg(db) : "no memory");

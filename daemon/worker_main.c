@@ -269,6 +269,15 @@ static int results_save(const struct command *command, const struct recon_outcom
     return rc;
 }
 
+/* Found before the scan is reconstructed, not after. */
+static bool folder_writable(const char *path)
+{
+    char *folder = strdup(path);
+    bool writable = folder && access(dirname(folder), W_OK | X_OK) == 0;
+    free(folder);
+    return writable;
+}
+
 static int run_check(const struct command *command)
 {
     struct stat status;
@@ -280,6 +289,8 @@ static int run_check(const struct command *command)
             return usage("The ending of an image file is .h5, .nii.gz, .png or .npy, not that of ", path);
         if (path && stat(path, &status) == 0 && !S_ISREG(status.st_mode))
             return usage("The output exists and is not a regular file: ", path);
+        if (path && !folder_writable(path))
+            return usage("The folder of this output is not there, or not writable: ", path);
     }
     return 0;
 }

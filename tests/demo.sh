@@ -51,7 +51,7 @@ done
 [ -n "$ready" ] || fail "the daemon was not ready after 60 s."
 echo "mrirecond runs at $server"
 
-upload="curl --data-binary @$scan -H 'Prefer: wait=300' -H 'Accept: image/png' '$server/v1/jobs?kind=recon' -o demo.png"
+upload="curl --data-binary $(printf %q "@$scan") -H 'Prefer: wait=300' -H 'Accept: image/png' '$server/v1/jobs?kind=recon' -o demo.png"
 echo "\$ $upload"
 told=$(curl -sS --data-binary "@$scan" -H 'Prefer: wait=300' -H 'Accept: image/png' -o "$state/answer" \
     -w '%{http_code} %{time_total} %{size_upload} %{size_download}' "$server/v1/jobs?kind=recon") ||
@@ -70,7 +70,7 @@ import sys
 job = json.load(open(sys.argv[1]))["jobs"][0]
 report, total = job["report"], float(sys.argv[2])
 stages = list(report["stages"].items())
-stages.append(("upload, queue, download", max(0.0, total - sum(seconds for _, seconds in stages))))
+stages.append(("HTTP, queue", max(0.0, total - sum(seconds for _, seconds in stages))))
 for name, seconds in stages:
     print(f"  {name:24} {seconds * 1e3:9.1f} ms  {'#' * round(40 * seconds / total)}")
 print(f"  {'all':24} {total * 1e3:9.1f} ms   on {report.get('device', 'an unnamed device')}")

@@ -44,6 +44,28 @@ def status_of(answer):
 
 # ---- submitting
 
+@test("a body whose length is announced twice, or in a coding that is not taken: refused, and the connection is closed")
+def framing(daemon):
+    before = len(daemon.get("/v1/jobs?limit=100").json()["jobs"])
+    smuggled = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
+    for headers, body in ((b"Content-Length: 3\r\nContent-Length: 5\r\n", b"abcde"),
+                          (b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n", b"3\r\nabc\r\n0\r\n\r\n"),
+                          (b"Transfer-Encoding: gzip\r\n", b"abc"),
+                          (b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n", b"3\r\nabc\r\n0\r\n\r\n")):
+        answer = raw(daemon, b"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: x\r\n" + headers + b"\r\n" + body + smuggled)
+        same(status_of(answer), 400, f"status of {headers!r}")
+        assert b'"bad-request"' in answer, answer
+        same(answer.count(b"HTTP/1.1 "), 1, f"answers to {headers!r}")
+    same(len(daemon.get("/v1/jobs?limit=100").json()["jobs"]), before, "jobs")
+
+
+@test("a compressed body is refused with what to do instead")
+def content_encoding(daemon):
+    problem = daemon.submit(BODY, Content_Encoding="gzip").problem(415, "unknown-format")
+    assert "Content-Encoding: gzip" in problem["detail"], problem
+    daemon.submit(BODY, Content_Encoding="identity").expect(202)
+
+
 @test("a scan over a raw socket: 202 with Location, Retry-After and the job's document")
 def submit_raw(daemon):
     head = (f"POST /v1/jobs?kind=recon&dcf=given HTTP/1.1\r\nHost: x\r\nContent-Length: {len(BODY)}\r\n"

@@ -169,8 +169,8 @@ def refused():
             done = worker("run", "--in", f"{folder}/{name}", "--out", f"{folder}/image.png", status=1)
             assert word in done.stderr, done.stderr
             same(sorted(os.listdir(folder)), ["scan.h5", "text.h5"], "files")
-        scan = scans.radial().write(f"{folder}/scan.h5")
-        done = worker("run", "--in", scan, "--out", f"{folder}/no/folder/image.png", status=1)
+        # Found before the work, not after: the scan is never opened.
+        done = worker("run", "--in", f"{folder}/none.h5", "--out", f"{folder}/no/folder/image.png", status=2)
         assert "no/folder" in done.stderr, done.stderr
 
 

@@ -106,8 +106,8 @@ def nrmse(image, truth, mask=None, fit=False):
 
 
 def slow(seed=2):
-    """A scan that, with SLOW_QUERY, takes seconds: there is time to stop it."""
-    return radial(matrix=(128, 128, 1), spokes=201, samples=256, coils=1, weights=False, seed=seed)
+    """A scan that, with SLOW_QUERY, takes some five seconds on two cores: there is time to stop it."""
+    return radial(matrix=(128, 128, 1), spokes=1005, samples=256, coils=1, weights=False, seed=seed)
 
 
 SLOW_QUERY = "kind=recon&dcf=pipe&dcf_iterations=1000&tolerance=1e-5"

@@ -52,15 +52,15 @@ struct nufft_info {
 };
 
 /* Make a plan for `samples` points k[samples][dim] (host memory, read during the call only). Binning, kernel tables and
- * FFT plans are made here; nothing below allocates or bins again.
- * Fails with ERR_BAD_PARAMETER (sizes, tolerance out of reach), ERR_TRAJ_NONFINITE, ERR_NO_MEMORY, ERR_GPU_OOM,
- * ERR_DEVICE. */
+ * FFT plans are made here; transforms neither allocate nor bin again.
+ * Fails with ERR_BAD_PARAMETER (sizes; no kernel's aliasing keeps the tolerance), ERR_TRAJ_NONFINITE, ERR_NO_MEMORY,
+ * ERR_GPU_OOM, ERR_DEVICE. */
 int nufft_create(struct nufft **out, struct dev *dev, const struct nufft_params *params, size_t samples,
                  const float *k);
 void nufft_free(struct nufft *plan);
 void nufft_describe(const struct nufft *plan, struct nufft_info *info);
 
-/* Set w (host memory, [samples]; NULL: all 1). Copied. */
+/* Set w (host memory, [samples]; NULL: all 1). Copied. Fails with ERR_NO_MEMORY, ERR_DEVICE. */
 int nufft_set_weights(struct nufft *plan, const float *weights);
 
 /* data [batch][samples], image [batch][nz][ny][nx]; any batch >= 1, worked off in the plan's batches. The output is

@@ -15,9 +15,11 @@ static int cpu_open(struct dev *dev, int index)
     if (!fft_cpu_available())
         return err_set(ERR_NO_DEVICE, "this program was built without FFTW (make FFTW=0) and computes on GPUs only%s%s",
                        dev->note[0] != '\0' ? ": " : "", dev->note);
-    const char *simd = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") ? "AVX-512"
-                       : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")       ? "AVX2"
-                                                                                               : "SSE2";
+    /* As range_cpu.c chooses its loops. */
+    bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+                  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
+    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    const char *simd = avx512 ? "AVX-512" : avx2 ? "AVX2" : "SSE2";
     snprintf(dev->name, sizeof dev->name, "cpu (%s, %d thread%s)", simd, dev->threads, dev->threads == 1 ? "" : "s");
     return 0;
 }

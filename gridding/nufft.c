@@ -7,8 +7,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { MAX_SIZE = 2048 };
-
 struct nufft {
     struct dev *dev;
     const struct nufft_leaf *leaf;
@@ -19,8 +17,7 @@ struct nufft {
     float *tables; /* what the shape's deapodise pointers point into */
 };
 
-/* The smallest even number >= n whose prime factors are 2, 3, 5, 7: what FFTs are fast at. */
-static int smooth_size(double n)
+int nufft_smooth_size(double n)
 {
     for (int g = 2 * (int)ceil(n / 2 - 1e-9);; g += 2) {
         int rest = g;
@@ -37,10 +34,10 @@ static int check_params(const struct nufft_params *p, size_t samples)
     if (p->dim != 2 && p->dim != 3)
         return err_set(ERR_BAD_PARAMETER, "a NUFFT has 2 or 3 dimensions, not %d", p->dim);
     for (int d = 0; d < 3; d++)
-        if (p->n[d] < 1 || p->n[d] > MAX_SIZE || (d >= p->dim && p->n[d] != 1))
+        if (p->n[d] < 1 || p->n[d] > NUFFT_SIZE_MOST || (d >= p->dim && p->n[d] != 1))
             return err_set(ERR_BAD_PARAMETER,
                            "an image of %d x %d x %d pixels cannot be made in %d dimensions: each size is 1 to %d",
-                           p->n[0], p->n[1], p->n[2], p->dim, MAX_SIZE);
+                           p->n[0], p->n[1], p->n[2], p->dim, NUFFT_SIZE_MOST);
     if (!(p->tolerance >= 1e-6 && p->tolerance <= 1e-1))
         return err_set(ERR_BAD_PARAMETER, "the tolerance is %g: float32 gridding can keep 1e-6 to 1e-1", p->tolerance);
     if (p->width != 0 && (p->width < KERNEL_MIN_WIDTH || p->width > KERNEL_MAX_WIDTH))
@@ -71,7 +68,7 @@ static struct choice consider(const struct nufft *plan, const struct nufft_param
     /* Rounding sizes up only adds oversampling; the axis that has least decides beta and the error. */
     for (int d = 0; d < 3; d++) {
         double cells = p->n[d] * oversampling;
-        c.shape.grid[d] = d < p->dim ? smooth_size(cells > width ? cells : width) : 1;
+        c.shape.grid[d] = d < p->dim ? nufft_smooth_size(cells > width ? cells : width) : 1;
         if (d < p->dim && (double)c.shape.grid[d] / p->n[d] < c.oversampling)
             c.oversampling = (double)c.shape.grid[d] / p->n[d];
     }

@@ -32,9 +32,11 @@ enum nufft_kernel {
     NUFFT_RADIAL     /* the thesis' spherical Kaiser-Bessel function of |u| */
 };
 
+enum { NUFFT_SIZE_MOST = 2048 };
+
 struct nufft_params {
     int dim;          /* 2 or 3 */
-    int n[3];         /* image size x, y, z; n[2] = 1 in 2-D; 1..2048 each */
+    int n[3];         /* image size x, y, z; n[2] = 1 in 2-D; 1..NUFFT_SIZE_MOST each */
     double tolerance; /* relative l2 error of the image wanted, 1e-6 .. 1e-1 */
     enum nufft_kernel kernel;
     int width;           /* full kernel width in grid cells, 2..10; 0: the plan picks what meets `tolerance` fastest */

@@ -28,6 +28,9 @@ struct nufft_shape {
     const float *deapodise_radial;
 };
 
+/* The smallest even number >= n whose prime factors are 2, 3, 5, 7: what FFTs are fast at. */
+int nufft_smooth_size(double n);
+
 struct nufft_leaf {
     /* Which (width, oversampling) are tried for a tolerance, in which a leaf's cost is estimated in seconds (any
      * monotonous model, calibrated by a line in docs/benchmarks.md). */
@@ -46,7 +49,23 @@ struct nufft_leaf {
     int (*convolve)(void *state, const float *weights, float *convolved); /* host memory */
 };
 
+/* Circular convolution of zero-padded images: what normal.c needs of a device. */
+struct convolution_leaf {
+    /* Images of n[] on a grid of grid[] >= n[] cells (products of 2, 3, 5, 7), at most `batch` at a time. */
+    int (*create)(void **state, struct dev *dev, int dim, const int n[3], const int grid[3], int batch);
+    void (*destroy)(void *state);
+    size_t (*bytes)(const void *state);
+
+    /* The convolution's kernel, [kernel_n] of it around 0 as an image (device memory), Hermitian but for rounding: kept
+     * as the real part of its transform, times `scale`. */
+    int (*set_kernel)(void *state, const int kernel_n[3], const struct c32 *kernel, float scale);
+
+    /* At most `batch` images; in place is allowed. */
+    int (*apply)(void *state, int batch, const struct c32 *image, struct c32 *result);
+};
+
 extern const struct nufft_leaf nufft_leaf_cpu;
+extern const struct convolution_leaf convolution_leaf_cpu;
 
 #ifdef __cplusplus
 }

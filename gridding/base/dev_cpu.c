@@ -99,4 +99,5 @@ const struct dev_leaf dev_leaf_cpu = {
     .download = cpu_copy,
     .zero = cpu_zero,
     .nufft = &nufft_leaf_cpu,
+    .convolution = &convolution_leaf_cpu,
 };

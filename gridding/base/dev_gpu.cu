@@ -205,8 +205,8 @@ static int leaf_zero(struct dev *dev, void *device, size_t bytes)
 extern "C" const struct dev_leaf *mrirecon_gpu_leaf(void)
 {
     static const struct dev_leaf leaf = {
-        DEV_LEAF_ABI, leaf_open,   leaf_close,    leaf_memory, leaf_alloc,
-        leaf_release, leaf_upload, leaf_download, leaf_zero,   &nufft_leaf_gpu,
+        DEV_LEAF_ABI,  leaf_open, leaf_close,      leaf_memory,           leaf_alloc, leaf_release, leaf_upload,
+        leaf_download, leaf_zero, &nufft_leaf_gpu, &convolution_leaf_gpu,
     };
     return &leaf;
 }

@@ -13,6 +13,7 @@ extern "C" {
 #endif
 
 struct nufft_leaf; /* gridding/nufft_leaf.h */
+struct convolution_leaf;
 
 struct dev_leaf {
     int abi; /* DEV_LEAF_ABI */
@@ -26,9 +27,10 @@ struct dev_leaf {
     int (*download)(struct dev *dev, void *host, const void *device, size_t bytes);
     int (*zero)(struct dev *dev, void *device, size_t bytes);
     const struct nufft_leaf *nufft;
+    const struct convolution_leaf *convolution;
 };
 
-enum { DEV_LEAF_ABI = 1 };
+enum { DEV_LEAF_ABI = 2 };
 
 struct dev {
     const struct dev_leaf *leaf;
@@ -41,6 +43,7 @@ struct dev {
 extern const struct dev_leaf dev_leaf_cpu;
 /* Named here, known only above. */
 extern const struct nufft_leaf nufft_leaf_cpu, nufft_leaf_gpu;
+extern const struct convolution_leaf convolution_leaf_cpu, convolution_leaf_gpu;
 
 /* The one symbol of mrirecon-gpu.so. The err_ functions it calls are the host program's. */
 #define DEV_GPU_SYMBOL "mrirecon_gpu_leaf"

@@ -243,7 +243,8 @@ static __device__ __forceinline__ void store(const struct fft_pass &p, const str
                                              float2 v)
 {
     if (KIND == FFT_FORTH || KIND == FFT_FORTH_IMAGE) {
-        p.out[at.out + (size_t)position * p.out_view.step] = make_float2(v.x, -v.y);
+        float f = p.full && KIND == FFT_FORTH ? __ldg(p.full + at.full + (size_t)position * p.full_view.step) : 1.f;
+        p.out[at.out + (size_t)position * p.out_view.step] = make_float2(v.x * f, -v.y * f);
         return;
     }
     int e = kept_element(position, n, p.kept);

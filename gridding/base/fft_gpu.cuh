@@ -33,7 +33,7 @@ struct fft_view {
 /* A pass back (inverse, exponent +) reads all n elements, in FFT order, and writes the `kept` ones around 0: positions
  * -floor(kept/2) .. ceil(kept/2)-1 in that order. A pass forth (exponent -) reads those, the others being zero, and
  * writes all n. In the _IMAGE kinds the kept elements are multiplied by element[e] line[l] set[s] (line, set: may be
- * NULL), or by full[] where that is set. */
+ * NULL), or by full[] where that is set. FFT_FORTH multiplies all n elements it writes by full[] where that is set. */
 enum fft_kind { FFT_BACK, FFT_BACK_IMAGE, FFT_FORTH, FFT_FORTH_IMAGE };
 
 struct fft_pass {

@@ -49,6 +49,7 @@ ARCHIVES := $(BUILD)/lib/daemon.a $(BUILD)/lib/recon.a $(BUILD)/lib/gridding.a
 GPU_SO   := $(BUILD)/lib/mrirecon/mrirecon-gpu.so
 BIN      := $(addprefix $(BUILD)/bin/,mrirecond mrirecon-worker mrirecon-codec mrirecon)
 UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
+GPU_TESTS := $(patsubst tests/gpu/%.c,$(BUILD)/tests/%,$(wildcard tests/gpu/test_*.c))
 E2E      := $(wildcard tests/e2e/test_*.py)
 FUZZ     := $(wildcard tests/fuzz/test_*.sh)
 BENCH    := $(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(wildcard tests/bench/bench_*.c))
@@ -105,7 +106,7 @@ $(BUILD)/bin/mrirecon: $(BUILD)/obj/clients/client_main.o $(BUILD)/lib/clients.a
 	$(link) $(LIBS_CLIENT) $(LIBS_RECON) $(LIBS_GRIDDING)
 $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o $(BUILD)/lib/clients.a $(ARCHIVES)
 	$(link) -lcmocka -lniftiio -lznz $(LIBS_CLIENT) $(LIBS_DAEMON) $(LIBS_RECON) $(LIBS_GRIDDING) $(call pkg,fftw3)
-$(BUILD)/tests/test_gpu: $(BUILD)/obj/tests/gpu/test_gpu.o $(BUILD)/lib/gridding.a
+$(GPU_TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/gpu/%.o $(BUILD)/lib/gridding.a
 	$(link) $(LIBS_GRIDDING)
 $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(ARCHIVES)
 	$(link) $(LIBS_RECON) $(LIBS_GRIDDING)
@@ -130,8 +131,8 @@ check: deps
 	@tests/run tests/check_includes $(FUZZ) $(foreach b,$(BUILD) $(BUILD)/clang $(BUILD)/san,MRIRECON_BIN=$(b)/bin $(UNIT:$(BUILD)/%=$(b)/%)) \
 	  $(foreach b,$(BUILD) $(BUILD)/san,MRIRECON_BIN=$(b)/bin $(E2E))
 ## make check-gpu       the tests of the GPU leaves, on a machine with a GPU
-check-gpu: all $(BUILD)/tests/test_gpu
-	tests/run $(BUILD)/tests/test_gpu
+check-gpu: all $(GPU_TESTS)
+	tests/run $(GPU_TESTS)
 ## make deps            install the Debian packages that are missing
 deps:
 	@missing=; for p in $(DEPS); do dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$p"; done; \

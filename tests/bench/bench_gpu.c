@@ -13,7 +13,7 @@
  * against a double sum over all samples. */
 #include "gridding/base/dev.h"
 #include "gridding/base/err.h"
-#include "gridding/nufft.h"
+#include "gridding/normal.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -176,12 +176,42 @@ static void report(const struct options *o, const struct bench_case *c, struct d
     fflush(stdout);
 }
 
+/* The normal operator on device_image against `expected`, which forward and adjoint made of it. */
+static void run_normal(struct dev *dev, const struct options *o, const struct bench_case *c,
+                       const struct nufft_params *params, const float *k, const struct c32 *device_image,
+                       struct c32 *device_result, const struct c32 *expected, double *times)
+{
+    struct normal *normal;
+    struct normal_info info;
+    double create = seconds(), off = 0, all = 0;
+    must(normal_create(&normal, dev, params, c->samples, k, NULL), "normal_create");
+    create = seconds() - create;
+    normal_describe(normal, &info);
+    for (int i = -2; i < o->runs; i++) {
+        double start = seconds();
+        must(normal_apply(normal, c->batch, device_image, device_result), "normal_apply");
+        times[i < 0 ? 0 : i] = seconds() - start;
+    }
+    normal_free(normal);
+    size_t values = (size_t)c->batch * (size_t)c->n * (size_t)c->n * (size_t)(c->dim == 3 ? c->n : 1);
+    struct c32 *result = take(values * sizeof *result);
+    must(dev_download(dev, result, device_result, values * sizeof *result), "dev_download");
+    for (size_t i = 0; i < values; i++) {
+        off += pow((double)result[i].re - expected[i].re, 2) + pow((double)result[i].im - expected[i].im, 2);
+        all += pow((double)expected[i].re, 2) + pow((double)expected[i].im, 2);
+    }
+    free(result);
+    const struct nufft_info shown = {.grid = {info.grid[0], info.grid[1], info.grid[2]}, .bytes = info.bytes};
+    report(o, c, dev, params->tolerance, "normal (error: against forward and adjoint)", &shown, create, times,
+           sqrt(off / all));
+}
+
 static void run_case(struct dev *dev, const struct options *o, const struct bench_case *c)
 {
     size_t pixels = (size_t)c->n * (size_t)c->n * (size_t)(c->dim == 3 ? c->n : 1), batch = (size_t)c->batch;
     size_t data_bytes = batch * c->samples * sizeof(struct c32), image_bytes = batch * pixels * sizeof(struct c32);
     float *k = take(c->samples * (size_t)c->dim * sizeof *k);
-    struct c32 *data = take(data_bytes), *image = take(image_bytes);
+    struct c32 *data = take(data_bytes), *image = take(image_bytes), *back = take(image_bytes);
     void *device_data, *device_image;
     double *times = take((size_t)o->runs * sizeof *times);
     fill_k(c, k);
@@ -213,16 +243,22 @@ static void run_case(struct dev *dev, const struct options *o, const struct benc
         if (o->error)
             error = image_error(c, k, data, image);
         report(o, c, dev, params.tolerance, "adjoint", &info, create, times, error);
-        void *device_back;
+        void *device_back, *device_back_image;
         must(dev_alloc(dev, data_bytes, &device_back), "dev_alloc");
+        must(dev_alloc(dev, image_bytes, &device_back_image), "dev_alloc");
         for (int i = -2; i < o->runs; i++) {
             double start = seconds();
             must(nufft_forward(plan, c->batch, device_image, device_back), "nufft_forward");
             times[i < 0 ? 0 : i] = seconds() - start;
         }
-        dev_release(dev, device_back);
         report(o, c, dev, params.tolerance, "forward", &info, create, times, NAN);
+        /* What the normal operator is compared with: adjoint(forward(image)). */
+        must(nufft_adjoint(plan, c->batch, device_back, device_back_image), "nufft_adjoint");
+        must(dev_download(dev, back, device_back_image, image_bytes), "dev_download");
         nufft_free(plan);
+        dev_release(dev, device_back);
+        run_normal(dev, o, c, &params, k, device_image, device_back_image, back, times);
+        dev_release(dev, device_back_image);
     }
     dev_release(dev, device_data);
     dev_release(dev, device_image);
@@ -230,6 +266,7 @@ static void run_case(struct dev *dev, const struct options *o, const struct benc
     free(k);
     free(data);
     free(image);
+    free(back);
 }
 
 int main(int argc, char **argv)

@@ -1,0 +1,180 @@
+/* The normal operator on a GPU: against the CPU's and against forward and adjoint, the same bits on every run, memory
+ * given back. Prints TAP; skips everything, loudly, where there is no GPU. */
+#include "gridding/base/err.h"
+#include "gridding/normal.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int number, failures;
+
+static void verdict(bool good, const char *what, const char *which, double got, double allowed)
+{
+    printf("%s %d - normal operator, %s: %s (%.3g, allowed %.3g)\n", good ? "ok" : "not ok", ++number, which, what, got,
+           allowed);
+    failures += !good;
+}
+
+static void must(int code, const char *what)
+{
+    if (code) {
+        printf("Bail out! %s: %s\n", what, err_last()->text);
+        exit(1);
+    }
+}
+
+static void *take(size_t bytes)
+{
+    void *memory = malloc(bytes ? bytes : 1);
+    if (!memory) {
+        printf("Bail out! not enough memory\n");
+        exit(1);
+    }
+    return memory;
+}
+
+static double uniform(uint64_t *state)
+{
+    *state ^= *state >> 12;
+    *state ^= *state << 25;
+    *state ^= *state >> 27;
+    return (double)((*state * UINT64_C(2685821657736338717)) >> 11) / 9007199254740992.0;
+}
+
+struct test_case {
+    const char *name;
+    int dim, n[3], batch;
+    size_t samples;
+    double tolerance;
+};
+
+static const struct test_case cases[] = {
+    {"2-D, 1e-3", 2, {40, 48, 1}, 3, 4000, 1e-3},       {"2-D, 1e-5, odd", 2, {31, 45, 1}, 2, 3000, 1e-5},
+    {"2-D, many", 2, {24, 24, 1}, 150, 700, 1e-3},      {"3-D, 1e-3", 3, {20, 22, 18}, 2, 9000, 1e-3},
+    {"3-D, 1e-5, odd", 3, {16, 21, 15}, 1, 5000, 1e-5}, {"3-D, flat", 3, {33, 30, 2}, 1, 2000, 1e-3},
+};
+
+struct problem {
+    const struct test_case *c;
+    struct nufft_params params;
+    size_t values; /* of all images */
+    float *k, *w;
+    struct c32 *image;
+};
+
+static void problem_make(struct problem *p, const struct test_case *c)
+{
+    uint64_t seed = 5;
+    p->c = c;
+    p->params = (struct nufft_params){
+        .dim = c->dim, .n = {c->n[0], c->n[1], c->n[2]}, .tolerance = c->tolerance, .batch = c->batch};
+    p->values = (size_t)c->n[0] * (size_t)c->n[1] * (size_t)c->n[2] * (size_t)c->batch;
+    p->k = take(c->samples * (size_t)c->dim * sizeof *p->k);
+    p->w = take(c->samples * sizeof *p->w);
+    p->image = take(p->values * sizeof *p->image);
+    for (size_t m = 0; m < c->samples; m++) {
+        for (int d = 0; d < c->dim; d++)
+            p->k[m * (size_t)c->dim + (size_t)d] = (float)((m % 4 ? 1 : 0.1) * (uniform(&seed) - 0.5));
+        p->w[m] = (float)(0.1 + uniform(&seed));
+    }
+    for (size_t i = 0; i < p->values; i++)
+        p->image[i] = (struct c32){(float)(uniform(&seed) - 0.5), (float)(uniform(&seed) - 0.3)};
+}
+
+static void problem_free(struct problem *p)
+{
+    free(p->k);
+    free(p->w);
+    free(p->image);
+}
+
+/* The operator on `dev`, in place, `runs` times anew; *same: all runs gave the same bits. */
+static struct c32 *apply(struct dev *dev, const struct problem *p, int runs, bool *same)
+{
+    struct c32 *first = take(p->values * sizeof *first), *next = take(p->values * sizeof *next);
+    *same = true;
+    for (int i = 0; i < runs; i++) {
+        struct normal *normal;
+        void *values;
+        must(normal_create(&normal, dev, &p->params, p->c->samples, p->k, p->w), "normal_create");
+        must(dev_alloc(dev, p->values * sizeof *first, &values), "dev_alloc");
+        must(dev_upload(dev, values, p->image, p->values * sizeof *first), "dev_upload");
+        must(normal_apply(normal, p->c->batch, values, values), "normal_apply");
+        must(dev_download(dev, i ? next : first, values, p->values * sizeof *first), "dev_download");
+        *same = *same && (i == 0 || memcmp(first, next, p->values * sizeof *first) == 0);
+        dev_release(dev, values);
+        normal_free(normal);
+    }
+    free(next);
+    return first;
+}
+
+/* adjoint(w forward(image)) through plans. */
+static struct c32 *by_transforms(struct dev *dev, const struct problem *p)
+{
+    struct nufft *forward, *adjoint;
+    struct c32 *result = take(p->values * sizeof *result);
+    void *image, *data;
+    must(nufft_create(&forward, dev, &p->params, p->c->samples, p->k), "nufft_create");
+    must(nufft_create(&adjoint, dev, &p->params, p->c->samples, p->k), "nufft_create");
+    must(nufft_set_weights(adjoint, p->w), "nufft_set_weights");
+    must(dev_alloc(dev, p->values * sizeof *result, &image), "dev_alloc");
+    must(dev_alloc(dev, p->c->samples * (size_t)p->c->batch * sizeof *result, &data), "dev_alloc");
+    must(dev_upload(dev, image, p->image, p->values * sizeof *result), "dev_upload");
+    must(nufft_forward(forward, p->c->batch, image, data), "nufft_forward");
+    must(nufft_adjoint(adjoint, p->c->batch, data, image), "nufft_adjoint");
+    must(dev_download(dev, result, image, p->values * sizeof *result), "dev_download");
+    dev_release(dev, image);
+    dev_release(dev, data);
+    nufft_free(forward);
+    nufft_free(adjoint);
+    return result;
+}
+
+static double distance(const struct c32 *a, const struct c32 *b, size_t count)
+{
+    double off = 0, all = 0;
+    for (size_t i = 0; i < count; i++) {
+        off += pow((double)a[i].re - b[i].re, 2) + pow((double)a[i].im - b[i].im, 2);
+        all += pow((double)b[i].re, 2) + pow((double)b[i].im, 2);
+    }
+    return sqrt(off / all);
+}
+
+int main(void)
+{
+    struct dev *gpu = NULL, *cpu = NULL;
+    if (dev_create(&gpu, DEV_GPU, 0, 0)) {
+        printf("1..0 # SKIP %s\n", err_last()->text);
+        return 0;
+    }
+    must(dev_create(&cpu, DEV_CPU, 0, 0), "dev_create");
+    size_t before, after, total;
+    must(dev_memory(gpu, &before, &total), "dev_memory");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct problem p;
+        bool same, ignored;
+        problem_make(&p, &cases[i]);
+        struct c32 *here = apply(gpu, &p, 5, &same), *there = apply(cpu, &p, 1, &ignored);
+        struct c32 *transforms = by_transforms(gpu, &p);
+        double tolerance = cases[i].tolerance;
+        /* Two results within the tolerance of the truth lie within twice that of each other. */
+        verdict(distance(here, there, p.values) <= 2 * tolerance, "as on the CPU", cases[i].name,
+                distance(here, there, p.values), 2 * tolerance);
+        verdict(distance(here, transforms, p.values) <= 3 * tolerance, "as forward and adjoint", cases[i].name,
+                distance(here, transforms, p.values), 3 * tolerance);
+        verdict(same, "the same bits in 5 runs", cases[i].name, !same, 0);
+        free(here);
+        free(there);
+        free(transforms);
+        problem_free(&p);
+    }
+    must(dev_memory(gpu, &after, &total), "dev_memory");
+    verdict(after >= before, "device memory is given back", "all cases", (double)before - (double)after, 0);
+    dev_free(cpu);
+    dev_free(gpu);
+    printf("1..%d\n", number);
+    return failures != 0;
+}

@@ -143,20 +143,9 @@ static int make_tables(struct nufft *plan)
     return 0;
 }
 
-static int check_finite(size_t samples, int dim, const float *k)
-{
-    for (size_t m = 0; m < samples; m++)
-        for (int d = 0; d < dim; d++)
-            if (!isfinite(k[m * (size_t)dim + (size_t)d]))
-                return err_set(ERR_TRAJ_NONFINITE, "sample %zu of the trajectory is not finite in dimension %d", m, d);
-    return 0;
-}
-
 int nufft_create(struct nufft **out, struct dev *dev, const struct nufft_params *params, size_t samples, const float *k)
 {
     int status = check_params(params, samples);
-    if (status == 0)
-        status = check_finite(samples, params->dim, k);
     if (status != 0)
         return status;
     struct nufft *plan = calloc(1, sizeof *plan);

@@ -50,7 +50,8 @@ struct nufft_info {
     double oversampling, beta, expected_error; /* expected relative l2 error of the image */
     int batch;                                 /* transforms gridded together */
     size_t samples, bins, occupied_bins, largest_bin;
-    size_t bytes; /* device memory held */
+    size_t bytes;   /* device memory held */
+    double binning; /* seconds a GPU took to bin the trajectory once it was there, allocations included; CPU: 0 */
 };
 
 /* Make a plan for `samples` points k[samples][dim] (host memory, read during the call only). Binning, kernel tables and

@@ -45,8 +45,21 @@ static void cpu_destroy(void *state)
     free(p);
 }
 
+static int check_finite(size_t values, int dim, const float *k, int threads)
+{
+    size_t first = SIZE_MAX;
+#pragma omp parallel for num_threads(threads) reduction(min : first)
+    for (size_t i = 0; i < values; i++)
+        if (!isfinite(k[i]) && i < first)
+            first = i;
+    return first == SIZE_MAX ? 0 : nufft_nonfinite(first, dim);
+}
+
 static int cpu_create(void **state, struct dev *dev, const struct nufft_shape *s, size_t samples, const float *k)
 {
+    int status = check_finite(samples * (size_t)s->dim, s->dim, k, dev->threads);
+    if (status != 0)
+        return status;
     struct cpu_plan *p = calloc(1, sizeof *p);
     if (p == NULL)
         return err_set(ERR_NO_MEMORY, "no memory for a plan");
@@ -60,7 +73,7 @@ static int cpu_create(void **state, struct dev *dev, const struct nufft_shape *s
     const int tile2[3] = {flat, flat, 1};
     /* The polynomials' own error is to vanish beside the kernel's. */
     double reached = kernel_aliasing(s->dim, s->width, (double)s->grid[0] / s->n[0], s->kernel == NUFFT_RADIAL);
-    int status =
+    status =
         range_law_create(&p->law, s->width, s->beta, s->kernel == NUFFT_RADIAL, 0.01 * fmin(s->tolerance, reached));
     if (status == 0)
         status =

@@ -256,6 +256,8 @@ static int fill_plan(struct nufft_gpu *plan, const struct nufft_shape *shape, co
         struct range_geometry geometry = choose_geometry(shape, plan->way);
         rc = range_bins_make(&plan->bins, gpu, &geometry, plan->samples, on_device);
         plan->bytes += plan->bins.bytes;
+        if (!rc && plan->bins.nonfinite != SIZE_MAX)
+            rc = nufft_nonfinite(plan->bins.nonfinite, shape->dim);
     }
     gpu_release(gpu, on_device);
     if (rc)
@@ -300,6 +302,7 @@ static void leaf_describe(const void *state, struct nufft_info *info)
     info->occupied_bins = plan->bins.occupied;
     info->largest_bin = plan->bins.largest;
     info->bytes = plan->bytes;
+    info->binning = plan->bins.seconds;
 }
 
 /* Seconds, after the measurements of docs/benchmarks.md on one H200. */

@@ -7,6 +7,7 @@
 #ifndef MRIRECON_NUFFT_LEAF_H
 #define MRIRECON_NUFFT_LEAF_H
 
+#include "gridding/base/err.h"
 #include "gridding/nufft.h"
 
 #ifdef __cplusplus
@@ -36,7 +37,8 @@ struct nufft_leaf {
      * monotonous model, calibrated by a line in docs/benchmarks.md). */
     double (*cost)(const struct dev *dev, const struct nufft_shape *shape, size_t samples);
 
-    /* Bin k[samples][dim] (host, cycles per pixel, finite, any range: periodic) and make everything execute needs. */
+    /* Check that k[samples][dim] (host, cycles per pixel, any range: periodic) is finite, bin it, and make everything
+     * execute needs. */
     int (*create)(void **state, struct dev *dev, const struct nufft_shape *shape, size_t samples, const float *k);
     void (*destroy)(void *state);
     void (*describe)(const void *state, struct nufft_info *info); /* bins, occupied_bins, largest_bin, bytes */
@@ -63,6 +65,13 @@ struct convolution_leaf {
     /* At most `batch` images; in place is allowed. */
     int (*apply)(void *state, int batch, const struct c32 *image, struct c32 *result);
 };
+
+/* Value `value` of k[samples][dim], the first of its kind, is not finite. */
+static inline int nufft_nonfinite(size_t value, int dim)
+{
+    return err_set(ERR_TRAJ_NONFINITE, "sample %zu of the trajectory is not finite in dimension %zu",
+                   value / (size_t)dim, value % (size_t)dim);
+}
 
 extern const struct nufft_leaf nufft_leaf_cpu;
 extern const struct convolution_leaf convolution_leaf_cpu;

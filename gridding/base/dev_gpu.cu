@@ -81,22 +81,6 @@ int gpu_finish(struct gpu *gpu, const char *what)
     return gpu_check(cudaStreamSynchronize(gpu->stream), what);
 }
 
-int gpu_upload(struct gpu *gpu, void *device, const void *host, size_t bytes)
-{
-    if (bytes == 0)
-        return 0;
-    int rc = gpu_check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, gpu->stream), "Upload");
-    return rc ? rc : gpu_finish(gpu, "Upload");
-}
-
-int gpu_download(struct gpu *gpu, void *host, const void *device, size_t bytes)
-{
-    if (bytes == 0)
-        return 0;
-    int rc = gpu_check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, gpu->stream), "Download");
-    return rc ? rc : gpu_finish(gpu, "Download");
-}
-
 /* ---- the leaf ---- */
 
 static void leaf_close(struct dev *dev)
@@ -105,6 +89,7 @@ static void leaf_close(struct dev *dev)
     if (!gpu)
         return;
     if (cudaSetDevice(gpu->index) == cudaSuccess) {
+        gpu_stage_free(gpu->stage);
         if (gpu->pool)
             (void)cudaMemPoolDestroy(gpu->pool);
         if (gpu->stream)
@@ -156,6 +141,8 @@ static int leaf_open(struct dev *dev, int index)
     rc = gpu_enter(gpu);
     if (!rc)
         rc = open_stream_and_pool(gpu);
+    if (!rc)
+        rc = gpu_stage_make(&gpu->stage, dev->threads);
     if (rc)
         leaf_close(dev);
     else

@@ -11,12 +11,15 @@
 
 #include <cuda_runtime.h>
 
+struct gpu_stage;
+
 struct gpu {
     int index;
     int multiprocessors;
     size_t shared_most; /* bytes of shared memory one block may have */
     cudaStream_t stream;
     cudaMemPool_t pool;
+    struct gpu_stage *stage;
 };
 
 static inline struct gpu *gpu_of(struct dev *dev)
@@ -46,7 +49,15 @@ int gpu_available(struct gpu *gpu, size_t *available, size_t *total);
 /* Wait for the stream. */
 int gpu_finish(struct gpu *gpu, const char *what);
 
-/* Host to device and back, ordered in the stream; complete on return. */
+/* Pinned buffers for transfers with at most `threads` threads (stage_gpu.cu). */
+int gpu_stage_make(struct gpu_stage **out, int threads);
+void gpu_stage_free(struct gpu_stage *stage);
+
+/* Host to device in `stream`, a stream of this device. On return the host's memory has been read and may change; the
+ * device's holds the bytes once the stream has come that far. */
+int gpu_upload_start(struct gpu *gpu, cudaStream_t stream, void *device, const void *host, size_t bytes);
+
+/* Host to device and back, ordered in the device's stream; complete on return. */
 int gpu_upload(struct gpu *gpu, void *device, const void *host, size_t bytes);
 int gpu_download(struct gpu *gpu, void *host, const void *device, size_t bytes);
 

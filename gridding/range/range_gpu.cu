@@ -7,10 +7,10 @@
 #include <climits>
 #include <cstring>
 
-/* The base cell of position k on an axis, and how far the sample lies above it. */
+/* The base cell of position k on an axis, and how far the sample lies above it. What is not finite lies at 0. */
 static __device__ inline int base_cell(float k, int cells, int width, float *above)
 {
-    double turns = (double)k;
+    double turns = isfinite(k) ? (double)k : 0;
     double g = (turns - floor(turns)) * cells;
     int base = (int)ceil(g - 0.5 * width);
     *above = (float)(g - base);
@@ -21,17 +21,21 @@ static __device__ inline int base_cell(float k, int cells, int width, float *abo
     return base;
 }
 
-/* Blocks of 256; a thread owns one sample. */
+/* Blocks of 256; a thread owns one sample. nonfinite: the least index of a value that is not finite. */
 static __global__ void key_samples(struct range_geometry g, uint32_t samples, const float *k, uint32_t *key,
-                                   uint32_t *order)
+                                   uint32_t *order, unsigned long long *nonfinite)
 {
     uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= samples)
         return;
     int cell[3] = {0, 0, 0};
     float above;
-    for (int d = 0; d < g.dim; d++)
-        cell[d] = base_cell(k[(size_t)i * g.dim + d], g.axis[d].cells, g.width, &above);
+    for (int d = 0; d < g.dim; d++) {
+        size_t at = (size_t)i * g.dim + d;
+        cell[d] = base_cell(k[at], g.axis[d].cells, g.width, &above);
+        if (!isfinite(k[at]))
+            atomicMin(nonfinite, (unsigned long long)at);
+    }
     uint32_t column = (uint32_t)axis_bin(g.axis[1], cell[1]) * g.axis[0].bins + axis_bin(g.axis[0], cell[0]);
     key[i] = g.by_cell ? column * g.axis[2].cells + cell[2] : column * g.axis[2].bins + axis_bin(g.axis[2], cell[2]);
     order[i] = i;
@@ -291,6 +295,7 @@ int range_tickets(struct range_bins *bins, struct gpu *gpu)
 static int sort_samples(struct range_bins *bins, struct gpu *gpu, const float *k, uint32_t keys)
 {
     uint32_t n = bins->samples, *key[2] = {NULL, NULL}, *spare = NULL;
+    unsigned long long *nonfinite = NULL, first_nonfinite;
     void *workspace = NULL;
     size_t workspace_bytes = 0;
     int bits = 1;
@@ -303,9 +308,13 @@ static int sort_samples(struct range_bins *bins, struct gpu *gpu, const float *k
         rc = gpu_array(gpu, n, &spare, "Sorting the samples");
     if (!rc)
         rc = gpu_array(gpu, n, &bins->order, "The order of the samples");
+    if (!rc)
+        rc = gpu_array(gpu, 1, &nonfinite, "Checking the samples");
+    if (!rc)
+        rc = gpu_check(cudaMemsetAsync(nonfinite, 0xff, sizeof *nonfinite, gpu->stream), "Checking the samples");
     if (rc)
         goto out;
-    key_samples<<<gpu_blocks(n, 256), 256, 0, gpu->stream>>>(bins->geometry, n, k, key[0], spare);
+    key_samples<<<gpu_blocks(n, 256), 256, 0, gpu->stream>>>(bins->geometry, n, k, key[0], spare, nonfinite);
     rc = gpu_launched("Finding the samples' bins");
     if (!rc)
         rc = gpu_check(cub::DeviceRadixSort::SortPairs(NULL, workspace_bytes, key[0], key[1], spare, bins->order, n, 0,
@@ -322,7 +331,12 @@ static int sort_samples(struct range_bins *bins, struct gpu *gpu, const float *k
     find_bins<<<gpu_blocks((size_t)bins->count + 1, 256), 256, 0, gpu->stream>>>(bins->geometry, n, key[1], bins->count,
                                                                                  bins->first);
     rc = gpu_launched("Finding the bins");
+    if (!rc)
+        rc = gpu_download(gpu, &first_nonfinite, nonfinite, sizeof first_nonfinite);
+    if (!rc)
+        bins->nonfinite = first_nonfinite == ULLONG_MAX ? SIZE_MAX : (size_t)first_nonfinite;
 out:
+    gpu_release(gpu, nonfinite);
     gpu_release(gpu, workspace);
     gpu_release(gpu, spare);
     gpu_release(gpu, key[1]);
@@ -330,8 +344,8 @@ out:
     return rc;
 }
 
-int range_bins_make(struct range_bins *bins, struct gpu *gpu, const struct range_geometry *geometry, size_t samples,
-                    const float *k)
+static int make_bins(struct range_bins *bins, struct gpu *gpu, const struct range_geometry *geometry, size_t samples,
+                     const float *k)
 {
     const struct range_axis *a = geometry->axis;
     uint64_t columns = (uint64_t)a[0].bins * a[1].bins, count = columns * a[2].bins, keys = count;
@@ -347,6 +361,7 @@ int range_bins_make(struct range_bins *bins, struct gpu *gpu, const struct range
                        samples, a[0].cells, a[1].cells, a[2].cells);
     bins->samples = (uint32_t)samples;
     bins->count = (uint32_t)count;
+    bins->nonfinite = SIZE_MAX;
     int rc = gpu_array(gpu, count + 1, &bins->first, "The bins");
     if (!rc)
         rc = gpu_array(gpu, samples, &bins->points, "The sorted samples");
@@ -365,6 +380,32 @@ int range_bins_make(struct range_bins *bins, struct gpu *gpu, const struct range
         }
     }
     return rc ? rc : make_tasks(bins, gpu);
+}
+
+int range_bins_make(struct range_bins *bins, struct gpu *gpu, const struct range_geometry *geometry, size_t samples,
+                    const float *k)
+{
+    cudaEvent_t start = NULL, end = NULL;
+    float milliseconds = 0;
+    int rc = gpu_check(cudaEventCreate(&start), "Timing the bins");
+    if (!rc)
+        rc = gpu_check(cudaEventCreate(&end), "Timing the bins");
+    if (!rc)
+        rc = gpu_check(cudaEventRecord(start, gpu->stream), "Timing the bins");
+    if (!rc)
+        rc = make_bins(bins, gpu, geometry, samples, k);
+    if (!rc)
+        rc = gpu_check(cudaEventRecord(end, gpu->stream), "Timing the bins");
+    if (!rc)
+        rc = gpu_check(cudaEventSynchronize(end), "Binning the samples");
+    if (!rc)
+        rc = gpu_check(cudaEventElapsedTime(&milliseconds, start, end), "Timing the bins");
+    bins->seconds = milliseconds * 1e-3;
+    if (start)
+        (void)cudaEventDestroy(start);
+    if (end)
+        (void)cudaEventDestroy(end);
+    return rc;
 }
 
 void range_bins_free(struct range_bins *bins, struct gpu *gpu)

@@ -87,7 +87,9 @@ struct range_bins {
     uint32_t *done;   /* [count]: the round in which the bin's tile was last added to the grid */
     uint32_t *ticket; /* one counter: how many tasks of a list are taken */
     uint32_t round;   /* counted up for every sum */
+    size_t nonfinite; /* index of the first value of k that is not finite, or SIZE_MAX; that sample was put at 0 */
     size_t bytes;
+    double seconds; /* what binning took, by the device's clock */
 };
 
 /* How many bins an axis of `cells` gets for bins of at most `size`. The colouring is valid when size >= 4/3 (width -
@@ -98,7 +100,7 @@ static inline struct range_axis range_axis_make(int cells, int size)
     return axis;
 }
 
-/* Bin k[samples][dim] (device memory, cycles per pixel, finite). `bins` must be zeroed; on failure it can be freed as
+/* Bin k[samples][dim] (device memory, cycles per pixel). `bins` must be zeroed; on failure it can be freed as
  * well. */
 int range_bins_make(struct range_bins *bins, struct gpu *gpu, const struct range_geometry *geometry, size_t samples,
                     const float *k);

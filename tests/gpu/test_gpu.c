@@ -429,6 +429,31 @@ static void test_periodic(struct dev *gpu)
     problem_free(&p);
 }
 
+/* Transfers go through pinned buffers chunk by chunk: sizes around a chunk and around many, at odd addresses. */
+static void test_transfers(struct dev *gpu)
+{
+    static const size_t sizes[] = {1, 4095, 1 << 20, (1 << 20) + 1, (2 << 20) - 1, (16 << 20) + 12345, 50000001};
+    const size_t room = 50000001 + 64;
+    unsigned char *sent = take(room), *back = take(room);
+    char *there = device_copy(gpu, NULL, room);
+    bool same = true;
+    for (size_t i = 0; i < room; i++)
+        sent[i] = (unsigned char)(splitmix(i / 8) >> (8 * (i % 8)));
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        size_t n = sizes[i];
+        memset(back, 0x5a, room);
+        must(dev_zero(gpu, there, room), "dev_zero");
+        must(dev_upload(gpu, there + 5, sent + 3 * i, n), "dev_upload");
+        must(dev_download(gpu, back + 1, there + 4, n + 2), "dev_download");
+        same = same && back[0] == 0x5a && back[1] == 0 && memcmp(back + 2, sent + 3 * i, n) == 0 && back[n + 2] == 0 &&
+               back[n + 3] == 0x5a;
+    }
+    verdict(same, "transfers of any size keep every byte and touch no other", "bytes differ");
+    dev_release(gpu, there);
+    free(sent);
+    free(back);
+}
+
 static void test_memory(struct dev *gpu)
 {
     size_t available, total;
@@ -443,6 +468,7 @@ static void test_memory(struct dev *gpu)
     memset(sent + 100, 0, 50);
     verdict(memcmp(sent, back, sizeof sent) == 0, "what goes up comes down", "bytes differ");
     dev_release(gpu, there);
+    test_transfers(gpu);
 
     void *nothing = &number;
     verdict(dev_alloc(gpu, 0, &nothing) == 0 && nothing == NULL, "no bytes are no memory", "not NULL");
@@ -492,9 +518,11 @@ static void test_bad_input(struct dev *gpu)
     struct dev *other = NULL;
     struct nufft *plan = NULL;
     verdict_code(dev_create(&other, DEV_GPU, 99, 0), ERR_NO_DEVICE, "a GPU that is not there");
-    float k[6] = {0.1f, 0.2f, 0.3f, NAN, 0.1f, 0.f};
+    float k[6] = {0.1f, 0.2f, 0.3f, NAN, INFINITY, 0.f};
     struct nufft_params params = {.dim = 2, .n = {32, 32, 1}, .tolerance = 1e-3, .batch = 1};
     verdict_code(nufft_create(&plan, gpu, &params, 3, k), ERR_TRAJ_NONFINITE, "k that is not a number");
+    verdict(strstr(err_last()->text, "sample 1 ") && strstr(err_last()->text, "dimension 1"), "and which one is said",
+            err_last()->text);
     params.n[0] = 0;
     k[3] = 0;
     verdict_code(nufft_create(&plan, gpu, &params, 3, k), ERR_BAD_PARAMETER, "an image without pixels");

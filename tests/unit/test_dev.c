@@ -1,0 +1,186 @@
+/* Devices: their memory, what they are called, and what is said where one cannot be had. */
+#include "gridding/base/dev.h"
+#include "gridding/base/err.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SANITIZED 1
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define SANITIZED 1
+#endif
+
+enum { BYTES = 100003 };
+
+static void fill(unsigned char *bytes, size_t count, unsigned seed)
+{
+    for (size_t i = 0; i < count; i++)
+        bytes[i] = (unsigned char)((i * 2654435761u + seed) >> 7);
+}
+
+static struct dev *open_cpu(int threads)
+{
+    struct dev *dev = NULL;
+    assert_int_equal(dev_create(&dev, DEV_CPU, 0, threads), 0);
+    assert_non_null(dev);
+    return dev;
+}
+
+static void cpu_is_described(void **state)
+{
+    (void)state;
+    struct dev *dev = open_cpu(3);
+    assert_false(dev_is_gpu(dev));
+    assert_int_equal(dev_threads(dev), 3);
+    assert_string_equal(dev_note(dev), "");
+    assert_true(strncmp(dev_name(dev), "cpu (", 5) == 0);
+    assert_non_null(strstr(dev_name(dev), ", 3 threads)"));
+    const char *set = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+                              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw")
+                          ? "AVX-512"
+                      : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? "AVX2"
+                                                                                        : "SSE2";
+    assert_non_null(strstr(dev_name(dev), set));
+    dev_free(dev);
+    dev = open_cpu(1);
+    assert_non_null(strstr(dev_name(dev), ", 1 thread)"));
+    dev_free(dev);
+    dev = open_cpu(0);
+    assert_in_range(dev_threads(dev), 1, 4096);
+    dev_free(dev);
+    dev_free(NULL);
+}
+
+static void cpu_memory_is_told(void **state)
+{
+    (void)state;
+    struct dev *dev = open_cpu(1);
+    size_t available = 0, total = 0;
+    assert_int_equal(dev_memory(dev, &available, &total), 0);
+    assert_true(available > 0 && available <= total);
+    dev_free(dev);
+}
+
+/* What goes up comes down, whole and in place; zeroing touches what it was asked to. */
+static void round_trip(struct dev *dev)
+{
+    static unsigned char sent[BYTES], expected[BYTES], got[BYTES];
+    void *memory = NULL, *other = NULL;
+    assert_int_equal(dev_alloc(dev, BYTES, &memory), 0);
+    assert_int_equal(dev_alloc(dev, 1, &other), 0);
+    assert_non_null(memory);
+    assert_ptr_not_equal(memory, other);
+    fill(sent, BYTES, 1);
+    memcpy(expected, sent, BYTES);
+    assert_int_equal(dev_upload(dev, memory, sent, BYTES), 0);
+    memset(sent, 0xee, BYTES); /* complete on return */
+    assert_int_equal(dev_download(dev, got, memory, BYTES), 0);
+    assert_memory_equal(got, expected, BYTES);
+    assert_int_equal(dev_zero(dev, (char *)memory + 17, 1000), 0);
+    memset(expected + 17, 0, 1000);
+    assert_int_equal(dev_download(dev, got, memory, BYTES), 0);
+    assert_memory_equal(got, expected, BYTES);
+    /* Nothing to do is done without an address. */
+    assert_int_equal(dev_upload(dev, NULL, NULL, 0), 0);
+    assert_int_equal(dev_download(dev, NULL, NULL, 0), 0);
+    assert_int_equal(dev_zero(dev, NULL, 0), 0);
+    dev_release(dev, other);
+    dev_release(dev, memory);
+    dev_release(dev, NULL);
+    void *none = &other;
+    assert_int_equal(dev_alloc(dev, 0, &none), 0);
+    assert_null(none);
+}
+
+static void cpu_round_trip(void **state)
+{
+    (void)state;
+    struct dev *dev = open_cpu(2);
+    round_trip(dev);
+    for (size_t bytes = 1; bytes < 300; bytes += 13) {
+        void *memory = NULL;
+        assert_int_equal(dev_alloc(dev, bytes, &memory), 0);
+        assert_int_equal((uintptr_t)memory % 64, 0);
+        assert_ptr_equal(dev_direct(dev, memory), memory);
+        memset(memory, 1, bytes);
+        dev_release(dev, memory);
+    }
+    dev_free(dev);
+}
+
+/* Too much is refused in a sentence with both numbers; the caller's pointer stays what it was. */
+static void cpu_too_much(void **state)
+{
+    (void)state;
+    struct dev *dev = open_cpu(1);
+    static const size_t sizes[] = {
+        SIZE_MAX, SIZE_MAX - 62,
+#ifndef SANITIZED
+        SIZE_MAX / 2, /* the sanitizer's malloc ends the program here */
+#endif
+    };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        int own = 0;
+        void *memory = &own;
+        assert_int_equal(dev_alloc(dev, sizes[i], &memory), ERR_NO_MEMORY);
+        assert_ptr_equal(memory, &own);
+        char number[32];
+        snprintf(number, sizeof number, "%zu", sizes[i]);
+        assert_non_null(strstr(err_last()->text, number));
+        assert_int_equal(err_last()->required, (int64_t)sizes[i]);
+        assert_true(err_last()->available > 0);
+    }
+    dev_free(dev);
+}
+
+/* DEV_AUTO takes a GPU or says why not; what it takes works. */
+static void automatic(void **state)
+{
+    (void)state;
+    struct dev *dev = NULL;
+    assert_int_equal(dev_create(&dev, DEV_AUTO, 0, 2), 0);
+    if (dev_is_gpu(dev)) {
+        assert_string_equal(dev_note(dev), "");
+        assert_true(strncmp(dev_name(dev), "gpu 0 (", 7) == 0);
+        assert_null(dev_direct(dev, dev));
+    } else {
+        assert_true(strlen(dev_note(dev)) > 20);
+        assert_true(strncmp(dev_name(dev), "cpu (", 5) == 0);
+    }
+    assert_int_equal(dev_threads(dev), 2);
+    round_trip(dev);
+    dev_free(dev);
+}
+
+/* There is no GPU 4711 anywhere. */
+static void no_such_gpu(void **state)
+{
+    (void)state;
+    int own = 0;
+    struct dev *dev = (struct dev *)(void *)&own;
+    assert_int_equal(dev_create(&dev, DEV_GPU, 4711, 1), ERR_NO_DEVICE);
+    assert_ptr_equal(dev, &own);
+    assert_true(strncmp(err_last()->text, "GPU 4711 cannot be used: ", 25) == 0);
+    assert_true(strlen(err_last()->text) > 40);
+    assert_int_equal(dev_create(&dev, DEV_AUTO, 4711, 1), 0);
+    assert_false(dev_is_gpu(dev));
+    assert_true(strlen(dev_note(dev)) > 20);
+    dev_free(dev);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cpu_is_described), cmocka_unit_test(cpu_memory_is_told), cmocka_unit_test(cpu_round_trip),
+        cmocka_unit_test(cpu_too_much),     cmocka_unit_test(automatic),          cmocka_unit_test(no_such_gpu),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,611 @@
+/* The engine on the CPU: compact bins against a naive sort; every instruction set's loops, and whole sums, against sums
+ * in double precision with the kernel's own formula. */
+#include "gridding/base/err.h"
+#include "gridding/range/kernel.h"
+#include "gridding/range/points.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+/* xorshift64*, uniform in [0, 1). */
+static double uniform(uint64_t *state)
+{
+    *state ^= *state >> 12;
+    *state ^= *state << 25;
+    *state ^= *state >> 27;
+    return (double)((*state * UINT64_C(2685821657736338717)) >> 11) / 9007199254740992.0;
+}
+
+static void *allocate(size_t count, size_t size)
+{
+    void *memory = calloc(count + 1, size);
+    assert_non_null(memory);
+    return memory;
+}
+
+/* ---- bins ---- */
+
+struct box {
+    int dim, grid[3], width, tile[3];
+};
+
+/* Where a point belongs, found without the engine's tables: its first cell by floor and modulo, its bin by trial. */
+struct home {
+    size_t bin, source;
+    int cell[3];
+    double fraction[3];
+};
+
+static struct home home_of(const struct box *box, const struct range_bins *b, const float *k, size_t source)
+{
+    struct home home = {.source = source};
+    for (int d = box->dim - 1; d >= 0; d--) {
+        double left = (double)k[d] * box->grid[d] - 0.5 * box->width, first = ceil(left);
+        int cell = (int)fmod(fmod(first, box->grid[d]) + box->grid[d], box->grid[d]), bin = b->tiles[d] - 1;
+        while (bin * (int64_t)box->grid[d] / b->tiles[d] > cell)
+            bin--;
+        home.bin = home.bin * (size_t)b->tiles[d] + (size_t)bin;
+        home.cell[d] = cell - (int)(bin * (int64_t)box->grid[d] / b->tiles[d]);
+        home.fraction[d] = first - left;
+    }
+    return home;
+}
+
+static int by_bin_then_source(const void *a, const void *b)
+{
+    const struct home *p = a, *q = b;
+    if (p->bin != q->bin)
+        return p->bin < q->bin ? -1 : 1;
+    return p->source < q->source ? -1 : 1;
+}
+
+static void check_counts(const struct box *box, const struct range_bins *b, size_t count)
+{
+    size_t bins = 1, occupied = 0, largest = 0;
+    for (int d = 0; d < 3; d++) {
+        int grid = d < box->dim ? box->grid[d] : 1, most = 0;
+        assert_int_equal(b->grid[d], grid);
+        assert_true(b->tiles[d] == 1 || b->tiles[d] % 2 == 0);
+        for (int t = 0; t < b->tiles[d]; t++) {
+            int cells = range_tile_start(t + 1, b->tiles[d], grid) - range_tile_start(t, b->tiles[d], grid);
+            assert_true(b->tiles[d] == 1 || (cells >= box->width && cells >= box->tile[d]));
+            most = cells > most ? cells : most;
+        }
+        assert_int_equal(b->most_cells[d], most);
+        bins *= (size_t)b->tiles[d];
+    }
+    assert_int_equal(b->bins, bins);
+    assert_int_equal(b->count, count);
+    assert_int_equal(b->offset[0], 0);
+    assert_int_equal(b->offset[bins], count);
+    for (size_t bin = 0; bin < bins; bin++) {
+        size_t here = b->offset[bin + 1] - b->offset[bin];
+        occupied += here > 0;
+        largest = here > largest ? here : largest;
+    }
+    assert_int_equal(b->occupied, occupied);
+    assert_int_equal(b->largest, largest);
+}
+
+/* Offsets, order, cells and fractions of all points are those of the naive sort, for any number of threads. */
+static void check_bins(const struct box *box, size_t count, const float *k)
+{
+    struct home *home = allocate(count, sizeof *home);
+    for (int threads = 1; threads <= 5; threads += 2) {
+        struct range_bins *b = NULL;
+        assert_int_equal(range_bins_create(&b, box->dim, box->grid, box->width, box->tile, count, k, threads), 0);
+        check_counts(box, b, count);
+        for (size_t i = 0; i < count; i++)
+            home[i] = home_of(box, b, k + i * (size_t)box->dim, i);
+        qsort(home, count, sizeof *home, by_bin_then_source);
+        for (size_t i = 0; i < count; i++) {
+            const struct range_point *p = b->point + i;
+            assert_int_equal(p->source, home[i].source);
+            assert_in_range(i, b->offset[home[i].bin], b->offset[home[i].bin + 1] - 1);
+            for (int d = 0; d < box->dim; d++) {
+                assert_int_equal(p->cell[d], home[i].cell[d]);
+                /* The engine's wrapped coordinate is a double below 2^12: it errs by 2^-41; its fraction is a float. */
+                assert_true(fabs(p->fraction[d] - home[i].fraction[d]) <= 0x1p-24);
+            }
+        }
+        range_bins_free(b);
+    }
+    free(home);
+}
+
+static const struct box boxes[] = {
+    {2, {64, 48, 1}, 4, {8, 8, 1}},     {2, {61, 35, 1}, 5, {7, 9, 1}},   {2, {16, 300, 1}, 6, {12, 12, 1}},
+    {3, {24, 20, 36}, 4, {6, 6, 6}},    {3, {19, 27, 33}, 3, {3, 1, 8}},  {3, {12, 12, 12}, 10, {8, 8, 8}},
+    {3, {16, 16, 16}, 2, {16, 16, 16}}, {3, {40, 8, 64}, 7, {16, 4, 16}},
+};
+enum { BOXES = sizeof boxes / sizeof *boxes };
+
+static void random_points(void **state)
+{
+    (void)state;
+    enum { COUNT = 3001 };
+    float *k = allocate(3 * COUNT, sizeof *k);
+    for (size_t box = 0; box < BOXES; box++) {
+        uint64_t seed = 11 + box;
+        /* Three periods wide: coordinates wrap. A third of the points lies close together. */
+        for (size_t i = 0; i < 3 * COUNT; i++)
+            k[i] = (float)(uniform(&seed) * 3 - 1.5) * (i / 3 % 3 == 0 ? 0.02f : 1.0f);
+        check_bins(&boxes[box], COUNT, k);
+    }
+    free(k);
+}
+
+/* Points whose kernel begins exactly on a cell, at the box's ends, at bins' first cells, and one float beside. */
+static void points_on_edges(void **state)
+{
+    (void)state;
+    for (size_t box = 0; box < BOXES; box++) {
+        const struct box *b = &boxes[box];
+        int longest = b->grid[0] > b->grid[1] ? b->grid[0] : b->grid[1];
+        longest = longest > b->grid[2] ? longest : b->grid[2];
+        size_t count = (size_t)(longest + 2 * b->width) * 2 * 3, n = 0;
+        float *k = allocate(count * (size_t)b->dim, sizeof *k);
+        for (int half = -2 * b->width; half < 2 * longest + 2 * b->width; half++)
+            for (int side = -1; side <= 1; side++, n++)
+                for (int d = 0; d < b->dim; d++) {
+                    float exact = (float)(half * 0.5 / b->grid[d]);
+                    k[n * (size_t)b->dim + (size_t)d] =
+                        side == 0 ? exact : nextafterf(exact, side < 0 ? -INFINITY : INFINITY);
+                }
+        assert_true(n == count);
+        check_bins(b, count, k);
+        free(k);
+    }
+}
+
+/* The rule for a point at 0: its kernel begins at -W/2. An even width makes that a cell, taken with fraction 0. */
+static void rule_of_the_edge(void **state)
+{
+    (void)state;
+    static const int tile[3] = {8, 8, 1};
+    static const float zero[2] = {0, 0};
+    for (int width = 2; width <= 8; width++) {
+        struct range_bins *b = NULL;
+        assert_int_equal(range_bins_create(&b, 2, (const int[3]){32, 32, 1}, width, tile, 1, zero, 1), 0);
+        int first = 32 - width / 2;
+        for (int d = 0; d < 2; d++) {
+            assert_int_equal(b->point->cell[d] + range_tile_start(b->tiles[d] - 1, b->tiles[d], 32), first);
+            assert_true(b->point->fraction[d] == (width % 2 == 0 ? 0.0f : 0.5f));
+        }
+        assert_int_equal(b->offset[b->bins - 1], 0);
+        range_bins_free(b);
+    }
+}
+
+static void tiny_and_huge_coordinates(void **state)
+{
+    (void)state;
+    static const float k[] = {-1e-30f, 1e-30f, -0.0f,   0.0f,     1.0f,    -1.0f,       7.0f,       -7.0f,
+                              0.5f,    -0.5f,  511.75f, -511.25f, 4096.0f, 0.99999994f, 1.0000001f, -0.99999994f};
+    for (size_t box = 0; box < BOXES; box++)
+        check_bins(&boxes[box], sizeof k / sizeof *k / (size_t)boxes[box].dim, k);
+    check_bins(&boxes[0], 0, k);
+}
+
+/* ---- one run of points against one tile ---- */
+
+/* The kernel's weight of the cell `cell` right of a point's first. */
+static double weight_1d(int width, double beta, double fraction, int cell)
+{
+    double u = (fraction + cell - width / 2.0) * 2 / width;
+    return kernel_value(beta, u * u);
+}
+
+static double weight_of(int dim, int width, double beta, bool radial, const float fraction[3], const int cell[3])
+{
+    double product = 1, squares = 0;
+    for (int d = 0; d < dim; d++) {
+        double u = ((double)fraction[d] + cell[d] - width / 2.0) * 2 / width;
+        product *= weight_1d(width, beta, fraction[d], cell[d]);
+        squares += u * u;
+    }
+    /* law.h: the radial kernel ends before its edge, where 2 r / width is 1. */
+    return !radial ? product : squares < 1 ? kernel_value(beta, squares) : 0;
+}
+
+struct leaf_case {
+    const struct points_leaf *leaf;
+    int dim, width, lanes;
+    bool radial, weighted;
+    size_t count;
+};
+
+/* A tile of 5 x 4 x 3 first cells and its halo, guarded by what must not change. */
+enum { CELLS_X = 5, CELLS_Y = 4, CELLS_Z = 3, GUARD = 64 };
+
+struct bench {
+    struct leaf_case c;
+    double beta;
+    struct range_law *law;
+    float *spread, *tile, *weight;
+    double *expected;
+    struct range_point *point;
+    struct c32 *values, *results;
+    struct points_run run;
+    int extent[3];
+    size_t floats, stride;
+};
+
+static float *repeat_columns(const struct range_law *law, int lanes)
+{
+    int step = points_vectors(law->width, lanes) * LAW_LANES;
+    float *spread = allocate((size_t)(law->degree + 1) * (size_t)step, sizeof *spread);
+    for (int i = 0; i <= law->degree; i++)
+        for (int j = 0; j < law->width; j++)
+            for (int e = 0; e < 2 * lanes; e++)
+                spread[i * step + j * 2 * lanes + e] = law->c[i][j];
+    return spread;
+}
+
+static void bench_open(struct bench *t, const struct leaf_case *c)
+{
+    *t = (struct bench){.c = *c, .beta = kernel_beta(c->width, 2), .stride = c->count + 3};
+    uint64_t seed = 5 + (uint64_t)(c->width * 100 + c->lanes);
+    assert_int_equal(range_law_create(&t->law, c->width, t->beta, c->radial, 1e-7), 0);
+    t->spread = c->lanes < 8 ? repeat_columns(t->law, c->lanes) : NULL;
+    t->extent[0] = CELLS_X + c->width - 1;
+    t->extent[1] = CELLS_Y + c->width - 1;
+    t->extent[2] = c->dim == 3 ? CELLS_Z + c->width - 1 : 1;
+    int row = t->extent[0] * 2 * c->lanes + LAW_LANES;
+    t->floats = (size_t)row * (size_t)t->extent[1] * (size_t)t->extent[2] + LAW_LANES;
+    t->tile = allocate(t->floats + 2 * GUARD, sizeof *t->tile);
+    t->expected = allocate(t->floats, sizeof *t->expected);
+    for (size_t i = 0; i < t->floats + 2 * GUARD; i++)
+        t->tile[i] = (float)(uniform(&seed) - 0.5);
+    t->point = allocate(c->count, sizeof *t->point);
+    t->weight = allocate(c->count, sizeof *t->weight);
+    t->values = allocate(t->stride * (size_t)c->lanes, sizeof *t->values);
+    t->results = allocate(t->stride * (size_t)c->lanes, sizeof *t->results);
+    static const int cells[3] = {CELLS_X, CELLS_Y, CELLS_Z};
+    for (size_t i = 0; i < c->count; i++) {
+        /* Sources backwards: the order of the input is not that of the bin. */
+        t->point[i].source = (uint32_t)(c->count - 1 - i);
+        t->weight[i] = (float)(0.3 + uniform(&seed));
+        for (int d = 0; d < c->dim; d++) {
+            t->point[i].cell[d] = (uint16_t)(uniform(&seed) * cells[d]);
+            t->point[i].fraction[d] = i % 7 == 0 ? (float)(i % 2) : (float)uniform(&seed);
+        }
+    }
+    for (size_t i = 0; i < t->stride * (size_t)c->lanes; i++)
+        t->values[i] = (struct c32){(float)(uniform(&seed) - 0.5), (float)(uniform(&seed) - 0.3)};
+    t->run = (struct points_run){.law = t->law,
+                                 .spread = t->spread,
+                                 .dim = c->dim,
+                                 .lanes = c->lanes,
+                                 .point = t->point,
+                                 .count = c->count,
+                                 .weight = c->weighted ? t->weight : NULL,
+                                 .tile = {t->tile + GUARD, row, t->extent[1]}};
+}
+
+static void bench_close(struct bench *t)
+{
+    range_law_free(t->law);
+    free(t->spread);
+    free(t->tile);
+    free(t->expected);
+    free(t->point);
+    free(t->weight);
+    free(t->values);
+    free(t->results);
+}
+
+/* Call visit(tile float, weight, point) for every cell that a point touches. */
+#define FOR_CELLS(t, i, AT, WEIGHT, BODY)                                                                           \
+    for (int z = 0; z < ((t)->c.dim == 3 ? (t)->c.width : 1); z++)                                                  \
+        for (int y = 0; y < (t)->c.width; y++)                                                                      \
+            for (int x = 0; x < (t)->c.width; x++) {                                                                \
+                const struct range_point *p = (t)->point + (i);                                                     \
+                size_t AT = (((size_t)(p->cell[2] + z) * (size_t)(t)->extent[1]) + (size_t)(p->cell[1] + y)) *      \
+                                (size_t)(t)->run.tile.row +                                                         \
+                            (size_t)(p->cell[0] + x) * 2 * (size_t)(t)->c.lanes;                                    \
+                double WEIGHT =                                                                                     \
+                    weight_of((t)->c.dim, (t)->c.width, (t)->beta, (t)->c.radial, p->fraction, (int[3]){x, y, z}) * \
+                    ((t)->c.weighted ? (double)(t)->weight[i] : 1);                                                 \
+                BODY                                                                                                \
+            }
+
+/* Is float e of the tile a cell, not padding? */
+static bool is_cell(const struct bench *t, size_t e)
+{
+    return e < t->floats - LAW_LANES && e % (size_t)t->run.tile.row < (size_t)t->extent[0] * 2 * (size_t)t->c.lanes;
+}
+
+/* The polynomials err by 1e-7 an axis (the kernel is 1 at its centre), and float32 by 6e-8 a summand. The radial
+ * polynomial, of a degree of at most 17 and in powers of t, whose terms are larger than their sum, errs by more. */
+static double tolerance(const struct leaf_case *c)
+{
+    return c->radial ? 1e-5 : 1e-6;
+}
+
+static void check_scatter(struct bench *t)
+{
+    for (size_t e = 0; e < t->floats; e++)
+        t->expected[e] = (double)t->run.tile.cells[e];
+    for (size_t i = 0; i < t->c.count; i++)
+        FOR_CELLS(t, i, at, w, {
+            for (size_t l = 0; l < (size_t)t->c.lanes; l++) {
+                struct c32 v = t->values[l * t->stride + p->source];
+                t->expected[at + 2 * l] += w * (double)v.re;
+                t->expected[at + 2 * l + 1] += w * (double)v.im;
+            }
+        })
+    float guard[2][GUARD];
+    memcpy(guard[0], t->tile, sizeof guard[0]);
+    memcpy(guard[1], t->tile + GUARD + t->floats, sizeof guard[1]);
+    t->c.leaf->scatter(&t->run, t->values, t->stride);
+    double error = 0, norm = 0;
+    for (size_t e = 0; e < t->floats; e++)
+        if (is_cell(t, e)) {
+            double d = (double)t->run.tile.cells[e] - t->expected[e];
+            error += d * d;
+            norm += t->expected[e] * t->expected[e];
+        }
+    assert_true(sqrt(error / norm) <= tolerance(&t->c));
+    assert_memory_equal(guard[0], t->tile, sizeof guard[0]);
+    assert_memory_equal(guard[1], t->tile + GUARD + t->floats, sizeof guard[1]);
+}
+
+static void check_gather(struct bench *t)
+{
+    const struct c32 untouched = {12345, -54321};
+    for (size_t i = 0; i < t->stride * (size_t)t->c.lanes; i++)
+        t->results[i] = untouched;
+    t->c.leaf->gather(&t->run, t->results, t->stride);
+    double error = 0, norm = 0;
+    for (size_t i = 0; i < t->c.count; i++) {
+        double sum[2 * RANGE_LANES_MOST] = {0};
+        FOR_CELLS(t, i, at, w, {
+            for (size_t e = 0; e < 2 * (size_t)t->c.lanes; e++)
+                sum[e] += w * (double)t->run.tile.cells[at + e];
+        })
+        for (size_t l = 0; l < (size_t)t->c.lanes; l++) {
+            struct c32 got = t->results[l * t->stride + t->point[i].source];
+            error += pow((double)got.re - sum[2 * l], 2) + pow((double)got.im - sum[2 * l + 1], 2);
+            norm += sum[2 * l] * sum[2 * l] + sum[2 * l + 1] * sum[2 * l + 1];
+        }
+    }
+    assert_true(sqrt(error / norm) <= tolerance(&t->c));
+    for (size_t l = 0; l < (size_t)t->c.lanes; l++)
+        for (size_t i = t->c.count; i < t->stride; i++)
+            assert_memory_equal(&t->results[l * t->stride + i], &untouched, sizeof untouched);
+}
+
+static void check_leaf(const struct points_leaf *leaf)
+{
+    static const int lanes[] = {1, 4, 8, 16};
+    for (int dim = 2; dim <= 3; dim++)
+        for (int width = KERNEL_MIN_WIDTH; width <= KERNEL_MAX_WIDTH; width++)
+            for (size_t l = 0; l < sizeof lanes / sizeof *lanes; l++)
+                for (int mode = 0; mode < 4; mode++) {
+                    /* The counts leave a remainder of a block (16 points), or are less than one. */
+                    struct leaf_case c = {leaf, dim, width, lanes[l], mode % 2 == 1, mode / 2 == 1, mode == 2 ? 5 : 37};
+                    struct bench t;
+                    bench_open(&t, &c);
+                    check_gather(&t);
+                    check_scatter(&t);
+                    bench_close(&t);
+                }
+}
+
+static void leaf_sse2(void **state)
+{
+    (void)state;
+    check_leaf(&points_leaf_sse2);
+}
+
+static void leaf_avx2(void **state)
+{
+    (void)state;
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
+        skip();
+    check_leaf(&points_leaf_avx2);
+}
+
+static void leaf_avx512(void **state)
+{
+    (void)state;
+    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512vl") ||
+        !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512bw"))
+        skip();
+    check_leaf(&points_leaf_avx512);
+}
+
+/* ---- whole sums ---- */
+
+struct sum_case {
+    struct box box;
+    int lanes;
+    bool radial, weighted, heavy;
+    size_t count;
+};
+
+struct sums {
+    struct range_bins *bins;
+    struct range_law *law;
+    struct range_cpu *cpu;
+    struct c32 *values, *grid, *results;
+    float *k, *weight;
+    size_t cells, stride;
+    double beta;
+};
+
+static void sums_open(struct sums *s, const struct sum_case *c, int threads)
+{
+    uint64_t seed = 77;
+    *s = (struct sums){.beta = kernel_beta(c->box.width, 2), .stride = c->count + 1, .cells = 1};
+    for (int d = 0; d < c->box.dim; d++)
+        s->cells *= (size_t)c->box.grid[d];
+    s->k = allocate(c->count * (size_t)c->box.dim, sizeof *s->k);
+    /* Heavy: most points in one bin, so that its points are cut into parts. */
+    for (size_t i = 0; i < c->count * (size_t)c->box.dim; i++)
+        s->k[i] = (float)(c->heavy && i % 16 != 0 ? 0.03 + 0.01 * uniform(&seed) : uniform(&seed) - 0.5);
+    s->values = allocate(s->stride * (size_t)c->lanes, sizeof *s->values);
+    s->results = allocate(s->stride * (size_t)c->lanes, sizeof *s->results);
+    s->grid = allocate(s->cells * (size_t)c->lanes, sizeof *s->grid);
+    s->weight = allocate(c->count, sizeof *s->weight);
+    for (size_t i = 0; i < s->stride * (size_t)c->lanes; i++)
+        s->values[i] = (struct c32){(float)(uniform(&seed) - 0.5), (float)(uniform(&seed) - 0.3)};
+    for (size_t i = 0; i < s->cells * (size_t)c->lanes; i++)
+        s->grid[i] = (struct c32){(float)(uniform(&seed) - 0.4), (float)(uniform(&seed) - 0.5)};
+    for (size_t i = 0; i < c->count; i++)
+        s->weight[i] = (float)(0.2 + uniform(&seed));
+    const struct box *b = &c->box;
+    assert_int_equal(range_bins_create(&s->bins, b->dim, b->grid, b->width, b->tile, c->count, s->k, threads), 0);
+    assert_int_equal(range_law_create(&s->law, b->width, s->beta, c->radial, 1e-7), 0);
+    assert_int_equal(range_cpu_create(&s->cpu, s->bins, s->law, c->lanes, threads), 0);
+    assert_true(range_cpu_bytes(s->cpu) > 0);
+}
+
+static void sums_close(struct sums *s)
+{
+    range_cpu_free(s->cpu);
+    range_law_free(s->law);
+    range_bins_free(s->bins);
+    free(s->values);
+    free(s->results);
+    free(s->grid);
+    free(s->weight);
+    free(s->k);
+}
+
+/* The cells around sample i in the periodic grid, and their weights; returns how many. */
+static size_t reach(const struct sum_case *c, const struct sums *s, size_t i, size_t *cell, double *weight)
+{
+    const struct box *b = &c->box;
+    float fraction[3];
+    int first[3] = {0};
+    size_t n = 0;
+    for (int d = 0; d < b->dim; d++) {
+        double left = (double)s->k[i * (size_t)b->dim + (size_t)d] * b->grid[d] - 0.5 * b->width;
+        first[d] = (int)ceil(left) + b->grid[d];
+        fraction[d] = (float)(ceil(left) - left);
+    }
+    for (int z = 0; z < (b->dim == 3 ? b->width : 1); z++)
+        for (int y = 0; y < b->width; y++)
+            for (int x = 0; x < b->width; x++) {
+                size_t gz = b->dim == 3 ? (size_t)((first[2] + z) % b->grid[2]) : 0;
+                size_t row = gz * (size_t)b->grid[1] + (size_t)((first[1] + y) % b->grid[1]);
+                cell[n] = row * (size_t)b->grid[0] + (size_t)((first[0] + x) % b->grid[0]);
+                weight[n++] = weight_of(b->dim, b->width, s->beta, c->radial, fraction, (int[3]){x, y, z});
+            }
+    return n;
+}
+
+static void check_sums(const struct sum_case *c, struct sums *s)
+{
+    const size_t lanes = (size_t)c->lanes;
+    size_t cell[KERNEL_MAX_WIDTH * KERNEL_MAX_WIDTH * KERNEL_MAX_WIDTH];
+    double weight[sizeof cell / sizeof *cell], error[2] = {0}, norm[2] = {0};
+    double *expected = allocate(s->cells * lanes * 2, sizeof *expected);
+    float *binned = allocate(c->count, sizeof *binned);
+    for (size_t i = 0; i < c->count; i++)
+        binned[i] = s->weight[s->bins->point[i].source];
+    range_cpu_gather(s->cpu, c->lanes, s->grid, c->weighted ? binned : NULL, s->results, s->stride);
+    for (size_t i = 0; i < c->count; i++) {
+        size_t n = reach(c, s, i, cell, weight);
+        double w = c->weighted ? (double)s->weight[i] : 1;
+        for (size_t l = 0; l < lanes; l++) {
+            double re = 0, im = 0;
+            for (size_t j = 0; j < n; j++) {
+                re += w * weight[j] * (double)s->grid[cell[j] * lanes + l].re;
+                im += w * weight[j] * (double)s->grid[cell[j] * lanes + l].im;
+                expected[(cell[j] * lanes + l) * 2] += w * weight[j] * (double)s->values[l * s->stride + i].re;
+                expected[(cell[j] * lanes + l) * 2 + 1] += w * weight[j] * (double)s->values[l * s->stride + i].im;
+            }
+            struct c32 got = s->results[l * s->stride + i];
+            error[0] += pow((double)got.re - re, 2) + pow((double)got.im - im, 2);
+            norm[0] += re * re + im * im;
+        }
+    }
+    range_cpu_scatter(s->cpu, c->lanes, s->values, s->stride, c->weighted ? binned : NULL, s->grid);
+    for (size_t i = 0; i < s->cells * lanes; i++) {
+        error[1] +=
+            pow((double)s->grid[i].re - expected[2 * i], 2) + pow((double)s->grid[i].im - expected[2 * i + 1], 2);
+        norm[1] += expected[2 * i] * expected[2 * i] + expected[2 * i + 1] * expected[2 * i + 1];
+    }
+    /* As for one run; in a heavy bin tens of thousands of summands of either sign meet. */
+    assert_true(sqrt(error[0] / norm[0]) <= 1e-6);
+    assert_true(sqrt(error[1] / norm[1]) <= (c->heavy ? 4e-6 : 1e-6));
+    free(expected);
+    free(binned);
+}
+
+static const struct sum_case sum_cases[] = {
+    {{2, {64, 48, 1}, 4, {16, 16, 1}}, 1, false, true, false, 4000},
+    {{2, {61, 35, 1}, 5, {16, 16, 1}}, 4, false, false, false, 1500},
+    {{2, {48, 48, 1}, 6, {12, 12, 1}}, 8, true, true, false, 700},
+    {{2, {40, 40, 1}, 3, {8, 8, 1}}, 1, false, false, true, 40000},
+    {{3, {24, 20, 36}, 4, {8, 8, 8}}, 1, false, false, false, 3000},
+    {{3, {19, 27, 33}, 7, {8, 8, 8}}, 16, false, true, false, 300},
+    {{3, {20, 20, 20}, 5, {8, 8, 8}}, 4, true, false, false, 500},
+    {{3, {12, 12, 12}, 10, {8, 8, 8}}, 8, false, true, false, 60},
+    {{3, {24, 24, 24}, 2, {8, 8, 8}}, 1, false, true, true, 40000},
+};
+
+static void sums_against_double(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof sum_cases / sizeof *sum_cases; i++) {
+        struct sums s;
+        sums_open(&s, &sum_cases[i], 2);
+        assert_true(!sum_cases[i].heavy || s.bins->largest > 2 * 8192);
+        check_sums(&sum_cases[i], &s);
+        sums_close(&s);
+    }
+}
+
+static void same_bits_for_any_threads(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof sum_cases / sizeof *sum_cases; i++) {
+        const struct sum_case *c = &sum_cases[i];
+        struct sums one, more;
+        sums_open(&one, c, 1);
+        range_cpu_gather(one.cpu, c->lanes, one.grid, NULL, one.results, one.stride);
+        range_cpu_scatter(one.cpu, c->lanes, one.values, one.stride, NULL, one.grid);
+        sums_open(&more, c, 5);
+        range_cpu_gather(more.cpu, c->lanes, more.grid, NULL, more.results, more.stride);
+        range_cpu_scatter(more.cpu, c->lanes, more.values, more.stride, NULL, more.grid);
+        assert_memory_equal(one.results, more.results, one.stride * (size_t)c->lanes * sizeof *one.results);
+        assert_memory_equal(one.grid, more.grid, one.cells * (size_t)c->lanes * sizeof *one.grid);
+        sums_close(&one);
+        sums_close(&more);
+    }
+}
+
+static void lanes_offered(void **state)
+{
+    (void)state;
+    static const int expected[] = {1, 1, 1, 4, 4, 4, 4, 8, 8, 8, 8, 8, 8, 8, 8, 16, 16, 16};
+    for (int wanted = 1; wanted <= 18; wanted++)
+        assert_int_equal(range_cpu_lanes(wanted), expected[wanted - 1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_points),
+        cmocka_unit_test(points_on_edges),
+        cmocka_unit_test(rule_of_the_edge),
+        cmocka_unit_test(tiny_and_huge_coordinates),
+        cmocka_unit_test(leaf_sse2),
+        cmocka_unit_test(leaf_avx2),
+        cmocka_unit_test(leaf_avx512),
+        cmocka_unit_test(sums_against_double),
+        cmocka_unit_test(same_bits_for_any_threads),
+        cmocka_unit_test(lanes_offered),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

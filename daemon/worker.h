@@ -17,7 +17,7 @@ struct worker_options {
 
 /* Run one job on `dev` and fill *out, as recon_run(). */
 int worker_recon(struct recon_outcome *out, struct dev *dev, const struct worker_options *options,
-                 const struct kind *kind, const struct param_values *values, int input,
+                 struct decoder *decoder, const struct kind *kind, const struct param_values *values, int input,
                  const struct recon_listener *listener);
 
 /* Serve the daemon at the other end of `socket` (daemon/wire.h) until it closes it or the device fails. The exit status

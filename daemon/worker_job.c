@@ -9,14 +9,14 @@
 #include <unistd.h>
 
 int worker_recon(struct recon_outcome *out, struct dev *dev, const struct worker_options *options,
-                 const struct kind *kind, const struct param_values *values, int input,
+                 struct decoder *decoder, const struct kind *kind, const struct param_values *values, int input,
                  const struct recon_listener *listener)
 {
     const struct recon_request request = {
         .kind = kind,
         .values = values,
         .input = input,
-        .codec = options->codec,
+        .decoder = decoder,
         .memory_bytes = options->memory_bytes,
         .decode_seconds = options->decode_seconds,
     };

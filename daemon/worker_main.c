@@ -3,6 +3,7 @@
 
 #include "daemon/wire.h"
 #include "gridding/base/err.h"
+#include "recon/decoder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -308,18 +309,25 @@ static int run(struct command *command)
     const struct recon_listener listener = {&signals, interrupted};
     struct recon_outcome outcome = {0};
     struct dev *dev = NULL;
+    struct decoder *decoder = NULL;
     int rc = 0, input = open(command->in, O_RDONLY | O_CLOEXEC);
     if (input < 0)
         rc = err_set(ERR_IO, "%s cannot be read: %s.", command->in, strerror(errno));
     if (rc == 0)
+        rc = decoder_create(&decoder, command->options.codec);
+    /* It starts while the device warms up. Where it cannot, decoding will say why. */
+    if (rc == 0)
+        decoder_prepare(decoder, 1);
+    if (rc == 0)
         rc = dev_create(&dev, command->options.device, command->options.device_index, command->options.threads);
     if (rc == 0)
-        rc = worker_recon(&outcome, dev, &command->options, command->kind, &command->values, input, &listener);
+        rc = worker_recon(&outcome, dev, &command->options, decoder, command->kind, &command->values, input, &listener);
     if (rc == 0)
         rc = results_save(command, &outcome);
     json_decref(outcome.report);
     image_series_free(outcome.images);
     dev_free(dev);
+    decoder_free(decoder);
     if (input >= 0)
         close(input);
     return rc == 0 ? 0 : failed(1);

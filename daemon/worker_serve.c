@@ -5,7 +5,9 @@
  * a message is one packet and never interleaves with another. */
 #include "daemon/worker.h"
 
+#include "daemon/log.h"
 #include "daemon/wire.h"
+#include "recon/decoder.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -17,6 +19,7 @@
 
 enum {
     PROGRESS_MS = 50, /* the shortest time between two progress messages of a stage */
+    DECODERS = 2,     /* that stand ready for the next uploads */
     STOP_SECONDS = 1  /* how long a running job may take to notice that the daemon is gone */
 };
 
@@ -24,6 +27,7 @@ struct worker {
     int socket;
     struct dev *dev;
     const struct worker_options *options;
+    struct decoder *decoder; /* the main thread's */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     /* under lock: */
@@ -224,7 +228,7 @@ static int job_run(struct worker *w, const json_t *job, const char *id, const in
     json_t *results = json_array();
     int rc = parameters_read(job, &kind, &values);
     if (rc == 0)
-        rc = worker_recon(&outcome, w->dev, w->options, kind, &values, fds[0], &listener);
+        rc = worker_recon(&outcome, w->dev, w->options, w->decoder, kind, &values, fds[0], &listener);
     if (rc == 0)
         rc = results_write(job, &outcome, fds[1], results);
     job_end(w);
@@ -274,6 +278,18 @@ static json_t *job_wait(struct worker *w, char id[128], int fds[WIRE_FDS])
     return job;
 }
 
+/* Have decoders stand ready. Where that fails, the job that needs one starts its own, or says why it cannot. */
+static void decoders_tend(struct worker *w)
+{
+    struct log log;
+    log_init(&log, LOG_LEVEL_WARNING);
+    if (decoder_prepare(w->decoder, DECODERS) != 0)
+        log_line(&log, LOG_LEVEL_WARNING, NULL, "no decoder can be started ahead: %s", err_last()->text);
+    const char *lost = decoder_lost(w->decoder);
+    if (lost)
+        log_line(&log, LOG_LEVEL_WARNING, NULL, "%s Others are started.", lost);
+}
+
 int worker_serve(int socket, struct dev *dev, const struct worker_options *options)
 {
     struct worker worker = {.socket = socket,
@@ -284,6 +300,9 @@ int worker_serve(int socket, struct dev *dev, const struct worker_options *optio
     pthread_t thread;
     char id[sizeof worker.id];
     int fds[WIRE_FDS], status = 0;
+    if (decoder_create(&worker.decoder, options->codec) != 0)
+        return 1;
+    decoders_tend(&worker);
     if (hello_send(&worker) != 0)
         return 1;
     if (pthread_create(&thread, NULL, reader, &worker) != 0)
@@ -293,8 +312,10 @@ int worker_serve(int socket, struct dev *dev, const struct worker_options *optio
         fds_close(fds, WIRE_FDS);
         json_decref(job);
         status = fatal ? 1 : 0;
+        decoders_tend(&worker);
     }
     /* The reader never ends by itself, and uses `worker`: the process ends with both. */
+    decoder_free(worker.decoder);
     dev_free(dev);
     _exit(status);
 }

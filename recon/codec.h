@@ -1,22 +1,36 @@
-/* codec.h: between scan_decode() and the program mrirecon-codec that it starts.
+/* codec.h: between decoder_run() and the program mrirecon-codec that it starts.
  *
- *   mrirecon-codec decode FORMAT MOST_BYTES SECONDS [GROUP]
+ *   mrirecon-codec decode
  *
- * with the file, the flat scan's memfd and a pipe at the descriptors below. On success it exits 0; on failure it writes
- * one struct codec_report into the pipe and exits 1. The report is written by a process that read hostile bytes: the
- * parent believes neither its code nor its text without looking.
+ * with one end of a SOCK_SEQPACKET pair at CODEC_FD. It receives one struct codec_request with two descriptors (the
+ * file, the flat scan's memfd) and answers with one struct codec_report: of success, once the flat scan is complete, or
+ * of a failure. Then it ends. The report is written by a process that read hostile bytes: the parent believes neither
+ * its code nor its text without looking. A socket that is closed before the request came means that there is nothing to
+ * do.
+ *
+ * The request is believed: it comes from the process that owns this one. Limits on memory and time are set from outside
+ * before it is sent (sandbox_limit()).
  */
 #ifndef MRIRECON_CODEC_H
 #define MRIRECON_CODEC_H
 
 #include "gridding/base/err.h"
 
-enum { CODEC_FD_FILE = 3, CODEC_FD_SCAN = 4, CODEC_FD_REPORT = 5 };
-#define CODEC_REPORT_MAGIC UINT32_C(0x5052434d) /* "MCRP" */
+enum { CODEC_FD = 3, CODEC_GROUP = 256 };
+#define CODEC_REQUEST_MAGIC UINT32_C(0x5152434d) /* "MCRQ" */
+#define CODEC_REPORT_MAGIC  UINT32_C(0x5052434d) /* "MCRP" */
+
+struct codec_request {
+    uint32_t magic;
+    char format[12];         /* "hdf5", "stream" */
+    uint64_t file_bytes;     /* length of the file */
+    uint64_t most_bytes;     /* of the flat scan */
+    char group[CODEC_GROUP]; /* HDF5 group; "": any */
+};
 
 struct codec_report {
     uint32_t magic;
-    struct err failure;
+    struct err failure; /* .code 0: success */
 };
 
 #endif

@@ -12,51 +12,71 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 /* ---- decode ---- */
 
-static int decode_run(const char *format, const char *most_bytes, const char *seconds, const char *group)
+struct upload {
+    struct codec_request request;
+    int file, memory;
+};
+
+/* Wait for the upload. Where there is none to come, or what comes is no request, the process has no business. */
+static void upload_receive(struct upload *upload)
 {
-    enum { HEAP_BYTES = 1 << 30 }; /* an acquisition of 65535 samples and 1024 channels takes 0.5 GB */
-    struct stat status;
-    if (fstat(CODEC_FD_FILE, &status) != 0)
-        return err_set(ERR_IO, "The file cannot be looked at (%s).", strerror(errno));
-    size_t bytes = (size_t)status.st_size;
-    void *file = mmap(NULL, bytes, PROT_READ, MAP_SHARED, CODEC_FD_FILE, 0);
+    int fds[2];
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(sizeof fds)];
+    } control;
+    struct iovec part = {.iov_base = &upload->request, .iov_len = sizeof upload->request};
+    struct msghdr packet = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
+    ssize_t got = recvmsg(CODEC_FD, &packet, 0);
+    if (got == 0)
+        _exit(0);
+    struct cmsghdr *head = CMSG_FIRSTHDR(&packet);
+    if (got != sizeof upload->request || upload->request.magic != CODEC_REQUEST_MAGIC || !head ||
+        head->cmsg_type != SCM_RIGHTS || head->cmsg_len != CMSG_LEN(sizeof fds))
+        _exit(2);
+    memcpy(fds, CMSG_DATA(head), sizeof fds);
+    upload->file = fds[0];
+    upload->memory = fds[1];
+}
+
+static int upload_decode(const struct upload *upload)
+{
+    const struct codec_request *request = &upload->request;
+    size_t bytes = (size_t)request->file_bytes;
+    void *file = mmap(NULL, bytes, PROT_READ, MAP_SHARED, upload->file, 0);
     if (file == MAP_FAILED)
         return err_set(ERR_IO, "The file cannot be mapped (%s).", strerror(errno));
     madvise(file, bytes, MADV_SEQUENTIAL);
-    int rc = scan_readers_init();
-    uint64_t cap = strtoull(most_bytes, NULL, 10);
-    const struct sandbox_limits limits = {
-        .mapped_bytes = bytes,
-        .heap_bytes = HEAP_BYTES,
-        .file_bytes = cap,
-        .cpu_seconds = strtod(seconds, NULL),
-    };
-    if (rc == 0)
-        rc = sandbox_enter(&limits);
-    if (rc != 0)
-        return rc;
-    return strcmp(format, "stream") == 0 ? scan_stream_decode(CODEC_FD_SCAN, cap, file, bytes)
-                                         : scan_hdf5_decode(CODEC_FD_SCAN, cap, file, bytes, group);
+    if (strcmp(request->format, "stream") == 0)
+        return scan_stream_decode(upload->memory, request->most_bytes, file, bytes);
+    return scan_hdf5_decode(upload->memory, request->most_bytes, file, bytes, *request->group ? request->group : NULL);
 }
 
-static int decode(int count, char **word)
+static int decode(void)
 {
     /* Whoever started this is gone: so is the need for it. */
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-    syscall(SYS_close_range, CODEC_FD_REPORT + 1, ~0U, 0);
-    int rc = decode_run(word[0], word[1], word[2], count > 3 ? word[3] : NULL);
+    syscall(SYS_close_range, CODEC_FD + 1, ~0U, 0);
+    struct upload upload;
+    int rc = scan_readers_init();
     if (rc == 0)
-        _exit(0);
-    struct codec_report report = {.magic = CODEC_REPORT_MAGIC, .failure = *err_last()};
-    ssize_t done = write(CODEC_FD_REPORT, &report, sizeof report);
+        rc = sandbox_enter(CODEC_FD);
+    upload_receive(&upload);
+    if (rc == 0)
+        rc = upload_decode(&upload);
+    struct codec_report report = {.magic = CODEC_REPORT_MAGIC};
+    if (rc != 0)
+        report.failure = *err_last();
+    ssize_t done = write(CODEC_FD, &report, sizeof report);
     /* _exit: what libhdf5 would tidy up at exit may be what the file has broken. */
-    _exit(done == sizeof report ? 1 : 2);
+    _exit(done == sizeof report ? rc != 0 : 2);
 }
 
 /* ---- convert ---- */
@@ -85,8 +105,8 @@ static int convert(char **word)
 
 int main(int count, char **word)
 {
-    if (count >= 5 && count <= 6 && strcmp(word[1], "decode") == 0)
-        return decode(count - 2, word + 2);
+    if (count == 2 && strcmp(word[1], "decode") == 0)
+        return decode();
     if (count == 5 && strcmp(word[1], "convert") == 0) {
         int rc = convert(word + 2);
         if (rc != 0)
@@ -94,6 +114,6 @@ int main(int count, char **word)
         return rc == 0 ? 0 : 1;
     }
     fprintf(stderr, "usage: mrirecon-codec convert IMAGE.h5 FORMAT OUTFILE\n"
-                    "       (mrirecon-codec decode ... is started by mrirecon-worker)\n");
+                    "       (mrirecon-codec decode is started by mrirecon-worker)\n");
     return 2;
 }

@@ -59,14 +59,15 @@ struct recon_listener {
 };
 
 struct json_t; /* libjansson's */
+struct decoder;
 
 struct recon_request {
     const struct kind *kind;
     const struct param_values *values;
-    int input;             /* the uploaded file, read-only; stays the caller's */
-    const char *codec;     /* path of mrirecon-codec */
-    uint64_t memory_bytes; /* the most host memory the flat scan may take; 0: three quarters of what is free */
-    double decode_seconds; /* wall-clock limit of decoding; 0: 600 */
+    int input;               /* the uploaded file, read-only; stays the caller's */
+    struct decoder *decoder; /* recon/decoder.h */
+    uint64_t memory_bytes;   /* the most host memory the flat scan may take; 0: three quarters of what is free */
+    double decode_seconds;   /* wall-clock limit of decoding; 0: 600 */
 };
 
 struct recon_outcome {

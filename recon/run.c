@@ -24,7 +24,7 @@ static int decode(struct recon_job *job)
         .bytes = request->memory_bytes ? request->memory_bytes : (uint64_t)recon_memory_available() / 4 * 3,
         .seconds = request->decode_seconds > 0 ? request->decode_seconds : 600,
     };
-    int rc = scan_decode(&job->scan, request->codec, request->input, *group ? group : NULL, &limits, canceled, job);
+    int rc = scan_decode(&job->scan, request->decoder, request->input, *group ? group : NULL, &limits, canceled, job);
     if (rc != 0)
         return rc;
     job->scan_bytes = job->scan.header->total_bytes;

@@ -48,29 +48,25 @@ static int fail(const char *what)
                    what, strerror(errno));
 }
 
-static int limit_set(__rlimit_resource_t resource, uint64_t value)
+static int limit_set(pid_t pid, __rlimit_resource_t resource, uint64_t value)
 {
     struct rlimit now, limit = {.rlim_cur = value, .rlim_max = value};
-    if (getrlimit(resource, &now) == 0 && now.rlim_max != RLIM_INFINITY && value > now.rlim_max)
+    if (prlimit(pid, resource, NULL, &now) == 0 && now.rlim_max != RLIM_INFINITY && value > now.rlim_max)
         limit.rlim_cur = limit.rlim_max = now.rlim_max;
-    return setrlimit(resource, &limit) == 0 ? 0 : fail("setrlimit");
+    return prlimit(pid, resource, &limit, NULL) == 0 ? 0 : fail("prlimit");
 }
 
-static int limits_set(const struct sandbox_limits *limits)
+int sandbox_limit(pid_t pid, const struct sandbox_limits *limits)
 {
     enum { OWN_BYTES = 256 << 20 }; /* libraries, stack */
-    int rc = limit_set(RLIMIT_CORE, 0);
+    int rc = limit_set(pid, RLIMIT_FSIZE, limits->file_bytes);
     if (rc == 0)
-        rc = limit_set(RLIMIT_NPROC, 0);
-    if (rc == 0)
-        rc = limit_set(RLIMIT_FSIZE, limits->file_bytes);
-    if (rc == 0)
-        rc = limit_set(RLIMIT_CPU, (uint64_t)limits->cpu_seconds + 1);
+        rc = limit_set(pid, RLIMIT_CPU, (uint64_t)limits->cpu_seconds + 1);
     /* The address sanitizer maps terabytes of shadow. */
     if (rc == 0 && !WITH_ASAN)
-        rc = limit_set(RLIMIT_AS, limits->mapped_bytes + limits->heap_bytes + OWN_BYTES);
+        rc = limit_set(pid, RLIMIT_AS, limits->mapped_bytes + limits->heap_bytes + OWN_BYTES);
     if (rc == 0 && !WITH_ASAN)
-        rc = limit_set(RLIMIT_DATA, limits->heap_bytes + OWN_BYTES);
+        rc = limit_set(pid, RLIMIT_DATA, limits->heap_bytes + OWN_BYTES);
     return rc;
 }
 
@@ -111,7 +107,7 @@ static const int refused[] = {
     SCMP_SYS(lstat), SCMP_SYS(newfstatat), SCMP_SYS(statx),  SCMP_SYS(readlink),  SCMP_SYS(readlinkat),
 };
 
-static int seccomp_enter(void)
+static int seccomp_enter(int socket)
 {
     scmp_filter_ctx filter = seccomp_init(SCMP_ACT_KILL_PROCESS);
     if (!filter)
@@ -121,6 +117,10 @@ static int seccomp_enter(void)
         rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, allowed[i], 0);
     for (size_t i = 0; i < sizeof refused / sizeof *refused && rc == 0; i++)
         rc = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EACCES), refused[i], 0);
+    /* The parent's message is the way in for the one upload; it sends no second. */
+    if (rc == 0)
+        rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(recvmsg), 1,
+                              SCMP_A0_64(SCMP_CMP_EQ, (scmp_datum_t)socket, 0));
     /* No new code: memory is mapped without PROT_EXEC. abort() may signal this process and no other. */
     if (rc == 0)
         rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 1, SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
@@ -136,12 +136,14 @@ static int seccomp_enter(void)
     return rc == 0 ? 0 : fail("seccomp_load");
 }
 
-int sandbox_enter(const struct sandbox_limits *limits)
+int sandbox_enter(int socket)
 {
-    int rc = limits_set(limits);
+    int rc = limit_set(0, RLIMIT_CORE, 0);
+    if (rc == 0)
+        rc = limit_set(0, RLIMIT_NPROC, 0);
     if (rc == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         rc = fail("no_new_privs");
     if (rc == 0)
         rc = landlock_enter();
-    return rc == 0 ? seccomp_enter() : rc;
+    return rc == 0 ? seccomp_enter(socket) : rc;
 }

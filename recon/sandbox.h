@@ -1,8 +1,10 @@
-/* sandbox.h: shuts the calling process in: it keeps the descriptors and memory it has and can get no others. */
+/* sandbox.h: shuts the calling process in: it keeps the descriptors and memory it has and can get no others but those
+ * that its parent sends it. */
 #ifndef MRIRECON_SANDBOX_H
 #define MRIRECON_SANDBOX_H
 
 #include <stdint.h>
+#include <sys/types.h>
 
 struct sandbox_limits {
     uint64_t mapped_bytes; /* address space beyond what the process needs for itself, e.g. the mapped input */
@@ -11,10 +13,15 @@ struct sandbox_limits {
     double cpu_seconds;
 };
 
-/* Enter: resource limits, no new privileges, landlock (files, network, signals: as much as the kernel knows), and a
- * seccomp list of the calls a decoder needs; opening a file answers EACCES, any other call kills the process. The
- * process must be single-threaded. There is no way back. Fails with ERR_INTERNAL where the kernel cannot do it: then
- * nothing hostile may be read. */
-int sandbox_enter(const struct sandbox_limits *limits);
+/* Limit a process of this user (0: the calling one), from outside or before it reads anything. Limits are only ever
+ * lowered. Fails with ERR_INTERNAL. */
+int sandbox_limit(pid_t pid, const struct sandbox_limits *limits);
+
+/* Enter: no core file, no children, no new privileges, landlock (files, network, signals: as much as the kernel knows),
+ * and a seccomp list of the calls a decoder needs; opening a file answers EACCES, any other call kills the process. On
+ * `socket`, and on no other, messages can be received with the descriptors that they carry. The process must be
+ * single-threaded. There is no way back. Fails with ERR_INTERNAL where the kernel cannot do it: then nothing hostile
+ * may be read. */
+int sandbox_enter(int socket);
 
 #endif

@@ -103,6 +103,8 @@ struct scan {
 int scan_open(struct scan *out, int fd);
 void scan_close(struct scan *scan);
 
+struct decoder;
+
 /* Limits on decoding one file. */
 struct scan_limits {
     uint64_t bytes; /* of the flat scan */
@@ -110,10 +112,10 @@ struct scan_limits {
 };
 
 /* Decode the scan file in `fd` (a regular file, read-only; any format of the magic-number table in scan_decode.c) in a
- * sandboxed child, and open the result. `codec` is the path of mrirecon-codec; `group` the HDF5 group, NULL for the
+ * sandboxed process of `decoder` (recon/decoder.h), and open the result. `group` is the HDF5 group, NULL for the
  * only or first that holds a scan ("dataset" first). `canceled` (may be NULL) is polled; non-zero kills the child.
  * Fails with the codes of "the file" in err.h, ERR_CANCELED, ERR_NO_MEMORY. */
-int scan_decode(struct scan *out, const char *codec, int fd, const char *group, const struct scan_limits *limits,
+int scan_decode(struct scan *out, struct decoder *decoder, int fd, const char *group, const struct scan_limits *limits,
                 int (*canceled)(void *context), void *context);
 
 #endif

@@ -6,7 +6,7 @@
  * MRIRECON_BIN: folder of mrirecon-codec (build/bin). The file is written under TMPDIR and deleted. One JSON line a
  * run. */
 #include "gridding/base/err.h"
-#include "recon/scan.h"
+#include "recon/decoder.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -68,8 +68,13 @@ static int run(int fd, const char *codec)
     double cat = copy_time(fd, -1), start_cpu = cpu(), flatten = flatten_time(fd), flatten_cpu = cpu() - start_cpu;
     double start = now();
     start_cpu = cpu();
-    int rc = scan_decode(&scan, codec, fd, NULL, &limits, NULL, NULL);
-    double decode = now() - start, decode_cpu = cpu() - start_cpu;
+    struct decoder *decoder = NULL;
+    int rc = decoder_create(&decoder, codec);
+    if (rc == 0)
+        rc = scan_decode(&scan, decoder, fd, NULL, &limits, NULL, NULL);
+    double decode = now() - start;
+    decoder_free(decoder);
+    double decode_cpu = cpu() - start_cpu;
     if (rc != 0) {
         fprintf(stderr, "%s\n", err_last()->text);
         return rc;

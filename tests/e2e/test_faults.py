@@ -2,6 +2,7 @@
 """What goes wrong around a job: killed processes, a full disk, slow and vanishing clients, large uploads, a stop under load."""
 # time limit: 300 s
 import contextlib
+import glob
 import hashlib
 import http.client
 import os
@@ -100,6 +101,46 @@ def decoder_killed():
             raise AssertionError("the decoder was never caught")
         same(daemon.run(BODY)["state"], "succeeded", "state of the next job")
         same(daemon.worker(), worker, "worker")
+
+
+@test("decoders that stand ready: killed ones are replaced and logged, no zombie and no descriptor stays, none outlives its worker")
+def decoders_ready():
+    def state(process):
+        try:
+            with open(f"/proc/{process}/stat") as file:
+                return file.read().rsplit(")", 1)[1].split()[0]
+        except OSError:
+            return None
+
+    with Daemon(expect_trouble=True) as daemon:
+        worker = daemon.worker()
+
+        def children():
+            found = []
+            for path in glob.glob(f"/proc/{worker}/task/*/children"):
+                with open(path) as file:
+                    found += map(int, file.read().split())
+            return sorted(found)
+
+        def ready():
+            wait_until(lambda: [state(child) for child in children()] == ["S", "S"], "two decoders that stand ready, and no zombie")
+            return children()
+        daemon.run(BODY)
+        descriptors = len(os.listdir(f"/proc/{worker}/fd"))
+        first = ready()
+        for _ in range(5):
+            daemon.run(BODY)
+        assert not set(first) & set(ready()), "a decoder served more than one upload"
+        same(len(os.listdir(f"/proc/{worker}/fd")), descriptors, "descriptors of the worker after five jobs more")
+        for decoder in ready():
+            os.kill(decoder, signal.SIGKILL)
+        same(daemon.run(BODY)["state"], "succeeded", "state of a job whose decoders were killed before it came")
+        same(daemon.worker(), worker, "worker")
+        wait_until(lambda: "that stood ready ended before a scan came" in daemon.read_log(), "the log to tell")
+        last = ready()
+        os.kill(worker, signal.SIGKILL)
+        wait_until(lambda: all(state(decoder) in (None, "Z") for decoder in last), "the decoders to end with their worker")
+        same(daemon.run(BODY)["state"], "succeeded", "state of a job of the next worker")
 
 
 @test("kill -9 of the daemon with jobs queued and running: the next start finishes each of them")

@@ -1,6 +1,7 @@
 /* The decoder from outside: files made by tests/unit/scan_files.py, mutants and truncations of them, and the sandbox
  * itself. */
 #include "gridding/base/err.h"
+#include "recon/decoder.h"
 #include "recon/sandbox.h"
 #include "recon/scan.h"
 
@@ -14,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -57,9 +59,20 @@ static int teardown(void **state)
     return rc;
 }
 
+/* Decode with a process of this program's, started for it. */
+static int decode_by(const char *codec, struct scan *scan, int fd, const char *group, const struct scan_limits *limits,
+                     int (*canceled)(void *context), void *context)
+{
+    struct decoder *decoder = NULL;
+    assert_int_equal(decoder_create(&decoder, codec), 0);
+    int rc = scan_decode(scan, decoder, fd, group, limits, canceled, context);
+    decoder_free(decoder);
+    return rc;
+}
+
 static int decode_fd(const struct place *p, struct scan *scan, int fd, const char *group)
 {
-    return scan_decode(scan, p->codec, fd, group, &roomy, NULL, NULL);
+    return decode_by(p->codec, scan, fd, group, &roomy, NULL, NULL);
 }
 
 static int open_file(const struct place *p, const char *name)
@@ -214,14 +227,14 @@ static void memory_is_limited(void **state)
     uint64_t need = scan.header->total_bytes;
     scan_close(&scan);
     struct scan_limits limits = {.bytes = need, .seconds = 60};
-    assert_int_equal(scan_decode(&scan, p->codec, fd, NULL, &limits, NULL, NULL), 0);
+    assert_int_equal(decode_by(p->codec, &scan, fd, NULL, &limits, NULL, NULL), 0);
     scan_close(&scan);
     limits.bytes = need - 1;
-    assert_int_equal(scan_decode(&scan, p->codec, fd, NULL, &limits, NULL, NULL), ERR_LIMIT);
+    assert_int_equal(decode_by(p->codec, &scan, fd, NULL, &limits, NULL, NULL), ERR_LIMIT);
     assert_int_equal(err_last()->available, need - 1);
     assert_true(err_last()->required >= (int64_t)need);
     limits.bytes = 100;
-    assert_int_equal(scan_decode(&scan, p->codec, fd, NULL, &limits, NULL, NULL), ERR_LIMIT);
+    assert_int_equal(decode_by(p->codec, &scan, fd, NULL, &limits, NULL, NULL), ERR_LIMIT);
     close(fd);
 }
 
@@ -249,14 +262,24 @@ static void time_is_limited_and_a_job_can_be_canceled(void **state)
     int fd = open_file(p, "plain"), asked = 0;
     struct scan_limits limits = {.bytes = 1 << 20, .seconds = 0.1};
     make_program(p, "hanging", "#!/bin/sh\nwhile :; do :; done\n", hanging);
-    make_program(p, "closed", "#!/bin/sh\nexec 5>&-\nwhile :; do :; done\n", closed);
-    assert_int_equal(scan_decode(&scan, hanging, fd, NULL, &limits, NULL, NULL), ERR_LIMIT);
-    assert_int_equal(scan_decode(&scan, closed, fd, NULL, &limits, NULL, NULL), ERR_LIMIT);
+    make_program(p, "closed", "#!/bin/sh\nexec 3>&-\nwhile :; do :; done\n", closed);
+    assert_int_equal(decode_by(hanging, &scan, fd, NULL, &limits, NULL, NULL), ERR_LIMIT);
+    assert_int_equal(decode_by(closed, &scan, fd, NULL, &limits, NULL, NULL), ERR_LIMIT);
     limits.seconds = 60;
-    assert_int_equal(scan_decode(&scan, hanging, fd, NULL, &limits, yes, &asked), ERR_CANCELED);
+    assert_int_equal(decode_by(hanging, &scan, fd, NULL, &limits, yes, &asked), ERR_CANCELED);
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* none is left */
     close(fd);
 }
+
+/* What a decoder in Python begins with: it has the upload, and could report success. */
+#define PYTHON                                                                 \
+    "#!/usr/bin/python3\n"                                                     \
+    "import array, mmap, os, socket as s, struct, time\n"                      \
+    "socket = s.socket(fileno=3)\n"                                            \
+    "data, fds, flags, address = s.recv_fds(socket, 4096, 2)\n"                \
+    "file, memory = fds\n"                                                     \
+    "success = struct.pack('I4xi4xqqq768s', 0x5052434d, 0, -1, -1, -1, b'')\n" \
+    "head = struct.pack('QIIQ', 0x4e4143534952524d, 1, 1, 4096)\n"
 
 static void a_decoder_that_misbehaves_is_an_error(void **state)
 {
@@ -267,9 +290,15 @@ static void a_decoder_that_misbehaves_is_an_error(void **state)
         {"dies", "#!/bin/sh\nkill -SEGV $$\n", ERR_DECODER_DIED},
         {"fails", "#!/bin/sh\nexit 1\n", ERR_DECODER_DIED},
         {"lies", "#!/bin/sh\nexit 0\n", ERR_DECODER_DIED},
-        {"babbles", "#!/bin/sh\nhead -c 3000 /dev/urandom >&5\nexit 1\n", ERR_DECODER_DIED},
-        {"writes", "#!/bin/sh\nhead -c 3000 /dev/urandom >&4\nexit 0\n", ERR_DECODER_DIED},
-        {"grows", "#!/bin/sh\nhead -c 3000000 /dev/zero >&4\nexit 0\n", ERR_DECODER_DIED},
+        {"babbles", "#!/bin/sh\nhead -c 3000 /dev/urandom >&3\nexit 1\n", ERR_DECODER_DIED},
+        {"writes", PYTHON "os.write(memory, os.urandom(3000))\nsocket.send(success)\n", ERR_DECODER_DIED},
+        {"grows", PYTHON "os.write(memory, bytes(3000000))\nsocket.send(success)\n", ERR_DECODER_DIED},
+        {"boasts", PYTHON "socket.send(success)\n", ERR_DECODER_DIED},
+        {"holds",
+         PYTHON "os.write(memory, head)\nheld = mmap.mmap(memory, 4096)\nsocket.send(success)\ntime.sleep(60)\n",
+         ERR_DECODER_DIED},
+        {"mutters", PYTHON "socket.send(success[:-1])\n", ERR_DECODER_DIED},
+        {"gossips", PYTHON "socket.send(success + b'x')\n", ERR_DECODER_DIED},
     };
     const struct place *p = *state;
     const struct scan_limits limits = {.bytes = 1 << 20, .seconds = 60};
@@ -278,10 +307,123 @@ static void a_decoder_that_misbehaves_is_an_error(void **state)
     int fd = open_file(p, "plain"), before = open_descriptors();
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
         make_program(p, programs[i].name, programs[i].script, path);
-        assert_int_equal(scan_decode(&scan, path, fd, NULL, &limits, NULL, NULL), programs[i].code);
+        assert_int_equal(decode_by(path, &scan, fd, NULL, &limits, NULL, NULL), programs[i].code);
     }
-    assert_int_equal(scan_decode(&scan, "/nonexistent", fd, NULL, &limits, NULL, NULL), ERR_INTERNAL);
+    assert_int_equal(decode_by("/nonexistent", &scan, fd, NULL, &limits, NULL, NULL), ERR_INTERNAL);
     assert_int_equal(open_descriptors(), before);
+    close(fd);
+}
+
+/* ---- processes that stand ready ---- */
+
+/* Process ids of this program's children. */
+static int children(pid_t pids[8])
+{
+    char path[64], line[256] = "";
+    snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
+    FILE *file = fopen(path, "re");
+    assert_non_null(file);
+    int count = 0;
+    if (fgets(line, sizeof line, file))
+        for (char *word = strtok(line, " "); word && count < 8; word = strtok(NULL, " "))
+            pids[count++] = (pid_t)atoi(word);
+    fclose(file);
+    return count;
+}
+
+static void one_that_stands_ready_serves_one_upload(void **state)
+{
+    const struct place *p = *state;
+    struct decoder *decoder = NULL;
+    struct scan scan = {0};
+    pid_t pids[8] = {0}, before[8] = {0};
+    int fd = open_file(p, "plain"), wrong = open_file(p, "m2_list_longer_than_head"), open = open_descriptors();
+    assert_int_equal(decoder_create(&decoder, p->codec), 0);
+    assert_int_equal(decoder_prepare(decoder, 2), 0);
+    assert_int_equal(children(before), 2);
+    for (int i = 0; i < 4; i++) { /* two that stand ready, then fresh ones */
+        bool good = i % 2 == 0;
+        assert_int_equal(scan_decode(&scan, decoder, good ? fd : wrong, NULL, &roomy, NULL, NULL),
+                         good ? 0 : ERR_MALFORMED_FILE);
+        scan_close(&scan);
+    }
+    assert_int_equal(decoder_prepare(decoder, 2), 0);
+    assert_int_equal(children(pids), 2);
+    for (int i = 0; i < 4; i++)
+        assert_true(pids[i / 2] != before[i % 2]);
+    assert_int_equal(decoder_prepare(decoder, 99), 0);
+    assert_int_equal(children(pids), DECODER_MOST_READY);
+    assert_null(decoder_lost(decoder));
+    decoder_free(decoder);
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* none is left, not even a zombie */
+    assert_int_equal(open_descriptors(), open);
+    close(wrong);
+    close(fd);
+}
+
+static void one_that_died_while_it_stood_ready_is_replaced_and_told(void **state)
+{
+    const struct place *p = *state;
+    struct decoder *decoder = NULL;
+    struct scan scan = {0};
+    siginfo_t info;
+    pid_t pids[8] = {0};
+    int fd = open_file(p, "plain"), open = open_descriptors();
+    assert_int_equal(decoder_create(&decoder, p->codec), 0);
+    for (int way = 0; way < 2; way++) { /* noticed by the upload; noticed by who prepares */
+        assert_int_equal(decoder_prepare(decoder, 2), 0);
+        int count = children(pids);
+        for (int i = 0; i < count; i++) {
+            assert_int_equal(kill(pids[i], SIGKILL), 0);
+            assert_int_equal(waitid(P_PID, (id_t)pids[i], &info, WEXITED | WNOWAIT), 0);
+        }
+        if (way == 1)
+            assert_int_equal(decoder_prepare(decoder, 1), 0);
+        assert_int_equal(scan_decode(&scan, decoder, fd, NULL, &roomy, NULL, NULL), 0);
+        scan_close(&scan);
+        const char *lost = decoder_lost(decoder);
+        assert_non_null(lost);
+        assert_non_null(strstr(lost, "2 decoders"));
+        assert_non_null(strstr(lost, "signal 9"));
+        assert_null(decoder_lost(decoder));
+    }
+    decoder_free(decoder);
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+    assert_int_equal(open_descriptors(), open);
+    close(fd);
+}
+
+/* Limits are the upload's, not those of the start. */
+static void one_that_stands_ready_keeps_the_limits(void **state)
+{
+    const struct place *p = *state;
+    struct decoder *decoder = NULL;
+    struct scan scan = {0};
+    struct rlimit limit;
+    pid_t pids[8] = {0};
+    int fd = open_file(p, "plain"), asked = 0;
+    char hanging[256];
+    struct scan_limits limits = {.bytes = 1 << 20, .seconds = 0.1};
+    make_program(p, "waits", "#!/bin/sh\nwhile :; do :; done\n", hanging);
+    assert_int_equal(decoder_create(&decoder, hanging), 0);
+    assert_int_equal(decoder_prepare(decoder, 2), 0);
+    assert_int_equal(scan_decode(&scan, decoder, fd, NULL, &limits, NULL, NULL), ERR_LIMIT);
+    limits.seconds = 60;
+    assert_int_equal(scan_decode(&scan, decoder, fd, NULL, &limits, yes, &asked), ERR_CANCELED);
+    decoder_free(decoder);
+    assert_int_equal(decoder_create(&decoder, p->codec), 0);
+    assert_int_equal(decoder_prepare(decoder, 1), 0);
+    limits.bytes = 100;
+    assert_int_equal(scan_decode(&scan, decoder, fd, NULL, &limits, NULL, NULL), ERR_LIMIT);
+    assert_int_equal(decoder_prepare(decoder, 1), 0);
+    assert_int_equal(children(pids), 1);
+    assert_int_equal(sandbox_limit(pids[0], &(struct sandbox_limits){1 << 20, 1 << 20, 12345, 7}), 0);
+    assert_int_equal(prlimit(pids[0], RLIMIT_FSIZE, NULL, &limit), 0);
+    assert_int_equal(limit.rlim_max, 12345);
+    assert_int_equal(sandbox_limit(pids[0], &(struct sandbox_limits){1 << 20, 1 << 20, 99999, 7}), 0); /* only lower */
+    assert_int_equal(prlimit(pids[0], RLIMIT_FSIZE, NULL, &limit), 0);
+    assert_int_equal(limit.rlim_max, 12345);
+    decoder_free(decoder);
     close(fd);
 }
 
@@ -369,7 +511,7 @@ static int inside(int (*act)(void))
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0)
-        _exit(sandbox_enter(&limits) == 0 ? act() : 99);
+        _exit(sandbox_limit(0, &limits) == 0 && sandbox_enter(3) == 0 ? act() : 99);
     int status;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     return status;
@@ -451,6 +593,9 @@ int main(void)
         cmocka_unit_test(memory_is_limited),
         cmocka_unit_test(time_is_limited_and_a_job_can_be_canceled),
         cmocka_unit_test(a_decoder_that_misbehaves_is_an_error),
+        cmocka_unit_test(one_that_stands_ready_serves_one_upload),
+        cmocka_unit_test(one_that_died_while_it_stood_ready_is_replaced_and_told),
+        cmocka_unit_test(one_that_stands_ready_keeps_the_limits),
         cmocka_unit_test(truncated_files_are_told),
         cmocka_unit_test(mutants_do_no_harm),
         cmocka_unit_test(the_sandbox_holds),

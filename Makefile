@@ -14,7 +14,7 @@ VERSION := 0.1.0
 
 DEPS := build-essential pkg-config curl ca-certificates patchelf clang libomp-dev libclang-rt-14-dev clang-format \
 	cppcheck libmicrohttpd-dev libismrmrd-dev ismrmrd-schema libhdf5-dev libxml2-dev libfftw3-dev libsqlite3-dev libjansson-dev \
-	libcurl4-gnutls-dev libpng-dev zlib1g-dev libnifti-dev libseccomp-dev libsystemd-dev libcmocka-dev \
+	libcurl4-gnutls-dev libpng-dev zlib1g-dev libnifti-dev libseccomp-dev libsystemd-dev libcmocka-dev dpkg-dev \
 	python3 python3-numpy python3-h5py
 
 PACKAGES := libmicrohttpd sqlite3 jansson libxml-2.0 hdf5-serial fftw3f libpng zlib libseccomp libsystemd libcurl
@@ -133,6 +133,10 @@ check: deps
 ## make check-gpu       the tests of the GPU leaves, on a machine with a GPU
 check-gpu: all $(GPU_TESTS)
 	tests/run $(GPU_TESTS)
+## make check-deb       the Debian package: install, run, upgrade, purge in a root of its own (debootstrap; as root)
+check-deb: deb
+	@$(MAKE) --no-print-directory deps DEPS=debootstrap
+	tests/run MRIRECON_BIN=$(BUILD)/bin tests/deb.sh
 ## make deps            install the Debian packages that are missing
 deps:
 	@missing=; for p in $(DEPS); do dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$p"; done; \
@@ -163,6 +167,9 @@ bundle: all
 	patchelf --force-rpath --set-rpath '$$ORIGIN/../lib' $(BUILD)/bundle/bin/*
 	patchelf --force-rpath --set-rpath '$$ORIGIN' $(BUILD)/bundle/lib/*.so*
 	cp README.md LICENSE $(BUILD)/bundle
+## make deb             build/mrirecond_VERSION_ARCH.deb: installs, starts, upgrades (keeping the queue), purges
+deb: all
+	+@MAKE='$(MAKE)' systemd/debian/build '$(BUILD)' '$(VERSION)'
 ## make format lint     clang-format in place; cppcheck
 format:
 	clang-format -i $$(git ls-files '*.c' '*.h' '*.cu' '*.cuh')
@@ -183,6 +190,6 @@ fuzz: $(BUILD)/fuzz/fuzz_decoder $(BUILD)/fuzz/fuzz_query
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all unit bench fuzz help demo check check-gpu deps install uninstall bundle format lint clean
+.PHONY: all unit bench fuzz help demo check check-gpu check-deb deps install uninstall bundle deb format lint clean
 .SECONDARY:
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)

@@ -1,0 +1,106 @@
+#!/usr/bin/python3
+"""A real Prometheus scrapes the daemon, loads the alerts, and knows every metric that alerts and dashboard ask for.
+
+PROMETHEUS names the folder of Debian's prometheus and promtool (make check unpacks the package there); they are looked for in
+PATH otherwise.
+"""
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import urllib.parse
+import urllib.request
+
+import scans
+from harness import ROOT, Daemon, main, same, skip, test, wait_until
+
+MONITORING = os.path.join(ROOT, "clients", "monitoring")
+PLACES = os.pathsep.join([os.environ.get("PROMETHEUS", os.path.join(ROOT, "build", "prometheus", "usr", "bin")), os.environ["PATH"]])
+# Counters by reason or place that a healthy daemon has not counted yet.
+UNSEEN = {"mrirecond_jobs_failed_total", "mrirecond_ingest_rejected_total"}
+
+
+def tool(name):
+    return shutil.which(name, path=PLACES) or skip(f"{name} is not installed (Debian's package prometheus)")
+
+
+def promtool(*words, **more):
+    done = subprocess.run([tool("promtool"), *words], capture_output=True, text=True, cwd=MONITORING, **more)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def expressions():
+    """Every expression of the alerts and the dashboard, with where it stands."""
+    with open(os.path.join(MONITORING, "grafana.json")) as file:
+        for panel in json.load(file)["panels"]:
+            for target in panel["targets"]:
+                text = target["expr"].replace("$__rate_interval", "1m").replace('"$instance"', '".*"')
+                yield f"dashboard, {panel['title']}", text
+    with open(os.path.join(MONITORING, "alerts.yml")) as file:
+        for alert, text in re.findall(r"alert: (\w+)\n\s+expr: (?:\|\n)?((?:.+\n)(?:\s{12,}.+\n)*)", file.read()):
+            yield f"alert {alert}", text
+
+
+def scan(daemon):
+    return scans.radial().bytes(daemon.state)
+
+
+@test("the metrics are what promtool calls well-formed")
+def metrics_lint(daemon):
+    same(daemon.run(scan(daemon))["state"], "succeeded")
+    text = daemon.request("GET", "/metrics").body.decode()
+    same(promtool("check", "metrics", input=text), "", "promtool's advice")
+
+
+@test("alerts fire when they should, and not before")
+def rules(daemon):
+    promtool("check", "rules", "alerts.yml")
+    promtool("check", "config", "prometheus.yml")
+    promtool("test", "rules", "alerts.test.yml")
+
+
+@test("a Prometheus scrapes the daemon and knows what alerts and dashboard ask for")
+def scrape(daemon):
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(MONITORING, "prometheus.yml")) as file:
+            config = file.read()
+        config = config.replace("127.0.0.1:8080", f"127.0.0.1:{daemon.port}").replace("15s", "1s")
+        config = config.replace("alerts.yml", os.path.join(MONITORING, "alerts.yml"))
+        with open(os.path.join(folder, "prometheus.yml"), "w") as file:
+            file.write(config)
+        log = open(os.path.join(folder, "log"), "w+")
+        process = subprocess.Popen([tool("prometheus"), f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data",
+                                    "--web.listen-address=127.0.0.1:0"], stdout=log, stderr=log)
+        try:
+            def address():
+                log.seek(0)
+                found = re.search(r"Listening on\"? address=(\S+)", log.read())
+                return found and found.group(1)
+
+            where = wait_until(address, "Prometheus to listen")
+
+            def ask(query):
+                with urllib.request.urlopen(f"http://{where}/api/v1/query?query={urllib.parse.quote(query)}") as answer:
+                    return json.load(answer)["data"]["result"]
+
+            same(daemon.run(scan(daemon))["state"], "succeeded")
+            wait_until(lambda: ask('up{job="mrirecond"} == 1') and ask("mrirecond_jobs_completed_total"), "a scrape")
+            with urllib.request.urlopen(f"http://{where}/api/v1/rules") as answer:
+                groups = json.load(answer)["data"]["groups"]
+            same({rule["health"] for group in groups for rule in group["rules"]} - {"unknown"}, {"ok"}, "health of the rules")
+            seen = {series["metric"]["__name__"] for series in ask('{job="mrirecond"}')} | UNSEEN
+            for place, text in expressions():
+                ask(text)  # fails where the expression does
+                for name in re.findall(r"\b(?:mrirecond|process)_\w+", text):
+                    assert name in seen, f"{place}: the daemon has no metric {name}"
+        finally:
+            process.terminate()
+            process.wait()
+            log.close()
+
+
+if __name__ == "__main__":
+    main(Daemon)

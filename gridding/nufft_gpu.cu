@@ -6,62 +6,6 @@
 #include <cstdlib>
 #include <cstring>
 
-/* ---- the kernel as a polynomial ---- */
-
-/* Interpolate kernel_value at 1 - t at Chebyshev nodes on [0, 1]; returns the largest error seen between the
- * nodes. */
-static double fit_degree(double beta, int degree, float *c)
-{
-    const int n = degree + 1;
-    long double a[KAISER_DEGREE_MOST + 1][KAISER_DEGREE_MOST + 2];
-    for (int i = 0; i < n; i++) {
-        long double t = 0.5L - 0.5L * cosl(3.14159265358979323846L * (i + 0.5L) / n), power = 1;
-        for (int k = 0; k < n; k++, power *= t)
-            a[i][k] = power;
-        a[i][n] = kernel_value(beta, (double)(1 - t));
-    }
-    for (int p = 0; p < n; p++) { /* Gauss-Jordan with partial pivoting */
-        int best = p;
-        for (int r = p + 1; r < n; r++)
-            if (fabsl(a[r][p]) > fabsl(a[best][p]))
-                best = r;
-        for (int k = 0; k <= n; k++)
-            std::swap(a[p][k], a[best][k]);
-        for (int r = 0; r < n; r++) {
-            long double m = r == p ? 0 : a[r][p] / a[p][p];
-            for (int k = p; m != 0 && k <= n; k++)
-                a[r][k] -= m * a[p][k];
-        }
-    }
-    for (int k = 0; k < n; k++)
-        c[k] = (float)(a[k][n] / a[k][k]);
-    double worst = 0;
-    for (int i = 0; i <= 400; i++) {
-        double t = i / 400.0, p = c[degree];
-        for (int k = degree - 1; k >= 0; k--)
-            p = p * t + c[k];
-        worst = fmax(worst, fabs(p - kernel_value(beta, 1 - t)));
-    }
-    return worst;
-}
-
-/* `degree` coefficients, or with 0 the fewest that stay a fiftieth below the tolerance. */
-static void fit_kaiser(struct kaiser *kernel, const struct nufft_shape *shape, int degree)
-{
-    double wanted = fmax(shape->tolerance / 50, 1e-7);
-    memset(kernel, 0, sizeof *kernel);
-    kernel->scale = 2.f / (float)shape->width;
-    kernel->degree = degree;
-    if (degree) {
-        fit_degree(shape->beta, degree, kernel->c);
-        return;
-    }
-    for (kernel->degree = 4; kernel->degree < KAISER_DEGREE_MOST; kernel->degree++)
-        if (fit_degree(shape->beta, kernel->degree, kernel->c) <= wanted)
-            return;
-    fit_degree(shape->beta, KAISER_DEGREE_MOST, kernel->c);
-}
-
 /* ---- making a plan ---- */
 
 /* How much larger a relative error is in the image than in the grid's cells, for errors that know nothing of each
@@ -83,8 +27,14 @@ static double error_gain(const struct nufft_shape *shape)
     return gain;
 }
 
-/* The relative error that each arithmetic leaves in the grid's cells (measured: docs/benchmarks.md). */
-static const double tf32_error = 3.3e-4, halves_error = 7e-6;
+/* The relative error that each arithmetic leaves in the grid's cells (measured: docs/benchmarks.md): one product, or
+ * three of split numbers. */
+static double cell_error(enum nufft_way way, bool split)
+{
+    if (way == WAY_WIDE)
+        return split ? 4e-6 : 2.6e-4;
+    return split ? 7e-6 : 3.3e-4;
+}
 
 struct arithmetic {
     enum nufft_way way;
@@ -96,8 +46,8 @@ static struct arithmetic choose_arithmetic(const struct nufft_shape *shape)
 {
     const int *n = shape->n, *grid = shape->grid;
     double least = 1e9, gain;
-    struct arithmetic a = {shape->dim == 2 ? WAY_PLANES : WAY_BRICKS, false};
-    bool fits = shape->kernel == NUFFT_SEPARABLE && (shape->dim == 2 || shape->width <= 4);
+    struct arithmetic a = {shape->dim == 2 ? WAY_PLANES : shape->width <= 4 ? WAY_BRICKS : WAY_WIDE, false};
+    bool fits = shape->kernel == NUFFT_SEPARABLE && (shape->dim == 2 || shape->width <= 8);
     for (int d = 0; d < shape->dim; d++) {
         fits = fits && grid[d] >= 32;
         least = std::min(least, (double)grid[d] / n[d]);
@@ -106,8 +56,8 @@ static struct arithmetic choose_arithmetic(const struct nufft_shape *shape)
         return arithmetic{WAY_TILES, false};
     gain = error_gain(shape);
     double aliasing = kernel_aliasing(shape->dim, shape->width, least, 0);
-    a.split = hypot(aliasing, tf32_error * gain) > shape->tolerance;
-    if (hypot(aliasing, halves_error * gain) > shape->tolerance)
+    a.split = hypot(aliasing, cell_error(a.way, false) * gain) > shape->tolerance;
+    if (hypot(aliasing, cell_error(a.way, true) * gain) > shape->tolerance)
         return arithmetic{WAY_TILES, false};
     return a;
 }
@@ -122,8 +72,10 @@ static struct range_geometry choose_geometry(const struct nufft_shape *shape, en
     g.dim = shape->dim;
     g.width = shape->width;
     for (int d = 0; d < 3; d++)
-        g.axis[d] = d < shape->dim ? range_axis_make(shape->grid[d], sizes[way][d]) : range_axis{1, 1};
-    g.by_cell = way == WAY_BRICKS;
+        g.axis[d] = d >= shape->dim   ? range_axis{1, 1, 0}
+                    : way == WAY_WIDE ? nufft_gpu_wide_axis(shape->grid[d], shape->width)
+                                      : range_axis_make(shape->grid[d], sizes[way][d]);
+    g.by_cell = way == WAY_BRICKS || way == WAY_WIDE;
     g.light = way == WAY_PLANES ? 0 : 512; /* of 256, 512, 1,024: least time in cases a, b and c together */
     g.depth = SPLIT_SAMPLES_MOST;
     return g;
@@ -132,8 +84,9 @@ static struct range_geometry choose_geometry(const struct nufft_shape *shape, en
 static void choose_tile(struct nufft_gpu *plan)
 {
     for (int d = 0; d < 3; d++) {
-        struct range_axis axis = plan->bins.geometry.axis[d];
-        plan->tile[d] = (axis.cells + axis.bins - 1) / axis.bins + (d < plan->shape.dim ? plan->shape.width - 1 : 0);
+        plan->tile[d] = axis_largest(plan->bins.geometry.axis[d]) + (d < plan->shape.dim ? plan->shape.width - 1 : 0);
+        if (plan->way == WAY_WIDE)
+            plan->tile[d] = WIDE_EDGE;
     }
     if (plan->way == WAY_BRICKS) {
         plan->tile[0] = BRICK_X;
@@ -208,6 +161,8 @@ static int make_workspace(struct nufft_gpu *plan)
         rc = gpu_array(gpu, plan->cells * most, &plan->grid, "The grid");
     if (!rc)
         rc = gpu_array(gpu, plan->samples * most, &plan->sorted, "The sorted data");
+    if (!rc && plan->way == WAY_WIDE)
+        rc = gpu_array(gpu, 1, &plan->largest, "The largest sample");
     return rc;
 }
 
@@ -232,6 +187,7 @@ static void leaf_destroy(void *state)
         gpu_release(gpu, plan->sorted);
         gpu_release(gpu, plan->grid);
         gpu_release(gpu, plan->partial);
+        gpu_release(gpu, plan->largest);
     }
     free(plan);
 }
@@ -244,7 +200,9 @@ static int fill_plan(struct nufft_gpu *plan, const struct nufft_shape *shape, co
     struct arithmetic arithmetic = choose_arithmetic(shape);
     plan->way = arithmetic.way;
     plan->split = arithmetic.split;
-    fit_kaiser(&plan->kernel, shape, plan->way == WAY_BRICKS ? (plan->split ? 9 : 6) : 0);
+    nufft_gpu_fit_kaiser(&plan->kernel, shape, plan->way == WAY_BRICKS ? (plan->split ? 9 : 6) : 0);
+    if (plan->way == WAY_WIDE)
+        nufft_gpu_fit_pairs(&plan->pairs, shape, plan->split ? 4 : 3);
     if (!size_mul(plan->samples, (size_t)shape->dim, &values))
         return err_set(ERR_BAD_PARAMETER, "%zu samples are more than one plan can hold.", plan->samples);
     int rc = make_ffts(plan);
@@ -318,6 +276,8 @@ static double leaf_cost(const struct dev *dev, const struct nufft_shape *shape, 
         passes += fft_size_known(shape->grid[d]) ? 1 : 4;
     switch (arithmetic.way) {
     case WAY_BRICKS:
+        return 8e-11 * (arithmetic.split ? 1.3 : 1) * (double)samples + (1e-11 + 2.5e-12 * passes) * cells;
+    case WAY_WIDE:
         return 8e-11 * (arithmetic.split ? 1.3 : 1) * (double)samples + (1e-11 + 2.5e-12 * passes) * cells;
     case WAY_PLANES:
         return 4.5e-12 * (arithmetic.split ? 1.7 : 1) * visits * (double)samples + (1e-12 + 4e-12 * passes) * cells;
@@ -402,6 +362,8 @@ static int scatter(struct nufft_gpu *plan, int transforms)
     switch (plan->way) {
     case WAY_BRICKS:
         return nufft_gpu_scatter_bricks(plan);
+    case WAY_WIDE:
+        return nufft_gpu_scatter_wide(plan);
     case WAY_PLANES:
         return nufft_gpu_scatter_planes(plan, transforms);
     case WAY_TILES:

@@ -1,10 +1,11 @@
 /* nufft_gpu.cuh: the inside of the GPU's NUFFT leaf. Only nufft_gpu*.cu include this.
  *
- * Three ways to sum samples into the grid; nufft_gpu.cu picks one for a plan:
+ * Four ways to sum samples into the grid; nufft_gpu.cu picks one for a plan:
  *   bricks  3-D, separable, width <= 4: tensor cores, a warp holds a brick of 8 x 8 x 16 grid cells in registers
+ *   wide    3-D, separable, width 5 to 8: tensor cores, a block holds a brick of 16 x 16 x 16 grid cells in registers
  *   planes  2-D, separable: tensor cores, a block holds 8 x 8 grid cells of up to 256 transforms, weights shared by all
  *   tiles   everything else: float32, a warp holds its tile in shared memory
- * All three give the same bits on every run: every cell takes its sums in one order (see range_gpu.cuh).
+ * All give the same bits on every run: every cell takes its sums in one order (see range_gpu.cuh).
  */
 #ifndef MRIRECON_NUFFT_DEVICE_CUH
 #define MRIRECON_NUFFT_DEVICE_CUH
@@ -13,7 +14,8 @@
 #include "gridding/nufft_leaf.h"
 #include "gridding/range/range_gpu.cuh"
 
-enum { KAISER_DEGREE_MOST = 17, BRICK_X = 8, BRICK_Y = 8, BRICK_Z = 16, PLANE_TRANSFORMS = 16 };
+enum { KAISER_DEGREE_MOST = 17, BRICK_X = 8, BRICK_Y = 8, BRICK_Z = 16, WIDE_EDGE = 16, PLANE_TRANSFORMS = 16 };
+enum { KERNEL_PAIRS = 4, KERNEL_TERMS = 4 };
 
 /* The Kaiser-Bessel function as a polynomial in t = 1 - (2 d / width)^2, zero for t <= 0; 1 at d = 0. I0(beta sqrt(t))
  * is entire in t with positive coefficients, so Horner's rule loses nothing. */
@@ -21,6 +23,13 @@ struct kaiser {
     float scale; /* 2 / width */
     int degree;
     float c[KAISER_DEGREE_MOST + 1];
+};
+
+/* The same function at a sample's `width` cells, two by two: with s = 2 (the sample's height above its base cell) -
+ * (width - 1), in (-1, 1], cell j weighs E_j(s^2) + s O_j(s^2) and cell width - 1 - j E_j - s O_j: half the work of two
+ * polynomials. O is 0 for the cell in the middle. */
+struct kernel_pairs {
+    float even[KERNEL_PAIRS][KERNEL_TERMS], odd[KERNEL_PAIRS][KERNEL_TERMS];
 };
 
 /* u = d * scale; squares of several axes may be summed (the radial kernel). */
@@ -66,7 +75,7 @@ static __device__ __forceinline__ uint32_t tf32_low(float v, uint32_t high)
  * samples. */
 enum { SPLIT_SAMPLES_MOST = 1024 };
 
-enum nufft_way { WAY_TILES, WAY_BRICKS, WAY_PLANES };
+enum nufft_way { WAY_TILES, WAY_BRICKS, WAY_PLANES, WAY_WIDE };
 
 struct nufft_gpu {
     struct gpu *gpu;
@@ -76,22 +85,33 @@ struct nufft_gpu {
     size_t samples, cells, pixels;
     struct range_bins bins;
     struct kaiser kernel;
-    int tile[3];    /* cells of a partial tile, x, y, z */
-    int group;      /* transforms on the grid at a time */
-    float *weights; /* sorted, or NULL: all 1 */
+    struct kernel_pairs pairs; /* wide */
+    int tile[3];               /* cells of a partial tile, x, y, z */
+    int group;                 /* transforms on the grid at a time */
+    float *weights;            /* sorted, or NULL: all 1 */
     float *deapodise[3], *deapodise_full;
-    struct c32 *sorted;     /* bricks, tiles: [samples]; planes: [samples][group] */
+    struct c32 *sorted;     /* planes: [samples][group]; otherwise [samples] */
     struct c32 *grid;       /* [group][z][y][x] */
     struct c32 *partial;    /* [bins.slots][tile] */
+    uint32_t *largest;      /* wide: the largest part of plan->sorted, as bits */
     struct fft_plan fft[3]; /* axes of one size share twiddles */
     size_t bytes;
 };
 
-/* Sum plan->sorted into plan->grid, `transforms` of them (bricks and tiles: one). The grid's old content does not
+/* Sum plan->sorted into plan->grid, `transforms` of them (all but planes: one). The grid's old content does not
  * matter. */
 int nufft_gpu_scatter_bricks(struct nufft_gpu *plan);
 int nufft_gpu_scatter_tiles(struct nufft_gpu *plan);
 int nufft_gpu_scatter_planes(struct nufft_gpu *plan, int transforms);
+int nufft_gpu_scatter_wide(struct nufft_gpu *plan);
+
+/* The kernel of `shape` by polynomials of `degree`, or with 0 of the lowest degree that stays a fiftieth below the
+ * tolerance; by pairs with `terms` coefficients each: 3 stay below 4e-5 of the kernel's peak, 4 below 4e-7. */
+void nufft_gpu_fit_kaiser(struct kaiser *kernel, const struct nufft_shape *shape, int degree);
+void nufft_gpu_fit_pairs(struct kernel_pairs *pairs, const struct nufft_shape *shape, int terms);
+
+/* An axis cut into bins whose samples' kernels fit a wide brick. */
+struct range_axis nufft_gpu_wide_axis(int cells, int width);
 
 /* Sum the partial tiles of every heavy bin into its first. */
 int nufft_gpu_add_partials(struct nufft_gpu *plan);

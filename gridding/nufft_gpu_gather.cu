@@ -180,10 +180,8 @@ static int gather_3d(const struct nufft_gpu *plan, struct gather_args *a)
     const struct range_bins *bins = &plan->bins;
     void (*kernel)(struct gather_args) = tiles_kernel(a);
     int reach = plan->shape.width - 1;
-    for (int d = 0; d < 3; d++) {
-        struct range_axis axis = bins->geometry.axis[d];
-        a->tile[d] = (axis.cells + axis.bins - 1) / axis.bins + reach;
-    }
+    for (int d = 0; d < 3; d++)
+        a->tile[d] = axis_largest(bins->geometry.axis[d]) + reach;
     a->row = a->tile[0] | 1; /* odd strides spread over the banks */
     a->plane = (a->row * a->tile[1]) | 1;
     size_t shared = (size_t)a->plane * a->tile[2] * sizeof(float2);

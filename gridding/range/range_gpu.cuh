@@ -19,15 +19,16 @@
 
 #include "gridding/base/dev_gpu.cuh"
 
-/* One axis of the grid cut into bins of (nearly) one size: bin i holds base cells [i cells / bins, (i + 1) cells /
- * bins). */
+/* One axis of the grid cut into bins of (nearly) one size: bin i holds the base cells from floor(i c / bins) 2^shift
+ * on, c = cells / 2^shift whole. */
 struct range_axis {
     int cells, bins;
+    int shift; /* 1: every bin begins at an even cell */
 };
 
 static __host__ __device__ inline int axis_first(struct range_axis axis, int bin)
 {
-    return (int)((uint32_t)bin * (uint32_t)axis.cells / (uint32_t)axis.bins);
+    return (int)((uint32_t)bin * (uint32_t)(axis.cells >> axis.shift) / (uint32_t)axis.bins << axis.shift);
 }
 
 static __host__ __device__ inline int axis_size(struct range_axis axis, int bin)
@@ -35,9 +36,14 @@ static __host__ __device__ inline int axis_size(struct range_axis axis, int bin)
     return axis_first(axis, bin + 1) - axis_first(axis, bin);
 }
 
+static __host__ __device__ inline int axis_largest(struct range_axis axis)
+{
+    return ((axis.cells >> axis.shift) + axis.bins - 1) / axis.bins << axis.shift;
+}
+
 static __host__ __device__ inline int axis_bin(struct range_axis axis, int cell)
 {
-    return (int)((((uint32_t)cell + 1) * (uint32_t)axis.bins - 1) / (uint32_t)axis.cells);
+    return (int)((((uint32_t)cell >> axis.shift) + 1) * (uint32_t)axis.bins - 1) / (axis.cells >> axis.shift);
 }
 
 struct range_geometry {
@@ -96,7 +102,7 @@ struct range_bins {
  * 1). */
 static inline struct range_axis range_axis_make(int cells, int size)
 {
-    struct range_axis axis = {cells, (cells + size - 1) / size};
+    struct range_axis axis = {cells, (cells + size - 1) / size, 0};
     return axis;
 }
 

@@ -1,0 +1,480 @@
+/* Wide bricks: 3-D samples to the grid on tensor cores, separable kernels 5 to 8 cells wide.
+ *
+ * A block of 2 x 2 warps holds a brick of 16 x 16 x 16 grid cells in registers. For 16 samples s at a time and every z
+ * plane that they reach, with y and real/imaginary part as rows and x as columns:
+ *   brick[z][(y, part)][x] += sum_s (data_s wy_s(y))[(y, part)][s] (wx_s(x) wz_s(z))[s][x]
+ * A warp owns eight columns x, all rows, and every other plane, so that the four share the work evenly wherever the
+ * samples lie, and no two make the same (wx wz). Samples come sorted by z cell; planes that none of the 16 reaches
+ * are skipped.
+ *
+ * Operands are halves (11 bits). Split, a number is the sum of two halves, high + low (22 bits), and a product of two
+ * numbers is high high + high low + low high; the tensor cores sum in float32. Weights and data are scaled by powers of
+ * two, so that what a low half cannot hold lies below 2^-30 of the largest weight or sample.
+ */
+#include "gridding/nufft_gpu.cuh"
+
+#include <cuda_fp16.h>
+#include <nv/target>
+
+enum {
+    WIDE_THREADS = 128,
+    WIDE_GROUP = 16, /* samples of one product */
+    WIDE_GROUPS = WIDE_THREADS / WIDE_GROUP,
+    WIDE_CHUNK = WIDE_THREADS,
+    WIDE_EVEN_PLANES = WIDE_EDGE / 2,
+    WEIGHT_BITS = 5, /* weights are scaled to 2^5, */
+    VALUE_BITS = 10, /* data to below 2^10: their product fits a half (65504) */
+};
+
+struct wide_args {
+    struct range_geometry geometry;
+    const struct range_task *tasks;
+    uint32_t count, round, *done, *ticket;
+    const struct range_point *points;
+    const float2 *data;
+    const uint32_t *largest;
+    float2 *grid, *partial;
+    struct kernel_pairs kernel; /* times 2^WEIGHT_BITS */
+    bool sorted;                /* by z cell within a bin */
+    bool aligned;               /* every bin's first x is even, and no other bin adds to the cell after an odd tile */
+};
+
+/* Four samples' numbers: halves of samples 0 and 1, of 2 and 3; then their low halves. */
+template <bool SPLIT> struct four_halves;
+template <> struct four_halves<true> {
+    uint4 bits;
+    __device__ __forceinline__ __half2 high(int pair) const
+    {
+        uint32_t v = pair ? bits.y : bits.x;
+        return *(__half2 *)&v;
+    }
+    __device__ __forceinline__ __half2 low(int pair) const
+    {
+        uint32_t v = pair ? bits.w : bits.z;
+        return *(__half2 *)&v;
+    }
+};
+template <> struct four_halves<false> {
+    uint2 bits;
+    __device__ __forceinline__ __half2 high(int pair) const
+    {
+        uint32_t v = pair ? bits.y : bits.x;
+        return *(__half2 *)&v;
+    }
+    __device__ __forceinline__ __half2 low(int) const
+    {
+        return __half2();
+    }
+};
+
+/* What a block has staged: sample 4 t + i of a group is number i of four. */
+template <bool SPLIT> struct wide_stage {
+    four_halves<SPLIT> weights[WIDE_GROUPS][3][WIDE_EDGE][4]; /* [group][axis][row][t] */
+    four_halves<SPLIT> values[WIDE_GROUPS][4][2];             /* [group][t][real, imaginary] */
+    int lowest[WIDE_GROUPS], highest[WIDE_GROUPS];            /* base z cell of its first and last sample */
+};
+
+/* D += A B, halves in, float32 sums. A: rows g and g + 8; D: rows g and g + 8, columns 2t and 2t + 1; B: column g; for
+ * lane 4 g + t. The order of the 16 summands does not matter as long as A's columns and B's rows agree: they are
+ * samples 4t, 4t + 1 in a[0], a[1], b[0] and 4t + 2, 4t + 3 in a[2], a[3], b[1]. */
+static __device__ __forceinline__ void mma_half(float (&d)[4], const __half2 (&a)[4], const __half2 (&b)[2])
+{
+    const uint32_t *ra = (const uint32_t *)a, *rb = (const uint32_t *)b;
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(ra[0]), "r"(ra[1]), "r"(ra[2]), "r"(ra[3]), "r"(rb[0]), "r"(rb[1]));
+}
+
+/* The product of two numbers as a high and a low half. */
+template <bool SPLIT>
+static __device__ __forceinline__ void multiply(const four_halves<SPLIT> &a, const four_halves<SPLIT> &b, int pair,
+                                                __half2 *high, __half2 *low)
+{
+    __half2 h = __hmul2_rn(a.high(pair), b.high(pair));
+    *high = h;
+    if (SPLIT) {
+        __half2 l = __hfma2(a.high(pair), b.high(pair), __hneg2(h));
+        l = __hfma2(a.high(pair), b.low(pair), l);
+        *low = __hfma2(a.low(pair), b.high(pair), l);
+    }
+}
+
+/* The power of two that brings the largest number of the data below 2^VALUE_BITS; its exponent's bits. Data that are
+ * all below 2^-91 are not scaled up all the way. */
+static __device__ __forceinline__ uint32_t value_exponent(uint32_t largest)
+{
+    return min(227u, 127 + VALUE_BITS - 1 + 127 - min(254u, largest >> 23));
+}
+
+template <bool SPLIT> static __device__ __forceinline__ void put(__half *to, float v)
+{
+    __half h = __float2half_rn(v);
+    to[0] = h;
+    if (SPLIT)
+        to[4] = __float2half_rn(v - __half2float(h));
+}
+
+/* The weights of one sample on one axis, from row `base` on. */
+template <int W, bool SPLIT>
+static __device__ __forceinline__ void put_weights(const struct kernel_pairs &k, float above, __half *to)
+{
+    const int row = 4 * sizeof(four_halves<SPLIT>) / sizeof(__half), terms = SPLIT ? 4 : 3;
+    float s = 2.f * above - (float)(W - 1), q = s * s;
+#pragma unroll
+    for (int j = 0; j < (W + 1) / 2; j++) {
+        float even = k.even[j][terms - 1], odd = k.odd[j][terms - 1];
+#pragma unroll
+        for (int i = terms - 2; i >= 0; i--) {
+            even = fmaf(even, q, k.even[j][i]);
+            odd = fmaf(odd, q, k.odd[j][i]);
+        }
+        float near = fmaf(s, odd, even);
+        if (j == 0)
+            near = s < 1.f ? near : 0.f; /* the kernel's very edge is outside, as for the way back */
+        put<SPLIT>(to + j * row, near);
+        if (j != W - 1 - j)
+            put<SPLIT>(to + (W - 1 - j) * row, fmaf(-s, odd, even));
+    }
+}
+
+/* Stage the thread's sample; a warp's 32 go to two groups of its own. */
+template <int W, bool SPLIT>
+static __device__ __forceinline__ void stage_sample(const struct wide_args &a, const struct range_point &point,
+                                                    float2 value, uint32_t i, uint32_t last, float scale,
+                                                    struct wide_stage<SPLIT> &stage)
+{
+    int lane = threadIdx.x & 31, group = threadIdx.x / WIDE_GROUP, s = threadIdx.x % WIDE_GROUP;
+    if (i - lane >= last)
+        return;
+    uint4 *clear = (uint4 *)stage.weights[threadIdx.x / 32 * 2];
+#pragma unroll
+    for (int k = 0; k < (int)(2 * sizeof stage.weights[0] / sizeof(uint4) / 32); k++)
+        clear[32 * k + lane] = make_uint4(0, 0, 0, 0);
+    __syncwarp();
+    bool there = i < last;
+    const float above[3] = {point.x, point.y, point.z};
+    const int row = 4 * sizeof(four_halves<SPLIT>) / sizeof(__half);
+    if (there)
+#pragma unroll
+        for (int d = 0; d < 3; d++)
+            put_weights<W, SPLIT>(a.kernel, above[d],
+                                  (__half *)&stage.weights[group][d][0][s >> 2] + (s & 3) +
+                                      (point.base >> (8 * d) & 255) * row);
+    put<SPLIT>((__half *)&stage.values[group][s >> 2][0] + (s & 3), there ? value.x * scale : 0.f);
+    put<SPLIT>((__half *)&stage.values[group][s >> 2][1] + (s & 3), there ? value.y * scale : 0.f);
+    int z = (int)(point.base >> 16);
+    if (s == 0)
+        stage.lowest[group] = a.sorted ? z : 0;
+    if (there && (s == WIDE_GROUP - 1 || i + 1 == last))
+        stage.highest[group] = a.sorted ? z : WIDE_EDGE - W;
+}
+
+/* Add one staged group to the warp's part of the brick; returns the planes that its samples reach. */
+template <int W, bool SPLIT>
+static __device__ __forceinline__ uint32_t add_group(const struct wide_stage<SPLIT> &stage, int group,
+                                                     float (&sum)[2][WIDE_EVEN_PLANES][4])
+{
+    int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3, half = threadIdx.x >> 5 & 1, odd = threadIdx.x >> 6;
+    int lowest = stage.lowest[group];
+    uint32_t planes = ((1u << (stage.highest[group] - lowest + W)) - 1) << lowest, own = planes >> odd;
+    const four_halves<SPLIT> x = stage.weights[group][0][8 * half + g][t];
+    __half2 high[2][4], low[2][4];
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+        const four_halves<SPLIT> y = stage.weights[group][1][8 * j + g][t];
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            multiply<SPLIT>(stage.values[group][t][k & 1], y, k >> 1, &high[j][k], &low[j][k]);
+    }
+#pragma unroll
+    for (int p = 0; p < WIDE_EVEN_PLANES; p++)
+        if (own >> (2 * p) & 1) {
+            const four_halves<SPLIT> z = stage.weights[group][2][2 * p + odd][t];
+            __half2 h[2], l[2];
+            multiply<SPLIT>(x, z, 0, &h[0], &l[0]);
+            multiply<SPLIT>(x, z, 1, &h[1], &l[1]);
+            if (SPLIT) {
+                mma_half(sum[0][p], low[0], h);
+                mma_half(sum[1][p], low[1], h);
+                mma_half(sum[0][p], high[0], l);
+                mma_half(sum[1][p], high[1], l);
+            }
+            mma_half(sum[0][p], high[0], h);
+            mma_half(sum[1][p], high[1], h);
+        }
+    return planes;
+}
+
+/* The sum of samples [first, last) into the block's brick; returns the planes that they reach. */
+template <int W, bool SPLIT>
+static __device__ __forceinline__ uint32_t sum_samples(const struct wide_args &a, uint32_t first, uint32_t last,
+                                                       float scale, struct wide_stage<SPLIT> &stage,
+                                                       float (&sum)[2][WIDE_EVEN_PLANES][4])
+{
+    uint32_t touched = 0;
+    struct range_point point = {0, 0, 0, 0};
+    float2 value = make_float2(0.f, 0.f);
+#pragma unroll
+    for (int j = 0; j < 2; j++)
+#pragma unroll
+        for (int p = 0; p < WIDE_EVEN_PLANES; p++)
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+                sum[j][p][k] = 0.f;
+    if (first + threadIdx.x < last) {
+        point = a.points[first + threadIdx.x];
+        value = a.data[first + threadIdx.x];
+    }
+    for (uint32_t i = first; i < last; i += WIDE_CHUNK) {
+        stage_sample<W, SPLIT>(a, point, value, i + threadIdx.x, last, scale, stage);
+        if (i + WIDE_CHUNK + threadIdx.x < last) {
+            point = a.points[i + WIDE_CHUNK + threadIdx.x];
+            value = a.data[i + WIDE_CHUNK + threadIdx.x];
+        }
+        __syncthreads();
+        int groups = (int)(min((uint32_t)WIDE_CHUNK, last - i) + WIDE_GROUP - 1) / WIDE_GROUP;
+#pragma unroll 1
+        for (int group = 0; group < groups; group++)
+            touched |= add_group<W, SPLIT>(stage, group, sum);
+        __syncthreads();
+    }
+    return touched;
+}
+
+/* Two cells that lie side by side, the first at an even place. The cache adds where the machine can (9.0); no other
+ * block adds to these cells meanwhile, so the order stays fixed. */
+static __device__ __forceinline__ void add_two(float2 *to, const float (&v)[4])
+{
+    NV_IF_ELSE_TARGET(NV_PROVIDES_SM_90,
+                      (asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};"
+                                    :
+                                    : "l"(to), "f"(v[0]), "f"(v[2]), "f"(v[1]), "f"(v[3])
+                                    : "memory");),
+                      (float4 old = __ldcg((const float4 *)to);
+                       *(float4 *)to = make_float4(old.x + v[0], old.y + v[2], old.z + v[1], old.w + v[3]);))
+}
+
+static __device__ __forceinline__ void add_one(float2 *to, float re, float im)
+{
+    NV_IF_ELSE_TARGET(NV_PROVIDES_SM_90,
+                      (asm volatile("red.global.add.v2.f32 [%0], {%1, %2};"
+                                    :
+                                    : "l"(to), "f"(re), "f"(im)
+                                    : "memory");),
+                      (float2 old = __ldcg(to); *to = make_float2(old.x + re, old.y + im);))
+}
+
+/* Add a block's brick to the grid, `touched` planes only. */
+static __device__ __forceinline__ void add_brick(const struct wide_args &a, const int place[3],
+                                                 const float (&sum)[2][WIDE_EVEN_PLANES][4], uint32_t touched)
+{
+    int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3, odd = threadIdx.x >> 6;
+    int column = (threadIdx.x >> 5 & 1) * 8 + 2 * t;
+    const struct range_axis *axis = a.geometry.axis;
+    int nx = axis[0].cells, ny = axis[1].cells, nz = axis[2].cells, reach = a.geometry.width - 1;
+    int columns = axis_size(axis[0], place[0]) + reach, rows = axis_size(axis[1], place[1]) + reach;
+    int x = axis_first(axis[0], place[0]) + column, first_y = axis_first(axis[1], place[1]),
+        first_z = axis_first(axis[2], place[2]);
+    x -= x >= nx ? nx : 0;
+    int x1 = x + 1 >= nx ? x + 1 - nx : x + 1;
+#pragma unroll
+    for (int p = 0; p < WIDE_EVEN_PLANES; p++) {
+        int z = first_z + 2 * p + odd;
+        z -= z >= nz ? nz : 0;
+        if (!(touched >> (2 * p + odd) & 1) || column >= columns)
+            continue;
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+            int y = first_y + 8 * j + g;
+            y -= y >= ny ? ny : 0;
+            if (8 * j + g >= rows)
+                continue;
+            float2 *row = a.grid + ((size_t)z * ny + y) * nx;
+            if (a.aligned) {
+                add_two(row + x, sum[j][p]);
+            } else {
+                add_one(row + x, sum[j][p][0], sum[j][p][2]);
+                if (column + 1 < columns)
+                    add_one(row + x1, sum[j][p][1], sum[j][p][3]);
+            }
+        }
+    }
+}
+
+/* The thread's 16 times two cells of a partial brick, lines of 2 KB for the block. */
+static __device__ __forceinline__ float4 *partial_brick(const struct wide_args &a, uint32_t slot)
+{
+    return (float4 *)(a.partial + (size_t)slot * (WIDE_EDGE * WIDE_EDGE * WIDE_EDGE)) + threadIdx.x;
+}
+
+/* Blocks of 128, a part of a heavy bin each. Its bricks of SPLIT_SAMPLES_MOST samples are added up in its slot. */
+template <int W, bool SPLIT>
+static __global__ void __launch_bounds__(WIDE_THREADS, 4) sum_wide_parts(const __grid_constant__ struct wide_args a)
+{
+    __shared__ __align__(16) struct wide_stage<SPLIT> stage;
+    const struct range_task task = a.tasks[blockIdx.x];
+    const uint32_t exponent = value_exponent(*a.largest);
+    const float gain = __uint_as_float((254 - exponent - 3 * WEIGHT_BITS) << 23);
+    float4 *slot = partial_brick(a, task.slot);
+    float sum[2][WIDE_EVEN_PLANES][4];
+    for (uint32_t i = task.first; i < task.last; i += SPLIT_SAMPLES_MOST) {
+        sum_samples<W, SPLIT>(a, i, min(i + SPLIT_SAMPLES_MOST, task.last), __uint_as_float(exponent << 23), stage,
+                              sum);
+#pragma unroll
+        for (int j = 0; j < 2; j++)
+#pragma unroll
+            for (int p = 0; p < WIDE_EVEN_PLANES; p++) {
+                float4 *to = slot + (j * WIDE_EVEN_PLANES + p) * WIDE_THREADS, old = make_float4(0.f, 0.f, 0.f, 0.f);
+                const float *s = sum[j][p];
+                if (i > task.first)
+                    old = *to;
+                *to = make_float4(fmaf(s[0], gain, old.x), fmaf(s[2], gain, old.y), fmaf(s[1], gain, old.z),
+                                  fmaf(s[3], gain, old.w));
+            }
+    }
+}
+
+/* Blocks of 128, a bin each: its samples, or the sum of its parts, onto the grid. */
+template <int W, bool SPLIT>
+static __global__ void __launch_bounds__(WIDE_THREADS, 4) scatter_wide(const __grid_constant__ struct wide_args a)
+{
+    __shared__ __align__(16) struct wide_stage<SPLIT> stage;
+    __shared__ uint32_t ticket;
+    if (threadIdx.x == 0)
+        ticket = atomicAdd(a.ticket, 1u);
+    __syncthreads();
+    const struct range_task task = a.tasks[ticket];
+    const uint32_t exponent = value_exponent(*a.largest);
+    int place[3];
+    uint32_t touched;
+    float sum[2][WIDE_EVEN_PLANES][4];
+    range_bin_place(a.geometry, task.bin, place);
+    if (task.parts > 0) {
+        const float4 *slot = partial_brick(a, task.slot);
+#pragma unroll
+        for (int j = 0; j < 2; j++)
+#pragma unroll
+            for (int p = 0; p < WIDE_EVEN_PLANES; p++) {
+                float4 v = slot[(j * WIDE_EVEN_PLANES + p) * WIDE_THREADS];
+                sum[j][p][0] = v.x;
+                sum[j][p][2] = v.y;
+                sum[j][p][1] = v.z;
+                sum[j][p][3] = v.w;
+            }
+        touched = (1u << (axis_size(a.geometry.axis[2], place[2]) + W - 1)) - 1;
+    } else {
+        const float gain = __uint_as_float((254 - exponent - 3 * WEIGHT_BITS) << 23);
+        touched = sum_samples<W, SPLIT>(a, task.first, task.last, __uint_as_float(exponent << 23), stage, sum);
+#pragma unroll
+        for (int j = 0; j < 2; j++)
+#pragma unroll
+            for (int p = 0; p < WIDE_EVEN_PLANES; p++)
+#pragma unroll
+                for (int k = 0; k < 4; k++)
+                    sum[j][p][k] *= gain;
+    }
+    if (threadIdx.x < 32)
+        range_wait(a.geometry, task, place, a.done, a.round);
+    __syncthreads();
+    add_brick(a, place, sum, touched);
+    __syncthreads();
+    if (threadIdx.x < 32)
+        range_signal(a.done, task.bin, a.round);
+}
+
+/* Blocks of 256; the largest of all |real| and |imaginary| parts, as bits: floats >= 0 are in the order of their bits.
+ */
+static __global__ void find_largest(uint32_t samples, const float2 *data, uint32_t *largest)
+{
+    __shared__ uint32_t of_block;
+    uint32_t most = 0;
+    if (threadIdx.x == 0)
+        of_block = 0;
+    __syncthreads();
+    for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < samples; i += gridDim.x * blockDim.x) {
+        float2 v = data[i];
+        most = max(most, max(__float_as_uint(fabsf(v.x)), __float_as_uint(fabsf(v.y))));
+    }
+    atomicMax(&of_block, __reduce_max_sync(~0u, most));
+    __syncthreads();
+    if (threadIdx.x == 0)
+        atomicMax(largest, of_block);
+}
+
+template <int W, bool SPLIT>
+static int launch(const struct nufft_gpu *plan, struct wide_args *a, bool parts, const struct range_task *tasks,
+                  uint32_t count)
+{
+    if (count == 0)
+        return 0;
+    a->tasks = tasks;
+    a->count = count;
+    if (parts)
+        sum_wide_parts<W, SPLIT><<<count, WIDE_THREADS, 0, plan->gpu->stream>>>(*a);
+    else
+        scatter_wide<W, SPLIT><<<count, WIDE_THREADS, 0, plan->gpu->stream>>>(*a);
+    return gpu_launched("Gridding");
+}
+
+static int launch_width(const struct nufft_gpu *plan, struct wide_args *a, bool parts, const struct range_task *tasks,
+                        uint32_t count)
+{
+    switch (plan->shape.width) {
+    case 5:
+        return (plan->split ? launch<5, true> : launch<5, false>)(plan, a, parts, tasks, count);
+    case 6:
+        return (plan->split ? launch<6, true> : launch<6, false>)(plan, a, parts, tasks, count);
+    case 7:
+        return (plan->split ? launch<7, true> : launch<7, false>)(plan, a, parts, tasks, count);
+    default:
+        return (plan->split ? launch<8, true> : launch<8, false>)(plan, a, parts, tasks, count);
+    }
+}
+
+struct range_axis nufft_gpu_wide_axis(int cells, int width)
+{
+    struct range_axis axis = range_axis_make(cells / 2, (WIDE_EDGE + 1 - width) / 2);
+    if (cells % 2 == 0 && cells / 2 / axis.bins * 2 >= width)
+        return range_axis{cells, axis.bins, 1};
+    return range_axis_make(cells, WIDE_EDGE + 1 - width);
+}
+
+int nufft_gpu_scatter_wide(struct nufft_gpu *plan)
+{
+    struct range_bins *bins = &plan->bins;
+    cudaStream_t stream = plan->gpu->stream;
+    struct wide_args a = {};
+    int rc = range_tickets(bins, plan->gpu);
+    bins->round++;
+    a.geometry = bins->geometry;
+    a.round = bins->round;
+    a.done = bins->done;
+    a.ticket = bins->ticket;
+    a.points = bins->points;
+    a.data = (const float2 *)plan->sorted;
+    a.largest = plan->largest;
+    a.grid = (float2 *)plan->grid;
+    a.partial = (float2 *)plan->partial;
+    a.kernel = plan->pairs;
+    a.sorted = bins->geometry.by_cell;
+    a.aligned = bins->geometry.axis[0].shift == 1;
+    for (int j = 0; j < KERNEL_PAIRS; j++)
+        for (int i = 0; i < KERNEL_TERMS; i++) {
+            a.kernel.even[j][i] *= 1 << WEIGHT_BITS;
+            a.kernel.odd[j][i] *= 1 << WEIGHT_BITS;
+        }
+    if (!rc)
+        rc = gpu_check(cudaMemsetAsync(plan->grid, 0, plan->cells * sizeof *plan->grid, stream), "Clearing the grid");
+    if (!rc)
+        rc = gpu_check(cudaMemsetAsync(plan->largest, 0, sizeof *plan->largest, stream), "Finding the largest sample");
+    if (!rc && bins->samples > 0) {
+        unsigned blocks = gpu_blocks(bins->samples, 256 * 8);
+        find_largest<<<blocks, 256, 0, stream>>>(bins->samples, a.data, plan->largest);
+        rc = gpu_launched("Finding the largest sample");
+    }
+    if (!rc)
+        rc = launch_width(plan, &a, true, bins->parts, bins->slots);
+    if (!rc)
+        rc = nufft_gpu_add_partials(plan);
+    return rc ? rc : launch_width(plan, &a, false, bins->tasks, bins->occupied);
+}

@@ -136,14 +136,17 @@ static int submit(struct request *request)
     int result = 0;
     if (request->upload.bytes == 0)
         result = err_set(ERR_EMPTY_BODY, "The body is empty; it should be a scan. With curl: --data-binary @scan.h5.");
-    if (!result)
-        result = spool_finish(&request->upload);
     request->job.bytes = request->upload.bytes;
     memcpy(request->job.id, request->upload.id, sizeof request->job.id);
+    if (!result) {
+        scheduler_announce(service->scheduler, &request->job);
+        result = spool_finish(&request->upload);
+    }
     if (!result)
         result = store_submit(service->store, &request->job, service->options->queue_limit);
     if (result) {
         request->refusal = *err_last();
+        scheduler_retract(service->scheduler, request->job.id);
         request->job.id[0] = '\0';
         spool_abort(&request->upload);
         return err_restore(&request->refusal);

@@ -43,9 +43,12 @@ struct scheduler {
     struct slot slot[WORKERS_MAX];
     int count;
     double take_at; /* the store failed; no job is taken before */
+    bool news;      /* there may be a job to be read ahead */
     /* of everybody, under the lock */
     pthread_mutex_t lock;
     struct worker_status status[WORKERS_MAX];
+    struct job announced;   /* its scan is here, its row not yet; id "": none */
+    char retracted[JOB_ID]; /* there will be none */
 };
 
 /* ---- what others see ---- */
@@ -331,12 +334,96 @@ static void listen_to(struct scheduler *scheduler, struct slot *slot)
 
 /* ---- jobs ---- */
 
+/* ---- reading ahead ---- */
+
+/* Ids of the jobs that workers read ahead: of all, or of the busy ones. */
+static json_t *ahead_ids(const struct scheduler *scheduler, bool busy)
+{
+    json_t *ids = json_array();
+    for (int i = 0; i < scheduler->count; i++) {
+        const struct worker *worker = &scheduler->slot[i].worker;
+        if (*worker->ahead && (!busy || worker->state == WORKER_BUSY))
+            json_array_append_new(ids, json_string(worker->ahead));
+    }
+    return ids;
+}
+
+static void prepare(struct scheduler *scheduler, struct slot *slot, const struct job *job)
+{
+    int scan = -1;
+    if (strcmp(slot->worker.suspect, job->id) == 0 || spool_open(scheduler->parts.spool, job->id, &scan) != 0)
+        return;
+    worker_prepare(&slot->worker, job, scan);
+    close(scan);
+}
+
+/* Whether `a` is to be chosen before `b` (NULL: none yet): a GPU before a CPU. */
+static bool better(const struct slot *a, const struct slot *b)
+{
+    return !b || (a->worker.gpu && !b->worker.gpu);
+}
+
+/* Read ahead the scan that was announced: beside the syncing of its upload where a worker is idle. */
+static void prepare_announced(struct scheduler *scheduler)
+{
+    struct job job = {.sequence = 0};
+    char retracted[JOB_ID];
+    struct slot *idle = NULL, *busy = NULL;
+    pthread_mutex_lock(&scheduler->lock);
+    job = scheduler->announced;
+    scheduler->announced = (struct job){.sequence = 0};
+    memcpy(retracted, scheduler->retracted, sizeof retracted);
+    scheduler->retracted[0] = '\0';
+    pthread_mutex_unlock(&scheduler->lock);
+    for (int i = 0; i < scheduler->count; i++) {
+        struct slot *slot = &scheduler->slot[i];
+        if (*retracted && strcmp(slot->worker.ahead, retracted) == 0)
+            worker_forget(&slot->worker);
+        struct slot **best = slot->worker.state == WORKER_IDLE ? &idle : &busy;
+        if ((slot->worker.state == WORKER_IDLE || slot->worker.state == WORKER_BUSY) && !*slot->worker.ahead &&
+            better(slot, *best))
+            *best = slot;
+    }
+    if (*job.id && (idle || busy))
+        prepare(scheduler, idle ? idle : busy, &job);
+    job_clear(&job);
+}
+
+/* Each busy worker reads ahead what is likely to be its next job. The job stays queued, and anybody's. */
+static void prepare_next(struct scheduler *scheduler)
+{
+    for (int i = 0; i < scheduler->count && scheduler->news && scheduler->stopping == RUNNING; i++) {
+        struct slot *slot = &scheduler->slot[i];
+        if (slot->worker.state != WORKER_BUSY || *slot->worker.ahead)
+            continue;
+        struct job job;
+        json_t *avoid = ahead_ids(scheduler, false);
+        if (store_next(scheduler->parts.store, avoid, &job, &scheduler->news) != 0)
+            scheduler->news = false;
+        json_decref(avoid);
+        if (!scheduler->news)
+            return;
+        prepare(scheduler, slot, &job);
+        job_clear(&job);
+    }
+    scheduler->news = false;
+}
+
+/* ---- handing over ---- */
+
 /* Give a job that was taken to an idle worker. */
 static void hand_over(struct scheduler *scheduler, struct slot *slot)
 {
     const struct scheduler_parts *parts = &scheduler->parts;
     int files[2] = {-1, -1};
     const char *id = slot->job.id;
+    /* Whoever else reads it ahead does so in vain, as does this worker if it was another job. */
+    for (int i = 0; i < scheduler->count; i++) {
+        struct worker *worker = &scheduler->slot[i].worker;
+        if (strcmp(worker->ahead, id) == 0 ? worker != &slot->worker : worker == &slot->worker)
+            worker_forget(worker);
+    }
+    slot->worker.ahead[0] = '\0';
     slot->job_started = clock_seconds();
     slot->worker.state = WORKER_BUSY;
     publish(scheduler, slot);
@@ -361,27 +448,44 @@ static void hand_over(struct scheduler *scheduler, struct slot *slot)
     settle(scheduler, slot);
 }
 
-/* Who runs what: the job that the store says is next goes to an idle worker, to a GPU's first. */
+/* The idle worker for a job: the one that has read its scan, else a GPU's first, else one that has read nothing. */
+static struct slot *idle_find(struct scheduler *scheduler, const char *id)
+{
+    struct slot *found = NULL;
+    for (int i = 0; i < scheduler->count; i++) {
+        struct slot *slot = &scheduler->slot[i];
+        if (slot->worker.state != WORKER_IDLE || *slot->job.id)
+            continue;
+        if (*id && strcmp(slot->worker.ahead, id) == 0)
+            return slot;
+        bool same = found && slot->worker.gpu == found->worker.gpu;
+        if (better(slot, found) || (same && *found->worker.ahead && !*slot->worker.ahead))
+            found = slot;
+    }
+    return found;
+}
+
+/* Who runs what: the job that the store says is next goes to an idle worker. */
 static void assign(struct scheduler *scheduler)
 {
     const struct scheduler_parts *parts = &scheduler->parts;
-    while (scheduler->stopping == RUNNING && clock_seconds() >= scheduler->take_at) {
-        struct slot *idle = NULL;
+    while (scheduler->stopping == RUNNING && clock_seconds() >= scheduler->take_at && idle_find(scheduler, "")) {
+        struct job job;
         bool found = false;
-        for (int i = 0; i < scheduler->count; i++)
-            if (scheduler->slot[i].worker.state == WORKER_IDLE && !*scheduler->slot[i].job.id &&
-                (!idle || (scheduler->slot[i].worker.gpu && !idle->worker.gpu)))
-                idle = &scheduler->slot[i];
-        if (!idle)
-            return;
-        if (store_take(parts->store, &idle->job, &found)) {
+        json_t *avoid = ahead_ids(scheduler, true);
+        int result = store_take(parts->store, avoid, &job, &found);
+        json_decref(avoid);
+        if (result) {
             log_line(parts->log, LOG_LEVEL_ERROR, NULL, "no job can be taken, trying again: %s", err_last()->text);
             scheduler->take_at = clock_seconds() + SETTLE_SECONDS;
             return;
         }
         if (!found)
             return;
+        struct slot *idle = idle_find(scheduler, job.id);
+        idle->job = job;
         hand_over(scheduler, idle);
+        scheduler->news = true;
     }
 }
 
@@ -437,8 +541,10 @@ static void sleep_until_woken(struct scheduler *scheduler)
         fds[count++] = (struct pollfd){.fd = scheduler->slot[i].worker.pidfd, .events = POLLIN};
     }
     eventfd_t woken;
-    if (poll(fds, (nfds_t)count, (int)(due * 1000) + 1) > 0 && fds[0].revents)
+    if (poll(fds, (nfds_t)count, (int)(due * 1000) + 1) > 0 && fds[0].revents) {
         eventfd_read(scheduler->wake, &woken);
+        scheduler->news = true;
+    }
 }
 
 static void turn(struct scheduler *scheduler, struct slot *slot)
@@ -460,7 +566,9 @@ static void *scheduler_run(void *context)
     while (scheduler->stopping != STOPPING) {
         for (int i = 0; i < scheduler->count; i++)
             turn(scheduler, &scheduler->slot[i]);
+        prepare_announced(scheduler);
         assign(scheduler);
+        prepare_next(scheduler);
         sleep_until_woken(scheduler);
     }
     for (int i = 0; i < scheduler->count; i++) {
@@ -509,6 +617,29 @@ int scheduler_create(struct scheduler **out, const struct scheduler_parts *parts
     return 0;
 }
 
+void scheduler_announce(struct scheduler *scheduler, const struct job *job)
+{
+    struct job announced = {.parameters = json_deep_copy(job->parameters)};
+    memcpy(announced.id, job->id, sizeof announced.id);
+    memcpy(announced.kind, job->kind, sizeof announced.kind);
+    pthread_mutex_lock(&scheduler->lock);
+    struct job before = scheduler->announced;
+    scheduler->announced = announced;
+    pthread_mutex_unlock(&scheduler->lock);
+    job_clear(&before);
+    scheduler_wake(scheduler);
+}
+
+void scheduler_retract(struct scheduler *scheduler, const char *id)
+{
+    pthread_mutex_lock(&scheduler->lock);
+    if (strcmp(scheduler->announced.id, id) == 0)
+        job_clear(&scheduler->announced);
+    snprintf(scheduler->retracted, sizeof scheduler->retracted, "%s", id);
+    pthread_mutex_unlock(&scheduler->lock);
+    scheduler_wake(scheduler);
+}
+
 void scheduler_wake(struct scheduler *scheduler)
 {
     eventfd_write(scheduler->wake, 1);
@@ -528,6 +659,7 @@ void scheduler_free(struct scheduler *scheduler)
     scheduler_wake(scheduler);
     pthread_join(scheduler->thread, NULL);
     close(scheduler->wake);
+    job_clear(&scheduler->announced);
     pthread_mutex_destroy(&scheduler->lock);
     free(scheduler);
 }

@@ -4,6 +4,10 @@
  * other threads wake it. Everything else it knows it takes from the store at each turn, so a wake-up carries no message
  * and none can be lost: after a submit it finds a queued job, after a cancel a job that is canceling.
  *
+ * A worker reads ahead the scan of the job that is likely to be its next, beside the job that it runs. That is a hint
+ * and binds nobody: the job stays queued until a worker is free for it, can be canceled, overtaken or taken by another
+ * worker, and is neither run nor dead if the worker dies meanwhile.
+ *
  * Other threads see the workers through scheduler_status(), a copy under a lock that is never held across a disk or a
  * wait. Who is to run where is decided in one place (scheduler.c:assign): priorities and fair shares are a matter of
  * store_take's order.
@@ -40,6 +44,11 @@ struct worker_status {
 /* Starts the thread, which starts the workers. Fails with ERR_BAD_PARAMETER (option devices), ERR_NO_MEMORY,
  * ERR_INTERNAL. */
 int scheduler_create(struct scheduler **out, const struct scheduler_parts *parts);
+
+/* The scan of a job is in the spool, and its row is about to be committed: a worker may begin to read it meanwhile. A
+ * hint, kept until the thread looks; a second replaces the first. retract: the row will not come. */
+void scheduler_announce(struct scheduler *scheduler, const struct job *job);
+void scheduler_retract(struct scheduler *scheduler, const char *id);
 
 /* A job was queued, or is to be canceled. */
 void scheduler_wake(struct scheduler *scheduler);

@@ -344,16 +344,37 @@ int store_submit(struct store *store, struct job *job, int64_t limit)
     return 0;
 }
 
-int store_take(struct store *store, struct job *job, bool *found)
+/* The job that is next, but for those in `avoid` (a JSON array of ids). */
+static int next_read(sqlite3 *db, json_t *avoid, struct job *job, int *count)
+{
+    return rows_read(db,
+                     prepare(db,
+                             "SELECT " COLUMNS
+                             " FROM job WHERE state = ? AND id NOT IN (SELECT value FROM json_each(?)) "
+                             "ORDER BY sequence LIMIT 1",
+                             "ij", (int64_t)JOB_QUEUED, avoid),
+                     job, 1, count);
+}
+
+int store_next(struct store *store, json_t *avoid, struct job *job, bool *found)
+{
+    int count = 0;
+    pthread_mutex_lock(&store->reader.lock);
+    int result = next_read(store->reader.db, avoid, job, &count);
+    pthread_mutex_unlock(&store->reader.lock);
+    *found = !result && count > 0;
+    return result;
+}
+
+int store_take(struct store *store, json_t *avoid, struct job *job, bool *found)
 {
     int result = begin(store), count = 0, changed;
     if (result)
         return result;
     sqlite3 *db = store->writer.db;
-    result = rows_read(
-        db,
-        prepare(db, "SELECT " COLUMNS " FROM job WHERE state = ? ORDER BY sequence LIMIT 1", "i", (int64_t)JOB_QUEUED),
-        job, 1, &count);
+    result = next_read(db, avoid, job, &count);
+    if (!result && !count)
+        result = next_read(db, NULL, job, &count);
     int64_t now = clock_milliseconds();
     if (!result && count)
         result = change(db,

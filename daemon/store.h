@@ -57,8 +57,13 @@ int store_recover(struct store *store, int *requeued);
 /* Add a queued job; sets its sequence, created and state. Fails with ERR_QUEUE_FULL (`limit` jobs wait), ERR_STORE. */
 int store_submit(struct store *store, struct job *job, int64_t limit);
 
-/* queued -> running, of the job that is next. *found: there was one; then *job is the caller's. */
-int store_take(struct store *store, struct job *job, bool *found);
+/* The job that is next among those whose ids are not in `avoid` (JSON array; NULL: none is). *found: there is one; then
+ * *job is the caller's. */
+int store_next(struct store *store, json_t *avoid, struct job *job, bool *found);
+
+/* queued -> running, of the job that is next; of those in `avoid` (as above) only where there is no other. *found:
+ * there was one; then *job is the caller's. */
+int store_take(struct store *store, json_t *avoid, struct job *job, bool *found);
 
 /* running -> queued. `died`: its worker died of it. */
 int store_requeue(struct store *store, const char *id, bool died);

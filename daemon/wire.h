@@ -4,7 +4,7 @@
  *
  *   worker -> daemon
  *     hello    {version, device, gpu: bool, note, pid}                  once, when the device is warm
- *     progress {id, fraction: 0..1, stage}
+ *     progress {id, fraction: 0..1, stage}                              of a job, not of what is only prepared
  *     done     {id, results: [{name, type, bytes}], report: {...}}      every result is written and fsync'ed
  *     failed   {id, error: {code, detail, acquisition_index?, required_bytes?, available_bytes?}, fatal: bool}
  *              fatal: the device is gone; the worker exits and the job may be tried on another
@@ -12,8 +12,10 @@
  *   daemon -> worker
  *     job      {id, kind, parameters: {name: text}, formats: ["png", ...]}  + fds [scan file, result directory]
  *              the worker writes "image.h5" and one file for each format ("image.png") into the directory
- *     cancel   {id}                                                     answered by failed with code "canceled"
- *     ping     {}                                                       answered also while a job runs
+ *     prepare  {id, kind, parameters}                     + fd [scan file]  a hint, answered by nothing: this job may
+ * be next. Its scan is read beside the job that runs, or before there is one. A second hint replaces the first forget
+ * {id}                                                     it will not come cancel   {id} answered by failed with code
+ * "canceled" ping     {}                                                       answered also while a job runs
  *
  * The daemon closing its end tells the worker to stop at once.
  */
@@ -24,7 +26,7 @@
 
 #include <jansson.h>
 
-enum { WIRE_VERSION = 1, WIRE_FD = 3, WIRE_MAX = 128 * 1024, WIRE_FDS = 2 };
+enum { WIRE_VERSION = 2, WIRE_FD = 3, WIRE_MAX = 128 * 1024, WIRE_FDS = 2 };
 
 /* Send `message` (stays the caller's). Fails with ERR_WORKER_DIED (the other side is gone), ERR_IO. */
 int wire_send(int socket, json_t *message, const int *fds, int fd_count);

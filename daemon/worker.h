@@ -15,10 +15,9 @@ struct worker_options {
     double decode_seconds; /* 0: recon.h's default */
 };
 
-/* Run one job on `dev` and fill *out, as recon_run(). */
-int worker_recon(struct recon_outcome *out, struct dev *dev, const struct worker_options *options,
-                 struct decoder *decoder, const struct kind *kind, const struct param_values *values, int input,
-                 const struct recon_listener *listener);
+/* What a job asks for, and how this worker was started. */
+struct recon_request worker_request(const struct worker_options *options, const struct kind *kind,
+                                    const struct param_values *values, int input, struct decoder *decoder);
 
 /* Serve the daemon at the other end of `socket` (daemon/wire.h) until it closes it or the device fails. The exit status
  * of the process. */

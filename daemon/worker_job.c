@@ -8,11 +8,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-int worker_recon(struct recon_outcome *out, struct dev *dev, const struct worker_options *options,
-                 struct decoder *decoder, const struct kind *kind, const struct param_values *values, int input,
-                 const struct recon_listener *listener)
+struct recon_request worker_request(const struct worker_options *options, const struct kind *kind,
+                                    const struct param_values *values, int input, struct decoder *decoder)
 {
-    const struct recon_request request = {
+    return (struct recon_request){
         .kind = kind,
         .values = values,
         .input = input,
@@ -20,7 +19,6 @@ int worker_recon(struct recon_outcome *out, struct dev *dev, const struct worker
         .memory_bytes = options->memory_bytes,
         .decode_seconds = options->decode_seconds,
     };
-    return recon_run(out, dev, &request, listener);
 }
 
 static int io_failed(const char *name)

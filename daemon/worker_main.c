@@ -320,8 +320,10 @@ static int run(struct command *command)
         decoder_prepare(decoder, 1);
     if (rc == 0)
         rc = dev_create(&dev, command->options.device, command->options.device_index, command->options.threads);
+    const struct recon_request request =
+        worker_request(&command->options, command->kind, &command->values, input, decoder);
     if (rc == 0)
-        rc = worker_recon(&outcome, dev, &command->options, decoder, command->kind, &command->values, input, &listener);
+        rc = recon_run(&outcome, dev, &request, &listener);
     if (rc == 0)
         rc = results_save(command, &outcome);
     json_decref(outcome.report);

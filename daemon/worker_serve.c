@@ -1,13 +1,14 @@
 /* A worker under a daemon.
  *
- * Two threads. The main one owns the device and runs one job at a time. The reader takes the daemon's messages, so that
- * a running job can be canceled and a ping is answered meanwhile. They share struct worker, under its lock. Both send:
- * a message is one packet and never interleaves with another. */
+ * Three threads. The main one owns the device and runs one job at a time. The reader takes the daemon's messages, so
+ * that a running job can be canceled and a ping is answered meanwhile. They share struct worker, under its lock. Both
+ * send: a message is one packet and never interleaves with another. The third reads scans (worker_fetch.h), the next
+ * one while a job runs. */
 #include "daemon/worker.h"
 
-#include "daemon/log.h"
+#include "daemon/clock.h"
 #include "daemon/wire.h"
-#include "recon/decoder.h"
+#include "daemon/worker_fetch.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -19,7 +20,6 @@
 
 enum {
     PROGRESS_MS = 50, /* the shortest time between two progress messages of a stage */
-    DECODERS = 2,     /* that stand ready for the next uploads */
     STOP_SECONDS = 1  /* how long a running job may take to notice that the daemon is gone */
 };
 
@@ -27,7 +27,7 @@ struct worker {
     int socket;
     struct dev *dev;
     const struct worker_options *options;
-    struct decoder *decoder; /* the main thread's */
+    struct fetcher *fetcher;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     /* under lock: */
@@ -93,6 +93,34 @@ static void job_receive(struct worker *w, json_t *message, const int *fds, int f
     failed_send(w, id, false);
 }
 
+static int parameters_read(const json_t *job, const struct kind **kind, struct param_values *values)
+{
+    const char *name = text_of(job, "kind");
+    *kind = recon_kind_find(name);
+    if (!*kind)
+        return err_set(ERR_UNKNOWN_KIND, "There is no job kind \"%.64s\".", name);
+    param_values_init(*kind, values);
+    const char *parameter;
+    json_t *value;
+    json_object_foreach (json_object_get(job, "parameters"), parameter, value) {
+        int rc = param_values_set(*kind, values, parameter, json_string_value(value) ? json_string_value(value) : "");
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* A hint: the job may be next. What is wrong with it is told when it begins. Takes `fds`. */
+static void prepare_receive(struct worker *w, const json_t *message, const int *fds, int fd_count)
+{
+    const struct kind *kind;
+    struct param_values values;
+    if (fd_count == 1 && parameters_read(message, &kind, &values) == 0)
+        fetcher_ahead(w->fetcher, text_of(message, "id"), kind, &values, fds[0]);
+    else
+        fds_close(fds, fd_count);
+}
+
 static void *reader(void *context)
 {
     struct worker *w = context;
@@ -106,14 +134,20 @@ static void *reader(void *context)
         const char *type = text_of(message, "type");
         if (strcmp(type, "job") == 0) {
             job_receive(w, message, fds, fd_count);
+        } else if (strcmp(type, "prepare") == 0) {
+            prepare_receive(w, message, fds, fd_count);
         } else {
             fds_close(fds, fd_count);
             pthread_mutex_lock(&w->lock);
             if (strcmp(type, "cancel") == 0 && strcmp(w->id, text_of(message, "id")) == 0)
                 w->cancel = true;
             pthread_mutex_unlock(&w->lock);
-            if (strcmp(type, "ping") == 0)
+            if (strcmp(type, "forget") == 0)
+                fetcher_forget(w->fetcher, text_of(message, "id"));
+            if (strcmp(type, "ping") == 0) {
                 status_send(w);
+                fetcher_tend(w->fetcher);
+            }
         }
         json_decref(message);
     }
@@ -153,23 +187,6 @@ static int progress(void *context, double fraction, const char *stage)
     int rc = wire_send(speaker->worker->socket, message, NULL, 0);
     json_decref(message);
     return rc != 0;
-}
-
-static int parameters_read(const json_t *job, const struct kind **kind, struct param_values *values)
-{
-    const char *name = text_of(job, "kind");
-    *kind = recon_kind_find(name);
-    if (!*kind)
-        return err_set(ERR_UNKNOWN_KIND, "There is no job kind \"%.64s\".", name);
-    param_values_init(*kind, values);
-    const char *parameter;
-    json_t *value;
-    json_object_foreach (json_object_get(job, "parameters"), parameter, value) {
-        int rc = param_values_set(*kind, values, parameter, json_string_value(value) ? json_string_value(value) : "");
-        if (rc != 0)
-            return rc;
-    }
-    return 0;
 }
 
 /* Write one result and list it. */
@@ -217,18 +234,34 @@ static void job_end(struct worker *w)
     pthread_mutex_unlock(&w->lock);
 }
 
+/* Read the scan, or take what was read ahead, and reconstruct it. */
+static int job_compute(struct worker *w, const json_t *job, const char *id, int fd,
+                       const struct recon_listener *listener, struct recon_outcome *outcome)
+{
+    struct param_values values;
+    const struct kind *kind;
+    struct recon_input *input = NULL;
+    double begun = clock_seconds();
+    int rc = parameters_read(job, &kind, &values);
+    if (rc == 0)
+        rc = fetcher_take(w->fetcher, id, kind, &values, fd, listener, &input);
+    if (rc == 0) {
+        struct recon_request request = worker_request(w->options, kind, &values, fd, NULL);
+        request.begun = begun;
+        rc = recon_run_input(outcome, w->dev, &request, listener, input);
+    }
+    recon_input_free(input);
+    return rc;
+}
+
 /* Run `job` and answer. Non-zero where the device is gone. */
 static int job_run(struct worker *w, const json_t *job, const char *id, const int fds[WIRE_FDS])
 {
     struct speaker speaker = {.worker = w, .id = id};
     const struct recon_listener listener = {&speaker, progress};
     struct recon_outcome outcome = {0};
-    struct param_values values;
-    const struct kind *kind;
     json_t *results = json_array();
-    int rc = parameters_read(job, &kind, &values);
-    if (rc == 0)
-        rc = worker_recon(&outcome, w->dev, w->options, w->decoder, kind, &values, fds[0], &listener);
+    int rc = job_compute(w, job, id, fds[0], &listener, &outcome);
     if (rc == 0)
         rc = results_write(job, &outcome, fds[1], results);
     job_end(w);
@@ -278,18 +311,6 @@ static json_t *job_wait(struct worker *w, char id[128], int fds[WIRE_FDS])
     return job;
 }
 
-/* Have decoders stand ready. Where that fails, the job that needs one starts its own, or says why it cannot. */
-static void decoders_tend(struct worker *w)
-{
-    struct log log;
-    log_init(&log, LOG_LEVEL_WARNING);
-    if (decoder_prepare(w->decoder, DECODERS) != 0)
-        log_line(&log, LOG_LEVEL_WARNING, NULL, "no decoder can be started ahead: %s", err_last()->text);
-    const char *lost = decoder_lost(w->decoder);
-    if (lost)
-        log_line(&log, LOG_LEVEL_WARNING, NULL, "%s Others are started.", lost);
-}
-
 int worker_serve(int socket, struct dev *dev, const struct worker_options *options)
 {
     struct worker worker = {.socket = socket,
@@ -300,9 +321,8 @@ int worker_serve(int socket, struct dev *dev, const struct worker_options *optio
     pthread_t thread;
     char id[sizeof worker.id];
     int fds[WIRE_FDS], status = 0;
-    if (decoder_create(&worker.decoder, options->codec) != 0)
+    if (fetcher_create(&worker.fetcher, options) != 0)
         return 1;
-    decoders_tend(&worker);
     if (hello_send(&worker) != 0)
         return 1;
     if (pthread_create(&thread, NULL, reader, &worker) != 0)
@@ -311,11 +331,10 @@ int worker_serve(int socket, struct dev *dev, const struct worker_options *optio
         int fatal = job_run(&worker, job, id, fds);
         fds_close(fds, WIRE_FDS);
         json_decref(job);
+        fetcher_tend(worker.fetcher);
         status = fatal ? 1 : 0;
-        decoders_tend(&worker);
     }
     /* The reader never ends by itself, and uses `worker`: the process ends with both. */
-    decoder_free(worker.decoder);
     dev_free(dev);
     _exit(status);
 }

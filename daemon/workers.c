@@ -83,6 +83,22 @@ int worker_send(struct worker *worker, json_t *message, const int *fds, int fd_c
     return result;
 }
 
+void worker_prepare(struct worker *worker, const struct job *job, int scan)
+{
+    if (worker_send(worker,
+                    json_pack("{s:s, s:s, s:s, s:O}", "type", "prepare", "id", job->id, "kind", job->kind, "parameters",
+                              job->parameters),
+                    &scan, 1) == 0)
+        memcpy(worker->ahead, job->id, sizeof worker->ahead);
+}
+
+void worker_forget(struct worker *worker)
+{
+    if (*worker->ahead)
+        worker_send(worker, json_pack("{s:s, s:s}", "type", "forget", "id", worker->ahead), NULL, 0);
+    worker->ahead[0] = '\0';
+}
+
 int worker_hello(struct worker *worker, const json_t *message)
 {
     const char *device = json_string_value(json_object_get(message, "device"));
@@ -113,6 +129,8 @@ void worker_end(struct worker *worker, char *how, size_t size)
             worker->pause = PAUSE_FIRST;
     }
     worker->state = WORKER_DOWN;
+    memcpy(worker->suspect, worker->ahead, sizeof worker->suspect);
+    worker->ahead[0] = '\0';
     worker->restart_at = now + worker->pause;
     worker->pause = worker->pause * 2 < PAUSE_LAST ? worker->pause * 2 : PAUSE_LAST;
 }

@@ -28,6 +28,8 @@ struct worker {
     /* clock_seconds() */
     double started, heard, pinged; /* pinged: 0: no answer is due */
     double restart_at, pause;      /* pause: before the next start; grows with each early end */
+    char ahead[JOB_ID];            /* the job whose scan it was told to read ahead; "": none */
+    char suspect[JOB_ID];          /* what it read ahead when it died: that is not read ahead again */
 };
 
 /* Fill workers[] from the option `devices`. Fails with ERR_BAD_PARAMETER. */
@@ -38,6 +40,11 @@ int worker_start(struct worker *worker, const struct options *options);
 
 /* Send a message; `message` is taken. Fails as wire_send. */
 int worker_send(struct worker *worker, json_t *message, const int *fds, int fd_count);
+
+/* Have it read the scan of a job that is likely to be its next, or not any more. Only hints: failures change nothing.
+ * A second job replaces the first. */
+void worker_prepare(struct worker *worker, const struct job *job, int scan);
+void worker_forget(struct worker *worker);
 
 /* Take a hello. Fails with ERR_BAD_REQUEST (another version of the wire). */
 int worker_hello(struct worker *worker, const json_t *message);

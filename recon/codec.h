@@ -3,10 +3,10 @@
  *   mrirecon-codec decode
  *
  * with one end of a SOCK_SEQPACKET pair at CODEC_FD. It receives one struct codec_request with two descriptors (the
- * file, the flat scan's memfd) and answers with one struct codec_report: of success, once the flat scan is complete, or
- * of a failure. Then it ends. The report is written by a process that read hostile bytes: the parent believes neither
- * its code nor its text without looking. A socket that is closed before the request came means that there is nothing to
- * do.
+ * file, the flat scan's memfd), says so by CODEC_BEGUN, and answers with one struct codec_report: of success, once the
+ * flat scan is complete, or of a failure. Then it ends. The report is written by a process that read hostile bytes: the
+ * parent believes neither its code nor its text without looking. A socket that is closed before the request came means
+ * that there is nothing to do.
  *
  * The request is believed: it comes from the process that owns this one. Limits on memory and time are set from outside
  * before it is sent (sandbox_limit()).
@@ -17,6 +17,7 @@
 #include "gridding/base/err.h"
 
 enum { CODEC_FD = 3, CODEC_GROUP = 256 };
+#define CODEC_BEGUN         "b" /* a message of this one byte: from here on, its end is due to the upload */
 #define CODEC_REQUEST_MAGIC UINT32_C(0x5152434d) /* "MCRQ" */
 #define CODEC_REPORT_MAGIC  UINT32_C(0x5052434d) /* "MCRP" */
 

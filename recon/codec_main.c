@@ -44,6 +44,8 @@ static void upload_receive(struct upload *upload)
     memcpy(fds, CMSG_DATA(head), sizeof fds);
     upload->file = fds[0];
     upload->memory = fds[1];
+    if (write(CODEC_FD, CODEC_BEGUN, 1) != 1)
+        _exit(2);
 }
 
 static int upload_decode(const struct upload *upload)

@@ -129,6 +129,7 @@ void decoder_free(struct decoder *decoder)
     free(decoder);
 }
 
+/* Take one of those that stand ready. */
 static struct process ready_take(struct decoder *decoder, int at)
 {
     struct process taken = decoder->ready[at];
@@ -216,15 +217,18 @@ static int hand_over(const struct process *process, const struct decoder_upload 
                    "The upload cannot be handed to the decoder (%s).", strerror(errno));
 }
 
-/* A process that has the upload: one that stood ready, or a fresh one. */
-static int process_find(struct decoder *decoder, struct process *process, const struct decoder_upload *upload)
+/* A process that has the upload: one that stood ready (*stood), or a fresh one. */
+static int process_find(struct decoder *decoder, struct process *process, const struct decoder_upload *upload,
+                        bool *stood)
 {
+    *stood = true;
     while (decoder->count > 0) {
         *process = ready_take(decoder, 0);
         if (hand_over(process, upload) == 0)
             return 0;
         lost_note(decoder, process_end(process));
     }
+    *stood = false;
     int rc = process_start(process, decoder->codec);
     if (rc != 0)
         return rc;
@@ -332,9 +336,16 @@ static int death_tell(int status)
         signal, strsignal(signal));
 }
 
+/* How an upload went. */
+struct course {
+    bool begun; /* the process has taken the upload */
+    bool ended; /* the process has ended and is collected */
+    int status; /* then */
+};
+
 /* Wait for the report; it wakes us, as does the end of a process that never reports. One that closes its socket and
- * lives on is looked at every millisecond until its time is over. *ended: the process has ended and is collected. */
-static int report_wait(const struct process *process, const struct decoder_upload *upload, bool *ended)
+ * lives on is looked at every millisecond until its time is over. */
+static int report_wait(const struct process *process, const struct decoder_upload *upload, struct course *course)
 {
     double end = now() + upload->limits.seconds;
     struct pollfd socket = {.fd = process->socket, .events = POLLIN};
@@ -342,14 +353,17 @@ static int report_wait(const struct process *process, const struct decoder_uploa
     bool closed = false;
     for (;;) {
         ssize_t got = closed ? 0 : recv(process->socket, &report, sizeof report, MSG_DONTWAIT | MSG_TRUNC);
+        if (got == 1 && memcmp(&report, CODEC_BEGUN, 1) == 0 && !course->begun) {
+            course->begun = true;
+            continue;
+        }
         if (got > 0)
             return report_take(&report, got);
         /* ECONNRESET: it ended with the upload unread, and what it said before is still to come. */
         closed = got == 0 || (errno != EAGAIN && errno != EINTR && errno != ECONNRESET);
-        int status;
-        if (closed && waitpid(process->pid, &status, WNOHANG) == process->pid) {
-            *ended = true;
-            return death_tell(status);
+        if (closed && waitpid(process->pid, &course->status, WNOHANG) == process->pid) {
+            course->ended = true;
+            return death_tell(course->status);
         }
         double left = end - now();
         int rc = patience_check(upload, left);
@@ -366,17 +380,26 @@ static int report_wait(const struct process *process, const struct decoder_uploa
 int decoder_run(struct decoder *decoder, const struct decoder_upload *upload)
 {
     struct process process;
-    bool ended = false;
+    struct course course;
+    bool stood;
+    int rc;
     if (upload->group && strlen(upload->group) >= CODEC_GROUP)
         return err_set(ERR_BAD_PARAMETER, "\"%.64s\" cannot be the name of a scan's group.", upload->group);
     over_collect(decoder);
-    int rc = process_find(decoder, &process, upload);
-    if (rc != 0)
-        return rc;
-    rc = report_wait(&process, upload, &ended);
-    if (ended) {
-        close(process.socket);
-    } else {
+    for (;;) {
+        rc = process_find(decoder, &process, upload, &stood);
+        if (rc != 0)
+            return rc;
+        course = (struct course){.begun = false};
+        rc = report_wait(&process, upload, &course);
+        if (course.ended)
+            close(process.socket);
+        if (!stood || !course.ended || course.begun)
+            break;
+        /* It stood ready and ended before it took the upload, which is not to blame. */
+        lost_note(decoder, course.status);
+    }
+    if (!course.ended) {
         /* It has nothing left to do. Taking its memory apart takes the kernel a while, for which nobody has to wait. */
         kill(process.pid, SIGKILL);
         decoder->over = process;

@@ -68,6 +68,7 @@ struct recon_request {
     struct decoder *decoder; /* recon/decoder.h */
     uint64_t memory_bytes;   /* the most host memory the flat scan may take; 0: three quarters of what is free */
     double decode_seconds;   /* wall-clock limit of decoding; 0: 600 */
+    double begun;            /* when the job began, CLOCK_MONOTONIC in seconds; 0: when it is run */
 };
 
 struct recon_outcome {
@@ -79,5 +80,17 @@ struct recon_outcome {
  * Fails with any code of "the machine", "the file" and "the scan" in err.h. */
 int recon_run(struct recon_outcome *out, struct dev *dev, const struct recon_request *request,
               const struct recon_listener *listener);
+
+/* The same in two parts, of which the first touches no device and may run in another thread, before the job begins:
+ * read the scan in request->input, and run a job on a scan that was read (which stays the caller's; request->input and
+ * ->decoder are not used). recon_read() fails with the codes of "the file", ERR_CANCELED and ERR_NO_MEMORY. */
+struct recon_input;
+int recon_read(struct recon_input **out, const struct recon_request *request, const struct recon_listener *listener);
+void recon_input_free(struct recon_input *input);
+int recon_run_input(struct recon_outcome *out, struct dev *dev, const struct recon_request *request,
+                    const struct recon_listener *listener, const struct recon_input *input);
+
+/* Bytes of host memory that can be had without swapping. */
+size_t recon_memory_available(void);
 
 #endif

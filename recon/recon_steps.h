@@ -16,9 +16,12 @@ struct recon_job {
     struct dev *dev;
     const struct recon_request *request;
     const struct recon_listener *listener; /* may be NULL */
+    double begun;                          /* recon_clock() */
     double done, share;                    /* progress: before this step, and of this step */
 
-    struct scan scan; /* step "decode"; there already where .header is not NULL */
+    const struct recon_input *input; /* step "decode"; there already where it was read before */
+    struct recon_input *own;         /* the same, to be freed; NULL: it is the caller's */
+    struct scan scan;                /* of `input`; the caller's where there is none */
     size_t scan_bytes;
 
     struct frames *frames; /* step "sort" */
@@ -57,9 +60,6 @@ static inline int recon_threads(const struct recon_job *job, size_t samples)
 {
     return samples > 1 << 18 ? dev_threads(job->dev) : 1;
 }
-
-/* Bytes of host memory that can be had without swapping. */
-size_t recon_memory_available(void);
 
 /* recon_run() of a scan that is decoded already and stays the caller's. */
 int recon_run_scan(struct recon_outcome *out, struct dev *dev, const struct recon_request *request,

@@ -10,23 +10,63 @@
 
 /* ---- step "decode" ---- */
 
+struct recon_input {
+    struct scan scan;
+    double seconds, finished; /* what reading took, and when it was done */
+};
+
 static int canceled(void *context)
 {
-    const struct recon_job *job = context;
-    return recon_progress(job, 0, "decode") != 0;
+    const struct recon_listener *listener = context;
+    return listener && listener->progress && listener->progress(listener->context, 0, "decode") != 0;
 }
 
-static int decode(struct recon_job *job)
+int recon_read(struct recon_input **out, const struct recon_request *request, const struct recon_listener *listener)
 {
-    const struct recon_request *request = job->request;
     const char *group = request->values->value[RECON_GROUP].text;
     const struct scan_limits limits = {
         .bytes = request->memory_bytes ? request->memory_bytes : (uint64_t)recon_memory_available() / 4 * 3,
         .seconds = request->decode_seconds > 0 ? request->decode_seconds : 600,
     };
-    int rc = scan_decode(&job->scan, request->decoder, request->input, *group ? group : NULL, &limits, canceled, job);
+    struct recon_input *input = calloc(1, sizeof *input);
+    if (!input)
+        return err_set(ERR_NO_MEMORY, "No memory to read a scan.");
+    double start = recon_clock();
+    int rc = scan_decode(&input->scan, request->decoder, request->input, *group ? group : NULL, &limits, canceled,
+                         (void *)(uintptr_t)listener);
+    input->finished = recon_clock();
+    input->seconds = input->finished - start;
+    if (rc != 0)
+        free(input);
+    else
+        *out = input;
+    return rc;
+}
+
+void recon_input_free(struct recon_input *input)
+{
+    if (!input)
+        return;
+    scan_close(&input->scan);
+    free(input);
+}
+
+static int decode(struct recon_job *job)
+{
+    int rc = 0;
+    if (!job->input && !job->scan.header) {
+        rc = recon_read(&job->own, job->request, job->listener);
+        job->input = job->own;
+    }
     if (rc != 0)
         return rc;
+    if (job->input) {
+        /* Of the time that reading took, what passed before the job began cost it nothing. */
+        double ahead = fmin(job->begun, job->input->finished) - (job->input->finished - job->input->seconds);
+        job->scan = job->input->scan;
+        recon_report_stage(job, "decode", job->input->seconds);
+        recon_report_number(job, "decode_ahead_seconds", fmax(0, ahead));
+    }
     job->scan_bytes = job->scan.header->total_bytes;
     recon_report_number(job, "scan_bytes", (double)job->scan_bytes);
     if (job->scan.header->ignored)
@@ -146,26 +186,26 @@ static int parameters_check(const struct recon_job *job)
 
 static int steps_run(struct recon_job *job)
 {
-    double begin = recon_clock();
     int rc = parameters_check(job);
     for (size_t i = 0; i < sizeof steps / sizeof *steps && rc == 0; i++) {
         job->share = steps[i].share;
         rc = recon_progress(job, 0, steps[i].name);
         double start = recon_clock();
-        if (rc == 0 && !(steps[i].run == decode && job->scan.header))
+        if (rc == 0)
             rc = steps[i].run(job);
-        /* The images' own stages are told one by one. */
-        if (steps[i].run != recon_images)
+        /* The scan's may have been read before; the images' own stages are told one by one. */
+        if (steps[i].run != decode && steps[i].run != recon_images)
             recon_report_stage(job, steps[i].name, recon_clock() - start);
         job->done += job->share;
     }
-    recon_report_number(job, "seconds", recon_clock() - begin);
+    recon_report_number(job, "seconds", recon_clock() - job->begun);
     return rc;
 }
 
 static int job_run(struct recon_outcome *out, struct recon_job *job)
 {
     int rc = recon_report_create(&job->report);
+    job->begun = job->request->begun > 0 ? job->request->begun : recon_clock();
     if (rc != 0)
         return rc;
     json_object_set_new(job->report, "device", json_string(dev_name(job->dev)));
@@ -182,6 +222,7 @@ static int job_run(struct recon_outcome *out, struct recon_job *job)
     free(job->whitening);
     free(job->hash);
     frames_free(job->frames);
+    recon_input_free(job->own);
     return rc;
 }
 
@@ -189,16 +230,19 @@ int recon_run(struct recon_outcome *out, struct dev *dev, const struct recon_req
               const struct recon_listener *listener)
 {
     struct recon_job job = {.dev = dev, .request = request, .listener = listener};
-    int rc = job_run(out, &job);
-    if (job.scan.header)
-        scan_close(&job.scan);
-    return rc;
+    return job_run(out, &job);
+}
+
+int recon_run_input(struct recon_outcome *out, struct dev *dev, const struct recon_request *request,
+                    const struct recon_listener *listener, const struct recon_input *input)
+{
+    struct recon_job job = {.dev = dev, .request = request, .listener = listener, .input = input};
+    return job_run(out, &job);
 }
 
 int recon_run_scan(struct recon_outcome *out, struct dev *dev, const struct recon_request *request,
                    const struct recon_listener *listener, const struct scan *scan)
 {
-    struct recon_job job = {
-        .dev = dev, .request = request, .listener = listener, .scan = *scan, .scan_bytes = scan->header->total_bytes};
+    struct recon_job job = {.dev = dev, .request = request, .listener = listener, .scan = *scan};
     return job_run(out, &job);
 }

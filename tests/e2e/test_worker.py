@@ -7,6 +7,7 @@ to what was asked for: NRMSE below the tolerance after one scale is fitted.
 """
 # time limit: 600 s
 import array
+import glob
 import json
 import os
 import signal
@@ -235,6 +236,19 @@ class Served:
         for fd in fds:
             os.close(fd)
 
+    def prepare(self, identity, scan, **parameters):
+        fd = os.open(scan, os.O_RDONLY)
+        self.send([fd], type="prepare", id=identity, kind="recon", parameters=parameters)
+        os.close(fd)
+
+    def decoders(self):
+        """Process ids of the worker's decoders."""
+        found = []
+        for path in glob.glob(f"/proc/{self.process.pid}/task/*/children"):
+            with open(path) as file:
+                found += map(int, file.read().split())
+        return sorted(found)
+
     def answer(self, identity):
         """The end of a job, and the progress messages before it."""
         seen = []
@@ -260,7 +274,7 @@ class Served:
 @test("serve: hello, a job with its files, and the next one")
 def served():
     with tempfile.TemporaryDirectory(dir=FOLDER.name) as folder, Served() as served:
-        same((served.hello["version"], served.hello["gpu"], served.hello["pid"]), (1, False, served.process.pid), "hello")
+        same((served.hello["version"], served.hello["gpu"], served.hello["pid"]), (2, False, served.process.pid), "hello")
         assert "cpu" in served.hello["device"], served.hello
         for number in range(3):
             scan = scans.radial(seed=number)
@@ -327,6 +341,74 @@ def served_cancel():
         same((failed["type"], failed["error"]["code"]), ("failed", "canceled"), "answer")
         same(os.listdir(f"{folder}/slow"), [], "files")
         served.job("after", scans.radial().write(f"{folder}/small.h5"), f"{folder}/after")
+        same(served.answer("after")[0]["type"], "done", "the next job")
+
+
+@test("serve: a scan is read ahead of its job, beside another; what is forgotten, replaced or damaged does no harm")
+def served_ahead():
+    with tempfile.TemporaryDirectory(dir=FOLDER.name) as folder, Served() as served:
+        good, large, slow, bad = (f"{folder}/{name}.h5" for name in ("good", "large", "slow", "bad"))
+        scan = scans.radial(seed=8)
+        scan.write(good)
+        scans.radial(matrix=(64, 64, 1), spokes=2000, samples=512, coils=8, weights=True).write(large)
+        scans.slow().write(slow)
+        with open(bad, "wb") as file:
+            file.write(scan.bytes(folder)[:3000])
+        slowly = dict(word.split("=") for word in scans.SLOW_QUERY.split("&") if not word.startswith("kind="))
+
+        def used_up(before):  # a decoder is used once: that it is gone says that a scan was read
+            wait_until(lambda: not set(before) <= set(served.decoders()), "a scan to be read")
+        wait_until(lambda: len(served.decoders()) == 2, "decoders")
+        descriptors = len(os.listdir(f"/proc/{served.process.pid}/fd"))
+        for identity, first, path, code in (("a", None, good, None), ("b", slow, good, None), ("c", None, bad, "truncated-file"), ("d", slow, bad, "truncated-file")):
+            if first:
+                served.job("first", first, f"{folder}/first-{identity}", **slowly)
+                while served.receive()["type"] != "progress":
+                    pass
+            wait_until(served.decoders, "decoders")
+            before = served.decoders()
+            served.prepare(identity, path)
+            used_up(before)
+            if first:
+                served.send(type="cancel", id="first")
+                same(served.answer("first")[0]["error"]["code"], "canceled", "first job")
+            served.job(identity, path, f"{folder}/{identity}", ["npy"], tolerance="1e-5")
+            answer = served.answer(identity)[0]
+            if code:
+                same((answer["type"], answer["error"]["code"]), ("failed", code), f"answer {answer}")
+                continue
+            same(answer["type"], "done", f"answer {answer}")
+            report = answer["report"]
+            same(report["decode_ahead_seconds"], report["stages"]["decode"], "what was read ahead, and all of it")
+            close(np.load(f"{folder}/{identity}/image.npy"), np.sqrt((np.abs(scan.adjoint()) ** 2).sum(0))[None, None])
+        # Hints that are forgotten, replaced, too late, or of another job than the one that comes.
+        for round_ in range(3):
+            for identity in ("x", "y", "z"):
+                served.prepare(identity, large if round_ % 2 else good)
+            served.send(type="forget", id=("z", "x", "nobody")[round_])
+            served.prepare("odd", good, nonsense="1")
+            served.job("other", good, f"{folder}/other-{round_}", ["npy"], tolerance="1e-5")
+            same(served.answer("other")[0]["type"], "done", "a job of another name")
+            close(np.load(f"{folder}/other-{round_}/image.npy"), np.sqrt((np.abs(scan.adjoint()) ** 2).sum(0))[None, None])
+        served.send(type="forget", id="z")
+        wait_until(lambda: len(os.listdir(f"/proc/{served.process.pid}/fd")) == descriptors, "descriptors of what was read ahead to be closed")
+
+
+@test("serve: a job that waits for a long scan is canceled, also where reading began ahead")
+def served_ahead_cancel():
+    with tempfile.TemporaryDirectory(dir=FOLDER.name) as folder, Served() as served:
+        scans.radial(matrix=(64, 64, 1), spokes=8000, samples=512, coils=8, weights=True).write(f"{folder}/large.h5")
+        canceled = 0
+        for number in range(4):
+            if number % 2:
+                served.prepare(f"job-{number}", f"{folder}/large.h5")
+            served.job(f"job-{number}", f"{folder}/large.h5", f"{folder}/{number}")
+            served.send(type="cancel", id=f"job-{number}")
+            answer = served.answer(f"job-{number}")[0]
+            canceled += answer["type"] == "failed" and answer["error"]["code"] == "canceled"
+        assert canceled, "none was canceled in time"
+        scans.radial().write(f"{folder}/small.h5")
+        served.job("after", f"{folder}/small.h5", f"{folder}/after")
         same(served.answer("after")[0]["type"], "done", "the next job")
 
 

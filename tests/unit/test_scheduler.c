@@ -34,8 +34,26 @@ static void write_image(int folder)
     close(fd);
 }
 
-/* Wait for a cancel; the daemon's end is ours. */
-static void wait_for_cancel(const char *id)
+/* Write "job ID", "prepare ID" or "forget ID" into a file beside the spool's folder, once that is known. */
+static void note(const json_t *message, int scan)
+{
+    static int file = -1;
+    char link[48], path[160];
+    if (file < 0 && scan >= 0) {
+        snprintf(link, sizeof link, "/proc/self/fd/%d", scan);
+        ssize_t length = readlink(link, path, sizeof path - 1);
+        path[length > 0 ? length : 0] = '\0';
+        for (int up = 0; up < 2 && strrchr(path, '/'); up++)
+            *strrchr(path, '/') = '\0';
+        strcat(path, "/notes");
+        file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    }
+    const char *id = json_string_value(json_object_get(message, "id"));
+    dprintf(file, "%s %s\n", json_string_value(json_object_get(message, "type")), id ? id : "");
+}
+
+/* Wait for a cancel; the daemon's end is ours. `dies`: so is another job's scan. */
+static void wait_for_cancel(const char *id, bool dies)
 {
     for (;;) {
         int fds[WIRE_FDS], count;
@@ -43,7 +61,12 @@ static void wait_for_cancel(const char *id)
         if (wire_receive(WIRE_FD, &message, fds, &count))
             _exit(0);
         bool cancel = strcmp(json_string_value(json_object_get(message, "type")), "cancel") == 0;
+        note(message, count > 0 ? fds[0] : -1);
         json_decref(message);
+        if (count == 1 && dies)
+            _exit(4);
+        if (count == 1)
+            close(fds[0]);
         if (cancel)
             break;
         say(json_pack("{s:s}", "type", "status"));
@@ -74,8 +97,8 @@ static void do_job(const char *id, int scan, int folder)
     if (strcmp(what, "hang") == 0)
         for (;;)
             pause();
-    if (strcmp(what, "wait") == 0) {
-        wait_for_cancel(id);
+    if (strcmp(what, "wait") == 0 || strcmp(what, "wait, allergic") == 0) {
+        wait_for_cancel(id, strcmp(what, "wait") != 0);
         return;
     }
     if (strcmp(what, "fail") == 0) {
@@ -105,7 +128,10 @@ static int worker(void)
         json_t *message = NULL;
         if (wire_receive(WIRE_FD, &message, fds, &count))
             return 0;
-        if (count == 2) {
+        note(message, count > 0 ? fds[0] : -1);
+        if (count == 1) {
+            close(fds[0]);
+        } else if (count == 2) {
             do_job(json_string_value(json_object_get(message, "id")), fds[0], fds[1]);
             close(fds[0]);
             close(fds[1]);
@@ -380,6 +406,144 @@ static void a_worker_that_cannot_be_started_is_told(void **state)
     assert_non_null(strstr(status[0].note, "/nonexistent/worker"));
 }
 
+/* Wait until the worker has noted this. */
+static void noted(struct fixture *f, const char *type, const char *id, int times)
+{
+    char path[96], line[64], wanted[64];
+    snprintf(path, sizeof path, "%s/notes", f->folder);
+    snprintf(wanted, sizeof wanted, "%s %s\n", type, id);
+    for (double end = clock_seconds() + HANGS_SECONDS; clock_seconds() < end; moment()) {
+        FILE *file = fopen(path, "re");
+        int found = 0;
+        while (file && fgets(line, sizeof line, file))
+            found += strcmp(line, wanted) == 0;
+        if (file)
+            fclose(file);
+        if (found == times)
+            return;
+    }
+    fail_msg("the worker was not told \"%s %s\" %d times", type, id, times);
+}
+
+static void cancel(struct fixture *f, const char *id, enum job_state expected)
+{
+    enum job_state now;
+    assert_int_equal(store_cancel(f->store, id, &now), 0);
+    assert_int_equal(now, expected);
+    scheduler_wake(f->scheduler);
+}
+
+static void the_next_scan_is_read_ahead_and_stays_queued(void **state)
+{
+    struct fixture *f = *state;
+    char first[JOB_ID], second[JOB_ID], third[JOB_ID];
+    submit(f, "wait", first);
+    submit(f, "good", second);
+    submit(f, "good", third);
+    noted(f, "prepare", second, 1);
+    struct job job = reach(f, second, JOB_QUEUED);
+    assert_int_equal(job.attempts, 0);
+    job_clear(&job);
+    cancel(f, second, JOB_CANCELED); /* at once, as any job that waits */
+    cancel(f, first, JOB_CANCELING);
+    job = reach(f, third, JOB_SUCCEEDED);
+    assert_int_equal(job.attempts, 1);
+    job_clear(&job);
+    noted(f, "forget", second, 1);
+    noted(f, "job", second, 0);
+    noted(f, "job", third, 1);
+}
+
+static void a_scan_read_ahead_neither_runs_nor_dies_with_its_worker(void **state)
+{
+    struct fixture *f = *state;
+    char first[JOB_ID], second[JOB_ID];
+    submit(f, "wait, allergic", first);
+    submit(f, "good", second);
+    /* It dies of the hint. The job that ran is run again; the hint is not given again. */
+    struct job job = {.deaths = 0};
+    for (double end = clock_seconds() + HANGS_SECONDS; job.deaths < 1 && clock_seconds() < end;) {
+        job_clear(&job);
+        moment();
+        assert_int_equal(store_get(f->store, first, &job), 0);
+    }
+    job_clear(&job);
+    job = reach(f, first, JOB_RUNNING);
+    assert_int_equal(job.deaths, 1);
+    assert_int_equal(job.attempts, 2);
+    job_clear(&job);
+    noted(f, "job", first, 2);
+    job = reach(f, second, JOB_QUEUED);
+    assert_int_equal(job.attempts + job.deaths, 0);
+    job_clear(&job);
+    cancel(f, first, JOB_CANCELING);
+    job = reach(f, second, JOB_SUCCEEDED);
+    assert_int_equal(job.attempts, 1);
+    assert_int_equal(job.deaths, 0);
+    job_clear(&job);
+    noted(f, "prepare", second, 1);
+    noted(f, "job", second, 1);
+}
+
+static void an_upload_is_read_while_its_row_is_to_come(void **state)
+{
+    struct fixture *f = *state;
+    struct worker_status status[WORKERS_MAX];
+    for (int commits = 0; commits < 2; commits++) {
+        struct spool_file file;
+        struct job job = {.parameters = json_object(), .formats = json_array()};
+        do
+            moment();
+        while (scheduler_status(f->scheduler, status) != 1 || status[0].state != WORKER_IDLE);
+        assert_int_equal(spool_begin(f->spool, -1, &file), 0);
+        assert_int_equal(spool_append(&file, "good", 4), 0);
+        strcpy(job.id, file.id);
+        strcpy(job.kind, "recon");
+        scheduler_announce(f->scheduler, &job);
+        noted(f, "prepare", job.id, 1);
+        noted(f, "job", job.id, 0);
+        if (commits) {
+            assert_int_equal(spool_finish(&file), 0);
+            assert_int_equal(store_submit(f->store, &job, 100), 0);
+            scheduler_wake(f->scheduler);
+            struct job done = reach(f, job.id, JOB_SUCCEEDED);
+            job_clear(&done);
+            noted(f, "job", job.id, 1);
+            noted(f, "forget", job.id, 0);
+        } else {
+            scheduler_retract(f->scheduler, job.id);
+            spool_abort(&file);
+            noted(f, "forget", job.id, 1);
+        }
+        job_clear(&job);
+    }
+}
+
+/* Two workers: each reads its own next scan; one that is free takes any job, whoever has read it. */
+static void a_free_worker_takes_a_job_that_another_has_read(void **state)
+{
+    struct fixture *f = *state;
+    char ids[4][JOB_ID];
+    strcpy(f->options.devices, "cpu,cpu");
+    restart(f);
+    submit(f, "wait", ids[0]);
+    submit(f, "wait", ids[1]);
+    submit(f, "good", ids[2]);
+    noted(f, "prepare", ids[2], 1);
+    submit(f, "good", ids[3]);
+    noted(f, "prepare", ids[3], 1);
+    cancel(f, ids[0], JOB_CANCELING);
+    for (int i = 2; i < 4; i++) {
+        struct job job = reach(f, ids[i], JOB_SUCCEEDED);
+        assert_int_equal(job.attempts, 1);
+        job_clear(&job);
+        noted(f, "job", ids[i], 1);
+    }
+    cancel(f, ids[1], JOB_CANCELING);
+    struct job job = reach(f, ids[1], JOB_CANCELED);
+    job_clear(&job);
+}
+
 static void devices_are_planned(void **state)
 {
     struct worker plan[WORKERS_MAX];
@@ -412,6 +576,10 @@ int main(int argc, char **argv)
         WITH_SCHEDULER(what_runs_at_the_stop_runs_again),
         WITH_SCHEDULER(progress_is_seen_while_a_job_runs),
         WITH_SCHEDULER(a_worker_that_cannot_be_started_is_told),
+        WITH_SCHEDULER(the_next_scan_is_read_ahead_and_stays_queued),
+        WITH_SCHEDULER(a_scan_read_ahead_neither_runs_nor_dies_with_its_worker),
+        WITH_SCHEDULER(an_upload_is_read_while_its_row_is_to_come),
+        WITH_SCHEDULER(a_free_worker_takes_a_job_that_another_has_read),
         cmocka_unit_test(devices_are_planned),
     };
     return cmocka_run_group_tests_name("scheduler", tests, NULL, NULL);

@@ -76,7 +76,7 @@ static void take(struct store *store, int expected)
     char id[JOB_ID];
     struct job job;
     bool found;
-    assert_int_equal(store_take(store, &job, &found), 0);
+    assert_int_equal(store_take(store, NULL, &job, &found), 0);
     assert_true(found);
     assert_string_equal(job.id, id_of(expected, id));
     assert_int_equal(job.state, JOB_RUNNING);
@@ -100,7 +100,7 @@ static void jobs_are_taken_in_order_and_keep_what_they_are(void **state)
     assert_true(!job.error && !job.results && !job.report && job.finished == 0);
     job_clear(&job);
     take(store, 5);
-    assert_int_equal(store_take(store, &job, &found), 0);
+    assert_int_equal(store_take(store, NULL, &job, &found), 0);
     assert_false(found);
 }
 

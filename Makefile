@@ -53,6 +53,9 @@ GPU_TESTS := $(patsubst tests/gpu/%.c,$(BUILD)/tests/%,$(wildcard tests/gpu/test
 E2E      := $(wildcard tests/e2e/test_*.py)
 FUZZ     := $(wildcard tests/fuzz/test_*.sh)
 BENCH    := $(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(wildcard tests/bench/bench_*.c))
+# What the thesis' experiments compare: on the CPU, and on the GPU where nvcc is.
+RIVALS     := $(call objects,$(wildcard tests/bench/rival_*.c))
+RIVALS_GPU := $(patsubst %.cu,$(BUILD)/obj/%.cu.o,$(wildcard tests/bench/*.cu))
 
 # GPU leaves: machine code for compute capability 8.0 (which 8.6 and 8.9 run, too), 9.0 and newer, and PTX for what comes after.
 ifneq ($(CUDA),0)
@@ -106,13 +109,16 @@ $(BUILD)/bin/mrirecon: $(BUILD)/obj/clients/client_main.o $(BUILD)/lib/clients.a
 	$(link) $(LIBS_CLIENT) $(LIBS_RECON) $(LIBS_GRIDDING)
 $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o $(BUILD)/lib/clients.a $(ARCHIVES)
 	$(link) -lcmocka -lniftiio -lznz $(LIBS_CLIENT) $(LIBS_DAEMON) $(LIBS_RECON) $(LIBS_GRIDDING) $(call pkg,fftw3)
+$(BUILD)/tests/test_rival: $(RIVALS)
 $(GPU_TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/gpu/%.o $(BUILD)/lib/gridding.a
 	$(link) $(LIBS_GRIDDING)
+$(BUILD)/bench/mrirecond-bench: $(call objects,$(wildcard tests/bench/thesis_*.c)) $(RIVALS) $(RIVALS_GPU) $(BUILD)/lib/gridding.a
+	$(link) $(LIBS_GRIDDING) -L$(dir $(NVCC))../lib64 -lcudart_static -lstdc++ -ldl -lrt
 $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(ARCHIVES)
 	$(link) $(LIBS_RECON) $(LIBS_GRIDDING)
 
 unit: $(UNIT)
-bench: $(BENCH) all
+bench: $(BENCH) $(if $(GPU),$(BUILD)/bench/mrirecond-bench) all
 
 # ---- for people ----
 help:

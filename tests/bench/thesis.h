@@ -1,0 +1,64 @@
+/* thesis.h: what the experiments of mrirecond-bench share. A failure, and a result that is wrong, ends the program. */
+#ifndef MRIRECON_THESIS_H
+#define MRIRECON_THESIS_H
+
+#include "tests/bench/rival_gpu.h"
+
+/* A data set, on the host and on the GPU, and what its grid should hold. */
+struct scene {
+    const struct rival_set *set;
+    struct rival_sample *samples;
+    struct rival_probe *probe;
+    struct c32 *probed; /* [probe->cells] */
+    struct rival_kernel kernel;
+    struct rival_gpu *gpu;
+    int runs, threads;
+    const char *device; /* in words */
+};
+
+/* The relative l2 error above which a result is wrong. float32 sums of tens of thousands of samples of either sign, and
+ * positions that the CPU's engine is given as turns (576 is no power of two: they err by 3e-5 of a cell). */
+#define THESIS_ERROR 1e-4
+
+enum { THESIS_PROBED = 3000, THESIS_RUNS_MOST = 101 };
+
+void must(int status, const char *what);
+double seconds(void);
+double median(double *values, int count);
+
+void scene_open(struct scene *s, const struct rival_set *set, int runs, int threads, const char *device);
+void scene_close(struct scene *s);
+
+/* Median times over the scene's runs, after one that is not counted. Bins stay as the last run left them. */
+void scene_bin(struct scene *s, const struct rival_recipe *recipe, struct rival_times *times);
+double scene_gather(struct scene *s, enum rival_access access);
+
+/* Samples that did not find room. */
+struct rest {
+    const struct rival_sample *samples;
+    size_t count;
+    double ms; /* of bringing them to the host */
+};
+struct rest scene_rest(struct scene *s);
+
+/* The error of the GPU's grid plus `rest`; ends the program above THESIS_ERROR. Spoils the grid. */
+double scene_check(struct scene *s, const char *what, const struct rival_sample *rest, size_t count);
+
+/* Is there room on the device? If not, a line says so. */
+bool scene_has_room(struct scene *s, const char *experiment, const char *variant, const struct rival_recipe *recipe);
+
+/* A JSON line: experiment, variant, set, device, and the fields that `format` makes ("\"a\":%d"). */
+void line(const struct scene *s, const char *experiment, const char *variant, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* The product on the same samples: a plan and an adjoint through gridding/nufft.h, FFT, crop and deapodisation
+ * included. */
+void product(struct scene *s, const char *experiment);
+
+/* The experiments. */
+void thesis_access(struct scene *s);
+void thesis_binning(struct scene *s);
+void thesis_depth(struct scene *s);
+void thesis_table(struct scene *s);
+
+#endif

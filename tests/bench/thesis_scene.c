@@ -1,0 +1,155 @@
+/* thesis_scene.c: a data set on the GPU, measured and checked. */
+#include "tests/bench/thesis.h"
+#include "gridding/base/err.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+void must(int status, const char *what)
+{
+    if (status == 0)
+        return;
+    fprintf(stderr, "mrirecond-bench: %s: %s: %s\n", what, err_name(status), err_last()->text);
+    exit(1);
+}
+
+double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double median(double *values, int count)
+{
+    qsort(values, (size_t)count, sizeof *values, by_value);
+    return values[count / 2];
+}
+
+/* The CPU's bins are the GPU's: the same counts and starts, and after a stable sort the same slots. */
+static void check_structure(struct scene *s, const struct rival_recipe *r)
+{
+    size_t bins = (size_t)r->shape.grid * (size_t)r->shape.grid * (size_t)r->shape.grid;
+    size_t floats = s->set->samples * rival_floats(r->shape.layout);
+    struct rival_cpu_bins *cpu = NULL;
+    must(rival_cpu_bin(&cpu, &r->shape, s->samples, s->set->samples), "the CPU's bins");
+    uint32_t *count = malloc((bins + 1) * sizeof *count), *start = malloc((bins + 1) * sizeof *start);
+    float *slot = malloc((floats + 1) * sizeof *slot);
+    bool stable = r->method == RIVAL_RADIX;
+    if (count == NULL || start == NULL || slot == NULL)
+        must(err_set(ERR_NO_MEMORY, "no memory to compare bins"), s->set->name);
+    must(rival_gpu_fetch(s->gpu, count, start, stable ? slot : NULL, s->set->samples), "rival_gpu_fetch");
+    bool same = stable || memcmp(count, cpu->count, bins * sizeof *count) == 0;
+    same = same && (r->shape.regular || memcmp(start, cpu->start, (bins + 1) * sizeof *start) == 0);
+    same = same && (!stable || memcmp(slot, cpu->slot, floats * sizeof *slot) == 0);
+    if (!same)
+        must(err_set(ERR_INTERNAL, "the GPU's bins are not the CPU's (method %d)", (int)r->method), s->set->name);
+    rival_cpu_bins_free(cpu);
+    free(count);
+    free(start);
+    free(slot);
+}
+
+void scene_open(struct scene *s, const struct rival_set *set, int runs, int threads, const char *device)
+{
+    *s = (struct scene){.set = set, .runs = runs, .threads = threads, .device = device};
+    s->samples = malloc(set->samples * sizeof *s->samples);
+    if (s->samples == NULL)
+        must(err_set(ERR_NO_MEMORY, "no memory for %zu samples", set->samples), set->name);
+    rival_fill(set, s->samples);
+    must(rival_kernel_make(&s->kernel), "the kernel");
+    must(rival_probe_create(&s->probe, set->grid, THESIS_PROBED, s->samples, set->samples), "sums to compare with");
+    s->probed = malloc(s->probe->cells * sizeof *s->probed);
+    if (s->probed == NULL)
+        must(err_set(ERR_NO_MEMORY, "no memory for probed cells"), set->name);
+    must(rival_gpu_create(&s->gpu, set->grid, s->samples, set->samples), set->name);
+}
+
+void scene_close(struct scene *s)
+{
+    rival_gpu_free(s->gpu);
+    rival_probe_free(s->probe);
+    free(s->probed);
+    free(s->samples);
+}
+
+void scene_bin(struct scene *s, const struct rival_recipe *recipe, struct rival_times *times)
+{
+    static double step[RIVAL_STEPS][THESIS_RUNS_MOST], total[THESIS_RUNS_MOST];
+    must(rival_gpu_prepare(s->gpu, recipe), "rival_gpu_prepare");
+    for (int run = -1; run < s->runs; run++) {
+        must(rival_gpu_bin(s->gpu, times), "rival_gpu_bin");
+        for (int i = 0; run >= 0 && i < times->steps; i++)
+            step[i][run] = times->ms[i];
+        if (run >= 0)
+            total[run] = times->total;
+    }
+    for (int i = 0; i < times->steps; i++)
+        times->ms[i] = median(step[i], s->runs);
+    times->total = median(total, s->runs);
+    /* One sample after the other takes the CPU seconds for the large sets. */
+    if (s->set->samples < 4000000 && !(recipe->shape.regular && recipe->shape.depth > 32))
+        check_structure(s, recipe);
+}
+
+double scene_gather(struct scene *s, enum rival_access access)
+{
+    double ms[THESIS_RUNS_MOST], warm;
+    for (int run = -1; run < s->runs; run++) {
+        must(rival_gpu_gather(s->gpu, access, &s->kernel), "rival_gpu_gather");
+        must(rival_gpu_finish(s->gpu, run < 0 ? &warm : &ms[run]), "rival_gpu_finish");
+    }
+    return median(ms, s->runs);
+}
+
+struct rest scene_rest(struct scene *s)
+{
+    struct rest rest;
+    must(rival_gpu_overflow(s->gpu, &rest.samples, &rest.count, &rest.ms), "rival_gpu_overflow");
+    return rest;
+}
+
+double scene_check(struct scene *s, const char *what, const struct rival_sample *rest, size_t count)
+{
+    must(rival_gpu_probe(s->gpu, s->probe->cell, s->probe->cells, s->probed), "rival_gpu_probe");
+    double error = rival_probe_error(s->probe, s->probed, rest, count);
+    if (!(error <= THESIS_ERROR))
+        must(err_set(ERR_INTERNAL, "%s is wrong: relative error %g, allowed %g", what, error, THESIS_ERROR),
+             s->set->name);
+    return error;
+}
+
+bool scene_has_room(struct scene *s, const char *experiment, const char *variant, const struct rival_recipe *recipe)
+{
+    size_t needed = rival_gpu_bytes(s->gpu, recipe);
+    must(rival_gpu_prepare(
+             s->gpu, &(struct rival_recipe){.shape = {s->set->grid, 1, false, 1, RIVAL_PACKED}, .method = RIVAL_RANKS}),
+         "rival_gpu_prepare");
+    if (needed < rival_gpu_free_bytes())
+        return true;
+    line(s, experiment, variant, "\"depth\":%u,\"no_room\":true,\"bytes\":%zu", recipe->shape.depth, needed);
+    return false;
+}
+
+void line(const struct scene *s, const char *experiment, const char *variant, const char *format, ...)
+{
+    va_list arguments;
+    printf(
+        "{\"experiment\":\"%s\",\"variant\":\"%s\",\"set\":\"%s\",\"samples\":%zu,\"grid\":%d,\"width\":%d,\"runs\":%d,"
+        "\"threads\":%d,\"device\":\"%s\",",
+        experiment, variant, s->set->name, s->set->samples, s->set->grid, RIVAL_WIDTH, s->runs, s->threads, s->device);
+    va_start(arguments, format);
+    vprintf(format, arguments);
+    va_end(arguments);
+    printf("}\n");
+    fflush(stdout);
+}

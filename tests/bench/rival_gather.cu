@@ -3,6 +3,7 @@
 #include "gridding/base/err.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum { POINTS = 4 }; /* cells along z that a thread sums */
 
@@ -202,14 +203,25 @@ size_t rival_gpu_free_bytes(void)
     return cudaMemGetInfo(&available, &total) == cudaSuccess ? available : 0;
 }
 
+/* The driver's own number, as its kernel module tells it. */
+static void driver_version(char *text, size_t size)
+{
+    FILE *file = fopen("/sys/module/nvidia/version", "re");
+    if (file == NULL || fgets(text, (int)size, file) == NULL)
+        snprintf(text, size, "unknown");
+    text[strcspn(text, "\n")] = '\0';
+    if (file != NULL)
+        fclose(file);
+}
+
 void rival_gpu_describe(char *text, size_t size)
 {
     cudaDeviceProp properties;
-    int driver = 0, runtime = 0;
-    if (cudaGetDeviceProperties(&properties, 0) != cudaSuccess || cudaDriverGetVersion(&driver) != cudaSuccess ||
-        cudaRuntimeGetVersion(&runtime) != cudaSuccess)
+    char driver[64];
+    int runtime = 0;
+    driver_version(driver, sizeof driver);
+    if (cudaGetDeviceProperties(&properties, 0) != cudaSuccess || cudaRuntimeGetVersion(&runtime) != cudaSuccess)
         snprintf(text, size, "no GPU");
     else
-        snprintf(text, size, "%s, driver for CUDA %d.%d, runtime %d.%d", properties.name, driver / 1000,
-                 driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+        snprintf(text, size, "%s, driver %s, CUDA %d.%d", properties.name, driver, runtime / 1000, runtime % 1000 / 10);
 }

@@ -47,7 +47,7 @@ struct rival_times {
 int rival_gpu_create(struct rival_gpu **out, int grid, const struct rival_sample *samples, size_t count);
 void rival_gpu_free(struct rival_gpu *gpu);
 
-/* "NVIDIA H200", "580.159.04"-like numbers of driver and runtime. */
+/* In words: "NVIDIA H200, driver 580.159.04, CUDA 13.0". */
 void rival_gpu_describe(char *text, size_t size);
 
 /* Bytes that a recipe needs on the device beside the samples, and those free. */

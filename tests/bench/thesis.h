@@ -20,7 +20,14 @@ struct scene {
  * positions that the CPU's engine is given as turns (576 is no power of two: they err by 3e-5 of a cell). */
 #define THESIS_ERROR 1e-4
 
-enum { THESIS_PROBED = 3000, THESIS_RUNS_MOST = 101 };
+/* Depth without a limit. */
+#define THESIS_ALL UINT32_MAX
+
+enum {
+    THESIS_PROBED = 3000,         /* cells compared */
+    THESIS_SERIAL_MOST = 4000000, /* samples that the CPU bins one after the other for comparison */
+    THESIS_RUNS_MOST = 101
+};
 
 void must(int status, const char *what);
 double seconds(void);
@@ -32,6 +39,10 @@ void scene_close(struct scene *s);
 /* Median times over the scene's runs, after one that is not counted. Bins stay as the last run left them. */
 void scene_bin(struct scene *s, const struct rival_recipe *recipe, struct rival_times *times);
 double scene_gather(struct scene *s, enum rival_access access);
+
+/* Bins just made hold what those of a serial program hold: the same counts and starts. Of large sets, which would take
+ * it seconds, nothing is compared. A difference ends the program. */
+void scene_check_bins(struct scene *s, const struct rival_recipe *recipe);
 
 /* Samples that did not find room. */
 struct rest {
@@ -50,6 +61,12 @@ bool scene_has_room(struct scene *s, const char *experiment, const char *variant
 /* A JSON line: experiment, variant, set, device, and the fields that `format` makes ("\"a\":%d"). */
 void line(const struct scene *s, const char *experiment, const char *variant, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+
+/* A depth as JSON has it: null is no limit. */
+struct depth_text {
+    char text[16];
+};
+struct depth_text depth_text(uint32_t depth);
 
 /* The product on the same samples: a plan and an adjoint through gridding/nufft.h, FFT, crop and deapodisation
  * included. */

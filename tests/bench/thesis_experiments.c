@@ -4,9 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Depth without a limit. */
-#define ALL UINT32_MAX
-
 static struct rival_shape regular_shape(const struct scene *s, uint32_t depth)
 {
     return (struct rival_shape){s->set->grid, depth, true, 1, RIVAL_PACKED};
@@ -55,8 +52,8 @@ static void access_at(struct scene *s, uint32_t depth)
         double gather = scene_gather(s, v->access);
         double error = scene_check(s, v->name, rest.samples, rest.count);
         line(s, "access", v->name,
-             "\"depth\":%u,\"overflow\":%zu,\"bytes\":%zu,\"binning_ms\":%.4f,\"gather_ms\":%.4f,\"error\":%.2e", depth,
-             rest.count, rival_gpu_bytes(s->gpu, &recipe), times.total, gather, error);
+             "\"depth\":%s,\"overflow\":%zu,\"bytes\":%zu,\"binning_ms\":%.4f,\"gather_ms\":%.4f,\"error\":%.2e",
+             depth_text(depth).text, rest.count, rival_gpu_bytes(s->gpu, &recipe), times.total, gather, error);
     }
 }
 
@@ -76,14 +73,15 @@ static void make_once(struct scene *s, const char *name, const struct rival_reci
     if (!scene_has_room(s, "binning", name, recipe))
         return;
     scene_bin(s, recipe, &times);
+    scene_check_bins(s, recipe);
     struct rest rest = scene_rest(s);
     scene_gather(s, recipe->shape.regular ? RIVAL_BIN_COUNT : RIVAL_ROW);
     double error = scene_check(s, name, rest.samples, rest.count);
     for (int i = 0; i < times.steps; i++)
         snprintf(steps + strlen(steps), sizeof steps - strlen(steps), "\"%s\":%.4f,", times.name[i], times.ms[i]);
     steps[strlen(steps) - 1] = '\0';
-    line(s, "binning", name, "\"depth\":%u,\"overflow\":%zu,\"steps_ms\":{%s},\"binning_ms\":%.4f,\"error\":%.2e",
-         recipe->shape.depth, rest.count, steps, times.total, error);
+    line(s, "binning", name, "\"depth\":%s,\"overflow\":%zu,\"steps_ms\":{%s},\"binning_ms\":%.4f,\"error\":%.2e",
+         depth_text(recipe->shape.depth).text, rest.count, steps, times.total, error);
 }
 
 void thesis_binning(struct scene *s)
@@ -100,10 +98,10 @@ void thesis_binning(struct scene *s)
         {"compact, saved indices, add and subtract", {compact_shape(s, depth), RIVAL_RANKS, RIVAL_SUBTRACT, false}},
         {"compact, saved indices, read first", {compact_shape(s, depth), RIVAL_RANKS, RIVAL_READ_FIRST, false}},
         {"compact, sort-reduce, read first", {compact_shape(s, depth), RIVAL_SORT_REDUCE, RIVAL_READ_FIRST, false}},
-        {"compact, atomics again, all samples", {compact_shape(s, ALL), RIVAL_AGAIN, RIVAL_SUBTRACT, false}},
-        {"compact, saved indices, all samples", {compact_shape(s, ALL), RIVAL_RANKS, RIVAL_SUBTRACT, false}},
-        {"compact, sort-reduce, all samples", {compact_shape(s, ALL), RIVAL_SORT_REDUCE, RIVAL_SUBTRACT, false}},
-        {"compact, stable radix sort, all samples", {compact_shape(s, ALL), RIVAL_RADIX, RIVAL_SUBTRACT, false}},
+        {"compact, atomics again, all samples", {compact_shape(s, THESIS_ALL), RIVAL_AGAIN, RIVAL_SUBTRACT, false}},
+        {"compact, saved indices, all samples", {compact_shape(s, THESIS_ALL), RIVAL_RANKS, RIVAL_SUBTRACT, false}},
+        {"compact, sort-reduce, all samples", {compact_shape(s, THESIS_ALL), RIVAL_SORT_REDUCE, RIVAL_SUBTRACT, false}},
+        {"compact, stable radix sort, all samples", {compact_shape(s, THESIS_ALL), RIVAL_RADIX, RIVAL_SUBTRACT, false}},
     };
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
         make_once(s, ways[i].name, &ways[i].recipe);
@@ -182,18 +180,18 @@ static void share_line(struct scene *s, const char *experiment, const char *name
                               ? 100 - 100.0 * (double)kept / ((double)bins * recipe->shape.depth)
                               : 0;
     line(s, experiment, name,
-         "\"depth\":%u,\"overflow\":%zu,\"overflow_percent\":%.3f,\"wasted_percent\":%.3f,\"bytes\":%zu,"
+         "\"depth\":%s,\"overflow\":%zu,\"overflow_percent\":%.3f,\"wasted_percent\":%.3f,\"bytes\":%zu,"
          "\"binning_ms\":%.4f,\"download_ms\":%.4f,\"gather_ms\":%.4f,\"cpu_ms\":%.3f,\"both_ms\":%.3f,\"merge_ms\":%."
          "3f,"
          "\"total_ms\":%.3f,\"error\":%.2e",
-         recipe->shape.depth, t->overflow, 100.0 * (double)t->overflow / (double)s->set->samples, wasted,
-         rival_gpu_bytes(s->gpu, recipe), t->binning, t->download, t->gpu, t->cpu, t->both, t->merge, t->total,
+         depth_text(recipe->shape.depth).text, t->overflow, 100.0 * (double)t->overflow / (double)s->set->samples,
+         wasted, rival_gpu_bytes(s->gpu, recipe), t->binning, t->download, t->gpu, t->cpu, t->both, t->merge, t->total,
          t->error);
 }
 
 void thesis_depth(struct scene *s)
 {
-    static const uint32_t depths[] = {0, 1, 2, 4, 6, 9, 16, 32, 64, 128, 256, 512, 1024, 4096, 16384, ALL};
+    static const uint32_t depths[] = {0, 1, 2, 4, 6, 9, 16, 32, 64, 128, 256, 512, 1024, 4096, 16384, THESIS_ALL};
     static const char *const names[2] = {"compact, x-range", "regular, count"};
     bool nothing_left = false;
     for (size_t i = 0; i < sizeof depths / sizeof *depths && !nothing_left; i++) {
@@ -201,7 +199,7 @@ void thesis_depth(struct scene *s)
         for (int regular = 0; regular < 2; regular++) {
             struct rival_shape shape = regular ? regular_shape(s, depths[i]) : compact_shape(s, depths[i]);
             struct rival_recipe recipe = {shape, regular ? RIVAL_FUSED : RIVAL_RANKS, RIVAL_READ_FIRST, false};
-            if (regular && (depths[i] == ALL || !scene_has_room(s, "depth", names[1], &recipe)))
+            if (regular && (depths[i] == THESIS_ALL || !scene_has_room(s, "depth", names[1], &recipe)))
                 continue;
             struct shared t =
                 share(s, names[regular], &recipe, regular ? RIVAL_BIN_COUNT : RIVAL_ROW, regular ? cpu : -1);

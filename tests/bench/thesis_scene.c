@@ -35,30 +35,6 @@ double median(double *values, int count)
     return values[count / 2];
 }
 
-/* The CPU's bins are the GPU's: the same counts and starts, and after a stable sort the same slots. */
-static void check_structure(struct scene *s, const struct rival_recipe *r)
-{
-    size_t bins = (size_t)r->shape.grid * (size_t)r->shape.grid * (size_t)r->shape.grid;
-    size_t floats = s->set->samples * rival_floats(r->shape.layout);
-    struct rival_cpu_bins *cpu = NULL;
-    must(rival_cpu_bin(&cpu, &r->shape, s->samples, s->set->samples), "the CPU's bins");
-    uint32_t *count = malloc((bins + 1) * sizeof *count), *start = malloc((bins + 1) * sizeof *start);
-    float *slot = malloc((floats + 1) * sizeof *slot);
-    bool stable = r->method == RIVAL_RADIX;
-    if (count == NULL || start == NULL || slot == NULL)
-        must(err_set(ERR_NO_MEMORY, "no memory to compare bins"), s->set->name);
-    must(rival_gpu_fetch(s->gpu, count, start, stable ? slot : NULL, s->set->samples), "rival_gpu_fetch");
-    bool same = stable || memcmp(count, cpu->count, bins * sizeof *count) == 0;
-    same = same && (r->shape.regular || memcmp(start, cpu->start, (bins + 1) * sizeof *start) == 0);
-    same = same && (!stable || memcmp(slot, cpu->slot, floats * sizeof *slot) == 0);
-    if (!same)
-        must(err_set(ERR_INTERNAL, "the GPU's bins are not the CPU's (method %d)", (int)r->method), s->set->name);
-    rival_cpu_bins_free(cpu);
-    free(count);
-    free(start);
-    free(slot);
-}
-
 void scene_open(struct scene *s, const struct rival_set *set, int runs, int threads, const char *device)
 {
     *s = (struct scene){.set = set, .runs = runs, .threads = threads, .device = device};
@@ -96,9 +72,32 @@ void scene_bin(struct scene *s, const struct rival_recipe *recipe, struct rival_
     for (int i = 0; i < times->steps; i++)
         times->ms[i] = median(step[i], s->runs);
     times->total = median(total, s->runs);
-    /* One sample after the other takes the CPU seconds for the large sets. */
-    if (s->set->samples < 4000000 && !(recipe->shape.regular && recipe->shape.depth > 32))
-        check_structure(s, recipe);
+}
+
+/* After a stable sort, the slots too are the same. */
+void scene_check_bins(struct scene *s, const struct rival_recipe *r)
+{
+    if (s->set->samples > THESIS_SERIAL_MOST)
+        return;
+    size_t bins = (size_t)r->shape.grid * (size_t)r->shape.grid * (size_t)r->shape.grid;
+    size_t floats = s->set->samples * rival_floats(r->shape.layout);
+    struct rival_cpu_bins *cpu = NULL;
+    must(rival_cpu_bin(&cpu, &r->shape, s->samples, s->set->samples), "the CPU's bins");
+    uint32_t *count = malloc((bins + 1) * sizeof *count), *start = malloc((bins + 1) * sizeof *start);
+    float *slot = malloc((floats + 1) * sizeof *slot);
+    bool stable = r->method == RIVAL_RADIX;
+    if (count == NULL || start == NULL || slot == NULL)
+        must(err_set(ERR_NO_MEMORY, "no memory to compare bins"), s->set->name);
+    must(rival_gpu_fetch(s->gpu, count, start, stable ? slot : NULL, s->set->samples), "rival_gpu_fetch");
+    bool same = stable || memcmp(count, cpu->count, bins * sizeof *count) == 0;
+    same = same && (r->shape.regular || memcmp(start, cpu->start, (bins + 1) * sizeof *start) == 0);
+    same = same && (!stable || memcmp(slot, cpu->slot, floats * sizeof *slot) == 0);
+    if (!same)
+        must(err_set(ERR_INTERNAL, "the GPU's bins are not the CPU's (method %d)", (int)r->method), s->set->name);
+    rival_cpu_bins_free(cpu);
+    free(count);
+    free(start);
+    free(slot);
 }
 
 double scene_gather(struct scene *s, enum rival_access access)
@@ -145,7 +144,7 @@ void line(const struct scene *s, const char *experiment, const char *variant, co
     va_list arguments;
     printf(
         "{\"experiment\":\"%s\",\"variant\":\"%s\",\"set\":\"%s\",\"samples\":%zu,\"grid\":%d,\"width\":%d,\"runs\":%d,"
-        "\"threads\":%d,\"device\":\"%s\",",
+        "\"threads\":%d,\"device\":\"%s\",\"date\":\"%s\",",
         experiment, variant, s->set->name, s->set->samples, s->set->grid, RIVAL_WIDTH, s->runs, s->threads, s->device);
     va_start(arguments, format);
     vprintf(format, arguments);

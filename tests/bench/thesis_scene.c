@@ -135,8 +135,17 @@ bool scene_has_room(struct scene *s, const char *experiment, const char *variant
          "rival_gpu_prepare");
     if (needed < rival_gpu_free_bytes())
         return true;
-    line(s, experiment, variant, "\"depth\":%u,\"no_room\":true,\"bytes\":%zu", recipe->shape.depth, needed);
+    line(s, experiment, variant, "\"depth\":%s,\"no_room\":true,\"bytes\":%zu", depth_text(recipe->shape.depth).text,
+         needed);
     return false;
+}
+
+struct depth_text depth_text(uint32_t depth)
+{
+    struct depth_text t = {"null"};
+    if (depth != THESIS_ALL)
+        snprintf(t.text, sizeof t.text, "%u", depth);
+    return t;
 }
 
 void line(const struct scene *s, const char *experiment, const char *variant, const char *format, ...)
@@ -145,7 +154,8 @@ void line(const struct scene *s, const char *experiment, const char *variant, co
     printf(
         "{\"experiment\":\"%s\",\"variant\":\"%s\",\"set\":\"%s\",\"samples\":%zu,\"grid\":%d,\"width\":%d,\"runs\":%d,"
         "\"threads\":%d,\"device\":\"%s\",\"date\":\"%s\",",
-        experiment, variant, s->set->name, s->set->samples, s->set->grid, RIVAL_WIDTH, s->runs, s->threads, s->device);
+        experiment, variant, s->set->name, s->set->samples, s->set->grid, RIVAL_WIDTH, s->runs, s->threads, s->device,
+        date);
     va_start(arguments, format);
     vprintf(format, arguments);
     va_end(arguments);

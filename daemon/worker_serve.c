@@ -28,6 +28,7 @@ struct worker {
     struct dev *dev;
     const struct worker_options *options;
     struct fetcher *fetcher;
+    struct recon_cache *cache; /* the main thread's */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     /* under lock: */
@@ -248,6 +249,7 @@ static int job_compute(struct worker *w, const json_t *job, const char *id, int 
     if (rc == 0) {
         struct recon_request request = worker_request(w->options, kind, &values, fd, NULL);
         request.begun = begun;
+        request.cache = w->cache;
         rc = recon_run_input(outcome, w->dev, &request, listener, input);
     }
     recon_input_free(input);
@@ -321,7 +323,7 @@ int worker_serve(int socket, struct dev *dev, const struct worker_options *optio
     pthread_t thread;
     char id[sizeof worker.id];
     int fds[WIRE_FDS], status = 0;
-    if (fetcher_create(&worker.fetcher, options) != 0)
+    if (fetcher_create(&worker.fetcher, options) != 0 || recon_cache_create(&worker.cache) != 0)
         return 1;
     if (hello_send(&worker) != 0)
         return 1;
@@ -335,6 +337,7 @@ int worker_serve(int socket, struct dev *dev, const struct worker_options *optio
         status = fatal ? 1 : 0;
     }
     /* The reader never ends by itself, and uses `worker`: the process ends with both. */
+    recon_cache_free(worker.cache);
     dev_free(dev);
     _exit(status);
 }

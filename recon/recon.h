@@ -61,14 +61,21 @@ struct recon_listener {
 struct json_t; /* libjansson's */
 struct decoder;
 
+/* What is kept from job to job on one device: the last plan, with its density weights, for jobs of the same trajectory
+ * and parameters. Of the thread that owns the device; freed before the device. Fails with ERR_NO_MEMORY. */
+struct recon_cache;
+int recon_cache_create(struct recon_cache **out);
+void recon_cache_free(struct recon_cache *cache);
+
 struct recon_request {
     const struct kind *kind;
     const struct param_values *values;
-    int input;               /* the uploaded file, read-only; stays the caller's */
-    struct decoder *decoder; /* recon/decoder.h */
-    uint64_t memory_bytes;   /* the most host memory the flat scan may take; 0: three quarters of what is free */
-    double decode_seconds;   /* wall-clock limit of decoding; 0: 600 */
-    double begun;            /* when the job began, CLOCK_MONOTONIC in seconds; 0: when it is run */
+    int input;                 /* the uploaded file, read-only; stays the caller's */
+    struct decoder *decoder;   /* recon/decoder.h */
+    uint64_t memory_bytes;     /* the most host memory the flat scan may take; 0: three quarters of what is free */
+    double decode_seconds;     /* wall-clock limit of decoding; 0: 600 */
+    double begun;              /* when the job began, CLOCK_MONOTONIC in seconds; 0: when it is run */
+    struct recon_cache *cache; /* may be NULL: nothing is kept */
 };
 
 struct recon_outcome {

@@ -14,7 +14,7 @@
 #include "recon/recon_steps.h"
 
 #include "gridding/base/err.h"
-#include "gridding/nufft.h"
+#include "recon/plan_cache.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -31,6 +31,7 @@ struct gridder {
     size_t most_samples, most_count, pixels;
     int batch;
     struct nufft *plan;
+    bool kept;                   /* the plan is the cache's */
     const struct frame *planned; /* the image the plan was made for */
     uint64_t planned_hash;
     float *k, *planned_k, *weights; /* host: [most_samples][dim], same, [most_samples] */
@@ -102,12 +103,25 @@ static int gridder_sizes(struct gridder *g, int *most_coils)
     return 0;
 }
 
+/* Device memory for the samples and images of a batch. */
+static int buffers_alloc(struct gridder *g)
+{
+    struct recon_job *job = g->job;
+    size_t image_bytes = combines(job) ? g->pixels * sizeof(float) : (size_t)g->batch * g->pixels * sizeof(struct c32);
+    int rc = 0;
+    if (!g->data)
+        rc = dev_alloc(job->dev, (size_t)g->batch * g->most_samples * sizeof(struct c32), (void **)&g->data);
+    return rc == 0 ? dev_alloc(job->dev, image_bytes, &g->image) : rc;
+}
+
 static int gridder_create(struct gridder *g)
 {
     struct recon_job *job = g->job;
     int coils, rc = gridder_sizes(g, &coils);
     size_t channels = combines(job) ? 1 : (size_t)coils;
     if (rc == 0)
+        rc = memory_check(g, channels);
+    if (rc != 0 && plan_cache_clear(job->request->cache))
         rc = memory_check(g, channels);
     if (rc == 0)
         rc = image_series_create(&job->images, job->frames->count, channels,
@@ -125,16 +139,23 @@ static int gridder_create(struct gridder *g)
     if (!g->k || !g->planned_k || !g->weights || !g->offsets || !g->staging ||
         (!g->coil && !combines(job) && !complex_out(job)))
         return err_set(ERR_NO_MEMORY, "No memory for an image of %zu samples.", g->most_samples);
-    size_t image_bytes = combines(job) ? g->pixels * sizeof(float) : (size_t)g->batch * g->pixels * sizeof(struct c32);
-    rc = dev_alloc(job->dev, (size_t)g->batch * g->most_samples * sizeof(struct c32), (void **)&g->data);
-    if (rc == 0)
-        rc = dev_alloc(job->dev, image_bytes, &g->image);
+    rc = buffers_alloc(g);
+    if (rc != 0 && rc != ERR_DEVICE && plan_cache_clear(job->request->cache))
+        rc = buffers_alloc(g);
     return rc;
+}
+
+static void plan_drop(struct gridder *g)
+{
+    if (!g->kept)
+        nufft_free(g->plan);
+    g->plan = NULL;
+    g->kept = false;
 }
 
 static void gridder_free(struct gridder *g)
 {
-    nufft_free(g->plan);
+    plan_drop(g);
     dev_release(g->job->dev, g->image);
     dev_release(g->job->dev, g->data);
     free(g->coil);
@@ -191,8 +212,34 @@ static void plan_report(struct gridder *g)
     json_object_set_new(g->job->report, "grid", json_pack("[i,i,i]", info.grid[0], info.grid[1], info.grid[2]));
 }
 
-/* Make the plan for the trajectory in g->k (encoded units; brought to the image's here). */
-static int plan_make(struct gridder *g, const struct frame *frame, double base, double span)
+/* What the plan for the frame in g->k depends on. */
+static void key_fill(const struct gridder *g, const struct frame *frame, struct plan_key *key)
+{
+    const struct recon_job *job = g->job;
+    memset(key, 0, sizeof *key);
+    key->params.dim = job->dim;
+    key->params.tolerance = job->request->values->value[RECON_TOLERANCE].real;
+    key->params.kernel = (enum nufft_kernel)recon_choice(job, RECON_KERNEL);
+    key->params.width = (int)recon_choice(job, RECON_WIDTH);
+    key->params.oversampling = job->request->values->value[RECON_OVERSAMPLING].real;
+    key->params.batch = g->batch;
+    for (int d = 0; d < 3; d++) {
+        key->params.n[d] = job->out_n[d];
+        key->n[d] = job->n[d];
+        key->out_k[d] = job->out_k[d];
+    }
+    key->dcf = recon_choice(job, RECON_DCF);
+    key->iterations = recon_choice(job, RECON_DCF_ITERATIONS);
+    key->has_weights = job->has_weights;
+    key->columns = job->columns;
+    key->averages = frame->averages;
+    key->samples = frame->samples;
+    key->count = frame->count;
+}
+
+/* Make weights and plan for the trajectory in g->k. */
+static int plan_make(struct gridder *g, const struct frame *frame, const struct nufft_params *params, double base,
+                     double span)
 {
     struct recon_job *job = g->job;
     double start = recon_clock();
@@ -203,25 +250,47 @@ static int plan_make(struct gridder *g, const struct frame *frame, double base, 
     start = recon_clock();
     rescale(g, frame->samples);
     leave_out(g, frame->samples);
-    nufft_free(g->plan);
-    g->plan = NULL;
-    const struct nufft_params params = {
-        .dim = job->dim,
-        .n = {job->out_n[0], job->out_n[1], job->out_n[2]},
-        .tolerance = job->request->values->value[RECON_TOLERANCE].real,
-        .kernel = (enum nufft_kernel)recon_choice(job, RECON_KERNEL),
-        .width = (int)recon_choice(job, RECON_WIDTH),
-        .oversampling = job->request->values->value[RECON_OVERSAMPLING].real,
-        .batch = g->batch,
-    };
-    rc = nufft_create(&g->plan, job->dev, &params, frame->samples, g->k);
+    rc = nufft_create(&g->plan, job->dev, params, frame->samples, g->k);
     if (rc == 0)
         rc = nufft_set_weights(g->plan, g->weights);
-    if (rc == 0) {
-        g->plans++;
-        plan_report(g);
-    }
     recon_report_stage(job, "plan", recon_clock() - start);
+    return rc;
+}
+
+/* The plan for the trajectory in g->k (encoded units; brought to the image's here), and the file's weights in
+ * g->weights: the last job's, or a new one. */
+static int plan_get(struct gridder *g, const struct frame *frame, double base, double span)
+{
+    struct recon_job *job = g->job;
+    struct recon_cache *cache = job->request->cache;
+    const struct plan_arrays arrays = {g->k, job->has_weights ? g->weights : NULL, g->offsets};
+    struct plan_key key;
+    json_t *decisions = NULL;
+    int rc = 0;
+    double start = recon_clock();
+    key_fill(g, frame, &key);
+    struct nufft *plan = plan_cache_find(cache, &key, &arrays, &decisions);
+    plan_drop(g);
+    if (plan) {
+        g->plan = plan;
+        g->kept = true;
+        rescale(g, frame->samples);
+        recon_report_repeat(job, decisions);
+        recon_report_stage(job, "plan", recon_clock() - start);
+    } else {
+        plan_cache_begin(cache, &key, &arrays);
+        json_t *before = recon_report_aside(job);
+        rc = plan_make(g, frame, &key.params, base, span);
+        decisions = recon_report_back(job, before);
+        if (rc == 0)
+            g->kept = plan_cache_keep(cache, job->dev, g->plan, decisions);
+        else
+            plan_cache_clear(cache);
+        json_decref(decisions);
+        g->plans += rc == 0;
+    }
+    if (rc == 0)
+        plan_report(g);
     return rc;
 }
 
@@ -242,7 +311,7 @@ static int plan_for(struct gridder *g, size_t f, double base, double span)
         recon_frame_gather(job, frame, g->offsets, g->k, job->has_weights ? g->weights : NULL);
     }
     g->planned = NULL;
-    int rc = plan_make(g, frame, base, span);
+    int rc = plan_get(g, frame, base, span);
     if (rc == 0) {
         if (job->hash) {
             float *swap = g->k;

@@ -66,6 +66,27 @@ void recon_report_decide(struct recon_job *job, const char *what, const char *va
     list_add(job, "decisions", json_pack("{s:s, s:s, s:s}", "what", what, "value", value, "reason", text));
 }
 
+json_t *recon_report_aside(struct recon_job *job)
+{
+    json_t *before = json_incref(json_object_get(job->report, "decisions"));
+    json_object_set_new(job->report, "decisions", json_array());
+    return before;
+}
+
+json_t *recon_report_back(struct recon_job *job, json_t *before)
+{
+    json_t *own = json_incref(json_object_get(job->report, "decisions"));
+    json_object_set_new(job->report, "decisions", before);
+    recon_report_repeat(job, own);
+    return own;
+}
+
+void recon_report_repeat(struct recon_job *job, const json_t *decisions)
+{
+    for (size_t i = 0; i < json_array_size(decisions); i++)
+        list_add(job, "decisions", json_incref(json_array_get(decisions, i)));
+}
+
 void recon_report_warn(struct recon_job *job, const char *format, ...)
 {
     char text[768];

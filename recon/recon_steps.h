@@ -113,6 +113,12 @@ void recon_report_stage(struct recon_job *job, const char *name, double seconds)
 void recon_report_number(struct recon_job *job, const char *name, double value);
 void recon_report_decide(struct recon_job *job, const char *what, const char *value, const char *reason, ...)
     __attribute__((format(printf, 4, 5)));
+/* Gather what is decided from here on in a list of its own; the list that was there is the caller's, who gives it back:
+ * then what was decided meanwhile is added to it, and is the caller's to drop. */
+json_t *recon_report_aside(struct recon_job *job);
+json_t *recon_report_back(struct recon_job *job, json_t *before);
+/* Add decisions of before. */
+void recon_report_repeat(struct recon_job *job, const json_t *decisions);
 void recon_report_warn(struct recon_job *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -524,8 +524,13 @@ static void a_free_worker_takes_a_job_that_another_has_read(void **state)
 {
     struct fixture *f = *state;
     char ids[4][JOB_ID];
+    struct worker_status status[WORKERS_MAX];
     strcpy(f->options.devices, "cpu,cpu");
     restart(f);
+    do
+        moment();
+    while (scheduler_status(f->scheduler, status) != 2 || status[0].state != WORKER_IDLE ||
+           status[1].state != WORKER_IDLE);
     submit(f, "wait", ids[0]);
     submit(f, "wait", ids[1]);
     submit(f, "good", ids[2]);

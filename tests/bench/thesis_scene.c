@@ -151,6 +151,10 @@ struct depth_text depth_text(uint32_t depth)
 void line(const struct scene *s, const char *experiment, const char *variant, const char *format, ...)
 {
     va_list arguments;
+    time_t now = time(NULL);
+    struct tm utc;
+    char date[16];
+    strftime(date, sizeof date, "%Y-%m-%d", gmtime_r(&now, &utc));
     printf(
         "{\"experiment\":\"%s\",\"variant\":\"%s\",\"set\":\"%s\",\"samples\":%zu,\"grid\":%d,\"width\":%d,\"runs\":%d,"
         "\"threads\":%d,\"device\":\"%s\",\"date\":\"%s\",",

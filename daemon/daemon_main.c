@@ -1,7 +1,8 @@
 /* mrirecond: takes scans over HTTP, keeps them, has workers reconstruct them, and serves the images.
  *
- * Threads: main (signals), the scheduler (workers), the converter, and libmicrohttpd's. The order of starting is the
- * order of need: store, spool, scheduler, HTTP; stopping goes the other way round.
+ * Threads: main (signals), the store's writer, the scheduler (workers), the converter, a pool that waits for disks, and
+ * libmicrohttpd's. The order of starting is the order of need: store, spool, scheduler, HTTP; stopping goes the other
+ * way round.
  */
 #include "daemon/clock.h"
 #include "daemon/http.h"
@@ -18,6 +19,9 @@
 #include <unistd.h>
 
 enum { STATUS_FAILED = 1, STATUS_USAGE = 2 };
+
+/* Uploads that wait for their sync at a time; a few large ones must not hold up the small. */
+enum { POOL_THREADS = 16 };
 
 /* A program of ours, beside this one unless the options say where. */
 static int program_find(char path[OPTION_TEXT], const char *name)
@@ -97,6 +101,8 @@ static int service_start(struct service *service, struct options *options, struc
         result = converter_create(&service->converter, options->codec, options->convert_timeout, service->spool,
                                   service->waiters, service->log);
     if (!result)
+        result = pool_create(&service->pool, POOL_THREADS);
+    if (!result)
         result = http_create(http, service, &port);
     if (!result)
         result = port_tell(options, port);
@@ -106,13 +112,16 @@ static int service_start(struct service *service, struct options *options, struc
     return result;
 }
 
-/* Requests are woken before the server stops, for it cannot stop while some are suspended; jobs go back before the
- * store. */
+/* Changes that were begun end; requests are woken before the server stops, for it cannot stop while some are suspended;
+ * jobs go back before the store. */
 static void service_stop(struct service *service, struct http *http)
 {
+    if (service->pool)
+        pool_close(service->pool);
     if (service->waiters)
         waiters_close(service->waiters);
     http_free(http);
+    pool_free(service->pool);
     converter_free(service->converter);
     scheduler_free(service->scheduler);
     waiters_free(service->waiters);

@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -244,6 +245,26 @@ static enum MHD_Result request_body(struct request *request, const char *data, s
     return request->dropped > most ? MHD_NO : MHD_YES;
 }
 
+static void work_run(struct pool_task *task)
+{
+    struct request *request = (struct request *)((char *)task - offsetof(struct request, task));
+    struct MHD_Connection *connection = request->connection;
+    if (request->route->work(request))
+        request->refusal = *err_last();
+    MHD_resume_connection(connection); /* the request is its connection's again */
+}
+
+/* Suspended first: the work may be done before this returns. Where the pool is closed the service stops, and this
+ * thread may wait. */
+static void work_begin(struct request *request)
+{
+    request->worked = true;
+    request->task.run = work_run;
+    MHD_suspend_connection(request->connection);
+    if (!pool_run(request->service->pool, &request->task))
+        work_run(&request->task);
+}
+
 static enum MHD_Result handle(void *context, struct MHD_Connection *connection, const char *url, const char *method,
                               const char *version, const char *data, size_t *bytes, void **state)
 {
@@ -265,6 +286,10 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *connection, 
     }
     if (request->refusal.code)
         return answer_failure(request, &request->refusal);
+    if (request->route->work && !request->worked) {
+        work_begin(request);
+        return MHD_YES;
+    }
     request->suspended = false;
     int result = request->route->answer(request);
     if (result)

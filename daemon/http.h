@@ -2,13 +2,15 @@
  *
  * libmicrohttpd's threads (option http-threads), each with an epoll set, call into http.c; a request is in one thread
  * at a time. Nobody there waits for a worker or a conversion: such a request is suspended (waiters.h) and its handler
- * is called again from the start, so handlers are written to look at what is there now, each time.
+ * is called again from the start, so handlers are written to look at what is there now, each time. Nor does anybody
+ * there wait for the disk to sync: a route's work() is done in a thread of a pool while the request is suspended.
  */
 #ifndef MRIRECON_DAEMON_HTTP_H
 #define MRIRECON_DAEMON_HTTP_H
 
 #include "daemon/convert.h"
 #include "daemon/http_parse.h"
+#include "daemon/pool.h"
 #include "daemon/scheduler.h"
 
 #include <microhttpd.h>
@@ -24,6 +26,7 @@ struct service {
     struct waiters *waiters;
     struct scheduler *scheduler;
     struct converter *converter;
+    struct pool *pool;
     _Atomic bool draining;
 };
 
@@ -33,6 +36,7 @@ struct route {
     const char *method;                     /* a GET is also served to HEAD */
     const char *path;                       /* "/v1/jobs/" + "*": a part that is given */
     int (*begin)(struct request *request);  /* may be NULL: when the headers are there; a failure refuses the body */
+    int (*work)(struct request *request);   /* may be NULL: what waits for a disk, once, when the body is there */
     int (*answer)(struct request *request); /* 0: answered or suspended; a failure is answered as a problem */
 };
 extern const struct route http_routes[]; /* routes.c; ends with .method = NULL */
@@ -45,7 +49,8 @@ struct request {
     const struct route *route;
     char allow[64];                             /* the methods that the path takes */
     char part[HTTP_PATH_PARTS][HTTP_PATH_PART]; /* the path's parts */
-    bool begun, suspended, answered;
+    bool begun, worked, suspended, answered;
+    struct pool_task task; /* of work() */
     unsigned status;
     /* the body */
     struct err refusal; /* code 0: none; else the body is read and dropped */
@@ -64,7 +69,7 @@ struct http;
 /* Serve on options->listen; *port is the one that is served. Fails with ERR_BAD_PARAMETER (not an address; not
  * loopback), ERR_IO (taken). */
 int http_create(struct http **out, struct service *service, int *port);
-/* Closes the socket and every connection. waiters_close() comes first. */
+/* Closes the socket and every connection. pool_close() and then waiters_close() come first. */
 void http_free(struct http *http);
 
 /* ---- for routes ---- */

@@ -6,12 +6,15 @@
 
 /* routes_submit.c */
 int route_submit_begin(struct request *request);
+int route_submit_work(struct request *request);
 int route_submit(struct request *request);
 
 /* routes_jobs.c */
 int route_job(struct request *request);
 int route_jobs(struct request *request);
+int route_cancel_work(struct request *request);
 int route_cancel(struct request *request);
+int route_delete_work(struct request *request);
 int route_delete(struct request *request);
 /* The document of a job with what is known of its progress; a new reference. */
 json_t *job_document(struct service *service, const struct job *job);

@@ -25,12 +25,17 @@ static bool progress_of(struct service *service, const char *id, double *fractio
     return false;
 }
 
+static int job_unknown(void)
+{
+    return err_set(ERR_NOT_FOUND, "There is no job of this id. GET /v1/jobs lists those there are.");
+}
+
 int job_look_up(struct service *service, const char *id, struct job *job)
 {
     double fraction;
     char stage[64];
     if (!spool_is_id(id))
-        return err_set(ERR_NOT_FOUND, "There is no job of this id. GET /v1/jobs lists those there are.");
+        return job_unknown();
     int result = store_get(service->store, id, job);
     /* A job that runs, and that no worker has: it ended in between, or is about to begin. */
     if (!result && job->state == JOB_RUNNING && !progress_of(service, id, &fraction, stage, sizeof stage)) {
@@ -192,51 +197,53 @@ int route_jobs(struct request *request)
     return result;
 }
 
-int route_cancel(struct request *request)
+int route_cancel_work(struct request *request)
 {
     struct service *service = request->service;
     const char *id = request->part[2];
-    enum job_state state;
-    struct job job;
-    int result = job_look_up(service, id, &job);
+    enum job_state before, state;
+    if (!spool_is_id(id))
+        return job_unknown();
+    int result = store_cancel(service->store, id, &before, &state);
     if (result)
         return result;
-    bool was_canceled = job.state == JOB_CANCELED;
-    job_clear(&job);
-    result = store_cancel(service->store, id, &state);
-    if (result)
-        return result;
-    if (state == JOB_CANCELED && !was_canceled) {
-        /* It was queued; the scheduler never saw it. */
+    if (state == JOB_CANCELED && before == JOB_QUEUED) {
+        /* The scheduler never saw it. */
         metrics_canceled(service->metrics);
         spool_remove(service->spool, id);
         waiters_wake(service->waiters, id);
     }
     log_line(service->log, LOG_LEVEL_INFO, id, "cancel asked for; %s", job_state_name(state));
     scheduler_wake(service->scheduler);
-    result = store_get(service->store, id, &job);
+    return 0;
+}
+
+int route_cancel(struct request *request)
+{
+    struct job job;
+    int result = store_get(request->service->store, request->part[2], &job);
     if (result)
         return result;
-    result = http_answer_json(request, 202, job_document(service, &job), NULL);
+    result = http_answer_json(request, 202, job_document(request->service, &job), NULL);
     job_clear(&job);
     return result;
 }
 
-int route_delete(struct request *request)
+int route_delete_work(struct request *request)
 {
     struct service *service = request->service;
     const char *id = request->part[2];
-    struct job job;
-    int result = job_look_up(service, id, &job);
-    if (result)
-        return result;
-    job_clear(&job);
-    result = store_delete(service->store, id);
+    int result = spool_is_id(id) ? store_delete(service->store, id) : job_unknown();
     if (result)
         return result;
     /* Without a row they are nobody's: what a crash leaves here goes at the next start. */
     spool_remove(service->spool, id);
     spool_results_remove(service->spool, id);
     log_line(service->log, LOG_LEVEL_INFO, id, "deleted");
+    return 0;
+}
+
+int route_delete(struct request *request)
+{
     return http_answer(request, 204, "", strdup(""), NULL);
 }

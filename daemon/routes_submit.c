@@ -130,7 +130,7 @@ int route_submit_begin(struct request *request)
 }
 
 /* The body is complete: onto the disk with it, then the row. */
-static int submit(struct request *request)
+int route_submit_work(struct request *request)
 {
     struct service *service = request->service;
     int result = 0;
@@ -145,17 +145,18 @@ static int submit(struct request *request)
     if (!result)
         result = store_submit(service->store, &request->job, service->options->queue_limit);
     if (result) {
-        request->refusal = *err_last();
+        struct err failure = *err_last();
         scheduler_retract(service->scheduler, request->job.id);
         request->job.id[0] = '\0';
         spool_abort(&request->upload);
-        return err_restore(&request->refusal);
+        return err_restore(&failure);
     }
     request->upload = (struct spool_file){.fd = -1}; /* the job's now */
     metrics_submitted(service->metrics, request->job.kind, request->job.bytes);
     log_line(service->log, LOG_LEVEL_INFO, request->job.id, "accepted, %s, %lld bytes", request->job.kind,
              (long long)request->job.bytes);
     scheduler_wake(service->scheduler);
+    request->deadline = clock_seconds() + request->wait;
     return 0;
 }
 
@@ -175,10 +176,6 @@ static int answer_end(struct request *request, const struct job *job, const char
 int route_submit(struct request *request)
 {
     struct service *service = request->service;
-    bool first = !*request->job.id;
-    int result = first ? submit(request) : 0;
-    if (result)
-        return result;
     const char *id = request->job.id;
     char location[JOB_ID + 16], applied[24];
     snprintf(location, sizeof location, "/v1/jobs/%s", id);
@@ -188,10 +185,8 @@ int route_submit(struct request *request)
     const char *const later[] = {
         "Location", location, "X-Job-Id", id, "Retry-After", "1", request->wait >= 0 ? "Preference-Applied" : NULL,
         applied,    NULL};
-    if (first)
-        request->deadline = clock_seconds() + request->wait;
     struct job job = {.state = JOB_QUEUED};
-    result = job_look_up(service, id, &job);
+    int result = job_look_up(service, id, &job);
     bool ended = result || job_state_is_final(job.state);
     if (!ended && request->wait > 0 && clock_seconds() < request->deadline &&
         http_wait(request, id, request->deadline)) {

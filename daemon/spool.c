@@ -48,6 +48,8 @@ int spool_create(struct spool **out, const char *state_dir, int64_t body_limit, 
     spool->body_limit = body_limit;
     spool->limit = limit;
     spool->reserve = reserve;
+    pthread_mutex_init(&spool->scans_sync.lock, NULL);
+    pthread_cond_init(&spool->scans_sync.finished_one, NULL);
     int result = folder_open(AT_FDCWD, state_dir, &spool->state);
     if (!result && flock(spool->state, LOCK_EX | LOCK_NB) < 0)
         result = err_set(ERR_IO, "%s is in use by another mrirecond. Stop that one, or name another --state-dir.",
@@ -74,6 +76,8 @@ void spool_free(struct spool *spool)
     for (int i = 0; i < 3; i++)
         if (folders[i] >= 0)
             close(folders[i]);
+    pthread_mutex_destroy(&spool->scans_sync.lock);
+    pthread_cond_destroy(&spool->scans_sync.finished_one);
     free(spool);
 }
 
@@ -358,6 +362,34 @@ int spool_append(struct spool_file *file, const void *data, size_t bytes)
     return result;
 }
 
+/* Return once a sync of `folder` that began after this call has ended. */
+static int folder_sync(struct folder_sync *sync, int folder)
+{
+    pthread_mutex_lock(&sync->lock);
+    int64_t mine = sync->started + 1; /* one in progress may have begun too early */
+    while (sync->finished < mine) {
+        if (sync->busy) {
+            pthread_cond_wait(&sync->finished_one, &sync->lock);
+            continue;
+        }
+        sync->busy = true;
+        int64_t number = ++sync->started;
+        pthread_mutex_unlock(&sync->lock);
+        int error = fsync(folder) < 0 ? errno : 0;
+        pthread_mutex_lock(&sync->lock);
+        sync->busy = false;
+        sync->finished = number;
+        if (error) {
+            sync->failed = number;
+            sync->error = error;
+        }
+        pthread_cond_broadcast(&sync->finished_one);
+    }
+    errno = sync->failed >= mine ? sync->error : 0;
+    pthread_mutex_unlock(&sync->lock);
+    return errno ? io_failed("syncing the spool") : 0;
+}
+
 int spool_finish(struct spool_file *file)
 {
     if (fsync(file->fd) < 0)
@@ -366,8 +398,9 @@ int spool_finish(struct spool_file *file)
     file->fd = -1;
     if (close(fd) < 0)
         return io_failed("closing the upload");
-    if (fsync(file->spool->scans) < 0)
-        return io_failed("syncing the spool");
+    int result = folder_sync(&file->spool->scans_sync, file->spool->scans);
+    if (result)
+        return result;
     atomic_fetch_sub(&file->spool->used, file->reserved - file->bytes);
     file->reserved = file->bytes;
     return 0;

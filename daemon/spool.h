@@ -4,20 +4,31 @@
  *   STATE/results/ID.tmp/     what a worker is writing
  *   STATE/results/ID/         a finished job's files; never changed, but files of other formats may be added
  *
- * A struct spool may be used by any thread: all but the count of bytes is read-only after spool_create. A struct
- * spool_file belongs to one thread at a time.
+ * A struct spool may be used by any thread: all but the count of bytes and the syncs is read-only after spool_create. A
+ * struct spool_file belongs to one thread at a time.
  */
 #ifndef MRIRECON_DAEMON_SPOOL_H
 #define MRIRECON_DAEMON_SPOOL_H
 
 #include "daemon/store.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 enum { SPOOL_NAME = 128 }; /* longest name of a result file, with its NUL */
 
+/* Syncs of one folder, shared by those who ask at a time. */
+struct folder_sync {
+    pthread_mutex_t lock; /* of the rest */
+    pthread_cond_t finished_one;
+    bool busy;
+    int64_t started, finished, failed; /* numbers of syncs; failed: the last that did, errno in `error` */
+    int error;
+};
+
 struct spool {
     int state, scans, results; /* folders */
+    struct folder_sync scans_sync;
     int64_t body_limit, limit, reserve;
     _Atomic int64_t used; /* bytes of uploads, arrived and announced */
 };
@@ -47,8 +58,8 @@ bool spool_is_id(const char *text);
 int spool_begin(struct spool *spool, int64_t expected, struct spool_file *out);
 /* Append bytes. Fails likewise. */
 int spool_append(struct spool_file *file, const void *data, size_t bytes);
-/* File and folder entry are on the disk; the file is closed and stays until spool_remove. Fails with ERR_SPOOL_FULL,
- * ERR_IO. */
+/* File and folder entry are on the disk; the file is closed and stays until spool_remove. Takes as long as the disk
+ * does; those who call it at a time share the sync of the folder. Fails with ERR_SPOOL_FULL, ERR_IO. */
 int spool_finish(struct spool_file *file);
 /* Give up an upload: nothing stays. Also after a failed spool_finish. */
 void spool_abort(struct spool_file *file);

@@ -1,15 +1,16 @@
 /* store.h: the jobs, in SQLite (WAL, synchronous=FULL): the queue survives a power cut.
  *
- * store.c is the only file that changes a job's state, and each change is one transaction: when a call returns 0, what
- * it did is on the disk.
+ * store.c is the only file that changes a job's state. When a call that changes something returns 0, what it did is on
+ * the disk; when it fails, nothing was done. Changes that several threads ask for at a time are committed together, so
+ * that they share one sync of the disk (store_parts.h tells how).
  *
  *   queued -> running -> succeeded | failed
  *   running -> queued             the worker or the daemon died, or the daemon was told to stop
  *   queued -> canceled            at once
  *   running -> canceling -> canceled | failed | succeeded (the end came first)
  *
- * A struct store may be used by any thread: one lock guards the connection that writes, another the one that reads, so
- * that readers never wait for a disk. Times are milliseconds since 1970, UTC; 0: not yet.
+ * A struct store may be used by any thread. Calls that change something sleep until the disk has it; those that read
+ * never wait for a disk that writes. Times are milliseconds since 1970, UTC; 0: not yet.
  */
 #ifndef MRIRECON_DAEMON_STORE_H
 #define MRIRECON_DAEMON_STORE_H
@@ -73,8 +74,9 @@ int store_succeed(struct store *store, const char *id, json_t *results, json_t *
 int store_fail(struct store *store, const char *id, const struct err *failure); /* also of a queued job */
 int store_canceled(struct store *store, const char *id);
 
-/* Somebody wants a job canceled. *state: what it is now. Fails with ERR_NOT_FOUND, ERR_CONFLICT (it has ended). */
-int store_cancel(struct store *store, const char *id, enum job_state *state);
+/* Somebody wants a job canceled. *before, *state: what it was, and is now. Fails with ERR_NOT_FOUND, ERR_CONFLICT (it
+ * has ended). */
+int store_cancel(struct store *store, const char *id, enum job_state *before, enum job_state *state);
 
 /* Remove the row of a job that has ended. Fails with ERR_NOT_FOUND, ERR_CONFLICT (it has not). */
 int store_delete(struct store *store, const char *id);
@@ -92,7 +94,7 @@ int store_each(struct store *store, int (*each)(void *context, const char *id, e
 /* Jobs in each state, and when the oldest of those that wait was accepted (0: none waits). */
 int store_counts(struct store *store, int64_t counts[JOB_STATES], int64_t *oldest);
 
-/* Prove that the store can be written. */
+/* Whether the store can be written, as its last change, or a proof made each second, showed. Does not wait. */
 int store_check(struct store *store);
 
 #endif

@@ -305,11 +305,11 @@ static void a_worker_that_breaks_the_rules_is_replaced(void **state)
 static void cancel_job(struct fixture *f, const char *what)
 {
     char id[JOB_ID];
-    enum job_state now;
+    enum job_state before, now;
     submit(f, what, id);
     struct job job = reach(f, id, JOB_RUNNING);
     job_clear(&job);
-    assert_int_equal(store_cancel(f->store, id, &now), 0);
+    assert_int_equal(store_cancel(f->store, id, &before, &now), 0);
     assert_int_equal(now, JOB_CANCELING);
     scheduler_wake(f->scheduler);
     job = reach(f, id, JOB_CANCELED);
@@ -427,8 +427,8 @@ static void noted(struct fixture *f, const char *type, const char *id, int times
 
 static void cancel(struct fixture *f, const char *id, enum job_state expected)
 {
-    enum job_state now;
-    assert_int_equal(store_cancel(f->store, id, &now), 0);
+    enum job_state before, now;
+    assert_int_equal(store_cancel(f->store, id, &before, &now), 0);
     assert_int_equal(now, expected);
     scheduler_wake(f->scheduler);
 }

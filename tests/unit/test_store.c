@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <cmocka.h>
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -157,23 +158,23 @@ static void cancel_depends_on_the_state(void **state)
 {
     struct store *store = ((struct fixture *)*state)->store;
     char id[JOB_ID];
-    enum job_state now;
+    enum job_state before, now;
     assert_int_equal(submit(store, 1, 10), 0);
     assert_int_equal(submit(store, 2, 10), 0);
     take(store, 1);
-    assert_int_equal(store_cancel(store, id_of(2, id), &now), 0);
+    assert_int_equal(store_cancel(store, id_of(2, id), &before, &now), 0);
     assert_int_equal(now, JOB_CANCELED);
-    assert_int_equal(store_cancel(store, id, &now), 0); /* once more is no conflict */
+    assert_int_equal(store_cancel(store, id, &before, &now), 0); /* once more is no conflict */
     assert_int_equal(now, JOB_CANCELED);
-    assert_int_equal(store_cancel(store, id_of(1, id), &now), 0);
+    assert_int_equal(store_cancel(store, id_of(1, id), &before, &now), 0);
     assert_int_equal(now, JOB_CANCELING);
     assert_int_equal(store_requeue(store, id, true), ERR_CONFLICT); /* it is not to run again */
     assert_int_equal(store_canceled(store, id), 0);
     assert_int_equal(submit(store, 3, 10), 0);
     take(store, 3);
     assert_int_equal(store_succeed(store, id_of(3, id), NULL, NULL), 0);
-    assert_int_equal(store_cancel(store, id, &now), ERR_CONFLICT);
-    assert_int_equal(store_cancel(store, "nothing", &now), ERR_NOT_FOUND);
+    assert_int_equal(store_cancel(store, id, &before, &now), ERR_CONFLICT);
+    assert_int_equal(store_cancel(store, "nothing", &before, &now), ERR_NOT_FOUND);
 }
 
 static void delete_takes_only_ended_jobs(void **state)
@@ -255,18 +256,96 @@ static void what_was_accepted_survives_kill_9(void **state)
     }
 }
 
+/* ---- changes that are committed together ---- */
+
+enum { THREADS = 16, EACH = 40, LIMIT = 500 };
+
+struct submitter {
+    struct store *store;
+    int number, accepted, refused, same_id;
+    pthread_t thread;
+};
+
+/* Every tenth submission of a thread is of an id that another has, too: it fails alone. */
+static void *submit_many(void *context)
+{
+    struct submitter *submitter = context;
+    for (int i = 0; i < EACH; i++) {
+        int result = submit(submitter->store, i % 10 == 9 ? 1 : 1000 * (submitter->number + 1) + i, LIMIT);
+        submitter->accepted += result == 0;
+        submitter->refused += result == ERR_QUEUE_FULL;
+        submitter->same_id += result == ERR_STORE;
+    }
+    return NULL;
+}
+
+static void changes_of_many_threads_fail_alone_and_are_counted(void **state)
+{
+    struct fixture *f = *state;
+    struct submitter submitter[THREADS];
+    int64_t counts[JOB_STATES], oldest;
+    int accepted = 1, refused = 0, same_id = 0;
+    assert_int_equal(submit(f->store, 1, LIMIT), 0);
+    for (int i = 0; i < THREADS; i++) {
+        submitter[i] = (struct submitter){.store = f->store, .number = i};
+        assert_int_equal(pthread_create(&submitter[i].thread, NULL, submit_many, &submitter[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(submitter[i].thread, NULL);
+        accepted += submitter[i].accepted;
+        refused += submitter[i].refused;
+        same_id += submitter[i].same_id;
+    }
+    assert_int_equal(accepted, LIMIT);
+    assert_int_equal(accepted - 1 + refused + same_id, THREADS * EACH);
+    assert_true(same_id > 0 && refused > 0);
+    /* What is counted in memory is what is there. */
+    assert_int_equal(store_counts(f->store, counts, &oldest), 0);
+    assert_int_equal(counts[JOB_QUEUED], LIMIT);
+    store_free(f->store);
+    assert_int_equal(store_create(&f->store, f->path), 0);
+    assert_int_equal(store_counts(f->store, counts, &oldest), 0);
+    assert_int_equal(counts[JOB_QUEUED], LIMIT);
+}
+
+static void counts_follow_every_transition(void **state)
+{
+    struct fixture *f = *state;
+    int64_t counts[JOB_STATES], again[JOB_STATES], oldest;
+    char id[JOB_ID];
+    enum job_state before, now;
+    for (int i = 1; i <= 9; i++)
+        assert_int_equal(submit(f->store, i, 100), 0);
+    for (int i = 1; i <= 6; i++)
+        take(f->store, i);
+    assert_int_equal(store_succeed(f->store, id_of(1, id), NULL, NULL), 0);
+    assert_int_equal(store_fail(f->store, id_of(2, id), err_last()), 0);
+    assert_int_equal(store_cancel(f->store, id_of(3, id), &before, &now), 0);
+    assert_int_equal(store_requeue(f->store, id_of(4, id), true), 0);
+    assert_int_equal(store_cancel(f->store, id_of(9, id), &before, &now), 0);
+    assert_int_equal(store_delete(f->store, id_of(2, id)), 0);
+    assert_int_equal(store_counts(f->store, counts, &oldest), 0);
+    const int64_t expected[JOB_STATES] = {
+        [JOB_QUEUED] = 3, [JOB_RUNNING] = 2, [JOB_CANCELING] = 1, [JOB_SUCCEEDED] = 1, [JOB_CANCELED] = 1};
+    assert_memory_equal(counts, expected, sizeof expected);
+    store_free(f->store);
+    assert_int_equal(store_create(&f->store, f->path), 0);
+    assert_int_equal(store_counts(f->store, again, &oldest), 0);
+    assert_memory_equal(again, expected, sizeof expected);
+}
+
 static void recovery_queues_what_ran(void **state)
 {
     struct fixture *f = *state;
     char id[JOB_ID];
-    enum job_state now;
+    enum job_state before, now;
     int requeued = -1;
     for (int i = 1; i <= 4; i++)
         assert_int_equal(submit(f->store, i, 10), 0);
     take(f->store, 1);
     take(f->store, 2);
     take(f->store, 3);
-    assert_int_equal(store_cancel(f->store, id_of(2, id), &now), 0);
+    assert_int_equal(store_cancel(f->store, id_of(2, id), &before, &now), 0);
     assert_int_equal(store_succeed(f->store, id_of(3, id), NULL, NULL), 0);
     store_free(f->store);
     assert_int_equal(store_create(&f->store, f->path), 0);
@@ -321,6 +400,8 @@ int main(void)
         WITH_STORE(delete_takes_only_ended_jobs),
         WITH_STORE(the_list_has_pages_newest_first),
         WITH_STORE(what_was_accepted_survives_kill_9),
+        WITH_STORE(changes_of_many_threads_fail_alone_and_are_counted),
+        WITH_STORE(counts_follow_every_transition),
         WITH_STORE(recovery_queues_what_ran),
         WITH_STORE(a_store_that_is_none_is_refused),
         WITH_STORE(two_deaths_are_counted),

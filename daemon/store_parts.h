@@ -1,0 +1,113 @@
+/* store_parts.h: what the files of the store share. Only daemon/store*.c include this.
+ *
+ * DESIGN. One thread, the writer, owns the connection that writes. A change is a function that runs in it; callers put
+ * changes on a list and sleep. The writer takes the whole list, runs each change under a savepoint of its own inside
+ * one transaction, commits once, and wakes all: as many callers as wait share one sync of the disk, and a change that
+ * fails undoes itself alone. What readers ask for most, the counts, is kept in memory: changes leave entries of what
+ * they moved, which are added up when the transaction is on the disk and dropped with what is rolled back.
+ */
+#ifndef MRIRECON_DAEMON_STORE_PARTS_H
+#define MRIRECON_DAEMON_STORE_PARTS_H
+
+#include "daemon/store.h"
+
+#include <pthread.h>
+#include <sqlite3.h>
+
+enum { STATEMENTS = 48 };
+
+/* A connection and its statements, which are prepared once. Of one thread at a time. */
+struct connection {
+    sqlite3 *db;
+    struct {
+        const char *sql; /* known by its address: SQL is written as literals */
+        sqlite3_stmt *statement;
+    } cache[STATEMENTS];
+    int cached;
+};
+
+/* A job has come, gone or moved. States: -1 for none. */
+struct entry {
+    int from, to;
+};
+
+struct change {
+    struct change *next;
+    int (*apply)(struct store *store, void *context); /* in the writer, inside a transaction */
+    void *context;
+    pthread_cond_t settled;
+    bool done;
+    int result;
+    struct err failure; /* where result is not 0 */
+};
+
+struct store {
+    /* of the writer's thread */
+    struct connection writer;
+    struct entry *entry;
+    size_t entries, room;
+    pthread_t thread;
+    bool threaded;
+    /* the list of changes, under `lock` */
+    pthread_mutex_t lock;
+    pthread_cond_t news;
+    struct change *first, **last;
+    bool closing;
+    double busy_since; /* clock_seconds(); 0: the writer waits */
+    struct err health; /* of the last transaction */
+    /* under `tally_lock`, held for additions only */
+    pthread_mutex_t tally_lock;
+    int64_t counts[JOB_STATES];
+    /* under `reader_lock` */
+    pthread_mutex_t reader_lock;
+    struct connection reader;
+};
+
+/* ---- store_sql.c ---- */
+
+/* Leave what `db` last failed with in the error slot; its code. */
+int sql_failed(sqlite3 *db, const char *doing);
+int sql_run(sqlite3 *db, const char *sql, const char *doing);
+
+/* A statement of the cache, reset, with its values bound in order: s text (NULL: NULL), i int64_t, j json_t or NULL.
+ * NULL (failure set) where it cannot be. Not to be finalized; sql_release() when it is no longer stepped. */
+sqlite3_stmt *sql_prepare(struct connection *connection, const char *sql, const char *types, ...);
+void sql_release(sqlite3_stmt *statement);
+/* Run a statement that changes rows (NULL: it failed before); *changed rows were (may be NULL). */
+int sql_change(struct connection *connection, sqlite3_stmt *statement, int *changed);
+/* The one number that a statement (NULL: it failed before) selects; 0 where it selects none. */
+int sql_number(struct connection *connection, sqlite3_stmt *statement, int64_t *out);
+
+int connection_open(struct connection *connection, const char *path, int flags);
+void connection_close(struct connection *connection);
+
+/* ---- store_schema.c ---- */
+
+/* Make the tables, or bring those of an earlier version to this one. */
+int schema_make(struct connection *connection);
+
+/* ---- store_rows.c ---- */
+
+#define JOB_COLUMNS                                                                                                \
+    "id, state, sequence, kind, bytes, created, started, finished, attempts, deaths, parameters, formats, error, " \
+    "results, report"
+
+/* Read up to `limit` rows of a SELECT of JOB_COLUMNS (NULL: it failed before). */
+int rows_read(struct connection *connection, sqlite3_stmt *statement, struct job *jobs, int limit, int *count);
+int row_not_found(const char *id);
+
+/* ---- store_writer.c ---- */
+
+/* Have the writer run `apply`, and sleep until what it did is on the disk. Its result; on failure nothing was done. */
+int store_change(struct store *store, int (*apply)(struct store *store, void *context), void *context);
+/* From within a change: note what it moved. Fails with ERR_NO_MEMORY. */
+int store_note(struct store *store, struct entry entry);
+int writer_start(struct store *store);
+void writer_stop(struct store *store);
+
+/* Count all jobs anew. In the writer, or before it runs. */
+int tally_load(struct store *store);
+/* From within a change: jobs in a state, those that the transaction has moved so far included. */
+int64_t tally_now(const struct store *store, enum job_state state);
+
+#endif

@@ -1,0 +1,121 @@
+/* Reading the store: one job, pages of jobs, counts. */
+#include "daemon/store_parts.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void column_text(sqlite3_stmt *row, int column, char *text, size_t size)
+{
+    const unsigned char *value = sqlite3_column_text(row, column);
+    snprintf(text, size, "%s", value ? (const char *)value : "");
+}
+
+static json_t *column_json(sqlite3_stmt *row, int column)
+{
+    const unsigned char *value = sqlite3_column_text(row, column);
+    return value ? json_loads((const char *)value, JSON_ALLOW_NUL, NULL) : NULL;
+}
+
+static void job_read(sqlite3_stmt *row, struct job *job)
+{
+    *job = (struct job){.sequence = sqlite3_column_int64(row, 2)};
+    column_text(row, 0, job->id, sizeof job->id);
+    job->state = (enum job_state)sqlite3_column_int(row, 1);
+    column_text(row, 3, job->kind, sizeof job->kind);
+    job->bytes = sqlite3_column_int64(row, 4);
+    job->created = sqlite3_column_int64(row, 5);
+    job->started = sqlite3_column_int64(row, 6);
+    job->finished = sqlite3_column_int64(row, 7);
+    job->attempts = sqlite3_column_int64(row, 8);
+    job->deaths = sqlite3_column_int64(row, 9);
+    job->parameters = column_json(row, 10);
+    job->formats = column_json(row, 11);
+    job->error = column_json(row, 12);
+    job->results = column_json(row, 13);
+    job->report = column_json(row, 14);
+}
+
+int rows_read(struct connection *connection, sqlite3_stmt *statement, struct job *jobs, int limit, int *count)
+{
+    if (!statement)
+        return err_last()->code;
+    int step, found = 0;
+    while ((step = found < limit ? sqlite3_step(statement) : SQLITE_DONE) == SQLITE_ROW)
+        job_read(statement, &jobs[found++]);
+    int result = step == SQLITE_DONE ? 0 : sql_failed(connection->db, "reading jobs");
+    if (result)
+        while (found > 0)
+            job_clear(&jobs[--found]);
+    sql_release(statement);
+    *count = found;
+    return result;
+}
+
+int row_not_found(const char *id)
+{
+    return err_set(ERR_NOT_FOUND, "There is no job %.40s. It may have been deleted.", id);
+}
+
+int store_get(struct store *store, const char *id, struct job *job)
+{
+    int count = 0;
+    pthread_mutex_lock(&store->reader_lock);
+    struct connection *reader = &store->reader;
+    int result =
+        rows_read(reader, sql_prepare(reader, "SELECT " JOB_COLUMNS " FROM job WHERE id = ?", "s", id), job, 1, &count);
+    pthread_mutex_unlock(&store->reader_lock);
+    return !result && !count ? row_not_found(id) : result;
+}
+
+int store_list(struct store *store, int64_t before, int state, struct job *jobs, int limit, int *count)
+{
+    pthread_mutex_lock(&store->reader_lock);
+    struct connection *reader = &store->reader;
+    int64_t older = before > 0 ? before : INT64_MAX;
+    int result = rows_read(
+        reader,
+        state < 0
+            ? sql_prepare(reader, "SELECT " JOB_COLUMNS " FROM job WHERE sequence < ? ORDER BY sequence DESC LIMIT ?",
+                          "ii", older, (int64_t)limit)
+            : sql_prepare(reader,
+                          "SELECT " JOB_COLUMNS
+                          " FROM job WHERE sequence < ? AND state = ? ORDER BY sequence DESC LIMIT ?",
+                          "iii", older, (int64_t)state, (int64_t)limit),
+        jobs, limit, count);
+    pthread_mutex_unlock(&store->reader_lock);
+    return result;
+}
+
+int store_each(struct store *store, int (*each)(void *context, const char *id, enum job_state state), void *context)
+{
+    pthread_mutex_lock(&store->reader_lock);
+    struct connection *reader = &store->reader;
+    sqlite3_stmt *statement = sql_prepare(reader, "SELECT id, state FROM job ORDER BY sequence", "");
+    int result = statement ? 0 : err_last()->code, step = SQLITE_DONE, stop = 0;
+    while (!result && !stop && (step = sqlite3_step(statement)) == SQLITE_ROW) {
+        char id[JOB_ID];
+        column_text(statement, 0, id, sizeof id);
+        stop = each(context, id, (enum job_state)sqlite3_column_int(statement, 1));
+    }
+    if (!result && !stop && step != SQLITE_DONE)
+        result = sql_failed(reader->db, "reading jobs");
+    if (statement)
+        sql_release(statement);
+    pthread_mutex_unlock(&store->reader_lock);
+    return result;
+}
+
+int store_counts(struct store *store, int64_t counts[JOB_STATES], int64_t *oldest)
+{
+    pthread_mutex_lock(&store->tally_lock);
+    memcpy(counts, store->counts, sizeof store->counts);
+    pthread_mutex_unlock(&store->tally_lock);
+    pthread_mutex_lock(&store->reader_lock);
+    struct connection *reader = &store->reader;
+    int result = sql_number(reader,
+                            sql_prepare(reader, "SELECT created FROM job WHERE state = ? ORDER BY sequence LIMIT 1",
+                                        "i", (int64_t)JOB_QUEUED),
+                            oldest);
+    pthread_mutex_unlock(&store->reader_lock);
+    return result;
+}

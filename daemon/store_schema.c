@@ -1,0 +1,46 @@
+/* The tables of the store, and how those of an earlier version become today's. */
+#include "daemon/store_parts.h"
+
+#include <stdio.h>
+
+/* Step i brings a store of version i to version i + 1. A step that was ever released is never changed.
+ * States are the values of enum job_state. The index on them is the queue. */
+static const char *const steps[] = {
+    "CREATE TABLE job (sequence INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE,"
+    " state INTEGER NOT NULL CHECK (state BETWEEN 0 AND 5), kind TEXT NOT NULL, bytes INTEGER NOT NULL,"
+    " created INTEGER NOT NULL, started INTEGER NOT NULL DEFAULT 0, finished INTEGER NOT NULL DEFAULT 0,"
+    " attempts INTEGER NOT NULL DEFAULT 0, deaths INTEGER NOT NULL DEFAULT 0, parameters TEXT NOT NULL,"
+    " formats TEXT NOT NULL, error TEXT, results TEXT, report TEXT);"
+    "CREATE INDEX job_state ON job (state, sequence)",
+};
+enum { SCHEMA = sizeof steps / sizeof *steps };
+
+int schema_make(struct connection *connection)
+{
+    sqlite3 *db = connection->db;
+    int64_t version = 0;
+    int result = sql_number(connection, sql_prepare(connection, "PRAGMA user_version", ""), &version);
+    if (result)
+        return result;
+    if (version < 0 || version > SCHEMA)
+        return err_set(
+            ERR_STORE,
+            "The job store has version %lld, this program knows versions up to %d. Run the newer program, or "
+            "name another --state-dir.",
+            (long long)version, SCHEMA);
+    if (version == SCHEMA)
+        return 0;
+    /* All steps or none: a store that breaks off here is the old one. */
+    result = sql_run(db, "BEGIN IMMEDIATE", "making its tables");
+    for (int i = (int)version; !result && i < SCHEMA; i++)
+        result = sql_run(db, steps[i], "making its tables");
+    char set[48];
+    snprintf(set, sizeof set, "PRAGMA user_version = %d", SCHEMA);
+    if (!result)
+        result = sql_run(db, set, "making its tables");
+    if (!result)
+        result = sql_run(db, "COMMIT", "making its tables");
+    if (result && !sqlite3_get_autocommit(db))
+        sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+    return result;
+}

@@ -1,0 +1,236 @@
+/* The thread that writes the store, and the counts that it keeps. */
+#include "daemon/store_parts.h"
+
+#include "daemon/clock.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    BATCH = 256,        /* changes in one transaction, at most */
+    PROOF_SECONDS = 1,  /* a writer with nothing to do proves that it could */
+    STUCK_SECONDS = 10, /* a transaction that takes longer is one of a disk that does not answer */
+};
+
+/* ---- counts ---- */
+
+int store_note(struct store *store, struct entry entry)
+{
+    if (store->entries == store->room) {
+        size_t room = store->room ? 2 * store->room : 64;
+        struct entry *more = realloc(store->entry, room * sizeof *more);
+        if (!more)
+            return err_set(ERR_NO_MEMORY, "No memory for a change of the job store. Try again later.");
+        store->entry = more;
+        store->room = room;
+    }
+    store->entry[store->entries++] = entry;
+    return 0;
+}
+
+/* What was noted is on the disk. */
+static void tally_add(struct store *store)
+{
+    pthread_mutex_lock(&store->tally_lock);
+    for (size_t i = 0; i < store->entries; i++) {
+        const struct entry *entry = &store->entry[i];
+        if (entry->from >= 0)
+            store->counts[entry->from]--;
+        if (entry->to >= 0)
+            store->counts[entry->to]++;
+    }
+    pthread_mutex_unlock(&store->tally_lock);
+    store->entries = 0;
+}
+
+int64_t tally_now(const struct store *store, enum job_state state)
+{
+    int64_t count = store->counts[state]; /* only this thread changes it */
+    for (size_t i = 0; i < store->entries; i++)
+        count += (store->entry[i].to == (int)state) - (store->entry[i].from == (int)state);
+    return count;
+}
+
+int tally_load(struct store *store)
+{
+    int64_t counts[JOB_STATES] = {0};
+    struct connection *writer = &store->writer;
+    sqlite3_stmt *statement = sql_prepare(writer, "SELECT state, count(*) FROM job GROUP BY state", "");
+    int result = statement ? 0 : err_last()->code, step = SQLITE_DONE;
+    while (!result && (step = sqlite3_step(statement)) == SQLITE_ROW)
+        counts[sqlite3_column_int(statement, 0)] = sqlite3_column_int64(statement, 1);
+    if (!result && step != SQLITE_DONE)
+        result = sql_failed(writer->db, "counting jobs");
+    if (statement)
+        sql_release(statement);
+    if (result)
+        return result;
+    pthread_mutex_lock(&store->tally_lock);
+    memcpy(store->counts, counts, sizeof counts);
+    pthread_mutex_unlock(&store->tally_lock);
+    store->entries = 0;
+    return 0;
+}
+
+/* ---- transactions ---- */
+
+static int begin(struct store *store)
+{
+    return sql_run(store->writer.db, "BEGIN IMMEDIATE", "beginning a change");
+}
+
+static int commit(struct store *store, int result)
+{
+    sqlite3 *db = store->writer.db;
+    if (!result)
+        result = sql_run(db, "COMMIT", "committing a change");
+    if (result && !sqlite3_get_autocommit(db))
+        sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+    return result;
+}
+
+/* One change, undone where it fails. Non-zero: the whole transaction is lost. */
+static int change_apply(struct store *store, struct change *change)
+{
+    sqlite3 *db = store->writer.db;
+    size_t before = store->entries;
+    int result = sql_run(db, "SAVEPOINT one", "beginning a change");
+    if (result)
+        return result;
+    change->result = change->apply(store, change->context);
+    if (change->result) {
+        change->failure = *err_last();
+        store->entries = before;
+        if (sqlite3_get_autocommit(db)) /* SQLite gave up the whole transaction, as it does on a full disk */
+            return change->result;
+        result = sql_run(db, "ROLLBACK TO one", "undoing a change");
+    }
+    return result ? result : sql_run(db, "RELEASE one", "ending a change");
+}
+
+/* Run the changes of a list in one transaction; then each has its result. */
+static int changes_commit(struct store *store, struct change *first)
+{
+    int result = begin(store);
+    for (struct change *change = first; !result && change; change = change->next)
+        result = change_apply(store, change);
+    result = commit(store, result);
+    if (!result) {
+        tally_add(store);
+        return 0;
+    }
+    store->entries = 0;
+    for (struct change *change = first; change; change = change->next) {
+        if (!change->result)
+            change->failure = *err_last();
+        change->result = change->failure.code;
+    }
+    return result;
+}
+
+/* A write that changes nothing still takes the write lock and meets a read-only or vanished file. */
+static int prove(struct store *store)
+{
+    struct connection *writer = &store->writer;
+    int result = begin(store);
+    if (!result)
+        result = sql_change(writer, sql_prepare(writer, "UPDATE job SET state = state WHERE sequence = 0", ""), NULL);
+    return commit(store, result);
+}
+
+/* ---- the thread ---- */
+
+/* Take up to BATCH changes off the list. Under the lock. */
+static struct change *changes_take(struct store *store)
+{
+    struct change *first = store->first, *last = first;
+    for (int i = 1; i < BATCH && last && last->next; i++)
+        last = last->next;
+    store->first = last ? last->next : NULL;
+    if (last)
+        last->next = NULL;
+    if (!store->first)
+        store->last = &store->first;
+    return first;
+}
+
+static void *writer_run(void *context)
+{
+    struct store *store = context;
+    pthread_mutex_lock(&store->lock);
+    while (store->first || !store->closing) {
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_sec += PROOF_SECONDS;
+        int waited = 0;
+        while (!store->first && !store->closing && waited != ETIMEDOUT)
+            waited = pthread_cond_timedwait(&store->news, &store->lock, &until);
+        if (!store->first && store->closing)
+            break;
+        struct change *first = changes_take(store);
+        store->busy_since = clock_seconds();
+        pthread_mutex_unlock(&store->lock);
+        int result = first ? changes_commit(store, first) : prove(store);
+        pthread_mutex_lock(&store->lock);
+        store->health.code = 0;
+        if (result)
+            store->health = *err_last();
+        store->busy_since = 0;
+        for (struct change *change = first, *next; change; change = next) {
+            next = change->next; /* the change is its caller's again, and gone, once it is done */
+            change->done = true;
+            pthread_cond_signal(&change->settled);
+        }
+    }
+    pthread_mutex_unlock(&store->lock);
+    return NULL;
+}
+
+int store_change(struct store *store, int (*apply)(struct store *store, void *context), void *context)
+{
+    struct change change = {.apply = apply, .context = context};
+    pthread_cond_init(&change.settled, NULL);
+    pthread_mutex_lock(&store->lock);
+    *store->last = &change;
+    store->last = &change.next;
+    pthread_cond_signal(&store->news);
+    while (!change.done)
+        pthread_cond_wait(&change.settled, &store->lock);
+    pthread_mutex_unlock(&store->lock);
+    pthread_cond_destroy(&change.settled);
+    return change.result ? err_restore(&change.failure) : 0;
+}
+
+int store_check(struct store *store)
+{
+    pthread_mutex_lock(&store->lock);
+    struct err health = store->health;
+    double busy = store->busy_since > 0 ? clock_seconds() - store->busy_since : 0;
+    pthread_mutex_unlock(&store->lock);
+    if (busy > STUCK_SECONDS)
+        return err_set(ERR_STORE, "The job store has been writing for %.0f s. Its disk may not answer; see its health.",
+                       busy);
+    return health.code ? err_restore(&health) : 0;
+}
+
+int writer_start(struct store *store)
+{
+    int failed = pthread_create(&store->thread, NULL, writer_run, store);
+    if (failed)
+        return err_set(ERR_INTERNAL, "The job store's thread cannot be started: %s.", strerror(failed));
+    store->threaded = true;
+    return 0;
+}
+
+void writer_stop(struct store *store)
+{
+    if (!store->threaded)
+        return;
+    pthread_mutex_lock(&store->lock);
+    store->closing = true;
+    pthread_cond_signal(&store->news);
+    pthread_mutex_unlock(&store->lock);
+    pthread_join(store->thread, NULL);
+}

@@ -1,0 +1,86 @@
+#!/usr/bin/python3
+"""A deep queue: what 10,000 waiting jobs do to the answers of the daemon, beside a job that runs.
+
+bench_queue.py [JOBS [REQUESTS]] (10000, 1000): fills the queue by 4 clients, then one client asks again and again; prints one JSON line:
+milliseconds p50, p99 and max of a submit, a page of 50 jobs, one job, /metrics and /readyz, on a connection that stays open; the same of
+submits by 8 clients at once, each on a connection of its own; jobs accepted in a second while filling; the daemon's largest resident
+memory; and how long a restart with that queue takes from the start of the process to the first answer.
+"""
+import http.client
+import json
+import multiprocessing
+import os
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "e2e"))
+import scans  # noqa: E402
+from harness import Daemon  # noqa: E402
+
+
+
+
+def quantiles(seconds):
+    ordered = sorted(seconds)
+    at = lambda q: round(1e3 * ordered[min(len(ordered) - 1, int(q * len(ordered)))], 2)  # noqa: E731
+    return {"p50": at(0.5), "p99": at(0.99), "max": at(1)}
+
+
+class Client:
+    def __init__(self, port):
+        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+
+    def ask(self, method, path, body=None, status=200):
+        start = time.perf_counter()
+        self.connection.request(method, path, body)
+        response = self.connection.getresponse()
+        text = response.read()
+        seconds = time.perf_counter() - start
+        assert response.status == status, (response.status, text[:500])
+        return seconds, text
+
+
+def submits(port, body, count):
+    client = Client(port)
+    return [client.ask("POST", "/v1/jobs?kind=recon", body, 202)[0] for _ in range(count)]
+
+
+def run(jobs, requests):
+    with tempfile.TemporaryDirectory() as folder:
+        body = scans.radial(seed=7).bytes(folder)
+        long = scans.radial(matrix=(256, 256, 1), spokes=4000, samples=512, coils=1, weights=False, seed=2).bytes(folder)
+    daemon = Daemon(devices="cpu", threads=1, queue_limit=10 * jobs, job_time_limit=0, drain_time=0)
+    with daemon, multiprocessing.Pool(8) as clients:
+        busy = Client(daemon.port)
+        _, text = busy.ask("POST", f"/v1/jobs?{scans.SLOW_QUERY}", long, 202)
+        slow = json.loads(text)["id"]
+        start = time.monotonic()
+        clients.starmap(submits, [(daemon.port, body, jobs // 4)] * 4)
+        filled = time.monotonic() - start
+        client = Client(daemon.port)
+        figures = {"submit": quantiles(submits(daemon.port, body, requests))}
+        each = clients.starmap(submits, [(daemon.port, body, requests // 8)] * 8)
+        figures["submit_8_clients"] = quantiles([s for times in each for s in times])
+        for name, path in (("list", "/v1/jobs"), ("job", f"/v1/jobs/{slow}"), ("metrics", "/metrics"), ("ready", "/readyz")):
+            figures[name] = quantiles([client.ask("GET", path)[0] for _ in range(requests)])
+        assert daemon.job(slow)["state"] == "running", "the slow job has ended: ask for fewer requests"
+        counts = daemon.metrics()
+        print(json.dumps({"waiting": int(counts["mrirecond_queue_jobs"]), "scan_bytes": len(body), "filled_per_s": round(jobs / filled),
+                          "ms": figures, "peak_mib": round(daemon.peak_memory() / 2**20, 1), "restart_s": restart(daemon)}))
+        daemon.kill()
+        daemon.process.returncode = 0  # which is how this was to end
+
+
+def restart(daemon):
+    """Seconds from the process' start to its first answer, after kill -9 with the queue full."""
+    daemon.kill()
+    start = time.monotonic()
+    daemon.restart()
+    return round(time.monotonic() - start, 2)
+
+
+if __name__ == "__main__":
+    words = [int(word) for word in sys.argv[1:]]
+    run(*(words + [10000, 1000][len(words):]))

@@ -16,12 +16,18 @@ static bool progress_of(struct service *service, const char *id, double *fractio
 {
     struct worker_status status[WORKERS_MAX];
     int count = scheduler_status(service->scheduler, status);
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
+        if (strcmp(status[i].ending, id) == 0) {
+            *fraction = 1;
+            snprintf(stage, size, "write");
+            return true;
+        }
         if (strcmp(status[i].job, id) == 0) {
             *fraction = status[i].fraction;
             snprintf(stage, size, "%s", status[i].stage);
             return true;
         }
+    }
     return false;
 }
 

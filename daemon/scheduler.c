@@ -19,17 +19,24 @@
 /* How a job ended, until the store knows. */
 enum outcome { OUTCOME_NONE, OUTCOME_DONE, OUTCOME_FAILED, OUTCOME_DIED, OUTCOME_REQUEUE };
 
-/* A worker and the job that it has. Of the scheduler's thread. */
-struct slot {
-    struct worker worker;
-    struct job job; /* id "": none */
-    double job_started;
+/* A job that was given to a worker. */
+struct run {
+    struct job job;     /* id "": none */
+    const char *device; /* of its worker */
+    double started;
     double cancel_at; /* when cancel was sent; 0: it was not */
     bool timed_out;   /* ... because of the time limit */
     enum outcome outcome;
     double settle_at;
     struct err failure;
     json_t *results, *report; /* of OUTCOME_DONE; results once the files are in their place */
+};
+
+/* A worker and its jobs. Of the scheduler's thread. */
+struct slot {
+    struct worker worker;
+    struct run now;  /* what it works at */
+    struct run last; /* what it has ended, until the disk knows: it has its next job meanwhile */
 };
 
 enum stopping { RUNNING, DRAINING, STOPPING };
@@ -57,7 +64,7 @@ static void publish(struct scheduler *scheduler, const struct slot *slot)
 {
     struct worker_status *status = &scheduler->status[slot->worker.index];
     pthread_mutex_lock(&scheduler->lock);
-    if (strcmp(status->job, slot->job.id) != 0) {
+    if (strcmp(status->job, slot->now.job.id) != 0) {
         status->fraction = 0;
         status->stage[0] = '\0';
     }
@@ -65,7 +72,8 @@ static void publish(struct scheduler *scheduler, const struct slot *slot)
     memcpy(status->wanted, slot->worker.wanted, sizeof status->wanted);
     memcpy(status->device, slot->worker.device, sizeof status->device);
     memcpy(status->note, slot->worker.note, sizeof status->note);
-    memcpy(status->job, slot->job.id, sizeof status->job);
+    memcpy(status->job, slot->now.job.id, sizeof status->job);
+    memcpy(status->ending, slot->last.job.id, sizeof status->ending);
     pthread_mutex_unlock(&scheduler->lock);
 }
 
@@ -82,23 +90,20 @@ bool scheduler_is_idle(struct scheduler *scheduler)
     bool idle = true;
     pthread_mutex_lock(&scheduler->lock);
     for (int i = 0; i < scheduler->count; i++)
-        idle = idle && !scheduler->status[i].job[0];
+        idle = idle && !scheduler->status[i].job[0] && !scheduler->status[i].ending[0];
     pthread_mutex_unlock(&scheduler->lock);
     return idle;
 }
 
 /* ---- how a job ends ---- */
 
-static void forget_job(struct scheduler *scheduler, struct slot *slot)
+static void forget_run(struct scheduler *scheduler, struct slot *slot, struct run *run)
 {
-    job_clear(&slot->job);
-    json_decref(slot->results);
-    json_decref(slot->report);
-    slot->results = slot->report = NULL;
-    slot->outcome = OUTCOME_NONE;
-    slot->cancel_at = 0;
-    slot->timed_out = false;
-    if (slot->worker.state == WORKER_BUSY)
+    job_clear(&run->job);
+    json_decref(run->results);
+    json_decref(run->report);
+    *run = (struct run){.outcome = OUTCOME_NONE};
+    if (run == &slot->now && slot->worker.state == WORKER_BUSY)
         slot->worker.state = WORKER_IDLE;
     publish(scheduler, slot);
 }
@@ -111,69 +116,67 @@ static void drop_scan(struct scheduler *scheduler, const char *id, bool succeede
 }
 
 /* The job's files are in their place, then its row says so. */
-static int settle_done(struct scheduler *scheduler, struct slot *slot)
+static int settle_done(struct scheduler *scheduler, struct run *run)
 {
     const struct scheduler_parts *parts = &scheduler->parts;
-    const char *id = slot->job.id;
-    int result = slot->results ? 0 : spool_results_finish(parts->spool, id, &slot->results);
+    const char *id = run->job.id;
+    int result = run->results ? 0 : spool_results_finish(parts->spool, id, &run->results);
     if (result) {
-        slot->outcome = OUTCOME_FAILED;
-        slot->failure = *err_last();
+        run->outcome = OUTCOME_FAILED;
+        run->failure = *err_last();
         return result;
     }
-    result = store_succeed(parts->store, id, slot->results, slot->report);
+    result = store_succeed(parts->store, id, run->results, run->report);
     if (result)
         return result;
-    double seconds = clock_seconds() - slot->job_started;
-    metrics_succeeded(parts->metrics, slot->job.kind, seconds, slot->report);
-    log_line(parts->log, LOG_LEVEL_INFO, id, "succeeded in %.3f s on %s", seconds, slot->worker.device);
-    drop_scan(scheduler, id, true);
+    double seconds = clock_seconds() - run->started;
+    metrics_succeeded(parts->metrics, run->job.kind, seconds, run->report);
+    log_line(parts->log, LOG_LEVEL_INFO, id, "succeeded in %.3f s on %s", seconds, run->device);
     return 0;
 }
 
-static int settle_failed(struct scheduler *scheduler, struct slot *slot)
+static int settle_failed(struct scheduler *scheduler, struct run *run)
 {
     const struct scheduler_parts *parts = &scheduler->parts;
-    const char *id = slot->job.id;
-    bool canceled = slot->cancel_at > 0 && !slot->timed_out;
-    if (slot->timed_out)
-        slot->failure = (struct err){.code = ERR_TIMEOUT, .acquisition = -1, .required = -1, .available = -1};
-    if (slot->timed_out)
-        snprintf(slot->failure.text, sizeof slot->failure.text,
+    const char *id = run->job.id;
+    bool canceled = run->cancel_at > 0 && !run->timed_out;
+    if (run->timed_out)
+        run->failure = (struct err){.code = ERR_TIMEOUT, .acquisition = -1, .required = -1, .available = -1};
+    if (run->timed_out)
+        snprintf(run->failure.text, sizeof run->failure.text,
                  "The job ran longer than %lld s, the limit of this server (option job-time-limit).",
                  (long long)parts->options->job_time_limit);
     /* First, for it may be what filled the disk that the row is to be written to. */
     spool_results_remove(parts->spool, id);
-    int result = canceled ? store_canceled(parts->store, id) : store_fail(parts->store, id, &slot->failure);
+    int result = canceled ? store_canceled(parts->store, id) : store_fail(parts->store, id, &run->failure);
     if (result)
         return result;
-    double seconds = clock_seconds() - slot->job_started;
+    double seconds = clock_seconds() - run->started;
     if (canceled)
         metrics_canceled(parts->metrics);
     else
-        metrics_failed(parts->metrics, slot->job.kind, slot->failure.code, seconds);
+        metrics_failed(parts->metrics, run->job.kind, run->failure.code, seconds);
     log_line(parts->log, LOG_LEVEL_INFO, id, "%s after %.3f s%s%s", canceled ? "canceled" : "failed", seconds,
-             canceled ? "" : ": ", canceled ? "" : err_name(slot->failure.code));
-    drop_scan(scheduler, id, false);
+             canceled ? "" : ": ", canceled ? "" : err_name(run->failure.code));
     return 0;
 }
 
 /* Back into the queue, unless a cancel or the second death says otherwise. */
-static int settle_requeue(struct scheduler *scheduler, struct slot *slot)
+static int settle_requeue(struct scheduler *scheduler, struct run *run)
 {
     const struct scheduler_parts *parts = &scheduler->parts;
-    const char *id = slot->job.id;
-    bool died = slot->outcome == OUTCOME_DIED;
-    if (slot->cancel_at > 0 || (died && slot->job.deaths > 0)) {
-        slot->outcome = OUTCOME_FAILED;
-        return settle_failed(scheduler, slot);
+    const char *id = run->job.id;
+    bool died = run->outcome == OUTCOME_DIED;
+    if (run->cancel_at > 0 || (died && run->job.deaths > 0)) {
+        run->outcome = OUTCOME_FAILED;
+        return settle_failed(scheduler, run);
     }
     spool_results_remove(parts->spool, id);
     int result = store_requeue(parts->store, id, died);
     if (result == ERR_CONFLICT) { /* somebody canceled it meanwhile */
-        slot->cancel_at = clock_seconds();
-        slot->outcome = OUTCOME_FAILED;
-        return settle_failed(scheduler, slot);
+        run->cancel_at = clock_seconds();
+        run->outcome = OUTCOME_FAILED;
+        return settle_failed(scheduler, run);
     }
     if (result)
         return result;
@@ -183,31 +186,54 @@ static int settle_requeue(struct scheduler *scheduler, struct slot *slot)
     return 0;
 }
 
-static void settle(struct scheduler *scheduler, struct slot *slot)
+static void settle_run(struct scheduler *scheduler, struct slot *slot, struct run *run)
 {
-    static int (*const how[])(struct scheduler *, struct slot *) = {[OUTCOME_DONE] = settle_done,
-                                                                    [OUTCOME_FAILED] = settle_failed,
-                                                                    [OUTCOME_DIED] = settle_requeue,
-                                                                    [OUTCOME_REQUEUE] = settle_requeue};
+    static int (*const how[])(struct scheduler *, struct run *) = {[OUTCOME_DONE] = settle_done,
+                                                                   [OUTCOME_FAILED] = settle_failed,
+                                                                   [OUTCOME_DIED] = settle_requeue,
+                                                                   [OUTCOME_REQUEUE] = settle_requeue};
     const struct scheduler_parts *parts = &scheduler->parts;
-    if (slot->outcome == OUTCOME_NONE || clock_seconds() < slot->settle_at)
+    if (run->outcome == OUTCOME_NONE || clock_seconds() < run->settle_at)
         return;
-    enum outcome before = slot->outcome;
-    int result = how[before](scheduler, slot);
-    if (result && slot->outcome != before) /* a success that could not be kept is a failure */
-        result = how[slot->outcome](scheduler, slot);
+    enum outcome before = run->outcome;
+    int result = how[before](scheduler, run);
+    if (result && run->outcome != before) /* a success that could not be kept is a failure */
+        result = how[run->outcome](scheduler, run);
     if (result && result != ERR_CONFLICT) {
-        log_line(parts->log, LOG_LEVEL_ERROR, slot->job.id, "its end cannot be stored, trying again: %s",
+        log_line(parts->log, LOG_LEVEL_ERROR, run->job.id, "its end cannot be stored, trying again: %s",
                  err_last()->text);
-        slot->settle_at = clock_seconds() + SETTLE_SECONDS;
+        run->settle_at = clock_seconds() + SETTLE_SECONDS;
         return;
     }
     if (result)
-        log_line(parts->log, LOG_LEVEL_ERROR, slot->job.id, "%s", err_last()->text);
+        log_line(parts->log, LOG_LEVEL_ERROR, run->job.id, "%s", err_last()->text);
     char id[JOB_ID];
-    memcpy(id, slot->job.id, sizeof id);
-    forget_job(scheduler, slot);
+    enum outcome how_it_ended = run->outcome;
+    memcpy(id, run->job.id, sizeof id);
+    forget_run(scheduler, slot, run);
     waiters_wake(parts->waiters, id);
+    if (how_it_ended == OUTCOME_DONE || how_it_ended == OUTCOME_FAILED)
+        drop_scan(scheduler, id, how_it_ended == OUTCOME_DONE);
+}
+
+/* Whether the job that the worker had is over; it makes room for the next, where the one before it is settled. */
+static bool move_on(struct scheduler *scheduler, struct slot *slot)
+{
+    if (slot->now.outcome == OUTCOME_NONE || *slot->last.job.id)
+        return false;
+    slot->last = slot->now;
+    slot->now = (struct run){.outcome = OUTCOME_NONE};
+    if (slot->worker.state == WORKER_BUSY)
+        slot->worker.state = WORKER_IDLE;
+    publish(scheduler, slot);
+    return true;
+}
+
+static void settle(struct scheduler *scheduler, struct slot *slot)
+{
+    settle_run(scheduler, slot, &slot->last);
+    if (move_on(scheduler, slot))
+        settle_run(scheduler, slot, &slot->last);
 }
 
 /* ---- workers ---- */
@@ -216,7 +242,7 @@ static void start(struct scheduler *scheduler, struct slot *slot)
 {
     const struct scheduler_parts *parts = &scheduler->parts;
     if (worker_start(&slot->worker, parts->options)) {
-        char how[96], reason[sizeof slot->failure.text];
+        char how[96], reason[sizeof slot->now.failure.text];
         snprintf(reason, sizeof reason, "%s", err_last()->text);
         worker_end(&slot->worker, how, sizeof how);
         snprintf(slot->worker.note, sizeof slot->worker.note, "%.*s", (int)sizeof slot->worker.note - 1, reason);
@@ -234,20 +260,23 @@ static void end(struct scheduler *scheduler, struct slot *slot, const char *reas
     char how[96];
     worker_end(&slot->worker, how, sizeof how);
     snprintf(slot->worker.note, sizeof slot->worker.note, "%s", reason ? reason : how);
-    bool expected = slot->cancel_at > 0 || slot->outcome != OUTCOME_NONE;
-    log_line(scheduler->parts.log, expected ? LOG_LEVEL_WARNING : LOG_LEVEL_ERROR, *slot->job.id ? slot->job.id : NULL,
-             "worker %d %s; another is started", slot->worker.index, slot->worker.note);
-    if (*slot->job.id && slot->outcome == OUTCOME_NONE) {
-        slot->outcome = OUTCOME_DIED;
-        slot->settle_at = 0;
+    bool expected = slot->now.cancel_at > 0 || slot->now.outcome != OUTCOME_NONE;
+    log_line(scheduler->parts.log, expected ? LOG_LEVEL_WARNING : LOG_LEVEL_ERROR,
+             *slot->now.job.id ? slot->now.job.id : NULL, "worker %d %s; another is started", slot->worker.index,
+             slot->worker.note);
+    if (*slot->now.job.id && slot->now.outcome == OUTCOME_NONE) {
+        slot->now.outcome = OUTCOME_DIED;
+        slot->now.settle_at = 0;
         err_set(ERR_WORKER_DIED,
                 "The worker process that ran the job %s, twice. The scan or its parameters may ask for more than "
                 "this server has; the server's log may say more.",
                 slot->worker.note);
-        slot->failure = *err_last();
+        slot->now.failure = *err_last();
     }
     publish(scheduler, slot);
 }
+
+static void assign(struct scheduler *scheduler);
 
 static void on_progress(struct scheduler *scheduler, struct slot *slot, const json_t *message)
 {
@@ -281,18 +310,19 @@ static bool on_message(struct scheduler *scheduler, struct slot *slot, const jso
         return true;
     }
     *reason = "sent a message out of turn";
-    if (slot->worker.state != WORKER_BUSY || slot->outcome != OUTCOME_NONE || !id || strcmp(id, slot->job.id) != 0)
+    if (slot->worker.state != WORKER_BUSY || slot->now.outcome != OUTCOME_NONE || !id ||
+        strcmp(id, slot->now.job.id) != 0)
         return false;
-    slot->settle_at = 0;
+    slot->now.settle_at = 0;
     if (strcmp(type, "progress") == 0) {
         on_progress(scheduler, slot, message);
     } else if (strcmp(type, "done") == 0) {
-        slot->outcome = OUTCOME_DONE;
-        slot->report = json_incref(json_object_get(message, "report"));
+        slot->now.outcome = OUTCOME_DONE;
+        slot->now.report = json_incref(json_object_get(message, "report"));
     } else if (strcmp(type, "failed") == 0) {
         bool fatal = json_is_true(json_object_get(message, "fatal"));
-        wire_error_unpack(json_object_get(message, "error"), &slot->failure);
-        slot->outcome = fatal ? OUTCOME_DIED : OUTCOME_FAILED;
+        wire_error_unpack(json_object_get(message, "error"), &slot->now.failure);
+        slot->now.outcome = fatal ? OUTCOME_DIED : OUTCOME_FAILED;
         *reason = "lost its device";
         return !fatal;
     } else {
@@ -327,8 +357,10 @@ static void listen_to(struct scheduler *scheduler, struct slot *slot)
         json_decref(message);
         if (!stays)
             end(scheduler, slot, reason);
-        else
-            settle(scheduler, slot);
+        /* The next job first: the worker has it while the disk takes the end of this one. */
+        if (move_on(scheduler, slot))
+            assign(scheduler);
+        settle(scheduler, slot);
     }
 }
 
@@ -416,7 +448,7 @@ static void hand_over(struct scheduler *scheduler, struct slot *slot)
 {
     const struct scheduler_parts *parts = &scheduler->parts;
     int files[2] = {-1, -1};
-    const char *id = slot->job.id;
+    const char *id = slot->now.job.id;
     /* Whoever else reads it ahead does so in vain, as does this worker if it was another job. */
     for (int i = 0; i < scheduler->count; i++) {
         struct worker *worker = &scheduler->slot[i].worker;
@@ -424,21 +456,22 @@ static void hand_over(struct scheduler *scheduler, struct slot *slot)
             worker_forget(worker);
     }
     slot->worker.ahead[0] = '\0';
-    slot->job_started = clock_seconds();
+    slot->now.device = slot->worker.device;
+    slot->now.started = clock_seconds();
     slot->worker.state = WORKER_BUSY;
     publish(scheduler, slot);
-    metrics_started(parts->metrics, 1e-3 * (double)(slot->job.started - slot->job.created));
+    metrics_started(parts->metrics, 1e-3 * (double)(slot->now.job.started - slot->now.job.created));
     log_line(parts->log, LOG_LEVEL_INFO, id, "begins on %s, attempt %lld", slot->worker.device,
-             (long long)slot->job.attempts);
+             (long long)slot->now.job.attempts);
     int result = spool_open(parts->spool, id, &files[0]);
     if (!result)
         result = spool_results_begin(parts->spool, id, &files[1]);
     if (result) {
-        slot->outcome = OUTCOME_FAILED;
-        slot->failure = *err_last();
+        slot->now.outcome = OUTCOME_FAILED;
+        slot->now.failure = *err_last();
     } else if (worker_send(&slot->worker,
-                           json_pack("{s:s, s:s, s:s, s:O, s:O}", "type", "job", "id", id, "kind", slot->job.kind,
-                                     "parameters", slot->job.parameters, "formats", slot->job.formats),
+                           json_pack("{s:s, s:s, s:s, s:O, s:O}", "type", "job", "id", id, "kind", slot->now.job.kind,
+                                     "parameters", slot->now.job.parameters, "formats", slot->now.job.formats),
                            files, 2)) {
         end(scheduler, slot, "takes no messages");
     }
@@ -454,7 +487,7 @@ static struct slot *idle_find(struct scheduler *scheduler, const char *id)
     struct slot *found = NULL;
     for (int i = 0; i < scheduler->count; i++) {
         struct slot *slot = &scheduler->slot[i];
-        if (slot->worker.state != WORKER_IDLE || *slot->job.id)
+        if (slot->worker.state != WORKER_IDLE || *slot->now.job.id)
             continue;
         if (*id && strcmp(slot->worker.ahead, id) == 0)
             return slot;
@@ -483,7 +516,7 @@ static void assign(struct scheduler *scheduler)
         if (!found)
             return;
         struct slot *idle = idle_find(scheduler, job.id);
-        idle->job = job;
+        idle->now.job = job;
         hand_over(scheduler, idle);
         scheduler->news = true;
     }
@@ -493,22 +526,23 @@ static void assign(struct scheduler *scheduler)
 static void enforce(struct scheduler *scheduler, struct slot *slot, double now)
 {
     const struct options *options = scheduler->parts.options;
-    if (slot->worker.state != WORKER_BUSY || slot->outcome != OUTCOME_NONE)
+    if (slot->worker.state != WORKER_BUSY || slot->now.outcome != OUTCOME_NONE)
         return;
-    if (slot->cancel_at > 0) {
-        if (now - slot->cancel_at > (double)options->cancel_grace)
+    if (slot->now.cancel_at > 0) {
+        if (now - slot->now.cancel_at > (double)options->cancel_grace)
             end(scheduler, slot, "did not stop its job in time and was killed");
         return;
     }
     struct job job = {.state = JOB_RUNNING};
-    slot->timed_out = options->job_time_limit > 0 && now - slot->job_started > (double)options->job_time_limit;
-    if (!slot->timed_out && (store_get(scheduler->parts.store, slot->job.id, &job) || job.state != JOB_CANCELING)) {
+    slot->now.timed_out = options->job_time_limit > 0 && now - slot->now.started > (double)options->job_time_limit;
+    if (!slot->now.timed_out &&
+        (store_get(scheduler->parts.store, slot->now.job.id, &job) || job.state != JOB_CANCELING)) {
         job_clear(&job);
         return;
     }
     job_clear(&job);
-    slot->cancel_at = now;
-    if (worker_send(&slot->worker, json_pack("{s:s, s:s}", "type", "cancel", "id", slot->job.id), NULL, 0))
+    slot->now.cancel_at = now;
+    if (worker_send(&slot->worker, json_pack("{s:s, s:s}", "type", "cancel", "id", slot->now.job.id), NULL, 0))
         end(scheduler, slot, "takes no messages");
 }
 
@@ -522,8 +556,8 @@ static double next_due(const struct scheduler *scheduler, double now, double wai
         const struct slot *slot = &scheduler->slot[i];
         if (slot->worker.state == WORKER_DOWN && slot->worker.restart_at < due)
             due = slot->worker.restart_at;
-        if (slot->cancel_at > 0 && slot->cancel_at + (double)scheduler->parts.options->cancel_grace < due)
-            due = slot->cancel_at + (double)scheduler->parts.options->cancel_grace;
+        if (slot->now.cancel_at > 0 && slot->now.cancel_at + (double)scheduler->parts.options->cancel_grace < due)
+            due = slot->now.cancel_at + (double)scheduler->parts.options->cancel_grace;
     }
     if (waiters > 0 && waiters < due)
         due = waiters;
@@ -577,13 +611,16 @@ static void *scheduler_run(void *context)
         listen_to(scheduler, slot);
         if (slot->worker.state != WORKER_DOWN)
             worker_end(&slot->worker, how, sizeof how);
-        if (*slot->job.id && slot->outcome == OUTCOME_NONE)
-            slot->outcome = OUTCOME_REQUEUE;
-        slot->settle_at = 0;
+        slot->last.settle_at = 0;
         settle(scheduler, slot);
-        job_clear(&slot->job);
-        json_decref(slot->results);
-        json_decref(slot->report);
+        if (*slot->now.job.id && slot->now.outcome == OUTCOME_NONE)
+            slot->now.outcome = OUTCOME_REQUEUE;
+        settle(scheduler, slot);
+        for (struct run *run = &slot->now; run; run = run == &slot->now ? &slot->last : NULL) {
+            job_clear(&run->job);
+            json_decref(run->results);
+            json_decref(run->report);
+        }
     }
     return NULL;
 }

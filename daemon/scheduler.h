@@ -36,7 +36,8 @@ struct scheduler_parts {
 struct worker_status {
     enum worker_state state;
     char wanted[WORKER_TEXT], device[WORKER_TEXT], note[2 * WORKER_TEXT];
-    char job[JOB_ID]; /* "": none */
+    char job[JOB_ID];    /* "": none */
+    char ending[JOB_ID]; /* over, but for the disk; "": none */
     double fraction;
     char stage[64];
 };

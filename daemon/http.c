@@ -18,6 +18,7 @@ enum {
     CONNECTION_BYTES = 128 << 10, /* of headers and buffers, each connection */
     BACKLOG = 512,
     RETRY_SECONDS = 10,
+    STREAM_BLOCK = 4096, /* of a streamed answer, made at a time */
 };
 /* A refused body of up to so many bytes is read to its end, so that clients that do not look before they have sent all
  * find the answer; a larger one is cut off. */
@@ -101,6 +102,20 @@ int http_answer_file(struct request *request, unsigned status, int fd, int64_t o
         close(fd);
         return err_set(ERR_NO_MEMORY, "No memory for the answer. Try again later.");
     }
+    return queue(request, status, response, headers);
+}
+
+int http_answer_stream(struct request *request, unsigned status, const char *media, http_reader *reader, void *context,
+                       void (*release)(void *context), const char *const *headers)
+{
+    struct MHD_Response *response =
+        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, reader, context, release);
+    if (!response) {
+        release(context);
+        return err_set(ERR_NO_MEMORY, "No memory for the answer. Try again later.");
+    }
+    MHD_add_response_header(response, "Content-Type", media);
+    MHD_add_response_header(response, "Cache-Control", "no-store");
     return queue(request, status, response, headers);
 }
 

@@ -8,6 +8,7 @@ const struct route http_routes[] = {
     {"GET", "/v1/jobs/*", NULL, NULL, route_job},
     {"DELETE", "/v1/jobs/*", NULL, route_delete_work, route_delete},
     {"POST", "/v1/jobs/*/cancel", NULL, route_cancel_work, route_cancel},
+    {"GET", "/v1/jobs/*/events", NULL, NULL, route_events},
     {"GET", "/v1/jobs/*/results/*", NULL, NULL, route_result},
     {"GET", "/v1/kinds", NULL, NULL, route_kinds},
     {"GET", "/livez", NULL, NULL, route_live},

@@ -21,6 +21,9 @@ json_t *job_document(struct service *service, const struct job *job);
 /* The job of an id, and where it runs, its progress: never less than a document before told. */
 int job_look_up(struct service *service, const char *id, struct job *job);
 
+/* routes_events.c */
+int route_events(struct request *request);
+
 /* routes_results.c */
 int route_result(struct request *request);
 /* Answer with image.FORMAT of a job that succeeded; it is made where it is not there, and the request then waits. */

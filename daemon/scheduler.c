@@ -517,6 +517,7 @@ static void assign(struct scheduler *scheduler)
             return;
         struct slot *idle = idle_find(scheduler, job.id);
         idle->now.job = job;
+        waiters_wake(parts->waiters, job.id); /* those who follow its events */
         hand_over(scheduler, idle);
         scheduler->news = true;
     }

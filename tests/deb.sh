@@ -7,6 +7,7 @@ cd "$(dirname "$0")/.." || exit 1
 build=$(dirname "${MRIRECON_BIN:-build/bin}")
 arch=$(dpkg --print-architecture)
 root=$(mktemp -d /var/tmp/mrirecond-deb.XXXXXX)
+chmod 755 "$root" # it is the root folder of others than root, too
 number=0 failures=0 pid= port=0
 
 verdict() { # STATUS NAME
@@ -17,7 +18,8 @@ exec_root() { exec chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBI
 in_root() { (exec_root "$@"); }
 finish() {
     [ -n "$pid" ] && kill -9 "$pid" 2>/dev/null
-    umount "$root/proc" "$root/dev" 2>/dev/null
+    umount "$root/proc" 2>/dev/null
+    # Should anything of the machine still be mounted there, it is not ours to remove.
     rm -rf --one-file-system "$root"
 }
 trap finish EXIT
@@ -46,7 +48,7 @@ version=${version#mrirecond_}
 [ "$(id -u)" = 0 ] || bail "the package is installed as root: run this as root"
 debootstrap --variant=minbase "$(. /etc/os-release && echo "$VERSION_CODENAME")" "$root" >"$root.log" 2>&1 || bail "debootstrap: $(tail -1 "$root.log")"
 rm -f "$root.log"
-mount -t proc proc "$root/proc" && mount --bind /dev "$root/dev" || bail "cannot mount into $root"
+mount -t proc proc "$root/proc" || bail "cannot mount into $root"
 cp "$package" "$root/tmp/"
 systemd/debian/build "$build" "$version" 2 >/dev/null && cp "$build/mrirecond_$version-2_$arch.deb" "$root/tmp/" || bail "no second revision"
 rm -f "$build/mrirecond_$version-2_$arch.deb"

@@ -1,0 +1,162 @@
+#!/usr/bin/python3
+"""Server-sent events: order, ids, coming back, cancellation, clients that vanish, many that idle."""
+import json
+import os
+import socket
+
+import scans
+from harness import Daemon, main, same, test
+
+
+class Stream:
+    """The events of a job, read as they come."""
+
+    def __init__(self, daemon, identity, last=None):
+        self.socket = socket.create_connection(("127.0.0.1", daemon.port), timeout=60)
+        words = f"GET /v1/jobs/{identity}/events HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+        self.socket.sendall((words + (f"Last-Event-ID: {last}\r\n" if last is not None else "") + "\r\n").encode())
+        self.file = self.socket.makefile("rb")
+        self.status = int(self.file.readline().split()[1])
+        self.headers = {}
+        while (line := self.file.readline().strip()):
+            name, value = line.decode().split(": ", 1)
+            self.headers[name.lower()] = value
+
+    def close(self):
+        self.file.close()
+        self.socket.close()
+
+    def lines(self):
+        """The body's lines, out of their chunks; it has to end with the empty chunk."""
+        rest = b""
+        while True:
+            size = int(self.file.readline(), 16)
+            if size == 0:
+                same(rest, b"", "an event that was cut off")
+                return
+            rest += self.file.read(size)
+            same(self.file.read(2), b"\r\n", "the end of a chunk")
+            while b"\n" in rest:
+                line, rest = rest.split(b"\n", 1)
+                yield line.decode()
+
+    def events(self):
+        """(event, id, data) one after the other, until the stream ends."""
+        fields = {}
+        for line in self.lines():
+            if not line:
+                if "event" in fields:
+                    yield fields["event"], int(fields["id"]), json.loads(fields["data"])
+                fields = {}
+            elif not line.startswith(":"):
+                name, value = line.split(": ", 1)
+                fields[name] = value
+
+
+def scan(daemon, seed=1):
+    return scans.radial(seed=seed).bytes(daemon.state)
+
+
+def slow_job(daemon):
+    return daemon.submit(scans.slow().bytes(daemon.state), scans.SLOW_QUERY).expect(202).json()["id"]
+
+
+@test("a stream tells every state in order, progress in between, and ends with the job")
+def order(daemon):
+    first, second = slow_job(daemon), daemon.submit(scan(daemon)).expect(202).json()["id"]
+    stream = Stream(daemon, second)
+    same(stream.status, 200)
+    same(stream.headers["content-type"], "text/event-stream")
+    running = Stream(daemon, first)
+    seen = list(running.events())
+    ids = [number for _, number, _ in seen]
+    assert ids == sorted(set(ids)), f"ids do not grow: {ids}"
+    states = [data["state"] for name, _, data in seen if name == "state"]
+    same(states[-2:], ["running", "succeeded"], "states of the running job")
+    progress = [data for name, _, data in seen if name == "progress"]
+    assert len(progress) >= 2 and all(data["stage"] for data in progress), f"progress: {progress}"
+    same([data["state"] for name, _, data in stream.events() if name == "state"], ["queued", "running", "succeeded"],
+         "states of the job that waited")
+    same(daemon.job(second)["state"], "succeeded")
+    running.close()
+    stream.close()
+
+
+@test("a client that comes back gets what is newer, and after the end 204")
+def resume(daemon):
+    job = daemon.run(scan(daemon, 2))
+    events = list(Stream(daemon, job["id"]).events())
+    same(len(events), 1, "events of a job that has ended")
+    name, number, data = events[0]
+    same((name, data["state"], data["id"]), ("state", "succeeded", job["id"]))
+    same(Stream(daemon, job["id"], number).status, 204)
+    same([e[2]["state"] for e in Stream(daemon, job["id"], number - 1).events()], ["succeeded"])
+    same([e[2]["state"] for e in Stream(daemon, job["id"], "nonsense").events()], ["succeeded"])
+    same([e[2]["state"] for e in Stream(daemon, job["id"], 10**15).events()], ["succeeded"])
+
+
+@test("cancellation is told")
+def cancel(daemon):
+    job = slow_job(daemon)
+    stream = Stream(daemon, job)
+    seen = []
+    for name, _, data in stream.events():
+        seen.append(data.get("state", name))
+        if seen[-1] == "running":
+            daemon.request("POST", f"/v1/jobs/{job}/cancel").expect(202)
+    same(seen[-1], "canceled", f"last of {seen}")
+    stream.close()
+
+
+@test("a worker's death is told: the job waits and runs again")
+def death(daemon):
+    job = slow_job(daemon)
+    seen = []
+    for name, _, data in Stream(daemon, job).events():
+        if name == "state":
+            seen.append(data["state"])
+        if seen == ["queued", "running"] or seen == ["running"]:
+            os.kill(daemon.worker(), 9)
+            seen.append("killed")
+    assert seen[-3:] == ["queued", "running", "succeeded"] and "killed" in seen, seen
+
+
+@test("no such job, and other methods, are problems")
+def problems(daemon):
+    daemon.get("/v1/jobs/01m7yheza283fkx9ma8t456e4x/events").problem(404, "not-found")
+    daemon.request("POST", "/v1/jobs/01m7yheza283fkx9ma8t456e4x/events").problem(405, "method-not-allowed")
+
+
+@test("two hundred streams idle, some vanish: the service answers, and its memory hardly grows")
+def many(daemon):
+    blocker, job = slow_job(daemon), slow_job(daemon)
+    before = daemon.peak_memory()
+    streams = [Stream(daemon, job) for _ in range(200)]
+    for stream in streams[::2]:
+        stream.close()
+    daemon.get("/livez").expect(200)
+    daemon.get("/metrics").expect(200)
+    grown = daemon.peak_memory() - before
+    assert grown < 30 << 20, f"grew by {grown / 2**20:.1f} MiB"
+    for identity in (blocker, job):
+        daemon.request("POST", f"/v1/jobs/{identity}/cancel")
+    for stream in streams[1::2]:
+        same(list(stream.events())[-1][2]["state"], "canceled")
+        stream.close()
+
+
+@test("a daemon that is told to stop ends the streams, and does not hang")
+def stop():
+    with Daemon(drain_time=0) as daemon:
+        stream = Stream(daemon, slow_job(daemon))
+        events = stream.events()
+        next(events)
+        daemon.process.terminate()
+        daemon.process.wait(60)
+        while stream.file.read(4096):  # what is left of it, and then its end
+            pass
+        stream.close()
+
+
+if __name__ == "__main__":
+    main(lambda: Daemon(devices="cpu", expect_trouble=True))

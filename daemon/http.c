@@ -105,8 +105,8 @@ int http_answer_file(struct request *request, unsigned status, int fd, int64_t o
     return queue(request, status, response, headers);
 }
 
-int http_answer_stream(struct request *request, unsigned status, const char *media, http_reader *reader, void *context,
-                       void (*release)(void *context), const char *const *headers)
+int http_answer_stream(struct request *request, unsigned status, const char *media, MHD_ContentReaderCallback reader,
+                       void *context, void (*release)(void *context), const char *const *headers)
 {
     struct MHD_Response *response =
         MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, reader, context, release);

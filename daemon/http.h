@@ -88,12 +88,11 @@ int http_answer_problem(struct request *request, json_t *problem, const char *co
 /* Part of a file; `fd` is taken. */
 int http_answer_file(struct request *request, unsigned status, int fd, int64_t offset, int64_t bytes,
                      const char *const *headers);
-/* An answer that is made as it is sent: `reader` puts at most `room` bytes into `buffer`; 0 where it has suspended the
+/* An answer that is made as it is sent: `reader` gives bytes; 0 where it has suspended the
  * connection (waiters_wait), MHD_CONTENT_READER_END_OF_STREAM at the end. `release` is called when the answer is
  * over, or could not be begun. */
-typedef ssize_t http_reader(void *context, uint64_t position, char *buffer, size_t room);
-int http_answer_stream(struct request *request, unsigned status, const char *media, http_reader *reader, void *context,
-                       void (*release)(void *context), const char *const *headers);
+int http_answer_stream(struct request *request, unsigned status, const char *media, MHD_ContentReaderCallback reader,
+                       void *context, void (*release)(void *context), const char *const *headers);
 /* Suspend until `key` is woken or `deadline`. false: nobody waits any more. */
 bool http_wait(struct request *request, const char *key, double deadline);
 

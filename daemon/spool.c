@@ -15,7 +15,8 @@
 #include <unistd.h>
 
 /* The kernel is told to write after so many bytes, so that the final fsync finds little left to do. */
-enum { PUSH_BYTES = 8 << 20 };
+/* The kernel is told to begin to write an upload whenever so much more has come: little is left to sync at its end. */
+enum { PUSH_BYTES = 1 << 20 };
 
 static const char digits[] = "0123456789abcdefghjkmnpqrstvwxyz"; /* Crockford's: no i, l, o, u */
 
@@ -482,14 +483,16 @@ int spool_results_finish(struct spool *spool, const char *id, json_t **results)
     if (!result &&
         (fstatat(folder, "image.h5", &image, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(image.st_mode) || image.st_size == 0))
         result = err_set(ERR_INTERNAL, "The worker reported success and left no image. This is a fault of the server.");
-    if (!result)
-        result = results_sync(folder, list);
+    /* Named first, then synced: one commit of the file system's journal takes it all. Without the job's row, which is
+     * committed last, a folder of this name counts for nothing. */
     if (!result && renameat(spool->results, name, spool->results, id) < 0) {
         /* An earlier success that was not committed lies in the way. */
         folder_remove(spool->results, id);
         if (renameat(spool->results, name, spool->results, id) < 0)
             result = io_failed("renaming the results");
     }
+    if (!result)
+        result = results_sync(folder, list);
     if (!result && fsync(spool->results) < 0)
         result = io_failed("syncing the results");
     if (folder >= 0)

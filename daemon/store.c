@@ -269,7 +269,8 @@ static int take_apply(struct store *store, void *context)
 int store_take(struct store *store, json_t *avoid, struct job *job, bool *found)
 {
     struct taking taking = {.avoid = avoid, .job = job};
-    int result = store_change(store, take_apply, &taking);
+    /* After a power cut the job is queued, as store_recover() would have it. */
+    int result = store_change_soft(store, take_apply, &taking);
     if (result && taking.count)
         job_clear(job);
     if (!result)

@@ -35,6 +35,7 @@ struct change {
     struct change *next;
     int (*apply)(struct store *store, void *context); /* in the writer, inside a transaction */
     void *context;
+    bool soft; /* need not outlive a power cut */
     pthread_cond_t settled;
     bool done;
     int result;
@@ -44,6 +45,7 @@ struct change {
 struct store {
     /* of the writer's thread */
     struct connection writer;
+    bool soft; /* its commits do not wait for the disk */
     struct entry *entry;
     size_t entries, room;
     pthread_t thread;
@@ -100,6 +102,9 @@ int row_not_found(const char *id);
 
 /* Have the writer run `apply`, and sleep until what it did is on the disk. Its result; on failure nothing was done. */
 int store_change(struct store *store, int (*apply)(struct store *store, void *context), void *context);
+/* The same without waiting for the disk, where no other change of the transaction does: for what may be undone by a
+ * power cut (not by the end of this process), as the start of a job. */
+int store_change_soft(struct store *store, int (*apply)(struct store *store, void *context), void *context);
 /* From within a change: note what it moved. Fails with ERR_NO_MEMORY. */
 int store_note(struct store *store, struct entry entry);
 int writer_start(struct store *store);

@@ -76,6 +76,18 @@ int tally_load(struct store *store)
 
 /* ---- transactions ---- */
 
+/* Whether commits wait for the disk. One that does takes with it those that did not. */
+static int sync_set(struct store *store, bool soft)
+{
+    if (store->soft == soft)
+        return 0;
+    int result = sql_run(store->writer.db, soft ? "PRAGMA synchronous = NORMAL" : "PRAGMA synchronous = FULL",
+                         "setting up a change");
+    if (!result)
+        store->soft = soft;
+    return result;
+}
+
 static int begin(struct store *store)
 {
     return sql_run(store->writer.db, "BEGIN IMMEDIATE", "beginning a change");
@@ -113,7 +125,12 @@ static int change_apply(struct store *store, struct change *change)
 /* Run the changes of a list in one transaction; then each has its result. */
 static int changes_commit(struct store *store, struct change *first)
 {
-    int result = begin(store);
+    bool soft = true;
+    for (struct change *change = first; change; change = change->next)
+        soft = soft && change->soft;
+    int result = sync_set(store, soft);
+    if (!result)
+        result = begin(store);
     for (struct change *change = first; !result && change; change = change->next)
         result = change_apply(store, change);
     result = commit(store, result);
@@ -134,7 +151,9 @@ static int changes_commit(struct store *store, struct change *first)
 static int prove(struct store *store)
 {
     struct connection *writer = &store->writer;
-    int result = begin(store);
+    int result = sync_set(store, false);
+    if (!result)
+        result = begin(store);
     if (!result)
         result = sql_change(writer, sql_prepare(writer, "UPDATE job SET state = state WHERE sequence = 0", ""), NULL);
     return commit(store, result);
@@ -188,9 +207,9 @@ static void *writer_run(void *context)
     return NULL;
 }
 
-int store_change(struct store *store, int (*apply)(struct store *store, void *context), void *context)
+static int change_run(struct store *store, int (*apply)(struct store *store, void *context), void *context, bool soft)
 {
-    struct change change = {.apply = apply, .context = context};
+    struct change change = {.apply = apply, .context = context, .soft = soft};
     pthread_cond_init(&change.settled, NULL);
     pthread_mutex_lock(&store->lock);
     *store->last = &change;
@@ -201,6 +220,16 @@ int store_change(struct store *store, int (*apply)(struct store *store, void *co
     pthread_mutex_unlock(&store->lock);
     pthread_cond_destroy(&change.settled);
     return change.result ? err_restore(&change.failure) : 0;
+}
+
+int store_change(struct store *store, int (*apply)(struct store *store, void *context), void *context)
+{
+    return change_run(store, apply, context, false);
+}
+
+int store_change_soft(struct store *store, int (*apply)(struct store *store, void *context), void *context)
+{
+    return change_run(store, apply, context, true);
 }
 
 int store_check(struct store *store)

@@ -5,7 +5,7 @@
  *   worker -> daemon
  *     hello    {version, device, gpu: bool, note, pid}                  once, when the device is warm
  *     progress {id, fraction: 0..1, stage}                              of a job, not of what is only prepared
- *     done     {id, results: [{name, type, bytes}], report: {...}}      every result is written and fsync'ed
+ *     done     {id, results: [{name, type, bytes}], report: {...}}      every result is written; the daemon syncs them
  *     failed   {id, error: {code, detail, acquisition_index?, required_bytes?, available_bytes?}, fatal: bool}
  *              fatal: the device is gone; the worker exits and the job may be tried on another
  *     status   {memory_available, memory_total}                         the answer to ping

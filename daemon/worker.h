@@ -23,7 +23,7 @@ struct recon_request worker_request(const struct worker_options *options, const 
  * of the process. */
 int worker_serve(int socket, struct dev *dev, const struct worker_options *options);
 
-/* Write `series` as `format` to a new file `name` in `folder`, on disk on return; *bytes receives its size.
+/* Write `series` as `format` to a new file `name` in `folder`; *bytes receives its size. Not synced: the daemon does.
  * Fails as image_write(). */
 int worker_image_save(const struct image_series *series, enum image_format format, int folder, const char *name,
                       int64_t *bytes);

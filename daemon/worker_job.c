@@ -38,7 +38,7 @@ int worker_image_save(const struct image_series *series, enum image_format forma
         return io_failed(name);
     struct stat status;
     int rc = image_write(series, format, fd);
-    if (rc == 0 && (fsync(fd) != 0 || fstat(fd, &status) != 0))
+    if (rc == 0 && fstat(fd, &status) != 0)
         rc = io_failed(name);
     if (rc == 0)
         *bytes = (int64_t)status.st_size;

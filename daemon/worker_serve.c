@@ -219,8 +219,6 @@ static int results_write(const json_t *job, const struct recon_outcome *outcome,
         if (rc == 0 && format != IMAGE_H5)
             rc = result_write(outcome->images, (enum image_format)format, folder, results);
     }
-    if (rc == 0 && fsync(folder) != 0)
-        rc = err_set(ERR_IO, "The folder of the results could not be written to disk.");
     clock_gettime(CLOCK_MONOTONIC, &end);
     double seconds = (double)(end.tv_sec - start.tv_sec) + 1e-9 * (double)(end.tv_nsec - start.tv_nsec);
     json_object_set_new(json_object_get(outcome->report, "stages"), "write", json_real(seconds));

@@ -187,6 +187,11 @@ static cudaError_t sort_keys(struct rival_gpu *g, void *work, size_t *bytes)
                                            (int64_t)g->count, 0, key_bits(g), g->stream);
 }
 
+static cudaError_t largest(struct rival_gpu *g, void *work, size_t *bytes)
+{
+    return cub::DeviceReduce::Max(work, *bytes, g->number, g->start, (int64_t)g->bins, g->stream);
+}
+
 static size_t slots_of(const struct rival_gpu *g, const struct rival_shape *shape)
 {
     if (shape->regular)
@@ -239,11 +244,14 @@ int rival_gpu_prepare(struct rival_gpu *g, const struct rival_recipe *r)
         RIVAL_TRY(cudaMalloc(&g->key[i], g->count * sizeof **g->key));
         RIVAL_TRY(cudaMalloc(&g->index[i], g->count * sizeof **g->index));
     }
-    size_t for_scan = 0, for_sort = 0;
-    RIVAL_TRY(scan(g, NULL, &for_scan));
+    size_t bytes[3] = {0, 0, 0};
+    RIVAL_TRY(scan(g, NULL, &bytes[0]));
+    RIVAL_TRY(largest(g, NULL, &bytes[1]));
     if (sorts(r))
-        RIVAL_TRY(sort_keys(g, NULL, &for_sort));
-    g->work_bytes = for_scan > for_sort ? for_scan : for_sort;
+        RIVAL_TRY(sort_keys(g, NULL, &bytes[2]));
+    g->work_bytes = 0;
+    for (size_t needed : bytes)
+        g->work_bytes = needed > g->work_bytes ? needed : g->work_bytes;
     RIVAL_TRY(cudaMalloc(&g->work, g->work_bytes + 1));
     return 0;
 }
@@ -269,8 +277,28 @@ static unsigned blocks_for(const struct rival_gpu *g, size_t items)
     return (unsigned)(blocks < g->blocks_most ? blocks : g->blocks_most);
 }
 
+/* The depth stays the recipe's: what the search finds may be more than the device's memory. */
+static int find_depth(struct rival_gpu *g, struct job j, struct stopwatch *w)
+{
+    size_t bytes = g->work_bytes;
+    j.depth = UINT32_MAX;
+    j.full = RIVAL_SUBTRACT;
+    count_samples<<<blocks_for(g, g->count), THREADS, 0, g->stream>>>(j);
+    int status = step_done(w, "histogram");
+    if (status != 0)
+        return status;
+    RIVAL_TRY(largest(g, g->work, &bytes));
+    RIVAL_TRY(cudaMemsetAsync(g->number, 0, (g->bins + 1) * sizeof *g->number, g->stream));
+    return step_done(w, "largest");
+}
+
 static int bin_regular(struct rival_gpu *g, struct job j, struct stopwatch *w)
 {
+    if (g->recipe.method == RIVAL_LARGEST) {
+        int status = find_depth(g, j, w);
+        if (status != 0)
+            return status;
+    }
     if (g->recipe.mark) {
         mark_empty<<<blocks_for(g, g->slots), THREADS, 0, g->stream>>>(j, NULL);
         int status = step_done(w, "mark");
@@ -341,9 +369,9 @@ int rival_gpu_bin(struct rival_gpu *g, struct rival_times *times)
     RIVAL_TRY(cudaMemsetAsync(g->overflowed, 0, sizeof *g->overflowed, g->stream));
     if (r->method != RIVAL_RADIX)
         RIVAL_TRY(cudaMemsetAsync(g->number, 0, (g->bins + 1) * sizeof *g->number, g->stream));
-    int status = r->method == RIVAL_FUSED ? bin_regular(g, j, &watch)
-                 : sorts(r)               ? bin_sorted(g, j, &watch)
-                                          : bin_counted(g, j, &watch);
+    int status = r->shape.regular ? bin_regular(g, j, &watch)
+                 : sorts(r)       ? bin_sorted(g, j, &watch)
+                                  : bin_counted(g, j, &watch);
     if (status != 0)
         return status;
     RIVAL_TRY(cudaStreamSynchronize(g->stream));

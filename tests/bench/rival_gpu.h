@@ -15,6 +15,7 @@ struct rival_gpu;
 /* How bins are made. */
 enum rival_method {
     RIVAL_FUSED,      /* regular bins in one pass: an atomic gives the slot, the sample goes there (lecture) */
+    RIVAL_LARGEST,    /* the same after a histogram and the search for its largest bin, which sets the depth (thesis) */
     RIVAL_RANKS,      /* histogram that saves every sample's rank, scan, placement by rank (lecture) */
     RIVAL_AGAIN,      /* histogram, scan, placement with atomics again (thesis, lab) */
     RIVAL_RADIX,      /* stable radix sort of (bin, index), starts from the sorted bins, permutation; no depth */

@@ -92,6 +92,7 @@ void thesis_binning(struct scene *s)
         struct rival_recipe recipe;
     } ways[] = {
         {"regular, one pass, add and subtract", {regular_shape(s, depth), RIVAL_FUSED, RIVAL_SUBTRACT, false}},
+        {"regular, largest bin first, read first", {regular_shape(s, depth), RIVAL_LARGEST, RIVAL_READ_FIRST, false}},
         {"regular, one pass, read first", {regular_shape(s, depth), RIVAL_FUSED, RIVAL_READ_FIRST, false}},
         {"compact, atomics again, add and subtract", {compact_shape(s, depth), RIVAL_AGAIN, RIVAL_SUBTRACT, false}},
         {"compact, atomics again, read first", {compact_shape(s, depth), RIVAL_AGAIN, RIVAL_READ_FIRST, false}},

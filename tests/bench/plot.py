@@ -1,0 +1,325 @@
+#!/usr/bin/python3
+"""Plots and tables of what mrirecond-bench measured.
+
+tests/bench/plot.py LINES.jsonl FOLDER
+
+Writes FOLDER/plots/{access,binning,depth,table}.svg and the tables of FOLDER/experiments.md, which stand between
+<!-- name --> and <!-- end -->. Standard library only. The repository's own: tests/bench/plot.py docs/plots/thesis.jsonl docs
+"""
+import json
+import math
+import os
+import sys
+from html import escape
+
+SETS = {
+    "koosh-small": "kooshball, 2.7 M samples, 256³",
+    "uniform-small": "uniform, 2.7 M samples, 256³",
+    "gauss-16": "Gaussian, sd 16, 30.1 M samples, 128³",
+    "koosh-large": "kooshball, 30.1 M samples, 576³",
+    "uniform-large": "uniform, 30.1 M samples, 576³",
+    "tiny": "kooshball, 20,000 samples, 40³",
+}
+# Colours that stand out on white and on black.
+ORANGE, BLUE, SKY, GREEN, PINK, GREY = "#d9742b", "#3b7dd8", "#7fb2e8", "#2f9e5b", "#c2559d", "#8a8f98"
+STYLE = """<style>
+text { font: 12px system-ui, sans-serif; fill: #24292f }
+.title { font-weight: 600; font-size: 13px }
+.note { fill: #656d76 }
+.axis { stroke: #8a8f98; stroke-width: 1; fill: none }
+.rule { stroke: #8a8f98; stroke-opacity: .25; stroke-width: 1 }
+@media (prefers-color-scheme: dark) { text { fill: #e6edf3 } .note { fill: #9198a1 } }
+</style>"""
+
+
+def load(path):
+    with open(path, encoding="utf-8") as file:
+        return [json.loads(line) for line in file if line.strip()]
+
+
+class Drawing:
+    def __init__(self, width, height, what):
+        self.width, self.height, self.parts = width, height, []
+        self.what = what
+
+    def text(self, x, y, text, anchor="start", kind=""):
+        self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" class="{kind}">{escape(text)}</text>')
+
+    def line(self, x1, y1, x2, y2, kind="axis"):
+        self.parts.append(f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{kind}"/>')
+
+    def bar(self, x, y, width, height, colour, opacity=1.0):
+        self.parts.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(width, .5):.1f}" height="{height:.1f}" rx="1.5" '
+                          f'fill="{colour}" fill-opacity="{opacity}"/>')
+
+    def curve(self, points, colour, dashes=""):
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        dash = f' stroke-dasharray="{dashes}"' if dashes else ""
+        self.parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"{dash}/>')
+        if not dashes:
+            self.parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5" fill="{colour}"/>' for x, y in points]
+
+    def save(self, folder, name):
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+            file.write(f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width:.0f} {self.height:.0f}" '
+                       f'width="{self.width:.0f}" role="img" aria-label="{escape(self.what)}">\n{STYLE}\n')
+            file.write("\n".join(self.parts))
+            file.write("\n</svg>\n")
+
+
+def number(value):
+    """Three significant digits, without an exponent."""
+    if value == 0:
+        return "0"
+    digits = max(0, 2 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{digits}f}"
+
+
+def sets_of(lines):
+    return [name for name in list(SETS) + sorted({r["set"] for r in lines} - set(SETS)) if any(r["set"] == name for r in lines)]
+
+
+def title_of(name):
+    return f"{name}: {SETS[name]}" if name in SETS else name
+
+
+def depth_of(line):
+    if line["depth"] is None:
+        return "all"
+    return f'{line["depth"] // 1024}k' if line["depth"] >= 1024 else str(line["depth"])
+
+
+def colour_of(variant):
+    if variant.startswith("product"):
+        return GREEN
+    if variant.startswith("regular"):
+        return ORANGE
+    return SKY if "padded" in variant or "arrays" in variant else BLUE
+
+
+def bars(lines, name, folder, what, parts_of, legend=()):
+    """Horizontal bars, a panel for each set. parts_of(line): [(ms, colour)] of the bar."""
+    drawing = Drawing(900, 0, what)
+    y, left, right = 20, 310, 780
+    x = left
+    for label, colour in legend:
+        drawing.bar(x, y - 10, 12, 12, colour)
+        drawing.text(x + 17, y, label)
+        x += 36 + 6.2 * len(label)
+    y += 26 if legend else 0
+    for set_name in sets_of(lines):
+        drawing.text(10, y, title_of(set_name), kind="title")
+        y += 12
+        rows = [r for r in lines if r["set"] == set_name]
+        most = max(sum(ms for ms, _ in parts_of(r)) for r in rows if not r.get("no_room"))
+        for r in rows:
+            drawing.text(left - 8, y + 12, r["variant"], "end")
+            if r.get("no_room"):
+                drawing.text(left + 4, y + 12, f'needs {r["bytes"] / 1e9:,.0f} GB: more than the device has', kind="note")
+            else:
+                x = left
+                for ms, colour in parts_of(r):
+                    width = ms / most * (right - left)
+                    drawing.bar(x, y + 1, width, 14, colour)
+                    x += width
+                drawing.text(x + 6, y + 12, number(sum(ms for ms, _ in parts_of(r))) + " ms")
+            y += 19
+        drawing.line(left, y - 19 * len(rows) - 2, left, y)
+        y += 28
+    drawing.height = y - 10
+    drawing.save(folder, name)
+
+
+STEP_COLOURS = {"mark": GREY, "histogram": ORANGE, "keys": PINK, "sort": BLUE, "largest": SKY, "scan": SKY, "place": GREEN, "starts": SKY}
+
+
+def steps(line):
+    if line.get("product"):
+        return [(line["binning_ms"], "#1d6f3f")]
+    return [(ms, STEP_COLOURS[step]) for step, ms in line["steps_ms"].items()]
+
+
+def axes(drawing, x, y, width, height, labels, low, high, caption):
+    """A logarithmic axis upwards, labelled places along x; returns how to place a point."""
+    def up(ms):
+        return y + height - (math.log10(ms) - math.log10(low)) / (math.log10(high) - math.log10(low)) * height
+
+    def along(i):
+        return x + (i + .5) * width / len(labels)
+
+    for power in range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1):
+        drawing.line(x, up(10**power), x + width, up(10**power), "rule")
+        drawing.text(x - 6, up(10**power) + 4, f"{10**power:g}", "end", "note")
+    drawing.line(x, y, x, y + height)
+    drawing.line(x, y + height, x + width, y + height)
+    for i, label in enumerate(labels):
+        drawing.text(along(i), y + height + 16, label, "middle", "note")
+    drawing.text(x + width / 2, y + height + 33, caption, "middle", "note")
+    drawing.text(x - 6, y - 6, "ms", "end", "note")
+    return lambda i, ms: (along(i), up(max(ms, low)))
+
+
+def bounds(values):
+    values = [v for v in values if v > 0]
+    return min(values) / 1.5, max(values) * 1.5
+
+
+def product_time(lines):
+    """Binning and adjoint of the product with its own kernel, FFT included."""
+    found = [r for r in lines if r["variant"] == "product, separable kernel"]
+    return found[0]["binning_ms"] + found[0]["adjoint_ms"] if found else None
+
+
+DEPTH_CURVES = [  # (variant, field, label, colour)
+    ("compact, x-range", "total_ms", "total, compact", BLUE),
+    ("regular, count", "total_ms", "total, regular", ORANGE),
+    ("compact, x-range", "gather_ms", "GPU, compact", SKY),
+    ("regular, count", "gather_ms", "GPU, regular", "#e8b58f"),
+    ("compact, x-range", "cpu_ms", "CPU", PINK),
+]
+
+
+def draw_depth(lines, folder):
+    names = sets_of(lines)
+    columns, width, height = 2, 390, 220
+    rows = math.ceil(len(names) / columns)
+    drawing = Drawing(940, 50 + rows * (height + 90), "Time against the depth of bins")
+    for i, (_, _, label, colour) in enumerate(DEPTH_CURVES):
+        drawing.bar(60 + 130 * i, 8, 12, 12, colour)
+        drawing.text(78 + 130 * i, 18, label)
+    drawing.bar(60 + 130 * len(DEPTH_CURVES), 12, 14, 3, GREEN)
+    drawing.text(80 + 130 * len(DEPTH_CURVES), 18, "product, with FFT")
+    for n, name in enumerate(names):
+        mine = [r for r in lines if r["set"] == name]
+        measured = [r for r in mine if not r.get("product") and not r.get("no_room")]
+        labels = []
+        for r in measured:
+            if depth_of(r) not in labels:
+                labels.append(depth_of(r))
+        values = [r[field] for r in measured for _, field, _, _ in DEPTH_CURVES] + [product_time(mine) or 0]
+        low, high = bounds(values)
+        x, y = 55 + n % columns * (width + 70), 65 + n // columns * (height + 90)
+        drawing.text(x, y - 20, title_of(name), kind="title")
+        place = axes(drawing, x, y, width, height, labels, low, high, "depth: samples a bin keeps on the GPU")
+        for variant, field, _, colour in DEPTH_CURVES:
+            points = [place(labels.index(depth_of(r)), r[field]) for r in measured if r["variant"] == variant and r[field] > 0]
+            drawing.curve(points, colour)
+        if product_time(mine):
+            drawing.curve([place(-.5, product_time(mine)), place(len(labels) - .5, product_time(mine))], GREEN, "6 4")
+    drawing.save(folder, "depth.svg")
+
+
+def draw_table(lines, folder):
+    names = sorted({r["set"] for r in lines})
+    colours = [ORANGE, PINK, BLUE, SKY, GREY]
+    tables = ["table 2: regular bins", "table 4: sort-reduce"]
+    drawing = Drawing(940, 340, "Total time against capacity, for five standard deviations")
+    for i, name in enumerate(names):
+        drawing.bar(60 + 100 * i, 8, 12, 12, colours[i % 5])
+        drawing.text(78 + 100 * i, 18, name)
+    drawing.bar(60 + 100 * len(names), 12, 14, 3, GREEN)
+    drawing.text(80 + 100 * len(names), 18, "product, with FFT (all sets)")
+    totals = [r["total_ms"] for r in lines if "total_ms" in r]
+    products = [product_time([r for r in lines if r["set"] == name]) for name in names]
+    low, high = bounds(totals + [p for p in products if p])
+    for n, table in enumerate(tables):
+        mine = [r for r in lines if r["variant"] == table and "total_ms" in r]
+        labels = sorted({r["depth"] for r in mine})
+        x, y = 55 + n * 460, 65
+        drawing.text(x, y - 20, table + ": total time", kind="title")
+        place = axes(drawing, x, y, 390, 220, [str(label) for label in labels], low, high, "capacity of a bin, samples")
+        for i, name in enumerate(names):
+            drawing.curve([place(labels.index(r["depth"]), r["total_ms"]) for r in mine if r["set"] == name], colours[i % 5])
+        for ms in filter(None, products):
+            drawing.curve([place(-.5, ms), place(len(labels) - .5, ms)], GREEN, "6 4")
+    drawing.save(folder, "table.svg")
+
+
+def first_of(lines, name, variant):
+    return next((r for r in lines if r["set"] == name and r["variant"] == variant), None)
+
+
+def table(head, rows):
+    """Markdown."""
+    return "\n".join("| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head)] + rows)
+
+
+def by_set_table(lines, head, field_of):
+    """A row for each variant, a column for each set."""
+    names, variants = sets_of(lines), list(dict.fromkeys(r["variant"] for r in lines))
+
+    def cell(r):
+        return "" if r is None else "no room" if r.get("no_room") else number(r[field_of(r)])
+    return table([head] + names, [[v] + [cell(first_of(lines, name, v)) for name in names] for v in variants])
+
+
+def depth_table(lines):
+    rows = []
+    for name in sets_of(lines):
+        mine = [r for r in lines if r["set"] == name]
+        compact = [r for r in mine if r["variant"] == "compact, x-range"]
+        best = min(compact, key=lambda r: r["total_ms"])
+        other = min((r for r in mine if r["variant"] == "regular, count" and "total_ms" in r), key=lambda r: r["total_ms"])
+        whole = [r for r in compact if r["overflow"] == 0]
+        rows.append([name, depth_of(best), f"{best['overflow_percent']:.2f} %"]
+                    + [number(best[field]) for field in ("gather_ms", "cpu_ms", "both_ms", "merge_ms")]
+                    + [f"**{number(best['total_ms'])}**", number(whole[0]["total_ms"]) if whole else "",
+                       number(compact[0]["total_ms"]), f"{number(other['total_ms'])} ({depth_of(other)})",
+                       number(product_time(mine))])
+    return table(["ms", "best depth, compact", "overflow", "GPU alone", "CPU alone", "both at once", "merge", "total",
+                  "all on the GPU", "all on the CPU", "best total, regular (depth)", "product, with FFT"], rows)
+
+
+TABLE_ROWS = [("overflow, %", "overflow_percent"), ("wasted bin locations, %", "wasted_percent"), ("binning, ms", "binning_ms"),
+              ("GPU computing, ms", "gather_ms"), ("CPU computing, ms", "cpu_ms"), ("total, ms", "total_ms")]
+
+
+def lab_table(lines, which):
+    names, mine, rows = sorted({r["set"] for r in lines}), [r for r in lines if r["variant"] == which], []
+    for capacity in sorted({r["depth"] for r in mine}):
+        for label, field in TABLE_ROWS:
+            row = [next((r for r in mine if r["set"] == name and r["depth"] == capacity), {}) for name in names]
+            rows.append([str(capacity) if label == TABLE_ROWS[0][0] else "", label]
+                        + ["no room" if field not in r else f"{r[field]:.2f}" if "percent" in field else number(r[field]) for r in row])
+    rows.append(["", "product, with FFT, ms"] + [number(product_time([r for r in lines if r["set"] == name])) for name in names])
+    return table(["capacity", ""] + ["sd " + name.split("-")[-1] for name in names], rows)
+
+
+def insert(text, name, content):
+    """Replace what stands between <!-- name --> and <!-- end -->."""
+    head, found, rest = text.partition(f"<!-- {name} -->\n")
+    if not found or "<!-- end -->" not in rest:
+        sys.exit(f"plot.py: experiments.md has no <!-- {name} --> ... <!-- end -->")
+    return head + found + content + "\n" + rest[rest.index("<!-- end -->"):]
+
+
+def main():
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    folder = os.path.join(sys.argv[2], "plots")
+    os.makedirs(folder, exist_ok=True)
+    lines = load(sys.argv[1])
+    by = {name: [r for r in lines if r["experiment"] == name] for name in ("access", "binning", "depth", "table")}
+    bars(by["access"], "access.svg", folder, "How bins are read and how they lie in memory",
+         lambda r: [(r["adjoint_ms"] if r.get("product") else r["gather_ms"], colour_of(r["variant"]))],
+         [("regular", ORANGE), ("compact", BLUE), ("compact, aligned", SKY), ("product, with FFT", GREEN)])
+    bars(by["binning"], "binning.svg", folder, "How bins are made", steps,
+         [("histogram", ORANGE), ("keys", PINK), ("sort", BLUE), ("scan, starts, largest", SKY), ("place", GREEN),
+          ("product", "#1d6f3f")])
+    draw_depth(by["depth"], folder)
+    draw_table(by["table"], folder)
+    page = os.path.join(sys.argv[2], "experiments.md")
+    with open(page, encoding="utf-8") as file:
+        text = file.read()
+    text = insert(text, "device", f"{lines[0]['date']}, {lines[0]['device']}, {lines[0]['threads']} CPU threads.")
+    text = insert(text, "access", by_set_table(by["access"], "gather, ms", lambda r: "adjoint_ms" if r.get("product") else "gather_ms"))
+    text = insert(text, "binning", by_set_table(by["binning"], "binning, ms", lambda r: "binning_ms"))
+    text = insert(text, "depth", depth_table(by["depth"]))
+    text = insert(text, "table 2", lab_table(by["table"], "table 2: regular bins"))
+    text = insert(text, "table 4", lab_table(by["table"], "table 4: sort-reduce"))
+    with open(page, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -285,6 +285,67 @@ def lab_table(lines, which):
     return table(["capacity", ""] + ["sd " + name.split("-")[-1] for name in names], rows)
 
 
+# (claim, where it stands, how many times better is what should be better: time of the one over time of the other)
+ACCESS, BINNING = ("access", "gather_ms"), ("binning", "binning_ms")
+CLAIMS = [
+    ("regular bins: counts beat sentinels", "T 4.1, fig. 23", ACCESS, "regular, sentinel", "regular, count"),
+    ("compact bins read one by one are slower than regular ones", "T 4.3.2, fig. 25", ACCESS, "compact, bin by bin", "regular, count"),
+    ("one read for all bins along x is the main gain of compact bins", "T 4.3.2, fig. 25", ACCESS, "compact, bin by bin", "compact, x-range"),
+    ("the same on regular bins is harmful (6.82)", "T 4.3.2, fig. 25", ACCESS, "regular, x-range", "regular, count"),
+    ("compact bins with x-ranges beat regular bins", "T 4.3.2, fig. 25", ACCESS, "regular, count", "compact, x-range"),
+    ("padding samples to 32 bytes makes it slower", "T 4.3.3, fig. 27", ACCESS, "compact, x-range, samples padded to 32 bytes", "compact, x-range"),
+    ("arrays of short vectors make it slower", "T 4.3.3, fig. 27", ACCESS, "compact, x-range, arrays of float4 and float2", "compact, x-range"),
+    ("padding bins makes it slower (x-range)", "T 4.3.3, fig. 27", ACCESS, "compact, x-range, bins padded to 96 bytes", "compact, x-range"),
+    ("padding bins makes it slower (bin by bin)", "T 4.3.3, fig. 27", ACCESS, "compact, bin by bin, bins padded to 96 bytes", "compact, x-range"),
+    ("compact bins take longer to make", "T 4.3.1", BINNING, "compact, atomics again, read first", "regular, largest bin first, read first"),
+    ("saved indices spare a second round of atomics", "L", BINNING, "compact, atomics again, read first", "compact, saved indices, read first"),
+    ("reading a counter first beats adding and subtracting", "L", BINNING, "compact, atomics again, add and subtract", "compact, atomics again, read first"),
+    ("(no claim) a stable radix sort beats saved indices", "today", BINNING, "compact, saved indices, all samples", "compact, stable radix sort, all samples"),
+]
+
+
+def best_total(lines, variant):
+    return min(r["total_ms"] for r in lines if r["variant"] == variant and "total_ms" in r)
+
+
+def shared_ratios(lines):
+    """Claims on partitioning: (claim, source, ratio of a set's lines)."""
+    def compact(mine):
+        return [r for r in mine if r["variant"] == "compact, x-range"]
+    yield ("CPU and GPU together beat the GPU alone", "T 5.3, fig. 31",
+           lambda mine: next(r["total_ms"] for r in compact(mine) if r["overflow"] == 0) / best_total(mine, "compact, x-range"))
+    yield ("CPU and GPU together beat the CPU alone", "T 5.3, fig. 31",
+           lambda mine: compact(mine)[0]["total_ms"] / best_total(mine, "compact, x-range"))
+    yield ("in all, compact bins beat regular ones (1.50)", "T 6, table 5",
+           lambda mine: best_total(mine, "regular, count") / best_total(mine, "compact, x-range"))
+    yield ("(no claim) the product beats the best of all depths", "today",
+           lambda mine: best_total(mine, "compact, x-range") / product_time(mine))
+
+
+def verdict(ratios):
+    """Within 5 % nothing is told apart."""
+    better, worse = sum(r > 1.05 for r in ratios), sum(r < 1 / 1.05 for r in ratios)
+    if better == len(ratios):
+        return "holds"
+    if worse == len(ratios):
+        return "falls"
+    if better + worse == 0:
+        return "no difference"
+    parts = [f"holds for {better} of {len(ratios)}"] if better else []
+    return ", ".join(parts + ([f"reversed for {worse}"] if worse else []) + (["else no difference"] if better + worse < len(ratios) else []))
+
+
+def claims_table(by):
+    names, rows = sets_of(by["access"]), []
+    for claim, source, (experiment, field), slow, fast in CLAIMS:
+        ratios = [first_of(by[experiment], name, slow)[field] / first_of(by[experiment], name, fast)[field] for name in names]
+        rows.append([claim, source] + [f"{r:.2f}" for r in ratios] + [verdict(ratios)])
+    for claim, source, ratio_of in shared_ratios(by["depth"]):
+        ratios = [ratio_of([r for r in by["depth"] if r["set"] == name]) for name in names]
+        rows.append([claim, source] + [f"{r:.2f}" for r in ratios] + [verdict(ratios)])
+    return table(["claim", "source"] + names + ["today"], rows)
+
+
 def insert(text, name, content):
     """Replace what stands between <!-- name --> and <!-- end -->."""
     head, found, rest = text.partition(f"<!-- {name} -->\n")
@@ -312,6 +373,7 @@ def main():
     with open(page, encoding="utf-8") as file:
         text = file.read()
     text = insert(text, "device", f"{lines[0]['date']}, {lines[0]['device']}, {lines[0]['threads']} CPU threads.")
+    text = insert(text, "claims", claims_table(by))
     text = insert(text, "access", by_set_table(by["access"], "gather, ms", lambda r: "adjoint_ms" if r.get("product") else "gather_ms"))
     text = insert(text, "binning", by_set_table(by["binning"], "binning, ms", lambda r: "binning_ms"))
     text = insert(text, "depth", depth_table(by["depth"]))

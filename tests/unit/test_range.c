@@ -408,8 +408,10 @@ static void leaf_sse2(void **state)
 static void leaf_avx2(void **state)
 {
     (void)state;
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) {
+        print_message("this CPU has no AVX2\n");
         skip();
+    }
     check_leaf(&points_leaf_avx2);
 }
 
@@ -417,8 +419,10 @@ static void leaf_avx512(void **state)
 {
     (void)state;
     if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512vl") ||
-        !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512bw"))
+        !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512bw")) {
+        print_message("this CPU has no AVX-512\n");
         skip();
+    }
     check_leaf(&points_leaf_avx512);
 }
 

@@ -12,7 +12,7 @@
 
 /* ---- the table of options ---- */
 
-enum option_bit { OUT = 1, FORMAT = 2, KIND = 4, WAIT = 8, JSON = 16, LIMIT = 32, EVERYWHERE = 64 };
+enum option_bit { OUT = 1, FORMAT = 2, KIND = 4, WAIT = 8, JSON = 16, LIMIT = 32, PRIORITY = 64, EVERYWHERE = 128 };
 
 struct option_row {
     const char *name, *value, *help; /* value: NULL for a switch */
@@ -28,6 +28,7 @@ static const struct option_row option_rows[] = {
     {"--format", "FORM", "the form of the image: h5 (ISMRMRD), nii.gz, png, npy", FORMAT,
      offsetof(struct client_options, format)},
     {"--kind", "KIND", "the kind of job (recon)", KIND, offsetof(struct client_options, kind)},
+    {"--priority", "P", "urgent, normal or batch", PRIORITY, offsetof(struct client_options, priority)},
     {"--wait", NULL, "wait for the end, and show progress", WAIT, offsetof(struct client_options, wait)},
     {"--json", NULL, "show what the server answered", JSON, offsetof(struct client_options, json)},
     {"--limit", "N", "list at most N jobs", LIMIT, offsetof(struct client_options, limit)},
@@ -46,7 +47,7 @@ struct command_row {
 static const struct command_row command_rows[] = {
     {"submit", "SCAN [PARAM=VALUE ...]",
      "Send a scan (\"-\": standard input); prints the job's id. With --out, waits and saves the image.", 1, 1000,
-     OUT | FORMAT | KIND | WAIT, client_submit},
+     OUT | FORMAT | KIND | PRIORITY | WAIT, client_submit},
     {"wait", "ID", "Wait for the end of a job. Ctrl-C leaves the job running.", 1, 1, OUT | FORMAT, client_wait},
     {"fetch", "ID", "Save the image of a finished job; prints the file's name.", 1, 1, OUT | FORMAT, client_fetch},
     {"list", "", "List jobs, newest first.", 0, 0, JSON | LIMIT, client_list},
@@ -76,7 +77,7 @@ static void help_command(const struct command_row *command)
            command->options ? " [OPTION ...]" : "", command->help);
     for (int i = 0; i < OPTION_ROWS && command->run; i++)
         if ((option_rows[i].bit & (command->options | EVERYWHERE)) != 0)
-            printf("  %-9s %-5s %s\n", option_rows[i].name, option_rows[i].value ? option_rows[i].value : "",
+            printf("  %-10s %-5s %s\n", option_rows[i].name, option_rows[i].value ? option_rows[i].value : "",
                    option_rows[i].help);
 }
 
@@ -87,7 +88,7 @@ static int help(void)
         printf("  %-9s %-23s %s\n", command_rows[i].name, command_rows[i].words, command_rows[i].help);
     puts("\nOptions:");
     for (int i = 0; i < OPTION_ROWS; i++)
-        printf("  %-9s %-5s %s\n", option_rows[i].name, option_rows[i].value ? option_rows[i].value : "",
+        printf("  %-10s %-5s %s\n", option_rows[i].name, option_rows[i].value ? option_rows[i].value : "",
                option_rows[i].help);
     puts("\nA first scan:\n"
          "  mrirecon simulate --trajectory spiral --out scan.h5\n"

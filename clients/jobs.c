@@ -209,6 +209,10 @@ static char *submit_path(struct service *service, const struct client_options *o
     char *kind = service_escape(service, options->kind ? options->kind : "recon");
     bool complete = kind && fprintf(text, "/v1/jobs?kind=%s", kind) > 0;
     free(kind);
+    char *priority = options->priority ? service_escape(service, options->priority) : NULL;
+    if (options->priority)
+        complete = complete && priority && fprintf(text, "&priority=%s", priority) > 0;
+    free(priority);
     for (int i = 1; i < options->words && complete; i++) {
         const char *word = options->word[i], *equals = strchr(word, '=');
         if (!equals || equals == word) {

@@ -21,8 +21,8 @@ static void list_job(const json_t *job)
     char progress[16] = "";
     if (strcmp(state, "running") == 0)
         snprintf(progress, sizeof progress, "%3.0f %%", 100 * json_number_value(json_object_get(job, "progress")));
-    printf("%-28s  %-10s  %-10s  %-20s  %s\n", client_text(job, "id"), client_text(job, "kind"), state,
-           client_text(job, "created"), *code ? code : progress);
+    printf("%-28s  %-10s  %-8s  %-10s  %-20s  %s\n", client_text(job, "id"), client_text(job, "kind"),
+           client_text(job, "priority"), state, client_text(job, "created"), *code ? code : progress);
 }
 
 int client_list(struct service *service, const struct client_options *options)

@@ -59,6 +59,8 @@ static int state_open(struct service *service, struct options *options)
     if (!result)
         result = store_create(&service->store, path);
     if (!result)
+        store_set_ageing(service->store, 1000 * options->priority_ageing);
+    if (!result)
         result = store_recover(service->store, &requeued);
     if (!result)
         result = spool_clean(service->spool, service->store, &removed, &lost);

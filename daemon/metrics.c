@@ -272,7 +272,11 @@ void metrics_print(struct metrics *metrics, const struct metrics_now *now, FILE 
 {
     head(out, PREFIX "build_info", "gauge", "The version that runs; always 1.");
     fprintf(out, PREFIX "build_info{version=\"%s\"} 1\n", MRIRECON_VERSION);
-    one(out, PREFIX "queue_jobs", "gauge", "Jobs that wait.", (double)now->queued);
+    head(out, PREFIX "queue_jobs", "gauge", "Jobs that wait.");
+    for (int i = 0; i < PRIORITIES; i++)
+        fprintf(out, PREFIX "queue_jobs{priority=\"%s\"} %lld\n", job_priority_name((enum job_priority)i),
+                (long long)now->waiting[i]);
+    one(out, PREFIX "queue_held", "gauge", "1: no job is begun, for the disk is below its work-reserve.", now->held);
     one(out, PREFIX "running_jobs", "gauge", "Jobs that run.", (double)now->running);
     one(out, PREFIX "queue_capacity_jobs", "gauge", "Most jobs that may wait.", (double)now->capacity);
     one(out, PREFIX "queue_oldest_enqueued_timestamp_seconds", "gauge",

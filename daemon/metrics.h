@@ -5,7 +5,7 @@
 #ifndef MRIRECON_DAEMON_METRICS_H
 #define MRIRECON_DAEMON_METRICS_H
 
-#include "gridding/base/err.h"
+#include "daemon/store.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -27,7 +27,9 @@ void metrics_answered(struct metrics *metrics, const char *method, unsigned stat
 
 /* What is asked for at the moment of reading. */
 struct metrics_now {
-    int64_t queued, running, capacity, oldest; /* oldest: ms since 1970, 0: none waits */
+    const int64_t *waiting;            /* by enum job_priority */
+    bool held;                         /* no job is begun, for the disk is low */
+    int64_t running, capacity, oldest; /* oldest: ms since 1970, 0: none waits */
     int64_t spool_used, spool_free;
     int workers, workers_ready;
 };

@@ -41,7 +41,15 @@ static const struct option {
      AT(spool_limit), 0, KIB(KIB(KIB(KIB(1024))))},
     {"spool-reserve", "512M", "Bytes of the state folder's disk that uploads leave free.", OPTION_IS_SIZE,
      AT(spool_reserve), 0, KIB(KIB(KIB(KIB(1024))))},
+    {"work-reserve", "64M",
+     "Bytes of the state folder's disk below which no job is begun: what waits is held until there is room for "
+     "results.",
+     OPTION_IS_SIZE, AT(work_reserve), 0, KIB(KIB(KIB(KIB(1024))))},
     {"queue-limit", "10000", "Jobs that may wait; more are refused.", OPTION_IS_COUNT, AT(queue_limit), 1, 1000000},
+    {"priority-ageing", "1800",
+     "Seconds of waiting that move a job up by one priority, so that batch jobs come to their turn. 0: waiting does "
+     "not.",
+     OPTION_IS_SECONDS, AT(priority_ageing), 0, 31 * 86400},
     {"keep-scans", "none",
      "Which uploaded scans stay on the disk when their job has ended, until the job is deleted: none, failed, all.",
      OPTION_IS_CHOICE, AT(keep_scans), .choices = (const char *const[]){"none", "failed", "all", NULL}},

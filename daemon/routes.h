@@ -4,6 +4,10 @@
 
 #include "daemon/http.h"
 
+/* routes_client.c */
+/* Who sends this request, as fair shares and quotas know it. Fails with ERR_BAD_REQUEST. */
+int request_client(struct request *request, char name[JOB_CLIENT]);
+
 /* routes_submit.c */
 int route_submit_begin(struct request *request);
 int route_submit_work(struct request *request);

@@ -111,6 +111,8 @@ json_t *job_document(struct service *service, const struct job *job)
     json_t *document =
         json_pack("{s:s, s:s, s:s, s:o, s:f, s:s}", "id", job->id, "kind", job->kind, "state",
                   job_state_name(job->state), "parameters", parameters_pack(job), "progress", fraction, "stage", stage);
+    json_object_set_new(document, "priority", json_string(job_priority_name(job->priority)));
+    json_object_set_new(document, "client", json_string(job->client));
     json_object_set_new(document, "created", time_pack(job->created));
     json_object_set_new(document, "started", time_pack(job->started));
     json_object_set_new(document, "finished", time_pack(job->finished));

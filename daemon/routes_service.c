@@ -120,13 +120,15 @@ int route_metrics(struct request *request)
     struct service *service = request->service;
     struct worker_status status[WORKERS_MAX];
     struct metrics_now now = {.capacity = service->options->queue_limit, .spool_used = service->spool->used};
-    int64_t counts[JOB_STATES];
+    int64_t counts[JOB_STATES], waiting[PRIORITIES];
     int result = store_counts(service->store, counts, &now.oldest);
     if (!result)
         result = spool_free_bytes(service->spool, &now.spool_free);
     if (result)
         return result;
-    now.queued = counts[JOB_QUEUED];
+    store_waiting(service->store, waiting);
+    now.waiting = waiting;
+    now.held = scheduler_is_held(service->scheduler);
     now.running = counts[JOB_RUNNING] + counts[JOB_CANCELING];
     now.workers = scheduler_status(service->scheduler, status);
     for (int i = 0; i < now.workers; i++)

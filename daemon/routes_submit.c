@@ -9,6 +9,68 @@
 #include <string.h>
 #include <strings.h>
 
+/* ---- the query ---- */
+
+/* What a query says of the job itself, beside the parameters of its kind. */
+struct about {
+    const struct kind *kind;
+    enum job_priority priority;
+};
+
+static int kind_read(struct about *about, const char *value)
+{
+    about->kind = recon_kind_find(value);
+    return about->kind ? 0
+                       : err_set(ERR_UNKNOWN_KIND,
+                                 "There is no kind of job \"%.64s\". GET /v1/kinds lists those there are.", value);
+}
+
+static int priority_read(struct about *about, const char *value)
+{
+    int priority = job_priority_find(value);
+    if (priority < 0)
+        return err_set(ERR_BAD_PARAMETER, "priority takes urgent, normal or batch, not \"%.64s\".", value);
+    about->priority = (enum job_priority)priority;
+    return 0;
+}
+
+static const struct {
+    const char *name;
+    int (*read)(struct about *about, const char *value);
+} about_table[] = {{"kind", kind_read}, {"priority", priority_read}};
+enum { ABOUT = sizeof about_table / sizeof *about_table };
+
+/* Its row in the table; ABOUT: the name is none of them. */
+static int about_find(const char *name)
+{
+    int i = 0;
+    while (i < ABOUT && strcmp(about_table[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+/* Each at most once; what is not there is as it is by default. */
+static int about_read(const char *query, struct about *about)
+{
+    char name[HTTP_NAME], value[HTTP_VALUE];
+    bool found, given[ABOUT] = {false};
+    *about = (struct about){.kind = &recon_kinds[0], .priority = PRIORITY_NORMAL};
+    for (;;) {
+        int result = query_next(&query, name, value, &found);
+        if (result || !found)
+            return result;
+        int i = about_find(name);
+        if (i == ABOUT)
+            continue;
+        if (given[i])
+            return err_set(ERR_BAD_PARAMETER, "%s is given twice.", name);
+        given[i] = true;
+        result = about_table[i].read(about, value);
+        if (result)
+            return result;
+    }
+}
+
 /* Put the parameters that the query gives, and all defaults, into the job. */
 static int parameters_read(struct request *request, const struct kind *kind)
 {
@@ -21,7 +83,7 @@ static int parameters_read(struct request *request, const struct kind *kind)
         int result = query_next(&query, name, value, &found);
         if (!result && !found)
             break;
-        if (!result && strcmp(name, "kind") == 0)
+        if (!result && about_find(name) < ABOUT)
             continue;
         for (int i = 0; !result && kind->params[i].name; i++)
             if (strcmp(kind->params[i].name, name) == 0 && values.value[i].given)
@@ -34,32 +96,6 @@ static int parameters_read(struct request *request, const struct kind *kind)
     request->job.parameters = json_object();
     for (int i = 0; kind->params[i].name; i++)
         json_object_set_new(request->job.parameters, kind->params[i].name, json_string(values.value[i].text));
-    return 0;
-}
-
-/* The kind that the query names, once; the first there is where it names none. */
-static int kind_read(const char *query, const struct kind **out)
-{
-    char name[HTTP_NAME], value[HTTP_VALUE];
-    bool found, named = false;
-    const struct kind *kind = &recon_kinds[0];
-    for (;;) {
-        int result = query_next(&query, name, value, &found);
-        if (result)
-            return result;
-        if (!found)
-            break;
-        if (strcmp(name, "kind") != 0)
-            continue;
-        if (named)
-            return err_set(ERR_BAD_PARAMETER, "kind is given twice.");
-        named = true;
-        kind = recon_kind_find(value);
-        if (!kind)
-            return err_set(ERR_UNKNOWN_KIND, "There is no kind of job \"%.64s\". GET /v1/kinds lists those there are.",
-                           value);
-    }
-    *out = kind;
     return 0;
 }
 
@@ -99,12 +135,14 @@ static int room_check(struct service *service)
 int route_submit_begin(struct request *request)
 {
     struct service *service = request->service;
-    const struct kind *kind;
+    struct about about;
     int64_t bytes = http_body_bytes(request);
     const char *coding = http_header(request, "Content-Encoding");
-    int result = kind_read(request->query, &kind);
+    int result = about_read(request->query, &about);
     if (!result)
-        result = parameters_read(request, kind);
+        result = parameters_read(request, about.kind);
+    if (!result)
+        result = request_client(request, request->job.client);
     if (!result)
         result = room_check(service);
     if (!result && coding && strcasecmp(coding, "identity") != 0)
@@ -122,7 +160,8 @@ int route_submit_begin(struct request *request)
     if (request->wait > service->options->wait_limit)
         request->wait = (int)service->options->wait_limit;
     request->format = accepted_format(request);
-    snprintf(request->job.kind, sizeof request->job.kind, "%s", kind->name);
+    snprintf(request->job.kind, sizeof request->job.kind, "%s", about.kind->name);
+    request->job.priority = about.priority;
     request->job.formats = json_array();
     if (request->format > IMAGE_H5)
         json_array_append_new(request->job.formats, json_string(image_format_name((enum image_format)request->format)));
@@ -153,8 +192,8 @@ int route_submit_work(struct request *request)
     }
     request->upload = (struct spool_file){.fd = -1}; /* the job's now */
     metrics_submitted(service->metrics, request->job.kind, request->job.bytes);
-    log_line(service->log, LOG_LEVEL_INFO, request->job.id, "accepted, %s, %lld bytes", request->job.kind,
-             (long long)request->job.bytes);
+    log_line(service->log, LOG_LEVEL_INFO, request->job.id, "accepted, %s, %s, %lld bytes", request->job.kind,
+             job_priority_name(request->job.priority), (long long)request->job.bytes);
     scheduler_wake(service->scheduler);
     request->deadline = clock_seconds() + request->wait;
     return 0;

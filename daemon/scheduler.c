@@ -46,6 +46,7 @@ struct scheduler {
     pthread_t thread;
     int wake; /* eventfd */
     _Atomic int stopping;
+    _Atomic bool held; /* no job is begun, for the disk is low */
     /* of the thread */
     struct slot slot[WORKERS_MAX];
     int count;
@@ -93,6 +94,11 @@ bool scheduler_is_idle(struct scheduler *scheduler)
         idle = idle && !scheduler->status[i].job[0] && !scheduler->status[i].ending[0];
     pthread_mutex_unlock(&scheduler->lock);
     return idle;
+}
+
+bool scheduler_is_held(struct scheduler *scheduler)
+{
+    return scheduler->held;
 }
 
 /* ---- how a job ends ---- */
@@ -498,11 +504,27 @@ static struct slot *idle_find(struct scheduler *scheduler, const char *id)
     return found;
 }
 
+/* Whether the disk has too little room for results; what runs may end, and give room by its end. */
+static bool is_held(struct scheduler *scheduler)
+{
+    const struct scheduler_parts *parts = &scheduler->parts;
+    int64_t left = 0;
+    bool held = spool_free_bytes(parts->spool, &left) != 0 ||
+                left + parts->options->spool_reserve < parts->options->work_reserve;
+    if (held != scheduler->held)
+        log_line(parts->log, held ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO, NULL,
+                 held ? "the disk of the spool has less than work-reserve left: no job is begun until it has more"
+                      : "the disk of the spool has room again: jobs are begun");
+    scheduler->held = held;
+    return held;
+}
+
 /* Who runs what: the job that the store says is next goes to an idle worker. */
 static void assign(struct scheduler *scheduler)
 {
     const struct scheduler_parts *parts = &scheduler->parts;
-    while (scheduler->stopping == RUNNING && clock_seconds() >= scheduler->take_at && idle_find(scheduler, "")) {
+    while (scheduler->stopping == RUNNING && clock_seconds() >= scheduler->take_at && idle_find(scheduler, "") &&
+           !is_held(scheduler)) {
         struct job job;
         bool found = false;
         json_t *avoid = ahead_ids(scheduler, true);

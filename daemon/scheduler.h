@@ -57,6 +57,9 @@ void scheduler_wake(struct scheduler *scheduler);
 /* Copy the state of up to WORKERS_MAX workers; their number. */
 int scheduler_status(struct scheduler *scheduler, struct worker_status status[WORKERS_MAX]);
 
+/* Whether jobs wait for room on the disk (option work-reserve). */
+bool scheduler_is_held(struct scheduler *scheduler);
+
 /* Begin no more jobs; returns at once. scheduler_is_idle() tells when the running ones have ended. */
 void scheduler_drain(struct scheduler *scheduler);
 bool scheduler_is_idle(struct scheduler *scheduler);

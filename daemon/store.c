@@ -4,6 +4,7 @@
 #include "daemon/clock.h"
 #include "daemon/wire.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,6 +32,22 @@ int job_state_find(const char *name)
 bool job_state_is_final(enum job_state state)
 {
     return states[state].final;
+}
+
+static const char *const priorities[PRIORITIES] = {
+    [PRIORITY_URGENT] = "urgent", [PRIORITY_NORMAL] = "normal", [PRIORITY_BATCH] = "batch"};
+
+const char *job_priority_name(enum job_priority priority)
+{
+    return priorities[priority];
+}
+
+int job_priority_find(const char *name)
+{
+    for (int i = 0; i < PRIORITIES; i++)
+        if (strcmp(priorities[i], name) == 0)
+            return i;
+    return -1;
 }
 
 void job_clear(struct job *job)
@@ -98,6 +115,7 @@ void store_free(struct store *store)
     pthread_mutex_destroy(&store->lock);
     pthread_cond_destroy(&store->news);
     free(store->entry);
+    free(store->client);
     free(store);
 }
 
@@ -105,15 +123,34 @@ void store_free(struct store *store)
 
 enum { NO_JOB = -1 };
 
-/* The state of a job inside a change; NO_JOB. */
-static int state_read(struct store *store, const char *id, int *state)
+/* What a change of this job begins from: `from` is its state, NO_JOB where there is none; `to` is the same. */
+static int entry_read(struct store *store, const char *id, struct entry *entry)
 {
     struct connection *writer = &store->writer;
-    int64_t found = NO_JOB;
-    int result = sql_number(
-        writer, sql_prepare(writer, "SELECT coalesce((SELECT state FROM job WHERE id = ?), -1)", "s", id), &found);
-    *state = (int)found;
+    sqlite3_stmt *statement =
+        sql_prepare(writer, "SELECT state, priority, bytes, client FROM job WHERE id = ?", "s", id);
+    if (!statement)
+        return err_last()->code;
+    *entry = (struct entry){.from = NO_JOB, .to = NO_JOB};
+    int step = sqlite3_step(statement), result = 0;
+    if (step == SQLITE_ROW) {
+        entry->from = entry->to = sqlite3_column_int(statement, 0);
+        entry->priority = (enum job_priority)sqlite3_column_int(statement, 1);
+        entry->bytes = sqlite3_column_int64(statement, 2);
+        snprintf(entry->client, sizeof entry->client, "%s", (const char *)sqlite3_column_text(statement, 3));
+    } else if (step != SQLITE_DONE) {
+        result = sql_failed(writer->db, "reading a job");
+    }
+    sql_release(statement);
     return result;
+}
+
+/* The change of a job that is at hand. */
+static struct entry entry_of(const struct job *job, int from, enum job_state to)
+{
+    struct entry entry = {.from = from, .to = (int)to, .priority = job->priority, .bytes = job->bytes};
+    memcpy(entry.client, job->client, sizeof entry.client);
+    return entry;
 }
 
 enum {
@@ -136,10 +173,11 @@ static int move_apply(struct store *store, void *context)
 {
     const struct move *move = context;
     struct connection *writer = &store->writer;
-    int state, result = state_read(store, move->id, &state);
+    struct entry entry;
+    int result = entry_read(store, move->id, &entry);
     if (result)
         return result;
-    if (state == NO_JOB || !(move->from & 1u << state))
+    if (entry.from == NO_JOB || !(move->from & 1u << entry.from))
         return err_set(ERR_CONFLICT, "Job %.40s is not in a state in which %s is possible.", move->id, move->doing);
     if (states[move->to].final)
         result = sql_change(
@@ -154,7 +192,8 @@ static int move_apply(struct store *store, void *context)
                        sql_prepare(writer, "UPDATE job SET state = ?, started = 0, deaths = deaths + ? WHERE id = ?",
                                    "iis", (int64_t)move->to, (int64_t)move->died, move->id),
                        NULL);
-    return result ? result : store_note(store, (struct entry){state, (int)move->to});
+    entry.to = (int)move->to;
+    return result ? result : store_note(store, &entry);
 }
 
 /* ---- transitions ---- */
@@ -194,15 +233,19 @@ static int submit_apply(struct store *store, void *context)
         return err_set(ERR_QUEUE_FULL, "%lld jobs are waiting, which is the limit. Try again later.",
                        (long long)queued);
     submission->created = clock_milliseconds();
-    int result = sql_change(writer,
-                            sql_prepare(writer,
-                                        "INSERT INTO job (id, state, kind, bytes, created, parameters, formats) "
-                                        "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                                        "sisiijj", job->id, (int64_t)JOB_QUEUED, job->kind, job->bytes,
-                                        submission->created, job->parameters, job->formats),
-                            NULL);
+    int result =
+        sql_change(writer,
+                   sql_prepare(writer,
+                               "INSERT INTO job (id, state, kind, bytes, created, parameters, formats, "
+                               "client, priority) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                               "sisiijjsi", job->id, (int64_t)JOB_QUEUED, job->kind, job->bytes, submission->created,
+                               job->parameters, job->formats, job->client, (int64_t)job->priority),
+                   NULL);
     submission->sequence = sqlite3_last_insert_rowid(writer->db);
-    return result ? result : store_note(store, (struct entry){-1, JOB_QUEUED});
+    if (result)
+        return result;
+    struct entry entry = entry_of(job, NO_JOB, JOB_QUEUED);
+    return store_note(store, &entry);
 }
 
 int store_submit(struct store *store, struct job *job, int64_t limit)
@@ -217,28 +260,6 @@ int store_submit(struct store *store, struct job *job, int64_t limit)
     return 0;
 }
 
-/* The job that is next, but for those in `avoid` (a JSON array of ids). */
-static int next_read(struct connection *connection, const json_t *avoid, struct job *job, int *count)
-{
-    return rows_read(connection,
-                     sql_prepare(connection,
-                                 "SELECT " JOB_COLUMNS
-                                 " FROM job WHERE state = ? AND id NOT IN (SELECT value FROM json_each(?)) "
-                                 "ORDER BY sequence LIMIT 1",
-                                 "ij", (int64_t)JOB_QUEUED, avoid),
-                     job, 1, count);
-}
-
-int store_next(struct store *store, json_t *avoid, struct job *job, bool *found)
-{
-    int count = 0;
-    pthread_mutex_lock(&store->reader_lock);
-    int result = next_read(&store->reader, avoid, job, &count);
-    pthread_mutex_unlock(&store->reader_lock);
-    *found = !result && count > 0;
-    return result;
-}
-
 struct taking {
     const json_t *avoid;
     struct job *job;
@@ -250,9 +271,15 @@ static int take_apply(struct store *store, void *context)
     struct taking *taking = context;
     struct job *job = taking->job;
     struct connection *writer = &store->writer;
-    int result = next_read(writer, taking->avoid, job, &taking->count);
-    if (!result && !taking->count)
-        result = next_read(writer, NULL, job, &taking->count);
+    struct candidate next, other = {.sequence = 0};
+    int result = next_find(store, writer, NULL, &next);
+    if (!result && taking->avoid)
+        result = next_find(store, writer, taking->avoid, &other);
+    /* What another worker reads ahead is left to it, but not for a job of a lower priority. */
+    if (other.sequence && other.rank == next.rank)
+        next = other;
+    if (!result)
+        result = next_read(writer, &next, job, &taking->count);
     if (result || !taking->count)
         return result;
     job->state = JOB_RUNNING;
@@ -263,12 +290,20 @@ static int take_apply(struct store *store, void *context)
                    sql_prepare(writer, "UPDATE job SET state = ?, started = ?, attempts = attempts + 1 WHERE id = ?",
                                "iis", (int64_t)JOB_RUNNING, job->started, job->id),
                    NULL);
-    return result ? result : store_note(store, (struct entry){JOB_QUEUED, JOB_RUNNING});
+    if (result)
+        return result;
+    struct entry entry = entry_of(job, JOB_QUEUED, JOB_RUNNING);
+    return store_note(store, &entry);
 }
 
 int store_take(struct store *store, json_t *avoid, struct job *job, bool *found)
 {
     struct taking taking = {.avoid = avoid, .job = job};
+    int64_t waiting[PRIORITIES];
+    store_waiting(store, waiting);
+    *found = false;
+    if (waiting[PRIORITY_URGENT] + waiting[PRIORITY_NORMAL] + waiting[PRIORITY_BATCH] == 0)
+        return 0;
     /* After a power cut the job is queued, as store_recover() would have it. */
     int result = store_change_soft(store, take_apply, &taking);
     if (result && taking.count)
@@ -320,7 +355,8 @@ static int cancel_apply(struct store *store, void *context)
     struct cancellation *cancellation = context;
     struct connection *writer = &store->writer;
     const char *id = cancellation->id;
-    int state, result = state_read(store, id, &state);
+    struct entry entry;
+    int result = entry_read(store, id, &entry), state = entry.from;
     if (result)
         return result;
     if (state == NO_JOB)
@@ -336,7 +372,8 @@ static int cancel_apply(struct store *store, void *context)
                                     (int64_t)cancellation->now,
                                     states[cancellation->now].final ? clock_milliseconds() : 0, id),
                         NULL);
-    return result ? result : store_note(store, (struct entry){state, (int)cancellation->now});
+    entry.to = (int)cancellation->now;
+    return result ? result : store_note(store, &entry);
 }
 
 int store_cancel(struct store *store, const char *id, enum job_state *before, enum job_state *state)
@@ -354,16 +391,18 @@ static int delete_apply(struct store *store, void *context)
 {
     const char *id = context;
     struct connection *writer = &store->writer;
-    int state, result = state_read(store, id, &state);
+    struct entry entry;
+    int result = entry_read(store, id, &entry);
     if (result)
         return result;
-    if (state == NO_JOB)
+    if (entry.from == NO_JOB)
         return row_not_found(id);
-    if (!states[state].final)
+    if (!states[entry.from].final)
         return err_set(ERR_CONFLICT, "Job %.40s is %s. Cancel it first: POST /v1/jobs/%.40s/cancel.", id,
-                       states[state].name, id);
+                       states[entry.from].name, id);
     result = sql_change(writer, sql_prepare(writer, "DELETE FROM job WHERE id = ?", "s", id), NULL);
-    return result ? result : store_note(store, (struct entry){state, -1});
+    entry.to = NO_JOB;
+    return result ? result : store_note(store, &entry);
 }
 
 int store_delete(struct store *store, const char *id)

@@ -22,7 +22,9 @@
 
 enum job_state { JOB_QUEUED, JOB_RUNNING, JOB_CANCELING, JOB_SUCCEEDED, JOB_FAILED, JOB_CANCELED, JOB_STATES };
 
-enum { JOB_ID = 26 + 1 };
+enum job_priority { PRIORITY_URGENT, PRIORITY_NORMAL, PRIORITY_BATCH, PRIORITIES };
+
+enum { JOB_ID = 26 + 1, JOB_CLIENT = 63 + 1 };
 
 /* One row. job_clear() gives back what it owns. */
 struct job {
@@ -30,6 +32,8 @@ struct job {
     enum job_state state;
     int64_t sequence; /* order of acceptance; larger is newer */
     char kind[32];
+    char client[JOB_CLIENT]; /* who sent it */
+    enum job_priority priority;
     int64_t bytes; /* of the upload */
     int64_t created, started, finished;
     int64_t attempts;   /* times that it was handed to a worker */
@@ -45,6 +49,8 @@ void job_clear(struct job *job);
 const char *job_state_name(enum job_state state);
 int job_state_find(const char *name); /* -1: none */
 bool job_state_is_final(enum job_state state);
+const char *job_priority_name(enum job_priority priority);
+int job_priority_find(const char *name); /* -1: none */
 
 struct store;
 
@@ -52,17 +58,28 @@ struct store;
 int store_create(struct store **out, const char *path);
 void store_free(struct store *store);
 
+/* Milliseconds of waiting that move a job up by one priority; 0, as it begins: none do. */
+void store_set_ageing(struct store *store, int64_t milliseconds);
+
 /* At start: what a dead daemon left running is queued again, what it was canceling is canceled. */
 int store_recover(struct store *store, int *requeued);
 
 /* Add a queued job; sets its sequence, created and state. Fails with ERR_QUEUE_FULL (`limit` jobs wait), ERR_STORE. */
 int store_submit(struct store *store, struct job *job, int64_t limit);
 
+/* ORDER. The next job is one of the highest priority there is, where each full ageing time that a job has waited counts
+ * as one priority higher; of those, one of the client that was given least; of those, the oldest. What a client was
+ * given is the sum of the bytes of its jobs that were begun, a job counting as 1 MiB at least; a client that comes back
+ * after having had none waiting begins level with the one served last, but keeps what it owes. The sums begin anew with
+ * the process.
+ */
+
 /* The job that is next among those whose ids are not in `avoid` (JSON array; NULL: none is). *found: there is one; then
  * *job is the caller's. */
 int store_next(struct store *store, json_t *avoid, struct job *job, bool *found);
 
-/* queued -> running, of the job that is next; of those in `avoid` (as above) only where there is no other. *found:
+/* queued -> running, of the job that is next; of those in `avoid` (as above) only where there is no other
+ * of the same priority. *found:
  * there was one; then *job is the caller's. */
 int store_take(struct store *store, json_t *avoid, struct job *job, bool *found);
 
@@ -93,6 +110,9 @@ int store_each(struct store *store, int (*each)(void *context, const char *id, e
 
 /* Jobs in each state, and when the oldest of those that wait was accepted (0: none waits). */
 int store_counts(struct store *store, int64_t counts[JOB_STATES], int64_t *oldest);
+
+/* Jobs of each priority that wait. */
+void store_waiting(struct store *store, int64_t waiting[PRIORITIES]);
 
 /* Whether the store can be written, as its last change, or a proof made each second, showed. Does not wait. */
 int store_check(struct store *store);

@@ -29,6 +29,17 @@ struct connection {
 /* A job has come, gone or moved. States: -1 for none. */
 struct entry {
     int from, to;
+    enum job_priority priority;
+    int64_t bytes;
+    char client[JOB_CLIENT];
+};
+
+/* What a client has in the queue, and was given of the machine. */
+struct client {
+    char name[JOB_CLIENT];
+    int64_t waiting[PRIORITIES], waiting_bytes;
+    int64_t running; /* and canceling */
+    double given;    /* bytes of jobs begun; see ORDER in store.h */
 };
 
 struct change {
@@ -60,6 +71,10 @@ struct store {
     /* under `tally_lock`, held for additions only */
     pthread_mutex_t tally_lock;
     int64_t counts[JOB_STATES];
+    struct client *client;
+    size_t clients, clients_room;
+    double served; /* what the client that was served last had been given before */
+    _Atomic int64_t ageing;
     /* under `reader_lock` */
     pthread_mutex_t reader_lock;
     struct connection reader;
@@ -92,7 +107,7 @@ int schema_make(struct connection *connection);
 
 #define JOB_COLUMNS                                                                                                \
     "id, state, sequence, kind, bytes, created, started, finished, attempts, deaths, parameters, formats, error, " \
-    "results, report"
+    "results, report, client, priority"
 
 /* Read up to `limit` rows of a SELECT of JOB_COLUMNS (NULL: it failed before). */
 int rows_read(struct connection *connection, sqlite3_stmt *statement, struct job *jobs, int limit, int *count);
@@ -105,14 +120,34 @@ int store_change(struct store *store, int (*apply)(struct store *store, void *co
 /* The same without waiting for the disk, where no other change of the transaction does: for what may be undone by a
  * power cut (not by the end of this process), as the start of a job. */
 int store_change_soft(struct store *store, int (*apply)(struct store *store, void *context), void *context);
-/* From within a change: note what it moved. Fails with ERR_NO_MEMORY. */
-int store_note(struct store *store, struct entry entry);
 int writer_start(struct store *store);
 void writer_stop(struct store *store);
 
+/* ---- store_tally.c ---- */
+
+/* From within a change: note what it moved. Fails with ERR_NO_MEMORY. */
+int store_note(struct store *store, const struct entry *entry);
+/* What was noted is on the disk: add it up. */
+void tally_add(struct store *store);
 /* Count all jobs anew. In the writer, or before it runs. */
 int tally_load(struct store *store);
 /* From within a change: jobs in a state, those that the transaction has moved so far included. */
 int64_t tally_now(const struct store *store, enum job_state state);
+/* Those that have jobs waiting; the caller frees the list. Fails with ERR_NO_MEMORY. */
+int tally_waiting(struct store *store, struct client **out, size_t *count);
+
+/* ---- store_order.c ---- */
+
+/* A job that may be next. */
+struct candidate {
+    int64_t sequence; /* 0: none */
+    int64_t rank;     /* priority less what waiting has earned */
+    double given;     /* to its client */
+};
+
+/* The job that is next, but for those in `avoid` (a JSON array of ids, or NULL). */
+int next_find(struct store *store, struct connection *connection, const json_t *avoid, struct candidate *out);
+/* Read it; *count 0: it no longer waits. */
+int next_read(struct connection *connection, const struct candidate *next, struct job *job, int *count);
 
 #endif

@@ -33,6 +33,8 @@ static void job_read(sqlite3_stmt *row, struct job *job)
     job->error = column_json(row, 12);
     job->results = column_json(row, 13);
     job->report = column_json(row, 14);
+    column_text(row, 15, job->client, sizeof job->client);
+    job->priority = (enum job_priority)sqlite3_column_int(row, 16);
 }
 
 int rows_read(struct connection *connection, sqlite3_stmt *statement, struct job *jobs, int limit, int *count)

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 /* Step i brings a store of version i to version i + 1. A step that was ever released is never changed.
- * States are the values of enum job_state. The index on them is the queue. */
+ * States are the values of enum job_state. */
 static const char *const steps[] = {
     "CREATE TABLE job (sequence INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE,"
     " state INTEGER NOT NULL CHECK (state BETWEEN 0 AND 5), kind TEXT NOT NULL, bytes INTEGER NOT NULL,"
@@ -12,6 +12,10 @@ static const char *const steps[] = {
     " attempts INTEGER NOT NULL DEFAULT 0, deaths INTEGER NOT NULL DEFAULT 0, parameters TEXT NOT NULL,"
     " formats TEXT NOT NULL, error TEXT, results TEXT, report TEXT);"
     "CREATE INDEX job_state ON job (state, sequence)",
+    /* Priorities are the values of enum job_priority. */
+    "ALTER TABLE job ADD COLUMN client TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE job ADD COLUMN priority INTEGER NOT NULL DEFAULT 1 CHECK (priority BETWEEN 0 AND 2);"
+    "CREATE INDEX job_queue ON job (client, priority, sequence) WHERE state = 0",
 };
 enum { SCHEMA = sizeof steps / sizeof *steps };
 

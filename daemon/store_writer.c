@@ -1,10 +1,9 @@
-/* The thread that writes the store, and the counts that it keeps. */
+/* The thread that writes the store. */
 #include "daemon/store_parts.h"
 
 #include "daemon/clock.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -13,66 +12,6 @@ enum {
     PROOF_SECONDS = 1,  /* a writer with nothing to do proves that it could */
     STUCK_SECONDS = 10, /* a transaction that takes longer is one of a disk that does not answer */
 };
-
-/* ---- counts ---- */
-
-int store_note(struct store *store, struct entry entry)
-{
-    if (store->entries == store->room) {
-        size_t room = store->room ? 2 * store->room : 64;
-        struct entry *more = realloc(store->entry, room * sizeof *more);
-        if (!more)
-            return err_set(ERR_NO_MEMORY, "No memory for a change of the job store. Try again later.");
-        store->entry = more;
-        store->room = room;
-    }
-    store->entry[store->entries++] = entry;
-    return 0;
-}
-
-/* What was noted is on the disk. */
-static void tally_add(struct store *store)
-{
-    pthread_mutex_lock(&store->tally_lock);
-    for (size_t i = 0; i < store->entries; i++) {
-        const struct entry *entry = &store->entry[i];
-        if (entry->from >= 0)
-            store->counts[entry->from]--;
-        if (entry->to >= 0)
-            store->counts[entry->to]++;
-    }
-    pthread_mutex_unlock(&store->tally_lock);
-    store->entries = 0;
-}
-
-int64_t tally_now(const struct store *store, enum job_state state)
-{
-    int64_t count = store->counts[state]; /* only this thread changes it */
-    for (size_t i = 0; i < store->entries; i++)
-        count += (store->entry[i].to == (int)state) - (store->entry[i].from == (int)state);
-    return count;
-}
-
-int tally_load(struct store *store)
-{
-    int64_t counts[JOB_STATES] = {0};
-    struct connection *writer = &store->writer;
-    sqlite3_stmt *statement = sql_prepare(writer, "SELECT state, count(*) FROM job GROUP BY state", "");
-    int result = statement ? 0 : err_last()->code, step = SQLITE_DONE;
-    while (!result && (step = sqlite3_step(statement)) == SQLITE_ROW)
-        counts[sqlite3_column_int(statement, 0)] = sqlite3_column_int64(statement, 1);
-    if (!result && step != SQLITE_DONE)
-        result = sql_failed(writer->db, "counting jobs");
-    if (statement)
-        sql_release(statement);
-    if (result)
-        return result;
-    pthread_mutex_lock(&store->tally_lock);
-    memcpy(store->counts, counts, sizeof counts);
-    pthread_mutex_unlock(&store->tally_lock);
-    store->entries = 0;
-    return 0;
-}
 
 /* ---- transactions ---- */
 

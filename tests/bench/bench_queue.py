@@ -67,7 +67,7 @@ def run(jobs, requests):
             figures[name] = quantiles([client.ask("GET", path)[0] for _ in range(requests)])
         assert daemon.job(slow)["state"] == "running", "the slow job has ended: ask for fewer requests"
         counts = daemon.metrics()
-        print(json.dumps({"waiting": int(counts["mrirecond_queue_jobs"]), "scan_bytes": len(body), "filled_per_s": round(jobs / filled),
+        print(json.dumps({"waiting": int(sum(v for k, v in counts.items() if k.startswith("mrirecond_queue_jobs"))), "scan_bytes": len(body), "filled_per_s": round(jobs / filled),
                           "ms": figures, "peak_mib": round(daemon.peak_memory() / 2**20, 1), "restart_s": restart(daemon)}))
         daemon.kill()
         daemon.process.returncode = 0  # which is how this was to end

@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,10 +42,12 @@ static int teardown(void **state)
     return result;
 }
 
-/* Submit job number `i`. */
-static int submit(struct store *store, int i, int64_t limit)
+/* Submit job number `i` of a client. */
+static int submit_of(struct store *store, int i, int64_t limit, const char *client, enum job_priority priority,
+                     int64_t bytes)
 {
-    struct job job = {.bytes = 1000 + i};
+    struct job job = {.bytes = bytes, .priority = priority};
+    strcpy(job.client, client);
     snprintf(job.id, sizeof job.id, "%026d", i);
     strcpy(job.kind, "recon");
     job.parameters = json_pack("{s:s}", "dcf", i % 2 ? "none" : "given");
@@ -54,6 +57,11 @@ static int submit(struct store *store, int i, int64_t limit)
         assert_true(job.state == JOB_QUEUED && job.sequence > 0 && job.created > 0);
     job_clear(&job);
     return result;
+}
+
+static int submit(struct store *store, int i, int64_t limit)
+{
+    return submit_of(store, i, limit, "one", PRIORITY_NORMAL, 1000 + i);
 }
 
 static const char *id_of(int i, char id[JOB_ID])
@@ -334,6 +342,141 @@ static void counts_follow_every_transition(void **state)
     assert_memory_equal(again, expected, sizeof expected);
 }
 
+/* ---- whose turn it is ---- */
+
+/* Take all jobs; their numbers in the order of taking must be these. */
+static void taken_in_order(struct store *store, const int *expected, int count)
+{
+    for (int i = 0; i < count; i++)
+        take(store, expected[i]);
+    struct job job;
+    bool found = true;
+    assert_int_equal(store_take(store, NULL, &job, &found), 0);
+    assert_false(found);
+}
+
+static void urgent_comes_before_normal_before_batch(void **state)
+{
+    struct store *store = ((struct fixture *)*state)->store;
+    const enum job_priority priority[] = {PRIORITY_BATCH, PRIORITY_NORMAL, PRIORITY_URGENT,
+                                          PRIORITY_BATCH, PRIORITY_URGENT, PRIORITY_NORMAL};
+    int64_t waiting[PRIORITIES];
+    struct job job;
+    bool found;
+    char id[JOB_ID];
+    for (int i = 1; i <= 6; i++)
+        assert_int_equal(submit_of(store, i, 10, i % 2 ? "a" : "b", priority[i - 1], 1000), 0);
+    store_waiting(store, waiting);
+    assert_true(waiting[PRIORITY_URGENT] == 2 && waiting[PRIORITY_NORMAL] == 2 && waiting[PRIORITY_BATCH] == 2);
+    /* The next is read ahead by somebody: another of its priority is given, but none of a lower one. */
+    json_t *avoid = json_pack("[s]", id_of(3, id));
+    assert_int_equal(store_take(store, avoid, &job, &found), 0);
+    assert_true(found);
+    assert_string_equal(job.id, id_of(5, id));
+    job_clear(&job);
+    assert_int_equal(store_take(store, avoid, &job, &found), 0);
+    assert_string_equal(job.id, id_of(3, id));
+    assert_int_equal(job.priority, PRIORITY_URGENT);
+    assert_string_equal(job.client, "a");
+    job_clear(&job);
+    json_decref(avoid);
+    /* Then both were given two, and the oldest is next. */
+    taken_in_order(store, (const int[]){2, 6, 1, 4}, 4);
+}
+
+static void clients_share_by_what_their_jobs_weigh(void **state)
+{
+    struct store *store = ((struct fixture *)*state)->store;
+    const int64_t mib = 1 << 20;
+    for (int i = 1; i <= 6; i++)
+        assert_int_equal(submit_of(store, i, 100, "many", PRIORITY_NORMAL, 1000), 0);
+    for (int i = 11; i <= 13; i++)
+        assert_int_equal(submit_of(store, i, 100, "few", PRIORITY_NORMAL, 1000), 0);
+    for (int i = 21; i <= 22; i++)
+        assert_int_equal(submit_of(store, i, 100, "large", PRIORITY_NORMAL, 3 * mib), 0);
+    /* Small jobs count as 1 MiB; the large one as three. */
+    taken_in_order(store, (const int[]){1, 11, 21, 2, 12, 3, 13, 4, 22, 5, 6}, 11);
+    /* Who comes anew is not owed the time before, and who owes is not forgiven by having been away. */
+    assert_int_equal(submit_of(store, 31, 100, "large", PRIORITY_NORMAL, 1000), 0);
+    assert_int_equal(submit_of(store, 32, 100, "new", PRIORITY_NORMAL, 1000), 0);
+    assert_int_equal(submit_of(store, 33, 100, "new", PRIORITY_NORMAL, 1000), 0);
+    taken_in_order(store, (const int[]){32, 31, 33}, 3);
+}
+
+static void waiting_earns_priority(void **state)
+{
+    struct store *store = ((struct fixture *)*state)->store;
+    struct job job;
+    char id[JOB_ID];
+    assert_int_equal(submit_of(store, 1, 10, "a", PRIORITY_BATCH, 1000), 0);
+    usleep(30000);
+    assert_int_equal(submit_of(store, 2, 10, "a", PRIORITY_NORMAL, 1000), 0);
+    assert_int_equal(submit_of(store, 3, 10, "a", PRIORITY_URGENT, 1000), 0);
+    /* An hour an age: as without. */
+    store_set_ageing(store, 3600000);
+    bool found;
+    assert_int_equal(store_next(store, NULL, &job, &found), 0);
+    assert_string_equal(job.id, id_of(3, id));
+    job_clear(&job);
+    /* In 30 ms the batch job has aged twice by 15 ms, and is the oldest of the urgent. */
+    store_set_ageing(store, 15);
+    take(store, 1);
+    store_set_ageing(store, 0);
+    taken_in_order(store, (const int[]){3, 2}, 2);
+}
+
+/* ---- other versions ---- */
+
+/* A store as version 0.1.0 made it: its queue is kept, in its order, and its jobs are of normal priority. */
+static void a_store_of_an_earlier_version_is_kept(void **state)
+{
+    struct fixture *f = *state;
+    char path[64], id[JOB_ID];
+    sqlite3 *db;
+    struct store *store;
+    struct job job;
+    snprintf(path, sizeof path, "%s/old.db", f->folder);
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(
+        sqlite3_exec(
+            db,
+            "PRAGMA journal_mode = WAL;"
+            "CREATE TABLE job (sequence INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE,"
+            " state INTEGER NOT NULL CHECK (state BETWEEN 0 AND 5), kind TEXT NOT NULL, bytes INTEGER NOT NULL,"
+            " created INTEGER NOT NULL, started INTEGER NOT NULL DEFAULT 0, finished INTEGER NOT NULL DEFAULT 0,"
+            " attempts INTEGER NOT NULL DEFAULT 0, deaths INTEGER NOT NULL DEFAULT 0, parameters TEXT NOT NULL,"
+            " formats TEXT NOT NULL, error TEXT, results TEXT, report TEXT);"
+            "CREATE INDEX job_state ON job (state, sequence);"
+            "PRAGMA user_version = 1;"
+            "INSERT INTO job (id, state, kind, bytes, created, parameters, formats, results, finished) VALUES"
+            " ('00000000000000000000000001', 3, 'recon', 10, 1000, '{\"dcf\":\"none\"}', '[]', '[]', 2000),"
+            " ('00000000000000000000000002', 0, 'recon', 20, 1001, '{}', '[\"png\"]', NULL, 0),"
+            " ('00000000000000000000000003', 0, 'recon', 30, 1002, '{}', '[]', NULL, 0)",
+            NULL, NULL, NULL),
+        SQLITE_OK);
+    sqlite3_close(db);
+    assert_int_equal(store_create(&store, path), 0);
+    assert_int_equal(store_get(store, id_of(1, id), &job), 0);
+    assert_true(job.state == JOB_SUCCEEDED && job.finished == 2000 && job.bytes == 10);
+    job_clear(&job);
+    assert_int_equal(submit_of(store, 4, 10, "", PRIORITY_URGENT, 40), 0);
+    store_free(store);
+    assert_int_equal(store_create(&store, path), 0); /* as it is now, once more */
+    taken_in_order(store, (const int[]){4, 2, 3}, 3);
+    assert_int_equal(store_get(store, id_of(2, id), &job), 0);
+    assert_true(job.priority == PRIORITY_NORMAL && job.created == 1001);
+    assert_string_equal(json_string_value(json_array_get(job.formats, 0)), "png");
+    job_clear(&job);
+    store_free(store);
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "PRAGMA user_version = 1000", NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+    store = NULL;
+    assert_int_equal(store_create(&store, path), ERR_STORE);
+    assert_non_null(strstr(err_last()->text, "version 1000"));
+    assert_null(store);
+}
+
 static void recovery_queues_what_ran(void **state)
 {
     struct fixture *f = *state;
@@ -402,6 +545,10 @@ int main(void)
         WITH_STORE(what_was_accepted_survives_kill_9),
         WITH_STORE(changes_of_many_threads_fail_alone_and_are_counted),
         WITH_STORE(counts_follow_every_transition),
+        WITH_STORE(urgent_comes_before_normal_before_batch),
+        WITH_STORE(clients_share_by_what_their_jobs_weigh),
+        WITH_STORE(waiting_earns_priority),
+        WITH_STORE(a_store_of_an_earlier_version_is_kept),
         WITH_STORE(recovery_queues_what_ran),
         WITH_STORE(a_store_that_is_none_is_refused),
         WITH_STORE(two_deaths_are_counted),

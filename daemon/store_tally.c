@@ -1,0 +1,202 @@
+/* What the store counts in memory: jobs by state, and by client what waits, runs and was given. */
+#include "daemon/store_parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { IDLE_CLIENTS = 256 }; /* that have nothing here, and are remembered for what they owe */
+
+#define LEAST_BYTES (INT64_C(1) << 20) /* that a job counts as */
+
+int64_t tally_now(const struct store *store, enum job_state state)
+{
+    int64_t count = store->counts[state]; /* only this thread changes it */
+    for (size_t i = 0; i < store->entries; i++)
+        count += (store->entry[i].to == (int)state) - (store->entry[i].from == (int)state);
+    return count;
+}
+
+/* ---- clients ---- */
+
+static int64_t waiting_of(const struct client *client)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < PRIORITIES; i++)
+        sum += client->waiting[i];
+    return sum;
+}
+
+static bool is_idle(const struct client *client)
+{
+    return client->running == 0 && waiting_of(client) == 0;
+}
+
+/* Forget those that have nothing here and owe nothing; where there are many, also what they owe. */
+static void clients_forget(struct store *store)
+{
+    size_t idle = 0, kept = 0;
+    for (size_t i = 0; i < store->clients; i++)
+        idle += is_idle(&store->client[i]);
+    for (size_t i = 0; i < store->clients; i++) {
+        const struct client *client = &store->client[i];
+        if (!is_idle(client) || (client->given > store->served && idle <= IDLE_CLIENTS))
+            store->client[kept++] = *client;
+    }
+    store->clients = kept;
+}
+
+/* Have room for `more` new clients, so that counting cannot fail once a change is on the disk. */
+static int clients_reserve(struct store *store, size_t more)
+{
+    if (store->clients + more <= store->clients_room)
+        return 0;
+    clients_forget(store);
+    size_t room = 2 * (store->clients + more);
+    struct client *list = realloc(store->client, room * sizeof *list);
+    if (!list)
+        return err_set(ERR_NO_MEMORY, "No memory for the list of clients. Try again later.");
+    store->client = list;
+    store->clients_room = room;
+    return 0;
+}
+
+/* The client of this name, made where it is new. */
+static struct client *client_of(struct store *store, const char *name)
+{
+    for (size_t i = 0; i < store->clients; i++)
+        if (strcmp(store->client[i].name, name) == 0)
+            return &store->client[i];
+    struct client *client = &store->client[store->clients++];
+    *client = (struct client){.given = store->served};
+    memcpy(client->name, name, strlen(name) + 1);
+    return client;
+}
+
+int store_note(struct store *store, const struct entry *entry)
+{
+    if (store->entries == store->room) {
+        size_t room = store->room ? 2 * store->room : 64;
+        struct entry *more = realloc(store->entry, room * sizeof *more);
+        if (!more)
+            return err_set(ERR_NO_MEMORY, "No memory for a change of the job store. Try again later.");
+        store->entry = more;
+        store->room = room;
+    }
+    pthread_mutex_lock(&store->tally_lock);
+    int result = clients_reserve(store, store->entries + 1);
+    pthread_mutex_unlock(&store->tally_lock);
+    if (!result)
+        store->entry[store->entries++] = *entry;
+    return result;
+}
+
+static void client_count(struct store *store, const struct entry *entry, int state, int step)
+{
+    struct client *client =
+        state == JOB_QUEUED || state == JOB_RUNNING || state == JOB_CANCELING ? client_of(store, entry->client) : NULL;
+    if (!client)
+        return;
+    if (state != JOB_QUEUED) {
+        client->running += step;
+        return;
+    }
+    if (step > 0 && waiting_of(client) == 0 && client->given < store->served)
+        client->given = store->served;
+    client->waiting[entry->priority] += step;
+    client->waiting_bytes += step * entry->bytes;
+}
+
+static void client_charge(struct store *store, const struct entry *entry)
+{
+    struct client *client = client_of(store, entry->client);
+    if (client->given > store->served)
+        store->served = client->given;
+    client->given += (double)(entry->bytes > LEAST_BYTES ? entry->bytes : LEAST_BYTES);
+}
+
+static void entry_add(struct store *store, const struct entry *entry)
+{
+    if (entry->from >= 0)
+        store->counts[entry->from]--;
+    if (entry->to >= 0)
+        store->counts[entry->to]++;
+    client_count(store, entry, entry->to, 1);
+    client_count(store, entry, entry->from, -1);
+    if (entry->from == JOB_QUEUED && entry->to == JOB_RUNNING)
+        client_charge(store, entry);
+}
+
+void tally_add(struct store *store)
+{
+    pthread_mutex_lock(&store->tally_lock);
+    for (size_t i = 0; i < store->entries; i++)
+        entry_add(store, &store->entry[i]);
+    pthread_mutex_unlock(&store->tally_lock);
+    store->entries = 0;
+}
+
+/* ---- the whole store ---- */
+
+int tally_load(struct store *store)
+{
+    struct connection *writer = &store->writer;
+    pthread_mutex_lock(&store->tally_lock);
+    memset(store->counts, 0, sizeof store->counts);
+    store->clients = store->entries = 0;
+    sqlite3_stmt *statement =
+        sql_prepare(writer,
+                    "SELECT state, priority, client, count(*), sum(bytes) FROM job WHERE state <= 2 GROUP BY state, "
+                    "priority, client "
+                    "UNION ALL SELECT state, 1, '', count(*), 0 FROM job WHERE state > 2 GROUP BY state",
+                    "");
+    int result = statement ? 0 : err_last()->code, step = SQLITE_DONE;
+    while (!result && (step = sqlite3_step(statement)) == SQLITE_ROW) {
+        struct entry entry = {.from = -1, .to = sqlite3_column_int(statement, 0)};
+        entry.priority = (enum job_priority)sqlite3_column_int(statement, 1);
+        snprintf(entry.client, sizeof entry.client, "%s", (const char *)sqlite3_column_text(statement, 2));
+        int64_t count = sqlite3_column_int64(statement, 3);
+        store->counts[entry.to] += count;
+        if (entry.to > JOB_CANCELING)
+            continue;
+        result = clients_reserve(store, 1);
+        struct client *client = result ? NULL : client_of(store, entry.client);
+        if (client && entry.to == JOB_QUEUED) {
+            client->waiting[entry.priority] += count;
+            client->waiting_bytes += sqlite3_column_int64(statement, 4);
+        } else if (client) {
+            client->running += count;
+        }
+    }
+    if (!result && step != SQLITE_DONE)
+        result = sql_failed(writer->db, "counting jobs");
+    if (statement)
+        sql_release(statement);
+    pthread_mutex_unlock(&store->tally_lock);
+    return result;
+}
+
+int tally_waiting(struct store *store, struct client **out, size_t *count)
+{
+    pthread_mutex_lock(&store->tally_lock);
+    struct client *list = malloc((store->clients + 1) * sizeof *list);
+    *count = 0;
+    for (size_t i = 0; list && i < store->clients; i++)
+        if (waiting_of(&store->client[i]) > 0)
+            list[(*count)++] = store->client[i];
+    pthread_mutex_unlock(&store->tally_lock);
+    if (!list)
+        return err_set(ERR_NO_MEMORY, "No memory for the list of clients.");
+    *out = list;
+    return 0;
+}
+
+void store_waiting(struct store *store, int64_t waiting[PRIORITIES])
+{
+    memset(waiting, 0, sizeof *waiting * PRIORITIES);
+    pthread_mutex_lock(&store->tally_lock);
+    for (size_t i = 0; i < store->clients; i++)
+        for (int p = 0; p < PRIORITIES; p++)
+            waiting[p] += store->client[i].waiting[p];
+    pthread_mutex_unlock(&store->tally_lock);
+}

@@ -170,9 +170,12 @@ static void show_parameter(const json_t *param)
         json_array_foreach (choices, i, choice) {
             printf("%s%s", i ? " | " : "", json_string_value(choice));
         }
-    } else if (min && max) {
+        if (min && max)
+            printf(" | ");
+    }
+    if (min && max) {
         printf("%s %g .. %g", client_text(param, "type"), json_number_value(min), json_number_value(max));
-    } else {
+    } else if (json_array_size(choices) == 0) {
         printf("%s", client_text(param, "type"));
     }
     char *fallback = NULL;

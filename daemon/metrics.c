@@ -38,6 +38,7 @@ struct metrics {
     uint64_t rejected[ERR_COUNT], canceled, retried, ingest_bytes;
     uint64_t answered[METHODS][STATUSES];
     struct histogram waited;
+    double overflowed;   /* samples */
     double last_success; /* s since 1970 */
 };
 
@@ -133,6 +134,7 @@ void metrics_succeeded(struct metrics *metrics, const char *kind, double seconds
             histogram_add(&metrics->stages.histogram[index_of(&metrics->stages, stage)], json_number_value(value));
     metrics->samples.value[index_of(&metrics->samples, device ? device : "unknown")] +=
         json_number_value(json_object_get(report, "samples"));
+    metrics->overflowed += json_number_value(json_object_get(json_object_get(report, "overflow"), "samples"));
     metrics->last_success = 1e-3 * (double)clock_milliseconds();
     pthread_mutex_unlock(&metrics->lock);
 }
@@ -226,6 +228,8 @@ static void print_jobs(const struct metrics *metrics, FILE *out)
     one(out, PREFIX "last_success_timestamp_seconds", "gauge", "When a job last succeeded; 0: never.",
         metrics->last_success);
     print_named(out, &metrics->samples, PREFIX "samples_gridded_total", "device", "k-space samples gridded.");
+    one(out, PREFIX "samples_overflowed_total", "counter",
+        "k-space samples that the CPU gridded for a GPU whose bins were full.", metrics->overflowed);
     one(out, PREFIX "ingest_bytes_total", "counter", "Bytes of accepted uploads.", (double)metrics->ingest_bytes);
     head(out, PREFIX "ingest_rejected_total", "counter", "Uploads refused, by the code of the reason.");
     for (int i = 0; i < ERR_COUNT; i++)

@@ -3,6 +3,7 @@
 #define MRIRECON_DAEMON_ROUTES_H
 
 #include "daemon/http.h"
+#include "recon/recon.h"
 
 /* routes_client.c */
 /* Who sends this request, as fair shares and quotas know it. Fails with ERR_BAD_REQUEST. */
@@ -34,6 +35,8 @@ int route_result(struct request *request);
 int result_answer(struct request *request, const char *id, enum image_format format, const char *const *headers);
 
 /* routes_service.c */
+/* A parameter's text as what it is: a number where it is one. */
+json_t *param_value_pack(const struct param *param, const char *text);
 int route_index(struct request *request);
 int route_kinds(struct request *request);
 int route_live(struct request *request);

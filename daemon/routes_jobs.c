@@ -71,10 +71,8 @@ static json_t *parameters_pack(const struct job *job)
         while (param && param->name && strcmp(param->name, name) != 0)
             param++;
         const char *text = json_string_value(value);
-        if (param && param->name && param->type == PARAM_INT && text)
-            json_object_set_new(packed, name, json_integer(strtoll(text, NULL, 10)));
-        else if (param && param->name && param->type == PARAM_REAL && text)
-            json_object_set_new(packed, name, json_real(strtod(text, NULL)));
+        if (param && param->name && text)
+            json_object_set_new(packed, name, param_value_pack(param, text));
         else
             json_object_set(packed, name, value);
     }

@@ -20,23 +20,31 @@ int route_index(struct request *request)
         NULL);
 }
 
+json_t *param_value_pack(const struct param *param, const char *text)
+{
+    char *end = NULL;
+    json_int_t integer = param->type == PARAM_INT ? strtoll(text, &end, 10) : 0;
+    if (end && end != text && !*end)
+        return json_integer(integer);
+    return param->type == PARAM_REAL ? json_real(strtod(text, NULL)) : json_string(text);
+}
+
 static json_t *param_pack(const struct param *param)
 {
     static const char *const types[] = {
         [PARAM_CHOICE] = "choice", [PARAM_INT] = "int", [PARAM_REAL] = "real", [PARAM_TEXT] = "text"};
-    json_t *fallback = param->type == PARAM_INT    ? json_integer(strtoll(param->fallback, NULL, 10))
-                       : param->type == PARAM_REAL ? json_real(strtod(param->fallback, NULL))
-                                                   : json_string(param->fallback);
+    json_t *fallback = param_value_pack(param, param->fallback);
     json_t *packed = json_pack("{s:s, s:s, s:o, s:s}", "name", param->name, "type", types[param->type], "default",
                                fallback, "help", param->help);
-    if (param->type == PARAM_CHOICE) {
+    if (param->choices) {
         json_t *choices = json_array();
         for (int i = 0; param->choices[i]; i++)
             json_array_append_new(choices, json_string(param->choices[i]));
         json_object_set_new(packed, "choices", choices);
-    } else if (param->type == PARAM_TEXT) {
+    }
+    if (param->type == PARAM_TEXT) {
         json_object_set_new(packed, "max_bytes", json_integer((json_int_t)param->max));
-    } else {
+    } else if (param->type != PARAM_CHOICE) {
         bool whole = param->type == PARAM_INT;
         json_object_set_new(packed, "min", whole ? json_integer((json_int_t)param->min) : json_real(param->min));
         json_object_set_new(packed, "max", whole ? json_integer((json_int_t)param->max) : json_real(param->max));

@@ -66,8 +66,8 @@ static void parameters_print(void)
         printf("\nParameters of kind %s (%s)\n\n", kind->name, kind->help);
         for (const struct param *p = kind->params; p->name; p++) {
             printf("  %s = ", p->name);
-            for (int i = 0; p->type == PARAM_CHOICE && p->choices[i]; i++)
-                printf("%s%s", i ? " | " : "", p->choices[i]);
+            for (int i = 0; p->choices && p->choices[i]; i++)
+                printf("%s%s", p->choices[i], p->choices[i + 1] || p->type == PARAM_INT ? " | " : "");
             if (p->type == PARAM_INT || p->type == PARAM_REAL)
                 printf("%g .. %g", p->min, p->max);
             if (p->type == PARAM_TEXT)

@@ -47,6 +47,12 @@ static int check_params(const struct nufft_params *p, size_t samples)
     if (p->oversampling != 0 && !(p->oversampling >= 1.125 && p->oversampling <= 2))
         return err_set(ERR_BAD_PARAMETER, "the oversampling is %g: it is 1.125 to 2, or 0 to choose by tolerance",
                        p->oversampling);
+    if (p->bin_depth < NUFFT_DEPTH_NONE)
+        return err_set(ERR_BAD_PARAMETER,
+                       "the bin depth is %d: it is 1 or more samples, 0 to have it chosen, or -1 for no limit",
+                       p->bin_depth);
+    if (p->overflow != NUFFT_SPLIT && p->overflow != NUFFT_OVERFLOW_CPU)
+        return err_set(ERR_BAD_PARAMETER, "there is no way %d to treat samples past the bin depth", (int)p->overflow);
     if (p->batch < 1)
         return err_set(ERR_BAD_PARAMETER, "a batch holds at least one transform, not %d", p->batch);
     if (samples > UINT32_MAX / 2)
@@ -159,7 +165,9 @@ int nufft_create(struct nufft **out, struct dev *dev, const struct nufft_params 
                                        .n = {params->n[0], params->n[1], params->n[2]},
                                        .kernel = params->kernel,
                                        .tolerance = params->tolerance,
-                                       .batch = params->batch};
+                                       .batch = params->batch,
+                                       .bin_depth = params->bin_depth,
+                                       .overflow = params->overflow};
     status = choose(plan, params);
     if (status == 0)
         status = make_tables(plan);
@@ -193,6 +201,13 @@ void nufft_describe(const struct nufft *plan, struct nufft_info *info)
                                 .batch = s->batch,
                                 .samples = plan->samples};
     plan->leaf->describe(plan->state, info);
+}
+
+void nufft_times(const struct nufft *plan, struct nufft_times *times)
+{
+    *times = (struct nufft_times){.gpu = 0};
+    if (plan->leaf->times != NULL)
+        plan->leaf->times(plan->state, times);
 }
 
 int nufft_set_weights(struct nufft *plan, const float *weights)

@@ -34,6 +34,17 @@ enum nufft_kernel {
 
 enum { NUFFT_SIZE_MOST = 2048 };
 
+/* What becomes, on a GPU, of the samples that a bin holds past its depth (the last of them, in the caller's order). On
+ * the CPU no bin has a depth. */
+enum nufft_overflow {
+    NUFFT_SPLIT,       /* the bin is cut into parts of at most `depth` samples, each with threads of its own */
+    NUFFT_OVERFLOW_CPU /* the CPU scatters them while the GPU grids the others, and both are added before the FFT */
+};
+
+/* Instead of a number of samples. AUTO: what is expected to be fastest, with NUFFT_OVERFLOW_CPU after a measurement
+ * of this machine with this trajectory. NONE: bins keep all they hold. */
+enum { NUFFT_DEPTH_AUTO = 0, NUFFT_DEPTH_NONE = -1 };
+
 struct nufft_params {
     int dim;          /* 2 or 3 */
     int n[3];         /* image size x, y, z; n[2] = 1 in 2-D; 1..NUFFT_SIZE_MOST each */
@@ -42,6 +53,8 @@ struct nufft_params {
     int width;           /* full kernel width in grid cells, 2..10; 0: the plan picks what meets `tolerance` fastest */
     double oversampling; /* grid / image, 1.125 .. 2; 0: likewise */
     int batch;           /* the largest batch that will be asked for, >= 1; workspace is for at most this */
+    int bin_depth;       /* samples that a bin may hold on a GPU, > 0, or one of NUFFT_DEPTH_ */
+    enum nufft_overflow overflow;
 };
 
 /* What a plan is and has decided. */
@@ -50,8 +63,18 @@ struct nufft_info {
     double oversampling, beta, expected_error; /* expected relative l2 error of the image */
     int batch;                                 /* transforms gridded together */
     size_t samples, bins, occupied_bins, largest_bin;
-    size_t bytes;   /* device memory held */
-    double binning; /* seconds a GPU took to bin the trajectory once it was there, allocations included; CPU: 0 */
+    size_t bytes;      /* device memory held */
+    double binning;    /* seconds a GPU took to bin the trajectory once it was there, allocations included; CPU: 0 */
+    size_t depth;      /* samples that a bin, or a part of one, has at most; 0: without a limit */
+    size_t overflowed; /* samples that the CPU scatters for the GPU */
+};
+
+/* Where the last adjoint's time went, in seconds, its whole batch together. All 0 on the CPU. */
+struct nufft_times {
+    double gpu;    /* the GPU's gridding of what it keeps; with the FFT where both are one pass */
+    double cpu;    /* the CPU's gridding of what overflowed */
+    double merge;  /* of adding the CPU's sums to the GPU's, with their upload */
+    double hidden; /* of `cpu`: while the GPU was at work, too */
 };
 
 /* Make a plan for `samples` points k[samples][dim] (host memory, read during the call only). Binning, kernel tables and
@@ -62,6 +85,7 @@ int nufft_create(struct nufft **out, struct dev *dev, const struct nufft_params 
                  const float *k);
 void nufft_free(struct nufft *plan);
 void nufft_describe(const struct nufft *plan, struct nufft_info *info);
+void nufft_times(const struct nufft *plan, struct nufft_times *times);
 
 /* Set w (host memory, [samples]; NULL: all 1). Copied. Fails with ERR_NO_MEMORY, ERR_DEVICE. */
 int nufft_set_weights(struct nufft *plan, const float *weights);

@@ -78,6 +78,12 @@ static struct range_geometry choose_geometry(const struct nufft_shape *shape, en
     g.by_cell = way == WAY_BRICKS || way == WAY_WIDE;
     g.light = way == WAY_PLANES ? 0 : 512; /* of 256, 512, 1,024: least time in cases a, b and c together */
     g.depth = SPLIT_SAMPLES_MOST;
+    if (shape->overflow == NUFFT_SPLIT && shape->bin_depth != NUFFT_DEPTH_AUTO && way != WAY_PLANES) {
+        /* Tensor cores' sums stay short, whatever is asked for. */
+        uint32_t most = way == WAY_TILES ? UINT32_MAX / 2 : SPLIT_SAMPLES_MOST;
+        g.depth = shape->bin_depth == NUFFT_DEPTH_NONE ? most : std::min((uint32_t)shape->bin_depth, most);
+        g.light = g.depth;
+    }
     return g;
 }
 
@@ -237,6 +243,8 @@ static int leaf_create(void **state, struct dev *dev, const struct nufft_shape *
     int rc = gpu_enter(gpu);
     if (rc)
         return rc;
+    if (shape->overflow == NUFFT_OVERFLOW_CPU)
+        return err_set(ERR_BAD_PARAMETER, "This GPU engine grids all samples itself: ask for overflow=split.");
     struct nufft_gpu *plan = (struct nufft_gpu *)calloc(1, sizeof *plan);
     if (!plan)
         return err_set(ERR_NO_MEMORY, "Not enough memory for a plan.");
@@ -261,6 +269,9 @@ static void leaf_describe(const void *state, struct nufft_info *info)
     info->largest_bin = plan->bins.largest;
     info->bytes = plan->bytes;
     info->binning = plan->bins.seconds;
+    info->depth = plan->bins.geometry.light > 0 ? plan->bins.geometry.depth : 0;
+    if (info->depth > UINT32_MAX / 2 - 1)
+        info->depth = 0;
 }
 
 /* Seconds, after the measurements of docs/benchmarks.md on one H200. */
@@ -594,6 +605,6 @@ static int leaf_convolve(void *state, const float *weights, float *convolved)
 
 extern "C" const struct nufft_leaf nufft_leaf_gpu;
 const struct nufft_leaf nufft_leaf_gpu = {
-    leaf_cost,    leaf_create,          leaf_destroy, leaf_describe, leaf_set_weights,
+    leaf_cost,    leaf_create,          leaf_destroy, leaf_describe, NULL, leaf_set_weights,
     leaf_adjoint, leaf_adjoint_squares, leaf_forward, leaf_convolve,
 };

@@ -22,6 +22,8 @@ struct nufft_shape {
     enum nufft_kernel kernel;
     double tolerance; /* what was asked: a leaf may use cheaper arithmetic where it keeps this */
     int batch;        /* transforms handed to a leaf at a time, at most */
+    int bin_depth;    /* as in nufft_params */
+    enum nufft_overflow overflow;
     /* 1 / (transform of the kernel), host memory of nufft.c. Separable: the image is multiplied by
      * deapodise[0][x] deapodise[1][y] deapodise[2][z], each [n[d]]. Radial: by deapodise_radial[z][y][x] of the whole
      * image, which is symmetric; the separable ones are then NULL. */
@@ -41,8 +43,10 @@ struct nufft_leaf {
      * execute needs. */
     int (*create)(void **state, struct dev *dev, const struct nufft_shape *shape, size_t samples, const float *k);
     void (*destroy)(void *state);
-    void (*describe)(const void *state, struct nufft_info *info); /* bins, occupied_bins, largest_bin, bytes */
-    int (*set_weights)(void *state, const float *weights);        /* host, [samples], or NULL */
+    void (*describe)(const void *state, struct nufft_info *info); /* what shape and samples do not tell */
+    /* NULL: there is nothing to tell. */
+    void (*times)(const void *state, struct nufft_times *times);
+    int (*set_weights)(void *state, const float *weights); /* host, [samples], or NULL */
 
     /* At most shape->batch transforms. Device memory, as in nufft.h. */
     int (*adjoint)(void *state, int batch, const struct c32 *data, struct c32 *image);

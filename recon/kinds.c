@@ -6,6 +6,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,6 +70,17 @@ static const struct param recon_params[] = {
     [RECON_GROUP] = {"group",
                      "HDF5 group of the scan in its file; empty = `dataset`, or the first group that holds a scan.",
                      PARAM_TEXT, .fallback = "", .max = 127},
+    [RECON_BIN_DEPTH] = {"bin_depth",
+                         "Samples that a bin of k-space may hold on a GPU, see `overflow`; none = all it holds; auto = "
+                         "what is expected "
+                         "to be fastest. Has no effect on the CPU.",
+                         PARAM_INT, .fallback = "auto", .min = 1, .max = INT_MAX,
+                         .choices = (const char *const[]){"auto", "none", NULL}},
+    [RECON_OVERFLOW] =
+        {"overflow",
+         "What becomes of the samples past `bin_depth`: split = the bin is cut into parts that the GPU sums side by "
+         "side; cpu = the CPU grids them while the GPU grids the others.",
+         CHOICES("split", "cpu"), .fallback = "split"},
     [RECON_PARAMS] = {.name = NULL},
 };
 _Static_assert((int)RECON_PARAMS < (int)KIND_MAX_PARAMS, "struct param_values holds every parameter");
@@ -103,6 +115,12 @@ static int value_parse(const struct param *param, const char *text, int64_t *int
             }
         break;
     case PARAM_INT:
+        for (int i = 0; param->choices && param->choices[i]; i++)
+            if (strcmp(param->choices[i], text) == 0) {
+                *integer = -i;
+                *real = -i;
+                return 0;
+            }
         *integer = strtoll(text, &end, 10);
         *real = (double)*integer;
         if (number && !*end && errno == 0 && *real >= param->min && *real <= param->max)
@@ -137,7 +155,11 @@ static void range_describe(const struct param *param, char *text, size_t size)
             used += (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "", param->choices[i]);
         break;
     case PARAM_INT:
-        snprintf(text, size, "a whole number from %.0f to %.0f", param->min, param->max);
+        for (int i = 0; param->choices && param->choices[i] && used < size; i++)
+            used += (size_t)snprintf(text + used, size - used, "%s%s", param->choices[i],
+                                     param->choices[i + 1] ? ", " : " or ");
+        if (used < size)
+            snprintf(text + used, size - used, "a whole number from %.0f to %.0f", param->min, param->max);
         break;
     case PARAM_REAL:
         snprintf(text, size, "a number from %g to %g", param->min, param->max);

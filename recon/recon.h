@@ -16,9 +16,11 @@ enum param_type { PARAM_CHOICE, PARAM_INT, PARAM_REAL, PARAM_TEXT };
 struct param {
     const char *name, *help;
     enum param_type type;
-    const char *fallback;       /* the default, as text */
-    double min, max;            /* PARAM_INT, PARAM_REAL: inclusive range; PARAM_TEXT: max = longest length in bytes */
-    const char *const *choices; /* PARAM_CHOICE: NULL-terminated; values below are indexes into it */
+    const char *fallback; /* the default, as text */
+    double min, max;      /* PARAM_INT, PARAM_REAL: inclusive range; PARAM_TEXT: max = longest length in bytes */
+    /* NULL-terminated. PARAM_CHOICE: all there is; values below are indexes into it. PARAM_INT, optional: words for 0,
+     * -1, -2, .. in this order, below the range of numbers. */
+    const char *const *choices;
 };
 
 enum { KIND_MAX_PARAMS = 24 };
@@ -37,7 +39,7 @@ const struct kind *recon_kind_find(const char *name); /* NULL: none */
 struct param_values {
     struct {
         bool given;      /* by the sender; false: the default */
-        int64_t integer; /* PARAM_INT; PARAM_CHOICE: the index */
+        int64_t integer; /* PARAM_INT; PARAM_CHOICE: the index, its negative of PARAM_INT's words */
         double real;     /* PARAM_REAL and PARAM_INT */
         char text[128];  /* as given, or the default */
     } value[KIND_MAX_PARAMS];

@@ -41,6 +41,8 @@ struct gridder {
     void *image;                    /* device: squares [pixels], or images [batch][pixels] */
     struct c32 *coil;               /* host: [pixels], for magnitudes of single coils */
     int plans;
+    struct nufft_times times; /* of all adjoints */
+    double overflowed;        /* samples, of all images */
     double coils_done, coils; /* progress */
 };
 
@@ -210,6 +212,48 @@ static void plan_report(struct gridder *g)
     recon_report_number(g->job, "plan_bytes", (double)info.bytes);
     recon_report_number(g->job, "plans", g->plans);
     json_object_set_new(g->job->report, "grid", json_pack("[i,i,i]", info.grid[0], info.grid[1], info.grid[2]));
+    double tolerance = g->job->request->values->value[RECON_TOLERANCE].real;
+    if (info.expected_error > tolerance)
+        recon_report_warn(g->job,
+                          "The kernel (%d cells, oversampling %.3g) is expected to err by %.2g of the image, more than "
+                          "the tolerance of %g: a wider kernel or more oversampling errs less, down to float32's own "
+                          "rounding.",
+                          info.width, info.oversampling, info.expected_error, tolerance);
+}
+
+/* What the last adjoint has added to the times. */
+static void times_add(struct gridder *g)
+{
+    struct nufft_times times;
+    nufft_times(g->plan, &times);
+    g->times.gpu += times.gpu;
+    g->times.cpu += times.cpu;
+    g->times.merge += times.merge;
+    g->times.hidden += times.hidden;
+}
+
+/* Report "overflow": how GPU and CPU shared the samples. `depth` is the last plan's; null: without a limit. */
+static void overflow_report(struct gridder *g)
+{
+    struct recon_job *job = g->job;
+    struct nufft_info info = {.depth = 0};
+    if (g->plan)
+        nufft_describe(g->plan, &info);
+    bool gpu = dev_is_gpu(job->dev), cpu = recon_choice(job, RECON_OVERFLOW) == NUFFT_OVERFLOW_CPU;
+    json_t *part = json_pack("{s:s, s:o, s:I, s:f, s:f, s:f, s:o}", "treatment",
+                             !gpu  ? "none"
+                             : cpu ? "cpu"
+                                   : "split",
+                             "depth", info.depth ? json_integer((json_int_t)info.depth) : json_null(), "samples",
+                             (json_int_t)g->overflowed, "gpu_seconds", g->times.gpu, "cpu_seconds", g->times.cpu,
+                             "merge_seconds", g->times.merge, "cpu_hidden",
+                             g->times.cpu > 0 ? json_real(g->times.hidden / g->times.cpu) : json_null());
+    json_object_set_new(job->report, "overflow", part);
+    if (!gpu &&
+        (job->request->values->value[RECON_BIN_DEPTH].given || job->request->values->value[RECON_OVERFLOW].given))
+        recon_report_decide(job, "overflow", "none",
+                            "No sample overflowed its bin, because there is no GPU: the CPU "
+                            "grids all.");
 }
 
 /* What the plan for the frame in g->k depends on. */
@@ -223,6 +267,8 @@ static void key_fill(const struct gridder *g, const struct frame *frame, struct 
     key->params.width = (int)recon_choice(job, RECON_WIDTH);
     key->params.oversampling = job->request->values->value[RECON_OVERSAMPLING].real;
     key->params.batch = g->batch;
+    key->params.bin_depth = (int)recon_choice(job, RECON_BIN_DEPTH);
+    key->params.overflow = (enum nufft_overflow)recon_choice(job, RECON_OVERFLOW);
     for (int d = 0; d < 3; d++) {
         key->params.n[d] = job->out_n[d];
         key->n[d] = job->n[d];
@@ -388,6 +434,8 @@ static int frame_grid(struct gridder *g, size_t f)
         if (rc == 0)
             rc = rss ? nufft_adjoint_squares(g->plan, count, g->data, g->image)
                      : nufft_adjoint(g->plan, count, g->data, g->image);
+        if (rc == 0)
+            times_add(g);
         recon_report_stage(job, "gridding", recon_clock() - start);
         start = recon_clock();
         if (rc == 0 && !rss)
@@ -395,6 +443,11 @@ static int frame_grid(struct gridder *g, size_t f)
         recon_report_stage(job, "download", recon_clock() - start);
     }
     g->coils_done += frame->coils;
+    if (rc == 0) {
+        struct nufft_info info;
+        nufft_describe(g->plan, &info);
+        g->overflowed += (double)info.overflowed;
+    }
     double start = recon_clock();
     if (rc == 0 && rss)
         rc = squares_store(g, f);
@@ -482,8 +535,10 @@ int recon_images(struct recon_job *job)
         g.coils += job->frames->frame[f].coils;
     for (size_t i = 0; i < job->frames->count && rc == 0; i++)
         rc = frame_grid(&g, order[i]);
-    if (rc == 0)
+    if (rc == 0) {
+        overflow_report(&g);
         series_finish(job);
+    }
     free(order);
     gridder_free(&g);
     return rc;

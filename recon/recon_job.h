@@ -21,10 +21,13 @@ enum recon_param {
     RECON_PREWHITEN,
     RECON_ENCODING,
     RECON_GROUP,
+    RECON_BIN_DEPTH,
+    RECON_OVERFLOW,
     RECON_PARAMS
 };
 
-/* Values of choices, in the order of kinds.c; those of dcf, traj_units and kernel are the enums of gridding/. */
+/* Values of choices, in the order of kinds.c; those of dcf, traj_units, kernel and overflow are the enums of gridding/.
+ */
 enum { RECON_COILS_RSS, RECON_COILS_NONE };
 enum { RECON_OUTPUT_MAGNITUDE, RECON_OUTPUT_COMPLEX };
 enum { RECON_MATRIX_RECON, RECON_MATRIX_ENCODED };

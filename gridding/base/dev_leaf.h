@@ -30,7 +30,7 @@ struct dev_leaf {
     const struct convolution_leaf *convolution;
 };
 
-enum { DEV_LEAF_ABI = 2 };
+enum { DEV_LEAF_ABI = 3 };
 
 struct dev {
     const struct dev_leaf *leaf;

@@ -316,6 +316,7 @@ def kinds(daemon):
         assert len(param["help"]) > 10 and param["help"][-1] in ".?)" and "default" in param, param
         assert param["type"] in ("choice", "int", "real", "text"), param
     same(set(params["dcf"]["choices"]), {"auto", "given", "none", "analytic", "pipe"}, "choices of dcf")
+    same((params["bin_depth"]["choices"], params["bin_depth"]["min"], params["bin_depth"]["default"]), (["auto", "none"], 1, "auto"), "bin_depth")
     same((float(params["tolerance"]["min"]), float(params["tolerance"]["max"])), (1e-6, 1e-1), "range of tolerance")
     # Each default, sent as if the sender had chosen it, is accepted.
     query = "&".join(f"{name}={urllib.parse.quote(str(param['default']))}" for name, param in params.items())
@@ -404,7 +405,7 @@ def metrics(daemon):
         same(total(after, name) - total(before, name), by, f"growth of {name}")
     assert any('reason="dcf-missing"' in key for key in after if key.startswith("mrirecond_jobs_failed_total")), "no reason of a failure"
     for name in ("mrirecond_build_info", "mrirecond_queue_jobs", "mrirecond_queue_capacity_jobs", "mrirecond_spool_used_bytes",
-                 "mrirecond_spool_free_bytes", "mrirecond_stage_duration_seconds_bucket", "mrirecond_http_requests_total",
+                 "mrirecond_spool_free_bytes", "mrirecond_samples_overflowed_total", "mrirecond_stage_duration_seconds_bucket", "mrirecond_http_requests_total",
                  "process_resident_memory_bytes", "process_open_fds", "process_cpu_seconds_total", "process_start_time_seconds"):
         assert any(key.split("{")[0] == name for key in after), f"{name} is missing"
     assert not re.search(r"[0-9a-f]{16}", "".join(after)), "a label looks like a job's id"
@@ -434,7 +435,9 @@ def wrong_parameters(daemon):
                         ("kind=recon&dcf=wrong", "bad-parameter"), ("kind=recon&tolerance=0", "bad-parameter"),
                         ("kind=recon&tolerance=nan", "bad-parameter"), ("kind=recon&tolerance=1e-3x", "bad-parameter"),
                         ("kind=recon&dcf_iterations=1.5", "bad-parameter"), ("kind=recon&dcf_iterations=99999999999999999999", "bad-parameter"),
-                        ("kind=recon&group=" + "g" * 500, "bad-parameter"), ("kind=recon&tolerance=", "bad-parameter")):
+                        ("kind=recon&group=" + "g" * 500, "bad-parameter"), ("kind=recon&tolerance=", "bad-parameter"),
+                        ("kind=recon&bin_depth=0", "bad-parameter"), ("kind=recon&bin_depth=some", "bad-parameter"),
+                        ("kind=recon&overflow=gpu", "bad-parameter")):
         problem = daemon.submit(BODY, query).problem(400, code)
     assert "dcf" in daemon.submit(BODY, "kind=recon&dfc=given").json()["detail"], "the nearest name is not offered"
     problem = daemon.submit(BODY, "kind=recon&dcf=given&dcf=none")

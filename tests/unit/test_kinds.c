@@ -66,6 +66,9 @@ static void choices_are_the_enums_they_stand_for(void **state)
     assert_int_equal(values.value[RECON_OUTPUT].integer, RECON_OUTPUT_COMPLEX);
     assert_int_equal(set("matrix", "encoded"), 0);
     assert_int_equal(values.value[RECON_MATRIX].integer, RECON_MATRIX_ENCODED);
+    assert_int_equal(values.value[RECON_OVERFLOW].integer, NUFFT_SPLIT);
+    assert_int_equal(set("overflow", "cpu"), 0);
+    assert_int_equal(values.value[RECON_OVERFLOW].integer, NUFFT_OVERFLOW_CPU);
 }
 
 static void numbers_are_kept_within_their_range(void **state)
@@ -92,6 +95,12 @@ static void numbers_are_kept_within_their_range(void **state)
         {"width", "99999999999999999999"},
         {"width", ""},
         {"encoding", "64"},
+        {"bin_depth", "0"},
+        {"bin_depth", "-1"},
+        {"bin_depth", "Auto"},
+        {"bin_depth", "2147483648"},
+        {"bin_depth", ""},
+        {"overflow", "gpu"},
         {"coils", "RSS"},
         {"coils", ""},
         {"group", "a\nb"},
@@ -102,6 +111,23 @@ static void numbers_are_kept_within_their_range(void **state)
         assert_non_null(strstr(err_last()->text, bad[i][0]));
         assert_memory_equal(&before, &values, sizeof values);
     }
+}
+
+static void words_stand_for_numbers_below_the_range(void **state)
+{
+    (void)state;
+    assert_int_equal(values.value[RECON_BIN_DEPTH].integer, NUFFT_DEPTH_AUTO);
+    assert_int_equal(set("bin_depth", "none"), 0);
+    assert_int_equal(values.value[RECON_BIN_DEPTH].integer, NUFFT_DEPTH_NONE);
+    assert_string_equal(values.value[RECON_BIN_DEPTH].text, "none");
+    assert_int_equal(set("bin_depth", "auto"), 0);
+    assert_int_equal(values.value[RECON_BIN_DEPTH].integer, NUFFT_DEPTH_AUTO);
+    assert_int_equal(set("bin_depth", "2147483647"), 0);
+    assert_int_equal(values.value[RECON_BIN_DEPTH].integer, 2147483647);
+    assert_int_equal(set("bin_depth", "none of it"), ERR_BAD_PARAMETER);
+    assert_non_null(strstr(err_last()->text, "it takes auto, none or a whole number from 1 to 2147483647"));
+    assert_int_equal(set("width", "none"), ERR_BAD_PARAMETER);
+    assert_non_null(strstr(err_last()->text, "it takes a whole number from 0 to 10"));
 }
 
 static void text_has_a_longest_length(void **state)
@@ -145,6 +171,7 @@ int main(void)
         cmocka_unit_test_setup(every_default_is_a_value_its_parameter_takes, fresh),
         cmocka_unit_test_setup(choices_are_the_enums_they_stand_for, fresh),
         cmocka_unit_test_setup(numbers_are_kept_within_their_range, fresh),
+        cmocka_unit_test_setup(words_stand_for_numbers_below_the_range, fresh),
         cmocka_unit_test_setup(text_has_a_longest_length, fresh),
         cmocka_unit_test_setup(a_wrong_value_is_answered_with_the_right_ones, fresh),
         cmocka_unit_test_setup(an_unknown_name_is_answered_with_the_nearest, fresh),

@@ -375,10 +375,11 @@ static void bad_input(void **unused)
     const struct {
         size_t field;
         int value;
-    } wrong[] = {{offsetof(struct nufft_params, dim), 1},    {offsetof(struct nufft_params, dim), 4},
-                 {offsetof(struct nufft_params, n), 0},      {offsetof(struct nufft_params, n), 2049},
-                 {offsetof(struct nufft_params, n) + 8, 2},  {offsetof(struct nufft_params, width), 1},
-                 {offsetof(struct nufft_params, width), 11}, {offsetof(struct nufft_params, batch), 0}};
+    } wrong[] = {{offsetof(struct nufft_params, dim), 1},        {offsetof(struct nufft_params, dim), 4},
+                 {offsetof(struct nufft_params, n), 0},          {offsetof(struct nufft_params, n), 2049},
+                 {offsetof(struct nufft_params, n) + 8, 2},      {offsetof(struct nufft_params, width), 1},
+                 {offsetof(struct nufft_params, width), 11},     {offsetof(struct nufft_params, batch), 0},
+                 {offsetof(struct nufft_params, bin_depth), -2}, {offsetof(struct nufft_params, overflow), 2}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         p = good;
         memcpy((char *)&p + wrong[i].field, &wrong[i].value, sizeof(int));

@@ -461,6 +461,52 @@ static void automatic_weights_say_what_they_are(void **state)
     flat_free(&flat);
 }
 
+/* Without a GPU nothing overflows, whatever is asked for, and the report says so where it was asked for. */
+static void the_report_tells_that_nothing_overflows_on_the_cpu(void **state)
+{
+    (void)state;
+    struct flat flat;
+    struct recon_outcome plain = {0}, out = {0};
+    flat_init(&flat, 32, 32, 1);
+    spokes(&flat, 50, 64, 1);
+    succeed(&flat, "", &plain);
+    assert_string_equal(decided(&plain, "overflow"), "");
+    succeed(&flat, "bin_depth=3 overflow=cpu", &out);
+    assert_string_equal(decided(&out, "overflow"), "none");
+    const json_t *overflow = json_object_get(out.report, "overflow");
+    assert_string_equal(json_string_value(json_object_get(overflow, "treatment")), "none");
+    assert_true(json_is_null(json_object_get(overflow, "depth")));
+    assert_true(json_is_integer(json_object_get(overflow, "samples")));
+    assert_int_equal(json_integer_value(json_object_get(overflow, "samples")), 0);
+    assert_true(json_is_null(json_object_get(overflow, "cpu_hidden")));
+    assert_true(json_equal(overflow, json_object_get(plain.report, "overflow")));
+    assert_memory_equal(out.images->data, plain.images->data, 32 * 32 * sizeof(float));
+    drop(&plain);
+    drop(&out);
+    flat_free(&flat);
+}
+
+/* A width and oversampling that are given are taken, and what they miss the tolerance by is said. */
+static void an_error_above_the_tolerance_is_a_warning(void **state)
+{
+    (void)state;
+    struct flat flat;
+    struct recon_outcome out = {0};
+    flat_init(&flat, 32, 32, 1);
+    spokes(&flat, 50, 64, 1);
+    succeed(&flat, "tolerance=1e-3 width=3 oversampling=1.25", &out);
+    const json_t *warnings = json_object_get(out.report, "warnings");
+    assert_int_equal(json_array_size(warnings), 1);
+    assert_non_null(strstr(json_string_value(json_array_get(warnings, 0)), "more than the tolerance of 0.001"));
+    assert_true(json_number_value(json_object_get(out.report, "expected_error")) > 1e-3);
+    drop(&out);
+    succeed(&flat, "tolerance=1e-3", &out);
+    assert_int_equal(json_array_size(json_object_get(out.report, "warnings")), 0);
+    assert_true(json_number_value(json_object_get(out.report, "expected_error")) <= 1e-3);
+    drop(&out);
+    flat_free(&flat);
+}
+
 /* A flat disc of radius 8 pixels, fully sampled: computed weights give 1 inside, whatever the size of the image. */
 static void computed_weights_give_the_object_in_its_own_units(void **state)
 {
@@ -863,6 +909,8 @@ int main(void)
         cmocka_unit_test_setup(the_next_job_has_the_plan_of_the_last_where_all_is_the_same, random_reset),
         cmocka_unit_test_setup(another_division_into_readouts_is_another_trajectory, random_reset),
         cmocka_unit_test_setup(automatic_weights_say_what_they_are, random_reset),
+        cmocka_unit_test_setup(the_report_tells_that_nothing_overflows_on_the_cpu, random_reset),
+        cmocka_unit_test_setup(an_error_above_the_tolerance_is_a_warning, random_reset),
         cmocka_unit_test_setup(computed_weights_give_the_object_in_its_own_units, random_reset),
         cmocka_unit_test_setup(segments_are_one_curve, random_reset),
         cmocka_unit_test_setup(a_column_that_may_be_weights_is_not_guessed, random_reset),

@@ -130,7 +130,7 @@ demo: deps
 	@tests/demo.sh '$(BUILD)' $(if $(SCAN),'$(SCAN)')
 ## make check           install what is missing, build with gcc, clang and sanitizers, run every test
 check: deps
-	@$(MAKE) --no-print-directory -j$$(nproc) all unit
+	@$(MAKE) --no-print-directory -j$$(nproc) all unit bench
 	@$(MAKE) --no-print-directory -j$$(nproc) CC=clang BUILD=$(BUILD)/clang CUDA=0 all unit
 	@$(MAKE) --no-print-directory -j$$(nproc) SAN=1 BUILD=$(BUILD)/san CUDA=0 all unit
 	@$(MAKE) --no-print-directory -j$$(nproc) fuzz
@@ -143,8 +143,9 @@ $(PROMETHEUS):
 	@mkdir -p $(BUILD)/prometheus; s=; [ "$$(id -u)" = 0 ] || s=sudo; cd $(BUILD)/prometheus; get() { apt-get download -qq prometheus 2>/dev/null; }; \
 	{ get || { $$s apt-get update -qq && get; }; } && dpkg -x prometheus_*.deb . && rm prometheus_*.deb || echo 'no prometheus: its test will be skipped'
 ## make check-gpu       the tests of the GPU leaves, on a machine with a GPU
-check-gpu: all $(GPU_TESTS)
+check-gpu: all bench $(GPU_TESTS)
 	tests/run $(GPU_TESTS)
+	$(BUILD)/bench/mrirecond-bench --sets tiny --runs 1 >/dev/null
 ## make check-deb       the Debian package: install, run, upgrade, purge in a root of its own (debootstrap; as root)
 check-deb: deb
 	@$(MAKE) --no-print-directory deps DEPS=debootstrap

@@ -13,11 +13,11 @@ NVCC   ?= $(or $(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
 VERSION := 0.1.0
 
 DEPS := build-essential pkg-config curl ca-certificates patchelf clang libomp-dev libclang-rt-14-dev clang-format \
-	cppcheck libmicrohttpd-dev libismrmrd-dev ismrmrd-schema libhdf5-dev libxml2-dev libfftw3-dev libsqlite3-dev libjansson-dev \
+	cppcheck libmicrohttpd-dev libgnutls28-dev libismrmrd-dev ismrmrd-schema libhdf5-dev libxml2-dev libfftw3-dev libsqlite3-dev libjansson-dev \
 	libcurl4-gnutls-dev libpng-dev zlib1g-dev libnifti-dev libseccomp-dev libsystemd-dev libcmocka-dev dpkg-dev \
 	python3 python3-numpy python3-h5py
 
-PACKAGES := libmicrohttpd sqlite3 jansson libxml-2.0 hdf5-serial fftw3f libpng zlib libseccomp libsystemd libcurl
+PACKAGES := libmicrohttpd gnutls sqlite3 jansson libxml-2.0 hdf5-serial fftw3f libpng zlib libseccomp libsystemd libcurl
 WARN     := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla
 CFLAGS   ?= -O2 -g
 override CFLAGS += -std=c17 -D_GNU_SOURCE -I. -fopenmp -fno-math-errno -fstack-protector-strong -MMD -MP $(WARN) \
@@ -34,7 +34,7 @@ say = $(if $(V),,@echo '$(1)' &&)
 pkg = $(shell pkg-config --libs $(1) 2>/dev/null)
 LIBS_GRIDDING = $(if $(filter 0,$(FFTW)),,$(call pkg,fftw3f)) -lm
 LIBS_RECON    = -lismrmrd $(call pkg,hdf5-serial) $(call pkg,libxml-2.0 libpng zlib libseccomp jansson)
-LIBS_DAEMON   = $(call pkg,libmicrohttpd sqlite3 libsystemd jansson)
+LIBS_DAEMON   = $(call pkg,libmicrohttpd gnutls sqlite3 libsystemd jansson)
 LIBS_CLIENT   = $(call pkg,libcurl jansson)
 
 # A program is one *_main.c; everything else of a room is its archive.

@@ -52,7 +52,7 @@ static void descriptors_raise(void)
 static int state_open(struct service *service, struct options *options)
 {
     char path[OPTION_TEXT + 16];
-    int requeued = 0, removed = 0, lost = 0;
+    int requeued = 0, removed = 0, lost = 0, resumed = 0;
     int result = spool_create(&service->spool, options->state_dir, options->body_limit, options->spool_limit,
                               options->spool_reserve);
     snprintf(path, sizeof path, "%s/jobs.db", options->state_dir);
@@ -64,6 +64,13 @@ static int state_open(struct service *service, struct options *options)
         result = store_recover(service->store, &requeued);
     if (!result)
         result = spool_clean(service->spool, service->store, &removed, &lost);
+    if (!result)
+        result = uploads_create(&service->uploads, service->spool, options->state_dir, options->upload_lifetime,
+                                service->log);
+    if (!result)
+        result = uploads_recover(service->uploads, service->store, options->queue_limit, &resumed);
+    if (!result && resumed)
+        log_line(service->log, LOG_LEVEL_WARNING, NULL, "recovered: %d complete uploads became jobs", resumed);
     if (!result && (requeued || removed || lost))
         log_line(service->log, LOG_LEVEL_WARNING, NULL,
                  "recovered: %d jobs queued again, %d leftover files removed, %d jobs without their scan failed",
@@ -129,6 +136,7 @@ static void service_stop(struct service *service, struct http *http)
     waiters_free(service->waiters);
     metrics_free(service->metrics);
     store_free(service->store);
+    uploads_free(service->uploads);
     spool_free(service->spool);
 }
 

@@ -252,7 +252,10 @@ static enum MHD_Result request_body(struct request *request, const char *data, s
         request->refusal = *err_last();
         spool_abort(&request->upload);
     }
-    if (request->refusal.code || !request->upload.spool)
+    if (!request->refusal.code && request->chunk.uploads && chunk_append(&request->chunk, data, bytes))
+        request->refusal = *err_last();
+    digest_add(&request->digest, data, bytes);
+    if (request->refusal.code || !(request->upload.spool || request->chunk.uploads))
         request->dropped += (int64_t)bytes;
     /* An upload that was let in is read to the end that it announced; one without an end is not. */
     int64_t announced = http_body_bytes(request);
@@ -315,6 +318,8 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *connection, 
 static void request_destroy(struct request *request)
 {
     spool_abort(&request->upload);
+    chunk_end(&request->chunk, false); /* its sender went away: what arrived stays, unless it has a checksum */
+    digest_free(&request->digest);
     job_clear(&request->job);
     free(request->uri);
     free(request);

@@ -9,9 +9,11 @@
 #define MRIRECON_DAEMON_HTTP_H
 
 #include "daemon/convert.h"
+#include "daemon/digest.h"
 #include "daemon/http_parse.h"
 #include "daemon/pool.h"
 #include "daemon/scheduler.h"
+#include "daemon/uploads.h"
 
 #include <microhttpd.h>
 #include <stdatomic.h>
@@ -22,6 +24,7 @@ struct service {
     const struct log *log;
     struct store *store;
     struct spool *spool;
+    struct uploads *uploads;
     struct metrics *metrics;
     struct waiters *waiters;
     struct scheduler *scheduler;
@@ -55,7 +58,9 @@ struct request {
     /* the body */
     struct err refusal; /* code 0: none; else the body is read and dropped */
     int64_t dropped;
-    struct spool_file upload; /* .spool NULL: none */
+    struct spool_file upload;  /* .spool NULL: none */
+    struct digest digest;      /* of the body, where the sender told it */
+    struct upload_chunk chunk; /* .uploads NULL: none */
     /* a submit */
     struct job job; /* id "": not submitted yet */
     struct waiter waiter;

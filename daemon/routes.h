@@ -26,6 +26,22 @@ json_t *job_document(struct service *service, const struct job *job);
 /* The job of an id, and where it runs, its progress: never less than a document before told. */
 int job_look_up(struct service *service, const char *id, struct job *job);
 
+/* Read the query of a submission into request->job: kind, parameters; no formats. Fails with ERR_UNKNOWN_KIND,
+ * ERR_UNKNOWN_PARAMETER, ERR_BAD_PARAMETER, ERR_BAD_REQUEST. */
+int submission_read(struct request *request);
+
+/* routes_uploads.c */
+int route_uploads_options(struct request *request);
+int route_upload_create_begin(struct request *request);
+int route_upload_create_work(struct request *request);
+int route_upload_create(struct request *request);
+int route_upload(struct request *request);
+int route_upload_append_begin(struct request *request);
+int route_upload_append_work(struct request *request);
+int route_upload_append(struct request *request);
+int route_upload_delete_work(struct request *request);
+int route_upload_delete(struct request *request);
+
 /* routes_events.c */
 int route_events(struct request *request);
 

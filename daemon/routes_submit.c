@@ -131,20 +131,31 @@ static int room_check(struct service *service)
     return result;
 }
 
-/* Everything that can be refused is, before a byte of the body is taken. */
-int route_submit_begin(struct request *request)
+int submission_read(struct request *request)
 {
-    struct service *service = request->service;
     struct about about;
-    int64_t bytes = http_body_bytes(request);
-    const char *coding = http_header(request, "Content-Encoding");
     int result = about_read(request->query, &about);
     if (!result)
         result = parameters_read(request, about.kind);
     if (!result)
         result = request_client(request, request->job.client);
     if (!result)
-        result = room_check(service);
+        result = room_check(request->service);
+    if (result)
+        return result;
+    snprintf(request->job.kind, sizeof request->job.kind, "%s", about.kind->name);
+    request->job.priority = about.priority;
+    request->job.formats = json_array();
+    return 0;
+}
+
+/* Everything that can be refused is, before a byte of the body is taken. */
+int route_submit_begin(struct request *request)
+{
+    struct service *service = request->service;
+    int64_t bytes = http_body_bytes(request);
+    const char *coding = http_header(request, "Content-Encoding");
+    int result = submission_read(request);
     if (!result && coding && strcasecmp(coding, "identity") != 0)
         result = err_set(ERR_UNKNOWN_FORMAT,
                          "The body is sent with Content-Encoding: %.32s, which is not taken. Send the "
@@ -153,6 +164,8 @@ int route_submit_begin(struct request *request)
     if (!result && bytes == 0)
         result = err_set(ERR_EMPTY_BODY, "The body is empty; it should be a scan. With curl: --data-binary @scan.h5.");
     if (!result)
+        result = digest_begin_content(&request->digest, http_header(request, "Content-Digest"));
+    if (!result)
         result = spool_begin(service->spool, bytes, &request->upload);
     if (result)
         return result;
@@ -160,9 +173,6 @@ int route_submit_begin(struct request *request)
     if (request->wait > service->options->wait_limit)
         request->wait = (int)service->options->wait_limit;
     request->format = accepted_format(request);
-    snprintf(request->job.kind, sizeof request->job.kind, "%s", about.kind->name);
-    request->job.priority = about.priority;
-    request->job.formats = json_array();
     if (request->format > IMAGE_H5)
         json_array_append_new(request->job.formats, json_string(image_format_name((enum image_format)request->format)));
     return 0;
@@ -175,6 +185,11 @@ int route_submit_work(struct request *request)
     int result = 0;
     if (request->upload.bytes == 0)
         result = err_set(ERR_EMPTY_BODY, "The body is empty; it should be a scan. With curl: --data-binary @scan.h5.");
+    if (!result && !digest_end(&request->digest))
+        result = err_set(ERR_DIGEST,
+                         "The %lld bytes that arrived do not have the %s digest that Content-Digest tells. "
+                         "Send the scan again.",
+                         (long long)request->upload.bytes, request->digest.name);
     request->job.bytes = request->upload.bytes;
     memcpy(request->job.id, request->upload.id, sizeof request->job.id);
     if (!result) {

@@ -275,20 +275,26 @@ int spool_free_bytes(struct spool *spool, int64_t *bytes)
     return 0;
 }
 
-/* Count `more` bytes as used. Fails with ERR_SPOOL_FULL. */
-static int reserve(struct spool_file *file, int64_t more)
+/* Count `more` bytes as used; `held` are the sender's already. Fails with ERR_SPOOL_FULL. */
+static int used_add(struct spool *spool, int64_t more, int64_t held)
 {
-    struct spool *spool = file->spool;
     int64_t before = atomic_fetch_add(&spool->used, more);
     if (spool->limit > 0 && before + more > spool->limit) {
         atomic_fetch_sub(&spool->used, more);
         int64_t left = spool->limit - before;
-        return err_set_bytes(ERR_SPOOL_FULL, file->reserved + more, left > 0 ? left : 0,
+        return err_set_bytes(ERR_SPOOL_FULL, held + more, left > 0 ? left : 0,
                              "The waiting uploads leave no room for %lld bytes more. Try again later.",
                              (long long)more);
     }
-    file->reserved += more;
     return 0;
+}
+
+static int reserve(struct spool_file *file, int64_t more)
+{
+    int result = used_add(file->spool, more, file->reserved);
+    if (!result)
+        file->reserved += more;
+    return result;
 }
 
 /* Whether the disk still has its reserve, with `more` bytes to come. */
@@ -307,6 +313,22 @@ static int too_large(const struct spool *spool, int64_t bytes)
     return err_set_bytes(ERR_TOO_LARGE, bytes, spool->body_limit,
                          "The upload exceeds %lld bytes, the most that this server takes (option body-limit).",
                          (long long)spool->body_limit);
+}
+
+int spool_reserve(struct spool *spool, int64_t bytes)
+{
+    int result = bytes > spool->body_limit ? too_large(spool, bytes) : disk_check(spool, bytes);
+    return result ? result : used_add(spool, bytes, 0);
+}
+
+void spool_release(struct spool *spool, int64_t bytes)
+{
+    atomic_fetch_sub(&spool->used, bytes);
+}
+
+void spool_count(struct spool *spool, int64_t bytes)
+{
+    atomic_fetch_add(&spool->used, bytes);
 }
 
 int spool_begin(struct spool *spool, int64_t expected, struct spool_file *out)
@@ -389,6 +411,18 @@ static int folder_sync(struct folder_sync *sync, int folder)
     errno = sync->failed >= mine ? sync->error : 0;
     pthread_mutex_unlock(&sync->lock);
     return errno ? io_failed("syncing the spool") : 0;
+}
+
+int spool_adopt(struct spool *spool, int folder, const char *id)
+{
+    if (linkat(folder, id, spool->scans, id, 0) < 0 && errno != EEXIST)
+        return io_failed("moving an upload into the spool");
+    return folder_sync(&spool->scans_sync, spool->scans);
+}
+
+void spool_disown(struct spool *spool, const char *id)
+{
+    unlinkat(spool->scans, id, 0);
 }
 
 int spool_finish(struct spool_file *file)

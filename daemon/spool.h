@@ -1,6 +1,7 @@
 /* spool.h: the folders of uploaded scans and of results.
  *
  *   STATE/spool/ID            an upload; one without a row in the store is an orphan of a crash and is removed at start
+ *   STATE/uploads/             uploads in pieces, until they are complete: uploads.h
  *   STATE/results/ID.tmp/     what a worker is writing
  *   STATE/results/ID/         a finished job's files; never changed, but files of other formats may be added
  *
@@ -63,6 +64,15 @@ int spool_append(struct spool_file *file, const void *data, size_t bytes);
 int spool_finish(struct spool_file *file);
 /* Give up an upload: nothing stays. Also after a failed spool_finish. */
 void spool_abort(struct spool_file *file);
+
+/* For uploads that arrive elsewhere (uploads.h): count bytes that will come (fails with ERR_TOO_LARGE, ERR_SPOOL_FULL,
+ * ERR_IO), count those that are there, and no longer count them. */
+int spool_reserve(struct spool *spool, int64_t bytes);
+void spool_count(struct spool *spool, int64_t bytes);
+void spool_release(struct spool *spool, int64_t bytes);
+/* Give the file `id` of `folder` that name in the spool, too, on the disk; and take it back. Fails with ERR_IO. */
+int spool_adopt(struct spool *spool, int folder, const char *id);
+void spool_disown(struct spool *spool, const char *id);
 
 /* Remove the scan of a job; that it is gone already is no failure. */
 void spool_remove(struct spool *spool, const char *id);

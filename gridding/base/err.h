@@ -47,6 +47,11 @@ extern "C" {
     X(DRAINING, 503, "draining", "The service is stopping")                                                   \
     X(EMPTY_BODY, 400, "empty-body", "The body is empty")                                                     \
     X(BODY_INCOMPLETE, 400, "body-incomplete", "The body ended early")                                        \
+    X(DIGEST, 400, "digest-mismatch", "The body is not what its digest says")                                 \
+    X(UPLOAD_OFFSET, 409, "upload-offset", "The upload stands at another offset")                             \
+    X(UPLOAD_LOCKED, 423, "upload-locked", "Another request writes to this upload")                           \
+    X(UPLOAD_CHECKSUM, 460, "upload-checksum", "The bytes are not what their checksum says")                  \
+    X(TUS_VERSION, 412, "tus-version", "Not the version of tus that is spoken here")                          \
     /* the file */                                                                                            \
     X(UNKNOWN_FORMAT, 415, "unknown-format", "Not a format this service reads")                               \
     X(MALFORMED_FILE, 422, "malformed-file", "The file is damaged or not as its format asks")                 \

@@ -1,0 +1,250 @@
+/* Uploads that may break off and go on: tus 1.0 (https://tus.io/protocols/resumable-upload), core, creation,
+ * expiration, checksum, termination. The query of the creation is that of POST /v1/jobs; a complete upload becomes a
+ * job of its id. */
+#include "daemon/routes.h"
+
+#include "daemon/clock.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define TUS_VERSION "1.0.0"
+
+enum { TUS_HEADERS = 20, TUS_TEXT = 64 };
+
+/* The headers of an answer about an upload, and the texts that they point to. */
+struct tus_headers {
+    const char *pair[TUS_HEADERS];
+    int count;
+    char location[TUS_TEXT], offset[24], length[24], expires[CLOCK_TEXT];
+};
+
+static void header_add(struct tus_headers *headers, const char *name, const char *value)
+{
+    headers->pair[headers->count++] = name;
+    headers->pair[headers->count++] = value;
+    headers->pair[headers->count] = NULL;
+}
+
+static void headers_begin(struct tus_headers *headers)
+{
+    headers->count = 0;
+    header_add(headers, "Tus-Resumable", TUS_VERSION);
+}
+
+/* RFC 9110's form of a date. */
+static void date_print(int64_t milliseconds, char text[CLOCK_TEXT])
+{
+    time_t seconds = (time_t)(milliseconds / 1000);
+    struct tm utc;
+    gmtime_r(&seconds, &utc);
+    strftime(text, CLOCK_TEXT, "%a, %d %b %Y %H:%M:%S GMT", &utc);
+}
+
+static void headers_of(struct tus_headers *headers, const struct upload *upload)
+{
+    snprintf(headers->offset, sizeof headers->offset, "%lld", (long long)upload->offset);
+    snprintf(headers->length, sizeof headers->length, "%lld", (long long)upload->length);
+    date_print(upload->expires, headers->expires);
+    header_add(headers, "Upload-Offset", headers->offset);
+    header_add(headers, "Upload-Length", headers->length);
+    header_add(headers, "Upload-Expires", headers->expires);
+}
+
+/* An upload that has become a job. */
+static void headers_of_job(struct tus_headers *headers, const struct job *job)
+{
+    snprintf(headers->offset, sizeof headers->offset, "%lld", (long long)job->bytes);
+    snprintf(headers->location, sizeof headers->location, "/v1/jobs/%s", job->id);
+    header_add(headers, "Upload-Offset", headers->offset);
+    header_add(headers, "Upload-Length", headers->offset);
+    header_add(headers, "Content-Location", headers->location);
+    header_add(headers, "X-Job-Id", job->id);
+}
+
+/* A whole number of a header; -1: it is none. */
+static int64_t number_of(const char *text)
+{
+    char *end;
+    if (!text || *text < '0' || *text > '9' || strlen(text) > 18)
+        return -1;
+    long long value = strtoll(text, &end, 10);
+    return *end ? -1 : value;
+}
+
+static int version_check(struct request *request)
+{
+    const char *version = http_header(request, "Tus-Resumable");
+    if (!version || strcmp(version, TUS_VERSION) != 0)
+        return err_set(ERR_TUS_VERSION, "The header Tus-Resumable has to be " TUS_VERSION ", the version spoken here.");
+    return 0;
+}
+
+int route_uploads_options(struct request *request)
+{
+    struct tus_headers headers;
+    char most[24];
+    snprintf(most, sizeof most, "%lld", (long long)request->service->options->body_limit);
+    headers_begin(&headers);
+    header_add(&headers, "Tus-Version", TUS_VERSION);
+    header_add(&headers, "Tus-Extension", "creation,expiration,checksum,termination");
+    header_add(&headers, "Tus-Checksum-Algorithm", DIGEST_TUS_ALGORITHMS);
+    header_add(&headers, "Tus-Max-Size", most);
+    return http_answer(request, 204, "", strdup(""), headers.pair);
+}
+
+/* ---- creation ---- */
+
+int route_upload_create_begin(struct request *request)
+{
+    int result = version_check(request);
+    if (!result && number_of(http_header(request, "Upload-Length")) < 1)
+        result =
+            err_set(ERR_LENGTH_REQUIRED, "The header Upload-Length has to tell the bytes of the scan, at least 1.");
+    if (!result && http_body_bytes(request) != 0)
+        result = err_set(ERR_BAD_REQUEST, "The scan's bytes are sent by PATCH, not with the creation of an upload.");
+    return result ? result : submission_read(request);
+}
+
+int route_upload_create_work(struct request *request)
+{
+    struct upload upload = {.job = NULL};
+    json_t *job = json_pack("{s:s, s:s, s:s, s:O, s:O}", "kind", request->job.kind, "client", request->job.client,
+                            "priority", job_priority_name(request->job.priority), "parameters", request->job.parameters,
+                            "formats", request->job.formats);
+    int result =
+        upload_begin(request->service->uploads, number_of(http_header(request, "Upload-Length")), job, &upload);
+    json_decref(job);
+    if (!result) {
+        memcpy(request->job.id, upload.id, JOB_ID);
+        log_line(request->service->log, LOG_LEVEL_INFO, upload.id, "upload in pieces begun, %lld bytes",
+                 (long long)upload.length);
+    }
+    upload_clear(&upload);
+    return result;
+}
+
+int route_upload_create(struct request *request)
+{
+    struct tus_headers headers;
+    struct upload upload;
+    int result = upload_get(request->service->uploads, request->job.id, &upload);
+    if (result)
+        return result;
+    headers_begin(&headers);
+    headers_of(&headers, &upload);
+    snprintf(headers.location, sizeof headers.location, "/v1/uploads/%s", upload.id);
+    header_add(&headers, "Location", headers.location);
+    upload_clear(&upload);
+    return http_answer(request, 201, "", strdup(""), headers.pair);
+}
+
+/* ---- where it stands ---- */
+
+int route_upload(struct request *request)
+{
+    struct tus_headers headers;
+    struct upload upload = {.job = NULL};
+    struct job job = {.state = JOB_QUEUED};
+    const char *id = request->part[2];
+    headers_begin(&headers);
+    int result = upload_get(request->service->uploads, id, &upload);
+    if (!result) {
+        headers_of(&headers, &upload);
+        json_t *document = json_pack("{s:s, s:I, s:I, s:O}", "id", id, "length", (json_int_t)upload.length, "offset",
+                                     (json_int_t)upload.offset, "job", upload.job);
+        result = http_answer_json(request, 200, document, headers.pair);
+    } else if (spool_is_id(id) && store_get(request->service->store, id, &job) == 0) {
+        headers_of_job(&headers, &job);
+        json_t *document = json_pack("{s:s, s:I, s:I, s:s}", "id", id, "length", (json_int_t)job.bytes, "offset",
+                                     (json_int_t)job.bytes, "href", headers.location);
+        result = http_answer_json(request, 200, document, headers.pair);
+    } else {
+        result = err_set(ERR_NOT_FOUND, "There is no upload of this id: it expired, was removed, or never was.");
+    }
+    upload_clear(&upload);
+    job_clear(&job);
+    return result;
+}
+
+/* ---- bytes ---- */
+
+int route_upload_append_begin(struct request *request)
+{
+    const char *type = http_header(request, "Content-Type"), *checksum = http_header(request, "Upload-Checksum");
+    int64_t offset = number_of(http_header(request, "Upload-Offset"));
+    int result = version_check(request);
+    if (!result && (!type || strcasecmp(type, "application/offset+octet-stream") != 0))
+        result = err_set(ERR_UNKNOWN_FORMAT, "The Content-Type of a PATCH has to be application/offset+octet-stream.");
+    if (!result && offset < 0)
+        result = err_set(ERR_BAD_REQUEST, "The header Upload-Offset has to tell where these bytes belong.");
+    if (!result)
+        result = digest_begin_tus(&request->digest, checksum);
+    if (!result)
+        result = chunk_begin(request->service->uploads, request->part[2], offset, checksum != NULL, &request->chunk);
+    if (!result && http_body_bytes(request) > request->chunk.length - offset)
+        result =
+            err_set(ERR_TOO_LARGE, "%lld bytes at offset %lld are more than the %lld that Upload-Length announced.",
+                    (long long)http_body_bytes(request), (long long)offset, (long long)request->chunk.length);
+    return result;
+}
+
+/* The chunk is there; with the last one the upload becomes a job. */
+int route_upload_append_work(struct request *request)
+{
+    struct service *service = request->service;
+    bool good = digest_end(&request->digest), complete = request->chunk.offset == request->chunk.length;
+    int result = chunk_end(&request->chunk, good);
+    if (!result && !good)
+        result = err_set(ERR_UPLOAD_CHECKSUM,
+                         "The %s of the bytes that arrived is not what Upload-Checksum tells; they are "
+                         "dropped. Send them again.",
+                         request->digest.name);
+    if (result || !complete)
+        return result;
+    if (service->draining)
+        return err_set(ERR_DRAINING, "The service is being stopped. Send an empty PATCH when it is back.");
+    result =
+        upload_finish(service->uploads, service->store, request->part[2], service->options->queue_limit, &request->job);
+    if (result)
+        return result;
+    metrics_submitted(service->metrics, request->job.kind, request->job.bytes);
+    log_line(service->log, LOG_LEVEL_INFO, request->job.id, "accepted, %s, %lld bytes, uploaded in pieces",
+             request->job.kind, (long long)request->job.bytes);
+    scheduler_wake(service->scheduler);
+    return 0;
+}
+
+int route_upload_append(struct request *request)
+{
+    struct tus_headers headers;
+    struct upload upload = {.job = NULL};
+    headers_begin(&headers);
+    if (*request->job.id) {
+        headers_of_job(&headers, &request->job);
+    } else {
+        int result = upload_get(request->service->uploads, request->part[2], &upload);
+        if (result)
+            return result;
+        headers_of(&headers, &upload);
+        upload_clear(&upload);
+    }
+    return http_answer(request, 204, "", strdup(""), headers.pair);
+}
+
+/* ---- termination ---- */
+
+int route_upload_delete_work(struct request *request)
+{
+    int result = version_check(request);
+    return result ? result : upload_remove(request->service->uploads, request->part[2]);
+}
+
+int route_upload_delete(struct request *request)
+{
+    struct tus_headers headers;
+    headers_begin(&headers);
+    return http_answer(request, 204, "", strdup(""), headers.pair);
+}

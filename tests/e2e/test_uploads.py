@@ -1,0 +1,226 @@
+#!/usr/bin/python3
+"""Uploads that break off and go on (tus 1.0), across restarts and kills; digests of bodies (RFC 9530)."""
+import base64
+import hashlib
+import os
+import socket
+
+import scans
+from harness import Daemon, main, same, test, wait_until
+
+TUS = {"Tus-Resumable": "1.0.0"}
+BYTES = {"Content-Type": "application/offset+octet-stream"}
+
+
+def scan(daemon, seed=1):
+    return scans.radial(seed=seed).bytes(daemon.state)
+
+
+def create(daemon, body, query="kind=recon", **headers):
+    answer = daemon.request("POST", f"/v1/uploads?{query}", headers={**TUS, "Upload-Length": str(len(body)), **headers}).expect(201)
+    same(answer.headers["tus-resumable"], "1.0.0")
+    assert answer.headers["upload-expires"].endswith(" GMT"), answer.headers
+    return answer.headers["location"]
+
+
+def append(daemon, where, offset, body, **headers):
+    return daemon.request("PATCH", where, body, {**TUS, **BYTES, "Upload-Offset": str(offset), **headers})
+
+
+def offset_of(daemon, where):
+    answer = daemon.request("HEAD", where, headers=TUS).expect(200)
+    same(answer.headers["cache-control"], "no-store")
+    return int(answer.headers["upload-offset"])
+
+
+def checksum(name, body):
+    return {"Upload-Checksum": f"{name} {base64.b64encode(hashlib.new(name, body).digest()).decode()}"}
+
+
+def used(daemon):
+    return daemon.metrics()["mrirecond_spool_used_bytes"]
+
+
+@test("a scan in three pieces becomes a job of the upload's id")
+def pieces(daemon):
+    body = scan(daemon)
+    where = create(daemon, body, "kind=recon&tolerance=1e-4")
+    third = len(body) // 3
+    for begin, end in ((0, third), (third, 2 * third)):
+        answer = append(daemon, where, begin, body[begin:end]).expect(204)
+        same(answer.headers["upload-offset"], str(end))
+        same(offset_of(daemon, where), end)
+        assert "x-job-id" not in answer.headers
+    same(daemon.get(where).expect(200).json()["length"], len(body))
+    answer = append(daemon, where, 2 * third, body[2 * third:]).expect(204)
+    identity = answer.headers["x-job-id"]
+    same(where, f"/v1/uploads/{identity}")
+    same(answer.headers["content-location"], f"/v1/jobs/{identity}")
+    job = daemon.finish(identity)
+    same((job["state"], job["parameters"]["tolerance"], job["bytes"]), ("succeeded", 1e-4, len(body)))
+    same(offset_of(daemon, where), len(body), "offset of an upload that is a job")  # for a client that missed the last answer
+    same(os.listdir(os.path.join(daemon.state, "uploads")), [], "files of uploads")
+    wait_until(lambda: used(daemon) == 0, "the spool to be empty")
+
+
+@test("what the service can do is told")
+def options(daemon):
+    answer = daemon.request("OPTIONS", "/v1/uploads").expect(204)
+    same(answer.headers["tus-version"], "1.0.0")
+    same(set(answer.headers["tus-extension"].split(",")), {"creation", "expiration", "checksum", "termination"})
+    assert "sha256" in answer.headers["tus-checksum-algorithm"].split(",")
+    assert int(answer.headers["tus-max-size"]) > 0
+
+
+@test("a connection that breaks keeps what arrived; the rest goes on from there")
+def broken(daemon):
+    body = scan(daemon, 2)
+    where = create(daemon, body)
+    with socket.create_connection(("127.0.0.1", daemon.port)) as connection:
+        head = "".join(f"{name}: {value}\r\n" for name, value in {**TUS, **BYTES, "Upload-Offset": 0, "Content-Length": len(body)}.items())
+        connection.sendall(f"PATCH {where} HTTP/1.1\r\nHost: localhost\r\n{head}\r\n".encode() + body[:20000])
+        wait_until(lambda: offset_of(daemon, where) == 20000, "the bytes to arrive")
+        append(daemon, where, 20000, body[20000:]).problem(423, "upload-locked")
+    wait_until(lambda: append(daemon, where, 20000, b"").status == 204, "the lock to be gone")
+    same(offset_of(daemon, where), 20000)
+    same(daemon.finish(append(daemon, where, 20000, body[20000:]).expect(204).headers["x-job-id"])["state"], "succeeded")
+
+
+@test("a wrong offset is a conflict and changes nothing")
+def offsets(daemon):
+    body = scan(daemon)
+    where = create(daemon, body)
+    append(daemon, where, 0, body[:1000]).expect(204)
+    for offset in (0, 999, 1001, len(body), 10**17):
+        append(daemon, where, offset, b"x").problem(409, "upload-offset")
+    append(daemon, where, "-1", b"x").problem(400, "bad-request")
+    append(daemon, where, "1e3", b"x").problem(400, "bad-request")
+    same(offset_of(daemon, where), 1000)
+    daemon.request("DELETE", where, headers=TUS).expect(204)
+
+
+@test("a chunk whose checksum does not fit is dropped whole; one that does stays")
+def checksums(daemon):
+    body = scan(daemon, 3)
+    where = create(daemon, body)
+    for number, name in enumerate(("sha1", "md5", "sha256", "sha512")):
+        chunk = body[number * 1000:number * 1000 + 1000]
+        wrong = append(daemon, where, number * 1000, chunk[:-1] + b"\0", **checksum(name, chunk[:-1] + b"\1"))
+        wrong.problem(460, "upload-checksum")
+        same(offset_of(daemon, where), number * 1000, "offset after a wrong checksum")
+        append(daemon, where, number * 1000, chunk, **checksum(name, chunk)).expect(204)
+    append(daemon, where, 4000, b"x", **{"Upload-Checksum": "crc32 AAAA"}).problem(400, "bad-request")
+    rest = body[4000:]
+    same(daemon.finish(append(daemon, where, 4000, rest, **checksum("sha256", rest)).expect(204).headers["x-job-id"])["state"],
+         "succeeded")
+
+
+@test("more bytes than announced are refused")
+def too_many(daemon):
+    where = create(daemon, b"x" * 100)
+    append(daemon, where, 0, b"x" * 101).problem(413, "body-too-large")
+    same(offset_of(daemon, where), 0)
+    with socket.create_connection(("127.0.0.1", daemon.port)) as connection:  # a length that nobody announced
+        head = "".join(f"{name}: {value}\r\n" for name, value in {**TUS, **BYTES, "Upload-Offset": 0, "Transfer-Encoding": "chunked"}.items())
+        connection.sendall(f"PATCH {where} HTTP/1.1\r\nHost: localhost\r\n{head}\r\nC8\r\n".encode() + b"x" * 200 + b"\r\n0\r\n\r\n")
+        assert b" 413 " in connection.recv(100)
+    wait_until(lambda: daemon.request("DELETE", where, headers=TUS).status == 204, "the lock to be gone")
+
+
+@test("what is wrong with a creation is told before a byte is sent")
+def creation(daemon):
+    before = used(daemon)
+    daemon.request("POST", "/v1/uploads?kind=recon", headers={"Upload-Length": "5"}).problem(412, "tus-version")
+    daemon.request("POST", "/v1/uploads?kind=recon", headers=TUS).problem(411, "length-required")
+    daemon.request("POST", "/v1/uploads?kind=recon", headers={**TUS, "Upload-Length": "0"}).problem(411, "length-required")
+    daemon.request("POST", "/v1/uploads?kind=nothing", headers={**TUS, "Upload-Length": "5"}).problem(400, "unknown-kind")
+    daemon.request("POST", "/v1/uploads?tolerance=9", headers={**TUS, "Upload-Length": "5"}).problem(400, "bad-parameter")
+    daemon.request("POST", "/v1/uploads", b"bytes", {**TUS, "Upload-Length": "5"}).problem(400, "bad-request")
+    daemon.request("POST", "/v1/uploads", headers={**TUS, "Upload-Length": str(10**15)}).problem(413, "body-too-large")
+    same(used(daemon), before, "reserved bytes")
+
+
+@test("an upload can be removed; its bytes are free again, and its address is nobody's")
+def termination(daemon):
+    before = used(daemon)
+    where = create(daemon, b"x" * 5000)
+    same(used(daemon), before + 5000, "reserved bytes")
+    append(daemon, where, 0, b"x" * 500).expect(204)
+    daemon.request("DELETE", where, headers=TUS).expect(204)
+    same(used(daemon), before, "reserved bytes")
+    for method in ("HEAD", "DELETE", "PATCH"):
+        same(daemon.request(method, where, headers={**TUS, **BYTES, "Upload-Offset": "0"}).status, 404, method)
+    daemon.get("/v1/uploads/..%2fjobs.db").problem(404, "not-found")
+
+
+@test("kill -9 in the middle: what was acknowledged is there after the restart, half chunks with checksums are not")
+def killed():
+    with Daemon(devices="cpu", expect_trouble=True) as daemon:
+        body = scan(daemon)
+        plain, checked, complete = create(daemon, body), create(daemon, body), create(daemon, body)
+        append(daemon, plain, 0, body[:30000]).expect(204)
+        append(daemon, checked, 0, body[:10000], **checksum("sha1", body[:10000])).expect(204)
+        with socket.create_connection(("127.0.0.1", daemon.port)) as connection:
+            head = {**TUS, **BYTES, "Upload-Offset": 10000, "Content-Length": len(body) - 10000, **checksum("sha1", body[10000:])}
+            head = "".join(f"{name}: {value}\r\n" for name, value in head.items())
+            connection.sendall(f"PATCH {checked} HTTP/1.1\r\nHost: localhost\r\n{head}\r\n".encode() + body[10000:40000])
+            wait_until(lambda: offset_of(daemon, checked) == 40000, "the bytes to arrive")
+            daemon.kill()
+        # As if it had died between the last byte and the job.
+        with open(os.path.join(daemon.state, "uploads", complete.rsplit("/", 1)[1]), "wb") as file:
+            file.write(body)
+        daemon.restart()
+        same(offset_of(daemon, plain), 30000)
+        same(offset_of(daemon, checked), 10000)
+        same(daemon.finish(complete.rsplit("/", 1)[1])["state"], "succeeded")
+        for where, offset in ((plain, 30000), (checked, 10000)):
+            job = append(daemon, where, offset, body[offset:], **checksum("sha256", body[offset:])).expect(204).headers["x-job-id"]
+            same(daemon.finish(job)["state"], "succeeded")
+        wait_until(lambda: used(daemon) == 0, "the spool to be empty")
+
+
+@test("uploads that nothing is added to expire, and free the spool")
+def expiry():
+    with Daemon(devices="cpu", upload_lifetime=1) as daemon:
+        body = scan(daemon)
+        where = create(daemon, body)
+        append(daemon, where, 0, body[:100]).expect(204)
+        wait_until(lambda: daemon.request("HEAD", where, headers=TUS).status == 404, "the upload to expire", 30)
+        wait_until(lambda: used(daemon) == 0, "the spool to be empty")
+
+
+@test("a queue that is full keeps a complete upload until there is room")
+def full():
+    with Daemon(devices="cpu", queue_limit=1) as daemon:
+        body = scan(daemon)
+        where = create(daemon, body)
+        slow = scans.slow().bytes(daemon.state)
+        first = daemon.submit(slow, scans.SLOW_QUERY).expect(202).json()["id"]
+        wait_until(lambda: daemon.job(first)["state"] == "running", "the first job to run")
+        second = daemon.submit(slow, scans.SLOW_QUERY).expect(202).json()["id"]
+        answer = append(daemon, where, 0, body)
+        if daemon.job(second)["state"] == "queued":
+            answer.problem(503, "queue-full")
+            assert answer.headers["retry-after"]
+            same(offset_of(daemon, where), len(body))
+            for job in (first, second):
+                daemon.request("POST", f"/v1/jobs/{job}/cancel")
+            answer = wait_until(lambda: (a := append(daemon, where, len(body), b"")).status == 204 and a, "room in the queue")
+        same(daemon.finish(answer.headers["x-job-id"])["state"], "succeeded")
+
+
+@test("Content-Digest: a body that is not what it says is refused, one that is becomes a job")
+def content_digest(daemon):
+    body = scan(daemon)
+    good = "sha-256=:" + base64.b64encode(hashlib.sha256(body).digest()).decode() + ":"
+    bad = "sha-256=:" + base64.b64encode(hashlib.sha256(body + b"x").digest()).decode() + ":"
+    before = daemon.metrics().get('mrirecond_jobs_submitted_total{kind="recon"}', 0)
+    daemon.submit(body, Content_Digest=bad).problem(400, "digest-mismatch")
+    daemon.submit(body, Content_Digest="sha-256=:nonsense:").problem(400, "bad-request")
+    same(daemon.metrics().get('mrirecond_jobs_submitted_total{kind="recon"}', 0), before, "jobs accepted")
+    same(daemon.finish(daemon.submit(body, Content_Digest=good).expect(202).json()["id"])["state"], "succeeded")
+    same(daemon.finish(daemon.submit(body, Content_Digest="adler=:AAAA:").expect(202).json()["id"])["state"], "succeeded")
+
+
+if __name__ == "__main__":
+    main(lambda: Daemon(devices="cpu"))

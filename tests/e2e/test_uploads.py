@@ -44,7 +44,7 @@ def used(daemon):
 @test("a scan in three pieces becomes a job of the upload's id")
 def pieces(daemon):
     body = scan(daemon)
-    where = create(daemon, body, "kind=recon&tolerance=1e-4")
+    where = create(daemon, body, "kind=recon&tolerance=1e-4&priority=batch")
     third = len(body) // 3
     for begin, end in ((0, third), (third, 2 * third)):
         answer = append(daemon, where, begin, body[begin:end]).expect(204)
@@ -57,7 +57,7 @@ def pieces(daemon):
     same(where, f"/v1/uploads/{identity}")
     same(answer.headers["content-location"], f"/v1/jobs/{identity}")
     job = daemon.finish(identity)
-    same((job["state"], job["parameters"]["tolerance"], job["bytes"]), ("succeeded", 1e-4, len(body)))
+    same((job["state"], job["parameters"]["tolerance"], job["bytes"], job["priority"]), ("succeeded", 1e-4, len(body), "batch"))
     same(offset_of(daemon, where), len(body), "offset of an upload that is a job")  # for a client that missed the last answer
     same(os.listdir(os.path.join(daemon.state, "uploads")), [], "files of uploads")
     wait_until(lambda: used(daemon) == 0, "the spool to be empty")

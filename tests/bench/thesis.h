@@ -77,5 +77,6 @@ void thesis_access(struct scene *s);
 void thesis_binning(struct scene *s);
 void thesis_depth(struct scene *s);
 void thesis_table(struct scene *s);
+void thesis_partition(struct scene *s);
 
 #endif

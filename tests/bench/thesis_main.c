@@ -2,10 +2,12 @@
  *
  *   mrirecond-bench [--experiments access,binning,depth,table] [--sets koosh-small,...] [--runs 5] [--threads N]
  *
- *   access   how bins are read and how they lie in memory (figures 23, 25, 27)
- *   binning  how bins are made (section 4.3.1, the lecture, the lab manual)
- *   depth    the depth of bins, with what overflows on the CPU (figures 30 and 31)
- *   table    the lab manual's tables: capacity and standard deviation; by default for the Gaussian sets
+ *   access     how bins are read and how they lie in memory (figures 23, 25, 27)
+ *   binning    how bins are made (section 4.3.1, the lecture, the lab manual)
+ *   depth      the depth of bins, with what overflows on the CPU (figures 30 and 31)
+ *   table      the lab manual's tables: capacity and standard deviation; by default for the Gaussian sets
+ *   partition  only when asked for: the product's own bin_depth, with either way of overflow: automatic, many depths,
+ *              none; the last line of each sweep compares the automatic choice with the best
  *
  * Times are in milliseconds, medians of --runs after one. GPU steps are timed by events of the device, what the CPU
  * takes part in by the host's clock. Every result is compared with a sum in double precision ("error": relative l2 over
@@ -26,6 +28,7 @@ static const struct experiment {
     {"access", "koosh-small,uniform-small,gauss-16,koosh-large", thesis_access},
     {"binning", "koosh-small,uniform-small,gauss-16,koosh-large", thesis_binning},
     {"depth", "koosh-small,uniform-small,gauss-16,koosh-large", thesis_depth},
+    {"partition", "koosh-small,uniform-small,gauss-16,koosh-large", thesis_partition},
     {"table", "gauss-16,gauss-32,gauss-48,gauss-64,gauss-80", thesis_table},
 };
 enum { EXPERIMENTS = sizeof experiments / sizeof *experiments };

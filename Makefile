@@ -130,7 +130,7 @@ demo: deps
 	@tests/demo.sh '$(BUILD)' $(if $(SCAN),'$(SCAN)')
 ## make check           install what is missing, build with gcc, clang and sanitizers, run every test
 check: deps
-	@$(MAKE) --no-print-directory -j$$(nproc) all unit bench
+	@$(MAKE) --no-print-directory -j$$(nproc) all unit bench $(if $(GPU),$(BUILD)/tests/poison.so)
 	@$(MAKE) --no-print-directory -j$$(nproc) CC=clang BUILD=$(BUILD)/clang CUDA=0 all unit
 	@$(MAKE) --no-print-directory -j$$(nproc) SAN=1 BUILD=$(BUILD)/san CUDA=0 all unit
 	@$(MAKE) --no-print-directory -j$$(nproc) fuzz
@@ -142,10 +142,13 @@ PROMETHEUS := $(BUILD)/prometheus/usr/bin/prometheus
 $(PROMETHEUS):
 	@mkdir -p $(BUILD)/prometheus; s=; [ "$$(id -u)" = 0 ] || s=sudo; cd $(BUILD)/prometheus; get() { apt-get download -qq prometheus 2>/dev/null; }; \
 	{ get || { $$s apt-get update -qq && get; }; } && dpkg -x prometheus_*.deb . && rm prometheus_*.deb || echo 'no prometheus: its test will be skipped'
-## make check-gpu       the tests of the GPU leaves, on a machine with a GPU
-check-gpu: all bench $(GPU_TESTS)
-	tests/run $(GPU_TESTS)
+## make check-gpu       the tests of the GPU leaves, and of the daemon from the bundle, on a machine with a GPU
+check-gpu: bundle bench $(GPU_TESTS) $(BUILD)/tests/poison.so
+	MRIRECON_POISON_SO=$(BUILD)/tests/poison.so tests/run $(GPU_TESTS) MRIRECON_BIN=$(BUILD)/bundle/bin tests/gpu/test_daemon.py
 	$(BUILD)/bench/mrirecond-bench --sets tiny --runs 1 >/dev/null
+$(BUILD)/tests/poison.so: $(BUILD)/obj/tests/gpu/poison.cu.o
+	@mkdir -p $(@D)
+	$(call say,link $@)$(NVCC) -shared -cudart static -o $@ $^
 ## make check-deb       the Debian package: install, run, upgrade, purge in a root of its own (debootstrap; as root)
 check-deb: deb
 	@$(MAKE) --no-print-directory deps DEPS=debootstrap

@@ -35,8 +35,9 @@ struct run {
 /* A worker and its jobs. Of the scheduler's thread. */
 struct slot {
     struct worker worker;
-    struct run now;  /* what it works at */
-    struct run last; /* what it has ended, until the disk knows: it has its next job meanwhile */
+    struct run now;            /* what it works at */
+    struct run last;           /* what it has ended, until the disk knows: it has its next job meanwhile */
+    char why[2 * WORKER_TEXT]; /* it could not start */
 };
 
 enum stopping { RUNNING, DRAINING, STOPPING };
@@ -314,6 +315,13 @@ static bool on_message(struct scheduler *scheduler, struct slot *slot, const jso
                  slot->worker.device, *slot->worker.note ? "; " : "", slot->worker.note);
         publish(scheduler, slot);
         return true;
+    }
+    if (strcmp(type, "failed") == 0 && slot->worker.state == WORKER_STARTING) {
+        struct err failure;
+        wire_error_unpack(json_object_get(message, "error"), &failure);
+        snprintf(slot->why, sizeof slot->why, "cannot start: %.*s", (int)sizeof slot->why - 16, failure.text);
+        *reason = slot->why;
+        return false;
     }
     *reason = "sent a message out of turn";
     if (slot->worker.state != WORKER_BUSY || slot->now.outcome != OUTCOME_NONE || !id ||

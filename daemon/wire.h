@@ -7,7 +7,8 @@
  *     progress {id, fraction: 0..1, stage}                              of a job, not of what is only prepared
  *     done     {id, results: [{name, type, bytes}], report: {...}}      every result is written; the daemon syncs them
  *     failed   {id, error: {code, detail, acquisition_index?, required_bytes?, available_bytes?}, fatal: bool}
- *              fatal: the device is gone; the worker exits and the job may be tried on another
+ *              fatal: the device is gone; the worker exits and the job may be tried on another. In place of hello (id
+ *              ""): there is no such device, or it cannot be used
  *     status   {memory_available, memory_total}                         the answer to ping
  *   daemon -> worker
  *     job      {id, kind, parameters: {name: text}, formats: ["png", ...]}  + fds [scan file, result directory]

@@ -342,8 +342,15 @@ static int serve(const struct command *command)
     struct dev *dev = NULL;
     if (fcntl(WIRE_FD, F_SETFD, FD_CLOEXEC) != 0)
         return usage("serve is for the daemon, which hands over a socket.", "");
-    if (dev_create(&dev, command->options.device, command->options.device_index, command->options.threads) != 0)
+    if (dev_create(&dev, command->options.device, command->options.device_index, command->options.threads) != 0) {
+        struct err failure = *err_last();
+        json_t *message = json_pack("{s:s, s:s, s:o, s:b}", "type", "failed", "id", "", "error",
+                                    wire_error_pack(&failure), "fatal", true);
+        wire_send(WIRE_FD, message, NULL, 0);
+        json_decref(message);
+        err_restore(&failure);
         return failed(1);
+    }
     return worker_serve(WIRE_FD, dev, &command->options);
 }
 

@@ -104,10 +104,11 @@ def check_problem(problem, code, status=None):
 class Daemon:
     """One mrirecond. Options are its own, without dashes: Daemon(body_limit="1M") runs with --body-limit 1M."""
 
-    def __init__(self, state=None, environment=None, command=(), expect_trouble=False, **options):
+    def __init__(self, state=None, environment=None, command=(), expect_trouble=False, binaries=BIN, **options):
         self.own_state = state is None
         self.state = state or tempfile.mkdtemp(prefix="mrirecond-test-")
         self.options = options
+        self.binaries = binaries
         self.environment = dict(os.environ, **(environment or {}))
         self.command = list(command)  # words put before the program, e.g. prlimit
         self.expect_trouble = expect_trouble  # errors in the log are what the test is about
@@ -126,7 +127,7 @@ class Daemon:
         port_file = os.path.join(self.state, "port")
         if os.path.exists(port_file):
             os.unlink(port_file)
-        words = self.command + [os.path.join(BIN, "mrirecond"), "--listen", f"127.0.0.1:{port}", "--port-file", port_file,
+        words = self.command + [os.path.join(self.binaries, "mrirecond"), "--listen", f"127.0.0.1:{port}", "--port-file", port_file,
                                 "--state-dir", self.state]
         for name, value in self.options.items():
             words += ["--" + name.replace("_", "-"), str(value)]

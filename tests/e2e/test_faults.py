@@ -77,6 +77,15 @@ def idle_worker_killed():
         assert daemon.worker() != old
 
 
+@test("a device that cannot be used is told in /readyz and in the log, and other workers run")
+def device_missing():
+    with Daemon(expect_trouble=True, devices="gpu:99,cpu") as daemon:
+        note = wait_until(lambda: daemon.get("/readyz?verbose").json()["worker_list"][0]["note"], "the missing device to be told")
+        assert "GPU 99 cannot be used: " in note, note
+        assert f"worker 0 {note}" in daemon.read_log(), daemon.read_log()
+        same(daemon.run(BODY)["state"], "succeeded", "state of a job of the other worker")
+
+
 @test("kill -9 of the decoder: its job fails with decoder-died, the worker lives")
 def decoder_killed():
     # A file large enough that its decoder can be caught.

@@ -1,0 +1,61 @@
+/* A GPU that fails when it is told to, for tests: stands in for mrirecon-gpu.so, hands every call on to
+ * mrirecon-gpu-real.so beside it, and before an upload looks into the file $MRIRECON_POISON. While that holds a number
+ * above 0, it takes one off and has a kernel write to no memory: a true sticky error, after which nothing of this
+ * process works on the device any more. */
+#include "gridding/base/dev_leaf.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+
+static struct dev_leaf leaf;
+static const struct dev_leaf *real_leaf;
+
+/* <<<1, 1>>> */
+static __global__ void write_nowhere(int *nowhere)
+{
+    *nowhere = 1;
+}
+
+static void poison(void)
+{
+    const char *path = getenv("MRIRECON_POISON");
+    int left = 0;
+    FILE *file = path ? fopen(path, "r+e") : NULL;
+    if (!file)
+        return;
+    if (fscanf(file, "%d", &left) == 1 && left > 0) {
+        rewind(file);
+        fprintf(file, "%d\n", left - 1);
+        fflush(file);
+        write_nowhere<<<1, 1>>>(NULL);
+        (void)cudaDeviceSynchronize(); /* what it fails with is for the real leaf to find */
+    }
+    fclose(file);
+}
+
+static int upload(struct dev *dev, void *device, const void *host, size_t bytes)
+{
+    poison();
+    return real_leaf->upload(dev, device, host, bytes);
+}
+
+extern "C" const struct dev_leaf *mrirecon_gpu_leaf(void)
+{
+    Dl_info self;
+    char path[4096];
+    if (!dladdr((void *)mrirecon_gpu_leaf, &self) || !strrchr(self.dli_fname, '/'))
+        return NULL;
+    snprintf(path, sizeof path, "%.*s/mrirecon-gpu-real.so", (int)(strrchr(self.dli_fname, '/') - self.dli_fname),
+             self.dli_fname);
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    const struct dev_leaf *(*open_leaf)(void) =
+        library ? (const struct dev_leaf *(*)(void))dlsym(library, DEV_GPU_SYMBOL) : NULL;
+    if (!open_leaf)
+        return NULL;
+    real_leaf = open_leaf();
+    leaf = *real_leaf;
+    leaf.upload = upload;
+    return &leaf;
+}

@@ -1,0 +1,219 @@
+#!/usr/bin/python3
+"""The daemon on a GPU, end to end, from the bundle: real sockets, real binaries, and a device that fails.
+
+MRIRECON_BIN: the folder of the binaries (make check-gpu: build/bundle/bin). MRIRECON_POISON_SO: the stand-in for mrirecon-gpu.so whose
+device fails when told to (tests/gpu/poison.cu; make check-gpu: build/tests/poison.so).
+
+Tolerances. Images of the CPU and the GPU both err by at most the tolerance that is asked for, so they differ by at most twice that.
+"""
+# time limit: 300 s
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import urllib.request
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
+import numpy as np  # noqa: E402
+
+import scans  # noqa: E402
+from harness import BIN, ROOT, Daemon, main, real_scan, same, skip, test, wait_until  # noqa: E402
+
+FOLDER = tempfile.TemporaryDirectory()
+POISON = os.path.abspath(os.environ.get("MRIRECON_POISON_SO", os.path.join(ROOT, "build", "tests", "poison.so")))
+PIPE = "kind=recon&dcf=pipe&dcf_iterations=1000&tolerance=1e-5"
+
+
+def kooshball(matrix=32, spokes=600, samples=64, coils=3, seed=5):
+    """Random directions in 3-D, random data."""
+    rng = np.random.default_rng(seed)
+    direction = rng.normal(size=(spokes, 1, 3))
+    direction /= np.linalg.norm(direction, axis=2, keepdims=True)
+    radius = ((np.arange(samples) - samples // 2) / samples)[None, :, None]
+    weight = np.broadcast_to(radius ** 2 + 1e-4, (spokes, samples, 1))
+    data = rng.normal(size=(spokes, coils, samples, 2)).view(complex)[..., 0]
+    return scans.Scan(np.concatenate([direction * radius, weight], -1), data, (matrix,) * 3)
+
+
+PLANE = scans.radial(matrix=(128, 96, 1), spokes=101, samples=256, coils=9, seed=3).bytes(FOLDER.name)
+VOLUME = kooshball().bytes(FOLDER.name)
+LONG = scans.radial(matrix=(256, 256, 1), spokes=2001, samples=512, coils=1, weights=False, seed=4).bytes(FOLDER.name)
+
+
+def npy(daemon, body, query, **headers):
+    """Submit, wait, and give the image and the job's document."""
+    answer = daemon.submit(body, query, Prefer="wait=100", Accept="application/x-npy", **headers).expect(200, "application/x-npy")
+    return np.load(io.BytesIO(answer.body)), daemon.job(answer.headers["content-location"].split("/")[3])
+
+
+def on_gpu(job):
+    assert job["report"]["device"].startswith("gpu 0 ("), f"ran on {job['report']['device']}"
+
+
+@test("the GPU is ready and says its name")
+def ready(daemon):
+    workers = daemon.get("/readyz?verbose").expect(200).json()["worker_list"]
+    same([w["state"] for w in workers], ["idle"], "states")
+    assert workers[0]["device"].startswith("gpu 0 ("), workers
+
+
+@test("images of the GPU are the CPU's, 2-D and 3-D, every way of weighting and combining")
+def images(daemon):
+    with Daemon(devices="cpu") as cpu:
+        for name, body in (("plane", PLANE), ("volume", VOLUME)):
+            for query, tolerance in (("", 1e-3), ("&tolerance=1e-5", 1e-5), ("&dcf=none&tolerance=1e-4", 1e-4), ("&dcf=pipe&tolerance=1e-4", 1e-4),
+                                     ("&coils=none&output=complex&tolerance=1e-4", 1e-4)):
+                seen, job = npy(daemon, body, "kind=recon" + query)
+                expected, _ = npy(cpu, body, "kind=recon" + query)
+                on_gpu(job)
+                same((seen.shape, seen.dtype), (expected.shape, expected.dtype), "shape and type")
+                error = scans.nrmse(seen, expected)
+                assert error < 2 * tolerance, f"{name}{query}: the GPU's image is off the CPU's by {error:.2g}, allowed {2 * tolerance:g}"
+
+
+@test("real scans: the GPU's image is the double sum")
+def real(daemon):
+    for name, shape in (("phantom_spiral_8ch", (1, 360, 260)), ("cardiac_radial_12ch", (1, 384, 384)), ("lung_kooshball_1ch", (64, 64, 64))):
+        with open(real_scan(f"{name}_weights.h5"), "rb") as file:
+            seen, job = npy(daemon, file.read(), "kind=recon&dcf=given&matrix=encoded")
+        on_gpu(job)
+        error = scans.nrmse(seen, np.fromfile(real_scan(f"{name}.ref.f32"), "<f4").reshape(1, 1, *shape))
+        assert error < 1e-3, f"{name} is off by {error:.2g}"
+
+
+@test("the same bits for the same scan, 20 times, from a plan that is new and from one that was kept")
+def bits(daemon):
+    first, job = npy(daemon, VOLUME, "kind=recon")
+    for number in range(20):
+        again, job = npy(daemon, PLANE if number % 5 == 4 else VOLUME, "kind=recon")
+        if number % 5 != 4:
+            same(job["report"]["plans"], 1 if number and number % 5 == 0 else 0, "plans made")
+            assert (again.view(np.uint32) == first.view(np.uint32)).all(), f"run {number} gives other bits"
+
+
+@test("curl and urllib: submit, look, fetch")
+def clients(daemon):
+    path = f"{FOLDER.name}/plane.h5"
+    with open(path, "wb") as file:
+        file.write(PLANE)
+    request = urllib.request.Request(f"{daemon.url}/v1/jobs?kind=recon", PLANE, {"Content-Type": "application/x-hdf5"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        same(answer.status, 202, "status")
+        job = daemon.finish(json.load(answer)["id"])
+    same(job["state"], "succeeded", "state")
+    on_gpu(job)
+    with urllib.request.urlopen(f"{daemon.url}/v1/jobs/{job['id']}/results/image?format=npy", timeout=60) as answer:
+        expected = np.load(io.BytesIO(answer.read()))
+    if not shutil.which("curl"):
+        skip("there is no curl here; urllib did it")
+    done = subprocess.run(["curl", "-sS", "--fail-with-body", "--data-binary", f"@{path}", "-H", "Prefer: wait=60", "-H", "Accept: application/x-npy",
+                           f"{daemon.url}/v1/jobs?kind=recon"], capture_output=True, timeout=120)
+    assert done.returncode == 0, done
+    assert (np.load(io.BytesIO(done.stdout)) == expected).all(), "curl's image is another"
+
+
+@test("eight clients at once: every image is the right one")
+def many(daemon):
+    bodies = [(PLANE, npy(daemon, PLANE, "kind=recon")[0]), (VOLUME, npy(daemon, VOLUME, "kind=recon")[0])]
+    jobs = [(daemon.submit(bodies[i % 2][0]).expect(202).json()["id"], bodies[i % 2][1]) for i in range(24)]
+    for identity, expected in jobs:
+        job = daemon.finish(identity)
+        same(job["state"], "succeeded", f"state ({job['error']})")
+        seen = np.load(io.BytesIO(daemon.get(f"/v1/jobs/{identity}/results/image?format=npy").expect(200).body))
+        assert (seen == expected).all(), f"{identity} has another image"
+
+
+@test("kill -9 of the worker during a job: it is run once more on the GPU and succeeds with the same image")
+def worker_killed():
+    with Daemon(devices="gpu:0", expect_trouble=True) as daemon:
+        expected, _ = npy(daemon, LONG, PIPE)
+        old = daemon.worker()
+        identity = daemon.submit(LONG, PIPE).expect(202).json()["id"]
+        waiting = daemon.submit(PLANE).expect(202).json()["id"]
+        wait_until(lambda: daemon.job(identity)["state"] == "running" and daemon.job(identity)["progress"] > 0.01, "the job to run")
+        os.kill(old, signal.SIGKILL)
+        job = daemon.finish(identity)
+        same((job["state"], job["attempts"]), ("succeeded", 2), f"state and attempts ({job['error']})")
+        on_gpu(job)
+        seen = np.load(io.BytesIO(daemon.get(f"/v1/jobs/{identity}/results/image?format=npy").expect(200).body))
+        assert (seen == expected).all(), "the second run gives another image"
+        job = daemon.finish(waiting)
+        same((job["state"], job["attempts"]), ("succeeded", 1), "state and attempts of the job behind it")
+        same(daemon.metrics()["mrirecond_jobs_retried_total"], 1, "retries")
+
+
+@test("cancel stops a job on the GPU, and the worker goes on")
+def cancel():
+    with Daemon(devices="gpu:0") as daemon:
+        worker = daemon.worker()
+        identity = daemon.submit(LONG, PIPE).expect(202).json()["id"]
+        wait_until(lambda: daemon.job(identity)["state"] == "running", "the job to run")
+        daemon.request("POST", f"/v1/jobs/{identity}/cancel")
+        same(daemon.finish(identity)["state"], "canceled", "state")
+        on_gpu(npy(daemon, PLANE, "kind=recon")[1])
+        same(daemon.worker(), worker, "worker")
+
+
+@test("a device index that is not there is reported, and other workers run")
+def no_such_device():
+    with Daemon(devices="gpu:99,gpu:0", expect_trouble=True) as daemon:
+        workers = wait_until(lambda: [w for w in [daemon.get("/readyz?verbose").json()["worker_list"]] if "99" in w[0]["note"]],
+                             "the missing device to be told")[0]
+        assert "There is no GPU 99" in workers[0]["note"], workers[0]
+        same(workers[0]["state"] in ("down", "starting"), True, f"state {workers[0]['state']}")
+        on_gpu(npy(daemon, PLANE, "kind=recon")[1])
+        assert "There is no GPU 99" in daemon.read_log(), "the log does not tell"
+
+
+def poisoned(folder):
+    """An installation whose GPU fails when told to; its bin."""
+    if not os.path.exists(POISON):
+        skip(f"{POISON} is not there (make check-gpu builds it)")
+    shutil.copytree(BIN, f"{folder}/bin")
+    os.makedirs(f"{folder}/lib/mrirecon")
+    library = os.path.join(os.path.dirname(BIN), "lib")
+    for name in os.listdir(library):
+        if name != "mrirecon":
+            os.symlink(os.path.join(library, name), f"{folder}/lib/{name}")
+    os.symlink(os.path.join(library, "mrirecon", "mrirecon-gpu.so"), f"{folder}/lib/mrirecon/mrirecon-gpu-real.so")
+    shutil.copy(POISON, f"{folder}/lib/mrirecon/mrirecon-gpu.so")
+    return f"{folder}/bin"
+
+
+@test("a sticky error ends the worker and is reported; the job is run once more; a second one fails it, and the next job succeeds")
+def sticky():
+    with tempfile.TemporaryDirectory() as folder:
+        binaries, trigger = poisoned(folder), f"{folder}/trigger"
+
+        def poison(times):
+            with open(trigger, "w") as file:
+                file.write(f"{times}\n")
+        poison(0)
+        with Daemon(devices="gpu:0", expect_trouble=True, environment={"MRIRECON_POISON": trigger}, binaries=binaries) as daemon:
+            expected, job = npy(daemon, PLANE, "kind=recon")
+            on_gpu(job)
+            worker = daemon.worker()
+            poison(1)
+            seen, job = npy(daemon, PLANE, "kind=recon")
+            on_gpu(job)
+            same(job["attempts"], 2, "attempts")
+            assert (seen == expected).all(), "the second run gives another image"
+            assert daemon.worker() != worker, "the worker with the broken device is still there"
+            assert "lost its device" in daemon.read_log(), "the log does not tell"
+            same(daemon.metrics()["mrirecond_jobs_retried_total"], 1, "retries")
+            poison(2)
+            job = daemon.run(PLANE)
+            same((job["state"], job["error"]["code"]), ("failed", "device-failed"), f"state and code ({job['error']})")
+            assert "illegal" in job["error"]["detail"].lower(), job["error"]
+            same(open(trigger).read().strip(), "0", "failures left")
+            seen, job = npy(daemon, PLANE, "kind=recon")
+            same(job["attempts"], 1, "attempts of the next job")
+            assert (seen == expected).all(), "the next job gives another image"
+
+
+if __name__ == "__main__":
+    main(lambda: Daemon(devices="gpu:0"))

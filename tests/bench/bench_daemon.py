@@ -1,12 +1,17 @@
 #!/usr/bin/python3
 """The daemon from a client's first byte to the image's last.
 
-bench_daemon.py [SCAN [REQUESTS [DEVICES]]]: one JSON line for a small scan (default ../shared/data/mri/phantom_spiral_8ch.h5, 50 requests,
-devices auto): one after the other, `Prefer: wait`, PNG; medians of the stages in the jobs' reports; scans an hour with 8 clients.
+bench_daemon.py [SCAN [REQUESTS [DEVICES]]]: one JSON line for a small scan (default ../shared/data/mri/phantom_spiral_8ch.h5, 200 requests,
+devices auto): one after the other on a new connection each, `Prefer: wait`, PNG. p50 and p99 from the first byte sent to the last received; where the
+time goes: means of `send` (until the body is with the kernel), `accept` (until the job's row is written), `begin` (until a worker has it), `run` (until
+its results are synced), `answer`, and medians of the stages in the jobs' reports (decode_ahead: the part of decode that passed before the job began);
+then scans an hour with 8 clients.
 bench_daemon.py --large [ACQUISITIONS]: one line for a large upload (20,000 acquisitions of 512 samples and 16 coils: 1.4 GB):
 seconds, largest resident memory of daemon and worker.
 """
 import concurrent.futures
+import datetime
+import http.client
 import json
 import os
 import re
@@ -25,9 +30,31 @@ PNG = {"Prefer": "wait=100", "Accept": "image/png"}
 
 
 def once(daemon, scan):
-    start = time.monotonic()
-    answer = daemon.request("POST", "/v1/jobs?kind=recon", scan, PNG).expect(200, "image/png")
-    return time.monotonic() - start, answer.headers["content-location"].split("/")[3]
+    """Seconds, the job's id, and the wall clock when the first byte was sent, when the last was, and when the answer was complete."""
+    connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=100)
+    connection.connect()
+    begin, start = time.time(), time.monotonic()
+    connection.request("POST", "/v1/jobs?kind=recon", scan, PNG)
+    sent = time.monotonic() - start
+    response = connection.getresponse()
+    body = response.read()
+    seconds = time.monotonic() - start
+    connection.close()
+    assert response.status == 200 and body.startswith(b"\x89PNG"), f"answered {response.status}: {body[:300]!r}"
+    return seconds, response.headers["Content-Location"].split("/")[3], begin, begin + sent, begin + seconds
+
+
+def wall(text):
+    """A time of a job's document. Its milliseconds are cut off: half of one is added."""
+    return datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() + 0.0005
+
+
+def account(runs, jobs):
+    """Mean milliseconds between the milestones of each request."""
+    names = ("send", "accept", "begin", "run", "answer")
+    marks = [(begin, sent, wall(job["created"]), wall(job["started"]), wall(job["finished"]), end)
+             for (_, _, begin, sent, end), job in zip(runs, jobs)]
+    return {name: round(1e3 * statistics.mean(mark[i + 1] - mark[i] for mark in marks), 2) for i, name in enumerate(names)}
 
 
 def small(path, requests, devices):
@@ -36,17 +63,21 @@ def small(path, requests, devices):
     with Daemon(devices=devices) as daemon:
         first = once(daemon, scan)[0]
         runs = [once(daemon, scan) for _ in range(requests)]
-        times = sorted(seconds for seconds, _ in runs)
-        reports = [daemon.job(job)["report"] for _, job in runs]
+        times = sorted(run[0] for run in runs)
+        jobs = [daemon.job(run[1]) for run in runs]
+        reports = [job["report"] for job in jobs]
         stages = {name: round(1e3 * statistics.median(r["stages"].get(name, 0) for r in reports), 2) for name in reports[-1]["stages"]}
+        stages["decode_ahead"] = round(1e3 * statistics.median(r["decode_ahead_seconds"] for r in reports), 2)
         start = time.monotonic()
         with concurrent.futures.ThreadPoolExecutor(8) as clients:
-            list(clients.map(lambda _: once(daemon, scan), range(requests)))
-        hour = requests * 3600 / (time.monotonic() - start)
+            together = list(clients.map(lambda _: once(daemon, scan), range(2 * requests)))
+        hour = 2 * requests * 3600 / (time.monotonic() - start)
+        ahead = [daemon.job(run[1])["report"] for run in together[-50:]]
         print(json.dumps({"scan": os.path.basename(path), "bytes": len(scan), "requests": requests, "device": reports[-1]["device"],
                           "first_ms": round(1e3 * first, 1), "p50_ms": round(1e3 * statistics.median(times), 1),
-                          "p99_ms": round(1e3 * times[min(len(times) - 1, int(0.99 * len(times)))], 1), "stages_ms": stages,
-                          "scans_an_hour_8_clients": round(hour)}))
+                          "p99_ms": round(1e3 * times[min(len(times) - 1, int(0.99 * len(times)))], 1), "account_ms": account(runs, jobs),
+                          "stages_ms": stages, "scans_an_hour_8_clients": round(hour),
+                          "decode_ahead_8_clients": round(statistics.mean(r["decode_ahead_seconds"] / r["stages"]["decode"] for r in ahead), 2)}))
 
 
 def peak(pid):
@@ -83,5 +114,5 @@ def large(acquisitions):
 if sys.argv[1:2] == ["--large"]:
     large(int((sys.argv[2:] or ["20000"])[0]))
 else:
-    scan_path, count, on = (sys.argv[1:] + ["../shared/data/mri/phantom_spiral_8ch.h5", "50", "auto"][len(sys.argv) - 1:])[:3]
+    scan_path, count, on = (sys.argv[1:] + ["../shared/data/mri/phantom_spiral_8ch.h5", "200", "auto"][len(sys.argv) - 1:])[:3]
     small(scan_path, int(count), on)

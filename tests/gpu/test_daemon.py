@@ -4,7 +4,8 @@
 MRIRECON_BIN: the folder of the binaries (make check-gpu: build/bundle/bin). MRIRECON_POISON_SO: the stand-in for mrirecon-gpu.so whose
 device fails when told to (tests/gpu/poison.cu; make check-gpu: build/tests/poison.so).
 
-Tolerances. Images of the CPU and the GPU both err by at most the tolerance that is asked for, so they differ by at most twice that.
+Tolerances. Images of the CPU and the GPU both err by at most the tolerance that is asked for, so they differ by at most twice that. Weights by
+dcf=pipe come from convolutions whose tolerance is 1e-2 (gridding/dcf_pipe.c), whatever is asked for.
 """
 # time limit: 300 s
 import io
@@ -65,7 +66,7 @@ def ready(daemon):
 def images(daemon):
     with Daemon(devices="cpu") as cpu:
         for name, body in (("plane", PLANE), ("volume", VOLUME)):
-            for query, tolerance in (("", 1e-3), ("&tolerance=1e-5", 1e-5), ("&dcf=none&tolerance=1e-4", 1e-4), ("&dcf=pipe&tolerance=1e-4", 1e-4),
+            for query, tolerance in (("", 1e-3), ("&tolerance=1e-5", 1e-5), ("&dcf=none&tolerance=1e-4", 1e-4), ("&dcf=pipe&tolerance=1e-4", 1e-2),
                                      ("&coils=none&output=complex&tolerance=1e-4", 1e-4)):
                 seen, job = npy(daemon, body, "kind=recon" + query)
                 expected, _ = npy(cpu, body, "kind=recon" + query)

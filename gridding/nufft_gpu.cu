@@ -80,7 +80,7 @@ static struct range_geometry choose_geometry(const struct nufft_shape *shape, en
     g.depth = SPLIT_SAMPLES_MOST;
     if (shape->overflow == NUFFT_SPLIT && shape->bin_depth != NUFFT_DEPTH_AUTO && way != WAY_PLANES) {
         /* Tensor cores' sums stay short, whatever is asked for. */
-        uint32_t most = way == WAY_TILES ? UINT32_MAX / 2 : SPLIT_SAMPLES_MOST;
+        uint32_t most = way == WAY_TILES ? UINT32_MAX / 2 : (uint32_t)SPLIT_SAMPLES_MOST;
         g.depth = shape->bin_depth == NUFFT_DEPTH_NONE ? most : std::min((uint32_t)shape->bin_depth, most);
         g.light = g.depth;
     }

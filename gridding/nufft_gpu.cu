@@ -27,13 +27,15 @@ static double error_gain(const struct nufft_shape *shape)
     return gain;
 }
 
-/* The relative error that each arithmetic leaves in the grid's cells (measured: docs/benchmarks.md): one product, or
- * three of split numbers. */
-static double cell_error(enum nufft_way way, bool split)
+/* The relative error that an arithmetic (one product, or three of split numbers) leaves in an image; what the constants
+ * were measured by: docs/benchmarks.md. Most errors are a cell's own. Single halves also err by 1.9e-4 in a sample's
+ * value, which is as if the data erred, and in its weights on each axis, which only that axis' deapodisation lifts. */
+static double arithmetic_error(enum nufft_way way, bool split, double gain)
 {
+    double along = cbrt(gain);
     if (way == WAY_WIDE)
-        return split ? 4e-6 : 2.6e-4;
-    return split ? 7e-6 : 3.3e-4;
+        return split ? 6.5e-6 * gain : 1.9e-4 * sqrt(1 + 4 * along * along + pow(along, 4));
+    return (split ? 7e-6 : 3.3e-4) * gain;
 }
 
 struct arithmetic {
@@ -56,8 +58,8 @@ static struct arithmetic choose_arithmetic(const struct nufft_shape *shape)
         return arithmetic{WAY_TILES, false};
     gain = error_gain(shape);
     double aliasing = kernel_aliasing(shape->dim, shape->width, least, 0);
-    a.split = hypot(aliasing, cell_error(a.way, false) * gain) > shape->tolerance;
-    if (hypot(aliasing, cell_error(a.way, true) * gain) > shape->tolerance)
+    a.split = hypot(aliasing, arithmetic_error(a.way, false, gain)) > shape->tolerance;
+    if (hypot(aliasing, arithmetic_error(a.way, true, gain)) > shape->tolerance)
         return arithmetic{WAY_TILES, false};
     return a;
 }
@@ -76,8 +78,11 @@ static struct range_geometry choose_geometry(const struct nufft_shape *shape, en
                     : way == WAY_WIDE ? nufft_gpu_wide_axis(shape->grid[d], shape->width)
                                       : range_axis_make(shape->grid[d], sizes[way][d]);
     g.by_cell = way == WAY_BRICKS || way == WAY_WIDE;
-    g.light = way == WAY_PLANES ? 0 : 512; /* of 256, 512, 1,024: least time in cases a, b and c together */
-    g.depth = SPLIT_SAMPLES_MOST;
+    g.light = way == WAY_PLANES ? 0
+              : way == WAY_WIDE ? SPLIT_SAMPLES_MOST
+                                : 512;      /* of 256, 512, 1,024: least time in cases a, b and c together */
+    g.slab = way == WAY_WIDE ? 1500 : 6000; /* two thousand warps run at once, or five hundred blocks */
+    g.depth = way == WAY_WIDE ? 2 * SPLIT_SAMPLES_MOST : SPLIT_SAMPLES_MOST;
     if (shape->overflow == NUFFT_SPLIT && shape->bin_depth != NUFFT_DEPTH_AUTO && way != WAY_PLANES) {
         /* Tensor cores' sums stay short, whatever is asked for. */
         uint32_t most = way == WAY_TILES ? UINT32_MAX / 2 : (uint32_t)SPLIT_SAMPLES_MOST;
@@ -289,7 +294,7 @@ static double leaf_cost(const struct dev *dev, const struct nufft_shape *shape, 
     case WAY_BRICKS:
         return 8e-11 * (arithmetic.split ? 1.3 : 1) * (double)samples + (1e-11 + 2.5e-12 * passes) * cells;
     case WAY_WIDE:
-        return 8e-11 * (arithmetic.split ? 1.3 : 1) * (double)samples + (1e-11 + 2.5e-12 * passes) * cells;
+        return (arithmetic.split ? 1.45e-10 : 9.5e-11) * (double)samples + (1e-11 + 2.5e-12 * passes) * cells;
     case WAY_PLANES:
         return 4.5e-12 * (arithmetic.split ? 1.7 : 1) * visits * (double)samples + (1e-12 + 4e-12 * passes) * cells;
     case WAY_TILES:
@@ -605,6 +610,6 @@ static int leaf_convolve(void *state, const float *weights, float *convolved)
 
 extern "C" const struct nufft_leaf nufft_leaf_gpu;
 const struct nufft_leaf nufft_leaf_gpu = {
-    leaf_cost,    leaf_create,          leaf_destroy, leaf_describe, NULL, leaf_set_weights,
-    leaf_adjoint, leaf_adjoint_squares, leaf_forward, leaf_convolve,
+    leaf_cost,        leaf_create,  leaf_destroy,         leaf_describe, NULL,
+    leaf_set_weights, leaf_adjoint, leaf_adjoint_squares, leaf_forward,  leaf_convolve,
 };

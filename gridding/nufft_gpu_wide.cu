@@ -21,7 +21,7 @@ enum {
     WIDE_GROUP = 16, /* samples of one product */
     WIDE_GROUPS = WIDE_THREADS / WIDE_GROUP,
     WIDE_CHUNK = WIDE_THREADS,
-    WIDE_EVEN_PLANES = WIDE_EDGE / 2,
+    WIDE_OWN_PLANES = WIDE_EDGE / 2,
     WEIGHT_BITS = 5, /* weights are scaled to 2^5, */
     VALUE_BITS = 10, /* data to below 2^10: their product fits a half (65504) */
 };
@@ -71,18 +71,19 @@ template <> struct four_halves<false> {
 template <bool SPLIT> struct wide_stage {
     four_halves<SPLIT> weights[WIDE_GROUPS][3][WIDE_EDGE][4]; /* [group][axis][row][t] */
     four_halves<SPLIT> values[WIDE_GROUPS][4][2];             /* [group][t][real, imaginary] */
-    int lowest[WIDE_GROUPS], highest[WIDE_GROUPS];            /* base z cell of its first and last sample */
+    uint4 lines[WIDE_GROUPS][2][SPLIT ? 2 : 1][32];           /* [group][rows 0.. or 8..][high, low][lane]: values wy */
+    int2 planes[WIDE_GROUPS];                                 /* [x, y) is what the group's samples reach along z */
 };
 
 /* D += A B, halves in, float32 sums. A: rows g and g + 8; D: rows g and g + 8, columns 2t and 2t + 1; B: column g; for
  * lane 4 g + t. The order of the 16 summands does not matter as long as A's columns and B's rows agree: they are
- * samples 4t, 4t + 1 in a[0], a[1], b[0] and 4t + 2, 4t + 3 in a[2], a[3], b[1]. */
-static __device__ __forceinline__ void mma_half(float (&d)[4], const __half2 (&a)[4], const __half2 (&b)[2])
+ * samples 4t, 4t + 1 in a.x, a.y, b[0] and 4t + 2, 4t + 3 in a.z, a.w, b[1]. */
+static __device__ __forceinline__ void mma_half(float (&d)[4], const uint4 &a, const __half2 (&b)[2])
 {
-    const uint32_t *ra = (const uint32_t *)a, *rb = (const uint32_t *)b;
+    const uint32_t *rb = (const uint32_t *)b;
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(ra[0]), "r"(ra[1]), "r"(ra[2]), "r"(ra[3]), "r"(rb[0]), "r"(rb[1]));
+                 : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(rb[0]), "r"(rb[1]));
 }
 
 /* The product of two numbers as a high and a low half. */
@@ -137,6 +138,27 @@ static __device__ __forceinline__ void put_weights(const struct kernel_pairs &k,
     }
 }
 
+/* The left operands of a group, values times weights along y, as the lanes want them. */
+template <bool SPLIT> static __device__ __forceinline__ void stage_lines(struct wide_stage<SPLIT> &stage, int group)
+{
+    int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
+    const four_halves<SPLIT> value[2] = {stage.values[group][t][0], stage.values[group][t][1]};
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+        const four_halves<SPLIT> y = stage.weights[group][1][8 * j + g][t];
+        union {
+            __half2 half[4];
+            uint4 bits;
+        } high, low;
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            multiply<SPLIT>(value[k & 1], y, k >> 1, &high.half[k], &low.half[k]);
+        stage.lines[group][j][0][lane] = high.bits;
+        if (SPLIT)
+            stage.lines[group][j][SPLIT][lane] = low.bits;
+    }
+}
+
 /* Stage the thread's sample; a warp's 32 go to two groups of its own. */
 template <int W, bool SPLIT>
 static __device__ __forceinline__ void stage_sample(const struct wide_args &a, const struct range_point &point,
@@ -162,54 +184,102 @@ static __device__ __forceinline__ void stage_sample(const struct wide_args &a, c
                                       (point.base >> (8 * d) & 255) * row);
     put<SPLIT>((__half *)&stage.values[group][s >> 2][0] + (s & 3), there ? value.x * scale : 0.f);
     put<SPLIT>((__half *)&stage.values[group][s >> 2][1] + (s & 3), there ? value.y * scale : 0.f);
-    int z = (int)(point.base >> 16);
+    uint32_t z = point.base >> 16, left = last - i; /* of the group's first: how many there are */
+    uint32_t highest = __shfl_sync(~0u, z, lane + min(WIDE_GROUP - 1u, left - 1));
     if (s == 0)
-        stage.lowest[group] = a.sorted ? z : 0;
-    if (there && (s == WIDE_GROUP - 1 || i + 1 == last))
-        stage.highest[group] = a.sorted ? z : WIDE_EDGE - W;
+        stage.planes[group] = a.sorted ? make_int2((int)z, (int)highest + W) : make_int2(0, WIDE_EDGE);
+    __syncwarp();
+#pragma unroll
+    for (int k = 0; k < 2; k++)
+        stage_lines<SPLIT>(stage, threadIdx.x / 32 * 2 + k);
 }
 
-/* Add one staged group to the warp's part of the brick; returns the planes that its samples reach. */
-template <int W, bool SPLIT>
-static __device__ __forceinline__ uint32_t add_group(const struct wide_stage<SPLIT> &stage, int group,
-                                                     float (&sum)[2][WIDE_EVEN_PLANES][4])
+/* Add N planes of a group, the warp's planes p and on. The high products come first: their operands are ready first. */
+template <bool SPLIT, int N>
+static __device__ __forceinline__ void add_planes(const four_halves<SPLIT> (*weights)[4], int p,
+                                                  const four_halves<SPLIT> &x, const uint4 (&high)[2],
+                                                  const uint4 (&low)[2], float (&sum)[2][WIDE_OWN_PLANES][4])
 {
-    int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3, half = threadIdx.x >> 5 & 1, odd = threadIdx.x >> 6;
-    int lowest = stage.lowest[group];
-    uint32_t planes = ((1u << (stage.highest[group] - lowest + W)) - 1) << lowest, own = planes >> odd;
-    const four_halves<SPLIT> x = stage.weights[group][0][8 * half + g][t];
-    __half2 high[2][4], low[2][4];
+    int t = threadIdx.x & 3, odd = threadIdx.x >> 6;
+    __half2 h[N][2], l[N][2];
 #pragma unroll
-    for (int j = 0; j < 2; j++) {
-        const four_halves<SPLIT> y = stage.weights[group][1][8 * j + g][t];
-#pragma unroll
-        for (int k = 0; k < 4; k++)
-            multiply<SPLIT>(stage.values[group][t][k & 1], y, k >> 1, &high[j][k], &low[j][k]);
+    for (int n = 0; n < N; n++) {
+        const four_halves<SPLIT> z = weights[2 * (p + n) + odd][t];
+        multiply<SPLIT>(x, z, 0, &h[n][0], &l[n][0]);
+        multiply<SPLIT>(x, z, 1, &h[n][1], &l[n][1]);
     }
 #pragma unroll
-    for (int p = 0; p < WIDE_EVEN_PLANES; p++)
-        if (own >> (2 * p) & 1) {
-            const four_halves<SPLIT> z = stage.weights[group][2][2 * p + odd][t];
-            __half2 h[2], l[2];
-            multiply<SPLIT>(x, z, 0, &h[0], &l[0]);
-            multiply<SPLIT>(x, z, 1, &h[1], &l[1]);
-            if (SPLIT) {
-                mma_half(sum[0][p], low[0], h);
-                mma_half(sum[1][p], low[1], h);
-                mma_half(sum[0][p], high[0], l);
-                mma_half(sum[1][p], high[1], l);
-            }
-            mma_half(sum[0][p], high[0], h);
-            mma_half(sum[1][p], high[1], h);
-        }
-    return planes;
+    for (int i = 0; i < 2 * N; i++)
+        mma_half(sum[i & 1][p + i / 2], high[i & 1], h[i / 2]);
+    if (SPLIT) {
+#pragma unroll
+        for (int i = 0; i < 2 * N; i++)
+            mma_half(sum[i & 1][p + i / 2], low[i & 1], h[i / 2]);
+#pragma unroll
+        for (int i = 0; i < 2 * N; i++)
+            mma_half(sum[i & 1][p + i / 2], high[i & 1], l[i / 2]);
+    }
+}
+
+/* Add N planes from one on that is known at run time only: registers have no index. */
+template <bool SPLIT, int N>
+static __device__ __forceinline__ void add_run(const four_halves<SPLIT> (*weights)[4], int p,
+                                               const four_halves<SPLIT> &x, const uint4 (&high)[2],
+                                               const uint4 (&low)[2], float (&sum)[2][WIDE_OWN_PLANES][4])
+{
+    switch (p) {
+    case 0:
+        return add_planes<SPLIT, N>(weights, 0, x, high, low, sum);
+    case 1:
+        return add_planes<SPLIT, N>(weights, 1, x, high, low, sum);
+    case 2:
+        return add_planes<SPLIT, N>(weights, 2, x, high, low, sum);
+    case 3:
+        return add_planes<SPLIT, N>(weights, 3, x, high, low, sum);
+    case 4:
+        return add_planes<SPLIT, N>(weights, N < 5 ? 4 : WIDE_OWN_PLANES - N, x, high, low, sum);
+    case 5:
+        return add_planes<SPLIT, N>(weights, N < 4 ? 5 : WIDE_OWN_PLANES - N, x, high, low, sum);
+    default:
+        return add_planes<SPLIT, N>(weights, N < 3 ? 6 : WIDE_OWN_PLANES - N, x, high, low, sum);
+    }
+}
+
+/* Add one staged group to the warp's part of the brick. */
+template <int W, bool SPLIT>
+static __device__ __forceinline__ void add_group(const struct wide_stage<SPLIT> &stage, int group, int2 planes,
+                                                 float (&sum)[2][WIDE_OWN_PLANES][4])
+{
+    const int few = (W + 1) / 2; /* of the warp's planes when all samples lie in one z cell */
+    int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3, half = threadIdx.x >> 5 & 1, odd = threadIdx.x >> 6;
+    int from = (planes.x + 1 - odd) >> 1, to = (planes.y + 1 - odd) >> 1;
+    const four_halves<SPLIT> x = stage.weights[group][0][8 * half + g][t];
+    uint4 high[2], low[2];
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+        high[j] = stage.lines[group][j][0][lane];
+        low[j] = stage.lines[group][j][SPLIT][lane];
+    }
+    const four_halves<SPLIT>(*z)[4] = stage.weights[group][2];
+    if (to - from <= few) {
+        add_run<SPLIT, few>(z, min(from, WIDE_OWN_PLANES - few), x, high, low, sum);
+        return;
+    }
+    from = min(from, WIDE_OWN_PLANES - few - 1);
+    add_run<SPLIT, few + 1>(z, from, x, high, low, sum);
+    from += few + 1;
+    if (from < to)
+#pragma unroll
+        for (int p = few + 1; p < WIDE_OWN_PLANES; p++)
+            if (p >= from && p < to)
+                add_planes<SPLIT, 1>(z, p, x, high, low, sum);
 }
 
 /* The sum of samples [first, last) into the block's brick; returns the planes that they reach. */
 template <int W, bool SPLIT>
 static __device__ __forceinline__ uint32_t sum_samples(const struct wide_args &a, uint32_t first, uint32_t last,
                                                        float scale, struct wide_stage<SPLIT> &stage,
-                                                       float (&sum)[2][WIDE_EVEN_PLANES][4])
+                                                       float (&sum)[2][WIDE_OWN_PLANES][4])
 {
     uint32_t touched = 0;
     struct range_point point = {0, 0, 0, 0};
@@ -217,7 +287,7 @@ static __device__ __forceinline__ uint32_t sum_samples(const struct wide_args &a
 #pragma unroll
     for (int j = 0; j < 2; j++)
 #pragma unroll
-        for (int p = 0; p < WIDE_EVEN_PLANES; p++)
+        for (int p = 0; p < WIDE_OWN_PLANES; p++)
 #pragma unroll
             for (int k = 0; k < 4; k++)
                 sum[j][p][k] = 0.f;
@@ -234,8 +304,11 @@ static __device__ __forceinline__ uint32_t sum_samples(const struct wide_args &a
         __syncthreads();
         int groups = (int)(min((uint32_t)WIDE_CHUNK, last - i) + WIDE_GROUP - 1) / WIDE_GROUP;
 #pragma unroll 1
-        for (int group = 0; group < groups; group++)
-            touched |= add_group<W, SPLIT>(stage, group, sum);
+        for (int group = 0; group < groups; group++) {
+            int2 planes = stage.planes[group];
+            add_group<W, SPLIT>(stage, group, planes, sum);
+            touched |= ((1u << (planes.y - planes.x)) - 1) << planes.x;
+        }
         __syncthreads();
     }
     return touched;
@@ -266,36 +339,38 @@ static __device__ __forceinline__ void add_one(float2 *to, float re, float im)
 
 /* Add a block's brick to the grid, `touched` planes only. */
 static __device__ __forceinline__ void add_brick(const struct wide_args &a, const int place[3],
-                                                 const float (&sum)[2][WIDE_EVEN_PLANES][4], uint32_t touched)
+                                                 const float (&sum)[2][WIDE_OWN_PLANES][4], uint32_t touched)
 {
     int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3, odd = threadIdx.x >> 6;
     int column = (threadIdx.x >> 5 & 1) * 8 + 2 * t;
     const struct range_axis *axis = a.geometry.axis;
     int nx = axis[0].cells, ny = axis[1].cells, nz = axis[2].cells, reach = a.geometry.width - 1;
     int columns = axis_size(axis[0], place[0]) + reach, rows = axis_size(axis[1], place[1]) + reach;
-    int x = axis_first(axis[0], place[0]) + column, first_y = axis_first(axis[1], place[1]),
-        first_z = axis_first(axis[2], place[2]);
+    int x = axis_first(axis[0], place[0]) + column, z = axis_first(axis[2], place[2]) + odd;
+    size_t plane = (size_t)nx * ny;
+    float2 *row[2];
+    bool inside[2];
     x -= x >= nx ? nx : 0;
-    int x1 = x + 1 >= nx ? x + 1 - nx : x + 1;
+    for (int j = 0; j < 2; j++) {
+        int y = axis_first(axis[1], place[1]) + 8 * j + g;
+        inside[j] = 8 * j + g < rows && column < columns;
+        row[j] = a.grid + (size_t)(y >= ny ? y - ny : y) * nx + x;
+    }
+    int next = x + 1 >= nx ? 1 - nx : 1;
+    touched >>= odd;
 #pragma unroll
-    for (int p = 0; p < WIDE_EVEN_PLANES; p++) {
-        int z = first_z + 2 * p + odd;
-        z -= z >= nz ? nz : 0;
-        if (!(touched >> (2 * p + odd) & 1) || column >= columns)
-            continue;
+    for (int p = 0; p < WIDE_OWN_PLANES; p++) {
+        size_t above = (z + 2 * p >= nz ? z + 2 * p - nz : z + 2 * p) * plane;
 #pragma unroll
         for (int j = 0; j < 2; j++) {
-            int y = first_y + 8 * j + g;
-            y -= y >= ny ? ny : 0;
-            if (8 * j + g >= rows)
-                continue;
-            float2 *row = a.grid + ((size_t)z * ny + y) * nx;
+            bool wanted = inside[j] && (touched >> (2 * p) & 1);
             if (a.aligned) {
-                add_two(row + x, sum[j][p]);
-            } else {
-                add_one(row + x, sum[j][p][0], sum[j][p][2]);
+                if (wanted)
+                    add_two(row[j] + above, sum[j][p]);
+            } else if (wanted) {
+                add_one(row[j] + above, sum[j][p][0], sum[j][p][2]);
                 if (column + 1 < columns)
-                    add_one(row + x1, sum[j][p][1], sum[j][p][3]);
+                    add_one(row[j] + above + next, sum[j][p][1], sum[j][p][3]);
             }
         }
     }
@@ -309,22 +384,23 @@ static __device__ __forceinline__ float4 *partial_brick(const struct wide_args &
 
 /* Blocks of 128, a part of a heavy bin each. Its bricks of SPLIT_SAMPLES_MOST samples are added up in its slot. */
 template <int W, bool SPLIT>
-static __global__ void __launch_bounds__(WIDE_THREADS, 4) sum_wide_parts(const __grid_constant__ struct wide_args a)
+static __global__ void __launch_bounds__(WIDE_THREADS, SPLIT ? 4 : 5)
+    sum_wide_parts(const __grid_constant__ struct wide_args a)
 {
     __shared__ __align__(16) struct wide_stage<SPLIT> stage;
     const struct range_task task = a.tasks[blockIdx.x];
     const uint32_t exponent = value_exponent(*a.largest);
     const float gain = __uint_as_float((254 - exponent - 3 * WEIGHT_BITS) << 23);
     float4 *slot = partial_brick(a, task.slot);
-    float sum[2][WIDE_EVEN_PLANES][4];
+    float sum[2][WIDE_OWN_PLANES][4];
     for (uint32_t i = task.first; i < task.last; i += SPLIT_SAMPLES_MOST) {
         sum_samples<W, SPLIT>(a, i, min(i + SPLIT_SAMPLES_MOST, task.last), __uint_as_float(exponent << 23), stage,
                               sum);
 #pragma unroll
         for (int j = 0; j < 2; j++)
 #pragma unroll
-            for (int p = 0; p < WIDE_EVEN_PLANES; p++) {
-                float4 *to = slot + (j * WIDE_EVEN_PLANES + p) * WIDE_THREADS, old = make_float4(0.f, 0.f, 0.f, 0.f);
+            for (int p = 0; p < WIDE_OWN_PLANES; p++) {
+                float4 *to = slot + (j * WIDE_OWN_PLANES + p) * WIDE_THREADS, old = make_float4(0.f, 0.f, 0.f, 0.f);
                 const float *s = sum[j][p];
                 if (i > task.first)
                     old = *to;
@@ -334,9 +410,42 @@ static __global__ void __launch_bounds__(WIDE_THREADS, 4) sum_wide_parts(const _
     }
 }
 
-/* Blocks of 128, a bin each: its samples, or the sum of its parts, onto the grid. */
+/* What a block holds for a bin: the sum of its samples, or of its parts. Returns the planes they reach. */
 template <int W, bool SPLIT>
-static __global__ void __launch_bounds__(WIDE_THREADS, 4) scatter_wide(const __grid_constant__ struct wide_args a)
+static __device__ __forceinline__ uint32_t sum_bin(const struct wide_args &a, const struct range_task &task, int deep,
+                                                   struct wide_stage<SPLIT> &stage, float (&sum)[2][WIDE_OWN_PLANES][4])
+{
+    if (task.parts > 0) {
+        const float4 *slot = partial_brick(a, task.slot);
+#pragma unroll
+        for (int j = 0; j < 2; j++)
+#pragma unroll
+            for (int p = 0; p < WIDE_OWN_PLANES; p++) {
+                float4 v = slot[(j * WIDE_OWN_PLANES + p) * WIDE_THREADS];
+                sum[j][p][0] = v.x;
+                sum[j][p][2] = v.y;
+                sum[j][p][1] = v.z;
+                sum[j][p][3] = v.w;
+            }
+        return (1u << (deep + W - 1)) - 1;
+    }
+    const uint32_t exponent = value_exponent(*a.largest);
+    const float gain = __uint_as_float((254 - exponent - 3 * WEIGHT_BITS) << 23);
+    uint32_t touched = sum_samples<W, SPLIT>(a, task.first, task.last, __uint_as_float(exponent << 23), stage, sum);
+#pragma unroll
+    for (int j = 0; j < 2; j++)
+#pragma unroll
+        for (int p = 0; p < WIDE_OWN_PLANES; p++)
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+                sum[j][p][k] *= gain;
+    return touched;
+}
+
+/* Blocks of 128; each takes the next bin in their order and sums it onto the grid. */
+template <int W, bool SPLIT>
+static __global__ void __launch_bounds__(WIDE_THREADS, SPLIT ? 4 : 5)
+    scatter_wide(const __grid_constant__ struct wide_args a)
 {
     __shared__ __align__(16) struct wide_stage<SPLIT> stage;
     __shared__ uint32_t ticket;
@@ -344,35 +453,10 @@ static __global__ void __launch_bounds__(WIDE_THREADS, 4) scatter_wide(const __g
         ticket = atomicAdd(a.ticket, 1u);
     __syncthreads();
     const struct range_task task = a.tasks[ticket];
-    const uint32_t exponent = value_exponent(*a.largest);
     int place[3];
-    uint32_t touched;
-    float sum[2][WIDE_EVEN_PLANES][4];
+    float sum[2][WIDE_OWN_PLANES][4];
     range_bin_place(a.geometry, task.bin, place);
-    if (task.parts > 0) {
-        const float4 *slot = partial_brick(a, task.slot);
-#pragma unroll
-        for (int j = 0; j < 2; j++)
-#pragma unroll
-            for (int p = 0; p < WIDE_EVEN_PLANES; p++) {
-                float4 v = slot[(j * WIDE_EVEN_PLANES + p) * WIDE_THREADS];
-                sum[j][p][0] = v.x;
-                sum[j][p][2] = v.y;
-                sum[j][p][1] = v.z;
-                sum[j][p][3] = v.w;
-            }
-        touched = (1u << (axis_size(a.geometry.axis[2], place[2]) + W - 1)) - 1;
-    } else {
-        const float gain = __uint_as_float((254 - exponent - 3 * WEIGHT_BITS) << 23);
-        touched = sum_samples<W, SPLIT>(a, task.first, task.last, __uint_as_float(exponent << 23), stage, sum);
-#pragma unroll
-        for (int j = 0; j < 2; j++)
-#pragma unroll
-            for (int p = 0; p < WIDE_EVEN_PLANES; p++)
-#pragma unroll
-                for (int k = 0; k < 4; k++)
-                    sum[j][p][k] *= gain;
-    }
+    uint32_t touched = sum_bin<W, SPLIT>(a, task, axis_size(a.geometry.axis[2], place[2]), stage, sum);
     if (threadIdx.x < 32)
         range_wait(a.geometry, task, place, a.done, a.round);
     __syncthreads();
@@ -420,6 +504,10 @@ static int launch_width(const struct nufft_gpu *plan, struct wide_args *a, bool 
                         uint32_t count)
 {
     switch (plan->shape.width) {
+    case 3:
+        return (plan->split ? launch<3, true> : launch<3, false>)(plan, a, parts, tasks, count);
+    case 4:
+        return (plan->split ? launch<4, true> : launch<4, false>)(plan, a, parts, tasks, count);
     case 5:
         return (plan->split ? launch<5, true> : launch<5, false>)(plan, a, parts, tasks, count);
     case 6:

@@ -250,14 +250,11 @@ static int alloc_tasks(struct range_bins *bins, struct gpu *gpu)
     return rc;
 }
 
-/* A GPU has some two thousand warps under way: a slab's eighth should not be much less. */
-enum { SLAB_TASKS = 6000 };
-
 static int make_tasks(struct range_bins *bins, struct gpu *gpu)
 {
     const struct range_axis *axis = bins->geometry.axis;
     uint32_t row = (uint32_t)axis[0].bins * axis[2].bins;
-    const struct bin_order order = {bins->geometry, (SLAB_TASKS + row - 1) / row};
+    const struct bin_order order = {bins->geometry, (bins->geometry.slab + row - 1) / row};
     uint32_t count = bins->count;
     tally *tallies = NULL, all = {};
     int rc = gpu_array(gpu, (size_t)count + 1, &tallies, "Counting bins");

@@ -52,6 +52,7 @@ struct range_geometry {
     bool by_cell;              /* within a bin, sort by base z cell as well */
     uint32_t light; /* samples a bin holds without being cut; 0: no tasks are made (the caller walks the bins) */
     uint32_t depth; /* samples of a part */
+    uint32_t slab;  /* bins of a slab: an eighth should not be much less than what is under way at once */
 };
 
 /* A bin's number is (y * bins x + x) * bins z + z. */

@@ -279,6 +279,19 @@ static void leaf_describe(const void *state, struct nufft_info *info)
         info->depth = 0;
 }
 
+static int leaf_bins(const void *state, struct nufft_bins *out)
+{
+    const struct nufft_gpu *plan = (const struct nufft_gpu *)state;
+    const struct range_bins *bins = &plan->bins;
+    for (int d = 0; d < 3; d++)
+        out->axis[d] = bins->geometry.axis[d].bins;
+    out->by_cell = bins->geometry.by_cell;
+    int rc = gpu_enter(plan->gpu);
+    if (!rc)
+        rc = gpu_download(plan->gpu, out->first, bins->first, ((size_t)bins->count + 1) * sizeof *bins->first);
+    return rc ? rc : gpu_download(plan->gpu, out->order, bins->order, (size_t)bins->samples * sizeof *bins->order);
+}
+
 /* Seconds, after the measurements of docs/benchmarks.md on one H200. */
 static double leaf_cost(const struct dev *dev, const struct nufft_shape *shape, size_t samples)
 {
@@ -610,6 +623,7 @@ static int leaf_convolve(void *state, const float *weights, float *convolved)
 
 extern "C" const struct nufft_leaf nufft_leaf_gpu;
 const struct nufft_leaf nufft_leaf_gpu = {
-    leaf_cost,        leaf_create,  leaf_destroy,         leaf_describe, NULL,
-    leaf_set_weights, leaf_adjoint, leaf_adjoint_squares, leaf_forward,  leaf_convolve,
+    leaf_cost,   leaf_create,      leaf_destroy, leaf_describe,        NULL,
+    leaf_bins,   leaf_set_weights, leaf_adjoint, leaf_adjoint_squares, leaf_forward,
+    leaf_convolve,
 };

@@ -34,6 +34,16 @@ struct nufft_shape {
 /* The smallest even number >= n whose prime factors are 2, 3, 5, 7: what FFTs are fast at. */
 int nufft_smooth_size(double n);
 
+/* How a plan's samples lie in bins. first and order are the caller's, host memory. */
+struct nufft_bins {
+    int axis[3]; /* bins of each axis; bin i holds the base cells floor(i grid / axis) .. floor((i + 1) grid / axis) - 1
+                  */
+    bool
+        by_cell; /* a bin's samples are sorted by base z cell, then in the caller's order; else in the caller's order */
+    uint32_t *first; /* [bins + 1]: bin (y * axis[0] + x) * axis[2] + z holds the sorted places from first[bin] on */
+    uint32_t *order; /* [samples]: sorted place -> the caller's */
+};
+
 struct nufft_leaf {
     /* Which (width, oversampling) are tried for a tolerance, in which a leaf's cost is estimated in seconds (any
      * monotonous model, calibrated by a line in docs/benchmarks.md). */
@@ -46,6 +56,7 @@ struct nufft_leaf {
     void (*describe)(const void *state, struct nufft_info *info); /* what shape and samples do not tell */
     /* NULL: there is nothing to tell. */
     void (*times)(const void *state, struct nufft_times *times);
+    int (*bins)(const void *state, struct nufft_bins *bins); /* NULL: this leaf does not tell */
     int (*set_weights)(void *state, const float *weights); /* host, [samples], or NULL */
 
     /* At most shape->batch transforms. Device memory, as in nufft.h. */
@@ -76,6 +87,9 @@ static inline int nufft_nonfinite(size_t value, int dim)
     return err_set(ERR_TRAJ_NONFINITE, "sample %zu of the trajectory is not finite in dimension %zu",
                    value / (size_t)dim, value % (size_t)dim);
 }
+
+/* A plan's bins, for tests. Fails with ERR_BAD_PARAMETER (not a GPU's plan), ERR_DEVICE. */
+int nufft_bins(const struct nufft *plan, struct nufft_bins *bins);
 
 extern const struct nufft_leaf nufft_leaf_cpu;
 extern const struct convolution_leaf convolution_leaf_cpu;

@@ -20,6 +20,7 @@ struct tables {
 
 static inline struct place place_of(const struct range_bins *b, const struct tables *t, int d, double k)
 {
+    k = fabs(k) < 0x1p-40 ? 0 : k; /* k is a float32: what follows is exact above that, as on the GPU */
     double turn = k - floor(k), start = turn * b->grid[d] - 0.5 * b->width, first = ceil(start);
     int g = (int)first;
     g += g < 0 ? b->grid[d] : 0;

@@ -7,38 +7,90 @@
 #include <climits>
 #include <cstring>
 
-/* The base cell of position k on an axis, and how far the sample lies above it. What is not finite lies at 0. */
-static __device__ inline int base_cell(float k, int cells, int width, float *above)
+/* Quotients of numbers below 2^23 by one divisor of at most 2^12: a product and a shift, exact since the factor is
+ * above 2^40 / divisor by at most 1. */
+struct divider {
+    uint64_t factor;
+
+    static struct divider by(int divisor)
+    {
+        return {((uint64_t)1 << 40) / (uint64_t)divisor + 1};
+    }
+    __device__ uint32_t quotient(uint32_t number) const
+    {
+        return (uint32_t)(number * factor >> 40);
+    }
+};
+
+struct place_args {
+    struct range_geometry g;
+    struct divider cells[3], bins[3]; /* by the cells and the bins of each axis */
+    float half_width;
+    uint32_t samples;
+    const float *k;
+    uint32_t *key, *order;
+    struct range_point *points;    /* in the caller's order */
+    unsigned long long *nonfinite; /* the least index of a value that is not finite */
+};
+
+/* The base cell of position k on an axis, exactly as real numbers give it, and how far the sample lies above it. k less
+ * its nearest integer is exact; the rounded position less half the width lies on the true one's side of every integer,
+ * or on the integer itself: then the sign of what is left, rounded once, tells. Closer to 0 than 2^-40 is 0, as on the
+ * CPU, where double positions stay exact that way. What is not finite is 0, too. */
+static __device__ __forceinline__ int base_cell(const struct place_args &a, int axis, float k, float *above)
 {
-    double turns = isfinite(k) ? (double)k : 0;
-    double g = (turns - floor(turns)) * cells;
-    int base = (int)ceil(g - 0.5 * width);
-    *above = (float)(g - base);
-    while (base < 0)
-        base += cells;
-    while (base >= cells)
-        base -= cells;
-    return base;
+    int cells = a.g.axis[axis].cells;
+    float turns = k - rintf(k);
+    turns = fabsf(turns) >= 0x1p-40f ? turns : 0.f;
+    float cell = ceilf(fmaf(turns, (float)cells, -a.half_width));
+    float left = fmaf(turns, (float)cells, -(a.half_width + cell));
+    if (left > 0) {
+        cell += 1;
+        left -= 1;
+    }
+    *above = left + a.half_width;
+    int base = (int)cell;
+    return base < 0 ? base + cells : base;
 }
 
-/* Blocks of 256; a thread owns one sample. nonfinite: the least index of a value that is not finite. */
-static __global__ void key_samples(struct range_geometry g, uint32_t samples, const float *k, uint32_t *key,
-                                   uint32_t *order, unsigned long long *nonfinite)
+/* Blocks of 256 for 512 samples; a thread owns two; 4 or 6 KB of shared memory: their k. */
+template <int DIM>
+static __global__ void __launch_bounds__(256) key_samples(const __grid_constant__ struct place_args a)
 {
-    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= samples)
-        return;
-    int cell[3] = {0, 0, 0};
-    float above;
-    for (int d = 0; d < g.dim; d++) {
-        size_t at = (size_t)i * g.dim + d;
-        cell[d] = base_cell(k[at], g.axis[d].cells, g.width, &above);
-        if (!isfinite(k[at]))
-            atomicMin(nonfinite, (unsigned long long)at);
+    __shared__ float k[512 * DIM];
+    size_t first = (size_t)blockIdx.x * 512, value = first * DIM + threadIdx.x, values = (size_t)a.samples * DIM;
+#pragma unroll
+    for (int j = 0; j < 2 * DIM; j++, value += 256) {
+        float v = value < values ? __ldcs(a.k + value) : 0.f;
+        if (!isfinite(v))
+            atomicMin(a.nonfinite, (unsigned long long)value);
+        k[j * 256 + threadIdx.x] = v;
     }
-    uint32_t column = (uint32_t)axis_bin(g.axis[1], cell[1]) * g.axis[0].bins + axis_bin(g.axis[0], cell[0]);
-    key[i] = g.by_cell ? column * g.axis[2].cells + cell[2] : column * g.axis[2].bins + axis_bin(g.axis[2], cell[2]);
-    order[i] = i;
+    __syncthreads();
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+        uint32_t at = j * 256 + threadIdx.x, i = (uint32_t)first + at;
+        if (i >= a.samples)
+            return;
+        uint32_t bin[3] = {0, 0, 0}, from_bin[3] = {0, 0, 0};
+        int cell[3] = {0, 0, 0};
+        float above[3] = {0, 0, 0};
+#pragma unroll
+        for (int d = 0; d < DIM; d++) {
+            cell[d] = base_cell(a, d, k[at * DIM + d], &above[d]);
+            bin[d] = a.cells[d].quotient(((uint32_t)cell[d] + 1) * (uint32_t)a.g.axis[d].bins - 1);
+            from_bin[d] = (uint32_t)cell[d] - a.bins[d].quotient(bin[d] * (uint32_t)a.g.axis[d].cells);
+        }
+        uint32_t column = bin[1] * (uint32_t)a.g.axis[0].bins + bin[0];
+        uint32_t key = a.g.by_cell ? column * (uint32_t)a.g.axis[2].cells + (uint32_t)cell[2]
+                                   : column * (uint32_t)a.g.axis[2].bins + bin[2];
+        struct range_point p = {above[0], above[1], above[2],
+                                DIM == 2 ? (uint32_t)cell[0] | (uint32_t)cell[1] << 16
+                                         : from_bin[0] | from_bin[1] << 8 | from_bin[2] << 16};
+        a.key[i] = key;
+        a.order[i] = i;
+        a.points[i] = p;
+    }
 }
 
 /* Blocks of 256; a thread owns one bin: its first sample is where its first key would be put. */
@@ -64,26 +116,24 @@ static __global__ void find_bins(struct range_geometry g, uint32_t samples, cons
     first[bin] = bin == count ? samples : low;
 }
 
-/* Blocks of 256; a thread owns one sample in sorted order. */
-static __global__ void place_samples(struct range_geometry g, uint32_t samples, const float *k, const uint32_t *order,
-                                     struct range_point *points)
+enum { PLACED = 4 };
+
+/* Blocks of 256; a thread owns PLACED samples in sorted order. */
+static __global__ void place_samples(uint32_t samples, const uint32_t *order, const float4 *points, float4 *sorted)
 {
-    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= samples)
-        return;
-    const float *from = k + (size_t)order[i] * g.dim;
-    float above[3] = {0, 0, 0};
-    int cell[3] = {0, 0, 0};
-    for (int d = 0; d < g.dim; d++)
-        cell[d] = base_cell(from[d], g.axis[d].cells, g.width, &above[d]);
-    struct range_point p = {above[0], above[1], above[2], 0};
-    if (g.dim == 2) {
-        p.base = (uint32_t)cell[0] | (uint32_t)cell[1] << 16;
-    } else {
-        for (int d = 0; d < 3; d++)
-            p.base |= (uint32_t)(cell[d] - axis_first(g.axis[d], axis_bin(g.axis[d], cell[d]))) << (8 * d);
-    }
-    points[i] = p;
+    size_t first = (size_t)blockIdx.x * (256 * PLACED) + threadIdx.x;
+    uint32_t from[PLACED];
+#pragma unroll
+    for (int j = 0; j < PLACED; j++)
+        from[j] = first + j * 256 < samples ? order[first + j * 256] : 0;
+    float4 p[PLACED];
+#pragma unroll
+    for (int j = 0; j < PLACED; j++)
+        p[j] = __ldcs(points + from[j]);
+#pragma unroll
+    for (int j = 0; j < PLACED; j++)
+        if (first + j * 256 < samples)
+            sorted[first + j * 256] = p[j];
 }
 
 /* ---- tasks ---- */
@@ -289,55 +339,89 @@ int range_tickets(struct range_bins *bins, struct gpu *gpu)
 
 /* ---- sorting ---- */
 
-static int sort_samples(struct range_bins *bins, struct gpu *gpu, const float *k, uint32_t keys)
+/* The sorted places of keys of `bits` bits: values[0] to values[1] by key[0], into key[1]. */
+static int sort_keys(struct gpu *gpu, uint32_t n, int bits, uint32_t *const key[2], uint32_t *const values[2])
 {
-    uint32_t n = bins->samples, *key[2] = {NULL, NULL}, *spare = NULL;
-    unsigned long long *nonfinite = NULL, first_nonfinite;
+    const char *what = "Sorting the samples";
     void *workspace = NULL;
-    size_t workspace_bytes = 0;
+    size_t bytes = 0;
+    int rc = gpu_check(
+        cub::DeviceRadixSort::SortPairs(NULL, bytes, key[0], key[1], values[0], values[1], n, 0, bits, gpu->stream),
+        what);
+    if (!rc)
+        rc = gpu_alloc(gpu, bytes, &workspace, what);
+    if (!rc)
+        rc = gpu_check(cub::DeviceRadixSort::SortPairs(workspace, bytes, key[0], key[1], values[0], values[1], n, 0,
+                                                       bits, gpu->stream),
+                       what);
+    gpu_release(gpu, workspace);
+    return rc;
+}
+
+/* Launches the kernels from k to bins->points. */
+static int launch_sort(struct range_bins *bins, struct gpu *gpu, const struct place_args *a, uint32_t keys,
+                       uint32_t *sorted_key)
+{
+    uint32_t n = bins->samples, *const key[2] = {a->key, sorted_key}, *const order[2] = {a->order, bins->order};
     int bits = 1;
     while (bits < 32 && (keys - 1) >> bits)
         bits++;
-    int rc = gpu_array(gpu, n, &key[0], "Sorting the samples");
+    if (bins->geometry.dim == 3)
+        key_samples<3><<<gpu_blocks(n, 512), 256, 0, gpu->stream>>>(*a);
+    else
+        key_samples<2><<<gpu_blocks(n, 512), 256, 0, gpu->stream>>>(*a);
+    int rc = gpu_launched("Finding the samples' bins");
     if (!rc)
-        rc = gpu_array(gpu, n, &key[1], "Sorting the samples");
+        rc = sort_keys(gpu, n, bits, key, order);
+    if (rc)
+        return rc;
+    find_bins<<<gpu_blocks((size_t)bins->count + 1, 256), 256, 0, gpu->stream>>>(bins->geometry, n, sorted_key,
+                                                                                 bins->count, bins->first);
+    rc = gpu_launched("Finding the bins");
+    if (rc)
+        return rc;
+    place_samples<<<gpu_blocks(n, 256 * PLACED), 256, 0, gpu->stream>>>(n, bins->order, (const float4 *)a->points,
+                                                                        (float4 *)bins->points);
+    return gpu_launched("Placing the samples");
+}
+
+static int sort_samples(struct range_bins *bins, struct gpu *gpu, const float *k, uint32_t keys)
+{
+    const char *what = "Sorting the samples";
+    const struct range_axis *axis = bins->geometry.axis;
+    struct place_args a = {};
+    uint32_t n = bins->samples, *sorted_key = NULL;
+    unsigned long long nonfinite;
+    a.g = bins->geometry;
+    for (int d = 0; d < 3; d++) {
+        a.cells[d] = divider::by(axis[d].cells);
+        a.bins[d] = divider::by(axis[d].bins);
+    }
+    a.half_width = 0.5f * (float)a.g.width;
+    a.samples = n;
+    a.k = k;
+    int rc = gpu_array(gpu, n, &a.key, what);
     if (!rc)
-        rc = gpu_array(gpu, n, &spare, "Sorting the samples");
+        rc = gpu_array(gpu, n, &sorted_key, what);
+    if (!rc)
+        rc = gpu_array(gpu, n, &a.order, what);
+    if (!rc)
+        rc = gpu_array(gpu, n, &a.points, what);
+    if (!rc)
+        rc = gpu_array(gpu, 1, &a.nonfinite, what);
     if (!rc)
         rc = gpu_array(gpu, n, &bins->order, "The order of the samples");
     if (!rc)
-        rc = gpu_array(gpu, 1, &nonfinite, "Checking the samples");
+        rc = gpu_check(cudaMemsetAsync(a.nonfinite, 0xff, sizeof *a.nonfinite, gpu->stream), what);
     if (!rc)
-        rc = gpu_check(cudaMemsetAsync(nonfinite, 0xff, sizeof *nonfinite, gpu->stream), "Checking the samples");
-    if (rc)
-        goto out;
-    key_samples<<<gpu_blocks(n, 256), 256, 0, gpu->stream>>>(bins->geometry, n, k, key[0], spare, nonfinite);
-    rc = gpu_launched("Finding the samples' bins");
+        rc = launch_sort(bins, gpu, &a, keys, sorted_key);
     if (!rc)
-        rc = gpu_check(cub::DeviceRadixSort::SortPairs(NULL, workspace_bytes, key[0], key[1], spare, bins->order, n, 0,
-                                                       bits, gpu->stream),
-                       "Sorting the samples");
+        rc = gpu_download(gpu, &nonfinite, a.nonfinite, sizeof nonfinite);
     if (!rc)
-        rc = gpu_alloc(gpu, workspace_bytes, &workspace, "Sorting the samples");
-    if (!rc)
-        rc = gpu_check(cub::DeviceRadixSort::SortPairs(workspace, workspace_bytes, key[0], key[1], spare, bins->order,
-                                                       n, 0, bits, gpu->stream),
-                       "Sorting the samples");
-    if (rc)
-        goto out;
-    find_bins<<<gpu_blocks((size_t)bins->count + 1, 256), 256, 0, gpu->stream>>>(bins->geometry, n, key[1], bins->count,
-                                                                                 bins->first);
-    rc = gpu_launched("Finding the bins");
-    if (!rc)
-        rc = gpu_download(gpu, &first_nonfinite, nonfinite, sizeof first_nonfinite);
-    if (!rc)
-        bins->nonfinite = first_nonfinite == ULLONG_MAX ? SIZE_MAX : (size_t)first_nonfinite;
-out:
-    gpu_release(gpu, nonfinite);
-    gpu_release(gpu, workspace);
-    gpu_release(gpu, spare);
-    gpu_release(gpu, key[1]);
-    gpu_release(gpu, key[0]);
+        bins->nonfinite = nonfinite == ULLONG_MAX ? SIZE_MAX : (size_t)nonfinite;
+    void *held[] = {a.nonfinite, a.points, a.order, sorted_key, a.key};
+    for (void *memory : held)
+        gpu_release(gpu, memory);
     return rc;
 }
 
@@ -370,11 +454,6 @@ static int make_bins(struct range_bins *bins, struct gpu *gpu, const struct rang
                        "Clearing the bins");
     } else {
         rc = sort_samples(bins, gpu, k, (uint32_t)keys);
-        if (!rc) {
-            place_samples<<<gpu_blocks(samples, 256), 256, 0, gpu->stream>>>(bins->geometry, bins->samples, k,
-                                                                             bins->order, bins->points);
-            rc = gpu_launched("Placing the samples");
-        }
     }
     return rc ? rc : make_tasks(bins, gpu);
 }

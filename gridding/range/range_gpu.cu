@@ -28,9 +28,10 @@ struct place_args {
     float half_width;
     uint32_t samples;
     const float *k;
-    uint32_t *key, *order;
-    struct range_point *points;    /* in the caller's order */
+    uint32_t *key, *order;         /* [samples], in the caller's order */
     unsigned long long *nonfinite; /* the least index of a value that is not finite */
+    const uint32_t *sorted_order;
+    struct range_point *points; /* sorted */
 };
 
 /* The base cell of position k on an axis, exactly as real numbers give it, and how far the sample lies above it. k less
@@ -53,6 +54,11 @@ static __device__ __forceinline__ int base_cell(const struct place_args &a, int 
     return base < 0 ? base + cells : base;
 }
 
+static __device__ __forceinline__ uint32_t bin_of(const struct place_args &a, int axis, int cell)
+{
+    return a.cells[axis].quotient(((uint32_t)cell + 1) * (uint32_t)a.g.axis[axis].bins - 1);
+}
+
 /* Blocks of 256 for 512 samples; a thread owns two; 4 or 6 KB of shared memory: their k. */
 template <int DIM>
 static __global__ void __launch_bounds__(256) key_samples(const __grid_constant__ struct place_args a)
@@ -61,7 +67,7 @@ static __global__ void __launch_bounds__(256) key_samples(const __grid_constant_
     size_t first = (size_t)blockIdx.x * 512, value = first * DIM + threadIdx.x, values = (size_t)a.samples * DIM;
 #pragma unroll
     for (int j = 0; j < 2 * DIM; j++, value += 256) {
-        float v = value < values ? __ldcs(a.k + value) : 0.f;
+        float v = value < values ? a.k[value] : 0.f;
         if (!isfinite(v))
             atomicMin(a.nonfinite, (unsigned long long)value);
         k[j * 256 + threadIdx.x] = v;
@@ -72,24 +78,15 @@ static __global__ void __launch_bounds__(256) key_samples(const __grid_constant_
         uint32_t at = j * 256 + threadIdx.x, i = (uint32_t)first + at;
         if (i >= a.samples)
             return;
-        uint32_t bin[3] = {0, 0, 0}, from_bin[3] = {0, 0, 0};
         int cell[3] = {0, 0, 0};
-        float above[3] = {0, 0, 0};
+        float above;
 #pragma unroll
-        for (int d = 0; d < DIM; d++) {
-            cell[d] = base_cell(a, d, k[at * DIM + d], &above[d]);
-            bin[d] = a.cells[d].quotient(((uint32_t)cell[d] + 1) * (uint32_t)a.g.axis[d].bins - 1);
-            from_bin[d] = (uint32_t)cell[d] - a.bins[d].quotient(bin[d] * (uint32_t)a.g.axis[d].cells);
-        }
-        uint32_t column = bin[1] * (uint32_t)a.g.axis[0].bins + bin[0];
-        uint32_t key = a.g.by_cell ? column * (uint32_t)a.g.axis[2].cells + (uint32_t)cell[2]
-                                   : column * (uint32_t)a.g.axis[2].bins + bin[2];
-        struct range_point p = {above[0], above[1], above[2],
-                                DIM == 2 ? (uint32_t)cell[0] | (uint32_t)cell[1] << 16
-                                         : from_bin[0] | from_bin[1] << 8 | from_bin[2] << 16};
-        a.key[i] = key;
+        for (int d = 0; d < DIM; d++)
+            cell[d] = base_cell(a, d, k[at * DIM + d], &above);
+        uint32_t column = bin_of(a, 1, cell[1]) * (uint32_t)a.g.axis[0].bins + bin_of(a, 0, cell[0]);
+        a.key[i] = a.g.by_cell ? column * (uint32_t)a.g.axis[2].cells + (uint32_t)cell[2]
+                               : column * (uint32_t)a.g.axis[2].bins + bin_of(a, 2, cell[2]);
         a.order[i] = i;
-        a.points[i] = p;
     }
 }
 
@@ -118,22 +115,38 @@ static __global__ void find_bins(struct range_geometry g, uint32_t samples, cons
 
 enum { PLACED = 4 };
 
-/* Blocks of 256; a thread owns PLACED samples in sorted order. */
-static __global__ void place_samples(uint32_t samples, const uint32_t *order, const float4 *points, float4 *sorted)
+/* Blocks of 256; a thread owns PLACED samples in sorted order, all of whose k are under way at once. */
+template <int DIM>
+static __global__ void __launch_bounds__(256) place_samples(const __grid_constant__ struct place_args a)
 {
     size_t first = (size_t)blockIdx.x * (256 * PLACED) + threadIdx.x;
+    float k[PLACED][DIM];
     uint32_t from[PLACED];
 #pragma unroll
     for (int j = 0; j < PLACED; j++)
-        from[j] = first + j * 256 < samples ? order[first + j * 256] : 0;
-    float4 p[PLACED];
+        from[j] = first + j * 256 < a.samples ? a.sorted_order[first + j * 256] : 0;
 #pragma unroll
     for (int j = 0; j < PLACED; j++)
-        p[j] = __ldcs(points + from[j]);
 #pragma unroll
-    for (int j = 0; j < PLACED; j++)
-        if (first + j * 256 < samples)
-            sorted[first + j * 256] = p[j];
+        for (int d = 0; d < DIM; d++)
+            k[j][d] = a.k[(size_t)from[j] * DIM + d];
+#pragma unroll
+    for (int j = 0; j < PLACED; j++) {
+        struct range_point p = {0, 0, 0, 0};
+        float above[3] = {0, 0, 0};
+#pragma unroll
+        for (int d = 0; d < DIM; d++) {
+            int cell = base_cell(a, d, k[j][d], &above[d]);
+            uint32_t cells = (uint32_t)a.g.axis[d].cells;
+            p.base |= DIM == 2 ? (uint32_t)cell << (16 * d)
+                               : ((uint32_t)cell - a.bins[d].quotient(bin_of(a, d, cell) * cells)) << (8 * d);
+        }
+        p.x = above[0];
+        p.y = above[1];
+        p.z = above[2];
+        if (first + j * 256 < a.samples)
+            *(float4 *)(a.points + first + j * 256) = make_float4(p.x, p.y, p.z, __uint_as_float(p.base));
+    }
 }
 
 /* ---- tasks ---- */
@@ -339,89 +352,74 @@ int range_tickets(struct range_bins *bins, struct gpu *gpu)
 
 /* ---- sorting ---- */
 
-/* The sorted places of keys of `bits` bits: values[0] to values[1] by key[0], into key[1]. */
-static int sort_keys(struct gpu *gpu, uint32_t n, int bits, uint32_t *const key[2], uint32_t *const values[2])
+static struct place_args place_args_of(const struct range_bins *bins, const float *k)
 {
-    const char *what = "Sorting the samples";
-    void *workspace = NULL;
-    size_t bytes = 0;
-    int rc = gpu_check(
-        cub::DeviceRadixSort::SortPairs(NULL, bytes, key[0], key[1], values[0], values[1], n, 0, bits, gpu->stream),
-        what);
-    if (!rc)
-        rc = gpu_alloc(gpu, bytes, &workspace, what);
-    if (!rc)
-        rc = gpu_check(cub::DeviceRadixSort::SortPairs(workspace, bytes, key[0], key[1], values[0], values[1], n, 0,
-                                                       bits, gpu->stream),
-                       what);
-    gpu_release(gpu, workspace);
-    return rc;
+    struct place_args a = {};
+    a.g = bins->geometry;
+    for (int d = 0; d < 3; d++) {
+        a.cells[d] = divider::by(a.g.axis[d].cells);
+        a.bins[d] = divider::by(a.g.axis[d].bins);
+    }
+    a.half_width = 0.5f * (float)a.g.width;
+    a.samples = bins->samples;
+    a.k = k;
+    a.sorted_order = bins->order;
+    a.points = bins->points;
+    return a;
 }
 
-/* Launches the kernels from k to bins->points. */
-static int launch_sort(struct range_bins *bins, struct gpu *gpu, const struct place_args *a, uint32_t keys,
-                       uint32_t *sorted_key)
+/* Keys, their sort, and what follows from it. sort_space: CUB's. */
+static int launch_sort(struct range_bins *bins, struct gpu *gpu, const struct place_args *a, uint32_t *sorted_key,
+                       int bits, void *sort_space, size_t sort_bytes)
 {
-    uint32_t n = bins->samples, *const key[2] = {a->key, sorted_key}, *const order[2] = {a->order, bins->order};
-    int bits = 1;
-    while (bits < 32 && (keys - 1) >> bits)
-        bits++;
-    if (bins->geometry.dim == 3)
-        key_samples<3><<<gpu_blocks(n, 512), 256, 0, gpu->stream>>>(*a);
-    else
-        key_samples<2><<<gpu_blocks(n, 512), 256, 0, gpu->stream>>>(*a);
+    uint32_t n = bins->samples;
+    bool deep = a->g.dim == 3;
+    (deep ? key_samples<3> : key_samples<2>)<<<gpu_blocks(n, 512), 256, 0, gpu->stream>>>(*a);
     int rc = gpu_launched("Finding the samples' bins");
     if (!rc)
-        rc = sort_keys(gpu, n, bits, key, order);
+        rc = gpu_check(cub::DeviceRadixSort::SortPairs(sort_space, sort_bytes, a->key, sorted_key, a->order,
+                                                       bins->order, n, 0, bits, gpu->stream),
+                       "Sorting the samples");
     if (rc)
         return rc;
-    find_bins<<<gpu_blocks((size_t)bins->count + 1, 256), 256, 0, gpu->stream>>>(bins->geometry, n, sorted_key,
-                                                                                 bins->count, bins->first);
+    find_bins<<<gpu_blocks((size_t)bins->count + 1, 256), 256, 0, gpu->stream>>>(a->g, n, sorted_key, bins->count,
+                                                                                 bins->first);
     rc = gpu_launched("Finding the bins");
     if (rc)
         return rc;
-    place_samples<<<gpu_blocks(n, 256 * PLACED), 256, 0, gpu->stream>>>(n, bins->order, (const float4 *)a->points,
-                                                                        (float4 *)bins->points);
+    (deep ? place_samples<3> : place_samples<2>)<<<gpu_blocks(n, 256 * PLACED), 256, 0, gpu->stream>>>(*a);
     return gpu_launched("Placing the samples");
 }
 
 static int sort_samples(struct range_bins *bins, struct gpu *gpu, const float *k, uint32_t keys)
 {
     const char *what = "Sorting the samples";
-    const struct range_axis *axis = bins->geometry.axis;
-    struct place_args a = {};
-    uint32_t n = bins->samples, *sorted_key = NULL;
+    struct place_args a = place_args_of(bins, k);
+    size_t column = ((size_t)a.samples * sizeof *a.key + 255) / 256 * 256, sort_bytes = 0;
+    char *workspace = NULL; /* in one piece: seven allocations of the pool cost as much as the sort */
     unsigned long long nonfinite;
-    a.g = bins->geometry;
-    for (int d = 0; d < 3; d++) {
-        a.cells[d] = divider::by(axis[d].cells);
-        a.bins[d] = divider::by(axis[d].bins);
-    }
-    a.half_width = 0.5f * (float)a.g.width;
-    a.samples = n;
-    a.k = k;
-    int rc = gpu_array(gpu, n, &a.key, what);
+    int bits = 1;
+    while (bits < 32 && (keys - 1) >> bits)
+        bits++;
+    int rc = gpu_check(cub::DeviceRadixSort::SortPairs(NULL, sort_bytes, a.key, a.key, a.order, a.order, a.samples, 0,
+                                                       bits, gpu->stream),
+                       what);
     if (!rc)
-        rc = gpu_array(gpu, n, &sorted_key, what);
+        rc = gpu_array(gpu, 256 + 3 * column + sort_bytes, &workspace, what);
+    if (rc)
+        return rc;
+    a.nonfinite = (unsigned long long *)workspace;
+    a.key = (uint32_t *)(workspace + 256);
+    a.order = (uint32_t *)(workspace + 256 + column);
+    rc = gpu_check(cudaMemsetAsync(a.nonfinite, 0xff, sizeof *a.nonfinite, gpu->stream), what);
     if (!rc)
-        rc = gpu_array(gpu, n, &a.order, what);
-    if (!rc)
-        rc = gpu_array(gpu, n, &a.points, what);
-    if (!rc)
-        rc = gpu_array(gpu, 1, &a.nonfinite, what);
-    if (!rc)
-        rc = gpu_array(gpu, n, &bins->order, "The order of the samples");
-    if (!rc)
-        rc = gpu_check(cudaMemsetAsync(a.nonfinite, 0xff, sizeof *a.nonfinite, gpu->stream), what);
-    if (!rc)
-        rc = launch_sort(bins, gpu, &a, keys, sorted_key);
+        rc = launch_sort(bins, gpu, &a, (uint32_t *)(workspace + 256 + 2 * column), bits, workspace + 256 + 3 * column,
+                         sort_bytes);
     if (!rc)
         rc = gpu_download(gpu, &nonfinite, a.nonfinite, sizeof nonfinite);
     if (!rc)
         bins->nonfinite = nonfinite == ULLONG_MAX ? SIZE_MAX : (size_t)nonfinite;
-    void *held[] = {a.nonfinite, a.points, a.order, sorted_key, a.key};
-    for (void *memory : held)
-        gpu_release(gpu, memory);
+    gpu_release(gpu, workspace);
     return rc;
 }
 
@@ -446,6 +444,8 @@ static int make_bins(struct range_bins *bins, struct gpu *gpu, const struct rang
     int rc = gpu_array(gpu, count + 1, &bins->first, "The bins");
     if (!rc)
         rc = gpu_array(gpu, samples, &bins->points, "The sorted samples");
+    if (!rc)
+        rc = gpu_array(gpu, samples, &bins->order, "The order of the samples");
     if (rc)
         return rc;
     bins->bytes += (count + 1) * sizeof *bins->first + samples * (sizeof *bins->points + sizeof *bins->order);

@@ -1,7 +1,8 @@
 /* range_gpu.cuh: compact bins of k-space samples on the GPU.
  *
  * A sample's base cell is the lowest of the `width` grid cells its kernel reaches, on every axis: base = ceil(g -
- * width/2), g its position in cells, wrapped into the grid. Samples are put in bins by base cell with a stable radix
+ * width/2), g its position in cells, wrapped into the grid; what lies closer to a whole turn than 2^-40 is taken to be
+ * there, on the CPU as well. Samples are put in bins by base cell with a stable radix
  * sort, so that the order within a bin is the caller's and every sum over a bin is the same on every run.
  *
  * The tile of a bin is what its samples can reach: (bin + width - 1) cells on every axis, wrapped. Bins stand in one

@@ -283,8 +283,10 @@ static int leaf_bins(const void *state, struct nufft_bins *out)
 {
     const struct nufft_gpu *plan = (const struct nufft_gpu *)state;
     const struct range_bins *bins = &plan->bins;
-    for (int d = 0; d < 3; d++)
+    for (int d = 0; d < 3; d++) {
         out->axis[d] = bins->geometry.axis[d].bins;
+        out->pairs[d] = bins->geometry.axis[d].shift;
+    }
     out->by_cell = bins->geometry.by_cell;
     int rc = gpu_enter(plan->gpu);
     if (!rc)

@@ -24,7 +24,7 @@ struct divider {
 
 struct place_args {
     struct range_geometry g;
-    struct divider cells[3], bins[3]; /* by the cells and the bins of each axis */
+    struct divider cells[3], bins[3]; /* by the cells (or pairs of them: shift) and the bins of each axis */
     float half_width;
     uint32_t samples;
     const float *k;
@@ -54,9 +54,16 @@ static __device__ __forceinline__ int base_cell(const struct place_args &a, int 
     return base < 0 ? base + cells : base;
 }
 
+/* axis_bin() and axis_first() without divisions. */
 static __device__ __forceinline__ uint32_t bin_of(const struct place_args &a, int axis, int cell)
 {
-    return a.cells[axis].quotient(((uint32_t)cell + 1) * (uint32_t)a.g.axis[axis].bins - 1);
+    return a.cells[axis].quotient((((uint32_t)cell >> a.g.axis[axis].shift) + 1) * (uint32_t)a.g.axis[axis].bins - 1);
+}
+
+static __device__ __forceinline__ uint32_t first_of(const struct place_args &a, int axis, uint32_t bin)
+{
+    struct range_axis x = a.g.axis[axis];
+    return a.bins[axis].quotient(bin * (uint32_t)(x.cells >> x.shift)) << x.shift;
 }
 
 /* Blocks of 256 for 512 samples; a thread owns two; 4 or 6 KB of shared memory: their k. */
@@ -137,9 +144,8 @@ static __global__ void __launch_bounds__(256) place_samples(const __grid_constan
 #pragma unroll
         for (int d = 0; d < DIM; d++) {
             int cell = base_cell(a, d, k[j][d], &above[d]);
-            uint32_t cells = (uint32_t)a.g.axis[d].cells;
             p.base |= DIM == 2 ? (uint32_t)cell << (16 * d)
-                               : ((uint32_t)cell - a.bins[d].quotient(bin_of(a, d, cell) * cells)) << (8 * d);
+                               : ((uint32_t)cell - first_of(a, d, bin_of(a, d, cell))) << (8 * d);
         }
         p.x = above[0];
         p.y = above[1];
@@ -357,7 +363,7 @@ static struct place_args place_args_of(const struct range_bins *bins, const floa
     struct place_args a = {};
     a.g = bins->geometry;
     for (int d = 0; d < 3; d++) {
-        a.cells[d] = divider::by(a.g.axis[d].cells);
+        a.cells[d] = divider::by(a.g.axis[d].cells >> a.g.axis[d].shift);
         a.bins[d] = divider::by(a.g.axis[d].bins);
     }
     a.half_width = 0.5f * (float)a.g.width;

@@ -118,6 +118,8 @@ int nufft_gpu_add_partials(struct nufft_gpu *plan);
 
 /* data[t][m] = w_m (sum of grid[t] around sample m), m in the caller's order; weigh: with the plan's weights. */
 int nufft_gpu_gather(struct nufft_gpu *plan, int transforms, bool weigh, struct c32 *data);
+/* Likewise on tensor cores, for plans of WAY_PLANES and widths 2 to 8; the work is that of 16 transforms at least. */
+int nufft_gpu_gather_planes(struct nufft_gpu *plan, int transforms, bool weigh, struct c32 *data);
 
 /* Shared memory of one warp of the tile kernel. */
 size_t nufft_gpu_tile_bytes(const int tile[3], int width);

@@ -21,7 +21,7 @@ struct gather_args {
     int tile[3], row, plane; /* 3-D: the tile's cells, and its strides in shared memory, even */
 };
 
-enum { WIDTH_MOST = 10, GATHER_THREADS = 128, GATHER_BRICK = 64 };
+enum { WIDTH_MOST = 10, GATHER_THREADS = 128, GATHER_BRICK = 64, GATHER_TENSOR = 4 };
 
 static __device__ __forceinline__ int wrap(int cell, int cells)
 {
@@ -262,6 +262,9 @@ int nufft_gpu_gather(struct nufft_gpu *plan, int transforms, bool weigh, struct 
         return 0;
     if (a.geometry.dim == 3)
         return gather_3d(plan, &a);
+    /* By the plan's batch, not the call's: a transform's bits do not depend on how many come with it. */
+    if (plan->way == WAY_PLANES && plan->shape.width <= 8 && plan->shape.batch >= GATHER_TENSOR)
+        return nufft_gpu_gather_planes(plan, transforms, weigh, data);
     dim3 blocks(gpu_blocks(a.samples, GATHER_THREADS), gpu_blocks((size_t)transforms, 16));
     planes_kernel(&a)<<<blocks, GATHER_THREADS, 0, plan->gpu->stream>>>(a);
     return gpu_launched("Reading the grid");

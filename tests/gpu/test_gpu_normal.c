@@ -152,7 +152,6 @@ int main(void)
     }
     must(dev_create(&cpu, DEV_CPU, 0, 0), "dev_create");
     size_t before, after, total;
-    must(dev_memory(gpu, &before, &total), "dev_memory");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct problem p;
         bool same, ignored;
@@ -169,6 +168,15 @@ int main(void)
         free(here);
         free(there);
         free(transforms);
+        problem_free(&p);
+    }
+    /* The driver itself takes memory for a kernel when it first runs: what follows runs the same ones again. */
+    must(dev_memory(gpu, &before, &total), "dev_memory");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct problem p;
+        bool ignored;
+        problem_make(&p, &cases[i]);
+        free(apply(gpu, &p, 1, &ignored));
         problem_free(&p);
     }
     must(dev_memory(gpu, &after, &total), "dev_memory");

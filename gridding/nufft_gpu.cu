@@ -625,7 +625,6 @@ static int leaf_convolve(void *state, const float *weights, float *convolved)
 
 extern "C" const struct nufft_leaf nufft_leaf_gpu;
 const struct nufft_leaf nufft_leaf_gpu = {
-    leaf_cost,   leaf_create,      leaf_destroy, leaf_describe,        NULL,
-    leaf_bins,   leaf_set_weights, leaf_adjoint, leaf_adjoint_squares, leaf_forward,
-    leaf_convolve,
+    leaf_cost,        leaf_create,  leaf_destroy,         leaf_describe, NULL,          leaf_bins,
+    leaf_set_weights, leaf_adjoint, leaf_adjoint_squares, leaf_forward,  leaf_convolve,
 };

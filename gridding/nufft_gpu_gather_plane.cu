@@ -53,7 +53,7 @@ template <int W>
 static __device__ __forceinline__ void load_cells(const struct gather_plane_args &a, const int first[2], int transform,
                                                   float2 (&value)[plane_layout<W>::steps][2][2])
 {
-    typedef plane_layout<W> layout;
+    using layout = plane_layout<W>;
     const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
     const int nx = a.geometry.axis[0].cells, ny = a.geometry.axis[1].cells;
     const float2 *grid = a.grid + (size_t)min(transform + 2 * g, a.transforms - 1) * a.cells;
@@ -133,7 +133,7 @@ static __device__ __forceinline__ void sum_cells(const struct plane_weights<W> &
                                                  const float2 (&value)[plane_layout<W>::steps][2][2],
                                                  float (&sum)[4][4])
 {
-    typedef plane_layout<W> layout;
+    using layout = plane_layout<W>;
     const int group = threadIdx.x & 28;
     float of_row[2][layout::edge];
 #pragma unroll

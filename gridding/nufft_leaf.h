@@ -56,7 +56,7 @@ struct nufft_leaf {
     /* NULL: there is nothing to tell. */
     void (*times)(const void *state, struct nufft_times *times);
     int (*bins)(const void *state, struct nufft_bins *bins); /* NULL: this leaf does not tell */
-    int (*set_weights)(void *state, const float *weights); /* host, [samples], or NULL */
+    int (*set_weights)(void *state, const float *weights);   /* host, [samples], or NULL */
 
     /* At most shape->batch transforms. Device memory, as in nufft.h. */
     int (*adjoint)(void *state, int batch, const struct c32 *data, struct c32 *image);

@@ -11,7 +11,7 @@ enum { CLIENT_OK = 0, CLIENT_FAILED = 1, CLIENT_USAGE = 2, CLIENT_INTERRUPTED = 
 
 /* The command line, taken apart. Strings are those of argv. */
 struct client_options {
-    const char *server, *out, *format, *kind, *priority;
+    const char *server, *out, *format, *kind, *priority, *older;
     bool wait, json;
     int limit;   /* of list; 0: the server's */
     char **word; /* what is no option, after the command's name */
@@ -23,6 +23,8 @@ int client_wait(struct service *service, const struct client_options *options);
 int client_fetch(struct service *service, const struct client_options *options);
 int client_list(struct service *service, const struct client_options *options);
 int client_show(struct service *service, const struct client_options *options);
+int client_resubmit(struct service *service, const struct client_options *options);
+int client_purge(struct service *service, const struct client_options *options);
 int client_cancel(struct service *service, const struct client_options *options);
 int client_delete(struct service *service, const struct client_options *options);
 int client_kinds(struct service *service, const struct client_options *options);

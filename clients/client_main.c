@@ -12,7 +12,17 @@
 
 /* ---- the table of options ---- */
 
-enum option_bit { OUT = 1, FORMAT = 2, KIND = 4, WAIT = 8, JSON = 16, LIMIT = 32, PRIORITY = 64, EVERYWHERE = 128 };
+enum option_bit {
+    OUT = 1,
+    FORMAT = 2,
+    KIND = 4,
+    WAIT = 8,
+    JSON = 16,
+    LIMIT = 32,
+    PRIORITY = 64,
+    OLDER = 128,
+    EVERYWHERE = 256
+};
 
 struct option_row {
     const char *name, *value, *help; /* value: NULL for a switch */
@@ -29,6 +39,7 @@ static const struct option_row option_rows[] = {
      offsetof(struct client_options, format)},
     {"--kind", "KIND", "the kind of job (recon)", KIND, offsetof(struct client_options, kind)},
     {"--priority", "P", "urgent, normal or batch", PRIORITY, offsetof(struct client_options, priority)},
+    {"--older", "S", "jobs that ended longer ago than S seconds", OLDER, offsetof(struct client_options, older)},
     {"--wait", NULL, "wait for the end, and show progress", WAIT, offsetof(struct client_options, wait)},
     {"--json", NULL, "show what the server answered", JSON, offsetof(struct client_options, json)},
     {"--limit", "N", "list at most N jobs", LIMIT, offsetof(struct client_options, limit)},
@@ -52,8 +63,12 @@ static const struct command_row command_rows[] = {
     {"fetch", "ID", "Save the image of a finished job; prints the file's name.", 1, 1, OUT | FORMAT, client_fetch},
     {"list", "", "List jobs, newest first.", 0, 0, JSON | LIMIT, client_list},
     {"show", "ID", "Show a job: its state, what was decided and where the time went.", 1, 1, JSON, client_show},
+    {"resubmit", "ID [PARAM=VALUE ...]",
+     "Run a job again with the scan that the server kept; what is given replaces what was.", 1, 1000,
+     OUT | FORMAT | PRIORITY | WAIT, client_resubmit},
     {"cancel", "ID", "Stop a job.", 1, 1, 0, client_cancel},
     {"delete", "ID", "Remove a finished job, its scan and its image.", 1, 1, 0, client_delete},
+    {"purge", "", "Remove all jobs that ended longer ago than --older.", 0, 0, OLDER, client_purge},
     {"kinds", "[KIND]", "Show the kinds of job the server runs, and their parameters.", 0, 1, JSON, client_kinds},
     {"status", "", "Show whether the server is ready for work.", 0, 0, JSON, client_status},
     {"simulate", "...", "Make a scan of a phantom; `mrirecon simulate --help` tells more. Needs no server.", 0, 0, 0,

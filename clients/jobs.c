@@ -2,6 +2,7 @@
 #include "clients/client.h"
 #include "clients/progress.h"
 #include "clients/save.h"
+#include "clients/submission.h"
 #include "recon/image.h"
 
 #include <errno.h>
@@ -144,23 +145,11 @@ static int wrong_format(const char *wrong)
     return CLIENT_USAGE;
 }
 
-static void tell_moved(void *context, int64_t done, int64_t total)
-{
-    char text[64];
-    if (total > 0)
-        snprintf(text, sizeof text, "%.1f of %.1f MB", (double)done * 1e-6, (double)total * 1e-6);
-    else
-        snprintf(text, sizeof text, "%.1f MB", (double)done * 1e-6);
-    struct progress *progress = context;
-    if (progress->terminal) /* elsewhere each text would be a line */
-        progress_tell(progress, total > 0 ? (double)done / (double)total : -1, text);
-}
-
 /* Download a job's image into a file that appears whole or not at all. */
 static int fetch(struct service *service, const char *id, const char *format, const char *out)
 {
     struct progress progress;
-    const struct service_watch watch = {&progress, tell_moved};
+    const struct service_watch watch = {&progress, progress_moved};
     char *path = NULL, *rest = NULL;
     struct save *save = NULL;
     int failure;
@@ -197,92 +186,9 @@ static int fetch_and_tell(struct service *service, const struct client_options *
     return CLIENT_OK;
 }
 
-/* The query of a submission: kind and parameters, escaped. NULL: *usage is set where the command line is wrong, else no
- * memory. */
-static char *submit_path(struct service *service, const struct client_options *options, int *usage)
+/* What follows once there is a job: its id, or its end, or its image. `job` is taken. */
+static int go_on(struct service *service, const struct client_options *options, const char *format, json_t *job)
 {
-    char *path = NULL;
-    size_t length = 0;
-    FILE *text = open_memstream(&path, &length);
-    if (!text)
-        return NULL;
-    char *kind = service_escape(service, options->kind ? options->kind : "recon");
-    bool complete = kind && fprintf(text, "/v1/jobs?kind=%s", kind) > 0;
-    free(kind);
-    char *priority = options->priority ? service_escape(service, options->priority) : NULL;
-    if (options->priority)
-        complete = complete && priority && fprintf(text, "&priority=%s", priority) > 0;
-    free(priority);
-    for (int i = 1; i < options->words && complete; i++) {
-        const char *word = options->word[i], *equals = strchr(word, '=');
-        if (!equals || equals == word) {
-            *usage = client_usage("\"%s\" is no PARAM=VALUE. One scan is submitted at a time.", word);
-            complete = false;
-        } else if (strncmp(word, "kind=", 5) == 0) {
-            *usage = client_usage("The kind of a job is given by --kind, not as a parameter.");
-            complete = false;
-        } else {
-            char *name = strndup(word, (size_t)(equals - word));
-            char *escaped = name ? service_escape(service, name) : NULL, *value = service_escape(service, equals + 1);
-            complete = escaped && value && fprintf(text, "&%s=%s", escaped, value) > 0;
-            free(name);
-            free(escaped);
-            free(value);
-        }
-    }
-    if (fclose(text) != 0 || !complete) {
-        free(path);
-        return NULL;
-    }
-    return path;
-}
-
-/* Upload the scan; *job is the document of the job made of it. */
-static int upload(struct service *service, const char *path, const char *scan, json_t **job)
-{
-    struct progress progress;
-    const struct service_watch watch = {&progress, tell_moved};
-    struct stat there;
-    bool standard = strcmp(scan, "-") == 0;
-    int fd = standard ? STDIN_FILENO : open(scan, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &there) < 0)
-        return err_set(ERR_IO, "%s cannot be read: %s.", scan, strerror(errno));
-    int failure = 0;
-    if (S_ISDIR(there.st_mode))
-        failure = err_set(ERR_IO, "%s is a folder. One scan file is submitted at a time.", scan);
-    progress_start(&progress);
-    if (!failure)
-        failure = service_upload(service, path, fd, S_ISREG(there.st_mode) ? there.st_size : -1, &watch, job);
-    progress_end(&progress);
-    if (!standard)
-        close(fd);
-    if (!failure && !*client_text(*job, "id")) {
-        json_decref(*job);
-        failure = err_set(ERR_IO, "The server took the scan but named no job. Is it mrirecond that runs there?");
-    }
-    return failure;
-}
-
-int client_submit(struct service *service, const struct client_options *options)
-{
-    const char *format, *wrong;
-    if (options->out && !choose_format(options, &format, &wrong))
-        return wrong_format(wrong);
-    int usage = CLIENT_OK;
-    char *path = submit_path(service, options, &usage);
-    if (!path && usage)
-        return usage;
-    if (!path) {
-        err_set(ERR_NO_MEMORY, "There is no memory for a request.");
-        return client_failed();
-    }
-    json_t *job = NULL;
-    int failure = upload(service, path, options->word[0], &job);
-    free(path);
-    if (failure == ERR_CANCELED)
-        fprintf(stderr, "mrirecon: the upload was broken off; there is no job.\n");
-    if (failure)
-        return client_failed();
     char *id = strdup(client_text(job, "id"));
     json_decref(job);
     job = NULL;
@@ -304,6 +210,59 @@ int client_submit(struct service *service, const struct client_options *options)
     json_decref(job);
     free(id);
     return code;
+}
+
+int client_submit(struct service *service, const struct client_options *options)
+{
+    const char *format, *wrong;
+    if (options->out && !choose_format(options, &format, &wrong))
+        return wrong_format(wrong);
+    char *path = NULL;
+    int usage = submission_path(service, options, NULL, &path);
+    if (usage)
+        return usage;
+    json_t *job = NULL;
+    int failure = submission_send(service, path, options->word[0], NULL, &job);
+    free(path);
+    if (failure == ERR_CANCELED)
+        fprintf(stderr, "mrirecon: the upload was broken off; there is no job.\n");
+    return failure ? client_failed() : go_on(service, options, format, job);
+}
+
+int client_resubmit(struct service *service, const struct client_options *options)
+{
+    const char *format, *wrong;
+    if (options->out && !choose_format(options, &format, &wrong))
+        return wrong_format(wrong);
+    char *path = NULL;
+    int usage = submission_path(service, options, options->word[0], &path);
+    if (usage)
+        return usage;
+    json_t *job = NULL;
+    int failure = service_call(service, "POST", path, &job);
+    free(path);
+    return failure ? client_failed() : go_on(service, options, format, job);
+}
+
+int client_purge(struct service *service, const struct client_options *options)
+{
+    json_t *answer = NULL;
+    char *path = NULL, *age = options->older ? service_escape(service, options->older) : NULL;
+    if (!options->older)
+        return client_usage("purge needs --older: it removes jobs that ended longer ago than so many seconds.");
+    if (!age || asprintf(&path, "/v1/jobs?older=%s", age) < 0) {
+        free(age);
+        err_set(ERR_NO_MEMORY, "There is no memory for a request.");
+        return client_failed();
+    }
+    int failure = service_call(service, "DELETE", path, &answer);
+    free(path);
+    free(age);
+    if (failure)
+        return client_failed();
+    printf("%lld jobs removed\n", (long long)json_integer_value(json_object_get(answer, "removed")));
+    json_decref(answer);
+    return CLIENT_OK;
 }
 
 int client_wait(struct service *service, const struct client_options *options)

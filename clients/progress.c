@@ -45,6 +45,18 @@ void progress_tell(struct progress *progress, double fraction, const char *stage
     fflush(stderr);
 }
 
+void progress_moved(void *context, int64_t done, int64_t total)
+{
+    char text[64];
+    if (total > 0)
+        snprintf(text, sizeof text, "%.1f of %.1f MB", (double)done * 1e-6, (double)total * 1e-6);
+    else
+        snprintf(text, sizeof text, "%.1f MB", (double)done * 1e-6);
+    struct progress *progress = context;
+    if (progress->terminal) /* elsewhere each text would be a line */
+        progress_tell(progress, total > 0 ? (double)done / (double)total : -1, text);
+}
+
 void progress_end(struct progress *progress)
 {
     if (progress->drawn)

@@ -26,6 +26,7 @@ struct service {
 /* One request in progress. */
 struct exchange {
     struct service *service;
+    const char *key; /* Idempotency-Key; NULL: none */
     const struct service_watch *watch;
     char *text; /* the answer, NUL-terminated */
     size_t length;
@@ -214,6 +215,15 @@ static int prepare(struct exchange *exchange, const char *method, const char *ad
     CURL *curl = exchange->service->curl;
     curl_easy_reset(curl); /* keeps the connection */
     *headers = curl_slist_append(NULL, "Content-Type: application/octet-stream");
+    if (*headers && exchange->key) {
+        char *line = NULL;
+        struct curl_slist *more =
+            asprintf(&line, "Idempotency-Key: %s", exchange->key) < 0 ? NULL : curl_slist_append(*headers, line);
+        free(line);
+        if (!more)
+            curl_slist_free_all(*headers);
+        *headers = more;
+    }
     if (!*headers)
         return err_set(ERR_NO_MEMORY, "There is no memory for a request.");
     curl_easy_setopt(curl, CURLOPT_URL, address);
@@ -321,10 +331,10 @@ int service_text(struct service *service, const char *path, char **out, long *st
     return 0;
 }
 
-int service_upload(struct service *service, const char *path, int fd, int64_t bytes, const struct service_watch *watch,
-                   json_t **out)
+int service_upload(struct service *service, const char *path, int fd, int64_t bytes, const char *key,
+                   const struct service_watch *watch, json_t **out)
 {
-    struct exchange exchange = {.service = service, .watch = watch, .source = fd, .sink = -1};
+    struct exchange exchange = {.service = service, .key = key, .watch = watch, .source = fd, .sink = -1};
     long status;
     int failure = perform(&exchange, "POST", path, bytes, &status);
     if (!failure)

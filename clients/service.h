@@ -35,9 +35,10 @@ int service_call(struct service *service, const char *method, const char *path, 
  * tells. */
 int service_text(struct service *service, const char *path, char **out, long *status);
 
-/* POST the rest of `fd` as the body: `bytes` of it, or, where bytes is -1, up to its end. */
-int service_upload(struct service *service, const char *path, int fd, int64_t bytes, const struct service_watch *watch,
-                   json_t **out);
+/* POST the rest of `fd` as the body: `bytes` of it, or, where bytes is -1, up to its end; with an idempotency key, or
+ * none (NULL). */
+int service_upload(struct service *service, const char *path, int fd, int64_t bytes, const char *key,
+                   const struct service_watch *watch, json_t **out);
 
 /* GET into `fd`. */
 int service_download(struct service *service, const char *path, int fd, const struct service_watch *watch);

@@ -1,8 +1,8 @@
 /* mrirecond: takes scans over HTTP, keeps them, has workers reconstruct them, and serves the images.
  *
- * Threads: main (signals), the store's writer, the scheduler (workers), the converter, a pool that waits for disks, and
- * libmicrohttpd's. The order of starting is the order of need: store, spool, scheduler, HTTP; stopping goes the other
- * way round.
+ * Threads: main (signals), the store's writer, the scheduler (workers), the housekeeper, the converter, a pool that
+ * waits for disks, and libmicrohttpd's. The order of starting is the order of need: store, spool, scheduler, HTTP;
+ * stopping goes the other way round.
  */
 #include "daemon/clock.h"
 #include "daemon/http.h"
@@ -58,8 +58,10 @@ static int state_open(struct service *service, struct options *options)
     snprintf(path, sizeof path, "%s/jobs.db", options->state_dir);
     if (!result)
         result = store_create(&service->store, path);
-    if (!result)
+    if (!result) {
         store_set_ageing(service->store, 1000 * options->priority_ageing);
+        store_set_kept_scans(service->store, options->keep_scans != KEEP_NONE, options->keep_scans == KEEP_ALL);
+    }
     if (!result)
         result = store_recover(service->store, &requeued);
     if (!result)
@@ -107,6 +109,10 @@ static int service_start(struct service *service, struct options *options, struc
     if (!result)
         result = scheduler_create(&service->scheduler, &parts);
     if (!result)
+        result = housekeeper_create(&service->housekeeper, &parts);
+    if (!result)
+        result = keys_create(&service->keys);
+    if (!result)
         result = converter_create(&service->converter, options->codec, options->convert_timeout, service->spool,
                                   service->waiters, service->log);
     if (!result)
@@ -132,7 +138,9 @@ static void service_stop(struct service *service, struct http *http)
     http_free(http);
     pool_free(service->pool);
     converter_free(service->converter);
+    housekeeper_free(service->housekeeper);
     scheduler_free(service->scheduler);
+    keys_free(service->keys);
     waiters_free(service->waiters);
     metrics_free(service->metrics);
     store_free(service->store);

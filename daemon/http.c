@@ -255,6 +255,8 @@ static enum MHD_Result request_body(struct request *request, const char *data, s
     if (!request->refusal.code && request->chunk.uploads && chunk_append(&request->chunk, data, bytes))
         request->refusal = *err_last();
     digest_add(&request->digest, data, bytes);
+    if (!request->refusal.code)
+        idempotency_add(&request->idempotency, data, bytes);
     if (request->refusal.code || !(request->upload.spool || request->chunk.uploads))
         request->dropped += (int64_t)bytes;
     /* An upload that was let in is read to the end that it announced; one without an end is not. */
@@ -320,6 +322,7 @@ static void request_destroy(struct request *request)
     spool_abort(&request->upload);
     chunk_end(&request->chunk, false); /* its sender went away: what arrived stays, unless it has a checksum */
     digest_free(&request->digest);
+    idempotency_end(&request->idempotency);
     job_clear(&request->job);
     free(request->uri);
     free(request);

@@ -10,7 +10,9 @@
 
 #include "daemon/convert.h"
 #include "daemon/digest.h"
+#include "daemon/housekeeper.h"
 #include "daemon/http_parse.h"
+#include "daemon/idempotency.h"
 #include "daemon/pool.h"
 #include "daemon/scheduler.h"
 #include "daemon/uploads.h"
@@ -30,6 +32,8 @@ struct service {
     struct scheduler *scheduler;
     struct converter *converter;
     struct pool *pool;
+    struct keys *keys;
+    struct housekeeper *housekeeper;
     _Atomic bool draining;
 };
 
@@ -61,8 +65,11 @@ struct request {
     struct spool_file upload;  /* .spool NULL: none */
     struct digest digest;      /* of the body, where the sender told it */
     struct upload_chunk chunk; /* .uploads NULL: none */
+    struct idempotency idempotency;
     /* a submit */
     struct job job; /* id "": not submitted yet */
+    bool replayed;  /* it is the job of an earlier request with this key */
+    int removed;    /* jobs, by a purge */
     struct waiter waiter;
     int wait;   /* Prefer: wait, s; -1: none */
     int format; /* of the image that Accept names; -1: none */

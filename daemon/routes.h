@@ -13,6 +13,7 @@ int request_client(struct request *request, char name[JOB_CLIENT]);
 int route_submit_begin(struct request *request);
 int route_submit_work(struct request *request);
 int route_submit(struct request *request);
+int route_resubmit_work(struct request *request);
 
 /* routes_jobs.c */
 int route_job(struct request *request);
@@ -21,14 +22,19 @@ int route_cancel_work(struct request *request);
 int route_cancel(struct request *request);
 int route_delete_work(struct request *request);
 int route_delete(struct request *request);
+int route_purge_work(struct request *request);
+int route_purge(struct request *request);
 /* The document of a job with what is known of its progress; a new reference. */
 json_t *job_document(struct service *service, const struct job *job);
 /* The job of an id, and where it runs, its progress: never less than a document before told. */
 int job_look_up(struct service *service, const char *id, struct job *job);
 
-/* Read the query of a submission into request->job: kind, parameters; no formats. Fails with ERR_UNKNOWN_KIND,
- * ERR_UNKNOWN_PARAMETER, ERR_BAD_PARAMETER, ERR_BAD_REQUEST. */
+/* routes_query.c */
+/* Read the query of a submission into request->job: kind, parameters, priority, deadline, client; no formats. Fails
+ * with ERR_UNKNOWN_KIND, ERR_UNKNOWN_PARAMETER, ERR_BAD_PARAMETER, ERR_BAD_REQUEST. */
 int submission_read(struct request *request);
+/* The same, where what the query leaves out is as it was in the job `before`. */
+int resubmission_read(struct request *request, const struct job *before);
 
 /* routes_uploads.c */
 int route_uploads_options(struct request *request);

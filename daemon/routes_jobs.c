@@ -114,6 +114,7 @@ json_t *job_document(struct service *service, const struct job *job)
     json_object_set_new(document, "created", time_pack(job->created));
     json_object_set_new(document, "started", time_pack(job->started));
     json_object_set_new(document, "finished", time_pack(job->finished));
+    json_object_set_new(document, "deadline", time_pack(job->deadline));
     json_object_set_new(document, "bytes", json_integer(job->bytes));
     json_object_set_new(document, "attempts", json_integer(job->attempts));
     json_object_set_new(document, "error", job->error ? problem_of(job->error, job->id) : json_null());
@@ -252,4 +253,53 @@ int route_delete_work(struct request *request)
 int route_delete(struct request *request)
 {
     return http_answer(request, 204, "", strdup(""), NULL);
+}
+
+/* ?older=SECONDS[&state=STATE]. That the age has to be said keeps a DELETE of a mistyped path from removing all. */
+static int purge_query_read(const char *query, int64_t *older, int *state)
+{
+    char name[HTTP_NAME], value[HTTP_VALUE];
+    bool found;
+    *older = *state = -1;
+    for (;;) {
+        int result = query_next(&query, name, value, &found);
+        if (result)
+            return result;
+        if (!found)
+            break;
+        if (strcmp(name, "older") == 0) {
+            if (strcmp(value, "0") == 0)
+                *older = 0;
+            else if (!number_read(value, INT32_MAX, older))
+                return err_set(ERR_BAD_PARAMETER, "older takes a whole number of seconds.");
+        } else if (strcmp(name, "state") == 0) {
+            *state = job_state_find(value);
+            if (*state < 0 || !job_state_is_final((enum job_state) * state))
+                return err_set(ERR_BAD_PARAMETER, "state takes succeeded, failed or canceled: jobs that have ended.");
+        } else {
+            return err_set(ERR_UNKNOWN_PARAMETER, "A purge takes older and state, not \"%.64s\".", name);
+        }
+    }
+    if (*older < 0)
+        return err_set(ERR_BAD_PARAMETER,
+                       "A purge has to say older=SECONDS: jobs that ended longer ago than that are removed.");
+    return 0;
+}
+
+int route_purge_work(struct request *request)
+{
+    struct service *service = request->service;
+    const struct scheduler_parts parts = {.log = service->log, .store = service->store, .spool = service->spool};
+    int64_t older;
+    int state, result = purge_query_read(request->query, &older, &state);
+    if (!result)
+        result = jobs_purge(&parts, clock_milliseconds() - 1000 * older, state, &request->removed);
+    if (request->removed)
+        log_line(service->log, LOG_LEVEL_INFO, NULL, "purge: %d ended jobs removed", request->removed);
+    return result;
+}
+
+int route_purge(struct request *request)
+{
+    return http_answer_json(request, 200, json_pack("{s:i}", "removed", request->removed), NULL);
 }

@@ -1,4 +1,4 @@
-/* POST /v1/jobs: a scan comes in. */
+/* POST /v1/jobs: a scan comes in; and POST /v1/jobs/ID/resubmit: one that is here is run again. */
 #include "daemon/routes.h"
 
 #include "daemon/clock.h"
@@ -8,96 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-
-/* ---- the query ---- */
-
-/* What a query says of the job itself, beside the parameters of its kind. */
-struct about {
-    const struct kind *kind;
-    enum job_priority priority;
-};
-
-static int kind_read(struct about *about, const char *value)
-{
-    about->kind = recon_kind_find(value);
-    return about->kind ? 0
-                       : err_set(ERR_UNKNOWN_KIND,
-                                 "There is no kind of job \"%.64s\". GET /v1/kinds lists those there are.", value);
-}
-
-static int priority_read(struct about *about, const char *value)
-{
-    int priority = job_priority_find(value);
-    if (priority < 0)
-        return err_set(ERR_BAD_PARAMETER, "priority takes urgent, normal or batch, not \"%.64s\".", value);
-    about->priority = (enum job_priority)priority;
-    return 0;
-}
-
-static const struct {
-    const char *name;
-    int (*read)(struct about *about, const char *value);
-} about_table[] = {{"kind", kind_read}, {"priority", priority_read}};
-enum { ABOUT = sizeof about_table / sizeof *about_table };
-
-/* Its row in the table; ABOUT: the name is none of them. */
-static int about_find(const char *name)
-{
-    int i = 0;
-    while (i < ABOUT && strcmp(about_table[i].name, name) != 0)
-        i++;
-    return i;
-}
-
-/* Each at most once; what is not there is as it is by default. */
-static int about_read(const char *query, struct about *about)
-{
-    char name[HTTP_NAME], value[HTTP_VALUE];
-    bool found, given[ABOUT] = {false};
-    *about = (struct about){.kind = &recon_kinds[0], .priority = PRIORITY_NORMAL};
-    for (;;) {
-        int result = query_next(&query, name, value, &found);
-        if (result || !found)
-            return result;
-        int i = about_find(name);
-        if (i == ABOUT)
-            continue;
-        if (given[i])
-            return err_set(ERR_BAD_PARAMETER, "%s is given twice.", name);
-        given[i] = true;
-        result = about_table[i].read(about, value);
-        if (result)
-            return result;
-    }
-}
-
-/* Put the parameters that the query gives, and all defaults, into the job. */
-static int parameters_read(struct request *request, const struct kind *kind)
-{
-    struct param_values values;
-    const char *query = request->query;
-    char name[HTTP_NAME], value[HTTP_VALUE];
-    bool found;
-    param_values_init(kind, &values);
-    for (;;) {
-        int result = query_next(&query, name, value, &found);
-        if (!result && !found)
-            break;
-        if (!result && about_find(name) < ABOUT)
-            continue;
-        for (int i = 0; !result && kind->params[i].name; i++)
-            if (strcmp(kind->params[i].name, name) == 0 && values.value[i].given)
-                result = err_set(ERR_BAD_PARAMETER, "Parameter %s is given twice.", name);
-        if (!result)
-            result = param_values_set(kind, &values, name, value);
-        if (result)
-            return result;
-    }
-    request->job.parameters = json_object();
-    for (int i = 0; kind->params[i].name; i++)
-        json_object_set_new(request->job.parameters, kind->params[i].name, json_string(values.value[i].text));
-    return 0;
-}
 
 /* Which form of image the sender names in Accept, and prefers to a document; -1: none. */
 static int accepted_format(struct request *request)
@@ -119,34 +29,16 @@ static int accepted_format(struct request *request)
     return best;
 }
 
-static int room_check(struct service *service)
+/* How the sender wants to be answered. */
+static void wanted_read(struct request *request)
 {
-    int64_t counts[JOB_STATES], oldest;
-    if (service->draining)
-        return err_set(ERR_DRAINING, "The service is being stopped. Send the scan again when it is back.");
-    int result = store_counts(service->store, counts, &oldest);
-    if (!result && counts[JOB_QUEUED] >= service->options->queue_limit)
-        result = err_set(ERR_QUEUE_FULL, "%lld jobs are waiting, which is the limit. Try again later.",
-                         (long long)counts[JOB_QUEUED]);
-    return result;
-}
-
-int submission_read(struct request *request)
-{
-    struct about about;
-    int result = about_read(request->query, &about);
-    if (!result)
-        result = parameters_read(request, about.kind);
-    if (!result)
-        result = request_client(request, request->job.client);
-    if (!result)
-        result = room_check(request->service);
-    if (result)
-        return result;
-    snprintf(request->job.kind, sizeof request->job.kind, "%s", about.kind->name);
-    request->job.priority = about.priority;
-    request->job.formats = json_array();
-    return 0;
+    const struct options *options = request->service->options;
+    request->wait = prefer_wait(http_header(request, "Prefer"));
+    if (request->wait > options->wait_limit)
+        request->wait = (int)options->wait_limit;
+    request->format = accepted_format(request);
+    if (request->format > IMAGE_H5)
+        json_array_append_new(request->job.formats, json_string(image_format_name((enum image_format)request->format)));
 }
 
 /* Everything that can be refused is, before a byte of the body is taken. */
@@ -164,18 +56,52 @@ int route_submit_begin(struct request *request)
     if (!result && bytes == 0)
         result = err_set(ERR_EMPTY_BODY, "The body is empty; it should be a scan. With curl: --data-binary @scan.h5.");
     if (!result)
+        result = idempotency_begin(&request->idempotency, service->keys, request->job.client,
+                                   http_header(request, "Idempotency-Key"));
+    if (!result)
         result = digest_begin_content(&request->digest, http_header(request, "Content-Digest"));
     if (!result)
         result = spool_begin(service->spool, bytes, &request->upload);
     if (result)
         return result;
-    request->wait = prefer_wait(http_header(request, "Prefer"));
-    if (request->wait > service->options->wait_limit)
-        request->wait = (int)service->options->wait_limit;
-    request->format = accepted_format(request);
-    if (request->format > IMAGE_H5)
-        json_array_append_new(request->job.formats, json_string(image_format_name((enum image_format)request->format)));
+    wanted_read(request);
     return 0;
+}
+
+/* Whether this submission has come before: then it is answered with the job that was made of it. */
+static int replay(struct request *request)
+{
+    struct job *job = &request->job, before = {.state = JOB_QUEUED};
+    snprintf(job->key, sizeof job->key, "%s", request->idempotency.key);
+    idempotency_digest(&request->idempotency, job->digest);
+    int result = store_find_key(request->service->store, job->client, job->key, &before);
+    if (result)
+        return result == ERR_NOT_FOUND ? 0 : result;
+    if (strcmp(before.digest, job->digest) != 0 || strcmp(before.kind, job->kind) != 0 ||
+        !json_equal(before.parameters, job->parameters)) {
+        result =
+            err_set(ERR_KEY_REUSED,
+                    "This Idempotency-Key was sent before with another scan or other parameters, and is that of job "
+                    "%s. Use a new key for a new submission.",
+                    before.id);
+    } else {
+        memcpy(job->id, before.id, sizeof job->id);
+        request->replayed = true;
+        log_line(request->service->log, LOG_LEVEL_INFO, job->id, "sent again with its idempotency key");
+    }
+    job_clear(&before);
+    return result;
+}
+
+/* The job has its row. */
+static void accepted(struct request *request, const char *how)
+{
+    struct service *service = request->service;
+    const struct job *job = &request->job;
+    metrics_submitted(service->metrics, job->kind, job->bytes);
+    log_line(service->log, LOG_LEVEL_INFO, job->id, "%s, %s, %s, %lld bytes", how, job->kind,
+             job_priority_name(job->priority), (long long)job->bytes);
+    scheduler_wake(service->scheduler);
 }
 
 /* The body is complete: onto the disk with it, then the row. */
@@ -183,6 +109,7 @@ int route_submit_work(struct request *request)
 {
     struct service *service = request->service;
     int result = 0;
+    request->deadline = clock_seconds() + request->wait;
     if (request->upload.bytes == 0)
         result = err_set(ERR_EMPTY_BODY, "The body is empty; it should be a scan. With curl: --data-binary @scan.h5.");
     if (!result && !digest_end(&request->digest))
@@ -190,6 +117,14 @@ int route_submit_work(struct request *request)
                          "The %lld bytes that arrived do not have the %s digest that Content-Digest tells. "
                          "Send the scan again.",
                          (long long)request->upload.bytes, request->digest.name);
+    if (!result && *request->idempotency.key)
+        result = replay(request);
+    if (result || request->replayed) {
+        struct err failure = *err_last();
+        spool_abort(&request->upload);
+        idempotency_end(&request->idempotency);
+        return result ? err_restore(&failure) : 0;
+    }
     request->job.bytes = request->upload.bytes;
     memcpy(request->job.id, request->upload.id, sizeof request->job.id);
     if (!result) {
@@ -198,6 +133,7 @@ int route_submit_work(struct request *request)
     }
     if (!result)
         result = store_submit(service->store, &request->job, service->options->queue_limit);
+    idempotency_end(&request->idempotency); /* from now on the row is what knows the key */
     if (result) {
         struct err failure = *err_last();
         scheduler_retract(service->scheduler, request->job.id);
@@ -206,11 +142,35 @@ int route_submit_work(struct request *request)
         return err_restore(&failure);
     }
     request->upload = (struct spool_file){.fd = -1}; /* the job's now */
-    metrics_submitted(service->metrics, request->job.kind, request->job.bytes);
-    log_line(service->log, LOG_LEVEL_INFO, request->job.id, "accepted, %s, %s, %lld bytes", request->job.kind,
-             job_priority_name(request->job.priority), (long long)request->job.bytes);
-    scheduler_wake(service->scheduler);
+    accepted(request, "accepted");
+    return 0;
+}
+
+/* A job once more, with the scan that is still there. */
+int route_resubmit_work(struct request *request)
+{
+    struct service *service = request->service;
+    struct job *job = &request->job, before;
+    const char *id = request->part[2];
+    int result = job_look_up(service, id, &before);
+    if (result)
+        return result;
+    result = resubmission_read(request, &before);
+    job_clear(&before);
+    if (!result)
+        wanted_read(request);
+    if (!result)
+        result = spool_link(service->spool, id, job->id, &job->bytes);
+    if (!result && (result = store_submit(service->store, job, service->options->queue_limit)) != 0) {
+        struct err failure = *err_last();
+        spool_remove(service->spool, job->id);
+        job->id[0] = '\0';
+        err_restore(&failure);
+    }
+    if (result)
+        return result;
     request->deadline = clock_seconds() + request->wait;
+    accepted(request, "accepted as another's scan once more");
     return 0;
 }
 
@@ -234,11 +194,16 @@ int route_submit(struct request *request)
     char location[JOB_ID + 16], applied[24];
     snprintf(location, sizeof location, "/v1/jobs/%s", id);
     snprintf(applied, sizeof applied, "wait=%d", request->wait);
-    const char *const headers[] = {
-        "Location", location, "X-Job-Id", id, request->wait >= 0 ? "Preference-Applied" : NULL, applied, NULL};
-    const char *const later[] = {
-        "Location", location, "X-Job-Id", id, "Retry-After", "1", request->wait >= 0 ? "Preference-Applied" : NULL,
-        applied,    NULL};
+    const char *pairs[12] = {"Location", location, "X-Job-Id", id};
+    int count = 4;
+    if (request->replayed) {
+        pairs[count++] = "Idempotency-Replayed";
+        pairs[count++] = "true";
+    }
+    if (request->wait >= 0) {
+        pairs[count++] = "Preference-Applied";
+        pairs[count++] = applied;
+    }
     struct job job = {.state = JOB_QUEUED};
     int result = job_look_up(service, id, &job);
     bool ended = result || job_state_is_final(job.state);
@@ -252,10 +217,13 @@ int route_submit(struct request *request)
         job_clear(&job);
         return 0;
     }
-    if (!result && request->wait >= 0 && ended)
-        result = answer_end(request, &job, headers);
-    else if (!result)
-        result = http_answer_json(request, 202, job_document(service, &job), later);
+    if (!result && request->wait >= 0 && ended) {
+        result = answer_end(request, &job, pairs);
+    } else if (!result) {
+        pairs[count++] = "Retry-After";
+        pairs[count++] = "1";
+        result = http_answer_json(request, 202, job_document(service, &job), pairs);
+    }
     job_clear(&job);
     return result;
 }

@@ -111,9 +111,10 @@ int route_upload_create_begin(struct request *request)
 int route_upload_create_work(struct request *request)
 {
     struct upload upload = {.job = NULL};
-    json_t *job = json_pack("{s:s, s:s, s:s, s:O, s:O}", "kind", request->job.kind, "client", request->job.client,
-                            "priority", job_priority_name(request->job.priority), "parameters", request->job.parameters,
-                            "formats", request->job.formats);
+    json_t *job =
+        json_pack("{s:s, s:s, s:I, s:s, s:O, s:O}", "kind", request->job.kind, "client", request->job.client,
+                  "deadline", (json_int_t)request->job.deadline, "priority", job_priority_name(request->job.priority),
+                  "parameters", request->job.parameters, "formats", request->job.formats);
     int result =
         upload_begin(request->service->uploads, number_of(http_header(request, "Upload-Length")), job, &upload);
     json_decref(job);

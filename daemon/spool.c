@@ -452,6 +452,35 @@ void spool_abort(struct spool_file *file)
     *file = (struct spool_file){.fd = -1};
 }
 
+int spool_link(struct spool *spool, const char *id, char fresh[JOB_ID], int64_t *bytes)
+{
+    struct spool_file copy = {.spool = spool, .fd = -1};
+    struct stat there;
+    int result = spool_new_id(copy.id);
+    if (!result && fstatat(spool->scans, id, &there, AT_SYMLINK_NOFOLLOW) < 0)
+        result = err_set(ERR_SCAN_GONE,
+                         "The scan of job %.40s is no longer there: it ended, and this server does not keep such scans "
+                         "(option keep-scans). Send the scan again.",
+                         id);
+    /* Counted in full, as if it were another: the two may be removed in any order. */
+    if (!result)
+        result = reserve(&copy, there.st_size);
+    if (result)
+        return result;
+    if (linkat(spool->scans, id, spool->scans, copy.id, 0) < 0)
+        result = io_failed("linking the scan");
+    if (!result)
+        result = folder_sync(&spool->scans_sync, spool->scans);
+    if (result) {
+        struct err failure = *err_last();
+        spool_abort(&copy);
+        return err_restore(&failure);
+    }
+    memcpy(fresh, copy.id, JOB_ID);
+    *bytes = there.st_size;
+    return 0;
+}
+
 void spool_remove(struct spool *spool, const char *id)
 {
     struct stat there;

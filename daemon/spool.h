@@ -73,6 +73,9 @@ void spool_release(struct spool *spool, int64_t bytes);
 /* Give the file `id` of `folder` that name in the spool, too, on the disk; and take it back. Fails with ERR_IO. */
 int spool_adopt(struct spool *spool, int folder, const char *id);
 void spool_disown(struct spool *spool, const char *id);
+/* The scan of a job once more, for a new job whose id is made: `fresh`, *bytes of it. Fails with ERR_SCAN_GONE,
+ * ERR_SPOOL_FULL, ERR_IO. */
+int spool_link(struct spool *spool, const char *id, char fresh[JOB_ID], int64_t *bytes);
 
 /* Remove the scan of a job; that it is gone already is no failure. */
 void spool_remove(struct spool *spool, const char *id);

@@ -123,21 +123,24 @@ void store_free(struct store *store)
 
 enum { NO_JOB = -1 };
 
-/* What a change of this job begins from: `from` is its state, NO_JOB where there is none; `to` is the same. */
-static int entry_read(struct store *store, const char *id, struct entry *entry)
+/* What a change of this job begins from: `from` is its state, NO_JOB where there is none; `to` is the same. *kept: the
+ * bytes kept of it. */
+static int entry_read(struct store *store, const char *id, struct entry *entry, int64_t *kept)
 {
     struct connection *writer = &store->writer;
     sqlite3_stmt *statement =
-        sql_prepare(writer, "SELECT state, priority, bytes, client FROM job WHERE id = ?", "s", id);
+        sql_prepare(writer, "SELECT state, priority, bytes, client, kept FROM job WHERE id = ?", "s", id);
     if (!statement)
         return err_last()->code;
     *entry = (struct entry){.from = NO_JOB, .to = NO_JOB};
+    *kept = 0;
     int step = sqlite3_step(statement), result = 0;
     if (step == SQLITE_ROW) {
         entry->from = entry->to = sqlite3_column_int(statement, 0);
         entry->priority = (enum job_priority)sqlite3_column_int(statement, 1);
         entry->bytes = sqlite3_column_int64(statement, 2);
         snprintf(entry->client, sizeof entry->client, "%s", (const char *)sqlite3_column_text(statement, 3));
+        *kept = sqlite3_column_int64(statement, 4);
     } else if (step != SQLITE_DONE) {
         result = sql_failed(writer->db, "reading a job");
     }
@@ -166,27 +169,44 @@ struct move {
     enum job_state to;
     bool died;
     int64_t now;
-    const json_t *error, *results, *report;
+    const json_t *error;
+    json_t *results; /* not changed; to be walked */
+    const json_t *report;
 };
+
+/* Bytes that an ended job leaves on the disk. */
+static int64_t kept_of(const struct store *store, const struct move *move, int64_t scan)
+{
+    bool stays = move->to == JOB_SUCCEEDED ? store->succeeded_scans_stay : store->failed_scans_stay;
+    int64_t sum = stays ? scan : 0;
+    size_t i;
+    json_t *result;
+    json_array_foreach (move->results, i, result)
+        sum += json_integer_value(json_object_get(result, "bytes"));
+    return sum;
+}
 
 static int move_apply(struct store *store, void *context)
 {
     const struct move *move = context;
     struct connection *writer = &store->writer;
     struct entry entry;
-    int result = entry_read(store, move->id, &entry);
+    int64_t kept;
+    int result = entry_read(store, move->id, &entry, &kept);
     if (result)
         return result;
     if (entry.from == NO_JOB || !(move->from & 1u << entry.from))
         return err_set(ERR_CONFLICT, "Job %.40s is not in a state in which %s is possible.", move->id, move->doing);
-    if (states[move->to].final)
-        result = sql_change(
-            writer,
-            sql_prepare(writer,
-                        "UPDATE job SET state = ?, finished = ?, error = ?, results = ?, report = ? WHERE id = ?",
-                        "iijjjs", (int64_t)move->to, move->now, move->error, move->results, move->report, move->id),
-            NULL);
-    else
+    if (states[move->to].final) {
+        entry.kept = kept_of(store, move, entry.bytes);
+        result = sql_change(writer,
+                            sql_prepare(writer,
+                                        "UPDATE job SET state = ?, finished = ?, error = ?, results = ?, report = ?, "
+                                        "kept = ? WHERE id = ?",
+                                        "iijjjis", (int64_t)move->to, move->now, move->error, move->results,
+                                        move->report, entry.kept, move->id),
+                            NULL);
+    } else
         result =
             sql_change(writer,
                        sql_prepare(writer, "UPDATE job SET state = ?, started = 0, deaths = deaths + ? WHERE id = ?",
@@ -237,9 +257,11 @@ static int submit_apply(struct store *store, void *context)
         sql_change(writer,
                    sql_prepare(writer,
                                "INSERT INTO job (id, state, kind, bytes, created, parameters, formats, "
-                               "client, priority) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                               "sisiijjsi", job->id, (int64_t)JOB_QUEUED, job->kind, job->bytes, submission->created,
-                               job->parameters, job->formats, job->client, (int64_t)job->priority),
+                               "client, priority, deadline, idempotency_key, digest) "
+                               "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                               "sisiijjsiiss", job->id, (int64_t)JOB_QUEUED, job->kind, job->bytes, submission->created,
+                               job->parameters, job->formats, job->client, (int64_t)job->priority, job->deadline,
+                               *job->key ? job->key : NULL, *job->digest ? job->digest : NULL),
                    NULL);
     submission->sequence = sqlite3_last_insert_rowid(writer->db);
     if (result)
@@ -356,7 +378,8 @@ static int cancel_apply(struct store *store, void *context)
     struct connection *writer = &store->writer;
     const char *id = cancellation->id;
     struct entry entry;
-    int result = entry_read(store, id, &entry), state = entry.from;
+    int64_t kept;
+    int result = entry_read(store, id, &entry, &kept), state = entry.from;
     if (result)
         return result;
     if (state == NO_JOB)
@@ -392,7 +415,8 @@ static int delete_apply(struct store *store, void *context)
     const char *id = context;
     struct connection *writer = &store->writer;
     struct entry entry;
-    int result = entry_read(store, id, &entry);
+    int64_t kept;
+    int result = entry_read(store, id, &entry, &kept);
     if (result)
         return result;
     if (entry.from == NO_JOB)
@@ -402,10 +426,69 @@ static int delete_apply(struct store *store, void *context)
                        states[entry.from].name, id);
     result = sql_change(writer, sql_prepare(writer, "DELETE FROM job WHERE id = ?", "s", id), NULL);
     entry.to = NO_JOB;
+    entry.kept = -kept;
     return result ? result : store_note(store, &entry);
 }
 
 int store_delete(struct store *store, const char *id)
 {
     return store_change(store, delete_apply, (void *)(uintptr_t)id);
+}
+
+void store_set_kept_scans(struct store *store, bool of_failed, bool of_succeeded)
+{
+    store->failed_scans_stay = of_failed;
+    store->succeeded_scans_stay = of_succeeded;
+}
+
+/* ---- deadlines ---- */
+
+struct expiry {
+    int64_t now;
+    struct job *jobs;
+    int limit, count;
+    json_t *error;
+};
+
+static int expire_apply(struct store *store, void *context)
+{
+    struct expiry *expiry = context;
+    struct connection *writer = &store->writer;
+    int result = rows_read(writer,
+                           sql_prepare(writer,
+                                       "SELECT " JOB_COLUMNS " FROM job WHERE state = 0 AND deadline > 0 AND "
+                                       "deadline < ? ORDER BY deadline LIMIT ?",
+                                       "ii", expiry->now, (int64_t)expiry->limit),
+                           expiry->jobs, expiry->limit, &expiry->count);
+    for (int i = 0; !result && i < expiry->count; i++) {
+        struct move move = {.id = expiry->jobs[i].id, .from = QUEUED, .to = JOB_FAILED, .doing = "failure"};
+        move.now = expiry->now;
+        move.error = expiry->error;
+        result = move_apply(store, &move);
+    }
+    return result;
+}
+
+int store_expire(struct store *store, int64_t now, struct job *jobs, int limit, int *count)
+{
+    int64_t due = 0;
+    pthread_mutex_lock(&store->reader_lock);
+    struct connection *reader = &store->reader;
+    int result = sql_number(
+        reader, sql_prepare(reader, "SELECT min(deadline) FROM job WHERE state = 0 AND deadline > 0", ""), &due);
+    pthread_mutex_unlock(&store->reader_lock);
+    *count = 0;
+    if (result || due == 0 || due >= now)
+        return result;
+    err_set(ERR_DEADLINE,
+            "The job was to begin before its deadline, and still waited then. Submit it again with a later "
+            "one, or a higher priority.");
+    struct expiry expiry = {.now = now, .jobs = jobs, .limit = limit, .error = wire_error_pack(err_last())};
+    result = store_change(store, expire_apply, &expiry);
+    json_decref(expiry.error);
+    for (int i = 0; result && i < expiry.count; i++)
+        job_clear(&jobs[i]);
+    if (!result)
+        *count = expiry.count;
+    return result;
 }

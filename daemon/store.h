@@ -24,7 +24,7 @@ enum job_state { JOB_QUEUED, JOB_RUNNING, JOB_CANCELING, JOB_SUCCEEDED, JOB_FAIL
 
 enum job_priority { PRIORITY_URGENT, PRIORITY_NORMAL, PRIORITY_BATCH, PRIORITIES };
 
-enum { JOB_ID = 26 + 1, JOB_CLIENT = 63 + 1 };
+enum { JOB_ID = 26 + 1, JOB_CLIENT = 63 + 1, JOB_KEY = 200 + 1, JOB_DIGEST = 64 + 1 };
 
 /* One row. job_clear() gives back what it owns. */
 struct job {
@@ -36,13 +36,16 @@ struct job {
     enum job_priority priority;
     int64_t bytes; /* of the upload */
     int64_t created, started, finished;
-    int64_t attempts;   /* times that it was handed to a worker */
-    int64_t deaths;     /* of those, times that the worker died of it */
-    json_t *parameters; /* {name: text}, every parameter of the kind */
-    json_t *formats;    /* ["png", ...]: written at once */
-    json_t *error;      /* as wire_error_pack(), or NULL */
-    json_t *results;    /* [{name, type, bytes}], or NULL */
-    json_t *report;     /* or NULL */
+    int64_t deadline;        /* it is to begin before; 0: any time */
+    char key[JOB_KEY];       /* Idempotency-Key; "": none */
+    char digest[JOB_DIGEST]; /* of the scan, where there is a key: SHA-256 in hexadecimal */
+    int64_t attempts;        /* times that it was handed to a worker */
+    int64_t deaths;          /* of those, times that the worker died of it */
+    json_t *parameters;      /* {name: text}, every parameter of the kind */
+    json_t *formats;         /* ["png", ...]: written at once */
+    json_t *error;           /* as wire_error_pack(), or NULL */
+    json_t *results;         /* [{name, type, bytes}], or NULL */
+    json_t *report;          /* or NULL */
 };
 void job_clear(struct job *job);
 
@@ -97,6 +100,21 @@ int store_cancel(struct store *store, const char *id, enum job_state *before, en
 
 /* Remove the row of a job that has ended. Fails with ERR_NOT_FOUND, ERR_CONFLICT (it has not). */
 int store_delete(struct store *store, const char *id);
+
+/* Which scans stay in the spool when their job has ended; it counts them into what is kept. As it begins: none. */
+void store_set_kept_scans(struct store *store, bool of_failed, bool of_succeeded);
+
+/* Fail up to `limit` jobs that wait and whose deadline is before `now`; jobs[limit] is the caller's to job_clear. */
+int store_expire(struct store *store, int64_t now, struct job *jobs, int limit, int *count);
+
+/* Ids of up to `limit` jobs that ended before `before`, in one state only, or any (-1); the oldest end first. */
+int store_ended(struct store *store, int64_t before, int state, char (*ids)[JOB_ID], int limit, int *count);
+
+/* Bytes on the disk of jobs that have ended: results, and scans that stay. */
+int64_t store_kept_bytes(struct store *store);
+
+/* The job that a client sent with this idempotency key. Fails with ERR_NOT_FOUND. */
+int store_find_key(struct store *store, const char *client, const char *key, struct job *job);
 
 /* One job. Fails with ERR_NOT_FOUND. */
 int store_get(struct store *store, const char *id, struct job *job);

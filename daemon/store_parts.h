@@ -31,6 +31,7 @@ struct entry {
     int from, to;
     enum job_priority priority;
     int64_t bytes;
+    int64_t kept; /* bytes that more, or less, are kept of ended jobs */
     char client[JOB_CLIENT];
 };
 
@@ -70,11 +71,12 @@ struct store {
     struct err health; /* of the last transaction */
     /* under `tally_lock`, held for additions only */
     pthread_mutex_t tally_lock;
-    int64_t counts[JOB_STATES];
+    int64_t counts[JOB_STATES], kept;
     struct client *client;
     size_t clients, clients_room;
     double served; /* what the client that was served last had been given before */
     _Atomic int64_t ageing;
+    _Atomic bool failed_scans_stay, succeeded_scans_stay;
     /* under `reader_lock` */
     pthread_mutex_t reader_lock;
     struct connection reader;
@@ -107,7 +109,7 @@ int schema_make(struct connection *connection);
 
 #define JOB_COLUMNS                                                                                                \
     "id, state, sequence, kind, bytes, created, started, finished, attempts, deaths, parameters, formats, error, " \
-    "results, report, client, priority"
+    "results, report, client, priority, deadline, idempotency_key, digest"
 
 /* Read up to `limit` rows of a SELECT of JOB_COLUMNS (NULL: it failed before). */
 int rows_read(struct connection *connection, sqlite3_stmt *statement, struct job *jobs, int limit, int *count);

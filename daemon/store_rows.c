@@ -35,6 +35,9 @@ static void job_read(sqlite3_stmt *row, struct job *job)
     job->report = column_json(row, 14);
     column_text(row, 15, job->client, sizeof job->client);
     job->priority = (enum job_priority)sqlite3_column_int(row, 16);
+    job->deadline = sqlite3_column_int64(row, 17);
+    column_text(row, 18, job->key, sizeof job->key);
+    column_text(row, 19, job->digest, sizeof job->digest);
 }
 
 int rows_read(struct connection *connection, sqlite3_stmt *statement, struct job *jobs, int limit, int *count)
@@ -67,6 +70,41 @@ int store_get(struct store *store, const char *id, struct job *job)
         rows_read(reader, sql_prepare(reader, "SELECT " JOB_COLUMNS " FROM job WHERE id = ?", "s", id), job, 1, &count);
     pthread_mutex_unlock(&store->reader_lock);
     return !result && !count ? row_not_found(id) : result;
+}
+
+int store_find_key(struct store *store, const char *client, const char *key, struct job *job)
+{
+    int count = 0;
+    pthread_mutex_lock(&store->reader_lock);
+    struct connection *reader = &store->reader;
+    int result =
+        rows_read(reader,
+                  sql_prepare(reader, "SELECT " JOB_COLUMNS " FROM job WHERE client = ? AND idempotency_key = ?", "ss",
+                              client, key),
+                  job, 1, &count);
+    pthread_mutex_unlock(&store->reader_lock);
+    return !result && !count ? err_set(ERR_NOT_FOUND, "There is no job of this idempotency key.") : result;
+}
+
+int store_ended(struct store *store, int64_t before, int state, char (*ids)[JOB_ID], int limit, int *count)
+{
+    pthread_mutex_lock(&store->reader_lock);
+    struct connection *reader = &store->reader;
+    sqlite3_stmt *statement =
+        sql_prepare(reader,
+                    "SELECT id FROM job WHERE state > 2 AND finished < ? AND (? < 0 OR state = ?) "
+                    "ORDER BY finished LIMIT ?",
+                    "iiii", before, (int64_t)state, (int64_t)state, (int64_t)limit);
+    int result = statement ? 0 : err_last()->code, step = SQLITE_DONE;
+    *count = 0;
+    while (!result && (step = sqlite3_step(statement)) == SQLITE_ROW)
+        column_text(statement, 0, ids[(*count)++], JOB_ID);
+    if (!result && step != SQLITE_DONE)
+        result = sql_failed(reader->db, "reading jobs");
+    if (statement)
+        sql_release(statement);
+    pthread_mutex_unlock(&store->reader_lock);
+    return result;
 }
 
 int store_list(struct store *store, int64_t before, int state, struct job *jobs, int limit, int *count)

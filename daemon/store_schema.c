@@ -16,6 +16,16 @@ static const char *const steps[] = {
     "ALTER TABLE job ADD COLUMN client TEXT NOT NULL DEFAULT '';"
     "ALTER TABLE job ADD COLUMN priority INTEGER NOT NULL DEFAULT 1 CHECK (priority BETWEEN 0 AND 2);"
     "CREATE INDEX job_queue ON job (client, priority, sequence) WHERE state = 0",
+    /* kept: bytes on the disk once the job has ended. */
+    "ALTER TABLE job ADD COLUMN deadline INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE job ADD COLUMN idempotency_key TEXT;"
+    "ALTER TABLE job ADD COLUMN digest TEXT;"
+    "ALTER TABLE job ADD COLUMN kept INTEGER NOT NULL DEFAULT 0;"
+    "UPDATE job SET kept = coalesce((SELECT sum(json_extract(value, '$.bytes')) FROM json_each(results)), 0)"
+    " WHERE results IS NOT NULL;"
+    "CREATE UNIQUE INDEX job_key ON job (client, idempotency_key) WHERE idempotency_key IS NOT NULL;"
+    "CREATE INDEX job_deadline ON job (deadline) WHERE state = 0 AND deadline > 0;"
+    "CREATE INDEX job_ended ON job (finished) WHERE state > 2",
 };
 enum { SCHEMA = sizeof steps / sizeof *steps };
 

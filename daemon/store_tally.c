@@ -121,6 +121,7 @@ static void entry_add(struct store *store, const struct entry *entry)
         store->counts[entry->from]--;
     if (entry->to >= 0)
         store->counts[entry->to]++;
+    store->kept += entry->kept;
     client_count(store, entry, entry->to, 1);
     client_count(store, entry, entry->from, -1);
     if (entry->from == JOB_QUEUED && entry->to == JOB_RUNNING)
@@ -144,11 +145,12 @@ int tally_load(struct store *store)
     pthread_mutex_lock(&store->tally_lock);
     memset(store->counts, 0, sizeof store->counts);
     store->clients = store->entries = 0;
+    store->kept = 0;
     sqlite3_stmt *statement =
         sql_prepare(writer,
                     "SELECT state, priority, client, count(*), sum(bytes) FROM job WHERE state <= 2 GROUP BY state, "
                     "priority, client "
-                    "UNION ALL SELECT state, 1, '', count(*), 0 FROM job WHERE state > 2 GROUP BY state",
+                    "UNION ALL SELECT state, 1, '', count(*), sum(kept) FROM job WHERE state > 2 GROUP BY state",
                     "");
     int result = statement ? 0 : err_last()->code, step = SQLITE_DONE;
     while (!result && (step = sqlite3_step(statement)) == SQLITE_ROW) {
@@ -157,8 +159,10 @@ int tally_load(struct store *store)
         snprintf(entry.client, sizeof entry.client, "%s", (const char *)sqlite3_column_text(statement, 2));
         int64_t count = sqlite3_column_int64(statement, 3);
         store->counts[entry.to] += count;
-        if (entry.to > JOB_CANCELING)
+        if (entry.to > JOB_CANCELING) {
+            store->kept += sqlite3_column_int64(statement, 4);
             continue;
+        }
         result = clients_reserve(store, 1);
         struct client *client = result ? NULL : client_of(store, entry.client);
         if (client && entry.to == JOB_QUEUED) {
@@ -189,6 +193,14 @@ int tally_waiting(struct store *store, struct client **out, size_t *count)
         return err_set(ERR_NO_MEMORY, "No memory for the list of clients.");
     *out = list;
     return 0;
+}
+
+int64_t store_kept_bytes(struct store *store)
+{
+    pthread_mutex_lock(&store->tally_lock);
+    int64_t kept = store->kept;
+    pthread_mutex_unlock(&store->tally_lock);
+    return kept;
 }
 
 void store_waiting(struct store *store, int64_t waiting[PRIORITIES])

@@ -30,6 +30,7 @@ extern "C" {
     X(WORKER_DIED, 500, "worker-died", "The worker process died")                                             \
     X(TIMEOUT, 500, "time-limit", "The time limit was reached")                                               \
     X(CANCELED, 409, "canceled", "The job was canceled")                                                      \
+    X(DEADLINE, 504, "deadline-passed", "The deadline passed before the job began")                           \
     /* the request */                                                                                         \
     X(BAD_REQUEST, 400, "bad-request", "Malformed request")                                                   \
     X(UNKNOWN_KIND, 400, "unknown-kind", "Unknown job kind")                                                  \
@@ -43,6 +44,10 @@ extern "C" {
     X(PRECONDITION_FAILED, 412, "precondition-failed", "The result has changed")                              \
     X(TOO_LARGE, 413, "body-too-large", "The body is too large")                                              \
     X(RANGE, 416, "range-not-satisfiable", "The range lies outside the result")                               \
+    X(KEY_IN_USE, 409, "idempotency-key-in-use", "A request with this key is on its way")                     \
+    X(KEY_REUSED, 422, "idempotency-key-reused", "The key belongs to another request")                        \
+    X(SCAN_GONE, 409, "scan-not-kept", "The scan is no longer there")                                         \
+    X(QUOTA, 429, "client-quota", "The client has its share of the queue")                                    \
     X(QUEUE_FULL, 503, "queue-full", "The queue is full")                                                     \
     X(DRAINING, 503, "draining", "The service is stopping")                                                   \
     X(EMPTY_BODY, 400, "empty-body", "The body is empty")                                                     \

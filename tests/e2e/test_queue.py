@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """The queue: whose turn it is, what is held, what comes back."""
 # time limit: 300 s
+import socket
 import tempfile
 import time
 
@@ -11,6 +12,8 @@ FOLDER = tempfile.TemporaryDirectory()
 SCAN = scans.radial(seed=61).write(f"{FOLDER.name}/scan.h5")
 with open(SCAN, "rb") as file:
     BODY = file.read()
+OTHER = scans.radial(seed=62).bytes(FOLDER.name)
+UNWEIGHTED = scans.radial(seed=63, weights=False).bytes(FOLDER.name)
 HELD = {"work_reserve": "900T"}  # more than any disk has: no job is begun
 
 
@@ -83,6 +86,146 @@ def priorities(daemon):
     same(daemon.job(identity)["priority"], "batch", "priority")
     assert "batch" in [line for line in client(daemon, "list").stdout.splitlines() if identity in line][0]
     same(client(daemon, "submit", SCAN, "--priority", "soon", check=False).returncode, 1, "exit status")
+
+
+# ---- sent twice
+
+def send(daemon, key, body=BODY, query="kind=recon", **headers):
+    return daemon.submit(body, query, Idempotency_Key=key, **headers)
+
+
+@test("a submission that is sent again with its key is answered with the job that there is; other bodies and parameters are not")
+def idempotency(daemon):
+    first = send(daemon, "one").expect(202)
+    again = send(daemon, '"one"').expect(202)
+    same(again.json()["id"], first.json()["id"], "job")
+    same((first.headers.get("idempotency-replayed"), again.headers.get("idempotency-replayed")), (None, "true"), "Idempotency-Replayed")
+    send(daemon, "one", OTHER).problem(422, "idempotency-key-reused")
+    send(daemon, "one", query="kind=recon&dcf=none").problem(422, "idempotency-key-reused")
+    daemon.finish(first.json()["id"])
+    image = send(daemon, "one", Prefer="wait=60", Accept="image/png").expect(200, "image/png")
+    same(image.headers["x-job-id"], first.json()["id"], "job of the image")
+    other = send(daemon, "one", X_Mrirecond_Client="somebody-else").expect(202).json()["id"]
+    assert other != first.json()["id"], "two clients share a key"
+    daemon.request("DELETE", f"/v1/jobs/{first.json()['id']}").expect(204)
+    assert send(daemon, "one", OTHER).expect(202).json()["id"] != first.json()["id"], "a key outlived its job"
+    for key in ("", "a b", "x" * 201, "caf\u00e9".encode().decode("latin-1")):
+        send(daemon, key).problem(400, "bad-request")
+    wait_until(lambda: not [name for name in daemon.files() if name.startswith("spool/")], "all scans to go: that of a refused one, too")
+
+
+@test("while a submission is on its way its key is taken; when it breaks off the key is free")
+def in_flight(daemon):
+    with socket.create_connection(("127.0.0.1", daemon.port)) as half:
+        half.sendall(f"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: x\r\nIdempotency-Key: two\r\nContent-Length: {len(BODY)}\r\n\r\n".encode() + BODY[:100])
+        wait_until(lambda: send(daemon, "two").status == 409, "the key to be taken")
+        send(daemon, "two").problem(409, "idempotency-key-in-use")
+        send(daemon, "three").expect(202)
+    wait_until(lambda: send(daemon, "two").status == 202, "the key to be free")
+
+
+@test("keys outlive kill -9: what was accepted is not done twice")
+def keys_last():
+    daemon = Daemon(devices="cpu", **HELD)
+    with daemon:
+        first = send(daemon, "k").expect(202).json()["id"]
+        daemon.kill()
+        del daemon.options["work_reserve"]
+        daemon.restart()
+        same(send(daemon, "k").expect(202).json()["id"], first, "job")
+        same(len(daemon.get("/v1/jobs").json()["jobs"]), 1, "jobs")
+        same(daemon.finish(first)["state"], "succeeded", "state")
+
+
+# ---- deadlines, once more, and no more
+
+@test("a job that still waits at its deadline fails with a code of its own; one that began in time does not")
+def deadline():
+    daemon = Daemon(devices="cpu", **HELD)
+    with daemon:
+        late = submit(daemon, "kind=recon&deadline=1")
+        in_time = submit(daemon, "kind=recon&deadline=3600")
+        assert daemon.job(late)["deadline"] > daemon.job(late)["created"], daemon.job(late)
+        daemon.submit(BODY, "kind=recon&deadline=1", Prefer="wait=60").problem(504, "deadline-passed")
+        job = daemon.finish(late)
+        same((job["state"], job["error"]["code"], job["attempts"]), ("failed", "deadline-passed", 0), "end")
+        same(daemon.metrics()['mrirecond_jobs_failed_total{kind="recon",reason="deadline-passed"}'], 2, "failed jobs counted")
+        same([name for name in daemon.files() if late in name], [], "files of the late job")
+        for wrong in ("0", "-1", "soon", "1.5", "99999999999"):
+            daemon.submit(BODY, f"kind=recon&deadline={wrong}").problem(400, "bad-parameter")
+        daemon.kill()
+        del daemon.options["work_reserve"]
+        daemon.restart()
+        same(daemon.finish(in_time)["state"], "succeeded", "state of the other")
+
+
+@test("a job whose scan is kept runs again, with other parameters where they are given")
+def resubmit():
+    with Daemon(devices="cpu", keep_scans="failed") as daemon:
+        failed = daemon.submit(UNWEIGHTED, "kind=recon&dcf=given&priority=urgent").expect(202).json()["id"]
+        same(daemon.finish(failed)["error"]["code"], "dcf-missing", "code")
+        answer = daemon.request("POST", f"/v1/jobs/{failed}/resubmit?dcf=pipe&tolerance=1e-2").expect(202)
+        again = answer.json()
+        same(answer.headers["location"], f"/v1/jobs/{again['id']}", "Location")
+        same((again["parameters"]["dcf"], again["parameters"]["tolerance"], again["priority"]), ("pipe", 0.01, "urgent"), "what it is")
+        daemon.request("DELETE", f"/v1/jobs/{failed}").expect(204)  # the scan is the other's as well
+        same(daemon.finish(again["id"])["state"], "succeeded", "state")
+        wait_until(lambda: not [name for name in daemon.files() if name.startswith("spool/")], "the scan to go")
+        daemon.request("POST", f"/v1/jobs/{again['id']}/resubmit").problem(409, "scan-not-kept")
+        daemon.request("POST", f"/v1/jobs/{failed}/resubmit").problem(404, "not-found")
+        kept = daemon.submit(UNWEIGHTED, "kind=recon&dcf=given").expect(202).json()["id"]
+        daemon.finish(kept)
+        daemon.request("POST", f"/v1/jobs/{kept}/resubmit?dcf=wrong").problem(400, "bad-parameter")
+        image = daemon.request("POST", f"/v1/jobs/{kept}/resubmit?dcf=none", headers={"Prefer": "wait=60", "Accept": "image/png"})
+        image.expect(200, "image/png")
+        same(daemon.metrics()["mrirecond_spool_used_bytes"], len(UNWEIGHTED), "bytes of the scan that is kept")
+        same(client(daemon, "resubmit", kept, "dcf=given", "--wait", check=False).returncode, 1, "exit status of the client")
+        identity = client(daemon, "resubmit", kept, "dcf=none", "--wait").stdout.strip()
+        same(daemon.job(identity)["parameters"]["dcf"], "none", "parameter by the client")
+
+
+@test("ended jobs go when they are old, with everything of theirs; those that wait do not")
+def retention_by_age():
+    with Daemon(devices="cpu", keep_jobs=1, keep_scans="all") as daemon:
+        job = daemon.run(BODY)
+        wait_until(lambda: daemon.get(f"/v1/jobs/{job['id']}").status == 404, "the job to go")
+        wait_until(lambda: not [name for name in daemon.files() if job["id"] in name], "its files to go")
+        daemon.options.update(HELD)
+        daemon.kill()
+        daemon.restart()
+        waiting = submit(daemon)
+        time.sleep(2.5)
+        same(daemon.job(waiting)["state"], "queued", "state")
+
+
+@test("ended jobs go when they take too much room, those that ended first before the others")
+def retention_by_bytes():
+    with Daemon(devices="cpu") as daemon:
+        jobs = [daemon.run(BODY) for _ in range(3)]
+        size = sum(result["bytes"] for result in jobs[2]["results"])
+        daemon.kill()
+        daemon.options["keep_bytes"] = 2 * size + 100
+        daemon.restart()
+        wait_until(lambda: daemon.get(f"/v1/jobs/{jobs[0]['id']}").status == 404, "the first to go")
+        time.sleep(1.5)
+        for job in jobs[1:]:
+            daemon.get(f"/v1/jobs/{job['id']}/results/image?format=h5").expect(200)
+
+
+@test("a purge removes what ended, by age and state, and nothing else")
+def purge():
+    daemon = Daemon(devices="cpu")
+    with daemon:
+        good, bad = daemon.run(BODY)["id"], daemon.run(UNWEIGHTED, "kind=recon&dcf=given")["id"]
+        for query, code in (("", "bad-parameter"), ("?older=x", "bad-parameter"), ("?older=0&state=queued", "bad-parameter"),
+                            ("?older=0&id=1", "unknown-parameter")):
+            daemon.request("DELETE", "/v1/jobs" + query).problem(400, code)
+        same(daemon.request("DELETE", "/v1/jobs?older=3600").expect(200).json()["removed"], 0, "removed")
+        same(daemon.request("DELETE", "/v1/jobs?older=0&state=failed").expect(200).json()["removed"], 1, "removed")
+        same((daemon.get(f"/v1/jobs/{bad}").status, daemon.get(f"/v1/jobs/{good}").status), (404, 200), "left")
+        assert "1" in client(daemon, "purge", "--older", "0").stdout
+        same(daemon.get("/v1/jobs").json()["jobs"], [], "jobs left")
+        same([name for name in daemon.files() if name.startswith(("spool/", "results/"))], [], "files left")
 
 
 if __name__ == "__main__":

@@ -425,6 +425,101 @@ static void waiting_earns_priority(void **state)
     taken_in_order(store, (const int[]){3, 2}, 2);
 }
 
+/* ---- keys, deadlines, what is kept ---- */
+
+/* Submit job `i` with a key and a deadline. */
+static int submit_with(struct store *store, int i, const char *client, const char *key, int64_t deadline)
+{
+    struct job job = {.bytes = 1000, .deadline = deadline, .parameters = json_object(), .formats = json_array()};
+    snprintf(job.id, sizeof job.id, "%026d", i);
+    strcpy(job.kind, "recon");
+    strcpy(job.client, client);
+    strcpy(job.key, key);
+    strcpy(job.digest, *key ? "abc" : "");
+    int result = store_submit(store, &job, 100);
+    job_clear(&job);
+    return result;
+}
+
+static void a_key_is_one_job_of_a_client(void **state)
+{
+    struct store *store = ((struct fixture *)*state)->store;
+    struct job job;
+    char id[JOB_ID];
+    assert_int_equal(submit_with(store, 1, "a", "k", 0), 0);
+    assert_int_equal(submit_with(store, 2, "b", "k", 0), 0);
+    assert_int_equal(submit_with(store, 3, "a", "", 0), 0);
+    assert_int_equal(submit_with(store, 4, "a", "", 0), 0);
+    assert_int_equal(submit_with(store, 5, "a", "k", 0), ERR_STORE);
+    assert_int_equal(store_find_key(store, "b", "k", &job), 0);
+    assert_string_equal(job.id, id_of(2, id));
+    assert_string_equal(job.digest, "abc");
+    job_clear(&job);
+    assert_int_equal(store_find_key(store, "c", "k", &job), ERR_NOT_FOUND);
+    assert_int_equal(store_find_key(store, "a", "", &job), ERR_NOT_FOUND);
+}
+
+static void what_waits_at_its_deadline_fails(void **state)
+{
+    struct store *store = ((struct fixture *)*state)->store;
+    struct job jobs[2], job;
+    char id[JOB_ID];
+    int count = -1;
+    assert_int_equal(submit_with(store, 1, "a", "", 2000), 0);
+    take(store, 1); /* in time */
+    assert_int_equal(submit_with(store, 2, "a", "", 3000), 0);
+    assert_int_equal(submit_with(store, 3, "a", "", 1000), 0);
+    assert_int_equal(submit_with(store, 4, "a", "", 2000), 0);
+    assert_int_equal(submit_with(store, 5, "a", "", 0), 0);
+    assert_int_equal(store_expire(store, 1000, jobs, 2, &count), 0);
+    assert_int_equal(count, 0);
+    assert_int_equal(store_expire(store, 2001, jobs, 2, &count), 0);
+    assert_int_equal(count, 2);
+    assert_string_equal(jobs[0].id, id_of(3, id));
+    assert_string_equal(jobs[1].id, id_of(4, id));
+    job_clear(&jobs[0]);
+    job_clear(&jobs[1]);
+    assert_int_equal(store_get(store, id, &job), 0);
+    assert_true(job.state == JOB_FAILED && job.finished == 2001);
+    assert_string_equal(json_string_value(json_object_get(job.error, "code")), "deadline-passed");
+    job_clear(&job);
+    assert_int_equal(state_of(store, 1), JOB_RUNNING);
+    taken_in_order(store, (const int[]){2, 5}, 2);
+}
+
+static void what_ended_jobs_keep_is_counted(void **state)
+{
+    struct fixture *f = *state;
+    char id[JOB_ID], ended[4][JOB_ID];
+    int count;
+    json_t *results = json_pack("[{s:i}, {s:i}]", "bytes", 700, "bytes", 30);
+    store_set_kept_scans(f->store, true, false);
+    for (int i = 1; i <= 3; i++) {
+        assert_int_equal(submit(f->store, i, 10), 0);
+        take(f->store, i);
+    }
+    assert_int_equal(store_kept_bytes(f->store), 0);
+    assert_int_equal(store_succeed(f->store, id_of(1, id), results, NULL), 0);
+    assert_int_equal(store_kept_bytes(f->store), 730);
+    usleep(2000);
+    assert_int_equal(store_fail(f->store, id_of(2, id), err_last()), 0);
+    assert_int_equal(store_kept_bytes(f->store), 730 + 1002);
+    assert_int_equal(store_ended(f->store, INT64_MAX, -1, ended, 4, &count), 0);
+    assert_int_equal(count, 2);
+    assert_string_equal(ended[0], id_of(1, id));
+    assert_int_equal(store_ended(f->store, INT64_MAX, JOB_FAILED, ended, 4, &count), 0);
+    assert_int_equal(count, 1);
+    assert_string_equal(ended[0], id_of(2, id));
+    assert_int_equal(store_ended(f->store, 1000, -1, ended, 4, &count), 0);
+    assert_int_equal(count, 0);
+    assert_int_equal(store_delete(f->store, id_of(1, id)), 0);
+    assert_int_equal(store_kept_bytes(f->store), 1002);
+    store_free(f->store);
+    assert_int_equal(store_create(&f->store, f->path), 0);
+    assert_int_equal(store_kept_bytes(f->store), 1002);
+    json_decref(results);
+}
+
 /* ---- other versions ---- */
 
 /* A store as version 0.1.0 made it: its queue is kept, in its order, and its jobs are of normal priority. */
@@ -449,7 +544,8 @@ static void a_store_of_an_earlier_version_is_kept(void **state)
             "CREATE INDEX job_state ON job (state, sequence);"
             "PRAGMA user_version = 1;"
             "INSERT INTO job (id, state, kind, bytes, created, parameters, formats, results, finished) VALUES"
-            " ('00000000000000000000000001', 3, 'recon', 10, 1000, '{\"dcf\":\"none\"}', '[]', '[]', 2000),"
+            " ('00000000000000000000000001', 3, 'recon', 10, 1000, '{\"dcf\":\"none\"}', '[]', '[{\"bytes\":5}]', "
+            "2000),"
             " ('00000000000000000000000002', 0, 'recon', 20, 1001, '{}', '[\"png\"]', NULL, 0),"
             " ('00000000000000000000000003', 0, 'recon', 30, 1002, '{}', '[]', NULL, 0)",
             NULL, NULL, NULL),
@@ -458,6 +554,7 @@ static void a_store_of_an_earlier_version_is_kept(void **state)
     assert_int_equal(store_create(&store, path), 0);
     assert_int_equal(store_get(store, id_of(1, id), &job), 0);
     assert_true(job.state == JOB_SUCCEEDED && job.finished == 2000 && job.bytes == 10);
+    assert_int_equal(store_kept_bytes(store), 5);
     job_clear(&job);
     assert_int_equal(submit_of(store, 4, 10, "", PRIORITY_URGENT, 40), 0);
     store_free(store);
@@ -548,6 +645,9 @@ int main(void)
         WITH_STORE(urgent_comes_before_normal_before_batch),
         WITH_STORE(clients_share_by_what_their_jobs_weigh),
         WITH_STORE(waiting_earns_priority),
+        WITH_STORE(a_key_is_one_job_of_a_client),
+        WITH_STORE(what_waits_at_its_deadline_fails),
+        WITH_STORE(what_ended_jobs_keep_is_counted),
         WITH_STORE(a_store_of_an_earlier_version_is_kept),
         WITH_STORE(recovery_queues_what_ran),
         WITH_STORE(a_store_that_is_none_is_refused),

@@ -1,0 +1,84 @@
+#include "clients/submission.h"
+
+#include "clients/progress.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Add "&NAME=VALUE". false: no memory. */
+static bool add(struct service *service, FILE *text, const char *name, size_t length, const char *value)
+{
+    char *copy = strndup(name, length), *left = copy ? service_escape(service, copy) : NULL;
+    char *right = service_escape(service, value);
+    bool added = left && right && fprintf(text, "&%s=%s", left, right) > 0;
+    free(copy);
+    free(left);
+    free(right);
+    return added;
+}
+
+static bool begin(struct service *service, FILE *text, const struct client_options *options, const char *again)
+{
+    char *name = service_escape(service, again ? again : options->kind ? options->kind : "recon");
+    bool begun = name && fprintf(text, again ? "/v1/jobs/%s/resubmit?" : "/v1/jobs?kind=%s", name) > 0;
+    free(name);
+    return begun && (!options->priority || add(service, text, "priority", 8, options->priority));
+}
+
+int submission_path(struct service *service, const struct client_options *options, const char *again, char **path)
+{
+    size_t length = 0;
+    int usage = CLIENT_OK;
+    char *made = NULL;
+    FILE *text = open_memstream(&made, &length);
+    bool complete = text && begin(service, text, options, again);
+    for (int i = 1; i < options->words && complete && !usage; i++) {
+        const char *word = options->word[i], *equals = strchr(word, '=');
+        if (!equals || equals == word)
+            usage = client_usage("\"%s\" is no PARAM=VALUE. One scan is submitted at a time.", word);
+        else if (strncmp(word, "kind=", 5) == 0)
+            usage = client_usage("The kind of a job is given by --kind, not as a parameter.");
+        else
+            complete = add(service, text, word, (size_t)(equals - word), equals + 1);
+    }
+    if (text && fclose(text) != 0)
+        complete = false;
+    if (complete && !usage) {
+        *path = made;
+        return CLIENT_OK;
+    }
+    free(made);
+    if (usage)
+        return usage;
+    err_set(ERR_NO_MEMORY, "There is no memory for a request.");
+    return client_failed();
+}
+
+int submission_send(struct service *service, const char *path, const char *scan, const char *key, json_t **job)
+{
+    struct progress progress;
+    const struct service_watch watch = {&progress, progress_moved};
+    struct stat there;
+    bool standard = strcmp(scan, "-") == 0;
+    int fd = standard ? STDIN_FILENO : open(scan, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &there) < 0)
+        return err_set(ERR_IO, "%s cannot be read: %s.", scan, strerror(errno));
+    int failure = 0;
+    if (S_ISDIR(there.st_mode))
+        failure = err_set(ERR_IO, "%s is a folder. One scan file is submitted at a time.", scan);
+    progress_start(&progress);
+    if (!failure)
+        failure = service_upload(service, path, fd, S_ISREG(there.st_mode) ? there.st_size : -1, key, &watch, job);
+    progress_end(&progress);
+    if (!standard)
+        close(fd);
+    if (!failure && !*client_text(*job, "id")) {
+        json_decref(*job);
+        failure = err_set(ERR_IO, "The server took the scan but named no job. Is it mrirecond that runs there?");
+    }
+    return failure;
+}

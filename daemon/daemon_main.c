@@ -60,6 +60,7 @@ static int state_open(struct service *service, struct options *options)
         result = store_create(&service->store, path);
     if (!result) {
         store_set_ageing(service->store, 1000 * options->priority_ageing);
+        store_set_quota(service->store, options->client_jobs, options->client_bytes);
         store_set_kept_scans(service->store, options->keep_scans != KEEP_NONE, options->keep_scans == KEEP_ALL);
     }
     if (!result)

@@ -46,6 +46,10 @@ static const struct option {
      "results.",
      OPTION_IS_SIZE, AT(work_reserve), 0, KIB(KIB(KIB(KIB(1024))))},
     {"queue-limit", "10000", "Jobs that may wait; more are refused.", OPTION_IS_COUNT, AT(queue_limit), 1, 1000000},
+    {"client-jobs", "0", "Jobs that one client may have waiting; more are answered with 429. 0: any number.",
+     OPTION_IS_COUNT, AT(client_jobs), 0, 1000000},
+    {"client-bytes", "0", "Bytes that the waiting scans of one client may take; more are answered with 429. 0: any.",
+     OPTION_IS_SIZE, AT(client_bytes), 0, KIB(KIB(KIB(KIB(1024))))},
     {"priority-ageing", "1800",
      "Seconds of waiting that move a job up by one priority, so that batch jobs come to their turn. 0: waiting does "
      "not.",

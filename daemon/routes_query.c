@@ -113,16 +113,13 @@ static int parameters_read(struct request *request, const struct kind *kind, con
     return 0;
 }
 
-static int room_check(struct service *service)
+static int room_check(struct request *request)
 {
-    int64_t counts[JOB_STATES], oldest;
+    const struct service *service = request->service;
+    int64_t bytes = http_body_bytes(request);
     if (service->draining)
         return err_set(ERR_DRAINING, "The service is being stopped. Send the scan again when it is back.");
-    int result = store_counts(service->store, counts, &oldest);
-    if (!result && counts[JOB_QUEUED] >= service->options->queue_limit)
-        result = err_set(ERR_QUEUE_FULL, "%lld jobs are waiting, which is the limit. Try again later.",
-                         (long long)counts[JOB_QUEUED]);
-    return result;
+    return store_room(service->store, request->job.client, bytes > 0 ? bytes : 0, service->options->queue_limit);
 }
 
 /* All that a submission says but its scan. */
@@ -135,7 +132,7 @@ static int job_read(struct request *request, struct about *about, const json_t *
     if (!result)
         result = request_client(request, job->client);
     if (!result)
-        result = room_check(request->service);
+        result = room_check(request);
     if (result)
         return result;
     snprintf(job->kind, sizeof job->kind, "%s", about->kind->name);

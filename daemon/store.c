@@ -248,12 +248,11 @@ static int submit_apply(struct store *store, void *context)
     struct submission *submission = context;
     const struct job *job = submission->job;
     struct connection *writer = &store->writer;
-    int64_t queued = tally_now(store, JOB_QUEUED);
-    if (queued >= submission->limit)
-        return err_set(ERR_QUEUE_FULL, "%lld jobs are waiting, which is the limit. Try again later.",
-                       (long long)queued);
+    int result = tally_room(store, job->client, job->bytes, submission->limit);
+    if (result)
+        return result;
     submission->created = clock_milliseconds();
-    int result =
+    result =
         sql_change(writer,
                    sql_prepare(writer,
                                "INSERT INTO job (id, state, kind, bytes, created, parameters, formats, "

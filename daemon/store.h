@@ -67,7 +67,13 @@ void store_set_ageing(struct store *store, int64_t milliseconds);
 /* At start: what a dead daemon left running is queued again, what it was canceling is canceled. */
 int store_recover(struct store *store, int *requeued);
 
-/* Add a queued job; sets its sequence, created and state. Fails with ERR_QUEUE_FULL (`limit` jobs wait), ERR_STORE. */
+/* What one client may have waiting: jobs, and bytes of their scans. 0, as it begins: any number. */
+void store_set_quota(struct store *store, int64_t jobs, int64_t bytes);
+
+/* Whether a job of this client would be let in now. Fails with ERR_QUEUE_FULL (`limit` jobs wait), ERR_QUOTA. */
+int store_room(struct store *store, const char *client, int64_t bytes, int64_t limit);
+
+/* Add a queued job; sets its sequence, created and state. Fails as store_room, and with ERR_STORE. */
 int store_submit(struct store *store, struct job *job, int64_t limit);
 
 /* ORDER. The next job is one of the highest priority there is, where each full ageing time that a job has waited counts

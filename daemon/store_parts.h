@@ -75,7 +75,7 @@ struct store {
     struct client *client;
     size_t clients, clients_room;
     double served; /* what the client that was served last had been given before */
-    _Atomic int64_t ageing;
+    _Atomic int64_t ageing, quota_jobs, quota_bytes;
     _Atomic bool failed_scans_stay, succeeded_scans_stay;
     /* under `reader_lock` */
     pthread_mutex_t reader_lock;
@@ -133,8 +133,8 @@ int store_note(struct store *store, const struct entry *entry);
 void tally_add(struct store *store);
 /* Count all jobs anew. In the writer, or before it runs. */
 int tally_load(struct store *store);
-/* From within a change: jobs in a state, those that the transaction has moved so far included. */
-int64_t tally_now(const struct store *store, enum job_state state);
+/* From within a change: store_room, where what the transaction has moved so far counts. */
+int tally_room(struct store *store, const char *client, int64_t bytes, int64_t limit);
 /* Those that have jobs waiting; the caller frees the list. Fails with ERR_NO_MEMORY. */
 int tally_waiting(struct store *store, struct client **out, size_t *count);
 

@@ -9,14 +9,6 @@ enum { IDLE_CLIENTS = 256 }; /* that have nothing here, and are remembered for w
 
 #define LEAST_BYTES (INT64_C(1) << 20) /* that a job counts as */
 
-int64_t tally_now(const struct store *store, enum job_state state)
-{
-    int64_t count = store->counts[state]; /* only this thread changes it */
-    for (size_t i = 0; i < store->entries; i++)
-        count += (store->entry[i].to == (int)state) - (store->entry[i].from == (int)state);
-    return count;
-}
-
 /* ---- clients ---- */
 
 static int64_t waiting_of(const struct client *client)
@@ -193,6 +185,71 @@ int tally_waiting(struct store *store, struct client **out, size_t *count)
         return err_set(ERR_NO_MEMORY, "No memory for the list of clients.");
     *out = list;
     return 0;
+}
+
+/* ---- who is let in ---- */
+
+void store_set_quota(struct store *store, int64_t jobs, int64_t bytes)
+{
+    store->quota_jobs = jobs;
+    store->quota_bytes = bytes;
+}
+
+/* `all`, `jobs` and `waiting` are what waits: of everybody, of this client, and its bytes. */
+static int room(const struct store *store, int64_t all, int64_t limit, int64_t jobs, int64_t waiting, int64_t bytes)
+{
+    int64_t most_jobs = store->quota_jobs, most_bytes = store->quota_bytes;
+    if (all >= limit)
+        return err_set(ERR_QUEUE_FULL, "%lld jobs are waiting, which is the limit. Try again later.", (long long)all);
+    if (most_jobs > 0 && jobs >= most_jobs)
+        return err_set(ERR_QUOTA,
+                       "%lld jobs of this client are waiting, the most that one may have (option client-jobs). Try "
+                       "again when some have begun.",
+                       (long long)jobs);
+    if (most_bytes > 0 && waiting + bytes > most_bytes)
+        return err_set_bytes(ERR_QUOTA, bytes, most_bytes > waiting ? most_bytes - waiting : 0,
+                             "The waiting scans of this client take %lld bytes; with this one it would be more than "
+                             "the %lld that one may have (option client-bytes). Try again when some have begun.",
+                             (long long)waiting, (long long)most_bytes);
+    return 0;
+}
+
+/* What waits of a client; 0 where it has nothing here. */
+static void waiting_read(struct store *store, const char *name, int64_t *jobs, int64_t *bytes)
+{
+    *jobs = *bytes = 0;
+    pthread_mutex_lock(&store->tally_lock);
+    for (size_t i = 0; i < store->clients; i++)
+        if (strcmp(store->client[i].name, name) == 0) {
+            *jobs = waiting_of(&store->client[i]);
+            *bytes = store->client[i].waiting_bytes;
+        }
+    pthread_mutex_unlock(&store->tally_lock);
+}
+
+int store_room(struct store *store, const char *client, int64_t bytes, int64_t limit)
+{
+    int64_t jobs, waiting;
+    waiting_read(store, client, &jobs, &waiting);
+    pthread_mutex_lock(&store->tally_lock);
+    int64_t all = store->counts[JOB_QUEUED];
+    pthread_mutex_unlock(&store->tally_lock);
+    return room(store, all, limit, jobs, waiting, bytes);
+}
+
+int tally_room(struct store *store, const char *client, int64_t bytes, int64_t limit)
+{
+    int64_t jobs, waiting, all = store->counts[JOB_QUEUED]; /* only this thread changes it */
+    waiting_read(store, client, &jobs, &waiting);
+    for (size_t i = 0; i < store->entries; i++) {
+        const struct entry *entry = &store->entry[i];
+        int64_t step = (entry->to == JOB_QUEUED) - (entry->from == JOB_QUEUED);
+        bool same = strcmp(entry->client, client) == 0;
+        all += step;
+        jobs += same ? step : 0;
+        waiting += same ? step * entry->bytes : 0;
+    }
+    return room(store, all, limit, jobs, waiting, bytes);
 }
 
 int64_t store_kept_bytes(struct store *store)

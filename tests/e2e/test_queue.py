@@ -88,6 +88,32 @@ def priorities(daemon):
     same(client(daemon, "submit", SCAN, "--priority", "soon", check=False).returncode, 1, "exit status")
 
 
+@test("a client that has its share of the queue, a full queue, a full spool: 429, 503, 507, each with Retry-After")
+def back_pressure():
+    def refused(answer, status, code):
+        answer.problem(status, code)
+        assert int(answer.headers["retry-after"]) > 0, answer.headers
+
+    with Daemon(devices="cpu", client_jobs=2, queue_limit=4, **HELD) as daemon:
+        for name in "ab":
+            jobs = [submit(daemon, X_Mrirecond_Client=name) for _ in range(2)]
+            refused(daemon.submit(BODY, X_Mrirecond_Client=name), *((429, "client-quota") if name == "a" else (503, "queue-full")))
+        daemon.request("POST", f"/v1/jobs/{jobs[0]}/cancel").expect(202)
+        refused(daemon.submit(BODY, X_Mrirecond_Client="a"), 429, "client-quota")
+        submit(daemon, X_Mrirecond_Client="b")
+        rejected = {key: value for key, value in daemon.metrics().items() if key.startswith("mrirecond_ingest_rejected_total")}
+        same(rejected, {'mrirecond_ingest_rejected_total{reason="client-quota"}': 2, 'mrirecond_ingest_rejected_total{reason="queue-full"}': 1},
+             "refusals counted")
+    with Daemon(devices="cpu", client_bytes=2 * len(BODY), spool_limit=3 * len(BODY), **HELD) as daemon:
+        submit(daemon)
+        submit(daemon)
+        refused(daemon.submit(BODY), 429, "client-quota")
+        submit(daemon, X_Mrirecond_Client="other")
+        refused(daemon.submit(BODY, X_Mrirecond_Client="third"), 507, "spool-full")
+        # One that does not say how long it is comes to its limit while it arrives, or at its end.
+        refused(daemon.submit(iter([BODY[:1000], BODY[1000:]]), X_Mrirecond_Client="third"), 507, "spool-full")
+
+
 # ---- sent twice
 
 def send(daemon, key, body=BODY, query="kind=recon", **headers):

@@ -425,6 +425,27 @@ static void waiting_earns_priority(void **state)
     taken_in_order(store, (const int[]){3, 2}, 2);
 }
 
+static void a_client_has_its_quota(void **state)
+{
+    struct store *store = ((struct fixture *)*state)->store;
+    store_set_quota(store, 2, 0);
+    for (int i = 1; i <= 2; i++)
+        assert_int_equal(submit_of(store, i, 100, "a", PRIORITY_NORMAL, 1000), 0);
+    assert_int_equal(submit_of(store, 3, 100, "a", PRIORITY_URGENT, 1000), ERR_QUOTA);
+    assert_int_equal(store_room(store, "a", 1, 100), ERR_QUOTA);
+    assert_int_equal(submit_of(store, 3, 100, "b", PRIORITY_NORMAL, 1000), 0);
+    take(store, 1);
+    assert_int_equal(submit_of(store, 4, 100, "a", PRIORITY_NORMAL, 1000), 0); /* what runs does not wait */
+    store_set_quota(store, 0, 3000);
+    assert_int_equal(store_room(store, "a", 1000, 100), 0);
+    assert_int_equal(store_room(store, "a", 1001, 100), ERR_QUOTA);
+    assert_int_equal(err_last()->available, 1000);
+    assert_int_equal(store_room(store, "a", 1000, 3), ERR_QUEUE_FULL);
+    assert_int_equal(submit_of(store, 5, 100, "a", PRIORITY_NORMAL, 1001), ERR_QUOTA);
+    assert_int_equal(submit_of(store, 5, 100, "a", PRIORITY_NORMAL, 1000), 0);
+    assert_int_equal(store_room(store, "new", 3001, 100), ERR_QUOTA);
+}
+
 /* ---- keys, deadlines, what is kept ---- */
 
 /* Submit job `i` with a key and a deadline. */
@@ -645,6 +666,7 @@ int main(void)
         WITH_STORE(urgent_comes_before_normal_before_batch),
         WITH_STORE(clients_share_by_what_their_jobs_weigh),
         WITH_STORE(waiting_earns_priority),
+        WITH_STORE(a_client_has_its_quota),
         WITH_STORE(a_key_is_one_job_of_a_client),
         WITH_STORE(what_waits_at_its_deadline_fails),
         WITH_STORE(what_ended_jobs_keep_is_counted),

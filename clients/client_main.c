@@ -33,6 +33,10 @@ struct option_row {
 static const struct option_row option_rows[] = {
     {"--server", "URL", "where mrirecond listens (or MRIRECON_SERVER; " DEFAULT_SERVER ")", EVERYWHERE,
      offsetof(struct client_options, server)},
+    {"--token-file", "FILE", "file that holds the token to show (or MRIRECON_TOKEN: the token itself)", EVERYWHERE,
+     offsetof(struct client_options, token_file)},
+    {"--cacert", "FILE", "certificates to trust, in PEM (or MRIRECON_CACERT)", EVERYWHERE,
+     offsetof(struct client_options, cacert)},
     {"--out", "FILE", "write the image there, \"-\" is standard output; the name's ending picks the form", OUT,
      offsetof(struct client_options, out)},
     {"--format", "FORM", "the form of the image: h5 (ISMRMRD), nii.gz, png, npy", FORMAT,
@@ -92,7 +96,7 @@ static void help_command(const struct command_row *command)
            command->options ? " [OPTION ...]" : "", command->help);
     for (int i = 0; i < OPTION_ROWS && command->run; i++)
         if ((option_rows[i].bit & (command->options | EVERYWHERE)) != 0)
-            printf("  %-10s %-5s %s\n", option_rows[i].name, option_rows[i].value ? option_rows[i].value : "",
+            printf("  %-12s %-5s %s\n", option_rows[i].name, option_rows[i].value ? option_rows[i].value : "",
                    option_rows[i].help);
 }
 
@@ -103,7 +107,7 @@ static int help(void)
         printf("  %-9s %-23s %s\n", command_rows[i].name, command_rows[i].words, command_rows[i].help);
     puts("\nOptions:");
     for (int i = 0; i < OPTION_ROWS; i++)
-        printf("  %-10s %-5s %s\n", option_rows[i].name, option_rows[i].value ? option_rows[i].value : "",
+        printf("  %-12s %-5s %s\n", option_rows[i].name, option_rows[i].value ? option_rows[i].value : "",
                option_rows[i].help);
     puts("\nA first scan:\n"
          "  mrirecon simulate --trajectory spiral --out scan.h5\n"
@@ -161,7 +165,9 @@ static int run(const struct command_row *command, const struct client_options *o
     struct service *service = NULL;
     if (service_create(&service, options->server))
         return client_failed();
-    int code = command->run(service, options);
+    int code = service_trust(service, getenv("MRIRECON_TOKEN"), options->token_file, options->cacert)
+                   ? client_failed()
+                   : command->run(service, options);
     service_free(service);
     if (fflush(stdout) != 0 && code == CLIENT_OK) {
         err_set(ERR_IO, "Standard output cannot be written.");
@@ -174,6 +180,7 @@ int main(int argc, char **argv)
 {
     const char *server = getenv("MRIRECON_SERVER");
     struct client_options options = {.server = server && *server ? server : DEFAULT_SERVER, .word = argv};
+    options.cacert = getenv("MRIRECON_CACERT");
     const struct command_row *command = NULL;
     bool only_words = false;
     setlocale(LC_CTYPE, "");

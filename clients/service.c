@@ -19,7 +19,8 @@ enum {
 
 struct service {
     CURL *curl;
-    char *url;
+    char *url, *token;      /* token NULL: none is shown */
+    const char *cacert;     /* NULL: the system's certificates alone */
     sigset_t stops, before; /* SIGINT and SIGTERM; the mask to put back */
 };
 
@@ -68,8 +69,28 @@ void service_free(struct service *service)
         ;
     sigprocmask(SIG_SETMASK, &service->before, NULL);
     curl_easy_cleanup(service->curl);
+    free(service->token);
     free(service->url);
     free(service);
+}
+
+int service_trust(struct service *service, const char *token, const char *token_file, const char *cacert)
+{
+    char line[256] = "";
+    service->cacert = cacert;
+    if (token_file) {
+        FILE *file = fopen(token_file, "re");
+        bool read = file && fgets(line, sizeof line, file);
+        if (file)
+            fclose(file);
+        line[strcspn(line, " \r\n")] = '\0';
+        if (!read || !*line)
+            return err_set(ERR_IO, "There is no token in the file %s.", token_file);
+        token = line;
+    }
+    if (token && *token && !(service->token = strdup(token)))
+        return err_set(ERR_NO_MEMORY, "There is no memory for a token.");
+    return 0;
 }
 
 int service_pause(struct service *service, double seconds)
@@ -241,6 +262,12 @@ static int prepare(struct exchange *exchange, const char *method, const char *ad
     curl_easy_setopt(curl, CURLOPT_XFERINFODATA, exchange);
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_answer);
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, exchange);
+    if (exchange->service->token) {
+        curl_easy_setopt(curl, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
+        curl_easy_setopt(curl, CURLOPT_XOAUTH2_BEARER, exchange->service->token);
+    }
+    if (exchange->service->cacert)
+        curl_easy_setopt(curl, CURLOPT_CAINFO, exchange->service->cacert);
     if (strcmp(method, "POST") == 0)
         curl_easy_setopt(curl, CURLOPT_POST, 1L);
     else if (strcmp(method, "GET") != 0)

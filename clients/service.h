@@ -18,6 +18,11 @@ struct service;
 int service_create(struct service **out, const char *url);
 void service_free(struct service *service);
 
+/* What further requests show and trust: a bearer token (its text, or the first line of a file; NULL: none), and a file
+ * of certificates to trust besides (PEM; NULL: the system's alone). The strings of `cacert` must outlive the service.
+ * Fails with ERR_IO (the file), ERR_NO_MEMORY. */
+int service_trust(struct service *service, const char *token, const char *token_file, const char *cacert);
+
 /* Told while bytes move; total is -1 where it is not known. */
 struct service_watch {
     void *context;

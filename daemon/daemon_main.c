@@ -102,6 +102,12 @@ static int service_start(struct service *service, struct options *options, struc
     if (!result)
         result = state_open(service, options);
     if (!result)
+        result = tokens_create(&service->tokens, options->tokens);
+    if (!result && !*options->tls_certificate != !*options->tls_key)
+        result = err_set(ERR_BAD_PARAMETER, "tls-certificate and tls-key belong together: give both, or none.");
+    if (!result && *options->tls_certificate)
+        result = tls_create(&service->tls, options->tls_certificate, options->tls_key);
+    if (!result)
         result = metrics_create(&service->metrics);
     if (!result)
         result = waiters_create(&service->waiters);
@@ -147,6 +153,8 @@ static void service_stop(struct service *service, struct http *http)
     store_free(service->store);
     uploads_free(service->uploads);
     spool_free(service->spool);
+    tls_free(service->tls);
+    tokens_free(service->tokens);
 }
 
 /* The next signal, or 0 after a moment. */
@@ -157,11 +165,34 @@ static int signal_next(const sigset_t *signals)
     return got > 0 ? got : 0;
 }
 
+/* SIGHUP: what may change while the service runs is read again. What cannot be read leaves all as it was. */
+static void reload(struct service *service)
+{
+    char moment[40];
+    struct timespec now;
+    int count = 0;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    snprintf(moment, sizeof moment, "RELOADING=1\nMONOTONIC_USEC=%lld",
+             (long long)now.tv_sec * 1000000 + now.tv_nsec / 1000);
+    sd_notify(0, moment);
+    if (tokens_reload(service->tokens, &count))
+        log_line(service->log, LOG_LEVEL_ERROR, NULL, "reload: the old tokens stay: %s", err_last()->text);
+    else if (tokens_wanted(service->tokens))
+        log_line(service->log, LOG_LEVEL_INFO, NULL, "reload: %d tokens", count);
+    if (service->tls && tls_reload(service->tls))
+        log_line(service->log, LOG_LEVEL_ERROR, NULL, "reload: the old certificate stays: %s", err_last()->text);
+    else if (service->tls)
+        log_line(service->log, LOG_LEVEL_INFO, NULL, "reload: certificate");
+    sd_notify(0, "READY=1");
+}
+
 static void serve_until_stopped(struct service *service, const sigset_t *signals)
 {
     struct worker_status status[WORKERS_MAX];
     bool told = false;
-    while (!signal_next(signals)) {
+    for (int got = 0; !got || got == SIGHUP; got = signal_next(signals)) {
+        if (got == SIGHUP)
+            reload(service);
         /* Ready: the queue is recovered and a worker is warm. */
         int count = told ? 0 : scheduler_status(service->scheduler, status);
         for (int i = 0; i < count && !told; i++)
@@ -179,6 +210,27 @@ static void serve_until_stopped(struct service *service, const sigset_t *signals
         ;
 }
 
+/* mrirecond --new-token CLIENT ROLE [--config FILE] [--tokens FILE] */
+static int new_token(int argc, char **argv)
+{
+    struct options options;
+    enum options_action action;
+    char token[TOKEN_TEXT];
+    int role = argc > 3 ? role_find(argv[3]) : -1;
+    if (role < 0) {
+        fputs("mrirecond: --new-token takes a client's name and a role (read, submit, admin).\n", stderr);
+        return STATUS_USAGE;
+    }
+    umask(077);
+    if (options_parse(&options, argc - 3, argv + 3, &action) ||
+        token_add(options.tokens, argv[2], (enum role)role, token)) {
+        fprintf(stderr, "mrirecond: %s\n", err_last()->text);
+        return STATUS_FAILED;
+    }
+    puts(token);
+    return fflush(stdout) == 0 ? 0 : STATUS_FAILED;
+}
+
 int main(int argc, char **argv)
 {
     struct options options;
@@ -187,6 +239,8 @@ int main(int argc, char **argv)
     struct service service = {.options = &options, .log = &log};
     struct http *http = NULL;
     sigset_t signals;
+    if (argc > 1 && strcmp(argv[1], "--new-token") == 0)
+        return new_token(argc, argv);
     if (options_parse(&options, argc, argv, &action)) {
         fprintf(stderr, "mrirecond: %s\n", err_last()->text);
         return STATUS_USAGE;
@@ -204,6 +258,7 @@ int main(int argc, char **argv)
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGHUP);
     sigprocmask(SIG_BLOCK, &signals, NULL);
     descriptors_raise();
     int result = service_start(&service, &options, &http);

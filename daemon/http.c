@@ -2,6 +2,7 @@
 
 #include "daemon/clock.h"
 #include "daemon/problem.h"
+#include "daemon/routes.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -20,6 +21,8 @@ enum {
     RETRY_SECONDS = 10,
     STREAM_BLOCK = 4096, /* of a streamed answer, made at a time */
 };
+/* TLS 1.2 and 1.3, forward secrecy only. */
+#define TLS_PRIORITIES "SECURE128:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:-RSA:%SERVER_PRECEDENCE"
 /* A refused body of up to so many bytes is read to its end, so that clients that do not look before they have sent all
  * find the answer; a larger one is cut off. */
 #define DROP_BYTES (INT64_C(64) << 20)
@@ -176,7 +179,11 @@ static int request_route(struct request *request)
 
 static enum MHD_Result answer_failure(struct request *request, const struct err *failure)
 {
-    const char *const headers[] = {failure->code == ERR_METHOD_NOT_ALLOWED ? "Allow" : NULL, request->allow, NULL};
+    const char *const allow[] = {"Allow", request->allow, NULL}, *const ask[] = {"WWW-Authenticate",
+                                                                                 "Bearer realm=\"mrirecond\"", NULL};
+    const char *const *headers = failure->code == ERR_METHOD_NOT_ALLOWED ? allow
+                                 : failure->code == ERR_UNAUTHORIZED     ? ask
+                                                                         : NULL;
     const char *job = *request->job.id ? request->job.id : NULL;
     if (failure->code == ERR_INTERNAL || failure->code == ERR_STORE || failure->code == ERR_IO)
         log_line(request->service->log, LOG_LEVEL_ERROR, job, "%s", failure->text);
@@ -225,6 +232,18 @@ static int framing_check(struct request *request)
     return 0;
 }
 
+static int access_check(struct request *request)
+{
+    enum role wanted = request->route->access;
+    if (wanted == ROLE_NOBODY)
+        return 0;
+    int result = tokens_identify(request->service->tokens, http_header(request, "Authorization"), &request->identity);
+    if (!result && request->identity.role < wanted)
+        result = err_set(ERR_FORBIDDEN, "This takes a token of the role %s; yours has the role %s.", role_name(wanted),
+                         role_name(request->identity.role));
+    return result;
+}
+
 /* The headers are there. */
 static enum MHD_Result request_begin(struct request *request)
 {
@@ -235,6 +254,8 @@ static enum MHD_Result request_begin(struct request *request)
                               &request->refusal); /* and the connection is closed: where it goes on is unknown */
     }
     int result = request_route(request);
+    if (!result)
+        result = access_check(request);
     if (!result && request->route->begin)
         result = request->route->begin(request);
     if (!result)
@@ -328,9 +349,31 @@ static void request_destroy(struct request *request)
     free(request);
 }
 
+/* Who did what, and whether it was let be: every change, every image that left, every denial. */
+static void audit(const struct request *request)
+{
+    const struct route *route = request->route;
+    bool denied = request->status == 401 || request->status == 403;
+    if (!route || (!denied && route->access != ROLE_SUBMIT && route->answer != route_result))
+        return;
+    char peer[JOB_CLIENT];
+    request_peer(request, peer);
+    const char *id = *request->job.id ? request->job.id : spool_is_id(request->part[2]) ? request->part[2] : NULL;
+    const char *client = *request->identity.client ? request->identity.client
+                         : *request->job.client    ? request->job.client
+                                                   : "-";
+    log_line(request->service->log, LOG_LEVEL_INFO, id, "audit: client=%s role=%s peer=%s %s %s %u", client,
+             role_name(request->identity.role), peer, route->method, route->path, request->status);
+}
+
 /* The library tells the end of a request only if the request got as far as handle(). One whose headers break off, or do
  * not fit, is known to its connection alone, which has a slot for that. */
-static struct request **slot_of(struct MHD_Connection *connection)
+struct slot {
+    struct service *service;
+    struct request *request; /* NULL: none at the moment */
+};
+
+static struct slot *slot_of(struct MHD_Connection *connection)
 {
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     return info ? info->socket_context : NULL;
@@ -339,15 +382,16 @@ static struct request **slot_of(struct MHD_Connection *connection)
 static void connection_changed(void *context, struct MHD_Connection *connection, void **socket_context,
                                enum MHD_ConnectionNotificationCode code)
 {
-    struct request **slot = *socket_context;
-    (void)context;
+    struct slot *slot = *socket_context;
     (void)connection;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        *socket_context = calloc(1, sizeof *slot);
+        *socket_context = slot = calloc(1, sizeof *slot);
+        if (slot)
+            slot->service = context;
         return;
     }
-    if (slot && *slot)
-        request_destroy(*slot);
+    if (slot && slot->request)
+        request_destroy(slot->request);
     free(slot);
     *socket_context = NULL;
 }
@@ -355,8 +399,8 @@ static void connection_changed(void *context, struct MHD_Connection *connection,
 /* Called with each request's first line, as it was sent. */
 static void *request_create(void *context, const char *uri, struct MHD_Connection *connection)
 {
-    struct request **slot = slot_of(connection);
-    struct request *request = slot && !*slot ? calloc(1, sizeof *request) : NULL;
+    struct slot *slot = slot_of(connection);
+    struct request *request = slot && !slot->request ? calloc(1, sizeof *request) : NULL;
     if (!request)
         return NULL;
     request->service = context;
@@ -368,7 +412,7 @@ static void *request_create(void *context, const char *uri, struct MHD_Connectio
         free(request);
         return NULL;
     }
-    *slot = request;
+    slot->request = request;
     return request;
 }
 
@@ -377,17 +421,18 @@ static void request_free(void *context, struct MHD_Connection *connection, void 
 {
     struct request *request = *state;
     struct service *service = context;
-    struct request **slot = slot_of(connection);
+    struct slot *slot = slot_of(connection);
     (void)code;
     if (!request)
         return;
     if (slot)
-        *slot = NULL;
+        slot->request = NULL;
     /* An upload that is still here was neither refused nor handed to a job: its sender went away. */
     if (request->upload.spool && !request->refusal.code)
         request->refusal.code = ERR_BODY_INCOMPLETE;
     if (request->refusal.code && request->route && request->route->begin)
         metrics_rejected(service->metrics, request->refusal.code);
+    audit(request);
     if (request->answered)
         metrics_answered(service->metrics, request->method, request->status);
     request_destroy(request);
@@ -421,11 +466,11 @@ static int address_bind(const struct options *options, int *out)
                            host);
         loopback = IN6_IS_ADDR_LOOPBACK(&address.v6.sin6_addr);
     }
-    if (!loopback)
+    if (!loopback && (!*options->tls_certificate || !*options->tokens))
         return err_set(
             ERR_BAD_PARAMETER,
-            "listen: %s can be reached from other machines, and this version has no TLS and no login. Listen "
-            "on 127.0.0.1 or [::1], behind a proxy that has both.",
+            "listen: %s can be reached from other machines. That takes TLS (options tls-certificate and tls-key) and "
+            "tokens (option tokens; mrirecond --new-token makes one); without them listen on 127.0.0.1 or [::1].",
             options->listen);
     int fd = socket(address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd >= 0)
@@ -447,6 +492,24 @@ static int port_of(int fd)
     return getsockname(fd, (struct sockaddr *)&address, &length) == 0 ? ntohs(address.sin6_port) : 0;
 }
 
+/* Which certificate a connection that begins shows. The library keeps the connection in the session; what is ours hangs
+ * on its socket. */
+static int certificate_choose(gnutls_session_t session, const gnutls_datum_t *authorities, int count,
+                              const gnutls_pk_algorithm_t *algorithms, int algorithm_count, gnutls_pcert_st **chain,
+                              unsigned *length, gnutls_privkey_t *key)
+{
+    (void)authorities;
+    (void)count;
+    (void)algorithms;
+    (void)algorithm_count;
+    struct MHD_Connection *connection = gnutls_session_get_ptr(session);
+    const struct slot *slot = connection ? slot_of(connection) : NULL;
+    if (!slot)
+        return -1;
+    tls_current(slot->service->tls, chain, length, key);
+    return 0;
+}
+
 int http_create(struct http **out, struct service *service, int *port)
 {
     const struct options *options = service->options;
@@ -461,13 +524,14 @@ int http_create(struct http **out, struct service *service, int *port)
     unsigned threads = (unsigned)options->http_threads;
     if (http)
         http->daemon = MHD_start_daemon(
-            MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, handle, service,
-            MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_THREAD_POOL_SIZE, threads, MHD_OPTION_CONNECTION_LIMIT,
-            (unsigned)options->connections + threads, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)options->idle_timeout,
-            MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES, MHD_OPTION_CONNECTION_MEMORY_INCREMENT,
-            (size_t)CONNECTION_BYTES / 4, MHD_OPTION_URI_LOG_CALLBACK, request_create, service,
-            MHD_OPTION_NOTIFY_COMPLETED, request_free, service, MHD_OPTION_NOTIFY_CONNECTION, connection_changed, NULL,
-            MHD_OPTION_END);
+            MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC | MHD_ALLOW_SUSPEND_RESUME | (service->tls ? MHD_USE_TLS : 0),
+            0, NULL, NULL, handle, service, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_THREAD_POOL_SIZE, threads,
+            MHD_OPTION_CONNECTION_LIMIT, (unsigned)options->connections + threads, MHD_OPTION_CONNECTION_TIMEOUT,
+            (unsigned)options->idle_timeout, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES,
+            MHD_OPTION_CONNECTION_MEMORY_INCREMENT, (size_t)CONNECTION_BYTES / 4, MHD_OPTION_URI_LOG_CALLBACK,
+            request_create, service, MHD_OPTION_NOTIFY_COMPLETED, request_free, service, MHD_OPTION_NOTIFY_CONNECTION,
+            connection_changed, service, service->tls ? MHD_OPTION_HTTPS_CERT_CALLBACK : MHD_OPTION_END,
+            certificate_choose, MHD_OPTION_HTTPS_PRIORITIES, TLS_PRIORITIES, MHD_OPTION_END);
     if (!http || !http->daemon) {
         close(fd);
         free(http);

@@ -15,6 +15,8 @@
 #include "daemon/idempotency.h"
 #include "daemon/pool.h"
 #include "daemon/scheduler.h"
+#include "daemon/tls.h"
+#include "daemon/tokens.h"
 #include "daemon/uploads.h"
 
 #include <microhttpd.h>
@@ -27,6 +29,8 @@ struct service {
     struct store *store;
     struct spool *spool;
     struct uploads *uploads;
+    struct tokens *tokens;
+    struct tls *tls; /* NULL: plain HTTP */
     struct metrics *metrics;
     struct waiters *waiters;
     struct scheduler *scheduler;
@@ -42,6 +46,7 @@ struct request;
 struct route {
     const char *method;                     /* a GET is also served to HEAD */
     const char *path;                       /* "/v1/jobs/" + "*": a part that is given */
+    enum role access;                       /* the least that its sender has to be */
     int (*begin)(struct request *request);  /* may be NULL: when the headers are there; a failure refuses the body */
     int (*work)(struct request *request);   /* may be NULL: what waits for a disk, once, when the body is there */
     int (*answer)(struct request *request); /* 0: answered or suspended; a failure is answered as a problem */
@@ -54,6 +59,7 @@ struct request {
     char *uri;                  /* as sent */
     const char *method, *query; /* query: what follows "?", or "" */
     const struct route *route;
+    struct identity identity;                   /* who sends it */
     char allow[64];                             /* the methods that the path takes */
     char part[HTTP_PATH_PARTS][HTTP_PATH_PART]; /* the path's parts */
     bool begun, worked, suspended, answered;
@@ -78,8 +84,8 @@ struct request {
 
 struct http;
 
-/* Serve on options->listen; *port is the one that is served. Fails with ERR_BAD_PARAMETER (not an address; not
- * loopback), ERR_IO (taken). */
+/* Serve on options->listen; *port is the one that is served. Fails with ERR_BAD_PARAMETER (not an address; one that
+ * other machines reach, without TLS and tokens), ERR_IO (taken). */
 int http_create(struct http **out, struct service *service, int *port);
 /* Closes the socket and every connection. pool_close() and then waiters_close() come first. */
 void http_free(struct http *http);

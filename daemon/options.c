@@ -19,12 +19,18 @@ static const struct option {
 #define AT(member) .offset = offsetof(struct options, member)
 #define KIB(n)     ((int64_t)(n) << 10)
     {"listen", "127.0.0.1:8080",
-     "Address and port to serve on, as 127.0.0.1:8080 or [::1]:8080. Port 0 takes a free one. Only loopback addresses "
-     "are "
-     "served: there is no TLS and no login yet.",
+     "Address and port to serve on, as 127.0.0.1:8080 or [::1]:8080. Port 0 takes a free one. An address that other "
+     "machines reach takes TLS and tokens.",
      OPTION_IS_TEXT, AT(listen)},
     {"port-file", "", "File to write the port number to once it is served. Empty: none.", OPTION_IS_TEXT,
      AT(port_file)},
+    {"tls-certificate", "", "Certificate, with those that sign it, in PEM. Empty: plain HTTP. Read again at SIGHUP.",
+     OPTION_IS_TEXT, AT(tls_certificate)},
+    {"tls-key", "", "Key of the certificate, in PEM.", OPTION_IS_TEXT, AT(tls_key)},
+    {"tokens", "",
+     "File of the tokens that clients send; mrirecond --new-token makes them. Empty: everybody who reaches the service "
+     "may do everything. Read again at SIGHUP.",
+     OPTION_IS_TEXT, AT(tokens)},
     {"state-dir", "/var/lib/mrirecond",
      "Folder of the job store, the uploaded scans and the results. Made where it is missing.", OPTION_IS_TEXT,
      AT(state_dir)},
@@ -330,8 +336,11 @@ void options_help(FILE *out)
 {
     fputs("mrirecond: takes non-Cartesian MRI scans over HTTP and answers with images.\n\n"
           "  mrirecond [--config FILE] [--OPTION VALUE ...]\n"
+          "  mrirecond --new-token CLIENT ROLE [--config FILE] [--tokens FILE]\n"
           "  mrirecond --help | --sample-config | --version\n\n"
-          "SIGTERM lets running jobs end and stops; a second one stops at once.\n\n",
+          "--new-token makes a token, shows it once, and keeps its hash; roles are read, submit and admin.\n"
+          "SIGHUP reads tokens and certificate again. SIGTERM lets running jobs end and stops; a second one stops at "
+          "once.\n\n",
           out);
     for (int i = 0; i < OPTIONS; i++) {
         fprintf(out, "  --%s VALUE  (%s)\n", table[i].key, *table[i].fallback ? table[i].fallback : "empty");

@@ -8,6 +8,8 @@
 /* routes_client.c */
 /* Who sends this request, as fair shares and quotas know it. Fails with ERR_BAD_REQUEST. */
 int request_client(struct request *request, char name[JOB_CLIENT]);
+/* The address it comes from. */
+void request_peer(const struct request *request, char name[JOB_CLIENT]);
 
 /* routes_submit.c */
 int route_submit_begin(struct request *request);
@@ -28,6 +30,10 @@ int route_purge(struct request *request);
 json_t *job_document(struct service *service, const struct job *job);
 /* The job of an id, and where it runs, its progress: never less than a document before told. */
 int job_look_up(struct service *service, const char *id, struct job *job);
+/* The same for a request: a job that is not its sender's is not there. Fails with ERR_NOT_FOUND. */
+int request_job(struct request *request, const char *id, struct job *job);
+/* Whether what belongs to `client` is the sender's to see. */
+bool request_owns(const struct request *request, const char *client);
 
 /* routes_query.c */
 /* Read the query of a submission into request->job: kind, parameters, priority, deadline, client; no formats. Fails

@@ -10,6 +10,10 @@
  * whose turn it is among those that may submit, and gives no right. */
 int request_client(struct request *request, char name[JOB_CLIENT])
 {
+    if (*request->identity.client) {
+        memcpy(name, request->identity.client, JOB_CLIENT);
+        return 0;
+    }
     const char *said = http_header(request, "X-Mrirecond-Client");
     if (said) {
         size_t length = strlen(said);
@@ -21,6 +25,12 @@ int request_client(struct request *request, char name[JOB_CLIENT])
         memcpy(name, said, length + 1);
         return 0;
     }
+    request_peer(request, name);
+    return 0;
+}
+
+void request_peer(const struct request *request, char name[JOB_CLIENT])
+{
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
     const struct sockaddr *address = info ? info->client_addr : NULL;
@@ -31,5 +41,4 @@ int request_client(struct request *request, char name[JOB_CLIENT])
         number = &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
     if (!number || !inet_ntop(address->sa_family, number, name, JOB_CLIENT))
         snprintf(name, JOB_CLIENT, "local");
-    return 0;
 }

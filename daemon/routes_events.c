@@ -122,7 +122,7 @@ static ssize_t stream_read(void *context, uint64_t position, char *buffer, size_
 int route_events(struct request *request)
 {
     struct job job;
-    int result = job_look_up(request->service, request->part[2], &job);
+    int result = request_job(request, request->part[2], &job);
     if (result)
         return result;
     const char *last = http_header(request, "Last-Event-ID");

@@ -51,6 +51,29 @@ int job_look_up(struct service *service, const char *id, struct job *job)
     return result;
 }
 
+bool request_owns(const struct request *request, const char *client)
+{
+    return request->identity.role == ROLE_ADMIN || strcmp(request->identity.client, client) == 0;
+}
+
+int request_job(struct request *request, const char *id, struct job *job)
+{
+    int result = job_look_up(request->service, id, job);
+    if (result || request_owns(request, job->client))
+        return result;
+    job_clear(job);
+    return err_set(ERR_NOT_FOUND, "There is no job of this id. GET /v1/jobs lists those there are.");
+}
+
+/* That the job is there, and the sender's. */
+static int request_job_check(struct request *request, const char *id)
+{
+    struct job job = {.state = JOB_QUEUED};
+    int result = request_job(request, id, &job);
+    job_clear(&job);
+    return result;
+}
+
 static json_t *time_pack(int64_t milliseconds)
 {
     char text[CLOCK_TEXT];
@@ -126,7 +149,7 @@ json_t *job_document(struct service *service, const struct job *job)
 int route_job(struct request *request)
 {
     struct job job;
-    int result = job_look_up(request->service, request->part[2], &job);
+    int result = request_job(request, request->part[2], &job);
     if (result)
         return result;
     const char *const headers[] = {job_state_is_final(job.state) ? NULL : "Retry-After", "1", NULL};
@@ -186,7 +209,9 @@ int route_jobs(struct request *request)
     struct job *jobs = calloc((size_t)query.limit + 1, sizeof *jobs);
     if (!jobs)
         return err_set(ERR_NO_MEMORY, "No memory for the list. Ask for a shorter one.");
-    result = store_list(request->service->store, query.before, query.state, jobs, (int)query.limit + 1, &count);
+    result = store_list(request->service->store, query.before, query.state,
+                        request->identity.role == ROLE_ADMIN ? NULL : request->identity.client, jobs,
+                        (int)query.limit + 1, &count);
     if (!result) {
         json_t *list = json_array(), *next = json_null();
         char cursor[24];
@@ -209,9 +234,9 @@ int route_cancel_work(struct request *request)
     struct service *service = request->service;
     const char *id = request->part[2];
     enum job_state before, state;
-    if (!spool_is_id(id))
-        return job_unknown();
-    int result = store_cancel(service->store, id, &before, &state);
+    int result = request_job_check(request, id);
+    if (!result)
+        result = store_cancel(service->store, id, &before, &state);
     if (result)
         return result;
     if (state == JOB_CANCELED && before == JOB_QUEUED) {
@@ -240,7 +265,9 @@ int route_delete_work(struct request *request)
 {
     struct service *service = request->service;
     const char *id = request->part[2];
-    int result = spool_is_id(id) ? store_delete(service->store, id) : job_unknown();
+    int result = request_job_check(request, id);
+    if (!result)
+        result = store_delete(service->store, id);
     if (result)
         return result;
     /* Without a row they are nobody's: what a crash leaves here goes at the next start. */

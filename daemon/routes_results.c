@@ -127,10 +127,10 @@ static int format_read(struct request *request, enum image_format *out)
 }
 
 /* That a job has results, or why not. */
-static int job_check(struct service *service, const char *id)
+static int job_check(struct request *request, const char *id)
 {
     struct job job;
-    int result = job_look_up(service, id, &job);
+    int result = request_job(request, id, &job);
     if (result)
         return result;
     if (job.state == JOB_FAILED)
@@ -151,7 +151,7 @@ int route_result(struct request *request)
     enum image_format format;
     int fd;
     int64_t bytes, stamp;
-    int result = job_check(service, id);
+    int result = job_check(request, id);
     if (result)
         return result;
     if (strcmp(name, "image") == 0) {

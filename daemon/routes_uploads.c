@@ -82,6 +82,18 @@ static int version_check(struct request *request)
     return 0;
 }
 
+/* Whether the upload is there, and the sender's. */
+static int upload_check(struct request *request)
+{
+    struct upload upload = {.job = NULL};
+    int result = upload_get(request->service->uploads, request->part[2], &upload);
+    const char *client = json_string_value(json_object_get(upload.job, "client"));
+    if (!result && !request_owns(request, client ? client : ""))
+        result = err_set(ERR_NOT_FOUND, "There is no upload of this id: it expired, was removed, or never was.");
+    upload_clear(&upload);
+    return result;
+}
+
 int route_uploads_options(struct request *request)
 {
     struct tus_headers headers;
@@ -151,13 +163,15 @@ int route_upload(struct request *request)
     struct job job = {.state = JOB_QUEUED};
     const char *id = request->part[2];
     headers_begin(&headers);
-    int result = upload_get(request->service->uploads, id, &upload);
+    int result = upload_check(request);
+    if (!result)
+        result = upload_get(request->service->uploads, id, &upload);
     if (!result) {
         headers_of(&headers, &upload);
         json_t *document = json_pack("{s:s, s:I, s:I, s:O}", "id", id, "length", (json_int_t)upload.length, "offset",
                                      (json_int_t)upload.offset, "job", upload.job);
         result = http_answer_json(request, 200, document, headers.pair);
-    } else if (spool_is_id(id) && store_get(request->service->store, id, &job) == 0) {
+    } else if (request_job(request, id, &job) == 0) {
         headers_of_job(&headers, &job);
         json_t *document = json_pack("{s:s, s:I, s:I, s:s}", "id", id, "length", (json_int_t)job.bytes, "offset",
                                      (json_int_t)job.bytes, "href", headers.location);
@@ -181,6 +195,8 @@ int route_upload_append_begin(struct request *request)
         result = err_set(ERR_UNKNOWN_FORMAT, "The Content-Type of a PATCH has to be application/offset+octet-stream.");
     if (!result && offset < 0)
         result = err_set(ERR_BAD_REQUEST, "The header Upload-Offset has to tell where these bytes belong.");
+    if (!result)
+        result = upload_check(request);
     if (!result)
         result = digest_begin_tus(&request->digest, checksum);
     if (!result)
@@ -240,6 +256,8 @@ int route_upload_append(struct request *request)
 int route_upload_delete_work(struct request *request)
 {
     int result = version_check(request);
+    if (!result)
+        result = upload_check(request);
     return result ? result : upload_remove(request->service->uploads, request->part[2]);
 }
 

@@ -127,7 +127,8 @@ int store_get(struct store *store, const char *id, struct job *job);
 
 /* Up to `limit` jobs that are older than the one with sequence `before` (0: from the newest), newest first; of `state`
  * only, -1: any. jobs[limit] is the caller's to job_clear. */
-int store_list(struct store *store, int64_t before, int state, struct job *jobs, int limit, int *count);
+int store_list(struct store *store, int64_t before, int state, const char *client, struct job *jobs, int limit,
+               int *count);
 
 /* Call `each` with every job's id and state, oldest first, until it returns non-zero. It must not call the store. */
 int store_each(struct store *store, int (*each)(void *context, const char *id, enum job_state state), void *context);

@@ -107,7 +107,8 @@ int store_ended(struct store *store, int64_t before, int state, char (*ids)[JOB_
     return result;
 }
 
-int store_list(struct store *store, int64_t before, int state, struct job *jobs, int limit, int *count)
+int store_list(struct store *store, int64_t before, int state, const char *client, struct job *jobs, int limit,
+               int *count)
 {
     pthread_mutex_lock(&store->reader_lock);
     struct connection *reader = &store->reader;
@@ -115,12 +116,15 @@ int store_list(struct store *store, int64_t before, int state, struct job *jobs,
     int result = rows_read(
         reader,
         state < 0
-            ? sql_prepare(reader, "SELECT " JOB_COLUMNS " FROM job WHERE sequence < ? ORDER BY sequence DESC LIMIT ?",
-                          "ii", older, (int64_t)limit)
+            ? sql_prepare(reader,
+                          "SELECT " JOB_COLUMNS
+                          " FROM job WHERE sequence < ? AND client = ifnull(?, client) ORDER BY sequence DESC LIMIT ?",
+                          "isi", older, client, (int64_t)limit)
             : sql_prepare(reader,
                           "SELECT " JOB_COLUMNS
-                          " FROM job WHERE sequence < ? AND state = ? ORDER BY sequence DESC LIMIT ?",
-                          "iii", older, (int64_t)state, (int64_t)limit),
+                          " FROM job WHERE sequence < ? AND state = ? AND client = ifnull(?, client)"
+                          " ORDER BY sequence DESC LIMIT ?",
+                          "iisi", older, (int64_t)state, client, (int64_t)limit),
         jobs, limit, count);
     pthread_mutex_unlock(&store->reader_lock);
     return result;

@@ -36,6 +36,8 @@ extern "C" {
     X(UNKNOWN_KIND, 400, "unknown-kind", "Unknown job kind")                                                  \
     X(UNKNOWN_PARAMETER, 400, "unknown-parameter", "Unknown parameter")                                       \
     X(BAD_PARAMETER, 400, "bad-parameter", "Parameter out of range")                                          \
+    X(UNAUTHORIZED, 401, "unauthorized", "A token is needed")                                                 \
+    X(FORBIDDEN, 403, "forbidden", "The token does not allow this")                                           \
     X(NOT_FOUND, 404, "not-found", "Not found")                                                               \
     X(METHOD_NOT_ALLOWED, 405, "method-not-allowed", "Method not allowed")                                    \
     X(NOT_ACCEPTABLE, 406, "not-acceptable", "No such representation")                                        \

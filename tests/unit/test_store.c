@@ -209,7 +209,7 @@ static void the_list_has_pages_newest_first(void **state)
     for (int i = 1; i <= 10; i++)
         assert_int_equal(submit(store, i, 100), 0);
     do {
-        assert_int_equal(store_list(store, before, -1, jobs, 4, &count), 0);
+        assert_int_equal(store_list(store, before, -1, NULL, jobs, 4, &count), 0);
         for (int i = 0; i < count; i++) {
             char id[JOB_ID];
             assert_string_equal(jobs[i].id, id_of(10 - seen++, id));
@@ -219,7 +219,7 @@ static void the_list_has_pages_newest_first(void **state)
     } while (count == 4);
     assert_int_equal(seen, 10);
     take(store, 1);
-    assert_int_equal(store_list(store, 0, JOB_RUNNING, jobs, 4, &count), 0);
+    assert_int_equal(store_list(store, 0, JOB_RUNNING, NULL, jobs, 4, &count), 0);
     assert_int_equal(count, 1);
     job_clear(&jobs[0]);
 }

@@ -1,0 +1,141 @@
+#include "daemon/tls.h"
+
+#include <gnutls/gnutls.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHAIN_MOST = 16 };
+
+/* What was read at a time. Connections may hold any of them, so they stay until the end. */
+struct pair {
+    struct pair *older;
+    gnutls_pcert_st chain[CHAIN_MOST];
+    unsigned length;
+    gnutls_privkey_t key;
+};
+
+struct tls {
+    char *certificate, *key;
+    pthread_mutex_t lock; /* of `newest` */
+    struct pair *newest;
+};
+
+static void pair_free(struct pair *pair)
+{
+    if (!pair)
+        return;
+    for (unsigned i = 0; i < pair->length; i++)
+        gnutls_pcert_deinit(&pair->chain[i]);
+    if (pair->key)
+        gnutls_privkey_deinit(pair->key);
+    free(pair);
+}
+
+/* Whether the key signs for the first certificate of the chain. */
+static int pair_check(const struct tls *tls, struct pair *pair)
+{
+    unsigned char certified[64], own[64];
+    size_t certified_length = sizeof certified, own_length = sizeof own;
+    gnutls_pubkey_t key = NULL;
+    int failed = gnutls_pubkey_init(&key);
+    if (!failed)
+        failed = gnutls_pubkey_import_privkey(key, pair->key, 0, 0);
+    if (!failed)
+        failed = gnutls_pubkey_get_key_id(key, 0, own, &own_length);
+    if (!failed)
+        failed = gnutls_pubkey_get_key_id(pair->chain[0].pubkey, 0, certified, &certified_length);
+    gnutls_pubkey_deinit(key);
+    if (failed || own_length != certified_length || memcmp(own, certified, own_length) != 0)
+        return err_set(ERR_BAD_PARAMETER, "The key in %s is not that of the certificate in %s.", tls->key,
+                       tls->certificate);
+    return 0;
+}
+
+static int pair_read(const struct tls *tls, struct pair **out)
+{
+    struct pair *pair = calloc(1, sizeof *pair);
+    gnutls_datum_t text = {NULL, 0};
+    int result = pair ? 0 : err_set(ERR_NO_MEMORY, "No memory for a certificate.");
+    unsigned length = CHAIN_MOST;
+    int failed = result ? 0 : gnutls_load_file(tls->certificate, &text);
+    if (!result && !failed)
+        failed = gnutls_pcert_list_import_x509_raw(pair->chain, &length, &text, GNUTLS_X509_FMT_PEM, 0);
+    if (!result && !failed)
+        pair->length = length;
+    if (!result && failed)
+        result = err_set(ERR_BAD_PARAMETER, "tls-certificate: %s holds no certificate in PEM: %s", tls->certificate,
+                         gnutls_strerror(failed));
+    gnutls_free(text.data);
+    text.data = NULL;
+    failed = result ? 0 : gnutls_load_file(tls->key, &text);
+    if (!result && !failed)
+        failed = gnutls_privkey_init(&pair->key);
+    if (!result && !failed)
+        failed = gnutls_privkey_import_x509_raw(pair->key, &text, GNUTLS_X509_FMT_PEM, NULL, 0);
+    if (!result && failed)
+        result = err_set(ERR_BAD_PARAMETER, "tls-key: %s holds no key in PEM: %s", tls->key, gnutls_strerror(failed));
+    if (text.data)
+        gnutls_memset(text.data, 0, text.size);
+    gnutls_free(text.data);
+    if (!result)
+        result = pair_check(tls, pair);
+    if (result)
+        pair_free(pair);
+    else
+        *out = pair;
+    return result;
+}
+
+int tls_reload(struct tls *tls)
+{
+    struct pair *pair = NULL;
+    int result = pair_read(tls, &pair);
+    if (result)
+        return result;
+    pthread_mutex_lock(&tls->lock);
+    pair->older = tls->newest;
+    tls->newest = pair;
+    pthread_mutex_unlock(&tls->lock);
+    return 0;
+}
+
+int tls_create(struct tls **out, const char *certificate, const char *key)
+{
+    struct tls *tls = calloc(1, sizeof *tls);
+    if (tls) {
+        tls->certificate = strdup(certificate);
+        tls->key = strdup(key);
+        pthread_mutex_init(&tls->lock, NULL);
+    }
+    int result = tls && tls->certificate && tls->key ? tls_reload(tls) : err_set(ERR_NO_MEMORY, "No memory for TLS.");
+    if (result)
+        tls_free(tls);
+    else
+        *out = tls;
+    return result;
+}
+
+void tls_free(struct tls *tls)
+{
+    if (!tls)
+        return;
+    while (tls->newest) {
+        struct pair *pair = tls->newest;
+        tls->newest = pair->older;
+        pair_free(pair);
+    }
+    pthread_mutex_destroy(&tls->lock);
+    free(tls->certificate);
+    free(tls->key);
+    free(tls);
+}
+
+void tls_current(struct tls *tls, gnutls_pcert_st **chain, unsigned *length, gnutls_privkey_t *key)
+{
+    pthread_mutex_lock(&tls->lock);
+    *chain = tls->newest->chain;
+    *length = tls->newest->length;
+    *key = tls->newest->key;
+    pthread_mutex_unlock(&tls->lock);
+}

@@ -1,0 +1,268 @@
+#!/usr/bin/python3
+"""Who may do what: tokens, roles, ownership, TLS and its reload, the audit log, what is not written anywhere."""
+import base64
+import http.client
+import os
+import signal
+import ssl
+import stat
+import subprocess
+import tempfile
+import urllib.error
+import urllib.request
+
+import scans
+from harness import BIN, Daemon, Response, client, main, same, test, wait_until
+
+TUS = {"Tus-Resumable": "1.0.0"}
+
+
+def new_token(path, name, role):
+    done = subprocess.run([os.path.join(BIN, "mrirecond"), "--new-token", name, role, "--tokens", path], capture_output=True, text=True)
+    same((done.returncode, done.stderr), (0, ""), "making a token")
+    return done.stdout.strip()
+
+
+def certificate(folder, name):
+    """A certificate of its own for localhost, and its key."""
+    paths = os.path.join(folder, f"{name}.crt"), os.path.join(folder, f"{name}.key")
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+                    "-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-out", paths[0], "-keyout", paths[1]],
+                   check=True, capture_output=True)
+    return paths
+
+
+class Guarded(Daemon):
+    """A daemon that asks for tokens; self.token[role] are of client "mri1", self.token["other"] of another that may submit."""
+
+    def __init__(self, **options):
+        self.folder = tempfile.TemporaryDirectory()
+        self.tokens = os.path.join(self.folder.name, "tokens")
+        self.token = {role: new_token(self.tokens, "mri1", role) for role in ("read", "submit")}
+        self.token["admin"] = new_token(self.tokens, "boss", "admin")
+        self.token["other"] = new_token(self.tokens, "mri2", "submit")
+        super().__init__(tokens=self.tokens, devices="cpu", **options)
+
+    def clean(self):
+        super().clean()
+        self.folder.cleanup()
+
+    def as_(self, who, method, path, body=None, **headers):
+        headers = {name.replace("_", "-"): value for name, value in headers.items()}
+        return self.request(method, path, body, {**headers, **({"Authorization": f"Bearer {self.token[who]}"} if who else {})})
+
+    def job_of(self, who):
+        return self.as_(who, "POST", "/v1/jobs?kind=recon", scans.radial().bytes(self.state)).expect(202).json()["id"]
+
+    def ended(self, identity):
+        return wait_until(lambda: (job := self.as_("admin", "GET", f"/v1/jobs/{identity}").json())["state"] in
+                          ("succeeded", "failed", "canceled") and job, "the end of a job")
+
+
+@test("without a token: health only; with a wrong one, nothing more")
+def nobody(daemon):
+    for path in ("/livez", "/readyz", "/healthz", "/v2/health/live", "/v2/health/ready"):
+        daemon.get(path).expect(200)
+    for method, path in (("GET", "/"), ("GET", "/v1/jobs"), ("POST", "/v1/jobs"), ("GET", "/v1/kinds"), ("GET", "/metrics"),
+                         ("POST", "/v1/uploads"), ("GET", "/v1/jobs/01m7yheza283fkx9ma8t456e4x/events"),
+                         ("DELETE", "/v1/jobs/01m7yheza283fkx9ma8t456e4x")):
+        answer = daemon.request(method, path)
+        answer.problem(401, "unauthorized")
+        same(answer.headers["www-authenticate"].split()[0], "Bearer")
+        for wrong in ("Bearer mrt_" + "0" * 64, "Bearer ", "Basic " + base64.b64encode(b"a:b").decode(), "Bearer " + daemon.token["admin"][:-1],
+                      "Bearer " + daemon.token["admin"] + "0"):
+            daemon.request(method, path, headers={"Authorization": wrong}).problem(401, "unauthorized")
+
+
+@test("each role may do what it may, and no more")
+def roles(daemon):
+    identity = daemon.job_of("submit")
+    daemon.ended(identity)
+    for who in ("read", "submit", "admin"):
+        daemon.as_(who, "GET", "/metrics").expect(200)
+        daemon.as_(who, "GET", "/v1/kinds").expect(200)
+        daemon.as_(who, "GET", f"/v1/jobs/{identity}/results/image").expect(200)
+    body = scans.radial().bytes(daemon.state)
+    daemon.as_("read", "POST", "/v1/jobs?kind=recon", body).problem(403, "forbidden")
+    daemon.as_("read", "POST", f"/v1/jobs/{identity}/cancel").problem(403, "forbidden")
+    daemon.as_("read", "DELETE", f"/v1/jobs/{identity}").problem(403, "forbidden")
+    daemon.as_("read", "POST", "/v1/uploads", **TUS, Upload_Length="5").problem(403, "forbidden")
+    daemon.as_("submit", "DELETE", f"/v1/jobs/{identity}").expect(204)
+
+
+@test("a client sees and touches only its own jobs; an administrator all")
+def owners(daemon):
+    mine, theirs = daemon.job_of("submit"), daemon.job_of("other")
+    daemon.ended(mine), daemon.ended(theirs)
+    for method, path in (("GET", ""), ("GET", "/events"), ("GET", "/results/image"), ("GET", "/results/image.h5"), ("POST", "/cancel"),
+                         ("DELETE", "")):
+        daemon.as_("other", method, f"/v1/jobs/{mine}{path}").problem(404, "not-found")
+    listed = {who: {job["id"] for job in daemon.as_(who, "GET", "/v1/jobs?limit=100").expect(200).json()["jobs"]}
+              for who in ("read", "submit", "other", "admin")}
+    assert mine in listed["submit"] and mine in listed["read"] and theirs not in listed["submit"], listed
+    assert theirs in listed["other"] and mine not in listed["other"], listed
+    assert {mine, theirs} <= listed["admin"], listed
+    same({job["client"] for job in daemon.as_("other", "GET", "/v1/jobs?state=succeeded").json()["jobs"]}, {"mri2"}, "clients")
+    same(daemon.as_("submit", "GET", f"/v1/jobs/{mine}").json()["client"], "mri1")
+    daemon.as_("admin", "DELETE", f"/v1/jobs/{mine}").expect(204)
+    daemon.as_("admin", "DELETE", f"/v1/jobs/{theirs}").expect(204)
+
+
+@test("a client cannot call itself another; uploads in pieces have owners, too")
+def names(daemon):
+    body = scans.radial().bytes(daemon.state)
+    job = daemon.as_("submit", "POST", "/v1/jobs?kind=recon", body, X_Mrirecond_Client="mri2").expect(202).json()
+    same(job["client"], "mri1")
+    where = daemon.as_("submit", "POST", "/v1/uploads?kind=recon", **TUS, Upload_Length=str(len(body))).expect(201).headers["location"]
+    same(daemon.as_("other", "HEAD", where, **TUS).status, 404)
+    bytes_ = {"Content_Type": "application/offset+octet-stream", "Upload_Offset": "0", **TUS}
+    daemon.as_("other", "PATCH", where, body, **bytes_).problem(404, "not-found")
+    daemon.as_("other", "DELETE", where, **TUS).problem(404, "not-found")
+    identity = daemon.as_("submit", "PATCH", where, body, **bytes_).expect(204).headers["x-job-id"]
+    same(daemon.ended(identity)["client"], "mri1")
+    same(daemon.as_("other", "HEAD", where, **TUS).status, 404)
+
+
+@test("tokens are kept as hashes, in a file of their owner's; SIGHUP takes new ones in and withdrawn ones out")
+def reload(daemon):
+    with open(daemon.tokens) as file:
+        text = file.read()
+    assert not any(token[4:] in text for token in daemon.token.values()), "a token stands in the file"
+    same(stat.S_IMODE(os.stat(daemon.tokens).st_mode), 0o600, "mode of the tokens")
+    daemon.token["new"] = new_token(daemon.tokens, "mri3", "read")
+    daemon.as_("new", "GET", "/v1/jobs").problem(401, "unauthorized")
+    daemon.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: daemon.as_("new", "GET", "/v1/jobs").status == 200, "the new token")
+    with open(daemon.tokens, "w") as file:
+        file.writelines(line for line in text.splitlines(True))
+    daemon.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: daemon.as_("new", "GET", "/v1/jobs").status == 401, "the withdrawal")
+    daemon.as_("submit", "GET", "/v1/jobs").expect(200)
+
+
+@test("the audit log tells who did what, and holds no token")
+def audit(daemon):
+    identity = daemon.job_of("submit")
+    daemon.ended(identity)
+    daemon.as_("read", "GET", f"/v1/jobs/{identity}/results/image").expect(200)
+    daemon.as_("other", "DELETE", f"/v1/jobs/{identity}").problem(404, "not-found")
+    daemon.as_("submit", "DELETE", f"/v1/jobs/{identity}").expect(204)
+    daemon.get("/v1/jobs").problem(401, "unauthorized")
+    lines = [line.split("audit: ", 1)[1] for line in daemon.read_log().splitlines() if f"job={identity} audit: " in line]
+    same(lines, ["client=mri1 role=submit peer=127.0.0.1 POST /v1/jobs 202",
+                 "client=mri1 role=read peer=127.0.0.1 GET /v1/jobs/*/results/* 200",
+                 "client=mri2 role=submit peer=127.0.0.1 DELETE /v1/jobs/* 404",
+                 "client=mri1 role=submit peer=127.0.0.1 DELETE /v1/jobs/* 204"], "audit lines")
+    assert "audit: client=- role=nobody peer=127.0.0.1 GET /v1/jobs 401" in daemon.read_log()
+    assert not any(token[4:] in daemon.read_log() for token in daemon.token.values()), "a token stands in the log"
+
+
+@test("the client shows its token")
+def by_client(daemon):
+    path = os.path.join(daemon.state, "scan.h5")
+    scans.radial().write(path)
+    out = os.path.join(daemon.state, "image.png")
+    refused = client(daemon, "submit", path, check=False)
+    assert refused.returncode == 1 and "unauthorized" in refused.stderr, refused.stderr
+    client(daemon, "submit", path, "--out", out, MRIRECON_TOKEN=daemon.token["submit"])
+    token = os.path.join(daemon.state, "token")
+    with open(token, "w") as file:
+        file.write(daemon.token["read"] + "\n")
+    assert "succeeded" in client(daemon, "list", "--token-file", token).stdout
+
+
+@test("everything in the state folder is its owner's alone, and nothing written there or to the log names the patient")
+def privacy():
+    with Daemon(devices="cpu") as daemon:
+        scan = scans.radial()
+        patient = "<subjectInformation><patientName>Okonkwo-Lindqvist</patientName><patientID>PID77431</patientID></subjectInformation>"
+        scan.xml = scan.xml.replace("<experimentalConditions>", patient + "<experimentalConditions>")
+        job = daemon.run(scan.bytes(tempfile.gettempdir()))
+        same(job["state"], "succeeded")
+        bad = scans.radial()
+        bad.xml = scan.xml.replace("</ismrmrdHeader>", "<oops>")
+        failed = daemon.run(bad.bytes(tempfile.gettempdir()))
+        same(failed["state"], "failed")
+        told = str(job) + str(failed) + daemon.read_log() + daemon.get("/metrics").body.decode() + daemon.get("/v1/jobs").body.decode()
+        for secret in ("Okonkwo", "PID77431"):
+            assert secret not in told, f"{secret} is told"
+        for folder, folders, files in os.walk(daemon.state):
+            for name in folders + files:
+                mode = os.stat(os.path.join(folder, name)).st_mode
+                assert not mode & 0o077, f"{name} has mode {mode & 0o777:o}"
+
+
+@test("an address that others reach takes TLS and tokens")
+def outside():
+    with tempfile.TemporaryDirectory() as folder:
+        tokens = os.path.join(folder, "tokens")
+        new_token(tokens, "a", "admin")
+        crt, key = certificate(folder, "one")
+        for options in ([], ["--tokens", tokens], ["--tls-certificate", crt, "--tls-key", key], ["--tls-certificate", crt, "--tokens", tokens],
+                        ["--tls-certificate", key, "--tls-key", key], ["--tls-certificate", crt, "--tls-key", certificate(folder, "two")[1]],
+                        ["--tokens", os.path.join(folder, "none")]):
+            done = subprocess.run([os.path.join(BIN, "mrirecond"), "--listen", "0.0.0.0:0", "--state-dir", folder, *options],
+                                  capture_output=True, text=True, timeout=60)
+            same(done.returncode, 1, f"exit status with {options}")
+            assert " error: " in done.stderr, done.stderr
+
+
+@test("TLS: only with its certificate, 1.2 and newer; SIGHUP brings a new one without disturbing who is connected")
+def tls():
+    with tempfile.TemporaryDirectory() as folder:
+        first, second = certificate(folder, "first"), certificate(folder, "second")
+        crt, key = os.path.join(folder, "now.crt"), os.path.join(folder, "now.key")
+
+        def install(pair):
+            for source, target in zip(pair, (crt, key)):
+                with open(source) as file, open(target, "w") as out:
+                    out.write(file.read())
+
+        install(first)
+
+        class Encrypted(Daemon):
+            trust = first[0]
+
+            def request(self, method, path, body=None, headers=None, timeout=60):
+                context = ssl.create_default_context(cafile=self.trust)
+                asked = urllib.request.Request(f"https://127.0.0.1:{self.port}{path}", data=body, method=method, headers=headers or {})
+                with urllib.request.urlopen(asked, context=context, timeout=timeout) as answer:
+                    return Response(answer.status, {k.lower(): v for k, v in answer.headers.items()}, answer.read())
+
+        with Encrypted(devices="cpu", tls_certificate=crt, tls_key=key, expect_trouble=True) as daemon:
+            path = os.path.join(daemon.state, "scan.h5")
+            scans.radial().write(path)
+            daemon.url = daemon.url.replace("http:", "https:")
+            out = os.path.join(daemon.state, "image.npy")
+            client(daemon, "submit", path, "--out", out, "--cacert", first[0])
+            assert os.path.getsize(out) > 0
+            distrusted = client(daemon, "list", check=False)
+            same(distrusted.returncode, 1, "exit status without trust")
+            old = ["curl", "-sS", "--cacert", first[0], f"https://127.0.0.1:{daemon.port}/livez", "--tls-max"]
+            same(subprocess.run(old + ["1.2"], capture_output=True).returncode, 0, "curl's exit status with TLS 1.2")
+            assert subprocess.run(old + ["1.1"], capture_output=True).returncode != 0, "TLS 1.1 is spoken"
+            connected = http.client.HTTPSConnection("127.0.0.1", daemon.port, context=ssl.create_default_context(cafile=first[0]))
+            connected.request("GET", "/livez")
+            connected.getresponse().read()
+            with open(crt, "w") as file:
+                file.write("no certificate\n")
+            daemon.process.send_signal(signal.SIGHUP)
+            wait_until(lambda: "the old certificate stays" in daemon.read_log(), "a word about the broken certificate")
+            daemon.request("GET", "/livez").expect(200)
+            install(second)
+            daemon.process.send_signal(signal.SIGHUP)
+            wait_until(lambda: "reload: certificate" in daemon.read_log(), "the reload")
+            connected.request("GET", "/livez")
+            same(connected.getresponse().read() != b"", True, "an answer to who was connected")
+            connected.close()
+            try:
+                daemon.request("GET", "/livez")
+                raise AssertionError("the old certificate is still shown")
+            except urllib.error.URLError:
+                pass
+            daemon.trust = second[0]
+            daemon.request("GET", "/livez").expect(200)
+
+
+if __name__ == "__main__":
+    main(Guarded)

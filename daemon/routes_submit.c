@@ -152,7 +152,7 @@ int route_resubmit_work(struct request *request)
     struct service *service = request->service;
     struct job *job = &request->job, before;
     const char *id = request->part[2];
-    int result = job_look_up(service, id, &before);
+    int result = request_job(request, id, &before);
     if (result)
         return result;
     result = resubmission_read(request, &before);

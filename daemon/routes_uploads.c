@@ -201,10 +201,14 @@ int route_upload_append_begin(struct request *request)
         result = digest_begin_tus(&request->digest, checksum);
     if (!result)
         result = chunk_begin(request->service->uploads, request->part[2], offset, checksum != NULL, &request->chunk);
-    if (!result && http_body_bytes(request) > request->chunk.length - offset)
+    int64_t bytes = http_body_bytes(request);
+    if (!result && bytes > request->chunk.length - offset) {
+        int64_t length = request->chunk.length;
+        chunk_end(&request->chunk, false);
         result =
             err_set(ERR_TOO_LARGE, "%lld bytes at offset %lld are more than the %lld that Upload-Length announced.",
-                    (long long)http_body_bytes(request), (long long)offset, (long long)request->chunk.length);
+                    (long long)bytes, (long long)offset, (long long)length);
+    }
     return result;
 }
 

@@ -86,6 +86,7 @@ def roles(daemon):
     daemon.as_("read", "POST", "/v1/jobs?kind=recon", body).problem(403, "forbidden")
     daemon.as_("read", "POST", f"/v1/jobs/{identity}/cancel").problem(403, "forbidden")
     daemon.as_("read", "DELETE", f"/v1/jobs/{identity}").problem(403, "forbidden")
+    daemon.as_("submit", "DELETE", "/v1/jobs?older=0").problem(403, "forbidden")
     daemon.as_("read", "POST", "/v1/uploads", **TUS, Upload_Length="5").problem(403, "forbidden")
     daemon.as_("submit", "DELETE", f"/v1/jobs/{identity}").expect(204)
 
@@ -94,7 +95,7 @@ def roles(daemon):
 def owners(daemon):
     mine, theirs = daemon.job_of("submit"), daemon.job_of("other")
     daemon.ended(mine), daemon.ended(theirs)
-    for method, path in (("GET", ""), ("GET", "/events"), ("GET", "/results/image"), ("GET", "/results/image.h5"), ("POST", "/cancel"),
+    for method, path in (("GET", ""), ("GET", "/events"), ("GET", "/results/image"), ("GET", "/results/image.h5"), ("POST", "/cancel"), ("POST", "/resubmit"),
                          ("DELETE", "")):
         daemon.as_("other", method, f"/v1/jobs/{mine}{path}").problem(404, "not-found")
     listed = {who: {job["id"] for job in daemon.as_(who, "GET", "/v1/jobs?limit=100").expect(200).json()["jobs"]}

@@ -34,7 +34,7 @@ static double arithmetic_error(enum nufft_way way, bool split, double gain)
 {
     double along = cbrt(gain);
     if (way == WAY_WIDE)
-        return split ? 6.5e-6 * gain : 1.9e-4 * sqrt(1 + 4 * along * along + pow(along, 4));
+        return split ? 7.2e-6 * gain : 1.9e-4 * sqrt(1 + 4 * along * along + pow(along, 4));
     return (split ? 7e-6 : 3.3e-4) * gain;
 }
 

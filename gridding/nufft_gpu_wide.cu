@@ -194,9 +194,29 @@ static __device__ __forceinline__ void stage_sample(const struct wide_args &a, c
         stage_lines<SPLIT>(stage, threadIdx.x / 32 * 2 + k);
 }
 
-/* Add N planes of a group, the warp's planes p and on. The high products come first: their operands are ready first. */
+/* The products with a low half, of the warp's plane p. */
+template <bool SPLIT>
+static __device__ __forceinline__ void add_low(const four_halves<SPLIT> (*weights)[4], int p,
+                                               const four_halves<SPLIT> &x, const uint4 (&high)[2],
+                                               const uint4 (&low)[2], float (&sum)[2][WIDE_OWN_PLANES][4])
+{
+    const four_halves<SPLIT> z = weights[2 * p + (threadIdx.x >> 6)][threadIdx.x & 3];
+    __half2 h[2], l[2];
+    multiply<SPLIT>(x, z, 0, &h[0], &l[0]);
+    multiply<SPLIT>(x, z, 1, &h[1], &l[1]);
+#pragma unroll
+    for (int j = 0; j < 2; j++)
+        mma_half(sum[j][p], low[j], h);
+#pragma unroll
+    for (int j = 0; j < 2; j++)
+        mma_half(sum[j][p], high[j], l);
+}
+
+/* Add N planes of a group, the warp's planes p and on. At the first and the last plane that a group reaches along z the
+ * kernel is below a hundredth (W = 7) to a tenth (W = 5) of its peak for every sample that reaches it: there, products
+ * with a low half are left out (`first`, `last`). The high products come first: their operands are ready first. */
 template <bool SPLIT, int N>
-static __device__ __forceinline__ void add_planes(const four_halves<SPLIT> (*weights)[4], int p,
+static __device__ __forceinline__ void add_planes(const four_halves<SPLIT> (*weights)[4], int p, bool first, bool last,
                                                   const four_halves<SPLIT> &x, const uint4 (&high)[2],
                                                   const uint4 (&low)[2], float (&sum)[2][WIDE_OWN_PLANES][4])
 {
@@ -211,37 +231,47 @@ static __device__ __forceinline__ void add_planes(const four_halves<SPLIT> (*wei
 #pragma unroll
     for (int i = 0; i < 2 * N; i++)
         mma_half(sum[i & 1][p + i / 2], high[i & 1], h[i / 2]);
-    if (SPLIT) {
+    if constexpr (SPLIT && N > 2) {
 #pragma unroll
-        for (int i = 0; i < 2 * N; i++)
+        for (int i = 2; i < 2 * N - 2; i++)
             mma_half(sum[i & 1][p + i / 2], low[i & 1], h[i / 2]);
 #pragma unroll
-        for (int i = 0; i < 2 * N; i++)
+        for (int i = 2; i < 2 * N - 2; i++)
             mma_half(sum[i & 1][p + i / 2], high[i & 1], l[i / 2]);
     }
+    if (SPLIT && !first)
+        add_low<SPLIT>(weights, p, x, high, low, sum);
+    if (SPLIT && N > 1 && !last)
+        add_low<SPLIT>(weights, p + N - 1, x, high, low, sum);
 }
 
-/* Add N planes from one on that is known at run time only: registers have no index. */
+/* Where N of a warp's planes can begin. */
+template <int N> static __device__ constexpr int at_most(int p)
+{
+    return p < WIDE_OWN_PLANES - N ? p : WIDE_OWN_PLANES - N;
+}
+
+/* Add N planes, 2 to 5, from one on that is known at run time only: registers have no index. */
 template <bool SPLIT, int N>
-static __device__ __forceinline__ void add_run(const four_halves<SPLIT> (*weights)[4], int p,
+static __device__ __forceinline__ void add_run(const four_halves<SPLIT> (*weights)[4], int p, bool first, bool last,
                                                const four_halves<SPLIT> &x, const uint4 (&high)[2],
                                                const uint4 (&low)[2], float (&sum)[2][WIDE_OWN_PLANES][4])
 {
     switch (p) {
     case 0:
-        return add_planes<SPLIT, N>(weights, 0, x, high, low, sum);
+        return add_planes<SPLIT, N>(weights, 0, first, last, x, high, low, sum);
     case 1:
-        return add_planes<SPLIT, N>(weights, 1, x, high, low, sum);
+        return add_planes<SPLIT, N>(weights, 1, first, last, x, high, low, sum);
     case 2:
-        return add_planes<SPLIT, N>(weights, 2, x, high, low, sum);
+        return add_planes<SPLIT, N>(weights, 2, first, last, x, high, low, sum);
     case 3:
-        return add_planes<SPLIT, N>(weights, 3, x, high, low, sum);
+        return add_planes<SPLIT, N>(weights, 3, first, last, x, high, low, sum);
     case 4:
-        return add_planes<SPLIT, N>(weights, N < 5 ? 4 : WIDE_OWN_PLANES - N, x, high, low, sum);
+        return add_planes<SPLIT, N>(weights, at_most<N>(4), first, last, x, high, low, sum);
     case 5:
-        return add_planes<SPLIT, N>(weights, N < 4 ? 5 : WIDE_OWN_PLANES - N, x, high, low, sum);
+        return add_planes<SPLIT, N>(weights, at_most<N>(5), first, last, x, high, low, sum);
     default:
-        return add_planes<SPLIT, N>(weights, N < 3 ? 6 : WIDE_OWN_PLANES - N, x, high, low, sum);
+        return add_planes<SPLIT, N>(weights, at_most<N>(6), first, last, x, high, low, sum);
     }
 }
 
@@ -250,9 +280,10 @@ template <int W, bool SPLIT>
 static __device__ __forceinline__ void add_group(const struct wide_stage<SPLIT> &stage, int group, int2 planes,
                                                  float (&sum)[2][WIDE_OWN_PLANES][4])
 {
-    const int few = (W + 1) / 2; /* of the warp's planes when all samples lie in one z cell */
+    const int few = (W + 1) / 2; /* of the warp's planes, at most, when all samples lie in one z cell */
     int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3, half = threadIdx.x >> 5 & 1, odd = threadIdx.x >> 6;
     int from = (planes.x + 1 - odd) >> 1, to = (planes.y + 1 - odd) >> 1;
+    bool first = 2 * from + odd == planes.x, last = 2 * to + odd == planes.y + 1;
     const four_halves<SPLIT> x = stage.weights[group][0][8 * half + g][t];
     uint4 high[2], low[2];
 #pragma unroll
@@ -261,18 +292,19 @@ static __device__ __forceinline__ void add_group(const struct wide_stage<SPLIT> 
         low[j] = stage.lines[group][j][SPLIT][lane];
     }
     const four_halves<SPLIT>(*z)[4] = stage.weights[group][2];
-    if (to - from <= few) {
-        add_run<SPLIT, few>(z, min(from, WIDE_OWN_PLANES - few), x, high, low, sum);
-        return;
-    }
-    from = min(from, WIDE_OWN_PLANES - few - 1);
-    add_run<SPLIT, few + 1>(z, from, x, high, low, sum);
-    from += few + 1;
-    if (from < to)
+    if (to - from < few) {
+        add_run<SPLIT, few - 1>(z, from, first, last, x, high, low, sum);
+    } else if (to - from == few) {
+        add_run<SPLIT, few>(z, from, first, last, x, high, low, sum);
+    } else {
+        add_run<SPLIT, few + 1>(z, from, first, last && to - from == few + 1, x, high, low, sum);
+        from += few + 1;
+        if (from < to)
 #pragma unroll
-        for (int p = few + 1; p < WIDE_OWN_PLANES; p++)
-            if (p >= from && p < to)
-                add_planes<SPLIT, 1>(z, p, x, high, low, sum);
+            for (int p = few + 1; p < WIDE_OWN_PLANES; p++)
+                if (p >= from && p < to)
+                    add_planes<SPLIT, 1>(z, p, last && p + 1 == to, false, x, high, low, sum);
+    }
 }
 
 /* The sum of samples [first, last) into the block's brick; returns the planes that they reach. */
@@ -504,10 +536,6 @@ static int launch_width(const struct nufft_gpu *plan, struct wide_args *a, bool 
                         uint32_t count)
 {
     switch (plan->shape.width) {
-    case 3:
-        return (plan->split ? launch<3, true> : launch<3, false>)(plan, a, parts, tasks, count);
-    case 4:
-        return (plan->split ? launch<4, true> : launch<4, false>)(plan, a, parts, tasks, count);
     case 5:
         return (plan->split ? launch<5, true> : launch<5, false>)(plan, a, parts, tasks, count);
     case 6:

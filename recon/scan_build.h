@@ -65,6 +65,10 @@ enum scan_format { SCAN_FORMAT_HDF5, SCAN_FORMAT_STREAM };
  * ERR_INTERNAL. */
 int scan_readers_init(void);
 
+/* Decode a scan of our own making, so that the libraries' code and memory are there when an upload comes: half of the
+ * time that a small one would take. Fails with ERR_INTERNAL, ERR_NO_MEMORY, and as scan_hdf5_decode(). */
+int scan_hdf5_rehearse(void);
+
 /* Decode a whole file in memory into `fd`. `group`: see scan_decode(). Fails with the codes of "the file". */
 int scan_hdf5_decode(int fd, uint64_t cap, const void *file, size_t bytes, const char *group);
 int scan_stream_decode(int fd, uint64_t cap, const void *file, size_t bytes);

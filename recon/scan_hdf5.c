@@ -10,6 +10,8 @@
 #include <libxml/parser.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 enum {
     HEADS = 1024,          /* acquisitions a batch in the first pass */
@@ -50,14 +52,15 @@ struct member {
     unsigned length; /* 0: no array */
 };
 
-/* A compound of these members, where all of them are in `stored` (of which only the names are looked at). */
+/* A compound of these members, where all of them are in `stored` (of which only the names are looked at; -1: nothing
+ * is). */
 static int compound_create(hid_t *out, size_t size, const struct member *members, size_t count, hid_t stored,
                            const char *what)
 {
     hid_t type = H5Tcreate(H5T_COMPOUND, size);
     for (size_t i = 0; i < count; i++) {
         hsize_t length = members[i].length;
-        if (H5Tget_member_index(stored, members[i].name) < 0) {
+        if (stored >= 0 && H5Tget_member_index(stored, members[i].name) < 0) {
             H5Tclose(type);
             return err_set(ERR_MALFORMED_FILE, "The acquisitions' %s lacks the member \"%s\", which ISMRMRD asks for.",
                            what, members[i].name);
@@ -75,6 +78,7 @@ static int compound_create(hid_t *out, size_t size, const struct member *members
     return 0;
 }
 
+/* `stored` -1: as ISMRMRD has it. */
 static int head_type_create(hid_t *out, hid_t stored)
 {
 #define AT(member) offsetof(struct scan_readout, member)
@@ -111,15 +115,16 @@ static int head_type_create(hid_t *out, hid_t stored)
         {"segment", AT(SCAN_SEGMENT), H5T_NATIVE_UINT16, 0},
     };
 #undef AT
-    int place = H5Tget_member_index(stored, "idx");
+    int place = stored < 0 ? -1 : H5Tget_member_index(stored, "idx");
     hid_t stored_idx = place < 0 ? -1 : H5Tget_member_type(stored, (unsigned)place), idx = -1, type = -1;
-    if (stored_idx < 0 || H5Tget_class(stored_idx) != H5T_COMPOUND) {
+    if (stored >= 0 && (stored_idx < 0 || H5Tget_class(stored_idx) != H5T_COMPOUND)) {
         H5Tclose(stored_idx);
         return err_set(ERR_MALFORMED_FILE, "The acquisitions' head has no counters (idx), which ISMRMRD asks for.");
     }
     int rc = compound_create(&idx, SCAN_INDEXES * sizeof(uint16_t), counters, sizeof counters / sizeof *counters,
                              stored_idx, "idx");
-    H5Tclose(stored_idx);
+    if (stored_idx >= 0)
+        H5Tclose(stored_idx);
     if (rc != 0)
         return rc;
     rc = compound_create(&type, sizeof(struct scan_readout), members, sizeof members / sizeof *members, stored, "head");
@@ -452,5 +457,86 @@ int scan_hdf5_decode(int fd, uint64_t cap, const void *file, size_t bytes, const
     free(xml);
     source_close(&s);
     free(b);
+    return rc;
+}
+
+/* ---- rehearsal ---- */
+
+static const char rehearsal_xml[] =
+    "<ismrmrdHeader xmlns=\"http://www.ismrm.org/ISMRMRD\"><experimentalConditions><H1resonanceFrequency_Hz>1"
+    "</H1resonanceFrequency_Hz></experimentalConditions><encoding><encodedSpace><matrixSize><x>1</x><y>1</y><z>1</z>"
+    "</matrixSize><fieldOfView_mm><x>1</x><y>1</y><z>1</z></fieldOfView_mm></encodedSpace><reconSpace><matrixSize><x>1"
+    "</x><y>1</y><z>1</z></matrixSize><fieldOfView_mm><x>1</x><y>1</y><z>1</z></fieldOfView_mm></reconSpace>"
+    "<encodingLimits/><trajectory>other</trajectory></encoding></ismrmrdHeader>";
+
+/* Write `value` as a list of one item. */
+static herr_t one_write(hid_t group, const char *name, hid_t type, const void *value)
+{
+    const hsize_t one = 1;
+    hid_t space = H5Screate_simple(1, &one, NULL), plist = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_chunk(plist, 1, &one);
+    hid_t dataset = H5Dcreate2(group, name, type, space, H5P_DEFAULT, plist, H5P_DEFAULT);
+    herr_t rc = dataset < 0 ? -1 : H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, value);
+    if (dataset >= 0)
+        H5Dclose(dataset);
+    H5Pclose(plist);
+    H5Sclose(space);
+    return rc;
+}
+
+/* A scan of one sample, as a file in memory; *image is the caller's. */
+static int rehearsal_make(void **image, size_t *bytes)
+{
+    struct acquisition {
+        struct scan_readout head;
+        struct samples samples;
+    } item = {.head = {.samples = 1, .coils = 1, .traj_dims = 2}};
+    float traj[2] = {0}, data[2] = {0};
+    const char *xml = rehearsal_xml;
+    item.samples.traj = (hvl_t){2, traj};
+    item.samples.data = (hvl_t){2, data};
+    hid_t head = -1, list = H5Tvlen_create(H5T_NATIVE_FLOAT), type = H5Tcreate(H5T_COMPOUND, sizeof item);
+    int rc = head_type_create(&head, -1);
+    if (rc != 0)
+        return rc;
+    H5Tinsert(type, "head", offsetof(struct acquisition, head), head);
+    H5Tinsert(type, "traj", offsetof(struct acquisition, samples.traj), list);
+    H5Tinsert(type, "data", offsetof(struct acquisition, samples.data), list);
+    hid_t text = H5Tcopy(H5T_C_S1), plist = H5Pcreate(H5P_FILE_ACCESS);
+    H5Tset_size(text, H5T_VARIABLE);
+    H5Pset_fapl_core(plist, 1 << 16, 0);
+    hid_t file = H5Fcreate("rehearsal", H5F_ACC_TRUNC, H5P_DEFAULT, plist);
+    hid_t group = file < 0 ? -1 : H5Gcreate2(file, "dataset", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    bool written = group >= 0 && one_write(group, "xml", text, &xml) >= 0 &&
+                   one_write(group, "data", type, &item) >= 0 && H5Fflush(file, H5F_SCOPE_GLOBAL) >= 0;
+    ssize_t size = written ? H5Fget_file_image(file, NULL, 0) : -1;
+    *image = size > 0 ? malloc((size_t)size) : NULL;
+    if (!*image || H5Fget_file_image(file, *image, (size_t)size) != size)
+        rc = err_set(ERR_INTERNAL, "The decoder cannot make the scan that it rehearses with.");
+    *bytes = (size_t)size;
+    if (group >= 0)
+        H5Gclose(group);
+    if (file >= 0)
+        H5Fclose(file);
+    H5Pclose(plist);
+    const hid_t types[] = {text, type, list, head};
+    for (int i = 0; i < 4; i++)
+        H5Tclose(types[i]);
+    return rc;
+}
+
+int scan_hdf5_rehearse(void)
+{
+    void *image = NULL;
+    size_t bytes = 0;
+    int memory = memfd_create("rehearsal", MFD_CLOEXEC);
+    int rc = memory < 0 ? err_set(ERR_NO_MEMORY, "There is no memory to rehearse in.") : rehearsal_make(&image, &bytes);
+    if (rc == 0)
+        rc = scan_hdf5_decode(memory, UINT64_C(1) << 20, image, bytes, NULL);
+    if (rc != 0)
+        err_prefix("A decoder's rehearsal failed: ");
+    if (memory >= 0)
+        close(memory);
+    free(image);
     return rc;
 }

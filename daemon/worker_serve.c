@@ -235,22 +235,20 @@ static void job_end(struct worker *w)
 
 /* Read the scan, or take what was read ahead, and reconstruct it. */
 static int job_compute(struct worker *w, const json_t *job, const char *id, int fd,
-                       const struct recon_listener *listener, struct recon_outcome *outcome)
+                       const struct recon_listener *listener, struct recon_input **input, struct recon_outcome *outcome)
 {
     struct param_values values;
     const struct kind *kind;
-    struct recon_input *input = NULL;
     double begun = clock_seconds();
     int rc = parameters_read(job, &kind, &values);
     if (rc == 0)
-        rc = fetcher_take(w->fetcher, id, kind, &values, fd, listener, &input);
+        rc = fetcher_take(w->fetcher, id, kind, &values, fd, listener, input);
     if (rc == 0) {
         struct recon_request request = worker_request(w->options, kind, &values, fd, NULL);
         request.begun = begun;
         request.cache = w->cache;
-        rc = recon_run_input(outcome, w->dev, &request, listener, input);
+        rc = recon_run_input(outcome, w->dev, &request, listener, *input);
     }
-    recon_input_free(input);
     return rc;
 }
 
@@ -260,8 +258,9 @@ static int job_run(struct worker *w, const json_t *job, const char *id, const in
     struct speaker speaker = {.worker = w, .id = id};
     const struct recon_listener listener = {&speaker, progress};
     struct recon_outcome outcome = {0};
+    struct recon_input *input = NULL;
     json_t *results = json_array();
-    int rc = job_compute(w, job, id, fds[0], &listener, &outcome);
+    int rc = job_compute(w, job, id, fds[0], &listener, &input, &outcome);
     if (rc == 0)
         rc = results_write(job, &outcome, fds[1], results);
     job_end(w);
@@ -278,6 +277,7 @@ static int job_run(struct worker *w, const json_t *job, const char *id, const in
     json_decref(results);
     json_decref(outcome.report);
     image_series_free(outcome.images);
+    recon_input_free(input); /* it takes the kernel a while, and the daemon has its answer */
     return fatal;
 }
 

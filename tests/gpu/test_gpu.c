@@ -460,6 +460,44 @@ static void test_transfers(struct dev *gpu)
     free(back);
 }
 
+/* Samples in the centre of k-space 1e5 times larger than those around it, and all of them scaled by powers of two,
+ * which must change nothing but exponents: halves have few of them. */
+static void test_range(struct dev *gpu)
+{
+    static const struct test_case dense = {
+        "1e-5, data from 1 to 1e5", 3, {24, 20, 22}, 1, 12000, CENTRE, 1e-5, NUFFT_SEPARABLE};
+    struct problem p;
+    struct outcome plain, scaled;
+    struct nufft_params params = params_of(&dense);
+    problem_make(&p, &dense, false);
+    for (size_t m = 0; m < dense.samples; m++)
+        if (m % 3) {
+            p.data[m].re *= 1e5f;
+            p.data[m].im *= 1e5f;
+        }
+    oracle(&p);
+    run_problem(gpu, &p, &params, &plain);
+    verdict_error(distance(plain.image, p.true_image, p.pixels), dense.tolerance + 5e-6, "%s: adjoint", dense.name,
+                  __LINE__);
+    for (int power = -40; power <= 60; power += 100) {
+        char name[100];
+        bool same = true;
+        for (size_t m = 0; m < dense.samples; m++)
+            p.data[m] = (struct c32){ldexpf(p.data[m].re, power), ldexpf(p.data[m].im, power)};
+        run_problem(gpu, &p, &params, &scaled);
+        for (size_t i = 0; i < p.pixels; i++)
+            same = same && scaled.image[i].re == ldexpf(plain.image[i].re, power) &&
+                   scaled.image[i].im == ldexpf(plain.image[i].im, power);
+        for (size_t m = 0; m < dense.samples; m++)
+            p.data[m] = (struct c32){ldexpf(p.data[m].re, -power), ldexpf(p.data[m].im, -power)};
+        snprintf(name, sizeof name, "%s: times 2^%d, the image is, too", dense.name, power);
+        verdict(same, name, "pixels differ");
+        outcome_free(&scaled);
+    }
+    outcome_free(&plain);
+    problem_free(&p);
+}
+
 static void test_memory(struct dev *gpu)
 {
     size_t available, total;
@@ -551,6 +589,7 @@ int main(int argc, char **argv)
         test_case_run(gpu, cpu, &cases[i]);
     test_same_bits(gpu, argc > 1 ? atoi(argv[1]) : 20);
     test_periodic(gpu);
+    test_range(gpu);
     test_memory(gpu);
     test_bad_input(gpu);
     dev_free(cpu);

@@ -12,13 +12,14 @@ enum { CLIENT_OK = 0, CLIENT_FAILED = 1, CLIENT_USAGE = 2, CLIENT_INTERRUPTED = 
 /* The command line, taken apart. Strings are those of argv. */
 struct client_options {
     const char *server, *token_file, *cacert, *out, *format, *kind, *priority, *older;
-    bool wait, json;
+    bool wait, json, retry;
     int limit;   /* of list; 0: the server's */
     char **word; /* what is no option, after the command's name */
     int words;
 };
 
 int client_submit(struct service *service, const struct client_options *options);
+int client_batch(struct service *service, const struct client_options *options);
 int client_wait(struct service *service, const struct client_options *options);
 int client_fetch(struct service *service, const struct client_options *options);
 int client_list(struct service *service, const struct client_options *options);

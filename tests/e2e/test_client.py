@@ -163,7 +163,7 @@ def usage():
 @test("help and version")
 def help_text():
     text = client(None, "--help").stdout
-    for word in ("submit", "wait", "fetch", "list", "show", "cancel", "delete", "kinds", "status", "simulate", "--server", "MRIRECON_SERVER"):
+    for word in ("submit", "resubmit", "batch", "purge", "wait", "fetch", "list", "show", "cancel", "delete", "kinds", "status", "simulate", "--server", "MRIRECON_SERVER"):
         assert word in text, f"{word} is not in the help"
     assert "--limit" in client(None, "list", "--help").stdout and "--limit" not in client(None, "help", "wait").stdout
     assert client(None, "--version").stdout.startswith("mrirecon ")

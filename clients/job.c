@@ -1,0 +1,103 @@
+#include "clients/job.h"
+
+#include "clients/progress.h"
+#include "clients/save.h"
+#include "recon/image.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+/* "/v1/jobs/ID" + rest; the caller frees it. NULL (failure set): no memory. */
+static char *job_path(struct service *service, const char *id, const char *rest)
+{
+    char *path = NULL, *escaped = service_escape(service, id);
+    if (!escaped || asprintf(&path, "/v1/jobs/%s%s", escaped, rest) < 0) {
+        err_set(ERR_NO_MEMORY, "There is no memory for a request.");
+        path = NULL;
+    }
+    free(escaped);
+    return path;
+}
+
+int job_call(struct service *service, const char *method, const char *id, const char *rest, json_t **out)
+{
+    char *path = job_path(service, id, rest);
+    if (!path)
+        return ERR_NO_MEMORY;
+    int failure = service_call(service, method, path, out);
+    free(path);
+    return failure;
+}
+
+bool job_is_final(const json_t *job)
+{
+    const char *state = client_text(job, "state");
+    return strcmp(state, "succeeded") == 0 || strcmp(state, "failed") == 0 || strcmp(state, "canceled") == 0;
+}
+
+double client_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+bool client_format(const struct client_options *options, const char **format, const char **wrong)
+{
+    *format = image_format_name(IMAGE_H5);
+    if (options->format) {
+        *wrong = options->format;
+        int found = image_format_find(options->format);
+        if (found >= 0)
+            *format = image_format_name((enum image_format)found);
+        return found >= 0;
+    }
+    if (!options->out || strcmp(options->out, "-") == 0)
+        return true;
+    for (int i = 0; i < IMAGE_FORMATS; i++) {
+        const char *name = image_format_name((enum image_format)i);
+        size_t length = strlen(options->out), ending = strlen(name);
+        if (length > ending && options->out[length - ending - 1] == '.' &&
+            strcmp(options->out + length - ending, name) == 0) {
+            *format = name;
+            return true;
+        }
+    }
+    *wrong = options->out;
+    struct stat there;
+    return stat(options->out, &there) == 0 && !S_ISREG(there.st_mode); /* a pipe or device: h5 */
+}
+
+int client_wrong_format(const char *wrong)
+{
+    fprintf(stderr, "mrirecon: no form of image is known by \"%s\". Those there are:", wrong);
+    for (int i = 0; i < IMAGE_FORMATS; i++)
+        fprintf(stderr, " %s", image_format_name((enum image_format)i));
+    fprintf(stderr, "; --format names one.\n");
+    return CLIENT_USAGE;
+}
+
+int job_fetch(struct service *service, const char *id, const char *format, const char *out)
+{
+    struct progress progress;
+    const struct service_watch watch = {&progress, progress_moved};
+    char *path = NULL, *rest = NULL;
+    struct save *save = NULL;
+    int failure;
+    progress_start(&progress);
+    if (asprintf(&rest, "/results/image?format=%s", format) < 0)
+        return err_set(ERR_NO_MEMORY, "There is no memory for a request.");
+    path = job_path(service, id, rest);
+    failure = path ? save_create(&save, out) : ERR_NO_MEMORY;
+    if (!failure)
+        failure = service_download(service, path, save_fd(save), &watch);
+    if (!failure)
+        failure = save_commit(save);
+    progress_end(&progress);
+    save_free(save);
+    free(path);
+    free(rest);
+    return failure;
+}

@@ -1,0 +1,26 @@
+/* job.h: what the commands about jobs share. */
+#ifndef MRIRECON_JOB_H
+#define MRIRECON_JOB_H
+
+#include "clients/client.h"
+
+/* A daemon that is being restarted is back within this time. */
+#define OUTAGE_SECONDS 60.0
+
+/* GET, POST or DELETE /v1/jobs/ID + rest. Fails as service_call. */
+int job_call(struct service *service, const char *method, const char *id, const char *rest, json_t **out);
+
+bool job_is_final(const json_t *job);
+
+/* Download a job's image into a file that appears whole or not at all. Fails as service_download and save_create. */
+int job_fetch(struct service *service, const char *id, const char *format, const char *out);
+
+/* The form asked for: --format, else what the name of the file --out ends in, else h5. false: *wrong is no form. */
+bool client_format(const struct client_options *options, const char **format, const char **wrong);
+/* Say so; CLIENT_USAGE. */
+int client_wrong_format(const char *wrong);
+
+/* Seconds since some start; never goes back. */
+double client_seconds(void);
+
+#endif

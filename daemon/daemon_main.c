@@ -125,6 +125,8 @@ static int service_start(struct service *service, struct options *options, struc
     if (!result)
         result = pool_create(&service->pool, POOL_THREADS);
     if (!result)
+        result = connections_create(&service->connections, options->header_timeout, options->upload_rate);
+    if (!result)
         result = http_create(http, service, &port);
     if (!result)
         result = port_tell(options, port);
@@ -143,6 +145,7 @@ static void service_stop(struct service *service, struct http *http)
     if (service->waiters)
         waiters_close(service->waiters);
     http_free(http);
+    connections_free(service->connections);
     pool_free(service->pool);
     converter_free(service->converter);
     housekeeper_free(service->housekeeper);

@@ -232,6 +232,19 @@ static int framing_check(struct request *request)
     return 0;
 }
 
+/* A page of another site may have a browser ask a service on the user's own machine, by a name that it lets point
+ * there; the browser then tells that name. Health is no secret, and probes go by addresses. */
+static int host_check(struct request *request)
+{
+    const struct options *options = request->service->options;
+    const char *host = http_header(request, "Host");
+    if (request->route->access == ROLE_NOBODY || host_is_known(host, options->host_names, http_is_local(options)))
+        return 0;
+    return err_set(ERR_MISDIRECTED,
+                   "This service is not known as \"%.64s\". Ask it as localhost, or have its option host-names say so.",
+                   host ? host : "");
+}
+
 static int access_check(struct request *request)
 {
     enum role wanted = request->route->access;
@@ -248,12 +261,17 @@ static int access_check(struct request *request)
 static enum MHD_Result request_begin(struct request *request)
 {
     request->begun = true;
+    connection_enter(request->watch, CONNECTION_BODY);
     if (framing_check(request) != 0) {
         request->refusal = *err_last();
         return answer_failure(request,
                               &request->refusal); /* and the connection is closed: where it goes on is unknown */
     }
     int result = request_route(request);
+    if (!result)
+        result = host_check(request);
+    if (!result)
+        result = query_check(request->query);
     if (!result)
         result = access_check(request);
     if (!result && request->route->begin)
@@ -322,9 +340,11 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *connection, 
     }
     if (*bytes > 0) {
         enum MHD_Result result = request_body(request, data, *bytes);
+        atomic_fetch_add(&request->watch->bytes, (int64_t)*bytes);
         *bytes = 0;
         return result;
     }
+    connection_enter(request->watch, CONNECTION_ANSWER);
     if (request->refusal.code)
         return answer_failure(request, &request->refusal);
     if (request->route->work && !request->worked) {
@@ -370,6 +390,7 @@ static void audit(const struct request *request)
  * not fit, is known to its connection alone, which has a slot for that. */
 struct slot {
     struct service *service;
+    struct connection_watch watch;
     struct request *request; /* NULL: none at the moment */
 };
 
@@ -383,13 +404,17 @@ static void connection_changed(void *context, struct MHD_Connection *connection,
                                enum MHD_ConnectionNotificationCode code)
 {
     struct slot *slot = *socket_context;
-    (void)connection;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
         *socket_context = slot = calloc(1, sizeof *slot);
-        if (slot)
+        if (slot) {
             slot->service = context;
+            connection_watch(slot->service->connections, &slot->watch, info->connect_fd);
+        }
         return;
     }
+    if (slot)
+        connection_forget(slot->service->connections, &slot->watch);
     if (slot && slot->request)
         request_destroy(slot->request);
     free(slot);
@@ -405,9 +430,15 @@ static void *request_create(void *context, const char *uri, struct MHD_Connectio
         return NULL;
     request->service = context;
     request->uri = strdup(uri);
+    /* The query is read from our copy. The library would take it apart as well, in the connection's memory, and give no
+     * answer at all where thousands of parameters do not fit into that. */
+    char *query = strchr((char *)(uintptr_t)uri, '?');
+    if (query)
+        query[1] = '\0';
     request->method = "";
     request->wait = request->format = -1;
     request->upload.fd = -1;
+    request->watch = &slot->watch;
     if (!request->uri) {
         free(request);
         return NULL;
@@ -425,8 +456,10 @@ static void request_free(void *context, struct MHD_Connection *connection, void 
     (void)code;
     if (!request)
         return;
-    if (slot)
+    if (slot) {
         slot->request = NULL;
+        connection_enter(&slot->watch, CONNECTION_HEADERS);
+    }
     /* An upload that is still here was neither refused nor handed to a job: its sender went away. */
     if (request->upload.spool && !request->refusal.code)
         request->refusal.code = ERR_BODY_INCOMPLETE;
@@ -441,37 +474,57 @@ static void request_free(void *context, struct MHD_Connection *connection, void 
 
 /* ---- the server ---- */
 
-static int address_bind(const struct options *options, int *out)
+union address {
+    struct sockaddr any;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+};
+
+/* What options->listen says; *loopback: only this machine reaches it. */
+static int address_read(const struct options *options, union address *address, socklen_t *length, bool *loopback)
 {
     char host[HTTP_NAME];
-    int port, one = 1, result = address_split(options->listen, host, &port);
+    int port, result = address_split(options->listen, host, &port);
     if (result)
         return result;
-    union {
-        struct sockaddr any;
-        struct sockaddr_in v4;
-        struct sockaddr_in6 v6;
-    } address = {.v4 = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)}};
-    socklen_t length = sizeof address.v4;
-    bool loopback;
+    *address = (union address){.v4 = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)}};
+    *length = sizeof address->v4;
     if (strcmp(host, "localhost") == 0)
         strcpy(host, "127.0.0.1");
-    if (inet_pton(AF_INET, host, &address.v4.sin_addr) == 1) {
-        loopback = ntohl(address.v4.sin_addr.s_addr) >> 24 == 127;
-    } else {
-        address.v6 = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
-        length = sizeof address.v6;
-        if (inet_pton(AF_INET6, host, &address.v6.sin6_addr) != 1)
-            return err_set(ERR_BAD_PARAMETER, "listen: \"%s\" is no address; give numbers, as 127.0.0.1 or [::1].",
-                           host);
-        loopback = IN6_IS_ADDR_LOOPBACK(&address.v6.sin6_addr);
+    if (inet_pton(AF_INET, host, &address->v4.sin_addr) == 1) {
+        *loopback = ntohl(address->v4.sin_addr.s_addr) >> 24 == 127;
+        return 0;
     }
+    address->v6 = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
+    *length = sizeof address->v6;
+    if (inet_pton(AF_INET6, host, &address->v6.sin6_addr) != 1)
+        return err_set(ERR_BAD_PARAMETER, "listen: \"%s\" is no address; give numbers, as 127.0.0.1 or [::1].", host);
+    *loopback = IN6_IS_ADDR_LOOPBACK(&address->v6.sin6_addr);
+    return 0;
+}
+
+bool http_is_local(const struct options *options)
+{
+    union address address;
+    socklen_t length;
+    bool loopback;
+    return address_read(options, &address, &length, &loopback) == 0 && loopback;
+}
+
+static int address_bind(const struct options *options, int *out)
+{
+    union address address;
+    socklen_t length;
+    bool loopback;
+    int one = 1, result = address_read(options, &address, &length, &loopback);
+    if (result)
+        return result;
     if (!loopback && (!*options->tls_certificate || !*options->tokens))
-        return err_set(
-            ERR_BAD_PARAMETER,
-            "listen: %s can be reached from other machines. That takes TLS (options tls-certificate and tls-key) and "
-            "tokens (option tokens; mrirecond --new-token makes one); without them listen on 127.0.0.1 or [::1].",
-            options->listen);
+        return err_set(ERR_BAD_PARAMETER,
+                       "listen: %s can be reached from other machines. That takes TLS (options tls-certificate and "
+                       "tls-key) and tokens (option tokens; mrirecond --new-token makes one); without them listen on "
+                       "127.0.0.1 or [::1].",
+                       options->listen);
     int fd = socket(address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd >= 0)
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);

@@ -8,6 +8,7 @@
 #ifndef MRIRECON_DAEMON_HTTP_H
 #define MRIRECON_DAEMON_HTTP_H
 
+#include "daemon/connections.h"
 #include "daemon/convert.h"
 #include "daemon/digest.h"
 #include "daemon/housekeeper.h"
@@ -31,6 +32,7 @@ struct service {
     struct uploads *uploads;
     struct tokens *tokens;
     struct tls *tls; /* NULL: plain HTTP */
+    struct connections *connections;
     struct metrics *metrics;
     struct waiters *waiters;
     struct scheduler *scheduler;
@@ -62,6 +64,7 @@ struct request {
     struct identity identity;                   /* who sends it */
     char allow[64];                             /* the methods that the path takes */
     char part[HTTP_PATH_PARTS][HTTP_PATH_PART]; /* the path's parts */
+    struct connection_watch *watch;             /* of its connection */
     bool begun, worked, suspended, answered;
     struct pool_task task; /* of work() */
     unsigned status;
@@ -83,6 +86,9 @@ struct request {
 };
 
 struct http;
+
+/* Whether only this machine reaches the address that options->listen names. */
+bool http_is_local(const struct options *options);
 
 /* Serve on options->listen; *port is the one that is served. Fails with ERR_BAD_PARAMETER (not an address; one that
  * other machines reach, without TLS and tokens), ERR_IO (taken). */

@@ -86,6 +86,23 @@ int query_next(const char **query, char name[HTTP_NAME], char value[HTTP_VALUE],
     return result;
 }
 
+int query_check(const char *query)
+{
+    enum { MOST = 64 };
+    char names[MOST][HTTP_NAME], value[HTTP_VALUE];
+    bool found;
+    for (int count = 0;; count++) {
+        if (count == MOST)
+            return err_set(ERR_BAD_REQUEST, "The query has more than %d parameters.", MOST - 1);
+        int result = query_next(&query, names[count], value, &found);
+        if (result || !found)
+            return result;
+        for (int i = 0; i < count; i++)
+            if (strcmp(names[i], names[count]) == 0)
+                return err_set(ERR_BAD_PARAMETER, "Parameter %s is given twice.", names[i]);
+    }
+}
+
 int path_split(const char *path, char parts[HTTP_PATH_PARTS][HTTP_PATH_PART], int *count)
 {
     int found = 0;
@@ -279,4 +296,34 @@ int address_split(const char *text, char host[HTTP_NAME], int *port)
     host[to - from] = '\0';
     *port = (int)number;
     return 0;
+}
+
+/* Whether `name` (of `length`) is localhost or a loopback address. */
+static bool name_is_loopback(const char *name, size_t length)
+{
+    if (length == 9 && strncasecmp(name, "localhost", 9) == 0)
+        return true;
+    if (length == 5 && strncmp(name, "[::1]", 5) == 0)
+        return true;
+    return length >= 7 && length <= 15 && strncmp(name, "127.", 4) == 0 && strspn(name, "0123456789.") >= length;
+}
+
+bool host_is_known(const char *header, const char *names, bool local)
+{
+    if (!*names && !local)
+        return true;
+    if (!header)
+        return false;
+    size_t length = *header == '[' ? strcspn(header, "]") + 1 : strcspn(header, ":");
+    if (length > strlen(header))
+        return false;
+    if (!*names)
+        return name_is_loopback(header, length);
+    for (const char *name = names; *name; name += strspn(name, ", ")) {
+        size_t named = strcspn(name, ", ");
+        if (named == length && strncasecmp(name, header, length) == 0)
+            return true;
+        name += named;
+    }
+    return false;
 }

@@ -12,6 +12,9 @@ enum { HTTP_NAME = 64, HTTP_VALUE = 1024, HTTP_PATH_PARTS = 6, HTTP_PATH_PART = 
  * Fails with ERR_BAD_REQUEST: a broken escape, a control character, not UTF-8, too long. */
 int query_next(const char **query, char name[HTTP_NAME], char value[HTTP_VALUE], bool *found);
 
+/* That a query can be read to its end, and names nothing twice. Fails with ERR_BAD_REQUEST, ERR_BAD_PARAMETER. */
+int query_check(const char *query);
+
 /* The parts of a path between its slashes, decoded; *count of them. "/" has none.
  * Fails with ERR_NOT_FOUND: no path of this service can look so (an empty part, one of dots, a broken escape, ...). */
 int path_split(const char *path, char parts[HTTP_PATH_PARTS][HTTP_PATH_PART], int *count);
@@ -34,6 +37,10 @@ bool etag_listed(const char *header, const char *etag, bool weak);
 /* "127.0.0.1:80", "[::1]:80", "localhost:80": the address without brackets, and the port.
  * Fails with ERR_BAD_PARAMETER. */
 int address_split(const char *text, char host[HTTP_NAME], int *port);
+
+/* Whether a Host header (NULL: none) names the service: one of `names` (separated by commas), or, where there are none,
+ * localhost or a loopback address; anything where neither `names` nor `local`. A port is ignored. */
+bool host_is_known(const char *header, const char *names, bool local);
 
 /* Whether bytes are UTF-8 without control characters. */
 bool text_is_clean(const char *text);

@@ -88,6 +88,18 @@ static const struct option {
      AT(wait_limit), 0, 86400},
     {"idle-timeout", "60", "Seconds without a byte after which a connection is closed.", OPTION_IS_SECONDS,
      AT(idle_timeout), 1, 86400},
+    {"header-timeout", "20",
+     "Seconds that a client may take to send the headers of a request, and after which a connection without a request "
+     "is "
+     "closed.",
+     OPTION_IS_SECONDS, AT(header_timeout), 1, 86400},
+    {"upload-rate", "1K", "Bytes a second that a body has to have on average; slower connections are closed.",
+     OPTION_IS_SIZE, AT(upload_rate), 0, KIB(KIB(KIB(1)))},
+    {"host-names", "",
+     "Names, separated by commas, by which clients may call the service. Empty: on loopback only localhost and "
+     "loopback "
+     "addresses, elsewhere any.",
+     OPTION_IS_TEXT, AT(host_names)},
     {"connections", "1000", "Connections served at a time.", OPTION_IS_COUNT, AT(connections), 8, 100000},
     {"http-threads", "4", "Threads that serve connections.", OPTION_IS_COUNT, AT(http_threads), 1, 256},
     {"log-level", "info", "What is logged to stderr: error, warning, info, debug.", OPTION_IS_CHOICE, AT(log_level),

@@ -39,6 +39,7 @@ extern "C" {
     X(UNAUTHORIZED, 401, "unauthorized", "A token is needed")                                                 \
     X(FORBIDDEN, 403, "forbidden", "The token does not allow this")                                           \
     X(NOT_FOUND, 404, "not-found", "Not found")                                                               \
+    X(MISDIRECTED, 421, "misdirected", "Another host is meant")                                               \
     X(METHOD_NOT_ALLOWED, 405, "method-not-allowed", "Method not allowed")                                    \
     X(NOT_ACCEPTABLE, 406, "not-acceptable", "No such representation")                                        \
     X(CONFLICT, 409, "conflict", "The job is not in a state that allows this")                                \

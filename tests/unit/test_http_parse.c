@@ -190,6 +190,55 @@ static void addresses_are_split(void **state)
             fail_msg("\"%s\" was taken", bad[i]);
 }
 
+static void queries_are_checked(void **state)
+{
+    (void)state;
+    char many[1000] = "";
+    assert_int_equal(query_check(""), 0);
+    assert_int_equal(query_check("a=1&b=2&A=3"), 0);
+    assert_int_equal(query_check("a=1&b=2&a=1"), ERR_BAD_PARAMETER);
+    assert_int_equal(query_check("%61=1&a="), ERR_BAD_PARAMETER);
+    assert_int_equal(query_check("a=%zz"), ERR_BAD_REQUEST);
+    for (int i = 0; i < 63; i++)
+        snprintf(many + strlen(many), 16, "p%d=1&", i);
+    assert_int_equal(query_check(many), 0);
+    strcat(many, "q=1&r=1");
+    assert_int_equal(query_check(many), ERR_BAD_REQUEST);
+}
+
+static void hosts_are_known(void **state)
+{
+    (void)state;
+    static const char *const own[] = {"localhost", "LocalHost:8080", "127.0.0.1", "127.0.0.1:1",
+                                      "127.9.8.7", "[::1]",          "[::1]:80"};
+    static const char *const other[] = {"",
+                                        "evil.example",
+                                        "localhost.evil.example",
+                                        "127.0.0.1.evil.example",
+                                        "[::2]",
+                                        "[::1",
+                                        "10.0.0.1",
+                                        "localhos",
+                                        "1127.0.0.1",
+                                        "127.0.0.1x",
+                                        ":localhost"};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        if (!host_is_known(own[i], "", true))
+            fail_msg("%s is not known", own[i]);
+        assert_false(host_is_known(own[i], "recon.example", true));
+    }
+    for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
+        if (host_is_known(other[i], "", true))
+            fail_msg("%s is known", other[i]);
+        assert_true(host_is_known(other[i], "", false));
+    }
+    assert_false(host_is_known(NULL, "", true));
+    assert_true(host_is_known("Recon.example:8443", "a.example, recon.example", false));
+    assert_true(host_is_known("a.example", "a.example,recon.example", true));
+    assert_false(host_is_known("b.example", "a.example,recon.example", false));
+    assert_false(host_is_known(NULL, "a.example", false));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -197,6 +246,7 @@ int main(void)
         cmocka_unit_test(paths_are_split),     cmocka_unit_test(prefer_is_read),
         cmocka_unit_test(accept_is_weighed),   cmocka_unit_test(ranges_are_read),
         cmocka_unit_test(etags_are_compared),  cmocka_unit_test(addresses_are_split),
+        cmocka_unit_test(queries_are_checked), cmocka_unit_test(hosts_are_known),
     };
     return cmocka_run_group_tests_name("http_parse", tests, NULL, NULL);
 }

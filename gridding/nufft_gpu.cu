@@ -166,7 +166,7 @@ static int make_workspace(struct nufft_gpu *plan)
             "smaller matrix or a larger tolerance, or wait until other work on this GPU has ended.",
             plan->samples, plan->shape.grid[0], plan->shape.grid[1], plan->shape.grid[2], (double)wanted / 1e6,
             (double)available / 1e6);
-    plan->bytes += wanted;
+    plan->bytes += wanted + (plan->way == WAY_WIDE ? sizeof *plan->largest : 0);
     rc = gpu_array(gpu, partial / sizeof(struct c32), &plan->partial, "Partial sums");
     if (!rc)
         rc = gpu_array(gpu, plan->cells * most, &plan->grid, "The grid");

@@ -1,5 +1,6 @@
 /* The grid to the samples. 3-D: a block copies a bin's tile into shared memory and its threads take the bin's samples
- * from there. 2-D: a thread takes one sample of many transforms from the grids themselves, which the caches hold. */
+ * from there. 2-D: a thread takes one sample of many transforms from the grids themselves, which the caches hold; where
+ * there are many, nufft_gpu_gather_plane.cu does. */
 #include "gridding/nufft_gpu.cuh"
 
 #include <cuda_pipeline_primitives.h>
@@ -21,7 +22,10 @@ struct gather_args {
     int tile[3], row, plane; /* 3-D: the tile's cells, and its strides in shared memory, even */
 };
 
-enum { WIDTH_MOST = 10, GATHER_THREADS = 128, GATHER_BRICK = 64, GATHER_TENSOR = 4 };
+/* A light brick has some 80 samples: few threads a block. From about GATHER_TENSOR transforms on the work of 16
+ * together on tensor cores is less (docs/benchmarks.md: 51 us against 3.8 us each at width 5, 83 against 15 at width
+ * 7). */
+enum { WIDTH_MOST = 10, GATHER_THREADS = 128, GATHER_BRICK = 64, GATHER_TENSOR = 12 };
 
 static __device__ __forceinline__ int wrap(int cell, int cells)
 {

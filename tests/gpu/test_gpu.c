@@ -105,6 +105,8 @@ static const struct test_case cases[] = {
     {"3-D, flat", 3, {33, 30, 2}, 1, 1000, UNIFORM, 1e-3, NUFFT_SEPARABLE},
     {"2-D, spherical kernel", 2, {30, 26, 1}, 2, 2000, UNIFORM, 1e-3, NUFFT_RADIAL},
     {"3-D, spherical kernel", 3, {14, 16, 18}, 1, 2000, CENTRE, 1e-3, NUFFT_RADIAL},
+    {"2-D, 1e-4, many transforms", 2, {40, 36, 1}, 18, 1500, UNIFORM, 1e-4, NUFFT_SEPARABLE},
+    {"2-D, 1e-5, many transforms", 2, {36, 43, 1}, 33, 1200, CENTRE, 1e-5, NUFFT_SEPARABLE},
 };
 
 struct problem {

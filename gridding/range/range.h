@@ -11,7 +11,7 @@
 #ifndef MRIRECON_RANGE_H
 #define MRIRECON_RANGE_H
 
-#include "gridding/base/num.h"
+#include "gridding/range/rows.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -76,6 +76,14 @@ int range_cpu_lanes(int wanted);
  * order of bins->point, or NULL. The grid is overwritten. `lanes` is 1, 4, 8 or 16. */
 void range_cpu_scatter(struct range_cpu *sums, int lanes, const struct c32 *values, size_t stride, const float *weight,
                        struct c32 *grid);
+
+/* What the kernels of binned points reach. Fails with ERR_NO_MEMORY. */
+int range_rows_create(struct range_rows **out, const struct range_bins *bins);
+void range_rows_free(struct range_rows *rows);
+
+/* As range_cpu_scatter(), into packed[rows->cells][lanes]: the sums of the cells of rows->row, row after row. */
+void range_cpu_scatter_rows(struct range_cpu *sums, const struct range_rows *rows, int lanes, const struct c32 *values,
+                            size_t stride, const float *weight, struct c32 *packed);
 
 /* values[lane * stride + source] = weight * sum over cells of kernel * grid[z][y][x][lanes]: the transpose. */
 void range_cpu_gather(struct range_cpu *sums, int lanes, const struct c32 *grid, const float *weight,

@@ -193,6 +193,18 @@ static struct points_run run_of(const struct range_cpu *s, int lanes, size_t til
                                .tile = {s->tiles + tile * s->tile_floats, row_floats(s, lanes), s->extent[1]}};
 }
 
+/* The cells that a bin's tile covers. */
+static void bin_box(const struct range_cpu *s, size_t bin, int place[3], int start[3], int cells[3])
+{
+    const struct range_bins *b = s->bins;
+    bin_place(b, bin, place);
+    for (int d = 0; d < 3; d++) {
+        start[d] = range_tile_start(place[d], b->tiles[d], b->grid[d]);
+        cells[d] =
+            range_tile_start(place[d] + 1, b->tiles[d], b->grid[d]) - start[d] + (d < b->dim ? s->law->width - 1 : 0);
+    }
+}
+
 /* Call row(grid cells, tile cells, floats) for each contiguous run of a bin's tile in the periodic grid. `add`: grid +=
  * tile; otherwise tile = grid. */
 static void exchange(const struct range_cpu *s, size_t bin, const struct points_tile *tile, int lanes, struct c32 *grid,
@@ -200,12 +212,7 @@ static void exchange(const struct range_cpu *s, size_t bin, const struct points_
 {
     const struct range_bins *b = s->bins;
     int place[3], start[3], cells[3];
-    bin_place(b, bin, place);
-    for (int d = 0; d < 3; d++) {
-        start[d] = range_tile_start(place[d], b->tiles[d], b->grid[d]);
-        cells[d] =
-            range_tile_start(place[d] + 1, b->tiles[d], b->grid[d]) - start[d] + (d < b->dim ? s->law->width - 1 : 0);
-    }
+    bin_box(s, bin, place, start, cells);
     size_t lane_floats = 2 * (size_t)lanes;
     for (int z = 0; z < cells[2]; z++)
         for (int y = 0; y < cells[1]; y++) {
@@ -222,6 +229,33 @@ static void exchange(const struct range_cpu *s, size_t bin, const struct points_
                         g[e] += t[e];
                 else
                     memcpy(t, g, floats * sizeof *t);
+                done += n;
+                at = 0;
+            }
+        }
+}
+
+/* exchange() with `add` into the packed grid of `rows`. A bin's cells of a line lie in its row without a gap, unless
+ * the row is the whole line. */
+static void add_to_rows(const struct range_cpu *s, size_t bin, const struct points_tile *tile, int lanes,
+                        const struct range_rows *rows, struct c32 *packed)
+{
+    const struct range_bins *b = s->bins;
+    int place[3], start[3], cells[3];
+    bin_box(s, bin, place, start, cells);
+    size_t lane_floats = 2 * (size_t)lanes;
+    for (int z = 0; z < cells[2]; z++)
+        for (int y = 0; y < cells[1]; y++) {
+            size_t line =
+                (size_t)((start[2] + z) % b->grid[2]) * (size_t)b->grid[1] + (size_t)((start[1] + y) % b->grid[1]);
+            const struct range_row *row = &rows->row[rows->of_line[line] - 1];
+            float *to = (float *)(packed + row->at * (size_t)lanes);
+            const float *own = tile->cells + ((size_t)z * (size_t)tile->rows + (size_t)y) * (size_t)tile->row;
+            size_t at = (size_t)((start[0] - (int)row->first + b->grid[0]) % b->grid[0]);
+            for (size_t done = 0; done < (size_t)cells[0];) {
+                size_t n = row->cells - at < (size_t)cells[0] - done ? row->cells - at : (size_t)cells[0] - done;
+                for (size_t e = 0; e < n * lane_floats; e++)
+                    to[at * lane_floats + e] += own[done * lane_floats + e];
                 done += n;
                 at = 0;
             }
@@ -252,36 +286,50 @@ static size_t first_part(const struct range_cpu *s, uint32_t bin)
     return low;
 }
 
+/* Where sums go: a whole grid, or the packed rows of one. */
+struct target {
+    struct c32 *cells;
+    const struct range_rows *rows; /* or NULL */
+};
+
+static void add_tile(const struct range_cpu *s, size_t bin, const struct points_tile *tile, int lanes,
+                     const struct target *to)
+{
+    if (to->rows != NULL)
+        add_to_rows(s, bin, tile, lanes, to->rows, to->cells);
+    else
+        exchange(s, bin, tile, lanes, to->cells, true);
+}
+
 static void scatter_bin(struct range_cpu *s, uint32_t bin, size_t thread, int lanes, const struct c32 *values,
-                        size_t stride, const float *weight, struct c32 *grid)
+                        size_t stride, const float *weight, const struct target *to)
 {
     const struct range_bins *b = s->bins;
     if (points_in(b, bin) > 2 * s->part_points) {
         for (size_t p = first_part(s, bin); p < s->parts && s->part[p].bin == bin; p++) {
             struct points_run run =
                 run_of(s, lanes, (size_t)s->threads + p, s->part[p].first, s->part[p].count, weight);
-            exchange(s, bin, &run.tile, lanes, grid, true);
+            add_tile(s, bin, &run.tile, lanes, to);
         }
         return;
     }
     struct points_run run = run_of(s, lanes, thread, b->offset[bin], points_in(b, bin), weight);
     clear(s, &run);
     s->leaf->scatter(&run, values, stride);
-    exchange(s, bin, &run.tile, lanes, grid, true);
+    add_tile(s, bin, &run.tile, lanes, to);
 }
 
-void range_cpu_scatter(struct range_cpu *sums, int lanes, const struct c32 *values, size_t stride, const float *weight,
-                       struct c32 *grid)
+static void scatter(struct range_cpu *s, int lanes, const struct c32 *values, size_t stride, const float *weight,
+                    size_t cells, const struct target *to)
 {
-    struct range_cpu *s = sums;
-    const struct range_bins *b = s->bins;
-    size_t plane = (size_t)b->grid[0] * (size_t)b->grid[1] * (size_t)lanes;
-    int lines = b->grid[1] * b->grid[2];
+    enum { CLEARED = 4096 }; /* floats at a time */
+    size_t floats = cells * 2 * (size_t)lanes, chunks = (floats + CLEARED - 1) / CLEARED;
 #pragma omp parallel num_threads(s->threads)
     {
 #pragma omp for schedule(static) nowait
-        for (int line = 0; line < lines; line++)
-            memset(grid + plane / (size_t)b->grid[1] * (size_t)line, 0, plane / (size_t)b->grid[1] * sizeof *grid);
+        for (size_t i = 0; i < chunks; i++)
+            memset((float *)to->cells + i * CLEARED, 0,
+                   (i + 1 < chunks ? CLEARED : floats - i * CLEARED) * sizeof(float));
 #pragma omp for schedule(dynamic)
         for (size_t p = 0; p < s->parts; p++) {
             struct points_run run =
@@ -294,9 +342,24 @@ void range_cpu_scatter(struct range_cpu *sums, int lanes, const struct c32 *valu
                 continue;
 #pragma omp for schedule(dynamic)
             for (size_t i = s->colour[c]; i < s->colour[c + 1]; i++)
-                scatter_bin(s, s->order[i], (size_t)omp_get_thread_num(), lanes, values, stride, weight, grid);
+                scatter_bin(s, s->order[i], (size_t)omp_get_thread_num(), lanes, values, stride, weight, to);
         }
     }
+}
+
+void range_cpu_scatter(struct range_cpu *sums, int lanes, const struct c32 *values, size_t stride, const float *weight,
+                       struct c32 *grid)
+{
+    const struct range_bins *b = sums->bins;
+    const struct target whole = {grid, NULL};
+    scatter(sums, lanes, values, stride, weight, (size_t)b->grid[0] * (size_t)b->grid[1] * (size_t)b->grid[2], &whole);
+}
+
+void range_cpu_scatter_rows(struct range_cpu *sums, const struct range_rows *rows, int lanes, const struct c32 *values,
+                            size_t stride, const float *weight, struct c32 *packed)
+{
+    const struct target part = {packed, rows};
+    scatter(sums, lanes, values, stride, weight, rows->cells, &part);
 }
 
 static void gather_run(struct range_cpu *s, size_t bin, size_t thread, size_t first, size_t count, int lanes,

@@ -1,0 +1,155 @@
+#include "gridding/range/overflow.h"
+#include "gridding/base/err.h"
+#include "gridding/range/range.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+struct range_overflow {
+    struct range_law *law;
+    struct range_bins *bins;
+    struct range_rows *rows;
+    struct range_cpu *sums;
+    uint32_t *order;
+    int lanes;
+};
+
+static void overflow_destroy(struct range_overflow *o)
+{
+    if (o == NULL)
+        return;
+    range_cpu_free(o->sums);
+    range_rows_free(o->rows);
+    range_bins_free(o->bins);
+    range_law_free(o->law);
+    free(o->order);
+    free(o);
+}
+
+/* Values are to come in the order of the bins: then a bin reads them one after the other. */
+static int take_order(struct range_overflow *o)
+{
+    o->order = malloc((o->bins->count + 1) * sizeof *o->order);
+    if (o->order == NULL)
+        return err_set(ERR_NO_MEMORY, "no memory for the order of %zu samples", o->bins->count);
+    for (size_t i = 0; i < o->bins->count; i++) {
+        o->order[i] = o->bins->point[i].source;
+        o->bins->point[i].source = (uint32_t)i;
+    }
+    return 0;
+}
+
+static int overflow_create(struct range_overflow **out, const struct overflow_shape *s, size_t count, const float *k)
+{
+    /* As nufft_cpu.c's: of 12 cells an axis, in 2-D larger. */
+    const int flat[3] = {24, 24, 1}, deep[3] = {16, 12, 12};
+    struct range_overflow *o = calloc(1, sizeof *o);
+    if (o == NULL)
+        return err_set(ERR_NO_MEMORY, "no memory for the CPU's share of the samples");
+    o->lanes = range_cpu_lanes(s->lanes);
+    int rc = range_law_create(&o->law, s->width, s->beta, s->radial, s->error);
+    if (rc == 0)
+        rc = range_bins_create(&o->bins, s->dim, s->grid, s->width, s->dim == 3 ? deep : flat, count, k, s->threads);
+    if (rc == 0)
+        rc = range_rows_create(&o->rows, o->bins);
+    if (rc == 0)
+        rc = range_cpu_create(&o->sums, o->bins, o->law, o->lanes, s->threads);
+    if (rc == 0)
+        rc = take_order(o);
+    if (rc == 0)
+        *out = o;
+    else
+        overflow_destroy(o);
+    return rc;
+}
+
+static const uint32_t *overflow_order(const struct range_overflow *o)
+{
+    return o->order;
+}
+
+static const struct range_rows *overflow_rows(const struct range_overflow *o)
+{
+    return o->rows;
+}
+
+static void overflow_scatter(struct range_overflow *o, int transforms, const struct c32 *values, struct c32 *packed)
+{
+    size_t count = o->bins->count;
+    for (int t = 0, lanes; t < transforms; t += lanes) {
+        lanes = overflow_lanes(transforms - t, o->lanes);
+        range_cpu_scatter_rows(o->sums, o->rows, lanes, values + (size_t)t * count, count, NULL,
+                               packed + (size_t)t * o->rows->cells);
+    }
+}
+
+const struct overflow_ops range_overflow_ops = {
+    .create = overflow_create,
+    .destroy = overflow_destroy,
+    .order = overflow_order,
+    .rows = overflow_rows,
+    .scatter = overflow_scatter,
+};
+
+/* ---- how many a bin should keep ---- */
+
+/* The GPU's time falls from `all` over `some` in a line, the CPU's and the merge's rise from `few` in one. The GPU and
+ * the CPU work side by side; what neither they nor the merge explain of a probe's total is what starting and waiting
+ * cost. */
+double overflow_expected(const struct overflow_costs *c, double overflowed)
+{
+    if (overflowed <= 0)
+        return c->all.total;
+    double part = (overflowed - c->few.overflowed) / (c->some.overflowed - c->few.overflowed);
+    double cpu = fmax(c->few.cpu, c->few.cpu + part * (c->some.cpu - c->few.cpu));
+    double merge = fmax(c->few.merge, c->few.merge + part * (c->some.merge - c->few.merge));
+    double gpu = c->all.gpu + overflowed / c->some.overflowed * (c->some.gpu - c->all.gpu);
+    double rest = c->few.total - fmax(c->few.gpu, c->few.cpu) - c->few.merge;
+    return fmax(fmax(gpu, 0), cpu) + merge + fmax(rest, 0);
+}
+
+size_t overflow_count(const uint32_t *first, size_t bins, uint32_t depth)
+{
+    size_t count = 0;
+    for (size_t b = 0; b < bins; b++) {
+        uint32_t held = first[b + 1] - first[b];
+        count += held > depth ? held - depth : 0;
+    }
+    return count;
+}
+
+static uint32_t largest_bin(const uint32_t *first, size_t bins)
+{
+    uint32_t largest = 0;
+    for (size_t b = 0; b < bins; b++)
+        largest = first[b + 1] - first[b] > largest ? first[b + 1] - first[b] : largest;
+    return largest;
+}
+
+uint32_t overflow_depth_of(const uint32_t *first, size_t bins, size_t most)
+{
+    uint32_t low = 0, high = largest_bin(first, bins);
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (overflow_count(first, bins, middle) <= most)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return high;
+}
+
+uint32_t overflow_choose(const struct overflow_costs *costs, const uint32_t *first, size_t bins)
+{
+    uint32_t best = largest_bin(first, bins);
+    double least = overflow_expected(costs, 0);
+    /* Depths in steps of an eighth: the expectation is smooth, and no better known. */
+    for (uint32_t depth = 1, largest = best; depth<largest; depth += depth / 8> 0 ? depth / 8 : 1) {
+        double seconds = overflow_expected(costs, (double)overflow_count(first, bins, depth));
+        if (seconds < least) {
+            least = seconds;
+            best = depth;
+        }
+    }
+    return best;
+}

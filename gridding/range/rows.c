@@ -1,0 +1,95 @@
+/* rows.c: which cells of a grid the kernels of binned points reach. */
+#include "gridding/range/range.h"
+#include "gridding/base/err.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Bins of one row of bins (y, z fixed) that a line's cells belong to: reached[line][tiles[0]]. */
+static void mark(const struct range_bins *b, uint8_t *reached)
+{
+    int halo = b->width - 1;
+    for (size_t bin = 0; bin < b->bins; bin++) {
+        if (b->offset[bin] == b->offset[bin + 1])
+            continue;
+        int x = (int)(bin % (size_t)b->tiles[0]), y = (int)(bin / (size_t)b->tiles[0] % (size_t)b->tiles[1]),
+            z = (int)(bin / ((size_t)b->tiles[0] * (size_t)b->tiles[1]));
+        int y0 = range_tile_start(y, b->tiles[1], b->grid[1]), y1 = range_tile_start(y + 1, b->tiles[1], b->grid[1]);
+        int z0 = range_tile_start(z, b->tiles[2], b->grid[2]), z1 = range_tile_start(z + 1, b->tiles[2], b->grid[2]);
+        for (int gz = z0; gz < z1 + (b->dim == 3 ? halo : 0); gz++)
+            for (int gy = y0; gy < y1 + halo; gy++) {
+                size_t line = (size_t)(gz % b->grid[2]) * (size_t)b->grid[1] + (size_t)(gy % b->grid[1]);
+                reached[line * (size_t)b->tiles[0] + (size_t)x] = 1;
+            }
+    }
+}
+
+/* The shortest periodic run of cells that holds those of the marked bins and their halo; 0 cells: none is marked. */
+static struct range_row run_of(const struct range_bins *b, const uint8_t *marked)
+{
+    int n = b->tiles[0], gap = 0, longest = 0, after = 0, first = 0;
+    while (first < n && !marked[first])
+        first++;
+    if (first == n)
+        return (struct range_row){.cells = 0};
+    /* Once around from the first marked bin: the longest gap ends before bin `after`. */
+    for (int i = 1; i <= n; i++) {
+        int x = (first + i) % n;
+        if (!marked[x]) {
+            gap++;
+            continue;
+        }
+        if (gap > longest) {
+            longest = gap;
+            after = x;
+        }
+        gap = 0;
+    }
+    struct range_row row = {.first = (uint32_t)range_tile_start(after, n, b->grid[0])};
+    int last = (after + n - longest - 1) % n, end = range_tile_start(last + 1, n, b->grid[0]) + b->width - 1;
+    int cells = end - (int)row.first;
+    cells += last < after ? b->grid[0] : 0;
+    if (longest == 0 || cells >= b->grid[0])
+        return (struct range_row){.first = 0, .cells = (uint32_t)b->grid[0]};
+    row.cells = (uint32_t)cells;
+    return row;
+}
+
+int range_rows_create(struct range_rows **out, const struct range_bins *b)
+{
+    size_t lines = (size_t)b->grid[1] * (size_t)b->grid[2], bytes = 0;
+    struct range_rows *rows = calloc(1, sizeof *rows);
+    uint8_t *reached = size_mul(lines, (size_t)b->tiles[0], &bytes) ? calloc(bytes, 1) : NULL;
+    if (rows != NULL) {
+        rows->row = malloc(lines * sizeof *rows->row);
+        rows->of_line = calloc(lines, sizeof *rows->of_line);
+    }
+    if (rows == NULL || reached == NULL || rows->row == NULL || rows->of_line == NULL) {
+        range_rows_free(rows);
+        free(reached);
+        return err_set_bytes(ERR_NO_MEMORY, (int64_t)bytes, -1, "no memory to list the rows of %zu bins", b->bins);
+    }
+    mark(b, reached);
+    for (size_t line = 0; line < lines; line++) {
+        struct range_row row = run_of(b, reached + line * (size_t)b->tiles[0]);
+        if (row.cells == 0)
+            continue;
+        row.line = (uint32_t)line;
+        row.at = rows->cells;
+        rows->row[rows->count++] = row;
+        rows->of_line[line] = (uint32_t)rows->count;
+        rows->cells += row.cells;
+    }
+    free(reached);
+    *out = rows;
+    return 0;
+}
+
+void range_rows_free(struct range_rows *rows)
+{
+    if (rows == NULL)
+        return;
+    free(rows->row);
+    free(rows->of_line);
+    free(rows);
+}

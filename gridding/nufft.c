@@ -3,6 +3,7 @@
 #include "gridding/base/dev_leaf.h"
 #include "gridding/base/err.h"
 #include "gridding/range/kernel.h"
+#include "gridding/range/overflow.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@ struct nufft {
     size_t samples, pixels;
     struct nufft_shape shape;
     double oversampling, expected_error;
+    struct nufft_times times;
     float *tables; /* what the shape's deapodise pointers point into */
 };
 
@@ -167,7 +169,8 @@ int nufft_create(struct nufft **out, struct dev *dev, const struct nufft_params 
                                        .tolerance = params->tolerance,
                                        .batch = params->batch,
                                        .bin_depth = params->bin_depth,
-                                       .overflow = params->overflow};
+                                       .overflow = params->overflow,
+                                       .overflow_ops = &range_overflow_ops};
     status = choose(plan, params);
     if (status == 0)
         status = make_tables(plan);
@@ -205,9 +208,19 @@ void nufft_describe(const struct nufft *plan, struct nufft_info *info)
 
 void nufft_times(const struct nufft *plan, struct nufft_times *times)
 {
-    *times = (struct nufft_times){.gpu = 0};
+    *times = plan->times;
+}
+
+/* What the leaf's last adjoint has taken. */
+static void add_times(struct nufft *plan)
+{
+    struct nufft_times part = {.gpu = 0};
     if (plan->leaf->times != NULL)
-        plan->leaf->times(plan->state, times);
+        plan->leaf->times(plan->state, &part);
+    plan->times.gpu += part.gpu;
+    plan->times.cpu += part.cpu;
+    plan->times.merge += part.merge;
+    plan->times.hidden += part.hidden;
 }
 
 int nufft_bins(const struct nufft *plan, struct nufft_bins *bins)
@@ -224,23 +237,27 @@ int nufft_set_weights(struct nufft *plan, const float *weights)
 
 int nufft_adjoint(struct nufft *plan, int batch, const struct c32 *data, struct c32 *image)
 {
+    plan->times = (struct nufft_times){.gpu = 0};
     for (int first = 0; first < batch; first += plan->shape.batch) {
         int now = batch - first < plan->shape.batch ? batch - first : plan->shape.batch;
         int status = plan->leaf->adjoint(plan->state, now, data + (size_t)first * plan->samples,
                                          image + (size_t)first * plan->pixels);
         if (status != 0)
             return status;
+        add_times(plan);
     }
     return 0;
 }
 
 int nufft_adjoint_squares(struct nufft *plan, int batch, const struct c32 *data, float *squares)
 {
+    plan->times = (struct nufft_times){.gpu = 0};
     for (int first = 0; first < batch; first += plan->shape.batch) {
         int now = batch - first < plan->shape.batch ? batch - first : plan->shape.batch;
         int status = plan->leaf->adjoint_squares(plan->state, now, data + (size_t)first * plan->samples, squares);
         if (status != 0)
             return status;
+        add_times(plan);
     }
     return 0;
 }

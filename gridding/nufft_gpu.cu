@@ -150,6 +150,8 @@ static int make_workspace(struct nufft_gpu *plan)
     struct gpu *gpu = plan->gpu;
     size_t available, total, partial, each, step = plan->way == WAY_PLANES ? PLANE_TRANSFORMS : 1;
     size_t most = plan->way == WAY_PLANES ? ((size_t)plan->shape.batch + step - 1) / step * step : 1;
+    if (plan->overflow)
+        most = std::min(most, (size_t)NUFFT_OVERFLOW_GROUP);
     partial = (size_t)plan->bins.slots * plan->tile[0] * plan->tile[1] * plan->tile[2] * sizeof(struct c32);
     each = (plan->cells + plan->samples) * sizeof(struct c32);
     int rc = gpu_available(gpu, &available, &total);
@@ -184,6 +186,8 @@ static void leaf_destroy(void *state)
         return;
     struct gpu *gpu = plan->gpu;
     if (gpu_enter(gpu) == 0) {
+        nufft_gpu_overflow_free(plan);
+        nufft_gpu_clock_free(plan);
         range_bins_free(&plan->bins, gpu);
         gpu_release(gpu, plan->weights);
         for (int d = 0; d < 3; d++) {
@@ -223,7 +227,9 @@ static int fill_plan(struct nufft_gpu *plan, const struct nufft_shape *shape, co
         rc = gpu_upload(gpu, on_device, k, values * sizeof *k);
     if (!rc) {
         struct range_geometry geometry = choose_geometry(shape, plan->way);
-        rc = range_bins_make(&plan->bins, gpu, &geometry, plan->samples, on_device);
+        bool caps = shape->overflow == NUFFT_OVERFLOW_CPU && shape->bin_depth != NUFFT_DEPTH_NONE;
+        rc = caps ? nufft_gpu_partition(plan, &geometry, on_device)
+                  : range_bins_make(&plan->bins, gpu, &geometry, plan->samples, on_device);
         plan->bytes += plan->bins.bytes;
         if (!rc && plan->bins.nonfinite != SIZE_MAX)
             rc = nufft_nonfinite(plan->bins.nonfinite, shape->dim);
@@ -239,6 +245,8 @@ static int fill_plan(struct nufft_gpu *plan, const struct nufft_shape *shape, co
     rc = upload_deapodisation(plan, shape);
     if (!rc)
         rc = make_workspace(plan);
+    if (!rc)
+        rc = nufft_gpu_clock_make(plan, (shape->batch + plan->group - 1) / plan->group);
     return rc ? rc : gpu_finish(gpu, "Making a plan");
 }
 
@@ -248,17 +256,19 @@ static int leaf_create(void **state, struct dev *dev, const struct nufft_shape *
     int rc = gpu_enter(gpu);
     if (rc)
         return rc;
-    if (shape->overflow == NUFFT_OVERFLOW_CPU)
-        return err_set(ERR_BAD_PARAMETER, "This GPU engine grids all samples itself: ask for overflow=split.");
     struct nufft_gpu *plan = (struct nufft_gpu *)calloc(1, sizeof *plan);
     if (!plan)
         return err_set(ERR_NO_MEMORY, "Not enough memory for a plan.");
     plan->gpu = gpu;
     plan->shape = *shape;
     plan->samples = samples;
+    plan->threads = dev->threads;
     plan->cells = (size_t)shape->grid[0] * shape->grid[1] * shape->grid[2];
     plan->pixels = (size_t)shape->n[0] * shape->n[1] * shape->n[2];
-    rc = fill_plan(plan, shape, k);
+    if (shape->overflow == NUFFT_OVERFLOW_CPU && shape->bin_depth == NUFFT_DEPTH_AUTO)
+        rc = nufft_gpu_choose_depth(dev, shape, samples, k, &plan->shape.bin_depth);
+    if (!rc)
+        rc = fill_plan(plan, &plan->shape, k);
     if (rc)
         leaf_destroy(plan);
     else
@@ -277,6 +287,9 @@ static void leaf_describe(const void *state, struct nufft_info *info)
     info->depth = plan->bins.geometry.light > 0 ? plan->bins.geometry.depth : 0;
     if (info->depth > UINT32_MAX / 2 - 1)
         info->depth = 0;
+    if (plan->shape.overflow == NUFFT_OVERFLOW_CPU)
+        info->depth = plan->shape.bin_depth > 0 ? (size_t)plan->shape.bin_depth : 0;
+    info->overflowed = nufft_gpu_overflowed(plan);
 }
 
 static int leaf_bins(const void *state, struct nufft_bins *out)
@@ -349,10 +362,10 @@ static __global__ void values_to_column(uint32_t samples, int columns, const flo
         to[i] = make_float2(i % columns ? 0.f : sorted[i / columns], 0.f);
 }
 
-/* Blocks of (32, 8) for 32 samples and 32 transforms; 8.4 KB of shared memory: data[transform][sample] to
+/* Blocks of (32, 8) for 32 samples and 32 transforms; 8.4 KB of shared memory: data[transform][stride] to
  * sorted[sample][transform], columns past `transforms` zero. */
-static __global__ void sort_transposed(uint32_t samples, int transforms, int columns, const uint32_t *order,
-                                       const float *weights, const float2 *data, float2 *sorted)
+static __global__ void sort_transposed(uint32_t samples, size_t stride, int transforms, int columns,
+                                       const uint32_t *order, const float *weights, const float2 *data, float2 *sorted)
 {
     __shared__ float2 square[32][33];
     uint32_t s0 = blockIdx.x * 32, s = s0 + threadIdx.x;
@@ -362,7 +375,7 @@ static __global__ void sort_transposed(uint32_t samples, int transforms, int col
     for (int r = threadIdx.y; r < 32; r += 8) {
         float2 v = make_float2(0.f, 0.f);
         if (s < samples && t0 + r < transforms)
-            v = __ldcs(data + (size_t)(t0 + r) * samples + from);
+            v = __ldcs(data + (size_t)(t0 + r) * stride + from);
         square[r][threadIdx.x] = make_float2(v.x * w, v.y * w);
     }
     __syncthreads();
@@ -379,8 +392,9 @@ static int sort_group(struct nufft_gpu *plan, int transforms, const struct c32 *
     if (plan->way == WAY_PLANES) {
         dim3 blocks(gpu_blocks(n, 32),
                     gpu_blocks((size_t)(transforms + PLANE_TRANSFORMS - 1) / PLANE_TRANSFORMS * PLANE_TRANSFORMS, 32));
-        sort_transposed<<<blocks, dim3(32, 8), 0, plan->gpu->stream>>>(
-            n, transforms, plan->group, plan->bins.order, plan->weights, (const float2 *)data, (float2 *)plan->sorted);
+        sort_transposed<<<blocks, dim3(32, 8), 0, plan->gpu->stream>>>(n, plan->samples, transforms, plan->group,
+                                                                       plan->bins.order, plan->weights,
+                                                                       (const float2 *)data, (float2 *)plan->sorted);
     } else {
         sort_data<<<gpu_blocks(n, 256), 256, 0, plan->gpu->stream>>>(n, plan->bins.order, plan->weights,
                                                                      (const float2 *)data, (float2 *)plan->sorted);
@@ -413,14 +427,15 @@ static int leaf_set_weights(void *state, const float *weights)
     if (rc)
         return rc;
     if (!weights || n == 0) {
+        rc = nufft_gpu_overflow_weights(plan, NULL);
         plan->bytes -= plan->weights ? n * sizeof(float) : 0;
         gpu_release(gpu, plan->weights);
         plan->weights = NULL;
-        return 0;
+        return rc;
     }
-    rc = gpu_array(gpu, n, &unsorted, "The weights");
+    rc = gpu_array(gpu, plan->samples, &unsorted, "The weights");
     if (!rc)
-        rc = gpu_upload(gpu, unsorted, weights, n * sizeof(float));
+        rc = gpu_upload(gpu, unsorted, weights, plan->samples * sizeof(float));
     if (!rc && !plan->weights) {
         rc = gpu_array(gpu, n, &plan->weights, "The weights");
         plan->bytes += rc ? 0 : n * sizeof(float);
@@ -429,6 +444,8 @@ static int leaf_set_weights(void *state, const float *weights)
         sort_values<<<gpu_blocks(n, 256), 256, 0, gpu->stream>>>(n, plan->bins.order, unsorted, plan->weights);
         rc = gpu_launched("Sorting the weights");
     }
+    if (!rc)
+        rc = nufft_gpu_overflow_weights(plan, unsorted);
     gpu_release(gpu, unsorted);
     return rc ? rc : gpu_finish(gpu, "Sorting the weights");
 }
@@ -542,15 +559,24 @@ static int image_to_grid(struct nufft_gpu *plan, int transforms, const struct c3
 static int adjoint_groups(struct nufft_gpu *plan, int batch, const struct c32 *data, struct c32 *image, float *squares)
 {
     int rc = gpu_enter(plan->gpu), transforms;
+    memset(&plan->times, 0, sizeof plan->times);
+    if (!rc)
+        rc = nufft_gpu_overflow_begin(plan, batch, data, true);
     for (int b = 0; !rc && b < batch; b += transforms) {
         transforms = std::min(plan->way == WAY_PLANES ? plan->group : 1, batch - b);
-        rc = sort_group(plan, transforms, data + (size_t)b * plan->samples);
+        rc = nufft_gpu_clock_turn(plan);
+        if (!rc)
+            rc = sort_group(plan, transforms, data + (size_t)b * plan->samples);
         if (!rc)
             rc = scatter(plan, transforms);
         if (!rc)
+            rc = nufft_gpu_clock(plan, MOMENT_GRIDDED, plan->gpu->stream);
+        if (!rc)
+            rc = nufft_gpu_overflow_add(plan, b, transforms, batch, data, true);
+        if (!rc)
             rc = grid_to_image(plan, transforms, image ? image + (size_t)b * plan->pixels : NULL, squares);
     }
-    return rc ? rc : gpu_finish(plan->gpu, "The adjoint transform");
+    return rc ? rc : nufft_gpu_clock_read(plan);
 }
 
 static int leaf_adjoint(void *state, int batch, const struct c32 *data, struct c32 *image)
@@ -571,7 +597,7 @@ static int leaf_forward(void *state, int batch, const struct c32 *image, struct 
         transforms = std::min(plan->group, batch - b);
         rc = image_to_grid(plan, transforms, image + (size_t)b * plan->pixels);
         if (!rc)
-            rc = nufft_gpu_gather(plan, transforms, true, data + (size_t)b * plan->samples);
+            rc = nufft_gpu_overflow_gather(plan, transforms, true, data + (size_t)b * plan->samples);
     }
     return rc ? rc : gpu_finish(plan->gpu, "The forward transform");
 }
@@ -587,7 +613,7 @@ static int leaf_convolve(void *state, const float *weights, float *convolved)
 {
     struct nufft_gpu *plan = (struct nufft_gpu *)state;
     struct gpu *gpu = plan->gpu;
-    uint32_t n = plan->bins.samples;
+    uint32_t n = (uint32_t)plan->samples, kept = plan->bins.samples;
     int columns = plan->way == WAY_PLANES ? plan->group : 1;
     float *values = NULL, *sorted = NULL;
     struct c32 *result = NULL;
@@ -602,15 +628,20 @@ static int leaf_convolve(void *state, const float *weights, float *convolved)
     if (!rc)
         rc = gpu_upload(gpu, values, weights, n * sizeof(float));
     if (!rc) {
-        sort_values<<<gpu_blocks(n, 256), 256, 0, gpu->stream>>>(n, plan->bins.order, values, sorted);
-        values_to_column<<<gpu_blocks((size_t)n * columns, 256), 256, 0, gpu->stream>>>(n, columns, sorted,
-                                                                                        (float2 *)plan->sorted);
+        sort_values<<<gpu_blocks(kept, 256), 256, 0, gpu->stream>>>(kept, plan->bins.order, values, sorted);
+        values_to_column<<<gpu_blocks((size_t)kept * columns, 256), 256, 0, gpu->stream>>>(kept, columns, sorted,
+                                                                                           (float2 *)plan->sorted);
+        values_to_column<<<gpu_blocks(n, 256), 256, 0, gpu->stream>>>(n, 1, values, (float2 *)result);
         rc = gpu_launched("Sorting the weights");
     }
     if (!rc)
+        rc = nufft_gpu_overflow_begin(plan, 1, result, false);
+    if (!rc)
         rc = scatter(plan, 1);
     if (!rc)
-        rc = nufft_gpu_gather(plan, 1, false, result);
+        rc = nufft_gpu_overflow_add(plan, 0, 1, 1, result, false);
+    if (!rc)
+        rc = nufft_gpu_overflow_gather(plan, 1, false, result);
     if (!rc) {
         real_parts<<<gpu_blocks(n, 256), 256, 0, gpu->stream>>>(n, (const float2 *)result, values);
         rc = gpu_launched("Reading the convolved weights");
@@ -623,8 +654,13 @@ static int leaf_convolve(void *state, const float *weights, float *convolved)
     return rc;
 }
 
+static void leaf_times(const void *state, struct nufft_times *times)
+{
+    *times = ((const struct nufft_gpu *)state)->times;
+}
+
 extern "C" const struct nufft_leaf nufft_leaf_gpu;
 const struct nufft_leaf nufft_leaf_gpu = {
-    leaf_cost,        leaf_create,  leaf_destroy,         leaf_describe, NULL,          leaf_bins,
+    leaf_cost,        leaf_create,  leaf_destroy,         leaf_describe, leaf_times,    leaf_bins,
     leaf_set_weights, leaf_adjoint, leaf_adjoint_squares, leaf_forward,  leaf_convolve,
 };

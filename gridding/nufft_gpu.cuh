@@ -12,6 +12,7 @@
 
 #include "gridding/base/fft_gpu.cuh"
 #include "gridding/nufft_leaf.h"
+#include "gridding/range/overflow.h"
 #include "gridding/range/range_gpu.cuh"
 
 enum { KAISER_DEGREE_MOST = 17, BRICK_X = 8, BRICK_Y = 8, BRICK_Z = 16, WIDE_EDGE = 16, PLANE_TRANSFORMS = 16 };
@@ -77,6 +78,31 @@ enum { SPLIT_SAMPLES_MOST = 1024 };
 
 enum nufft_way { WAY_TILES, WAY_BRICKS, WAY_PLANES, WAY_WIDE };
 
+/* Moments of an adjoint's turn, one group of transforms: by events in the device's stream, SENDING and SENT in that of
+ * the overflow. */
+enum nufft_moment {
+    MOMENT_STARTED,
+    MOMENT_GRIDDED, /* what the GPU keeps */
+    MOMENT_SENDING, /* the CPU's sums begin their way to the device .. */
+    MOMENT_SENT,
+    MOMENT_WAITED, /* .. the device's stream has them .. */
+    MOMENT_MERGED,
+    MOMENTS
+};
+
+struct nufft_turn {
+    cudaEvent_t event[MOMENTS];
+    unsigned recorded; /* bit i: moment i */
+    double cpu;        /* seconds of the CPU's sums in this turn */
+};
+
+struct nufft_clock {
+    struct nufft_turn *turn;
+    int turns, used;
+};
+
+struct nufft_spill;
+
 struct nufft_gpu {
     struct gpu *gpu;
     struct nufft_shape shape; /* its deapodise pointers are the device's below */
@@ -90,11 +116,15 @@ struct nufft_gpu {
     int group;                 /* transforms on the grid at a time */
     float *weights;            /* sorted, or NULL: all 1 */
     float *deapodise[3], *deapodise_full;
-    struct c32 *sorted;     /* planes: [samples][group]; otherwise [samples] */
-    struct c32 *grid;       /* [group][z][y][x] */
-    struct c32 *partial;    /* [bins.slots][tile] */
-    uint32_t *largest;      /* wide: the largest part of plan->sorted, as bits */
-    struct fft_plan fft[3]; /* axes of one size share twiddles */
+    struct c32 *sorted;              /* planes: [samples][group]; otherwise [samples] */
+    struct c32 *grid;                /* [group][z][y][x] */
+    struct c32 *partial;             /* [bins.slots][tile] */
+    uint32_t *largest;               /* wide: the largest part of plan->sorted, as bits */
+    struct fft_plan fft[3];          /* axes of one size share twiddles */
+    struct nufft_spill *overflow; /* NULL: no sample overflows */
+    int threads;                     /* of the CPU */
+    struct nufft_clock clock;
+    struct nufft_times times; /* of the last adjoint */
     size_t bytes;
 };
 
@@ -120,6 +150,42 @@ int nufft_gpu_add_partials(struct nufft_gpu *plan);
 int nufft_gpu_gather(struct nufft_gpu *plan, int transforms, bool weigh, struct c32 *data);
 /* Likewise on tensor cores, for plans of WAY_PLANES and widths 2 to 8; the work is that of 16 transforms at least. */
 int nufft_gpu_gather_planes(struct nufft_gpu *plan, int transforms, bool weigh, struct c32 *data);
+
+/* ---- overflow to the CPU (nufft_gpu_overflow.cu); all do nothing where no sample overflows ---- */
+
+enum { NUFFT_OVERFLOW_GROUP = 64 }; /* transforms that planes grid together then, at most */
+
+/* plan->bins for what bins of shape.bin_depth keep of k[samples][dim] (device memory), plan->overflow for the others.
+ */
+int nufft_gpu_partition(struct nufft_gpu *plan, const struct range_geometry *geometry, const float *k);
+void nufft_gpu_overflow_free(struct nufft_gpu *plan);
+uint32_t nufft_gpu_overflowed(const struct nufft_gpu *plan);
+
+/* weights[samples]: device memory, the caller's order; NULL: all 1. */
+int nufft_gpu_overflow_weights(struct nufft_gpu *plan, const float *weights);
+
+/* data[batch][samples] is to be summed: begin to fetch. Then, for turn after turn, what the GPU keeps is in plan->grid:
+ * add what it does not keep of transforms first .. first + transforms - 1. A turn is part of a chunk, or all of it.
+ * Sums go to a grid that exists as a whole: a way whose adjoint has none must make one where samples overflow. */
+int nufft_gpu_overflow_begin(struct nufft_gpu *plan, int batch, const struct c32 *data, bool weigh);
+int nufft_gpu_overflow_add(struct nufft_gpu *plan, int first, int transforms, int batch, const struct c32 *data,
+                           bool weigh);
+
+/* nufft_gpu_gather() of all samples. */
+int nufft_gpu_overflow_gather(struct nufft_gpu *plan, int transforms, bool weigh, struct c32 *data);
+
+/* The depth that takes least time for `shape` and k[samples][dim] (host), by a model of what is measured with some; as
+ * shape.bin_depth is written. */
+int nufft_gpu_choose_depth(struct dev *dev, const struct nufft_shape *shape, size_t samples, const float *k,
+                           int *depth);
+
+/* ---- time (nufft_gpu_clock.cu) ---- */
+
+int nufft_gpu_clock_make(struct nufft_gpu *plan, int turns);
+void nufft_gpu_clock_free(struct nufft_gpu *plan);
+int nufft_gpu_clock_turn(struct nufft_gpu *plan); /* begin a turn */
+int nufft_gpu_clock(struct nufft_gpu *plan, enum nufft_moment moment, cudaStream_t stream);
+int nufft_gpu_clock_read(struct nufft_gpu *plan); /* wait for the stream, and add all turns to plan->times */
 
 /* Shared memory of one warp of the tile kernel. */
 size_t nufft_gpu_tile_bytes(const int tile[3], int width);

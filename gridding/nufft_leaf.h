@@ -14,6 +14,8 @@
 extern "C" {
 #endif
 
+struct overflow_ops; /* gridding/range/overflow.h */
+
 /* A plan's numbers, decided by nufft.c. Constant for the life of the plan. */
 struct nufft_shape {
     int dim, n[3], grid[3]; /* in 2-D n[2] = grid[2] = 1 */
@@ -24,6 +26,7 @@ struct nufft_shape {
     int batch;        /* transforms handed to a leaf at a time, at most */
     int bin_depth;    /* as in nufft_params */
     enum nufft_overflow overflow;
+    const struct overflow_ops *overflow_ops; /* the CPU's half of NUFFT_OVERFLOW_CPU, for a leaf that cannot link it */
     /* 1 / (transform of the kernel), host memory of nufft.c. Separable: the image is multiplied by
      * deapodise[0][x] deapodise[1][y] deapodise[2][z], each [n[d]]. Radial: by deapodise_radial[z][y][x] of the whole
      * image, which is symmetric; the separable ones are then NULL. */
@@ -53,10 +56,9 @@ struct nufft_leaf {
     int (*create)(void **state, struct dev *dev, const struct nufft_shape *shape, size_t samples, const float *k);
     void (*destroy)(void *state);
     void (*describe)(const void *state, struct nufft_info *info); /* what shape and samples do not tell */
-    /* NULL: there is nothing to tell. */
-    void (*times)(const void *state, struct nufft_times *times);
-    int (*bins)(const void *state, struct nufft_bins *bins); /* NULL: this leaf does not tell */
-    int (*set_weights)(void *state, const float *weights);   /* host, [samples], or NULL */
+    void (*times)(const void *state, struct nufft_times *times);  /* of the last adjoint; NULL: nothing to tell */
+    int (*bins)(const void *state, struct nufft_bins *bins);      /* NULL: this leaf does not tell */
+    int (*set_weights)(void *state, const float *weights);        /* host, [samples], or NULL */
 
     /* At most shape->batch transforms. Device memory, as in nufft.h. */
     int (*adjoint)(void *state, int batch, const struct c32 *data, struct c32 *image);

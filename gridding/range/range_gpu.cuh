@@ -114,6 +114,24 @@ int range_bins_make(struct range_bins *bins, struct gpu *gpu, const struct range
                     const float *k);
 void range_bins_free(struct range_bins *bins, struct gpu *gpu);
 
+/* Some of the samples: which, in the caller's order, and their k. */
+struct range_part {
+    uint32_t samples;
+    uint32_t *index; /* [samples] of all */
+    float *k;        /* [samples][dim] */
+};
+
+/* What bins of a depth keep of the samples k[bins->samples][dim] (device memory), and what lies past it. `bins` must
+ * not be sorted by cell: then a bin's first `depth` samples in the caller's order are kept. Parts must be zeroed; on
+ * failure they can be freed as well. */
+int range_partition(struct gpu *gpu, const struct range_bins *bins, uint32_t depth, const float *k,
+                    struct range_part *kept, struct range_part *past);
+void range_part_free(struct range_part *part, struct gpu *gpu);
+
+/* range_bins_make() of a part; `order` leads to indices of all samples. */
+int range_bins_make_part(struct range_bins *bins, struct gpu *gpu, const struct range_geometry *geometry,
+                         const struct range_part *part);
+
 /* Begin to take tasks from a list, at its first. */
 int range_tickets(struct range_bins *bins, struct gpu *gpu);
 

@@ -1,0 +1,230 @@
+/* Bins of a depth on a GPU, with what lies past it gridded by the CPU: what every depth takes, what the plan chooses
+ * for itself, and what cutting heavy bins on the GPU takes. JSON lines.
+ *
+ *   bench_overflow [--scans kgu] [--samples 2000000] [--size 128] [--coils 1] [--tolerance 1e-3] [--radial] [--runs 7]
+ *
+ * Scans (fixed seeds), all 3-D:
+ *   k  golden-means kooshball, full-diameter spokes of 2 x size samples
+ *   g  Gaussian, sd 16/128 of k-space per axis, random order
+ *   u  uniform
+ * A time is nufft_adjoint's, samples and image on the device, plan reused: the median of the runs. The last line of a
+ * scan compares the depth chosen with the best of the sweep. */
+#include "gridding/base/err.h"
+#include "gridding/nufft.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct options {
+    const char *scans;
+    size_t samples;
+    int size, coils, runs;
+    double tolerance;
+    bool radial;
+};
+
+struct bench {
+    const struct options *options;
+    struct dev *dev;
+    char scan;
+    const float *k;
+    void *data, *image;
+};
+
+static uint64_t splitmix(uint64_t x)
+{
+    x += 0x9E3779B97F4A7C15u;
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+    return x ^ (x >> 31);
+}
+
+static double uniform(uint64_t seed)
+{
+    return ((double)(splitmix(seed) >> 11) + 0.5) / 9007199254740992.0;
+}
+
+static double gaussian(uint64_t seed)
+{
+    return sqrt(-2 * log(uniform(2 * seed + 1))) * cos(2 * M_PI * uniform(2 * seed + 2));
+}
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void must(int code, const char *what)
+{
+    if (code) {
+        fprintf(stderr, "bench_overflow: %s: %s: %s\n", what, err_name(code), err_last()->text);
+        exit(1);
+    }
+}
+
+static void *take(size_t bytes)
+{
+    void *memory = malloc(bytes);
+    if (!memory) {
+        fprintf(stderr, "bench_overflow: not enough memory for %zu bytes\n", bytes);
+        exit(1);
+    }
+    return memory;
+}
+
+static void fill_k(char scan, const struct options *o, float *k)
+{
+    size_t readout = 2 * (size_t)o->size;
+#pragma omp parallel for schedule(static, 4096)
+    for (size_t m = 0; m < o->samples; m++) {
+        float *to = k + 3 * m;
+        if (scan == 'k') {
+            size_t spoke = m / readout;
+            double r = ((double)(m % readout) - (double)o->size) / (double)readout;
+            double z = fmod((double)spoke * 0.46557123187676802, 1),
+                   turn = fmod((double)spoke * 0.68232780382801932, 1);
+            double across = sqrt(1 - z * z);
+            to[0] = (float)(r * across * cos(2 * M_PI * turn));
+            to[1] = (float)(r * across * sin(2 * M_PI * turn));
+            to[2] = (float)(r * z);
+            continue;
+        }
+        for (int d = 0; d < 3; d++) {
+            uint64_t seed = (m * 3 + (size_t)d) * 16;
+            double v = uniform(seed) - 0.5;
+            if (scan == 'g')
+                do
+                    v = gaussian(seed++) * 16 / 128;
+                while (v < -0.5 || v >= 0.49999);
+            to[d] = (float)v;
+        }
+    }
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Make a plan, run it, print a line; the median time. */
+static double measure(const struct bench *b, enum nufft_overflow overflow, int depth, const char *name,
+                      struct nufft_info *info)
+{
+    const struct options *o = b->options;
+    struct nufft_params params = {.dim = 3, .n = {o->size, o->size, o->size}, .tolerance = o->tolerance};
+    struct nufft *plan = NULL;
+    struct nufft_times times = {0}, sum = {0};
+    double *taken = take((size_t)o->runs * sizeof *taken), create = seconds(), median;
+    params.kernel = o->radial ? NUFFT_RADIAL : NUFFT_SEPARABLE;
+    params.batch = o->coils;
+    params.overflow = overflow;
+    params.bin_depth = depth;
+    must(nufft_create(&plan, b->dev, &params, o->samples, b->k), "nufft_create");
+    create = seconds() - create;
+    nufft_describe(plan, info);
+    for (int i = -2; i < o->runs; i++) {
+        double start = seconds();
+        must(nufft_adjoint(plan, o->coils, b->data, b->image), "nufft_adjoint");
+        if (i < 0)
+            continue;
+        taken[i] = seconds() - start;
+        nufft_times(plan, &times);
+        sum.gpu += times.gpu / o->runs;
+        sum.cpu += times.cpu / o->runs;
+        sum.merge += times.merge / o->runs;
+        sum.hidden += times.hidden / o->runs;
+    }
+    nufft_free(plan);
+    qsort(taken, (size_t)o->runs, sizeof *taken, by_value);
+    median = taken[o->runs / 2];
+    printf("{\"scan\":\"%c\",\"samples\":%zu,\"size\":%d,\"coils\":%d,\"tolerance\":%g,\"kernel\":\"%s\",\"width\":%d,"
+           "\"what\":\"%s\",\"depth\":%zu,\"overflowed\":%zu,\"largest_bin\":%zu,\"median_ms\":%.3f,\"least_ms\":%.3f,"
+           "\"gpu_ms\":%.3f,\"cpu_ms\":%.3f,\"merge_ms\":%.3f,\"hidden\":%.3f,\"create_ms\":%.1f,\"runs\":%d,"
+           "\"device\":\"%s\",\"threads\":%d}\n",
+           b->scan, o->samples, o->size, o->coils, o->tolerance, o->radial ? "radial" : "separable", info->width, name,
+           info->depth, info->overflowed, info->largest_bin, median * 1e3, taken[0] * 1e3, sum.gpu * 1e3, sum.cpu * 1e3,
+           sum.merge * 1e3, sum.cpu > 0 ? sum.hidden / sum.cpu : 0, create * 1e3, o->runs, dev_name(b->dev),
+           dev_threads(b->dev));
+    fflush(stdout);
+    free(taken);
+    return median;
+}
+
+static void sweep(const struct bench *b)
+{
+    struct nufft_info info;
+    double split = measure(b, NUFFT_SPLIT, NUFFT_DEPTH_AUTO, "split", &info);
+    double best = measure(b, NUFFT_OVERFLOW_CPU, NUFFT_DEPTH_NONE, "none", &info);
+    size_t best_depth = 0;
+    for (size_t depth = 1, largest = info.largest_bin; depth < largest; depth *= 2) {
+        double taken = measure(b, NUFFT_OVERFLOW_CPU, (int)depth, "cpu", &info);
+        if (taken < best) {
+            best = taken;
+            best_depth = depth;
+        }
+    }
+    double chosen = measure(b, NUFFT_OVERFLOW_CPU, NUFFT_DEPTH_AUTO, "auto", &info);
+    printf("{\"scan\":\"%c\",\"what\":\"choice\",\"best_depth\":%zu,\"best_ms\":%.3f,\"auto_depth\":%zu,"
+           "\"auto_ms\":%.3f,\"auto_over_best\":%.3f,\"split_ms\":%.3f}\n",
+           b->scan, best_depth, best * 1e3, info.depth, chosen * 1e3, chosen / best, split * 1e3);
+    fflush(stdout);
+}
+
+static void run_scan(struct dev *dev, const struct options *o, char scan)
+{
+    size_t coils = (size_t)o->coils, data_bytes = coils * o->samples * sizeof(struct c32),
+           image_bytes = coils * (size_t)o->size * (size_t)o->size * (size_t)o->size * sizeof(struct c32);
+    float *k = take(o->samples * 3 * sizeof *k);
+    struct c32 *data = take(data_bytes);
+    struct bench b = {o, dev, scan, k, NULL, NULL};
+    fill_k(scan, o, k);
+    for (size_t i = 0; i < coils * o->samples; i++)
+        data[i] = (struct c32){(float)(splitmix(i) >> 40) * 0x1p-24f, (float)(splitmix(~i) >> 40) * 0x1p-24f};
+    must(dev_alloc(dev, data_bytes, &b.data), "dev_alloc");
+    must(dev_alloc(dev, image_bytes, &b.image), "dev_alloc");
+    must(dev_upload(dev, b.data, data, data_bytes), "dev_upload");
+    sweep(&b);
+    dev_release(dev, b.data);
+    dev_release(dev, b.image);
+    free(data);
+    free(k);
+}
+
+int main(int argc, char **argv)
+{
+    struct options o = {.scans = "kgu", .samples = 2000000, .size = 128, .coils = 1, .runs = 7, .tolerance = 1e-3};
+    for (int i = 1; i < argc; i++) {
+        const char *value = i + 1 < argc ? argv[i + 1] : "";
+        if (strcmp(argv[i], "--radial") == 0)
+            o.radial = true;
+        else if (strcmp(argv[i], "--scans") == 0 && ++i)
+            o.scans = value;
+        else if (strcmp(argv[i], "--samples") == 0 && ++i)
+            o.samples = strtoull(value, NULL, 10);
+        else if (strcmp(argv[i], "--size") == 0 && ++i)
+            o.size = atoi(value);
+        else if (strcmp(argv[i], "--coils") == 0 && ++i)
+            o.coils = atoi(value) > 0 ? atoi(value) : 1;
+        else if (strcmp(argv[i], "--tolerance") == 0 && ++i)
+            o.tolerance = atof(value);
+        else if (strcmp(argv[i], "--runs") == 0 && ++i)
+            o.runs = atoi(value) > 0 ? atoi(value) : 1;
+        else {
+            fprintf(stderr, "bench_overflow: unknown option %s\n", argv[i]);
+            return 2;
+        }
+    }
+    struct dev *dev;
+    must(dev_create(&dev, DEV_GPU, 0, 0), "dev_create");
+    for (const char *scan = o.scans; *scan; scan++)
+        if (strchr("kgu", *scan))
+            run_scan(dev, &o, *scan);
+    dev_free(dev);
+    return 0;
+}

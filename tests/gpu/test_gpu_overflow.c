@@ -1,0 +1,345 @@
+/* Bins of a depth on a GPU, with what lies past it summed by the CPU or by parts of its own: as without a depth, the
+ * same bits on every run, counts as a naive count has them, bad input. Prints TAP; skips everything, loudly, where
+ * there is no GPU. */
+#include "gridding/base/err.h"
+#include "gridding/nufft.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int number, failures;
+
+static void verdict(bool good, const char *what, const char *name, const char *why)
+{
+    printf("%s %d - %s: %s\n", good ? "ok" : "not ok", ++number, name, what);
+    if (!good) {
+        printf("# %s\n", why);
+        failures++;
+    }
+    fflush(stdout);
+}
+
+static void must(int code, const char *what)
+{
+    if (code) {
+        printf("Bail out! %s: %s\n", what, err_last()->text);
+        exit(1);
+    }
+}
+
+static void *take(size_t bytes)
+{
+    void *memory = calloc(bytes + 1, 1);
+    if (!memory) {
+        printf("Bail out! not enough memory\n");
+        exit(1);
+    }
+    return memory;
+}
+
+static uint64_t splitmix(uint64_t x)
+{
+    x += 0x9E3779B97F4A7C15u;
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+    return x ^ (x >> 31);
+}
+
+static double uniform(uint64_t seed)
+{
+    return ((double)(splitmix(seed) >> 11) + 0.5) / 9007199254740992.0;
+}
+
+struct test_case {
+    const char *name;
+    int dim, n[3], batch;
+    size_t samples;
+    double wide; /* two thirds of the samples lie within this part of k-space */
+    double tolerance;
+    enum nufft_kernel kernel;
+    int width; /* 0: by the tolerance */
+};
+
+/* One for each way to sum, with bins from nearly empty ones to one that holds most. */
+static const struct test_case cases[] = {
+    {"2-D, planes", 2, {60, 52, 1}, 5, 9000, 0.05, 1e-3, NUFFT_SEPARABLE, 0},
+    {"2-D, planes, many transforms", 2, {40, 40, 1}, 150, 3000, 0.1, 1e-4, NUFFT_SEPARABLE, 0},
+    {"2-D, tiles", 2, {40, 44, 1}, 3, 6000, 0.05, 1e-3, NUFFT_RADIAL, 0},
+    {"3-D, bricks", 3, {40, 36, 44}, 3, 30000, 0.02, 1e-3, NUFFT_SEPARABLE, 4},
+    {"3-D, bricks, uniform", 3, {30, 30, 30}, 1, 20000, 1, 1e-2, NUFFT_SEPARABLE, 3},
+    {"3-D, wide", 3, {24, 26, 30}, 2, 12000, 0.05, 1e-4, NUFFT_SEPARABLE, 6},
+    {"3-D, tiles", 3, {20, 22, 18}, 20, 5000, 0.1, 1e-3, NUFFT_RADIAL, 0},
+    {"3-D, one place", 3, {20, 20, 20}, 1, 4000, 0, 1e-3, NUFFT_SEPARABLE, 0},
+};
+
+struct problem {
+    size_t pixels;
+    float *k, *weights;
+    struct c32 *data, *image;
+};
+
+static void problem_make(struct problem *p, const struct test_case *c)
+{
+    p->pixels = (size_t)c->n[0] * (size_t)c->n[1] * (size_t)c->n[2];
+    p->k = take(c->samples * (size_t)c->dim * sizeof *p->k);
+    p->weights = take(c->samples * sizeof *p->weights);
+    p->data = take((size_t)c->batch * c->samples * sizeof *p->data);
+    p->image = take((size_t)c->batch * p->pixels * sizeof *p->image);
+    for (size_t m = 0; m < c->samples; m++) {
+        for (int d = 0; d < c->dim; d++)
+            p->k[m * (size_t)c->dim + (size_t)d] =
+                (float)((uniform(1000003 * (uint64_t)(d + 1) + m * 17) - 0.5) * (m % 3 || c->wide == 0 ? c->wide : 1));
+        p->weights[m] = (float)(0.2 + uniform(77 + m));
+    }
+    for (size_t i = 0; i < (size_t)c->batch * c->samples; i++)
+        p->data[i] = (struct c32){(float)(uniform(5000000 + 2 * i) - 0.5), (float)(uniform(5000001 + 2 * i) - 0.3)};
+    for (size_t i = 0; i < (size_t)c->batch * p->pixels; i++)
+        p->image[i] = (struct c32){(float)(uniform(9000000 + 2 * i) - 0.5), (float)(uniform(9000001 + 2 * i) - 0.3)};
+}
+
+static void problem_free(struct problem *p)
+{
+    free(p->k);
+    free(p->weights);
+    free(p->data);
+    free(p->image);
+}
+
+struct outcome {
+    struct c32 *image, *data;
+    float *squares, *convolved;
+    struct nufft_info info;
+    struct nufft_times times;
+};
+
+static void outcome_free(struct outcome *o)
+{
+    free(o->image);
+    free(o->data);
+    free(o->squares);
+    free(o->convolved);
+}
+
+static struct nufft_params params_of(const struct test_case *c, int depth, enum nufft_overflow overflow)
+{
+    struct nufft_params p = {.dim = c->dim, .tolerance = c->tolerance, .kernel = c->kernel, .batch = c->batch};
+    memcpy(p.n, c->n, sizeof p.n);
+    p.width = c->width;
+    p.oversampling = c->width ? 2 : 0;
+    p.bin_depth = depth;
+    p.overflow = overflow;
+    return p;
+}
+
+static void run(struct dev *dev, const struct test_case *c, const struct problem *p, int depth,
+                enum nufft_overflow overflow, bool weigh, struct outcome *o)
+{
+    size_t data_bytes = (size_t)c->batch * c->samples * sizeof(struct c32),
+           image_bytes = (size_t)c->batch * p->pixels * sizeof(struct c32), square_bytes = p->pixels * sizeof(float);
+    const struct nufft_params params = params_of(c, depth, overflow);
+    struct nufft *plan;
+    void *data, *image, *data_out, *image_out, *squares;
+    o->image = take(image_bytes);
+    o->data = take(data_bytes);
+    o->squares = take(square_bytes);
+    o->convolved = take(c->samples * sizeof(float));
+    memset(o->image, 0xff, image_bytes);
+    memset(o->data, 0xff, data_bytes);
+    must(dev_alloc(dev, data_bytes, &data), "dev_alloc");
+    must(dev_alloc(dev, data_bytes, &data_out), "dev_alloc");
+    must(dev_alloc(dev, image_bytes, &image), "dev_alloc");
+    must(dev_alloc(dev, image_bytes, &image_out), "dev_alloc");
+    must(dev_alloc(dev, square_bytes, &squares), "dev_alloc");
+    must(dev_upload(dev, data, p->data, data_bytes), "dev_upload");
+    must(dev_upload(dev, image, p->image, image_bytes), "dev_upload");
+    must(dev_upload(dev, data_out, o->data, data_bytes), "dev_upload");
+    must(dev_upload(dev, image_out, o->image, image_bytes), "dev_upload");
+    must(dev_zero(dev, squares, square_bytes), "dev_zero");
+    must(nufft_create(&plan, dev, &params, c->samples, p->k), "nufft_create");
+    /* Weights that are set and taken back leave none. */
+    must(nufft_set_weights(plan, p->weights), "nufft_set_weights");
+    if (!weigh)
+        must(nufft_set_weights(plan, NULL), "nufft_set_weights");
+    nufft_describe(plan, &o->info);
+    must(nufft_adjoint_squares(plan, c->batch, data, squares), "nufft_adjoint_squares");
+    must(nufft_forward(plan, c->batch, image, data_out), "nufft_forward");
+    must(nufft_convolve(plan, p->weights, o->convolved), "nufft_convolve");
+    must(nufft_adjoint(plan, c->batch, data, image_out), "nufft_adjoint");
+    nufft_times(plan, &o->times);
+    must(dev_download(dev, o->image, image_out, image_bytes), "dev_download");
+    must(dev_download(dev, o->data, data_out, data_bytes), "dev_download");
+    must(dev_download(dev, o->squares, squares, square_bytes), "dev_download");
+    void *held[] = {data, data_out, image, image_out, squares};
+    for (size_t i = 0; i < sizeof held / sizeof *held; i++)
+        dev_release(dev, held[i]);
+    nufft_free(plan);
+}
+
+static double distance(const float *a, const float *b, size_t count)
+{
+    double off = 0, all = 0;
+    for (size_t i = 0; i < count; i++) {
+        off += pow((double)a[i] - b[i], 2);
+        all += pow((double)b[i], 2);
+    }
+    return sqrt(off / all);
+}
+
+/* All four results are those of another run, to within `bound`. */
+static void same_results(const struct test_case *c, const struct problem *p, const struct outcome *a,
+                         const struct outcome *b, double bound, const char *what)
+{
+    const double far[] = {
+        distance((float *)a->image, (float *)b->image, 2 * (size_t)c->batch * p->pixels),
+        distance((float *)a->data, (float *)b->data, 2 * (size_t)c->batch * c->samples),
+        distance(a->squares, b->squares, p->pixels),
+        distance(a->convolved, b->convolved, c->samples),
+    };
+    static const char *const names[] = {"adjoint", "forward", "squares", "convolution"};
+    for (int i = 0; i < 4; i++) {
+        char name[160], why[160];
+        snprintf(name, sizeof name, "%s, %s as without a depth", what, names[i]);
+        snprintf(why, sizeof why, "%.3g apart, allowed %.3g", far[i], bound);
+        verdict(far[i] <= bound, name, c->name, why);
+    }
+}
+
+/* CPU = GPU: what overflows is gridded with the kernel itself, what is kept by the way's arithmetic, both within the
+ * tolerance; squares and convolutions square an error. */
+static void depth_run(struct dev *gpu, const struct test_case *c, const struct problem *p, const struct outcome *plain,
+                      int depth)
+{
+    struct outcome o;
+    char what[80];
+    snprintf(what, sizeof what, "depth %d", depth);
+    run(gpu, c, p, depth, NUFFT_OVERFLOW_CPU, true, &o);
+    same_results(c, p, &o, plain, 2 * c->tolerance + 2e-6, what);
+    char why[200];
+    snprintf(why, sizeof why, "%zu of %zu samples, bins %zu, largest %zu, depth %zu", o.info.overflowed, c->samples,
+             plain->info.occupied_bins, plain->info.largest_bin, o.info.depth);
+    bool all_kept = (size_t)depth >= plain->info.largest_bin;
+    bool counts = all_kept
+                      ? o.info.overflowed == 0 && o.info.largest_bin == plain->info.largest_bin
+                      : o.info.overflowed > 0 && o.info.overflowed < c->samples && o.info.largest_bin == (size_t)depth;
+    if (depth == 1)
+        counts = counts && o.info.overflowed == c->samples - plain->info.occupied_bins;
+    verdict(counts && o.info.occupied_bins == plain->info.occupied_bins && o.info.depth == (size_t)depth, what,
+            "counts", why);
+    snprintf(why, sizeof why, "gpu %g cpu %g merge %g hidden %g", o.times.gpu, o.times.cpu, o.times.merge,
+             o.times.hidden);
+    verdict(o.times.gpu > 0 && (o.times.cpu > 0) == !all_kept && (o.times.merge > 0) == !all_kept &&
+                o.times.hidden >= 0 && o.times.hidden <= o.times.cpu,
+            what, "times", why);
+    outcome_free(&o);
+}
+
+static void same_bits(struct dev *gpu, const struct test_case *c, const struct problem *p, int depth, int runs)
+{
+    struct outcome first, again;
+    bool same = true;
+    run(gpu, c, p, depth, NUFFT_OVERFLOW_CPU, true, &first);
+    for (int i = 1; i < runs && same; i++) {
+        run(gpu, c, p, depth, NUFFT_OVERFLOW_CPU, true, &again);
+        same = memcmp(first.image, again.image, (size_t)c->batch * p->pixels * sizeof(struct c32)) == 0 &&
+               memcmp(first.data, again.data, (size_t)c->batch * c->samples * sizeof(struct c32)) == 0 &&
+               memcmp(first.squares, again.squares, p->pixels * sizeof(float)) == 0 &&
+               memcmp(first.convolved, again.convolved, c->samples * sizeof(float)) == 0;
+        outcome_free(&again);
+    }
+    outcome_free(&first);
+    verdict(same, "the same bits on every run", c->name, "a run differs from the first");
+}
+
+static void case_run(struct dev *gpu, const struct test_case *c, int runs)
+{
+    struct problem p;
+    struct outcome plain, o;
+    problem_make(&p, c);
+    run(gpu, c, &p, NUFFT_DEPTH_AUTO, NUFFT_SPLIT, true, &plain);
+    const int largest = (int)plain.info.largest_bin;
+    const int depths[] = {1, largest / 4 + 1, largest - 1, largest, largest + 1000};
+    for (size_t i = 0; i < sizeof depths / sizeof *depths; i++)
+        depth_run(gpu, c, &p, &plain, depths[i]);
+    same_bits(gpu, c, &p, largest / 4 + 1, runs);
+    run(gpu, c, &p, NUFFT_DEPTH_AUTO, NUFFT_OVERFLOW_CPU, true, &o);
+    same_results(c, &p, &o, &plain, 2 * c->tolerance + 2e-6, "auto");
+    outcome_free(&o);
+    run(gpu, c, &p, NUFFT_DEPTH_NONE, NUFFT_OVERFLOW_CPU, true, &o);
+    verdict(o.info.overflowed == 0 && o.info.depth == 0 &&
+                memcmp(o.image, plain.image, (size_t)c->batch * p.pixels * sizeof(struct c32)) == 0,
+            "without a limit nothing overflows", c->name, "the image differs, or the counts");
+    outcome_free(&o);
+    const int cuts[] = {16, 100, 5000};
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        char what[80];
+        snprintf(what, sizeof what, "parts of %d", cuts[i]);
+        run(gpu, c, &p, cuts[i], NUFFT_SPLIT, true, &o);
+        same_results(c, &p, &o, &plain, c->tolerance + 2e-6, what);
+        verdict(o.info.overflowed == 0 && o.times.cpu == 0, what, "the CPU has nothing to do", "it has");
+        outcome_free(&o);
+    }
+    outcome_free(&plain);
+    /* Without weights. */
+    run(gpu, c, &p, NUFFT_DEPTH_AUTO, NUFFT_SPLIT, false, &plain);
+    run(gpu, c, &p, largest / 4 + 1, NUFFT_OVERFLOW_CPU, false, &o);
+    same_results(c, &p, &o, &plain, 2 * c->tolerance + 2e-6, "no weights");
+    outcome_free(&o);
+    outcome_free(&plain);
+    problem_free(&p);
+}
+
+static void test_bad_input(struct dev *gpu)
+{
+    struct nufft *plan = NULL;
+    float k[60];
+    for (int i = 0; i < 60; i++)
+        k[i] = 0.1f;
+    k[41] = NAN;
+    struct nufft_params params = {.dim = 2, .n = {32, 32, 1}, .tolerance = 1e-3, .batch = 1, .bin_depth = 3};
+    params.overflow = NUFFT_OVERFLOW_CPU;
+    int rc = nufft_create(&plan, gpu, &params, 30, k);
+    verdict(rc == ERR_TRAJ_NONFINITE && strstr(err_last()->text, "sample 20") && !plan, "k that is not a number",
+            "bad input", err_last()->text);
+    params.bin_depth = NUFFT_DEPTH_AUTO;
+    rc = nufft_create(&plan, gpu, &params, 30, k);
+    verdict(rc == ERR_TRAJ_NONFINITE && !plan, "k that is not a number, the depth being chosen", "bad input",
+            err_last()->text);
+    struct c32 image[32 * 32], *there;
+    void *memory;
+    for (int depth = -1; depth <= 1; depth++) {
+        params.bin_depth = depth;
+        must(nufft_create(&plan, gpu, &params, 0, k), "nufft_create");
+        must(dev_alloc(gpu, sizeof image, &memory), "dev_alloc");
+        there = memory;
+        memset(image, 0xff, sizeof image);
+        must(dev_upload(gpu, there, image, sizeof image), "dev_upload");
+        must(nufft_adjoint(plan, 1, there, there), "nufft_adjoint");
+        must(dev_download(gpu, image, there, sizeof image), "dev_download");
+        bool zero = true;
+        for (int i = 0; i < 32 * 32; i++)
+            zero = zero && image[i].re == 0 && image[i].im == 0;
+        verdict(zero, "no samples give an image of zeros", "bad input", "it has other pixels");
+        dev_release(gpu, memory);
+        nufft_free(plan);
+        plan = NULL;
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct dev *gpu = NULL;
+    int runs = argc > 1 ? atoi(argv[1]) : 20;
+    if (dev_create(&gpu, DEV_GPU, 0, 0)) {
+        printf("1..0 # SKIP %s\n", err_last()->text);
+        return 0;
+    }
+    printf("# %s\n", dev_name(gpu));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        case_run(gpu, &cases[i], runs);
+    test_bad_input(gpu);
+    dev_free(gpu);
+    printf("1..%d\n", number);
+    return failures != 0;
+}

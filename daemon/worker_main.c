@@ -342,6 +342,8 @@ static int serve(const struct command *command)
     struct dev *dev = NULL;
     if (fcntl(WIRE_FD, F_SETFD, FD_CLOEXEC) != 0)
         return usage("serve is for the daemon, which hands over a socket.", "");
+    /* All kernels at once, not each at its first use, which is a job. */
+    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
     if (dev_create(&dev, command->options.device, command->options.device_index, command->options.threads) != 0) {
         struct err failure = *err_last();
         json_t *message = json_pack("{s:s, s:s, s:o, s:b}", "type", "failed", "id", "", "error",

@@ -212,7 +212,7 @@ def daemon_killed_uploading():
     with daemon:
         before = daemon.files()
         with socket.create_connection(("127.0.0.1", daemon.port), timeout=20) as connection:
-            connection.sendall(b"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n" + bytes(500000))
+            connection.sendall(b"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n" + bytes(500000))
             wait_until(lambda: leftovers(daemon, before), "the upload to reach the disk")
             daemon.kill()
         daemon.restart()
@@ -240,7 +240,7 @@ def vanished():
         before = daemon.files()
         for size in (0, 1, 300000):
             connection = socket.create_connection(("127.0.0.1", daemon.port), timeout=20)
-            connection.sendall(b"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n" + bytes(size))
+            connection.sendall(b"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n" + bytes(size))
             if size:
                 wait_until(lambda: leftovers(daemon, before), "the upload to reach the disk")
             connection.close()
@@ -253,7 +253,7 @@ def vanished():
 def broken_headers():
     with Daemon(idle_timeout=1) as daemon:
         query = b"a=b&" * 5000  # more parameters than the library has room for: it never hands such a request over
-        lines = (b"POST /v1/jobs?" + query + b" HTTP/1.1\r\nHost: x\r\n\r\n", b"POST /v1/jobs?" + query + b" HTTP/1.1\r\nHost: x\r\n")
+        lines = (b"POST /v1/jobs?" + query + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", b"POST /v1/jobs?" + query + b" HTTP/1.1\r\nHost: localhost\r\n")
 
         def resident():
             with open(f"/proc/{daemon.process.pid}/statm") as file:
@@ -278,7 +278,7 @@ def broken_headers():
 @test("slow clients hold nobody up")
 def slow_clients():
     with Daemon() as daemon:
-        head = f"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: x\r\nContent-Length: {len(BODY)}\r\n\r\n".encode()
+        head = f"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(BODY)}\r\n\r\n".encode()
         slow = [socket.create_connection(("127.0.0.1", daemon.port), timeout=20) for _ in range(20)]
         for i, connection in enumerate(slow):
             connection.sendall(head + BODY[:1000 * i])
@@ -300,7 +300,7 @@ def slow_reader():
         readers = []
         for _ in range(10):
             connection = socket.create_connection(("127.0.0.1", daemon.port), timeout=20)
-            connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             connection.recv(100)
             readers.append(connection)
         same(daemon.run(BODY)["state"], "succeeded", "state of a scan sent meanwhile")

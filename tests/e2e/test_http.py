@@ -47,12 +47,12 @@ def status_of(answer):
 @test("a body whose length is announced twice, or in a coding that is not taken: refused, and the connection is closed")
 def framing(daemon):
     before = len(daemon.get("/v1/jobs?limit=100").json()["jobs"])
-    smuggled = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
+    smuggled = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
     for headers, body in ((b"Content-Length: 3\r\nContent-Length: 5\r\n", b"abcde"),
                           (b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n", b"3\r\nabc\r\n0\r\n\r\n"),
                           (b"Transfer-Encoding: gzip\r\n", b"abc"),
                           (b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n", b"3\r\nabc\r\n0\r\n\r\n")):
-        answer = raw(daemon, b"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: x\r\n" + headers + b"\r\n" + body + smuggled)
+        answer = raw(daemon, b"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: localhost\r\n" + headers + b"\r\n" + body + smuggled)
         same(status_of(answer), 400, f"status of {headers!r}")
         assert b'"bad-request"' in answer, answer
         same(answer.count(b"HTTP/1.1 "), 1, f"answers to {headers!r}")
@@ -68,7 +68,7 @@ def content_encoding(daemon):
 
 @test("a scan over a raw socket: 202 with Location, Retry-After and the job's document")
 def submit_raw(daemon):
-    head = (f"POST /v1/jobs?kind=recon&dcf=given HTTP/1.1\r\nHost: x\r\nContent-Length: {len(BODY)}\r\n"
+    head = (f"POST /v1/jobs?kind=recon&dcf=given HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(BODY)}\r\n"
             "Connection: close\r\n\r\n").encode()
     answer = raw(daemon, head, BODY[:100], BODY[100:5000], BODY[5000:])
     same(status_of(answer), 202, "status")
@@ -82,7 +82,7 @@ def submit_raw(daemon):
 
 @test("a scan in chunked transfer encoding")
 def submit_chunked(daemon):
-    head = b"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+    head = b"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
     pieces = [BODY[i:i + 3000] for i in range(0, len(BODY), 3000)]
     answer = raw(daemon, head, *(b"%x\r\n%s\r\n" % (len(p), p) for p in pieces), b"0\r\n\r\n")
     same(status_of(answer), 202, "status")
@@ -93,7 +93,7 @@ def submit_chunked(daemon):
 @test("Expect: 100-continue is answered before the body is sent")
 def expect_continue(daemon):
     with socket.create_connection(("127.0.0.1", daemon.port), timeout=20) as connection:
-        connection.sendall((f"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: x\r\nContent-Length: {len(BODY)}\r\n"
+        connection.sendall((f"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(BODY)}\r\n"
                             "Expect: 100-continue\r\nConnection: close\r\n\r\n").encode())
         assert connection.recv(100).startswith(b"HTTP/1.1 100 ")
         connection.sendall(BODY)
@@ -450,10 +450,10 @@ def wrong_parameters(daemon):
 
 @test("requests that are no HTTP do not disturb")
 def nonsense(daemon):
-    for piece in (b"\x00" * 400, b"GET\r\n\r\n", b"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n",
-                  b"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999999\r\n\r\n",
-                  b"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-                  b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 20000 + b"\r\n"):
+    for piece in (b"\x00" * 400, b"GET\r\n\r\n", b"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n",
+                  b"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999999999999999\r\n\r\n",
+                  b"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+                  b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 20000 + b"\r\n"):
         try:
             answer = raw(daemon, piece, half_close=True)
         except OSError:  # closed on us while we still sent

@@ -143,7 +143,7 @@ def idempotency(daemon):
 @test("while a submission is on its way its key is taken; when it breaks off the key is free")
 def in_flight(daemon):
     with socket.create_connection(("127.0.0.1", daemon.port)) as half:
-        half.sendall(f"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: x\r\nIdempotency-Key: two\r\nContent-Length: {len(BODY)}\r\n\r\n".encode() + BODY[:100])
+        half.sendall(f"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: localhost\r\nIdempotency-Key: two\r\nContent-Length: {len(BODY)}\r\n\r\n".encode() + BODY[:100])
         wait_until(lambda: send(daemon, "two").status == 409, "the key to be taken")
         send(daemon, "two").problem(409, "idempotency-key-in-use")
         send(daemon, "three").expect(202)

@@ -1,68 +1,21 @@
-#include "daemon/scheduler.h"
+#include "daemon/scheduler_inside.h"
 
 #include "daemon/clock.h"
 #include "daemon/wire.h"
 
 #include <errno.h>
 #include <poll.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define TICK_SECONDS   1.0 /* the longest sleep */
-#define SETTLE_SECONDS 1.0 /* before the store is asked again after it failed */
-
-/* How a job ended, until the store knows. */
-enum outcome { OUTCOME_NONE, OUTCOME_DONE, OUTCOME_FAILED, OUTCOME_DIED, OUTCOME_REQUEUE };
-
-/* A job that was given to a worker. */
-struct run {
-    struct job job;     /* id "": none */
-    const char *device; /* of its worker */
-    double started;
-    double cancel_at; /* when cancel was sent; 0: it was not */
-    bool timed_out;   /* ... because of the time limit */
-    enum outcome outcome;
-    double settle_at;
-    struct err failure;
-    json_t *results, *report; /* of OUTCOME_DONE; results once the files are in their place */
-};
-
-/* A worker and its jobs. Of the scheduler's thread. */
-struct slot {
-    struct worker worker;
-    struct run now;            /* what it works at */
-    struct run last;           /* what it has ended, until the disk knows: it has its next job meanwhile */
-    char why[2 * WORKER_TEXT]; /* it could not start */
-};
-
-enum stopping { RUNNING, DRAINING, STOPPING };
-
-struct scheduler {
-    struct scheduler_parts parts;
-    pthread_t thread;
-    int wake; /* eventfd */
-    _Atomic int stopping;
-    _Atomic bool held; /* no job is begun, for the disk is low */
-    /* of the thread */
-    struct slot slot[WORKERS_MAX];
-    int count;
-    double take_at; /* the store failed; no job is taken before */
-    bool news;      /* there may be a job to be read ahead */
-    /* of everybody, under the lock */
-    pthread_mutex_t lock;
-    struct worker_status status[WORKERS_MAX];
-    struct job announced;   /* its scan is here, its row not yet; id "": none */
-    char retracted[JOB_ID]; /* there will be none */
-};
+#define TICK_SECONDS 1.0 /* the longest sleep */
 
 /* ---- what others see ---- */
 
-static void publish(struct scheduler *scheduler, const struct slot *slot)
+void slot_publish(struct scheduler *scheduler, const struct slot *slot)
 {
     struct worker_status *status = &scheduler->status[slot->worker.index];
     pthread_mutex_lock(&scheduler->lock);
@@ -102,147 +55,6 @@ bool scheduler_is_held(struct scheduler *scheduler)
     return scheduler->held;
 }
 
-/* ---- how a job ends ---- */
-
-static void forget_run(struct scheduler *scheduler, struct slot *slot, struct run *run)
-{
-    job_clear(&run->job);
-    json_decref(run->results);
-    json_decref(run->report);
-    *run = (struct run){.outcome = OUTCOME_NONE};
-    if (run == &slot->now && slot->worker.state == WORKER_BUSY)
-        slot->worker.state = WORKER_IDLE;
-    publish(scheduler, slot);
-}
-
-static void drop_scan(struct scheduler *scheduler, const char *id, bool succeeded)
-{
-    int64_t keep = scheduler->parts.options->keep_scans;
-    if (keep == KEEP_NONE || (keep == KEEP_FAILED && succeeded))
-        spool_remove(scheduler->parts.spool, id);
-}
-
-/* The job's files are in their place, then its row says so. */
-static int settle_done(struct scheduler *scheduler, struct run *run)
-{
-    const struct scheduler_parts *parts = &scheduler->parts;
-    const char *id = run->job.id;
-    int result = run->results ? 0 : spool_results_finish(parts->spool, id, &run->results);
-    if (result) {
-        run->outcome = OUTCOME_FAILED;
-        run->failure = *err_last();
-        return result;
-    }
-    result = store_succeed(parts->store, id, run->results, run->report);
-    if (result)
-        return result;
-    double seconds = clock_seconds() - run->started;
-    metrics_succeeded(parts->metrics, run->job.kind, seconds, run->report);
-    log_line(parts->log, LOG_LEVEL_INFO, id, "succeeded in %.3f s on %s", seconds, run->device);
-    return 0;
-}
-
-static int settle_failed(struct scheduler *scheduler, struct run *run)
-{
-    const struct scheduler_parts *parts = &scheduler->parts;
-    const char *id = run->job.id;
-    bool canceled = run->cancel_at > 0 && !run->timed_out;
-    if (run->timed_out)
-        run->failure = (struct err){.code = ERR_TIMEOUT, .acquisition = -1, .required = -1, .available = -1};
-    if (run->timed_out)
-        snprintf(run->failure.text, sizeof run->failure.text,
-                 "The job ran longer than %lld s, the limit of this server (option job-time-limit).",
-                 (long long)parts->options->job_time_limit);
-    /* First, for it may be what filled the disk that the row is to be written to. */
-    spool_results_remove(parts->spool, id);
-    int result = canceled ? store_canceled(parts->store, id) : store_fail(parts->store, id, &run->failure);
-    if (result)
-        return result;
-    double seconds = clock_seconds() - run->started;
-    if (canceled)
-        metrics_canceled(parts->metrics);
-    else
-        metrics_failed(parts->metrics, run->job.kind, run->failure.code, seconds);
-    log_line(parts->log, LOG_LEVEL_INFO, id, "%s after %.3f s%s%s", canceled ? "canceled" : "failed", seconds,
-             canceled ? "" : ": ", canceled ? "" : err_name(run->failure.code));
-    return 0;
-}
-
-/* Back into the queue, unless a cancel or the second death says otherwise. */
-static int settle_requeue(struct scheduler *scheduler, struct run *run)
-{
-    const struct scheduler_parts *parts = &scheduler->parts;
-    const char *id = run->job.id;
-    bool died = run->outcome == OUTCOME_DIED;
-    if (run->cancel_at > 0 || (died && run->job.deaths > 0)) {
-        run->outcome = OUTCOME_FAILED;
-        return settle_failed(scheduler, run);
-    }
-    spool_results_remove(parts->spool, id);
-    int result = store_requeue(parts->store, id, died);
-    if (result == ERR_CONFLICT) { /* somebody canceled it meanwhile */
-        run->cancel_at = clock_seconds();
-        run->outcome = OUTCOME_FAILED;
-        return settle_failed(scheduler, run);
-    }
-    if (result)
-        return result;
-    if (died)
-        metrics_retried(parts->metrics);
-    log_line(parts->log, LOG_LEVEL_INFO, id, "queued again");
-    return 0;
-}
-
-static void settle_run(struct scheduler *scheduler, struct slot *slot, struct run *run)
-{
-    static int (*const how[])(struct scheduler *, struct run *) = {[OUTCOME_DONE] = settle_done,
-                                                                   [OUTCOME_FAILED] = settle_failed,
-                                                                   [OUTCOME_DIED] = settle_requeue,
-                                                                   [OUTCOME_REQUEUE] = settle_requeue};
-    const struct scheduler_parts *parts = &scheduler->parts;
-    if (run->outcome == OUTCOME_NONE || clock_seconds() < run->settle_at)
-        return;
-    enum outcome before = run->outcome;
-    int result = how[before](scheduler, run);
-    if (result && run->outcome != before) /* a success that could not be kept is a failure */
-        result = how[run->outcome](scheduler, run);
-    if (result && result != ERR_CONFLICT) {
-        log_line(parts->log, LOG_LEVEL_ERROR, run->job.id, "its end cannot be stored, trying again: %s",
-                 err_last()->text);
-        run->settle_at = clock_seconds() + SETTLE_SECONDS;
-        return;
-    }
-    if (result)
-        log_line(parts->log, LOG_LEVEL_ERROR, run->job.id, "%s", err_last()->text);
-    char id[JOB_ID];
-    enum outcome how_it_ended = run->outcome;
-    memcpy(id, run->job.id, sizeof id);
-    forget_run(scheduler, slot, run);
-    waiters_wake(parts->waiters, id);
-    if (how_it_ended == OUTCOME_DONE || how_it_ended == OUTCOME_FAILED)
-        drop_scan(scheduler, id, how_it_ended == OUTCOME_DONE);
-}
-
-/* Whether the job that the worker had is over; it makes room for the next, where the one before it is settled. */
-static bool move_on(struct scheduler *scheduler, struct slot *slot)
-{
-    if (slot->now.outcome == OUTCOME_NONE || *slot->last.job.id)
-        return false;
-    slot->last = slot->now;
-    slot->now = (struct run){.outcome = OUTCOME_NONE};
-    if (slot->worker.state == WORKER_BUSY)
-        slot->worker.state = WORKER_IDLE;
-    publish(scheduler, slot);
-    return true;
-}
-
-static void settle(struct scheduler *scheduler, struct slot *slot)
-{
-    settle_run(scheduler, slot, &slot->last);
-    if (move_on(scheduler, slot))
-        settle_run(scheduler, slot, &slot->last);
-}
-
 /* ---- workers ---- */
 
 static void start(struct scheduler *scheduler, struct slot *slot)
@@ -258,7 +70,7 @@ static void start(struct scheduler *scheduler, struct slot *slot)
         log_line(parts->log, LOG_LEVEL_DEBUG, NULL, "worker %d (%s) is process %d", slot->worker.index,
                  slot->worker.wanted, (int)slot->worker.pid);
     }
-    publish(scheduler, slot);
+    slot_publish(scheduler, slot);
 }
 
 /* The process is gone, or is to go. `reason`: why we end it; NULL: it ended itself. */
@@ -280,7 +92,7 @@ static void end(struct scheduler *scheduler, struct slot *slot, const char *reas
                 slot->worker.note);
         slot->now.failure = *err_last();
     }
-    publish(scheduler, slot);
+    slot_publish(scheduler, slot);
 }
 
 static void assign(struct scheduler *scheduler);
@@ -313,7 +125,7 @@ static bool on_message(struct scheduler *scheduler, struct slot *slot, const jso
             return false;
         log_line(scheduler->parts.log, LOG_LEVEL_INFO, NULL, "worker %d is ready: %s%s%s", slot->worker.index,
                  slot->worker.device, *slot->worker.note ? "; " : "", slot->worker.note);
-        publish(scheduler, slot);
+        slot_publish(scheduler, slot);
         return true;
     }
     if (strcmp(type, "failed") == 0 && slot->worker.state == WORKER_STARTING) {
@@ -372,87 +184,10 @@ static void listen_to(struct scheduler *scheduler, struct slot *slot)
         if (!stays)
             end(scheduler, slot, reason);
         /* The next job first: the worker has it while the disk takes the end of this one. */
-        if (move_on(scheduler, slot))
+        if (slot_move_on(scheduler, slot))
             assign(scheduler);
-        settle(scheduler, slot);
+        slot_settle(scheduler, slot);
     }
-}
-
-/* ---- jobs ---- */
-
-/* ---- reading ahead ---- */
-
-/* Ids of the jobs that workers read ahead: of all, or of the busy ones. */
-static json_t *ahead_ids(const struct scheduler *scheduler, bool busy)
-{
-    json_t *ids = json_array();
-    for (int i = 0; i < scheduler->count; i++) {
-        const struct worker *worker = &scheduler->slot[i].worker;
-        if (*worker->ahead && (!busy || worker->state == WORKER_BUSY))
-            json_array_append_new(ids, json_string(worker->ahead));
-    }
-    return ids;
-}
-
-static void prepare(struct scheduler *scheduler, struct slot *slot, const struct job *job)
-{
-    int scan = -1;
-    if (strcmp(slot->worker.suspect, job->id) == 0 || spool_open(scheduler->parts.spool, job->id, &scan) != 0)
-        return;
-    worker_prepare(&slot->worker, job, scan);
-    close(scan);
-}
-
-/* Whether `a` is to be chosen before `b` (NULL: none yet): a GPU before a CPU. */
-static bool better(const struct slot *a, const struct slot *b)
-{
-    return !b || (a->worker.gpu && !b->worker.gpu);
-}
-
-/* Read ahead the scan that was announced: beside the syncing of its upload where a worker is idle. */
-static void prepare_announced(struct scheduler *scheduler)
-{
-    struct job job = {.sequence = 0};
-    char retracted[JOB_ID];
-    struct slot *idle = NULL, *busy = NULL;
-    pthread_mutex_lock(&scheduler->lock);
-    job = scheduler->announced;
-    scheduler->announced = (struct job){.sequence = 0};
-    memcpy(retracted, scheduler->retracted, sizeof retracted);
-    scheduler->retracted[0] = '\0';
-    pthread_mutex_unlock(&scheduler->lock);
-    for (int i = 0; i < scheduler->count; i++) {
-        struct slot *slot = &scheduler->slot[i];
-        if (*retracted && strcmp(slot->worker.ahead, retracted) == 0)
-            worker_forget(&slot->worker);
-        struct slot **best = slot->worker.state == WORKER_IDLE ? &idle : &busy;
-        if ((slot->worker.state == WORKER_IDLE || slot->worker.state == WORKER_BUSY) && !*slot->worker.ahead &&
-            better(slot, *best))
-            *best = slot;
-    }
-    if (*job.id && (idle || busy))
-        prepare(scheduler, idle ? idle : busy, &job);
-    job_clear(&job);
-}
-
-/* Each busy worker reads ahead what is likely to be its next job. The job stays queued, and anybody's. */
-static void prepare_next(struct scheduler *scheduler)
-{
-    for (int i = 0; i < scheduler->count && scheduler->news && scheduler->stopping == RUNNING; i++) {
-        struct slot *slot = &scheduler->slot[i];
-        if (slot->worker.state != WORKER_BUSY || *slot->worker.ahead)
-            continue;
-        struct job job;
-        json_t *avoid = ahead_ids(scheduler, false);
-        if (store_next(scheduler->parts.store, avoid, &job, &scheduler->news) != 0)
-            scheduler->news = false;
-        json_decref(avoid);
-        if (!scheduler->news)
-            return;
-        prepare(scheduler, slot, &job);
-        job_clear(&job);
-    }
-    scheduler->news = false;
 }
 
 /* ---- handing over ---- */
@@ -473,7 +208,7 @@ static void hand_over(struct scheduler *scheduler, struct slot *slot)
     slot->now.device = slot->worker.device;
     slot->now.started = clock_seconds();
     slot->worker.state = WORKER_BUSY;
-    publish(scheduler, slot);
+    slot_publish(scheduler, slot);
     metrics_started(parts->metrics, 1e-3 * (double)(slot->now.job.started - slot->now.job.created));
     log_line(parts->log, LOG_LEVEL_INFO, id, "begins on %s, attempt %lld", slot->worker.device,
              (long long)slot->now.job.attempts);
@@ -492,7 +227,7 @@ static void hand_over(struct scheduler *scheduler, struct slot *slot)
     for (int i = 0; i < 2; i++)
         if (files[i] >= 0)
             close(files[i]);
-    settle(scheduler, slot);
+    slot_settle(scheduler, slot);
 }
 
 /* The idle worker for a job: the one that has read its scan, else a GPU's first, else one that has read nothing. */
@@ -506,7 +241,7 @@ static struct slot *idle_find(struct scheduler *scheduler, const char *id)
         if (*id && strcmp(slot->worker.ahead, id) == 0)
             return slot;
         bool same = found && slot->worker.gpu == found->worker.gpu;
-        if (better(slot, found) || (same && *found->worker.ahead && !*slot->worker.ahead))
+        if (slot_better(slot, found) || (same && *found->worker.ahead && !*slot->worker.ahead))
             found = slot;
     }
     return found;
@@ -622,7 +357,7 @@ static void turn(struct scheduler *scheduler, struct slot *slot)
     if (!worker_watch(&slot->worker, scheduler->parts.options, now, reason, sizeof reason))
         end(scheduler, slot, reason);
     enforce(scheduler, slot, now);
-    settle(scheduler, slot);
+    slot_settle(scheduler, slot);
 }
 
 static void *scheduler_run(void *context)
@@ -631,9 +366,9 @@ static void *scheduler_run(void *context)
     while (scheduler->stopping != STOPPING) {
         for (int i = 0; i < scheduler->count; i++)
             turn(scheduler, &scheduler->slot[i]);
-        prepare_announced(scheduler);
+        ahead_announced(scheduler);
         assign(scheduler);
-        prepare_next(scheduler);
+        ahead_next(scheduler);
         sleep_until_woken(scheduler);
     }
     for (int i = 0; i < scheduler->count; i++) {
@@ -643,10 +378,10 @@ static void *scheduler_run(void *context)
         if (slot->worker.state != WORKER_DOWN)
             worker_end(&slot->worker, how, sizeof how);
         slot->last.settle_at = 0;
-        settle(scheduler, slot);
+        slot_settle(scheduler, slot);
         if (*slot->now.job.id && slot->now.outcome == OUTCOME_NONE)
             slot->now.outcome = OUTCOME_REQUEUE;
-        settle(scheduler, slot);
+        slot_settle(scheduler, slot);
         for (struct run *run = &slot->now; run; run = run == &slot->now ? &slot->last : NULL) {
             job_clear(&run->job);
             json_decref(run->results);
@@ -683,29 +418,6 @@ int scheduler_create(struct scheduler **out, const struct scheduler_parts *parts
     }
     *out = scheduler;
     return 0;
-}
-
-void scheduler_announce(struct scheduler *scheduler, const struct job *job)
-{
-    struct job announced = {.parameters = json_deep_copy(job->parameters)};
-    memcpy(announced.id, job->id, sizeof announced.id);
-    memcpy(announced.kind, job->kind, sizeof announced.kind);
-    pthread_mutex_lock(&scheduler->lock);
-    struct job before = scheduler->announced;
-    scheduler->announced = announced;
-    pthread_mutex_unlock(&scheduler->lock);
-    job_clear(&before);
-    scheduler_wake(scheduler);
-}
-
-void scheduler_retract(struct scheduler *scheduler, const char *id)
-{
-    pthread_mutex_lock(&scheduler->lock);
-    if (strcmp(scheduler->announced.id, id) == 0)
-        job_clear(&scheduler->announced);
-    snprintf(scheduler->retracted, sizeof scheduler->retracted, "%s", id);
-    pthread_mutex_unlock(&scheduler->lock);
-    scheduler_wake(scheduler);
 }
 
 void scheduler_wake(struct scheduler *scheduler)

@@ -77,6 +77,40 @@ def idle_worker_killed():
         assert daemon.worker() != old
 
 
+@test("the next scan is read while a job runs and stays queued; a worker's death counts for the job that it computed alone")
+def read_ahead():
+    with Daemon(expect_trouble=True) as daemon:
+        slow = submit_slow(daemon, 300)
+        running(daemon, slow)
+        worker = daemon.worker()
+        before = set(daemon.children("mrirecon-codec", worker))
+        behind = daemon.submit(BODY).expect(202).json()["id"]
+        wait_until(lambda: not before <= set(daemon.children("mrirecon-codec", worker)), "a decoder to read the scan behind")
+        job = daemon.job(behind)
+        same((job["state"], job["attempts"], job["progress"]), ("queued", 0, 0), "state, attempts and progress of the job whose scan is read")
+        os.kill(worker, signal.SIGKILL)
+        job = daemon.finish(slow)
+        same((job["state"], job["attempts"]), ("succeeded", 2), f"state and attempts of the job that ran ({job['error']})")
+        job = daemon.finish(behind)
+        same((job["state"], job["attempts"]), ("succeeded", 1), f"state and attempts of the job behind it ({job['error']})")
+        same(daemon.metrics()["mrirecond_jobs_retried_total"], 1, "retries")
+        # Again without a death: all of its decoding passed before it began.
+        slow = submit_slow(daemon, 100)
+        running(daemon, slow)
+        behind = daemon.submit(BODY).expect(202).json()["id"]
+        report = daemon.finish(behind)["report"]
+        same(report["decode_ahead_seconds"], report["stages"]["decode"], "what was decoded ahead, and all of it")
+        # Canceled while it is read ahead: at once.
+        slow = submit_slow(daemon)
+        running(daemon, slow)
+        behind = daemon.submit(BODY).expect(202).json()["id"]
+        daemon.request("POST", f"/v1/jobs/{behind}/cancel")
+        same(daemon.job(behind)["state"], "canceled", "state of the job behind")
+        daemon.request("POST", f"/v1/jobs/{slow}/cancel")
+        same(daemon.finish(slow)["state"], "canceled", "state of the job that ran")
+        same(daemon.run(BODY)["state"], "succeeded", "state of the next job")
+
+
 @test("a device that cannot be used is told in /readyz and in the log, and other workers run")
 def device_missing():
     with Daemon(expect_trouble=True, devices="gpu:99,cpu") as daemon:

@@ -445,6 +445,8 @@ static void the_next_scan_is_read_ahead_and_stays_queued(void **state)
     assert_int_equal(job.attempts, 0);
     job_clear(&job);
     cancel(f, second, JOB_CANCELED); /* at once, as any job that waits */
+    noted(f, "forget", second, 1);
+    noted(f, "prepare", third, 1);
     cancel(f, first, JOB_CANCELING);
     job = reach(f, third, JOB_SUCCEEDED);
     assert_int_equal(job.attempts, 1);

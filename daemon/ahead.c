@@ -1,0 +1,113 @@
+/* Scans that are read ahead of their jobs: hints to workers, which bind nobody. */
+#include "daemon/scheduler_inside.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+json_t *ahead_ids(const struct scheduler *scheduler, bool busy)
+{
+    json_t *ids = json_array();
+    for (int i = 0; i < scheduler->count; i++) {
+        const struct worker *worker = &scheduler->slot[i].worker;
+        if (*worker->ahead && (!busy || worker->state == WORKER_BUSY))
+            json_array_append_new(ids, json_string(worker->ahead));
+    }
+    return ids;
+}
+
+static void prepare(struct scheduler *scheduler, struct slot *slot, const struct job *job, bool of_row)
+{
+    int scan = -1;
+    if (strcmp(slot->worker.suspect, job->id) == 0 || spool_open(scheduler->parts.spool, job->id, &scan) != 0)
+        return;
+    worker_prepare(&slot->worker, job, scan);
+    slot->worker.ahead_of_row = of_row;
+    close(scan);
+}
+
+void ahead_announced(struct scheduler *scheduler)
+{
+    struct job job = {.sequence = 0};
+    char retracted[JOB_ID];
+    struct slot *idle = NULL, *busy = NULL;
+    pthread_mutex_lock(&scheduler->lock);
+    job = scheduler->announced;
+    scheduler->announced = (struct job){.sequence = 0};
+    memcpy(retracted, scheduler->retracted, sizeof retracted);
+    scheduler->retracted[0] = '\0';
+    pthread_mutex_unlock(&scheduler->lock);
+    for (int i = 0; i < scheduler->count; i++) {
+        struct slot *slot = &scheduler->slot[i];
+        if (*retracted && strcmp(slot->worker.ahead, retracted) == 0)
+            worker_forget(&slot->worker);
+        struct slot **best = slot->worker.state == WORKER_IDLE ? &idle : &busy;
+        if ((slot->worker.state == WORKER_IDLE || slot->worker.state == WORKER_BUSY) && !*slot->worker.ahead &&
+            slot_better(slot, *best))
+            *best = slot;
+    }
+    if (*job.id && (idle || busy))
+        prepare(scheduler, idle ? idle : busy, &job, true);
+    job_clear(&job);
+}
+
+/* A job that was canceled or deleted is not to linger in a worker's memory. */
+static void forget_gone(struct scheduler *scheduler)
+{
+    for (int i = 0; i < scheduler->count; i++) {
+        struct worker *worker = &scheduler->slot[i].worker;
+        struct job job = {.state = JOB_QUEUED};
+        if (!*worker->ahead)
+            continue;
+        int result = store_get(scheduler->parts.store, worker->ahead, &job);
+        if (!result)
+            worker->ahead_of_row = false;
+        if (result == ERR_NOT_FOUND ? !worker->ahead_of_row : !result && job.state != JOB_QUEUED)
+            worker_forget(worker);
+        job_clear(&job);
+    }
+}
+
+void ahead_next(struct scheduler *scheduler)
+{
+    if (scheduler->news)
+        forget_gone(scheduler);
+    for (int i = 0; i < scheduler->count && scheduler->news && scheduler->stopping == RUNNING; i++) {
+        struct slot *slot = &scheduler->slot[i];
+        if (slot->worker.state != WORKER_BUSY || *slot->worker.ahead)
+            continue;
+        struct job job;
+        json_t *avoid = ahead_ids(scheduler, false);
+        if (store_next(scheduler->parts.store, avoid, &job, &scheduler->news) != 0)
+            scheduler->news = false;
+        json_decref(avoid);
+        if (!scheduler->news)
+            return;
+        prepare(scheduler, slot, &job, false);
+        job_clear(&job);
+    }
+    scheduler->news = false;
+}
+
+void scheduler_announce(struct scheduler *scheduler, const struct job *job)
+{
+    struct job announced = {.parameters = json_deep_copy(job->parameters)};
+    memcpy(announced.id, job->id, sizeof announced.id);
+    memcpy(announced.kind, job->kind, sizeof announced.kind);
+    pthread_mutex_lock(&scheduler->lock);
+    struct job before = scheduler->announced;
+    scheduler->announced = announced;
+    pthread_mutex_unlock(&scheduler->lock);
+    job_clear(&before);
+    scheduler_wake(scheduler);
+}
+
+void scheduler_retract(struct scheduler *scheduler, const char *id)
+{
+    pthread_mutex_lock(&scheduler->lock);
+    if (strcmp(scheduler->announced.id, id) == 0)
+        job_clear(&scheduler->announced);
+    snprintf(scheduler->retracted, sizeof scheduler->retracted, "%s", id);
+    pthread_mutex_unlock(&scheduler->lock);
+    scheduler_wake(scheduler);
+}

@@ -15,7 +15,10 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ON_THE_SERVER = 32 }; /* scans at a time */
+enum {
+    ON_THE_SERVER = 32, /* scans at a time */
+    FETCHES = 3,        /* of one image, where the connection breaks */
+};
 
 #define LOOK_SECONDS 0.25 /* between looks at the jobs */
 #define BUSY_SECONDS 5.0  /* before a server that refused for now is asked again */
@@ -202,7 +205,8 @@ static int save(struct batch *batch, struct scan_entry *scan)
     free(image);
     if (!failure)
         return ended(batch, scan, SCAN_SUCCEEDED, "", "");
-    return failure;
+    /* The server may have gone down just then; that the image cannot be written here does not pass by trying. */
+    return failure == ERR_IO && ++scan->tries < FETCHES ? 0 : failure;
 }
 
 /* How far a scan is that was sent. */

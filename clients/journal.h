@@ -24,6 +24,7 @@ struct scan_entry {
     char id[JOURNAL_ID];   /* of the job; "": none yet */
     char code[64];         /* why it failed */
     double seconds;        /* that the job ran */
+    int tries;             /* to fetch its image; not in the file */
 };
 
 struct journal;

@@ -116,7 +116,7 @@ static int service_start(struct service *service, struct options *options, struc
     if (!result)
         result = scheduler_create(&service->scheduler, &parts);
     if (!result)
-        result = housekeeper_create(&service->housekeeper, &parts);
+        result = housekeeper_create(&service->housekeeper, &parts, service->scheduler);
     if (!result)
         result = keys_create(&service->keys);
     if (!result)

@@ -1,12 +1,15 @@
 #include "daemon/housekeeper.h"
 
 #include "daemon/clock.h"
+#include "daemon/jobs.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 enum {
     LOOK_SECONDS = 1,
@@ -15,10 +18,9 @@ enum {
 
 struct housekeeper {
     struct scheduler_parts parts;
+    struct scheduler *scheduler;
     pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t stop;
-    bool stopping; /* under the lock */
+    int stop;      /* eventfd */
     bool troubled; /* the last look failed, and that was said */
 };
 
@@ -45,33 +47,6 @@ static int expire(struct housekeeper *housekeeper)
 
 /* ---- ended jobs ---- */
 
-/* Remove these; those that somebody else removed meanwhile are as well. */
-static int remove_all(const struct scheduler_parts *parts, char (*ids)[JOB_ID], int count, int *removed)
-{
-    for (int i = 0; i < count; i++) {
-        int result = store_delete(parts->store, ids[i]);
-        if (result && result != ERR_NOT_FOUND)
-            return result;
-        spool_remove(parts->spool, ids[i]);
-        spool_results_remove(parts->spool, ids[i]);
-        *removed += !result;
-    }
-    return 0;
-}
-
-int jobs_purge(const struct scheduler_parts *parts, int64_t before, int state, int *removed)
-{
-    char ids[TOGETHER][JOB_ID];
-    int count = 0, result;
-    *removed = 0;
-    do {
-        result = store_ended(parts->store, before, state, ids, TOGETHER, &count);
-        if (!result)
-            result = remove_all(parts, ids, count, removed);
-    } while (!result && count == TOGETHER);
-    return result;
-}
-
 static int make_room(const struct scheduler_parts *parts, int64_t most, int *removed)
 {
     char id[1][JOB_ID];
@@ -79,7 +54,7 @@ static int make_room(const struct scheduler_parts *parts, int64_t most, int *rem
     while (!result && count && store_kept_bytes(parts->store) > most) {
         result = store_ended(parts->store, INT64_MAX, -1, id, 1, &count);
         if (!result)
-            result = remove_all(parts, id, count, removed);
+            result = jobs_remove(parts, id, count, removed);
     }
     return result;
 }
@@ -98,47 +73,66 @@ static int retain(struct housekeeper *housekeeper)
     return result;
 }
 
+/* ---- those who went away ---- */
+
+static void cancel_left(struct housekeeper *housekeeper)
+{
+    char id[WAITER_KEY];
+    enum job_state state;
+    while (waiters_gone(housekeeper->parts.waiters, id)) {
+        log_line(housekeeper->parts.log, LOG_LEVEL_INFO, id,
+                 "who waited for it went away, and wanted it canceled then");
+        int result = job_cancel(&housekeeper->parts, housekeeper->scheduler, id, &state);
+        if (result && result != ERR_CONFLICT && result != ERR_NOT_FOUND) /* it ended, or was deleted */
+            log_line(housekeeper->parts.log, LOG_LEVEL_ERROR, id, "it cannot be canceled: %s", err_last()->text);
+    }
+}
+
 /* ---- the thread ---- */
+
+static void look_after(struct housekeeper *housekeeper)
+{
+    int result = expire(housekeeper);
+    if (!result)
+        result = retain(housekeeper);
+    if (result && !housekeeper->troubled)
+        log_line(housekeeper->parts.log, LOG_LEVEL_ERROR, NULL, "deadlines and retention wait for the store: %s",
+                 err_last()->text);
+    housekeeper->troubled = result != 0;
+}
 
 static void *housekeeper_run(void *context)
 {
     struct housekeeper *housekeeper = context;
-    pthread_mutex_lock(&housekeeper->lock);
-    while (!housekeeper->stopping) {
-        pthread_mutex_unlock(&housekeeper->lock);
-        int result = expire(housekeeper);
-        if (!result)
-            result = retain(housekeeper);
-        if (result && !housekeeper->troubled)
-            log_line(housekeeper->parts.log, LOG_LEVEL_ERROR, NULL, "deadlines and retention wait for the store: %s",
-                     err_last()->text);
-        housekeeper->troubled = result != 0;
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec += LOOK_SECONDS;
-        pthread_mutex_lock(&housekeeper->lock);
-        while (!housekeeper->stopping &&
-               pthread_cond_timedwait(&housekeeper->stop, &housekeeper->lock, &until) != ETIMEDOUT)
-            ;
+    double next = 0;
+    for (;;) {
+        double now = clock_seconds();
+        if (now >= next) {
+            look_after(housekeeper);
+            next = clock_seconds() + LOOK_SECONDS;
+        }
+        struct pollfd fds[] = {{.fd = housekeeper->stop, .events = POLLIN},
+                               {.fd = waiters_watch(housekeeper->parts.waiters), .events = POLLIN}};
+        double left = next - clock_seconds();
+        if (poll(fds, 2, left > 0 ? (int)(left * 1000) + 1 : 0) > 0 && fds[0].revents)
+            return NULL;
+        cancel_left(housekeeper);
     }
-    pthread_mutex_unlock(&housekeeper->lock);
-    return NULL;
 }
 
-int housekeeper_create(struct housekeeper **out, const struct scheduler_parts *parts)
+int housekeeper_create(struct housekeeper **out, const struct scheduler_parts *parts, struct scheduler *scheduler)
 {
     struct housekeeper *housekeeper = calloc(1, sizeof *housekeeper);
     if (!housekeeper)
         return err_set(ERR_NO_MEMORY, "No memory for the housekeeper.");
     housekeeper->parts = *parts;
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&housekeeper->stop, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-    pthread_mutex_init(&housekeeper->lock, NULL);
-    int failed = pthread_create(&housekeeper->thread, NULL, housekeeper_run, housekeeper);
+    housekeeper->scheduler = scheduler;
+    housekeeper->stop = eventfd(0, EFD_CLOEXEC);
+    int failed =
+        housekeeper->stop < 0 ? errno : pthread_create(&housekeeper->thread, NULL, housekeeper_run, housekeeper);
     if (failed) {
+        if (housekeeper->stop >= 0)
+            close(housekeeper->stop);
         free(housekeeper);
         return err_set(ERR_INTERNAL, "The housekeeper's thread cannot be started: %s.", strerror(failed));
     }
@@ -150,12 +144,8 @@ void housekeeper_free(struct housekeeper *housekeeper)
 {
     if (!housekeeper)
         return;
-    pthread_mutex_lock(&housekeeper->lock);
-    housekeeper->stopping = true;
-    pthread_cond_signal(&housekeeper->stop);
-    pthread_mutex_unlock(&housekeeper->lock);
+    eventfd_write(housekeeper->stop, 1);
     pthread_join(housekeeper->thread, NULL);
-    pthread_cond_destroy(&housekeeper->stop);
-    pthread_mutex_destroy(&housekeeper->lock);
+    close(housekeeper->stop);
     free(housekeeper);
 }

@@ -124,7 +124,10 @@ int http_answer_stream(struct request *request, unsigned status, const char *med
 
 bool http_wait(struct request *request, const char *key, double deadline)
 {
-    request->suspended = waiters_wait(request->service->waiters, &request->waiter, request->connection, key, deadline);
+    const union MHD_ConnectionInfo *info =
+        request->watched ? MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_CONNECTION_FD) : NULL;
+    request->suspended = waiters_wait(request->service->waiters, &request->waiter, request->connection, key, deadline,
+                                      info ? info->connect_fd : -1);
     return request->suspended;
 }
 

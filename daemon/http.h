@@ -80,8 +80,9 @@ struct request {
     bool replayed;  /* it is the job of an earlier request with this key */
     int removed;    /* jobs, by a purge */
     struct waiter waiter;
-    int wait;   /* Prefer: wait, s; -1: none */
-    int format; /* of the image that Accept names; -1: none */
+    bool watched; /* the job is to be canceled where the sender goes away while it waits */
+    int wait;     /* Prefer: wait, s; -1: none */
+    int format;   /* of the image that Accept names; -1: none */
     double deadline;
 };
 

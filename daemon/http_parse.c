@@ -160,6 +160,21 @@ int prefer_wait(const char *header)
     return -1;
 }
 
+bool prefer_has(const char *header, const char *preference)
+{
+    for (const char *text = header; text && *text;) {
+        text = skip_space(text);
+        size_t length = member_length(text), used = length;
+        while (used > 0 && (text[used - 1] == ' ' || text[used - 1] == '\t'))
+            used--;
+        if (used == strlen(preference) && strncasecmp(text, preference, used) == 0)
+            return true;
+        text += length;
+        text += *text == ',';
+    }
+    return false;
+}
+
 /* The q of a media range's parameters, in thousandths. */
 static int quality_read(const char *text, size_t length)
 {

@@ -21,6 +21,8 @@ int path_split(const char *path, char parts[HTTP_PATH_PARTS][HTTP_PATH_PART], in
 
 /* The wait of a Prefer header (RFC 7240), seconds; -1: it asks for none. `header` may be NULL. */
 int prefer_wait(const char *header);
+/* Whether a Prefer header names `preference` without a value. */
+bool prefer_has(const char *header, const char *preference);
 
 /* How much an Accept header wants `media`: 0..1000, and how closely it named it: 3 itself, 2 "image/" + "*", 1 any, 0
  * not at all (a quality of 0 named closely is a refusal). NULL and empty headers want anything. */

@@ -104,7 +104,7 @@ static ssize_t stream_read(void *context, uint64_t position, char *buffer, size_
         if (stream->ended || !look(stream, &next))
             return MHD_CONTENT_READER_END_OF_STREAM;
         if (stream->sent == stream->length) {
-            if (!waiters_wait(stream->service->waiters, &stream->waiter, stream->connection, stream->id, next))
+            if (!waiters_wait(stream->service->waiters, &stream->waiter, stream->connection, stream->id, next, -1))
                 return MHD_CONTENT_READER_END_OF_STREAM;
             /* What changed between the look and the wait woke nobody. */
             if (!look(stream, &next) || stream->sent < stream->length)

@@ -2,6 +2,7 @@
 #include "daemon/routes.h"
 
 #include "daemon/clock.h"
+#include "daemon/jobs.h"
 #include "daemon/problem.h"
 #include "recon/recon.h"
 
@@ -229,25 +230,25 @@ int route_jobs(struct request *request)
     return result;
 }
 
+/* What jobs.h works with. */
+static struct scheduler_parts service_parts(const struct service *service)
+{
+    return (struct scheduler_parts){service->options, service->log,     service->store,
+                                    service->spool,   service->metrics, service->waiters};
+}
+
 int route_cancel_work(struct request *request)
 {
     struct service *service = request->service;
     const char *id = request->part[2];
-    enum job_state before, state;
+    const struct scheduler_parts parts = service_parts(service);
+    enum job_state state;
     int result = request_job_check(request, id);
     if (!result)
-        result = store_cancel(service->store, id, &before, &state);
-    if (result)
-        return result;
-    if (state == JOB_CANCELED && before == JOB_QUEUED) {
-        /* The scheduler never saw it. */
-        metrics_canceled(service->metrics);
-        spool_remove(service->spool, id);
-        waiters_wake(service->waiters, id);
-    }
-    log_line(service->log, LOG_LEVEL_INFO, id, "cancel asked for; %s", job_state_name(state));
-    scheduler_wake(service->scheduler);
-    return 0;
+        result = job_cancel(&parts, service->scheduler, id, &state);
+    if (!result)
+        log_line(service->log, LOG_LEVEL_INFO, id, "cancel asked for; %s", job_state_name(state));
+    return result;
 }
 
 int route_cancel(struct request *request)
@@ -316,7 +317,7 @@ static int purge_query_read(const char *query, int64_t *older, int *state)
 int route_purge_work(struct request *request)
 {
     struct service *service = request->service;
-    const struct scheduler_parts parts = {.log = service->log, .store = service->store, .spool = service->spool};
+    const struct scheduler_parts parts = service_parts(service);
     int64_t older;
     int state, result = purge_query_read(request->query, &older, &state);
     if (!result)

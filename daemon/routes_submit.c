@@ -36,6 +36,7 @@ static void wanted_read(struct request *request)
     request->wait = prefer_wait(http_header(request, "Prefer"));
     if (request->wait > options->wait_limit)
         request->wait = (int)options->wait_limit;
+    request->watched = prefer_has(http_header(request, "Prefer"), "cancel-on-disconnect");
     request->format = accepted_format(request);
     if (request->format > IMAGE_H5)
         json_array_append_new(request->job.formats, json_string(image_format_name((enum image_format)request->format)));
@@ -191,9 +192,9 @@ int route_submit(struct request *request)
 {
     struct service *service = request->service;
     const char *id = request->job.id;
-    char location[JOB_ID + 16], applied[24];
+    char location[JOB_ID + 16], applied[48];
     snprintf(location, sizeof location, "/v1/jobs/%s", id);
-    snprintf(applied, sizeof applied, "wait=%d", request->wait);
+    snprintf(applied, sizeof applied, "wait=%d%s", request->wait, request->watched ? ", cancel-on-disconnect" : "");
     const char *pairs[12] = {"Location", location, "X-Job-Id", id};
     int count = 4;
     if (request->replayed) {
@@ -207,7 +208,7 @@ int route_submit(struct request *request)
     struct job job = {.state = JOB_QUEUED};
     int result = job_look_up(service, id, &job);
     bool ended = result || job_state_is_final(job.state);
-    if (!ended && request->wait > 0 && clock_seconds() < request->deadline &&
+    if (!ended && request->wait > 0 && !request->waiter.gone && clock_seconds() < request->deadline &&
         http_wait(request, id, request->deadline)) {
         /* It may have ended between the look and the wait; then the wake-up is ours to give. */
         job_clear(&job);

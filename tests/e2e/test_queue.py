@@ -13,6 +13,7 @@ SCAN = scans.radial(seed=61).write(f"{FOLDER.name}/scan.h5")
 with open(SCAN, "rb") as file:
     BODY = file.read()
 OTHER = scans.radial(seed=62).bytes(FOLDER.name)
+SLOW = scans.slow(seed=64).bytes(FOLDER.name)
 UNWEIGHTED = scans.radial(seed=63, weights=False).bytes(FOLDER.name)
 HELD = {"work_reserve": "900T"}  # more than any disk has: no job is begun
 
@@ -161,6 +162,41 @@ def keys_last():
         same(send(daemon, "k").expect(202).json()["id"], first, "job")
         same(len(daemon.get("/v1/jobs").json()["jobs"]), 1, "jobs")
         same(daemon.finish(first)["state"], "succeeded", "state")
+
+
+# ---- clients that go away
+
+def leave(daemon, prefer, body=BODY, query="kind=recon"):
+    """Submit, wait for the job to be there, and go away without an answer; the job's id."""
+    before = {job["id"] for job in daemon.get("/v1/jobs").json()["jobs"]}
+    with socket.create_connection(("127.0.0.1", daemon.port)) as connection:
+        connection.sendall(f"POST /v1/jobs?{query} HTTP/1.1\r\nHost: localhost\r\nPrefer: {prefer}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+        new = wait_until(lambda: {job["id"] for job in daemon.get("/v1/jobs").json()["jobs"]} - before, "the job").pop()
+        if query != "kind=recon":
+            wait_until(lambda: daemon.job(new)["state"] == "running", "the job to run")
+        time.sleep(0.2)
+    return new
+
+
+@test("a client that waits and goes away has its job canceled where it asked for that, and only there")
+def disconnect():
+    daemon = Daemon(devices="cpu", **HELD)
+    with daemon:
+        stays = leave(daemon, "wait=60")
+        goes = leave(daemon, "wait=60, cancel-on-disconnect")
+        same(daemon.finish(goes)["state"], "canceled", "state of the one")
+        wait_until(lambda: not [name for name in daemon.files() if goes in name], "its scan to go")
+        same(daemon.job(stays)["state"], "queued", "state of the other")
+        answer = daemon.submit(BODY, Prefer="cancel-on-disconnect, wait=1").expect(202)
+        same(answer.headers["preference-applied"], "wait=1, cancel-on-disconnect", "Preference-Applied")
+        daemon.kill()
+        del daemon.options["work_reserve"]
+        daemon.restart()
+        same([daemon.finish(identity)["state"] for identity in (stays, answer.json()["id"])], ["succeeded"] * 2, "states")
+        running = leave(daemon, "wait=60, cancel-on-disconnect", SLOW, scans.SLOW_QUERY)
+        same(daemon.finish(running)["state"], "canceled", "state of one that ran")
+        image = daemon.submit(BODY, Prefer="wait=60, cancel-on-disconnect", Accept="image/png").expect(200, "image/png")
+        same(daemon.job(image.headers["x-job-id"])["state"], "succeeded", "state of one that was waited for")
 
 
 # ---- deadlines, once more, and no more

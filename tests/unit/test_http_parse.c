@@ -89,6 +89,19 @@ static void prefer_is_read(void **state)
         assert_int_equal(prefer_wait(cases[i].header), cases[i].wait);
 }
 
+static void preferences_without_a_value(void **state)
+{
+    (void)state;
+    assert_true(prefer_has("cancel-on-disconnect", "cancel-on-disconnect"));
+    assert_true(prefer_has("wait=60,Cancel-On-Disconnect ", "cancel-on-disconnect"));
+    assert_true(prefer_has("cancel-on-disconnect\t, wait=60", "cancel-on-disconnect"));
+    assert_false(prefer_has("cancel-on-disconnects", "cancel-on-disconnect"));
+    assert_false(prefer_has("cancel-on-disconnect=no", "cancel-on-disconnect"));
+    assert_false(prefer_has("foo=\"x, cancel-on-disconnect\"", "cancel-on-disconnect"));
+    assert_false(prefer_has("", "cancel-on-disconnect"));
+    assert_false(prefer_has(NULL, "cancel-on-disconnect"));
+}
+
 static void accept_is_weighed(void **state)
 {
     (void)state;
@@ -242,11 +255,17 @@ static void hosts_are_known(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(queries_are_decoded), cmocka_unit_test(broken_queries_are_refused),
-        cmocka_unit_test(paths_are_split),     cmocka_unit_test(prefer_is_read),
-        cmocka_unit_test(accept_is_weighed),   cmocka_unit_test(ranges_are_read),
-        cmocka_unit_test(etags_are_compared),  cmocka_unit_test(addresses_are_split),
-        cmocka_unit_test(queries_are_checked), cmocka_unit_test(hosts_are_known),
+        cmocka_unit_test(queries_are_decoded),
+        cmocka_unit_test(broken_queries_are_refused),
+        cmocka_unit_test(paths_are_split),
+        cmocka_unit_test(prefer_is_read),
+        cmocka_unit_test(accept_is_weighed),
+        cmocka_unit_test(ranges_are_read),
+        cmocka_unit_test(etags_are_compared),
+        cmocka_unit_test(addresses_are_split),
+        cmocka_unit_test(queries_are_checked),
+        cmocka_unit_test(hosts_are_known),
+        cmocka_unit_test(preferences_without_a_value),
     };
     return cmocka_run_group_tests_name("http_parse", tests, NULL, NULL);
 }

@@ -1,0 +1,45 @@
+#include "daemon/jobs.h"
+
+enum { TOGETHER = 64 }; /* jobs looked at in one go */
+
+int job_cancel(const struct scheduler_parts *parts, struct scheduler *scheduler, const char *id, enum job_state *state)
+{
+    enum job_state before;
+    int result = store_cancel(parts->store, id, &before, state);
+    if (result)
+        return result;
+    if (*state == JOB_CANCELED && before == JOB_QUEUED) {
+        /* The scheduler never saw it. */
+        metrics_canceled(parts->metrics);
+        spool_remove(parts->spool, id);
+        waiters_wake(parts->waiters, id);
+    }
+    scheduler_wake(scheduler);
+    return 0;
+}
+
+int jobs_remove(const struct scheduler_parts *parts, char (*ids)[JOB_ID], int count, int *removed)
+{
+    for (int i = 0; i < count; i++) {
+        int result = store_delete(parts->store, ids[i]);
+        if (result && result != ERR_NOT_FOUND)
+            return result;
+        spool_remove(parts->spool, ids[i]);
+        spool_results_remove(parts->spool, ids[i]);
+        *removed += !result;
+    }
+    return 0;
+}
+
+int jobs_purge(const struct scheduler_parts *parts, int64_t before, int state, int *removed)
+{
+    char ids[TOGETHER][JOB_ID];
+    int count = 0, result;
+    *removed = 0;
+    do {
+        result = store_ended(parts->store, before, state, ids, TOGETHER, &count);
+        if (!result)
+            result = jobs_remove(parts, ids, count, removed);
+    } while (!result && count == TOGETHER);
+    return result;
+}

@@ -66,7 +66,8 @@ static struct arithmetic choose_arithmetic(const struct nufft_shape *shape)
 
 /* Bins for the way a plan sums. Of tiles: about 8 cells an axis, and 4/3 of the kernel's reach at least
  * (range_gpu.cuh). */
-static struct range_geometry choose_geometry(const struct nufft_shape *shape, enum nufft_way way)
+static struct range_geometry choose_geometry(const struct gpu *gpu, const struct nufft_shape *shape, enum nufft_way way,
+                                             bool split, size_t samples)
 {
     const int tiles = std::max(shape->dim == 2 ? 16 : 8, (4 * (shape->width - 1) + 2) / 3);
     const int sizes[3][3] = {{tiles, tiles, tiles}, {4, 5, 13}, {4, 4, 1}}; /* by nufft_way */
@@ -83,6 +84,15 @@ static struct range_geometry choose_geometry(const struct nufft_shape *shape, en
                                 : 512;      /* of 256, 512, 1,024: least time in cases a, b and c together */
     g.slab = way == WAY_WIDE ? 1500 : 6000; /* two thousand warps run at once, or five hundred blocks */
     g.depth = way == WAY_WIDE ? 2 * SPLIT_SAMPLES_MOST : SPLIT_SAMPLES_MOST;
+    if (way == WAY_BRICKS) {
+        /* Tasks of equal size, several for each warp that is under way at a time; but an accumulator takes two bins. */
+        size_t share = samples / ((size_t)gpu->multiprocessors * 16 * 4) / 64 * 64;
+        g.run_samples = (uint32_t)std::min<size_t>(std::max<size_t>(share, 256), SPLIT_SAMPLES_MOST);
+        uint32_t row = (uint32_t)g.axis[0].bins, runs = (row + RUN_BINS_MOST - 1) / RUN_BINS_MOST;
+        g.run_bins = (row + runs - 1) / runs;
+        g.light = std::min<uint32_t>(g.run_samples, split ? SPLIT_SAMPLES_MOST / 2 : SPLIT_SAMPLES_MOST);
+        g.depth = g.run_samples;
+    }
     if (shape->overflow == NUFFT_SPLIT && shape->bin_depth != NUFFT_DEPTH_AUTO && way != WAY_PLANES) {
         /* Tensor cores' sums stay short, whatever is asked for. */
         uint32_t most = way == WAY_TILES ? UINT32_MAX / 2 : (uint32_t)SPLIT_SAMPLES_MOST;
@@ -98,11 +108,6 @@ static void choose_tile(struct nufft_gpu *plan)
         plan->tile[d] = axis_largest(plan->bins.geometry.axis[d]) + (d < plan->shape.dim ? plan->shape.width - 1 : 0);
         if (plan->way == WAY_WIDE)
             plan->tile[d] = WIDE_EDGE;
-    }
-    if (plan->way == WAY_BRICKS) {
-        plan->tile[0] = BRICK_X;
-        plan->tile[1] = BRICK_Y;
-        plan->tile[2] = BRICK_Z;
     }
 }
 
@@ -149,6 +154,10 @@ static int make_workspace(struct nufft_gpu *plan)
 {
     struct gpu *gpu = plan->gpu;
     size_t available, total, partial, each, step = plan->way == WAY_PLANES ? PLANE_TRANSFORMS : 1;
+    const int slot[3] = {4, BRICK_Y, BRICK_Z};
+    plan->group = 1;
+    if (nufft_gpu_in_pieces(plan))
+        return nufft_gpu_pieces_make(plan, slot, plan->split ? 1 : 2);
     size_t most = plan->way == WAY_PLANES ? ((size_t)plan->shape.batch + step - 1) / step * step : 1;
     if (plan->overflow)
         most = std::min(most, (size_t)NUFFT_OVERFLOW_GROUP);
@@ -201,6 +210,7 @@ static void leaf_destroy(void *state)
         gpu_release(gpu, plan->deapodise_full);
         gpu_release(gpu, plan->sorted);
         gpu_release(gpu, plan->grid);
+        gpu_release(gpu, plan->pieces.cells);
         gpu_release(gpu, plan->partial);
         gpu_release(gpu, plan->largest);
     }
@@ -216,7 +226,7 @@ static int fill_plan(struct nufft_gpu *plan, const struct nufft_shape *shape, co
     plan->way = arithmetic.way;
     plan->split = arithmetic.split;
     nufft_gpu_fit_kaiser(&plan->kernel, shape, plan->way == WAY_BRICKS ? (plan->split ? 9 : 6) : 0);
-    if (plan->way == WAY_WIDE)
+    if (plan->way == WAY_WIDE || plan->way == WAY_BRICKS)
         nufft_gpu_fit_pairs(&plan->pairs, shape, plan->split ? 4 : 3);
     if (!size_mul(plan->samples, (size_t)shape->dim, &values))
         return err_set(ERR_BAD_PARAMETER, "%zu samples are more than one plan can hold.", plan->samples);
@@ -226,7 +236,7 @@ static int fill_plan(struct nufft_gpu *plan, const struct nufft_shape *shape, co
     if (!rc)
         rc = gpu_upload(gpu, on_device, k, values * sizeof *k);
     if (!rc) {
-        struct range_geometry geometry = choose_geometry(shape, plan->way);
+        struct range_geometry geometry = choose_geometry(gpu, shape, plan->way, plan->split, plan->samples);
         bool caps = shape->overflow == NUFFT_OVERFLOW_CPU && shape->bin_depth != NUFFT_DEPTH_NONE;
         rc = caps ? nufft_gpu_partition(plan, &geometry, on_device)
                   : range_bins_make(&plan->bins, gpu, &geometry, plan->samples, on_device);
@@ -320,7 +330,7 @@ static double leaf_cost(const struct dev *dev, const struct nufft_shape *shape, 
         passes += fft_size_known(shape->grid[d]) ? 1 : 4;
     switch (arithmetic.way) {
     case WAY_BRICKS:
-        return 8e-11 * (arithmetic.split ? 1.3 : 1) * (double)samples + (1e-11 + 2.5e-12 * passes) * cells;
+        return 3e-11 * (arithmetic.split ? 1.5 : 1) * (double)samples + (2e-12 + 4.5e-12 * passes) * cells;
     case WAY_WIDE:
         return (arithmetic.split ? 1.45e-10 : 9.5e-11) * (double)samples + (1e-11 + 2.5e-12 * passes) * cells;
     case WAY_PLANES:
@@ -405,13 +415,10 @@ static int sort_group(struct nufft_gpu *plan, int transforms, const struct c32 *
 static int scatter(struct nufft_gpu *plan, int transforms)
 {
     switch (plan->way) {
-    case WAY_BRICKS:
-        return nufft_gpu_scatter_bricks(plan);
     case WAY_WIDE:
         return nufft_gpu_scatter_wide(plan);
     case WAY_PLANES:
         return nufft_gpu_scatter_planes(plan, transforms);
-    case WAY_TILES:
     default:
         return nufft_gpu_scatter_tiles(plan);
     }
@@ -466,10 +473,10 @@ static void image_factors(const struct nufft_gpu *plan, struct fft_pass *pass)
     pass->set = plan->shape.dim == 3 ? plan->deapodise[1] : NULL;
 }
 
-/* Where the passes over x, y and z find their lines in the grid. In 2-D a set is a transform. */
-static void grid_views(const struct nufft_gpu *plan, struct fft_view view[3])
+/* Where the passes over x, y and z find their lines in a grid with rows of nx. In 2-D a set is a transform. */
+static void grid_views(const struct nufft_gpu *plan, size_t nx, struct fft_view view[3])
 {
-    size_t nx = (size_t)plan->shape.grid[0], plane = nx * plan->shape.grid[1];
+    size_t plane = nx * plan->shape.grid[1];
     view[0] = fft_view{1, nx, plane};
     view[1] = fft_view{nx, 1, plane};
     view[2] = fft_view{plane, 1, nx};
@@ -497,31 +504,44 @@ static __global__ void add_squares(int nx, int ny, int grid_x, size_t cells, int
     squares[pixel] = s;
 }
 
-/* Grids to images, or (image NULL) to squares. Passes x, y, z in place, the last writes what is wanted. */
-static int grid_to_image(struct nufft_gpu *plan, int transforms, struct c32 *image, float *squares)
+/* Pass d over grids with rows of `row`, in place; the last writes images or (image NULL) squares. */
+static int pass_back(struct nufft_gpu *plan, int d, int transforms, struct c32 *grid, int row, struct c32 *image,
+                     float *squares)
 {
     const int *n = plan->shape.n, *cells = plan->shape.grid, dim = plan->shape.dim;
     struct fft_view view[3];
-    int rc = 0;
-    grid_views(plan, view);
-    for (int d = 0; !rc && d < dim; d++) {
-        struct fft_pass pass = {};
-        pass.in = pass.out = (float2 *)plan->grid;
-        pass.in_view = pass.out_view = view[d];
-        pass.kind = d == dim - 1 ? FFT_BACK_IMAGE : FFT_BACK;
-        pass.kept = n[d];
-        pass.lines = d == 0 ? cells[1] : n[0];
-        pass.sets = dim == 2 ? transforms : d == 2 ? n[1] : cells[2];
-        if (d == dim - 1) {
-            image_factors(plan, &pass);
-            if (image || dim == 3) {
-                pass.out = (float2 *)image;
-                pass.out_view = image_view(plan);
-                pass.squares = image ? NULL : squares;
-            }
+    struct fft_pass pass = {};
+    grid_views(plan, (size_t)row, view);
+    pass.in = pass.out = (float2 *)grid;
+    pass.in_view = pass.out_view = view[d];
+    pass.kind = d == dim - 1 ? FFT_BACK_IMAGE : FFT_BACK;
+    pass.kept = n[d];
+    pass.lines = d == 0 ? cells[1] : n[0];
+    pass.sets = dim == 2 ? transforms : d == 2 ? n[1] : cells[2];
+    if (d == dim - 1) {
+        image_factors(plan, &pass);
+        if (image || dim == 3) {
+            pass.out = (float2 *)image;
+            pass.out_view = image_view(plan);
+            pass.squares = image ? NULL : squares;
         }
-        rc = fft_run(plan->gpu, &plan->fft[d], &pass);
     }
+    return fft_run(plan->gpu, &plan->fft[d], &pass);
+}
+
+int nufft_gpu_last_passes(struct nufft_gpu *plan, struct c32 *from, struct c32 *image, float *squares)
+{
+    int rc = pass_back(plan, 1, 1, from, plan->shape.n[0], image, squares);
+    return rc ? rc : pass_back(plan, 2, 1, from, plan->shape.n[0], image, squares);
+}
+
+/* Grids to images, or (image NULL) to squares. */
+static int grid_to_image(struct nufft_gpu *plan, int transforms, struct c32 *image, float *squares)
+{
+    const int *n = plan->shape.n, *cells = plan->shape.grid, dim = plan->shape.dim;
+    int rc = 0;
+    for (int d = 0; !rc && d < dim; d++)
+        rc = pass_back(plan, d, transforms, plan->grid, cells[0], image, squares);
     if (!rc && !image && dim == 2) {
         add_squares<<<gpu_blocks(plan->pixels, 256), 256, 0, plan->gpu->stream>>>(
             n[0], n[1], cells[0], plan->cells, transforms, (const float2 *)plan->grid, squares);
@@ -535,7 +555,7 @@ static int image_to_grid(struct nufft_gpu *plan, int transforms, const struct c3
     const int *n = plan->shape.n, *cells = plan->shape.grid, dim = plan->shape.dim;
     struct fft_view view[3];
     int rc = 0;
-    grid_views(plan, view);
+    grid_views(plan, (size_t)cells[0], view);
     for (int d = dim - 1; !rc && d >= 0; d--) {
         struct fft_pass pass = {};
         pass.in = pass.out = (float2 *)plan->grid;
@@ -556,25 +576,38 @@ static int image_to_grid(struct nufft_gpu *plan, int transforms, const struct c3
 
 /* ---- transforms ---- */
 
+static int data_to_grid(struct nufft_gpu *plan, int transforms, const struct c32 *data)
+{
+    if (nufft_gpu_in_pieces(plan))
+        return nufft_gpu_pieces_to_grid(plan, data, plan->weights, plan->grid);
+    int rc = sort_group(plan, transforms, data);
+    return rc ? rc : scatter(plan, transforms);
+}
+
 static int adjoint_groups(struct nufft_gpu *plan, int batch, const struct c32 *data, struct c32 *image, float *squares)
 {
     int rc = gpu_enter(plan->gpu), transforms;
+    bool no_grid = nufft_gpu_in_pieces(plan) && !plan->overflow; /* the CPU's sums need one to be added to */
     memset(&plan->times, 0, sizeof plan->times);
     if (!rc)
         rc = nufft_gpu_overflow_begin(plan, batch, data, true);
     for (int b = 0; !rc && b < batch; b += transforms) {
-        transforms = std::min(plan->way == WAY_PLANES ? plan->group : 1, batch - b);
+        const struct c32 *from = data + (size_t)b * plan->samples;
+        struct c32 *to = image ? image + (size_t)b * plan->pixels : NULL;
+        transforms = std::min(no_grid ? plan->pieces.together : plan->group, batch - b);
         rc = nufft_gpu_clock_turn(plan);
+        if (!rc && no_grid)
+            rc = nufft_gpu_pieces_to_image(plan, transforms, from, to, squares);
+        if (no_grid)
+            continue;
         if (!rc)
-            rc = sort_group(plan, transforms, data + (size_t)b * plan->samples);
-        if (!rc)
-            rc = scatter(plan, transforms);
+            rc = data_to_grid(plan, transforms, from);
         if (!rc)
             rc = nufft_gpu_clock(plan, MOMENT_GRIDDED, plan->gpu->stream);
         if (!rc)
             rc = nufft_gpu_overflow_add(plan, b, transforms, batch, data, true);
         if (!rc)
-            rc = grid_to_image(plan, transforms, image ? image + (size_t)b * plan->pixels : NULL, squares);
+            rc = grid_to_image(plan, transforms, to, squares);
     }
     return rc ? rc : nufft_gpu_clock_read(plan);
 }
@@ -609,24 +642,39 @@ static __global__ void real_parts(uint32_t samples, const float2 *data, float *t
         to[i] = data[i].x;
 }
 
-static int leaf_convolve(void *state, const float *weights, float *convolved)
+/* Scatter values [samples] (the caller's order) and read them again at the samples. `result` is both the way's input
+ * and its output. The workspace has slots and, where the CPU adds its sums, a grid; otherwise one is made here. */
+static int convolve_in_pieces(struct nufft_gpu *plan, const float *values, struct c32 *result)
 {
-    struct nufft_gpu *plan = (struct nufft_gpu *)state;
+    struct c32 *workspace = plan->grid, *grid = NULL;
+    uint32_t n = (uint32_t)plan->samples;
+    int rc = plan->overflow ? 0 : gpu_array(plan->gpu, plan->cells, &grid, "The grid");
+    if (!rc) {
+        values_to_column<<<gpu_blocks(n, 256), 256, 0, plan->gpu->stream>>>(n, 1, values, (float2 *)result);
+        rc = gpu_launched("Preparing the weights");
+    }
+    if (!rc)
+        rc = nufft_gpu_overflow_begin(plan, 1, result, false);
+    if (!rc)
+        rc = nufft_gpu_pieces_to_grid(plan, result, NULL, grid ? grid : plan->grid);
+    if (!rc)
+        rc = nufft_gpu_overflow_add(plan, 0, 1, 1, result, false);
+    if (!rc) {
+        plan->grid = grid ? grid : plan->grid;
+        rc = nufft_gpu_overflow_gather(plan, 1, false, result);
+        plan->grid = workspace;
+    }
+    gpu_release(plan->gpu, grid);
+    return rc;
+}
+
+static int convolve_on_grid(struct nufft_gpu *plan, const float *values, struct c32 *result)
+{
     struct gpu *gpu = plan->gpu;
     uint32_t n = (uint32_t)plan->samples, kept = plan->bins.samples;
     int columns = plan->way == WAY_PLANES ? plan->group : 1;
-    float *values = NULL, *sorted = NULL;
-    struct c32 *result = NULL;
-    int rc = gpu_enter(gpu);
-    if (rc || n == 0)
-        return rc;
-    rc = gpu_array(gpu, n, &values, "The weights");
-    if (!rc)
-        rc = gpu_array(gpu, n, &sorted, "The weights");
-    if (!rc)
-        rc = gpu_array(gpu, n, &result, "The convolved weights");
-    if (!rc)
-        rc = gpu_upload(gpu, values, weights, n * sizeof(float));
+    float *sorted = NULL;
+    int rc = gpu_array(gpu, n, &sorted, "The weights");
     if (!rc) {
         sort_values<<<gpu_blocks(kept, 256), 256, 0, gpu->stream>>>(kept, plan->bins.order, values, sorted);
         values_to_column<<<gpu_blocks((size_t)kept * columns, 256), 256, 0, gpu->stream>>>(kept, columns, sorted,
@@ -642,6 +690,28 @@ static int leaf_convolve(void *state, const float *weights, float *convolved)
         rc = nufft_gpu_overflow_add(plan, 0, 1, 1, result, false);
     if (!rc)
         rc = nufft_gpu_overflow_gather(plan, 1, false, result);
+    gpu_release(gpu, sorted);
+    return rc;
+}
+
+static int leaf_convolve(void *state, const float *weights, float *convolved)
+{
+    struct nufft_gpu *plan = (struct nufft_gpu *)state;
+    struct gpu *gpu = plan->gpu;
+    uint32_t n = (uint32_t)plan->samples;
+    float *values = NULL;
+    struct c32 *result = NULL;
+    int rc = gpu_enter(gpu);
+    if (rc || n == 0)
+        return rc;
+    rc = gpu_array(gpu, n, &values, "The weights");
+    if (!rc)
+        rc = gpu_array(gpu, n, &result, "The convolved weights");
+    if (!rc)
+        rc = gpu_upload(gpu, values, weights, n * sizeof(float));
+    if (!rc)
+        rc = nufft_gpu_in_pieces(plan) ? convolve_in_pieces(plan, values, result)
+                                       : convolve_on_grid(plan, values, result);
     if (!rc) {
         real_parts<<<gpu_blocks(n, 256), 256, 0, gpu->stream>>>(n, (const float2 *)result, values);
         rc = gpu_launched("Reading the convolved weights");
@@ -649,7 +719,6 @@ static int leaf_convolve(void *state, const float *weights, float *convolved)
     if (!rc)
         rc = gpu_download(gpu, convolved, values, n * sizeof(float));
     gpu_release(gpu, result);
-    gpu_release(gpu, sorted);
     gpu_release(gpu, values);
     return rc;
 }

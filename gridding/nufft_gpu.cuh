@@ -1,11 +1,12 @@
 /* nufft_gpu.cuh: the inside of the GPU's NUFFT leaf. Only nufft_gpu*.cu include this.
  *
  * Four ways to sum samples into the grid; nufft_gpu.cu picks one for a plan:
- *   bricks  3-D, separable, width <= 4: tensor cores, a warp holds a brick of 8 x 8 x 16 grid cells in registers
+ *   bricks  3-D, separable, width <= 4: tensor cores, a warp holds a brick of 8 x 8 x 16 grid cells in registers; the
+ *           adjoint's grid is never stored (nufft_gpu_pieces.cu)
  *   wide    3-D, separable, width 5 to 8: tensor cores, a block holds a brick of 16 x 16 x 16 grid cells in registers
  *   planes  2-D, separable: tensor cores, a block holds 8 x 8 grid cells of up to 256 transforms, weights shared by all
  *   tiles   everything else: float32, a warp holds its tile in shared memory
- * All give the same bits on every run: every cell takes its sums in one order (see range_gpu.cuh).
+ * All give the same bits on every run: every cell takes its sums in one order (see range_gpu.cuh, pieces_gpu.cuh).
  */
 #ifndef MRIRECON_NUFFT_DEVICE_CUH
 #define MRIRECON_NUFFT_DEVICE_CUH
@@ -15,7 +16,7 @@
 #include "gridding/range/overflow.h"
 #include "gridding/range/range_gpu.cuh"
 
-enum { KAISER_DEGREE_MOST = 17, BRICK_X = 8, BRICK_Y = 8, BRICK_Z = 16, WIDE_EDGE = 16, PLANE_TRANSFORMS = 16 };
+enum { KAISER_DEGREE_MOST = 17, BRICK_Y = 8, BRICK_Z = 16, WIDE_EDGE = 16, PLANE_TRANSFORMS = 16 };
 enum { KERNEL_PAIRS = 4, KERNEL_TERMS = 4 };
 
 /* The Kaiser-Bessel function as a polynomial in t = 1 - (2 d / width)^2, zero for t <= 0; 1 at d = 0. I0(beta sqrt(t))
@@ -103,6 +104,50 @@ struct nufft_clock {
 
 struct nufft_spill;
 
+/* The workspace of a plan whose adjoint sums into slots (pieces_gpu.cuh). Rows of bins along y are worked off in
+ * chunks, so that a chunk's slots fit the memory: sum them, pass over x, next chunk. A chunk sums the row below its
+ * first again, whose samples reach into it. */
+struct nufft_pieces {
+    int columns, rows, planes; /* cells of a slot: x, y, z */
+    int together;              /* transforms summed at a time, at most */
+    int chunk;                 /* rows of bins */
+    uint32_t slots, parts;     /* of a chunk, at most */
+    struct piece_cell *cells;  /* device: [grid y], then [grid z] */
+    struct c32 *pruned;        /* [together][grid z][grid y][n[0]] after the pass over x */
+    struct c32 *slot;          /* [together][slots][planes][rows][columns] */
+    struct c32 *partial; /* [together][parts][2]: what a part has for its own bin's slot and for the right one's */
+};
+
+/* What a chunk sums: one or two stretches of rows of bins (the row below the first is the last one, at the edge). Of
+ * each: from which part, run and heavy bin on, how many, and the number of the slot that would lie at pieces.slot[0].
+ */
+struct piece_rows {
+    uint32_t part[2], parts[2], run[2], runs[2], heavy[2], heavies[2], base[2];
+};
+
+/* What block (or warp) `i` of `parts + runs` has to do: parts come first, they take longest. */
+struct piece_task {
+    bool part;
+    uint32_t number; /* in bins.parts or bins.runs */
+    uint32_t base;
+};
+
+static __host__ __device__ inline uint32_t piece_tasks(const struct piece_rows &rows)
+{
+    return rows.parts[0] + rows.parts[1] + rows.runs[0] + rows.runs[1];
+}
+
+static __device__ __forceinline__ struct piece_task piece_task_of(const struct piece_rows &rows, uint32_t i)
+{
+    uint32_t parts = rows.parts[0] + rows.parts[1];
+    bool part = i < parts;
+    if (!part)
+        i -= parts;
+    bool second = i >= (part ? rows.parts[0] : rows.runs[0]);
+    i -= second ? (part ? rows.parts[0] : rows.runs[0]) : 0;
+    return piece_task{part, i + (part ? rows.part[second] : rows.run[second]), rows.base[second]};
+}
+
 struct nufft_gpu {
     struct gpu *gpu;
     struct nufft_shape shape; /* its deapodise pointers are the device's below */
@@ -111,26 +156,53 @@ struct nufft_gpu {
     size_t samples, cells, pixels;
     struct range_bins bins;
     struct kaiser kernel;
-    struct kernel_pairs pairs; /* wide */
-    int tile[3];               /* cells of a partial tile, x, y, z */
-    int group;                 /* transforms on the grid at a time */
-    float *weights;            /* sorted, or NULL: all 1 */
+    struct kernel_pairs pairs; /* bricks, wide */
+    struct nufft_pieces pieces;
+    int tile[3];    /* cells of a partial tile, x, y, z */
+    int group;      /* transforms on the grid at a time */
+    float *weights; /* sorted, or NULL: all 1 */
     float *deapodise[3], *deapodise_full;
-    struct c32 *sorted;              /* planes: [samples][group]; otherwise [samples] */
-    struct c32 *grid;                /* [group][z][y][x] */
-    struct c32 *partial;             /* [bins.slots][tile] */
-    uint32_t *largest;               /* wide: the largest part of plan->sorted, as bits */
-    struct fft_plan fft[3];          /* axes of one size share twiddles */
+    struct c32 *sorted;           /* planes: [samples][group]; tiles, wide: [samples] */
+    struct c32 *grid;             /* [group][z][y][x]; bricks: in the same memory as pieces */
+    struct c32 *partial;          /* tiles, wide: [bins.slots][tile] */
+    uint32_t *largest;            /* wide: the largest part of plan->sorted, as bits */
+    struct fft_plan fft[3];       /* axes of one size share twiddles */
     struct nufft_spill *overflow; /* NULL: no sample overflows */
-    int threads;                     /* of the CPU */
+    int threads;                  /* of the CPU */
     struct nufft_clock clock;
     struct nufft_times times; /* of the last adjoint */
     size_t bytes;
 };
 
-/* Sum plan->sorted into plan->grid, `transforms` of them (all but planes: one). The grid's old content does not
- * matter. */
-int nufft_gpu_scatter_bricks(struct nufft_gpu *plan);
+/* Whether a plan sums into slots. */
+static inline bool nufft_gpu_in_pieces(const struct nufft_gpu *plan)
+{
+    return plan->bins.geometry.run_samples > 0;
+}
+
+/* Make the workspace, for slots of this many cells (x even; y and z: the longest bin and what it reaches), up to
+ * `together` transforms summed at a time. Fails with ERR_GPU_OOM. */
+int nufft_gpu_pieces_make(struct nufft_gpu *plan, const int cells[3], int together);
+
+/* data [transforms][samples] in the caller's order: to images, or (image NULL) to squares; or one transform to a grid,
+ * with these weights (sorted, or NULL). */
+int nufft_gpu_pieces_to_image(struct nufft_gpu *plan, int transforms, const struct c32 *data, struct c32 *image,
+                              float *squares);
+int nufft_gpu_pieces_to_grid(struct nufft_gpu *plan, const struct c32 *data, const float *weights, struct c32 *grid);
+
+/* A way's sums of a chunk into plan->pieces: of a run, each bin's own cells into the bin's own slot, what reaches past
+ * the last bin into the slot to its right (range_gpu.cuh; slot s lies at pieces.slot + (s - base) slots, the next
+ * transform's pieces.slots slots on); of part i of the chunk's, both into pieces.partial + 2 i slots (the next
+ * transform's 2 pieces.parts slots on). Every cell of these slots is written, also where nothing reaches. data
+ * [transforms][samples] in the caller's order; weights sorted, or NULL. */
+int nufft_gpu_scatter_bricks(struct nufft_gpu *plan, const struct piece_rows *rows, int transforms,
+                             const struct c32 *data, const float *weights);
+
+/* Passes over y and z of what the pass over x has left [grid z][grid y][n[0]], to an image or (NULL) to squares. */
+int nufft_gpu_last_passes(struct nufft_gpu *plan, struct c32 *from, struct c32 *image, float *squares);
+
+/* Sum plan->sorted into plan->grid, `transforms` of them (all but planes: one). The grid's old content does not matter.
+ */
 int nufft_gpu_scatter_tiles(struct nufft_gpu *plan);
 int nufft_gpu_scatter_planes(struct nufft_gpu *plan, int transforms);
 int nufft_gpu_scatter_wide(struct nufft_gpu *plan);

@@ -251,7 +251,7 @@ static __device__ __forceinline__ void store(const struct fft_pass &p, const str
     if (e < 0)
         return;
     size_t to = at.out + (size_t)e * p.out_view.step;
-    if (KIND == FFT_BACK) {
+    if (KIND == FFT_BACK || KIND == FFT_BACK_PIECES) {
         p.out[to] = v;
         return;
     }
@@ -274,56 +274,122 @@ static __device__ __forceinline__ int slot_of(bool rows, int n, int lines_per_bl
     return rows ? at.line_in_block * line_room(true, n) + k + (k >> 4) : k * lines_per_block + at.line_in_block;
 }
 
+/* Add up the pieces of a block's lines into shared memory, each by the threads of its own, some bins of a thread at
+ * once; false: they are all empty. */
+template <int BINS>
+static __device__ __forceinline__ bool sum_lines(const struct lines_args &a, const struct place &at, float2 *shared,
+                                                 int n, int threads)
+{
+    const struct pieces &p = a.pass.pieces;
+    const int quads = p.columns / 4, step = threads / quads, x0 = at.thread / quads, quad = at.thread - x0 * quads;
+    const int line = blockIdx.x * (blockDim.x / threads) + at.line_in_block;
+    const struct pieces_line from = pieces_line_of(p, a.pass.first_line + min(line, a.pass.lines - 1), blockIdx.y);
+    if (__syncthreads_and(pieces_line_empty(p, from)))
+        return false;
+    const int size = p.x.cells % p.x.bins || p.x.shift ? 0 : p.x.cells / p.x.bins; /* of all bins, if it is one */
+    float2 *to = shared + at.line_in_block * line_room(true, n);
+    for (int x = at.there && x0 < step ? x0 : p.x.bins; x < p.x.bins; x += BINS * step) {
+        float4 sum[BINS][2];
+        pieces_sum(p, from, x, step, quad, sum);
+#pragma unroll
+        for (int b = 0; b < BINS; b++) {
+            int bin = x + b * step;
+            if (bin >= p.x.bins)
+                break;
+            int first = size ? bin * size : axis_first(p.x, bin), k = first + 4 * quad;
+            int cells = (size ? size : axis_size(p.x, bin)) - 4 * quad;
+            const float2 v[4] = {{sum[b][0].x, sum[b][0].y},
+                                 {sum[b][0].z, sum[b][0].w},
+                                 {sum[b][1].x, sum[b][1].y},
+                                 {sum[b][1].z, sum[b][1].w}};
+            if (size == 4) { /* four neighbours never straddle a padded place */
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    to[k + (k >> 4) + i] = v[i];
+                continue;
+            }
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                if (i < cells)
+                    to[k + i + ((k + i) >> 4)] = v[i];
+        }
+    }
+    __syncthreads();
+    return true;
+}
+
+/* The lines of a block whose pieces are all empty. */
+static __device__ __forceinline__ void clear_lines(const struct fft_pass &p, const struct place &at, int threads)
+{
+    for (int e = at.thread; at.there && e < p.kept; e += threads)
+        p.out[at.out + (size_t)e * p.out_view.step] = make_float2(0.f, 0.f);
+}
+
 /* One Stockham stage: thread t does butterfly t. `done` is the product of the radices before. The first stage reads the
- * device's memory, the last writes it; between them a line is in shared memory. */
+ * device's memory (of pieces: what sum_lines left), the last writes it; between them a line is in shared memory. */
 enum stage_step { STAGE_FIRST, STAGE_INNER, STAGE_LAST };
+
+/* The last stage of a butterfly. HALF: no more than half of a line is kept, and the outputs that lie in the other half
+ * are never worked out. */
+template <int R, bool HALF, fft_kind KIND>
+static __device__ __forceinline__ void finish(const struct lines_args &a, const struct place &at, int n, int first,
+                                              int step, float2 (&v)[R])
+{
+    dft<R>(v);
+#pragma unroll
+    for (int r = 0; r < R; r++)
+        if (!HALF || 4 * r < R || 4 * (r + 1) > 3 * R)
+            store<KIND>(a.pass, at, n, first + r * step, v[r]);
+}
 
 template <int R, bool ROWS, fft_kind KIND, stage_step STEP>
 static __device__ __forceinline__ void stage(const struct lines_args &a, const struct place &at, float2 *shared, int n,
                                              int lines_per_block, int done)
 {
+    constexpr bool forth = KIND == FFT_FORTH || KIND == FFT_FORTH_IMAGE;
     int apart = n / R, t = at.thread, block = t / done, j = t - block * done;
+    constexpr bool from_shared = STEP != STAGE_FIRST || KIND == FFT_BACK_PIECES;
     bool works = at.there && t < apart;
     float2 v[R];
     if (works) {
-        if (STEP == STAGE_FIRST) {
 #pragma unroll
-            for (int r = 0; r < R; r++)
-                v[r] = load<KIND>(a.pass, at, n, t + r * apart);
-        } else {
+        for (int r = 0; r < R; r++)
+            v[r] = from_shared ? shared[slot_of(ROWS, n, lines_per_block, at, t + r * apart)]
+                               : load<KIND>(a.pass, at, n, t + r * apart);
+        if (STEP != STAGE_FIRST) {
             float2 w = __ldg(a.twiddles + j * (apart / done)), power = w;
-#pragma unroll
-            for (int r = 0; r < R; r++)
-                v[r] = shared[slot_of(ROWS, n, lines_per_block, at, t + r * apart)];
 #pragma unroll
             for (int r = 1; r < R; r++) {
                 v[r] = mul(v[r], power);
                 power = mul(power, w);
             }
         }
-        dft<R>(v);
     }
-    if (STEP == STAGE_INNER)
+    int first = block * done * R + j;
+    if (STEP == STAGE_LAST) {
+        if (works && !forth && 2 * a.pass.kept <= n)
+            finish<R, !forth, KIND>(a, at, n, first, done, v);
+        else if (works)
+            finish<R, false, KIND>(a, at, n, first, done, v);
+        return;
+    }
+    if (works)
+        dft<R>(v);
+    if (from_shared)
         __syncthreads();
     if (works) {
 #pragma unroll
-        for (int r = 0; r < R; r++) {
-            int k = block * done * R + j + r * done;
-            if (STEP == STAGE_LAST)
-                store<KIND>(a.pass, at, n, k, v[r]);
-            else
-                shared[slot_of(ROWS, n, lines_per_block, at, k)] = v[r];
-        }
+        for (int r = 0; r < R; r++)
+            shared[slot_of(ROWS, n, lines_per_block, at, first + r * done)] = v[r];
     }
-    if (STEP != STAGE_LAST)
-        __syncthreads();
+    __syncthreads();
 }
 
-enum { BLOCK_THREADS_MOST = 640, COLUMNS_MOST = 8 }; /* 8 columns: 64 bytes side by side, two sectors */
+enum { BLOCK_THREADS_MOST = 640, COLUMNS_MOST = 8, ROWS_MOST = 8 }; /* 8 columns: 64 bytes side by side, two sectors */
 
-static __host__ __device__ constexpr int lines_that_fit(int threads)
+static __host__ __device__ constexpr int lines_that_fit(int threads, bool rows)
 {
-    int lines = COLUMNS_MOST;
+    int lines = rows ? ROWS_MOST : COLUMNS_MOST;
     while (lines > 1 && lines * threads > BLOCK_THREADS_MOST)
         lines /= 2;
     return lines;
@@ -361,12 +427,16 @@ static __host__ __device__ constexpr int lines_that_fit(int threads)
  * set; rows are read along the line, columns across the lines. */
 template <int R0, int R1, int R2, int R3, bool ROWS, fft_kind KIND>
 static __global__ void
-__launch_bounds__(lines_that_fit(R0 *R1 *R2 *R3 / (R3 > 1 ? R3 : R2)) * (R0 * R1 * R2 * R3 / (R3 > 1 ? R3 : R2)), 2)
-    transform_size(const __grid_constant__ struct lines_args a)
+__launch_bounds__(lines_that_fit(R0 *R1 *R2 *R3 / (R3 > 1 ? R3 : R2), ROWS) * (R0 * R1 * R2 * R3 / (R3 > 1 ? R3 : R2)),
+                  ROWS ? 16 / ROWS_MOST : 2) transform_size(const __grid_constant__ struct lines_args a)
 {
     extern __shared__ float2 shared[];
-    constexpr int n = R0 * R1 * R2 * R3, threads = n / (R3 > 1 ? R3 : R2), lines = lines_that_fit(threads);
+    constexpr int n = R0 * R1 * R2 * R3, threads = n / (R3 > 1 ? R3 : R2), lines = lines_that_fit(threads, ROWS);
     const struct place at = place_of(a, ROWS, lines, threads);
+    if (KIND == FFT_BACK_PIECES && !sum_lines<(n / threads + 3) / 4>(a, at, shared, n, threads)) {
+        clear_lines(a.pass, at, threads);
+        return;
+    }
     stage<R0, ROWS, KIND, STAGE_FIRST>(a, at, shared, n, lines, 1);
     stage<R1, ROWS, KIND, STAGE_INNER>(a, at, shared, n, lines, R0);
     if (R3 > 1) {
@@ -386,6 +456,8 @@ template <int R0, int R1, int R2, int R3> static void (*kernel_of_kind(bool rows
     case FFT_FORTH:
         return rows ? transform_size<R0, R1, R2, R3, true, FFT_FORTH>
                     : transform_size<R0, R1, R2, R3, false, FFT_FORTH>;
+    case FFT_BACK_PIECES:
+        return transform_size<R0, R1, R2, R3, true, FFT_BACK_PIECES>;
     case FFT_BACK_IMAGE:
         return transform_size<R0, R1, R2, R3, false, FFT_BACK_IMAGE>;
     case FFT_FORTH_IMAGE:
@@ -468,8 +540,13 @@ template <bool ROWS, fft_kind KIND>
 static __global__ void __launch_bounds__(BLOCK_THREADS_MOST, 1)
     transform_any(const __grid_constant__ struct lines_args a)
 {
+    extern __shared__ float2 shared[];
     const struct place at = place_of(a, ROWS, a.lines_per_block, a.threads);
     int done = a.radix[0];
+    if (KIND == FFT_BACK_PIECES && !sum_lines<2>(a, at, shared, a.n, a.threads)) {
+        clear_lines(a.pass, at, a.threads);
+        return;
+    }
     stage_of<ROWS, KIND, STAGE_FIRST>(a.radix[0], a, at, 1);
     for (int s = 1; s < a.stages - 1; s++) {
         stage_of<ROWS, KIND, STAGE_INNER>(a.radix[s], a, at, done);
@@ -485,6 +562,8 @@ static void (*kernel_of_any(bool rows, fft_kind kind))(struct lines_args)
         return rows ? transform_any<true, FFT_BACK> : transform_any<false, FFT_BACK>;
     case FFT_FORTH:
         return rows ? transform_any<true, FFT_FORTH> : transform_any<false, FFT_FORTH>;
+    case FFT_BACK_PIECES:
+        return transform_any<true, FFT_BACK_PIECES>;
     case FFT_BACK_IMAGE:
         return transform_any<false, FFT_BACK_IMAGE>;
     case FFT_FORTH_IMAGE:
@@ -551,7 +630,7 @@ void fft_plan_free(struct fft_plan *plan, struct gpu *gpu)
 int fft_run(struct gpu *gpu, const struct fft_plan *plan, const struct fft_pass *pass)
 {
     struct lines_args a;
-    bool rows = pass->in_view.step == 1 && pass->out_view.step == 1;
+    bool rows = (pass->kind == FFT_BACK_PIECES || pass->in_view.step == 1) && pass->out_view.step == 1;
     void (*kernel)(struct lines_args) = kernel_of_size(plan->n, rows, pass->kind);
     size_t line_bytes = (size_t)line_room(rows, plan->n) * sizeof(float2);
     a.pass = *pass;
@@ -560,7 +639,7 @@ int fft_run(struct gpu *gpu, const struct fft_plan *plan, const struct fft_pass 
     memcpy(a.radix, plan->radix, sizeof a.radix);
     a.threads = plan->threads;
     a.twiddles = plan->twiddles;
-    a.lines_per_block = lines_that_fit(a.threads);
+    a.lines_per_block = lines_that_fit(a.threads, rows);
     while (!kernel && a.lines_per_block > 1 && a.lines_per_block * line_bytes > gpu->shared_most)
         a.lines_per_block /= 2;
     if (!kernel)

@@ -8,7 +8,7 @@
 #ifndef MRIRECON_FFT_DEVICE_CUH
 #define MRIRECON_FFT_DEVICE_CUH
 
-#include "gridding/base/dev_gpu.cuh"
+#include "gridding/base/pieces_gpu.cuh"
 
 enum { FFT_STAGES_MOST = 12 };
 
@@ -33,18 +33,21 @@ struct fft_view {
 /* A pass back (inverse, exponent +) reads all n elements, in FFT order, and writes the `kept` ones around 0: positions
  * -floor(kept/2) .. ceil(kept/2)-1 in that order. A pass forth (exponent -) reads those, the others being zero, and
  * writes all n. In the _IMAGE kinds the kept elements are multiplied by element[e] line[l] set[s] (line, set: may be
- * NULL), or by full[] where that is set. FFT_FORTH multiplies all n elements it writes by full[] where that is set. */
-enum fft_kind { FFT_BACK, FFT_BACK_IMAGE, FFT_FORTH, FFT_FORTH_IMAGE };
+ * NULL), or by full[] where that is set. FFT_FORTH multiplies all n elements it writes by full[] where that is set.
+ * FFT_BACK_PIECES is FFT_BACK along x of a grid in pieces: line l of set s are the cells y = first_line + l, z = s. */
+enum fft_kind { FFT_BACK, FFT_BACK_IMAGE, FFT_FORTH, FFT_FORTH_IMAGE, FFT_BACK_PIECES };
 
 struct fft_pass {
     enum fft_kind kind;
-    const float2 *in;
+    const float2 *in; /* not of pieces */
     float2 *out;
     struct fft_view in_view, out_view;
     int kept;
     int lines, sets;
     const float *element, *line, *set, *full;
     struct fft_view full_view;
+    struct pieces pieces; /* FFT_BACK_PIECES */
+    int first_line;
     float *squares; /* FFT_BACK_IMAGE, not NULL: |value|^2 is added here, laid out as `out` */
 };
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <cstdlib>
 #include <cstring>
 
 /* Quotients of numbers below 2^23 by one divisor of at most 2^12: a product and a shift, exact since the factor is
@@ -90,9 +91,14 @@ static __global__ void __launch_bounds__(256) key_samples(const __grid_constant_
 #pragma unroll
         for (int d = 0; d < DIM; d++)
             cell[d] = base_cell(a, d, k[at * DIM + d], &above);
-        uint32_t column = bin_of(a, 1, cell[1]) * (uint32_t)a.g.axis[0].bins + bin_of(a, 0, cell[0]);
-        a.key[i] = a.g.by_cell ? column * (uint32_t)a.g.axis[2].cells + (uint32_t)cell[2]
-                               : column * (uint32_t)a.g.axis[2].bins + bin_of(a, 2, cell[2]);
+        int place[3];
+#pragma unroll
+        for (int d = 0; d < 3; d++)
+            place[d] = (int)bin_of(a, d, cell[d]);
+        uint32_t bin = range_bin_number(a.g, place);
+        a.key[i] = a.g.by_cell ? bin * (uint32_t)axis_largest(a.g.axis[2]) + (uint32_t)cell[2] -
+                                     first_of(a, 2, (uint32_t)place[2])
+                               : bin;
         a.order[i] = i;
     }
 }
@@ -104,12 +110,7 @@ static __global__ void find_bins(struct range_geometry g, uint32_t samples, cons
     uint32_t bin = blockIdx.x * blockDim.x + threadIdx.x;
     if (bin > count)
         return;
-    uint32_t wanted = bin;
-    if (g.by_cell) {
-        uint32_t column = bin / g.axis[2].bins;
-        wanted = column * g.axis[2].cells + axis_first(g.axis[2], (int)(bin - column * g.axis[2].bins));
-    }
-    uint32_t low = 0, high = samples;
+    uint32_t wanted = g.by_cell ? bin * axis_largest(g.axis[2]) : bin, low = 0, high = samples;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
         if (key[middle] < wanted)
@@ -170,6 +171,8 @@ struct bin_order {
 
     __device__ uint32_t place(const int at[3]) const
     {
+        if (g.run_samples > 0)
+            return range_bin_number(g, at);
         uint32_t nx = g.axis[0].bins, ny = g.axis[1].bins, nz = g.axis[2].bins;
         uint32_t y0 = at[1] / slab * slab, rows = min(slab, ny - y0), y = at[1] - y0, x = at[0], z = at[2];
         uint32_t rows_here = coloured(rows, y & 1), columns_here = coloured(nx, x & 1), deep_here = coloured(nz, z & 1);
@@ -182,6 +185,8 @@ struct bin_order {
 
     __device__ uint32_t bin(uint32_t place) const
     {
+        if (g.run_samples > 0)
+            return place;
         uint32_t nx = g.axis[0].bins, ny = g.axis[1].bins, nz = g.axis[2].bins;
         uint32_t y0 = place / (slab * nx * nz) * slab, rows = min(slab, ny - y0), i = place - y0 * nx * nz;
         uint32_t even = coloured(rows, 0) * nx * nz, cy = i >= even;
@@ -196,31 +201,40 @@ struct bin_order {
         i -= cz ? even : 0;
         uint32_t deep_here = coloured(nz, cz), z = 2 * (i % deep_here) + cz;
         i /= deep_here;
-        return ((y0 + 2 * (i / columns_here) + cy) * nx + 2 * (i % columns_here) + cx) * nz + z;
+        const int at[3] = {(int)(2 * (i % columns_here) + cx), (int)(y0 + 2 * (i / columns_here) + cy), (int)z};
+        return range_bin_number(g, at);
     }
 };
 
-/* What the bins before a place come to. */
-struct tally {
-    uint32_t occupied, heavies, parts, largest;
-};
-
 struct tally_sum {
-    __host__ __device__ tally operator()(const tally &a, const tally &b) const
+    __host__ __device__ range_tally operator()(const range_tally &a, const range_tally &b) const
     {
-        tally s = {a.occupied + b.occupied, a.heavies + b.heavies, a.parts + b.parts,
-                   a.largest > b.largest ? a.largest : b.largest};
+        range_tally s = {a.occupied + b.occupied, a.heavies + b.heavies,
+                         a.parts + b.parts,       a.largest > b.largest ? a.largest : b.largest,
+                         a.runs + b.runs,         a.slots + b.slots};
         return s;
     }
 };
 
+/* Whether an occupied bin's sums go on from those of the bin to its left. Cuts where about run_samples are full: known
+ * from the bin alone. */
+static __device__ bool goes_on(const struct range_geometry &g, uint32_t bin, const uint32_t *first)
+{
+    uint32_t x = bin % (uint32_t)g.axis[0].bins;
+    if (x % g.run_bins == 0)
+        return false;
+    uint32_t from = first[bin], held = first[bin + 1] - from, left = from - first[bin - 1];
+    return held > 0 && left > 0 && held <= g.light && left <= g.light &&
+           from / g.run_samples == (from - left) / g.run_samples;
+}
+
 /* Blocks of 256; a thread owns one bin. */
-static __global__ void tally_bins(bin_order order, uint32_t count, const uint32_t *first, tally *tallies)
+static __global__ void tally_bins(bin_order order, uint32_t count, const uint32_t *first, range_tally *tallies)
 {
     uint32_t place = blockIdx.x * blockDim.x + threadIdx.x;
     if (place > count)
         return;
-    tally t = {0, 0, 0, 0};
+    range_tally t = {};
     if (place < count) {
         uint32_t bin = order.bin(place), held = first[bin + 1] - first[bin];
         bool heavy = order.g.light > 0 && held > order.g.light;
@@ -228,8 +242,30 @@ static __global__ void tally_bins(bin_order order, uint32_t count, const uint32_
         t.occupied = held > 0;
         t.heavies = heavy;
         t.parts = heavy ? (held + order.g.depth - 1) / order.g.depth : 0;
+        if (order.g.run_samples > 0) {
+            uint32_t row = (uint32_t)order.g.axis[0].bins, left = bin % row ? bin - 1 : bin + row - 1;
+            bool on = goes_on(order.g, bin, first);
+            t.runs = held > 0 && !heavy && !on;
+            t.slots = (held > 0) + (first[left + 1] > first[left] && !on);
+        }
     }
     tallies[place] = t;
+}
+
+/* Blocks of 256; a thread owns one bin, or the end of the table. */
+static __global__ void list_runs(struct range_geometry g, uint32_t count, const uint32_t *first,
+                                 const range_tally *before, struct range_run *runs, uint32_t *slot)
+{
+    uint32_t bin = blockIdx.x * blockDim.x + threadIdx.x;
+    if (bin > count)
+        return;
+    slot[bin] = before[bin].slots;
+    if (bin == count || before[bin + 1].runs == before[bin].runs)
+        return;
+    struct range_run run = {bin, 1};
+    while (bin + run.bins < count && goes_on(g, bin + run.bins, first))
+        run.bins++;
+    runs[before[bin].runs] = run;
 }
 
 /* Which of a bin's neighbours hold samples and come before it. */
@@ -245,7 +281,7 @@ static __device__ uint32_t neighbours_before(const bin_order &order, uint32_t bi
             at[d] += at[d] < 0 ? order.g.axis[d].bins : 0;
             at[d] -= at[d] >= order.g.axis[d].bins ? order.g.axis[d].bins : 0;
         }
-        uint32_t other = ((uint32_t)at[1] * order.g.axis[0].bins + at[0]) * order.g.axis[2].bins + at[2];
+        uint32_t other = range_bin_number(order.g, at);
         if (order.place(at) < own && first[other + 1] > first[other])
             mask |= 1u << i;
     }
@@ -253,7 +289,7 @@ static __device__ uint32_t neighbours_before(const bin_order &order, uint32_t bi
 }
 
 /* Blocks of 256; a thread owns one bin and writes its tasks. before[place] sums up the bins before it. */
-static __global__ void list_tasks(bin_order order, uint32_t count, const uint32_t *first, const tally *before,
+static __global__ void list_tasks(bin_order order, uint32_t count, const uint32_t *first, const range_tally *before,
                                   struct range_task *tasks, struct range_task *parts, struct range_task *heavy)
 {
     uint32_t place = blockIdx.x * blockDim.x + threadIdx.x, depth = order.g.depth;
@@ -264,7 +300,8 @@ static __global__ void list_tasks(bin_order order, uint32_t count, const uint32_
     uint32_t held = task.last - task.first;
     if (held == 0)
         return;
-    task.neighbours = neighbours_before(order, bin, place, first);
+    if (order.g.run_samples == 0)
+        task.neighbours = neighbours_before(order, bin, place, first);
     if (held > order.g.light) {
         task.slot = before[place].parts;
         task.parts = (held + depth - 1) / depth;
@@ -282,11 +319,11 @@ static __global__ void list_tasks(bin_order order, uint32_t count, const uint32_
     tasks[before[place].occupied] = task;
 }
 
-static int scan_tallies(struct gpu *gpu, tally *tallies, uint32_t count)
+static int scan_tallies(struct gpu *gpu, range_tally *tallies, uint32_t count)
 {
     void *workspace = NULL;
     size_t bytes = 0;
-    const tally none = {0, 0, 0, 0};
+    const range_tally none = {};
     int rc =
         gpu_check(cub::DeviceScan::ExclusiveScan(NULL, bytes, tallies, tallies, tally_sum(), none, count, gpu->stream),
                   "Summing up bins");
@@ -298,6 +335,31 @@ static int scan_tallies(struct gpu *gpu, tally *tallies, uint32_t count)
             "Summing up bins");
     gpu_release(gpu, workspace);
     return rc;
+}
+
+/* The lists for sums that go to slots; `tallies` are in the order of the bins. */
+static int make_runs(struct range_bins *bins, struct gpu *gpu, const range_tally *tallies)
+{
+    const struct range_geometry *g = &bins->geometry;
+    size_t rows = (size_t)g->axis[1].bins + 1, row = (size_t)g->axis[0].bins * g->axis[2].bins;
+    bins->rows = (struct range_tally *)malloc(rows * sizeof *bins->rows);
+    if (!bins->rows)
+        return err_set(ERR_NO_MEMORY, "Not enough memory for the list of runs.");
+    int rc = gpu_check(cudaMemcpy2DAsync(bins->rows, sizeof *tallies, tallies, row * sizeof *tallies, sizeof *tallies,
+                                         rows, cudaMemcpyDeviceToHost, gpu->stream),
+                       "Counting runs");
+    if (!rc)
+        rc = gpu_finish(gpu, "Counting runs");
+    if (!rc)
+        rc = gpu_array(gpu, bins->rows[rows - 1].runs, &bins->runs, "The list of runs");
+    if (!rc)
+        rc = gpu_array(gpu, (size_t)bins->count + 1, &bins->slot, "The list of slots");
+    if (rc)
+        return rc;
+    bins->bytes += bins->rows[rows - 1].runs * sizeof *bins->runs + ((size_t)bins->count + 1) * sizeof *bins->slot;
+    list_runs<<<gpu_blocks((size_t)bins->count + 1, 256), 256, 0, gpu->stream>>>(*g, bins->count, bins->first, tallies,
+                                                                                 bins->runs, bins->slot);
+    return gpu_launched("Listing runs");
 }
 
 static int alloc_tasks(struct range_bins *bins, struct gpu *gpu)
@@ -325,7 +387,7 @@ static int make_tasks(struct range_bins *bins, struct gpu *gpu)
     uint32_t row = (uint32_t)axis[0].bins * axis[2].bins;
     const struct bin_order order = {bins->geometry, (bins->geometry.slab + row - 1) / row};
     uint32_t count = bins->count;
-    tally *tallies = NULL, all = {};
+    range_tally *tallies = NULL, all = {};
     int rc = gpu_array(gpu, (size_t)count + 1, &tallies, "Counting bins");
     if (rc)
         return rc;
@@ -347,6 +409,8 @@ static int make_tasks(struct range_bins *bins, struct gpu *gpu)
             rc = gpu_launched("Listing tasks");
         }
     }
+    if (!rc && order.g.light > 0 && order.g.run_samples > 0)
+        rc = make_runs(bins, gpu, tallies);
     gpu_release(gpu, tallies);
     return rc;
 }
@@ -433,10 +497,10 @@ static int make_bins(struct range_bins *bins, struct gpu *gpu, const struct rang
                      const float *k)
 {
     const struct range_axis *a = geometry->axis;
-    uint64_t columns = (uint64_t)a[0].bins * a[1].bins, count = columns * a[2].bins, keys = count;
+    uint64_t count = (uint64_t)a[0].bins * a[1].bins * a[2].bins, keys = count;
     bins->geometry = *geometry;
     if (geometry->by_cell)
-        keys = columns * a[2].cells;
+        keys = count * axis_largest(a[2]);
     if (keys > UINT32_MAX) {
         bins->geometry.by_cell = false;
         keys = count;
@@ -492,9 +556,10 @@ int range_bins_make(struct range_bins *bins, struct gpu *gpu, const struct range
 
 void range_bins_free(struct range_bins *bins, struct gpu *gpu)
 {
-    void *held[] = {bins->order, bins->points, bins->first, bins->tasks,
-                    bins->parts, bins->heavy,  bins->done,  bins->ticket};
+    void *held[] = {bins->order, bins->points, bins->first,  bins->tasks, bins->parts,
+                    bins->heavy, bins->done,   bins->ticket, bins->runs,  bins->slot};
     for (void *memory : held)
         gpu_release(gpu, memory);
+    free(bins->rows);
     memset(bins, 0, sizeof *bins);
 }

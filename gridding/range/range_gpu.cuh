@@ -14,38 +14,18 @@
  *
  * A bin that holds more than `light` samples is heavy: before that, it is cut into parts of `depth` samples, each part
  * sums into a partial tile of its own, and these are added up in their order.
+ *
+ * Or (run_samples > 0) sums go to slots instead of the grid, and nobody waits: see pieces_gpu.cuh. Each occupied bin
+ * has a slot for the cells that are its own along x; what its samples reach beyond is carried into the next bin of its
+ * run, and after a run's last bin (or a heavy one) goes to a slot of its own that belongs to the bin to the right. Of a
+ * bin's slots the last is its own: slot[bin + 1] - 1; a slot from its left neighbour comes before that.
  */
 #ifndef MRIRECON_RANGE_DEVICE_CUH
 #define MRIRECON_RANGE_DEVICE_CUH
 
-#include "gridding/base/dev_gpu.cuh"
+#include "gridding/base/pieces_gpu.cuh"
 
-/* One axis of the grid cut into bins of (nearly) one size: bin i holds the base cells from floor(i c / bins) 2^shift
- * on, c = cells / 2^shift whole. */
-struct range_axis {
-    int cells, bins;
-    int shift; /* 1: every bin begins at an even cell */
-};
-
-static __host__ __device__ inline int axis_first(struct range_axis axis, int bin)
-{
-    return (int)((uint32_t)bin * (uint32_t)(axis.cells >> axis.shift) / (uint32_t)axis.bins << axis.shift);
-}
-
-static __host__ __device__ inline int axis_size(struct range_axis axis, int bin)
-{
-    return axis_first(axis, bin + 1) - axis_first(axis, bin);
-}
-
-static __host__ __device__ inline int axis_largest(struct range_axis axis)
-{
-    return ((axis.cells >> axis.shift) + axis.bins - 1) / axis.bins << axis.shift;
-}
-
-static __host__ __device__ inline int axis_bin(struct range_axis axis, int cell)
-{
-    return (int)((((uint32_t)cell >> axis.shift) + 1) * (uint32_t)axis.bins - 1) / (axis.cells >> axis.shift);
-}
+enum { RUN_BINS_MOST = 31 }; /* a warp's lanes hold where they begin, and where the last ends */
 
 struct range_geometry {
     int dim, width;
@@ -54,15 +34,29 @@ struct range_geometry {
     uint32_t light; /* samples a bin holds without being cut; 0: no tasks are made (the caller walks the bins) */
     uint32_t depth; /* samples of a part */
     uint32_t slab;  /* bins of a slab: an eighth should not be much less than what is under way at once */
+    uint32_t run_samples, run_bins; /* a run's, about and at most; 0: sums go to the grid in order, not to slots */
 };
 
-/* A bin's number is (y * bins x + x) * bins z + z. */
+/* A bin's number is (y * bins z + z) * bins x + x. */
+static __host__ __device__ inline uint32_t range_bin_number(const struct range_geometry &g, const int place[3])
+{
+    return ((uint32_t)place[1] * (uint32_t)g.axis[2].bins + (uint32_t)place[2]) * (uint32_t)g.axis[0].bins +
+           (uint32_t)place[0];
+}
+
 static __host__ __device__ inline void range_bin_place(const struct range_geometry &g, uint32_t bin, int place[3])
 {
-    place[2] = (int)(bin % (uint32_t)g.axis[2].bins);
-    bin /= (uint32_t)g.axis[2].bins;
     place[0] = (int)(bin % (uint32_t)g.axis[0].bins);
-    place[1] = (int)(bin / (uint32_t)g.axis[0].bins);
+    bin /= (uint32_t)g.axis[0].bins;
+    place[2] = (int)(bin % (uint32_t)g.axis[2].bins);
+    place[1] = (int)(bin / (uint32_t)g.axis[2].bins);
+}
+
+/* The next bin along x, of the same y and z; after the last the first. */
+static __host__ __device__ inline uint32_t range_bin_right(const struct range_geometry &g, uint32_t bin)
+{
+    uint32_t row = (uint32_t)g.axis[0].bins;
+    return (bin + 1) % row ? bin + 1 : bin + 1 - row;
 }
 
 /* Samples [first, last) of one bin. */
@@ -82,6 +76,16 @@ struct range_point {
     uint32_t base;
 };
 
+/* Light bins that follow each other along x without a gap, summed by one warp. */
+struct range_run {
+    uint32_t bin, bins;
+};
+
+/* What bins come to, added up. */
+struct range_tally {
+    uint32_t occupied, heavies, parts, largest, runs, slots;
+};
+
 struct range_bins {
     struct range_geometry geometry;
     uint32_t samples, count, occupied, largest;
@@ -92,9 +96,12 @@ struct range_bins {
     struct range_task *parts;   /* [slots]: part i sums into partial tile i */
     struct range_task *heavy;   /* [heavies]: the heavy ones of `tasks` */
     uint32_t slots, heavies;
-    uint32_t *done;   /* [count]: the round in which the bin's tile was last added to the grid */
-    uint32_t *ticket; /* one counter: how many tasks of a list are taken */
-    uint32_t round;   /* counted up for every sum */
+    struct range_run *runs;   /* in order of their bins */
+    uint32_t *slot;           /* [count + 1]: the slots of bin b are slot[b] .. slot[b + 1] - 1 */
+    struct range_tally *rows; /* host, [axis[1].bins + 1]: of the bins before each row along y */
+    uint32_t *done;           /* [count]: the round in which the bin's tile was last added to the grid */
+    uint32_t *ticket;         /* one counter: how many tasks of a list are taken */
+    uint32_t round;           /* counted up for every sum */
     size_t nonfinite; /* index of the first value of k that is not finite, or SIZE_MAX; that sample was put at 0 */
     size_t bytes;
     double seconds; /* what binning took, by the device's clock */
@@ -158,7 +165,7 @@ static __device__ __forceinline__ void range_wait(const struct range_geometry &g
             at[d] += at[d] < 0 ? g.axis[d].bins : 0;
             at[d] -= at[d] >= g.axis[d].bins ? g.axis[d].bins : 0;
         }
-        const uint32_t *flag = done + ((size_t)at[1] * g.axis[0].bins + at[0]) * g.axis[2].bins + at[2];
+        const uint32_t *flag = done + range_bin_number(g, at);
         uint32_t seen;
         while (true) {
             asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(flag) : "memory");

@@ -1,6 +1,7 @@
 /* The NUFFT on a GPU: JSON lines, one per measurement.
  *
- *   bench_gpu [--cases abcde] [--tolerances 1e-3,1e-5] [--width W] [--runs 11] [--no-error] [--cpu]
+ *   bench_gpu [--cases abcde] [--tolerances 1e-3,1e-5] [--width W] [--coils N] [--runs 11] [--no-error]
+ *             [--cpu]
  *
  * Cases (fixed seeds):
  *   a  2,655,910 samples, 3-D golden-means kooshball, full-diameter spokes of 256 samples, image 128^3
@@ -8,10 +9,10 @@
  *   c  30,144,488 Gaussian samples (sd 16/128 of k-space per axis, redrawn out of range), random order, image 64^3
  *   d  golden angle 111.25 degrees, 402 spokes x 512 samples, image 256^2, 16 coils x 100 frames on one trajectory
  *   e  10,000,000 uniform random samples, image 256^3
- * A time is a call's, from samples on the device to the finished image on the device (or back), plan reused; create_ms
- * is the plan's, from a trajectory in ordinary memory; bins_ms is the part of it that the device takes to bin the
- * trajectory once it is there; both are medians of 5 after 1. The error is the image's, relative l2, at 100 random
- * pixels, against a double sum over all samples. */
+ * --coils: transforms a call, in all cases. A time is a call's, from samples on the device to the finished image on the
+ * device (or back), plan reused; create_ms is the plan's, from a trajectory in ordinary memory; bins_ms is the part of
+ * it that the device takes to bin the trajectory once it is there; both are medians of 5 after 1. The error is the
+ * image's, relative l2, at 100 random pixels, against a double sum over all samples. */
 #include "gridding/base/dev.h"
 #include "gridding/base/err.h"
 #include "gridding/normal.h"
@@ -158,7 +159,7 @@ static int by_value(const void *a, const void *b)
 
 struct options {
     const char *cases, *tolerances;
-    int width, runs;
+    int width, coils, runs;
     bool error, cpu;
 };
 
@@ -166,13 +167,14 @@ static void report(const struct options *o, const struct bench_case *c, struct d
                    const char *what, const struct nufft_info *info, double create, double *times, double error)
 {
     qsort(times, (size_t)o->runs, sizeof *times, by_value);
-    printf("{\"case\":\"%c\",\"device\":\"%s\",\"what\":\"%s\",\"tolerance\":%g,\"width\":%d,\"grid\":[%d,%d,%d],"
+    printf("{\"case\":\"%c\",\"coils\":%d,\"device\":\"%s\",\"what\":\"%s\",\"tolerance\":%g,\"width\":%d,\"grid\":[%d,"
+           "%d,%d],"
            "\"median_ms\":%.3f,"
            "\"least_ms\":%.3f,\"most_ms\":%.3f,\"runs\":%d,\"create_ms\":%.1f,\"bins_ms\":%.3f,\"device_mb\":%.1f,"
            "\"bins\":%zu,"
            "\"occupied\":%zu,"
            "\"largest_bin\":%zu,\"error\":%.3g}\n",
-           c->id, dev_name(dev), what, tolerance, info->width, info->grid[0], info->grid[1], info->grid[2],
+           c->id, c->batch, dev_name(dev), what, tolerance, info->width, info->grid[0], info->grid[1], info->grid[2],
            times[o->runs / 2] * 1e3, times[0] * 1e3, times[o->runs - 1] * 1e3, o->runs, create * 1e3,
            info->binning * 1e3, (double)info->bytes / 1e6, info->bins, info->occupied_bins, info->largest_bin, error);
     fflush(stdout);
@@ -292,6 +294,8 @@ int main(int argc, char **argv)
             o.tolerances = value;
         else if (strcmp(argv[i], "--width") == 0 && ++i)
             o.width = atoi(value);
+        else if (strcmp(argv[i], "--coils") == 0 && ++i)
+            o.coils = atoi(value);
         else if (strcmp(argv[i], "--runs") == 0 && ++i)
             o.runs = atoi(value) > 0 ? atoi(value) : 1;
         else {
@@ -302,8 +306,11 @@ int main(int argc, char **argv)
     struct dev *dev;
     must(dev_create(&dev, o.cpu ? DEV_CPU : DEV_GPU, 0, 0), "dev_create");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        if (strchr(o.cases, cases[i].id))
-            run_case(dev, &o, &cases[i]);
+        if (strchr(o.cases, cases[i].id)) {
+            struct bench_case c = cases[i];
+            c.batch = o.coils > 0 ? o.coils : c.batch;
+            run_case(dev, &o, &c);
+        }
     dev_free(dev);
     return 0;
 }

@@ -141,7 +141,7 @@ static struct entry *reference(const struct test_case *c, const struct nufft_inf
             while (first_cell(bins, d, bin[d] + 1, info->grid[d]) <= cell[d])
                 bin[d]++;
         }
-        entries[i] = (struct entry){(uint32_t)((bin[1] * bins->axis[0] + bin[0]) * bins->axis[2] + bin[2]),
+        entries[i] = (struct entry){(uint32_t)((bin[1] * bins->axis[2] + bin[2]) * bins->axis[0] + bin[0]),
                                     bins->by_cell ? (uint32_t)cell[2] : 0, (uint32_t)i};
     }
     qsort(entries, c->samples, sizeof *entries, by_bin);
@@ -181,7 +181,7 @@ static void check_cpu(const struct test_case *c, const struct nufft_info *info, 
     for (size_t bin = 0; same && bin < cpu->bins; bin++) {
         size_t x = bin % (size_t)bins->axis[0], y = bin / (size_t)bins->axis[0] % (size_t)bins->axis[1];
         size_t z = bin / (size_t)bins->axis[0] / (size_t)bins->axis[1];
-        size_t ours = (y * (size_t)bins->axis[0] + x) * (size_t)bins->axis[2] + z,
+        size_t ours = (y * (size_t)bins->axis[2] + z) * (size_t)bins->axis[0] + x,
                held = cpu->offset[bin + 1] - cpu->offset[bin];
         const struct range_point *point = cpu->point + cpu->offset[bin];
         struct entry *entries = take(held * sizeof *entries);

@@ -3,13 +3,16 @@
 
 bench_queue.py [JOBS [REQUESTS]] (10000, 1000): fills the queue by 4 clients, then one client asks again and again; prints one JSON line:
 milliseconds p50, p99 and max of a submit, a page of 50 jobs, one job, /metrics and /readyz, on a connection that stays open; the same of
-submits by 8 clients at once, each on a connection of its own; jobs accepted in a second while filling; the daemon's largest resident
-memory; and how long a restart with that queue takes from the start of the process to the first answer.
+submits by 8 clients at once, each on a connection of its own; the same of the disk alone: a file of the scan's size written and synced in
+the state folder, and that folder synced, between the submits of the first line; submits and pages with 500 clients that follow a job's
+events; jobs accepted in a second while filling; the daemon's largest resident memory; and how long a restart with that queue takes from the
+start of the process to the first answer.
 """
 import http.client
 import json
 import multiprocessing
 import os
+import socket
 import sys
 import tempfile
 import time
@@ -47,6 +50,35 @@ def submits(port, body, count):
     return [client.ask("POST", "/v1/jobs?kind=recon", body, 202)[0] for _ in range(count)]
 
 
+def beside_the_disk(port, body, count, folder):
+    """Submits, and between them what the disk takes for as much without the daemon."""
+    client, submitted, synced = Client(port), [], []
+    path = os.path.join(folder, "disk")
+    for _ in range(count):
+        submitted.append(client.ask("POST", "/v1/jobs?kind=recon", body, 202)[0])
+        start = time.perf_counter()
+        with open(path, "wb") as file:
+            file.write(body)
+            os.fsync(file.fileno())
+        where = os.open(folder, os.O_RDONLY)
+        os.fsync(where)
+        os.close(where)
+        synced.append(time.perf_counter() - start)
+        os.unlink(path)
+    return quantiles(submitted), quantiles(synced)
+
+
+def follow(port, job, count):
+    """Connections that follow the events of a job."""
+    streams = []
+    for _ in range(count):
+        stream = socket.create_connection(("127.0.0.1", port))
+        stream.sendall(f"GET /v1/jobs/{job}/events HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        assert stream.recv(100), "no events"
+        streams.append(stream)
+    return streams
+
+
 def run(jobs, requests):
     with tempfile.TemporaryDirectory() as folder:
         body = scans.radial(seed=7).bytes(folder)
@@ -60,11 +92,17 @@ def run(jobs, requests):
         clients.starmap(submits, [(daemon.port, body, jobs // 4)] * 4)
         filled = time.monotonic() - start
         client = Client(daemon.port)
-        figures = {"submit": quantiles(submits(daemon.port, body, requests))}
+        last = daemon.get("/v1/jobs").json()["jobs"][0]["id"]
+        figures = {}
+        figures["submit"], figures["disk"] = beside_the_disk(daemon.port, body, requests, daemon.state)
         each = clients.starmap(submits, [(daemon.port, body, requests // 8)] * 8)
         figures["submit_8_clients"] = quantiles([s for times in each for s in times])
         for name, path in (("list", "/v1/jobs"), ("job", f"/v1/jobs/{slow}"), ("metrics", "/metrics"), ("ready", "/readyz")):
             figures[name] = quantiles([client.ask("GET", path)[0] for _ in range(requests)])
+        streams = follow(daemon.port, last, 500)
+        figures["submit_500_followers"] = quantiles(submits(daemon.port, body, requests))
+        figures["list_500_followers"] = quantiles([client.ask("GET", "/v1/jobs")[0] for _ in range(requests)])
+        del streams
         assert daemon.job(slow)["state"] == "running", "the slow job has ended: ask for fewer requests"
         counts = daemon.metrics()
         print(json.dumps({"waiting": int(sum(v for k, v in counts.items() if k.startswith("mrirecond_queue_jobs"))), "scan_bytes": len(body), "filled_per_s": round(jobs / filled),

@@ -83,30 +83,35 @@ struct test_case {
     enum spread spread;
     double tolerance;
     enum nufft_kernel kernel;
+    int width; /* with oversampling 2; 0: the plan picks both */
 };
 
 static const struct test_case cases[] = {
-    {"2-D, 1e-3", 2, {40, 48, 1}, 3, 4000, UNIFORM, 1e-3, NUFFT_SEPARABLE},
-    {"2-D, 1e-2, dense centre", 2, {36, 36, 1}, 20, 3000, CENTRE, 1e-2, NUFFT_SEPARABLE},
-    {"2-D, 1e-4, radial", 2, {50, 33, 1}, 1, 3000, RADIAL, 1e-4, NUFFT_SEPARABLE},
-    {"2-D, 1e-5", 2, {31, 45, 1}, 2, 3000, UNIFORM, 1e-5, NUFFT_SEPARABLE},
-    {"2-D, many transforms", 2, {24, 24, 1}, 150, 700, RADIAL, 1e-3, NUFFT_SEPARABLE},
-    {"2-D, tiny and long", 2, {3, 61, 1}, 2, 500, UNIFORM, 1e-3, NUFFT_SEPARABLE},
-    {"2-D, all on a line", 2, {30, 30, 1}, 2, 900, LINE, 1e-3, NUFFT_SEPARABLE},
-    {"3-D, 1e-3", 3, {20, 22, 18}, 2, 3000, UNIFORM, 1e-3, NUFFT_SEPARABLE},
-    {"3-D, 1e-2, dense centre", 3, {18, 16, 24}, 1, 9000, CENTRE, 1e-2, NUFFT_SEPARABLE},
-    {"3-D, 1e-3, radial", 3, {17, 21, 27}, 2, 5000, RADIAL, 1e-3, NUFFT_SEPARABLE},
-    {"3-D, 1e-4", 3, {20, 16, 14}, 1, 2500, CENTRE, 1e-4, NUFFT_SEPARABLE},
-    {"3-D, 1e-5, radial", 3, {16, 20, 14}, 1, 2500, RADIAL, 1e-5, NUFFT_SEPARABLE},
-    {"3-D, 1e-5, dense centre", 3, {18, 17, 19}, 2, 12000, CENTRE, 1e-5, NUFFT_SEPARABLE},
-    {"3-D, 1e-4, odd sizes, radial", 3, {23, 17, 29}, 2, 6000, RADIAL, 1e-4, NUFFT_SEPARABLE},
-    {"3-D, 1e-4, on an edge", 3, {20, 24, 16}, 1, 5000, LINE, 1e-4, NUFFT_SEPARABLE},
-    {"3-D, 1e-5, grid smaller than a brick", 3, {6, 5, 40}, 1, 2000, UNIFORM, 1e-5, NUFFT_SEPARABLE},
-    {"3-D, flat", 3, {33, 30, 2}, 1, 1000, UNIFORM, 1e-3, NUFFT_SEPARABLE},
-    {"2-D, spherical kernel", 2, {30, 26, 1}, 2, 2000, UNIFORM, 1e-3, NUFFT_RADIAL},
-    {"3-D, spherical kernel", 3, {14, 16, 18}, 1, 2000, CENTRE, 1e-3, NUFFT_RADIAL},
-    {"2-D, 1e-4, many transforms", 2, {40, 36, 1}, 18, 1500, UNIFORM, 1e-4, NUFFT_SEPARABLE},
-    {"2-D, 1e-5, many transforms", 2, {36, 43, 1}, 33, 1200, CENTRE, 1e-5, NUFFT_SEPARABLE},
+    {"2-D, 1e-3", 2, {40, 48, 1}, 3, 4000, UNIFORM, 1e-3, NUFFT_SEPARABLE, 0},
+    {"2-D, 1e-2, dense centre", 2, {36, 36, 1}, 20, 3000, CENTRE, 1e-2, NUFFT_SEPARABLE, 0},
+    {"2-D, 1e-4, radial", 2, {50, 33, 1}, 1, 3000, RADIAL, 1e-4, NUFFT_SEPARABLE, 0},
+    {"2-D, 1e-5", 2, {31, 45, 1}, 2, 3000, UNIFORM, 1e-5, NUFFT_SEPARABLE, 0},
+    {"2-D, many transforms", 2, {24, 24, 1}, 150, 700, RADIAL, 1e-3, NUFFT_SEPARABLE, 0},
+    {"2-D, tiny and long", 2, {3, 61, 1}, 2, 500, UNIFORM, 1e-3, NUFFT_SEPARABLE, 0},
+    {"2-D, all on a line", 2, {30, 30, 1}, 2, 900, LINE, 1e-3, NUFFT_SEPARABLE, 0},
+    {"3-D, 1e-3", 3, {20, 22, 18}, 2, 3000, UNIFORM, 1e-3, NUFFT_SEPARABLE, 0},
+    {"3-D, 1e-2, dense centre", 3, {18, 16, 24}, 1, 9000, CENTRE, 1e-2, NUFFT_SEPARABLE, 0},
+    {"3-D, 1e-3, radial", 3, {17, 21, 27}, 2, 5000, RADIAL, 1e-3, NUFFT_SEPARABLE, 0},
+    {"3-D, 1e-4", 3, {20, 16, 14}, 1, 2500, CENTRE, 1e-4, NUFFT_SEPARABLE, 0},
+    {"3-D, 1e-5, radial", 3, {16, 20, 14}, 1, 2500, RADIAL, 1e-5, NUFFT_SEPARABLE, 0},
+    {"3-D, 1e-5, dense centre", 3, {18, 17, 19}, 2, 12000, CENTRE, 1e-5, NUFFT_SEPARABLE, 0},
+    {"3-D, 1e-4, odd sizes, radial", 3, {23, 17, 29}, 2, 6000, RADIAL, 1e-4, NUFFT_SEPARABLE, 0},
+    {"3-D, 1e-4, on an edge", 3, {20, 24, 16}, 1, 5000, LINE, 1e-4, NUFFT_SEPARABLE, 0},
+    {"3-D, 1e-5, grid smaller than a brick", 3, {6, 5, 40}, 1, 2000, UNIFORM, 1e-5, NUFFT_SEPARABLE, 0},
+    {"3-D, width 4, five coils", 3, {27, 25, 30}, 5, 3000, CENTRE, 1e-3, NUFFT_SEPARABLE, 4},
+    {"3-D, width 4, bins of 3 and 4", 3, {21, 19, 17}, 2, 2000, RADIAL, 1e-3, NUFFT_SEPARABLE, 4},
+    {"3-D, width 4, few samples", 3, {40, 20, 30}, 3, 40, UNIFORM, 1e-3, NUFFT_SEPARABLE, 4},
+    {"3-D, width 3", 3, {30, 24, 20}, 3, 3000, RADIAL, 1e-2, NUFFT_SEPARABLE, 3},
+    {"3-D, flat", 3, {33, 30, 2}, 1, 1000, UNIFORM, 1e-3, NUFFT_SEPARABLE, 0},
+    {"2-D, spherical kernel", 2, {30, 26, 1}, 2, 2000, UNIFORM, 1e-3, NUFFT_RADIAL, 0},
+    {"3-D, spherical kernel", 3, {14, 16, 18}, 1, 2000, CENTRE, 1e-3, NUFFT_RADIAL, 0},
+    {"2-D, 1e-4, many transforms", 2, {40, 36, 1}, 18, 1500, UNIFORM, 1e-4, NUFFT_SEPARABLE, 0},
+    {"2-D, 1e-5, many transforms", 2, {36, 43, 1}, 33, 1200, CENTRE, 1e-5, NUFFT_SEPARABLE, 0},
 };
 
 struct problem {
@@ -269,6 +274,8 @@ static struct nufft_params params_of(const struct test_case *c)
 {
     struct nufft_params p = {.dim = c->dim, .tolerance = c->tolerance, .kernel = c->kernel, .batch = c->batch};
     memcpy(p.n, c->n, sizeof p.n);
+    p.width = c->width;
+    p.oversampling = c->width ? 2 : 0;
     return p;
 }
 
@@ -383,13 +390,13 @@ static void test_case_run(struct dev *gpu, struct dev *cpu, const struct test_ca
 static void test_same_bits(struct dev *gpu, int runs)
 {
     static const struct test_case many[] = {
-        {"3-D bricks", 3, {48, 40, 44}, 2, 400000, CENTRE, 1e-3, NUFFT_SEPARABLE},
-        {"3-D bricks of halves", 3, {48, 40, 44}, 1, 400000, CENTRE, 2e-4, NUFFT_SEPARABLE},
-        {"3-D wide bricks", 3, {48, 40, 44}, 2, 400000, CENTRE, 1e-5, NUFFT_SEPARABLE},
-        {"3-D wide bricks, 1e-4", 3, {33, 40, 36}, 1, 200000, RADIAL, 1e-4, NUFFT_SEPARABLE},
-        {"3-D tiles", 3, {30, 32, 34}, 1, 200000, CENTRE, 1e-6, NUFFT_SEPARABLE},
-        {"2-D planes", 2, {100, 90, 1}, 20, 100000, CENTRE, 1e-3, NUFFT_SEPARABLE},
-        {"2-D tiles", 2, {100, 90, 1}, 1, 100000, CENTRE, 1e-6, NUFFT_SEPARABLE},
+        {"3-D bricks", 3, {48, 40, 44}, 3, 400000, CENTRE, 1e-3, NUFFT_SEPARABLE, 4},
+        {"3-D wide bricks, 2e-4", 3, {48, 40, 44}, 1, 400000, CENTRE, 2e-4, NUFFT_SEPARABLE, 0},
+        {"3-D wide bricks", 3, {48, 40, 44}, 2, 400000, CENTRE, 1e-5, NUFFT_SEPARABLE, 0},
+        {"3-D wide bricks, 1e-4", 3, {33, 40, 36}, 1, 200000, RADIAL, 1e-4, NUFFT_SEPARABLE, 0},
+        {"3-D tiles", 3, {30, 32, 34}, 1, 200000, CENTRE, 1e-6, NUFFT_SEPARABLE, 0},
+        {"2-D planes", 2, {100, 90, 1}, 20, 100000, CENTRE, 1e-3, NUFFT_SEPARABLE, 0},
+        {"2-D tiles", 2, {100, 90, 1}, 1, 100000, CENTRE, 1e-6, NUFFT_SEPARABLE, 0},
     };
     for (size_t i = 0; i < sizeof many / sizeof *many; i++) {
         struct problem p;
@@ -467,7 +474,7 @@ static void test_transfers(struct dev *gpu)
 static void test_range(struct dev *gpu)
 {
     static const struct test_case dense = {
-        "1e-5, data from 1 to 1e5", 3, {24, 20, 22}, 1, 12000, CENTRE, 1e-5, NUFFT_SEPARABLE};
+        "1e-5, data from 1 to 1e5", 3, {24, 20, 22}, 1, 12000, CENTRE, 1e-5, NUFFT_SEPARABLE, 0};
     struct problem p;
     struct outcome plain, scaled;
     struct nufft_params params = params_of(&dense);
@@ -528,7 +535,7 @@ static void test_memory(struct dev *gpu)
     must(dev_memory(gpu, &available, &total), "dev_memory");
     void *ballast = NULL;
     must(dev_alloc(gpu, available - (size_t)260e6, &ballast), "dev_alloc");
-    struct test_case big = {"big", 3, {200, 200, 200}, 1, 1000, UNIFORM, 1e-3, NUFFT_SEPARABLE};
+    struct test_case big = {"big", 3, {200, 200, 200}, 1, 1000, UNIFORM, 1e-3, NUFFT_SEPARABLE, 0};
     struct problem p;
     struct nufft *plan = NULL;
     problem_make(&p, &big, false);
@@ -542,7 +549,7 @@ static void test_memory(struct dev *gpu)
     problem_free(&p);
 
     /* A batch that does not fit is worked off in parts, with the same bits. */
-    struct test_case wide = {"wide", 2, {128, 128, 1}, 256, 5000, RADIAL, 1e-3, NUFFT_SEPARABLE};
+    struct test_case wide = {"wide", 2, {128, 128, 1}, 256, 5000, RADIAL, 1e-3, NUFFT_SEPARABLE, 0};
     struct outcome tight, roomy;
     problem_make(&p, &wide, false);
     params = params_of(&wide);
@@ -556,6 +563,51 @@ static void test_memory(struct dev *gpu)
             "a cut batch gives the same bits", "they differ");
     outcome_free(&tight);
     outcome_free(&roomy);
+    problem_free(&p);
+}
+
+/* What bricks keep on the device: their sums are worked off in chunks of rows where they would not fit. */
+static void test_chunks(struct dev *gpu)
+{
+    struct test_case c = {"chunks", 3, {128, 120, 112}, 2, 400000, UNIFORM, 1e-3, NUFFT_SEPARABLE, 4};
+    struct problem p;
+    struct outcome tight, roomy;
+    struct nufft_params params = params_of(&c);
+    size_t available, total;
+    void *ballast = NULL;
+    problem_make(&p, &c, false);
+    run_problem(gpu, &p, &params, &roomy);
+    must(dev_memory(gpu, &available, &total), "dev_memory");
+    must(dev_alloc(gpu, available - (size_t)500e6, &ballast), "dev_alloc");
+    run_problem(gpu, &p, &params, &tight);
+    dev_release(gpu, ballast);
+    /* All of the 56,000 bins of 4 x 5 x 13 cells hold samples: 230 MB of slots a coil; half of what is free is used. */
+    verdict(roomy.info.bytes > (size_t)280e6 && tight.info.bytes < (size_t)280e6,
+            "little memory: rows of bins are summed in chunks", "the plan is as large as ever");
+    size_t images = p.pixels * (size_t)c.batch;
+    verdict(memcmp(tight.image, roomy.image, images * sizeof *roomy.image) == 0 &&
+                memcmp(tight.squares, roomy.squares, p.pixels * sizeof(float)) == 0,
+            "chunks give the same bits", "they differ");
+    /* The convolution sums into a grid. */
+    verdict(memcmp(tight.convolved, roomy.convolved, c.samples * sizeof(float)) == 0,
+            "chunks convolve to the same bits", "they differ");
+    outcome_free(&tight);
+    outcome_free(&roomy);
+    problem_free(&p);
+
+    /* A large plan of many coils keeps 1.3 times a grid (400^3 cells) and its samples (place, order and value) at most.
+     */
+    struct test_case coils = {"coils", 3, {200, 200, 200}, 1, 1000000, UNIFORM, 1e-3, NUFFT_SEPARABLE, 4};
+    struct nufft_info info;
+    struct nufft *plan = NULL;
+    problem_make(&p, &coils, false);
+    params = params_of(&coils);
+    params.batch = 16;
+    must(nufft_create(&plan, gpu, &params, coils.samples, p.k), "nufft_create");
+    nufft_describe(plan, &info);
+    double most = 1.3 * (400.0 * 400 * 400 * 8 + 28e6);
+    verdict((double)info.bytes <= most, "16 coils keep 1.3 times a grid and the samples", "the plan keeps more");
+    nufft_free(plan);
     problem_free(&p);
 }
 
@@ -593,6 +645,7 @@ int main(int argc, char **argv)
     test_periodic(gpu);
     test_range(gpu);
     test_memory(gpu);
+    test_chunks(gpu);
     test_bad_input(gpu);
     dev_free(cpu);
     dev_free(gpu);

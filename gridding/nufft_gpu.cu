@@ -330,7 +330,7 @@ static double leaf_cost(const struct dev *dev, const struct nufft_shape *shape, 
         passes += fft_size_known(shape->grid[d]) ? 1 : 4;
     switch (arithmetic.way) {
     case WAY_BRICKS:
-        return 3e-11 * (arithmetic.split ? 1.5 : 1) * (double)samples + (2e-12 + 4.5e-12 * passes) * cells;
+        return 3e-11 * (arithmetic.split ? 1.5 : 1) * (double)samples + (2e-12 + 5.5e-12 * passes) * cells;
     case WAY_WIDE:
         return (arithmetic.split ? 1.45e-10 : 9.5e-11) * (double)samples + (1e-11 + 2.5e-12 * passes) * cells;
     case WAY_PLANES:

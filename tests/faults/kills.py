@@ -1,0 +1,298 @@
+#!/usr/bin/python3
+"""Kill mrirecond, its workers and its decoders at random moments under load, and see whether anything accepted is lost.
+
+    tests/faults/kills.py [--kills 1000] [--clients 4] [--seed 1]
+    tests/faults/kills.py --queue 10000 [--restarts 5]
+
+Clients submit small scans (whole with an Idempotency-Key, or in pieces), cancel some, and fetch images meanwhile. At the end
+every job that was accepted must have ended once, with the image that its scan has or with a reason that names the kill; the
+state folder must hold the files of those jobs and nothing else. --queue measures the restart beside so many waiting jobs
+instead. Prints one JSON object; exits 1 where something was lost, doubled, torn or left behind. MRIRECON_BIN: the programs.
+"""
+import argparse
+import collections
+import contextlib
+import http.client
+import io
+import json
+import os
+import random
+import re
+import signal
+import sys
+import tempfile
+import threading
+import time
+
+import h5py
+import numpy as np
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
+import scans  # noqa: E402
+from harness import FINAL, SLOW, Daemon, wait_until  # noqa: E402
+
+TUS = {"Tus-Resumable": "1.0.0", "Content-Type": "application/offset+octet-stream"}
+EXCUSES = ("worker-died", "decoder-died")
+WAITING = 30  # jobs that clients let wait before they pause
+LIFETIME = 10  # seconds of an upload in pieces that its client has lost sight of
+BROKEN = (OSError, http.client.HTTPException, ValueError)  # of a request to a daemon that is killed
+
+
+class Load:
+    """What clients send to a daemon, and what they were told."""
+
+    def __init__(self, daemon, seed, folder):
+        self.daemon, self.seed, self.stopped = daemon, seed, threading.Event()
+        self.lock = threading.Lock()
+        self.bodies = [scans.radial(seed=100 + i).bytes(folder) for i in range(4)]
+        self.images = [self.npy(daemon.run(body)["id"]) for body in self.bodies]
+        self.warm = {job["id"] for job in daemon.get("/v1/jobs?limit=100").json()["jobs"]}
+        self.accepted = {}  # id: number of its scan
+        self.keys = collections.defaultdict(set)  # Idempotency-Key: ids that were answered
+        self.canceled = set()  # ids whose cancellation was asked for
+        self.refused, self.wrong, self.fetched = collections.Counter(), [], 0
+
+    def npy(self, identity):
+        return self.daemon.get(f"/v1/jobs/{identity}/results/image?format=npy").expect(200).body
+
+    def client(self, number):
+        chance = random.Random(f"{self.seed}-{number}")
+        count = 0
+        while not self.stopped.is_set():
+            count += 1
+            choice = chance.random()
+            with contextlib.suppress(*BROKEN):
+                counts = self.daemon.metrics()
+                if sum(v for k, v in counts.items() if k.startswith("mrirecond_queue_jobs")) > WAITING:
+                    time.sleep(0.05)
+                elif choice < 0.55:
+                    self.submit(chance, f"{number}-{count}")
+                elif choice < 0.75:
+                    self.pieces(chance)
+                elif choice < 0.85:
+                    self.cancel(chance)
+                else:
+                    self.fetch(chance)
+
+    def persist(self, request):
+        """The answer of a request that may be sent again, however often the daemon dies."""
+        end = time.monotonic() + SLOW
+        while time.monotonic() < end:
+            try:
+                answer = request()
+                if answer.status in (202, 204) or 400 <= answer.status < 500 and answer.status != 409:
+                    return answer
+                self.refused[answer.status] += 1
+            except BROKEN:
+                pass
+            time.sleep(0.02)
+        self.wrong.append(f"no answer within {SLOW} s")
+        return None
+
+    def submit(self, chance, key):
+        number = chance.randrange(len(self.bodies))
+        answer = self.persist(lambda: self.daemon.submit(self.bodies[number], Idempotency_Key=key))
+        if answer and answer.status == 202:
+            self.accept(answer.json()["id"], number, key)
+        elif answer:
+            self.wrong.append(f"a submission was answered {answer.status}: {answer.body[:200]!r}")
+
+    def accept(self, identity, number, key):
+        with self.lock:
+            self.accepted[identity] = number
+            self.keys[key].add(identity)
+
+    def pieces(self, chance):
+        number = chance.randrange(len(self.bodies))
+        body = self.bodies[number]
+        where = self.daemon.request("POST", "/v1/uploads?kind=recon",
+                                    headers={**TUS, "Upload-Length": str(len(body))}).expect(201).headers["location"]
+        while True:
+            head = self.persist(lambda: self.daemon.request("HEAD", where, headers=TUS))
+            if head is None or head.status == 404:
+                return  # older than its lifetime: it was never accepted
+            offset = int(head.headers["upload-offset"])
+            if offset == len(body):  # complete: it is, or becomes, the job of its name
+                self.accept(where.rsplit("/", 1)[1], number, where)
+                return
+            end = min(len(body), offset + chance.randrange(1, len(body)))
+            with contextlib.suppress(*BROKEN):
+                self.daemon.request("PATCH", where, body[offset:end], {**TUS, "Upload-Offset": str(offset)})
+
+    def pick(self, chance):
+        with self.lock:
+            return chance.choice(list(self.accepted.items())[-40:]) if self.accepted else (None, None)
+
+    def cancel(self, chance):
+        identity, _ = self.pick(chance)
+        if identity:
+            self.canceled.add(identity)
+            answer = self.daemon.request("POST", f"/v1/jobs/{identity}/cancel")
+            if answer.status not in (202, 409):
+                self.wrong.append(f"canceling an accepted job was answered {answer.status}: {answer.body[:200]!r}")
+
+    def fetch(self, chance):
+        identity, number = self.pick(chance)
+        if not identity:
+            return
+        answer = self.daemon.get(f"/v1/jobs/{identity}")
+        if answer.status != 200:
+            self.wrong.append(f"accepted job {identity} was answered {answer.status}")
+        elif answer.json()["state"] == "succeeded":
+            name = chance.choice(("npy", "npy", "png"))
+            answer = self.daemon.get(f"/v1/jobs/{identity}/results/image?format={name}")
+            if answer.status == 200 and name == "npy":
+                self.fetched += 1
+                if answer.body != self.images[number]:
+                    self.wrong.append(f"the image of {identity} is not that of its scan")
+
+
+def ready_after(daemon):
+    begun = time.monotonic()
+    daemon.restart()
+    return time.monotonic() - begun
+
+
+def strike(daemon, chance, kills, slowest):
+    """One kill of a process that is there."""
+    victim = chance.choice(("daemon", "mrirecon-worker", "mrirecon-codec"))
+    if victim == "daemon":
+        daemon.kill()
+        kills["daemon"] += 1
+        slowest.append(ready_after(daemon))
+        return
+    for worker in daemon.children("mrirecon-worker"):
+        for process in [worker] if victim == "mrirecon-worker" else daemon.children(victim, worker)[-1:]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+                kills[victim] += 1
+
+
+def all_jobs(daemon):
+    jobs, cursor = [], ""
+    while cursor is not None:
+        page = daemon.get(f"/v1/jobs?limit=100{cursor}").expect(200).json()
+        jobs += page["jobs"]
+        cursor = f"&cursor={page['next']}" if page["next"] else None
+    return jobs
+
+
+def whole(daemon, load, job):
+    """Why the files of a succeeded job are not what they should be; None: they are."""
+    identity = job["id"]
+    if load.npy(identity) != load.images[load.accepted[identity]]:
+        return "the image is not that of its scan"
+    image = np.load(io.BytesIO(load.images[load.accepted[identity]]))
+    with h5py.File(f"{daemon.state}/results/{identity}/image.h5") as file:
+        arrays = []
+        file.visititems(lambda name, item: arrays.append(item[()]) if isinstance(item, h5py.Dataset) and item.dtype.kind == "f" else None)
+    if not any(array.size == image.size and np.array_equal(array.ravel(), image.ravel()) for array in arrays):
+        return "image.h5 holds another image"
+    return None
+
+
+def judge(daemon, load, runs):
+    """Wait for all ends; {what: [what is wrong]}."""
+    found = {"lost": [], "duplicated": [], "torn": [], "left_behind": [], "wrong": list(load.wrong)}
+    ends = collections.Counter()
+    jobs = {job["id"]: job for job in wait_until(
+        lambda: (lambda jobs: jobs if all(job["state"] in FINAL for job in jobs) else None)(all_jobs(daemon)), "the end of all jobs", 600)}
+    for key, ids in load.keys.items():
+        if len(ids) > 1:
+            found["duplicated"].append(f"key {key} became {sorted(ids)}")
+    for identity in load.accepted:
+        job = jobs.get(identity)
+        if job is None:
+            found["lost"].append(identity)
+            continue
+        ends[job["state"]] += 1
+        if job["state"] == "succeeded":
+            reason = whole(daemon, load, job)
+            if reason:
+                found["torn"].append(f"{identity}: {reason}")
+        elif job["state"] == "failed" and job["error"]["code"] not in EXCUSES:
+            found["wrong"].append(f"{identity} failed: {job['error']}")
+        elif job["state"] == "canceled" and identity not in load.canceled:
+            found["wrong"].append(f"{identity} was canceled by nobody")
+    found["duplicated"] += [f"{identity} was run to success {count} times" for identity, count in runs.items() if count > 1]
+    found["duplicated"] += [f"{identity} is a job that nobody was told of" for identity in jobs.keys() - load.accepted.keys() - load.warm]
+    expected = {f"results/{job['id']}/image.h5" for job in jobs.values() if job["state"] == "succeeded"}
+
+    def stray():
+        files = {name for name in daemon.files() if name.startswith(("results/", "spool/", "uploads/"))}
+        named = re.compile(r"results/[0-9a-z]{26}/image\.[a-z0-9]+$")
+        return sorted(expected - files) + [name for name in files - expected if not named.match(name) or name.rsplit("/", 1)[0] + "/image.h5" not in expected]
+    with contextlib.suppress(AssertionError):
+        wait_until(lambda: not stray() and daemon.metrics()["mrirecond_spool_used_bytes"] == 0, "an empty spool", LIFETIME + 20)
+    found["left_behind"] = stray()
+    if daemon.metrics()["mrirecond_spool_used_bytes"] != 0:
+        found["left_behind"].append(f"{daemon.metrics()['mrirecond_spool_used_bytes']} bytes counted in the spool")
+    return found, ends
+
+
+def kills(count, clients=4, seed=1, pause=0.3):
+    """The report of `count` kills under load."""
+    chance = random.Random(seed)
+    with tempfile.TemporaryDirectory() as folder, Daemon(expect_trouble=True, upload_lifetime=LIFETIME) as daemon:
+        load = Load(daemon, seed, folder)
+        threads = [threading.Thread(target=load.client, args=(i,), daemon=True) for i in range(clients)]
+        begun, done, restarts = time.monotonic(), collections.Counter(), []
+        for thread in threads:
+            thread.start()
+        while sum(done.values()) < count:
+            time.sleep(chance.uniform(0, pause))
+            strike(daemon, chance, done, restarts)
+        load.stopped.set()
+        for thread in threads:
+            thread.join()
+        runs = collections.Counter(re.findall(r"job=(\w+) succeeded in", daemon.log + daemon.read_log()))
+        found, ends = judge(daemon, load, runs)
+        return {"kills": sum(done.values()), "victims": dict(done), "seconds": round(time.monotonic() - begun, 1),
+                "jobs_accepted": len(load.accepted), "ends": dict(ends), "images_compared_meanwhile": load.fetched,
+                **{what: len(list_) for what, list_ in found.items()},
+                "slowest_restart_s": round(max(restarts), 3), "median_restart_s": round(sorted(restarts)[len(restarts) // 2], 3),
+                "details": {what: list_[:20] for what, list_ in found.items() if list_}}
+
+
+def restarts(queued, count):
+    """Seconds from the start of mrirecond to /readyz 200 beside `queued` waiting jobs."""
+    with tempfile.TemporaryDirectory() as folder, Daemon(expect_trouble=True, queue_limit=2 * queued) as daemon:
+        body, seconds, missing = scans.radial(seed=7).bytes(folder), [], 0
+        slow, ids, lock = scans.slow().bytes(folder), [], threading.Lock()
+        daemon.submit(slow, scans.SLOW_QUERY.replace("1000", "100000") + "&priority=urgent").expect(202)
+
+        def submit(share):
+            for _ in range(share):
+                identity = daemon.submit(body, "kind=recon&priority=batch").expect(202).json()["id"]
+                with lock:
+                    ids.append(identity)
+        threads = [threading.Thread(target=submit, args=(queued // 16,)) for _ in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for _ in range(count):
+            daemon.kill()
+            seconds.append(ready_after(daemon))
+            waiting = sum(value for name, value in daemon.metrics().items() if name.startswith("mrirecond_queue_jobs"))
+            missing = max(missing, len(ids) - waiting)
+        return {"queued": len(ids), "restarts_s": [round(s, 3) for s in seconds], "slowest_restart_s": round(max(seconds), 3),
+                "lost": int(missing)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kills", type=int, default=1000)
+    parser.add_argument("--clients", type=int, default=4)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--queue", type=int, default=0)
+    parser.add_argument("--restarts", type=int, default=5)
+    asked = parser.parse_args()
+    report = restarts(asked.queue, asked.restarts) if asked.queue else kills(asked.kills, asked.clients, asked.seed)
+    print(json.dumps(report, indent=1))
+    bad = sum(report.get(what, 0) for what in ("lost", "duplicated", "torn", "left_behind", "wrong"))
+    sys.exit(1 if bad else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -70,7 +70,8 @@ static int convert(const struct converter *converter, const struct task *task)
     snprintf(folder, sizeof folder, "/proc/%d/fd/%d", (int)getpid(), converter->spool->results);
     snprintf(in, sizeof in, "%s/%s/image.h5", folder, task->id);
     snprintf(name, sizeof name, "%s/image.%s", task->id, format);
-    snprintf(part, sizeof part, "%s/.image.%s", task->id, format);
+    /* Beside the folders of jobs: what a crash leaves of it is found at the next start without a look into each. */
+    snprintf(part, sizeof part, ".%s.%s", task->id, format);
     snprintf(out, sizeof out, "%s/%s", folder, part);
     char *const argv[] = {(char *)converter->codec, "convert", in, (char *)format, out, NULL};
     pid_t pid;

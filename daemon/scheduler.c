@@ -143,6 +143,7 @@ static bool on_message(struct scheduler *scheduler, struct slot *slot, const jso
     if (strcmp(type, "progress") == 0) {
         on_progress(scheduler, slot, message);
     } else if (strcmp(type, "done") == 0) {
+        worker_proved(&slot->worker);
         slot->now.outcome = OUTCOME_DONE;
         slot->now.report = json_incref(json_object_get(message, "report"));
     } else if (strcmp(type, "failed") == 0) {

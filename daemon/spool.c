@@ -154,17 +154,16 @@ const char *spool_media(const char *name)
 /* ---- what is there at start ---- */
 
 struct row {
-    char id[JOB_ID];
-    enum job_state state;
+    struct job_files job;
     bool scan; /* is on the disk */
 };
 
 struct rows {
-    struct row *row; /* sorted by id once all are there */
+    struct row *row; /* sorted by job.id once all are there */
     size_t count, room;
 };
 
-static int row_add(void *context, const char *id, enum job_state state)
+static int row_add(void *context, const struct job_files *job)
 {
     struct rows *rows = context;
     if (rows->count == rows->room) {
@@ -175,22 +174,19 @@ static int row_add(void *context, const char *id, enum job_state state)
         rows->row = more;
         rows->room = room;
     }
-    struct row *row = &rows->row[rows->count++];
-    snprintf(row->id, sizeof row->id, "%s", id);
-    row->state = state;
-    row->scan = false;
+    rows->row[rows->count++] = (struct row){.job = *job};
     return 0;
 }
 
 static int row_compare(const void *a, const void *b)
 {
-    return strcmp(((const struct row *)a)->id, ((const struct row *)b)->id);
+    return strcmp(((const struct row *)a)->job.id, ((const struct row *)b)->job.id);
 }
 
 static struct row *row_find(struct rows *rows, const char *id)
 {
     struct row key = {.scan = false};
-    snprintf(key.id, sizeof key.id, "%s", id);
+    snprintf(key.job.id, sizeof key.job.id, "%s", id);
     return rows->count && spool_is_id(id) ? bsearch(&key, rows->row, rows->count, sizeof key, row_compare) : NULL;
 }
 
@@ -204,7 +200,7 @@ static int clean_scans(struct spool *spool, struct rows *rows, int *removed)
         if (entry->d_name[0] == '.' || fstatat(spool->scans, entry->d_name, &there, AT_SYMLINK_NOFOLLOW) < 0)
             continue;
         struct row *row = row_find(rows, entry->d_name);
-        if (row) {
+        if (row && row->job.scan_stays) {
             row->scan = true;
             spool->used += there.st_size;
         } else if (S_ISREG(there.st_mode) && unlinkat(spool->scans, entry->d_name, 0) == 0) {
@@ -221,11 +217,16 @@ static int clean_results(struct spool *spool, struct rows *rows, int *removed)
     if (!stream)
         return io_failed("reading the results");
     for (struct dirent *entry; (entry = readdir(stream));) {
-        if (entry->d_name[0] == '.')
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
+        /* An image that was being converted. */
+        if (entry->d_name[0] == '.' && unlinkat(spool->results, entry->d_name, 0) == 0) {
+            (*removed)++;
+            continue;
+        }
         /* A result without a committed success was renamed just before a crash; its job runs again. */
         const struct row *row = row_find(rows, entry->d_name);
-        if (!row || row->state != JOB_SUCCEEDED) {
+        if (!row || row->job.state != JOB_SUCCEEDED) {
             folder_remove(spool->results, entry->d_name);
             (*removed)++;
         }
@@ -254,10 +255,10 @@ int spool_clean(struct spool *spool, struct store *store, int *removed, int *los
     if (!result)
         result = clean_results(spool, &rows, removed);
     for (size_t i = 0; !result && i < rows.count; i++) {
-        if (rows.row[i].state != JOB_QUEUED || rows.row[i].scan)
+        if (rows.row[i].job.state != JOB_QUEUED || rows.row[i].scan)
             continue;
         err_set(ERR_IO, "The uploaded scan is no longer on the server's disk. Submit it again.");
-        result = store_fail(store, rows.row[i].id, err_last());
+        result = store_fail(store, rows.row[i].job.id, err_last());
         (*lost)++;
     }
     free(rows.row);

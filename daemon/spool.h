@@ -3,6 +3,7 @@
  *   STATE/spool/ID            an upload; one without a row in the store is an orphan of a crash and is removed at start
  *   STATE/uploads/             uploads in pieces, until they are complete: uploads.h
  *   STATE/results/ID.tmp/     what a worker is writing
+ *   STATE/results/.ID.FORMAT  an image that is being written in another format
  *   STATE/results/ID/         a finished job's files; never changed, but files of other formats may be added
  *
  * A struct spool may be used by any thread: all but the count of bytes and the syncs is read-only after spool_create. A

@@ -130,8 +130,15 @@ int store_get(struct store *store, const char *id, struct job *job);
 int store_list(struct store *store, int64_t before, int state, const char *client, struct job *jobs, int limit,
                int *count);
 
-/* Call `each` with every job's id and state, oldest first, until it returns non-zero. It must not call the store. */
-int store_each(struct store *store, int (*each)(void *context, const char *id, enum job_state state), void *context);
+/* What the folders must hold of a job. */
+struct job_files {
+    char id[JOB_ID];
+    enum job_state state;
+    bool scan_stays; /* it has not ended, or its scan is one that stays (by the row, or by store_set_kept_scans) */
+};
+
+/* Call `each` with every job, oldest first, until it returns non-zero. It must not call the store. */
+int store_each(struct store *store, int (*each)(void *context, const struct job_files *job), void *context);
 
 /* Jobs in each state, and when the oldest of those that wait was accepted (0: none waits). */
 int store_counts(struct store *store, int64_t counts[JOB_STATES], int64_t *oldest);

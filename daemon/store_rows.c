@@ -130,16 +130,22 @@ int store_list(struct store *store, int64_t before, int state, const char *clien
     return result;
 }
 
-int store_each(struct store *store, int (*each)(void *context, const char *id, enum job_state state), void *context)
+int store_each(struct store *store, int (*each)(void *context, const struct job_files *job), void *context)
 {
     pthread_mutex_lock(&store->reader_lock);
     struct connection *reader = &store->reader;
-    sqlite3_stmt *statement = sql_prepare(reader, "SELECT id, state FROM job ORDER BY sequence", "");
+    sqlite3_stmt *statement =
+        sql_prepare(reader,
+                    "SELECT id, state, kept >= bytes + coalesce((SELECT sum(json_extract(value, '$.bytes')) FROM "
+                    "json_each(results)), 0) FROM job ORDER BY sequence",
+                    "");
     int result = statement ? 0 : err_last()->code, step = SQLITE_DONE, stop = 0;
     while (!result && !stop && (step = sqlite3_step(statement)) == SQLITE_ROW) {
-        char id[JOB_ID];
-        column_text(statement, 0, id, sizeof id);
-        stop = each(context, id, (enum job_state)sqlite3_column_int(statement, 1));
+        struct job_files job = {.state = (enum job_state)sqlite3_column_int(statement, 1)};
+        column_text(statement, 0, job.id, sizeof job.id);
+        job.scan_stays = !job_state_is_final(job.state) || sqlite3_column_int(statement, 2) ||
+                         (job.state == JOB_SUCCEEDED ? store->succeeded_scans_stay : store->failed_scans_stay);
+        stop = each(context, &job);
     }
     if (!result && !stop && step != SQLITE_DONE)
         result = sql_failed(reader->db, "reading jobs");

@@ -115,6 +115,11 @@ int worker_hello(struct worker *worker, const json_t *message)
     return 0;
 }
 
+void worker_proved(struct worker *worker)
+{
+    worker->pause = PAUSE_FIRST;
+}
+
 void worker_end(struct worker *worker, char *how, size_t size)
 {
     double now = clock_seconds();

@@ -50,6 +50,9 @@ void worker_forget(struct worker *worker);
 /* Take a hello. Fails with ERR_BAD_REQUEST (another version of the wire). */
 int worker_hello(struct worker *worker, const json_t *message);
 
+/* It has done a job: what ends it now is no fault of its device or its installation, and it is started again soon. */
+void worker_proved(struct worker *worker);
+
 /* Kill the process if it is still there, collect it, say how it ended in `how`, and plan the next start. */
 void worker_end(struct worker *worker, char *how, size_t size);
 

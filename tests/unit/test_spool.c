@@ -225,6 +225,7 @@ static void a_start_cleans_what_a_crash_left(void **state)
         spool_new_id(ids[i]);
         strcpy(job.id, ids[i]);
         strcpy(job.kind, "recon");
+        job.bytes = 8;
         assert_int_equal(store_submit(store, &job, 10), 0);
         job_clear(&job);
         snprintf(path, sizeof path, "results/%s.tmp/image.h5", ids[i]);
@@ -245,8 +246,14 @@ static void a_start_cleans_what_a_crash_left(void **state)
     put(f, path, "12345");
     put(f, "spool/0000000000000000000000zzzz", "an orphan");
     put(f, "spool/odd name", "an orphan");
+    /* The scan of a success: the kill came between the row and its removal. */
+    snprintf(path, sizeof path, "spool/%s", ids[0]);
+    put(f, path, "its scan");
+    snprintf(path, sizeof path, "results/.%s.png", ids[0]);
+    put(f, path, "half an image");
     assert_int_equal(spool_clean(f->spool, store, &removed, &lost), 0);
-    assert_int_equal(removed, 4);
+    assert_int_equal(removed, 6);
+    assert_false(exists(f, "spool/%s", ids[0]) || exists(f, "results/.%s.png", ids[0]));
     assert_int_equal(lost, 1); /* 2 is queued and has no scan */
     assert_true(f->spool->used == 5);
     assert_true(exists(f, "results/%s/image.h5", ids[0]) && exists(f, "spool/%s", ids[1]));
@@ -258,6 +265,15 @@ static void a_start_cleans_what_a_crash_left(void **state)
     assert_int_equal(store_get(store, ids[1], &job), 0);
     assert_int_equal(job.state, JOB_QUEUED);
     job_clear(&job);
+    /* Scans that are to stay do. */
+    snprintf(path, sizeof path, "spool/%s", ids[0]);
+    put(f, path, "its scan");
+    store_set_kept_scans(store, true, true);
+    assert_int_equal(spool_clean(f->spool, store, &removed, &lost), 0);
+    assert_int_equal(removed, 0);
+    store_set_kept_scans(store, true, false);
+    assert_int_equal(spool_clean(f->spool, store, &removed, &lost), 0);
+    assert_int_equal(removed, 1);
     store_free(store);
 }
 

@@ -378,7 +378,7 @@ def full_disk():
         os.rmdir(state)
         skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
     try:
-        with Daemon(state=state, expect_trouble=True, spool_reserve=0) as daemon:
+        with Daemon(state=state, expect_trouble=True, spool_reserve=0, work_reserve=0) as daemon:
             problem = daemon.submit(bytes(20 << 20)).problem(507, "spool-full")
             assert "required_bytes" in problem or "free" in problem["detail"] or "room" in problem["detail"], problem
             connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=60)
@@ -404,7 +404,7 @@ def full_disk_result():
         os.rmdir(state)
         skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
     try:
-        with Daemon(state=state, expect_trouble=True, spool_reserve=0) as daemon:
+        with Daemon(state=state, expect_trouble=True, spool_reserve=0, work_reserve=0) as daemon:
             # 16 coils of 512 x 512: 16 MB of image from a scan of 0.1 MB.
             large = scans.radial(matrix=(512, 512, 1), spokes=4, samples=64, coils=16, weights=True).bytes(FOLDER.name)
             job = daemon.run(large, "kind=recon&coils=none&output=complex")

@@ -63,7 +63,7 @@ static const struct option {
     {"keep-scans", "none",
      "Which uploaded scans stay on the disk when their job has ended, until the job is deleted: none, failed, all.",
      OPTION_IS_CHOICE, AT(keep_scans), .choices = (const char *const[]){"none", "failed", "all", NULL}},
-    {"keep-jobs", "2592000",
+    {"keep-jobs", "0",
      "Seconds that jobs which have ended are kept, with their results and scans. 0: until they are deleted.",
      OPTION_IS_SECONDS, AT(keep_jobs), 0, INT64_C(3660) * 86400},
     {"keep-bytes", "0",

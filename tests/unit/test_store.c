@@ -423,6 +423,56 @@ static void waiting_earns_priority(void **state)
     take(store, 1);
     store_set_ageing(store, 0);
     taken_in_order(store, (const int[]){3, 2}, 2);
+    /* Nobody gets beyond urgent: there the clients share again, and b was given nothing yet. */
+    assert_int_equal(submit_of(store, 4, 10, "a", PRIORITY_BATCH, 1000), 0);
+    usleep(30000);
+    assert_int_equal(submit_of(store, 5, 10, "b", PRIORITY_URGENT, 1000), 0);
+    store_set_ageing(store, 5);
+    taken_in_order(store, (const int[]){5, 4}, 2);
+}
+
+struct hasty {
+    struct store *store;
+    int number, result;
+    pthread_t thread;
+};
+
+static void *submit_one(void *context)
+{
+    struct hasty *hasty = context;
+    hasty->result = submit_of(hasty->store, hasty->number, 100, "a", PRIORITY_NORMAL, 1000);
+    return NULL;
+}
+
+/* Another connection keeps the writer waiting, so that these submissions come into one transaction: each has to see
+ * those before it. */
+static void a_quota_holds_within_a_transaction(void **state)
+{
+    enum { TOGETHER = 8 };
+    struct fixture *f = *state;
+    struct hasty hasty[TOGETHER];
+    int64_t counts[JOB_STATES], oldest;
+    sqlite3 *other;
+    int accepted = 0, refused = 0;
+    store_set_quota(f->store, 0, 3500);
+    assert_int_equal(sqlite3_open(f->path, &other), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(other, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+    for (int i = 0; i < TOGETHER; i++) {
+        hasty[i] = (struct hasty){.store = f->store, .number = i + 1};
+        assert_int_equal(pthread_create(&hasty[i].thread, NULL, submit_one, &hasty[i]), 0);
+    }
+    usleep(100000);
+    assert_int_equal(sqlite3_exec(other, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(other);
+    for (int i = 0; i < TOGETHER; i++) {
+        pthread_join(hasty[i].thread, NULL);
+        accepted += hasty[i].result == 0;
+        refused += hasty[i].result == ERR_QUOTA;
+    }
+    assert_int_equal(accepted, 3);
+    assert_int_equal(refused, TOGETHER - 3);
+    assert_int_equal(store_counts(f->store, counts, &oldest), 0);
+    assert_int_equal(counts[JOB_QUEUED], 3);
 }
 
 static void a_client_has_its_quota(void **state)
@@ -667,6 +717,7 @@ int main(void)
         WITH_STORE(clients_share_by_what_their_jobs_weigh),
         WITH_STORE(waiting_earns_priority),
         WITH_STORE(a_client_has_its_quota),
+        WITH_STORE(a_quota_holds_within_a_transaction),
         WITH_STORE(a_key_is_one_job_of_a_client),
         WITH_STORE(what_waits_at_its_deadline_fails),
         WITH_STORE(what_ended_jobs_keep_is_counted),

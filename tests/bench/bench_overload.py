@@ -1,0 +1,91 @@
+#!/usr/bin/python3
+"""Twice as many scans as the service can do: what is answered, and what comes of it.
+
+bench_overload.py [SECONDS [CLIENTS]] (600, 16): first the capacity, jobs a second with as many clients as wait for their images; then for
+SECONDS submissions at twice that rate, spread over the clients, on a queue of 100. Prints one JSON line: both rates, the jobs ended in a
+second during the overload and their ratio to the capacity, answers by status, those refused without Retry-After, time-outs and broken
+connections, and milliseconds p50, p99, max of the answers.
+"""
+import collections
+import http.client
+import json
+import multiprocessing
+import os
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "e2e"))
+import scans  # noqa: E402
+from harness import Daemon  # noqa: E402
+
+CAPACITY_SECONDS = 20
+TIMEOUT = 30
+
+
+def closed(port, body, seconds, number):
+    """One after the other, each waited for; the number of images."""
+    connection, images = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT), 0
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        connection.request("POST", "/v1/jobs?kind=recon", body, {"Prefer": "wait=30", "X-Mrirecond-Client": f"client-{number}"})
+        response = connection.getresponse()
+        response.read()
+        images += response.status == 200
+    return images
+
+
+def opened(port, body, seconds, number, rate):
+    """At a rate, whatever the answers are: [(status, has Retry-After, seconds)]."""
+    connection, answers = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT), []
+    begin = time.monotonic()
+    for turn in range(int(seconds * rate)):
+        wait = begin + turn / rate - time.monotonic()
+        if wait > 0:
+            time.sleep(wait)
+        start = time.monotonic()
+        if start > begin + seconds:
+            break
+        try:
+            connection.request("POST", "/v1/jobs?kind=recon", body, {"X-Mrirecond-Client": f"client-{number}"})
+            response = connection.getresponse()
+            response.read()
+            answers.append((str(response.status), response.getheader("Retry-After") is not None, time.monotonic() - start))
+        except TimeoutError:
+            answers.append(("time-out", False, time.monotonic() - start))
+            connection.close()
+        except (OSError, http.client.HTTPException):
+            answers.append(("broken", False, time.monotonic() - start))
+            connection.close()
+    return answers
+
+
+def ended(daemon):
+    return sum(value for name, value in daemon.metrics().items() if name.startswith("mrirecond_jobs_completed_total"))
+
+
+def run(seconds, clients):
+    with tempfile.TemporaryDirectory() as folder:
+        body = scans.radial(seed=7).bytes(folder)
+    with Daemon(devices="cpu", threads=1, queue_limit=100) as daemon, multiprocessing.Pool(clients) as pool:
+        images = pool.starmap(closed, [(daemon.port, body, CAPACITY_SECONDS, number) for number in range(clients)])
+        capacity = sum(images) / CAPACITY_SECONDS
+        before, start = ended(daemon), time.monotonic()
+        rate = 2 * capacity / clients
+        each = pool.starmap(opened, [(daemon.port, body, seconds, number, rate) for number in range(clients)])
+        lasted = time.monotonic() - start
+        done = (ended(daemon) - before) / lasted
+        answers = [answer for some in each for answer in some]
+        times = sorted(answer[2] for answer in answers)
+        at = lambda q: round(1e3 * times[min(len(times) - 1, int(q * len(times)))], 2)  # noqa: E731
+        print(json.dumps({"capacity_per_s": round(capacity, 1), "sent_per_s": round(len(answers) / lasted, 1), "seconds": round(lasted, 1),
+                          "ended_per_s": round(done, 1), "of_capacity": round(done / capacity, 3),
+                          "answers": collections.Counter(answer[0] for answer in answers),
+                          "refused_without_retry_after": sum(a[0] in ("429", "503", "507") and not a[1] for a in answers),
+                          "ms": {"p50": at(0.5), "p99": at(0.99), "max": at(1)}}))
+
+
+if __name__ == "__main__":
+    words = [int(word) for word in sys.argv[1:]]
+    run(*(words + [600, 16][len(words):]))

@@ -203,25 +203,60 @@ static int result_write(const struct image_series *images, enum image_format for
     return rc;
 }
 
-/* The image file, and what else was asked for. */
+/* The forms beside the image file, and how writing them went. */
+struct forms {
+    const struct image_series *images;
+    enum image_format format[IMAGE_FORMATS];
+    int count, folder;
+    json_t *results;
+    int result;
+    struct err failure;
+};
+
+static int forms_read(const json_t *wanted, struct forms *forms)
+{
+    size_t i;
+    json_t *entry;
+    json_array_foreach (wanted, i, entry) {
+        const char *name = json_string_value(entry);
+        int format = name ? image_format_find(name) : -1;
+        if (format < 0 || forms->count == IMAGE_FORMATS)
+            return err_set(ERR_BAD_REQUEST, "There is no image format \"%.32s\".", name ? name : "");
+        if (format != IMAGE_H5)
+            forms->format[forms->count++] = (enum image_format)format;
+    }
+    return 0;
+}
+
+static void *forms_write(void *context)
+{
+    struct forms *forms = context;
+    for (int i = 0; i < forms->count && forms->result == 0; i++)
+        forms->result = result_write(forms->images, forms->format[i], forms->folder, forms->results);
+    forms->failure = *err_last();
+    return NULL;
+}
+
+/* The image file, and beside it, in a thread of their own, the forms that were asked for: packing a picture takes as
+ * long as all else. */
 static int results_write(const json_t *job, const struct recon_outcome *outcome, int folder, json_t *results)
 {
-    struct timespec start, end;
-    clock_gettime(CLOCK_MONOTONIC, &start);
-    int rc = result_write(outcome->images, IMAGE_H5, folder, results);
-    size_t i;
-    json_t *wanted;
-    json_array_foreach (json_object_get(job, "formats"), i, wanted) {
-        const char *name = json_string_value(wanted);
-        int format = name ? image_format_find(name) : -1;
-        if (rc == 0 && format < 0)
-            rc = err_set(ERR_BAD_REQUEST, "There is no image format \"%.32s\".", name ? name : "");
-        if (rc == 0 && format != IMAGE_H5)
-            rc = result_write(outcome->images, (enum image_format)format, folder, results);
-    }
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    double seconds = (double)(end.tv_sec - start.tv_sec) + 1e-9 * (double)(end.tv_nsec - start.tv_nsec);
-    json_object_set_new(json_object_get(outcome->report, "stages"), "write", json_real(seconds));
+    struct forms forms = {.images = outcome->images, .folder = folder, .results = json_array()};
+    pthread_t thread;
+    double start = clock_seconds();
+    int rc = forms_read(json_object_get(job, "formats"), &forms);
+    bool beside = rc == 0 && forms.count > 0 && pthread_create(&thread, NULL, forms_write, &forms) == 0;
+    if (rc == 0)
+        rc = result_write(outcome->images, IMAGE_H5, folder, results);
+    if (beside)
+        pthread_join(thread, NULL);
+    else if (rc == 0)
+        forms_write(&forms);
+    if (rc == 0 && forms.result != 0)
+        rc = err_restore(&forms.failure);
+    json_array_extend(results, forms.results);
+    json_decref(forms.results);
+    json_object_set_new(json_object_get(outcome->report, "stages"), "write", json_real(clock_seconds() - start));
     return rc;
 }
 

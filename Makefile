@@ -164,12 +164,13 @@ install: all
 	install $(BIN) $(DESTDIR)$(PREFIX)/bin
 	$(if $(GPU),install $(GPU_SO) $(DESTDIR)$(PREFIX)/lib/mrirecon)
 	sed 's|@PREFIX@|$(PREFIX)|g' systemd/mrirecond.service >$(DESTDIR)$(PREFIX)/lib/systemd/system/mrirecond.service
+	install -m 644 systemd/mrirecond.socket $(DESTDIR)$(PREFIX)/lib/systemd/system
 	install -m 644 systemd/mrirecond.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/mrirecond.conf
 	install -m 644 systemd/mrirecond.tmpfiles $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/mrirecond.conf
 	install -m 644 README.md LICENSE docs/*.md $(DESTDIR)$(PREFIX)/share/doc/mrirecond
 	test -e $(DESTDIR)/etc/mrirecond/mrirecond.conf || install -D -m 644 systemd/mrirecond.conf $(DESTDIR)/etc/mrirecond/mrirecond.conf
 uninstall:
-	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,$(patsubst %,bin/%,$(notdir $(BIN))) lib/systemd/system/mrirecond.service \
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,$(patsubst %,bin/%,$(notdir $(BIN))) lib/systemd/system/mrirecond.service lib/systemd/system/mrirecond.socket \
 	  lib/sysusers.d/mrirecond.conf lib/tmpfiles.d/mrirecond.conf)
 	rm -rf $(DESTDIR)$(PREFIX)/lib/mrirecon $(DESTDIR)$(PREFIX)/share/doc/mrirecond
 ## make bundle          build/bundle: binaries and their non-system libraries, runs elsewhere with nothing installed

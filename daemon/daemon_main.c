@@ -6,6 +6,7 @@
  */
 #include "daemon/clock.h"
 #include "daemon/http.h"
+#include "daemon/notify.h"
 
 #include <errno.h>
 #include <libgen.h>
@@ -15,7 +16,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <systemd/sd-daemon.h>
 #include <unistd.h>
 
 enum { STATUS_FAILED = 1, STATUS_USAGE = 2 };
@@ -168,16 +168,25 @@ static int signal_next(const sigset_t *signals)
     return got > 0 ? got : 0;
 }
 
+/* The command line, which SIGHUP has read again. */
+struct command_line {
+    int argc;
+    char **argv;
+    struct options *options, asked; /* in use; as it was read */
+    struct log *log;
+};
+
 /* SIGHUP: what may change while the service runs is read again. What cannot be read leaves all as it was. */
-static void reload(struct service *service)
+static void reload(struct service *service, struct command_line *line)
 {
-    char moment[40];
-    struct timespec now;
+    char restart[512];
     int count = 0;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    snprintf(moment, sizeof moment, "RELOADING=1\nMONOTONIC_USEC=%lld",
-             (long long)now.tv_sec * 1000000 + now.tv_nsec / 1000);
-    sd_notify(0, moment);
+    if (options_reload(line->options, &line->asked, line->argc, line->argv, restart, sizeof restart))
+        log_line(service->log, LOG_LEVEL_ERROR, NULL, "reload: the old configuration stays: %s", err_last()->text);
+    else
+        log_line(service->log, LOG_LEVEL_INFO, NULL, "reload: configuration%s%s",
+                 *restart ? "; a restart is needed for " : "", restart);
+    line->log->most = (int)line->options->log_level;
     if (tokens_reload(service->tokens, &count))
         log_line(service->log, LOG_LEVEL_ERROR, NULL, "reload: the old tokens stay: %s", err_last()->text);
     else if (tokens_wanted(service->tokens))
@@ -186,31 +195,31 @@ static void reload(struct service *service)
         log_line(service->log, LOG_LEVEL_ERROR, NULL, "reload: the old certificate stays: %s", err_last()->text);
     else if (service->tls)
         log_line(service->log, LOG_LEVEL_INFO, NULL, "reload: certificate");
-    sd_notify(0, "READY=1");
 }
 
-static void serve_until_stopped(struct service *service, const sigset_t *signals)
+static void serve_until_stopped(struct service *service, struct command_line *line, const sigset_t *signals)
 {
-    struct worker_status status[WORKERS_MAX];
-    bool told = false;
+    struct notify notify;
+    notify_init(&notify, service);
     for (int got = 0; !got || got == SIGHUP; got = signal_next(signals)) {
-        if (got == SIGHUP)
-            reload(service);
-        /* Ready: the queue is recovered and a worker is warm. */
-        int count = told ? 0 : scheduler_status(service->scheduler, status);
-        for (int i = 0; i < count && !told; i++)
-            told = status[i].state == WORKER_IDLE || status[i].state == WORKER_BUSY;
-        if (count && told)
-            sd_notify(0, "READY=1");
+        if (got == SIGHUP) {
+            notify_reloading(&notify);
+            reload(service, line);
+            notify_reloaded(&notify);
+        }
+        notify_tick(&notify);
     }
-    sd_notify(0, "STOPPING=1");
+    notify_stopping(&notify);
     log_line(service->log, LOG_LEVEL_INFO, NULL, "stopping: running jobs have %lld s to end",
              (long long)service->options->drain_time);
     double deadline = clock_seconds() + (double)service->options->drain_time;
     service->draining = true;
     scheduler_drain(service->scheduler);
-    while (!scheduler_is_idle(service->scheduler) && clock_seconds() < deadline && !signal_next(signals))
-        ;
+    int got = 0;
+    while (!scheduler_is_idle(service->scheduler) && clock_seconds() < deadline && (!got || got == SIGHUP)) {
+        got = signal_next(signals);
+        notify_tick(&notify);
+    }
 }
 
 /* mrirecond --new-token CLIENT ROLE [--config FILE] [--tokens FILE] */
@@ -255,7 +264,7 @@ int main(int argc, char **argv)
             (action == OPTIONS_HELP ? options_help : options_sample)(stdout);
         return fflush(stdout) == 0 ? 0 : STATUS_FAILED;
     }
-    log_init(&log, (enum log_level)options.log_level);
+    log_init(&log, (enum log_level)options.log_level, options.log_format == LOG_FORMAT_JSON);
     umask(077);
     signal(SIGPIPE, SIG_IGN);
     sigemptyset(&signals);
@@ -264,9 +273,10 @@ int main(int argc, char **argv)
     sigaddset(&signals, SIGHUP);
     sigprocmask(SIG_BLOCK, &signals, NULL);
     descriptors_raise();
+    struct command_line line = {argc, argv, &options, options, &log};
     int result = service_start(&service, &options, &http);
     if (!result)
-        serve_until_stopped(&service, &signals);
+        serve_until_stopped(&service, &line, &signals);
     else
         log_line(&log, LOG_LEVEL_ERROR, NULL, "%s", err_last()->text);
     service_stop(&service, http);

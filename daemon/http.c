@@ -1,23 +1,20 @@
 #include "daemon/http.h"
 
 #include "daemon/clock.h"
+#include "daemon/listen.h"
 #include "daemon/problem.h"
 #include "daemon/routes.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 enum {
     CONNECTION_BYTES = 128 << 10, /* of headers and buffers, each connection */
-    BACKLOG = 512,
     RETRY_SECONDS = 10,
     STREAM_BLOCK = 4096, /* of a streamed answer, made at a time */
 };
@@ -241,7 +238,7 @@ static int host_check(struct request *request)
 {
     const struct options *options = request->service->options;
     const char *host = http_header(request, "Host");
-    if (request->route->access == ROLE_NOBODY || host_is_known(host, options->host_names, http_is_local(options)))
+    if (request->route->access == ROLE_NOBODY || host_is_known(host, options->host_names, request->service->local))
         return 0;
     return err_set(ERR_MISDIRECTED,
                    "This service is not known as \"%.64s\". Ask it as localhost, or have its option host-names say so.",
@@ -477,77 +474,6 @@ static void request_free(void *context, struct MHD_Connection *connection, void 
 
 /* ---- the server ---- */
 
-union address {
-    struct sockaddr any;
-    struct sockaddr_in v4;
-    struct sockaddr_in6 v6;
-};
-
-/* What options->listen says; *loopback: only this machine reaches it. */
-static int address_read(const struct options *options, union address *address, socklen_t *length, bool *loopback)
-{
-    char host[HTTP_NAME];
-    int port, result = address_split(options->listen, host, &port);
-    if (result)
-        return result;
-    *address = (union address){.v4 = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)}};
-    *length = sizeof address->v4;
-    if (strcmp(host, "localhost") == 0)
-        strcpy(host, "127.0.0.1");
-    if (inet_pton(AF_INET, host, &address->v4.sin_addr) == 1) {
-        *loopback = ntohl(address->v4.sin_addr.s_addr) >> 24 == 127;
-        return 0;
-    }
-    address->v6 = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
-    *length = sizeof address->v6;
-    if (inet_pton(AF_INET6, host, &address->v6.sin6_addr) != 1)
-        return err_set(ERR_BAD_PARAMETER, "listen: \"%s\" is no address; give numbers, as 127.0.0.1 or [::1].", host);
-    *loopback = IN6_IS_ADDR_LOOPBACK(&address->v6.sin6_addr);
-    return 0;
-}
-
-bool http_is_local(const struct options *options)
-{
-    union address address;
-    socklen_t length;
-    bool loopback;
-    return address_read(options, &address, &length, &loopback) == 0 && loopback;
-}
-
-static int address_bind(const struct options *options, int *out)
-{
-    union address address;
-    socklen_t length;
-    bool loopback;
-    int one = 1, result = address_read(options, &address, &length, &loopback);
-    if (result)
-        return result;
-    if (!loopback && (!*options->tls_certificate || !*options->tokens))
-        return err_set(ERR_BAD_PARAMETER,
-                       "listen: %s can be reached from other machines. That takes TLS (options tls-certificate and "
-                       "tls-key) and tokens (option tokens; mrirecond --new-token makes one); without them listen on "
-                       "127.0.0.1 or [::1].",
-                       options->listen);
-    int fd = socket(address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd >= 0)
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (fd < 0 || bind(fd, &address.any, length) < 0 || listen(fd, BACKLOG) < 0) {
-        result = err_set(ERR_IO, "listen: %s cannot be served: %s.", options->listen, strerror(errno));
-        if (fd >= 0)
-            close(fd);
-        return result;
-    }
-    *out = fd;
-    return 0;
-}
-
-static int port_of(int fd)
-{
-    struct sockaddr_in6 address; /* the port lies at the same place for IPv4 */
-    socklen_t length = sizeof address;
-    return getsockname(fd, (struct sockaddr *)&address, &length) == 0 ? ntohs(address.sin6_port) : 0;
-}
-
 /* Which certificate a connection that begins shows. The library keeps the connection in the session; what is ours hangs
  * on its socket. */
 static int certificate_choose(gnutls_session_t session, const gnutls_datum_t *authorities, int count,
@@ -569,11 +495,13 @@ static int certificate_choose(gnutls_session_t session, const gnutls_datum_t *au
 int http_create(struct http **out, struct service *service, int *port)
 {
     const struct options *options = service->options;
-    int fd = -1, result = address_bind(options, &fd);
+    struct listener listener;
+    int result = listen_open(&listener, options);
     struct http *http = result ? NULL : calloc(1, sizeof *http);
     if (result)
         return result;
-    *port = port_of(fd);
+    *port = listener.port;
+    service->local = listener.local;
     if (http)
         http->service = service;
     /* Each thread of the pool has its share of the connections. */
@@ -581,7 +509,7 @@ int http_create(struct http **out, struct service *service, int *port)
     if (http)
         http->daemon = MHD_start_daemon(
             MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC | MHD_ALLOW_SUSPEND_RESUME | (service->tls ? MHD_USE_TLS : 0),
-            0, NULL, NULL, handle, service, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_THREAD_POOL_SIZE, threads,
+            0, NULL, NULL, handle, service, MHD_OPTION_LISTEN_SOCKET, listener.fd, MHD_OPTION_THREAD_POOL_SIZE, threads,
             MHD_OPTION_CONNECTION_LIMIT, (unsigned)options->connections + threads, MHD_OPTION_CONNECTION_TIMEOUT,
             (unsigned)options->idle_timeout, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES,
             MHD_OPTION_CONNECTION_MEMORY_INCREMENT, (size_t)CONNECTION_BYTES / 4, MHD_OPTION_URI_LOG_CALLBACK,
@@ -589,7 +517,7 @@ int http_create(struct http **out, struct service *service, int *port)
             connection_changed, service, service->tls ? MHD_OPTION_HTTPS_CERT_CALLBACK : MHD_OPTION_END,
             certificate_choose, MHD_OPTION_HTTPS_PRIORITIES, TLS_PRIORITIES, MHD_OPTION_END);
     if (!http || !http->daemon) {
-        close(fd);
+        close(listener.fd);
         free(http);
         return err_set(ERR_INTERNAL, "The HTTP server cannot be started: %s.", strerror(errno));
     }

@@ -40,6 +40,7 @@ struct service {
     struct pool *pool;
     struct keys *keys;
     struct housekeeper *housekeeper;
+    bool local; /* only this machine reaches the service */
     _Atomic bool draining;
 };
 
@@ -87,9 +88,6 @@ struct request {
 };
 
 struct http;
-
-/* Whether only this machine reaches the address that options->listen names. */
-bool http_is_local(const struct options *options);
 
 /* Serve on options->listen; *port is the one that is served. Fails with ERR_BAD_PARAMETER (not an address; one that
  * other machines reach, without TLS and tokens), ERR_IO (taken). */

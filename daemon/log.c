@@ -1,15 +1,19 @@
 #include "daemon/log.h"
 
+#include "daemon/clock.h"
+
+#include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <time.h>
+#include <string.h>
 #include <unistd.h>
 
-void log_init(struct log *log, enum log_level most)
+void log_init(struct log *log, enum log_level most, bool json)
 {
     log->most = most;
+    log->json = json;
     log->journal = false;
     /* systemd says which device and inode the journal's stream is; stderr may have been redirected since. */
     const char *stream = getenv("JOURNAL_STREAM");
@@ -19,37 +23,54 @@ void log_init(struct log *log, enum log_level most)
         log->journal = there.st_dev == device && there.st_ino == inode;
 }
 
+enum { LINE = 2048, MESSAGE = 1200 };
+
+static const struct {
+    const char *word;
+    int syslog;
+} levels[] = {{"error", 3}, {"warning", 4}, {"info", 6}, {"debug", 7}};
+
+static void line_write(const char *line, size_t length)
+{
+    /* There is no one left to tell that the log cannot be written. */
+    if (write(STDERR_FILENO, line, length) < 0)
+        return;
+}
+
+static void json_line(const char *lead, enum log_level level, const char *time, const char *job, const char *message)
+{
+    char line[LINE];
+    json_t *object = json_pack("{s:s, s:s, s:s}", "time", time, "level", levels[level].word, "message", message);
+    if (job)
+        json_object_set_new(object, "job", json_string(job));
+    size_t used = (size_t)snprintf(line, sizeof line, "%s", lead);
+    size_t length = object ? json_dumpb(object, line + used, sizeof line - 1 - used, JSON_COMPACT) : 0;
+    json_decref(object);
+    if (length == 0 || length > sizeof line - 1 - used)
+        return;
+    line[used + length] = '\n';
+    line_write(line, used + length + 1);
+}
+
 void log_line(const struct log *log, enum log_level level, const char *job, const char *format, ...)
 {
-    static const struct {
-        const char *word;
-        int syslog;
-    } levels[] = {{"error", 3}, {"warning", 4}, {"info", 6}, {"debug", 7}};
-    char line[1400];
-    size_t used;
-    if (level > log->most)
+    char message[MESSAGE], time[CLOCK_TEXT], lead[8] = "", line[LINE];
+    if ((int)level > log->most)
         return;
-    if (log->journal) {
-        used = (size_t)snprintf(line, sizeof line, "<%d>", levels[level].syslog);
-    } else {
-        struct timespec now;
-        struct tm utc;
-        clock_gettime(CLOCK_REALTIME, &now);
-        gmtime_r(&now.tv_sec, &utc);
-        used = strftime(line, sizeof line, "%Y-%m-%dT%H:%M:%S", &utc);
-        used += (size_t)snprintf(line + used, sizeof line - used, ".%03dZ %s: ", (int)(now.tv_nsec / 1000000),
-                                 levels[level].word);
-    }
-    if (job)
-        used += (size_t)snprintf(line + used, sizeof line - used, "job=%s ", job);
     va_list arguments;
     va_start(arguments, format);
-    int wanted = vsnprintf(line + used, sizeof line - 1 - used, format, arguments);
+    vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
-    if (wanted > 0)
-        used += (size_t)wanted < sizeof line - 1 - used ? (size_t)wanted : sizeof line - 2 - used;
-    line[used++] = '\n';
-    /* There is no one left to tell that the log cannot be written. */
-    if (write(STDERR_FILENO, line, used) < 0)
+    clock_print(clock_milliseconds(), time);
+    if (log->journal)
+        snprintf(lead, sizeof lead, "<%d>", levels[level].syslog);
+    if (log->json) {
+        json_line(lead, level, time, job, message);
         return;
+    }
+    int length = snprintf(line, sizeof line, "%s%s%s%s%s%s%s%s\n", lead, log->journal ? "" : time,
+                          log->journal ? "" : " ", log->journal ? "" : levels[level].word, log->journal ? "" : ": ",
+                          job ? "job=" : "", job ? job : "", job ? " " : "");
+    length = length - 1 + snprintf(line + length - 1, sizeof line - (size_t)length + 1, "%s\n", message);
+    line_write(line, (size_t)length);
 }

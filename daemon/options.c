@@ -15,6 +15,7 @@ static const struct option {
     size_t offset;              /* in struct options */
     int64_t min, max;           /* inclusive; not of texts and choices */
     const char *const *choices; /* NULL-terminated; the value is the index */
+    bool live;                  /* SIGHUP changes it; the others need a restart */
 } table[] = {
 #define AT(member) .offset = offsetof(struct options, member)
 #define KIB(n)     ((int64_t)(n) << 10)
@@ -50,42 +51,43 @@ static const struct option {
     {"work-reserve", "64M",
      "Bytes of the state folder's disk below which no job is begun: what waits is held until there is room for "
      "results.",
-     OPTION_IS_SIZE, AT(work_reserve), 0, KIB(KIB(KIB(KIB(1024))))},
-    {"queue-limit", "10000", "Jobs that may wait; more are refused.", OPTION_IS_COUNT, AT(queue_limit), 1, 1000000},
+     OPTION_IS_SIZE, AT(work_reserve), 0, KIB(KIB(KIB(KIB(1024)))), .live = true},
+    {"queue-limit", "10000", "Jobs that may wait; more are refused.", OPTION_IS_COUNT, AT(queue_limit), 1, 1000000,
+     .live = true},
     {"client-jobs", "0", "Jobs that one client may have waiting; more are answered with 429. 0: any number.",
-     OPTION_IS_COUNT, AT(client_jobs), 0, 1000000},
+     OPTION_IS_COUNT, AT(client_jobs), 0, 1000000, .live = true},
     {"client-bytes", "0", "Bytes that the waiting scans of one client may take; more are answered with 429. 0: any.",
-     OPTION_IS_SIZE, AT(client_bytes), 0, KIB(KIB(KIB(KIB(1024))))},
+     OPTION_IS_SIZE, AT(client_bytes), 0, KIB(KIB(KIB(KIB(1024)))), .live = true},
     {"priority-ageing", "1800",
      "Seconds of waiting that move a job up by one priority, so that batch jobs come to their turn. 0: waiting does "
      "not.",
      OPTION_IS_SECONDS, AT(priority_ageing), 0, 31 * 86400},
     {"keep-scans", "none",
      "Which uploaded scans stay on the disk when their job has ended, until the job is deleted: none, failed, all.",
-     OPTION_IS_CHOICE, AT(keep_scans), .choices = (const char *const[]){"none", "failed", "all", NULL}},
+     OPTION_IS_CHOICE, AT(keep_scans), .choices = (const char *const[]){"none", "failed", "all", NULL}, .live = true},
     {"keep-jobs", "0",
      "Seconds that jobs which have ended are kept, with their results and scans. 0: until they are deleted.",
-     OPTION_IS_SECONDS, AT(keep_jobs), 0, INT64_C(3660) * 86400},
+     OPTION_IS_SECONDS, AT(keep_jobs), 0, INT64_C(3660) * 86400, .live = true},
     {"keep-bytes", "0",
      "Bytes that results and kept scans of ended jobs may take; the jobs that ended first are removed. 0: any.",
-     OPTION_IS_SIZE, AT(keep_bytes), 0, KIB(KIB(KIB(KIB(1024))))},
+     OPTION_IS_SIZE, AT(keep_bytes), 0, KIB(KIB(KIB(KIB(1024)))), .live = true},
     {"job-time-limit", "3600", "Seconds that a job may run. 0: any.", OPTION_IS_SECONDS, AT(job_time_limit), 0,
-     31 * 86400},
+     31 * 86400, .live = true},
     {"cancel-grace", "1", "Seconds that a worker has to stop a canceled job before it is killed.", OPTION_IS_SECONDS,
-     AT(cancel_grace), 0, 3600},
+     AT(cancel_grace), 0, 3600, .live = true},
     {"worker-timeout", "30", "Seconds without a sign of life after which a worker is killed.", OPTION_IS_SECONDS,
-     AT(worker_timeout), 1, 3600},
+     AT(worker_timeout), 1, 3600, .live = true},
     {"start-timeout", "120", "Seconds that a worker may take to warm up.", OPTION_IS_SECONDS, AT(start_timeout), 1,
      3600},
     {"drain-time", "30",
      "Seconds that running jobs have to end after SIGTERM; what still runs then goes back into the queue.",
-     OPTION_IS_SECONDS, AT(drain_time), 0, 86400},
+     OPTION_IS_SECONDS, AT(drain_time), 0, 86400, .live = true},
     {"convert-timeout", "120", "Seconds that writing an image in another format may take.", OPTION_IS_SECONDS,
      AT(convert_timeout), 1, 3600},
     {"upload-lifetime", "86400", "Seconds after which an upload in pieces that nothing is added to is removed.",
      OPTION_IS_SECONDS, AT(upload_lifetime), 1, 366 * 86400},
     {"wait-limit", "600", "Most seconds that a request with Prefer: wait is kept waiting.", OPTION_IS_SECONDS,
-     AT(wait_limit), 0, 86400},
+     AT(wait_limit), 0, 86400, .live = true},
     {"idle-timeout", "60", "Seconds without a byte after which a connection is closed.", OPTION_IS_SECONDS,
      AT(idle_timeout), 1, 86400},
     {"header-timeout", "20",
@@ -103,7 +105,9 @@ static const struct option {
     {"connections", "1000", "Connections served at a time.", OPTION_IS_COUNT, AT(connections), 8, 100000},
     {"http-threads", "4", "Threads that serve connections.", OPTION_IS_COUNT, AT(http_threads), 1, 256},
     {"log-level", "info", "What is logged to stderr: error, warning, info, debug.", OPTION_IS_CHOICE, AT(log_level),
-     .choices = (const char *const[]){"error", "warning", "info", "debug", NULL}},
+     .choices = (const char *const[]){"error", "warning", "info", "debug", NULL}, .live = true},
+    {"log-format", "text", "Lines of the log: text, or a JSON object each (time, level, job, message).",
+     OPTION_IS_CHOICE, AT(log_format), .choices = (const char *const[]){"text", "json", NULL}},
 #undef AT
 #undef KIB
 };
@@ -327,6 +331,30 @@ int options_parse(struct options *options, int argc, char *const argv[], enum op
     return result ? result : arguments_read(options, argc, argv, false);
 }
 
+int options_reload(struct options *options, struct options *asked, int argc, char *const argv[], char *restart,
+                   size_t size)
+{
+    struct options fresh;
+    enum options_action action;
+    int result = options_parse(&fresh, argc, argv, &action);
+    size_t used = 0;
+    restart[0] = '\0';
+    for (int i = 0; !result && i < OPTIONS; i++) {
+        const struct option *option = &table[i];
+        const void *old = (const char *)asked + option->offset;
+        const void *new = (const char *)&fresh + option->offset;
+        if (option->type == OPTION_IS_TEXT ? strcmp(old, new) == 0 : *(const int64_t *)old == *(const int64_t *)new)
+            continue;
+        if (option->live) /* never a text: other threads read it meanwhile */
+            __atomic_store_n((int64_t *)((char *)options + option->offset), *(const int64_t *)new, __ATOMIC_RELAXED);
+        else if (used < size)
+            used += (size_t)snprintf(restart + used, size - used, "%s%s", used ? ", " : "", option->key);
+    }
+    if (!result)
+        *asked = fresh;
+    return result;
+}
+
 /* Print `text` in lines of at most `width` bytes, each after `lead`. */
 static void print_wrapped(FILE *out, const char *lead, const char *text, int width)
 {
@@ -351,7 +379,8 @@ void options_help(FILE *out)
           "  mrirecond --new-token CLIENT ROLE [--config FILE] [--tokens FILE]\n"
           "  mrirecond --help | --sample-config | --version\n\n"
           "--new-token makes a token, shows it once, and keeps its hash; roles are read, submit and admin.\n"
-          "SIGHUP reads tokens and certificate again. SIGTERM lets running jobs end and stops; a second one stops at "
+          "SIGHUP reads configuration, tokens and certificate again. SIGTERM lets running jobs end and stops; a second "
+          "one stops at "
           "once.\n\n",
           out);
     for (int i = 0; i < OPTIONS; i++) {

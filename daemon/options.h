@@ -12,13 +12,14 @@
 
 enum { OPTION_TEXT = 256 };
 
+enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
 enum keep_scans { KEEP_NONE, KEEP_FAILED, KEEP_ALL };
 
 struct options {
     char listen[OPTION_TEXT], port_file[OPTION_TEXT], state_dir[OPTION_TEXT], worker[OPTION_TEXT], codec[OPTION_TEXT],
         devices[OPTION_TEXT], tokens[OPTION_TEXT], tls_certificate[OPTION_TEXT], tls_key[OPTION_TEXT],
         host_names[OPTION_TEXT];
-    int64_t threads, http_threads, connections, queue_limit, client_jobs, keep_scans, log_level;
+    int64_t threads, http_threads, connections, queue_limit, client_jobs, keep_scans, log_level, log_format;
     int64_t upload_rate, client_bytes, keep_bytes, body_limit, spool_limit, spool_reserve, work_reserve; /* bytes */
     int64_t header_timeout, keep_jobs, priority_ageing, idle_timeout, wait_limit, job_time_limit, cancel_grace,
         worker_timeout, start_timeout, drain_time, convert_timeout, upload_lifetime; /* seconds */
@@ -40,6 +41,12 @@ int options_read(struct options *options, FILE *file, const char *name);
 
 /* Read the command line, and the file that its --config names first. Fails as above. */
 int options_parse(struct options *options, int argc, char *const argv[], enum options_action *action);
+
+/* Read the same command line again, and take over into *options what may change while the service runs. *asked is what
+ * was read before, and then what was read now; *restart names, separated by commas, the options that differ between the
+ * two and may not change. Fails as options_parse; nothing is changed then. */
+int options_reload(struct options *options, struct options *asked, int argc, char *const argv[], char *restart,
+                   size_t size);
 
 void options_help(FILE *out);
 void options_sample(FILE *out);

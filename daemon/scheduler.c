@@ -365,6 +365,7 @@ static void *scheduler_run(void *context)
 {
     struct scheduler *scheduler = context;
     while (scheduler->stopping != STOPPING) {
+        scheduler->turned = clock_seconds();
         for (int i = 0; i < scheduler->count; i++)
             turn(scheduler, &scheduler->slot[i]);
         ahead_announced(scheduler);
@@ -424,6 +425,11 @@ int scheduler_create(struct scheduler **out, const struct scheduler_parts *parts
 void scheduler_wake(struct scheduler *scheduler)
 {
     eventfd_write(scheduler->wake, 1);
+}
+
+double scheduler_turned(struct scheduler *scheduler)
+{
+    return scheduler->turned;
 }
 
 void scheduler_drain(struct scheduler *scheduler)

@@ -60,6 +60,9 @@ int scheduler_status(struct scheduler *scheduler, struct worker_status status[WO
 /* Whether jobs wait for room on the disk (option work-reserve). */
 bool scheduler_is_held(struct scheduler *scheduler);
 
+/* clock_seconds() when the scheduler last looked around: after a scheduler_wake() this moves, unless it hangs. */
+double scheduler_turned(struct scheduler *scheduler);
+
 /* Begin no more jobs; returns at once. scheduler_is_idle() tells when the running ones have ended. */
 void scheduler_drain(struct scheduler *scheduler);
 bool scheduler_is_idle(struct scheduler *scheduler);

@@ -43,7 +43,8 @@ struct scheduler {
     pthread_t thread;
     int wake; /* eventfd */
     _Atomic int stopping;
-    _Atomic bool held; /* no job is begun, for the disk is low */
+    _Atomic double turned; /* clock_seconds() when it last looked around */
+    _Atomic bool held;     /* no job is begun, for the disk is low */
     /* of the thread */
     struct slot slot[WORKERS_MAX];
     int count;

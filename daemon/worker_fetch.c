@@ -170,7 +170,7 @@ int fetcher_create(struct fetcher **out, const struct worker_options *options)
         return err_set(ERR_NO_MEMORY, "No memory to read scans.");
     f->options = options;
     f->tend = true;
-    log_init(&f->log, LOG_LEVEL_WARNING);
+    log_init(&f->log, LOG_LEVEL_WARNING, false);
     pthread_mutex_init(&f->lock, NULL);
     pthread_cond_init(&f->work, NULL);
     pthread_cond_init(&f->done, NULL);

@@ -1,0 +1,18 @@
+/* listen.h: the socket that the service listens on: its own, or one that a service manager hands over (LISTEN_FDS). */
+#ifndef MRIRECON_DAEMON_LISTEN_H
+#define MRIRECON_DAEMON_LISTEN_H
+
+#include "daemon/options.h"
+
+#include <stdbool.h>
+
+struct listener {
+    int fd, port;
+    bool local; /* only this machine reaches it */
+};
+
+/* Listen on options->listen, or on the socket that was handed over. Where other machines reach it, TLS and tokens must
+ * be configured. Fails with ERR_BAD_PARAMETER (not an address; other machines reach it), ERR_IO (taken). */
+int listen_open(struct listener *out, const struct options *options);
+
+#endif

@@ -1,0 +1,80 @@
+#include "daemon/notify.h"
+
+#include "daemon/clock.h"
+
+#include <systemd/sd-daemon.h>
+
+#define STATUS_SECONDS 2.0
+
+void notify_init(struct notify *notify, struct service *service)
+{
+    uint64_t microseconds = 0;
+    *notify = (struct notify){.service = service};
+    if (sd_watchdog_enabled(0, &microseconds) > 0)
+        notify->interval = 1e-6 * (double)microseconds / 4;
+}
+
+/* How many workers are warm, and how many of those run a job. */
+static int workers_count(struct service *service, int *warm, int *busy)
+{
+    struct worker_status status[WORKERS_MAX];
+    int count = scheduler_status(service->scheduler, status);
+    *warm = *busy = 0;
+    for (int i = 0; i < count; i++) {
+        *warm += status[i].state == WORKER_IDLE || status[i].state == WORKER_BUSY;
+        *busy += status[i].state == WORKER_BUSY;
+    }
+    return count;
+}
+
+static void tell_status(struct notify *notify, int count, int warm, int busy)
+{
+    int64_t counts[JOB_STATES], oldest;
+    if (store_counts(notify->service->store, counts, &oldest) == 0)
+        sd_notifyf(0, "STATUS=%d of %d workers ready, %d running, %lld waiting", warm, count, busy,
+                   (long long)counts[JOB_QUEUED]);
+}
+
+void notify_tick(struct notify *notify)
+{
+    double now = clock_seconds();
+    if (!notify->ready || now >= notify->status_due) {
+        int warm, busy, count = workers_count(notify->service, &warm, &busy);
+        /* Ready: the queue is recovered and a worker is warm. */
+        if (!notify->ready && warm > 0) {
+            notify->ready = true;
+            sd_notify(0, "READY=1");
+        }
+        if (now >= notify->status_due) {
+            tell_status(notify, count, warm, busy);
+            notify->status_due = now + STATUS_SECONDS;
+        }
+    }
+    if (notify->interval > 0 && now >= notify->asked + notify->interval) {
+        if (scheduler_turned(notify->service->scheduler) < notify->asked)
+            return; /* it has not answered yet */
+        sd_notify(0, "WATCHDOG=1");
+        notify->asked = now;
+        scheduler_wake(notify->service->scheduler);
+    }
+}
+
+void notify_reloading(const struct notify *notify)
+{
+    struct timespec now;
+    (void)notify;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%lld", (long long)now.tv_sec * 1000000 + now.tv_nsec / 1000);
+}
+
+void notify_reloaded(const struct notify *notify)
+{
+    if (notify->ready)
+        sd_notify(0, "READY=1");
+}
+
+void notify_stopping(const struct notify *notify)
+{
+    (void)notify;
+    sd_notify(0, "STOPPING=1");
+}

@@ -1,0 +1,128 @@
+#!/usr/bin/python3
+"""What systemd asks of a service: readiness, status, signs of life, reload, a socket that is handed over; logs as JSON."""
+import json
+import os
+import signal
+import socket
+import tempfile
+import time
+
+import scans
+from harness import Daemon, main, same, test, wait_until
+
+
+class Manager:
+    """The side of systemd that listens on NOTIFY_SOCKET."""
+
+    def __init__(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = os.path.join(self.folder.name, "notify")
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(self.path)
+        self.socket.setblocking(False)
+        self.told = []
+
+    def read(self):
+        while True:
+            try:
+                self.told += [(time.monotonic(), line) for line in self.socket.recv(4096).decode().splitlines()]
+            except BlockingIOError:
+                return [line for _, line in self.told]
+
+    def heard(self, start):
+        return [line for line in self.read() if line.startswith(start)]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()
+        self.folder.cleanup()
+
+
+@test("ready when a worker is warm, then a status; RELOADING and STOPPING are told")
+def notify():
+    with Manager() as manager:
+        with Daemon(devices="cpu", environment={"NOTIFY_SOCKET": manager.path}) as daemon:
+            wait_until(lambda: "READY=1" in manager.read(), "readiness")
+            wait_until(lambda: manager.heard("STATUS=1 of 1 workers ready, 0 running, 0 waiting"), "the status")
+            daemon.process.send_signal(signal.SIGHUP)
+            wait_until(lambda: "RELOADING=1" in manager.read() and manager.read().count("READY=1") == 2, "the reload")
+            assert manager.heard("MONOTONIC_USEC="), manager.read()
+        assert "STOPPING=1" in manager.read()
+
+
+@test("signs of life come while the daemon lives, also while it works")
+def watchdog():
+    with Manager() as manager:
+        environment = {"NOTIFY_SOCKET": manager.path, "WATCHDOG_USEC": "2000000"}
+        with Daemon(devices="cpu", environment=environment) as daemon:
+            wait_until(lambda: len(manager.heard("WATCHDOG=1")) >= 4, "signs of life")
+            job = daemon.run(scans.radial().bytes(daemon.state))
+            same(job["state"], "succeeded")
+            count = len(manager.heard("WATCHDOG=1"))
+            wait_until(lambda: len(manager.heard("WATCHDOG=1")) > count, "another sign")
+
+
+@test("SIGHUP changes what may change, and says what a restart is needed for; a broken file changes nothing")
+def reload():
+    with tempfile.NamedTemporaryFile("w+", suffix=".conf") as config:
+        def write(text):
+            config.seek(0)
+            config.truncate()
+            config.write(text)
+            config.flush()
+
+        write("queue-limit = 5\nlog-level = info\n")
+        with Daemon(devices="cpu", config=config.name, expect_trouble=True) as daemon:
+            same(daemon.metrics()["mrirecond_queue_capacity_jobs"], 5)
+            write("queue-limit = 7\nlog-level = info\nhttp-threads = 2\n")
+            daemon.process.send_signal(signal.SIGHUP)
+            wait_until(lambda: daemon.metrics()["mrirecond_queue_capacity_jobs"] == 7, "the new limit")
+            assert "a restart is needed for http-threads" in daemon.read_log(), daemon.read_log()
+            write("queue-limit = nonsense\n")
+            daemon.process.send_signal(signal.SIGHUP)
+            wait_until(lambda: "the old configuration stays" in daemon.read_log(), "a word about the broken file")
+            same(daemon.metrics()["mrirecond_queue_capacity_jobs"], 7)
+            write("log-level = error\n")
+            daemon.process.send_signal(signal.SIGHUP)
+            wait_until(lambda: daemon.metrics()["mrirecond_queue_capacity_jobs"] == 10000, "the default")
+            before = daemon.read_log()
+            same(daemon.run(scans.radial().bytes(daemon.state))["state"], "succeeded")
+            same(daemon.read_log(), before, "log at level error")
+
+
+@test("a socket that is handed over is served")
+def handed():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        script = 'exec 3<&"$FD"; LISTEN_PID=$$ LISTEN_FDS=1 exec "$@"'
+        os.set_inheritable(listening.fileno(), True)
+
+        class Activated(Daemon):
+            def start(self, port=0):
+                import subprocess
+                real = subprocess.Popen
+                subprocess.Popen = lambda *words, **more: real(*words, **{**more, "pass_fds": [listening.fileno()]})
+                try:
+                    super().start(port)
+                finally:
+                    subprocess.Popen = real
+
+        with Activated(devices="cpu", command=["bash", "-c", script, "bash"], environment={"FD": str(listening.fileno())}) as daemon:
+            same(daemon.port, port, "port")
+            same(daemon.run(scans.radial().bytes(daemon.state))["state"], "succeeded")
+
+
+@test("log lines as JSON objects")
+def json_log():
+    with Daemon(devices="cpu", log_format="json") as daemon:
+        job = daemon.run(scans.radial().bytes(daemon.state))
+        lines = [json.loads(line) for line in daemon.read_log().splitlines()]
+        assert all({"time", "level", "message"} <= set(line) for line in lines), lines
+        about = [line["message"] for line in lines if line.get("job") == job["id"]]
+        assert any(message.startswith("accepted") for message in about) and any("succeeded" in message for message in about), about
+
+
+if __name__ == "__main__":
+    main()

@@ -211,55 +211,50 @@ void nufft_times(const struct nufft *plan, struct nufft_times *times)
     *times = plan->times;
 }
 
-/* What the leaf's last adjoint has taken. */
-static void add_times(struct nufft *plan)
-{
-    struct nufft_times part = {.gpu = 0};
-    if (plan->leaf->times != NULL)
-        plan->leaf->times(plan->state, &part);
-    plan->times.gpu += part.gpu;
-    plan->times.cpu += part.cpu;
-    plan->times.merge += part.merge;
-    plan->times.hidden += part.hidden;
-}
-
-int nufft_bins(const struct nufft *plan, struct nufft_bins *bins)
-{
-    if (plan->leaf->bins == NULL)
-        return err_set(ERR_BAD_PARAMETER, "the plans of %s do not tell their bins", dev_name(plan->dev));
-    return plan->leaf->bins(plan->state, bins);
-}
-
 int nufft_set_weights(struct nufft *plan, const float *weights)
 {
     return plan->leaf->set_weights(plan->state, weights);
 }
 
-int nufft_adjoint(struct nufft *plan, int batch, const struct c32 *data, struct c32 *image)
+int nufft_adjoint_begin(struct nufft *plan, int batch, const struct c32 *data, struct c32 *image)
 {
-    plan->times = (struct nufft_times){.gpu = 0};
     for (int first = 0; first < batch; first += plan->shape.batch) {
         int now = batch - first < plan->shape.batch ? batch - first : plan->shape.batch;
         int status = plan->leaf->adjoint(plan->state, now, data + (size_t)first * plan->samples,
                                          image + (size_t)first * plan->pixels);
         if (status != 0)
             return status;
-        add_times(plan);
     }
     return 0;
 }
 
-int nufft_adjoint_squares(struct nufft *plan, int batch, const struct c32 *data, float *squares)
+int nufft_adjoint_squares_begin(struct nufft *plan, int batch, const struct c32 *data, float *squares)
 {
-    plan->times = (struct nufft_times){.gpu = 0};
     for (int first = 0; first < batch; first += plan->shape.batch) {
         int now = batch - first < plan->shape.batch ? batch - first : plan->shape.batch;
         int status = plan->leaf->adjoint_squares(plan->state, now, data + (size_t)first * plan->samples, squares);
         if (status != 0)
             return status;
-        add_times(plan);
     }
     return 0;
+}
+
+int nufft_finish(struct nufft *plan)
+{
+    plan->times = (struct nufft_times){.gpu = 0};
+    return plan->leaf->finish != NULL ? plan->leaf->finish(plan->state, &plan->times) : 0;
+}
+
+int nufft_adjoint(struct nufft *plan, int batch, const struct c32 *data, struct c32 *image)
+{
+    int status = nufft_adjoint_begin(plan, batch, data, image);
+    return status != 0 ? status : nufft_finish(plan);
+}
+
+int nufft_adjoint_squares(struct nufft *plan, int batch, const struct c32 *data, float *squares)
+{
+    int status = nufft_adjoint_squares_begin(plan, batch, data, squares);
+    return status != 0 ? status : nufft_finish(plan);
 }
 
 int nufft_forward(struct nufft *plan, int batch, const struct c32 *image, struct c32 *data)

@@ -98,6 +98,12 @@ int nufft_forward(struct nufft *plan, int batch, const struct c32 *image, struct
 /* squares[nz][ny][nx] += sum over the batch of |adjoint|^2, without ever storing the images of single coils. */
 int nufft_adjoint_squares(struct nufft *plan, int batch, const struct c32 *data, float *squares);
 
+/* The same two in halves: a GPU may still be at work when the first returns, until nufft_finish() has. The plan, data
+ * and output are not to be touched between; the CPU can meanwhile prepare what comes next (dev_upload_begin). */
+int nufft_adjoint_begin(struct nufft *plan, int batch, const struct c32 *data, struct c32 *image);
+int nufft_adjoint_squares_begin(struct nufft *plan, int batch, const struct c32 *data, float *squares);
+int nufft_finish(struct nufft *plan);
+
 /* One step of Pipe-Menon density compensation (doi:10.1002/(SICI)1522-2594(199901)41:1<179::AID-MRM25>3.0.CO;2-V):
  * convolved[m] = sum_m' weights[m'] C(k_m - k_m'), C being the kernel interpolated through the grid (scatter, then
  * gather; no FFT). Both are host memory, [samples]. */

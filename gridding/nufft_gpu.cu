@@ -588,7 +588,6 @@ static int adjoint_groups(struct nufft_gpu *plan, int batch, const struct c32 *d
 {
     int rc = gpu_enter(plan->gpu), transforms;
     bool no_grid = nufft_gpu_in_pieces(plan) && !plan->overflow; /* the CPU's sums need one to be added to */
-    memset(&plan->times, 0, sizeof plan->times);
     if (!rc)
         rc = nufft_gpu_overflow_begin(plan, batch, data, true);
     for (int b = 0; !rc && b < batch; b += transforms) {
@@ -598,18 +597,18 @@ static int adjoint_groups(struct nufft_gpu *plan, int batch, const struct c32 *d
         rc = nufft_gpu_clock_turn(plan);
         if (!rc && no_grid)
             rc = nufft_gpu_pieces_to_image(plan, transforms, from, to, squares);
-        if (no_grid)
-            continue;
-        if (!rc)
+        else if (!rc)
             rc = data_to_grid(plan, transforms, from);
         if (!rc)
             rc = nufft_gpu_clock(plan, MOMENT_GRIDDED, plan->gpu->stream);
+        if (no_grid)
+            continue;
         if (!rc)
             rc = nufft_gpu_overflow_add(plan, b, transforms, batch, data, true);
         if (!rc)
             rc = grid_to_image(plan, transforms, to, squares);
     }
-    return rc ? rc : nufft_gpu_clock_read(plan);
+    return rc;
 }
 
 static int leaf_adjoint(void *state, int batch, const struct c32 *data, struct c32 *image)
@@ -723,13 +722,19 @@ static int leaf_convolve(void *state, const float *weights, float *convolved)
     return rc;
 }
 
-static void leaf_times(const void *state, struct nufft_times *times)
+static int leaf_finish(void *state, struct nufft_times *times)
 {
-    *times = ((const struct nufft_gpu *)state)->times;
+    struct nufft_gpu *plan = (struct nufft_gpu *)state;
+    int rc = gpu_enter(plan->gpu);
+    if (!rc)
+        rc = nufft_gpu_clock_read(plan);
+    *times = plan->times;
+    memset(&plan->times, 0, sizeof plan->times);
+    return rc;
 }
 
 extern "C" const struct nufft_leaf nufft_leaf_gpu;
 const struct nufft_leaf nufft_leaf_gpu = {
-    leaf_cost,        leaf_create,  leaf_destroy,         leaf_describe, leaf_times,    leaf_bins,
-    leaf_set_weights, leaf_adjoint, leaf_adjoint_squares, leaf_forward,  leaf_convolve,
+    leaf_cost,    leaf_create,          leaf_destroy, leaf_describe, leaf_bins,     leaf_set_weights,
+    leaf_adjoint, leaf_adjoint_squares, leaf_finish,  leaf_forward,  leaf_convolve,
 };

@@ -170,7 +170,7 @@ struct nufft_gpu {
     struct nufft_spill *overflow; /* NULL: no sample overflows */
     int threads;                  /* of the CPU */
     struct nufft_clock clock;
-    struct nufft_times times; /* of the last adjoint */
+    struct nufft_times times; /* of adjoints, as far as they were read and not told */
     size_t bytes;
 };
 

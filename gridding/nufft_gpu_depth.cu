@@ -29,21 +29,24 @@ static double now(void)
 }
 
 /* What a plan of a depth takes for one transform. Probes of one prober are told in relation to the first. */
-static int measure(struct prober *p, const struct nufft_gpu *plan, struct overflow_probe *probe)
+static int measure(struct prober *p, struct nufft_gpu *plan, struct overflow_probe *probe)
 {
     const struct nufft_leaf *leaf = &nufft_leaf_gpu;
+    struct nufft_times times;
     double least = 1e30;
     int rc = 0;
     for (int run = 0; !rc && run < PROBE_RUNS; run++) {
         double start = now();
-        rc = leaf->adjoint_squares((void *)plan, p->transforms, p->data, p->squares);
+        rc = leaf->adjoint_squares(plan, p->transforms, p->data, p->squares);
+        if (!rc)
+            rc = leaf->finish(plan, &times);
         double total = (now() - start) / p->transforms;
         if (run == 0 || total >= least)
             continue;
         least = total;
-        probe->gpu = plan->times.gpu / p->transforms;
-        probe->cpu = plan->times.cpu / p->transforms;
-        probe->merge = plan->times.merge / p->transforms;
+        probe->gpu = times.gpu / p->transforms;
+        probe->cpu = times.cpu / p->transforms;
+        probe->merge = times.merge / p->transforms;
     }
     probe->overflowed = nufft_gpu_overflowed(plan);
     probe->kept = (double)p->samples - probe->overflowed;

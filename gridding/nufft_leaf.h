@@ -56,13 +56,14 @@ struct nufft_leaf {
     int (*create)(void **state, struct dev *dev, const struct nufft_shape *shape, size_t samples, const float *k);
     void (*destroy)(void *state);
     void (*describe)(const void *state, struct nufft_info *info); /* what shape and samples do not tell */
-    void (*times)(const void *state, struct nufft_times *times);  /* of the last adjoint; NULL: nothing to tell */
     int (*bins)(const void *state, struct nufft_bins *bins);      /* NULL: this leaf does not tell */
     int (*set_weights)(void *state, const float *weights);        /* host, [samples], or NULL */
 
-    /* At most shape->batch transforms. Device memory, as in nufft.h. */
+    /* At most shape->batch transforms. Device memory, as in nufft.h. Adjoints may return before they are done. */
     int (*adjoint)(void *state, int batch, const struct c32 *data, struct c32 *image);
     int (*adjoint_squares)(void *state, int batch, const struct c32 *data, float *squares);
+    /* Wait for adjoints, and tell what those since the last call took. NULL: there is nothing to wait for. */
+    int (*finish)(void *state, struct nufft_times *times);
     int (*forward)(void *state, int batch, const struct c32 *image, struct c32 *data);
     int (*convolve)(void *state, const float *weights, float *convolved); /* host memory */
 };

@@ -21,15 +21,18 @@
 #include <string.h>
 
 enum {
-    MOST_BATCH = 16,        /* coils handed to the device at a time */
-    SMALL_BATCH = 128 << 20 /* bytes that they may always take */
+    MOST_BATCH = 16,         /* coils handed to the device at a time */
+    SMALL_BATCH = 128 << 20, /* bytes that they may always take */
+    /* A GPU grids some coils while the next ones come: this many bytes of samples at a time, at least two coils in 3-D
+     * and all of a batch in 2-D, whose kernels share weights between coils. */
+    UPLOAD_BATCH = 64 << 20
 };
 
 /* What is kept from one image to the next. */
 struct gridder {
     struct recon_job *job;
     size_t most_samples, most_count, pixels;
-    int batch;
+    int batch, most_coils;
     struct nufft *plan;
     bool kept;                   /* the plan is the cache's */
     const struct frame *planned; /* the image the plan was made for */
@@ -37,7 +40,8 @@ struct gridder {
     float *k, *planned_k, *weights; /* host: [most_samples][dim], same, [most_samples] */
     size_t *offsets;                /* host: [most_count + 1] */
     struct c32 *staging;            /* host: one coil [most_samples] */
-    struct c32 *data;               /* device: [batch][most_samples] */
+    struct c32 *data[2];            /* device: [batch][most_samples]; the second where uploads run beside gridding */
+    double beside;                  /* seconds of such uploads */
     void *image;                    /* device: squares [pixels], or images [batch][pixels] */
     struct c32 *coil;               /* host: [pixels], for magnitudes of single coils */
     int plans;
@@ -78,23 +82,23 @@ static int memory_check(const struct gridder *g, size_t channels)
     return countable && images <= available ? 0 : too_large("The images", countable ? images : SIZE_MAX / 2, available);
 }
 
-static int gridder_sizes(struct gridder *g, int *most_coils)
+static int gridder_sizes(struct gridder *g)
 {
     struct recon_job *job = g->job;
     g->pixels = (size_t)job->out_n[0] * (size_t)job->out_n[1] * (size_t)job->out_n[2];
-    *most_coils = 0;
+    g->most_coils = 0;
     for (size_t f = 0; f < job->frames->count; f++) {
         const struct frame *frame = &job->frames->frame[f];
         g->most_samples = frame->samples > g->most_samples ? frame->samples : g->most_samples;
         g->most_count = frame->count > g->most_count ? frame->count : g->most_count;
-        *most_coils = frame->coils > *most_coils ? frame->coils : *most_coils;
+        g->most_coils = frame->coils > g->most_coils ? frame->coils : g->most_coils;
         if (!combines(job) && frame->coils != job->frames->frame[0].coils)
             return err_set(ERR_COILS_DIFFER,
                            "coils=none needs as many coils in every image, but image %zu has %d and the first %d. Pass "
                            "coils=rss.",
                            f, frame->coils, job->frames->frame[0].coils);
     }
-    g->batch = *most_coils < MOST_BATCH ? *most_coils : MOST_BATCH;
+    g->batch = g->most_coils < MOST_BATCH ? g->most_coils : MOST_BATCH;
     /* A CPU's device memory is the host's. What the coils of a batch take there, samples and grids, may be three
      * quarters of the scan: with the plan a job then stays near twice the scan. */
     size_t coil_bytes = g->most_samples * sizeof(struct c32) + 4 * g->pixels * sizeof(struct c32);
@@ -102,6 +106,9 @@ static int gridder_sizes(struct gridder *g, int *most_coils)
     size_t batch = budget / coil_bytes;
     if ((size_t)g->batch > batch && !dev_is_gpu(job->dev))
         g->batch = batch < 1 ? 1 : (int)batch;
+    batch = UPLOAD_BATCH / (g->most_samples * sizeof(struct c32) + 1);
+    if (dev_is_gpu(job->dev) && job->dim == 3 && (size_t)g->batch > batch)
+        g->batch = batch < 2 ? 2 : (int)batch;
     return 0;
 }
 
@@ -110,17 +117,19 @@ static int buffers_alloc(struct gridder *g)
 {
     struct recon_job *job = g->job;
     size_t image_bytes = combines(job) ? g->pixels * sizeof(float) : (size_t)g->batch * g->pixels * sizeof(struct c32);
+    size_t data_bytes = (size_t)g->batch * g->most_samples * sizeof(struct c32);
     int rc = 0;
-    if (!g->data)
-        rc = dev_alloc(job->dev, (size_t)g->batch * g->most_samples * sizeof(struct c32), (void **)&g->data);
+    for (int i = 0; i < (g->batch < g->most_coils && dev_is_gpu(job->dev) ? 2 : 1) && rc == 0; i++)
+        if (!g->data[i])
+            rc = dev_alloc(job->dev, data_bytes, (void **)&g->data[i]);
     return rc == 0 ? dev_alloc(job->dev, image_bytes, &g->image) : rc;
 }
 
 static int gridder_create(struct gridder *g)
 {
     struct recon_job *job = g->job;
-    int coils, rc = gridder_sizes(g, &coils);
-    size_t channels = combines(job) ? 1 : (size_t)coils;
+    int rc = gridder_sizes(g);
+    size_t channels = combines(job) ? 1 : (size_t)g->most_coils;
     if (rc == 0)
         rc = memory_check(g, channels);
     if (rc != 0 && plan_cache_clear(job->request->cache))
@@ -159,7 +168,8 @@ static void gridder_free(struct gridder *g)
 {
     plan_drop(g);
     dev_release(g->job->dev, g->image);
-    dev_release(g->job->dev, g->data);
+    dev_release(g->job->dev, g->data[1]);
+    dev_release(g->job->dev, g->data[0]);
     free(g->coil);
     free(g->staging);
     free(g->offsets);
@@ -370,18 +380,16 @@ static int plan_for(struct gridder *g, size_t f, double base, double span)
     return rc;
 }
 
-/* Hand `count` coils from `first` to the device. */
-static int coils_upload(struct gridder *g, const struct frame *frame, int first, int count)
+/* Hand `count` coils from `first` to the device, beside what it has to do. */
+static int coils_upload(struct gridder *g, const struct frame *frame, int first, int count, struct c32 *data)
 {
-    double start = recon_clock();
     int rc = 0;
     for (int c = 0; c < count && rc == 0; c++) {
-        struct c32 *there = g->data + (size_t)c * frame->samples, *direct = dev_direct(g->job->dev, there);
+        struct c32 *there = data + (size_t)c * frame->samples, *direct = dev_direct(g->job->dev, there);
         rc = recon_coil_gather(g->job, frame, g->offsets, first + c, direct != NULL ? direct : g->staging);
         if (rc == 0 && direct == NULL)
-            rc = dev_upload(g->job->dev, there, g->staging, frame->samples * sizeof(struct c32));
+            rc = dev_upload_begin(g->job->dev, there, g->staging, frame->samples * sizeof(struct c32));
     }
-    recon_report_stage(g->job, "upload", recon_clock() - start);
     return rc;
 }
 
@@ -411,6 +419,34 @@ static int squares_store(struct gridder *g, size_t f)
     return rc;
 }
 
+static int coils_of(const struct gridder *g, const struct frame *frame, int first)
+{
+    return frame->coils - first < g->batch ? frame->coils - first : g->batch;
+}
+
+/* Grid the coils from `first` on, which are in data[turn], and upload the next ones meanwhile where there is room for
+ * them. */
+static int batch_grid(struct gridder *g, const struct frame *frame, int first, int turn)
+{
+    struct recon_job *job = g->job;
+    int count = coils_of(g, frame, first), next = first + count;
+    double start = recon_clock(), beside = 0;
+    int rc = combines(job) ? nufft_adjoint_squares_begin(g->plan, count, g->data[turn], g->image)
+                           : nufft_adjoint_begin(g->plan, count, g->data[turn], g->image);
+    if (rc == 0 && g->data[1] && next < frame->coils) {
+        beside = recon_clock();
+        rc = coils_upload(g, frame, next, coils_of(g, frame, next), g->data[!turn]);
+        beside = recon_clock() - beside;
+        g->beside += beside;
+    }
+    int finished = nufft_finish(g->plan);
+    rc = rc ? rc : finished;
+    if (rc == 0)
+        times_add(g);
+    recon_report_stage(job, "gridding", recon_clock() - start);
+    return rc;
+}
+
 static int frame_grid(struct gridder *g, size_t f)
 {
     struct recon_job *job = g->job;
@@ -425,21 +461,19 @@ static int frame_grid(struct gridder *g, size_t f)
     }
     if (rc == 0 && rss)
         rc = dev_zero(job->dev, g->image, g->pixels * sizeof(float));
-    for (int first = 0; first < frame->coils && rc == 0; first += g->batch) {
-        int count = frame->coils - first < g->batch ? frame->coils - first : g->batch;
+    for (int first = 0, turn = 0; first < frame->coils && rc == 0; first += g->batch, turn ^= g->data[1] != NULL) {
         rc = recon_progress(job, base + span * first / frame->coils, "gridding");
-        if (rc == 0)
-            rc = coils_upload(g, frame, first, count);
         double start = recon_clock();
+        if (rc == 0 && (first == 0 || !g->data[1]))
+            rc = coils_upload(g, frame, first, coils_of(g, frame, first), g->data[turn]);
         if (rc == 0)
-            rc = rss ? nufft_adjoint_squares(g->plan, count, g->data, g->image)
-                     : nufft_adjoint(g->plan, count, g->data, g->image);
+            rc = dev_upload_order(job->dev);
+        recon_report_stage(job, "upload", recon_clock() - start);
         if (rc == 0)
-            times_add(g);
-        recon_report_stage(job, "gridding", recon_clock() - start);
+            rc = batch_grid(g, frame, first, turn);
         start = recon_clock();
         if (rc == 0 && !rss)
-            rc = coils_store(g, f, first, count);
+            rc = coils_store(g, f, first, coils_of(g, frame, first));
         recon_report_stage(job, "download", recon_clock() - start);
     }
     g->coils_done += frame->coils;
@@ -537,6 +571,7 @@ int recon_images(struct recon_job *job)
         rc = frame_grid(&g, order[i]);
     if (rc == 0) {
         overflow_report(&g);
+        recon_report_number(job, "upload_beside_gridding", g.beside);
         series_finish(job);
     }
     free(order);

@@ -134,6 +134,16 @@ void dev_release(struct dev *dev, void *memory)
         dev->leaf->release(dev, memory);
 }
 
+int dev_upload_begin(struct dev *dev, void *device, const void *host, size_t bytes)
+{
+    return bytes == 0 ? 0 : dev->leaf->upload_begin(dev, device, host, bytes);
+}
+
+int dev_upload_order(struct dev *dev)
+{
+    return dev->leaf->upload_order(dev);
+}
+
 int dev_upload(struct dev *dev, void *device, const void *host, size_t bytes)
 {
     return bytes == 0 ? 0 : dev->leaf->upload(dev, device, host, bytes);

@@ -37,6 +37,13 @@ void dev_release(struct dev *dev, void *memory); /* NULL is allowed */
 /* Between the host's memory and the device's; complete on return. Fails with ERR_DEVICE. */
 int dev_upload(struct dev *dev, void *device, const void *host, size_t bytes);
 int dev_download(struct dev *dev, void *host, const void *device, size_t bytes);
+
+/* An upload beside the work that the device has: it may begin at once, so nothing under way may touch the memory. On
+ * return the host's may change; what is asked of the device after dev_upload_order() finds the bytes there. Fail with
+ * ERR_DEVICE. */
+int dev_upload_begin(struct dev *dev, void *device, const void *host, size_t bytes);
+int dev_upload_order(struct dev *dev);
+
 int dev_zero(struct dev *dev, void *device, size_t bytes);
 
 /* The address at which the host itself may read and write device memory: the CPU's own; NULL for a GPU's. */

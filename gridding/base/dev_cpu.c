@@ -81,6 +81,13 @@ static int cpu_copy(struct dev *dev, void *to, const void *from, size_t bytes)
     return 0;
 }
 
+/* Copies are complete. */
+static int cpu_nothing(struct dev *dev)
+{
+    (void)dev;
+    return 0;
+}
+
 static int cpu_zero(struct dev *dev, void *memory, size_t bytes)
 {
     (void)dev;
@@ -96,6 +103,8 @@ const struct dev_leaf dev_leaf_cpu = {
     .alloc = cpu_alloc,
     .release = cpu_release,
     .upload = cpu_copy,
+    .upload_begin = cpu_copy,
+    .upload_order = cpu_nothing,
     .download = cpu_copy,
     .zero = cpu_zero,
     .nufft = &nufft_leaf_cpu,

@@ -90,6 +90,10 @@ static void leaf_close(struct dev *dev)
         return;
     if (cudaSetDevice(gpu->index) == cudaSuccess) {
         gpu_stage_free(gpu->stage);
+        if (gpu->uploads)
+            (void)cudaStreamDestroy(gpu->uploads);
+        if (gpu->uploaded)
+            (void)cudaEventDestroy(gpu->uploaded);
         if (gpu->pool)
             (void)cudaMemPoolDestroy(gpu->pool);
         if (gpu->stream)
@@ -108,6 +112,10 @@ static int open_stream_and_pool(struct gpu *gpu)
     props.location.type = cudaMemLocationTypeDevice;
     props.location.id = gpu->index;
     int rc = gpu_check(cudaStreamCreateWithFlags(&gpu->stream, cudaStreamNonBlocking), "Making a stream");
+    if (!rc)
+        rc = gpu_check(cudaStreamCreateWithFlags(&gpu->uploads, cudaStreamNonBlocking), "Making a stream");
+    if (!rc)
+        rc = gpu_check(cudaEventCreateWithFlags(&gpu->uploaded, cudaEventDisableTiming), "Making an event");
     if (!rc)
         rc = gpu_check(cudaMemPoolCreate(&gpu->pool, &props), "Making a memory pool");
     if (!rc)
@@ -159,19 +167,38 @@ static int leaf_memory(struct dev *dev, size_t *available, size_t *total)
 static int leaf_alloc(struct dev *dev, size_t bytes, void **out)
 {
     int rc = gpu_enter(gpu_of(dev));
-    return rc ? rc : gpu_alloc(gpu_of(dev), bytes, out, "A buffer");
-}
-
-static void leaf_release(struct dev *dev, void *memory)
-{
-    if (gpu_enter(gpu_of(dev)) == 0)
-        gpu_release(gpu_of(dev), memory);
+    if (!rc)
+        rc = gpu_alloc(gpu_of(dev), bytes, out, "A buffer");
+    return rc ? rc : gpu_finish(gpu_of(dev), "A buffer"); /* other streams may use it */
 }
 
 static int leaf_upload(struct dev *dev, void *device, const void *host, size_t bytes)
 {
     int rc = gpu_enter(gpu_of(dev));
     return rc ? rc : gpu_upload(gpu_of(dev), device, host, bytes);
+}
+
+static int leaf_upload_begin(struct dev *dev, void *device, const void *host, size_t bytes)
+{
+    struct gpu *gpu = gpu_of(dev);
+    int rc = gpu_enter(gpu);
+    return rc ? rc : gpu_upload_start(gpu, gpu->uploads, device, host, bytes);
+}
+
+static int leaf_upload_order(struct dev *dev)
+{
+    struct gpu *gpu = gpu_of(dev);
+    int rc = gpu_enter(gpu);
+    if (!rc)
+        rc = gpu_check(cudaEventRecord(gpu->uploaded, gpu->uploads), "Ordering uploads");
+    return rc ? rc : gpu_check(cudaStreamWaitEvent(gpu->stream, gpu->uploaded, 0), "Ordering uploads");
+}
+
+static void leaf_release(struct dev *dev, void *memory)
+{
+    /* An upload into it may be under way. */
+    if (leaf_upload_order(dev) == 0)
+        gpu_release(gpu_of(dev), memory);
 }
 
 static int leaf_download(struct dev *dev, void *host, const void *device, size_t bytes)
@@ -192,8 +219,9 @@ static int leaf_zero(struct dev *dev, void *device, size_t bytes)
 extern "C" const struct dev_leaf *mrirecon_gpu_leaf(void)
 {
     static const struct dev_leaf leaf = {
-        DEV_LEAF_ABI,  leaf_open, leaf_close,      leaf_memory,           leaf_alloc, leaf_release, leaf_upload,
-        leaf_download, leaf_zero, &nufft_leaf_gpu, &convolution_leaf_gpu,
+        DEV_LEAF_ABI,          leaf_open,         leaf_close,        leaf_memory,   leaf_alloc, leaf_release,
+        leaf_upload,           leaf_upload_begin, leaf_upload_order, leaf_download, leaf_zero,  &nufft_leaf_gpu,
+        &convolution_leaf_gpu,
     };
     return &leaf;
 }

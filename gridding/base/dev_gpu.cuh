@@ -18,6 +18,8 @@ struct gpu {
     int multiprocessors;
     size_t shared_most; /* bytes of shared memory one block may have */
     cudaStream_t stream;
+    cudaStream_t uploads; /* for those beside the work in `stream` */
+    cudaEvent_t uploaded; /* the last of these */
     cudaMemPool_t pool;
     struct gpu_stage *stage;
 };

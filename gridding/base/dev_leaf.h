@@ -24,13 +24,15 @@ struct dev_leaf {
     int (*alloc)(struct dev *dev, size_t bytes, void **out);
     void (*release)(struct dev *dev, void *memory);
     int (*upload)(struct dev *dev, void *device, const void *host, size_t bytes);
+    int (*upload_begin)(struct dev *dev, void *device, const void *host, size_t bytes);
+    int (*upload_order)(struct dev *dev);
     int (*download)(struct dev *dev, void *host, const void *device, size_t bytes);
     int (*zero)(struct dev *dev, void *device, size_t bytes);
     const struct nufft_leaf *nufft;
     const struct convolution_leaf *convolution;
 };
 
-enum { DEV_LEAF_ABI = 3 };
+enum { DEV_LEAF_ABI = 4 };
 
 struct dev {
     const struct dev_leaf *leaf;

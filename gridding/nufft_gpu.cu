@@ -94,10 +94,11 @@ static struct range_geometry choose_geometry(const struct gpu *gpu, const struct
         g.depth = g.run_samples;
     }
     if (shape->overflow == NUFFT_SPLIT && shape->bin_depth != NUFFT_DEPTH_AUTO && way != WAY_PLANES) {
-        /* Tensor cores' sums stay short, whatever is asked for. */
-        uint32_t most = way == WAY_TILES ? UINT32_MAX / 2 : (uint32_t)SPLIT_SAMPLES_MOST;
-        g.depth = shape->bin_depth == NUFFT_DEPTH_NONE ? most : std::min((uint32_t)shape->bin_depth, most);
-        g.light = g.depth;
+        /* Tensor cores' sums stay as short as they are, whatever is asked for. */
+        uint32_t most = way == WAY_TILES ? UINT32_MAX / 2 : g.depth, asked = (uint32_t)shape->bin_depth;
+        g.light = way == WAY_TILES ? most : g.light;
+        g.depth = shape->bin_depth == NUFFT_DEPTH_NONE ? most : std::min(asked, most);
+        g.light = std::min(g.light, g.depth);
     }
     return g;
 }

@@ -138,6 +138,7 @@ int nufft_gpu_partition(struct nufft_gpu *plan, const struct range_geometry *geo
     struct range_part kept = {}, past = {};
     plain.by_cell = false;
     plain.light = 0;
+    plain.run_samples = 0;
     int rc = range_bins_make(&all, gpu, &plain, plan->samples, k);
     if (!rc && all.nonfinite != SIZE_MAX)
         rc = nufft_nonfinite(all.nonfinite, plan->shape.dim);

@@ -13,9 +13,10 @@
 #include <unistd.h>
 
 enum {
-    DECODERS = 2,   /* that stand ready between jobs */
-    ASK_MS = 20,    /* between two looks of a waiting job whether it is to stop */
-    MOST_AHEAD = 16 /* a file is read ahead where the memory that can be had is so many times its size */
+    DECODERS = 2,    /* that stand ready between jobs */
+    ASK_MS = 20,     /* between two looks of a waiting job whether it is to stop */
+    MOST_AHEAD = 16, /* a file is read ahead where the memory that can be had is so many times its size ... */
+    SHARE_AHEAD = 4  /* ... and its scan may take such a part of what a scan may take otherwise */
 };
 
 enum state { EMPTY, WAITING, READING, READ };
@@ -28,7 +29,8 @@ struct entry {
     const struct kind *kind;
     struct param_values values;
     int fd;
-    bool own; /* fd is ours to close */
+    bool own;    /* fd is ours to close */
+    bool modest; /* is read, or was, with the limits of what is read ahead */
     atomic_bool stop;
     int result; /* READ: of recon_read() */
     struct err failure;
@@ -117,9 +119,13 @@ static struct entry *entry_next(struct fetcher *f)
 static void entry_read(struct fetcher *f, struct entry *entry)
 {
     const struct recon_listener listener = {entry, stopped};
-    const struct recon_request request = worker_request(f->options, entry->kind, &entry->values, entry->fd, f->decoder);
+    struct recon_request request = worker_request(f->options, entry->kind, &entry->values, entry->fd, f->decoder);
     struct recon_input *input = NULL;
     entry->state = READING;
+    entry->modest = !entry->wanted;
+    if (entry->modest)
+        request.memory_bytes =
+            (request.memory_bytes ? request.memory_bytes : (uint64_t)recon_memory_available()) / SHARE_AHEAD;
     pthread_mutex_unlock(&f->lock);
     int result = recon_read(&input, &request, &listener);
     pthread_mutex_lock(&f->lock);
@@ -231,11 +237,12 @@ static void done_wait(struct fetcher *f)
     pthread_cond_timedwait(&f->done, &f->lock, &until);
 }
 
-/* A failure of what was read ahead may be due to the memory that the job before it held. */
-static bool counts(const struct entry *entry)
+/* A failure of what was read ahead may be due to the memory that the job before it held, or to the lower limit. */
+static bool failed_modestly(const struct entry *entry)
 {
     int code = entry->result;
-    return code == 0 || (code != ERR_NO_MEMORY && !(code == ERR_LIMIT && entry->failure.required >= 0));
+    return entry->state == READ && entry->modest &&
+           (code == ERR_NO_MEMORY || (code == ERR_LIMIT && entry->failure.required >= 0));
 }
 
 /* The entry of a job that begins: what was read ahead, if that is of use, or a new one. */
@@ -243,10 +250,6 @@ static struct entry *entry_begin(struct fetcher *f, const char *id, const struct
                                  const struct param_values *values, int fd)
 {
     struct entry *entry = entry_find(f, id);
-    if (entry && entry->state == READ && !counts(entry)) {
-        entry_empty(entry);
-        entry = NULL;
-    }
     /* Another scan that is being read ahead would be in the way: the one that is waited for goes first. */
     for (int i = 0; i < 2 && !entry; i++)
         if (f->entry[i].state == READING)
@@ -263,10 +266,14 @@ int fetcher_take(struct fetcher *f, const char *id, const struct kind *kind, con
 {
     pthread_mutex_lock(&f->lock);
     struct entry *entry = entry_begin(f, id, kind, values, fd);
-    while (entry->state != READ) {
+    while (entry->state != READ || failed_modestly(entry)) {
+        if (failed_modestly(entry)) {
+            entry->state = WAITING;
+            pthread_cond_signal(&f->work);
+        }
         done_wait(f);
         if (entry->state == READ)
-            break;
+            continue;
         pthread_mutex_unlock(&f->lock);
         bool stop = listener->progress(listener->context, 0, "decode") != 0;
         pthread_mutex_lock(&f->lock);

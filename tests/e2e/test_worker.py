@@ -213,10 +213,10 @@ def interrupted():
 class Served:
     """mrirecon-worker serve, and this end of its socket."""
 
-    def __init__(self):
+    def __init__(self, *options):
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(SLOW)
-        self.process = subprocess.Popen(["sh", "-c", f'exec "$0" serve --device cpu 3<&{theirs.fileno()}', WORKER],
+        self.process = subprocess.Popen(["sh", "-c", f'exec "$0" serve --device cpu "$@" 3<&{theirs.fileno()}', WORKER, *options],
                                         stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, pass_fds=[theirs.fileno()])
         theirs.close()
         self.hello = self.receive()
@@ -392,6 +392,24 @@ def served_ahead():
             close(np.load(f"{folder}/other-{round_}/image.npy"), np.sqrt((np.abs(scan.adjoint()) ** 2).sum(0))[None, None])
         served.send(type="forget", id="z")
         wait_until(lambda: len(os.listdir(f"/proc/{served.process.pid}/fd")) == descriptors, "descriptors of what was read ahead to be closed")
+
+
+@test("serve: a scan too large to be read ahead beside a job is read once more when its own job begins")
+def served_ahead_memory():
+    # Flat, the scan takes some 0.6 MB: more than a quarter of the limit, and less than the limit.
+    with tempfile.TemporaryDirectory(dir=FOLDER.name) as folder, Served("--memory", "1500000") as served:
+        scan = scans.radial(spokes=60, samples=96, coils=10)
+        path = scan.write(f"{folder}/scan.h5")
+        wait_until(lambda: len(served.decoders()) == 2, "decoders")
+        before = served.decoders()
+        served.prepare("job", path)
+        wait_until(lambda: not set(before) <= set(served.decoders()), "a scan to be read")
+        served.job("job", path, f"{folder}/job", ["npy"], tolerance="1e-5")
+        done = served.answer("job")[0]
+        same(done["type"], "done", f"answer {done}")
+        assert 375000 < done["report"]["scan_bytes"] < 1500000, done["report"]
+        same(done["report"]["decode_ahead_seconds"], 0, "what was decoded ahead")
+        close(np.load(f"{folder}/job/image.npy"), np.sqrt((np.abs(scan.adjoint()) ** 2).sum(0))[None, None])
 
 
 @test("serve: a job that waits for a long scan is canceled, also where reading began ahead")

@@ -27,6 +27,10 @@ struct named {
     struct histogram histogram[NAMES];
 };
 
+/* What can fail on a GPU. */
+static const int gpu_kinds[] = {ERR_DEVICE, ERR_GPU_OOM};
+enum { GPU_KINDS = sizeof gpu_kinds / sizeof *gpu_kinds };
+
 enum { GET, HEAD, POST, DELETE, OTHER, METHODS };
 static const char *const methods[METHODS] = {"GET", "HEAD", "POST", "DELETE", "other"};
 
@@ -38,8 +42,10 @@ struct metrics {
     uint64_t rejected[ERR_COUNT], canceled, retried, ingest_bytes;
     uint64_t answered[METHODS][STATUSES];
     struct histogram waited;
-    double overflowed;   /* samples */
-    double last_success; /* s since 1970 */
+    double overflowed; /* samples */
+    double fallbacks;
+    struct named gpu_failures[GPU_KINDS]; /* by device */
+    double last_success;                  /* s since 1970 */
 };
 
 int metrics_create(struct metrics **out)
@@ -112,6 +118,22 @@ void metrics_retried(struct metrics *metrics)
 {
     pthread_mutex_lock(&metrics->lock);
     metrics->retried++;
+    pthread_mutex_unlock(&metrics->lock);
+}
+
+void metrics_fell_back(struct metrics *metrics)
+{
+    pthread_mutex_lock(&metrics->lock);
+    metrics->fallbacks++;
+    pthread_mutex_unlock(&metrics->lock);
+}
+
+void metrics_gpu_failed(struct metrics *metrics, const char *device, int code)
+{
+    pthread_mutex_lock(&metrics->lock);
+    for (int kind = 0; kind < GPU_KINDS; kind++)
+        if (gpu_kinds[kind] == code)
+            metrics->gpu_failures[kind].value[index_of(&metrics->gpu_failures[kind], device)]++;
     pthread_mutex_unlock(&metrics->lock);
 }
 
@@ -230,6 +252,15 @@ static void print_jobs(const struct metrics *metrics, FILE *out)
     print_named(out, &metrics->samples, PREFIX "samples_gridded_total", "device", "k-space samples gridded.");
     one(out, PREFIX "samples_overflowed_total", "counter",
         "k-space samples that the CPU gridded for a GPU whose bins were full.", metrics->overflowed);
+    head(out, PREFIX "gpu_fallback_jobs_total", "counter",
+         "Jobs that ran on the CPU for want of a GPU, by the reason.");
+    fprintf(out, PREFIX "gpu_fallback_jobs_total{reason=\"no-device\"} %.0f\n", metrics->fallbacks);
+    head(out, PREFIX "gpu_errors_total", "counter",
+         "Failures of a GPU: the device, or its memory too small for a job.");
+    for (int kind = 0; kind < GPU_KINDS; kind++)
+        for (int i = 0; i < metrics->gpu_failures[kind].count; i++)
+            fprintf(out, PREFIX "gpu_errors_total{gpu=\"%s\",kind=\"%s\"} %.0f\n", metrics->gpu_failures[kind].name[i],
+                    err_name(gpu_kinds[kind]), metrics->gpu_failures[kind].value[i]);
     one(out, PREFIX "ingest_bytes_total", "counter", "Bytes of accepted uploads.", (double)metrics->ingest_bytes);
     head(out, PREFIX "ingest_rejected_total", "counter", "Uploads refused, by the code of the reason.");
     for (int i = 0; i < ERR_COUNT; i++)
@@ -289,6 +320,15 @@ void metrics_print(struct metrics *metrics, const struct metrics_now *now, FILE 
     one(out, PREFIX "spool_free_bytes", "gauge", "Bytes that uploads may still take.", (double)now->spool_free);
     one(out, PREFIX "workers", "gauge", "Workers that should run.", now->workers);
     one(out, PREFIX "workers_ready", "gauge", "Workers that are warm.", now->workers_ready);
+    head(out, PREFIX "gpu_memory_used_bytes", "gauge",
+         "Memory in use on a GPU, by everybody, when its worker last said.");
+    for (int i = 0; i < now->gpus; i++)
+        fprintf(out, PREFIX "gpu_memory_used_bytes{gpu=\"%s\"} %lld\n", now->gpu[i].device,
+                (long long)now->gpu[i].used);
+    head(out, PREFIX "gpu_memory_total_bytes", "gauge", "Memory of a GPU.");
+    for (int i = 0; i < now->gpus; i++)
+        fprintf(out, PREFIX "gpu_memory_total_bytes{gpu=\"%s\"} %lld\n", now->gpu[i].device,
+                (long long)now->gpu[i].total);
     pthread_mutex_lock(&metrics->lock);
     print_jobs(metrics, out);
     pthread_mutex_unlock(&metrics->lock);

@@ -22,8 +22,17 @@ void metrics_retried(struct metrics *metrics);
 void metrics_canceled(struct metrics *metrics);
 /* A job ran to success; stages and samples are taken from its report. */
 void metrics_succeeded(struct metrics *metrics, const char *kind, double seconds, const json_t *report);
+/* A job began on the CPU for want of a GPU. */
+void metrics_fell_back(struct metrics *metrics);
+/* A GPU failed (ERR_DEVICE), or had not the memory for a job (ERR_GPU_OOM). */
+void metrics_gpu_failed(struct metrics *metrics, const char *device, int code);
 void metrics_failed(struct metrics *metrics, const char *kind, int code, double seconds);
 void metrics_answered(struct metrics *metrics, const char *method, unsigned status);
+
+struct metrics_gpu {
+    const char *device;
+    int64_t used, total; /* bytes */
+};
 
 /* What is asked for at the moment of reading. */
 struct metrics_now {
@@ -32,6 +41,8 @@ struct metrics_now {
     int64_t running, capacity, oldest; /* oldest: ms since 1970, 0: none waits */
     int64_t spool_used, spool_free;
     int workers, workers_ready;
+    const struct metrics_gpu *gpu; /* [gpus] */
+    int gpus;
 };
 void metrics_print(struct metrics *metrics, const struct metrics_now *now, FILE *out);
 

@@ -141,6 +141,12 @@ int route_metrics(struct request *request)
     now.workers = scheduler_status(service->scheduler, status);
     for (int i = 0; i < now.workers; i++)
         now.workers_ready += status[i].state == WORKER_IDLE || status[i].state == WORKER_BUSY;
+    struct metrics_gpu gpus[WORKERS_MAX];
+    for (int i = 0; i < now.workers; i++)
+        if (status[i].gpu && status[i].memory_total > 0)
+            gpus[now.gpus++] = (struct metrics_gpu){
+                status[i].device, status[i].memory_total - status[i].memory_available, status[i].memory_total};
+    now.gpu = gpus;
     char *text = NULL;
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);

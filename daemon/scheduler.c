@@ -24,6 +24,7 @@ void slot_publish(struct scheduler *scheduler, const struct slot *slot)
         status->stage[0] = '\0';
     }
     status->state = slot->worker.state;
+    status->gpu = slot->worker.gpu;
     memcpy(status->wanted, slot->worker.wanted, sizeof status->wanted);
     memcpy(status->device, slot->worker.device, sizeof status->device);
     memcpy(status->note, slot->worker.note, sizeof status->note);
@@ -110,6 +111,15 @@ static void on_progress(struct scheduler *scheduler, struct slot *slot, const js
     pthread_mutex_unlock(&scheduler->lock);
 }
 
+static void on_status(struct scheduler *scheduler, struct slot *slot, const json_t *message)
+{
+    struct worker_status *status = &scheduler->status[slot->worker.index];
+    pthread_mutex_lock(&scheduler->lock);
+    status->memory_available = json_integer_value(json_object_get(message, "memory_available"));
+    status->memory_total = json_integer_value(json_object_get(message, "memory_total"));
+    pthread_mutex_unlock(&scheduler->lock);
+}
+
 /* Take one message. false: the worker has to go, and `reason` says why. */
 static bool on_message(struct scheduler *scheduler, struct slot *slot, const json_t *message, const char **reason)
 {
@@ -117,8 +127,10 @@ static bool on_message(struct scheduler *scheduler, struct slot *slot, const jso
     const char *id = json_string_value(json_object_get(message, "id"));
     slot->worker.heard = clock_seconds();
     slot->worker.pinged = 0;
-    if (strcmp(type, "status") == 0)
+    if (strcmp(type, "status") == 0) {
+        on_status(scheduler, slot, message);
         return true;
+    }
     if (strcmp(type, "hello") == 0 && slot->worker.state == WORKER_STARTING) {
         *reason = "speaks another version";
         if (worker_hello(&slot->worker, message))
@@ -150,6 +162,8 @@ static bool on_message(struct scheduler *scheduler, struct slot *slot, const jso
         bool fatal = json_is_true(json_object_get(message, "fatal"));
         wire_error_unpack(json_object_get(message, "error"), &slot->now.failure);
         slot->now.outcome = fatal ? OUTCOME_DIED : OUTCOME_FAILED;
+        if (slot->worker.gpu && (slot->now.failure.code == ERR_DEVICE || slot->now.failure.code == ERR_GPU_OOM))
+            metrics_gpu_failed(scheduler->parts.metrics, slot->worker.device, slot->now.failure.code);
         *reason = "lost its device";
         return !fatal;
     } else {
@@ -210,6 +224,9 @@ static void hand_over(struct scheduler *scheduler, struct slot *slot)
     slot->now.started = clock_seconds();
     slot->worker.state = WORKER_BUSY;
     slot_publish(scheduler, slot);
+    /* It was to be a GPU, where there is one. */
+    if (!slot->worker.gpu && strcmp(slot->worker.wanted, "auto") == 0)
+        metrics_fell_back(parts->metrics);
     metrics_started(parts->metrics, 1e-3 * (double)(slot->now.job.started - slot->now.job.created));
     log_line(parts->log, LOG_LEVEL_INFO, id, "begins on %s, attempt %lld", slot->worker.device,
              (long long)slot->now.job.attempts);

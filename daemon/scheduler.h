@@ -40,6 +40,8 @@ struct worker_status {
     char ending[JOB_ID]; /* over, but for the disk; "": none */
     double fraction;
     char stage[64];
+    bool gpu;
+    int64_t memory_available, memory_total; /* of the device, bytes, as last heard; 0: not yet */
 };
 
 /* Starts the thread, which starts the workers. Fails with ERR_BAD_PARAMETER (option devices), ERR_NO_MEMORY,

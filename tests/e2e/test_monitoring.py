@@ -19,7 +19,7 @@ from harness import ROOT, Daemon, main, same, skip, test, wait_until
 MONITORING = os.path.join(ROOT, "clients", "monitoring")
 PLACES = os.pathsep.join([os.environ.get("PROMETHEUS", os.path.join(ROOT, "build", "prometheus", "usr", "bin")), os.environ["PATH"]])
 # Counters by reason or place that a healthy daemon has not counted yet.
-UNSEEN = {"mrirecond_jobs_failed_total", "mrirecond_ingest_rejected_total"}
+UNSEEN = {"mrirecond_jobs_failed_total", "mrirecond_ingest_rejected_total", "mrirecond_gpu_errors_total"}
 
 
 def tool(name):

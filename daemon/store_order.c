@@ -14,22 +14,24 @@ static bool comes_before(const struct candidate *a, const struct candidate *b)
     return a->given != b->given ? a->given < b->given : a->sequence < b->sequence;
 }
 
-/* The oldest job of a client and priority that is not in `avoid`; sequence 0: there is none. */
+/* The oldest job of a client and priority that is not in `avoid` and whose deadline has not passed; sequence 0: there
+ * is none. */
 static int head_read(struct connection *connection, const struct client *client, int priority, int64_t ageing,
                      const json_t *avoid, struct candidate *out)
 {
+    int64_t now = clock_milliseconds();
     sqlite3_stmt *statement = sql_prepare(connection,
                                           "SELECT sequence, created FROM job WHERE state = 0 AND client = ? AND "
                                           "priority = ? AND id NOT IN (SELECT value FROM json_each(?)) "
-                                          "ORDER BY sequence LIMIT 1",
-                                          "sij", client->name, (int64_t)priority, avoid);
+                                          "AND (deadline = 0 OR deadline >= ?) ORDER BY sequence LIMIT 1",
+                                          "siji", client->name, (int64_t)priority, avoid, now);
     if (!statement)
         return err_last()->code;
     *out = (struct candidate){.rank = priority, .given = client->given};
     int step = sqlite3_step(statement), result = 0;
     if (step == SQLITE_ROW) {
         out->sequence = sqlite3_column_int64(statement, 0);
-        int64_t waited = clock_milliseconds() - sqlite3_column_int64(statement, 1);
+        int64_t waited = now - sqlite3_column_int64(statement, 1);
         if (ageing > 0 && waited > 0)
             out->rank -= waited / ageing;
         if (out->rank < PRIORITY_URGENT)

@@ -535,27 +535,30 @@ static void what_waits_at_its_deadline_fails(void **state)
     struct store *store = ((struct fixture *)*state)->store;
     struct job jobs[2], job;
     char id[JOB_ID];
+    const int64_t then = INT64_C(4000000000000); /* in 2096 */
     int count = -1;
-    assert_int_equal(submit_with(store, 1, "a", "", 2000), 0);
+    assert_int_equal(submit_with(store, 1, "a", "", then + 2000), 0);
     take(store, 1); /* in time */
-    assert_int_equal(submit_with(store, 2, "a", "", 3000), 0);
-    assert_int_equal(submit_with(store, 3, "a", "", 1000), 0);
-    assert_int_equal(submit_with(store, 4, "a", "", 2000), 0);
+    assert_int_equal(submit_with(store, 2, "a", "", then + 3000), 0);
+    assert_int_equal(submit_with(store, 3, "a", "", then + 1000), 0);
+    assert_int_equal(submit_with(store, 4, "a", "", then + 2000), 0);
     assert_int_equal(submit_with(store, 5, "a", "", 0), 0);
-    assert_int_equal(store_expire(store, 1000, jobs, 2, &count), 0);
+    assert_int_equal(store_expire(store, then + 1000, jobs, 2, &count), 0);
     assert_int_equal(count, 0);
-    assert_int_equal(store_expire(store, 2001, jobs, 2, &count), 0);
+    assert_int_equal(store_expire(store, then + 2001, jobs, 2, &count), 0);
     assert_int_equal(count, 2);
     assert_string_equal(jobs[0].id, id_of(3, id));
     assert_string_equal(jobs[1].id, id_of(4, id));
     job_clear(&jobs[0]);
     job_clear(&jobs[1]);
     assert_int_equal(store_get(store, id, &job), 0);
-    assert_true(job.state == JOB_FAILED && job.finished == 2001);
+    assert_true(job.state == JOB_FAILED && job.finished == then + 2001);
     assert_string_equal(json_string_value(json_object_get(job.error, "code")), "deadline-passed");
     job_clear(&job);
     assert_int_equal(state_of(store, 1), JOB_RUNNING);
+    assert_int_equal(submit_with(store, 6, "a", "", 1000), 0); /* long past: nobody takes it any more */
     taken_in_order(store, (const int[]){2, 5}, 2);
+    assert_int_equal(state_of(store, 6), JOB_QUEUED);
 }
 
 static void what_ended_jobs_keep_is_counted(void **state)

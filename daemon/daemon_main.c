@@ -49,6 +49,15 @@ static void descriptors_raise(void)
     }
 }
 
+/* What the store takes from the options, now and after each reload. */
+static void queue_rules_set(struct service *service)
+{
+    const struct options *options = service->options;
+    store_set_ageing(service->store, 1000 * options->priority_ageing);
+    store_set_quota(service->store, options->client_jobs, options->client_bytes);
+    store_set_kept_scans(service->store, options->keep_scans != KEEP_NONE, options->keep_scans == KEEP_ALL);
+}
+
 static int state_open(struct service *service, struct options *options)
 {
     char path[OPTION_TEXT + 16];
@@ -58,11 +67,8 @@ static int state_open(struct service *service, struct options *options)
     snprintf(path, sizeof path, "%s/jobs.db", options->state_dir);
     if (!result)
         result = store_create(&service->store, path);
-    if (!result) {
-        store_set_ageing(service->store, 1000 * options->priority_ageing);
-        store_set_quota(service->store, options->client_jobs, options->client_bytes);
-        store_set_kept_scans(service->store, options->keep_scans != KEEP_NONE, options->keep_scans == KEEP_ALL);
-    }
+    if (!result)
+        queue_rules_set(service);
     if (!result)
         result = store_recover(service->store, &requeued);
     if (!result)
@@ -187,6 +193,7 @@ static void reload(struct service *service, struct command_line *line)
         log_line(service->log, LOG_LEVEL_INFO, NULL, "reload: configuration%s%s",
                  *restart ? "; a restart is needed for " : "", restart);
     line->log->most = (int)line->options->log_level;
+    queue_rules_set(service);
     if (tokens_reload(service->tokens, &count))
         log_line(service->log, LOG_LEVEL_ERROR, NULL, "reload: the old tokens stay: %s", err_last()->text);
     else if (tokens_wanted(service->tokens))

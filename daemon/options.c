@@ -61,7 +61,7 @@ static const struct option {
     {"priority-ageing", "1800",
      "Seconds of waiting that move a job up by one priority, so that batch jobs come to their turn. 0: waiting does "
      "not.",
-     OPTION_IS_SECONDS, AT(priority_ageing), 0, 31 * 86400},
+     OPTION_IS_SECONDS, AT(priority_ageing), 0, 31 * 86400, .live = true},
     {"keep-scans", "none",
      "Which uploaded scans stay on the disk when their job has ended, until the job is deleted: none, failed, all.",
      OPTION_IS_CHOICE, AT(keep_scans), .choices = (const char *const[]){"none", "failed", "all", NULL}, .live = true},

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """The queue: whose turn it is, what is held, what comes back."""
 # time limit: 300 s
+import signal
 import socket
 import tempfile
 import time
@@ -113,6 +114,25 @@ def back_pressure():
         refused(daemon.submit(BODY, X_Mrirecond_Client="third"), 507, "spool-full")
         # One that does not say how long it is comes to its limit while it arrives, or at its end.
         refused(daemon.submit(iter([BODY[:1000], BODY[1000:]]), X_Mrirecond_Client="third"), 507, "spool-full")
+
+
+@test("a reload changes quotas and ageing of a running service")
+def reload():
+    config = f"{FOLDER.name}/queue.conf"
+
+    def write(jobs):
+        with open(config, "w") as file:
+            file.write(f"client-jobs = {jobs}\npriority-ageing = {jobs}\n")
+
+    write(1)
+    with Daemon(devices="cpu", config=config, **HELD) as daemon:
+        submit(daemon)
+        daemon.submit(BODY).problem(429, "client-quota")
+        write(2)
+        daemon.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: daemon.submit(BODY).status == 202, "the new quota")
+        daemon.submit(BODY).problem(429, "client-quota")
+        assert "restart is needed" not in daemon.read_log(), daemon.read_log()
 
 
 # ---- sent twice
@@ -240,7 +260,7 @@ def resubmit():
         daemon.request("POST", f"/v1/jobs/{kept}/resubmit?dcf=wrong").problem(400, "bad-parameter")
         image = daemon.request("POST", f"/v1/jobs/{kept}/resubmit?dcf=none", headers={"Prefer": "wait=60", "Accept": "image/png"})
         image.expect(200, "image/png")
-        same(daemon.metrics()["mrirecond_spool_used_bytes"], len(UNWEIGHTED), "bytes of the scan that is kept")
+        wait_until(lambda: daemon.metrics()["mrirecond_spool_used_bytes"] == len(UNWEIGHTED), "only the scan that is kept to be counted")
         same(client(daemon, "resubmit", kept, "dcf=given", "--wait", check=False).returncode, 1, "exit status of the client")
         identity = client(daemon, "resubmit", kept, "dcf=none", "--wait").stdout.strip()
         same(daemon.job(identity)["parameters"]["dcf"], "none", "parameter by the client")

@@ -7,6 +7,7 @@
 #include "daemon/clock.h"
 #include "daemon/http.h"
 #include "daemon/notify.h"
+#include "daemon/state.h"
 
 #include <errno.h>
 #include <libgen.h>
@@ -18,7 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { STATUS_FAILED = 1, STATUS_USAGE = 2 };
+enum { STATUS_FAILED = 1, STATUS_USAGE = 2, STATUS_DAMAGED = 3 };
 
 /* Uploads that wait for their sync at a time; a few large ones must not hold up the small. */
 enum { POOL_THREADS = 16 };
@@ -65,6 +66,8 @@ static int state_open(struct service *service, struct options *options)
     int result = spool_create(&service->spool, options->state_dir, options->body_limit, options->spool_limit,
                               options->spool_reserve);
     snprintf(path, sizeof path, "%s/jobs.db", options->state_dir);
+    if (!result)
+        result = state_expect(service->spool);
     if (!result)
         result = store_create(&service->store, path);
     if (!result)
@@ -250,6 +253,23 @@ static int new_token(int argc, char **argv)
     return fflush(stdout) == 0 ? 0 : STATUS_FAILED;
 }
 
+/* mrirecond --check-state | --repair-state [--config FILE] [--state-dir FOLDER] */
+static int look_over(int argc, char **argv, bool repair)
+{
+    struct options options;
+    enum options_action action;
+    bool sound = true;
+    umask(077);
+    if (options_parse(&options, argc - 1, argv + 1, &action)) {
+        fprintf(stderr, "mrirecond: %s\n", err_last()->text);
+        return STATUS_USAGE;
+    }
+    int result = repair ? state_repair(options.state_dir, stdout) : state_check(options.state_dir, stdout, &sound);
+    if (result)
+        fprintf(stderr, "mrirecond: %s\n", err_last()->text);
+    return result || fflush(stdout) != 0 ? STATUS_FAILED : sound ? 0 : STATUS_DAMAGED;
+}
+
 int main(int argc, char **argv)
 {
     struct options options;
@@ -260,6 +280,8 @@ int main(int argc, char **argv)
     sigset_t signals;
     if (argc > 1 && strcmp(argv[1], "--new-token") == 0)
         return new_token(argc, argv);
+    if (argc > 1 && (strcmp(argv[1], "--check-state") == 0 || strcmp(argv[1], "--repair-state") == 0))
+        return look_over(argc, argv, strcmp(argv[1], "--repair-state") == 0);
     if (options_parse(&options, argc, argv, &action)) {
         fprintf(stderr, "mrirecond: %s\n", err_last()->text);
         return STATUS_USAGE;

@@ -377,8 +377,12 @@ void options_help(FILE *out)
     fputs("mrirecond: takes non-Cartesian MRI scans over HTTP and answers with images.\n\n"
           "  mrirecond [--config FILE] [--OPTION VALUE ...]\n"
           "  mrirecond --new-token CLIENT ROLE [--config FILE] [--tokens FILE]\n"
+          "  mrirecond --check-state | --repair-state [--config FILE] [--state-dir FOLDER]\n"
           "  mrirecond --help | --sample-config | --version\n\n"
           "--new-token makes a token, shows it once, and keeps its hash; roles are read, submit and admin.\n"
+          "--check-state compares the job store with the files (exit status 0: sound, 3: damaged, 1: cannot be "
+          "looked at).\n"
+          "--repair-state saves what can be read of a damaged job store into a new one; the old one is kept.\n"
           "SIGHUP reads configuration, tokens and certificate again. SIGTERM lets running jobs end and stops; a second "
           "one stops at "
           "once.\n\n",

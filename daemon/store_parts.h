@@ -104,6 +104,10 @@ void connection_close(struct connection *connection);
 
 /* Make the tables, or bring those of an earlier version to this one. */
 int schema_make(struct connection *connection);
+/* The version of a store, whether this program is too old for it, and the sentence that says so (ERR_STORE). */
+int schema_version(struct connection *connection, int64_t *version);
+bool schema_is_newer(int64_t version);
+int schema_refuse(int64_t version);
 
 /* ---- store_rows.c ---- */
 

@@ -29,19 +29,33 @@ static const char *const steps[] = {
 };
 enum { SCHEMA = sizeof steps / sizeof *steps };
 
+int schema_version(struct connection *connection, int64_t *version)
+{
+    return sql_number(connection, sql_prepare(connection, "PRAGMA user_version", ""), version);
+}
+
+bool schema_is_newer(int64_t version)
+{
+    return version < 0 || version > SCHEMA;
+}
+
+int schema_refuse(int64_t version)
+{
+    return err_set(ERR_STORE,
+                   "The job store has version %lld, this program knows versions up to %d. Run the newer program, or "
+                   "name another --state-dir.",
+                   (long long)version, SCHEMA);
+}
+
 int schema_make(struct connection *connection)
 {
     sqlite3 *db = connection->db;
     int64_t version = 0;
-    int result = sql_number(connection, sql_prepare(connection, "PRAGMA user_version", ""), &version);
+    int result = schema_version(connection, &version);
     if (result)
         return result;
-    if (version < 0 || version > SCHEMA)
-        return err_set(
-            ERR_STORE,
-            "The job store has version %lld, this program knows versions up to %d. Run the newer program, or "
-            "name another --state-dir.",
-            (long long)version, SCHEMA);
+    if (schema_is_newer(version))
+        return schema_refuse(version);
     if (version == SCHEMA)
         return 0;
     /* All steps or none: a store that breaks off here is the old one. */

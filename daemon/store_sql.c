@@ -11,8 +11,8 @@ int sql_failed(sqlite3 *db, const char *doing)
     int code = db ? sqlite3_errcode(db) : SQLITE_NOMEM;
     if (code == SQLITE_NOTADB || code == SQLITE_CORRUPT)
         return err_set(ERR_STORE,
-                       "The job store is damaged (%s, while %s). Restore it from a backup, or move it and its "
-                       "-wal and -shm files away to start with an empty one.",
+                       "The job store is damaged (%s, while %s). Restore it from a backup, or run mrirecond "
+                       "--repair-state, which saves what can be read of it.",
                        sqlite3_errmsg(db), doing);
     if (code == SQLITE_CANTOPEN || code == SQLITE_READONLY)
         return err_set(ERR_STORE,

@@ -1,0 +1,192 @@
+#!/usr/bin/python3
+"""A job store that is cut off, overwritten, missing or of a newer version: refused with advice, checked, repaired."""
+# time limit: 200 s
+import glob
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import tempfile
+
+import scans
+from harness import BIN, SLOW, Daemon, main, same, test
+
+FOLDER = tempfile.TemporaryDirectory()
+BODY = scans.radial(seed=31).bytes(FOLDER.name)
+
+
+def tool(state, action):
+    """--check-state or --repair-state: (exit status, what it printed)."""
+    done = subprocess.run([os.path.join(BIN, "mrirecond"), f"--{action}-state", "--state-dir", state], capture_output=True, text=True, timeout=SLOW)
+    return done.returncode, done.stdout + done.stderr
+
+
+def refused(state, says):
+    done = subprocess.run([os.path.join(BIN, "mrirecond"), "--listen", "127.0.0.1:0", "--state-dir", state], capture_output=True, text=True,
+                          timeout=SLOW)
+    assert done.returncode == 1 and says in done.stderr, (says, done)
+
+
+class State:
+    """A state folder with jobs that succeeded and jobs that wait, as kill -9 leaves it. Copies of it are what tests damage."""
+
+    def __init__(self):
+        self.folder = os.path.join(FOLDER.name, "state")
+        os.mkdir(self.folder)
+        daemon = Daemon(state=self.folder)
+        try:
+            self.done = [daemon.run(BODY)["id"] for _ in range(2)]
+            self.image = daemon.get(f"/v1/jobs/{self.done[0]}/results/image?format=npy").expect(200).body
+            os.kill(daemon.worker(), signal.SIGSTOP)  # the queue stays as it is
+            self.waiting = [daemon.submit(BODY).expect(202).json()["id"] for _ in range(60)]
+        finally:
+            daemon.kill()
+
+    def copy(self):
+        path = tempfile.mkdtemp(dir=FOLDER.name)
+        shutil.copytree(self.folder, path, dirs_exist_ok=True)
+        return path
+
+
+STATE = []
+
+
+def damaged():
+    """A fresh copy whose store is one file, without a log."""
+    if not STATE:
+        STATE.append(State())
+    path = STATE[0].copy()
+    with sqlite3.connect(path + "/jobs.db") as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        db.execute("PRAGMA journal_mode=DELETE")
+    db.close()
+    return STATE[0], path
+
+
+def all_end(state, path, lost=()):
+    """Start on the folder: each job that is not lost succeeds, with the right image."""
+    with Daemon(state=path, expect_trouble=True) as daemon:
+        for identity in state.done + state.waiting:
+            if identity not in lost:
+                job = daemon.finish(identity)
+                same(job["state"], "succeeded", f"state of {identity} ({job['error']})")
+                same(daemon.get(f"/v1/jobs/{identity}/results/image?format=npy").expect(200).body, state.image, "image")
+
+
+@test("a sound folder: --check-state says so, changes nothing, and --repair-state neither; not beside a daemon")
+def sound():
+    _, path = damaged()
+    before = {name: open(name, "rb").read() for name in glob.glob(path + "/**/*", recursive=True) if os.path.isfile(name)}
+    for action in ("check", "repair"):
+        status, text = tool(path, action)
+        same(status, 0, f"status ({text})")
+        assert "is sound" in text, text
+    after = {name: open(name, "rb").read() for name in glob.glob(path + "/**/*", recursive=True) if os.path.isfile(name)}
+    same(sorted(after), sorted(before), "files")
+    same(after, before, "what the files hold")
+    with Daemon() as daemon:
+        for action in ("check", "repair"):
+            status, text = tool(daemon.state, action)
+            assert status == 1 and "in use by another mrirecond" in text, (status, text)
+    status, text = tool(path + "/none", "check")
+    assert status == 1 and "--state-dir" in text, (status, text)
+
+
+@test("a store cut off in the middle: refused with advice or found by --check-state; repaired, what can be read runs, the rest is kept aside")
+def cut_off():
+    state, path = damaged()
+    size = os.path.getsize(path + "/jobs.db")
+    os.truncate(path + "/jobs.db", size * 4 // 5 // 4096 * 4096)
+    status, text = tool(path, "check")
+    same(status, 3, f"status ({text})")
+    assert "--repair-state" in text, text
+    repaired(state, path)
+
+
+@test("garbage over pages of the store: found; repaired, the rows of other pages run, the scans of the lost ones are kept aside")
+def garbage():
+    state, path = damaged()
+    size = os.path.getsize(path + "/jobs.db")
+    with open(path + "/jobs.db", "r+b") as file:
+        file.seek(size * 3 // 4 // 4096 * 4096)
+        file.write(os.urandom(4096))
+    same(tool(path, "check")[0], 3, "status of --check-state")
+    repaired(state, path)
+
+
+def repaired(state, path):
+    status, text = tool(path, "repair")
+    same(status, 0, f"status of --repair-state ({text})")
+    assert glob.glob(path + "/jobs.db.damaged-*"), os.listdir(path)
+    status, text = tool(path, "check")
+    same(status, 0, f"status of --check-state afterwards ({text})")
+    with sqlite3.connect(path + "/jobs.db") as db:
+        there = {row[0] for row in db.execute("SELECT id FROM job")}
+    db.close()
+    lost = set(state.done + state.waiting) - there
+    print(f"# {len(there)} jobs were read, {len(lost)} lost their row")
+    assert there and lost, "the damage hit everything or nothing"
+    found = {os.path.basename(name).split(".")[0] for name in glob.glob(path + "/found-*/*")}
+    assert lost <= found, f"neither row nor file of {lost - found}"
+    all_end(state, path, lost)
+
+
+@test("garbage all over, or no store beside scans: refused, nothing removed; repaired, all files are kept aside")
+def nothing_left():
+    for missing in (True, False):
+        state, path = damaged()
+        if missing:
+            os.unlink(path + "/jobs.db")
+        else:
+            with open(path + "/jobs.db", "wb") as file:
+                file.write(os.urandom(50000))
+        before = sorted(os.listdir(path + "/spool")) + sorted(os.listdir(path + "/results"))
+        refused(path, "--repair-state")
+        same(sorted(os.listdir(path + "/spool")) + sorted(os.listdir(path + "/results")), before, "files after a refused start")
+        same(tool(path, "check")[0], 3, "status of --check-state")
+        status, text = tool(path, "repair")
+        same(status, 0, f"status of --repair-state ({text})")
+        found = {os.path.basename(name) for name in glob.glob(path + "/found-*/*")}
+        assert {identity + ".results" for identity in state.done} | {identity + ".scan" for identity in state.waiting} <= found, found
+        with Daemon(state=path) as daemon:
+            same(daemon.run(BODY)["state"], "succeeded", "state of a job after the repair")
+
+
+@test("a store of a newer version: refused by all three, and left alone")
+def newer():
+    _, path = damaged()
+    with sqlite3.connect(path + "/jobs.db") as db:
+        db.execute("PRAGMA user_version = 99")
+    db.close()
+    refused(path, "Run the newer program")
+    for action in ("check", "repair"):
+        status, text = tool(path, action)
+        assert status == 1 and "Run the newer program" in text, (status, text)
+
+
+@test("missing scans and results: found; repaired, what has its scan runs again, what has none fails with the reason")
+def missing_files():
+    state, path = damaged()
+    with open(f"{path}/spool/{state.waiting[0]}", "r+b") as file:
+        file.truncate(1000)
+    os.unlink(f"{path}/spool/{state.waiting[1]}")
+    os.truncate(f"{path}/results/{state.done[0]}/image.h5", 100)
+    shutil.rmtree(f"{path}/results/{state.done[1]}")
+    shutil.copy(f"{path}/spool/{state.waiting[2]}", f"{path}/spool/{state.done[1]}")
+    status, text = tool(path, "check")
+    same(status, 3, "status")
+    for identity in state.waiting[:2] + state.done:
+        assert identity in text, (identity, text)
+    same(tool(path, "repair")[0], 0, "status of --repair-state")
+    gone = state.waiting[:2] + state.done[:1]
+    with Daemon(state=path, expect_trouble=True) as daemon:
+        for identity in gone:
+            job = daemon.job(identity)
+            assert job["state"] == "failed" and "Submit it again" in job["error"]["detail"], job
+        same(daemon.finish(state.done[1])["state"], "succeeded", "state of the job that has its scan")
+    all_end(state, path, gone)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+/* For tests: preloaded into mrirecond, writes into $SYNC_LOG, in their order, what it has synced and what it has
+ * answered. */
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+static void note(const char *what, const char *of)
+{
+    const char *path = getenv("SYNC_LOG");
+    int log = path ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600) : -1;
+    if (log < 0)
+        return;
+    dprintf(log, "%s %s\n", what, of);
+    close(log);
+}
+
+static void note_fd(const char *what, int fd)
+{
+    char link[64], path[PATH_MAX];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    path[length > 0 ? length : 0] = '\0';
+    note(what, path);
+}
+
+/* Noted when it is done: what stands before a line in the log was on the disk then. */
+int fsync(int fd)
+{
+    int (*real)(int) = (int (*)(int))dlsym(RTLD_NEXT, "fsync");
+    int result = real(fd);
+    if (result == 0)
+        note_fd("sync", fd);
+    return result;
+}
+
+int fdatasync(int fd)
+{
+    int (*real)(int) = (int (*)(int))dlsym(RTLD_NEXT, "fdatasync");
+    int result = real(fd);
+    if (result == 0)
+        note_fd("sync", fd);
+    return result;
+}
+
+int renameat(int from_folder, const char *from, int to_folder, const char *to)
+{
+    int (*real)(int, const char *, int, const char *) =
+        (int (*)(int, const char *, int, const char *))dlsym(RTLD_NEXT, "renameat");
+    int result = real(from_folder, from, to_folder, to);
+    if (result == 0)
+        note("rename", to);
+    return result;
+}
+
+/* Noted before it goes out. */
+static void note_answer(const char *data, size_t bytes)
+{
+    char status[4] = "";
+    if (bytes < 12 || memcmp(data, "HTTP/1.1 ", 9) != 0)
+        return;
+    memcpy(status, data + 9, 3);
+    note("answer", status);
+}
+
+ssize_t send(int socket, const void *data, size_t bytes, int flags)
+{
+    ssize_t (*real)(int, const void *, size_t, int) =
+        (ssize_t(*)(int, const void *, size_t, int))dlsym(RTLD_NEXT, "send");
+    note_answer(data, bytes);
+    return real(socket, data, bytes, flags);
+}
+
+ssize_t sendmsg(int socket, const struct msghdr *message, int flags)
+{
+    ssize_t (*real)(int, const struct msghdr *, int) =
+        (ssize_t(*)(int, const struct msghdr *, int))dlsym(RTLD_NEXT, "sendmsg");
+    if (message->msg_iovlen > 0)
+        note_answer(message->msg_iov[0].iov_base, message->msg_iov[0].iov_len);
+    return real(socket, message, flags);
+}
+
+ssize_t writev(int fd, const struct iovec *piece, int pieces)
+{
+    ssize_t (*real)(int, const struct iovec *, int) =
+        (ssize_t(*)(int, const struct iovec *, int))dlsym(RTLD_NEXT, "writev");
+    if (pieces > 0)
+        note_answer(piece[0].iov_base, piece[0].iov_len);
+    return real(fd, piece, pieces);
+}

@@ -1,0 +1,83 @@
+#!/usr/bin/python3
+"""What is promised is on the disk first: the order of syncs and answers, seen from inside (sync_log.c, preloaded)."""
+import os
+import subprocess
+import tempfile
+
+import scans
+from harness import ROOT, Daemon, main, same, skip, test
+
+FOLDER = tempfile.TemporaryDirectory()
+BODY = scans.radial(seed=41).bytes(FOLDER.name)
+SHIM, LOG = f"{FOLDER.name}/sync_log.so", f"{FOLDER.name}/log"
+
+
+def daemon():
+    if "san" in os.environ.get("MRIRECON_BIN", ""):
+        skip("a sanitizer's runtime wants to be the first library")
+    if not os.path.exists(SHIM):
+        subprocess.run(["cc", "-shared", "-fPIC", "-D_GNU_SOURCE", "-O1", "-o", SHIM, os.path.join(ROOT, "tests", "e2e", "sync_log.c"), "-ldl"], check=True)
+    return Daemon(environment={"LD_PRELOAD": SHIM, "SYNC_LOG": LOG})
+
+
+def lines(state):
+    """The log so far, paths below the state folder; the log begins anew."""
+    with open(LOG) as file:
+        text = file.read()
+    os.unlink(LOG)
+    return [line.replace(os.path.realpath(state) + "/", "").replace(state + "/", "") for line in text.splitlines()]
+
+
+def in_order(log, wanted):
+    """Assert that these lines come in this order; others may lie between."""
+    rest = iter(log)
+    for line in wanted:
+        assert any(seen == line for seen in rest), f"\"{line}\" does not come in its place:\n" + "\n".join(log)
+
+
+@test("202: the scan, its name and the job's row are on the disk before it is said")
+def accepted():
+    with daemon() as server:
+        lines(server.state)
+        job = server.submit(BODY).expect(202).json()["id"]
+        log = lines(server.state)
+        in_order(log[:log.index("answer 202") + 1], [f"sync spool/{job}", "sync spool", "sync jobs.db-wal", "answer 202"])
+        server.finish(job)
+
+
+@test("a result: its files, their folder, its name and the row are on the disk before it is said")
+def succeeded():
+    with daemon() as server:
+        lines(server.state)
+        answer = server.submit(BODY, Prefer="wait=100", Accept="image/png").expect(200, "image/png")
+        job = answer.headers["content-location"].split("/")[3]
+        log = lines(server.state)
+        log = log[:log.index("answer 200") + 1]
+        named = log.index(f"rename {job}")
+        for name in ("image.h5", "image.png"):
+            assert f"sync results/{job}/{name}" in log[named:], f"{name} is not synced:\n" + "\n".join(log)
+        in_order(log, [f"sync spool/{job}", "sync spool", "sync jobs.db-wal", f"rename {job}", f"sync results/{job}", "sync results", "sync jobs.db-wal",
+                       "answer 200"])
+
+
+@test("a failure and a cancel are on the disk before they are said")
+def ended():
+    with daemon() as server:
+        bad = scans.radial()
+        bad.data[3, 0, 0] = float("nan")
+        lines(server.state)
+        problem = server.submit(bad.bytes(FOLDER.name), Prefer="wait=100").json()
+        same(problem["code"], "data-nonfinite", "code")
+        log = lines(server.state)
+        in_order(log[:log.index("answer 422") + 1], ["sync spool", "sync jobs.db-wal", "sync jobs.db-wal", "answer 422"])
+        slow = server.submit(scans.slow().bytes(FOLDER.name), scans.SLOW_QUERY).expect(202).json()["id"]
+        lines(server.state)
+        server.request("POST", f"/v1/jobs/{slow}/cancel")
+        log = lines(server.state)
+        answers = [line for line in log if line.startswith("answer")]
+        in_order(log, ["sync jobs.db-wal", answers[0]])
+        server.finish(slow)
+
+
+if __name__ == "__main__":
+    main()

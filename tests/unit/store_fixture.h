@@ -1,0 +1,106 @@
+/* What the tests of the store share: a store in a folder of its own, jobs by number, and taking them in order. */
+#ifndef MRIRECON_TESTS_STORE_FIXTURE_H
+#define MRIRECON_TESTS_STORE_FIXTURE_H
+
+#include "daemon/store.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct fixture {
+    char folder[32], path[48];
+    struct store *store;
+};
+
+static inline int setup(void **state)
+{
+    struct fixture *f = calloc(1, sizeof *f);
+    strcpy(f->folder, "/tmp/test-store-XXXXXX");
+    if (!mkdtemp(f->folder))
+        return -1;
+    snprintf(f->path, sizeof f->path, "%s/jobs.db", f->folder);
+    *state = f;
+    return store_create(&f->store, f->path);
+}
+
+static inline int teardown(void **state)
+{
+    struct fixture *f = *state;
+    char command[80];
+    store_free(f->store);
+    snprintf(command, sizeof command, "rm -r %s", f->folder);
+    int result = system(command);
+    free(f);
+    return result;
+}
+
+/* Submit job number `i` of a client. */
+static inline int submit_of(struct store *store, int i, int64_t limit, const char *client, enum job_priority priority,
+                            int64_t bytes)
+{
+    struct job job = {.bytes = bytes, .priority = priority};
+    strcpy(job.client, client);
+    snprintf(job.id, sizeof job.id, "%026d", i);
+    strcpy(job.kind, "recon");
+    job.parameters = json_pack("{s:s}", "dcf", i % 2 ? "none" : "given");
+    job.formats = json_pack("[s]", "png");
+    int result = store_submit(store, &job, limit);
+    if (!result)
+        assert_true(job.state == JOB_QUEUED && job.sequence > 0 && job.created > 0);
+    job_clear(&job);
+    return result;
+}
+
+static inline int submit(struct store *store, int i, int64_t limit)
+{
+    return submit_of(store, i, limit, "one", PRIORITY_NORMAL, 1000 + i);
+}
+
+static inline const char *id_of(int i, char id[JOB_ID])
+{
+    snprintf(id, JOB_ID, "%026d", i);
+    return id;
+}
+
+static inline enum job_state state_of(struct store *store, int i)
+{
+    char id[JOB_ID];
+    struct job job;
+    assert_int_equal(store_get(store, id_of(i, id), &job), 0);
+    enum job_state state = job.state;
+    job_clear(&job);
+    return state;
+}
+
+static inline void take(struct store *store, int expected)
+{
+    char id[JOB_ID];
+    struct job job;
+    bool found;
+    assert_int_equal(store_take(store, NULL, &job, &found), 0);
+    assert_true(found);
+    assert_string_equal(job.id, id_of(expected, id));
+    assert_int_equal(job.state, JOB_RUNNING);
+    job_clear(&job);
+}
+
+/* Take all jobs; their numbers in the order of taking must be these. */
+static inline void taken_in_order(struct store *store, const int *expected, int count)
+{
+    for (int i = 0; i < count; i++)
+        take(store, expected[i]);
+    struct job job;
+    bool found = true;
+    assert_int_equal(store_take(store, NULL, &job, &found), 0);
+    assert_false(found);
+}
+
+#define WITH_STORE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+#endif

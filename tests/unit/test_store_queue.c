@@ -1,0 +1,259 @@
+/* daemon/store.h: whose turn it is, who is let in, keys, deadlines, what is kept. */
+#include "tests/unit/store_fixture.h"
+
+#include <pthread.h>
+#include <sqlite3.h>
+
+static void urgent_comes_before_normal_before_batch(void **state)
+{
+    struct store *store = ((struct fixture *)*state)->store;
+    const enum job_priority priority[] = {PRIORITY_BATCH, PRIORITY_NORMAL, PRIORITY_URGENT,
+                                          PRIORITY_BATCH, PRIORITY_URGENT, PRIORITY_NORMAL};
+    int64_t waiting[PRIORITIES];
+    struct job job;
+    bool found;
+    char id[JOB_ID];
+    for (int i = 1; i <= 6; i++)
+        assert_int_equal(submit_of(store, i, 10, i % 2 ? "a" : "b", priority[i - 1], 1000), 0);
+    store_waiting(store, waiting);
+    assert_true(waiting[PRIORITY_URGENT] == 2 && waiting[PRIORITY_NORMAL] == 2 && waiting[PRIORITY_BATCH] == 2);
+    /* The next is read ahead by somebody: another of its priority is given, but none of a lower one. */
+    json_t *avoid = json_pack("[s]", id_of(3, id));
+    assert_int_equal(store_take(store, avoid, &job, &found), 0);
+    assert_true(found);
+    assert_string_equal(job.id, id_of(5, id));
+    job_clear(&job);
+    assert_int_equal(store_take(store, avoid, &job, &found), 0);
+    assert_string_equal(job.id, id_of(3, id));
+    assert_int_equal(job.priority, PRIORITY_URGENT);
+    assert_string_equal(job.client, "a");
+    job_clear(&job);
+    json_decref(avoid);
+    /* Then both were given two, and the oldest is next. */
+    taken_in_order(store, (const int[]){2, 6, 1, 4}, 4);
+}
+
+static void clients_share_by_what_their_jobs_weigh(void **state)
+{
+    struct store *store = ((struct fixture *)*state)->store;
+    const int64_t mib = 1 << 20;
+    for (int i = 1; i <= 6; i++)
+        assert_int_equal(submit_of(store, i, 100, "many", PRIORITY_NORMAL, 1000), 0);
+    for (int i = 11; i <= 13; i++)
+        assert_int_equal(submit_of(store, i, 100, "few", PRIORITY_NORMAL, 1000), 0);
+    for (int i = 21; i <= 22; i++)
+        assert_int_equal(submit_of(store, i, 100, "large", PRIORITY_NORMAL, 3 * mib), 0);
+    /* Small jobs count as 1 MiB; the large one as three. */
+    taken_in_order(store, (const int[]){1, 11, 21, 2, 12, 3, 13, 4, 22, 5, 6}, 11);
+    /* Who comes anew is not owed the time before, and who owes is not forgiven by having been away. */
+    assert_int_equal(submit_of(store, 31, 100, "large", PRIORITY_NORMAL, 1000), 0);
+    assert_int_equal(submit_of(store, 32, 100, "new", PRIORITY_NORMAL, 1000), 0);
+    assert_int_equal(submit_of(store, 33, 100, "new", PRIORITY_NORMAL, 1000), 0);
+    taken_in_order(store, (const int[]){32, 31, 33}, 3);
+}
+
+static void waiting_earns_priority(void **state)
+{
+    struct store *store = ((struct fixture *)*state)->store;
+    struct job job;
+    char id[JOB_ID];
+    assert_int_equal(submit_of(store, 1, 10, "a", PRIORITY_BATCH, 1000), 0);
+    usleep(30000);
+    assert_int_equal(submit_of(store, 2, 10, "a", PRIORITY_NORMAL, 1000), 0);
+    assert_int_equal(submit_of(store, 3, 10, "a", PRIORITY_URGENT, 1000), 0);
+    /* An hour an age: as without. */
+    store_set_ageing(store, 3600000);
+    bool found;
+    assert_int_equal(store_next(store, NULL, &job, &found), 0);
+    assert_string_equal(job.id, id_of(3, id));
+    job_clear(&job);
+    /* In 30 ms the batch job has aged twice by 15 ms, and is the oldest of the urgent. */
+    store_set_ageing(store, 15);
+    take(store, 1);
+    store_set_ageing(store, 0);
+    taken_in_order(store, (const int[]){3, 2}, 2);
+    /* Nobody gets beyond urgent: there the clients share again, and b was given nothing yet. */
+    assert_int_equal(submit_of(store, 4, 10, "a", PRIORITY_BATCH, 1000), 0);
+    usleep(30000);
+    assert_int_equal(submit_of(store, 5, 10, "b", PRIORITY_URGENT, 1000), 0);
+    store_set_ageing(store, 5);
+    taken_in_order(store, (const int[]){5, 4}, 2);
+}
+
+struct hasty {
+    struct store *store;
+    int number, result;
+    pthread_t thread;
+};
+
+static void *submit_one(void *context)
+{
+    struct hasty *hasty = context;
+    hasty->result = submit_of(hasty->store, hasty->number, 100, "a", PRIORITY_NORMAL, 1000);
+    return NULL;
+}
+
+/* Another connection keeps the writer waiting, so that these submissions come into one transaction: each has to see
+ * those before it. */
+static void a_quota_holds_within_a_transaction(void **state)
+{
+    enum { TOGETHER = 8 };
+    struct fixture *f = *state;
+    struct hasty hasty[TOGETHER];
+    int64_t counts[JOB_STATES], oldest;
+    sqlite3 *other;
+    int accepted = 0, refused = 0;
+    store_set_quota(f->store, 0, 3500);
+    assert_int_equal(sqlite3_open(f->path, &other), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(other, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+    for (int i = 0; i < TOGETHER; i++) {
+        hasty[i] = (struct hasty){.store = f->store, .number = i + 1};
+        assert_int_equal(pthread_create(&hasty[i].thread, NULL, submit_one, &hasty[i]), 0);
+    }
+    usleep(100000);
+    assert_int_equal(sqlite3_exec(other, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(other);
+    for (int i = 0; i < TOGETHER; i++) {
+        pthread_join(hasty[i].thread, NULL);
+        accepted += hasty[i].result == 0;
+        refused += hasty[i].result == ERR_QUOTA;
+    }
+    assert_int_equal(accepted, 3);
+    assert_int_equal(refused, TOGETHER - 3);
+    assert_int_equal(store_counts(f->store, counts, &oldest), 0);
+    assert_int_equal(counts[JOB_QUEUED], 3);
+}
+
+static void a_client_has_its_quota(void **state)
+{
+    struct store *store = ((struct fixture *)*state)->store;
+    store_set_quota(store, 2, 0);
+    for (int i = 1; i <= 2; i++)
+        assert_int_equal(submit_of(store, i, 100, "a", PRIORITY_NORMAL, 1000), 0);
+    assert_int_equal(submit_of(store, 3, 100, "a", PRIORITY_URGENT, 1000), ERR_QUOTA);
+    assert_int_equal(store_room(store, "a", 1, 100), ERR_QUOTA);
+    assert_int_equal(submit_of(store, 3, 100, "b", PRIORITY_NORMAL, 1000), 0);
+    take(store, 1);
+    assert_int_equal(submit_of(store, 4, 100, "a", PRIORITY_NORMAL, 1000), 0); /* what runs does not wait */
+    store_set_quota(store, 0, 3000);
+    assert_int_equal(store_room(store, "a", 1000, 100), 0);
+    assert_int_equal(store_room(store, "a", 1001, 100), ERR_QUOTA);
+    assert_int_equal(err_last()->available, 1000);
+    assert_int_equal(store_room(store, "a", 1000, 3), ERR_QUEUE_FULL);
+    assert_int_equal(submit_of(store, 5, 100, "a", PRIORITY_NORMAL, 1001), ERR_QUOTA);
+    assert_int_equal(submit_of(store, 5, 100, "a", PRIORITY_NORMAL, 1000), 0);
+    assert_int_equal(store_room(store, "new", 3001, 100), ERR_QUOTA);
+}
+
+/* ---- keys, deadlines, what is kept ---- */
+
+/* Submit job `i` with a key and a deadline. */
+static int submit_with(struct store *store, int i, const char *client, const char *key, int64_t deadline)
+{
+    struct job job = {.bytes = 1000, .deadline = deadline, .parameters = json_object(), .formats = json_array()};
+    snprintf(job.id, sizeof job.id, "%026d", i);
+    strcpy(job.kind, "recon");
+    strcpy(job.client, client);
+    strcpy(job.key, key);
+    strcpy(job.digest, *key ? "abc" : "");
+    int result = store_submit(store, &job, 100);
+    job_clear(&job);
+    return result;
+}
+
+static void a_key_is_one_job_of_a_client(void **state)
+{
+    struct store *store = ((struct fixture *)*state)->store;
+    struct job job;
+    char id[JOB_ID];
+    assert_int_equal(submit_with(store, 1, "a", "k", 0), 0);
+    assert_int_equal(submit_with(store, 2, "b", "k", 0), 0);
+    assert_int_equal(submit_with(store, 3, "a", "", 0), 0);
+    assert_int_equal(submit_with(store, 4, "a", "", 0), 0);
+    assert_int_equal(submit_with(store, 5, "a", "k", 0), ERR_STORE);
+    assert_int_equal(store_find_key(store, "b", "k", &job), 0);
+    assert_string_equal(job.id, id_of(2, id));
+    assert_string_equal(job.digest, "abc");
+    job_clear(&job);
+    assert_int_equal(store_find_key(store, "c", "k", &job), ERR_NOT_FOUND);
+    assert_int_equal(store_find_key(store, "a", "", &job), ERR_NOT_FOUND);
+}
+
+static void what_waits_at_its_deadline_fails(void **state)
+{
+    struct store *store = ((struct fixture *)*state)->store;
+    struct job jobs[2], job;
+    char id[JOB_ID];
+    const int64_t then = INT64_C(4000000000000); /* in 2096 */
+    int count = -1;
+    assert_int_equal(submit_with(store, 1, "a", "", then + 2000), 0);
+    take(store, 1); /* in time */
+    assert_int_equal(submit_with(store, 2, "a", "", then + 3000), 0);
+    assert_int_equal(submit_with(store, 3, "a", "", then + 1000), 0);
+    assert_int_equal(submit_with(store, 4, "a", "", then + 2000), 0);
+    assert_int_equal(submit_with(store, 5, "a", "", 0), 0);
+    assert_int_equal(store_expire(store, then + 1000, jobs, 2, &count), 0);
+    assert_int_equal(count, 0);
+    assert_int_equal(store_expire(store, then + 2001, jobs, 2, &count), 0);
+    assert_int_equal(count, 2);
+    assert_string_equal(jobs[0].id, id_of(3, id));
+    assert_string_equal(jobs[1].id, id_of(4, id));
+    job_clear(&jobs[0]);
+    job_clear(&jobs[1]);
+    assert_int_equal(store_get(store, id, &job), 0);
+    assert_true(job.state == JOB_FAILED && job.finished == then + 2001);
+    assert_string_equal(json_string_value(json_object_get(job.error, "code")), "deadline-passed");
+    job_clear(&job);
+    assert_int_equal(state_of(store, 1), JOB_RUNNING);
+    assert_int_equal(submit_with(store, 6, "a", "", 1000), 0); /* long past: nobody takes it any more */
+    taken_in_order(store, (const int[]){2, 5}, 2);
+    assert_int_equal(state_of(store, 6), JOB_QUEUED);
+}
+
+static void what_ended_jobs_keep_is_counted(void **state)
+{
+    struct fixture *f = *state;
+    char id[JOB_ID], ended[4][JOB_ID];
+    int count;
+    json_t *results = json_pack("[{s:i}, {s:i}]", "bytes", 700, "bytes", 30);
+    store_set_kept_scans(f->store, true, false);
+    for (int i = 1; i <= 3; i++) {
+        assert_int_equal(submit(f->store, i, 10), 0);
+        take(f->store, i);
+    }
+    assert_int_equal(store_kept_bytes(f->store), 0);
+    assert_int_equal(store_succeed(f->store, id_of(1, id), results, NULL), 0);
+    assert_int_equal(store_kept_bytes(f->store), 730);
+    usleep(2000);
+    assert_int_equal(store_fail(f->store, id_of(2, id), err_last()), 0);
+    assert_int_equal(store_kept_bytes(f->store), 730 + 1002);
+    assert_int_equal(store_ended(f->store, INT64_MAX, -1, ended, 4, &count), 0);
+    assert_int_equal(count, 2);
+    assert_string_equal(ended[0], id_of(1, id));
+    assert_int_equal(store_ended(f->store, INT64_MAX, JOB_FAILED, ended, 4, &count), 0);
+    assert_int_equal(count, 1);
+    assert_string_equal(ended[0], id_of(2, id));
+    assert_int_equal(store_ended(f->store, 1000, -1, ended, 4, &count), 0);
+    assert_int_equal(count, 0);
+    assert_int_equal(store_delete(f->store, id_of(1, id)), 0);
+    assert_int_equal(store_kept_bytes(f->store), 1002);
+    store_free(f->store);
+    assert_int_equal(store_create(&f->store, f->path), 0);
+    assert_int_equal(store_kept_bytes(f->store), 1002);
+    json_decref(results);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WITH_STORE(urgent_comes_before_normal_before_batch),
+        WITH_STORE(clients_share_by_what_their_jobs_weigh),
+        WITH_STORE(waiting_earns_priority),
+        WITH_STORE(a_client_has_its_quota),
+        WITH_STORE(a_quota_holds_within_a_transaction),
+        WITH_STORE(a_key_is_one_job_of_a_client),
+        WITH_STORE(what_waits_at_its_deadline_fails),
+        WITH_STORE(what_ended_jobs_keep_is_counted),
+    };
+    return cmocka_run_group_tests_name("store_queue", tests, NULL, NULL);
+}

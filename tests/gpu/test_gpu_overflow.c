@@ -290,6 +290,57 @@ static void case_run(struct dev *gpu, const struct test_case *c, int runs)
     problem_free(&p);
 }
 
+/* The next data come while the last are gridded: each image is that of its own data. */
+static void test_beside(struct dev *gpu)
+{
+    enum { ROUNDS = 6 };
+    const struct test_case *c = &cases[3];
+    const size_t values = (size_t)c->batch * c->samples, bytes = values * sizeof(struct c32);
+    const struct nufft_params params = params_of(c, NUFFT_DEPTH_AUTO, NUFFT_SPLIT);
+    struct problem p;
+    struct nufft *plan;
+    void *data[2], *squares;
+    float *wanted[ROUNDS], *got;
+    bool same = true;
+    problem_make(&p, c);
+    size_t square_bytes = p.pixels * sizeof(float);
+    got = take(square_bytes);
+    must(nufft_create(&plan, gpu, &params, c->samples, p.k), "nufft_create");
+    must(dev_alloc(gpu, bytes, &data[0]), "dev_alloc");
+    must(dev_alloc(gpu, bytes, &data[1]), "dev_alloc");
+    must(dev_alloc(gpu, square_bytes, &squares), "dev_alloc");
+    for (int beside = 0; beside < 2; beside++) {
+        for (int i = 0; i < ROUNDS; i++) {
+            for (size_t v = 0; v < values && i == 0; v++)
+                p.data[v].re = (float)(splitmix(v) >> 40) * 0x1p-24f;
+            if (i == 0 || !beside)
+                must(dev_upload(gpu, data[i % 2], p.data, bytes), "dev_upload");
+            must(dev_upload_order(gpu), "dev_upload_order");
+            must(dev_zero(gpu, squares, square_bytes), "dev_zero");
+            must(nufft_adjoint_squares_begin(plan, c->batch, data[i % 2], squares), "nufft_adjoint_squares_begin");
+            for (size_t v = 0; v < values; v++)
+                p.data[v].re += (float)(v % (size_t)(i + 2));
+            if (beside)
+                must(dev_upload_begin(gpu, data[!(i % 2)], p.data, bytes), "dev_upload_begin");
+            must(nufft_finish(plan), "nufft_finish");
+            must(dev_download(gpu, got, squares, square_bytes), "dev_download");
+            if (!beside)
+                wanted[i] = memcpy(take(square_bytes), got, square_bytes);
+            same = same && memcmp(wanted[i], got, square_bytes) == 0 &&
+                   (i == 0 || memcmp(wanted[i - 1], got, square_bytes) != 0);
+        }
+    }
+    verdict(same, "each image is of its own data", "uploads beside gridding", "images differ");
+    for (int i = 0; i < ROUNDS; i++)
+        free(wanted[i]);
+    free(got);
+    dev_release(gpu, squares);
+    dev_release(gpu, data[1]);
+    dev_release(gpu, data[0]);
+    nufft_free(plan);
+    problem_free(&p);
+}
+
 static void test_bad_input(struct dev *gpu)
 {
     struct nufft *plan = NULL;
@@ -338,6 +389,7 @@ int main(int argc, char **argv)
     printf("# %s\n", dev_name(gpu));
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         case_run(gpu, &cases[i], runs);
+    test_beside(gpu);
     test_bad_input(gpu);
     dev_free(gpu);
     printf("1..%d\n", number);

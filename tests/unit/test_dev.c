@@ -88,8 +88,17 @@ static void round_trip(struct dev *dev)
     memset(expected + 17, 0, 1000);
     assert_int_equal(dev_download(dev, got, memory, BYTES), 0);
     assert_memory_equal(got, expected, BYTES);
+    fill(sent, BYTES, 9);
+    memcpy(expected, sent, BYTES);
+    assert_int_equal(dev_upload_begin(dev, memory, sent, BYTES), 0);
+    memset(sent, 0xee, BYTES); /* the host's may change on return */
+    assert_int_equal(dev_upload_order(dev), 0);
+    assert_int_equal(dev_download(dev, got, memory, BYTES), 0);
+    assert_memory_equal(got, expected, BYTES);
     /* Nothing to do is done without an address. */
     assert_int_equal(dev_upload(dev, NULL, NULL, 0), 0);
+    assert_int_equal(dev_upload_begin(dev, NULL, NULL, 0), 0);
+    assert_int_equal(dev_upload_order(dev), 0);
     assert_int_equal(dev_download(dev, NULL, NULL, 0), 0);
     assert_int_equal(dev_zero(dev, NULL, 0), 0);
     dev_release(dev, other);

@@ -344,6 +344,38 @@ static void convolution(void **unused)
     dev_free(dev);
 }
 
+/* Adjoints in halves are those in one, and nobody's time is told twice. */
+static void halves(void **unused)
+{
+    (void)unused;
+    struct problem p = {2, {16, 18, 1}, 3, 50, UNIFORM, NUFFT_SEPARABLE, 1e-3, 0, 0, 2};
+    struct dev *dev;
+    struct nufft_times times;
+    assert_int_equal(dev_create(&dev, DEV_CPU, 0, 2), 0);
+    float k[100], squares[2][16 * 18] = {{0}};
+    struct c32 data[150], image[2][3 * 16 * 18];
+    for (size_t i = 0; i < p.samples; i++) {
+        k[2 * i] = (float)(i % 7) / 15 - 0.2f;
+        k[2 * i + 1] = (float)(i % 11) / 23 - 0.25f;
+    }
+    for (size_t i = 0; i < 3 * p.samples; i++)
+        data[i] = (struct c32){(float)(i % 13) - 6, (float)(i % 5) - 1};
+    struct nufft *plan = make_plan(dev, &p, k);
+    assert_int_equal(nufft_adjoint(plan, 3, data, image[0]), 0);
+    assert_int_equal(nufft_adjoint_begin(plan, 3, data, image[1]), 0);
+    assert_int_equal(nufft_finish(plan), 0);
+    assert_memory_equal(image[0], image[1], sizeof image[0]);
+    assert_int_equal(nufft_adjoint_squares(plan, 3, data, squares[0]), 0);
+    assert_int_equal(nufft_adjoint_squares_begin(plan, 3, data, squares[1]), 0);
+    assert_int_equal(nufft_finish(plan), 0);
+    assert_memory_equal(squares[0], squares[1], sizeof squares[0]);
+    assert_true(squares[0][5] > 0);
+    nufft_times(plan, &times);
+    assert_true(times.gpu == 0 && times.cpu == 0 && times.merge == 0 && times.hidden == 0);
+    nufft_free(plan);
+    dev_free(dev);
+}
+
 static void no_samples(void **unused)
 {
     (void)unused;
@@ -416,6 +448,7 @@ int main(void)
         cmocka_unit_test(heavy_bin),
         cmocka_unit_test(same_bits_for_any_threads),
         cmocka_unit_test(convolution),
+        cmocka_unit_test(halves),
         cmocka_unit_test(no_samples),
         cmocka_unit_test(bad_input),
     };

@@ -17,6 +17,7 @@
 #include "recon/plan_cache.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -259,6 +260,16 @@ static void overflow_report(struct gridder *g)
                              "merge_seconds", g->times.merge, "cpu_hidden",
                              g->times.cpu > 0 ? json_real(g->times.hidden / g->times.cpu) : json_null());
     json_object_set_new(job->report, "overflow", part);
+    if (gpu && cpu && recon_choice(job, RECON_BIN_DEPTH) == NUFFT_DEPTH_AUTO) {
+        char depth[32] = "none";
+        if (info.depth)
+            snprintf(depth, sizeof depth, "%zu", info.depth);
+        recon_report_decide(
+            job, "bin_depth", depth,
+            "By what gridding with this trajectory takes on this machine, measured with all samples on the "
+            "GPU, with some and with next to none on the CPU. The largest bin keeps %zu samples.",
+            info.largest_bin);
+    }
     if (!gpu &&
         (job->request->values->value[RECON_BIN_DEPTH].given || job->request->values->value[RECON_OVERFLOW].given))
         recon_report_decide(job, "overflow", "none",

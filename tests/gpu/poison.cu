@@ -41,6 +41,12 @@ static int upload(struct dev *dev, void *device, const void *host, size_t bytes)
     return real_leaf->upload(dev, device, host, bytes);
 }
 
+static int upload_begin(struct dev *dev, void *device, const void *host, size_t bytes)
+{
+    poison();
+    return real_leaf->upload_begin(dev, device, host, bytes);
+}
+
 extern "C" const struct dev_leaf *mrirecon_gpu_leaf(void)
 {
     Dl_info self;
@@ -57,5 +63,6 @@ extern "C" const struct dev_leaf *mrirecon_gpu_leaf(void)
     real_leaf = open_leaf();
     leaf = *real_leaf;
     leaf.upload = upload;
+    leaf.upload_begin = upload_begin;
     return &leaf;
 }

@@ -118,13 +118,6 @@ struct nufft_pieces {
     struct c32 *partial; /* [together][parts][2]: what a part has for its own bin's slot and for the right one's */
 };
 
-/* What a chunk sums: one or two stretches of rows of bins (the row below the first is the last one, at the edge). Of
- * each: from which part, run and heavy bin on, how many, and the number of the slot that would lie at pieces.slot[0].
- */
-struct piece_rows {
-    uint32_t part[2], parts[2], run[2], runs[2], heavy[2], heavies[2], base[2];
-};
-
 /* What block (or warp) `i` of `parts + runs` has to do: parts come first, they take longest. */
 struct piece_task {
     bool part;

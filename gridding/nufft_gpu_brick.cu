@@ -199,7 +199,7 @@ static __device__ __forceinline__ struct brick_task task_of(const struct brick_a
         task.step = a.partial_step;
     } else {
         const struct range_run run = a.runs[work.number];
-        const uint32_t right = range_bin_right(a.geometry, run.bin + run.bins - 1);
+        const uint32_t right = range_bin_right(&a.geometry, run.bin + run.bins - 1);
         task.bin = run.bin;
         task.bins = run.bins;
         task.bound = a.first[run.bin + min((uint32_t)lane, run.bins)];

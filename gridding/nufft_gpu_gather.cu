@@ -154,7 +154,7 @@ static __global__ void __launch_bounds__(GATHER_THREADS) gather_tiles(const __gr
     if (task.parts > 0)
         return; /* heavy: its parts are tasks of their own */
     int place[3], first[3];
-    range_bin_place(a.geometry, task.bin, place);
+    range_bin_place(&a.geometry, task.bin, place);
     for (int d = 0; d < 3; d++)
         first[d] = axis_first(a.geometry.axis[d], place[d]);
     const float2 *cells = copy_tile(a, first, tile);

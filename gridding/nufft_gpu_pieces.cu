@@ -11,40 +11,16 @@ static size_t slot_cells(const struct nufft_pieces *p)
     return (size_t)p->columns * p->rows * p->planes;
 }
 
-/* The stretches of rows of bins that chunk [from, to) needs: the row below (periodic), then its own. One where they lie
- * side by side in the slots' order. */
-static int chunk_stretches(const struct nufft_gpu *plan, int from, int to, int stretch[2][2])
-{
-    int rows = plan->bins.geometry.axis[1].bins;
-    if (from == 0 && to == rows) {
-        stretch[0][0] = 0;
-        stretch[0][1] = rows;
-        return 1;
-    }
-    stretch[0][0] = from > 0 ? from - 1 : rows - 1;
-    stretch[0][1] = from > 0 ? to : rows;
-    stretch[1][0] = 0;
-    stretch[1][1] = to;
-    return from > 0 ? 1 : 2;
-}
-
 /* Slots and parts of the largest chunk of `chunk` rows. */
 static void measure_chunks(const struct nufft_gpu *plan, int chunk, struct nufft_pieces *p)
 {
-    const struct range_tally *rows = plan->bins.rows;
-    int count = plan->bins.geometry.axis[1].bins, stretch[2][2];
+    int count = plan->bins.geometry.axis[1].bins;
     p->chunk = chunk;
     p->slots = p->parts = 0;
     for (int from = 0; from < count; from += chunk) {
-        uint32_t slots = 0, parts = 0;
-        int stretches = chunk_stretches(plan, from, std::min(count, from + chunk), stretch);
-        for (int i = 0; i < stretches; i++) {
-            const struct range_tally *first = rows + stretch[i][0], *end = rows + stretch[i][1];
-            slots += end->slots - first->slots;
-            parts += end->parts - first->parts;
-        }
-        p->slots = std::max(p->slots, slots);
-        p->parts = std::max(p->parts, parts);
+        struct piece_rows rows = piece_rows_of(plan->bins.rows, count, from, std::min(count, from + chunk));
+        p->slots = std::max(p->slots, rows.slots);
+        p->parts = std::max(p->parts, rows.parts[0] + rows.parts[1]);
     }
 }
 
@@ -179,7 +155,7 @@ static __global__ void __launch_bounds__(SLICES *SLICE_VECTORS) add_parts(const 
         sum = make_float4(sum.x + v.x, sum.y + v.y, sum.z + v.z, sum.w + v.w);
     }
     bool own = e < a.vectors;
-    uint32_t slot = own ? a.slot[task.bin + 1] - 1 : a.slot[range_bin_right(a.geometry, task.bin)];
+    uint32_t slot = own ? a.slot[task.bin + 1] - 1 : a.slot[range_bin_right(&a.geometry, task.bin)];
     a.slots[blockIdx.z * a.slots_step + (size_t)(slot - a.rows.base[second]) * a.vectors + (own ? e : e - a.vectors)] =
         sum;
 }
@@ -212,20 +188,7 @@ static int sum_chunk(struct nufft_gpu *plan, int from, int to, int transforms, c
                      const float *weights, struct pieces *pieces)
 {
     const struct range_bins *bins = &plan->bins;
-    int stretch[2][2], stretches = chunk_stretches(plan, from, to, stretch);
-    struct piece_rows rows = {};
-    uint32_t before = 0;
-    for (int i = 0; i < stretches; i++) {
-        const struct range_tally *first = bins->rows + stretch[i][0], *end = bins->rows + stretch[i][1];
-        rows.run[i] = first->runs;
-        rows.runs[i] = end->runs - first->runs;
-        rows.part[i] = first->parts;
-        rows.parts[i] = end->parts - first->parts;
-        rows.heavy[i] = first->heavies;
-        rows.heavies[i] = end->heavies - first->heavies;
-        rows.base[i] = first->slots - before;
-        before += end->slots - first->slots;
-    }
+    const struct piece_rows rows = piece_rows_of(bins->rows, bins->geometry.axis[1].bins, from, to);
     int rc = nufft_gpu_scatter_bricks(plan, &rows, transforms, data, weights);
     if (!rc)
         rc = add_heavies(plan, &rows, transforms);
@@ -240,7 +203,7 @@ static int sum_chunk(struct nufft_gpu *plan, int from, int to, int transforms, c
     pieces->slots = (const float2 *)plan->pieces.slot;
     pieces->first_row = from;
     pieces->base_below = rows.base[0];
-    pieces->base = rows.base[stretches - 1];
+    pieces->base = rows.base[rows.stretches - 1];
     return rc;
 }
 

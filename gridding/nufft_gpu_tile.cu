@@ -45,7 +45,7 @@ struct tile_cells {
     __device__ tile_cells(const struct range_geometry &g, uint32_t bin)
     {
         int place[3];
-        range_bin_place(g, bin, place);
+        range_bin_place(&g, bin, place);
         for (int d = 0; d < 3; d++) {
             int reach = d < g.dim ? g.width - 1 : 0;
             first[d] = axis_first(g.axis[d], place[d]);
@@ -223,7 +223,7 @@ template <bool PARTIAL, int W> static __global__ void scatter_tiles(const __grid
         return;
     }
     int place[3];
-    range_bin_place(a.geometry, task.bin, place);
+    range_bin_place(&a.geometry, task.bin, place);
     range_wait(a.geometry, task, place, a.done, a.round);
     int cells = c.count();
     for (int e = lane; e < cells; e += 32) {

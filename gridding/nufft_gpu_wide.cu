@@ -487,7 +487,7 @@ static __global__ void __launch_bounds__(WIDE_THREADS, SPLIT ? 4 : 5)
     const struct range_task task = a.tasks[ticket];
     int place[3];
     float sum[2][WIDE_OWN_PLANES][4];
-    range_bin_place(a.geometry, task.bin, place);
+    range_bin_place(&a.geometry, task.bin, place);
     uint32_t touched = sum_bin<W, SPLIT>(a, task, axis_size(a.geometry.axis[2], place[2]), stage, sum);
     if (threadIdx.x < 32)
         range_wait(a.geometry, task, place, a.done, a.round);

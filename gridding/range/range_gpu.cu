@@ -95,7 +95,7 @@ static __global__ void __launch_bounds__(256) key_samples(const __grid_constant_
 #pragma unroll
         for (int d = 0; d < 3; d++)
             place[d] = (int)bin_of(a, d, cell[d]);
-        uint32_t bin = range_bin_number(a.g, place);
+        uint32_t bin = range_bin_number(&a.g, place);
         a.key[i] = a.g.by_cell ? bin * (uint32_t)axis_largest(a.g.axis[2]) + (uint32_t)cell[2] -
                                      first_of(a, 2, (uint32_t)place[2])
                                : bin;
@@ -172,7 +172,7 @@ struct bin_order {
     __device__ uint32_t place(const int at[3]) const
     {
         if (g.run_samples > 0)
-            return range_bin_number(g, at);
+            return range_bin_number(&g, at);
         uint32_t nx = g.axis[0].bins, ny = g.axis[1].bins, nz = g.axis[2].bins;
         uint32_t y0 = at[1] / slab * slab, rows = min(slab, ny - y0), y = at[1] - y0, x = at[0], z = at[2];
         uint32_t rows_here = coloured(rows, y & 1), columns_here = coloured(nx, x & 1), deep_here = coloured(nz, z & 1);
@@ -202,31 +202,16 @@ struct bin_order {
         uint32_t deep_here = coloured(nz, cz), z = 2 * (i % deep_here) + cz;
         i /= deep_here;
         const int at[3] = {(int)(2 * (i % columns_here) + cx), (int)(y0 + 2 * (i / columns_here) + cy), (int)z};
-        return range_bin_number(g, at);
+        return range_bin_number(&g, at);
     }
 };
 
 struct tally_sum {
     __host__ __device__ range_tally operator()(const range_tally &a, const range_tally &b) const
     {
-        range_tally s = {a.occupied + b.occupied, a.heavies + b.heavies,
-                         a.parts + b.parts,       a.largest > b.largest ? a.largest : b.largest,
-                         a.runs + b.runs,         a.slots + b.slots};
-        return s;
+        return range_tally_add(a, b);
     }
 };
-
-/* Whether an occupied bin's sums go on from those of the bin to its left. Cuts where about run_samples are full: known
- * from the bin alone. */
-static __device__ bool goes_on(const struct range_geometry &g, uint32_t bin, const uint32_t *first)
-{
-    uint32_t x = bin % (uint32_t)g.axis[0].bins;
-    if (x % g.run_bins == 0)
-        return false;
-    uint32_t from = first[bin], held = first[bin + 1] - from, left = from - first[bin - 1];
-    return held > 0 && left > 0 && held <= g.light && left <= g.light &&
-           from / g.run_samples == (from - left) / g.run_samples;
-}
 
 /* Blocks of 256; a thread owns one bin. */
 static __global__ void tally_bins(bin_order order, uint32_t count, const uint32_t *first, range_tally *tallies)
@@ -235,20 +220,8 @@ static __global__ void tally_bins(bin_order order, uint32_t count, const uint32_
     if (place > count)
         return;
     range_tally t = {};
-    if (place < count) {
-        uint32_t bin = order.bin(place), held = first[bin + 1] - first[bin];
-        bool heavy = order.g.light > 0 && held > order.g.light;
-        t.largest = held;
-        t.occupied = held > 0;
-        t.heavies = heavy;
-        t.parts = heavy ? (held + order.g.depth - 1) / order.g.depth : 0;
-        if (order.g.run_samples > 0) {
-            uint32_t row = (uint32_t)order.g.axis[0].bins, left = bin % row ? bin - 1 : bin + row - 1;
-            bool on = goes_on(order.g, bin, first);
-            t.runs = held > 0 && !heavy && !on;
-            t.slots = (held > 0) + (first[left + 1] > first[left] && !on);
-        }
-    }
+    if (place < count)
+        t = range_tally_of(&order.g, order.bin(place), first);
     tallies[place] = t;
 }
 
@@ -262,10 +235,7 @@ static __global__ void list_runs(struct range_geometry g, uint32_t count, const 
     slot[bin] = before[bin].slots;
     if (bin == count || before[bin + 1].runs == before[bin].runs)
         return;
-    struct range_run run = {bin, 1};
-    while (bin + run.bins < count && goes_on(g, bin + run.bins, first))
-        run.bins++;
-    runs[before[bin].runs] = run;
+    runs[before[bin].runs] = range_run_from(&g, bin, count, first);
 }
 
 /* Which of a bin's neighbours hold samples and come before it. */
@@ -273,7 +243,7 @@ static __device__ uint32_t neighbours_before(const bin_order &order, uint32_t bi
 {
     int place[3];
     uint32_t mask = 0;
-    range_bin_place(order.g, bin, place);
+    range_bin_place(&order.g, bin, place);
     for (int i = 0; i < 27; i++) {
         int step[3] = {i % 3 - 1, i / 3 % 3 - 1, i / 9 - 1}, at[3];
         for (int d = 0; d < 3; d++) {
@@ -281,7 +251,7 @@ static __device__ uint32_t neighbours_before(const bin_order &order, uint32_t bi
             at[d] += at[d] < 0 ? order.g.axis[d].bins : 0;
             at[d] -= at[d] >= order.g.axis[d].bins ? order.g.axis[d].bins : 0;
         }
-        uint32_t other = range_bin_number(order.g, at);
+        uint32_t other = range_bin_number(&order.g, at);
         if (order.place(at) < own && first[other + 1] > first[other])
             mask |= 1u << i;
     }

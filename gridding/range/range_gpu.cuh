@@ -15,7 +15,7 @@
  * A bin that holds more than `light` samples is heavy: before that, it is cut into parts of `depth` samples, each part
  * sums into a partial tile of its own, and these are added up in their order.
  *
- * Or (run_samples > 0) sums go to slots instead of the grid, and nobody waits: see pieces_gpu.cuh. Each occupied bin
+ * Or (run_samples > 0) sums go to slots instead of the grid, and nobody waits: see pieces.h. Each occupied bin
  * has a slot for the cells that are its own along x; what its samples reach beyond is carried into the next bin of its
  * run, and after a run's last bin (or a heavy one) goes to a slot of its own that belongs to the bin to the right. Of a
  * bin's slots the last is its own: slot[bin + 1] - 1; a slot from its left neighbour comes before that.
@@ -24,40 +24,7 @@
 #define MRIRECON_RANGE_DEVICE_CUH
 
 #include "gridding/base/pieces_gpu.cuh"
-
-enum { RUN_BINS_MOST = 31 }; /* a warp's lanes hold where they begin, and where the last ends */
-
-struct range_geometry {
-    int dim, width;
-    struct range_axis axis[3]; /* x, y, z; in 2-D z is {1, 1} */
-    bool by_cell;              /* within a bin, sort by base z cell as well */
-    uint32_t light; /* samples a bin holds without being cut; 0: no tasks are made (the caller walks the bins) */
-    uint32_t depth; /* samples of a part */
-    uint32_t slab;  /* bins of a slab: an eighth should not be much less than what is under way at once */
-    uint32_t run_samples, run_bins; /* a run's, about and at most; 0: sums go to the grid in order, not to slots */
-};
-
-/* A bin's number is (y * bins z + z) * bins x + x. */
-static __host__ __device__ inline uint32_t range_bin_number(const struct range_geometry &g, const int place[3])
-{
-    return ((uint32_t)place[1] * (uint32_t)g.axis[2].bins + (uint32_t)place[2]) * (uint32_t)g.axis[0].bins +
-           (uint32_t)place[0];
-}
-
-static __host__ __device__ inline void range_bin_place(const struct range_geometry &g, uint32_t bin, int place[3])
-{
-    place[0] = (int)(bin % (uint32_t)g.axis[0].bins);
-    bin /= (uint32_t)g.axis[0].bins;
-    place[2] = (int)(bin % (uint32_t)g.axis[2].bins);
-    place[1] = (int)(bin / (uint32_t)g.axis[2].bins);
-}
-
-/* The next bin along x, of the same y and z; after the last the first. */
-static __host__ __device__ inline uint32_t range_bin_right(const struct range_geometry &g, uint32_t bin)
-{
-    uint32_t row = (uint32_t)g.axis[0].bins;
-    return (bin + 1) % row ? bin + 1 : bin + 1 - row;
-}
+#include "gridding/range/layout.h"
 
 /* Samples [first, last) of one bin. */
 struct range_task {
@@ -74,16 +41,6 @@ struct range_task {
 struct range_point {
     float x, y, z;
     uint32_t base;
-};
-
-/* Light bins that follow each other along x without a gap, summed by one warp. */
-struct range_run {
-    uint32_t bin, bins;
-};
-
-/* What bins come to, added up. */
-struct range_tally {
-    uint32_t occupied, heavies, parts, largest, runs, slots;
 };
 
 struct range_bins {
@@ -106,14 +63,6 @@ struct range_bins {
     size_t bytes;
     double seconds; /* what binning took, by the device's clock */
 };
-
-/* How many bins an axis of `cells` gets for bins of at most `size`. The colouring is valid when size >= 4/3 (width -
- * 1). */
-static inline struct range_axis range_axis_make(int cells, int size)
-{
-    struct range_axis axis = {cells, (cells + size - 1) / size, 0};
-    return axis;
-}
 
 /* Bin k[samples][dim] (device memory, cycles per pixel). `bins` must be zeroed; on failure it can be freed as
  * well. */
@@ -165,7 +114,7 @@ static __device__ __forceinline__ void range_wait(const struct range_geometry &g
             at[d] += at[d] < 0 ? g.axis[d].bins : 0;
             at[d] -= at[d] >= g.axis[d].bins ? g.axis[d].bins : 0;
         }
-        const uint32_t *flag = done + range_bin_number(g, at);
+        const uint32_t *flag = done + range_bin_number(&g, at);
         uint32_t seen;
         while (true) {
             asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(flag) : "memory");

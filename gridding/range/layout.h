@@ -1,0 +1,142 @@
+/* layout.h: which bins a GPU has, which of them a warp sums in one go, and where their sums lie; what both compilers
+ * see of range_gpu.cuh. */
+#ifndef MRIRECON_LAYOUT_H
+#define MRIRECON_LAYOUT_H
+
+#include "gridding/base/pieces.h"
+
+#include <stdbool.h>
+
+enum { RUN_BINS_MOST = 31 }; /* a warp's lanes hold where they begin, and where the last ends */
+
+struct range_geometry {
+    int dim, width;
+    struct range_axis axis[3]; /* x, y, z; in 2-D z is {1, 1} */
+    bool by_cell;              /* within a bin, sort by base z cell as well */
+    uint32_t light; /* samples a bin holds without being cut; 0: no tasks are made (the caller walks the bins) */
+    uint32_t depth; /* samples of a part */
+    uint32_t slab;  /* bins of a slab: an eighth should not be much less than what is under way at once */
+    uint32_t run_samples, run_bins; /* a run's, about and at most; 0: sums go to the grid in order, not to slots */
+};
+
+/* How many bins an axis of `cells` gets for bins of at most `size`. The colouring is valid when size >= 4/3 (width -
+ * 1). */
+static inline struct range_axis range_axis_make(int cells, int size)
+{
+    struct range_axis axis = {cells, (cells + size - 1) / size, 0};
+    return axis;
+}
+
+/* A bin's number is (y * bins z + z) * bins x + x. */
+static HOST_DEVICE inline uint32_t range_bin_number(const struct range_geometry *g, const int place[3])
+{
+    return ((uint32_t)place[1] * (uint32_t)g->axis[2].bins + (uint32_t)place[2]) * (uint32_t)g->axis[0].bins +
+           (uint32_t)place[0];
+}
+
+static HOST_DEVICE inline void range_bin_place(const struct range_geometry *g, uint32_t bin, int place[3])
+{
+    place[0] = (int)(bin % (uint32_t)g->axis[0].bins);
+    bin /= (uint32_t)g->axis[0].bins;
+    place[2] = (int)(bin % (uint32_t)g->axis[2].bins);
+    place[1] = (int)(bin / (uint32_t)g->axis[2].bins);
+}
+
+/* The next bin along x, of the same y and z; after the last the first. And the one before. */
+static HOST_DEVICE inline uint32_t range_bin_right(const struct range_geometry *g, uint32_t bin)
+{
+    uint32_t row = (uint32_t)g->axis[0].bins;
+    return (bin + 1) % row ? bin + 1 : bin + 1 - row;
+}
+
+static HOST_DEVICE inline uint32_t range_bin_left(const struct range_geometry *g, uint32_t bin)
+{
+    uint32_t row = (uint32_t)g->axis[0].bins;
+    return bin % row ? bin - 1 : bin + row - 1;
+}
+
+/* Light bins that follow each other along x without a gap, summed by one warp. */
+struct range_run {
+    uint32_t bin, bins;
+};
+
+/* Whether an occupied bin's sums go on from those of the bin to its left. Cuts where about run_samples are full: known
+ * from the bin alone. first: [bins + 1], where a bin's samples begin. */
+static HOST_DEVICE inline bool range_goes_on(const struct range_geometry *g, uint32_t bin, const uint32_t *first)
+{
+    if (bin % (uint32_t)g->axis[0].bins % g->run_bins == 0)
+        return false;
+    uint32_t from = first[bin], held = first[bin + 1] - from, left = from - first[bin - 1];
+    return held > 0 && left > 0 && held <= g->light && left <= g->light &&
+           from / g->run_samples == (from - left) / g->run_samples;
+}
+
+static HOST_DEVICE inline struct range_run range_run_from(const struct range_geometry *g, uint32_t bin, uint32_t count,
+                                                          const uint32_t *first)
+{
+    struct range_run run = {bin, 1};
+    while (bin + run.bins < count && range_goes_on(g, bin + run.bins, first))
+        run.bins++;
+    return run;
+}
+
+/* What bins come to, added up: occupied ones, heavy ones and their parts, the most samples in one, runs, slots. */
+struct range_tally {
+    uint32_t occupied, heavies, parts, largest, runs, slots;
+};
+
+static HOST_DEVICE inline struct range_tally range_tally_of(const struct range_geometry *g, uint32_t bin,
+                                                            const uint32_t *first)
+{
+    struct range_tally t = {0, 0, 0, 0, 0, 0};
+    uint32_t held = first[bin + 1] - first[bin], left = range_bin_left(g, bin);
+    t.largest = held;
+    t.occupied = held > 0;
+    t.heavies = g->light > 0 && held > g->light;
+    t.parts = t.heavies ? (held + g->depth - 1) / g->depth : 0;
+    if (g->run_samples > 0) {
+        bool on = range_goes_on(g, bin, first);
+        t.runs = held > 0 && !t.heavies && !on;
+        t.slots = t.occupied + (first[left + 1] > first[left] && !on);
+    }
+    return t;
+}
+
+static HOST_DEVICE inline struct range_tally range_tally_add(struct range_tally a, struct range_tally b)
+{
+    struct range_tally s = {a.occupied + b.occupied, a.heavies + b.heavies,
+                            a.parts + b.parts,       a.largest > b.largest ? a.largest : b.largest,
+                            a.runs + b.runs,         a.slots + b.slots};
+    return s;
+}
+
+/* What a chunk [from, to) of the rows of bins along y sums: one or two stretches of rows, since samples of the row
+ * below the first (at the edge: the last row) reach into it. Of each stretch: from which part, run and heavy bin on,
+ * how many, and the number of the slot that would lie at the workspace's first place. */
+struct piece_rows {
+    uint32_t part[2], parts[2], run[2], runs[2], heavy[2], heavies[2], base[2];
+    uint32_t slots; /* of all */
+    int stretches;  /* the row below is in the first, the chunk's own in the last */
+};
+
+/* before[rows + 1]: the tallies of the bins before each row. */
+static inline struct piece_rows piece_rows_of(const struct range_tally *before, int rows, int from, int to)
+{
+    bool whole = from == 0 && to == rows;
+    int first[2] = {whole ? 0 : from > 0 ? from - 1 : rows - 1, 0}, end[2] = {from > 0 ? to : rows, to};
+    struct piece_rows r = {{0}, {0}, {0}, {0}, {0}, {0}, {0}, 0, whole || from > 0 ? 1 : 2};
+    for (int i = 0; i < r.stretches; i++) {
+        const struct range_tally *a = before + first[i], *b = before + end[i];
+        r.part[i] = a->parts;
+        r.parts[i] = b->parts - a->parts;
+        r.run[i] = a->runs;
+        r.runs[i] = b->runs - a->runs;
+        r.heavy[i] = a->heavies;
+        r.heavies[i] = b->heavies - a->heavies;
+        r.base[i] = a->slots - r.slots; /* slot s lies at place s - base */
+        r.slots += b->slots - a->slots;
+    }
+    return r;
+}
+
+#endif

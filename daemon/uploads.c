@@ -64,7 +64,8 @@ int uploads_create(struct uploads **out, struct spool *spool, const char *state_
     uploads->folder = -1;
     if (mkdir(path, 0700) == 0 || errno == EEXIST)
         uploads->folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (uploads->folder < 0) {
+    /* The folder is named on the disk before anything in it is. */
+    if (uploads->folder < 0 || fsync(spool->state) < 0) {
         int result = io_failed("making the folder of uploads");
         uploads_free(uploads);
         return result;

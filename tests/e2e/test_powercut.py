@@ -1,0 +1,171 @@
+#!/usr/bin/python3
+"""Power cuts: the daemon is started on what the disk may hold after any of its syncs; what clients were told still holds.
+
+tests/faults/powercut.c notes each sync. The strict disk keeps what was synced and nothing else: names by a sync of their
+folder, bytes by a sync of their file. The eager disk keeps all names and lengths that there were at that moment, and zeros
+for bytes that were not synced. A real one lies between.
+"""
+# time limit: 300 s
+import collections
+import os
+import shutil
+import tempfile
+
+import scans
+from harness import BIN, Daemon, main, same, test
+
+FOLDER = tempfile.TemporaryDirectory()
+BODY = scans.radial(seed=31).bytes(FOLDER.name)
+SHIM = os.path.join(os.path.dirname(BIN), "tests", "powercut.so")
+TUS = {"Tus-Resumable": "1.0.0", "Content-Type": "application/offset+octet-stream"}
+POINTS = 24  # of each disk
+
+
+class Sync:
+    """One N.sync: what was synced, and {path: (key, is a folder, bytes)} of all that was there."""
+
+    def __init__(self, trace, number):
+        with open(f"{trace}/{number}.sync") as file:
+            self.kind, self.key = file.readline().split()
+            lines = [line.rstrip("\n").split(" ", 3) for line in file]
+        self.there = {path: (key, kind == "d", int(size)) for key, kind, size, path in lines if key != "gone"}
+        self.data = f"{trace}/{number}.data"
+
+
+def disk(trace, number, strict, target):
+    """Make the folder that a cut after sync `number` may leave."""
+    names, data = {}, {}  # {folder's key: {name: (key, is a folder, bytes)}}, {file's key: path of what it held}
+    for i in range(1, number + 1):
+        sync = Sync(trace, i)
+        if sync.kind == "file":
+            data[sync.key] = sync.data
+        if sync.kind == "folder" or not strict and i == number:
+            for path, (key, is_folder, _) in sync.there.items():
+                if is_folder and (key == sync.key or not strict):
+                    names[key] = {os.path.basename(name): what for name, what in sync.there.items()
+                                  if name != "." and (os.path.dirname(name) or ".") == path}
+    root = sync.there["."][0]
+
+    def fill(key, folder):
+        os.makedirs(folder, exist_ok=True)
+        for name, (inner, is_folder, size) in names.get(key, {}).items():
+            path = os.path.join(folder, name)
+            if is_folder:
+                fill(inner, path)
+                continue
+            with open(path, "wb") as file:
+                if inner in data:
+                    with open(data[inner], "rb") as held:
+                        file.write(held.read())
+                if not strict and not name.endswith("-shm"):  # shared memory is no file of a disk
+                    file.truncate(max(size, file.tell()))
+    fill(root, target)
+
+
+class Told:
+    """What clients were told, and after how many syncs: from then on it holds."""
+
+    def __init__(self, trace):
+        self.trace, self.list = trace, []
+
+    def note(self, what, *values):
+        with open(f"{self.trace}/count") as file:
+            self.list.append((int(file.read()), what, values))
+
+    def by(self, number):
+        told = collections.defaultdict(dict)
+        for count, what, (identity, *rest) in self.list:
+            if count <= number:
+                told[what][identity] = rest
+        return told
+
+
+def work(state, trace):
+    """Let a daemon do a little of everything; (what it told, the image)."""
+    told = Told(trace)
+    preload = {"LD_PRELOAD": SHIM, "POWERCUT_STATE": state, "POWERCUT_TRACE": trace, "ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0"}
+    with Daemon(state=state, environment=preload) as daemon:
+        first = daemon.run(BODY)["id"]
+        image = daemon.get(f"/v1/jobs/{first}/results/image?format=npy").expect(200).body
+        told.note("succeeded", first)
+        for i in range(3):
+            identity = daemon.submit(BODY, Idempotency_Key=f"key-{i}").expect(202).json()["id"]
+            told.note("accepted", identity)
+            if i == 1:
+                daemon.finish(identity)
+                told.note("succeeded", identity)
+                daemon.get(f"/v1/jobs/{identity}/results/image?format=png").expect(200)
+        where = daemon.request("POST", "/v1/uploads?kind=recon", headers={**TUS, "Upload-Length": str(len(BODY))}).expect(201).headers["location"]
+        identity = where.rsplit("/", 1)[1]
+        for begin, end in ((0, 30000), (30000, len(BODY))):
+            daemon.request("PATCH", where, BODY[begin:end], {**TUS, "Upload-Offset": str(begin)}).expect(204)
+            told.note("arrived", identity, end)
+        told.note("accepted", identity)
+        daemon.finish(identity)
+        told.note("succeeded", identity)
+        identity = daemon.run(BODY)["id"]
+        daemon.request("DELETE", f"/v1/jobs/{identity}").expect(204)
+        told.note("deleted", identity)
+    return told, image
+
+
+def holds(daemon, told, image):
+    """Whether all that was told by now is so."""
+    for identity, (bytes_,) in told["arrived"].items():
+        same(int(daemon.request("HEAD", f"/v1/uploads/{identity}", headers=TUS).expect(200).headers["upload-offset"]), bytes_, "Upload-Offset")
+    for identity in told["deleted"]:
+        same(daemon.get(f"/v1/jobs/{identity}").status, 404, "answer for a deleted job")
+    for identity in told["succeeded"]:
+        same(daemon.job(identity)["state"], "succeeded", f"state of {identity} right after the start")
+    listed = daemon.get("/v1/jobs?limit=100").expect(200).json()["jobs"]
+    for identity in told["accepted"]:
+        assert identity in [job["id"] for job in listed], f"{identity} was accepted and is lost"
+    for job in listed:  # also those of which nobody was told yet: nothing is half there
+        job = daemon.finish(job["id"])
+        same(job["state"], "succeeded", f"state of {job['id']} ({job['error']})")
+        same(daemon.get(f"/v1/jobs/{job['id']}/results/image?format=npy").expect(200).body, image, "image")
+
+
+TRACE = {}
+
+
+def cut(strict):
+    if not TRACE:
+        trace, state = FOLDER.name + "/trace", FOLDER.name + "/state"
+        os.mkdir(trace)
+        os.mkdir(state)
+        TRACE["told"], TRACE["image"] = work(state, trace)
+        with open(trace + "/count") as file:
+            TRACE["count"] = int(file.read())
+        TRACE["trace"] = trace
+    count = TRACE["count"]
+    points = sorted({1 + i * (count - 1) // (POINTS - 1) for i in range(POINTS)})
+    assert len(points) > 15, f"only {count} syncs were seen"
+    accepted = 0
+    for number in points:
+        state = tempfile.mkdtemp(dir=FOLDER.name)
+        disk(TRACE["trace"], number, strict, state)
+        told = TRACE["told"].by(number)
+        try:
+            with Daemon(state=state) as daemon:
+                holds(daemon, told, TRACE["image"])
+        except AssertionError as error:
+            raise AssertionError(f"after sync {number} of {count} ({Sync(TRACE['trace'], number).kind}): {error}") from None
+        accepted += len(told["accepted"])
+        shutil.rmtree(state)
+    assert accepted > POINTS, "no cut came after something was accepted"
+    print(f"# {len(points)} cuts among {count} syncs")
+
+
+@test("a power cut after any sync, on a disk that keeps only what was synced: all that was told holds")
+def strict_disk():
+    cut(True)
+
+
+@test("the same on a disk that keeps every name and length, and zeros for what was not synced")
+def eager_disk():
+    cut(False)
+
+
+if __name__ == "__main__":
+    main()

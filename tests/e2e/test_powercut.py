@@ -3,7 +3,7 @@
 
 tests/faults/powercut.c notes each sync. The strict disk keeps what was synced and nothing else: names by a sync of their
 folder, bytes by a sync of their file. The eager disk keeps all names and lengths that there were at that moment, and zeros
-for bytes that were not synced. A real one lies between.
+for bytes that were not synced (but in uploads/). A real one lies between.
 """
 # time limit: 300 s
 import collections
@@ -57,7 +57,9 @@ def disk(trace, number, strict, target):
                 if inner in data:
                     with open(data[inner], "rb") as held:
                         file.write(held.read())
-                if not strict and not name.endswith("-shm"):  # shared memory is no file of a disk
+                # Shared memory is no file of a disk. What arrived of an upload in pieces is its file's length: it needs a
+                # file system that shows no length before the bytes (ext4's data=ordered, XFS, btrfs).
+                if not strict and not name.endswith("-shm") and os.path.basename(folder) != "uploads":
                     file.truncate(max(size, file.tell()))
     fill(root, target)
 
@@ -112,7 +114,8 @@ def work(state, trace):
 def holds(daemon, told, image):
     """Whether all that was told by now is so."""
     for identity, (bytes_,) in told["arrived"].items():
-        same(int(daemon.request("HEAD", f"/v1/uploads/{identity}", headers=TUS).expect(200).headers["upload-offset"]), bytes_, "Upload-Offset")
+        offset = int(daemon.request("HEAD", f"/v1/uploads/{identity}", headers=TUS).expect(200).headers["upload-offset"])
+        assert offset >= bytes_, f"{bytes_} bytes of an upload had arrived, and {offset} are there"  # more: not told yet
     for identity in told["deleted"]:
         same(daemon.get(f"/v1/jobs/{identity}").status, 404, "answer for a deleted job")
     for identity in told["succeeded"]:

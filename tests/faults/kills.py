@@ -256,14 +256,14 @@ def kills(count, clients=4, seed=1, pause=0.3):
 
 def restarts(queued, count):
     """Seconds from the start of mrirecond to /readyz 200 beside `queued` waiting jobs."""
-    with tempfile.TemporaryDirectory() as folder, Daemon(expect_trouble=True, queue_limit=2 * queued) as daemon:
-        body, seconds, missing = scans.radial(seed=7).bytes(folder), [], 0
-        slow, ids, lock = scans.slow().bytes(folder), [], threading.Lock()
-        daemon.submit(slow, scans.SLOW_QUERY.replace("1000", "100000") + "&priority=urgent").expect(202)
+    with tempfile.TemporaryDirectory() as folder, Daemon(expect_trouble=True, queue_limit=2 * queued, worker_timeout=3600) as daemon:
+        body, seconds, waiting = scans.radial(seed=7).bytes(folder), [], []
+        ids, lock = [], threading.Lock()
+        os.kill(daemon.worker(), signal.SIGSTOP)  # what is submitted waits
 
         def submit(share):
             for _ in range(share):
-                identity = daemon.submit(body, "kind=recon&priority=batch").expect(202).json()["id"]
+                identity = daemon.submit(body).expect(202).json()["id"]
                 with lock:
                     ids.append(identity)
         threads = [threading.Thread(target=submit, args=(queued // 16,)) for _ in range(16)]
@@ -274,10 +274,12 @@ def restarts(queued, count):
         for _ in range(count):
             daemon.kill()
             seconds.append(ready_after(daemon))
-            waiting = sum(value for name, value in daemon.metrics().items() if name.startswith("mrirecond_queue_jobs"))
-            missing = max(missing, len(ids) - waiting)
+            os.kill(daemon.worker(), signal.SIGSTOP)
+            waiting.append(int(sum(value for name, value in daemon.metrics().items() if name.startswith("mrirecond_queue_jobs"))))
+        missing = set(ids) - {job["id"] for job in all_jobs(daemon)}
+        os.kill(daemon.worker(), signal.SIGKILL)
         return {"queued": len(ids), "restarts_s": [round(s, 3) for s in seconds], "slowest_restart_s": round(max(seconds), 3),
-                "lost": int(missing)}
+                "waiting_after_each": waiting, "lost": len(missing)}
 
 
 def main():

@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -74,7 +75,7 @@ static int decode(void)
     if (rc == 0 && poll(&socket, 1, 0) == 0)
         rc = scan_hdf5_rehearse();
     if (rc == 0)
-        rc = sandbox_enter(CODEC_FD);
+        rc = sandbox_enter(CODEC_FD, -1);
     upload_receive(&upload);
     if (rc == 0)
         rc = upload_decode(&upload);
@@ -88,24 +89,45 @@ static int decode(void)
 
 /* ---- convert ---- */
 
+/* Shut this process in with its two files before it looks into the first: a worker wrote that, and a worker can be
+ * misled. No format is much larger than the image's own. */
+static int convert_confine(int in, int out)
+{
+    enum { SPARE_BYTES = 1 << 30, CPU_SECONDS = 600, BYTES_PER_SECOND = 1 << 20 };
+    struct stat status;
+    if (fstat(in, &status) != 0)
+        return err_set(ERR_IO, "The image cannot be read (%s).", strerror(errno));
+    uint64_t bytes = (uint64_t)status.st_size;
+    const struct sandbox_limits limits = {
+        .heap_bytes = 4 * bytes + SPARE_BYTES,
+        .file_bytes = 2 * bytes + SPARE_BYTES,
+        .cpu_seconds = CPU_SECONDS + (double)bytes / BYTES_PER_SECOND,
+    };
+    int rc = scan_readers_init();
+    if (rc == 0)
+        rc = sandbox_limit(0, &limits);
+    return rc == 0 ? sandbox_enter(-1, out) : rc;
+}
+
 static int convert(char **word)
 {
     int format = image_format_find(word[1]);
     if (format < 0)
         return err_set(ERR_BAD_PARAMETER, "There is no image format \"%s\".", word[1]);
+    int in = open(word[0], O_RDONLY | O_CLOEXEC);
+    if (in < 0)
+        return err_set(ERR_IO, "%s cannot be read (%s).", word[0], strerror(errno));
+    int out = open(word[2], O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (out < 0)
+        return err_set(ERR_IO, "%s cannot be written (%s).", word[2], strerror(errno));
     struct image_series *series = NULL;
-    int rc = image_read_h5(&series, word[0]);
-    if (rc != 0)
-        return rc;
-    int fd = open(word[2], O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd < 0)
+    int rc = convert_confine(in, out);
+    if (rc == 0)
+        rc = image_read_h5_fd(&series, in);
+    if (rc == 0)
+        rc = image_write(series, (enum image_format)format, out);
+    if (rc == 0 && fsync(out) != 0)
         rc = err_set(ERR_IO, "%s cannot be written (%s).", word[2], strerror(errno));
-    else
-        rc = image_write(series, (enum image_format)format, fd);
-    if (fd >= 0 && rc == 0 && fsync(fd) != 0)
-        rc = err_set(ERR_IO, "%s cannot be written (%s).", word[2], strerror(errno));
-    if (fd >= 0)
-        close(fd);
     image_series_free(series);
     return rc;
 }
@@ -118,7 +140,8 @@ int main(int count, char **word)
         int rc = convert(word + 2);
         if (rc != 0)
             fprintf(stderr, "mrirecon-codec: %s: %s\n", err_name(rc), err_last()->text);
-        return rc == 0 ? 0 : 1;
+        /* _exit: what libraries do at exit is more than the sandbox lets them. */
+        _exit(rc == 0 ? 0 : 1);
     }
     fprintf(stderr, "usage: mrirecon-codec convert IMAGE.h5 FORMAT OUTFILE\n"
                     "       (mrirecon-codec decode is started by mrirecon-worker)\n");

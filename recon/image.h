@@ -44,5 +44,7 @@ int image_write(const struct image_series *series, enum image_format format, int
 /* Read back an image file that image_write(IMAGE_H5) wrote: `path` is opened read-only.
  * Fails with ERR_IO, ERR_MALFORMED_FILE, ERR_NO_MEMORY. */
 int image_read_h5(struct image_series **out, const char *path);
+/* The same, of an open file. */
+int image_read_h5_fd(struct image_series **out, int fd);
 
 #endif

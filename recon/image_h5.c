@@ -5,6 +5,8 @@
 
 #include "gridding/base/err.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <ismrmrd/ismrmrd.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -325,15 +327,29 @@ out:
     return rc;
 }
 
-int image_read_h5(struct image_series **out, const char *path)
+int image_read_h5_fd(struct image_series **out, int fd)
 {
-    if (access(path, R_OK) != 0)
-        return err_set(ERR_IO, "%s cannot be read.", path);
     struct h5_quiet quiet = quiet_begin();
-    hid_t file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
+    struct h5_fd io = {.fd = fd}, *handed = &io;
+    hid_t driver = h5_fd_register(), list = H5Pcreate(H5P_FILE_ACCESS), file = -1;
+    if (driver >= 0 && H5Pset_driver(list, driver, &handed) >= 0)
+        file = H5Fopen("image.h5", H5F_ACC_RDONLY, list);
     int rc = file < 0 ? malformed("it is not HDF5") : series_read(file, out);
     if (file >= 0)
         H5Fclose(file);
+    H5Pclose(list);
+    if (driver >= 0)
+        H5FDunregister(driver);
     quiet_end(&quiet);
+    return rc;
+}
+
+int image_read_h5(struct image_series **out, const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return err_set(ERR_IO, "%s cannot be read (%s).", path, strerror(errno));
+    int rc = image_read_h5_fd(out, fd);
+    close(fd);
     return rc;
 }

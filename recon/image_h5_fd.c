@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* An open file, as the driver sees it: H5FD_t first. */
@@ -18,14 +17,15 @@ static H5FD_t *file_open(const char *name, unsigned flags, hid_t plist, haddr_t 
     (void)flags;
     (void)most;
     struct h5_fd *const *io = H5Pget_driver_info(plist);
-    struct stat status;
-    if (!io || fstat((*io)->fd, &status) != 0)
+    /* Not by fstat, which the codec's sandbox refuses: glibc makes it a call that can also look up names. */
+    off_t end = io ? lseek((*io)->fd, 0, SEEK_END) : -1;
+    if (end < 0)
         return NULL;
     struct h5_file *file = calloc(1, sizeof *file);
     if (!file)
         return NULL;
     file->io = *io;
-    file->end = (haddr_t)status.st_size;
+    file->end = (haddr_t)end;
     return &file->base;
 }
 

@@ -43,7 +43,7 @@ enum { LANDLOCK_CREATE = 444, LANDLOCK_RESTRICT = 446, LANDLOCK_VERSION = 1 };
 static int fail(const char *what)
 {
     return err_set(ERR_INTERNAL,
-                   "The decoder's sandbox cannot be closed: %s failed (%s). Scans are only read inside it: run on a "
+                   "The codec's sandbox cannot be closed: %s failed (%s). Files are only read inside it: run on a "
                    "kernel with seccomp, and let the service's container allow it.",
                    what, strerror(errno));
 }
@@ -107,7 +107,13 @@ static const int refused[] = {
     SCMP_SYS(lstat), SCMP_SYS(newfstatat), SCMP_SYS(statx),  SCMP_SYS(readlink),  SCMP_SYS(readlinkat),
 };
 
-static int seccomp_enter(int socket)
+/* Allow `call` on the descriptor `fd`. */
+static int seccomp_allow_on(scmp_filter_ctx filter, int call, int fd)
+{
+    return fd < 0 ? 0 : seccomp_rule_add(filter, SCMP_ACT_ALLOW, call, 1, SCMP_A0_64(SCMP_CMP_EQ, (scmp_datum_t)fd, 0));
+}
+
+static int seccomp_enter(int socket, int output)
 {
     scmp_filter_ctx filter = seccomp_init(SCMP_ACT_KILL_PROCESS);
     if (!filter)
@@ -119,8 +125,11 @@ static int seccomp_enter(int socket)
         rc = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EACCES), refused[i], 0);
     /* The parent's message is the way in for the one upload; it sends no second. */
     if (rc == 0)
-        rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(recvmsg), 1,
-                              SCMP_A0_64(SCMP_CMP_EQ, (scmp_datum_t)socket, 0));
+        rc = seccomp_allow_on(filter, SCMP_SYS(recvmsg), socket);
+    if (rc == 0)
+        rc = seccomp_allow_on(filter, SCMP_SYS(ftruncate), output);
+    if (rc == 0)
+        rc = seccomp_allow_on(filter, SCMP_SYS(fsync), output);
     /* No new code: memory is mapped without PROT_EXEC. abort() may signal this process and no other. */
     if (rc == 0)
         rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 1, SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
@@ -136,7 +145,7 @@ static int seccomp_enter(int socket)
     return rc == 0 ? 0 : fail("seccomp_load");
 }
 
-int sandbox_enter(int socket)
+int sandbox_enter(int socket, int output)
 {
     int rc = limit_set(0, RLIMIT_CORE, 0);
     if (rc == 0)
@@ -145,5 +154,5 @@ int sandbox_enter(int socket)
         rc = fail("no_new_privs");
     if (rc == 0)
         rc = landlock_enter();
-    return rc == 0 ? seccomp_enter(socket) : rc;
+    return rc == 0 ? seccomp_enter(socket, output) : rc;
 }

@@ -18,10 +18,10 @@ struct sandbox_limits {
 int sandbox_limit(pid_t pid, const struct sandbox_limits *limits);
 
 /* Enter: no core file, no children, no new privileges, landlock (files, network, signals: as much as the kernel knows),
- * and a seccomp list of the calls a decoder needs; opening a file answers EACCES, any other call kills the process. On
- * `socket`, and on no other, messages can be received with the descriptors that they carry. The process must be
- * single-threaded. There is no way back. Fails with ERR_INTERNAL where the kernel cannot do it: then nothing hostile
- * may be read. */
-int sandbox_enter(int socket);
+ * and a seccomp list of the calls a codec needs; opening a file answers EACCES, any other call kills the process. On
+ * `socket` (-1: none), and on no other, messages can be received with the descriptors that they carry; `output` (-1:
+ * none), and no other file, can be truncated and synced. The process must be single-threaded. There is no way back.
+ * Fails with ERR_INTERNAL where the kernel cannot do it: then nothing hostile may be read. */
+int sandbox_enter(int socket, int output);
 
 #endif

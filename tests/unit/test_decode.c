@@ -511,7 +511,7 @@ static int inside(int (*act)(void))
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0)
-        _exit(sandbox_limit(0, &limits) == 0 && sandbox_enter(3) == 0 ? act() : 99);
+        _exit(sandbox_limit(0, &limits) == 0 && sandbox_enter(3, -1) == 0 ? act() : 99);
     int status;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     return status;

@@ -12,6 +12,7 @@ int request_client(struct request *request, char name[JOB_CLIENT])
 {
     if (*request->identity.client) {
         memcpy(name, request->identity.client, JOB_CLIENT);
+        request->job.quota = request->identity.quota;
         return 0;
     }
     const char *said = http_header(request, "X-Mrirecond-Client");

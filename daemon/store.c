@@ -248,7 +248,7 @@ static int submit_apply(struct store *store, void *context)
     struct submission *submission = context;
     const struct job *job = submission->job;
     struct connection *writer = &store->writer;
-    int result = tally_room(store, job->client, job->bytes, submission->limit);
+    int result = tally_room(store, job->client, job->quota, job->bytes, submission->limit);
     if (result)
         return result;
     submission->created = clock_milliseconds();

@@ -26,6 +26,11 @@ enum job_priority { PRIORITY_URGENT, PRIORITY_NORMAL, PRIORITY_BATCH, PRIORITIES
 
 enum { JOB_ID = 26 + 1, JOB_CLIENT = 63 + 1, JOB_KEY = 200 + 1, JOB_DIGEST = 64 + 1 };
 
+/* What one client may have waiting: jobs, and bytes of their scans. 0: as store_set_quota() says. */
+struct quota {
+    int64_t jobs, bytes;
+};
+
 /* One row. job_clear() gives back what it owns. */
 struct job {
     char id[JOB_ID];
@@ -33,6 +38,7 @@ struct job {
     int64_t sequence; /* order of acceptance; larger is newer */
     char kind[32];
     char client[JOB_CLIENT]; /* who sent it */
+    struct quota quota;      /* of whoever sent it, at its submission; not kept */
     enum job_priority priority;
     int64_t bytes; /* of the upload */
     int64_t created, started, finished;
@@ -71,7 +77,7 @@ int store_recover(struct store *store, int *requeued);
 void store_set_quota(struct store *store, int64_t jobs, int64_t bytes);
 
 /* Whether a job of this client would be let in now. Fails with ERR_QUEUE_FULL (`limit` jobs wait), ERR_QUOTA. */
-int store_room(struct store *store, const char *client, int64_t bytes, int64_t limit);
+int store_room(struct store *store, const char *client, struct quota quota, int64_t bytes, int64_t limit);
 
 /* Add a queued job; sets its sequence, created and state. Fails as store_room, and with ERR_STORE. */
 int store_submit(struct store *store, struct job *job, int64_t limit);

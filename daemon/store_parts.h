@@ -138,7 +138,7 @@ void tally_add(struct store *store);
 /* Count all jobs anew. In the writer, or before it runs. */
 int tally_load(struct store *store);
 /* From within a change: store_room, where what the transaction has moved so far counts. */
-int tally_room(struct store *store, const char *client, int64_t bytes, int64_t limit);
+int tally_room(struct store *store, const char *client, struct quota quota, int64_t bytes, int64_t limit);
 /* Those that have jobs waiting; the caller frees the list. Fails with ERR_NO_MEMORY. */
 int tally_waiting(struct store *store, struct client **out, size_t *count);
 

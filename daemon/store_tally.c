@@ -196,21 +196,25 @@ void store_set_quota(struct store *store, int64_t jobs, int64_t bytes)
 }
 
 /* `all`, `jobs` and `waiting` are what waits: of everybody, of this client, and its bytes. */
-static int room(const struct store *store, int64_t all, int64_t limit, int64_t jobs, int64_t waiting, int64_t bytes)
+static int room(const struct store *store, struct quota quota, int64_t all, int64_t limit, int64_t jobs,
+                int64_t waiting, int64_t bytes)
 {
-    int64_t most_jobs = store->quota_jobs, most_bytes = store->quota_bytes;
+    int64_t most_jobs = quota.jobs > 0 ? quota.jobs : store->quota_jobs,
+            most_bytes = quota.bytes > 0 ? quota.bytes : store->quota_bytes;
     if (all >= limit)
         return err_set(ERR_QUEUE_FULL, "%lld jobs are waiting, which is the limit. Try again later.", (long long)all);
     if (most_jobs > 0 && jobs >= most_jobs)
         return err_set(ERR_QUOTA,
-                       "%lld jobs of this client are waiting, the most that one may have (option client-jobs). Try "
+                       "%lld jobs of this client are waiting, the most that it may have (option client-jobs, or its "
+                       "token). Try "
                        "again when some have begun.",
                        (long long)jobs);
     if (most_bytes > 0 && waiting + bytes > most_bytes)
-        return err_set_bytes(ERR_QUOTA, bytes, most_bytes > waiting ? most_bytes - waiting : 0,
-                             "The waiting scans of this client take %lld bytes; with this one it would be more than "
-                             "the %lld that one may have (option client-bytes). Try again when some have begun.",
-                             (long long)waiting, (long long)most_bytes);
+        return err_set_bytes(
+            ERR_QUOTA, bytes, most_bytes > waiting ? most_bytes - waiting : 0,
+            "The waiting scans of this client take %lld bytes; with this one it would be more than "
+            "the %lld that it may have (option client-bytes, or its token). Try again when some have begun.",
+            (long long)waiting, (long long)most_bytes);
     return 0;
 }
 
@@ -227,17 +231,17 @@ static void waiting_read(struct store *store, const char *name, int64_t *jobs, i
     pthread_mutex_unlock(&store->tally_lock);
 }
 
-int store_room(struct store *store, const char *client, int64_t bytes, int64_t limit)
+int store_room(struct store *store, const char *client, struct quota quota, int64_t bytes, int64_t limit)
 {
     int64_t jobs, waiting;
     waiting_read(store, client, &jobs, &waiting);
     pthread_mutex_lock(&store->tally_lock);
     int64_t all = store->counts[JOB_QUEUED];
     pthread_mutex_unlock(&store->tally_lock);
-    return room(store, all, limit, jobs, waiting, bytes);
+    return room(store, quota, all, limit, jobs, waiting, bytes);
 }
 
-int tally_room(struct store *store, const char *client, int64_t bytes, int64_t limit)
+int tally_room(struct store *store, const char *client, struct quota quota, int64_t bytes, int64_t limit)
 {
     int64_t jobs, waiting, all = store->counts[JOB_QUEUED]; /* only this thread changes it */
     waiting_read(store, client, &jobs, &waiting);
@@ -249,7 +253,7 @@ int tally_room(struct store *store, const char *client, int64_t bytes, int64_t l
         jobs += same ? step : 0;
         waiting += same ? step * entry->bytes : 0;
     }
-    return room(store, all, limit, jobs, waiting, bytes);
+    return room(store, quota, all, limit, jobs, waiting, bytes);
 }
 
 int64_t store_kept_bytes(struct store *store)

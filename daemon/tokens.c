@@ -56,21 +56,39 @@ static bool hash_read(const char *text, unsigned char hash[HASH])
     return strlen(text) == HASH_TEXT && gnutls_hex_decode(&hex, hash, &size) == 0 && size == HASH;
 }
 
+/* What follows the hash; false: it is no quota. */
+static bool quota_read(char **rest, struct quota *quota)
+{
+    *quota = (struct quota){0, 0};
+    for (char *word; (word = strtok_r(NULL, " \t\r\n", rest));) {
+        int64_t *place = strncmp(word, "jobs=", 5) == 0    ? &quota->jobs
+                         : strncmp(word, "bytes=", 6) == 0 ? &quota->bytes
+                                                           : NULL;
+        const char *digits = strchr(word, '=');
+        if (!place || *place || strspn(digits + 1, "0123456789") != strlen(digits + 1) || strlen(digits + 1) > 18)
+            return false;
+        *place = strtoll(digits + 1, NULL, 10);
+        if (*place < 1)
+            return false;
+    }
+    return true;
+}
+
 /* One line of the file; *there: it holds a token. */
 static int line_read(char *line, const char *path, int number, struct token *token, bool *there)
 {
     char *rest = NULL, *client = strtok_r(line, " \t\r\n", &rest), *role = strtok_r(NULL, " \t\r\n", &rest),
-         *hash = strtok_r(NULL, " \t\r\n", &rest), *more = strtok_r(NULL, " \t\r\n", &rest);
+         *hash = strtok_r(NULL, " \t\r\n", &rest);
+    bool quota = quota_read(&rest, &token->identity.quota);
     *there = client && *client != '#';
     if (!*there)
         return 0;
     int found = role ? role_find(role) : -1;
-    if (!client_fits(client) || found < 0 || !hash || more || !hash_read(hash, token->hash))
-        return err_set(
-            ERR_BAD_REQUEST,
-            "%s:%d: a line is `CLIENT ROLE HASH`, the role one of read, submit, admin. mrirecond --new-token "
-            "makes such lines.",
-            path, number);
+    if (!client_fits(client) || found < 0 || !hash || !quota || !hash_read(hash, token->hash))
+        return err_set(ERR_BAD_REQUEST,
+                       "%s:%d: a line is `CLIENT ROLE HASH [jobs=N] [bytes=N]`, the role one of read, submit, admin. "
+                       "mrirecond --new-token makes such lines.",
+                       path, number);
     token->identity.role = (enum role)found;
     snprintf(token->identity.client, sizeof token->identity.client, "%s", client);
     return 0;

@@ -1,8 +1,9 @@
 /* tokens.h: who may do what: bearer tokens (RFC 6750), kept as hashes.
  *
- * The file has a line for each token, `CLIENT ROLE SHA256`, and comments that begin with #. A token is 256 random bits,
- * so that a plain hash of it cannot be guessed back. Several tokens may name one client: a scanner's that submits, a
- * viewer's that reads.
+ * The file has a line for each token, `CLIENT ROLE SHA256 [jobs=N] [bytes=N]` (what its client may have waiting, where
+ * that differs from the options client-jobs and client-bytes), and comments that begin with #. A token is 256 random
+ * bits, so that a plain hash of it cannot be guessed back. Several tokens may name one client: a scanner's that
+ * submits, a viewer's that reads.
  *
  * Any thread; a reload replaces all at once.
  */
@@ -21,6 +22,7 @@ int role_find(const char *name); /* -1: none */
 struct identity {
     enum role role;
     char client[JOB_CLIENT]; /* "": whoever it says it is */
+    struct quota quota;
 };
 
 enum { TOKEN_TEXT = 4 + 64 + 1 };

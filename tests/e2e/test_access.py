@@ -141,6 +141,30 @@ def reload(daemon):
     daemon.as_("submit", "GET", "/v1/jobs").expect(200)
 
 
+@test("a token may have a quota of its own")
+def quotas():
+    with Guarded(client_jobs=100) as daemon:
+        with open(daemon.tokens) as file:
+            lines = file.read().splitlines()
+        with open(daemon.tokens, "w") as file:
+            file.write("\n".join(line + (" jobs=1 bytes=100000000" if line.startswith("mri2 ") else "") for line in lines) + "\n")
+        daemon.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: "reload: 4 tokens" in daemon.read_log(), "the reload")
+        slow = scans.slow().bytes(daemon.state)
+        running = daemon.as_("submit", "POST", f"/v1/jobs?{scans.SLOW_QUERY}", slow).expect(202).json()["id"]
+        wait_until(lambda: daemon.as_("admin", "GET", f"/v1/jobs/{running}").json()["state"] == "running", "a busy worker")
+        waiting = [daemon.as_("other", "POST", f"/v1/jobs?{scans.SLOW_QUERY}", slow) for _ in range(2)]
+        same(waiting[0].status, 202, "status of the first")
+        waiting[1].problem(429, "client-quota")
+        assert waiting[1].headers["retry-after"]
+        same(daemon.as_("submit", "POST", f"/v1/jobs?{scans.SLOW_QUERY}", slow).status, 202, "status of another client")
+        with open(daemon.tokens, "a") as file:
+            file.write("mri4 submit " + "0" * 64 + " jobs=none\n")
+        daemon.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: "the old tokens stay" in daemon.read_log(), "a word about the broken line")
+        daemon.expect_trouble = True
+
+
 @test("the audit log tells who did what, and holds no token")
 def audit(daemon):
     identity = daemon.job_of("submit")

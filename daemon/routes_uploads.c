@@ -227,6 +227,7 @@ int route_upload_append_work(struct request *request)
         return result;
     if (service->draining)
         return err_set(ERR_DRAINING, "The service is being stopped. Send an empty PATCH when it is back.");
+    request->job.quota = request->identity.quota;
     result =
         upload_finish(service->uploads, service->store, request->part[2], service->options->queue_limit, &request->job);
     if (result)

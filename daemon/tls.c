@@ -35,7 +35,7 @@ static void pair_free(struct pair *pair)
 /* Whether the key signs for the first certificate of the chain. */
 static int pair_check(const struct tls *tls, struct pair *pair)
 {
-    unsigned char certified[64], own[64];
+    unsigned char certified[64] = {0}, own[64] = {0};
     size_t certified_length = sizeof certified, own_length = sizeof own;
     gnutls_pubkey_t key = NULL;
     int failed = gnutls_pubkey_init(&key);

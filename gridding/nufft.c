@@ -211,6 +211,13 @@ void nufft_times(const struct nufft *plan, struct nufft_times *times)
     *times = plan->times;
 }
 
+int nufft_bins(const struct nufft *plan, struct nufft_bins *bins)
+{
+    if (plan->leaf->bins == NULL)
+        return err_set(ERR_BAD_PARAMETER, "the plans of %s do not tell their bins", dev_name(plan->dev));
+    return plan->leaf->bins(plan->state, bins);
+}
+
 int nufft_set_weights(struct nufft *plan, const float *weights)
 {
     return plan->leaf->set_weights(plan->state, weights);

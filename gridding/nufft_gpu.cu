@@ -598,12 +598,12 @@ static int adjoint_groups(struct nufft_gpu *plan, int batch, const struct c32 *d
         rc = nufft_gpu_clock_turn(plan);
         if (!rc && no_grid)
             rc = nufft_gpu_pieces_to_image(plan, transforms, from, to, squares);
-        else if (!rc)
+        if (no_grid)
+            continue;
+        if (!rc)
             rc = data_to_grid(plan, transforms, from);
         if (!rc)
             rc = nufft_gpu_clock(plan, MOMENT_GRIDDED, plan->gpu->stream);
-        if (no_grid)
-            continue;
         if (!rc)
             rc = nufft_gpu_overflow_add(plan, b, transforms, batch, data, true);
         if (!rc)

@@ -6,7 +6,7 @@
  *   wide    3-D, separable, width 5 to 8: tensor cores, a block holds a brick of 16 x 16 x 16 grid cells in registers
  *   planes  2-D, separable: tensor cores, a block holds 8 x 8 grid cells of up to 256 transforms, weights shared by all
  *   tiles   everything else: float32, a warp holds its tile in shared memory
- * All give the same bits on every run: every cell takes its sums in one order (see range_gpu.cuh, pieces_gpu.cuh).
+ * All give the same bits on every run: every cell takes its sums in one order (see range_gpu.cuh, pieces.h).
  */
 #ifndef MRIRECON_NUFFT_DEVICE_CUH
 #define MRIRECON_NUFFT_DEVICE_CUH
@@ -104,7 +104,7 @@ struct nufft_clock {
 
 struct nufft_spill;
 
-/* The workspace of a plan whose adjoint sums into slots (pieces_gpu.cuh). Rows of bins along y are worked off in
+/* The workspace of a plan whose adjoint sums into slots (pieces.h). Rows of bins along y are worked off in
  * chunks, so that a chunk's slots fit the memory: sum them, pass over x, next chunk. A chunk sums the row below its
  * first again, whose samples reach into it. */
 struct nufft_pieces {

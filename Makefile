@@ -135,7 +135,7 @@ check: deps
 	@$(MAKE) --no-print-directory -j$$(nproc) SAN=1 BUILD=$(BUILD)/san CUDA=0 all unit $(BUILD)/san/tests/powercut.so
 	@$(MAKE) --no-print-directory -j$$(nproc) fuzz
 	@$(MAKE) --no-print-directory $(PROMETHEUS)
-	@tests/run tests/check_includes tests/check_units $(FUZZ) $(foreach b,$(BUILD) $(BUILD)/clang $(BUILD)/san,MRIRECON_BIN=$(b)/bin $(UNIT:$(BUILD)/%=$(b)/%)) \
+	@tests/run tests/check_includes tests/check_units tests/check_security $(FUZZ) $(foreach b,$(BUILD) $(BUILD)/clang $(BUILD)/san,MRIRECON_BIN=$(b)/bin $(UNIT:$(BUILD)/%=$(b)/%)) \
 	  $(foreach b,$(BUILD) $(BUILD)/san,MRIRECON_BIN=$(b)/bin $(E2E))
 # Debian's package, unpacked: installing it would start a Prometheus. Without it a test is skipped, loudly.
 PROMETHEUS := $(BUILD)/prometheus/usr/bin/prometheus
@@ -197,7 +197,7 @@ format:
 lint:
 	cppcheck --quiet --error-exitcode=1 --std=c11 --inline-suppr --enable=warning,performance,portability -I. -DMRIRECON_VERSION='"x"' \
 	  gridding recon daemon clients
-## make fuzz            build/fuzz/fuzz_decoder, fuzz_query (clang, libFuzzer): tests/fuzz/test_fuzz_*.sh run them
+## make fuzz            build/fuzz/fuzz_decoder, fuzz_query, fuzz_http (clang, libFuzzer): tests/fuzz/test_fuzz_*.sh run them
 FUZZ_DECODER := $(addprefix recon/,scan.c scan_builder.c scan_stream.c scan_xml.c) gridding/base/err.c
 $(BUILD)/fuzz/fuzz_decoder: tests/fuzz/fuzz_decoder.c $(FUZZ_DECODER)
 	@mkdir -p $(@D)
@@ -206,7 +206,12 @@ $(BUILD)/fuzz/fuzz_decoder: tests/fuzz/fuzz_decoder.c $(FUZZ_DECODER)
 $(BUILD)/fuzz/fuzz_query: tests/fuzz/fuzz_query.c daemon/http_parse.c recon/kinds.c gridding/base/err.c
 	@mkdir -p $(@D)
 	clang -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -std=c17 -D_GNU_SOURCE -I. -o $@ $^ -lm
-fuzz: $(BUILD)/fuzz/fuzz_decoder $(BUILD)/fuzz/fuzz_query
+FUZZ_HTTP := $(addprefix daemon/,http_parse.c tokens.c digest.c idempotency.c options.c) gridding/base/err.c
+$(BUILD)/fuzz/fuzz_http: tests/fuzz/fuzz_http.c $(FUZZ_HTTP)
+	@mkdir -p $(@D)
+	clang -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -std=c17 -D_GNU_SOURCE -I. \
+	  $(shell pkg-config --cflags gnutls jansson sqlite3) -o $@ $^ $(call pkg,gnutls jansson)
+fuzz: $(addprefix $(BUILD)/fuzz/,fuzz_decoder fuzz_query fuzz_http)
 ## make clean
 clean:
 	rm -rf $(BUILD)

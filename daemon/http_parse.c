@@ -342,3 +342,12 @@ bool host_is_known(const char *header, const char *names, bool local)
     }
     return false;
 }
+
+int64_t number_parse(const char *text)
+{
+    char *end;
+    if (!text || *text < '0' || *text > '9' || strlen(text) > 18)
+        return -1;
+    long long value = strtoll(text, &end, 10);
+    return *end ? -1 : value;
+}

@@ -44,6 +44,9 @@ int address_split(const char *text, char host[HTTP_NAME], int *port);
  * localhost or a loopback address; anything where neither `names` nor `local`. A port is ignored. */
 bool host_is_known(const char *header, const char *names, bool local);
 
+/* The whole number that is all of a header (NULL: not sent), below 1e18; -1: it is none. */
+int64_t number_parse(const char *text);
+
 /* Whether bytes are UTF-8 without control characters. */
 bool text_is_clean(const char *text);
 

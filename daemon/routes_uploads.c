@@ -64,16 +64,6 @@ static void headers_of_job(struct tus_headers *headers, const struct job *job)
     header_add(headers, "X-Job-Id", job->id);
 }
 
-/* A whole number of a header; -1: it is none. */
-static int64_t number_of(const char *text)
-{
-    char *end;
-    if (!text || *text < '0' || *text > '9' || strlen(text) > 18)
-        return -1;
-    long long value = strtoll(text, &end, 10);
-    return *end ? -1 : value;
-}
-
 static int version_check(struct request *request)
 {
     const char *version = http_header(request, "Tus-Resumable");
@@ -112,7 +102,7 @@ int route_uploads_options(struct request *request)
 int route_upload_create_begin(struct request *request)
 {
     int result = version_check(request);
-    if (!result && number_of(http_header(request, "Upload-Length")) < 1)
+    if (!result && number_parse(http_header(request, "Upload-Length")) < 1)
         result =
             err_set(ERR_LENGTH_REQUIRED, "The header Upload-Length has to tell the bytes of the scan, at least 1.");
     if (!result && http_body_bytes(request) != 0)
@@ -128,7 +118,7 @@ int route_upload_create_work(struct request *request)
                   "deadline", (json_int_t)request->job.deadline, "priority", job_priority_name(request->job.priority),
                   "parameters", request->job.parameters, "formats", request->job.formats);
     int result =
-        upload_begin(request->service->uploads, number_of(http_header(request, "Upload-Length")), job, &upload);
+        upload_begin(request->service->uploads, number_parse(http_header(request, "Upload-Length")), job, &upload);
     json_decref(job);
     if (!result) {
         memcpy(request->job.id, upload.id, JOB_ID);
@@ -189,7 +179,7 @@ int route_upload(struct request *request)
 int route_upload_append_begin(struct request *request)
 {
     const char *type = http_header(request, "Content-Type"), *checksum = http_header(request, "Upload-Checksum");
-    int64_t offset = number_of(http_header(request, "Upload-Offset"));
+    int64_t offset = number_parse(http_header(request, "Upload-Offset"));
     int result = version_check(request);
     if (!result && (!type || strcasecmp(type, "application/offset+octet-stream") != 0))
         result = err_set(ERR_UNKNOWN_FORMAT, "The Content-Type of a PATCH has to be application/offset+octet-stream.");

@@ -252,6 +252,17 @@ static void hosts_are_known(void **state)
     assert_false(host_is_known(NULL, "a.example", false));
 }
 
+static void numbers_are_whole(void **state)
+{
+    (void)state;
+    assert_int_equal(number_parse("0"), 0);
+    assert_int_equal(number_parse("999999999999999999"), 999999999999999999);
+    static const char *const none[] = {"", " 1", "+1", "-1", "1 ", "0x10", "1e3", "1000000000000000000", "12a"};
+    assert_int_equal(number_parse(NULL), -1);
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+        assert_int_equal(number_parse(none[i]), -1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -266,6 +277,7 @@ int main(void)
         cmocka_unit_test(queries_are_checked),
         cmocka_unit_test(hosts_are_known),
         cmocka_unit_test(preferences_without_a_value),
+        cmocka_unit_test(numbers_are_whole),
     };
     return cmocka_run_group_tests_name("http_parse", tests, NULL, NULL);
 }

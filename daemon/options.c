@@ -77,6 +77,10 @@ static const struct option {
      AT(cancel_grace), 0, 3600, .live = true},
     {"worker-timeout", "30", "Seconds without a sign of life after which a worker is killed.", OPTION_IS_SECONDS,
      AT(worker_timeout), 1, 3600, .live = true},
+    {"progress-timeout", "1800",
+     "Seconds without progress of its job after which a worker is killed, though it answers; the job is run once more. "
+     "0: any.",
+     OPTION_IS_SECONDS, AT(progress_timeout), 0, 86400, .live = true},
     {"start-timeout", "120", "Seconds that a worker may take to warm up.", OPTION_IS_SECONDS, AT(start_timeout), 1,
      3600},
     {"drain-time", "30",

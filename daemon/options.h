@@ -22,7 +22,7 @@ struct options {
     int64_t threads, http_threads, connections, queue_limit, client_jobs, keep_scans, log_level, log_format;
     int64_t upload_rate, client_bytes, keep_bytes, body_limit, spool_limit, spool_reserve, work_reserve; /* bytes */
     int64_t header_timeout, keep_jobs, priority_ageing, idle_timeout, wait_limit, job_time_limit, cancel_grace,
-        worker_timeout, start_timeout, drain_time, convert_timeout, upload_lifetime; /* seconds */
+        worker_timeout, progress_timeout, start_timeout, drain_time, convert_timeout, upload_lifetime; /* seconds */
 };
 
 /* What the command line asks for instead of running. */

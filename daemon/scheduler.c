@@ -104,6 +104,9 @@ static void on_progress(struct scheduler *scheduler, struct slot *slot, const js
     double fraction = json_number_value(json_object_get(message, "fraction"));
     const char *stage = json_string_value(json_object_get(message, "stage"));
     pthread_mutex_lock(&scheduler->lock);
+    /* That it says again where it is is a sign of life and no progress. */
+    if (fraction > status->fraction || (stage && strcmp(stage, status->stage) != 0))
+        slot->now.progressed = slot->worker.heard;
     if (fraction > status->fraction)
         status->fraction = fraction < 1 ? fraction : 1;
     if (stage)
@@ -221,7 +224,7 @@ static void hand_over(struct scheduler *scheduler, struct slot *slot)
     }
     slot->worker.ahead[0] = '\0';
     slot->now.device = slot->worker.device;
-    slot->now.started = clock_seconds();
+    slot->now.started = slot->now.progressed = clock_seconds();
     slot->worker.state = WORKER_BUSY;
     slot_publish(scheduler, slot);
     /* It was to be a GPU, where there is one. */
@@ -315,6 +318,13 @@ static void enforce(struct scheduler *scheduler, struct slot *slot, double now)
     if (slot->now.cancel_at > 0) {
         if (now - slot->now.cancel_at > (double)options->cancel_grace)
             end(scheduler, slot, "did not stop its job in time and was killed");
+        return;
+    }
+    if (options->progress_timeout > 0 && now - slot->now.progressed > (double)options->progress_timeout) {
+        char reason[96];
+        snprintf(reason, sizeof reason, "made no progress for %lld s and was killed",
+                 (long long)options->progress_timeout);
+        end(scheduler, slot, reason);
         return;
     }
     struct job job = {.state = JOB_RUNNING};

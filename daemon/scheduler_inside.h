@@ -17,11 +17,11 @@ enum outcome { OUTCOME_NONE, OUTCOME_DONE, OUTCOME_FAILED, OUTCOME_DIED, OUTCOME
 
 /* A job that was given to a worker. */
 struct run {
-    struct job job;     /* id "": none */
-    const char *device; /* of its worker */
-    double started;
-    double cancel_at; /* when cancel was sent; 0: it was not */
-    bool timed_out;   /* ... because of the time limit */
+    struct job job;             /* id "": none */
+    const char *device;         /* of its worker */
+    double started, progressed; /* progressed: when it last said so */
+    double cancel_at;           /* when cancel was sent; 0: it was not */
+    bool timed_out;             /* ... because of the time limit */
     enum outcome outcome;
     double settle_at;
     struct err failure;

@@ -66,6 +66,34 @@ def worker_killed_twice():
         same(daemon.run(BODY)["state"], "succeeded", "state of the next job")
 
 
+def stopped_and_run_again(victim, says, **options):
+    """SIGSTOP of `victim` at work: its worker is replaced with the reason, and the job succeeds at the second attempt."""
+    large = scans.radial(matrix=(64, 64, 1), spokes=2000, samples=512, coils=8, weights=True).bytes(FOLDER.name)
+    with Daemon(expect_trouble=True, **options) as daemon:
+        worker, stopped = daemon.worker(), []
+        identity = daemon.submit(large).expect(202).json()["id"]
+        wait_until(lambda: daemon.job(identity)["state"] == "running", "the job to run")
+        for process in [worker] if victim == "mrirecon-worker" else daemon.children(victim, worker):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGSTOP)
+                stopped.append(process)
+        assert stopped, f"there was no {victim}"
+        job = daemon.finish(identity)
+        same((job["state"], job["attempts"]), ("succeeded", 2), f"state and attempts ({job['error']})")
+        assert says in daemon.read_log(), daemon.read_log()
+        assert worker not in daemon.children("mrirecon-worker"), "the worker is still there"
+
+
+@test("a worker that hangs altogether gives no sign of life: it is killed, its job run once more")
+def worker_stopped():
+    stopped_and_run_again("mrirecon-worker", "gave no sign of life for 1 s", worker_timeout=1)
+
+
+@test("a worker that answers while its job stands still: it is killed for want of progress, its job run once more")
+def job_stopped():
+    stopped_and_run_again("mrirecon-codec", "made no progress for 2 s", progress_timeout=2)
+
+
 @test("kill -9 of the worker between jobs: another one is there")
 def idle_worker_killed():
     with Daemon(expect_trouble=True) as daemon:

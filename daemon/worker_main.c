@@ -4,6 +4,7 @@
 #include "daemon/wire.h"
 #include "gridding/base/err.h"
 #include "recon/decoder.h"
+#include "recon/sandbox.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -344,7 +345,11 @@ static int serve(const struct command *command)
         return usage("serve is for the daemon, which hands over a socket.", "");
     /* All kernels at once, not each at its first use, which is a job. */
     setenv("CUDA_MODULE_LOADING", "EAGER", 0);
-    if (dev_create(&dev, command->options.device, command->options.device_index, command->options.threads) != 0) {
+    /* Before a device's driver starts threads. */
+    int rc = sandbox_enter_worker();
+    if (rc == 0)
+        rc = dev_create(&dev, command->options.device, command->options.device_index, command->options.threads);
+    if (rc != 0) {
         struct err failure = *err_last();
         json_t *message = json_pack("{s:s, s:s, s:o, s:b}", "type", "failed", "id", "", "error",
                                     wire_error_pack(&failure), "fatal", true);

@@ -24,4 +24,9 @@ int sandbox_limit(pid_t pid, const struct sandbox_limits *limits);
  * Fails with ERR_INTERNAL where the kernel cannot do it: then nothing hostile may be read. */
 int sandbox_enter(int socket, int output);
 
+/* A looser one, for a worker and all that it starts: no new privileges, no sockets but unix ones (EAFNOSUPPORT), and
+ * EPERM for calls that reach into other processes, mounts, namespaces and the kernel. Files and devices stay open to
+ * it. The process must be single-threaded. There is no way back. Fails with ERR_INTERNAL. */
+int sandbox_enter_worker(void);
+
 #endif

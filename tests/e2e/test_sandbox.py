@@ -12,7 +12,7 @@ import h5py
 import numpy as np
 
 import scans
-from harness import BIN, REPORTS, SLOW, main, same, test, wait_until
+from harness import BIN, Daemon, REPORTS, SLOW, main, same, test, wait_until
 
 FOLDER = tempfile.TemporaryDirectory()
 CODEC = os.path.join(BIN, "mrirecon-codec")
@@ -104,6 +104,13 @@ def other_files():
         done = convert(path, "npy", made("stolen.npy"))
         same((done.returncode, os.path.getsize(made("stolen.npy"))), (1, 0), how)
         assert re.search(r"malformed_file|malformed-file", done.stderr), done.stderr
+
+
+@test("a daemon's worker is under seccomp and without new privileges, and reconstructs")
+def worker():
+    with Daemon() as daemon:
+        same((status(daemon.worker())["Seccomp"], status(daemon.worker())["NoNewPrivs"]), ("2", "1"), "seccomp, no_new_privs")
+        same(daemon.run(scans.radial().bytes(FOLDER.name))["state"], "succeeded", "state")
 
 
 if __name__ == "__main__":

@@ -19,6 +19,10 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -585,6 +589,40 @@ static void the_sandbox_holds(void **state)
     }
 }
 
+static int act_worker(void)
+{
+    if (sandbox_enter_worker() != 0)
+        return 1;
+    static const int families[] = {AF_INET, AF_INET6, AF_NETLINK, AF_PACKET};
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+        if (socket(families[i], SOCK_DGRAM, 0) >= 0 || errno != EAFNOSUPPORT)
+            return 2;
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair) != 0 || socket(AF_UNIX, SOCK_STREAM, 0) < 0)
+        return 3;
+    if (unshare(CLONE_NEWUSER) == 0 || errno != EPERM || syscall(SYS_io_uring_setup, 1, NULL) == 0 || errno != EPERM)
+        return 4;
+    char byte = 0;
+    struct iovec here = {&byte, 1};
+    if (process_vm_readv(getpid(), &here, 1, &here, 1, 0) >= 0 || errno != EPERM)
+        return 5;
+    return prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1 ? 42 : 6;
+}
+
+static void a_worker_is_confined(void **state)
+{
+    (void)state;
+    fflush(stdout);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0)
+        _exit(act_worker());
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 42);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -599,6 +637,7 @@ int main(void)
         cmocka_unit_test(truncated_files_are_told),
         cmocka_unit_test(mutants_do_no_harm),
         cmocka_unit_test(the_sandbox_holds),
+        cmocka_unit_test(a_worker_is_confined),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -130,9 +130,9 @@ demo: deps
 	@tests/demo.sh '$(BUILD)' $(if $(SCAN),'$(SCAN)')
 ## make check           install what is missing, build with gcc, clang and sanitizers, run every test
 check: deps
-	@$(MAKE) --no-print-directory -j$$(nproc) all unit bench $(BUILD)/tests/powercut.so $(if $(GPU),$(BUILD)/tests/poison.so)
+	@$(MAKE) --no-print-directory -j$$(nproc) all unit bench $(BUILD)/tests/powercut.so $(BUILD)/tests/clockjump.so $(if $(GPU),$(BUILD)/tests/poison.so)
 	@$(MAKE) --no-print-directory -j$$(nproc) CC=clang BUILD=$(BUILD)/clang CUDA=0 all unit
-	@$(MAKE) --no-print-directory -j$$(nproc) SAN=1 BUILD=$(BUILD)/san CUDA=0 all unit $(BUILD)/san/tests/powercut.so
+	@$(MAKE) --no-print-directory -j$$(nproc) SAN=1 BUILD=$(BUILD)/san CUDA=0 all unit $(BUILD)/san/tests/powercut.so $(BUILD)/san/tests/clockjump.so
 	@$(MAKE) --no-print-directory -j$$(nproc) fuzz
 	@$(MAKE) --no-print-directory $(PROMETHEUS)
 	@tests/run tests/check_includes tests/check_units tests/check_security $(FUZZ) $(foreach b,$(BUILD) $(BUILD)/clang $(BUILD)/san,MRIRECON_BIN=$(b)/bin $(UNIT:$(BUILD)/%=$(b)/%)) \
@@ -146,8 +146,8 @@ $(PROMETHEUS):
 check-gpu: bundle bench $(GPU_TESTS) $(BUILD)/tests/poison.so
 	MRIRECON_POISON_SO=$(BUILD)/tests/poison.so tests/run $(GPU_TESTS) MRIRECON_BIN=$(BUILD)/bundle/bin tests/gpu/test_daemon.py
 	$(BUILD)/bench/mrirecond-bench --sets tiny --runs 1 >/dev/null
-# Preloaded into a daemon whose disk loses its power: no sanitizer of its own.
-$(BUILD)/tests/powercut.so: tests/faults/powercut.c
+# Preloaded into a daemon whose disk loses its power, or whose clock jumps: no sanitizer of their own.
+$(BUILD)/tests/powercut.so $(BUILD)/tests/clockjump.so: $(BUILD)/tests/%.so: tests/faults/%.c
 	@mkdir -p $(@D)
 	$(call say,$(CC) $<)$(CC) -std=c17 -O2 -fPIC -shared -Wall -Wextra -Werror -o $@ $< -ldl
 $(BUILD)/tests/poison.so: $(BUILD)/obj/tests/gpu/poison.cu.o

@@ -110,7 +110,8 @@ void metrics_rejected(struct metrics *metrics, int code)
 void metrics_started(struct metrics *metrics, double waited)
 {
     pthread_mutex_lock(&metrics->lock);
-    histogram_add(&metrics->waited, waited);
+    /* By a clock that may have been set back meanwhile. */
+    histogram_add(&metrics->waited, waited > 0 ? waited : 0);
     pthread_mutex_unlock(&metrics->lock);
 }
 

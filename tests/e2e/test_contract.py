@@ -1,0 +1,164 @@
+#!/usr/bin/python3
+"""docs/openapi.yaml against the tables in the code, and the running daemon against docs/openapi.yaml: every path and method,
+with values at random and hostile ones; nothing but what the document declares may come back."""
+import http.client
+import json
+import os
+import random
+import re
+import string
+import urllib.parse
+
+import yaml
+
+import scans
+from harness import ROOT, Daemon, main, same, test
+
+HOSTILE = ["", " ", "0", "-1", "1e999", "9" * 30, "null", "true", "../..", "..%2f..", "%00", "%", "%zz", "a" * 2000, "\u00e9", "\u202e", "'; DROP TABLE job;--",
+           "<script>", "${jndi:x}", "recon", "image", "image.png", "png", "queued", "01m7yheza283fkx9ma8t456e4x", "*", "bytes=0-", "\"x\"", "1.0.0", "wait=1",
+           "sha1 AAAA", "sha-256=:AAAA:", "application/json", "application/offset+octet-stream", "Bearer x"]
+METHODS = {"get", "post", "put", "patch", "delete", "options"}
+
+
+def read(path):
+    with open(os.path.join(ROOT, path)) as file:
+        return file.read()
+
+
+DOCUMENT = yaml.safe_load(read("docs/openapi.yaml"))
+
+
+def resolve(thing):
+    while isinstance(thing, dict) and "$ref" in thing:
+        target = DOCUMENT
+        for part in thing["$ref"].removeprefix("#/").split("/"):
+            target = target[part]
+        thing = target
+    return thing
+
+
+def complaints(schema, value, where):
+    """What about `value` does not fit `schema`: the part of JSON Schema that the document uses."""
+    schema = resolve(schema)
+    if value is None:
+        return [] if schema.get("nullable") or not schema else [f"{where} is null"]
+    found = [c for part in schema.get("allOf", []) for c in complaints(part, value, where)]
+    kinds = {"object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool}
+    kind = schema.get("type")
+    if kind and (not isinstance(value, kinds[kind]) or (isinstance(value, bool) and kind != "boolean")):
+        return found + [f"{where} is {value!r:.60}, not of type {kind}"]
+    if "enum" in schema and value not in schema["enum"]:
+        found.append(f"{where} is {value!r}, none of {schema['enum']}")
+    if kind in ("number", "integer") and not schema.get("minimum", value) <= value <= schema.get("maximum", value):
+        found.append(f"{where} is {value}, out of range")
+    if kind == "object":
+        found += [f"{where} has no {name}" for name in schema.get("required", []) if name not in value]
+        for name, part in schema.get("properties", {}).items():
+            if name in value:
+                found += complaints(part, value[name], f"{where}.{name}")
+    if kind == "array":
+        for i, item in enumerate(value):
+            found += complaints(schema.get("items", {}), item, f"{where}[{i}]")
+    return found
+
+
+def operations():
+    for path, item in DOCUMENT["paths"].items():
+        for method in METHODS & set(item):
+            yield path, method, item[method], item.get("parameters", []) + item[method].get("parameters", [])
+
+
+def check_answer(path, method, operation, answer):
+    """An answer must be declared, and fit what is declared."""
+    where = f"{method.upper()} {path}: {answer.status}"
+    declared = resolve(operation["responses"].get(str(answer.status)) or operation["responses"].get("default"))
+    media = answer.headers.get("content-type", "").split(";")[0]
+    if answer.status >= 400 and not (path in ("/readyz", "/healthz", "/v2/health/ready") and answer.status == 503):
+        assert answer.status < 500 or answer.status in (503, 507), f"{where}: {answer.body[:300]!r}"
+        same(media, "application/problem+json", f"media type of {where}")
+        problem = json.loads(answer.body)
+        found = complaints({"$ref": "#/components/schemas/Problem"}, problem, where)
+        assert not found, found
+        same(problem["status"], answer.status, f"status in the problem of {where}")
+        assert declared or answer.status in (400, 401, 403, 404, 421), f"{where} ({problem['code']}) is not declared"
+        return
+    assert declared, f"{where} is not declared"
+    if media == "application/json" and method != "head":
+        schema = declared.get("content", {}).get(media, {}).get("schema", {})
+        found = complaints(schema, json.loads(answer.body), where)
+        assert not found, found
+
+
+@test("every route of the code stands in the document, and the other way round")
+def routes():
+    coded = {(re.sub(r"\*", "{}", path), method.lower()) for method, path in re.findall(r'\{"([A-Z]+)", "([^"]+)"', read("daemon/routes.c"))}
+    told = {(re.sub(r"\{\w+\}", "{}", path), method) for path, method, _, _ in operations()}
+    same(told - coded, set(), "told and not there")
+    same(coded - told, set(), "there and not told")
+    for path, method, operation, parameters in operations():
+        assert operation.get("summary"), f"{method} {path} has no summary"
+        given = {resolve(p)["name"] for p in parameters if resolve(p)["in"] == "path"}
+        same(given, set(re.findall(r"\{(\w+)\}", path)), f"path parameters of {path}")
+
+
+@test("the codes of failures are those of the code")
+def codes():
+    coded = [code for code in re.findall(r'X\(\w+, \d+, "([a-z-]+)"', read("gridding/base/err.h"))]
+    same(DOCUMENT["components"]["schemas"]["Problem"]["properties"]["code"]["enum"], coded, "codes")
+
+
+def value(rng):
+    if rng.random() < 0.6:
+        return rng.choice(HOSTILE)
+    return "".join(rng.choice(string.printable) for _ in range(rng.randrange(40)))
+
+
+def header_safe(text):
+    return "".join(c for c in text if c.isprintable() and ord(c) < 256)
+
+
+@test("values at random, on every path and method: only what is declared comes back, and the daemon lives")
+def hostile(daemon):
+    rng = random.Random(20261121)
+    known = daemon.run(scans.radial().bytes(daemon.state))["id"]
+    body = scans.radial(seed=3).bytes(daemon.state)
+    for path, method, operation, parameters in operations():
+        for round_ in range(25):
+            target, query, headers = path, [], {}
+            for parameter in map(resolve, parameters):
+                text = known if parameter["in"] == "path" and rng.random() < 0.4 else value(rng)
+                if parameter["in"] == "path":
+                    target = target.replace("{" + parameter["name"] + "}", urllib.parse.quote(text, safe="%*"))
+                elif rng.random() < 0.5 and parameter["in"] == "query":
+                    query.append((parameter["name"] if rng.random() < 0.9 else value(rng), text))
+                elif rng.random() < 0.6 and parameter["in"] == "header":
+                    headers[parameter["name"]] = header_safe(text)
+            if "events" in path and method == "get":
+                continue  # a stream; test_events.py reads it
+            if query:
+                target += "?" + urllib.parse.urlencode(query)
+            sent = rng.choice([None, b"", b"garbage", body[:1000], body]) if method in ("post", "patch", "put") else None
+            try:
+                answer = daemon.request(method.upper(), target, sent, headers, timeout=60)
+            except (http.client.HTTPException, ConnectionError):
+                continue  # what is no HTTP is answered by closing the connection
+            if target.split("?")[0].count("/") == path.count("/"):
+                check_answer(path, method, operation, answer)
+            else:
+                assert answer.status < 500, f"{method} {target}: {answer.status}"
+    daemon.get("/livez").expect(200)
+
+
+@test("what goes well fits the document, too")
+def straight(daemon):
+    job = daemon.run(scans.radial().bytes(daemon.state))["id"]
+    for path, method, operation, _ in operations():
+        if method != "get" or "events" in path or "uploads" in path:
+            continue
+        answer = daemon.get(path.replace("{id}", job).replace("{name}", "image"))
+        same(answer.status, 200, f"status of {path}")
+        check_answer(path, method, operation, answer)
+
+
+if __name__ == "__main__":
+    main(lambda: Daemon(devices="cpu", wait_limit=2))

@@ -373,7 +373,9 @@ static void request_destroy(struct request *request)
 static void audit(const struct request *request)
 {
     const struct route *route = request->route;
-    bool denied = request->status == 401 || request->status == 403;
+    /* What is another's is not there for whoever asks, and may be what somebody is looking for. */
+    bool denied = request->status == 401 || request->status == 403 || request->status == 421 ||
+                  (request->status == 404 && request->identity.role != ROLE_ADMIN);
     if (!route || (!denied && route->access != ROLE_SUBMIT && route->answer != route_result))
         return;
     char peer[JOB_CLIENT];
@@ -382,8 +384,11 @@ static void audit(const struct request *request)
     const char *client = *request->identity.client ? request->identity.client
                          : *request->job.client    ? request->job.client
                                                    : "-";
-    log_line(request->service->log, LOG_LEVEL_INFO, id, "audit: client=%s role=%s peer=%s %s %s %u", client,
-             role_name(request->identity.role), peer, route->method, route->path, request->status);
+    char outcome[16] = "aborted";
+    if (request->answered)
+        snprintf(outcome, sizeof outcome, "%u", request->status);
+    log_line(request->service->log, LOG_LEVEL_AUDIT, id, "audit: client=%s role=%s peer=%s %s %s %s", client,
+             role_name(request->identity.role), peer, route->method, route->path, outcome);
 }
 
 /* The library tells the end of a request only if the request got as far as handle(). One whose headers break off, or do

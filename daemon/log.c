@@ -28,7 +28,7 @@ enum { LINE = 2048, MESSAGE = 1200 };
 static const struct {
     const char *word;
     int syslog;
-} levels[] = {{"error", 3}, {"warning", 4}, {"info", 6}, {"debug", 7}};
+} levels[] = {{"info", 6}, {"error", 3}, {"warning", 4}, {"info", 6}, {"debug", 7}}; /* from LOG_LEVEL_AUDIT on */
 
 static void line_write(const char *line, size_t length)
 {
@@ -40,7 +40,8 @@ static void line_write(const char *line, size_t length)
 static void json_line(const char *lead, enum log_level level, const char *time, const char *job, const char *message)
 {
     char line[LINE];
-    json_t *object = json_pack("{s:s, s:s, s:s}", "time", time, "level", levels[level].word, "message", message);
+    json_t *object =
+        json_pack("{s:s, s:s, s:s}", "time", time, "level", levels[level - LOG_LEVEL_AUDIT].word, "message", message);
     if (job)
         json_object_set_new(object, "job", json_string(job));
     size_t used = (size_t)snprintf(line, sizeof line, "%s", lead);
@@ -63,14 +64,14 @@ void log_line(const struct log *log, enum log_level level, const char *job, cons
     va_end(arguments);
     clock_print(clock_milliseconds(), time);
     if (log->journal)
-        snprintf(lead, sizeof lead, "<%d>", levels[level].syslog);
+        snprintf(lead, sizeof lead, "<%d>", levels[level - LOG_LEVEL_AUDIT].syslog);
     if (log->json) {
         json_line(lead, level, time, job, message);
         return;
     }
     int length = snprintf(line, sizeof line, "%s%s%s%s%s%s%s%s\n", lead, log->journal ? "" : time,
-                          log->journal ? "" : " ", log->journal ? "" : levels[level].word, log->journal ? "" : ": ",
-                          job ? "job=" : "", job ? job : "", job ? " " : "");
+                          log->journal ? "" : " ", log->journal ? "" : levels[level - LOG_LEVEL_AUDIT].word,
+                          log->journal ? "" : ": ", job ? "job=" : "", job ? job : "", job ? " " : "");
     length = length - 1 + snprintf(line + length - 1, sizeof line - (size_t)length + 1, "%s\n", message);
     line_write(line, (size_t)length);
 }

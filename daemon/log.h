@@ -10,7 +10,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-enum log_level { LOG_LEVEL_NONE = -1, LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
+/* LOG_LEVEL_AUDIT: who did what; not dropped at any level. */
+enum log_level { LOG_LEVEL_AUDIT = -1, LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 
 /* Set by log_init(); `most` may change later. Read by any thread. */
 struct log {

@@ -110,6 +110,11 @@ static int file_read(const char *path, struct token **out, int *count)
     while (!result && fgets(line, sizeof line, file)) {
         struct token token;
         bool there = false;
+        if (!strchr(line, '\n') && !feof(file)) {
+            result = err_set(ERR_BAD_REQUEST, "%s:%d: the line is longer than %zu bytes.", path, number + 1,
+                             sizeof line - 2);
+            continue;
+        }
         result = line_read(line, path, ++number, &token, &there);
         if (result || !there)
             continue;
@@ -223,8 +228,13 @@ int token_add(const char *path, const char *client, enum role role, char token[T
     if (gnutls_hash_fast(GNUTLS_DIG_SHA256, token, strlen(token), hash) != 0)
         return err_set(ERR_INTERNAL, "The token cannot be hashed.");
     hex_print(hash, sizeof hash, text);
-    int length = snprintf(line, sizeof line, "%s %s %s\n", client, role_name(role), text);
-    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    /* A last line that somebody wrote without its end is not to be lengthened. */
+    char last = '\n';
+    off_t end = fd >= 0 ? lseek(fd, 0, SEEK_END) : 0;
+    if (end > 0 && pread(fd, &last, 1, end - 1) != 1)
+        last = '\n';
+    int length = snprintf(line, sizeof line, "%s%s %s %s\n", last == '\n' ? "" : "\n", client, role_name(role), text);
     bool written = fd >= 0 && write(fd, line, (size_t)length) == length && fsync(fd) == 0;
     int error = errno;
     if (fd >= 0)

@@ -202,7 +202,8 @@ int sandbox_enter_worker(void)
     for (size_t i = 0; i < sizeof worker_refused / sizeof *worker_refused && rc == 0; i++)
         rc = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), worker_refused[i], 0);
     if (rc == 0)
-        rc = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socket), 1, SCMP_A0(SCMP_CMP_NE, AF_UNIX));
+        rc = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socket), 1,
+                              SCMP_A0(SCMP_CMP_NE, AF_UNIX, 0));
     if (rc == 0)
         rc = seccomp_load(filter);
     seccomp_release(filter);

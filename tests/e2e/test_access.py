@@ -4,6 +4,7 @@ import base64
 import http.client
 import os
 import signal
+import socket
 import ssl
 import stat
 import subprocess
@@ -179,7 +180,38 @@ def audit(daemon):
                  "client=mri2 role=submit peer=127.0.0.1 DELETE /v1/jobs/* 404",
                  "client=mri1 role=submit peer=127.0.0.1 DELETE /v1/jobs/* 204"], "audit lines")
     assert "audit: client=- role=nobody peer=127.0.0.1 GET /v1/jobs 401" in daemon.read_log()
+    daemon.as_("other", "GET", f"/v1/jobs/{'0' * 26}").problem(404, "not-found")
+    assert "audit: client=mri2 role=submit peer=127.0.0.1 GET /v1/jobs/* 404" in daemon.read_log()
     assert not any(token[4:] in daemon.read_log() for token in daemon.token.values()), "a token stands in the log"
+
+
+@test("the audit log does not depend on the log's level, and tells of uploads that broke off")
+def audit_always():
+    with Daemon(devices="cpu", log_level="error") as daemon:
+        connection = socket.create_connection(("127.0.0.1", daemon.port))
+        connection.sendall(b"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nabc")
+        connection.close()
+        wait_until(lambda: "POST /v1/jobs aborted" in daemon.read_log(), "a word about the upload")
+        same([line for line in daemon.read_log().splitlines() if "audit: " not in line], [], "other lines")
+
+
+@test("a file of tokens that was edited by hand: no last newline, a line too long")
+def edited():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "tokens")
+        first = new_token(path, "a", "read")
+        with open(path) as file:
+            text = file.read()
+        with open(path, "w") as file:
+            file.write("# " + "x" * 300 + "\n" + text.rstrip("\n"))
+        second = new_token(path, "b", "submit")
+        with Daemon(devices="cpu", tokens=path, expect_trouble=True) as daemon:
+            for token in (first, second):
+                daemon.request("GET", "/v1/jobs", headers={"Authorization": f"Bearer {token}"}).expect(200)
+            with open(path, "a") as file:
+                file.write("# " + "x" * 600 + " c admin " + "0" * 64 + "\n")
+            daemon.process.send_signal(signal.SIGHUP)
+            wait_until(lambda: "longer than" in daemon.read_log(), "a word about the long line")
 
 
 @test("the client shows its token")

@@ -89,7 +89,8 @@ def reload():
             wait_until(lambda: daemon.metrics()["mrirecond_queue_capacity_jobs"] == 10000, "the default")
             before = daemon.read_log()
             same(daemon.run(scans.radial().bytes(daemon.state))["state"], "succeeded")
-            same(daemon.read_log(), before, "log at level error")
+            new = daemon.read_log()[len(before):].splitlines()
+            same([line for line in new if "audit: " not in line], [], "log at level error")
 
 
 @test("a socket that is handed over is served")

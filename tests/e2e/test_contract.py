@@ -64,7 +64,7 @@ def complaints(schema, value, where):
 
 def operations():
     for path, item in DOCUMENT["paths"].items():
-        for method in METHODS & set(item):
+        for method in sorted(METHODS & set(item)):
             yield path, method, item[method], item.get("parameters", []) + item[method].get("parameters", [])
 
 
@@ -107,7 +107,17 @@ def codes():
     same(DOCUMENT["components"]["schemas"]["Problem"]["properties"]["code"]["enum"], coded, "codes")
 
 
-def value(rng):
+def value(rng, parameter=None):
+    """What a parameter may be, as the document says, or anything else."""
+    schema = resolve((parameter or {}).get("schema", {}))
+    if parameter and rng.random() < (0.8 if parameter.get("required") else 0.4):
+        if "enum" in schema:
+            return str(rng.choice(schema["enum"]))
+        if schema.get("type") == "integer":
+            return str(rng.choice([schema.get("minimum", 0), schema.get("maximum", 5), 5]))
+        for known in ("example", "default"):
+            if known in schema:
+                return str(schema[known])
     if rng.random() < 0.6:
         return rng.choice(HOSTILE)
     return "".join(rng.choice(string.printable) for _ in range(rng.randrange(40)))
@@ -120,33 +130,48 @@ def header_safe(text):
 @test("values at random, on every path and method: only what is declared comes back, and the daemon lives")
 def hostile(daemon):
     rng = random.Random(20261121)
-    known = daemon.run(scans.radial().bytes(daemon.state))["id"]
     body = scans.radial(seed=3).bytes(daemon.state)
+    asked = dropped = 0
+    seen = set()
     for path, method, operation, parameters in operations():
-        for round_ in range(25):
+        known = daemon.run(body)["id"]
+        for _ in range(120 if method == "patch" else 40):
+            if "uploads/" in path:
+                known = daemon.request("POST", "/v1/uploads", headers={"Tus-Resumable": "1.0.0", "Upload-Length": "5"}).expect(201)
+                known = known.headers["location"].rsplit("/", 1)[1]
             target, query, headers = path, [], {}
             for parameter in map(resolve, parameters):
-                text = known if parameter["in"] == "path" and rng.random() < 0.4 else value(rng)
+                text = known if parameter["name"] == "id" and rng.random() < 0.7 else value(rng, parameter)
                 if parameter["in"] == "path":
                     target = target.replace("{" + parameter["name"] + "}", urllib.parse.quote(text, safe="%*"))
-                elif rng.random() < 0.5 and parameter["in"] == "query":
-                    query.append((parameter["name"] if rng.random() < 0.9 else value(rng), text))
-                elif rng.random() < 0.6 and parameter["in"] == "header":
+                elif rng.random() < 0.3 and parameter["in"] == "query":
+                    name = "tolerance" if parameter["name"] == "parameters" else parameter["name"]  # any of the kind's
+                    query.append((name if rng.random() < 0.9 else value(rng), text if rng.random() < 0.5 or name != "tolerance" else "1e-4"))
+                elif parameter["in"] == "header" and rng.random() < (0.9 if parameter.get("required") else 0.5):
                     headers[parameter["name"]] = header_safe(text)
             if "events" in path and method == "get":
                 continue  # a stream; test_events.py reads it
             if query:
                 target += "?" + urllib.parse.urlencode(query)
-            sent = rng.choice([None, b"", b"garbage", body[:1000], body]) if method in ("post", "patch", "put") else None
+            if method == "patch":
+                headers["Content-Type"] = rng.choice(["application/offset+octet-stream", "application/offset+octet-stream", "text/plain"])
+            sent = rng.choice([None, None, b"", b"12345", b"garbage", body[:1000], body]) if method in ("post", "patch", "put") else None
+            asked += 1
             try:
                 answer = daemon.request(method.upper(), target, sent, headers, timeout=60)
             except (http.client.HTTPException, ConnectionError):
-                continue  # what is no HTTP is answered by closing the connection
+                dropped += 1  # what is no HTTP is answered by closing the connection
+                continue
+            seen.add((path, method, answer.status))
             if target.split("?")[0].count("/") == path.count("/"):
                 check_answer(path, method, operation, answer)
             else:
                 assert answer.status < 500, f"{method} {target}: {answer.status}"
     daemon.get("/livez").expect(200)
+    assert dropped < asked / 10, f"{dropped} of {asked} requests got no answer"
+    for path, method, status in (("/v1/uploads", "post", 201), ("/v1/uploads/{id}", "patch", 204), ("/v1/uploads/{id}", "delete", 204),
+                                 ("/v1/jobs", "post", 202), ("/v1/jobs/{id}", "delete", 204), ("/v1/jobs/{id}", "get", 200)):
+        assert (path, method, status) in seen, f"{method} {path} never gave {status}: the test does not see much"
 
 
 @test("what goes well fits the document, too")

@@ -112,8 +112,9 @@ $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o $(BUILD)/lib/clients.a $(ARCHIVES)
 $(BUILD)/tests/test_rival: $(RIVALS)
 $(GPU_TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/gpu/%.o $(BUILD)/lib/gridding.a
 	$(link) $(LIBS_GRIDDING)
+# nvcc links it: it knows where its own run-time library lies, also when the nvcc in PATH is a script that calls another.
 $(BUILD)/bench/mrirecond-bench: $(call objects,$(wildcard tests/bench/thesis_*.c)) $(RIVALS) $(RIVALS_GPU) $(BUILD)/lib/gridding.a
-	$(link) $(LIBS_GRIDDING) -L$(dir $(NVCC))../lib64 -lcudart_static -lstdc++ -ldl -lrt
+	$(call say,link $@)$(NVCC) -cudart static -o $@ $(filter %.o,$^) $(filter %.a,$^) $(addprefix -Xlinker ,--as-needed --export-dynamic) -Xcompiler -fopenmp $(LIBS_GRIDDING) -ldl
 $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(ARCHIVES)
 	$(link) $(LIBS_RECON) $(LIBS_GRIDDING)
 

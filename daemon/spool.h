@@ -12,21 +12,12 @@
 #ifndef MRIRECON_DAEMON_SPOOL_H
 #define MRIRECON_DAEMON_SPOOL_H
 
+#include "daemon/disk.h"
 #include "daemon/store.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 enum { SPOOL_NAME = 128 }; /* longest name of a result file, with its NUL */
-
-/* Syncs of one folder, shared by those who ask at a time. */
-struct folder_sync {
-    pthread_mutex_t lock; /* of the rest */
-    pthread_cond_t finished_one;
-    bool busy;
-    int64_t started, finished, failed; /* numbers of syncs; failed: the last that did, errno in `error` */
-    int error;
-};
 
 struct spool {
     int state, scans, results; /* folders */

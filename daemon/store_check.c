@@ -49,8 +49,8 @@ enum lack row_lacks(const struct spool *spool, sqlite3_stmt *row)
 
 int orphans_each(struct connection *connection, int folder, void (*each)(void *context, const char *id), void *context)
 {
-    int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), count = 0;
-    DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+    int count = 0;
+    DIR *stream = disk_folder_read(folder);
     if (!stream)
         return -1;
     for (struct dirent *entry; (entry = readdir(stream));) {

@@ -25,13 +25,6 @@ struct uploads {
     char writing[WRITERS][JOB_ID];
 };
 
-static int io_failed(const char *doing)
-{
-    if (errno == ENOSPC || errno == EDQUOT)
-        return err_set(ERR_SPOOL_FULL, "The disk is full while %s. Try again later, or free some space.", doing);
-    return err_set(ERR_IO, "%s failed: %s.", doing, strerror(errno));
-}
-
 static int unknown(void)
 {
     return err_set(ERR_NOT_FOUND,
@@ -66,7 +59,7 @@ int uploads_create(struct uploads **out, struct spool *spool, const char *state_
         uploads->folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     /* The folder is named on the disk before anything in it is. */
     if (uploads->folder < 0 || fsync(spool->state) < 0) {
-        int result = io_failed("making the folder of uploads");
+        int result = disk_failed("making the folder of uploads");
         uploads_free(uploads);
         return result;
     }
@@ -135,7 +128,7 @@ static int small_write(int folder, const char *name, const char *text)
     int fd = openat(folder, name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
     size_t length = strlen(text);
     int result =
-        fd < 0 || write(fd, text, length) != (ssize_t)length || fsync(fd) < 0 ? io_failed("noting an upload") : 0;
+        fd < 0 || write(fd, text, length) != (ssize_t)length || fsync(fd) < 0 ? disk_failed("noting an upload") : 0;
     if (fd >= 0)
         close(fd);
     return result;
@@ -193,20 +186,20 @@ int upload_begin(struct uploads *uploads, int64_t length, json_t *job, struct up
     result = spool_new_id(id);
     int fd = result ? -1 : openat(uploads->folder, id, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (!result && fd < 0)
-        result = io_failed("beginning an upload");
+        result = disk_failed("beginning an upload");
     if (!result && length && fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, length) < 0 && (errno == ENOSPC || errno == EDQUOT))
-        result = io_failed("reserving space for the upload");
+        result = disk_failed("reserving space for the upload");
     json_t *note = json_pack("{s:I, s:O}", "length", (json_int_t)length, "job", job);
     char *text = note ? json_dumps(note, JSON_COMPACT) : NULL;
     json_decref(note);
     if (!result && !text)
         result = err_set(ERR_NO_MEMORY, "No memory for an upload. Try again later.");
     if (!result && fsync(fd) < 0)
-        result = io_failed("beginning an upload");
+        result = disk_failed("beginning an upload");
     if (!result)
         result = small_write(uploads->folder, beside(name, id, ".json"), text);
     if (!result && fsync(uploads->folder) < 0)
-        result = io_failed("beginning an upload");
+        result = disk_failed("beginning an upload");
     free(text);
     if (fd >= 0)
         close(fd);
@@ -239,7 +232,7 @@ int chunk_begin(struct uploads *uploads, const char *id, int64_t offset, bool ch
     if (!result) {
         chunk.fd = openat(uploads->folder, beside(name, id, ""), O_RDWR | O_APPEND | O_NOFOLLOW | O_CLOEXEC);
         if (chunk.fd < 0)
-            result = io_failed("opening an upload");
+            result = disk_failed("opening an upload");
     }
     upload_clear(&upload);
     snprintf(text, sizeof text, "%lld", (long long)offset);
@@ -265,7 +258,7 @@ int chunk_append(struct upload_chunk *chunk, const void *data, size_t bytes)
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return io_failed("writing the upload");
+            return disk_failed("writing the upload");
         data = (const char *)data + n;
         bytes -= (size_t)n;
         chunk->offset += n;
@@ -281,11 +274,11 @@ int chunk_end(struct upload_chunk *chunk, bool keep)
         return 0;
     if (chunk->checked && !keep) {
         if (ftruncate(chunk->fd, chunk->begin) < 0)
-            result = io_failed("taking back a chunk");
+            result = disk_failed("taking back a chunk");
         chunk->offset = chunk->begin;
     }
     if (!result && fdatasync(chunk->fd) < 0)
-        result = io_failed("syncing an upload");
+        result = disk_failed("syncing an upload");
     close(chunk->fd);
     if (!result && chunk->checked)
         unlinkat(chunk->uploads->folder, beside(name, chunk->id, ".chunk"), 0);
@@ -360,14 +353,9 @@ int upload_remove(struct uploads *uploads, const char *id)
 static int uploads_each(struct uploads *uploads, void (*each)(struct uploads *uploads, const char *id, void *context),
                         void *context)
 {
-    int fd = openat(uploads->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *stream = fd < 0 ? NULL : fdopendir(fd);
-    if (!stream) {
-        int result = io_failed("reading the uploads");
-        if (fd >= 0)
-            close(fd);
-        return result;
-    }
+    DIR *stream = disk_folder_read(uploads->folder);
+    if (!stream)
+        return disk_failed("reading the uploads");
     for (struct dirent *entry; (entry = readdir(stream));) {
         char id[NAME];
         beside(id, entry->d_name, "");

@@ -3,6 +3,7 @@
 #define MRIRECON_TESTS_STORE_FIXTURE_H
 
 #include "daemon/store.h"
+#include "tests/unit/folder.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,15 +15,14 @@
 #include <unistd.h>
 
 struct fixture {
-    char folder[32], path[48];
+    char folder[FOLDER], path[48];
     struct store *store;
 };
 
 static inline int setup(void **state)
 {
     struct fixture *f = calloc(1, sizeof *f);
-    strcpy(f->folder, "/tmp/test-store-XXXXXX");
-    if (!mkdtemp(f->folder))
+    if (!folder_make(f->folder, "store"))
         return -1;
     snprintf(f->path, sizeof f->path, "%s/jobs.db", f->folder);
     *state = f;
@@ -32,10 +32,8 @@ static inline int setup(void **state)
 static inline int teardown(void **state)
 {
     struct fixture *f = *state;
-    char command[80];
     store_free(f->store);
-    snprintf(command, sizeof command, "rm -r %s", f->folder);
-    int result = system(command);
+    int result = folder_drop(f->folder);
     free(f);
     return result;
 }

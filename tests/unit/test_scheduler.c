@@ -2,6 +2,7 @@
 #include "daemon/clock.h"
 #include "daemon/scheduler.h"
 #include "daemon/wire.h"
+#include "tests/unit/folder.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -145,7 +146,7 @@ static int worker(void)
 /* ---- the tests ---- */
 
 struct fixture {
-    char folder[48];
+    char folder[FOLDER];
     struct options options;
     struct log log;
     struct store *store;
@@ -167,8 +168,7 @@ static int setup(void **state)
     char path[64];
     *state = f;
     options_init(&f->options);
-    strcpy(f->folder, "/tmp/test-scheduler-XXXXXX");
-    if (!mkdtemp(f->folder) || readlink("/proc/self/exe", f->options.worker, OPTION_TEXT - 1) < 0)
+    if (!folder_make(f->folder, "scheduler") || readlink("/proc/self/exe", f->options.worker, OPTION_TEXT - 1) < 0)
         return -1;
     f->options.cancel_grace = 1;
     /* Stderr is to stay silent: workers that die are what this is about. */
@@ -184,14 +184,12 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct fixture *f = *state;
-    char command[80];
     scheduler_free(f->scheduler);
     waiters_free(f->waiters);
     metrics_free(f->metrics);
     store_free(f->store);
     spool_free(f->spool);
-    snprintf(command, sizeof command, "rm -r %s", f->folder);
-    int result = system(command);
+    int result = folder_drop(f->folder);
     free(f);
     return result;
 }

@@ -1,5 +1,6 @@
 /* daemon/spool.h: uploads, limits, results, and what a crash leaves behind. */
 #include "daemon/spool.h"
+#include "tests/unit/folder.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +14,7 @@
 #include <unistd.h>
 
 struct fixture {
-    char folder[32];
+    char folder[FOLDER];
     struct spool *spool;
 };
 
@@ -22,18 +23,15 @@ enum { BODY = 1000, LIMIT = 2500 };
 static int setup(void **state)
 {
     struct fixture *f = calloc(1, sizeof *f);
-    strcpy(f->folder, "/tmp/test-spool-XXXXXX");
     *state = f;
-    return mkdtemp(f->folder) ? spool_create(&f->spool, f->folder, BODY, LIMIT, 0) : -1;
+    return folder_make(f->folder, "spool") ? spool_create(&f->spool, f->folder, BODY, LIMIT, 0) : -1;
 }
 
 static int teardown(void **state)
 {
     struct fixture *f = *state;
-    char command[80];
     spool_free(f->spool);
-    snprintf(command, sizeof command, "rm -r %s", f->folder);
-    int result = system(command);
+    int result = folder_drop(f->folder);
     free(f);
     return result;
 }

@@ -1,0 +1,75 @@
+#include "daemon/disk.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int disk_failed(const char *doing)
+{
+    if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)
+        return err_set(ERR_SPOOL_FULL, "The disk is full while %s. Try again later, or free some space.", doing);
+    return err_set(ERR_IO, "%s failed: %s.", doing, strerror(errno));
+}
+
+int disk_folder_open(int parent, const char *name, int *out)
+{
+    if (mkdirat(parent, name, 0700) < 0 && errno != EEXIST)
+        return err_set(ERR_IO, "The folder %s cannot be made: %s. Make it, or name another --state-dir.", name,
+                       strerror(errno));
+    *out = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*out < 0)
+        return err_set(ERR_IO, "The folder %s cannot be opened: %s. Name another --state-dir.", name, strerror(errno));
+    return 0;
+}
+
+DIR *disk_folder_read(int folder)
+{
+    int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+    if (fd >= 0 && !stream)
+        close(fd);
+    return stream;
+}
+
+void disk_folder_remove(int parent, const char *name)
+{
+    int folder = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (folder < 0)
+        return;
+    DIR *stream = disk_folder_read(folder);
+    for (struct dirent *entry; stream && (entry = readdir(stream));)
+        unlinkat(folder, entry->d_name, 0);
+    if (stream)
+        closedir(stream);
+    close(folder);
+    unlinkat(parent, name, AT_REMOVEDIR);
+}
+
+int disk_folder_sync(struct folder_sync *sync, int folder)
+{
+    pthread_mutex_lock(&sync->lock);
+    int64_t mine = sync->started + 1; /* one in progress may have begun too early */
+    while (sync->finished < mine) {
+        if (sync->busy) {
+            pthread_cond_wait(&sync->finished_one, &sync->lock);
+            continue;
+        }
+        sync->busy = true;
+        int64_t number = ++sync->started;
+        pthread_mutex_unlock(&sync->lock);
+        int error = fsync(folder) < 0 ? errno : 0;
+        pthread_mutex_lock(&sync->lock);
+        sync->busy = false;
+        sync->finished = number;
+        if (error) {
+            sync->failed = number;
+            sync->error = error;
+        }
+        pthread_cond_broadcast(&sync->finished_one);
+    }
+    errno = sync->failed >= mine ? sync->error : 0;
+    pthread_mutex_unlock(&sync->lock);
+    return errno ? disk_failed("syncing the spool") : 0;
+}

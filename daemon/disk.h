@@ -1,0 +1,37 @@
+/* disk.h: folders of the state, and the sentence for a disk that fails.
+ *
+ * Any thread.
+ */
+#ifndef MRIRECON_DAEMON_DISK_H
+#define MRIRECON_DAEMON_DISK_H
+
+#include "gridding/base/err.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <stdbool.h>
+
+/* What a system call has left in errno, while `doing` ("syncing the upload"): ERR_SPOOL_FULL where the disk is full,
+ * else ERR_IO. */
+int disk_failed(const char *doing);
+
+/* Open the folder `name` of `parent` (AT_FDCWD: a path), made where it is not there. Fails with ERR_IO. */
+int disk_folder_open(int parent, const char *name, int *out);
+/* Another reading of a folder that is open; NULL: failed, errno says why. */
+DIR *disk_folder_read(int folder);
+/* Remove the folder `name` and the files in it; folders in it stay, and it with them. */
+void disk_folder_remove(int parent, const char *name);
+
+/* Syncs of one folder, shared by those who ask at a time. */
+struct folder_sync {
+    pthread_mutex_t lock; /* of the rest */
+    pthread_cond_t finished_one;
+    bool busy;
+    int64_t started, finished, failed; /* numbers of syncs; failed: the last that did, errno in `error` */
+    int error;
+};
+
+/* Return once a sync of `folder` that began after this call has ended. Fails with ERR_SPOOL_FULL, ERR_IO. */
+int disk_folder_sync(struct folder_sync *sync, int folder);
+
+#endif

@@ -1,0 +1,26 @@
+/* A folder of a test's own. */
+#ifndef MRIRECON_TESTS_FOLDER_H
+#define MRIRECON_TESTS_FOLDER_H
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { FOLDER = 32 };
+
+/* Make /tmp/test-WHAT-...; `what`: up to 12 characters. */
+static inline bool folder_make(char path[FOLDER], const char *what)
+{
+    snprintf(path, FOLDER, "/tmp/test-%s-XXXXXX", what);
+    return mkdtemp(path) != NULL;
+}
+
+/* Remove it and what is in it; 0: done. */
+static inline int folder_drop(const char path[FOLDER])
+{
+    char command[FOLDER + 8];
+    snprintf(command, sizeof command, "rm -r %s", path);
+    return system(command);
+}
+
+#endif

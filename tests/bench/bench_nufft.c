@@ -1,225 +1,266 @@
-/* bench_nufft: the gridding of one device on the cases of docs/benchmarks.md, one JSON line each.
+/* bench_nufft: the NUFFT on one device: JSON lines, one per measurement.
  *
- *   bench_nufft [case=a|b|c|d|e|small] [tolerance=1e-3] [threads=N] [repeats=N] [width=W] [oversampling=S]
- * [device=cpu|gpu]
+ *   bench_nufft [--cpu] [--cases abcde] [--tolerances 1e-3,1e-5] [--width W] [--oversampling S] [--coils N]
+ *               [--threads N] [--runs 11] [--no-error]
  *
- * create: bins, tables, FFT plans; adjoint and forward: medians of `repeats`, the plan reused; error: relative l2 of
- * the adjoint's image against a double sum over all samples at 200 pixels (first transform); peak: of the process.
- */
-#include "gridding/base/err.h"
-#include "gridding/nufft.h"
+ * Cases (fixed seeds):
+ *   a  2,655,910 samples, 3-D golden-means kooshball, full-diameter spokes of 256 samples, image 128^3
+ *   b  30,144,488 samples, the same with spokes of 576, image 288^3
+ *   c  30,144,488 Gaussian samples (sd 16/128 of k-space per axis, redrawn out of range), random order, image 64^3
+ *   d  golden angle 111.25 degrees, 402 spokes x 512 samples, image 256^2, 16 coils x 100 frames on one trajectory (on
+ *      the CPU: one frame)
+ *   e  10,000,000 uniform random samples, image 256^3
+ *   s  golden angle, 201 spokes x 256 samples, image 128^2
+ * --coils: transforms a call, in all cases. A time is a call's, from samples on the device to the finished image on the
+ * device (or back), plan reused; create_ms is the plan's, from a trajectory in ordinary memory; bins_ms is the part of
+ * it that the device takes to bin the trajectory once it is there; both are medians of 5 after the first, which
+ * create_first_ms is of. The error is the image's, relative l2, at 200 random pixels, against a double sum over all
+ * samples. peak_mib is the process'. */
+#include "gridding/base/dev.h"
+#include "gridding/normal.h"
+#include "tests/bench/bench.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 
-#define PI 3.14159265358979323846
-
-struct work {
-    const char *name;
-    int dim, n[3], batch;
+struct bench_case {
+    char id;
+    int dim, n, batch, readout;
     size_t samples;
-    float *k;
 };
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+static const struct bench_case cases[] = {
+    {'a', 3, 128, 1, 256, 2655910},   {'b', 3, 288, 1, 576, 30144488}, {'c', 3, 64, 1, 0, 30144488},
+    {'d', 2, 256, 1600, 512, 205824}, {'e', 3, 256, 1, 0, 10000000},   {'s', 2, 128, 1, 256, 51456},
+};
 
-static double uniform(void)
+static void fill_k(const struct bench_case *c, float *k)
 {
-    static uint64_t state = 88172645463325252u;
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return (double)(state >> 11) / 9007199254740992.0;
-}
-
-static double gaussian(void)
-{
-    return sqrt(-2 * log(1 - uniform())) * cos(2 * PI * uniform());
-}
-
-/* Golden-means kooshball (doi:10.1002/mrm.21166): full-diameter spokes of `length` samples. */
-static void kooshball(struct work *w, size_t length)
-{
-    for (size_t m = 0; m < w->samples; m++) {
-        double spoke = (double)(m / length), z = fmod(spoke * 0.4656, 1), turn = 2 * PI * fmod(spoke * 0.6823, 1);
-        double r = ((double)(m % length) - (double)(length / 2)) / (double)length, s = sqrt(1 - z * z);
-        w->k[3 * m] = (float)(r * s * cos(turn));
-        w->k[3 * m + 1] = (float)(r * s * sin(turn));
-        w->k[3 * m + 2] = (float)(r * z);
+    size_t readout = (size_t)c->readout;
+#pragma omp parallel for schedule(static, 4096)
+    for (size_t m = 0; m < c->samples; m++) {
+        double at[3];
+        if (c->dim == 2)
+            golden_sample(readout, m, at);
+        else if (readout)
+            koosh_sample(readout, m, at);
+        else
+            for (int d = 0; d < 3; d++)
+                at[d] = random_sample(m, d, c->id == 'c' ? 16.0 / 128 : 0);
+        for (int d = 0; d < c->dim; d++)
+            k[m * (size_t)c->dim + (size_t)d] = (float)at[d];
     }
 }
 
-static void golden(struct work *w, size_t length)
+static void fill_data(struct c32 *to, size_t count)
 {
-    for (size_t m = 0; m < w->samples; m++) {
-        double angle = (double)(m / length) * 111.246117975 * PI / 180;
-        double r = ((double)(m % length) - (double)(length / 2)) / (double)length;
-        w->k[2 * m] = (float)(r * cos(angle));
-        w->k[2 * m + 1] = (float)(r * sin(angle));
-    }
+#pragma omp parallel for schedule(static, 4096)
+    for (size_t i = 0; i < count; i++)
+        to[i] = random_data(i);
 }
 
-static int make_work(struct work *w, const char *name)
-{
-    static const struct work table[] = {
-        {"a", 3, {128, 128, 128}, 1, 2655910, NULL},  {"b", 3, {288, 288, 288}, 1, 30144488, NULL},
-        {"c", 3, {64, 64, 64}, 1, 30144488, NULL},    {"d", 2, {256, 256, 1}, 16, (size_t)402 * 512, NULL},
-        {"e", 3, {256, 256, 256}, 1, 10000000, NULL}, {"small", 2, {128, 128, 1}, 1, (size_t)201 * 256, NULL},
-    };
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        if (strcmp(table[i].name, name) == 0)
-            *w = table[i];
-    if (w->name == NULL)
-        return -1;
-    size_t numbers = w->samples * (size_t)w->dim;
-    w->k = malloc(numbers * sizeof *w->k);
-    if (w->k == NULL)
-        return -1;
-    if (*name == 'a' || *name == 'b')
-        kooshball(w, *name == 'a' ? 256 : 576);
-    else if (*name == 'd' || *name == 's')
-        golden(w, *name == 'd' ? 512 : 256);
-    else
-        for (size_t i = 0; i < numbers; i++)
-            do
-                w->k[i] = (float)(*name == 'c' ? gaussian() * 16 / 128 : uniform() - 0.5);
-            while (fabsf(w->k[i]) >= 0.5f);
-    return 0;
-}
+enum { PIXELS_CHECKED = 200, PLANS = 5, CPU_FRAME = 16 };
 
-static double error_at_pixels(const struct work *w, const struct c32 *data, const struct c32 *image)
+/* Of the last transform of the batch. */
+static double image_error(const struct bench_case *c, const float *k, const struct c32 *data, const struct c32 *image)
 {
     double off = 0, all = 0;
-    for (int probe = 0; probe < 200; probe++) {
-        int at[3] = {0, 0, 0};
-        for (int d = 0; d < w->dim; d++)
-            at[d] = (int)(uniform() * w->n[d]);
-        double re = 0, im = 0;
-#pragma omp parallel for reduction(+ : re, im)
-        for (size_t m = 0; m < w->samples; m++) {
-            double turns = 0;
-            for (int d = 0; d < w->dim; d++)
-                turns += (double)w->k[m * (size_t)w->dim + (size_t)d] * (at[d] - w->n[d] / 2);
-            float angle = (float)(2 * PI * (turns - rint(turns)));
-            float c = cosf(angle), s = sinf(angle);
-            re += (double)data[m].re * c - (double)data[m].im * s;
-            im += (double)data[m].re * s + (double)data[m].im * c;
+    size_t pixels = (size_t)c->n * (size_t)c->n * (size_t)(c->dim == 3 ? c->n : 1);
+    data += (size_t)(c->batch - 1) * c->samples;
+    image += (size_t)(c->batch - 1) * pixels;
+    for (int i = 0; i < PIXELS_CHECKED; i++) {
+        size_t at[3], pixel = 0;
+        double r[3] = {0, 0, 0}, re = 0, im = 0;
+        for (int d = c->dim - 1; d >= 0; d--) {
+            at[d] = (size_t)(uniform(31337 + (uint64_t)(i * 3 + d)) * c->n);
+            r[d] = (double)at[d] - c->n / 2;
+            pixel = pixel * (size_t)c->n + at[d];
         }
-        struct c32 got = image[((size_t)at[2] * (size_t)w->n[1] + (size_t)at[1]) * (size_t)w->n[0] + (size_t)at[0]];
-        off += (re - got.re) * (re - got.re) + (im - got.im) * (im - got.im);
+#pragma omp parallel for reduction(+ : re, im)
+        for (size_t m = 0; m < c->samples; m++) {
+            double turns = 0, s, co;
+            for (int d = 0; d < c->dim; d++)
+                turns += (double)k[m * (size_t)c->dim + (size_t)d] * r[d];
+            turns -= floor(turns);
+            sincos(2 * M_PI * turns, &s, &co);
+            re += data[m].re * co - data[m].im * s;
+            im += data[m].re * s + data[m].im * co;
+        }
+        off += pow(image[pixel].re - re, 2) + pow(image[pixel].im - im, 2);
         all += re * re + im * im;
     }
     return sqrt(off / all);
 }
 
-static int by_value(const void *a, const void *b)
+struct options {
+    const char *cases, *tolerances;
+    int width, coils, threads, runs;
+    double oversampling;
+    bool error, cpu;
+};
+
+/* Seconds that plans took to make. */
+struct creation {
+    double first, median;
+};
+
+static void report(const struct options *o, const struct bench_case *c, struct dev *dev, double tolerance,
+                   const char *what, const struct nufft_info *info, struct creation create, double *times, double error)
 {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+    double middle = median(times, o->runs);
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    printf(
+        "{\"case\":\"%c\",\"coils\":%d,\"device\":\"%s\",\"threads\":%d,\"what\":\"%s\",\"tolerance\":%g,\"width\":%d,"
+        "\"oversampling\":%.3f,\"grid\":[%d,%d,%d],\"median_ms\":%.3f,\"least_ms\":%.3f,\"most_ms\":%.3f,\"runs\":%d,"
+        "\"create_first_ms\":%.1f,\"create_ms\":%.1f,\"bins_ms\":%.3f,\"plan_mb\":%.1f,\"peak_mib\":%.1f,"
+        "\"bins\":%zu,\"occupied\":%zu,\"largest_bin\":%zu,\"error\":%.3g}\n",
+        c->id, c->batch, dev_name(dev), dev_threads(dev), what, tolerance, info->width, info->oversampling,
+        info->grid[0], info->grid[1], info->grid[2], middle * 1e3, times[0] * 1e3, times[o->runs - 1] * 1e3, o->runs,
+        create.first * 1e3, create.median * 1e3, info->binning * 1e3, (double)info->bytes / 1e6,
+        (double)usage.ru_maxrss / 1024, info->bins, info->occupied_bins, info->largest_bin, error);
+    fflush(stdout);
 }
 
-static double median(double *v, int n)
+/* The normal operator on device_image against `expected`, which forward and adjoint made of it. */
+static void run_normal(struct dev *dev, const struct options *o, const struct bench_case *c,
+                       const struct nufft_params *params, const float *k, const struct c32 *device_image,
+                       struct c32 *device_result, const struct c32 *expected, double *times)
 {
-    qsort(v, (size_t)n, sizeof *v, by_value);
-    return v[n / 2];
+    struct normal *normal;
+    struct normal_info info;
+    double create = seconds(), off = 0, all = 0;
+    must(normal_create(&normal, dev, params, c->samples, k, NULL), "normal_create");
+    create = seconds() - create;
+    normal_describe(normal, &info);
+    for (int i = -2; i < o->runs; i++) {
+        double start = seconds();
+        must(normal_apply(normal, c->batch, device_image, device_result), "normal_apply");
+        times[i < 0 ? 0 : i] = seconds() - start;
+    }
+    normal_free(normal);
+    size_t values = (size_t)c->batch * (size_t)c->n * (size_t)c->n * (size_t)(c->dim == 3 ? c->n : 1);
+    struct c32 *result = take(values * sizeof *result);
+    must(dev_download(dev, result, device_result, values * sizeof *result), "dev_download");
+    for (size_t i = 0; i < values; i++) {
+        off += pow((double)result[i].re - expected[i].re, 2) + pow((double)result[i].im - expected[i].im, 2);
+        all += pow((double)expected[i].re, 2) + pow((double)expected[i].im, 2);
+    }
+    free(result);
+    const struct nufft_info shown = {.grid = {info.grid[0], info.grid[1], info.grid[2]}, .bytes = info.bytes};
+    report(o, c, dev, params->tolerance, "normal (error: against forward and adjoint)", &shown,
+           (struct creation){create, create}, times, sqrt(off / all));
 }
 
-static const char *option(int argc, char **argv, const char *name, const char *fallback)
+static void run_case(struct dev *dev, const struct options *o, const struct bench_case *c)
 {
-    size_t length = strlen(name);
-    for (int i = 1; i < argc; i++)
-        if (strncmp(argv[i], name, length) == 0 && argv[i][length] == '=')
-            return argv[i] + length + 1;
-    return fallback;
+    size_t pixels = (size_t)c->n * (size_t)c->n * (size_t)(c->dim == 3 ? c->n : 1), batch = (size_t)c->batch;
+    size_t data_bytes = batch * c->samples * sizeof(struct c32), image_bytes = batch * pixels * sizeof(struct c32);
+    float *k = take(c->samples * (size_t)c->dim * sizeof *k);
+    struct c32 *data = take(data_bytes), *image = take(image_bytes), *back = take(image_bytes);
+    void *device_data, *device_image;
+    double *times = take((size_t)o->runs * sizeof *times);
+    fill_k(c, k);
+    fill_data(data, batch * c->samples);
+    must(dev_alloc(dev, data_bytes, &device_data), "dev_alloc");
+    must(dev_alloc(dev, image_bytes, &device_image), "dev_alloc");
+    must(dev_upload(dev, device_data, data, data_bytes), "dev_upload");
+    for (const char *t = o->tolerances; t; t = strchr(t, ',') ? strchr(t, ',') + 1 : NULL) {
+        struct nufft_params params = {
+            .dim = c->dim, .n = {c->n, c->n, c->dim == 3 ? c->n : 1}, .tolerance = atof(t), .batch = c->batch};
+        struct nufft_info info;
+        struct nufft *plan = NULL;
+        double error = NAN;
+        struct creation create = {0};
+        params.width = o->width;
+        params.oversampling = o->oversampling > 0 ? o->oversampling : o->width ? 2 : 0;
+        double creates[PLANS], binnings[PLANS];
+        for (int i = -1; i < PLANS; i++) {
+            nufft_free(plan);
+            double start = seconds();
+            must(nufft_create(&plan, dev, &params, c->samples, k), "nufft_create");
+            start = seconds() - start;
+            create.first = i < 0 ? start : create.first;
+            creates[i < 0 ? 0 : i] = start;
+            nufft_describe(plan, &info);
+            binnings[i < 0 ? 0 : i] = info.binning;
+        }
+        create.median = median(creates, PLANS);
+        info.binning = median(binnings, PLANS);
+        for (int i = -2; i < o->runs; i++) {
+            double start = seconds();
+            must(nufft_adjoint(plan, c->batch, device_data, device_image), "nufft_adjoint");
+            times[i < 0 ? 0 : i] = seconds() - start;
+        }
+        must(dev_download(dev, image, device_image, image_bytes), "dev_download");
+        if (o->error)
+            error = image_error(c, k, data, image);
+        report(o, c, dev, params.tolerance, "adjoint", &info, create, times, error);
+        void *device_back, *device_back_image;
+        must(dev_alloc(dev, data_bytes, &device_back), "dev_alloc");
+        must(dev_alloc(dev, image_bytes, &device_back_image), "dev_alloc");
+        for (int i = -2; i < o->runs; i++) {
+            double start = seconds();
+            must(nufft_forward(plan, c->batch, device_image, device_back), "nufft_forward");
+            times[i < 0 ? 0 : i] = seconds() - start;
+        }
+        report(o, c, dev, params.tolerance, "forward", &info, create, times, NAN);
+        /* What the normal operator is compared with: adjoint(forward(image)). */
+        must(nufft_adjoint(plan, c->batch, device_back, device_back_image), "nufft_adjoint");
+        must(dev_download(dev, back, device_back_image, image_bytes), "dev_download");
+        nufft_free(plan);
+        dev_release(dev, device_back);
+        run_normal(dev, o, c, &params, k, device_image, device_back_image, back, times);
+        dev_release(dev, device_back_image);
+    }
+    dev_release(dev, device_data);
+    dev_release(dev, device_image);
+    free(times);
+    free(k);
+    free(data);
+    free(image);
+    free(back);
 }
 
 int main(int argc, char **argv)
 {
-    enum { MOST = 99 };
-    struct work w = {0};
-    if (make_work(&w, option(argc, argv, "case", "small")) != 0) {
-        fprintf(stderr, "bench_nufft: case is a, b, c, d, e or small\n");
-        return 2;
+    struct options o = {.cases = "abcde", .tolerances = "1e-3", .runs = 11, .error = true};
+    for (int i = 1; i < argc; i++) {
+        const char *value = i + 1 < argc ? argv[i + 1] : "";
+        if (strcmp(argv[i], "--no-error") == 0)
+            o.error = false;
+        else if (strcmp(argv[i], "--cpu") == 0)
+            o.cpu = true;
+        else if (strcmp(argv[i], "--cases") == 0 && ++i)
+            o.cases = value;
+        else if (strcmp(argv[i], "--tolerances") == 0 && ++i)
+            o.tolerances = value;
+        else if (strcmp(argv[i], "--width") == 0 && ++i)
+            o.width = atoi(value);
+        else if (strcmp(argv[i], "--coils") == 0 && ++i)
+            o.coils = atoi(value);
+        else if (strcmp(argv[i], "--threads") == 0 && ++i)
+            o.threads = atoi(value);
+        else if (strcmp(argv[i], "--oversampling") == 0 && ++i)
+            o.oversampling = atof(value);
+        else if (strcmp(argv[i], "--runs") == 0 && ++i)
+            o.runs = atoi(value) > 0 ? atoi(value) : 1;
+        else {
+            fprintf(stderr, "bench_nufft: unknown option %s\n", argv[i]);
+            return 2;
+        }
     }
-    int repeats = atoi(option(argc, argv, "repeats", "11"));
-    repeats = repeats < 1 ? 1 : repeats > MOST ? MOST : repeats;
-    struct dev *dev = NULL;
-    struct nufft *plan = NULL;
-    bool gpu = strcmp(option(argc, argv, "device", "cpu"), "gpu") == 0;
-    if (dev_create(&dev, gpu ? DEV_GPU : DEV_CPU, 0, atoi(option(argc, argv, "threads", "0"))) != 0)
-        goto failed;
-    struct nufft_params params = {.dim = w.dim,
-                                  .n = {w.n[0], w.n[1], w.n[2]},
-                                  .tolerance = atof(option(argc, argv, "tolerance", "1e-3")),
-                                  .width = atoi(option(argc, argv, "width", "0")),
-                                  .oversampling = atof(option(argc, argv, "oversampling", "0")),
-                                  .batch = w.batch};
-    size_t pixels = (size_t)w.n[0] * (size_t)w.n[1] * (size_t)w.n[2], batch = (size_t)w.batch;
-    size_t data_bytes = batch * w.samples * sizeof(struct c32), image_bytes = batch * pixels * sizeof(struct c32);
-    struct c32 *host = malloc(data_bytes), *image = malloc(image_bytes);
-    void *data = NULL, *pixels_there = NULL;
-    if (host == NULL || image == NULL || dev_alloc(dev, data_bytes, &data) != 0 ||
-        dev_alloc(dev, image_bytes, &pixels_there) != 0)
-        goto failed;
-    for (size_t i = 0; i < batch * w.samples; i++)
-        host[i] = (struct c32){(float)(uniform() - 0.5), (float)(uniform() - 0.5)};
-    double create[MOST], adjoint[MOST], forward[MOST], first = 0;
-    for (int i = 0; i < (repeats < 3 ? repeats : 3); i++) {
-        nufft_free(plan);
-        plan = NULL;
-        double start = now();
-        if (nufft_create(&plan, dev, &params, w.samples, w.k) != 0)
-            goto failed;
-        create[i] = now() - start;
-        first = i == 0 ? create[0] : first;
-    }
-    if (dev_upload(dev, data, host, data_bytes) != 0)
-        goto failed;
-    for (int i = -1; i < repeats; i++) {
-        double start = now();
-        if (nufft_adjoint(plan, w.batch, data, pixels_there) != 0)
-            goto failed;
-        adjoint[i < 0 ? 0 : i] = now() - start;
-    }
-    if (dev_download(dev, image, pixels_there, image_bytes) != 0)
-        goto failed;
-    for (int i = -1; i < repeats; i++) {
-        double start = now();
-        if (nufft_forward(plan, w.batch, pixels_there, data) != 0)
-            goto failed;
-        forward[i < 0 ? 0 : i] = now() - start;
-    }
-    struct nufft_info info;
-    struct rusage usage;
-    nufft_describe(plan, &info);
-    getrusage(RUSAGE_SELF, &usage);
-    printf("{\"case\": \"%s\", \"device\": \"%s\", \"tolerance\": %g, \"width\": %d, \"oversampling\": %.3f, \"grid\": "
-           "[%d, %d, %d], "
-           "\"transforms\": %d, \"samples\": %zu, \"create_first_s\": %.5f, \"create_s\": %.5f, \"adjoint_s\": %.5f, "
-           "\"forward_s\": %.5f, "
-           "\"error\": %.2e, \"plan_mib\": %.1f, \"peak_mib\": %.1f}\n",
-           w.name, dev_name(dev), params.tolerance, info.width, info.oversampling, info.grid[0], info.grid[1],
-           info.grid[2], w.batch, w.samples, first, median(create, repeats < 3 ? repeats : 3), median(adjoint, repeats),
-           median(forward, repeats), error_at_pixels(&w, host, image), (double)info.bytes / 1048576,
-           (double)usage.ru_maxrss / 1024);
-    dev_release(dev, data);
-    dev_release(dev, pixels_there);
-    free(host);
-    free(image);
-    free(w.k);
-    nufft_free(plan);
+    struct dev *dev;
+    must(dev_create(&dev, o.cpu ? DEV_CPU : DEV_GPU, 0, o.threads), "dev_create");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        if (strchr(o.cases, cases[i].id)) {
+            struct bench_case c = cases[i];
+            if (o.coils > 0)
+                c.batch = o.coils;
+            else if (o.cpu && c.id == 'd')
+                c.batch = CPU_FRAME;
+            run_case(dev, &o, &c);
+        }
     dev_free(dev);
     return 0;
-failed:
-    fprintf(stderr, "bench_nufft: %s\n", err_last()->text);
-    return 1;
 }

@@ -9,14 +9,10 @@
  *   u  uniform
  * A time is nufft_adjoint's, samples and image on the device, plan reused: the median of the runs. The last line of a
  * scan compares the depth chosen with the best of the sweep. */
-#include "gridding/base/err.h"
 #include "gridding/nufft.h"
+#include "tests/bench/bench.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 struct options {
     const char *scans;
@@ -34,82 +30,19 @@ struct bench {
     void *data, *image;
 };
 
-static uint64_t splitmix(uint64_t x)
-{
-    x += 0x9E3779B97F4A7C15u;
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-    return x ^ (x >> 31);
-}
-
-static double uniform(uint64_t seed)
-{
-    return ((double)(splitmix(seed) >> 11) + 0.5) / 9007199254740992.0;
-}
-
-static double gaussian(uint64_t seed)
-{
-    return sqrt(-2 * log(uniform(2 * seed + 1))) * cos(2 * M_PI * uniform(2 * seed + 2));
-}
-
-static double seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void must(int code, const char *what)
-{
-    if (code) {
-        fprintf(stderr, "bench_overflow: %s: %s: %s\n", what, err_name(code), err_last()->text);
-        exit(1);
-    }
-}
-
-static void *take(size_t bytes)
-{
-    void *memory = malloc(bytes);
-    if (!memory) {
-        fprintf(stderr, "bench_overflow: not enough memory for %zu bytes\n", bytes);
-        exit(1);
-    }
-    return memory;
-}
-
 static void fill_k(char scan, const struct options *o, float *k)
 {
-    size_t readout = 2 * (size_t)o->size;
 #pragma omp parallel for schedule(static, 4096)
     for (size_t m = 0; m < o->samples; m++) {
-        float *to = k + 3 * m;
-        if (scan == 'k') {
-            size_t spoke = m / readout;
-            double r = ((double)(m % readout) - (double)o->size) / (double)readout;
-            double z = fmod((double)spoke * 0.46557123187676802, 1),
-                   turn = fmod((double)spoke * 0.68232780382801932, 1);
-            double across = sqrt(1 - z * z);
-            to[0] = (float)(r * across * cos(2 * M_PI * turn));
-            to[1] = (float)(r * across * sin(2 * M_PI * turn));
-            to[2] = (float)(r * z);
-            continue;
-        }
-        for (int d = 0; d < 3; d++) {
-            uint64_t seed = (m * 3 + (size_t)d) * 16;
-            double v = uniform(seed) - 0.5;
-            if (scan == 'g')
-                do
-                    v = gaussian(seed++) * 16 / 128;
-                while (v < -0.5 || v >= 0.49999);
-            to[d] = (float)v;
-        }
+        double at[3];
+        if (scan == 'k')
+            koosh_sample(2 * (size_t)o->size, m, at);
+        else
+            for (int d = 0; d < 3; d++)
+                at[d] = random_sample(m, d, scan == 'g' ? 16.0 / 128 : 0);
+        for (int d = 0; d < 3; d++)
+            k[3 * m + (size_t)d] = (float)at[d];
     }
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
 }
 
 /* Make a plan, run it, print a line; the median time. */
@@ -120,7 +53,7 @@ static double measure(const struct bench *b, enum nufft_overflow overflow, int d
     struct nufft_params params = {.dim = 3, .n = {o->size, o->size, o->size}, .tolerance = o->tolerance};
     struct nufft *plan = NULL;
     struct nufft_times times = {0}, sum = {0};
-    double *taken = take((size_t)o->runs * sizeof *taken), create = seconds(), median;
+    double *taken = take((size_t)o->runs * sizeof *taken), create = seconds(), middle;
     params.kernel = o->radial ? NUFFT_RADIAL : NUFFT_SEPARABLE;
     params.batch = o->coils;
     params.overflow = overflow;
@@ -141,19 +74,18 @@ static double measure(const struct bench *b, enum nufft_overflow overflow, int d
         sum.hidden += times.hidden / o->runs;
     }
     nufft_free(plan);
-    qsort(taken, (size_t)o->runs, sizeof *taken, by_value);
-    median = taken[o->runs / 2];
+    middle = median(taken, o->runs);
     printf("{\"scan\":\"%c\",\"samples\":%zu,\"size\":%d,\"coils\":%d,\"tolerance\":%g,\"kernel\":\"%s\",\"width\":%d,"
            "\"what\":\"%s\",\"depth\":%zu,\"overflowed\":%zu,\"largest_bin\":%zu,\"median_ms\":%.3f,\"least_ms\":%.3f,"
            "\"gpu_ms\":%.3f,\"cpu_ms\":%.3f,\"merge_ms\":%.3f,\"hidden\":%.3f,\"create_ms\":%.1f,\"runs\":%d,"
            "\"device\":\"%s\",\"threads\":%d}\n",
            b->scan, o->samples, o->size, o->coils, o->tolerance, o->radial ? "radial" : "separable", info->width, name,
-           info->depth, info->overflowed, info->largest_bin, median * 1e3, taken[0] * 1e3, sum.gpu * 1e3, sum.cpu * 1e3,
+           info->depth, info->overflowed, info->largest_bin, middle * 1e3, taken[0] * 1e3, sum.gpu * 1e3, sum.cpu * 1e3,
            sum.merge * 1e3, sum.cpu > 0 ? sum.hidden / sum.cpu : 0, create * 1e3, o->runs, dev_name(b->dev),
            dev_threads(b->dev));
     fflush(stdout);
     free(taken);
-    return median;
+    return middle;
 }
 
 static void sweep(const struct bench *b)
@@ -185,7 +117,7 @@ static void run_scan(struct dev *dev, const struct options *o, char scan)
     struct bench b = {o, dev, scan, k, NULL, NULL};
     fill_k(scan, o, k);
     for (size_t i = 0; i < coils * o->samples; i++)
-        data[i] = (struct c32){(float)(splitmix(i) >> 40) * 0x1p-24f, (float)(splitmix(~i) >> 40) * 0x1p-24f};
+        data[i] = random_data(i);
     must(dev_alloc(dev, data_bytes, &b.data), "dev_alloc");
     must(dev_alloc(dev, image_bytes, &b.image), "dev_alloc");
     must(dev_upload(dev, b.data, data, data_bytes), "dev_upload");

@@ -1,6 +1,6 @@
 /* rival_set.c: data sets with fixed seeds, the kernel's polynomial, and double-precision sums to compare with. */
+#include "tests/bench/bench.h"
 #include "tests/bench/rival.h"
-#include "gridding/base/err.h"
 #include "gridding/range/kernel.h"
 #include "gridding/range/law.h"
 
@@ -28,35 +28,6 @@ const struct rival_set *rival_sets(void)
     return sets;
 }
 
-static uint64_t splitmix(uint64_t x)
-{
-    x += 0x9E3779B97F4A7C15u;
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-    return x ^ (x >> 31);
-}
-
-static double uniform(uint64_t seed)
-{
-    return ((double)(splitmix(seed) >> 11) + 0.5) / 9007199254740992.0;
-}
-
-static double gaussian(uint64_t seed)
-{
-    return sqrt(-2 * log(uniform(2 * seed + 1))) * cos(2 * KERNEL_PI * uniform(2 * seed + 2));
-}
-
-/* Sample m of a kooshball (golden means; full-diameter spokes, k = 0 in each), in [-0.5, 0.5] per axis. */
-static void koosh(int readout, size_t m, double k[3])
-{
-    size_t spoke = m / (size_t)readout;
-    double r = (double)(m % (size_t)readout) / readout - 0.5, z = fmod((double)spoke * 0.46557123187676802, 1);
-    double turn = 2 * KERNEL_PI * fmod((double)spoke * 0.68232780382801932, 1), across = sqrt(1 - z * z);
-    k[0] = r * across * cos(turn);
-    k[1] = r * across * sin(turn);
-    k[2] = r * z;
-}
-
 /* A position that nothing has to be wrapped around for. */
 static float inside(double x, int grid)
 {
@@ -69,22 +40,19 @@ void rival_fill(const struct rival_set *set, struct rival_sample *samples)
     const double room = set->grid - RIVAL_WIDTH;
 #pragma omp parallel for schedule(static, 4096)
     for (size_t m = 0; m < set->samples; m++) {
-        double k[3] = {0};
+        double k[3];
         if (set->readout > 0)
-            koosh(set->readout, m, k);
-        for (int d = 0; set->readout == 0 && d < 3; d++) {
-            uint64_t seed = (m * 3 + (size_t)d) * 64;
-            k[d] = uniform(seed) - 0.5;
-            if (set->deviation > 0) /* drawn again where out of range */
-                do
-                    k[d] = gaussian(seed++) * set->deviation / room;
-                while (fabs(k[d]) > 0.5);
-        }
-        uint64_t bits = splitmix(m + 123456789);
-        samples[m] = (struct rival_sample){
-            inside(set->grid / 2 + k[0] * room, set->grid), inside(set->grid / 2 + k[1] * room, set->grid),
-            inside(set->grid / 2 + k[2] * room, set->grid), (float)(int32_t)bits * 0x1p-31f,
-            (float)(int32_t)(bits >> 32) * 0x1p-31f,        (float)(0.2 + uniform(m + 987654321))};
+            koosh_sample((size_t)set->readout, m, k);
+        else
+            for (int d = 0; d < 3; d++)
+                k[d] = random_sample(m, d, set->deviation / room);
+        struct c32 value = random_data(m);
+        samples[m] = (struct rival_sample){inside(set->grid / 2 + k[0] * room, set->grid),
+                                           inside(set->grid / 2 + k[1] * room, set->grid),
+                                           inside(set->grid / 2 + k[2] * room, set->grid),
+                                           value.re,
+                                           value.im,
+                                           (float)(0.2 + uniform(m + 987654321))};
     }
 }
 

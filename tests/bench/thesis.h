@@ -2,6 +2,7 @@
 #ifndef MRIRECON_THESIS_H
 #define MRIRECON_THESIS_H
 
+#include "tests/bench/bench.h"
 #include "tests/bench/rival_gpu.h"
 
 /* A data set, on the host and on the GPU, and what its grid should hold. */
@@ -28,10 +29,6 @@ enum {
     THESIS_SERIAL_MOST = 4000000, /* samples that the CPU bins one after the other for comparison */
     THESIS_RUNS_MOST = 101
 };
-
-void must(int status, const char *what);
-double seconds(void);
-double median(double *values, int count);
 
 void scene_open(struct scene *s, const struct rival_set *set, int runs, int threads, const char *device);
 void scene_close(struct scene *s);

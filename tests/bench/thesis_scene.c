@@ -1,39 +1,8 @@
 /* thesis_scene.c: a data set on the GPU, measured and checked. */
 #include "tests/bench/thesis.h"
-#include "gridding/base/err.h"
 
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-void must(int status, const char *what)
-{
-    if (status == 0)
-        return;
-    fprintf(stderr, "mrirecond-bench: %s: %s: %s\n", what, err_name(status), err_last()->text);
-    exit(1);
-}
-
-double seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-double median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof *values, by_value);
-    return values[count / 2];
-}
 
 void scene_open(struct scene *s, const struct rival_set *set, int runs, int threads, const char *device)
 {

@@ -1,26 +1,11 @@
 /* The GPU's leaves, on a GPU: against double sums, against the CPU, adjointness, the same bits on every run, memory
  * limits, bad input. Prints TAP; skips everything, loudly, where there is no GPU. */
-#include "gridding/base/dev.h"
-#include "gridding/base/err.h"
 #include "gridding/nufft.h"
+#include "tests/gpu/tap.h"
+#include "tests/random.h"
 
 #include <complex.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-static int number, failures;
-
-static void verdict(bool good, const char *name, const char *why)
-{
-    printf("%s %d - %s\n", good ? "ok" : "not ok", ++number, name);
-    if (!good) {
-        printf("# %s\n", why);
-        failures++;
-    }
-    fflush(stdout);
-}
 
 /* ok when `error` (a relative l2 distance) is within `bound`. */
 static void verdict_error(double error, double bound, const char *format, const char *what, int line)
@@ -38,38 +23,6 @@ static void verdict_code(int code, int wanted, const char *name)
     char why[1000];
     snprintf(why, sizeof why, "got %d %s (%s), wanted %d", code, err_name(code), code ? err_last()->text : "", wanted);
     verdict(code == wanted, name, why);
-}
-
-/* A machine that fails in the middle of a test cannot go on. */
-static void must(int code, const char *what)
-{
-    if (code) {
-        printf("Bail out! %s: %s\n", what, err_last()->text);
-        exit(1);
-    }
-}
-
-static uint64_t splitmix(uint64_t x)
-{
-    x += 0x9E3779B97F4A7C15u;
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-    return x ^ (x >> 31);
-}
-
-static double uniform(uint64_t seed)
-{
-    return ((double)(splitmix(seed) >> 11) + 0.5) / 9007199254740992.0;
-}
-
-static void *take(size_t bytes)
-{
-    void *memory = malloc(bytes ? bytes : 1);
-    if (!memory) {
-        printf("Bail out! not enough memory\n");
-        exit(1);
-    }
-    return memory;
 }
 
 /* ---- cases ---- */
@@ -523,7 +476,7 @@ static void test_memory(struct dev *gpu)
     dev_release(gpu, there);
     test_transfers(gpu);
 
-    void *nothing = &number;
+    void *nothing = &tap;
     verdict(dev_alloc(gpu, 0, &nothing) == 0 && nothing == NULL, "no bytes are no memory", "not NULL");
     void *much = NULL;
     int rc = dev_alloc(gpu, total + total / 2, &much);
@@ -629,12 +582,7 @@ static void test_bad_input(struct dev *gpu)
 
 int main(int argc, char **argv)
 {
-    struct dev *gpu = NULL, *cpu = NULL;
-    if (dev_create(&gpu, DEV_GPU, 0, 0)) {
-        printf("1..0 # SKIP %s\n", err_last()->text);
-        return 0;
-    }
-    printf("# %s\n", dev_name(gpu));
+    struct dev *gpu = tap_gpu(), *cpu = NULL;
     if (dev_create(&cpu, DEV_CPU, 0, 0)) {
         printf("# no CPU device: %s\n", err_last()->text);
         cpu = NULL;
@@ -649,6 +597,5 @@ int main(int argc, char **argv)
     test_bad_input(gpu);
     dev_free(cpu);
     dev_free(gpu);
-    printf("1..%d\n", number);
-    return failures != 0;
+    return tap_end();
 }

@@ -1,53 +1,18 @@
 /* The GPU's bins, sample by sample: against a naive reference, and against the CPU engine's where both cut the grid
  * alike. Prints TAP; skips everything, loudly, where there is no GPU. */
-#include "gridding/base/err.h"
 #include "gridding/nufft_leaf.h"
 #include "gridding/range/range.h"
+#include "tests/gpu/tap.h"
+#include "tests/random.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-static int number, failures;
-
-static void verdict(bool good, const char *which, const char *what, size_t at)
+static void verdict_at(bool good, const char *which, const char *what, size_t at)
 {
-    printf("%s %d - bins, %s: %s\n", good ? "ok" : "not ok", ++number, which, what);
-    if (!good)
-        printf("# first seen at %zu\n", at);
-    failures += !good;
-}
-
-static void must(int code, const char *what)
-{
-    if (code) {
-        printf("Bail out! %s: %s\n", what, err_last()->text);
-        exit(1);
-    }
-}
-
-static void *take(size_t bytes)
-{
-    void *memory = malloc(bytes ? bytes : 1);
-    if (!memory) {
-        printf("Bail out! not enough memory\n");
-        exit(1);
-    }
-    return memory;
-}
-
-static uint64_t splitmix(uint64_t x)
-{
-    x += 0x9E3779B97F4A7C15u;
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-    return x ^ (x >> 31);
-}
-
-static double uniform(uint64_t seed)
-{
-    return ((double)(splitmix(seed) >> 11) + 0.5) / 9007199254740992.0;
+    char name[200], why[60];
+    snprintf(name, sizeof name, "bins, %s: %s", which, what);
+    snprintf(why, sizeof why, "first seen at %zu", at);
+    verdict(good, name, why);
 }
 
 struct test_case {
@@ -160,10 +125,10 @@ static void check_reference(const struct test_case *c, const struct nufft_info *
         same = bins->first[bin + 1] == i;
         off = bin;
     }
-    verdict(same && i == c->samples, c->name, "offsets are the reference's", off);
+    verdict_at(same && i == c->samples, c->name, "offsets are the reference's", off);
     for (off = 0, same = true; off < c->samples && same; off++)
         same = bins->order[off] == wanted[off].source;
-    verdict(same, c->name, "so is the order within", off);
+    verdict_at(same, c->name, "so is the order within", off);
     free(wanted);
 }
 
@@ -177,7 +142,7 @@ static void check_cpu(const struct test_case *c, const struct nufft_info *info, 
     must(range_bins_create(&cpu, c->dim, info->grid, info->width, c->cpu_tile, c->samples, k, 1), "range_bins_create");
     for (int d = 0; d < c->dim; d++)
         same = same && cpu->tiles[d] == bins->axis[d] && !bins->pairs[d];
-    verdict(same, c->name, "the CPU's bins are cut alike", 0);
+    verdict_at(same, c->name, "the CPU's bins are cut alike", 0);
     for (size_t bin = 0; same && bin < cpu->bins; bin++) {
         size_t x = bin % (size_t)bins->axis[0], y = bin / (size_t)bins->axis[0] % (size_t)bins->axis[1];
         size_t z = bin / (size_t)bins->axis[0] / (size_t)bins->axis[1];
@@ -194,7 +159,7 @@ static void check_cpu(const struct test_case *c, const struct nufft_info *info, 
         off = bin;
         free(entries);
     }
-    verdict(same, c->name, "they hold the same samples in the same order", off);
+    verdict_at(same, c->name, "they hold the same samples in the same order", off);
     range_bins_free(cpu);
 }
 
@@ -239,8 +204,8 @@ static void test_nonfinite(struct dev *gpu)
         for (size_t v = 0; v < SAMPLES * 3; v++)
             k[v] = v < places[i].value ? (float)(uniform(v) - 0.5) : v % 2 ? NAN : -INFINITY;
         int rc = nufft_create(&plan, gpu, &params, SAMPLES, k);
-        verdict(rc == ERR_TRAJ_NONFINITE && plan == NULL && strstr(err_last()->text, places[i].said), "not finite",
-                places[i].said, places[i].value);
+        verdict_at(rc == ERR_TRAJ_NONFINITE && plan == NULL && strstr(err_last()->text, places[i].said), "not finite",
+                   places[i].said, places[i].value);
     }
     free(k);
 }
@@ -268,8 +233,8 @@ static void test_bytes(struct dev *gpu)
         must(dev_memory(gpu, &after, &total), "dev_memory");
         long long off = (long long)(before - after) - (long long)info.bytes;
         printf("# %s: %.3f MB told, %lld bytes more taken\n", c->name, (double)info.bytes / 1e6, off);
-        verdict(off >= 0 && off <= 32 * 512, c->name, "the plan's bytes are those that the device lacks",
-                (size_t)info.bytes);
+        verdict_at(off >= 0 && off <= 32 * 512, c->name, "the plan's bytes are those that the device lacks",
+                   (size_t)info.bytes);
         nufft_free(plan);
         free(k);
     }
@@ -277,16 +242,11 @@ static void test_bytes(struct dev *gpu)
 
 int main(void)
 {
-    struct dev *gpu = NULL;
-    if (dev_create(&gpu, DEV_GPU, 0, 0)) {
-        printf("1..0 # SKIP %s\n", err_last()->text);
-        return 0;
-    }
+    struct dev *gpu = tap_gpu();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         run_case(gpu, &cases[i]);
     test_nonfinite(gpu);
     test_bytes(gpu);
     dev_free(gpu);
-    printf("1..%d\n", number);
-    return failures != 0;
+    return tap_end();
 }

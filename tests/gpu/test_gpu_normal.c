@@ -1,46 +1,17 @@
 /* The normal operator on a GPU: against the CPU's and against forward and adjoint, the same bits on every run, memory
  * given back. Prints TAP; skips everything, loudly, where there is no GPU. */
-#include "gridding/base/err.h"
 #include "gridding/normal.h"
+#include "tests/gpu/tap.h"
+#include "tests/random.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-static int number, failures;
-
-static void verdict(bool good, const char *what, const char *which, double got, double allowed)
+static void verdict_within(bool good, const char *what, const char *which, double got, double allowed)
 {
-    printf("%s %d - normal operator, %s: %s (%.3g, allowed %.3g)\n", good ? "ok" : "not ok", ++number, which, what, got,
-           allowed);
-    failures += !good;
-}
-
-static void must(int code, const char *what)
-{
-    if (code) {
-        printf("Bail out! %s: %s\n", what, err_last()->text);
-        exit(1);
-    }
-}
-
-static void *take(size_t bytes)
-{
-    void *memory = malloc(bytes ? bytes : 1);
-    if (!memory) {
-        printf("Bail out! not enough memory\n");
-        exit(1);
-    }
-    return memory;
-}
-
-static double uniform(uint64_t *state)
-{
-    *state ^= *state >> 12;
-    *state ^= *state << 25;
-    *state ^= *state >> 27;
-    return (double)((*state * UINT64_C(2685821657736338717)) >> 11) / 9007199254740992.0;
+    char name[200], why[60];
+    snprintf(name, sizeof name, "normal operator, %s: %s", which, what);
+    snprintf(why, sizeof why, "%.3g, allowed %.3g", got, allowed);
+    verdict(good, name, why);
 }
 
 struct test_case {
@@ -76,11 +47,11 @@ static void problem_make(struct problem *p, const struct test_case *c)
     p->image = take(p->values * sizeof *p->image);
     for (size_t m = 0; m < c->samples; m++) {
         for (int d = 0; d < c->dim; d++)
-            p->k[m * (size_t)c->dim + (size_t)d] = (float)((m % 4 ? 1 : 0.1) * (uniform(&seed) - 0.5));
-        p->w[m] = (float)(0.1 + uniform(&seed));
+            p->k[m * (size_t)c->dim + (size_t)d] = (float)((m % 4 ? 1 : 0.1) * (uniform_next(&seed) - 0.5));
+        p->w[m] = (float)(0.1 + uniform_next(&seed));
     }
     for (size_t i = 0; i < p->values; i++)
-        p->image[i] = (struct c32){(float)(uniform(&seed) - 0.5), (float)(uniform(&seed) - 0.3)};
+        p->image[i] = (struct c32){(float)(uniform_next(&seed) - 0.5), (float)(uniform_next(&seed) - 0.3)};
 }
 
 static void problem_free(struct problem *p)
@@ -145,11 +116,7 @@ static double distance(const struct c32 *a, const struct c32 *b, size_t count)
 
 int main(void)
 {
-    struct dev *gpu = NULL, *cpu = NULL;
-    if (dev_create(&gpu, DEV_GPU, 0, 0)) {
-        printf("1..0 # SKIP %s\n", err_last()->text);
-        return 0;
-    }
+    struct dev *gpu = tap_gpu(), *cpu = NULL;
     must(dev_create(&cpu, DEV_CPU, 0, 0), "dev_create");
     size_t before, after, total;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -160,11 +127,11 @@ int main(void)
         struct c32 *transforms = by_transforms(gpu, &p);
         double tolerance = cases[i].tolerance;
         /* Two results within the tolerance of the truth lie within twice that of each other. */
-        verdict(distance(here, there, p.values) <= 2 * tolerance, "as on the CPU", cases[i].name,
-                distance(here, there, p.values), 2 * tolerance);
-        verdict(distance(here, transforms, p.values) <= 3 * tolerance, "as forward and adjoint", cases[i].name,
-                distance(here, transforms, p.values), 3 * tolerance);
-        verdict(same, "the same bits in 5 runs", cases[i].name, !same, 0);
+        verdict_within(distance(here, there, p.values) <= 2 * tolerance, "as on the CPU", cases[i].name,
+                       distance(here, there, p.values), 2 * tolerance);
+        verdict_within(distance(here, transforms, p.values) <= 3 * tolerance, "as forward and adjoint", cases[i].name,
+                       distance(here, transforms, p.values), 3 * tolerance);
+        verdict_within(same, "the same bits in 5 runs", cases[i].name, !same, 0);
         free(here);
         free(there);
         free(transforms);
@@ -180,9 +147,8 @@ int main(void)
         problem_free(&p);
     }
     must(dev_memory(gpu, &after, &total), "dev_memory");
-    verdict(after >= before, "device memory is given back", "all cases", (double)before - (double)after, 0);
+    verdict_within(after >= before, "device memory is given back", "all cases", (double)before - (double)after, 0);
     dev_free(cpu);
     dev_free(gpu);
-    printf("1..%d\n", number);
-    return failures != 0;
+    return tap_end();
 }

@@ -1,55 +1,17 @@
 /* Bins of a depth on a GPU, with what lies past it summed by the CPU or by parts of its own: as without a depth, the
  * same bits on every run, counts as a naive count has them, bad input. Prints TAP; skips everything, loudly, where
  * there is no GPU. */
-#include "gridding/base/err.h"
 #include "gridding/nufft.h"
+#include "tests/gpu/tap.h"
+#include "tests/random.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-static int number, failures;
-
-static void verdict(bool good, const char *what, const char *name, const char *why)
+static void verdict_of(bool good, const char *what, const char *which, const char *why)
 {
-    printf("%s %d - %s: %s\n", good ? "ok" : "not ok", ++number, name, what);
-    if (!good) {
-        printf("# %s\n", why);
-        failures++;
-    }
-    fflush(stdout);
-}
-
-static void must(int code, const char *what)
-{
-    if (code) {
-        printf("Bail out! %s: %s\n", what, err_last()->text);
-        exit(1);
-    }
-}
-
-static void *take(size_t bytes)
-{
-    void *memory = calloc(bytes + 1, 1);
-    if (!memory) {
-        printf("Bail out! not enough memory\n");
-        exit(1);
-    }
-    return memory;
-}
-
-static uint64_t splitmix(uint64_t x)
-{
-    x += 0x9E3779B97F4A7C15u;
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-    return x ^ (x >> 31);
-}
-
-static double uniform(uint64_t seed)
-{
-    return ((double)(splitmix(seed) >> 11) + 0.5) / 9007199254740992.0;
+    char name[200];
+    snprintf(name, sizeof name, "%s: %s", which, what);
+    verdict(good, name, why);
 }
 
 struct test_case {
@@ -202,7 +164,7 @@ static void same_results(const struct test_case *c, const struct problem *p, con
         char name[160], why[160];
         snprintf(name, sizeof name, "%s, %s as without a depth", what, names[i]);
         snprintf(why, sizeof why, "%.3g apart, allowed %.3g", far[i], bound);
-        verdict(far[i] <= bound, name, c->name, why);
+        verdict_of(far[i] <= bound, name, c->name, why);
     }
 }
 
@@ -225,13 +187,13 @@ static void depth_run(struct dev *gpu, const struct test_case *c, const struct p
                       : o.info.overflowed > 0 && o.info.overflowed < c->samples && o.info.largest_bin == (size_t)depth;
     if (depth == 1)
         counts = counts && o.info.overflowed == c->samples - plain->info.occupied_bins;
-    verdict(counts && o.info.occupied_bins == plain->info.occupied_bins && o.info.depth == (size_t)depth, what,
-            "counts", why);
+    verdict_of(counts && o.info.occupied_bins == plain->info.occupied_bins && o.info.depth == (size_t)depth, what,
+               "counts", why);
     snprintf(why, sizeof why, "gpu %g cpu %g merge %g hidden %g", o.times.gpu, o.times.cpu, o.times.merge,
              o.times.hidden);
-    verdict(o.times.gpu > 0 && (o.times.cpu > 0) == !all_kept && (o.times.merge > 0) == !all_kept &&
-                o.times.hidden >= 0 && o.times.hidden <= o.times.cpu,
-            what, "times", why);
+    verdict_of(o.times.gpu > 0 && (o.times.cpu > 0) == !all_kept && (o.times.merge > 0) == !all_kept &&
+                   o.times.hidden >= 0 && o.times.hidden <= o.times.cpu,
+               what, "times", why);
     outcome_free(&o);
 }
 
@@ -249,7 +211,7 @@ static void same_bits(struct dev *gpu, const struct test_case *c, const struct p
         outcome_free(&again);
     }
     outcome_free(&first);
-    verdict(same, "the same bits on every run", c->name, "a run differs from the first");
+    verdict_of(same, "the same bits on every run", c->name, "a run differs from the first");
 }
 
 static void case_run(struct dev *gpu, const struct test_case *c, int runs)
@@ -267,9 +229,9 @@ static void case_run(struct dev *gpu, const struct test_case *c, int runs)
     same_results(c, &p, &o, &plain, 2 * c->tolerance + 2e-6, "auto");
     outcome_free(&o);
     run(gpu, c, &p, NUFFT_DEPTH_NONE, NUFFT_OVERFLOW_CPU, true, &o);
-    verdict(o.info.overflowed == 0 && o.info.depth == 0 &&
-                memcmp(o.image, plain.image, (size_t)c->batch * p.pixels * sizeof(struct c32)) == 0,
-            "without a limit nothing overflows", c->name, "the image differs, or the counts");
+    verdict_of(o.info.overflowed == 0 && o.info.depth == 0 &&
+                   memcmp(o.image, plain.image, (size_t)c->batch * p.pixels * sizeof(struct c32)) == 0,
+               "without a limit nothing overflows", c->name, "the image differs, or the counts");
     outcome_free(&o);
     const int cuts[] = {16, 100, 5000};
     for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
@@ -277,7 +239,7 @@ static void case_run(struct dev *gpu, const struct test_case *c, int runs)
         snprintf(what, sizeof what, "parts of %d", cuts[i]);
         run(gpu, c, &p, cuts[i], NUFFT_SPLIT, true, &o);
         same_results(c, &p, &o, &plain, c->tolerance + 2e-6, what);
-        verdict(o.info.overflowed == 0 && o.times.cpu == 0, what, "the CPU has nothing to do", "it has");
+        verdict_of(o.info.overflowed == 0 && o.times.cpu == 0, what, "the CPU has nothing to do", "it has");
         outcome_free(&o);
     }
     outcome_free(&plain);
@@ -330,7 +292,7 @@ static void test_beside(struct dev *gpu)
                    (i == 0 || memcmp(wanted[i - 1], got, square_bytes) != 0);
         }
     }
-    verdict(same, "each image is of its own data", "uploads beside gridding", "images differ");
+    verdict_of(same, "each image is of its own data", "uploads beside gridding", "images differ");
     for (int i = 0; i < ROUNDS; i++)
         free(wanted[i]);
     free(got);
@@ -351,12 +313,12 @@ static void test_bad_input(struct dev *gpu)
     struct nufft_params params = {.dim = 2, .n = {32, 32, 1}, .tolerance = 1e-3, .batch = 1, .bin_depth = 3};
     params.overflow = NUFFT_OVERFLOW_CPU;
     int rc = nufft_create(&plan, gpu, &params, 30, k);
-    verdict(rc == ERR_TRAJ_NONFINITE && strstr(err_last()->text, "sample 20") && !plan, "k that is not a number",
-            "bad input", err_last()->text);
+    verdict_of(rc == ERR_TRAJ_NONFINITE && strstr(err_last()->text, "sample 20") && !plan, "k that is not a number",
+               "bad input", err_last()->text);
     params.bin_depth = NUFFT_DEPTH_AUTO;
     rc = nufft_create(&plan, gpu, &params, 30, k);
-    verdict(rc == ERR_TRAJ_NONFINITE && !plan, "k that is not a number, the depth being chosen", "bad input",
-            err_last()->text);
+    verdict_of(rc == ERR_TRAJ_NONFINITE && !plan, "k that is not a number, the depth being chosen", "bad input",
+               err_last()->text);
     struct c32 image[32 * 32], *there;
     void *memory;
     for (int depth = -1; depth <= 1; depth++) {
@@ -371,7 +333,7 @@ static void test_bad_input(struct dev *gpu)
         bool zero = true;
         for (int i = 0; i < 32 * 32; i++)
             zero = zero && image[i].re == 0 && image[i].im == 0;
-        verdict(zero, "no samples give an image of zeros", "bad input", "it has other pixels");
+        verdict_of(zero, "no samples give an image of zeros", "bad input", "it has other pixels");
         dev_release(gpu, memory);
         nufft_free(plan);
         plan = NULL;
@@ -380,18 +342,12 @@ static void test_bad_input(struct dev *gpu)
 
 int main(int argc, char **argv)
 {
-    struct dev *gpu = NULL;
+    struct dev *gpu = tap_gpu();
     int runs = argc > 1 ? atoi(argv[1]) : 20;
-    if (dev_create(&gpu, DEV_GPU, 0, 0)) {
-        printf("1..0 # SKIP %s\n", err_last()->text);
-        return 0;
-    }
-    printf("# %s\n", dev_name(gpu));
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         case_run(gpu, &cases[i], runs);
     test_beside(gpu);
     test_bad_input(gpu);
     dev_free(gpu);
-    printf("1..%d\n", number);
-    return failures != 0;
+    return tap_end();
 }

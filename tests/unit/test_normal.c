@@ -1,6 +1,7 @@
 /* The normal operator against direct sums in double precision, and against forward and adjoint. */
 #include "gridding/base/err.h"
 #include "gridding/normal.h"
+#include "tests/random.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -9,14 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
-
-static double uniform(uint64_t *state)
-{
-    *state ^= *state >> 12;
-    *state ^= *state << 25;
-    *state ^= *state >> 27;
-    return (double)((*state * UINT64_C(2685821657736338717)) >> 11) / 9007199254740992.0;
-}
 
 struct problem {
     int dim, n[3], batch;
@@ -39,11 +32,11 @@ static void problem_make(struct problem *p)
     for (size_t m = 0; m < p->samples; m++) {
         double centred = m % 4 ? 1 : 0.1; /* a dense centre, as MRI has it */
         for (int d = 0; d < p->dim; d++)
-            p->k[m * (size_t)p->dim + (size_t)d] = (float)(centred * (uniform(&seed) - 0.5));
-        p->w[m] = p->weighted ? (float)(0.1 + uniform(&seed)) : 1;
+            p->k[m * (size_t)p->dim + (size_t)d] = (float)(centred * (uniform_next(&seed) - 0.5));
+        p->w[m] = p->weighted ? (float)(0.1 + uniform_next(&seed)) : 1;
     }
     for (size_t i = 0; i < p->pixels * (size_t)p->batch; i++)
-        p->image[i] = (struct c32){(float)(uniform(&seed) - 0.5), (float)(uniform(&seed) - 0.3)};
+        p->image[i] = (struct c32){(float)(uniform_next(&seed) - 0.5), (float)(uniform_next(&seed) - 0.3)};
 }
 
 static void problem_free(struct problem *p)

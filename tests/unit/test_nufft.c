@@ -2,6 +2,7 @@
 #include "gridding/base/err.h"
 #include "gridding/range/kernel.h"
 #include "gridding/nufft.h"
+#include "tests/random.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -10,15 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
-
-/* xorshift64*, uniform in [0, 1). */
-static double uniform(uint64_t *state)
-{
-    *state ^= *state >> 12;
-    *state ^= *state << 25;
-    *state ^= *state >> 27;
-    return (double)((*state * UINT64_C(2685821657736338717)) >> 11) / 9007199254740992.0;
-}
 
 enum spread { UNIFORM, RADIAL, ONE_PLACE, EDGES };
 
@@ -30,7 +22,7 @@ static float *make_k(int dim, size_t samples, enum spread spread)
     for (size_t m = 0; m < samples; m++)
         for (int d = 0; d < dim; d++) {
             static const float edges[] = {-0.5f, 0.5f, 0, 0.25f, -0.25f, 0.4999999f, -0.4999999f};
-            double r = uniform(&state) - 0.5;
+            double r = uniform_next(&state) - 0.5;
             if (spread == RADIAL)
                 r = m % 16 == 0 ? 0 : r * r * r * 4;
             if (spread == ONE_PLACE)
@@ -45,7 +37,7 @@ static struct c32 *make_values(size_t count, uint64_t seed)
     struct c32 *v = malloc((count + 1) * sizeof *v);
     assert_non_null(v);
     for (size_t i = 0; i < count; i++)
-        v[i] = (struct c32){(float)(uniform(&seed) - 0.5), (float)(uniform(&seed) - 0.3)};
+        v[i] = (struct c32){(float)(uniform_next(&seed) - 0.5), (float)(uniform_next(&seed) - 0.3)};
     return v;
 }
 
@@ -55,7 +47,7 @@ static float *make_weights(size_t count)
     float *w = malloc((count + 1) * sizeof *w);
     assert_non_null(w);
     for (size_t i = 0; i < count; i++)
-        w[i] = (float)(0.2 + uniform(&seed));
+        w[i] = (float)(0.2 + uniform_next(&seed));
     return w;
 }
 

@@ -3,6 +3,8 @@
 #include "gridding/range/kernel.h"
 #include "gridding/range/overflow.h"
 #include "gridding/range/range.h"
+#include "tests/random.h"
+#include "tests/unit/allocate.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -10,22 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
-
-/* xorshift64*, uniform in [0, 1). */
-static double uniform(uint64_t *state)
-{
-    *state ^= *state >> 12;
-    *state ^= *state << 25;
-    *state ^= *state >> 27;
-    return (double)((*state * UINT64_C(2685821657736338717)) >> 11) / 9007199254740992.0;
-}
-
-static void *allocate(size_t count, size_t size)
-{
-    void *memory = calloc(count + 1, size);
-    assert_non_null(memory);
-    return memory;
-}
 
 /* Samples in clusters `wide` turns across, around places of their own; cluster 0 lies around 0, whose cells wrap. */
 struct cloud {
@@ -48,11 +34,11 @@ static float *cloud_fill(const struct cloud *c)
     double at[16][3];
     for (int i = 0; i < c->clusters; i++)
         for (int d = 0; d < 3; d++)
-            at[i][d] = i == 0 ? 0 : uniform(&seed) - 0.5;
+            at[i][d] = i == 0 ? 0 : uniform_next(&seed) - 0.5;
     for (size_t i = 0; i < c->count; i++)
         for (int d = 0; d < c->dim; d++)
             k[i * (size_t)c->dim + (size_t)d] =
-                (float)(at[i % (size_t)c->clusters][d] + c->wide * (uniform(&seed) - 0.5));
+                (float)(at[i % (size_t)c->clusters][d] + c->wide * (uniform_next(&seed) - 0.5));
     return k;
 }
 
@@ -82,7 +68,7 @@ static void rows_hold_the_whole_sum(void **state)
         struct c32 *values = allocate(4 * c->count, sizeof *values), *grid = allocate(4 * cells_of(c), sizeof *grid),
                    *packed = allocate(4 * rows->cells, sizeof *packed);
         for (size_t m = 0; m < 4 * c->count; m++)
-            values[m] = (struct c32){(float)uniform(&seed) - 0.5f, (float)uniform(&seed)};
+            values[m] = (struct c32){(float)uniform_next(&seed) - 0.5f, (float)uniform_next(&seed)};
         memset(packed, 0xff, 4 * rows->cells * sizeof *packed);
         range_cpu_scatter(sums, 4, values, c->count, NULL, grid);
         range_cpu_scatter_rows(sums, rows, 4, values, c->count, NULL, packed);
@@ -193,7 +179,7 @@ static void sums_are_those_of_the_kernel(void **state)
                    *values = allocate((size_t)count * c->count, sizeof *values),
                    *packed = allocate((size_t)count * rows->cells, sizeof *packed);
         for (size_t m = 0; m < (size_t)count * c->count; m++)
-            data[m] = (struct c32){(float)uniform(&seed) - 0.5f, (float)uniform(&seed)};
+            data[m] = (struct c32){(float)uniform_next(&seed) - 0.5f, (float)uniform_next(&seed)};
         for (int t = 0; t < count; t++)
             for (size_t m = 0; m < c->count; m++)
                 values[(size_t)t * c->count + m] = data[(size_t)t * c->count + order[m]];
@@ -236,8 +222,8 @@ static uint32_t fill_bins(uint32_t *first, uint64_t seed)
     uint32_t largest = 0;
     first[0] = 0;
     for (int b = 0; b < BINS; b++) {
-        double u = uniform(&seed);
-        uint32_t held = uniform(&seed) < 0.2 ? 0 : (uint32_t)(20 / (u * u + 1e-3));
+        double u = uniform_next(&seed);
+        uint32_t held = uniform_next(&seed) < 0.2 ? 0 : (uint32_t)(20 / (u * u + 1e-3));
         first[b + 1] = first[b] + held;
         largest = held > largest ? held : largest;
     }

@@ -3,6 +3,8 @@
 #include "gridding/base/err.h"
 #include "gridding/range/kernel.h"
 #include "gridding/range/points.h"
+#include "tests/random.h"
+#include "tests/unit/allocate.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -12,22 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
-
-/* xorshift64*, uniform in [0, 1). */
-static double uniform(uint64_t *state)
-{
-    *state ^= *state >> 12;
-    *state ^= *state << 25;
-    *state ^= *state >> 27;
-    return (double)((*state * UINT64_C(2685821657736338717)) >> 11) / 9007199254740992.0;
-}
-
-static void *allocate(size_t count, size_t size)
-{
-    void *memory = calloc(count + 1, size);
-    assert_non_null(memory);
-    return memory;
-}
 
 /* ---- bins ---- */
 
@@ -135,7 +121,7 @@ static void random_points(void **state)
         uint64_t seed = 11 + box;
         /* Three periods wide: coordinates wrap. A third of the points lies close together. */
         for (size_t i = 0; i < 3 * COUNT; i++)
-            k[i] = (float)(uniform(&seed) * 3 - 1.5) * (i / 3 % 3 == 0 ? 0.02f : 1.0f);
+            k[i] = (float)(uniform_next(&seed) * 3 - 1.5) * (i / 3 % 3 == 0 ? 0.02f : 1.0f);
         check_bins(&boxes[box], COUNT, k);
     }
     free(k);
@@ -262,7 +248,7 @@ static void bench_open(struct bench *t, const struct leaf_case *c)
     t->tile = allocate(t->floats + 2 * GUARD, sizeof *t->tile);
     t->expected = allocate(t->floats, sizeof *t->expected);
     for (size_t i = 0; i < t->floats + 2 * GUARD; i++)
-        t->tile[i] = (float)(uniform(&seed) - 0.5);
+        t->tile[i] = (float)(uniform_next(&seed) - 0.5);
     t->point = allocate(c->count, sizeof *t->point);
     t->weight = allocate(c->count, sizeof *t->weight);
     t->values = allocate(t->stride * (size_t)c->lanes, sizeof *t->values);
@@ -271,14 +257,14 @@ static void bench_open(struct bench *t, const struct leaf_case *c)
     for (size_t i = 0; i < c->count; i++) {
         /* Sources backwards: the order of the input is not that of the bin. */
         t->point[i].source = (uint32_t)(c->count - 1 - i);
-        t->weight[i] = (float)(0.3 + uniform(&seed));
+        t->weight[i] = (float)(0.3 + uniform_next(&seed));
         for (int d = 0; d < c->dim; d++) {
-            t->point[i].cell[d] = (uint16_t)(uniform(&seed) * cells[d]);
-            t->point[i].fraction[d] = i % 7 == 0 ? (float)(i % 2) : (float)uniform(&seed);
+            t->point[i].cell[d] = (uint16_t)(uniform_next(&seed) * cells[d]);
+            t->point[i].fraction[d] = i % 7 == 0 ? (float)(i % 2) : (float)uniform_next(&seed);
         }
     }
     for (size_t i = 0; i < t->stride * (size_t)c->lanes; i++)
-        t->values[i] = (struct c32){(float)(uniform(&seed) - 0.5), (float)(uniform(&seed) - 0.3)};
+        t->values[i] = (struct c32){(float)(uniform_next(&seed) - 0.5), (float)(uniform_next(&seed) - 0.3)};
     t->run = (struct points_run){.law = t->law,
                                  .spread = t->spread,
                                  .dim = c->dim,
@@ -454,17 +440,17 @@ static void sums_open(struct sums *s, const struct sum_case *c, int threads)
     s->k = allocate(c->count * (size_t)c->box.dim, sizeof *s->k);
     /* Heavy: most points in one bin, so that its points are cut into parts. */
     for (size_t i = 0; i < c->count * (size_t)c->box.dim; i++)
-        s->k[i] = (float)(c->heavy && i % 16 != 0 ? 0.03 + 0.01 * uniform(&seed) : uniform(&seed) - 0.5);
+        s->k[i] = (float)(c->heavy && i % 16 != 0 ? 0.03 + 0.01 * uniform_next(&seed) : uniform_next(&seed) - 0.5);
     s->values = allocate(s->stride * (size_t)c->lanes, sizeof *s->values);
     s->results = allocate(s->stride * (size_t)c->lanes, sizeof *s->results);
     s->grid = allocate(s->cells * (size_t)c->lanes, sizeof *s->grid);
     s->weight = allocate(c->count, sizeof *s->weight);
     for (size_t i = 0; i < s->stride * (size_t)c->lanes; i++)
-        s->values[i] = (struct c32){(float)(uniform(&seed) - 0.5), (float)(uniform(&seed) - 0.3)};
+        s->values[i] = (struct c32){(float)(uniform_next(&seed) - 0.5), (float)(uniform_next(&seed) - 0.3)};
     for (size_t i = 0; i < s->cells * (size_t)c->lanes; i++)
-        s->grid[i] = (struct c32){(float)(uniform(&seed) - 0.4), (float)(uniform(&seed) - 0.5)};
+        s->grid[i] = (struct c32){(float)(uniform_next(&seed) - 0.4), (float)(uniform_next(&seed) - 0.5)};
     for (size_t i = 0; i < c->count; i++)
-        s->weight[i] = (float)(0.2 + uniform(&seed));
+        s->weight[i] = (float)(0.2 + uniform_next(&seed));
     const struct box *b = &c->box;
     assert_int_equal(range_bins_create(&s->bins, b->dim, b->grid, b->width, b->tile, c->count, s->k, threads), 0);
     assert_int_equal(range_law_create(&s->law, b->width, s->beta, c->radial, 1e-7), 0);

@@ -1,6 +1,7 @@
 /* The slots of a grid in pieces, on the CPU: sums as a GPU's warps make them, run by run and part by part, chunk by
  * chunk, read back as the FFT's pass along x does, against the plain sum. All numbers are whole: sums are exact. */
 #include "gridding/range/layout.h"
+#include "tests/unit/allocate.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -35,13 +36,6 @@ static uint64_t next(uint64_t *state)
     *state ^= *state << 25;
     *state ^= *state >> 27;
     return *state * UINT64_C(2685821657736338717) >> 20;
-}
-
-static void *allocate(size_t count, size_t size)
-{
-    void *memory = calloc(count + 1, size);
-    assert_non_null(memory);
-    return memory;
 }
 
 static int by_bin(const void *a, const void *b)

@@ -1,0 +1,66 @@
+/* tap.h: what a program of GPU tests says (TAP), and where it gives up. Each is one program of one file. */
+#ifndef MRIRECON_TAP_H
+#define MRIRECON_TAP_H
+
+#include "gridding/base/dev.h"
+#include "gridding/base/err.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static struct {
+    int number, failures;
+} tap;
+
+/* why: said where the verdict is not good. */
+static inline void verdict(bool good, const char *name, const char *why)
+{
+    printf("%s %d - %s\n", good ? "ok" : "not ok", ++tap.number, name);
+    if (!good) {
+        printf("# %s\n", why);
+        tap.failures++;
+    }
+    fflush(stdout);
+}
+
+/* A machine that fails in the middle of a test cannot go on. */
+static inline void must(int code, const char *what)
+{
+    if (code) {
+        printf("Bail out! %s: %s\n", what, err_last()->text);
+        exit(1);
+    }
+}
+
+/* Zeros; free() them. */
+static inline void *take(size_t bytes)
+{
+    void *memory = calloc(bytes + 1, 1);
+    if (!memory) {
+        printf("Bail out! not enough memory\n");
+        exit(1);
+    }
+    return memory;
+}
+
+/* The GPU; without one the program ends here, everything skipped, loudly. */
+static inline struct dev *tap_gpu(void)
+{
+    struct dev *gpu = NULL;
+    if (dev_create(&gpu, DEV_GPU, 0, 0)) {
+        printf("1..0 # SKIP %s\n", err_last()->text);
+        exit(0);
+    }
+    printf("# %s\n", dev_name(gpu));
+    return gpu;
+}
+
+/* The plan, and what main() returns. */
+static inline int tap_end(void)
+{
+    printf("1..%d\n", tap.number);
+    return tap.failures != 0;
+}
+
+#endif

@@ -107,10 +107,12 @@ static void note(int fd, bool folder)
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     if (!folder)
         data_copy(path);
-    char count[4096];
+    /* Whoever reads it meanwhile sees the last number or this one, never an empty file. */
+    char count[4096], text[16];
     snprintf(count, sizeof count, "%s/count", trace);
-    FILE *file = fopen(count, "we");
-    if (!file || fprintf(file, "%d\n", number) < 0 || fclose(file) != 0)
+    int length = snprintf(text, sizeof text, "%010d\n", number);
+    int file = open(count, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (file < 0 || write(file, text, (size_t)length) != length || close(file) != 0)
         give_up("counting");
     pthread_mutex_unlock(&lock);
 }

@@ -1,417 +1,8 @@
-#include "gridding/range/kernel.h"
+/* The GPU's NUFFT leaf: its transforms, put together from sorting, summing, passes and gathering. */
 #include "gridding/nufft_gpu.cuh"
 
 #include <algorithm>
-#include <cmath>
-#include <cstdlib>
 #include <cstring>
-
-/* ---- making a plan ---- */
-
-/* How much larger a relative error is in the image than in the grid's cells, for errors that know nothing of each
- * other: deapodising lifts them where the kernel's transform is small, the data were weighted down there with it. Root
- * mean squares over the image of 1 / transform, over the grid of the transform; axis by axis, at 16 frequencies. */
-static double error_gain(const struct nufft_shape *shape)
-{
-    double gain = 1;
-    for (int d = 0; d < shape->dim; d++) {
-        double inside = 0, all = 0, edge = 0.5 * shape->n[d] / shape->grid[d];
-        for (int i = 0; i < 16; i++) {
-            double v = kernel_transform(shape->width, shape->beta, edge * (i + 0.5) / 16);
-            double w = kernel_transform(shape->width, shape->beta, 0.5 * (i + 0.5) / 16);
-            inside += 1 / (v * v) / 16;
-            all += w * w / 16;
-        }
-        gain *= sqrt(inside * all);
-    }
-    return gain;
-}
-
-/* The relative error that an arithmetic (one product, or three of split numbers) leaves in an image; what the constants
- * were measured by: docs/benchmarks.md. Most errors are a cell's own. Single halves also err by 1.9e-4 in a sample's
- * value, which is as if the data erred, and in its weights on each axis, which only that axis' deapodisation lifts. */
-static double arithmetic_error(enum nufft_way way, bool split, double gain)
-{
-    double along = cbrt(gain);
-    if (way == WAY_WIDE)
-        return split ? 7.2e-6 * gain : 1.9e-4 * sqrt(1 + 4 * along * along + pow(along, 4));
-    return (split ? 7e-6 : 3.3e-4) * gain;
-}
-
-struct arithmetic {
-    enum nufft_way way;
-    bool split; /* tensor cores: three products of halves instead of one */
-};
-
-/* The fastest arithmetic that keeps the tolerance beside the kernel's own error. */
-static struct arithmetic choose_arithmetic(const struct nufft_shape *shape)
-{
-    const int *n = shape->n, *grid = shape->grid;
-    double least = 1e9, gain;
-    struct arithmetic a = {shape->dim == 2 ? WAY_PLANES : shape->width <= 4 ? WAY_BRICKS : WAY_WIDE, false};
-    bool fits = shape->kernel == NUFFT_SEPARABLE && (shape->dim == 2 || shape->width <= 8);
-    for (int d = 0; d < shape->dim; d++) {
-        fits = fits && grid[d] >= 32;
-        least = std::min(least, (double)grid[d] / n[d]);
-    }
-    if (!fits)
-        return arithmetic{WAY_TILES, false};
-    gain = error_gain(shape);
-    double aliasing = kernel_aliasing(shape->dim, shape->width, least, 0);
-    a.split = hypot(aliasing, arithmetic_error(a.way, false, gain)) > shape->tolerance;
-    if (hypot(aliasing, arithmetic_error(a.way, true, gain)) > shape->tolerance)
-        return arithmetic{WAY_TILES, false};
-    return a;
-}
-
-/* Bins for the way a plan sums. Of tiles: about 8 cells an axis, and 4/3 of the kernel's reach at least
- * (range_gpu.cuh). */
-static struct range_geometry choose_geometry(const struct gpu *gpu, const struct nufft_shape *shape, enum nufft_way way,
-                                             bool split, size_t samples)
-{
-    const int tiles = std::max(shape->dim == 2 ? 16 : 8, (4 * (shape->width - 1) + 2) / 3);
-    const int sizes[3][3] = {{tiles, tiles, tiles}, {4, 5, 13}, {4, 4, 1}}; /* by nufft_way */
-    struct range_geometry g = {};
-    g.dim = shape->dim;
-    g.width = shape->width;
-    for (int d = 0; d < 3; d++)
-        g.axis[d] = d >= shape->dim   ? range_axis{1, 1, 0}
-                    : way == WAY_WIDE ? nufft_gpu_wide_axis(shape->grid[d], shape->width)
-                                      : range_axis_make(shape->grid[d], sizes[way][d]);
-    g.by_cell = way == WAY_BRICKS || way == WAY_WIDE;
-    g.light = way == WAY_PLANES ? 0
-              : way == WAY_WIDE ? SPLIT_SAMPLES_MOST
-                                : 512;      /* of 256, 512, 1,024: least time in cases a, b and c together */
-    g.slab = way == WAY_WIDE ? 1500 : 6000; /* two thousand warps run at once, or five hundred blocks */
-    g.depth = way == WAY_WIDE ? 2 * SPLIT_SAMPLES_MOST : SPLIT_SAMPLES_MOST;
-    if (way == WAY_BRICKS) {
-        /* Tasks of equal size, several for each warp that is under way at a time; but an accumulator takes two bins. */
-        size_t share = samples / ((size_t)gpu->multiprocessors * 16 * 4) / 64 * 64;
-        g.run_samples = (uint32_t)std::min<size_t>(std::max<size_t>(share, 256), SPLIT_SAMPLES_MOST);
-        uint32_t row = (uint32_t)g.axis[0].bins, runs = (row + RUN_BINS_MOST - 1) / RUN_BINS_MOST;
-        g.run_bins = (row + runs - 1) / runs;
-        g.light = std::min<uint32_t>(g.run_samples, split ? SPLIT_SAMPLES_MOST / 2 : SPLIT_SAMPLES_MOST);
-        g.depth = g.run_samples;
-    }
-    if (shape->overflow == NUFFT_SPLIT && shape->bin_depth != NUFFT_DEPTH_AUTO && way != WAY_PLANES) {
-        /* Tensor cores' sums stay as short as they are, whatever is asked for. */
-        uint32_t most = way == WAY_TILES ? UINT32_MAX / 2 : g.depth, asked = (uint32_t)shape->bin_depth;
-        g.light = way == WAY_TILES ? most : g.light;
-        g.depth = shape->bin_depth == NUFFT_DEPTH_NONE ? most : std::min(asked, most);
-        g.light = std::min(g.light, g.depth);
-    }
-    return g;
-}
-
-static void choose_tile(struct nufft_gpu *plan)
-{
-    for (int d = 0; d < 3; d++) {
-        plan->tile[d] = axis_largest(plan->bins.geometry.axis[d]) + (d < plan->shape.dim ? plan->shape.width - 1 : 0);
-        if (plan->way == WAY_WIDE)
-            plan->tile[d] = WIDE_EDGE;
-    }
-}
-
-static int upload_deapodisation(struct nufft_gpu *plan, const struct nufft_shape *shape)
-{
-    int rc = 0;
-    if (shape->kernel == NUFFT_RADIAL) {
-        rc = gpu_array(plan->gpu, plan->pixels, &plan->deapodise_full, "The deapodisation");
-        plan->bytes += plan->pixels * sizeof(float);
-        return rc ? rc
-                  : gpu_upload(plan->gpu, plan->deapodise_full, shape->deapodise_radial, plan->pixels * sizeof(float));
-    }
-    for (int d = 0; !rc && d < shape->dim; d++) {
-        rc = gpu_array(plan->gpu, (size_t)shape->n[d], &plan->deapodise[d], "The deapodisation");
-        if (!rc)
-            rc = gpu_upload(plan->gpu, plan->deapodise[d], shape->deapodise[d], (size_t)shape->n[d] * sizeof(float));
-        plan->bytes += (size_t)shape->n[d] * sizeof(float);
-    }
-    return rc;
-}
-
-static int make_ffts(struct nufft_gpu *plan)
-{
-    for (int d = 0; d < plan->shape.dim; d++) {
-        int n = plan->shape.grid[d], same = 0;
-        while (same < d && plan->fft[same].n != n)
-            same++;
-        if (same < d) {
-            plan->fft[d] = plan->fft[same];
-            continue;
-        }
-        int rc = fft_plan_make(&plan->fft[d], plan->gpu, n);
-        if (rc)
-            return rc;
-        plan->bytes += (size_t)n * sizeof(float2);
-    }
-    return 0;
-}
-
-/* Workspace: partial tiles, and per transform a grid and its sorted samples. The batch is cut until it takes no more
- * than half of what is free, since the caller's images and samples need room too; one group is asked for in any case.
- */
-static int make_workspace(struct nufft_gpu *plan)
-{
-    struct gpu *gpu = plan->gpu;
-    size_t available, total, partial, each, step = plan->way == WAY_PLANES ? PLANE_TRANSFORMS : 1;
-    const int slot[3] = {4, BRICK_Y, BRICK_Z};
-    plan->group = 1;
-    if (nufft_gpu_in_pieces(plan))
-        return nufft_gpu_pieces_make(plan, slot, plan->split ? 1 : 2);
-    size_t most = plan->way == WAY_PLANES ? ((size_t)plan->shape.batch + step - 1) / step * step : 1;
-    if (plan->overflow)
-        most = std::min(most, (size_t)NUFFT_OVERFLOW_GROUP);
-    partial = (size_t)plan->bins.slots * plan->tile[0] * plan->tile[1] * plan->tile[2] * sizeof(struct c32);
-    each = (plan->cells + plan->samples) * sizeof(struct c32);
-    int rc = gpu_available(gpu, &available, &total);
-    if (rc)
-        return rc;
-    size_t fits = available > partial ? (available - partial) / 2 / each / step * step : 0;
-    most = std::min(most, std::max(step, std::min(fits, (size_t)65535 / step * step)));
-    plan->group = (int)most;
-    size_t wanted = partial + each * most;
-    if (wanted > available)
-        return err_set_bytes(
-            ERR_GPU_OOM, (int64_t)wanted, (int64_t)available,
-            "Gridding %zu samples to %d x %d x %d cells needs %.1f MB of device memory and %.1f MB are free. Ask for a "
-            "smaller matrix or a larger tolerance, or wait until other work on this GPU has ended.",
-            plan->samples, plan->shape.grid[0], plan->shape.grid[1], plan->shape.grid[2], (double)wanted / 1e6,
-            (double)available / 1e6);
-    plan->bytes += wanted + (plan->way == WAY_WIDE ? sizeof *plan->largest : 0);
-    rc = gpu_array(gpu, partial / sizeof(struct c32), &plan->partial, "Partial sums");
-    if (!rc)
-        rc = gpu_array(gpu, plan->cells * most, &plan->grid, "The grid");
-    if (!rc)
-        rc = gpu_array(gpu, plan->samples * most, &plan->sorted, "The sorted data");
-    if (!rc && plan->way == WAY_WIDE)
-        rc = gpu_array(gpu, 1, &plan->largest, "The largest sample");
-    return rc;
-}
-
-static void leaf_destroy(void *state)
-{
-    struct nufft_gpu *plan = (struct nufft_gpu *)state;
-    if (!plan)
-        return;
-    struct gpu *gpu = plan->gpu;
-    if (gpu_enter(gpu) == 0) {
-        nufft_gpu_overflow_free(plan);
-        nufft_gpu_clock_free(plan);
-        range_bins_free(&plan->bins, gpu);
-        gpu_release(gpu, plan->weights);
-        for (int d = 0; d < 3; d++) {
-            gpu_release(gpu, plan->deapodise[d]);
-            bool shared = false;
-            for (int e = 0; e < d; e++)
-                shared = shared || plan->fft[e].twiddles == plan->fft[d].twiddles;
-            if (!shared)
-                gpu_release(gpu, plan->fft[d].twiddles);
-        }
-        gpu_release(gpu, plan->deapodise_full);
-        gpu_release(gpu, plan->sorted);
-        gpu_release(gpu, plan->grid);
-        gpu_release(gpu, plan->pieces.cells);
-        gpu_release(gpu, plan->partial);
-        gpu_release(gpu, plan->largest);
-    }
-    free(plan);
-}
-
-static int fill_plan(struct nufft_gpu *plan, const struct nufft_shape *shape, const float *k)
-{
-    struct gpu *gpu = plan->gpu;
-    float *on_device = NULL;
-    size_t values;
-    struct arithmetic arithmetic = choose_arithmetic(shape);
-    plan->way = arithmetic.way;
-    plan->split = arithmetic.split;
-    nufft_gpu_fit_kaiser(&plan->kernel, shape, plan->way == WAY_BRICKS ? (plan->split ? 9 : 6) : 0);
-    if (plan->way == WAY_WIDE || plan->way == WAY_BRICKS)
-        nufft_gpu_fit_pairs(&plan->pairs, shape, plan->split ? 4 : 3);
-    if (!size_mul(plan->samples, (size_t)shape->dim, &values))
-        return err_set(ERR_BAD_PARAMETER, "%zu samples are more than one plan can hold.", plan->samples);
-    int rc = make_ffts(plan);
-    if (!rc)
-        rc = gpu_array(gpu, values, &on_device, "The trajectory");
-    if (!rc)
-        rc = gpu_upload(gpu, on_device, k, values * sizeof *k);
-    if (!rc) {
-        struct range_geometry geometry = choose_geometry(gpu, shape, plan->way, plan->split, plan->samples);
-        bool caps = shape->overflow == NUFFT_OVERFLOW_CPU && shape->bin_depth != NUFFT_DEPTH_NONE;
-        rc = caps ? nufft_gpu_partition(plan, &geometry, on_device)
-                  : range_bins_make(&plan->bins, gpu, &geometry, plan->samples, on_device);
-        plan->bytes += plan->bins.bytes;
-        if (!rc && plan->bins.nonfinite != SIZE_MAX)
-            rc = nufft_nonfinite(plan->bins.nonfinite, shape->dim);
-    }
-    gpu_release(gpu, on_device);
-    if (rc)
-        return rc;
-    choose_tile(plan);
-    if (plan->way == WAY_TILES && nufft_gpu_tile_bytes(plan->tile, shape->width) > gpu->shared_most)
-        return err_set(ERR_BAD_PARAMETER,
-                       "A kernel %d cells wide needs more shared memory than this GPU has. Ask for a larger tolerance.",
-                       shape->width);
-    rc = upload_deapodisation(plan, shape);
-    if (!rc)
-        rc = make_workspace(plan);
-    if (!rc)
-        rc = nufft_gpu_clock_make(plan, (shape->batch + plan->group - 1) / plan->group);
-    return rc ? rc : gpu_finish(gpu, "Making a plan");
-}
-
-static int leaf_create(void **state, struct dev *dev, const struct nufft_shape *shape, size_t samples, const float *k)
-{
-    struct gpu *gpu = gpu_of(dev);
-    int rc = gpu_enter(gpu);
-    if (rc)
-        return rc;
-    struct nufft_gpu *plan = (struct nufft_gpu *)calloc(1, sizeof *plan);
-    if (!plan)
-        return err_set(ERR_NO_MEMORY, "Not enough memory for a plan.");
-    plan->gpu = gpu;
-    plan->shape = *shape;
-    plan->samples = samples;
-    plan->threads = dev->threads;
-    plan->cells = (size_t)shape->grid[0] * shape->grid[1] * shape->grid[2];
-    plan->pixels = (size_t)shape->n[0] * shape->n[1] * shape->n[2];
-    if (shape->overflow == NUFFT_OVERFLOW_CPU && shape->bin_depth == NUFFT_DEPTH_AUTO)
-        rc = nufft_gpu_choose_depth(dev, shape, samples, k, &plan->shape.bin_depth);
-    if (!rc)
-        rc = fill_plan(plan, &plan->shape, k);
-    if (rc)
-        leaf_destroy(plan);
-    else
-        *state = plan;
-    return rc;
-}
-
-static void leaf_describe(const void *state, struct nufft_info *info)
-{
-    const struct nufft_gpu *plan = (const struct nufft_gpu *)state;
-    info->bins = plan->bins.count;
-    info->occupied_bins = plan->bins.occupied;
-    info->largest_bin = plan->bins.largest;
-    info->bytes = plan->bytes;
-    info->binning = plan->bins.seconds;
-    info->depth = plan->bins.geometry.light > 0 ? plan->bins.geometry.depth : 0;
-    if (info->depth > UINT32_MAX / 2 - 1)
-        info->depth = 0;
-    if (plan->shape.overflow == NUFFT_OVERFLOW_CPU)
-        info->depth = plan->shape.bin_depth > 0 ? (size_t)plan->shape.bin_depth : 0;
-    info->overflowed = nufft_gpu_overflowed(plan);
-}
-
-static int leaf_bins(const void *state, struct nufft_bins *out)
-{
-    const struct nufft_gpu *plan = (const struct nufft_gpu *)state;
-    const struct range_bins *bins = &plan->bins;
-    for (int d = 0; d < 3; d++) {
-        out->axis[d] = bins->geometry.axis[d].bins;
-        out->pairs[d] = bins->geometry.axis[d].shift;
-    }
-    out->by_cell = bins->geometry.by_cell;
-    int rc = gpu_enter(plan->gpu);
-    if (!rc)
-        rc = gpu_download(plan->gpu, out->first, bins->first, ((size_t)bins->count + 1) * sizeof *bins->first);
-    return rc ? rc : gpu_download(plan->gpu, out->order, bins->order, (size_t)bins->samples * sizeof *bins->order);
-}
-
-/* Seconds, after the measurements of docs/benchmarks.md on one H200. */
-static double leaf_cost(const struct dev *dev, const struct nufft_shape *shape, size_t samples)
-{
-    (void)dev;
-    double cells = (double)shape->grid[0] * shape->grid[1] * shape->grid[2],
-           kernel_cells = pow(shape->width, shape->dim);
-    double visits = (8.0 + shape->width) * (8.0 + shape->width) / 64; /* tiles of 8 x 8 cells that a sample reaches */
-    const struct arithmetic arithmetic = choose_arithmetic(shape);
-    double passes = 0; /* of the FFT, in the time that one of a known size takes */
-    for (int d = 0; d < shape->dim; d++)
-        passes += fft_size_known(shape->grid[d]) ? 1 : 4;
-    switch (arithmetic.way) {
-    case WAY_BRICKS:
-        return 3e-11 * (arithmetic.split ? 1.5 : 1) * (double)samples + (2e-12 + 5.5e-12 * passes) * cells;
-    case WAY_WIDE:
-        return (arithmetic.split ? 1.45e-10 : 9.5e-11) * (double)samples + (1e-11 + 2.5e-12 * passes) * cells;
-    case WAY_PLANES:
-        return 4.5e-12 * (arithmetic.split ? 1.7 : 1) * visits * (double)samples + (1e-12 + 4e-12 * passes) * cells;
-    case WAY_TILES:
-    default:
-        return 3.5e-12 * kernel_cells * (double)samples + (1e-11 + 2.5e-12 * passes) * cells;
-    }
-}
-
-/* ---- the caller's order to the sorted one ---- */
-
-/* Blocks of 256; a thread owns one sorted sample. */
-static __global__ void sort_data(uint32_t samples, const uint32_t *order, const float *weights, const float2 *data,
-                                 float2 *sorted)
-{
-    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= samples)
-        return;
-    float2 v = __ldcs(data + order[i]);
-    float w = weights ? weights[i] : 1.f;
-    sorted[i] = make_float2(v.x * w, v.y * w);
-}
-
-/* Blocks of 256; a thread owns one sorted sample. */
-static __global__ void sort_values(uint32_t samples, const uint32_t *order, const float *values, float *sorted)
-{
-    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < samples)
-        sorted[i] = values[order[i]];
-}
-
-/* Blocks of 256; a thread owns one value of [samples][columns]: the first column takes the samples, the others are
- * zero. */
-static __global__ void values_to_column(uint32_t samples, int columns, const float *sorted, float2 *to)
-{
-    size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
-    if (i < (size_t)samples * columns)
-        to[i] = make_float2(i % columns ? 0.f : sorted[i / columns], 0.f);
-}
-
-/* Blocks of (32, 8) for 32 samples and 32 transforms; 8.4 KB of shared memory: data[transform][stride] to
- * sorted[sample][transform], columns past `transforms` zero. */
-static __global__ void sort_transposed(uint32_t samples, size_t stride, int transforms, int columns,
-                                       const uint32_t *order, const float *weights, const float2 *data, float2 *sorted)
-{
-    __shared__ float2 square[32][33];
-    uint32_t s0 = blockIdx.x * 32, s = s0 + threadIdx.x;
-    int t0 = blockIdx.y * 32;
-    uint32_t from = s < samples ? order[s] : 0;
-    float w = s < samples && weights ? weights[s] : 1.f;
-    for (int r = threadIdx.y; r < 32; r += 8) {
-        float2 v = make_float2(0.f, 0.f);
-        if (s < samples && t0 + r < transforms)
-            v = __ldcs(data + (size_t)(t0 + r) * stride + from);
-        square[r][threadIdx.x] = make_float2(v.x * w, v.y * w);
-    }
-    __syncthreads();
-    for (int r = threadIdx.y; r < 32; r += 8)
-        if (s0 + r < samples && t0 + (int)threadIdx.x < columns)
-            sorted[(size_t)(s0 + r) * columns + t0 + threadIdx.x] = square[threadIdx.x][r];
-}
-
-static int sort_group(struct nufft_gpu *plan, int transforms, const struct c32 *data)
-{
-    uint32_t n = plan->bins.samples;
-    if (n == 0)
-        return 0;
-    if (plan->way == WAY_PLANES) {
-        dim3 blocks(gpu_blocks(n, 32),
-                    gpu_blocks((size_t)(transforms + PLANE_TRANSFORMS - 1) / PLANE_TRANSFORMS * PLANE_TRANSFORMS, 32));
-        sort_transposed<<<blocks, dim3(32, 8), 0, plan->gpu->stream>>>(n, plan->samples, transforms, plan->group,
-                                                                       plan->bins.order, plan->weights,
-                                                                       (const float2 *)data, (float2 *)plan->sorted);
-    } else {
-        sort_data<<<gpu_blocks(n, 256), 256, 0, plan->gpu->stream>>>(n, plan->bins.order, plan->weights,
-                                                                     (const float2 *)data, (float2 *)plan->sorted);
-    }
-    return gpu_launched("Sorting the data");
-}
 
 static int scatter(struct nufft_gpu *plan, int transforms)
 {
@@ -425,163 +16,11 @@ static int scatter(struct nufft_gpu *plan, int transforms)
     }
 }
 
-static int leaf_set_weights(void *state, const float *weights)
-{
-    struct nufft_gpu *plan = (struct nufft_gpu *)state;
-    struct gpu *gpu = plan->gpu;
-    float *unsorted = NULL;
-    uint32_t n = plan->bins.samples;
-    int rc = gpu_enter(gpu);
-    if (rc)
-        return rc;
-    if (!weights || n == 0) {
-        rc = nufft_gpu_overflow_weights(plan, NULL);
-        plan->bytes -= plan->weights ? n * sizeof(float) : 0;
-        gpu_release(gpu, plan->weights);
-        plan->weights = NULL;
-        return rc;
-    }
-    rc = gpu_array(gpu, plan->samples, &unsorted, "The weights");
-    if (!rc)
-        rc = gpu_upload(gpu, unsorted, weights, plan->samples * sizeof(float));
-    if (!rc && !plan->weights) {
-        rc = gpu_array(gpu, n, &plan->weights, "The weights");
-        plan->bytes += rc ? 0 : n * sizeof(float);
-    }
-    if (!rc) {
-        sort_values<<<gpu_blocks(n, 256), 256, 0, gpu->stream>>>(n, plan->bins.order, unsorted, plan->weights);
-        rc = gpu_launched("Sorting the weights");
-    }
-    if (!rc)
-        rc = nufft_gpu_overflow_weights(plan, unsorted);
-    gpu_release(gpu, unsorted);
-    return rc ? rc : gpu_finish(gpu, "Sorting the weights");
-}
-
-/* ---- grid and image ---- */
-
-static void image_factors(const struct nufft_gpu *plan, struct fft_pass *pass)
-{
-    const int *n = plan->shape.n;
-    if (plan->deapodise_full) {
-        pass->full = plan->deapodise_full;
-        pass->full_view =
-            plan->shape.dim == 3 ? fft_view{(size_t)n[0] * n[1], 1, (size_t)n[0]} : fft_view{(size_t)n[0], 1, 0};
-        return;
-    }
-    pass->line = plan->deapodise[0];
-    pass->element = plan->deapodise[plan->shape.dim - 1];
-    pass->set = plan->shape.dim == 3 ? plan->deapodise[1] : NULL;
-}
-
-/* Where the passes over x, y and z find their lines in a grid with rows of nx. In 2-D a set is a transform. */
-static void grid_views(const struct nufft_gpu *plan, size_t nx, struct fft_view view[3])
-{
-    size_t plane = nx * plan->shape.grid[1];
-    view[0] = fft_view{1, nx, plane};
-    view[1] = fft_view{nx, 1, plane};
-    view[2] = fft_view{plane, 1, nx};
-}
-
-static struct fft_view image_view(const struct nufft_gpu *plan)
-{
-    size_t nx = (size_t)plan->shape.n[0], plane = nx * plan->shape.n[1];
-    return plan->shape.dim == 3 ? fft_view{plane, 1, nx} : fft_view{nx, 1, plane};
-}
-
-/* Blocks of 256; a thread owns one pixel and adds the transforms in their order. */
-static __global__ void add_squares(int nx, int ny, int grid_x, size_t cells, int transforms, const float2 *grid,
-                                   float *squares)
-{
-    size_t pixel = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
-    if (pixel >= (size_t)nx * ny)
-        return;
-    const float2 *from = grid + pixel / nx * grid_x + pixel % nx;
-    float s = squares[pixel];
-    for (int t = 0; t < transforms; t++) {
-        float2 v = from[t * cells];
-        s += v.x * v.x + v.y * v.y;
-    }
-    squares[pixel] = s;
-}
-
-/* Pass d over grids with rows of `row`, in place; the last writes images or (image NULL) squares. */
-static int pass_back(struct nufft_gpu *plan, int d, int transforms, struct c32 *grid, int row, struct c32 *image,
-                     float *squares)
-{
-    const int *n = plan->shape.n, *cells = plan->shape.grid, dim = plan->shape.dim;
-    struct fft_view view[3];
-    struct fft_pass pass = {};
-    grid_views(plan, (size_t)row, view);
-    pass.in = pass.out = (float2 *)grid;
-    pass.in_view = pass.out_view = view[d];
-    pass.kind = d == dim - 1 ? FFT_BACK_IMAGE : FFT_BACK;
-    pass.kept = n[d];
-    pass.lines = d == 0 ? cells[1] : n[0];
-    pass.sets = dim == 2 ? transforms : d == 2 ? n[1] : cells[2];
-    if (d == dim - 1) {
-        image_factors(plan, &pass);
-        if (image || dim == 3) {
-            pass.out = (float2 *)image;
-            pass.out_view = image_view(plan);
-            pass.squares = image ? NULL : squares;
-        }
-    }
-    return fft_run(plan->gpu, &plan->fft[d], &pass);
-}
-
-int nufft_gpu_last_passes(struct nufft_gpu *plan, struct c32 *from, struct c32 *image, float *squares)
-{
-    int rc = pass_back(plan, 1, 1, from, plan->shape.n[0], image, squares);
-    return rc ? rc : pass_back(plan, 2, 1, from, plan->shape.n[0], image, squares);
-}
-
-/* Grids to images, or (image NULL) to squares. */
-static int grid_to_image(struct nufft_gpu *plan, int transforms, struct c32 *image, float *squares)
-{
-    const int *n = plan->shape.n, *cells = plan->shape.grid, dim = plan->shape.dim;
-    int rc = 0;
-    for (int d = 0; !rc && d < dim; d++)
-        rc = pass_back(plan, d, transforms, plan->grid, cells[0], image, squares);
-    if (!rc && !image && dim == 2) {
-        add_squares<<<gpu_blocks(plan->pixels, 256), 256, 0, plan->gpu->stream>>>(
-            n[0], n[1], cells[0], plan->cells, transforms, (const float2 *)plan->grid, squares);
-        rc = gpu_launched("Adding squares");
-    }
-    return rc;
-}
-
-static int image_to_grid(struct nufft_gpu *plan, int transforms, const struct c32 *image)
-{
-    const int *n = plan->shape.n, *cells = plan->shape.grid, dim = plan->shape.dim;
-    struct fft_view view[3];
-    int rc = 0;
-    grid_views(plan, (size_t)cells[0], view);
-    for (int d = dim - 1; !rc && d >= 0; d--) {
-        struct fft_pass pass = {};
-        pass.in = pass.out = (float2 *)plan->grid;
-        pass.in_view = pass.out_view = view[d];
-        pass.kind = d == dim - 1 ? FFT_FORTH_IMAGE : FFT_FORTH;
-        pass.kept = n[d];
-        pass.lines = d == 0 ? cells[1] : n[0];
-        pass.sets = dim == 2 ? transforms : d == 2 ? n[1] : cells[2];
-        if (d == dim - 1) {
-            image_factors(plan, &pass);
-            pass.in = (const float2 *)image;
-            pass.in_view = image_view(plan);
-        }
-        rc = fft_run(plan->gpu, &plan->fft[d], &pass);
-    }
-    return rc;
-}
-
-/* ---- transforms ---- */
-
 static int data_to_grid(struct nufft_gpu *plan, int transforms, const struct c32 *data)
 {
     if (nufft_gpu_in_pieces(plan))
         return nufft_gpu_pieces_to_grid(plan, data, plan->weights, plan->grid);
-    int rc = sort_group(plan, transforms, data);
+    int rc = nufft_gpu_sort_data(plan, transforms, data);
     return rc ? rc : scatter(plan, transforms);
 }
 
@@ -607,7 +46,7 @@ static int adjoint_groups(struct nufft_gpu *plan, int batch, const struct c32 *d
         if (!rc)
             rc = nufft_gpu_overflow_add(plan, b, transforms, batch, data, true);
         if (!rc)
-            rc = grid_to_image(plan, transforms, to, squares);
+            rc = nufft_gpu_grid_to_image(plan, transforms, to, squares);
     }
     return rc;
 }
@@ -628,7 +67,7 @@ static int leaf_forward(void *state, int batch, const struct c32 *image, struct 
     int rc = gpu_enter(plan->gpu), transforms;
     for (int b = 0; !rc && b < batch; b += transforms) {
         transforms = std::min(plan->group, batch - b);
-        rc = image_to_grid(plan, transforms, image + (size_t)b * plan->pixels);
+        rc = nufft_gpu_image_to_grid(plan, transforms, image + (size_t)b * plan->pixels);
         if (!rc)
             rc = nufft_gpu_overflow_gather(plan, transforms, true, data + (size_t)b * plan->samples);
     }
@@ -650,8 +89,7 @@ static int convolve_in_pieces(struct nufft_gpu *plan, const float *values, struc
     uint32_t n = (uint32_t)plan->samples;
     int rc = plan->overflow ? 0 : gpu_array(plan->gpu, plan->cells, &grid, "The grid");
     if (!rc) {
-        values_to_column<<<gpu_blocks(n, 256), 256, 0, plan->gpu->stream>>>(n, 1, values, (float2 *)result);
-        rc = gpu_launched("Preparing the weights");
+        rc = nufft_gpu_fill_columns(plan, n, 1, values, result);
     }
     if (!rc)
         rc = nufft_gpu_overflow_begin(plan, 1, result, false);
@@ -675,13 +113,12 @@ static int convolve_on_grid(struct nufft_gpu *plan, const float *values, struct 
     int columns = plan->way == WAY_PLANES ? plan->group : 1;
     float *sorted = NULL;
     int rc = gpu_array(gpu, n, &sorted, "The weights");
-    if (!rc) {
-        sort_values<<<gpu_blocks(kept, 256), 256, 0, gpu->stream>>>(kept, plan->bins.order, values, sorted);
-        values_to_column<<<gpu_blocks((size_t)kept * columns, 256), 256, 0, gpu->stream>>>(kept, columns, sorted,
-                                                                                           (float2 *)plan->sorted);
-        values_to_column<<<gpu_blocks(n, 256), 256, 0, gpu->stream>>>(n, 1, values, (float2 *)result);
-        rc = gpu_launched("Sorting the weights");
-    }
+    if (!rc)
+        rc = nufft_gpu_sort_values(plan, values, sorted);
+    if (!rc)
+        rc = nufft_gpu_fill_columns(plan, kept, columns, sorted, plan->sorted);
+    if (!rc)
+        rc = nufft_gpu_fill_columns(plan, n, 1, values, result);
     if (!rc)
         rc = nufft_gpu_overflow_begin(plan, 1, result, false);
     if (!rc)
@@ -736,6 +173,6 @@ static int leaf_finish(void *state, struct nufft_times *times)
 
 extern "C" const struct nufft_leaf nufft_leaf_gpu;
 const struct nufft_leaf nufft_leaf_gpu = {
-    leaf_cost,    leaf_create,          leaf_destroy, leaf_describe, leaf_bins,     leaf_set_weights,
-    leaf_adjoint, leaf_adjoint_squares, leaf_finish,  leaf_forward,  leaf_convolve,
+    nufft_gpu_cost, nufft_gpu_create,     nufft_gpu_destroy, nufft_gpu_describe, nufft_gpu_bins, nufft_gpu_set_weights,
+    leaf_adjoint,   leaf_adjoint_squares, leaf_finish,       leaf_forward,       leaf_convolve,
 };

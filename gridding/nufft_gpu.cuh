@@ -1,6 +1,6 @@
 /* nufft_gpu.cuh: the inside of the GPU's NUFFT leaf. Only nufft_gpu*.cu include this.
  *
- * Four ways to sum samples into the grid; nufft_gpu.cu picks one for a plan:
+ * Four ways to sum samples into the grid; nufft_gpu_plan.cu picks one for a plan:
  *   bricks  3-D, separable, width <= 4: tensor cores, a warp holds a brick of 8 x 8 x 16 grid cells in registers; the
  *           adjoint's grid is never stored (nufft_gpu_pieces.cu)
  *   wide    3-D, separable, width 5 to 8: tensor cores, a block holds a brick of 16 x 16 x 16 grid cells in registers
@@ -173,6 +173,30 @@ static inline bool nufft_gpu_in_pieces(const struct nufft_gpu *plan)
     return plan->bins.geometry.run_samples > 0;
 }
 
+/* ---- plans (nufft_gpu_plan.cu): nufft_leaf.h ---- */
+
+double nufft_gpu_cost(const struct dev *dev, const struct nufft_shape *shape, size_t samples);
+int nufft_gpu_create(void **state, struct dev *dev, const struct nufft_shape *shape, size_t samples, const float *k);
+void nufft_gpu_destroy(void *state);
+void nufft_gpu_describe(const void *state, struct nufft_info *info);
+int nufft_gpu_bins(const void *state, struct nufft_bins *out);
+
+/* ERR_GPU_OOM for a workspace of `wanted` bytes. */
+int nufft_gpu_no_room(const struct nufft_gpu *plan, size_t wanted, size_t available);
+
+/* ---- the caller's order to the sorted one (nufft_gpu_sort.cu) ---- */
+
+int nufft_gpu_set_weights(void *state, const float *weights); /* nufft_leaf.h */
+
+/* data[transforms][samples], weighed, to plan->sorted. */
+int nufft_gpu_sort_data(struct nufft_gpu *plan, int transforms, const struct c32 *data);
+/* values[samples] to sorted[bins.samples]. */
+int nufft_gpu_sort_values(struct nufft_gpu *plan, const float *values, float *sorted);
+/* to[samples][columns]: the first column takes the values, the others are zero. */
+int nufft_gpu_fill_columns(struct nufft_gpu *plan, uint32_t samples, int columns, const float *values, struct c32 *to);
+
+/* ---- sums ---- */
+
 /* Make the workspace, for slots of this many cells (x even; y and z: the longest bin and what it reaches), up to
  * `together` transforms summed at a time. Fails with ERR_GPU_OOM. */
 int nufft_gpu_pieces_make(struct nufft_gpu *plan, const int cells[3], int together);
@@ -191,9 +215,6 @@ int nufft_gpu_pieces_to_grid(struct nufft_gpu *plan, const struct c32 *data, con
 int nufft_gpu_scatter_bricks(struct nufft_gpu *plan, const struct piece_rows *rows, int transforms,
                              const struct c32 *data, const float *weights);
 
-/* Passes over y and z of what the pass over x has left [grid z][grid y][n[0]], to an image or (NULL) to squares. */
-int nufft_gpu_last_passes(struct nufft_gpu *plan, struct c32 *from, struct c32 *image, float *squares);
-
 /* Sum plan->sorted into plan->grid, `transforms` of them (all but planes: one). The grid's old content does not matter.
  */
 int nufft_gpu_scatter_tiles(struct nufft_gpu *plan);
@@ -211,10 +232,35 @@ struct range_axis nufft_gpu_wide_axis(int cells, int width);
 /* Sum the partial tiles of every heavy bin into its first. */
 int nufft_gpu_add_partials(struct nufft_gpu *plan);
 
+/* ---- grid and image (nufft_gpu_passes.cu) ---- */
+
+/* Grids in plan->grid to images, or (image NULL) to squares; and an image's way back. */
+int nufft_gpu_grid_to_image(struct nufft_gpu *plan, int transforms, struct c32 *image, float *squares);
+int nufft_gpu_image_to_grid(struct nufft_gpu *plan, int transforms, const struct c32 *image);
+
+/* Passes over y and z of what the pass over x has left [grid z][grid y][n[0]], to an image or (NULL) to squares. */
+int nufft_gpu_last_passes(struct nufft_gpu *plan, struct c32 *from, struct c32 *image, float *squares);
+
+/* ---- the grid to the samples ---- */
+
+/* What every kernel that reads a grid is told. */
+struct nufft_gather {
+    struct range_geometry geometry;
+    uint32_t samples;
+    const struct range_point *points;
+    const uint32_t *order;
+    const float *weights; /* sorted, or NULL */
+    const float2 *grid;
+    float2 *data;
+    struct kaiser kernel;
+    int transforms;
+    size_t cells;
+};
+
 /* data[t][m] = w_m (sum of grid[t] around sample m), m in the caller's order; weigh: with the plan's weights. */
 int nufft_gpu_gather(struct nufft_gpu *plan, int transforms, bool weigh, struct c32 *data);
 /* Likewise on tensor cores, for plans of WAY_PLANES and widths 2 to 8; the work is that of 16 transforms at least. */
-int nufft_gpu_gather_planes(struct nufft_gpu *plan, int transforms, bool weigh, struct c32 *data);
+int nufft_gpu_gather_planes(struct nufft_gpu *plan, const struct nufft_gather *gather);
 
 /* ---- overflow to the CPU (nufft_gpu_overflow.cu); all do nothing where no sample overflows ---- */
 

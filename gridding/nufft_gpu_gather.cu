@@ -5,21 +5,12 @@
 
 #include <cuda_pipeline_primitives.h>
 
-struct gather_args {
-    struct range_geometry geometry;
+struct gather_args : nufft_gather {
     const struct range_task *parts, *tasks; /* 3-D */
     uint32_t part_count;
-    uint32_t samples;
-    const struct range_point *points;
-    const uint32_t *order;
-    const float *weights;
-    const float2 *grid;
-    float2 *data;
-    struct kaiser kernel;
     bool radial;
-    int transforms, transforms_per_thread; /* 2-D */
-    size_t cells;
-    int tile[3], row, plane; /* 3-D: the tile's cells, and its strides in shared memory, even */
+    int transforms_per_thread; /* 2-D */
+    int tile[3], row, plane;   /* 3-D: the tile's cells, and its strides in shared memory, even */
 };
 
 /* A light brick has some 80 samples: few threads a block. From about GATHER_TENSOR transforms on the work of 16
@@ -268,7 +259,7 @@ int nufft_gpu_gather(struct nufft_gpu *plan, int transforms, bool weigh, struct 
         return gather_3d(plan, &a);
     /* By the plan's batch, not the call's: a transform's bits do not depend on how many come with it. */
     if (plan->way == WAY_PLANES && plan->shape.width <= 8 && plan->shape.batch >= GATHER_TENSOR)
-        return nufft_gpu_gather_planes(plan, transforms, weigh, data);
+        return nufft_gpu_gather_planes(plan, &a);
     dim3 blocks(gpu_blocks(a.samples, GATHER_THREADS), gpu_blocks((size_t)transforms, 16));
     planes_kernel(&a)<<<blocks, GATHER_THREADS, 0, plan->gpu->stream>>>(a);
     return gpu_launched("Reading the grid");

@@ -9,19 +9,6 @@
 #include "gridding/nufft_gpu.cuh"
 #include "gridding/range/kernel.h"
 
-struct gather_plane_args {
-    struct range_geometry geometry;
-    uint32_t samples;
-    const struct range_point *points;
-    const uint32_t *order;
-    const float *weights;
-    const float2 *grid;
-    float2 *data;
-    struct kaiser kernel;
-    int transforms;
-    size_t cells;
-};
-
 enum { BIN = 4, CHUNK = 64, GATHER_WARPS = 4 };
 
 /* A warp's samples. */
@@ -50,7 +37,7 @@ template <int W> struct plane_layout {
 
 /* A lane's cells of transforms 2 g and 2 g + 1: value[step][run][n] is cell t of that run. */
 template <int W>
-static __device__ __forceinline__ void load_cells(const struct gather_plane_args &a, const int first[2], int transform,
+static __device__ __forceinline__ void load_cells(const struct nufft_gather &a, const int first[2], int transform,
                                                   float2 (&value)[plane_layout<W>::steps][2][2])
 {
     using layout = plane_layout<W>;
@@ -82,7 +69,7 @@ template <int W> struct plane_weights {
     static constexpr int quarters = plane_layout<W>::quarters;
     float x[2][plane_layout<W>::runs_across], y[2][quarters];
 
-    __device__ __forceinline__ void make(const struct gather_plane_args &a, const struct plane_chunk &chunk,
+    __device__ __forceinline__ void make(const struct nufft_gather &a, const struct plane_chunk &chunk,
                                          const int first[2], int s, int last)
     {
         constexpr int across = plane_layout<W>::runs_across, each = across + quarters;
@@ -170,8 +157,8 @@ static __device__ __forceinline__ void sum_cells(const struct plane_weights<W> &
 }
 
 /* A lane holds columns 2 t and 2 t + 1 of its two samples: transforms 4 t .. 4 t + 3. */
-static __device__ __forceinline__ void put_sums(const struct gather_plane_args &a, const struct plane_chunk &chunk,
-                                                int s, int last, int transform, const float (&sum)[4][4])
+static __device__ __forceinline__ void put_sums(const struct nufft_gather &a, const struct plane_chunk &chunk, int s,
+                                                int last, int transform, const float (&sum)[4][4])
 {
     const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
 #pragma unroll
@@ -191,7 +178,7 @@ static __device__ __forceinline__ void put_sums(const struct gather_plane_args &
 }
 
 /* Reads `count` samples from `begin` on; bit i of the result: sample i begins a bin, or lies past the end. */
-static __device__ __forceinline__ uint64_t load_chunk(const struct gather_plane_args &a, uint64_t begin, int count,
+static __device__ __forceinline__ uint64_t load_chunk(const struct nufft_gather &a, uint64_t begin, int count,
                                                       float gain, struct plane_chunk *chunk)
 {
     const int lane = threadIdx.x & 31;
@@ -223,7 +210,7 @@ static __global__ void __launch_bounds__(32 * GATHER_WARPS, (W <= 5   ? 16
                                                              : W == 6 ? 12
                                                                       : 8) /
                                                                 GATHER_WARPS)
-    gather_plane(const __grid_constant__ struct gather_plane_args a)
+    gather_plane(const __grid_constant__ struct nufft_gather a)
 {
     __shared__ struct plane_chunk chunks[GATHER_WARPS];
     struct plane_chunk &chunk = chunks[threadIdx.x / 32];
@@ -252,28 +239,16 @@ static __global__ void __launch_bounds__(32 * GATHER_WARPS, (W <= 5   ? 16
     }
 }
 
-template <int W> static void launch(const struct gather_plane_args *a, bool split, cudaStream_t stream)
+template <int W> static void launch(const struct nufft_gather *a, bool split, cudaStream_t stream)
 {
     dim3 blocks(gpu_blocks(a->samples, CHUNK * GATHER_WARPS), gpu_blocks((size_t)a->transforms, PLANE_TRANSFORMS));
     (split ? gather_plane<W, true> : gather_plane<W, false>)<<<blocks, 32 * GATHER_WARPS, 0, stream>>>(*a);
 }
 
-int nufft_gpu_gather_planes(struct nufft_gpu *plan, int transforms, bool weigh, struct c32 *data)
+int nufft_gpu_gather_planes(struct nufft_gpu *plan, const struct nufft_gather *gather)
 {
-    static void (*const by_width[])(const struct gather_plane_args *, bool, cudaStream_t) = {
+    static void (*const by_width[])(const struct nufft_gather *, bool, cudaStream_t) = {
         launch<2>, launch<3>, launch<4>, launch<5>, launch<6>, launch<7>, launch<8>};
-    const struct range_bins *bins = &plan->bins;
-    struct gather_plane_args a = {};
-    a.geometry = bins->geometry;
-    a.samples = bins->samples;
-    a.points = bins->points;
-    a.order = bins->order;
-    a.weights = weigh ? plan->weights : NULL;
-    a.grid = (const float2 *)plan->grid;
-    a.data = (float2 *)data;
-    a.kernel = plan->kernel;
-    a.transforms = transforms;
-    a.cells = plan->cells;
-    by_width[plan->shape.width - KERNEL_MIN_WIDTH](&a, plan->split, plan->gpu->stream);
+    by_width[plan->shape.width - KERNEL_MIN_WIDTH](gather, plan->split, plan->gpu->stream);
     return gpu_launched("Reading the grids");
 }

@@ -92,12 +92,7 @@ int nufft_gpu_pieces_make(struct nufft_gpu *plan, const int cells[3], int togeth
             break;
     }
     if (bytes > available)
-        return err_set_bytes(
-            ERR_GPU_OOM, (int64_t)bytes, (int64_t)available,
-            "Gridding %zu samples to %d x %d x %d cells needs %.1f MB of device memory and %.1f MB are free. Ask for a "
-            "smaller matrix or a larger tolerance, or wait until other work on this GPU has ended.",
-            plan->samples, plan->shape.grid[0], plan->shape.grid[1], plan->shape.grid[2], (double)bytes / 1e6,
-            (double)available / 1e6);
+        return nufft_gpu_no_room(plan, bytes, available);
     plan->bytes += bytes;
     rc = gpu_alloc(plan->gpu, bytes, (void **)&plan->grid, "The workspace");
     if (rc)

@@ -1,0 +1,120 @@
+/* The caller's order to the sorted one. */
+#include "gridding/nufft_gpu.cuh"
+
+/* Blocks of 256; a thread owns one sorted sample. */
+static __global__ void sort_data(uint32_t samples, const uint32_t *order, const float *weights, const float2 *data,
+                                 float2 *sorted)
+{
+    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= samples)
+        return;
+    float2 v = __ldcs(data + order[i]);
+    float w = weights ? weights[i] : 1.f;
+    sorted[i] = make_float2(v.x * w, v.y * w);
+}
+
+/* Blocks of 256; a thread owns one sorted sample. */
+static __global__ void sort_values(uint32_t samples, const uint32_t *order, const float *values, float *sorted)
+{
+    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < samples)
+        sorted[i] = values[order[i]];
+}
+
+/* Blocks of 256; a thread owns one value of [samples][columns]: the first column takes the samples, the others are
+ * zero. */
+static __global__ void fill_columns(uint32_t samples, int columns, const float *sorted, float2 *to)
+{
+    size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
+    if (i < (size_t)samples * columns)
+        to[i] = make_float2(i % columns ? 0.f : sorted[i / columns], 0.f);
+}
+
+/* Blocks of (32, 8) for 32 samples and 32 transforms; 8.4 KB of shared memory: data[transform][stride] to
+ * sorted[sample][transform], columns past `transforms` zero. */
+static __global__ void sort_transposed(uint32_t samples, size_t stride, int transforms, int columns,
+                                       const uint32_t *order, const float *weights, const float2 *data, float2 *sorted)
+{
+    __shared__ float2 square[32][33];
+    uint32_t s0 = blockIdx.x * 32, s = s0 + threadIdx.x;
+    int t0 = blockIdx.y * 32;
+    uint32_t from = s < samples ? order[s] : 0;
+    float w = s < samples && weights ? weights[s] : 1.f;
+    for (int r = threadIdx.y; r < 32; r += 8) {
+        float2 v = make_float2(0.f, 0.f);
+        if (s < samples && t0 + r < transforms)
+            v = __ldcs(data + (size_t)(t0 + r) * stride + from);
+        square[r][threadIdx.x] = make_float2(v.x * w, v.y * w);
+    }
+    __syncthreads();
+    for (int r = threadIdx.y; r < 32; r += 8)
+        if (s0 + r < samples && t0 + (int)threadIdx.x < columns)
+            sorted[(size_t)(s0 + r) * columns + t0 + threadIdx.x] = square[threadIdx.x][r];
+}
+
+int nufft_gpu_sort_data(struct nufft_gpu *plan, int transforms, const struct c32 *data)
+{
+    uint32_t n = plan->bins.samples;
+    if (n == 0)
+        return 0;
+    if (plan->way == WAY_PLANES) {
+        dim3 blocks(gpu_blocks(n, 32),
+                    gpu_blocks((size_t)(transforms + PLANE_TRANSFORMS - 1) / PLANE_TRANSFORMS * PLANE_TRANSFORMS, 32));
+        sort_transposed<<<blocks, dim3(32, 8), 0, plan->gpu->stream>>>(n, plan->samples, transforms, plan->group,
+                                                                       plan->bins.order, plan->weights,
+                                                                       (const float2 *)data, (float2 *)plan->sorted);
+    } else {
+        sort_data<<<gpu_blocks(n, 256), 256, 0, plan->gpu->stream>>>(n, plan->bins.order, plan->weights,
+                                                                     (const float2 *)data, (float2 *)plan->sorted);
+    }
+    return gpu_launched("Sorting the data");
+}
+
+int nufft_gpu_sort_values(struct nufft_gpu *plan, const float *values, float *sorted)
+{
+    uint32_t n = plan->bins.samples;
+    if (n == 0)
+        return 0;
+    sort_values<<<gpu_blocks(n, 256), 256, 0, plan->gpu->stream>>>(n, plan->bins.order, values, sorted);
+    return gpu_launched("Sorting the weights");
+}
+
+int nufft_gpu_fill_columns(struct nufft_gpu *plan, uint32_t samples, int columns, const float *values, struct c32 *to)
+{
+    size_t count = (size_t)samples * columns;
+    if (count == 0)
+        return 0;
+    fill_columns<<<gpu_blocks(count, 256), 256, 0, plan->gpu->stream>>>(samples, columns, values, (float2 *)to);
+    return gpu_launched("Preparing the weights");
+}
+
+int nufft_gpu_set_weights(void *state, const float *weights)
+{
+    struct nufft_gpu *plan = (struct nufft_gpu *)state;
+    struct gpu *gpu = plan->gpu;
+    float *unsorted = NULL;
+    uint32_t n = plan->bins.samples;
+    int rc = gpu_enter(gpu);
+    if (rc)
+        return rc;
+    if (!weights || n == 0) {
+        rc = nufft_gpu_overflow_weights(plan, NULL);
+        plan->bytes -= plan->weights ? n * sizeof(float) : 0;
+        gpu_release(gpu, plan->weights);
+        plan->weights = NULL;
+        return rc;
+    }
+    rc = gpu_array(gpu, plan->samples, &unsorted, "The weights");
+    if (!rc)
+        rc = gpu_upload(gpu, unsorted, weights, plan->samples * sizeof(float));
+    if (!rc && !plan->weights) {
+        rc = gpu_array(gpu, n, &plan->weights, "The weights");
+        plan->bytes += rc ? 0 : n * sizeof(float);
+    }
+    if (!rc)
+        rc = nufft_gpu_sort_values(plan, unsorted, plan->weights);
+    if (!rc)
+        rc = nufft_gpu_overflow_weights(plan, unsorted);
+    gpu_release(gpu, unsorted);
+    return rc ? rc : gpu_finish(gpu, "Sorting the weights");
+}

@@ -46,9 +46,8 @@ static __global__ void add_squares(int nx, int ny, int grid_x, size_t cells, int
     squares[pixel] = s;
 }
 
-/* Pass d over grids with rows of `row`, in place; the last writes images or (image NULL) squares. */
-static int pass_back(struct nufft_gpu *plan, int d, int transforms, struct c32 *grid, int row, struct c32 *image,
-                     float *squares)
+/* Pass d over grids with rows of `row`, in place. */
+static struct fft_pass axis_pass(const struct nufft_gpu *plan, int d, int transforms, struct c32 *grid, int row)
 {
     const int *n = plan->shape.n, *cells = plan->shape.grid, dim = plan->shape.dim;
     struct fft_view view[3];
@@ -56,17 +55,25 @@ static int pass_back(struct nufft_gpu *plan, int d, int transforms, struct c32 *
     grid_views(plan, (size_t)row, view);
     pass.in = pass.out = (float2 *)grid;
     pass.in_view = pass.out_view = view[d];
-    pass.kind = d == dim - 1 ? FFT_BACK_IMAGE : FFT_BACK;
     pass.kept = n[d];
     pass.lines = d == 0 ? cells[1] : n[0];
     pass.sets = dim == 2 ? transforms : d == 2 ? n[1] : cells[2];
-    if (d == dim - 1) {
+    if (d == dim - 1)
         image_factors(plan, &pass);
-        if (image || dim == 3) {
-            pass.out = (float2 *)image;
-            pass.out_view = image_view(plan);
-            pass.squares = image ? NULL : squares;
-        }
+    return pass;
+}
+
+/* Towards the image: the last pass writes images or (image NULL) squares. */
+static int pass_back(struct nufft_gpu *plan, int d, int transforms, struct c32 *grid, int row, struct c32 *image,
+                     float *squares)
+{
+    struct fft_pass pass = axis_pass(plan, d, transforms, grid, row);
+    bool last = d == plan->shape.dim - 1;
+    pass.kind = last ? FFT_BACK_IMAGE : FFT_BACK;
+    if (last && (image || plan->shape.dim == 3)) {
+        pass.out = (float2 *)image;
+        pass.out_view = image_view(plan);
+        pass.squares = image ? NULL : squares;
     }
     return fft_run(plan->gpu, &plan->fft[d], &pass);
 }
@@ -93,20 +100,11 @@ int nufft_gpu_grid_to_image(struct nufft_gpu *plan, int transforms, struct c32 *
 
 int nufft_gpu_image_to_grid(struct nufft_gpu *plan, int transforms, const struct c32 *image)
 {
-    const int *n = plan->shape.n, *cells = plan->shape.grid, dim = plan->shape.dim;
-    struct fft_view view[3];
-    int rc = 0;
-    grid_views(plan, (size_t)cells[0], view);
-    for (int d = dim - 1; !rc && d >= 0; d--) {
-        struct fft_pass pass = {};
-        pass.in = pass.out = (float2 *)plan->grid;
-        pass.in_view = pass.out_view = view[d];
-        pass.kind = d == dim - 1 ? FFT_FORTH_IMAGE : FFT_FORTH;
-        pass.kept = n[d];
-        pass.lines = d == 0 ? cells[1] : n[0];
-        pass.sets = dim == 2 ? transforms : d == 2 ? n[1] : cells[2];
-        if (d == dim - 1) {
-            image_factors(plan, &pass);
+    int last = plan->shape.dim - 1, rc = 0;
+    for (int d = last; !rc && d >= 0; d--) {
+        struct fft_pass pass = axis_pass(plan, d, transforms, plan->grid, plan->shape.grid[0]);
+        pass.kind = d == last ? FFT_FORTH_IMAGE : FFT_FORTH;
+        if (d == last) {
             pass.in = (const float2 *)image;
             pass.in_view = image_view(plan);
         }

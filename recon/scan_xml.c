@@ -9,6 +9,7 @@
 #include <libxml/parser.h>
 #include <libxml/tree.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,22 +57,37 @@ static int missing(const struct place *at, const char *name)
                    name);
 }
 
+static const char *const axes[] = {"x", "y", "z"};
+
+/* What an axis of a matrix or a field of view says. */
+static int axis_text(const xmlNode *parent, const struct place *at, int d, char text[NUMBER_LENGTH])
+{
+    const xmlNode *node = child_of(parent, axes[d]);
+    if (!node)
+        return missing(at, axes[d]);
+    text_of(node, text);
+    return 0;
+}
+
+static int axis_wrong(const struct place *at, int d, const char *text, const char *expected)
+{
+    return err_set(ERR_HEADER_INVALID, "The ISMRMRD header's encoding %u says %s/%s/%s is \"%s\"; %s is expected.",
+                   at->encoding, at->space, at->group, axes[d], text, expected);
+}
+
 static int matrix_read(uint32_t out[3], const xmlNode *parent, const struct place *at)
 {
-    static const char *const axes[] = {"x", "y", "z"};
     for (int d = 0; d < 3; d++) {
-        const xmlNode *node = child_of(parent, axes[d]);
-        char text[NUMBER_LENGTH], *end;
-        if (!node)
-            return missing(at, axes[d]);
-        text_of(node, text);
+        char text[NUMBER_LENGTH], *end, expected[64];
+        int rc = axis_text(parent, at, d, text);
+        if (rc)
+            return rc;
         errno = 0;
         long value = strtol(text, &end, 10);
-        if (end == text || *end || errno || value < 1 || value > SCAN_MAX_MATRIX)
-            return err_set(ERR_HEADER_INVALID,
-                           "The ISMRMRD header's encoding %u says %s/%s/%s is \"%s\"; a whole number from 1 to %d is "
-                           "expected.",
-                           at->encoding, at->space, at->group, axes[d], text, SCAN_MAX_MATRIX);
+        if (end == text || *end || errno || value < 1 || value > SCAN_MAX_MATRIX) {
+            snprintf(expected, sizeof expected, "a whole number from 1 to %d", SCAN_MAX_MATRIX);
+            return axis_wrong(at, d, text, expected);
+        }
         out[d] = (uint32_t)value;
     }
     return 0;
@@ -79,20 +95,14 @@ static int matrix_read(uint32_t out[3], const xmlNode *parent, const struct plac
 
 static int fov_read(float out[3], const xmlNode *parent, const struct place *at)
 {
-    static const char *const axes[] = {"x", "y", "z"};
     for (int d = 0; d < 3; d++) {
-        const xmlNode *node = child_of(parent, axes[d]);
         char text[NUMBER_LENGTH], *end;
-        if (!node)
-            return missing(at, axes[d]);
-        text_of(node, text);
+        int rc = axis_text(parent, at, d, text);
+        if (rc)
+            return rc;
         float value = strtof(text, &end);
         if (end == text || *end || !isfinite(value) || !(value > 0))
-            return err_set(
-                ERR_HEADER_INVALID,
-                "The ISMRMRD header's encoding %u says %s/%s/%s is \"%s\"; a length in millimetres above 0 is "
-                "expected.",
-                at->encoding, at->space, at->group, axes[d], text);
+            return axis_wrong(at, d, text, "a length in millimetres above 0");
         out[d] = value;
     }
     return 0;

@@ -50,6 +50,7 @@ GPU_SO   := $(BUILD)/lib/mrirecon/mrirecon-gpu.so
 BIN      := $(addprefix $(BUILD)/bin/,mrirecond mrirecon-worker mrirecon-codec mrirecon)
 UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
 GPU_TESTS := $(patsubst tests/gpu/%.c,$(BUILD)/tests/%,$(wildcard tests/gpu/test_*.c))
+FAULTS   := $(patsubst tests/faults/%.c,$(BUILD)/tests/%.so,$(wildcard tests/faults/*.c))
 E2E      := $(wildcard tests/e2e/test_*.py)
 FUZZ     := $(wildcard tests/fuzz/test_*.sh)
 BENCH    := $(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(wildcard tests/bench/bench_*.c))
@@ -131,9 +132,9 @@ demo: deps
 	@tests/demo.sh '$(BUILD)' $(if $(SCAN),'$(SCAN)')
 ## make check           install what is missing, build with gcc, clang and sanitizers, run every test
 check: deps
-	@$(MAKE) --no-print-directory -j$$(nproc) all unit bench $(BUILD)/tests/powercut.so $(BUILD)/tests/clockjump.so $(if $(GPU),$(BUILD)/tests/poison.so)
+	@$(MAKE) --no-print-directory -j$$(nproc) all unit bench $(FAULTS) $(if $(GPU),$(BUILD)/tests/poison.so)
 	@$(MAKE) --no-print-directory -j$$(nproc) CC=clang BUILD=$(BUILD)/clang CUDA=0 all unit
-	@$(MAKE) --no-print-directory -j$$(nproc) SAN=1 BUILD=$(BUILD)/san CUDA=0 all unit $(BUILD)/san/tests/powercut.so $(BUILD)/san/tests/clockjump.so
+	@$(MAKE) --no-print-directory -j$$(nproc) SAN=1 BUILD=$(BUILD)/san CUDA=0 all unit $(FAULTS:$(BUILD)/%=$(BUILD)/san/%)
 	@$(MAKE) --no-print-directory -j$$(nproc) fuzz
 	@$(MAKE) --no-print-directory $(PROMETHEUS)
 	@tests/run tests/check_includes tests/check_units tests/check_security $(FUZZ) $(foreach b,$(BUILD) $(BUILD)/clang $(BUILD)/san,MRIRECON_BIN=$(b)/bin $(UNIT:$(BUILD)/%=$(b)/%)) \
@@ -147,10 +148,10 @@ $(PROMETHEUS):
 check-gpu: bundle bench $(GPU_TESTS) $(BUILD)/tests/poison.so
 	MRIRECON_POISON_SO=$(BUILD)/tests/poison.so tests/run $(GPU_TESTS) MRIRECON_BIN=$(BUILD)/bundle/bin tests/gpu/test_daemon.py
 	$(BUILD)/bench/mrirecond-bench --sets tiny --runs 1 >/dev/null
-# Preloaded into a daemon whose disk loses its power, or whose clock jumps: no sanitizer of their own.
-$(BUILD)/tests/powercut.so $(BUILD)/tests/clockjump.so: $(BUILD)/tests/%.so: tests/faults/%.c
+# Preloaded into a daemon whose disk loses its power, or whose clock jumps; loaded by a worker whose GPU fails: no sanitizer of their own.
+$(FAULTS): $(BUILD)/tests/%.so: tests/faults/%.c
 	@mkdir -p $(@D)
-	$(call say,$(CC) $<)$(CC) -std=c17 -O2 -fPIC -shared -Wall -Wextra -Werror -o $@ $< -ldl
+	$(call say,$(CC) $<)$(CC) -std=c17 -O2 -I. -fPIC -shared -Wall -Wextra -Werror -o $@ $< -ldl
 $(BUILD)/tests/poison.so: $(BUILD)/obj/tests/gpu/poison.cu.o
 	@mkdir -p $(@D)
 	$(call say,link $@)$(NVCC) -shared -cudart static -o $@ $^

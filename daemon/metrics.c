@@ -320,7 +320,10 @@ void metrics_print(struct metrics *metrics, const struct metrics_now *now, FILE 
     one(out, PREFIX "spool_used_bytes", "gauge", "Bytes of waiting uploads.", (double)now->spool_used);
     one(out, PREFIX "spool_free_bytes", "gauge", "Bytes that uploads may still take.", (double)now->spool_free);
     one(out, PREFIX "workers", "gauge", "Workers that should run.", now->workers);
-    one(out, PREFIX "workers_ready", "gauge", "Workers that are warm.", now->workers_ready);
+    one(out, PREFIX "workers_ready", "gauge", "Workers that are warm, and whose devices are trusted.",
+        now->workers_ready);
+    one(out, PREFIX "workers_resting", "gauge",
+        "Workers whose device failed job after job: it is tried with one job at a time.", now->workers_resting);
     head(out, PREFIX "gpu_memory_used_bytes", "gauge",
          "Memory in use on a GPU, by everybody, when its worker last said.");
     for (int i = 0; i < now->gpus; i++)

@@ -40,7 +40,7 @@ struct metrics_now {
     bool held;                         /* no job is begun, for the disk is low */
     int64_t running, capacity, oldest; /* oldest: ms since 1970, 0: none waits */
     int64_t spool_used, spool_free;
-    int workers, workers_ready;
+    int workers, workers_ready, workers_resting;
     const struct metrics_gpu *gpu; /* [gpus] */
     int gpus;
 };

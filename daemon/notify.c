@@ -21,7 +21,7 @@ static int workers_count(struct service *service, int *warm, int *busy)
     int count = scheduler_status(service->scheduler, status);
     *warm = *busy = 0;
     for (int i = 0; i < count; i++) {
-        *warm += status[i].state == WORKER_IDLE || status[i].state == WORKER_BUSY;
+        *warm += worker_is_ready(&status[i]);
         *busy += status[i].state == WORKER_BUSY;
     }
     return count;

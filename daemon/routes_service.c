@@ -91,14 +91,21 @@ static int spool_check(struct service *service)
 static int workers_check(struct service *service, json_t *list)
 {
     struct worker_status status[WORKERS_MAX];
-    int count = scheduler_status(service->scheduler, status), ready = 0;
+    int count = scheduler_status(service->scheduler, status), ready = 0, told = 0;
     for (int i = 0; i < count; i++) {
-        ready += status[i].state == WORKER_IDLE || status[i].state == WORKER_BUSY;
+        ready += worker_is_ready(&status[i]);
+        if (status[i].resting || (!*status[told].note && *status[i].note))
+            told = i;
         json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s}", "wanted", status[i].wanted, "state",
                                               worker_state_name(status[i].state), "device", status[i].device, "note",
                                               status[i].note));
     }
-    return ready ? 0 : err_set(ERR_NO_DEVICE, "No worker is ready; each is starting or could not be started.");
+    if (ready)
+        return 0;
+    if (!*status[told].note)
+        return err_set(ERR_NO_DEVICE, "No worker is ready; each is starting.");
+    return err_set(ERR_NO_DEVICE, "No worker is ready. Jobs are kept until one is. Worker %d (%s) %s", told,
+                   *status[told].device ? status[told].device : status[told].wanted, status[told].note);
 }
 
 int route_ready(struct request *request)
@@ -139,8 +146,10 @@ int route_metrics(struct request *request)
     now.held = scheduler_is_held(service->scheduler);
     now.running = counts[JOB_RUNNING] + counts[JOB_CANCELING];
     now.workers = scheduler_status(service->scheduler, status);
-    for (int i = 0; i < now.workers; i++)
-        now.workers_ready += status[i].state == WORKER_IDLE || status[i].state == WORKER_BUSY;
+    for (int i = 0; i < now.workers; i++) {
+        now.workers_ready += worker_is_ready(&status[i]);
+        now.workers_resting += status[i].resting;
+    }
     struct metrics_gpu gpus[WORKERS_MAX];
     for (int i = 0; i < now.workers; i++)
         if (status[i].gpu && status[i].memory_total > 0)

@@ -27,7 +27,8 @@ void slot_publish(struct scheduler *scheduler, const struct slot *slot)
     status->gpu = slot->worker.gpu;
     memcpy(status->wanted, slot->worker.wanted, sizeof status->wanted);
     memcpy(status->device, slot->worker.device, sizeof status->device);
-    memcpy(status->note, slot->worker.note, sizeof status->note);
+    status->resting = slot->rest > 0;
+    memcpy(status->note, status->resting ? slot->why : slot->worker.note, sizeof status->note);
     memcpy(status->job, slot->now.job.id, sizeof status->job);
     memcpy(status->ending, slot->last.job.id, sizeof status->ending);
     pthread_mutex_unlock(&scheduler->lock);
@@ -93,6 +94,8 @@ static void end(struct scheduler *scheduler, struct slot *slot, const char *reas
                 slot->worker.note);
         slot->now.failure = *err_last();
     }
+    if (slot->now.outcome == OUTCOME_DIED && slot->now.cancel_at == 0)
+        slot_blame(scheduler, slot);
     slot_publish(scheduler, slot);
 }
 
@@ -158,7 +161,7 @@ static bool on_message(struct scheduler *scheduler, struct slot *slot, const jso
     if (strcmp(type, "progress") == 0) {
         on_progress(scheduler, slot, message);
     } else if (strcmp(type, "done") == 0) {
-        worker_proved(&slot->worker);
+        slot_trust(scheduler, slot);
         slot->now.outcome = OUTCOME_DONE;
         slot->now.report = json_incref(json_object_get(message, "report"));
     } else if (strcmp(type, "failed") == 0) {
@@ -283,6 +286,20 @@ static bool is_held(struct scheduler *scheduler)
     return held;
 }
 
+/* Jobs that are taken only where there is no other of their priority: what another worker reads ahead, and what a
+ * worker died of (FAULTS). */
+static json_t *later_ids(const struct scheduler *scheduler)
+{
+    json_t *ids = ahead_ids(scheduler, true);
+    for (int i = 0; i < scheduler->count; i++) {
+        const char *id;
+        json_t *value;
+        json_object_foreach (scheduler->slot[i].died_of, id, value)
+            json_array_append_new(ids, json_string(id));
+    }
+    return ids;
+}
+
 /* Who runs what: the job that the store says is next goes to an idle worker. */
 static void assign(struct scheduler *scheduler)
 {
@@ -291,7 +308,7 @@ static void assign(struct scheduler *scheduler)
            !is_held(scheduler)) {
         struct job job;
         bool found = false;
-        json_t *avoid = ahead_ids(scheduler, true);
+        json_t *avoid = later_ids(scheduler);
         int result = store_take(parts->store, avoid, &job, &found);
         json_decref(avoid);
         if (result) {
@@ -411,6 +428,7 @@ static void *scheduler_run(void *context)
         if (*slot->now.job.id && slot->now.outcome == OUTCOME_NONE)
             slot->now.outcome = OUTCOME_REQUEUE;
         slot_settle(scheduler, slot);
+        json_decref(slot->died_of);
         for (struct run *run = &slot->now; run; run = run == &slot->now ? &slot->last : NULL) {
             job_clear(&run->job);
             json_decref(run->results);

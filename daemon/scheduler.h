@@ -8,6 +8,11 @@
  * and binds nobody: the job stays queued until a worker is free for it, can be canceled, overtaken or taken by another
  * worker, and is neither run nor dead if the worker dies meanwhile.
  *
+ * FAULTS. A job whose worker died of it is run once more, after another one where another waits. When a worker dies of
+ * a second job and has done none to its end since it died of the first, the fault is taken to be its device's: the
+ * second goes back into the queue as if it had not been tried, and the worker rests. After that it is tried with one
+ * job at a time, and rests longer each time, until it has done one: then it is trusted again.
+ *
  * Other threads see the workers through scheduler_status(), a copy under a lock that is never held across a disk or a
  * wait. Who is to run where is decided in one place (scheduler.c:assign): priorities and fair shares are a matter of
  * store_take's order.
@@ -41,8 +46,15 @@ struct worker_status {
     double fraction;
     char stage[64];
     bool gpu;
+    bool resting;                           /* its device is held at fault (FAULTS); `note` says why */
     int64_t memory_available, memory_total; /* of the device, bytes, as last heard; 0: not yet */
 };
+
+/* Whether a job that came now would be begun, or would wait for jobs only: not for a device that is at fault. */
+static inline bool worker_is_ready(const struct worker_status *status)
+{
+    return status->state == WORKER_IDLE || (status->state == WORKER_BUSY && !status->resting);
+}
 
 /* Starts the thread, which starts the workers. Fails with ERR_BAD_PARAMETER (option devices), ERR_NO_MEMORY,
  * ERR_INTERNAL. */

@@ -33,7 +33,10 @@ struct slot {
     struct worker worker;
     struct run now;            /* what it works at */
     struct run last;           /* what it has ended, until the disk knows: it has its next job meanwhile */
-    char why[2 * WORKER_TEXT]; /* it could not start */
+    char why[2 * WORKER_TEXT]; /* it could not start, or rests */
+    /* FAULTS in scheduler.h */
+    json_t *died_of; /* ids of the jobs it died of since it did one to its end (true for each); NULL: none */
+    double rest;     /* s without a job after a death, for its device is held at fault; 0: it is trusted */
 };
 
 enum stopping { RUNNING, DRAINING, STOPPING };
@@ -75,6 +78,12 @@ bool slot_move_on(struct scheduler *scheduler, struct slot *slot);
 
 /* Take what has ended to the disk, and tell who waits; what cannot be stored is tried again later. */
 void slot_settle(struct scheduler *scheduler, struct slot *slot);
+
+/* The worker has died of its job: let the job be blamed for it, or the device. */
+void slot_blame(struct scheduler *scheduler, struct slot *slot);
+
+/* It has done a job to its end. */
+void slot_trust(struct scheduler *scheduler, struct slot *slot);
 
 /* ---- ahead.c ---- */
 

@@ -1,9 +1,12 @@
-/* How a job ends: its files to their place, its row in the store, and who waits is told. */
+/* How a job ends: its files to their place, its row in the store, and who waits is told; and whose fault it was. */
 #include "daemon/clock.h"
 #include "daemon/scheduler_inside.h"
 
 #include <stdio.h>
 #include <string.h>
+
+#define REST_FIRST 2.0   /* s that a worker whose device is at fault rests, the first time */
+#define REST_LAST  120.0 /* s, after many times */
 
 static void forget_run(struct scheduler *scheduler, struct slot *slot, struct run *run)
 {
@@ -92,6 +95,39 @@ static int settle_requeue(struct scheduler *scheduler, struct run *run)
         metrics_retried(parts->metrics);
     log_line(parts->log, LOG_LEVEL_INFO, id, "queued again");
     return 0;
+}
+
+void slot_blame(struct scheduler *scheduler, struct slot *slot)
+{
+    struct run *run = &slot->now;
+    if (!slot->died_of)
+        slot->died_of = json_object();
+    json_object_set_new(slot->died_of, run->job.id, json_true());
+    if (json_object_size(slot->died_of) < 2)
+        return;
+    run->outcome = OUTCOME_REQUEUE;
+    slot->rest = slot->rest <= 0 ? REST_FIRST : slot->rest * 2 < REST_LAST ? slot->rest * 2 : REST_LAST;
+    double until = clock_seconds() + slot->rest;
+    if (slot->worker.restart_at < until)
+        slot->worker.restart_at = until;
+    const char *reason = run->failure.code == ERR_DEVICE ? run->failure.text : slot->worker.note;
+    snprintf(slot->why, sizeof slot->why, "rests, for job after job ended it: %.*s", (int)sizeof slot->why - 40,
+             reason);
+    log_line(
+        scheduler->parts.log, LOG_LEVEL_ERROR, NULL,
+        "the fault is taken to be the device's, not the jobs': worker %d (%s) %s (for %g s; jobs stay in the queue)",
+        slot->worker.index, slot->worker.device, slot->why, slot->rest);
+}
+
+void slot_trust(struct scheduler *scheduler, struct slot *slot)
+{
+    if (slot->rest > 0)
+        log_line(scheduler->parts.log, LOG_LEVEL_INFO, NULL, "worker %d (%s) works again", slot->worker.index,
+                 slot->worker.device);
+    slot->rest = 0;
+    json_decref(slot->died_of);
+    slot->died_of = NULL;
+    worker_proved(&slot->worker);
 }
 
 static void settle_run(struct scheduler *scheduler, struct slot *slot, struct run *run)

@@ -19,6 +19,10 @@ struct worker_options {
 struct recon_request worker_request(const struct worker_options *options, const struct kind *kind,
                                     const struct param_values *values, int input, struct decoder *decoder);
 
+/* Have the device compute a small image whose value is known, before it is trusted with jobs. Fails with ERR_DEVICE
+ * (also: the value is another), ERR_NO_MEMORY, ERR_GPU_OOM, and as nufft_create(). */
+int worker_probe(struct dev *dev);
+
 /* Serve the daemon at the other end of `socket` (daemon/wire.h) until it closes it or the device fails. The exit status
  * of the process. */
 int worker_serve(int socket, struct dev *dev, const struct worker_options *options);

@@ -349,6 +349,8 @@ static int serve(const struct command *command)
     int rc = sandbox_enter_worker();
     if (rc == 0)
         rc = dev_create(&dev, command->options.device, command->options.device_index, command->options.threads);
+    if (rc == 0)
+        rc = worker_probe(dev);
     if (rc != 0) {
         struct err failure = *err_last();
         json_t *message = json_pack("{s:s, s:s, s:o, s:b}", "type", "failed", "id", "", "error",

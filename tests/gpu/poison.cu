@@ -1,13 +1,16 @@
 /* A GPU that fails when it is told to, for tests: stands in for mrirecon-gpu.so, hands every call on to
- * mrirecon-gpu-real.so beside it, and before an upload looks into the file $MRIRECON_POISON. While that holds a number
- * above 0, it takes one off and has a kernel write to no memory: a true sticky error, after which nothing of this
- * process works on the device any more. */
+ * mrirecon-gpu-real.so beside it, and before an upload of LEAST bytes looks into the file $MRIRECON_POISON. While that
+ * holds a number above 0, it takes one off and has a kernel write to no memory: a true sticky error, after which nothing
+ * of this process works on the device any more. Smaller uploads are spared, that a worker finds its device well when it
+ * starts. */
 #include "gridding/base/dev_leaf.h"
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
+
+enum { LEAST = 32768 };
 
 static struct dev_leaf leaf;
 static const struct dev_leaf *real_leaf;
@@ -18,8 +21,10 @@ static __global__ void write_nowhere(int *nowhere)
     *nowhere = 1;
 }
 
-static void poison(void)
+static void poison(size_t bytes)
 {
+    if (bytes < LEAST)
+        return;
     const char *path = getenv("MRIRECON_POISON");
     int left = 0;
     FILE *file = path ? fopen(path, "r+e") : NULL;
@@ -37,13 +42,13 @@ static void poison(void)
 
 static int upload(struct dev *dev, void *device, const void *host, size_t bytes)
 {
-    poison();
+    poison(bytes);
     return real_leaf->upload(dev, device, host, bytes);
 }
 
 static int upload_begin(struct dev *dev, void *device, const void *host, size_t bytes)
 {
-    poison();
+    poison(bytes);
     return real_leaf->upload_begin(dev, device, host, bytes);
 }
 

@@ -90,7 +90,9 @@ static void do_job(const char *id, int scan, int folder)
         if (mark >= 0)
             raise(SIGKILL);
     }
-    if (strcmp(what, "fatal") == 0) {
+    /* The device is broken as long as this lies beside the state folder's results. */
+    bool broken = strcmp(what, "device") == 0 && faccessat(folder, "../../broken", F_OK, 0) == 0;
+    if (strcmp(what, "fatal") == 0 || broken) {
         say(json_pack("{s:s, s:s, s:{s:s, s:s}, s:b}", "type", "failed", "id", id, "error", "code", "device-failed",
                       "detail", "The device is gone.", "fatal", 1));
         pause();
@@ -296,6 +298,7 @@ static void a_lost_device_gets_one_more_try(void **state)
 static void a_worker_that_breaks_the_rules_is_replaced(void **state)
 {
     ends(*state, "nonsense", JOB_FAILED, "worker-died", 2);
+    ends(*state, "good", JOB_SUCCEEDED, NULL, 1);
     ends(*state, "other job", JOB_FAILED, "worker-died", 2);
     ends(*state, "good", JOB_SUCCEEDED, NULL, 1);
 }
@@ -468,18 +471,17 @@ static void a_scan_read_ahead_neither_runs_nor_dies_with_its_worker(void **state
         assert_int_equal(store_get(f->store, first, &job), 0);
     }
     job_clear(&job);
+    job = reach(f, second, JOB_SUCCEEDED); /* before the one that a worker died of */
+    assert_int_equal(job.attempts, 1);
+    assert_int_equal(job.deaths, 0);
+    job_clear(&job);
     job = reach(f, first, JOB_RUNNING);
     assert_int_equal(job.deaths, 1);
     assert_int_equal(job.attempts, 2);
     job_clear(&job);
     noted(f, "job", first, 2);
-    job = reach(f, second, JOB_QUEUED);
-    assert_int_equal(job.attempts + job.deaths, 0);
-    job_clear(&job);
     cancel(f, first, JOB_CANCELING);
-    job = reach(f, second, JOB_SUCCEEDED);
-    assert_int_equal(job.attempts, 1);
-    assert_int_equal(job.deaths, 0);
+    job = reach(f, first, JOB_CANCELED);
     job_clear(&job);
     noted(f, "prepare", second, 1);
     noted(f, "job", second, 1);
@@ -549,6 +551,86 @@ static void a_free_worker_takes_a_job_that_another_has_read(void **state)
     job_clear(&job);
 }
 
+static void device_breaks(struct fixture *f, bool broken)
+{
+    char path[96];
+    snprintf(path, sizeof path, "%s/broken", f->folder);
+    if (!broken) {
+        assert_int_equal(unlink(path), 0);
+        return;
+    }
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    close(fd);
+}
+
+/* Wait until a worker rests, or does no longer. */
+static void rests(struct fixture *f, int index, bool expected)
+{
+    struct worker_status status[WORKERS_MAX];
+    double end = clock_seconds() + HANGS_SECONDS;
+    do {
+        moment();
+        scheduler_status(f->scheduler, status);
+    } while (status[index].resting != expected && clock_seconds() < end);
+    assert_int_equal(status[index].resting, expected);
+    if (expected) {
+        assert_false(worker_is_ready(&status[index]));
+        assert_non_null(strstr(status[index].note, "The device is gone."));
+    }
+}
+
+static void a_device_that_fails_every_job_costs_none_of_them(void **state)
+{
+    struct fixture *f = *state;
+    char ids[3][JOB_ID];
+    int64_t attempts = 0;
+    device_breaks(f, true);
+    for (int i = 0; i < 3; i++)
+        submit(f, "device", ids[i]);
+    rests(f, 0, true);
+    struct job job;
+    for (double end = clock_seconds() + HANGS_SECONDS; attempts < 3 && clock_seconds() < end; moment()) {
+        attempts = 0;
+        for (int i = 0; i < 3; i++) { /* none fails, by however many it is tried */
+            assert_int_equal(store_get(f->store, ids[i], &job), 0);
+            assert_true(job.state == JOB_QUEUED || job.state == JOB_RUNNING);
+            assert_true(job.deaths <= (i == 0));
+            attempts += job.attempts;
+            job_clear(&job);
+        }
+    }
+    assert_int_equal(attempts, 3);
+    device_breaks(f, false);
+    for (int i = 0; i < 3; i++) {
+        job = reach(f, ids[i], JOB_SUCCEEDED);
+        job_clear(&job);
+    }
+    rests(f, 0, false);
+}
+
+static void two_jobs_that_kill_every_worker_fail_where_others_succeed(void **state)
+{
+    struct fixture *f = *state;
+    char ids[4][JOB_ID];
+    submit(f, "wait", ids[0]);
+    submit(f, "die", ids[1]);
+    submit(f, "die", ids[2]);
+    submit(f, "good", ids[3]);
+    cancel(f, ids[0], JOB_CANCELING);
+    struct job job = reach(f, ids[3], JOB_SUCCEEDED);
+    assert_int_equal(job.attempts, 1);
+    job_clear(&job);
+    job = reach(f, ids[1], JOB_FAILED);
+    assert_string_equal(json_string_value(json_object_get(job.error, "code")), "worker-died");
+    job_clear(&job);
+    submit(f, "good", ids[3]); /* without it the last one would be kept, and tried at times */
+    job = reach(f, ids[3], JOB_SUCCEEDED);
+    job_clear(&job);
+    job = reach(f, ids[2], JOB_FAILED);
+    job_clear(&job);
+}
+
 static void devices_are_planned(void **state)
 {
     struct worker plan[WORKERS_MAX];
@@ -585,6 +667,8 @@ int main(int argc, char **argv)
         WITH_SCHEDULER(a_scan_read_ahead_neither_runs_nor_dies_with_its_worker),
         WITH_SCHEDULER(an_upload_is_read_while_its_row_is_to_come),
         WITH_SCHEDULER(a_free_worker_takes_a_job_that_another_has_read),
+        WITH_SCHEDULER(a_device_that_fails_every_job_costs_none_of_them),
+        WITH_SCHEDULER(two_jobs_that_kill_every_worker_fail_where_others_succeed),
         cmocka_unit_test(devices_are_planned),
     };
     return cmocka_run_group_tests_name("scheduler", tests, NULL, NULL);

@@ -1,0 +1,145 @@
+#!/usr/bin/python3
+"""A device that fails: which jobs pay for it, what is told, and that work goes on by itself when it works again.
+
+The GPU is pretended (tests/faults/fakegpu.c): the same binaries, beside a mrirecon-gpu.so whose leaves are the CPU's and whose uploads fail when
+told to. On a GPU that is there, tests/gpu/test_daemon.py has true sticky errors.
+"""
+# time limit: 300 s
+import contextlib
+import os
+import shutil
+import signal
+import tempfile
+
+import scans
+from harness import BIN, Daemon, main, same, skip, test, wait_until
+
+FOLDER = tempfile.TemporaryDirectory()
+SMALL = scans.radial(seed=41).bytes(FOLDER.name)
+LARGE = scans.radial(matrix=(64, 64, 1), spokes=101, samples=128, coils=2, seed=42).bytes(FOLDER.name)
+OF_LARGE = 65536  # bytes: a coil of LARGE takes more, all that is uploaded for SMALL or at a worker's start takes less
+FAKE = os.path.join(os.path.dirname(BIN), "tests", "fakegpu.so")
+
+
+class Gpu:
+    """An installation with a pretended GPU."""
+
+    def __init__(self, folder):
+        if not os.path.exists(FAKE):
+            skip(f"{FAKE} is not there (make check builds it)")
+        self.trigger = f"{folder}/trigger"
+        self.binaries = f"{folder}/bin"
+        shutil.copytree(BIN, self.binaries)
+        os.makedirs(f"{folder}/lib/mrirecon")
+        shutil.copy(FAKE, f"{folder}/lib/mrirecon/mrirecon-gpu.so")
+
+    def breaks(self, how):
+        """From now on uploads of so many bytes fail; "wrong": downloads bring other values."""
+        with open(self.trigger + ".new", "w") as file:
+            file.write(str(how))
+        os.rename(self.trigger + ".new", self.trigger)
+
+    def mended(self):
+        os.unlink(self.trigger)
+
+    def daemon(self, devices="gpu:0"):
+        return Daemon(devices=devices, binaries=self.binaries, environment={"MRIRECON_FAKE_GPU": self.trigger}, expect_trouble=True)
+
+
+@contextlib.contextmanager
+def gpu():
+    with tempfile.TemporaryDirectory() as folder:
+        yield Gpu(folder)
+
+
+def not_ready(daemon, words):
+    def says():
+        answer = daemon.get("/readyz")
+        text = answer.json().get("checks", {}).get("workers", "") if answer.status == 503 else ""
+        return text if all(word in text for word in words) else None
+    return wait_until(says, f"/readyz to say {words}")
+
+
+def succeed(daemon, jobs):
+    for identity in jobs:
+        job = daemon.finish(identity)
+        same(job["state"], "succeeded", f"state of {identity} ({job['error']})")
+        daemon.get(f"/v1/jobs/{identity}/results/image?format=npy").expect(200)
+
+
+@test("a GPU that fails every job: all stay in the queue, /readyz, a metric and the log tell why, and all succeed when it works again")
+def every_job():
+    with gpu() as device, device.daemon() as daemon:
+        same(daemon.run(LARGE)["report"]["device"], "gpu 0 (pretended)", "device")
+        device.breaks(OF_LARGE)
+        jobs = [daemon.submit(LARGE).expect(202).json()["id"] for _ in range(5)]
+        text = not_ready(daemon, ["Jobs are kept", "gpu 0 (pretended)", "the pretended GPU is broken"])
+        metrics = daemon.metrics()
+        same((metrics["mrirecond_workers_resting"], metrics["mrirecond_workers_ready"]), (1, 0), f"workers that rest, and are ready ({text})")
+        assert "the fault is taken to be the device's, not the jobs': worker 0 (gpu 0 (pretended)) rests" in daemon.read_log(), daemon.read_log()
+        # It is tried again, with one job at a time.
+        wait_until(lambda: daemon.read_log().count("the fault is taken to be the device's") >= 3, "two more tries")
+        seen = [daemon.job(identity) for identity in jobs]
+        assert all(job["state"] in ("queued", "running") for job in seen), [(job["state"], job["error"]) for job in seen]
+        device.mended()
+        succeed(daemon, jobs)
+        wait_until(lambda: daemon.get("/readyz").status == 200, "/readyz to be well again")
+        same(daemon.metrics()["mrirecond_workers_resting"], 0, "workers that rest")
+        assert "worker 0 (gpu 0 (pretended)) works again" in daemon.read_log(), daemon.read_log()
+
+
+@test("a GPU that computes nothing any more is found out when its worker starts: the one job there is waits, and succeeds later")
+def found_at_start():
+    with gpu() as device, device.daemon() as daemon:
+        device.breaks(1)
+        identity = daemon.submit(LARGE).expect(202).json()["id"]
+        not_ready(daemon, ["Jobs are kept", "gpu 0 (pretended) was tried and failed", "the pretended GPU is broken"])
+        job = daemon.job(identity)
+        same((job["state"], job["attempts"]), ("queued", 1), "state and attempts")
+        device.mended()
+        succeed(daemon, [identity])
+        same(daemon.job(identity)["attempts"], 2, "attempts")
+
+
+@test("a GPU that computes wrong values is found out when its worker starts, and gets no job until it is right again")
+def wrong_values():
+    with gpu() as device, device.daemon() as daemon:
+        device.breaks("wrong")
+        os.kill(daemon.worker(), signal.SIGKILL)
+        not_ready(daemon, ["gpu 0 (pretended) computes wrongly"])
+        identity = daemon.submit(SMALL).expect(202).json()["id"]
+        device.mended()
+        succeed(daemon, [identity])
+        same(daemon.job(identity)["attempts"], 1, "attempts")
+
+
+@test("a job of which the GPU fails while it does others: tried twice, failed; the others succeed")
+def one_job():
+    with gpu() as device, device.daemon() as daemon:
+        device.breaks(OF_LARGE)
+        succeed(daemon, [daemon.run(SMALL)["id"]])
+        bad = daemon.submit(LARGE).expect(202).json()["id"]
+        jobs = [daemon.submit(SMALL).expect(202).json()["id"] for _ in range(3)]
+        job = daemon.finish(bad)
+        same((job["state"], job["attempts"], job["error"]["code"]), ("failed", 2, "device-failed"), f"state, attempts and code ({job['error']})")
+        succeed(daemon, jobs)
+        same(daemon.get("/readyz").status, 200, "/readyz")
+        assert "the fault is taken" not in daemon.read_log(), daemon.read_log()
+
+
+@test("a GPU that fails every job beside a CPU: the CPU does them all, and the service stays ready")
+def beside_a_cpu():
+    with gpu() as device, device.daemon("gpu:0,cpu") as daemon:
+        wait_until(lambda: [w["state"] for w in daemon.get("/readyz?verbose").json()["worker_list"]] == ["idle", "idle"], "both workers")
+        device.breaks(OF_LARGE)
+        jobs = [daemon.submit(LARGE).expect(202).json()["id"] for _ in range(6)]
+        while daemon.metrics()["mrirecond_workers_resting"] == 0:
+            jobs.append(daemon.submit(LARGE).expect(202).json()["id"])
+            same(daemon.get("/readyz").status, 200, "/readyz")
+        succeed(daemon, jobs)
+        assert all(daemon.job(identity)["report"]["device"].startswith("cpu ") for identity in jobs), "a job ran on the broken device"
+        same(daemon.get("/readyz").status, 200, "/readyz")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+/* A GPU for machines that have none, to be laid where mrirecon-gpu.so is looked for: the CPU's leaves under a GPU's
+ * name. While the file $MRIRECON_FAKE_GPU holds a number, an upload of that many bytes or more fails with ERR_DEVICE,
+ * and from then on all that this process asks of the device: as after a sticky error. While it holds "wrong", what is
+ * downloaded is twice what it should be. */
+#include "gridding/base/dev_leaf.h"
+#include "gridding/base/err.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct dev_leaf leaf;
+static bool lost;
+
+static int lose(void)
+{
+    lost = true;
+    return err_set(ERR_DEVICE, "The upload failed: the pretended GPU is broken.");
+}
+
+static void order_read(char order[32])
+{
+    const char *path = getenv("MRIRECON_FAKE_GPU");
+    FILE *file = path ? fopen(path, "re") : NULL;
+    if (!file || fscanf(file, "%31s", order) != 1)
+        order[0] = '\0';
+    if (file)
+        fclose(file);
+}
+
+static bool breaks(size_t bytes)
+{
+    char order[32];
+    size_t least;
+    order_read(order);
+    return lost || (sscanf(order, "%zu", &least) == 1 && bytes >= least);
+}
+
+static int fake_open(struct dev *dev, int index)
+{
+    int rc = dev_leaf_cpu.open(dev, index);
+    snprintf(dev->name, sizeof dev->name, "gpu %d (pretended)", index);
+    return rc;
+}
+
+static int fake_upload(struct dev *dev, void *device, const void *host, size_t bytes)
+{
+    return breaks(bytes) ? lose() : dev_leaf_cpu.upload(dev, device, host, bytes);
+}
+
+static int fake_download(struct dev *dev, void *host, const void *device, size_t bytes)
+{
+    if (lost)
+        return lose();
+    char order[32];
+    order_read(order);
+    int rc = dev_leaf_cpu.download(dev, host, device, bytes);
+    for (size_t i = 0; strcmp(order, "wrong") == 0 && i < bytes / sizeof(float); i++)
+        ((float *)host)[i] *= 2;
+    return rc;
+}
+
+static int fake_zero(struct dev *dev, void *device, size_t bytes)
+{
+    return lost ? lose() : dev_leaf_cpu.zero(dev, device, bytes);
+}
+
+const struct dev_leaf *mrirecon_gpu_leaf(void)
+{
+    leaf = dev_leaf_cpu;
+    leaf.open = fake_open;
+    leaf.upload = leaf.upload_begin = fake_upload;
+    leaf.download = fake_download;
+    leaf.zero = fake_zero;
+    return &leaf;
+}

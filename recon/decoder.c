@@ -265,34 +265,6 @@ static int patience_check(const struct decoder_upload *upload, double left)
 
 /* ---- what it answers ---- */
 
-/* Text that went through hostile hands: one line of valid UTF-8 without control or formatting characters. */
-static void sanitise(char *text, size_t size)
-{
-    text[size - 1] = '\0';
-    unsigned char *to = (unsigned char *)text, *from = to;
-    while (*from) {
-        unsigned length = *from < 0x80 ? 1 : *from >= 0xc2 && *from < 0xe0 ? 2 : *from >= 0xe0 && *from < 0xf0 ? 3 : 0;
-        uint32_t c = length == 1 ? *from : length == 2 ? *from & 0x1fu : *from & 0x0fu;
-        bool good = length != 0;
-        for (unsigned i = 1; good && i < length; i++) {
-            good = (from[i] & 0xc0) == 0x80;
-            c = c << 6 | (from[i] & 0x3fu);
-        }
-        good = good && c >= ' ' && c != 0x7f && !(c >= 0x80 && c < 0xa0) && !(length == 3 && c < 0x800) &&
-               !(c >= 0xd800 && c < 0xe000) && !(c >= 0x2000 && c <= 0x206f) && !(c >= 0xe000 && c < 0xf900) &&
-               c != 0xfeff && c < 0xfff0;
-        if (good) {
-            memmove(to, from, length);
-            to += length;
-            from += length;
-        } else {
-            *to++ = '?';
-            from++;
-        }
-    }
-    *to = '\0';
-}
-
 /* The failures a decoder may report; a hijacked one must not pose as, say, a broken device. */
 static bool may_report(int code)
 {
@@ -315,7 +287,6 @@ static int report_take(struct codec_report *report, ssize_t got)
         return err_set(ERR_DECODER_DIED,
                        "The decoder answered with something that is no report. The file is probably damaged in a way "
                        "that misled it: export it again.");
-    sanitise(report->failure.text, sizeof report->failure.text);
     return err_restore(&report->failure);
 }
 

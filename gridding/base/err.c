@@ -1,6 +1,7 @@
 #include "gridding/base/err.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,6 +21,38 @@ static int row_of(int code)
     return code <= 0 && code > -ERR_COUNT ? -code : ERR_INTERNAL_INDEX;
 }
 
+/* Bytes of the UTF-8 character at `text` that a person may be shown; 0: a control or formatting character, or no UTF-8.
+ */
+static size_t character(const unsigned char *text)
+{
+    size_t length = *text < 0x80                    ? 1
+                    : *text >= 0xc2 && *text < 0xe0 ? 2
+                    : *text >= 0xe0 && *text < 0xf0 ? 3
+                    : *text >= 0xf0 && *text < 0xf5 ? 4
+                                                    : 0;
+    static const uint32_t least[] = {0, ' ', 0xa0, 0x800, 0x10000}, lead[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
+    uint32_t c = *text & lead[length];
+    for (size_t i = 1; i < length; i++) {
+        if ((text[i] & 0xc0) != 0x80)
+            return 0;
+        c = c << 6 | (text[i] & 0x3fu);
+    }
+    bool formats = (c >= 0x200b && c < 0x2010) || (c >= 0x2028 && c < 0x202f) || (c >= 0x2060 && c < 0x2070) ||
+                   c == 0xfeff || c >= 0xe0000;
+    return c < least[length] || c == 0x7f || (c >= 0xd800 && c < 0xe000) || formats ? 0 : length;
+}
+
+/* What others wrote is quoted in sentences, and a quotation may be cut within a character. */
+static void clean(char *text)
+{
+    for (unsigned char *at = (unsigned char *)text; *at;) {
+        size_t length = character(at);
+        if (!length)
+            *at = '?';
+        at += length ? length : 1;
+    }
+}
+
 static int record(int code, int64_t acquisition, int64_t required, int64_t available, const char *format,
                   va_list arguments)
 {
@@ -28,6 +61,7 @@ static int record(int code, int64_t acquisition, int64_t required, int64_t avail
     slot.required = required;
     slot.available = available;
     vsnprintf(slot.text, sizeof slot.text, format, arguments);
+    clean(slot.text);
     return code;
 }
 
@@ -69,6 +103,7 @@ int err_prefix(const char *format, ...)
     size_t used = strlen(words);
     memcpy(slot.text, words, used);
     snprintf(slot.text + used, sizeof slot.text - used, "%s", rest);
+    clean(slot.text);
     return slot.code;
 }
 
@@ -82,6 +117,7 @@ int err_restore(const struct err *failure)
     if (failure != &slot)
         slot = *failure;
     slot.text[sizeof slot.text - 1] = '\0';
+    clean(slot.text);
     return slot.code;
 }
 

@@ -96,7 +96,7 @@ struct err {
     int64_t acquisition; /* index of the acquisition in the file, from 0 */
     int64_t required;    /* bytes */
     int64_t available;   /* bytes */
-    char text[768];      /* one or two sentences, UTF-8, no newline */
+    char text[768];      /* one or two sentences: one line of UTF-8 without control and formatting characters */
 };
 
 #if defined(__GNUC__)
@@ -105,7 +105,8 @@ struct err {
 #define ERR_PRINTF(f, a)
 #endif
 
-/* Record a failure in the calling thread's slot, replacing what was there, and return `code`. */
+/* Record a failure in the calling thread's slot, replacing what was there, and return `code`. Here and below, bytes
+ * that may not stand in a sentence become "?": it may quote what others wrote. */
 int err_set(int code, const char *format, ...) ERR_PRINTF(2, 3);
 
 /* The same with what helps a program: the acquisition at fault, or the bytes wanted and there. */

@@ -1,0 +1,80 @@
+/* gridding/base/err.h: the sentence of a failure. */
+#include "gridding/base/err.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+/* What err_set makes of a quotation. */
+static const char *quoted(const char *text)
+{
+    assert_int_equal(err_set(ERR_BAD_REQUEST, "%s", text), ERR_BAD_REQUEST);
+    return err_last()->text;
+}
+
+static void what_a_person_can_read_stays(void **state)
+{
+    (void)state;
+    static const char *const good[] = {
+        "", "plain ~", "\xc3\xa9", "\xc2\xa0", "\xe2\x82\xac", "\xe2\x80\x9c", "\xf0\x9f\x98\x80"};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        assert_string_equal(quoted(good[i]), good[i]);
+}
+
+static void what_is_no_text_of_one_line_is_replaced(void **state)
+{
+    (void)state;
+    static const char *const bad[][2] = {
+        {"a\nb\tc\x7f", "a?b?c?"},    /* control characters */
+        {"\x1b[31m", "?[31m"},        /* one that terminals act on */
+        {"\xc2\x85", "??"},           /* and one of the second set */
+        {"\xff\xfe", "??"},           /* never in UTF-8 */
+        {"\xc0\xaf", "??"},           /* longer than it need be */
+        {"\xe0\x82\x80", "???"},      /* this, too */
+        {"\xf0\x82\x82\xac", "????"}, /* and this */
+        {"\xed\xa0\x80", "???"},      /* half of a pair */
+        {"\xf4\x90\x80\x80", "????"}, /* beyond the last character */
+        {"\xe2\x80\xae", "???"},      /* turns the text around */
+        {"\xef\xbb\xbf", "???"},      /* byte order mark */
+        {"x\xe2\x82", "x??"},         /* cut within a character */
+        {"\xe2\x82"
+         "\xc3\xa9",
+         "??\xc3\xa9"}, /* before another */
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_string_equal(quoted(bad[i][0]), bad[i][1]);
+}
+
+static void a_sentence_cut_at_its_place_ends_with_a_character(void **state)
+{
+    (void)state;
+    char text[sizeof err_last()->text + 1];
+    memset(text, 'a', sizeof text);
+    memcpy(text + sizeof text - 3, "\xc3\xa9", 3);
+    const char *last = quoted(text) + sizeof text - 3;
+    assert_string_equal(last, "?");
+}
+
+static void copies_and_prefixes_are_held_to_the_same(void **state)
+{
+    (void)state;
+    struct err failure = {.code = ERR_IO, .text = "one\ntwo"};
+    assert_int_equal(err_restore(&failure), ERR_IO);
+    assert_string_equal(err_last()->text, "one?two");
+    assert_int_equal(err_prefix("a\rb: "), ERR_IO);
+    assert_string_equal(err_last()->text, "a?b: one?two");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_a_person_can_read_stays),
+        cmocka_unit_test(what_is_no_text_of_one_line_is_replaced),
+        cmocka_unit_test(a_sentence_cut_at_its_place_ends_with_a_character),
+        cmocka_unit_test(copies_and_prefixes_are_held_to_the_same),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

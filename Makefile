@@ -52,7 +52,6 @@ UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/tes
 GPU_TESTS := $(patsubst tests/gpu/%.c,$(BUILD)/tests/%,$(wildcard tests/gpu/test_*.c))
 FAULTS   := $(patsubst tests/faults/%.c,$(BUILD)/tests/%.so,$(wildcard tests/faults/*.c))
 E2E      := $(wildcard tests/e2e/test_*.py)
-FUZZ     := $(wildcard tests/fuzz/test_*.sh)
 BENCH    := $(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(wildcard tests/bench/bench_*.c))
 # What the thesis' experiments compare: on the CPU, and on the GPU where nvcc is.
 RIVALS     := $(call objects,$(wildcard tests/bench/rival_*.c))
@@ -137,7 +136,7 @@ check: deps
 	@$(MAKE) --no-print-directory -j$$(nproc) SAN=1 BUILD=$(BUILD)/san CUDA=0 all unit $(FAULTS:$(BUILD)/%=$(BUILD)/san/%)
 	@$(MAKE) --no-print-directory -j$$(nproc) fuzz
 	@$(MAKE) --no-print-directory $(PROMETHEUS)
-	@tests/run tests/check_includes tests/check_units tests/check_security $(FUZZ) $(foreach b,$(BUILD) $(BUILD)/clang $(BUILD)/san,MRIRECON_BIN=$(b)/bin $(UNIT:$(BUILD)/%=$(b)/%)) \
+	@tests/run tests/check_includes tests/check_units tests/check_security tests/fuzz/test_fuzz.sh $(foreach b,$(BUILD) $(BUILD)/clang $(BUILD)/san,MRIRECON_BIN=$(b)/bin $(UNIT:$(BUILD)/%=$(b)/%)) \
 	  $(foreach b,$(BUILD) $(BUILD)/san,MRIRECON_BIN=$(b)/bin $(E2E))
 # Debian's package, unpacked: installing it would start a Prometheus. Without it a test is skipped, loudly.
 PROMETHEUS := $(BUILD)/prometheus/usr/bin/prometheus
@@ -199,25 +198,18 @@ format:
 lint:
 	cppcheck --quiet --error-exitcode=1 --std=c11 --inline-suppr --enable=warning,performance,portability -I. -DMRIRECON_VERSION='"x"' \
 	  gridding recon daemon clients
-## make fuzz            build/fuzz/fuzz_decoder, fuzz_query, fuzz_http (clang, libFuzzer): tests/fuzz/test_fuzz_*.sh run them
-FUZZ_DECODER := $(addprefix recon/,scan.c scan_builder.c scan_stream.c scan_xml.c) gridding/base/err.c
-$(BUILD)/fuzz/fuzz_decoder: tests/fuzz/fuzz_decoder.c $(FUZZ_DECODER)
-	@mkdir -p $(@D)
-	clang -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -std=c17 -D_GNU_SOURCE -I. \
-	  $(shell pkg-config --cflags libxml-2.0) -o $@ $^ $(call pkg,libxml-2.0) -lm
-$(BUILD)/fuzz/fuzz_query: tests/fuzz/fuzz_query.c daemon/http_parse.c recon/kinds.c gridding/base/err.c
-	@mkdir -p $(@D)
-	clang -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -std=c17 -D_GNU_SOURCE -I. -o $@ $^ -lm
-FUZZ_HTTP := $(addprefix daemon/,http_parse.c tokens.c digest.c idempotency.c options.c) gridding/base/err.c
-$(BUILD)/fuzz/fuzz_http: tests/fuzz/fuzz_http.c $(FUZZ_HTTP)
-	@mkdir -p $(@D)
-	clang -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -std=c17 -D_GNU_SOURCE -I. \
-	  $(shell pkg-config --cflags gnutls jansson sqlite3) -o $@ $^ $(call pkg,gnutls jansson)
-fuzz: $(addprefix $(BUILD)/fuzz/,fuzz_decoder fuzz_query fuzz_http)
+## make fuzz            build/fuzz/fuzz_* (clang, libFuzzer): tests/fuzz/test_fuzz.sh runs each for some seconds, tests/fuzz/hour one for long
+fuzz:
+	@$(MAKE) --no-print-directory CC=clang SAN=1 CUDA=0 BUILD=$(BUILD)/fuzz CFLAGS='-O1 -g -fsanitize=fuzzer-no-link' fuzzers
+fuzzers: $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
+$(BUILD)/lib/fuzzed.a: $(call objects,gridding/base/err.c $(addprefix recon/,kinds.c scan.c scan_builder.c scan_stream.c scan_xml.c) \
+	$(addprefix daemon/,digest.c http_parse.c idempotency.c options.c tokens.c))
+$(BUILD)/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(BUILD)/lib/fuzzed.a
+	$(link) -fsanitize=fuzzer $(call pkg,libxml-2.0 gnutls) -lm
 ## make clean
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all unit bench fuzz help demo check check-gpu check-deb deps install uninstall bundle deb format lint clean
+.PHONY: all unit bench fuzz fuzzers help demo check check-gpu check-deb deps install uninstall bundle deb format lint clean
 .SECONDARY:
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)

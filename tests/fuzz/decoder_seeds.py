@@ -1,11 +1,11 @@
 #!/usr/bin/python3
-"""Seeds for fuzz_decoder: decoder_seeds.py FOLDER"""
+"""Seeds for fuzz_decoder that follow the formats: decoder_seeds.py FOLDER"""
 import os
 import struct
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "unit"))
-from scan_files import GOOD_XML, acquisitions, stream  # noqa: E402
+from scan_files import ENCODING, XML, acquisitions, stream  # noqa: E402
 
 
 def flat():
@@ -23,18 +23,20 @@ def flat():
 
 def main(folder):
     os.makedirs(folder, exist_ok=True)
-
-    def seed(name, which, body):
-        with open(os.path.join(folder, name), "wb") as file:
-            file.write(bytes([which]) + body)
-    seed("xml", 0, GOOD_XML.encode())
-    seed("xml_doctype", 0, b"<!DOCTYPE a [<!ENTITY b 'c'>]>" + GOOD_XML.encode()[21:])
+    rows = acquisitions(2)
+    for row in rows:
+        head = row["head"]
+        head["number_of_samples"], head["active_channels"], head["encoding_space_ref"] = 3, 2, 0
+        head["discard_pre"], head["discard_post"] = 1, 1
+        row["traj"], row["data"] = row["traj"][:6], row["data"][:12]
     path = os.path.join(folder, "stream")
-    stream(path, rows=acquisitions(2), nul=b"\0")
+    stream(path, xml=XML % (ENCODING % ("radial", 64, 120)), rows=rows, nul=b"\0", config=False)
     with open(path, "rb") as file:
         body = file.read()
-    seed("stream", 1, body)
-    seed("flat", 2, flat())
+    messages = body[body.index(struct.pack("<H", 1008) + rows[0]["head"].tobytes()):]
+    for name, which, content in (("flat", b"0", flat()), ("stream", b"1", body), ("messages", b"2", messages), ("sized", b"3", flat())):
+        with open(os.path.join(folder, name), "wb") as file:
+            file.write(which + content)
 
 
 if __name__ == "__main__":

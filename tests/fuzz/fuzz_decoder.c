@@ -1,59 +1,101 @@
-/* libFuzzer on the parsers that are ours: the ISMRMRD header, the MRD version 1 stream, and the check of flat scans.
- * The first byte chooses. libhdf5 is left out: its own bugs (it has some, which is why it runs in a sandbox) would end
- * the fuzzer and say nothing of this code; HDF5 files are mutated through the sandboxed child by
- * tests/unit/test_decode.c. Seeds: tests/fuzz/decoder_seeds.py FOLDER; then fuzz_decoder -max_total_time=60 FOLDER. */
+/* libFuzzer target: the parsers of scans that are ours: the MRD version 1 stream, and the check of flat scans. The
+ * first byte chooses. libhdf5 is left out: its own bugs (it has some, which is why it runs in a sandbox) would end the
+ * fuzzer and say nothing of this code; HDF5 files are mutated through the sandboxed child by tests/unit/test_decode.c.
+ * The header's XML is fuzz_header.c's. */
 #include "recon/scan_build.h"
+#include "tests/fuzz/fuzz.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
-
 enum { CAP = 4 << 20, SEALED = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW };
 
-/* Open what is in `fd` and read all that a reconstruction would. */
-static void open_and_read(int fd)
+/* All that a reconstruction would read lies in the scan. */
+static void check_scan(const struct scan *scan)
+{
+    const struct scan_header *h = scan->header;
+    static volatile float read; /* so that nothing is optimised away */
+    check(h->readouts >= 1 && h->encodings >= 1 && strlen(scan->xml) == h->xml_bytes);
+    for (uint64_t i = 0; i < h->readouts; i++) {
+        const struct scan_readout *r = &scan->readouts[i];
+        size_t traj = (size_t)r->samples * r->traj_dims, data = (size_t)r->samples * r->coils;
+        check(data > 0 && r->data + data <= h->data_count && r->traj + traj <= h->traj_count);
+        if (traj)
+            read = scan->traj[r->traj] + scan->traj[r->traj + traj - 1];
+        read = scan->data[r->data].re + scan->data[r->data + data - 1].im + scan->encodings[r->encoding].fov_mm[0];
+    }
+    (void)read;
+    check(8 * h->data_count + 4 * h->traj_count + h->readouts * sizeof *scan->readouts <= h->total_bytes);
+}
+
+/* What was decoded is a scan that the worker takes, with no more samples than the file has bytes for; what was refused
+ * is none. */
+static void read_stream(int fd, const uint8_t *bytes, size_t length)
 {
     struct scan scan;
-    volatile float sum = 0;
-    if (fcntl(fd, F_ADD_SEALS, SEALED) != 0 || scan_open(&scan, fd) != 0)
+    bool decoded = check_result(scan_stream_decode(fd, CAP, bytes, length));
+    check(fcntl(fd, F_ADD_SEALS, SEALED) == 0);
+    check(check_result(scan_open(&scan, fd)) == decoded);
+    if (!decoded)
         return;
-    for (uint64_t i = 0; i < scan.header->readouts; i++) {
-        const struct scan_readout *r = &scan.readouts[i];
-        size_t traj = (size_t)r->samples * r->traj_dims, data = (size_t)r->samples * r->coils;
-        if (traj)
-            sum += scan.traj[r->traj] + scan.traj[r->traj + traj - 1];
-        sum += scan.data[r->data].re + scan.data[r->data + data - 1].im + scan.encodings[r->encoding].fov_mm[0];
-    }
-    sum += (float)strlen(scan.xml);
+    check_scan(&scan);
+    check(scan.header->total_bytes <= CAP);
+    check(8 * scan.header->data_count + 4 * scan.header->traj_count + scan.header->xml_bytes <= length);
+    check(memmem(bytes, length, scan.xml, scan.header->xml_bytes) != NULL);
     scan_close(&scan);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
+/* The messages after a header that is in order. */
+static void read_messages(int fd, const uint8_t *bytes, size_t length)
 {
-    struct scan_encoding encodings[SCAN_MAX_ENCODINGS];
-    uint32_t count;
-    if (length == 0)
+    static const char header[] =
+        "<ismrmrdHeader><encoding><trajectory>radial</trajectory>"
+        "<encodedSpace><matrixSize><x>4</x><y>4</y><z>1</z></matrixSize>"
+        "<fieldOfView_mm><x>1</x><y>1</y><z>1</z></fieldOfView_mm></encodedSpace>"
+        "<reconSpace><matrixSize><x>4</x><y>4</y><z>1</z></matrixSize>"
+        "<fieldOfView_mm><x>1</x><y>1</y><z>1</z></fieldOfView_mm></reconSpace></encoding></ismrmrdHeader>";
+    static const uint8_t lead[] = {3, 0, sizeof header & 0xff, sizeof header >> 8, 0, 0}; /* message 3, its length */
+    uint8_t *whole = malloc(sizeof lead + sizeof header + length);
+    check(whole != NULL);
+    memcpy(whole, lead, sizeof lead);
+    memcpy(whole + sizeof lead, header, sizeof header);
+    memcpy(whole + sizeof lead + sizeof header, bytes, length);
+    read_stream(fd, whole, sizeof lead + sizeof header + length);
+    free(whole);
+}
+
+static void read_flat(int fd, const uint8_t *bytes, size_t length)
+{
+    struct scan scan;
+    check(write(fd, bytes, length) == (ssize_t)length && fcntl(fd, F_ADD_SEALS, SEALED) == 0);
+    if (!check_result(scan_open(&scan, fd)))
+        return;
+    check_scan(&scan);
+    scan_close(&scan);
+}
+
+/* One that tells its size rightly, however long it has become. */
+static void read_sized_flat(int fd, const uint8_t *bytes, size_t length)
+{
+    struct scan_header header;
+    if (length < sizeof header)
+        return;
+    memcpy(&header, bytes, sizeof header);
+    header.total_bytes = length;
+    check(pwrite(fd, &header, sizeof header, 0) == sizeof header && lseek(fd, sizeof header, SEEK_SET) > 0);
+    read_flat(fd, bytes + sizeof header, length - sizeof header);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static void (*const readers[])(int fd, const uint8_t *, size_t) = {read_flat, read_stream, read_messages,
+                                                                       read_sized_flat};
+    if (size < 1)
         return 0;
-    int which = bytes[0] % 3;
-    bytes++;
-    length--;
-    if (which == 0) {
-        scan_xml_parse(encodings, &count, (const char *)bytes, length);
-        return 0;
-    }
     int fd = memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (fd < 0)
-        abort();
-    if (which == 1) {
-        if (scan_stream_decode(fd, CAP, bytes, length) == 0)
-            open_and_read(fd);
-    } else if (write(fd, bytes, length) == (ssize_t)length) {
-        open_and_read(fd);
-    }
+    check(fd >= 0);
+    readers[data[0] % (sizeof readers / sizeof *readers)](fd, data + 1, size - 1);
     close(fd);
     return 0;
 }

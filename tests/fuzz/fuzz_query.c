@@ -1,76 +1,145 @@
-/* libFuzzer target: everything that reads a query string, a path or a header (daemon/http_parse.h), and the parameters
- * of a job (recon/kinds.c). The input's first byte picks the reader; the rest is its text. */
-#include "daemon/http_parse.h"
+/* libFuzzer target: what a request asks for: query strings with the parameters of a job (recon/kinds.c), paths, Accept,
+ * Range, ETags, Prefer, Host and addresses. */
 #include "recon/recon.h"
+#include "tests/fuzz/fuzz.h"
 
-#include <stdlib.h>
-#include <string.h>
+#include <strings.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void check(bool holds)
+/* Every byte as %XX: what no reader may take for anything but the byte. */
+static char *escape(char *to, const char *text)
 {
-    if (!holds)
-        abort();
+    for (; *text; text++)
+        to += snprintf(to, 4, "%%%02X", (unsigned char)*text);
+    return to;
+}
+
+/* A parameter that was taken holds what its table allows, and is taken again from its own text. */
+static void check_parameter(const char *name, const char *value)
+{
+    const struct kind *kind = &recon_kinds[0];
+    struct param_values before, after, again;
+    param_values_init(kind, &before);
+    after = before;
+    if (!check_result(param_values_set(kind, &after, name, value))) {
+        check(memcmp(&before, &after, sizeof before) == 0);
+        return;
+    }
+    int i = 0;
+    while (strcmp(kind->params[i].name, name) != 0)
+        i++;
+    const struct param *param = &kind->params[i];
+    check(after.value[i].given && strcmp(after.value[i].text, value) == 0);
+    if (param->type == PARAM_REAL || (param->type == PARAM_INT && after.value[i].integer > 0))
+        check(after.value[i].real >= param->min && after.value[i].real <= param->max);
+    again = after;
+    check(param_values_set(kind, &again, name, after.value[i].text) == 0);
+    check(memcmp(&after, &again, sizeof after) == 0);
 }
 
 static void read_query(const char *text)
 {
-    char name[HTTP_NAME], value[HTTP_VALUE];
-    struct param_values values;
+    char name[HTTP_NAME], value[HTTP_VALUE], name_again[HTTP_NAME], value_again[HTTP_VALUE];
+    char escaped[3 * (HTTP_NAME + HTTP_VALUE) + 2];
     bool found = true;
-    param_values_init(&recon_kinds[0], &values);
+    if (!check_result(query_check(text)))
+        return;
     while (query_next(&text, name, value, &found) == 0 && found) {
         check(*name && text_is_clean(name) && text_is_clean(value));
-        param_values_set(&recon_kinds[0], &values, name, value);
+        check_parameter(name, value);
+        char *to = escape(escaped, name);
+        *to++ = '=';
+        *escape(to, value) = '\0';
+        const char *query = escaped;
+        check(query_next(&query, name_again, value_again, &found) == 0 && found && !*query);
+        check(strcmp(name, name_again) == 0 && strcmp(value, value_again) == 0);
     }
+    check(!found);
 }
 
 static void read_path(const char *text)
 {
-    char parts[HTTP_PATH_PARTS][HTTP_PATH_PART];
-    int count = 0;
-    if (path_split(text, parts, &count) == 0)
-        for (int i = 0; i < count; i++)
-            check(*parts[i] && strcmp(parts[i], "..") != 0 && !strchr(parts[i], '/'));
+    char parts[HTTP_PATH_PARTS][HTTP_PATH_PART], again[HTTP_PATH_PARTS][HTTP_PATH_PART];
+    char escaped[HTTP_PATH_PARTS * (1 + 3 * HTTP_PATH_PART) + 1], *to = escaped;
+    int count = 0, count_again = 0;
+    if (!check_result(path_split(text, parts, &count)))
+        return;
+    for (int i = 0; i < count; i++) {
+        check(*parts[i] && strcmp(parts[i], "..") != 0 && !strchr(parts[i], '/') && text_is_clean(parts[i]));
+        *to++ = '/';
+        to = escape(to, parts[i]);
+    }
+    *to = '\0';
+    check(path_split(escaped, again, &count_again) == 0 && count == count_again);
+    for (int i = 0; i < count; i++)
+        check(strcmp(parts[i], again[i]) == 0);
 }
 
-static void read_headers(const char *text)
+static void read_accept(const char *text)
 {
-    int closeness, quality = accept_quality(text, "image/png", &closeness), wait = prefer_wait(text);
-    check(quality >= 0 && quality <= 1000 && closeness >= 0 && closeness <= 3 && wait >= -1 && wait <= 1000000);
-    etag_listed(text, "\"a\"", true);
-    etag_listed(text, "\"a\"", false);
+    int closeness, quality = accept_quality(text, "image/png", &closeness);
+    check(quality >= 0 && quality <= 1000 && closeness >= 0 && closeness <= 3 && (closeness > 0 || quality == 0));
+}
+
+static void read_etags(const char *text)
+{
+    char *longer = malloc(strlen(text) + 8);
+    check(longer != NULL);
+    check(!etag_listed(text, "\"a\"", false) || etag_listed(text, "\"a\"", true));
+    sprintf(longer, "\"a\", %s", text);
+    check(etag_listed(longer, "\"a\"", false));
+    sprintf(longer, "W/\"a\",%s", text);
+    check(etag_listed(longer, "\"a\"", true) &&
+          etag_listed(longer, "\"a\"", false) == etag_listed(text, "\"a\"", false));
+    free(longer);
+}
+
+static void read_prefer(const char *text)
+{
+    int wait = prefer_wait(text);
+    char again[32];
+    check(wait >= -1 && wait <= 1000000);
+    snprintf(again, sizeof again, "wait=%d", wait);
+    check(prefer_wait(again) == wait);
+    if (prefer_has(text, "cancel-on-disconnect"))
+        check(strcasestr(text, "cancel-on-disconnect") != NULL);
 }
 
 static void read_range(const char *text)
 {
     for (int64_t bytes = 0; bytes < 20; bytes += 7) {
-        int64_t first = -1, last = -1;
-        if (range_parse(text, bytes, &first, &last) == RANGE_PART)
-            check(first >= 0 && first <= last && last < bytes);
+        int64_t first = -1, last = -1, first_again, last_again;
+        char again[64];
+        if (range_parse(text, bytes, &first, &last) != RANGE_PART) {
+            check(first == -1 && last == -1);
+            continue;
+        }
+        check(first >= 0 && first <= last && last < bytes);
+        snprintf(again, sizeof again, "bytes=%lld-%lld", (long long)first, (long long)last);
+        check(range_parse(again, bytes, &first_again, &last_again) == RANGE_PART && first == first_again &&
+              last == last_again);
     }
 }
 
 static void read_address(const char *text)
 {
-    char host[HTTP_NAME];
-    int port = -1;
-    if (address_split(text, host, &port) == 0)
-        check(port >= 0 && port <= 65535 && *host);
+    char host[HTTP_NAME], host_again[HTTP_NAME], again[HTTP_NAME + 16];
+    int port = -1, port_again;
+    if (!check_result(address_split(text, host, &port)))
+        return;
+    check(port >= 0 && port <= 65535 && *host);
+    snprintf(again, sizeof again, *text == '[' ? "[%s]:%d" : "%s:%d", host, port);
+    check(address_split(again, host_again, &port_again) == 0 && port == port_again && strcmp(host, host_again) == 0);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+/* Whom a browser may be led to: nothing that is not one of the names, or not this machine. */
+static void read_host(const char *text)
 {
-    static void (*const readers[])(const char *) = {read_query, read_path, read_headers, read_range, read_address};
-    if (size < 1)
-        return 0;
-    char *text = malloc(size);
-    if (!text)
-        return 0;
-    memcpy(text, data + 1, size - 1);
-    text[size - 1] = '\0';
-    readers[data[0] % (sizeof readers / sizeof *readers)](text);
-    free(text);
-    return 0;
+    check(host_is_known(text, "", false));
+    if (host_is_known(text, "a.example", true))
+        check(strncasecmp(text, "a.example", 9) == 0 && (text[9] == '\0' || text[9] == ':'));
+    if (host_is_known(text, "", true))
+        check(strncasecmp(text, "localhost", 9) == 0 || strncmp(text, "127.", 4) == 0 ||
+              strncmp(text, "[::1]", 5) == 0);
 }
+
+FUZZ_TEXT(read_query, read_path, read_accept, read_range, read_address, read_etags, read_prefer, read_host)

@@ -1,0 +1,59 @@
+/* fuzz.h: what the fuzz targets share. An input's first byte picks one of the target's readers; the rest is its text.
+ */
+#ifndef MRIRECON_TESTS_FUZZ_H
+#define MRIRECON_TESTS_FUZZ_H
+
+#include "daemon/http_parse.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static inline void check(bool holds)
+{
+    if (!holds)
+        abort();
+}
+
+/* What was refused was refused with a sentence that a person and a JSON document can take. */
+static inline void check_refused(int code)
+{
+    const struct err *failure = err_last();
+    check(code < 0 && code == failure->code && *failure->text && text_is_clean(failure->text));
+    check(strcmp(err_name(code), "internal") != 0);
+}
+
+/* Either way: done, or refused as above. True: done. */
+static inline bool check_result(int code)
+{
+    if (code)
+        check_refused(code);
+    return code == 0;
+}
+
+typedef void text_reader(const char *text);
+
+/* Give the text to the reader that the first byte picks, in memory of its own so that a byte too far is found. */
+static inline void fuzz_text(const uint8_t *data, size_t size, text_reader *const readers[], size_t count)
+{
+    if (size < 1)
+        return;
+    char *text = malloc(size);
+    check(text != NULL);
+    memcpy(text, data + 1, size - 1);
+    text[size - 1] = '\0';
+    readers[data[0] % count](text);
+    free(text);
+}
+
+#define FUZZ_TEXT(...)                                                    \
+    int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)          \
+    {                                                                     \
+        static text_reader *const readers[] = {__VA_ARGS__};              \
+        fuzz_text(data, size, readers, sizeof readers / sizeof *readers); \
+        return 0;                                                         \
+    }
+
+#endif

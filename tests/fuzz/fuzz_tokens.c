@@ -1,0 +1,102 @@
+/* libFuzzer target: who somebody is: the header Authorization, and the two files that an operator writes: tokens and
+ * configuration. */
+#include "daemon/options.h"
+#include "daemon/tokens.h"
+#include "tests/fuzz/fuzz.h"
+
+#include <strings.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define TOKEN "mrt_known"
+/* SHA-256 of TOKEN. */
+#define TOKEN_HASH "5bbb4d44c3c3d77115e9a4e4e97aaa6b36f485792cb5a93e60bf45996c892dcc"
+/* Of nothing. */
+#define TOKEN_HASH_EMPTY "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+#define TOKEN_LINE       "somebody submit " TOKEN_HASH "\n"
+
+static void file_write(int fd, const char *text)
+{
+    check(ftruncate(fd, 0) == 0 && pwrite(fd, text, strlen(text), 0) == (ssize_t)strlen(text));
+}
+
+/* A file of this text that only its owner may write, by the path that leads to it. */
+static int file_make(const char *text, char path[32])
+{
+    int fd = memfd_create("fuzz", MFD_CLOEXEC);
+    check(fd >= 0 && fchmod(fd, 0600) == 0);
+    file_write(fd, text);
+    snprintf(path, 32, "/proc/self/fd/%d", fd);
+    return fd;
+}
+
+/* Against a file with one token: right is the token, and nothing else is. What is said of a wrong one is the same
+ * whatever it is, so that no byte of it comes back. */
+static void read_authorization(const char *text)
+{
+    char path[32], sentence[sizeof err_last()->text];
+    int fd = file_make(TOKEN_LINE, path);
+    struct tokens *tokens = NULL;
+    struct identity who;
+    check(tokens_create(&tokens, path) == 0);
+    size_t length = strlen(text);
+    bool bearer = strncasecmp(text, "Bearer ", 7) == 0;
+    bool right = bearer && length >= 7 + strlen(TOKEN) && strcmp(text + length - strlen(TOKEN), TOKEN) == 0 &&
+                 strspn(text + 7, " ") == length - 7 - strlen(TOKEN);
+    check(tokens_identify(tokens, bearer ? "Bearer wrong" : "wrong", &who) == ERR_UNAUTHORIZED);
+    strcpy(sentence, err_last()->text);
+    bool let_in = check_result(tokens_identify(tokens, text, &who));
+    check(right == let_in && who.role == (right ? ROLE_SUBMIT : ROLE_NOBODY));
+    check(let_in || strcmp(sentence, err_last()->text) == 0);
+    tokens_free(tokens);
+    close(fd);
+}
+
+/* No line lets in who has no token, no name is longer than its place, no quota is negative. Read again in the place of
+ * a good file, a bad one changes nothing. */
+static void read_tokens(const char *text)
+{
+    char path[32];
+    int fd = file_make(TOKEN_LINE, path), count = -1;
+    struct tokens *tokens = NULL;
+    struct identity who;
+    check(tokens_create(&tokens, path) == 0);
+    file_write(fd, text);
+    if (check_result(tokens_reload(tokens, &count))) {
+        check(tokens_identify(tokens, NULL, &who) == ERR_UNAUTHORIZED);
+        check(tokens_identify(tokens, "Bearer ", &who) == ERR_UNAUTHORIZED || strcasestr(text, TOKEN_HASH_EMPTY));
+        if (tokens_identify(tokens, "Bearer " TOKEN, &who) == 0)
+            check(strcasestr(text, TOKEN_HASH) && *who.client && who.role > ROLE_NOBODY && who.role < ROLES &&
+                  strstr(text, who.client) && who.quota.jobs >= 0 && who.quota.bytes >= 0);
+    } else {
+        check(tokens_identify(tokens, "Bearer " TOKEN, &who) == 0 && who.role == ROLE_SUBMIT);
+        check(strcmp(who.client, "somebody") == 0);
+    }
+    tokens_free(tokens);
+    close(fd);
+}
+
+/* What a reload refuses changes nothing; what it takes does not change what needs a restart. */
+static void read_configuration(const char *text)
+{
+    char path[32], word[] = "mrirecond", option[] = "--config", restart[2048];
+    char *const arguments[] = {word, option, path, NULL};
+    int fd = file_make(text, path);
+    struct options running, asked, before;
+    options_init(&before);
+    running = asked = before;
+    if (check_result(options_reload(&running, &asked, 3, arguments, restart, sizeof restart))) {
+        check(strnlen(asked.listen, OPTION_TEXT) < OPTION_TEXT && strnlen(asked.tokens, OPTION_TEXT) < OPTION_TEXT);
+        check(asked.connections >= 8 && asked.queue_limit >= 1 && asked.body_limit >= 1 && asked.worker_timeout >= 1);
+        check(asked.keep_scans >= KEEP_NONE && asked.keep_scans <= KEEP_ALL);
+        check(strcmp(running.listen, before.listen) == 0 && running.connections == before.connections);
+        check(running.queue_limit == asked.queue_limit && running.keep_jobs == asked.keep_jobs);
+        check((strcmp(asked.listen, before.listen) != 0) == (strstr(restart, "listen") != NULL));
+    } else {
+        check(memcmp(&running, &before, sizeof before) == 0 && memcmp(&asked, &before, sizeof before) == 0);
+    }
+    close(fd);
+}
+
+FUZZ_TEXT(read_authorization, read_tokens, read_configuration)

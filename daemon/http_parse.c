@@ -332,9 +332,12 @@ bool host_is_known(const char *header, const char *names, bool local)
     size_t length = *header == '[' ? strcspn(header, "]") + 1 : strcspn(header, ":");
     if (length > strlen(header))
         return false;
+    const char *port = header + length;
+    if (*port && (*port != ':' || strspn(port + 1, "0123456789") != strlen(port + 1)))
+        return false;
     if (!*names)
         return name_is_loopback(header, length);
-    for (const char *name = names; *name; name += strspn(name, ", ")) {
+    for (const char *name = names + strspn(names, ", "); *name; name += strspn(name, ", ")) {
         size_t named = strcspn(name, ", ");
         if (named == length && strncasecmp(name, header, length) == 0)
             return true;

@@ -41,7 +41,8 @@ bool etag_listed(const char *header, const char *etag, bool weak);
 int address_split(const char *text, char host[HTTP_NAME], int *port);
 
 /* Whether a Host header (NULL: none) names the service: one of `names` (separated by commas), or, where there are none,
- * localhost or a loopback address; anything where neither `names` nor `local`. A port is ignored. */
+ * localhost or a loopback address; anything where neither `names` nor `local`. A port is ignored, and nothing else may
+ * follow the name. */
 bool host_is_known(const char *header, const char *names, bool local);
 
 /* The whole number that is all of a header (NULL: not sent), below 1e18; -1: it is none. */

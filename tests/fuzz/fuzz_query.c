@@ -131,15 +131,28 @@ static void read_address(const char *text)
     check(address_split(again, host_again, &port_again) == 0 && port == port_again && strcmp(host, host_again) == 0);
 }
 
-/* Whom a browser may be led to: nothing that is not one of the names, or not this machine. */
+/* Whether `text` is this name, and behind it at most a port. */
+static bool is_host(const char *text, const char *name)
+{
+    size_t length = strlen(name);
+    if (strncasecmp(text, name, length) != 0)
+        return false;
+    text += length;
+    return !*text || (*text == ':' && strspn(text + 1, "0123456789") == strlen(text + 1));
+}
+
+/* Where a browser may be led to: nowhere but to one of the names, or to this machine. */
 static void read_host(const char *text)
 {
+    char name[HTTP_NAME];
     check(host_is_known(text, "", false));
-    if (host_is_known(text, "a.example", true))
-        check(strncasecmp(text, "a.example", 9) == 0 && (text[9] == '\0' || text[9] == ':'));
+    check(host_is_known(text, ", other,a.example", true) == (is_host(text, "other") || is_host(text, "a.example")));
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(text, ":"), text);
+    bool is_number = strncmp(name, "127.", 4) == 0 && strspn(name, "0123456789.") == strlen(name);
     if (host_is_known(text, "", true))
-        check(strncasecmp(text, "localhost", 9) == 0 || strncmp(text, "127.", 4) == 0 ||
-              strncmp(text, "[::1]", 5) == 0);
+        check(is_host(text, "localhost") || is_host(text, "[::1]") || (is_number && is_host(text, name)));
+    else
+        check(!is_host(text, "localhost") && !is_host(text, "[::1]"));
 }
 
 FUZZ_TEXT(read_query, read_path, read_accept, read_range, read_address, read_etags, read_prefer, read_host)

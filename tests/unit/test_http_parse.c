@@ -234,7 +234,10 @@ static void hosts_are_known(void **state)
                                         "localhos",
                                         "1127.0.0.1",
                                         "127.0.0.1x",
-                                        ":localhost"};
+                                        ":localhost",
+                                        "[::1].evil.example",
+                                        "localhost:evil.example",
+                                        "127.0.0.1:80/"};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
         if (!host_is_known(own[i], "", true))
             fail_msg("%s is not known", own[i]);
@@ -249,6 +252,8 @@ static void hosts_are_known(void **state)
     assert_true(host_is_known("Recon.example:8443", "a.example, recon.example", false));
     assert_true(host_is_known("a.example", "a.example,recon.example", true));
     assert_false(host_is_known("b.example", "a.example,recon.example", false));
+    assert_false(host_is_known("a.example:x", "a.example", false));
+    assert_false(host_is_known("", ", a.example", false));
     assert_false(host_is_known(NULL, "a.example", false));
 }
 

@@ -1,4 +1,5 @@
-/* clock.h: the two clocks. Wall-clock time is for people; waiting is measured on the monotonic clock. */
+/* clock.h: the clocks. Wall-clock time is for people, and may be set at any moment; waiting is measured on one that is
+ * not: the monotonic clock, or where a machine's sleep counts as well, the time since its boot. */
 #ifndef MRIRECON_DAEMON_CLOCK_H
 #define MRIRECON_DAEMON_CLOCK_H
 
@@ -11,6 +12,14 @@ static inline int64_t clock_milliseconds(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Milliseconds since the machine's boot, its sleep included; never goes back. */
+static inline int64_t clock_boot_milliseconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_BOOTTIME, &now);
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 

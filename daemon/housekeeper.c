@@ -32,7 +32,7 @@ static int expire(struct housekeeper *housekeeper)
     struct job jobs[TOGETHER];
     int count = 0, result;
     do {
-        result = store_expire(parts->store, clock_milliseconds(), jobs, TOGETHER, &count);
+        result = store_expire(parts->store, jobs, TOGETHER, &count);
         for (int i = 0; i < count; i++) {
             log_line(parts->log, LOG_LEVEL_INFO, jobs[i].id, "failed: its deadline passed before it began");
             if (parts->options->keep_scans == KEEP_NONE)
@@ -65,7 +65,7 @@ static int retain(struct housekeeper *housekeeper)
     int64_t age = parts->options->keep_jobs, most = parts->options->keep_bytes;
     int old = 0, large = 0, result = 0;
     if (age > 0)
-        result = jobs_purge(parts, clock_milliseconds() - 1000 * age, -1, &old);
+        result = jobs_purge(parts, age, -1, &old);
     if (!result && most > 0)
         result = make_room(parts, most, &large);
     if (old || large)
@@ -92,6 +92,10 @@ static void cancel_left(struct housekeeper *housekeeper)
 
 static void look_after(struct housekeeper *housekeeper)
 {
+    int64_t set = store_clock_set(housekeeper->parts.store);
+    if (set)
+        log_line(housekeeper->parts.log, LOG_LEVEL_WARNING, NULL,
+                 "the machine's clock was set by %.1f s; the times of jobs move with it", 1e-3 * (double)set);
     int result = expire(housekeeper);
     if (!result)
         result = retain(housekeeper);

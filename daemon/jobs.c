@@ -31,15 +31,16 @@ int jobs_remove(const struct scheduler_parts *parts, char (*ids)[JOB_ID], int co
     return 0;
 }
 
-int jobs_purge(const struct scheduler_parts *parts, int64_t before, int state, int *removed)
+int jobs_purge(const struct scheduler_parts *parts, int64_t age, int state, int *removed)
 {
     char ids[TOGETHER][JOB_ID];
-    int count = 0, result;
+    int64_t now;
+    int count = TOGETHER, result = store_time(parts->store, &now);
     *removed = 0;
-    do {
-        result = store_ended(parts->store, before, state, ids, TOGETHER, &count);
+    while (!result && count == TOGETHER) {
+        result = store_ended(parts->store, now - 1000 * age, state, ids, TOGETHER, &count);
         if (!result)
             result = jobs_remove(parts, ids, count, removed);
-    } while (!result && count == TOGETHER);
+    }
     return result;
 }

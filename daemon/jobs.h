@@ -16,8 +16,8 @@ int job_cancel(const struct scheduler_parts *parts, struct scheduler *scheduler,
  * those that were removed, also where it fails. */
 int jobs_remove(const struct scheduler_parts *parts, char (*ids)[JOB_ID], int count, int *removed);
 
-/* Remove every job that ended before `before` (ms since 1970), in `state` only or in any (-1). *removed of them are
- * gone, also where it fails. */
-int jobs_purge(const struct scheduler_parts *parts, int64_t before, int state, int *removed);
+/* Remove every job that ended more than `age` seconds ago, in `state` only or in any (-1). *removed of them are gone,
+ * also where it fails. */
+int jobs_purge(const struct scheduler_parts *parts, int64_t age, int state, int *removed);
 
 #endif

@@ -321,7 +321,7 @@ int route_purge_work(struct request *request)
     int64_t older;
     int state, result = purge_query_read(request->query, &older, &state);
     if (!result)
-        result = jobs_purge(&parts, clock_milliseconds() - 1000 * older, state, &request->removed);
+        result = jobs_purge(&parts, older, state, &request->removed);
     if (request->removed)
         log_line(service->log, LOG_LEVEL_INFO, NULL, "purge: %d ended jobs removed", request->removed);
     return result;

@@ -15,7 +15,7 @@ enum { DEADLINE_MOST = 31 * 86400 }; /* s */
 struct about {
     const struct kind *kind;
     enum job_priority priority;
-    int64_t deadline; /* s from now; 0: none */
+    int64_t deadline; /* s from the acceptance; 0: none */
 };
 
 static int kind_read(struct about *about, const char *value)
@@ -138,7 +138,7 @@ static int job_read(struct request *request, struct about *about, const json_t *
         return result;
     snprintf(job->kind, sizeof job->kind, "%s", about->kind->name);
     job->priority = about->priority;
-    job->deadline = about->deadline ? clock_milliseconds() + 1000 * about->deadline : 0;
+    job->patience = 1000 * about->deadline;
     job->formats = json_array();
     return 0;
 }

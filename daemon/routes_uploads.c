@@ -115,7 +115,7 @@ int route_upload_create_work(struct request *request)
     struct upload upload = {.job = NULL};
     json_t *job =
         json_pack("{s:s, s:s, s:I, s:s, s:O, s:O}", "kind", request->job.kind, "client", request->job.client,
-                  "deadline", (json_int_t)request->job.deadline, "priority", job_priority_name(request->job.priority),
+                  "patience", (json_int_t)request->job.patience, "priority", job_priority_name(request->job.priority),
                   "parameters", request->job.parameters, "formats", request->job.formats);
     int result =
         upload_begin(request->service->uploads, number_parse(http_header(request, "Upload-Length")), job, &upload);

@@ -92,6 +92,7 @@ int store_create(struct store **out, const char *path)
         result = connection_open(&store->reader, path, SQLITE_OPEN_READONLY);
     if (!result)
         result = tally_load(store);
+    store_clock_start(store);
     if (!result)
         result = writer_start(store);
     if (result) {
@@ -168,7 +169,6 @@ struct move {
     unsigned from; /* bits of states */
     enum job_state to;
     bool died;
-    int64_t now;
     const json_t *error;
     json_t *results; /* not changed; to be walked */
     const json_t *report;
@@ -203,7 +203,7 @@ static int move_apply(struct store *store, void *context)
                             sql_prepare(writer,
                                         "UPDATE job SET state = ?, finished = ?, error = ?, results = ?, report = ?, "
                                         "kept = ? WHERE id = ?",
-                                        "iijjjis", (int64_t)move->to, move->now, move->error, move->results,
+                                        "iijjjis", (int64_t)move->to, store->now, move->error, move->results,
                                         move->report, entry.kept, move->id),
                             NULL);
     } else
@@ -228,7 +228,7 @@ static int recover_apply(struct store *store, void *requeued)
     if (!result)
         result = sql_change(writer,
                             sql_prepare(writer, "UPDATE job SET state = ?, finished = ? WHERE state = ?", "iii",
-                                        (int64_t)JOB_CANCELED, clock_milliseconds(), (int64_t)JOB_CANCELING),
+                                        (int64_t)JOB_CANCELED, store->now, (int64_t)JOB_CANCELING),
                             NULL);
     return result ? result : tally_load(store);
 }
@@ -240,7 +240,7 @@ int store_recover(struct store *store, int *requeued)
 
 struct submission {
     struct job *job;
-    int64_t limit, sequence, created;
+    int64_t limit, sequence, created, deadline;
 };
 
 static int submit_apply(struct store *store, void *context)
@@ -251,7 +251,8 @@ static int submit_apply(struct store *store, void *context)
     int result = tally_room(store, job->client, job->quota, job->bytes, submission->limit);
     if (result)
         return result;
-    submission->created = clock_milliseconds();
+    submission->created = store->now;
+    submission->deadline = job->patience > 0 ? store->now + job->patience : 0;
     result =
         sql_change(writer,
                    sql_prepare(writer,
@@ -259,7 +260,7 @@ static int submit_apply(struct store *store, void *context)
                                "client, priority, deadline, idempotency_key, digest) "
                                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                                "sisiijjsiiss", job->id, (int64_t)JOB_QUEUED, job->kind, job->bytes, submission->created,
-                               job->parameters, job->formats, job->client, (int64_t)job->priority, job->deadline,
+                               job->parameters, job->formats, job->client, (int64_t)job->priority, submission->deadline,
                                *job->key ? job->key : NULL, *job->digest ? job->digest : NULL),
                    NULL);
     submission->sequence = sqlite3_last_insert_rowid(writer->db);
@@ -277,6 +278,7 @@ int store_submit(struct store *store, struct job *job, int64_t limit)
         return result;
     job->sequence = submission.sequence;
     job->created = submission.created;
+    job->deadline = submission.deadline;
     job->state = JOB_QUEUED;
     return 0;
 }
@@ -293,9 +295,9 @@ static int take_apply(struct store *store, void *context)
     struct job *job = taking->job;
     struct connection *writer = &store->writer;
     struct candidate next, other = {.sequence = 0};
-    int result = next_find(store, writer, NULL, &next);
+    int result = next_find(store, writer, store->now, NULL, &next);
     if (!result && taking->avoid)
-        result = next_find(store, writer, taking->avoid, &other);
+        result = next_find(store, writer, store->now, taking->avoid, &other);
     /* What another worker reads ahead is left to it, but not for a job of a lower priority. */
     if (other.sequence && other.rank == next.rank)
         next = other;
@@ -304,7 +306,7 @@ static int take_apply(struct store *store, void *context)
     if (result || !taking->count)
         return result;
     job->state = JOB_RUNNING;
-    job->started = clock_milliseconds();
+    job->started = store->now;
     job->attempts++;
     result =
         sql_change(writer,
@@ -337,7 +339,6 @@ int store_take(struct store *store, json_t *avoid, struct job *job, bool *found)
 static int end(struct store *store, struct move move)
 {
     move.from = QUEUED | RUNNING | CANCELING;
-    move.now = clock_milliseconds();
     return store_change(store, move_apply, &move);
 }
 
@@ -391,8 +392,7 @@ static int cancel_apply(struct store *store, void *context)
         return 0;
     result = sql_change(writer,
                         sql_prepare(writer, "UPDATE job SET state = ?, finished = ? WHERE id = ?", "iis",
-                                    (int64_t)cancellation->now,
-                                    states[cancellation->now].final ? clock_milliseconds() : 0, id),
+                                    (int64_t)cancellation->now, states[cancellation->now].final ? store->now : 0, id),
                         NULL);
     entry.to = (int)cancellation->now;
     return result ? result : store_note(store, &entry);
@@ -443,7 +443,6 @@ void store_set_kept_scans(struct store *store, bool of_failed, bool of_succeeded
 /* ---- deadlines ---- */
 
 struct expiry {
-    int64_t now;
     struct job *jobs;
     int limit, count;
     json_t *error;
@@ -457,18 +456,17 @@ static int expire_apply(struct store *store, void *context)
                            sql_prepare(writer,
                                        "SELECT " JOB_COLUMNS " FROM job WHERE state = 0 AND deadline > 0 AND "
                                        "deadline < ? ORDER BY deadline LIMIT ?",
-                                       "ii", expiry->now, (int64_t)expiry->limit),
+                                       "ii", store->now, (int64_t)expiry->limit),
                            expiry->jobs, expiry->limit, &expiry->count);
     for (int i = 0; !result && i < expiry->count; i++) {
         struct move move = {.id = expiry->jobs[i].id, .from = QUEUED, .to = JOB_FAILED, .doing = "failure"};
-        move.now = expiry->now;
         move.error = expiry->error;
         result = move_apply(store, &move);
     }
     return result;
 }
 
-int store_expire(struct store *store, int64_t now, struct job *jobs, int limit, int *count)
+int store_expire(struct store *store, struct job *jobs, int limit, int *count)
 {
     int64_t due = 0;
     pthread_mutex_lock(&store->reader_lock);
@@ -477,12 +475,12 @@ int store_expire(struct store *store, int64_t now, struct job *jobs, int limit, 
         reader, sql_prepare(reader, "SELECT min(deadline) FROM job WHERE state = 0 AND deadline > 0", ""), &due);
     pthread_mutex_unlock(&store->reader_lock);
     *count = 0;
-    if (result || due == 0 || due >= now)
+    if (result || due == 0 || due >= clock_milliseconds())
         return result;
     err_set(ERR_DEADLINE,
             "The job was to begin before its deadline, and still waited then. Submit it again with a later "
             "one, or a higher priority.");
-    struct expiry expiry = {.now = now, .jobs = jobs, .limit = limit, .error = wire_error_pack(err_last())};
+    struct expiry expiry = {.jobs = jobs, .limit = limit, .error = wire_error_pack(err_last())};
     result = store_change(store, expire_apply, &expiry);
     json_decref(expiry.error);
     for (int i = 0; result && i < expiry.count; i++)

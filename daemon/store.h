@@ -10,7 +10,8 @@
  *   running -> canceling -> canceled | failed | succeeded (the end came first)
  *
  * A struct store may be used by any thread. Calls that change something sleep until the disk has it; those that read
- * never wait for a disk that writes. Times are milliseconds since 1970, UTC; 0: not yet.
+ * never wait for a disk that writes. Times are milliseconds since 1970, UTC; 0: not yet. When the clock of the machine
+ * is set, they move with it (store_clock.c): ages, waits and what is left until a deadline are the time that passed.
  */
 #ifndef MRIRECON_DAEMON_STORE_H
 #define MRIRECON_DAEMON_STORE_H
@@ -43,6 +44,7 @@ struct job {
     int64_t bytes; /* of the upload */
     int64_t created, started, finished;
     int64_t deadline;        /* it is to begin before; 0: any time */
+    int64_t patience;        /* at its submission, not kept: ms that it may wait until its deadline; 0: any time */
     char key[JOB_KEY];       /* Idempotency-Key; "": none */
     char digest[JOB_DIGEST]; /* of the scan, where there is a key: SHA-256 in hexadecimal */
     int64_t attempts;        /* times that it was handed to a worker */
@@ -79,7 +81,7 @@ void store_set_quota(struct store *store, int64_t jobs, int64_t bytes);
 /* Whether a job of this client would be let in now. Fails with ERR_QUEUE_FULL (`limit` jobs wait), ERR_QUOTA. */
 int store_room(struct store *store, const char *client, struct quota quota, int64_t bytes, int64_t limit);
 
-/* Add a queued job; sets its sequence, created and state. Fails as store_room, and with ERR_STORE. */
+/* Add a queued job; sets its sequence, created, deadline and state. Fails as store_room, and with ERR_STORE. */
 int store_submit(struct store *store, struct job *job, int64_t limit);
 
 /* ORDER. The next job is one of the highest priority there is, where each full ageing time that a job has waited counts
@@ -116,8 +118,14 @@ int store_delete(struct store *store, const char *id);
 /* Which scans stay in the spool when their job has ended; it counts them into what is kept. As it begins: none. */
 void store_set_kept_scans(struct store *store, bool of_failed, bool of_succeeded);
 
-/* Fail up to `limit` jobs that wait and whose deadline is before `now`; jobs[limit] is the caller's to job_clear. */
-int store_expire(struct store *store, int64_t now, struct job *jobs, int limit, int *count);
+/* What time it is, by the clock with which the times of all jobs have been moved. */
+int store_time(struct store *store, int64_t *now);
+
+/* By how many milliseconds the clock was set since the last call; back: below 0. */
+int64_t store_clock_set(struct store *store);
+
+/* Fail up to `limit` jobs that wait and whose deadline has passed; jobs[limit] is the caller's to job_clear. */
+int store_expire(struct store *store, struct job *jobs, int limit, int *count);
 
 /* Ids of up to `limit` jobs that ended before `before`, in one state only, or any (-1); the oldest end first. */
 int store_ended(struct store *store, int64_t before, int state, char (*ids)[JOB_ID], int limit, int *count);

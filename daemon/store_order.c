@@ -17,9 +17,8 @@ static bool comes_before(const struct candidate *a, const struct candidate *b)
 /* The oldest job of a client and priority that is not in `avoid` and whose deadline has not passed; sequence 0: there
  * is none. */
 static int head_read(struct connection *connection, const struct client *client, int priority, int64_t ageing,
-                     const json_t *avoid, struct candidate *out)
+                     int64_t now, const json_t *avoid, struct candidate *out)
 {
-    int64_t now = clock_milliseconds();
     sqlite3_stmt *statement = sql_prepare(connection,
                                           "SELECT sequence, created FROM job WHERE state = 0 AND client = ? AND "
                                           "priority = ? AND id NOT IN (SELECT value FROM json_each(?)) "
@@ -43,7 +42,8 @@ static int head_read(struct connection *connection, const struct client *client,
     return result;
 }
 
-int next_find(struct store *store, struct connection *connection, const json_t *avoid, struct candidate *out)
+int next_find(struct store *store, struct connection *connection, int64_t now, const json_t *avoid,
+              struct candidate *out)
 {
     struct client *client = NULL;
     struct candidate candidate = {.sequence = 0};
@@ -55,7 +55,7 @@ int next_find(struct store *store, struct connection *connection, const json_t *
         for (int priority = 0; !result && priority < PRIORITIES; priority++) {
             if (!client[i].waiting[priority])
                 continue;
-            result = head_read(connection, &client[i], priority, ageing, avoid, &candidate);
+            result = head_read(connection, &client[i], priority, ageing, now, avoid, &candidate);
             if (!result && candidate.sequence && comes_before(&candidate, out))
                 *out = candidate;
         }
@@ -84,7 +84,7 @@ int store_next(struct store *store, json_t *avoid, struct job *job, bool *found)
     int count = 0;
     pthread_mutex_lock(&store->reader_lock);
     struct candidate next;
-    int result = next_find(store, &store->reader, avoid, &next);
+    int result = next_find(store, &store->reader, clock_milliseconds(), avoid, &next);
     if (!result)
         result = next_read(&store->reader, &next, job, &count);
     pthread_mutex_unlock(&store->reader_lock);

@@ -60,6 +60,9 @@ struct store {
     bool soft; /* its commits do not wait for the disk */
     struct entry *entry;
     size_t entries, room;
+    int64_t now;                      /* of the transaction, ms since 1970 */
+    int64_t clock_offset, clock_step; /* store_clock.c; ms */
+    _Atomic int64_t clock_moved;      /* of anybody: since it was last asked for */
     pthread_t thread;
     bool threaded;
     /* the list of changes, under `lock` */
@@ -129,6 +132,15 @@ int store_change_soft(struct store *store, int (*apply)(struct store *store, voi
 int writer_start(struct store *store);
 void writer_stop(struct store *store);
 
+/* ---- store_clock.c: in the writer, but for the first ---- */
+
+void store_clock_start(struct store *store);
+/* Set store->now. Whether the clock was set, so that this transaction has to move the times of jobs. */
+bool store_clock_read(struct store *store);
+/* Within the transaction: move them. Then, it is on the disk. */
+int store_clock_move(struct store *store);
+void store_clock_moved(struct store *store);
+
 /* ---- store_tally.c ---- */
 
 /* From within a change: note what it moved. Fails with ERR_NO_MEMORY. */
@@ -151,8 +163,9 @@ struct candidate {
     double given;     /* to its client */
 };
 
-/* The job that is next, but for those in `avoid` (a JSON array of ids, or NULL). */
-int next_find(struct store *store, struct connection *connection, const json_t *avoid, struct candidate *out);
+/* The job that is next at the time `now`, but for those in `avoid` (a JSON array of ids, or NULL). */
+int next_find(struct store *store, struct connection *connection, int64_t now, const json_t *avoid,
+              struct candidate *out);
 /* Read it; *count 0: it no longer waits. */
 int next_read(struct connection *connection, const struct candidate *next, struct job *job, int *count);
 

@@ -27,9 +27,13 @@ static int sync_set(struct store *store, bool soft)
     return result;
 }
 
-static int begin(struct store *store)
+static int begin(struct store *store, bool soft)
 {
-    return sql_run(store->writer.db, "BEGIN IMMEDIATE", "beginning a change");
+    bool clock_set = store_clock_read(store);
+    int result = sync_set(store, soft && !clock_set);
+    if (!result)
+        result = sql_run(store->writer.db, "BEGIN IMMEDIATE", "beginning a change");
+    return result ? result : store_clock_move(store);
 }
 
 static int commit(struct store *store, int result)
@@ -67,13 +71,12 @@ static int changes_commit(struct store *store, struct change *first)
     bool soft = true;
     for (struct change *change = first; change; change = change->next)
         soft = soft && change->soft;
-    int result = sync_set(store, soft);
-    if (!result)
-        result = begin(store);
+    int result = begin(store, soft);
     for (struct change *change = first; !result && change; change = change->next)
         result = change_apply(store, change);
     result = commit(store, result);
     if (!result) {
+        store_clock_moved(store);
         tally_add(store);
         return 0;
     }
@@ -90,12 +93,13 @@ static int changes_commit(struct store *store, struct change *first)
 static int prove(struct store *store)
 {
     struct connection *writer = &store->writer;
-    int result = sync_set(store, false);
-    if (!result)
-        result = begin(store);
+    int result = begin(store, false);
     if (!result)
         result = sql_change(writer, sql_prepare(writer, "UPDATE job SET state = state WHERE sequence = 0", ""), NULL);
-    return commit(store, result);
+    result = commit(store, result);
+    if (!result)
+        store_clock_moved(store);
+    return result;
 }
 
 /* ---- the thread ---- */

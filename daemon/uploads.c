@@ -304,7 +304,7 @@ static int job_of(const struct upload *upload, struct job *job)
     snprintf(job->kind, sizeof job->kind, "%s", kind);
     snprintf(job->client, sizeof job->client, "%s", client);
     job->priority = (enum job_priority)rank;
-    job->deadline = json_integer_value(json_object_get(upload->job, "deadline"));
+    job->patience = json_integer_value(json_object_get(upload->job, "patience"));
     job->bytes = upload->length;
     job->parameters = json_incref(parameters);
     job->formats = json_incref(formats);

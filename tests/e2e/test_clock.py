@@ -1,15 +1,18 @@
 #!/usr/bin/python3
 """The clock of the machine jumps by days, back and forth, with jobs waiting, running and ended: none is lost, none hangs."""
+import datetime
 import os
 import tempfile
+import time
 
 import scans
-from harness import BIN, Daemon, main, same, test
+from harness import BIN, Daemon, main, same, test, wait_until
 
 FOLDER = tempfile.TemporaryDirectory()
 BODY = scans.radial(seed=31).bytes(FOLDER.name)
 SHIM = os.path.join(os.path.dirname(BIN), "tests", "clockjump.so")
 OFFSET = FOLDER.name + "/offset"
+PRELOAD = {"LD_PRELOAD": SHIM, "CLOCKJUMP": OFFSET, "ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0"}
 DAY = 86400
 
 
@@ -22,8 +25,7 @@ def jump(days):
 @test("the clock jumps back and forth by days: each job ends, all are listed in the order they came, no duration is below 0")
 def jumps():
     jump(0)
-    preload = {"LD_PRELOAD": SHIM, "CLOCKJUMP": OFFSET, "ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0"}
-    with Daemon(environment=preload) as daemon:
+    with Daemon(environment=PRELOAD) as daemon:
         jobs, seen = [], []
         for days in (0, -3, 5, -40):
             slow = daemon.submit(scans.slow().bytes(FOLDER.name), scans.SLOW_QUERY.replace("1000", "30")).expect(202).json()["id"]
@@ -41,17 +43,51 @@ def jumps():
         listed = [job["id"] for job in daemon.get("/v1/jobs?limit=100").json()["jobs"]]
         same(listed, jobs[::-1], "jobs, newest first")
         metrics = daemon.metrics()
-        wait = metrics["mrirecond_job_queue_wait_seconds_sum"]  # by the clock, for it spans restarts; never below 0
-        assert wait >= 0, f"jobs waited {wait} s in all"
+        wait = metrics["mrirecond_job_queue_wait_seconds_sum"]
+        assert 0 <= wait < DAY, f"jobs waited {wait} s in all: a wait was taken from the clock that jumped"
         durations = {name: value for name, value in metrics.items() if name.startswith("mrirecond_job_duration_seconds_sum")}
         assert durations and all(0 <= value < DAY for value in durations.values()), f"a duration was taken from the clock that jumped: {durations}"
+
+
+def seconds(text):
+    return datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+
+
+@test("deadlines, waits and ages are the time that passed, whatever the clock is set to: nothing expires, ages or is removed early, or late")
+def set_while_waiting():
+    jump(0)
+    slow = scans.slow().bytes(FOLDER.name)
+    with Daemon(environment=PRELOAD, keep_jobs=7200, priority_ageing=3600) as daemon:
+        ended = daemon.run(BODY)["id"]
+        running = daemon.submit(slow, scans.SLOW_QUERY).expect(202).json()["id"]
+        wait_until(lambda: daemon.job(running)["state"] == "running", "the job to run")
+        patient = daemon.submit(BODY, "kind=recon&deadline=3600").expect(202).json()["id"]
+        urgent = daemon.submit(BODY, "kind=recon&deadline=3600&priority=urgent").expect(202).json()["id"]
+        for days in (30, -30, 60, 0):
+            before = daemon.read_log().count("the machine's clock was set by")
+            jump(days)
+            wait_until(lambda: daemon.read_log().count("the machine's clock was set by") > before, "the log to tell")
+            hasty = daemon.submit(BODY, "kind=recon&deadline=1").expect(202).json()["id"]
+            job = daemon.finish(hasty)
+            same((job["state"], (job["error"] or {}).get("code")), ("failed", "deadline-passed"), f"end of a job that waited for a second, {days} days off")
+            job = daemon.job(patient)
+            same(job["state"], "queued", f"state of a job whose deadline is in an hour, {days} days off ({job['error']})")
+            same(round(seconds(job["deadline"]) - seconds(job["created"])), 3600, "seconds from acceptance to deadline")
+            now = time.time() + days * DAY
+            assert abs(seconds(job["created"]) - now) < 600, f"accepted {job['created']}, which is not just now, {days} days off"
+            same(daemon.get(f"/v1/jobs/{ended}").status, 200, "status of a job that ended a moment ago")
+        daemon.request("POST", f"/v1/jobs/{running}/cancel")
+        first, second = daemon.finish(urgent), daemon.finish(patient)
+        same((first["state"], second["state"]), ("succeeded", "succeeded"), "ends")
+        assert first["started"] <= second["started"], "what waited was raised by a clock that was set"
+        wait = daemon.metrics()["mrirecond_job_queue_wait_seconds_sum"]
+        assert 0 <= wait < 3600, f"jobs waited {wait} s in all"
 
 
 @test("a start with the clock set back: what ended in its future is served, what is submitted succeeds")
 def start_in_the_past():
     jump(0)
-    preload = {"LD_PRELOAD": SHIM, "CLOCKJUMP": OFFSET, "ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0"}
-    daemon = Daemon(environment=preload, expect_trouble=True)
+    daemon = Daemon(environment=PRELOAD, expect_trouble=True)
     with daemon:
         first = daemon.run(BODY)["id"]
         waiting = daemon.submit(BODY).expect(202).json()["id"]

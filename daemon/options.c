@@ -254,7 +254,10 @@ int options_read(struct options *options, FILE *file, const char *name)
     while (fgets(line, sizeof line, file)) {
         snprintf(where, sizeof where, "%s:%d", name, ++number);
         if (!strchr(line, '\n') && !feof(file))
-            return err_set(ERR_BAD_REQUEST, "%s: the line is longer than %zu bytes.", where, sizeof line - 2);
+            return err_set(ERR_BAD_REQUEST,
+                           "%s: the line is longer than %zu bytes, or holds a NUL byte, as UTF-16 does. Save the file "
+                           "as UTF-8.",
+                           where, sizeof line - 2);
         char *text = trim(line);
         if (!*text || *text == '#')
             continue;

@@ -111,8 +111,10 @@ static int file_read(const char *path, struct token **out, int *count)
         struct token token;
         bool there = false;
         if (!strchr(line, '\n') && !feof(file)) {
-            result = err_set(ERR_BAD_REQUEST, "%s:%d: the line is longer than %zu bytes.", path, number + 1,
-                             sizeof line - 2);
+            result = err_set(ERR_BAD_REQUEST,
+                             "%s:%d: the line is longer than %zu bytes, or holds a NUL byte, as UTF-16 does. Save the "
+                             "file as UTF-8.",
+                             path, number + 1, sizeof line - 2);
             continue;
         }
         result = line_read(line, path, ++number, &token, &there);

@@ -1,5 +1,5 @@
-/* libFuzzer target: who somebody is: the header Authorization, and the two files that an operator writes: tokens and
- * configuration. */
+/* libFuzzer target: who somebody is: the header Authorization, the names of clients, and the two files that an operator
+ * writes: tokens and configuration. */
 #include "daemon/options.h"
 #include "daemon/tokens.h"
 #include "tests/fuzz/fuzz.h"
@@ -14,7 +14,7 @@
 #define TOKEN_HASH "5bbb4d44c3c3d77115e9a4e4e97aaa6b36f485792cb5a93e60bf45996c892dcc"
 /* Of nothing. */
 #define TOKEN_HASH_EMPTY "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-#define TOKEN_LINE       "somebody submit " TOKEN_HASH "\n"
+#define TOKEN_LINE       "somebody submit " TOKEN_HASH
 
 static void file_write(int fd, const char *text)
 {
@@ -77,6 +77,26 @@ static void read_tokens(const char *text)
     close(fd);
 }
 
+/* A new token is that client's, in a file whose last line has no end; who cannot have one leaves the file as it was. */
+static void read_client(const char *text)
+{
+    char path[32], token[TOKEN_TEXT], header[TOKEN_TEXT + 7];
+    int fd = file_make(TOKEN_LINE, path);
+    struct tokens *tokens = NULL;
+    struct identity who;
+    bool added = check_result(token_add(path, text, ROLE_READ, token));
+    check(tokens_create(&tokens, path) == 0);
+    check(tokens_identify(tokens, "Bearer " TOKEN, &who) == 0 && strcmp(who.client, "somebody") == 0);
+    if (added) {
+        snprintf(header, sizeof header, "Bearer %s", token);
+        check(tokens_identify(tokens, header, &who) == 0 && strcmp(who.client, text) == 0 && who.role == ROLE_READ);
+    } else {
+        check(lseek(fd, 0, SEEK_END) == (off_t)strlen(TOKEN_LINE));
+    }
+    tokens_free(tokens);
+    close(fd);
+}
+
 /* What a reload refuses changes nothing; what it takes does not change what needs a restart. */
 static void read_configuration(const char *text)
 {
@@ -99,4 +119,4 @@ static void read_configuration(const char *text)
     close(fd);
 }
 
-FUZZ_TEXT(read_authorization, read_tokens, read_configuration)
+FUZZ_TEXT(read_authorization, read_tokens, read_configuration, read_client)

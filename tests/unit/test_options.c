@@ -9,13 +9,18 @@
 #include <string.h>
 #include <unistd.h>
 
-static int read_text(struct options *options, const char *text)
+static int read_bytes(struct options *options, const void *bytes, size_t length)
 {
-    FILE *file = fmemopen((void *)text, strlen(text), "r");
+    FILE *file = fmemopen((void *)(uintptr_t)bytes, length, "r");
     options_init(options);
     int result = options_read(options, file, "test.conf");
     fclose(file);
     return result;
+}
+
+static int read_text(struct options *options, const char *text)
+{
+    return read_bytes(options, text, strlen(text));
 }
 
 static void values_are_taken(void **state)
@@ -70,6 +75,9 @@ static void mistakes_name_their_line(void **state)
     assert_non_null(strstr(err_last()->text, "test.conf:2:"));
     longest[600] = '\0';
     assert_int_equal(read_text(&options, longest), ERR_BAD_PARAMETER);
+    static const char wide[] = "\xff\xfet\0h\0r\0e\0a\0d\0s\0=\0001\0\n\0";
+    assert_int_equal(read_bytes(&options, wide, sizeof wide - 1), ERR_BAD_REQUEST);
+    assert_non_null(strstr(err_last()->text, "UTF-16"));
 }
 
 static void command_line_wins_over_the_file(void **state)

@@ -210,9 +210,7 @@ int accept_quality(const char *header, const char *media, int *closeness)
     size_t whole = strlen(media), type = strcspn(media, "/") + 1;
     for (const char *text = header; *text;) {
         text = skip_space(text);
-        size_t length = member_length(text), name = strcspn(text, ";, \t");
-        if (name > length)
-            name = length;
+        size_t length = member_length(text), name = strcspn(text, ";, \t"); /* a member ends at a comma, too */
         int close = 0;
         if (name == whole && strncasecmp(text, media, whole) == 0)
             close = 3;

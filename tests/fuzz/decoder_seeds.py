@@ -33,8 +33,15 @@ def main(folder):
     stream(path, xml=XML % (ENCODING % ("radial", 64, 120)), rows=rows, nul=b"\0", config=False)
     with open(path, "rb") as file:
         body = file.read()
+    many = acquisitions(1)
+    many["head"]["number_of_samples"], many["head"]["active_channels"], many["head"]["trajectory_dimensions"] = 1, 1025, 0
+    many["head"]["discard_pre"] = many["head"]["discard_post"] = 0
+    coils = struct.pack("<H", 1008) + many[0]["head"].tobytes() + bytes(1025 * 8)
+    waveform = struct.pack("<H", 1026) + bytes(28) + struct.pack("<HH8x", 2, 3) + bytes(4 * 2 * 3)
+    image = struct.pack("<H", 1022) + struct.pack("<HH12x3H12xH162xQ", 1, 5, 2, 2, 1, 1, 3) + b"abc" + bytes(16)
     messages = body[body.index(struct.pack("<H", 1008) + rows[0]["head"].tobytes()):]
-    for name, which, content in (("flat", b"0", flat()), ("stream", b"1", body), ("messages", b"2", messages), ("sized", b"3", flat())):
+    for name, which, content in (("flat", b"0", flat()), ("stream", b"1", body), ("messages", b"2", messages), ("sized", b"3", flat()),
+                                 ("others", b"2", waveform + image + messages), ("coils", b"2", coils)):
         with open(os.path.join(folder, name), "wb") as file:
             file.write(which + content)
 

@@ -1,4 +1,5 @@
-/* fuzz.h: what the fuzz targets share. An input's first byte picks one of the target's readers; the rest is its text.
+/* fuzz.h: what the fuzz targets share. An input's first byte (from "0" on) picks one of the target's
+ * readers; the rest is its text.
  */
 #ifndef MRIRECON_TESTS_FUZZ_H
 #define MRIRECON_TESTS_FUZZ_H
@@ -44,7 +45,7 @@ static inline void fuzz_text(const uint8_t *data, size_t size, text_reader *cons
     check(text != NULL);
     memcpy(text, data + 1, size - 1);
     text[size - 1] = '\0';
-    readers[data[0] % count](text);
+    readers[(uint8_t)(data[0] - '0') % count](text);
     free(text);
 }
 

@@ -9,7 +9,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { CAP = 4 << 20, SEALED = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW };
+/* A scan's most bytes: any that an input can ask for, and so few that some pass them. */
+enum { CAP = 4 << 20, CAP_SMALL = 2 << 10, SEALED = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW };
 
 /* All that a reconstruction would read lies in the scan. */
 static void check_scan(const struct scan *scan)
@@ -31,19 +32,24 @@ static void check_scan(const struct scan *scan)
 
 /* What was decoded is a scan that the worker takes, with no more samples than the file has bytes for; what was refused
  * is none. */
-static void read_stream(int fd, const uint8_t *bytes, size_t length)
+static void decode(int fd, uint64_t cap, const uint8_t *bytes, size_t length)
 {
     struct scan scan;
-    bool decoded = check_result(scan_stream_decode(fd, CAP, bytes, length));
+    bool decoded = check_result(scan_stream_decode(fd, cap, bytes, length));
     check(fcntl(fd, F_ADD_SEALS, SEALED) == 0);
     check(check_result(scan_open(&scan, fd)) == decoded);
     if (!decoded)
         return;
     check_scan(&scan);
-    check(scan.header->total_bytes <= CAP);
+    check(scan.header->total_bytes <= cap);
     check(8 * scan.header->data_count + 4 * scan.header->traj_count + scan.header->xml_bytes <= length);
     check(memmem(bytes, length, scan.xml, scan.header->xml_bytes) != NULL);
     scan_close(&scan);
+}
+
+static void read_stream(int fd, const uint8_t *bytes, size_t length)
+{
+    decode(fd, CAP, bytes, length);
 }
 
 /* The messages after a header that is in order. */
@@ -61,7 +67,7 @@ static void read_messages(int fd, const uint8_t *bytes, size_t length)
     memcpy(whole, lead, sizeof lead);
     memcpy(whole + sizeof lead, header, sizeof header);
     memcpy(whole + sizeof lead + sizeof header, bytes, length);
-    read_stream(fd, whole, sizeof lead + sizeof header + length);
+    decode(fd, CAP_SMALL, whole, sizeof lead + sizeof header + length);
     free(whole);
 }
 

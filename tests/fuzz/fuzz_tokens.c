@@ -1,5 +1,5 @@
-/* libFuzzer target: who somebody is: the header Authorization, the names of clients, and the two files that an operator
- * writes: tokens and configuration. */
+/* libFuzzer target: who somebody is: the header Authorization, the names of clients, and what an operator writes: the
+ * files of tokens and configuration, and the command line. */
 #include "daemon/options.h"
 #include "daemon/tokens.h"
 #include "tests/fuzz/fuzz.h"
@@ -97,6 +97,13 @@ static void read_client(const char *text)
     close(fd);
 }
 
+static void check_options(const struct options *options)
+{
+    check(strnlen(options->listen, OPTION_TEXT) < OPTION_TEXT && strnlen(options->tokens, OPTION_TEXT) < OPTION_TEXT);
+    check(options->connections >= 8 && options->queue_limit >= 1 && options->body_limit >= 1);
+    check(options->keep_scans >= KEEP_NONE && options->keep_scans <= KEEP_ALL && options->worker_timeout >= 1);
+}
+
 /* What a reload refuses changes nothing; what it takes does not change what needs a restart. */
 static void read_configuration(const char *text)
 {
@@ -107,9 +114,7 @@ static void read_configuration(const char *text)
     options_init(&before);
     running = asked = before;
     if (check_result(options_reload(&running, &asked, 3, arguments, restart, sizeof restart))) {
-        check(strnlen(asked.listen, OPTION_TEXT) < OPTION_TEXT && strnlen(asked.tokens, OPTION_TEXT) < OPTION_TEXT);
-        check(asked.connections >= 8 && asked.queue_limit >= 1 && asked.body_limit >= 1 && asked.worker_timeout >= 1);
-        check(asked.keep_scans >= KEEP_NONE && asked.keep_scans <= KEEP_ALL);
+        check_options(&asked);
         check(strcmp(running.listen, before.listen) == 0 && running.connections == before.connections);
         check(running.queue_limit == asked.queue_limit && running.keep_jobs == asked.keep_jobs);
         check((strcmp(asked.listen, before.listen) != 0) == (strstr(restart, "listen") != NULL));
@@ -119,4 +124,21 @@ static void read_configuration(const char *text)
     close(fd);
 }
 
-FUZZ_TEXT(read_authorization, read_tokens, read_configuration, read_client)
+/* Words of a command line, one a line of the text. Files that --config could name are none of the input's. */
+static void read_arguments(const char *text)
+{
+    enum { MOST = 16 };
+    char *copy = strdup(text), *words[MOST + 1] = {copy}, *rest = NULL;
+    int count = 1;
+    check(copy != NULL);
+    for (char *word = strtok_r(copy, "\n", &rest); word && count < MOST; word = strtok_r(NULL, "\n", &rest))
+        words[count++] = word;
+    struct options options;
+    enum options_action action;
+    if (!strstr(text, "--config") && check_result(options_parse(&options, count, words, &action)) &&
+        action == OPTIONS_RUN)
+        check_options(&options);
+    free(copy);
+}
+
+FUZZ_TEXT(read_authorization, read_tokens, read_configuration, read_client, read_arguments)

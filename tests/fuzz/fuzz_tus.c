@@ -33,9 +33,10 @@ static void check_digest(digest_beginner *begin, const char *text)
     if (!digest.state)
         return;
     check(strstr("," DIGEST_TUS_ALGORITHMS ",", digest.name) && digest.length >= 16 && digest.length <= DIGEST_BYTES);
+    digest_free(&digest);
+    check(digest_end(&digest) && begin(&digest, text) == 0);
     digest_add(&digest, text, strlen(text));
     check(!digest_end(&digest)); /* nobody finds a text that holds its own digest */
-    digest_free(&digest);
 }
 
 /* The digest of `text`, written as a header says it, fits the text and not a longer one. */
@@ -71,6 +72,18 @@ static void read_upload_checksum(const char *text)
     check_digest_of(digest_begin_tus, "sha1 %s", GNUTLS_DIG_SHA1, text);
 }
 
+static void check_scan_digest(struct idempotency *request, const char *text)
+{
+    unsigned char raw[32];
+    char seen[JOB_DIGEST], wanted[JOB_DIGEST];
+    check(gnutls_hash_fast(GNUTLS_DIG_SHA256, text, strlen(text), raw) == 0);
+    for (size_t i = 0; i < sizeof raw; i++)
+        snprintf(wanted + 2 * i, 3, "%02x", raw[i]);
+    idempotency_add(request, text, strlen(text));
+    idempotency_digest(request, seen);
+    check(strcmp(seen, wanted) == 0);
+}
+
 /* A key is one client's, and free again when its request has ended. */
 static void read_key(const char *text)
 {
@@ -85,9 +98,10 @@ static void read_key(const char *text)
         check_refused(rc);
         check(rc == ERR_KEY_IN_USE && !second.keys && !second.hash);
         check(idempotency_begin(&second, keys, "another", text) == 0);
-        idempotency_end(&second);
+        check_scan_digest(&first, text);
         idempotency_end(&first);
         check(idempotency_begin(&first, keys, "somebody", quoted) == 0);
+        idempotency_end(&second);
     } else {
         check(!first.keys && !first.hash);
     }

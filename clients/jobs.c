@@ -14,7 +14,9 @@
 static int follow(struct service *service, const char *id, json_t **out)
 {
     struct progress progress;
+    char text[PROGRESS_TEXT];
     double pause = FIRST_PAUSE_SECONDS, answered = client_seconds();
+    bool out_of_reach = false;
     int failure;
     progress_start(&progress);
     for (;;) {
@@ -22,17 +24,21 @@ static int follow(struct service *service, const char *id, json_t **out)
         failure = job_call(service, "GET", id, "", &job);
         if (!failure) {
             answered = client_seconds();
-            const char *state = client_text(job, "state"), *stage = client_text(job, "stage");
-            double fraction = json_number_value(json_object_get(job, "progress"));
+            out_of_reach = false;
             if (job_is_final(job)) {
                 *out = job;
                 break;
             }
-            bool running = strcmp(state, "running") == 0;
-            progress_tell(&progress, running ? fraction : -1, running && *stage ? stage : state);
+            bool running = strcmp(client_text(job, "state"), "running") == 0;
+            progress_step(job, text);
+            progress_tell(&progress, running ? json_number_value(json_object_get(job, "progress")) : -1, text);
             json_decref(job);
         } else if (failure == ERR_IO && client_seconds() - answered < OUTAGE_SECONDS) {
-            progress_tell(&progress, -1, "the server does not answer; still trying");
+            if (!out_of_reach) {
+                progress_end(&progress);
+                fprintf(stderr, "mrirecon: the server does not answer; still trying\n");
+            }
+            out_of_reach = true;
         } else {
             break;
         }

@@ -1,11 +1,14 @@
 #include "clients/progress.h"
 
+#include "clients/client.h"
+
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { BAR = 32 };
+enum { BAR = 32, BAR_LEAST = 8, COLUMNS = 80 /* where the terminal does not tell */ };
 #define REDRAW_SECONDS 0.05
 
 static double seconds_now(void)
@@ -20,29 +23,48 @@ void progress_start(struct progress *progress)
     *progress = (struct progress){.terminal = isatty(STDERR_FILENO)};
 }
 
-void progress_tell(struct progress *progress, double fraction, const char *stage)
+static int columns(void)
 {
-    bool fresh = strncmp(progress->stage, stage, sizeof progress->stage - 1) != 0;
-    snprintf(progress->stage, sizeof progress->stage, "%s", stage);
-    if (!progress->terminal) {
-        if (fresh)
-            fprintf(stderr, "%s\n", progress->stage);
-        return;
+    struct winsize size;
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : COLUMNS;
+}
+
+/* A line that is wrapped is not overwritten by the next: it has to fit, and leave the last column to the cursor. */
+static void draw(double fraction, const char *text)
+{
+    int room = columns() - 1, length = (int)strlen(text);
+    fprintf(stderr, "\r\033[K");
+    if (fraction >= 0) {
+        int percent = (int)((fraction > 1 ? 1 : fraction) * 100), around = (int)strlen("[] 100 %  ");
+        int bar = room - around - length < BAR ? room - around - length : BAR, full = bar * percent / 100;
+        if (bar >= BAR_LEAST)
+            fprintf(stderr, "[%.*s%.*s] ", full, "################################", bar - full,
+                    "................................");
+        fprintf(stderr, "%3d %%  ", percent);
+        room -= bar >= BAR_LEAST ? bar + around : around - (int)strlen("[] ");
     }
+    char whole[PROGRESS_TEXT];
+    snprintf(whole, sizeof whole, "%s", text);
+    if (length > room) {
+        room = room > 0 ? room : 0;
+        while (room > 0 && ((unsigned char)whole[room] & 0xc0) == 0x80) /* not inside a letter */
+            room--;
+        whole[room] = '\0';
+    }
+    client_print_text(stderr, whole);
+    fflush(stderr);
+}
+
+void progress_tell(struct progress *progress, double fraction, const char *text)
+{
     double now = seconds_now();
-    if (!fresh && now - progress->last < REDRAW_SECONDS)
+    bool fresh = strncmp(progress->text, text, sizeof progress->text - 1) != 0;
+    if (!progress->terminal || (!fresh && now - progress->last < REDRAW_SECONDS))
         return;
+    snprintf(progress->text, sizeof progress->text, "%s", text);
     progress->last = now;
     progress->drawn = true;
-    if (fraction < 0) {
-        fprintf(stderr, "\r\033[K%s", progress->stage);
-    } else {
-        fraction = fraction > 1 ? 1 : fraction;
-        int full = (int)(fraction * BAR);
-        fprintf(stderr, "\r\033[K[%.*s%.*s] %3d %%  %s", full, "################################", BAR - full,
-                "................................", (int)(fraction * 100), progress->stage);
-    }
-    fflush(stderr);
+    draw(fraction, progress->text);
 }
 
 void progress_moved(void *context, int64_t done, int64_t total)
@@ -52,9 +74,7 @@ void progress_moved(void *context, int64_t done, int64_t total)
         snprintf(text, sizeof text, "%.1f of %.1f MB", (double)done * 1e-6, (double)total * 1e-6);
     else
         snprintf(text, sizeof text, "%.1f MB", (double)done * 1e-6);
-    struct progress *progress = context;
-    if (progress->terminal) /* elsewhere each text would be a line */
-        progress_tell(progress, total > 0 ? (double)done / (double)total : -1, text);
+    progress_tell(context, total > 0 ? (double)done / (double)total : -1, text);
 }
 
 void progress_end(struct progress *progress)
@@ -62,4 +82,20 @@ void progress_end(struct progress *progress)
     if (progress->drawn)
         fprintf(stderr, "\r\033[K");
     progress->drawn = false;
+}
+
+void progress_step(const json_t *job, char text[PROGRESS_TEXT])
+{
+    const json_t *step = json_object_get(job, "step"), *of = json_object_get(step, "iterations");
+    int used = 0;
+    if (!json_is_object(step)) {
+        snprintf(text, PROGRESS_TEXT, "%s", client_text(job, "state"));
+        return;
+    }
+    used =
+        snprintf(text, PROGRESS_TEXT, "step %d of %d: %.40s", (int)json_integer_value(json_object_get(step, "number")),
+                 (int)json_integer_value(json_object_get(step, "steps")), client_text(step, "name"));
+    if (json_is_integer(of))
+        snprintf(text + used, (size_t)(PROGRESS_TEXT - used), ", %.40s %lld of %lld", client_text(step, "unit"),
+                 (long long)json_integer_value(json_object_get(step, "iteration")), (long long)json_integer_value(of));
 }

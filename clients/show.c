@@ -1,5 +1,6 @@
 /* The commands that show: list and show (jobs), kinds and status (the server). */
 #include "clients/client.h"
+#include "clients/progress.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -141,9 +142,14 @@ int client_show(struct service *service, const struct client_options *options)
         json_decref(job);
         return CLIENT_OK;
     }
-    static const char *const texts[] = {"id", "kind", "state", "stage", "created", "started", "finished"};
+    static const char *const texts[] = {"id", "kind", "state", "created", "started", "finished"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         row(texts[i], client_text(job, texts[i]));
+    if (json_is_object(json_object_get(job, "step"))) {
+        char text[PROGRESS_TEXT];
+        progress_step(job, text);
+        row("at", text);
+    }
     show_members("parameters", json_object_get(job, "parameters"));
     const json_t *error = json_object_get(job, "error"), *result;
     row("error", client_text(error, "code"));

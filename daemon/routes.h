@@ -28,6 +28,9 @@ int route_purge_work(struct request *request);
 int route_purge(struct request *request);
 /* The document of a job with what is known of its progress; a new reference. */
 json_t *job_document(struct service *service, const struct job *job);
+/* How far a job is, and that as the members `progress` and `step` of its document; a new reference. */
+struct job_progress job_progress_find(struct service *service, const struct job *job);
+json_t *job_progress_pack(const struct job *job, const struct job_progress *progress);
 /* The job of an id, and where it runs, its progress: never less than a document before told. */
 int job_look_up(struct service *service, const char *id, struct job *job);
 /* The same for a request: a job that is not its sender's is not there. Fails with ERR_NOT_FOUND. */

@@ -13,7 +13,8 @@
 
 #define PROGRESS_SECONDS  0.25 /* the shortest time between two events of progress */
 #define HEARTBEAT_SECONDS 15.0 /* the longest time without a byte: proxies close quiet connections */
-#define RETRY_MS          2000 /* after which a client whose connection broke comes back */
+#define STATE_IDS         (PROGRESS_TOLD_MOST + 1) /* ids from one state to the next */
+#define RETRY_MS          2000                     /* after which a client whose connection broke comes back */
 
 struct stream {
     struct service *service;
@@ -28,13 +29,13 @@ struct stream {
 };
 
 /* Attempts count once a worker has the job; before that the next one is meant. */
-static long long event_id(const struct job *job, double progress)
+static long long event_id(const struct job *job, long long told)
 {
     static const int rank[JOB_STATES] = {[JOB_QUEUED] = 0,    [JOB_RUNNING] = 1, [JOB_CANCELING] = 2,
                                          [JOB_SUCCEEDED] = 3, [JOB_FAILED] = 3,  [JOB_CANCELED] = 3};
     bool waits = job->state == JOB_QUEUED || job->attempts == 0;
     long long attempt = job->attempts + (waits ? 1 : 0);
-    return (attempt * 10 + rank[job->state]) * 10000 + (long long)(progress * 1000);
+    return (attempt * 10 + rank[job->state]) * STATE_IDS + told;
 }
 
 static void stream_free(void *context)
@@ -73,23 +74,20 @@ static bool look(struct stream *stream, double *next)
     struct job job;
     if (job_look_up(stream->service, stream->id, &job) != 0)
         return false;
-    json_t *document = job_document(stream->service, &job);
-    double progress = json_number_value(json_object_get(document, "progress")), now = clock_seconds();
-    long long id = event_id(&job, progress);
+    struct job_progress progress = job_progress_find(stream->service, &job);
+    double now = clock_seconds();
+    long long id = event_id(&job, progress.told);
     bool running = job.state == JOB_RUNNING, final = job_state_is_final(job.state), good = true;
-    if (id / 10000 > stream->told / 10000 || (final && id > stream->told)) {
+    if (id / STATE_IDS > stream->told / STATE_IDS || (final && id > stream->told)) {
         stream->ended = final;
-        good = say_event(stream, "state", id, json_incref(document));
+        good = say_event(stream, "state", id, job_document(stream->service, &job));
     } else if (id > stream->told && running) {
-        good = say_event(stream, "progress", id,
-                         json_pack("{s:O, s:O}", "progress", json_object_get(document, "progress"), "stage",
-                                   json_object_get(document, "stage")));
+        good = say_event(stream, "progress", id, job_progress_pack(&job, &progress));
     } else if (now - stream->spoken >= HEARTBEAT_SECONDS) {
         good = say(stream, strdup(": still here\n\n"));
     }
     double heartbeat = stream->spoken + HEARTBEAT_SECONDS;
     *next = running && now + PROGRESS_SECONDS < heartbeat ? now + PROGRESS_SECONDS : heartbeat;
-    json_decref(document);
     job_clear(&job);
     return good;
 }
@@ -126,8 +124,8 @@ int route_events(struct request *request)
     if (result)
         return result;
     const char *last = http_header(request, "Last-Event-ID");
-    long long told = last ? strtoll(last, NULL, 10) : 0, newest = event_id(&job, 1);
-    bool over = job_state_is_final(job.state) && event_id(&job, job.state == JOB_SUCCEEDED ? 1 : 0) == told;
+    long long told = last ? strtoll(last, NULL, 10) : 0, newest = event_id(&job, PROGRESS_TOLD_MOST);
+    bool over = job_state_is_final(job.state) && event_id(&job, 0) == told;
     if (told > newest) /* of another job */
         told = 0;
     job_clear(&job);

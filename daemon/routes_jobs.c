@@ -13,23 +13,45 @@
 enum { LIST_DEFAULT = 50, LIST_MOST = 500 };
 
 /* What a scheduler's worker says of the job; false: none has it. */
-static bool progress_of(struct service *service, const char *id, double *fraction, char *stage, size_t size)
+static bool progress_of(struct service *service, const struct job *job, struct job_progress *out)
 {
     struct worker_status status[WORKERS_MAX];
     int count = scheduler_status(service->scheduler, status);
+    const struct kind *kind = recon_kind_find(job->kind);
     for (int i = 0; i < count; i++) {
-        if (strcmp(status[i].ending, id) == 0) {
-            *fraction = 1;
-            snprintf(stage, size, "write");
+        if (strcmp(status[i].ending, job->id) == 0) {
+            *out = (struct job_progress){1, kind ? kind_steps(kind) - 1 : -1, 0, 0, PROGRESS_TOLD_MOST};
             return true;
         }
-        if (strcmp(status[i].job, id) == 0) {
-            *fraction = status[i].fraction;
-            snprintf(stage, size, "%s", status[i].stage);
+        if (strcmp(status[i].job, job->id) == 0) {
+            *out = status[i].progress;
             return true;
         }
     }
     return false;
+}
+
+struct job_progress job_progress_find(struct service *service, const struct job *job)
+{
+    struct job_progress progress = {.fraction = job->state == JOB_SUCCEEDED ? 1 : 0, .step = -1};
+    if (job->state == JOB_RUNNING || job->state == JOB_CANCELING)
+        progress_of(service, job, &progress);
+    return progress;
+}
+
+json_t *job_progress_pack(const struct job *job, const struct job_progress *progress)
+{
+    const struct kind *kind = recon_kind_find(job->kind);
+    json_t *step = json_null();
+    if (kind && progress->step >= 0) {
+        const struct kind_step *at = &kind->steps[progress->step];
+        bool iterates = at->unit && progress->iterations > 0;
+        step = json_pack("{s:s, s:i, s:i, s:s?, s:o, s:o}", "name", at->name, "number", progress->step + 1, "steps",
+                         kind_steps(kind), "unit", at->unit, "iteration",
+                         iterates ? json_integer((json_int_t)progress->iteration) : json_null(), "iterations",
+                         iterates ? json_integer((json_int_t)progress->iterations) : json_null());
+    }
+    return json_pack("{s:f, s:o}", "progress", progress->fraction, "step", step);
 }
 
 static int job_unknown(void)
@@ -39,13 +61,12 @@ static int job_unknown(void)
 
 int job_look_up(struct service *service, const char *id, struct job *job)
 {
-    double fraction;
-    char stage[64];
+    struct job_progress progress;
     if (!spool_is_id(id))
         return job_unknown();
     int result = store_get(service->store, id, job);
     /* A job that runs, and that no worker has: it ended in between, or is about to begin. */
-    if (!result && job->state == JOB_RUNNING && !progress_of(service, id, &fraction, stage, sizeof stage)) {
+    if (!result && job->state == JOB_RUNNING && !progress_of(service, job, &progress)) {
         job_clear(job);
         result = store_get(service->store, id, job);
     }
@@ -126,13 +147,10 @@ static json_t *results_pack(const struct job *job)
 
 json_t *job_document(struct service *service, const struct job *job)
 {
-    double fraction = job->state == JOB_SUCCEEDED ? 1 : 0;
-    char stage[64] = "";
-    if (job->state == JOB_RUNNING || job->state == JOB_CANCELING)
-        progress_of(service, job->id, &fraction, stage, sizeof stage);
-    json_t *document =
-        json_pack("{s:s, s:s, s:s, s:o, s:f, s:s}", "id", job->id, "kind", job->kind, "state",
-                  job_state_name(job->state), "parameters", parameters_pack(job), "progress", fraction, "stage", stage);
+    const struct job_progress progress = job_progress_find(service, job);
+    json_t *document = json_pack("{s:s, s:s, s:s, s:o}", "id", job->id, "kind", job->kind, "state",
+                                 job_state_name(job->state), "parameters", parameters_pack(job));
+    json_object_update_new(document, job_progress_pack(job, &progress));
     json_object_set_new(document, "priority", json_string(job_priority_name(job->priority)));
     json_object_set_new(document, "client", json_string(job->client));
     json_object_set_new(document, "created", time_pack(job->created));

@@ -56,13 +56,16 @@ int route_kinds(struct request *request)
 {
     json_t *kinds = json_array();
     for (const struct kind *kind = recon_kinds; kind->name; kind++) {
-        json_t *params = json_array(), *inputs = json_array();
+        json_t *params = json_array(), *inputs = json_array(), *steps = json_array();
         for (const struct param *param = kind->params; param->name; param++)
             json_array_append_new(params, param_pack(param));
         for (int i = 0; kind->inputs[i]; i++)
             json_array_append_new(inputs, json_string(kind->inputs[i]));
-        json_array_append_new(kinds, json_pack("{s:s, s:s, s:o, s:o}", "name", kind->name, "help", kind->help,
-                                               "parameters", params, "inputs", inputs));
+        for (const struct kind_step *step = kind->steps; step->name; step++)
+            json_array_append_new(
+                steps, json_pack("{s:s, s:s, s:s?}", "name", step->name, "help", step->help, "unit", step->unit));
+        json_array_append_new(kinds, json_pack("{s:s, s:s, s:o, s:o, s:o}", "name", kind->name, "help", kind->help,
+                                               "parameters", params, "inputs", inputs, "steps", steps));
     }
     return http_answer_json(request, 200, json_pack("{s:o}", "kinds", kinds), NULL);
 }

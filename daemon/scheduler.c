@@ -2,6 +2,7 @@
 
 #include "daemon/clock.h"
 #include "daemon/wire.h"
+#include "recon/recon.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -19,10 +20,8 @@ void slot_publish(struct scheduler *scheduler, const struct slot *slot)
 {
     struct worker_status *status = &scheduler->status[slot->worker.index];
     pthread_mutex_lock(&scheduler->lock);
-    if (strcmp(status->job, slot->now.job.id) != 0) {
-        status->fraction = 0;
-        status->stage[0] = '\0';
-    }
+    if (strcmp(status->job, slot->now.job.id) != 0)
+        status->progress = (struct job_progress){.step = -1};
     status->state = slot->worker.state;
     status->gpu = slot->worker.gpu;
     memcpy(status->wanted, slot->worker.wanted, sizeof status->wanted);
@@ -103,17 +102,24 @@ static void assign(struct scheduler *scheduler);
 
 static void on_progress(struct scheduler *scheduler, struct slot *slot, const json_t *message)
 {
-    struct worker_status *status = &scheduler->status[slot->worker.index];
-    double fraction = json_number_value(json_object_get(message, "fraction"));
-    const char *stage = json_string_value(json_object_get(message, "stage"));
+    struct job_progress *progress = &scheduler->status[slot->worker.index].progress, said;
+    const struct kind *kind = recon_kind_find(slot->now.job.kind);
+    const char *step = json_string_value(json_object_get(message, "step"));
+    said.fraction = json_number_value(json_object_get(message, "fraction"));
+    said.step = kind && step ? kind_step_find(kind, step) : -1;
+    said.iteration = json_integer_value(json_object_get(message, "iteration"));
+    said.iterations = json_integer_value(json_object_get(message, "iterations"));
+    if (said.step < 0 || said.iteration < 0 || said.iteration > said.iterations)
+        return;
     pthread_mutex_lock(&scheduler->lock);
+    said.fraction = said.fraction < progress->fraction ? progress->fraction : said.fraction < 1 ? said.fraction : 1;
+    said.told = progress->told + 1;
     /* That it says again where it is is a sign of life and no progress. */
-    if (fraction > status->fraction || (stage && strcmp(stage, status->stage) != 0))
+    if (said.fraction > progress->fraction || said.step != progress->step || said.iteration != progress->iteration ||
+        said.iterations != progress->iterations) {
         slot->now.progressed = slot->worker.heard;
-    if (fraction > status->fraction)
-        status->fraction = fraction < 1 ? fraction : 1;
-    if (stage)
-        snprintf(status->stage, sizeof status->stage, "%s", stage);
+        *progress = said;
+    }
     pthread_mutex_unlock(&scheduler->lock);
 }
 

@@ -37,14 +37,24 @@ struct scheduler_parts {
     struct waiters *waiters;
 };
 
+/* How far a job is that a worker runs. */
+struct job_progress {
+    double fraction;
+    int step; /* its place among the steps of the kind; -1: it has told none */
+    int64_t iteration, iterations;
+    int64_t told; /* how often this changed: grows until the job's end */
+};
+
+/* More often than that nothing changes, were a job to run for years. */
+#define PROGRESS_TOLD_MOST INT64_C(999999999)
+
 /* What others may know of a worker. */
 struct worker_status {
     enum worker_state state;
     char wanted[WORKER_TEXT], device[WORKER_TEXT], note[2 * WORKER_TEXT];
-    char job[JOB_ID];    /* "": none */
-    char ending[JOB_ID]; /* over, but for the disk; "": none */
-    double fraction;
-    char stage[64];
+    char job[JOB_ID];             /* "": none */
+    char ending[JOB_ID];          /* over, but for the disk; "": none */
+    struct job_progress progress; /* of `job` */
     bool gpu;
     bool resting;                           /* its device is held at fault (FAULTS); `note` says why */
     int64_t memory_available, memory_total; /* of the device, bytes, as last heard; 0: not yet */

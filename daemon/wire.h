@@ -4,7 +4,8 @@
  *
  *   worker -> daemon
  *     hello    {version, device, gpu: bool, note, pid}                  once, when the device is warm
- *     progress {id, fraction: 0..1, stage}                              of a job, not of what is only prepared
+ *     progress {id, fraction: 0..1, step: name, iteration, iterations}  of a job, not of what is only prepared; 0 of 0
+ *              iterations: the step has none. At most ten a second, and none that says what was said before
  *     done     {id, results: [{name, type, bytes}], report: {...}}      every result is written; the daemon syncs them
  *     failed   {id, error: {code, detail, acquisition_index?, required_bytes?, available_bytes?}, fatal: bool}
  *              fatal: the device is gone; the worker exits and the job may be tried on another. In place of hello (id
@@ -27,7 +28,7 @@
 
 #include <jansson.h>
 
-enum { WIRE_VERSION = 2, WIRE_FD = 3, WIRE_MAX = 128 * 1024, WIRE_FDS = 2 };
+enum { WIRE_VERSION = 3, WIRE_FD = 3, WIRE_MAX = 128 * 1024, WIRE_FDS = 2 };
 
 /* Send `message` (stays the caller's). Fails with ERR_WORKER_DIED (the other side is gone), ERR_IO. */
 int wire_send(int socket, json_t *message, const int *fds, int fd_count);

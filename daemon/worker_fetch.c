@@ -88,11 +88,10 @@ static struct entry *entry_make(struct fetcher *f, const char *id, const struct 
 
 /* ---- the thread ---- */
 
-static int stopped(void *context, double fraction, const char *stage)
+static int stopped(void *context, const struct recon_progress *now)
 {
     struct entry *entry = context;
-    (void)fraction;
-    (void)stage;
+    (void)now;
     return entry->stop;
 }
 
@@ -275,7 +274,8 @@ int fetcher_take(struct fetcher *f, const char *id, const struct kind *kind, con
         if (entry->state == READ)
             continue;
         pthread_mutex_unlock(&f->lock);
-        bool stop = listener->progress(listener->context, 0, "decode") != 0;
+        const struct recon_progress reading = {.step = 0};
+        bool stop = listener->progress(listener->context, &reading) != 0;
         pthread_mutex_lock(&f->lock);
         if (!stop)
             continue;

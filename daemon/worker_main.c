@@ -187,10 +187,9 @@ static int command_parse(struct command *command, int argc, char **argv)
 /* ---- run ---- */
 
 /* SIGINT and SIGTERM are blocked and looked for here, between pieces of work: nothing is interrupted half-way. */
-static int interrupted(void *context, double fraction, const char *stage)
+static int interrupted(void *context, const struct recon_progress *now)
 {
-    (void)fraction;
-    (void)stage;
+    (void)now;
     const struct timespec none = {0, 0};
     return sigtimedwait(context, NULL, &none) > 0;
 }

@@ -1,14 +1,15 @@
 /* A worker under a daemon.
  *
- * Three threads. The main one owns the device and runs one job at a time. The reader takes the daemon's messages, so
+ * Four threads. The main one owns the device and runs one job at a time. The reader takes the daemon's messages, so
  * that a running job can be canceled and a ping is answered meanwhile. They share struct worker, under its lock. Both
  * send: a message is one packet and never interleaves with another. The third reads scans (worker_fetch.h), the next
- * one while a job runs. */
+ * one while a job runs. A fourth reports progress that came too soon after the report before it (worker_progress.h). */
 #include "daemon/worker.h"
 
 #include "daemon/clock.h"
 #include "daemon/wire.h"
 #include "daemon/worker_fetch.h"
+#include "daemon/worker_progress.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -18,16 +19,14 @@
 #include <time.h>
 #include <unistd.h>
 
-enum {
-    PROGRESS_MS = 50, /* the shortest time between two progress messages of a stage */
-    STOP_SECONDS = 1  /* how long a running job may take to notice that the daemon is gone */
-};
+enum { STOP_SECONDS = 1 }; /* how long a running job may take to notice that the daemon is gone */
 
 struct worker {
     int socket;
     struct dev *dev;
     const struct worker_options *options;
     struct fetcher *fetcher;
+    struct reporter *reporter;
     struct recon_cache *cache; /* the main thread's */
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -164,30 +163,18 @@ static void *reader(void *context)
 
 /* ---- a job ---- */
 
-/* How the running job speaks to the daemon. */
-struct speaker {
-    struct worker *worker;
-    const char *id, *stage; /* of the last message */
-    struct timespec sent;
-};
-
-static int progress(void *context, double fraction, const char *stage)
+static int progress(void *context, const struct recon_progress *now)
 {
-    struct speaker *speaker = context;
-    struct timespec now;
-    if (speaker->worker->cancel)
-        return 1;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    long long ms = (now.tv_sec - speaker->sent.tv_sec) * 1000LL + (now.tv_nsec - speaker->sent.tv_nsec) / 1000000;
-    if (speaker->stage && strcmp(stage, speaker->stage) == 0 && ms < PROGRESS_MS)
-        return 0;
-    speaker->stage = stage;
-    speaker->sent = now;
-    json_t *message =
-        json_pack("{s:s, s:s, s:f, s:s}", "type", "progress", "id", speaker->id, "fraction", fraction, "stage", stage);
-    int rc = wire_send(speaker->worker->socket, message, NULL, 0);
-    json_decref(message);
-    return rc != 0;
+    struct worker *w = context;
+    return w->cancel || reporter_tell(w->reporter, now);
+}
+
+/* The last step of every kind, which the job itself does not know of. */
+static void progress_write(struct worker *w, const struct kind *kind)
+{
+    int last = kind_steps(kind) - 1;
+    const struct recon_progress now = {.step = last, .fraction = 1 - kind->steps[last].share};
+    reporter_tell(w->reporter, &now);
 }
 
 /* Write one result and list it. */
@@ -276,28 +263,32 @@ static int job_compute(struct worker *w, const json_t *job, const char *id, int 
     const struct kind *kind;
     double begun = clock_seconds();
     int rc = parameters_read(job, &kind, &values);
-    if (rc == 0)
+    if (rc == 0) {
+        reporter_begin(w->reporter, kind, id);
         rc = fetcher_take(w->fetcher, id, kind, &values, fd, listener, input);
+    }
     if (rc == 0) {
         struct recon_request request = worker_request(w->options, kind, &values, fd, NULL);
         request.begun = begun;
         request.cache = w->cache;
         rc = recon_run_input(outcome, w->dev, &request, listener, *input);
     }
+    if (rc == 0)
+        progress_write(w, kind);
     return rc;
 }
 
 /* Run `job` and answer. Non-zero where the device is gone. */
 static int job_run(struct worker *w, const json_t *job, const char *id, const int fds[WIRE_FDS])
 {
-    struct speaker speaker = {.worker = w, .id = id};
-    const struct recon_listener listener = {&speaker, progress};
+    const struct recon_listener listener = {w, progress};
     struct recon_outcome outcome = {0};
     struct recon_input *input = NULL;
     json_t *results = json_array();
     int rc = job_compute(w, job, id, fds[0], &listener, &input, &outcome);
     if (rc == 0)
         rc = results_write(job, &outcome, fds[1], results);
+    reporter_end(w->reporter);
     job_end(w);
     if (rc == 0) {
         json_t *message =
@@ -356,7 +347,8 @@ int worker_serve(int socket, struct dev *dev, const struct worker_options *optio
     pthread_t thread;
     char id[sizeof worker.id];
     int fds[WIRE_FDS], status = 0;
-    if (fetcher_create(&worker.fetcher, options) != 0 || recon_cache_create(&worker.cache) != 0)
+    if (fetcher_create(&worker.fetcher, options) != 0 || reporter_create(&worker.reporter, socket) != 0 ||
+        recon_cache_create(&worker.cache) != 0)
         return 1;
     if (hello_send(&worker) != 0)
         return 1;

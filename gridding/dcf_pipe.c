@@ -61,7 +61,7 @@ static int kernel_integral(struct nufft *plan, int dim, const int n[3], size_t s
 }
 
 static int iterate(struct nufft *plan, size_t samples, int iterations, float *weights, float *convolved,
-                   int (*progress)(void *context, double fraction), void *context)
+                   int (*progress)(void *context, int done), void *context)
 {
     for (size_t m = 0; m < samples; m++)
         weights[m] = 1;
@@ -78,14 +78,14 @@ static int iterate(struct nufft *plan, size_t samples, int iterations, float *we
         if (!usable)
             return err_set(ERR_DCF_INVALID, "The iteration for density weights failed on this trajectory in step %d.",
                            i + 1);
-        if (progress != NULL && progress(context, (i + 1.0) / iterations) != 0)
+        if (progress != NULL && progress(context, i + 1) != 0)
             return err_set(ERR_CANCELED, "Canceled while computing density weights.");
     }
     return 0;
 }
 
 int dcf_pipe(struct dev *dev, int dim, const int n[3], size_t samples, const float *k, int iterations, float *weights,
-             int (*progress)(void *context, double fraction), void *context)
+             int (*progress)(void *context, int done), void *context)
 {
     if (dim < 2 || dim > 3 || samples == 0 || iterations < 1)
         return err_set(ERR_BAD_PARAMETER,

@@ -80,10 +80,10 @@ int dcf_analytic(enum traj_shape shape, int dim, size_t readouts, size_t samples
 
 /* Pipe-Menon (doi:10.1002/(SICI)1522-2594(199901)41:1<179::AID-MRM25>3.0.CO;2-V): `iterations` of w <- w / (C w), then
  * scaled. For any trajectory; n is the image size (x, y, z). 10 to 15 iterations serve; more change little. `progress`
- * (may be NULL) is called after each with the fraction done; a non-zero answer stops with ERR_CANCELED. Fails with the
+ * (may be NULL) is called after each with how many are done; a non-zero answer stops with ERR_CANCELED. Fails with the
  * codes of nufft_create and nufft_convolve, ERR_DCF_INVALID, ERR_CANCELED, ERR_NO_MEMORY. */
 int dcf_pipe(struct dev *dev, int dim, const int n[3], size_t samples, const float *k, int iterations, float *weights,
-             int (*progress)(void *context, double fraction), void *context);
+             int (*progress)(void *context, int done), void *context);
 
 #ifdef __cplusplus
 }

@@ -85,10 +85,26 @@ static const struct param recon_params[] = {
 };
 _Static_assert((int)RECON_PARAMS < (int)KIND_MAX_PARAMS, "struct param_values holds every parameter");
 
+const struct kind_step recon_steps[] = {
+    [RECON_STEP_DECODE] = {"decode", "The file is read in the sandbox.", .share = 0.30},
+    [RECON_STEP_SORT] = {"sort", "Readouts are selected and sorted into images.", .share = 0.02},
+    [RECON_STEP_TRAJECTORY] = {"trajectory", "The trajectory's unit is found and its values are checked.",
+                               .share = 0.05},
+    [RECON_STEP_NOISE] = {"noise", "The coils' noise is measured, for prewhitening.", .share = 0.03},
+    [RECON_STEP_DENSITY] = {"density", "Density weights are taken from the scan or computed.", .unit = "iteration",
+                            .share = 0.20},
+    [RECON_STEP_PLAN] = {"plan", "The samples are sorted into bins.", .share = 0.05},
+    [RECON_STEP_GRIDDING] = {"gridding", "Coils are gridded, Fourier transformed and combined.", .unit = "coil",
+                             .share = 0.30},
+    [RECON_STEP_WRITE] = {"write", "The images are written.", .share = 0.05},
+    [RECON_STEPS] = {.name = NULL},
+};
+
 const struct kind recon_kinds[] = {
     {"recon", "Non-Cartesian MRI k-space to images.", recon_params,
      (const char *const[]){"ISMRMRD HDF5 (.h5, application/x-hdf5)", "ISMRMRD stream (.mrd, application/x-ismrmrd)",
-                           NULL}},
+                           NULL},
+     recon_steps},
     {.name = NULL},
 };
 
@@ -98,6 +114,22 @@ const struct kind *recon_kind_find(const char *name)
         if (strcmp(kind->name, name) == 0)
             return kind;
     return NULL;
+}
+
+int kind_steps(const struct kind *kind)
+{
+    int count = 0;
+    while (kind->steps[count].name)
+        count++;
+    return count;
+}
+
+int kind_step_find(const struct kind *kind, const char *name)
+{
+    for (int i = 0; kind->steps[i].name; i++)
+        if (strcmp(kind->steps[i].name, name) == 0)
+            return i;
+    return -1;
 }
 
 /* Read `text` as a value of `param`; ERR_BAD_PARAMETER, without a sentence, where it is none. */

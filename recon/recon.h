@@ -25,15 +25,28 @@ struct param {
 
 enum { KIND_MAX_PARAMS = 24 };
 
+/* A step of the pipeline, as its progress is told. */
+struct kind_step {
+    const char *name, *help;
+    const char *unit; /* what it goes through one by one, in the singular; NULL: it does not */
+    double share;     /* of a job's time, roughly; all steps add up to 1 */
+};
+
 struct kind {
     const char *name, *help;
     const struct param *params; /* ends with .name = NULL */
     const char *const *inputs;  /* media types and endings it takes, for people; NULL-terminated */
+    /* In their order; ends with .name = NULL. The first reads the scan; the last writes the results, and is told by
+     * whoever has the job run. */
+    const struct kind_step *steps;
 };
 
 /* All kinds; ends with .name = NULL. */
 extern const struct kind recon_kinds[];
 const struct kind *recon_kind_find(const char *name); /* NULL: none */
+
+int kind_steps(const struct kind *kind);                       /* how many */
+int kind_step_find(const struct kind *kind, const char *name); /* its place; -1: none */
 
 /* The values of one job's parameters, in the order of kind->params. */
 struct param_values {
@@ -54,10 +67,18 @@ int param_values_set(const struct kind *kind, struct param_values *values, const
 
 /* ---- running ---- */
 
-/* How a running job speaks to whoever started it. Called from the running thread. */
+/* How far a job is. */
+struct recon_progress {
+    int step;                      /* its place in kind->steps */
+    double fraction;               /* of the job, 0..1; never less than before */
+    int64_t iteration, iterations; /* of the step's unit: how many are done, of how many; 0 of 0: it has none */
+};
+
+/* How a running job speaks to whoever started it. Called from the running thread, once an iteration: the callee sees to
+ * it that this costs nothing, and that nobody is told more often than is of use. */
 struct recon_listener {
     void *context;
-    int (*progress)(void *context, double fraction, const char *stage); /* non-zero: stop (canceled) */
+    int (*progress)(void *context, const struct recon_progress *now); /* non-zero: stop (canceled) */
 };
 
 struct json_t; /* libjansson's */

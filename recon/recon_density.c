@@ -8,12 +8,13 @@
 struct pipe_progress {
     const struct recon_job *job;
     double base, span;
+    int iterations;
 };
 
-static int pipe_progress(void *context, double fraction)
+static int pipe_progress(void *context, int done)
 {
     const struct pipe_progress *p = context;
-    return recon_progress(p->job, p->base + p->span * fraction, "density");
+    return recon_tell(p->job, RECON_STEP_DENSITY, p->base + p->span * done / p->iterations, done, p->iterations);
 }
 
 /* The shape of the frame's curves, for the formula. */
@@ -39,9 +40,12 @@ static int analytic(struct recon_job *job, enum traj_shape shape, size_t curves,
 static int pipe_menon(struct recon_job *job, const char *reason, size_t samples, const float *k, float *weights,
                       double base, double span)
 {
-    struct pipe_progress progress = {job, base, span};
     int iterations = (int)recon_choice(job, RECON_DCF_ITERATIONS);
-    int rc = dcf_pipe(job->dev, job->dim, job->n, samples, k, iterations, weights, pipe_progress, &progress);
+    struct pipe_progress progress = {job, base, span, iterations};
+    int rc = recon_tell(job, RECON_STEP_DENSITY, base, 0, iterations);
+    if (rc != 0)
+        return rc;
+    rc = dcf_pipe(job->dev, job->dim, job->n, samples, k, iterations, weights, pipe_progress, &progress);
     if (rc == 0)
         recon_report_decide(job, "dcf", "pipe", "%s %d iterations.", reason, iterations);
     return rc;

@@ -46,9 +46,9 @@ struct gridder {
     void *image;                    /* device: squares [pixels], or images [batch][pixels] */
     struct c32 *coil;               /* host: [pixels], for magnitudes of single coils */
     int plans;
-    struct nufft_times times; /* of all adjoints */
-    double overflowed;        /* samples, of all images */
-    double coils_done, coils; /* progress */
+    struct nufft_times times;  /* of all adjoints */
+    double overflowed;         /* samples, of all images */
+    int64_t coils_done, coils; /* progress: of all images */
 };
 
 static bool combines(const struct recon_job *job)
@@ -310,8 +310,14 @@ static int plan_make(struct gridder *g, const struct frame *frame, const struct 
 {
     struct recon_job *job = g->job;
     double start = recon_clock();
-    int rc = recon_frame_density(job, frame, g->offsets, g->k, g->weights, base, span);
-    recon_report_stage(job, "density", recon_clock() - start);
+    double density = recon_steps[RECON_STEP_DENSITY].share, plan = recon_steps[RECON_STEP_PLAN].share;
+    double until = span * density / (density + plan); /* of `span`: the density's */
+    int rc = recon_tell(job, RECON_STEP_DENSITY, base, 0, 0);
+    if (rc == 0)
+        rc = recon_frame_density(job, frame, g->offsets, g->k, g->weights, base, until);
+    recon_report_stage(job, recon_steps[RECON_STEP_DENSITY].name, recon_clock() - start);
+    if (rc == 0)
+        rc = recon_tell(job, RECON_STEP_PLAN, base + until, 0, 0);
     if (rc != 0)
         return rc;
     start = recon_clock();
@@ -320,7 +326,7 @@ static int plan_make(struct gridder *g, const struct frame *frame, const struct 
     rc = nufft_create(&g->plan, job->dev, params, frame->samples, g->k);
     if (rc == 0)
         rc = nufft_set_weights(g->plan, g->weights);
-    recon_report_stage(job, "plan", recon_clock() - start);
+    recon_report_stage(job, recon_steps[RECON_STEP_PLAN].name, recon_clock() - start);
     return rc;
 }
 
@@ -343,7 +349,7 @@ static int plan_get(struct gridder *g, const struct frame *frame, double base, d
         g->kept = true;
         rescale(g, frame->samples);
         recon_report_repeat(job, decisions);
-        recon_report_stage(job, "plan", recon_clock() - start);
+        recon_report_stage(job, recon_steps[RECON_STEP_PLAN].name, recon_clock() - start);
     } else {
         plan_cache_begin(cache, &key, &arrays);
         json_t *before = recon_report_aside(job);
@@ -454,7 +460,7 @@ static int batch_grid(struct gridder *g, const struct frame *frame, int first, i
     rc = rc ? rc : finished;
     if (rc == 0)
         times_add(g);
-    recon_report_stage(job, "gridding", recon_clock() - start);
+    recon_report_stage(job, recon_steps[RECON_STEP_GRIDDING].name, recon_clock() - start);
     return rc;
 }
 
@@ -463,17 +469,18 @@ static int frame_grid(struct gridder *g, size_t f)
     struct recon_job *job = g->job;
     const struct frame *frame = &job->frames->frame[f];
     bool rss = combines(job);
-    /* A frame that needs weights and a plan of its own spends about half of its time on them. */
-    double base = g->coils_done / g->coils, span = frame->coils / g->coils;
-    int plans = g->plans, rc = plan_for(g, f, base, span / 2);
+    /* A frame that needs weights and a plan of its own spends a part of its time on them. */
+    double base = (double)g->coils_done / (double)g->coils, span = frame->coils / (double)g->coils;
+    double before = span * (1 - recon_steps[RECON_STEP_GRIDDING].share / job->share);
+    int plans = g->plans, rc = plan_for(g, f, base, before);
     if (g->plans > plans) {
-        base += span / 2;
-        span /= 2;
+        base += before;
+        span -= before;
     }
     if (rc == 0 && rss)
         rc = dev_zero(job->dev, g->image, g->pixels * sizeof(float));
     for (int first = 0, turn = 0; first < frame->coils && rc == 0; first += g->batch, turn ^= g->data[1] != NULL) {
-        rc = recon_progress(job, base + span * first / frame->coils, "gridding");
+        rc = recon_tell(job, RECON_STEP_GRIDDING, base + span * first / frame->coils, g->coils_done + first, g->coils);
         double start = recon_clock();
         if (rc == 0 && (first == 0 || !g->data[1]))
             rc = coils_upload(g, frame, first, coils_of(g, frame, first), g->data[turn]);
@@ -580,6 +587,8 @@ int recon_images(struct recon_job *job)
         g.coils += job->frames->frame[f].coils;
     for (size_t i = 0; i < job->frames->count && rc == 0; i++)
         rc = frame_grid(&g, order[i]);
+    if (rc == 0)
+        rc = recon_tell(job, RECON_STEP_GRIDDING, 1, g.coils_done, g.coils);
     if (rc == 0) {
         overflow_report(&g);
         recon_report_number(job, "upload_beside_gridding", g.beside);

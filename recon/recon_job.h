@@ -26,6 +26,21 @@ enum recon_param {
     RECON_PARAMS
 };
 
+/* Its steps, in the order of their table (recon/kinds.c). */
+enum recon_step {
+    RECON_STEP_DECODE,
+    RECON_STEP_SORT,
+    RECON_STEP_TRAJECTORY,
+    RECON_STEP_NOISE,
+    RECON_STEP_DENSITY,
+    RECON_STEP_PLAN,
+    RECON_STEP_GRIDDING,
+    RECON_STEP_WRITE,
+    RECON_STEPS
+};
+
+extern const struct kind_step recon_steps[];
+
 /* Values of choices, in the order of kinds.c; those of dcf, traj_units, kernel and overflow are the enums of gridding/.
  */
 enum { RECON_COILS_RSS, RECON_COILS_NONE };

@@ -17,7 +17,7 @@ struct recon_job {
     const struct recon_request *request;
     const struct recon_listener *listener; /* may be NULL */
     double begun;                          /* recon_clock() */
-    double done, share;                    /* progress: before this step, and of this step */
+    double done, share;                    /* progress: before the running part of the table in run.c, and of it */
 
     const struct recon_input *input; /* step "decode"; there already where it was read before */
     struct recon_input *own;         /* the same, to be freed; NULL: it is the caller's */
@@ -65,8 +65,10 @@ static inline int recon_threads(const struct recon_job *job, size_t samples)
 int recon_run_scan(struct recon_outcome *out, struct dev *dev, const struct recon_request *request,
                    const struct recon_listener *listener, const struct scan *scan);
 
-/* Tell the listener that `fraction` of the running step is done. Fails with ERR_CANCELED. */
-int recon_progress(const struct recon_job *job, double fraction, const char *stage);
+/* Tell the listener that `fraction` of the running part of the table in run.c is done, and where it is: of the step's
+ * unit `iteration` are done of `iterations` (0 of 0: it has none). Fails with ERR_CANCELED. */
+int recon_tell(const struct recon_job *job, enum recon_step step, double fraction, int64_t iteration,
+               int64_t iterations);
 
 /* ---- trajectories of one frame (recon_traj.c) ---- */
 
@@ -83,7 +85,8 @@ bool recon_frame_curves(const struct recon_job *job, const struct frame *frame, 
                         size_t *curves, size_t *samples);
 
 /* Density weights of the frame, for k[samples][dim] in cycles per pixel of the encoding. `weights` holds the file's
- * where the job has them. Progress runs from `base` over `span` of the step. Fails as dcf_analytic() and dcf_pipe() do.
+ * where the job has them. Progress runs from `base` over `span` of the images. Fails as dcf_analytic() and dcf_pipe()
+ * do.
  */
 int recon_frame_density(struct recon_job *job, const struct frame *frame, const size_t *offsets, const float *k,
                         float *weights, double base, double span);

@@ -18,7 +18,8 @@ struct recon_input {
 static int canceled(void *context)
 {
     const struct recon_listener *listener = context;
-    return listener && listener->progress && listener->progress(listener->context, 0, "decode") != 0;
+    const struct recon_progress now = {.step = RECON_STEP_DECODE};
+    return listener && listener->progress && listener->progress(listener->context, &now) != 0;
 }
 
 int recon_read(struct recon_input **out, const struct recon_request *request, const struct recon_listener *listener)
@@ -64,7 +65,7 @@ static int decode(struct recon_job *job)
         /* Of the time that reading took, what passed before the job began cost it nothing. */
         double ahead = fmin(job->begun, job->input->finished) - (job->input->finished - job->input->seconds);
         job->scan = job->input->scan;
-        recon_report_stage(job, "decode", job->input->seconds);
+        recon_report_stage(job, recon_steps[RECON_STEP_DECODE].name, job->input->seconds);
         recon_report_number(job, "decode_ahead_seconds", fmax(0, ahead));
     }
     job->scan_bytes = job->scan.header->total_bytes;
@@ -144,13 +145,16 @@ static int sort(struct recon_job *job)
 
 /* ---- the job ---- */
 
+/* The steps from `first` to `last`. Those of the images come in turns, image by image, and tell themselves. */
 static const struct {
-    const char *name;
+    enum recon_step first, last;
     int (*run)(struct recon_job *job);
-    double share; /* of the job's time, roughly, for its progress */
-} steps[] = {
-    {"decode", decode, 0.30},     {"sort", sort, 0.02},           {"trajectory", recon_trajectory, 0.05},
-    {"noise", recon_noise, 0.03}, {"images", recon_images, 0.60},
+} parts[] = {
+    {RECON_STEP_DECODE, RECON_STEP_DECODE, decode},
+    {RECON_STEP_SORT, RECON_STEP_SORT, sort},
+    {RECON_STEP_TRAJECTORY, RECON_STEP_TRAJECTORY, recon_trajectory},
+    {RECON_STEP_NOISE, RECON_STEP_NOISE, recon_noise},
+    {RECON_STEP_DENSITY, RECON_STEP_GRIDDING, recon_images},
 };
 
 size_t recon_memory_available(void)
@@ -167,11 +171,13 @@ size_t recon_memory_available(void)
     return kilobytes ? (size_t)kilobytes * 1024 : SIZE_MAX / 2;
 }
 
-int recon_progress(const struct recon_job *job, double fraction, const char *stage)
+int recon_tell(const struct recon_job *job, enum recon_step step, double fraction, int64_t iteration,
+               int64_t iterations)
 {
     const struct recon_listener *listener = job->listener;
-    if (listener && listener->progress &&
-        listener->progress(listener->context, job->done + job->share * fmin(1, fmax(0, fraction)), stage) != 0)
+    const struct recon_progress now = {(int)step, job->done + job->share * fmin(1, fmax(0, fraction)), iteration,
+                                       iterations};
+    if (listener && listener->progress && listener->progress(listener->context, &now) != 0)
         return err_set(ERR_CANCELED, "The job was canceled while it was running.");
     return 0;
 }
@@ -187,15 +193,19 @@ static int parameters_check(const struct recon_job *job)
 static int steps_run(struct recon_job *job)
 {
     int rc = parameters_check(job);
-    for (size_t i = 0; i < sizeof steps / sizeof *steps && rc == 0; i++) {
-        job->share = steps[i].share;
-        rc = recon_progress(job, 0, steps[i].name);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && rc == 0; i++) {
+        bool single = parts[i].first == parts[i].last;
+        job->share = 0;
+        for (enum recon_step s = parts[i].first; s <= parts[i].last; s++)
+            job->share += recon_steps[s].share;
+        if (single)
+            rc = recon_tell(job, parts[i].first, 0, 0, 0);
         double start = recon_clock();
         if (rc == 0)
-            rc = steps[i].run(job);
+            rc = parts[i].run(job);
         /* The scan's may have been read before; the images' own stages are told one by one. */
-        if (steps[i].run != decode && steps[i].run != recon_images)
-            recon_report_stage(job, steps[i].name, recon_clock() - start);
+        if (single && parts[i].run != decode)
+            recon_report_stage(job, recon_steps[parts[i].first].name, recon_clock() - start);
         job->done += job->share;
     }
     recon_report_number(job, "seconds", recon_clock() - job->begun);

@@ -1,12 +1,16 @@
 #!/usr/bin/python3
 """mrirecon, the command: every command against a live daemon, its exit status and what it says where something is wrong."""
 # time limit: 300 s
+import fcntl
 import json
 import os
 import pty
+import re
 import signal
+import struct
 import subprocess
 import tempfile
+import termios
 import time
 
 import scans
@@ -205,26 +209,37 @@ def interrupt(daemon):
     daemon.finish(identity)
 
 
-@test("a terminal gets one moving bar, a pipe gets lines")
+@test("a terminal gets one moving line with a bar, the step and its iteration, however narrow it is; a pipe gets no such thing")
 def bar(daemon):
-    words = [os.path.join(BIN, "mrirecon"), "--server", daemon.url, "submit", SLOW, *(w.replace("1000", "100") for w in SLOW_WORDS), "--wait"]
-    outer, inner = pty.openpty()
-    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=inner)
-    os.close(inner)
-    seen = b""
-    while True:
-        try:
-            data = os.read(outer, 65536)
-        except OSError:  # the other side is closed
-            break
-        if not data:
-            break
-        seen += data
-    os.close(outer)
-    same(process.wait(60), 0, "exit status")
-    assert b"\r" in seen and b"#" in seen and b" %" in seen, seen[:300]
-    lines = subprocess.run(words, capture_output=True, text=True, timeout=60).stderr
-    assert "\r" not in lines and "\033" not in lines and lines.count("\n") >= 2, lines
+    def words(iterations):  # another number each time: the worker keeps the weights of the last job
+        return [os.path.join(BIN, "mrirecon"), "--server", daemon.url, "submit", SLOW, *(w.replace("1000", str(iterations)) for w in SLOW_WORDS), "--wait"]
+
+    def at_terminal(columns, iterations):
+        outer, inner = pty.openpty()
+        fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 25, columns, 0, 0))
+        process = subprocess.Popen(words(iterations), stdout=subprocess.DEVNULL, stderr=inner)
+        os.close(inner)
+        seen = b""
+        while True:
+            try:
+                data = os.read(outer, 65536)
+            except OSError:  # the other side is closed
+                break
+            if not data:
+                break
+            seen += data
+        os.close(outer)
+        same(process.wait(60), 0, "exit status")
+        drawn = [line.removeprefix("\033[K") for line in seen.decode().split("\r") if line.startswith("\033[K")]
+        drawn = [line for line in drawn if line and not line.startswith("job ")]
+        assert all(len(line) < columns for line in drawn), f"wider than {columns} columns: {drawn}"
+        return drawn
+
+    drawn = at_terminal(80, 300)
+    assert any(re.fullmatch(r"\[#*\.*\] +\d+ %  step 5 of 8: density, iteration \d+ of 300", line) for line in drawn), drawn
+    assert any("density" in line and "[" not in line for line in at_terminal(30, 301)), "a bar takes the room of the words"
+    lines = subprocess.run(words(100), capture_output=True, text=True, timeout=60).stderr
+    assert re.fullmatch(r"job \w+\n", lines), lines
 
 
 @test("a wait outlives a restart of the daemon")

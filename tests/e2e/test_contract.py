@@ -8,6 +8,7 @@ import random
 import re
 import string
 import urllib.parse
+import urllib.request
 
 import yaml
 
@@ -105,6 +106,33 @@ def routes():
 def codes():
     coded = [code for code in re.findall(r'X\(\w+, \d+, "([a-z-]+)"', read("gridding/base/err.h"))]
     same(DOCUMENT["components"]["schemas"]["Problem"]["properties"]["code"]["enum"], coded, "codes")
+
+
+@test("the steps are those of the kinds, in their order, and what a running job tells of them fits")
+def steps(daemon):
+    schema = DOCUMENT["components"]["schemas"]["Step"]
+    told = [step["name"] for kind in daemon.get("/v1/kinds").json()["kinds"] for step in kind["steps"]]
+    same(schema["properties"]["name"]["enum"], told, "steps")
+    identity = daemon.submit(scans.slow().bytes(daemon.state), scans.SLOW_QUERY).expect(202).json()["id"]
+    events = urllib.request.urlopen(f"{daemon.url}/v1/jobs/{identity}/events", timeout=60)
+    seen, name = [], ""
+    while sum(1 for step in seen if step["iteration"]) < 3:
+        line = events.readline().decode()
+        name = line.split()[1] if line.startswith("event:") else name
+        if line.startswith("data:"):
+            data = json.loads(line[5:])
+            found = complaints({"$ref": f"#/components/schemas/{'Job' if name == 'state' else 'Progress'}"}, data, name)
+            assert not found, found
+            assert not job_is_over(data), f"the job was over after {seen}"
+            seen += [data["step"]] if data["step"] else []
+    daemon.request("POST", f"/v1/jobs/{identity}/cancel").expect(202)
+    events.close()
+    for step in seen:
+        same(told[step["number"] - 1], step["name"], f"name of the step at its number in {step}")
+
+
+def job_is_over(data):
+    return data.get("state") in ("succeeded", "failed", "canceled")
 
 
 def value(rng, parameter=None):

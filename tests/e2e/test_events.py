@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 """Server-sent events: order, ids, coming back, cancellation, clients that vanish, many that idle."""
+# time limit: 300 s
 import json
 import os
 import socket
@@ -74,7 +75,14 @@ def order(daemon):
     states = [data["state"] for name, _, data in seen if name == "state"]
     same(states[-2:], ["running", "succeeded"], "states of the running job")
     progress = [data for name, _, data in seen if name == "progress"]
-    assert len(progress) >= 2 and all(data["stage"] for data in progress), f"progress: {progress}"
+    assert len(progress) >= 2 and all(data["step"]["name"] for data in progress), f"progress: {progress}"
+    fractions = [data["progress"] for data in progress]
+    same(fractions, sorted(fractions), "fractions")
+    density = [data["step"] for data in progress if data["step"]["name"] == "density" and data["step"]["iterations"]]
+    assert len({step["iteration"] for step in density}) >= 2, f"iterations of density: {density}"
+    for step in density:
+        same((step["number"], step["steps"], step["unit"], step["iterations"]), (5, 8, "iteration", 300), f"step {step}")
+        assert 0 <= step["iteration"] <= 300, step
     same([data["state"] for name, _, data in stream.events() if name == "state"], ["queued", "running", "succeeded"],
          "states of the job that waited")
     same(daemon.job(second)["state"], "succeeded")

@@ -252,7 +252,7 @@ def cancel(daemon):
     daemon.request("POST", "/v1/jobs/nothing/cancel").problem(404, "not-found")
 
 
-@test("progress rises from 0 to 1 and the stage is named while a job runs")
+@test("progress rises from 0 to 1 and the step is named while a job runs")
 def progress(daemon):
     identity = daemon.submit(scans.slow().bytes(FOLDER.name), scans.SLOW_QUERY.replace("1000", "150")).expect(202).json()["id"]
     seen = []
@@ -261,7 +261,7 @@ def progress(daemon):
     values = [job["progress"] for job in seen]
     assert values == sorted(values) and 0 <= values[0] and values[-1] == 1, values[:50]
     assert len({v for v in values if 0 < v < 1}) >= 2, f"no progress between start and end: {sorted(set(values))}"
-    assert any(job["stage"] for job in seen if job["state"] == "running"), "no stage was ever named"
+    assert any(job["step"] for job in seen if job["state"] == "running"), "no step was ever named"
 
 
 @test("delete removes a finished job, its scan and its images from the disk")

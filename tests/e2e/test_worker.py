@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import time
 
 import h5py
 import numpy as np
@@ -274,7 +275,7 @@ class Served:
 @test("serve: hello, a job with its files, and the next one")
 def served():
     with tempfile.TemporaryDirectory(dir=FOLDER.name) as folder, Served() as served:
-        same((served.hello["version"], served.hello["gpu"], served.hello["pid"]), (2, False, served.process.pid), "hello")
+        same((served.hello["version"], served.hello["gpu"], served.hello["pid"]), (3, False, served.process.pid), "hello")
         assert "cpu" in served.hello["device"], served.hello
         for number in range(3):
             scan = scans.radial(seed=number)
@@ -312,6 +313,19 @@ def served_failure():
         same(served.answer("y")[0]["type"], "failed", "a job without files")
         served.job("z", f"{folder}/good.h5", f"{folder}/z")
         same(served.answer("z")[0]["type"], "done", "the next job")
+
+
+@test("serve: a job of thousands of iterations is told ten times a second at most, without the daemon being slowed by it")
+def served_progress():
+    with tempfile.TemporaryDirectory(dir=FOLDER.name) as folder, Served() as served:
+        scan = scans.radial(weights=False).write(f"{folder}/scan.h5")
+        start = time.monotonic()
+        served.job("many", scan, f"{folder}/many", dcf="pipe", dcf_iterations="1000")
+        done, progress = served.answer("many")
+        seconds = time.monotonic() - start
+        same(done["type"], "done", f"answer {done}")
+        assert 1 <= len(progress) <= 2 + 10 * seconds, f"{len(progress)} messages in {seconds:.3f} s"
+        assert all(message["iteration"] <= message["iterations"] for message in progress), progress
 
 
 @test("serve: pings are answered while a job runs, and cancel stops it")

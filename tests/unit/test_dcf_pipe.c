@@ -153,11 +153,12 @@ static void test_level(void **state)
     traj_free(traj);
 }
 
-static int stop_at_half(void *context, double fraction)
+static int stop_at_half(void *context, int done)
 {
     int *calls = context;
     *calls += 1;
-    return fraction >= 0.5;
+    assert_int_equal(done, *calls);
+    return done == 5;
 }
 
 static void test_bad(void **state)

@@ -6,6 +6,7 @@
 #include "gridding/nufft.h"
 #include "gridding/traj.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -44,6 +45,14 @@ static void every_default_is_a_value_its_parameter_takes(void **state)
             assert_true(given.value[count].given);
         }
         assert_true(count <= KIND_MAX_PARAMS);
+        double shares = 0;
+        for (int i = 0; i < kind_steps(kind); i++) {
+            assert_true(*kind->steps[i].help && kind->steps[i].share > 0);
+            assert_int_equal(kind_step_find(kind, kind->steps[i].name), i);
+            shares += kind->steps[i].share;
+        }
+        assert_true(fabs(shares - 1) < 1e-9);
+        assert_int_equal(kind_step_find(kind, "nothing"), -1);
         assert_ptr_equal(recon_kind_find(kind->name), kind);
     }
     assert_null(recon_kind_find("recons"));

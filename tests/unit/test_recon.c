@@ -301,16 +301,28 @@ static void images_larger_than_memory_are_refused_with_numbers(void **state)
 /* ---- progress ---- */
 
 struct watcher {
-    double last;
-    int calls, stop_at;
+    struct recon_progress last;
+    int calls, stop_at, density, coils; /* density: iterations told; coils: of the last told */
 };
 
-static int watch(void *context, double fraction, const char *stage)
+static int watch(void *context, const struct recon_progress *now)
 {
     struct watcher *watcher = context;
-    assert_true(fraction >= watcher->last && fraction <= 1);
-    assert_true(*stage);
-    watcher->last = fraction;
+    const struct kind *kind = recon_kind_find("recon");
+    assert_true(now->fraction >= watcher->last.fraction && now->fraction <= 1);
+    assert_true(now->step >= 0 && now->step < kind_steps(kind) - 1); /* writing is not its own */
+    assert_true(now->iteration >= 0 && now->iteration <= now->iterations);
+    if (now->iterations > 0)
+        assert_non_null(kind->steps[now->step].unit);
+    if (now->step == RECON_STEP_DENSITY && now->iteration > 0) {
+        assert_int_equal(now->iterations, 3);
+        watcher->density++;
+    }
+    if (now->step == RECON_STEP_GRIDDING) {
+        assert_true(now->iteration >= watcher->coils && now->iterations == 4 * 20);
+        watcher->coils = (int)now->iteration;
+    }
+    watcher->last = *now;
     return ++watcher->calls == watcher->stop_at;
 }
 
@@ -330,7 +342,9 @@ static void progress_rises_and_every_call_can_stop_the_job(void **state)
         if (stop_at == 0) {
             assert_int_equal(rc, 0);
             calls = watcher.calls;
-            assert_true(calls > 4 * (3 + 2) && watcher.last > 0.8);
+            assert_true(calls > 4 * (3 + 2) && watcher.last.fraction > 0.9);
+            assert_int_equal(watcher.density, 4 * 3); /* four images, each with weights of its own */
+            assert_int_equal(watcher.coils, 4 * 20);
             drop(&out);
         } else {
             assert_int_equal(rc, ERR_CANCELED);

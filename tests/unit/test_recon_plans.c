@@ -23,11 +23,10 @@ static void run_cached(struct flat *flat, struct recon_cache *with, const char *
     drop(&fresh);
 }
 
-static int stop_late(void *context, double fraction, const char *stage)
+static int stop_late(void *context, const struct recon_progress *now)
 {
     (void)context;
-    (void)fraction;
-    return strcmp(stage, "gridding") == 0;
+    return now->step == RECON_STEP_GRIDDING;
 }
 
 static void the_next_job_has_the_plan_of_the_last_where_all_is_the_same(void **state)

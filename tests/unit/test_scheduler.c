@@ -2,6 +2,7 @@
 #include "daemon/clock.h"
 #include "daemon/scheduler.h"
 #include "daemon/wire.h"
+#include "recon/recon.h"
 #include "tests/unit/folder.h"
 
 #include <setjmp.h>
@@ -81,7 +82,16 @@ static void do_job(const char *id, int scan, int folder)
     char what[32] = "";
     if (read(scan, what, sizeof what - 1) < 0)
         _exit(9);
-    say(json_pack("{s:s, s:s, s:f, s:s}", "type", "progress", "id", id, "fraction", 0.25, "stage", "gridding"));
+    /* Of these the second tells nothing new, and the third and fourth are no progress of this kind. */
+    for (int i = 0; i < 2; i++)
+        say(json_pack("{s:s, s:s, s:f, s:s, s:i, s:i}", "type", "progress", "id", id, "fraction", 0.25, "step",
+                      "gridding", "iteration", 3, "iterations", 8));
+    say(json_pack("{s:s, s:s, s:f, s:s, s:i, s:i}", "type", "progress", "id", id, "fraction", 0.5, "step", "nothing",
+                  "iteration", 3, "iterations", 8));
+    say(json_pack("{s:s, s:s, s:f, s:s, s:i, s:i}", "type", "progress", "id", id, "fraction", 0.5, "step", "gridding",
+                  "iteration", 9, "iterations", 8));
+    say(json_pack("{s:s, s:s, s:f, s:s, s:i, s:i}", "type", "progress", "id", id, "fraction", 0.125, "step", "gridding",
+                  "iteration", 4, "iterations", 8));
     if (strcmp(what, "die") == 0)
         _exit(3);
     if (strcmp(what, "die once") == 0 && lseek(folder, 0, SEEK_CUR) == 0) {
@@ -384,11 +394,14 @@ static void progress_is_seen_while_a_job_runs(void **state)
     do {
         moment();
         assert_int_equal(scheduler_status(f->scheduler, status), 1);
-    } while (status[0].fraction == 0 && clock_seconds() < end);
+    } while (status[0].progress.told < 2 && clock_seconds() < end);
     assert_string_equal(status[0].job, id);
-    assert_string_equal(status[0].stage, "gridding");
+    assert_string_equal(recon_kind_find("recon")->steps[status[0].progress.step].name, "gridding");
     assert_string_equal(status[0].device, "fake");
-    assert_true(status[0].fraction == 0.25);
+    assert_true(status[0].progress.fraction == 0.25); /* never less than before */
+    assert_int_equal(status[0].progress.iteration, 4);
+    assert_int_equal(status[0].progress.iterations, 8);
+    assert_int_equal(status[0].progress.told, 2);
     assert_int_equal(status[0].state, WORKER_BUSY);
 }
 

@@ -1,0 +1,128 @@
+/* daemon/worker_progress.h: how often a daemon is told how far a job is, and that it is told where the job stands
+ * still. */
+#include "daemon/clock.h"
+#include "daemon/wire.h"
+#include "daemon/worker_progress.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { PLAN = 5, GRIDDING = 6 };
+
+static int pair[2];
+static struct reporter *reporter;
+
+static int setup(void **state)
+{
+    (void)state;
+    if (reporter == NULL) {
+        assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+        assert_int_equal(reporter_create(&reporter, pair[1]), 0);
+    }
+    reporter_begin(reporter, recon_kind_find("recon"), "job");
+    return 0;
+}
+
+static int tell(int step, double fraction, int64_t iteration, int64_t iterations)
+{
+    const struct recon_progress now = {step, fraction, iteration, iterations};
+    return reporter_tell(reporter, &now);
+}
+
+/* The next message, or NULL where none comes within `seconds`. */
+static json_t *next(double seconds)
+{
+    struct pollfd fd = {.fd = pair[0], .events = POLLIN};
+    json_t *message = NULL;
+    int fds[WIRE_FDS], count;
+    if (poll(&fd, 1, (int)(seconds * 1000)) == 1)
+        assert_int_equal(wire_receive(pair[0], &message, fds, &count), 0);
+    return message;
+}
+
+static void expect(double seconds, const char *step, json_int_t iteration)
+{
+    json_t *message = next(seconds);
+    assert_non_null(message);
+    assert_string_equal(json_string_value(json_object_get(message, "type")), "progress");
+    assert_string_equal(json_string_value(json_object_get(message, "id")), "job");
+    assert_string_equal(json_string_value(json_object_get(message, "step")), step);
+    assert_int_equal(json_integer_value(json_object_get(message, "iteration")), iteration);
+    json_decref(message);
+}
+
+static void a_burst_becomes_a_few_messages_of_which_the_last_tells_the_newest(void **state)
+{
+    (void)state;
+    double start = clock_seconds(), until = start + 0.45;
+    int64_t said = 0;
+    int messages = 0;
+    json_int_t last = -1;
+    while (clock_seconds() < until) {
+        said++;
+        assert_int_equal(tell(GRIDDING, 0.5, said, INT64_MAX), 0);
+    }
+    for (json_t *message; (message = next(1)); messages++) {
+        json_int_t iteration = json_integer_value(json_object_get(message, "iteration"));
+        assert_true(iteration > last);
+        last = iteration;
+        json_decref(message);
+    }
+    assert_int_equal(last, said);
+    assert_true(said > 100);
+    assert_in_range(messages, 2, 1 + (int)((clock_seconds() - 1 - start) * 10) + 1);
+    reporter_end(reporter);
+}
+
+static void the_first_word_is_told_at_once_and_a_step_that_then_stands_still_soon_after(void **state)
+{
+    (void)state;
+    tell(0, 0, 0, 0);
+    tell(PLAN, 0.6, 0, 0); /* too soon after the first, and the last for now */
+    expect(0, "decode", 0);
+    expect(60, "plan", 0);
+    reporter_end(reporter);
+}
+
+static void what_was_told_is_not_told_again_and_what_ended_not_at_all(void **state)
+{
+    (void)state;
+    tell(GRIDDING, 0.5, 1, 4);
+    tell(GRIDDING, 0.5, 1, 4);
+    tell(GRIDDING, 0.5, 2, 4);
+    reporter_end(reporter); /* what waits to be told goes with the job */
+    tell(GRIDDING, 0.5, 3, 4);
+    expect(0, "gridding", 1);
+    assert_null(next(0.3));
+    reporter_begin(reporter, recon_kind_find("recon"), "job");
+    tell(GRIDDING, 0.5, 1, 4);
+    expect(0, "gridding", 1);
+    tell(GRIDDING, 0.5, 1, 4);
+    assert_null(next(0.3));
+    reporter_end(reporter);
+}
+
+static void a_daemon_that_is_gone_is_noticed(void **state)
+{
+    (void)state;
+    close(pair[0]);
+    assert_int_not_equal(tell(GRIDDING, 0.5, 1, 4), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(a_burst_becomes_a_few_messages_of_which_the_last_tells_the_newest, setup),
+        cmocka_unit_test_setup(the_first_word_is_told_at_once_and_a_step_that_then_stands_still_soon_after, setup),
+        cmocka_unit_test_setup(what_was_told_is_not_told_again_and_what_ended_not_at_all, setup),
+        cmocka_unit_test_setup(a_daemon_that_is_gone_is_noticed, setup),
+    };
+    return cmocka_run_group_tests_name("worker progress", tests, NULL, NULL);
+}

@@ -107,6 +107,8 @@ void connection_close(struct connection *connection);
 
 /* Make the tables, or bring those of an earlier version to this one. */
 int schema_make(struct connection *connection);
+/* Within a transaction: write the version of the tables once more, which is what it is. */
+int schema_touch(struct connection *connection);
 /* The version of a store, whether this program is too old for it, and the sentence that says so (ERR_STORE). */
 int schema_version(struct connection *connection, int64_t *version);
 bool schema_is_newer(int64_t version);

@@ -47,6 +47,13 @@ int schema_refuse(int64_t version)
                    (long long)version, SCHEMA);
 }
 
+int schema_touch(struct connection *connection)
+{
+    char set[48];
+    snprintf(set, sizeof set, "PRAGMA user_version = %d", SCHEMA);
+    return sql_run(connection->db, set, "noting its version");
+}
+
 int schema_make(struct connection *connection)
 {
     sqlite3 *db = connection->db;
@@ -62,10 +69,8 @@ int schema_make(struct connection *connection)
     result = sql_run(db, "BEGIN IMMEDIATE", "making its tables");
     for (int i = (int)version; !result && i < SCHEMA; i++)
         result = sql_run(db, steps[i], "making its tables");
-    char set[48];
-    snprintf(set, sizeof set, "PRAGMA user_version = %d", SCHEMA);
     if (!result)
-        result = sql_run(db, set, "making its tables");
+        result = schema_touch(connection);
     if (!result)
         result = sql_run(db, "COMMIT", "making its tables");
     if (result && !sqlite3_get_autocommit(db))

@@ -89,13 +89,17 @@ static int changes_commit(struct store *store, struct change *first)
     return result;
 }
 
-/* A write that changes nothing still takes the write lock and meets a read-only or vanished file. */
-static int prove(struct store *store)
+/* A write that changes nothing still takes the write lock and meets a read-only or vanished file. After a failure
+ * (`again`) it goes to the disk: only that shows that the disk is well, and it takes the place in the log of what the
+ * failed transaction left there, which a start after a crash would take for one that was committed. */
+static int prove(struct store *store, bool again)
 {
     struct connection *writer = &store->writer;
     int result = begin(store, false);
     if (!result)
-        result = sql_change(writer, sql_prepare(writer, "UPDATE job SET state = state WHERE sequence = 0", ""), NULL);
+        result = again ? schema_touch(writer)
+                       : sql_change(writer, sql_prepare(writer, "UPDATE job SET state = state WHERE sequence = 0", ""),
+                                    NULL);
     result = commit(store, result);
     if (!result)
         store_clock_moved(store);
@@ -132,9 +136,12 @@ static void *writer_run(void *context)
         if (!store->first && store->closing)
             break;
         struct change *first = changes_take(store);
+        bool failed = store->health.code != 0;
         store->busy_since = clock_seconds();
         pthread_mutex_unlock(&store->lock);
-        int result = first ? changes_commit(store, first) : prove(store);
+        int result = first ? changes_commit(store, first) : prove(store, failed);
+        if (first && result)
+            result = prove(store, true);
         pthread_mutex_lock(&store->lock);
         store->health.code = 0;
         if (result)

@@ -95,7 +95,7 @@ static int convert(const struct converter *converter, const struct task *task)
                      : err_set(ERR_INTERNAL, "The image could not be written as %s: the codec %s.", format, how);
     int fd = result ? -1 : openat(results, part, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (!result && (fd < 0 || fsync(fd) < 0 || renameat(results, part, results, name) < 0))
-        result = err_set(ERR_IO, "The image as %s could not be kept: %s.", format, strerror(errno));
+        result = spool_failed(converter->spool, "keeping an image in another format");
     if (fd >= 0)
         close(fd);
     if (result)

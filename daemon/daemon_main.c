@@ -80,7 +80,7 @@ static int state_open(struct service *service, struct options *options)
         result = uploads_create(&service->uploads, service->spool, options->state_dir, options->upload_lifetime,
                                 service->log);
     if (!result)
-        result = uploads_recover(service->uploads, service->store, options->queue_limit, &resumed);
+        result = uploads_recover(service->uploads, service->store, &options->queue_limit, &resumed);
     if (!result && resumed)
         log_line(service->log, LOG_LEVEL_WARNING, NULL, "recovered: %d complete uploads became jobs", resumed);
     if (!result && (requeued || removed || lost))
@@ -162,8 +162,8 @@ static void service_stop(struct service *service, struct http *http)
     keys_free(service->keys);
     waiters_free(service->waiters);
     metrics_free(service->metrics);
-    store_free(service->store);
     uploads_free(service->uploads);
+    store_free(service->store);
     spool_free(service->spool);
     tls_free(service->tls);
     tokens_free(service->tokens);

@@ -10,14 +10,35 @@ int disk_failed(const char *doing)
 {
     if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)
         return err_set(ERR_SPOOL_FULL, "The disk is full while %s. Try again later, or free some space.", doing);
-    return err_set(ERR_IO, "%s failed: %s.", doing, strerror(errno));
+    return err_set(
+        ERR_IO,
+        "The disk failed while %s: %s. Try again; if it fails again, whoever runs this server has to look at "
+        "its disk.",
+        doing, strerror(errno));
+}
+
+int disk_write(int fd, const void *data, size_t bytes, size_t *written)
+{
+    const char *at = data;
+    *written = 0;
+    while (*written < bytes) {
+        ssize_t n = write(fd, at + *written, bytes - *written);
+        if (n < 0 && errno != EINTR)
+            return -1;
+        if (n > 0)
+            *written += (size_t)n;
+    }
+    return 0;
 }
 
 int disk_folder_open(int parent, const char *name, int *out)
 {
-    if (mkdirat(parent, name, 0700) < 0 && errno != EEXIST)
+    if (mkdirat(parent, name, 0700) < 0 && errno != EEXIST) {
+        if (errno == ENOSPC || errno == EDQUOT || errno == EIO)
+            return disk_failed("making a folder");
         return err_set(ERR_IO, "The folder %s cannot be made: %s. Make it, or name another --state-dir.", name,
                        strerror(errno));
+    }
     *out = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (*out < 0)
         return err_set(ERR_IO, "The folder %s cannot be opened: %s. Name another --state-dir.", name, strerror(errno));

@@ -15,7 +15,11 @@
  * else ERR_IO. */
 int disk_failed(const char *doing);
 
-/* Open the folder `name` of `parent` (AT_FDCWD: a path), made where it is not there. Fails with ERR_IO. */
+/* Write all `bytes`; *written is how many it were. -1: failed, errno says why. */
+int disk_write(int fd, const void *data, size_t bytes, size_t *written);
+
+/* Open the folder `name` of `parent` (AT_FDCWD: a path), made where it is not there. Fails with ERR_IO,
+ * ERR_SPOOL_FULL. */
 int disk_folder_open(int parent, const char *name, int *out);
 /* Another reading of a folder that is open; NULL: failed, errno says why. */
 DIR *disk_folder_read(int folder);

@@ -96,6 +96,7 @@ static void look_after(struct housekeeper *housekeeper)
     if (set)
         log_line(housekeeper->parts.log, LOG_LEVEL_WARNING, NULL,
                  "the machine's clock was set by %.1f s; the times of jobs move with it", 1e-3 * (double)set);
+    spool_prove(housekeeper->parts.spool);
     int result = expire(housekeeper);
     if (!result)
         result = retain(housekeeper);

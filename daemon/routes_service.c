@@ -82,15 +82,6 @@ static bool check(json_t *checks, const char *name, int result)
     return !result;
 }
 
-static int spool_check(struct service *service)
-{
-    int64_t left = 0;
-    int result = spool_free_bytes(service->spool, &left);
-    if (!result && left <= 0)
-        result = err_set(ERR_SPOOL_FULL, "The disk has less than its reserve left (option spool-reserve).");
-    return result;
-}
-
 static int workers_check(struct service *service, json_t *list)
 {
     struct worker_status status[WORKERS_MAX];
@@ -116,7 +107,7 @@ int route_ready(struct request *request)
     struct service *service = request->service;
     json_t *checks = json_object(), *workers = json_array();
     bool ready = check(checks, "store", store_check(service->store));
-    ready &= check(checks, "spool", spool_check(service));
+    ready &= check(checks, "spool", spool_check(service->spool));
     ready &= check(checks, "workers", workers_check(service, workers));
     ready &= check(checks, "accepting", service->draining ? err_set(ERR_DRAINING, "The service is being stopped.") : 0);
     json_t *document = json_pack("{s:s}", "status", ready ? "ready" : "not ready");

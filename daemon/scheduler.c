@@ -277,17 +277,20 @@ static struct slot *idle_find(struct scheduler *scheduler, const char *id)
     return found;
 }
 
-/* Whether the disk has too little room for results; what runs may end, and give room by its end. */
+/* Whether the disk has too little room for results, or may not take them; what runs may end, and give room by its end.
+ */
 static bool is_held(struct scheduler *scheduler)
 {
     const struct scheduler_parts *parts = &scheduler->parts;
     int64_t left = 0;
-    bool held = spool_free_bytes(parts->spool, &left) != 0 ||
+    bool held = spool_is_suspect(parts->spool) || spool_free_bytes(parts->spool, &left) != 0 ||
                 left + parts->options->spool_reserve < parts->options->work_reserve;
     if (held != scheduler->held)
-        log_line(parts->log, held ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO, NULL,
-                 held ? "the disk of the spool has less than work-reserve left: no job is begun until it has more"
-                      : "the disk of the spool has room again: jobs are begun");
+        log_line(
+            parts->log, held ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO, NULL,
+            held ? "the disk of the spool has less than work-reserve left, or does not take what is written: no job "
+                   "is begun until it does"
+                 : "the disk of the spool has room again, and takes what is written: jobs are begun");
     scheduler->held = held;
     return held;
 }

@@ -57,6 +57,9 @@ static int settle_failed(struct scheduler *scheduler, struct run *run)
         snprintf(run->failure.text, sizeof run->failure.text,
                  "The job ran longer than %lld s, the limit of this server (option job-time-limit).",
                  (long long)parts->options->job_time_limit);
+    /* The jobs that wait need not fail of the same disk. */
+    if (run->failure.code == ERR_SPOOL_FULL || run->failure.code == ERR_IO)
+        spool_suspect(parts->spool);
     /* First, for it may be what filled the disk that the row is to be written to. */
     spool_results_remove(parts->spool, id);
     int result = canceled ? store_canceled(parts->store, id) : store_fail(parts->store, id, &run->failure);

@@ -29,6 +29,7 @@ int spool_create(struct spool **out, const char *state_dir, int64_t body_limit, 
     spool->body_limit = body_limit;
     spool->limit = limit;
     spool->reserve = reserve;
+    pthread_mutex_init(&spool->trouble_lock, NULL);
     pthread_mutex_init(&spool->scans_sync.lock, NULL);
     pthread_cond_init(&spool->scans_sync.finished_one, NULL);
     int result = disk_folder_open(AT_FDCWD, state_dir, &spool->state);
@@ -57,6 +58,7 @@ void spool_free(struct spool *spool)
     for (int i = 0; i < 3; i++)
         if (folders[i] >= 0)
             close(folders[i]);
+    pthread_mutex_destroy(&spool->trouble_lock);
     pthread_mutex_destroy(&spool->scans_sync.lock);
     pthread_cond_destroy(&spool->scans_sync.finished_one);
     free(spool);
@@ -88,6 +90,66 @@ int spool_new_id(char id[JOB_ID])
 bool spool_is_id(const char *text)
 {
     return strlen(text) == JOB_ID - 1 && strspn(text, digits) == JOB_ID - 1;
+}
+
+/* ---- whether the disk takes what is written ---- */
+
+void spool_suspect(struct spool *spool)
+{
+    spool->suspect = true;
+}
+
+int spool_failed(struct spool *spool, const char *doing)
+{
+    spool_suspect(spool);
+    return disk_failed(doing);
+}
+
+bool spool_is_suspect(const struct spool *spool)
+{
+    return spool->suspect;
+}
+
+/* Write and sync a file of a page, which a start would remove. */
+static int proof_write(struct spool *spool)
+{
+    static const char page[4096];
+    size_t written;
+    int fd = openat(spool->scans, "proof", O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int result = fd < 0 || disk_write(fd, page, sizeof page, &written) < 0 || fsync(fd) < 0
+                     ? disk_failed("writing to the spool to see whether it can be")
+                     : 0;
+    if (fd >= 0)
+        close(fd);
+    unlinkat(spool->scans, "proof", 0);
+    return result;
+}
+
+void spool_prove(struct spool *spool)
+{
+    if (!spool->suspect)
+        return;
+    spool->suspect = false; /* what fails meanwhile is looked into next time */
+    int result = proof_write(spool);
+    pthread_mutex_lock(&spool->trouble_lock);
+    spool->trouble.code = 0;
+    if (result)
+        spool->trouble = *err_last();
+    pthread_mutex_unlock(&spool->trouble_lock);
+    if (result)
+        spool_suspect(spool);
+}
+
+int spool_check(struct spool *spool)
+{
+    pthread_mutex_lock(&spool->trouble_lock);
+    struct err trouble = spool->trouble;
+    pthread_mutex_unlock(&spool->trouble_lock);
+    int64_t left = 0;
+    int result = trouble.code ? err_restore(&trouble) : spool_free_bytes(spool, &left);
+    if (!result && left <= 0)
+        result = err_set(ERR_SPOOL_FULL, "The disk has less than its reserve left (option spool-reserve).");
+    return result;
 }
 
 /* ---- scans ---- */
@@ -172,10 +234,10 @@ int spool_begin(struct spool *spool, int64_t expected, struct spool_file *out)
         return result;
     file.fd = openat(spool->scans, file.id, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (file.fd < 0)
-        result = disk_failed("opening a file in the spool");
+        result = spool_failed(spool, "opening a file in the spool");
     /* Taking the blocks now refuses early what could not be stored; a file system that cannot, need not. */
     else if (known && fallocate(file.fd, FALLOC_FL_KEEP_SIZE, 0, known) < 0 && (errno == ENOSPC || errno == EDQUOT))
-        result = disk_failed("reserving space for the upload");
+        result = spool_failed(spool, "reserving space for the upload");
     if (result) {
         spool_abort(&file);
         return result;
@@ -193,13 +255,9 @@ int spool_append(struct spool_file *file, const void *data, size_t bytes)
         return too_large(spool, total);
     if (total > file->reserved)
         result = reserve(file, total - file->reserved);
-    for (size_t done = 0; !result && done < bytes;) {
-        ssize_t n = write(file->fd, (const char *)data + done, bytes - done);
-        if (n >= 0)
-            done += (size_t)n;
-        else if (errno != EINTR)
-            result = disk_failed("writing the upload");
-    }
+    size_t written;
+    if (!result && disk_write(file->fd, data, bytes, &written) < 0)
+        result = spool_failed(spool, "writing the upload");
     if (result)
         return result;
     file->bytes = total;
@@ -211,11 +269,22 @@ int spool_append(struct spool_file *file, const void *data, size_t bytes)
     return result;
 }
 
+static int scans_sync(struct spool *spool)
+{
+    int result = disk_folder_sync(&spool->scans_sync, spool->scans);
+    if (result)
+        spool_suspect(spool);
+    return result;
+}
+
 int spool_adopt(struct spool *spool, int folder, const char *id)
 {
     if (linkat(folder, id, spool->scans, id, 0) < 0 && errno != EEXIST)
-        return disk_failed("moving an upload into the spool");
-    return disk_folder_sync(&spool->scans_sync, spool->scans);
+        return spool_failed(spool, "moving an upload into the spool");
+    int result = scans_sync(spool);
+    if (result)
+        spool_disown(spool, id);
+    return result;
 }
 
 void spool_disown(struct spool *spool, const char *id)
@@ -226,12 +295,12 @@ void spool_disown(struct spool *spool, const char *id)
 int spool_finish(struct spool_file *file)
 {
     if (fsync(file->fd) < 0)
-        return disk_failed("syncing the upload");
+        return spool_failed(file->spool, "syncing the upload");
     int fd = file->fd;
     file->fd = -1;
     if (close(fd) < 0)
-        return disk_failed("closing the upload");
-    int result = disk_folder_sync(&file->spool->scans_sync, file->spool->scans);
+        return spool_failed(file->spool, "closing the upload");
+    int result = scans_sync(file->spool);
     if (result)
         return result;
     atomic_fetch_sub(&file->spool->used, file->reserved - file->bytes);
@@ -266,9 +335,9 @@ int spool_link(struct spool *spool, const char *id, char fresh[JOB_ID], int64_t 
     if (result)
         return result;
     if (linkat(spool->scans, id, spool->scans, copy.id, 0) < 0)
-        result = disk_failed("linking the scan");
+        result = spool_failed(spool, "linking the scan");
     if (!result)
-        result = disk_folder_sync(&spool->scans_sync, spool->scans);
+        result = scans_sync(spool);
     if (result) {
         struct err failure = *err_last();
         spool_abort(&copy);

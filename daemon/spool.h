@@ -23,7 +23,10 @@ struct spool {
     int state, scans, results; /* folders */
     struct folder_sync scans_sync;
     int64_t body_limit, limit, reserve;
-    _Atomic int64_t used; /* bytes of uploads, arrived and announced */
+    _Atomic int64_t used;         /* bytes of uploads, arrived and announced */
+    _Atomic bool suspect;         /* something could not be written since the last proof */
+    pthread_mutex_t trouble_lock; /* of `trouble` */
+    struct err trouble;           /* of the last proof; code 0: it went well */
 };
 
 /* An upload in progress. */
@@ -87,6 +90,16 @@ int spool_result_open(struct spool *spool, const char *id, const char *name, int
 bool spool_is_name(const char *name);
 /* The media type of a result file, by its ending. */
 const char *spool_media(const char *name);
+
+/* Whether the disk takes what is written. Whatever fails to be written makes it suspect (spool_failed() as
+ * disk_failed(), for those who write elsewhere in the state folder); spool_prove() then writes a file to see, and takes
+ * as long as the disk does. spool_check() fails as that did, or with ERR_SPOOL_FULL where the disk has less than its
+ * reserve; it does not wait. */
+void spool_suspect(struct spool *spool);
+int spool_failed(struct spool *spool, const char *doing);
+bool spool_is_suspect(const struct spool *spool);
+void spool_prove(struct spool *spool);
+int spool_check(struct spool *spool);
 
 /* Bytes free on the disk for uploads beyond the reserve (less than 0: below it). */
 int spool_free_bytes(struct spool *spool, int64_t *bytes);

@@ -89,6 +89,20 @@ static int clean_results(struct spool *spool, struct rows *rows, int *removed)
     return 0;
 }
 
+/* The commit of an upload's job that was answered as a failure may be found after all: then its bytes are where they
+ * were, and become the scan. */
+static bool scan_from_upload(struct spool *spool, const struct job_files *job)
+{
+    struct stat there;
+    char path[JOB_ID + 16];
+    snprintf(path, sizeof path, "uploads/%s", job->id);
+    if (fstatat(spool->state, path, &there, AT_SYMLINK_NOFOLLOW) < 0 || there.st_size != job->bytes ||
+        linkat(spool->state, path, spool->scans, job->id, 0) < 0)
+        return false;
+    spool->used += there.st_size;
+    return true;
+}
+
 int spool_clean(struct spool *spool, struct store *store, int *removed, int *lost)
 {
     struct rows rows = {.row = NULL};
@@ -109,10 +123,11 @@ int spool_clean(struct spool *spool, struct store *store, int *removed, int *los
     if (!result)
         result = clean_results(spool, &rows, removed);
     for (size_t i = 0; !result && i < rows.count; i++) {
-        if (rows.row[i].job.state != JOB_QUEUED || rows.row[i].scan)
+        const struct row *row = &rows.row[i];
+        if (row->job.state != JOB_QUEUED || row->scan || scan_from_upload(spool, &row->job))
             continue;
         err_set(ERR_IO, "The uploaded scan is no longer on the server's disk. Submit it again.");
-        result = store_fail(store, rows.row[i].job.id, err_last());
+        result = store_fail_lost(store, row->job.id, err_last());
         (*lost)++;
     }
     free(rows.row);

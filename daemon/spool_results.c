@@ -39,11 +39,14 @@ int spool_results_begin(struct spool *spool, const char *id, int *folder)
     char name[JOB_ID + 4];
     temporary_name(id, name);
     disk_folder_remove(spool->results, name);
-    return disk_folder_open(spool->results, name, folder);
+    int result = disk_folder_open(spool->results, name, folder);
+    if (result)
+        spool_suspect(spool);
+    return result;
 }
 
 /* Sync each file of `folder` and add it to `results`. */
-static int results_sync(int folder, json_t *results)
+static int results_sync(struct spool *spool, int folder, json_t *results)
 {
     DIR *stream = disk_folder_read(folder);
     if (!stream)
@@ -55,7 +58,7 @@ static int results_sync(int folder, json_t *results)
         struct stat there;
         int fd = openat(folder, entry->d_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         if (fd < 0 || fstat(fd, &there) < 0 || fsync(fd) < 0)
-            result = disk_failed("syncing a result");
+            result = spool_failed(spool, "syncing a result");
         else if (S_ISREG(there.st_mode))
             json_array_append_new(results, json_pack("{s:s, s:s, s:I}", "name", entry->d_name, "type",
                                                      spool_media(entry->d_name), "bytes", (json_int_t)there.st_size));
@@ -64,7 +67,7 @@ static int results_sync(int folder, json_t *results)
     }
     closedir(stream);
     if (!result && fsync(folder) < 0)
-        result = disk_failed("syncing the results");
+        result = spool_failed(spool, "syncing the results");
     return result;
 }
 
@@ -85,12 +88,12 @@ int spool_results_finish(struct spool *spool, const char *id, json_t **results)
         /* An earlier success that was not committed lies in the way. */
         disk_folder_remove(spool->results, id);
         if (renameat(spool->results, name, spool->results, id) < 0)
-            result = disk_failed("renaming the results");
+            result = spool_failed(spool, "renaming the results");
     }
     if (!result)
-        result = results_sync(folder, list);
+        result = results_sync(spool, folder, list);
     if (!result && fsync(spool->results) < 0)
-        result = disk_failed("syncing the results");
+        result = spool_failed(spool, "syncing the results");
     if (folder >= 0)
         close(folder);
     if (result) {

@@ -168,7 +168,7 @@ struct move {
     const char *id, *doing;
     unsigned from; /* bits of states */
     enum job_state to;
-    bool died;
+    bool died, frees_key;
     const json_t *error;
     json_t *results; /* not changed; to be walked */
     const json_t *report;
@@ -202,9 +202,9 @@ static int move_apply(struct store *store, void *context)
         result = sql_change(writer,
                             sql_prepare(writer,
                                         "UPDATE job SET state = ?, finished = ?, error = ?, results = ?, report = ?, "
-                                        "kept = ? WHERE id = ?",
-                                        "iijjjis", (int64_t)move->to, store->now, move->error, move->results,
-                                        move->report, entry.kept, move->id),
+                                        "kept = ?, idempotency_key = iif(?, NULL, idempotency_key) WHERE id = ?",
+                                        "iijjjiis", (int64_t)move->to, store->now, move->error, move->results,
+                                        move->report, entry.kept, (int64_t)move->frees_key, move->id),
                             NULL);
     } else
         result =
@@ -348,12 +348,23 @@ int store_succeed(struct store *store, const char *id, json_t *results, json_t *
                (struct move){.id = id, .to = JOB_SUCCEEDED, .doing = "success", .results = results, .report = report});
 }
 
-int store_fail(struct store *store, const char *id, const struct err *failure)
+static int fail(struct store *store, const char *id, const struct err *failure, bool frees_key)
 {
     json_t *error = wire_error_pack(failure);
-    int result = end(store, (struct move){.id = id, .to = JOB_FAILED, .doing = "failure", .error = error});
+    struct move move = {.id = id, .to = JOB_FAILED, .doing = "failure", .error = error, .frees_key = frees_key};
+    int result = end(store, move);
     json_decref(error);
     return result;
+}
+
+int store_fail(struct store *store, const char *id, const struct err *failure)
+{
+    return fail(store, id, failure, false);
+}
+
+int store_fail_lost(struct store *store, const char *id, const struct err *failure)
+{
+    return fail(store, id, failure, true);
 }
 
 int store_canceled(struct store *store, const char *id)

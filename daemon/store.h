@@ -106,6 +106,8 @@ int store_requeue(struct store *store, const char *id, bool died);
 /* running or canceling -> an end. `results` and `report` stay the caller's. */
 int store_succeed(struct store *store, const char *id, json_t *results, json_t *report);
 int store_fail(struct store *store, const char *id, const struct err *failure); /* also of a queued job */
+/* The same of a job whose scan is gone: its idempotency key is free, for the scan has to be sent again. */
+int store_fail_lost(struct store *store, const char *id, const struct err *failure);
 int store_canceled(struct store *store, const char *id);
 
 /* Somebody wants a job canceled. *before, *state: what it was, and is now. Fails with ERR_NOT_FOUND, ERR_CONFLICT (it
@@ -148,6 +150,7 @@ int store_list(struct store *store, int64_t before, int state, const char *clien
 struct job_files {
     char id[JOB_ID];
     enum job_state state;
+    int64_t bytes;   /* of its scan */
     bool scan_stays; /* it has not ended, or its scan is one that stays (by the row, or by store_set_kept_scans) */
 };
 

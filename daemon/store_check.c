@@ -18,6 +18,14 @@ static bool file_is(int folder, const char *name, int64_t bytes)
     return fstatat(folder, name, &there, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(there.st_mode) && there.st_size == bytes;
 }
 
+/* A start takes the scan of a job from its upload, where that has not become it yet. */
+static bool scan_is(const struct spool *spool, const char *id, int64_t bytes)
+{
+    char upload[JOB_ID + 16];
+    snprintf(upload, sizeof upload, "uploads/%.*s", JOB_ID - 1, id);
+    return spool_is_id(id) && (file_is(spool->scans, id, bytes) || file_is(spool->state, upload, bytes));
+}
+
 static bool results_are(const struct spool *spool, const char *id, const char *list)
 {
     json_t *results = list ? json_loads(list, 0, NULL) : NULL;
@@ -39,8 +47,7 @@ enum lack row_lacks(const struct spool *spool, sqlite3_stmt *row)
 {
     const char *id = (const char *)sqlite3_column_text(row, 0);
     int state = sqlite3_column_int(row, 1);
-    if (!id || ((state == JOB_QUEUED || state == JOB_RUNNING) &&
-                (!spool_is_id(id) || !file_is(spool->scans, id, sqlite3_column_int64(row, 2)))))
+    if (!id || ((state == JOB_QUEUED || state == JOB_RUNNING) && !scan_is(spool, id, sqlite3_column_int64(row, 2))))
         return LACK_SCAN;
     if (state == JOB_SUCCEEDED && !results_are(spool, id, (const char *)sqlite3_column_text(row, 3)))
         return LACK_RESULTS;

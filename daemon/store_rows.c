@@ -137,11 +137,12 @@ int store_each(struct store *store, int (*each)(void *context, const struct job_
     sqlite3_stmt *statement =
         sql_prepare(reader,
                     "SELECT id, state, kept >= bytes + coalesce((SELECT sum(json_extract(value, '$.bytes')) FROM "
-                    "json_each(results)), 0) FROM job ORDER BY sequence",
+                    "json_each(results)), 0), bytes FROM job ORDER BY sequence",
                     "");
     int result = statement ? 0 : err_last()->code, step = SQLITE_DONE, stop = 0;
     while (!result && !stop && (step = sqlite3_step(statement)) == SQLITE_ROW) {
-        struct job_files job = {.state = (enum job_state)sqlite3_column_int(statement, 1)};
+        struct job_files job = {.state = (enum job_state)sqlite3_column_int(statement, 1),
+                                .bytes = sqlite3_column_int64(statement, 3)};
         column_text(statement, 0, job.id, sizeof job.id);
         job.scan_stays = !job_state_is_final(job.state) || sqlite3_column_int(statement, 2) ||
                          (job.state == JOB_SUCCEEDED ? store->succeeded_scans_stay : store->failed_scans_stay);

@@ -15,6 +15,8 @@ enum { WRITERS = 1024, NAME = JOB_ID + 8, REAP_SECONDS = 60 };
 
 struct uploads {
     struct spool *spool;
+    struct store *store; /* these two from uploads_recover() on */
+    const int64_t *queue_limit;
     const struct log *log;
     int folder;
     int64_t lifetime;
@@ -123,12 +125,13 @@ static const char *beside(char name[NAME], const char *id, const char *ending)
 }
 
 /* Write a small file whole, onto the disk. */
-static int small_write(int folder, const char *name, const char *text)
+static int small_write(struct uploads *uploads, const char *name, const char *text)
 {
-    int fd = openat(folder, name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-    size_t length = strlen(text);
-    int result =
-        fd < 0 || write(fd, text, length) != (ssize_t)length || fsync(fd) < 0 ? disk_failed("noting an upload") : 0;
+    size_t written;
+    int fd = openat(uploads->folder, name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int result = fd < 0 || disk_write(fd, text, strlen(text), &written) < 0 || fsync(fd) < 0
+                     ? spool_failed(uploads->spool, "noting an upload")
+                     : 0;
     if (fd >= 0)
         close(fd);
     return result;
@@ -186,20 +189,20 @@ int upload_begin(struct uploads *uploads, int64_t length, json_t *job, struct up
     result = spool_new_id(id);
     int fd = result ? -1 : openat(uploads->folder, id, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (!result && fd < 0)
-        result = disk_failed("beginning an upload");
+        result = spool_failed(uploads->spool, "beginning an upload");
     if (!result && length && fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, length) < 0 && (errno == ENOSPC || errno == EDQUOT))
-        result = disk_failed("reserving space for the upload");
+        result = spool_failed(uploads->spool, "reserving space for the upload");
     json_t *note = json_pack("{s:I, s:O}", "length", (json_int_t)length, "job", job);
     char *text = note ? json_dumps(note, JSON_COMPACT) : NULL;
     json_decref(note);
     if (!result && !text)
         result = err_set(ERR_NO_MEMORY, "No memory for an upload. Try again later.");
     if (!result && fsync(fd) < 0)
-        result = disk_failed("beginning an upload");
+        result = spool_failed(uploads->spool, "beginning an upload");
     if (!result)
-        result = small_write(uploads->folder, beside(name, id, ".json"), text);
+        result = small_write(uploads, beside(name, id, ".json"), text);
     if (!result && fsync(uploads->folder) < 0)
-        result = disk_failed("beginning an upload");
+        result = spool_failed(uploads->spool, "beginning an upload");
     free(text);
     if (fd >= 0)
         close(fd);
@@ -214,6 +217,27 @@ int upload_begin(struct uploads *uploads, int64_t length, json_t *job, struct up
 
 /* ---- chunks ---- */
 
+/* Take back what arrived of a chunk whose checksum nobody saw, or whose end failed: the file ends where the note says.
+ * By who has the lock, or at the start. */
+static int chunk_take_back(struct uploads *uploads, const char *id)
+{
+    char name[NAME], text[24] = "";
+    int fd = openat(uploads->folder, beside(name, id, ".chunk"), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? 0 : disk_failed("taking back a chunk");
+    ssize_t length = read(fd, text, sizeof text - 1);
+    close(fd);
+    fd = openat(uploads->folder, beside(name, id, ""), O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    /* An empty note was being written: nothing of the chunk had arrived. Bytes that are gone need no taking back. */
+    bool bad = fd < 0 ? errno != ENOENT : length > 0 && (ftruncate(fd, strtoll(text, NULL, 10)) < 0 || fsync(fd) < 0);
+    int result = bad || unlinkat(uploads->folder, beside(name, id, ".chunk"), 0) < 0
+                     ? spool_failed(uploads->spool, "taking back a chunk")
+                     : 0;
+    if (fd >= 0)
+        close(fd);
+    return result;
+}
+
 int chunk_begin(struct uploads *uploads, const char *id, int64_t offset, bool checked, struct upload_chunk *out)
 {
     char name[NAME], text[24];
@@ -221,7 +245,9 @@ int chunk_begin(struct uploads *uploads, const char *id, int64_t offset, bool ch
     int result = spool_is_id(id) ? lock(uploads, id) : unknown();
     if (result)
         return result;
-    result = upload_get(uploads, id, &upload);
+    result = chunk_take_back(uploads, id);
+    if (!result)
+        result = upload_get(uploads, id, &upload);
     struct upload_chunk chunk = {
         .uploads = uploads, .fd = -1, .begin = offset, .offset = offset, .length = upload.length, .checked = checked};
     memcpy(chunk.id, id, JOB_ID);
@@ -237,7 +263,7 @@ int chunk_begin(struct uploads *uploads, const char *id, int64_t offset, bool ch
     upload_clear(&upload);
     snprintf(text, sizeof text, "%lld", (long long)offset);
     if (!result && checked)
-        result = small_write(uploads->folder, beside(name, id, ".chunk"), text);
+        result = small_write(uploads, beside(name, id, ".chunk"), text);
     if (result) {
         if (chunk.fd >= 0)
             close(chunk.fd);
@@ -253,17 +279,10 @@ int chunk_append(struct upload_chunk *chunk, const void *data, size_t bytes)
     if ((int64_t)bytes > chunk->length - chunk->offset)
         return err_set(ERR_TOO_LARGE, "More than the %lld bytes arrive that Upload-Length announced.",
                        (long long)chunk->length);
-    while (bytes > 0) {
-        ssize_t n = write(chunk->fd, data, bytes);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return disk_failed("writing the upload");
-        data = (const char *)data + n;
-        bytes -= (size_t)n;
-        chunk->offset += n;
-    }
-    return 0;
+    size_t written;
+    int result = disk_write(chunk->fd, data, bytes, &written);
+    chunk->offset += (int64_t)written;
+    return result < 0 ? spool_failed(chunk->uploads->spool, "writing the upload") : 0;
 }
 
 int chunk_end(struct upload_chunk *chunk, bool keep)
@@ -272,16 +291,19 @@ int chunk_end(struct upload_chunk *chunk, bool keep)
     int result = 0;
     if (!chunk->uploads)
         return 0;
-    if (chunk->checked && !keep) {
-        if (ftruncate(chunk->fd, chunk->begin) < 0)
-            result = disk_failed("taking back a chunk");
-        chunk->offset = chunk->begin;
+    struct spool *spool = chunk->uploads->spool;
+    bool back = chunk->checked && !keep;
+    if (!back && fdatasync(chunk->fd) < 0) {
+        result = spool_failed(spool, "syncing an upload");
+        back = true; /* what a sync did not take may be gone by the next one, which would not tell */
     }
-    if (!result && fdatasync(chunk->fd) < 0)
-        result = disk_failed("syncing an upload");
+    if (back && (ftruncate(chunk->fd, chunk->begin) < 0 || fdatasync(chunk->fd) < 0))
+        result = spool_failed(spool, "taking back a chunk");
     close(chunk->fd);
-    if (!result && chunk->checked)
-        unlinkat(chunk->uploads->folder, beside(name, chunk->id, ".chunk"), 0);
+    if (back)
+        chunk->offset = chunk->begin;
+    if (!result && chunk->checked && unlinkat(chunk->uploads->folder, beside(name, chunk->id, ".chunk"), 0) < 0)
+        result = spool_failed(spool, "ending a chunk");
     unlock(chunk->uploads, chunk->id);
     chunk->uploads = NULL;
     return result;
@@ -314,7 +336,12 @@ static int job_of(const struct upload *upload, struct job *job)
 int upload_finish(struct uploads *uploads, struct store *store, const char *id, int64_t queue_limit, struct job *job)
 {
     struct upload upload = {.job = NULL};
-    int result = upload_get(uploads, id, &upload);
+    int result = lock(uploads, id);
+    if (result)
+        return result;
+    result = chunk_take_back(uploads, id);
+    if (!result)
+        result = upload_get(uploads, id, &upload);
     if (!result && upload.offset != upload.length)
         result = err_set(ERR_UPLOAD_OFFSET, "The upload holds %lld of its %lld bytes.", (long long)upload.offset,
                          (long long)upload.length);
@@ -330,6 +357,7 @@ int upload_finish(struct uploads *uploads, struct store *store, const char *id, 
     upload_clear(&upload);
     if (!result)
         files_remove(uploads, id); /* the bytes stay counted: they are the scan's now */
+    unlock(uploads, id);
     return result;
 }
 
@@ -374,13 +402,28 @@ static int uploads_each(struct uploads *uploads, void (*each)(struct uploads *up
 
 /* ---- upkeep ---- */
 
-static void expire(struct uploads *uploads, const char *id, void *context)
+/* Make a complete upload a job; `how` is for the log. */
+static bool complete(struct uploads *uploads, const struct upload *upload, const char *how)
+{
+    struct job job = {.state = JOB_QUEUED};
+    bool done = upload->offset == upload->length &&
+                upload_finish(uploads, uploads->store, upload->id, *uploads->queue_limit, &job) == 0;
+    if (done)
+        log_line(uploads->log, LOG_LEVEL_INFO, upload->id, "accepted, %s, %lld bytes, %s", job.kind,
+                 (long long)job.bytes, how);
+    job_clear(&job);
+    return done;
+}
+
+static void look_after(struct uploads *uploads, const char *id, void *context)
 {
     struct upload upload;
     int *removed = context;
     if (upload_get(uploads, id, &upload))
         return;
-    if (upload.expires < clock_milliseconds() && upload_remove(uploads, id) == 0)
+    /* Its sender may know that all has arrived, and not that the store did not take the job. */
+    if (!complete(uploads, &upload, "an upload that was complete") && upload.expires < clock_milliseconds() &&
+        upload_remove(uploads, id) == 0)
         (*removed)++;
     upload_clear(&upload);
 }
@@ -393,7 +436,7 @@ static void *reap(void *context)
         struct timespec until;
         int removed = 0;
         pthread_mutex_unlock(&uploads->lock);
-        uploads_each(uploads, expire, &removed);
+        uploads_each(uploads, look_after, &removed);
         if (removed)
             log_line(uploads->log, LOG_LEVEL_INFO, NULL, "%d unfinished uploads expired", removed);
         clock_gettime(CLOCK_MONOTONIC, &until);
@@ -406,56 +449,33 @@ static void *reap(void *context)
     return NULL;
 }
 
-struct recovery {
-    struct store *store;
-    int64_t queue_limit;
-    int *resumed;
-};
-
-/* Take back what arrived of a chunk whose checksum nobody saw. */
-static void chunk_take_back(struct uploads *uploads, const char *id)
-{
-    char name[NAME], text[24] = "";
-    int fd = openat(uploads->folder, beside(name, id, ".chunk"), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    ssize_t length = read(fd, text, sizeof text - 1);
-    close(fd);
-    fd = openat(uploads->folder, beside(name, id, ""), O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
-    /* An empty note was being written: nothing of the chunk had arrived. */
-    if (fd >= 0 && (length <= 0 || ftruncate(fd, strtoll(text, NULL, 10)) == 0))
-        unlinkat(uploads->folder, beside(name, id, ".chunk"), 0);
-    if (fd >= 0)
-        close(fd);
-}
-
 static void recover(struct uploads *uploads, const char *id, void *context)
 {
-    struct recovery *recovery = context;
+    int *resumed = context;
     struct upload upload;
     struct job job = {.state = JOB_QUEUED};
-    chunk_take_back(uploads, id);
+    bool whole = chunk_take_back(uploads, id) == 0;
     if (upload_get(uploads, id, &upload)) {
         files_remove(uploads, id);
         return;
     }
-    if (store_get(recovery->store, id, &job) == 0) {
+    if (store_get(uploads->store, id, &job) == 0) {
         files_remove(uploads, id); /* its job was committed, and the spool counts the scan */
     } else {
         spool_count(uploads->spool, upload.length);
-        if (upload.offset == upload.length &&
-            upload_finish(uploads, recovery->store, id, recovery->queue_limit, &job) == 0)
-            (*recovery->resumed)++;
+        if (whole && complete(uploads, &upload, "an upload that was complete when a crash came"))
+            (*resumed)++;
     }
     job_clear(&job);
     upload_clear(&upload);
 }
 
-int uploads_recover(struct uploads *uploads, struct store *store, int64_t queue_limit, int *resumed)
+int uploads_recover(struct uploads *uploads, struct store *store, const int64_t *queue_limit, int *resumed)
 {
-    struct recovery recovery = {store, queue_limit, resumed};
+    uploads->store = store;
+    uploads->queue_limit = queue_limit;
     *resumed = 0;
-    int result = uploads_each(uploads, recover, &recovery);
+    int result = uploads_each(uploads, recover, resumed);
     if (!result) {
         int failed = pthread_create(&uploads->reaper, NULL, reap, uploads);
         uploads->reaps = failed == 0;

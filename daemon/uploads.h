@@ -41,9 +41,10 @@ int uploads_create(struct uploads **out, struct spool *spool, const char *state_
 void uploads_free(struct uploads *uploads);
 
 /* At start, after spool_clean: half chunks with a checksum are cut off; complete uploads whose job was not committed
- * become jobs now; the others are counted in the spool. From then on a thread removes those that expire. Fails with
- * ERR_IO, ERR_INTERNAL. */
-int uploads_recover(struct uploads *uploads, struct store *store, int64_t queue_limit, int *resumed);
+ * become jobs now; the others are counted in the spool. From then on a thread removes those that expire, and makes jobs
+ * of those that are complete and could not become one. *queue_limit is read at each. Fails with ERR_IO, ERR_INTERNAL.
+ */
+int uploads_recover(struct uploads *uploads, struct store *store, const int64_t *queue_limit, int *resumed);
 
 /* Begin an upload of `length` bytes, on the disk when this returns; `job` stays the caller's. Fails with ERR_TOO_LARGE,
  * ERR_SPOOL_FULL, ERR_IO. */
@@ -57,11 +58,11 @@ int chunk_begin(struct uploads *uploads, const char *id, int64_t offset, bool ch
 /* Fails with ERR_TOO_LARGE (more than the upload's length), ERR_SPOOL_FULL, ERR_IO. */
 int chunk_append(struct upload_chunk *chunk, const void *data, size_t bytes);
 /* The chunk is over, whatever ended it; what arrived is on the disk. `keep`: its checksum fits, or it has none; without
- * it a checked chunk is taken back. Fails with ERR_IO, ERR_SPOOL_FULL. */
+ * it a checked chunk is taken back, as is one that the disk did not take. Fails with ERR_IO, ERR_SPOOL_FULL. */
 int chunk_end(struct upload_chunk *chunk, bool keep);
 
-/* Make a complete upload a job; *job is filled. The upload is gone afterwards. Fails as store_submit; the upload then
- * stays. */
+/* Make a complete upload a job; *job is filled. The upload is gone afterwards. Fails as store_submit, and with
+ * ERR_UPLOAD_LOCKED; the upload then stays. */
 int upload_finish(struct uploads *uploads, struct store *store, const char *id, int64_t queue_limit, struct job *job);
 
 /* Remove an upload. Fails with ERR_NOT_FOUND, ERR_UPLOAD_LOCKED. */

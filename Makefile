@@ -147,7 +147,7 @@ $(PROMETHEUS):
 check-gpu: bundle bench $(GPU_TESTS) $(BUILD)/tests/poison.so
 	MRIRECON_POISON_SO=$(BUILD)/tests/poison.so tests/run $(GPU_TESTS) MRIRECON_BIN=$(BUILD)/bundle/bin tests/gpu/test_daemon.py
 	$(BUILD)/bench/mrirecond-bench --sets tiny --runs 1 >/dev/null
-# Preloaded into a daemon whose disk loses its power, or whose clock jumps; loaded by a worker whose GPU fails: no sanitizer of their own.
+# Preloaded into a daemon whose disk loses its power or fails, or whose clock jumps; loaded by a worker whose GPU fails: no sanitizer of their own.
 $(FAULTS): $(BUILD)/tests/%.so: tests/faults/%.c
 	@mkdir -p $(@D)
 	$(call say,$(CC) $<)$(CC) -std=c17 -O2 -I. -fPIC -shared -Wall -Wextra -Werror -o $@ $< -ldl

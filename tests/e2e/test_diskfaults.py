@@ -1,0 +1,138 @@
+#!/usr/bin/python3
+"""A disk that fails: a few points of tests/faults/diskfaults.py (docs/benchmarks.md has the figures of all), and what they taught."""
+# time limit: 300 s
+import errno
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+
+from harness import ROOT, Daemon, main, same, test, wait_until
+
+sys.path.insert(0, os.path.join(ROOT, "tests", "faults"))
+import diskfaults  # noqa: E402
+from diskfaults import TUS, tells  # noqa: E402
+
+FOLDER = tempfile.TemporaryDirectory()
+BODY = diskfaults.scans.radial(seed=71).bytes(FOLDER.name)
+
+
+class Failing(Daemon):
+    """A daemon with a fault that can be armed."""
+
+    def __init__(self, **options):
+        self.there = tempfile.mkdtemp(dir=FOLDER.name)
+        self.fault = diskfaults.Fault(self.there + ".fault")
+        super().__init__(state=self.there, environment=diskfaults.preload(self.there, self.fault), expect_trouble=True, **options)
+
+    def clean(self):
+        shutil.rmtree(self.there, ignore_errors=True)
+
+    def arm(self, call, error=errno.EIO, lasts=False):
+        self.fault.arm(1, error, lasts, only=call)
+
+    def refused(self, answer):
+        assert answer.status in (500, 507) and tells(answer.json()["detail"]), (answer.status, answer.body)
+        assert self.fault.failed(), "nothing has failed"
+
+    def upload(self):
+        return self.request("POST", "/v1/uploads?kind=recon", headers={**TUS, "Upload-Length": str(len(BODY))}).expect(201).headers["location"]
+
+    def patch(self, where, begin, end):
+        return self.request("PATCH", where, BODY[begin:end], {**TUS, "Upload-Offset": str(begin)})
+
+    def checks(self):
+        return self.get("/readyz?verbose").json()["checks"]
+
+
+@test("8 points at which the disk fails once or from then on: what was accepted ends, what was refused says why, nothing is half there")
+def few_points():
+    report = diskfaults.some(8, seed=4, most=100)
+    same(report["wrong"], [], "what went wrong")
+    assert report["points"] > 4 and report["refused"] > 4 and report["ends"]["succeeded"] > 30, json.dumps(report)
+
+
+@test("bytes of an upload in pieces that the disk did not take have not arrived, though they could be read: they are sent again")
+def chunk_not_synced():
+    with Failing() as daemon:
+        where = daemon.upload()
+        daemon.patch(where, 0, 30000).expect(204)
+        daemon.arm("fdatasync")
+        daemon.refused(daemon.patch(where, 30000, 60000))
+        same(daemon.request("HEAD", where, headers=TUS).expect(200).headers["upload-offset"], "30000", "Upload-Offset")
+        daemon.patch(where, 30000, len(BODY)).expect(204)
+        same(daemon.finish(where.rsplit("/", 1)[1])["state"], "succeeded", "state")
+
+
+@test("/readyz tells of a store that cannot commit for as long as it cannot, and a kill meanwhile brings no job that was refused")
+def store_not_ready():
+    with Failing() as daemon:
+        daemon.arm("fdatasync", lasts=True)
+        daemon.refused(daemon.submit(BODY))
+        for _ in range(3):
+            time.sleep(1.1)  # the store tries every second
+            same(daemon.get("/readyz").status, 503, "status of /readyz")
+            assert tells(daemon.checks()["store"]), daemon.checks()
+        daemon.fault.release()
+        wait_until(lambda: daemon.get("/readyz").status == 200, "a store that is well", 5)
+        daemon.arm("fdatasync")
+        daemon.refused(daemon.submit(BODY))
+        daemon.kill()
+        daemon.restart()
+        same(daemon.get("/v1/jobs").json()["jobs"], [], "jobs")
+
+
+@test("a disk that refuses results: the job at work fails and says so, those behind it wait, and /readyz tells until the disk is well")
+def others_wait():
+    with Failing() as daemon:
+        worker = daemon.worker()
+        os.kill(worker, signal.SIGSTOP)
+        ids = [daemon.submit(BODY).expect(202).json()["id"] for _ in range(6)]
+        daemon.arm("fsync", lasts=True)
+        os.kill(worker, signal.SIGCONT)
+        wait_until(lambda: daemon.get("/readyz").status == 503, "/readyz to tell", 10)
+        assert tells(daemon.checks()["spool"]) and daemon.checks()["store"] == "ok", daemon.checks()
+        time.sleep(1.5)
+        states = [daemon.job(identity)["state"] for identity in ids]
+        assert 1 <= states.count("failed") <= 2 and states.count("queued") >= 4, states  # one may have begun beside the end of the first
+        daemon.fault.release()
+        wait_until(lambda: daemon.get("/readyz").status == 200, "a disk that is well", 5)
+        for identity, before in zip(ids, states):
+            job = daemon.finish(identity)
+            same(job["state"], "failed" if before == "failed" else "succeeded", "state")
+            assert before != "failed" or job["error"]["code"] == "io-error" and tells(job["error"]["detail"]), job["error"]
+
+
+@test("a complete upload whose job the store did not take becomes a job later, by itself")
+def finished_later():
+    with Failing(upload_lifetime=3) as daemon:
+        where = daemon.upload()
+        daemon.patch(where, 0, 50000).expect(204)
+        daemon.arm("linkat")
+        daemon.refused(daemon.patch(where, 50000, len(BODY)))
+        same(daemon.request("HEAD", where, headers=TUS).expect(200).headers["upload-offset"], str(len(BODY)), "Upload-Offset")
+        identity = where.rsplit("/", 1)[1]
+        wait_until(lambda: daemon.get(f"/v1/jobs/{identity}").status == 200, "the upload to become a job", 10)
+        same(daemon.finish(identity)["state"], "succeeded", "state")
+
+
+@test("a job whose scan is gone at the start fails, and its Idempotency-Key may be used for the scan again")
+def key_of_a_lost_job():
+    with Failing() as daemon:
+        os.kill(daemon.worker(), signal.SIGSTOP)
+        lost = daemon.submit(BODY, Idempotency_Key="one").expect(202).json()["id"]
+        daemon.kill()
+        os.unlink(f"{daemon.state}/spool/{lost}")
+        daemon.restart()
+        job = daemon.job(lost)
+        assert job["state"] == "failed" and "Submit it again" in job["error"]["detail"], job
+        again = daemon.submit(BODY, Idempotency_Key="one").expect(202).json()["id"]
+        assert again != lost, "answered with the job that is lost"
+        same(daemon.finish(again)["state"], "succeeded", "state")
+
+
+if __name__ == "__main__":
+    main()

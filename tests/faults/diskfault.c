@@ -1,0 +1,189 @@
+/* diskfault.so, to be preloaded into mrirecond: the n-th call that changes something on the disk fails.
+ *
+ * Counted are the calls below, of the daemon and its workers, on what lies under the folder DISKFAULT_STATE. The file
+ * DISKFAULT_CONTROL is a struct control, which every process maps; who runs the test changes it at any time.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+struct control {
+    _Atomic int64_t counted, fails_at; /* fails_at: number of the first call that fails; 0: none does */
+    int64_t error, lasts;              /* errno; whether all calls fail from then on */
+    _Atomic int64_t failed;            /* calls */
+    char first[96];                    /* the call that failed first, and on what */
+    char only[32];                     /* counts calls of this name alone; "": all */
+};
+
+static struct control *control;
+static const char *state;
+
+/* Decoders inherit the environment, and write nothing there. */
+__attribute__((constructor)) static void begin(void)
+{
+    char name[32] = "";
+    const char *path = getenv("DISKFAULT_CONTROL");
+    int fd = open("/proc/self/comm", O_RDONLY | O_CLOEXEC);
+    bool ours = fd >= 0 && read(fd, name, sizeof name - 1) > 0 &&
+                (strcmp(name, "mrirecond\n") == 0 || strcmp(name, "mrirecon-worker\n") == 0);
+    if (fd >= 0)
+        close(fd);
+    fd = ours && path ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    if (fd < 0)
+        return;
+    void *there = mmap(NULL, sizeof *control, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    if (there == MAP_FAILED) { /* a test without its fault must not look like a success */
+        perror(path);
+        abort();
+    }
+    state = getenv("DISKFAULT_STATE");
+    control = there;
+}
+
+/* Whether `name` (NULL: the file or folder itself) of the descriptor `at` lies under the state folder. */
+static bool is_below(int at, const char *name)
+{
+    char link[64], path[4096];
+    if (!control || !state)
+        return false;
+    if (name && *name == '/')
+        return strncmp(name, state, strlen(state)) == 0;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", at);
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    path[length > 0 ? length : 0] = '\0';
+    return length > 0 && strncmp(path, state, strlen(state)) == 0;
+}
+
+/* Count this call; true: it is to fail, with errno set. */
+static bool fails(const char *call, int at, const char *name)
+{
+    int before = errno;
+    bool counts = is_below(at, name) && (!*control->only || strcmp(control->only, call) == 0);
+    errno = before;
+    if (!counts)
+        return false;
+    int64_t number = atomic_fetch_add(&control->counted, 1) + 1, from = control->fails_at;
+    if (!from || number < from || (number > from && !control->lasts))
+        return false;
+    if (atomic_fetch_add(&control->failed, 1) == 0)
+        snprintf(control->first, sizeof control->first, "%s %.80s", call, name ? name : "");
+    errno = (int)control->error;
+    return true;
+}
+
+/* A disk that is full takes the beginning of what is written, where there is one. */
+static size_t part(size_t bytes)
+{
+    return control->error == ENOSPC ? bytes / 2 : 0;
+}
+
+#define NEXT(name, ...) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))(__VA_ARGS__)
+
+ssize_t write(int fd, const void *data, size_t bytes)
+{
+    if (!fails("write", fd, NULL))
+        return NEXT(write, fd, data, bytes);
+    return part(bytes) ? NEXT(write, fd, data, part(bytes)) : -1;
+}
+
+ssize_t pwrite(int fd, const void *data, size_t bytes, off_t at)
+{
+    if (!fails("pwrite", fd, NULL))
+        return NEXT(pwrite, fd, data, bytes, at);
+    return part(bytes) ? NEXT(pwrite, fd, data, part(bytes), at) : -1;
+}
+
+ssize_t pwrite64(int fd, const void *data, size_t bytes, off64_t at)
+{
+    return pwrite(fd, data, bytes, at);
+}
+
+ssize_t writev(int fd, const struct iovec *pieces, int count)
+{
+    return fails("writev", fd, NULL) ? -1 : NEXT(writev, fd, pieces, count);
+}
+
+int fsync(int fd)
+{
+    return fails("fsync", fd, NULL) ? -1 : NEXT(fsync, fd);
+}
+
+int fdatasync(int fd)
+{
+    return fails("fdatasync", fd, NULL) ? -1 : NEXT(fdatasync, fd);
+}
+
+int ftruncate(int fd, off_t bytes)
+{
+    return fails("ftruncate", fd, NULL) ? -1 : NEXT(ftruncate, fd, bytes);
+}
+
+int ftruncate64(int fd, off64_t bytes)
+{
+    return ftruncate(fd, bytes);
+}
+
+int fallocate(int fd, int mode, off_t at, off_t bytes)
+{
+    return fails("fallocate", fd, NULL) ? -1 : NEXT(fallocate, fd, mode, at, bytes);
+}
+
+int rename(const char *from, const char *to)
+{
+    return fails("rename", AT_FDCWD, to) ? -1 : NEXT(rename, from, to);
+}
+
+int renameat(int from_folder, const char *from, int to_folder, const char *to)
+{
+    return fails("renameat", to_folder, to) ? -1 : NEXT(renameat, from_folder, from, to_folder, to);
+}
+
+int linkat(int from_folder, const char *from, int to_folder, const char *to, int flags)
+{
+    return fails("linkat", to_folder, to) ? -1 : NEXT(linkat, from_folder, from, to_folder, to, flags);
+}
+
+int mkdirat(int folder, const char *name, mode_t mode)
+{
+    return fails("mkdirat", folder, name) ? -1 : NEXT(mkdirat, folder, name, mode);
+}
+
+int openat(int folder, const char *name, int flags, ...)
+{
+    va_list rest;
+    va_start(rest, flags);
+    mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(rest, mode_t) : 0;
+    va_end(rest);
+    return flags & O_CREAT && fails("openat", folder, name) ? -1 : NEXT(openat, folder, name, flags, mode);
+}
+
+int open(const char *name, int flags, ...)
+{
+    va_list rest;
+    va_start(rest, flags);
+    mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(rest, mode_t) : 0;
+    va_end(rest);
+    return openat(AT_FDCWD, name, flags, mode);
+}
+
+int open64(const char *name, int flags, ...)
+{
+    va_list rest;
+    va_start(rest, flags);
+    mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(rest, mode_t) : 0;
+    va_end(rest);
+    return openat(AT_FDCWD, name, flags, mode);
+}

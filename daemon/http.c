@@ -15,8 +15,8 @@
 
 enum {
     CONNECTION_BYTES = 128 << 10, /* of headers and buffers, each connection */
-    RETRY_SECONDS = 10,
-    STREAM_BLOCK = 4096, /* of a streamed answer, made at a time */
+    RETRY_SECONDS = 10,           /* where it is not for the queue */
+    STREAM_BLOCK = 4096,          /* of a streamed answer, made at a time */
 };
 /* TLS 1.2 and 1.3, forward secrecy only. */
 #define TLS_PRIORITIES "SECURE128:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:-RSA:%SERVER_PRECEDENCE"
@@ -86,7 +86,9 @@ int http_answer_problem(struct request *request, json_t *problem, const char *co
     for (; headers && headers[used] && used < 12; used++)
         all[used] = headers[used];
     if (status == 503 || status == 507 || status == 429) {
-        snprintf(seconds, sizeof seconds, "%d", RETRY_SECONDS);
+        const char *code = json_string_value(json_object_get(problem, "code"));
+        int queue = store_retry_seconds(request->service->store, code ? err_from_name(code) : ERR_INTERNAL);
+        snprintf(seconds, sizeof seconds, "%d", queue ? queue : RETRY_SECONDS);
         all[used++] = "Retry-After";
         all[used++] = seconds;
     }

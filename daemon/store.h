@@ -81,6 +81,10 @@ void store_set_quota(struct store *store, int64_t jobs, int64_t bytes);
 /* Whether a job of this client would be let in now. Fails with ERR_QUEUE_FULL (`limit` jobs wait), ERR_QUOTA. */
 int store_room(struct store *store, const char *client, struct quota quota, int64_t bytes, int64_t limit);
 
+/* Seconds after which who was refused with `code` should come back: as long as the queue takes for a job to leave it,
+ * of a client that has its share as long as it takes for one of each; 1 to 120. 0: the queue is not why. */
+int store_retry_seconds(struct store *store, int code);
+
 /* Add a queued job; sets its sequence, created, deadline and state. Fails as store_room, and with ERR_STORE. */
 int store_submit(struct store *store, struct job *job, int64_t limit);
 

@@ -43,6 +43,13 @@ struct client {
     double given;    /* bytes of jobs begun; see ORDER in store.h */
 };
 
+/* The pauses between jobs that leave the queue. */
+struct drain {
+    double since;  /* clock_seconds() when the last one left, or when the queue began to fill; 0: it is empty */
+    bool one_left; /* ... when one left */
+    double pause;  /* mean of the last ones, s; 0: not yet known */
+};
+
 struct change {
     struct change *next;
     int (*apply)(struct store *store, void *context); /* in the writer, inside a transaction */
@@ -77,6 +84,7 @@ struct store {
     int64_t counts[JOB_STATES], kept;
     struct client *client;
     size_t clients, clients_room;
+    struct drain drain;
     double served; /* what the client that was served last had been given before */
     _Atomic int64_t ageing, quota_jobs, quota_bytes;
     _Atomic bool failed_scans_stay, succeeded_scans_stay;
@@ -153,8 +161,15 @@ void tally_add(struct store *store);
 int tally_load(struct store *store);
 /* From within a change: store_room, where what the transaction has moved so far counts. */
 int tally_room(struct store *store, const char *client, struct quota quota, int64_t bytes, int64_t limit);
-/* Those that have jobs waiting; the caller frees the list. Fails with ERR_NO_MEMORY. */
+/* How many clients have jobs waiting. Under the lock. */
+size_t tally_clients(const struct store *store);
+/* Those that have; the caller frees the list. Fails with ERR_NO_MEMORY. */
 int tally_waiting(struct store *store, struct client **out, size_t *count);
+
+/* ---- store_drain.c ---- */
+
+/* Under tally_lock: the queue has changed; `left`: a job has left it. */
+void drain_count(struct store *store, bool left);
 
 /* ---- store_order.c ---- */
 

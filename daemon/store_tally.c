@@ -116,6 +116,8 @@ static void entry_add(struct store *store, const struct entry *entry)
     store->kept += entry->kept;
     client_count(store, entry, entry->to, 1);
     client_count(store, entry, entry->from, -1);
+    if (entry->from == JOB_QUEUED || entry->to == JOB_QUEUED)
+        drain_count(store, entry->from == JOB_QUEUED);
     if (entry->from == JOB_QUEUED && entry->to == JOB_RUNNING)
         client_charge(store, entry);
 }
@@ -170,6 +172,14 @@ int tally_load(struct store *store)
         sql_release(statement);
     pthread_mutex_unlock(&store->tally_lock);
     return result;
+}
+
+size_t tally_clients(const struct store *store)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < store->clients; i++)
+        count += waiting_of(&store->client[i]) > 0;
+    return count;
 }
 
 int tally_waiting(struct store *store, struct client **out, size_t *count)

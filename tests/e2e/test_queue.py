@@ -116,6 +116,21 @@ def back_pressure():
         refused(daemon.submit(iter([BODY[:1000], BODY[1000:]]), X_Mrirecond_Client="third"), 507, "spool-full")
 
 
+@test("Retry-After tells how long the queue takes to move: the longer the slower, and with one turn of every client where one has its share")
+def retry_after():
+    def refused(name, status):
+        return int(daemon.submit(BODY, X_Mrirecond_Client=name).expect(status).headers["retry-after"])
+
+    with Daemon(devices="cpu", client_jobs=1, queue_limit=3, **HELD) as daemon:
+        submit(daemon, X_Mrirecond_Client="a")
+        same(refused("a", 429), 1, "Retry-After at once")
+        submit(daemon, X_Mrirecond_Client="b")
+        share = wait_until(lambda: max(0, refused("a", 429) - 5), "a longer Retry-After") + 5
+        submit(daemon, X_Mrirecond_Client="c")
+        full = refused("d", 503)
+        assert full < share <= 2 * full, f"Retry-After: {full} s where the queue is full, {share} s where one of two clients has its share"
+
+
 @test("a reload changes quotas and ageing of a running service")
 def reload():
     config = f"{FOLDER.name}/queue.conf"
@@ -165,7 +180,7 @@ def idempotency(daemon):
 def in_flight(daemon):
     with socket.create_connection(("127.0.0.1", daemon.port)) as half:
         half.sendall(f"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: localhost\r\nIdempotency-Key: two\r\nContent-Length: {len(BODY)}\r\n\r\n".encode() + BODY[:100])
-        wait_until(lambda: send(daemon, "two").status == 409, "the key to be taken")
+        wait_until(lambda: [name for name in daemon.files() if name.startswith("spool/")], "the upload to reach the disk")
         send(daemon, "two").problem(409, "idempotency-key-in-use")
         send(daemon, "three").expect(202)
     wait_until(lambda: send(daemon, "two").status == 202, "the key to be free")

@@ -147,6 +147,29 @@ static void a_client_has_its_quota(void **state)
     assert_int_equal(store_room(store, "new", (struct quota){0, 10}, 11, 100), ERR_QUOTA);
 }
 
+static void who_is_refused_is_told_when_the_queue_will_have_moved(void **state)
+{
+    struct store *store = ((struct fixture *)*state)->store;
+    assert_int_equal(store_retry_seconds(store, ERR_QUEUE_FULL), 1); /* nothing is known */
+    assert_int_equal(store_retry_seconds(store, ERR_DRAINING), 0);   /* not for the queue */
+    for (int i = 0; i < 9; i++)
+        assert_int_equal(submit_of(store, i, 100, (const char *[]){"a", "b", "c"}[i % 3], PRIORITY_NORMAL, 1000), 0);
+    take(store, 0);
+    usleep(1300000); /* it stands still */
+    assert_int_equal(store_retry_seconds(store, ERR_QUEUE_FULL), 2);
+    assert_int_equal(store_retry_seconds(store, ERR_SPOOL_FULL), 2);
+    take(store, 1);
+    assert_int_equal(store_retry_seconds(store, ERR_QUEUE_FULL), 2); /* as it took the last time */
+    assert_int_equal(store_retry_seconds(store, ERR_QUOTA), 4);      /* three clients have jobs that wait */
+    for (int i = 2; i < 9; i++)
+        take(store, i);
+    for (int i = 9; i < 60; i++)
+        assert_int_equal(submit_of(store, i, 100, "a", PRIORITY_NORMAL, 1000), 0);
+    for (int i = 9; i < 59; i++)
+        take(store, i);
+    assert_int_equal(store_retry_seconds(store, ERR_QUOTA), 1); /* it has become quick */
+}
+
 /* ---- keys, deadlines, what is kept ---- */
 
 /* Submit job `i` with a key, and a deadline in so many milliseconds. */
@@ -254,6 +277,7 @@ int main(void)
         WITH_STORE(waiting_earns_priority),
         WITH_STORE(a_client_has_its_quota),
         WITH_STORE(a_quota_holds_within_a_transaction),
+        WITH_STORE(who_is_refused_is_told_when_the_queue_will_have_moved),
         WITH_STORE(a_key_is_one_job_of_a_client),
         WITH_STORE(what_waits_at_its_deadline_fails),
         WITH_STORE(what_ended_jobs_keep_is_counted),

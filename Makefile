@@ -14,7 +14,7 @@ VERSION := 0.1.0
 
 DEPS := build-essential pkg-config curl ca-certificates patchelf clang libomp-dev libclang-rt-14-dev clang-format \
 	cppcheck libmicrohttpd-dev libgnutls28-dev libismrmrd-dev ismrmrd-schema libhdf5-dev libxml2-dev libfftw3-dev libsqlite3-dev libjansson-dev \
-	libcurl4-gnutls-dev libpng-dev zlib1g-dev libnifti-dev libseccomp-dev libsystemd-dev libcmocka-dev dpkg-dev \
+	libcurl4-gnutls-dev libpng-dev zlib1g-dev libnifti-dev libseccomp-dev libsystemd-dev libcmocka-dev dpkg-dev mandoc \
 	python3 python3-numpy python3-h5py python3-yaml
 
 PACKAGES := libmicrohttpd gnutls sqlite3 jansson libxml-2.0 hdf5-serial fftw3f libpng zlib libseccomp libsystemd libcurl
@@ -67,7 +67,16 @@ NVCCFLAGS := -std=c++17 -O3 -I. -MMD -MP -Xcompiler -fPIC,-Wall,-Wextra -Werror 
 	$(foreach a,$(CUDA_ARCHS),-gencode=arch=compute_$(a),code=sm_$(a)) \
 	-gencode=arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS))
 
-all: $(BIN) $(GPU)
+MAN      := $(patsubst docs/man/%,$(BUILD)/man/%,$(wildcard docs/man/*.[158]))
+# Programs that no person starts have mrirecond's page.
+MAN_ALSO := mrirecon-worker.8 mrirecon-codec.8
+
+all: $(BIN) $(GPU) $(MAN)
+
+# The options of the configuration are written into its page.
+$(BUILD)/man/%: docs/man/% docs/man/page.awk $(BUILD)/bin/mrirecond
+	@mkdir -p $(@D)
+	$(call say,page $<)$(BUILD)/bin/mrirecond --sample-config | awk -v version=$(VERSION) -f docs/man/page.awk - $< >$@
 
 $(BUILD)/obj/%.cu.o: %.cu
 	@mkdir -p $(@D)
@@ -156,7 +165,7 @@ $(BUILD)/tests/poison.so: $(BUILD)/obj/tests/gpu/poison.cu.o
 	$(call say,link $@)$(NVCC) -shared -cudart static -o $@ $^
 ## make check-deb       the Debian package: install, run, upgrade, purge in a root of its own (debootstrap; as root)
 check-deb: deb
-	@$(MAKE) --no-print-directory deps DEPS=debootstrap
+	@$(MAKE) --no-print-directory deps DEPS='debootstrap lintian'
 	tests/run MRIRECON_BIN=$(BUILD)/bin tests/deb.sh
 ## make deps            install the Debian packages that are missing
 deps:
@@ -165,7 +174,7 @@ deps:
 	  $$s apt-get update -qq && $$s env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; fi
 ## make install         into $(DESTDIR)$(PREFIX); make uninstall takes it away again
 install: all
-	install -d $(addprefix $(DESTDIR)$(PREFIX)/,bin lib/mrirecon lib/systemd/system lib/sysusers.d lib/tmpfiles.d share/doc/mrirecond)
+	install -d $(addprefix $(DESTDIR)$(PREFIX)/,bin lib/mrirecon lib/systemd/system lib/sysusers.d lib/tmpfiles.d share/doc/mrirecond share/man/man1 share/man/man5 share/man/man8)
 	install $(BIN) $(DESTDIR)$(PREFIX)/bin
 	$(if $(GPU),install $(GPU_SO) $(DESTDIR)$(PREFIX)/lib/mrirecon)
 	sed 's|@PREFIX@|$(PREFIX)|g' systemd/mrirecond.service >$(DESTDIR)$(PREFIX)/lib/systemd/system/mrirecond.service
@@ -173,10 +182,12 @@ install: all
 	install -m 644 systemd/mrirecond.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/mrirecond.conf
 	install -m 644 systemd/mrirecond.tmpfiles $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/mrirecond.conf
 	install -m 644 README.md LICENSE docs/*.md $(DESTDIR)$(PREFIX)/share/doc/mrirecond
+	for p in $(MAN); do install -m 644 $$p $(DESTDIR)$(PREFIX)/share/man/man$${p##*.} || exit; done
+	for p in $(MAN_ALSO); do ln -sf mrirecond.8 $(DESTDIR)$(PREFIX)/share/man/man8/$$p || exit; done
 	test -e $(DESTDIR)/etc/mrirecond/mrirecond.conf || install -D -m 644 systemd/mrirecond.conf $(DESTDIR)/etc/mrirecond/mrirecond.conf
 uninstall:
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,$(patsubst %,bin/%,$(notdir $(BIN))) lib/systemd/system/mrirecond.service lib/systemd/system/mrirecond.socket \
-	  lib/sysusers.d/mrirecond.conf lib/tmpfiles.d/mrirecond.conf)
+	  lib/sysusers.d/mrirecond.conf lib/tmpfiles.d/mrirecond.conf $(foreach p,$(notdir $(MAN)) $(MAN_ALSO),share/man/man$(lastword $(subst ., ,$p))/$p))
 	rm -rf $(DESTDIR)$(PREFIX)/lib/mrirecon $(DESTDIR)$(PREFIX)/share/doc/mrirecond
 ## make bundle          build/bundle: binaries and their non-system libraries, runs elsewhere with nothing installed
 SYSTEM_LIBS := linux-vdso|ld-linux|libc\.so|libm\.so|libdl\.so|libpthread\.so|librt\.so|libresolv\.so|libcufft|libcuda

@@ -46,6 +46,12 @@ package=$(ls "$build"/mrirecond_*-1_"$arch".deb 2>/dev/null) || bail "make deb f
 version=$(basename "$package" "-1_$arch.deb")
 version=${version#mrirecond_}
 [ "$(id -u)" = 0 ] || bail "the package is installed as root: run this as root"
+if command -v lintian >/dev/null; then
+    found=$(lintian --allow-root --fail-on error,warning "$package" 2>&1)
+    verdict $? "lintian has nothing to say of it${found:+: $found}"
+else
+    verdict 0 "lintian has nothing to say of it # SKIP it is not installed (make check-deb installs it)"
+fi
 debootstrap --variant=minbase "$(. /etc/os-release && echo "$VERSION_CODENAME")" "$root" >"$root.log" 2>&1 || bail "debootstrap: $(tail -1 "$root.log")"
 rm -f "$root.log"
 mount -t proc proc "$root/proc" || bail "cannot mount into $root"

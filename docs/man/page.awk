@@ -1,0 +1,14 @@
+# page.awk: fills a manual page's template. First file: what `mrirecond --sample-config` prints, each option as a paragraph of
+# comment that ends in a line "#key = default"; it takes the place of the line @OPTIONS@.
+function roff(text) { gsub(/--/, "\\-\\-", text); sub(/^[.']/, "\\\\\\&&", text); return text }
+FNR == NR && /^# / { help = help roff(substr($0, 3)) "\n"; next }
+FNR == NR && /^#[a-z]/ {
+    key = value = substr($0, 2)
+    sub(/ *=.*/, "", key)
+    sub(/^[^=]*= */, "", value)
+    gsub(/-/, "\\-", key)
+    options = options ".TP\n.BR " key (value == "" ? "" : " \" (" value ")\"") "\n" help
+}
+FNR == NR { help = ""; next }
+$0 == "@OPTIONS@" { printf "%s", options; next }
+{ gsub(/@VERSION@/, version); print }

@@ -17,13 +17,11 @@ int request_client(struct request *request, char name[JOB_CLIENT])
     }
     const char *said = http_header(request, "X-Mrirecond-Client");
     if (said) {
-        size_t length = strlen(said);
-        if (length == 0 || length >= JOB_CLIENT ||
-            strspn(said, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._@-") != length)
+        if (!client_fits(said))
             return err_set(ERR_BAD_REQUEST,
                            "X-Mrirecond-Client takes 1 to %d letters, digits, dots, dashes, underscores and @.",
                            JOB_CLIENT - 1);
-        memcpy(name, said, length + 1);
+        memcpy(name, said, strlen(said) + 1);
         return 0;
     }
     request_peer(request, name);

@@ -42,7 +42,7 @@ int role_find(const char *name)
     return -1;
 }
 
-static bool client_fits(const char *client)
+bool client_fits(const char *client)
 {
     size_t length = strlen(client);
     return length > 0 && length < JOB_CLIENT &&

@@ -19,6 +19,9 @@ enum role { ROLE_NOBODY, ROLE_READ, ROLE_SUBMIT, ROLE_ADMIN, ROLES };
 const char *role_name(enum role role);
 int role_find(const char *name); /* -1: none */
 
+/* Whether a client may be called so: 1 to JOB_CLIENT - 1 letters, digits, dots, dashes, underscores and @. */
+bool client_fits(const char *client);
+
 struct identity {
     enum role role;
     char client[JOB_CLIENT]; /* "": whoever it says it is */

@@ -34,7 +34,7 @@ say = $(if $(V),,@echo '$(1)' &&)
 pkg = $(shell pkg-config --libs $(1) 2>/dev/null)
 LIBS_GRIDDING = $(if $(filter 0,$(FFTW)),,$(call pkg,fftw3f)) -lm
 LIBS_RECON    = -lismrmrd $(call pkg,hdf5-serial) $(call pkg,libxml-2.0 libpng zlib libseccomp jansson)
-LIBS_DAEMON   = $(call pkg,libmicrohttpd gnutls sqlite3 libsystemd jansson)
+LIBS_DAEMON   = $(call pkg,libmicrohttpd gnutls sqlite3 libsystemd jansson) -lm
 LIBS_CLIENT   = $(call pkg,libcurl jansson)
 
 # A program is one *_main.c; everything else of a room is its archive.

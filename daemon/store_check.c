@@ -78,15 +78,6 @@ int orphans_each(struct connection *connection, int folder, void (*each)(void *c
     return count;
 }
 
-int state_lock(const char *state_dir, struct spool **out)
-{
-    struct stat there;
-    if (stat(state_dir, &there) < 0)
-        return err_set(ERR_IO, "%s cannot be looked at: %s. Name the state folder with --state-dir.", state_dir,
-                       strerror(errno));
-    return spool_create(out, state_dir, 0, 0, 0);
-}
-
 int state_expect(const struct spool *spool)
 {
     struct stat there;
@@ -150,17 +141,20 @@ static bool rows_have_files(const struct spool *spool, struct connection *connec
     return !lacking[LACK_SCAN] && !lacking[LACK_RESULTS];
 }
 
-int state_look(const struct spool *spool, const char *path, FILE *out, bool *store, bool *files)
+/* jobs.db, and its rows against the files. */
+static int store_look(const struct spool *spool, const char *state_dir, FILE *out, struct findings *found)
 {
     struct connection connection = {.db = NULL};
+    char path[4096];
     int64_t version;
     struct stat there;
-    *store = *files = false;
     if (fstatat(spool->state, "jobs.db", &there, 0) < 0) {
-        *store = *files = state_expect(spool) == 0;
-        fprintf(out, "%s\n", *store ? "There is no job store yet, and nothing that one would know." : err_last()->text);
+        found->store = found->files = state_expect(spool) == 0;
+        fprintf(out, "%s\n",
+                found->store ? "There is no job store yet, and nothing that one would know." : err_last()->text);
         return 0;
     }
+    snprintf(path, sizeof path, "%s/jobs.db", state_dir);
     int result = connection_open(&connection, path, SQLITE_OPEN_READONLY);
     if (!result)
         result = schema_version(&connection, &version);
@@ -172,10 +166,10 @@ int state_look(const struct spool *spool, const char *path, FILE *out, bool *sto
         result = schema_refuse(version);
     } else {
         bool all;
-        *store = is_whole(&connection, out);
-        *files = rows_have_files(spool, &connection, out, &all);
-        *store = *store && all;
-        if (*store)
+        found->store = is_whole(&connection, out);
+        found->files = rows_have_files(spool, &connection, out, &all);
+        found->store = found->store && all;
+        if (found->store)
             fprintf(out, "%d scans and %d results are of no job; a start removes them\n",
                     orphans_each(&connection, spool->scans, NULL, NULL),
                     orphans_each(&connection, spool->results, NULL, NULL));
@@ -184,16 +178,28 @@ int state_look(const struct spool *spool, const char *path, FILE *out, bool *sto
     return result;
 }
 
+int state_look(const char *state_dir, FILE *out, struct spool **spool, struct findings *found)
+{
+    struct stat there;
+    *spool = NULL;
+    *found = (struct findings){.store = false};
+    if (stat(state_dir, &there) < 0)
+        return err_set(ERR_IO, "%s cannot be looked at: %s. Name the state folder with --state-dir.", state_dir,
+                       strerror(errno));
+    int result = spool_create(spool, state_dir, 0, 0, 0);
+    if (!result)
+        result = store_look(*spool, state_dir, out, found);
+    if (!result)
+        result = uploads_look(*spool, 0, out, &found->uploads);
+    return result;
+}
+
 int state_check(const char *state_dir, FILE *out, bool *sound)
 {
-    struct spool *spool = NULL;
-    char path[4096];
-    bool store = false, files = false;
-    snprintf(path, sizeof path, "%s/jobs.db", state_dir);
-    int result = state_lock(state_dir, &spool);
-    if (!result)
-        result = state_look(spool, path, out, &store, &files);
-    *sound = store && files;
+    struct spool *spool;
+    struct findings found;
+    int result = state_look(state_dir, out, &spool, &found);
+    *sound = found.store && found.files && found.uploads;
     if (!result)
         fputs(*sound ? "The state folder is sound.\n"
                      : "The state folder is damaged. Restore it from a backup, or repair it: mrirecond --repair-state "

@@ -1,5 +1,5 @@
-/* store_check.h: what checking and repairing a state folder share. Only daemon/store_check.c and store_repair.c include
- * this. */
+/* store_check.h: what checking and repairing a state folder share. Only daemon/store_check.c, store_repair.c and
+ * uploads_check.c include this. */
 #ifndef MRIRECON_DAEMON_STORE_CHECK_H
 #define MRIRECON_DAEMON_STORE_CHECK_H
 
@@ -16,11 +16,20 @@ enum lack row_lacks(const struct spool *spool, sqlite3_stmt *row);
  * -1: it cannot be read. `each` may be NULL. */
 int orphans_each(struct connection *connection, int folder, void (*each)(void *context, const char *id), void *context);
 
-/* Lock and open the folder. Fails with ERR_IO. */
-int state_lock(const char *state_dir, struct spool **out);
+/* What is sound: all of jobs.db can be read, its jobs lack no files, and uploads in pieces are as they should be. */
+struct findings {
+    bool store, files, uploads;
+};
 
-/* What there is to say of the folder; `store` receives whether all of jobs.db can be read, `files` whether nothing is
- * lacking beside. */
-int state_look(const struct spool *spool, const char *path, FILE *out, bool *store, bool *files);
+/* Lock the folder, look it through, and say what there is to say. *spool is the caller's, also on failure (then it may
+ * be NULL). Fails as state_check(). */
+int state_look(const char *state_dir, FILE *out, struct spool **spool, struct findings *found);
+
+/* Look through the uploads, say what is wrong, and, where `time` is not 0, mend it, keeping aside in found-TIME/ what
+ * cannot be. *sound: nothing is wrong, or no longer. Fails with ERR_IO. */
+int uploads_look(const struct spool *spool, int64_t time, FILE *out, bool *sound);
+
+/* Move `name` of `folder` to found-TIME/`kept` of the state folder; false: errno says why not. */
+bool found_keep(const struct spool *spool, int64_t time, int folder, const char *name, const char *kept);
 
 #endif

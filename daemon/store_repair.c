@@ -152,15 +152,21 @@ struct find {
     int moved;
 };
 
+bool found_keep(const struct spool *spool, int64_t time, int folder, const char *name, const char *kept)
+{
+    char found[48], path[128];
+    snprintf(found, sizeof found, "found-%lld", (long long)time);
+    snprintf(path, sizeof path, "%s/%s", found, kept);
+    return (mkdirat(spool->state, found, 0700) == 0 || errno == EEXIST) &&
+           renameat(folder, name, spool->state, path) == 0;
+}
+
 static void find_move(void *context, const char *id)
 {
     struct find *find = context;
-    char folder[48], name[96];
-    snprintf(folder, sizeof folder, "found-%lld", (long long)find->time);
-    snprintf(name, sizeof name, "%s/%s%s", folder, id, find->ending);
-    if ((mkdirat(find->spool->state, folder, 0700) == 0 || errno == EEXIST) &&
-        renameat(find->folder, id, find->spool->state, name) == 0)
-        find->moved++;
+    char kept[64];
+    snprintf(kept, sizeof kept, "%s%s", id, find->ending);
+    find->moved += found_keep(find->spool, find->time, find->folder, id, kept);
 }
 
 /* Scans and results without a row are out of a start's way, for somebody to look through. */
@@ -199,12 +205,11 @@ static int stores_swap(const struct spool *spool, int64_t time, FILE *out)
 
 /* ---- all of it ---- */
 
-static int rebuild(const struct spool *spool, const char *state_dir, bool store, FILE *out)
+static int rebuild(const struct spool *spool, const char *state_dir, bool store, int64_t time, FILE *out)
 {
     char path[4096];
     struct connection old = {.db = NULL}, fresh = {.db = NULL};
     int copied = 0;
-    int64_t time = clock_milliseconds();
     unlinkat(spool->state, FRESH, 0);
     snprintf(path, sizeof path, "%s/" FRESH, state_dir);
     int result = connection_open(&fresh, path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
@@ -236,18 +241,20 @@ static int rebuild(const struct spool *spool, const char *state_dir, bool store,
 
 int state_repair(const char *state_dir, FILE *out)
 {
-    struct spool *spool = NULL;
-    char path[4096];
-    bool store = false, files = false;
-    snprintf(path, sizeof path, "%s/jobs.db", state_dir);
-    int result = state_lock(state_dir, &spool);
+    struct spool *spool;
+    struct findings found;
+    int64_t time = clock_milliseconds();
+    int result = state_look(state_dir, out, &spool, &found);
+    bool sound = found.store && found.files && found.uploads, mended = true;
+    if (!result && !(found.store && found.files))
+        result = rebuild(spool, state_dir, found.store, time, out);
+    if (!result && !found.uploads)
+        result = uploads_look(spool, time, out, &mended);
+    if (!result && !mended)
+        result = err_set(ERR_IO, "Not all could be repaired; what could not is named above.");
     if (!result)
-        result = state_look(spool, path, out, &store, &files);
-    if (!result && !(store && files))
-        result = rebuild(spool, state_dir, store, out);
-    if (!result)
-        fputs(store && files ? "The state folder is sound; nothing was changed.\n"
-                             : "The state folder is repaired. Start mrirecond.\n",
+        fputs(sound ? "The state folder is sound; nothing was changed.\n"
+                    : "The state folder is repaired. Start mrirecond.\n",
               out);
     spool_free(spool);
     return result;

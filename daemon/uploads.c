@@ -1,8 +1,5 @@
-#include "daemon/uploads.h"
+#include "daemon/uploads_parts.h"
 
-#include "daemon/clock.h"
-
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -10,22 +7,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-enum { WRITERS = 1024, NAME = JOB_ID + 8, REAP_SECONDS = 60 };
-
-struct uploads {
-    struct spool *spool;
-    struct store *store; /* these two from uploads_recover() on */
-    const int64_t *queue_limit;
-    const struct log *log;
-    int folder;
-    int64_t lifetime;
-    pthread_t reaper;
-    bool reaps, stopping;
-    pthread_mutex_t lock; /* of `writing` and `stopping` */
-    pthread_cond_t stop;
-    char writing[WRITERS][JOB_ID];
-};
 
 static int unknown(void)
 {
@@ -118,12 +99,6 @@ static void unlock(struct uploads *uploads, const char *id)
 
 /* ---- files ---- */
 
-static const char *beside(char name[NAME], const char *id, const char *ending)
-{
-    snprintf(name, NAME, "%.*s%s", JOB_ID - 1, id, ending);
-    return name;
-}
-
 /* Write a small file whole, onto the disk. */
 static int small_write(struct uploads *uploads, const char *name, const char *text)
 {
@@ -137,35 +112,12 @@ static int small_write(struct uploads *uploads, const char *name, const char *te
     return result;
 }
 
-static void files_remove(struct uploads *uploads, const char *id)
-{
-    char name[NAME];
-    unlinkat(uploads->folder, beside(name, id, ".chunk"), 0);
-    unlinkat(uploads->folder, beside(name, id, ".json"), 0);
-    unlinkat(uploads->folder, beside(name, id, ""), 0);
-}
-
-/* The note of an upload, ID.json; NULL: none. */
-static json_t *note_read(struct uploads *uploads, const char *id)
-{
-    char name[NAME];
-    int fd =
-        spool_is_id(id) ? openat(uploads->folder, beside(name, id, ".json"), O_RDONLY | O_NOFOLLOW | O_CLOEXEC) : -1;
-    json_t *note = fd < 0 ? NULL : json_loadfd(fd, 0, NULL);
-    if (fd >= 0)
-        close(fd);
-    if (note && json_is_integer(json_object_get(note, "length")) && json_is_object(json_object_get(note, "job")))
-        return note;
-    json_decref(note);
-    return NULL;
-}
-
 int upload_get(struct uploads *uploads, const char *id, struct upload *out)
 {
-    char name[NAME];
+    char name[UPLOAD_NAME];
     struct stat there;
-    json_t *note = note_read(uploads, id);
-    if (!note || fstatat(uploads->folder, beside(name, id, ""), &there, AT_SYMLINK_NOFOLLOW) < 0) {
+    json_t *note = upload_note_read(uploads->folder, id);
+    if (!note || fstatat(uploads->folder, upload_file(name, id, ""), &there, AT_SYMLINK_NOFOLLOW) < 0) {
         json_decref(note);
         return unknown();
     }
@@ -182,7 +134,7 @@ int upload_get(struct uploads *uploads, const char *id, struct upload *out)
 
 int upload_begin(struct uploads *uploads, int64_t length, json_t *job, struct upload *out)
 {
-    char id[JOB_ID], name[NAME];
+    char id[JOB_ID], name[UPLOAD_NAME];
     int result = spool_reserve(uploads->spool, length);
     if (result)
         return result;
@@ -200,7 +152,7 @@ int upload_begin(struct uploads *uploads, int64_t length, json_t *job, struct up
     if (!result && fsync(fd) < 0)
         result = spool_failed(uploads->spool, "beginning an upload");
     if (!result)
-        result = small_write(uploads, beside(name, id, ".json"), text);
+        result = small_write(uploads, upload_file(name, id, ".json"), text);
     if (!result && fsync(uploads->folder) < 0)
         result = spool_failed(uploads->spool, "beginning an upload");
     free(text);
@@ -209,7 +161,7 @@ int upload_begin(struct uploads *uploads, int64_t length, json_t *job, struct up
     if (!result)
         result = upload_get(uploads, id, out);
     if (result) {
-        files_remove(uploads, id);
+        upload_files_remove(uploads->folder, id);
         spool_release(uploads->spool, length);
     }
     return result;
@@ -217,22 +169,20 @@ int upload_begin(struct uploads *uploads, int64_t length, json_t *job, struct up
 
 /* ---- chunks ---- */
 
-/* Take back what arrived of a chunk whose checksum nobody saw, or whose end failed: the file ends where the note says.
- * By who has the lock, or at the start. */
-static int chunk_take_back(struct uploads *uploads, const char *id)
+int chunk_take_back(struct uploads *uploads, const char *id)
 {
-    char name[NAME], text[24] = "";
-    int fd = openat(uploads->folder, beside(name, id, ".chunk"), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0)
+    char name[UPLOAD_NAME];
+    struct stat note;
+    int64_t cut;
+    if (fstatat(uploads->folder, upload_file(name, id, ".chunk"), &note, AT_SYMLINK_NOFOLLOW) < 0)
         return errno == ENOENT ? 0 : disk_failed("taking back a chunk");
-    ssize_t length = read(fd, text, sizeof text - 1);
-    close(fd);
-    fd = openat(uploads->folder, beside(name, id, ""), O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
-    /* An empty note was being written: nothing of the chunk had arrived. Bytes that are gone need no taking back. */
-    bool bad = fd < 0 ? errno != ENOENT : length > 0 && (ftruncate(fd, strtoll(text, NULL, 10)) < 0 || fsync(fd) < 0);
-    int result = bad || unlinkat(uploads->folder, beside(name, id, ".chunk"), 0) < 0
-                     ? spool_failed(uploads->spool, "taking back a chunk")
-                     : 0;
+    if (upload_examine(uploads->folder, id, &cut) != UPLOAD_SOUND)
+        return err_set(ERR_IO,
+                       "What the disk holds of this upload does not fit together. Begin a new one; whoever runs "
+                       "this server finds more by mrirecond --check-state.");
+    int fd = openat(uploads->folder, id, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    bool taken = fd >= 0 && ftruncate(fd, cut) == 0 && fsync(fd) == 0 && unlinkat(uploads->folder, name, 0) == 0;
+    int result = taken ? 0 : spool_failed(uploads->spool, "taking back a chunk");
     if (fd >= 0)
         close(fd);
     return result;
@@ -240,7 +190,7 @@ static int chunk_take_back(struct uploads *uploads, const char *id)
 
 int chunk_begin(struct uploads *uploads, const char *id, int64_t offset, bool checked, struct upload_chunk *out)
 {
-    char name[NAME], text[24];
+    char name[UPLOAD_NAME], text[24];
     struct upload upload = {.job = NULL};
     int result = spool_is_id(id) ? lock(uploads, id) : unknown();
     if (result)
@@ -256,14 +206,14 @@ int chunk_begin(struct uploads *uploads, const char *id, int64_t offset, bool ch
                          "Upload-Offset is %lld, and %lld bytes have arrived. Ask by HEAD, and go on there.",
                          (long long)offset, (long long)upload.offset);
     if (!result) {
-        chunk.fd = openat(uploads->folder, beside(name, id, ""), O_RDWR | O_APPEND | O_NOFOLLOW | O_CLOEXEC);
+        chunk.fd = openat(uploads->folder, upload_file(name, id, ""), O_RDWR | O_APPEND | O_NOFOLLOW | O_CLOEXEC);
         if (chunk.fd < 0)
             result = disk_failed("opening an upload");
     }
     upload_clear(&upload);
     snprintf(text, sizeof text, "%lld", (long long)offset);
     if (!result && checked)
-        result = small_write(uploads, beside(name, id, ".chunk"), text);
+        result = small_write(uploads, upload_file(name, id, ".chunk"), text);
     if (result) {
         if (chunk.fd >= 0)
             close(chunk.fd);
@@ -287,7 +237,7 @@ int chunk_append(struct upload_chunk *chunk, const void *data, size_t bytes)
 
 int chunk_end(struct upload_chunk *chunk, bool keep)
 {
-    char name[NAME];
+    char name[UPLOAD_NAME];
     int result = 0;
     if (!chunk->uploads)
         return 0;
@@ -302,7 +252,7 @@ int chunk_end(struct upload_chunk *chunk, bool keep)
     close(chunk->fd);
     if (back)
         chunk->offset = chunk->begin;
-    if (!result && chunk->checked && unlinkat(chunk->uploads->folder, beside(name, chunk->id, ".chunk"), 0) < 0)
+    if (!result && chunk->checked && unlinkat(chunk->uploads->folder, upload_file(name, chunk->id, ".chunk"), 0) < 0)
         result = spool_failed(spool, "ending a chunk");
     unlock(chunk->uploads, chunk->id);
     chunk->uploads = NULL;
@@ -310,28 +260,6 @@ int chunk_end(struct upload_chunk *chunk, bool keep)
 }
 
 /* ---- the end ---- */
-
-/* The job that an upload becomes. */
-static int job_of(const struct upload *upload, struct job *job)
-{
-    const char *kind = json_string_value(json_object_get(upload->job, "kind"));
-    json_t *parameters = json_object_get(upload->job, "parameters"), *formats = json_object_get(upload->job, "formats");
-    const char *client = json_string_value(json_object_get(upload->job, "client")),
-               *priority = json_string_value(json_object_get(upload->job, "priority"));
-    int rank = priority ? job_priority_find(priority) : -1;
-    if (!kind || !client || rank < 0 || !json_is_object(parameters) || !json_is_array(formats))
-        return err_set(ERR_IO, "The note of upload %s is damaged. Remove the upload, and send the scan again.",
-                       upload->id);
-    memcpy(job->id, upload->id, JOB_ID);
-    snprintf(job->kind, sizeof job->kind, "%s", kind);
-    snprintf(job->client, sizeof job->client, "%s", client);
-    job->priority = (enum job_priority)rank;
-    job->patience = json_integer_value(json_object_get(upload->job, "patience"));
-    job->bytes = upload->length;
-    job->parameters = json_incref(parameters);
-    job->formats = json_incref(formats);
-    return 0;
-}
 
 int upload_finish(struct uploads *uploads, struct store *store, const char *id, int64_t queue_limit, struct job *job)
 {
@@ -346,17 +274,22 @@ int upload_finish(struct uploads *uploads, struct store *store, const char *id, 
         result = err_set(ERR_UPLOAD_OFFSET, "The upload holds %lld of its %lld bytes.", (long long)upload.offset,
                          (long long)upload.length);
     if (!result)
-        result = job_of(&upload, job);
+        result = upload_job(&upload, job);
     if (!result)
         result = spool_adopt(uploads->spool, uploads->folder, id);
     if (!result) {
         result = store_submit(store, job, queue_limit);
-        if (result)
+        struct err failure = *err_last();
+        struct job before = {.state = JOB_QUEUED};
+        if (result && store_get(store, id, &before) == ERR_NOT_FOUND)
             spool_disown(uploads->spool, id);
+        job_clear(&before);
+        if (result)
+            err_restore(&failure);
     }
     upload_clear(&upload);
     if (!result)
-        files_remove(uploads, id); /* the bytes stay counted: they are the scan's now */
+        upload_files_remove(uploads->folder, id); /* the bytes stay counted: they are the scan's now */
     unlock(uploads, id);
     return result;
 }
@@ -369,119 +302,10 @@ int upload_remove(struct uploads *uploads, const char *id)
         return result;
     result = upload_get(uploads, id, &upload);
     if (!result) {
-        files_remove(uploads, id);
+        upload_files_remove(uploads->folder, id);
         spool_release(uploads->spool, upload.length);
     }
     upload_clear(&upload);
     unlock(uploads, id);
-    return result;
-}
-
-/* Call `each` with the id of every upload. */
-static int uploads_each(struct uploads *uploads, void (*each)(struct uploads *uploads, const char *id, void *context),
-                        void *context)
-{
-    DIR *stream = disk_folder_read(uploads->folder);
-    if (!stream)
-        return disk_failed("reading the uploads");
-    for (struct dirent *entry; (entry = readdir(stream));) {
-        char id[NAME];
-        beside(id, entry->d_name, "");
-        /* By its note; bytes without one were begun just before a crash. */
-        if (!spool_is_id(id))
-            continue;
-        char name[NAME];
-        const char *ending = entry->d_name + JOB_ID - 1;
-        if (strcmp(ending, ".json") == 0 ||
-            (!*ending && faccessat(uploads->folder, beside(name, id, ".json"), F_OK, 0) < 0))
-            each(uploads, id, context);
-    }
-    closedir(stream);
-    return 0;
-}
-
-/* ---- upkeep ---- */
-
-/* Make a complete upload a job; `how` is for the log. */
-static bool complete(struct uploads *uploads, const struct upload *upload, const char *how)
-{
-    struct job job = {.state = JOB_QUEUED};
-    bool done = upload->offset == upload->length &&
-                upload_finish(uploads, uploads->store, upload->id, *uploads->queue_limit, &job) == 0;
-    if (done)
-        log_line(uploads->log, LOG_LEVEL_INFO, upload->id, "accepted, %s, %lld bytes, %s", job.kind,
-                 (long long)job.bytes, how);
-    job_clear(&job);
-    return done;
-}
-
-static void look_after(struct uploads *uploads, const char *id, void *context)
-{
-    struct upload upload;
-    int *removed = context;
-    if (upload_get(uploads, id, &upload))
-        return;
-    /* Its sender may know that all has arrived, and not that the store did not take the job. */
-    if (!complete(uploads, &upload, "an upload that was complete") && upload.expires < clock_milliseconds() &&
-        upload_remove(uploads, id) == 0)
-        (*removed)++;
-    upload_clear(&upload);
-}
-
-static void *reap(void *context)
-{
-    struct uploads *uploads = context;
-    pthread_mutex_lock(&uploads->lock);
-    while (!uploads->stopping) {
-        struct timespec until;
-        int removed = 0;
-        pthread_mutex_unlock(&uploads->lock);
-        uploads_each(uploads, look_after, &removed);
-        if (removed)
-            log_line(uploads->log, LOG_LEVEL_INFO, NULL, "%d unfinished uploads expired", removed);
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec += uploads->lifetime < REAP_SECONDS ? uploads->lifetime : REAP_SECONDS;
-        pthread_mutex_lock(&uploads->lock);
-        if (!uploads->stopping)
-            pthread_cond_timedwait(&uploads->stop, &uploads->lock, &until);
-    }
-    pthread_mutex_unlock(&uploads->lock);
-    return NULL;
-}
-
-static void recover(struct uploads *uploads, const char *id, void *context)
-{
-    int *resumed = context;
-    struct upload upload;
-    struct job job = {.state = JOB_QUEUED};
-    bool whole = chunk_take_back(uploads, id) == 0;
-    if (upload_get(uploads, id, &upload)) {
-        files_remove(uploads, id);
-        return;
-    }
-    if (store_get(uploads->store, id, &job) == 0) {
-        files_remove(uploads, id); /* its job was committed, and the spool counts the scan */
-    } else {
-        spool_count(uploads->spool, upload.length);
-        if (whole && complete(uploads, &upload, "an upload that was complete when a crash came"))
-            (*resumed)++;
-    }
-    job_clear(&job);
-    upload_clear(&upload);
-}
-
-int uploads_recover(struct uploads *uploads, struct store *store, const int64_t *queue_limit, int *resumed)
-{
-    uploads->store = store;
-    uploads->queue_limit = queue_limit;
-    *resumed = 0;
-    int result = uploads_each(uploads, recover, resumed);
-    if (!result) {
-        int failed = pthread_create(&uploads->reaper, NULL, reap, uploads);
-        uploads->reaps = failed == 0;
-        if (failed)
-            result = err_set(ERR_INTERNAL, "The thread that removes expired uploads cannot be started: %s.",
-                             strerror(failed));
-    }
     return result;
 }

@@ -188,5 +188,63 @@ def missing_files():
     all_end(state, path, gone)
 
 
+TUS = {"Tus-Resumable": "1.0.0", "Content-Type": "application/offset+octet-stream"}
+
+
+def begun(daemon, end):
+    """An upload in pieces of which `end` bytes have arrived."""
+    identity = daemon.request("POST", "/v1/uploads?kind=recon", headers={**TUS, "Upload-Length": str(len(BODY))}).expect(201).headers["location"].rsplit("/", 1)[1]
+    daemon.request("PATCH", f"/v1/uploads/{identity}", BODY[:end], {**TUS, "Upload-Offset": "0"}).expect(204)
+    return identity
+
+
+@test("uploads in pieces: sound ones are left alone; damaged ones are found and stay, are mended or kept aside by --repair-state, and the rest goes on")
+def uploads():
+    path = tempfile.mkdtemp(dir=FOLDER.name)
+    names = ("sound", "long", "gone", "note", "chunk", "open", "leftover")
+    with Daemon(state=path) as daemon:
+        ids = {name: begun(daemon, 20000) for name in names}
+    folder = path + "/uploads"
+    os.truncate(f"{folder}/{ids['leftover']}", 0)  # as a kill leaves it while an upload is begun
+    os.unlink(f"{folder}/{ids['leftover']}.json")
+    status, text = tool(path, "check")
+    same(status, 0, f"status of --check-state ({text})")
+    assert "6 uploads go on, 1 are leftovers" in text, text
+
+    with open(f"{folder}/{ids['long']}", "ab") as file:
+        file.write(bytes(len(BODY)))
+    os.unlink(f"{folder}/{ids['gone']}")
+    with open(f"{folder}/{ids['note']}.json", "w") as file:
+        file.write("{\"length\": 5")
+    with open(f"{folder}/{ids['chunk']}.chunk", "w") as file:
+        file.write("30000")
+    os.chmod(f"{folder}/{ids['open']}", 0o644)
+    if os.geteuid() == 0:
+        os.chown(f"{folder}/{ids['open']}.json", 12345, 12345)
+    status, text = tool(path, "check")
+    same(status, 3, f"status of --check-state ({text})")
+    for name in names:
+        assert (ids[name] in text) == (name not in ("sound", "leftover")), (name, text)
+    with Daemon(state=path) as daemon:  # a start takes none of it away
+        assert "is damaged and stays" in daemon.read_log(), daemon.read_log()
+    assert os.path.getsize(f"{folder}/{ids['long']}") == 20000 + len(BODY) and os.path.exists(f"{folder}/{ids['note']}"), os.listdir(folder)
+    assert not os.path.exists(f"{folder}/{ids['leftover']}"), "the leftover is still there"
+
+    status, text = tool(path, "repair")
+    same(status, 0, f"status of --repair-state ({text})")
+    same(tool(path, "check")[0], 0, "status of --check-state afterwards")
+    found = {os.path.basename(name) for name in glob.glob(path + "/found-*/*")}
+    same(found, {f"{ids[name]}.upload{ending}" for name in ("long", "note") for ending in ("", ".json")}, "what was kept aside")
+    assert not glob.glob(path + "/jobs.db.damaged-*"), "a sound job store was written anew"
+    mode = os.stat(f"{folder}/{ids['open']}")
+    same((mode.st_mode & 0o777, os.stat(f"{folder}/{ids['open']}.json").st_uid), (0o600, os.stat(path).st_uid), "mode, and owner of the note")
+    with Daemon(state=path) as daemon:
+        for name in ("sound", "chunk", "open"):
+            where = f"/v1/uploads/{ids[name]}"
+            same(daemon.request("HEAD", where, headers=TUS).expect(200).headers["upload-offset"], "20000", f"Upload-Offset of {name}")
+            daemon.request("PATCH", where, BODY[20000:], {**TUS, "Upload-Offset": "20000"}).expect(204)
+            same(daemon.finish(ids[name])["state"], "succeeded", f"state of {name}")
+
+
 if __name__ == "__main__":
     main()

@@ -1,6 +1,7 @@
 #include "daemon/http.h"
 
 #include "daemon/clock.h"
+#include "daemon/http_check.h"
 #include "daemon/listen.h"
 #include "daemon/problem.h"
 #include "daemon/routes.h"
@@ -164,11 +165,7 @@ static int request_route(struct request *request)
 {
     int count = 0, result;
     char *allow = request->allow;
-    char *mark = strpbrk(request->uri, "?#");
-    request->query = mark && *mark == '?' ? mark + 1 : "";
-    if (mark)
-        *mark = '\0';
-    result = path_split(request->uri, request->part, &count);
+    result = path_split(request->target, request->part, &count);
     if (result)
         return result;
     request->route = route_find(request->method, request->part, count, allow, sizeof request->allow);
@@ -201,81 +198,23 @@ int64_t http_body_bytes(struct request *request)
     return length ? strtoll(length, NULL, 10) : 0;
 }
 
-/* How the end of a body is announced. */
-struct framing {
-    int lengths, codings;
-    bool chunked;
-};
-
-static enum MHD_Result framing_count(void *context, enum MHD_ValueKind kind, const char *name, const char *value)
-{
-    struct framing *framing = context;
-    (void)kind;
-    if (strcasecmp(name, "Content-Length") == 0)
-        framing->lengths++;
-    if (strcasecmp(name, "Transfer-Encoding") == 0) {
-        framing->codings++;
-        framing->chunked = value && strcasecmp(value, "chunked") == 0;
-    }
-    return MHD_YES;
-}
-
-/* A proxy in front may take another of two announcements for the end than this server does; what lies between would be
- * another client's request. */
-static int framing_check(struct request *request)
-{
-    struct framing framing = {0};
-    MHD_get_connection_values(request->connection, MHD_HEADER_KIND, framing_count, &framing);
-    if (framing.lengths + framing.codings > 1)
-        return err_set(ERR_BAD_REQUEST, "The length of the body is announced more than once. Send one Content-Length, "
-                                        "or Transfer-Encoding: chunked.");
-    if (framing.codings && !framing.chunked)
-        return err_set(ERR_BAD_REQUEST, "The only Transfer-Encoding taken is chunked. Send that, or a Content-Length.");
-    return 0;
-}
-
-/* A page of another site may have a browser ask a service on the user's own machine, by a name that it lets point
- * there; the browser then tells that name. Health is no secret, and probes go by addresses. */
-static int host_check(struct request *request)
-{
-    const struct options *options = request->service->options;
-    const char *host = http_header(request, "Host");
-    if (request->route->access == ROLE_NOBODY || host_is_known(host, options->host_names, request->service->local))
-        return 0;
-    return err_set(ERR_MISDIRECTED,
-                   "This service is not known as \"%.64s\". Ask it as localhost, or have its option host-names say so.",
-                   host ? host : "");
-}
-
-static int access_check(struct request *request)
-{
-    enum role wanted = request->route->access;
-    if (wanted == ROLE_NOBODY)
-        return 0;
-    int result = tokens_identify(request->service->tokens, http_header(request, "Authorization"), &request->identity);
-    if (!result && request->identity.role < wanted)
-        result = err_set(ERR_FORBIDDEN, "This takes a token of the role %s; yours has the role %s.", role_name(wanted),
-                         role_name(request->identity.role));
-    return result;
-}
-
 /* The headers are there. */
-static enum MHD_Result request_begin(struct request *request)
+static enum MHD_Result request_begin(struct request *request, const char *version)
 {
     request->begun = true;
     connection_enter(request->watch, CONNECTION_BODY);
-    if (framing_check(request) != 0) {
+    if (request_head_check(request, version) != 0) {
         request->refusal = *err_last();
         return answer_failure(request,
                               &request->refusal); /* and the connection is closed: where it goes on is unknown */
     }
     int result = request_route(request);
     if (!result)
-        result = host_check(request);
+        result = request_host_check(request);
     if (!result)
-        result = query_check(request->query);
+        result = request_query_check(request);
     if (!result)
-        result = access_check(request);
+        result = request_access_check(request);
     if (!result && request->route->begin)
         result = request->route->begin(request);
     if (!result)
@@ -332,13 +271,12 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *connection, 
     struct request *request = *state;
     (void)context;
     (void)url;
-    (void)version;
     if (!request)
         return MHD_NO; /* no memory for it */
     request->connection = connection;
     if (!request->begun) {
         request->method = method;
-        return request_begin(request);
+        return request_begin(request, version);
     }
     if (*bytes > 0) {
         enum MHD_Result result = request_body(request, data, *bytes);
@@ -442,7 +380,7 @@ static void *request_create(void *context, const char *uri, struct MHD_Connectio
     char *query = strchr((char *)(uintptr_t)uri, '?');
     if (query)
         query[1] = '\0';
-    request->method = "";
+    request->method = request->target = request->query = "";
     request->wait = request->format = -1;
     request->upload.fd = -1;
     request->watch = &slot->watch;

@@ -46,6 +46,10 @@ struct service {
 
 struct request;
 
+enum route_flag {
+    ROUTE_QUERY = 1, /* the query may have parameters, which the route reads; without it there must be none */
+};
+
 struct route {
     const char *method;                     /* a GET is also served to HEAD */
     const char *path;                       /* "/v1/jobs/" + "*": a part that is given */
@@ -53,14 +57,17 @@ struct route {
     int (*begin)(struct request *request);  /* may be NULL: when the headers are there; a failure refuses the body */
     int (*work)(struct request *request);   /* may be NULL: what waits for a disk, once, when the body is there */
     int (*answer)(struct request *request); /* 0: answered or suspended; a failure is answered as a problem */
+    unsigned flags;                         /* of enum route_flag */
 };
 extern const struct route http_routes[]; /* routes.c; ends with .method = NULL */
 
 struct request {
     struct service *service;
     struct MHD_Connection *connection;
-    char *uri;                  /* as sent */
-    const char *method, *query; /* query: what follows "?", or "" */
+    char *uri;                  /* as sent; the next three point into it */
+    const char *target, *query; /* the path, as sent; what follows "?", or "" */
+    const char *host;           /* that is meant; NULL: not said */
+    const char *method;
     const struct route *route;
     struct identity identity;                   /* who sends it */
     char allow[64];                             /* the methods that the path takes */

@@ -33,6 +33,16 @@ bool text_is_clean(const char *text)
     return true;
 }
 
+bool token_is_clean(const char *text)
+{
+    static const char others[] = "!#$%&'*+-.^_`|~";
+    size_t length = strlen(text);
+    for (size_t i = 0; i < length; i++)
+        if (!isalnum((unsigned char)text[i]) && !strchr(others, text[i]))
+            return false;
+    return length > 0;
+}
+
 static int hex(char c)
 {
     return isdigit((unsigned char)c) ? c - '0' : isxdigit((unsigned char)c) ? tolower((unsigned char)c) - 'a' + 10 : -1;
@@ -101,6 +111,32 @@ int query_check(const char *query)
             if (strcmp(names[i], names[count]) == 0)
                 return err_set(ERR_BAD_PARAMETER, "Parameter %s is given twice.", names[i]);
     }
+}
+
+int target_split(char *uri, const char **host, const char **path, const char **query)
+{
+    size_t scheme = strncasecmp(uri, "http://", 7) == 0 ? 7 : strncasecmp(uri, "https://", 8) == 0 ? 8 : 0;
+    *host = NULL;
+    for (const char *c = uri; *c; c++)
+        if ((unsigned char)*c <= ' ' || *c == 0x7f || *c == '#')
+            return err_set(ERR_BAD_REQUEST, "The target of the request holds a space, a control character or a #. They "
+                                            "are sent encoded, as %%20 and %%23.");
+    char *rest = uri;
+    if (scheme) {
+        size_t length = strcspn(uri + scheme, "/?");
+        rest = uri + scheme + length;
+        memmove(uri, uri + scheme, length);
+        uri[length] = '\0';
+        *host = uri;
+    }
+    if (scheme ? !*uri : *uri != '/')
+        return err_set(ERR_BAD_REQUEST, "The target of the request is neither a path, which begins with \"/\", nor an "
+                                        "address as http://HOST/PATH.");
+    char *mark = rest + strcspn(rest, "?");
+    *query = *mark ? mark + 1 : mark;
+    *mark = '\0';
+    *path = rest;
+    return 0;
 }
 
 int path_split(const char *path, char parts[HTTP_PATH_PARTS][HTTP_PATH_PART], int *count)
@@ -333,6 +369,8 @@ bool host_is_known(const char *header, const char *names, bool local)
     const char *port = header + length;
     if (*port && (*port != ':' || strspn(port + 1, "0123456789") != strlen(port + 1)))
         return false;
+    if (length > 1 && header[length - 1] == '.') /* "localhost." is localhost */
+        length--;
     if (!*names)
         return name_is_loopback(header, length);
     for (const char *name = names + strspn(names, ", "); *name; name += strspn(name, ", ")) {

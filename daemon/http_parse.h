@@ -15,6 +15,10 @@ int query_next(const char **query, char name[HTTP_NAME], char value[HTTP_VALUE],
 /* That a query can be read to its end, and names nothing twice. Fails with ERR_BAD_REQUEST, ERR_BAD_PARAMETER. */
 int query_check(const char *query);
 
+/* Take the target of a request apart, in place: *host (with a port; NULL: none named) where it is absolute
+ * ("http://HOST/PATH"), *path ("" is "/") and *query ("": none). Fails with ERR_BAD_REQUEST. */
+int target_split(char *uri, const char **host, const char **path, const char **query);
+
 /* The parts of a path between its slashes, decoded; *count of them. "/" has none.
  * Fails with ERR_NOT_FOUND: no path of this service can look so (an empty part, one of dots, a broken escape, ...). */
 int path_split(const char *path, char parts[HTTP_PATH_PARTS][HTTP_PATH_PART], int *count);
@@ -41,12 +45,15 @@ bool etag_listed(const char *header, const char *etag, bool weak);
 int address_split(const char *text, char host[HTTP_NAME], int *port);
 
 /* Whether a Host header (NULL: none) names the service: one of `names` (separated by commas), or, where there are none,
- * localhost or a loopback address; anything where neither `names` nor `local`. A port is ignored, and nothing else may
- * follow the name. */
+ * localhost or a loopback address; anything where neither `names` nor `local`. A port is ignored, and a dot at the end
+ * of the name; nothing else may follow it. */
 bool host_is_known(const char *header, const char *names, bool local);
 
 /* The whole number that is all of a header (NULL: not sent), below 1e18; -1: it is none. */
 int64_t number_parse(const char *text);
+
+/* Whether a text is a token of RFC 9110, as names of headers are. */
+bool token_is_clean(const char *text);
 
 /* Whether bytes are UTF-8 without control characters. */
 bool text_is_clean(const char *text);

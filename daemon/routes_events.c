@@ -123,8 +123,9 @@ int route_events(struct request *request)
     int result = request_job(request, request->part[2], &job);
     if (result)
         return result;
-    const char *last = http_header(request, "Last-Event-ID");
-    long long told = last ? strtoll(last, NULL, 10) : 0, newest = event_id(&job, PROGRESS_TOLD_MOST);
+    /* What is no id of ours is as none: a browser takes any other answer than a stream as the end of its tries. */
+    long long last = number_parse(http_header(request, "Last-Event-ID")), told = last > 0 ? last : 0;
+    long long newest = event_id(&job, PROGRESS_TOLD_MOST);
     bool over = job_state_is_final(job.state) && event_id(&job, 0) == told;
     if (told > newest) /* of another job */
         told = 0;

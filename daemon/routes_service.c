@@ -102,9 +102,29 @@ static int workers_check(struct service *service, json_t *list)
                    *status[told].device ? status[told].device : status[told].wanted, status[told].note);
 }
 
+/* `?verbose`, with or without a value, as Kubernetes' probes send it. */
+static int ready_query_read(const char *query, bool *verbose)
+{
+    char name[HTTP_NAME], value[HTTP_VALUE];
+    bool found;
+    *verbose = false;
+    for (;;) {
+        int result = query_next(&query, name, value, &found);
+        if (result || !found)
+            return result;
+        if (strcmp(name, "verbose") != 0)
+            return err_set(ERR_UNKNOWN_PARAMETER, "This path takes verbose, not \"%.64s\".", name);
+        *verbose = true;
+    }
+}
+
 int route_ready(struct request *request)
 {
     struct service *service = request->service;
+    bool verbose;
+    int result = ready_query_read(request->query, &verbose);
+    if (result)
+        return result;
     json_t *checks = json_object(), *workers = json_array();
     bool ready = check(checks, "store", store_check(service->store));
     ready &= check(checks, "spool", spool_check(service->spool));
@@ -112,7 +132,7 @@ int route_ready(struct request *request)
     ready &= check(checks, "accepting", service->draining ? err_set(ERR_DRAINING, "The service is being stopped.") : 0);
     json_t *document = json_pack("{s:s}", "status", ready ? "ready" : "not ready");
     /* What is wrong is always said; what is well only where it is asked for. */
-    if (!ready || strncmp(request->query, "verbose", 7) == 0) {
+    if (!ready || verbose) {
         json_object_set(document, "checks", checks);
         json_object_set(document, "worker_list", workers);
         json_object_set_new(document, "version", json_string(MRIRECON_VERSION));

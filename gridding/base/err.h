@@ -46,6 +46,8 @@ extern "C" {
     X(LENGTH_REQUIRED, 411, "length-required", "Content-Length required")                                     \
     X(PRECONDITION_FAILED, 412, "precondition-failed", "The result has changed")                              \
     X(TOO_LARGE, 413, "body-too-large", "The body is too large")                                              \
+    X(URI_TOO_LONG, 414, "uri-too-long", "The request's path and query are too long")                         \
+    X(HEADERS_TOO_LARGE, 431, "headers-too-large", "The request's headers are too large")                     \
     X(RANGE, 416, "range-not-satisfiable", "The range lies outside the result")                               \
     X(KEY_IN_USE, 409, "idempotency-key-in-use", "A request with this key is on its way")                     \
     X(KEY_REUSED, 422, "idempotency-key-reused", "The key belongs to another request")                        \

@@ -21,6 +21,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -284,6 +285,36 @@ class Daemon:
                 name, value = line.rsplit(" ", 1)
                 values[name] = float(value)
         return values
+
+
+def raw(daemon, *pieces, half_close=False, timeout=20):
+    """Send bytes as they are, and give all that comes back until the server closes or is silent."""
+    with socket.create_connection(("127.0.0.1", daemon.port), timeout=timeout) as connection:
+        answer = b""
+        try:
+            for piece in pieces:
+                connection.sendall(piece)
+            if half_close:
+                time.sleep(0.003)  # the library overlooks an end that comes together with the last bytes
+                connection.shutdown(socket.SHUT_WR)
+        except OSError:  # closed on us while we still sent; the answer may be there
+            pass
+        while True:
+            try:
+                data = connection.recv(65536)
+            except (TimeoutError, ConnectionResetError):
+                break
+            if not data:
+                break
+            answer += data
+    return answer
+
+
+def status_of(answer):
+    """The status of what raw() gave."""
+    found = re.match(rb"HTTP/1\.[01] (\d{3}) ", answer)
+    assert found, f"not an HTTP answer: {answer[:200]!r}"
+    return int(found.group(1))
 
 
 def client(daemon, *words, check=True, stdin=None, timeout=SLOW, **environment):

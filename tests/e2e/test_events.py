@@ -99,8 +99,8 @@ def resume(daemon):
     same((name, data["state"], data["id"]), ("state", "succeeded", job["id"]))
     same(Stream(daemon, job["id"], number).status, 204)
     same([e[2]["state"] for e in Stream(daemon, job["id"], number - 1).events()], ["succeeded"])
-    same([e[2]["state"] for e in Stream(daemon, job["id"], "nonsense").events()], ["succeeded"])
-    same([e[2]["state"] for e in Stream(daemon, job["id"], 10**15).events()], ["succeeded"])
+    for other in ("nonsense", "", "-1", f"{number}x", f"+{number}", f"{number}.0", 10**15, 10**30):  # no id of this job's: as without one
+        same([e[2]["state"] for e in Stream(daemon, job["id"], other).events()], ["succeeded"], f"after {other!r}")
 
 
 @test("cancellation is told")

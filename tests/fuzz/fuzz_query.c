@@ -138,7 +138,22 @@ static bool is_host(const char *text, const char *name)
     if (strncasecmp(text, name, length) != 0)
         return false;
     text += length;
+    text += *text == '.' && *name != '[';
     return !*text || (*text == ':' && strspn(text + 1, "0123456789") == strlen(text + 1));
+}
+
+/* What a target names is in it, and only what may be. */
+static void read_target(const char *text)
+{
+    char *copy = strdup(text);
+    const char *host, *path, *query;
+    if (copy && check_result(target_split(copy, &host, &path, &query))) {
+        check(!host || *host);
+        check(host ? !*path || *path == '/' : *path == '/');
+        check(!strpbrk(path, "?#") && !strchr(query, '#') && strlen(path) + strlen(query) <= strlen(text));
+    }
+    check(!token_is_clean(text) || !strpbrk(text, " :\t"));
+    free(copy);
 }
 
 /* Where a browser may be led to: nowhere but to one of the names, or to this machine. */
@@ -155,4 +170,4 @@ static void read_host(const char *text)
         check(!is_host(text, "localhost") && !is_host(text, "[::1]"));
 }
 
-FUZZ_TEXT(read_query, read_path, read_accept, read_range, read_address, read_etags, read_prefer, read_host)
+FUZZ_TEXT(read_query, read_path, read_accept, read_range, read_address, read_etags, read_prefer, read_host, read_target)

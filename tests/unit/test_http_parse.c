@@ -222,8 +222,8 @@ static void queries_are_checked(void **state)
 static void hosts_are_known(void **state)
 {
     (void)state;
-    static const char *const own[] = {"localhost", "LocalHost:8080", "127.0.0.1", "127.0.0.1:1",
-                                      "127.9.8.7", "[::1]",          "[::1]:80"};
+    static const char *const own[] = {"localhost", "LocalHost:8080", "127.0.0.1",  "127.0.0.1:1",    "127.9.8.7",
+                                      "[::1]",     "[::1]:80",       "localhost.", "localhost.:8080"};
     static const char *const other[] = {"",
                                         "evil.example",
                                         "localhost.evil.example",
@@ -237,7 +237,9 @@ static void hosts_are_known(void **state)
                                         ":localhost",
                                         "[::1].evil.example",
                                         "localhost:evil.example",
-                                        "127.0.0.1:80/"};
+                                        "127.0.0.1:80/",
+                                        ".",
+                                        "localhost.."};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
         if (!host_is_known(own[i], "", true))
             fail_msg("%s is not known", own[i]);
@@ -250,11 +252,63 @@ static void hosts_are_known(void **state)
     }
     assert_false(host_is_known(NULL, "", true));
     assert_true(host_is_known("Recon.example:8443", "a.example, recon.example", false));
+    assert_true(host_is_known("recon.example.:8443", "a.example, recon.example", false));
     assert_true(host_is_known("a.example", "a.example,recon.example", true));
     assert_false(host_is_known("b.example", "a.example,recon.example", false));
     assert_false(host_is_known("a.example:x", "a.example", false));
     assert_false(host_is_known("", ", a.example", false));
     assert_false(host_is_known(NULL, "a.example", false));
+}
+
+static void targets_are_split(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *target, *host, *path, *query; /* path NULL: refused */
+    } table[] = {
+        {"/", NULL, "/", ""},
+        {"/v1/jobs?a=b?c", NULL, "/v1/jobs", "a=b?c"},
+        {"/http://other/", NULL, "/http://other/", ""},
+        {"http://localhost/livez", "localhost", "/livez", ""},
+        {"HTTPS://[::1]:80/v1/jobs?a=http://b/", "[::1]:80", "/v1/jobs", "a=http://b/"},
+        {"http://localhost", "localhost", "", ""},
+        {"http://a?b", "a", "", "b"},
+        {"", NULL, NULL, NULL},
+        {"*", NULL, NULL, NULL},
+        {"livez", NULL, NULL, NULL},
+        {"localhost:80", NULL, NULL, NULL},
+        {"http:///livez", NULL, NULL, NULL},
+        {"ftp://localhost/", NULL, NULL, NULL},
+        {"/li vez", NULL, NULL, NULL},
+        {"/livez ", NULL, NULL, NULL},
+        {"/livez#a", NULL, NULL, NULL},
+        {"/li\tvez", NULL, NULL, NULL},
+        {"/livez\x7f", NULL, NULL, NULL},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        char text[64];
+        const char *host, *path, *query;
+        snprintf(text, sizeof text, "%s", table[i].target);
+        int result = target_split(text, &host, &path, &query);
+        if (result != (table[i].path ? 0 : ERR_BAD_REQUEST))
+            fail_msg("%s gives %d", table[i].target, result);
+        if (result)
+            continue;
+        assert_string_equal(path, table[i].path);
+        assert_string_equal(query, table[i].query);
+        assert_string_equal(host ? host : "none", table[i].host ? table[i].host : "none");
+    }
+}
+
+static void tokens_have_no_separators(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {"", " ", "A ", " A", "A:", "A(B)", "A\tB", "\xc3\xa4", "A/B", "\x01"};
+    assert_true(token_is_clean("X-Job-Id"));
+    assert_true(token_is_clean("a_1.~!#"));
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        if (token_is_clean(wrong[i]))
+            fail_msg("\"%s\" is a token", wrong[i]);
 }
 
 static void numbers_are_whole(void **state)
@@ -283,6 +337,8 @@ int main(void)
         cmocka_unit_test(hosts_are_known),
         cmocka_unit_test(preferences_without_a_value),
         cmocka_unit_test(numbers_are_whole),
+        cmocka_unit_test(targets_are_split),
+        cmocka_unit_test(tokens_have_no_separators),
     };
     return cmocka_run_group_tests_name("http_parse", tests, NULL, NULL);
 }

@@ -1,0 +1,175 @@
+#!/usr/bin/python3
+"""Requests that are no HTTP, or HTTP that nobody should send: each is answered as docs/openapi.yaml says, or by closing the
+connection, and costs nobody else anything."""
+import json
+import random
+import re
+
+import scans
+from harness import Daemon, check_problem, main, raw, same, status_of, test
+
+HOST = b"Host: localhost\r\n"
+GET = b"GET /v1/kinds HTTP/1.1\r\n" + HOST
+POST = b"POST /v1/jobs?kind=recon HTTP/1.1\r\n" + HOST
+CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
+
+# What the service itself refuses, as a problem document.
+PROBLEMS = {
+    "no Host": (b"GET /v1/kinds HTTP/1.1\r\n\r\n", 400, "bad-request"),
+    "two Hosts": (GET + HOST + b"\r\n", 400, "bad-request"),
+    "a space in the path": (b"GET /v1 /kinds HTTP/1.1\r\n" + HOST + b"\r\n", 400, "bad-request"),
+    "two spaces": (b"GET  /v1/kinds  HTTP/1.1\r\n" + HOST + b"\r\n", 400, "bad-request"),
+    "a fragment": (b"GET /v1/kinds#a HTTP/1.1\r\n" + HOST + b"\r\n", 400, "bad-request"),
+    "a path without a slash": (b"GET livez HTTP/1.1\r\n" + HOST + b"\r\n", 400, "bad-request"),
+    "OPTIONS *": (b"OPTIONS * HTTP/1.1\r\n" + HOST + b"\r\n", 400, "bad-request"),
+    "CONNECT": (b"CONNECT localhost:80 HTTP/1.1\r\n" + HOST + b"\r\n", 400, "bad-request"),
+    "an address that names nobody": (b"GET http:///livez HTTP/1.1\r\n" + HOST + b"\r\n", 400, "bad-request"),
+    "an address of another host": (b"GET http://evil.example/v1/kinds HTTP/1.1\r\n" + HOST + b"\r\n", 421, "misdirected"),
+    "a host that is no text": (b"GET /v1/kinds HTTP/1.1\r\nHost: localho\xfft\r\n\r\n", 421, "misdirected"),
+    "an unknown method": (b"BREW /v1/kinds HTTP/1.1\r\n" + HOST + b"\r\n", 405, "method-not-allowed"),
+    "a method in small letters": (b"get /v1/kinds HTTP/1.1\r\n" + HOST + b"\r\n", 405, "method-not-allowed"),
+    "a space before a colon": (GET + b"A : b\r\n\r\n", 400, "bad-request"),
+    "a length whose name ends in a space": (POST + b"Content-Length : 3\r\n\r\nabc", 400, "bad-request"),
+    "a header's name with a slash": (GET + b"A/B: c\r\n\r\n", 400, "bad-request"),
+    "a first header that goes on": (b"GET /v1/kinds HTTP/1.1\r\n A: b\r\n" + HOST + b"\r\n", 400, "bad-request"),
+    "chunks in HTTP/1.0": (b"POST /v1/jobs HTTP/1.0\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", 400, "bad-request"),
+    "a length beyond the limit": (POST + b"Content-Length: 9223372036854775807\r\n\r\n", 413, "body-too-large"),
+    "a long path": (b"GET /" + b"a" * 16384 + b" HTTP/1.1\r\n" + HOST + b"\r\n", 414, "uri-too-long"),
+    "a longer one": (b"GET /?" + b"a" * 60000 + b" HTTP/1.1\r\n" + HOST + b"\r\n", 414, "uri-too-long"),
+    "many headers": (GET + b"a: b\r\n" * 200 + b"\r\n", 431, "headers-too-large"),
+    "long headers": (GET + b"A: " + b"b" * 65536 + b"\r\n\r\n", 431, "headers-too-large"),
+}
+
+# What the library refuses by itself (docs/openapi.yaml says so): a status, and no problem document.
+PAGES = {
+    "HTTP/0.9": (b"GET /\r\n\r\n", 400),
+    "HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
+    "another protocol": (b"GET / FOO/1.1\r\n" + HOST + b"\r\n", 400),
+    "a header without a colon": (GET + b"nonsense\r\n\r\n", 400),
+    "a negative length": (POST + b"Content-Length: -5\r\n\r\n", 400),
+    "a length in words": (POST + b"Content-Length: five\r\n\r\nabcde", 400),
+    "two lengths in one": (POST + b"Content-Length: 5, 5\r\n\r\nabcde", 400),
+    "a length of 23 digits": (POST + b"Content-Length: 99999999999999999999999\r\n\r\n", 413),
+    "a chunk of no length": (CHUNKED + b"zz\r\n", 400),
+    "a chunk that is longer than it says": (CHUNKED + b"3\r\nabcdef\r\n0\r\n\r\n", 400),
+    "a chunk of 18 digits": (CHUNKED + b"f" * 18 + b"\r\n", 413),
+    "a line of a chunk without an end": (CHUNKED + b"3;" + b"a" * 200000, 500),
+    "a trailer without a colon": (CHUNKED + b"3\r\nabc\r\n0\r\nnonsense\r\n\r\n", 400),
+    "a path beyond what a connection holds": (b"GET /" + b"a" * 200000 + b" HTTP/1.1\r\n" + HOST + b"\r\n", 414),
+    "headers beyond what a connection holds": (GET + b"A: " + b"b" * 200000 + b"\r\n\r\n", 431),
+}
+
+
+def is_page(answer):
+    """Whether an answer is the library's own: it has a status of those that are documented, and no media type."""
+    head = answer.split(b"\r\n\r\n", 1)[0]
+    return status_of(answer) in (400, 413, 414, 431, 500, 505) and b"\r\ncontent-type:" not in head.lower() and b"\r\nConnection: close" in head
+
+
+@test("what no client should send is refused by a problem document, and the connection is closed")
+def problems(daemon):
+    for what, (request, status, code) in PROBLEMS.items():
+        answer = raw(daemon, request + GET + b"\r\n", half_close=True)
+        same(status_of(answer), status, f"status of {what}")
+        head, body = answer.split(b"\r\n\r\n", 1)
+        assert b"application/problem+json" in head, f"{what}: {head!r}"
+        check_problem(json.JSONDecoder().raw_decode(body.decode())[0], code, status)
+        if code not in ("method-not-allowed", "misdirected"):  # those are requests as others are
+            assert b"Connection: close" in head, f"{what}: {head!r}"
+    daemon.get("/livez").expect(200)
+
+
+@test("what the library refuses by itself has the status that the document tells, and nothing goes on behind it")
+def pages(daemon):
+    before = len(daemon.get("/v1/jobs?limit=100").json()["jobs"])
+    for what, (request, status) in PAGES.items():
+        answer = raw(daemon, request + GET + b"\r\n", half_close=True)
+        same(status_of(answer), status, f"status of {what}")
+        assert is_page(answer), f"{what}: {answer[:300]!r}"
+        assert b'"kinds"' not in answer, f"{what}: the next request was answered"
+    same(len(daemon.get("/v1/jobs?limit=100").json()["jobs"]), before, "jobs")
+
+
+@test("a target may be the whole address; its host is the one that is meant, whatever Host says")
+def absolute(daemon):
+    for target, host, status in ((b"http://localhost/v1/kinds", b"evil.example", 200), (b"HTTP://127.0.0.1:1/v1/kinds", b"localhost", 200),
+                                 (b"http://localhost", b"localhost", 200), (b"http://localhost?a=b", b"localhost", 400),
+                                 (b"http://evil.example/v1/kinds", b"localhost", 421), (b"http://evil.example/livez", b"localhost", 200)):
+        answer = raw(daemon, b"GET " + target + b" HTTP/1.1\r\nHost: " + host + b"\r\nConnection: close\r\n\r\n")
+        same(status_of(answer), status, f"status of {target!r} at {host!r}")
+    assert b'"kinds"' in raw(daemon, b"GET http://localhost/v1/kinds HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n")
+
+
+def answers_of(data):
+    """The answers in what came back, each (status, media type, body); fails where it cannot be taken apart."""
+    while data:
+        found = re.match(rb"HTTP/1\.[01] (\d{3}) [^\r]*\r\n", data)
+        assert found, f"no answer: {data[:200]!r}"
+        status = int(found.group(1))
+        if status == 100:
+            data = data[data.index(b"\r\n\r\n") + 4:]
+            continue
+        head, rest = data.split(b"\r\n\r\n", 1)
+        media = re.search(rb"(?i)\r\ncontent-type: ([^\r;]*)", head)
+        if not media and is_page(data):  # of a page whose length does not count what it holds: the rest is its
+            yield status, None, rest
+            return
+        length = re.search(rb"(?i)\r\ncontent-length: (\d+)", head)
+        size = int(length.group(1)) if length else 0
+        yield status, media and media.group(1), rest[:size]
+        data = rest[size:]
+
+
+def mutant(rng, seeds):
+    """A request with some bytes changed, left out, said twice, or joined with another's."""
+    request = bytearray(rng.choice(seeds))
+    for _ in range(rng.randrange(1, 5)):
+        at = rng.randrange(len(request))
+        way = rng.randrange(6)
+        if way == 0:
+            request[at] = rng.choice(b"\x00\t\n\r :;/?#%=,\x7f\x80\xff09azAZ")
+        elif way == 1:
+            del request[at:at + rng.randrange(1, 12)]
+        elif way == 2:
+            request[at:at] = rng.choice([b"\r\n", b"\n", b"\r", b" ", b":", b"%00", b"a" * rng.randrange(1, 40000), b"Content-Length: 3\r\n",
+                                         b"Transfer-Encoding: chunked\r\n", b"Expect: 100-continue\r\n", b"HTTP/1.1", b"\x00"])
+        elif way == 3:
+            request[at:at] = request[at:at + rng.randrange(1, 60)]
+        elif way == 4:
+            request[at:] = rng.choice(seeds)[rng.randrange(20):]
+        else:
+            request[at:at + 1] = bytes([rng.randrange(256)])
+        if not request:
+            return b"\r\n"
+    return bytes(request)
+
+
+@test("1,000 requests with bytes changed: each answer can be read, is a problem document where it refuses, and the daemon lives")
+def mutants(daemon):
+    rng = random.Random(20261122)
+    body = scans.radial(seed=5).bytes(daemon.state)[:300]
+    seeds = [GET + b"Accept: */*\r\n\r\n", POST + b"Content-Length: 300\r\nPrefer: wait=1\r\n\r\n" + body, CHUNKED + b"12c\r\n" + body + b"\r\n0\r\nA: b\r\n\r\n",
+             b"GET /v1/jobs?limit=5&state=queued HTTP/1.1\r\n" + HOST + b"If-None-Match: \"a\"\r\nRange: bytes=0-5\r\n\r\n",
+             b"POST /v1/uploads?kind=recon HTTP/1.1\r\n" + HOST + b"Tus-Resumable: 1.0.0\r\nUpload-Length: 10\r\nContent-Length: 0\r\n\r\n",
+             b"DELETE /v1/jobs?older=100 HTTP/1.1\r\n" + HOST + b"\r\n" + GET + b"\r\n", b"OPTIONS /v1/uploads HTTP/1.0\r\n\r\n"]
+    seen = {}
+    for i in range(1000):
+        request = mutant(rng, seeds)
+        answer = raw(daemon, request, half_close=True, timeout=60)
+        try:
+            for status, media, said in answers_of(answer):
+                seen[status] = seen.get(status, 0) + 1
+                if status < 400 or not media:
+                    continue
+                same(media, b"application/problem+json", "media type of a refusal")
+                check_problem(json.loads(said), json.loads(said)["code"], status) if said else None
+        except (AssertionError, ValueError) as error:
+            raise AssertionError(f"mutant {i}, {request[:300]!r}: {error}") from error
+    daemon.get("/readyz").expect(200)
+    for status in (200, 400, 404, 405):
+        assert seen.get(status, 0) > 5, f"the mutants see little: {seen}"
+    assert not seen.get(500), seen
+
+
+if __name__ == "__main__":
+    main(lambda: Daemon(devices="cpu", header_timeout=2))

@@ -1,8 +1,12 @@
-/* connections.h: how long a connection may take: to send a request's headers, to send a body, to stay idle.
+/* connections.h: how long a connection may take (to send a request's headers, to send a body, to stay idle), and how
+ * many there may be, of all clients and of one address.
  *
  * The library's own limit counts from the last byte, so that a client that sends one now and then holds its connection
  * for ever, and a thousand such all of them. Here it counts from the beginning of each phase. A connection that takes
  * too long is shut down; the library finds it closed.
+ *
+ * Where there is one connection more than there may be, the one that has been idle longest makes room. Where all are
+ * busy, the new one is surplus: the library has room for some, and only health is answered there.
  */
 #ifndef MRIRECON_DAEMON_CONNECTIONS_H
 #define MRIRECON_DAEMON_CONNECTIONS_H
@@ -10,6 +14,8 @@
 #include "gridding/base/err.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/socket.h>
 
 enum connection_phase {
     CONNECTION_HEADERS, /* nothing or part of a request has come */
@@ -22,6 +28,9 @@ enum connection_phase {
 struct connection_watch {
     struct connection_watch *next, *before;
     int fd;
+    unsigned char address[16]; /* of the client; of IPv6 its network's half alone: a host has all of the other */
+    bool surplus;              /* one more than there may be */
+    bool closing;              /* shut down, and no longer counted */
     _Atomic int phase;
     _Atomic double since;  /* clock_seconds() when the phase began */
     _Atomic int64_t bytes; /* of the body, so far */
@@ -29,13 +38,20 @@ struct connection_watch {
 
 struct connections;
 
-/* `header_seconds`: from the connection, or the end of its last answer, to the end of the headers. `rate`: bytes a
- * second that a body has to have on average, after as many seconds of grace. Fails with ERR_NO_MEMORY, ERR_INTERNAL. */
-int connections_create(struct connections **out, int64_t header_seconds, int64_t rate);
+struct connection_limits {
+    int64_t header_seconds; /* from the connection, or the end of its last answer, to the end of the headers */
+    int64_t rate;           /* bytes a second that a body has to have on average, after as many seconds of grace */
+    int64_t all, address;   /* connections that there may be: all, and of one address */
+};
+
+/* Fails with ERR_NO_MEMORY, ERR_INTERNAL. */
+int connections_create(struct connections **out, const struct connection_limits *limits);
 void connections_free(struct connections *connections);
 
-/* Any thread. The descriptor must stay open until connection_forget. */
-void connection_watch(struct connections *connections, struct connection_watch *watch, int fd);
+/* A connection begins; watch->surplus tells what may be answered on it. Any thread. The descriptor must stay open until
+ * connection_forget. */
+void connection_watch(struct connections *connections, struct connection_watch *watch, int fd,
+                      const struct sockaddr *address);
 void connection_forget(struct connections *connections, struct connection_watch *watch);
 void connection_enter(struct connection_watch *watch, enum connection_phase phase);
 

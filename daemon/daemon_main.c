@@ -133,8 +133,12 @@ static int service_start(struct service *service, struct options *options, struc
                                   service->waiters, service->log);
     if (!result)
         result = pool_create(&service->pool, POOL_THREADS);
+    const int64_t most = options->connections, tenth = (most + 9) / 10;
+    const struct connection_limits limits = {options->header_timeout, options->upload_rate, most,
+                                             options->address_connections ? options->address_connections
+                                                                          : most - tenth};
     if (!result)
-        result = connections_create(&service->connections, options->header_timeout, options->upload_rate);
+        result = connections_create(&service->connections, &limits);
     if (!result)
         result = http_create(http, service, &port);
     if (!result)

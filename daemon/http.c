@@ -16,6 +16,7 @@
 
 enum {
     CONNECTION_BYTES = 128 << 10, /* of headers and buffers, each connection */
+    CONNECTIONS_SURPLUS = 64,     /* that are let in beyond those that may be, for health */
     RETRY_SECONDS = 10,           /* where it is not for the queue */
     STREAM_BLOCK = 4096,          /* of a streamed answer, made at a time */
 };
@@ -209,6 +210,10 @@ static enum MHD_Result request_begin(struct request *request, const char *versio
                               &request->refusal); /* and the connection is closed: where it goes on is unknown */
     }
     int result = request_route(request);
+    if (request->watch->surplus && request_surplus_check(request) != 0) {
+        request->refusal = *err_last();
+        return answer_failure(request, &request->refusal); /* and the connection makes room for another */
+    }
     if (!result)
         result = request_host_check(request);
     if (!result)
@@ -350,11 +355,12 @@ static void connection_changed(void *context, struct MHD_Connection *connection,
 {
     struct slot *slot = *socket_context;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+        int fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
         *socket_context = slot = calloc(1, sizeof *slot);
         if (slot) {
             slot->service = context;
-            connection_watch(slot->service->connections, &slot->watch, info->connect_fd);
+            connection_watch(slot->service->connections, &slot->watch, fd,
+                             MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr);
         }
         return;
     }
@@ -455,12 +461,13 @@ int http_create(struct http **out, struct service *service, int *port)
         http->daemon = MHD_start_daemon(
             MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC | MHD_ALLOW_SUSPEND_RESUME | (service->tls ? MHD_USE_TLS : 0),
             0, NULL, NULL, handle, service, MHD_OPTION_LISTEN_SOCKET, listener.fd, MHD_OPTION_THREAD_POOL_SIZE, threads,
-            MHD_OPTION_CONNECTION_LIMIT, (unsigned)options->connections + threads, MHD_OPTION_CONNECTION_TIMEOUT,
-            (unsigned)options->idle_timeout, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES,
-            MHD_OPTION_CONNECTION_MEMORY_INCREMENT, (size_t)CONNECTION_BYTES / 4, MHD_OPTION_URI_LOG_CALLBACK,
-            request_create, service, MHD_OPTION_NOTIFY_COMPLETED, request_free, service, MHD_OPTION_NOTIFY_CONNECTION,
-            connection_changed, service, service->tls ? MHD_OPTION_HTTPS_CERT_CALLBACK : MHD_OPTION_END,
-            certificate_choose, MHD_OPTION_HTTPS_PRIORITIES, TLS_PRIORITIES, MHD_OPTION_END);
+            MHD_OPTION_CONNECTION_LIMIT, (unsigned)options->connections + CONNECTIONS_SURPLUS + threads,
+            MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)options->idle_timeout, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+            (size_t)CONNECTION_BYTES, MHD_OPTION_CONNECTION_MEMORY_INCREMENT, (size_t)CONNECTION_BYTES / 4,
+            MHD_OPTION_URI_LOG_CALLBACK, request_create, service, MHD_OPTION_NOTIFY_COMPLETED, request_free, service,
+            MHD_OPTION_NOTIFY_CONNECTION, connection_changed, service,
+            service->tls ? MHD_OPTION_HTTPS_CERT_CALLBACK : MHD_OPTION_END, certificate_choose,
+            MHD_OPTION_HTTPS_PRIORITIES, TLS_PRIORITIES, MHD_OPTION_END);
     if (!http || !http->daemon) {
         close(listener.fd);
         free(http);

@@ -47,7 +47,8 @@ struct service {
 struct request;
 
 enum route_flag {
-    ROUTE_QUERY = 1, /* the query may have parameters, which the route reads; without it there must be none */
+    ROUTE_QUERY = 1,  /* the query may have parameters, which the route reads; without it there must be none */
+    ROUTE_HEALTH = 2, /* answered on surplus connections, too */
 };
 
 struct route {

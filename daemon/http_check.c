@@ -87,6 +87,15 @@ int request_host_check(const struct request *request)
                    request->host ? request->host : "");
 }
 
+int request_surplus_check(const struct request *request)
+{
+    if (request->route && (request->route->flags & ROUTE_HEALTH))
+        return 0;
+    return err_set(ERR_CONNECTIONS,
+                   "Your address, or all clients together, have as many connections as are served, and all are busy "
+                   "(options connections, address-connections). Ask again when one of them has ended.");
+}
+
 int request_query_check(const struct request *request)
 {
     const char *query = request->query;

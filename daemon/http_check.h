@@ -12,6 +12,9 @@
  * request begins. Fails with ERR_BAD_REQUEST, ERR_URI_TOO_LONG, ERR_HEADERS_TOO_LARGE. */
 int request_head_check(struct request *request, const char *version);
 
+/* What is answered on a surplus connection: health alone. Fails with ERR_CONNECTIONS. */
+int request_surplus_check(const struct request *request);
+
 /* That the query can be read, and that there is none where the route takes none. Fails with ERR_BAD_REQUEST,
  * ERR_BAD_PARAMETER, ERR_UNKNOWN_PARAMETER. */
 int request_query_check(const struct request *request);

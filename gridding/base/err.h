@@ -54,6 +54,7 @@ extern "C" {
     X(SCAN_GONE, 409, "scan-not-kept", "The scan is no longer there")                                         \
     X(QUOTA, 429, "client-quota", "The client has its share of the queue")                                    \
     X(QUEUE_FULL, 503, "queue-full", "The queue is full")                                                     \
+    X(CONNECTIONS, 503, "too-many-connections", "Too many connections are busy")                              \
     X(DRAINING, 503, "draining", "The service is stopping")                                                   \
     X(EMPTY_BODY, 400, "empty-body", "The body is empty")                                                     \
     X(BODY_INCOMPLETE, 400, "body-incomplete", "The body ended early")                                        \

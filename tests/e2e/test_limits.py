@@ -1,14 +1,41 @@
 #!/usr/bin/python3
 """Clients that are slow, that idle, that ask too much, that mean another host: they cost themselves an answer, others nothing."""
+import http.client
 import socket
 import time
 
 import scans
-from harness import Daemon, main, same, test, wait_until
+from harness import Daemon, Response, main, same, test, wait_until
 
 
 def connect(daemon):
     return socket.create_connection(("127.0.0.1", daemon.port), timeout=60)
+
+
+def ask(daemon, path, source="127.0.0.1"):
+    """GET on a connection of its own from one of this machine's addresses."""
+    connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=60, source_address=(source, 0))
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return Response(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
+    finally:
+        connection.close()
+
+
+def busy(daemon, count, source="127.0.0.1"):
+    """Connections with uploads that have begun."""
+    connections = []
+    for _ in range(count):
+        connections.append(socket.create_connection(("127.0.0.1", daemon.port), timeout=60, source_address=(source, 0)))
+        connections[-1].sendall(b"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\nExpect: 100-continue\r\n\r\n")
+        same(connections[-1].recv(12), b"HTTP/1.1 100", "what the upload's headers are answered with")
+    return connections
+
+
+def close_all(connections):
+    for connection in connections:
+        connection.close()
 
 
 def is_closed(connection):
@@ -58,13 +85,60 @@ def slow_body():
         wait_until(lambda: daemon.metrics()["mrirecond_spool_used_bytes"] == 0, "the spool to be empty")
 
 
-@test("more idle connections than are served: health answers again as soon as the first have had their time")
+@test("more idle connections than are served: health is answered at once")
 def idle_crowd():
     with Daemon(devices="cpu", header_timeout=2, connections=100, http_threads=2) as daemon:
         crowd = [connect(daemon) for _ in range(150)]
         daemon.get("/livez").expect(200)
         for connection in crowd:
             connection.close()
+
+
+@test("one address has all its connections busy: it gets health, and others everything")
+def one_address():
+    for options, most in (({"connections": 40, "address_connections": 10}, 10), ({"connections": 40}, 36)):
+        with Daemon(devices="cpu", **options) as daemon:
+            crowd = busy(daemon, most)
+            for path in ("/livez", "/readyz?verbose", "/healthz", "/v2/health/live", "/v2/health/ready", "/metrics"):
+                ask(daemon, path).expect(200)
+            for path in ("/v1/jobs", "/", "/nothing"):
+                answer = ask(daemon, path)
+                answer.problem(503, "too-many-connections")
+                same((answer.headers["connection"], "retry-after" in answer.headers), ("close", True), "headers")
+            ask(daemon, "/v1/jobs", source="127.0.0.2").expect(200)
+            crowd.pop().close()
+            wait_until(lambda: ask(daemon, "/v1/jobs").status == 200, "the place of an upload that went away")
+            close_all(crowd)
+
+
+@test("all connections are busy, those of many addresses: health is answered")
+def all_busy():
+    with Daemon(devices="cpu", connections=40, address_connections=10) as daemon:
+        crowd = [connection for i in range(2, 6) for connection in busy(daemon, 10, source=f"127.0.0.{i}")]
+        for source in ("127.0.0.1", "127.0.0.2"):
+            for path in ("/livez", "/readyz", "/metrics"):
+                ask(daemon, path, source).expect(200)
+            ask(daemon, "/v1/jobs", source).problem(503, "too-many-connections")
+        close_all(crowd)
+        wait_until(lambda: ask(daemon, "/v1/jobs").status == 200, "the uploads' places")
+
+
+@test("idle connections of an address make room for its next one, the longest idle first; busy ones and others' stay")
+def idle_make_room():
+    with Daemon(devices="cpu", connections=40, address_connections=10) as daemon:
+        other = socket.create_connection(("127.0.0.1", daemon.port), source_address=("127.0.0.2", 0))
+        upload, = busy(daemon, 1)
+        crowd = []
+        for _ in range(30):
+            crowd.append(connect(daemon))
+            crowd[-1].sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert crowd[-1].recv(1000).startswith(b"HTTP/1.1 200"), "the newest is not served"
+        ask(daemon, "/v1/jobs").expect(200)
+        wait_until(lambda: sum(map(is_closed, crowd)) >= 21, "the idle to be closed")
+        closed = [is_closed(connection) for connection in crowd]
+        assert all(closed[:21]) and not any(closed[23:]), closed
+        assert not is_closed(other) and not is_closed(upload), "somebody who was not idle, or another, was closed"
+        close_all(crowd + [other, upload])
 
 
 @test("a job that takes longer than headers may is waited for")

@@ -5,9 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { IDLE_CLIENTS = 256 }; /* that have nothing here, and are remembered for what they owe */
+enum {
+    IDLE_CLIENTS = 256, /* that have nothing here, and are remembered for what they owe */
+    SHARES_JOBS = 10000 /* the last ones, which a start looks through for what clients were given */
+};
 
-#define LEAST_BYTES (INT64_C(1) << 20) /* that a job counts as */
+#define SHARES_COLUMNS "client, bytes, priority, created, started, finished, sequence"
+#define LEAST_BYTES    (INT64_C(1) << 20) /* that a job counts as */
 
 /* ---- clients ---- */
 
@@ -107,6 +111,14 @@ static void client_charge(struct store *store, const struct entry *entry)
     client->given += (double)(entry->bytes > LEAST_BYTES ? entry->bytes : LEAST_BYTES);
 }
 
+static void client_move(struct store *store, const struct entry *entry)
+{
+    client_count(store, entry, entry->to, 1);
+    client_count(store, entry, entry->from, -1);
+    if (entry->from == JOB_QUEUED && entry->to == JOB_RUNNING)
+        client_charge(store, entry);
+}
+
 static void entry_add(struct store *store, const struct entry *entry)
 {
     if (entry->from >= 0)
@@ -114,12 +126,9 @@ static void entry_add(struct store *store, const struct entry *entry)
     if (entry->to >= 0)
         store->counts[entry->to]++;
     store->kept += entry->kept;
-    client_count(store, entry, entry->to, 1);
-    client_count(store, entry, entry->from, -1);
+    client_move(store, entry);
     if (entry->from == JOB_QUEUED || entry->to == JOB_QUEUED)
         drain_count(store, entry->from == JOB_QUEUED);
-    if (entry->from == JOB_QUEUED && entry->to == JOB_RUNNING)
-        client_charge(store, entry);
 }
 
 void tally_add(struct store *store)
@@ -133,6 +142,44 @@ void tally_add(struct store *store)
 
 /* ---- the whole store ---- */
 
+/* What clients were given, as far as the last jobs tell: each came (-1 -> JOB_QUEUED), and began (JOB_QUEUED ->
+ * JOB_RUNNING) or went without (JOB_QUEUED -> -1), in this order. What waits and runs is to be counted after this. */
+static int shares_load(struct store *store)
+{
+    struct connection *writer = &store->writer;
+    sqlite3_stmt *statement =
+        sql_prepare(writer,
+                    "WITH before(sequence) AS (SELECT max(sequence) - ? FROM job WHERE state > 0), "
+                    "last AS (SELECT " SHARES_COLUMNS " FROM job WHERE sequence > (SELECT sequence FROM before) "
+                    "UNION ALL SELECT " SHARES_COLUMNS " FROM job WHERE state <= 2 AND "
+                    "sequence <= (SELECT sequence FROM before)) "
+                    "SELECT client, bytes, priority, -1 AS before, 0 AS after, created AS time, sequence FROM last "
+                    "UNION ALL SELECT client, bytes, priority, 0, 1, started, sequence FROM last WHERE started > 0 "
+                    "UNION ALL SELECT client, bytes, priority, 0, -1, finished, sequence FROM last "
+                    "WHERE started = 0 AND finished > 0 ORDER BY time, before, sequence",
+                    "i", (int64_t)SHARES_JOBS);
+    int result = statement ? 0 : err_last()->code, step = SQLITE_DONE;
+    while (!result && (step = sqlite3_step(statement)) == SQLITE_ROW) {
+        struct entry entry = {.from = sqlite3_column_int(statement, 3), .to = sqlite3_column_int(statement, 4)};
+        snprintf(entry.client, sizeof entry.client, "%s", (const char *)sqlite3_column_text(statement, 0));
+        entry.bytes = sqlite3_column_int64(statement, 1);
+        entry.priority = (enum job_priority)sqlite3_column_int(statement, 2);
+        result = clients_reserve(store, 1);
+        if (!result)
+            client_move(store, &entry);
+    }
+    if (!result && step != SQLITE_DONE)
+        result = sql_failed(writer->db, "reading what clients were given");
+    if (statement)
+        sql_release(statement);
+    for (size_t i = 0; i < store->clients; i++) {
+        struct client *client = &store->client[i];
+        memset(client->waiting, 0, sizeof client->waiting);
+        client->waiting_bytes = client->running = 0;
+    }
+    return result;
+}
+
 int tally_load(struct store *store)
 {
     struct connection *writer = &store->writer;
@@ -140,13 +187,17 @@ int tally_load(struct store *store)
     memset(store->counts, 0, sizeof store->counts);
     store->clients = store->entries = 0;
     store->kept = 0;
+    store->served = 0;
+    int result = shares_load(store);
     sqlite3_stmt *statement =
         sql_prepare(writer,
                     "SELECT state, priority, client, count(*), sum(bytes) FROM job WHERE state <= 2 GROUP BY state, "
                     "priority, client "
                     "UNION ALL SELECT state, 1, '', count(*), sum(kept) FROM job WHERE state > 2 GROUP BY state",
                     "");
-    int result = statement ? 0 : err_last()->code, step = SQLITE_DONE;
+    int step = SQLITE_DONE;
+    if (!result && !statement)
+        result = err_last()->code;
     while (!result && (step = sqlite3_step(statement)) == SQLITE_ROW) {
         struct entry entry = {.from = -1, .to = sqlite3_column_int(statement, 0)};
         entry.priority = (enum job_priority)sqlite3_column_int(statement, 1);

@@ -52,6 +52,35 @@ static void clients_share_by_what_their_jobs_weigh(void **state)
     taken_in_order(store, (const int[]){32, 31, 33}, 3);
 }
 
+static void a_start_knows_what_clients_were_given(void **state)
+{
+    struct fixture *f = *state;
+    enum { MB = 1 << 20 };
+    char id[JOB_ID];
+    int requeued;
+    json_t *results = json_array();
+    /* a is given 5 MB; b, who waits meanwhile, has 5 turns of 1 MB before a has its next. */
+    assert_int_equal(submit_of(f->store, 0, 100, "a", PRIORITY_NORMAL, 5 * MB), 0);
+    assert_int_equal(submit_of(f->store, 1, 100, "a", PRIORITY_NORMAL, MB), 0);
+    for (int i = 2; i < 10; i++)
+        assert_int_equal(submit_of(f->store, i, 100, "b", PRIORITY_NORMAL, MB), 0);
+    usleep(2000); /* times are in milliseconds */
+    take(f->store, 0);
+    assert_int_equal(store_succeed(f->store, id_of(0, id), results, NULL), 0);
+    json_decref(results);
+    usleep(2000);
+    take(f->store, 2);
+    usleep(2000);
+    /* One who comes only now is level with b, not owed what a and b had before. */
+    assert_int_equal(submit_of(f->store, 10, 100, "c", PRIORITY_NORMAL, MB), 0);
+    assert_int_equal(submit_of(f->store, 11, 100, "c", PRIORITY_NORMAL, MB), 0);
+    store_free(f->store);
+    assert_int_equal(store_create(&f->store, f->path), 0);
+    assert_int_equal(store_recover(f->store, &requeued), 0);
+    assert_int_equal(requeued, 1); /* 2, whose turn was not had */
+    taken_in_order(f->store, (const int[]){2, 10, 3, 11, 4, 5, 6, 1, 7, 8, 9}, 11);
+}
+
 static void waiting_earns_priority(void **state)
 {
     struct store *store = ((struct fixture *)*state)->store;
@@ -274,6 +303,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_STORE(urgent_comes_before_normal_before_batch),
         WITH_STORE(clients_share_by_what_their_jobs_weigh),
+        WITH_STORE(a_start_knows_what_clients_were_given),
         WITH_STORE(waiting_earns_priority),
         WITH_STORE(a_client_has_its_quota),
         WITH_STORE(a_quota_holds_within_a_transaction),

@@ -145,7 +145,7 @@ check: deps
 	@$(MAKE) --no-print-directory -j$$(nproc) SAN=1 BUILD=$(BUILD)/san CUDA=0 all unit $(FAULTS:$(BUILD)/%=$(BUILD)/san/%)
 	@$(MAKE) --no-print-directory -j$$(nproc) fuzz
 	@$(MAKE) --no-print-directory $(PROMETHEUS)
-	@tests/run tests/check_includes tests/check_units tests/check_security tests/fuzz/test_fuzz.sh $(foreach b,$(BUILD) $(BUILD)/clang $(BUILD)/san,MRIRECON_BIN=$(b)/bin $(UNIT:$(BUILD)/%=$(b)/%)) \
+	@tests/run tests/check_includes tests/check_units tests/check_security tests/fuzz/test_fuzz.sh tests/fuzz/test_hour.py $(foreach b,$(BUILD) $(BUILD)/clang $(BUILD)/san,MRIRECON_BIN=$(b)/bin $(UNIT:$(BUILD)/%=$(b)/%)) \
 	  $(foreach b,$(BUILD) $(BUILD)/san,MRIRECON_BIN=$(b)/bin $(E2E))
 # Debian's package, unpacked: installing it would start a Prometheus. Without it a test is skipped, loudly.
 PROMETHEUS := $(BUILD)/prometheus/usr/bin/prometheus

@@ -90,9 +90,9 @@ static int workers_check(struct service *service, json_t *list)
         ready += worker_is_ready(&status[i]);
         if (status[i].resting || (!*status[told].note && *status[i].note))
             told = i;
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s}", "wanted", status[i].wanted, "state",
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:b}", "wanted", status[i].wanted, "state",
                                               worker_state_name(status[i].state), "device", status[i].device, "note",
-                                              status[i].note));
+                                              status[i].note, "landlock", status[i].landlock));
     }
     if (ready)
         return 0;

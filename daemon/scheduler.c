@@ -24,6 +24,7 @@ void slot_publish(struct scheduler *scheduler, const struct slot *slot)
         status->progress = (struct job_progress){.step = -1};
     status->state = slot->worker.state;
     status->gpu = slot->worker.gpu;
+    status->landlock = slot->worker.landlock;
     memcpy(status->wanted, slot->worker.wanted, sizeof status->wanted);
     memcpy(status->device, slot->worker.device, sizeof status->device);
     status->resting = slot->rest > 0;
@@ -149,6 +150,11 @@ static bool on_message(struct scheduler *scheduler, struct slot *slot, const jso
             return false;
         log_line(scheduler->parts.log, LOG_LEVEL_INFO, NULL, "worker %d is ready: %s%s%s", slot->worker.index,
                  slot->worker.device, *slot->worker.note ? "; " : "", slot->worker.note);
+        if (!slot->worker.landlock && !scheduler->landlock_missed)
+            log_line(scheduler->parts.log, LOG_LEVEL_WARNING, NULL,
+                     "the kernel has no landlock: seccomp alone confines the workers, which can open the files of "
+                     "this account");
+        scheduler->landlock_missed |= !slot->worker.landlock;
         slot_publish(scheduler, slot);
         return true;
     }
@@ -219,12 +225,24 @@ static void listen_to(struct scheduler *scheduler, struct slot *slot)
 
 /* ---- handing over ---- */
 
+/* The forms that a job's image is written in: what is served later is made from the first. New reference. */
+static json_t *formats_of(const struct job *job)
+{
+    json_t *formats = json_pack("[s]", image_format_name(IMAGE_H5)), *format;
+    size_t i;
+    json_array_foreach (job->formats, i, format)
+        if (!json_equal(format, json_array_get(formats, 0)))
+            json_array_append(formats, format);
+    return formats;
+}
+
 /* Give a job that was taken to an idle worker. */
 static void hand_over(struct scheduler *scheduler, struct slot *slot)
 {
     const struct scheduler_parts *parts = &scheduler->parts;
-    int files[2] = {-1, -1};
+    int files[WIRE_FDS], count = 0; /* the scan, and the results */
     const char *id = slot->now.job.id;
+    json_t *formats = formats_of(&slot->now.job);
     /* Whoever else reads it ahead does so in vain, as does this worker if it was another job. */
     for (int i = 0; i < scheduler->count; i++) {
         struct worker *worker = &scheduler->slot[i].worker;
@@ -243,20 +261,23 @@ static void hand_over(struct scheduler *scheduler, struct slot *slot)
     log_line(parts->log, LOG_LEVEL_INFO, id, "begins on %s, attempt %lld", slot->worker.device,
              (long long)slot->now.job.attempts);
     int result = spool_open(parts->spool, id, &files[0]);
+    count += !result;
     if (!result)
-        result = spool_results_begin(parts->spool, id, &files[1]);
+        result = spool_results_begin(parts->spool, id, formats, &files[1]);
+    if (!result)
+        count += (int)json_array_size(formats);
     if (result) {
         slot->now.outcome = OUTCOME_FAILED;
         slot->now.failure = *err_last();
     } else if (worker_send(&slot->worker,
                            json_pack("{s:s, s:s, s:s, s:O, s:O}", "type", "job", "id", id, "kind", slot->now.job.kind,
-                                     "parameters", slot->now.job.parameters, "formats", slot->now.job.formats),
-                           files, 2)) {
+                                     "parameters", slot->now.job.parameters, "formats", formats),
+                           files, count)) {
         end(scheduler, slot, "takes no messages");
     }
-    for (int i = 0; i < 2; i++)
-        if (files[i] >= 0)
-            close(files[i]);
+    for (int i = 0; i < count; i++)
+        close(files[i]);
+    json_decref(formats);
     slot_settle(scheduler, slot);
 }
 

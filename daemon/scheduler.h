@@ -52,10 +52,10 @@ struct job_progress {
 struct worker_status {
     enum worker_state state;
     char wanted[WORKER_TEXT], device[WORKER_TEXT], note[2 * WORKER_TEXT];
-    char job[JOB_ID];             /* "": none */
-    char ending[JOB_ID];          /* over, but for the disk; "": none */
-    struct job_progress progress; /* of `job` */
-    bool gpu;
+    char job[JOB_ID];                       /* "": none */
+    char ending[JOB_ID];                    /* over, but for the disk; "": none */
+    struct job_progress progress;           /* of `job` */
+    bool gpu, landlock;                     /* landlock: it can open no file of the state folder */
     bool resting;                           /* its device is held at fault (FAULTS); `note` says why */
     int64_t memory_available, memory_total; /* of the device, bytes, as last heard; 0: not yet */
 };

@@ -51,8 +51,9 @@ struct scheduler {
     /* of the thread */
     struct slot slot[WORKERS_MAX];
     int count;
-    double take_at; /* the store failed; no job is taken before */
-    bool news;      /* there may be a job to be read ahead */
+    double take_at;       /* the store failed; no job is taken before */
+    bool news;            /* there may be a job to be read ahead */
+    bool landlock_missed; /* the log was told */
     /* of everybody, under the lock */
     pthread_mutex_t lock;
     struct worker_status status[WORKERS_MAX];

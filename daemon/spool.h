@@ -14,6 +14,7 @@
 
 #include "daemon/disk.h"
 #include "daemon/store.h"
+#include "recon/image.h"
 
 #include <stdatomic.h>
 
@@ -77,10 +78,12 @@ void spool_remove(struct spool *spool, const char *id);
 /* Open the scan of a job for reading. */
 int spool_open(struct spool *spool, const char *id, int *fd);
 
-/* A fresh, empty ID.tmp/ for a worker. */
-int spool_results_begin(struct spool *spool, const char *id, int *folder);
+/* A fresh ID.tmp/ with an empty file image.FORMAT for each of `formats` (names), for a worker to write: files[i], the
+ * caller's to close. Fails with ERR_INTERNAL (no such format, or one twice), ERR_IO, ERR_SPOOL_FULL; then there are no
+ * descriptors. */
+int spool_results_begin(struct spool *spool, const char *id, const json_t *formats, int files[IMAGE_FORMATS]);
 /* Sync ID.tmp/ and everything in it, and rename it to ID/. *results: [{name, type, bytes}] of the files that are there;
- * a new reference. Fails with ERR_INTERNAL (there is no image.h5), ERR_IO, ERR_SPOOL_FULL. */
+ * a new reference. Fails with ERR_INTERNAL (there is no image.h5, or an empty file), ERR_IO, ERR_SPOOL_FULL. */
 int spool_results_finish(struct spool *spool, const char *id, json_t **results);
 /* Remove ID.tmp/ and ID/, whichever is there. */
 void spool_results_remove(struct spool *spool, const char *id);

@@ -1,8 +1,6 @@
 /* The results of jobs: what a worker wrote becomes a folder that is never changed. */
 #include "daemon/spool.h"
 
-#include "recon/image.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -34,14 +32,37 @@ static void temporary_name(const char *id, char name[JOB_ID + 4])
     snprintf(name, JOB_ID + 4, "%s.tmp", id);
 }
 
-int spool_results_begin(struct spool *spool, const char *id, int *folder)
+static int result_create(struct spool *spool, int folder, const char *format, int *file)
+{
+    char name[SPOOL_NAME];
+    int found = format ? image_format_find(format) : -1;
+    if (found < 0)
+        return err_set(ERR_INTERNAL, "There is no image format \"%.32s\".", format ? format : "");
+    snprintf(name, sizeof name, "image.%s", image_format_name((enum image_format)found));
+    *file = openat(folder, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    return *file < 0 ? spool_failed(spool, "making a result") : 0;
+}
+
+int spool_results_begin(struct spool *spool, const char *id, const json_t *formats, int files[IMAGE_FORMATS])
 {
     char name[JOB_ID + 4];
+    int folder, made = 0, count = (int)json_array_size(formats);
     temporary_name(id, name);
     disk_folder_remove(spool->results, name);
-    int result = disk_folder_open(spool->results, name, folder);
-    if (result)
+    int result = disk_folder_open(spool->results, name, &folder);
+    if (result) {
         spool_suspect(spool);
+        return result;
+    }
+    if (count > IMAGE_FORMATS)
+        result = err_set(ERR_INTERNAL, "A job asks for %d image formats; there are %d.", count, IMAGE_FORMATS);
+    while (!result && made < count) {
+        result = result_create(spool, folder, json_string_value(json_array_get(formats, (size_t)made)), &files[made]);
+        made += !result;
+    }
+    close(folder);
+    while (result && made > 0)
+        close(files[--made]);
     return result;
 }
 
@@ -59,6 +80,10 @@ static int results_sync(struct spool *spool, int folder, json_t *results)
         int fd = openat(folder, entry->d_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         if (fd < 0 || fstat(fd, &there) < 0 || fsync(fd) < 0)
             result = spool_failed(spool, "syncing a result");
+        else if (S_ISREG(there.st_mode) && there.st_size == 0)
+            result =
+                err_set(ERR_INTERNAL, "The worker reported success and left %s empty. This is a fault of the server.",
+                        entry->d_name);
         else if (S_ISREG(there.st_mode))
             json_array_append_new(results, json_pack("{s:s, s:s, s:I}", "name", entry->d_name, "type",
                                                      spool_media(entry->d_name), "bytes", (json_int_t)there.st_size));

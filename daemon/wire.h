@@ -1,23 +1,26 @@
 /* wire.h: what the daemon and a worker say to each other, over one AF_UNIX SOCK_SEQPACKET pair (the worker's is fd 3).
+ * All files that a worker reads or writes for a job come with its message: it opens none by name.
  *
  * Each message is one JSON object of at most WIRE_MAX bytes with a member "type", and up to WIRE_FDS file descriptors.
  *
  *   worker -> daemon
- *     hello    {version, device, gpu: bool, note, pid}                  once, when the device is warm
+ *     hello    {version, device, gpu: bool, note, landlock: bool, pid}  once, when the device is warm
  *     progress {id, fraction: 0..1, step: name, iteration, iterations}  of a job, not of what is only prepared; 0 of 0
  *              iterations: the step has none. At most ten a second, and none that says what was said before
- *     done     {id, results: [{name, type, bytes}], report: {...}}      every result is written; the daemon syncs them
+ *     done     {id, report: {...}}                                      every result is written; the daemon syncs them
  *     failed   {id, error: {code, detail, acquisition_index?, required_bytes?, available_bytes?}, fatal: bool}
  *              fatal: the device is gone; the worker exits and the job may be tried on another. In place of hello (id
  *              ""): there is no such device, or it cannot be used
  *     status   {memory_available, memory_total}                         the answer to ping
  *   daemon -> worker
- *     job      {id, kind, parameters: {name: text}, formats: ["png", ...]}  + fds [scan file, result directory]
- *              the worker writes "image.h5" and one file for each format ("image.png") into the directory
- *     prepare  {id, kind, parameters}                     + fd [scan file]  a hint, answered by nothing: this job may
- * be next. Its scan is read beside the job that runs, or before there is one. A second hint replaces the first forget
- * {id}                                                     it will not come cancel   {id} answered by failed with code
- * "canceled" ping     {}                                                       answered also while a job runs
+ *     job      {id, kind, parameters: {name: text}, formats: ["h5", ...]}
+ *              + fds [scan file, an empty file to be written as each of the formats, in their order]
+ *     prepare  {id, kind, parameters} + fd [scan file]
+ *              a hint, answered by nothing: this job may be next. Its scan is read beside the job that runs, or before
+ *              there is one. A second hint replaces the first
+ *     forget   {id}                    it will not come
+ *     cancel   {id}                    answered by failed with code "canceled"
+ *     ping     {}                      answered also while a job runs
  *
  * The daemon closing its end tells the worker to stop at once.
  */
@@ -25,10 +28,11 @@
 #define MRIRECON_WIRE_H
 
 #include "gridding/base/err.h"
+#include "recon/image.h"
 
 #include <jansson.h>
 
-enum { WIRE_VERSION = 3, WIRE_FD = 3, WIRE_MAX = 128 * 1024, WIRE_FDS = 2 };
+enum { WIRE_VERSION = 4, WIRE_FD = 3, WIRE_MAX = 128 * 1024, WIRE_FDS = 1 + IMAGE_FORMATS };
 
 /* Send `message` (stays the caller's). Fails with ERR_WORKER_DIED (the other side is gone), ERR_IO. */
 int wire_send(int socket, json_t *message, const int *fds, int fd_count);

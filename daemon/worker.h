@@ -3,7 +3,6 @@
 #define MRIRECON_WORKER_H
 
 #include "gridding/base/dev.h"
-#include "recon/image.h"
 #include "recon/recon.h"
 
 /* How a worker was started. */
@@ -23,13 +22,8 @@ struct recon_request worker_request(const struct worker_options *options, const 
  * (also: the value is another), ERR_NO_MEMORY, ERR_GPU_OOM, and as nufft_create(). */
 int worker_probe(struct dev *dev);
 
-/* Serve the daemon at the other end of `socket` (daemon/wire.h) until it closes it or the device fails. The exit status
- * of the process. */
-int worker_serve(int socket, struct dev *dev, const struct worker_options *options);
-
-/* Write `series` as `format` to a new file `name` in `folder`; *bytes receives its size. Not synced: the daemon does.
- * Fails as image_write(). */
-int worker_image_save(const struct image_series *series, enum image_format format, int folder, const char *name,
-                      int64_t *bytes);
+/* Serve the daemon at the other end of `socket` (daemon/wire.h) until it closes it or the device fails. `landlock`:
+ * what sandbox_enter_worker() said. The exit status of the process. */
+int worker_serve(int socket, struct dev *dev, const struct worker_options *options, bool landlock);
 
 #endif

@@ -46,7 +46,8 @@ struct command {
     int outs;
     const struct kind *kind;
     struct param_values values;
-    char codec[PATH_MAX];
+    char folder[PATH_MAX]; /* of this program */
+    char codec[PATH_MAX + 16];
 };
 
 static int failed(int status)
@@ -104,8 +105,8 @@ static void codec_find(struct command *command)
     char self[PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     self[length > 0 ? length : 0] = '\0';
-    snprintf(command->codec, sizeof command->codec, "%.*s/mrirecon-codec", (int)(sizeof command->codec - 20),
-             dirname(self));
+    snprintf(command->folder, sizeof command->folder, "%s", dirname(self));
+    snprintf(command->codec, sizeof command->codec, "%s/mrirecon-codec", command->folder);
     command->options.codec = command->codec;
 }
 
@@ -337,15 +338,27 @@ static int run(struct command *command)
 
 /* ---- serve ---- */
 
+/* From here on this process opens no file but those of its installation and of the system. */
+static int confine(const struct command *command, bool *landlock)
+{
+    /* Where dev_create() finds the GPU's part. */
+    char libraries[PATH_MAX + 8], beside[PATH_MAX + 32];
+    snprintf(libraries, sizeof libraries, "%s/../lib", command->folder);
+    snprintf(beside, sizeof beside, "%s/mrirecon-gpu.so", command->folder);
+    const char *const readable[] = {command->options.codec, libraries, beside, NULL};
+    return sandbox_enter_worker(readable, landlock);
+}
+
 static int serve(const struct command *command)
 {
     struct dev *dev = NULL;
+    bool landlock = false;
     if (fcntl(WIRE_FD, F_SETFD, FD_CLOEXEC) != 0)
         return usage("serve is for the daemon, which hands over a socket.", "");
     /* All kernels at once, not each at its first use, which is a job. */
     setenv("CUDA_MODULE_LOADING", "EAGER", 0);
     /* Before a device's driver starts threads. */
-    int rc = sandbox_enter_worker();
+    int rc = confine(command, &landlock);
     if (rc == 0)
         rc = dev_create(&dev, command->options.device, command->options.device_index, command->options.threads);
     if (rc == 0)
@@ -359,7 +372,7 @@ static int serve(const struct command *command)
         err_restore(&failure);
         return failed(1);
     }
-    return worker_serve(WIRE_FD, dev, &command->options);
+    return worker_serve(WIRE_FD, dev, &command->options, landlock);
 }
 
 int main(int argc, char **argv)

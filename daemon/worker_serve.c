@@ -10,6 +10,7 @@
 #include "daemon/wire.h"
 #include "daemon/worker_fetch.h"
 #include "daemon/worker_progress.h"
+#include "recon/image.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -21,8 +22,16 @@
 
 enum { STOP_SECONDS = 1 }; /* how long a running job may take to notice that the daemon is gone */
 
+/* A job as it arrives. Its files are the scan, and the results to be written. */
+struct order {
+    json_t *message; /* NULL: none */
+    char id[128];
+    int fds[WIRE_FDS], fd_count;
+};
+
 struct worker {
     int socket;
+    bool landlock;
     struct dev *dev;
     const struct worker_options *options;
     struct fetcher *fetcher;
@@ -31,12 +40,10 @@ struct worker {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     /* under lock: */
-    json_t *job;                           /* waiting to be run, or NULL */
-    int fds[WIRE_FDS];                     /* its scan and result directory */
-    char id[128];                          /* of the job that waits or runs; "" where there is none */
+    struct order order;                    /* waiting to be run; its id stays while it runs, "" where none does */
     bool gone;                             /* the daemon closed its end */
     size_t memory_available, memory_total; /* of the device, when it was last idle: the device is the main thread's */
-    atomic_bool cancel;                    /* the job `id` is to stop */
+    atomic_bool cancel;                    /* the job order.id is to stop */
 };
 
 /* ---- the reader ---- */
@@ -77,11 +84,11 @@ static void job_receive(struct worker *w, json_t *message, const int *fds, int f
 {
     const char *id = text_of(message, "id");
     pthread_mutex_lock(&w->lock);
-    bool taken = fd_count == WIRE_FDS && *id && !*w->id;
+    bool taken = fd_count > 1 && *id && !*w->order.id;
     if (taken) {
-        snprintf(w->id, sizeof w->id, "%s", id);
-        w->job = json_incref(message);
-        memcpy(w->fds, fds, sizeof w->fds);
+        w->order = (struct order){.message = json_incref(message), .fd_count = fd_count};
+        snprintf(w->order.id, sizeof w->order.id, "%s", id);
+        memcpy(w->order.fds, fds, (size_t)fd_count * sizeof *fds);
         w->cancel = false;
         pthread_cond_signal(&w->changed);
     }
@@ -139,7 +146,7 @@ static void *reader(void *context)
         } else {
             fds_close(fds, fd_count);
             pthread_mutex_lock(&w->lock);
-            if (strcmp(type, "cancel") == 0 && strcmp(w->id, text_of(message, "id")) == 0)
+            if (strcmp(type, "cancel") == 0 && strcmp(w->order.id, text_of(message, "id")) == 0)
                 w->cancel = true;
             pthread_mutex_unlock(&w->lock);
             if (strcmp(type, "forget") == 0)
@@ -177,98 +184,88 @@ static void progress_write(struct worker *w, const struct kind *kind)
     reporter_tell(w->reporter, &now);
 }
 
-/* Write one result and list it. */
-static int result_write(const struct image_series *images, enum image_format format, int folder, json_t *results)
-{
-    char name[32];
-    int64_t bytes;
-    snprintf(name, sizeof name, "image.%s", image_format_name(format));
-    int rc = worker_image_save(images, format, folder, name, &bytes);
-    if (rc == 0)
-        json_array_append_new(results, json_pack("{s:s, s:s, s:I}", "name", name, "type", image_format_media(format),
-                                                 "bytes", (json_int_t)bytes));
-    return rc;
-}
-
-/* The forms beside the image file, and how writing them went. */
-struct forms {
+/* Images to be written, each to a file of its own, and how that went. */
+struct writing {
     const struct image_series *images;
-    enum image_format format[IMAGE_FORMATS];
-    int count, folder;
-    json_t *results;
-    int result;
+    const enum image_format *format;
+    const int *files;
+    int count, result;
     struct err failure;
 };
 
-static int forms_read(const json_t *wanted, struct forms *forms)
+static void *images_write(void *context)
 {
-    size_t i;
-    json_t *entry;
-    json_array_foreach (wanted, i, entry) {
-        const char *name = json_string_value(entry);
-        int format = name ? image_format_find(name) : -1;
-        if (format < 0 || forms->count == IMAGE_FORMATS)
+    struct writing *writing = context;
+    for (int i = 0; i < writing->count && writing->result == 0; i++)
+        writing->result = image_write(writing->images, writing->format[i], writing->files[i]);
+    writing->failure = *err_last();
+    return NULL;
+}
+
+/* The formats of the result files. */
+static int formats_read(const struct order *order, enum image_format format[IMAGE_FORMATS])
+{
+    const json_t *names = json_object_get(order->message, "formats");
+    int count = order->fd_count - 1;
+    if (json_array_size(names) != (size_t)count)
+        return err_set(ERR_BAD_REQUEST, "A job came with %d files for its results, which are %zu.", count,
+                       json_array_size(names));
+    for (int i = 0; i < count; i++) {
+        const char *name = json_string_value(json_array_get(names, (size_t)i));
+        int found = name ? image_format_find(name) : -1;
+        if (found < 0)
             return err_set(ERR_BAD_REQUEST, "There is no image format \"%.32s\".", name ? name : "");
-        if (format != IMAGE_H5)
-            forms->format[forms->count++] = (enum image_format)format;
+        format[i] = (enum image_format)found;
     }
     return 0;
 }
 
-static void *forms_write(void *context)
+/* The image file, and beside it, in a thread of their own, the other forms: packing a picture takes as long as all
+ * else. Not synced: the daemon does. */
+static int results_write(const struct order *order, const struct recon_outcome *outcome)
 {
-    struct forms *forms = context;
-    for (int i = 0; i < forms->count && forms->result == 0; i++)
-        forms->result = result_write(forms->images, forms->format[i], forms->folder, forms->results);
-    forms->failure = *err_last();
-    return NULL;
-}
-
-/* The image file, and beside it, in a thread of their own, the forms that were asked for: packing a picture takes as
- * long as all else. */
-static int results_write(const json_t *job, const struct recon_outcome *outcome, int folder, json_t *results)
-{
-    struct forms forms = {.images = outcome->images, .folder = folder, .results = json_array()};
+    enum image_format format[IMAGE_FORMATS];
+    const int *files = order->fds + 1, count = order->fd_count - 1;
     pthread_t thread;
     double start = clock_seconds();
-    int rc = forms_read(json_object_get(job, "formats"), &forms);
-    bool beside = rc == 0 && forms.count > 0 && pthread_create(&thread, NULL, forms_write, &forms) == 0;
-    if (rc == 0)
-        rc = result_write(outcome->images, IMAGE_H5, folder, results);
+    int rc = formats_read(order, format);
+    if (rc != 0)
+        return rc;
+    struct writing first = {.images = outcome->images, .format = format, .files = files, .count = 1};
+    struct writing others = {.images = outcome->images, .format = format + 1, .files = files + 1, .count = count - 1};
+    bool beside = others.count > 0 && pthread_create(&thread, NULL, images_write, &others) == 0;
+    images_write(&first);
     if (beside)
         pthread_join(thread, NULL);
-    else if (rc == 0)
-        forms_write(&forms);
-    if (rc == 0 && forms.result != 0)
-        rc = err_restore(&forms.failure);
-    json_array_extend(results, forms.results);
-    json_decref(forms.results);
+    else if (first.result == 0)
+        images_write(&others);
     json_object_set_new(json_object_get(outcome->report, "stages"), "write", json_real(clock_seconds() - start));
-    return rc;
+    const struct writing *failed = first.result != 0 ? &first : &others;
+    return failed->result == 0 ? 0 : err_restore(&failed->failure);
 }
 
 /* From here on the daemon may send the next job: the answer to this one is its sign. */
 static void job_end(struct worker *w)
 {
     pthread_mutex_lock(&w->lock);
-    w->id[0] = '\0';
+    w->order.id[0] = '\0';
     pthread_mutex_unlock(&w->lock);
 }
 
 /* Read the scan, or take what was read ahead, and reconstruct it. */
-static int job_compute(struct worker *w, const json_t *job, const char *id, int fd,
-                       const struct recon_listener *listener, struct recon_input **input, struct recon_outcome *outcome)
+static int job_compute(struct worker *w, const struct order *order, const struct recon_listener *listener,
+                       struct recon_input **input, struct recon_outcome *outcome)
 {
     struct param_values values;
     const struct kind *kind;
     double begun = clock_seconds();
-    int rc = parameters_read(job, &kind, &values);
+    int scan = order->fds[0], rc = parameters_read(order->message, &kind, &values);
     if (rc == 0) {
-        reporter_begin(w->reporter, kind, id);
-        rc = fetcher_take(w->fetcher, id, kind, &values, fd, listener, input);
+        reporter_begin(w->reporter, kind, order->id);
+        rc = fetcher_take(w->fetcher, order->id, kind, &values, scan, listener, input);
     }
     if (rc == 0) {
-        struct recon_request request = worker_request(w->options, kind, &values, fd, NULL);
+        struct recon_request request = worker_request(w->options, kind, &values, scan, NULL);
         request.begun = begun;
         request.cache = w->cache;
         rc = recon_run_input(outcome, w->dev, &request, listener, *input);
@@ -278,29 +275,27 @@ static int job_compute(struct worker *w, const json_t *job, const char *id, int 
     return rc;
 }
 
-/* Run `job` and answer. Non-zero where the device is gone. */
-static int job_run(struct worker *w, const json_t *job, const char *id, const int fds[WIRE_FDS])
+/* Run the job and answer; its files are closed by then. Non-zero where the device is gone. */
+static int job_run(struct worker *w, const struct order *order)
 {
     const struct recon_listener listener = {w, progress};
     struct recon_outcome outcome = {0};
     struct recon_input *input = NULL;
-    json_t *results = json_array();
-    int rc = job_compute(w, job, id, fds[0], &listener, &input, &outcome);
+    int rc = job_compute(w, order, &listener, &input, &outcome);
     if (rc == 0)
-        rc = results_write(job, &outcome, fds[1], results);
+        rc = results_write(order, &outcome);
+    fds_close(order->fds, order->fd_count);
     reporter_end(w->reporter);
     job_end(w);
     if (rc == 0) {
-        json_t *message =
-            json_pack("{s:s, s:s, s:O, s:O}", "type", "done", "id", id, "results", results, "report", outcome.report);
+        json_t *message = json_pack("{s:s, s:s, s:O}", "type", "done", "id", order->id, "report", outcome.report);
         rc = wire_send(w->socket, message, NULL, 0);
         json_decref(message);
     }
     /* A device that failed stays failed for this process: the daemon starts another. */
     bool fatal = rc == ERR_DEVICE;
     if (rc != 0)
-        failed_send(w, id, fatal);
-    json_decref(results);
+        failed_send(w, order->id, fatal);
     json_decref(outcome.report);
     image_series_free(outcome.images);
     recon_input_free(input); /* it takes the kernel a while, and the daemon has its answer */
@@ -309,44 +304,40 @@ static int job_run(struct worker *w, const json_t *job, const char *id, const in
 
 static int hello_send(struct worker *w)
 {
-    json_t *message =
-        json_pack("{s:s, s:i, s:s, s:b, s:s, s:i}", "type", "hello", "version", WIRE_VERSION, "device",
-                  dev_name(w->dev), "gpu", dev_is_gpu(w->dev), "note", dev_note(w->dev), "pid", (int)getpid());
+    json_t *message = json_pack("{s:s, s:i, s:s, s:b, s:s, s:b, s:i}", "type", "hello", "version", WIRE_VERSION,
+                                "device", dev_name(w->dev), "gpu", dev_is_gpu(w->dev), "note", dev_note(w->dev),
+                                "landlock", w->landlock, "pid", (int)getpid());
     int rc = wire_send(w->socket, message, NULL, 0);
     json_decref(message);
     return rc;
 }
 
-/* Between jobs: keep what a ping is answered with, and wait. The job is the caller's; NULL at the end. */
-static json_t *job_wait(struct worker *w, char id[128], int fds[WIRE_FDS])
+/* Between jobs: keep what a ping is answered with, and wait. The order is the caller's; none at the end. */
+static struct order order_wait(struct worker *w)
 {
     size_t available = 0, total = 0;
     dev_memory(w->dev, &available, &total);
     pthread_mutex_lock(&w->lock);
     w->memory_available = available;
     w->memory_total = total;
-    while (!w->job && !w->gone)
+    while (!w->order.message && !w->gone)
         pthread_cond_wait(&w->changed, &w->lock);
-    json_t *job = w->gone ? NULL : w->job;
-    if (job) {
-        w->job = NULL;
-        memcpy(id, w->id, sizeof w->id);
-        memcpy(fds, w->fds, sizeof w->fds);
-    }
+    struct order order = w->gone ? (struct order){.message = NULL} : w->order;
+    w->order.message = NULL;
     pthread_mutex_unlock(&w->lock);
-    return job;
+    return order;
 }
 
-int worker_serve(int socket, struct dev *dev, const struct worker_options *options)
+int worker_serve(int socket, struct dev *dev, const struct worker_options *options, bool landlock)
 {
     struct worker worker = {.socket = socket,
+                            .landlock = landlock,
                             .dev = dev,
                             .options = options,
                             .lock = PTHREAD_MUTEX_INITIALIZER,
                             .changed = PTHREAD_COND_INITIALIZER};
     pthread_t thread;
-    char id[sizeof worker.id];
-    int fds[WIRE_FDS], status = 0;
+    int status = 0;
     if (fetcher_create(&worker.fetcher, options) != 0 || reporter_create(&worker.reporter, socket) != 0 ||
         recon_cache_create(&worker.cache) != 0)
         return 1;
@@ -354,10 +345,9 @@ int worker_serve(int socket, struct dev *dev, const struct worker_options *optio
         return 1;
     if (pthread_create(&thread, NULL, reader, &worker) != 0)
         return 1;
-    for (json_t *job; status == 0 && (job = job_wait(&worker, id, fds));) {
-        int fatal = job_run(&worker, job, id, fds);
-        fds_close(fds, WIRE_FDS);
-        json_decref(job);
+    for (struct order order; status == 0 && (order = order_wait(&worker)).message;) {
+        int fatal = job_run(&worker, &order);
+        json_decref(order.message);
         fetcher_tend(worker.fetcher);
         status = fatal ? 1 : 0;
     }

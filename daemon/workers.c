@@ -111,6 +111,7 @@ int worker_hello(struct worker *worker, const json_t *message)
     snprintf(worker->device, sizeof worker->device, "%s", device ? device : "unknown");
     snprintf(worker->note, sizeof worker->note, "%s", note ? note : "");
     worker->gpu = json_is_true(json_object_get(message, "gpu"));
+    worker->landlock = json_is_true(json_object_get(message, "landlock"));
     worker->state = WORKER_IDLE;
     return 0;
 }

@@ -24,7 +24,7 @@ struct worker {
     pid_t pid;
     int socket, pidfd;
     char device[WORKER_TEXT], note[2 * WORKER_TEXT]; /* of its hello */
-    bool gpu;
+    bool gpu, landlock;
     /* clock_seconds() */
     double started, heard, pinged; /* pinged: 0: no answer is due */
     double restart_at, pause;      /* pause: before the next start; grows with each early end */

@@ -3,12 +3,19 @@
 #include "gridding/base/err.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <limits.h>
+#include <link.h>
 #include <seccomp.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -39,14 +46,15 @@ static const struct {
     {5, {.files = UINT64_C(1) << 15}},       /* ioctl of devices */
     {6, {.scope = 3}},                       /* abstract unix sockets, signals */
 };
-enum { LANDLOCK_CREATE = 444, LANDLOCK_RESTRICT = 446, LANDLOCK_VERSION = 1 };
+enum { LANDLOCK_CREATE = 444, LANDLOCK_ADD = 445, LANDLOCK_RESTRICT = 446, LANDLOCK_VERSION = 1, LANDLOCK_BENEATH = 1 };
 
 static int fail(const char *what)
 {
-    return err_set(ERR_INTERNAL,
-                   "The codec's sandbox cannot be closed: %s failed (%s). Files are only read inside it: run on a "
-                   "kernel with seccomp, and let the service's container allow it.",
-                   what, strerror(errno));
+    return err_set(
+        ERR_INTERNAL,
+        "The sandbox cannot be closed: %s failed (%s). Scans are only read and reconstructed inside it: run on "
+        "a kernel with seccomp, and let the service's container allow it.",
+        what, strerror(errno));
 }
 
 static int limit_set(pid_t pid, __rlimit_resource_t resource, uint64_t value)
@@ -71,8 +79,10 @@ int sandbox_limit(pid_t pid, const struct sandbox_limits *limits)
     return rc;
 }
 
-/* Landlock is the second lock: seccomp below already forbids every call it watches, so a kernel without it will do. */
-static int landlock_enter(void)
+/* ---- landlock ---- */
+
+/* What the kernel's landlock can watch; all zero where it has none. */
+static struct landlock_rules landlock_rules_known(void)
 {
     long abi = syscall(LANDLOCK_CREATE, NULL, 0, LANDLOCK_VERSION);
     struct landlock_rules rules = {0};
@@ -82,15 +92,33 @@ static int landlock_enter(void)
             rules.network |= landlock_known[i].rules.network;
             rules.scope |= landlock_known[i].rules.scope;
         }
-    if (abi < 1)
-        return 0;
-    int ruleset = (int)syscall(LANDLOCK_CREATE, &rules, sizeof rules, 0);
-    if (ruleset < 0)
-        return fail("landlock_create_ruleset");
+    return rules;
+}
+
+static int landlock_create(const struct landlock_rules *rules, int *ruleset)
+{
+    *ruleset = (int)syscall(LANDLOCK_CREATE, rules, sizeof *rules, 0);
+    return *ruleset >= 0 ? 0 : fail("landlock_create_ruleset");
+}
+
+/* Shut in, and close `ruleset`. */
+static int landlock_enter(int ruleset)
+{
     long rc = syscall(LANDLOCK_RESTRICT, ruleset, 0);
     close(ruleset);
     return rc == 0 ? 0 : fail("landlock_restrict_self");
 }
+
+/* Landlock is the second lock of a codec: seccomp below already forbids every call it watches, so a kernel without it
+ * will do. */
+static int landlock_enter_codec(void)
+{
+    const struct landlock_rules rules = landlock_rules_known();
+    int ruleset, rc = rules.files ? landlock_create(&rules, &ruleset) : 0;
+    return rules.files && rc == 0 ? landlock_enter(ruleset) : rc;
+}
+
+/* ---- seccomp ---- */
 
 /* Calls that work on memory and on descriptors that are already open. */
 static const int allowed[] = {
@@ -154,7 +182,7 @@ int sandbox_enter(int socket, int output)
     if (rc == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         rc = fail("no_new_privs");
     if (rc == 0)
-        rc = landlock_enter();
+        rc = landlock_enter_codec();
     return rc == 0 ? seccomp_enter(socket, output) : rc;
 }
 
@@ -189,16 +217,147 @@ static const int worker_refused[] = {
     SCMP_SYS(delete_module),
     SCMP_SYS(kexec_load),
     SCMP_SYS(open_by_handle_at),
+    /* by name, and not watched by landlock, or not by every kernel's */
+    SCMP_SYS(truncate),
+    SCMP_SYS(chmod),
+    SCMP_SYS(fchmodat),
+    SCMP_SYS(chown),
+    SCMP_SYS(lchown),
+    SCMP_SYS(fchownat),
+    SCMP_SYS(utimensat),
+    SCMP_SYS(setxattr),
+    SCMP_SYS(lsetxattr),
+    SCMP_SYS(removexattr),
+    SCMP_SYS(lremovexattr),
+    452, /* fchmodat2, setxattrat, removexattrat: newer than the library */
+    463,
+    466,
 };
 
-int sandbox_enter_worker(void)
+/* Rights of landlock. */
+enum {
+    EXECUTE = 1 << 0,
+    WRITE = 1 << 1,
+    READ = 1 << 2 | 1 << 3,                    /* files and folders */
+    MAKE = 1 << 5 | 1 << 7 | 1 << 8 | 1 << 14, /* make, truncate and remove files, make folders */
+    DEVICE = 1 << 15,                          /* ioctl */
+    OF_FILES = EXECUTE | WRITE | 1 << 2 | 1 << 14 | DEVICE
+};
+
+/* Where a worker's libraries, and the driver of a GPU, open files whenever they come to need them. */
+static const struct {
+    const char *pattern;
+    uint64_t rights;
+} worker_places[] = {
+    {"/usr", READ | EXECUTE},
+    {"/lib", READ | EXECUTE},
+    {"/lib64", READ | EXECUTE},
+    {"/etc/ld.so.cache", READ}, /* and no more of /etc: there may be keys */
+    {"/etc/nvidia", READ},
+    {"/proc", READ},
+    {"/proc/self/task", READ | WRITE}, /* threads are given names */
+    {"/sys", READ},
+    {"/dev/null", READ | WRITE},
+    {"/dev/zero", READ},
+    {"/dev/random", READ},
+    {"/dev/urandom", READ},
+    {"/dev/nvidia*", READ | WRITE | DEVICE},
+    {"/dev/dxg", READ | WRITE | DEVICE}, /* a GPU under Windows' Linux */
+    {"/dev/shm", READ | WRITE | MAKE},
+};
+
+struct worker_rules {
+    int ruleset;
+    uint64_t known; /* rights that the kernel knows */
+    int error;      /* errno of the first rule that failed */
+};
+
+/* Allow `rights` on the file, or beneath the folder, `path`; one that is not there is passed over. */
+static void place_allow(struct worker_rules *rules, const char *path, uint64_t rights)
+{
+    struct stat there;
+    struct {
+        uint64_t rights;
+        int32_t fd;
+    } __attribute__((packed)) rule = {.rights = rights & rules->known, .fd = open(path, O_PATH | O_CLOEXEC)};
+    if (rule.fd < 0)
+        return;
+    if (fstat(rule.fd, &there) == 0 && !S_ISDIR(there.st_mode))
+        rule.rights &= OF_FILES;
+    if (syscall(LANDLOCK_ADD, rules->ruleset, LANDLOCK_BENEATH, &rule, 0) != 0 && !rules->error)
+        rules->error = errno;
+    close(rule.fd);
+}
+
+static void pattern_allow(struct worker_rules *rules, const char *pattern, uint64_t rights)
+{
+    glob_t found;
+    if (glob(pattern, 0, NULL, &found) == 0)
+        for (size_t i = 0; i < found.gl_pathc; i++)
+            place_allow(rules, found.gl_pathv[i], rights);
+    globfree(&found);
+}
+
+/* The codec loads the same libraries. */
+static int library_allow(struct dl_phdr_info *library, size_t size, void *rules)
+{
+    (void)size;
+    if (library->dlpi_name[0] == '/')
+        place_allow(rules, library->dlpi_name, READ);
+    return 0;
+}
+
+/* Where the loader looks for a driver's libraries. */
+static void library_path_allow(struct worker_rules *rules, const char *folders)
+{
+    char path[PATH_MAX];
+    for (size_t length; *folders; folders += length + (folders[length] == ':')) {
+        length = strcspn(folders, ":");
+        if (*folders == '/' && length < sizeof path) {
+            snprintf(path, sizeof path, "%.*s", (int)length, folders);
+            place_allow(rules, path, READ);
+        }
+    }
+}
+
+static int landlock_enter_worker(const char *const *readable, bool *landlock)
+{
+    const struct landlock_rules known = landlock_rules_known();
+    struct worker_rules rules = {.known = known.files};
+    const char *cache = getenv("CUDA_CACHE_PATH"), *folders = getenv("LD_LIBRARY_PATH");
+    *landlock = known.files != 0;
+    if (!*landlock)
+        return 0;
+    int rc = landlock_create(&known, &rules.ruleset);
+    if (rc != 0)
+        return rc;
+    for (size_t i = 0; i < sizeof worker_places / sizeof *worker_places; i++)
+        pattern_allow(&rules, worker_places[i].pattern, worker_places[i].rights);
+    for (; *readable; readable++)
+        place_allow(&rules, *readable, READ | EXECUTE);
+    dl_iterate_phdr(library_allow, &rules);
+    if (folders)
+        library_path_allow(&rules, folders);
+    if (cache && *cache == '/')
+        place_allow(&rules, cache, READ | WRITE | MAKE);
+    if (rules.error) {
+        close(rules.ruleset);
+        errno = rules.error;
+        return fail("landlock_add_rule");
+    }
+    return landlock_enter(rules.ruleset);
+}
+
+int sandbox_enter_worker(const char *const *readable, bool *landlock)
 {
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         return fail("no_new_privs");
+    int rc = landlock_enter_worker(readable, landlock);
+    if (rc != 0)
+        return rc;
     scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
     if (!filter)
         return fail("seccomp_init");
-    int rc = 0;
     for (size_t i = 0; i < sizeof worker_refused / sizeof *worker_refused && rc == 0; i++)
         rc = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), worker_refused[i], 0);
     if (rc == 0)

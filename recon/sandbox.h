@@ -3,6 +3,7 @@
 #ifndef MRIRECON_SANDBOX_H
 #define MRIRECON_SANDBOX_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -24,9 +25,14 @@ int sandbox_limit(pid_t pid, const struct sandbox_limits *limits);
  * Fails with ERR_INTERNAL where the kernel cannot do it: then nothing hostile may be read. */
 int sandbox_enter(int socket, int output);
 
-/* A looser one, for a worker and all that it starts: no new privileges, no sockets but unix ones (EAFNOSUPPORT), and
- * EPERM for calls that reach into other processes, mounts, namespaces and the kernel. Files and devices stay open to
- * it. The process must be single-threaded. There is no way back. Fails with ERR_INTERNAL. */
-int sandbox_enter_worker(void);
+/* A looser one, for a worker and all that it starts. By seccomp: no new privileges, no sockets but unix ones
+ * (EAFNOSUPPORT), and EPERM for calls that reach into other processes, mounts, namespaces and the kernel, or change a
+ * file by its name. By landlock: files can be opened, made and removed (else EACCES) only where a reconstruction on a
+ * CPU or a GPU needs it: system programs and libraries, /proc, /sys, devices of GPUs, /dev/shm, where CUDA_CACHE_PATH
+ * and LD_LIBRARY_PATH say, and what `readable` lists (files and folders to be read and run; NULL-terminated; those that
+ * are not there are passed over). Descriptors that are open already, or are received, serve as before. The calling
+ * thread and those that it starts are shut in: the process must be single-threaded. There is no way back. *landlock:
+ * whether the kernel has landlock, without which seccomp holds alone. Fails with ERR_INTERNAL. */
+int sandbox_enter_worker(const char *const *readable, bool *landlock);
 
 #endif

@@ -22,12 +22,12 @@ FAKE = os.path.join(os.path.dirname(BIN), "tests", "fakegpu.so")
 
 
 class Gpu:
-    """An installation with a pretended GPU."""
+    """An installation with a pretended GPU, which is told to fail by a file where workers may open some."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, shared):
         if not os.path.exists(FAKE):
             skip(f"{FAKE} is not there (make check builds it)")
-        self.trigger = f"{folder}/trigger"
+        self.trigger = f"{shared}/trigger"
         self.binaries = f"{folder}/bin"
         shutil.copytree(BIN, self.binaries)
         os.makedirs(f"{folder}/lib/mrirecon")
@@ -48,8 +48,8 @@ class Gpu:
 
 @contextlib.contextmanager
 def gpu():
-    with tempfile.TemporaryDirectory() as folder:
-        yield Gpu(folder)
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory(dir="/dev/shm") as shared:
+        yield Gpu(folder, shared)
 
 
 def not_ready(daemon, words):

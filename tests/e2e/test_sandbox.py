@@ -6,13 +6,14 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 
 import h5py
 import numpy as np
 
 import scans
-from harness import BIN, Daemon, REPORTS, SLOW, main, same, test, wait_until
+from harness import BIN, Daemon, REPORTS, ROOT, SLOW, main, same, skip, test, wait_until
 
 FOLDER = tempfile.TemporaryDirectory()
 CODEC = os.path.join(BIN, "mrirecon-codec")
@@ -111,6 +112,53 @@ def worker():
     with Daemon() as daemon:
         same((status(daemon.worker())["Seccomp"], status(daemon.worker())["NoNewPrivs"]), ("2", "1"), "seccomp, no_new_privs")
         same(daemon.run(scans.radial().bytes(FOLDER.name))["state"], "succeeded", "state")
+
+
+def confinement(daemon):
+    """What /readyz says of each worker's landlock."""
+    return [worker["landlock"] for worker in daemon.get("/readyz?verbose").expect(200).json()["worker_list"]]
+
+
+@test("code that runs in a daemon's worker opens no file of the state folder, nor of the user's, nor of the daemon's memory")
+def intruder():
+    state, own, binaries = made("state"), made("letter"), made("installed")
+    os.mkdir(state)
+    shutil.copytree(BIN, binaries)
+    with open(own, "w") as file:
+        file.write("private")
+    # The worker opens the GPU's part when it has confined itself.
+    subprocess.run(["cc", "-shared", "-fPIC", "-D_GNU_SOURCE", "-o", binaries + "/mrirecon-gpu.so", os.path.join(ROOT, "tests/e2e/intruder.c")], check=True)
+    paths = [state + "/jobs.db", state + "/spool", state + "/results", own, os.path.expanduser("~")]
+    with Daemon(state=state, binaries=binaries, devices="auto", environment={"INTRUDER_PATHS": ":".join(paths)}) as daemon:
+        same(daemon.run(scans.radial().bytes(FOLDER.name))["state"], "succeeded", "state")
+        seen = dict(re.findall(r"^intruder: (\S+): (.*)$", daemon.read_log(), re.M))
+        if confinement(daemon) != [True]:
+            skip("this kernel has no landlock")
+        same(seen.pop("/proc/self/status"), "open", "a file of the system")
+        same(len(seen), 2 * len(paths) + 1, "visits")
+        same(set(seen.values()), {"Permission denied"}, f"what became of {seen}")
+
+
+# Runs what follows on a kernel whose call landlock_create_ruleset (444) is not there (38: ENOSYS).
+WITHOUT_LANDLOCK = """import ctypes, os, sys
+seccomp = ctypes.CDLL("libseccomp.so.2")
+seccomp.seccomp_init.restype = ctypes.c_void_p
+filter = ctypes.c_void_p(seccomp.seccomp_init(0x7fff0000))
+assert seccomp.seccomp_rule_add(filter, 0x00050000 | 38, 444, 0) == 0 and seccomp.seccomp_load(filter) == 0
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+@test("on a kernel without landlock the service goes on with seccomp alone, and says so once")
+def no_landlock():
+    with Daemon(command=[sys.executable, "-c", WITHOUT_LANDLOCK], expect_trouble=True) as daemon:
+        same(confinement(daemon), [False], "landlock")
+        worker = daemon.worker()
+        same(status(worker)["NoNewPrivs"], "1", "no_new_privs")
+        os.kill(worker, signal.SIGKILL)
+        wait_until(lambda: worker not in daemon.children("mrirecon-worker") and daemon.get("/readyz").status == 200, "another worker")
+        same(daemon.run(scans.radial().bytes(FOLDER.name))["state"], "succeeded", "state")
+        same(daemon.read_log().count("the kernel has no landlock"), 1, "times that the log says so")
 
 
 if __name__ == "__main__":

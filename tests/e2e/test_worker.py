@@ -231,9 +231,15 @@ class Served:
         self.socket.sendmsg([json.dumps(message).encode()], rights)
 
     def job(self, identity, scan, folder, formats=(), **parameters):
+        """Its results are image.h5 and one for each of `formats` in a new folder."""
+        formats = ["h5", *formats]
         os.makedirs(folder)
-        fds = [os.open(scan, os.O_RDONLY), os.open(folder, os.O_RDONLY | os.O_DIRECTORY)]
-        self.send(fds, type="job", id=identity, kind="recon", parameters=parameters, formats=list(formats))
+        fds = [os.open(scan, os.O_RDONLY)] + [os.open(f"{folder}/image.{name}", os.O_RDWR | os.O_CREAT | os.O_EXCL) for name in formats]
+        self.job_with(fds, identity, formats, **parameters)
+
+    def job_with(self, fds, identity, formats, **parameters):
+        """A job with these descriptors, which are closed here."""
+        self.send(fds, type="job", id=identity, kind="recon", parameters=parameters, formats=formats)
         for fd in fds:
             os.close(fd)
 
@@ -275,7 +281,7 @@ class Served:
 @test("serve: hello, a job with its files, and the next one")
 def served():
     with tempfile.TemporaryDirectory(dir=FOLDER.name) as folder, Served() as served:
-        same((served.hello["version"], served.hello["gpu"], served.hello["pid"]), (3, False, served.process.pid), "hello")
+        same((served.hello["version"], served.hello["gpu"], served.hello["pid"]), (4, False, served.process.pid), "hello")
         assert "cpu" in served.hello["device"], served.hello
         for number in range(3):
             scan = scans.radial(seed=number)
@@ -285,12 +291,13 @@ def served():
             same(done["type"], "done", f"answer {done}")
             fractions = [p["fraction"] for p in progress]
             assert fractions == sorted(fractions) and fractions and 0 <= fractions[0] and fractions[-1] <= 1, fractions
-            same([(r["name"], r["type"]) for r in done["results"]],
-                 [("image.h5", "application/x-hdf5"), ("image.png", "image/png"), ("image.npy", "application/x-npy")], "results")
-            for result in done["results"]:
-                same(os.path.getsize(f"{out}/{result['name']}"), result["bytes"], result["name"])
             same(sorted(os.listdir(out)), ["image.h5", "image.npy", "image.png"], "files")
-            close(np.load(f"{out}/image.npy"), np.sqrt((np.abs(scan.adjoint()) ** 2).sum(0))[None, None])
+            image = np.load(f"{out}/image.npy")
+            close(image, np.sqrt((np.abs(scan.adjoint()) ** 2).sum(0))[None, None])
+            with h5py.File(f"{out}/image.h5") as file:
+                np.testing.assert_array_equal(file["dataset/image_0/data"][...], image)
+            with open(f"{out}/image.png", "rb") as file:
+                same(file.read(8), b"\x89PNG\r\n\x1a\n", "the picture's begin")
             assert done["report"]["stages"]["write"] > 0, done["report"]
 
 
@@ -306,11 +313,19 @@ def served_failure():
             served.job("x", f"{folder}/{name}.h5", f"{folder}/{number}", **parameters)
             failed, _ = served.answer("x")
             same((failed["type"], failed["error"]["code"], failed["fatal"]), ("failed", code, False), f"answer {failed}")
-            same(os.listdir(f"{folder}/{number}"), [], "files")
+            same(os.path.getsize(f"{folder}/{number}/image.h5"), 0, "bytes of the image")
             if name == "bad":
                 same(failed["error"]["acquisition_index"], 5, "acquisition")
         served.send(type="job", id="y", kind="recon", parameters={}, formats=[])
         same(served.answer("y")[0]["type"], "failed", "a job without files")
+        # Results that are too few or too many, of no known form, read-only, or on a full disk.
+        for paths, flags, formats, code in ((["a.h5"], os.O_RDWR, ["h5", "png"], "bad-request"), (["b.h5", "b.png"], os.O_RDWR, ["h5"], "bad-request"),
+                                            (["c.jpg"], os.O_RDWR, ["jpg"], "bad-request"), (["d.h5"], os.O_RDONLY, ["h5"], "io-error"),
+                                            (["e.h5", "/dev/full"], os.O_RDWR, ["h5", "npy"], "spool-full")):
+            results = [os.open(os.path.join(folder, path), flags | os.O_CREAT) for path in paths]
+            served.job_with([os.open(f"{folder}/good.h5", os.O_RDONLY), *results], "results", formats)
+            failed = served.answer("results")[0]
+            same((failed["type"], failed["error"]["code"]), ("failed", code), f"answer {failed} to {paths} as {formats}")
         served.job("z", f"{folder}/good.h5", f"{folder}/z")
         same(served.answer("z")[0]["type"], "done", "the next job")
 
@@ -353,7 +368,7 @@ def served_cancel():
         served.send(type="cancel", id="slow")
         failed, _ = served.answer("slow")
         same((failed["type"], failed["error"]["code"]), ("failed", "canceled"), "answer")
-        same(os.listdir(f"{folder}/slow"), [], "files")
+        same(os.path.getsize(f"{folder}/slow/image.h5"), 0, "bytes of the image")
         served.job("after", scans.radial().write(f"{folder}/small.h5"), f"{folder}/after")
         same(served.answer("after")[0]["type"], "done", "the next job")
 

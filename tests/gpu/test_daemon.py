@@ -180,15 +180,16 @@ def poisoned(folder):
     for name in os.listdir(library):
         if name != "mrirecon":
             os.symlink(os.path.join(library, name), f"{folder}/lib/{name}")
-    os.symlink(os.path.join(library, "mrirecon", "mrirecon-gpu.so"), f"{folder}/lib/mrirecon/mrirecon-gpu-real.so")
+    shutil.copy(os.path.join(library, "mrirecon", "mrirecon-gpu.so"), f"{folder}/lib/mrirecon/mrirecon-gpu-real.so")
     shutil.copy(POISON, f"{folder}/lib/mrirecon/mrirecon-gpu.so")
     return f"{folder}/bin"
 
 
 @test("a sticky error ends the worker and is reported; the job is run once more; a second one fails it, and the next job succeeds")
 def sticky():
-    with tempfile.TemporaryDirectory() as folder:
-        binaries, trigger = poisoned(folder), f"{folder}/trigger"
+    # The trigger lies where a worker may open files.
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory(dir="/dev/shm") as shared:
+        binaries, trigger = poisoned(folder), f"{shared}/trigger"
 
         def poison(times):
             with open(trigger, "w") as file:

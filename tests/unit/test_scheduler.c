@@ -28,26 +28,25 @@ static void say(json_t *message)
     json_decref(message);
 }
 
-static void write_image(int folder)
+/* The path of `name` in the folder of the test, seen from a scan in its spool. */
+static void path_find(char path[160], int scan, const char *name)
 {
-    int fd = openat(folder, "image.h5", O_WRONLY | O_CREAT | O_EXCL, 0600);
-    if (fd < 0 || write(fd, "image", 5) != 5 || fsync(fd) != 0)
-        _exit(9);
-    close(fd);
+    char link[48];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", scan);
+    ssize_t length = readlink(link, path, 120);
+    path[length > 0 ? length : 0] = '\0';
+    for (int up = 0; up < 2 && strrchr(path, '/'); up++)
+        *strrchr(path, '/') = '\0';
+    strcat(strcat(path, "/"), name);
 }
 
 /* Write "job ID", "prepare ID" or "forget ID" into a file beside the spool's folder, once that is known. */
 static void note(const json_t *message, int scan)
 {
     static int file = -1;
-    char link[48], path[160];
+    char path[160];
     if (file < 0 && scan >= 0) {
-        snprintf(link, sizeof link, "/proc/self/fd/%d", scan);
-        ssize_t length = readlink(link, path, sizeof path - 1);
-        path[length > 0 ? length : 0] = '\0';
-        for (int up = 0; up < 2 && strrchr(path, '/'); up++)
-            *strrchr(path, '/') = '\0';
-        strcat(path, "/notes");
+        path_find(path, scan, "notes");
         file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     }
     const char *id = json_string_value(json_object_get(message, "id"));
@@ -77,9 +76,10 @@ static void wait_for_cancel(const char *id, bool dies)
                   "Canceled.", "fatal", 0));
 }
 
-static void do_job(const char *id, int scan, int folder)
+static void do_job(const char *id, const json_t *formats, const int *fds, int fd_count)
 {
-    char what[32] = "";
+    char what[32] = "", mark[160], fault[160];
+    int scan = fds[0];
     if (read(scan, what, sizeof what - 1) < 0)
         _exit(9);
     /* Of these the second tells nothing new, and the third and fourth are no progress of this kind. */
@@ -94,14 +94,14 @@ static void do_job(const char *id, int scan, int folder)
                   "iteration", 4, "iterations", 8));
     if (strcmp(what, "die") == 0)
         _exit(3);
-    if (strcmp(what, "die once") == 0 && lseek(folder, 0, SEEK_CUR) == 0) {
-        /* The mark of the first try lies beside the state folder's results. */
-        int mark = openat(folder, "../../mark", O_WRONLY | O_CREAT | O_EXCL, 0600);
-        if (mark >= 0)
+    if (strcmp(what, "die once") == 0) {
+        path_find(mark, scan, "mark"); /* of the first try */
+        if (open(mark, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600) >= 0)
             raise(SIGKILL);
     }
     /* The device is broken as long as this lies beside the state folder's results. */
-    bool broken = strcmp(what, "device") == 0 && faccessat(folder, "../../broken", F_OK, 0) == 0;
+    path_find(fault, scan, "broken");
+    bool broken = strcmp(what, "device") == 0 && access(fault, F_OK) == 0;
     if (strcmp(what, "fatal") == 0 || broken) {
         say(json_pack("{s:s, s:s, s:{s:s, s:s}, s:b}", "type", "failed", "id", id, "error", "code", "device-failed",
                       "detail", "The device is gone.", "fatal", 1));
@@ -124,18 +124,24 @@ static void do_job(const char *id, int scan, int folder)
             _exit(9);
         pause();
     }
-    if (strcmp(what, "empty") != 0)
-        write_image(folder);
+    /* Each result says its form. */
+    for (int i = 1; i < fd_count && strcmp(what, "empty") != 0; i++) {
+        const char *format = json_string_value(json_array_get(formats, (size_t)i - 1));
+        if (!format || dprintf(fds[i], "as %s", format) < 0)
+            _exit(9);
+        if (strcmp(what, "first only") == 0)
+            break;
+    }
     if (strcmp(what, "other job") == 0)
         id = "00000000000000000000000000";
-    say(json_pack("{s:s, s:s, s:[], s:{s:i, s:{s:f}}}", "type", "done", "id", id, "results", "report", "samples", 5,
-                  "stages", "fft", 0.5));
+    say(json_pack("{s:s, s:s, s:{s:i, s:{s:f}}}", "type", "done", "id", id, "report", "samples", 5, "stages", "fft",
+                  0.5));
 }
 
 static int worker(void)
 {
-    say(json_pack("{s:s, s:i, s:s, s:b, s:s, s:i}", "type", "hello", "version", WIRE_VERSION, "device", "fake", "gpu",
-                  0, "note", "", "pid", (int)getpid()));
+    say(json_pack("{s:s, s:i, s:s, s:b, s:s, s:b, s:i}", "type", "hello", "version", WIRE_VERSION, "device", "fake",
+                  "gpu", 0, "note", "", "landlock", 1, "pid", (int)getpid()));
     for (;;) {
         int fds[WIRE_FDS], count = 0;
         json_t *message = NULL;
@@ -144,10 +150,10 @@ static int worker(void)
         note(message, count > 0 ? fds[0] : -1);
         if (count == 1) {
             close(fds[0]);
-        } else if (count == 2) {
-            do_job(json_string_value(json_object_get(message, "id")), fds[0], fds[1]);
-            close(fds[0]);
-            close(fds[1]);
+        } else if (count > 1) {
+            do_job(json_string_value(json_object_get(message, "id")), json_object_get(message, "formats"), fds, count);
+            for (int i = 0; i < count; i++)
+                close(fds[i]);
         } else {
             say(json_pack("{s:s}", "type", "status"));
         }
@@ -206,10 +212,11 @@ static int teardown(void **state)
     return result;
 }
 
-static void submit(struct fixture *f, const char *what, char id[JOB_ID])
+/* A job of which an image as `format`, too, is wanted (NULL: none). */
+static void submit_for(struct fixture *f, const char *what, const char *format, char id[JOB_ID])
 {
     struct spool_file file;
-    struct job job = {.parameters = json_object(), .formats = json_array()};
+    struct job job = {.parameters = json_object(), .formats = format ? json_pack("[s]", format) : json_array()};
     assert_int_equal(spool_begin(f->spool, -1, &file), 0);
     assert_int_equal(spool_append(&file, what, strlen(what)), 0);
     assert_int_equal(spool_finish(&file), 0);
@@ -219,6 +226,11 @@ static void submit(struct fixture *f, const char *what, char id[JOB_ID])
     job_clear(&job);
     strcpy(id, file.id);
     scheduler_wake(f->scheduler);
+}
+
+static void submit(struct fixture *f, const char *what, char id[JOB_ID])
+{
+    submit_for(f, what, NULL, id);
 }
 
 static void moment(void)
@@ -286,8 +298,36 @@ static void failure_keeps_its_reason_and_the_worker_lives(void **state)
     ends(f, "good", JOB_SUCCEEDED, NULL, 1);
 }
 
+static void each_form_has_a_file_of_its_own(void **state)
+{
+    struct fixture *f = *state;
+    char id[JOB_ID], name[SPOOL_NAME], expected[16], held[16] = "";
+    int fd;
+    int64_t bytes, stamp;
+    static const char *const asked[] = {"png", "nii.gz", "npy", "h5"};
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+        submit_for(f, "good", asked[i], id);
+        struct job job = reach(f, id, JOB_SUCCEEDED);
+        /* The image file is there in any case. */
+        assert_int_equal(json_array_size(job.results), strcmp(asked[i], "h5") == 0 ? 1 : 2);
+        job_clear(&job);
+        snprintf(name, sizeof name, "image.%s", asked[i]);
+        snprintf(expected, sizeof expected, "as %s", asked[i]);
+        assert_int_equal(spool_result_open(f->spool, id, name, &fd, &bytes, &stamp), 0);
+        assert_int_equal(read(fd, held, sizeof held - 1), (int)strlen(expected));
+        assert_memory_equal(held, expected, strlen(expected));
+        close(fd);
+    }
+}
+
 static void success_without_an_image_is_a_failure(void **state)
 {
+    struct fixture *f = *state;
+    char id[JOB_ID];
+    submit_for(f, "first only", "png", id);
+    struct job job = reach(f, id, JOB_FAILED);
+    assert_string_equal(json_string_value(json_object_get(job.error, "code")), "internal");
+    job_clear(&job);
     ends(*state, "empty", JOB_FAILED, "internal", 1);
     ends(*state, "good", JOB_SUCCEEDED, NULL, 1);
 }
@@ -666,6 +706,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         WITH_SCHEDULER(success_has_results_and_a_report),
         WITH_SCHEDULER(failure_keeps_its_reason_and_the_worker_lives),
+        WITH_SCHEDULER(each_form_has_a_file_of_its_own),
         WITH_SCHEDULER(success_without_an_image_is_a_failure),
         WITH_SCHEDULER(a_worker_that_dies_gets_one_more_try),
         WITH_SCHEDULER(a_lost_device_gets_one_more_try),

@@ -54,6 +54,20 @@ static void put(const struct fixture *f, const char *name, const char *text)
     fclose(file);
 }
 
+/* A job's results as a worker leaves them; `picture` may be NULL: not asked for. */
+static void results_put(struct fixture *f, const char *id, const char *image, const char *picture)
+{
+    const char *texts[] = {image, picture};
+    int files[IMAGE_FORMATS], count = picture ? 2 : 1;
+    json_t *formats = picture ? json_pack("[ss]", "h5", "png") : json_pack("[s]", "h5");
+    assert_int_equal(spool_results_begin(f->spool, id, formats, files), 0);
+    for (int i = 0; i < count; i++) {
+        assert_int_equal(write(files[i], texts[i], strlen(texts[i])), (int)strlen(texts[i]));
+        close(files[i]);
+    }
+    json_decref(formats);
+}
+
 static void an_upload_is_kept_byte_for_byte(void **state)
 {
     struct fixture *f = *state;
@@ -139,20 +153,23 @@ static void ids_are_ordered_by_time_and_differ(void **state)
 static void results_appear_whole_or_not_at_all(void **state)
 {
     struct fixture *f = *state;
-    char id[JOB_ID], name[96];
-    int folder, fd;
+    char id[JOB_ID];
+    int fd;
     int64_t bytes, stamp;
     json_t *results = NULL;
     assert_int_equal(spool_new_id(id), 0);
-    assert_int_equal(spool_results_begin(f->spool, id, &folder), 0);
-    close(folder);
-    snprintf(name, sizeof name, "results/%s.tmp/image.png", id);
-    put(f, name, "a picture");
-    /* Success without an image is none. */
+    /* Success without an image is none, nor is one with a result that is empty. */
+    results_put(f, id, "", "a picture");
     assert_int_equal(spool_results_finish(f->spool, id, &results), ERR_INTERNAL);
     assert_int_equal(spool_result_open(f->spool, id, "image.png", &fd, &bytes, &stamp), ERR_NOT_FOUND);
-    snprintf(name, sizeof name, "results/%s.tmp/image.h5", id);
-    put(f, name, "an image");
+    results_put(f, id, "an image", "");
+    assert_int_equal(spool_results_finish(f->spool, id, &results), ERR_INTERNAL);
+    assert_non_null(strstr(err_last()->text, "image.png"));
+    spool_results_remove(f->spool, id);
+    /* What an earlier run left is not in the way. */
+    results_put(f, id, "half", "half");
+    assert_int_equal(spool_result_open(f->spool, id, "image.h5", &fd, &bytes, &stamp), ERR_NOT_FOUND);
+    results_put(f, id, "an image", "a picture");
     assert_int_equal(spool_results_finish(f->spool, id, &results), 0);
     assert_false(exists(f, "results/%s.tmp", id));
     assert_int_equal(json_array_size(results), 2);
@@ -172,18 +189,30 @@ static void results_appear_whole_or_not_at_all(void **state)
     assert_false(exists(f, "results/%s", id));
 }
 
+static void results_are_of_known_formats_each_once(void **state)
+{
+    struct fixture *f = *state;
+    char id[JOB_ID];
+    int files[IMAGE_FORMATS];
+    json_t *const bad[] = {json_pack("[ss]", "h5", "h5"), json_pack("[ss]", "h5", "../../secret"),
+                           json_pack("[si]", "h5", 1), json_pack("[sssss]", "h5", "png", "npy", "nii.gz", "jpg")};
+    assert_int_equal(spool_new_id(id), 0);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_not_equal(spool_results_begin(f->spool, id, bad[i], files), 0);
+        json_decref(bad[i]);
+    }
+    assert_false(exists(f, "secret", ""));
+}
+
 static void result_names_reach_nothing_else(void **state)
 {
     struct fixture *f = *state;
     char id[JOB_ID], path[128], outside[64];
-    int folder, fd;
+    int fd;
     int64_t bytes, stamp;
     assert_int_equal(spool_new_id(id), 0);
-    assert_int_equal(spool_results_begin(f->spool, id, &folder), 0);
-    close(folder);
     put(f, "secret", "secret");
-    snprintf(path, sizeof path, "results/%s.tmp/image.h5", id);
-    put(f, path, "an image");
+    results_put(f, id, "an image", NULL);
     json_t *results;
     assert_int_equal(spool_results_finish(f->spool, id, &results), 0);
     json_decref(results);
@@ -226,11 +255,7 @@ static void a_start_cleans_what_a_crash_left(void **state)
         job.bytes = 8;
         assert_int_equal(store_submit(store, &job, 10), 0);
         job_clear(&job);
-        snprintf(path, sizeof path, "results/%s.tmp/image.h5", ids[i]);
-        int folder;
-        assert_int_equal(spool_results_begin(f->spool, ids[i], &folder), 0);
-        close(folder);
-        put(f, path, "an image");
+        results_put(f, ids[i], "an image", NULL);
     }
     /* 0 succeeded; 1 was renamed but not committed; 2 was being written. */
     assert_int_equal(store_take(store, NULL, &taken, &found), 0);
@@ -279,10 +304,10 @@ int main(void)
 {
 #define WITH_SPOOL(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {
-        WITH_SPOOL(an_upload_is_kept_byte_for_byte),    WITH_SPOOL(limits_refuse_and_leave_nothing),
-        WITH_SPOOL(ids_are_ordered_by_time_and_differ), WITH_SPOOL(results_appear_whole_or_not_at_all),
-        WITH_SPOOL(result_names_reach_nothing_else),    WITH_SPOOL(two_daemons_do_not_share_a_folder),
-        WITH_SPOOL(a_start_cleans_what_a_crash_left),
+        WITH_SPOOL(an_upload_is_kept_byte_for_byte),        WITH_SPOOL(limits_refuse_and_leave_nothing),
+        WITH_SPOOL(ids_are_ordered_by_time_and_differ),     WITH_SPOOL(results_appear_whole_or_not_at_all),
+        WITH_SPOOL(results_are_of_known_formats_each_once), WITH_SPOOL(result_names_reach_nothing_else),
+        WITH_SPOOL(two_daemons_do_not_share_a_folder),      WITH_SPOOL(a_start_cleans_what_a_crash_left),
     };
     return cmocka_run_group_tests_name("spool", tests, NULL, NULL);
 }

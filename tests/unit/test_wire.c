@@ -149,7 +149,7 @@ static void send_raw(int socket, const char *text, int fd_count)
 {
     union {
         struct cmsghdr header;
-        char bytes[CMSG_SPACE(sizeof(int) * 8)];
+        char bytes[CMSG_SPACE(sizeof(int) * 3 * WIRE_FDS)];
     } control = {.bytes = {0}};
     struct iovec part = {.iov_base = (char *)text, .iov_len = strlen(text)};
     struct msghdr packet = {.msg_iov = &part,
@@ -169,7 +169,9 @@ static void descriptors_of_a_refused_message_are_closed(void **state)
 {
     int *pair = *state, before = open_fds(), fds[WIRE_FDS], count;
     json_t *got = NULL;
-    send_raw(pair[0], "{\"type\":\"job\"}", 5);
+    send_raw(pair[0], "{\"type\":\"job\"}", WIRE_FDS + 1);
+    assert_int_equal(wire_receive(pair[1], &got, fds, &count), ERR_BAD_REQUEST);
+    send_raw(pair[0], "{\"type\":\"job\"}", 3 * WIRE_FDS);
     assert_int_equal(wire_receive(pair[1], &got, fds, &count), ERR_BAD_REQUEST);
     send_raw(pair[0], "no json", 2);
     assert_int_equal(wire_receive(pair[1], &got, fds, &count), ERR_BAD_REQUEST);

@@ -10,8 +10,7 @@ enum {
     SHARES_JOBS = 10000 /* the last ones, which a start looks through for what clients were given */
 };
 
-#define SHARES_COLUMNS "client, bytes, priority, created, started, finished, sequence"
-#define LEAST_BYTES    (INT64_C(1) << 20) /* that a job counts as */
+#define LEAST_BYTES (INT64_C(1) << 20) /* that a job counts as */
 
 /* ---- clients ---- */
 
@@ -149,10 +148,8 @@ static int shares_load(struct store *store)
     struct connection *writer = &store->writer;
     sqlite3_stmt *statement =
         sql_prepare(writer,
-                    "WITH before(sequence) AS (SELECT max(sequence) - ? FROM job WHERE state > 0), "
-                    "last AS (SELECT " SHARES_COLUMNS " FROM job WHERE sequence > (SELECT sequence FROM before) "
-                    "UNION ALL SELECT " SHARES_COLUMNS " FROM job WHERE state <= 2 AND "
-                    "sequence <= (SELECT sequence FROM before)) "
+                    "WITH last AS (SELECT client, bytes, priority, created, started, finished, sequence FROM job WHERE "
+                    "state <= 2 OR sequence > (SELECT max(sequence) FROM job WHERE state > 0) - ?) "
                     "SELECT client, bytes, priority, -1 AS before, 0 AS after, created AS time, sequence FROM last "
                     "UNION ALL SELECT client, bytes, priority, 0, 1, started, sequence FROM last WHERE started > 0 "
                     "UNION ALL SELECT client, bytes, priority, 0, -1, finished, sequence FROM last "
@@ -165,8 +162,11 @@ static int shares_load(struct store *store)
         entry.bytes = sqlite3_column_int64(statement, 1);
         entry.priority = (enum job_priority)sqlite3_column_int(statement, 2);
         result = clients_reserve(store, 1);
-        if (!result)
-            client_move(store, &entry);
+        if (result)
+            break;
+        client_move(store, &entry);
+        if (entry.to == JOB_RUNNING) /* so that clients that owe nothing can be forgotten on the way */
+            client_count(store, &entry, JOB_RUNNING, -1);
     }
     if (!result && step != SQLITE_DONE)
         result = sql_failed(writer->db, "reading what clients were given");

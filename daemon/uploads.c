@@ -14,6 +14,12 @@ static int unknown(void)
                    "There is no upload of this id: it expired, was removed, or never was. Begin a new one.");
 }
 
+static int unfit(void)
+{
+    return err_set(ERR_IO, "What the disk holds of this upload does not fit together. Begin a new one; whoever runs "
+                           "this server finds more by mrirecond --check-state.");
+}
+
 void upload_clear(struct upload *upload)
 {
     json_decref(upload->job);
@@ -121,9 +127,14 @@ int upload_get(struct uploads *uploads, const char *id, struct upload *out)
         json_decref(note);
         return unknown();
     }
+    int64_t arrived = upload_arrived(uploads->folder, id, there.st_size);
+    if (arrived < 0) {
+        json_decref(note);
+        return unfit();
+    }
     *out = (struct upload){
         .length = json_integer_value(json_object_get(note, "length")),
-        .offset = there.st_size,
+        .offset = arrived,
         .expires = (int64_t)there.st_mtim.tv_sec * 1000 + there.st_mtim.tv_nsec / 1000000 + uploads->lifetime * 1000,
         .job = json_incref(json_object_get(note, "job")),
     };
@@ -173,15 +184,13 @@ int chunk_take_back(struct uploads *uploads, const char *id)
 {
     char name[UPLOAD_NAME];
     struct stat note;
-    int64_t cut;
+    int64_t arrived;
     if (fstatat(uploads->folder, upload_file(name, id, ".chunk"), &note, AT_SYMLINK_NOFOLLOW) < 0)
         return errno == ENOENT ? 0 : disk_failed("taking back a chunk");
-    if (upload_examine(uploads->folder, id, &cut) != UPLOAD_SOUND)
-        return err_set(ERR_IO,
-                       "What the disk holds of this upload does not fit together. Begin a new one; whoever runs "
-                       "this server finds more by mrirecond --check-state.");
+    if (upload_examine(uploads->folder, id, &arrived) != UPLOAD_SOUND)
+        return unfit();
     int fd = openat(uploads->folder, id, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
-    bool taken = fd >= 0 && ftruncate(fd, cut) == 0 && fsync(fd) == 0 && unlinkat(uploads->folder, name, 0) == 0;
+    bool taken = fd >= 0 && ftruncate(fd, arrived) == 0 && fsync(fd) == 0 && unlinkat(uploads->folder, name, 0) == 0;
     int result = taken ? 0 : spool_failed(uploads->spool, "taking back a chunk");
     if (fd >= 0)
         close(fd);

@@ -79,9 +79,9 @@ static bool mend(const struct survey *survey, const char *id, enum upload_fault 
 static void one_look(void *context, const char *id)
 {
     struct survey *survey = context;
-    int64_t cut;
+    int64_t arrived;
     char name[UPLOAD_NAME];
-    enum upload_fault fault = upload_examine(survey->folder, id, &cut);
+    enum upload_fault fault = upload_examine(survey->folder, id, &arrived);
     survey->sound += fault == UPLOAD_SOUND;
     survey->leftover += fault == UPLOAD_LEFTOVER;
     if (fault != UPLOAD_LEFTOVER)

@@ -56,8 +56,7 @@ int upload_job(const struct upload *upload, struct job *job)
     return 0;
 }
 
-/* Where the note of a chunk says that the upload is to be cut off; -1: it says nothing that can be. */
-static int64_t chunk_note(int folder, const char *id, int64_t size)
+int64_t upload_arrived(int folder, const char *id, int64_t size)
 {
     char name[UPLOAD_NAME], text[24] = "", *end = text;
     int fd = openat(folder, upload_file(name, id, ".chunk"), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
@@ -71,7 +70,7 @@ static int64_t chunk_note(int folder, const char *id, int64_t size)
     return length > 0 && !*end && offset >= 0 && offset <= size ? offset : -1;
 }
 
-enum upload_fault upload_examine(int folder, const char *id, int64_t *cut)
+enum upload_fault upload_examine(int folder, const char *id, int64_t *arrived)
 {
     char name[UPLOAD_NAME];
     struct stat bytes, note_file;
@@ -85,14 +84,14 @@ enum upload_fault upload_examine(int folder, const char *id, int64_t *cut)
     bool says = note && upload_job(&upload, &job) == 0;
     job_clear(&job);
     json_decref(note);
-    *cut = there ? chunk_note(folder, id, bytes.st_size) : -1;
+    *arrived = there ? upload_arrived(folder, id, bytes.st_size) : -1;
     if (!says) /* half of one: the upload was being begun */
         return there && bytes.st_size > 0 ? UPLOAD_BAD_NOTE : UPLOAD_LEFTOVER;
     if (!there)
         return UPLOAD_NO_BYTES;
     if (bytes.st_size > upload.length)
         return UPLOAD_TOO_LONG;
-    return *cut < 0 ? UPLOAD_BAD_CHUNK : UPLOAD_SOUND;
+    return *arrived < 0 ? UPLOAD_BAD_CHUNK : UPLOAD_SOUND;
 }
 
 int uploads_each(int folder, void (*each)(void *context, const char *id), void *context)

@@ -29,6 +29,9 @@ void upload_files_remove(int folder, const char *id);
 json_t *upload_note_read(int folder, const char *id);
 /* The job that an upload becomes. Fails with ERR_IO where the note does not say enough. */
 int upload_job(const struct upload *upload, struct job *job);
+/* How many of an upload's `size` bytes have arrived: without those of a chunk whose checksum nobody has seen yet. -1:
+ * its note (ID.chunk) says nothing that can be. */
+int64_t upload_arrived(int folder, const char *id, int64_t size);
 /* What is wrong with an upload. */
 enum upload_fault {
     UPLOAD_SOUND,
@@ -39,9 +42,8 @@ enum upload_fault {
     UPLOAD_BAD_CHUNK, /* the note of a chunk is none, or names bytes that are not there */
     UPLOAD_FAULTS
 };
-/* *cut: the bytes that stay when a chunk is taken back whose checksum nobody saw (all of them where there is none); set
- * for UPLOAD_SOUND. */
-enum upload_fault upload_examine(int folder, const char *id, int64_t *cut);
+/* *arrived, as upload_arrived(), is set for UPLOAD_SOUND. */
+enum upload_fault upload_examine(int folder, const char *id, int64_t *arrived);
 /* Call `each` with the id of every upload, also of those that lack a file. Fails with ERR_IO. */
 int uploads_each(int folder, void (*each)(void *context, const char *id), void *context);
 

@@ -67,10 +67,10 @@ static void recover(void *context, const char *id)
     struct uploads *uploads = pass->uploads;
     struct upload upload = {.job = NULL};
     struct job job = {.state = JOB_QUEUED};
-    int64_t cut;
+    int64_t arrived;
     int known = store_get(uploads->store, id, &job);
     job_clear(&job);
-    enum upload_fault fault = upload_examine(uploads->folder, id, &cut);
+    enum upload_fault fault = upload_examine(uploads->folder, id, &arrived);
     if (known == 0 || fault == UPLOAD_LEFTOVER) {
         upload_files_remove(uploads->folder, id); /* its job was committed, and the spool counts the scan */
     } else if (fault != UPLOAD_SOUND) {

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """A disk that fails: a few points of tests/faults/diskfaults.py (docs/benchmarks.md has the figures of all), and what they taught."""
 # time limit: 300 s
+import base64
 import errno
 import json
 import os
@@ -41,8 +42,8 @@ class Failing(Daemon):
     def upload(self):
         return self.request("POST", "/v1/uploads?kind=recon", headers={**TUS, "Upload-Length": str(len(BODY))}).expect(201).headers["location"]
 
-    def patch(self, where, begin, end):
-        return self.request("PATCH", where, BODY[begin:end], {**TUS, "Upload-Offset": str(begin)})
+    def patch(self, where, begin, end, **more):
+        return self.request("PATCH", where, BODY[begin:end], {**TUS, "Upload-Offset": str(begin), **more})
 
     def checks(self):
         return self.get("/readyz?verbose").json()["checks"]
@@ -62,6 +63,18 @@ def chunk_not_synced():
         daemon.patch(where, 0, 30000).expect(204)
         daemon.arm("fdatasync")
         daemon.refused(daemon.patch(where, 30000, 60000))
+        same(daemon.request("HEAD", where, headers=TUS).expect(200).headers["upload-offset"], "30000", "Upload-Offset")
+        daemon.patch(where, 30000, len(BODY)).expect(204)
+        same(daemon.finish(where.rsplit("/", 1)[1])["state"], "succeeded", "state")
+
+
+@test("a chunk whose checksum is wrong, and that the disk does not take back: it has not arrived, and the upload goes on before it")
+def chunk_not_taken_back():
+    with Failing() as daemon:
+        where = daemon.upload()
+        daemon.patch(where, 0, 30000).expect(204)
+        daemon.arm("ftruncate")
+        daemon.refused(daemon.patch(where, 30000, 60000, **{"Upload-Checksum": "sha256 " + base64.b64encode(bytes(32)).decode()}))
         same(daemon.request("HEAD", where, headers=TUS).expect(200).headers["upload-offset"], "30000", "Upload-Offset")
         daemon.patch(where, 30000, len(BODY)).expect(204)
         same(daemon.finish(where.rsplit("/", 1)[1])["state"], "succeeded", "state")

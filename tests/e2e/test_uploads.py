@@ -164,7 +164,9 @@ def killed():
             head = {**TUS, **BYTES, "Upload-Offset": 10000, "Content-Length": len(body) - 10000, **checksum("sha1", body[10000:])}
             head = "".join(f"{name}: {value}\r\n" for name, value in head.items())
             connection.sendall(f"PATCH {checked} HTTP/1.1\r\nHost: localhost\r\n{head}\r\n".encode() + body[10000:40000])
-            wait_until(lambda: offset_of(daemon, checked) == 40000, "the bytes to arrive")
+            path = os.path.join(daemon.state, "uploads", checked.rsplit("/", 1)[1])
+            wait_until(lambda: os.path.getsize(path) == 40000, "the bytes to be on the disk")
+            same(offset_of(daemon, checked), 10000, "Upload-Offset of bytes whose checksum is not known yet")
             daemon.kill()
         # As if it had died between the last byte and the job.
         with open(os.path.join(daemon.state, "uploads", complete.rsplit("/", 1)[1]), "wb") as file:

@@ -106,11 +106,6 @@ ssize_t pwrite(int fd, const void *data, size_t bytes, off_t at)
     return part(bytes) ? NEXT(pwrite, fd, data, part(bytes), at) : -1;
 }
 
-ssize_t pwrite64(int fd, const void *data, size_t bytes, off64_t at)
-{
-    return pwrite(fd, data, bytes, at);
-}
-
 ssize_t writev(int fd, const struct iovec *pieces, int count)
 {
     return fails("writev", fd, NULL) ? -1 : NEXT(writev, fd, pieces, count);
@@ -129,11 +124,6 @@ int fdatasync(int fd)
 int ftruncate(int fd, off_t bytes)
 {
     return fails("ftruncate", fd, NULL) ? -1 : NEXT(ftruncate, fd, bytes);
-}
-
-int ftruncate64(int fd, off64_t bytes)
-{
-    return ftruncate(fd, bytes);
 }
 
 int fallocate(int fd, int mode, off_t at, off_t bytes)
@@ -179,11 +169,7 @@ int open(const char *name, int flags, ...)
     return openat(AT_FDCWD, name, flags, mode);
 }
 
-int open64(const char *name, int flags, ...)
-{
-    va_list rest;
-    va_start(rest, flags);
-    mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(rest, mode_t) : 0;
-    va_end(rest);
-    return openat(AT_FDCWD, name, flags, mode);
-}
+/* 64-bit offsets are the only ones there are here. */
+__typeof__(open) open64 __attribute__((alias("open")));
+__typeof__(pwrite) pwrite64 __attribute__((alias("pwrite")));
+__typeof__(ftruncate) ftruncate64 __attribute__((alias("ftruncate")));

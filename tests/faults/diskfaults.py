@@ -128,7 +128,10 @@ class Point:
 
     def ask(self, expected, method, path, body=None, **headers):
         """The answer where it is the expected one, else None; then it was a refusal that tells of the disk."""
-        answer = self.daemon.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
+        def free():  # a request that was refused early may still be at its end
+            answer = self.daemon.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
+            return answer if answer.status != 423 else None
+        answer = wait_until(free, "the end of a refused request", 10)
         if answer.status == expected:
             return answer
         self.refusal(answer)

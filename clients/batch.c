@@ -1,13 +1,13 @@
 /* mrirecon batch: every scan of a folder, sent, waited for and its image fetched; where it breaks off, the same command
  * goes on. Some scans are on the server at a time, so that uploads and reconstructions overlap and its queue is not
  * filled. */
+#include "clients/batch_folder.h"
 #include "clients/client.h"
 #include "clients/job.h"
 #include "clients/journal.h"
 #include "clients/progress.h"
 #include "clients/submission.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,70 +32,11 @@ struct batch {
     int count;
     struct journal *journal;
     struct progress progress;
-    double answered; /* when the server did last */
-    double send_at;  /* no scan is sent before */
-    bool wrong;      /* the server says that the command line is */
+    double answered;         /* when the server did last; 0: it has not */
+    double send_at;          /* no scan is sent before */
+    int waits_for;           /* the failure that was told last as what is waited for; 0: none */
+    char now[PROGRESS_TEXT]; /* where a job is that runs; "": none does */
 };
-
-/* ---- the folder ---- */
-
-static int scan_compare(const void *a, const void *b)
-{
-    return strcmp(((const struct scan_entry *)a)->name, ((const struct scan_entry *)b)->name);
-}
-
-static bool is_scan(const char *name)
-{
-    const char *ending = strrchr(name, '.');
-    return ending && ending != name && (strcmp(ending, ".h5") == 0 || strcmp(ending, ".mrd") == 0);
-}
-
-static int scan_add(struct batch *batch, const char *name, const struct stat *there)
-{
-    json_t *text = json_string(name);
-    json_decref(text);
-    if (!text)
-        return err_set(ERR_IO, "%s holds a file whose name is not UTF-8. Rename it.", batch->folder);
-    struct scan_entry *more = realloc(batch->scan, ((size_t)batch->count + 1) * sizeof *more);
-    if (more)
-        batch->scan = more;
-    char *copy = more ? strdup(name) : NULL;
-    if (!copy)
-        return err_set(ERR_NO_MEMORY, "There is no memory for the list of scans.");
-    int64_t changed = (int64_t)there->st_mtim.tv_sec * 1000000000 + there->st_mtim.tv_nsec;
-    batch->scan[batch->count++] = (struct scan_entry){.name = copy, .bytes = there->st_size, .changed = changed};
-    return 0;
-}
-
-static int folder_read(struct batch *batch)
-{
-    DIR *stream = opendir(batch->folder);
-    int failure = 0;
-    if (!stream)
-        return err_set(ERR_IO, "The folder %s cannot be read: %s.", batch->folder, strerror(errno));
-    for (struct dirent *item; !failure && (item = readdir(stream));) {
-        struct stat there;
-        if (is_scan(item->d_name) && fstatat(dirfd(stream), item->d_name, &there, 0) == 0 && S_ISREG(there.st_mode))
-            failure = scan_add(batch, item->d_name, &there);
-    }
-    closedir(stream);
-    if (!failure && batch->count == 0)
-        failure = err_set(ERR_IO, "%s holds no scan: no file whose name ends in .h5 or .mrd.", batch->folder);
-    if (!failure)
-        qsort(batch->scan, (size_t)batch->count, sizeof *batch->scan, scan_compare);
-    return failure;
-}
-
-/* FOLDER/NAME with another ending; the caller frees it. NULL (failure set): no memory. */
-static char *path_of(const char *folder, const char *name, const char *ending)
-{
-    char *path = NULL;
-    int stem = (int)(ending ? strrchr(name, '.') - name : (long)strlen(name));
-    if (asprintf(&path, "%s/%.*s%s%s", folder, stem, name, ending ? "." : "", ending ? ending : "") >= 0)
-        return path;
-    err_set(ERR_NO_MEMORY, "There is no memory for a path.");
-    return NULL;
-}
 
 /* ---- one scan ---- */
 
@@ -116,6 +57,7 @@ static int ended(struct batch *batch, struct scan_entry *scan, enum scan_state s
     scan->state = state;
     snprintf(scan->code, sizeof scan->code, "%s", code);
     tell(batch, scan, detail);
+    batch->send_at = 0; /* there is room for another */
     return journal_ended(batch->journal, scan);
 }
 
@@ -133,13 +75,27 @@ static bool is_of_the_command(int failure)
            failure == ERR_BAD_REQUEST || failure == ERR_UNAUTHORIZED || failure == ERR_FORBIDDEN;
 }
 
-/* After a call that failed: 0 where it is worth trying again later. */
+static void answered(struct batch *batch)
+{
+    batch->answered = client_seconds();
+    if (batch->waits_for == ERR_IO)
+        batch->waits_for = 0;
+}
+
+/* After a call that failed: 0 where it is worth trying again later. A server that never answered is another or none. */
 static int later(struct batch *batch, int failure)
 {
-    if (failure == ERR_IO && client_seconds() - batch->answered > OUTAGE_SECONDS)
+    if (failure == ERR_IO && (batch->answered == 0 || client_seconds() - batch->answered > OUTAGE_SECONDS))
         return failure;
     if (failure != ERR_IO && !is_for_now(failure))
         return failure;
+    if (failure != batch->waits_for) {
+        progress_end(&batch->progress);
+        fprintf(stderr, "mrirecon: waiting: ");
+        client_print_text(stderr, err_last()->text);
+        fprintf(stderr, " [%s]\n", err_name(err_last()->code));
+        batch->waits_for = failure;
+    }
     batch->send_at = client_seconds() + BUSY_SECONDS;
     return 0;
 }
@@ -147,10 +103,12 @@ static int later(struct batch *batch, int failure)
 static int send(struct batch *batch, struct scan_entry *scan)
 {
     json_t *job = NULL;
-    char *file = path_of(batch->folder, scan->name, NULL);
+    char *file = folder_path(batch->folder, scan->name);
     int failure = file ? 0 : ERR_NO_MEMORY;
-    if (file && access(file, R_OK) != 0) {
-        failure = ended(batch, scan, SCAN_FAILED, "io-error", strerror(errno));
+    bool readable = file && access(file, R_OK) == 0;
+    if (file && (!readable || scan->bytes == 0)) {
+        failure = ended(batch, scan, SCAN_FAILED, err_name(readable ? ERR_EMPTY_BODY : ERR_IO),
+                        readable ? "The file is empty." : strerror(errno));
         free(file);
         return failure;
     }
@@ -164,18 +122,16 @@ static int send(struct batch *batch, struct scan_entry *scan)
     failure = submission_send(batch->service, batch->path, file, scan->key, &job);
     free(file);
     if (!failure) {
-        batch->answered = client_seconds();
+        answered(batch);
         scan->state = SCAN_SENT;
         snprintf(scan->id, sizeof scan->id, "%s", client_text(job, "id"));
         json_decref(job);
         return journal_sent(batch->journal, scan);
     }
-    if (failure == ERR_CANCELED || is_of_the_command(failure)) {
-        batch->wrong = failure != ERR_CANCELED;
+    if (failure == ERR_CANCELED || is_of_the_command(failure))
         return failure;
-    }
     if (failure != ERR_IO)
-        batch->answered = client_seconds();
+        answered(batch);
     struct err why = *err_last();
     if (later(batch, failure) == 0)
         return 0;
@@ -200,13 +156,18 @@ static double seconds_between(const json_t *job, const char *from, const char *t
 /* The job has its image: so have we. */
 static int save(struct batch *batch, struct scan_entry *scan)
 {
-    char *image = path_of(batch->out, scan->name, batch->format);
+    char *image = folder_image_path(batch->out, scan, batch->format);
     int failure = image ? job_fetch(batch->service, scan->id, batch->format, image) : ERR_NO_MEMORY;
     free(image);
     if (!failure)
         return ended(batch, scan, SCAN_SUCCEEDED, "", "");
     /* The server may have gone down just then; that the image cannot be written here does not pass by trying. */
-    return failure == ERR_IO && ++scan->tries < FETCHES ? 0 : failure;
+    if (failure == ERR_IO)
+        return ++scan->tries < FETCHES ? 0 : failure;
+    if (failure == ERR_CANCELED || failure == ERR_SPOOL_FULL || is_of_the_command(failure))
+        return failure;
+    struct err why = *err_last();
+    return later(batch, failure) == 0 ? 0 : ended(batch, scan, SCAN_FAILED, err_name(why.code), why.text);
 }
 
 /* How far a scan is that was sent. */
@@ -215,12 +176,17 @@ static int look(struct batch *batch, struct scan_entry *scan)
     json_t *job = NULL;
     int failure = job_call(batch->service, "GET", scan->id, "", &job);
     if (failure == ERR_NOT_FOUND) { /* it was deleted before its image was fetched */
-        batch->answered = client_seconds();
+        answered(batch);
         return journal_sending(batch->journal, scan);
     }
     if (failure)
         return later(batch, failure);
-    batch->answered = client_seconds();
+    answered(batch);
+    if (strcmp(client_text(job, "state"), "running") == 0) {
+        char step[PROGRESS_TEXT];
+        progress_step(job, step);
+        snprintf(batch->now, sizeof batch->now, "%.60s: %.90s", scan->name, step);
+    }
     if (job_is_final(job)) {
         const char *state = client_text(job, "state");
         const json_t *error = json_object_get(job, "error");
@@ -247,24 +213,32 @@ static int count_of(const struct batch *batch, enum scan_state state)
 
 static void tell_all(struct batch *batch)
 {
-    char text[64];
+    char text[PROGRESS_TEXT];
     int failed = count_of(batch, SCAN_FAILED) + count_of(batch, SCAN_CANCELED);
     int done = count_of(batch, SCAN_SUCCEEDED) + failed;
-    snprintf(text, sizeof text, "%d of %d, %d on the server, %d failed", done, batch->count, count_of(batch, SCAN_SENT),
-             failed);
-    if (batch->progress.terminal)
-        progress_tell(&batch->progress, (double)done / batch->count, text);
+    int used =
+        snprintf(text, sizeof text, "%d of %d, %d on the server", done, batch->count, count_of(batch, SCAN_SENT));
+    if (failed)
+        used += snprintf(text + used, sizeof text - (size_t)used, ", %d failed", failed);
+    if (*batch->now)
+        snprintf(text + used, sizeof text - (size_t)used, "; %.100s", batch->now);
+    progress_tell(&batch->progress, (double)done / batch->count, text);
 }
 
 /* What an earlier run left: images that are gone are made again, and with --retry what failed is tried again. */
 static int take_up(struct batch *batch)
 {
-    int known = 0;
     for (int i = 0; i < batch->count; i++) {
         struct scan_entry *scan = &batch->scan[i];
-        char *image = path_of(batch->out, scan->name, batch->format);
+        char *image = folder_image_path(batch->out, scan, batch->format);
         if (!image)
             return ERR_NO_MEMORY;
+        if (scan->whole_name) {
+            client_print_text(stderr, scan->name);
+            fprintf(stderr, ": another scan differs in the ending alone; the image is called ");
+            client_print_text(stderr, strrchr(image, '/') + 1);
+            fputc('\n', stderr);
+        }
         bool failed = scan->state == SCAN_FAILED || scan->state == SCAN_CANCELED;
         if (scan->state == SCAN_SUCCEEDED && access(image, F_OK) != 0)
             scan->state = SCAN_SENT;
@@ -272,20 +246,20 @@ static int take_up(struct batch *batch)
             scan->key[0] = '\0';
             scan->state = SCAN_NEW;
         }
-        known += *scan->key != '\0';
         free(image);
     }
-    if (known)
+    int failed = count_of(batch, SCAN_FAILED) + count_of(batch, SCAN_CANCELED);
+    if (count_of(batch, SCAN_NEW) < batch->count)
         fprintf(stderr, "mrirecon: going on with a batch: %d of %d scans are done, %d on the server\n",
-                count_of(batch, SCAN_SUCCEEDED) + count_of(batch, SCAN_FAILED) + count_of(batch, SCAN_CANCELED),
-                batch->count, count_of(batch, SCAN_SENT));
+                count_of(batch, SCAN_SUCCEEDED) + failed, batch->count, count_of(batch, SCAN_SENT));
+    if (failed)
+        fprintf(stderr, "mrirecon: %d failed before and stay so; --retry tries them again\n", failed);
     return 0;
 }
 
 static int run(struct batch *batch)
 {
     int failure = 0;
-    batch->answered = client_seconds();
     while (!failure && count_of(batch, SCAN_NEW) + count_of(batch, SCAN_SENT) > 0) {
         int sent = count_of(batch, SCAN_SENT);
         double looked = client_seconds();
@@ -297,6 +271,7 @@ static int run(struct batch *batch)
             sent += batch->scan[i].state == SCAN_SENT;
             tell_all(batch);
         }
+        batch->now[0] = '\0';
         for (int i = 0; i < batch->count && !failure; i++)
             if (batch->scan[i].state == SCAN_SENT)
                 failure = look(batch, &batch->scan[i]);
@@ -320,7 +295,7 @@ static void summary(const struct batch *batch)
     for (int i = 0; i < batch->count; i++)
         if ((int)strlen(batch->scan[i].name) > width)
             width = (int)strlen(batch->scan[i].name);
-    printf("%-*s  %-13s  %9s  %s\n", width, "scan", "state", "seconds", "job, or why");
+    printf("%-*s  %-13s  %9s  %s\n", width, "scan", "state", "seconds", "job, why");
     for (int i = 0; i < batch->count; i++) {
         const struct scan_entry *scan = &batch->scan[i];
         client_print_text(stdout, scan->name);
@@ -328,10 +303,15 @@ static void summary(const struct batch *batch)
         if (scan->state == SCAN_SUCCEEDED)
             printf("%9.3f  %s\n", scan->seconds, scan->id);
         else
-            printf("%9s  %s\n", "", *scan->code ? scan->code : scan->id);
+            printf("%9s  %s%s%s\n", "", scan->id, *scan->id && *scan->code ? "  " : "", scan->code);
     }
-    printf("%d of %d succeeded, %d failed\n", count_of(batch, SCAN_SUCCEEDED), batch->count,
+    printf("%d of %d succeeded, %d failed", count_of(batch, SCAN_SUCCEEDED), batch->count,
            count_of(batch, SCAN_FAILED) + count_of(batch, SCAN_CANCELED));
+    if (count_of(batch, SCAN_SENT))
+        printf(", %d on the server", count_of(batch, SCAN_SENT));
+    if (count_of(batch, SCAN_NEW))
+        printf(", %d not sent", count_of(batch, SCAN_NEW));
+    putchar('\n');
 }
 
 /* The folder for images, which is not that of the scans: an image would be taken for a scan the next time. */
@@ -339,7 +319,7 @@ static int out_make(struct batch *batch)
 {
     struct stat scans, images;
     if (mkdir(batch->out, 0777) != 0 && errno != EEXIST)
-        return err_set(ERR_IO, "The folder %s cannot be made: %s.", batch->out, strerror(errno));
+        return err_set(ERR_IO, "The folder %s cannot be made: %s. Name another by --out.", batch->out, strerror(errno));
     if (stat(batch->folder, &scans) != 0 || stat(batch->out, &images) != 0)
         return err_set(ERR_IO, "The folder %s cannot be used: %s.", batch->out, strerror(errno));
     if (scans.st_dev == images.st_dev && scans.st_ino == images.st_ino)
@@ -351,13 +331,13 @@ static int batch_run(struct batch *batch)
 {
     char *state = NULL, *inside = NULL;
     int failure = 0;
-    if (!batch->out && !(batch->out = inside = path_of(batch->folder, "images", NULL)))
+    if (!batch->out && !(batch->out = inside = folder_path(batch->folder, "images")))
         failure = ERR_NO_MEMORY;
     if (!failure)
-        failure = folder_read(batch);
+        failure = folder_read(batch->folder, &batch->scan, &batch->count);
     if (!failure)
         failure = out_make(batch);
-    if (!failure && !(state = path_of(batch->out, "batch.state", NULL)))
+    if (!failure && !(state = folder_path(batch->out, "batch.state")))
         failure = ERR_NO_MEMORY;
     if (!failure)
         failure = journal_open(&batch->journal, state, batch->path, batch->scan, batch->count);
@@ -387,7 +367,8 @@ int client_batch(struct service *service, const struct client_options *options)
         return code;
     int failure = batch_run(&batch);
     struct err why = *err_last();
-    bool began = batch.journal != NULL && !batch.wrong;
+    /* A table of scans of which none was sent would hide why. */
+    bool began = batch.journal != NULL && count_of(&batch, SCAN_NEW) < batch.count;
     if (began)
         summary(&batch);
     if (failure) {
@@ -399,9 +380,7 @@ int client_batch(struct service *service, const struct client_options *options)
         code = CLIENT_FAILED;
     }
     journal_free(batch.journal);
-    for (int i = 0; i < batch.count; i++)
-        free(batch.scan[i].name);
-    free(batch.scan);
+    folder_free(batch.scan, batch.count);
     free(batch.path);
     return code;
 }

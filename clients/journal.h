@@ -24,7 +24,9 @@ struct scan_entry {
     char id[JOURNAL_ID];   /* of the job; "": none yet */
     char code[64];         /* why it failed */
     double seconds;        /* that the job ran */
-    int tries;             /* to fetch its image; not in the file */
+    /* not in the file: */
+    int tries;       /* to fetch its image */
+    bool whole_name; /* its image is called by its name with the ending (batch_folder.h) */
 };
 
 struct journal;

@@ -36,7 +36,9 @@ static void draw(double fraction, const char *text)
     fprintf(stderr, "\r\033[K");
     if (fraction >= 0) {
         int percent = (int)((fraction > 1 ? 1 : fraction) * 100), around = (int)strlen("[] 100 %  ");
-        int bar = room - around - length < BAR ? room - around - length : BAR, full = bar * percent / 100;
+        int bar = room - around - length, least = room / 5;
+        bar = bar < least ? least : bar < BAR ? bar : BAR;
+        int full = bar * percent / 100;
         if (bar >= BAR_LEAST)
             fprintf(stderr, "[%.*s%.*s] ", full, "################################", bar - full,
                     "................................");
@@ -87,15 +89,16 @@ void progress_end(struct progress *progress)
 void progress_step(const json_t *job, char text[PROGRESS_TEXT])
 {
     const json_t *step = json_object_get(job, "step"), *of = json_object_get(step, "iterations");
-    int used = 0;
     if (!json_is_object(step)) {
         snprintf(text, PROGRESS_TEXT, "%s", client_text(job, "state"));
         return;
     }
-    used =
-        snprintf(text, PROGRESS_TEXT, "step %d of %d: %.40s", (int)json_integer_value(json_object_get(step, "number")),
-                 (int)json_integer_value(json_object_get(step, "steps")), client_text(step, "name"));
+    int used = snprintf(text, PROGRESS_TEXT, "%.40s", client_text(step, "name"));
     if (json_is_integer(of))
-        snprintf(text + used, (size_t)(PROGRESS_TEXT - used), ", %.40s %lld of %lld", client_text(step, "unit"),
-                 (long long)json_integer_value(json_object_get(step, "iteration")), (long long)json_integer_value(of));
+        used += snprintf(text + used, (size_t)(PROGRESS_TEXT - used), ", %.40s %lld of %lld", client_text(step, "unit"),
+                         (long long)json_integer_value(json_object_get(step, "iteration")),
+                         (long long)json_integer_value(of));
+    snprintf(text + used, (size_t)(PROGRESS_TEXT - used), " (step %d of %d)",
+             (int)json_integer_value(json_object_get(step, "number")),
+             (int)json_integer_value(json_object_get(step, "steps")));
 }

@@ -18,7 +18,7 @@ struct progress {
 /* On stderr as it is now. */
 void progress_start(struct progress *progress);
 
-/* fraction 0..1; below 0: not known. What does not fit the terminal's width is left out, the bar first. */
+/* fraction 0..1; below 0: not known. What does not fit the terminal's width is left out. */
 void progress_tell(struct progress *progress, double fraction, const char *text);
 
 /* Bytes that move, for a service_watch; `context` is a struct progress. */
@@ -27,7 +27,7 @@ void progress_moved(void *context, int64_t done, int64_t total);
 /* Remove the bar, so that something else can be written. */
 void progress_end(struct progress *progress);
 
-/* Where a running job is, from its document: "step 5 of 8: density, iteration 12 of 30"; else its state. */
+/* Where a running job is, from its document: "density, iteration 12 of 30 (step 5 of 8)"; else its state. */
 void progress_step(const json_t *job, char text[PROGRESS_TEXT]);
 
 #endif

@@ -39,7 +39,7 @@ int submission_path(struct service *service, const struct client_options *option
     for (int i = 1; i < options->words && complete && !usage; i++) {
         const char *word = options->word[i], *equals = strchr(word, '=');
         if (!equals || equals == word)
-            usage = client_usage("\"%s\" is no PARAM=VALUE. One scan is submitted at a time.", word);
+            usage = client_usage("\"%s\" is no PARAM=VALUE. One scan, or one folder, is sent at a time.", word);
         else if (strncmp(word, "kind=", 5) == 0)
             usage = client_usage("The kind of a job is given by --kind, not as a parameter.");
         else

@@ -13,18 +13,22 @@ main(start) starts one daemon for the whole program by start(), and hands it to 
 without one starts what it needs (`with Daemon(...) as daemon:`). Whatever a daemon wrote to stderr is read when it stops: a
 sanitizer's report, or a line logged as an error that the test did not expect, fails the program.
 """
+import fcntl
 import glob
 import http.client
 import inspect
 import json
 import os
+import pty
 import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import traceback
 
@@ -328,6 +332,30 @@ def client(daemon, *words, check=True, stdin=None, timeout=SLOW, **environment):
         assert done.returncode == 0, f"mrirecon {' '.join(words)} exited with {done.returncode}: {done.stderr}"
         assert not REPORTS.search(done.stderr), done.stderr
     return done
+
+
+def at_terminal(words, columns, environment=None):
+    """Run a command whose stderr is a terminal of so many columns, to its success; the lines that it drew over each other."""
+    outer, inner = pty.openpty()
+    fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 25, columns, 0, 0))
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=inner, env=environment)
+    os.close(inner)
+    seen = b""
+    while True:
+        try:
+            data = os.read(outer, 65536)
+        except OSError:  # the other side is closed
+            break
+        if not data:
+            break
+        seen += data
+    os.close(outer)
+    same(process.wait(SLOW), 0, "exit status")
+    # What a moving line gave way to ends in a newline, which a terminal's driver makes a carriage return and one.
+    moving = [line.removeprefix("\033[K") for line in seen.decode().replace("\r\n", "\n").split("\r") if line.startswith("\033[K")]
+    moving = [line for line in moving if line and "\n" not in line]
+    assert all(len(line) < columns for line in moving), f"wider than {columns} columns: {moving}"
+    return moving
 
 
 TESTS = []

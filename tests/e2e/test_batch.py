@@ -1,14 +1,16 @@
 #!/usr/bin/python3
 """mrirecon batch: every scan of a folder, also where it breaks off in the middle."""
-# time limit: 300 s
+# time limit: 600 s
 import os
+import re
 import shutil
 import signal
 import subprocess
 import tempfile
+import time
 
 import scans
-from harness import BIN, Daemon, client, main, same, test, wait_until
+from harness import BIN, Daemon, at_terminal, client, main, same, skip, test, wait_until
 
 FOLDER = tempfile.TemporaryDirectory()
 GOOD = scans.radial(seed=71).write(f"{FOLDER.name}/good.h5")
@@ -109,16 +111,121 @@ def back_pressure():
                                    env=dict(os.environ, MRIRECON_SERVER=daemon.url), text=True)
         wait_until(lambda: os.path.exists(f"{where}/images/a0.h5"), "the first image")
         daemon.kill()
+        said = ""
+        while "No server answers" not in said:
+            line = running.stderr.readline()
+            assert line, f"the batch ended, having said {said}"
+            said += line
         daemon.restart(same_port=True)
         out = running.communicate(timeout=120)
-        same(running.returncode, 0, f"exit status, having said {out}")
+        same(running.returncode, 0, f"exit status, having said {said} {out}")
         same(len(os.listdir(f"{where}/images")), 7, "images and state")
+
+
+@test("what is waited for is said once, whatever the server refuses; Ctrl-C ends it with a table, and the same command goes on")
+def refusals():
+    for options, code in ((dict(queue_limit=1), "queue-full"), (dict(client_jobs=1), "client-quota"), (dict(spool_limit=2 * os.path.getsize(GOOD) - 1), "spool-full")):
+        daemon = Daemon(devices="cpu", work_reserve="900T", **options)  # nothing is begun
+        with daemon:
+            where = folder(3)
+            running = subprocess.Popen([os.path.join(BIN, "mrirecon"), "batch", where, "dcf=given"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                       env=dict(os.environ, MRIRECON_SERVER=daemon.url), text=True)
+            told = running.stderr.readline()
+            assert told.startswith("mrirecon: waiting: ") and told.endswith(f"[{code}]\n"), told
+            time.sleep(6)  # it has asked again in the meantime
+            running.send_signal(signal.SIGINT)
+            out, said = running.communicate(timeout=60)
+            same((running.returncode, said), (130, "mrirecon: interrupted\nmrirecon: the same command goes on where this one ended.\n"), "end")
+            lines = out.splitlines()
+            assert lines[1].split()[:2] == ["a0.h5", "on"] and lines[2].split() == ["a1.h5", "not", "sent"], out
+            same(lines[-1], "0 of 3 succeeded, 0 failed, 1 on the server, 2 not sent", "last line")
+            daemon.kill()
+            daemon.options = dict(devices="cpu")
+            daemon.restart()
+            same(set(table(client(daemon, "batch", where, "dcf=given")).values()), {"succeeded"}, f"states after {code}")
+            same(len(jobs(daemon)), 3, f"jobs after {code}")
+
+
+@test("a server that never answered is no reason to wait, nor for a table; the same command is good when it does")
+def nobody(daemon):
+    where = folder(2)
+    done = client(None, "batch", where, check=False, timeout=30, MRIRECON_SERVER="http://127.0.0.1:9")
+    same((done.returncode, done.stdout, done.stderr.count("\n")), (1, "", 1), f"answer to {done.stderr}")
+    assert "127.0.0.1:9" in done.stderr, done.stderr
+    done = client(daemon, "batch", where)
+    same((table(done), "going on" in done.stderr), ({"a0.h5": "succeeded", "a1.h5": "succeeded"}, False), "states")
+
+
+@test("scans whose names differ in the ending alone have an image each; endings are known in any case")
+def twins(daemon):
+    where = folder(2)
+    other = scans.radial(seed=73)
+    for name in ("a0.MRD", "a0.h5.h5", "UP.H5"):
+        other.write(f"{where}/{name}")
+    done = client(daemon, "batch", where, "dcf=given", "--format", "npy")
+    same(len(table(done)), 5, "scans")
+    same(sorted(os.listdir(f"{where}/images")), ["UP.npy", "a0.MRD.npy", "a0.h5.h5.npy", "a0.h5.npy", "a1.npy", "batch.state"], "images")
+    assert "a0.MRD.npy" in done.stderr and "a0.h5.h5.npy" in done.stderr, done.stderr
+
+    def image(name):
+        with open(f"{where}/images/{name}.npy", "rb") as file:
+            return file.read()
+    same([image(name) == image("a1") for name in ("a0.h5", "a0.MRD", "a0.h5.h5", "UP")], [True, False, False, False], "whose image each is")
+    same([image(name) == image("UP") for name in ("a0.MRD", "a0.h5.h5")], [True, True], "whose image each is")
+    before = len(jobs(daemon))
+    client(daemon, "batch", where, "dcf=given", "--format", "npy")
+    same(len(jobs(daemon)), before, "jobs of a second run")
+
+
+@test("one that is empty, cut off or may not be read costs no other its image, and is tried again when it is mended")
+def bad_ones(daemon):
+    where = folder(2)
+    os.chmod(FOLDER.name, 0o755)  # somebody else's folder: root may read everything
+    os.chmod(where, 0o777)
+    with open(GOOD, "rb") as file, open(f"{where}/cut.h5", "wb") as cut:
+        cut.write(file.read()[:3000])
+    with open(f"{where}/empty.h5", "w"):
+        pass
+    shutil.copy(GOOD, f"{where}/secret.h5")
+    os.chmod(f"{where}/secret.h5", 0)
+    user = 65534 if os.geteuid() == 0 else None
+
+    def run(*words):
+        try:
+            return subprocess.run([os.path.join(BIN, "mrirecon"), "batch", where, "dcf=given", *words], capture_output=True, text=True, timeout=60, user=user,
+                                  stdin=subprocess.DEVNULL, env=dict(os.environ, MRIRECON_SERVER=daemon.url))
+        except PermissionError:
+            skip("another user may not run the programs from where they lie")
+    done = run()
+    same(done.returncode, 1, f"exit status: {done.stderr}")
+    same(table(done), {"a0.h5": "succeeded", "a1.h5": "succeeded", "cut.h5": "failed", "empty.h5": "failed", "secret.h5": "failed"}, "states")
+    for says in ("The file is empty. [empty-body]", "[truncated-file]", "Permission denied [io-error]"):
+        assert says in done.stderr, done.stderr
+    os.chmod(f"{where}/secret.h5", 0o644)
+    shutil.copy(GOOD, f"{where}/empty.h5")
+    done = run()
+    same({name for name, state in table(done).items() if state == "failed"}, {"cut.h5"}, "what still fails")
+    assert "1 failed before and stay so; --retry" in done.stderr, done.stderr
+    os.chmod(where, 0)
+    done = run()
+    same((done.returncode, done.stdout, "Permission denied" in done.stderr), (1, "", True), f"of a folder that may not be read: {done.stderr}")
+    os.chmod(where, 0o755)
+
+
+@test("a terminal is shown how many are done, and where the job is that runs")
+def terminal(daemon):
+    where = folder(2)
+    scans.slow(seed=74).write(f"{where}/slow.h5")
+    moving = at_terminal([os.path.join(BIN, "mrirecon"), "batch", where, "dcf=pipe", "dcf_iterations=200", "tolerance=1e-5"], 100,
+                         dict(os.environ, MRIRECON_SERVER=daemon.url))
+    assert any(re.fullmatch(r"\[#+\.+\] +\d+ %  2 of 3, 1 on the server; slow\.h5: density, iteration \d+.*", line) for line in moving), moving
 
 
 @test("what is wrong with the command is said at once, and once")
 def wrong(daemon):
     before = len(jobs(daemon))
     for words, status, says in ((["batch", f"{FOLDER.name}/none"], 1, "cannot be read"), (["batch", tempfile.mkdtemp(dir=FOLDER.name)], 1, "no scan"),
+                                (["batch", GOOD], 1, "Not a directory"),
                                 (["batch", folder(2), "dcf=wrong"], 1, "bad-parameter"), (["batch", folder(2), "--priority", "x"], 1, "bad-parameter"),
                                 (["batch", folder(2), "dcf"], 2, "PARAM=VALUE"), (["batch", folder(2), "--format", "gif"], 2, "gif")):
         done = client(daemon, *words, check=False)

@@ -1,20 +1,16 @@
 #!/usr/bin/python3
 """mrirecon, the command: every command against a live daemon, its exit status and what it says where something is wrong."""
 # time limit: 300 s
-import fcntl
 import json
 import os
-import pty
 import re
 import signal
-import struct
 import subprocess
 import tempfile
-import termios
 import time
 
 import scans
-from harness import BIN, Daemon, client, main, same, test, wait_until
+from harness import BIN, Daemon, at_terminal, client, main, same, test, wait_until
 
 FOLDER = tempfile.TemporaryDirectory()
 SCAN = scans.radial(seed=41).write(f"{FOLDER.name}/scan.h5")
@@ -214,30 +210,9 @@ def bar(daemon):
     def words(iterations):  # another number each time: the worker keeps the weights of the last job
         return [os.path.join(BIN, "mrirecon"), "--server", daemon.url, "submit", SLOW, *(w.replace("1000", str(iterations)) for w in SLOW_WORDS), "--wait"]
 
-    def at_terminal(columns, iterations):
-        outer, inner = pty.openpty()
-        fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 25, columns, 0, 0))
-        process = subprocess.Popen(words(iterations), stdout=subprocess.DEVNULL, stderr=inner)
-        os.close(inner)
-        seen = b""
-        while True:
-            try:
-                data = os.read(outer, 65536)
-            except OSError:  # the other side is closed
-                break
-            if not data:
-                break
-            seen += data
-        os.close(outer)
-        same(process.wait(60), 0, "exit status")
-        drawn = [line.removeprefix("\033[K") for line in seen.decode().split("\r") if line.startswith("\033[K")]
-        drawn = [line for line in drawn if line and not line.startswith("job ")]
-        assert all(len(line) < columns for line in drawn), f"wider than {columns} columns: {drawn}"
-        return drawn
-
-    drawn = at_terminal(80, 300)
-    assert any(re.fullmatch(r"\[#*\.*\] +\d+ %  step 5 of 8: density, iteration \d+ of 300", line) for line in drawn), drawn
-    assert any("density" in line and "[" not in line for line in at_terminal(30, 301)), "a bar takes the room of the words"
+    drawn = at_terminal(words(300), 80)
+    assert any(re.fullmatch(r"\[#*\.*\] +\d+ %  density, iteration \d+ of 300 \(step 5 of 8\)", line) for line in drawn), drawn
+    assert any("density" in line and "[" not in line for line in at_terminal(words(301), 30)), "a bar takes the room of the words"
     lines = subprocess.run(words(100), capture_output=True, text=True, timeout=60).stderr
     assert re.fullmatch(r"job \w+\n", lines), lines
 

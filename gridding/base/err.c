@@ -21,8 +21,7 @@ static int row_of(int code)
     return code <= 0 && code > -ERR_COUNT ? -code : ERR_INTERNAL_INDEX;
 }
 
-/* Bytes of the UTF-8 character at `text` that a person may be shown; 0: a control or formatting character, or no UTF-8.
- */
+/* Bytes of the UTF-8 character at `text`; 0: it is none, or one that controls or formats. */
 static size_t character(const unsigned char *text)
 {
     size_t length = *text < 0x80                    ? 1

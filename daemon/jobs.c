@@ -11,7 +11,8 @@ int job_cancel(const struct scheduler_parts *parts, struct scheduler *scheduler,
     if (*state == JOB_CANCELED && before == JOB_QUEUED) {
         /* The scheduler never saw it. */
         metrics_canceled(parts->metrics);
-        spool_remove(parts->spool, id);
+        if (parts->options->keep_scans == KEEP_NONE)
+            spool_remove(parts->spool, id);
         waiters_wake(parts->waiters, id);
     }
     scheduler_wake(scheduler);

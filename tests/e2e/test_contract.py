@@ -3,93 +3,19 @@
 with values at random and hostile ones; nothing but what the document declares may come back."""
 import http.client
 import json
-import os
 import random
 import re
 import string
 import urllib.parse
 import urllib.request
 
-import yaml
-
 import scans
-from harness import ROOT, Daemon, main, same, test
+from contract import DOCUMENT, check_answer, complaints, operations, read, resolve
+from harness import Daemon, main, same, test
 
 HOSTILE = ["", " ", "0", "-1", "1e999", "9" * 30, "null", "true", "../..", "..%2f..", "%00", "%", "%zz", "a" * 2000, "\u00e9", "\u202e", "'; DROP TABLE job;--",
            "<script>", "${jndi:x}", "recon", "image", "image.png", "png", "queued", "01m7yheza283fkx9ma8t456e4x", "*", "bytes=0-", "\"x\"", "1.0.0", "wait=1",
            "sha1 AAAA", "sha-256=:AAAA:", "application/json", "application/offset+octet-stream", "Bearer x"]
-METHODS = {"get", "post", "put", "patch", "delete", "options"}
-
-
-def read(path):
-    with open(os.path.join(ROOT, path)) as file:
-        return file.read()
-
-
-DOCUMENT = yaml.safe_load(read("docs/openapi.yaml"))
-
-
-def resolve(thing):
-    while isinstance(thing, dict) and "$ref" in thing:
-        target = DOCUMENT
-        for part in thing["$ref"].removeprefix("#/").split("/"):
-            target = target[part]
-        thing = target
-    return thing
-
-
-def complaints(schema, value, where):
-    """What about `value` does not fit `schema`: the part of JSON Schema that the document uses."""
-    schema = resolve(schema)
-    if value is None:
-        return [] if schema.get("nullable") or not schema else [f"{where} is null"]
-    found = [c for part in schema.get("allOf", []) for c in complaints(part, value, where)]
-    kinds = {"object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool}
-    kind = schema.get("type")
-    if kind and (not isinstance(value, kinds[kind]) or (isinstance(value, bool) and kind != "boolean")):
-        return found + [f"{where} is {value!r:.60}, not of type {kind}"]
-    if "enum" in schema and value not in schema["enum"]:
-        found.append(f"{where} is {value!r}, none of {schema['enum']}")
-    if kind in ("number", "integer") and not schema.get("minimum", value) <= value <= schema.get("maximum", value):
-        found.append(f"{where} is {value}, out of range")
-    if kind == "object":
-        found += [f"{where} has no {name}" for name in schema.get("required", []) if name not in value]
-        for name, part in schema.get("properties", {}).items():
-            if name in value:
-                found += complaints(part, value[name], f"{where}.{name}")
-    if kind == "array":
-        for i, item in enumerate(value):
-            found += complaints(schema.get("items", {}), item, f"{where}[{i}]")
-    return found
-
-
-def operations():
-    for path, item in DOCUMENT["paths"].items():
-        for method in sorted(METHODS & set(item)):
-            yield path, method, item[method], item.get("parameters", []) + item[method].get("parameters", [])
-
-
-def check_answer(path, method, operation, answer):
-    """An answer must be declared, and fit what is declared."""
-    where = f"{method.upper()} {path}: {answer.status}"
-    declared = resolve(operation["responses"].get(str(answer.status)) or operation["responses"].get("default"))
-    media = answer.headers.get("content-type", "").split(";")[0]
-    if answer.status >= 400 and not (path in ("/readyz", "/healthz", "/v2/health/ready") and answer.status == 503):
-        assert answer.status < 500 or answer.status in (503, 507), f"{where}: {answer.body[:300]!r}"
-        same(media, "application/problem+json", f"media type of {where}")
-        problem = json.loads(answer.body)
-        found = complaints({"$ref": "#/components/schemas/Problem"}, problem, where)
-        assert not found, found
-        same(problem["status"], answer.status, f"status in the problem of {where}")
-        assert declared or answer.status in (400, 401, 403, 404, 421), f"{where} ({problem['code']}) is not declared"
-        return
-    assert declared, f"{where} is not declared"
-    if media == "application/json" and method != "head":
-        schema = declared.get("content", {}).get(media, {}).get("schema", {})
-        found = complaints(schema, json.loads(answer.body), where)
-        assert not found, found
-
-
 @test("every route of the code stands in the document, and the other way round")
 def routes():
     coded = {(re.sub(r"\*", "{}", path), method.lower()) for method, path in re.findall(r'\{"([A-Z]+)", "([^"]+)"', read("daemon/routes.c"))}
@@ -106,6 +32,24 @@ def routes():
 def codes():
     coded = [code for code in re.findall(r'X\(\w+, \d+, "([a-z-]+)"', read("gridding/base/err.h"))]
     same(DOCUMENT["components"]["schemas"]["Problem"]["properties"]["code"]["enum"], coded, "codes")
+
+
+@test("the parameters are those of the kinds, with their types, ranges, choices and defaults")
+def parameters(daemon):
+    kind, = daemon.get("/v1/kinds").expect(200).json()["kinds"]
+    told = {}
+    for param in kind["parameters"]:
+        number = {"int": "integer", "real": "number"}.get(param["type"])
+        schema = {"type": "string"}
+        if number:
+            schema = {"type": number, "minimum": param["min"], "maximum": param["max"]}
+        elif param["type"] == "text":
+            schema["maxLength"] = param["max_bytes"]
+        if "choices" in param:
+            choices = {"type": "string", "enum": param["choices"]}
+            schema = {"anyOf": [choices, schema]} if number else choices
+        told[param["name"]] = {**schema, "default": param["default"]}
+    same(DOCUMENT["components"]["schemas"]["Parameters"]["properties"], told, "parameters of the document")
 
 
 @test("the steps are those of the kinds, in their order, and what a running job tells of them fits")

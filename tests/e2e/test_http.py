@@ -108,6 +108,9 @@ def prefer_wait(daemon):
                          ("application/x-hdf5", b"\x89HDF\r\n\x1a\n"), ("application/x-nifti", b"\x1f\x8b")):
         answer = daemon.submit(BODY, "kind=recon", Prefer="wait=60", Accept=media).expect(200, media)
         assert answer.body.startswith(magic), answer.body[:20]
+    for headers in ({"If_None_Match": "*"}, {"If_Match": '"x"'}, {"Range": "bytes=0-0"}):  # of a result that one has; a submission has none
+        answer = daemon.submit(BODY, "kind=recon", Prefer="wait=60", Accept="image/png", **headers).expect(200, "image/png")
+        assert len(answer.body) > 20, headers
 
 
 @test("Prefer: wait that ends too early answers 202 with the job as it is")

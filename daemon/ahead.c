@@ -16,24 +16,28 @@ json_t *ahead_ids(const struct scheduler *scheduler, bool busy)
     return ids;
 }
 
-static void prepare(struct scheduler *scheduler, struct slot *slot, const struct job *job, bool of_row)
+static void prepare(struct slot *slot, const struct job *job, int scan, bool of_row)
 {
-    int scan = -1;
-    if (strcmp(slot->worker.suspect, job->id) == 0 || spool_open(scheduler->parts.spool, job->id, &scan) != 0)
+    if (strcmp(slot->worker.suspect, job->id) == 0)
         return;
     worker_prepare(&slot->worker, job, scan);
     slot->worker.ahead_of_row = of_row;
-    close(scan);
+}
+
+void announcement_clear(struct announcement *announcement)
+{
+    if (*announcement->job.id)
+        close(announcement->scan);
+    job_clear(&announcement->job);
 }
 
 void ahead_announced(struct scheduler *scheduler)
 {
-    struct job job = {.sequence = 0};
     char retracted[JOB_ID];
     struct slot *idle = NULL, *busy = NULL;
     pthread_mutex_lock(&scheduler->lock);
-    job = scheduler->announced;
-    scheduler->announced = (struct job){.sequence = 0};
+    struct announcement next = scheduler->announced;
+    scheduler->announced = (struct announcement){.scan = -1};
     memcpy(retracted, scheduler->retracted, sizeof retracted);
     scheduler->retracted[0] = '\0';
     pthread_mutex_unlock(&scheduler->lock);
@@ -46,9 +50,9 @@ void ahead_announced(struct scheduler *scheduler)
             slot_better(slot, *best))
             *best = slot;
     }
-    if (*job.id && (idle || busy))
-        prepare(scheduler, idle ? idle : busy, &job, true);
-    job_clear(&job);
+    if (*next.job.id && (idle || busy))
+        prepare(idle ? idle : busy, &next.job, next.scan, true);
+    announcement_clear(&next);
 }
 
 /* A job that was canceled or deleted is not to linger in a worker's memory. */
@@ -83,30 +87,34 @@ void ahead_next(struct scheduler *scheduler)
         json_decref(avoid);
         if (!scheduler->news)
             return;
-        prepare(scheduler, slot, &job, false);
+        int scan;
+        if (spool_open(scheduler->parts.spool, job.id, &scan) == 0) {
+            prepare(slot, &job, scan, false);
+            close(scan);
+        }
         job_clear(&job);
     }
     scheduler->news = false;
 }
 
-void scheduler_announce(struct scheduler *scheduler, const struct job *job)
+void scheduler_announce(struct scheduler *scheduler, const struct job *job, int scan)
 {
-    struct job announced = {.parameters = json_deep_copy(job->parameters)};
-    memcpy(announced.id, job->id, sizeof announced.id);
-    memcpy(announced.kind, job->kind, sizeof announced.kind);
+    struct announcement fresh = {.job = {.parameters = json_deep_copy(job->parameters)}, .scan = scan};
+    memcpy(fresh.job.id, job->id, sizeof fresh.job.id);
+    memcpy(fresh.job.kind, job->kind, sizeof fresh.job.kind);
     pthread_mutex_lock(&scheduler->lock);
-    struct job before = scheduler->announced;
-    scheduler->announced = announced;
+    struct announcement before = scheduler->announced;
+    scheduler->announced = fresh;
     pthread_mutex_unlock(&scheduler->lock);
-    job_clear(&before);
+    announcement_clear(&before);
     scheduler_wake(scheduler);
 }
 
 void scheduler_retract(struct scheduler *scheduler, const char *id)
 {
     pthread_mutex_lock(&scheduler->lock);
-    if (strcmp(scheduler->announced.id, id) == 0)
-        job_clear(&scheduler->announced);
+    if (strcmp(scheduler->announced.job.id, id) == 0)
+        announcement_clear(&scheduler->announced);
     snprintf(scheduler->retracted, sizeof scheduler->retracted, "%s", id);
     pthread_mutex_unlock(&scheduler->lock);
     scheduler_wake(scheduler);

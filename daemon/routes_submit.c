@@ -129,7 +129,9 @@ int route_submit_work(struct request *request)
     request->job.bytes = request->upload.bytes;
     memcpy(request->job.id, request->upload.id, sizeof request->job.id);
     if (!result) {
-        scheduler_announce(service->scheduler, &request->job);
+        int scan;
+        if (spool_open(service->spool, request->job.id, &scan) == 0)
+            scheduler_announce(service->scheduler, &request->job, scan);
         result = spool_finish(&request->upload);
     }
     if (!result)

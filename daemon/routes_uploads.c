@@ -202,23 +202,26 @@ int route_upload_append_begin(struct request *request)
     return result;
 }
 
-/* The chunk is there; with the last one the upload becomes a job. */
-int route_upload_append_work(struct request *request)
+/* The upload is whole: its scan is read while the disk takes it. */
+static void announce(struct request *request)
 {
     struct service *service = request->service;
-    bool good = digest_end(&request->digest), complete = request->chunk.offset == request->chunk.length;
-    int result = chunk_end(&request->chunk, good);
-    if (!result && !good)
-        result = err_set(ERR_UPLOAD_CHECKSUM,
-                         "The %s of the bytes that arrived is not what Upload-Checksum tells; they are "
-                         "dropped. Send them again.",
-                         request->digest.name);
-    if (result || !complete)
-        return result;
+    struct job job = {.state = JOB_QUEUED};
+    int scan;
+    if (upload_peek(service->uploads, request->part[2], &job, &scan) != 0)
+        return;
+    scheduler_announce(service->scheduler, &job, scan);
+    job_clear(&job);
+}
+
+/* A whole upload becomes a job. */
+static int job_make(struct request *request)
+{
+    struct service *service = request->service;
     if (service->draining)
         return err_set(ERR_DRAINING, "The service is being stopped. Send an empty PATCH when it is back.");
     request->job.quota = request->identity.quota;
-    result =
+    int result =
         upload_finish(service->uploads, service->store, request->part[2], service->options->queue_limit, &request->job);
     if (result)
         return result;
@@ -227,6 +230,25 @@ int route_upload_append_work(struct request *request)
              request->job.kind, (long long)request->job.bytes);
     scheduler_wake(service->scheduler);
     return 0;
+}
+
+/* The chunk is there; with the last one the upload becomes a job. */
+int route_upload_append_work(struct request *request)
+{
+    bool good = digest_end(&request->digest), whole = good && request->chunk.offset == request->chunk.length;
+    if (whole)
+        announce(request);
+    int result = chunk_end(&request->chunk, good);
+    if (!result && !good)
+        result = err_set(ERR_UPLOAD_CHECKSUM,
+                         "The %s of the bytes that arrived is not what Upload-Checksum tells; they are "
+                         "dropped. Send them again.",
+                         request->digest.name);
+    if (!result && whole)
+        result = job_make(request);
+    if (result && whole)
+        scheduler_retract(request->service->scheduler, request->part[2]);
+    return result;
 }
 
 int route_upload_append(struct request *request)

@@ -521,7 +521,7 @@ void scheduler_free(struct scheduler *scheduler)
     scheduler_wake(scheduler);
     pthread_join(scheduler->thread, NULL);
     close(scheduler->wake);
-    job_clear(&scheduler->announced);
+    announcement_clear(&scheduler->announced);
     pthread_mutex_destroy(&scheduler->lock);
     free(scheduler);
 }

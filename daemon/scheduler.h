@@ -70,9 +70,10 @@ static inline bool worker_is_ready(const struct worker_status *status)
  * ERR_INTERNAL. */
 int scheduler_create(struct scheduler **out, const struct scheduler_parts *parts);
 
-/* The scan of a job is in the spool, and its row is about to be committed: a worker may begin to read it meanwhile. A
- * hint, kept until the thread looks; a second replaces the first. retract: the row will not come. */
-void scheduler_announce(struct scheduler *scheduler, const struct job *job);
+/* The scan of a job has arrived, and its row is about to be committed: a worker may begin to read it meanwhile, from
+ * `scan` (open for reading alone; taken). A hint, kept until the thread looks; a second replaces the first. retract:
+ * the row will not come. */
+void scheduler_announce(struct scheduler *scheduler, const struct job *job, int scan);
 void scheduler_retract(struct scheduler *scheduler, const char *id);
 
 /* A job was queued, or is to be canceled. */

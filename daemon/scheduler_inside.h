@@ -41,6 +41,12 @@ struct slot {
 
 enum stopping { RUNNING, DRAINING, STOPPING };
 
+/* A scan that is here, and its row not yet. */
+struct announcement {
+    struct job job; /* id "": none */
+    int scan;
+};
+
 struct scheduler {
     struct scheduler_parts parts;
     pthread_t thread;
@@ -57,7 +63,7 @@ struct scheduler {
     /* of everybody, under the lock */
     pthread_mutex_t lock;
     struct worker_status status[WORKERS_MAX];
-    struct job announced;   /* its scan is here, its row not yet; id "": none */
+    struct announcement announced;
     char retracted[JOB_ID]; /* there will be none */
 };
 
@@ -90,6 +96,8 @@ void slot_trust(struct scheduler *scheduler, struct slot *slot);
 
 /* Ids of the jobs whose scans workers read ahead: of all, or of the busy ones. New reference. */
 json_t *ahead_ids(const struct scheduler *scheduler, bool busy);
+
+void announcement_clear(struct announcement *announcement);
 
 /* Read ahead the scan that was announced: beside the syncing of its upload where a worker is idle. */
 void ahead_announced(struct scheduler *scheduler);

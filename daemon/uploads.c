@@ -270,6 +270,22 @@ int chunk_end(struct upload_chunk *chunk, bool keep)
 
 /* ---- the end ---- */
 
+int upload_peek(struct uploads *uploads, const char *id, struct job *job, int *scan)
+{
+    struct upload upload = {.job = NULL};
+    int result = upload_get(uploads, id, &upload);
+    if (!result)
+        result = upload_job(&upload, job);
+    upload_clear(&upload);
+    if (result)
+        return result;
+    *scan = openat(uploads->folder, id, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (*scan >= 0)
+        return 0;
+    job_clear(job);
+    return disk_failed("opening an upload");
+}
+
 int upload_finish(struct uploads *uploads, struct store *store, const char *id, int64_t queue_limit, struct job *job)
 {
     struct upload upload = {.job = NULL};

@@ -61,6 +61,10 @@ int chunk_append(struct upload_chunk *chunk, const void *data, size_t bytes);
  * it a checked chunk is taken back, as is one that the disk did not take. Fails with ERR_IO, ERR_SPOOL_FULL. */
 int chunk_end(struct upload_chunk *chunk, bool keep);
 
+/* The job that a complete upload is about to become, and its bytes, open for reading: both the caller's. Fails with
+ * ERR_NOT_FOUND, ERR_IO. */
+int upload_peek(struct uploads *uploads, const char *id, struct job *job, int *scan);
+
 /* Make a complete upload a job; *job is filled. The upload is gone afterwards. Fails as store_submit, and with
  * ERR_UPLOAD_LOCKED; the upload then stays. */
 int upload_finish(struct uploads *uploads, struct store *store, const char *id, int64_t queue_limit, struct job *job);

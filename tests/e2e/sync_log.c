@@ -1,5 +1,5 @@
 /* For tests: preloaded into mrirecond, writes into $SYNC_LOG, in their order, what it has synced and what it has
- * answered. */
+ * answered. While the file $SYNC_SLOW is there, each sync takes a second longer. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -29,10 +29,18 @@ static void note_fd(const char *what, int fd)
     note(what, path);
 }
 
+static void take_time(void)
+{
+    const char *slow = getenv("SYNC_SLOW");
+    if (slow && access(slow, F_OK) == 0)
+        sleep(1);
+}
+
 /* Noted when it is done: what stands before a line in the log was on the disk then. */
 int fsync(int fd)
 {
     int (*real)(int) = (int (*)(int))dlsym(RTLD_NEXT, "fsync");
+    take_time();
     int result = real(fd);
     if (result == 0)
         note_fd("sync", fd);
@@ -42,6 +50,7 @@ int fsync(int fd)
 int fdatasync(int fd)
 {
     int (*real)(int) = (int (*)(int))dlsym(RTLD_NEXT, "fdatasync");
+    take_time();
     int result = real(fd);
     if (result == 0)
         note_fd("sync", fd);

@@ -9,7 +9,7 @@ from harness import ROOT, Daemon, main, same, skip, test
 
 FOLDER = tempfile.TemporaryDirectory()
 BODY = scans.radial(seed=41).bytes(FOLDER.name)
-SHIM, LOG = f"{FOLDER.name}/sync_log.so", f"{FOLDER.name}/log"
+SHIM, LOG, SLOW_SYNCS = (f"{FOLDER.name}/{name}" for name in ("sync_log.so", "log", "slow"))
 
 
 def daemon():
@@ -17,7 +17,7 @@ def daemon():
         skip("a sanitizer's runtime wants to be the first library")
     if not os.path.exists(SHIM):
         subprocess.run(["cc", "-shared", "-fPIC", "-D_GNU_SOURCE", "-O1", "-o", SHIM, os.path.join(ROOT, "tests", "e2e", "sync_log.c"), "-ldl"], check=True)
-    return Daemon(environment={"LD_PRELOAD": SHIM, "SYNC_LOG": LOG})
+    return Daemon(environment={"LD_PRELOAD": SHIM, "SYNC_LOG": LOG, "SYNC_SLOW": SLOW_SYNCS})
 
 
 def lines(state):
@@ -77,6 +77,24 @@ def ended():
         answers = [line for line in log if line.startswith("answer")]
         in_order(log, ["sync jobs.db-wal", answers[0]])
         server.finish(slow)
+
+
+@test("a scan is read while the disk takes it, also one that was uploaded in pieces: its job finds it read")
+def read_ahead():
+    tus = {"Tus-Resumable": "1.0.0", "Content-Type": "application/offset+octet-stream"}
+    with daemon() as server:
+        server.run(BODY)
+        open(SLOW_SYNCS, "w").close()
+        posted = server.submit(BODY).expect(202).json()["id"]
+        server.finish(posted)
+        where = server.request("POST", "/v1/uploads?kind=recon", headers={**tus, "Upload-Length": str(len(BODY))}).expect(201).headers["location"]
+        for begin, end in ((0, 5000), (5000, len(BODY))):
+            server.request("PATCH", where, BODY[begin:end], {**tus, "Upload-Offset": str(begin)}).expect(204)
+        os.unlink(SLOW_SYNCS)
+        for identity in (posted, where.rsplit("/", 1)[1]):
+            report = server.finish(identity)["report"]
+            assert report["stages"]["decode"] > 0, report
+            same(report["decode_ahead_seconds"], report["stages"]["decode"], "what was decoded ahead, and all of it")
 
 
 if __name__ == "__main__":

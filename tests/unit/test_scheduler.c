@@ -554,7 +554,9 @@ static void an_upload_is_read_while_its_row_is_to_come(void **state)
         assert_int_equal(spool_append(&file, "good", 4), 0);
         strcpy(job.id, file.id);
         strcpy(job.kind, "recon");
-        scheduler_announce(f->scheduler, &job);
+        int scan;
+        assert_int_equal(spool_open(f->spool, job.id, &scan), 0);
+        scheduler_announce(f->scheduler, &job, scan);
         noted(f, "prepare", job.id, 1);
         noted(f, "job", job.id, 0);
         if (commits) {

@@ -342,6 +342,7 @@ struct slot {
     struct service *service;
     struct connection_watch watch;
     struct request *request; /* NULL: none at the moment */
+    struct tls_pair *pair;   /* that it shows; NULL: none yet */
 };
 
 static struct slot *slot_of(struct MHD_Connection *connection)
@@ -368,6 +369,8 @@ static void connection_changed(void *context, struct MHD_Connection *connection,
         connection_forget(slot->service->connections, &slot->watch);
     if (slot && slot->request)
         request_destroy(slot->request);
+    if (slot && slot->pair) /* the library has ended the session */
+        tls_release(slot->service->tls, slot->pair);
     free(slot);
     *socket_context = NULL;
 }
@@ -436,10 +439,12 @@ static int certificate_choose(gnutls_session_t session, const gnutls_datum_t *au
     (void)algorithms;
     (void)algorithm_count;
     struct MHD_Connection *connection = gnutls_session_get_ptr(session);
-    const struct slot *slot = connection ? slot_of(connection) : NULL;
+    struct slot *slot = connection ? slot_of(connection) : NULL;
     if (!slot)
         return -1;
-    tls_current(slot->service->tls, chain, length, key);
+    if (!slot->pair) /* a handshake may ask twice */
+        slot->pair = tls_hold(slot->service->tls);
+    tls_show(slot->pair, chain, length, key);
     return 0;
 }
 

@@ -2,14 +2,14 @@
 
 #include <gnutls/gnutls.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { CHAIN_MOST = 16 };
 
-/* What was read at a time. Connections may hold any of them, so they stay until the end. */
-struct pair {
-    struct pair *older;
+struct tls_pair {
+    unsigned users; /* the service where it is the newest, and connections */
     gnutls_pcert_st chain[CHAIN_MOST];
     unsigned length;
     gnutls_privkey_t key;
@@ -17,11 +17,11 @@ struct pair {
 
 struct tls {
     char *certificate, *key;
-    pthread_mutex_t lock; /* of `newest` */
-    struct pair *newest;
+    pthread_mutex_t lock; /* of `newest`, and of users */
+    struct tls_pair *newest;
 };
 
-static void pair_free(struct pair *pair)
+static void pair_free(struct tls_pair *pair)
 {
     if (!pair)
         return;
@@ -33,7 +33,7 @@ static void pair_free(struct pair *pair)
 }
 
 /* Whether the key signs for the first certificate of the chain. */
-static int pair_check(const struct tls *tls, struct pair *pair)
+static int pair_check(const struct tls *tls, struct tls_pair *pair)
 {
     unsigned char certified[64] = {0}, own[64] = {0};
     size_t certified_length = sizeof certified, own_length = sizeof own;
@@ -52,9 +52,9 @@ static int pair_check(const struct tls *tls, struct pair *pair)
     return 0;
 }
 
-static int pair_read(const struct tls *tls, struct pair **out)
+static int pair_read(const struct tls *tls, struct tls_pair **out)
 {
-    struct pair *pair = calloc(1, sizeof *pair);
+    struct tls_pair *pair = calloc(1, sizeof *pair);
     gnutls_datum_t text = {NULL, 0};
     int result = pair ? 0 : err_set(ERR_NO_MEMORY, "No memory for a certificate.");
     unsigned length = CHAIN_MOST;
@@ -89,14 +89,16 @@ static int pair_read(const struct tls *tls, struct pair **out)
 
 int tls_reload(struct tls *tls)
 {
-    struct pair *pair = NULL;
+    struct tls_pair *pair = NULL;
     int result = pair_read(tls, &pair);
     if (result)
         return result;
+    pair->users = 1;
     pthread_mutex_lock(&tls->lock);
-    pair->older = tls->newest;
+    struct tls_pair *before = tls->newest;
     tls->newest = pair;
     pthread_mutex_unlock(&tls->lock);
+    tls_release(tls, before);
     return 0;
 }
 
@@ -120,22 +122,36 @@ void tls_free(struct tls *tls)
 {
     if (!tls)
         return;
-    while (tls->newest) {
-        struct pair *pair = tls->newest;
-        tls->newest = pair->older;
-        pair_free(pair);
-    }
+    pair_free(tls->newest);
     pthread_mutex_destroy(&tls->lock);
     free(tls->certificate);
     free(tls->key);
     free(tls);
 }
 
-void tls_current(struct tls *tls, gnutls_pcert_st **chain, unsigned *length, gnutls_privkey_t *key)
+struct tls_pair *tls_hold(struct tls *tls)
 {
     pthread_mutex_lock(&tls->lock);
-    *chain = tls->newest->chain;
-    *length = tls->newest->length;
-    *key = tls->newest->key;
+    struct tls_pair *pair = tls->newest;
+    pair->users++;
     pthread_mutex_unlock(&tls->lock);
+    return pair;
+}
+
+void tls_release(struct tls *tls, struct tls_pair *pair)
+{
+    if (!pair)
+        return;
+    pthread_mutex_lock(&tls->lock);
+    bool last = --pair->users == 0;
+    pthread_mutex_unlock(&tls->lock);
+    if (last)
+        pair_free(pair);
+}
+
+void tls_show(struct tls_pair *pair, gnutls_pcert_st **chain, unsigned *length, gnutls_privkey_t *key)
+{
+    *chain = pair->chain;
+    *length = pair->length;
+    *key = pair->key;
 }

@@ -1,6 +1,7 @@
 /* tls.h: the service's certificate, which can be replaced while it serves.
  *
- * Any thread. Connections keep the certificate they began with.
+ * Any thread. Connections keep the certificate they began with; one that was replaced is freed with the
+ * last of them.
  */
 #ifndef MRIRECON_DAEMON_TLS_H
 #define MRIRECON_DAEMON_TLS_H
@@ -10,6 +11,7 @@
 #include <gnutls/abstract.h>
 
 struct tls;
+struct tls_pair; /* a certificate and its key */
 
 /* Read the certificate (with those that sign it, in PEM) and its key. Fails with ERR_BAD_PARAMETER (unreadable, or they
  * do not belong together), ERR_NO_MEMORY. */
@@ -19,7 +21,11 @@ void tls_free(struct tls *tls); /* after the last connection */
 /* Read both again, for connections from now on. A failure leaves everything as it was. */
 int tls_reload(struct tls *tls);
 
-/* What a connection that begins now shows: stays valid until tls_free. */
-void tls_current(struct tls *tls, gnutls_pcert_st **chain, unsigned *length, gnutls_privkey_t *key);
+/* What a connection that begins now shows; the caller's until tls_release (NULL: nothing). */
+struct tls_pair *tls_hold(struct tls *tls);
+void tls_release(struct tls *tls, struct tls_pair *pair);
+
+/* As GnuTLS wants it; stays the pair's. */
+void tls_show(struct tls_pair *pair, gnutls_pcert_st **chain, unsigned *length, gnutls_privkey_t *key);
 
 #endif

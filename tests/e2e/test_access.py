@@ -321,5 +321,56 @@ def tls():
             daemon.request("GET", "/livez").expect(200)
 
 
+@test("certificates that were replaced stay for who is connected with them, and no longer: 300 reloads do not grow the service")
+def many_reloads():
+    with tempfile.TemporaryDirectory() as folder:
+        crt, key = certificate(folder, "one")
+        with open(crt) as file:
+            chain = file.read() * 16
+        with open(crt, "w") as file:
+            file.write(chain)  # as long as one may be, so that one which stays can be seen
+
+        class Encrypted(Daemon):
+            def request(self, method, path, body=None, headers=None, timeout=60):
+                connection = self.connected(timeout)
+                try:
+                    connection.request(method, path, body, headers or {})
+                    answer = connection.getresponse()
+                    return Response(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
+                finally:
+                    connection.close()
+
+            def connected(self, timeout=60):
+                return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=timeout, context=ssl._create_unverified_context())
+
+            def reload(self, count):
+                for _ in range(count):
+                    told = self.read_log().count("reload: certificate")
+                    self.process.send_signal(signal.SIGHUP)
+                    wait_until(lambda: self.read_log().count("reload: certificate") > told, "a reload")
+
+            def memory(self):
+                with open(f"/proc/{self.process.pid}/statm") as file:
+                    return int(file.read().split()[1]) * 4096
+
+        with Encrypted(devices="cpu", tls_certificate=crt, tls_key=key, header_timeout=600, idle_timeout=600) as daemon:
+            held = daemon.connected()
+            held.request("GET", "/livez")
+            same(held.getresponse().read() != b"", True, "an answer")
+            for _ in range(20):
+                daemon.reload(1)
+                daemon.request("GET", "/livez").expect(200)
+            before = daemon.memory()
+            daemon.reload(300)
+            grown = daemon.memory() - before
+            held.request("GET", "/livez")
+            same(held.getresponse().status, 200, "status for who is connected with the first certificate")
+            held.close()
+            daemon.request("GET", "/livez").expect(200)
+            with open(f"/proc/{daemon.process.pid}/maps") as maps:
+                sanitized = "libasan" in maps.read()  # keeps what was freed for a while
+            assert grown < (200 if sanitized else 4) << 20, f"300 reloads took {grown >> 10} KiB"
+
+
 if __name__ == "__main__":
     main(Guarded)

@@ -56,11 +56,31 @@ static void read_query(const char *text)
     check(!found);
 }
 
+/* The parts of a target, put together again, are the target. */
+static void check_target(const char *text)
+{
+    const char *host, *path, *query;
+    size_t scheme = strncasecmp(text, "http://", 7) == 0 ? 7 : strncasecmp(text, "https://", 8) == 0 ? 8 : 0;
+    char *uri = strdup(text);
+    check(uri != NULL);
+    if (check_result(target_split(uri, &host, &path, &query))) {
+        check((host != NULL) == (scheme > 0) && (*path == '/' || (host && !*path)) && !strchr(path, '?'));
+        text += scheme;
+        for (const char *const *part = (const char *const[]){host ? host : "", path, NULL}; *part; part++) {
+            check(strncmp(text, *part, strlen(*part)) == 0);
+            text += strlen(*part);
+        }
+        check(strcmp(text + (*text == '?'), query) == 0 && !strchr(query, '#'));
+    }
+    free(uri);
+}
+
 static void read_path(const char *text)
 {
     char parts[HTTP_PATH_PARTS][HTTP_PATH_PART], again[HTTP_PATH_PARTS][HTTP_PATH_PART];
     char escaped[HTTP_PATH_PARTS * (1 + 3 * HTTP_PATH_PART) + 1], *to = escaped;
     int count = 0, count_again = 0;
+    check_target(text);
     if (!check_result(path_split(text, parts, &count)))
         return;
     for (int i = 0; i < count; i++) {
@@ -131,7 +151,7 @@ static void read_address(const char *text)
     check(address_split(again, host_again, &port_again) == 0 && port == port_again && strcmp(host, host_again) == 0);
 }
 
-/* Whether `text` is this name, and behind it at most a port. */
+/* Whether `text` is this name, and behind it at most the dot of the root and a port. */
 static bool is_host(const char *text, const char *name)
 {
     size_t length = strlen(name);

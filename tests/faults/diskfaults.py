@@ -1,20 +1,21 @@
 #!/usr/bin/python3
 """The disk fails at the n-th call of mrirecond or its worker that changes something on it, for n = 1, 2, 3, ...
 
-    tests/faults/diskfaults.py [--every 1] [--first 1] [--modes once-EIO,lasting-ENOSPC] [--seed 1]
+    tests/faults/diskfaults.py [--modes once-EIO,lasting-ENOSPC] [--first 1] [--every 1]
 
 tests/faults/diskfault.c makes one call fail (once), or all from it on (lasting), with EIO or ENOSPC. Each point is a daemon
 that is asked for a little of everything; in its requests, or (start-...) while it starts on what a crash left. Whatever was
 answered with success must hold: jobs end with their image or with a reason that names the disk, what was not accepted is
-not there, uploads in pieces go on where they stand, and no file or count stays behind. Every third point goes on in the same
-process once the disk is well again, one is killed, one is stopped while the fault lasts; --check-state looks at both.
+not there, uploads in pieces go on where they stand, and no file or count stays behind. Of three points one goes on in the same
+process once the disk is well again, one is killed, one is stopped, both before it is; --check-state has to find the folder
+sound afterwards (but where the fault outlasted the daemon: there a job that was refused may be found) and at the end.
 Prints one JSON object; exits 1 where something was lost, torn or told wrongly. MRIRECON_BIN: the programs.
 """
 import argparse
+import base64
 import collections
 import errno
 import hashlib
-import base64
 import http.client
 import json
 import mmap
@@ -115,8 +116,8 @@ class Point:
         self.key = None  # the job of the idempotency key, once it was told
 
     def in_doubt(self):
-        """Whether the daemon is killed while the fault lasts: what it could neither sync nor take back may be done."""
-        return self.mode.startswith("lasting") and self.number % 3 == 1
+        """Whether the daemon ends while the fault lasts: what it could neither sync nor take back may be done."""
+        return self.mode.startswith("lasting") and self.number % 3 != 0
 
     def refusal(self, answer):
         """That an answer is one of a disk that fails, in words."""
@@ -365,9 +366,9 @@ def some(count, seed, most):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--modes", default=",".join(MODES))
-    parser.add_argument("--first", type=int, default=1)
-    parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--modes", default=",".join(MODES), help="comma-separated; all: %(default)s")
+    parser.add_argument("--first", type=int, default=1, help="number of the first call that fails")
+    parser.add_argument("--every", type=int, default=1, help="step to the next")
     asked = parser.parse_args()
     begun = time.monotonic()
     reports = every(asked.modes.split(","), asked.first, asked.every)

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 enum {
-    CONNECTION_BYTES = 128 << 10, /* of headers and buffers, each connection */
+    CONNECTION_BYTES = 256 << 10, /* of headers and buffers, each connection */
     CONNECTIONS_SURPLUS = 64,     /* that are let in beyond those that may be, for health */
     RETRY_SECONDS = 10,           /* where it is not for the queue */
     STREAM_BLOCK = 4096,          /* of a streamed answer, made at a time */

@@ -8,6 +8,8 @@ its results are synced), `answer`, and medians of the stages in the jobs' report
 then scans an hour with 8 clients.
 bench_daemon.py --large [ACQUISITIONS]: one line for a large upload (20,000 acquisitions of 512 samples and 16 coils: 1.4 GB):
 seconds, largest resident memory of daemon and worker.
+bench_daemon.py --post [MIB [REQUESTS]]: one line for bodies that are no scans (30 MiB, 50 requests): milliseconds until 202, and of the
+daemon's processor time for each.
 """
 import concurrent.futures
 import datetime
@@ -111,7 +113,28 @@ def large(acquisitions):
                           "stages_s": {k: round(v, 3) for k, v in job["report"]["stages"].items()}}))
 
 
-if sys.argv[1:2] == ["--large"]:
+def processor_seconds(pid):
+    with open(f"/proc/{pid}/stat") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def post(mib, requests):
+    body, seconds = os.urandom(mib << 20), []
+    with Daemon(devices="cpu") as daemon:
+        before = processor_seconds(daemon.process.pid)
+        for _ in range(requests):
+            start = time.monotonic()
+            daemon.submit(body).expect(202)
+            seconds.append(time.monotonic() - start)
+        used = processor_seconds(daemon.process.pid) - before
+    print(json.dumps({"mib": mib, "requests": requests, "p50_ms": round(1e3 * statistics.median(seconds), 1), "least_ms": round(1e3 * min(seconds), 1),
+                      "daemon_cpu_ms": round(1e3 * used / requests, 1)}))
+
+
+if sys.argv[1:2] == ["--post"]:
+    post(*map(int, (sys.argv[2:] + ["30", "50"][len(sys.argv) - 2:])[:2]))
+elif sys.argv[1:2] == ["--large"]:
     large(int((sys.argv[2:] or ["20000"])[0]))
 else:
     scan_path, count, on = (sys.argv[1:] + ["../shared/data/mri/phantom_spiral_8ch.h5", "200", "auto"][len(sys.argv) - 1:])[:3]

@@ -53,10 +53,10 @@ PAGES = {
     "a chunk of no length": (CHUNKED + b"zz\r\n", 400),
     "a chunk that is longer than it says": (CHUNKED + b"3\r\nabcdef\r\n0\r\n\r\n", 400),
     "a chunk of 18 digits": (CHUNKED + b"f" * 18 + b"\r\n", 413),
-    "a line of a chunk without an end": (CHUNKED + b"3;" + b"a" * 200000, 500),
+    "a line of a chunk without an end": (CHUNKED + b"3;" + b"a" * 600000, 500),
     "a trailer without a colon": (CHUNKED + b"3\r\nabc\r\n0\r\nnonsense\r\n\r\n", 400),
-    "a path beyond what a connection holds": (b"GET /" + b"a" * 200000 + b" HTTP/1.1\r\n" + HOST + b"\r\n", 414),
-    "headers beyond what a connection holds": (GET + b"A: " + b"b" * 200000 + b"\r\n\r\n", 431),
+    "a path beyond what a connection holds": (b"GET /" + b"a" * 600000 + b" HTTP/1.1\r\n" + HOST + b"\r\n", 414),
+    "headers beyond what a connection holds": (GET + b"A: " + b"b" * 600000 + b"\r\n\r\n", 431),
 }
 
 

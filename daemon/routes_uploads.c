@@ -219,7 +219,10 @@ static int job_make(struct request *request)
 {
     struct service *service = request->service;
     if (service->draining)
-        return err_set(ERR_DRAINING, "The service is being stopped. Send an empty PATCH when it is back.");
+        return err_set(
+            ERR_DRAINING,
+            "The service is being stopped. All bytes have arrived, and become job %s when it is started again.",
+            request->part[2]);
     request->job.quota = request->identity.quota;
     int result =
         upload_finish(service->uploads, service->store, request->part[2], service->options->queue_limit, &request->job);

@@ -2,6 +2,7 @@
 """The clock of the machine jumps by days, back and forth, with jobs waiting, running and ended: none is lost, none hangs."""
 import datetime
 import os
+import signal
 import tempfile
 import time
 
@@ -57,10 +58,12 @@ def seconds(text):
 def set_while_waiting():
     jump(0)
     slow = scans.slow().bytes(FOLDER.name)
-    with Daemon(environment=PRELOAD, keep_jobs=7200, priority_ageing=3600) as daemon:
+    with Daemon(environment=PRELOAD, keep_jobs=7200, priority_ageing=3600, worker_timeout=600) as daemon:
         ended = daemon.run(BODY)["id"]
         running = daemon.submit(slow, scans.SLOW_QUERY).expect(202).json()["id"]
         wait_until(lambda: daemon.job(running)["state"] == "running", "the job to run")
+        worker = daemon.worker()
+        os.kill(worker, signal.SIGSTOP)  # as long as it stands still, all others wait
         patient = daemon.submit(BODY, "kind=recon&deadline=3600").expect(202).json()["id"]
         urgent = daemon.submit(BODY, "kind=recon&deadline=3600&priority=urgent").expect(202).json()["id"]
         for days in (30, -30, 60, 0):
@@ -76,6 +79,7 @@ def set_while_waiting():
             now = time.time() + days * DAY
             assert abs(seconds(job["created"]) - now) < 600, f"accepted {job['created']}, which is not just now, {days} days off"
             same(daemon.get(f"/v1/jobs/{ended}").status, 200, "status of a job that ended a moment ago")
+        os.kill(worker, signal.SIGCONT)
         daemon.request("POST", f"/v1/jobs/{running}/cancel")
         first, second = daemon.finish(urgent), daemon.finish(patient)
         same((first["state"], second["state"]), ("succeeded", "succeeded"), "ends")

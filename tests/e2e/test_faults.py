@@ -66,32 +66,33 @@ def worker_killed_twice():
         same(daemon.run(BODY)["state"], "succeeded", "state of the next job")
 
 
-def stopped_and_run_again(victim, says, **options):
-    """SIGSTOP of `victim` at work: its worker is replaced with the reason, and the job succeeds at the second attempt."""
-    large = scans.radial(matrix=(64, 64, 1), spokes=2000, samples=512, coils=8, weights=True).bytes(FOLDER.name)
-    with Daemon(expect_trouble=True, **options) as daemon:
-        worker, stopped = daemon.worker(), []
-        identity = daemon.submit(large).expect(202).json()["id"]
-        wait_until(lambda: daemon.job(identity)["state"] == "running", "the job to run")
-        for process in [worker] if victim == "mrirecon-worker" else daemon.children(victim, worker):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process, signal.SIGSTOP)
-                stopped.append(process)
-        assert stopped, f"there was no {victim}"
-        job = daemon.finish(identity)
-        same((job["state"], job["attempts"]), ("succeeded", 2), f"state and attempts ({job['error']})")
-        assert says in daemon.read_log(), daemon.read_log()
-        assert worker not in daemon.children("mrirecon-worker"), "the worker is still there"
+def run_again(daemon, worker, identity, says):
+    """The worker is replaced with the reason, and the job succeeds at the second attempt."""
+    job = daemon.finish(identity)
+    same((job["state"], job["attempts"]), ("succeeded", 2), f"state and attempts ({job['error']})")
+    assert says in daemon.read_log(), daemon.read_log()
+    assert worker not in daemon.children("mrirecon-worker"), "the worker is still there"
 
 
 @test("a worker that hangs altogether gives no sign of life: it is killed, its job run once more")
 def worker_stopped():
-    stopped_and_run_again("mrirecon-worker", "gave no sign of life for 1 s", worker_timeout=1)
+    with Daemon(expect_trouble=True, worker_timeout=1) as daemon:
+        worker = daemon.worker()
+        identity = submit_slow(daemon, 300)
+        running(daemon, identity)
+        os.kill(worker, signal.SIGSTOP)
+        run_again(daemon, worker, identity, "gave no sign of life for 1 s")
 
 
 @test("a worker that answers while its job stands still: it is killed for want of progress, its job run once more")
 def job_stopped():
-    stopped_and_run_again("mrirecon-codec", "made no progress for 2 s", progress_timeout=2)
+    with Daemon(expect_trouble=True, progress_timeout=2) as daemon:
+        worker = daemon.worker()
+        wait_until(lambda: len(daemon.children("mrirecon-codec", worker)) == 2, "two decoders to stand ready")
+        for decoder in daemon.children("mrirecon-codec", worker):  # whichever gets the scan will not read it
+            os.kill(decoder, signal.SIGSTOP)
+        identity = daemon.submit(BODY).expect(202).json()["id"]
+        run_again(daemon, worker, identity, "made no progress for 2 s")
 
 
 @test("kill -9 of the worker between jobs: another one is there")

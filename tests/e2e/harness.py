@@ -13,6 +13,7 @@ main(start) starts one daemon for the whole program by start(), and hands it to 
 without one starts what it needs (`with Daemon(...) as daemon:`). Whatever a daemon wrote to stderr is read when it stops: a
 sanitizer's report, or a line logged as an error that the test did not expect, fails the program.
 """
+import contextlib
 import fcntl
 import glob
 import http.client
@@ -234,10 +235,13 @@ class Daemon:
             return int(re.search(r"VmHWM:\s*(\d+) kB", file.read()).group(1)) * 1024
 
     def files(self):
-        """Every file under the state directory, relative, with its size."""
-        return {os.path.relpath(os.path.join(folder, name), self.state): os.path.getsize(os.path.join(folder, name))
-                for folder, _, names in os.walk(self.state) for name in names
-                if os.path.exists(os.path.join(folder, name))}
+        """Every file under the state directory, relative, with its size; files come and go meanwhile."""
+        found = {}
+        for folder, _, names in os.walk(self.state):
+            for path in (os.path.join(folder, name) for name in names):
+                with contextlib.suppress(FileNotFoundError):
+                    found[os.path.relpath(path, self.state)] = os.path.getsize(path)
+        return found
 
     # -- requests
 

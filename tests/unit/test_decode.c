@@ -1,5 +1,4 @@
-/* The decoder from outside: files made by tests/unit/scan_files.py, mutants and truncations of them, and the sandbox
- * itself. */
+/* The decoder from outside: files made by tests/unit/scan_files.py, mutants and truncations of them. */
 #include "gridding/base/err.h"
 #include "recon/decoder.h"
 #include "recon/sandbox.h"
@@ -8,7 +7,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <seccomp.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -17,13 +15,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <sched.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -506,242 +499,6 @@ static void mutants_do_no_harm(void **state)
     assert_true(failed > 20);
 }
 
-/* ---- the sandbox ---- */
-
-/* Run `act` in a child inside the sandbox; its wait status. */
-static int inside(int (*act)(void))
-{
-    const struct sandbox_limits limits = {1 << 30, 1 << 30, 1 << 20, 10};
-    fflush(stdout);
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0)
-        _exit(sandbox_limit(0, &limits) == 0 && sandbox_enter(3, -1) == 0 ? act() : 99);
-    int status;
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    return status;
-}
-
-static int act_nothing(void)
-{
-    char *p = malloc(1 << 20);
-    if (!p)
-        return 1;
-    memset(p, 3, 1 << 20);
-    int rc = p[77] == 3 ? 0 : 1;
-    free(p);
-    return rc;
-}
-
-static int act_open(void)
-{
-    return open("/etc/passwd", O_RDONLY) < 0 && errno == EACCES ? 42 : 0;
-}
-
-static int act_create(void)
-{
-    return open("/tmp/escaped", O_WRONLY | O_CREAT, 0600) < 0 && errno == EACCES ? 42 : 0;
-}
-
-static int act_socket(void)
-{
-    return socket(AF_INET, SOCK_STREAM, 0);
-}
-
-static int act_exec(void)
-{
-    return execl("/bin/true", "true", (char *)NULL);
-}
-
-static int act_fork(void)
-{
-    return (int)fork();
-}
-
-static int act_kill(void)
-{
-    return kill(getppid(), 0);
-}
-
-static int act_code(void)
-{
-    return mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED;
-}
-
-static int act_dup(void)
-{
-    return dup(1);
-}
-
-static void the_sandbox_holds(void **state)
-{
-    (void)state;
-    int (*const killed[])(void) = {act_socket, act_exec, act_fork, act_kill, act_code, act_dup};
-    int status = inside(act_nothing);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    status = inside(act_open);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 42);
-    status = inside(act_create);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 42);
-    for (size_t i = 0; i < sizeof killed / sizeof *killed; i++) {
-        status = inside(killed[i]);
-        if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGSYS)
-            fail_msg("act %zu ended with status %x", i, (unsigned)status);
-    }
-}
-
-enum { HELD = 42, NO_LANDLOCK = 43 }; /* what a confined child says */
-
-/* Whether a file can be opened; one that is made is empty. */
-static bool opens(const char *folder, const char *name, int flags)
-{
-    char path[128];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    int fd = open(path, flags | O_CLOEXEC, 0600);
-    if (fd >= 0)
-        close(fd);
-    return fd >= 0;
-}
-
-/* ... and where it cannot, that it was forbidden. */
-static bool forbidden(const char *folder, const char *name, int flags)
-{
-    return !opens(folder, name, flags) && errno == EACCES;
-}
-
-static int act_on_calls(void)
-{
-    static const int families[] = {AF_INET, AF_INET6, AF_NETLINK, AF_PACKET};
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
-        if (socket(families[i], SOCK_DGRAM, 0) >= 0 || errno != EAFNOSUPPORT)
-            return 2;
-    int pair[2];
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair) != 0 || socket(AF_UNIX, SOCK_STREAM, 0) < 0)
-        return 3;
-    if (unshare(CLONE_NEWUSER) == 0 || errno != EPERM || syscall(SYS_io_uring_setup, 1, NULL) == 0 || errno != EPERM)
-        return 4;
-    char byte = 0;
-    struct iovec here = {&byte, 1};
-    if (process_vm_readv(getpid(), &here, 1, &here, 1, 0) >= 0 || errno != EPERM)
-        return 5;
-    return prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1 ? HELD : 6;
-}
-
-static int act_worker(const char *folder)
-{
-    (void)folder;
-    bool landlock;
-    return sandbox_enter_worker((const char *const[]){NULL}, &landlock) == 0 ? act_on_calls() : 1;
-}
-
-/* `folder` holds state/{secret,scan,result}, installed/{bin,lib}, cache/. */
-static int act_on_files(const char *folder)
-{
-    char path[128], installed[96], cache[96], again[32], held[8] = "";
-    struct stat there;
-    bool landlock;
-    snprintf(installed, sizeof installed, "%s/installed", folder);
-    snprintf(cache, sizeof cache, "%s/cache", folder);
-    setenv("CUDA_CACHE_PATH", cache, 1);
-    snprintf(path, sizeof path, "%s/state/scan", folder);
-    int scan = open(path, O_RDONLY | O_CLOEXEC);
-    snprintf(path, sizeof path, "%s/state/result", folder);
-    int result = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (sandbox_enter_worker((const char *const[]){installed, "/nonexistent", NULL}, &landlock) != 0)
-        return 1;
-    if (!landlock)
-        return NO_LANDLOCK;
-    /* What it was handed serves. */
-    if (read(scan, held, sizeof held) != 4 || write(result, "image", 5) != 5 || ftruncate(result, 3) != 0 ||
-        fstat(result, &there) != 0 || there.st_size != 3)
-        return 2;
-    /* The same files, and others, by name do not, nor do ways to a name. */
-    snprintf(again, sizeof again, "/proc/self/fd/%d", scan);
-    if (open(again, O_RDONLY | O_CLOEXEC) >= 0 || errno != EACCES)
-        return 3;
-    if (!forbidden(folder, "state/secret", O_RDONLY) || !forbidden(folder, "state/result", O_WRONLY) ||
-        !forbidden(folder, "state/new", O_WRONLY | O_CREAT) || !forbidden(folder, "state", O_RDONLY | O_DIRECTORY) ||
-        !forbidden("/etc", "passwd", O_RDONLY) || !forbidden("/", "tmp", O_RDONLY | O_DIRECTORY) ||
-        !forbidden("/", "home", O_RDONLY | O_DIRECTORY))
-        return 4;
-    snprintf(path, sizeof path, "%s/state/secret", folder);
-    snprintf(again, sizeof again, "/dev/shm/%d", (int)getpid());
-    if (unlink(path) == 0 || rename(path, again) == 0 || link(path, again) == 0 || truncate(path, 0) == 0 ||
-        chmod(path, 0777) == 0 || execl(path, path, (char *)NULL) == 0)
-        return 5;
-    /* What a reconstruction needs does. */
-    if (!opens(folder, "installed/lib", O_RDONLY) || !forbidden(folder, "installed/lib", O_WRONLY) ||
-        !opens(folder, "cache/made", O_RDWR | O_CREAT) || !opens("/dev", "null", O_RDWR) ||
-        !opens("/proc/self", "maps", O_RDONLY) || !opens("/sys", "devices", O_RDONLY | O_DIRECTORY) ||
-        !opens("/usr", "lib", O_RDONLY | O_DIRECTORY) || !forbidden("/usr/bin", "env", O_WRONLY))
-        return 6;
-    snprintf(path, sizeof path, "%s/installed/bin", folder);
-    execl(path, path, (char *)NULL);
-    return 7;
-}
-
-/* A kernel without landlock: its call is not there. */
-static int act_without_landlock(const char *folder)
-{
-    char path[128];
-    bool landlock = true;
-    scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
-    if (!filter || seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(landlock_create_ruleset), 0) != 0 ||
-        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || seccomp_load(filter) != 0)
-        return 1;
-    seccomp_release(filter);
-    if (sandbox_enter_worker((const char *const[]){NULL}, &landlock) != 0 || landlock)
-        return 7;
-    snprintf(path, sizeof path, "%s/state/secret", folder);
-    if (!opens(folder, "state/secret", O_RDWR) || truncate(path, 0) == 0 || errno != EPERM)
-        return 8;
-    return act_on_calls();
-}
-
-/* Run `act` in a child; its exit status. */
-static int confined(int (*act)(const char *folder), const char *folder)
-{
-    int status;
-    fflush(stdout);
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0)
-        _exit(act(folder));
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFEXITED(status));
-    return WEXITSTATUS(status);
-}
-
-static void a_worker_is_confined(void **state)
-{
-    const struct place *p = *state;
-    assert_int_equal(confined(act_worker, p->folder), HELD);
-}
-
-static void a_worker_opens_no_file_but_the_system_s(void **state)
-{
-    const struct place *p = *state;
-    char command[512];
-    snprintf(command, sizeof command,
-             "cd %s && mkdir state installed cache && echo now > state/scan && echo x > state/secret && chmod +x "
-             "state/secret &&"
-             " printf '#!/bin/sh\nexit %d\n' > installed/bin && chmod +x installed/bin && echo x > installed/lib",
-             p->folder, HELD);
-    assert_int_equal(system(command), 0);
-    int said = confined(act_on_files, p->folder);
-    if (said == NO_LANDLOCK) {
-        print_message("this kernel has no landlock: what it holds cannot be tried\n");
-        skip();
-    }
-    assert_int_equal(said, HELD);
-}
-
-static void a_worker_on_a_kernel_without_landlock_is_confined_by_seccomp(void **state)
-{
-    const struct place *p = *state;
-    assert_int_equal(confined(act_without_landlock, p->folder), HELD);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -755,10 +512,6 @@ int main(void)
         cmocka_unit_test(one_that_stands_ready_keeps_the_limits),
         cmocka_unit_test(truncated_files_are_told),
         cmocka_unit_test(mutants_do_no_harm),
-        cmocka_unit_test(the_sandbox_holds),
-        cmocka_unit_test(a_worker_is_confined),
-        cmocka_unit_test(a_worker_opens_no_file_but_the_system_s),
-        cmocka_unit_test(a_worker_on_a_kernel_without_landlock_is_confined_by_seccomp),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,0 +1,153 @@
+/* daemon/scheduler.h: scans that are read before their jobs begin. */
+#include "tests/unit/scheduler_fixture.h"
+
+/* Wait until the worker has noted this. */
+static void noted(struct fixture *f, const char *type, const char *id, int times)
+{
+    char path[96], line[64], wanted[64];
+    snprintf(path, sizeof path, "%s/notes", f->folder);
+    snprintf(wanted, sizeof wanted, "%s %s\n", type, id);
+    for (double end = clock_seconds() + HANGS_SECONDS; clock_seconds() < end; moment()) {
+        FILE *file = fopen(path, "re");
+        int found = 0;
+        while (file && fgets(line, sizeof line, file))
+            found += strcmp(line, wanted) == 0;
+        if (file)
+            fclose(file);
+        if (found == times)
+            return;
+    }
+    fail_msg("the worker was not told \"%s %s\" %d times", type, id, times);
+}
+
+static void the_next_scan_is_read_ahead_and_stays_queued(void **state)
+{
+    struct fixture *f = *state;
+    char first[JOB_ID], second[JOB_ID], third[JOB_ID];
+    submit(f, "wait", first);
+    submit(f, "good", second);
+    submit(f, "good", third);
+    noted(f, "prepare", second, 1);
+    struct job job = reach(f, second, JOB_QUEUED);
+    assert_int_equal(job.attempts, 0);
+    job_clear(&job);
+    cancel(f, second, JOB_CANCELED); /* at once, as any job that waits */
+    noted(f, "forget", second, 1);
+    noted(f, "prepare", third, 1);
+    cancel(f, first, JOB_CANCELING);
+    job = reach(f, third, JOB_SUCCEEDED);
+    assert_int_equal(job.attempts, 1);
+    job_clear(&job);
+    noted(f, "forget", second, 1);
+    noted(f, "job", second, 0);
+    noted(f, "job", third, 1);
+}
+
+static void a_scan_read_ahead_neither_runs_nor_dies_with_its_worker(void **state)
+{
+    struct fixture *f = *state;
+    char first[JOB_ID], second[JOB_ID];
+    submit(f, "wait, allergic", first);
+    submit(f, "good", second);
+    /* It dies of the hint. The job that ran is run again; the hint is not given again. */
+    struct job job = {.deaths = 0};
+    for (double end = clock_seconds() + HANGS_SECONDS; job.deaths < 1 && clock_seconds() < end;) {
+        job_clear(&job);
+        moment();
+        assert_int_equal(store_get(f->store, first, &job), 0);
+    }
+    job_clear(&job);
+    job = reach(f, second, JOB_SUCCEEDED); /* before the one that a worker died of */
+    assert_int_equal(job.attempts, 1);
+    assert_int_equal(job.deaths, 0);
+    job_clear(&job);
+    job = reach(f, first, JOB_RUNNING);
+    assert_int_equal(job.deaths, 1);
+    assert_int_equal(job.attempts, 2);
+    job_clear(&job);
+    noted(f, "job", first, 2);
+    cancel(f, first, JOB_CANCELING);
+    job = reach(f, first, JOB_CANCELED);
+    job_clear(&job);
+    noted(f, "prepare", second, 1);
+    noted(f, "job", second, 1);
+}
+
+static void an_upload_is_read_while_its_row_is_to_come(void **state)
+{
+    struct fixture *f = *state;
+    struct worker_status status[WORKERS_MAX];
+    for (int commits = 0; commits < 2; commits++) {
+        struct spool_file file;
+        struct job job = {.parameters = json_object(), .formats = json_array()};
+        do
+            moment();
+        while (scheduler_status(f->scheduler, status) != 1 || status[0].state != WORKER_IDLE);
+        assert_int_equal(spool_begin(f->spool, -1, &file), 0);
+        assert_int_equal(spool_append(&file, "good", 4), 0);
+        strcpy(job.id, file.id);
+        strcpy(job.kind, "recon");
+        int scan;
+        assert_int_equal(spool_open(f->spool, job.id, &scan), 0);
+        scheduler_announce(f->scheduler, &job, scan);
+        noted(f, "prepare", job.id, 1);
+        noted(f, "job", job.id, 0);
+        if (commits) {
+            assert_int_equal(spool_finish(&file), 0);
+            assert_int_equal(store_submit(f->store, &job, 100), 0);
+            scheduler_wake(f->scheduler);
+            struct job done = reach(f, job.id, JOB_SUCCEEDED);
+            job_clear(&done);
+            noted(f, "job", job.id, 1);
+            noted(f, "forget", job.id, 0);
+        } else {
+            scheduler_retract(f->scheduler, job.id);
+            spool_abort(&file);
+            noted(f, "forget", job.id, 1);
+        }
+        job_clear(&job);
+    }
+}
+
+/* Two workers: each reads its own next scan; one that is free takes any job, whoever has read it. */
+static void a_free_worker_takes_a_job_that_another_has_read(void **state)
+{
+    struct fixture *f = *state;
+    char ids[4][JOB_ID];
+    struct worker_status status[WORKERS_MAX];
+    strcpy(f->options.devices, "cpu,cpu");
+    restart(f);
+    do
+        moment();
+    while (scheduler_status(f->scheduler, status) != 2 || status[0].state != WORKER_IDLE ||
+           status[1].state != WORKER_IDLE);
+    submit(f, "wait", ids[0]);
+    submit(f, "wait", ids[1]);
+    submit(f, "good", ids[2]);
+    noted(f, "prepare", ids[2], 1);
+    submit(f, "good", ids[3]);
+    noted(f, "prepare", ids[3], 1);
+    cancel(f, ids[0], JOB_CANCELING);
+    for (int i = 2; i < 4; i++) {
+        struct job job = reach(f, ids[i], JOB_SUCCEEDED);
+        assert_int_equal(job.attempts, 1);
+        job_clear(&job);
+        noted(f, "job", ids[i], 1);
+    }
+    cancel(f, ids[1], JOB_CANCELING);
+    struct job job = reach(f, ids[1], JOB_CANCELED);
+    job_clear(&job);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], "serve") == 0)
+        return worker();
+    const struct CMUnitTest tests[] = {
+        WITH_SCHEDULER(the_next_scan_is_read_ahead_and_stays_queued),
+        WITH_SCHEDULER(a_scan_read_ahead_neither_runs_nor_dies_with_its_worker),
+        WITH_SCHEDULER(an_upload_is_read_while_its_row_is_to_come),
+        WITH_SCHEDULER(a_free_worker_takes_a_job_that_another_has_read),
+    };
+    return cmocka_run_group_tests_name("scheduler ahead", tests, NULL, NULL);
+}

@@ -1,0 +1,144 @@
+/* daemon/scheduler.h: workers that die, hang and break the rules, and devices that fail every job. */
+#include "tests/unit/scheduler_fixture.h"
+
+static void a_worker_that_dies_gets_one_more_try(void **state)
+{
+    ends(*state, "die once", JOB_SUCCEEDED, NULL, 2);
+    ends(*state, "die", JOB_FAILED, "worker-died", 2);
+    ends(*state, "good", JOB_SUCCEEDED, NULL, 1);
+}
+
+static void a_lost_device_gets_one_more_try(void **state)
+{
+    ends(*state, "fatal", JOB_FAILED, "device-failed", 2);
+    ends(*state, "good", JOB_SUCCEEDED, NULL, 1);
+}
+
+static void a_worker_that_breaks_the_rules_is_replaced(void **state)
+{
+    ends(*state, "nonsense", JOB_FAILED, "worker-died", 2);
+    ends(*state, "good", JOB_SUCCEEDED, NULL, 1);
+    ends(*state, "other job", JOB_FAILED, "worker-died", 2);
+    ends(*state, "good", JOB_SUCCEEDED, NULL, 1);
+}
+
+static void a_silent_worker_is_killed(void **state)
+{
+    struct fixture *f = *state;
+    f->options.worker_timeout = 1;
+    restart(f);
+    ends(f, "hang", JOB_FAILED, "worker-died", 2);
+}
+
+static void a_worker_that_cannot_be_started_is_told(void **state)
+{
+    struct fixture *f = *state;
+    struct worker_status status[WORKERS_MAX];
+    strcpy(f->options.worker, "/nonexistent/worker");
+    restart(f);
+    double end = clock_seconds() + HANGS_SECONDS;
+    do {
+        moment();
+        assert_int_equal(scheduler_status(f->scheduler, status), 1);
+    } while (!*status[0].note && clock_seconds() < end);
+    assert_int_equal(status[0].state, WORKER_DOWN);
+    assert_non_null(strstr(status[0].note, "/nonexistent/worker"));
+}
+
+static void device_breaks(struct fixture *f, bool broken)
+{
+    char path[96];
+    snprintf(path, sizeof path, "%s/broken", f->folder);
+    if (!broken) {
+        assert_int_equal(unlink(path), 0);
+        return;
+    }
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    close(fd);
+}
+
+/* Wait until a worker rests, or does no longer. */
+static void rests(struct fixture *f, int index, bool expected)
+{
+    struct worker_status status[WORKERS_MAX];
+    double end = clock_seconds() + HANGS_SECONDS;
+    do {
+        moment();
+        scheduler_status(f->scheduler, status);
+    } while (status[index].resting != expected && clock_seconds() < end);
+    assert_int_equal(status[index].resting, expected);
+    if (expected) {
+        assert_false(worker_is_ready(&status[index]));
+        assert_non_null(strstr(status[index].note, "The device is gone."));
+    }
+}
+
+static void a_device_that_fails_every_job_costs_none_of_them(void **state)
+{
+    struct fixture *f = *state;
+    char ids[3][JOB_ID];
+    int64_t attempts = 0;
+    device_breaks(f, true);
+    for (int i = 0; i < 3; i++)
+        submit(f, "device", ids[i]);
+    rests(f, 0, true);
+    struct job job;
+    for (double end = clock_seconds() + HANGS_SECONDS; attempts < 3 && clock_seconds() < end; moment()) {
+        attempts = 0;
+        for (int i = 0; i < 3; i++) { /* none fails, by however many it is tried */
+            assert_int_equal(store_get(f->store, ids[i], &job), 0);
+            assert_true(job.state == JOB_QUEUED || job.state == JOB_RUNNING);
+            assert_true(job.deaths <= (i == 0));
+            attempts += job.attempts;
+            job_clear(&job);
+        }
+    }
+    assert_int_equal(attempts, 3);
+    device_breaks(f, false);
+    for (int i = 0; i < 3; i++) {
+        job = reach(f, ids[i], JOB_SUCCEEDED);
+        job_clear(&job);
+    }
+    rests(f, 0, false);
+}
+
+static void two_jobs_that_kill_every_worker_fail_where_others_succeed(void **state)
+{
+    struct fixture *f = *state;
+    char ids[4][JOB_ID];
+    submit(f, "wait", ids[0]);
+    submit(f, "die", ids[1]);
+    submit(f, "die", ids[2]);
+    submit(f, "good", ids[3]);
+    struct job job = reach(f, ids[0], JOB_RUNNING);
+    job_clear(&job);
+    cancel(f, ids[0], JOB_CANCELING);
+    job = reach(f, ids[3], JOB_SUCCEEDED);
+    assert_int_equal(job.attempts, 1);
+    job_clear(&job);
+    job = reach(f, ids[1], JOB_FAILED);
+    assert_string_equal(json_string_value(json_object_get(job.error, "code")), "worker-died");
+    job_clear(&job);
+    submit(f, "good", ids[3]); /* without it the last one would be kept, and tried at times */
+    job = reach(f, ids[3], JOB_SUCCEEDED);
+    job_clear(&job);
+    job = reach(f, ids[2], JOB_FAILED);
+    job_clear(&job);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], "serve") == 0)
+        return worker();
+    const struct CMUnitTest tests[] = {
+        WITH_SCHEDULER(a_worker_that_dies_gets_one_more_try),
+        WITH_SCHEDULER(a_lost_device_gets_one_more_try),
+        WITH_SCHEDULER(a_worker_that_breaks_the_rules_is_replaced),
+        WITH_SCHEDULER(a_silent_worker_is_killed),
+        WITH_SCHEDULER(a_worker_that_cannot_be_started_is_told),
+        WITH_SCHEDULER(a_device_that_fails_every_job_costs_none_of_them),
+        WITH_SCHEDULER(two_jobs_that_kill_every_worker_fail_where_others_succeed),
+    };
+    return cmocka_run_group_tests_name("scheduler faults", tests, NULL, NULL);
+}

@@ -1,8 +1,8 @@
 /* A GPU that fails when it is told to, for tests: stands in for mrirecon-gpu.so, hands every call on to
  * mrirecon-gpu-real.so beside it, and before an upload of LEAST bytes looks into the file $MRIRECON_POISON. While that
- * holds a number above 0, it takes one off and has a kernel write to no memory: a true sticky error, after which nothing
- * of this process works on the device any more. Smaller uploads are spared, that a worker finds its device well when it
- * starts. */
+ * holds a number above 0, it takes one off and has a kernel write to no memory: a true sticky error, after which
+ * nothing of this process works on the device any more. Smaller uploads are spared, that a worker finds its device well
+ * when it starts. */
 #include "gridding/base/dev_leaf.h"
 
 #include <cstdio>

@@ -3,6 +3,7 @@
 #ifndef MRIRECON_DAEMON_CLOCK_H
 #define MRIRECON_DAEMON_CLOCK_H
 
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <time.h>
@@ -29,6 +30,16 @@ static inline double clock_seconds(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* A condition whose timed waits are told their end on the clock of clock_seconds(). */
+static inline void clock_cond_init(pthread_cond_t *condition)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &monotonic);
+    pthread_condattr_destroy(&monotonic);
 }
 
 enum { CLOCK_TEXT = 32 };

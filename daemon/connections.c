@@ -56,11 +56,7 @@ int connections_create(struct connections **out, const struct connection_limits 
     if (!connections)
         return err_set(ERR_NO_MEMORY, "No memory for the list of connections.");
     connections->limits = *limits;
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&connections->stop, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    clock_cond_init(&connections->stop);
     pthread_mutex_init(&connections->lock, NULL);
     int failed = pthread_create(&connections->thread, NULL, watch_all, connections);
     if (failed) {

@@ -96,6 +96,20 @@ int query_next(const char **query, char name[HTTP_NAME], char value[HTTP_VALUE],
     return result;
 }
 
+int query_each(const char *query, int (*take)(void *context, const char *name, const char *value), void *context)
+{
+    char name[HTTP_NAME], value[HTTP_VALUE];
+    bool found;
+    for (;;) {
+        int result = query_next(&query, name, value, &found);
+        if (result || !found)
+            return result;
+        result = take(context, name, value);
+        if (result)
+            return result;
+    }
+}
+
 int query_check(const char *query)
 {
     enum { MOST = 64 };

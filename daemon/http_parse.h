@@ -11,6 +11,8 @@ enum { HTTP_NAME = 64, HTTP_VALUE = 1024, HTTP_PATH_PARTS = 6, HTTP_PATH_PART = 
 /* The next name=value of a query string, decoded ("+" is a space). *query moves on. *found false: there is none left.
  * Fails with ERR_BAD_REQUEST: a broken escape, a control character, not UTF-8, too long. */
 int query_next(const char **query, char name[HTTP_NAME], char value[HTTP_VALUE], bool *found);
+/* Hand each name=value of a query to `take`, until one fails. Fails as query_next() and as `take`. */
+int query_each(const char *query, int (*take)(void *context, const char *name, const char *value), void *context);
 
 /* That a query can be read to its end, and names nothing twice. Fails with ERR_BAD_REQUEST, ERR_BAD_PARAMETER. */
 int query_check(const char *query);

@@ -192,36 +192,29 @@ static bool number_read(const char *text, int64_t most, int64_t *out)
     return !*end && *out >= 1 && *out <= most;
 }
 
-static int list_query_read(const char *query, struct list_query *out)
+static int list_take(void *context, const char *name, const char *value)
 {
-    char name[HTTP_NAME], value[HTTP_VALUE];
-    bool found;
-    *out = (struct list_query){.limit = LIST_DEFAULT, .state = -1};
-    for (;;) {
-        int result = query_next(&query, name, value, &found);
-        if (result || !found)
-            return result;
-        if (strcmp(name, "limit") == 0) {
-            if (!number_read(value, LIST_MOST, &out->limit))
-                return err_set(ERR_BAD_PARAMETER, "limit takes a whole number from 1 to %d.", LIST_MOST);
-        } else if (strcmp(name, "cursor") == 0) {
-            if (!number_read(value, INT64_MAX, &out->before))
-                return err_set(ERR_BAD_PARAMETER, "cursor takes what \"next\" of an earlier page said.");
-        } else if (strcmp(name, "state") == 0) {
-            out->state = job_state_find(value);
-            if (out->state < 0)
-                return err_set(ERR_BAD_PARAMETER,
-                               "state takes queued, running, canceling, succeeded, failed or canceled.");
-        } else {
-            return err_set(ERR_UNKNOWN_PARAMETER, "The list takes limit, cursor and state, not \"%.64s\".", name);
-        }
+    struct list_query *out = context;
+    if (strcmp(name, "limit") == 0) {
+        if (!number_read(value, LIST_MOST, &out->limit))
+            return err_set(ERR_BAD_PARAMETER, "limit takes a whole number from 1 to %d.", LIST_MOST);
+    } else if (strcmp(name, "cursor") == 0) {
+        if (!number_read(value, INT64_MAX, &out->before))
+            return err_set(ERR_BAD_PARAMETER, "cursor takes what \"next\" of an earlier page said.");
+    } else if (strcmp(name, "state") == 0) {
+        out->state = job_state_find(value);
+        if (out->state < 0)
+            return err_set(ERR_BAD_PARAMETER, "state takes queued, running, canceling, succeeded, failed or canceled.");
+    } else {
+        return err_set(ERR_UNKNOWN_PARAMETER, "The list takes limit, cursor and state, not \"%.64s\".", name);
     }
+    return 0;
 }
 
 int route_jobs(struct request *request)
 {
-    struct list_query query;
-    int count = 0, result = list_query_read(request->query, &query);
+    struct list_query query = {.limit = LIST_DEFAULT, .state = -1};
+    int count = 0, result = query_each(request->query, list_take, &query);
     if (result)
         return result;
     /* One more than is asked for tells whether there is another page. */
@@ -301,45 +294,48 @@ int route_delete(struct request *request)
     return http_answer(request, 204, "", strdup(""), NULL);
 }
 
-/* ?older=SECONDS[&state=STATE]. That the age has to be said keeps a DELETE of a mistyped path from removing all. */
-static int purge_query_read(const char *query, int64_t *older, int *state)
+struct purge_query {
+    int64_t older; /* s */
+    int state;
+};
+
+static int purge_take(void *context, const char *name, const char *value)
 {
-    char name[HTTP_NAME], value[HTTP_VALUE];
-    bool found;
-    *older = *state = -1;
-    for (;;) {
-        int result = query_next(&query, name, value, &found);
-        if (result)
-            return result;
-        if (!found)
-            break;
-        if (strcmp(name, "older") == 0) {
-            if (strcmp(value, "0") == 0)
-                *older = 0;
-            else if (!number_read(value, INT32_MAX, older))
-                return err_set(ERR_BAD_PARAMETER, "older takes a whole number of seconds.");
-        } else if (strcmp(name, "state") == 0) {
-            *state = job_state_find(value);
-            if (*state < 0 || !job_state_is_final((enum job_state) * state))
-                return err_set(ERR_BAD_PARAMETER, "state takes succeeded, failed or canceled: jobs that have ended.");
-        } else {
-            return err_set(ERR_UNKNOWN_PARAMETER, "A purge takes older and state, not \"%.64s\".", name);
-        }
+    struct purge_query *out = context;
+    if (strcmp(name, "older") == 0) {
+        if (strcmp(value, "0") == 0)
+            out->older = 0;
+        else if (!number_read(value, INT32_MAX, &out->older))
+            return err_set(ERR_BAD_PARAMETER, "older takes a whole number of seconds.");
+    } else if (strcmp(name, "state") == 0) {
+        out->state = job_state_find(value);
+        if (out->state < 0 || !job_state_is_final((enum job_state)out->state))
+            return err_set(ERR_BAD_PARAMETER, "state takes succeeded, failed or canceled: jobs that have ended.");
+    } else {
+        return err_set(ERR_UNKNOWN_PARAMETER, "A purge takes older and state, not \"%.64s\".", name);
     }
-    if (*older < 0)
-        return err_set(ERR_BAD_PARAMETER,
-                       "A purge has to say older=SECONDS: jobs that ended longer ago than that are removed.");
     return 0;
+}
+
+/* ?older=SECONDS[&state=STATE]. That the age has to be said keeps a DELETE of a mistyped path from removing all. */
+static int purge_query_read(const char *query, struct purge_query *out)
+{
+    *out = (struct purge_query){-1, -1};
+    int result = query_each(query, purge_take, out);
+    if (!result && out->older < 0)
+        result = err_set(ERR_BAD_PARAMETER,
+                         "A purge has to say older=SECONDS: jobs that ended longer ago than that are removed.");
+    return result;
 }
 
 int route_purge_work(struct request *request)
 {
     struct service *service = request->service;
     const struct scheduler_parts parts = service_parts(service);
-    int64_t older;
-    int state, result = purge_query_read(request->query, &older, &state);
+    struct purge_query query;
+    int result = purge_query_read(request->query, &query);
     if (!result)
-        result = jobs_purge(&parts, older, state, &request->removed);
+        result = jobs_purge(&parts, query.older, query.state, &request->removed);
     if (request->removed)
         log_line(service->log, LOG_LEVEL_INFO, NULL, "purge: %d ended jobs removed", request->removed);
     return result;

@@ -60,54 +60,37 @@ static int about_find(const char *name)
     return i;
 }
 
-/* Each at most once; what is not there stays as it is. */
-static int about_read(const char *query, struct about *about)
+static int about_take(void *about, const char *name, const char *value)
 {
-    char name[HTTP_NAME], value[HTTP_VALUE];
-    bool found, given[ABOUT] = {false};
-    for (;;) {
-        int result = query_next(&query, name, value, &found);
-        if (result || !found)
-            return result;
-        int i = about_find(name);
-        if (i == ABOUT)
-            continue;
-        if (given[i])
-            return err_set(ERR_BAD_PARAMETER, "%s is given twice.", name);
-        given[i] = true;
-        result = about_table[i].read(about, value);
-        if (result)
-            return result;
-    }
+    int i = about_find(name);
+    return i < ABOUT ? about_table[i].read(about, value) : 0;
+}
+
+/* The parameters of a kind, as a query gives them. */
+struct given {
+    const struct kind *kind;
+    struct param_values values;
+};
+
+static int given_take(void *context, const char *name, const char *value)
+{
+    struct given *given = context;
+    return about_find(name) < ABOUT ? 0 : param_values_set(given->kind, &given->values, name, value);
 }
 
 /* Put the parameters that the query gives into the job, and for all others those of `base` (may be NULL), or the
  * defaults. */
 static int parameters_read(struct request *request, const struct kind *kind, const json_t *base)
 {
-    struct param_values values;
-    const char *query = request->query;
-    char name[HTTP_NAME], value[HTTP_VALUE];
-    bool found;
-    param_values_init(kind, &values);
-    for (;;) {
-        int result = query_next(&query, name, value, &found);
-        if (!result && !found)
-            break;
-        if (!result && about_find(name) < ABOUT)
-            continue;
-        for (int i = 0; !result && kind->params[i].name; i++)
-            if (strcmp(kind->params[i].name, name) == 0 && values.value[i].given)
-                result = err_set(ERR_BAD_PARAMETER, "Parameter %s is given twice.", name);
-        if (!result)
-            result = param_values_set(kind, &values, name, value);
-        if (result)
-            return result;
-    }
+    struct given given = {.kind = kind};
+    param_values_init(kind, &given.values);
+    int result = query_each(request->query, given_take, &given);
+    if (result)
+        return result;
     request->job.parameters = json_object();
     for (int i = 0; kind->params[i].name; i++) {
         const char *before = json_string_value(json_object_get(base, kind->params[i].name));
-        const char *text = before && !values.value[i].given ? before : values.value[i].text;
+        const char *text = before && !given.values.value[i].given ? before : given.values.value[i].text;
         json_object_set_new(request->job.parameters, kind->params[i].name, json_string(text));
     }
     return 0;
@@ -127,7 +110,7 @@ static int room_check(struct request *request)
 static int job_read(struct request *request, struct about *about, const json_t *base)
 {
     struct job *job = &request->job;
-    int result = about_read(request->query, about);
+    int result = query_each(request->query, about_take, about); /* what is not there stays as it is */
     if (!result)
         result = parameters_read(request, about->kind, base);
     if (!result)

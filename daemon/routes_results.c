@@ -93,39 +93,36 @@ int result_answer(struct request *request, const char *id, enum image_format for
     return 0;
 }
 
-/* The form that ?format= or Accept asks for. */
-static int format_read(struct request *request, enum image_format *out)
+static int format_take(void *format, const char *name, const char *value)
 {
-    char name[HTTP_NAME], value[HTTP_VALUE];
-    const char *query = request->query, *accept = http_header(request, "Accept");
-    bool found;
-    int best = -1, most = 0;
-    for (;;) {
-        int result = query_next(&query, name, value, &found);
-        if (result)
-            return result;
-        if (!found)
-            break;
-        if (strcmp(name, "format") != 0)
-            return err_set(ERR_UNKNOWN_PARAMETER, "A result takes the parameter format, not \"%.64s\".", name);
-        best = image_format_find(value);
-        if (best < 0)
-            return err_set(ERR_NOT_ACCEPTABLE, "There is no format \"%.64s\"; there are h5, nii.gz, png and npy.",
-                           value);
-    }
-    for (int i = 0, closeness; best < 0 || most > 0; i++) {
-        if (i == IMAGE_FORMATS)
-            break;
+    int *out = format;
+    if (strcmp(name, "format") != 0)
+        return err_set(ERR_UNKNOWN_PARAMETER, "A result takes the parameter format, not \"%.64s\".", name);
+    *out = image_format_find(value);
+    return *out < 0
+               ? err_set(ERR_NOT_ACCEPTABLE, "There is no format \"%.64s\"; there are h5, nii.gz, png and npy.", value)
+               : 0;
+}
+
+/* The form, an image_format, that ?format= or Accept asks for. */
+static int format_read(struct request *request, int *out)
+{
+    const char *accept = http_header(request, "Accept");
+    int most = 0;
+    *out = -1;
+    int result = query_each(request->query, format_take, out);
+    if (result)
+        return result;
+    for (int i = 0, closeness; (*out < 0 || most > 0) && i < IMAGE_FORMATS; i++) {
         int quality = accept_quality(accept, image_format_media((enum image_format)i), &closeness);
         if (quality > most) {
             most = quality;
-            best = i;
+            *out = i;
         }
     }
-    if (best < 0)
+    if (*out < 0)
         return err_set(ERR_NOT_ACCEPTABLE, "Accept names none of application/x-hdf5, application/x-nifti, image/png, "
                                            "application/x-npy.");
-    *out = (enum image_format)best;
     return 0;
 }
 
@@ -151,15 +148,14 @@ int route_result(struct request *request)
 {
     struct service *service = request->service;
     const char *id = request->part[2], *name = request->part[4];
-    enum image_format format;
-    int fd;
+    int format, fd;
     int64_t bytes, stamp;
     int result = job_check(request, id);
     if (result)
         return result;
     if (strcmp(name, "image") == 0) {
         result = format_read(request, &format);
-        return result ? result : result_answer(request, id, format, NULL);
+        return result ? result : result_answer(request, id, (enum image_format)format, NULL);
     }
     if (strncmp(name, "image.", 6) == 0 && image_format_find(name + 6) >= 0)
         return result_answer(request, id, (enum image_format)image_format_find(name + 6), NULL);

@@ -103,26 +103,20 @@ static int workers_check(struct service *service, json_t *list)
 }
 
 /* `?verbose`, with or without a value, as Kubernetes' probes send it. */
-static int ready_query_read(const char *query, bool *verbose)
+static int verbose_take(void *verbose, const char *name, const char *value)
 {
-    char name[HTTP_NAME], value[HTTP_VALUE];
-    bool found;
-    *verbose = false;
-    for (;;) {
-        int result = query_next(&query, name, value, &found);
-        if (result || !found)
-            return result;
-        if (strcmp(name, "verbose") != 0)
-            return err_set(ERR_UNKNOWN_PARAMETER, "This path takes verbose, not \"%.64s\".", name);
-        *verbose = true;
-    }
+    (void)value;
+    if (strcmp(name, "verbose") != 0)
+        return err_set(ERR_UNKNOWN_PARAMETER, "This path takes verbose, not \"%.64s\".", name);
+    *(bool *)verbose = true;
+    return 0;
 }
 
 int route_ready(struct request *request)
 {
     struct service *service = request->service;
-    bool verbose;
-    int result = ready_query_read(request->query, &verbose);
+    bool verbose = false;
+    int result = query_each(request->query, verbose_take, &verbose);
     if (result)
         return result;
     json_t *checks = json_object(), *workers = json_array();

@@ -64,11 +64,7 @@ void job_clear(struct job *job)
 
 static void locks_init(struct store *store)
 {
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&store->news, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    clock_cond_init(&store->news);
     pthread_mutex_init(&store->lock, NULL);
     pthread_mutex_init(&store->tally_lock, NULL);
     pthread_mutex_init(&store->reader_lock, NULL);

@@ -1,5 +1,7 @@
 #include "daemon/uploads_parts.h"
 
+#include "daemon/clock.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -36,11 +38,7 @@ int uploads_create(struct uploads **out, struct spool *spool, const char *state_
     uploads->spool = spool;
     uploads->lifetime = lifetime;
     uploads->log = log;
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&uploads->stop, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    clock_cond_init(&uploads->stop);
     pthread_mutex_init(&uploads->lock, NULL);
     snprintf(path, sizeof path, "%s/uploads", state_dir);
     uploads->folder = -1;

@@ -1,5 +1,6 @@
 #include "daemon/worker_progress.h"
 
+#include "daemon/clock.h"
 #include "daemon/wire.h"
 
 #include <pthread.h>
@@ -69,16 +70,12 @@ static void *report(void *context)
 int reporter_create(struct reporter **out, int socket)
 {
     struct reporter *r = calloc(1, sizeof *r);
-    pthread_condattr_t monotonic;
     pthread_t thread;
     if (!r)
         return err_set(ERR_NO_MEMORY, "No memory to report progress.");
     r->socket = socket;
     pthread_mutex_init(&r->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&r->work, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    clock_cond_init(&r->work);
     if (pthread_create(&thread, NULL, report, r) != 0) {
         free(r);
         return err_set(ERR_INTERNAL, "The thread that reports progress cannot be started.");

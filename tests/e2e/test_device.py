@@ -67,6 +67,12 @@ def succeed(daemon, jobs):
         daemon.get(f"/v1/jobs/{identity}/results/image?format=npy").expect(200)
 
 
+def succeeds_when_mended(device, daemon, identity, attempts):
+    device.mended()
+    succeed(daemon, [identity])
+    same(daemon.job(identity)["attempts"], attempts, "attempts")
+
+
 @test("a GPU that fails every job: all stay in the queue, /readyz, a metric and the log tell why, and all succeed when it works again")
 def every_job():
     with gpu() as device, device.daemon() as daemon:
@@ -96,9 +102,7 @@ def found_at_start():
         not_ready(daemon, ["Jobs are kept", "gpu 0 (pretended) was tried and failed", "the pretended GPU is broken"])
         job = daemon.job(identity)
         same((job["state"], job["attempts"]), ("queued", 1), "state and attempts")
-        device.mended()
-        succeed(daemon, [identity])
-        same(daemon.job(identity)["attempts"], 2, "attempts")
+        succeeds_when_mended(device, daemon, identity, attempts=2)
 
 
 @test("a GPU that computes wrong values is found out when its worker starts, and gets no job until it is right again")
@@ -108,9 +112,7 @@ def wrong_values():
         os.kill(daemon.worker(), signal.SIGKILL)
         not_ready(daemon, ["gpu 0 (pretended) computes wrongly"])
         identity = daemon.submit(SMALL).expect(202).json()["id"]
-        device.mended()
-        succeed(daemon, [identity])
-        same(daemon.job(identity)["attempts"], 1, "attempts")
+        succeeds_when_mended(device, daemon, identity, attempts=1)
 
 
 @test("a job of which the GPU fails while it does others: tried twice, failed; the others succeed")

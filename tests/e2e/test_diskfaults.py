@@ -56,28 +56,26 @@ def few_points():
     assert report["points"] > 4 and report["refused"] > 4 and report["ends"]["succeeded"] > 30, json.dumps(report)
 
 
-@test("bytes of an upload in pieces that the disk did not take have not arrived, though they could be read: they are sent again")
-def chunk_not_synced():
+def goes_on_after(call, **headers):
+    """A chunk with these headers that fails by this call has not arrived: it is sent again, and the upload succeeds."""
     with Failing() as daemon:
         where = daemon.upload()
         daemon.patch(where, 0, 30000).expect(204)
-        daemon.arm("fdatasync")
-        daemon.refused(daemon.patch(where, 30000, 60000))
+        daemon.arm(call)
+        daemon.refused(daemon.patch(where, 30000, 60000, **headers))
         same(daemon.request("HEAD", where, headers=TUS).expect(200).headers["upload-offset"], "30000", "Upload-Offset")
         daemon.patch(where, 30000, len(BODY)).expect(204)
         same(daemon.finish(where.rsplit("/", 1)[1])["state"], "succeeded", "state")
+
+
+@test("bytes of an upload in pieces that the disk did not take have not arrived, though they could be read: they are sent again")
+def chunk_not_synced():
+    goes_on_after("fdatasync")
 
 
 @test("a chunk whose checksum is wrong, and that the disk does not take back: it has not arrived, and the upload goes on before it")
 def chunk_not_taken_back():
-    with Failing() as daemon:
-        where = daemon.upload()
-        daemon.patch(where, 0, 30000).expect(204)
-        daemon.arm("ftruncate")
-        daemon.refused(daemon.patch(where, 30000, 60000, **{"Upload-Checksum": "sha256 " + base64.b64encode(bytes(32)).decode()}))
-        same(daemon.request("HEAD", where, headers=TUS).expect(200).headers["upload-offset"], "30000", "Upload-Offset")
-        daemon.patch(where, 30000, len(BODY)).expect(204)
-        same(daemon.finish(where.rsplit("/", 1)[1])["state"], "succeeded", "state")
+    goes_on_after("ftruncate", **{"Upload-Checksum": "sha256 " + base64.b64encode(bytes(32)).decode()})
 
 
 @test("/readyz tells of a store that cannot commit for as long as it cannot, and a kill meanwhile brings no job that was refused")

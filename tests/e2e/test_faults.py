@@ -399,50 +399,48 @@ def large_upload():
         same(leftovers(daemon, before), set(), "files left behind")
 
 
-@test("a full disk: 507 spool-full, ready again when there is room")
-def full_disk():
+@contextlib.contextmanager
+def small_disk(megabytes):
+    """A daemon whose state folder is a file system of this size."""
     state = tempfile.mkdtemp(prefix="mrirecond-small-")
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", state], capture_output=True, text=True)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", state], capture_output=True, text=True)
     if mounted.returncode:
         os.rmdir(state)
         skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
     try:
         with Daemon(state=state, expect_trouble=True, spool_reserve=0, work_reserve=0) as daemon:
-            problem = daemon.submit(bytes(20 << 20)).problem(507, "spool-full")
-            assert "required_bytes" in problem or "free" in problem["detail"] or "room" in problem["detail"], problem
-            connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=60)
-            try:
-                connection.request("POST", "/v1/jobs?kind=recon", body=(bytes(65536) for _ in range(320)), headers={"Transfer-Encoding": "chunked"})
-                same(connection.getresponse().status, 507, "status of a chunked upload that does not fit")
-            except (BrokenPipeError, ConnectionResetError):
-                pass
-            finally:
-                connection.close()
-            wait_until(lambda: daemon.get("/readyz").status == 200, "readiness")
-            same(daemon.run(BODY)["state"], "succeeded", "state of a scan that fits")
+            yield daemon
     finally:
         subprocess.run(["umount", state], check=True)
         os.rmdir(state)
+
+
+@test("a full disk: 507 spool-full, ready again when there is room")
+def full_disk():
+    with small_disk(6) as daemon:
+        problem = daemon.submit(bytes(20 << 20)).problem(507, "spool-full")
+        assert "required_bytes" in problem or "free" in problem["detail"] or "room" in problem["detail"], problem
+        connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=60)
+        try:
+            connection.request("POST", "/v1/jobs?kind=recon", body=(bytes(65536) for _ in range(320)), headers={"Transfer-Encoding": "chunked"})
+            same(connection.getresponse().status, 507, "status of a chunked upload that does not fit")
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        finally:
+            connection.close()
+        wait_until(lambda: daemon.get("/readyz").status == 200, "readiness")
+        same(daemon.run(BODY)["state"], "succeeded", "state of a scan that fits")
 
 
 @test("a disk that fills while a result is written fails that job with spool-full, and only that")
 def full_disk_result():
-    state = tempfile.mkdtemp(prefix="mrirecond-small-")
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", state], capture_output=True, text=True)
-    if mounted.returncode:
-        os.rmdir(state)
-        skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
-    try:
-        with Daemon(state=state, expect_trouble=True, spool_reserve=0, work_reserve=0) as daemon:
-            # 16 coils of 512 x 512: 16 MB of image from a scan of 0.1 MB.
-            large = scans.radial(matrix=(512, 512, 1), spokes=4, samples=64, coils=16, weights=True).bytes(FOLDER.name)
-            job = daemon.run(large, "kind=recon&coils=none&output=complex")
-            same(job["state"], "failed", "state")
-            same(job["error"]["code"], "spool-full", f"code ({job['error']['detail']})")
-            same(daemon.run(BODY)["state"], "succeeded", "state of a scan that fits")
-    finally:
-        subprocess.run(["umount", state], check=True)
-        os.rmdir(state)
+    with small_disk(8) as daemon:
+        # 16 coils of 512 x 512: 16 MB of image from a scan of 0.1 MB.
+        large = scans.radial(matrix=(512, 512, 1), spokes=4, samples=64, coils=16, weights=True).bytes(FOLDER.name)
+        job = daemon.run(large, "kind=recon&coils=none&output=complex")
+        same(job["state"], "failed", "state")
+        same(job["error"]["code"], "spool-full", f"code ({job['error']['detail']})")
+        same(daemon.run(BODY)["state"], "succeeded", "state of a scan that fits")
 
 
 @test("SIGTERM: not ready at once, no new job taken, what runs is finished or kept, exit 0")

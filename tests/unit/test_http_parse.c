@@ -49,6 +49,29 @@ static void broken_queries_are_refused(void **state)
     assert_int_equal(query_next(&query, name, value, &found), ERR_BAD_REQUEST);
 }
 
+static int two_take(void *context, const char *name, const char *value)
+{
+    int *taken = context;
+    assert_int_equal(name[0], 'a' + *taken);
+    assert_int_equal(value[0], '1' + *taken);
+    return ++*taken < 2 ? 0 : ERR_BAD_PARAMETER;
+}
+
+static void a_query_is_handed_on_until_something_fails(void **state)
+{
+    (void)state;
+    int taken = 0;
+    assert_int_equal(query_each("", two_take, &taken), 0);
+    assert_int_equal(query_each("a=1", two_take, &taken), 0);
+    assert_int_equal(taken, 1);
+    taken = 0;
+    assert_int_equal(query_each("a=1&b=2&c=3", two_take, &taken), ERR_BAD_PARAMETER);
+    assert_int_equal(taken, 2);
+    taken = 0;
+    assert_int_equal(query_each("a=1&b=%zz", two_take, &taken), ERR_BAD_REQUEST);
+    assert_int_equal(taken, 1);
+}
+
 static void paths_are_split(void **state)
 {
     (void)state;
@@ -327,6 +350,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(queries_are_decoded),
         cmocka_unit_test(broken_queries_are_refused),
+        cmocka_unit_test(a_query_is_handed_on_until_something_fails),
         cmocka_unit_test(paths_are_split),
         cmocka_unit_test(prefer_is_read),
         cmocka_unit_test(accept_is_weighed),

@@ -173,6 +173,17 @@ static void service_stop(struct service *service, struct http *http)
     tokens_free(service->tokens);
 }
 
+/* libgomp's threads spin for milliseconds before they sleep, and on a busy machine hold the processor that the one they
+ * wait for needs. This many turns take some tens of microseconds. Of tests/bench/bench_daemon.py's small scan on two
+ * processors, gridding takes 33 to 43 ms by libgomp's default and 16 to 18 by this at a load of 3 to 5, and the same 6
+ * to 8 where nothing else runs. It is read when a program starts, so the workers inherit it; who has set it knows
+ * better. */
+static void worker_threads_set(void)
+{
+    if (!getenv("OMP_WAIT_POLICY"))
+        setenv("GOMP_SPINCOUNT", "10000", 0);
+}
+
 /* The next signal, or 0 after a moment. */
 static int signal_next(const sigset_t *signals)
 {
@@ -306,6 +317,7 @@ int main(int argc, char **argv)
     sigaddset(&signals, SIGHUP);
     sigprocmask(SIG_BLOCK, &signals, NULL);
     descriptors_raise();
+    worker_threads_set();
     struct command_line line = {argc, argv, &options, options, &log};
     int result = service_start(&service, &options, &http);
     if (!result)

@@ -143,5 +143,14 @@ def beside_a_cpu():
         same(daemon.get("/readyz").status, 200, "/readyz")
 
 
+@test("a worker's threads are told not to spin for long, unless the environment says how they wait")
+def spinning():
+    for environment, expected in (({}, ("10000", None)), ({"GOMP_SPINCOUNT": "7"}, ("7", None)), ({"OMP_WAIT_POLICY": "passive"}, (None, "passive"))):
+        with Daemon(devices="cpu", environment=environment) as daemon:
+            with open(f"/proc/{daemon.worker()}/environ") as file:
+                found = dict(pair.split("=", 1) for pair in file.read().split("\0") if "=" in pair)
+        same((found.get("GOMP_SPINCOUNT"), found.get("OMP_WAIT_POLICY")), expected, f"what {environment} becomes")
+
+
 if __name__ == "__main__":
     main()

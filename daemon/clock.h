@@ -24,6 +24,24 @@ static inline int64_t clock_boot_milliseconds(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+enum {
+    CLOCK_STEP_LEAST_MS = 500, /* a clock that was set by less is left as it is, until that has added up */
+    CLOCK_AT_ONCE_MS = 50      /* that reading both clocks may take */
+};
+
+/* Where the clock of the machine stands before the one since boot, ms: what changes when somebody sets the former.
+ * *now: where it stands. */
+static inline int64_t clock_offset(int64_t *now)
+{
+    int64_t before, after;
+    do {
+        before = clock_boot_milliseconds();
+        *now = clock_milliseconds();
+        after = clock_boot_milliseconds();
+    } while (after - before > CLOCK_AT_ONCE_MS);
+    return *now - after;
+}
+
 /* Seconds since some start; never goes back. */
 static inline double clock_seconds(void)
 {

@@ -47,7 +47,7 @@ static void headers_of(struct tus_headers *headers, const struct upload *upload)
 {
     snprintf(headers->offset, sizeof headers->offset, "%lld", (long long)upload->offset);
     snprintf(headers->length, sizeof headers->length, "%lld", (long long)upload->length);
-    date_print(upload->expires, headers->expires);
+    date_print(clock_milliseconds() + upload->left, headers->expires);
     header_add(headers, "Upload-Offset", headers->offset);
     header_add(headers, "Upload-Length", headers->length);
     header_add(headers, "Upload-Expires", headers->expires);

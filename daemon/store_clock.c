@@ -8,32 +8,15 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-enum {
-    STEP_LEAST_MS = 500, /* less is left as it is, until it has added up */
-    AT_ONCE_MS = 50      /* that reading both clocks may take */
-};
-
-/* Where the clock of the machine stands before the one that is never set; *now: where it stands. */
-static int64_t offset_read(int64_t *now)
-{
-    int64_t before, after;
-    do {
-        before = clock_boot_milliseconds();
-        *now = clock_milliseconds();
-        after = clock_boot_milliseconds();
-    } while (after - before > AT_ONCE_MS);
-    return *now - after;
-}
-
 void store_clock_start(struct store *store)
 {
-    store->clock_offset = offset_read(&store->now);
+    store->clock_offset = clock_offset(&store->now);
 }
 
 bool store_clock_read(struct store *store)
 {
-    int64_t step = offset_read(&store->now) - store->clock_offset;
-    store->clock_step = llabs(step) < STEP_LEAST_MS ? 0 : step;
+    int64_t step = clock_offset(&store->now) - store->clock_offset;
+    store->clock_step = llabs(step) < CLOCK_STEP_LEAST_MS ? 0 : step;
     return store->clock_step != 0;
 }
 

@@ -37,6 +37,8 @@ int uploads_create(struct uploads **out, struct spool *spool, const char *state_
         return err_set(ERR_NO_MEMORY, "No memory for the list of uploads.");
     uploads->spool = spool;
     uploads->lifetime = lifetime;
+    int64_t now;
+    uploads->clock_offset = clock_offset(&now);
     uploads->log = log;
     clock_cond_init(&uploads->stop);
     pthread_mutex_init(&uploads->lock, NULL);
@@ -101,6 +103,72 @@ static void unlock(struct uploads *uploads, const char *id)
     pthread_mutex_unlock(&uploads->lock);
 }
 
+/* ---- when the last bytes arrived ---- */
+
+/* By the clock with which the times of all files go. Under the lock. */
+static int64_t time_now(const struct uploads *uploads)
+{
+    return clock_boot_milliseconds() + uploads->clock_offset;
+}
+
+static struct timespec time_at(int64_t milliseconds)
+{
+    return (struct timespec){.tv_sec = milliseconds / 1000, .tv_nsec = milliseconds % 1000 * 1000000};
+}
+
+static int64_t time_of(const struct stat *file)
+{
+    return (int64_t)file->st_mtim.tv_sec * 1000 + file->st_mtim.tv_nsec / 1000000;
+}
+
+/* Bytes have arrived in this file. Where that cannot be noted, the kernel's own time is as good, but while the clock is
+ * being set. */
+static void touch(struct uploads *uploads, int fd)
+{
+    pthread_mutex_lock(&uploads->lock);
+    const struct timespec times[] = {{.tv_nsec = UTIME_OMIT}, time_at(time_now(uploads))};
+    (void)futimens(fd, times);
+    pthread_mutex_unlock(&uploads->lock);
+}
+
+/* stat() of an upload's bytes, and how many ms they have left. */
+static int look(struct uploads *uploads, const char *name, struct stat *there, int64_t *left)
+{
+    pthread_mutex_lock(&uploads->lock);
+    int result = fstatat(uploads->folder, name, there, AT_SYMLINK_NOFOLLOW);
+    *left = result < 0 ? 0 : time_of(there) + uploads->lifetime * 1000 - time_now(uploads);
+    pthread_mutex_unlock(&uploads->lock);
+    return result;
+}
+
+/* The clock was set by `step` ms. */
+struct move {
+    int folder;
+    int64_t step;
+};
+
+static void time_move(void *context, const char *id)
+{
+    const struct move *move = context;
+    struct stat there;
+    if (fstatat(move->folder, id, &there, AT_SYMLINK_NOFOLLOW) < 0)
+        return;
+    const struct timespec times[] = {{.tv_nsec = UTIME_OMIT}, time_at(time_of(&there) + move->step)};
+    (void)utimensat(move->folder, id, times, AT_SYMLINK_NOFOLLOW);
+}
+
+void uploads_clock_follow(struct uploads *uploads)
+{
+    int64_t now;
+    struct move move = {uploads->folder, clock_offset(&now) - uploads->clock_offset};
+    if (llabs(move.step) < CLOCK_STEP_LEAST_MS)
+        return;
+    pthread_mutex_lock(&uploads->lock);
+    if (uploads_each(uploads->folder, time_move, &move) == 0)
+        uploads->clock_offset += move.step;
+    pthread_mutex_unlock(&uploads->lock);
+}
+
 /* ---- files ---- */
 
 /* Write a small file whole, onto the disk. */
@@ -120,8 +188,9 @@ int upload_get(struct uploads *uploads, const char *id, struct upload *out)
 {
     char name[UPLOAD_NAME];
     struct stat there;
+    int64_t left;
     json_t *note = upload_note_read(uploads->folder, id);
-    if (!note || fstatat(uploads->folder, upload_file(name, id, ""), &there, AT_SYMLINK_NOFOLLOW) < 0) {
+    if (!note || look(uploads, upload_file(name, id, ""), &there, &left) < 0) {
         json_decref(note);
         return unknown();
     }
@@ -133,7 +202,7 @@ int upload_get(struct uploads *uploads, const char *id, struct upload *out)
     *out = (struct upload){
         .length = json_integer_value(json_object_get(note, "length")),
         .offset = arrived,
-        .expires = (int64_t)there.st_mtim.tv_sec * 1000 + there.st_mtim.tv_nsec / 1000000 + uploads->lifetime * 1000,
+        .left = left,
         .job = json_incref(json_object_get(note, "job")),
     };
     memcpy(out->id, id, JOB_ID);
@@ -158,6 +227,8 @@ int upload_begin(struct uploads *uploads, int64_t length, json_t *job, struct up
     json_decref(note);
     if (!result && !text)
         result = err_set(ERR_NO_MEMORY, "No memory for an upload. Try again later.");
+    if (!result)
+        touch(uploads, fd);
     if (!result && fsync(fd) < 0)
         result = spool_failed(uploads->spool, "beginning an upload");
     if (!result)
@@ -250,6 +321,7 @@ int chunk_end(struct upload_chunk *chunk, bool keep)
         return 0;
     struct spool *spool = chunk->uploads->spool;
     bool back = chunk->checked && !keep;
+    touch(chunk->uploads, chunk->fd);
     if (!back && fdatasync(chunk->fd) < 0) {
         result = spool_failed(spool, "syncing an upload");
         back = true; /* what a sync did not take may be gone by the next one, which would not tell */

@@ -1,8 +1,11 @@
 /* uploads.h: uploads that may break off and go on (tus): bytes arrive in several requests, days apart, across restarts.
  *
  *   STATE/uploads/ID        the bytes that have arrived; the file's size is how far the upload is
- *   STATE/uploads/ID.json   what becomes of it: length, kind, client, priority, parameters; written once, at the
- * beginning STATE/uploads/ID.chunk  while a chunk with a checksum arrives: the offset to go back to if it is cut off
+ *   STATE/uploads/ID.json   length, kind, client, priority, parameters; written once, at the beginning
+ *   STATE/uploads/ID.chunk  while a chunk with a checksum arrives: the offset to go back to if it is cut off
+ *
+ * The first one's time of modification tells when bytes arrived last, by the machine's clock; when somebody sets that,
+ * the times of all uploads move with it: what each has left is the time that passes.
  *
  * The id of an upload is that of the job it becomes. A complete upload is linked into the spool, its job committed, and
  * only then removed here; a crash in between is mended by uploads_recover().
@@ -21,8 +24,8 @@ struct uploads;
 struct upload {
     char id[JOB_ID];
     int64_t length, offset;
-    int64_t expires; /* ms since 1970, UTC: when it is removed if nothing arrives */
-    json_t *job;     /* {kind, client, priority, parameters, formats}; upload_clear() gives it back */
+    int64_t left; /* ms until it is removed if nothing arrives */
+    json_t *job;  /* {kind, client, priority, parameters, formats}; upload_clear() gives it back */
 };
 void upload_clear(struct upload *upload);
 

@@ -13,9 +13,10 @@ struct uploads {
     const struct log *log;
     int folder;
     int64_t lifetime;
+    int64_t clock_offset; /* clock_offset() with which the times of the files go */
     pthread_t reaper;
     bool reaps, stopping;
-    pthread_mutex_t lock; /* of `writing` and `stopping` */
+    pthread_mutex_t lock; /* of `writing`, `stopping`, and the times of files with `clock_offset` */
     pthread_cond_t stop;
     char writing[WRITERS][JOB_ID];
 };
@@ -52,5 +53,8 @@ int uploads_each(int folder, void (*each)(void *context, const char *id), void *
 /* Take back what arrived of a chunk whose checksum nobody saw, or whose end failed: the file ends where the note says.
  * By who has the lock, or at the start. Fails with ERR_IO, ERR_SPOOL_FULL. */
 int chunk_take_back(struct uploads *uploads, const char *id);
+/* Set the times of all uploads as far as the machine's clock was set since the last call, or since the start: what each
+ * has left stays what it was. */
+void uploads_clock_follow(struct uploads *uploads);
 
 #endif

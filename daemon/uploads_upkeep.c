@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { REAP_SECONDS = 60 };
+enum { CLOCK_SECONDS = 1, REAP_SECONDS = 60 };
 
 /* A look at all uploads. */
 struct pass {
@@ -34,7 +34,7 @@ static void look_after(void *context, const char *id)
     if (upload_get(uploads, id, &upload))
         return;
     /* Its sender may know that all has arrived, and not that the store did not take the job. */
-    if (!complete(uploads, &upload, "an upload that was complete") && upload.expires < clock_milliseconds() &&
+    if (!complete(uploads, &upload, "an upload that was complete") && upload.left < 0 &&
         upload_remove(uploads, id) == 0)
         (*pass->count)++;
     upload_clear(&upload);
@@ -43,16 +43,21 @@ static void look_after(void *context, const char *id)
 static void *reap(void *context)
 {
     struct uploads *uploads = context;
+    double next = 0;
     pthread_mutex_lock(&uploads->lock);
     while (!uploads->stopping) {
         struct timespec until;
         int removed = 0;
         pthread_mutex_unlock(&uploads->lock);
-        uploads_each(uploads->folder, look_after, &(struct pass){uploads, &removed});
+        uploads_clock_follow(uploads);
+        if (clock_seconds() >= next) {
+            uploads_each(uploads->folder, look_after, &(struct pass){uploads, &removed});
+            next = clock_seconds() + (double)(uploads->lifetime < REAP_SECONDS ? uploads->lifetime : REAP_SECONDS);
+        }
         if (removed)
             log_line(uploads->log, LOG_LEVEL_INFO, NULL, "%d unfinished uploads expired", removed);
         clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec += uploads->lifetime < REAP_SECONDS ? uploads->lifetime : REAP_SECONDS;
+        until.tv_sec += CLOCK_SECONDS;
         pthread_mutex_lock(&uploads->lock);
         if (!uploads->stopping)
             pthread_cond_timedwait(&uploads->stop, &uploads->lock, &until);

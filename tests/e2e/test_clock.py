@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """The clock of the machine jumps by days, back and forth, with jobs waiting, running and ended: none is lost, none hangs."""
 import datetime
+import email.utils
 import os
 import signal
 import tempfile
@@ -15,6 +16,7 @@ SHIM = os.path.join(os.path.dirname(BIN), "tests", "clockjump.so")
 OFFSET = FOLDER.name + "/offset"
 PRELOAD = {"LD_PRELOAD": SHIM, "CLOCKJUMP": OFFSET, "ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0"}
 DAY = 86400
+TUS = {"Tus-Resumable": "1.0.0"}
 
 
 def jump(days):
@@ -86,6 +88,54 @@ def set_while_waiting():
         assert first["started"] <= second["started"], "what waited was raised by a clock that was set"
         wait = daemon.metrics()["mrirecond_job_queue_wait_seconds_sum"]
         assert 0 <= wait < 3600, f"jobs waited {wait} s in all"
+
+
+class Upload:
+    """An upload in pieces, and the file in which its bytes are."""
+
+    def __init__(self, daemon):
+        self.daemon, self.bytes = daemon, 0
+        self.where = daemon.request("POST", "/v1/uploads?kind=recon", headers={**TUS, "Upload-Length": str(len(BODY))}).expect(201).headers["location"]
+        self.path = os.path.join(daemon.state, self.where.removeprefix("/v1/"))
+
+    def append(self):
+        headers = {**TUS, "Content-Type": "application/offset+octet-stream", "Upload-Offset": str(self.bytes)}
+        self.daemon.request("PATCH", self.where, BODY[self.bytes:self.bytes + 1], headers).expect(204)
+        self.bytes += 1
+
+    def time(self):
+        return os.stat(self.path).st_mtime
+
+    def head(self):
+        return self.daemon.request("HEAD", self.where, headers=TUS)
+
+    def expires(self):
+        return email.utils.parsedate_to_datetime(self.head().expect(200).headers["upload-expires"]).timestamp()
+
+
+@test("an upload in pieces expires after the time that passed, whatever the clock is set to, also where a restart follows")
+def uploads_expire():
+    jump(0)
+    with Daemon(environment=PRELOAD, upload_lifetime=3600) as daemon:
+        upload = Upload(daemon)
+        for days in (30, -30, 60):
+            jump(days)
+            now = time.time() + days * DAY
+            wait_until(lambda: abs(upload.time() - now) < 600, "the time of the upload to move")
+            assert abs(upload.expires() - now - 3600) < 600, f"expires at {upload.expires()}, at {now}"
+            upload.append()
+            assert abs(upload.time() - now) < 600, f"bytes arrived at {upload.time()}, at {now}"
+        expired = Upload(daemon)
+        daemon.kill()
+        os.utime(expired.path, (now - 7200, now - 7200))
+        daemon.restart()
+        wait_until(lambda: "1 unfinished uploads expired" in daemon.read_log(), "the other upload to expire")
+        same((upload.head().status, expired.head().status), (200, 404), "status of both")
+    jump(0)
+    with Daemon(environment=PRELOAD, upload_lifetime=2) as daemon:
+        upload = Upload(daemon)
+        jump(-30)
+        wait_until(lambda: upload.head().status == 404, "an upload to expire while the clock is set back", 30)
 
 
 @test("a start with the clock set back: what ended in its future is served, what is submitted succeeds")

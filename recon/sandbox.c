@@ -238,10 +238,11 @@ static const int worker_refused[] = {
 enum {
     EXECUTE = 1 << 0,
     WRITE = 1 << 1,
-    READ = 1 << 2 | 1 << 3,                    /* files and folders */
-    MAKE = 1 << 5 | 1 << 7 | 1 << 8 | 1 << 14, /* make, truncate and remove files, make folders */
-    DEVICE = 1 << 15,                          /* ioctl */
-    OF_FILES = EXECUTE | WRITE | 1 << 2 | 1 << 14 | DEVICE
+    READ = 1 << 2 | 1 << 3,                     /* files and folders */
+    TRUNCATE = 1 << 14,                         /* also what opening a file to be written anew takes */
+    MAKE = 1 << 5 | 1 << 7 | 1 << 8 | TRUNCATE, /* make and remove files, make folders */
+    DEVICE = 1 << 15,                           /* ioctl */
+    OF_FILES = EXECUTE | WRITE | 1 << 2 | TRUNCATE | DEVICE
 };
 
 /* Where a worker's libraries, and the driver of a GPU, open files whenever they come to need them. */
@@ -255,7 +256,7 @@ static const struct {
     {"/etc/ld.so.cache", READ}, /* and no more of /etc: there may be keys */
     {"/etc/nvidia", READ},
     {"/proc", READ},
-    {"/proc/self/task", READ | WRITE}, /* threads are given names */
+    {"/proc/self/task", READ | WRITE | TRUNCATE}, /* threads are given names, which is fatal to CUDA where it fails */
     {"/sys", READ},
     {"/dev/null", READ | WRITE},
     {"/dev/zero", READ},

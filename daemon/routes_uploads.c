@@ -156,18 +156,19 @@ int route_upload(struct request *request)
     int result = upload_check(request);
     if (!result)
         result = upload_get(request->service->uploads, id, &upload);
+    struct err failure = *err_last();
     if (!result) {
         headers_of(&headers, &upload);
         json_t *document = json_pack("{s:s, s:I, s:I, s:O}", "id", id, "length", (json_int_t)upload.length, "offset",
                                      (json_int_t)upload.offset, "job", upload.job);
         result = http_answer_json(request, 200, document, headers.pair);
-    } else if (request_job(request, id, &job) == 0) {
+    } else if (result == ERR_NOT_FOUND && request_job(request, id, &job) == 0) {
         headers_of_job(&headers, &job);
         json_t *document = json_pack("{s:s, s:I, s:I, s:s}", "id", id, "length", (json_int_t)job.bytes, "offset",
                                      (json_int_t)job.bytes, "href", headers.location);
         result = http_answer_json(request, 200, document, headers.pair);
     } else {
-        result = err_set(ERR_NOT_FOUND, "There is no upload of this id: it expired, was removed, or never was.");
+        err_restore(&failure);
     }
     upload_clear(&upload);
     job_clear(&job);

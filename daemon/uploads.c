@@ -22,6 +22,12 @@ static int unfit(void)
                            "this server finds more by mrirecond --check-state.");
 }
 
+static int lost(int code)
+{
+    return err_set(code, "The disk failed while it took bytes of this upload, and nobody knows which of them it holds. "
+                         "Begin a new one; whoever runs this server has to look at its disk.");
+}
+
 void upload_clear(struct upload *upload)
 {
     json_decref(upload->job);
@@ -81,15 +87,18 @@ static int lock(struct uploads *uploads, const char *id)
     int free_slot = -1, result = 0;
     pthread_mutex_lock(&uploads->lock);
     for (int i = 0; i < WRITERS && !result; i++) {
-        if (strcmp(uploads->writing[i], id) == 0)
-            result = err_set(ERR_UPLOAD_LOCKED, "Another request writes to this upload. Try again when it has ended.");
-        else if (!*uploads->writing[i])
+        if (strcmp(uploads->writing[i].id, id) == 0)
+            result =
+                uploads->writing[i].lost
+                    ? lost(ERR_NOT_FOUND)
+                    : err_set(ERR_UPLOAD_LOCKED, "Another request writes to this upload. Try again when it has ended.");
+        else if (!*uploads->writing[i].id)
             free_slot = i;
     }
     if (!result && free_slot < 0)
         result = err_set(ERR_UPLOAD_LOCKED, "%d uploads are written to at the moment. Try again later.", WRITERS);
     if (!result)
-        memcpy(uploads->writing[free_slot], id, JOB_ID);
+        memcpy(uploads->writing[free_slot].id, id, JOB_ID);
     pthread_mutex_unlock(&uploads->lock);
     return result;
 }
@@ -98,9 +107,27 @@ static void unlock(struct uploads *uploads, const char *id)
 {
     pthread_mutex_lock(&uploads->lock);
     for (int i = 0; i < WRITERS; i++)
-        if (strcmp(uploads->writing[i], id) == 0)
-            uploads->writing[i][0] = '\0';
+        if (strcmp(uploads->writing[i].id, id) == 0 && !uploads->writing[i].lost)
+            uploads->writing[i].id[0] = '\0';
     pthread_mutex_unlock(&uploads->lock);
+}
+
+static void lock_for_good(struct uploads *uploads, const char *id)
+{
+    pthread_mutex_lock(&uploads->lock);
+    for (int i = 0; i < WRITERS; i++)
+        uploads->writing[i].lost |= strcmp(uploads->writing[i].id, id) == 0;
+    pthread_mutex_unlock(&uploads->lock);
+}
+
+static bool is_lost(struct uploads *uploads, const char *id)
+{
+    bool is = false;
+    pthread_mutex_lock(&uploads->lock);
+    for (int i = 0; i < WRITERS; i++)
+        is |= uploads->writing[i].lost && strcmp(uploads->writing[i].id, id) == 0;
+    pthread_mutex_unlock(&uploads->lock);
+    return is;
 }
 
 /* ---- when the last bytes arrived ---- */
@@ -189,6 +216,8 @@ int upload_get(struct uploads *uploads, const char *id, struct upload *out)
     char name[UPLOAD_NAME];
     struct stat there;
     int64_t left;
+    if (is_lost(uploads, id))
+        return lost(ERR_NOT_FOUND);
     json_t *note = upload_note_read(uploads->folder, id);
     if (!note || look(uploads, upload_file(name, id, ""), &there, &left) < 0) {
         json_decref(note);
@@ -313,6 +342,22 @@ int chunk_append(struct upload_chunk *chunk, const void *data, size_t bytes)
     return result < 0 ? spool_failed(chunk->uploads->spool, "writing the upload") : 0;
 }
 
+/* The disk has neither taken a chunk's bytes nor taken them back: they can be read, and may not be on it. What would
+ * count them goes; where not even that can be done, the upload is refused as long as this process lives. */
+static int give_up(struct upload_chunk *chunk)
+{
+    struct uploads *uploads = chunk->uploads;
+    char name[UPLOAD_NAME];
+    upload_files_remove(uploads->folder, chunk->id);
+    if (faccessat(uploads->folder, upload_file(name, chunk->id, ".json"), F_OK, AT_SYMLINK_NOFOLLOW) < 0 &&
+        errno == ENOENT)
+        spool_release(uploads->spool, chunk->length);
+    else
+        lock_for_good(uploads, chunk->id);
+    log_line(uploads->log, LOG_LEVEL_ERROR, chunk->id, "upload given up: its bytes may not be on the disk");
+    return lost(ERR_IO);
+}
+
 int chunk_end(struct upload_chunk *chunk, bool keep)
 {
     char name[UPLOAD_NAME];
@@ -326,8 +371,11 @@ int chunk_end(struct upload_chunk *chunk, bool keep)
         result = spool_failed(spool, "syncing an upload");
         back = true; /* what a sync did not take may be gone by the next one, which would not tell */
     }
-    if (back && (ftruncate(chunk->fd, chunk->begin) < 0 || fdatasync(chunk->fd) < 0))
+    if (back && (ftruncate(chunk->fd, chunk->begin) < 0 || fdatasync(chunk->fd) < 0)) {
         result = spool_failed(spool, "taking back a chunk");
+        if (!chunk->checked) /* else ID.chunk tells how much of it counts */
+            result = give_up(chunk);
+    }
     close(chunk->fd);
     if (back)
         chunk->offset = chunk->begin;

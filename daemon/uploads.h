@@ -61,7 +61,8 @@ int chunk_begin(struct uploads *uploads, const char *id, int64_t offset, bool ch
 /* Fails with ERR_TOO_LARGE (more than the upload's length), ERR_SPOOL_FULL, ERR_IO. */
 int chunk_append(struct upload_chunk *chunk, const void *data, size_t bytes);
 /* The chunk is over, whatever ended it; what arrived is on the disk. `keep`: its checksum fits, or it has none; without
- * it a checked chunk is taken back, as is one that the disk did not take. Fails with ERR_IO, ERR_SPOOL_FULL. */
+ * it a checked chunk is taken back, as is one that the disk did not take; where that fails, too, a chunk without a
+ * checksum ends the upload. Fails with ERR_IO, ERR_SPOOL_FULL. */
 int chunk_end(struct upload_chunk *chunk, bool keep);
 
 /* The job that a complete upload is about to become, and its bytes, open for reading: both the caller's. Fails with

@@ -6,6 +6,12 @@
 
 enum { WRITERS = 1024, UPLOAD_NAME = JOB_ID + 8 };
 
+/* An upload that one request writes to. */
+struct writing {
+    char id[JOB_ID]; /* "": none */
+    bool lost;       /* for good: nobody knows any more which of its bytes the disk holds, and it cannot be removed */
+};
+
 struct uploads {
     struct spool *spool;
     struct store *store; /* these two from uploads_recover() on */
@@ -18,7 +24,7 @@ struct uploads {
     bool reaps, stopping;
     pthread_mutex_t lock; /* of `writing`, `stopping`, and the times of files with `clock_offset` */
     pthread_cond_t stop;
-    char writing[WRITERS][JOB_ID];
+    struct writing writing[WRITERS];
 };
 
 /* ---- uploads_files.c: of the folder STATE/uploads ---- */

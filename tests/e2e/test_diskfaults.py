@@ -78,6 +78,39 @@ def chunk_not_taken_back():
     goes_on_after("ftruncate", **{"Upload-Checksum": "sha256 " + base64.b64encode(bytes(32)).decode()})
 
 
+def ends_after(calls):
+    """A daemon, and an upload in pieces of which a chunk was refused while these calls failed."""
+    daemon = Failing()
+    where = daemon.upload()
+    daemon.patch(where, 0, 30000).expect(204)
+    daemon.arm(calls, lasts=True)
+    answer = daemon.patch(where, 30000, 60000)
+    daemon.refused(answer)
+    assert "Begin a new one" in answer.json()["detail"], answer.body
+    daemon.fault.release()
+    return daemon, where
+
+
+@test("a chunk that the disk neither takes nor takes back ends its upload: its sender begins anew, nothing stays behind")
+def chunk_lost():
+    daemon, where = ends_after("fdatasync ftruncate")
+    with daemon:
+        same(daemon.request("HEAD", where, headers=TUS).status, 404, "status of HEAD")
+        same([name for name in daemon.files() if name.startswith("uploads/")], [], "files of uploads")
+        same(daemon.metrics()["mrirecond_spool_used_bytes"], 0, "bytes counted")
+        again = daemon.upload()
+        daemon.patch(again, 0, len(BODY)).expect(204)
+        same(daemon.finish(again.rsplit("/", 1)[1])["state"], "succeeded", "state")
+
+
+@test("such an upload that cannot be removed either is refused whenever it is asked for")
+def chunk_lost_and_not_removed():
+    daemon, where = ends_after("fdatasync ftruncate unlinkat")
+    with daemon:
+        for answer in (daemon.get(where), daemon.patch(where, 60000, len(BODY)), daemon.patch(where, 30000, 60000), daemon.request("DELETE", where, headers=TUS)):
+            assert "Begin a new one" in answer.problem(404, "not-found")["detail"], answer.body
+
+
 @test("/readyz tells of a store that cannot commit for as long as it cannot, and a kill meanwhile brings no job that was refused")
 def store_not_ready():
     with Failing() as daemon:

@@ -24,7 +24,7 @@ struct control {
     int64_t error, lasts;              /* errno; whether all calls fail from then on */
     _Atomic int64_t failed;            /* calls */
     char first[96];                    /* the call that failed first, and on what */
-    char only[32];                     /* counts calls of this name alone; "": all */
+    char only[32];                     /* counts calls of these names alone; "": all, but no unlinkat */
 };
 
 static struct control *control;
@@ -71,7 +71,8 @@ static bool is_below(int at, const char *name)
 static bool fails(const char *call, int at, const char *name)
 {
     int before = errno;
-    bool counts = is_below(at, name) && (!*control->only || strcmp(control->only, call) == 0);
+    bool asked = control && (*control->only ? strstr(control->only, call) != NULL : strcmp(call, "unlinkat") != 0);
+    bool counts = asked && is_below(at, name);
     errno = before;
     if (!counts)
         return false;
@@ -144,6 +145,11 @@ int renameat(int from_folder, const char *from, int to_folder, const char *to)
 int linkat(int from_folder, const char *from, int to_folder, const char *to, int flags)
 {
     return fails("linkat", to_folder, to) ? -1 : NEXT(linkat, from_folder, from, to_folder, to, flags);
+}
+
+int unlinkat(int folder, const char *name, int flags)
+{
+    return fails("unlinkat", folder, name) ? -1 : NEXT(unlinkat, folder, name, flags);
 }
 
 int mkdirat(int folder, const char *name, mode_t mode)

@@ -6,9 +6,10 @@
 tests/faults/diskfault.c makes one call fail (once), or all from it on (lasting), with EIO or ENOSPC. Each point is a daemon
 that is asked for a little of everything; in its requests, or (start-...) while it starts on what a crash left. Whatever was
 answered with success must hold: jobs end with their image or with a reason that names the disk, what was not accepted is
-not there, uploads in pieces go on where they stand, and no file or count stays behind. Of three points one goes on in the same
-process once the disk is well again, one is killed, one is stopped, both before it is; --check-state has to find the folder
-sound afterwards (but where the fault outlasted the daemon: there a job that was refused may be found) and at the end.
+not there, uploads in pieces go on where they stand (or, where their bytes met a fault that lasts, begin anew), and no file
+or count stays behind. Of three points one goes on in the same process once the disk is well again, one is killed, one is
+stopped, both before it is; --check-state has to find the folder sound afterwards (but where the fault outlasted the daemon:
+there a job that was refused may be found) and at the end.
 Prints one JSON object; exits 1 where something was lost, torn or told wrongly. MRIRECON_BIN: the programs.
 """
 import argparse
@@ -56,7 +57,7 @@ class Fault:
             self.map = mmap.mmap(file.fileno(), 4096)
 
     def arm(self, number, error, lasts, only=""):
-        """The call after `number` - 1 more fails; of those named `only`, if that is said."""
+        """The call after `number` - 1 more fails; of those whose names are in `only`, if that is said."""
         self.map[136:168] = only.encode().ljust(32, b"\0")
         struct.pack_into("=qq", self.map, 16, error, lasts)
         struct.pack_into("=q", self.map, 8, self.counted() + number)
@@ -113,6 +114,7 @@ class Point:
         self.uploads = {base.half: 40000}  # id: bytes that had arrived when this was last told
         self.refused, self.submissions_refused = collections.Counter(), 0
         self.doubtful = set()  # ids that may be there or not
+        self.given_up = set()  # uploads of whose bytes nobody may know any more which are there
         self.key = None  # the job of the idempotency key, once it was told
 
     def in_doubt(self):
@@ -150,6 +152,8 @@ class Point:
         answer = self.ask(204, "PATCH", f"/v1/uploads/{identity}", self.base.body[begin:end], **TUS, Upload_Offset=str(begin), **more)
         if answer:
             self.uploads[identity] = end
+        if not answer and "lasting" in self.mode:
+            self.given_up.add(identity)
         if answer and end == len(self.base.body):
             self.accepted.add(identity)
             del self.uploads[identity]
@@ -158,6 +162,9 @@ class Point:
     def look(self, identity):
         """What HEAD tells of an upload is never less than what was told before."""
         answer = self.daemon.request("HEAD", f"/v1/uploads/{identity}", headers=TUS)
+        if answer.status == 404 and identity in self.given_up:
+            del self.uploads[identity]
+            return
         same(answer.status, 200, f"HEAD of upload {identity}")
         offset = int(answer.headers["upload-offset"])
         assert offset >= self.uploads[identity], f"{self.uploads[identity]} bytes of {identity} had arrived, and {offset} are there"

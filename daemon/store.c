@@ -221,6 +221,12 @@ static int recover_apply(struct store *store, void *requeued)
                             sql_prepare(writer, "UPDATE job SET state = ?, started = 0 WHERE state = ?", "ii",
                                         (int64_t)JOB_QUEUED, (int64_t)JOB_RUNNING),
                             requeued);
+    /* A death of which nobody knows any more whether the device was at fault must not be a job's first of two. */
+    if (!result)
+        result = sql_change(
+            writer,
+            sql_prepare(writer, "UPDATE job SET deaths = 0 WHERE state = ? AND deaths > 0", "i", (int64_t)JOB_QUEUED),
+            NULL);
     if (!result)
         result = sql_change(writer,
                             sql_prepare(writer, "UPDATE job SET state = ?, finished = ? WHERE state = ?", "iii",

@@ -48,7 +48,7 @@ struct job {
     char key[JOB_KEY];       /* Idempotency-Key; "": none */
     char digest[JOB_DIGEST]; /* of the scan, where there is a key: SHA-256 in hexadecimal */
     int64_t attempts;        /* times that it was handed to a worker */
-    int64_t deaths;          /* of those, times that the worker died of it */
+    int64_t deaths;          /* of those since the daemon's start, times that the worker died of it */
     json_t *parameters;      /* {name: text}, every parameter of the kind */
     json_t *formats;         /* ["png", ...]: written at once */
     json_t *error;           /* as wire_error_pack(), or NULL */
@@ -72,7 +72,8 @@ void store_free(struct store *store);
 /* Milliseconds of waiting that move a job up by one priority; 0, as it begins: none do. */
 void store_set_ageing(struct store *store, int64_t milliseconds);
 
-/* At start: what a dead daemon left running is queued again, what it was canceling is canceled. */
+/* At start: what a dead daemon left running is queued again, what it was canceling is canceled; deaths of jobs that
+ * wait are forgotten, as is which devices were at fault. */
 int store_recover(struct store *store, int *requeued);
 
 /* What one client may have waiting: jobs, and bytes of their scans. 0, as it begins: any number. */

@@ -350,11 +350,12 @@ static void a_store_that_is_none_is_refused(void **state)
     assert_null(store);
 }
 
-static void two_deaths_are_counted(void **state)
+static void two_deaths_are_counted_until_a_restart(void **state)
 {
     struct store *store = ((struct fixture *)*state)->store;
     char id[JOB_ID];
     struct job job;
+    int requeued = -1;
     assert_int_equal(submit(store, 1, 10), 0);
     take(store, 1);
     assert_int_equal(store_requeue(store, id_of(1, id), true), 0);
@@ -362,6 +363,11 @@ static void two_deaths_are_counted(void **state)
     assert_int_equal(store_requeue(store, id, false), 0);
     assert_int_equal(store_get(store, id, &job), 0);
     assert_true(job.state == JOB_QUEUED && job.attempts == 2 && job.deaths == 1 && job.started == 0);
+    job_clear(&job);
+    assert_int_equal(store_recover(store, &requeued), 0);
+    assert_int_equal(requeued, 0);
+    assert_int_equal(store_get(store, id, &job), 0);
+    assert_true(job.state == JOB_QUEUED && job.attempts == 2 && job.deaths == 0);
     job_clear(&job);
     assert_int_equal(store_check(store), 0);
 }
@@ -381,7 +387,7 @@ int main(void)
         WITH_STORE(a_store_of_an_earlier_version_is_kept),
         WITH_STORE(recovery_queues_what_ran),
         WITH_STORE(a_store_that_is_none_is_refused),
-        WITH_STORE(two_deaths_are_counted),
+        WITH_STORE(two_deaths_are_counted_until_a_restart),
     };
     return cmocka_run_group_tests_name("store", tests, NULL, NULL);
 }

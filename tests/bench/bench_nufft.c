@@ -10,6 +10,7 @@
  *   d  golden angle 111.25 degrees, 402 spokes x 512 samples, image 256^2, 16 coils x 100 frames on one trajectory (on
  *      the CPU: one frame)
  *   e  10,000,000 uniform random samples, image 256^3
+ *   u  30,144,488 uniform random samples, image 64^3: what c's dense centre costs beside it
  *   s  golden angle, 201 spokes x 256 samples, image 128^2
  * --coils: transforms a call, in all cases. A time is a call's, from samples on the device to the finished image on the
  * device (or back), plan reused; create_ms is the plan's, from a trajectory in ordinary memory; bins_ms is the part of
@@ -32,6 +33,7 @@ struct bench_case {
 static const struct bench_case cases[] = {
     {'a', 3, 128, 1, 256, 2655910},   {'b', 3, 288, 1, 576, 30144488}, {'c', 3, 64, 1, 0, 30144488},
     {'d', 2, 256, 1600, 512, 205824}, {'e', 3, 256, 1, 0, 10000000},   {'s', 2, 128, 1, 256, 51456},
+    {'u', 3, 64, 1, 0, 30144488},
 };
 
 static void fill_k(const struct bench_case *c, float *k)

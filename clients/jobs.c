@@ -2,6 +2,7 @@
 #include "clients/client.h"
 #include "clients/job.h"
 #include "clients/progress.h"
+#include "clients/save.h"
 #include "clients/submission.h"
 
 #include <stdlib.h>
@@ -48,11 +49,11 @@ static int follow(struct service *service, const char *id, json_t **out)
         pause = pause * 1.5 < LAST_PAUSE_SECONDS ? pause * 1.5 : LAST_PAUSE_SECONDS;
     }
     progress_end(&progress);
-    if (failure == ERR_CANCELED)
+    if (failure == ERR_CANCELED || out_of_reach)
         fprintf(stderr,
-                "mrirecon: job %s goes on. `mrirecon wait %s` waits for it, `mrirecon fetch %s` gets its image, "
+                "mrirecon: job %s goes on%s. `mrirecon wait %s` waits for it, `mrirecon fetch %s` gets its image, "
                 "`mrirecon cancel %s` stops it.\n",
-                id, id, id, id);
+                id, out_of_reach ? " when its server is back" : "", id, id, id);
     return failure;
 }
 
@@ -114,15 +115,27 @@ static int go_on(struct service *service, const struct client_options *options, 
     return code;
 }
 
+/* That --out, where it is given, names a form and can be written, before a server works for it. CLIENT_OK, or the exit
+ * status. */
+static int out_read(const struct client_options *options, const char **format)
+{
+    const char *wrong;
+    *format = NULL;
+    if (options->out && !client_format(options, format, &wrong))
+        return client_wrong_format(wrong);
+    return options->out && save_check(options->out) ? client_failed() : CLIENT_OK;
+}
+
 int client_submit(struct service *service, const struct client_options *options)
 {
-    const char *format, *wrong;
-    if (options->out && !client_format(options, &format, &wrong))
-        return client_wrong_format(wrong);
+    const char *format;
+    int code = out_read(options, &format);
+    if (code)
+        return code;
     char *path = NULL;
-    int usage = submission_path(service, options, NULL, &path);
-    if (usage)
-        return usage;
+    code = submission_path(service, options, NULL, &path);
+    if (code)
+        return code;
     json_t *job = NULL;
     int failure = submission_send(service, path, options->word[0], NULL, &job);
     free(path);
@@ -133,13 +146,14 @@ int client_submit(struct service *service, const struct client_options *options)
 
 int client_resubmit(struct service *service, const struct client_options *options)
 {
-    const char *format, *wrong;
-    if (options->out && !client_format(options, &format, &wrong))
-        return client_wrong_format(wrong);
+    const char *format;
+    int code = out_read(options, &format);
+    if (code)
+        return code;
     char *path = NULL;
-    int usage = submission_path(service, options, options->word[0], &path);
-    if (usage)
-        return usage;
+    code = submission_path(service, options, options->word[0], &path);
+    if (code)
+        return code;
     json_t *job = NULL;
     int failure = service_call(service, "POST", path, &job);
     free(path);
@@ -169,13 +183,14 @@ int client_purge(struct service *service, const struct client_options *options)
 
 int client_wait(struct service *service, const struct client_options *options)
 {
-    const char *format, *wrong;
+    const char *format;
     json_t *job = NULL;
-    if (options->out && !client_format(options, &format, &wrong))
-        return client_wrong_format(wrong);
+    int code = out_read(options, &format);
+    if (code)
+        return code;
     if (follow(service, options->word[0], &job))
         return client_failed();
-    int code = tell_end(job);
+    code = tell_end(job);
     if (code == CLIENT_OK && options->out)
         code = fetch_and_tell(service, options, options->word[0], format);
     json_decref(job);

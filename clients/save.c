@@ -15,10 +15,38 @@ struct save {
     bool standard; /* standard output: not ours to close */
 };
 
+/* Of what errno tells of a path. */
+static int not_written(const char *path)
+{
+    return err_set(ERR_IO,
+                   "%s cannot be written: %s. Name a file in a folder that is there, and in which you may write.", path,
+                   strerror(errno));
+}
+
+int save_check(const char *path)
+{
+    struct stat there;
+    if (strcmp(path, "-") == 0)
+        return 0;
+    if (stat(path, &there) == 0 && S_ISDIR(there.st_mode))
+        return err_set(ERR_IO, "%s is a folder. Name the file to write.", path);
+    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode))
+        return access(path, W_OK) < 0 ? not_written(path) : 0;
+    const char *end = strrchr(path, '/');
+    char *folder = end ? strndup(path, (size_t)(end - path) + 1) : strdup(".");
+    int failure = !folder                           ? err_set(ERR_NO_MEMORY, "There is no memory to write %s.", path)
+                  : access(folder, W_OK | X_OK) < 0 ? not_written(path)
+                                                    : 0;
+    free(folder);
+    return failure;
+}
+
 int save_create(struct save **out, const char *path)
 {
     struct stat there;
-    int failure = 0;
+    int failure = save_check(path);
+    if (failure)
+        return failure;
     struct save *save = calloc(1, sizeof *save);
     if (!save || !(save->path = strdup(path))) {
         free(save);
@@ -28,8 +56,6 @@ int save_create(struct save **out, const char *path)
     if (strcmp(path, "-") == 0) {
         save->fd = STDOUT_FILENO;
         save->standard = true;
-    } else if (stat(path, &there) == 0 && S_ISDIR(there.st_mode)) {
-        failure = err_set(ERR_IO, "%s is a folder. Name the file to write.", path);
     } else if (stat(path, &there) == 0 && !S_ISREG(there.st_mode)) {
         save->fd = open(path, O_WRONLY | O_CLOEXEC);
     } else if (asprintf(&save->temporary, "%s.part-XXXXXX", path) < 0) {
@@ -39,7 +65,7 @@ int save_create(struct save **out, const char *path)
         save->fd = mkostemp(save->temporary, O_CLOEXEC);
     }
     if (!failure && save->fd < 0) {
-        failure = err_set(ERR_IO, "%s cannot be written: %s.", path, strerror(errno));
+        failure = not_written(path);
         free(save->temporary);
         save->temporary = NULL;
     }
@@ -64,7 +90,7 @@ int save_commit(struct save *save)
     mode_t mask = umask(0);
     umask(mask);
     if (fchmod(save->fd, 0666 & ~mask) < 0 || fsync(save->fd) < 0 || rename(save->temporary, save->path) < 0)
-        return err_set(ERR_IO, "%s cannot be written: %s.", save->path, strerror(errno));
+        return not_written(save->path);
     free(save->temporary);
     save->temporary = NULL;
     return 0;

@@ -6,6 +6,10 @@
 
 struct save;
 
+/* Whether save_create() could begin with `path` now: asked before there is something to write, for which a sender
+ * waits. Fails with ERR_IO. */
+int save_check(const char *path);
+
 /* Begin writing `path`. "-" is standard output; a path that is there and is no regular file (a pipe, a device) is
  * written directly. Fails with ERR_IO, ERR_NO_MEMORY. */
 int save_create(struct save **out, const char *path);

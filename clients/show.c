@@ -16,14 +16,17 @@ static void row(const char *name, const char *text)
 
 /* ---- list ---- */
 
+/* Id, kind, priority, state, time, error or progress. */
+#define LIST_ROW "%-28s  %-10s  %-8s  %-10s  %-24s  %s\n"
+
 static void list_job(const json_t *job)
 {
     const char *state = client_text(job, "state"), *code = client_text(json_object_get(job, "error"), "code");
     char progress[16] = "";
     if (strcmp(state, "running") == 0)
         snprintf(progress, sizeof progress, "%3.0f %%", 100 * json_number_value(json_object_get(job, "progress")));
-    printf("%-28s  %-10s  %-8s  %-10s  %-20s  %s\n", client_text(job, "id"), client_text(job, "kind"),
-           client_text(job, "priority"), state, client_text(job, "created"), *code ? code : progress);
+    printf(LIST_ROW, client_text(job, "id"), client_text(job, "kind"), client_text(job, "priority"), state,
+           client_text(job, "created"), *code ? code : progress);
 }
 
 int client_list(struct service *service, const struct client_options *options)
@@ -57,7 +60,7 @@ int client_list(struct service *service, const struct client_options *options)
     } else if (!failure && json_array_size(all) > 0) {
         size_t i;
         const json_t *job;
-        printf("%-28s  %-10s  %-10s  %-20s\n", "ID", "KIND", "STATE", "CREATED");
+        printf(LIST_ROW, "ID", "KIND", "PRIORITY", "STATE", "CREATED", "");
         json_array_foreach (all, i, job) {
             list_job(job);
         }

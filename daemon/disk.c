@@ -36,12 +36,17 @@ int disk_folder_open(int parent, const char *name, int *out)
     if (mkdirat(parent, name, 0700) < 0 && errno != EEXIST) {
         if (errno == ENOSPC || errno == EDQUOT || errno == EIO)
             return disk_failed("making a folder");
-        return err_set(ERR_IO, "The folder %s cannot be made: %s. Make it, or name another --state-dir.", name,
-                       strerror(errno));
+        return err_set(
+            ERR_IO,
+            "The folder %s%s cannot be made: %s. Make it for the user that mrirecond runs as, or name another "
+            "--state-dir.",
+            name, parent == AT_FDCWD ? "" : " in the state folder", strerror(errno));
     }
     *out = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (*out < 0)
-        return err_set(ERR_IO, "The folder %s cannot be opened: %s. Name another --state-dir.", name, strerror(errno));
+        return err_set(ERR_IO, "The folder %s%s cannot be opened: %s. %same another --state-dir.", name,
+                       parent == AT_FDCWD ? "" : " in the state folder", strerror(errno),
+                       errno == EACCES ? "Run mrirecond as the user whose it is, or n" : "N");
     return 0;
 }
 

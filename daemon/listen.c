@@ -58,6 +58,18 @@ static int guard(const struct options *options, bool local, const char *what)
         what);
 }
 
+/* What to do about an address that cannot be served. */
+static const char *advice(int error)
+{
+    return error == EADDRINUSE
+               ? " Another program has it, perhaps another mrirecond: stop that one, or name another port."
+           : error == EACCES
+               ? " Ports below 1024 are not every user's: name a higher one, or have systemd hand it over "
+                 "(mrirecond.socket)."
+           : error == EADDRNOTAVAIL ? " It is no address of this machine: `ip address` lists those."
+                                    : "";
+}
+
 static int adopt(struct listener *out, const struct options *options, int count)
 {
     union address address;
@@ -93,7 +105,7 @@ static int open_own(struct listener *out, const struct options *options)
     if (fd >= 0)
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     if (fd < 0 || bind(fd, &address.any, length) < 0 || listen(fd, BACKLOG) < 0) {
-        result = err_set(ERR_IO, "listen: %s cannot be served: %s.", options->listen, strerror(errno));
+        result = err_set(ERR_IO, "listen: %s cannot be served: %s.%s", options->listen, strerror(errno), advice(errno));
         if (fd >= 0)
             close(fd);
         return result;

@@ -83,7 +83,7 @@ static void end(struct scheduler *scheduler, struct slot *slot, const char *reas
     snprintf(slot->worker.note, sizeof slot->worker.note, "%s", reason ? reason : how);
     bool expected = slot->now.cancel_at > 0 || slot->now.outcome != OUTCOME_NONE;
     log_line(scheduler->parts.log, expected ? LOG_LEVEL_WARNING : LOG_LEVEL_ERROR,
-             *slot->now.job.id ? slot->now.job.id : NULL, "worker %d %s; another is started", slot->worker.index,
+             *slot->now.job.id ? slot->now.job.id : NULL, "another is started: worker %d %s", slot->worker.index,
              slot->worker.note);
     if (*slot->now.job.id && slot->now.outcome == OUTCOME_NONE) {
         slot->now.outcome = OUTCOME_DIED;

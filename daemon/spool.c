@@ -148,7 +148,10 @@ int spool_check(struct spool *spool)
     int64_t left = 0;
     int result = trouble.code ? err_restore(&trouble) : spool_free_bytes(spool, &left);
     if (!result && left <= 0)
-        result = err_set(ERR_SPOOL_FULL, "The disk has less than its reserve left (option spool-reserve).");
+        result = err_set(ERR_SPOOL_FULL,
+                         "The disk has %.1f MB free, not more than the %.1f MB that are kept free of scans (option "
+                         "spool-reserve). Free some of it.",
+                         1e-6 * (double)(left + spool->reserve), 1e-6 * (double)spool->reserve);
     return result;
 }
 

@@ -72,7 +72,11 @@ def whole(daemon):
     mask = os.umask(0)
     os.umask(mask)
     same(os.stat(f"{where}/keep.png").st_mode & 0o777, 0o666 & ~mask, "permissions")
-    same(client(daemon, "submit", SCAN, "--out", f"{where}/none/x.png", check=False).returncode, 1, "exit status for a folder that is not there")
+    before = daemon.get("/v1/jobs?limit=1").json()["jobs"]
+    done = client(daemon, "submit", SCAN, "--out", f"{where}/none/x.png", check=False)
+    same(done.returncode, 1, "exit status for a folder that is not there")
+    assert f"{where}/none/x.png" in done.stderr and "Name a file in a folder that is there" in done.stderr, done.stderr
+    same(daemon.get("/v1/jobs?limit=1").json()["jobs"], before, "newest job, as none is made for an image that cannot be written")
 
 
 @test("standard input and output")
@@ -89,7 +93,10 @@ def streams(daemon):
 @test("list, show, kinds, status: for people and as JSON")
 def show(daemon):
     identity = client(daemon, "submit", SCAN, "--wait").stdout.strip()
-    assert identity in client(daemon, "list").stdout
+    head, newest = client(daemon, "list").stdout.splitlines()[:2]
+    job = daemon.job(identity)
+    for title, value in (("ID", identity), ("KIND", "recon"), ("PRIORITY", "normal"), ("STATE", "succeeded"), ("CREATED", job["created"])):
+        same(newest[head.index(title):].split()[0], value, f"what stands under {title}")
     listed = json.loads(client(daemon, "list", "--json", "--limit", "2").stdout)
     same(len(listed), 2, "jobs listed")
     same(listed[0]["id"], identity, "newest job")

@@ -489,7 +489,7 @@ def bad_state():
     for name in ("file", "broken/jobs.db"):
         with open(f"{FOLDER.name}/{name}", "w") as file:
             file.write("this is neither a folder nor a database " * 200)
-    for name, says in (("file", "Name another --state-dir"), ("none/none", "Make it, or name another --state-dir"),
+    for name, says in (("file", "Name another --state-dir"), ("none/none", "Make it for the user that mrirecond runs as, or name another --state-dir"),
                        ("broken", "Restore it from a backup")):
         done = subprocess.run([os.path.join(BIN, "mrirecond"), "--listen", "127.0.0.1:0", "--state-dir", f"{FOLDER.name}/{name}"],
                               capture_output=True, text=True, timeout=60)

@@ -31,27 +31,37 @@ void announcement_clear(struct announcement *announcement)
     job_clear(&announcement->job);
 }
 
-void ahead_announced(struct scheduler *scheduler)
+/* What was announced and then given up. */
+static void forget_retracted(struct scheduler *scheduler)
 {
     char retracted[JOB_ID];
-    struct slot *idle = NULL, *busy = NULL;
     pthread_mutex_lock(&scheduler->lock);
-    struct announcement next = scheduler->announced;
-    scheduler->announced = (struct announcement){.scan = -1};
     memcpy(retracted, scheduler->retracted, sizeof retracted);
     scheduler->retracted[0] = '\0';
     pthread_mutex_unlock(&scheduler->lock);
+    for (int i = 0; i < scheduler->count; i++)
+        if (*retracted && strcmp(scheduler->slot[i].worker.ahead, retracted) == 0)
+            worker_forget(&scheduler->slot[i].worker);
+}
+
+void ahead_announced(struct scheduler *scheduler, enum worker_state state)
+{
+    struct slot *best = NULL;
+    struct announcement next = {.scan = -1};
+    forget_retracted(scheduler);
     for (int i = 0; i < scheduler->count; i++) {
         struct slot *slot = &scheduler->slot[i];
-        if (*retracted && strcmp(slot->worker.ahead, retracted) == 0)
-            worker_forget(&slot->worker);
-        struct slot **best = slot->worker.state == WORKER_IDLE ? &idle : &busy;
-        if ((slot->worker.state == WORKER_IDLE || slot->worker.state == WORKER_BUSY) && !*slot->worker.ahead &&
-            slot_better(slot, *best))
-            *best = slot;
+        if (slot->worker.state == state && !*slot->worker.ahead && slot_better(slot, best))
+            best = slot;
     }
-    if (*next.job.id && (idle || busy))
-        prepare(idle ? idle : busy, &next.job, next.scan, true);
+    pthread_mutex_lock(&scheduler->lock);
+    if (best || state == WORKER_BUSY) {
+        next = scheduler->announced;
+        scheduler->announced = (struct announcement){.scan = -1};
+    }
+    pthread_mutex_unlock(&scheduler->lock);
+    if (*next.job.id && best)
+        prepare(best, &next.job, next.scan, true);
     announcement_clear(&next);
 }
 

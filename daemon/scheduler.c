@@ -216,9 +216,12 @@ static void listen_to(struct scheduler *scheduler, struct slot *slot)
         json_decref(message);
         if (!stays)
             end(scheduler, slot, reason);
-        /* The next job first: the worker has it while the disk takes the end of this one. */
-        if (slot_move_on(scheduler, slot))
+        /* The next job first, and what it is to read beside it: the worker has them while the disk takes the end of
+         * this one. */
+        if (slot_move_on(scheduler, slot)) {
             assign(scheduler);
+            ahead_next(scheduler);
+        }
         slot_settle(scheduler, slot);
     }
 }
@@ -442,9 +445,10 @@ static void *scheduler_run(void *context)
         scheduler->turned = clock_seconds();
         for (int i = 0; i < scheduler->count; i++)
             turn(scheduler, &scheduler->slot[i]);
-        ahead_announced(scheduler);
+        ahead_announced(scheduler, WORKER_IDLE);
         assign(scheduler);
         ahead_next(scheduler);
+        ahead_announced(scheduler, WORKER_BUSY);
         sleep_until_woken(scheduler);
     }
     for (int i = 0; i < scheduler->count; i++) {

@@ -99,8 +99,10 @@ json_t *ahead_ids(const struct scheduler *scheduler, bool busy);
 
 void announcement_clear(struct announcement *announcement);
 
-/* Read ahead the scan that was announced: beside the syncing of its upload where a worker is idle. */
-void ahead_announced(struct scheduler *scheduler);
+/* A worker in this state reads ahead the scan that was announced. Of those that are idle, which do so beside the
+ * syncing of its upload, this is asked first; of those that are busy when the queue has nothing for them, and what none
+ * of them can read either is let go. */
+void ahead_announced(struct scheduler *scheduler, enum worker_state state);
 
 /* Each busy worker reads ahead what is likely to be its next job. The job stays queued, and anybody's; where it is no
  * longer, it is forgotten. */

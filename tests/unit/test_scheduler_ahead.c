@@ -1,6 +1,8 @@
 /* daemon/scheduler.h: scans that are read before their jobs begin. */
 #include "tests/unit/scheduler_fixture.h"
 
+#include <sqlite3.h>
+
 /* Wait until the worker has noted this. */
 static void noted(struct fixture *f, const char *type, const char *id, int times)
 {
@@ -109,6 +111,42 @@ static void an_upload_is_read_while_its_row_is_to_come(void **state)
     }
 }
 
+/* An upload that comes while a job ends and the next begins is not read in place of the one after that. */
+static void what_is_queued_is_read_before_what_is_announced(void **state)
+{
+    struct fixture *f = *state;
+    char first[JOB_ID], second[JOB_ID], third[JOB_ID], path[64];
+    enum job_state before, now;
+    sqlite3 *other;
+    struct job late = {.parameters = json_object(), .formats = json_array()};
+    submit(f, "wait", first);
+    submit(f, "wait", second);
+    submit(f, "good", third);
+    noted(f, "prepare", second, 1);
+    /* The scheduler, about to take the second job, finds the store held by another. */
+    assert_int_equal(store_cancel(f->store, first, &before, &now), 0);
+    snprintf(path, sizeof path, "%s/jobs.db", f->folder);
+    assert_int_equal(sqlite3_open(path, &other), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(other, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+    scheduler_wake(f->scheduler);
+    noted(f, "cancel", first, 1);
+    assert_int_equal(spool_new_id(late.id), 0);
+    strcpy(late.kind, "recon");
+    int scan;
+    assert_int_equal(spool_open(f->spool, third, &scan), 0);
+    scheduler_announce(f->scheduler, &late, scan);
+    assert_int_equal(sqlite3_exec(other, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(other);
+    noted(f, "job", second, 1);
+    noted(f, "prepare", third, 1);
+    noted(f, "prepare", late.id, 0);
+    job_clear(&late);
+    cancel(f, second, JOB_CANCELING);
+    struct job job = reach(f, third, JOB_SUCCEEDED);
+    job_clear(&job);
+    noted(f, "forget", third, 0);
+}
+
 /* Two workers: each reads its own next scan; one that is free takes any job, whoever has read it. */
 static void a_free_worker_takes_a_job_that_another_has_read(void **state)
 {
@@ -147,6 +185,7 @@ int main(int argc, char **argv)
         WITH_SCHEDULER(the_next_scan_is_read_ahead_and_stays_queued),
         WITH_SCHEDULER(a_scan_read_ahead_neither_runs_nor_dies_with_its_worker),
         WITH_SCHEDULER(an_upload_is_read_while_its_row_is_to_come),
+        WITH_SCHEDULER(what_is_queued_is_read_before_what_is_announced),
         WITH_SCHEDULER(a_free_worker_takes_a_job_that_another_has_read),
     };
     return cmocka_run_group_tests_name("scheduler ahead", tests, NULL, NULL);

@@ -137,10 +137,13 @@ static void entry_read(struct fetcher *f, struct entry *entry)
     pthread_cond_broadcast(&f->done);
 }
 
-/* Have so many decoders stand ready. Where that fails, the next scan starts its own, or says why it cannot. */
-static void decoders_tend(struct fetcher *f, int count)
+/* Have one decoder stand ready, or, while no job needs the processors, all of them and memory for the next scan. Where
+ * that fails, the next scan starts its own, or says why it cannot. */
+static void decoders_tend(struct fetcher *f, bool all)
 {
-    if (decoder_prepare(f->decoder, count) != 0)
+    if (all)
+        decoder_prepare_memory(f->decoder);
+    if (decoder_prepare(f->decoder, all ? DECODERS : 1) != 0)
         log_line(&f->log, LOG_LEVEL_WARNING, NULL, "no decoder can be started ahead: %s", err_last()->text);
     const char *lost = decoder_lost(f->decoder);
     if (lost)
@@ -153,11 +156,11 @@ static void *fetch(void *context)
     struct entry *entry;
     pthread_mutex_lock(&f->lock);
     for (;;) {
-        /* Starting them takes a processor from the job that now begins: the second can wait until that has ended. */
-        int count = f->tend ? DECODERS : 1;
+        /* That takes a processor from the job that now begins: the second can wait until that has ended. */
+        bool all = f->tend;
         f->tend = false;
         pthread_mutex_unlock(&f->lock);
-        decoders_tend(f, count);
+        decoders_tend(f, all);
         pthread_mutex_lock(&f->lock);
         while (!(entry = entry_next(f)) && !f->tend)
             pthread_cond_wait(&f->work, &f->lock);

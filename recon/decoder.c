@@ -13,14 +13,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 enum {
-    POLL_MS = 50,        /* between two looks whether the job was canceled */
-    HEAP_BYTES = 1 << 30 /* of a decoder; an acquisition of 65535 samples and 1024 channels takes 0.5 GB */
+    POLL_MS = 50,          /* between two looks whether the job was canceled */
+    HEAP_BYTES = 1 << 30,  /* of a decoder; an acquisition of 65535 samples and 1024 channels takes 0.5 GB */
+    ASIDE_BYTES = 16 << 20 /* at most set aside for the next scan */
 };
 
 struct process {
@@ -34,6 +36,8 @@ struct decoder {
     int count;
     struct process over; /* has reported and was killed, not yet collected; pid 0: none */
     int lost;            /* ended while they stood ready */
+    int aside;           /* memfd for the next scan, whose pages are there; -1: none */
+    uint64_t last_bytes; /* of the last upload */
     char how[64], sentence[192];
 };
 
@@ -119,6 +123,7 @@ int decoder_create(struct decoder **out, const char *codec)
     if (!decoder)
         return err_set(ERR_NO_MEMORY, "No memory for a decoder.");
     decoder->codec = codec;
+    decoder->aside = -1;
     *out = decoder;
     return 0;
 }
@@ -130,6 +135,8 @@ void decoder_free(struct decoder *decoder)
     over_collect(decoder);
     while (decoder->count > 0)
         process_end(&decoder->ready[--decoder->count]);
+    if (decoder->aside >= 0)
+        close(decoder->aside);
     free(decoder);
 }
 
@@ -182,6 +189,35 @@ const char *decoder_lost(struct decoder *decoder)
              decoder->lost == 1 ? "" : "s", decoder->how);
     decoder->lost = 0;
     return decoder->sentence;
+}
+
+/* ---- memory ---- */
+
+static int memory_make(void)
+{
+    return memfd_create("mrirecon-scan", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+}
+
+void decoder_prepare_memory(struct decoder *decoder)
+{
+    uint64_t bytes = decoder->last_bytes < ASIDE_BYTES ? decoder->last_bytes : ASIDE_BYTES;
+    if (decoder->aside < 0 && bytes)
+        decoder->aside = memory_make();
+    if (decoder->aside >= 0 && bytes)
+        fallocate(decoder->aside, 0, 0, (off_t)bytes);
+}
+
+int decoder_memory(struct decoder *decoder, uint64_t cap)
+{
+    int memory = decoder->aside >= 0 ? decoder->aside : memory_make();
+    decoder->aside = -1;
+    if (memory < 0 || ftruncate(memory, (off_t)cap) != 0 || fcntl(memory, F_ADD_SEALS, F_SEAL_GROW) != 0) {
+        int rc = err_set(ERR_NO_MEMORY, "No memory can be set aside for the decoded scan (%s).", strerror(errno));
+        if (memory >= 0)
+            close(memory);
+        return rc;
+    }
+    return memory;
 }
 
 /* ---- one upload ---- */
@@ -360,6 +396,7 @@ int decoder_run(struct decoder *decoder, const struct decoder_upload *upload)
     int rc;
     if (upload->group && strlen(upload->group) >= CODEC_GROUP)
         return err_set(ERR_BAD_PARAMETER, "\"%.64s\" cannot be the name of a scan's group.", upload->group);
+    decoder->last_bytes = upload->file_bytes;
     over_collect(decoder);
     for (;;) {
         rc = process_find(decoder, &process, upload, &stood);

@@ -118,19 +118,6 @@ static int memory_seal(int memory, uint64_t cap)
     return 0;
 }
 
-/* Memory that can grow to `cap` and no further. */
-static int memory_create(uint64_t cap)
-{
-    int memory = memfd_create("mrirecon-scan", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (memory < 0 || ftruncate(memory, (off_t)cap) != 0 || fcntl(memory, F_ADD_SEALS, F_SEAL_GROW) != 0) {
-        int rc = err_set(ERR_NO_MEMORY, "No memory can be set aside for the decoded scan (%s).", strerror(errno));
-        if (memory >= 0)
-            close(memory);
-        return rc;
-    }
-    return memory;
-}
-
 int scan_decode(struct scan *out, struct decoder *decoder, int fd, const char *group, const struct scan_limits *limits,
                 int (*canceled)(void *context), void *context)
 {
@@ -141,7 +128,7 @@ int scan_decode(struct scan *out, struct decoder *decoder, int fd, const char *g
     int rc = sniff(&format, fd, (uint64_t)status.st_size);
     if (rc != 0)
         return rc;
-    int memory = memory_create(limits->bytes);
+    int memory = decoder_memory(decoder, limits->bytes);
     if (memory < 0)
         return memory;
     const struct decoder_upload upload = {

@@ -14,10 +14,11 @@
 #include <unistd.h>
 
 enum {
-    HEADS = 1024,          /* acquisitions a batch in the first pass */
-    SAMPLES = 256,         /* at most, in the second */
-    BATCH_BYTES = 2 << 20, /* of samples; fewer acquisitions where they are long */
-    SLACK = 64,            /* what the arena loses to rounding for an acquisition */
+    HEADS = 1024,            /* acquisitions a batch in the first pass */
+    SAMPLES = 256,           /* at most, in the second */
+    BATCH_BYTES = 2 << 20,   /* of samples; fewer acquisitions where they are long */
+    SLACK = 64,              /* what the arena loses to rounding for an acquisition */
+    CONVERT_BYTES = 1 << 16, /* of items that libhdf5 converts at once: it clears as much for each read */
 };
 
 /* One open scan. */
@@ -401,6 +402,7 @@ static int source_open(struct source *s, const void *file, size_t bytes, const c
     if (rc != 0)
         return rc;
     hid_t stored = H5Dget_type(s->dataset);
+    size_t item_bytes = H5Tget_size(stored);
     rc = types_create(s, stored);
     H5Tclose(stored);
     if (rc != 0)
@@ -408,6 +410,7 @@ static int source_open(struct source *s, const void *file, size_t bytes, const c
     s->space = H5Dget_space(s->dataset);
     hssize_t items = H5Sget_simple_extent_npoints(s->space);
     s->transfer = scan_h5_transfer(&s->arena);
+    H5Pset_buffer(s->transfer, item_bytes > CONVERT_BYTES ? item_bytes : CONVERT_BYTES, NULL, NULL);
     if (items < 0 || s->transfer < 0)
         return err_set(ERR_MALFORMED_FILE, "The length of the list of acquisitions cannot be read.");
     s->acquisitions = (uint64_t)items;

@@ -425,6 +425,57 @@ static void one_that_stands_ready_keeps_the_limits(void **state)
     close(fd);
 }
 
+/* Pages of memfds that are there, in all of this process' descriptors. */
+static int64_t pages_aside(void)
+{
+    int64_t pages = 0;
+    for (int fd = 0; fd < 64; fd++) {
+        struct stat status;
+        char link[64], name[64] = "";
+        snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+        if (readlink(link, name, sizeof name - 1) > 0 && strstr(name, "memfd:mrirecon-scan") && fstat(fd, &status) == 0)
+            pages += status.st_blocks / 8;
+    }
+    return pages;
+}
+
+/* It is set aside as large as the last upload was, serves one scan, and changes neither scan nor limits. */
+static void memory_set_aside_serves_one_scan(void **state)
+{
+    const struct place *p = *state;
+    struct decoder *decoder = NULL;
+    struct scan scan = {0};
+    struct stat file;
+    int fd = open_file(p, "plain"), wrong = open_file(p, "m2_list_longer_than_head"), open = open_descriptors();
+    assert_int_equal(fstat(fd, &file), 0);
+    assert_int_equal(decoder_create(&decoder, p->codec), 0);
+    decoder_prepare_memory(decoder); /* nothing has come yet */
+    assert_int_equal(pages_aside(), 0);
+    assert_int_equal(scan_decode(&scan, decoder, fd, NULL, &roomy, NULL, NULL), 0);
+    uint64_t need = scan.header->total_bytes;
+    scan_close(&scan);
+    for (int round = 0; round < 2; round++) {
+        decoder_prepare_memory(decoder);
+        decoder_prepare_memory(decoder);
+        assert_int_equal(pages_aside(), (file.st_size + 4095) / 4096);
+        assert_int_equal(scan_decode(&scan, decoder, fd, NULL, &roomy, NULL, NULL), 0);
+        assert_int_equal(scan.header->total_bytes, need);
+        check_good("plain", &scan);
+        scan_close(&scan);
+        assert_int_equal(pages_aside(), 0);
+    }
+    struct scan_limits limits = {.bytes = need - 1, .seconds = 60};
+    decoder_prepare_memory(decoder);
+    assert_int_equal(scan_decode(&scan, decoder, fd, NULL, &limits, NULL, NULL), ERR_LIMIT);
+    decoder_prepare_memory(decoder);
+    assert_int_equal(scan_decode(&scan, decoder, wrong, NULL, &roomy, NULL, NULL), ERR_MALFORMED_FILE);
+    decoder_prepare_memory(decoder);
+    decoder_free(decoder);
+    assert_int_equal(open_descriptors(), open);
+    close(wrong);
+    close(fd);
+}
+
 /* ---- damage ---- */
 
 /* splitmix64: the same mutants on every run. */
@@ -510,6 +561,7 @@ int main(void)
         cmocka_unit_test(one_that_stands_ready_serves_one_upload),
         cmocka_unit_test(one_that_died_while_it_stood_ready_is_replaced_and_told),
         cmocka_unit_test(one_that_stands_ready_keeps_the_limits),
+        cmocka_unit_test(memory_set_aside_serves_one_scan),
         cmocka_unit_test(truncated_files_are_told),
         cmocka_unit_test(mutants_do_no_harm),
     };

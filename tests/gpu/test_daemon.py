@@ -130,8 +130,10 @@ def many(daemon):
 
 @test("kill -9 of the worker during a job: it is run once more on the GPU and succeeds with the same image")
 def worker_killed():
+    # By a worker of its own: one that has the scan's weights already would be done before it can be killed.
+    with Daemon(devices="gpu:0") as other:
+        expected, _ = npy(other, LONG, PIPE)
     with Daemon(devices="gpu:0", expect_trouble=True) as daemon:
-        expected, _ = npy(daemon, LONG, PIPE)
         old = daemon.worker()
         identity = daemon.submit(LONG, PIPE).expect(202).json()["id"]
         waiting = daemon.submit(PLANE).expect(202).json()["id"]

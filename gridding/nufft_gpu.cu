@@ -20,6 +20,8 @@ static int data_to_grid(struct nufft_gpu *plan, int transforms, const struct c32
 {
     if (nufft_gpu_in_pieces(plan))
         return nufft_gpu_pieces_to_grid(plan, data, plan->weights, plan->grid);
+    if (plan->way == WAY_DENSE)
+        return nufft_gpu_scatter_dense(plan, data, plan->weights);
     int rc = nufft_gpu_sort_data(plan, transforms, data);
     return rc ? rc : scatter(plan, transforms);
 }
@@ -112,17 +114,18 @@ static int convolve_on_grid(struct nufft_gpu *plan, const float *values, struct 
     uint32_t n = (uint32_t)plan->samples, kept = plan->bins.samples;
     int columns = plan->way == WAY_PLANES ? plan->group : 1;
     float *sorted = NULL;
-    int rc = gpu_array(gpu, n, &sorted, "The weights");
-    if (!rc)
+    bool sorts = plan->way != WAY_DENSE;
+    int rc = sorts ? gpu_array(gpu, n, &sorted, "The weights") : 0;
+    if (!rc && sorts)
         rc = nufft_gpu_sort_values(plan, values, sorted);
-    if (!rc)
+    if (!rc && sorts)
         rc = nufft_gpu_fill_columns(plan, kept, columns, sorted, plan->sorted);
     if (!rc)
         rc = nufft_gpu_fill_columns(plan, n, 1, values, result);
     if (!rc)
         rc = nufft_gpu_overflow_begin(plan, 1, result, false);
     if (!rc)
-        rc = scatter(plan, 1);
+        rc = sorts ? scatter(plan, 1) : nufft_gpu_scatter_dense(plan, result, NULL);
     if (!rc)
         rc = nufft_gpu_overflow_add(plan, 0, 1, 1, result, false);
     if (!rc)

@@ -1,9 +1,10 @@
 /* nufft_gpu.cuh: the inside of the GPU's NUFFT leaf. Only nufft_gpu*.cu include this.
  *
- * Four ways to sum samples into the grid; nufft_gpu_plan.cu picks one for a plan:
+ * Five ways to sum samples into the grid; nufft_gpu_plan.cu picks one for a plan:
  *   bricks  3-D, separable, width <= 4: tensor cores, a warp holds a brick of 8 x 8 x 16 grid cells in registers; the
  *           adjoint's grid is never stored (nufft_gpu_pieces.cu)
  *   wide    3-D, separable, width 5 to 8: tensor cores, a block holds a brick of 16 x 16 x 16 grid cells in registers
+ *   dense   the same where a grid cell holds several samples: a warp holds a brick of 8 x 8 x 16 grid cells
  *   planes  2-D, separable: tensor cores, a block holds 8 x 8 grid cells of up to 256 transforms, weights shared by all
  *   tiles   everything else: float32, a warp holds its tile in shared memory
  * All give the same bits on every run: every cell takes its sums in one order (see range_gpu.cuh, pieces.h).
@@ -77,7 +78,7 @@ static __device__ __forceinline__ uint32_t tf32_low(float v, uint32_t high)
  * samples. */
 enum { SPLIT_SAMPLES_MOST = 1024 };
 
-enum nufft_way { WAY_TILES, WAY_BRICKS, WAY_PLANES, WAY_WIDE };
+enum nufft_way { WAY_TILES, WAY_BRICKS, WAY_PLANES, WAY_WIDE, WAY_DENSE };
 
 /* Moments of an adjoint's turn, one group of transforms: by events in the device's stream, SENDING and SENT in that of
  * the overflow. */
@@ -103,6 +104,7 @@ struct nufft_clock {
 };
 
 struct nufft_spill;
+struct dense_bricks; /* gridding/range/dense.h */
 
 /* The workspace of a plan whose adjoint sums into slots (pieces.h). Rows of bins along y are worked off in
  * chunks, so that a chunk's slots fit the memory: sum them, pass over x, next chunk. A chunk sums the row below its
@@ -149,7 +151,7 @@ struct nufft_gpu {
     size_t samples, cells, pixels;
     struct range_bins bins;
     struct kaiser kernel;
-    struct kernel_pairs pairs; /* bricks, wide */
+    struct kernel_pairs pairs; /* bricks, wide, dense */
     struct nufft_pieces pieces;
     int tile[3];    /* cells of a partial tile, x, y, z */
     int group;      /* transforms on the grid at a time */
@@ -157,7 +159,8 @@ struct nufft_gpu {
     float *deapodise[3], *deapodise_full;
     struct c32 *sorted;           /* planes: [samples][group]; tiles, wide: [samples] */
     struct c32 *grid;             /* [group][z][y][x]; bricks: in the same memory as pieces */
-    struct c32 *partial;          /* tiles, wide: [bins.slots][tile] */
+    struct c32 *partial;          /* tiles, wide: [bins.slots][tile]; dense: [bins.slots + bins.occupied][brick] */
+    struct dense_bricks *bricks;  /* dense: [bins.count] */
     uint32_t *largest;            /* wide: the largest part of plan->sorted, as bits */
     struct fft_plan fft[3];       /* axes of one size share twiddles */
     struct nufft_spill *overflow; /* NULL: no sample overflows */
@@ -220,6 +223,10 @@ int nufft_gpu_scatter_bricks(struct nufft_gpu *plan, const struct piece_rows *ro
 int nufft_gpu_scatter_tiles(struct nufft_gpu *plan);
 int nufft_gpu_scatter_planes(struct nufft_gpu *plan, int transforms);
 int nufft_gpu_scatter_wide(struct nufft_gpu *plan);
+
+/* Likewise of a plan of dense bricks, from data in the caller's order; weights sorted, or NULL. And its workspace. */
+int nufft_gpu_scatter_dense(struct nufft_gpu *plan, const struct c32 *data, const float *weights);
+int nufft_gpu_dense_make(struct nufft_gpu *plan);
 
 /* The kernel of `shape` by polynomials of `degree`, or with 0 of the lowest degree that stays a fiftieth below the
  * tolerance; by pairs with `terms` coefficients each: 3 stay below 4e-5 of the kernel's peak, 4 below 4e-7. */

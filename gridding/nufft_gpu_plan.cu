@@ -1,4 +1,5 @@
 /* Making a plan: the way it sums, its bins, tables and workspace; what it says of itself. */
+#include "gridding/range/dense.h"
 #include "gridding/range/kernel.h"
 #include "gridding/nufft_gpu.cuh"
 
@@ -31,7 +32,7 @@ static double error_gain(const struct nufft_shape *shape)
 static double arithmetic_error(enum nufft_way way, bool split, double gain)
 {
     double along = cbrt(gain);
-    if (way == WAY_WIDE)
+    if (way == WAY_WIDE || way == WAY_DENSE)
         return split ? 7.2e-6 * gain : 1.9e-4 * sqrt(1 + 4 * along * along + pow(along, 4));
     return (split ? 7e-6 : 3.3e-4) * gain;
 }
@@ -41,8 +42,34 @@ struct arithmetic {
     bool split; /* tensor cores: three products of halves instead of one */
 };
 
+/* Seconds, after the measurements of docs/benchmarks.md on one H200. */
+static double seconds_of(const struct arithmetic *a, const struct nufft_shape *shape, size_t samples)
+{
+    double cells = (double)shape->grid[0] * shape->grid[1] * shape->grid[2],
+           kernel_cells = pow(shape->width, shape->dim);
+    double visits = (8.0 + shape->width) * (8.0 + shape->width) / 64; /* tiles of 8 x 8 cells that a sample reaches */
+    double passes = 0; /* of the FFT, in the time that one of a known size takes */
+    for (int d = 0; d < shape->dim; d++)
+        passes += fft_size_known(shape->grid[d]) ? 1 : 4;
+    switch (a->way) {
+    case WAY_BRICKS:
+        return 3e-11 * (a->split ? 1.5 : 1) * (double)samples + (2e-12 + 5.5e-12 * passes) * cells;
+    case WAY_WIDE:
+        return (a->split ? 1.45e-10 : 9.5e-11) * (double)samples + (1e-11 + 2.5e-12 * passes) * cells;
+    case WAY_DENSE: { /* a bin's brick is written and read once; one product of halves has not been measured */
+        double cells_of_bin = (9.0 - shape->width) * (9.0 - shape->width) * (17.0 - shape->width);
+        return (a->split ? 4.3e-11 : 3.7e-11) * (double)samples + (1.1e-8 / cells_of_bin + 2.5e-12 * passes) * cells;
+    }
+    case WAY_PLANES:
+        return 4.5e-12 * (a->split ? 1.7 : 1) * visits * (double)samples + (1e-12 + 4e-12 * passes) * cells;
+    case WAY_TILES:
+    default:
+        return 3.5e-12 * kernel_cells * (double)samples + (1e-11 + 2.5e-12 * passes) * cells;
+    }
+}
+
 /* The fastest arithmetic that keeps the tolerance beside the kernel's own error. */
-static struct arithmetic choose_arithmetic(const struct nufft_shape *shape)
+static struct arithmetic choose_arithmetic(const struct nufft_shape *shape, size_t samples)
 {
     const int *n = shape->n, *grid = shape->grid;
     double least = 1e9, gain;
@@ -57,9 +84,13 @@ static struct arithmetic choose_arithmetic(const struct nufft_shape *shape)
     gain = error_gain(shape);
     double aliasing = kernel_aliasing(shape->dim, shape->width, least, 0);
     a.split = hypot(aliasing, arithmetic_error(a.way, false, gain)) > shape->tolerance;
-    if (hypot(aliasing, arithmetic_error(a.way, true, gain)) > shape->tolerance)
+    /* Where a given kernel and grid do not keep the tolerance, exact sums could not either. */
+    double error = arithmetic_error(a.way, true, gain);
+    if (aliasing > shape->tolerance ? error > 2 * aliasing : hypot(aliasing, error) > shape->tolerance)
         return arithmetic{WAY_TILES, false};
-    return a;
+    const struct arithmetic dense = {WAY_DENSE, a.split};
+    bool may = a.way == WAY_WIDE && shape->overflow != NUFFT_OVERFLOW_CPU; /* the CPU is given whole wide bins */
+    return may && seconds_of(&dense, shape, samples) < seconds_of(&a, shape, samples) ? dense : a;
 }
 
 /* Bins for the way a plan sums. Of tiles: about 8 cells an axis, and 4/3 of the kernel's reach at least
@@ -73,15 +104,18 @@ static struct range_geometry choose_geometry(const struct gpu *gpu, const struct
     g.dim = shape->dim;
     g.width = shape->width;
     for (int d = 0; d < 3; d++)
-        g.axis[d] = d >= shape->dim   ? range_axis{1, 1, 0}
-                    : way == WAY_WIDE ? nufft_gpu_wide_axis(shape->grid[d], shape->width)
-                                      : range_axis_make(shape->grid[d], sizes[way][d]);
-    g.by_cell = way == WAY_BRICKS || way == WAY_WIDE;
+        g.axis[d] = d >= shape->dim    ? range_axis{1, 1, 0}
+                    : way == WAY_WIDE  ? nufft_gpu_wide_axis(shape->grid[d], shape->width)
+                    : way == WAY_DENSE ? dense_axis(shape->grid[d], shape->width, d == 2)
+                                       : range_axis_make(shape->grid[d], sizes[way][d]);
+    g.by_cell = way == WAY_BRICKS || way == WAY_WIDE || way == WAY_DENSE;
     g.light = way == WAY_PLANES ? 0
               : way == WAY_WIDE ? SPLIT_SAMPLES_MOST
                                 : 512;      /* of 256, 512, 1,024: least time in cases a, b and c together */
     g.slab = way == WAY_WIDE ? 1500 : 6000; /* two thousand warps run at once, or five hundred blocks */
-    g.depth = way == WAY_WIDE ? 2 * SPLIT_SAMPLES_MOST : SPLIT_SAMPLES_MOST;
+    g.depth = way == WAY_WIDE || way == WAY_DENSE ? 2 * SPLIT_SAMPLES_MOST : SPLIT_SAMPLES_MOST;
+    if (way == WAY_DENSE)
+        g.light = g.depth; /* a part's brick is as good as a bin's */
     if (way == WAY_BRICKS) {
         /* Tasks of equal size, several for each warp that is under way at a time; but an accumulator takes two bins. */
         size_t share = samples / ((size_t)gpu->multiprocessors * 16 * 4) / 64 * 64;
@@ -167,6 +201,8 @@ static int make_workspace(struct nufft_gpu *plan)
     plan->group = 1;
     if (nufft_gpu_in_pieces(plan))
         return nufft_gpu_pieces_make(plan, slot, plan->split ? 1 : 2);
+    if (plan->way == WAY_DENSE)
+        return nufft_gpu_dense_make(plan);
     size_t most = plan->way == WAY_PLANES ? ((size_t)plan->shape.batch + step - 1) / step * step : 1;
     if (plan->overflow)
         most = std::min(most, (size_t)NUFFT_OVERFLOW_GROUP);
@@ -217,6 +253,7 @@ void nufft_gpu_destroy(void *state)
         gpu_release(gpu, plan->pieces.cells);
         gpu_release(gpu, plan->partial);
         gpu_release(gpu, plan->largest);
+        gpu_release(gpu, plan->bricks);
     }
     free(plan);
 }
@@ -226,11 +263,11 @@ static int fill_plan(struct nufft_gpu *plan, const struct nufft_shape *shape, co
     struct gpu *gpu = plan->gpu;
     float *on_device = NULL;
     size_t values;
-    struct arithmetic arithmetic = choose_arithmetic(shape);
+    struct arithmetic arithmetic = choose_arithmetic(shape, plan->samples);
     plan->way = arithmetic.way;
     plan->split = arithmetic.split;
     nufft_gpu_fit_kaiser(&plan->kernel, shape, plan->way == WAY_BRICKS ? (plan->split ? 9 : 6) : 0);
-    if (plan->way == WAY_WIDE || plan->way == WAY_BRICKS)
+    if (plan->way == WAY_WIDE || plan->way == WAY_DENSE || plan->way == WAY_BRICKS)
         nufft_gpu_fit_pairs(&plan->pairs, shape, plan->split ? 4 : 3);
     if (!size_mul(plan->samples, (size_t)shape->dim, &values))
         return err_set(ERR_BAD_PARAMETER, "%zu samples are more than one plan can hold.", plan->samples);
@@ -321,26 +358,9 @@ int nufft_gpu_bins(const void *state, struct nufft_bins *out)
     return rc ? rc : gpu_download(plan->gpu, out->order, bins->order, (size_t)bins->samples * sizeof *bins->order);
 }
 
-/* Seconds, after the measurements of docs/benchmarks.md on one H200. */
 double nufft_gpu_cost(const struct dev *dev, const struct nufft_shape *shape, size_t samples)
 {
     (void)dev;
-    double cells = (double)shape->grid[0] * shape->grid[1] * shape->grid[2],
-           kernel_cells = pow(shape->width, shape->dim);
-    double visits = (8.0 + shape->width) * (8.0 + shape->width) / 64; /* tiles of 8 x 8 cells that a sample reaches */
-    const struct arithmetic arithmetic = choose_arithmetic(shape);
-    double passes = 0; /* of the FFT, in the time that one of a known size takes */
-    for (int d = 0; d < shape->dim; d++)
-        passes += fft_size_known(shape->grid[d]) ? 1 : 4;
-    switch (arithmetic.way) {
-    case WAY_BRICKS:
-        return 3e-11 * (arithmetic.split ? 1.5 : 1) * (double)samples + (2e-12 + 5.5e-12 * passes) * cells;
-    case WAY_WIDE:
-        return (arithmetic.split ? 1.45e-10 : 9.5e-11) * (double)samples + (1e-11 + 2.5e-12 * passes) * cells;
-    case WAY_PLANES:
-        return 4.5e-12 * (arithmetic.split ? 1.7 : 1) * visits * (double)samples + (1e-12 + 4e-12 * passes) * cells;
-    case WAY_TILES:
-    default:
-        return 3.5e-12 * kernel_cells * (double)samples + (1e-11 + 2.5e-12 * passes) * cells;
-    }
+    const struct arithmetic arithmetic = choose_arithmetic(shape, samples);
+    return seconds_of(&arithmetic, shape, samples);
 }

@@ -56,6 +56,12 @@ static const struct test_case cases[] = {
     {"3-D, 1e-4, odd sizes, radial", 3, {23, 17, 29}, 2, 6000, RADIAL, 1e-4, NUFFT_SEPARABLE, 0},
     {"3-D, 1e-4, on an edge", 3, {20, 24, 16}, 1, 5000, LINE, 1e-4, NUFFT_SEPARABLE, 0},
     {"3-D, 1e-5, grid smaller than a brick", 3, {6, 5, 40}, 1, 2000, UNIFORM, 1e-5, NUFFT_SEPARABLE, 0},
+    /* A fifth more samples than make dense bricks cheaper than wide ones. */
+    {"3-D, dense, width 5", 3, {16, 17, 16}, 1, 40000, CENTRE, 1e-3, NUFFT_SEPARABLE, 5},
+    {"3-D, dense, width 6, 1e-3", 3, {16, 17, 16}, 2, 80000, UNIFORM, 1e-3, NUFFT_SEPARABLE, 6},
+    {"3-D, dense, width 6", 3, {17, 18, 16}, 1, 52000, RADIAL, 2e-4, NUFFT_SEPARABLE, 6},
+    {"3-D, dense, width 7", 3, {16, 16, 17}, 2, 116000, CENTRE, 1e-5, NUFFT_SEPARABLE, 7},
+    {"3-D, dense, width 8", 3, {16, 16, 16}, 1, 450000, LINE, 1e-5, NUFFT_SEPARABLE, 8},
     {"3-D, width 4, five coils", 3, {27, 25, 30}, 5, 3000, CENTRE, 1e-3, NUFFT_SEPARABLE, 4},
     {"3-D, width 4, bins of 3 and 4", 3, {21, 19, 17}, 2, 2000, RADIAL, 1e-3, NUFFT_SEPARABLE, 4},
     {"3-D, width 4, few samples", 3, {40, 20, 30}, 3, 40, UNIFORM, 1e-3, NUFFT_SEPARABLE, 4},
@@ -320,7 +326,7 @@ static void test_case_run(struct dev *gpu, struct dev *cpu, const struct test_ca
         /* The convolution depends on the kernel: compare where both use the same. */
         struct nufft_params fixed = params;
         struct outcome a, b;
-        fixed.width = 4;
+        fixed.width = c->width ? c->width : 4;
         fixed.oversampling = 2;
         run_problem(gpu, &p, &fixed, &a);
         run_problem(cpu, &p, &fixed, &b);
@@ -347,6 +353,8 @@ static void test_same_bits(struct dev *gpu, int runs)
         {"3-D wide bricks, 2e-4", 3, {48, 40, 44}, 1, 400000, CENTRE, 2e-4, NUFFT_SEPARABLE, 0},
         {"3-D wide bricks", 3, {48, 40, 44}, 2, 400000, CENTRE, 1e-5, NUFFT_SEPARABLE, 0},
         {"3-D wide bricks, 1e-4", 3, {33, 40, 36}, 1, 200000, RADIAL, 1e-4, NUFFT_SEPARABLE, 0},
+        {"3-D dense bricks, 1e-3", 3, {20, 18, 24}, 1, 400000, CENTRE, 1e-3, NUFFT_SEPARABLE, 6},
+        {"3-D dense bricks", 3, {20, 18, 24}, 2, 400000, CENTRE, 1e-5, NUFFT_SEPARABLE, 7},
         {"3-D tiles", 3, {30, 32, 34}, 1, 200000, CENTRE, 1e-6, NUFFT_SEPARABLE, 0},
         {"2-D planes", 2, {100, 90, 1}, 20, 100000, CENTRE, 1e-3, NUFFT_SEPARABLE, 0},
         {"2-D tiles", 2, {100, 90, 1}, 1, 100000, CENTRE, 1e-6, NUFFT_SEPARABLE, 0},

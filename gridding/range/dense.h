@@ -1,0 +1,72 @@
+/* dense.h: which bricks hold a share of a grid cell (nufft_gpu_dense.cu); what both compilers see of it.
+ *
+ * A brick begins with its bin's first cell on every axis and is large enough for the longest bin and what that reaches.
+ * A bin has one brick, or one for each part of its samples, one after the other, or none.
+ */
+#ifndef MRIRECON_DENSE_H
+#define MRIRECON_DENSE_H
+
+#include "gridding/range/layout.h"
+
+/* Cells of a brick: DENSE_SIDE along x and y, DENSE_PLANES along z; [z][y][x]. */
+enum { DENSE_SIDE = 8, DENSE_PLANES = 16, DENSE_LINES_MOST = 8 * 3 };
+
+struct dense_bricks {
+    uint32_t first, count;
+};
+
+/* How large bins are along x and y, and along z. */
+static inline struct range_axis dense_axis(int cells, int width, bool deep)
+{
+    return range_axis_make(cells, (deep ? DENSE_PLANES : DENSE_SIDE) + 1 - width);
+}
+
+/* A bin that reaches a cell, and where in its brick the cell lies: first the cell's own bin, then those before. */
+struct dense_reach {
+    int bin, offset;
+};
+
+static HOST_DEVICE inline struct dense_reach dense_first(struct range_axis axis, int cell)
+{
+    struct dense_reach r;
+    r.bin = axis_bin(axis, cell);
+    r.offset = cell - axis_first(axis, r.bin);
+    return r;
+}
+
+/* The next that reaches the cell; false: there is none. */
+static HOST_DEVICE inline bool dense_next(struct range_axis axis, int reach, struct dense_reach *r)
+{
+    if (r->offset >= reach)
+        return false;
+    r->bin = (r->bin > 0 ? r->bin : axis.bins) - 1;
+    r->offset += axis_size(axis, r->bin);
+    return true;
+}
+
+/* What the bricks of a row of bins along x hold of a line of cells: the row's first bin, and the line's first cell in a
+ * brick. */
+struct dense_line {
+    uint32_t bin;
+    int cell;
+};
+
+/* The rows of bins that reach line (y, z), in one order; returns how many. */
+static HOST_DEVICE inline int dense_lines(const struct range_geometry *g, int y, int z, struct dense_line *lines)
+{
+    const int reach = g->width - 1;
+    int count = 0;
+    struct dense_reach of_z = dense_first(g->axis[2], z);
+    do {
+        struct dense_reach of_y = dense_first(g->axis[1], y);
+        do {
+            const int place[3] = {0, of_y.bin, of_z.bin};
+            lines[count].bin = range_bin_number(g, place);
+            lines[count].cell = (of_z.offset * DENSE_SIDE + of_y.offset) * DENSE_SIDE;
+            count++;
+        } while (dense_next(g->axis[1], reach, &of_y));
+    } while (dense_next(g->axis[2], reach, &of_z));
+    return count;
+}
+
+#endif

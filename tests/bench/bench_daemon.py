@@ -4,8 +4,10 @@
 bench_daemon.py [SCAN [REQUESTS [DEVICES]]]: one JSON line for a small scan (default ../shared/data/mri/phantom_spiral_8ch.h5, 200 requests,
 devices auto): one after the other on a new connection each, `Prefer: wait`, PNG. p50 and p99 from the first byte sent to the last received; where the
 time goes: means of `send` (until the body is with the kernel), `accept` (until the job's row is written), `begin` (until a worker has it), `run` (until
-its results are synced), `answer`, and medians of the stages in the jobs' reports (decode_ahead: the part of decode that passed before the job began);
-then scans an hour with 8 clients.
+its results are synced), `answer`; of `run`, the worker's `compute` (with what it waits for decoding) and `write`, and `settle`: handing over, and the
+syncs; medians of the stages in the jobs' reports (decode_ahead: the part of decode that passed before the job began); processor time and page faults a
+request of daemon, worker and decoders, which a busy machine changes less than the clock; then scans an hour with 8 clients, and how much of decoding
+passed ahead there.
 bench_daemon.py --large [ACQUISITIONS]: one line for a large upload (20,000 acquisitions of 512 samples and 16 coils: 1.4 GB):
 seconds, largest resident memory of daemon and worker.
 bench_daemon.py --post [MIB [REQUESTS]]: one line for bodies that are no scans (30 MiB, 50 requests): milliseconds until 202, and of the
@@ -59,12 +61,37 @@ def account(runs, jobs):
     return {name: round(1e3 * statistics.mean(mark[i + 1] - mark[i] for mark in marks), 2) for i, name in enumerate(names)}
 
 
+def split(jobs):
+    """Mean milliseconds of the parts of `run`."""
+    parts = {"compute": [], "write": [], "settle": []}
+    for job in jobs:
+        compute, write = job["report"]["seconds"], job["report"]["stages"]["write"]
+        for name, seconds in zip(parts, (compute, write, wall(job["finished"]) - wall(job["started"]) - compute - write)):
+            parts[name].append(seconds)
+    return {name: round(1e3 * statistics.mean(seconds), 2) for name, seconds in parts.items()}
+
+
+def usage(daemon):
+    """Processor time (ms) and page faults so far of the daemon, its one worker, and that one's decoders that have ended."""
+    found = {}
+    for name, pid in (("daemon", daemon.process.pid), ("worker", daemon.worker())):
+        with open(f"/proc/{pid}/stat") as file:
+            fields = [int(text) for text in file.read().rsplit(")", 1)[1].split()[1:15]]
+        tick = 1e3 / os.sysconf("SC_CLK_TCK")
+        found[name] = (tick * (fields[10] + fields[11]), fields[6])
+        if name == "worker":
+            found["decoders"] = (tick * (fields[12] + fields[13]), fields[7])
+    return found
+
+
 def small(path, requests, devices):
     with open(path, "rb") as file:
         scan = file.read()
     with Daemon(devices=devices) as daemon:
         first = once(daemon, scan)[0]
+        before = usage(daemon)
         runs = [once(daemon, scan) for _ in range(requests)]
+        after = usage(daemon)
         times = sorted(run[0] for run in runs)
         jobs = [daemon.job(run[1]) for run in runs]
         reports = [job["report"] for job in jobs]
@@ -78,7 +105,9 @@ def small(path, requests, devices):
         print(json.dumps({"scan": os.path.basename(path), "bytes": len(scan), "requests": requests, "device": reports[-1]["device"],
                           "first_ms": round(1e3 * first, 1), "p50_ms": round(1e3 * statistics.median(times), 1),
                           "p99_ms": round(1e3 * times[min(len(times) - 1, int(0.99 * len(times)))], 1), "account_ms": account(runs, jobs),
-                          "stages_ms": stages, "scans_an_hour_8_clients": round(hour),
+                          "run_ms": split(jobs), "stages_ms": stages,
+                          "processor_ms": {name: round((after[name][0] - before[name][0]) / requests, 2) for name in after},
+                          "faults": {name: round((after[name][1] - before[name][1]) / requests) for name in after}, "scans_an_hour_8_clients": round(hour),
                           "decode_ahead_8_clients": round(statistics.mean(r["decode_ahead_seconds"] / r["stages"]["decode"] for r in ahead), 2)}))
 
 

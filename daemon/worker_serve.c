@@ -12,6 +12,7 @@
 #include "daemon/worker_progress.h"
 #include "recon/image.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -196,8 +197,11 @@ struct writing {
 static void *images_write(void *context)
 {
     struct writing *writing = context;
-    for (int i = 0; i < writing->count && writing->result == 0; i++)
+    for (int i = 0; i < writing->count && writing->result == 0; i++) {
         writing->result = image_write(writing->images, writing->format[i], writing->files[i]);
+        /* The disk may begin: less is left for the daemon to sync. */
+        sync_file_range(writing->files[i], 0, 0, SYNC_FILE_RANGE_WRITE);
+    }
     writing->failure = *err_last();
     return NULL;
 }
@@ -220,8 +224,8 @@ static int formats_read(const struct order *order, enum image_format format[IMAG
     return 0;
 }
 
-/* The image file, and beside it, in a thread of their own, the other forms: packing a picture takes as long as all
- * else. Not synced: the daemon does. */
+/* The image file in a thread of its own, and beside it the other forms, which take longer: a thread that starts has
+ * none of the memory yet that this one has. Not synced: the daemon does. */
 static int results_write(const struct order *order, const struct recon_outcome *outcome)
 {
     enum image_format format[IMAGE_FORMATS];
@@ -233,12 +237,13 @@ static int results_write(const struct order *order, const struct recon_outcome *
         return rc;
     struct writing first = {.images = outcome->images, .format = format, .files = files, .count = 1};
     struct writing others = {.images = outcome->images, .format = format + 1, .files = files + 1, .count = count - 1};
-    bool beside = others.count > 0 && pthread_create(&thread, NULL, images_write, &others) == 0;
-    images_write(&first);
+    bool beside = others.count > 0 && pthread_create(&thread, NULL, images_write, &first) == 0;
+    if (!beside)
+        images_write(&first);
+    if (beside || first.result == 0)
+        images_write(&others);
     if (beside)
         pthread_join(thread, NULL);
-    else if (first.result == 0)
-        images_write(&others);
     json_object_set_new(json_object_get(outcome->report, "stages"), "write", json_real(clock_seconds() - start));
     const struct writing *failed = first.result != 0 ? &first : &others;
     return failed->result == 0 ? 0 : err_restore(&failed->failure);

@@ -119,13 +119,18 @@ static void header_fill(ISMRMRD_ImageHeader *header, const struct image_series *
 /* Make a dataset of `rank` sizes in `place` and write all of it. */
 static bool dataset_write(hid_t place, const char *name, hid_t type, int rank, const hsize_t *size, const void *from)
 {
+    /* What libhdf5 converts at once; by default it takes and clears a megabyte for each dataset. */
+    enum { CONVERT_BYTES = 1 << 14 };
     hid_t space = H5Screate_simple(rank, size, NULL), list = H5Pcreate(H5P_DATASET_CREATE);
+    hid_t transfer = H5Pcreate(H5P_DATASET_XFER);
+    H5Pset_buffer(transfer, CONVERT_BYTES, NULL, NULL);
     /* Every element is written: no fill values first (which HDF5 wants for texts). */
     if (H5Tget_class(type) != H5T_STRING)
         H5Pset_fill_time(list, H5D_FILL_TIME_NEVER);
     hid_t data = H5Dcreate2(place, name, type, space, H5P_DEFAULT, list, H5P_DEFAULT);
-    bool written = data >= 0 && H5Dwrite(data, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, from) >= 0;
+    bool written = data >= 0 && H5Dwrite(data, type, H5S_ALL, H5S_ALL, transfer, from) >= 0;
     written = (data < 0 || H5Dclose(data) >= 0) && written;
+    H5Pclose(transfer);
     H5Pclose(list);
     H5Sclose(space);
     return written;

@@ -11,9 +11,10 @@
 #include <string.h>
 
 enum {
-    MOST_PIXELS = 4096, /* across and down: what browsers and viewers show without trouble */
-    SMALLEST_TILE = 16, /* tiles are not shrunk below this; of more tiles than fit, only some are shown */
-    WINDOW_BINS = 1 << 16
+    MOST_PIXELS = 4096,    /* across and down: what browsers and viewers show without trouble */
+    SMALLEST_TILE = 16,    /* tiles are not shrunk below this; of more tiles than fit, only some are shown */
+    WINDOW_BINS = 1 << 15, /* upper halves of floats that are not negative */
+    PIECE_BYTES = 1 << 16  /* of the file are written at once */
 };
 
 /* How the tiles lie. */
@@ -66,7 +67,7 @@ static void montage_plan(struct montage *m, const struct image_series *series)
 
 static float magnitude(const struct image_series *series, size_t pixel)
 {
-    const float *p = series->data + pixel * image_lanes(series);
+    const float *p = series->data + (series->complex_valued ? 2 * pixel : pixel);
     float value = series->complex_valued ? hypotf(p[0], p[1]) : fabsf(p[0]);
     return isfinite(value) ? value : 0;
 }
@@ -164,6 +165,7 @@ static int picture_encode(const uint8_t *picture, size_t width, size_t height, i
         /* One filter, and runs only: the noise of an image holds no longer repeats. A fifth of the default's time for a
          * file 8 % smaller. */
         png_set_compression_strategy(png, Z_RLE);
+        png_set_compression_buffer_size(png, PIECE_BYTES);
         png_set_filter(png, PNG_FILTER_TYPE_BASE, PNG_FILTER_SUB);
         png_set_IHDR(png, info, (png_uint_32)width, (png_uint_32)height, 8, PNG_COLOR_TYPE_GRAY, PNG_INTERLACE_NONE,
                      PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);

@@ -28,9 +28,13 @@ static void arena_drop(void *p, void *info)
     (void)info;
 }
 
-hid_t scan_h5_transfer(struct scan_h5_arena *arena)
+hid_t scan_h5_transfer(struct scan_h5_arena *arena, size_t item_bytes)
 {
+    /* What is converted at once. By default libhdf5 takes a megabyte, and clears it, for every read. */
+    enum { CONVERT_BYTES = 1 << 16 };
     hid_t plist = H5Pcreate(H5P_DATASET_XFER);
+    if (plist >= 0)
+        H5Pset_buffer(plist, item_bytes > CONVERT_BYTES ? item_bytes : CONVERT_BYTES, NULL, NULL);
     if (plist >= 0 && H5Pset_vlen_mem_manager(plist, arena_take, arena, arena_drop, arena) < 0) {
         H5Pclose(plist);
         return -1;

@@ -18,8 +18,9 @@ struct scan_h5_arena {
     bool full; /* more was asked for */
 };
 
-/* A transfer property list that allocates from `arena`, which the caller keeps; negative on failure. */
-hid_t scan_h5_transfer(struct scan_h5_arena *arena);
+/* A transfer property list for items that take so many bytes in the file. It allocates from `arena`, which the caller
+ * keeps; negative on failure. */
+hid_t scan_h5_transfer(struct scan_h5_arena *arena, size_t item_bytes);
 
 /* Open a file image without copying it; `image` outlives it. Fails with ERR_TRUNCATED, ERR_MALFORMED_FILE. */
 int scan_h5_open(hid_t *file, const void *image, size_t bytes);

@@ -14,11 +14,10 @@
 #include <unistd.h>
 
 enum {
-    HEADS = 1024,            /* acquisitions a batch in the first pass */
-    SAMPLES = 256,           /* at most, in the second */
-    BATCH_BYTES = 2 << 20,   /* of samples; fewer acquisitions where they are long */
-    SLACK = 64,              /* what the arena loses to rounding for an acquisition */
-    CONVERT_BYTES = 1 << 16, /* of items that libhdf5 converts at once: it clears as much for each read */
+    HEADS = 1024,          /* acquisitions a batch in the first pass */
+    SAMPLES = 256,         /* at most, in the second */
+    BATCH_BYTES = 2 << 20, /* of samples; fewer acquisitions where they are long */
+    SLACK = 64,            /* what the arena loses to rounding for an acquisition */
 };
 
 /* One open scan. */
@@ -204,7 +203,7 @@ static int xml_text(const struct source *s, hid_t dataset, hid_t type, char **ou
     struct scan_h5_arena arena = {.size = SCAN_MAX_XML};
     char *text = NULL, *copy = NULL;
     arena.base = calloc(1, variable ? arena.size : fixed + 1);
-    hid_t transfer = scan_h5_transfer(&arena);
+    hid_t transfer = scan_h5_transfer(&arena, H5Tget_size(type));
     int rc = 0;
     if (!arena.base || transfer < 0)
         rc = err_set(ERR_NO_MEMORY, "There is no memory to read the ISMRMRD header.");
@@ -409,8 +408,7 @@ static int source_open(struct source *s, const void *file, size_t bytes, const c
         return rc;
     s->space = H5Dget_space(s->dataset);
     hssize_t items = H5Sget_simple_extent_npoints(s->space);
-    s->transfer = scan_h5_transfer(&s->arena);
-    H5Pset_buffer(s->transfer, item_bytes > CONVERT_BYTES ? item_bytes : CONVERT_BYTES, NULL, NULL);
+    s->transfer = scan_h5_transfer(&s->arena, item_bytes);
     if (items < 0 || s->transfer < 0)
         return err_set(ERR_MALFORMED_FILE, "The length of the list of acquisitions cannot be read.");
     s->acquisitions = (uint64_t)items;

@@ -8,7 +8,7 @@ static int scatter(struct nufft_gpu *plan, int transforms)
 {
     switch (plan->way) {
     case WAY_WIDE:
-        return nufft_gpu_scatter_wide(plan);
+        return nufft_gpu_scatter_wide(plan, transforms);
     case WAY_PLANES:
         return nufft_gpu_scatter_planes(plan, transforms);
     default:

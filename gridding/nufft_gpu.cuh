@@ -17,7 +17,8 @@
 #include "gridding/range/overflow.h"
 #include "gridding/range/range_gpu.cuh"
 
-enum { KAISER_DEGREE_MOST = 17, BRICK_Y = 8, BRICK_Z = 16, WIDE_EDGE = 16, PLANE_TRANSFORMS = 16 };
+enum { KAISER_DEGREE_MOST = 17, BRICK_Y = 8, BRICK_Z = 16, WIDE_EDGE = 16 };
+enum { PLANE_TRANSFORMS = 16, WIDE_TRANSFORMS = 16 }; /* a tile's; on the grid at a time, at most */
 enum { KERNEL_PAIRS = 4, KERNEL_TERMS = 4 };
 
 /* The Kaiser-Bessel function as a polynomial in t = 1 - (2 d / width)^2, zero for t <= 0; 1 at d = 0. I0(beta sqrt(t))
@@ -157,11 +158,12 @@ struct nufft_gpu {
     int group;      /* transforms on the grid at a time */
     float *weights; /* sorted, or NULL: all 1 */
     float *deapodise[3], *deapodise_full;
-    struct c32 *sorted;           /* planes: [samples][group]; tiles, wide: [samples] */
-    struct c32 *grid;             /* [group][z][y][x]; bricks: in the same memory as pieces */
-    struct c32 *partial;          /* tiles, wide: [bins.slots][tile]; dense: [bins.slots + bins.occupied][brick] */
+    struct c32 *sorted;  /* planes: [samples][group]; tiles, wide: [group][samples] */
+    struct c32 *grid;    /* [group][z][y][x]; bricks: in the same memory as pieces */
+    struct c32 *partial; /* tiles, wide: [group][bins.slots][tile]; dense: [bins.slots + bins.occupied][brick] */
     struct dense_bricks *bricks;  /* dense: [bins.count] */
-    uint32_t *largest;            /* wide: the largest part of plan->sorted, as bits */
+    uint32_t *largest;            /* wide: [group], the largest part of plan->sorted, as bits */
+    uint32_t *done;               /* wide: [group][bins.count], as bins.done */
     struct fft_plan fft[3];       /* axes of one size share twiddles */
     struct nufft_spill *overflow; /* NULL: no sample overflows */
     int threads;                  /* of the CPU */
@@ -183,6 +185,9 @@ int nufft_gpu_create(void **state, struct dev *dev, const struct nufft_shape *sh
 void nufft_gpu_destroy(void *state);
 void nufft_gpu_describe(const void *state, struct nufft_info *info);
 int nufft_gpu_bins(const void *state, struct nufft_bins *out);
+
+/* Bytes that a plan in 3-D may take for its workspace beside what it has, if one transform does not need more. */
+size_t nufft_gpu_workspace_most(const struct nufft_gpu *plan);
 
 /* ERR_GPU_OOM for a workspace of `wanted` bytes. */
 int nufft_gpu_no_room(const struct nufft_gpu *plan, size_t wanted, size_t available);
@@ -218,11 +223,11 @@ int nufft_gpu_pieces_to_grid(struct nufft_gpu *plan, const struct c32 *data, con
 int nufft_gpu_scatter_bricks(struct nufft_gpu *plan, const struct piece_rows *rows, int transforms,
                              const struct c32 *data, const float *weights);
 
-/* Sum plan->sorted into plan->grid, `transforms` of them (all but planes: one). The grid's old content does not matter.
+/* Sum plan->sorted into plan->grid, `transforms` of them (tiles: one). The grid's old content does not matter.
  */
 int nufft_gpu_scatter_tiles(struct nufft_gpu *plan);
 int nufft_gpu_scatter_planes(struct nufft_gpu *plan, int transforms);
-int nufft_gpu_scatter_wide(struct nufft_gpu *plan);
+int nufft_gpu_scatter_wide(struct nufft_gpu *plan, int transforms);
 
 /* Likewise of a plan of dense bricks, from data in the caller's order; weights sorted, or NULL. And its workspace. */
 int nufft_gpu_scatter_dense(struct nufft_gpu *plan, const struct c32 *data, const float *weights);
@@ -236,8 +241,8 @@ void nufft_gpu_fit_pairs(struct kernel_pairs *pairs, const struct nufft_shape *s
 /* An axis cut into bins whose samples' kernels fit a wide brick. */
 struct range_axis nufft_gpu_wide_axis(int cells, int width);
 
-/* Sum the partial tiles of every heavy bin into its first. */
-int nufft_gpu_add_partials(struct nufft_gpu *plan);
+/* Sum the partial tiles of every heavy bin into its first, for each of the transforms. */
+int nufft_gpu_add_partials(struct nufft_gpu *plan, int transforms);
 
 /* ---- grid and image (nufft_gpu_passes.cu) ---- */
 

@@ -233,8 +233,13 @@ static int gather_3d(const struct nufft_gpu *plan, struct gather_args *a)
     if (rc || bins->occupied == 0)
         return rc;
     unsigned threads = plan->way == WAY_BRICKS ? GATHER_BRICK : GATHER_THREADS;
-    kernel<<<bins->slots + bins->occupied, threads, shared, plan->gpu->stream>>>(*a);
-    return gpu_launched("Reading the grid");
+    for (int t = 0; !rc && t < a->transforms; t++) {
+        kernel<<<bins->slots + bins->occupied, threads, shared, plan->gpu->stream>>>(*a);
+        rc = gpu_launched("Reading the grid");
+        a->grid += a->cells;
+        a->data += plan->samples;
+    }
+    return rc;
 }
 
 int nufft_gpu_gather(struct nufft_gpu *plan, int transforms, bool weigh, struct c32 *data)

@@ -15,7 +15,8 @@ static void image_factors(const struct nufft_gpu *plan, struct fft_pass *pass)
     pass->set = plan->shape.dim == 3 ? plan->deapodise[1] : NULL;
 }
 
-/* Where the passes over x, y and z find their lines in a grid with rows of nx. In 2-D a set is a transform. */
+/* Where the passes over x, y and z find their lines in a grid with rows of nx. In 2-D a set is a transform; in 3-D the
+ * passes over x and y have a set for each of a transform's z, one transform after the other. */
 static void grid_views(const struct nufft_gpu *plan, size_t nx, struct fft_view view[3])
 {
     size_t plane = nx * plan->shape.grid[1];
@@ -57,7 +58,7 @@ static struct fft_pass axis_pass(const struct nufft_gpu *plan, int d, int transf
     pass.in_view = pass.out_view = view[d];
     pass.kept = n[d];
     pass.lines = d == 0 ? cells[1] : n[0];
-    pass.sets = dim == 2 ? transforms : d == 2 ? n[1] : cells[2];
+    pass.sets = dim == 2 ? transforms : d == 2 ? n[1] : cells[2] * transforms;
     if (d == dim - 1)
         image_factors(plan, &pass);
     return pass;
@@ -88,8 +89,11 @@ int nufft_gpu_grid_to_image(struct nufft_gpu *plan, int transforms, struct c32 *
 {
     const int *n = plan->shape.n, *cells = plan->shape.grid, dim = plan->shape.dim;
     int rc = 0;
-    for (int d = 0; !rc && d < dim; d++)
+    for (int d = 0; !rc && d < 2; d++)
         rc = pass_back(plan, d, transforms, plan->grid, cells[0], image, squares);
+    for (int t = 0; !rc && dim == 3 && t < transforms; t++)
+        rc = pass_back(plan, 2, 1, plan->grid + t * plan->cells, cells[0], image ? image + t * plan->pixels : NULL,
+                       squares);
     if (!rc && !image && dim == 2) {
         add_squares<<<gpu_blocks(plan->pixels, 256), 256, 0, plan->gpu->stream>>>(
             n[0], n[1], cells[0], plan->cells, transforms, (const float2 *)plan->grid, squares);
@@ -100,14 +104,17 @@ int nufft_gpu_grid_to_image(struct nufft_gpu *plan, int transforms, struct c32 *
 
 int nufft_gpu_image_to_grid(struct nufft_gpu *plan, int transforms, const struct c32 *image)
 {
-    int last = plan->shape.dim - 1, rc = 0;
-    for (int d = last; !rc && d >= 0; d--) {
+    int last = plan->shape.dim - 1, together = last == 2 ? 1 : transforms, rc = 0;
+    for (int t = 0; !rc && t < transforms; t += together) {
+        struct fft_pass pass = axis_pass(plan, last, together, plan->grid + t * plan->cells, plan->shape.grid[0]);
+        pass.kind = FFT_FORTH_IMAGE;
+        pass.in = (const float2 *)(image + t * plan->pixels);
+        pass.in_view = image_view(plan);
+        rc = fft_run(plan->gpu, &plan->fft[last], &pass);
+    }
+    for (int d = last - 1; !rc && d >= 0; d--) {
         struct fft_pass pass = axis_pass(plan, d, transforms, plan->grid, plan->shape.grid[0]);
-        pass.kind = d == last ? FFT_FORTH_IMAGE : FFT_FORTH;
-        if (d == last) {
-            pass.in = (const float2 *)image;
-            pass.in_view = image_view(plan);
-        }
+        pass.kind = FFT_FORTH;
         rc = fft_run(plan->gpu, &plan->fft[d], &pass);
     }
     return rc;

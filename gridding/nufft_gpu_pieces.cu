@@ -37,20 +37,6 @@ static size_t workspace_bytes(const struct nufft_gpu *plan, const struct nufft_p
     return std::max(adjoint, plan->cells) * sizeof(struct c32);
 }
 
-/* What a plan keeps on the device, relative to one grid and the samples (place, order and value). Small plans are not
- * held to it. */
-#define KEPT_MOST 1.3
-static const size_t small_workspace = (size_t)512 << 20;
-
-static size_t workspace_most(const struct nufft_gpu *plan)
-{
-    const size_t each = sizeof *plan->bins.points + sizeof *plan->bins.order + sizeof(struct c32);
-    double kept = KEPT_MOST * ((double)plan->cells * sizeof(struct c32) + (double)plan->samples * (double)each);
-    /* Weights may be set later; the tables of cells take less than a megabyte. */
-    double most = kept - (double)plan->bytes - (double)plan->samples * sizeof(float) - 1e6;
-    return most > (double)small_workspace ? (size_t)most : small_workspace;
-}
-
 /* The tables of y and z cells, one after the other. */
 static int upload_cells(struct nufft_gpu *plan)
 {
@@ -77,7 +63,8 @@ int nufft_gpu_pieces_make(struct nufft_gpu *plan, const int cells[3], int togeth
     int rows = plan->bins.geometry.axis[1].bins, rc = gpu_available(plan->gpu, &available, &total);
     if (rc)
         return rc;
-    limit = std::min(workspace_most(plan), available / 2); /* the caller's images and samples need room, too */
+    /* The caller's images and samples need room, too. */
+    limit = std::min(nufft_gpu_workspace_most(plan), available / 2);
     p->columns = cells[0];
     p->rows = cells[1];
     p->planes = cells[2];

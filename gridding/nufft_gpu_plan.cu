@@ -190,41 +190,77 @@ int nufft_gpu_no_room(const struct nufft_gpu *plan, size_t wanted, size_t availa
         plan->samples, grid[0], grid[1], grid[2], (double)wanted / 1e6, (double)available / 1e6);
 }
 
-/* Workspace: partial tiles, and per transform a grid and its sorted samples. The batch is cut until it takes no more
+/* What a plan in 3-D keeps on the device, relative to one grid and the samples (place, order and value). Small plans
+ * are not held to it. */
+#define KEPT_MOST 1.3
+static const size_t small_workspace = (size_t)512 << 20;
+
+size_t nufft_gpu_workspace_most(const struct nufft_gpu *plan)
+{
+    const size_t each = sizeof *plan->bins.points + sizeof *plan->bins.order + sizeof(struct c32);
+    double kept = KEPT_MOST * ((double)plan->cells * sizeof(struct c32) + (double)plan->samples * (double)each);
+    /* Weights may be set later; the tables of cells take less than a megabyte. */
+    double most = kept - (double)plan->bytes - (double)plan->samples * sizeof(float) - 1e6;
+    return most > (double)small_workspace ? (size_t)most : small_workspace;
+}
+
+/* Transforms on the grid at a time, `each` bytes of workspace for one: of planes whole steps of PLANE_TRANSFORMS; of
+ * wide bricks groups of about one size, whose z planes one launch can take. The batch is cut until it takes no more
  * than half of what is free, since the caller's images and samples need room too; one group is asked for in any case.
  */
+static size_t choose_group(const struct nufft_gpu *plan, size_t each, size_t available)
+{
+    size_t batch = (size_t)plan->shape.batch, step = plan->way == WAY_PLANES ? PLANE_TRANSFORMS : 1, most = 1;
+    size_t fits = available / 2 / each / step * step;
+    const size_t launch_rows = 65535;
+    if (plan->way == WAY_PLANES) {
+        most = std::min((batch + step - 1) / step * step, launch_rows / step * step);
+        most = plan->overflow ? std::min(most, (size_t)NUFFT_OVERFLOW_GROUP) : most;
+    } else if (plan->way == WAY_WIDE && !plan->overflow) {
+        fits = std::min(fits, nufft_gpu_workspace_most(plan) / each);
+        fits = std::min(fits, launch_rows / (size_t)plan->shape.grid[2]);
+        most = std::min(batch, (size_t)WIDE_TRANSFORMS);
+        if (fits > 0 && fits < most) {
+            size_t groups = (batch + fits - 1) / fits;
+            most = (batch + groups - 1) / groups;
+        }
+    }
+    return std::min(most, std::max(step, fits));
+}
+
+/* Workspace, per transform: a grid, sorted samples, partial tiles; of wide bricks some words. */
 static int make_workspace(struct nufft_gpu *plan)
 {
     struct gpu *gpu = plan->gpu;
-    size_t available, total, partial, each, step = plan->way == WAY_PLANES ? PLANE_TRANSFORMS : 1;
+    size_t available, total, partial, each, words = plan->way == WAY_WIDE ? 1 + (size_t)plan->bins.count : 0;
     const int slot[3] = {4, BRICK_Y, BRICK_Z};
     plan->group = 1;
     if (nufft_gpu_in_pieces(plan))
         return nufft_gpu_pieces_make(plan, slot, plan->split ? 1 : 2);
     if (plan->way == WAY_DENSE)
         return nufft_gpu_dense_make(plan);
-    size_t most = plan->way == WAY_PLANES ? ((size_t)plan->shape.batch + step - 1) / step * step : 1;
-    if (plan->overflow)
-        most = std::min(most, (size_t)NUFFT_OVERFLOW_GROUP);
-    partial = (size_t)plan->bins.slots * plan->tile[0] * plan->tile[1] * plan->tile[2] * sizeof(struct c32);
-    each = (plan->cells + plan->samples) * sizeof(struct c32);
+    partial = (size_t)plan->bins.slots * plan->tile[0] * plan->tile[1] * plan->tile[2];
+    each = (plan->cells + plan->samples + partial) * sizeof(struct c32) + words * sizeof(uint32_t);
     int rc = gpu_available(gpu, &available, &total);
     if (rc)
         return rc;
-    size_t fits = available > partial ? (available - partial) / 2 / each / step * step : 0;
-    most = std::min(most, std::max(step, std::min(fits, (size_t)65535 / step * step)));
-    plan->group = (int)most;
-    size_t wanted = partial + each * most;
-    if (wanted > available)
-        return nufft_gpu_no_room(plan, wanted, available);
-    plan->bytes += wanted + (plan->way == WAY_WIDE ? sizeof *plan->largest : 0);
-    rc = gpu_array(gpu, partial / sizeof(struct c32), &plan->partial, "Partial sums");
+    size_t group = choose_group(plan, each, available);
+    plan->group = (int)group;
+    if (each * group > available)
+        return nufft_gpu_no_room(plan, each * group, available);
+    plan->bytes += each * group;
+    rc = gpu_array(gpu, partial * group, &plan->partial, "Partial sums");
     if (!rc)
-        rc = gpu_array(gpu, plan->cells * most, &plan->grid, "The grid");
+        rc = gpu_array(gpu, plan->cells * group, &plan->grid, "The grid");
     if (!rc)
-        rc = gpu_array(gpu, plan->samples * most, &plan->sorted, "The sorted data");
-    if (!rc && plan->way == WAY_WIDE)
-        rc = gpu_array(gpu, 1, &plan->largest, "The largest sample");
+        rc = gpu_array(gpu, plan->samples * group, &plan->sorted, "The sorted data");
+    if (rc || plan->way != WAY_WIDE)
+        return rc;
+    rc = gpu_array(gpu, words * group, &plan->largest, "The largest samples");
+    plan->done = plan->largest + group;
+    if (!rc)
+        rc = gpu_check(cudaMemsetAsync(plan->largest, 0, words * group * sizeof *plan->largest, gpu->stream),
+                       "Preparing the gridding");
     return rc;
 }
 

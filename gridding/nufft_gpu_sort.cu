@@ -1,16 +1,22 @@
 /* The caller's order to the sorted one. */
 #include "gridding/nufft_gpu.cuh"
 
-/* Blocks of 256; a thread owns one sorted sample. */
-static __global__ void sort_data(uint32_t samples, const uint32_t *order, const float *weights, const float2 *data,
-                                 float2 *sorted)
+/* Blocks of 256; a thread owns one sorted sample of all transforms: data[transform][stride] to
+ * sorted[transform][stride]. */
+static __global__ void sort_data(uint32_t samples, size_t stride, int transforms, const uint32_t *order,
+                                 const float *weights, const float2 *data, float2 *sorted)
 {
     uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= samples)
         return;
-    float2 v = __ldcs(data + order[i]);
     float w = weights ? weights[i] : 1.f;
-    sorted[i] = make_float2(v.x * w, v.y * w);
+    data += order[i];
+    sorted += i;
+#pragma unroll 4
+    for (int t = 0; t < transforms; t++) {
+        float2 v = __ldcs(data + t * stride);
+        sorted[t * stride] = make_float2(v.x * w, v.y * w);
+    }
 }
 
 /* Blocks of 256; a thread owns one sorted sample. */
@@ -64,8 +70,9 @@ int nufft_gpu_sort_data(struct nufft_gpu *plan, int transforms, const struct c32
                                                                        plan->bins.order, plan->weights,
                                                                        (const float2 *)data, (float2 *)plan->sorted);
     } else {
-        sort_data<<<gpu_blocks(n, 256), 256, 0, plan->gpu->stream>>>(n, plan->bins.order, plan->weights,
-                                                                     (const float2 *)data, (float2 *)plan->sorted);
+        sort_data<<<gpu_blocks(n, 256), 256, 0, plan->gpu->stream>>>(n, plan->samples, transforms, plan->bins.order,
+                                                                     plan->weights, (const float2 *)data,
+                                                                     (float2 *)plan->sorted);
     }
     return gpu_launched("Sorting the data");
 }

@@ -234,57 +234,45 @@ template <bool PARTIAL, int W> static __global__ void scatter_tiles(const __grid
     range_signal(a.done, task.bin, a.round);
 }
 
-enum { PARTS_PER_GROUP = 32 };
+enum { PART_CELLS = 128, PART_LINES = 4 };
 
-/* Blocks of 128, a row of blocks per part; a thread owns one cell. The first part of every 32 of a bin takes the sum of
- * these. */
-static __global__ void add_groups(int cells, uint32_t slots, const struct range_task *parts, float2 *partial)
+/* Blocks of (128, 4), (heavy bins, rows of cells, transforms); a thread adds every fourth part of one cell, and the
+ * first line of threads adds the four sums, all in their order. 4 KB of shared memory. */
+static __global__ void add_parts(int cells, uint32_t slots, const struct range_task *heavy, float2 *partial)
 {
-    const struct range_task part = parts[blockIdx.x];
-    int e = blockIdx.y * blockDim.x + threadIdx.x;
-    if (part.part % PARTS_PER_GROUP || e >= cells)
-        return;
-    uint32_t end = part.slot + 1;
-    while (end < slots && end < part.slot + PARTS_PER_GROUP && parts[end].bin == part.bin)
-        end++;
-    float2 *to = partial + (size_t)part.slot * cells + e, s = *to;
-#pragma unroll 8
-    for (uint32_t p = 1; p < end - part.slot; p++) {
-        float2 v = to[(size_t)p * cells];
-        s = make_float2(s.x + v.x, s.y + v.y);
-    }
-    *to = s;
-}
-
-/* Blocks of 128, a row of blocks per heavy bin; a thread owns one cell and adds the groups in their order. */
-static __global__ void add_heavy(int cells, const struct range_task *heavy, float2 *partial)
-{
+    __shared__ float2 sums[PART_LINES][PART_CELLS];
     const struct range_task task = heavy[blockIdx.x];
-    int e = blockIdx.y * blockDim.x + threadIdx.x;
-    if (e >= cells || task.parts <= PARTS_PER_GROUP)
+    const uint32_t line = threadIdx.y;
+    int e = blockIdx.y * PART_CELLS + threadIdx.x;
+    float2 *to = partial + ((size_t)blockIdx.z * slots + task.slot) * cells + e, s = make_float2(0.f, 0.f);
+    if (task.parts == 1)
         return;
-    float2 *to = partial + (size_t)task.slot * cells + e, s = *to;
-#pragma unroll 8
-    for (uint32_t p = PARTS_PER_GROUP; p < task.parts; p += PARTS_PER_GROUP) {
-        float2 v = to[(size_t)p * cells];
+    if (e < cells)
+#pragma unroll 4
+        for (uint32_t p = line; p < task.parts; p += PART_LINES) {
+            float2 v = to[(size_t)p * cells];
+            s = make_float2(s.x + v.x, s.y + v.y);
+        }
+    sums[line][threadIdx.x] = s;
+    __syncthreads();
+    if (line > 0 || e >= cells)
+        return;
+    for (int l = 1; l < PART_LINES; l++) {
+        float2 v = sums[l][threadIdx.x];
         s = make_float2(s.x + v.x, s.y + v.y);
     }
     *to = s;
 }
 
-int nufft_gpu_add_partials(struct nufft_gpu *plan)
+int nufft_gpu_add_partials(struct nufft_gpu *plan, int transforms)
 {
     const struct range_bins *bins = &plan->bins;
     int cells = plan->tile[0] * plan->tile[1] * plan->tile[2];
-    unsigned rows = gpu_blocks((size_t)cells, 128);
-    float2 *partial = (float2 *)plan->partial;
     if (bins->slots == 0)
         return 0;
-    add_groups<<<dim3(bins->slots, rows), 128, 0, plan->gpu->stream>>>(cells, bins->slots, bins->parts, partial);
-    int rc = gpu_launched("Adding partial sums");
-    if (rc || bins->slots <= PARTS_PER_GROUP)
-        return rc;
-    add_heavy<<<dim3(bins->heavies, rows), 128, 0, plan->gpu->stream>>>(cells, bins->heavy, partial);
+    dim3 blocks(bins->heavies, gpu_blocks((size_t)cells, PART_CELLS), (unsigned)transforms);
+    add_parts<<<blocks, dim3(PART_CELLS, PART_LINES), 0, plan->gpu->stream>>>(cells, bins->slots, bins->heavy,
+                                                                              (float2 *)plan->partial);
     return gpu_launched("Adding partial sums");
 }
 
@@ -353,6 +341,6 @@ int nufft_gpu_scatter_tiles(struct nufft_gpu *plan)
     if (!rc)
         rc = launch<true>(plan, &a, bins->parts, bins->slots);
     if (!rc)
-        rc = nufft_gpu_add_partials(plan);
+        rc = nufft_gpu_add_partials(plan, 1);
     return rc ? rc : launch<false>(plan, &a, bins->tasks, bins->occupied);
 }

@@ -22,11 +22,13 @@ enum {
 struct wide_args {
     struct range_geometry geometry;
     const struct range_task *tasks;
-    uint32_t count, round, *done, *ticket;
+    uint32_t transforms, round, *done, *ticket; /* done: [transforms][bins] */
     const struct range_point *points;
-    const float2 *data;
-    const uint32_t *largest;
-    float2 *grid, *partial;
+    const float2 *data;      /* [transforms][samples] */
+    const uint32_t *largest; /* [transforms] */
+    float2 *grid, *partial;  /* [transforms][cells], [transforms][slots][brick] */
+    size_t samples, cells;
+    uint32_t bins, slots;
     struct kernel_pairs kernel; /* times 2^WEIGHT_BITS */
     bool sorted;                /* by z cell within a bin */
     bool aligned;               /* every bin's first x is even, and no other bin adds to the cell after an odd tile */
@@ -209,10 +211,10 @@ static __device__ __forceinline__ void add_group(const struct wide_stage<SPLIT> 
     }
 }
 
-/* The sum of samples [first, last) into the block's brick; returns the planes that they reach. */
+/* The sum of a transform's samples [first, last) into the block's brick; returns the planes that they reach. */
 template <int W, bool SPLIT>
-static __device__ __forceinline__ uint32_t sum_samples(const struct wide_args &a, uint32_t first, uint32_t last,
-                                                       float scale, struct wide_stage<SPLIT> &stage,
+static __device__ __forceinline__ uint32_t sum_samples(const struct wide_args &a, const float2 *data, uint32_t first,
+                                                       uint32_t last, float scale, struct wide_stage<SPLIT> &stage,
                                                        float (&sum)[2][WIDE_OWN_PLANES][4])
 {
     uint32_t touched = 0;
@@ -227,13 +229,13 @@ static __device__ __forceinline__ uint32_t sum_samples(const struct wide_args &a
                 sum[j][p][k] = 0.f;
     if (first + threadIdx.x < last) {
         point = a.points[first + threadIdx.x];
-        value = a.data[first + threadIdx.x];
+        value = data[first + threadIdx.x];
     }
     for (uint32_t i = first; i < last; i += WIDE_CHUNK) {
         stage_sample<W, SPLIT>(a, point, value, i + threadIdx.x, last, scale, stage);
         if (i + WIDE_CHUNK + threadIdx.x < last) {
             point = a.points[i + WIDE_CHUNK + threadIdx.x];
-            value = a.data[i + WIDE_CHUNK + threadIdx.x];
+            value = data[i + WIDE_CHUNK + threadIdx.x];
         }
         __syncthreads();
         int groups = (int)(min((uint32_t)WIDE_CHUNK, last - i) + WIDE_GROUP - 1) / WIDE_GROUP;
@@ -271,8 +273,8 @@ static __device__ __forceinline__ void add_one(float2 *to, float re, float im)
                       (float2 old = __ldcg(to); *to = make_float2(old.x + re, old.y + im);))
 }
 
-/* Add a block's brick to the grid, `touched` planes only. */
-static __device__ __forceinline__ void add_brick(const struct wide_args &a, const int place[3],
+/* Add a block's brick to its transform's grid, `touched` planes only. */
+static __device__ __forceinline__ void add_brick(const struct wide_args &a, float2 *grid, const int place[3],
                                                  const float (&sum)[2][WIDE_OWN_PLANES][4], uint32_t touched)
 {
     int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3, odd = threadIdx.x >> 6;
@@ -288,7 +290,7 @@ static __device__ __forceinline__ void add_brick(const struct wide_args &a, cons
     for (int j = 0; j < 2; j++) {
         int y = axis_first(axis[1], place[1]) + 8 * j + g;
         inside[j] = 8 * j + g < rows && column < columns;
-        row[j] = a.grid + (size_t)(y >= ny ? y - ny : y) * nx + x;
+        row[j] = grid + (size_t)(y >= ny ? y - ny : y) * nx + x;
     }
     int next = x + 1 >= nx ? 1 - nx : 1;
     touched >>= odd;
@@ -310,26 +312,29 @@ static __device__ __forceinline__ void add_brick(const struct wide_args &a, cons
     }
 }
 
-/* The thread's 16 times two cells of a partial brick, lines of 2 KB for the block. */
-static __device__ __forceinline__ float4 *partial_brick(const struct wide_args &a, uint32_t slot)
+/* The thread's 16 times two cells of a transform's partial brick, lines of 2 KB for the block. */
+static __device__ __forceinline__ float4 *partial_brick(const struct wide_args &a, uint32_t transform, uint32_t slot)
 {
-    return (float4 *)(a.partial + (size_t)slot * (WIDE_EDGE * WIDE_EDGE * WIDE_EDGE)) + threadIdx.x;
+    size_t brick = (size_t)transform * a.slots + slot;
+    return (float4 *)(a.partial + brick * (WIDE_EDGE * WIDE_EDGE * WIDE_EDGE)) + threadIdx.x;
 }
 
-/* Blocks of 128, a part of a heavy bin each. Its bricks of SPLIT_SAMPLES_MOST samples are added up in its slot. */
+/* Blocks of 128, (parts of heavy bins, transforms). A part's bricks of SPLIT_SAMPLES_MOST samples are added up in its
+ * slot. */
 template <int W, bool SPLIT>
 static __global__ void __launch_bounds__(WIDE_THREADS, SPLIT ? 4 : 5)
     sum_wide_parts(const __grid_constant__ struct wide_args a)
 {
     __shared__ __align__(16) struct wide_stage<SPLIT> stage;
     const struct range_task task = a.tasks[blockIdx.x];
-    const uint32_t exponent = value_exponent(*a.largest);
+    const uint32_t exponent = value_exponent(a.largest[blockIdx.y]);
+    const float2 *data = a.data + blockIdx.y * a.samples;
     const float gain = unscaled(exponent);
-    float4 *slot = partial_brick(a, task.slot);
+    float4 *slot = partial_brick(a, blockIdx.y, task.slot);
     float sum[2][WIDE_OWN_PLANES][4];
     for (uint32_t i = task.first; i < task.last; i += SPLIT_SAMPLES_MOST) {
-        sum_samples<W, SPLIT>(a, i, min(i + SPLIT_SAMPLES_MOST, task.last), __uint_as_float(exponent << 23), stage,
-                              sum);
+        sum_samples<W, SPLIT>(a, data, i, min(i + SPLIT_SAMPLES_MOST, task.last), __uint_as_float(exponent << 23),
+                              stage, sum);
 #pragma unroll
         for (int j = 0; j < 2; j++)
 #pragma unroll
@@ -344,13 +349,15 @@ static __global__ void __launch_bounds__(WIDE_THREADS, SPLIT ? 4 : 5)
     }
 }
 
-/* What a block holds for a bin: the sum of its samples, or of its parts. Returns the planes they reach. */
+/* What a block holds for a bin and a transform: the sum of its samples, or of its parts. Returns the planes they reach.
+ */
 template <int W, bool SPLIT>
-static __device__ __forceinline__ uint32_t sum_bin(const struct wide_args &a, const struct range_task &task, int deep,
+static __device__ __forceinline__ uint32_t sum_bin(const struct wide_args &a, uint32_t transform,
+                                                   const struct range_task &task, int deep,
                                                    struct wide_stage<SPLIT> &stage, float (&sum)[2][WIDE_OWN_PLANES][4])
 {
     if (task.parts > 0) {
-        const float4 *slot = partial_brick(a, task.slot);
+        const float4 *slot = partial_brick(a, transform, task.slot);
 #pragma unroll
         for (int j = 0; j < 2; j++)
 #pragma unroll
@@ -363,9 +370,10 @@ static __device__ __forceinline__ uint32_t sum_bin(const struct wide_args &a, co
             }
         return (1u << (deep + W - 1)) - 1;
     }
-    const uint32_t exponent = value_exponent(*a.largest);
+    const uint32_t exponent = value_exponent(a.largest[transform]);
     const float gain = unscaled(exponent);
-    uint32_t touched = sum_samples<W, SPLIT>(a, task.first, task.last, __uint_as_float(exponent << 23), stage, sum);
+    uint32_t touched = sum_samples<W, SPLIT>(a, a.data + transform * a.samples, task.first, task.last,
+                                             __uint_as_float(exponent << 23), stage, sum);
 #pragma unroll
     for (int j = 0; j < 2; j++)
 #pragma unroll
@@ -376,7 +384,8 @@ static __device__ __forceinline__ uint32_t sum_bin(const struct wide_args &a, co
     return touched;
 }
 
-/* Blocks of 128; each takes the next bin in their order and sums it onto the grid. */
+/* Blocks of 128; each takes the next bin in their order, for one transform after the other, and sums it onto the
+ * transform's grid. */
 template <int W, bool SPLIT>
 static __global__ void __launch_bounds__(WIDE_THREADS, SPLIT ? 4 : 5)
     scatter_wide(const __grid_constant__ struct wide_args a)
@@ -386,26 +395,29 @@ static __global__ void __launch_bounds__(WIDE_THREADS, SPLIT ? 4 : 5)
     if (threadIdx.x == 0)
         ticket = atomicAdd(a.ticket, 1u);
     __syncthreads();
-    const struct range_task task = a.tasks[ticket];
+    const struct range_task task = a.tasks[ticket / a.transforms];
+    const uint32_t transform = ticket % a.transforms;
+    uint32_t *done = a.done + (size_t)transform * a.bins;
     int place[3];
     float sum[2][WIDE_OWN_PLANES][4];
     range_bin_place(&a.geometry, task.bin, place);
-    uint32_t touched = sum_bin<W, SPLIT>(a, task, axis_size(a.geometry.axis[2], place[2]), stage, sum);
+    uint32_t touched = sum_bin<W, SPLIT>(a, transform, task, axis_size(a.geometry.axis[2], place[2]), stage, sum);
     if (threadIdx.x < 32)
-        range_wait(a.geometry, task, place, a.done, a.round);
+        range_wait(a.geometry, task, place, done, a.round);
     __syncthreads();
-    add_brick(a, place, sum, touched);
+    add_brick(a, a.grid + transform * a.cells, place, sum, touched);
     __syncthreads();
     if (threadIdx.x < 32)
-        range_signal(a.done, task.bin, a.round);
+        range_signal(done, task.bin, a.round);
 }
 
-/* Blocks of 256; the largest of all |real| and |imaginary| parts, as bits: floats >= 0 are in the order of their bits.
- */
-static __global__ void find_largest(uint32_t samples, const float2 *data, uint32_t *largest)
+/* Blocks of 256, a row of them for each transform, data[transform][stride]; the largest of all |real| and |imaginary|
+ * parts, as bits: floats >= 0 are in the order of their bits. */
+static __global__ void find_largest(uint32_t samples, size_t stride, const float2 *data, uint32_t *largest)
 {
     __shared__ uint32_t of_block;
     uint32_t most = 0;
+    data += blockIdx.y * stride;
     if (threadIdx.x == 0)
         of_block = 0;
     __syncthreads();
@@ -416,7 +428,7 @@ static __global__ void find_largest(uint32_t samples, const float2 *data, uint32
     atomicMax(&of_block, __reduce_max_sync(~0u, most));
     __syncthreads();
     if (threadIdx.x == 0)
-        atomicMax(largest, of_block);
+        atomicMax(largest + blockIdx.y, of_block);
 }
 
 template <int W, bool SPLIT>
@@ -426,11 +438,10 @@ static int launch(const struct nufft_gpu *plan, struct wide_args *a, bool parts,
     if (count == 0)
         return 0;
     a->tasks = tasks;
-    a->count = count;
     if (parts)
-        sum_wide_parts<W, SPLIT><<<count, WIDE_THREADS, 0, plan->gpu->stream>>>(*a);
+        sum_wide_parts<W, SPLIT><<<dim3(count, a->transforms), WIDE_THREADS, 0, plan->gpu->stream>>>(*a);
     else
-        scatter_wide<W, SPLIT><<<count, WIDE_THREADS, 0, plan->gpu->stream>>>(*a);
+        scatter_wide<W, SPLIT><<<count * a->transforms, WIDE_THREADS, 0, plan->gpu->stream>>>(*a);
     return gpu_launched("Gridding");
 }
 
@@ -457,37 +468,45 @@ struct range_axis nufft_gpu_wide_axis(int cells, int width)
     return range_axis_make(cells, WIDE_EDGE + 1 - width);
 }
 
-int nufft_gpu_scatter_wide(struct nufft_gpu *plan)
+int nufft_gpu_scatter_wide(struct nufft_gpu *plan, int transforms)
 {
     struct range_bins *bins = &plan->bins;
     cudaStream_t stream = plan->gpu->stream;
+    const size_t count = (size_t)transforms;
     struct wide_args a = {};
     int rc = range_tickets(bins, plan->gpu);
     bins->round++;
     a.geometry = bins->geometry;
+    a.transforms = (uint32_t)transforms;
     a.round = bins->round;
-    a.done = bins->done;
+    a.done = plan->done;
     a.ticket = bins->ticket;
     a.points = bins->points;
     a.data = (const float2 *)plan->sorted;
     a.largest = plan->largest;
     a.grid = (float2 *)plan->grid;
     a.partial = (float2 *)plan->partial;
+    a.samples = plan->samples;
+    a.cells = plan->cells;
+    a.bins = bins->count;
+    a.slots = bins->slots;
     a.kernel = scaled_pairs(plan->pairs);
     a.sorted = bins->geometry.by_cell;
     a.aligned = bins->geometry.axis[0].shift == 1;
     if (!rc)
-        rc = gpu_check(cudaMemsetAsync(plan->grid, 0, plan->cells * sizeof *plan->grid, stream), "Clearing the grid");
+        rc = gpu_check(cudaMemsetAsync(plan->grid, 0, count * plan->cells * sizeof *plan->grid, stream),
+                       "Clearing the grid");
     if (!rc)
-        rc = gpu_check(cudaMemsetAsync(plan->largest, 0, sizeof *plan->largest, stream), "Finding the largest sample");
+        rc = gpu_check(cudaMemsetAsync(plan->largest, 0, count * sizeof *plan->largest, stream),
+                       "Finding the largest sample");
     if (!rc && bins->samples > 0) {
-        unsigned blocks = gpu_blocks(bins->samples, 256 * 8);
-        find_largest<<<blocks, 256, 0, stream>>>(bins->samples, a.data, plan->largest);
+        dim3 blocks(gpu_blocks(bins->samples, 256 * 8), a.transforms);
+        find_largest<<<blocks, 256, 0, stream>>>(bins->samples, plan->samples, a.data, plan->largest);
         rc = gpu_launched("Finding the largest sample");
     }
     if (!rc)
         rc = launch_width(plan, &a, true, bins->parts, bins->slots);
     if (!rc)
-        rc = nufft_gpu_add_partials(plan);
+        rc = nufft_gpu_add_partials(plan, transforms);
     return rc ? rc : launch_width(plan, &a, false, bins->tasks, bins->occupied);
 }

@@ -63,6 +63,8 @@ static const struct test_case cases[] = {
     {"3-D, dense, width 7", 3, {16, 16, 17}, 2, 116000, CENTRE, 1e-5, NUFFT_SEPARABLE, 7},
     {"3-D, dense, width 8", 3, {16, 16, 16}, 1, 450000, LINE, 1e-5, NUFFT_SEPARABLE, 8},
     {"3-D, width 4, five coils", 3, {27, 25, 30}, 5, 3000, CENTRE, 1e-3, NUFFT_SEPARABLE, 4},
+    {"3-D, width 5, five coils", 3, {27, 25, 30}, 5, 3000, CENTRE, 1e-3, NUFFT_SEPARABLE, 5},
+    {"3-D, width 7, three coils", 3, {17, 25, 20}, 3, 3000, RADIAL, 1e-5, NUFFT_SEPARABLE, 7},
     {"3-D, width 4, bins of 3 and 4", 3, {21, 19, 17}, 2, 2000, RADIAL, 1e-3, NUFFT_SEPARABLE, 4},
     {"3-D, width 4, few samples", 3, {40, 20, 30}, 3, 40, UNIFORM, 1e-3, NUFFT_SEPARABLE, 4},
     {"3-D, width 3", 3, {30, 24, 20}, 3, 3000, RADIAL, 1e-2, NUFFT_SEPARABLE, 3},
@@ -384,6 +386,42 @@ static void test_same_bits(struct dev *gpu, int runs)
     }
 }
 
+/* 3-D coils that share a block, a launch or a pass have the bits that they have alone, whichever of a group they are;
+ * bins of every kind. */
+static void test_alone(struct dev *gpu)
+{
+    static const struct test_case many[] = {
+        {"width 4", 3, {48, 40, 44}, 3, 200000, CENTRE, 1e-3, NUFFT_SEPARABLE, 4},
+        {"width 5", 3, {48, 40, 44}, 5, 200000, CENTRE, 1e-3, NUFFT_SEPARABLE, 5},
+        {"width 6", 3, {40, 30, 44}, 2, 100000, RADIAL, 1e-3, NUFFT_SEPARABLE, 6},
+        {"width 7", 3, {33, 40, 36}, 3, 100000, CENTRE, 1e-5, NUFFT_SEPARABLE, 7},
+        {"width 5, in groups", 3, {128, 128, 128}, 7, 100000, RADIAL, 1e-3, NUFFT_SEPARABLE, 5},
+    };
+    for (size_t i = 0; i < sizeof many / sizeof *many; i++) {
+        struct problem p;
+        struct outcome all, one;
+        struct nufft_params params = params_of(&many[i]);
+        char name[100];
+        bool same = true;
+        problem_make(&p, &many[i], false);
+        run_problem(gpu, &p, &params, &all);
+        struct problem alone = p;
+        alone.c.batch = params.batch = 1;
+        for (int t = 0; t < p.c.batch; t++) {
+            alone.data = p.data + (size_t)t * p.c.samples;
+            alone.image = p.image + (size_t)t * p.pixels;
+            run_problem(gpu, &alone, &params, &one);
+            same = same && memcmp(one.image, all.image + (size_t)t * p.pixels, p.pixels * sizeof *one.image) == 0 &&
+                   memcmp(one.data, all.data + (size_t)t * p.c.samples, p.c.samples * sizeof *one.data) == 0;
+            outcome_free(&one);
+        }
+        snprintf(name, sizeof name, "%s: each of %d coils has the bits that it has alone", many[i].name, p.c.batch);
+        verdict(same, name, "a coil's image or samples differ");
+        outcome_free(&all);
+        problem_free(&p);
+    }
+}
+
 /* k is periodic: moving samples by whole turns changes nothing but rounding (of k itself: 3 + 1/3 has two bits less
  * than 1/3). */
 static void test_periodic(struct dev *gpu)
@@ -559,16 +597,19 @@ static void test_chunks(struct dev *gpu)
     /* A large plan of many coils keeps 1.3 times a grid (400^3 cells) and its samples (place, order and value) at most.
      */
     struct test_case coils = {"coils", 3, {200, 200, 200}, 1, 1000000, UNIFORM, 1e-3, NUFFT_SEPARABLE, 4};
-    struct nufft_info info;
-    struct nufft *plan = NULL;
     problem_make(&p, &coils, false);
-    params = params_of(&coils);
-    params.batch = 16;
-    must(nufft_create(&plan, gpu, &params, coils.samples, p.k), "nufft_create");
-    nufft_describe(plan, &info);
-    double most = 1.3 * (400.0 * 400 * 400 * 8 + 28e6);
-    verdict((double)info.bytes <= most, "16 coils keep 1.3 times a grid and the samples", "the plan keeps more");
-    nufft_free(plan);
+    for (int width = 4; width <= 5; width++) {
+        struct nufft_info info;
+        struct nufft *plan = NULL;
+        params = params_of(&coils);
+        params.width = width;
+        params.batch = 16;
+        must(nufft_create(&plan, gpu, &params, coils.samples, p.k), "nufft_create");
+        nufft_describe(plan, &info);
+        double most = 1.3 * (400.0 * 400 * 400 * 8 + 28e6);
+        verdict((double)info.bytes <= most, "16 coils keep 1.3 times a grid and the samples", "the plan keeps more");
+        nufft_free(plan);
+    }
     problem_free(&p);
 }
 
@@ -598,6 +639,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         test_case_run(gpu, cpu, &cases[i]);
     test_same_bits(gpu, argc > 1 ? atoi(argv[1]) : 20);
+    test_alone(gpu);
     test_periodic(gpu);
     test_range(gpu);
     test_memory(gpu);

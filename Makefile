@@ -34,6 +34,10 @@ say = $(if $(V),,@echo '$(1)' &&)
 pkg = $(shell pkg-config --libs $(1) 2>/dev/null)
 LIBS_GRIDDING = $(if $(filter 0,$(FFTW)),,$(call pkg,fftw3f)) -lm
 LIBS_RECON    = -lismrmrd $(call pkg,hdf5-serial) $(call pkg,libxml-2.0 libpng zlib libseccomp jansson)
+# The codec has libhdf5 in itself, where its archive is there: the shared one brings curl, OpenSSL and Kerberos, which the process that reads
+# uploads has no use for, and of which three quarters of its start consisted (7.0 ms of processor time, 1.6 without).
+HDF5_ARCHIVE  = $(firstword $(wildcard $(patsubst -L%,%/libhdf5.a,$(filter -L%,$(call pkg,hdf5-serial)))))
+LIBS_CODEC    = $(if $(HDF5_ARCHIVE),$(patsubst -lhdf5,$(HDF5_ARCHIVE) -lsz,$(LIBS_RECON)),$(LIBS_RECON)) -lm
 LIBS_DAEMON   = $(call pkg,libmicrohttpd gnutls sqlite3 libsystemd jansson) -lm
 LIBS_CLIENT   = $(call pkg,libcurl jansson)
 
@@ -113,7 +117,7 @@ $(BUILD)/bin/mrirecond: $(BUILD)/obj/daemon/daemon_main.o $(ARCHIVES)
 $(BUILD)/bin/mrirecon-worker: $(BUILD)/obj/daemon/worker_main.o $(ARCHIVES)
 	$(link) $(LIBS_RECON) $(LIBS_GRIDDING)
 $(BUILD)/bin/mrirecon-codec: $(BUILD)/obj/recon/codec_main.o $(BUILD)/lib/recon.a $(BUILD)/lib/gridding.a
-	$(link) $(LIBS_RECON) -lm
+	$(link) $(LIBS_CODEC)
 $(BUILD)/bin/mrirecon: $(BUILD)/obj/clients/client_main.o $(BUILD)/lib/clients.a $(ARCHIVES)
 	$(link) $(LIBS_CLIENT) $(LIBS_RECON) $(LIBS_GRIDDING)
 $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o $(BUILD)/lib/clients.a $(ARCHIVES)

@@ -16,13 +16,14 @@ static int scatter(struct nufft_gpu *plan, int transforms)
     }
 }
 
-static int data_to_grid(struct nufft_gpu *plan, int transforms, const struct c32 *data)
+/* weights: sorted, or NULL. */
+static int data_to_grid(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights)
 {
     if (nufft_gpu_in_pieces(plan))
-        return nufft_gpu_pieces_to_grid(plan, data, plan->weights, plan->grid);
+        return nufft_gpu_pieces_to_grid(plan, data, weights, plan->grid);
     if (plan->way == WAY_DENSE)
-        return nufft_gpu_scatter_dense(plan, data, plan->weights);
-    int rc = nufft_gpu_sort_data(plan, transforms, data);
+        return nufft_gpu_scatter_dense(plan, data, weights);
+    int rc = nufft_gpu_sort_data(plan, transforms, data, weights);
     return rc ? rc : scatter(plan, transforms);
 }
 
@@ -42,7 +43,7 @@ static int adjoint_groups(struct nufft_gpu *plan, int batch, const struct c32 *d
         if (no_grid)
             continue;
         if (!rc)
-            rc = data_to_grid(plan, transforms, from);
+            rc = data_to_grid(plan, transforms, from, plan->weights);
         if (!rc)
             rc = nufft_gpu_clock(plan, MOMENT_GRIDDED, plan->gpu->stream);
         if (!rc)
@@ -76,6 +77,14 @@ static int leaf_forward(void *state, int batch, const struct c32 *image, struct 
     return rc ? rc : gpu_finish(plan->gpu, "The forward transform");
 }
 
+/* Blocks of 256; a thread owns one value. */
+static __global__ void from_real(uint32_t samples, const float *values, float2 *to)
+{
+    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < samples)
+        to[i] = make_float2(values[i], 0.f);
+}
+
 static __global__ void real_parts(uint32_t samples, const float2 *data, float *to)
 {
     uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -83,55 +92,35 @@ static __global__ void real_parts(uint32_t samples, const float2 *data, float *t
         to[i] = data[i].x;
 }
 
-/* Scatter values [samples] (the caller's order) and read them again at the samples. `result` is both the way's input
- * and its output. The workspace has slots and, where the CPU adds its sums, a grid; otherwise one is made here. */
-static int convolve_in_pieces(struct nufft_gpu *plan, const float *values, struct c32 *result)
+/* Scatter data [samples] (the caller's order) and read them again at the samples, in their place. The workspace has
+ * slots and, where the CPU adds its sums, a grid; otherwise one is made here. */
+static int convolve_in_pieces(struct nufft_gpu *plan, struct c32 *data)
 {
     struct c32 *workspace = plan->grid, *grid = NULL;
-    uint32_t n = (uint32_t)plan->samples;
     int rc = plan->overflow ? 0 : gpu_array(plan->gpu, plan->cells, &grid, "The grid");
-    if (!rc) {
-        rc = nufft_gpu_fill_columns(plan, n, 1, values, result);
-    }
     if (!rc)
-        rc = nufft_gpu_overflow_begin(plan, 1, result, false);
+        rc = nufft_gpu_overflow_begin(plan, 1, data, false);
     if (!rc)
-        rc = nufft_gpu_pieces_to_grid(plan, result, NULL, grid ? grid : plan->grid);
+        rc = nufft_gpu_pieces_to_grid(plan, data, NULL, grid ? grid : plan->grid);
     if (!rc)
-        rc = nufft_gpu_overflow_add(plan, 0, 1, 1, result, false);
+        rc = nufft_gpu_overflow_add(plan, 0, 1, 1, data, false);
     if (!rc) {
         plan->grid = grid ? grid : plan->grid;
-        rc = nufft_gpu_overflow_gather(plan, 1, false, result);
+        rc = nufft_gpu_overflow_gather(plan, 1, false, data);
         plan->grid = workspace;
     }
     gpu_release(plan->gpu, grid);
     return rc;
 }
 
-static int convolve_on_grid(struct nufft_gpu *plan, const float *values, struct c32 *result)
+static int convolve_on_grid(struct nufft_gpu *plan, struct c32 *data)
 {
-    struct gpu *gpu = plan->gpu;
-    uint32_t n = (uint32_t)plan->samples, kept = plan->bins.samples;
-    int columns = plan->way == WAY_PLANES ? plan->group : 1;
-    float *sorted = NULL;
-    bool sorts = plan->way != WAY_DENSE;
-    int rc = sorts ? gpu_array(gpu, n, &sorted, "The weights") : 0;
-    if (!rc && sorts)
-        rc = nufft_gpu_sort_values(plan, values, sorted);
-    if (!rc && sorts)
-        rc = nufft_gpu_fill_columns(plan, kept, columns, sorted, plan->sorted);
+    int rc = nufft_gpu_overflow_begin(plan, 1, data, false);
     if (!rc)
-        rc = nufft_gpu_fill_columns(plan, n, 1, values, result);
+        rc = data_to_grid(plan, 1, data, NULL);
     if (!rc)
-        rc = nufft_gpu_overflow_begin(plan, 1, result, false);
-    if (!rc)
-        rc = sorts ? scatter(plan, 1) : nufft_gpu_scatter_dense(plan, result, NULL);
-    if (!rc)
-        rc = nufft_gpu_overflow_add(plan, 0, 1, 1, result, false);
-    if (!rc)
-        rc = nufft_gpu_overflow_gather(plan, 1, false, result);
-    gpu_release(gpu, sorted);
-    return rc;
+        rc = nufft_gpu_overflow_add(plan, 0, 1, 1, data, false);
+    return rc ? rc : nufft_gpu_overflow_gather(plan, 1, false, data);
 }
 
 static int leaf_convolve(void *state, const float *weights, float *convolved)
@@ -149,9 +138,12 @@ static int leaf_convolve(void *state, const float *weights, float *convolved)
         rc = gpu_array(gpu, n, &result, "The convolved weights");
     if (!rc)
         rc = gpu_upload(gpu, values, weights, n * sizeof(float));
+    if (!rc) {
+        from_real<<<gpu_blocks(n, 256), 256, 0, gpu->stream>>>(n, values, (float2 *)result);
+        rc = gpu_launched("Preparing the weights");
+    }
     if (!rc)
-        rc = nufft_gpu_in_pieces(plan) ? convolve_in_pieces(plan, values, result)
-                                       : convolve_on_grid(plan, values, result);
+        rc = nufft_gpu_in_pieces(plan) ? convolve_in_pieces(plan, result) : convolve_on_grid(plan, result);
     if (!rc) {
         real_parts<<<gpu_blocks(n, 256), 256, 0, gpu->stream>>>(n, (const float2 *)result, values);
         rc = gpu_launched("Reading the convolved weights");

@@ -196,12 +196,8 @@ int nufft_gpu_no_room(const struct nufft_gpu *plan, size_t wanted, size_t availa
 
 int nufft_gpu_set_weights(void *state, const float *weights); /* nufft_leaf.h */
 
-/* data[transforms][samples], weighed, to plan->sorted. */
-int nufft_gpu_sort_data(struct nufft_gpu *plan, int transforms, const struct c32 *data);
-/* values[samples] to sorted[bins.samples]. */
-int nufft_gpu_sort_values(struct nufft_gpu *plan, const float *values, float *sorted);
-/* to[samples][columns]: the first column takes the values, the others are zero. */
-int nufft_gpu_fill_columns(struct nufft_gpu *plan, uint32_t samples, int columns, const float *values, struct c32 *to);
+/* data[transforms][samples], times weights (sorted, or NULL), to plan->sorted; wide: and plan->largest of these. */
+int nufft_gpu_sort_data(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights);
 
 /* ---- sums ---- */
 

@@ -2,21 +2,40 @@
 #include "gridding/nufft_gpu.cuh"
 
 /* Blocks of 256; a thread owns one sorted sample of all transforms: data[transform][stride] to
- * sorted[transform][stride]. */
+ * sorted[transform][stride]. Unless NULL, largest[transform] is raised to the largest of all |real| and |imaginary|
+ * parts, as bits: floats >= 0 are in the order of their bits. */
 static __global__ void sort_data(uint32_t samples, size_t stride, int transforms, const uint32_t *order,
-                                 const float *weights, const float2 *data, float2 *sorted)
+                                 const float *weights, const float2 *data, float2 *sorted, uint32_t *largest)
 {
+    __shared__ uint32_t of_block[WIDE_TRANSFORMS];
     uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= samples)
-        return;
-    float w = weights ? weights[i] : 1.f;
-    data += order[i];
+    const bool there = i < samples;
+    float w = there && weights ? weights[i] : 1.f;
+    data += there ? order[i] : 0;
     sorted += i;
+    if (threadIdx.x < WIDE_TRANSFORMS)
+        of_block[threadIdx.x] = 0;
+    __syncthreads();
 #pragma unroll 4
     for (int t = 0; t < transforms; t++) {
-        float2 v = __ldcs(data + t * stride);
-        sorted[t * stride] = make_float2(v.x * w, v.y * w);
+        float2 v = make_float2(0.f, 0.f);
+        if (there) {
+            v = __ldcs(data + t * stride);
+            v = make_float2(v.x * w, v.y * w);
+            sorted[t * stride] = v;
+        }
+        if (largest) {
+            uint32_t most = max(__float_as_uint(fabsf(v.x)), __float_as_uint(fabsf(v.y)));
+            most = __reduce_max_sync(~0u, most);
+            if (threadIdx.x % 32 == 0)
+                atomicMax(&of_block[t], most);
+        }
     }
+    __syncthreads();
+    /* Most blocks find that others have raised it as far. */
+    if (largest && (int)threadIdx.x < transforms &&
+        of_block[threadIdx.x] > *(const volatile uint32_t *)(largest + threadIdx.x))
+        atomicMax(largest + threadIdx.x, of_block[threadIdx.x]);
 }
 
 /* Blocks of 256; a thread owns one sorted sample. */
@@ -25,15 +44,6 @@ static __global__ void sort_values(uint32_t samples, const uint32_t *order, cons
     uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < samples)
         sorted[i] = values[order[i]];
-}
-
-/* Blocks of 256; a thread owns one value of [samples][columns]: the first column takes the samples, the others are
- * zero. */
-static __global__ void fill_columns(uint32_t samples, int columns, const float *sorted, float2 *to)
-{
-    size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
-    if (i < (size_t)samples * columns)
-        to[i] = make_float2(i % columns ? 0.f : sorted[i / columns], 0.f);
 }
 
 /* Blocks of (32, 8) for 32 samples and 32 transforms; 8.4 KB of shared memory: data[transform][stride] to
@@ -58,41 +68,39 @@ static __global__ void sort_transposed(uint32_t samples, size_t stride, int tran
             sorted[(size_t)(s0 + r) * columns + t0 + threadIdx.x] = square[threadIdx.x][r];
 }
 
-int nufft_gpu_sort_data(struct nufft_gpu *plan, int transforms, const struct c32 *data)
+int nufft_gpu_sort_data(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights)
 {
     uint32_t n = plan->bins.samples;
     if (n == 0)
         return 0;
+    int rc = 0;
+    if (plan->largest)
+        rc = gpu_check(cudaMemsetAsync(plan->largest, 0, (size_t)transforms * sizeof *plan->largest, plan->gpu->stream),
+                       "Sorting the data");
+    if (rc)
+        return rc;
     if (plan->way == WAY_PLANES) {
         dim3 blocks(gpu_blocks(n, 32),
                     gpu_blocks((size_t)(transforms + PLANE_TRANSFORMS - 1) / PLANE_TRANSFORMS * PLANE_TRANSFORMS, 32));
         sort_transposed<<<blocks, dim3(32, 8), 0, plan->gpu->stream>>>(n, plan->samples, transforms, plan->group,
-                                                                       plan->bins.order, plan->weights,
-                                                                       (const float2 *)data, (float2 *)plan->sorted);
+                                                                       plan->bins.order, weights, (const float2 *)data,
+                                                                       (float2 *)plan->sorted);
     } else {
         sort_data<<<gpu_blocks(n, 256), 256, 0, plan->gpu->stream>>>(n, plan->samples, transforms, plan->bins.order,
-                                                                     plan->weights, (const float2 *)data,
-                                                                     (float2 *)plan->sorted);
+                                                                     weights, (const float2 *)data,
+                                                                     (float2 *)plan->sorted, plan->largest);
     }
     return gpu_launched("Sorting the data");
 }
 
-int nufft_gpu_sort_values(struct nufft_gpu *plan, const float *values, float *sorted)
+/* values[samples] to sorted[bins.samples]. */
+static int sort_weights(struct nufft_gpu *plan, const float *values, float *sorted)
 {
     uint32_t n = plan->bins.samples;
     if (n == 0)
         return 0;
     sort_values<<<gpu_blocks(n, 256), 256, 0, plan->gpu->stream>>>(n, plan->bins.order, values, sorted);
     return gpu_launched("Sorting the weights");
-}
-
-int nufft_gpu_fill_columns(struct nufft_gpu *plan, uint32_t samples, int columns, const float *values, struct c32 *to)
-{
-    size_t count = (size_t)samples * columns;
-    if (count == 0)
-        return 0;
-    fill_columns<<<gpu_blocks(count, 256), 256, 0, plan->gpu->stream>>>(samples, columns, values, (float2 *)to);
-    return gpu_launched("Preparing the weights");
 }
 
 int nufft_gpu_set_weights(void *state, const float *weights)
@@ -119,7 +127,7 @@ int nufft_gpu_set_weights(void *state, const float *weights)
         plan->bytes += rc ? 0 : n * sizeof(float);
     }
     if (!rc)
-        rc = nufft_gpu_sort_values(plan, unsorted, plan->weights);
+        rc = sort_weights(plan, unsorted, plan->weights);
     if (!rc)
         rc = nufft_gpu_overflow_weights(plan, unsorted);
     gpu_release(gpu, unsorted);

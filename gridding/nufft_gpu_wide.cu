@@ -411,26 +411,6 @@ static __global__ void __launch_bounds__(WIDE_THREADS, SPLIT ? 4 : 5)
         range_signal(done, task.bin, a.round);
 }
 
-/* Blocks of 256, a row of them for each transform, data[transform][stride]; the largest of all |real| and |imaginary|
- * parts, as bits: floats >= 0 are in the order of their bits. */
-static __global__ void find_largest(uint32_t samples, size_t stride, const float2 *data, uint32_t *largest)
-{
-    __shared__ uint32_t of_block;
-    uint32_t most = 0;
-    data += blockIdx.y * stride;
-    if (threadIdx.x == 0)
-        of_block = 0;
-    __syncthreads();
-    for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < samples; i += gridDim.x * blockDim.x) {
-        float2 v = data[i];
-        most = max(most, max(__float_as_uint(fabsf(v.x)), __float_as_uint(fabsf(v.y))));
-    }
-    atomicMax(&of_block, __reduce_max_sync(~0u, most));
-    __syncthreads();
-    if (threadIdx.x == 0)
-        atomicMax(largest + blockIdx.y, of_block);
-}
-
 template <int W, bool SPLIT>
 static int launch(const struct nufft_gpu *plan, struct wide_args *a, bool parts, const struct range_task *tasks,
                   uint32_t count)
@@ -471,8 +451,6 @@ struct range_axis nufft_gpu_wide_axis(int cells, int width)
 int nufft_gpu_scatter_wide(struct nufft_gpu *plan, int transforms)
 {
     struct range_bins *bins = &plan->bins;
-    cudaStream_t stream = plan->gpu->stream;
-    const size_t count = (size_t)transforms;
     struct wide_args a = {};
     int rc = range_tickets(bins, plan->gpu);
     bins->round++;
@@ -494,16 +472,9 @@ int nufft_gpu_scatter_wide(struct nufft_gpu *plan, int transforms)
     a.sorted = bins->geometry.by_cell;
     a.aligned = bins->geometry.axis[0].shift == 1;
     if (!rc)
-        rc = gpu_check(cudaMemsetAsync(plan->grid, 0, count * plan->cells * sizeof *plan->grid, stream),
-                       "Clearing the grid");
-    if (!rc)
-        rc = gpu_check(cudaMemsetAsync(plan->largest, 0, count * sizeof *plan->largest, stream),
-                       "Finding the largest sample");
-    if (!rc && bins->samples > 0) {
-        dim3 blocks(gpu_blocks(bins->samples, 256 * 8), a.transforms);
-        find_largest<<<blocks, 256, 0, stream>>>(bins->samples, plan->samples, a.data, plan->largest);
-        rc = gpu_launched("Finding the largest sample");
-    }
+        rc = gpu_check(
+            cudaMemsetAsync(plan->grid, 0, (size_t)transforms * plan->cells * sizeof *plan->grid, plan->gpu->stream),
+            "Clearing the grid");
     if (!rc)
         rc = launch_width(plan, &a, true, bins->parts, bins->slots);
     if (!rc)

@@ -56,6 +56,8 @@ UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/tes
 GPU_TESTS := $(patsubst tests/gpu/%.c,$(BUILD)/tests/%,$(wildcard tests/gpu/test_*.c))
 FAULTS   := $(patsubst tests/faults/%.c,$(BUILD)/tests/%.so,$(wildcard tests/faults/*.c))
 E2E      := $(wildcard tests/e2e/test_*.py)
+# Of these, sanitizers would see nothing that they do not see of the others.
+E2E_PLAIN := $(patsubst %,tests/e2e/test_%.py,man plots runner)
 BENCH    := $(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(wildcard tests/bench/bench_*.c))
 # What the thesis' experiments compare: on the CPU, and on the GPU where nvcc is.
 RIVALS     := $(call objects,$(wildcard tests/bench/rival_*.c))
@@ -150,7 +152,7 @@ check: deps
 	@$(MAKE) --no-print-directory -j$$(nproc) fuzz
 	@$(MAKE) --no-print-directory $(PROMETHEUS)
 	@tests/run tests/check_includes tests/check_units tests/check_security tests/fuzz/test_fuzz.sh tests/fuzz/test_hour.py $(foreach b,$(BUILD) $(BUILD)/clang $(BUILD)/san,MRIRECON_BIN=$(b)/bin $(UNIT:$(BUILD)/%=$(b)/%)) \
-	  $(foreach b,$(BUILD) $(BUILD)/san,MRIRECON_BIN=$(b)/bin $(E2E))
+	  MRIRECON_BIN=$(BUILD)/san/bin $(filter-out $(E2E_PLAIN),$(E2E)) MRIRECON_BIN=$(BUILD)/bin $(E2E)
 # Debian's package, unpacked: installing it would start a Prometheus. Without it a test is skipped, loudly.
 PROMETHEUS := $(BUILD)/prometheus/usr/bin/prometheus
 $(PROMETHEUS):

@@ -46,6 +46,12 @@ REPORTS = re.compile(r"(AddressSanitizer|LeakSanitizer|UndefinedBehaviorSanitize
 TROUBLE = re.compile(r"^\S+Z error: ")
 
 
+def sanitized():
+    """Whether the programs under test are built with sanitizers."""
+    with open(os.path.join(BIN, "mrirecon-worker"), "rb") as file:
+        return b"libasan" in file.read()
+
+
 class Skip(Exception):
     """Raised by skip()."""
 

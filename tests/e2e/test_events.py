@@ -6,7 +6,7 @@ import os
 import socket
 
 import scans
-from harness import Daemon, main, same, test
+from harness import Daemon, main, same, sanitized, test
 
 
 class Stream:
@@ -145,9 +145,8 @@ def many(daemon):
     daemon.get("/livez").expect(200)
     daemon.get("/metrics").expect(200)
     grown = daemon.peak_memory() - before
-    with open(f"/proc/{daemon.process.pid}/maps") as maps:
-        sanitized = "libasan" in maps.read()  # shadow memory and quarantine are the sanitizer's
-    assert grown < (200 if sanitized else 30) << 20, f"grew by {grown / 2**20:.1f} MiB"
+    # Shadow memory and quarantine are the sanitizer's.
+    assert grown < (200 if sanitized() else 30) << 20, f"grew by {grown / 2**20:.1f} MiB"
     for identity in (blocker, job):
         daemon.request("POST", f"/v1/jobs/{identity}/cancel")
     for stream in streams[1::2]:

@@ -27,7 +27,8 @@ enum {
     DENSE_ROWS = 2 * DENSE_SIDE + DENSE_PLANES,
     BRICK_CELLS = DENSE_PLANES * DENSE_SIDE * DENSE_SIDE,
     BRICK_VECTORS = BRICK_CELLS / 2,
-    DENSE_WARPS = 16, /* of a multiprocessor */
+    DENSE_WARPS = 16,  /* of a multiprocessor */
+    LINES_AT_ONCE = 4, /* lists of bricks that a thread asks for together */
 };
 
 struct dense_args {
@@ -292,11 +293,34 @@ static __global__ void __launch_bounds__(128) sum_to_grid(const __grid_constant_
         float2 sum = make_float2(0.f, 0.f);
         struct dense_reach at = dense_first(axis, x);
         do {
-            for (int i = 0; i < count; i++) {
-                const struct dense_bricks held = a.of_bin[lines[i].bin + (uint32_t)at.bin];
-                const float2 *from = a.bricks + (size_t)held.first * BRICK_CELLS + lines[i].cell + at.offset;
-                for (uint32_t p = 0; p < held.count; p++, from += BRICK_CELLS)
-                    sum = make_float2(sum.x + from->x, sum.y + from->y);
+            for (int first = 0; first < count; first += LINES_AT_ONCE) {
+                struct dense_bricks held[LINES_AT_ONCE];
+                const float2 *from[LINES_AT_ONCE];
+                float2 value[LINES_AT_ONCE];
+#pragma unroll
+                for (int i = 0; i < LINES_AT_ONCE; i++) {
+                    held[i] = dense_bricks{0, 0};
+                    if (first + i < count)
+                        held[i] = a.of_bin[lines[first + i].bin + (uint32_t)at.bin];
+                }
+#pragma unroll
+                for (int i = 0; i < LINES_AT_ONCE; i++) {
+                    value[i] = make_float2(0.f, 0.f);
+                    from[i] = a.bricks + (size_t)held[i].first * BRICK_CELLS + at.offset;
+                    if (held[i].count > 0) {
+                        from[i] += lines[first + i].cell;
+                        value[i] = *from[i];
+                    }
+                }
+#pragma unroll
+                for (int i = 0; i < LINES_AT_ONCE; i++) {
+                    sum = make_float2(sum.x + value[i].x, sum.y + value[i].y);
+#pragma unroll 4
+                    for (uint32_t p = 1; p < held[i].count; p++) {
+                        const float2 more = from[i][(size_t)p * BRICK_CELLS];
+                        sum = make_float2(sum.x + more.x, sum.y + more.y);
+                    }
+                }
             }
         } while (dense_next(axis, reach, &at));
         a.grid[((size_t)blockIdx.y * a.geometry.axis[1].cells + blockIdx.x) * axis.cells + x] = sum;

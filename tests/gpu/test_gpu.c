@@ -386,7 +386,7 @@ static void test_same_bits(struct dev *gpu, int runs)
     }
 }
 
-/* 3-D coils that share a block, a launch or a pass have the bits that they have alone, whichever of a group they are;
+/* 3-D coils that share a launch or a pass have the bits that they have alone, whichever of a group they are;
  * bins of every kind. */
 static void test_alone(struct dev *gpu)
 {

@@ -274,6 +274,11 @@ int param_values_set(const struct kind *kind, struct param_values *values, const
             continue;
         int64_t integer = 0;
         double real = 0;
+        /* Its text is what jobs are kept and handed on by; a part of it would be another value. */
+        const size_t room = sizeof values->value[i].text, length = strlen(text);
+        if (length >= room)
+            return err_set(ERR_BAD_PARAMETER, "Parameter %s has %zu characters; it takes at most %zu.", name, length,
+                           room - 1);
         if (value_parse(param, text, &integer, &real) != 0) {
             char range[256];
             range_describe(param, range, sizeof range);

@@ -122,6 +122,23 @@ static void numbers_are_kept_within_their_range(void **state)
     }
 }
 
+static void a_number_is_kept_whole_or_refused(void **state)
+{
+    (void)state;
+    char text[sizeof values.value[0].text + 1];
+    memset(text, '0', sizeof text);
+    strcpy(text + sizeof text - 3, "6");
+    assert_int_equal(set("width", text), 0);
+    assert_int_equal(values.value[RECON_WIDTH].integer, 6);
+    assert_string_equal(values.value[RECON_WIDTH].text, text);
+    memset(text, '0', sizeof text);
+    strcpy(text + sizeof text - 2, "6");
+    struct param_values before = values;
+    assert_int_equal(set("width", text), ERR_BAD_PARAMETER);
+    assert_string_equal(err_last()->text, "Parameter width has 128 characters; it takes at most 127.");
+    assert_memory_equal(&before, &values, sizeof values);
+}
+
 static void words_stand_for_numbers_below_the_range(void **state)
 {
     (void)state;
@@ -180,6 +197,7 @@ int main(void)
         cmocka_unit_test_setup(every_default_is_a_value_its_parameter_takes, fresh),
         cmocka_unit_test_setup(choices_are_the_enums_they_stand_for, fresh),
         cmocka_unit_test_setup(numbers_are_kept_within_their_range, fresh),
+        cmocka_unit_test_setup(a_number_is_kept_whole_or_refused, fresh),
         cmocka_unit_test_setup(words_stand_for_numbers_below_the_range, fresh),
         cmocka_unit_test_setup(text_has_a_longest_length, fresh),
         cmocka_unit_test_setup(a_wrong_value_is_answered_with_the_right_ones, fresh),

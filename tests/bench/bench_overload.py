@@ -1,17 +1,19 @@
 #!/usr/bin/python3
 """Twice as many scans as the service can do: what is answered, and what comes of it.
 
-bench_overload.py [SECONDS [CLIENTS]] (600, 16): first the capacity, jobs a second with as many clients as wait for their images; then for
-SECONDS submissions at twice that rate, spread over the clients, on a queue of 100; then, when the queue has run dry, the capacity again, for
-a machine that others share is not the same all the time. Prints one JSON line: the capacities, the rate sent, the jobs ended in a second during
-the overload and their ratio to the mean of the capacities, answers by status, those refused without Retry-After, time-outs and
-broken connections, and milliseconds p50, p99, max of the answers.
+bench_overload.py [SECONDS [CLIENTS [PIECES]]] (600, 16, 10): the capacity, jobs a second with as many clients as wait for their images; then
+submissions at twice that rate, spread over the clients, on a queue of 100; and so on in PIECES of SECONDS in all, with the capacity
+before and after each (when the queue has run dry), for a machine that others share is not the same all the time. Prints one JSON line:
+the capacities, the rate sent, the jobs ended in a second during the overload, their ratio to the mean of the two capacities beside
+(median, lowest and highest of the pieces), answers by status, those refused without Retry-After, time-outs and broken connections,
+and milliseconds p50, p99, max of the answers.
 """
 import collections
 import http.client
 import json
 import multiprocessing
 import os
+import statistics
 import sys
 import tempfile
 import time
@@ -66,26 +68,30 @@ def ended(daemon):
     return sum(value for name, value in daemon.metrics().items() if name.startswith("mrirecond_jobs_completed_total"))
 
 
-def run(seconds, clients):
+def run(seconds, clients, pieces):
     with tempfile.TemporaryDirectory() as folder:
         body = scans.radial(seed=7).bytes(folder)
     with Daemon(devices="cpu", threads=1, queue_limit=100) as daemon, multiprocessing.Pool(clients) as pool:
         def capacity():
+            wait_until(lambda: not daemon.get("/v1/jobs?state=queued").json()["jobs"], "the queue to run dry")
             return sum(pool.starmap(closed, [(daemon.port, body, CAPACITY_SECONDS, number) for number in range(clients)])) / CAPACITY_SECONDS
 
-        first = capacity()
-        before, start = ended(daemon), time.monotonic()
-        rate = 2 * first / clients
-        each = pool.starmap(opened, [(daemon.port, body, seconds, number, rate) for number in range(clients)])
-        lasted = time.monotonic() - start
-        done = (ended(daemon) - before) / lasted
-        wait_until(lambda: not daemon.get("/v1/jobs?state=queued").json()["jobs"], "the queue to run dry")
-        last = capacity()
-        answers = [answer for some in each for answer in some]
+        capacities, done, lasted, answers = [capacity()], [], 0, []
+        for _ in range(pieces):
+            before, start = ended(daemon), time.monotonic()
+            rate = 2 * capacities[-1] / clients
+            for some in pool.starmap(opened, [(daemon.port, body, seconds / pieces, number, rate) for number in range(clients)]):
+                answers += some
+            took = time.monotonic() - start
+            done.append((ended(daemon) - before) / took)
+            lasted += took
+            capacities.append(capacity())
+        ratios = [2 * one / (first + last) for one, first, last in zip(done, capacities, capacities[1:])]
         times = sorted(answer[2] for answer in answers)
         at = lambda q: round(1e3 * times[min(len(times) - 1, int(q * len(times)))], 2)  # noqa: E731
-        print(json.dumps({"capacities_per_s": [round(first, 1), round(last, 1)], "sent_per_s": round(len(answers) / lasted, 1), "seconds": round(lasted, 1),
-                          "ended_per_s": round(done, 1), "of_capacity": round(2 * done / (first + last), 3),
+        print(json.dumps({"capacities_per_s": [round(one, 1) for one in capacities], "sent_per_s": round(len(answers) / lasted, 1), "seconds": round(lasted, 1),
+                          "ended_per_s": [round(one, 1) for one in done],
+                          "of_capacity": {"median": round(statistics.median(ratios), 3), "lowest": round(min(ratios), 3), "highest": round(max(ratios), 3)},
                           "answers": collections.Counter(answer[0] for answer in answers),
                           "refused_without_retry_after": sum(a[0] in ("429", "503", "507") and not a[1] for a in answers),
                           "ms": {"p50": at(0.5), "p99": at(0.99), "max": at(1)}}))
@@ -93,4 +99,4 @@ def run(seconds, clients):
 
 if __name__ == "__main__":
     words = [int(word) for word in sys.argv[1:]]
-    run(*(words + [600, 16][len(words):]))
+    run(*(words + [600, 16, 10][len(words):]))

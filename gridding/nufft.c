@@ -206,6 +206,15 @@ void nufft_describe(const struct nufft *plan, struct nufft_info *info)
     plan->leaf->describe(plan->state, info);
 }
 
+const char *nufft_way_name(enum nufft_way way)
+{
+    static const char *const names[] = {
+        [NUFFT_WAY_CPU] = "cpu",       [NUFFT_WAY_TILES] = "tiles",      [NUFFT_WAY_BRICKS] = "bricks",
+        [NUFFT_WAY_PLANES] = "planes", [NUFFT_WAY_WIDE] = "wide bricks", [NUFFT_WAY_DENSE] = "dense bricks",
+    };
+    return names[way];
+}
+
 void nufft_times(const struct nufft *plan, struct nufft_times *times)
 {
     *times = plan->times;

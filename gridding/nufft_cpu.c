@@ -92,6 +92,7 @@ static int cpu_create(void **state, struct dev *dev, const struct nufft_shape *s
 static void cpu_describe(const void *state, struct nufft_info *info)
 {
     const struct cpu_plan *p = state;
+    info->way = NUFFT_WAY_CPU;
     info->batch = p->lanes_most;
     info->bins = p->bins->bins;
     info->occupied_bins = p->bins->occupied;

@@ -7,9 +7,9 @@
 static int scatter(struct nufft_gpu *plan, int transforms)
 {
     switch (plan->way) {
-    case WAY_WIDE:
+    case NUFFT_WAY_WIDE:
         return nufft_gpu_scatter_wide(plan, transforms);
-    case WAY_PLANES:
+    case NUFFT_WAY_PLANES:
         return nufft_gpu_scatter_planes(plan, transforms);
     default:
         return nufft_gpu_scatter_tiles(plan);
@@ -21,7 +21,7 @@ static int data_to_grid(struct nufft_gpu *plan, int transforms, const struct c32
 {
     if (nufft_gpu_in_pieces(plan))
         return nufft_gpu_pieces_to_grid(plan, data, weights, plan->grid);
-    if (plan->way == WAY_DENSE)
+    if (plan->way == NUFFT_WAY_DENSE)
         return nufft_gpu_scatter_dense(plan, data, weights);
     int rc = nufft_gpu_sort_data(plan, transforms, data, weights);
     return rc ? rc : scatter(plan, transforms);

@@ -1,6 +1,6 @@
 /* nufft_gpu.cuh: the inside of the GPU's NUFFT leaf. Only nufft_gpu*.cu include this.
  *
- * Five ways to sum samples into the grid; nufft_gpu_plan.cu picks one for a plan:
+ * Five ways to sum samples into the grid (enum nufft_way); nufft_gpu_plan.cu picks one for a plan:
  *   bricks  3-D, separable, width <= 4: tensor cores, a warp holds a brick of 8 x 8 x 16 grid cells in registers; the
  *           adjoint's grid is never stored (nufft_gpu_pieces.cu)
  *   wide    3-D, separable, width 5 to 8: tensor cores, a block holds a brick of 16 x 16 x 16 grid cells in registers
@@ -78,8 +78,6 @@ static __device__ __forceinline__ uint32_t tf32_low(float v, uint32_t high)
 /* Three products of halves keep float32's accuracy while the sum is short: an accumulator takes at most this many
  * samples. */
 enum { SPLIT_SAMPLES_MOST = 1024 };
-
-enum nufft_way { WAY_TILES, WAY_BRICKS, WAY_PLANES, WAY_WIDE, WAY_DENSE };
 
 /* Moments of an adjoint's turn, one group of transforms: by events in the device's stream, SENDING and SENT in that of
  * the overflow. */
@@ -267,7 +265,8 @@ struct nufft_gather {
 
 /* data[t][m] = w_m (sum of grid[t] around sample m), m in the caller's order; weigh: with the plan's weights. */
 int nufft_gpu_gather(struct nufft_gpu *plan, int transforms, bool weigh, struct c32 *data);
-/* Likewise on tensor cores, for plans of WAY_PLANES and widths 2 to 8; the work is that of 16 transforms at least. */
+/* Likewise on tensor cores, for plans of NUFFT_WAY_PLANES and widths 2 to 8; the work is that of 16 transforms at
+ * least. */
 int nufft_gpu_gather_planes(struct nufft_gpu *plan, const struct nufft_gather *gather);
 
 /* ---- overflow to the CPU (nufft_gpu_overflow.cu); all do nothing where no sample overflows ---- */

@@ -232,7 +232,7 @@ static int gather_3d(const struct nufft_gpu *plan, struct gather_args *a)
     a->part_count = bins->slots;
     if (rc || bins->occupied == 0)
         return rc;
-    unsigned threads = plan->way == WAY_BRICKS ? GATHER_BRICK : GATHER_THREADS;
+    unsigned threads = plan->way == NUFFT_WAY_BRICKS ? GATHER_BRICK : GATHER_THREADS;
     for (int t = 0; !rc && t < a->transforms; t++) {
         kernel<<<bins->slots + bins->occupied, threads, shared, plan->gpu->stream>>>(*a);
         rc = gpu_launched("Reading the grid");
@@ -263,7 +263,7 @@ int nufft_gpu_gather(struct nufft_gpu *plan, int transforms, bool weigh, struct 
     if (a.geometry.dim == 3)
         return gather_3d(plan, &a);
     /* By the plan's batch, not the call's: a transform's bits do not depend on how many come with it. */
-    if (plan->way == WAY_PLANES && plan->shape.width <= 8 && plan->shape.batch >= GATHER_TENSOR)
+    if (plan->way == NUFFT_WAY_PLANES && plan->shape.width <= 8 && plan->shape.batch >= GATHER_TENSOR)
         return nufft_gpu_gather_planes(plan, &a);
     dim3 blocks(gpu_blocks(a.samples, GATHER_THREADS), gpu_blocks((size_t)transforms, 16));
     planes_kernel(&a)<<<blocks, GATHER_THREADS, 0, plan->gpu->stream>>>(a);

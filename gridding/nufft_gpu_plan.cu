@@ -32,7 +32,7 @@ static double error_gain(const struct nufft_shape *shape)
 static double arithmetic_error(enum nufft_way way, bool split, double gain)
 {
     double along = cbrt(gain);
-    if (way == WAY_WIDE || way == WAY_DENSE)
+    if (way == NUFFT_WAY_WIDE || way == NUFFT_WAY_DENSE)
         return split ? 7.2e-6 * gain : 1.9e-4 * sqrt(1 + 4 * along * along + pow(along, 4));
     return (split ? 7e-6 : 3.3e-4) * gain;
 }
@@ -52,17 +52,17 @@ static double seconds_of(const struct arithmetic *a, const struct nufft_shape *s
     for (int d = 0; d < shape->dim; d++)
         passes += fft_size_known(shape->grid[d]) ? 1 : 4;
     switch (a->way) {
-    case WAY_BRICKS:
+    case NUFFT_WAY_BRICKS:
         return 3e-11 * (a->split ? 1.5 : 1) * (double)samples + (2e-12 + 5.5e-12 * passes) * cells;
-    case WAY_WIDE:
+    case NUFFT_WAY_WIDE:
         return (a->split ? 1.45e-10 : 9.5e-11) * (double)samples + (1e-11 + 2.5e-12 * passes) * cells;
-    case WAY_DENSE: { /* a bin's brick is written and read once */
+    case NUFFT_WAY_DENSE: { /* a bin's brick is written and read once */
         double cells_of_bin = (9.0 - shape->width) * (9.0 - shape->width) * (17.0 - shape->width);
         return (a->split ? 4.3e-11 : 3.5e-11) * (double)samples + (1.1e-8 / cells_of_bin + 2.5e-12 * passes) * cells;
     }
-    case WAY_PLANES:
+    case NUFFT_WAY_PLANES:
         return 4.5e-12 * (a->split ? 1.7 : 1) * visits * (double)samples + (1e-12 + 4e-12 * passes) * cells;
-    case WAY_TILES:
+    case NUFFT_WAY_TILES:
     default:
         return 3.5e-12 * kernel_cells * (double)samples + (1e-11 + 2.5e-12 * passes) * cells;
     }
@@ -73,23 +73,26 @@ static struct arithmetic choose_arithmetic(const struct nufft_shape *shape, size
 {
     const int *n = shape->n, *grid = shape->grid;
     double least = 1e9, gain;
-    struct arithmetic a = {shape->dim == 2 ? WAY_PLANES : shape->width <= 4 ? WAY_BRICKS : WAY_WIDE, false};
+    struct arithmetic a = {shape->dim == 2     ? NUFFT_WAY_PLANES
+                           : shape->width <= 4 ? NUFFT_WAY_BRICKS
+                                               : NUFFT_WAY_WIDE,
+                           false};
     bool fits = shape->kernel == NUFFT_SEPARABLE && (shape->dim == 2 || shape->width <= 8);
     for (int d = 0; d < shape->dim; d++) {
         fits = fits && grid[d] >= 32;
         least = std::min(least, (double)grid[d] / n[d]);
     }
     if (!fits)
-        return arithmetic{WAY_TILES, false};
+        return arithmetic{NUFFT_WAY_TILES, false};
     gain = error_gain(shape);
     double aliasing = kernel_aliasing(shape->dim, shape->width, least, 0);
     a.split = hypot(aliasing, arithmetic_error(a.way, false, gain)) > shape->tolerance;
     /* Where a given kernel and grid do not keep the tolerance, exact sums could not either. */
     double error = arithmetic_error(a.way, true, gain);
     if (aliasing > shape->tolerance ? error > 2 * aliasing : hypot(aliasing, error) > shape->tolerance)
-        return arithmetic{WAY_TILES, false};
-    const struct arithmetic dense = {WAY_DENSE, a.split};
-    bool may = a.way == WAY_WIDE && shape->overflow != NUFFT_OVERFLOW_CPU; /* the CPU is given whole wide bins */
+        return arithmetic{NUFFT_WAY_TILES, false};
+    const struct arithmetic dense = {NUFFT_WAY_DENSE, a.split};
+    bool may = a.way == NUFFT_WAY_WIDE && shape->overflow != NUFFT_OVERFLOW_CPU; /* the CPU is given whole wide bins */
     return may && seconds_of(&dense, shape, samples) < seconds_of(&a, shape, samples) ? dense : a;
 }
 
@@ -99,24 +102,26 @@ static struct range_geometry choose_geometry(const struct gpu *gpu, const struct
                                              bool split, size_t samples)
 {
     const int tiles = std::max(shape->dim == 2 ? 16 : 8, (4 * (shape->width - 1) + 2) / 3);
-    const int sizes[3][3] = {{tiles, tiles, tiles}, {4, 5, 13}, {4, 4, 1}}; /* by nufft_way */
+    const int bricks[3] = {4, 5, 13}, planes = 4;
     struct range_geometry g = {};
     g.dim = shape->dim;
     g.width = shape->width;
-    for (int d = 0; d < 3; d++)
-        g.axis[d] = d >= shape->dim    ? range_axis{1, 1, 0}
-                    : way == WAY_WIDE  ? nufft_gpu_wide_axis(shape->grid[d], shape->width)
-                    : way == WAY_DENSE ? dense_axis(shape->grid[d], shape->width, d == 2)
-                                       : range_axis_make(shape->grid[d], sizes[way][d]);
-    g.by_cell = way == WAY_BRICKS || way == WAY_WIDE || way == WAY_DENSE;
-    g.light = way == WAY_PLANES ? 0
-              : way == WAY_WIDE ? SPLIT_SAMPLES_MOST
-                                : 512;      /* of 256, 512, 1,024: least time in cases a, b and c together */
-    g.slab = way == WAY_WIDE ? 1500 : 6000; /* two thousand warps run at once, or five hundred blocks */
-    g.depth = way == WAY_WIDE || way == WAY_DENSE ? 2 * SPLIT_SAMPLES_MOST : SPLIT_SAMPLES_MOST;
-    if (way == WAY_DENSE)
+    for (int d = 0; d < 3; d++) {
+        int size = way == NUFFT_WAY_BRICKS ? bricks[d] : way == NUFFT_WAY_PLANES ? planes : tiles;
+        g.axis[d] = d >= shape->dim          ? range_axis{1, 1, 0}
+                    : way == NUFFT_WAY_WIDE  ? nufft_gpu_wide_axis(shape->grid[d], shape->width)
+                    : way == NUFFT_WAY_DENSE ? dense_axis(shape->grid[d], shape->width, d == 2)
+                                             : range_axis_make(shape->grid[d], size);
+    }
+    g.by_cell = way == NUFFT_WAY_BRICKS || way == NUFFT_WAY_WIDE || way == NUFFT_WAY_DENSE;
+    g.light = way == NUFFT_WAY_PLANES ? 0
+              : way == NUFFT_WAY_WIDE ? SPLIT_SAMPLES_MOST
+                                      : 512;      /* of 256, 512, 1,024: least time in cases a, b and c together */
+    g.slab = way == NUFFT_WAY_WIDE ? 1500 : 6000; /* two thousand warps run at once, or five hundred blocks */
+    g.depth = way == NUFFT_WAY_WIDE || way == NUFFT_WAY_DENSE ? 2 * SPLIT_SAMPLES_MOST : SPLIT_SAMPLES_MOST;
+    if (way == NUFFT_WAY_DENSE)
         g.light = g.depth; /* a part's brick is as good as a bin's */
-    if (way == WAY_BRICKS) {
+    if (way == NUFFT_WAY_BRICKS) {
         /* Tasks of equal size, several for each warp that is under way at a time; but an accumulator takes two bins. */
         size_t share = samples / ((size_t)gpu->multiprocessors * 16 * 4) / 64 * 64;
         g.run_samples = (uint32_t)std::min<size_t>(std::max<size_t>(share, 256), SPLIT_SAMPLES_MOST);
@@ -125,10 +130,10 @@ static struct range_geometry choose_geometry(const struct gpu *gpu, const struct
         g.light = std::min<uint32_t>(g.run_samples, split ? SPLIT_SAMPLES_MOST / 2 : SPLIT_SAMPLES_MOST);
         g.depth = g.run_samples;
     }
-    if (shape->overflow == NUFFT_SPLIT && shape->bin_depth != NUFFT_DEPTH_AUTO && way != WAY_PLANES) {
+    if (shape->overflow == NUFFT_SPLIT && shape->bin_depth != NUFFT_DEPTH_AUTO && way != NUFFT_WAY_PLANES) {
         /* Tensor cores' sums stay as short as they are, whatever is asked for. */
-        uint32_t most = way == WAY_TILES ? UINT32_MAX / 2 : g.depth, asked = (uint32_t)shape->bin_depth;
-        g.light = way == WAY_TILES ? most : g.light;
+        uint32_t most = way == NUFFT_WAY_TILES ? UINT32_MAX / 2 : g.depth, asked = (uint32_t)shape->bin_depth;
+        g.light = way == NUFFT_WAY_TILES ? most : g.light;
         g.depth = shape->bin_depth == NUFFT_DEPTH_NONE ? most : std::min(asked, most);
         g.light = std::min(g.light, g.depth);
     }
@@ -139,7 +144,7 @@ static void choose_tile(struct nufft_gpu *plan)
 {
     for (int d = 0; d < 3; d++) {
         plan->tile[d] = axis_largest(plan->bins.geometry.axis[d]) + (d < plan->shape.dim ? plan->shape.width - 1 : 0);
-        if (plan->way == WAY_WIDE)
+        if (plan->way == NUFFT_WAY_WIDE)
             plan->tile[d] = WIDE_EDGE;
     }
 }
@@ -210,13 +215,13 @@ size_t nufft_gpu_workspace_most(const struct nufft_gpu *plan)
  */
 static size_t choose_group(const struct nufft_gpu *plan, size_t each, size_t available)
 {
-    size_t batch = (size_t)plan->shape.batch, step = plan->way == WAY_PLANES ? PLANE_TRANSFORMS : 1, most = 1;
+    size_t batch = (size_t)plan->shape.batch, step = plan->way == NUFFT_WAY_PLANES ? PLANE_TRANSFORMS : 1, most = 1;
     size_t fits = available / 2 / each / step * step;
     const size_t launch_rows = 65535;
-    if (plan->way == WAY_PLANES) {
+    if (plan->way == NUFFT_WAY_PLANES) {
         most = std::min((batch + step - 1) / step * step, launch_rows / step * step);
         most = plan->overflow ? std::min(most, (size_t)NUFFT_OVERFLOW_GROUP) : most;
-    } else if (plan->way == WAY_WIDE && !plan->overflow) {
+    } else if (plan->way == NUFFT_WAY_WIDE && !plan->overflow) {
         fits = std::min(fits, nufft_gpu_workspace_most(plan) / each);
         fits = std::min(fits, launch_rows / (size_t)plan->shape.grid[2]);
         most = std::min(batch, (size_t)WIDE_TRANSFORMS);
@@ -232,12 +237,12 @@ static size_t choose_group(const struct nufft_gpu *plan, size_t each, size_t ava
 static int make_workspace(struct nufft_gpu *plan)
 {
     struct gpu *gpu = plan->gpu;
-    size_t available, total, partial, each, words = plan->way == WAY_WIDE ? 1 + (size_t)plan->bins.count : 0;
+    size_t available, total, partial, each, words = plan->way == NUFFT_WAY_WIDE ? 1 + (size_t)plan->bins.count : 0;
     const int slot[3] = {4, BRICK_Y, BRICK_Z};
     plan->group = 1;
     if (nufft_gpu_in_pieces(plan))
         return nufft_gpu_pieces_make(plan, slot, plan->split ? 1 : 2);
-    if (plan->way == WAY_DENSE)
+    if (plan->way == NUFFT_WAY_DENSE)
         return nufft_gpu_dense_make(plan);
     partial = (size_t)plan->bins.slots * plan->tile[0] * plan->tile[1] * plan->tile[2];
     each = (plan->cells + plan->samples + partial) * sizeof(struct c32) + words * sizeof(uint32_t);
@@ -254,7 +259,7 @@ static int make_workspace(struct nufft_gpu *plan)
         rc = gpu_array(gpu, plan->cells * group, &plan->grid, "The grid");
     if (!rc)
         rc = gpu_array(gpu, plan->samples * group, &plan->sorted, "The sorted data");
-    if (rc || plan->way != WAY_WIDE)
+    if (rc || plan->way != NUFFT_WAY_WIDE)
         return rc;
     rc = gpu_array(gpu, words * group, &plan->largest, "The largest samples");
     plan->done = plan->largest + group;
@@ -302,8 +307,8 @@ static int fill_plan(struct nufft_gpu *plan, const struct nufft_shape *shape, co
     struct arithmetic arithmetic = choose_arithmetic(shape, plan->samples);
     plan->way = arithmetic.way;
     plan->split = arithmetic.split;
-    nufft_gpu_fit_kaiser(&plan->kernel, shape, plan->way == WAY_BRICKS ? (plan->split ? 9 : 6) : 0);
-    if (plan->way == WAY_WIDE || plan->way == WAY_DENSE || plan->way == WAY_BRICKS)
+    nufft_gpu_fit_kaiser(&plan->kernel, shape, plan->way == NUFFT_WAY_BRICKS ? (plan->split ? 9 : 6) : 0);
+    if (plan->way == NUFFT_WAY_WIDE || plan->way == NUFFT_WAY_DENSE || plan->way == NUFFT_WAY_BRICKS)
         nufft_gpu_fit_pairs(&plan->pairs, shape, plan->split ? 4 : 3);
     if (!size_mul(plan->samples, (size_t)shape->dim, &values))
         return err_set(ERR_BAD_PARAMETER, "%zu samples are more than one plan can hold.", plan->samples);
@@ -325,7 +330,7 @@ static int fill_plan(struct nufft_gpu *plan, const struct nufft_shape *shape, co
     if (rc)
         return rc;
     choose_tile(plan);
-    if (plan->way == WAY_TILES && nufft_gpu_tile_bytes(plan->tile, shape->width) > gpu->shared_most)
+    if (plan->way == NUFFT_WAY_TILES && nufft_gpu_tile_bytes(plan->tile, shape->width) > gpu->shared_most)
         return err_set(ERR_BAD_PARAMETER,
                        "A kernel %d cells wide needs more shared memory than this GPU has. Ask for a larger tolerance.",
                        shape->width);
@@ -366,6 +371,8 @@ int nufft_gpu_create(void **state, struct dev *dev, const struct nufft_shape *sh
 void nufft_gpu_describe(const void *state, struct nufft_info *info)
 {
     const struct nufft_gpu *plan = (const struct nufft_gpu *)state;
+    info->way = plan->way;
+    info->products = plan->way == NUFFT_WAY_TILES ? 0 : plan->split ? 3 : 1;
     info->bins = plan->bins.count;
     info->occupied_bins = plan->bins.occupied;
     info->largest_bin = plan->bins.largest;

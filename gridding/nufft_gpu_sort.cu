@@ -79,7 +79,7 @@ int nufft_gpu_sort_data(struct nufft_gpu *plan, int transforms, const struct c32
                        "Sorting the data");
     if (rc)
         return rc;
-    if (plan->way == WAY_PLANES) {
+    if (plan->way == NUFFT_WAY_PLANES) {
         dim3 blocks(gpu_blocks(n, 32),
                     gpu_blocks((size_t)(transforms + PLANE_TRANSFORMS - 1) / PLANE_TRANSFORMS * PLANE_TRANSFORMS, 32));
         sort_transposed<<<blocks, dim3(32, 8), 0, plan->gpu->stream>>>(n, plan->samples, transforms, plan->group,

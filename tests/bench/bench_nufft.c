@@ -107,20 +107,23 @@ struct creation {
 };
 
 static void report(const struct options *o, const struct bench_case *c, struct dev *dev, double tolerance,
-                   const char *what, const struct nufft_info *info, struct creation create, double *times, double error)
+                   const char *what, const char *way, const struct nufft_info *info, struct creation create,
+                   double *times, double error)
 {
     double middle = median(times, o->runs);
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     printf(
-        "{\"case\":\"%c\",\"coils\":%d,\"device\":\"%s\",\"threads\":%d,\"what\":\"%s\",\"tolerance\":%g,\"width\":%d,"
+        "{\"case\":\"%c\",\"coils\":%d,\"device\":\"%s\",\"threads\":%d,\"what\":\"%s\",\"tolerance\":%g,"
+        "\"way\":\"%s\",\"products\":%d,\"width\":%d,"
         "\"oversampling\":%.3f,\"grid\":[%d,%d,%d],\"median_ms\":%.3f,\"least_ms\":%.3f,\"most_ms\":%.3f,\"runs\":%d,"
         "\"create_first_ms\":%.1f,\"create_ms\":%.1f,\"bins_ms\":%.3f,\"plan_mb\":%.1f,\"peak_mib\":%.1f,"
         "\"bins\":%zu,\"occupied\":%zu,\"largest_bin\":%zu,\"error\":%.3g}\n",
-        c->id, c->batch, dev_name(dev), dev_threads(dev), what, tolerance, info->width, info->oversampling,
-        info->grid[0], info->grid[1], info->grid[2], middle * 1e3, times[0] * 1e3, times[o->runs - 1] * 1e3, o->runs,
-        create.first * 1e3, create.median * 1e3, info->binning * 1e3, (double)info->bytes / 1e6,
-        (double)usage.ru_maxrss / 1024, info->bins, info->occupied_bins, info->largest_bin, error);
+        c->id, c->batch, dev_name(dev), dev_threads(dev), what, tolerance, way, info->products, info->width,
+        info->oversampling, info->grid[0], info->grid[1], info->grid[2], middle * 1e3, times[0] * 1e3,
+        times[o->runs - 1] * 1e3, o->runs, create.first * 1e3, create.median * 1e3, info->binning * 1e3,
+        (double)info->bytes / 1e6, (double)usage.ru_maxrss / 1024, info->bins, info->occupied_bins, info->largest_bin,
+        error);
     fflush(stdout);
 }
 
@@ -150,7 +153,7 @@ static void run_normal(struct dev *dev, const struct options *o, const struct be
     }
     free(result);
     const struct nufft_info shown = {.grid = {info.grid[0], info.grid[1], info.grid[2]}, .bytes = info.bytes};
-    report(o, c, dev, params->tolerance, "normal (error: against forward and adjoint)", &shown,
+    report(o, c, dev, params->tolerance, "normal (error: against forward and adjoint)", "convolution", &shown,
            (struct creation){create, create}, times, sqrt(off / all));
 }
 
@@ -197,7 +200,8 @@ static void run_case(struct dev *dev, const struct options *o, const struct benc
         must(dev_download(dev, image, device_image, image_bytes), "dev_download");
         if (o->error)
             error = image_error(c, k, data, image);
-        report(o, c, dev, params.tolerance, "adjoint", &info, create, times, error);
+        const char *way = nufft_way_name(info.way);
+        report(o, c, dev, params.tolerance, "adjoint", way, &info, create, times, error);
         void *device_back, *device_back_image;
         must(dev_alloc(dev, data_bytes, &device_back), "dev_alloc");
         must(dev_alloc(dev, image_bytes, &device_back_image), "dev_alloc");
@@ -206,7 +210,7 @@ static void run_case(struct dev *dev, const struct options *o, const struct benc
             must(nufft_forward(plan, c->batch, device_image, device_back), "nufft_forward");
             times[i < 0 ? 0 : i] = seconds() - start;
         }
-        report(o, c, dev, params.tolerance, "forward", &info, create, times, NAN);
+        report(o, c, dev, params.tolerance, "forward", way, &info, create, times, NAN);
         /* What the normal operator is compared with: adjoint(forward(image)). */
         must(nufft_adjoint(plan, c->batch, device_back, device_back_image), "nufft_adjoint");
         must(dev_download(dev, back, device_back_image, image_bytes), "dev_download");

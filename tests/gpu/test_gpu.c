@@ -36,43 +36,55 @@ struct test_case {
     enum spread spread;
     double tolerance;
     enum nufft_kernel kernel;
-    int width; /* with oversampling 2; 0: the plan picks both */
+    int width;          /* with oversampling 2; 0: the plan picks both */
+    enum nufft_way way; /* that it was made for; NUFFT_WAY_CPU: whichever the plan takes */
 };
 
 static const struct test_case cases[] = {
-    {"2-D, 1e-3", 2, {40, 48, 1}, 3, 4000, UNIFORM, 1e-3, NUFFT_SEPARABLE, 0},
-    {"2-D, 1e-2, dense centre", 2, {36, 36, 1}, 20, 3000, CENTRE, 1e-2, NUFFT_SEPARABLE, 0},
-    {"2-D, 1e-4, radial", 2, {50, 33, 1}, 1, 3000, RADIAL, 1e-4, NUFFT_SEPARABLE, 0},
-    {"2-D, 1e-5", 2, {31, 45, 1}, 2, 3000, UNIFORM, 1e-5, NUFFT_SEPARABLE, 0},
-    {"2-D, many transforms", 2, {24, 24, 1}, 150, 700, RADIAL, 1e-3, NUFFT_SEPARABLE, 0},
-    {"2-D, tiny and long", 2, {3, 61, 1}, 2, 500, UNIFORM, 1e-3, NUFFT_SEPARABLE, 0},
-    {"2-D, all on a line", 2, {30, 30, 1}, 2, 900, LINE, 1e-3, NUFFT_SEPARABLE, 0},
-    {"3-D, 1e-3", 3, {20, 22, 18}, 2, 3000, UNIFORM, 1e-3, NUFFT_SEPARABLE, 0},
-    {"3-D, 1e-2, dense centre", 3, {18, 16, 24}, 1, 9000, CENTRE, 1e-2, NUFFT_SEPARABLE, 0},
-    {"3-D, 1e-3, radial", 3, {17, 21, 27}, 2, 5000, RADIAL, 1e-3, NUFFT_SEPARABLE, 0},
-    {"3-D, 1e-4", 3, {20, 16, 14}, 1, 2500, CENTRE, 1e-4, NUFFT_SEPARABLE, 0},
-    {"3-D, 1e-5, radial", 3, {16, 20, 14}, 1, 2500, RADIAL, 1e-5, NUFFT_SEPARABLE, 0},
-    {"3-D, 1e-5, dense centre", 3, {18, 17, 19}, 2, 12000, CENTRE, 1e-5, NUFFT_SEPARABLE, 0},
-    {"3-D, 1e-4, odd sizes, radial", 3, {23, 17, 29}, 2, 6000, RADIAL, 1e-4, NUFFT_SEPARABLE, 0},
-    {"3-D, 1e-4, on an edge", 3, {20, 24, 16}, 1, 5000, LINE, 1e-4, NUFFT_SEPARABLE, 0},
-    {"3-D, 1e-5, grid smaller than a brick", 3, {6, 5, 40}, 1, 2000, UNIFORM, 1e-5, NUFFT_SEPARABLE, 0},
+    {"2-D, 1e-3", 2, {40, 48, 1}, 3, 4000, UNIFORM, 1e-3, NUFFT_SEPARABLE, 0, NUFFT_WAY_PLANES},
+    {"2-D, 1e-2, dense centre", 2, {36, 36, 1}, 20, 3000, CENTRE, 1e-2, NUFFT_SEPARABLE, 0, NUFFT_WAY_PLANES},
+    {"2-D, 1e-4, radial", 2, {50, 33, 1}, 1, 3000, RADIAL, 1e-4, NUFFT_SEPARABLE, 0, NUFFT_WAY_PLANES},
+    {"2-D, 1e-5", 2, {31, 45, 1}, 2, 3000, UNIFORM, 1e-5, NUFFT_SEPARABLE, 0, NUFFT_WAY_PLANES},
+    {"2-D, many transforms", 2, {24, 24, 1}, 150, 700, RADIAL, 1e-3, NUFFT_SEPARABLE, 0, NUFFT_WAY_PLANES},
+    {"2-D, tiny and long", 2, {3, 61, 1}, 2, 500, UNIFORM, 1e-3, NUFFT_SEPARABLE, 0, NUFFT_WAY_TILES},
+    {"2-D, all on a line", 2, {30, 30, 1}, 2, 900, LINE, 1e-3, NUFFT_SEPARABLE, 0, NUFFT_WAY_PLANES},
+    {"3-D, 1e-3", 3, {20, 22, 18}, 2, 3000, UNIFORM, 1e-3, NUFFT_SEPARABLE, 0, NUFFT_WAY_CPU},
+    {"3-D, 1e-2, dense centre", 3, {18, 16, 24}, 1, 9000, CENTRE, 1e-2, NUFFT_SEPARABLE, 0, NUFFT_WAY_CPU},
+    {"3-D, 1e-3, radial", 3, {17, 21, 27}, 2, 5000, RADIAL, 1e-3, NUFFT_SEPARABLE, 0, NUFFT_WAY_CPU},
+    {"3-D, 1e-4", 3, {20, 16, 14}, 1, 2500, CENTRE, 1e-4, NUFFT_SEPARABLE, 0, NUFFT_WAY_CPU},
+    {"3-D, 1e-5, radial", 3, {16, 20, 14}, 1, 2500, RADIAL, 1e-5, NUFFT_SEPARABLE, 0, NUFFT_WAY_CPU},
+    {"3-D, 1e-5, dense centre", 3, {18, 17, 19}, 2, 12000, CENTRE, 1e-5, NUFFT_SEPARABLE, 0, NUFFT_WAY_CPU},
+    {"3-D, 1e-4, odd sizes, radial", 3, {23, 17, 29}, 2, 6000, RADIAL, 1e-4, NUFFT_SEPARABLE, 0, NUFFT_WAY_CPU},
+    {"3-D, 1e-4, on an edge", 3, {20, 24, 16}, 1, 5000, LINE, 1e-4, NUFFT_SEPARABLE, 0, NUFFT_WAY_CPU},
+    {"3-D, 1e-5, grid smaller than a brick",
+     3,
+     {6, 5, 40},
+     1,
+     2000,
+     UNIFORM,
+     1e-5,
+     NUFFT_SEPARABLE,
+     0,
+     NUFFT_WAY_TILES},
     /* A fifth more samples than make dense bricks cheaper than wide ones. */
-    {"3-D, dense, width 5", 3, {16, 17, 16}, 1, 40000, CENTRE, 1e-3, NUFFT_SEPARABLE, 5},
-    {"3-D, dense, width 6, 1e-3", 3, {16, 17, 16}, 2, 80000, UNIFORM, 1e-3, NUFFT_SEPARABLE, 6},
-    {"3-D, dense, width 6", 3, {17, 18, 16}, 1, 52000, RADIAL, 2e-4, NUFFT_SEPARABLE, 6},
-    {"3-D, dense, width 7", 3, {16, 16, 17}, 2, 116000, CENTRE, 1e-5, NUFFT_SEPARABLE, 7},
-    {"3-D, dense, width 8", 3, {16, 16, 16}, 1, 450000, LINE, 1e-5, NUFFT_SEPARABLE, 8},
-    {"3-D, width 4, five coils", 3, {27, 25, 30}, 5, 3000, CENTRE, 1e-3, NUFFT_SEPARABLE, 4},
-    {"3-D, width 5, five coils", 3, {27, 25, 30}, 5, 3000, CENTRE, 1e-3, NUFFT_SEPARABLE, 5},
-    {"3-D, width 7, three coils", 3, {17, 25, 20}, 3, 3000, RADIAL, 1e-5, NUFFT_SEPARABLE, 7},
-    {"3-D, width 4, bins of 3 and 4", 3, {21, 19, 17}, 2, 2000, RADIAL, 1e-3, NUFFT_SEPARABLE, 4},
-    {"3-D, width 4, few samples", 3, {40, 20, 30}, 3, 40, UNIFORM, 1e-3, NUFFT_SEPARABLE, 4},
-    {"3-D, width 3", 3, {30, 24, 20}, 3, 3000, RADIAL, 1e-2, NUFFT_SEPARABLE, 3},
-    {"3-D, flat", 3, {33, 30, 2}, 1, 1000, UNIFORM, 1e-3, NUFFT_SEPARABLE, 0},
-    {"2-D, spherical kernel", 2, {30, 26, 1}, 2, 2000, UNIFORM, 1e-3, NUFFT_RADIAL, 0},
-    {"3-D, spherical kernel", 3, {14, 16, 18}, 1, 2000, CENTRE, 1e-3, NUFFT_RADIAL, 0},
-    {"2-D, 1e-4, many transforms", 2, {40, 36, 1}, 18, 1500, UNIFORM, 1e-4, NUFFT_SEPARABLE, 0},
-    {"2-D, 1e-5, many transforms", 2, {36, 43, 1}, 33, 1200, CENTRE, 1e-5, NUFFT_SEPARABLE, 0},
+    {"3-D, dense, width 5", 3, {16, 17, 16}, 1, 40000, CENTRE, 1e-3, NUFFT_SEPARABLE, 5, NUFFT_WAY_DENSE},
+    {"3-D, dense, width 6, 1e-3", 3, {16, 17, 16}, 2, 80000, UNIFORM, 1e-3, NUFFT_SEPARABLE, 6, NUFFT_WAY_DENSE},
+    {"3-D, dense, width 6", 3, {17, 18, 16}, 1, 52000, RADIAL, 2e-4, NUFFT_SEPARABLE, 6, NUFFT_WAY_DENSE},
+    {"3-D, dense, width 7", 3, {16, 16, 17}, 2, 116000, CENTRE, 1e-5, NUFFT_SEPARABLE, 7, NUFFT_WAY_DENSE},
+    {"3-D, dense, width 8", 3, {16, 16, 16}, 1, 450000, LINE, 1e-5, NUFFT_SEPARABLE, 8, NUFFT_WAY_DENSE},
+    {"3-D, width 4, five coils", 3, {27, 25, 30}, 5, 3000, CENTRE, 1e-3, NUFFT_SEPARABLE, 4, NUFFT_WAY_BRICKS},
+    {"3-D, width 5, five coils", 3, {27, 25, 30}, 5, 3000, CENTRE, 1e-3, NUFFT_SEPARABLE, 5, NUFFT_WAY_WIDE},
+    {"3-D, width 7, three coils", 3, {17, 25, 20}, 3, 3000, RADIAL, 1e-5, NUFFT_SEPARABLE, 7, NUFFT_WAY_WIDE},
+    {"3-D, width 8", 3, {17, 21, 20}, 2, 3000, UNIFORM, 1e-5, NUFFT_SEPARABLE, 8, NUFFT_WAY_WIDE},
+    {"3-D, width 4, bins of 3 and 4", 3, {21, 19, 17}, 2, 2000, RADIAL, 1e-3, NUFFT_SEPARABLE, 4, NUFFT_WAY_BRICKS},
+    {"3-D, width 4, few samples", 3, {40, 20, 30}, 3, 40, UNIFORM, 1e-3, NUFFT_SEPARABLE, 4, NUFFT_WAY_BRICKS},
+    {"3-D, width 4, three products", 3, {24, 26, 20}, 2, 3000, CENTRE, 9.8e-4, NUFFT_SEPARABLE, 4, NUFFT_WAY_BRICKS},
+    {"3-D, width 3", 3, {30, 24, 20}, 3, 3000, RADIAL, 1e-2, NUFFT_SEPARABLE, 3, NUFFT_WAY_BRICKS},
+    {"3-D, flat", 3, {33, 30, 2}, 1, 1000, UNIFORM, 1e-3, NUFFT_SEPARABLE, 0, NUFFT_WAY_TILES},
+    {"2-D, spherical kernel", 2, {30, 26, 1}, 2, 2000, UNIFORM, 1e-3, NUFFT_RADIAL, 0, NUFFT_WAY_TILES},
+    {"3-D, spherical kernel", 3, {14, 16, 18}, 1, 2000, CENTRE, 1e-3, NUFFT_RADIAL, 0, NUFFT_WAY_TILES},
+    {"2-D, 1e-4, many transforms", 2, {40, 36, 1}, 18, 1500, UNIFORM, 1e-4, NUFFT_SEPARABLE, 0, NUFFT_WAY_PLANES},
+    {"2-D, 1e-5, many transforms", 2, {36, 43, 1}, 33, 1200, CENTRE, 1e-5, NUFFT_SEPARABLE, 0, NUFFT_WAY_PLANES},
 };
 
 struct problem {
@@ -119,39 +131,89 @@ static void fill_complex(struct c32 *to, size_t count, uint64_t seed)
         to[i] = (struct c32){(float)(uniform(seed + 2 * i) - 0.5), (float)(uniform(seed + 2 * i + 1) - 0.3)};
 }
 
-/* The double sums, written as in nufft.h; a phase per axis is made once. Only the first and last of the batch are
- * summed. */
-static void oracle(struct problem *p)
+/* exp(2 pi i k r) along each axis, x then y then z. */
+static void fill_phases(const struct test_case *c, const float *k, double complex *phase)
+{
+    for (int d = 0; d < 3; d++)
+        for (int i = 0; i < c->n[d]; i++)
+            *phase++ = cexp(2 * M_PI * I * (d < c->dim ? (double)k[d] * (i - c->n[d] / 2) : 0));
+}
+
+static double complex number(struct c32 v)
+{
+    return (double)v.re + (double)v.im * I;
+}
+
+/* Without what Annex G asks of infinities. */
+static double complex product(double complex a, double complex b)
+{
+    return creal(a) * creal(b) - cimag(a) * cimag(b) + (creal(a) * cimag(b) + cimag(a) * creal(b)) * I;
+}
+
+/* One line of the image, y and z given, and one transform: of `count` samples, added in their order. */
+static void oracle_line(struct problem *p, size_t first, size_t count, const double complex *phase, size_t line,
+                        size_t transform, double complex *to)
 {
     const struct test_case *c = &p->c;
-    size_t longest = (size_t)(c->n[0] + c->n[1] + c->n[2]);
-    double complex *phase = take(longest * sizeof *phase);
+    const size_t nx = (size_t)c->n[0], y = line % (size_t)c->n[1], z = line / (size_t)c->n[1];
+    const struct c32 *in = p->data + transform * c->samples + first;
+    for (size_t m = 0; m < count; m++, phase += nx + (size_t)c->n[1] + (size_t)c->n[2]) {
+        double complex zy = product(phase[nx + (size_t)c->n[1] + z], phase[nx + y]);
+        double complex value = p->weights[first + m] * product(number(in[m]), zy);
+        for (size_t x = 0; x < nx; x++)
+            to[line * nx + x] += product(value, phase[x]);
+    }
+}
+
+/* One sample of one transform. */
+static double complex oracle_sample(const struct problem *p, const double complex *phase, size_t transform)
+{
+    const struct test_case *c = &p->c;
+    const struct c32 *pixel = p->image + transform * p->pixels;
+    const double complex *phase_y = phase + c->n[0], *phase_z = phase_y + c->n[1];
+    double complex sum = 0;
+    for (int z = 0; z < c->n[2]; z++)
+        for (int y = 0; y < c->n[1]; y++) {
+            double complex line = 0;
+            for (int x = 0; x < c->n[0]; x++, pixel++)
+                line += product(number(*pixel), conj(phase[x]));
+            sum += product(line, conj(product(phase_z[z], phase_y[y])));
+        }
+    return sum;
+}
+
+/* The double sums, written as in nufft.h. Only the first and last of the batch are summed. Threads share lines of the
+ * image, or samples: each sum is one thread's, in one order, so that their number changes no bit. */
+static void oracle(struct problem *p)
+{
+    enum { CHUNK = 1024 };
+    const struct test_case *c = &p->c;
+    const size_t phases = (size_t)(c->n[0] + c->n[1] + c->n[2]), lines = (size_t)c->n[1] * (size_t)c->n[2];
+    const size_t which = c->batch > 1 ? 2 : 1, last = (size_t)c->batch - 1;
+    double complex *phase = take(CHUNK * phases * sizeof *phase);
     p->true_image = take(2 * p->pixels * sizeof *p->true_image);
     p->true_data = take(2 * c->samples * sizeof *p->true_data);
-    memset(p->true_image, 0, 2 * p->pixels * sizeof *p->true_image);
-    for (size_t m = 0; m < c->samples; m++) {
-        double complex *axis[3] = {phase, phase + c->n[0], phase + c->n[0] + c->n[1]};
-        for (int d = 0; d < 3; d++)
-            for (int i = 0; i < c->n[d]; i++) {
-                double turns = d < c->dim ? (double)p->k[m * (size_t)c->dim + (size_t)d] * (i - c->n[d] / 2) : 0;
-                axis[d][i] = cexp(2 * M_PI * I * turns);
-            }
-        for (int which = 0; which < 2; which++) {
-            size_t b = which ? (size_t)c->batch - 1 : 0;
-            const struct c32 *in = p->data + b * c->samples + m, *pixel = p->image + b * p->pixels;
-            double complex value = p->weights[m] * (in->re + in->im * I), sum = 0,
-                           *to = p->true_image + (size_t)which * p->pixels;
-            for (int z = 0; z < c->n[2]; z++)
-                for (int y = 0; y < c->n[1]; y++) {
-                    double complex zy = axis[2][z] * axis[1][y];
-                    for (int x = 0; x < c->n[0]; x++, to++, pixel++) {
-                        double complex e = zy * axis[0][x];
-                        *to += value * e;
-                        sum += (pixel->re + pixel->im * I) * conj(e);
-                    }
-                }
-            p->true_data[(size_t)which * c->samples + m] = p->weights[m] * sum;
+    for (size_t first = 0; first < c->samples; first += CHUNK) {
+        const size_t count = c->samples - first < CHUNK ? c->samples - first : CHUNK;
+#pragma omp parallel
+        {
+#pragma omp for
+            for (size_t m = 0; m < count; m++)
+                fill_phases(c, p->k + (first + m) * (size_t)c->dim, phase + m * phases);
+#pragma omp for nowait
+            for (size_t i = 0; i < lines * which; i++)
+                oracle_line(p, first, count, phase, i % lines, i < lines ? 0 : last,
+                            p->true_image + i / lines * p->pixels);
+#pragma omp for
+            for (size_t m = 0; m < count; m++)
+                for (size_t i = 0; i < which; i++)
+                    p->true_data[i * c->samples + first + m] =
+                        p->weights[first + m] * oracle_sample(p, phase + m * phases, i ? last : 0);
         }
+    }
+    if (which == 1) {
+        memcpy(p->true_image + p->pixels, p->true_image, p->pixels * sizeof *p->true_image);
+        memcpy(p->true_data + c->samples, p->true_data, c->samples * sizeof *p->true_data);
     }
     free(phase);
 }
@@ -212,6 +274,32 @@ static double complex dot(const struct c32 *a, const struct c32 *b, size_t count
     for (size_t i = 0; i < count; i++)
         s += ((double)a[i].re - (double)a[i].im * I) * (b[i].re + b[i].im * I);
     return s;
+}
+
+/* ---- the ways plans took ---- */
+
+static bool seen[NUFFT_WAY_DENSE + 1][4]; /* [way][products] */
+
+static void verdict_way(const struct test_case *c, const struct nufft_info *info)
+{
+    char name[200], why[100];
+    seen[info->way][info->products] = true;
+    if (c->way == NUFFT_WAY_CPU)
+        return;
+    snprintf(name, sizeof name, "%s: by %s", c->name, nufft_way_name(c->way));
+    snprintf(why, sizeof why, "the plan took %s", nufft_way_name(info->way));
+    verdict(info->way == c->way, name, why);
+}
+
+static void verdict_ways(void)
+{
+    char missing[200] = "";
+    for (enum nufft_way way = NUFFT_WAY_TILES; way <= NUFFT_WAY_DENSE; way++)
+        for (int products = 0; products <= 3; products++)
+            if (!seen[way][products] && (way == NUFFT_WAY_TILES ? products == 0 : products % 2 == 1))
+                snprintf(missing + strlen(missing), sizeof missing - strlen(missing), " %s, %d products;",
+                         nufft_way_name(way), products);
+    verdict(missing[0] == 0, "the cases take every way, on tensor cores with one product and with three", missing);
 }
 
 /* ---- running a plan from host arrays ---- */
@@ -291,6 +379,7 @@ static void test_case_run(struct dev *gpu, struct dev *cpu, const struct test_ca
     struct nufft_params params = params_of(c);
     problem_make(&p, c, true);
     run_problem(gpu, &p, &params, &o);
+    verdict_way(c, &o.info);
     size_t last = (size_t)c->batch - 1;
     /* The tolerance is the promise. 5e-6: float32 sums of a few thousand terms of random sign. */
     double bound = c->tolerance + 5e-6;
@@ -351,15 +440,15 @@ static void test_case_run(struct dev *gpu, struct dev *cpu, const struct test_ca
 static void test_same_bits(struct dev *gpu, int runs)
 {
     static const struct test_case many[] = {
-        {"3-D bricks", 3, {48, 40, 44}, 3, 400000, CENTRE, 1e-3, NUFFT_SEPARABLE, 4},
-        {"3-D wide bricks, 2e-4", 3, {48, 40, 44}, 1, 400000, CENTRE, 2e-4, NUFFT_SEPARABLE, 0},
-        {"3-D wide bricks", 3, {48, 40, 44}, 2, 400000, CENTRE, 1e-5, NUFFT_SEPARABLE, 0},
-        {"3-D wide bricks, 1e-4", 3, {33, 40, 36}, 1, 200000, RADIAL, 1e-4, NUFFT_SEPARABLE, 0},
-        {"3-D dense bricks, 1e-3", 3, {20, 18, 24}, 1, 400000, CENTRE, 1e-3, NUFFT_SEPARABLE, 6},
-        {"3-D dense bricks", 3, {20, 18, 24}, 2, 400000, CENTRE, 1e-5, NUFFT_SEPARABLE, 7},
-        {"3-D tiles", 3, {30, 32, 34}, 1, 200000, CENTRE, 1e-6, NUFFT_SEPARABLE, 0},
-        {"2-D planes", 2, {100, 90, 1}, 20, 100000, CENTRE, 1e-3, NUFFT_SEPARABLE, 0},
-        {"2-D tiles", 2, {100, 90, 1}, 1, 100000, CENTRE, 1e-6, NUFFT_SEPARABLE, 0},
+        {"3-D bricks", 3, {48, 40, 44}, 3, 400000, CENTRE, 1e-3, NUFFT_SEPARABLE, 4, NUFFT_WAY_BRICKS},
+        {"3-D wide bricks, 1e-3", 3, {48, 40, 44}, 1, 400000, CENTRE, 1e-3, NUFFT_SEPARABLE, 5, NUFFT_WAY_WIDE},
+        {"3-D wide bricks", 3, {48, 40, 44}, 2, 400000, CENTRE, 1e-5, NUFFT_SEPARABLE, 7, NUFFT_WAY_WIDE},
+        {"3-D wide bricks, 1e-4", 3, {33, 40, 36}, 1, 200000, RADIAL, 1e-4, NUFFT_SEPARABLE, 6, NUFFT_WAY_WIDE},
+        {"3-D dense bricks, 1e-3", 3, {20, 18, 24}, 1, 400000, CENTRE, 1e-3, NUFFT_SEPARABLE, 6, NUFFT_WAY_DENSE},
+        {"3-D dense bricks", 3, {20, 18, 24}, 2, 400000, CENTRE, 1e-5, NUFFT_SEPARABLE, 7, NUFFT_WAY_DENSE},
+        {"3-D tiles", 3, {30, 32, 34}, 1, 200000, CENTRE, 1e-6, NUFFT_SEPARABLE, 0, NUFFT_WAY_TILES},
+        {"2-D planes", 2, {100, 90, 1}, 20, 100000, CENTRE, 1e-3, NUFFT_SEPARABLE, 0, NUFFT_WAY_PLANES},
+        {"2-D tiles", 2, {100, 90, 1}, 1, 100000, CENTRE, 1e-6, NUFFT_SEPARABLE, 0, NUFFT_WAY_TILES},
     };
     for (size_t i = 0; i < sizeof many / sizeof *many; i++) {
         struct problem p;
@@ -369,6 +458,7 @@ static void test_same_bits(struct dev *gpu, int runs)
         bool same = true;
         problem_make(&p, &many[i], false);
         run_problem(gpu, &p, &params, &first);
+        verdict_way(&many[i], &first.info);
         for (int run = 1; run < runs; run++) {
             run_problem(gpu, &p, &params, &next);
             size_t images = p.pixels * (size_t)many[i].batch, data = many[i].samples * (size_t)many[i].batch;
@@ -391,11 +481,11 @@ static void test_same_bits(struct dev *gpu, int runs)
 static void test_alone(struct dev *gpu)
 {
     static const struct test_case many[] = {
-        {"width 4", 3, {48, 40, 44}, 3, 200000, CENTRE, 1e-3, NUFFT_SEPARABLE, 4},
-        {"width 5", 3, {48, 40, 44}, 5, 200000, CENTRE, 1e-3, NUFFT_SEPARABLE, 5},
-        {"width 6", 3, {40, 30, 44}, 2, 100000, RADIAL, 1e-3, NUFFT_SEPARABLE, 6},
-        {"width 7", 3, {33, 40, 36}, 3, 100000, CENTRE, 1e-5, NUFFT_SEPARABLE, 7},
-        {"width 5, in groups", 3, {128, 128, 128}, 7, 100000, RADIAL, 1e-3, NUFFT_SEPARABLE, 5},
+        {"width 4", 3, {48, 40, 44}, 3, 200000, CENTRE, 1e-3, NUFFT_SEPARABLE, 4, NUFFT_WAY_BRICKS},
+        {"width 5", 3, {48, 40, 44}, 5, 200000, CENTRE, 1e-3, NUFFT_SEPARABLE, 5, NUFFT_WAY_WIDE},
+        {"width 6", 3, {40, 30, 44}, 2, 100000, RADIAL, 1e-3, NUFFT_SEPARABLE, 6, NUFFT_WAY_WIDE},
+        {"width 7", 3, {33, 40, 36}, 3, 100000, CENTRE, 1e-5, NUFFT_SEPARABLE, 7, NUFFT_WAY_WIDE},
+        {"width 5, in groups", 3, {128, 128, 128}, 7, 100000, RADIAL, 1e-3, NUFFT_SEPARABLE, 5, NUFFT_WAY_WIDE},
     };
     for (size_t i = 0; i < sizeof many / sizeof *many; i++) {
         struct problem p;
@@ -405,6 +495,7 @@ static void test_alone(struct dev *gpu)
         bool same = true;
         problem_make(&p, &many[i], false);
         run_problem(gpu, &p, &params, &all);
+        verdict_way(&many[i], &all.info);
         struct problem alone = p;
         alone.c.batch = params.batch = 1;
         for (int t = 0; t < p.c.batch; t++) {
@@ -473,7 +564,7 @@ static void test_transfers(struct dev *gpu)
 static void test_range(struct dev *gpu)
 {
     static const struct test_case dense = {
-        "1e-5, data from 1 to 1e5", 3, {24, 20, 22}, 1, 12000, CENTRE, 1e-5, NUFFT_SEPARABLE, 0};
+        "1e-5, data from 1 to 1e5", 3, {24, 20, 22}, 1, 12000, CENTRE, 1e-5, NUFFT_SEPARABLE, 0, NUFFT_WAY_CPU};
     struct problem p;
     struct outcome plain, scaled;
     struct nufft_params params = params_of(&dense);
@@ -534,13 +625,12 @@ static void test_memory(struct dev *gpu)
     must(dev_memory(gpu, &available, &total), "dev_memory");
     void *ballast = NULL;
     must(dev_alloc(gpu, available - (size_t)260e6, &ballast), "dev_alloc");
-    struct test_case big = {"big", 3, {200, 200, 200}, 1, 1000, UNIFORM, 1e-3, NUFFT_SEPARABLE, 0};
+    struct test_case big = {"big", 3, {200, 200, 200}, 1, 1000, UNIFORM, 1e-3, NUFFT_SEPARABLE, 4, NUFFT_WAY_BRICKS};
     struct problem p;
     struct nufft *plan = NULL;
     problem_make(&p, &big, false);
     struct nufft_params params = params_of(&big);
-    params.width = 4; /* a grid of 400^3: 512 MB */
-    params.oversampling = 2;
+    /* A grid of 400^3: 512 MB. */
     rc = nufft_create(&plan, gpu, &params, big.samples, p.k);
     verdict_code(rc, ERR_GPU_OOM, "a plan that does not fit is gpu-oom");
     verdict(plan == NULL && err_last()->required > err_last()->available, "and says how much it lacks",
@@ -548,15 +638,14 @@ static void test_memory(struct dev *gpu)
     problem_free(&p);
 
     /* A batch that does not fit is worked off in parts, with the same bits. */
-    struct test_case wide = {"wide", 2, {128, 128, 1}, 256, 5000, RADIAL, 1e-3, NUFFT_SEPARABLE, 0};
+    struct test_case wide = {"wide", 2, {128, 128, 1}, 256, 5000, RADIAL, 1e-3, NUFFT_SEPARABLE, 4, NUFFT_WAY_PLANES};
     struct outcome tight, roomy;
     problem_make(&p, &wide, false);
-    params = params_of(&wide);
-    params.width = 4; /* 564 kB a transform */
-    params.oversampling = 2;
+    params = params_of(&wide); /* 564 kB a transform */
     run_problem(gpu, &p, &params, &tight);
     dev_release(gpu, ballast);
     run_problem(gpu, &p, &params, &roomy);
+    verdict_way(&wide, &roomy.info);
     verdict(tight.info.bytes < roomy.info.bytes, "little memory: the batch is cut", "the plan is as large as ever");
     verdict(memcmp(tight.image, roomy.image, p.pixels * 256 * sizeof(struct c32)) == 0,
             "a cut batch gives the same bits", "they differ");
@@ -568,7 +657,7 @@ static void test_memory(struct dev *gpu)
 /* What bricks keep on the device: their sums are worked off in chunks of rows where they would not fit. */
 static void test_chunks(struct dev *gpu)
 {
-    struct test_case c = {"chunks", 3, {128, 120, 112}, 2, 400000, UNIFORM, 1e-3, NUFFT_SEPARABLE, 4};
+    struct test_case c = {"chunks", 3, {128, 120, 112}, 2, 400000, UNIFORM, 1e-3, NUFFT_SEPARABLE, 4, NUFFT_WAY_BRICKS};
     struct problem p;
     struct outcome tight, roomy;
     struct nufft_params params = params_of(&c);
@@ -580,6 +669,7 @@ static void test_chunks(struct dev *gpu)
     must(dev_alloc(gpu, available - (size_t)500e6, &ballast), "dev_alloc");
     run_problem(gpu, &p, &params, &tight);
     dev_release(gpu, ballast);
+    verdict_way(&c, &roomy.info);
     /* All of the 56,000 bins of 4 x 5 x 13 cells hold samples: 230 MB of slots a coil; half of what is free is used. */
     verdict(roomy.info.bytes > (size_t)280e6 && tight.info.bytes < (size_t)280e6,
             "little memory: rows of bins are summed in chunks", "the plan is as large as ever");
@@ -596,16 +686,19 @@ static void test_chunks(struct dev *gpu)
 
     /* A large plan of many coils keeps 1.3 times a grid (400^3 cells) and its samples (place, order and value) at most.
      */
-    struct test_case coils = {"coils", 3, {200, 200, 200}, 1, 1000000, UNIFORM, 1e-3, NUFFT_SEPARABLE, 4};
+    struct test_case coils = {"coils", 3,    {200, 200, 200}, 1, 1000000,
+                              UNIFORM, 1e-3, NUFFT_SEPARABLE, 4, NUFFT_WAY_BRICKS};
     problem_make(&p, &coils, false);
     for (int width = 4; width <= 5; width++) {
         struct nufft_info info;
         struct nufft *plan = NULL;
+        coils.width = width;
+        coils.way = width == 4 ? NUFFT_WAY_BRICKS : NUFFT_WAY_WIDE;
         params = params_of(&coils);
-        params.width = width;
         params.batch = 16;
         must(nufft_create(&plan, gpu, &params, coils.samples, p.k), "nufft_create");
         nufft_describe(plan, &info);
+        verdict_way(&coils, &info);
         double most = 1.3 * (400.0 * 400 * 400 * 8 + 28e6);
         verdict((double)info.bytes <= most, "16 coils keep 1.3 times a grid and the samples", "the plan keeps more");
         nufft_free(plan);
@@ -638,6 +731,7 @@ int main(int argc, char **argv)
     }
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         test_case_run(gpu, cpu, &cases[i]);
+    verdict_ways();
     test_same_bits(gpu, argc > 1 ? atoi(argv[1]) : 20);
     test_alone(gpu);
     test_periodic(gpu);

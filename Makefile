@@ -93,6 +93,9 @@ $(GPU_SO): $(GPU_OBJECTS)
 $(BUILD)/obj/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,$(CC) $<)$(CC) $(CFLAGS) -c -o $@ $<
+# For the metric that tells which build runs.
+CUDA_RELEASE = $(shell $(NVCC) --version | sed -n 's/.* release \([0-9.]*\),.*/\1/p')
+$(BUILD)/obj/daemon/metrics.o: override CFLAGS += -DMRIRECON_CUDA='"$(if $(GPU),$(CUDA_RELEASE),none)"'
 # Leaves compiled for one instruction set each; chosen at run time.
 $(BUILD)/obj/%_avx2.o: override CFLAGS += -mavx2 -mfma
 $(BUILD)/obj/%_avx512.o: override CFLAGS += -mavx512f -mavx512vl -mavx512dq -mavx512bw -mfma -mprefer-vector-width=512
@@ -213,7 +216,7 @@ deb: all
 format:
 	clang-format -i $$(git ls-files '*.c' '*.h' '*.cu' '*.cuh')
 lint:
-	cppcheck --quiet --error-exitcode=1 --std=c11 --inline-suppr --enable=warning,performance,portability -I. -DMRIRECON_VERSION='"x"' \
+	cppcheck --quiet --error-exitcode=1 --std=c11 --inline-suppr --enable=warning,performance,portability -I. -DMRIRECON_VERSION='"x"' -DMRIRECON_CUDA='"x"' \
 	  gridding recon daemon clients
 ## make fuzz            build/fuzz/fuzz_* (clang, libFuzzer): tests/fuzz/test_fuzz.sh runs each for some seconds, tests/fuzz/hour one for long
 fuzz:

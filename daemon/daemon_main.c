@@ -24,6 +24,9 @@ enum { STATUS_FAILED = 1, STATUS_USAGE = 2, STATUS_DAMAGED = 3 };
 /* Uploads that wait for their sync at a time; a few large ones must not hold up the small. */
 enum { POOL_THREADS = 16 };
 
+/* From so many days before the end of the certificate on, a start and a reload warn of it. */
+enum { CERTIFICATE_DAYS = 14 };
+
 /* A program of ours, beside this one unless the options say where. */
 static int program_find(char path[OPTION_TEXT], const char *name)
 {
@@ -40,14 +43,25 @@ static int program_find(char path[OPTION_TEXT], const char *name)
     return 0;
 }
 
-/* Connections and files of results may be many; the soft limit is for programs that use select(). */
-static void descriptors_raise(void)
+/* Connections and files of results may be many; the soft limit is for programs that use select(). No core is written of
+ * this process nor of its workers: it would hold scans. */
+static void limits_set(void)
 {
-    struct rlimit limit;
+    struct rlimit limit = {0, 0};
+    setrlimit(RLIMIT_CORE, &limit);
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
         limit.rlim_cur = limit.rlim_max;
         setrlimit(RLIMIT_NOFILE, &limit);
     }
+}
+
+/* Clients refuse a certificate whose time is over, which nobody sees from here. */
+static void certificate_look(struct service *service)
+{
+    int64_t left = tls_end(service->tls) - clock_milliseconds() / 1000;
+    if (left <= CERTIFICATE_DAYS * 86400)
+        log_line(service->log, LOG_LEVEL_WARNING, NULL, "the certificate %s %lld hours%s",
+                 left > 0 ? "ends in" : "ended", llabs(left) / 3600LL, left > 0 ? "" : " ago: clients refuse it");
 }
 
 /* What the store takes from the options, now and after each reload. */
@@ -116,6 +130,8 @@ static int service_start(struct service *service, struct options *options, struc
         result = err_set(ERR_BAD_PARAMETER, "tls-certificate and tls-key belong together: give both, or none.");
     if (!result && *options->tls_certificate)
         result = tls_create(&service->tls, options->tls_certificate, options->tls_key);
+    if (!result && service->tls)
+        certificate_look(service);
     if (!result)
         result = metrics_create(&service->metrics);
     if (!result)
@@ -220,6 +236,8 @@ static void reload(struct service *service, struct command_line *line)
         log_line(service->log, LOG_LEVEL_ERROR, NULL, "reload: the old certificate stays: %s", err_last()->text);
     else if (service->tls)
         log_line(service->log, LOG_LEVEL_INFO, NULL, "reload: certificate");
+    if (service->tls)
+        certificate_look(service);
 }
 
 static void serve_until_stopped(struct service *service, struct command_line *line, const sigset_t *signals)
@@ -316,7 +334,7 @@ int main(int argc, char **argv)
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGHUP);
     sigprocmask(SIG_BLOCK, &signals, NULL);
-    descriptors_raise();
+    limits_set();
     worker_threads_set();
     struct command_line line = {argc, argv, &options, options, &log};
     int result = service_start(&service, &options, &http);

@@ -217,6 +217,8 @@ static enum MHD_Result request_begin(struct request *request, const char *versio
     if (!result)
         result = request_host_check(request);
     if (!result)
+        result = request_origin_check(request);
+    if (!result)
         result = request_query_check(request);
     if (!result)
         result = request_access_check(request);

@@ -87,6 +87,17 @@ int request_host_check(const struct request *request)
                    request->host ? request->host : "");
 }
 
+/* A page of another site cannot read what it has a browser ask, but a POST is sent all the same, and takes effect.
+ * Browsers tell whose page it was. */
+int request_origin_check(struct request *request)
+{
+    const char *origin = http_header(request, "Origin");
+    if (request->route->access <= ROLE_READ || !origin || origin_is_host(origin, request->host))
+        return 0;
+    return err_set(ERR_FORBIDDEN, "A page of another site, \"%.64s\", has the browser send this. Nothing was done.",
+                   origin);
+}
+
 int request_surplus_check(const struct request *request)
 {
     if (request->route && (request->route->flags & ROUTE_HEALTH))

@@ -22,6 +22,9 @@ int request_query_check(const struct request *request);
 /* That the host which is meant is this service. Fails with ERR_MISDIRECTED. */
 int request_host_check(const struct request *request);
 
+/* That no other site's page has a browser send what changes something. Fails with ERR_FORBIDDEN. */
+int request_origin_check(struct request *request);
+
 /* Who sends it, and whether that one may. Fails with ERR_UNAUTHORIZED, ERR_FORBIDDEN. */
 int request_access_check(struct request *request);
 

@@ -396,6 +396,12 @@ bool host_is_known(const char *header, const char *names, bool local)
     return false;
 }
 
+bool origin_is_host(const char *origin, const char *host)
+{
+    size_t scheme = strncasecmp(origin, "http://", 7) == 0 ? 7 : strncasecmp(origin, "https://", 8) == 0 ? 8 : 0;
+    return scheme && host && strcasecmp(origin + scheme, host) == 0;
+}
+
 int64_t number_parse(const char *text)
 {
     char *end;

@@ -51,6 +51,9 @@ int address_split(const char *text, char host[HTTP_NAME], int *port);
  * of the name; nothing else may follow it. */
 bool host_is_known(const char *header, const char *names, bool local);
 
+/* Whether an Origin header is that of a page which the service at `host` (a Host header; NULL: none) gave. */
+bool origin_is_host(const char *origin, const char *host);
+
 /* The whole number that is all of a header (NULL: not sent), below 1e18; -1: it is none. */
 int64_t number_parse(const char *text);
 

@@ -1,6 +1,7 @@
 #include "daemon/log.h"
 
 #include "daemon/clock.h"
+#include "gridding/base/err.h"
 
 #include <jansson.h>
 #include <stdarg.h>
@@ -23,7 +24,7 @@ void log_init(struct log *log, enum log_level most, bool json)
         log->journal = there.st_dev == device && there.st_ino == inode;
 }
 
-enum { LINE = 2048, MESSAGE = 1200 };
+enum { MESSAGE = 1200, LINE = 2 * MESSAGE + 256 }; /* JSON escapes quotes and backslashes */
 
 static const struct {
     const char *word;
@@ -62,6 +63,7 @@ void log_line(const struct log *log, enum log_level level, const char *job, cons
     va_start(arguments, format);
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
+    err_clean(message);
     clock_print(clock_milliseconds(), time);
     if (log->journal)
         snprintf(lead, sizeof lead, "<%d>", levels[level - LOG_LEVEL_AUDIT].syslog);

@@ -22,7 +22,7 @@ struct log {
 /* `json`: each line is an object {time, level, job, message}. */
 void log_init(struct log *log, enum log_level most, bool json);
 
-/* Log one line. `job`: the id of the job that it is about, or NULL. */
+/* Log one line; what it quotes cannot begin another. `job`: the id of the job that it is about, or NULL. */
 void log_line(const struct log *log, enum log_level level, const char *job, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 

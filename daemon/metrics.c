@@ -1,6 +1,7 @@
 #include "daemon/metrics.h"
 
 #include "daemon/clock.h"
+#include "recon/recon.h"
 
 #include <dirent.h>
 #include <pthread.h>
@@ -37,9 +38,9 @@ static const char *const methods[METHODS] = {"GET", "HEAD", "POST", "DELETE", "o
 struct metrics {
     pthread_mutex_t lock;
     double started; /* s since 1970 */
-    struct named submitted, completed, duration, stages, samples, failed_kind;
+    struct named submitted, completed, duration, stages, samples, failed_kind, ingest_bytes;
     uint64_t failed[NAMES][ERR_COUNT]; /* [index in failed_kind][-code] */
-    uint64_t rejected[ERR_COUNT], canceled, retried, ingest_bytes;
+    uint64_t rejected[ERR_COUNT], canceled, retried;
     uint64_t answered[METHODS][STATUSES];
     struct histogram waited;
     double overflowed; /* samples */
@@ -47,17 +48,6 @@ struct metrics {
     struct named gpu_failures[GPU_KINDS]; /* by device */
     double last_success;                  /* s since 1970 */
 };
-
-int metrics_create(struct metrics **out)
-{
-    struct metrics *metrics = calloc(1, sizeof *metrics);
-    if (!metrics)
-        return err_set(ERR_NO_MEMORY, "No memory for the metrics.");
-    pthread_mutex_init(&metrics->lock, NULL);
-    metrics->started = 1e-3 * (double)clock_milliseconds();
-    *out = metrics;
-    return 0;
-}
 
 void metrics_free(struct metrics *metrics)
 {
@@ -83,6 +73,23 @@ static int index_of(struct named *named, const char *name)
     return i;
 }
 
+int metrics_create(struct metrics **out)
+{
+    struct metrics *metrics = calloc(1, sizeof *metrics);
+    if (!metrics)
+        return err_set(ERR_NO_MEMORY, "No memory for the metrics.");
+    pthread_mutex_init(&metrics->lock, NULL);
+    metrics->started = 1e-3 * (double)clock_milliseconds();
+    /* Prometheus sees no increase in a counter that begins with its first event. */
+    for (const struct kind *kind = recon_kinds; kind->name; kind++) {
+        index_of(&metrics->submitted, kind->name);
+        index_of(&metrics->completed, kind->name);
+        index_of(&metrics->duration, kind->name);
+    }
+    *out = metrics;
+    return 0;
+}
+
 static void histogram_add(struct histogram *histogram, double value)
 {
     int i = 0;
@@ -92,11 +99,17 @@ static void histogram_add(struct histogram *histogram, double value)
     histogram->sum += value;
 }
 
-void metrics_submitted(struct metrics *metrics, const char *kind, int64_t bytes)
+void metrics_submitted(struct metrics *metrics, const char *kind)
 {
     pthread_mutex_lock(&metrics->lock);
     metrics->submitted.value[index_of(&metrics->submitted, kind)]++;
-    metrics->ingest_bytes += (uint64_t)bytes;
+    pthread_mutex_unlock(&metrics->lock);
+}
+
+void metrics_ingested(struct metrics *metrics, const char *format, int64_t bytes)
+{
+    pthread_mutex_lock(&metrics->lock);
+    metrics->ingest_bytes.value[index_of(&metrics->ingest_bytes, format)] += (double)bytes;
     pthread_mutex_unlock(&metrics->lock);
 }
 
@@ -262,7 +275,8 @@ static void print_jobs(const struct metrics *metrics, FILE *out)
         for (int i = 0; i < metrics->gpu_failures[kind].count; i++)
             fprintf(out, PREFIX "gpu_errors_total{gpu=\"%s\",kind=\"%s\"} %.0f\n", metrics->gpu_failures[kind].name[i],
                     err_name(gpu_kinds[kind]), metrics->gpu_failures[kind].value[i]);
-    one(out, PREFIX "ingest_bytes_total", "counter", "Bytes of accepted uploads.", (double)metrics->ingest_bytes);
+    print_named(out, &metrics->ingest_bytes, PREFIX "ingest_bytes_total", "format",
+                "Bytes of accepted uploads, by what their first ones say they are.");
     head(out, PREFIX "ingest_rejected_total", "counter", "Uploads refused, by the code of the reason.");
     for (int i = 0; i < ERR_COUNT; i++)
         if (metrics->rejected[i])
@@ -306,8 +320,9 @@ static void print_process(const struct metrics *metrics, FILE *out)
 
 void metrics_print(struct metrics *metrics, const struct metrics_now *now, FILE *out)
 {
-    head(out, PREFIX "build_info", "gauge", "The version that runs; always 1.");
-    fprintf(out, PREFIX "build_info{version=\"%s\"} 1\n", MRIRECON_VERSION);
+    head(out, PREFIX "build_info", "gauge",
+         "The version that runs, and the CUDA that it was built with (none: for CPUs alone); always 1.");
+    fprintf(out, PREFIX "build_info{version=\"%s\",cuda=\"%s\"} 1\n", MRIRECON_VERSION, MRIRECON_CUDA);
     head(out, PREFIX "queue_jobs", "gauge", "Jobs that wait.");
     for (int i = 0; i < PRIORITIES; i++)
         fprintf(out, PREFIX "queue_jobs{priority=\"%s\"} %lld\n", job_priority_name((enum job_priority)i),
@@ -319,6 +334,9 @@ void metrics_print(struct metrics *metrics, const struct metrics_now *now, FILE 
         "When the job that waits longest was accepted; 0: none waits.", 1e-3 * (double)now->oldest);
     one(out, PREFIX "spool_used_bytes", "gauge", "Bytes of waiting uploads.", (double)now->spool_used);
     one(out, PREFIX "spool_free_bytes", "gauge", "Bytes that uploads may still take.", (double)now->spool_free);
+    one(out, PREFIX "ready", "gauge", "1: /readyz says ready.", now->ready);
+    one(out, PREFIX "tls_certificate_expiry_timestamp_seconds", "gauge",
+        "When the certificate that is shown ends; 0: plain HTTP.", (double)now->certificate_end);
     one(out, PREFIX "workers", "gauge", "Workers that should run.", now->workers);
     one(out, PREFIX "workers_ready", "gauge", "Workers that are warm, and whose devices are trusted.",
         now->workers_ready);
@@ -334,6 +352,8 @@ void metrics_print(struct metrics *metrics, const struct metrics_now *now, FILE 
         fprintf(out, PREFIX "gpu_memory_total_bytes{gpu=\"%s\"} %lld\n", now->gpu[i].device,
                 (long long)now->gpu[i].total);
     pthread_mutex_lock(&metrics->lock);
+    for (int i = 0; i < now->gpus * GPU_KINDS; i++) /* 0, before the first failure */
+        index_of(&metrics->gpu_failures[i % GPU_KINDS], now->gpu[i / GPU_KINDS].device);
     print_jobs(metrics, out);
     pthread_mutex_unlock(&metrics->lock);
     print_process(metrics, out);

@@ -15,7 +15,9 @@ struct metrics;
 int metrics_create(struct metrics **out);
 void metrics_free(struct metrics *metrics);
 
-void metrics_submitted(struct metrics *metrics, const char *kind, int64_t bytes);
+void metrics_submitted(struct metrics *metrics, const char *kind);
+/* An upload was accepted; `format`: as scan_sniff() says. */
+void metrics_ingested(struct metrics *metrics, const char *format, int64_t bytes);
 void metrics_rejected(struct metrics *metrics, int code); /* an upload was refused */
 void metrics_started(struct metrics *metrics, double waited);
 void metrics_retried(struct metrics *metrics);
@@ -36,7 +38,9 @@ struct metrics_gpu {
 
 /* What is asked for at the moment of reading. */
 struct metrics_now {
-    const int64_t *waiting;            /* by enum job_priority */
+    const int64_t *waiting; /* by enum job_priority */
+    bool ready;
+    int64_t certificate_end;           /* s since 1970; 0: there is none */
     bool held;                         /* no job is begun, for the disk is low */
     int64_t running, capacity, oldest; /* oldest: ms since 1970, 0: none waits */
     int64_t spool_used, spool_free;

@@ -5,6 +5,7 @@
 #include <systemd/sd-daemon.h>
 
 #define STATUS_SECONDS 2.0
+#define STOP_SECONDS   30 /* for what follows the drain-time */
 
 void notify_init(struct notify *notify, struct service *service)
 {
@@ -75,6 +76,7 @@ void notify_reloaded(const struct notify *notify)
 
 void notify_stopping(const struct notify *notify)
 {
-    (void)notify;
-    sd_notify(0, "STOPPING=1");
+    /* Beyond TimeoutStopSec, where drain-time asks for it. */
+    sd_notifyf(0, "STOPPING=1\nEXTEND_TIMEOUT_USEC=%lld",
+               (long long)(notify->service->options->drain_time + STOP_SECONDS) * 1000000);
 }

@@ -16,6 +16,8 @@ int route_submit_begin(struct request *request);
 int route_submit_work(struct request *request);
 int route_submit(struct request *request);
 int route_resubmit_work(struct request *request);
+/* What the scan in `scan`, of `bytes`, is, as metrics tell it. */
+const char *ingest_format(int scan, int64_t bytes);
 
 /* routes_jobs.c */
 int route_job(struct request *request);

@@ -102,8 +102,8 @@ static int room_check(struct request *request)
     int64_t bytes = http_body_bytes(request);
     if (service->draining)
         return err_set(ERR_DRAINING, "The service is being stopped. Send the scan again when it is back.");
-    return store_room(service->store, request->job.client, request->job.quota, bytes > 0 ? bytes : 0,
-                      service->options->queue_limit);
+    return store_room(service->store, request->job.client, request->job.quota, (struct quota){0, 0},
+                      bytes > 0 ? bytes : 0, service->options->queue_limit);
 }
 
 /* All that a submission says but its scan. */

@@ -102,6 +102,16 @@ static int workers_check(struct service *service, json_t *list)
                    *status[told].device ? status[told].device : status[told].wanted, status[told].note);
 }
 
+/* Whether work can be done; what of it is well, and what each worker does. */
+static bool service_is_ready(struct service *service, json_t *checks, json_t *workers)
+{
+    bool ready = check(checks, "store", store_check(service->store));
+    ready &= check(checks, "spool", spool_check(service->spool));
+    ready &= check(checks, "workers", workers_check(service, workers));
+    ready &= check(checks, "accepting", service->draining ? err_set(ERR_DRAINING, "The service is being stopped.") : 0);
+    return ready;
+}
+
 /* `?verbose`, with or without a value, as Kubernetes' probes send it. */
 static int verbose_take(void *verbose, const char *name, const char *value)
 {
@@ -120,10 +130,7 @@ int route_ready(struct request *request)
     if (result)
         return result;
     json_t *checks = json_object(), *workers = json_array();
-    bool ready = check(checks, "store", store_check(service->store));
-    ready &= check(checks, "spool", spool_check(service->spool));
-    ready &= check(checks, "workers", workers_check(service, workers));
-    ready &= check(checks, "accepting", service->draining ? err_set(ERR_DRAINING, "The service is being stopped.") : 0);
+    bool ready = service_is_ready(service, checks, workers);
     json_t *document = json_pack("{s:s}", "status", ready ? "ready" : "not ready");
     /* What is wrong is always said; what is well only where it is asked for. */
     if (!ready || verbose) {
@@ -149,6 +156,12 @@ int route_metrics(struct request *request)
         result = spool_free_bytes(service->spool, &now.spool_free);
     if (result)
         return result;
+    json_t *checks = json_object(), *list = json_array();
+    now.ready = service_is_ready(service, checks, list);
+    json_decref(checks);
+    json_decref(list);
+    if (service->tls)
+        now.certificate_end = tls_end(service->tls);
     store_waiting(service->store, waiting);
     now.waiting = waiting;
     now.held = scheduler_is_held(service->scheduler);

@@ -4,6 +4,7 @@
 #include "daemon/clock.h"
 #include "daemon/problem.h"
 #include "recon/recon.h"
+#include "recon/scan.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -94,12 +95,18 @@ static int replay(struct request *request)
     return result;
 }
 
+const char *ingest_format(int scan, int64_t bytes)
+{
+    const char *format;
+    return scan_sniff(&format, scan, (uint64_t)bytes) ? "other" : format;
+}
+
 /* The job has its row. */
 static void accepted(struct request *request, const char *how)
 {
     struct service *service = request->service;
     const struct job *job = &request->job;
-    metrics_submitted(service->metrics, job->kind, job->bytes);
+    metrics_submitted(service->metrics, job->kind);
     log_line(service->log, LOG_LEVEL_INFO, job->id, "%s, %s, %s, %lld bytes", how, job->kind,
              job_priority_name(job->priority), (long long)job->bytes);
     scheduler_wake(service->scheduler);
@@ -109,6 +116,7 @@ static void accepted(struct request *request, const char *how)
 int route_submit_work(struct request *request)
 {
     struct service *service = request->service;
+    const char *format = "other";
     int result = 0;
     request->deadline = clock_seconds() + request->wait;
     if (request->upload.bytes == 0)
@@ -130,8 +138,10 @@ int route_submit_work(struct request *request)
     memcpy(request->job.id, request->upload.id, sizeof request->job.id);
     if (!result) {
         int scan;
-        if (spool_open(service->spool, request->job.id, &scan) == 0)
+        if (spool_open(service->spool, request->job.id, &scan) == 0) {
+            format = ingest_format(scan, request->job.bytes);
             scheduler_announce(service->scheduler, &request->job, scan);
+        }
         result = spool_finish(&request->upload);
     }
     if (!result)
@@ -145,6 +155,7 @@ int route_submit_work(struct request *request)
         return err_restore(&failure);
     }
     request->upload = (struct spool_file){.fd = -1}; /* the job's now */
+    metrics_ingested(service->metrics, format, request->job.bytes);
     accepted(request, "accepted");
     return 0;
 }

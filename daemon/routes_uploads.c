@@ -113,13 +113,8 @@ int route_upload_create_begin(struct request *request)
 int route_upload_create_work(struct request *request)
 {
     struct upload upload = {.job = NULL};
-    json_t *job =
-        json_pack("{s:s, s:s, s:I, s:s, s:O, s:O}", "kind", request->job.kind, "client", request->job.client,
-                  "patience", (json_int_t)request->job.patience, "priority", job_priority_name(request->job.priority),
-                  "parameters", request->job.parameters, "formats", request->job.formats);
-    int result =
-        upload_begin(request->service->uploads, number_parse(http_header(request, "Upload-Length")), job, &upload);
-    json_decref(job);
+    request->job.bytes = number_parse(http_header(request, "Upload-Length"));
+    int result = upload_begin(request->service->uploads, &request->job, &upload);
     if (!result) {
         memcpy(request->job.id, upload.id, JOB_ID);
         log_line(request->service->log, LOG_LEVEL_INFO, upload.id, "upload in pieces begun, %lld bytes",
@@ -203,20 +198,22 @@ int route_upload_append_begin(struct request *request)
     return result;
 }
 
-/* The upload is whole: its scan is read while the disk takes it. */
-static void announce(struct request *request)
+/* The upload is whole: its scan is read while the disk takes it. Its format, for the metrics. */
+static const char *announce(struct request *request)
 {
     struct service *service = request->service;
     struct job job = {.state = JOB_QUEUED};
     int scan;
     if (upload_peek(service->uploads, request->part[2], &job, &scan) != 0)
-        return;
+        return "other";
+    const char *format = ingest_format(scan, job.bytes);
     scheduler_announce(service->scheduler, &job, scan);
     job_clear(&job);
+    return format;
 }
 
 /* A whole upload becomes a job. */
-static int job_make(struct request *request)
+static int job_make(struct request *request, const char *format)
 {
     struct service *service = request->service;
     if (service->draining)
@@ -224,12 +221,12 @@ static int job_make(struct request *request)
             ERR_DRAINING,
             "The service is being stopped. All bytes have arrived, and become job %s when it is started again.",
             request->part[2]);
-    request->job.quota = request->identity.quota;
     int result =
         upload_finish(service->uploads, service->store, request->part[2], service->options->queue_limit, &request->job);
     if (result)
         return result;
-    metrics_submitted(service->metrics, request->job.kind, request->job.bytes);
+    metrics_submitted(service->metrics, request->job.kind);
+    metrics_ingested(service->metrics, format, request->job.bytes);
     log_line(service->log, LOG_LEVEL_INFO, request->job.id, "accepted, %s, %lld bytes, uploaded in pieces",
              request->job.kind, (long long)request->job.bytes);
     scheduler_wake(service->scheduler);
@@ -240,8 +237,7 @@ static int job_make(struct request *request)
 int route_upload_append_work(struct request *request)
 {
     bool good = digest_end(&request->digest), whole = good && request->chunk.offset == request->chunk.length;
-    if (whole)
-        announce(request);
+    const char *format = whole ? announce(request) : NULL;
     int result = chunk_end(&request->chunk, good);
     if (!result && !good)
         result = err_set(ERR_UPLOAD_CHECKSUM,
@@ -249,7 +245,7 @@ int route_upload_append_work(struct request *request)
                          "dropped. Send them again.",
                          request->digest.name);
     if (!result && whole)
-        result = job_make(request);
+        result = job_make(request, format);
     if (result && whole)
         scheduler_retract(request->service->scheduler, request->part[2]);
     return result;

@@ -79,8 +79,12 @@ int store_recover(struct store *store, int *requeued);
 /* What one client may have waiting: jobs, and bytes of their scans. 0, as it begins: any number. */
 void store_set_quota(struct store *store, int64_t jobs, int64_t bytes);
 
-/* Whether a job of this client would be let in now. Fails with ERR_QUEUE_FULL (`limit` jobs wait), ERR_QUOTA. */
-int store_room(struct store *store, const char *client, struct quota quota, int64_t bytes, int64_t limit);
+/* Whether a job of this client with `bytes` would be let in now; `begun`: what else the client has on its way, which no
+ * row tells. Fails with ERR_QUEUE_FULL (`limit` jobs wait), ERR_QUOTA. */
+int store_room(struct store *store, const char *client, struct quota quota, struct quota begun, int64_t bytes,
+               int64_t limit);
+/* Whether anything limits what a client with this quota may have waiting. */
+bool store_has_quota(const struct store *store, struct quota quota);
 
 /* Seconds after which who was refused with `code` should come back: as long as the queue takes for a job to leave it,
  * of a client that has its share as long as it takes for one of each; 1 to 120. 0: the queue is not why. */

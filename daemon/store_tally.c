@@ -292,10 +292,18 @@ static void waiting_read(struct store *store, const char *name, int64_t *jobs, i
     pthread_mutex_unlock(&store->tally_lock);
 }
 
-int store_room(struct store *store, const char *client, struct quota quota, int64_t bytes, int64_t limit)
+bool store_has_quota(const struct store *store, struct quota quota)
+{
+    return quota.jobs > 0 || quota.bytes > 0 || store->quota_jobs > 0 || store->quota_bytes > 0;
+}
+
+int store_room(struct store *store, const char *client, struct quota quota, struct quota begun, int64_t bytes,
+               int64_t limit)
 {
     int64_t jobs, waiting;
     waiting_read(store, client, &jobs, &waiting);
+    jobs += begun.jobs;
+    waiting += begun.bytes;
     pthread_mutex_lock(&store->tally_lock);
     int64_t all = store->counts[JOB_QUEUED];
     pthread_mutex_unlock(&store->tally_lock);

@@ -1,10 +1,12 @@
 #include "daemon/tls.h"
 
+#include <errno.h>
 #include <gnutls/gnutls.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { CHAIN_MOST = 16 };
 
@@ -13,6 +15,7 @@ struct tls_pair {
     gnutls_pcert_st chain[CHAIN_MOST];
     unsigned length;
     gnutls_privkey_t key;
+    time_t end; /* of the first certificate */
 };
 
 struct tls {
@@ -30,6 +33,17 @@ static void pair_free(struct tls_pair *pair)
     if (pair->key)
         gnutls_privkey_deinit(pair->key);
     free(pair);
+}
+
+/* Until when the first certificate of the chain is good. */
+static time_t pair_end(struct tls_pair *pair)
+{
+    gnutls_x509_crt_t certificate = NULL;
+    time_t end = 0;
+    if (gnutls_pcert_export_x509(&pair->chain[0], &certificate) == 0)
+        end = gnutls_x509_crt_get_expiration_time(certificate);
+    gnutls_x509_crt_deinit(certificate);
+    return end;
 }
 
 /* Whether the key signs for the first certificate of the chain. */
@@ -52,39 +66,61 @@ static int pair_check(const struct tls *tls, struct tls_pair *pair)
     return 0;
 }
 
+static int file_load(const char *option, const char *path, gnutls_datum_t *text)
+{
+    if (gnutls_load_file(path, text) == 0)
+        return 0;
+    int error = errno;
+    return err_set(ERR_BAD_PARAMETER, "%s: %s cannot be read: %s.%s", option, path, strerror(error),
+                   error == EACCES ? " It has to be the service's account's." : "");
+}
+
+static int chain_read(const struct tls *tls, struct tls_pair *pair)
+{
+    gnutls_datum_t text = {NULL, 0};
+    int result = file_load("tls-certificate", tls->certificate, &text);
+    if (result)
+        return result;
+    unsigned length = CHAIN_MOST;
+    int failed = gnutls_pcert_list_import_x509_raw(pair->chain, &length, &text, GNUTLS_X509_FMT_PEM, 0);
+    gnutls_free(text.data);
+    if (failed)
+        return err_set(ERR_BAD_PARAMETER, "tls-certificate: %s holds no certificate in PEM: %s", tls->certificate,
+                       gnutls_strerror(failed));
+    pair->length = length;
+    return 0;
+}
+
+static int key_read(const struct tls *tls, struct tls_pair *pair)
+{
+    gnutls_datum_t text = {NULL, 0};
+    int result = file_load("tls-key", tls->key, &text);
+    if (result)
+        return result;
+    int failed = gnutls_privkey_init(&pair->key);
+    if (!failed)
+        failed = gnutls_privkey_import_x509_raw(pair->key, &text, GNUTLS_X509_FMT_PEM, NULL, 0);
+    gnutls_memset(text.data, 0, text.size);
+    gnutls_free(text.data);
+    return failed ? err_set(ERR_BAD_PARAMETER, "tls-key: %s holds no key in PEM: %s", tls->key, gnutls_strerror(failed))
+                  : 0;
+}
+
 static int pair_read(const struct tls *tls, struct tls_pair **out)
 {
     struct tls_pair *pair = calloc(1, sizeof *pair);
-    gnutls_datum_t text = {NULL, 0};
-    int result = pair ? 0 : err_set(ERR_NO_MEMORY, "No memory for a certificate.");
-    unsigned length = CHAIN_MOST;
-    int failed = result ? 0 : gnutls_load_file(tls->certificate, &text);
-    if (!result && !failed)
-        failed = gnutls_pcert_list_import_x509_raw(pair->chain, &length, &text, GNUTLS_X509_FMT_PEM, 0);
-    if (!result && !failed)
-        pair->length = length;
-    if (!result && failed)
-        result = err_set(ERR_BAD_PARAMETER, "tls-certificate: %s holds no certificate in PEM: %s", tls->certificate,
-                         gnutls_strerror(failed));
-    gnutls_free(text.data);
-    text.data = NULL;
-    failed = result ? 0 : gnutls_load_file(tls->key, &text);
-    if (!result && !failed)
-        failed = gnutls_privkey_init(&pair->key);
-    if (!result && !failed)
-        failed = gnutls_privkey_import_x509_raw(pair->key, &text, GNUTLS_X509_FMT_PEM, NULL, 0);
-    if (!result && failed)
-        result = err_set(ERR_BAD_PARAMETER, "tls-key: %s holds no key in PEM: %s", tls->key, gnutls_strerror(failed));
-    if (text.data)
-        gnutls_memset(text.data, 0, text.size);
-    gnutls_free(text.data);
+    int result = pair ? chain_read(tls, pair) : err_set(ERR_NO_MEMORY, "No memory for a certificate.");
+    if (!result)
+        result = key_read(tls, pair);
     if (!result)
         result = pair_check(tls, pair);
-    if (result)
+    if (result) {
         pair_free(pair);
-    else
-        *out = pair;
-    return result;
+        return result;
+    }
+    pair->end = pair_end(pair);
+    *out = pair;
+    return 0;
 }
 
 int tls_reload(struct tls *tls)
@@ -93,6 +129,11 @@ int tls_reload(struct tls *tls)
     int result = pair_read(tls, &pair);
     if (result)
         return result;
+    if (pair->end <= time(NULL) && tls->newest && tls->newest->end > time(NULL)) {
+        pair_free(pair);
+        return err_set(ERR_BAD_PARAMETER, "tls-certificate: %s holds a certificate, but its time is over.",
+                       tls->certificate);
+    }
     pair->users = 1;
     pthread_mutex_lock(&tls->lock);
     struct tls_pair *before = tls->newest;
@@ -127,6 +168,14 @@ void tls_free(struct tls *tls)
     free(tls->certificate);
     free(tls->key);
     free(tls);
+}
+
+int64_t tls_end(struct tls *tls)
+{
+    pthread_mutex_lock(&tls->lock);
+    int64_t end = (int64_t)tls->newest->end;
+    pthread_mutex_unlock(&tls->lock);
+    return end;
 }
 
 struct tls_pair *tls_hold(struct tls *tls)

@@ -14,12 +14,16 @@ struct tls;
 struct tls_pair; /* a certificate and its key */
 
 /* Read the certificate (with those that sign it, in PEM) and its key. Fails with ERR_BAD_PARAMETER (unreadable, or they
- * do not belong together), ERR_NO_MEMORY. */
+ * do not belong together), ERR_NO_MEMORY. One whose time is over is taken; tls_end() tells. */
 int tls_create(struct tls **out, const char *certificate, const char *key);
 void tls_free(struct tls *tls); /* after the last connection */
 
-/* Read both again, for connections from now on. A failure leaves everything as it was. */
+/* Read both again, for connections from now on. A failure leaves everything as it was; so does a certificate whose time
+ * is over, where that which is shown still has some. */
 int tls_reload(struct tls *tls);
+
+/* When the certificate that is shown now ends, s since 1970. */
+int64_t tls_end(struct tls *tls);
 
 /* What a connection that begins now shows; the caller's until tls_release (NULL: nothing). */
 struct tls_pair *tls_hold(struct tls *tls);

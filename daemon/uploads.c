@@ -48,6 +48,7 @@ int uploads_create(struct uploads **out, struct spool *spool, const char *state_
     uploads->log = log;
     clock_cond_init(&uploads->stop);
     pthread_mutex_init(&uploads->lock, NULL);
+    pthread_mutex_init(&uploads->counting, NULL);
     snprintf(path, sizeof path, "%s/uploads", state_dir);
     uploads->folder = -1;
     if (mkdir(path, 0700) == 0 || errno == EEXIST)
@@ -76,6 +77,7 @@ void uploads_free(struct uploads *uploads)
         close(uploads->folder);
     pthread_cond_destroy(&uploads->stop);
     pthread_mutex_destroy(&uploads->lock);
+    pthread_mutex_destroy(&uploads->counting);
     free(uploads);
 }
 
@@ -239,9 +241,37 @@ int upload_get(struct uploads *uploads, const char *id, struct upload *out)
     return 0;
 }
 
-int upload_begin(struct uploads *uploads, int64_t length, json_t *job, struct upload *out)
+/* What a client has begun and not ended. */
+struct begun {
+    int folder;
+    const char *client;
+    struct quota sum;
+};
+
+static void begun_add(void *context, const char *id)
+{
+    struct begun *begun = context;
+    json_t *note = upload_note_read(begun->folder, id);
+    const char *client = json_string_value(json_object_get(json_object_get(note, "job"), "client"));
+    if (client && strcmp(client, begun->client) == 0) {
+        begun->sum.jobs++;
+        begun->sum.bytes += json_integer_value(json_object_get(note, "length"));
+    }
+    json_decref(note);
+}
+
+static int room_check(struct uploads *uploads, const struct job *job)
+{
+    struct begun begun = {.folder = uploads->folder, .client = job->client};
+    int result = uploads_each(uploads->folder, begun_add, &begun);
+    return result ? result
+                  : store_room(uploads->store, job->client, job->quota, begun.sum, job->bytes, *uploads->queue_limit);
+}
+
+static int files_begin(struct uploads *uploads, const struct job *job, struct upload *out)
 {
     char id[JOB_ID], name[UPLOAD_NAME];
+    int64_t length = job->bytes;
     int result = spool_reserve(uploads->spool, length);
     if (result)
         return result;
@@ -251,7 +281,7 @@ int upload_begin(struct uploads *uploads, int64_t length, json_t *job, struct up
         result = spool_failed(uploads->spool, "beginning an upload");
     if (!result && length && fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, length) < 0 && (errno == ENOSPC || errno == EDQUOT))
         result = spool_failed(uploads->spool, "reserving space for the upload");
-    json_t *note = json_pack("{s:I, s:O}", "length", (json_int_t)length, "job", job);
+    json_t *note = upload_note_pack(job);
     char *text = note ? json_dumps(note, JSON_COMPACT) : NULL;
     json_decref(note);
     if (!result && !text)
@@ -273,6 +303,18 @@ int upload_begin(struct uploads *uploads, int64_t length, json_t *job, struct up
         upload_files_remove(uploads->folder, id);
         spool_release(uploads->spool, length);
     }
+    return result;
+}
+
+int upload_begin(struct uploads *uploads, const struct job *job, struct upload *out)
+{
+    if (!store_has_quota(uploads->store, job->quota))
+        return files_begin(uploads, job, out);
+    pthread_mutex_lock(&uploads->counting);
+    int result = room_check(uploads, job);
+    if (!result)
+        result = files_begin(uploads, job, out);
+    pthread_mutex_unlock(&uploads->counting);
     return result;
 }
 

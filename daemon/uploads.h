@@ -1,7 +1,7 @@
 /* uploads.h: uploads that may break off and go on (tus): bytes arrive in several requests, days apart, across restarts.
  *
  *   STATE/uploads/ID        the bytes that have arrived; the file's size is how far the upload is
- *   STATE/uploads/ID.json   length, kind, client, priority, parameters; written once, at the beginning
+ *   STATE/uploads/ID.json   length, kind, client, its quota, priority, parameters; written once, at the beginning
  *   STATE/uploads/ID.chunk  while a chunk with a checksum arrives: the offset to go back to if it is cut off
  *
  * The first one's time of modification tells when bytes arrived last, by the machine's clock; when somebody sets that,
@@ -25,7 +25,7 @@ struct upload {
     char id[JOB_ID];
     int64_t length, offset;
     int64_t left; /* ms until it is removed if nothing arrives */
-    json_t *job;  /* {kind, client, priority, parameters, formats}; upload_clear() gives it back */
+    json_t *job;  /* {kind, client, quota, priority, parameters, formats}; upload_clear() gives it back */
 };
 void upload_clear(struct upload *upload);
 
@@ -49,9 +49,9 @@ void uploads_free(struct uploads *uploads);
  */
 int uploads_recover(struct uploads *uploads, struct store *store, const int64_t *queue_limit, int *resumed);
 
-/* Begin an upload of `length` bytes, on the disk when this returns; `job` stays the caller's. Fails with ERR_TOO_LARGE,
- * ERR_SPOOL_FULL, ERR_IO. */
-int upload_begin(struct uploads *uploads, int64_t length, json_t *job, struct upload *out);
+/* Begin an upload of job->bytes that becomes this job, on the disk when this returns; what its client has begun counts
+ * with what it has waiting. Fails with ERR_TOO_LARGE, ERR_SPOOL_FULL, ERR_IO, and as store_room(). */
+int upload_begin(struct uploads *uploads, const struct job *job, struct upload *out);
 
 /* Fails with ERR_NOT_FOUND, ERR_IO. */
 int upload_get(struct uploads *uploads, const char *id, struct upload *out);

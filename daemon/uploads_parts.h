@@ -22,7 +22,8 @@ struct uploads {
     int64_t clock_offset; /* clock_offset() with which the times of the files go */
     pthread_t reaper;
     bool reaps, stopping;
-    pthread_mutex_t lock; /* of `writing`, `stopping`, and the times of files with `clock_offset` */
+    pthread_mutex_t lock;     /* of `writing`, `stopping`, and the times of files with `clock_offset` */
+    pthread_mutex_t counting; /* held from the look at what a client with a quota has begun until one more is */
     pthread_cond_t stop;
     struct writing writing[WRITERS];
 };
@@ -34,6 +35,8 @@ const char *upload_file(char name[UPLOAD_NAME], const char *id, const char *endi
 void upload_files_remove(int folder, const char *id);
 /* The note of an upload, ID.json, a new reference; NULL: there is none that can be read. */
 json_t *upload_note_read(int folder, const char *id);
+/* The note of an upload that becomes this job, of job->bytes; a new reference. */
+json_t *upload_note_pack(const struct job *job);
 /* The job that an upload becomes. Fails with ERR_IO where the note does not say enough. */
 int upload_job(const struct upload *upload, struct job *job);
 /* How many of an upload's `size` bytes have arrived: without those of a chunk whose checksum nobody has seen yet. -1:

@@ -111,10 +111,14 @@ struct scan_limits {
     double seconds; /* wall clock */
 };
 
-/* Decode the scan file in `fd` (a regular file, read-only; any format of the magic-number table in scan_decode.c) in a
- * sandboxed process of `decoder` (recon/decoder.h), and open the result. `group` is the HDF5 group, NULL for the
- * only or first that holds a scan ("dataset" first). `canceled` (may be NULL) is polled; non-zero kills the child.
- * Fails with the codes of "the file" in err.h, ERR_CANCELED, ERR_NO_MEMORY. */
+/* The name of the format of the file in `fd`, of `bytes`, as mrirecon-codec knows it: "hdf5" or "stream". Fails with
+ * ERR_UNKNOWN_FORMAT (with what it seems to be), ERR_EMPTY_BODY, ERR_IO. */
+int scan_sniff(const char **format, int fd, uint64_t bytes);
+
+/* Decode the scan file in `fd` (a regular file, read-only; of a format that scan_sniff() tells) in a sandboxed process
+ * of `decoder` (recon/decoder.h), and open the result. `group` is the HDF5 group, NULL for the only or first that holds
+ * a scan ("dataset" first). `canceled` (may be NULL) is polled; non-zero kills the child. Fails with the codes of "the
+ * file" in err.h, ERR_CANCELED, ERR_NO_MEMORY. */
 int scan_decode(struct scan *out, struct decoder *decoder, int fd, const char *group, const struct scan_limits *limits,
                 int (*canceled)(void *context), void *context);
 

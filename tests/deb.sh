@@ -96,6 +96,8 @@ while read -r id; do client wait "$id" >/dev/null 2>>"$root/tmp/client.log" && d
 verdict $? "an upgrade keeps the queue: $done of 20 jobs succeed after it"
 stop
 
+in_root systemctl enable mrirecond.socket >"$root/tmp/socket.log" 2>&1
+verdict $? "the socket can be enabled"
 in_root dpkg -r mrirecond >"$root/tmp/remove.log" 2>&1 && [ -e "$root/var/lib/mrirecond/jobs.db" ] && [ ! -e "$root/usr/bin/mrirecond" ]
 verdict $? "removal takes the programs and keeps queue and configuration"
 in_root dpkg -P mrirecond >"$root/tmp/purge.log" 2>&1

@@ -42,7 +42,7 @@ static size_t character(const unsigned char *text)
 }
 
 /* What others wrote is quoted in sentences, and a quotation may be cut within a character. */
-static void clean(char *text)
+void err_clean(char *text)
 {
     for (unsigned char *at = (unsigned char *)text; *at;) {
         size_t length = character(at);
@@ -60,7 +60,7 @@ static int record(int code, int64_t acquisition, int64_t required, int64_t avail
     slot.required = required;
     slot.available = available;
     vsnprintf(slot.text, sizeof slot.text, format, arguments);
-    clean(slot.text);
+    err_clean(slot.text);
     return code;
 }
 
@@ -102,7 +102,7 @@ int err_prefix(const char *format, ...)
     size_t used = strlen(words);
     memcpy(slot.text, words, used);
     snprintf(slot.text + used, sizeof slot.text - used, "%s", rest);
-    clean(slot.text);
+    err_clean(slot.text);
     return slot.code;
 }
 
@@ -116,7 +116,7 @@ int err_restore(const struct err *failure)
     if (failure != &slot)
         slot = *failure;
     slot.text[sizeof slot.text - 1] = '\0';
-    clean(slot.text);
+    err_clean(slot.text);
     return slot.code;
 }
 

@@ -125,6 +125,10 @@ const struct err *err_last(void);
 /* Copy a failure (from another thread or process) into the calling thread's slot and return its code. */
 int err_restore(const struct err *failure);
 
+/* Replace, in place, what is no text of one line in UTF-8: control and formatting characters, broken ones. Failures and
+ * lines of the log pass through it. */
+void err_clean(char *text);
+
 /* Of a code: its stable name, HTTP status, title. Unknown codes are described as ERR_INTERNAL. */
 const char *err_name(int code);
 int err_status(int code);

@@ -1,14 +1,17 @@
 #!/usr/bin/python3
 """Who may do what: tokens, roles, ownership, TLS and its reload, the audit log, what is not written anywhere."""
 import base64
+import concurrent.futures
 import http.client
 import os
+import shutil
 import signal
 import socket
 import ssl
 import stat
 import subprocess
 import tempfile
+import time
 import urllib.error
 import urllib.request
 
@@ -27,7 +30,7 @@ def new_token(path, name, role):
 def certificate(folder, name):
     """A certificate of its own for localhost, and its key."""
     paths = os.path.join(folder, f"{name}.crt"), os.path.join(folder, f"{name}.key")
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "60",
                     "-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-out", paths[0], "-keyout", paths[1]],
                    check=True, capture_output=True)
     return paths
@@ -164,6 +167,33 @@ def quotas():
         daemon.process.send_signal(signal.SIGHUP)
         wait_until(lambda: "the old tokens stay" in daemon.read_log(), "a word about the broken line")
         daemon.expect_trouble = True
+
+
+@test("uploads in pieces count: none is begun beyond a quota, ten at a time neither, and time makes none of them a job")
+def quotas_of_uploads():
+    with Guarded(client_jobs=100, work_reserve="1000T", upload_lifetime=3) as daemon:  # nothing is begun: all that is accepted waits
+        with open(daemon.tokens) as file:
+            lines = file.read().splitlines()
+        body = scans.radial().bytes(daemon.state)
+        with open(daemon.tokens, "w") as file:
+            file.write("\n".join(line + (f" jobs=3 bytes={3 * len(body)}" if line.startswith("mri2 ") else "") for line in lines) + "\n")
+        daemon.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: "reload: 4 tokens" in daemon.read_log(), "the reload")
+
+        def begin(length, who="other"):
+            return daemon.as_(who, "POST", "/v1/uploads?kind=recon", **TUS, Upload_Length=str(length))
+
+        begin(3 * len(body) + 1).problem(429, "client-quota")
+        with concurrent.futures.ThreadPoolExecutor(10) as pool:
+            answers = list(pool.map(begin, [len(body)] * 10))
+        same(sorted(answer.status for answer in answers), [201] * 3 + [429] * 7, "statuses of ten creations")
+        same(begin(len(body), "submit").status, 201, "status of another client")
+        where = next(answer.headers["location"] for answer in answers if answer.status == 201)
+        for _ in range(3):
+            daemon.as_("other", "POST", "/v1/jobs?kind=recon", body).expect(202)
+        daemon.as_("other", "PATCH", where, body, Content_Type="application/offset+octet-stream", Upload_Offset="0", **TUS).problem(429, "client-quota")
+        wait_until(lambda: daemon.as_("other", "HEAD", where, **TUS).status == 404, "the upload to expire", 30)
+        same(len(daemon.as_("other", "GET", "/v1/jobs").json()["jobs"]), 3, "jobs of the client")
 
 
 @test("the audit log tells who did what, and holds no token")
@@ -319,6 +349,47 @@ def tls():
                 pass
             daemon.trust = second[0]
             daemon.request("GET", "/livez").expect(200)
+
+
+@test("a certificate whose time is over does not take the place of a good one, nor one of another key; where none is good it is told")
+def ended():
+    with tempfile.TemporaryDirectory() as folder:
+        good, over, other = (certificate(folder, name) for name in ("good", "over", "other"))
+        subprocess.run(["openssl", "x509", "-in", over[0], "-signkey", over[1], "-days", "-1", "-out", over[0] + ".new"], check=True, capture_output=True)
+        os.rename(over[0] + ".new", over[0])
+        crt, key = os.path.join(folder, "now.crt"), os.path.join(folder, "now.key")
+        shown = []
+
+        class Encrypted(Daemon):
+            def request(self, method, path, body=None, headers=None, timeout=60):
+                connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=timeout, context=ssl._create_unverified_context())
+                connection.request(method, path, body, headers or {})
+                answer = connection.getresponse()
+                shown[:] = [ssl.DER_cert_to_PEM_cert(connection.sock.getpeercert(True))]
+                return Response(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
+
+        def install(certificate_file, key_file):
+            shutil.copy(certificate_file, crt)
+            shutil.copy(key_file, key)
+
+        def text(path):
+            with open(path) as file:
+                return file.read()
+
+        install(*good)
+        with Encrypted(devices="cpu", tls_certificate=crt, tls_key=key, expect_trouble=True) as daemon:
+            end = daemon.metrics()["mrirecond_tls_certificate_expiry_timestamp_seconds"]
+            assert 59 * 86400 < end - time.time() <= 60 * 86400, end
+            assert "the certificate ends" not in daemon.read_log(), daemon.read_log()
+            for pair, said in ((over, "its time is over"), ((good[0], other[1]), "is not that of the certificate"), ((good[0], good[0]), "no key in PEM")):
+                install(*pair)
+                daemon.process.send_signal(signal.SIGHUP)
+                wait_until(lambda: any("the old certificate stays" in line and said in line for line in daemon.read_log().splitlines()), f"a word: {said}")
+                daemon.request("GET", "/livez").expect(200)
+                same(shown[0].split(), text(good[0]).split(), "the certificate that is shown")
+        install(*over)
+        with Encrypted(devices="cpu", tls_certificate=crt, tls_key=key) as daemon:
+            assert "warning: the certificate ended 24 hours ago: clients refuse it" in daemon.read_log(), daemon.read_log()
 
 
 @test("certificates that were replaced stay for who is connected with them, and no longer: 300 reloads do not grow the service")

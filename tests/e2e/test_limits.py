@@ -174,5 +174,20 @@ def hosts(daemon):
         named.request("GET", "/v1/jobs", headers={"Host": "localhost"}).problem(421, "misdirected")
 
 
+@test("a POST that another site's page has a browser send does nothing; one of the service's own, or of no page, goes through")
+def origins(daemon):
+    body = scans.radial().bytes(daemon.state)
+    for origin in ("https://evil.example", "http://localhost.evil.example", f"http://localhost:{daemon.port + 1}", "null"):
+        before = daemon.get("/v1/jobs").json()
+        for method, path in (("POST", "/v1/jobs?kind=recon"), ("POST", "/v1/uploads"), ("DELETE", "/v1/jobs?older=0"),
+                             ("POST", "/v1/jobs/01m7yheza283fkx9ma8t456e4x/cancel")):
+            # What a page may have sent without asking first: a POST of text/plain.
+            headers = {"Origin": origin, "Content-Type": "text/plain", "Tus-Resumable": "1.0.0", "Upload-Length": "5"}
+            daemon.request(method, path, body if path.startswith("/v1/jobs?kind") else None, headers).problem(403, "forbidden")
+        same(daemon.get("/v1/jobs").json(), before, "jobs after them")
+    daemon.submit(body, Origin=f"http://127.0.0.1:{daemon.port}").expect(202)
+    daemon.get("/v1/jobs", Origin="https://evil.example").expect(200)
+
+
 if __name__ == "__main__":
     main(lambda: Daemon(devices="cpu"))

@@ -50,6 +50,7 @@ def notify():
             wait_until(lambda: "RELOADING=1" in manager.read() and manager.read().count("READY=1") == 2, "the reload")
             assert manager.heard("MONOTONIC_USEC="), manager.read()
         assert "STOPPING=1" in manager.read()
+        same(manager.heard("EXTEND_TIMEOUT_USEC="), ["EXTEND_TIMEOUT_USEC=60000000"], "time to stop: drain-time and 30 s")
 
 
 @test("signs of life come while the daemon lives, also while it works")
@@ -125,5 +126,26 @@ def json_log():
         assert any(message.startswith("accepted") for message in about) and any("succeeded" in message for message in about), about
 
 
+@test("what stands in a path begins no line of the log, and breaks none: JSON or not")
+def forged():
+    with tempfile.TemporaryDirectory() as folder:
+        odd = os.path.join(folder, "a\n2026-01-01T00:00:00.000Z error: forged\x1b[31m\"\\ \udcff" + '"' * 90)
+        for options in ({}, {"log_format": "json"}):
+            with Daemon(state=odd, devices="cpu", **options) as daemon:
+                lines = daemon.read_log().split("\n")[:-1]
+                told = [line for line in lines if "state in " in line]
+                same(len(told), 1, f"lines that name the folder: {lines}")
+                assert "forged?[31m" in told[0] and "\x1b" not in told[0], told
+                assert not any(line.startswith("2026-01-01") for line in lines), lines
+                assert not options or [json.loads(line) for line in lines], lines
+
+
+@test("no core is written of the daemon, nor of a worker: it would hold scans")
+def cores(daemon):
+    for pid in (daemon.process.pid, daemon.worker()):
+        with open(f"/proc/{pid}/limits") as file:
+            same([line.split()[4:6] for line in file if line.startswith("Max core file size")], [["0", "0"]], f"limit of process {pid}")
+
+
 if __name__ == "__main__":
-    main()
+    main(lambda: Daemon(devices="cpu"))

@@ -283,6 +283,28 @@ static void hosts_are_known(void **state)
     assert_false(host_is_known(NULL, "a.example", false));
 }
 
+static void origins_are_hosts(void **state)
+{
+    (void)state;
+    assert_true(origin_is_host("http://localhost:8080", "localhost:8080"));
+    assert_true(origin_is_host("https://Recon.example", "recon.example"));
+    static const char *const other[] = {"",
+                                        "null",
+                                        "http://",
+                                        "http://localhost:80",
+                                        "http://localhost",
+                                        "localhost:8080",
+                                        "file://",
+                                        "http://evil.example",
+                                        "http://localhost:8080.evil.example",
+                                        "http://localhost:8080/",
+                                        "ftp://localhost:8080"};
+    for (size_t i = 0; i < sizeof other / sizeof *other; i++)
+        if (origin_is_host(other[i], "localhost:8080"))
+            fail_msg("%s is of localhost:8080", other[i]);
+    assert_false(origin_is_host("http://localhost:8080", NULL));
+}
+
 static void targets_are_split(void **state)
 {
     (void)state;
@@ -359,6 +381,7 @@ int main(void)
         cmocka_unit_test(addresses_are_split),
         cmocka_unit_test(queries_are_checked),
         cmocka_unit_test(hosts_are_known),
+        cmocka_unit_test(origins_are_hosts),
         cmocka_unit_test(preferences_without_a_value),
         cmocka_unit_test(numbers_are_whole),
         cmocka_unit_test(targets_are_split),

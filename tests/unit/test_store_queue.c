@@ -156,24 +156,32 @@ static void a_quota_holds_within_a_transaction(void **state)
 static void a_client_has_its_quota(void **state)
 {
     struct store *store = ((struct fixture *)*state)->store;
+    const struct quota none = {0, 0};
+    assert_false(store_has_quota(store, none));
     store_set_quota(store, 2, 0);
+    assert_true(store_has_quota(store, none));
+    assert_int_equal(store_room(store, "a", none, (struct quota){1, 5000}, 1, 100),
+                     0); /* what has no row yet counts, too */
+    assert_int_equal(store_room(store, "a", none, (struct quota){2, 0}, 1, 100), ERR_QUOTA);
     for (int i = 1; i <= 2; i++)
         assert_int_equal(submit_of(store, i, 100, "a", PRIORITY_NORMAL, 1000), 0);
     assert_int_equal(submit_of(store, 3, 100, "a", PRIORITY_URGENT, 1000), ERR_QUOTA);
-    assert_int_equal(store_room(store, "a", (struct quota){0, 0}, 1, 100), ERR_QUOTA);
+    assert_int_equal(store_room(store, "a", (struct quota){0, 0}, none, 1, 100), ERR_QUOTA);
     assert_int_equal(submit_of(store, 3, 100, "b", PRIORITY_NORMAL, 1000), 0);
     take(store, 1);
     assert_int_equal(submit_of(store, 4, 100, "a", PRIORITY_NORMAL, 1000), 0); /* what runs does not wait */
     store_set_quota(store, 0, 3000);
-    assert_int_equal(store_room(store, "a", (struct quota){0, 0}, 1000, 100), 0);
-    assert_int_equal(store_room(store, "a", (struct quota){0, 0}, 1001, 100), ERR_QUOTA);
+    assert_int_equal(store_room(store, "a", (struct quota){0, 0}, none, 1000, 100), 0);
+    assert_int_equal(store_room(store, "a", (struct quota){0, 0}, none, 1001, 100), ERR_QUOTA);
     assert_int_equal(err_last()->available, 1000);
-    assert_int_equal(store_room(store, "a", (struct quota){0, 0}, 1000, 3), ERR_QUEUE_FULL);
+    assert_int_equal(store_room(store, "a", none, (struct quota){1, 600}, 400, 100), 0);
+    assert_int_equal(store_room(store, "a", none, (struct quota){1, 600}, 401, 100), ERR_QUOTA);
+    assert_int_equal(store_room(store, "a", (struct quota){0, 0}, none, 1000, 3), ERR_QUEUE_FULL);
     assert_int_equal(submit_of(store, 5, 100, "a", PRIORITY_NORMAL, 1001), ERR_QUOTA);
     assert_int_equal(submit_of(store, 5, 100, "a", PRIORITY_NORMAL, 1000), 0);
-    assert_int_equal(store_room(store, "new", (struct quota){0, 0}, 3001, 100), ERR_QUOTA);
-    assert_int_equal(store_room(store, "new", (struct quota){0, 3001}, 3001, 100), 0); /* its token's own */
-    assert_int_equal(store_room(store, "new", (struct quota){0, 10}, 11, 100), ERR_QUOTA);
+    assert_int_equal(store_room(store, "new", (struct quota){0, 0}, none, 3001, 100), ERR_QUOTA);
+    assert_int_equal(store_room(store, "new", (struct quota){0, 3001}, none, 3001, 100), 0); /* its token's own */
+    assert_int_equal(store_room(store, "new", (struct quota){0, 10}, none, 11, 100), ERR_QUOTA);
 }
 
 static void who_is_refused_is_told_when_the_queue_will_have_moved(void **state)

@@ -36,8 +36,8 @@ static const struct option {
      "Folder of the job store, the uploaded scans and the results. Made where it is missing.", OPTION_IS_TEXT,
      AT(state_dir)},
     {"devices", "auto",
-     "One worker process is run for each: auto (a GPU where there is one, else the CPU), cpu, gpu:0, separated by "
-     "commas.",
+     "One worker process is run for each: auto (all GPUs, one worker each; the CPU where there is none), cpu, gpu:0, "
+     "separated by commas.",
      OPTION_IS_TEXT, AT(devices)},
     {"threads", "0", "CPU threads of a worker. 0: one per core.", OPTION_IS_COUNT, AT(threads), 0, 1024},
     {"worker", "", "Path of mrirecon-worker. Empty: beside mrirecond.", OPTION_IS_TEXT, AT(worker)},

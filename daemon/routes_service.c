@@ -145,6 +145,20 @@ int route_ready(struct request *request)
     return http_answer(request, ready ? 200 : 503, "application/json", text, NULL);
 }
 
+/* A GPU is told once, however many workers share it. */
+static int gpus_take(struct metrics_gpu gpus[WORKERS_MAX], const struct worker_status *status, int workers)
+{
+    int count = 0;
+    for (int i = 0, known; i < workers; i++) {
+        for (known = 0; known < count && strcmp(gpus[known].device, status[i].device) != 0; known++)
+            ;
+        if (status[i].gpu && status[i].memory_total > 0 && known == count)
+            gpus[count++] = (struct metrics_gpu){status[i].device, status[i].memory_total - status[i].memory_available,
+                                                 status[i].memory_total};
+    }
+    return count;
+}
+
 int route_metrics(struct request *request)
 {
     struct service *service = request->service;
@@ -172,10 +186,7 @@ int route_metrics(struct request *request)
         now.workers_resting += status[i].resting;
     }
     struct metrics_gpu gpus[WORKERS_MAX];
-    for (int i = 0; i < now.workers; i++)
-        if (status[i].gpu && status[i].memory_total > 0)
-            gpus[now.gpus++] = (struct metrics_gpu){
-                status[i].device, status[i].memory_total - status[i].memory_available, status[i].memory_total};
+    now.gpus = gpus_take(gpus, status, now.workers);
     now.gpu = gpus;
     char *text = NULL;
     size_t size = 0;

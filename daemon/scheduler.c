@@ -101,6 +101,30 @@ static void end(struct scheduler *scheduler, struct slot *slot, const char *reas
 
 static void assign(struct scheduler *scheduler);
 
+static void add(struct scheduler *scheduler, const char *wanted)
+{
+    for (int i = 0; i < scheduler->count; i++)
+        if (strcmp(scheduler->slot[i].worker.wanted, wanted) == 0)
+            return;
+    if (scheduler->count == WORKERS_MAX)
+        return;
+    pthread_mutex_lock(&scheduler->lock);
+    int index = scheduler->count++;
+    worker_init(&scheduler->slot[index].worker, index, wanted);
+    memcpy(scheduler->status[index].wanted, scheduler->slot[index].worker.wanted, WORKER_TEXT);
+    pthread_mutex_unlock(&scheduler->lock);
+}
+
+/* `auto` is every GPU there is. Its worker, which has the first, tells which others there are. */
+static void add_other_gpus(struct scheduler *scheduler, const struct worker *first)
+{
+    for (uint64_t others = first->gpus & (first->gpus - 1); others; others &= others - 1) {
+        char wanted[WORKER_TEXT];
+        snprintf(wanted, sizeof wanted, "gpu:%d", __builtin_ctzll(others));
+        add(scheduler, wanted);
+    }
+}
+
 static void on_progress(struct scheduler *scheduler, struct slot *slot, const json_t *message)
 {
     struct job_progress *progress = &scheduler->status[slot->worker.index].progress, said;
@@ -155,6 +179,8 @@ static bool on_message(struct scheduler *scheduler, struct slot *slot, const jso
                      "the kernel has no landlock: seccomp alone confines the workers, which can open the files of "
                      "this account");
         scheduler->landlock_missed |= !slot->worker.landlock;
+        if (strcmp(slot->worker.wanted, "auto") == 0)
+            add_other_gpus(scheduler, &slot->worker);
         slot_publish(scheduler, slot);
         return true;
     }

@@ -56,7 +56,7 @@ struct scheduler {
     _Atomic bool held;     /* no job is begun, for the disk is low */
     /* of the thread */
     struct slot slot[WORKERS_MAX];
-    int count;
+    int count;            /* grows under the lock: others count by it, too */
     double take_at;       /* the store failed; no job is taken before */
     bool news;            /* there may be a job to be read ahead */
     bool landlock_missed; /* the log was told */

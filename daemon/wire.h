@@ -4,7 +4,8 @@
  * Each message is one JSON object of at most WIRE_MAX bytes with a member "type", and up to WIRE_FDS file descriptors.
  *
  *   worker -> daemon
- *     hello    {version, device, gpu: bool, note, landlock: bool, pid}  once, when the device is warm
+ *     hello    {version, device, gpu: bool, gpus: [numbers of all that can be used], note, landlock: bool, pid}
+ *              once, when the device is warm
  *     progress {id, fraction: 0..1, step: name, iteration, iterations}  of a job, not of what is only prepared; 0 of 0
  *              iterations: the step has none. At most ten a second, and none that says what was said before
  *     done     {id, report: {...}}                                      every result is written; the daemon syncs them
@@ -32,7 +33,7 @@
 
 #include <jansson.h>
 
-enum { WIRE_VERSION = 4, WIRE_FD = 3, WIRE_MAX = 128 * 1024, WIRE_FDS = 1 + IMAGE_FORMATS };
+enum { WIRE_VERSION = 5, WIRE_FD = 3, WIRE_MAX = 128 * 1024, WIRE_FDS = 1 + IMAGE_FORMATS };
 
 /* Send `message` (stays the caller's). Fails with ERR_WORKER_DIED (the other side is gone), ERR_IO. */
 int wire_send(int socket, json_t *message, const int *fds, int fd_count);

@@ -33,7 +33,7 @@ static const char help[] =
     "once\n"
     "  --report FILE        what was done, decided and measured, as JSON\n"
     "  --kind KIND          kind of job (default recon)\n"
-    "  --device DEVICE      auto, cpu, gpu or gpu:N (default auto: a GPU where there is one)\n"
+    "  --device DEVICE      auto, cpu, gpu or gpu:N (default auto: the first GPU that can be used, else the CPU)\n"
     "  --threads N          CPU threads (default: one per available core)\n"
     "  --memory BYTES       the most memory a decoded scan may take (default: three quarters of what is free)\n"
     "  --decode-seconds S   the longest time that reading a scan may take (default 600)\n"

@@ -309,9 +309,13 @@ static int job_run(struct worker *w, const struct order *order)
 
 static int hello_send(struct worker *w)
 {
-    json_t *message = json_pack("{s:s, s:i, s:s, s:b, s:s, s:b, s:i}", "type", "hello", "version", WIRE_VERSION,
-                                "device", dev_name(w->dev), "gpu", dev_is_gpu(w->dev), "note", dev_note(w->dev),
-                                "landlock", w->landlock, "pid", (int)getpid());
+    json_t *gpus = json_array();
+    for (int i = 0; i < 64; i++)
+        if (dev_gpus(w->dev) >> i & 1)
+            json_array_append_new(gpus, json_integer(i));
+    json_t *message = json_pack("{s:s, s:i, s:s, s:b, s:o, s:s, s:b, s:i}", "type", "hello", "version", WIRE_VERSION,
+                                "device", dev_name(w->dev), "gpu", dev_is_gpu(w->dev), "gpus", gpus, "note",
+                                dev_note(w->dev), "landlock", w->landlock, "pid", (int)getpid());
     int rc = wire_send(w->socket, message, NULL, 0);
     json_decref(message);
     return rc;

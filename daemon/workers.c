@@ -24,22 +24,26 @@ const char *worker_state_name(enum worker_state state)
     return names[state];
 }
 
+void worker_init(struct worker *worker, int index, const char *wanted)
+{
+    *worker = (struct worker){.index = index, .socket = -1, .pidfd = -1, .pause = PAUSE_FIRST};
+    snprintf(worker->wanted, sizeof worker->wanted, "%s", wanted);
+}
+
 int workers_plan(struct worker workers[WORKERS_MAX], int *count, const char *devices)
 {
     int found = 0;
     for (const char *text = devices; *text;) {
         size_t length = strcspn(text, ",");
         unsigned gpu;
-        char end;
+        char wanted[WORKER_TEXT], end;
         if (found == WORKERS_MAX)
             return err_set(ERR_BAD_PARAMETER, "devices names more than %d workers.", WORKERS_MAX);
-        struct worker *worker = &workers[found];
-        *worker = (struct worker){.index = found, .socket = -1, .pidfd = -1, .pause = PAUSE_FIRST};
-        snprintf(worker->wanted, sizeof worker->wanted, "%.*s", (int)(length < WORKER_TEXT ? length : 0), text);
-        if (strcmp(worker->wanted, "auto") != 0 && strcmp(worker->wanted, "cpu") != 0 &&
-            sscanf(worker->wanted, "gpu:%3u%c", &gpu, &end) != 1)
+        snprintf(wanted, sizeof wanted, "%.*s", (int)(length < WORKER_TEXT ? length : 0), text);
+        if (strcmp(wanted, "auto") != 0 && strcmp(wanted, "cpu") != 0 && sscanf(wanted, "gpu:%3u%c", &gpu, &end) != 1)
             return err_set(ERR_BAD_PARAMETER, "devices is \"%.64s\"; it takes auto, cpu, gpu:0 and so on, with commas.",
                            devices);
+        worker_init(&workers[found], found, wanted);
         found++;
         text += length;
         text += *text == ',';
@@ -112,6 +116,12 @@ int worker_hello(struct worker *worker, const json_t *message)
     snprintf(worker->note, sizeof worker->note, "%s", note ? note : "");
     worker->gpu = json_is_true(json_object_get(message, "gpu"));
     worker->landlock = json_is_true(json_object_get(message, "landlock"));
+    worker->gpus = 0;
+    size_t i;
+    json_t *gpu;
+    json_array_foreach (json_object_get(message, "gpus"), i, gpu)
+        if (json_integer_value(gpu) >= 0 && json_integer_value(gpu) < 64)
+            worker->gpus |= (uint64_t)1 << json_integer_value(gpu);
     worker->state = WORKER_IDLE;
     return 0;
 }

@@ -25,6 +25,7 @@ struct worker {
     int socket, pidfd;
     char device[WORKER_TEXT], note[2 * WORKER_TEXT]; /* of its hello */
     bool gpu, landlock;
+    uint64_t gpus; /* GPUs of the machine that can be used, a bit each */
     /* clock_seconds() */
     double started, heard, pinged; /* pinged: 0: no answer is due */
     double restart_at, pause;      /* pause: before the next start; grows with each early end */
@@ -35,6 +36,9 @@ struct worker {
 
 /* Fill workers[] from the option `devices`. Fails with ERR_BAD_PARAMETER. */
 int workers_plan(struct worker workers[WORKERS_MAX], int *count, const char *devices);
+
+/* A worker that is to be started now. */
+void worker_init(struct worker *worker, int index, const char *wanted);
 
 /* Start the process. Fails with ERR_WORKER_DIED, ERR_INTERNAL. */
 int worker_start(struct worker *worker, const struct options *options);

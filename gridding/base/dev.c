@@ -63,7 +63,7 @@ int dev_create(struct dev **out, enum dev_kind kind, int index, int threads)
         dev->leaf = gpu_leaf(dev->note, sizeof dev->note);
         if (dev->leaf != NULL) {
             dev->gpu = true;
-            if (dev->leaf->open(dev, index) == 0) {
+            if (dev->leaf->open(dev, kind == DEV_AUTO ? DEV_ANY : index) == 0) {
                 *out = dev;
                 return 0;
             }
@@ -112,6 +112,11 @@ const char *dev_note(const struct dev *dev)
 int dev_threads(const struct dev *dev)
 {
     return dev->threads;
+}
+
+uint64_t dev_gpus(const struct dev *dev)
+{
+    return dev->gpus;
 }
 
 int dev_memory(struct dev *dev, size_t *available, size_t *total)

@@ -124,6 +124,24 @@ static int open_stream_and_pool(struct gpu *gpu)
     return rc;
 }
 
+/* Whether this code runs on GPU `index`, without waking it. */
+static int is_usable(int index, struct cudaDeviceProp *properties)
+{
+    int mode = cudaComputeModeDefault;
+    int rc = gpu_check(cudaGetDeviceProperties(properties, index), "Asking for the device's properties");
+    if (!rc)
+        rc = gpu_check(cudaDeviceGetAttribute(&mode, cudaDevAttrComputeMode, index), "Asking for the device's mode");
+    if (rc)
+        return rc;
+    if (properties->major < 8)
+        return err_set(ERR_NO_DEVICE, "GPU %d (%s) has compute capability %d.%d; 8.0 or newer is needed.", index,
+                       properties->name, properties->major, properties->minor);
+    if (mode == cudaComputeModeProhibited)
+        return err_set(ERR_NO_DEVICE, "GPU %d (%s) is closed to programs (nvidia-smi shows its compute mode).", index,
+                       properties->name);
+    return 0;
+}
+
 static int leaf_open(struct dev *dev, int index)
 {
     int count = 0;
@@ -131,14 +149,16 @@ static int leaf_open(struct dev *dev, int index)
     cudaError_t status = cudaGetDeviceCount(&count);
     if (status != cudaSuccess)
         return err_set(ERR_NO_DEVICE, "No GPU can be used: %s.", cudaGetErrorString(status));
+    for (int i = 0; i < count && i < 64; i++)
+        if (is_usable(i, &properties) == 0)
+            dev->gpus |= (uint64_t)1 << i;
+    if (index == DEV_ANY)
+        index = dev->gpus ? __builtin_ctzll(dev->gpus) : 0;
     if (index < 0 || index >= count)
         return err_set(ERR_NO_DEVICE, "There is no GPU %d: this machine has %d, counted from 0.", index, count);
-    int rc = gpu_check(cudaGetDeviceProperties(&properties, index), "Asking for the device's properties");
+    int rc = is_usable(index, &properties);
     if (rc)
         return rc;
-    if (properties.major < 8)
-        return err_set(ERR_NO_DEVICE, "GPU %d (%s) has compute capability %d.%d; 8.0 or newer is needed.", index,
-                       properties.name, properties.major, properties.minor);
     struct gpu *gpu = (struct gpu *)calloc(1, sizeof *gpu);
     if (!gpu)
         return err_set(ERR_NO_MEMORY, "Not enough memory to open GPU %d.", index);

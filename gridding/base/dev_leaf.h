@@ -17,7 +17,8 @@ struct convolution_leaf;
 
 struct dev_leaf {
     int abi; /* DEV_LEAF_ABI */
-    /* Open device `index` (of a GPU; 0 for the CPU) into dev->state, and write dev->name. */
+    /* Open device `index` (of a GPU; DEV_ANY: the first that can be used; ignored for the CPU) into dev->state, and write
+     * dev->name; a GPU's writes dev->gpus, also when it fails. */
     int (*open)(struct dev *dev, int index);
     void (*close)(struct dev *dev);
     int (*memory)(struct dev *dev, size_t *available, size_t *total);
@@ -32,13 +33,14 @@ struct dev_leaf {
     const struct convolution_leaf *convolution;
 };
 
-enum { DEV_LEAF_ABI = 4 };
+enum { DEV_LEAF_ABI = 5, DEV_ANY = -1 };
 
 struct dev {
     const struct dev_leaf *leaf;
     void *state; /* the leaf's */
     bool gpu;
-    int threads; /* CPU threads to use, >= 1 */
+    int threads;   /* CPU threads to use, >= 1 */
+    uint64_t gpus; /* dev_gpus() */
     char name[128], note[256];
 };
 

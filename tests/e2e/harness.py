@@ -297,6 +297,7 @@ class Daemon:
         for line in text.splitlines():
             if line and not line.startswith("#"):
                 name, value = line.rsplit(" ", 1)
+                assert name not in values, f"{name} is told twice"
                 values[name] = float(value)
         return values
 

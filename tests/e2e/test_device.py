@@ -42,8 +42,10 @@ class Gpu:
     def mended(self):
         os.unlink(self.trigger)
 
-    def daemon(self, devices="gpu:0"):
-        return Daemon(devices=devices, binaries=self.binaries, environment={"MRIRECON_FAKE_GPU": self.trigger}, expect_trouble=True)
+    def daemon(self, devices="gpu:0", gpus=1):
+        """gpus: a bit for each that the machine has."""
+        environment = {"MRIRECON_FAKE_GPU": self.trigger, "MRIRECON_FAKE_GPUS": str(gpus)}
+        return Daemon(devices=devices, binaries=self.binaries, environment=environment, expect_trouble=True)
 
 
 @contextlib.contextmanager
@@ -141,6 +143,50 @@ def beside_a_cpu():
         succeed(daemon, jobs)
         assert all(daemon.job(identity)["report"]["device"].startswith("cpu ") for identity in jobs), "a job ran on the broken device"
         same(daemon.get("/readyz").status, 200, "/readyz")
+
+
+def workers_are(daemon, expected):
+    """That this comes to be what each worker was wanted for, and its device; all idle."""
+    def seen():
+        return [(w["wanted"], w["device"].split(" (")[0]) for w in daemon.get("/readyz?verbose").json()["worker_list"] if w["state"] == "idle"]
+    wait_until(lambda: seen() == expected, f"{expected}, not {seen()}")
+
+
+def memory_is_told(daemon, gpus):
+    expected = [f'mrirecond_gpu_memory_total_bytes{{gpu="gpu {i} (pretended)"}}' for i in gpus]
+    wait_until(lambda: sorted(name for name in daemon.metrics() if name.startswith("mrirecond_gpu_memory_total_bytes")) == expected, f"{expected}")
+
+
+@test("auto: each GPU that can be used has a worker, and jobs run on all; one that dies is started again, and nothing is added twice")
+def every_gpu():
+    with gpu() as device, device.daemon("auto", gpus=0b1101) as daemon:
+        expected = [("auto", "gpu 0"), ("gpu:2", "gpu 2"), ("gpu:3", "gpu 3")]
+        workers_are(daemon, expected)
+        used = set()
+
+        def all_used():
+            jobs = [daemon.submit(LARGE).expect(202).json()["id"] for _ in range(12)]
+            succeed(daemon, jobs)
+            used.update(daemon.job(identity)["report"]["device"] for identity in jobs)
+            return used == {f"gpu {i} (pretended)" for i in (0, 2, 3)}
+        wait_until(all_used, "jobs on all three")
+        memory_is_told(daemon, (0, 2, 3))
+        old = daemon.children("mrirecon-worker")
+        for process in old:
+            os.kill(process, signal.SIGKILL)
+        wait_until(lambda: len(daemon.children("mrirecon-worker")) == 3 and not set(old) & set(daemon.children("mrirecon-worker")), "new workers")
+        workers_are(daemon, expected)
+
+
+@test("auto where the first GPU cannot be used takes the next; beside a GPU that is named already it takes the others; two workers share a GPU")
+def some_gpus():
+    with gpu() as device:
+        for devices, gpus, expected in (("auto", 0b100, [("auto", "gpu 2")]),
+                                        ("gpu:1,auto", 0b111, [("gpu:1", "gpu 1"), ("auto", "gpu 0"), ("gpu:2", "gpu 2")]),
+                                        ("gpu:0,gpu:0", 0b11, [("gpu:0", "gpu 0"), ("gpu:0", "gpu 0")])):
+            with device.daemon(devices, gpus) as daemon:
+                workers_are(daemon, expected)
+                memory_is_told(daemon, sorted({int(device[4:]) for _, device in expected}))
 
 
 @test("a worker's threads are told not to spin for long, unless the environment says how they wait")

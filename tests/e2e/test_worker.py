@@ -283,7 +283,7 @@ class Served:
 @test("serve: hello, a job with its files, and the next one")
 def served():
     with tempfile.TemporaryDirectory(dir=FOLDER.name) as folder, Served() as served:
-        same((served.hello["version"], served.hello["gpu"], served.hello["pid"]), (4, False, served.process.pid), "hello")
+        same((served.hello["version"], served.hello["gpu"], served.hello["pid"]), (5, False, served.process.pid), "hello")
         assert "cpu" in served.hello["device"], served.hello
         for number in range(3):
             scan = scans.radial(seed=number)

@@ -1,7 +1,8 @@
 /* A GPU for machines that have none, to be laid where mrirecon-gpu.so is looked for: the CPU's leaves under a GPU's
  * name. While the file $MRIRECON_FAKE_GPU holds a number, an upload of that many bytes or more fails with ERR_DEVICE,
  * and from then on all that this process asks of the device: as after a sticky error. While it holds "wrong", what is
- * downloaded is twice what it should be. */
+ * downloaded is twice what it should be. $MRIRECON_FAKE_GPUS has a bit for each GPU of the machine that can be used (1:
+ * GPU 0 alone). */
 #include "gridding/base/dev_leaf.h"
 #include "gridding/base/err.h"
 
@@ -39,6 +40,13 @@ static bool breaks(size_t bytes)
 
 static int fake_open(struct dev *dev, int index)
 {
+    const char *gpus = getenv("MRIRECON_FAKE_GPUS");
+    dev->gpus = gpus ? strtoull(gpus, NULL, 0) : 1;
+    if (index == DEV_ANY)
+        for (index = 0; index < 63 && !(dev->gpus >> index & 1); index++)
+            ;
+    if (!(dev->gpus >> index & 1))
+        return err_set(ERR_NO_DEVICE, "There is no pretended GPU %d.", index);
     int rc = dev_leaf_cpu.open(dev, index);
     snprintf(dev->name, sizeof dev->name, "gpu %d (pretended)", index);
     return rc;

@@ -172,6 +172,30 @@ def no_such_device():
         assert "There is no GPU 99" in daemon.read_log(), "the log does not tell"
 
 
+@test("auto: every GPU has a worker, and all of one model give the same bits")
+def every_gpu():
+    with Daemon(devices="auto") as daemon:
+        workers = wait_until(lambda: [w for w in [daemon.get("/readyz?verbose").json()["worker_list"]] if w and all(v["state"] == "idle" for v in w)], "idle workers")[0]
+        devices = [w["device"] for w in workers]
+        if len(devices) == 1:
+            skip(f"one GPU: {devices}")
+        images = {}
+
+        def all_used():
+            jobs = [daemon.submit(VOLUME).expect(202).json()["id"] for _ in range(4 * len(devices))]
+            for identity in jobs:
+                job = daemon.finish(identity)
+                same(job["state"], "succeeded", f"state ({job['error']})")
+                image = daemon.get(f"/v1/jobs/{identity}/results/image?format=npy").expect(200).body
+                images.setdefault(job["report"]["device"], image)
+                same(images[job["report"]["device"]] == image, True, "the same image from one device")
+            return set(images) == set(devices)
+        wait_until(all_used, f"jobs on all of {devices}")
+        for device, image in images.items():
+            other = next(d for d in devices if d.split("(")[1] == device.split("(")[1])
+            same(image == images[other], True, f"the same image from {device} and {other}")
+
+
 def poisoned(folder):
     """An installation whose GPU fails when told to; its bin."""
     if not os.path.exists(POISON):

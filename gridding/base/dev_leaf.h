@@ -17,8 +17,8 @@ struct convolution_leaf;
 
 struct dev_leaf {
     int abi; /* DEV_LEAF_ABI */
-    /* Open device `index` (of a GPU; DEV_ANY: the first that can be used; ignored for the CPU) into dev->state, and write
-     * dev->name; a GPU's writes dev->gpus, also when it fails. */
+    /* Open device `index` (of a GPU; DEV_ANY: the first that can be used; ignored for the CPU) into dev->state, and
+     * write dev->name; a GPU's writes dev->gpus, also when it fails. */
     int (*open)(struct dev *dev, int index);
     void (*close)(struct dev *dev);
     int (*memory)(struct dev *dev, size_t *available, size_t *total);

@@ -192,6 +192,17 @@ static void doctype_refuse(void *context, const xmlChar *name, const xmlChar *ex
     xmlStopParser(parser);
 }
 
+/* The parser's sentence may quote the document, and with it a patient: only names of elements are let through. */
+static int malformed(const xmlError *error)
+{
+    bool quotes =
+        error && error->str1 && error->code != XML_ERR_TAG_NAME_MISMATCH && error->code != XML_ERR_TAG_NOT_FINISHED;
+    int length = error && error->message && !quotes ? (int)strcspn(error->message, "\n") : 0;
+    return err_set(ERR_HEADER_INVALID, "The file's ISMRMRD header is no well-formed XML: line %d%s%.*s.",
+                   error ? error->line : 0, length ? ": " : "", length > 200 ? 200 : length,
+                   length ? error->message : "");
+}
+
 int scan_xml_parse(struct scan_encoding encodings[SCAN_MAX_ENCODINGS], uint32_t *count, const char *xml, size_t bytes)
 {
     if (bytes == 0)
@@ -210,10 +221,7 @@ int scan_xml_parse(struct scan_encoding encodings[SCAN_MAX_ENCODINGS], uint32_t 
     if (parser->_private) {
         rc = err_set(ERR_HEADER_INVALID, "The file's ISMRMRD header has a DOCTYPE, which is not allowed in it.");
     } else if (!doc) {
-        const xmlError *error = xmlCtxtGetLastError(parser);
-        int length = error && error->message ? (int)strcspn(error->message, "\n") : 0;
-        rc = err_set(ERR_HEADER_INVALID, "The file's ISMRMRD header is no well-formed XML: line %d: %.*s.",
-                     error ? error->line : 0, length > 200 ? 200 : length, length ? error->message : "");
+        rc = malformed(xmlCtxtGetLastError(parser));
     } else {
         rc = encodings_read(encodings, count, xmlDocGetRootElement(doc));
     }

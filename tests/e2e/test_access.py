@@ -2,8 +2,10 @@
 """Who may do what: tokens, roles, ownership, TLS and its reload, the audit log, what is not written anywhere."""
 import base64
 import concurrent.futures
+import gzip
 import http.client
 import os
+import re
 import shutil
 import signal
 import socket
@@ -258,24 +260,56 @@ def by_client(daemon):
     assert "succeeded" in client(daemon, "list", "--token-file", token).stdout
 
 
-@test("everything in the state folder is its owner's alone, and nothing written there or to the log names the patient")
+# Every text of an ISMRMRD header, each with the name that must not be told.
+ABOUT = """<subjectInformation><patientName>Okonkwo</patientName><patientID>Okonkwo</patientID></subjectInformation>
+<studyInformation><studyID>Okonkwo</studyID><referringPhysicianName>Okonkwo</referringPhysicianName><studyDescription>Okonkwo</studyDescription>
+<studyInstanceUID>Okonkwo</studyInstanceUID><bodyPartExamined>Okonkwo</bodyPartExamined></studyInformation>
+<measurementInformation><measurementID>Okonkwo</measurementID><seriesDescription>Okonkwo</seriesDescription><protocolName>Okonkwo</protocolName>
+<sequenceName>Okonkwo</sequenceName><measurementDependency><dependencyType>Okonkwo</dependencyType><measurementID>Okonkwo</measurementID></measurementDependency>
+<seriesInstanceUIDRoot>Okonkwo</seriesInstanceUIDRoot><frameOfReferenceUID>Okonkwo</frameOfReferenceUID></measurementInformation>
+<acquisitionSystemInformation><systemVendor>Okonkwo</systemVendor><systemModel>Okonkwo</systemModel>
+<coilLabel><coilNumber>0</coilNumber><coilName>Okonkwo</coilName></coilLabel><institutionName>Okonkwo</institutionName><stationName>Okonkwo</stationName>
+</acquisitionSystemInformation><experimentalConditions>"""
+NAMED = (("<experimentalConditions>", ABOUT),
+         ("</trajectory>", "</trajectory><trajectoryDescription><identifier>Okonkwo</identifier><comment>Okonkwo</comment></trajectoryDescription>"),
+         ("</ismrmrdHeader>", "<userParameters><userParameterString><name>Okonkwo</name><value>Okonkwo</value></userParameterString></userParameters></ismrmrdHeader>"))
+# Headers that are broken where the name stands.
+BROKEN = (("</ismrmrdHeader>", "<oops>"), ("<patientName>Okonkwo", "<patientName>&Okonkwo;"), ("<patientName>", "<!-- Okonkwo -- her name --><patientName>"),
+          ("<patientName>", "<patientName Okonkwo='1' Okonkwo='2'>"), ("</patientName>", "]]></patientName>"), ("Okonkwo</patientName>", "Okonkwo\x01</patientName>"),
+          ("<patientName>Okonkwo", "<patientName>&Okonkwo "), ('encoding="UTF-8"', 'encoding="Okonkwo"'), ("<ismrmrdHeader ", "<!DOCTYPE Okonkwo><ismrmrdHeader "))
+
+
+@test("everything in the state folder is its owner's alone; the patient's name is in scans and ISMRMRD images, and nowhere else")
 def privacy():
-    with Daemon(devices="cpu") as daemon:
+    with Daemon(devices="cpu", log_level="debug", keep_scans="all") as daemon, tempfile.TemporaryDirectory() as folder:
         scan = scans.radial()
-        patient = "<subjectInformation><patientName>Okonkwo-Lindqvist</patientName><patientID>PID77431</patientID></subjectInformation>"
-        scan.xml = scan.xml.replace("<experimentalConditions>", patient + "<experimentalConditions>")
-        job = daemon.run(scan.bytes(tempfile.gettempdir()))
+        for place, text in NAMED:
+            assert place in scan.xml, place
+            scan.xml = scan.xml.replace(place, text)
+        sent = {"User-Agent": "Okonkwo", "Referer": "http://okonkwo.example/Okonkwo", "Content-Disposition": 'attachment; filename="Okonkwo.h5"', "Cookie": "Okonkwo"}
+        job = daemon.finish(daemon.submit(scan.bytes(folder), **sent).expect(202).json()["id"])
         same(job["state"], "succeeded")
-        bad = scans.radial()
-        bad.xml = scan.xml.replace("</ismrmrdHeader>", "<oops>")
-        failed = daemon.run(bad.bytes(tempfile.gettempdir()))
-        same(failed["state"], "failed")
-        told = str(job) + str(failed) + daemon.read_log() + daemon.get("/metrics").body.decode() + daemon.get("/v1/jobs").body.decode()
-        for secret in ("Okonkwo", "PID77431"):
-            assert secret not in told, f"{secret} is told"
-        for folder, folders, files in os.walk(daemon.state):
+        for form in ("nii.gz", "png", "npy"):
+            daemon.get(f"/v1/jobs/{job['id']}/results/image?format={form}").expect(200)
+        whole = scan.xml
+        for place, text in BROKEN:
+            assert place in whole, place
+            scan.xml = whole.replace(place, text, 1)
+            failed = daemon.run(scan.bytes(folder))
+            same((failed["state"], failed["error"]["code"]), ("failed", "header-invalid"), f"how it ends with {text}")
+        daemon.get("/Okonkwo").problem(404, "not-found")
+        daemon.get("/v1/jobs/Okonkwo").problem(404, "not-found")
+        told = {name: daemon.get(name).body.decode() for name in ("/v1/jobs?limit=100", "/metrics", "/readyz?verbose")}
+        told["the log"] = daemon.read_log()
+        for place, text in told.items():
+            assert "okonkwo" not in text.lower(), f"{place} tells it: {re.findall('.{0,80}[Oo]konkwo.{0,40}', text)}"
+        for path in daemon.files():
+            with (gzip.open if path.endswith(".gz") else open)(os.path.join(daemon.state, path), "rb") as file:
+                written = b"Okonkwo" in file.read()
+            same(written, path.startswith("spool/") or path.endswith("/image.h5"), f"whether {path} holds it")
+        for parent, folders, files in os.walk(daemon.state):
             for name in folders + files:
-                mode = os.stat(os.path.join(folder, name)).st_mode
+                mode = os.stat(os.path.join(parent, name)).st_mode
                 assert not mode & 0o077, f"{name} has mode {mode & 0o777:o}"
 
 

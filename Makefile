@@ -74,6 +74,8 @@ NVCCFLAGS := -std=c++17 -O3 -I. -MMD -MP -Xcompiler -fPIC,-Wall,-Wextra -Werror 
 	-gencode=arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS))
 
 MAN      := $(patsubst docs/man/%,$(BUILD)/man/%,$(wildcard docs/man/*.[158]))
+# In the folders where they are here, so that their links hold.
+DOCS     := README.md CONTRIBUTING.md LICENSE $(wildcard docs/*.md docs/*.yaml docs/*.png docs/plots/*.svg clients/*.md clients/monitoring/*)
 # Programs that no person starts have mrirecond's page.
 MAN_ALSO := mrirecon-worker.8 mrirecon-codec.8
 
@@ -183,14 +185,14 @@ deps:
 	  $$s apt-get update -qq && $$s env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; fi
 ## make install         into $(DESTDIR)$(PREFIX); make uninstall takes it away again
 install: all
-	install -d $(addprefix $(DESTDIR)$(PREFIX)/,bin lib/mrirecon lib/systemd/system lib/sysusers.d lib/tmpfiles.d share/doc/mrirecond share/man/man1 share/man/man5 share/man/man8)
+	install -d $(addprefix $(DESTDIR)$(PREFIX)/,bin lib/mrirecon lib/systemd/system lib/sysusers.d lib/tmpfiles.d share/man/man1 share/man/man5 share/man/man8)
 	install $(BIN) $(DESTDIR)$(PREFIX)/bin
 	$(if $(GPU),install $(GPU_SO) $(DESTDIR)$(PREFIX)/lib/mrirecon)
 	sed 's|@PREFIX@|$(PREFIX)|g' systemd/mrirecond.service >$(DESTDIR)$(PREFIX)/lib/systemd/system/mrirecond.service
 	install -m 644 systemd/mrirecond.socket $(DESTDIR)$(PREFIX)/lib/systemd/system
 	install -m 644 systemd/mrirecond.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/mrirecond.conf
 	install -m 644 systemd/mrirecond.tmpfiles $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/mrirecond.conf
-	install -m 644 README.md LICENSE docs/*.md $(DESTDIR)$(PREFIX)/share/doc/mrirecond
+	for f in $(DOCS); do install -D -m 644 $$f $(DESTDIR)$(PREFIX)/share/doc/mrirecond/$$f || exit; done
 	for p in $(MAN); do install -m 644 $$p $(DESTDIR)$(PREFIX)/share/man/man$${p##*.} || exit; done
 	for p in $(MAN_ALSO); do ln -sf mrirecond.8 $(DESTDIR)$(PREFIX)/share/man/man8/$$p || exit; done
 	test -e $(DESTDIR)/etc/mrirecond/mrirecond.conf || install -D -m 644 systemd/mrirecond.conf $(DESTDIR)/etc/mrirecond/mrirecond.conf

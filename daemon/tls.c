@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 enum { CHAIN_MOST = 16 };
@@ -94,6 +95,11 @@ static int chain_read(const struct tls *tls, struct tls_pair *pair)
 static int key_read(const struct tls *tls, struct tls_pair *pair)
 {
     gnutls_datum_t text = {NULL, 0};
+    struct stat about;
+    if (stat(tls->key, &about) == 0 && about.st_mode & S_IRWXO)
+        return err_set(ERR_BAD_PARAMETER,
+                       "tls-key: everybody on this machine may read %s, and so pass for this service. chmod 600 it.",
+                       tls->key);
     int result = file_load("tls-key", tls->key, &text);
     if (result)
         return result;

@@ -227,7 +227,7 @@ def audit_always():
         same([line for line in daemon.read_log().splitlines() if "audit: " not in line], [], "other lines")
 
 
-@test("a file of tokens that was edited by hand: no last newline, a line too long")
+@test("a file of tokens that was edited by hand: no last newline, a line too long, others may write to it")
 def edited():
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "tokens")
@@ -244,6 +244,12 @@ def edited():
                 file.write("# " + "x" * 600 + " c admin " + "0" * 64 + "\n")
             daemon.process.send_signal(signal.SIGHUP)
             wait_until(lambda: "longer than" in daemon.read_log(), "a word about the long line")
+            with open(path, "w") as file:
+                file.write(text)
+            os.chmod(path, 0o620)
+            daemon.process.send_signal(signal.SIGHUP)
+            wait_until(lambda: "Others than its owner may write" in daemon.read_log(), "a word about the mode")
+            daemon.request("GET", "/v1/jobs", headers={"Authorization": f"Bearer {second}"}).expect(200)
 
 
 @test("the client shows its token")
@@ -336,8 +342,7 @@ def tls():
 
         def install(pair):
             for source, target in zip(pair, (crt, key)):
-                with open(source) as file, open(target, "w") as out:
-                    out.write(file.read())
+                shutil.copy(source, target)
 
         install(first)
 
@@ -359,9 +364,11 @@ def tls():
             assert os.path.getsize(out) > 0
             distrusted = client(daemon, "list", check=False)
             same(distrusted.returncode, 1, "exit status without trust")
-            old = ["curl", "-sS", "--cacert", first[0], f"https://127.0.0.1:{daemon.port}/livez", "--tls-max"]
-            same(subprocess.run(old + ["1.2"], capture_output=True).returncode, 0, "curl's exit status with TLS 1.2")
-            assert subprocess.run(old + ["1.1"], capture_output=True).returncode != 0, "TLS 1.1 is spoken"
+            old = ["curl", "-sS", "--cacert", first[0], f"https://127.0.0.1:{daemon.port}/livez", "--tls-max", "1.2"]
+            same(subprocess.run(old, capture_output=True).returncode, 0, "curl's exit status with TLS 1.2")
+            for version, spoken in (("-tls1", False), ("-tls1_1", False), ("-tls1_2", True)):  # by a client that would take anything
+                anything = ["openssl", "s_client", version, "-cipher", "ALL:@SECLEVEL=0", "-connect", f"127.0.0.1:{daemon.port}"]
+                same(subprocess.run(anything, stdin=subprocess.DEVNULL, capture_output=True).returncode == 0, spoken, f"whether {version} is spoken")
             connected = http.client.HTTPSConnection("127.0.0.1", daemon.port, context=ssl.create_default_context(cafile=first[0]))
             connected.request("GET", "/livez")
             connected.getresponse().read()
@@ -385,13 +392,15 @@ def tls():
             daemon.request("GET", "/livez").expect(200)
 
 
-@test("a certificate whose time is over does not take the place of a good one, nor one of another key; where none is good it is told")
+@test("a certificate whose time is over does not take the place of a good one, nor one of another key, nor a key that all may read; where none is good it is told")
 def ended():
     with tempfile.TemporaryDirectory() as folder:
         good, over, other = (certificate(folder, name) for name in ("good", "over", "other"))
         subprocess.run(["openssl", "x509", "-in", over[0], "-signkey", over[1], "-days", "-1", "-out", over[0] + ".new"], check=True, capture_output=True)
         os.rename(over[0] + ".new", over[0])
-        crt, key = os.path.join(folder, "now.crt"), os.path.join(folder, "now.key")
+        crt, key, private = (os.path.join(folder, name) for name in ("now.crt", "now.key", "private"))
+        shutil.copy(good[0], private)
+        os.chmod(private, 0o600)
         shown = []
 
         class Encrypted(Daemon):
@@ -415,7 +424,8 @@ def ended():
             end = daemon.metrics()["mrirecond_tls_certificate_expiry_timestamp_seconds"]
             assert 59 * 86400 < end - time.time() <= 60 * 86400, end
             assert "the certificate ends" not in daemon.read_log(), daemon.read_log()
-            for pair, said in ((over, "its time is over"), ((good[0], other[1]), "is not that of the certificate"), ((good[0], good[0]), "no key in PEM")):
+            for pair, said in ((over, "its time is over"), ((good[0], other[1]), "is not that of the certificate"), ((good[0], good[0]), "everybody on this machine may read"),
+                               ((good[0], private), "no key in PEM")):
                 install(*pair)
                 daemon.process.send_signal(signal.SIGHUP)
                 wait_until(lambda: any("the old certificate stays" in line and said in line for line in daemon.read_log().splitlines()), f"a word: {said}")

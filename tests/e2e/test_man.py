@@ -90,6 +90,14 @@ def installed():
         for name in (*PAGES, "mrirecon-worker.8", "mrirecon-codec.8"):
             path = f"usr/share/man/man{name[-1]}/{name}"
             assert path in files() and os.path.getsize(f"{root}/{path}") > 1000, f"{path} is not installed"
+        doc = f"{root}/usr/share/doc/mrirecond"
+        for name in sorted(files()):
+            if name.endswith(".md"):
+                with open(f"{root}/{name}") as file:
+                    for link in re.findall(r"\]\(([^):#]+)\)", file.read()):
+                        assert os.path.exists(os.path.join(root, os.path.dirname(name), link)), f"{name} links to {link}, which is not installed"
+        for name in ("docs/operations.md", "clients/monitoring/alerts.yml", "clients/monitoring/grafana.json", "docs/openapi.yaml"):
+            assert os.path.getsize(f"{doc}/{name}") > 1000, f"{name} is not installed"
         subprocess.run([*make, "uninstall"], check=True, capture_output=True, timeout=60)
         same(files(), {"etc/mrirecond/mrirecond.conf"}, "files that are left")
 

@@ -18,15 +18,10 @@ import urllib.error
 import urllib.request
 
 import scans
+from guarded import Guarded, new_token
 from harness import BIN, Daemon, Response, client, main, same, test, wait_until
 
 TUS = {"Tus-Resumable": "1.0.0"}
-
-
-def new_token(path, name, role):
-    done = subprocess.run([os.path.join(BIN, "mrirecond"), "--new-token", name, role, "--tokens", path], capture_output=True, text=True)
-    same((done.returncode, done.stderr), (0, ""), "making a token")
-    return done.stdout.strip()
 
 
 def certificate(folder, name):
@@ -36,33 +31,6 @@ def certificate(folder, name):
                     "-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-out", paths[0], "-keyout", paths[1]],
                    check=True, capture_output=True)
     return paths
-
-
-class Guarded(Daemon):
-    """A daemon that asks for tokens; self.token[role] are of client "mri1", self.token["other"] of another that may submit."""
-
-    def __init__(self, **options):
-        self.folder = tempfile.TemporaryDirectory()
-        self.tokens = os.path.join(self.folder.name, "tokens")
-        self.token = {role: new_token(self.tokens, "mri1", role) for role in ("read", "submit")}
-        self.token["admin"] = new_token(self.tokens, "boss", "admin")
-        self.token["other"] = new_token(self.tokens, "mri2", "submit")
-        super().__init__(tokens=self.tokens, devices="cpu", **options)
-
-    def clean(self):
-        super().clean()
-        self.folder.cleanup()
-
-    def as_(self, who, method, path, body=None, **headers):
-        headers = {name.replace("_", "-"): value for name, value in headers.items()}
-        return self.request(method, path, body, {**headers, **({"Authorization": f"Bearer {self.token[who]}"} if who else {})})
-
-    def job_of(self, who):
-        return self.as_(who, "POST", "/v1/jobs?kind=recon", scans.radial().bytes(self.state)).expect(202).json()["id"]
-
-    def ended(self, identity):
-        return wait_until(lambda: (job := self.as_("admin", "GET", f"/v1/jobs/{identity}").json())["state"] in
-                          ("succeeded", "failed", "canceled") and job, "the end of a job")
 
 
 @test("without a token: health only; with a wrong one, nothing more")

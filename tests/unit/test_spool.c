@@ -219,6 +219,8 @@ static void result_names_reach_nothing_else(void **state)
     snprintf(path, sizeof path, "%s/results/%s/link", f->folder, id);
     snprintf(outside, sizeof outside, "%s/secret", f->folder);
     assert_int_equal(symlink(outside, path), 0);
+    snprintf(path, sizeof path, "results/%s/.hidden", id);
+    put(f, path, "there, and none of ours");
     static const char *const bad[] = {"../../secret", "..",      ".",   "",         "link",
                                       "/etc/passwd",  ".hidden", "a/b", "image.h5/"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)

@@ -353,8 +353,9 @@ static json_t *later_ids(const struct scheduler *scheduler)
     for (int i = 0; i < scheduler->count; i++) {
         const char *id;
         json_t *value;
-        json_object_foreach (scheduler->slot[i].died_of, id, value)
+        json_object_foreach (scheduler->slot[i].died_of, id, value) {
             json_array_append_new(ids, json_string(id));
+        }
     }
     return ids;
 }

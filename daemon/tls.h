@@ -14,7 +14,8 @@ struct tls;
 struct tls_pair; /* a certificate and its key */
 
 /* Read the certificate (with those that sign it, in PEM) and its key. Fails with ERR_BAD_PARAMETER (unreadable, the
- * key readable to everybody, or they do not belong together), ERR_NO_MEMORY. One whose time is over is taken; tls_end() tells. */
+ * key readable to everybody, or they do not belong together), ERR_NO_MEMORY. One whose time is over is taken; tls_end()
+ * tells. */
 int tls_create(struct tls **out, const char *certificate, const char *key);
 void tls_free(struct tls *tls); /* after the last connection */
 

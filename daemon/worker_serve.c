@@ -331,7 +331,9 @@ static struct order order_wait(struct worker *w)
     w->memory_total = total;
     while (!w->order.message && !w->gone)
         pthread_cond_wait(&w->changed, &w->lock);
-    struct order order = w->gone ? (struct order){.message = NULL} : w->order;
+    struct order order = {.message = NULL};
+    if (!w->gone)
+        order = w->order;
     w->order.message = NULL;
     pthread_mutex_unlock(&w->lock);
     return order;

@@ -141,29 +141,31 @@ def quotas():
 
 @test("uploads in pieces count: none is begun beyond a quota, ten at a time neither, and time makes none of them a job")
 def quotas_of_uploads():
-    with Guarded(client_jobs=100, work_reserve="1000T", upload_lifetime=3) as daemon:  # nothing is begun: all that is accepted waits
+    with Guarded(client_jobs=100, work_reserve="900T", upload_lifetime=8) as daemon:  # no job is begun: all that is accepted waits
         with open(daemon.tokens) as file:
-            lines = file.read().splitlines()
+            text = file.read()
         body = scans.radial().bytes(daemon.state)
         with open(daemon.tokens, "w") as file:
-            file.write("\n".join(line + (f" jobs=3 bytes={3 * len(body)}" if line.startswith("mri2 ") else "") for line in lines) + "\n")
+            file.write(re.sub("^(mri2 .*)$", r"\1 jobs=3", re.sub("^(mri1 .*)$", rf"\1 bytes={3 * len(body)}", text, flags=re.M), flags=re.M))
         daemon.process.send_signal(signal.SIGHUP)
         wait_until(lambda: "reload: 4 tokens" in daemon.read_log(), "the reload")
+        daemon.as_("submit", "POST", "/v1/uploads?kind=recon", **TUS, Upload_Length=str(3 * len(body) + 1)).problem(429, "client-quota")
+        begun = {}
+        for who in ("other", "submit"):  # one has a quota of jobs, one of bytes
+            def begin(length):
+                return daemon.as_(who, "POST", "/v1/uploads?kind=recon", **TUS, Upload_Length=str(length))
 
-        def begin(length, who="other"):
-            return daemon.as_(who, "POST", "/v1/uploads?kind=recon", **TUS, Upload_Length=str(length))
-
-        begin(3 * len(body) + 1).problem(429, "client-quota")
-        with concurrent.futures.ThreadPoolExecutor(10) as pool:
-            answers = list(pool.map(begin, [len(body)] * 10))
-        same(sorted(answer.status for answer in answers), [201] * 3 + [429] * 7, "statuses of ten creations")
-        same(begin(len(body), "submit").status, 201, "status of another client")
-        where = next(answer.headers["location"] for answer in answers if answer.status == 201)
-        for _ in range(3):
-            daemon.as_("other", "POST", "/v1/jobs?kind=recon", body).expect(202)
-        daemon.as_("other", "PATCH", where, body, Content_Type="application/offset+octet-stream", Upload_Offset="0", **TUS).problem(429, "client-quota")
-        wait_until(lambda: daemon.as_("other", "HEAD", where, **TUS).status == 404, "the upload to expire", 30)
-        same(len(daemon.as_("other", "GET", "/v1/jobs").json()["jobs"]), 3, "jobs of the client")
+            with concurrent.futures.ThreadPoolExecutor(10) as pool:
+                answers = list(pool.map(begin, [len(body)] * 10))
+            same(sorted(answer.status for answer in answers), [201] * 3 + [429] * 7, f"statuses of ten creations by {who}")
+            begun[who] = next(answer.headers["location"] for answer in answers if answer.status == 201)
+            for _ in range(3):
+                daemon.as_(who, "POST", "/v1/jobs?kind=recon", body).expect(202)
+            headers = {"Content_Type": "application/offset+octet-stream", "Upload_Offset": "0", **TUS}
+            daemon.as_(who, "PATCH", begun[who], body, **headers).problem(429, "client-quota")
+        for who, where in begun.items():
+            wait_until(lambda: daemon.as_(who, "HEAD", where, **TUS).status == 404, "the upload to expire", 60)
+            same(len(daemon.as_(who, "GET", "/v1/jobs").json()["jobs"]), 3, f"jobs of {who}")
 
 
 @test("the audit log tells who did what, and holds no token")

@@ -98,6 +98,16 @@ def names(daemon):
     same(daemon.as_("other", "HEAD", where, **TUS).status, 404)
 
 
+@test("an Idempotency-Key is its client's: another's same one, with the same scan, is no word about a job that there is")
+def keys(daemon):
+    body = scans.radial().bytes(daemon.state)
+    first, again, others = (daemon.as_(who, "POST", "/v1/jobs?kind=recon", body, Idempotency_Key="7").expect(202) for who in ("submit", "submit", "other"))
+    same((again.json()["id"], again.headers.get("idempotency-replayed")), (first.json()["id"], "true"), "the job of the same client")
+    assert others.json()["id"] != first.json()["id"] and "idempotency-replayed" not in others.headers, others.headers
+    daemon.as_("other", "POST", "/v1/jobs?kind=recon&tolerance=1e-4", body, Idempotency_Key="8").expect(202)
+    daemon.as_("submit", "POST", "/v1/jobs?kind=recon", body, Idempotency_Key="8").expect(202)
+
+
 @test("tokens are kept as hashes, in a file of their owner's; SIGHUP takes new ones in and withdrawn ones out")
 def reload(daemon):
     with open(daemon.tokens) as file:

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -250,6 +251,46 @@ static void a_worker_is_confined(void **state)
     assert_int_equal(confined(act_worker, (const char *)*state), HELD);
 }
 
+/* Whether a child that shuts itself in as a decoder does asks the kernel's landlock to hold it, and gets that. Behind
+ * seccomp, which lets it open nothing, nothing else shows. */
+static bool restricts_itself(void)
+{
+    bool restricted = false;
+    struct __ptrace_syscall_info call;
+    uint64_t number = 0;
+    int status;
+    fflush(stdout);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+        raise(SIGSTOP);
+        _exit(sandbox_enter(3, -1) == 0 ? 0 : 99);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(ptrace(PTRACE_SETOPTIONS, pid, NULL, PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL), 0);
+    while (ptrace(PTRACE_SYSCALL, pid, NULL, NULL) == 0 && waitpid(pid, &status, 0) == pid && WIFSTOPPED(status)) {
+        if (ptrace(PTRACE_GET_SYSCALL_INFO, pid, sizeof call, &call) <= 0)
+            continue;
+        if (call.op == PTRACE_SYSCALL_INFO_ENTRY)
+            number = call.entry.nr;
+        else if (call.op == PTRACE_SYSCALL_INFO_EXIT)
+            restricted |= number == SYS_landlock_restrict_self && call.exit.rval == 0;
+    }
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    return restricted;
+}
+
+static void a_decoder_is_under_landlock_too(void **state)
+{
+    (void)state;
+    if (syscall(SYS_landlock_create_ruleset, NULL, 0, 1) < 1) {
+        print_message("this kernel has no landlock\n");
+        skip();
+    }
+    assert_true(restricts_itself());
+}
+
 static void a_worker_opens_no_file_but_the_system_s(void **state)
 {
     char command[512];
@@ -276,6 +317,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_sandbox_holds),
+        cmocka_unit_test(a_decoder_is_under_landlock_too),
         cmocka_unit_test(a_worker_is_confined),
         cmocka_unit_test(a_worker_opens_no_file_but_the_system_s),
         cmocka_unit_test(a_worker_on_a_kernel_without_landlock_is_confined_by_seccomp),

@@ -355,6 +355,7 @@ static int serve(const struct command *command)
     bool landlock = false;
     if (fcntl(WIRE_FD, F_SETFD, FD_CLOEXEC) != 0)
         return usage("serve is for the daemon, which hands over a socket.", "");
+    sandbox_follow_parent(WIRE_FD);
     /* All kernels at once, not each at its first use, which is a job. */
     setenv("CUDA_MODULE_LOADING", "EAGER", 0);
     /* Before a device's driver starts threads. */

@@ -7,12 +7,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -65,8 +63,7 @@ static int upload_decode(const struct upload *upload)
 
 static int decode(void)
 {
-    /* Whoever started this is gone: so is the need for it. */
-    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    sandbox_follow_parent(CODEC_FD);
     syscall(SYS_close_range, CODEC_FD + 1, ~0U, 0);
     struct upload upload;
     int rc = scan_readers_init();
@@ -137,6 +134,7 @@ int main(int count, char **word)
     if (count == 2 && strcmp(word[1], "decode") == 0)
         return decode();
     if (count == 5 && strcmp(word[1], "convert") == 0) {
+        sandbox_follow_parent(-1); /* a daemon reaches its files through itself: none are there without it */
         int rc = convert(word + 2);
         if (rc != 0)
             fprintf(stderr, "mrirecon-codec: %s: %s\n", err_name(rc), err_last()->text);

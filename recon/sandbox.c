@@ -7,7 +7,9 @@
 #include <glob.h>
 #include <limits.h>
 #include <link.h>
+#include <poll.h>
 #include <seccomp.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,6 +79,14 @@ int sandbox_limit(pid_t pid, const struct sandbox_limits *limits)
     if (rc == 0 && !WITH_ASAN)
         rc = limit_set(pid, RLIMIT_DATA, limits->heap_bytes + OWN_BYTES);
     return rc;
+}
+
+void sandbox_follow_parent(int socket)
+{
+    struct pollfd other = {.fd = socket};
+    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    if (poll(&other, 1, 0) > 0 && (other.revents & POLLHUP))
+        _exit(0);
 }
 
 /* ---- landlock ---- */

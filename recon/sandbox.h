@@ -18,6 +18,11 @@ struct sandbox_limits {
  * lowered. Fails with ERR_INTERNAL. */
 int sandbox_limit(pid_t pid, const struct sandbox_limits *limits);
 
+/* Have the kernel kill this process when the thread that started it is gone, even where this one is stopped or hangs.
+ * `socket` (-1: none) is one end of a pair whose other end the parent has: where that is closed already, the process
+ * ends at once, for then the parent may have gone before it was told. */
+void sandbox_follow_parent(int socket);
+
 /* Enter: no core file, no children, no new privileges, landlock (files, network, signals: as much as the kernel knows),
  * and a seccomp list of the calls a codec needs; opening a file answers EACCES, any other call kills the process. On
  * `socket` (-1: none), and on no other, messages can be received with the descriptors that they carry; `output` (-1:

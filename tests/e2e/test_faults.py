@@ -2,6 +2,7 @@
 """What goes wrong around a job: killed processes, a full disk, slow and vanishing clients, large uploads, a stop under load."""
 # time limit: 300 s
 import contextlib
+import ctypes
 import glob
 import hashlib
 import http.client
@@ -232,6 +233,76 @@ def daemon_killed():
             daemon.get(f"/v1/jobs/{identity}/results/image?format=npy").expect(200)
         listed = [job["id"] for job in daemon.get("/v1/jobs?limit=100").json()["jobs"]]
         same(sorted(listed), sorted(jobs), "jobs listed")
+
+
+def ended(process):
+    """Whether a process is gone, but for who has yet to collect it."""
+    try:
+        with open(f"/proc/{process}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+@contextlib.contextmanager
+def stopped(processes):
+    """These processes, by SIGSTOP; whatever outlives the test is killed. Orphans become children of this process: one that falls
+    to init is woken and hung up on, which would do what is to be tested."""
+    subreaper = 36
+    ctypes.CDLL(None).prctl(subreaper, 1, 0, 0, 0)
+    try:
+        for process in processes:
+            os.kill(process, signal.SIGSTOP)
+        yield
+    finally:
+        for process in processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(process, 0)
+        ctypes.CDLL(None).prctl(subreaper, 0, 0, 0, 0)
+
+
+@test("kill -9 of the daemon while its worker and a decoder are stopped, as if they hung: neither outlives it")
+def daemon_killed_over_stopped():
+    daemon = Daemon(expect_trouble=True)
+    with daemon:
+        identity = submit_slow(daemon, 300)
+        running(daemon, identity)
+        worker = daemon.worker()
+        decoders = wait_until(lambda: daemon.children("mrirecon-codec", worker), "a decoder that stands ready")
+        with stopped([worker, *decoders]):
+            daemon.kill()
+            wait_until(lambda: all(map(ended, [worker, *decoders])), "worker and decoders to end with the daemon", 20)
+        daemon.restart()
+        same(daemon.finish(identity)["state"], "succeeded", "state of the job that ran")
+
+
+@test("kill -9 of the daemon while a conversion is stopped: that does not outlive it")
+def daemon_killed_over_conversion():
+    large = scans.radial(matrix=(512, 512, 1), spokes=8, samples=64, coils=8, weights=True).bytes(FOLDER.name)
+
+    def converting():
+        """A codec that has opened the image, and so is past its beginning."""
+        for codec in daemon.children("mrirecon-codec"):
+            with contextlib.suppress(OSError):
+                if any(os.readlink(path).endswith("image.h5") for path in glob.glob(f"/proc/{codec}/fd/*")):
+                    return codec
+        return None
+    daemon = Daemon(expect_trouble=True)
+    with daemon:
+        path = f"/v1/jobs/{daemon.run(large, 'kind=recon&coils=none')['id']}/results/image?format=nii.gz"
+        connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=20)
+        connection.request("GET", path)
+        end = time.monotonic() + 20
+        while not (codec := converting()):
+            assert time.monotonic() < end, "the conversion was never caught"
+        with stopped([codec]):
+            daemon.kill()
+            wait_until(lambda: ended(codec), "the conversion to end with the daemon", 20)
+        connection.close()
+        daemon.restart()
+        daemon.get(path).expect(200)
 
 
 @test("kill -9 of daemon, worker and codec at random under load: what was accepted ends once, with its image or a reason")

@@ -28,13 +28,12 @@ struct stream {
     struct waiter waiter;
 };
 
-/* Attempts count once a worker has the job; before that the next one is meant. */
+/* Attempts count once a worker has the job; while it waits, and where it ends waiting, the next one is meant. */
 static long long event_id(const struct job *job, long long told)
 {
     static const int rank[JOB_STATES] = {[JOB_QUEUED] = 0,    [JOB_RUNNING] = 1, [JOB_CANCELING] = 2,
                                          [JOB_SUCCEEDED] = 3, [JOB_FAILED] = 3,  [JOB_CANCELED] = 3};
-    bool waits = job->state == JOB_QUEUED || job->attempts == 0;
-    long long attempt = job->attempts + (waits ? 1 : 0);
+    long long attempt = job->attempts + (job->started == 0);
     return (attempt * 10 + rank[job->state]) * STATE_IDS + told;
 }
 

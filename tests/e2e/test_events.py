@@ -3,10 +3,13 @@
 # time limit: 300 s
 import json
 import os
+import shutil
+import signal
 import socket
+import tempfile
 
 import scans
-from harness import Daemon, main, same, sanitized, test
+from harness import Daemon, main, same, sanitized, test, wait_until
 
 
 class Stream:
@@ -58,8 +61,8 @@ def scan(daemon, seed=1):
     return scans.radial(seed=seed).bytes(daemon.state)
 
 
-def slow_job(daemon):
-    return daemon.submit(scans.slow().bytes(daemon.state), scans.SLOW_QUERY.replace("=1000", "=300")).expect(202).json()["id"]
+def slow_job(daemon, more=""):
+    return daemon.submit(scans.slow().bytes(daemon.state), scans.SLOW_QUERY.replace("=1000", "=300") + more).expect(202).json()["id"]
 
 
 @test("a stream tells every state in order, progress in between, and ends with the job")
@@ -127,6 +130,37 @@ def death(daemon):
             os.kill(daemon.worker(), 9)
             seen.append("killed")
     assert seen[-3:] == ["queued", "running", "succeeded"] and "killed" in seen, seen
+
+
+@test("a job that waits again after its worker's death, and ends waiting: its stream tells that, and ends")
+def end_while_waiting():
+    config = tempfile.mkdtemp() + "/mrirecond.conf"
+
+    def hold(bytes_):
+        with open(config, "w") as file:
+            file.write(f"work-reserve = {bytes_}\n")
+    hold("1M")
+    with Daemon(devices="cpu", config=config, expect_trouble=True) as daemon:
+        for end in ("canceled", "failed"):
+            hold("1M")
+            daemon.process.send_signal(signal.SIGHUP)
+            job = slow_job(daemon, "&deadline=3" if end == "failed" else "")
+            stream = Stream(daemon, job)
+            seen = []
+            for name, _, data in stream.events():
+                if name == "state":
+                    seen.append(data["state"])
+                if seen[-1] == "running" and name == "progress":
+                    hold("900T")  # more than any disk has: no job is begun
+                    daemon.process.send_signal(signal.SIGHUP)
+                    wait_until(lambda: daemon.read_log().rstrip().endswith("reload: configuration"), "the reload")
+                    os.kill(daemon.worker(), 9)
+                    seen.append("killed")
+                if seen[-1] == "queued" and "killed" in seen and end == "canceled":
+                    daemon.request("POST", f"/v1/jobs/{job}/cancel").expect(202)
+            same(seen[-3:], ["killed", "queued", end], "states")
+            stream.close()
+    shutil.rmtree(os.path.dirname(config))
 
 
 @test("no such job, and other methods, are problems")

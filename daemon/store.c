@@ -229,8 +229,10 @@ static int recover_apply(struct store *store, void *requeued)
             NULL);
     if (!result)
         result = sql_change(writer,
-                            sql_prepare(writer, "UPDATE job SET state = ?, finished = ? WHERE state = ?", "iii",
-                                        (int64_t)JOB_CANCELED, store->now, (int64_t)JOB_CANCELING),
+                            sql_prepare(writer,
+                                        "UPDATE job SET state = ?, finished = ?, kept = iif(?, bytes, 0) WHERE state = ?",
+                                        "iiii", (int64_t)JOB_CANCELED, store->now, (int64_t)store->failed_scans_stay,
+                                        (int64_t)JOB_CANCELING),
                             NULL);
     return result ? result : tally_load(store);
 }
@@ -403,11 +405,11 @@ static int cancel_apply(struct store *store, void *context)
     cancellation->now = state == JOB_QUEUED ? JOB_CANCELED : state == JOB_RUNNING ? JOB_CANCELING : state;
     if ((int)cancellation->now == state)
         return 0;
-    result = sql_change(writer,
-                        sql_prepare(writer, "UPDATE job SET state = ?, finished = ? WHERE id = ?", "iis",
-                                    (int64_t)cancellation->now, states[cancellation->now].final ? store->now : 0, id),
-                        NULL);
-    entry.to = (int)cancellation->now;
+    if (state == JOB_QUEUED)
+        return move_apply(store, &(struct move){.id = id, .from = QUEUED, .to = JOB_CANCELED, .doing = "cancellation"});
+    result = sql_change(
+        writer, sql_prepare(writer, "UPDATE job SET state = ? WHERE id = ?", "is", (int64_t)JOB_CANCELING, id), NULL);
+    entry.to = JOB_CANCELING;
     return result ? result : store_note(store, &entry);
 }
 

@@ -280,10 +280,10 @@ static void what_ended_jobs_keep_is_counted(void **state)
     int count;
     json_t *results = json_pack("[{s:i}, {s:i}]", "bytes", 700, "bytes", 30);
     store_set_kept_scans(f->store, true, false);
-    for (int i = 1; i <= 3; i++) {
+    for (int i = 1; i <= 6; i++)
         assert_int_equal(submit(f->store, i, 10), 0);
+    for (int i = 1; i <= 3; i++)
         take(f->store, i);
-    }
     assert_int_equal(store_kept_bytes(f->store), 0);
     assert_int_equal(store_succeed(f->store, id_of(1, id), results, NULL), 0);
     assert_int_equal(store_kept_bytes(f->store), 730);
@@ -304,6 +304,21 @@ static void what_ended_jobs_keep_is_counted(void **state)
     assert_int_equal(store_create(&f->store, f->path), 0);
     assert_int_equal(store_kept_bytes(f->store), 1002);
     json_decref(results);
+    /* Those that were canceled while they waited, and while they ran when the daemon died. */
+    enum job_state before, now;
+    int requeued;
+    store_set_kept_scans(f->store, true, false);
+    take(f->store, 4);
+    assert_int_equal(store_cancel(f->store, id_of(4, id), &before, &now), 0);
+    assert_int_equal(store_cancel(f->store, id_of(5, id), &before, &now), 0);
+    assert_int_equal(now, JOB_CANCELED);
+    assert_int_equal(store_kept_bytes(f->store), 1002 + 1005);
+    assert_int_equal(store_recover(f->store, &requeued), 0);
+    assert_int_equal(state_of(f->store, 4), JOB_CANCELED);
+    assert_int_equal(store_kept_bytes(f->store), 1002 + 1005 + 1004);
+    store_set_kept_scans(f->store, false, false);
+    assert_int_equal(store_cancel(f->store, id_of(6, id), &before, &now), 0);
+    assert_int_equal(store_kept_bytes(f->store), 1002 + 1005 + 1004);
 }
 
 int main(void)

@@ -1,5 +1,6 @@
 #include "daemon/worker_fetch.h"
 
+#include "daemon/clock.h"
 #include "daemon/log.h"
 #include "recon/decoder.h"
 
@@ -181,7 +182,7 @@ int fetcher_create(struct fetcher **out, const struct worker_options *options)
     log_init(&f->log, LOG_LEVEL_WARNING, false);
     pthread_mutex_init(&f->lock, NULL);
     pthread_cond_init(&f->work, NULL);
-    pthread_cond_init(&f->done, NULL);
+    clock_cond_init(&f->done);
     int rc = decoder_create(&f->decoder, options->codec);
     if (rc == 0 && pthread_create(&thread, NULL, fetch, f) != 0)
         rc = err_set(ERR_INTERNAL, "The thread that reads scans cannot be started.");
@@ -232,7 +233,7 @@ void fetcher_tend(struct fetcher *f)
 static void done_wait(struct fetcher *f)
 {
     struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += ASK_MS * 1000000;
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;

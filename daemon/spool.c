@@ -322,23 +322,28 @@ void spool_abort(struct spool_file *file)
     *file = (struct spool_file){.fd = -1};
 }
 
+static int scan_gone(const char *id)
+{
+    return err_set(ERR_SCAN_GONE,
+                   "The scan of job %.40s is no longer there: it ended, and this server does not keep such scans "
+                   "(option keep-scans). Send the scan again.",
+                   id);
+}
+
 int spool_link(struct spool *spool, const char *id, char fresh[JOB_ID], int64_t *bytes)
 {
     struct spool_file copy = {.spool = spool, .fd = -1};
     struct stat there;
     int result = spool_new_id(copy.id);
     if (!result && fstatat(spool->scans, id, &there, AT_SYMLINK_NOFOLLOW) < 0)
-        result = err_set(ERR_SCAN_GONE,
-                         "The scan of job %.40s is no longer there: it ended, and this server does not keep such scans "
-                         "(option keep-scans). Send the scan again.",
-                         id);
+        result = scan_gone(id);
     /* Counted in full, as if it were another: the two may be removed in any order. */
     if (!result)
         result = reserve(&copy, there.st_size);
     if (result)
         return result;
     if (linkat(spool->scans, id, spool->scans, copy.id, 0) < 0)
-        result = spool_failed(spool, "linking the scan");
+        result = errno == ENOENT ? scan_gone(id) : spool_failed(spool, "linking the scan");
     if (!result)
         result = scans_sync(spool);
     if (result) {

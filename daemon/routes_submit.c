@@ -48,7 +48,7 @@ int route_submit_begin(struct request *request)
 {
     struct service *service = request->service;
     int64_t bytes = http_body_bytes(request);
-    const char *coding = http_header(request, "Content-Encoding");
+    const char *coding = http_header(request, "Content-Encoding"), *digest = http_header(request, "Content-Digest");
     int result = submission_read(request);
     if (!result && coding && strcasecmp(coding, "identity") != 0)
         result = err_set(ERR_UNKNOWN_FORMAT,
@@ -61,7 +61,7 @@ int route_submit_begin(struct request *request)
         result = idempotency_begin(&request->idempotency, service->keys, request->job.client,
                                    http_header(request, "Idempotency-Key"));
     if (!result)
-        result = digest_begin_content(&request->digest, http_header(request, "Content-Digest"));
+        result = digest_begin_content(&request->digest, digest ? digest : http_header(request, "Repr-Digest"));
     if (!result)
         result = spool_begin(service->spool, bytes, &request->upload);
     if (result)
@@ -70,12 +70,12 @@ int route_submit_begin(struct request *request)
     return 0;
 }
 
-/* Whether this submission has come before: then it is answered with the job that was made of it. */
+/* Whether this submission, of what job.digest tells, has come before: then it is answered with the job that was made of
+ * it. */
 static int replay(struct request *request)
 {
     struct job *job = &request->job, before = {.state = JOB_QUEUED};
     snprintf(job->key, sizeof job->key, "%s", request->idempotency.key);
-    idempotency_digest(&request->idempotency, job->digest);
     int result = store_find_key(request->service->store, job->client, job->key, &before);
     if (result)
         return result == ERR_NOT_FOUND ? 0 : result;
@@ -123,11 +123,13 @@ int route_submit_work(struct request *request)
         result = err_set(ERR_EMPTY_BODY, "The body is empty; it should be a scan. With curl: --data-binary @scan.h5.");
     if (!result && !digest_end(&request->digest))
         result = err_set(ERR_DIGEST,
-                         "The %lld bytes that arrived do not have the %s digest that Content-Digest tells. "
+                         "The %lld bytes that arrived do not have the %s digest that the request tells. "
                          "Send the scan again.",
                          (long long)request->upload.bytes, request->digest.name);
-    if (!result && *request->idempotency.key)
+    if (!result && *request->idempotency.key) {
+        idempotency_digest(&request->idempotency, request->job.digest);
         result = replay(request);
+    }
     if (result || request->replayed) {
         struct err failure = *err_last();
         spool_abort(&request->upload);
@@ -160,11 +162,34 @@ int route_submit_work(struct request *request)
     return 0;
 }
 
+/* Make a job of the scan of `id`, unless that was done with this key before. */
+static int resubmit(struct request *request, const char *id)
+{
+    struct service *service = request->service;
+    struct job *job = &request->job;
+    int result = 0;
+    if (*request->idempotency.key) {
+        snprintf(job->digest, sizeof job->digest, "resubmit:%.*s", JOB_ID - 1, id); /* no SHA-256 */
+        result = replay(request);
+    }
+    if (result || request->replayed)
+        return result;
+    result = spool_link(service->spool, id, job->id, &job->bytes);
+    if (!result && (result = store_submit(service->store, job, service->options->queue_limit)) != 0) {
+        struct err failure = *err_last();
+        spool_remove(service->spool, job->id);
+        job->id[0] = '\0';
+        err_restore(&failure);
+    }
+    if (!result)
+        accepted(request, "accepted as another's scan once more");
+    return result;
+}
+
 /* A job once more, with the scan that is still there. */
 int route_resubmit_work(struct request *request)
 {
-    struct service *service = request->service;
-    struct job *job = &request->job, before;
+    struct job before;
     const char *id = request->part[2];
     int result = request_job(request, id, &before);
     if (result)
@@ -172,20 +197,15 @@ int route_resubmit_work(struct request *request)
     result = resubmission_read(request, &before);
     job_clear(&before);
     if (!result)
-        wanted_read(request);
-    if (!result)
-        result = spool_link(service->spool, id, job->id, &job->bytes);
-    if (!result && (result = store_submit(service->store, job, service->options->queue_limit)) != 0) {
-        struct err failure = *err_last();
-        spool_remove(service->spool, job->id);
-        job->id[0] = '\0';
-        err_restore(&failure);
-    }
+        result = idempotency_begin(&request->idempotency, request->service->keys, request->job.client,
+                                   http_header(request, "Idempotency-Key"));
     if (result)
         return result;
+    wanted_read(request);
+    result = resubmit(request, id);
+    idempotency_end(&request->idempotency);
     request->deadline = clock_seconds() + request->wait;
-    accepted(request, "accepted as another's scan once more");
-    return 0;
+    return result;
 }
 
 /* The end of a job that the sender waited for. */

@@ -199,6 +199,24 @@ def keys_last():
         same(daemon.finish(first)["state"], "succeeded", "state")
 
 
+@test("a job that is run again is so once for a key; with other parameters, or for a new submission, the key is taken")
+def idempotency_of_resubmission():
+    with Daemon(devices="cpu", keep_scans="all") as daemon:
+        first = daemon.run(BODY)["id"]
+
+        def again(key, query=""):
+            return daemon.request("POST", f"/v1/jobs/{first}/resubmit{query}", headers={"Idempotency-Key": key})
+        second = again("k").expect(202).json()["id"]
+        answer = again("k").expect(202)
+        same((answer.json()["id"], answer.headers.get("idempotency-replayed")), (second, "true"), "job and Idempotency-Replayed")
+        again("k", "?dcf=none").problem(422, "idempotency-key-reused")
+        send(daemon, "k").problem(422, "idempotency-key-reused")
+        daemon.request("POST", f"/v1/jobs/{second}/resubmit", headers={"Idempotency-Key": "k"}).problem(422, "idempotency-key-reused")
+        again("a b").problem(400, "bad-request")
+        assert again("other").expect(202).json()["id"] != second, "two keys have one job"
+        same(len(daemon.get("/v1/jobs").json()["jobs"]), 3, "jobs")
+
+
 # ---- clients that go away
 
 def leave(daemon, prefer, body=BODY, query="kind=recon"):

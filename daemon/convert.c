@@ -95,9 +95,9 @@ static int convert(const struct converter *converter, const struct task *task)
                      : err_set(ERR_INTERNAL, "The image could not be written as %s: the codec %s.", format, how);
     int fd = result ? -1 : openat(results, part, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (!result && (fd < 0 || fsync(fd) < 0 || renameat(results, part, results, name) < 0))
-        result = errno == ENOENT ? err_set(ERR_NOT_FOUND, "Job %s was deleted while its image was written as %s.",
-                                           task->id, format)
-                                 : spool_failed(converter->spool, "keeping an image in another format");
+        result = errno == ENOENT
+                     ? err_set(ERR_NOT_FOUND, "Job %s was deleted while its image was written as %s.", task->id, format)
+                     : spool_failed(converter->spool, "keeping an image in another format");
     if (fd >= 0)
         close(fd);
     if (result)

@@ -42,7 +42,11 @@ static int queue(struct request *request, unsigned status, struct MHD_Response *
 {
     for (int i = 0; headers && headers[i]; i += 2)
         MHD_add_response_header(response, headers[i], headers[i + 1]);
+    if (!MHD_get_response_header(response, "Cache-Control"))
+        MHD_add_response_header(response, "Cache-Control", "no-store");
     MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+    if (request->route && (request->route->flags & ROUTE_TUS))
+        MHD_add_response_header(response, "Tus-Resumable", TUS_VERSION);
     if (MHD_queue_response(request->connection, status, response) == MHD_YES) {
         request->answered = true;
         request->status = status;
@@ -62,7 +66,6 @@ int http_answer(struct request *request, unsigned status, const char *media, cha
     }
     if (*media)
         MHD_add_response_header(response, "Content-Type", media);
-    MHD_add_response_header(response, "Cache-Control", "no-store");
     return queue(request, status, response, headers);
 }
 
@@ -119,7 +122,6 @@ int http_answer_stream(struct request *request, unsigned status, const char *med
         return err_set(ERR_NO_MEMORY, "No memory for the answer. Try again later.");
     }
     MHD_add_response_header(response, "Content-Type", media);
-    MHD_add_response_header(response, "Cache-Control", "no-store");
     return queue(request, status, response, headers);
 }
 
@@ -169,6 +171,10 @@ static int request_route(struct request *request)
     result = path_split(request->target, request->part, &count);
     if (result)
         return result;
+    /* As tus has it, for networks that let no PATCH or DELETE pass. */
+    const char *meant = http_header(request, "X-HTTP-Method-Override");
+    if (meant && count == 3 && strcmp(request->part[1], "uploads") == 0 && strcmp(request->method, "POST") == 0)
+        request->method = meant;
     request->route = route_find(request->method, request->part, count, allow, sizeof request->allow);
     if (!request->route && *allow)
         return err_set(ERR_METHOD_NOT_ALLOWED, "This path takes %s, not %.16s.", allow, request->method);
@@ -179,11 +185,18 @@ static int request_route(struct request *request)
 
 static enum MHD_Result answer_failure(struct request *request, const struct err *failure)
 {
-    const char *const allow[] = {"Allow", request->allow, NULL}, *const ask[] = {"WWW-Authenticate",
-                                                                                 "Bearer realm=\"mrirecond\"", NULL};
-    const char *const *headers = failure->code == ERR_METHOD_NOT_ALLOWED ? allow
-                                 : failure->code == ERR_UNAUTHORIZED     ? ask
-                                                                         : NULL;
+    const char *name = NULL, *value = NULL;
+    if (failure->code == ERR_METHOD_NOT_ALLOWED) {
+        name = "Allow";
+        value = request->allow;
+    } else if (failure->code == ERR_UNAUTHORIZED) {
+        name = "WWW-Authenticate";
+        value = "Bearer realm=\"mrirecond\"";
+    } else if (failure->code == ERR_TUS_VERSION) {
+        name = "Tus-Version";
+        value = TUS_VERSION;
+    }
+    const char *const headers[] = {name, value, NULL};
     const char *job = *request->job.id ? request->job.id : NULL;
     if (failure->code == ERR_INTERNAL || failure->code == ERR_STORE || failure->code == ERR_IO)
         log_line(request->service->log, LOG_LEVEL_ERROR, job, "%s", failure->text);
@@ -305,10 +318,37 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *connection, 
     return request->answered || request->suspended ? MHD_YES : MHD_NO;
 }
 
+/* A chunk whose sender went away: what arrived stays, unless it has a checksum. */
+struct left {
+    struct pool_task task;
+    struct upload_chunk chunk;
+};
+
+static void left_end(struct pool_task *task)
+{
+    struct left *left = (struct left *)((char *)task - offsetof(struct left, task));
+    chunk_end(&left->chunk, false);
+    free(left);
+}
+
+/* The disk is waited for in the pool; here only where the service stops, or there is no memory. */
+static void chunk_leave(const struct request *request)
+{
+    struct upload_chunk chunk = request->chunk;
+    struct left *left = chunk.uploads ? malloc(sizeof *left) : NULL;
+    if (!left) {
+        chunk_end(&chunk, false);
+        return;
+    }
+    *left = (struct left){.task.run = left_end, .chunk = chunk};
+    if (!pool_run(request->service->pool, &left->task))
+        left_end(&left->task);
+}
+
 static void request_destroy(struct request *request)
 {
     spool_abort(&request->upload);
-    chunk_end(&request->chunk, false); /* its sender went away: what arrived stays, unless it has a checksum */
+    chunk_leave(request);
     digest_free(&request->digest);
     idempotency_end(&request->idempotency);
     job_clear(&request->job);

@@ -49,7 +49,10 @@ struct request;
 enum route_flag {
     ROUTE_QUERY = 1,  /* the query may have parameters, which the route reads; without it there must be none */
     ROUTE_HEALTH = 2, /* answered on surplus connections, too */
+    ROUTE_TUS = 4,    /* of uploads in pieces: whatever is answered tells the version of tus */
 };
+
+#define TUS_VERSION "1.0.0"
 
 struct route {
     const char *method;                     /* a GET is also served to HEAD */

@@ -17,9 +17,10 @@ static int file_answer(struct request *request, const char *id, const char *name
     char etag[ETAG], range[72], disposition[SPOOL_NAME + 40];
     snprintf(etag, sizeof etag, "\"%s-%s-%llx-%llx\"", id, name, (unsigned long long)bytes, (unsigned long long)stamp);
     snprintf(disposition, sizeof disposition, "inline; filename=\"%s\"", name);
-    const char *headers[24] = {"ETag", etag, "Accept-Ranges", "bytes", "Cache-Control", "private, no-cache"};
-    int used = 6;
-    for (int i = 0; more && more[i] && used < 14; i++)
+    const char *headers[32] = {"ETag", etag,    "Accept-Ranges", "bytes", "Cache-Control", "private, no-cache",
+                               "Vary", "Accept"};
+    int used = 8;
+    for (int i = 0; more && more[i] && used < 16; i++)
         headers[used++] = more[i];
     /* A submission that is answered with its image had no image to compare with. */
     bool asked = strcmp(request->method, "POST") != 0;

@@ -10,13 +10,11 @@
 #include <string.h>
 #include <strings.h>
 
-#define TUS_VERSION "1.0.0"
+enum { TUS_HEADERS = 20, TUS_TEXT = 64, METADATA_MOST = 4096 };
 
-enum { TUS_HEADERS = 20, TUS_TEXT = 64 };
-
-/* The headers of an answer about an upload, and the texts that they point to. */
+/* The headers of an answer about an upload, and the texts that they point to. All zero: none yet. */
 struct tus_headers {
-    const char *pair[TUS_HEADERS];
+    const char *pair[TUS_HEADERS + 1]; /* ends with NULL */
     int count;
     char location[TUS_TEXT], offset[24], length[24], expires[CLOCK_TEXT];
 };
@@ -25,13 +23,6 @@ static void header_add(struct tus_headers *headers, const char *name, const char
 {
     headers->pair[headers->count++] = name;
     headers->pair[headers->count++] = value;
-    headers->pair[headers->count] = NULL;
-}
-
-static void headers_begin(struct tus_headers *headers)
-{
-    headers->count = 0;
-    header_add(headers, "Tus-Resumable", TUS_VERSION);
 }
 
 /* RFC 9110's form of a date. */
@@ -86,10 +77,9 @@ static int upload_check(struct request *request)
 
 int route_uploads_options(struct request *request)
 {
-    struct tus_headers headers;
+    struct tus_headers headers = {.count = 0};
     char most[24];
     snprintf(most, sizeof most, "%lld", (long long)request->service->options->body_limit);
-    headers_begin(&headers);
     header_add(&headers, "Tus-Version", TUS_VERSION);
     header_add(&headers, "Tus-Extension", "creation,expiration,checksum,termination");
     header_add(&headers, "Tus-Checksum-Algorithm", DIGEST_TUS_ALGORITHMS);
@@ -107,6 +97,9 @@ int route_upload_create_begin(struct request *request)
             err_set(ERR_LENGTH_REQUIRED, "The header Upload-Length has to tell the bytes of the scan, at least 1.");
     if (!result && http_body_bytes(request) != 0)
         result = err_set(ERR_BAD_REQUEST, "The scan's bytes are sent by PATCH, not with the creation of an upload.");
+    const char *metadata = http_header(request, "Upload-Metadata");
+    if (!result && metadata && (strlen(metadata) > METADATA_MOST || !text_is_clean(metadata)))
+        result = err_set(ERR_BAD_REQUEST, "Upload-Metadata takes %d bytes of UTF-8 text at most.", METADATA_MOST);
     return result ? result : submission_read(request);
 }
 
@@ -114,7 +107,8 @@ int route_upload_create_work(struct request *request)
 {
     struct upload upload = {.job = NULL};
     request->job.bytes = number_parse(http_header(request, "Upload-Length"));
-    int result = upload_begin(request->service->uploads, &request->job, &upload);
+    int result =
+        upload_begin(request->service->uploads, &request->job, http_header(request, "Upload-Metadata"), &upload);
     if (!result) {
         memcpy(request->job.id, upload.id, JOB_ID);
         log_line(request->service->log, LOG_LEVEL_INFO, upload.id, "upload in pieces begun, %lld bytes",
@@ -126,12 +120,11 @@ int route_upload_create_work(struct request *request)
 
 int route_upload_create(struct request *request)
 {
-    struct tus_headers headers;
+    struct tus_headers headers = {.count = 0};
     struct upload upload;
     int result = upload_get(request->service->uploads, request->job.id, &upload);
     if (result)
         return result;
-    headers_begin(&headers);
     headers_of(&headers, &upload);
     snprintf(headers.location, sizeof headers.location, "/v1/uploads/%s", upload.id);
     header_add(&headers, "Location", headers.location);
@@ -143,17 +136,21 @@ int route_upload_create(struct request *request)
 
 int route_upload(struct request *request)
 {
-    struct tus_headers headers;
+    struct tus_headers headers = {.count = 0};
     struct upload upload = {.job = NULL};
     struct job job = {.state = JOB_QUEUED};
-    const char *id = request->part[2];
-    headers_begin(&headers);
-    int result = upload_check(request);
+    const char *id = request->part[2], *metadata;
+    int result = http_header(request, "Tus-Resumable") ? version_check(request) : 0;
+    if (!result)
+        result = upload_check(request);
     if (!result)
         result = upload_get(request->service->uploads, id, &upload);
     struct err failure = *err_last();
     if (!result) {
         headers_of(&headers, &upload);
+        metadata = json_string_value(json_object_get(upload.job, "metadata"));
+        if (metadata)
+            header_add(&headers, "Upload-Metadata", metadata);
         json_t *document = json_pack("{s:s, s:I, s:I, s:O}", "id", id, "length", (json_int_t)upload.length, "offset",
                                      (json_int_t)upload.offset, "job", upload.job);
         result = http_answer_json(request, 200, document, headers.pair);
@@ -184,9 +181,11 @@ int route_upload_append_begin(struct request *request)
     if (!result)
         result = upload_check(request);
     if (!result)
-        result = digest_begin_tus(&request->digest, checksum);
+        result = checksum ? digest_begin_tus(&request->digest, checksum)
+                          : digest_begin_content(&request->digest, http_header(request, "Content-Digest"));
     if (!result)
-        result = chunk_begin(request->service->uploads, request->part[2], offset, checksum != NULL, &request->chunk);
+        result = chunk_begin(request->service->uploads, request->part[2], offset, request->digest.state != NULL,
+                             &request->chunk);
     int64_t bytes = http_body_bytes(request);
     if (!result && bytes > request->chunk.length - offset) {
         int64_t length = request->chunk.length;
@@ -241,8 +240,8 @@ int route_upload_append_work(struct request *request)
     int result = chunk_end(&request->chunk, good);
     if (!result && !good)
         result = err_set(ERR_UPLOAD_CHECKSUM,
-                         "The %s of the bytes that arrived is not what Upload-Checksum tells; they are "
-                         "dropped. Send them again.",
+                         "The %s of the bytes that arrived is not what Upload-Checksum, or Content-Digest, tells; "
+                         "they are dropped. Send them again.",
                          request->digest.name);
     if (!result && whole)
         result = job_make(request, format);
@@ -253,9 +252,8 @@ int route_upload_append_work(struct request *request)
 
 int route_upload_append(struct request *request)
 {
-    struct tus_headers headers;
+    struct tus_headers headers = {.count = 0};
     struct upload upload = {.job = NULL};
-    headers_begin(&headers);
     if (*request->job.id) {
         headers_of_job(&headers, &request->job);
     } else {
@@ -280,7 +278,5 @@ int route_upload_delete_work(struct request *request)
 
 int route_upload_delete(struct request *request)
 {
-    struct tus_headers headers;
-    headers_begin(&headers);
-    return http_answer(request, 204, "", strdup(""), headers.pair);
+    return http_answer(request, 204, "", strdup(""), NULL);
 }

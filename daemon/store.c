@@ -228,12 +228,12 @@ static int recover_apply(struct store *store, void *requeued)
             sql_prepare(writer, "UPDATE job SET deaths = 0 WHERE state = ? AND deaths > 0", "i", (int64_t)JOB_QUEUED),
             NULL);
     if (!result)
-        result = sql_change(writer,
-                            sql_prepare(writer,
-                                        "UPDATE job SET state = ?, finished = ?, kept = iif(?, bytes, 0) WHERE state = ?",
-                                        "iiii", (int64_t)JOB_CANCELED, store->now, (int64_t)store->failed_scans_stay,
-                                        (int64_t)JOB_CANCELING),
-                            NULL);
+        result = sql_change(
+            writer,
+            sql_prepare(writer, "UPDATE job SET state = ?, finished = ?, kept = iif(?, bytes, 0) WHERE state = ?",
+                        "iiii", (int64_t)JOB_CANCELED, store->now, (int64_t)store->failed_scans_stay,
+                        (int64_t)JOB_CANCELING),
+            NULL);
     return result ? result : tally_load(store);
 }
 

@@ -268,7 +268,7 @@ static int room_check(struct uploads *uploads, const struct job *job)
                   : store_room(uploads->store, job->client, job->quota, begun.sum, job->bytes, *uploads->queue_limit);
 }
 
-static int files_begin(struct uploads *uploads, const struct job *job, struct upload *out)
+static int files_begin(struct uploads *uploads, const struct job *job, const char *metadata, struct upload *out)
 {
     char id[JOB_ID], name[UPLOAD_NAME];
     int64_t length = job->bytes;
@@ -281,7 +281,7 @@ static int files_begin(struct uploads *uploads, const struct job *job, struct up
         result = spool_failed(uploads->spool, "beginning an upload");
     if (!result && length && fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, length) < 0 && (errno == ENOSPC || errno == EDQUOT))
         result = spool_failed(uploads->spool, "reserving space for the upload");
-    json_t *note = upload_note_pack(job);
+    json_t *note = upload_note_pack(job, metadata);
     char *text = note ? json_dumps(note, JSON_COMPACT) : NULL;
     json_decref(note);
     if (!result && !text)
@@ -306,14 +306,14 @@ static int files_begin(struct uploads *uploads, const struct job *job, struct up
     return result;
 }
 
-int upload_begin(struct uploads *uploads, const struct job *job, struct upload *out)
+int upload_begin(struct uploads *uploads, const struct job *job, const char *metadata, struct upload *out)
 {
     if (!store_has_quota(uploads->store, job->quota))
-        return files_begin(uploads, job, out);
+        return files_begin(uploads, job, metadata, out);
     pthread_mutex_lock(&uploads->counting);
     int result = room_check(uploads, job);
     if (!result)
-        result = files_begin(uploads, job, out);
+        result = files_begin(uploads, job, metadata, out);
     pthread_mutex_unlock(&uploads->counting);
     return result;
 }
@@ -421,7 +421,10 @@ int chunk_end(struct upload_chunk *chunk, bool keep)
     close(chunk->fd);
     if (back)
         chunk->offset = chunk->begin;
-    if (!result && chunk->checked && unlinkat(chunk->uploads->folder, upload_file(name, chunk->id, ".chunk"), 0) < 0)
+    int folder = chunk->uploads->folder;
+    /* On the disk, too: after a power cut it would take back what its sender was told to have arrived. */
+    if (!result && chunk->checked &&
+        (unlinkat(folder, upload_file(name, chunk->id, ".chunk"), 0) < 0 || fsync(folder) < 0))
         result = spool_failed(spool, "ending a chunk");
     unlock(chunk->uploads, chunk->id);
     chunk->uploads = NULL;

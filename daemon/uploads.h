@@ -25,7 +25,7 @@ struct upload {
     char id[JOB_ID];
     int64_t length, offset;
     int64_t left; /* ms until it is removed if nothing arrives */
-    json_t *job;  /* {kind, client, quota, priority, parameters, formats}; upload_clear() gives it back */
+    json_t *job;  /* {kind, client, quota, priority, parameters, formats, metadata?}; upload_clear() gives it back */
 };
 void upload_clear(struct upload *upload);
 
@@ -50,8 +50,9 @@ void uploads_free(struct uploads *uploads);
 int uploads_recover(struct uploads *uploads, struct store *store, const int64_t *queue_limit, int *resumed);
 
 /* Begin an upload of job->bytes that becomes this job, on the disk when this returns; what its client has begun counts
- * with what it has waiting. Fails with ERR_TOO_LARGE, ERR_SPOOL_FULL, ERR_IO, and as store_room(). */
-int upload_begin(struct uploads *uploads, const struct job *job, struct upload *out);
+ * with what it has waiting. `metadata` (NULL: none) is kept with it, and not looked into. Fails with ERR_TOO_LARGE,
+ * ERR_SPOOL_FULL, ERR_IO, and as store_room(). */
+int upload_begin(struct uploads *uploads, const struct job *job, const char *metadata, struct upload *out);
 
 /* Fails with ERR_NOT_FOUND, ERR_IO. */
 int upload_get(struct uploads *uploads, const char *id, struct upload *out);

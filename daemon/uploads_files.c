@@ -35,12 +35,13 @@ json_t *upload_note_read(int folder, const char *id)
     return NULL;
 }
 
-json_t *upload_note_pack(const struct job *job)
+json_t *upload_note_pack(const struct job *job, const char *metadata)
 {
-    return json_pack("{s:I, s:{s:s, s:s, s:{s:I, s:I}, s:I, s:s, s:O, s:O}}", "length", (json_int_t)job->bytes, "job",
-                     "kind", job->kind, "client", job->client, "quota", "jobs", (json_int_t)job->quota.jobs, "bytes",
-                     (json_int_t)job->quota.bytes, "patience", (json_int_t)job->patience, "priority",
-                     job_priority_name(job->priority), "parameters", job->parameters, "formats", job->formats);
+    return json_pack("{s:I, s:{s:s, s:s, s:{s:I, s:I}, s:I, s:s, s:O, s:O, s:s*}}", "length", (json_int_t)job->bytes,
+                     "job", "kind", job->kind, "client", job->client, "quota", "jobs", (json_int_t)job->quota.jobs,
+                     "bytes", (json_int_t)job->quota.bytes, "patience", (json_int_t)job->patience, "priority",
+                     job_priority_name(job->priority), "parameters", job->parameters, "formats", job->formats,
+                     "metadata", metadata);
 }
 
 int upload_job(const struct upload *upload, struct job *job)

@@ -36,7 +36,7 @@ void upload_files_remove(int folder, const char *id);
 /* The note of an upload, ID.json, a new reference; NULL: there is none that can be read. */
 json_t *upload_note_read(int folder, const char *id);
 /* The note of an upload that becomes this job, of job->bytes; a new reference. */
-json_t *upload_note_pack(const struct job *job);
+json_t *upload_note_pack(const struct job *job, const char *metadata);
 /* The job that an upload becomes. Fails with ERR_IO where the note does not say enough. */
 int upload_job(const struct upload *upload, struct job *job);
 /* How many of an upload's `size` bytes have arrived: without those of a chunk whose checksum nobody has seen yet. -1:

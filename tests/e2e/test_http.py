@@ -153,6 +153,10 @@ def etag(daemon):
     same(daemon.get(path + "?format=npy", If_None_Match=tag).expect(304).body, b"", "body of a 304")
     same(daemon.get(path + "?format=npy", If_None_Match=f'"other", {tag}').expect(304).body, b"", "body of a 304")
     same(daemon.get(path + "?format=npy", If_None_Match='"other"').expect(200).body, first.body, "body")
+    for headers in (b"", b"If-None-Match: " + tag.encode() + b"\r\n"):  # what is not changed may be kept as what is
+        answer = raw(daemon, f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: application/x-npy\r\nConnection: close\r\n".encode() + headers + b"\r\n")
+        told = sorted(line for line in answer.split(b"\r\n\r\n")[0].lower().split(b"\r\n") if line.startswith((b"cache-control", b"vary", b"etag")))
+        same(told, [b"cache-control: private, no-cache", b"etag: " + tag.encode(), b"vary: accept"], f"headers of {status_of(answer)}")
     daemon.get(path + "?format=npy", If_Match='"other"').problem(412, "precondition-failed")
     other = daemon.get(path + "?format=png").expect(200, "image/png").headers["etag"]
     assert other != tag, "two forms of an image have one ETag"

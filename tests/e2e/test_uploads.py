@@ -37,6 +37,10 @@ def checksum(name, body):
     return {"Upload-Checksum": f"{name} {base64.b64encode(hashlib.new(name, body).digest()).decode()}"}
 
 
+def content(body):
+    return f"sha-256=:{base64.b64encode(hashlib.sha256(body).digest()).decode()}:"
+
+
 def used(daemon):
     return daemon.metrics()["mrirecond_spool_used_bytes"]
 
@@ -70,6 +74,41 @@ def options(daemon):
     same(set(answer.headers["tus-extension"].split(",")), {"creation", "expiration", "checksum", "termination"})
     assert "sha256" in answer.headers["tus-checksum-algorithm"].split(",")
     assert int(answer.headers["tus-max-size"]) > 0
+
+
+@test("every answer tells the version of tus, refusals of another one which it is")
+def version(daemon):
+    where = create(daemon, b"x" * 10)
+    for method, headers, status in (("PATCH", {"Upload-Offset": "0", **BYTES}, 412), ("HEAD", {"Tus-Resumable": "0.2.2"}, 412), ("HEAD", {}, 200),
+                                    ("DELETE", {"Tus-Resumable": "2"}, 412), ("PATCH", {**TUS, "Upload-Offset": "5", **BYTES}, 409),
+                                    ("PATCH", {**TUS, "Upload-Offset": "0"}, 415), ("DELETE", TUS, 204), ("HEAD", TUS, 404)):
+        answer = daemon.request(method, where, headers=headers).expect(status)
+        same((answer.headers.get("tus-resumable"), answer.headers.get("tus-version")), ("1.0.0", "1.0.0" if status == 412 else None), f"{method} {headers}")
+
+
+@test("metadata of a creation are told until the upload is a job")
+def metadata(daemon):
+    told = "filename c2Nhbi5oNQ==,is_private"
+    where = create(daemon, b"x" * 10, **{"Upload-Metadata": told})
+    same(daemon.request("HEAD", where, headers=TUS).expect(200).headers.get("upload-metadata"), told, "Upload-Metadata")
+    assert "upload-metadata" not in append(daemon, where, 0, b"x").expect(204).headers
+    assert "upload-metadata" not in daemon.request("HEAD", create(daemon, b"x" * 10), headers=TUS).expect(200).headers
+    for wrong in ("x" * 4097, "caf\xe9"):
+        daemon.request("POST", "/v1/uploads", headers={**TUS, "Upload-Length": "10", "Upload-Metadata": wrong}).problem(400, "bad-request")
+
+
+@test("a POST with X-HTTP-Method-Override is what that says; elsewhere it is a POST")
+def override(daemon):
+    where = create(daemon, b"x" * 10)
+    headers = {**TUS, **BYTES, "Upload-Offset": "0", "X-HTTP-Method-Override": "PATCH"}
+    same(daemon.request("POST", where, b"xxx", headers).expect(204).headers["upload-offset"], "3", "Upload-Offset")
+    daemon.request("POST", where, headers={**TUS, "X-HTTP-Method-Override": "PUT"}).problem(405, "method-not-allowed")
+    daemon.request("PATCH", where, b"x", {**headers, "X-HTTP-Method-Override": "DELETE", "Upload-Offset": "3"}).expect(204)
+    same(offset_of(daemon, where), 4, "offset")
+    daemon.request("POST", where, headers={**TUS, "X-HTTP-Method-Override": "DELETE"}).expect(204)
+    daemon.request("HEAD", where, headers=TUS).expect(404)
+    job = daemon.run(scan(daemon))["id"]
+    daemon.request("POST", f"/v1/jobs/{job}", headers={"X-HTTP-Method-Override": "DELETE"}).problem(405, "method-not-allowed")
 
 
 @test("a connection that breaks keeps what arrived; the rest goes on from there")
@@ -110,8 +149,11 @@ def checksums(daemon):
         same(offset_of(daemon, where), number * 1000, "offset after a wrong checksum")
         append(daemon, where, number * 1000, chunk, **checksum(name, chunk)).expect(204)
     append(daemon, where, 4000, b"x", **{"Upload-Checksum": "crc32 AAAA"}).problem(400, "bad-request")
-    rest = body[4000:]
-    same(daemon.finish(append(daemon, where, 4000, rest, **checksum("sha256", rest)).expect(204).headers["x-job-id"])["state"],
+    append(daemon, where, 4000, b"x", **{"Content-Digest": content(b"y")}).problem(460, "upload-checksum")
+    same(offset_of(daemon, where), 4000, "offset after a wrong Content-Digest")
+    append(daemon, where, 4000, body[4000:5000], **{"Content-Digest": content(body[4000:5000])}).expect(204)
+    rest = body[5000:]
+    same(daemon.finish(append(daemon, where, 5000, rest, **checksum("sha256", rest)).expect(204).headers["x-job-id"])["state"],
          "succeeded")
 
 
@@ -211,14 +253,14 @@ def full():
         same(daemon.finish(answer.headers["x-job-id"])["state"], "succeeded")
 
 
-@test("Content-Digest: a body that is not what it says is refused, one that is becomes a job")
+@test("Content-Digest, or Repr-Digest: a body that is not what it says is refused, one that is becomes a job")
 def content_digest(daemon):
     body = scan(daemon)
-    good = "sha-256=:" + base64.b64encode(hashlib.sha256(body).digest()).decode() + ":"
-    bad = "sha-256=:" + base64.b64encode(hashlib.sha256(body + b"x").digest()).decode() + ":"
+    good, bad = content(body), content(body + b"x")
     before = daemon.metrics().get('mrirecond_jobs_submitted_total{kind="recon"}', 0)
     daemon.submit(body, Content_Digest=bad).problem(400, "digest-mismatch")
     daemon.submit(body, Content_Digest="sha-256=:nonsense:").problem(400, "bad-request")
+    daemon.submit(body, Repr_Digest=bad).problem(400, "digest-mismatch")
     same(daemon.metrics().get('mrirecond_jobs_submitted_total{kind="recon"}', 0), before, "jobs accepted")
     same(daemon.finish(daemon.submit(body, Content_Digest=good).expect(202).json()["id"])["state"], "succeeded")
     same(daemon.finish(daemon.submit(body, Content_Digest="adler=:AAAA:").expect(202).json()["id"])["state"], "succeeded")

@@ -59,6 +59,29 @@ DIR *disk_folder_read(int folder)
     return stream;
 }
 
+/* Closing a file that has no name any more gives its blocks back. */
+static void *blocks_free(void *fd)
+{
+    close((int)(intptr_t)fd);
+    return NULL;
+}
+
+int disk_remove(int folder, const char *name)
+{
+    enum { LARGE_BYTES = 64 << 20 };
+    struct stat there;
+    pthread_t thread;
+    int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    int result = unlinkat(folder, name, 0), error = errno;
+    if (fd >= 0 && fstat(fd, &there) == 0 && there.st_size > LARGE_BYTES &&
+        pthread_create(&thread, NULL, blocks_free, (void *)(intptr_t)fd) == 0)
+        pthread_detach(thread);
+    else if (fd >= 0)
+        close(fd);
+    errno = error;
+    return result;
+}
+
 void disk_folder_remove(int parent, const char *name)
 {
     int folder = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -66,7 +89,7 @@ void disk_folder_remove(int parent, const char *name)
         return;
     DIR *stream = disk_folder_read(folder);
     for (struct dirent *entry; stream && (entry = readdir(stream));)
-        unlinkat(folder, entry->d_name, 0);
+        disk_remove(folder, entry->d_name);
     if (stream)
         closedir(stream);
     close(folder);

@@ -317,7 +317,7 @@ void spool_abort(struct spool_file *file)
         return;
     if (file->fd >= 0)
         close(file->fd);
-    unlinkat(file->spool->scans, file->id, 0);
+    disk_remove(file->spool->scans, file->id);
     atomic_fetch_sub(&file->spool->used, file->reserved);
     *file = (struct spool_file){.fd = -1};
 }
@@ -359,7 +359,7 @@ int spool_link(struct spool *spool, const char *id, char fresh[JOB_ID], int64_t 
 void spool_remove(struct spool *spool, const char *id)
 {
     struct stat there;
-    if (fstatat(spool->scans, id, &there, AT_SYMLINK_NOFOLLOW) == 0 && unlinkat(spool->scans, id, 0) == 0)
+    if (fstatat(spool->scans, id, &there, AT_SYMLINK_NOFOLLOW) == 0 && disk_remove(spool->scans, id) == 0)
         atomic_fetch_sub(&spool->used, there.st_size);
 }
 

@@ -6,13 +6,16 @@ folder, bytes by a sync of their file. The eager disk keeps all names and length
 for bytes that were not synced (but in uploads/). A real one lies between.
 """
 # time limit: 300 s
+import base64
 import collections
+import hashlib
 import os
 import shutil
+import socket
 import tempfile
 
 import scans
-from harness import BIN, Daemon, main, same, test
+from harness import BIN, Daemon, main, same, test, wait_until
 
 FOLDER = tempfile.TemporaryDirectory()
 BODY = scans.radial(seed=31).bytes(FOLDER.name)
@@ -82,6 +85,12 @@ class Told:
         return told
 
 
+def begin_upload(daemon):
+    """The id of a new upload in pieces."""
+    where = daemon.request("POST", "/v1/uploads?kind=recon", headers={**TUS, "Upload-Length": str(len(BODY))}).expect(201).headers["location"]
+    return where.rsplit("/", 1)[1]
+
+
 def work(state, trace):
     """Let a daemon do a little of everything; (what it told, the image)."""
     told = Told(trace)
@@ -97,14 +106,24 @@ def work(state, trace):
                 daemon.finish(identity)
                 told.note("succeeded", identity)
                 daemon.get(f"/v1/jobs/{identity}/results/image?format=png").expect(200)
-        where = daemon.request("POST", "/v1/uploads?kind=recon", headers={**TUS, "Upload-Length": str(len(BODY))}).expect(201).headers["location"]
-        identity = where.rsplit("/", 1)[1]
+        identity = begin_upload(daemon)
         for begin, end in ((0, 30000), (30000, len(BODY))):
-            daemon.request("PATCH", where, BODY[begin:end], {**TUS, "Upload-Offset": str(begin)}).expect(204)
+            daemon.request("PATCH", f"/v1/uploads/{identity}", BODY[begin:end], {**TUS, "Upload-Offset": str(begin)}).expect(204)
             told.note("arrived", identity, end)
         told.note("accepted", identity)
         daemon.finish(identity)
         told.note("succeeded", identity)
+        # A chunk with a checksum, and an upload begun beside it, which takes the names in the folder to the disk.
+        identity = begin_upload(daemon)
+        with socket.create_connection(("127.0.0.1", daemon.port)) as connection:
+            head = {**TUS, "Upload-Offset": 0, "Content-Length": 30000, "Upload-Checksum": "sha1 " + base64.b64encode(hashlib.sha1(BODY[:30000]).digest()).decode()}
+            head = "".join(f"{name}: {value}\r\n" for name, value in head.items())
+            connection.sendall(f"PATCH /v1/uploads/{identity} HTTP/1.1\r\nHost: localhost\r\n{head}\r\n".encode() + BODY[:20000])
+            wait_until(lambda: os.path.exists(f"{state}/uploads/{identity}.chunk"), "the chunk to begin")
+            begin_upload(daemon)
+            connection.sendall(BODY[20000:30000])
+            assert b" 204 " in connection.recv(1000), "the chunk was not taken"
+        told.note("arrived", identity, 30000)
         identity = daemon.run(BODY)["id"]
         daemon.request("DELETE", f"/v1/jobs/{identity}").expect(204)
         told.note("deleted", identity)

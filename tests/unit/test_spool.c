@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <cmocka.h>
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,6 +56,13 @@ static void put(const struct fixture *f, const char *name, const char *text)
 }
 
 /* A job's results as a worker leaves them; `picture` may be NULL: not asked for. */
+static int size_set(const struct fixture *f, const char *name, int64_t bytes)
+{
+    char path[160];
+    snprintf(path, sizeof path, "%s/%s", f->folder, name);
+    return truncate(path, bytes);
+}
+
 static void results_put(struct fixture *f, const char *id, const char *image, const char *picture)
 {
     const char *texts[] = {image, picture};
@@ -228,6 +236,32 @@ static void result_names_reach_nothing_else(void **state)
     assert_int_equal(spool_result_open(f->spool, "../spool", "x", &fd, &bytes, &stamp), ERR_NOT_FOUND);
 }
 
+/* A name for the descriptor that the next file gets. */
+static int next_descriptor(void)
+{
+    int fd = dup(STDIN_FILENO);
+    close(fd);
+    return fd;
+}
+
+static void files_of_any_size_are_removed_and_none_stays_open(void **state)
+{
+    struct fixture *f = *state;
+    int before = next_descriptor();
+    for (int large = 0; large < 2; large++) {
+        put(f, "spool/scan", "x");
+        if (large)
+            assert_int_equal(size_set(f, "spool/scan", INT64_C(1) << 30), 0);
+        assert_int_equal(disk_remove(f->spool->scans, "scan"), 0);
+        assert_false(exists(f, "spool/%s", "scan"));
+        assert_int_equal(disk_remove(f->spool->scans, "scan"), -1);
+        assert_int_equal(errno, ENOENT);
+        for (int i = 0; i < 2000 && next_descriptor() != before; i++)
+            usleep(5000);
+        assert_int_equal(next_descriptor(), before);
+    }
+}
+
 static void two_daemons_do_not_share_a_folder(void **state)
 {
     struct fixture *f = *state;
@@ -310,6 +344,7 @@ int main(void)
         WITH_SPOOL(ids_are_ordered_by_time_and_differ),     WITH_SPOOL(results_appear_whole_or_not_at_all),
         WITH_SPOOL(results_are_of_known_formats_each_once), WITH_SPOOL(result_names_reach_nothing_else),
         WITH_SPOOL(two_daemons_do_not_share_a_folder),      WITH_SPOOL(a_start_cleans_what_a_crash_left),
+        WITH_SPOOL(files_of_any_size_are_removed_and_none_stays_open),
     };
     return cmocka_run_group_tests_name("spool", tests, NULL, NULL);
 }

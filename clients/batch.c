@@ -17,7 +17,7 @@
 
 enum {
     ON_THE_SERVER = 32, /* scans at a time */
-    FETCHES = 3,        /* of one image, where the connection breaks */
+    TRIES = 3,          /* to send a scan, and to fetch its image, where the connection breaks and the server lives */
 };
 
 #define LOOK_SECONDS 0.25 /* between looks at the jobs */
@@ -61,14 +61,7 @@ static int ended(struct batch *batch, struct scan_entry *scan, enum scan_state s
     return journal_ended(batch->journal, scan);
 }
 
-/* Whether the server, as it is now, may take later what it did not take now; and what it refuses whatever scan comes.
- */
-static bool is_for_now(int failure)
-{
-    return failure == ERR_QUEUE_FULL || failure == ERR_DRAINING || failure == ERR_QUOTA || failure == ERR_SPOOL_FULL ||
-           failure == ERR_KEY_IN_USE || failure == ERR_NO_MEMORY || failure == ERR_STORE;
-}
-
+/* What the server refuses whatever scan comes. */
 static bool is_of_the_command(int failure)
 {
     return failure == ERR_BAD_PARAMETER || failure == ERR_UNKNOWN_PARAMETER || failure == ERR_UNKNOWN_KIND ||
@@ -87,7 +80,7 @@ static int later(struct batch *batch, int failure)
 {
     if (failure == ERR_IO && (batch->answered == 0 || client_seconds() - batch->answered > OUTAGE_SECONDS))
         return failure;
-    if (failure != ERR_IO && !is_for_now(failure))
+    if (failure != ERR_IO && !job_failure_passes(failure))
         return failure;
     if (failure != batch->waits_for) {
         progress_end(&batch->progress);
@@ -98,6 +91,28 @@ static int later(struct batch *batch, int failure)
     }
     batch->send_at = client_seconds() + BUSY_SECONDS;
     return 0;
+}
+
+/* A scan that could not be sent: it is tried again later, or has failed, or the batch ends. */
+static int not_sent(struct batch *batch, struct scan_entry *scan, int failure)
+{
+    json_t *alive = NULL;
+    const struct err why = *err_last();
+    if (failure == ERR_CANCELED || is_of_the_command(failure))
+        return failure;
+    /* A connection that breaks, or a file that cannot be read: where the server answers otherwise, time after time, it is
+     * the scan's, and the others have their turn. */
+    int silence = failure == ERR_IO ? service_call(batch->service, "GET", "/livez", &alive) : 0;
+    json_decref(alive);
+    if (silence == ERR_CANCELED)
+        return silence;
+    if (!silence)
+        answered(batch);
+    bool its_own = failure == ERR_IO && !silence && ++scan->tries == TRIES;
+    err_restore(&why);
+    if (!its_own && later(batch, failure) == 0)
+        return 0;
+    return silence ? failure : ended(batch, scan, SCAN_FAILED, err_name(why.code), why.text);
 }
 
 static int send(struct batch *batch, struct scan_entry *scan)
@@ -121,21 +136,14 @@ static int send(struct batch *batch, struct scan_entry *scan)
     progress_end(&batch->progress);
     failure = submission_send(batch->service, batch->path, file, scan->key, &job);
     free(file);
-    if (!failure) {
-        answered(batch);
-        scan->state = SCAN_SENT;
-        snprintf(scan->id, sizeof scan->id, "%s", client_text(job, "id"));
-        json_decref(job);
-        return journal_sent(batch->journal, scan);
-    }
-    if (failure == ERR_CANCELED || is_of_the_command(failure))
-        return failure;
-    if (failure != ERR_IO)
-        answered(batch);
-    struct err why = *err_last();
-    if (later(batch, failure) == 0)
-        return 0;
-    return failure == ERR_IO ? err_restore(&why) : ended(batch, scan, SCAN_FAILED, err_name(why.code), why.text);
+    if (failure)
+        return not_sent(batch, scan, failure);
+    answered(batch);
+    scan->state = SCAN_SENT;
+    scan->tries = 0;
+    snprintf(scan->id, sizeof scan->id, "%s", client_text(job, "id"));
+    json_decref(job);
+    return journal_sent(batch->journal, scan);
 }
 
 /* Seconds between two times of a job's document; 0: one is not there. */
@@ -163,7 +171,7 @@ static int save(struct batch *batch, struct scan_entry *scan)
         return ended(batch, scan, SCAN_SUCCEEDED, "", "");
     /* The server may have gone down just then; that the image cannot be written here does not pass by trying. */
     if (failure == ERR_IO)
-        return ++scan->tries < FETCHES ? 0 : failure;
+        return ++scan->tries < TRIES ? 0 : failure;
     if (failure == ERR_CANCELED || failure == ERR_SPOOL_FULL || is_of_the_command(failure))
         return failure;
     struct err why = *err_last();
@@ -284,6 +292,15 @@ static int run(struct batch *batch)
     return failure;
 }
 
+/* The columns that a name takes: one for each letter of UTF-8. */
+static int columns_of(const char *name)
+{
+    int columns = 0;
+    for (; *name; name++)
+        columns += ((unsigned char)*name & 0xc0) != 0x80;
+    return columns;
+}
+
 static void summary(const struct batch *batch)
 {
     static const char *const names[] = {[SCAN_NEW] = "not sent",
@@ -293,13 +310,13 @@ static void summary(const struct batch *batch)
                                         [SCAN_CANCELED] = "canceled"};
     int width = 4;
     for (int i = 0; i < batch->count; i++)
-        if ((int)strlen(batch->scan[i].name) > width)
-            width = (int)strlen(batch->scan[i].name);
+        if (columns_of(batch->scan[i].name) > width)
+            width = columns_of(batch->scan[i].name);
     printf("%-*s  %-13s  %9s  %s\n", width, "scan", "state", "seconds", "job, why");
     for (int i = 0; i < batch->count; i++) {
         const struct scan_entry *scan = &batch->scan[i];
         client_print_text(stdout, scan->name);
-        printf("%*s  %-13s  ", width - (int)strlen(scan->name), "", names[scan->state]);
+        printf("%*s  %-13s  ", width - columns_of(scan->name), "", names[scan->state]);
         if (scan->state == SCAN_SUCCEEDED)
             printf("%9.3f  %s\n", scan->seconds, scan->id);
         else

@@ -18,7 +18,7 @@ static int scan_compare(const void *a, const void *b)
 static bool is_scan(const char *name)
 {
     const char *ending = strrchr(name, '.');
-    return ending && ending != name && (strcasecmp(ending, ".h5") == 0 || strcasecmp(ending, ".mrd") == 0);
+    return ending && name[0] != '.' && (strcasecmp(ending, ".h5") == 0 || strcasecmp(ending, ".mrd") == 0);
 }
 
 static int name_refused(const char *folder, const char *name)

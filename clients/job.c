@@ -37,6 +37,12 @@ bool job_is_final(const json_t *job)
     return strcmp(state, "succeeded") == 0 || strcmp(state, "failed") == 0 || strcmp(state, "canceled") == 0;
 }
 
+bool job_failure_passes(int failure)
+{
+    return failure == ERR_QUEUE_FULL || failure == ERR_DRAINING || failure == ERR_QUOTA || failure == ERR_SPOOL_FULL ||
+           failure == ERR_KEY_IN_USE || failure == ERR_NO_MEMORY || failure == ERR_STORE || failure == ERR_CONNECTIONS;
+}
+
 double client_seconds(void)
 {
     struct timespec now;

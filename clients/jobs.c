@@ -34,10 +34,10 @@ static int follow(struct service *service, const char *id, json_t **out)
             progress_step(job, text);
             progress_tell(&progress, running ? json_number_value(json_object_get(job, "progress")) : -1, text);
             json_decref(job);
-        } else if (failure == ERR_IO && client_seconds() - answered < OUTAGE_SECONDS) {
+        } else if ((failure == ERR_IO || job_failure_passes(failure)) && client_seconds() - answered < OUTAGE_SECONDS) {
             if (!out_of_reach) {
                 progress_end(&progress);
-                fprintf(stderr, "mrirecon: the server does not answer; still trying\n");
+                fprintf(stderr, "mrirecon: the server does not answer%s; still trying\n", failure == ERR_IO ? "" : " as it should");
             }
             out_of_reach = true;
         } else {

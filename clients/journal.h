@@ -25,7 +25,7 @@ struct scan_entry {
     char code[64];         /* why it failed */
     double seconds;        /* that the job ran */
     /* not in the file: */
-    int tries;       /* to fetch its image */
+    int tries;       /* to send it; then, to fetch its image */
     bool whole_name; /* its image is called by its name with the ending (batch_folder.h) */
 };
 

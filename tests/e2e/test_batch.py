@@ -1,12 +1,15 @@
 #!/usr/bin/python3
 """mrirecon batch: every scan of a folder, also where it breaks off in the middle."""
 # time limit: 600 s
+import contextlib
 import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
+import threading
 import time
 
 import scans
@@ -120,6 +123,67 @@ def back_pressure():
         out = running.communicate(timeout=120)
         same(running.returncode, 0, f"exit status, having said {said} {out}")
         same(len(os.listdir(f"{where}/images")), 7, "images and state")
+
+
+class Proxy:
+    """Hands connections on to a daemon, and breaks each that begins to send a body of `cursed` bytes."""
+
+    def __init__(self, daemon, cursed):
+        self.target, self.cursed, self.broken = daemon.port, f"Content-Length: {cursed}\r\n".encode(), 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self.listen, daemon=True).start()
+
+    def listen(self):
+        with contextlib.suppress(OSError):  # closed
+            while True:
+                near = self.listener.accept()[0]
+                far = socket.create_connection(("127.0.0.1", self.target))
+                for one, other in ((near, far), (far, near)):
+                    threading.Thread(target=self.hand_on, args=(one, other), daemon=True).start()
+
+    def hand_on(self, one, other):
+        with contextlib.suppress(OSError):
+            while (data := one.recv(65536)):
+                if self.cursed in data:
+                    self.broken += 1
+                    break
+                other.sendall(data)
+        for end in (one, other):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+
+@test("a scan whose connection breaks time after time fails, and costs the others nothing; one of a server that is busy is sent later")
+def connections():
+    with Daemon(devices="cpu", connections=8) as daemon:
+        where = folder(3)
+        scans.radial(seed=75, spokes=90).write(f"{where}/a1.h5")
+        proxy = Proxy(daemon, os.path.getsize(f"{where}/a1.h5"))
+        with open(f"{where}/._a0.h5", "w") as file:  # what another system leaves beside its files
+            file.write("no scan")
+        done = client(None, "batch", where, "dcf=given", check=False, timeout=60, MRIRECON_SERVER=proxy.url)
+        proxy.listener.close()
+        # libcurl itself tries once more where it sent on a connection that had been of use before.
+        same((done.returncode, 3 <= proxy.broken <= 6), (1, True), f"exit status, and whether it was tried three times: {proxy.broken}, {done.stderr}")
+        same(table(done), {"a0.h5": "succeeded", "a1.h5": "failed", "a2.h5": "succeeded"}, "states")
+        done = client(daemon, "batch", where, "dcf=given", "--retry")
+        same(set(table(done).values()), {"succeeded"}, "states")
+        # All connections of an address are busy: none of a batch's own is there to be had.
+        blocker = daemon.submit(scans.slow(seed=76).bytes(where), scans.SLOW_QUERY).expect(202).json()["id"]
+        streams = [socket.create_connection(("127.0.0.1", daemon.port)) for _ in range(7)]
+        for stream in streams:
+            stream.sendall(f"GET /v1/jobs/{blocker}/events HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            assert stream.recv(100).startswith(b"HTTP/1.1 200"), "no stream"
+        running = subprocess.Popen([os.path.join(BIN, "mrirecon"), "batch", folder(2), "dcf=given"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   env=dict(os.environ, MRIRECON_SERVER=daemon.url), text=True)
+        told = running.stderr.readline()
+        assert told.startswith("mrirecon: waiting: ") and told.endswith("[too-many-connections]\n"), told
+        for stream in streams:
+            stream.close()
+        wait_until(lambda: daemon.request("POST", f"/v1/jobs/{blocker}/cancel").status == 202, "the streams' connections to be free")
+        out, said = running.communicate(timeout=60)
+        same(running.returncode, 0, f"exit status: {said}{out}")
 
 
 @test("what is waited for is said once, whatever the server refuses; Ctrl-C ends it with a table, and the same command goes on")

@@ -100,8 +100,8 @@ static int not_sent(struct batch *batch, struct scan_entry *scan, int failure)
     const struct err why = *err_last();
     if (failure == ERR_CANCELED || is_of_the_command(failure))
         return failure;
-    /* A connection that breaks, or a file that cannot be read: where the server answers otherwise, time after time, it is
-     * the scan's, and the others have their turn. */
+    /* A connection that breaks, or a file that cannot be read: where the server answers otherwise, time after time, it
+     * is the scan's, and the others have their turn. */
     int silence = failure == ERR_IO ? service_call(batch->service, "GET", "/livez", &alive) : 0;
     json_decref(alive);
     if (silence == ERR_CANCELED)

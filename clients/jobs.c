@@ -37,7 +37,8 @@ static int follow(struct service *service, const char *id, json_t **out)
         } else if ((failure == ERR_IO || job_failure_passes(failure)) && client_seconds() - answered < OUTAGE_SECONDS) {
             if (!out_of_reach) {
                 progress_end(&progress);
-                fprintf(stderr, "mrirecon: the server does not answer%s; still trying\n", failure == ERR_IO ? "" : " as it should");
+                fprintf(stderr, "mrirecon: the server does not answer%s; still trying\n",
+                        failure == ERR_IO ? "" : " as it should");
             }
             out_of_reach = true;
         } else {

@@ -23,8 +23,8 @@ int disk_write(int fd, const void *data, size_t bytes, size_t *written);
 int disk_folder_open(int parent, const char *name, int *out);
 /* Another reading of a folder that is open; NULL: failed, errno says why. */
 DIR *disk_folder_read(int folder);
-/* Remove the file `name` of `folder`; -1: failed, errno says why. A large one's blocks are given back by a thread of its
- * own, for that takes the kernel a third of a second for each gigabyte. */
+/* Remove the file `name` of `folder`; -1: failed, errno says why. A large one's blocks are given back by a thread of
+ * its own, for that takes the kernel a third of a second for each gigabyte. */
 int disk_remove(int folder, const char *name);
 /* Remove the folder `name` and the files in it; folders in it stay, and it with them. */
 void disk_folder_remove(int parent, const char *name);

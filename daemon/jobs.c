@@ -21,15 +21,13 @@ int job_cancel(const struct scheduler_parts *parts, struct scheduler *scheduler,
 
 int jobs_remove(const struct scheduler_parts *parts, char (*ids)[JOB_ID], int count, int *removed)
 {
-    for (int i = 0; i < count; i++) {
-        int result = store_delete(parts->store, ids[i]);
-        if (result && result != ERR_NOT_FOUND)
-            return result;
+    int gone, result = store_delete_all(parts->store, ids, count, &gone);
+    for (int i = 0; !result && i < count; i++) {
         spool_remove(parts->spool, ids[i]);
         spool_results_remove(parts->spool, ids[i]);
-        *removed += !result;
     }
-    return 0;
+    *removed += gone;
+    return result;
 }
 
 int jobs_purge(const struct scheduler_parts *parts, int64_t age, int state, int *removed)

@@ -449,6 +449,33 @@ int store_delete(struct store *store, const char *id)
     return store_change(store, delete_apply, (void *)(uintptr_t)id);
 }
 
+struct removal {
+    char (*ids)[JOB_ID];
+    int count, removed;
+};
+
+static int delete_all_apply(struct store *store, void *context)
+{
+    struct removal *removal = context;
+    int result = 0;
+    removal->removed = 0;
+    for (int i = 0; !result && i < removal->count; i++) {
+        result = delete_apply(store, removal->ids[i]);
+        removal->removed += !result;
+        if (result == ERR_NOT_FOUND)
+            result = 0;
+    }
+    return result;
+}
+
+int store_delete_all(struct store *store, char (*ids)[JOB_ID], int count, int *removed)
+{
+    struct removal removal = {ids, count, 0};
+    int result = store_change(store, delete_all_apply, &removal);
+    *removed = result ? 0 : removal.removed;
+    return result;
+}
+
 void store_set_kept_scans(struct store *store, bool of_failed, bool of_succeeded)
 {
     store->failed_scans_stay = of_failed;

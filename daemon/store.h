@@ -125,6 +125,9 @@ int store_cancel(struct store *store, const char *id, enum job_state *before, en
 
 /* Remove the row of a job that has ended. Fails with ERR_NOT_FOUND, ERR_CONFLICT (it has not). */
 int store_delete(struct store *store, const char *id);
+/* The same of several at a time, or of none; those that are not there any more are passed over. *removed: how many
+ * were. */
+int store_delete_all(struct store *store, char (*ids)[JOB_ID], int count, int *removed);
 
 /* Which scans stay in the spool when their job has ended; it counts them into what is kept. As it begins: none. */
 void store_set_kept_scans(struct store *store, bool of_failed, bool of_succeeded);

@@ -107,25 +107,30 @@ int store_ended(struct store *store, int64_t before, int state, char (*ids)[JOB_
     return result;
 }
 
+/* "+state": of the jobs of a client the index of clients tells the state, too. */
+#define LIST   "SELECT " JOB_COLUMNS " FROM job WHERE sequence < ?"
+#define NEWEST " ORDER BY sequence DESC LIMIT ?"
+
+static sqlite3_stmt *list_prepare(struct connection *reader, int64_t older, int state, const char *client,
+                                  int64_t limit)
+{
+    if (client && state >= 0)
+        return sql_prepare(reader, LIST " AND client = ? AND +state = ?" NEWEST, "isii", older, client, (int64_t)state,
+                           limit);
+    if (client)
+        return sql_prepare(reader, LIST " AND client = ?" NEWEST, "isi", older, client, limit);
+    if (state >= 0)
+        return sql_prepare(reader, LIST " AND state = ?" NEWEST, "iii", older, (int64_t)state, limit);
+    return sql_prepare(reader, LIST NEWEST, "ii", older, limit);
+}
+
 int store_list(struct store *store, int64_t before, int state, const char *client, struct job *jobs, int limit,
                int *count)
 {
     pthread_mutex_lock(&store->reader_lock);
     struct connection *reader = &store->reader;
-    int64_t older = before > 0 ? before : INT64_MAX;
-    int result = rows_read(
-        reader,
-        state < 0
-            ? sql_prepare(reader,
-                          "SELECT " JOB_COLUMNS
-                          " FROM job WHERE sequence < ? AND client = ifnull(?, client) ORDER BY sequence DESC LIMIT ?",
-                          "isi", older, client, (int64_t)limit)
-            : sql_prepare(reader,
-                          "SELECT " JOB_COLUMNS
-                          " FROM job WHERE sequence < ? AND state = ? AND client = ifnull(?, client)"
-                          " ORDER BY sequence DESC LIMIT ?",
-                          "iisi", older, (int64_t)state, client, (int64_t)limit),
-        jobs, limit, count);
+    int result = rows_read(reader, list_prepare(reader, before > 0 ? before : INT64_MAX, state, client, limit), jobs,
+                           limit, count);
     pthread_mutex_unlock(&store->reader_lock);
     return result;
 }

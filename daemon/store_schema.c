@@ -26,6 +26,8 @@ static const char *const steps[] = {
     "CREATE UNIQUE INDEX job_key ON job (client, idempotency_key) WHERE idempotency_key IS NOT NULL;"
     "CREATE INDEX job_deadline ON job (deadline) WHERE state = 0 AND deadline > 0;"
     "CREATE INDEX job_ended ON job (finished) WHERE state > 2",
+    /* The list of a client that has few of many jobs; by state, it is filtered in the index. */
+    "CREATE INDEX job_client ON job (client, sequence, state)",
 };
 enum { SCHEMA = sizeof steps / sizeof *steps };
 

@@ -171,15 +171,19 @@ def connections():
         same(set(table(done).values()), {"succeeded"}, "states")
         # All connections of an address are busy: none of a batch's own is there to be had.
         blocker = daemon.submit(scans.slow(seed=76).bytes(where), scans.SLOW_QUERY).expect(202).json()["id"]
-        streams = [socket.create_connection(("127.0.0.1", daemon.port)) for _ in range(7)]
-        for stream in streams:
+        streams, refused = [], []
+
+        def full():  # and not only for a request before, whose connection is about to be free
+            stream = socket.create_connection(("127.0.0.1", daemon.port))
             stream.sendall(f"GET /v1/jobs/{blocker}/events HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-            assert stream.recv(100).startswith(b"HTTP/1.1 200"), "no stream"
+            (streams if stream.recv(100).startswith(b"HTTP/1.1 200") else refused).append(stream)
+            return len(refused) > 10
+        wait_until(full, "all connections to be busy")
         running = subprocess.Popen([os.path.join(BIN, "mrirecon"), "batch", folder(2), "dcf=given"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    env=dict(os.environ, MRIRECON_SERVER=daemon.url), text=True)
         told = running.stderr.readline()
         assert told.startswith("mrirecon: waiting: ") and told.endswith("[too-many-connections]\n"), told
-        for stream in streams:
+        for stream in streams + refused:
             stream.close()
         wait_until(lambda: daemon.request("POST", f"/v1/jobs/{blocker}/cancel").status == 202, "the streams' connections to be free")
         out, said = running.communicate(timeout=60)

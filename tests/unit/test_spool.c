@@ -340,10 +340,14 @@ int main(void)
 {
 #define WITH_SPOOL(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {
-        WITH_SPOOL(an_upload_is_kept_byte_for_byte),        WITH_SPOOL(limits_refuse_and_leave_nothing),
-        WITH_SPOOL(ids_are_ordered_by_time_and_differ),     WITH_SPOOL(results_appear_whole_or_not_at_all),
-        WITH_SPOOL(results_are_of_known_formats_each_once), WITH_SPOOL(result_names_reach_nothing_else),
-        WITH_SPOOL(two_daemons_do_not_share_a_folder),      WITH_SPOOL(a_start_cleans_what_a_crash_left),
+        WITH_SPOOL(an_upload_is_kept_byte_for_byte),
+        WITH_SPOOL(limits_refuse_and_leave_nothing),
+        WITH_SPOOL(ids_are_ordered_by_time_and_differ),
+        WITH_SPOOL(results_appear_whole_or_not_at_all),
+        WITH_SPOOL(results_are_of_known_formats_each_once),
+        WITH_SPOOL(result_names_reach_nothing_else),
+        WITH_SPOOL(two_daemons_do_not_share_a_folder),
+        WITH_SPOOL(a_start_cleans_what_a_crash_left),
         WITH_SPOOL(files_of_any_size_are_removed_and_none_stays_open),
     };
     return cmocka_run_group_tests_name("spool", tests, NULL, NULL);

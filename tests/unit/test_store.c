@@ -113,6 +113,26 @@ static void delete_takes_only_ended_jobs(void **state)
     assert_int_equal(store_delete(store, id), 0);
     assert_int_equal(store_delete(store, id), ERR_NOT_FOUND);
     assert_int_equal(store_get(store, id, &job), ERR_NOT_FOUND);
+    /* Several: one that is not there is passed over, one that has not ended keeps all. */
+    char ids[3][JOB_ID];
+    int removed = -1;
+    int64_t counts[JOB_STATES], oldest;
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(submit(store, i + 2, 10), 0);
+        take(store, i + 2);
+        id_of(i + 2, ids[i]);
+    }
+    assert_int_equal(store_canceled(store, ids[0]), 0);
+    assert_int_equal(store_canceled(store, ids[1]), 0);
+    assert_int_equal(store_delete_all(store, ids, 3, &removed), ERR_CONFLICT);
+    assert_int_equal(removed, 0);
+    assert_int_equal(state_of(store, 2), JOB_CANCELED);
+    assert_int_equal(store_delete(store, ids[0]), 0);
+    assert_int_equal(store_delete_all(store, ids, 2, &removed), 0);
+    assert_int_equal(removed, 1);
+    assert_int_equal(store_get(store, ids[1], &job), ERR_NOT_FOUND);
+    assert_int_equal(store_counts(store, counts, &oldest), 0);
+    assert_true(counts[JOB_CANCELED] == 0 && counts[JOB_RUNNING] == 1);
 }
 
 static void the_list_has_pages_newest_first(void **state)
@@ -137,6 +157,27 @@ static void the_list_has_pages_newest_first(void **state)
     assert_int_equal(store_list(store, 0, JOB_RUNNING, NULL, jobs, 4, &count), 0);
     assert_int_equal(count, 1);
     job_clear(&jobs[0]);
+    /* Of one client, and of its jobs those in one state. */
+    for (int i = 11; i <= 13; i++)
+        assert_int_equal(submit_of(store, i, 100, "two", PRIORITY_URGENT, 1), 0);
+    take(store, 11);
+    const struct {
+        const char *client;
+        int64_t state, before, newest, count;
+    } lists[] = {{"two", -1, 0, 13, 3},  {"two", JOB_QUEUED, 0, 13, 2}, {"two", JOB_RUNNING, 0, 11, 1},
+                 {"two", -1, 13, 12, 2}, {"two", JOB_QUEUED, 12, 0, 0}, {"one", JOB_RUNNING, 0, 1, 1},
+                 {"three", -1, 0, 0, 0}};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        char id[JOB_ID];
+        assert_int_equal(store_list(store, lists[i].before, (int)lists[i].state, lists[i].client, jobs, 4, &count), 0);
+        assert_int_equal(count, lists[i].count);
+        for (int j = 0; j < count; j++) {
+            assert_string_equal(jobs[j].client, lists[i].client);
+            if (j == 0)
+                assert_string_equal(jobs[j].id, id_of((int)lists[i].newest, id));
+            job_clear(&jobs[j]);
+        }
+    }
 }
 
 /* A child submits without end and writes each accepted id to a pipe; it is killed in the middle. Every id that was told

@@ -54,9 +54,11 @@ json_t *job_progress_pack(const struct job *job, const struct job_progress *prog
     return json_pack("{s:f, s:o}", "progress", progress->fraction, "step", step);
 }
 
+/* The same of a job that is not there and of one that is another's. */
 static int job_unknown(void)
 {
-    return err_set(ERR_NOT_FOUND, "There is no job of this id. GET /v1/jobs lists those there are.");
+    return err_set(ERR_NOT_FOUND,
+                   "There is no job of this id; it may have been deleted. GET /v1/jobs lists those there are.");
 }
 
 int job_look_up(struct service *service, const char *id, struct job *job)
@@ -70,7 +72,7 @@ int job_look_up(struct service *service, const char *id, struct job *job)
         job_clear(job);
         result = store_get(service->store, id, job);
     }
-    return result;
+    return result == ERR_NOT_FOUND ? job_unknown() : result;
 }
 
 bool request_owns(const struct request *request, const char *client)
@@ -84,7 +86,7 @@ int request_job(struct request *request, const char *id, struct job *job)
     if (result || request_owns(request, job->client))
         return result;
     job_clear(job);
-    return err_set(ERR_NOT_FOUND, "There is no job of this id. GET /v1/jobs lists those there are.");
+    return job_unknown();
 }
 
 /* That the job is there, and the sender's. */

@@ -70,7 +70,7 @@ static int upload_check(struct request *request)
     int result = upload_get(request->service->uploads, request->part[2], &upload);
     const char *client = json_string_value(json_object_get(upload.job, "client"));
     if (!result && !request_owns(request, client ? client : ""))
-        result = err_set(ERR_NOT_FOUND, "There is no upload of this id: it expired, was removed, or never was.");
+        result = upload_unknown();
     upload_clear(&upload);
     return result;
 }

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int unknown(void)
+int upload_unknown(void)
 {
     return err_set(ERR_NOT_FOUND,
                    "There is no upload of this id: it expired, was removed, or never was. Begin a new one.");
@@ -223,7 +223,7 @@ int upload_get(struct uploads *uploads, const char *id, struct upload *out)
     json_t *note = upload_note_read(uploads->folder, id);
     if (!note || look(uploads, upload_file(name, id, ""), &there, &left) < 0) {
         json_decref(note);
-        return unknown();
+        return upload_unknown();
     }
     int64_t arrived = upload_arrived(uploads->folder, id, there.st_size);
     if (arrived < 0) {
@@ -341,7 +341,7 @@ int chunk_begin(struct uploads *uploads, const char *id, int64_t offset, bool ch
 {
     char name[UPLOAD_NAME], text[24];
     struct upload upload = {.job = NULL};
-    int result = spool_is_id(id) ? lock(uploads, id) : unknown();
+    int result = spool_is_id(id) ? lock(uploads, id) : upload_unknown();
     if (result)
         return result;
     result = chunk_take_back(uploads, id);
@@ -485,7 +485,7 @@ int upload_finish(struct uploads *uploads, struct store *store, const char *id, 
 int upload_remove(struct uploads *uploads, const char *id)
 {
     struct upload upload = {.job = NULL};
-    int result = spool_is_id(id) ? lock(uploads, id) : unknown();
+    int result = spool_is_id(id) ? lock(uploads, id) : upload_unknown();
     if (result)
         return result;
     result = upload_get(uploads, id, &upload);

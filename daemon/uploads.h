@@ -54,6 +54,8 @@ int uploads_recover(struct uploads *uploads, struct store *store, const int64_t 
  * ERR_SPOOL_FULL, ERR_IO, and as store_room(). */
 int upload_begin(struct uploads *uploads, const struct job *job, const char *metadata, struct upload *out);
 
+/* The failure that is told of an upload which is not there, or not the asker's: ERR_NOT_FOUND. */
+int upload_unknown(void);
 /* Fails with ERR_NOT_FOUND, ERR_IO. */
 int upload_get(struct uploads *uploads, const char *id, struct upload *out);
 

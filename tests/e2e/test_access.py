@@ -22,6 +22,7 @@ from guarded import Guarded, new_token
 from harness import BIN, Daemon, Response, client, main, same, test, wait_until
 
 TUS = {"Tus-Resumable": "1.0.0"}
+NONE = "01m7yheza283fkx9ma8t456e4x"  # the id of nothing
 
 
 def certificate(folder, name):
@@ -71,7 +72,9 @@ def owners(daemon):
     daemon.ended(mine), daemon.ended(theirs)
     for method, path in (("GET", ""), ("GET", "/events"), ("GET", "/results/image"), ("GET", "/results/image.h5"), ("POST", "/cancel"), ("POST", "/resubmit"),
                          ("DELETE", "")):
-        daemon.as_("other", method, f"/v1/jobs/{mine}{path}").problem(404, "not-found")
+        refused = daemon.as_("other", method, f"/v1/jobs/{mine}{path}")
+        refused.problem(404, "not-found")
+        same(refused.body, daemon.as_("other", method, f"/v1/jobs/{NONE}{path}").body, f"what {method} {path} tells of another's job, and of none")
     listed = {who: {job["id"] for job in daemon.as_(who, "GET", "/v1/jobs?limit=100").expect(200).json()["jobs"]}
               for who in ("read", "submit", "other", "admin")}
     assert mine in listed["submit"] and mine in listed["read"] and theirs not in listed["submit"], listed
@@ -91,8 +94,10 @@ def names(daemon):
     where = daemon.as_("submit", "POST", "/v1/uploads?kind=recon", **TUS, Upload_Length=str(len(body))).expect(201).headers["location"]
     same(daemon.as_("other", "HEAD", where, **TUS).status, 404)
     bytes_ = {"Content_Type": "application/offset+octet-stream", "Upload_Offset": "0", **TUS}
-    daemon.as_("other", "PATCH", where, body, **bytes_).problem(404, "not-found")
-    daemon.as_("other", "DELETE", where, **TUS).problem(404, "not-found")
+    for method, sent, headers in (("GET", None, TUS), ("PATCH", body, bytes_), ("DELETE", None, TUS)):
+        refused = daemon.as_("other", method, where, sent, **headers)
+        refused.problem(404, "not-found")
+        same(refused.body, daemon.as_("other", method, f"/v1/uploads/{NONE}", sent, **headers).body, f"what {method} tells of another's upload, and of none")
     identity = daemon.as_("submit", "PATCH", where, body, **bytes_).expect(204).headers["x-job-id"]
     same(daemon.ended(identity)["client"], "mri1")
     same(daemon.as_("other", "HEAD", where, **TUS).status, 404)

@@ -530,7 +530,7 @@ def drain():
                 else:
                     response.problem(503, "draining")
                     assert "retry-after" in response.headers, response.headers
-                    same(daemon.get("/readyz").status, 503, "/readyz")
+                    same((daemon.get("/readyz").status, daemon.metrics()["mrirecond_ready"]), (503, 0), "/readyz, and the metric")
                     refused = True
             except OSError:
                 break

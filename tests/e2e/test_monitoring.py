@@ -60,6 +60,9 @@ def rules(daemon):
     promtool("check", "rules", "alerts.yml")
     promtool("check", "config", "prometheus.yml")
     promtool("test", "rules", "alerts.test.yml")
+    with open(os.path.join(MONITORING, "alerts.yml")) as alerts, open(os.path.join(MONITORING, "alerts.test.yml")) as tests:
+        fired = set(re.findall(r"alertname: (\w+)\n\s+exp_alerts:", tests.read()))
+        same(set(re.findall(r"alert: (\w+)", alerts.read())), fired, "alerts, and those that a test has fire")
 
 
 @test("counters of which alerts ask the increase are there before the first event: Prometheus sees none in one that begins with it")

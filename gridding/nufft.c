@@ -66,23 +66,21 @@ static int check_params(const struct nufft_params *p, size_t samples)
 /* A kernel on a grid, and what it reaches. */
 struct choice {
     struct nufft_shape shape;
-    double oversampling, aliasing, error; /* error: aliasing and rounding */
+    double oversampling, error;
 };
 
 static struct choice consider(const struct nufft *plan, const struct nufft_params *p, int width, double oversampling)
 {
-    struct choice c = {.shape = plan->shape, .oversampling = INFINITY};
+    struct choice c = {.shape = plan->shape};
     c.shape.width = width;
-    /* Rounding sizes up only adds oversampling; the axis that has least decides beta and the error. */
+    /* Rounding sizes up only adds oversampling. */
     for (int d = 0; d < 3; d++) {
         double cells = p->n[d] * oversampling;
         c.shape.grid[d] = d < p->dim ? nufft_smooth_size(cells > width ? cells : width) : 1;
-        if (d < p->dim && (double)c.shape.grid[d] / p->n[d] < c.oversampling)
-            c.oversampling = (double)c.shape.grid[d] / p->n[d];
     }
+    c.oversampling = nufft_oversampling(&c.shape);
     c.shape.beta = kernel_beta(width, c.oversampling);
-    c.aliasing = kernel_aliasing(p->dim, width, c.oversampling, p->kernel == NUFFT_RADIAL);
-    c.error = c.aliasing + kernel_rounding(p->dim, width, c.oversampling);
+    c.shape.aliasing = kernel_aliasing(p->dim, width, c.oversampling, p->kernel == NUFFT_RADIAL);
     return c;
 }
 
@@ -90,16 +88,17 @@ static struct choice consider(const struct nufft *plan, const struct nufft_param
  * aliasing does. A width and oversampling that are both given are taken for what they reach. */
 static int choose(struct nufft *plan, const struct nufft_params *p)
 {
-    static const double tried[] = {1.2, 1.25, 1.3, 1.375, 1.5, 1.625, 1.75, 2};
+    /* 5/3, 16/9 and 15/8 bring usual matrices to sizes whose FFT a GPU's passes know. */
+    static const double tried[] = {1.2, 1.25, 1.3, 1.375, 1.5, 1.625, 5. / 3, 1.75, 16. / 9, 15. / 8, 2};
     const bool fixed = p->width != 0 && p->oversampling != 0;
     struct choice cheapest = {.error = INFINITY}, exact = cheapest;
     double least_cost = INFINITY;
     for (int width = p->width ? p->width : KERNEL_MIN_WIDTH; width <= (p->width ? p->width : KERNEL_MAX_WIDTH); width++)
         for (size_t i = 0; i < (p->oversampling != 0 ? 1 : sizeof tried / sizeof *tried); i++) {
             struct choice c = consider(plan, p, width, p->oversampling != 0 ? p->oversampling : tried[i]);
-            if (!isfinite(c.shape.beta) || c.aliasing > (fixed ? 0.5 : p->tolerance))
+            if (!isfinite(c.shape.beta) || c.shape.aliasing > (fixed ? 0.5 : p->tolerance))
                 continue;
-            double cost = plan->leaf->cost(plan->dev, &c.shape, plan->samples);
+            double cost = plan->leaf->cost(plan->dev, &c.shape, plan->samples, &c.error);
             if ((fixed || c.error <= p->tolerance) && cost < least_cost) {
                 least_cost = cost;
                 cheapest = c;

@@ -22,9 +22,10 @@ struct cpu_plan {
     struct grid_cpu *grid;
 };
 
-static double cpu_cost(const struct dev *dev, const struct nufft_shape *s, size_t samples)
+static double cpu_cost(const struct dev *dev, const struct nufft_shape *s, size_t samples, double *error)
 {
     (void)dev;
+    *error = s->aliasing + kernel_rounding(s->dim, s->width, nufft_oversampling(s));
     double cells = (double)s->grid[0] * s->grid[1] * s->grid[2],
            rows = s->dim == 3 ? (double)s->width * s->width : s->width;
     double floats = s->width * 2.0 * (s->batch >= 4 ? 4 : 1), vectors = ceil(floats / 16) / (s->batch >= 4 ? 4 : 1);

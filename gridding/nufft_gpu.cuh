@@ -75,9 +75,17 @@ static __device__ __forceinline__ uint32_t tf32_low(float v, uint32_t high)
 
 /* The unit truncates its operands; the mean loss of a product of two (each 2^-11.5) is given back to the sum. */
 #define TF32_GAIN 1.000704f
-/* Three products of halves keep float32's accuracy while the sum is short: an accumulator takes at most this many
- * samples. */
+/* The unit truncates its sums, too. A sum of n samples by three products each loses what depends on their signs: of
+ * planes 0.25e-8 to 2.5e-8 n, of wide bricks 0.16e-8 to 0.83e-8 n (docs/benchmarks.md). The middle is given back, and
+ * an accumulator takes at most so many samples; of planes, whose products are of half as many, half. */
+#define PLANE_LOSS 1.35e-8f
+#define WIDE_LOSS  5.5e-9f
 enum { SPLIT_SAMPLES_MOST = 1024 };
+
+static __device__ __forceinline__ float given_back(float loss, uint32_t samples)
+{
+    return fmaf(loss, (float)samples, 1.f);
+}
 
 /* Moments of an adjoint's turn, one group of transforms: by events in the device's stream, SENDING and SENT in that of
  * the overflow. */
@@ -178,7 +186,7 @@ static inline bool nufft_gpu_in_pieces(const struct nufft_gpu *plan)
 
 /* ---- plans (nufft_gpu_plan.cu): nufft_leaf.h ---- */
 
-double nufft_gpu_cost(const struct dev *dev, const struct nufft_shape *shape, size_t samples);
+double nufft_gpu_cost(const struct dev *dev, const struct nufft_shape *shape, size_t samples, double *error);
 int nufft_gpu_create(void **state, struct dev *dev, const struct nufft_shape *shape, size_t samples, const float *k);
 void nufft_gpu_destroy(void *state);
 void nufft_gpu_describe(const void *state, struct nufft_info *info);

@@ -57,6 +57,16 @@ static __device__ __forceinline__ void mma_half(float (&d)[4], const uint4 &a, c
                  : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(rb[0]), "r"(rb[1]));
 }
 
+/* D = A B, likewise. */
+static __device__ __forceinline__ void mma_half_anew(float (&d)[4], const uint4 &a, const __half2 (&b)[2])
+{
+    const uint32_t *rb = (const uint32_t *)b;
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%10,%10,%10,%10};"
+        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+        : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(rb[0]), "r"(rb[1]), "f"(0.f));
+}
+
 /* The product of two numbers as a high and a low half. */
 template <bool SPLIT>
 static __device__ __forceinline__ void multiply(const four_halves<SPLIT> &a, const four_halves<SPLIT> &b, int pair,

@@ -26,28 +26,54 @@ static double error_gain(const struct nufft_shape *shape)
     return gain;
 }
 
-/* The relative error that an arithmetic (one product, or three of split numbers) leaves in an image; what the constants
- * were measured by: docs/benchmarks.md. Most errors are a cell's own. Single halves also err by 1.9e-4 in a sample's
- * value, which is as if the data erred, and in its weights on each axis, which only that axis' deapodisation lifts. */
-static double arithmetic_error(enum nufft_way way, bool split, double gain)
-{
-    double along = cbrt(gain);
-    if (way == NUFFT_WAY_WIDE || way == NUFFT_WAY_DENSE)
-        return split ? 7.2e-6 * gain : 1.9e-4 * sqrt(1 + 4 * along * along + pow(along, 4));
-    return (split ? 7e-6 : 3.3e-4) * gain;
-}
-
 struct arithmetic {
     enum nufft_way way;
     bool split; /* tensor cores: three products of halves instead of one */
 };
+
+/* The relative error that an arithmetic (one product, or three of split numbers) leaves in an image; what the constants
+ * were measured by: docs/benchmarks.md. Most errors are a cell's own. Single halves also err by 1.9e-4 in a sample's
+ * value, which is as if the data erred, and in its weights on each axis, which only that axis' deapodisation lifts.
+ * What truncation takes off long sums of split numbers is as if the data erred, too: the first number of planes and
+ * wide bricks is what is left where the middle is given back; bricks, of up to twice as many products, are given
+ * nothing. */
+static double arithmetic_error(const struct arithmetic *a, double gain)
+{
+    double along = cbrt(gain);
+    switch (a->way) {
+    case NUFFT_WAY_PLANES:
+        return a->split ? hypot(6.2e-6, 1.5e-6 * gain) : 3.3e-4 * gain;
+    case NUFFT_WAY_BRICKS:
+        return a->split ? hypot(2.5e-5, 1.5e-6 * gain) : 3.3e-4 * gain;
+    case NUFFT_WAY_WIDE:
+    case NUFFT_WAY_DENSE:
+        return a->split ? hypot(a->way == NUFFT_WAY_WIDE ? 4.5e-6 : 0, 2e-6 * gain)
+                        : 1.9e-4 * sqrt(1 + 4 * along * along + pow(along, 4));
+    default:
+        return 0;
+    }
+}
+
+/* Sums of float32, in parts of some hundred samples, leave this much of what kernel_rounding() expects of long ones. */
+#define ROUNDING_SHARE 0.25
+
+/* What the errors of a kernel on a grid depend on. */
+struct grid_errors {
+    double aliasing, rounding, gain;
+};
+
+/* All that is expected to be wrong with an image. */
+static double image_error(const struct arithmetic *a, const struct grid_errors *of)
+{
+    return hypot(of->aliasing, arithmetic_error(a, of->gain)) + ROUNDING_SHARE * of->rounding;
+}
 
 /* Seconds, after the measurements of docs/benchmarks.md on one H200. */
 static double seconds_of(const struct arithmetic *a, const struct nufft_shape *shape, size_t samples)
 {
     double cells = (double)shape->grid[0] * shape->grid[1] * shape->grid[2],
            kernel_cells = pow(shape->width, shape->dim);
-    double visits = (8.0 + shape->width) * (8.0 + shape->width) / 64; /* tiles of 8 x 8 cells that a sample reaches */
+    double edge = 2 + (shape->width + 2) / 4, visits = edge * edge / 4; /* tiles of 2 x 2 bins that read a sample's */
     double passes = 0; /* of the FFT, in the time that one of a known size takes */
     for (int d = 0; d < shape->dim; d++)
         passes += fft_size_known(shape->grid[d]) ? 1 : 4;
@@ -61,39 +87,41 @@ static double seconds_of(const struct arithmetic *a, const struct nufft_shape *s
         return (a->split ? 4.3e-11 : 3.5e-11) * (double)samples + (1.1e-8 / cells_of_bin + 2.5e-12 * passes) * cells;
     }
     case NUFFT_WAY_PLANES:
-        return 4.5e-12 * (a->split ? 1.7 : 1) * visits * (double)samples + (1e-12 + 4e-12 * passes) * cells;
+        return (6e-12 + (a->split ? 7.5e-12 : 6.3e-12) * visits) * (double)samples + 1.7e-12 * passes * cells;
     case NUFFT_WAY_TILES:
     default:
         return 3.5e-12 * kernel_cells * (double)samples + (1e-11 + 2.5e-12 * passes) * cells;
     }
 }
 
-/* The fastest arithmetic that keeps the tolerance beside the kernel's own error. */
-static struct arithmetic choose_arithmetic(const struct nufft_shape *shape, size_t samples)
+/* The fastest arithmetic that keeps the tolerance beside the kernel's own error; `error`: what to expect of it. */
+static struct arithmetic choose_arithmetic(const struct nufft_shape *shape, size_t samples, double *error)
 {
-    const int *n = shape->n, *grid = shape->grid;
-    double least = 1e9, gain;
+    const struct arithmetic exact = {NUFFT_WAY_TILES, false};
     struct arithmetic a = {shape->dim == 2     ? NUFFT_WAY_PLANES
                            : shape->width <= 4 ? NUFFT_WAY_BRICKS
                                                : NUFFT_WAY_WIDE,
                            false};
+    struct grid_errors of = {shape->aliasing, kernel_rounding(shape->dim, shape->width, nufft_oversampling(shape)), 0};
     bool fits = shape->kernel == NUFFT_SEPARABLE && (shape->dim == 2 || shape->width <= 8);
-    for (int d = 0; d < shape->dim; d++) {
-        fits = fits && grid[d] >= 32;
-        least = std::min(least, (double)grid[d] / n[d]);
-    }
+    for (int d = 0; d < shape->dim; d++)
+        fits = fits && shape->grid[d] >= 32;
+    double least = image_error(&exact, &of);
+    *error = least;
     if (!fits)
-        return arithmetic{NUFFT_WAY_TILES, false};
-    gain = error_gain(shape);
-    double aliasing = kernel_aliasing(shape->dim, shape->width, least, 0);
-    a.split = hypot(aliasing, arithmetic_error(a.way, false, gain)) > shape->tolerance;
+        return exact;
+    of.gain = error_gain(shape);
+    a.split = image_error(&a, &of) > shape->tolerance;
     /* Where a given kernel and grid do not keep the tolerance, exact sums could not either. */
-    double error = arithmetic_error(a.way, true, gain);
-    if (aliasing > shape->tolerance ? error > 2 * aliasing : hypot(aliasing, error) > shape->tolerance)
-        return arithmetic{NUFFT_WAY_TILES, false};
+    double most = least > shape->tolerance ? 2 * least : shape->tolerance;
+    if (image_error(&a, &of) > most)
+        return exact;
     const struct arithmetic dense = {NUFFT_WAY_DENSE, a.split};
     bool may = a.way == NUFFT_WAY_WIDE && shape->overflow != NUFFT_OVERFLOW_CPU; /* the CPU is given whole wide bins */
-    return may && seconds_of(&dense, shape, samples) < seconds_of(&a, shape, samples) ? dense : a;
+    if (may && seconds_of(&dense, shape, samples) < seconds_of(&a, shape, samples))
+        a = dense;
+    *error = image_error(&a, &of);
+    return a;
 }
 
 /* Bins for the way a plan sums. Of tiles: about 8 cells an axis, and 4/3 of the kernel's reach at least
@@ -304,7 +332,8 @@ static int fill_plan(struct nufft_gpu *plan, const struct nufft_shape *shape, co
     struct gpu *gpu = plan->gpu;
     float *on_device = NULL;
     size_t values;
-    struct arithmetic arithmetic = choose_arithmetic(shape, plan->samples);
+    double error;
+    const struct arithmetic arithmetic = choose_arithmetic(shape, plan->samples, &error);
     plan->way = arithmetic.way;
     plan->split = arithmetic.split;
     nufft_gpu_fit_kaiser(&plan->kernel, shape, plan->way == NUFFT_WAY_BRICKS ? (plan->split ? 9 : 6) : 0);
@@ -401,9 +430,9 @@ int nufft_gpu_bins(const void *state, struct nufft_bins *out)
     return rc ? rc : gpu_download(plan->gpu, out->order, bins->order, (size_t)bins->samples * sizeof *bins->order);
 }
 
-double nufft_gpu_cost(const struct dev *dev, const struct nufft_shape *shape, size_t samples)
+double nufft_gpu_cost(const struct dev *dev, const struct nufft_shape *shape, size_t samples, double *error)
 {
     (void)dev;
-    const struct arithmetic arithmetic = choose_arithmetic(shape, samples);
+    const struct arithmetic arithmetic = choose_arithmetic(shape, samples, error);
     return seconds_of(&arithmetic, shape, samples);
 }

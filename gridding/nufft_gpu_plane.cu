@@ -103,9 +103,10 @@ static __global__ void __launch_bounds__(32 * WARPS, 16 / WARPS)
             for (int k = 0; k < 4; k++)
                 sum[m][j][k] = 0.f;
     bool stored = false;
-    const float gain = SPLIT ? 1.f : TF32_GAIN;
+    uint32_t since = 0; /* samples */
     /* Column n of product j is float 4 n + j of the warp's 32: transform 2 n + j / 2, part j % 2. */
     auto store = [&]() {
+        const float gain = SPLIT ? given_back(PLANE_LOSS, since) : TF32_GAIN;
 #pragma unroll
         for (int m = 0; m < 4; m++)
 #pragma unroll
@@ -127,7 +128,6 @@ static __global__ void __launch_bounds__(32 * WARPS, 16 / WARPS)
                 }
         stored = true;
     };
-    uint32_t since = 0;
     for (uint32_t v0 = 0; v0 < all; v0 += PLANE_STEP) {
         __syncthreads();
         if (threadIdx.x < PLANE_STEP) {

@@ -218,6 +218,8 @@ static __device__ __forceinline__ uint32_t sum_samples(const struct wide_args &a
                                                        float (&sum)[2][WIDE_OWN_PLANES][4])
 {
     uint32_t touched = 0;
+    if (SPLIT)
+        scale *= given_back(WIDE_LOSS, last - first);
     struct range_point point = {0, 0, 0, 0};
     float2 value = make_float2(0.f, 0.f);
 #pragma unroll

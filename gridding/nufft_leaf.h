@@ -22,6 +22,7 @@ struct nufft_shape {
     int width;              /* W, full, in grid cells */
     double beta;
     enum nufft_kernel kernel;
+    double aliasing;  /* relative l2 error of the image to expect from the kernel alone */
     double tolerance; /* what was asked: a leaf may use cheaper arithmetic where it keeps this */
     int batch;        /* transforms handed to a leaf at a time, at most */
     int bin_depth;    /* as in nufft_params */
@@ -33,6 +34,16 @@ struct nufft_shape {
     const float *deapodise[3];
     const float *deapodise_radial;
 };
+
+/* Grid cells a pixel, of the axis that has least: it decides beta and the errors. */
+static inline double nufft_oversampling(const struct nufft_shape *shape)
+{
+    double least = (double)shape->grid[0] / shape->n[0];
+    for (int d = 1; d < shape->dim; d++)
+        if ((double)shape->grid[d] / shape->n[d] < least)
+            least = (double)shape->grid[d] / shape->n[d];
+    return least;
+}
 
 /* The smallest even number >= n whose prime factors are 2, 3, 5, 7: what FFTs are fast at. */
 int nufft_smooth_size(double n);
@@ -47,9 +58,9 @@ struct nufft_bins {
 };
 
 struct nufft_leaf {
-    /* Which (width, oversampling) are tried for a tolerance, in which a leaf's cost is estimated in seconds (any
-     * monotonous model, calibrated by a line in docs/benchmarks.md). */
-    double (*cost)(const struct dev *dev, const struct nufft_shape *shape, size_t samples);
+    /* What a transform of `shape` is estimated to take, in seconds (any monotonous model, calibrated by a line in
+     * docs/benchmarks.md), and the relative l2 error of the image to expect of it, aliasing included. */
+    double (*cost)(const struct dev *dev, const struct nufft_shape *shape, size_t samples, double *error);
 
     /* Check that k[samples][dim] (host, cycles per pixel, any range: periodic) is finite, bin it, and make everything
      * execute needs. */

@@ -597,6 +597,31 @@ static void test_range(struct dev *gpu)
     problem_free(&p);
 }
 
+/* Sums as long as they get, of numbers of one sign: what tensor cores truncate adds up. The plan's own promise. */
+static void test_one_sign(struct dev *gpu)
+{
+    static const struct test_case many[] = {
+        {"planes", 2, {48, 44, 1}, 1, 200000, CENTRE, 1e-5, NUFFT_SEPARABLE, 7, NUFFT_WAY_PLANES},
+        {"wide bricks", 3, {24, 20, 22}, 1, 60000, CENTRE, 1e-5, NUFFT_SEPARABLE, 7, NUFFT_WAY_WIDE},
+        {"dense bricks", 3, {16, 16, 17}, 1, 150000, CENTRE, 1e-5, NUFFT_SEPARABLE, 7, NUFFT_WAY_DENSE},
+    };
+    for (size_t i = 0; i < sizeof many / sizeof *many; i++) {
+        struct problem p;
+        struct outcome o;
+        struct nufft_params params = params_of(&many[i]);
+        problem_make(&p, &many[i], false);
+        for (size_t m = 0; m < p.c.samples; m++)
+            p.data[m] = (struct c32){0.6f, 0.37f};
+        oracle(&p);
+        run_problem(gpu, &p, &params, &o);
+        verdict_way(&many[i], &o.info);
+        verdict_error(distance(o.image, p.true_image, p.pixels), o.info.expected_error, "%s: long sums of one sign",
+                      many[i].name, __LINE__);
+        outcome_free(&o);
+        problem_free(&p);
+    }
+}
+
 static void test_memory(struct dev *gpu)
 {
     size_t available, total;
@@ -736,6 +761,7 @@ int main(int argc, char **argv)
     test_alone(gpu);
     test_periodic(gpu);
     test_range(gpu);
+    test_one_sign(gpu);
     test_memory(gpu);
     test_chunks(gpu);
     test_bad_input(gpu);

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* How long a failure is remembered: long enough to be told to all who waited for it. */
@@ -30,6 +31,7 @@ struct converter {
     const char *codec;
     int64_t seconds;
     struct spool *spool;
+    struct store *store;
     struct waiters *waiters;
     const struct log *log;
     pthread_t thread;
@@ -60,24 +62,12 @@ static bool child_wait(const struct converter *converter, int pidfd)
     }
 }
 
-/* Run the codec on image.h5, into a name that is never served, and rename it. */
-static int convert(const struct converter *converter, const struct task *task)
+/* Run the codec to its end, in the time that it has. */
+static int codec_run(const struct converter *converter, const char *format, char *const argv[])
 {
-    const char *format = image_format_name(task->format);
-    char folder[32], in[80], name[SPOOL_NAME], part[SPOOL_NAME + 8], out[JOB_ID + SPOOL_NAME + 48], how[96] = "";
-    /* The child shares no descriptor of ours but reaches the folder through us: it needs no path of the state folder.
-     */
-    snprintf(folder, sizeof folder, "/proc/%d/fd/%d", (int)getpid(), converter->spool->results);
-    snprintf(in, sizeof in, "%s/%s/image.h5", folder, task->id);
-    snprintf(name, sizeof name, "%s/image.%s", task->id, format);
-    /* Beside the folders of jobs: what a crash leaves of it is found at the next start without a look into each. */
-    snprintf(part, sizeof part, ".%s.%s", task->id, format);
-    snprintf(out, sizeof out, "%s/%s", folder, part);
-    char *const argv[] = {(char *)converter->codec, "convert", in, (char *)format, out, NULL};
+    char how[96] = "";
     pid_t pid;
-    int pidfd, results = converter->spool->results;
-    unlinkat(results, part, 0);
-    int result = child_start(argv, -1, &pid, &pidfd);
+    int pidfd, result = child_start(argv, -1, &pid, &pidfd);
     if (result)
         return result;
     bool ended = child_wait(converter, pidfd);
@@ -87,21 +77,59 @@ static int convert(const struct converter *converter, const struct task *task)
     close(pidfd);
     int64_t left = 0;
     if (!ended)
-        result = err_set(ERR_TIMEOUT, "Writing the image as %s took longer than %lld s.", format,
-                         (long long)converter->seconds);
-    else if (strcmp(how, "ended with status 0") != 0)
-        result = spool_free_bytes(converter->spool, &left) == 0 && left + converter->spool->reserve < 1 << 16
-                     ? err_set(ERR_SPOOL_FULL, "The disk is full; the image cannot be written as %s.", format)
-                     : err_set(ERR_INTERNAL, "The image could not be written as %s: the codec %s.", format, how);
-    int fd = result ? -1 : openat(results, part, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (!result && (fd < 0 || fsync(fd) < 0 || renameat(results, part, results, name) < 0))
-        result = errno == ENOENT
-                     ? err_set(ERR_NOT_FOUND, "Job %s was deleted while its image was written as %s.", task->id, format)
-                     : spool_failed(converter->spool, "keeping an image in another format");
+        return err_set(ERR_TIMEOUT, "Writing the image as %s took longer than %lld s.", format,
+                       (long long)converter->seconds);
+    if (strcmp(how, "ended with status 0") == 0)
+        return 0;
+    if (spool_free_bytes(converter->spool, &left) == 0 && left + converter->spool->reserve < 1 << 16)
+        return err_set(ERR_SPOOL_FULL, "The disk is full; the image cannot be written as %s.", format);
+    return err_set(ERR_INTERNAL, "The image could not be written as %s: the codec %s.", format, how);
+}
+
+static int job_gone(const struct task *task)
+{
+    return err_set(ERR_NOT_FOUND, "Job %s was deleted while its image was written as %s.", task->id,
+                   image_format_name(task->format));
+}
+
+/* What the codec wrote is on the disk, then in its place among the results, and counted. */
+static int image_keep(const struct converter *converter, const struct task *task, const char *part)
+{
+    char name[SPOOL_NAME];
+    struct stat written;
+    int results = converter->spool->results, fd = openat(results, part, O_RDONLY | O_NOFOLLOW | O_CLOEXEC), result = 0;
+    snprintf(name, sizeof name, "%s/image.%s", task->id, image_format_name(task->format));
+    if (fd < 0 || fstat(fd, &written) < 0 || fsync(fd) < 0 || renameat(results, part, results, name) < 0)
+        result =
+            errno == ENOENT ? job_gone(task) : spool_failed(converter->spool, "keeping an image in another format");
     if (fd >= 0)
         close(fd);
+    if (!result && store_kept_add(converter->store, task->id, written.st_size) == ERR_NOT_FOUND) {
+        spool_results_remove(converter->spool, task->id); /* which met a folder that was not empty any more */
+        result = job_gone(task);
+    }
+    return result;
+}
+
+/* Run the codec on image.h5, into a name that is never served, and rename it. */
+static int convert(const struct converter *converter, const struct task *task)
+{
+    const char *format = image_format_name(task->format);
+    char folder[32], in[80], part[SPOOL_NAME + 8], out[JOB_ID + SPOOL_NAME + 48];
+    /* The child shares no descriptor of ours but reaches the folder through us: it needs no path of the state folder.
+     */
+    snprintf(folder, sizeof folder, "/proc/%d/fd/%d", (int)getpid(), converter->spool->results);
+    snprintf(in, sizeof in, "%s/%s/image.h5", folder, task->id);
+    /* Beside the folders of jobs: what a crash leaves of it is found at the next start without a look into each. */
+    snprintf(part, sizeof part, ".%s.%s", task->id, format);
+    snprintf(out, sizeof out, "%s/%s", folder, part);
+    char *const argv[] = {(char *)converter->codec, "convert", in, (char *)format, out, NULL};
+    unlinkat(converter->spool->results, part, 0);
+    int result = codec_run(converter, format, argv);
+    if (!result)
+        result = image_keep(converter, task, part);
     if (result)
-        unlinkat(results, part, 0);
+        unlinkat(converter->spool->results, part, 0);
     return result;
 }
 
@@ -154,7 +182,7 @@ static void *converter_run(void *context)
 }
 
 int converter_create(struct converter **out, const char *codec, int64_t seconds, struct spool *spool,
-                     struct waiters *waiters, const struct log *log)
+                     struct store *store, struct waiters *waiters, const struct log *log)
 {
     struct converter *converter = calloc(1, sizeof *converter);
     if (!converter)
@@ -162,6 +190,7 @@ int converter_create(struct converter **out, const char *codec, int64_t seconds,
     *converter = (struct converter){.codec = codec,
                                     .seconds = seconds,
                                     .spool = spool,
+                                    .store = store,
                                     .waiters = waiters,
                                     .log = log,
                                     .stop = eventfd(0, EFD_CLOEXEC)};

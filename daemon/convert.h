@@ -15,7 +15,7 @@ struct converter;
 
 /* `codec` and the others must outlive the converter. `seconds`: the most that one conversion may take. */
 int converter_create(struct converter **out, const char *codec, int64_t seconds, struct spool *spool,
-                     struct waiters *waiters, const struct log *log);
+                     struct store *store, struct waiters *waiters, const struct log *log);
 /* Stops what runs. */
 void converter_free(struct converter *converter);
 

@@ -146,7 +146,7 @@ static int service_start(struct service *service, struct options *options, struc
         result = keys_create(&service->keys);
     if (!result)
         result = converter_create(&service->converter, options->codec, options->convert_timeout, service->spool,
-                                  service->waiters, service->log);
+                                  service->store, service->waiters, service->log);
     if (!result)
         result = pool_create(&service->pool, POOL_THREADS);
     const int64_t most = options->connections, tenth = (most + 9) / 10;

@@ -449,6 +449,34 @@ int store_delete(struct store *store, const char *id)
     return store_change(store, delete_apply, (void *)(uintptr_t)id);
 }
 
+struct addition {
+    const char *id;
+    int64_t bytes;
+};
+
+static int kept_add_apply(struct store *store, void *context)
+{
+    const struct addition *addition = context;
+    struct entry entry;
+    int64_t kept;
+    int result = entry_read(store, addition->id, &entry, &kept);
+    if (!result && entry.from == NO_JOB)
+        result = row_not_found(addition->id);
+    if (!result)
+        result = sql_change(&store->writer,
+                            sql_prepare(&store->writer, "UPDATE job SET kept = ? WHERE id = ?", "is",
+                                        kept + addition->bytes, addition->id),
+                            NULL);
+    entry.kept = addition->bytes;
+    return result ? result : store_note(store, &entry);
+}
+
+int store_kept_add(struct store *store, const char *id, int64_t bytes)
+{
+    struct addition addition = {id, bytes};
+    return store_change_soft(store, kept_add_apply, &addition);
+}
+
 struct removal {
     char (*ids)[JOB_ID];
     int count, removed;

@@ -144,8 +144,10 @@ int store_expire(struct store *store, struct job *jobs, int limit, int *count);
 /* Ids of up to `limit` jobs that ended before `before`, in one state only, or any (-1); the oldest end first. */
 int store_ended(struct store *store, int64_t before, int state, char (*ids)[JOB_ID], int limit, int *count);
 
-/* Bytes on the disk of jobs that have ended: results, and scans that stay. */
+/* Bytes on the disk of jobs that have ended: results, and scans that stay. _add: more are kept of a job, as its image
+ * in another format. Fails with ERR_NOT_FOUND. */
 int64_t store_kept_bytes(struct store *store);
+int store_kept_add(struct store *store, const char *id, int64_t bytes);
 
 /* The job that a client sent with this idempotency key. Fails with ERR_NOT_FOUND. */
 int store_find_key(struct store *store, const char *client, const char *key, struct job *job);

@@ -52,7 +52,6 @@ bool waiters_wait(struct waiters *waiters, struct waiter *waiter, struct MHD_Con
         waiter->next = waiters->first;
         waiters->first = waiter;
         waiter->socket = socket;
-        waiter->socket = socket;
         struct epoll_event event = {.events = EPOLLRDHUP, .data.ptr = waiter};
         if (socket >= 0 && epoll_ctl(waiters->watch, EPOLL_CTL_ADD, socket, &event) < 0)
             waiter->socket = -1; /* it is waited for like any other */

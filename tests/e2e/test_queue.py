@@ -325,6 +325,12 @@ def retention_by_bytes():
         time.sleep(1.5)
         for job in jobs[1:]:
             daemon.get(f"/v1/jobs/{job['id']}/results/image?format=h5").expect(200)
+        daemon.get(f"/v1/jobs/{jobs[2]['id']}/results/image?format=npy").expect(200)  # its image takes more now
+        wait_until(lambda: daemon.get(f"/v1/jobs/{jobs[1]['id']}").status == 404, "the second to go")
+        daemon.kill()
+        daemon.restart()
+        time.sleep(1.5)
+        daemon.get(f"/v1/jobs/{jobs[2]['id']}/results/image?format=npy").expect(200)
 
 
 @test("a purge removes what ended, by age and state, and nothing else")

@@ -382,8 +382,11 @@ def metrics(daemon):
     daemon.run(BODY)
     daemon.run(SCAN_WITHOUT_WEIGHTS, "kind=recon&dcf=given")
     daemon.submit(b"").problem(400, "empty-body")
-    after = wait_until(lambda: (lambda v: v if total(v, "mrirecond_jobs_failed_total") > total(before, "mrirecond_jobs_failed_total") else None)(read()),
-                       "the failed job to be counted")
+    def counted():  # after the answers were sent
+        values = read()
+        late = ("mrirecond_jobs_failed_total", "mrirecond_ingest_rejected_total")
+        return values if all(total(values, name) > total(before, name) for name in late) else None
+    after = wait_until(counted, "the failed job and the refusal to be counted")
     for name, by in (("mrirecond_jobs_submitted_total", 2), ("mrirecond_jobs_completed_total", 1), ("mrirecond_jobs_failed_total", 1),
                      ("mrirecond_job_duration_seconds_count", 2), ("mrirecond_ingest_rejected_total", 1),
                      ("mrirecond_ingest_bytes_total", len(BODY) + len(SCAN_WITHOUT_WEIGHTS))):

@@ -15,15 +15,16 @@ void notify_init(struct notify *notify, struct service *service)
         notify->interval = 1e-6 * (double)microseconds / 4;
 }
 
-/* How many workers are warm, and how many of those run a job. */
-static int workers_count(struct service *service, int *warm, int *busy)
+/* How many workers are warm, how many of those run a job, and how many could not be started. */
+static int workers_count(struct service *service, int *warm, int *busy, int *failed)
 {
     struct worker_status status[WORKERS_MAX];
     int count = scheduler_status(service->scheduler, status);
-    *warm = *busy = 0;
+    *warm = *busy = *failed = 0;
     for (int i = 0; i < count; i++) {
         *warm += worker_is_ready(&status[i]);
         *busy += status[i].state == WORKER_BUSY;
+        *failed += status[i].state < WORKER_IDLE && *status[i].note;
     }
     return count;
 }
@@ -40,9 +41,10 @@ void notify_tick(struct notify *notify)
 {
     double now = clock_seconds();
     if (!notify->ready || now >= notify->status_due) {
-        int warm, busy, count = workers_count(notify->service, &warm, &busy);
-        /* Ready: the queue is recovered and a worker is warm. */
-        if (!notify->ready && warm > 0) {
+        int warm, busy, failed, count = workers_count(notify->service, &warm, &busy, &failed);
+        /* Ready: the queue is recovered and a worker is warm. Where none can be, scans are taken all the same, and
+         * /readyz tells why; else the manager would end the service over and over, with all uploads. */
+        if (!notify->ready && (warm > 0 || failed == count)) {
             notify->ready = true;
             sd_notify(0, "READY=1");
         }

@@ -73,7 +73,7 @@ static int file_load(const char *option, const char *path, gnutls_datum_t *text)
         return 0;
     int error = errno;
     return err_set(ERR_BAD_PARAMETER, "%s: %s cannot be read: %s.%s", option, path, strerror(error),
-                   error == EACCES ? " It has to be the service's account's." : "");
+                   error == EACCES ? " chown it to the account that runs mrirecond." : "");
 }
 
 static int chain_read(const struct tls *tls, struct tls_pair *pair)

@@ -105,7 +105,7 @@ static int file_read(const char *path, struct token **out, int *count)
     if (!file || fstat(fileno(file), &about) < 0)
         result = err_set(ERR_IO, "The tokens in %s cannot be read: %s.%s", path, strerror(errno),
                          errno == ENOENT   ? " mrirecond --new-token NAME ROLE --tokens FILE makes the file."
-                         : errno == EACCES ? " It has to be the service's account's."
+                         : errno == EACCES ? " chown it to the account that runs mrirecond."
                                            : "");
     else if (about.st_mode & (S_IWGRP | S_IWOTH))
         result = err_set(ERR_IO, "Others than its owner may write to %s, and so make themselves tokens. chmod 600 it.",

@@ -156,7 +156,7 @@ def quotas():
 
 @test("uploads in pieces count: none is begun beyond a quota, ten at a time neither, and time makes none of them a job")
 def quotas_of_uploads():
-    with Guarded(client_jobs=100, work_reserve="900T", upload_lifetime=8) as daemon:  # no job is begun: all that is accepted waits
+    with Guarded(client_jobs=100, work_reserve="900T", upload_lifetime=12) as daemon:  # no job is begun: all that is accepted waits
         with open(daemon.tokens) as file:
             text = file.read()
         body = scans.radial().bytes(daemon.state)

@@ -53,6 +53,23 @@ def notify():
         same(manager.heard("EXTEND_TIMEOUT_USEC="), ["EXTEND_TIMEOUT_USEC=60000000"], "time to stop: drain-time and 30 s")
 
 
+@test("where no device can be used the manager is told READY nonetheless: scans are taken and kept, and /readyz says why")
+def no_device():
+    class Kept(Daemon):
+        def request(self, method, path, *more, **others):
+            answer = super().request(method, path, *more, **others)
+            if path == "/readyz" and answer.status == 503 and b"gpu" in answer.body.lower():
+                self.why = answer.json()["checks"]["workers"]
+                answer.status = 200  # for the start, which waits for it
+            return answer
+
+    with Manager() as manager, Kept(devices="gpu:7", environment={"NOTIFY_SOCKET": manager.path}, expect_trouble=True) as daemon:
+        wait_until(lambda: "READY=1" in manager.read(), "readiness")
+        assert "No worker is ready" in daemon.why, daemon.why
+        same(daemon.submit(scans.radial().bytes(daemon.state)).status, 202, "status of a submission")
+        wait_until(lambda: manager.heard("STATUS=0 of 1 workers ready, 0 running, 1 waiting"), "the status")
+
+
 @test("signs of life come while the daemon lives, also while it works")
 def watchdog():
     with Manager() as manager:

@@ -63,6 +63,8 @@ def roles(daemon):
     daemon.as_("read", "DELETE", f"/v1/jobs/{identity}").problem(403, "forbidden")
     daemon.as_("submit", "DELETE", "/v1/jobs?older=0").problem(403, "forbidden")
     daemon.as_("read", "POST", "/v1/uploads", **TUS, Upload_Length="5").problem(403, "forbidden")
+    for method in ("PATCH", "DELETE"):  # what is meant counts, not what is sent
+        daemon.as_("read", "POST", f"/v1/uploads/{NONE}", **TUS, X_HTTP_Method_Override=method).problem(403, "forbidden")
     daemon.as_("submit", "DELETE", f"/v1/jobs/{identity}").expect(204)
 
 
@@ -280,6 +282,10 @@ def privacy():
         sent = {"User-Agent": "Okonkwo", "Referer": "http://okonkwo.example/Okonkwo", "Content-Disposition": 'attachment; filename="Okonkwo.h5"', "Cookie": "Okonkwo"}
         job = daemon.finish(daemon.submit(scan.bytes(folder), **sent).expect(202).json()["id"])
         same(job["state"], "succeeded")
+        begun = daemon.request("POST", "/v1/uploads?kind=recon", headers={**TUS, "Upload-Length": str(len(scan.bytes(folder))), "Upload-Metadata": "filename Okonkwo"})
+        pieces = {**TUS, "Upload-Offset": "0", "Content-Type": "application/offset+octet-stream"}
+        ended = daemon.finish(daemon.request("PATCH", begun.headers["location"], scan.bytes(folder), pieces).expect(204).headers["x-job-id"])
+        same(ended["state"], "succeeded")
         for form in ("nii.gz", "png", "npy"):
             daemon.get(f"/v1/jobs/{job['id']}/results/image?format={form}").expect(200)
         whole = scan.xml

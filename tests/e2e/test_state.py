@@ -132,7 +132,11 @@ def repaired(state, path):
     all_end(state, path, lost)
 
 
-@test("garbage all over, or no store beside scans: refused, nothing removed; repaired, all files are kept aside")
+def everything(path):
+    return [path] + [os.path.join(folder, name) for folder, folders, names in os.walk(path) for name in folders + names]
+
+
+@test("garbage all over, or no store beside scans: refused, nothing removed; repaired, all files are kept aside, and are the folder's owner's whoever repairs")
 def nothing_left():
     for missing in (True, False):
         state, path = damaged()
@@ -144,9 +148,13 @@ def nothing_left():
         before = sorted(os.listdir(path + "/spool")) + sorted(os.listdir(path + "/results"))
         refused(path, "--repair-state")
         same(sorted(os.listdir(path + "/spool")) + sorted(os.listdir(path + "/results")), before, "files after a refused start")
+        owner = 12345 if os.geteuid() == 0 else os.geteuid()  # root repairs what is the service's
+        for each in everything(path):
+            os.chown(each, owner, -1)
         same(tool(path, "check")[0], 3, "status of --check-state")
         status, text = tool(path, "repair")
         same(status, 0, f"status of --repair-state ({text})")
+        same([each for each in everything(path) if os.lstat(each).st_uid != owner], [], "files of another owner")
         found = {os.path.basename(name) for name in glob.glob(path + "/found-*/*")}
         assert {identity + ".results" for identity in state.done} | {identity + ".scan" for identity in state.waiting} <= found, found
         with Daemon(state=path) as daemon:

@@ -160,8 +160,8 @@ static int service_start(struct service *service, struct options *options, struc
     if (!result)
         result = port_tell(options, port);
     if (!result)
-        log_line(service->log, LOG_LEVEL_INFO, NULL, "mrirecond " MRIRECON_VERSION " serves %.*s:%d, state in %s",
-                 (int)(strrchr(options->listen, ':') - options->listen), options->listen, port, options->state_dir);
+        log_line(service->log, LOG_LEVEL_INFO, NULL, "mrirecond " MRIRECON_VERSION " serves %s, state in %s",
+                 service->address, options->state_dir);
     return result;
 }
 

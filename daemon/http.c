@@ -493,12 +493,13 @@ static int certificate_choose(gnutls_session_t session, const gnutls_datum_t *au
 int http_create(struct http **out, struct service *service, int *port)
 {
     const struct options *options = service->options;
-    struct listener listener;
+    struct listener listener = {.fd = -1};
     int result = listen_open(&listener, options);
     struct http *http = result ? NULL : calloc(1, sizeof *http);
     if (result)
         return result;
     *port = listener.port;
+    memcpy(service->address, listener.name, sizeof service->address);
     service->local = listener.local;
     if (http)
         http->service = service;

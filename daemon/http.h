@@ -14,6 +14,7 @@
 #include "daemon/housekeeper.h"
 #include "daemon/http_parse.h"
 #include "daemon/idempotency.h"
+#include "daemon/listen.h"
 #include "daemon/pool.h"
 #include "daemon/scheduler.h"
 #include "daemon/tls.h"
@@ -40,7 +41,8 @@ struct service {
     struct pool *pool;
     struct keys *keys;
     struct housekeeper *housekeeper;
-    bool local; /* only this machine reaches the service */
+    char address[LISTEN_NAME]; /* that is served; these two are set by http_create() */
+    bool local;                /* only this machine reaches the service */
     _Atomic bool draining;
 };
 

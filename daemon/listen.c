@@ -115,17 +115,25 @@ static int open_own(struct listener *out, const struct options *options)
     return 0;
 }
 
-static int port_of(int fd)
+/* By the socket itself: one that was handed over need not be where the option says. */
+static void name_read(struct listener *out)
 {
-    struct sockaddr_in6 address; /* the port lies at the same place for IPv4 */
+    union address address;
     socklen_t length = sizeof address;
-    return getsockname(fd, (struct sockaddr *)&address, &length) == 0 ? ntohs(address.sin6_port) : 0;
+    char number[INET6_ADDRSTRLEN] = "";
+    if (getsockname(out->fd, &address.any, &length) < 0)
+        return;
+    bool v4 = address.any.sa_family == AF_INET;
+    inet_ntop(address.any.sa_family, v4 ? (void *)&address.v4.sin_addr : (void *)&address.v6.sin6_addr, number,
+              sizeof number);
+    out->port = ntohs(v4 ? address.v4.sin_port : address.v6.sin6_port);
+    snprintf(out->name, sizeof out->name, v4 ? "%s:%d" : "[%s]:%d", number, out->port);
 }
 
 int listen_open(struct listener *out, const struct options *options)
 {
     int handed = sd_listen_fds(1), result = handed > 0 ? adopt(out, options, handed) : open_own(out, options);
     if (!result)
-        out->port = port_of(out->fd);
+        name_read(out);
     return result;
 }

@@ -6,8 +6,11 @@
 
 #include <stdbool.h>
 
+enum { LISTEN_NAME = 64 };
+
 struct listener {
     int fd, port;
+    char name[LISTEN_NAME]; /* what is listened on, as "127.0.0.1:8080" or "[::1]:8080" */
     bool local; /* only this machine reaches it */
 };
 

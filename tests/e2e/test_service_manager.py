@@ -128,8 +128,9 @@ def handed():
                 finally:
                     subprocess.Popen = real
 
-        with Activated(devices="cpu", command=["bash", "-c", script, "bash"], environment={"FD": str(listening.fileno())}) as daemon:
+        with Activated(devices="cpu", command=["bash", "-c", script, "bash"], environment={"FD": str(listening.fileno())}, listen="[::1]:9") as daemon:
             same(daemon.port, port, "port")
+            assert f" serves 127.0.0.1:{port}, " in daemon.read_log(), daemon.read_log()
             same(daemon.run(scans.radial().bytes(daemon.state))["state"], "succeeded")
 
 

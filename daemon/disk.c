@@ -60,36 +60,79 @@ DIR *disk_folder_read(int folder)
 }
 
 /* Closing a file that has no name any more gives its blocks back. */
-static void *blocks_free(void *fd)
+static void *free_all(void *context)
 {
-    close((int)(intptr_t)fd);
+    struct disk_freer *freer = context;
+    pthread_mutex_lock(&freer->lock);
+    while (freer->count || !freer->stopping) {
+        if (!freer->count) {
+            pthread_cond_wait(&freer->news, &freer->lock);
+            continue;
+        }
+        int fd = freer->fd[--freer->count];
+        pthread_mutex_unlock(&freer->lock);
+        close(fd);
+        pthread_mutex_lock(&freer->lock);
+    }
+    pthread_mutex_unlock(&freer->lock);
     return NULL;
 }
 
-int disk_remove(int folder, const char *name)
+void disk_freer_init(struct disk_freer *freer)
+{
+    *freer = (struct disk_freer){.started = false};
+    pthread_mutex_init(&freer->lock, NULL);
+    pthread_cond_init(&freer->news, NULL);
+}
+
+void disk_freer_end(struct disk_freer *freer)
+{
+    pthread_mutex_lock(&freer->lock);
+    freer->stopping = true;
+    pthread_cond_signal(&freer->news);
+    pthread_mutex_unlock(&freer->lock);
+    if (freer->started)
+        pthread_join(freer->thread, NULL);
+    pthread_mutex_destroy(&freer->lock);
+    pthread_cond_destroy(&freer->news);
+}
+
+/* Whether the freer closes this one. */
+static bool freer_take(struct disk_freer *freer, int fd)
+{
+    const int most = sizeof freer->fd / sizeof *freer->fd;
+    pthread_mutex_lock(&freer->lock);
+    freer->started = freer->started || pthread_create(&freer->thread, NULL, free_all, freer) == 0;
+    bool taken = freer->started && freer->count < most;
+    if (taken) {
+        freer->fd[freer->count++] = fd;
+        pthread_cond_signal(&freer->news);
+    }
+    pthread_mutex_unlock(&freer->lock);
+    return taken;
+}
+
+int disk_remove(struct disk_freer *freer, int folder, const char *name)
 {
     enum { LARGE_BYTES = 64 << 20 };
     struct stat there;
-    pthread_t thread;
     int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     int result = unlinkat(folder, name, 0), error = errno;
-    if (fd >= 0 && fstat(fd, &there) == 0 && there.st_size > LARGE_BYTES &&
-        pthread_create(&thread, NULL, blocks_free, (void *)(intptr_t)fd) == 0)
-        pthread_detach(thread);
-    else if (fd >= 0)
+    bool large = fd >= 0 && fstat(fd, &there) == 0 && there.st_size > LARGE_BYTES;
+    if (fd >= 0 && !(large && freer_take(freer, fd)))
         close(fd);
     errno = error;
     return result;
 }
 
-void disk_folder_remove(int parent, const char *name)
+void disk_folder_remove(struct disk_freer *freer, int parent, const char *name)
 {
     int folder = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (folder < 0)
         return;
     DIR *stream = disk_folder_read(folder);
     for (struct dirent *entry; stream && (entry = readdir(stream));)
-        disk_remove(folder, entry->d_name);
+        disk_remove(freer, folder, entry->d_name);
     if (stream)
         closedir(stream);
     close(folder);

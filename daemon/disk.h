@@ -23,11 +23,24 @@ int disk_write(int fd, const void *data, size_t bytes, size_t *written);
 int disk_folder_open(int parent, const char *name, int *out);
 /* Another reading of a folder that is open; NULL: failed, errno says why. */
 DIR *disk_folder_read(int folder);
-/* Remove the file `name` of `folder`; -1: failed, errno says why. A large one's blocks are given back by a thread of
- * its own, for that takes the kernel a third of a second for each gigabyte. */
-int disk_remove(int folder, const char *name);
+/* A thread that gives back the blocks of large files which have no name any more: that takes the kernel a third of a
+ * second for each gigabyte. */
+struct disk_freer {
+    pthread_mutex_t lock; /* of the rest */
+    pthread_cond_t news;
+    pthread_t thread; /* from the first large file on */
+    bool started, stopping;
+    int fd[16], count; /* to be closed */
+};
+void disk_freer_init(struct disk_freer *freer);
+/* Returns when all are closed. */
+void disk_freer_end(struct disk_freer *freer);
+
+/* Remove the file `name` of `folder`; -1: failed, errno says why. Where it is large, the freer does what takes time,
+ * or, if that has much to do, the caller waits. */
+int disk_remove(struct disk_freer *freer, int folder, const char *name);
 /* Remove the folder `name` and the files in it; folders in it stay, and it with them. */
-void disk_folder_remove(int parent, const char *name);
+void disk_folder_remove(struct disk_freer *freer, int parent, const char *name);
 
 /* Syncs of one folder, shared by those who ask at a time. */
 struct folder_sync {

@@ -29,6 +29,7 @@ int spool_create(struct spool **out, const char *state_dir, int64_t body_limit, 
     spool->body_limit = body_limit;
     spool->limit = limit;
     spool->reserve = reserve;
+    disk_freer_init(&spool->freer);
     pthread_mutex_init(&spool->trouble_lock, NULL);
     pthread_mutex_init(&spool->scans_sync.lock, NULL);
     pthread_cond_init(&spool->scans_sync.finished_one, NULL);
@@ -58,6 +59,7 @@ void spool_free(struct spool *spool)
     for (int i = 0; i < 3; i++)
         if (folders[i] >= 0)
             close(folders[i]);
+    disk_freer_end(&spool->freer);
     pthread_mutex_destroy(&spool->trouble_lock);
     pthread_mutex_destroy(&spool->scans_sync.lock);
     pthread_cond_destroy(&spool->scans_sync.finished_one);
@@ -317,7 +319,7 @@ void spool_abort(struct spool_file *file)
         return;
     if (file->fd >= 0)
         close(file->fd);
-    disk_remove(file->spool->scans, file->id);
+    disk_remove(&file->spool->freer, file->spool->scans, file->id);
     atomic_fetch_sub(&file->spool->used, file->reserved);
     *file = (struct spool_file){.fd = -1};
 }
@@ -359,7 +361,8 @@ int spool_link(struct spool *spool, const char *id, char fresh[JOB_ID], int64_t 
 void spool_remove(struct spool *spool, const char *id)
 {
     struct stat there;
-    if (fstatat(spool->scans, id, &there, AT_SYMLINK_NOFOLLOW) == 0 && disk_remove(spool->scans, id) == 0)
+    if (fstatat(spool->scans, id, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
+        disk_remove(&spool->freer, spool->scans, id) == 0)
         atomic_fetch_sub(&spool->used, there.st_size);
 }
 

@@ -6,7 +6,7 @@
  *   STATE/results/.ID.FORMAT  an image that is being written in another format
  *   STATE/results/ID/         a finished job's files; never changed, but files of other formats may be added
  *
- * A struct spool may be used by any thread: all but the count of bytes and the syncs is read-only after spool_create. A
+ * A struct spool may be used by any thread: all but the count of bytes, the syncs and the freer is read-only after spool_create. A
  * struct spool_file belongs to one thread at a time.
  */
 #ifndef MRIRECON_DAEMON_SPOOL_H
@@ -23,6 +23,7 @@ enum { SPOOL_NAME = 128 }; /* longest name of a result file, with its NUL */
 struct spool {
     int state, scans, results; /* folders */
     struct folder_sync scans_sync;
+    struct disk_freer freer;
     int64_t body_limit, limit, reserve;
     _Atomic int64_t used;         /* bytes of uploads, arrived and announced */
     _Atomic bool suspect;         /* something could not be written since the last proof */

@@ -81,7 +81,7 @@ static int clean_results(struct spool *spool, struct rows *rows, int *removed)
         /* A result without a committed success was renamed just before a crash; its job runs again. */
         const struct row *row = row_find(rows, entry->d_name);
         if (!row || row->job.state != JOB_SUCCEEDED) {
-            disk_folder_remove(spool->results, entry->d_name);
+            disk_folder_remove(&spool->freer, spool->results, entry->d_name);
             (*removed)++;
         }
     }

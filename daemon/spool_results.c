@@ -48,7 +48,7 @@ int spool_results_begin(struct spool *spool, const char *id, const json_t *forma
     char name[JOB_ID + 4];
     int folder, made = 0, count = (int)json_array_size(formats);
     temporary_name(id, name);
-    disk_folder_remove(spool->results, name);
+    disk_folder_remove(&spool->freer, spool->results, name);
     int result = disk_folder_open(spool->results, name, &folder);
     if (result) {
         spool_suspect(spool);
@@ -111,7 +111,7 @@ int spool_results_finish(struct spool *spool, const char *id, json_t **results)
      * committed last, a folder of this name counts for nothing. */
     if (!result && renameat(spool->results, name, spool->results, id) < 0) {
         /* An earlier success that was not committed lies in the way. */
-        disk_folder_remove(spool->results, id);
+        disk_folder_remove(&spool->freer, spool->results, id);
         if (renameat(spool->results, name, spool->results, id) < 0)
             result = spool_failed(spool, "renaming the results");
     }
@@ -133,8 +133,8 @@ void spool_results_remove(struct spool *spool, const char *id)
 {
     char name[JOB_ID + 4];
     temporary_name(id, name);
-    disk_folder_remove(spool->results, name);
-    disk_folder_remove(spool->results, id);
+    disk_folder_remove(&spool->freer, spool->results, name);
+    disk_folder_remove(&spool->freer, spool->results, id);
 }
 
 int spool_result_open(struct spool *spool, const char *id, const char *name, int *fd, int64_t *bytes, int64_t *stamp)

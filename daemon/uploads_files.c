@@ -19,7 +19,7 @@ void upload_files_remove(int folder, const char *id)
     char name[UPLOAD_NAME];
     unlinkat(folder, upload_file(name, id, ".chunk"), 0);
     unlinkat(folder, upload_file(name, id, ".json"), 0);
-    disk_remove(folder, upload_file(name, id, ""));
+    unlinkat(folder, upload_file(name, id, ""), 0);
 }
 
 json_t *upload_note_read(int folder, const char *id)

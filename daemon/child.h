@@ -7,8 +7,9 @@
 #include <sys/types.h>
 
 /* Start `argv` (argv[0] is the path) in a process group of its own, with no signal blocked or ignored, stdin and stdout
- * on /dev/null, stderr shared, and `socket` (-1: none) as descriptor 3. *pidfd is the caller's to close. Fails with
- * ERR_WORKER_DIED: it cannot be started. */
+ * on /dev/null, stderr shared, and `socket` (-1: none) as descriptor 3. *pidfd is the caller's to close. Programs of
+ * ours end with the thread that started them (sandbox_follow_parent()). Fails with ERR_WORKER_DIED: it cannot be
+ * started. */
 int child_start(char *const argv[], int socket, pid_t *pid, int *pidfd);
 
 /* Collect a child that has ended; how it ended, for a person ("ended with status 1", "was killed by signal 9

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -20,6 +21,20 @@ static const char digits[] = "0123456789abcdefghjkmnpqrstvwxyz"; /* Crockford's:
 
 /* ---- folders ---- */
 
+/* A daemon that was killed has the folder for a moment more where it was just starting a child, which has its
+ * descriptors until it runs. */
+static int state_lock(int folder, const char *state_dir)
+{
+    enum { TRIES = 50, TRY_MS = 20 };
+    for (int tries = 0; flock(folder, LOCK_EX | LOCK_NB) < 0; tries++) {
+        if (errno != EWOULDBLOCK || tries == TRIES)
+            return err_set(ERR_IO, "%s is in use by another mrirecond. Stop that one, or name another --state-dir.",
+                           state_dir);
+        poll(NULL, 0, TRY_MS);
+    }
+    return 0;
+}
+
 int spool_create(struct spool **out, const char *state_dir, int64_t body_limit, int64_t limit, int64_t reserve)
 {
     struct spool *spool = calloc(1, sizeof *spool);
@@ -34,9 +49,8 @@ int spool_create(struct spool **out, const char *state_dir, int64_t body_limit, 
     pthread_mutex_init(&spool->scans_sync.lock, NULL);
     pthread_cond_init(&spool->scans_sync.finished_one, NULL);
     int result = disk_folder_open(AT_FDCWD, state_dir, &spool->state);
-    if (!result && flock(spool->state, LOCK_EX | LOCK_NB) < 0)
-        result = err_set(ERR_IO, "%s is in use by another mrirecond. Stop that one, or name another --state-dir.",
-                         state_dir);
+    if (!result)
+        result = state_lock(spool->state, state_dir);
     if (!result)
         result = disk_folder_open(spool->state, "spool", &spool->scans);
     if (!result)

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 struct fixture {
@@ -269,6 +270,17 @@ static void two_daemons_do_not_share_a_folder(void **state)
     assert_int_equal(spool_create(&other, f->folder, BODY, LIMIT, 0), ERR_IO);
     assert_non_null(strstr(err_last()->text, f->folder));
     assert_null(other);
+    /* What a daemon that is gone had started a moment ago still has its descriptors, and soon not any more. */
+    pid_t child = fork();
+    if (child == 0) {
+        usleep(200000);
+        _exit(0);
+    }
+    assert_true(child > 0);
+    spool_free(f->spool);
+    f->spool = NULL;
+    assert_int_equal(spool_create(&f->spool, f->folder, BODY, LIMIT, 0), 0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
 }
 
 /* Four jobs: queued with a scan, queued without, running's leftovers, succeeded; and files of no job at all. */

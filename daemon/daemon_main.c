@@ -118,13 +118,15 @@ static int port_tell(const struct options *options, int port)
     return 0;
 }
 
-static int service_start(struct service *service, struct options *options, struct http **http)
+/* All that a start wants of the configuration, before it touches the state folder. */
+static int settings_take(struct service *service, struct options *options)
 {
-    int port = 0, result = program_find(options->worker, "mrirecon-worker");
+    struct worker workers[WORKERS_MAX];
+    int count, result = program_find(options->worker, "mrirecon-worker");
     if (!result)
         result = program_find(options->codec, "mrirecon-codec");
     if (!result)
-        result = state_open(service, options);
+        result = workers_plan(workers, &count, options->devices);
     if (!result)
         result = tokens_create(&service->tokens, options->tokens);
     if (!result && !*options->tls_certificate != !*options->tls_key)
@@ -133,6 +135,14 @@ static int service_start(struct service *service, struct options *options, struc
         result = tls_create(&service->tls, options->tls_certificate, options->tls_key);
     if (!result && service->tls)
         certificate_look(service);
+    return result ? result : listen_check(options);
+}
+
+static int service_start(struct service *service, struct options *options, struct http **http)
+{
+    int port = 0, result = settings_take(service, options);
+    if (!result)
+        result = state_open(service, options);
     if (!result)
         result = metrics_create(&service->metrics);
     if (!result)
@@ -287,6 +297,28 @@ static int new_token(int argc, char **argv)
     return fflush(stdout) == 0 ? 0 : STATUS_FAILED;
 }
 
+/* mrirecond --check-config [--config FILE] [--OPTION VALUE ...] */
+static int look_at_config(int argc, char **argv)
+{
+    struct options options;
+    struct log log;
+    enum options_action action;
+    struct service service = {.options = &options, .log = &log};
+    int result = options_parse(&options, argc - 1, argv + 1, &action);
+    if (!result) {
+        log_init(&log, (enum log_level)options.log_level, false);
+        result = settings_take(&service, &options);
+    }
+    if (result)
+        fprintf(stderr, "mrirecond: %s\n", err_last()->text);
+    else
+        printf("A start would take this configuration: listen = %s, state-dir = %s.\n", options.listen,
+               options.state_dir);
+    tls_free(service.tls);
+    tokens_free(service.tokens);
+    return result ? STATUS_USAGE : fflush(stdout) == 0 ? 0 : STATUS_FAILED;
+}
+
 /* mrirecond --check-state | --repair-state [--config FILE] [--state-dir FOLDER] */
 static int look_over(int argc, char **argv, bool repair)
 {
@@ -316,6 +348,8 @@ int main(int argc, char **argv)
         return new_token(argc, argv);
     if (argc > 1 && (strcmp(argv[1], "--check-state") == 0 || strcmp(argv[1], "--repair-state") == 0))
         return look_over(argc, argv, strcmp(argv[1], "--repair-state") == 0);
+    if (argc > 1 && strcmp(argv[1], "--check-config") == 0)
+        return look_at_config(argc, argv);
     if (options_parse(&options, argc, argv, &action)) {
         fprintf(stderr, "mrirecond: %s\n", err_last()->text);
         return STATUS_USAGE;

@@ -90,15 +90,20 @@ static int adopt(struct listener *out, const struct options *options, int count)
     return 0;
 }
 
+/* What options->listen says, where that may be served. */
+static int address_find(const struct options *options, union address *address, socklen_t *length)
+{
+    char what[OPTION_TEXT + 16];
+    int result = address_read(options, address, length);
+    snprintf(what, sizeof what, "listen: %s", options->listen);
+    return result ? result : guard(options, address_is_local(address), what);
+}
+
 static int open_own(struct listener *out, const struct options *options)
 {
     union address address;
     socklen_t length;
-    char what[OPTION_TEXT + 16];
-    int one = 1, result = address_read(options, &address, &length);
-    snprintf(what, sizeof what, "listen: %s", options->listen);
-    if (!result)
-        result = guard(options, address_is_local(&address), what);
+    int one = 1, result = address_find(options, &address, &length);
     if (result)
         return result;
     int fd = socket(address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -128,6 +133,13 @@ static void name_read(struct listener *out)
               sizeof number);
     out->port = ntohs(v4 ? address.v4.sin_port : address.v6.sin6_port);
     snprintf(out->name, sizeof out->name, v4 ? "%s:%d" : "[%s]:%d", number, out->port);
+}
+
+int listen_check(const struct options *options)
+{
+    union address address;
+    socklen_t length;
+    return sd_listen_fds(0) > 0 ? 0 : address_find(options, &address, &length);
 }
 
 int listen_open(struct listener *out, const struct options *options)

@@ -7,9 +7,12 @@
 
 #include "daemon/clock.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define PROGRESS_SECONDS  0.25 /* the shortest time between two events of progress */
 #define HEARTBEAT_SECONDS 15.0 /* the longest time without a byte: proxies close quiet connections */
@@ -91,12 +94,24 @@ static bool look(struct stream *stream, double *next)
     return good;
 }
 
+/* What the library gives to be filled is nearly all of a connection's memory, much of which it has cleared: a quarter
+ * of a megabyte for some hundred bytes. 500 streams took 133 MB; they take 9 where its pages go back to the kernel once
+ * a stream, and no connection is kept when its stream has ended. */
+static void pages_give_back(char *buffer, size_t room)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t from = ((uintptr_t)buffer + page - 1) / page * page, to = ((uintptr_t)buffer + room) / page * page;
+    if (from < to)
+        madvise((void *)from, to - from, MADV_DONTNEED);
+}
+
 /* The library asks for more to send; 0 where the connection was suspended until there is something. */
 static ssize_t stream_read(void *context, uint64_t position, char *buffer, size_t room)
 {
     struct stream *stream = context;
     double next = 0;
-    (void)position;
+    if (position == 0)
+        pages_give_back(buffer, room);
     if (stream->sent == stream->length) {
         if (stream->ended || !look(stream, &next))
             return MHD_CONTENT_READER_END_OF_STREAM;
@@ -146,6 +161,6 @@ int route_events(struct request *request)
         return err_set(ERR_NO_MEMORY, "No memory for a stream of events. Try again later.");
     }
     /* Proxies that hold answers back until they have enough of them are asked not to. */
-    const char *const headers[] = {"X-Accel-Buffering", "no", NULL};
+    const char *const headers[] = {"X-Accel-Buffering", "no", "Connection", "close", NULL};
     return http_answer_stream(request, 200, "text/event-stream", stream_read, stream, stream_free, headers);
 }

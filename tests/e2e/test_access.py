@@ -316,13 +316,26 @@ def outside():
         tokens = os.path.join(folder, "tokens")
         new_token(tokens, "a", "admin")
         crt, key = certificate(folder, "one")
+        state = os.path.join(folder, "state")
+
+        def start(*options):
+            return subprocess.run([os.path.join(BIN, "mrirecond"), *options], capture_output=True, text=True, timeout=60)
+
         for options in ([], ["--tokens", tokens], ["--tls-certificate", crt, "--tls-key", key], ["--tls-certificate", crt, "--tokens", tokens],
                         ["--tls-certificate", key, "--tls-key", key], ["--tls-certificate", crt, "--tls-key", certificate(folder, "two")[1]],
                         ["--tokens", os.path.join(folder, "none")]):
-            done = subprocess.run([os.path.join(BIN, "mrirecond"), "--listen", "0.0.0.0:0", "--state-dir", folder, *options],
-                                  capture_output=True, text=True, timeout=60)
+            options = ["--listen", "0.0.0.0:0", "--state-dir", state, *options]
+            done = start(*options)
             same(done.returncode, 1, f"exit status with {options}")
             assert " error: " in done.stderr, done.stderr
+            checked = start("--check-config", *options)
+            same((checked.returncode, checked.stdout), (2, ""), f"exit status and output of --check-config with {options}")
+            same(checked.stderr.removeprefix("mrirecond: "), done.stderr.split(" error: ")[1], "what --check-config says")
+        for options in (["--devices", "gpu"], ["--listen", "here"], ["--queue-limit", "many"], ["--worker", folder + "/none"]):
+            same(start("--check-config", "--state-dir", state, *options).returncode, 2, f"exit status of --check-config with {options}")
+        sound = start("--check-config", "--listen", "0.0.0.0:0", "--state-dir", state, "--tls-certificate", crt, "--tls-key", key, "--tokens", tokens)
+        same((sound.returncode, sound.stderr), (0, ""), "exit status and errors of --check-config with what is right")
+        assert not os.path.exists(state), "the state folder was made"
 
 
 @test("TLS: only with its certificate, 1.2 and newer; SIGHUP brings a new one without disturbing who is connected")

@@ -76,7 +76,7 @@ static __device__ __forceinline__ uint32_t tf32_low(float v, uint32_t high)
 /* The unit truncates its operands; the mean loss of a product of two (each 2^-11.5) is given back to the sum. */
 #define TF32_GAIN 1.000704f
 /* The unit truncates its sums, too. A sum of n samples by three products each loses what depends on their signs: of
- * planes 0.25e-8 to 2.5e-8 n, of wide bricks 0.16e-8 to 0.83e-8 n (docs/benchmarks.md). The middle is given back, and
+ * planes 0.25e-8 to 2.5e-8 n, of wide bricks 0.16e-8 to 0.83e-8 n (docs/choices.md). The middle is given back, and
  * an accumulator takes at most so many samples; of planes, whose products are of half as many, half. */
 #define PLANE_LOSS 1.35e-8f
 #define WIDE_LOSS  5.5e-9f

@@ -14,8 +14,7 @@ struct gather_args : nufft_gather {
 };
 
 /* A light brick has some 80 samples: few threads a block. From about GATHER_TENSOR transforms on the work of 16
- * together on tensor cores is less (docs/benchmarks.md: 51 us against 3.8 us each at width 5, 83 against 15 at width
- * 7). */
+ * together on tensor cores is less (of d, 51 us against 3.8 us each at width 5, 83 against 15 at width 7). */
 enum { WIDTH_MOST = 10, GATHER_THREADS = 128, GATHER_BRICK = 64, GATHER_TENSOR = 12 };
 
 static __device__ __forceinline__ int wrap(int cell, int cells)

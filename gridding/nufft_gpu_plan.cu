@@ -32,7 +32,7 @@ struct arithmetic {
 };
 
 /* The relative error that an arithmetic (one product, or three of split numbers) leaves in an image; what the constants
- * were measured by: docs/benchmarks.md. Most errors are a cell's own. Single halves also err by 1.9e-4 in a sample's
+ * were measured by: docs/choices.md. Most errors are a cell's own. Single halves also err by 1.9e-4 in a sample's
  * value, which is as if the data erred, and in its weights on each axis, which only that axis' deapodisation lifts.
  * What truncation takes off long sums of split numbers is as if the data erred, too: the first number of planes and
  * wide bricks is what is left where the middle is given back; bricks, of up to twice as many products, are given
@@ -68,7 +68,7 @@ static double image_error(const struct arithmetic *a, const struct grid_errors *
     return hypot(of->aliasing, arithmetic_error(a, of->gain)) + ROUNDING_SHARE * of->rounding;
 }
 
-/* Seconds, after the measurements of docs/benchmarks.md on one H200. */
+/* Seconds, after the measurements of docs/choices.md on one H200. */
 static double seconds_of(const struct arithmetic *a, const struct nufft_shape *shape, size_t samples)
 {
     double cells = (double)shape->grid[0] * shape->grid[1] * shape->grid[2],

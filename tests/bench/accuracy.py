@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""How exact the images are: accuracy.py [BIN [DATA]], two tables in Markdown.
+"""How exact the images are: accuracy.py [BIN [DATA]], two tables in Markdown, and what they were computed on.
 
 Real scans against their exact double-precision sums (DATA, default ../shared/data/mri; left out where absent), and simulated, fully
 sampled ones against the phantom itself inside the sampled disc or ball. NRMSE, one scale fitted.
@@ -17,13 +17,18 @@ SCANS = ["phantom_spiral_8ch", "cardiac_radial_12ch", "lung_kooshball_1ch"]
 SIMULATED = [("radial", "128"), ("golden", "128"), ("spiral", "128"), ("stack-of-stars", "48"), ("kooshball", "48"), ("cones", "48")]
 
 
+devices = set()
+
+
 def worker(folder, scan, *parameters):
     """The image [z, y, x] and the report."""
     image, report = f"{folder}/image.npy", f"{folder}/report.json"
     subprocess.run([f"{BIN}/mrirecon-worker", "run", "--kind", "recon", "--in", scan, "--out", image, "--report", report, *parameters],
                    check=True)
     with open(report) as file:
-        return np.load(image)[0, 0].astype("f8"), json.load(file)
+        told = json.load(file)
+    devices.add(told["device"])
+    return np.load(image)[0, 0].astype("f8"), told
 
 
 def nrmse(image, truth, mask=True):
@@ -65,3 +70,4 @@ with tempfile.TemporaryDirectory() as tmp:
             got, report = worker(tmp, scan, f"dcf={method}", "tolerance=1e-4")
             cells.append(f"{nrmse(got.reshape(truth.shape), truth, inside(truth.shape)):.3f}")
         row(f"{kind}, {matrix}", *cells)
+print("\non " + ", ".join(sorted(devices)))

@@ -7,17 +7,20 @@
 #include "daemon/worker.h"
 
 #include "daemon/clock.h"
+#include "daemon/disk.h"
 #include "daemon/wire.h"
 #include "daemon/worker_fetch.h"
 #include "daemon/worker_progress.h"
 #include "recon/image.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -194,13 +197,31 @@ struct writing {
     struct err failure;
 };
 
+/* The disk may begin with what is small: less is left for the daemon to sync. What is large is there before the daemon
+ * hears of it, for while that syncs it does nothing else for any job; in pieces, between which a cancel can end this
+ * process. An error is told to whoever waits first, and to nobody after. */
+static int disk_begin(int file)
+{
+    const off_t piece = 32 << 20;
+    struct stat there;
+    sync_file_range(file, 0, 0, SYNC_FILE_RANGE_WRITE);
+    if (fstat(file, &there) < 0 || there.st_size <= piece)
+        return 0;
+    for (off_t at = 0; at < there.st_size; at += piece)
+        if (sync_file_range(file, at, piece,
+                            SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER) < 0 &&
+            (errno == EIO || errno == ENOSPC || errno == EDQUOT))
+            return disk_failed("writing the results");
+    return 0;
+}
+
 static void *images_write(void *context)
 {
     struct writing *writing = context;
     for (int i = 0; i < writing->count && writing->result == 0; i++) {
         writing->result = image_write(writing->images, writing->format[i], writing->files[i]);
-        /* The disk may begin: less is left for the daemon to sync. */
-        sync_file_range(writing->files[i], 0, 0, SYNC_FILE_RANGE_WRITE);
+        if (writing->result == 0)
+            writing->result = disk_begin(writing->files[i]);
     }
     writing->failure = *err_last();
     return NULL;

@@ -1,6 +1,8 @@
-/* For tests: preloaded into mrirecond, writes into $SYNC_LOG, in their order, what it has synced and what it has
- * answered. While the file $SYNC_SLOW is there, each sync takes a second longer. */
+/* For tests: preloaded into mrirecond and its workers, writes into $SYNC_LOG, in their order, what was synced or waited
+ * for and what was answered. While the file $SYNC_BROKEN is there, waiting for the disk fails. While the file
+ * $SYNC_SLOW is there, each sync takes a second longer. */
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -54,6 +56,23 @@ int fdatasync(int fd)
     int result = real(fd);
     if (result == 0)
         note_fd("sync", fd);
+    return result;
+}
+
+int sync_file_range(int fd, off_t offset, off_t bytes, unsigned flags)
+{
+    int (*real)(int, off_t, off_t, unsigned) =
+        (int (*)(int, off_t, off_t, unsigned))dlsym(RTLD_NEXT, "sync_file_range");
+    const char *broken = getenv("SYNC_BROKEN");
+    if (!(flags & SYNC_FILE_RANGE_WAIT_AFTER))
+        return real(fd, offset, bytes, flags);
+    if (broken && access(broken, F_OK) == 0) {
+        errno = EIO;
+        return -1;
+    }
+    int result = real(fd, offset, bytes, flags);
+    if (result == 0)
+        note_fd("waited", fd);
     return result;
 }
 

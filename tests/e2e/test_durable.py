@@ -7,9 +7,9 @@ import tempfile
 import scans
 from harness import ROOT, Daemon, main, same, skip, test
 
-FOLDER = tempfile.TemporaryDirectory()
+FOLDER = tempfile.TemporaryDirectory(dir="/dev/shm")  # workers may write there
 BODY = scans.radial(seed=41).bytes(FOLDER.name)
-SHIM, LOG, SLOW_SYNCS = (f"{FOLDER.name}/{name}" for name in ("sync_log.so", "log", "slow"))
+SHIM, LOG, SLOW_SYNCS, BROKEN = (f"{FOLDER.name}/{name}" for name in ("sync_log.so", "log", "slow", "broken"))
 
 
 def daemon():
@@ -17,7 +17,7 @@ def daemon():
         skip("a sanitizer's runtime wants to be the first library")
     if not os.path.exists(SHIM):
         subprocess.run(["cc", "-shared", "-fPIC", "-D_GNU_SOURCE", "-O1", "-o", SHIM, os.path.join(ROOT, "tests", "e2e", "sync_log.c"), "-ldl"], check=True)
-    return Daemon(environment={"LD_PRELOAD": SHIM, "SYNC_LOG": LOG, "SYNC_SLOW": SLOW_SYNCS})
+    return Daemon(environment={"LD_PRELOAD": SHIM, "SYNC_LOG": LOG, "SYNC_SLOW": SLOW_SYNCS, "SYNC_BROKEN": BROKEN})
 
 
 def lines(state):
@@ -43,6 +43,23 @@ def accepted():
         log = lines(server.state)
         in_order(log[:log.index("answer 202") + 1], [f"sync spool/{job}", "sync spool", "sync jobs.db-wal", "answer 202"])
         server.finish(job)
+
+
+@test("a large result is on the disk before the daemon, which waits for its sync, hears of it")
+def large():
+    with daemon() as server:
+        lines(server.state)
+        body = scans.radial(matrix=(512, 512, 1), spokes=8, samples=64, coils=20).bytes(FOLDER.name)
+        job = server.run(body, "kind=recon&coils=none&output=complex")
+        same(job["state"], "succeeded", "state")
+        pieces = -(-512 * 512 * 20 * 8 // (32 << 20))
+        log = lines(server.state)
+        in_order(log, [f"waited results/{job['id']}.tmp/image.h5"] * pieces + [f"sync results/{job['id']}/image.h5"])
+        # What the worker is told of the disk is told to nobody else.
+        with open(BROKEN, "w"):
+            job = server.run(body, "kind=recon&coils=none&output=complex")
+        os.unlink(BROKEN)
+        same((job["state"], job["error"]["code"]), ("failed", "io-error"), f"state and code ({job['error']})")
 
 
 @test("a result: its files, their folder, its name and the row are on the disk before it is said")

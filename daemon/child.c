@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -56,4 +57,13 @@ void child_collect(pid_t pid, char *how, size_t size)
         snprintf(how, size, "was killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
     else
         snprintf(how, size, "ended with status %d", WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+}
+
+bool child_end(pid_t pid, int pidfd, double seconds, char *how, size_t size)
+{
+    struct pollfd end = {.fd = pidfd, .events = POLLIN};
+    if (poll(&end, 1, (int)(1000 * seconds)) == 0)
+        return false;
+    child_collect(pid, how, size);
+    return true;
 }

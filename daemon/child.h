@@ -4,6 +4,7 @@
 
 #include "gridding/base/err.h"
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 /* Start `argv` (argv[0] is the path) in a process group of its own, with no signal blocked or ignored, stdin and stdout
@@ -15,5 +16,9 @@ int child_start(char *const argv[], int socket, pid_t *pid, int *pidfd);
 /* Collect a child that has ended; how it ended, for a person ("ended with status 1", "was killed by signal 9
  * (Killed)"). */
 void child_collect(pid_t pid, char *how, size_t size);
+
+/* Likewise one that was killed, once it has ended; false: it has not after `seconds`, for it hangs in the kernel, as in
+ * a device's driver, where no signal reaches it. */
+bool child_end(pid_t pid, int pidfd, double seconds, char *how, size_t size);
 
 #endif

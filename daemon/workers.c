@@ -10,13 +10,15 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define PAUSE_FIRST  0.1  /* s before a worker that died is started again */
 #define PAUSE_LAST   30.0 /* s, after many early ends */
 #define STEADY       60.0 /* s of life after which an end is no early end */
 #define PING_SECONDS 5.0
-#define SEND_SECONDS 2 /* that a worker may leave a message untaken */
+#define END_SECONDS  1.0 /* that a process which was killed is waited for */
+#define SEND_SECONDS 2   /* that a worker may leave a message untaken */
 
 const char *worker_state_name(enum worker_state state)
 {
@@ -58,6 +60,12 @@ int worker_start(struct worker *worker, const struct options *options)
 {
     int pair[2];
     char threads[24];
+    if (worker->left && waitpid(worker->left, NULL, WNOHANG) == 0)
+        return err_set(ERR_WORKER_DIED,
+                       "waits for its process %d, which does not end though it was killed: it hangs in the kernel, "
+                       "perhaps in the driver of its device. That may take a restart of the machine.",
+                       (int)worker->left);
+    worker->left = 0;
     snprintf(threads, sizeof threads, "%lld", (long long)options->threads);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return err_set(ERR_INTERNAL, "No socket for a worker: %s.", strerror(errno));
@@ -137,7 +145,10 @@ void worker_end(struct worker *worker, char *how, size_t size)
     snprintf(how, size, "could not be started");
     if (worker->state != WORKER_DOWN) {
         kill(worker->pid, SIGKILL);
-        child_collect(worker->pid, how, size);
+        if (!child_end(worker->pid, worker->pidfd, END_SECONDS, how, size)) {
+            worker->left = worker->pid;
+            snprintf(how, size, "was killed and does not end");
+        }
         close(worker->pidfd);
         close(worker->socket);
         worker->socket = worker->pidfd = -1;

@@ -23,6 +23,7 @@ struct worker {
     enum worker_state state;
     pid_t pid;
     int socket, pidfd;
+    pid_t left;                                      /* a process of it that was killed and has not ended; 0: none */
     char device[WORKER_TEXT], note[2 * WORKER_TEXT]; /* of its hello */
     bool gpu, landlock;
     uint64_t gpus; /* GPUs of the machine that can be used, a bit each */
@@ -40,7 +41,7 @@ int workers_plan(struct worker workers[WORKERS_MAX], int *count, const char *dev
 /* A worker that is to be started now. */
 void worker_init(struct worker *worker, int index, const char *wanted);
 
-/* Start the process. Fails with ERR_WORKER_DIED, ERR_INTERNAL. */
+/* Start the process. Fails with ERR_WORKER_DIED (it cannot be started; the last one has not ended), ERR_INTERNAL. */
 int worker_start(struct worker *worker, const struct options *options);
 
 /* Send a message; `message` is taken. Fails as wire_send. */
@@ -57,7 +58,8 @@ int worker_hello(struct worker *worker, const json_t *message);
 /* It has done a job: what ends it now is no fault of its device or its installation, and it is started again soon. */
 void worker_proved(struct worker *worker);
 
-/* Kill the process if it is still there, collect it, say how it ended in `how`, and plan the next start. */
+/* Kill the process if it is still there, collect it, say how it ended in `how`, and plan the next start. One that does
+ * not end within a second is left, and is in the way of the next until it does. */
 void worker_end(struct worker *worker, char *how, size_t size);
 
 /* Ping it when it is time to. false: it has been silent for too long, and `reason` says so. */

@@ -1,6 +1,9 @@
 /* daemon/scheduler.h: workers that die, hang and break the rules, and devices that fail every job. */
 #include "tests/unit/scheduler_fixture.h"
 
+#include <stdatomic.h>
+#include <sys/syscall.h>
+
 static void a_worker_that_dies_gets_one_more_try(void **state)
 {
     ends(*state, "die once", JOB_SUCCEEDED, NULL, 2);
@@ -28,6 +31,60 @@ static void a_silent_worker_is_killed(void **state)
     f->options.worker_timeout = 1;
     restart(f);
     ends(f, "hang", JOB_FAILED, "worker-died", 2);
+}
+
+/* What hangs in the kernel cannot be killed: here SIGKILL misses one process while `deaf`. */
+static atomic_bool deaf;
+static _Atomic pid_t missed;
+
+int kill(pid_t pid, int number)
+{
+    if (deaf && number == SIGKILL) {
+        missed = pid;
+        return 0;
+    }
+    return (int)syscall(SYS_kill, pid, number);
+}
+
+static struct worker_status status_wait(struct fixture *f, int index, enum worker_state state, const char *note)
+{
+    struct worker_status status[WORKERS_MAX];
+    double end = clock_seconds() + HANGS_SECONDS;
+    do {
+        moment();
+        scheduler_status(f->scheduler, status);
+    } while ((status[index].state != state || !strstr(status[index].note, note)) && clock_seconds() < end);
+    assert_int_equal(status[index].state, state);
+    assert_non_null(strstr(status[index].note, note));
+    return status[index];
+}
+
+static void a_worker_that_cannot_be_killed_holds_up_no_other(void **state)
+{
+    struct fixture *f = *state;
+    char id[JOB_ID];
+    enum job_state before, now;
+    strcpy(f->options.devices, "cpu,cpu");
+    restart(f);
+    status_wait(f, 0, WORKER_IDLE, "");
+    status_wait(f, 1, WORKER_IDLE, "");
+    submit(f, "hang", id);
+    struct job job = reach(f, id, JOB_RUNNING);
+    job_clear(&job);
+    struct worker_status status[WORKERS_MAX];
+    scheduler_status(f->scheduler, status);
+    int hung = strcmp(status[1].job, id) == 0;
+    assert_string_equal(status[hung].job, id);
+    deaf = true;
+    assert_int_equal(store_cancel(f->store, id, &before, &now), 0);
+    scheduler_wake(f->scheduler);
+    job = reach(f, id, JOB_CANCELED);
+    job_clear(&job);
+    status_wait(f, hung, WORKER_DOWN, "does not end though it was killed");
+    ends(f, "good", JOB_SUCCEEDED, NULL, 1);
+    deaf = false;
+    assert_int_equal(kill(missed, SIGKILL), 0);
+    status_wait(f, hung, WORKER_IDLE, "");
 }
 
 static void a_worker_that_cannot_be_started_is_told(void **state)
@@ -136,6 +193,7 @@ int main(int argc, char **argv)
         WITH_SCHEDULER(a_lost_device_gets_one_more_try),
         WITH_SCHEDULER(a_worker_that_breaks_the_rules_is_replaced),
         WITH_SCHEDULER(a_silent_worker_is_killed),
+        WITH_SCHEDULER(a_worker_that_cannot_be_killed_holds_up_no_other),
         WITH_SCHEDULER(a_worker_that_cannot_be_started_is_told),
         WITH_SCHEDULER(a_device_that_fails_every_job_costs_none_of_them),
         WITH_SCHEDULER(two_jobs_that_kill_every_worker_fail_where_others_succeed),

@@ -331,7 +331,7 @@ static int job_run(struct worker *w, const struct order *order)
 static int hello_send(struct worker *w)
 {
     json_t *gpus = json_array();
-    for (int i = 0; i < 64; i++)
+    for (int i = 0; i < DEV_GPUS_MOST; i++)
         if (dev_gpus(w->dev) >> i & 1)
             json_array_append_new(gpus, json_integer(i));
     json_t *message = json_pack("{s:s, s:i, s:s, s:b, s:o, s:s, s:b, s:i}", "type", "hello", "version", WIRE_VERSION,

@@ -3,6 +3,7 @@
 #include "daemon/child.h"
 #include "daemon/clock.h"
 #include "daemon/wire.h"
+#include "gridding/base/dev.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -128,7 +129,7 @@ int worker_hello(struct worker *worker, const json_t *message)
     size_t i;
     json_t *gpu;
     json_array_foreach (json_object_get(message, "gpus"), i, gpu)
-        if (json_integer_value(gpu) >= 0 && json_integer_value(gpu) < 64)
+        if (json_integer_value(gpu) >= 0 && json_integer_value(gpu) < DEV_GPUS_MOST)
             worker->gpus |= (uint64_t)1 << json_integer_value(gpu);
     worker->state = WORKER_IDLE;
     return 0;

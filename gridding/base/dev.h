@@ -16,6 +16,8 @@ struct dev;
 
 enum dev_kind { DEV_AUTO, DEV_CPU, DEV_GPU };
 
+enum { DEV_GPUS_MOST = 64 }; /* of a machine, that are looked at */
+
 /* Open a device. DEV_GPU takes GPU `index`; DEV_AUTO the first GPU that can be used, and the CPU where there is none
  * (dev_note says why). `threads` is the number of CPU threads to use, 0 for one per available core.
  * Fails with ERR_NO_DEVICE (DEV_GPU asked for, none usable), ERR_NO_MEMORY, ERR_DEVICE. */
@@ -27,7 +29,7 @@ const char *dev_name(const struct dev *dev); /* "cpu (AVX-512, 2 threads)", "gpu
 const char *dev_note(const struct dev *dev); /* why DEV_AUTO took the CPU; "" where there is nothing to say */
 int dev_threads(const struct dev *dev);
 
-/* The machine's GPUs that can be used, `dev` among them if it is one: bit i is GPU i (the first 64 are looked at). 0
+/* The machine's GPUs that can be used, `dev` among them if it is one: bit i is GPU i. 0
  * where DEV_CPU was asked for: they were not looked for. */
 uint64_t dev_gpus(const struct dev *dev);
 

@@ -149,7 +149,7 @@ static int leaf_open(struct dev *dev, int index)
     cudaError_t status = cudaGetDeviceCount(&count);
     if (status != cudaSuccess)
         return err_set(ERR_NO_DEVICE, "No GPU can be used: %s.", cudaGetErrorString(status));
-    for (int i = 0; i < count && i < 64; i++)
+    for (int i = 0; i < count && i < DEV_GPUS_MOST; i++)
         if (is_usable(i, &properties) == 0)
             dev->gpus |= (uint64_t)1 << i;
     if (index == DEV_ANY)

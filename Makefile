@@ -44,10 +44,11 @@ LIBS_CLIENT   = $(call pkg,libcurl jansson)
 # A program is one *_main.c; everything else of a room is its archive.
 OTHER_FFT := gridding/base/$(if $(filter 0,$(FFTW)),fft_cpu,fft_none).c
 sources  = $(filter-out %_main.c $(OTHER_FFT),$(foreach d,$(1),$(wildcard $(d)/*.c)))
+rooms    = $(patsubst %/,%,$(wildcard $(1)/*/))
 objects  = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 GRIDDING := $(call objects,$(call sources,gridding/base gridding/range gridding))
-RECON    := $(call objects,$(call sources,recon))
-DAEMON   := $(call objects,$(call sources,daemon))
+RECON    := $(call objects,$(call sources,recon $(call rooms,recon)))
+DAEMON   := $(call objects,$(call sources,daemon $(call rooms,daemon)))
 CLIENTS  := $(call objects,$(call sources,clients))
 ARCHIVES := $(BUILD)/lib/daemon.a $(BUILD)/lib/recon.a $(BUILD)/lib/gridding.a
 GPU_SO   := $(BUILD)/lib/mrirecon/mrirecon-gpu.so
@@ -97,7 +98,7 @@ $(BUILD)/obj/%.o: %.c
 	$(call say,$(CC) $<)$(CC) $(CFLAGS) -c -o $@ $<
 # For the metric that tells which build runs.
 CUDA_RELEASE = $(shell $(NVCC) --version | sed -n 's/.* release \([0-9.]*\),.*/\1/p')
-$(BUILD)/obj/daemon/metrics.o: override CFLAGS += -DMRIRECON_CUDA='"$(if $(GPU),$(CUDA_RELEASE),none)"'
+$(BUILD)/obj/daemon/queue/metrics.o: override CFLAGS += -DMRIRECON_CUDA='"$(if $(GPU),$(CUDA_RELEASE),none)"'
 # Leaves compiled for one instruction set each; chosen at run time.
 $(BUILD)/obj/%_avx2.o: override CFLAGS += -mavx2 -mfma
 $(BUILD)/obj/%_avx512.o: override CFLAGS += -mavx512f -mavx512vl -mavx512dq -mavx512bw -mfma -mprefer-vector-width=512
@@ -121,9 +122,9 @@ $(BUILD)/lib/%.a:
 link = @mkdir -p $(@D) && echo "link $@" && $(CC) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDFLAGS)
 $(BUILD)/bin/mrirecond: $(BUILD)/obj/daemon/daemon_main.o $(ARCHIVES)
 	$(link) $(LIBS_DAEMON)
-$(BUILD)/bin/mrirecon-worker: $(BUILD)/obj/daemon/worker_main.o $(ARCHIVES)
+$(BUILD)/bin/mrirecon-worker: $(BUILD)/obj/daemon/worker/worker_main.o $(ARCHIVES)
 	$(link) $(LIBS_RECON) $(LIBS_GRIDDING)
-$(BUILD)/bin/mrirecon-codec: $(BUILD)/obj/recon/codec_main.o $(BUILD)/lib/recon.a $(BUILD)/lib/gridding.a
+$(BUILD)/bin/mrirecon-codec: $(BUILD)/obj/recon/scan/codec_main.o $(BUILD)/lib/recon.a $(BUILD)/lib/gridding.a
 	$(link) $(LIBS_CODEC)
 $(BUILD)/bin/mrirecon: $(BUILD)/obj/clients/client_main.o $(BUILD)/lib/clients.a $(ARCHIVES)
 	$(link) $(LIBS_CLIENT) $(LIBS_RECON) $(LIBS_GRIDDING)
@@ -224,8 +225,8 @@ lint:
 fuzz:
 	@$(MAKE) --no-print-directory CC=clang SAN=1 CUDA=0 BUILD=$(BUILD)/fuzz CFLAGS='-O1 -g -fsanitize=fuzzer-no-link' fuzzers
 fuzzers: $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
-$(BUILD)/lib/fuzzed.a: $(call objects,gridding/base/err.c $(addprefix recon/,kinds.c scan.c scan_builder.c scan_stream.c scan_xml.c) \
-	$(addprefix daemon/,digest.c http_parse.c idempotency.c options.c tokens.c))
+$(BUILD)/lib/fuzzed.a: $(call objects,gridding/base/err.c recon/kinds.c $(addprefix recon/scan/,scan.c scan_builder.c scan_stream.c scan_xml.c) \
+	daemon/base/options.c $(addprefix daemon/http/,digest.c http_parse.c idempotency.c tokens.c))
 $(BUILD)/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(BUILD)/lib/fuzzed.a
 	$(link) -fsanitize=fuzzer $(call pkg,libxml-2.0 gnutls) -lm
 ## make clean

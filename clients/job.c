@@ -2,7 +2,7 @@
 
 #include "clients/progress.h"
 #include "clients/save.h"
-#include "recon/image.h"
+#include "recon/image/image.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,10 +5,10 @@
  * libmicrohttpd's. The order of starting is the order of need: store, spool, scheduler, HTTP;
  * stopping goes the other way round.
  */
-#include "daemon/clock.h"
-#include "daemon/http.h"
+#include "daemon/base/clock.h"
+#include "daemon/http/http.h"
 #include "daemon/notify.h"
-#include "daemon/state.h"
+#include "daemon/repair/state.h"
 
 #include <errno.h>
 #include <libgen.h>

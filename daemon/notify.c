@@ -1,6 +1,6 @@
 #include "daemon/notify.h"
 
-#include "daemon/clock.h"
+#include "daemon/base/clock.h"
 
 #include <systemd/sd-daemon.h>
 

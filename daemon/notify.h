@@ -6,7 +6,7 @@
 #ifndef MRIRECON_DAEMON_NOTIFY_H
 #define MRIRECON_DAEMON_NOTIFY_H
 
-#include "daemon/http.h"
+#include "daemon/http/http.h"
 
 struct notify {
     struct service *service;

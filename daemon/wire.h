@@ -29,7 +29,7 @@
 #define MRIRECON_WIRE_H
 
 #include "gridding/base/err.h"
-#include "recon/image.h"
+#include "recon/image/image.h"
 
 #include <jansson.h>
 

@@ -1,6 +1,6 @@
 /* The kinds of job and their parameters: plain data, and the checks that follow from it. Links nothing but err.c. */
 #include "recon/recon.h"
-#include "recon/recon_job.h"
+#include "recon/mri/recon_job.h"
 
 #include "gridding/base/err.h"
 

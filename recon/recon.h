@@ -1,7 +1,7 @@
 /* recon.h: the kinds of job: what each is called and takes (a table of plain data that the daemon, the client and the
  * documentation read), and the one function that runs a job.
  *
- * The table half (recon/kinds.c) links nothing; the running half (recon/run.c and below) links the engine and the
+ * The table half (recon/kinds.c) links nothing; the running half (recon/mri/run.c and below) links the engine and the
  * formats.
  */
 #ifndef MRIRECON_RECON_H
@@ -94,7 +94,7 @@ struct recon_request {
     const struct kind *kind;
     const struct param_values *values;
     int input;                 /* the uploaded file, read-only; stays the caller's */
-    struct decoder *decoder;   /* recon/decoder.h */
+    struct decoder *decoder;   /* recon/scan/decoder.h */
     uint64_t memory_bytes;     /* the most host memory the flat scan may take; 0: three quarters of what is free */
     double decode_seconds;     /* wall-clock limit of decoding; 0: 600 */
     double begun;              /* when the job began, CLOCK_MONOTONIC in seconds; 0: when it is run */
@@ -102,7 +102,7 @@ struct recon_request {
 };
 
 struct recon_outcome {
-    struct image_series *images; /* recon/image.h; the caller's, image_series_free() */
+    struct image_series *images; /* recon/image/image.h; the caller's, image_series_free() */
     struct json_t *report; /* stage times (seconds), device, samples, decisions and reasons, warnings; the caller's */
 };
 

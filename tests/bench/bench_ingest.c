@@ -6,7 +6,7 @@
  * MRIRECON_BIN: folder of mrirecon-codec (build/bin). The file is written under TMPDIR and deleted. One JSON line a
  * run. */
 #include "gridding/base/err.h"
-#include "recon/decoder.h"
+#include "recon/scan/decoder.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -19,7 +19,7 @@ HOSTILE = ["", " ", "0", "-1", "1e999", "9" * 30, "null", "true", "../..", "..%2
            "sha1 AAAA", "sha-256=:AAAA:", "application/json", "application/offset+octet-stream", "Bearer x"]
 @test("every route of the code stands in the document, and the other way round")
 def routes():
-    coded = {(re.sub(r"\*", "{}", path), method.lower()) for method, path in re.findall(r'\{"([A-Z]+)", "([^"]+)"', read("daemon/routes.c"))}
+    coded = {(re.sub(r"\*", "{}", path), method.lower()) for method, path in re.findall(r'\{"([A-Z]+)", "([^"]+)"', read("daemon/http/routes.c"))}
     told = {(re.sub(r"\{\w+\}", "{}", path), method) for path, method, _, _ in operations()}
     same(told - coded, set(), "told and not there")
     same(coded - told, set(), "there and not told")

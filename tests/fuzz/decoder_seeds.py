@@ -9,7 +9,7 @@ from scan_files import ENCODING, XML, acquisitions, stream  # noqa: E402
 
 
 def flat():
-    """A flat scan (recon/scan.h) of one readout of 3 samples, 2 coils, 2 dimensions."""
+    """A flat scan (recon/scan/scan.h) of one readout of 3 samples, 2 coils, 2 dimensions."""
     encodings_at, readouts_at, xml_at, traj_at, data_at = 128, 256, 448, 512, 576
     total = data_at + 6 * 8
     head = struct.pack("<QIIQQ5Q4Q", 0x4E4143534952524D, 1, 1, total, 1, encodings_at, readouts_at, xml_at, traj_at, data_at, 4, 6, 6, 0)

@@ -4,7 +4,7 @@
 #ifndef MRIRECON_TESTS_FUZZ_H
 #define MRIRECON_TESTS_FUZZ_H
 
-#include "daemon/http_parse.h"
+#include "daemon/http/http_parse.h"
 
 #include <stdio.h>
 #include <stdlib.h>

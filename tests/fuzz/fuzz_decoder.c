@@ -2,7 +2,7 @@
  * first byte chooses. libhdf5 is left out: its own bugs (it has some, which is why it runs in a sandbox) would end the
  * fuzzer and say nothing of this code; HDF5 files are mutated through the sandboxed child by tests/unit/test_decode.c.
  * The header's XML is fuzz_header.c's. */
-#include "recon/scan_build.h"
+#include "recon/scan/scan_build.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-/* libFuzzer target: the ISMRMRD header (recon/scan_xml.c), the XML of HDF5 scans and MRD streams. */
-#include "recon/scan_build.h"
+/* libFuzzer target: the ISMRMRD header (recon/scan/scan_xml.c), the XML of HDF5 scans and MRD streams. */
+#include "recon/scan/scan_build.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <math.h>

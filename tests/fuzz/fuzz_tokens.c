@@ -1,7 +1,7 @@
 /* libFuzzer target: who somebody is: the header Authorization, the names of clients, and what an operator writes: the
  * files of tokens and configuration, and the command line. */
-#include "daemon/options.h"
-#include "daemon/tokens.h"
+#include "daemon/base/options.h"
+#include "daemon/http/tokens.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <strings.h>

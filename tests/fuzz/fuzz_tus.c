@@ -1,7 +1,7 @@
 /* libFuzzer target: what headers say of a body: tus' Upload-Length, Upload-Offset and Upload-Checksum, Content-Digest,
  * Idempotency-Key. */
-#include "daemon/digest.h"
-#include "daemon/idempotency.h"
+#include "daemon/http/digest.h"
+#include "daemon/http/idempotency.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <gnutls/crypto.h>

@@ -1,8 +1,8 @@
-/* flat_scan.h: scans in memory for tests, as the decoder would hand them over (recon/scan.h). */
+/* flat_scan.h: scans in memory for tests, as the decoder would hand them over (recon/scan/scan.h). */
 #ifndef MRIRECON_FLAT_SCAN_H
 #define MRIRECON_FLAT_SCAN_H
 
-#include "recon/scan.h"
+#include "recon/scan/scan.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,8 +4,8 @@
 #define MRIRECON_RECON_FIXTURE_H
 
 #include "gridding/base/err.h"
-#include "recon/image.h"
-#include "recon/recon_steps.h"
+#include "recon/image/image.h"
+#include "recon/mri/recon_steps.h"
 #include "tests/unit/flat_scan.h"
 
 #include <complex.h>

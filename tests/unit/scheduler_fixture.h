@@ -1,10 +1,10 @@
-/* scheduler_fixture.h: daemon/scheduler.h with a worker of our own: the test program, run with "serve", does what the
+/* scheduler_fixture.h: daemon/queue/scheduler.h with a worker of our own: the test program, run with "serve", does what the
  * scan's text tells it. Each test program is one file, which has these as its own. */
 #ifndef MRIRECON_SCHEDULER_FIXTURE_H
 #define MRIRECON_SCHEDULER_FIXTURE_H
 
-#include "daemon/clock.h"
-#include "daemon/scheduler.h"
+#include "daemon/base/clock.h"
+#include "daemon/queue/scheduler.h"
 #include "daemon/wire.h"
 #include "recon/recon.h"
 #include "tests/unit/folder.h"

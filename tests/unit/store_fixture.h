@@ -2,7 +2,7 @@
 #ifndef MRIRECON_TESTS_STORE_FIXTURE_H
 #define MRIRECON_TESTS_STORE_FIXTURE_H
 
-#include "daemon/store.h"
+#include "daemon/store/store.h"
 #include "tests/unit/folder.h"
 
 #include <setjmp.h>

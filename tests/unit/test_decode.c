@@ -1,8 +1,8 @@
 /* The decoder from outside: files made by tests/unit/scan_files.py, mutants and truncations of them. */
 #include "gridding/base/err.h"
-#include "recon/decoder.h"
-#include "recon/sandbox.h"
-#include "recon/scan.h"
+#include "recon/scan/decoder.h"
+#include "recon/scan/sandbox.h"
+#include "recon/scan/scan.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* Digests of bodies against digests known from elsewhere (RFC 9530's examples, sha1sum, md5sum). */
-#include "daemon/digest.h"
+#include "daemon/http/digest.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* Sorting readouts into images. */
-#include "recon/frames.h"
+#include "recon/mri/frames.h"
 #include "tests/unit/flat_scan.h"
 
 #include "gridding/base/err.h"

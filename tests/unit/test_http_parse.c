@@ -1,5 +1,5 @@
-/* daemon/http_parse.h: queries, paths, Prefer, Accept, Range, ETags, addresses. */
-#include "daemon/http_parse.h"
+/* daemon/http/http_parse.h: queries, paths, Prefer, Accept, Range, ETags, addresses. */
+#include "daemon/http/http_parse.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* daemon/idempotency.h: claims, what a key may look like, and the digest against the vectors of FIPS 180-2. */
-#include "daemon/idempotency.h"
+/* daemon/http/idempotency.h: claims, what a key may look like, and the digest against the vectors of FIPS 180-2. */
+#include "daemon/http/idempotency.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

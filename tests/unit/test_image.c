@@ -1,5 +1,5 @@
 /* Image files, read back by the libraries that others read them with: libismrmrd, libnifti, libpng. */
-#include "recon/image.h"
+#include "recon/image/image.h"
 
 #include "gridding/base/err.h"
 

@@ -1,6 +1,6 @@
 /* The table of kinds: defaults, ranges, sentences. */
 #include "recon/recon.h"
-#include "recon/recon_job.h"
+#include "recon/mri/recon_job.h"
 
 #include "gridding/base/err.h"
 #include "gridding/nufft.h"

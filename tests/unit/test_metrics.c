@@ -1,5 +1,5 @@
 /* What /metrics says before anything happened, and that what happened is counted where it should be. */
-#include "daemon/metrics.h"
+#include "daemon/queue/metrics.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* daemon/options.h: what is wrong is named with its line; help, sample and parser come from one table. */
-#include "daemon/options.h"
+/* daemon/base/options.h: what is wrong is named with its line; help, sample and parser come from one table. */
+#include "daemon/base/options.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

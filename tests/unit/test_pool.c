@@ -1,5 +1,5 @@
-/* daemon/pool.h: every task that was taken is run, also those that wait when the pool closes; none after. */
-#include "daemon/pool.h"
+/* daemon/base/pool.h: every task that was taken is run, also those that wait when the pool closes; none after. */
+#include "daemon/base/pool.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

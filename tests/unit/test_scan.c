@@ -1,7 +1,7 @@
 /* scan_open() against flat scans that are not in order, and the two parsers of ours behind the decoder: XML and MRD
  * streams. */
 #include "gridding/base/err.h"
-#include "recon/scan_build.h"
+#include "recon/scan/scan_build.h"
 
 #include <fcntl.h>
 #include <setjmp.h>

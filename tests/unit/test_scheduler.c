@@ -1,4 +1,4 @@
-/* daemon/scheduler.h: how jobs run and end. */
+/* daemon/queue/scheduler.h: how jobs run and end. */
 #include "tests/unit/scheduler_fixture.h"
 
 static void success_has_results_and_a_report(void **state)

@@ -1,4 +1,4 @@
-/* daemon/scheduler.h: scans that are read before their jobs begin. */
+/* daemon/queue/scheduler.h: scans that are read before their jobs begin. */
 #include "tests/unit/scheduler_fixture.h"
 
 #include <sqlite3.h>

@@ -1,4 +1,4 @@
-/* daemon/scheduler.h: workers that die, hang and break the rules, and devices that fail every job. */
+/* daemon/queue/scheduler.h: workers that die, hang and break the rules, and devices that fail every job. */
 #include "tests/unit/scheduler_fixture.h"
 
 #include <stdatomic.h>

@@ -1,5 +1,5 @@
-/* daemon/spool.h: uploads, limits, results, and what a crash leaves behind. */
-#include "daemon/spool.h"
+/* daemon/spool/spool.h: uploads, limits, results, and what a crash leaves behind. */
+#include "daemon/spool/spool.h"
 #include "tests/unit/folder.h"
 
 #include <setjmp.h>

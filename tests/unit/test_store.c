@@ -1,4 +1,4 @@
-/* daemon/store.h: every transition, what is refused, and what is left after kill -9. */
+/* daemon/store/store.h: every transition, what is refused, and what is left after kill -9. */
 #include "tests/unit/store_fixture.h"
 
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* daemon/store.h: whose turn it is, who is let in, keys, deadlines, what is kept. */
+/* daemon/store/store.h: whose turn it is, who is let in, keys, deadlines, what is kept. */
 #include "tests/unit/store_fixture.h"
 
 #include <pthread.h>

@@ -1,8 +1,8 @@
-/* daemon/worker_progress.h: how often a daemon is told how far a job is, and that it is told where the job stands
+/* daemon/worker/worker_progress.h: how often a daemon is told how far a job is, and that it is told where the job stands
  * still. */
-#include "daemon/clock.h"
+#include "daemon/base/clock.h"
 #include "daemon/wire.h"
-#include "daemon/worker_progress.h"
+#include "daemon/worker/worker_progress.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,0 +1,167 @@
+#include "daemon/base/disk.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int disk_failed(const char *doing)
+{
+    if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)
+        return err_set(ERR_SPOOL_FULL, "The disk is full while %s. Try again later, or free some space.", doing);
+    return err_set(
+        ERR_IO,
+        "The disk failed while %s: %s. Try again; if it fails again, whoever runs this server has to look at "
+        "its disk.",
+        doing, strerror(errno));
+}
+
+int disk_write(int fd, const void *data, size_t bytes, size_t *written)
+{
+    const char *at = data;
+    *written = 0;
+    while (*written < bytes) {
+        ssize_t n = write(fd, at + *written, bytes - *written);
+        if (n < 0 && errno != EINTR)
+            return -1;
+        if (n > 0)
+            *written += (size_t)n;
+    }
+    return 0;
+}
+
+int disk_folder_open(int parent, const char *name, int *out)
+{
+    if (mkdirat(parent, name, 0700) < 0 && errno != EEXIST) {
+        if (errno == ENOSPC || errno == EDQUOT || errno == EIO)
+            return disk_failed("making a folder");
+        return err_set(
+            ERR_IO,
+            "The folder %s%s cannot be made: %s. Make it for the user that mrirecond runs as, or name another "
+            "--state-dir.",
+            name, parent == AT_FDCWD ? "" : " in the state folder", strerror(errno));
+    }
+    *out = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*out < 0)
+        return err_set(ERR_IO, "The folder %s%s cannot be opened: %s. %same another --state-dir.", name,
+                       parent == AT_FDCWD ? "" : " in the state folder", strerror(errno),
+                       errno == EACCES ? "Run mrirecond as the user whose it is, or n" : "N");
+    return 0;
+}
+
+DIR *disk_folder_read(int folder)
+{
+    int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+    if (fd >= 0 && !stream)
+        close(fd);
+    return stream;
+}
+
+/* Closing a file that has no name any more gives its blocks back. */
+static void *free_all(void *context)
+{
+    struct disk_freer *freer = context;
+    pthread_mutex_lock(&freer->lock);
+    while (freer->count || !freer->stopping) {
+        if (!freer->count) {
+            pthread_cond_wait(&freer->news, &freer->lock);
+            continue;
+        }
+        int fd = freer->fd[--freer->count];
+        pthread_mutex_unlock(&freer->lock);
+        close(fd);
+        pthread_mutex_lock(&freer->lock);
+    }
+    pthread_mutex_unlock(&freer->lock);
+    return NULL;
+}
+
+void disk_freer_init(struct disk_freer *freer)
+{
+    *freer = (struct disk_freer){.started = false};
+    pthread_mutex_init(&freer->lock, NULL);
+    pthread_cond_init(&freer->news, NULL);
+}
+
+void disk_freer_end(struct disk_freer *freer)
+{
+    pthread_mutex_lock(&freer->lock);
+    freer->stopping = true;
+    pthread_cond_signal(&freer->news);
+    pthread_mutex_unlock(&freer->lock);
+    if (freer->started)
+        pthread_join(freer->thread, NULL);
+    pthread_mutex_destroy(&freer->lock);
+    pthread_cond_destroy(&freer->news);
+}
+
+/* Whether the freer closes this one. */
+static bool freer_take(struct disk_freer *freer, int fd)
+{
+    const int most = sizeof freer->fd / sizeof *freer->fd;
+    pthread_mutex_lock(&freer->lock);
+    freer->started = freer->started || pthread_create(&freer->thread, NULL, free_all, freer) == 0;
+    bool taken = freer->started && freer->count < most;
+    if (taken) {
+        freer->fd[freer->count++] = fd;
+        pthread_cond_signal(&freer->news);
+    }
+    pthread_mutex_unlock(&freer->lock);
+    return taken;
+}
+
+int disk_remove(struct disk_freer *freer, int folder, const char *name)
+{
+    enum { LARGE_BYTES = 64 << 20 };
+    struct stat there;
+    int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    int result = unlinkat(folder, name, 0), error = errno;
+    bool large = fd >= 0 && fstat(fd, &there) == 0 && there.st_size > LARGE_BYTES;
+    if (fd >= 0 && !(large && freer_take(freer, fd)))
+        close(fd);
+    errno = error;
+    return result;
+}
+
+void disk_folder_remove(struct disk_freer *freer, int parent, const char *name)
+{
+    int folder = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (folder < 0)
+        return;
+    DIR *stream = disk_folder_read(folder);
+    for (struct dirent *entry; stream && (entry = readdir(stream));)
+        disk_remove(freer, folder, entry->d_name);
+    if (stream)
+        closedir(stream);
+    close(folder);
+    unlinkat(parent, name, AT_REMOVEDIR);
+}
+
+int disk_folder_sync(struct folder_sync *sync, int folder)
+{
+    pthread_mutex_lock(&sync->lock);
+    int64_t mine = sync->started + 1; /* one in progress may have begun too early */
+    while (sync->finished < mine) {
+        if (sync->busy) {
+            pthread_cond_wait(&sync->finished_one, &sync->lock);
+            continue;
+        }
+        sync->busy = true;
+        int64_t number = ++sync->started;
+        pthread_mutex_unlock(&sync->lock);
+        int error = fsync(folder) < 0 ? errno : 0;
+        pthread_mutex_lock(&sync->lock);
+        sync->busy = false;
+        sync->finished = number;
+        if (error) {
+            sync->failed = number;
+            sync->error = error;
+        }
+        pthread_cond_broadcast(&sync->finished_one);
+    }
+    errno = sync->failed >= mine ? sync->error : 0;
+    pthread_mutex_unlock(&sync->lock);
+    return errno ? disk_failed("syncing the spool") : 0;
+}

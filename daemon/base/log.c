@@ -1,0 +1,79 @@
+#include "daemon/base/log.h"
+
+#include "daemon/base/clock.h"
+#include "gridding/base/err.h"
+
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <string.h>
+#include <unistd.h>
+
+void log_init(struct log *log, enum log_level most, bool json)
+{
+    log->most = most;
+    log->json = json;
+    log->journal = false;
+    /* systemd says which device and inode the journal's stream is; stderr may have been redirected since. */
+    const char *stream = getenv("JOURNAL_STREAM");
+    unsigned long device, inode;
+    struct stat there;
+    if (stream && sscanf(stream, "%lu:%lu", &device, &inode) == 2 && fstat(STDERR_FILENO, &there) == 0)
+        log->journal = there.st_dev == device && there.st_ino == inode;
+}
+
+enum { MESSAGE = 1200, LINE = 2 * MESSAGE + 256 }; /* JSON escapes quotes and backslashes */
+
+static const struct {
+    const char *word;
+    int syslog;
+} levels[] = {{"info", 6}, {"error", 3}, {"warning", 4}, {"info", 6}, {"debug", 7}}; /* from LOG_LEVEL_AUDIT on */
+
+static void line_write(const char *line, size_t length)
+{
+    /* There is no one left to tell that the log cannot be written. */
+    if (write(STDERR_FILENO, line, length) < 0)
+        return;
+}
+
+static void json_line(const char *lead, enum log_level level, const char *time, const char *job, const char *message)
+{
+    char line[LINE];
+    json_t *object =
+        json_pack("{s:s, s:s, s:s}", "time", time, "level", levels[level - LOG_LEVEL_AUDIT].word, "message", message);
+    if (job)
+        json_object_set_new(object, "job", json_string(job));
+    size_t used = (size_t)snprintf(line, sizeof line, "%s", lead);
+    size_t length = object ? json_dumpb(object, line + used, sizeof line - 1 - used, JSON_COMPACT) : 0;
+    json_decref(object);
+    if (length == 0 || length > sizeof line - 1 - used)
+        return;
+    line[used + length] = '\n';
+    line_write(line, used + length + 1);
+}
+
+void log_line(const struct log *log, enum log_level level, const char *job, const char *format, ...)
+{
+    char message[MESSAGE], time[CLOCK_TEXT], lead[8] = "", line[LINE];
+    if ((int)level > log->most)
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    err_clean(message);
+    clock_print(clock_milliseconds(), time);
+    if (log->journal)
+        snprintf(lead, sizeof lead, "<%d>", levels[level - LOG_LEVEL_AUDIT].syslog);
+    if (log->json) {
+        json_line(lead, level, time, job, message);
+        return;
+    }
+    int length = snprintf(line, sizeof line, "%s%s%s%s%s%s%s%s\n", lead, log->journal ? "" : time,
+                          log->journal ? "" : " ", log->journal ? "" : levels[level - LOG_LEVEL_AUDIT].word,
+                          log->journal ? "" : ": ", job ? "job=" : "", job ? job : "", job ? " " : "");
+    length = length - 1 + snprintf(line + length - 1, sizeof line - (size_t)length + 1, "%s\n", message);
+    line_write(line, (size_t)length);
+}

@@ -1,0 +1,164 @@
+#include "daemon/http/connections.h"
+
+#include "daemon/base/clock.h"
+
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+struct connections {
+    struct connection_limits limits;
+    pthread_t thread;
+    pthread_mutex_t lock; /* of the rest */
+    pthread_cond_t stop;
+    bool stopping;
+    struct connection_watch *first;
+};
+
+static bool too_slow(const struct connections *connections, struct connection_watch *watch, double now)
+{
+    double taken = now - watch->since, seconds = (double)connections->limits.header_seconds;
+    if (watch->phase == CONNECTION_HEADERS)
+        return taken > seconds;
+    return watch->phase == CONNECTION_BODY && taken > seconds &&
+           (double)watch->bytes < (double)connections->limits.rate * (taken - seconds);
+}
+
+static void watch_close(struct connection_watch *watch)
+{
+    watch->closing = true;
+    shutdown(watch->fd, SHUT_RDWR);
+}
+
+static void *watch_all(void *context)
+{
+    struct connections *connections = context;
+    pthread_mutex_lock(&connections->lock);
+    while (!connections->stopping) {
+        struct timespec until;
+        double now = clock_seconds();
+        for (struct connection_watch *watch = connections->first; watch; watch = watch->next)
+            if (!watch->closing && too_slow(connections, watch, now))
+                watch_close(watch);
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_sec++;
+        pthread_cond_timedwait(&connections->stop, &connections->lock, &until);
+    }
+    pthread_mutex_unlock(&connections->lock);
+    return NULL;
+}
+
+int connections_create(struct connections **out, const struct connection_limits *limits)
+{
+    struct connections *connections = calloc(1, sizeof *connections);
+    if (!connections)
+        return err_set(ERR_NO_MEMORY, "No memory for the list of connections.");
+    connections->limits = *limits;
+    clock_cond_init(&connections->stop);
+    pthread_mutex_init(&connections->lock, NULL);
+    int failed = pthread_create(&connections->thread, NULL, watch_all, connections);
+    if (failed) {
+        free(connections);
+        return err_set(ERR_INTERNAL, "The thread that watches connections cannot be started: %s.", strerror(failed));
+    }
+    *out = connections;
+    return 0;
+}
+
+void connections_free(struct connections *connections)
+{
+    if (!connections)
+        return;
+    pthread_mutex_lock(&connections->lock);
+    connections->stopping = true;
+    pthread_cond_signal(&connections->stop);
+    pthread_mutex_unlock(&connections->lock);
+    pthread_join(connections->thread, NULL);
+    pthread_cond_destroy(&connections->stop);
+    pthread_mutex_destroy(&connections->lock);
+    free(connections);
+}
+
+static void address_read(const struct sockaddr *address, unsigned char out[16])
+{
+    memset(out, 0, 16);
+    if (address && address->sa_family == AF_INET) {
+        memcpy(out, &((const struct sockaddr_in *)(const void *)address)->sin_addr, 4);
+    } else if (address && address->sa_family == AF_INET6) {
+        const struct in6_addr *number = &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
+        memcpy(out, number, IN6_IS_ADDR_V4MAPPED(number) ? 16 : 8);
+    }
+}
+
+/* Of connections that count alike: how many there are, and which has been idle longest. */
+struct crowd {
+    int64_t count; /* without surplus ones */
+    struct connection_watch *idle, *idle_surplus;
+};
+
+static void crowd_add(struct crowd *crowd, struct connection_watch *watch)
+{
+    struct connection_watch **idle = watch->surplus ? &crowd->idle_surplus : &crowd->idle;
+    crowd->count += !watch->surplus;
+    if (watch->phase == CONNECTION_HEADERS && (!*idle || watch->since < (*idle)->since))
+        *idle = watch;
+}
+
+/* Find room for one more, and say whether there is none. */
+static bool is_surplus(const struct connections *connections, const struct connection_watch *more)
+{
+    struct crowd all = {0}, same = {0};
+    for (struct connection_watch *watch = connections->first; watch; watch = watch->next) {
+        if (watch->closing)
+            continue;
+        crowd_add(&all, watch);
+        if (memcmp(watch->address, more->address, sizeof more->address) == 0)
+            crowd_add(&same, watch);
+    }
+    const struct crowd *full = same.count >= connections->limits.address ? &same
+                               : all.count >= connections->limits.all    ? &all
+                                                                         : NULL;
+    if (full && full->idle)
+        watch_close(full->idle);
+    else if (full && full->idle_surplus)
+        watch_close(full->idle_surplus); /* what is surplus does not pile up */
+    return full && !full->idle;
+}
+
+void connection_watch(struct connections *connections, struct connection_watch *watch, int fd,
+                      const struct sockaddr *address)
+{
+    watch->fd = fd;
+    watch->closing = false;
+    address_read(address, watch->address);
+    connection_enter(watch, CONNECTION_HEADERS);
+    pthread_mutex_lock(&connections->lock);
+    watch->surplus = is_surplus(connections, watch);
+    watch->before = NULL;
+    watch->next = connections->first;
+    if (watch->next)
+        watch->next->before = watch;
+    connections->first = watch;
+    pthread_mutex_unlock(&connections->lock);
+}
+
+void connection_forget(struct connections *connections, struct connection_watch *watch)
+{
+    pthread_mutex_lock(&connections->lock);
+    if (watch->next)
+        watch->next->before = watch->before;
+    if (watch->before)
+        watch->before->next = watch->next;
+    else
+        connections->first = watch->next;
+    pthread_mutex_unlock(&connections->lock);
+}
+
+void connection_enter(struct connection_watch *watch, enum connection_phase phase)
+{
+    watch->bytes = 0;
+    watch->since = clock_seconds();
+    watch->phase = (int)phase;
+}

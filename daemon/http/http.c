@@ -1,0 +1,534 @@
+#include "daemon/http/http.h"
+
+#include "daemon/base/clock.h"
+#include "daemon/http/http_check.h"
+#include "daemon/http/listen.h"
+#include "daemon/http/problem.h"
+#include "daemon/http/routes.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+enum {
+    CONNECTION_BYTES = 256 << 10, /* of headers and buffers, each connection */
+    CONNECTIONS_SURPLUS = 64,     /* that are let in beyond those that may be, for health */
+    RETRY_SECONDS = 10,           /* where it is not for the queue */
+    STREAM_BLOCK = 4096,          /* of a streamed answer, made at a time */
+};
+/* TLS 1.2 and 1.3, forward secrecy only. */
+#define TLS_PRIORITIES "SECURE128:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:-RSA:%SERVER_PRECEDENCE"
+/* A refused body of up to so many bytes is read to its end, so that clients that do not look before they have sent all
+ * find the answer; a larger one is cut off. */
+#define DROP_BYTES (INT64_C(64) << 20)
+
+struct http {
+    struct MHD_Daemon *daemon;
+    struct service *service;
+};
+
+const char *http_header(struct request *request, const char *name)
+{
+    return MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND, name);
+}
+
+/* ---- answers ---- */
+
+static int queue(struct request *request, unsigned status, struct MHD_Response *response, const char *const *headers)
+{
+    for (int i = 0; headers && headers[i]; i += 2)
+        MHD_add_response_header(response, headers[i], headers[i + 1]);
+    if (!MHD_get_response_header(response, "Cache-Control"))
+        MHD_add_response_header(response, "Cache-Control", "no-store");
+    MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+    if (request->route && (request->route->flags & ROUTE_TUS))
+        MHD_add_response_header(response, "Tus-Resumable", TUS_VERSION);
+    if (MHD_queue_response(request->connection, status, response) == MHD_YES) {
+        request->answered = true;
+        request->status = status;
+    }
+    MHD_destroy_response(response);
+    return 0;
+}
+
+int http_answer(struct request *request, unsigned status, const char *media, char *text, const char *const *headers)
+{
+    if (!text)
+        return err_set(ERR_NO_MEMORY, "No memory for the answer. Try again later.");
+    struct MHD_Response *response = MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE);
+    if (!response) {
+        free(text);
+        return err_set(ERR_NO_MEMORY, "No memory for the answer. Try again later.");
+    }
+    if (*media)
+        MHD_add_response_header(response, "Content-Type", media);
+    return queue(request, status, response, headers);
+}
+
+int http_answer_json(struct request *request, unsigned status, json_t *document, const char *const *headers)
+{
+    char *text = document ? json_dumps(document, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
+    size_t length = text ? strlen(text) : 0;
+    char *ended = text ? realloc(text, length + 2) : NULL;
+    json_decref(document);
+    if (!ended)
+        free(text);
+    else
+        memcpy(ended + length, "\n", 2);
+    return http_answer(request, status, status >= 400 ? PROBLEM_MEDIA : "application/json", ended, headers);
+}
+
+int http_answer_problem(struct request *request, json_t *problem, const char *const *headers)
+{
+    unsigned status = (unsigned)json_integer_value(json_object_get(problem, "status"));
+    const char *all[16] = {NULL};
+    char seconds[16];
+    int used = 0;
+    for (; headers && headers[used] && used < 12; used++)
+        all[used] = headers[used];
+    if (status == 503 || status == 507 || status == 429) {
+        const char *code = json_string_value(json_object_get(problem, "code"));
+        int queue = store_retry_seconds(request->service->store, code ? err_from_name(code) : ERR_INTERNAL);
+        snprintf(seconds, sizeof seconds, "%d", queue ? queue : RETRY_SECONDS);
+        all[used++] = "Retry-After";
+        all[used++] = seconds;
+    }
+    return http_answer_json(request, status, problem, all);
+}
+
+int http_answer_file(struct request *request, unsigned status, int fd, int64_t offset, int64_t bytes,
+                     const char *const *headers)
+{
+    struct MHD_Response *response = MHD_create_response_from_fd_at_offset64(
+        (uint64_t)bytes, fd, (uint64_t)offset); /* takes fd; sends by sendfile */
+    if (!response) {
+        close(fd);
+        return err_set(ERR_NO_MEMORY, "No memory for the answer. Try again later.");
+    }
+    return queue(request, status, response, headers);
+}
+
+int http_answer_stream(struct request *request, unsigned status, const char *media, MHD_ContentReaderCallback reader,
+                       void *context, void (*release)(void *context), const char *const *headers)
+{
+    struct MHD_Response *response =
+        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, reader, context, release);
+    if (!response) {
+        release(context);
+        return err_set(ERR_NO_MEMORY, "No memory for the answer. Try again later.");
+    }
+    MHD_add_response_header(response, "Content-Type", media);
+    return queue(request, status, response, headers);
+}
+
+bool http_wait(struct request *request, const char *key, double deadline)
+{
+    const union MHD_ConnectionInfo *info =
+        request->watched ? MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_CONNECTION_FD) : NULL;
+    request->suspended = waiters_wait(request->service->waiters, &request->waiter, request->connection, key, deadline,
+                                      info ? info->connect_fd : -1);
+    return request->suspended;
+}
+
+/* ---- dispatch ---- */
+
+/* The route of a path, and in `allow` the methods that the path has; *known: it has any. */
+static const struct route *route_find(const char *method, char parts[][HTTP_PATH_PART], int count, char *allow,
+                                      size_t size)
+{
+    const struct route *found = NULL;
+    allow[0] = '\0';
+    for (const struct route *route = http_routes; route->method; route++) {
+        const char *path = route->path + 1;
+        int i = 0;
+        bool same = true;
+        for (; *path && same; i++) {
+            size_t length = strcspn(path, "/");
+            same = i < count &&
+                   ((length == 1 && *path == '*') || (strncmp(path, parts[i], length) == 0 && !parts[i][length]));
+            path += length;
+            path += *path == '/';
+        }
+        if (!same || i != count)
+            continue;
+        bool get = strcmp(route->method, "GET") == 0;
+        size_t used = strlen(allow);
+        snprintf(allow + used, size - used, "%s%s%s", used ? ", " : "", route->method, get ? ", HEAD" : "");
+        if (strcmp(route->method, method) == 0 || (get && strcmp(method, "HEAD") == 0))
+            found = route;
+    }
+    return found;
+}
+
+static int request_route(struct request *request)
+{
+    int count = 0, result;
+    char *allow = request->allow;
+    result = path_split(request->target, request->part, &count);
+    if (result)
+        return result;
+    /* As tus has it, for networks that let no PATCH or DELETE pass. */
+    const char *meant = http_header(request, "X-HTTP-Method-Override");
+    if (meant && count == 3 && strcmp(request->part[1], "uploads") == 0 && strcmp(request->method, "POST") == 0)
+        request->method = meant;
+    request->route = route_find(request->method, request->part, count, allow, sizeof request->allow);
+    if (!request->route && *allow)
+        return err_set(ERR_METHOD_NOT_ALLOWED, "This path takes %s, not %.16s.", allow, request->method);
+    if (!request->route)
+        return err_set(ERR_NOT_FOUND, "There is nothing at this path. GET / lists what there is.");
+    return 0;
+}
+
+static enum MHD_Result answer_failure(struct request *request, const struct err *failure)
+{
+    const char *name = NULL, *value = NULL;
+    if (failure->code == ERR_METHOD_NOT_ALLOWED) {
+        name = "Allow";
+        value = request->allow;
+    } else if (failure->code == ERR_UNAUTHORIZED) {
+        name = "WWW-Authenticate";
+        value = "Bearer realm=\"mrirecond\"";
+    } else if (failure->code == ERR_TUS_VERSION) {
+        name = "Tus-Version";
+        value = TUS_VERSION;
+    }
+    const char *const headers[] = {name, value, NULL};
+    const char *job = *request->job.id ? request->job.id : NULL;
+    if (failure->code == ERR_INTERNAL || failure->code == ERR_STORE || failure->code == ERR_IO)
+        log_line(request->service->log, LOG_LEVEL_ERROR, job, "%s", failure->text);
+    http_answer_problem(request, problem_pack(failure, job), headers);
+    return request->answered ? MHD_YES : MHD_NO;
+}
+
+int64_t http_body_bytes(struct request *request)
+{
+    const char *length = http_header(request, "Content-Length"), *coding = http_header(request, "Transfer-Encoding");
+    if (coding && strcasecmp(coding, "identity") != 0)
+        return -1;
+    return length ? strtoll(length, NULL, 10) : 0;
+}
+
+/* The headers are there. */
+static enum MHD_Result request_begin(struct request *request, const char *version)
+{
+    request->begun = true;
+    connection_enter(request->watch, CONNECTION_BODY);
+    if (request_head_check(request, version) != 0) {
+        request->refusal = *err_last();
+        return answer_failure(request,
+                              &request->refusal); /* and the connection is closed: where it goes on is unknown */
+    }
+    int result = request_route(request);
+    if (request->watch->surplus && request_surplus_check(request) != 0) {
+        request->refusal = *err_last();
+        return answer_failure(request, &request->refusal); /* and the connection makes room for another */
+    }
+    if (!result)
+        result = request_host_check(request);
+    if (!result)
+        result = request_origin_check(request);
+    if (!result)
+        result = request_query_check(request);
+    if (!result)
+        result = request_access_check(request);
+    if (!result && request->route->begin)
+        result = request->route->begin(request);
+    if (!result)
+        return MHD_YES;
+    request->refusal = *err_last();
+    /* Told before the body where the sender waits for that, or where the body is too large to be read for nothing. */
+    if (http_header(request, "Expect") || http_body_bytes(request) > DROP_BYTES)
+        return answer_failure(request, &request->refusal);
+    return MHD_YES;
+}
+
+static enum MHD_Result request_body(struct request *request, const char *data, size_t bytes)
+{
+    if (!request->refusal.code && request->upload.spool && spool_append(&request->upload, data, bytes)) {
+        request->refusal = *err_last();
+        spool_abort(&request->upload);
+    }
+    if (!request->refusal.code && request->chunk.uploads && chunk_append(&request->chunk, data, bytes))
+        request->refusal = *err_last();
+    digest_add(&request->digest, data, bytes);
+    if (!request->refusal.code)
+        idempotency_add(&request->idempotency, data, bytes);
+    if (request->refusal.code || !(request->upload.spool || request->chunk.uploads))
+        request->dropped += (int64_t)bytes;
+    /* An upload that was let in is read to the end that it announced; one without an end is not. */
+    int64_t announced = http_body_bytes(request);
+    int64_t most = announced > DROP_BYTES ? announced : DROP_BYTES;
+    return request->dropped > most ? MHD_NO : MHD_YES;
+}
+
+static void work_run(struct pool_task *task)
+{
+    struct request *request = (struct request *)((char *)task - offsetof(struct request, task));
+    struct MHD_Connection *connection = request->connection;
+    if (request->route->work(request))
+        request->refusal = *err_last();
+    MHD_resume_connection(connection); /* the request is its connection's again */
+}
+
+/* Suspended first: the work may be done before this returns. Where the pool is closed the service stops, and this
+ * thread may wait. */
+static void work_begin(struct request *request)
+{
+    request->worked = true;
+    request->task.run = work_run;
+    MHD_suspend_connection(request->connection);
+    if (!pool_run(request->service->pool, &request->task))
+        work_run(&request->task);
+}
+
+static enum MHD_Result handle(void *context, struct MHD_Connection *connection, const char *url, const char *method,
+                              const char *version, const char *data, size_t *bytes, void **state)
+{
+    struct request *request = *state;
+    (void)context;
+    (void)url;
+    if (!request)
+        return MHD_NO; /* no memory for it */
+    request->connection = connection;
+    if (!request->begun) {
+        request->method = method;
+        return request_begin(request, version);
+    }
+    if (*bytes > 0) {
+        enum MHD_Result result = request_body(request, data, *bytes);
+        atomic_fetch_add(&request->watch->bytes, (int64_t)*bytes);
+        *bytes = 0;
+        return result;
+    }
+    connection_enter(request->watch, CONNECTION_ANSWER);
+    if (request->refusal.code)
+        return answer_failure(request, &request->refusal);
+    if (request->route->work && !request->worked) {
+        work_begin(request);
+        return MHD_YES;
+    }
+    request->suspended = false;
+    int result = request->route->answer(request);
+    if (result)
+        return answer_failure(request, err_last());
+    return request->answered || request->suspended ? MHD_YES : MHD_NO;
+}
+
+/* A chunk whose sender went away: what arrived stays, unless it has a checksum. */
+struct left {
+    struct pool_task task;
+    struct upload_chunk chunk;
+};
+
+static void left_end(struct pool_task *task)
+{
+    struct left *left = (struct left *)((char *)task - offsetof(struct left, task));
+    chunk_end(&left->chunk, false);
+    free(left);
+}
+
+/* The disk is waited for in the pool; here only where the service stops, or there is no memory. */
+static void chunk_leave(const struct request *request)
+{
+    struct upload_chunk chunk = request->chunk;
+    struct left *left = chunk.uploads ? malloc(sizeof *left) : NULL;
+    if (!left) {
+        chunk_end(&chunk, false);
+        return;
+    }
+    *left = (struct left){.task.run = left_end, .chunk = chunk};
+    if (!pool_run(request->service->pool, &left->task))
+        left_end(&left->task);
+}
+
+static void request_destroy(struct request *request)
+{
+    spool_abort(&request->upload);
+    chunk_leave(request);
+    digest_free(&request->digest);
+    idempotency_end(&request->idempotency);
+    job_clear(&request->job);
+    free(request->uri);
+    free(request);
+}
+
+/* Who did what, and whether it was let be: every change, every image that left, every denial. */
+static void audit(const struct request *request)
+{
+    const struct route *route = request->route;
+    /* What is another's is not there for whoever asks, and may be what somebody is looking for. */
+    bool denied = request->status == 401 || request->status == 403 || request->status == 421 ||
+                  (request->status == 404 && request->identity.role != ROLE_ADMIN);
+    if (!route || (!denied && route->access != ROLE_SUBMIT && route->answer != route_result))
+        return;
+    char peer[JOB_CLIENT];
+    request_peer(request, peer);
+    const char *id = *request->job.id ? request->job.id : spool_is_id(request->part[2]) ? request->part[2] : NULL;
+    const char *client = *request->identity.client ? request->identity.client
+                         : *request->job.client    ? request->job.client
+                                                   : "-";
+    char outcome[16] = "aborted";
+    if (request->answered)
+        snprintf(outcome, sizeof outcome, "%u", request->status);
+    log_line(request->service->log, LOG_LEVEL_AUDIT, id, "audit: client=%s role=%s peer=%s %s %s %s", client,
+             role_name(request->identity.role), peer, route->method, route->path, outcome);
+}
+
+/* The library tells the end of a request only if the request got as far as handle(). One whose headers break off, or do
+ * not fit, is known to its connection alone, which has a slot for that. */
+struct slot {
+    struct service *service;
+    struct connection_watch watch;
+    struct request *request; /* NULL: none at the moment */
+    struct tls_pair *pair;   /* that it shows; NULL: none yet */
+};
+
+static struct slot *slot_of(struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info ? info->socket_context : NULL;
+}
+
+static void connection_changed(void *context, struct MHD_Connection *connection, void **socket_context,
+                               enum MHD_ConnectionNotificationCode code)
+{
+    struct slot *slot = *socket_context;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        int fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+        *socket_context = slot = calloc(1, sizeof *slot);
+        if (slot) {
+            slot->service = context;
+            connection_watch(slot->service->connections, &slot->watch, fd,
+                             MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr);
+        }
+        return;
+    }
+    if (slot)
+        connection_forget(slot->service->connections, &slot->watch);
+    if (slot && slot->request)
+        request_destroy(slot->request);
+    if (slot && slot->pair) /* the library has ended the session */
+        tls_release(slot->service->tls, slot->pair);
+    free(slot);
+    *socket_context = NULL;
+}
+
+/* Called with each request's first line, as it was sent. */
+static void *request_create(void *context, const char *uri, struct MHD_Connection *connection)
+{
+    struct slot *slot = slot_of(connection);
+    struct request *request = slot && !slot->request ? calloc(1, sizeof *request) : NULL;
+    if (!request)
+        return NULL;
+    request->service = context;
+    request->uri = strdup(uri);
+    /* The query is read from our copy. The library would take it apart as well, in the connection's memory, and give no
+     * answer at all where thousands of parameters do not fit into that. */
+    char *query = strchr((char *)(uintptr_t)uri, '?');
+    if (query)
+        query[1] = '\0';
+    request->method = request->target = request->query = "";
+    request->wait = request->format = -1;
+    request->upload.fd = -1;
+    request->watch = &slot->watch;
+    if (!request->uri) {
+        free(request);
+        return NULL;
+    }
+    slot->request = request;
+    return request;
+}
+
+static void request_free(void *context, struct MHD_Connection *connection, void **state,
+                         enum MHD_RequestTerminationCode code)
+{
+    struct request *request = *state;
+    struct service *service = context;
+    struct slot *slot = slot_of(connection);
+    (void)code;
+    if (!request)
+        return;
+    if (slot) {
+        slot->request = NULL;
+        connection_enter(&slot->watch, CONNECTION_HEADERS);
+    }
+    /* An upload that is still here was neither refused nor handed to a job: its sender went away. */
+    if (request->upload.spool && !request->refusal.code)
+        request->refusal.code = ERR_BODY_INCOMPLETE;
+    if (request->refusal.code && request->route && request->route->begin)
+        metrics_rejected(service->metrics, request->refusal.code);
+    audit(request);
+    if (request->answered)
+        metrics_answered(service->metrics, request->method, request->status);
+    request_destroy(request);
+    *state = NULL;
+}
+
+/* ---- the server ---- */
+
+/* Which certificate a connection that begins shows. The library keeps the connection in the session; what is ours hangs
+ * on its socket. */
+static int certificate_choose(gnutls_session_t session, const gnutls_datum_t *authorities, int count,
+                              const gnutls_pk_algorithm_t *algorithms, int algorithm_count, gnutls_pcert_st **chain,
+                              unsigned *length, gnutls_privkey_t *key)
+{
+    (void)authorities;
+    (void)count;
+    (void)algorithms;
+    (void)algorithm_count;
+    struct MHD_Connection *connection = gnutls_session_get_ptr(session);
+    struct slot *slot = connection ? slot_of(connection) : NULL;
+    if (!slot)
+        return -1;
+    if (!slot->pair) /* a handshake may ask twice */
+        slot->pair = tls_hold(slot->service->tls);
+    tls_show(slot->pair, chain, length, key);
+    return 0;
+}
+
+int http_create(struct http **out, struct service *service, int *port)
+{
+    const struct options *options = service->options;
+    struct listener listener = {.fd = -1};
+    int result = listen_open(&listener, options);
+    struct http *http = result ? NULL : calloc(1, sizeof *http);
+    if (result)
+        return result;
+    *port = listener.port;
+    memcpy(service->address, listener.name, sizeof service->address);
+    service->local = listener.local;
+    if (http)
+        http->service = service;
+    /* Each thread of the pool has its share of the connections. */
+    unsigned threads = (unsigned)options->http_threads;
+    if (http)
+        http->daemon = MHD_start_daemon(
+            MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC | MHD_ALLOW_SUSPEND_RESUME | (service->tls ? MHD_USE_TLS : 0),
+            0, NULL, NULL, handle, service, MHD_OPTION_LISTEN_SOCKET, listener.fd, MHD_OPTION_THREAD_POOL_SIZE, threads,
+            MHD_OPTION_CONNECTION_LIMIT, (unsigned)options->connections + CONNECTIONS_SURPLUS + threads,
+            MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)options->idle_timeout, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+            (size_t)CONNECTION_BYTES, MHD_OPTION_CONNECTION_MEMORY_INCREMENT, (size_t)CONNECTION_BYTES / 4,
+            MHD_OPTION_URI_LOG_CALLBACK, request_create, service, MHD_OPTION_NOTIFY_COMPLETED, request_free, service,
+            MHD_OPTION_NOTIFY_CONNECTION, connection_changed, service,
+            service->tls ? MHD_OPTION_HTTPS_CERT_CALLBACK : MHD_OPTION_END, certificate_choose,
+            MHD_OPTION_HTTPS_PRIORITIES, TLS_PRIORITIES, MHD_OPTION_END);
+    if (!http || !http->daemon) {
+        close(listener.fd);
+        free(http);
+        return err_set(ERR_INTERNAL, "The HTTP server cannot be started: %s.", strerror(errno));
+    }
+    *out = http;
+    return 0;
+}
+
+void http_free(struct http *http)
+{
+    if (!http)
+        return;
+    MHD_stop_daemon(http->daemon);
+    free(http);
+}

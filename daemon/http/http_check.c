@@ -1,0 +1,133 @@
+#include "daemon/http/http_check.h"
+
+#include <string.h>
+#include <strings.h>
+
+/* What the connection's memory takes is more, so that these are what a client meets. */
+enum { URI_MOST = 16 << 10, HEAD_MOST = 64 << 10, HEADERS_MOST = 200 };
+
+/* What the headers are, all in all. */
+struct head {
+    int headers, lengths, codings, hosts;
+    bool chunked, named; /* named: each header has a name that is one */
+};
+
+static enum MHD_Result header_count(void *context, enum MHD_ValueKind kind, const char *name, const char *value)
+{
+    struct head *head = context;
+    (void)kind;
+    head->headers++;
+    head->named &= token_is_clean(name);
+    head->lengths += strcasecmp(name, "Content-Length") == 0;
+    head->hosts += strcasecmp(name, "Host") == 0;
+    if (strcasecmp(name, "Transfer-Encoding") == 0) {
+        head->codings++;
+        head->chunked = value && strcasecmp(value, "chunked") == 0;
+    }
+    return MHD_YES;
+}
+
+/* A proxy in front may take another of two announcements for the end than this server does; what lies between would be
+ * another client's request. */
+static int framing_check(const struct head *head, bool first_version)
+{
+    if (!head->named)
+        return err_set(ERR_BAD_REQUEST,
+                       "A header has no name, or one with characters that names do not have, as a space before the "
+                       "colon.");
+    if (head->lengths + head->codings > 1)
+        return err_set(ERR_BAD_REQUEST, "The length of the body is announced more than once. Send one Content-Length, "
+                                        "or Transfer-Encoding: chunked.");
+    if (head->codings && !head->chunked)
+        return err_set(ERR_BAD_REQUEST, "The only Transfer-Encoding taken is chunked. Send that, or a Content-Length.");
+    if (head->codings && first_version)
+        return err_set(ERR_BAD_REQUEST, "HTTP/1.0 has no Transfer-Encoding. Send a Content-Length, or use HTTP/1.1.");
+    return 0;
+}
+
+static int size_check(struct request *request, const struct head *head)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    if (strlen(request->uri) > URI_MOST)
+        return err_set(ERR_URI_TOO_LONG, "The request's path and query are longer than %d bytes.", URI_MOST);
+    if (head->headers > HEADERS_MOST || (info && info->header_size > HEAD_MOST))
+        return err_set(ERR_HEADERS_TOO_LARGE, "A request takes %d headers and %d bytes of them at most.", HEADERS_MOST,
+                       HEAD_MOST);
+    return 0;
+}
+
+int request_head_check(struct request *request, const char *version)
+{
+    struct head head = {.named = true};
+    bool first_version = strcmp(version, "HTTP/1.0") == 0;
+    MHD_get_connection_values(request->connection, MHD_HEADER_KIND, header_count, &head);
+    int result = framing_check(&head, first_version);
+    if (!result)
+        result = size_check(request, &head);
+    if (!result && (head.hosts > 1 || (head.hosts == 0 && !first_version)))
+        result = err_set(ERR_BAD_REQUEST, "A request has one header Host, this one has %d.", head.hosts);
+    if (!result)
+        result = target_split(request->uri, &request->host, &request->target, &request->query);
+    if (!result && !request->host)
+        request->host = http_header(request, "Host");
+    return result;
+}
+
+/* A page of another site may have a browser ask a service on the user's own machine, by a name that it lets point
+ * there; the browser then tells that name. Health is no secret, and probes go by addresses. */
+int request_host_check(const struct request *request)
+{
+    const struct service *service = request->service;
+    if (request->route->access == ROLE_NOBODY ||
+        host_is_known(request->host, service->options->host_names, service->local))
+        return 0;
+    return err_set(ERR_MISDIRECTED,
+                   "This service is not known as \"%.64s\". Ask it as localhost, or have its option host-names say so.",
+                   request->host ? request->host : "");
+}
+
+/* A page of another site cannot read what it has a browser ask, but a POST is sent all the same, and takes effect.
+ * Browsers tell whose page it was. */
+int request_origin_check(struct request *request)
+{
+    const char *origin = http_header(request, "Origin");
+    if (request->route->access <= ROLE_READ || !origin || origin_is_host(origin, request->host))
+        return 0;
+    return err_set(ERR_FORBIDDEN, "A page of another site, \"%.64s\", has the browser send this. Nothing was done.",
+                   origin);
+}
+
+int request_surplus_check(const struct request *request)
+{
+    if (request->route && (request->route->flags & ROUTE_HEALTH))
+        return 0;
+    return err_set(ERR_CONNECTIONS,
+                   "Your address, or all clients together, have as many connections as are served, and all are busy "
+                   "(options connections, address-connections). Ask again when one of them has ended.");
+}
+
+int request_query_check(const struct request *request)
+{
+    const char *query = request->query;
+    char name[HTTP_NAME], value[HTTP_VALUE];
+    bool found = false;
+    int result = query_check(query);
+    if (!result && !(request->route->flags & ROUTE_QUERY))
+        result = query_next(&query, name, value, &found);
+    if (!result && found)
+        result = err_set(ERR_UNKNOWN_PARAMETER, "This path takes no parameters, and so not \"%.64s\".", name);
+    return result;
+}
+
+int request_access_check(struct request *request)
+{
+    enum role wanted = request->route->access;
+    if (wanted == ROLE_NOBODY)
+        return 0;
+    int result = tokens_identify(request->service->tokens, http_header(request, "Authorization"), &request->identity);
+    if (!result && request->identity.role < wanted)
+        result = err_set(ERR_FORBIDDEN, "This takes a token of the role %s; yours has the role %s.", role_name(wanted),
+                         role_name(request->identity.role));
+    return result;
+}

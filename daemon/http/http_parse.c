@@ -1,0 +1,412 @@
+#include "daemon/http/http_parse.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+bool text_is_clean(const char *text)
+{
+    const unsigned char *c = (const unsigned char *)text;
+    while (*c) {
+        int more = *c < 0x80                 ? 0
+                   : *c >= 0xc2 && *c < 0xe0 ? 1
+                   : *c >= 0xe0 && *c < 0xf0 ? 2
+                   : *c >= 0xf0 && *c < 0xf5 ? 3
+                                             : -1;
+        if (more < 0 || *c < 0x20 || *c == 0x7f)
+            return false;
+        /* Too long forms, surrogates, beyond U+10FFFF. */
+        unsigned low = *c == 0xe0   ? 0xa0
+                       : *c == 0xf0 ? 0x90
+                                    : 0x80,
+                 high = *c == 0xed   ? 0x9f
+                        : *c == 0xf4 ? 0x8f
+                                     : 0xbf;
+        for (c++; more > 0; more--, c++) {
+            if (*c < low || *c > high)
+                return false;
+            low = 0x80;
+            high = 0xbf;
+        }
+    }
+    return true;
+}
+
+bool token_is_clean(const char *text)
+{
+    static const char others[] = "!#$%&'*+-.^_`|~";
+    size_t length = strlen(text);
+    for (size_t i = 0; i < length; i++)
+        if (!isalnum((unsigned char)text[i]) && !strchr(others, text[i]))
+            return false;
+    return length > 0;
+}
+
+static int hex(char c)
+{
+    return isdigit((unsigned char)c) ? c - '0' : isxdigit((unsigned char)c) ? tolower((unsigned char)c) - 'a' + 10 : -1;
+}
+
+/* Decode `length` bytes of percent-encoded text. */
+static int decode(const char *text, size_t length, bool plus, char *out, size_t size, const char *what)
+{
+    size_t used = 0;
+    for (size_t i = 0; i < length; i++) {
+        char c = text[i];
+        if (c == '%') {
+            int high = i + 1 < length ? hex(text[i + 1]) : -1, low = i + 2 < length ? hex(text[i + 2]) : -1;
+            if (high < 0 || low < 0)
+                return err_set(ERR_BAD_REQUEST, "%s holds a %% that is not followed by two hexadecimal digits.", what);
+            c = (char)(high << 4 | low);
+            i += 2;
+        } else if (c == '+' && plus) {
+            c = ' ';
+        }
+        if (!c)
+            return err_set(ERR_BAD_REQUEST, "%s holds a NUL character.", what);
+        if (used + 1 >= size)
+            return err_set(ERR_BAD_REQUEST, "%s is longer than %zu bytes.", what, size - 1);
+        out[used++] = c;
+    }
+    out[used] = '\0';
+    if (!text_is_clean(out))
+        return err_set(ERR_BAD_REQUEST, "%s is not UTF-8 text without control characters.", what);
+    return 0;
+}
+
+int query_next(const char **query, char name[HTTP_NAME], char value[HTTP_VALUE], bool *found)
+{
+    const char *text = *query;
+    while (*text == '&')
+        text++;
+    size_t length = strcspn(text, "&");
+    *query = text + length;
+    *found = length > 0;
+    if (!length)
+        return 0;
+    const char *equals = memchr(text, '=', length);
+    size_t first = equals ? (size_t)(equals - text) : length;
+    int result = decode(text, first, true, name, HTTP_NAME, "The name of a parameter");
+    if (!result && !*name)
+        result = err_set(ERR_BAD_REQUEST, "A parameter of the query has no name.");
+    if (!result && equals)
+        return decode(equals + 1, length - first - 1, true, value, HTTP_VALUE, "The value of a parameter");
+    value[0] = '\0';
+    return result;
+}
+
+int query_each(const char *query, int (*take)(void *context, const char *name, const char *value), void *context)
+{
+    char name[HTTP_NAME], value[HTTP_VALUE];
+    bool found;
+    for (;;) {
+        int result = query_next(&query, name, value, &found);
+        if (result || !found)
+            return result;
+        result = take(context, name, value);
+        if (result)
+            return result;
+    }
+}
+
+int query_check(const char *query)
+{
+    enum { MOST = 64 };
+    char names[MOST][HTTP_NAME], value[HTTP_VALUE];
+    bool found;
+    for (int count = 0;; count++) {
+        if (count == MOST)
+            return err_set(ERR_BAD_REQUEST, "The query has more than %d parameters.", MOST - 1);
+        int result = query_next(&query, names[count], value, &found);
+        if (result || !found)
+            return result;
+        for (int i = 0; i < count; i++)
+            if (strcmp(names[i], names[count]) == 0)
+                return err_set(ERR_BAD_PARAMETER, "Parameter %s is given twice.", names[i]);
+    }
+}
+
+int target_split(char *uri, const char **host, const char **path, const char **query)
+{
+    size_t scheme = strncasecmp(uri, "http://", 7) == 0 ? 7 : strncasecmp(uri, "https://", 8) == 0 ? 8 : 0;
+    *host = NULL;
+    for (const char *c = uri; *c; c++)
+        if ((unsigned char)*c <= ' ' || *c == 0x7f || *c == '#')
+            return err_set(ERR_BAD_REQUEST, "The target of the request holds a space, a control character or a #. They "
+                                            "are sent encoded, as %%20 and %%23.");
+    char *rest = uri;
+    if (scheme) {
+        size_t length = strcspn(uri + scheme, "/?");
+        rest = uri + scheme + length;
+        memmove(uri, uri + scheme, length);
+        uri[length] = '\0';
+        *host = uri;
+    }
+    if (scheme ? !*uri : *uri != '/')
+        return err_set(ERR_BAD_REQUEST, "The target of the request is neither a path, which begins with \"/\", nor an "
+                                        "address as http://HOST/PATH.");
+    char *mark = rest + strcspn(rest, "?");
+    *query = *mark ? mark + 1 : mark;
+    *mark = '\0';
+    *path = rest;
+    return 0;
+}
+
+int path_split(const char *path, char parts[HTTP_PATH_PARTS][HTTP_PATH_PART], int *count)
+{
+    int found = 0;
+    while (*path == '/' && (path[1] || found > 0)) {
+        size_t length = strcspn(++path, "/");
+        if (found == HTTP_PATH_PARTS || decode(path, length, false, parts[found], HTTP_PATH_PART, "The path") ||
+            !parts[found][0] || strspn(parts[found], ".") == strlen(parts[found]) || strchr(parts[found], '/'))
+            return err_set(ERR_NOT_FOUND, "There is nothing at this path. GET / lists what there is.");
+        found++;
+        path += length;
+    }
+    *count = found;
+    return 0;
+}
+
+static const char *skip_space(const char *text)
+{
+    return text + strspn(text, " \t");
+}
+
+/* Length of a list member up to its comma, which may stand in a quoted string. */
+static size_t member_length(const char *text)
+{
+    bool quoted = false;
+    size_t i = 0;
+    for (; text[i] && (quoted || text[i] != ','); i++) {
+        if (quoted && text[i] == '\\' && text[i + 1])
+            i++;
+        else if (text[i] == '"')
+            quoted = !quoted;
+    }
+    return i;
+}
+
+int prefer_wait(const char *header)
+{
+    for (const char *text = header; text && *text;) {
+        text = skip_space(text);
+        size_t length = member_length(text);
+        if (length > 4 && strncasecmp(text, "wait", 4) == 0) {
+            const char *value = skip_space(text + 4);
+            if (*value == '=') {
+                value = skip_space(value + 1);
+                if (*value == '"')
+                    value++;
+                if (isdigit((unsigned char)*value)) {
+                    long seconds = strtol(value, NULL, 10);
+                    return seconds > 1000000 ? 1000000 : (int)seconds;
+                }
+            }
+        }
+        text += length;
+        text += *text == ',';
+    }
+    return -1;
+}
+
+bool prefer_has(const char *header, const char *preference)
+{
+    for (const char *text = header; text && *text;) {
+        text = skip_space(text);
+        size_t length = member_length(text), used = length;
+        while (used > 0 && (text[used - 1] == ' ' || text[used - 1] == '\t'))
+            used--;
+        if (used == strlen(preference) && strncasecmp(text, preference, used) == 0)
+            return true;
+        text += length;
+        text += *text == ',';
+    }
+    return false;
+}
+
+/* The q of a media range's parameters, in thousandths. */
+static int quality_read(const char *text, size_t length)
+{
+    for (size_t i = 0; i + 1 < length; i++) {
+        if (text[i] != ';')
+            continue;
+        size_t at = i + 1;
+        while (at < length && (text[at] == ' ' || text[at] == '\t'))
+            at++;
+        if (at + 2 < length && tolower((unsigned char)text[at]) == 'q' && text[at + 1] == '=') {
+            int value = 0, scale = 1000;
+            at += 2;
+            if (!isdigit((unsigned char)text[at]))
+                return 0;
+            value = (text[at++] - '0') * scale;
+            if (at < length && text[at] == '.')
+                for (at++; at < length && isdigit((unsigned char)text[at]) && scale > 1; at++)
+                    value += (text[at] - '0') * (scale /= 10);
+            return value > 1000 ? 1000 : value;
+        }
+    }
+    return 1000;
+}
+
+int accept_quality(const char *header, const char *media, int *closeness)
+{
+    int best = 0;
+    *closeness = 0;
+    if (!header || !*skip_space(header)) {
+        *closeness = 1;
+        return 1000;
+    }
+    size_t whole = strlen(media), type = strcspn(media, "/") + 1;
+    for (const char *text = header; *text;) {
+        text = skip_space(text);
+        size_t length = member_length(text), name = strcspn(text, ";, \t"); /* a member ends at a comma, too */
+        int close = 0;
+        if (name == whole && strncasecmp(text, media, whole) == 0)
+            close = 3;
+        else if (name == type + 1 && text[type] == '*' && strncasecmp(text, media, type) == 0)
+            close = 2;
+        else if (name == 3 && strncmp(text, "*/*", 3) == 0)
+            close = 1;
+        if (close > *closeness) {
+            *closeness = close;
+            best = quality_read(text, length);
+        }
+        text += length;
+        text += *text == ',';
+    }
+    return best;
+}
+
+/* Digits at *text; -1: none, or more than fits. */
+static int64_t digits_read(const char **text)
+{
+    int64_t value = 0;
+    if (!isdigit((unsigned char)**text))
+        return -1;
+    for (; isdigit((unsigned char)**text); (*text)++)
+        if (__builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, **text - '0', &value))
+            value = INT64_MAX / 16; /* beyond any file */
+    return value;
+}
+
+enum range_kind range_parse(const char *header, int64_t bytes, int64_t *first, int64_t *last)
+{
+    if (!header || strncasecmp(header, "bytes=", 6) != 0)
+        return RANGE_WHOLE;
+    const char *text = skip_space(header + 6);
+    int64_t from = digits_read(&text), to;
+    if (*text++ != '-')
+        return RANGE_WHOLE;
+    to = digits_read(&text);
+    if (*skip_space(text) || (from < 0 && to < 0))
+        return RANGE_WHOLE;
+    if (from < 0) { /* the last `to` bytes */
+        if (to == 0 || bytes == 0)
+            return RANGE_OUTSIDE;
+        from = to < bytes ? bytes - to : 0;
+        to = bytes - 1;
+    } else {
+        if (to >= 0 && to < from)
+            return RANGE_WHOLE;
+        if (from >= bytes)
+            return RANGE_OUTSIDE;
+        if (to < 0 || to >= bytes)
+            to = bytes - 1;
+    }
+    *first = from;
+    *last = to;
+    return RANGE_PART;
+}
+
+bool etag_listed(const char *header, const char *etag, bool weak)
+{
+    size_t wanted = strlen(etag);
+    for (const char *text = header; *text;) {
+        text = skip_space(text);
+        size_t length = member_length(text), used = length;
+        while (used > 0 && (text[used - 1] == ' ' || text[used - 1] == '\t'))
+            used--;
+        if (used == 1 && *text == '*')
+            return true;
+        const char *tag = text;
+        bool is_weak = used > 2 && strncmp(tag, "W/", 2) == 0;
+        if (is_weak) {
+            tag += 2;
+            used -= 2;
+        }
+        if ((weak || !is_weak) && used == wanted && strncmp(tag, etag, wanted) == 0)
+            return true;
+        text += length;
+        text += *text == ',';
+    }
+    return false;
+}
+
+int address_split(const char *text, char host[HTTP_NAME], int *port)
+{
+    const char *colon = strrchr(text, ':');
+    const char *from = text, *to = colon;
+    if (colon && *text == '[') {
+        from++;
+        to = colon > from && colon[-1] == ']' ? colon - 1 : NULL;
+    }
+    char *end = NULL;
+    long number = colon && isdigit((unsigned char)colon[1]) ? strtol(colon + 1, &end, 10) : -1;
+    if (!to || to <= from || (size_t)(to - from) >= HTTP_NAME || number < 0 || number > 65535 || *end)
+        return err_set(ERR_BAD_PARAMETER, "\"%.64s\" is no address and port as 127.0.0.1:8080 or [::1]:8080.", text);
+    memcpy(host, from, (size_t)(to - from));
+    host[to - from] = '\0';
+    *port = (int)number;
+    return 0;
+}
+
+/* Whether `name` (of `length`) is localhost or a loopback address. */
+static bool name_is_loopback(const char *name, size_t length)
+{
+    if (length == 9 && strncasecmp(name, "localhost", 9) == 0)
+        return true;
+    if (length == 5 && strncmp(name, "[::1]", 5) == 0)
+        return true;
+    return length >= 7 && length <= 15 && strncmp(name, "127.", 4) == 0 && strspn(name, "0123456789.") >= length;
+}
+
+bool host_is_known(const char *header, const char *names, bool local)
+{
+    if (!*names && !local)
+        return true;
+    if (!header)
+        return false;
+    size_t length = *header == '[' ? strcspn(header, "]") + 1 : strcspn(header, ":");
+    if (length > strlen(header))
+        return false;
+    const char *port = header + length;
+    if (*port && (*port != ':' || strspn(port + 1, "0123456789") != strlen(port + 1)))
+        return false;
+    if (length > 1 && header[length - 1] == '.') /* "localhost." is localhost */
+        length--;
+    if (!*names)
+        return name_is_loopback(header, length);
+    for (const char *name = names + strspn(names, ", "); *name; name += strspn(name, ", ")) {
+        size_t named = strcspn(name, ", ");
+        if (named == length && strncasecmp(name, header, length) == 0)
+            return true;
+        name += named;
+    }
+    return false;
+}
+
+bool origin_is_host(const char *origin, const char *host)
+{
+    size_t scheme = strncasecmp(origin, "http://", 7) == 0 ? 7 : strncasecmp(origin, "https://", 8) == 0 ? 8 : 0;
+    return scheme && host && strcasecmp(origin + scheme, host) == 0;
+}
+
+int64_t number_parse(const char *text)
+{
+    char *end;
+    if (!text || *text < '0' || *text > '9' || strlen(text) > 18)
+        return -1;
+    long long value = strtoll(text, &end, 10);
+    return *end ? -1 : value;
+}

@@ -1,0 +1,151 @@
+#include "daemon/http/listen.h"
+
+#include "daemon/http/http_parse.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+
+enum { BACKLOG = 512 };
+
+union address {
+    struct sockaddr any;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+};
+
+static bool address_is_local(const union address *address)
+{
+    if (address->any.sa_family == AF_INET)
+        return ntohl(address->v4.sin_addr.s_addr) >> 24 == 127;
+    return IN6_IS_ADDR_LOOPBACK(&address->v6.sin6_addr);
+}
+
+/* What options->listen says. */
+static int address_read(const struct options *options, union address *address, socklen_t *length)
+{
+    char host[HTTP_NAME];
+    int port, result = address_split(options->listen, host, &port);
+    if (result)
+        return result;
+    *address = (union address){.v4 = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)}};
+    *length = sizeof address->v4;
+    if (strcmp(host, "localhost") == 0)
+        strcpy(host, "127.0.0.1");
+    if (inet_pton(AF_INET, host, &address->v4.sin_addr) == 1)
+        return 0;
+    address->v6 = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
+    *length = sizeof address->v6;
+    if (inet_pton(AF_INET6, host, &address->v6.sin6_addr) != 1)
+        return err_set(ERR_BAD_PARAMETER, "listen: \"%s\" is no address; give numbers, as 127.0.0.1 or [::1].", host);
+    return 0;
+}
+
+static int guard(const struct options *options, bool local, const char *what)
+{
+    if (local || (*options->tls_certificate && *options->tokens))
+        return 0;
+    return err_set(
+        ERR_BAD_PARAMETER,
+        "%s can be reached from other machines. That takes TLS (options tls-certificate and tls-key) and tokens "
+        "(option tokens; mrirecond --new-token makes one); without them listen on 127.0.0.1 or [::1].",
+        what);
+}
+
+/* What to do about an address that cannot be served. */
+static const char *advice(int error)
+{
+    return error == EADDRINUSE
+               ? " Another program has it, perhaps another mrirecond: stop that one, or name another port."
+           : error == EACCES
+               ? " Ports below 1024 are not every user's: name a higher one, or have systemd hand it over "
+                 "(mrirecond.socket)."
+           : error == EADDRNOTAVAIL ? " It is no address of this machine: `ip address` lists those."
+                                    : "";
+}
+
+static int adopt(struct listener *out, const struct options *options, int count)
+{
+    union address address;
+    socklen_t length = sizeof address;
+    int fd = SD_LISTEN_FDS_START;
+    if (count > 1)
+        return err_set(ERR_BAD_PARAMETER, "%d sockets are handed over; one can be served.", count);
+    if (sd_is_socket(fd, AF_UNSPEC, SOCK_STREAM, 1) <= 0 || getsockname(fd, &address.any, &length) < 0 ||
+        (address.any.sa_family != AF_INET && address.any.sa_family != AF_INET6))
+        return err_set(ERR_BAD_PARAMETER,
+                       "The socket that is handed over is not one that listens on an internet address.");
+    int result = guard(options, address_is_local(&address), "The address of the socket that is handed over");
+    if (result)
+        return result;
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+    out->fd = fd;
+    out->local = address_is_local(&address);
+    return 0;
+}
+
+/* What options->listen says, where that may be served. */
+static int address_find(const struct options *options, union address *address, socklen_t *length)
+{
+    char what[OPTION_TEXT + 16];
+    int result = address_read(options, address, length);
+    snprintf(what, sizeof what, "listen: %s", options->listen);
+    return result ? result : guard(options, address_is_local(address), what);
+}
+
+static int open_own(struct listener *out, const struct options *options)
+{
+    union address address;
+    socklen_t length;
+    int one = 1, result = address_find(options, &address, &length);
+    if (result)
+        return result;
+    int fd = socket(address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd >= 0)
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (fd < 0 || bind(fd, &address.any, length) < 0 || listen(fd, BACKLOG) < 0) {
+        result = err_set(ERR_IO, "listen: %s cannot be served: %s.%s", options->listen, strerror(errno), advice(errno));
+        if (fd >= 0)
+            close(fd);
+        return result;
+    }
+    out->fd = fd;
+    out->local = address_is_local(&address);
+    return 0;
+}
+
+/* By the socket itself: one that was handed over need not be where the option says. */
+static void name_read(struct listener *out)
+{
+    union address address;
+    socklen_t length = sizeof address;
+    char number[INET6_ADDRSTRLEN] = "";
+    if (getsockname(out->fd, &address.any, &length) < 0)
+        return;
+    bool v4 = address.any.sa_family == AF_INET;
+    inet_ntop(address.any.sa_family, v4 ? (void *)&address.v4.sin_addr : (void *)&address.v6.sin6_addr, number,
+              sizeof number);
+    out->port = ntohs(v4 ? address.v4.sin_port : address.v6.sin6_port);
+    snprintf(out->name, sizeof out->name, v4 ? "%s:%d" : "[%s]:%d", number, out->port);
+}
+
+int listen_check(const struct options *options)
+{
+    union address address;
+    socklen_t length;
+    return sd_listen_fds(0) > 0 ? 0 : address_find(options, &address, &length);
+}
+
+int listen_open(struct listener *out, const struct options *options)
+{
+    int handed = sd_listen_fds(1), result = handed > 0 ? adopt(out, options, handed) : open_own(out, options);
+    if (!result)
+        name_read(out);
+    return result;
+}

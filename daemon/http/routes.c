@@ -1,0 +1,30 @@
+/* The table of routes. */
+#include "daemon/http/routes.h"
+
+const struct route http_routes[] = {
+    {"GET", "/", ROLE_READ, NULL, NULL, route_index, 0},
+    {"POST", "/v1/jobs", ROLE_SUBMIT, route_submit_begin, route_submit_work, route_submit, ROUTE_QUERY},
+    {"GET", "/v1/jobs", ROLE_READ, NULL, NULL, route_jobs, ROUTE_QUERY},
+    {"GET", "/v1/jobs/*", ROLE_READ, NULL, NULL, route_job, 0},
+    {"DELETE", "/v1/jobs", ROLE_ADMIN, NULL, route_purge_work, route_purge, ROUTE_QUERY},
+    {"DELETE", "/v1/jobs/*", ROLE_SUBMIT, NULL, route_delete_work, route_delete, 0},
+    {"POST", "/v1/jobs/*/cancel", ROLE_SUBMIT, NULL, route_cancel_work, route_cancel, 0},
+    {"POST", "/v1/jobs/*/resubmit", ROLE_SUBMIT, NULL, route_resubmit_work, route_submit, ROUTE_QUERY},
+    {"GET", "/v1/jobs/*/events", ROLE_READ, NULL, NULL, route_events, 0},
+    {"GET", "/v1/jobs/*/results/*", ROLE_READ, NULL, NULL, route_result, ROUTE_QUERY},
+    {"OPTIONS", "/v1/uploads", ROLE_NOBODY, NULL, NULL, route_uploads_options, ROUTE_TUS},
+    {"POST", "/v1/uploads", ROLE_SUBMIT, route_upload_create_begin, route_upload_create_work, route_upload_create,
+     ROUTE_QUERY | ROUTE_TUS},
+    {"GET", "/v1/uploads/*", ROLE_READ, NULL, NULL, route_upload, ROUTE_TUS},
+    {"PATCH", "/v1/uploads/*", ROLE_SUBMIT, route_upload_append_begin, route_upload_append_work, route_upload_append,
+     ROUTE_TUS},
+    {"DELETE", "/v1/uploads/*", ROLE_SUBMIT, NULL, route_upload_delete_work, route_upload_delete, ROUTE_TUS},
+    {"GET", "/v1/kinds", ROLE_READ, NULL, NULL, route_kinds, 0},
+    {"GET", "/livez", ROLE_NOBODY, NULL, NULL, route_live, ROUTE_HEALTH},
+    {"GET", "/readyz", ROLE_NOBODY, NULL, NULL, route_ready, ROUTE_QUERY | ROUTE_HEALTH},
+    {"GET", "/healthz", ROLE_NOBODY, NULL, NULL, route_ready, ROUTE_QUERY | ROUTE_HEALTH},
+    {"GET", "/v2/health/live", ROLE_NOBODY, NULL, NULL, route_live, ROUTE_HEALTH},
+    {"GET", "/v2/health/ready", ROLE_NOBODY, NULL, NULL, route_ready, ROUTE_QUERY | ROUTE_HEALTH},
+    {"GET", "/metrics", ROLE_READ, NULL, NULL, route_metrics, ROUTE_HEALTH},
+    {.method = NULL},
+};

@@ -1,0 +1,79 @@
+/* routes.h: what the files of routes share. Only daemon/http/routes*.c include this. */
+#ifndef MRIRECON_DAEMON_ROUTES_H
+#define MRIRECON_DAEMON_ROUTES_H
+
+#include "daemon/http/http.h"
+#include "recon/recon.h"
+
+/* routes_client.c */
+/* Who sends this request, as fair shares and quotas know it. Fails with ERR_BAD_REQUEST. */
+int request_client(struct request *request, char name[JOB_CLIENT]);
+/* The address it comes from. */
+void request_peer(const struct request *request, char name[JOB_CLIENT]);
+
+/* routes_submit.c */
+int route_submit_begin(struct request *request);
+int route_submit_work(struct request *request);
+int route_submit(struct request *request);
+int route_resubmit_work(struct request *request);
+/* What the scan in `scan`, of `bytes`, is, as metrics tell it. */
+const char *ingest_format(int scan, int64_t bytes);
+
+/* routes_jobs.c */
+int route_job(struct request *request);
+int route_jobs(struct request *request);
+int route_cancel_work(struct request *request);
+int route_cancel(struct request *request);
+int route_delete_work(struct request *request);
+int route_delete(struct request *request);
+int route_purge_work(struct request *request);
+int route_purge(struct request *request);
+/* The document of a job with what is known of its progress; a new reference. */
+json_t *job_document(struct service *service, const struct job *job);
+/* How far a job is, and that as the members `progress` and `step` of its document; a new reference. */
+struct job_progress job_progress_find(struct service *service, const struct job *job);
+json_t *job_progress_pack(const struct job *job, const struct job_progress *progress);
+/* The job of an id, and where it runs, its progress: never less than a document before told. */
+int job_look_up(struct service *service, const char *id, struct job *job);
+/* The same for a request: a job that is not its sender's is not there. Fails with ERR_NOT_FOUND. */
+int request_job(struct request *request, const char *id, struct job *job);
+/* Whether what belongs to `client` is the sender's to see. */
+bool request_owns(const struct request *request, const char *client);
+
+/* routes_query.c */
+/* Read the query of a submission into request->job: kind, parameters, priority, deadline, client; no formats. Fails
+ * with ERR_UNKNOWN_KIND, ERR_UNKNOWN_PARAMETER, ERR_BAD_PARAMETER, ERR_BAD_REQUEST. */
+int submission_read(struct request *request);
+/* The same, where what the query leaves out is as it was in the job `before`. */
+int resubmission_read(struct request *request, const struct job *before);
+
+/* routes_uploads.c */
+int route_uploads_options(struct request *request);
+int route_upload_create_begin(struct request *request);
+int route_upload_create_work(struct request *request);
+int route_upload_create(struct request *request);
+int route_upload(struct request *request);
+int route_upload_append_begin(struct request *request);
+int route_upload_append_work(struct request *request);
+int route_upload_append(struct request *request);
+int route_upload_delete_work(struct request *request);
+int route_upload_delete(struct request *request);
+
+/* routes_events.c */
+int route_events(struct request *request);
+
+/* routes_results.c */
+int route_result(struct request *request);
+/* Answer with image.FORMAT of a job that succeeded; it is made where it is not there, and the request then waits. */
+int result_answer(struct request *request, const char *id, enum image_format format, const char *const *headers);
+
+/* routes_service.c */
+/* A parameter's text as what it is: a number where it is one. */
+json_t *param_value_pack(const struct param *param, const char *text);
+int route_index(struct request *request);
+int route_kinds(struct request *request);
+int route_live(struct request *request);
+int route_ready(struct request *request);
+int route_metrics(struct request *request);
+
+#endif

@@ -1,0 +1,166 @@
+/* The events of a job (server-sent events): its state whenever that changes, its progress while it runs.
+ *
+ * Nothing is kept for them: an event is what the store and the worker say at the moment it is sent, and its id is a
+ * number that grows with what it tells. A client that comes back with Last-Event-ID gets what is newer, or, where the
+ * end was told already, 204: do not come back. */
+#include "daemon/http/routes.h"
+
+#include "daemon/base/clock.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define PROGRESS_SECONDS  0.25 /* the shortest time between two events of progress */
+#define HEARTBEAT_SECONDS 15.0 /* the longest time without a byte: proxies close quiet connections */
+#define STATE_IDS         (PROGRESS_TOLD_MOST + 1) /* ids from one state to the next */
+#define RETRY_MS          2000                     /* after which a client whose connection broke comes back */
+
+struct stream {
+    struct service *service;
+    struct MHD_Connection *connection;
+    char id[JOB_ID];
+    long long told;      /* the id of the newest event that was sent */
+    bool ended;          /* the last event is in `text` */
+    char *text;          /* what is being sent */
+    size_t length, sent; /* of it */
+    double spoken;       /* clock_seconds() when the last byte was put into `text` */
+    struct waiter waiter;
+};
+
+/* Attempts count once a worker has the job; while it waits, and where it ends waiting, the next one is meant. */
+static long long event_id(const struct job *job, long long told)
+{
+    static const int rank[JOB_STATES] = {[JOB_QUEUED] = 0,    [JOB_RUNNING] = 1, [JOB_CANCELING] = 2,
+                                         [JOB_SUCCEEDED] = 3, [JOB_FAILED] = 3,  [JOB_CANCELED] = 3};
+    long long attempt = job->attempts + (job->started == 0);
+    return (attempt * 10 + rank[job->state]) * STATE_IDS + told;
+}
+
+static void stream_free(void *context)
+{
+    struct stream *stream = context;
+    free(stream->text);
+    free(stream);
+}
+
+/* Put `text`, which is taken, up for sending. */
+static bool say(struct stream *stream, char *text)
+{
+    free(stream->text);
+    stream->text = text;
+    stream->length = text ? strlen(text) : 0;
+    stream->sent = 0;
+    stream->spoken = clock_seconds();
+    return text != NULL;
+}
+
+static bool say_event(struct stream *stream, const char *name, long long id, json_t *data)
+{
+    char *json = data ? json_dumps(data, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL, *text = NULL;
+    json_decref(data);
+    if (!json || asprintf(&text, "event: %s\nid: %lld\ndata: %s\n\n", name, id, json) < 0)
+        text = NULL;
+    free(json);
+    stream->told = id;
+    return say(stream, text);
+}
+
+/* What there is to say now: an event, a heartbeat, or nothing. false: the stream is over (the job is no more, or there
+ * is no memory). */
+static bool look(struct stream *stream, double *next)
+{
+    struct job job;
+    if (job_look_up(stream->service, stream->id, &job) != 0)
+        return false;
+    struct job_progress progress = job_progress_find(stream->service, &job);
+    double now = clock_seconds();
+    long long id = event_id(&job, progress.told);
+    bool running = job.state == JOB_RUNNING, final = job_state_is_final(job.state), good = true;
+    if (id / STATE_IDS > stream->told / STATE_IDS || (final && id > stream->told)) {
+        stream->ended = final;
+        good = say_event(stream, "state", id, job_document(stream->service, &job));
+    } else if (id > stream->told && running) {
+        good = say_event(stream, "progress", id, job_progress_pack(&job, &progress));
+    } else if (now - stream->spoken >= HEARTBEAT_SECONDS) {
+        good = say(stream, strdup(": still here\n\n"));
+    }
+    double heartbeat = stream->spoken + HEARTBEAT_SECONDS;
+    *next = running && now + PROGRESS_SECONDS < heartbeat ? now + PROGRESS_SECONDS : heartbeat;
+    job_clear(&job);
+    return good;
+}
+
+/* What the library gives to be filled is nearly all of a connection's memory, much of which it has cleared: a quarter
+ * of a megabyte for some hundred bytes. 500 streams took 133 MB; they take 9 where its pages go back to the kernel once
+ * a stream, and no connection is kept when its stream has ended. */
+static void pages_give_back(char *buffer, size_t room)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t from = ((uintptr_t)buffer + page - 1) / page * page, to = ((uintptr_t)buffer + room) / page * page;
+    if (from < to)
+        madvise((void *)from, to - from, MADV_DONTNEED);
+}
+
+/* The library asks for more to send; 0 where the connection was suspended until there is something. */
+static ssize_t stream_read(void *context, uint64_t position, char *buffer, size_t room)
+{
+    struct stream *stream = context;
+    double next = 0;
+    if (position == 0)
+        pages_give_back(buffer, room);
+    if (stream->sent == stream->length) {
+        if (stream->ended || !look(stream, &next))
+            return MHD_CONTENT_READER_END_OF_STREAM;
+        if (stream->sent == stream->length) {
+            if (!waiters_wait(stream->service->waiters, &stream->waiter, stream->connection, stream->id, next, -1))
+                return MHD_CONTENT_READER_END_OF_STREAM;
+            /* What changed between the look and the wait woke nobody. */
+            if (!look(stream, &next) || stream->sent < stream->length)
+                waiters_wake(stream->service->waiters, stream->id);
+            return 0;
+        }
+    }
+    size_t bytes = stream->length - stream->sent;
+    bytes = bytes < room ? bytes : room;
+    memcpy(buffer, stream->text + stream->sent, bytes);
+    stream->sent += bytes;
+    return (ssize_t)bytes;
+}
+
+int route_events(struct request *request)
+{
+    struct job job;
+    int result = request_job(request, request->part[2], &job);
+    if (result)
+        return result;
+    /* What is no id of ours is as none: a browser takes any other answer than a stream as the end of its tries. */
+    long long last = number_parse(http_header(request, "Last-Event-ID")), told = last > 0 ? last : 0;
+    long long newest = event_id(&job, PROGRESS_TOLD_MOST);
+    bool over = job_state_is_final(job.state) && event_id(&job, 0) == told;
+    if (told > newest) /* of another job */
+        told = 0;
+    job_clear(&job);
+    if (over)
+        return http_answer(request, 204, "", strdup(""), NULL);
+    struct stream *stream = calloc(1, sizeof *stream);
+    if (!stream)
+        return err_set(ERR_NO_MEMORY, "No memory for a stream of events. Try again later.");
+    stream->service = request->service;
+    stream->connection = request->connection;
+    memcpy(stream->id, request->part[2], JOB_ID - 1); /* which it is: the job was found */
+    stream->told = told;
+    char *hello = NULL;
+    if (asprintf(&hello, "retry: %d\n\n", RETRY_MS) < 0)
+        hello = NULL;
+    if (!say(stream, hello)) {
+        stream_free(stream);
+        return err_set(ERR_NO_MEMORY, "No memory for a stream of events. Try again later.");
+    }
+    /* Proxies that hold answers back until they have enough of them are asked not to. */
+    const char *const headers[] = {"X-Accel-Buffering", "no", "Connection", "close", NULL};
+    return http_answer_stream(request, 200, "text/event-stream", stream_read, stream, stream_free, headers);
+}

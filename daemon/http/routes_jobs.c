@@ -1,0 +1,349 @@
+/* Jobs: one, all, cancel, delete. */
+#include "daemon/http/routes.h"
+
+#include "daemon/base/clock.h"
+#include "daemon/queue/jobs.h"
+#include "daemon/http/problem.h"
+#include "recon/recon.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LIST_DEFAULT = 50, LIST_MOST = 500 };
+
+/* What a scheduler's worker says of the job; false: none has it. */
+static bool progress_of(struct service *service, const struct job *job, struct job_progress *out)
+{
+    struct worker_status status[WORKERS_MAX];
+    int count = scheduler_status(service->scheduler, status);
+    const struct kind *kind = recon_kind_find(job->kind);
+    for (int i = 0; i < count; i++) {
+        if (strcmp(status[i].ending, job->id) == 0) {
+            *out = (struct job_progress){1, kind ? kind_steps(kind) - 1 : -1, 0, 0, PROGRESS_TOLD_MOST};
+            return true;
+        }
+        if (strcmp(status[i].job, job->id) == 0) {
+            *out = status[i].progress;
+            return true;
+        }
+    }
+    return false;
+}
+
+struct job_progress job_progress_find(struct service *service, const struct job *job)
+{
+    struct job_progress progress = {.fraction = job->state == JOB_SUCCEEDED ? 1 : 0, .step = -1};
+    if (job->state == JOB_RUNNING || job->state == JOB_CANCELING)
+        progress_of(service, job, &progress);
+    return progress;
+}
+
+json_t *job_progress_pack(const struct job *job, const struct job_progress *progress)
+{
+    const struct kind *kind = recon_kind_find(job->kind);
+    json_t *step = json_null();
+    if (kind && progress->step >= 0) {
+        const struct kind_step *at = &kind->steps[progress->step];
+        bool iterates = at->unit && progress->iterations > 0;
+        step = json_pack("{s:s, s:i, s:i, s:s?, s:o, s:o}", "name", at->name, "number", progress->step + 1, "steps",
+                         kind_steps(kind), "unit", at->unit, "iteration",
+                         iterates ? json_integer((json_int_t)progress->iteration) : json_null(), "iterations",
+                         iterates ? json_integer((json_int_t)progress->iterations) : json_null());
+    }
+    return json_pack("{s:f, s:o}", "progress", progress->fraction, "step", step);
+}
+
+/* The same of a job that is not there and of one that is another's. */
+static int job_unknown(void)
+{
+    return err_set(ERR_NOT_FOUND,
+                   "There is no job of this id; it may have been deleted. GET /v1/jobs lists those there are.");
+}
+
+int job_look_up(struct service *service, const char *id, struct job *job)
+{
+    struct job_progress progress;
+    if (!spool_is_id(id))
+        return job_unknown();
+    int result = store_get(service->store, id, job);
+    /* A job that runs, and that no worker has: it ended in between, or is about to begin. */
+    if (!result && job->state == JOB_RUNNING && !progress_of(service, job, &progress)) {
+        job_clear(job);
+        result = store_get(service->store, id, job);
+    }
+    return result == ERR_NOT_FOUND ? job_unknown() : result;
+}
+
+bool request_owns(const struct request *request, const char *client)
+{
+    return request->identity.role == ROLE_ADMIN || strcmp(request->identity.client, client) == 0;
+}
+
+int request_job(struct request *request, const char *id, struct job *job)
+{
+    int result = job_look_up(request->service, id, job);
+    if (result || request_owns(request, job->client))
+        return result;
+    job_clear(job);
+    return job_unknown();
+}
+
+/* That the job is there, and the sender's. */
+static int request_job_check(struct request *request, const char *id)
+{
+    struct job job = {.state = JOB_QUEUED};
+    int result = request_job(request, id, &job);
+    job_clear(&job);
+    return result;
+}
+
+static json_t *time_pack(int64_t milliseconds)
+{
+    char text[CLOCK_TEXT];
+    if (!milliseconds)
+        return json_null();
+    clock_print(milliseconds, text);
+    return json_string(text);
+}
+
+/* Parameters as what they are: numbers as numbers. Those of a kind that is no more are left as text. */
+static json_t *parameters_pack(const struct job *job)
+{
+    const struct kind *kind = recon_kind_find(job->kind);
+    json_t *packed = json_object(), *value;
+    const char *name;
+    json_object_foreach (job->parameters, name, value) {
+        const struct param *param = kind ? kind->params : NULL;
+        while (param && param->name && strcmp(param->name, name) != 0)
+            param++;
+        const char *text = json_string_value(value);
+        if (param && param->name && text)
+            json_object_set_new(packed, name, param_value_pack(param, text));
+        else
+            json_object_set(packed, name, value);
+    }
+    return packed;
+}
+
+/* [{name, type, bytes, href}]: an image is named "image" whatever its form; its href tells them apart. */
+static json_t *results_pack(const struct job *job)
+{
+    json_t *packed = json_array(), *result;
+    size_t i;
+    json_array_foreach (job->results, i, result) {
+        const char *file = json_string_value(json_object_get(result, "name"));
+        char href[JOB_ID + SPOOL_NAME + 40];
+        bool image = strncmp(file, "image.", 6) == 0 && image_format_find(file + 6) >= 0;
+        if (image)
+            snprintf(href, sizeof href, "/v1/jobs/%s/results/image?format=%s", job->id, file + 6);
+        else
+            snprintf(href, sizeof href, "/v1/jobs/%s/results/%s", job->id, file);
+        json_t *one =
+            json_pack("{s:s, s:s, s:O, s:O, s:s}", "name", image ? "image" : file, "file", file, "type",
+                      json_object_get(result, "type"), "bytes", json_object_get(result, "bytes"), "href", href);
+        json_array_append_new(packed, one);
+    }
+    return packed;
+}
+
+json_t *job_document(struct service *service, const struct job *job)
+{
+    const struct job_progress progress = job_progress_find(service, job);
+    json_t *document = json_pack("{s:s, s:s, s:s, s:o}", "id", job->id, "kind", job->kind, "state",
+                                 job_state_name(job->state), "parameters", parameters_pack(job));
+    json_object_update_new(document, job_progress_pack(job, &progress));
+    json_object_set_new(document, "priority", json_string(job_priority_name(job->priority)));
+    json_object_set_new(document, "client", json_string(job->client));
+    json_object_set_new(document, "created", time_pack(job->created));
+    json_object_set_new(document, "started", time_pack(job->started));
+    json_object_set_new(document, "finished", time_pack(job->finished));
+    json_object_set_new(document, "deadline", time_pack(job->deadline));
+    json_object_set_new(document, "bytes", json_integer(job->bytes));
+    json_object_set_new(document, "attempts", json_integer(job->attempts));
+    json_object_set_new(document, "error", job->error ? problem_of(job->error, job->id) : json_null());
+    json_object_set_new(document, "results", results_pack(job));
+    json_object_set_new(document, "report", job->report ? json_incref(job->report) : json_object());
+    return document;
+}
+
+int route_job(struct request *request)
+{
+    struct job job;
+    int result = request_job(request, request->part[2], &job);
+    if (result)
+        return result;
+    const char *const headers[] = {job_state_is_final(job.state) ? NULL : "Retry-After", "1", NULL};
+    result = http_answer_json(request, 200, job_document(request->service, &job), headers);
+    job_clear(&job);
+    return result;
+}
+
+struct list_query {
+    int64_t limit, before;
+    int state;
+};
+
+/* A whole number in [1, most]; false: it is none. */
+static bool number_read(const char *text, int64_t most, int64_t *out)
+{
+    char *end;
+    if (*text < '0' || *text > '9' || strlen(text) > 18)
+        return false;
+    *out = strtoll(text, &end, 10);
+    return !*end && *out >= 1 && *out <= most;
+}
+
+static int list_take(void *context, const char *name, const char *value)
+{
+    struct list_query *out = context;
+    if (strcmp(name, "limit") == 0) {
+        if (!number_read(value, LIST_MOST, &out->limit))
+            return err_set(ERR_BAD_PARAMETER, "limit takes a whole number from 1 to %d.", LIST_MOST);
+    } else if (strcmp(name, "cursor") == 0) {
+        if (!number_read(value, INT64_MAX, &out->before))
+            return err_set(ERR_BAD_PARAMETER, "cursor takes what \"next\" of an earlier page said.");
+    } else if (strcmp(name, "state") == 0) {
+        out->state = job_state_find(value);
+        if (out->state < 0)
+            return err_set(ERR_BAD_PARAMETER, "state takes queued, running, canceling, succeeded, failed or canceled.");
+    } else {
+        return err_set(ERR_UNKNOWN_PARAMETER, "The list takes limit, cursor and state, not \"%.64s\".", name);
+    }
+    return 0;
+}
+
+int route_jobs(struct request *request)
+{
+    struct list_query query = {.limit = LIST_DEFAULT, .state = -1};
+    int count = 0, result = query_each(request->query, list_take, &query);
+    if (result)
+        return result;
+    /* One more than is asked for tells whether there is another page. */
+    struct job *jobs = calloc((size_t)query.limit + 1, sizeof *jobs);
+    if (!jobs)
+        return err_set(ERR_NO_MEMORY, "No memory for the list. Ask for a shorter one.");
+    result = store_list(request->service->store, query.before, query.state,
+                        request->identity.role == ROLE_ADMIN ? NULL : request->identity.client, jobs,
+                        (int)query.limit + 1, &count);
+    if (!result) {
+        json_t *list = json_array(), *next = json_null();
+        char cursor[24];
+        if (count > query.limit) {
+            snprintf(cursor, sizeof cursor, "%lld", (long long)jobs[query.limit - 1].sequence);
+            next = json_string(cursor);
+        }
+        for (int i = 0; i < count && i < query.limit; i++)
+            json_array_append_new(list, job_document(request->service, &jobs[i]));
+        result = http_answer_json(request, 200, json_pack("{s:o, s:o}", "jobs", list, "next", next), NULL);
+    }
+    for (int i = 0; i < count; i++)
+        job_clear(&jobs[i]);
+    free(jobs);
+    return result;
+}
+
+/* What jobs.h works with. */
+static struct scheduler_parts service_parts(const struct service *service)
+{
+    return (struct scheduler_parts){service->options, service->log,     service->store,
+                                    service->spool,   service->metrics, service->waiters};
+}
+
+int route_cancel_work(struct request *request)
+{
+    struct service *service = request->service;
+    const char *id = request->part[2];
+    const struct scheduler_parts parts = service_parts(service);
+    enum job_state state;
+    int result = request_job_check(request, id);
+    if (!result)
+        result = job_cancel(&parts, service->scheduler, id, &state);
+    if (!result)
+        log_line(service->log, LOG_LEVEL_INFO, id, "cancel asked for; %s", job_state_name(state));
+    return result;
+}
+
+int route_cancel(struct request *request)
+{
+    struct job job;
+    int result = store_get(request->service->store, request->part[2], &job);
+    if (result)
+        return result;
+    result = http_answer_json(request, 202, job_document(request->service, &job), NULL);
+    job_clear(&job);
+    return result;
+}
+
+int route_delete_work(struct request *request)
+{
+    struct service *service = request->service;
+    const char *id = request->part[2];
+    int result = request_job_check(request, id);
+    if (!result)
+        result = store_delete(service->store, id);
+    if (result)
+        return result;
+    /* Without a row they are nobody's: what a crash leaves here goes at the next start. */
+    spool_remove(service->spool, id);
+    spool_results_remove(service->spool, id);
+    log_line(service->log, LOG_LEVEL_INFO, id, "deleted");
+    return 0;
+}
+
+int route_delete(struct request *request)
+{
+    return http_answer(request, 204, "", strdup(""), NULL);
+}
+
+struct purge_query {
+    int64_t older; /* s */
+    int state;
+};
+
+static int purge_take(void *context, const char *name, const char *value)
+{
+    struct purge_query *out = context;
+    if (strcmp(name, "older") == 0) {
+        if (strcmp(value, "0") == 0)
+            out->older = 0;
+        else if (!number_read(value, INT32_MAX, &out->older))
+            return err_set(ERR_BAD_PARAMETER, "older takes a whole number of seconds.");
+    } else if (strcmp(name, "state") == 0) {
+        out->state = job_state_find(value);
+        if (out->state < 0 || !job_state_is_final((enum job_state)out->state))
+            return err_set(ERR_BAD_PARAMETER, "state takes succeeded, failed or canceled: jobs that have ended.");
+    } else {
+        return err_set(ERR_UNKNOWN_PARAMETER, "A purge takes older and state, not \"%.64s\".", name);
+    }
+    return 0;
+}
+
+/* ?older=SECONDS[&state=STATE]. That the age has to be said keeps a DELETE of a mistyped path from removing all. */
+static int purge_query_read(const char *query, struct purge_query *out)
+{
+    *out = (struct purge_query){-1, -1};
+    int result = query_each(query, purge_take, out);
+    if (!result && out->older < 0)
+        result = err_set(ERR_BAD_PARAMETER,
+                         "A purge has to say older=SECONDS: jobs that ended longer ago than that are removed.");
+    return result;
+}
+
+int route_purge_work(struct request *request)
+{
+    struct service *service = request->service;
+    const struct scheduler_parts parts = service_parts(service);
+    struct purge_query query;
+    int result = purge_query_read(request->query, &query);
+    if (!result)
+        result = jobs_purge(&parts, query.older, query.state, &request->removed);
+    if (request->removed)
+        log_line(service->log, LOG_LEVEL_INFO, NULL, "purge: %d ended jobs removed", request->removed);
+    return result;
+}
+
+int route_purge(struct request *request)
+{
+    return http_answer_json(request, 200, json_pack("{s:i}", "removed", request->removed), NULL);
+}

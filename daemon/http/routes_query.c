@@ -1,0 +1,147 @@
+/* What the query of a submission says: kind, parameters, priority, deadline. */
+#include "daemon/http/routes.h"
+
+#include "daemon/base/clock.h"
+#include "recon/recon.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEADLINE_MOST = 31 * 86400 }; /* s */
+
+/* What a query says of the job itself, beside the parameters of its kind. */
+struct about {
+    const struct kind *kind;
+    enum job_priority priority;
+    int64_t deadline; /* s from the acceptance; 0: none */
+};
+
+static int kind_read(struct about *about, const char *value)
+{
+    about->kind = recon_kind_find(value);
+    return about->kind ? 0
+                       : err_set(ERR_UNKNOWN_KIND,
+                                 "There is no kind of job \"%.64s\". GET /v1/kinds lists those there are.", value);
+}
+
+static int priority_read(struct about *about, const char *value)
+{
+    int priority = job_priority_find(value);
+    if (priority < 0)
+        return err_set(ERR_BAD_PARAMETER, "priority takes urgent, normal or batch, not \"%.64s\".", value);
+    about->priority = (enum job_priority)priority;
+    return 0;
+}
+
+static int deadline_read(struct about *about, const char *value)
+{
+    char *end;
+    about->deadline = isdigit((unsigned char)*value) && strlen(value) < 10 ? strtoll(value, &end, 10) : 0;
+    if (about->deadline < 1 || *end || about->deadline > DEADLINE_MOST)
+        return err_set(ERR_BAD_PARAMETER, "deadline takes a whole number of seconds from 1 to %d, not \"%.64s\".",
+                       DEADLINE_MOST, value);
+    return 0;
+}
+
+static const struct {
+    const char *name;
+    int (*read)(struct about *about, const char *value);
+} about_table[] = {{"kind", kind_read}, {"priority", priority_read}, {"deadline", deadline_read}};
+enum { ABOUT = sizeof about_table / sizeof *about_table };
+
+/* Its row in the table; ABOUT: the name is none of them. */
+static int about_find(const char *name)
+{
+    int i = 0;
+    while (i < ABOUT && strcmp(about_table[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+static int about_take(void *about, const char *name, const char *value)
+{
+    int i = about_find(name);
+    return i < ABOUT ? about_table[i].read(about, value) : 0;
+}
+
+/* The parameters of a kind, as a query gives them. */
+struct given {
+    const struct kind *kind;
+    struct param_values values;
+};
+
+static int given_take(void *context, const char *name, const char *value)
+{
+    struct given *given = context;
+    return about_find(name) < ABOUT ? 0 : param_values_set(given->kind, &given->values, name, value);
+}
+
+/* Put the parameters that the query gives into the job, and for all others those of `base` (may be NULL), or the
+ * defaults. */
+static int parameters_read(struct request *request, const struct kind *kind, const json_t *base)
+{
+    struct given given = {.kind = kind};
+    param_values_init(kind, &given.values);
+    int result = query_each(request->query, given_take, &given);
+    if (result)
+        return result;
+    request->job.parameters = json_object();
+    for (int i = 0; kind->params[i].name; i++) {
+        const char *before = json_string_value(json_object_get(base, kind->params[i].name));
+        const char *text = before && !given.values.value[i].given ? before : given.values.value[i].text;
+        json_object_set_new(request->job.parameters, kind->params[i].name, json_string(text));
+    }
+    return 0;
+}
+
+static int room_check(struct request *request)
+{
+    const struct service *service = request->service;
+    int64_t bytes = http_body_bytes(request);
+    if (service->draining)
+        return err_set(ERR_DRAINING, "The service is being stopped. Send the scan again when it is back.");
+    return store_room(service->store, request->job.client, request->job.quota, (struct quota){0, 0},
+                      bytes > 0 ? bytes : 0, service->options->queue_limit);
+}
+
+/* All that a submission says but its scan. */
+static int job_read(struct request *request, struct about *about, const json_t *base)
+{
+    struct job *job = &request->job;
+    int result = query_each(request->query, about_take, about); /* what is not there stays as it is */
+    if (!result)
+        result = parameters_read(request, about->kind, base);
+    if (!result)
+        result = request_client(request, job->client);
+    if (!result)
+        result = room_check(request);
+    if (result)
+        return result;
+    snprintf(job->kind, sizeof job->kind, "%s", about->kind->name);
+    job->priority = about->priority;
+    job->patience = 1000 * about->deadline;
+    job->formats = json_array();
+    return 0;
+}
+
+int submission_read(struct request *request)
+{
+    struct about about = {.kind = &recon_kinds[0], .priority = PRIORITY_NORMAL};
+    return job_read(request, &about, NULL);
+}
+
+int resubmission_read(struct request *request, const struct job *before)
+{
+    struct about about = {.kind = recon_kind_find(before->kind), .priority = before->priority};
+    const struct kind *kind = about.kind;
+    if (!kind)
+        return err_set(ERR_UNKNOWN_KIND, "Job %s is of the kind \"%s\", which this version does not have.", before->id,
+                       before->kind);
+    int result = job_read(request, &about, before->parameters);
+    if (!result && about.kind != kind)
+        result =
+            err_set(ERR_BAD_PARAMETER, "A job is run again as what it was: leave kind out, or send the scan anew.");
+    return result;
+}

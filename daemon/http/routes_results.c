@@ -1,0 +1,165 @@
+/* Results: files of jobs that succeeded, in whole or in part; images in any form. */
+#include "daemon/http/routes.h"
+
+#include "daemon/base/clock.h"
+#include "daemon/http/problem.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { ETAG = JOB_ID + SPOOL_NAME + 48 };
+
+/* Answer with an open file (taken), as If-Match, If-None-Match, If-Range and Range ask. */
+static int file_answer(struct request *request, const char *id, const char *name, int fd, int64_t bytes, int64_t stamp,
+                       const char *const *more)
+{
+    char etag[ETAG], range[72], disposition[SPOOL_NAME + 40];
+    snprintf(etag, sizeof etag, "\"%s-%s-%llx-%llx\"", id, name, (unsigned long long)bytes, (unsigned long long)stamp);
+    snprintf(disposition, sizeof disposition, "inline; filename=\"%s\"", name);
+    const char *headers[32] = {"ETag", etag,    "Accept-Ranges", "bytes", "Cache-Control", "private, no-cache",
+                               "Vary", "Accept"};
+    int used = 8;
+    for (int i = 0; more && more[i] && used < 16; i++)
+        headers[used++] = more[i];
+    /* A submission that is answered with its image had no image to compare with. */
+    bool asked = strcmp(request->method, "POST") != 0;
+    const char *match = asked ? http_header(request, "If-Match") : NULL;
+    const char *none = asked ? http_header(request, "If-None-Match") : NULL;
+    if (match && !etag_listed(match, etag, false)) {
+        close(fd);
+        return err_set(ERR_PRECONDITION_FAILED, "The result is not the one that If-Match names; its ETag is %s.", etag);
+    }
+    if (none && etag_listed(none, etag, true)) {
+        close(fd);
+        return http_answer(request, 304, "", strdup(""), headers);
+    }
+    const char *tag = http_header(request, "If-Range");
+    int64_t first = 0, last = bytes - 1;
+    enum range_kind kind = range_parse(asked ? http_header(request, "Range") : NULL, bytes, &first, &last);
+    if (tag && strcmp(tag, etag) != 0)
+        kind = RANGE_WHOLE;
+    if (kind == RANGE_OUTSIDE) {
+        close(fd);
+        snprintf(range, sizeof range, "bytes */%lld", (long long)bytes);
+        const char *const outside[] = {"Content-Range", range, NULL};
+        err_set(ERR_RANGE, "The result has %lld bytes, and the range lies outside.", (long long)bytes);
+        return http_answer_problem(request, problem_pack(err_last(), id), outside);
+    }
+    if (kind == RANGE_WHOLE) {
+        first = 0;
+        last = bytes - 1;
+    } else {
+        snprintf(range, sizeof range, "bytes %lld-%lld/%lld", (long long)first, (long long)last, (long long)bytes);
+        headers[used++] = "Content-Range";
+        headers[used++] = range;
+    }
+    const char *const own[] = {"Content-Type", spool_media(name), "Content-Disposition", disposition, "X-Job-Id", id};
+    for (int i = 0; i < 6; i++)
+        headers[used++] = own[i];
+    headers[used] = NULL;
+    return http_answer_file(request, kind == RANGE_PART ? 206 : 200, fd, first, last - first + 1, headers);
+}
+
+int result_answer(struct request *request, const char *id, enum image_format format, const char *const *more)
+{
+    struct service *service = request->service;
+    char name[SPOOL_NAME], key[WAITER_KEY], location[JOB_ID + 64];
+    int fd = -1;
+    int64_t bytes, stamp;
+    const char *headers[12] = {"Content-Location", location};
+    for (int i = 0, used = 2; more && more[i] && used < 10; i += 2)
+        if (strcmp(more[i], "X-Job-Id") != 0) { /* that comes with every file */
+            headers[used++] = more[i];
+            headers[used++] = more[i + 1];
+        }
+    snprintf(name, sizeof name, "image.%s", image_format_name(format));
+    snprintf(location, sizeof location, "/v1/jobs/%s/results/image?format=%s", id, image_format_name(format));
+    converter_key(id, format, key);
+    int result = spool_result_open(service->spool, id, name, &fd, &bytes, &stamp);
+    if (!result)
+        return file_answer(request, id, name, fd, bytes, stamp, headers);
+    if (result == ERR_NOT_FOUND && format != IMAGE_H5)
+        result = converter_ask(service->converter, id, format);
+    if (result)
+        return result;
+    if (!http_wait(request, key, clock_seconds() + 2.0 * (double)service->options->convert_timeout))
+        return err_set(ERR_DRAINING, "The service is being stopped. Ask again when it is back.");
+    /* It may have come, or failed, between the look and the wait; then the wake-up is ours to give. */
+    bool here = spool_result_open(service->spool, id, name, &fd, &bytes, &stamp) == 0;
+    if (here)
+        close(fd);
+    if (here || converter_ask(service->converter, id, format))
+        waiters_wake(service->waiters, key);
+    return 0;
+}
+
+static int format_take(void *format, const char *name, const char *value)
+{
+    int *out = format;
+    if (strcmp(name, "format") != 0)
+        return err_set(ERR_UNKNOWN_PARAMETER, "A result takes the parameter format, not \"%.64s\".", name);
+    *out = image_format_find(value);
+    return *out < 0
+               ? err_set(ERR_NOT_ACCEPTABLE, "There is no format \"%.64s\"; there are h5, nii.gz, png and npy.", value)
+               : 0;
+}
+
+/* The form, an image_format, that ?format= or Accept asks for. */
+static int format_read(struct request *request, int *out)
+{
+    const char *accept = http_header(request, "Accept");
+    int most = 0;
+    *out = -1;
+    int result = query_each(request->query, format_take, out);
+    if (result)
+        return result;
+    for (int i = 0, closeness; (*out < 0 || most > 0) && i < IMAGE_FORMATS; i++) {
+        int quality = accept_quality(accept, image_format_media((enum image_format)i), &closeness);
+        if (quality > most) {
+            most = quality;
+            *out = i;
+        }
+    }
+    if (*out < 0)
+        return err_set(ERR_NOT_ACCEPTABLE, "Accept names none of application/x-hdf5, application/x-nifti, image/png, "
+                                           "application/x-npy.");
+    return 0;
+}
+
+/* That a job has results, or why not. */
+static int job_check(struct request *request, const char *id)
+{
+    struct job job;
+    int result = request_job(request, id, &job);
+    if (result)
+        return result;
+    if (job.state == JOB_FAILED)
+        result = err_set(ERR_CONFLICT, "Job %s failed and has no results; its document says why.", id);
+    else if (job.state == JOB_CANCELED || job.state == JOB_CANCELING)
+        result = err_set(ERR_CONFLICT, "Job %s was canceled and has no results.", id);
+    else if (job.state != JOB_SUCCEEDED)
+        result = err_set(ERR_CONFLICT, "Job %s is %s and has no results yet. Ask again when it has succeeded.", id,
+                         job_state_name(job.state));
+    job_clear(&job);
+    return result;
+}
+
+int route_result(struct request *request)
+{
+    struct service *service = request->service;
+    const char *id = request->part[2], *name = request->part[4];
+    int format, fd;
+    int64_t bytes, stamp;
+    int result = job_check(request, id);
+    if (result)
+        return result;
+    if (strcmp(name, "image") == 0) {
+        result = format_read(request, &format);
+        return result ? result : result_answer(request, id, (enum image_format)format, NULL);
+    }
+    if (strncmp(name, "image.", 6) == 0 && image_format_find(name + 6) >= 0)
+        return result_answer(request, id, (enum image_format)image_format_find(name + 6), NULL);
+    result = spool_result_open(service->spool, id, name, &fd, &bytes, &stamp);
+    return result ? result : file_answer(request, id, name, fd, bytes, stamp, NULL);
+}

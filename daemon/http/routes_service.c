@@ -1,0 +1,199 @@
+/* What the service says of itself: index, kinds, health, metrics. */
+#include "daemon/http/routes.h"
+
+#include "recon/recon.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int route_index(struct request *request)
+{
+    json_t *paths = json_array();
+    for (const struct route *route = http_routes; route->method; route++) {
+        char line[96];
+        snprintf(line, sizeof line, "%s %s", route->method, route->path);
+        json_array_append_new(paths, json_string(line));
+    }
+    return http_answer_json(
+        request, 200, json_pack("{s:s, s:s, s:o}", "service", "mrirecond", "version", MRIRECON_VERSION, "paths", paths),
+        NULL);
+}
+
+json_t *param_value_pack(const struct param *param, const char *text)
+{
+    char *end = NULL;
+    json_int_t integer = param->type == PARAM_INT ? strtoll(text, &end, 10) : 0;
+    if (end && end != text && !*end)
+        return json_integer(integer);
+    return param->type == PARAM_REAL ? json_real(strtod(text, NULL)) : json_string(text);
+}
+
+static json_t *param_pack(const struct param *param)
+{
+    static const char *const types[] = {
+        [PARAM_CHOICE] = "choice", [PARAM_INT] = "int", [PARAM_REAL] = "real", [PARAM_TEXT] = "text"};
+    json_t *fallback = param_value_pack(param, param->fallback);
+    json_t *packed = json_pack("{s:s, s:s, s:o, s:s}", "name", param->name, "type", types[param->type], "default",
+                               fallback, "help", param->help);
+    if (param->choices) {
+        json_t *choices = json_array();
+        for (int i = 0; param->choices[i]; i++)
+            json_array_append_new(choices, json_string(param->choices[i]));
+        json_object_set_new(packed, "choices", choices);
+    }
+    if (param->type == PARAM_TEXT) {
+        json_object_set_new(packed, "max_bytes", json_integer((json_int_t)param->max));
+    } else if (param->type != PARAM_CHOICE) {
+        bool whole = param->type == PARAM_INT;
+        json_object_set_new(packed, "min", whole ? json_integer((json_int_t)param->min) : json_real(param->min));
+        json_object_set_new(packed, "max", whole ? json_integer((json_int_t)param->max) : json_real(param->max));
+    }
+    return packed;
+}
+
+int route_kinds(struct request *request)
+{
+    json_t *kinds = json_array();
+    for (const struct kind *kind = recon_kinds; kind->name; kind++) {
+        json_t *params = json_array(), *inputs = json_array(), *steps = json_array();
+        for (const struct param *param = kind->params; param->name; param++)
+            json_array_append_new(params, param_pack(param));
+        for (int i = 0; kind->inputs[i]; i++)
+            json_array_append_new(inputs, json_string(kind->inputs[i]));
+        for (const struct kind_step *step = kind->steps; step->name; step++)
+            json_array_append_new(
+                steps, json_pack("{s:s, s:s, s:s?}", "name", step->name, "help", step->help, "unit", step->unit));
+        json_array_append_new(kinds, json_pack("{s:s, s:s, s:o, s:o, s:o}", "name", kind->name, "help", kind->help,
+                                               "parameters", params, "inputs", inputs, "steps", steps));
+    }
+    return http_answer_json(request, 200, json_pack("{s:o}", "kinds", kinds), NULL);
+}
+
+int route_live(struct request *request)
+{
+    return http_answer_json(request, 200, json_pack("{s:s}", "status", "alive"), NULL);
+}
+
+/* Add a check to `checks`: "ok", or what is wrong. */
+static bool check(json_t *checks, const char *name, int result)
+{
+    json_object_set_new(checks, name, json_string(result ? err_last()->text : "ok"));
+    return !result;
+}
+
+static int workers_check(struct service *service, json_t *list)
+{
+    struct worker_status status[WORKERS_MAX];
+    int count = scheduler_status(service->scheduler, status), ready = 0, told = 0;
+    for (int i = 0; i < count; i++) {
+        ready += worker_is_ready(&status[i]);
+        if (status[i].resting || (!*status[told].note && *status[i].note))
+            told = i;
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:b}", "wanted", status[i].wanted, "state",
+                                              worker_state_name(status[i].state), "device", status[i].device, "note",
+                                              status[i].note, "landlock", status[i].landlock));
+    }
+    if (ready)
+        return 0;
+    if (!*status[told].note)
+        return err_set(ERR_NO_DEVICE, "No worker is ready; each is starting.");
+    return err_set(ERR_NO_DEVICE, "No worker is ready. Jobs are kept until one is. Worker %d (%s) %s", told,
+                   *status[told].device ? status[told].device : status[told].wanted, status[told].note);
+}
+
+/* Whether work can be done; what of it is well, and what each worker does. */
+static bool service_is_ready(struct service *service, json_t *checks, json_t *workers)
+{
+    bool ready = check(checks, "store", store_check(service->store));
+    ready &= check(checks, "spool", spool_check(service->spool));
+    ready &= check(checks, "workers", workers_check(service, workers));
+    ready &= check(checks, "accepting", service->draining ? err_set(ERR_DRAINING, "The service is being stopped.") : 0);
+    return ready;
+}
+
+/* `?verbose`, with or without a value, as Kubernetes' probes send it. */
+static int verbose_take(void *verbose, const char *name, const char *value)
+{
+    (void)value;
+    if (strcmp(name, "verbose") != 0)
+        return err_set(ERR_UNKNOWN_PARAMETER, "This path takes verbose, not \"%.64s\".", name);
+    *(bool *)verbose = true;
+    return 0;
+}
+
+int route_ready(struct request *request)
+{
+    struct service *service = request->service;
+    bool verbose = false;
+    int result = query_each(request->query, verbose_take, &verbose);
+    if (result)
+        return result;
+    json_t *checks = json_object(), *workers = json_array();
+    bool ready = service_is_ready(service, checks, workers);
+    json_t *document = json_pack("{s:s}", "status", ready ? "ready" : "not ready");
+    /* What is wrong is always said; what is well only where it is asked for. */
+    if (!ready || verbose) {
+        json_object_set(document, "checks", checks);
+        json_object_set(document, "worker_list", workers);
+        json_object_set_new(document, "version", json_string(MRIRECON_VERSION));
+    }
+    json_decref(checks);
+    json_decref(workers);
+    char *text = json_dumps(document, JSON_INDENT(2));
+    json_decref(document);
+    return http_answer(request, ready ? 200 : 503, "application/json", text, NULL);
+}
+
+/* A GPU is told once, however many workers share it. */
+static int gpus_take(struct metrics_gpu gpus[WORKERS_MAX], const struct worker_status *status, int workers)
+{
+    int count = 0;
+    for (int i = 0, known; i < workers; i++) {
+        for (known = 0; known < count && strcmp(gpus[known].device, status[i].device) != 0; known++)
+            ;
+        if (status[i].gpu && status[i].memory_total > 0 && known == count)
+            gpus[count++] = (struct metrics_gpu){status[i].device, status[i].memory_total - status[i].memory_available,
+                                                 status[i].memory_total};
+    }
+    return count;
+}
+
+int route_metrics(struct request *request)
+{
+    struct service *service = request->service;
+    struct worker_status status[WORKERS_MAX];
+    struct metrics_now now = {.capacity = service->options->queue_limit, .spool_used = service->spool->used};
+    int64_t counts[JOB_STATES], waiting[PRIORITIES];
+    int result = store_counts(service->store, counts, &now.oldest);
+    if (!result)
+        result = spool_free_bytes(service->spool, &now.spool_free);
+    if (result)
+        return result;
+    json_t *checks = json_object(), *list = json_array();
+    now.ready = service_is_ready(service, checks, list);
+    json_decref(checks);
+    json_decref(list);
+    if (service->tls)
+        now.certificate_end = tls_end(service->tls);
+    store_waiting(service->store, waiting);
+    now.waiting = waiting;
+    now.held = scheduler_is_held(service->scheduler);
+    now.running = counts[JOB_RUNNING] + counts[JOB_CANCELING];
+    now.workers = scheduler_status(service->scheduler, status);
+    for (int i = 0; i < now.workers; i++) {
+        now.workers_ready += worker_is_ready(&status[i]);
+        now.workers_resting += status[i].resting;
+    }
+    struct metrics_gpu gpus[WORKERS_MAX];
+    now.gpus = gpus_take(gpus, status, now.workers);
+    now.gpu = gpus;
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    if (!out)
+        return err_set(ERR_NO_MEMORY, "No memory for the metrics.");
+    metrics_print(service->metrics, &now, out);
+    fclose(out);
+    return http_answer(request, 200, "text/plain; version=0.0.4; charset=utf-8", text, NULL);
+}

@@ -1,0 +1,263 @@
+/* POST /v1/jobs: a scan comes in; and POST /v1/jobs/ID/resubmit: one that is here is run again. */
+#include "daemon/http/routes.h"
+
+#include "daemon/base/clock.h"
+#include "daemon/http/problem.h"
+#include "recon/recon.h"
+#include "recon/scan/scan.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+/* Which form of image the sender names in Accept, and prefers to a document; -1: none. */
+static int accepted_format(struct request *request)
+{
+    const char *accept = http_header(request, "Accept");
+    int best = -1, most = 0, closeness;
+    if (!accept)
+        return -1;
+    int document = accept_quality(accept, "application/json", &closeness);
+    if (closeness < 2)
+        document = 0;
+    for (int i = 0; i < IMAGE_FORMATS; i++) {
+        int quality = accept_quality(accept, image_format_media((enum image_format)i), &closeness);
+        if (closeness >= 2 && quality > most && quality > document) {
+            most = quality;
+            best = i;
+        }
+    }
+    return best;
+}
+
+/* How the sender wants to be answered. */
+static void wanted_read(struct request *request)
+{
+    const struct options *options = request->service->options;
+    request->wait = prefer_wait(http_header(request, "Prefer"));
+    if (request->wait > options->wait_limit)
+        request->wait = (int)options->wait_limit;
+    request->watched = prefer_has(http_header(request, "Prefer"), "cancel-on-disconnect");
+    request->format = accepted_format(request);
+    if (request->format > IMAGE_H5)
+        json_array_append_new(request->job.formats, json_string(image_format_name((enum image_format)request->format)));
+}
+
+/* Everything that can be refused is, before a byte of the body is taken. */
+int route_submit_begin(struct request *request)
+{
+    struct service *service = request->service;
+    int64_t bytes = http_body_bytes(request);
+    const char *coding = http_header(request, "Content-Encoding"), *digest = http_header(request, "Content-Digest");
+    int result = submission_read(request);
+    if (!result && coding && strcasecmp(coding, "identity") != 0)
+        result = err_set(ERR_UNKNOWN_FORMAT,
+                         "The body is sent with Content-Encoding: %.32s, which is not taken. Send the "
+                         "scan as it is; HDF5 has compression of its own.",
+                         coding);
+    if (!result && bytes == 0)
+        result = err_set(ERR_EMPTY_BODY, "The body is empty; it should be a scan. With curl: --data-binary @scan.h5.");
+    if (!result)
+        result = idempotency_begin(&request->idempotency, service->keys, request->job.client,
+                                   http_header(request, "Idempotency-Key"));
+    if (!result)
+        result = digest_begin_content(&request->digest, digest ? digest : http_header(request, "Repr-Digest"));
+    if (!result)
+        result = spool_begin(service->spool, bytes, &request->upload);
+    if (result)
+        return result;
+    wanted_read(request);
+    return 0;
+}
+
+/* Whether this submission, of what job.digest tells, has come before: then it is answered with the job that was made of
+ * it. */
+static int replay(struct request *request)
+{
+    struct job *job = &request->job, before = {.state = JOB_QUEUED};
+    snprintf(job->key, sizeof job->key, "%s", request->idempotency.key);
+    int result = store_find_key(request->service->store, job->client, job->key, &before);
+    if (result)
+        return result == ERR_NOT_FOUND ? 0 : result;
+    if (strcmp(before.digest, job->digest) != 0 || strcmp(before.kind, job->kind) != 0 ||
+        !json_equal(before.parameters, job->parameters)) {
+        result =
+            err_set(ERR_KEY_REUSED,
+                    "This Idempotency-Key was sent before with another scan or other parameters, and is that of job "
+                    "%s. Use a new key for a new submission.",
+                    before.id);
+    } else {
+        memcpy(job->id, before.id, sizeof job->id);
+        request->replayed = true;
+        log_line(request->service->log, LOG_LEVEL_INFO, job->id, "sent again with its idempotency key");
+    }
+    job_clear(&before);
+    return result;
+}
+
+const char *ingest_format(int scan, int64_t bytes)
+{
+    const char *format;
+    return scan_sniff(&format, scan, (uint64_t)bytes) ? "other" : format;
+}
+
+/* The job has its row. */
+static void accepted(struct request *request, const char *how)
+{
+    struct service *service = request->service;
+    const struct job *job = &request->job;
+    metrics_submitted(service->metrics, job->kind);
+    log_line(service->log, LOG_LEVEL_INFO, job->id, "%s, %s, %s, %lld bytes", how, job->kind,
+             job_priority_name(job->priority), (long long)job->bytes);
+    scheduler_wake(service->scheduler);
+}
+
+/* The body is complete: onto the disk with it, then the row. */
+int route_submit_work(struct request *request)
+{
+    struct service *service = request->service;
+    const char *format = "other";
+    int result = 0;
+    request->deadline = clock_seconds() + request->wait;
+    if (request->upload.bytes == 0)
+        result = err_set(ERR_EMPTY_BODY, "The body is empty; it should be a scan. With curl: --data-binary @scan.h5.");
+    if (!result && !digest_end(&request->digest))
+        result = err_set(ERR_DIGEST,
+                         "The %lld bytes that arrived do not have the %s digest that the request tells. "
+                         "Send the scan again.",
+                         (long long)request->upload.bytes, request->digest.name);
+    if (!result && *request->idempotency.key) {
+        idempotency_digest(&request->idempotency, request->job.digest);
+        result = replay(request);
+    }
+    if (result || request->replayed) {
+        struct err failure = *err_last();
+        spool_abort(&request->upload);
+        idempotency_end(&request->idempotency);
+        return result ? err_restore(&failure) : 0;
+    }
+    request->job.bytes = request->upload.bytes;
+    memcpy(request->job.id, request->upload.id, sizeof request->job.id);
+    if (!result) {
+        int scan;
+        if (spool_open(service->spool, request->job.id, &scan) == 0) {
+            format = ingest_format(scan, request->job.bytes);
+            scheduler_announce(service->scheduler, &request->job, scan);
+        }
+        result = spool_finish(&request->upload);
+    }
+    if (!result)
+        result = store_submit(service->store, &request->job, service->options->queue_limit);
+    idempotency_end(&request->idempotency); /* from now on the row is what knows the key */
+    if (result) {
+        struct err failure = *err_last();
+        scheduler_retract(service->scheduler, request->job.id);
+        request->job.id[0] = '\0';
+        spool_abort(&request->upload);
+        return err_restore(&failure);
+    }
+    request->upload = (struct spool_file){.fd = -1}; /* the job's now */
+    metrics_ingested(service->metrics, format, request->job.bytes);
+    accepted(request, "accepted");
+    return 0;
+}
+
+/* Make a job of the scan of `id`, unless that was done with this key before. */
+static int resubmit(struct request *request, const char *id)
+{
+    struct service *service = request->service;
+    struct job *job = &request->job;
+    int result = 0;
+    if (*request->idempotency.key) {
+        snprintf(job->digest, sizeof job->digest, "resubmit:%.*s", JOB_ID - 1, id); /* no SHA-256 */
+        result = replay(request);
+    }
+    if (result || request->replayed)
+        return result;
+    result = spool_link(service->spool, id, job->id, &job->bytes);
+    if (!result && (result = store_submit(service->store, job, service->options->queue_limit)) != 0) {
+        struct err failure = *err_last();
+        spool_remove(service->spool, job->id);
+        job->id[0] = '\0';
+        err_restore(&failure);
+    }
+    if (!result)
+        accepted(request, "accepted as another's scan once more");
+    return result;
+}
+
+/* A job once more, with the scan that is still there. */
+int route_resubmit_work(struct request *request)
+{
+    struct job before;
+    const char *id = request->part[2];
+    int result = request_job(request, id, &before);
+    if (result)
+        return result;
+    result = resubmission_read(request, &before);
+    job_clear(&before);
+    if (!result)
+        result = idempotency_begin(&request->idempotency, request->service->keys, request->job.client,
+                                   http_header(request, "Idempotency-Key"));
+    if (result)
+        return result;
+    wanted_read(request);
+    result = resubmit(request, id);
+    idempotency_end(&request->idempotency);
+    request->deadline = clock_seconds() + request->wait;
+    return result;
+}
+
+/* The end of a job that the sender waited for. */
+static int answer_end(struct request *request, const struct job *job, const char *const *headers)
+{
+    if (job->state == JOB_SUCCEEDED && request->format >= 0)
+        return result_answer(request, job->id, (enum image_format)request->format, headers);
+    if (job->state == JOB_SUCCEEDED)
+        return http_answer_json(request, 200, job_document(request->service, job), headers);
+    if (job->state == JOB_FAILED)
+        return http_answer_problem(request, problem_of(job->error, job->id), headers);
+    err_set(ERR_CANCELED, "Job %s was canceled before it ended.", job->id);
+    return http_answer_problem(request, problem_pack(err_last(), job->id), headers);
+}
+
+int route_submit(struct request *request)
+{
+    struct service *service = request->service;
+    const char *id = request->job.id;
+    char location[JOB_ID + 16], applied[48];
+    snprintf(location, sizeof location, "/v1/jobs/%s", id);
+    snprintf(applied, sizeof applied, "wait=%d%s", request->wait, request->watched ? ", cancel-on-disconnect" : "");
+    const char *pairs[12] = {"Location", location, "X-Job-Id", id};
+    int count = 4;
+    if (request->replayed) {
+        pairs[count++] = "Idempotency-Replayed";
+        pairs[count++] = "true";
+    }
+    if (request->wait >= 0) {
+        pairs[count++] = "Preference-Applied";
+        pairs[count++] = applied;
+    }
+    struct job job = {.state = JOB_QUEUED};
+    int result = job_look_up(service, id, &job);
+    bool ended = result || job_state_is_final(job.state);
+    if (!ended && request->wait > 0 && !request->waiter.gone && clock_seconds() < request->deadline &&
+        http_wait(request, id, request->deadline)) {
+        /* It may have ended between the look and the wait; then the wake-up is ours to give. */
+        job_clear(&job);
+        result = job_look_up(service, id, &job);
+        if (result || job_state_is_final(job.state))
+            waiters_wake(service->waiters, id);
+        job_clear(&job);
+        return 0;
+    }
+    if (!result && request->wait >= 0 && ended) {
+        result = answer_end(request, &job, pairs);
+    } else if (!result) {
+        pairs[count++] = "Retry-After";
+        pairs[count++] = "1";
+        result = http_answer_json(request, 202, job_document(service, &job), pairs);
+    }
+    job_clear(&job);
+    return result;
+}

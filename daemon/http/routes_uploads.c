@@ -1,0 +1,282 @@
+/* Uploads that may break off and go on: tus 1.0 (https://tus.io/protocols/resumable-upload), core, creation,
+ * expiration, checksum, termination. The query of the creation is that of POST /v1/jobs; a complete upload becomes a
+ * job of its id. */
+#include "daemon/http/routes.h"
+
+#include "daemon/base/clock.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum { TUS_HEADERS = 20, TUS_TEXT = 64, METADATA_MOST = 4096 };
+
+/* The headers of an answer about an upload, and the texts that they point to. All zero: none yet. */
+struct tus_headers {
+    const char *pair[TUS_HEADERS + 1]; /* ends with NULL */
+    int count;
+    char location[TUS_TEXT], offset[24], length[24], expires[CLOCK_TEXT];
+};
+
+static void header_add(struct tus_headers *headers, const char *name, const char *value)
+{
+    headers->pair[headers->count++] = name;
+    headers->pair[headers->count++] = value;
+}
+
+/* RFC 9110's form of a date. */
+static void date_print(int64_t milliseconds, char text[CLOCK_TEXT])
+{
+    time_t seconds = (time_t)(milliseconds / 1000);
+    struct tm utc;
+    gmtime_r(&seconds, &utc);
+    strftime(text, CLOCK_TEXT, "%a, %d %b %Y %H:%M:%S GMT", &utc);
+}
+
+static void headers_of(struct tus_headers *headers, const struct upload *upload)
+{
+    snprintf(headers->offset, sizeof headers->offset, "%lld", (long long)upload->offset);
+    snprintf(headers->length, sizeof headers->length, "%lld", (long long)upload->length);
+    date_print(clock_milliseconds() + upload->left, headers->expires);
+    header_add(headers, "Upload-Offset", headers->offset);
+    header_add(headers, "Upload-Length", headers->length);
+    header_add(headers, "Upload-Expires", headers->expires);
+}
+
+/* An upload that has become a job. */
+static void headers_of_job(struct tus_headers *headers, const struct job *job)
+{
+    snprintf(headers->offset, sizeof headers->offset, "%lld", (long long)job->bytes);
+    snprintf(headers->location, sizeof headers->location, "/v1/jobs/%s", job->id);
+    header_add(headers, "Upload-Offset", headers->offset);
+    header_add(headers, "Upload-Length", headers->offset);
+    header_add(headers, "Content-Location", headers->location);
+    header_add(headers, "X-Job-Id", job->id);
+}
+
+static int version_check(struct request *request)
+{
+    const char *version = http_header(request, "Tus-Resumable");
+    if (!version || strcmp(version, TUS_VERSION) != 0)
+        return err_set(ERR_TUS_VERSION, "The header Tus-Resumable has to be " TUS_VERSION ", the version spoken here.");
+    return 0;
+}
+
+/* Whether the upload is there, and the sender's. */
+static int upload_check(struct request *request)
+{
+    struct upload upload = {.job = NULL};
+    int result = upload_get(request->service->uploads, request->part[2], &upload);
+    const char *client = json_string_value(json_object_get(upload.job, "client"));
+    if (!result && !request_owns(request, client ? client : ""))
+        result = upload_unknown();
+    upload_clear(&upload);
+    return result;
+}
+
+int route_uploads_options(struct request *request)
+{
+    struct tus_headers headers = {.count = 0};
+    char most[24];
+    snprintf(most, sizeof most, "%lld", (long long)request->service->options->body_limit);
+    header_add(&headers, "Tus-Version", TUS_VERSION);
+    header_add(&headers, "Tus-Extension", "creation,expiration,checksum,termination");
+    header_add(&headers, "Tus-Checksum-Algorithm", DIGEST_TUS_ALGORITHMS);
+    header_add(&headers, "Tus-Max-Size", most);
+    return http_answer(request, 204, "", strdup(""), headers.pair);
+}
+
+/* ---- creation ---- */
+
+int route_upload_create_begin(struct request *request)
+{
+    int result = version_check(request);
+    if (!result && number_parse(http_header(request, "Upload-Length")) < 1)
+        result =
+            err_set(ERR_LENGTH_REQUIRED, "The header Upload-Length has to tell the bytes of the scan, at least 1.");
+    if (!result && http_body_bytes(request) != 0)
+        result = err_set(ERR_BAD_REQUEST, "The scan's bytes are sent by PATCH, not with the creation of an upload.");
+    const char *metadata = http_header(request, "Upload-Metadata");
+    if (!result && metadata && (strlen(metadata) > METADATA_MOST || !text_is_clean(metadata)))
+        result = err_set(ERR_BAD_REQUEST, "Upload-Metadata takes %d bytes of UTF-8 text at most.", METADATA_MOST);
+    return result ? result : submission_read(request);
+}
+
+int route_upload_create_work(struct request *request)
+{
+    struct upload upload = {.job = NULL};
+    request->job.bytes = number_parse(http_header(request, "Upload-Length"));
+    int result =
+        upload_begin(request->service->uploads, &request->job, http_header(request, "Upload-Metadata"), &upload);
+    if (!result) {
+        memcpy(request->job.id, upload.id, JOB_ID);
+        log_line(request->service->log, LOG_LEVEL_INFO, upload.id, "upload in pieces begun, %lld bytes",
+                 (long long)upload.length);
+    }
+    upload_clear(&upload);
+    return result;
+}
+
+int route_upload_create(struct request *request)
+{
+    struct tus_headers headers = {.count = 0};
+    struct upload upload;
+    int result = upload_get(request->service->uploads, request->job.id, &upload);
+    if (result)
+        return result;
+    headers_of(&headers, &upload);
+    snprintf(headers.location, sizeof headers.location, "/v1/uploads/%s", upload.id);
+    header_add(&headers, "Location", headers.location);
+    upload_clear(&upload);
+    return http_answer(request, 201, "", strdup(""), headers.pair);
+}
+
+/* ---- where it stands ---- */
+
+int route_upload(struct request *request)
+{
+    struct tus_headers headers = {.count = 0};
+    struct upload upload = {.job = NULL};
+    struct job job = {.state = JOB_QUEUED};
+    const char *id = request->part[2], *metadata;
+    int result = http_header(request, "Tus-Resumable") ? version_check(request) : 0;
+    if (!result)
+        result = upload_check(request);
+    if (!result)
+        result = upload_get(request->service->uploads, id, &upload);
+    struct err failure = *err_last();
+    if (!result) {
+        headers_of(&headers, &upload);
+        metadata = json_string_value(json_object_get(upload.job, "metadata"));
+        if (metadata)
+            header_add(&headers, "Upload-Metadata", metadata);
+        json_t *document = json_pack("{s:s, s:I, s:I, s:O}", "id", id, "length", (json_int_t)upload.length, "offset",
+                                     (json_int_t)upload.offset, "job", upload.job);
+        result = http_answer_json(request, 200, document, headers.pair);
+    } else if (result == ERR_NOT_FOUND && request_job(request, id, &job) == 0) {
+        headers_of_job(&headers, &job);
+        json_t *document = json_pack("{s:s, s:I, s:I, s:s}", "id", id, "length", (json_int_t)job.bytes, "offset",
+                                     (json_int_t)job.bytes, "href", headers.location);
+        result = http_answer_json(request, 200, document, headers.pair);
+    } else {
+        err_restore(&failure);
+    }
+    upload_clear(&upload);
+    job_clear(&job);
+    return result;
+}
+
+/* ---- bytes ---- */
+
+int route_upload_append_begin(struct request *request)
+{
+    const char *type = http_header(request, "Content-Type"), *checksum = http_header(request, "Upload-Checksum");
+    int64_t offset = number_parse(http_header(request, "Upload-Offset"));
+    int result = version_check(request);
+    if (!result && (!type || strcasecmp(type, "application/offset+octet-stream") != 0))
+        result = err_set(ERR_UNKNOWN_FORMAT, "The Content-Type of a PATCH has to be application/offset+octet-stream.");
+    if (!result && offset < 0)
+        result = err_set(ERR_BAD_REQUEST, "The header Upload-Offset has to tell where these bytes belong.");
+    if (!result)
+        result = upload_check(request);
+    if (!result)
+        result = checksum ? digest_begin_tus(&request->digest, checksum)
+                          : digest_begin_content(&request->digest, http_header(request, "Content-Digest"));
+    if (!result)
+        result = chunk_begin(request->service->uploads, request->part[2], offset, request->digest.state != NULL,
+                             &request->chunk);
+    int64_t bytes = http_body_bytes(request);
+    if (!result && bytes > request->chunk.length - offset) {
+        int64_t length = request->chunk.length;
+        chunk_end(&request->chunk, false);
+        result =
+            err_set(ERR_TOO_LARGE, "%lld bytes at offset %lld are more than the %lld that Upload-Length announced.",
+                    (long long)bytes, (long long)offset, (long long)length);
+    }
+    return result;
+}
+
+/* The upload is whole: its scan is read while the disk takes it. Its format, for the metrics. */
+static const char *announce(struct request *request)
+{
+    struct service *service = request->service;
+    struct job job = {.state = JOB_QUEUED};
+    int scan;
+    if (upload_peek(service->uploads, request->part[2], &job, &scan) != 0)
+        return "other";
+    const char *format = ingest_format(scan, job.bytes);
+    scheduler_announce(service->scheduler, &job, scan);
+    job_clear(&job);
+    return format;
+}
+
+/* A whole upload becomes a job. */
+static int job_make(struct request *request, const char *format)
+{
+    struct service *service = request->service;
+    if (service->draining)
+        return err_set(
+            ERR_DRAINING,
+            "The service is being stopped. All bytes have arrived, and become job %s when it is started again.",
+            request->part[2]);
+    int result =
+        upload_finish(service->uploads, service->store, request->part[2], service->options->queue_limit, &request->job);
+    if (result)
+        return result;
+    metrics_submitted(service->metrics, request->job.kind);
+    metrics_ingested(service->metrics, format, request->job.bytes);
+    log_line(service->log, LOG_LEVEL_INFO, request->job.id, "accepted, %s, %lld bytes, uploaded in pieces",
+             request->job.kind, (long long)request->job.bytes);
+    scheduler_wake(service->scheduler);
+    return 0;
+}
+
+/* The chunk is there; with the last one the upload becomes a job. */
+int route_upload_append_work(struct request *request)
+{
+    bool good = digest_end(&request->digest), whole = good && request->chunk.offset == request->chunk.length;
+    const char *format = whole ? announce(request) : NULL;
+    int result = chunk_end(&request->chunk, good);
+    if (!result && !good)
+        result = err_set(ERR_UPLOAD_CHECKSUM,
+                         "The %s of the bytes that arrived is not what Upload-Checksum, or Content-Digest, tells; "
+                         "they are dropped. Send them again.",
+                         request->digest.name);
+    if (!result && whole)
+        result = job_make(request, format);
+    if (result && whole)
+        scheduler_retract(request->service->scheduler, request->part[2]);
+    return result;
+}
+
+int route_upload_append(struct request *request)
+{
+    struct tus_headers headers = {.count = 0};
+    struct upload upload = {.job = NULL};
+    if (*request->job.id) {
+        headers_of_job(&headers, &request->job);
+    } else {
+        int result = upload_get(request->service->uploads, request->part[2], &upload);
+        if (result)
+            return result;
+        headers_of(&headers, &upload);
+        upload_clear(&upload);
+    }
+    return http_answer(request, 204, "", strdup(""), headers.pair);
+}
+
+/* ---- termination ---- */
+
+int route_upload_delete_work(struct request *request)
+{
+    int result = version_check(request);
+    if (!result)
+        result = upload_check(request);
+    return result ? result : upload_remove(request->service->uploads, request->part[2]);
+}
+
+int route_upload_delete(struct request *request)
+{
+    return http_answer(request, 204, "", strdup(""), NULL);
+}

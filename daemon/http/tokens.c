@@ -1,0 +1,248 @@
+#include "daemon/http/tokens.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <gnutls/crypto.h>
+#include <gnutls/gnutls.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { HASH = 32, HASH_TEXT = 2 * HASH };
+
+struct token {
+    struct identity identity;
+    unsigned char hash[HASH];
+};
+
+struct tokens {
+    char *path;
+    pthread_rwlock_t lock; /* of the rest */
+    struct token *token;
+    int count;
+};
+
+static const char *const roles[ROLES] = {"nobody", "read", "submit", "admin"};
+
+const char *role_name(enum role role)
+{
+    return roles[role];
+}
+
+int role_find(const char *name)
+{
+    for (int i = ROLE_READ; i < ROLES; i++)
+        if (strcmp(name, roles[i]) == 0)
+            return i;
+    return -1;
+}
+
+bool client_fits(const char *client)
+{
+    size_t length = strlen(client);
+    return length > 0 && length < JOB_CLIENT &&
+           strspn(client, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._@-") == length;
+}
+
+static bool hash_read(const char *text, unsigned char hash[HASH])
+{
+    size_t size = HASH;
+    const gnutls_datum_t hex = {(unsigned char *)(uintptr_t)text, HASH_TEXT};
+    return strlen(text) == HASH_TEXT && gnutls_hex_decode(&hex, hash, &size) == 0 && size == HASH;
+}
+
+/* What follows the hash; false: it is no quota. */
+static bool quota_read(char **rest, struct quota *quota)
+{
+    *quota = (struct quota){0, 0};
+    for (char *word; (word = strtok_r(NULL, " \t\r\n", rest));) {
+        int64_t *place = strncmp(word, "jobs=", 5) == 0    ? &quota->jobs
+                         : strncmp(word, "bytes=", 6) == 0 ? &quota->bytes
+                                                           : NULL;
+        const char *digits = strchr(word, '=');
+        if (!place || *place || strspn(digits + 1, "0123456789") != strlen(digits + 1) || strlen(digits + 1) > 18)
+            return false;
+        *place = strtoll(digits + 1, NULL, 10);
+        if (*place < 1)
+            return false;
+    }
+    return true;
+}
+
+/* One line of the file; *there: it holds a token. */
+static int line_read(char *line, const char *path, int number, struct token *token, bool *there)
+{
+    char *rest = NULL, *client = strtok_r(line, " \t\r\n", &rest), *role = strtok_r(NULL, " \t\r\n", &rest),
+         *hash = strtok_r(NULL, " \t\r\n", &rest);
+    bool quota = quota_read(&rest, &token->identity.quota);
+    *there = client && *client != '#';
+    if (!*there)
+        return 0;
+    int found = role ? role_find(role) : -1;
+    if (!client_fits(client) || found < 0 || !hash || !quota || !hash_read(hash, token->hash))
+        return err_set(ERR_BAD_REQUEST,
+                       "%s:%d: a line is `CLIENT ROLE HASH [jobs=N] [bytes=N]`, the role one of read, submit, admin. "
+                       "mrirecond --new-token makes such lines.",
+                       path, number);
+    token->identity.role = (enum role)found;
+    snprintf(token->identity.client, sizeof token->identity.client, "%s", client);
+    return 0;
+}
+
+static int file_read(const char *path, struct token **out, int *count)
+{
+    char line[512];
+    struct stat about;
+    struct token *tokens = NULL;
+    int number = 0, result = 0;
+    FILE *file = fopen(path, "re");
+    *count = 0;
+    if (!file || fstat(fileno(file), &about) < 0)
+        result = err_set(ERR_IO, "The tokens in %s cannot be read: %s.%s", path, strerror(errno),
+                         errno == ENOENT   ? " mrirecond --new-token NAME ROLE --tokens FILE makes the file."
+                         : errno == EACCES ? " chown it to the account that runs mrirecond."
+                                           : "");
+    else if (about.st_mode & (S_IWGRP | S_IWOTH))
+        result = err_set(ERR_IO, "Others than its owner may write to %s, and so make themselves tokens. chmod 600 it.",
+                         path);
+    while (!result && fgets(line, sizeof line, file)) {
+        struct token token;
+        bool there = false;
+        if (!strchr(line, '\n') && !feof(file)) {
+            result = err_set(ERR_BAD_REQUEST,
+                             "%s:%d: the line is longer than %zu bytes, or holds a NUL byte, as UTF-16 does. Save the "
+                             "file as UTF-8.",
+                             path, number + 1, sizeof line - 2);
+            continue;
+        }
+        result = line_read(line, path, ++number, &token, &there);
+        if (result || !there)
+            continue;
+        struct token *more = realloc(tokens, ((size_t)*count + 1) * sizeof *more);
+        if (!more) {
+            result = err_set(ERR_NO_MEMORY, "No memory for the tokens in %s.", path);
+            continue;
+        }
+        tokens = more;
+        tokens[(*count)++] = token;
+    }
+    if (file)
+        fclose(file);
+    if (result)
+        free(tokens);
+    else
+        *out = tokens;
+    return result;
+}
+
+int tokens_reload(struct tokens *tokens, int *count)
+{
+    struct token *fresh = NULL;
+    *count = 0;
+    int result = tokens_wanted(tokens) ? file_read(tokens->path, &fresh, count) : 0;
+    if (result)
+        return result;
+    pthread_rwlock_wrlock(&tokens->lock);
+    struct token *old = tokens->token;
+    tokens->token = fresh;
+    tokens->count = *count;
+    pthread_rwlock_unlock(&tokens->lock);
+    free(old);
+    return 0;
+}
+
+int tokens_create(struct tokens **out, const char *path)
+{
+    struct tokens *tokens = calloc(1, sizeof *tokens);
+    if (!tokens || !(tokens->path = strdup(path))) {
+        free(tokens);
+        return err_set(ERR_NO_MEMORY, "No memory for the tokens.");
+    }
+    pthread_rwlock_init(&tokens->lock, NULL);
+    int count, result = tokens_reload(tokens, &count);
+    if (result)
+        tokens_free(tokens);
+    else
+        *out = tokens;
+    return result;
+}
+
+void tokens_free(struct tokens *tokens)
+{
+    if (!tokens)
+        return;
+    pthread_rwlock_destroy(&tokens->lock);
+    free(tokens->token);
+    free(tokens->path);
+    free(tokens);
+}
+
+bool tokens_wanted(const struct tokens *tokens)
+{
+    return *tokens->path;
+}
+
+int tokens_identify(struct tokens *tokens, const char *authorization, struct identity *out)
+{
+    unsigned char hash[HASH];
+    *out = (struct identity){.role = ROLE_NOBODY};
+    if (!tokens_wanted(tokens)) {
+        out->role = ROLE_ADMIN;
+        return 0;
+    }
+    if (!authorization || strncasecmp(authorization, "Bearer ", 7) != 0)
+        return err_set(ERR_UNAUTHORIZED, "This service asks who you are. Send the header Authorization: Bearer TOKEN.");
+    const char *token = authorization + 7 + strspn(authorization + 7, " ");
+    if (gnutls_hash_fast(GNUTLS_DIG_SHA256, token, strlen(token), hash) != 0)
+        return err_set(ERR_INTERNAL, "A token could not be checked. Try again.");
+    pthread_rwlock_rdlock(&tokens->lock);
+    /* All of them, each in the same time, whichever it is. */
+    for (int i = 0; i < tokens->count; i++)
+        if (gnutls_memcmp(hash, tokens->token[i].hash, HASH) == 0)
+            *out = tokens->token[i].identity;
+    pthread_rwlock_unlock(&tokens->lock);
+    return out->role == ROLE_NOBODY ? err_set(ERR_UNAUTHORIZED, "Nobody has this token. It may have been withdrawn.")
+                                    : 0;
+}
+
+static void hex_print(const unsigned char *bytes, size_t count, char *text)
+{
+    for (size_t i = 0; i < count; i++)
+        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+}
+
+int token_add(const char *path, const char *client, enum role role, char token[TOKEN_TEXT])
+{
+    unsigned char random[HASH], hash[HASH];
+    char line[HASH_TEXT + JOB_CLIENT + 32], text[HASH_TEXT + 1];
+    if (!client_fits(client))
+        return err_set(ERR_BAD_PARAMETER,
+                       "A client's name has 1 to %d letters, digits, dots, dashes, underscores and @, not \"%.64s\".",
+                       JOB_CLIENT - 1, client);
+    if (!*path)
+        return err_set(ERR_BAD_PARAMETER, "There is no file for the token's hash. Name one by the option tokens.");
+    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+        return err_set(ERR_INTERNAL, "The system gave no random numbers: %s.", strerror(errno));
+    memcpy(token, "mrt_", 4);
+    hex_print(random, sizeof random, token + 4);
+    if (gnutls_hash_fast(GNUTLS_DIG_SHA256, token, strlen(token), hash) != 0)
+        return err_set(ERR_INTERNAL, "The token cannot be hashed.");
+    hex_print(hash, sizeof hash, text);
+    int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    /* A last line that somebody wrote without its end is not to be lengthened. */
+    char last = '\n';
+    off_t end = fd >= 0 ? lseek(fd, 0, SEEK_END) : 0;
+    if (end > 0 && pread(fd, &last, 1, end - 1) != 1)
+        last = '\n';
+    int length = snprintf(line, sizeof line, "%s%s %s %s\n", last == '\n' ? "" : "\n", client, role_name(role), text);
+    bool written = fd >= 0 && write(fd, line, (size_t)length) == length && fsync(fd) == 0;
+    int error = errno;
+    if (fd >= 0)
+        close(fd);
+    return written ? 0 : err_set(ERR_IO, "%s cannot be written: %s.", path, strerror(error));
+}

@@ -1,0 +1,28 @@
+/* convert.h: images of finished jobs in formats that their jobs did not write, made on request by mrirecon-codec and
+ * kept.
+ *
+ * Any thread may ask; one thread of its own runs one conversion after the other. Requests for the same file share one.
+ */
+#ifndef MRIRECON_DAEMON_CONVERT_H
+#define MRIRECON_DAEMON_CONVERT_H
+
+#include "daemon/base/log.h"
+#include "daemon/spool/spool.h"
+#include "daemon/queue/waiters.h"
+#include "recon/image/image.h"
+
+struct converter;
+
+/* `codec` and the others must outlive the converter. `seconds`: the most that one conversion may take. */
+int converter_create(struct converter **out, const char *codec, int64_t seconds, struct spool *spool,
+                     struct store *store, struct waiters *waiters, const struct log *log);
+/* Stops what runs. */
+void converter_free(struct converter *converter);
+
+/* Ask for image.FORMAT of a job. 0: it is being made; converter_key() is woken when that has ended. Then either the
+ * file is there, or asking again tells why not (for a few seconds; after that it is tried again). Fails with
+ * ERR_INTERNAL, ERR_SPOOL_FULL, ERR_TIMEOUT, ERR_NOT_FOUND, ERR_NO_MEMORY. */
+int converter_ask(struct converter *converter, const char *id, enum image_format format);
+void converter_key(const char *id, enum image_format format, char key[WAITER_KEY]);
+
+#endif

@@ -1,0 +1,156 @@
+#include "daemon/queue/housekeeper.h"
+
+#include "daemon/base/clock.h"
+#include "daemon/queue/jobs.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum {
+    LOOK_SECONDS = 1,
+    TOGETHER = 64, /* jobs looked at in one go */
+};
+
+struct housekeeper {
+    struct scheduler_parts parts;
+    struct scheduler *scheduler;
+    pthread_t thread;
+    int stop;      /* eventfd */
+    bool troubled; /* the last look failed, and that was said */
+};
+
+/* ---- deadlines ---- */
+
+static int expire(struct housekeeper *housekeeper)
+{
+    const struct scheduler_parts *parts = &housekeeper->parts;
+    struct job jobs[TOGETHER];
+    int count = 0, result;
+    do {
+        result = store_expire(parts->store, jobs, TOGETHER, &count);
+        for (int i = 0; i < count; i++) {
+            log_line(parts->log, LOG_LEVEL_INFO, jobs[i].id, "failed: its deadline passed before it began");
+            if (parts->options->keep_scans == KEEP_NONE)
+                spool_remove(parts->spool, jobs[i].id);
+            metrics_failed(parts->metrics, jobs[i].kind, ERR_DEADLINE, 0);
+            waiters_wake(parts->waiters, jobs[i].id);
+            job_clear(&jobs[i]);
+        }
+    } while (!result && count == TOGETHER);
+    return result;
+}
+
+/* ---- ended jobs ---- */
+
+static int make_room(const struct scheduler_parts *parts, int64_t most, int *removed)
+{
+    char id[1][JOB_ID];
+    int count = 1, result = 0;
+    while (!result && count && store_kept_bytes(parts->store) > most) {
+        result = store_ended(parts->store, INT64_MAX, -1, id, 1, &count);
+        if (!result)
+            result = jobs_remove(parts, id, count, removed);
+    }
+    return result;
+}
+
+static int retain(struct housekeeper *housekeeper)
+{
+    const struct scheduler_parts *parts = &housekeeper->parts;
+    int64_t age = parts->options->keep_jobs, most = parts->options->keep_bytes;
+    int old = 0, large = 0, result = 0;
+    if (age > 0)
+        result = jobs_purge(parts, age, -1, &old);
+    if (!result && most > 0)
+        result = make_room(parts, most, &large);
+    if (old || large)
+        log_line(parts->log, LOG_LEVEL_INFO, NULL, "removed %d ended jobs for their age, %d for room", old, large);
+    return result;
+}
+
+/* ---- those who went away ---- */
+
+static void cancel_left(struct housekeeper *housekeeper)
+{
+    char id[WAITER_KEY];
+    enum job_state state;
+    while (waiters_gone(housekeeper->parts.waiters, id)) {
+        log_line(housekeeper->parts.log, LOG_LEVEL_INFO, id,
+                 "who waited for it went away, and wanted it canceled then");
+        int result = job_cancel(&housekeeper->parts, housekeeper->scheduler, id, &state);
+        if (result && result != ERR_CONFLICT && result != ERR_NOT_FOUND) /* it ended, or was deleted */
+            log_line(housekeeper->parts.log, LOG_LEVEL_ERROR, id, "it cannot be canceled: %s", err_last()->text);
+    }
+}
+
+/* ---- the thread ---- */
+
+static void look_after(struct housekeeper *housekeeper)
+{
+    int64_t set = store_clock_set(housekeeper->parts.store);
+    if (set)
+        log_line(housekeeper->parts.log, LOG_LEVEL_WARNING, NULL,
+                 "the machine's clock was set by %.1f s; the times of jobs move with it", 1e-3 * (double)set);
+    spool_prove(housekeeper->parts.spool);
+    int result = expire(housekeeper);
+    if (!result)
+        result = retain(housekeeper);
+    if (result && !housekeeper->troubled)
+        log_line(housekeeper->parts.log, LOG_LEVEL_ERROR, NULL, "deadlines and retention wait for the store: %s",
+                 err_last()->text);
+    housekeeper->troubled = result != 0;
+}
+
+static void *housekeeper_run(void *context)
+{
+    struct housekeeper *housekeeper = context;
+    double next = 0;
+    for (;;) {
+        double now = clock_seconds();
+        if (now >= next) {
+            look_after(housekeeper);
+            next = clock_seconds() + LOOK_SECONDS;
+        }
+        struct pollfd fds[] = {{.fd = housekeeper->stop, .events = POLLIN},
+                               {.fd = waiters_watch(housekeeper->parts.waiters), .events = POLLIN}};
+        double left = next - clock_seconds();
+        if (poll(fds, 2, left > 0 ? (int)(left * 1000) + 1 : 0) > 0 && fds[0].revents)
+            return NULL;
+        cancel_left(housekeeper);
+    }
+}
+
+int housekeeper_create(struct housekeeper **out, const struct scheduler_parts *parts, struct scheduler *scheduler)
+{
+    struct housekeeper *housekeeper = calloc(1, sizeof *housekeeper);
+    if (!housekeeper)
+        return err_set(ERR_NO_MEMORY, "No memory for the housekeeper.");
+    housekeeper->parts = *parts;
+    housekeeper->scheduler = scheduler;
+    housekeeper->stop = eventfd(0, EFD_CLOEXEC);
+    int failed =
+        housekeeper->stop < 0 ? errno : pthread_create(&housekeeper->thread, NULL, housekeeper_run, housekeeper);
+    if (failed) {
+        if (housekeeper->stop >= 0)
+            close(housekeeper->stop);
+        free(housekeeper);
+        return err_set(ERR_INTERNAL, "The housekeeper's thread cannot be started: %s.", strerror(failed));
+    }
+    *out = housekeeper;
+    return 0;
+}
+
+void housekeeper_free(struct housekeeper *housekeeper)
+{
+    if (!housekeeper)
+        return;
+    eventfd_write(housekeeper->stop, 1);
+    pthread_join(housekeeper->thread, NULL);
+    close(housekeeper->stop);
+    free(housekeeper);
+}

@@ -1,0 +1,558 @@
+#include "daemon/queue/scheduler_inside.h"
+
+#include "daemon/base/clock.h"
+#include "daemon/wire.h"
+#include "recon/recon.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define TICK_SECONDS 1.0 /* the longest sleep */
+
+/* ---- what others see ---- */
+
+void slot_publish(struct scheduler *scheduler, const struct slot *slot)
+{
+    struct worker_status *status = &scheduler->status[slot->worker.index];
+    pthread_mutex_lock(&scheduler->lock);
+    if (strcmp(status->job, slot->now.job.id) != 0)
+        status->progress = (struct job_progress){.step = -1};
+    status->state = slot->worker.state;
+    status->gpu = slot->worker.gpu;
+    status->landlock = slot->worker.landlock;
+    memcpy(status->wanted, slot->worker.wanted, sizeof status->wanted);
+    memcpy(status->device, slot->worker.device, sizeof status->device);
+    status->resting = slot->rest > 0;
+    memcpy(status->note, status->resting ? slot->why : slot->worker.note, sizeof status->note);
+    memcpy(status->job, slot->now.job.id, sizeof status->job);
+    memcpy(status->ending, slot->last.job.id, sizeof status->ending);
+    pthread_mutex_unlock(&scheduler->lock);
+}
+
+int scheduler_status(struct scheduler *scheduler, struct worker_status status[WORKERS_MAX])
+{
+    pthread_mutex_lock(&scheduler->lock);
+    memcpy(status, scheduler->status, (size_t)scheduler->count * sizeof *status);
+    pthread_mutex_unlock(&scheduler->lock);
+    return scheduler->count;
+}
+
+bool scheduler_is_idle(struct scheduler *scheduler)
+{
+    bool idle = true;
+    pthread_mutex_lock(&scheduler->lock);
+    for (int i = 0; i < scheduler->count; i++)
+        idle = idle && !scheduler->status[i].job[0] && !scheduler->status[i].ending[0];
+    pthread_mutex_unlock(&scheduler->lock);
+    return idle;
+}
+
+bool scheduler_is_held(struct scheduler *scheduler)
+{
+    return scheduler->held;
+}
+
+/* ---- workers ---- */
+
+static void start(struct scheduler *scheduler, struct slot *slot)
+{
+    const struct scheduler_parts *parts = &scheduler->parts;
+    if (worker_start(&slot->worker, parts->options)) {
+        char how[96], reason[sizeof slot->now.failure.text];
+        snprintf(reason, sizeof reason, "%s", err_last()->text);
+        worker_end(&slot->worker, how, sizeof how);
+        snprintf(slot->worker.note, sizeof slot->worker.note, "%.*s", (int)sizeof slot->worker.note - 1, reason);
+        log_line(parts->log, LOG_LEVEL_ERROR, NULL, "worker %d: %s", slot->worker.index, reason);
+    } else {
+        log_line(parts->log, LOG_LEVEL_DEBUG, NULL, "worker %d (%s) is process %d", slot->worker.index,
+                 slot->worker.wanted, (int)slot->worker.pid);
+    }
+    slot_publish(scheduler, slot);
+}
+
+/* The process is gone, or is to go. `reason`: why we end it; NULL: it ended itself. */
+static void end(struct scheduler *scheduler, struct slot *slot, const char *reason)
+{
+    char how[96];
+    worker_end(&slot->worker, how, sizeof how);
+    snprintf(slot->worker.note, sizeof slot->worker.note, "%s", reason ? reason : how);
+    bool expected = slot->now.cancel_at > 0 || slot->now.outcome != OUTCOME_NONE;
+    log_line(scheduler->parts.log, expected ? LOG_LEVEL_WARNING : LOG_LEVEL_ERROR,
+             *slot->now.job.id ? slot->now.job.id : NULL, "another is started: worker %d %s", slot->worker.index,
+             slot->worker.note);
+    if (*slot->now.job.id && slot->now.outcome == OUTCOME_NONE) {
+        slot->now.outcome = OUTCOME_DIED;
+        slot->now.settle_at = 0;
+        err_set(ERR_WORKER_DIED,
+                "The worker process that ran the job %s, twice. The scan or its parameters may ask for more than "
+                "this server has; the server's log may say more.",
+                slot->worker.note);
+        slot->now.failure = *err_last();
+    }
+    if (slot->now.outcome == OUTCOME_DIED && slot->now.cancel_at == 0)
+        slot_blame(scheduler, slot);
+    slot_publish(scheduler, slot);
+}
+
+static void assign(struct scheduler *scheduler);
+
+static void add(struct scheduler *scheduler, const char *wanted)
+{
+    for (int i = 0; i < scheduler->count; i++)
+        if (strcmp(scheduler->slot[i].worker.wanted, wanted) == 0)
+            return;
+    if (scheduler->count == WORKERS_MAX)
+        return;
+    pthread_mutex_lock(&scheduler->lock);
+    int index = scheduler->count++;
+    worker_init(&scheduler->slot[index].worker, index, wanted);
+    memcpy(scheduler->status[index].wanted, scheduler->slot[index].worker.wanted, WORKER_TEXT);
+    pthread_mutex_unlock(&scheduler->lock);
+}
+
+/* `auto` is every GPU there is. Its worker, which has the first, tells which others there are. */
+static void add_other_gpus(struct scheduler *scheduler, const struct worker *first)
+{
+    for (uint64_t others = first->gpus & (first->gpus - 1); others; others &= others - 1) {
+        char wanted[WORKER_TEXT];
+        snprintf(wanted, sizeof wanted, "gpu:%d", __builtin_ctzll(others));
+        add(scheduler, wanted);
+    }
+}
+
+static void on_progress(struct scheduler *scheduler, struct slot *slot, const json_t *message)
+{
+    struct job_progress *progress = &scheduler->status[slot->worker.index].progress, said;
+    const struct kind *kind = recon_kind_find(slot->now.job.kind);
+    const char *step = json_string_value(json_object_get(message, "step"));
+    said.fraction = json_number_value(json_object_get(message, "fraction"));
+    said.step = kind && step ? kind_step_find(kind, step) : -1;
+    said.iteration = json_integer_value(json_object_get(message, "iteration"));
+    said.iterations = json_integer_value(json_object_get(message, "iterations"));
+    if (said.step < 0 || said.iteration < 0 || said.iteration > said.iterations)
+        return;
+    pthread_mutex_lock(&scheduler->lock);
+    said.fraction = said.fraction < progress->fraction ? progress->fraction : said.fraction < 1 ? said.fraction : 1;
+    said.told = progress->told + 1;
+    /* That it says again where it is is a sign of life and no progress. */
+    if (said.fraction > progress->fraction || said.step != progress->step || said.iteration != progress->iteration ||
+        said.iterations != progress->iterations) {
+        slot->now.progressed = slot->worker.heard;
+        *progress = said;
+    }
+    pthread_mutex_unlock(&scheduler->lock);
+}
+
+static void on_status(struct scheduler *scheduler, struct slot *slot, const json_t *message)
+{
+    struct worker_status *status = &scheduler->status[slot->worker.index];
+    pthread_mutex_lock(&scheduler->lock);
+    status->memory_available = json_integer_value(json_object_get(message, "memory_available"));
+    status->memory_total = json_integer_value(json_object_get(message, "memory_total"));
+    pthread_mutex_unlock(&scheduler->lock);
+}
+
+/* Take one message. false: the worker has to go, and `reason` says why. */
+static bool on_message(struct scheduler *scheduler, struct slot *slot, const json_t *message, const char **reason)
+{
+    const char *type = json_string_value(json_object_get(message, "type"));
+    const char *id = json_string_value(json_object_get(message, "id"));
+    slot->worker.heard = clock_seconds();
+    slot->worker.pinged = 0;
+    if (strcmp(type, "status") == 0) {
+        on_status(scheduler, slot, message);
+        return true;
+    }
+    if (strcmp(type, "hello") == 0 && slot->worker.state == WORKER_STARTING) {
+        *reason = "speaks another version";
+        if (worker_hello(&slot->worker, message))
+            return false;
+        log_line(scheduler->parts.log, LOG_LEVEL_INFO, NULL, "worker %d is ready: %s%s%s", slot->worker.index,
+                 slot->worker.device, *slot->worker.note ? "; " : "", slot->worker.note);
+        if (!slot->worker.landlock && !scheduler->landlock_missed)
+            log_line(scheduler->parts.log, LOG_LEVEL_WARNING, NULL,
+                     "the kernel has no landlock: seccomp alone confines the workers, which can open the files of "
+                     "this account");
+        scheduler->landlock_missed |= !slot->worker.landlock;
+        if (strcmp(slot->worker.wanted, "auto") == 0)
+            add_other_gpus(scheduler, &slot->worker);
+        slot_publish(scheduler, slot);
+        return true;
+    }
+    if (strcmp(type, "failed") == 0 && slot->worker.state == WORKER_STARTING) {
+        struct err failure;
+        wire_error_unpack(json_object_get(message, "error"), &failure);
+        snprintf(slot->why, sizeof slot->why, "cannot start: %.*s", (int)sizeof slot->why - 16, failure.text);
+        *reason = slot->why;
+        return false;
+    }
+    *reason = "sent a message out of turn";
+    if (slot->worker.state != WORKER_BUSY || slot->now.outcome != OUTCOME_NONE || !id ||
+        strcmp(id, slot->now.job.id) != 0)
+        return false;
+    slot->now.settle_at = 0;
+    if (strcmp(type, "progress") == 0) {
+        on_progress(scheduler, slot, message);
+    } else if (strcmp(type, "done") == 0) {
+        slot_trust(scheduler, slot);
+        slot->now.outcome = OUTCOME_DONE;
+        slot->now.report = json_incref(json_object_get(message, "report"));
+    } else if (strcmp(type, "failed") == 0) {
+        bool fatal = json_is_true(json_object_get(message, "fatal"));
+        wire_error_unpack(json_object_get(message, "error"), &slot->now.failure);
+        slot->now.outcome = fatal ? OUTCOME_DIED : OUTCOME_FAILED;
+        if (slot->worker.gpu && (slot->now.failure.code == ERR_DEVICE || slot->now.failure.code == ERR_GPU_OOM))
+            metrics_gpu_failed(scheduler->parts.metrics, slot->worker.device, slot->now.failure.code);
+        *reason = "lost its device";
+        return !fatal;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+/* Take all messages that are there; then see whether the process still is. */
+static void listen_to(struct scheduler *scheduler, struct slot *slot)
+{
+    while (slot->worker.state != WORKER_DOWN) {
+        struct pollfd fds[] = {{.fd = slot->worker.socket, .events = POLLIN},
+                               {.fd = slot->worker.pidfd, .events = POLLIN}};
+        if (poll(fds, 2, 0) <= 0)
+            return;
+        if (!fds[0].revents) {
+            end(scheduler, slot, NULL);
+            return;
+        }
+        int files[WIRE_FDS], count = 0;
+        json_t *message = NULL;
+        const char *reason = NULL;
+        int result = wire_receive(slot->worker.socket, &message, files, &count);
+        bool stays = !result;
+        if (result)
+            reason = result == ERR_WORKER_DIED ? NULL : "sent something that is no message";
+        else
+            stays = on_message(scheduler, slot, message, &reason);
+        for (int i = 0; i < count; i++)
+            close(files[i]);
+        json_decref(message);
+        if (!stays)
+            end(scheduler, slot, reason);
+        /* The next job first, and what it is to read beside it: the worker has them while the disk takes the end of
+         * this one. */
+        if (slot_move_on(scheduler, slot)) {
+            assign(scheduler);
+            ahead_next(scheduler);
+        }
+        slot_settle(scheduler, slot);
+    }
+}
+
+/* ---- handing over ---- */
+
+/* The forms that a job's image is written in: what is served later is made from the first. New reference. */
+static json_t *formats_of(const struct job *job)
+{
+    json_t *formats = json_pack("[s]", image_format_name(IMAGE_H5)), *format;
+    size_t i;
+    json_array_foreach (job->formats, i, format)
+        if (!json_equal(format, json_array_get(formats, 0)))
+            json_array_append(formats, format);
+    return formats;
+}
+
+/* Give a job that was taken to an idle worker. */
+static void hand_over(struct scheduler *scheduler, struct slot *slot)
+{
+    const struct scheduler_parts *parts = &scheduler->parts;
+    int files[WIRE_FDS], count = 0; /* the scan, and the results */
+    const char *id = slot->now.job.id;
+    json_t *formats = formats_of(&slot->now.job);
+    /* Whoever else reads it ahead does so in vain, as does this worker if it was another job. */
+    for (int i = 0; i < scheduler->count; i++) {
+        struct worker *worker = &scheduler->slot[i].worker;
+        if (strcmp(worker->ahead, id) == 0 ? worker != &slot->worker : worker == &slot->worker)
+            worker_forget(worker);
+    }
+    slot->worker.ahead[0] = '\0';
+    slot->now.device = slot->worker.device;
+    slot->now.started = slot->now.progressed = clock_seconds();
+    slot->worker.state = WORKER_BUSY;
+    slot_publish(scheduler, slot);
+    /* It was to be a GPU, where there is one. */
+    if (!slot->worker.gpu && strcmp(slot->worker.wanted, "auto") == 0)
+        metrics_fell_back(parts->metrics);
+    metrics_started(parts->metrics, 1e-3 * (double)(slot->now.job.started - slot->now.job.created));
+    log_line(parts->log, LOG_LEVEL_INFO, id, "begins on %s, attempt %lld", slot->worker.device,
+             (long long)slot->now.job.attempts);
+    int result = spool_open(parts->spool, id, &files[0]);
+    count += !result;
+    if (!result)
+        result = spool_results_begin(parts->spool, id, formats, &files[1]);
+    if (!result)
+        count += (int)json_array_size(formats);
+    if (result) {
+        slot->now.outcome = OUTCOME_FAILED;
+        slot->now.failure = *err_last();
+    } else if (worker_send(&slot->worker,
+                           json_pack("{s:s, s:s, s:s, s:O, s:O}", "type", "job", "id", id, "kind", slot->now.job.kind,
+                                     "parameters", slot->now.job.parameters, "formats", formats),
+                           files, count)) {
+        end(scheduler, slot, "takes no messages");
+    }
+    for (int i = 0; i < count; i++)
+        close(files[i]);
+    json_decref(formats);
+    slot_settle(scheduler, slot);
+}
+
+/* The idle worker for a job: the one that has read its scan, else a GPU's first, else one that has read nothing. */
+static struct slot *idle_find(struct scheduler *scheduler, const char *id)
+{
+    struct slot *found = NULL;
+    for (int i = 0; i < scheduler->count; i++) {
+        struct slot *slot = &scheduler->slot[i];
+        if (slot->worker.state != WORKER_IDLE || *slot->now.job.id)
+            continue;
+        if (*id && strcmp(slot->worker.ahead, id) == 0)
+            return slot;
+        bool same = found && slot->worker.gpu == found->worker.gpu;
+        if (slot_better(slot, found) || (same && *found->worker.ahead && !*slot->worker.ahead))
+            found = slot;
+    }
+    return found;
+}
+
+/* Whether the disk has too little room for results, or may not take them; what runs may end, and give room by its end.
+ */
+static bool is_held(struct scheduler *scheduler)
+{
+    const struct scheduler_parts *parts = &scheduler->parts;
+    int64_t left = 0;
+    bool held = spool_is_suspect(parts->spool) || spool_free_bytes(parts->spool, &left) != 0 ||
+                left + parts->options->spool_reserve < parts->options->work_reserve;
+    if (held != scheduler->held)
+        log_line(
+            parts->log, held ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO, NULL,
+            held ? "the disk of the spool has less than work-reserve left, or does not take what is written: no job "
+                   "is begun until it does"
+                 : "the disk of the spool has room again, and takes what is written: jobs are begun");
+    scheduler->held = held;
+    return held;
+}
+
+/* Jobs that are taken only where there is no other of their priority: what another worker reads ahead, and what a
+ * worker died of (FAULTS). */
+static json_t *later_ids(const struct scheduler *scheduler)
+{
+    json_t *ids = ahead_ids(scheduler, true);
+    for (int i = 0; i < scheduler->count; i++) {
+        const char *id;
+        json_t *value;
+        json_object_foreach (scheduler->slot[i].died_of, id, value) {
+            json_array_append_new(ids, json_string(id));
+        }
+    }
+    return ids;
+}
+
+/* Who runs what: the job that the store says is next goes to an idle worker. */
+static void assign(struct scheduler *scheduler)
+{
+    const struct scheduler_parts *parts = &scheduler->parts;
+    while (scheduler->stopping == RUNNING && clock_seconds() >= scheduler->take_at && idle_find(scheduler, "") &&
+           !is_held(scheduler)) {
+        struct job job;
+        bool found = false;
+        json_t *avoid = later_ids(scheduler);
+        int result = store_take(parts->store, avoid, &job, &found);
+        json_decref(avoid);
+        if (result) {
+            log_line(parts->log, LOG_LEVEL_ERROR, NULL, "no job can be taken, trying again: %s", err_last()->text);
+            scheduler->take_at = clock_seconds() + SETTLE_SECONDS;
+            return;
+        }
+        if (!found)
+            return;
+        struct slot *idle = idle_find(scheduler, job.id);
+        idle->now.job = job;
+        waiters_wake(parts->waiters, job.id); /* those who follow its events */
+        hand_over(scheduler, idle);
+        scheduler->news = true;
+    }
+}
+
+/* Cancel what somebody wants canceled or what ran too long; kill what does not stop. */
+static void enforce(struct scheduler *scheduler, struct slot *slot, double now)
+{
+    const struct options *options = scheduler->parts.options;
+    if (slot->worker.state != WORKER_BUSY || slot->now.outcome != OUTCOME_NONE)
+        return;
+    if (slot->now.cancel_at > 0) {
+        if (now - slot->now.cancel_at > (double)options->cancel_grace)
+            end(scheduler, slot, "did not stop its job in time and was killed");
+        return;
+    }
+    if (options->progress_timeout > 0 && now - slot->now.progressed > (double)options->progress_timeout) {
+        char reason[96];
+        snprintf(reason, sizeof reason, "made no progress for %lld s and was killed",
+                 (long long)options->progress_timeout);
+        end(scheduler, slot, reason);
+        return;
+    }
+    struct job job = {.state = JOB_RUNNING};
+    slot->now.timed_out = options->job_time_limit > 0 && now - slot->now.started > (double)options->job_time_limit;
+    if (!slot->now.timed_out &&
+        (store_get(scheduler->parts.store, slot->now.job.id, &job) || job.state != JOB_CANCELING)) {
+        job_clear(&job);
+        return;
+    }
+    job_clear(&job);
+    slot->now.cancel_at = now;
+    if (worker_send(&slot->worker, json_pack("{s:s, s:s}", "type", "cancel", "id", slot->now.job.id), NULL, 0))
+        end(scheduler, slot, "takes no messages");
+}
+
+/* ---- the thread ---- */
+
+/* Seconds until something is due. */
+static double next_due(const struct scheduler *scheduler, double now, double waiters)
+{
+    double due = now + TICK_SECONDS;
+    for (int i = 0; i < scheduler->count; i++) {
+        const struct slot *slot = &scheduler->slot[i];
+        if (slot->worker.state == WORKER_DOWN && slot->worker.restart_at < due)
+            due = slot->worker.restart_at;
+        if (slot->now.cancel_at > 0 && slot->now.cancel_at + (double)scheduler->parts.options->cancel_grace < due)
+            due = slot->now.cancel_at + (double)scheduler->parts.options->cancel_grace;
+    }
+    if (waiters > 0 && waiters < due)
+        due = waiters;
+    return due > now ? due - now : 0;
+}
+
+static void sleep_until_woken(struct scheduler *scheduler)
+{
+    struct pollfd fds[1 + 2 * WORKERS_MAX] = {{.fd = scheduler->wake, .events = POLLIN}};
+    double now = clock_seconds(), due = next_due(scheduler, now, waiters_expire(scheduler->parts.waiters, now));
+    int count = 1;
+    for (int i = 0; i < scheduler->count; i++) {
+        /* poll() passes over descriptors below 0. */
+        fds[count++] = (struct pollfd){.fd = scheduler->slot[i].worker.socket, .events = POLLIN};
+        fds[count++] = (struct pollfd){.fd = scheduler->slot[i].worker.pidfd, .events = POLLIN};
+    }
+    eventfd_t woken;
+    if (poll(fds, (nfds_t)count, (int)(due * 1000) + 1) > 0 && fds[0].revents) {
+        eventfd_read(scheduler->wake, &woken);
+        scheduler->news = true;
+    }
+}
+
+static void turn(struct scheduler *scheduler, struct slot *slot)
+{
+    char reason[96];
+    double now = clock_seconds();
+    listen_to(scheduler, slot);
+    if (slot->worker.state == WORKER_DOWN && now >= slot->worker.restart_at)
+        start(scheduler, slot);
+    if (!worker_watch(&slot->worker, scheduler->parts.options, now, reason, sizeof reason))
+        end(scheduler, slot, reason);
+    enforce(scheduler, slot, now);
+    slot_settle(scheduler, slot);
+}
+
+static void *scheduler_run(void *context)
+{
+    struct scheduler *scheduler = context;
+    while (scheduler->stopping != STOPPING) {
+        scheduler->turned = clock_seconds();
+        for (int i = 0; i < scheduler->count; i++)
+            turn(scheduler, &scheduler->slot[i]);
+        ahead_announced(scheduler, WORKER_IDLE);
+        assign(scheduler);
+        ahead_next(scheduler);
+        ahead_announced(scheduler, WORKER_BUSY);
+        sleep_until_woken(scheduler);
+    }
+    for (int i = 0; i < scheduler->count; i++) {
+        struct slot *slot = &scheduler->slot[i];
+        char how[96];
+        listen_to(scheduler, slot);
+        if (slot->worker.state != WORKER_DOWN)
+            worker_end(&slot->worker, how, sizeof how);
+        slot->last.settle_at = 0;
+        slot_settle(scheduler, slot);
+        if (*slot->now.job.id && slot->now.outcome == OUTCOME_NONE)
+            slot->now.outcome = OUTCOME_REQUEUE;
+        slot_settle(scheduler, slot);
+        json_decref(slot->died_of);
+        for (struct run *run = &slot->now; run; run = run == &slot->now ? &slot->last : NULL) {
+            job_clear(&run->job);
+            json_decref(run->results);
+            json_decref(run->report);
+        }
+    }
+    return NULL;
+}
+
+int scheduler_create(struct scheduler **out, const struct scheduler_parts *parts)
+{
+    struct scheduler *scheduler = calloc(1, sizeof *scheduler);
+    struct worker plan[WORKERS_MAX];
+    if (!scheduler)
+        return err_set(ERR_NO_MEMORY, "No memory for the scheduler.");
+    scheduler->parts = *parts;
+    int result = workers_plan(plan, &scheduler->count, parts->options->devices);
+    for (int i = 0; !result && i < scheduler->count; i++) {
+        scheduler->slot[i].worker = plan[i];
+        memcpy(scheduler->status[i].wanted, plan[i].wanted, sizeof plan[i].wanted);
+    }
+    scheduler->wake = result ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (!result && scheduler->wake < 0)
+        result = err_set(ERR_INTERNAL, "No eventfd for the scheduler: %s.", strerror(errno));
+    pthread_mutex_init(&scheduler->lock, NULL);
+    int failed = result ? 0 : pthread_create(&scheduler->thread, NULL, scheduler_run, scheduler);
+    if (failed)
+        result = err_set(ERR_INTERNAL, "The scheduler's thread cannot be started: %s.", strerror(failed));
+    if (result) {
+        if (scheduler->wake >= 0)
+            close(scheduler->wake);
+        free(scheduler);
+        return result;
+    }
+    *out = scheduler;
+    return 0;
+}
+
+void scheduler_wake(struct scheduler *scheduler)
+{
+    eventfd_write(scheduler->wake, 1);
+}
+
+double scheduler_turned(struct scheduler *scheduler)
+{
+    return scheduler->turned;
+}
+
+void scheduler_drain(struct scheduler *scheduler)
+{
+    scheduler->stopping = DRAINING;
+    scheduler_wake(scheduler);
+}
+
+void scheduler_free(struct scheduler *scheduler)
+{
+    if (!scheduler)
+        return;
+    scheduler->stopping = STOPPING;
+    scheduler_wake(scheduler);
+    pthread_join(scheduler->thread, NULL);
+    close(scheduler->wake);
+    announcement_clear(&scheduler->announced);
+    pthread_mutex_destroy(&scheduler->lock);
+    free(scheduler);
+}

@@ -1,0 +1,111 @@
+/* scheduler_inside.h: the scheduler's state, and what its three files do for each other: scheduler.c owns the thread,
+ * the workers and who runs what; settle.c takes the ends of jobs to the disk; ahead.c has scans read ahead. Only they
+ * include this; all of it is the scheduler's thread's.
+ */
+#ifndef MRIRECON_DAEMON_SCHEDULER_INSIDE_H
+#define MRIRECON_DAEMON_SCHEDULER_INSIDE_H
+
+#include "daemon/queue/scheduler.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define SETTLE_SECONDS 1.0 /* before the store is asked again after it failed */
+
+/* How a job ended, until the store knows. */
+enum outcome { OUTCOME_NONE, OUTCOME_DONE, OUTCOME_FAILED, OUTCOME_DIED, OUTCOME_REQUEUE };
+
+/* A job that was given to a worker. */
+struct run {
+    struct job job;             /* id "": none */
+    const char *device;         /* of its worker */
+    double started, progressed; /* progressed: when it last said so */
+    double cancel_at;           /* when cancel was sent; 0: it was not */
+    bool timed_out;             /* ... because of the time limit */
+    enum outcome outcome;
+    double settle_at;
+    struct err failure;
+    json_t *results, *report; /* of OUTCOME_DONE; results once the files are in their place */
+};
+
+/* A worker and its jobs. Of the scheduler's thread. */
+struct slot {
+    struct worker worker;
+    struct run now;            /* what it works at */
+    struct run last;           /* what it has ended, until the disk knows: it has its next job meanwhile */
+    char why[2 * WORKER_TEXT]; /* it could not start, or rests */
+    /* FAULTS in scheduler.h */
+    json_t *died_of; /* ids of the jobs it died of since it did one to its end (true for each); NULL: none */
+    double rest;     /* s without a job after a death, for its device is held at fault; 0: it is trusted */
+};
+
+enum stopping { RUNNING, DRAINING, STOPPING };
+
+/* A scan that is here, and its row not yet. */
+struct announcement {
+    struct job job; /* id "": none */
+    int scan;
+};
+
+struct scheduler {
+    struct scheduler_parts parts;
+    pthread_t thread;
+    int wake; /* eventfd */
+    _Atomic int stopping;
+    _Atomic double turned; /* clock_seconds() when it last looked around */
+    _Atomic bool held;     /* no job is begun, for the disk is low */
+    /* of the thread */
+    struct slot slot[WORKERS_MAX];
+    int count;            /* grows under the lock: others count by it, too */
+    double take_at;       /* the store failed; no job is taken before */
+    bool news;            /* there may be a job to be read ahead */
+    bool landlock_missed; /* the log was told */
+    /* of everybody, under the lock */
+    pthread_mutex_t lock;
+    struct worker_status status[WORKERS_MAX];
+    struct announcement announced;
+    char retracted[JOB_ID]; /* there will be none */
+};
+
+/* ---- scheduler.c ---- */
+
+/* Let others see what the slot now is. */
+void slot_publish(struct scheduler *scheduler, const struct slot *slot);
+
+/* Whether `a` is to be chosen before `b` (NULL: none yet): a GPU before a CPU. */
+static inline bool slot_better(const struct slot *a, const struct slot *b)
+{
+    return !b || (a->worker.gpu && !b->worker.gpu);
+}
+
+/* ---- settle.c ---- */
+
+/* Whether the job that the worker had is over; it makes room for the next, where the one before it is settled. */
+bool slot_move_on(struct scheduler *scheduler, struct slot *slot);
+
+/* Take what has ended to the disk, and tell who waits; what cannot be stored is tried again later. */
+void slot_settle(struct scheduler *scheduler, struct slot *slot);
+
+/* The worker has died of its job: let the job be blamed for it, or the device. */
+void slot_blame(struct scheduler *scheduler, struct slot *slot);
+
+/* It has done a job to its end. */
+void slot_trust(struct scheduler *scheduler, struct slot *slot);
+
+/* ---- ahead.c ---- */
+
+/* Ids of the jobs whose scans workers read ahead: of all, or of the busy ones. New reference. */
+json_t *ahead_ids(const struct scheduler *scheduler, bool busy);
+
+void announcement_clear(struct announcement *announcement);
+
+/* A worker in this state reads ahead the scan that was announced. Of those that are idle, which do so beside the
+ * syncing of its upload, this is asked first; of those that are busy when the queue has nothing for them, and what none
+ * of them can read either is let go. */
+void ahead_announced(struct scheduler *scheduler, enum worker_state state);
+
+/* Each busy worker reads ahead what is likely to be its next job. The job stays queued, and anybody's; where it is no
+ * longer, it is forgotten. */
+void ahead_next(struct scheduler *scheduler);
+
+#endif

@@ -1,0 +1,131 @@
+/* Scans that are read ahead of their jobs: hints to workers, which bind nobody. */
+#include "daemon/queue/scheduler_inside.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+json_t *ahead_ids(const struct scheduler *scheduler, bool busy)
+{
+    json_t *ids = json_array();
+    for (int i = 0; i < scheduler->count; i++) {
+        const struct worker *worker = &scheduler->slot[i].worker;
+        if (*worker->ahead && (!busy || worker->state == WORKER_BUSY))
+            json_array_append_new(ids, json_string(worker->ahead));
+    }
+    return ids;
+}
+
+static void prepare(struct slot *slot, const struct job *job, int scan, bool of_row)
+{
+    if (strcmp(slot->worker.suspect, job->id) == 0)
+        return;
+    worker_prepare(&slot->worker, job, scan);
+    slot->worker.ahead_of_row = of_row;
+}
+
+void announcement_clear(struct announcement *announcement)
+{
+    if (*announcement->job.id)
+        close(announcement->scan);
+    job_clear(&announcement->job);
+}
+
+/* What was announced and then given up. */
+static void forget_retracted(struct scheduler *scheduler)
+{
+    char retracted[JOB_ID];
+    pthread_mutex_lock(&scheduler->lock);
+    memcpy(retracted, scheduler->retracted, sizeof retracted);
+    scheduler->retracted[0] = '\0';
+    pthread_mutex_unlock(&scheduler->lock);
+    for (int i = 0; i < scheduler->count; i++)
+        if (*retracted && strcmp(scheduler->slot[i].worker.ahead, retracted) == 0)
+            worker_forget(&scheduler->slot[i].worker);
+}
+
+void ahead_announced(struct scheduler *scheduler, enum worker_state state)
+{
+    struct slot *best = NULL;
+    struct announcement next = {.scan = -1};
+    forget_retracted(scheduler);
+    for (int i = 0; i < scheduler->count; i++) {
+        struct slot *slot = &scheduler->slot[i];
+        if (slot->worker.state == state && !*slot->worker.ahead && slot_better(slot, best))
+            best = slot;
+    }
+    pthread_mutex_lock(&scheduler->lock);
+    if (best || state == WORKER_BUSY) {
+        next = scheduler->announced;
+        scheduler->announced = (struct announcement){.scan = -1};
+    }
+    pthread_mutex_unlock(&scheduler->lock);
+    if (*next.job.id && best)
+        prepare(best, &next.job, next.scan, true);
+    announcement_clear(&next);
+}
+
+/* A job that was canceled or deleted is not to linger in a worker's memory. */
+static void forget_gone(struct scheduler *scheduler)
+{
+    for (int i = 0; i < scheduler->count; i++) {
+        struct worker *worker = &scheduler->slot[i].worker;
+        struct job job = {.state = JOB_QUEUED};
+        if (!*worker->ahead)
+            continue;
+        int result = store_get(scheduler->parts.store, worker->ahead, &job);
+        if (!result)
+            worker->ahead_of_row = false;
+        if (result == ERR_NOT_FOUND ? !worker->ahead_of_row : !result && job.state != JOB_QUEUED)
+            worker_forget(worker);
+        job_clear(&job);
+    }
+}
+
+void ahead_next(struct scheduler *scheduler)
+{
+    if (scheduler->news)
+        forget_gone(scheduler);
+    for (int i = 0; i < scheduler->count && scheduler->news && scheduler->stopping == RUNNING; i++) {
+        struct slot *slot = &scheduler->slot[i];
+        if (slot->worker.state != WORKER_BUSY || *slot->worker.ahead)
+            continue;
+        struct job job;
+        json_t *avoid = ahead_ids(scheduler, false);
+        if (store_next(scheduler->parts.store, avoid, &job, &scheduler->news) != 0)
+            scheduler->news = false;
+        json_decref(avoid);
+        if (!scheduler->news)
+            return;
+        int scan;
+        if (spool_open(scheduler->parts.spool, job.id, &scan) == 0) {
+            prepare(slot, &job, scan, false);
+            close(scan);
+        }
+        job_clear(&job);
+    }
+    scheduler->news = false;
+}
+
+void scheduler_announce(struct scheduler *scheduler, const struct job *job, int scan)
+{
+    struct announcement fresh = {.job = {.parameters = json_deep_copy(job->parameters)}, .scan = scan};
+    memcpy(fresh.job.id, job->id, sizeof fresh.job.id);
+    memcpy(fresh.job.kind, job->kind, sizeof fresh.job.kind);
+    pthread_mutex_lock(&scheduler->lock);
+    struct announcement before = scheduler->announced;
+    scheduler->announced = fresh;
+    pthread_mutex_unlock(&scheduler->lock);
+    announcement_clear(&before);
+    scheduler_wake(scheduler);
+}
+
+void scheduler_retract(struct scheduler *scheduler, const char *id)
+{
+    pthread_mutex_lock(&scheduler->lock);
+    if (strcmp(scheduler->announced.job.id, id) == 0)
+        announcement_clear(&scheduler->announced);
+    snprintf(scheduler->retracted, sizeof scheduler->retracted, "%s", id);
+    pthread_mutex_unlock(&scheduler->lock);
+    scheduler_wake(scheduler);
+}

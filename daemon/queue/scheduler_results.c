@@ -1,0 +1,183 @@
+/* How a job ends: its files to their place, its row in the store, and who waits is told; and whose fault it was. */
+#include "daemon/base/clock.h"
+#include "daemon/queue/scheduler_inside.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define REST_FIRST 2.0   /* s that a worker whose device is at fault rests, the first time */
+#define REST_LAST  120.0 /* s, after many times */
+
+static void forget_run(struct scheduler *scheduler, struct slot *slot, struct run *run)
+{
+    job_clear(&run->job);
+    json_decref(run->results);
+    json_decref(run->report);
+    *run = (struct run){.outcome = OUTCOME_NONE};
+    if (run == &slot->now && slot->worker.state == WORKER_BUSY)
+        slot->worker.state = WORKER_IDLE;
+    slot_publish(scheduler, slot);
+}
+
+static void drop_scan(struct scheduler *scheduler, const char *id, bool succeeded)
+{
+    int64_t keep = scheduler->parts.options->keep_scans;
+    if (keep == KEEP_NONE || (keep == KEEP_FAILED && succeeded))
+        spool_remove(scheduler->parts.spool, id);
+}
+
+/* The job's files are in their place, then its row says so. */
+static int settle_done(struct scheduler *scheduler, struct run *run)
+{
+    const struct scheduler_parts *parts = &scheduler->parts;
+    const char *id = run->job.id;
+    int result = run->results ? 0 : spool_results_finish(parts->spool, id, &run->results);
+    if (result) {
+        run->outcome = OUTCOME_FAILED;
+        run->failure = *err_last();
+        return result;
+    }
+    result = store_succeed(parts->store, id, run->results, run->report);
+    if (result)
+        return result;
+    double seconds = clock_seconds() - run->started;
+    metrics_succeeded(parts->metrics, run->job.kind, seconds, run->report);
+    log_line(parts->log, LOG_LEVEL_INFO, id, "succeeded in %.3f s on %s", seconds, run->device);
+    return 0;
+}
+
+static int settle_failed(struct scheduler *scheduler, struct run *run)
+{
+    const struct scheduler_parts *parts = &scheduler->parts;
+    const char *id = run->job.id;
+    bool canceled = run->cancel_at > 0 && !run->timed_out;
+    if (run->timed_out)
+        run->failure = (struct err){.code = ERR_TIMEOUT, .acquisition = -1, .required = -1, .available = -1};
+    if (run->timed_out)
+        snprintf(run->failure.text, sizeof run->failure.text,
+                 "The job ran longer than %lld s, the limit of this server (option job-time-limit).",
+                 (long long)parts->options->job_time_limit);
+    /* The jobs that wait need not fail of the same disk. */
+    if (run->failure.code == ERR_SPOOL_FULL || run->failure.code == ERR_IO)
+        spool_suspect(parts->spool);
+    /* First, for it may be what filled the disk that the row is to be written to. */
+    spool_results_remove(parts->spool, id);
+    int result = canceled ? store_canceled(parts->store, id) : store_fail(parts->store, id, &run->failure);
+    if (result)
+        return result;
+    double seconds = clock_seconds() - run->started;
+    if (canceled)
+        metrics_canceled(parts->metrics);
+    else
+        metrics_failed(parts->metrics, run->job.kind, run->failure.code, seconds);
+    log_line(parts->log, LOG_LEVEL_INFO, id, "%s after %.3f s%s%s", canceled ? "canceled" : "failed", seconds,
+             canceled ? "" : ": ", canceled ? "" : err_name(run->failure.code));
+    return 0;
+}
+
+/* Back into the queue, unless a cancel or the second death says otherwise. */
+static int settle_requeue(struct scheduler *scheduler, struct run *run)
+{
+    const struct scheduler_parts *parts = &scheduler->parts;
+    const char *id = run->job.id;
+    bool died = run->outcome == OUTCOME_DIED;
+    if (run->cancel_at > 0 || (died && run->job.deaths > 0)) {
+        run->outcome = OUTCOME_FAILED;
+        return settle_failed(scheduler, run);
+    }
+    spool_results_remove(parts->spool, id);
+    int result = store_requeue(parts->store, id, died);
+    if (result == ERR_CONFLICT) { /* somebody canceled it meanwhile */
+        run->cancel_at = clock_seconds();
+        run->outcome = OUTCOME_FAILED;
+        return settle_failed(scheduler, run);
+    }
+    if (result)
+        return result;
+    if (died)
+        metrics_retried(parts->metrics);
+    log_line(parts->log, LOG_LEVEL_INFO, id, "queued again");
+    return 0;
+}
+
+void slot_blame(struct scheduler *scheduler, struct slot *slot)
+{
+    struct run *run = &slot->now;
+    if (!slot->died_of)
+        slot->died_of = json_object();
+    json_object_set_new(slot->died_of, run->job.id, json_true());
+    if (json_object_size(slot->died_of) < 2)
+        return;
+    run->outcome = OUTCOME_REQUEUE;
+    slot->rest = slot->rest <= 0 ? REST_FIRST : slot->rest * 2 < REST_LAST ? slot->rest * 2 : REST_LAST;
+    double until = clock_seconds() + slot->rest;
+    if (slot->worker.restart_at < until)
+        slot->worker.restart_at = until;
+    const char *reason = run->failure.code == ERR_DEVICE ? run->failure.text : slot->worker.note;
+    snprintf(slot->why, sizeof slot->why, "rests, for job after job ended it: %.*s", (int)sizeof slot->why - 40,
+             reason);
+    log_line(
+        scheduler->parts.log, LOG_LEVEL_ERROR, NULL,
+        "the fault is taken to be the device's, not the jobs': worker %d (%s) %s (for %g s; jobs stay in the queue)",
+        slot->worker.index, slot->worker.device, slot->why, slot->rest);
+}
+
+void slot_trust(struct scheduler *scheduler, struct slot *slot)
+{
+    if (slot->rest > 0)
+        log_line(scheduler->parts.log, LOG_LEVEL_INFO, NULL, "worker %d (%s) works again", slot->worker.index,
+                 slot->worker.device);
+    slot->rest = 0;
+    json_decref(slot->died_of);
+    slot->died_of = NULL;
+    worker_proved(&slot->worker);
+}
+
+static void settle_run(struct scheduler *scheduler, struct slot *slot, struct run *run)
+{
+    static int (*const how[])(struct scheduler *, struct run *) = {[OUTCOME_DONE] = settle_done,
+                                                                   [OUTCOME_FAILED] = settle_failed,
+                                                                   [OUTCOME_DIED] = settle_requeue,
+                                                                   [OUTCOME_REQUEUE] = settle_requeue};
+    const struct scheduler_parts *parts = &scheduler->parts;
+    if (run->outcome == OUTCOME_NONE || clock_seconds() < run->settle_at)
+        return;
+    enum outcome before = run->outcome;
+    int result = how[before](scheduler, run);
+    if (result && run->outcome != before) /* a success that could not be kept is a failure */
+        result = how[run->outcome](scheduler, run);
+    if (result && result != ERR_CONFLICT) {
+        log_line(parts->log, LOG_LEVEL_ERROR, run->job.id, "its end cannot be stored, trying again: %s",
+                 err_last()->text);
+        run->settle_at = clock_seconds() + SETTLE_SECONDS;
+        return;
+    }
+    if (result)
+        log_line(parts->log, LOG_LEVEL_ERROR, run->job.id, "%s", err_last()->text);
+    char id[JOB_ID];
+    enum outcome how_it_ended = run->outcome;
+    memcpy(id, run->job.id, sizeof id);
+    forget_run(scheduler, slot, run);
+    waiters_wake(parts->waiters, id);
+    if (how_it_ended == OUTCOME_DONE || how_it_ended == OUTCOME_FAILED)
+        drop_scan(scheduler, id, how_it_ended == OUTCOME_DONE);
+}
+
+bool slot_move_on(struct scheduler *scheduler, struct slot *slot)
+{
+    if (slot->now.outcome == OUTCOME_NONE || *slot->last.job.id)
+        return false;
+    slot->last = slot->now;
+    slot->now = (struct run){.outcome = OUTCOME_NONE};
+    if (slot->worker.state == WORKER_BUSY)
+        slot->worker.state = WORKER_IDLE;
+    slot_publish(scheduler, slot);
+    return true;
+}
+
+void slot_settle(struct scheduler *scheduler, struct slot *slot)
+{
+    settle_run(scheduler, slot, &slot->last);
+    if (slot_move_on(scheduler, slot))
+        settle_run(scheduler, slot, &slot->last);
+}

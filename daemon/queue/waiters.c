@@ -1,0 +1,130 @@
+#include "daemon/queue/waiters.h"
+
+#include <microhttpd.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <errno.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+struct waiters {
+    pthread_mutex_t lock; /* of both members below */
+    struct waiter *first;
+    bool closed;
+    int watch; /* epoll: the sockets of those on the list that are watched */
+};
+
+int waiters_create(struct waiters **out)
+{
+    struct waiters *waiters = calloc(1, sizeof *waiters);
+    if (!waiters)
+        return err_set(ERR_NO_MEMORY, "No memory for the list of waiting requests.");
+    waiters->watch = epoll_create1(EPOLL_CLOEXEC);
+    if (waiters->watch < 0) {
+        free(waiters);
+        return err_set(ERR_INTERNAL, "Connections cannot be watched: %s.", strerror(errno));
+    }
+    pthread_mutex_init(&waiters->lock, NULL);
+    *out = waiters;
+    return 0;
+}
+
+void waiters_free(struct waiters *waiters)
+{
+    if (!waiters)
+        return;
+    pthread_mutex_destroy(&waiters->lock);
+    close(waiters->watch);
+    free(waiters);
+}
+
+bool waiters_wait(struct waiters *waiters, struct waiter *waiter, struct MHD_Connection *connection, const char *key,
+                  double deadline, int socket)
+{
+    pthread_mutex_lock(&waiters->lock);
+    bool open = !waiters->closed;
+    if (open) {
+        waiter->connection = connection;
+        waiter->deadline = deadline;
+        snprintf(waiter->key, sizeof waiter->key, "%s", key);
+        waiter->next = waiters->first;
+        waiters->first = waiter;
+        waiter->socket = socket;
+        struct epoll_event event = {.events = EPOLLRDHUP, .data.ptr = waiter};
+        if (socket >= 0 && epoll_ctl(waiters->watch, EPOLL_CTL_ADD, socket, &event) < 0)
+            waiter->socket = -1; /* it is waited for like any other */
+        MHD_suspend_connection(connection);
+    }
+    pthread_mutex_unlock(&waiters->lock);
+    return open;
+}
+
+/* Take the waiter at `link` off the list, and resume it. It is not touched after that: its request may be over. */
+static void resume(struct waiters *waiters, struct waiter **link)
+{
+    struct waiter *waiter = *link;
+    *link = waiter->next;
+    if (waiter->socket >= 0)
+        epoll_ctl(waiters->watch, EPOLL_CTL_DEL, waiter->socket, NULL);
+    MHD_resume_connection(waiter->connection);
+}
+
+/* Resume those that are chosen; the next deadline of the others. */
+static double wake(struct waiters *waiters, const char *key, double now, bool all)
+{
+    double next = 0;
+    pthread_mutex_lock(&waiters->lock);
+    waiters->closed = waiters->closed || all;
+    for (struct waiter **link = &waiters->first; *link;) {
+        struct waiter *waiter = *link;
+        if (all || (key ? strcmp(waiter->key, key) == 0 : waiter->deadline <= now)) {
+            resume(waiters, link);
+        } else {
+            if (next == 0 || waiter->deadline < next)
+                next = waiter->deadline;
+            link = &waiter->next;
+        }
+    }
+    pthread_mutex_unlock(&waiters->lock);
+    return next;
+}
+
+int waiters_watch(const struct waiters *waiters)
+{
+    return waiters->watch;
+}
+
+bool waiters_gone(struct waiters *waiters, char key[WAITER_KEY])
+{
+    struct epoll_event event;
+    pthread_mutex_lock(&waiters->lock);
+    /* What is watched is on the list, so the pointer is good. */
+    bool found = epoll_wait(waiters->watch, &event, 1, 0) == 1;
+    if (found) {
+        struct waiter *waiter = event.data.ptr, **link = &waiters->first;
+        while (*link != waiter)
+            link = &(*link)->next;
+        memcpy(key, waiter->key, WAITER_KEY);
+        waiter->gone = true;
+        resume(waiters, link);
+    }
+    pthread_mutex_unlock(&waiters->lock);
+    return found;
+}
+
+void waiters_wake(struct waiters *waiters, const char *key)
+{
+    wake(waiters, key, 0, false);
+}
+
+double waiters_expire(struct waiters *waiters, double now)
+{
+    return wake(waiters, NULL, now, false);
+}
+
+void waiters_close(struct waiters *waiters)
+{
+    wake(waiters, NULL, 0, true);
+}

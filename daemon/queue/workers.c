@@ -1,0 +1,188 @@
+#include "daemon/queue/workers.h"
+
+#include "daemon/base/child.h"
+#include "daemon/base/clock.h"
+#include "daemon/wire.h"
+#include "gridding/base/dev.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define PAUSE_FIRST  0.1  /* s before a worker that died is started again */
+#define PAUSE_LAST   30.0 /* s, after many early ends */
+#define STEADY       60.0 /* s of life after which an end is no early end */
+#define PING_SECONDS 5.0
+#define END_SECONDS  1.0 /* that a process which was killed is waited for */
+#define SEND_SECONDS 2   /* that a worker may leave a message untaken */
+
+const char *worker_state_name(enum worker_state state)
+{
+    static const char *const names[] = {"down", "starting", "idle", "busy"};
+    return names[state];
+}
+
+void worker_init(struct worker *worker, int index, const char *wanted)
+{
+    *worker = (struct worker){.index = index, .socket = -1, .pidfd = -1, .pause = PAUSE_FIRST};
+    snprintf(worker->wanted, sizeof worker->wanted, "%s", wanted);
+}
+
+int workers_plan(struct worker workers[WORKERS_MAX], int *count, const char *devices)
+{
+    int found = 0;
+    for (const char *text = devices; *text;) {
+        size_t length = strcspn(text, ",");
+        unsigned gpu;
+        char wanted[WORKER_TEXT], end;
+        if (found == WORKERS_MAX)
+            return err_set(ERR_BAD_PARAMETER, "devices names more than %d workers.", WORKERS_MAX);
+        snprintf(wanted, sizeof wanted, "%.*s", (int)(length < WORKER_TEXT ? length : 0), text);
+        if (strcmp(wanted, "auto") != 0 && strcmp(wanted, "cpu") != 0 && sscanf(wanted, "gpu:%3u%c", &gpu, &end) != 1)
+            return err_set(ERR_BAD_PARAMETER, "devices is \"%.64s\"; it takes auto, cpu, gpu:0 and so on, with commas.",
+                           devices);
+        worker_init(&workers[found], found, wanted);
+        found++;
+        text += length;
+        text += *text == ',';
+    }
+    if (!found)
+        return err_set(ERR_BAD_PARAMETER, "devices names no device; it takes auto, cpu, gpu:0 and so on.");
+    *count = found;
+    return 0;
+}
+
+int worker_start(struct worker *worker, const struct options *options)
+{
+    int pair[2];
+    char threads[24];
+    if (worker->left && waitpid(worker->left, NULL, WNOHANG) == 0)
+        return err_set(ERR_WORKER_DIED,
+                       "waits for its process %d, which does not end though it was killed: it hangs in the kernel, "
+                       "perhaps in the driver of its device. That may take a restart of the machine.",
+                       (int)worker->left);
+    worker->left = 0;
+    snprintf(threads, sizeof threads, "%lld", (long long)options->threads);
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return err_set(ERR_INTERNAL, "No socket for a worker: %s.", strerror(errno));
+    /* A worker that takes no messages must not stop the scheduler. */
+    const struct timeval patience = {.tv_sec = SEND_SECONDS};
+    setsockopt(pair[0], SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    char *const argv[] = {(char *)options->worker, "serve", "--device", worker->wanted, "--threads", threads, "--codec",
+                          (char *)options->codec,  NULL};
+    int result = child_start(argv, pair[1], &worker->pid, &worker->pidfd);
+    close(pair[1]);
+    if (result) {
+        close(pair[0]);
+        return result;
+    }
+    worker->socket = pair[0];
+    worker->state = WORKER_STARTING;
+    worker->started = worker->heard = clock_seconds();
+    worker->pinged = 0;
+    return 0;
+}
+
+int worker_send(struct worker *worker, json_t *message, const int *fds, int fd_count)
+{
+    int result = message ? wire_send(worker->socket, message, fds, fd_count)
+                         : err_set(ERR_NO_MEMORY, "No memory for a message to a worker.");
+    json_decref(message);
+    return result;
+}
+
+void worker_prepare(struct worker *worker, const struct job *job, int scan)
+{
+    if (worker_send(worker,
+                    json_pack("{s:s, s:s, s:s, s:O}", "type", "prepare", "id", job->id, "kind", job->kind, "parameters",
+                              job->parameters),
+                    &scan, 1) == 0)
+        memcpy(worker->ahead, job->id, sizeof worker->ahead);
+}
+
+void worker_forget(struct worker *worker)
+{
+    if (*worker->ahead)
+        worker_send(worker, json_pack("{s:s, s:s}", "type", "forget", "id", worker->ahead), NULL, 0);
+    worker->ahead[0] = '\0';
+}
+
+int worker_hello(struct worker *worker, const json_t *message)
+{
+    const char *device = json_string_value(json_object_get(message, "device"));
+    const char *note = json_string_value(json_object_get(message, "note"));
+    json_int_t version = json_integer_value(json_object_get(message, "version"));
+    if (version != WIRE_VERSION)
+        return err_set(ERR_BAD_REQUEST,
+                       "The worker speaks version %lld, the daemon %d. Install both programs from one build.",
+                       (long long)version, WIRE_VERSION);
+    snprintf(worker->device, sizeof worker->device, "%s", device ? device : "unknown");
+    snprintf(worker->note, sizeof worker->note, "%s", note ? note : "");
+    worker->gpu = json_is_true(json_object_get(message, "gpu"));
+    worker->landlock = json_is_true(json_object_get(message, "landlock"));
+    worker->gpus = 0;
+    size_t i;
+    json_t *gpu;
+    json_array_foreach (json_object_get(message, "gpus"), i, gpu)
+        if (json_integer_value(gpu) >= 0 && json_integer_value(gpu) < DEV_GPUS_MOST)
+            worker->gpus |= (uint64_t)1 << json_integer_value(gpu);
+    worker->state = WORKER_IDLE;
+    return 0;
+}
+
+void worker_proved(struct worker *worker)
+{
+    worker->pause = PAUSE_FIRST;
+}
+
+void worker_end(struct worker *worker, char *how, size_t size)
+{
+    double now = clock_seconds();
+    snprintf(how, size, "could not be started");
+    if (worker->state != WORKER_DOWN) {
+        kill(worker->pid, SIGKILL);
+        if (!child_end(worker->pid, worker->pidfd, END_SECONDS, how, size)) {
+            worker->left = worker->pid;
+            snprintf(how, size, "was killed and does not end");
+        }
+        close(worker->pidfd);
+        close(worker->socket);
+        worker->socket = worker->pidfd = -1;
+        if (now - worker->started > STEADY)
+            worker->pause = PAUSE_FIRST;
+    }
+    worker->state = WORKER_DOWN;
+    memcpy(worker->suspect, worker->ahead, sizeof worker->suspect);
+    worker->ahead[0] = '\0';
+    worker->restart_at = now + worker->pause;
+    worker->pause = worker->pause * 2 < PAUSE_LAST ? worker->pause * 2 : PAUSE_LAST;
+}
+
+bool worker_watch(struct worker *worker, const struct options *options, double now, char *reason, size_t size)
+{
+    if (worker->state == WORKER_DOWN)
+        return true;
+    if (worker->state == WORKER_STARTING) {
+        if (now - worker->started <= (double)options->start_timeout)
+            return true;
+        snprintf(reason, size, "was not warm after %lld s", (long long)options->start_timeout);
+        return false;
+    }
+    if (worker->pinged > 0 && now - worker->pinged > (double)options->worker_timeout) {
+        snprintf(reason, size, "gave no sign of life for %lld s", (long long)options->worker_timeout);
+        return false;
+    }
+    if (worker->pinged == 0 && now - worker->heard > PING_SECONDS) {
+        worker->pinged = now;
+        if (worker_send(worker, json_pack("{s:s}", "type", "ping"), NULL, 0)) {
+            snprintf(reason, size, "takes no messages");
+            return false;
+        }
+    }
+    return true;
+}

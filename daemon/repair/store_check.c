@@ -1,0 +1,210 @@
+/* --check-state: the job store read through, and its rows against the files. */
+#include "daemon/repair/store_check.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { TOLD = 20 }; /* findings of a kind that are listed */
+
+/* ---- files ---- */
+
+static bool file_is(int folder, const char *name, int64_t bytes)
+{
+    struct stat there;
+    return fstatat(folder, name, &there, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(there.st_mode) && there.st_size == bytes;
+}
+
+/* A start takes the scan of a job from its upload, where that has not become it yet. */
+static bool scan_is(const struct spool *spool, const char *id, int64_t bytes)
+{
+    char upload[JOB_ID + 16];
+    snprintf(upload, sizeof upload, "uploads/%.*s", JOB_ID - 1, id);
+    return spool_is_id(id) && (file_is(spool->scans, id, bytes) || file_is(spool->state, upload, bytes));
+}
+
+static bool results_are(const struct spool *spool, const char *id, const char *list)
+{
+    json_t *results = list ? json_loads(list, 0, NULL) : NULL;
+    bool there = json_array_size(results) > 0;
+    size_t i;
+    json_t *result;
+    json_array_foreach (results, i, result) {
+        char path[JOB_ID + SPOOL_NAME];
+        const char *name = json_string_value(json_object_get(result, "name"));
+        snprintf(path, sizeof path, "%s/%s", id, name ? name : "");
+        there = there && name && spool_is_name(name) &&
+                file_is(spool->results, path, json_integer_value(json_object_get(result, "bytes")));
+    }
+    json_decref(results);
+    return there;
+}
+
+enum lack row_lacks(const struct spool *spool, sqlite3_stmt *row)
+{
+    const char *id = (const char *)sqlite3_column_text(row, 0);
+    int state = sqlite3_column_int(row, 1);
+    if (!id || ((state == JOB_QUEUED || state == JOB_RUNNING) && !scan_is(spool, id, sqlite3_column_int64(row, 2))))
+        return LACK_SCAN;
+    if (state == JOB_SUCCEEDED && !results_are(spool, id, (const char *)sqlite3_column_text(row, 3)))
+        return LACK_RESULTS;
+    return LACK_NOTHING;
+}
+
+int orphans_each(struct connection *connection, int folder, void (*each)(void *context, const char *id), void *context)
+{
+    int count = 0;
+    DIR *stream = disk_folder_read(folder);
+    if (!stream)
+        return -1;
+    for (struct dirent *entry; (entry = readdir(stream));) {
+        int64_t rows = 0;
+        if (!spool_is_id(entry->d_name))
+            continue;
+        if (connection &&
+            sql_number(connection, sql_prepare(connection, "SELECT count(*) FROM job WHERE id = ?", "s", entry->d_name),
+                       &rows))
+            rows = 1; /* not known; that the store cannot be read is told elsewhere */
+        if (rows)
+            continue;
+        count++;
+        if (each)
+            each(context, entry->d_name);
+    }
+    closedir(stream);
+    return count;
+}
+
+int state_expect(const struct spool *spool)
+{
+    struct stat there;
+    if (fstatat(spool->state, "jobs.db", &there, 0) == 0 || errno != ENOENT)
+        return 0;
+    int scans = orphans_each(NULL, spool->scans, NULL, NULL), results = orphans_each(NULL, spool->results, NULL, NULL);
+    if (scans <= 0 && results <= 0)
+        return 0;
+    return err_set(
+        ERR_STORE,
+        "The job store jobs.db is missing, though %d scans and %d results are there, which a new store would "
+        "remove. Restore it from a backup, or run mrirecond --repair-state, which keeps them aside.",
+        scans, results);
+}
+
+/* ---- the store ---- */
+
+/* Say what SQLite finds wrong. */
+static bool is_whole(struct connection *connection, FILE *out)
+{
+    sqlite3_stmt *check = sql_prepare(connection, "PRAGMA integrity_check(20)", "");
+    bool whole = check != NULL;
+    int step = SQLITE_ERROR;
+    while (check && (step = sqlite3_step(check)) == SQLITE_ROW) {
+        const char *text = (const char *)sqlite3_column_text(check, 0);
+        if (text && strcmp(text, "ok") == 0)
+            continue;
+        whole = false;
+        fprintf(out, "jobs.db: %s\n", text ? text : "no memory");
+    }
+    if (step != SQLITE_DONE) {
+        whole = false;
+        sql_failed(connection->db, "reading it through");
+        fprintf(out, "jobs.db: %s\n", err_last()->text);
+    }
+    if (check)
+        sql_release(check);
+    return whole;
+}
+
+/* Whether each row has its files; *all: every row could be read. */
+static bool rows_have_files(const struct spool *spool, struct connection *connection, FILE *out, bool *all)
+{
+    int jobs = 0, lacking[3] = {0}, step = SQLITE_ERROR;
+    static const char *const what[] = {
+        [LACK_SCAN] = "waits, and its scan is missing or cut off",
+        [LACK_RESULTS] = "succeeded, and a result is missing or cut off",
+    };
+    sqlite3_stmt *row = sql_prepare(connection, "SELECT id, state, bytes, results FROM job ORDER BY sequence", "");
+    while (row && (step = sqlite3_step(row)) == SQLITE_ROW) {
+        enum lack lack = row_lacks(spool, row);
+        jobs++;
+        if (lack != LACK_NOTHING && lacking[lack]++ < TOLD)
+            fprintf(out, "job %.40s: %s\n", (const char *)sqlite3_column_text(row, 0), what[lack]);
+    }
+    *all = step == SQLITE_DONE;
+    if (row)
+        sql_release(row);
+    fprintf(out, "%d jobs read, %d lack their scan, %d lack results\n", jobs, lacking[LACK_SCAN],
+            lacking[LACK_RESULTS]);
+    return !lacking[LACK_SCAN] && !lacking[LACK_RESULTS];
+}
+
+/* jobs.db, and its rows against the files. */
+static int store_look(const struct spool *spool, const char *state_dir, FILE *out, struct findings *found)
+{
+    struct connection connection = {.db = NULL};
+    char path[4096];
+    int64_t version;
+    struct stat there;
+    if (fstatat(spool->state, "jobs.db", &there, 0) < 0) {
+        found->store = found->files = state_expect(spool) == 0;
+        fprintf(out, "%s\n",
+                found->store ? "There is no job store yet, and nothing that one would know." : err_last()->text);
+        return 0;
+    }
+    snprintf(path, sizeof path, "%s/jobs.db", state_dir);
+    int result = connection_open(&connection, path, SQLITE_OPEN_READONLY);
+    if (!result)
+        result = schema_version(&connection, &version);
+    bool newer = !result && schema_is_newer(version);
+    if (result) {
+        fprintf(out, "jobs.db: %s\n", err_last()->text);
+        result = 0;
+    } else if (newer) {
+        result = schema_refuse(version);
+    } else {
+        bool all;
+        found->store = is_whole(&connection, out);
+        found->files = rows_have_files(spool, &connection, out, &all);
+        found->store = found->store && all;
+        if (found->store)
+            fprintf(out, "%d scans and %d results are of no job; a start removes them\n",
+                    orphans_each(&connection, spool->scans, NULL, NULL),
+                    orphans_each(&connection, spool->results, NULL, NULL));
+    }
+    connection_close(&connection);
+    return result;
+}
+
+int state_look(const char *state_dir, FILE *out, struct spool **spool, struct findings *found)
+{
+    struct stat there;
+    *spool = NULL;
+    *found = (struct findings){.store = false};
+    if (stat(state_dir, &there) < 0)
+        return err_set(ERR_IO, "%s cannot be looked at: %s. Name the state folder with --state-dir.", state_dir,
+                       strerror(errno));
+    int result = spool_create(spool, state_dir, 0, 0, 0);
+    if (!result)
+        result = store_look(*spool, state_dir, out, found);
+    if (!result)
+        result = uploads_look(*spool, 0, out, &found->uploads);
+    return result;
+}
+
+int state_check(const char *state_dir, FILE *out, bool *sound)
+{
+    struct spool *spool;
+    struct findings found;
+    int result = state_look(state_dir, out, &spool, &found);
+    *sound = found.store && found.files && found.uploads;
+    if (!result)
+        fputs(*sound ? "The state folder is sound.\n"
+                     : "The state folder is damaged. Restore it from a backup, or repair it: mrirecond --repair-state "
+                       "does what can be done and keeps the old job store.\n",
+              out);
+    spool_free(spool);
+    return result;
+}

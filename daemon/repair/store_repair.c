@@ -1,0 +1,274 @@
+/* --repair-state: what can be read of a damaged job store, in a new one. */
+#include "daemon/repair/store_check.h"
+
+#include "daemon/base/clock.h"
+#include "daemon/wire.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FRESH "jobs.db.new"
+
+/* Rows that are looked for where the store does not say how many it had. */
+enum { SEQUENCES_UNKNOWN = 1 << 20 };
+
+/* ---- rows ---- */
+
+/* INSERT of the columns that `row` has, whatever version they are of. NULL: failed. */
+static sqlite3_stmt *copy_prepare(sqlite3 *db, sqlite3_stmt *row)
+{
+    sqlite3_str *sql = sqlite3_str_new(db);
+    sqlite3_stmt *copy = NULL;
+    int columns = sqlite3_column_count(row);
+    sqlite3_str_appendall(sql, "INSERT OR IGNORE INTO job (");
+    for (int i = 0; i < columns; i++)
+        sqlite3_str_appendf(sql, "%s\"%w\"", i ? ", " : "", sqlite3_column_name(row, i));
+    sqlite3_str_appendall(sql, ") VALUES (");
+    for (int i = 0; i < columns; i++)
+        sqlite3_str_appendall(sql, i ? ", ?" : "?");
+    sqlite3_str_appendall(sql, ")");
+    char *text = sqlite3_str_finish(sql);
+    if (text)
+        sqlite3_prepare_v2(db, text, -1, &copy, NULL);
+    sqlite3_free(text);
+    return copy;
+}
+
+/* The highest sequence that the old store tells of in any way. */
+static int64_t sequences(struct connection *old)
+{
+    int64_t told = 0, last = 0;
+    if (sql_number(old, sql_prepare(old, "SELECT seq FROM sqlite_sequence WHERE name = 'job'", ""), &told))
+        told = 0;
+    if (sql_number(old, sql_prepare(old, "SELECT max(sequence) FROM job", ""), &last))
+        last = 0;
+    int64_t most = told > last ? told : last;
+    return most > 0 ? most : SEQUENCES_UNKNOWN;
+}
+
+/* Row by row: a page that cannot be read costs the rows on it, and no others. */
+static int rows_copy(struct connection *old, struct connection *fresh, int *copied)
+{
+    sqlite3_stmt *row = NULL, *copy = NULL;
+    int result = 0;
+    *copied = 0;
+    if (sqlite3_prepare_v2(old->db, "SELECT * FROM job WHERE sequence = ?", -1, &row, NULL) != SQLITE_OK)
+        return 0;
+    copy = copy_prepare(fresh->db, row);
+    if (!copy)
+        result = sql_failed(fresh->db, "making the new job store");
+    int64_t most = sequences(old);
+    for (int64_t sequence = 1; !result && sequence <= most; sequence++) {
+        sqlite3_bind_int64(row, 1, sequence);
+        if (sqlite3_step(row) == SQLITE_ROW) {
+            for (int i = 0; i < sqlite3_column_count(row); i++)
+                sqlite3_bind_value(copy, i + 1, sqlite3_column_value(row, i));
+            /* A row whose values no job can have is one that cannot be read. */
+            int step = sqlite3_step(copy);
+            if (step == SQLITE_FULL || step == SQLITE_IOERR)
+                result = sql_failed(fresh->db, "writing the new job store");
+            *copied += step == SQLITE_DONE ? sqlite3_changes(fresh->db) : 0;
+            sqlite3_reset(copy);
+        }
+        sqlite3_reset(row);
+    }
+    sqlite3_finalize(row);
+    sqlite3_finalize(copy);
+    return result;
+}
+
+/* Remove rows with values that the daemon never wrote. */
+static int rows_sift(struct connection *fresh, int *copied)
+{
+    int bad = 0;
+    int result = sql_change(
+        fresh,
+        sql_prepare(fresh,
+                    "DELETE FROM job WHERE length(id) <> 26 OR id GLOB '*[^0-9a-z]*' OR typeof(bytes) <> 'integer' OR "
+                    "bytes < 0 OR NOT json_valid(parameters) OR NOT json_valid(formats) OR "
+                    "NOT json_valid(coalesce(error, '{}')) OR NOT json_valid(coalesce(results, '[]')) OR "
+                    "NOT json_valid(coalesce(report, '{}'))",
+                    ""),
+        &bad);
+    *copied -= bad;
+    return result;
+}
+
+/* A job that lacks files runs again where its scan is there, and fails where it is not. */
+static int row_mend(const struct spool *spool, struct connection *fresh, sqlite3_stmt *row, enum lack lack, FILE *out)
+{
+    struct stat scan;
+    char id[JOB_ID];
+    snprintf(id, sizeof id, "%s", (const char *)sqlite3_column_text(row, 0));
+    bool again = lack == LACK_RESULTS && fstatat(spool->scans, id, &scan, AT_SYMLINK_NOFOLLOW) == 0 &&
+                 scan.st_size == sqlite3_column_int64(row, 2);
+    json_t *error = NULL;
+    if (!again) {
+        err_set(ERR_IO, lack == LACK_SCAN
+                            ? "The uploaded scan is no longer on the server's disk. Submit it again."
+                            : "The results are no longer on the server's disk, nor is the scan. Submit it again.");
+        error = wire_error_pack(err_last());
+    }
+    int result = sql_change(
+        fresh,
+        sql_prepare(fresh,
+                    "UPDATE job SET state = ?, finished = ?, started = 0, error = ?, results = NULL, report "
+                    "= NULL, kept = 0 WHERE id = ?",
+                    "iijs", (int64_t)(again ? JOB_QUEUED : JOB_FAILED), again ? 0 : clock_milliseconds(), error, id),
+        NULL);
+    json_decref(error);
+    fprintf(out, "job %s: %s\n", id,
+            again ? "runs again, for its results are not whole" : "failed, for its files are lost");
+    return result;
+}
+
+static int rows_mend(const struct spool *spool, struct connection *fresh, FILE *out)
+{
+    /* By id: what is changed below the reader does not come twice. */
+    sqlite3_stmt *row = NULL;
+    if (sqlite3_prepare_v2(fresh->db, "SELECT id, state, bytes, results FROM job ORDER BY id", -1, &row, NULL) !=
+        SQLITE_OK)
+        return sql_failed(fresh->db, "reading the new job store");
+    int result = 0;
+    while (!result && sqlite3_step(row) == SQLITE_ROW) {
+        enum lack lack = row_lacks(spool, row);
+        if (lack != LACK_NOTHING)
+            result = row_mend(spool, fresh, row, lack, out);
+    }
+    sqlite3_finalize(row);
+    return result;
+}
+
+/* ---- files ---- */
+
+struct find {
+    const struct spool *spool;
+    int folder;         /* from where */
+    const char *ending; /* in found-TIME/ */
+    int64_t time;
+    int moved;
+};
+
+/* What root makes in the state folder is its owner's, too: the service is to read it. */
+static bool owner_give(const struct spool *spool, const char *name)
+{
+    struct stat state;
+    return fstat(spool->state, &state) == 0 &&
+           fchownat(spool->state, name, state.st_uid, state.st_gid, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+bool found_keep(const struct spool *spool, int64_t time, int folder, const char *name, const char *kept)
+{
+    char found[48], path[128];
+    snprintf(found, sizeof found, "found-%lld", (long long)time);
+    snprintf(path, sizeof path, "%s/%s", found, kept);
+    return (mkdirat(spool->state, found, 0700) == 0 ? owner_give(spool, found) : errno == EEXIST) &&
+           renameat(folder, name, spool->state, path) == 0;
+}
+
+static void find_move(void *context, const char *id)
+{
+    struct find *find = context;
+    char kept[64];
+    snprintf(kept, sizeof kept, "%s%s", id, find->ending);
+    find->moved += found_keep(find->spool, find->time, find->folder, id, kept);
+}
+
+/* Scans and results without a row are out of a start's way, for somebody to look through. */
+static void orphans_keep(const struct spool *spool, struct connection *fresh, int64_t time, FILE *out)
+{
+    struct find scans = {spool, spool->scans, ".scan", time, 0}, results = {spool, spool->results, ".results", time, 0};
+    orphans_each(fresh, spool->scans, find_move, &scans);
+    orphans_each(fresh, spool->results, find_move, &results);
+    if (scans.moved || results.moved)
+        fprintf(out,
+                "%d scans and %d results whose rows are lost were moved to found-%lld/: submit the scans again, with "
+                "the parameters that they had\n",
+                scans.moved, results.moved, (long long)time);
+}
+
+/* The new store takes the place of the old one, which stays under another name with its log. */
+static int stores_swap(const struct spool *spool, int64_t time, FILE *out)
+{
+    static const char *const endings[] = {"", "-wal"};
+    int folder = spool->state;
+    if (!owner_give(spool, FRESH))
+        return err_set(
+            ERR_IO,
+            "The new job store cannot be given to the state folder's owner: %s. Run this as root, or as that account.",
+            strerror(errno));
+    for (int i = 0; i < 2; i++) {
+        char from[32], to[64];
+        snprintf(from, sizeof from, "jobs.db%s", endings[i]);
+        snprintf(to, sizeof to, "jobs.db.damaged-%lld%s", (long long)time, endings[i]);
+        if (linkat(folder, from, folder, to, 0) < 0 && errno != ENOENT)
+            return err_set(ERR_IO, "%s cannot be kept as %s: %s.", from, to, strerror(errno));
+    }
+    /* The log of the old store must not be read into the new one. */
+    unlinkat(folder, "jobs.db-wal", 0);
+    unlinkat(folder, "jobs.db-shm", 0);
+    if (renameat(folder, FRESH, folder, "jobs.db") < 0 || fsync(folder) < 0)
+        return err_set(ERR_IO, "The new job store cannot take its place: %s.", strerror(errno));
+    fprintf(out, "the old job store is kept as jobs.db.damaged-%lld\n", (long long)time);
+    return 0;
+}
+
+/* ---- all of it ---- */
+
+static int rebuild(const struct spool *spool, const char *state_dir, bool store, int64_t time, FILE *out)
+{
+    char path[4096];
+    struct connection old = {.db = NULL}, fresh = {.db = NULL};
+    int copied = 0;
+    unlinkat(spool->state, FRESH, 0);
+    snprintf(path, sizeof path, "%s/" FRESH, state_dir);
+    int result = connection_open(&fresh, path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+    if (!result)
+        result = sql_run(fresh.db, "PRAGMA synchronous = FULL", "making the new job store");
+    if (!result)
+        result = schema_make(&fresh);
+    if (!result)
+        result = sql_run(fresh.db, "BEGIN", "making the new job store");
+    snprintf(path, sizeof path, "%s/jobs.db", state_dir);
+    /* A file that is shorter than its header says is read only by one who may write the schema; this one cannot. */
+    if (!result && connection_open(&old, path, SQLITE_OPEN_READONLY) == 0 &&
+        sql_run(old.db, "PRAGMA writable_schema = ON", "opening the old job store") == 0)
+        result = rows_copy(&old, &fresh, &copied);
+    if (!result)
+        result = rows_sift(&fresh, &copied);
+    if (!result)
+        result = rows_mend(spool, &fresh, out);
+    if (!result)
+        result = sql_run(fresh.db, "COMMIT", "writing the new job store");
+    if (!result)
+        fprintf(out, "%d jobs were read from the old job store\n", copied);
+    if (!result && !store)
+        orphans_keep(spool, &fresh, time, out);
+    connection_close(&old);
+    connection_close(&fresh);
+    return result ? result : stores_swap(spool, time, out);
+}
+
+int state_repair(const char *state_dir, FILE *out)
+{
+    struct spool *spool;
+    struct findings found;
+    int64_t time = clock_milliseconds();
+    int result = state_look(state_dir, out, &spool, &found);
+    bool sound = found.store && found.files && found.uploads, mended = true;
+    if (!result && !(found.store && found.files))
+        result = rebuild(spool, state_dir, found.store, time, out);
+    if (!result && !found.uploads)
+        result = uploads_look(spool, time, out, &mended);
+    if (!result && !mended)
+        result = err_set(ERR_IO, "Not all could be repaired; what could not is named above.");
+    if (!result)
+        fputs(sound ? "The state folder is sound; nothing was changed.\n"
+                    : "The state folder is repaired. Start mrirecond.\n",
+              out);
+    spool_free(spool);
+    return result;
+}

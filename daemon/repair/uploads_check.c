@@ -1,0 +1,123 @@
+/* What --check-state and --repair-state do about uploads in pieces. */
+#include "daemon/repair/store_check.h"
+#include "daemon/spool/uploads_parts.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const struct {
+    const char *what, *done;
+} faults[UPLOAD_FAULTS] = {
+    [UPLOAD_NO_BYTES] = {"its note is there, and its bytes are not", "removed; its sender begins a new one"},
+    [UPLOAD_BAD_NOTE] = {"its note is damaged, and does not say what its bytes are", "its files were moved to found-"},
+    [UPLOAD_TOO_LONG] = {"it holds more bytes than were announced", "its files were moved to found-"},
+    [UPLOAD_BAD_CHUNK] = {"bytes that had arrived are missing", "goes on at the bytes that are there"},
+};
+
+static const char *const endings[] = {"", ".json", ".chunk"};
+
+/* Looking through the folder, and mending where `time` is not 0. */
+struct survey {
+    const struct spool *spool;
+    int folder;
+    struct stat state; /* of the state folder: whose all is to be */
+    int64_t time;      /* of found-TIME/ */
+    FILE *out;
+    int sound, leftover, bad;
+};
+
+/* Whether `name` belongs to whom the state folder does, and nobody else may use it. */
+static bool is_own(const struct survey *survey, int folder, const char *name)
+{
+    struct stat there;
+    return fstatat(folder, name, &there, AT_SYMLINK_NOFOLLOW) < 0 ||
+           (there.st_uid == survey->state.st_uid && (there.st_mode & 077) == 0 && (there.st_mode & 0600) == 0600);
+}
+
+static bool own(const struct survey *survey, int folder, const char *name, mode_t mode)
+{
+    return fchownat(folder, name, survey->state.st_uid, survey->state.st_gid, AT_SYMLINK_NOFOLLOW) == 0 &&
+           fchmodat(folder, name, mode, 0) == 0;
+}
+
+/* See to the owner and mode of `name`; `what` it is. */
+static void own_look(struct survey *survey, int folder, const char *name, const char *what, mode_t mode)
+{
+    if (is_own(survey, folder, name))
+        return;
+    bool done = survey->time && own(survey, folder, name, mode);
+    survey->bad += !done;
+    fprintf(survey->out, "%s %s: %s\n", what, name,
+            done           ? "owner and mode were set right"
+            : survey->time ? "owner and mode cannot be set right; do it as root"
+                           : "belongs to somebody else than the state folder does, or others may use it");
+}
+
+static bool mend(const struct survey *survey, const char *id, enum upload_fault fault)
+{
+    char name[UPLOAD_NAME];
+    bool done = true;
+    if (fault == UPLOAD_NO_BYTES)
+        upload_files_remove(survey->folder, id);
+    else if (fault == UPLOAD_BAD_CHUNK)
+        done = unlinkat(survey->folder, upload_file(name, id, ".chunk"), 0) == 0;
+    else
+        for (int i = 0; i < 3; i++) {
+            char kept[UPLOAD_NAME + 16];
+            upload_file(name, id, endings[i]);
+            snprintf(kept, sizeof kept, "%s.upload%s", id, endings[i]);
+            done = (faccessat(survey->folder, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0 ||
+                    found_keep(survey->spool, survey->time, survey->folder, name, kept)) &&
+                   done;
+        }
+    return done;
+}
+
+static void one_look(void *context, const char *id)
+{
+    struct survey *survey = context;
+    int64_t arrived;
+    char name[UPLOAD_NAME];
+    enum upload_fault fault = upload_examine(survey->folder, id, &arrived);
+    survey->sound += fault == UPLOAD_SOUND;
+    survey->leftover += fault == UPLOAD_LEFTOVER;
+    if (fault != UPLOAD_LEFTOVER)
+        for (int i = 0; i < 3; i++)
+            own_look(survey, survey->folder, upload_file(name, id, endings[i]), "upload", 0600);
+    if (!faults[fault].what)
+        return;
+    bool done = survey->time && mend(survey, id, fault);
+    survey->bad += !done;
+    if (!survey->time)
+        fprintf(survey->out, "upload %s: %s\n", id, faults[fault].what);
+    else if (!done)
+        fprintf(survey->out, "upload %s: cannot be mended: %s\n", id, strerror(errno));
+    else if (fault == UPLOAD_BAD_NOTE || fault == UPLOAD_TOO_LONG)
+        fprintf(survey->out, "upload %s: %s%lld/\n", id, faults[fault].done, (long long)survey->time);
+    else
+        fprintf(survey->out, "upload %s: %s\n", id, faults[fault].done);
+}
+
+int uploads_look(const struct spool *spool, int64_t time, FILE *out, bool *sound)
+{
+    struct survey survey = {.spool = spool, .time = time, .out = out};
+    *sound = true;
+    survey.folder = openat(spool->state, "uploads", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (survey.folder < 0 && errno == ENOENT)
+        return 0;
+    int result = survey.folder < 0 || fstat(spool->state, &survey.state) < 0 ? disk_failed("opening the uploads") : 0;
+    if (!result)
+        own_look(&survey, spool->state, "uploads", "the folder", 0700);
+    if (!result)
+        result = uploads_each(survey.folder, one_look, &survey);
+    if (!result && !time)
+        fprintf(out, "%d uploads go on, %d are leftovers, which a start removes, %d things are wrong with uploads\n",
+                survey.sound, survey.leftover, survey.bad);
+    if (survey.folder >= 0)
+        close(survey.folder);
+    *sound = survey.bad == 0;
+    return result;
+}

@@ -1,0 +1,387 @@
+/* The spool's folders, and the scans in them: how they come in, and what limits them. */
+#include "daemon/spool/spool.h"
+
+#include "daemon/base/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+/* The kernel is told to begin to write an upload whenever so much more has come: little is left to sync at its end. */
+enum { PUSH_BYTES = 1 << 20 };
+
+static const char digits[] = "0123456789abcdefghjkmnpqrstvwxyz"; /* Crockford's: no i, l, o, u */
+
+/* ---- folders ---- */
+
+/* A daemon that was killed has the folder for a moment more where it was just starting a child, which has its
+ * descriptors until it runs. */
+static int state_lock(int folder, const char *state_dir)
+{
+    enum { TRIES = 50, TRY_MS = 20 };
+    for (int tries = 0; flock(folder, LOCK_EX | LOCK_NB) < 0; tries++) {
+        if (errno != EWOULDBLOCK || tries == TRIES)
+            return err_set(ERR_IO, "%s is in use by another mrirecond. Stop that one, or name another --state-dir.",
+                           state_dir);
+        poll(NULL, 0, TRY_MS);
+    }
+    return 0;
+}
+
+int spool_create(struct spool **out, const char *state_dir, int64_t body_limit, int64_t limit, int64_t reserve)
+{
+    struct spool *spool = calloc(1, sizeof *spool);
+    if (!spool)
+        return err_set(ERR_NO_MEMORY, "No memory for the spool.");
+    spool->state = spool->scans = spool->results = -1;
+    spool->body_limit = body_limit;
+    spool->limit = limit;
+    spool->reserve = reserve;
+    disk_freer_init(&spool->freer);
+    pthread_mutex_init(&spool->trouble_lock, NULL);
+    pthread_mutex_init(&spool->scans_sync.lock, NULL);
+    pthread_cond_init(&spool->scans_sync.finished_one, NULL);
+    int result = disk_folder_open(AT_FDCWD, state_dir, &spool->state);
+    if (!result)
+        result = state_lock(spool->state, state_dir);
+    if (!result)
+        result = disk_folder_open(spool->state, "spool", &spool->scans);
+    if (!result)
+        result = disk_folder_open(spool->state, "results", &spool->results);
+    if (!result && fsync(spool->state) < 0)
+        result = disk_failed("making the state folder");
+    if (result) {
+        spool_free(spool);
+        return result;
+    }
+    *out = spool;
+    return 0;
+}
+
+void spool_free(struct spool *spool)
+{
+    if (!spool)
+        return;
+    const int folders[] = {spool->scans, spool->results, spool->state};
+    for (int i = 0; i < 3; i++)
+        if (folders[i] >= 0)
+            close(folders[i]);
+    disk_freer_end(&spool->freer);
+    pthread_mutex_destroy(&spool->trouble_lock);
+    pthread_mutex_destroy(&spool->scans_sync.lock);
+    pthread_cond_destroy(&spool->scans_sync.finished_one);
+    free(spool);
+}
+
+/* ---- ids ---- */
+
+int spool_new_id(char id[JOB_ID])
+{
+    unsigned char random[10];
+    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+        return err_set(ERR_INTERNAL, "The system gave no random numbers: %s.", strerror(errno));
+    uint64_t time = (uint64_t)clock_milliseconds();
+    for (int i = 9; i >= 0; i--, time >>= 5)
+        id[i] = digits[time & 31];
+    unsigned held = 0, bits = 0;
+    for (int i = 0, next = 0; i < 16; i++) {
+        if (bits < 5) {
+            held = held << 8 | random[next++];
+            bits += 8;
+        }
+        bits -= 5;
+        id[10 + i] = digits[held >> bits & 31];
+    }
+    id[JOB_ID - 1] = '\0';
+    return 0;
+}
+
+bool spool_is_id(const char *text)
+{
+    return strlen(text) == JOB_ID - 1 && strspn(text, digits) == JOB_ID - 1;
+}
+
+/* ---- whether the disk takes what is written ---- */
+
+void spool_suspect(struct spool *spool)
+{
+    spool->suspect = true;
+}
+
+int spool_failed(struct spool *spool, const char *doing)
+{
+    spool_suspect(spool);
+    return disk_failed(doing);
+}
+
+bool spool_is_suspect(const struct spool *spool)
+{
+    return spool->suspect;
+}
+
+/* Write and sync a file of a page, which a start would remove. */
+static int proof_write(struct spool *spool)
+{
+    static const char page[4096];
+    size_t written;
+    int fd = openat(spool->scans, "proof", O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int result = fd < 0 || disk_write(fd, page, sizeof page, &written) < 0 || fsync(fd) < 0
+                     ? disk_failed("writing to the spool to see whether it can be")
+                     : 0;
+    if (fd >= 0)
+        close(fd);
+    unlinkat(spool->scans, "proof", 0);
+    return result;
+}
+
+void spool_prove(struct spool *spool)
+{
+    if (!spool->suspect)
+        return;
+    spool->suspect = false; /* what fails meanwhile is looked into next time */
+    int result = proof_write(spool);
+    pthread_mutex_lock(&spool->trouble_lock);
+    spool->trouble.code = 0;
+    if (result)
+        spool->trouble = *err_last();
+    pthread_mutex_unlock(&spool->trouble_lock);
+    if (result)
+        spool_suspect(spool);
+}
+
+int spool_check(struct spool *spool)
+{
+    pthread_mutex_lock(&spool->trouble_lock);
+    struct err trouble = spool->trouble;
+    pthread_mutex_unlock(&spool->trouble_lock);
+    int64_t left = 0;
+    int result = trouble.code ? err_restore(&trouble) : spool_free_bytes(spool, &left);
+    if (!result && left <= 0)
+        result = err_set(ERR_SPOOL_FULL,
+                         "The disk has %.1f MB free, not more than the %.1f MB that are kept free of scans (option "
+                         "spool-reserve). Free some of it.",
+                         1e-6 * (double)(left + spool->reserve), 1e-6 * (double)spool->reserve);
+    return result;
+}
+
+/* ---- scans ---- */
+
+int spool_free_bytes(struct spool *spool, int64_t *bytes)
+{
+    struct statvfs disk;
+    if (fstatvfs(spool->scans, &disk) < 0)
+        return disk_failed("asking for the space on the disk");
+    *bytes = (int64_t)(disk.f_bavail * disk.f_frsize) - spool->reserve;
+    return 0;
+}
+
+/* Count `more` bytes as used; `held` are the sender's already. Fails with ERR_SPOOL_FULL. */
+static int used_add(struct spool *spool, int64_t more, int64_t held)
+{
+    int64_t before = atomic_fetch_add(&spool->used, more);
+    if (spool->limit > 0 && before + more > spool->limit) {
+        atomic_fetch_sub(&spool->used, more);
+        int64_t left = spool->limit - before;
+        return err_set_bytes(ERR_SPOOL_FULL, held + more, left > 0 ? left : 0,
+                             "The waiting uploads leave no room for %lld bytes more. Try again later.",
+                             (long long)more);
+    }
+    return 0;
+}
+
+static int reserve(struct spool_file *file, int64_t more)
+{
+    int result = used_add(file->spool, more, file->reserved);
+    if (!result)
+        file->reserved += more;
+    return result;
+}
+
+/* Whether the disk still has its reserve, with `more` bytes to come. */
+static int disk_check(struct spool *spool, int64_t more)
+{
+    int64_t left = 0;
+    int result = spool_free_bytes(spool, &left);
+    if (!result && left < more)
+        return err_set_bytes(ERR_SPOOL_FULL, more, left > 0 ? left : 0,
+                             "The server's disk has no room for this upload. Try again later, or free some space.");
+    return result;
+}
+
+static int too_large(const struct spool *spool, int64_t bytes)
+{
+    return err_set_bytes(ERR_TOO_LARGE, bytes, spool->body_limit,
+                         "The upload exceeds %lld bytes, the most that this server takes (option body-limit).",
+                         (long long)spool->body_limit);
+}
+
+int spool_reserve(struct spool *spool, int64_t bytes)
+{
+    int result = bytes > spool->body_limit ? too_large(spool, bytes) : disk_check(spool, bytes);
+    return result ? result : used_add(spool, bytes, 0);
+}
+
+void spool_release(struct spool *spool, int64_t bytes)
+{
+    atomic_fetch_sub(&spool->used, bytes);
+}
+
+void spool_count(struct spool *spool, int64_t bytes)
+{
+    atomic_fetch_add(&spool->used, bytes);
+}
+
+int spool_begin(struct spool *spool, int64_t expected, struct spool_file *out)
+{
+    struct spool_file file = {.spool = spool, .fd = -1};
+    int64_t known = expected > 0 ? expected : 0;
+    if (known > spool->body_limit)
+        return too_large(spool, known);
+    int result = spool_new_id(file.id);
+    if (!result)
+        result = disk_check(spool, known);
+    if (!result)
+        result = reserve(&file, known);
+    if (result)
+        return result;
+    file.fd = openat(spool->scans, file.id, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (file.fd < 0)
+        result = spool_failed(spool, "opening a file in the spool");
+    /* Taking the blocks now refuses early what could not be stored; a file system that cannot, need not. */
+    else if (known && fallocate(file.fd, FALLOC_FL_KEEP_SIZE, 0, known) < 0 && (errno == ENOSPC || errno == EDQUOT))
+        result = spool_failed(spool, "reserving space for the upload");
+    if (result) {
+        spool_abort(&file);
+        return result;
+    }
+    *out = file;
+    return 0;
+}
+
+int spool_append(struct spool_file *file, const void *data, size_t bytes)
+{
+    struct spool *spool = file->spool;
+    int64_t total = file->bytes + (int64_t)bytes;
+    int result = 0;
+    if (total > spool->body_limit)
+        return too_large(spool, total);
+    if (total > file->reserved)
+        result = reserve(file, total - file->reserved);
+    size_t written;
+    if (!result && disk_write(file->fd, data, bytes, &written) < 0)
+        result = spool_failed(spool, "writing the upload");
+    if (result)
+        return result;
+    file->bytes = total;
+    if (file->bytes - file->pushed >= PUSH_BYTES) {
+        sync_file_range(file->fd, file->pushed, file->bytes - file->pushed, SYNC_FILE_RANGE_WRITE);
+        file->pushed = file->bytes;
+        result = disk_check(spool, 0);
+    }
+    return result;
+}
+
+static int scans_sync(struct spool *spool)
+{
+    int result = disk_folder_sync(&spool->scans_sync, spool->scans);
+    if (result)
+        spool_suspect(spool);
+    return result;
+}
+
+int spool_adopt(struct spool *spool, int folder, const char *id)
+{
+    if (linkat(folder, id, spool->scans, id, 0) < 0 && errno != EEXIST)
+        return spool_failed(spool, "moving an upload into the spool");
+    int result = scans_sync(spool);
+    if (result)
+        spool_disown(spool, id);
+    return result;
+}
+
+void spool_disown(struct spool *spool, const char *id)
+{
+    unlinkat(spool->scans, id, 0);
+}
+
+int spool_finish(struct spool_file *file)
+{
+    if (fsync(file->fd) < 0)
+        return spool_failed(file->spool, "syncing the upload");
+    int fd = file->fd;
+    file->fd = -1;
+    if (close(fd) < 0)
+        return spool_failed(file->spool, "closing the upload");
+    int result = scans_sync(file->spool);
+    if (result)
+        return result;
+    atomic_fetch_sub(&file->spool->used, file->reserved - file->bytes);
+    file->reserved = file->bytes;
+    return 0;
+}
+
+void spool_abort(struct spool_file *file)
+{
+    if (!file->spool)
+        return;
+    if (file->fd >= 0)
+        close(file->fd);
+    disk_remove(&file->spool->freer, file->spool->scans, file->id);
+    atomic_fetch_sub(&file->spool->used, file->reserved);
+    *file = (struct spool_file){.fd = -1};
+}
+
+static int scan_gone(const char *id)
+{
+    return err_set(ERR_SCAN_GONE,
+                   "The scan of job %.40s is no longer there: it ended, and this server does not keep such scans "
+                   "(option keep-scans). Send the scan again.",
+                   id);
+}
+
+int spool_link(struct spool *spool, const char *id, char fresh[JOB_ID], int64_t *bytes)
+{
+    struct spool_file copy = {.spool = spool, .fd = -1};
+    struct stat there;
+    int result = spool_new_id(copy.id);
+    if (!result && fstatat(spool->scans, id, &there, AT_SYMLINK_NOFOLLOW) < 0)
+        result = scan_gone(id);
+    /* Counted in full, as if it were another: the two may be removed in any order. */
+    if (!result)
+        result = reserve(&copy, there.st_size);
+    if (result)
+        return result;
+    if (linkat(spool->scans, id, spool->scans, copy.id, 0) < 0)
+        result = errno == ENOENT ? scan_gone(id) : spool_failed(spool, "linking the scan");
+    if (!result)
+        result = scans_sync(spool);
+    if (result) {
+        struct err failure = *err_last();
+        spool_abort(&copy);
+        return err_restore(&failure);
+    }
+    memcpy(fresh, copy.id, JOB_ID);
+    *bytes = there.st_size;
+    return 0;
+}
+
+void spool_remove(struct spool *spool, const char *id)
+{
+    struct stat there;
+    if (fstatat(spool->scans, id, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
+        disk_remove(&spool->freer, spool->scans, id) == 0)
+        atomic_fetch_sub(&spool->used, there.st_size);
+}
+
+int spool_open(struct spool *spool, const char *id, int *fd)
+{
+    *fd = openat(spool->scans, id, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    return *fd < 0 ? disk_failed("opening the uploaded scan") : 0;
+}

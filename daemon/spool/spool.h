@@ -1,0 +1,111 @@
+/* spool.h: the folders of uploaded scans and of results.
+ *
+ *   STATE/spool/ID            an upload; one without a row in the store is an orphan of a crash and is removed at start
+ *   STATE/uploads/             uploads in pieces, until they are complete: uploads.h
+ *   STATE/results/ID.tmp/     what a worker is writing
+ *   STATE/results/.ID.FORMAT  an image that is being written in another format
+ *   STATE/results/ID/         a finished job's files; never changed, but files of other formats may be added
+ *
+ * A struct spool may be used by any thread: all but the count of bytes, the syncs and the freer is read-only after spool_create. A
+ * struct spool_file belongs to one thread at a time.
+ */
+#ifndef MRIRECON_DAEMON_SPOOL_H
+#define MRIRECON_DAEMON_SPOOL_H
+
+#include "daemon/base/disk.h"
+#include "daemon/store/store.h"
+#include "recon/image/image.h"
+
+#include <stdatomic.h>
+
+enum { SPOOL_NAME = 128 }; /* longest name of a result file, with its NUL */
+
+struct spool {
+    int state, scans, results; /* folders */
+    struct folder_sync scans_sync;
+    struct disk_freer freer;
+    int64_t body_limit, limit, reserve;
+    _Atomic int64_t used;         /* bytes of uploads, arrived and announced */
+    _Atomic bool suspect;         /* something could not be written since the last proof */
+    pthread_mutex_t trouble_lock; /* of `trouble` */
+    struct err trouble;           /* of the last proof; code 0: it went well */
+};
+
+/* An upload in progress. */
+struct spool_file {
+    struct spool *spool;
+    char id[JOB_ID];
+    int fd;
+    int64_t bytes;    /* arrived */
+    int64_t reserved; /* counted in spool->used; at least bytes */
+    int64_t pushed;   /* bytes that the kernel was told to begin to write */
+};
+
+/* Open, or make, the folders in `state_dir`. Fails with ERR_IO (also: another daemon uses it). */
+int spool_create(struct spool **out, const char *state_dir, int64_t body_limit, int64_t limit, int64_t reserve);
+void spool_free(struct spool *spool);
+
+/* Remove what no job of the store owns, and fail queued jobs whose scan is gone. Before any other use. */
+int spool_clean(struct spool *spool, struct store *store, int *removed, int *lost);
+
+/* A new id: 26 characters of time and 80 random bits, in lower-case base 32. */
+int spool_new_id(char id[JOB_ID]);
+bool spool_is_id(const char *text);
+
+/* Begin an upload of `expected` bytes (-1: not known). Fails with ERR_TOO_LARGE, ERR_SPOOL_FULL, ERR_IO. */
+int spool_begin(struct spool *spool, int64_t expected, struct spool_file *out);
+/* Append bytes. Fails likewise. */
+int spool_append(struct spool_file *file, const void *data, size_t bytes);
+/* File and folder entry are on the disk; the file is closed and stays until spool_remove. Takes as long as the disk
+ * does; those who call it at a time share the sync of the folder. Fails with ERR_SPOOL_FULL, ERR_IO. */
+int spool_finish(struct spool_file *file);
+/* Give up an upload: nothing stays. Also after a failed spool_finish. */
+void spool_abort(struct spool_file *file);
+
+/* For uploads that arrive elsewhere (uploads.h): count bytes that will come (fails with ERR_TOO_LARGE, ERR_SPOOL_FULL,
+ * ERR_IO), count those that are there, and no longer count them. */
+int spool_reserve(struct spool *spool, int64_t bytes);
+void spool_count(struct spool *spool, int64_t bytes);
+void spool_release(struct spool *spool, int64_t bytes);
+/* Give the file `id` of `folder` that name in the spool, too, on the disk; and take it back. Fails with ERR_IO. */
+int spool_adopt(struct spool *spool, int folder, const char *id);
+void spool_disown(struct spool *spool, const char *id);
+/* The scan of a job once more, for a new job whose id is made: `fresh`, *bytes of it. Fails with ERR_SCAN_GONE,
+ * ERR_SPOOL_FULL, ERR_IO. */
+int spool_link(struct spool *spool, const char *id, char fresh[JOB_ID], int64_t *bytes);
+
+/* Remove the scan of a job; that it is gone already is no failure. */
+void spool_remove(struct spool *spool, const char *id);
+/* Open the scan of a job for reading. */
+int spool_open(struct spool *spool, const char *id, int *fd);
+
+/* A fresh ID.tmp/ with an empty file image.FORMAT for each of `formats` (names), for a worker to write: files[i], the
+ * caller's to close. Fails with ERR_INTERNAL (no such format, or one twice), ERR_IO, ERR_SPOOL_FULL; then there are no
+ * descriptors. */
+int spool_results_begin(struct spool *spool, const char *id, const json_t *formats, int files[IMAGE_FORMATS]);
+/* Sync ID.tmp/ and everything in it, and rename it to ID/. *results: [{name, type, bytes}] of the files that are there;
+ * a new reference. Fails with ERR_INTERNAL (there is no image.h5, or an empty file), ERR_IO, ERR_SPOOL_FULL. */
+int spool_results_finish(struct spool *spool, const char *id, json_t **results);
+/* Remove ID.tmp/ and ID/, whichever is there. */
+void spool_results_remove(struct spool *spool, const char *id);
+/* Open a result file. *bytes, *stamp (modification time, ns) of it. Fails with ERR_NOT_FOUND, ERR_IO. */
+int spool_result_open(struct spool *spool, const char *id, const char *name, int *fd, int64_t *bytes, int64_t *stamp);
+/* Whether `name` may name a result file: letters, digits, dots, dashes, underscores; no leading dot. */
+bool spool_is_name(const char *name);
+/* The media type of a result file, by its ending. */
+const char *spool_media(const char *name);
+
+/* Whether the disk takes what is written. Whatever fails to be written makes it suspect (spool_failed() as
+ * disk_failed(), for those who write elsewhere in the state folder); spool_prove() then writes a file to see, and takes
+ * as long as the disk does. spool_check() fails as that did, or with ERR_SPOOL_FULL where the disk has less than its
+ * reserve; it does not wait. */
+void spool_suspect(struct spool *spool);
+int spool_failed(struct spool *spool, const char *doing);
+bool spool_is_suspect(const struct spool *spool);
+void spool_prove(struct spool *spool);
+int spool_check(struct spool *spool);
+
+/* Bytes free on the disk for uploads beyond the reserve (less than 0: below it). */
+int spool_free_bytes(struct spool *spool, int64_t *bytes);
+
+#endif

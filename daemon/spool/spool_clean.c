@@ -1,0 +1,135 @@
+/* What a crash left in the folders, found at a start. */
+#include "daemon/spool/spool.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct row {
+    struct job_files job;
+    bool scan; /* is on the disk */
+};
+
+struct rows {
+    struct row *row; /* sorted by job.id once all are there */
+    size_t count, room;
+};
+
+static int row_add(void *context, const struct job_files *job)
+{
+    struct rows *rows = context;
+    if (rows->count == rows->room) {
+        size_t room = rows->room ? 2 * rows->room : 256;
+        struct row *more = realloc(rows->row, room * sizeof *more);
+        if (!more)
+            return 1;
+        rows->row = more;
+        rows->room = room;
+    }
+    rows->row[rows->count++] = (struct row){.job = *job};
+    return 0;
+}
+
+static int row_compare(const void *a, const void *b)
+{
+    return strcmp(((const struct row *)a)->job.id, ((const struct row *)b)->job.id);
+}
+
+static struct row *row_find(struct rows *rows, const char *id)
+{
+    struct row key = {.scan = false};
+    snprintf(key.job.id, sizeof key.job.id, "%s", id);
+    return rows->count && spool_is_id(id) ? bsearch(&key, rows->row, rows->count, sizeof key, row_compare) : NULL;
+}
+
+static int clean_scans(struct spool *spool, struct rows *rows, int *removed)
+{
+    DIR *stream = disk_folder_read(spool->scans);
+    if (!stream)
+        return disk_failed("reading the spool");
+    for (struct dirent *entry; (entry = readdir(stream));) {
+        struct stat there;
+        if (entry->d_name[0] == '.' || fstatat(spool->scans, entry->d_name, &there, AT_SYMLINK_NOFOLLOW) < 0)
+            continue;
+        struct row *row = row_find(rows, entry->d_name);
+        if (row && row->job.scan_stays) {
+            row->scan = true;
+            spool->used += there.st_size;
+        } else if (S_ISREG(there.st_mode) && unlinkat(spool->scans, entry->d_name, 0) == 0) {
+            (*removed)++;
+        }
+    }
+    closedir(stream);
+    return 0;
+}
+
+static int clean_results(struct spool *spool, struct rows *rows, int *removed)
+{
+    DIR *stream = disk_folder_read(spool->results);
+    if (!stream)
+        return disk_failed("reading the results");
+    for (struct dirent *entry; (entry = readdir(stream));) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        /* An image that was being converted. */
+        if (entry->d_name[0] == '.' && unlinkat(spool->results, entry->d_name, 0) == 0) {
+            (*removed)++;
+            continue;
+        }
+        /* A result without a committed success was renamed just before a crash; its job runs again. */
+        const struct row *row = row_find(rows, entry->d_name);
+        if (!row || row->job.state != JOB_SUCCEEDED) {
+            disk_folder_remove(&spool->freer, spool->results, entry->d_name);
+            (*removed)++;
+        }
+    }
+    closedir(stream);
+    return 0;
+}
+
+/* The commit of an upload's job that was answered as a failure may be found after all: then its bytes are where they
+ * were, and become the scan. */
+static bool scan_from_upload(struct spool *spool, const struct job_files *job)
+{
+    struct stat there;
+    char path[JOB_ID + 16];
+    snprintf(path, sizeof path, "uploads/%s", job->id);
+    if (fstatat(spool->state, path, &there, AT_SYMLINK_NOFOLLOW) < 0 || there.st_size != job->bytes ||
+        linkat(spool->state, path, spool->scans, job->id, 0) < 0)
+        return false;
+    spool->used += there.st_size;
+    return true;
+}
+
+int spool_clean(struct spool *spool, struct store *store, int *removed, int *lost)
+{
+    struct rows rows = {.row = NULL};
+    *removed = *lost = 0;
+    int64_t counts[JOB_STATES], oldest, total = 0;
+    int result = store_counts(store, counts, &oldest);
+    for (int i = 0; i < JOB_STATES; i++)
+        total += counts[i];
+    if (!result)
+        result = store_each(store, row_add, &rows);
+    /* Without every row, files of jobs would look like orphans. */
+    if (!result && rows.count != (size_t)total)
+        result = err_set(ERR_NO_MEMORY, "No memory for the list of %lld jobs.", (long long)total);
+    if (!result && rows.count)
+        qsort(rows.row, rows.count, sizeof *rows.row, row_compare);
+    if (!result)
+        result = clean_scans(spool, &rows, removed);
+    if (!result)
+        result = clean_results(spool, &rows, removed);
+    for (size_t i = 0; !result && i < rows.count; i++) {
+        const struct row *row = &rows.row[i];
+        if (row->job.state != JOB_QUEUED || row->scan || scan_from_upload(spool, &row->job))
+            continue;
+        err_set(ERR_IO, "The uploaded scan is no longer on the server's disk. Submit it again.");
+        result = store_fail_lost(store, row->job.id, err_last());
+        (*lost)++;
+    }
+    free(rows.row);
+    return result;
+}

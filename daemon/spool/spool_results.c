@@ -1,0 +1,160 @@
+/* The results of jobs: what a worker wrote becomes a folder that is never changed. */
+#include "daemon/spool/spool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- names ---- */
+
+bool spool_is_name(const char *name)
+{
+    size_t length = strlen(name);
+    return length > 0 && length < SPOOL_NAME && name[0] != '.' && name[0] != '-' &&
+           strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") == length;
+}
+
+const char *spool_media(const char *name)
+{
+    const char *ending = strchr(name, '.');
+    int format = ending ? image_format_find(ending + 1) : -1;
+    if (format >= 0)
+        return image_format_media((enum image_format)format);
+    return ending && strcmp(ending, ".json") == 0 ? "application/json" : "application/octet-stream";
+}
+
+/* ---- files ---- */
+
+static void temporary_name(const char *id, char name[JOB_ID + 4])
+{
+    snprintf(name, JOB_ID + 4, "%s.tmp", id);
+}
+
+static int result_create(struct spool *spool, int folder, const char *format, int *file)
+{
+    char name[SPOOL_NAME];
+    int found = format ? image_format_find(format) : -1;
+    if (found < 0)
+        return err_set(ERR_INTERNAL, "There is no image format \"%.32s\".", format ? format : "");
+    snprintf(name, sizeof name, "image.%s", image_format_name((enum image_format)found));
+    *file = openat(folder, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    return *file < 0 ? spool_failed(spool, "making a result") : 0;
+}
+
+int spool_results_begin(struct spool *spool, const char *id, const json_t *formats, int files[IMAGE_FORMATS])
+{
+    char name[JOB_ID + 4];
+    int folder, made = 0, count = (int)json_array_size(formats);
+    temporary_name(id, name);
+    disk_folder_remove(&spool->freer, spool->results, name);
+    int result = disk_folder_open(spool->results, name, &folder);
+    if (result) {
+        spool_suspect(spool);
+        return result;
+    }
+    if (count > IMAGE_FORMATS)
+        result = err_set(ERR_INTERNAL, "A job asks for %d image formats; there are %d.", count, IMAGE_FORMATS);
+    while (!result && made < count) {
+        result = result_create(spool, folder, json_string_value(json_array_get(formats, (size_t)made)), &files[made]);
+        made += !result;
+    }
+    close(folder);
+    while (result && made > 0)
+        close(files[--made]);
+    return result;
+}
+
+/* Sync each file of `folder` and add it to `results`. */
+static int results_sync(struct spool *spool, int folder, json_t *results)
+{
+    DIR *stream = disk_folder_read(folder);
+    if (!stream)
+        return disk_failed("reading the results");
+    int result = 0;
+    for (struct dirent *entry; !result && (entry = readdir(stream));) {
+        if (!spool_is_name(entry->d_name))
+            continue;
+        struct stat there;
+        int fd = openat(folder, entry->d_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        if (fd < 0 || fstat(fd, &there) < 0 || fsync(fd) < 0)
+            result = spool_failed(spool, "syncing a result");
+        else if (S_ISREG(there.st_mode) && there.st_size == 0)
+            result =
+                err_set(ERR_INTERNAL, "The worker reported success and left %s empty. This is a fault of the server.",
+                        entry->d_name);
+        else if (S_ISREG(there.st_mode))
+            json_array_append_new(results, json_pack("{s:s, s:s, s:I}", "name", entry->d_name, "type",
+                                                     spool_media(entry->d_name), "bytes", (json_int_t)there.st_size));
+        if (fd >= 0)
+            close(fd);
+    }
+    closedir(stream);
+    if (!result && fsync(folder) < 0)
+        result = spool_failed(spool, "syncing the results");
+    return result;
+}
+
+int spool_results_finish(struct spool *spool, const char *id, json_t **results)
+{
+    char name[JOB_ID + 4];
+    struct stat image;
+    json_t *list = json_array();
+    temporary_name(id, name);
+    int folder = openat(spool->results, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int result = folder < 0 ? disk_failed("opening the results") : 0;
+    if (!result &&
+        (fstatat(folder, "image.h5", &image, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(image.st_mode) || image.st_size == 0))
+        result = err_set(ERR_INTERNAL, "The worker reported success and left no image. This is a fault of the server.");
+    /* Named first, then synced: one commit of the file system's journal takes it all. Without the job's row, which is
+     * committed last, a folder of this name counts for nothing. */
+    if (!result && renameat(spool->results, name, spool->results, id) < 0) {
+        /* An earlier success that was not committed lies in the way. */
+        disk_folder_remove(&spool->freer, spool->results, id);
+        if (renameat(spool->results, name, spool->results, id) < 0)
+            result = spool_failed(spool, "renaming the results");
+    }
+    if (!result)
+        result = results_sync(spool, folder, list);
+    if (!result && fsync(spool->results) < 0)
+        result = spool_failed(spool, "syncing the results");
+    if (folder >= 0)
+        close(folder);
+    if (result) {
+        json_decref(list);
+        return result;
+    }
+    *results = list;
+    return 0;
+}
+
+void spool_results_remove(struct spool *spool, const char *id)
+{
+    char name[JOB_ID + 4];
+    temporary_name(id, name);
+    disk_folder_remove(&spool->freer, spool->results, name);
+    disk_folder_remove(&spool->freer, spool->results, id);
+}
+
+int spool_result_open(struct spool *spool, const char *id, const char *name, int *fd, int64_t *bytes, int64_t *stamp)
+{
+    char path[JOB_ID + SPOOL_NAME];
+    struct stat there;
+    if (!spool_is_id(id) || !spool_is_name(name))
+        return err_set(ERR_NOT_FOUND, "The job has no result of this name.");
+    snprintf(path, sizeof path, "%s/%s", id, name);
+    int file = openat(spool->results, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (file < 0 && errno != ENOENT && errno != ELOOP)
+        return disk_failed("opening a result");
+    if (file < 0 || fstat(file, &there) < 0 || !S_ISREG(there.st_mode)) {
+        if (file >= 0)
+            close(file);
+        return err_set(ERR_NOT_FOUND, "Job %s has no result named \"%s\"; its document lists those there are.", id,
+                       name);
+    }
+    *fd = file;
+    *bytes = there.st_size;
+    *stamp = (int64_t)there.st_mtim.tv_sec * 1000000000 + there.st_mtim.tv_nsec;
+    return 0;
+}

@@ -1,0 +1,499 @@
+#include "daemon/spool/uploads_parts.h"
+
+#include "daemon/base/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int upload_unknown(void)
+{
+    return err_set(ERR_NOT_FOUND,
+                   "There is no upload of this id: it expired, was removed, or never was. Begin a new one.");
+}
+
+static int unfit(void)
+{
+    return err_set(ERR_IO, "What the disk holds of this upload does not fit together. Begin a new one; whoever runs "
+                           "this server finds more by mrirecond --check-state.");
+}
+
+static int lost(int code)
+{
+    return err_set(code, "The disk failed while it took bytes of this upload, and nobody knows which of them it holds. "
+                         "Begin a new one; whoever runs this server has to look at its disk.");
+}
+
+void upload_clear(struct upload *upload)
+{
+    json_decref(upload->job);
+    *upload = (struct upload){.job = NULL};
+}
+
+int uploads_create(struct uploads **out, struct spool *spool, const char *state_dir, int64_t lifetime,
+                   const struct log *log)
+{
+    char path[4096];
+    struct uploads *uploads = calloc(1, sizeof *uploads);
+    if (!uploads)
+        return err_set(ERR_NO_MEMORY, "No memory for the list of uploads.");
+    uploads->spool = spool;
+    uploads->lifetime = lifetime;
+    int64_t now;
+    uploads->clock_offset = clock_offset(&now);
+    uploads->log = log;
+    clock_cond_init(&uploads->stop);
+    pthread_mutex_init(&uploads->lock, NULL);
+    pthread_mutex_init(&uploads->counting, NULL);
+    snprintf(path, sizeof path, "%s/uploads", state_dir);
+    uploads->folder = -1;
+    if (mkdir(path, 0700) == 0 || errno == EEXIST)
+        uploads->folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    /* The folder is named on the disk before anything in it is. */
+    if (uploads->folder < 0 || fsync(spool->state) < 0) {
+        int result = disk_failed("making the folder of uploads");
+        uploads_free(uploads);
+        return result;
+    }
+    *out = uploads;
+    return 0;
+}
+
+void uploads_free(struct uploads *uploads)
+{
+    if (!uploads)
+        return;
+    pthread_mutex_lock(&uploads->lock);
+    uploads->stopping = true;
+    pthread_cond_signal(&uploads->stop);
+    pthread_mutex_unlock(&uploads->lock);
+    if (uploads->reaps)
+        pthread_join(uploads->reaper, NULL);
+    if (uploads->folder >= 0)
+        close(uploads->folder);
+    pthread_cond_destroy(&uploads->stop);
+    pthread_mutex_destroy(&uploads->lock);
+    pthread_mutex_destroy(&uploads->counting);
+    free(uploads);
+}
+
+/* ---- who writes ---- */
+
+/* Take an upload for oneself. */
+static int lock(struct uploads *uploads, const char *id)
+{
+    int free_slot = -1, result = 0;
+    pthread_mutex_lock(&uploads->lock);
+    for (int i = 0; i < WRITERS && !result; i++) {
+        if (strcmp(uploads->writing[i].id, id) == 0)
+            result =
+                uploads->writing[i].lost
+                    ? lost(ERR_NOT_FOUND)
+                    : err_set(ERR_UPLOAD_LOCKED, "Another request writes to this upload. Try again when it has ended.");
+        else if (!*uploads->writing[i].id)
+            free_slot = i;
+    }
+    if (!result && free_slot < 0)
+        result = err_set(ERR_UPLOAD_LOCKED, "%d uploads are written to at the moment. Try again later.", WRITERS);
+    if (!result)
+        memcpy(uploads->writing[free_slot].id, id, JOB_ID);
+    pthread_mutex_unlock(&uploads->lock);
+    return result;
+}
+
+static void unlock(struct uploads *uploads, const char *id)
+{
+    pthread_mutex_lock(&uploads->lock);
+    for (int i = 0; i < WRITERS; i++)
+        if (strcmp(uploads->writing[i].id, id) == 0 && !uploads->writing[i].lost)
+            uploads->writing[i].id[0] = '\0';
+    pthread_mutex_unlock(&uploads->lock);
+}
+
+static void lock_for_good(struct uploads *uploads, const char *id)
+{
+    pthread_mutex_lock(&uploads->lock);
+    for (int i = 0; i < WRITERS; i++)
+        uploads->writing[i].lost |= strcmp(uploads->writing[i].id, id) == 0;
+    pthread_mutex_unlock(&uploads->lock);
+}
+
+static bool is_lost(struct uploads *uploads, const char *id)
+{
+    bool is = false;
+    pthread_mutex_lock(&uploads->lock);
+    for (int i = 0; i < WRITERS; i++)
+        is |= uploads->writing[i].lost && strcmp(uploads->writing[i].id, id) == 0;
+    pthread_mutex_unlock(&uploads->lock);
+    return is;
+}
+
+/* ---- when the last bytes arrived ---- */
+
+/* By the clock with which the times of all files go. Under the lock. */
+static int64_t time_now(const struct uploads *uploads)
+{
+    return clock_boot_milliseconds() + uploads->clock_offset;
+}
+
+static struct timespec time_at(int64_t milliseconds)
+{
+    return (struct timespec){.tv_sec = milliseconds / 1000, .tv_nsec = milliseconds % 1000 * 1000000};
+}
+
+static int64_t time_of(const struct stat *file)
+{
+    return (int64_t)file->st_mtim.tv_sec * 1000 + file->st_mtim.tv_nsec / 1000000;
+}
+
+/* Bytes have arrived in this file. Where that cannot be noted, the kernel's own time is as good, but while the clock is
+ * being set. */
+static void touch(struct uploads *uploads, int fd)
+{
+    pthread_mutex_lock(&uploads->lock);
+    const struct timespec times[] = {{.tv_nsec = UTIME_OMIT}, time_at(time_now(uploads))};
+    (void)futimens(fd, times);
+    pthread_mutex_unlock(&uploads->lock);
+}
+
+/* stat() of an upload's bytes, and how many ms they have left. */
+static int look(struct uploads *uploads, const char *name, struct stat *there, int64_t *left)
+{
+    pthread_mutex_lock(&uploads->lock);
+    int result = fstatat(uploads->folder, name, there, AT_SYMLINK_NOFOLLOW);
+    *left = result < 0 ? 0 : time_of(there) + uploads->lifetime * 1000 - time_now(uploads);
+    pthread_mutex_unlock(&uploads->lock);
+    return result;
+}
+
+/* The clock was set by `step` ms. */
+struct move {
+    int folder;
+    int64_t step;
+};
+
+static void time_move(void *context, const char *id)
+{
+    const struct move *move = context;
+    struct stat there;
+    if (fstatat(move->folder, id, &there, AT_SYMLINK_NOFOLLOW) < 0)
+        return;
+    const struct timespec times[] = {{.tv_nsec = UTIME_OMIT}, time_at(time_of(&there) + move->step)};
+    (void)utimensat(move->folder, id, times, AT_SYMLINK_NOFOLLOW);
+}
+
+void uploads_clock_follow(struct uploads *uploads)
+{
+    int64_t now;
+    struct move move = {uploads->folder, clock_offset(&now) - uploads->clock_offset};
+    if (llabs(move.step) < CLOCK_STEP_LEAST_MS)
+        return;
+    pthread_mutex_lock(&uploads->lock);
+    if (uploads_each(uploads->folder, time_move, &move) == 0)
+        uploads->clock_offset += move.step;
+    pthread_mutex_unlock(&uploads->lock);
+}
+
+/* ---- files ---- */
+
+/* Write a small file whole, onto the disk. */
+static int small_write(struct uploads *uploads, const char *name, const char *text)
+{
+    size_t written;
+    int fd = openat(uploads->folder, name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int result = fd < 0 || disk_write(fd, text, strlen(text), &written) < 0 || fsync(fd) < 0
+                     ? spool_failed(uploads->spool, "noting an upload")
+                     : 0;
+    if (fd >= 0)
+        close(fd);
+    return result;
+}
+
+int upload_get(struct uploads *uploads, const char *id, struct upload *out)
+{
+    char name[UPLOAD_NAME];
+    struct stat there;
+    int64_t left;
+    if (is_lost(uploads, id))
+        return lost(ERR_NOT_FOUND);
+    json_t *note = upload_note_read(uploads->folder, id);
+    if (!note || look(uploads, upload_file(name, id, ""), &there, &left) < 0) {
+        json_decref(note);
+        return upload_unknown();
+    }
+    int64_t arrived = upload_arrived(uploads->folder, id, there.st_size);
+    if (arrived < 0) {
+        json_decref(note);
+        return unfit();
+    }
+    *out = (struct upload){
+        .length = json_integer_value(json_object_get(note, "length")),
+        .offset = arrived,
+        .left = left,
+        .job = json_incref(json_object_get(note, "job")),
+    };
+    memcpy(out->id, id, JOB_ID);
+    json_decref(note);
+    return 0;
+}
+
+/* What a client has begun and not ended. */
+struct begun {
+    int folder;
+    const char *client;
+    struct quota sum;
+};
+
+static void begun_add(void *context, const char *id)
+{
+    struct begun *begun = context;
+    json_t *note = upload_note_read(begun->folder, id);
+    const char *client = json_string_value(json_object_get(json_object_get(note, "job"), "client"));
+    if (client && strcmp(client, begun->client) == 0) {
+        begun->sum.jobs++;
+        begun->sum.bytes += json_integer_value(json_object_get(note, "length"));
+    }
+    json_decref(note);
+}
+
+static int room_check(struct uploads *uploads, const struct job *job)
+{
+    struct begun begun = {.folder = uploads->folder, .client = job->client};
+    int result = uploads_each(uploads->folder, begun_add, &begun);
+    return result ? result
+                  : store_room(uploads->store, job->client, job->quota, begun.sum, job->bytes, *uploads->queue_limit);
+}
+
+static int files_begin(struct uploads *uploads, const struct job *job, const char *metadata, struct upload *out)
+{
+    char id[JOB_ID], name[UPLOAD_NAME];
+    int64_t length = job->bytes;
+    int result = spool_reserve(uploads->spool, length);
+    if (result)
+        return result;
+    result = spool_new_id(id);
+    int fd = result ? -1 : openat(uploads->folder, id, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (!result && fd < 0)
+        result = spool_failed(uploads->spool, "beginning an upload");
+    if (!result && length && fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, length) < 0 && (errno == ENOSPC || errno == EDQUOT))
+        result = spool_failed(uploads->spool, "reserving space for the upload");
+    json_t *note = upload_note_pack(job, metadata);
+    char *text = note ? json_dumps(note, JSON_COMPACT) : NULL;
+    json_decref(note);
+    if (!result && !text)
+        result = err_set(ERR_NO_MEMORY, "No memory for an upload. Try again later.");
+    if (!result)
+        touch(uploads, fd);
+    if (!result && fsync(fd) < 0)
+        result = spool_failed(uploads->spool, "beginning an upload");
+    if (!result)
+        result = small_write(uploads, upload_file(name, id, ".json"), text);
+    if (!result && fsync(uploads->folder) < 0)
+        result = spool_failed(uploads->spool, "beginning an upload");
+    free(text);
+    if (fd >= 0)
+        close(fd);
+    if (!result)
+        result = upload_get(uploads, id, out);
+    if (result) {
+        upload_files_remove(uploads->folder, id);
+        spool_release(uploads->spool, length);
+    }
+    return result;
+}
+
+int upload_begin(struct uploads *uploads, const struct job *job, const char *metadata, struct upload *out)
+{
+    if (!store_has_quota(uploads->store, job->quota))
+        return files_begin(uploads, job, metadata, out);
+    pthread_mutex_lock(&uploads->counting);
+    int result = room_check(uploads, job);
+    if (!result)
+        result = files_begin(uploads, job, metadata, out);
+    pthread_mutex_unlock(&uploads->counting);
+    return result;
+}
+
+/* ---- chunks ---- */
+
+int chunk_take_back(struct uploads *uploads, const char *id)
+{
+    char name[UPLOAD_NAME];
+    struct stat note;
+    int64_t arrived;
+    if (fstatat(uploads->folder, upload_file(name, id, ".chunk"), &note, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? 0 : disk_failed("taking back a chunk");
+    if (upload_examine(uploads->folder, id, &arrived) != UPLOAD_SOUND)
+        return unfit();
+    int fd = openat(uploads->folder, id, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    bool taken = fd >= 0 && ftruncate(fd, arrived) == 0 && fsync(fd) == 0 && unlinkat(uploads->folder, name, 0) == 0;
+    int result = taken ? 0 : spool_failed(uploads->spool, "taking back a chunk");
+    if (fd >= 0)
+        close(fd);
+    return result;
+}
+
+int chunk_begin(struct uploads *uploads, const char *id, int64_t offset, bool checked, struct upload_chunk *out)
+{
+    char name[UPLOAD_NAME], text[24];
+    struct upload upload = {.job = NULL};
+    int result = spool_is_id(id) ? lock(uploads, id) : upload_unknown();
+    if (result)
+        return result;
+    result = chunk_take_back(uploads, id);
+    if (!result)
+        result = upload_get(uploads, id, &upload);
+    struct upload_chunk chunk = {
+        .uploads = uploads, .fd = -1, .begin = offset, .offset = offset, .length = upload.length, .checked = checked};
+    memcpy(chunk.id, id, JOB_ID);
+    if (!result && offset != upload.offset)
+        result = err_set(ERR_UPLOAD_OFFSET,
+                         "Upload-Offset is %lld, and %lld bytes have arrived. Ask by HEAD, and go on there.",
+                         (long long)offset, (long long)upload.offset);
+    if (!result) {
+        chunk.fd = openat(uploads->folder, upload_file(name, id, ""), O_RDWR | O_APPEND | O_NOFOLLOW | O_CLOEXEC);
+        if (chunk.fd < 0)
+            result = disk_failed("opening an upload");
+    }
+    upload_clear(&upload);
+    snprintf(text, sizeof text, "%lld", (long long)offset);
+    if (!result && checked)
+        result = small_write(uploads, upload_file(name, id, ".chunk"), text);
+    if (result) {
+        if (chunk.fd >= 0)
+            close(chunk.fd);
+        unlock(uploads, id);
+        return result;
+    }
+    *out = chunk;
+    return 0;
+}
+
+int chunk_append(struct upload_chunk *chunk, const void *data, size_t bytes)
+{
+    if ((int64_t)bytes > chunk->length - chunk->offset)
+        return err_set(ERR_TOO_LARGE, "More than the %lld bytes arrive that Upload-Length announced.",
+                       (long long)chunk->length);
+    size_t written;
+    int result = disk_write(chunk->fd, data, bytes, &written);
+    chunk->offset += (int64_t)written;
+    return result < 0 ? spool_failed(chunk->uploads->spool, "writing the upload") : 0;
+}
+
+/* The disk has neither taken a chunk's bytes nor taken them back: they can be read, and may not be on it. What would
+ * count them goes; where not even that can be done, the upload is refused as long as this process lives. */
+static int give_up(struct upload_chunk *chunk)
+{
+    struct uploads *uploads = chunk->uploads;
+    char name[UPLOAD_NAME];
+    upload_files_remove(uploads->folder, chunk->id);
+    if (faccessat(uploads->folder, upload_file(name, chunk->id, ".json"), F_OK, AT_SYMLINK_NOFOLLOW) < 0 &&
+        errno == ENOENT)
+        spool_release(uploads->spool, chunk->length);
+    else
+        lock_for_good(uploads, chunk->id);
+    log_line(uploads->log, LOG_LEVEL_ERROR, chunk->id, "upload given up: its bytes may not be on the disk");
+    return lost(ERR_IO);
+}
+
+int chunk_end(struct upload_chunk *chunk, bool keep)
+{
+    char name[UPLOAD_NAME];
+    int result = 0;
+    if (!chunk->uploads)
+        return 0;
+    struct spool *spool = chunk->uploads->spool;
+    bool back = chunk->checked && !keep;
+    touch(chunk->uploads, chunk->fd);
+    if (!back && fdatasync(chunk->fd) < 0) {
+        result = spool_failed(spool, "syncing an upload");
+        back = true; /* what a sync did not take may be gone by the next one, which would not tell */
+    }
+    if (back && (ftruncate(chunk->fd, chunk->begin) < 0 || fdatasync(chunk->fd) < 0)) {
+        result = spool_failed(spool, "taking back a chunk");
+        if (!chunk->checked) /* else ID.chunk tells how much of it counts */
+            result = give_up(chunk);
+    }
+    close(chunk->fd);
+    if (back)
+        chunk->offset = chunk->begin;
+    int folder = chunk->uploads->folder;
+    /* On the disk, too: after a power cut it would take back what its sender was told to have arrived. */
+    if (!result && chunk->checked &&
+        (unlinkat(folder, upload_file(name, chunk->id, ".chunk"), 0) < 0 || fsync(folder) < 0))
+        result = spool_failed(spool, "ending a chunk");
+    unlock(chunk->uploads, chunk->id);
+    chunk->uploads = NULL;
+    return result;
+}
+
+/* ---- the end ---- */
+
+int upload_peek(struct uploads *uploads, const char *id, struct job *job, int *scan)
+{
+    struct upload upload = {.job = NULL};
+    int result = upload_get(uploads, id, &upload);
+    if (!result)
+        result = upload_job(&upload, job);
+    upload_clear(&upload);
+    if (result)
+        return result;
+    *scan = openat(uploads->folder, id, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (*scan >= 0)
+        return 0;
+    job_clear(job);
+    return disk_failed("opening an upload");
+}
+
+int upload_finish(struct uploads *uploads, struct store *store, const char *id, int64_t queue_limit, struct job *job)
+{
+    struct upload upload = {.job = NULL};
+    int result = lock(uploads, id);
+    if (result)
+        return result;
+    result = chunk_take_back(uploads, id);
+    if (!result)
+        result = upload_get(uploads, id, &upload);
+    if (!result && upload.offset != upload.length)
+        result = err_set(ERR_UPLOAD_OFFSET, "The upload holds %lld of its %lld bytes.", (long long)upload.offset,
+                         (long long)upload.length);
+    if (!result)
+        result = upload_job(&upload, job);
+    if (!result)
+        result = spool_adopt(uploads->spool, uploads->folder, id);
+    if (!result) {
+        result = store_submit(store, job, queue_limit);
+        struct err failure = *err_last();
+        struct job before = {.state = JOB_QUEUED};
+        if (result && store_get(store, id, &before) == ERR_NOT_FOUND)
+            spool_disown(uploads->spool, id);
+        job_clear(&before);
+        if (result)
+            err_restore(&failure);
+    }
+    upload_clear(&upload);
+    if (!result)
+        upload_files_remove(uploads->folder, id); /* the bytes stay counted: they are the scan's now */
+    unlock(uploads, id);
+    return result;
+}
+
+int upload_remove(struct uploads *uploads, const char *id)
+{
+    struct upload upload = {.job = NULL};
+    int result = spool_is_id(id) ? lock(uploads, id) : upload_unknown();
+    if (result)
+        return result;
+    result = upload_get(uploads, id, &upload);
+    if (!result) {
+        upload_files_remove(uploads->folder, id);
+        spool_release(uploads->spool, upload.length);
+    }
+    upload_clear(&upload);
+    unlock(uploads, id);
+    return result;
+}

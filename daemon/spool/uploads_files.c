@@ -1,0 +1,128 @@
+/* The files of an upload, whoever looks at them: requests, upkeep, --check-state. */
+#include "daemon/spool/uploads_parts.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+const char *upload_file(char name[UPLOAD_NAME], const char *id, const char *ending)
+{
+    snprintf(name, UPLOAD_NAME, "%.*s%s", JOB_ID - 1, id, ending);
+    return name;
+}
+
+void upload_files_remove(int folder, const char *id)
+{
+    char name[UPLOAD_NAME];
+    unlinkat(folder, upload_file(name, id, ".chunk"), 0);
+    unlinkat(folder, upload_file(name, id, ".json"), 0);
+    unlinkat(folder, upload_file(name, id, ""), 0);
+}
+
+json_t *upload_note_read(int folder, const char *id)
+{
+    char name[UPLOAD_NAME];
+    int fd = spool_is_id(id) ? openat(folder, upload_file(name, id, ".json"), O_RDONLY | O_NOFOLLOW | O_CLOEXEC) : -1;
+    json_t *note = fd < 0 ? NULL : json_loadfd(fd, 0, NULL);
+    if (fd >= 0)
+        close(fd);
+    if (note && json_is_integer(json_object_get(note, "length")) && json_is_object(json_object_get(note, "job")))
+        return note;
+    json_decref(note);
+    return NULL;
+}
+
+json_t *upload_note_pack(const struct job *job, const char *metadata)
+{
+    return json_pack("{s:I, s:{s:s, s:s, s:{s:I, s:I}, s:I, s:s, s:O, s:O, s:s*}}", "length", (json_int_t)job->bytes,
+                     "job", "kind", job->kind, "client", job->client, "quota", "jobs", (json_int_t)job->quota.jobs,
+                     "bytes", (json_int_t)job->quota.bytes, "patience", (json_int_t)job->patience, "priority",
+                     job_priority_name(job->priority), "parameters", job->parameters, "formats", job->formats,
+                     "metadata", metadata);
+}
+
+int upload_job(const struct upload *upload, struct job *job)
+{
+    const char *kind = json_string_value(json_object_get(upload->job, "kind"));
+    json_t *parameters = json_object_get(upload->job, "parameters"), *formats = json_object_get(upload->job, "formats");
+    const char *client = json_string_value(json_object_get(upload->job, "client")),
+               *priority = json_string_value(json_object_get(upload->job, "priority"));
+    const json_t *quota = json_object_get(upload->job, "quota");
+    int rank = priority ? job_priority_find(priority) : -1;
+    if (!kind || !client || rank < 0 || !json_is_object(parameters) || !json_is_array(formats))
+        return err_set(ERR_IO, "The note of upload %s is damaged. Remove the upload, and send the scan again.",
+                       upload->id);
+    memcpy(job->id, upload->id, JOB_ID);
+    snprintf(job->kind, sizeof job->kind, "%s", kind);
+    snprintf(job->client, sizeof job->client, "%s", client);
+    job->quota.jobs = json_integer_value(json_object_get(quota, "jobs"));
+    job->quota.bytes = json_integer_value(json_object_get(quota, "bytes"));
+    job->priority = (enum job_priority)rank;
+    job->patience = json_integer_value(json_object_get(upload->job, "patience"));
+    job->bytes = upload->length;
+    job->parameters = json_incref(parameters);
+    job->formats = json_incref(formats);
+    return 0;
+}
+
+int64_t upload_arrived(int folder, const char *id, int64_t size)
+{
+    char name[UPLOAD_NAME], text[24] = "", *end = text;
+    int fd = openat(folder, upload_file(name, id, ".chunk"), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    ssize_t length = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    /* None; or an empty one, which was being written: nothing of the chunk had arrived. */
+    if (length == 0)
+        return size;
+    int64_t offset = strtoll(text, &end, 10);
+    return length > 0 && !*end && offset >= 0 && offset <= size ? offset : -1;
+}
+
+enum upload_fault upload_examine(int folder, const char *id, int64_t *arrived)
+{
+    char name[UPLOAD_NAME];
+    struct stat bytes, note_file;
+    bool there = fstatat(folder, id, &bytes, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(bytes.st_mode);
+    if (fstatat(folder, upload_file(name, id, ".json"), &note_file, AT_SYMLINK_NOFOLLOW) < 0)
+        return UPLOAD_LEFTOVER;
+    json_t *note = upload_note_read(folder, id);
+    struct upload upload = {.length = json_integer_value(json_object_get(note, "length")),
+                            .job = json_object_get(note, "job")};
+    struct job job = {.state = JOB_QUEUED};
+    bool says = note && upload_job(&upload, &job) == 0;
+    job_clear(&job);
+    json_decref(note);
+    *arrived = there ? upload_arrived(folder, id, bytes.st_size) : -1;
+    if (!says) /* half of one: the upload was being begun */
+        return there && bytes.st_size > 0 ? UPLOAD_BAD_NOTE : UPLOAD_LEFTOVER;
+    if (!there)
+        return UPLOAD_NO_BYTES;
+    if (bytes.st_size > upload.length)
+        return UPLOAD_TOO_LONG;
+    return *arrived < 0 ? UPLOAD_BAD_CHUNK : UPLOAD_SOUND;
+}
+
+int uploads_each(int folder, void (*each)(void *context, const char *id), void *context)
+{
+    DIR *stream = disk_folder_read(folder);
+    if (!stream)
+        return disk_failed("reading the uploads");
+    for (struct dirent *entry; (entry = readdir(stream));) {
+        char id[UPLOAD_NAME];
+        upload_file(id, entry->d_name, "");
+        /* By its note; bytes without one were begun just before a crash. */
+        if (!spool_is_id(id))
+            continue;
+        char name[UPLOAD_NAME];
+        const char *ending = entry->d_name + JOB_ID - 1;
+        if (strcmp(ending, ".json") == 0 ||
+            (!*ending && faccessat(folder, upload_file(name, id, ".json"), F_OK, 0) < 0))
+            each(context, id);
+    }
+    closedir(stream);
+    return 0;
+}

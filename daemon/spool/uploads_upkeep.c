@@ -1,0 +1,109 @@
+/* What becomes of uploads without a request: at a start, and as time goes by. */
+#include "daemon/spool/uploads_parts.h"
+
+#include "daemon/base/clock.h"
+
+#include <string.h>
+
+enum { CLOCK_SECONDS = 1, REAP_SECONDS = 60 };
+
+/* A look at all uploads. */
+struct pass {
+    struct uploads *uploads;
+    int *count; /* of those removed, or resumed */
+};
+
+/* Make a complete upload a job; `how` is for the log. */
+static bool complete(struct uploads *uploads, const struct upload *upload, const char *how)
+{
+    struct job job = {.state = JOB_QUEUED};
+    bool done = upload->offset == upload->length &&
+                upload_finish(uploads, uploads->store, upload->id, *uploads->queue_limit, &job) == 0;
+    if (done)
+        log_line(uploads->log, LOG_LEVEL_INFO, upload->id, "accepted, %s, %lld bytes, %s", job.kind,
+                 (long long)job.bytes, how);
+    job_clear(&job);
+    return done;
+}
+
+static void look_after(void *context, const char *id)
+{
+    const struct pass *pass = context;
+    struct uploads *uploads = pass->uploads;
+    struct upload upload;
+    if (upload_get(uploads, id, &upload))
+        return;
+    /* Its sender may know that all has arrived, and not that the store did not take the job. */
+    if (!complete(uploads, &upload, "an upload that was complete") && upload.left < 0 &&
+        upload_remove(uploads, id) == 0)
+        (*pass->count)++;
+    upload_clear(&upload);
+}
+
+static void *reap(void *context)
+{
+    struct uploads *uploads = context;
+    double next = 0;
+    pthread_mutex_lock(&uploads->lock);
+    while (!uploads->stopping) {
+        struct timespec until;
+        int removed = 0;
+        pthread_mutex_unlock(&uploads->lock);
+        uploads_clock_follow(uploads);
+        if (clock_seconds() >= next) {
+            uploads_each(uploads->folder, look_after, &(struct pass){uploads, &removed});
+            next = clock_seconds() + (double)(uploads->lifetime < REAP_SECONDS ? uploads->lifetime : REAP_SECONDS);
+        }
+        if (removed)
+            log_line(uploads->log, LOG_LEVEL_INFO, NULL, "%d unfinished uploads expired", removed);
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_sec += CLOCK_SECONDS;
+        pthread_mutex_lock(&uploads->lock);
+        if (!uploads->stopping)
+            pthread_cond_timedwait(&uploads->stop, &uploads->lock, &until);
+    }
+    pthread_mutex_unlock(&uploads->lock);
+    return NULL;
+}
+
+static void recover(void *context, const char *id)
+{
+    const struct pass *pass = context;
+    struct uploads *uploads = pass->uploads;
+    struct upload upload = {.job = NULL};
+    struct job job = {.state = JOB_QUEUED};
+    int64_t arrived;
+    int known = store_get(uploads->store, id, &job);
+    job_clear(&job);
+    enum upload_fault fault = upload_examine(uploads->folder, id, &arrived);
+    if (known == 0 || fault == UPLOAD_LEFTOVER) {
+        upload_files_remove(uploads->folder, id); /* its job was committed, and the spool counts the scan */
+    } else if (fault != UPLOAD_SOUND) {
+        log_line(uploads->log, LOG_LEVEL_WARNING, id,
+                 "an upload is damaged and stays as it is: mrirecond --check-state");
+    } else {
+        bool whole = chunk_take_back(uploads, id) == 0;
+        if (upload_get(uploads, id, &upload) == 0)
+            spool_count(uploads->spool, upload.length);
+        if (upload.job && whole && known == ERR_NOT_FOUND &&
+            complete(uploads, &upload, "an upload that was complete when a crash came"))
+            (*pass->count)++;
+    }
+    upload_clear(&upload);
+}
+
+int uploads_recover(struct uploads *uploads, struct store *store, const int64_t *queue_limit, int *resumed)
+{
+    uploads->store = store;
+    uploads->queue_limit = queue_limit;
+    *resumed = 0;
+    int result = uploads_each(uploads->folder, recover, &(struct pass){uploads, resumed});
+    if (!result) {
+        int failed = pthread_create(&uploads->reaper, NULL, reap, uploads);
+        uploads->reaps = failed == 0;
+        if (failed)
+            result = err_set(ERR_INTERNAL, "The thread that removes expired uploads cannot be started: %s.",
+                             strerror(failed));
+    }
+    return result;
+}

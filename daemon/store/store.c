@@ -1,0 +1,561 @@
+/* The states of a job, and every change of them. Each change runs in the writer (store_parts.h). */
+#include "daemon/store/store_parts.h"
+
+#include "daemon/base/clock.h"
+#include "daemon/wire.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    bool final;
+} states[JOB_STATES] = {
+    [JOB_QUEUED] = {"queued", false},      [JOB_RUNNING] = {"running", false}, [JOB_CANCELING] = {"canceling", false},
+    [JOB_SUCCEEDED] = {"succeeded", true}, [JOB_FAILED] = {"failed", true},    [JOB_CANCELED] = {"canceled", true},
+};
+
+const char *job_state_name(enum job_state state)
+{
+    return states[state].name;
+}
+
+int job_state_find(const char *name)
+{
+    for (int i = 0; i < JOB_STATES; i++)
+        if (strcmp(states[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+bool job_state_is_final(enum job_state state)
+{
+    return states[state].final;
+}
+
+static const char *const priorities[PRIORITIES] = {
+    [PRIORITY_URGENT] = "urgent", [PRIORITY_NORMAL] = "normal", [PRIORITY_BATCH] = "batch"};
+
+const char *job_priority_name(enum job_priority priority)
+{
+    return priorities[priority];
+}
+
+int job_priority_find(const char *name)
+{
+    for (int i = 0; i < PRIORITIES; i++)
+        if (strcmp(priorities[i], name) == 0)
+            return i;
+    return -1;
+}
+
+void job_clear(struct job *job)
+{
+    json_decref(job->parameters);
+    json_decref(job->formats);
+    json_decref(job->error);
+    json_decref(job->results);
+    json_decref(job->report);
+    *job = (struct job){.sequence = 0};
+}
+
+/* ---- opening ---- */
+
+static void locks_init(struct store *store)
+{
+    clock_cond_init(&store->news);
+    pthread_mutex_init(&store->lock, NULL);
+    pthread_mutex_init(&store->tally_lock, NULL);
+    pthread_mutex_init(&store->reader_lock, NULL);
+}
+
+int store_create(struct store **out, const char *path)
+{
+    struct store *store = calloc(1, sizeof *store);
+    if (!store)
+        return err_set(ERR_NO_MEMORY, "No memory for the job store.");
+    store->last = &store->first;
+    locks_init(store);
+    int result = connection_open(&store->writer, path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+    if (!result)
+        result =
+            sql_run(store->writer.db, "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON",
+                    "opening it");
+    if (!result)
+        result = schema_make(&store->writer);
+    if (!result)
+        result = connection_open(&store->reader, path, SQLITE_OPEN_READONLY);
+    if (!result)
+        result = tally_load(store);
+    store_clock_start(store);
+    if (!result)
+        result = writer_start(store);
+    if (result) {
+        err_prefix("%s: ", path);
+        store_free(store);
+        return result;
+    }
+    *out = store;
+    return 0;
+}
+
+void store_free(struct store *store)
+{
+    if (!store)
+        return;
+    writer_stop(store);
+    connection_close(&store->reader);
+    connection_close(&store->writer);
+    pthread_mutex_destroy(&store->reader_lock);
+    pthread_mutex_destroy(&store->tally_lock);
+    pthread_mutex_destroy(&store->lock);
+    pthread_cond_destroy(&store->news);
+    free(store->entry);
+    free(store->client);
+    free(store);
+}
+
+/* ---- what changes share ---- */
+
+enum { NO_JOB = -1 };
+
+/* What a change of this job begins from: `from` is its state, NO_JOB where there is none; `to` is the same. *kept: the
+ * bytes kept of it. */
+static int entry_read(struct store *store, const char *id, struct entry *entry, int64_t *kept)
+{
+    struct connection *writer = &store->writer;
+    sqlite3_stmt *statement =
+        sql_prepare(writer, "SELECT state, priority, bytes, client, kept FROM job WHERE id = ?", "s", id);
+    if (!statement)
+        return err_last()->code;
+    *entry = (struct entry){.from = NO_JOB, .to = NO_JOB};
+    *kept = 0;
+    int step = sqlite3_step(statement), result = 0;
+    if (step == SQLITE_ROW) {
+        entry->from = entry->to = sqlite3_column_int(statement, 0);
+        entry->priority = (enum job_priority)sqlite3_column_int(statement, 1);
+        entry->bytes = sqlite3_column_int64(statement, 2);
+        snprintf(entry->client, sizeof entry->client, "%s", (const char *)sqlite3_column_text(statement, 3));
+        *kept = sqlite3_column_int64(statement, 4);
+    } else if (step != SQLITE_DONE) {
+        result = sql_failed(writer->db, "reading a job");
+    }
+    sql_release(statement);
+    return result;
+}
+
+/* The change of a job that is at hand. */
+static struct entry entry_of(const struct job *job, int from, enum job_state to)
+{
+    struct entry entry = {.from = from, .to = (int)to, .priority = job->priority, .bytes = job->bytes};
+    memcpy(entry.client, job->client, sizeof entry.client);
+    return entry;
+}
+
+enum {
+    QUEUED = 1 << JOB_QUEUED,
+    RUNNING = 1 << JOB_RUNNING,
+    CANCELING = 1 << JOB_CANCELING,
+};
+
+/* One job from one state to another. */
+struct move {
+    const char *id, *doing;
+    unsigned from; /* bits of states */
+    enum job_state to;
+    bool died, frees_key;
+    const json_t *error;
+    json_t *results; /* not changed; to be walked */
+    const json_t *report;
+};
+
+/* Bytes that an ended job leaves on the disk. */
+static int64_t kept_of(const struct store *store, const struct move *move, int64_t scan)
+{
+    bool stays = move->to == JOB_SUCCEEDED ? store->succeeded_scans_stay : store->failed_scans_stay;
+    int64_t sum = stays ? scan : 0;
+    size_t i;
+    json_t *result;
+    json_array_foreach (move->results, i, result)
+        sum += json_integer_value(json_object_get(result, "bytes"));
+    return sum;
+}
+
+static int move_apply(struct store *store, void *context)
+{
+    const struct move *move = context;
+    struct connection *writer = &store->writer;
+    struct entry entry;
+    int64_t kept;
+    int result = entry_read(store, move->id, &entry, &kept);
+    if (result)
+        return result;
+    if (entry.from == NO_JOB || !(move->from & 1u << entry.from))
+        return err_set(ERR_CONFLICT, "Job %.40s is not in a state in which %s is possible.", move->id, move->doing);
+    if (states[move->to].final) {
+        entry.kept = kept_of(store, move, entry.bytes);
+        result = sql_change(writer,
+                            sql_prepare(writer,
+                                        "UPDATE job SET state = ?, finished = ?, error = ?, results = ?, report = ?, "
+                                        "kept = ?, idempotency_key = iif(?, NULL, idempotency_key) WHERE id = ?",
+                                        "iijjjiis", (int64_t)move->to, store->now, move->error, move->results,
+                                        move->report, entry.kept, (int64_t)move->frees_key, move->id),
+                            NULL);
+    } else
+        result =
+            sql_change(writer,
+                       sql_prepare(writer, "UPDATE job SET state = ?, started = 0, deaths = deaths + ? WHERE id = ?",
+                                   "iis", (int64_t)move->to, (int64_t)move->died, move->id),
+                       NULL);
+    entry.to = (int)move->to;
+    return result ? result : store_note(store, &entry);
+}
+
+/* ---- transitions ---- */
+
+static int recover_apply(struct store *store, void *requeued)
+{
+    struct connection *writer = &store->writer;
+    int result = sql_change(writer,
+                            sql_prepare(writer, "UPDATE job SET state = ?, started = 0 WHERE state = ?", "ii",
+                                        (int64_t)JOB_QUEUED, (int64_t)JOB_RUNNING),
+                            requeued);
+    /* A death of which nobody knows any more whether the device was at fault must not be a job's first of two. */
+    if (!result)
+        result = sql_change(
+            writer,
+            sql_prepare(writer, "UPDATE job SET deaths = 0 WHERE state = ? AND deaths > 0", "i", (int64_t)JOB_QUEUED),
+            NULL);
+    if (!result)
+        result = sql_change(
+            writer,
+            sql_prepare(writer, "UPDATE job SET state = ?, finished = ?, kept = iif(?, bytes, 0) WHERE state = ?",
+                        "iiii", (int64_t)JOB_CANCELED, store->now, (int64_t)store->failed_scans_stay,
+                        (int64_t)JOB_CANCELING),
+            NULL);
+    return result ? result : tally_load(store);
+}
+
+int store_recover(struct store *store, int *requeued)
+{
+    return store_change(store, recover_apply, requeued);
+}
+
+struct submission {
+    struct job *job;
+    int64_t limit, sequence, created, deadline;
+};
+
+static int submit_apply(struct store *store, void *context)
+{
+    struct submission *submission = context;
+    const struct job *job = submission->job;
+    struct connection *writer = &store->writer;
+    int result = tally_room(store, job->client, job->quota, job->bytes, submission->limit);
+    if (result)
+        return result;
+    submission->created = store->now;
+    submission->deadline = job->patience > 0 ? store->now + job->patience : 0;
+    result =
+        sql_change(writer,
+                   sql_prepare(writer,
+                               "INSERT INTO job (id, state, kind, bytes, created, parameters, formats, "
+                               "client, priority, deadline, idempotency_key, digest) "
+                               "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                               "sisiijjsiiss", job->id, (int64_t)JOB_QUEUED, job->kind, job->bytes, submission->created,
+                               job->parameters, job->formats, job->client, (int64_t)job->priority, submission->deadline,
+                               *job->key ? job->key : NULL, *job->digest ? job->digest : NULL),
+                   NULL);
+    submission->sequence = sqlite3_last_insert_rowid(writer->db);
+    if (result)
+        return result;
+    struct entry entry = entry_of(job, NO_JOB, JOB_QUEUED);
+    return store_note(store, &entry);
+}
+
+int store_submit(struct store *store, struct job *job, int64_t limit)
+{
+    struct submission submission = {.job = job, .limit = limit};
+    int result = store_change(store, submit_apply, &submission);
+    if (result)
+        return result;
+    job->sequence = submission.sequence;
+    job->created = submission.created;
+    job->deadline = submission.deadline;
+    job->state = JOB_QUEUED;
+    return 0;
+}
+
+struct taking {
+    const json_t *avoid;
+    struct job *job;
+    int count;
+};
+
+static int take_apply(struct store *store, void *context)
+{
+    struct taking *taking = context;
+    struct job *job = taking->job;
+    struct connection *writer = &store->writer;
+    struct candidate next, other = {.sequence = 0};
+    int result = next_find(store, writer, store->now, NULL, &next);
+    if (!result && taking->avoid)
+        result = next_find(store, writer, store->now, taking->avoid, &other);
+    /* What another worker reads ahead is left to it, but not for a job of a lower priority. */
+    if (other.sequence && other.rank == next.rank)
+        next = other;
+    if (!result)
+        result = next_read(writer, &next, job, &taking->count);
+    if (result || !taking->count)
+        return result;
+    job->state = JOB_RUNNING;
+    job->started = store->now;
+    job->attempts++;
+    result =
+        sql_change(writer,
+                   sql_prepare(writer, "UPDATE job SET state = ?, started = ?, attempts = attempts + 1 WHERE id = ?",
+                               "iis", (int64_t)JOB_RUNNING, job->started, job->id),
+                   NULL);
+    if (result)
+        return result;
+    struct entry entry = entry_of(job, JOB_QUEUED, JOB_RUNNING);
+    return store_note(store, &entry);
+}
+
+int store_take(struct store *store, json_t *avoid, struct job *job, bool *found)
+{
+    struct taking taking = {.avoid = avoid, .job = job};
+    int64_t waiting[PRIORITIES];
+    store_waiting(store, waiting);
+    *found = false;
+    if (waiting[PRIORITY_URGENT] + waiting[PRIORITY_NORMAL] + waiting[PRIORITY_BATCH] == 0)
+        return 0;
+    /* After a power cut the job is queued, as store_recover() would have it. */
+    int result = store_change_soft(store, take_apply, &taking);
+    if (result && taking.count)
+        job_clear(job);
+    if (!result)
+        *found = taking.count > 0;
+    return result;
+}
+
+static int end(struct store *store, struct move move)
+{
+    move.from = QUEUED | RUNNING | CANCELING;
+    return store_change(store, move_apply, &move);
+}
+
+int store_succeed(struct store *store, const char *id, json_t *results, json_t *report)
+{
+    return end(store,
+               (struct move){.id = id, .to = JOB_SUCCEEDED, .doing = "success", .results = results, .report = report});
+}
+
+static int fail(struct store *store, const char *id, const struct err *failure, bool frees_key)
+{
+    json_t *error = wire_error_pack(failure);
+    struct move move = {.id = id, .to = JOB_FAILED, .doing = "failure", .error = error, .frees_key = frees_key};
+    int result = end(store, move);
+    json_decref(error);
+    return result;
+}
+
+int store_fail(struct store *store, const char *id, const struct err *failure)
+{
+    return fail(store, id, failure, false);
+}
+
+int store_fail_lost(struct store *store, const char *id, const struct err *failure)
+{
+    return fail(store, id, failure, true);
+}
+
+int store_canceled(struct store *store, const char *id)
+{
+    return end(store, (struct move){.id = id, .to = JOB_CANCELED, .doing = "cancellation"});
+}
+
+int store_requeue(struct store *store, const char *id, bool died)
+{
+    struct move move = {.id = id, .from = RUNNING, .to = JOB_QUEUED, .doing = "another try", .died = died};
+    return store_change(store, move_apply, &move);
+}
+
+struct cancellation {
+    const char *id;
+    enum job_state before, now;
+};
+
+static int cancel_apply(struct store *store, void *context)
+{
+    struct cancellation *cancellation = context;
+    struct connection *writer = &store->writer;
+    const char *id = cancellation->id;
+    struct entry entry;
+    int64_t kept;
+    int result = entry_read(store, id, &entry, &kept), state = entry.from;
+    if (result)
+        return result;
+    if (state == NO_JOB)
+        return row_not_found(id);
+    if (state == JOB_SUCCEEDED || state == JOB_FAILED)
+        return err_set(ERR_CONFLICT, "Job %.40s has already %s; there is nothing to cancel.", id, states[state].name);
+    cancellation->before = (enum job_state)state;
+    cancellation->now = state == JOB_QUEUED ? JOB_CANCELED : state == JOB_RUNNING ? JOB_CANCELING : state;
+    if ((int)cancellation->now == state)
+        return 0;
+    if (state == JOB_QUEUED)
+        return move_apply(store, &(struct move){.id = id, .from = QUEUED, .to = JOB_CANCELED, .doing = "cancellation"});
+    result = sql_change(
+        writer, sql_prepare(writer, "UPDATE job SET state = ? WHERE id = ?", "is", (int64_t)JOB_CANCELING, id), NULL);
+    entry.to = JOB_CANCELING;
+    return result ? result : store_note(store, &entry);
+}
+
+int store_cancel(struct store *store, const char *id, enum job_state *before, enum job_state *state)
+{
+    struct cancellation cancellation = {.id = id};
+    int result = store_change(store, cancel_apply, &cancellation);
+    if (result)
+        return result;
+    *before = cancellation.before;
+    *state = cancellation.now;
+    return 0;
+}
+
+static int delete_apply(struct store *store, void *context)
+{
+    const char *id = context;
+    struct connection *writer = &store->writer;
+    struct entry entry;
+    int64_t kept;
+    int result = entry_read(store, id, &entry, &kept);
+    if (result)
+        return result;
+    if (entry.from == NO_JOB)
+        return row_not_found(id);
+    if (!states[entry.from].final)
+        return err_set(ERR_CONFLICT, "Job %.40s is %s. Cancel it first: POST /v1/jobs/%.40s/cancel.", id,
+                       states[entry.from].name, id);
+    result = sql_change(writer, sql_prepare(writer, "DELETE FROM job WHERE id = ?", "s", id), NULL);
+    entry.to = NO_JOB;
+    entry.kept = -kept;
+    return result ? result : store_note(store, &entry);
+}
+
+int store_delete(struct store *store, const char *id)
+{
+    return store_change(store, delete_apply, (void *)(uintptr_t)id);
+}
+
+struct addition {
+    const char *id;
+    int64_t bytes;
+};
+
+static int kept_add_apply(struct store *store, void *context)
+{
+    const struct addition *addition = context;
+    struct entry entry;
+    int64_t kept;
+    int result = entry_read(store, addition->id, &entry, &kept);
+    if (!result && entry.from == NO_JOB)
+        result = row_not_found(addition->id);
+    if (!result)
+        result = sql_change(&store->writer,
+                            sql_prepare(&store->writer, "UPDATE job SET kept = ? WHERE id = ?", "is",
+                                        kept + addition->bytes, addition->id),
+                            NULL);
+    entry.kept = addition->bytes;
+    return result ? result : store_note(store, &entry);
+}
+
+int store_kept_add(struct store *store, const char *id, int64_t bytes)
+{
+    struct addition addition = {id, bytes};
+    return store_change_soft(store, kept_add_apply, &addition);
+}
+
+struct removal {
+    char (*ids)[JOB_ID];
+    int count, removed;
+};
+
+static int delete_all_apply(struct store *store, void *context)
+{
+    struct removal *removal = context;
+    int result = 0;
+    removal->removed = 0;
+    for (int i = 0; !result && i < removal->count; i++) {
+        result = delete_apply(store, removal->ids[i]);
+        removal->removed += !result;
+        if (result == ERR_NOT_FOUND)
+            result = 0;
+    }
+    return result;
+}
+
+int store_delete_all(struct store *store, char (*ids)[JOB_ID], int count, int *removed)
+{
+    struct removal removal = {ids, count, 0};
+    int result = store_change(store, delete_all_apply, &removal);
+    *removed = result ? 0 : removal.removed;
+    return result;
+}
+
+void store_set_kept_scans(struct store *store, bool of_failed, bool of_succeeded)
+{
+    store->failed_scans_stay = of_failed;
+    store->succeeded_scans_stay = of_succeeded;
+}
+
+/* ---- deadlines ---- */
+
+struct expiry {
+    struct job *jobs;
+    int limit, count;
+    json_t *error;
+};
+
+static int expire_apply(struct store *store, void *context)
+{
+    struct expiry *expiry = context;
+    struct connection *writer = &store->writer;
+    int result = rows_read(writer,
+                           sql_prepare(writer,
+                                       "SELECT " JOB_COLUMNS " FROM job WHERE state = 0 AND deadline > 0 AND "
+                                       "deadline < ? ORDER BY deadline LIMIT ?",
+                                       "ii", store->now, (int64_t)expiry->limit),
+                           expiry->jobs, expiry->limit, &expiry->count);
+    for (int i = 0; !result && i < expiry->count; i++) {
+        struct move move = {.id = expiry->jobs[i].id, .from = QUEUED, .to = JOB_FAILED, .doing = "failure"};
+        move.error = expiry->error;
+        result = move_apply(store, &move);
+    }
+    return result;
+}
+
+int store_expire(struct store *store, struct job *jobs, int limit, int *count)
+{
+    int64_t due = 0;
+    pthread_mutex_lock(&store->reader_lock);
+    struct connection *reader = &store->reader;
+    int result = sql_number(
+        reader, sql_prepare(reader, "SELECT min(deadline) FROM job WHERE state = 0 AND deadline > 0", ""), &due);
+    pthread_mutex_unlock(&store->reader_lock);
+    *count = 0;
+    if (result || due == 0 || due >= clock_milliseconds())
+        return result;
+    err_set(ERR_DEADLINE,
+            "The job was to begin before its deadline, and still waited then. Submit it again with a later "
+            "one, or a higher priority.");
+    struct expiry expiry = {.jobs = jobs, .limit = limit, .error = wire_error_pack(err_last())};
+    result = store_change(store, expire_apply, &expiry);
+    json_decref(expiry.error);
+    for (int i = 0; result && i < expiry.count; i++)
+        job_clear(&jobs[i]);
+    if (!result)
+        *count = expiry.count;
+    return result;
+}

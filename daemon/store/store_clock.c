@@ -1,0 +1,58 @@
+/* The store's clock. Times of jobs are those of the machine's clock, for people and for the time after a restart; but
+ * somebody may set that. Each transaction compares it with a clock that nobody sets, and where it was set, the times of
+ * all jobs are moved as far: what a job has waited, has left until its deadline, or is old, stays what it was. */
+#include "daemon/store/store_parts.h"
+
+#include "daemon/base/clock.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+void store_clock_start(struct store *store)
+{
+    store->clock_offset = clock_offset(&store->now);
+}
+
+bool store_clock_read(struct store *store)
+{
+    int64_t step = clock_offset(&store->now) - store->clock_offset;
+    store->clock_step = llabs(step) < CLOCK_STEP_LEAST_MS ? 0 : step;
+    return store->clock_step != 0;
+}
+
+int store_clock_move(struct store *store)
+{
+    struct connection *writer = &store->writer;
+    int64_t step = store->clock_step;
+    if (step == 0)
+        return 0;
+    return sql_change(writer,
+                      sql_prepare(writer,
+                                  "UPDATE job SET created = created + ?, started = iif(started > 0, started + ?, 0), "
+                                  "finished = iif(finished > 0, finished + ?, 0), "
+                                  "deadline = iif(deadline > 0, deadline + ?, 0)",
+                                  "iiii", step, step, step, step),
+                      NULL);
+}
+
+void store_clock_moved(struct store *store)
+{
+    store->clock_offset += store->clock_step;
+    store->clock_moved += store->clock_step;
+}
+
+static int time_apply(struct store *store, void *now)
+{
+    *(int64_t *)now = store->now;
+    return 0;
+}
+
+int store_time(struct store *store, int64_t *now)
+{
+    return store_change_soft(store, time_apply, now);
+}
+
+int64_t store_clock_set(struct store *store)
+{
+    return atomic_exchange(&store->clock_moved, 0);
+}

@@ -1,0 +1,93 @@
+/* Whose turn it is (ORDER in store.h). Of each client and priority only the oldest job can be next; those few are
+ * compared. */
+#include "daemon/store/store_parts.h"
+
+#include "daemon/base/clock.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+static bool comes_before(const struct candidate *a, const struct candidate *b)
+{
+    if (!b->sequence || a->rank != b->rank)
+        return !b->sequence || a->rank < b->rank;
+    return a->given != b->given ? a->given < b->given : a->sequence < b->sequence;
+}
+
+/* The oldest job of a client and priority that is not in `avoid` and whose deadline has not passed; sequence 0: there
+ * is none. */
+static int head_read(struct connection *connection, const struct client *client, int priority, int64_t ageing,
+                     int64_t now, const json_t *avoid, struct candidate *out)
+{
+    sqlite3_stmt *statement = sql_prepare(connection,
+                                          "SELECT sequence, created FROM job WHERE state = 0 AND client = ? AND "
+                                          "priority = ? AND id NOT IN (SELECT value FROM json_each(?)) "
+                                          "AND (deadline = 0 OR deadline >= ?) ORDER BY sequence LIMIT 1",
+                                          "siji", client->name, (int64_t)priority, avoid, now);
+    if (!statement)
+        return err_last()->code;
+    *out = (struct candidate){.rank = priority, .given = client->given};
+    int step = sqlite3_step(statement), result = 0;
+    if (step == SQLITE_ROW) {
+        out->sequence = sqlite3_column_int64(statement, 0);
+        int64_t waited = now - sqlite3_column_int64(statement, 1);
+        if (ageing > 0 && waited > 0)
+            out->rank -= waited / ageing;
+        if (out->rank < PRIORITY_URGENT)
+            out->rank = PRIORITY_URGENT;
+    } else if (step != SQLITE_DONE) {
+        result = sql_failed(connection->db, "reading the queue");
+    }
+    sql_release(statement);
+    return result;
+}
+
+int next_find(struct store *store, struct connection *connection, int64_t now, const json_t *avoid,
+              struct candidate *out)
+{
+    struct client *client = NULL;
+    struct candidate candidate = {.sequence = 0};
+    size_t clients = 0;
+    int64_t ageing = atomic_load(&store->ageing);
+    *out = candidate;
+    int result = tally_waiting(store, &client, &clients);
+    for (size_t i = 0; i < clients; i++)
+        for (int priority = 0; !result && priority < PRIORITIES; priority++) {
+            if (!client[i].waiting[priority])
+                continue;
+            result = head_read(connection, &client[i], priority, ageing, now, avoid, &candidate);
+            if (!result && candidate.sequence && comes_before(&candidate, out))
+                *out = candidate;
+        }
+    free(client);
+    return result;
+}
+
+int next_read(struct connection *connection, const struct candidate *next, struct job *job, int *count)
+{
+    *count = 0;
+    if (!next->sequence)
+        return 0;
+    return rows_read(connection,
+                     sql_prepare(connection, "SELECT " JOB_COLUMNS " FROM job WHERE sequence = ? AND state = 0", "i",
+                                 next->sequence),
+                     job, 1, count);
+}
+
+void store_set_ageing(struct store *store, int64_t milliseconds)
+{
+    atomic_store(&store->ageing, milliseconds);
+}
+
+int store_next(struct store *store, json_t *avoid, struct job *job, bool *found)
+{
+    int count = 0;
+    pthread_mutex_lock(&store->reader_lock);
+    struct candidate next;
+    int result = next_find(store, &store->reader, clock_milliseconds(), avoid, &next);
+    if (!result)
+        result = next_read(&store->reader, &next, job, &count);
+    pthread_mutex_unlock(&store->reader_lock);
+    *found = !result && count > 0;
+    return result;
+}

@@ -1,0 +1,177 @@
+/* Reading the store: one job, pages of jobs, counts. */
+#include "daemon/store/store_parts.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void column_text(sqlite3_stmt *row, int column, char *text, size_t size)
+{
+    const unsigned char *value = sqlite3_column_text(row, column);
+    snprintf(text, size, "%s", value ? (const char *)value : "");
+}
+
+static json_t *column_json(sqlite3_stmt *row, int column)
+{
+    const unsigned char *value = sqlite3_column_text(row, column);
+    return value ? json_loads((const char *)value, JSON_ALLOW_NUL, NULL) : NULL;
+}
+
+static void job_read(sqlite3_stmt *row, struct job *job)
+{
+    *job = (struct job){.sequence = sqlite3_column_int64(row, 2)};
+    column_text(row, 0, job->id, sizeof job->id);
+    job->state = (enum job_state)sqlite3_column_int(row, 1);
+    column_text(row, 3, job->kind, sizeof job->kind);
+    job->bytes = sqlite3_column_int64(row, 4);
+    job->created = sqlite3_column_int64(row, 5);
+    job->started = sqlite3_column_int64(row, 6);
+    job->finished = sqlite3_column_int64(row, 7);
+    job->attempts = sqlite3_column_int64(row, 8);
+    job->deaths = sqlite3_column_int64(row, 9);
+    job->parameters = column_json(row, 10);
+    job->formats = column_json(row, 11);
+    job->error = column_json(row, 12);
+    job->results = column_json(row, 13);
+    job->report = column_json(row, 14);
+    column_text(row, 15, job->client, sizeof job->client);
+    job->priority = (enum job_priority)sqlite3_column_int(row, 16);
+    job->deadline = sqlite3_column_int64(row, 17);
+    column_text(row, 18, job->key, sizeof job->key);
+    column_text(row, 19, job->digest, sizeof job->digest);
+}
+
+int rows_read(struct connection *connection, sqlite3_stmt *statement, struct job *jobs, int limit, int *count)
+{
+    if (!statement)
+        return err_last()->code;
+    int step, found = 0;
+    while ((step = found < limit ? sqlite3_step(statement) : SQLITE_DONE) == SQLITE_ROW)
+        job_read(statement, &jobs[found++]);
+    int result = step == SQLITE_DONE ? 0 : sql_failed(connection->db, "reading jobs");
+    if (result)
+        while (found > 0)
+            job_clear(&jobs[--found]);
+    sql_release(statement);
+    *count = found;
+    return result;
+}
+
+int row_not_found(const char *id)
+{
+    return err_set(ERR_NOT_FOUND, "There is no job %.40s. It may have been deleted.", id);
+}
+
+int store_get(struct store *store, const char *id, struct job *job)
+{
+    int count = 0;
+    pthread_mutex_lock(&store->reader_lock);
+    struct connection *reader = &store->reader;
+    int result =
+        rows_read(reader, sql_prepare(reader, "SELECT " JOB_COLUMNS " FROM job WHERE id = ?", "s", id), job, 1, &count);
+    pthread_mutex_unlock(&store->reader_lock);
+    return !result && !count ? row_not_found(id) : result;
+}
+
+int store_find_key(struct store *store, const char *client, const char *key, struct job *job)
+{
+    int count = 0;
+    pthread_mutex_lock(&store->reader_lock);
+    struct connection *reader = &store->reader;
+    int result =
+        rows_read(reader,
+                  sql_prepare(reader, "SELECT " JOB_COLUMNS " FROM job WHERE client = ? AND idempotency_key = ?", "ss",
+                              client, key),
+                  job, 1, &count);
+    pthread_mutex_unlock(&store->reader_lock);
+    return !result && !count ? err_set(ERR_NOT_FOUND, "There is no job of this idempotency key.") : result;
+}
+
+int store_ended(struct store *store, int64_t before, int state, char (*ids)[JOB_ID], int limit, int *count)
+{
+    pthread_mutex_lock(&store->reader_lock);
+    struct connection *reader = &store->reader;
+    sqlite3_stmt *statement =
+        sql_prepare(reader,
+                    "SELECT id FROM job WHERE state > 2 AND finished < ? AND (? < 0 OR state = ?) "
+                    "ORDER BY finished LIMIT ?",
+                    "iiii", before, (int64_t)state, (int64_t)state, (int64_t)limit);
+    int result = statement ? 0 : err_last()->code, step = SQLITE_DONE;
+    *count = 0;
+    while (!result && (step = sqlite3_step(statement)) == SQLITE_ROW)
+        column_text(statement, 0, ids[(*count)++], JOB_ID);
+    if (!result && step != SQLITE_DONE)
+        result = sql_failed(reader->db, "reading jobs");
+    if (statement)
+        sql_release(statement);
+    pthread_mutex_unlock(&store->reader_lock);
+    return result;
+}
+
+/* "+state": of the jobs of a client the index of clients tells the state, too. */
+#define LIST   "SELECT " JOB_COLUMNS " FROM job WHERE sequence < ?"
+#define NEWEST " ORDER BY sequence DESC LIMIT ?"
+
+static sqlite3_stmt *list_prepare(struct connection *reader, int64_t older, int state, const char *client,
+                                  int64_t limit)
+{
+    if (client && state >= 0)
+        return sql_prepare(reader, LIST " AND client = ? AND +state = ?" NEWEST, "isii", older, client, (int64_t)state,
+                           limit);
+    if (client)
+        return sql_prepare(reader, LIST " AND client = ?" NEWEST, "isi", older, client, limit);
+    if (state >= 0)
+        return sql_prepare(reader, LIST " AND state = ?" NEWEST, "iii", older, (int64_t)state, limit);
+    return sql_prepare(reader, LIST NEWEST, "ii", older, limit);
+}
+
+int store_list(struct store *store, int64_t before, int state, const char *client, struct job *jobs, int limit,
+               int *count)
+{
+    pthread_mutex_lock(&store->reader_lock);
+    struct connection *reader = &store->reader;
+    int result = rows_read(reader, list_prepare(reader, before > 0 ? before : INT64_MAX, state, client, limit), jobs,
+                           limit, count);
+    pthread_mutex_unlock(&store->reader_lock);
+    return result;
+}
+
+int store_each(struct store *store, int (*each)(void *context, const struct job_files *job), void *context)
+{
+    pthread_mutex_lock(&store->reader_lock);
+    struct connection *reader = &store->reader;
+    sqlite3_stmt *statement =
+        sql_prepare(reader,
+                    "SELECT id, state, kept >= bytes + coalesce((SELECT sum(json_extract(value, '$.bytes')) FROM "
+                    "json_each(results)), 0), bytes FROM job ORDER BY sequence",
+                    "");
+    int result = statement ? 0 : err_last()->code, step = SQLITE_DONE, stop = 0;
+    while (!result && !stop && (step = sqlite3_step(statement)) == SQLITE_ROW) {
+        struct job_files job = {.state = (enum job_state)sqlite3_column_int(statement, 1),
+                                .bytes = sqlite3_column_int64(statement, 3)};
+        column_text(statement, 0, job.id, sizeof job.id);
+        job.scan_stays = !job_state_is_final(job.state) || sqlite3_column_int(statement, 2) ||
+                         (job.state == JOB_SUCCEEDED ? store->succeeded_scans_stay : store->failed_scans_stay);
+        stop = each(context, &job);
+    }
+    if (!result && !stop && step != SQLITE_DONE)
+        result = sql_failed(reader->db, "reading jobs");
+    if (statement)
+        sql_release(statement);
+    pthread_mutex_unlock(&store->reader_lock);
+    return result;
+}
+
+int store_counts(struct store *store, int64_t counts[JOB_STATES], int64_t *oldest)
+{
+    pthread_mutex_lock(&store->tally_lock);
+    memcpy(counts, store->counts, sizeof store->counts);
+    pthread_mutex_unlock(&store->tally_lock);
+    pthread_mutex_lock(&store->reader_lock);
+    struct connection *reader = &store->reader;
+    int result = sql_number(reader,
+                            sql_prepare(reader, "SELECT created FROM job WHERE state = ? ORDER BY sequence LIMIT 1",
+                                        "i", (int64_t)JOB_QUEUED),
+                            oldest);
+    pthread_mutex_unlock(&store->reader_lock);
+    return result;
+}

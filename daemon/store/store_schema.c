@@ -1,0 +1,81 @@
+/* The tables of the store, and how those of an earlier version become today's. */
+#include "daemon/store/store_parts.h"
+
+#include <stdio.h>
+
+/* Step i brings a store of version i to version i + 1. A step that was ever released is never changed.
+ * States are the values of enum job_state. */
+static const char *const steps[] = {
+    "CREATE TABLE job (sequence INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE,"
+    " state INTEGER NOT NULL CHECK (state BETWEEN 0 AND 5), kind TEXT NOT NULL, bytes INTEGER NOT NULL,"
+    " created INTEGER NOT NULL, started INTEGER NOT NULL DEFAULT 0, finished INTEGER NOT NULL DEFAULT 0,"
+    " attempts INTEGER NOT NULL DEFAULT 0, deaths INTEGER NOT NULL DEFAULT 0, parameters TEXT NOT NULL,"
+    " formats TEXT NOT NULL, error TEXT, results TEXT, report TEXT);"
+    "CREATE INDEX job_state ON job (state, sequence)",
+    /* Priorities are the values of enum job_priority. */
+    "ALTER TABLE job ADD COLUMN client TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE job ADD COLUMN priority INTEGER NOT NULL DEFAULT 1 CHECK (priority BETWEEN 0 AND 2);"
+    "CREATE INDEX job_queue ON job (client, priority, sequence) WHERE state = 0",
+    /* kept: bytes on the disk once the job has ended. */
+    "ALTER TABLE job ADD COLUMN deadline INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE job ADD COLUMN idempotency_key TEXT;"
+    "ALTER TABLE job ADD COLUMN digest TEXT;"
+    "ALTER TABLE job ADD COLUMN kept INTEGER NOT NULL DEFAULT 0;"
+    "UPDATE job SET kept = coalesce((SELECT sum(json_extract(value, '$.bytes')) FROM json_each(results)), 0)"
+    " WHERE results IS NOT NULL;"
+    "CREATE UNIQUE INDEX job_key ON job (client, idempotency_key) WHERE idempotency_key IS NOT NULL;"
+    "CREATE INDEX job_deadline ON job (deadline) WHERE state = 0 AND deadline > 0;"
+    "CREATE INDEX job_ended ON job (finished) WHERE state > 2",
+    /* The list of a client that has few of many jobs; by state, it is filtered in the index. */
+    "CREATE INDEX job_client ON job (client, sequence, state)",
+};
+enum { SCHEMA = sizeof steps / sizeof *steps };
+
+int schema_version(struct connection *connection, int64_t *version)
+{
+    return sql_number(connection, sql_prepare(connection, "PRAGMA user_version", ""), version);
+}
+
+bool schema_is_newer(int64_t version)
+{
+    return version < 0 || version > SCHEMA;
+}
+
+int schema_refuse(int64_t version)
+{
+    return err_set(ERR_STORE,
+                   "The job store has version %lld, this program knows versions up to %d. Run the newer program, or "
+                   "name another --state-dir.",
+                   (long long)version, SCHEMA);
+}
+
+int schema_touch(struct connection *connection)
+{
+    char set[48];
+    snprintf(set, sizeof set, "PRAGMA user_version = %d", SCHEMA);
+    return sql_run(connection->db, set, "noting its version");
+}
+
+int schema_make(struct connection *connection)
+{
+    sqlite3 *db = connection->db;
+    int64_t version = 0;
+    int result = schema_version(connection, &version);
+    if (result)
+        return result;
+    if (schema_is_newer(version))
+        return schema_refuse(version);
+    if (version == SCHEMA)
+        return 0;
+    /* All steps or none: a store that breaks off here is the old one. */
+    result = sql_run(db, "BEGIN IMMEDIATE", "making its tables");
+    for (int i = (int)version; !result && i < SCHEMA; i++)
+        result = sql_run(db, steps[i], "making its tables");
+    if (!result)
+        result = schema_touch(connection);
+    if (!result)
+        result = sql_run(db, "COMMIT", "making its tables");
+    if (result && !sqlite3_get_autocommit(db))
+        sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+    return result;
+}

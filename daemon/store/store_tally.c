@@ -1,0 +1,344 @@
+/* What the store counts in memory: jobs by state, and by client what waits, runs and was given. */
+#include "daemon/store/store_parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    IDLE_CLIENTS = 256, /* that have nothing here, and are remembered for what they owe */
+    SHARES_JOBS = 10000 /* the last ones, which a start looks through for what clients were given */
+};
+
+#define LEAST_BYTES (INT64_C(1) << 20) /* that a job counts as */
+
+/* ---- clients ---- */
+
+static int64_t waiting_of(const struct client *client)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < PRIORITIES; i++)
+        sum += client->waiting[i];
+    return sum;
+}
+
+static bool is_idle(const struct client *client)
+{
+    return client->running == 0 && waiting_of(client) == 0;
+}
+
+/* Forget those that have nothing here and owe nothing; where there are many, also what they owe. */
+static void clients_forget(struct store *store)
+{
+    size_t idle = 0, kept = 0;
+    for (size_t i = 0; i < store->clients; i++)
+        idle += is_idle(&store->client[i]);
+    for (size_t i = 0; i < store->clients; i++) {
+        const struct client *client = &store->client[i];
+        if (!is_idle(client) || (client->given > store->served && idle <= IDLE_CLIENTS))
+            store->client[kept++] = *client;
+    }
+    store->clients = kept;
+}
+
+/* Have room for `more` new clients, so that counting cannot fail once a change is on the disk. */
+static int clients_reserve(struct store *store, size_t more)
+{
+    if (store->clients + more <= store->clients_room)
+        return 0;
+    clients_forget(store);
+    size_t room = 2 * (store->clients + more);
+    struct client *list = realloc(store->client, room * sizeof *list);
+    if (!list)
+        return err_set(ERR_NO_MEMORY, "No memory for the list of clients. Try again later.");
+    store->client = list;
+    store->clients_room = room;
+    return 0;
+}
+
+/* The client of this name, made where it is new. */
+static struct client *client_of(struct store *store, const char *name)
+{
+    for (size_t i = 0; i < store->clients; i++)
+        if (strcmp(store->client[i].name, name) == 0)
+            return &store->client[i];
+    struct client *client = &store->client[store->clients++];
+    *client = (struct client){.given = store->served};
+    memcpy(client->name, name, strlen(name) + 1);
+    return client;
+}
+
+int store_note(struct store *store, const struct entry *entry)
+{
+    if (store->entries == store->room) {
+        size_t room = store->room ? 2 * store->room : 64;
+        struct entry *more = realloc(store->entry, room * sizeof *more);
+        if (!more)
+            return err_set(ERR_NO_MEMORY, "No memory for a change of the job store. Try again later.");
+        store->entry = more;
+        store->room = room;
+    }
+    pthread_mutex_lock(&store->tally_lock);
+    int result = clients_reserve(store, store->entries + 1);
+    pthread_mutex_unlock(&store->tally_lock);
+    if (!result)
+        store->entry[store->entries++] = *entry;
+    return result;
+}
+
+static void client_count(struct store *store, const struct entry *entry, int state, int step)
+{
+    struct client *client =
+        state == JOB_QUEUED || state == JOB_RUNNING || state == JOB_CANCELING ? client_of(store, entry->client) : NULL;
+    if (!client)
+        return;
+    if (state != JOB_QUEUED) {
+        client->running += step;
+        return;
+    }
+    if (step > 0 && waiting_of(client) == 0 && client->given < store->served)
+        client->given = store->served;
+    client->waiting[entry->priority] += step;
+    client->waiting_bytes += step * entry->bytes;
+}
+
+static void client_charge(struct store *store, const struct entry *entry)
+{
+    struct client *client = client_of(store, entry->client);
+    if (client->given > store->served)
+        store->served = client->given;
+    client->given += (double)(entry->bytes > LEAST_BYTES ? entry->bytes : LEAST_BYTES);
+}
+
+static void client_move(struct store *store, const struct entry *entry)
+{
+    client_count(store, entry, entry->to, 1);
+    client_count(store, entry, entry->from, -1);
+    if (entry->from == JOB_QUEUED && entry->to == JOB_RUNNING)
+        client_charge(store, entry);
+}
+
+static void entry_add(struct store *store, const struct entry *entry)
+{
+    if (entry->from >= 0)
+        store->counts[entry->from]--;
+    if (entry->to >= 0)
+        store->counts[entry->to]++;
+    store->kept += entry->kept;
+    client_move(store, entry);
+    if (entry->from == JOB_QUEUED || entry->to == JOB_QUEUED)
+        drain_count(store, entry->from == JOB_QUEUED);
+}
+
+void tally_add(struct store *store)
+{
+    pthread_mutex_lock(&store->tally_lock);
+    for (size_t i = 0; i < store->entries; i++)
+        entry_add(store, &store->entry[i]);
+    pthread_mutex_unlock(&store->tally_lock);
+    store->entries = 0;
+}
+
+/* ---- the whole store ---- */
+
+/* What clients were given, as far as the last jobs tell: each came (-1 -> JOB_QUEUED), and began (JOB_QUEUED ->
+ * JOB_RUNNING) or went without (JOB_QUEUED -> -1), in this order. What waits and runs is to be counted after this. */
+static int shares_load(struct store *store)
+{
+    struct connection *writer = &store->writer;
+    sqlite3_stmt *statement =
+        sql_prepare(writer,
+                    "WITH last AS (SELECT client, bytes, priority, created, started, finished, sequence FROM job WHERE "
+                    "state <= 2 OR sequence > (SELECT max(sequence) FROM job WHERE state > 0) - ?) "
+                    "SELECT client, bytes, priority, -1 AS before, 0 AS after, created AS time, sequence FROM last "
+                    "UNION ALL SELECT client, bytes, priority, 0, 1, started, sequence FROM last WHERE started > 0 "
+                    "UNION ALL SELECT client, bytes, priority, 0, -1, finished, sequence FROM last "
+                    "WHERE started = 0 AND finished > 0 ORDER BY time, before, sequence",
+                    "i", (int64_t)SHARES_JOBS);
+    int result = statement ? 0 : err_last()->code, step = SQLITE_DONE;
+    while (!result && (step = sqlite3_step(statement)) == SQLITE_ROW) {
+        struct entry entry = {.from = sqlite3_column_int(statement, 3), .to = sqlite3_column_int(statement, 4)};
+        snprintf(entry.client, sizeof entry.client, "%s", (const char *)sqlite3_column_text(statement, 0));
+        entry.bytes = sqlite3_column_int64(statement, 1);
+        entry.priority = (enum job_priority)sqlite3_column_int(statement, 2);
+        result = clients_reserve(store, 1);
+        if (result)
+            break;
+        client_move(store, &entry);
+        if (entry.to == JOB_RUNNING) /* so that clients that owe nothing can be forgotten on the way */
+            client_count(store, &entry, JOB_RUNNING, -1);
+    }
+    if (!result && step != SQLITE_DONE)
+        result = sql_failed(writer->db, "reading what clients were given");
+    if (statement)
+        sql_release(statement);
+    for (size_t i = 0; i < store->clients; i++) {
+        struct client *client = &store->client[i];
+        memset(client->waiting, 0, sizeof client->waiting);
+        client->waiting_bytes = client->running = 0;
+    }
+    return result;
+}
+
+int tally_load(struct store *store)
+{
+    struct connection *writer = &store->writer;
+    pthread_mutex_lock(&store->tally_lock);
+    memset(store->counts, 0, sizeof store->counts);
+    store->clients = store->entries = 0;
+    store->kept = 0;
+    store->served = 0;
+    int result = shares_load(store);
+    sqlite3_stmt *statement =
+        sql_prepare(writer,
+                    "SELECT state, priority, client, count(*), sum(bytes) FROM job WHERE state <= 2 GROUP BY state, "
+                    "priority, client "
+                    "UNION ALL SELECT state, 1, '', count(*), sum(kept) FROM job WHERE state > 2 GROUP BY state",
+                    "");
+    int step = SQLITE_DONE;
+    if (!result && !statement)
+        result = err_last()->code;
+    while (!result && (step = sqlite3_step(statement)) == SQLITE_ROW) {
+        struct entry entry = {.from = -1, .to = sqlite3_column_int(statement, 0)};
+        entry.priority = (enum job_priority)sqlite3_column_int(statement, 1);
+        snprintf(entry.client, sizeof entry.client, "%s", (const char *)sqlite3_column_text(statement, 2));
+        int64_t count = sqlite3_column_int64(statement, 3);
+        store->counts[entry.to] += count;
+        if (entry.to > JOB_CANCELING) {
+            store->kept += sqlite3_column_int64(statement, 4);
+            continue;
+        }
+        result = clients_reserve(store, 1);
+        struct client *client = result ? NULL : client_of(store, entry.client);
+        if (client && entry.to == JOB_QUEUED) {
+            client->waiting[entry.priority] += count;
+            client->waiting_bytes += sqlite3_column_int64(statement, 4);
+        } else if (client) {
+            client->running += count;
+        }
+    }
+    if (!result && step != SQLITE_DONE)
+        result = sql_failed(writer->db, "counting jobs");
+    if (statement)
+        sql_release(statement);
+    pthread_mutex_unlock(&store->tally_lock);
+    return result;
+}
+
+size_t tally_clients(const struct store *store)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < store->clients; i++)
+        count += waiting_of(&store->client[i]) > 0;
+    return count;
+}
+
+int tally_waiting(struct store *store, struct client **out, size_t *count)
+{
+    pthread_mutex_lock(&store->tally_lock);
+    struct client *list = malloc((store->clients + 1) * sizeof *list);
+    *count = 0;
+    for (size_t i = 0; list && i < store->clients; i++)
+        if (waiting_of(&store->client[i]) > 0)
+            list[(*count)++] = store->client[i];
+    pthread_mutex_unlock(&store->tally_lock);
+    if (!list)
+        return err_set(ERR_NO_MEMORY, "No memory for the list of clients.");
+    *out = list;
+    return 0;
+}
+
+/* ---- who is let in ---- */
+
+void store_set_quota(struct store *store, int64_t jobs, int64_t bytes)
+{
+    store->quota_jobs = jobs;
+    store->quota_bytes = bytes;
+}
+
+/* `all`, `jobs` and `waiting` are what waits: of everybody, of this client, and its bytes. */
+static int room(const struct store *store, struct quota quota, int64_t all, int64_t limit, int64_t jobs,
+                int64_t waiting, int64_t bytes)
+{
+    int64_t most_jobs = quota.jobs > 0 ? quota.jobs : store->quota_jobs,
+            most_bytes = quota.bytes > 0 ? quota.bytes : store->quota_bytes;
+    if (all >= limit)
+        return err_set(ERR_QUEUE_FULL, "%lld jobs are waiting, which is the limit. Try again later.", (long long)all);
+    if (most_jobs > 0 && jobs >= most_jobs)
+        return err_set(ERR_QUOTA,
+                       "%lld jobs of this client are waiting, the most that it may have (option client-jobs, or its "
+                       "token). Try "
+                       "again when some have begun.",
+                       (long long)jobs);
+    if (most_bytes > 0 && waiting + bytes > most_bytes)
+        return err_set_bytes(
+            ERR_QUOTA, bytes, most_bytes > waiting ? most_bytes - waiting : 0,
+            "The waiting scans of this client take %lld bytes; with this one it would be more than "
+            "the %lld that it may have (option client-bytes, or its token). Try again when some have begun.",
+            (long long)waiting, (long long)most_bytes);
+    return 0;
+}
+
+/* What waits of a client; 0 where it has nothing here. */
+static void waiting_read(struct store *store, const char *name, int64_t *jobs, int64_t *bytes)
+{
+    *jobs = *bytes = 0;
+    pthread_mutex_lock(&store->tally_lock);
+    for (size_t i = 0; i < store->clients; i++)
+        if (strcmp(store->client[i].name, name) == 0) {
+            *jobs = waiting_of(&store->client[i]);
+            *bytes = store->client[i].waiting_bytes;
+        }
+    pthread_mutex_unlock(&store->tally_lock);
+}
+
+bool store_has_quota(const struct store *store, struct quota quota)
+{
+    return quota.jobs > 0 || quota.bytes > 0 || store->quota_jobs > 0 || store->quota_bytes > 0;
+}
+
+int store_room(struct store *store, const char *client, struct quota quota, struct quota begun, int64_t bytes,
+               int64_t limit)
+{
+    int64_t jobs, waiting;
+    waiting_read(store, client, &jobs, &waiting);
+    jobs += begun.jobs;
+    waiting += begun.bytes;
+    pthread_mutex_lock(&store->tally_lock);
+    int64_t all = store->counts[JOB_QUEUED];
+    pthread_mutex_unlock(&store->tally_lock);
+    return room(store, quota, all, limit, jobs, waiting, bytes);
+}
+
+int tally_room(struct store *store, const char *client, struct quota quota, int64_t bytes, int64_t limit)
+{
+    int64_t jobs, waiting, all = store->counts[JOB_QUEUED]; /* only this thread changes it */
+    waiting_read(store, client, &jobs, &waiting);
+    for (size_t i = 0; i < store->entries; i++) {
+        const struct entry *entry = &store->entry[i];
+        int64_t step = (entry->to == JOB_QUEUED) - (entry->from == JOB_QUEUED);
+        bool same = strcmp(entry->client, client) == 0;
+        all += step;
+        jobs += same ? step : 0;
+        waiting += same ? step * entry->bytes : 0;
+    }
+    return room(store, quota, all, limit, jobs, waiting, bytes);
+}
+
+int64_t store_kept_bytes(struct store *store)
+{
+    pthread_mutex_lock(&store->tally_lock);
+    int64_t kept = store->kept;
+    pthread_mutex_unlock(&store->tally_lock);
+    return kept;
+}
+
+void store_waiting(struct store *store, int64_t waiting[PRIORITIES])
+{
+    memset(waiting, 0, sizeof *waiting * PRIORITIES);
+    pthread_mutex_lock(&store->tally_lock);
+    for (size_t i = 0; i < store->clients; i++)
+        for (int p = 0; p < PRIORITIES; p++)
+            waiting[p] += store->client[i].waiting[p];
+    pthread_mutex_unlock(&store->tally_lock);
+}

@@ -1,0 +1,216 @@
+/* The thread that writes the store. */
+#include "daemon/store/store_parts.h"
+
+#include "daemon/base/clock.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    BATCH = 256,        /* changes in one transaction, at most */
+    PROOF_SECONDS = 1,  /* a writer with nothing to do proves that it could */
+    STUCK_SECONDS = 10, /* a transaction that takes longer is one of a disk that does not answer */
+};
+
+/* ---- transactions ---- */
+
+/* Whether commits wait for the disk. One that does takes with it those that did not. */
+static int sync_set(struct store *store, bool soft)
+{
+    if (store->soft == soft)
+        return 0;
+    int result = sql_run(store->writer.db, soft ? "PRAGMA synchronous = NORMAL" : "PRAGMA synchronous = FULL",
+                         "setting up a change");
+    if (!result)
+        store->soft = soft;
+    return result;
+}
+
+static int begin(struct store *store, bool soft)
+{
+    bool clock_set = store_clock_read(store);
+    int result = sync_set(store, soft && !clock_set);
+    if (!result)
+        result = sql_run(store->writer.db, "BEGIN IMMEDIATE", "beginning a change");
+    return result ? result : store_clock_move(store);
+}
+
+static int commit(struct store *store, int result)
+{
+    sqlite3 *db = store->writer.db;
+    if (!result)
+        result = sql_run(db, "COMMIT", "committing a change");
+    if (result && !sqlite3_get_autocommit(db))
+        sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+    return result;
+}
+
+/* One change, undone where it fails. Non-zero: the whole transaction is lost. */
+static int change_apply(struct store *store, struct change *change)
+{
+    sqlite3 *db = store->writer.db;
+    size_t before = store->entries;
+    int result = sql_run(db, "SAVEPOINT one", "beginning a change");
+    if (result)
+        return result;
+    change->result = change->apply(store, change->context);
+    if (change->result) {
+        change->failure = *err_last();
+        store->entries = before;
+        if (sqlite3_get_autocommit(db)) /* SQLite gave up the whole transaction, as it does on a full disk */
+            return change->result;
+        result = sql_run(db, "ROLLBACK TO one", "undoing a change");
+    }
+    return result ? result : sql_run(db, "RELEASE one", "ending a change");
+}
+
+/* Run the changes of a list in one transaction; then each has its result. */
+static int changes_commit(struct store *store, struct change *first)
+{
+    bool soft = true;
+    for (struct change *change = first; change; change = change->next)
+        soft = soft && change->soft;
+    int result = begin(store, soft);
+    for (struct change *change = first; !result && change; change = change->next)
+        result = change_apply(store, change);
+    result = commit(store, result);
+    if (!result) {
+        store_clock_moved(store);
+        tally_add(store);
+        return 0;
+    }
+    store->entries = 0;
+    for (struct change *change = first; change; change = change->next) {
+        if (!change->result)
+            change->failure = *err_last();
+        change->result = change->failure.code;
+    }
+    return result;
+}
+
+/* A write that changes nothing still takes the write lock and meets a read-only or vanished file. After a failure
+ * (`again`) it goes to the disk: only that shows that the disk is well, and it takes the place in the log of what the
+ * failed transaction left there, which a start after a crash would take for one that was committed. */
+static int prove(struct store *store, bool again)
+{
+    struct connection *writer = &store->writer;
+    int result = begin(store, false);
+    if (!result)
+        result = again ? schema_touch(writer)
+                       : sql_change(writer, sql_prepare(writer, "UPDATE job SET state = state WHERE sequence = 0", ""),
+                                    NULL);
+    result = commit(store, result);
+    if (!result)
+        store_clock_moved(store);
+    return result;
+}
+
+/* ---- the thread ---- */
+
+/* Take up to BATCH changes off the list. Under the lock. */
+static struct change *changes_take(struct store *store)
+{
+    struct change *first = store->first, *last = first;
+    for (int i = 1; i < BATCH && last && last->next; i++)
+        last = last->next;
+    store->first = last ? last->next : NULL;
+    if (last)
+        last->next = NULL;
+    if (!store->first)
+        store->last = &store->first;
+    return first;
+}
+
+static void *writer_run(void *context)
+{
+    struct store *store = context;
+    pthread_mutex_lock(&store->lock);
+    while (store->first || !store->closing) {
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_sec += PROOF_SECONDS;
+        int waited = 0;
+        while (!store->first && !store->closing && waited != ETIMEDOUT)
+            waited = pthread_cond_timedwait(&store->news, &store->lock, &until);
+        if (!store->first && store->closing)
+            break;
+        struct change *first = changes_take(store);
+        bool failed = store->health.code != 0;
+        store->busy_since = clock_seconds();
+        pthread_mutex_unlock(&store->lock);
+        int result = first ? changes_commit(store, first) : prove(store, failed);
+        if (first && result)
+            result = prove(store, true);
+        pthread_mutex_lock(&store->lock);
+        store->health.code = 0;
+        if (result)
+            store->health = *err_last();
+        store->busy_since = 0;
+        for (struct change *change = first, *next; change; change = next) {
+            next = change->next; /* the change is its caller's again, and gone, once it is done */
+            change->done = true;
+            pthread_cond_signal(&change->settled);
+        }
+    }
+    pthread_mutex_unlock(&store->lock);
+    return NULL;
+}
+
+static int change_run(struct store *store, int (*apply)(struct store *store, void *context), void *context, bool soft)
+{
+    struct change change = {.apply = apply, .context = context, .soft = soft};
+    pthread_cond_init(&change.settled, NULL);
+    pthread_mutex_lock(&store->lock);
+    *store->last = &change;
+    /* cppcheck-suppress autoVariables ; the writer takes the change off the list before it is done */
+    store->last = &change.next;
+    pthread_cond_signal(&store->news);
+    while (!change.done)
+        pthread_cond_wait(&change.settled, &store->lock);
+    pthread_mutex_unlock(&store->lock);
+    pthread_cond_destroy(&change.settled);
+    return change.result ? err_restore(&change.failure) : 0;
+}
+
+int store_change(struct store *store, int (*apply)(struct store *store, void *context), void *context)
+{
+    return change_run(store, apply, context, false);
+}
+
+int store_change_soft(struct store *store, int (*apply)(struct store *store, void *context), void *context)
+{
+    return change_run(store, apply, context, true);
+}
+
+int store_check(struct store *store)
+{
+    pthread_mutex_lock(&store->lock);
+    struct err health = store->health;
+    double busy = store->busy_since > 0 ? clock_seconds() - store->busy_since : 0;
+    pthread_mutex_unlock(&store->lock);
+    if (busy > STUCK_SECONDS)
+        return err_set(ERR_STORE, "The job store has been writing for %.0f s. Its disk may not answer; see its health.",
+                       busy);
+    return health.code ? err_restore(&health) : 0;
+}
+
+int writer_start(struct store *store)
+{
+    int failed = pthread_create(&store->thread, NULL, writer_run, store);
+    if (failed)
+        return err_set(ERR_INTERNAL, "The job store's thread cannot be started: %s.", strerror(failed));
+    store->threaded = true;
+    return 0;
+}
+
+void writer_stop(struct store *store)
+{
+    if (!store->threaded)
+        return;
+    pthread_mutex_lock(&store->lock);
+    store->closing = true;
+    pthread_cond_signal(&store->news);
+    pthread_mutex_unlock(&store->lock);
+    pthread_join(store->thread, NULL);
+}

@@ -1,0 +1,302 @@
+#include "daemon/worker/worker_fetch.h"
+
+#include "daemon/base/clock.h"
+#include "daemon/base/log.h"
+#include "recon/scan/decoder.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    DECODERS = 2,    /* that stand ready between jobs */
+    ASK_MS = 20,     /* between two looks of a waiting job whether it is to stop */
+    MOST_AHEAD = 16, /* a file is read ahead where the memory that can be had is so many times its size ... */
+    SHARE_AHEAD = 4  /* ... and its scan may take such a part of what a scan may take otherwise */
+};
+
+enum state { EMPTY, WAITING, READING, READ };
+
+/* One scan. It has two slots: what the running job waits for, and what is read ahead. */
+struct entry {
+    enum state state;
+    bool wanted; /* its job has begun and waits */
+    char id[128];
+    const struct kind *kind;
+    struct param_values values;
+    int fd;
+    bool own;    /* fd is ours to close */
+    bool modest; /* is read, or was, with the limits of what is read ahead */
+    atomic_bool stop;
+    int result; /* READ: of recon_read() */
+    struct err failure;
+    struct recon_input *input;
+};
+
+struct fetcher {
+    const struct worker_options *options;
+    struct decoder *decoder; /* the thread's */
+    struct log log;
+    pthread_mutex_t lock;
+    pthread_cond_t work, done;
+    bool tend;
+    struct entry entry[2];
+};
+
+/* ---- entries, under the lock ---- */
+
+static struct entry *entry_find(struct fetcher *f, const char *id)
+{
+    for (int i = 0; i < 2; i++)
+        if (f->entry[i].state != EMPTY && !f->entry[i].stop && strcmp(f->entry[i].id, id) == 0)
+            return &f->entry[i];
+    return NULL;
+}
+
+static void entry_empty(struct entry *entry)
+{
+    if (entry->own)
+        close(entry->fd);
+    recon_input_free(entry->input);
+    *entry = (struct entry){.state = EMPTY};
+}
+
+/* Nobody wants it any more. One that is being read is emptied by the thread, which is told to stop. */
+static void entry_drop(struct fetcher *f, struct entry *entry)
+{
+    entry->stop = true;
+    if (entry->state != READING)
+        entry_empty(entry);
+    pthread_cond_signal(&f->work);
+}
+
+/* A free entry for `id`; NULL: both are taken by what cannot be dropped at once. */
+static struct entry *entry_make(struct fetcher *f, const char *id, const struct kind *kind,
+                                const struct param_values *values, int fd, bool own)
+{
+    struct entry *entry = f->entry[0].state == EMPTY ? &f->entry[0] : &f->entry[1];
+    if (entry->state != EMPTY)
+        return NULL;
+    *entry = (struct entry){.state = WAITING, .kind = kind, .values = *values, .fd = fd, .own = own};
+    snprintf(entry->id, sizeof entry->id, "%s", id);
+    return entry;
+}
+
+/* ---- the thread ---- */
+
+static int stopped(void *context, const struct recon_progress *now)
+{
+    struct entry *entry = context;
+    (void)now;
+    return entry->stop;
+}
+
+/* Whether two scans fit side by side. The running job's memory is not all taken yet. */
+static bool room_ahead(const struct entry *entry)
+{
+    struct stat status;
+    return fstat(entry->fd, &status) == 0 && (uint64_t)status.st_size <= recon_memory_available() / MOST_AHEAD;
+}
+
+/* What is to be read now: first what a job waits for. */
+static struct entry *entry_next(struct fetcher *f)
+{
+    struct entry *ahead = NULL;
+    for (int i = 0; i < 2; i++) {
+        if (f->entry[i].state == WAITING && f->entry[i].wanted)
+            return &f->entry[i];
+        if (f->entry[i].state == WAITING)
+            ahead = &f->entry[i];
+    }
+    return ahead && room_ahead(ahead) ? ahead : NULL;
+}
+
+static void entry_read(struct fetcher *f, struct entry *entry)
+{
+    const struct recon_listener listener = {entry, stopped};
+    struct recon_request request = worker_request(f->options, entry->kind, &entry->values, entry->fd, f->decoder);
+    struct recon_input *input = NULL;
+    entry->state = READING;
+    entry->modest = !entry->wanted;
+    if (entry->modest)
+        request.memory_bytes =
+            (request.memory_bytes ? request.memory_bytes : (uint64_t)recon_memory_available()) / SHARE_AHEAD;
+    pthread_mutex_unlock(&f->lock);
+    int result = recon_read(&input, &request, &listener);
+    pthread_mutex_lock(&f->lock);
+    entry->state = READ;
+    entry->input = input;
+    entry->result = result;
+    entry->failure = *err_last();
+    if (entry->stop)
+        entry_empty(entry);
+    pthread_cond_broadcast(&f->done);
+}
+
+/* Have one decoder stand ready, or, while no job needs the processors, all of them and memory for the next scan. Where
+ * that fails, the next scan starts its own, or says why it cannot. */
+static void decoders_tend(struct fetcher *f, bool all)
+{
+    if (all)
+        decoder_prepare_memory(f->decoder);
+    if (decoder_prepare(f->decoder, all ? DECODERS : 1) != 0)
+        log_line(&f->log, LOG_LEVEL_WARNING, NULL, "no decoder can be started ahead: %s", err_last()->text);
+    const char *lost = decoder_lost(f->decoder);
+    if (lost)
+        log_line(&f->log, LOG_LEVEL_WARNING, NULL, "%s Others are started.", lost);
+}
+
+static void *fetch(void *context)
+{
+    struct fetcher *f = context;
+    struct entry *entry;
+    pthread_mutex_lock(&f->lock);
+    for (;;) {
+        /* That takes a processor from the job that now begins: the second can wait until that has ended. */
+        bool all = f->tend;
+        f->tend = false;
+        pthread_mutex_unlock(&f->lock);
+        decoders_tend(f, all);
+        pthread_mutex_lock(&f->lock);
+        while (!(entry = entry_next(f)) && !f->tend)
+            pthread_cond_wait(&f->work, &f->lock);
+        if (entry)
+            entry_read(f, entry);
+    }
+    return NULL;
+}
+
+int fetcher_create(struct fetcher **out, const struct worker_options *options)
+{
+    struct fetcher *f = calloc(1, sizeof *f);
+    pthread_t thread;
+    if (!f)
+        return err_set(ERR_NO_MEMORY, "No memory to read scans.");
+    f->options = options;
+    f->tend = true;
+    log_init(&f->log, LOG_LEVEL_WARNING, false);
+    pthread_mutex_init(&f->lock, NULL);
+    pthread_cond_init(&f->work, NULL);
+    clock_cond_init(&f->done);
+    int rc = decoder_create(&f->decoder, options->codec);
+    if (rc == 0 && pthread_create(&thread, NULL, fetch, f) != 0)
+        rc = err_set(ERR_INTERNAL, "The thread that reads scans cannot be started.");
+    if (rc != 0) {
+        decoder_free(f->decoder);
+        free(f);
+        return rc;
+    }
+    pthread_detach(thread);
+    *out = f;
+    return 0;
+}
+
+/* ---- what others ask for ---- */
+
+void fetcher_ahead(struct fetcher *f, const char *id, const struct kind *kind, const struct param_values *values,
+                   int fd)
+{
+    pthread_mutex_lock(&f->lock);
+    bool known = entry_find(f, id) != NULL;
+    for (int i = 0; i < 2 && !known; i++)
+        if (f->entry[i].state != EMPTY && !f->entry[i].wanted)
+            entry_drop(f, &f->entry[i]);
+    if (known || !entry_make(f, id, kind, values, fd, true))
+        close(fd);
+    pthread_cond_signal(&f->work);
+    pthread_mutex_unlock(&f->lock);
+}
+
+void fetcher_forget(struct fetcher *f, const char *id)
+{
+    pthread_mutex_lock(&f->lock);
+    struct entry *entry = entry_find(f, id);
+    if (entry && !entry->wanted)
+        entry_drop(f, entry);
+    pthread_mutex_unlock(&f->lock);
+}
+
+void fetcher_tend(struct fetcher *f)
+{
+    pthread_mutex_lock(&f->lock);
+    f->tend = true;
+    pthread_cond_signal(&f->work);
+    pthread_mutex_unlock(&f->lock);
+}
+
+/* Wait for the thread, under the lock, but not for long. */
+static void done_wait(struct fetcher *f)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += ASK_MS * 1000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(&f->done, &f->lock, &until);
+}
+
+/* A failure of what was read ahead may be due to the memory that the job before it held, or to the lower limit. */
+static bool failed_modestly(const struct entry *entry)
+{
+    int code = entry->result;
+    return entry->state == READ && entry->modest &&
+           (code == ERR_NO_MEMORY || (code == ERR_LIMIT && entry->failure.required >= 0));
+}
+
+/* The entry of a job that begins: what was read ahead, if that is of use, or a new one. */
+static struct entry *entry_begin(struct fetcher *f, const char *id, const struct kind *kind,
+                                 const struct param_values *values, int fd)
+{
+    struct entry *entry = entry_find(f, id);
+    /* Another scan that is being read ahead would be in the way: the one that is waited for goes first. */
+    for (int i = 0; i < 2 && !entry; i++)
+        if (f->entry[i].state == READING)
+            entry_drop(f, &f->entry[i]);
+    while (!entry && !(entry = entry_make(f, id, kind, values, fd, false)))
+        done_wait(f);
+    entry->wanted = true;
+    pthread_cond_signal(&f->work);
+    return entry;
+}
+
+int fetcher_take(struct fetcher *f, const char *id, const struct kind *kind, const struct param_values *values, int fd,
+                 const struct recon_listener *listener, struct recon_input **out)
+{
+    pthread_mutex_lock(&f->lock);
+    struct entry *entry = entry_begin(f, id, kind, values, fd);
+    while (entry->state != READ || failed_modestly(entry)) {
+        if (failed_modestly(entry)) {
+            entry->state = WAITING;
+            pthread_cond_signal(&f->work);
+        }
+        done_wait(f);
+        if (entry->state == READ)
+            continue;
+        pthread_mutex_unlock(&f->lock);
+        const struct recon_progress reading = {.step = 0};
+        bool stop = listener->progress(listener->context, &reading) != 0;
+        pthread_mutex_lock(&f->lock);
+        if (!stop)
+            continue;
+        /* The thread leaves `fd` alone before the caller closes it. */
+        struct err canceled;
+        err_set(ERR_CANCELED, "The job was canceled while its file was read.");
+        canceled = *err_last();
+        entry_drop(f, entry);
+        while (entry->state == READING && entry->stop)
+            done_wait(f);
+        pthread_mutex_unlock(&f->lock);
+        return err_restore(&canceled);
+    }
+    int rc = entry->result == 0 ? 0 : err_restore(&entry->failure);
+    *out = entry->input;
+    entry->input = NULL;
+    entry_empty(entry);
+    pthread_mutex_unlock(&f->lock);
+    return rc;
+}

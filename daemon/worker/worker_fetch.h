@@ -1,0 +1,34 @@
+/* worker_fetch.h: reads scans in a thread of its own: the next one beside the computation of the current.
+ *
+ * A scan is read ahead on a hint (fetcher_ahead) or because its job begins (fetcher_take); either way by this thread,
+ * which also keeps decoders standing ready. At most one scan is read ahead: the last hint counts. Reading ahead changes
+ * nothing but time: a job finds its scan read, half read, or not at all.
+ */
+#ifndef MRIRECON_WORKER_FETCH_H
+#define MRIRECON_WORKER_FETCH_H
+
+#include "daemon/worker/worker.h"
+#include "gridding/base/err.h"
+
+struct fetcher;
+
+/* Starts the thread. There is no end but the process's. Fails with ERR_NO_MEMORY, ERR_INTERNAL. */
+int fetcher_create(struct fetcher **out, const struct worker_options *options);
+
+/* Begin to read the scan of job `id` from `fd`, which is taken. A scan that was read ahead before and that no job took
+ * is forgotten. Any thread; returns at once. */
+void fetcher_ahead(struct fetcher *fetcher, const char *id, const struct kind *kind, const struct param_values *values,
+                   int fd);
+
+/* Forget the scan of job `id` if it was read ahead, or is being read. Any thread; returns at once. */
+void fetcher_forget(struct fetcher *fetcher, const char *id);
+
+/* The scan of job `id`: wait for what is read ahead, or have it read from `fd` (stays the caller's). `listener` is
+ * asked meanwhile. *out is the caller's, recon_input_free(). One thread. Fails as recon_read(). */
+int fetcher_take(struct fetcher *fetcher, const char *id, const struct kind *kind, const struct param_values *values,
+                 int fd, const struct recon_listener *listener, struct recon_input **out);
+
+/* The worker has time: have the thread look after its decoders. Any thread; returns at once. */
+void fetcher_tend(struct fetcher *fetcher);
+
+#endif

@@ -1,0 +1,398 @@
+/* mrirecon-worker: runs one job from the command line, or jobs of a daemon. */
+#include "daemon/worker/worker.h"
+
+#include "daemon/wire.h"
+#include "gridding/base/err.h"
+#include "recon/scan/decoder.h"
+#include "recon/scan/sandbox.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <libgen.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { USAGE = 2, MOST_OUT = IMAGE_FORMATS };
+
+static const char help[] =
+    "mrirecon-worker: reconstruct MRI scans, one job at a time.\n"
+    "\n"
+    "  mrirecon-worker run --in FILE --out FILE [OPTION ...] [PARAMETER=VALUE ...]\n"
+    "  mrirecon-worker serve [OPTION ...]        jobs of a daemon, which starts it (file descriptor 3)\n"
+    "\n"
+    "  --in FILE            the scan: ISMRMRD HDF5 or stream\n"
+    "  --out FILE           the image; its ending chooses the format: .h5, .nii.gz, .png, .npy. May be given more than "
+    "once\n"
+    "  --report FILE        what was done, decided and measured, as JSON\n"
+    "  --kind KIND          kind of job (default recon)\n"
+    "  --device DEVICE      auto, cpu, gpu or gpu:N (default auto: the first GPU that can be used, else the CPU)\n"
+    "  --threads N          CPU threads (default: one per available core)\n"
+    "  --memory BYTES       the most memory a decoded scan may take (default: three quarters of what is free)\n"
+    "  --decode-seconds S   the longest time that reading a scan may take (default 600)\n"
+    "  --codec FILE         mrirecon-codec (default: beside this program)\n"
+    "  --help, --version\n";
+
+struct command {
+    struct worker_options options;
+    const char *in, *report, *out[MOST_OUT];
+    int outs;
+    const struct kind *kind;
+    struct param_values values;
+    char folder[PATH_MAX]; /* of this program */
+    char codec[PATH_MAX + 16];
+};
+
+static int failed(int status)
+{
+    fprintf(stderr, "mrirecon-worker: %s\n", err_last()->text);
+    return status;
+}
+
+static int usage(const char *words, const char *value)
+{
+    fprintf(stderr, "mrirecon-worker: %s%s%s See mrirecon-worker --help.\n", words, value, *value ? "." : "");
+    return USAGE;
+}
+
+static void parameters_print(void)
+{
+    for (const struct kind *kind = recon_kinds; kind->name; kind++) {
+        printf("\nParameters of kind %s (%s)\n\n", kind->name, kind->help);
+        for (const struct param *p = kind->params; p->name; p++) {
+            printf("  %s = ", p->name);
+            for (int i = 0; p->choices && p->choices[i]; i++)
+                printf("%s%s", p->choices[i], p->choices[i + 1] || p->type == PARAM_INT ? " | " : "");
+            if (p->type == PARAM_INT || p->type == PARAM_REAL)
+                printf("%g .. %g", p->min, p->max);
+            if (p->type == PARAM_TEXT)
+                printf("text");
+            printf("  (default %s)\n      %s\n", *p->fallback ? p->fallback : "empty", p->help);
+        }
+    }
+}
+
+/* "auto", "cpu", "gpu", "gpu:1". */
+static bool device_parse(const char *text, struct worker_options *options)
+{
+    char *end = NULL;
+    options->device_index = 0;
+    options->device = strcmp(text, "cpu") == 0 ? DEV_CPU : strncmp(text, "gpu", 3) == 0 ? DEV_GPU : DEV_AUTO;
+    if (strncmp(text, "gpu:", 4) == 0 && text[4] >= '0' && text[4] <= '9') {
+        options->device_index = (int)strtol(text + 4, &end, 10);
+        return *end == '\0' && options->device_index < 1024;
+    }
+    return strcmp(text, "auto") == 0 || strcmp(text, "cpu") == 0 || strcmp(text, "gpu") == 0;
+}
+
+static bool number_parse(const char *text, double most, double *out)
+{
+    char *end = NULL;
+    *out = strtod(text, &end);
+    return end != text && *end == '\0' && *out >= 0 && *out <= most;
+}
+
+/* mrirecon-codec beside this program. */
+static void codec_find(struct command *command)
+{
+    char self[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    self[length > 0 ? length : 0] = '\0';
+    snprintf(command->folder, sizeof command->folder, "%s", dirname(self));
+    snprintf(command->codec, sizeof command->codec, "%s/mrirecon-codec", command->folder);
+    command->options.codec = command->codec;
+}
+
+static int parameter_set(struct command *command, const char *text)
+{
+    char name[64];
+    const char *equals = strchr(text, '=');
+    if (!equals || equals == text || (size_t)(equals - text) >= sizeof name)
+        return usage("This is no parameter, which is NAME=VALUE: ", text);
+    snprintf(name, sizeof name, "%.*s", (int)(equals - text), text);
+    return param_values_set(command->kind, &command->values, name, equals + 1) == 0 ? 0 : failed(USAGE);
+}
+
+/* Fills *command; 0, or the exit status. */
+static int command_parse(struct command *command, int argc, char **argv)
+{
+    static const struct option known[] = {
+        {"in", 1, NULL, 'i'},     {"out", 1, NULL, 'o'},     {"report", 1, NULL, 'r'},         {"kind", 1, NULL, 'k'},
+        {"device", 1, NULL, 'd'}, {"threads", 1, NULL, 't'}, {"memory", 1, NULL, 'm'},         {"codec", 1, NULL, 'c'},
+        {"help", 0, NULL, 'h'},   {"version", 0, NULL, 'v'}, {"decode-seconds", 1, NULL, 's'}, {NULL, 0, NULL, 0},
+    };
+    const char *kind = "recon";
+    double number;
+    opterr = 0;
+    for (int letter; (letter = getopt_long(argc, argv, "", known, NULL)) != -1;) {
+        bool valid = true;
+        switch (letter) {
+        case 'i':
+            command->in = optarg;
+            break;
+        case 'r':
+            command->report = optarg;
+            break;
+        case 'k':
+            kind = optarg;
+            break;
+        case 'c':
+            command->options.codec = optarg;
+            break;
+        case 'd':
+            valid = device_parse(optarg, &command->options);
+            break;
+        case 'o':
+            if (command->outs == MOST_OUT)
+                return usage("--out was given too often: ", optarg);
+            command->out[command->outs++] = optarg;
+            break;
+        case 't':
+            valid = number_parse(optarg, 4096, &number);
+            command->options.threads = valid ? (int)number : 0;
+            break;
+        case 'm':
+            valid = number_parse(optarg, 1e18, &number);
+            command->options.memory_bytes = valid ? (uint64_t)number : 0;
+            break;
+        case 's':
+            valid = number_parse(optarg, 1e9, &command->options.decode_seconds);
+            break;
+        case 'h':
+            fputs(help, stdout);
+            parameters_print();
+            return -1;
+        case 'v':
+            puts("mrirecon-worker " MRIRECON_VERSION);
+            return -1;
+        default:
+            return usage("This option is unknown or lacks its value: ", argv[optind - 1]);
+        }
+        if (!valid)
+            return usage("An option's value is out of range: ", optarg);
+    }
+    command->kind = recon_kind_find(kind);
+    if (!command->kind)
+        return usage("There is no job kind ", kind);
+    param_values_init(command->kind, &command->values);
+    return 0;
+}
+
+/* ---- run ---- */
+
+/* SIGINT and SIGTERM are blocked and looked for here, between pieces of work: nothing is interrupted half-way. */
+static int interrupted(void *context, const struct recon_progress *now)
+{
+    (void)now;
+    const struct timespec none = {0, 0};
+    return sigtimedwait(context, NULL, &none) > 0;
+}
+
+static int format_of(const char *path)
+{
+    size_t length = strlen(path);
+    for (int i = 0; i < IMAGE_FORMATS; i++) {
+        const char *ending = image_format_name((enum image_format)i);
+        size_t n = strlen(ending);
+        if (length > n + 1 && path[length - n - 1] == '.' && strcmp(path + length - n, ending) == 0)
+            return i;
+    }
+    return -1;
+}
+
+static int save_failed(const char *path)
+{
+    return err_set(errno == ENOSPC ? ERR_SPOOL_FULL : ERR_IO, "%s could not be written: %s.", path, strerror(errno));
+}
+
+/* Make a file beside `path` with what `write` puts into it, and give it the name `path` when it is whole. */
+static int file_save(const char *path, int (*write)(void *context, int fd), void *context)
+{
+    char *temporary = NULL;
+    if (asprintf(&temporary, "%s.XXXXXX", path) < 0)
+        return err_set(ERR_NO_MEMORY, "No memory to write %s.", path);
+    int rc = 0, fd = mkostemp(temporary, O_CLOEXEC);
+    if (fd < 0) {
+        rc = save_failed(path);
+        free(temporary);
+        return rc;
+    }
+    mode_t mask = umask(0);
+    umask(mask);
+    rc = write(context, fd);
+    if (rc == 0 && (fchmod(fd, 0666 & ~mask) != 0 || rename(temporary, path) != 0))
+        rc = save_failed(path);
+    if (rc != 0)
+        unlink(temporary);
+    close(fd);
+    free(temporary);
+    return rc;
+}
+
+struct image_job {
+    const struct image_series *images;
+    enum image_format format;
+};
+
+static int image_put_into(void *context, int fd)
+{
+    const struct image_job *job = context;
+    return image_write(job->images, job->format, fd);
+}
+
+static int report_put_into(void *context, int fd)
+{
+    return json_dumpfd(context, fd, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) == 0
+               ? 0
+               : err_set(ERR_IO, "The report could not be written: %s.", strerror(errno));
+}
+
+static int results_save(const struct command *command, const struct recon_outcome *outcome)
+{
+    int rc = 0;
+    struct timespec start, end;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    for (int i = 0; i < command->outs && rc == 0; i++) {
+        struct image_job job = {outcome->images, (enum image_format)format_of(command->out[i])};
+        rc = file_save(command->out[i], image_put_into, &job);
+    }
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    json_object_set_new(json_object_get(outcome->report, "stages"), "write",
+                        json_real((double)(end.tv_sec - start.tv_sec) + 1e-9 * (double)(end.tv_nsec - start.tv_nsec)));
+    if (rc == 0 && command->report)
+        rc = file_save(command->report, report_put_into, outcome->report);
+    return rc;
+}
+
+/* Found before the scan is reconstructed, not after. */
+static bool folder_writable(const char *path)
+{
+    char *folder = strdup(path);
+    bool writable = folder && access(dirname(folder), W_OK | X_OK) == 0;
+    free(folder);
+    return writable;
+}
+
+static int run_check(const struct command *command)
+{
+    struct stat status;
+    if (!command->in || command->outs == 0)
+        return usage("run needs --in and --out.", "");
+    for (int i = 0; i <= command->outs; i++) {
+        const char *path = i < command->outs ? command->out[i] : command->report;
+        if (i < command->outs && format_of(path) < 0)
+            return usage("The ending of an image file is .h5, .nii.gz, .png or .npy, not that of ", path);
+        if (path && stat(path, &status) == 0 && !S_ISREG(status.st_mode))
+            return usage("The output exists and is not a regular file: ", path);
+        if (path && !folder_writable(path))
+            return usage("The folder of this output is not there, or not writable: ", path);
+    }
+    return 0;
+}
+
+static int run(struct command *command)
+{
+    int status = run_check(command);
+    if (status != 0)
+        return status;
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    sigprocmask(SIG_BLOCK, &signals, NULL);
+    const struct recon_listener listener = {&signals, interrupted};
+    struct recon_outcome outcome = {0};
+    struct dev *dev = NULL;
+    struct decoder *decoder = NULL;
+    int rc = 0, input = open(command->in, O_RDONLY | O_CLOEXEC);
+    if (input < 0)
+        rc = err_set(ERR_IO, "%s cannot be read: %s.", command->in, strerror(errno));
+    if (rc == 0)
+        rc = decoder_create(&decoder, command->options.codec);
+    /* It starts while the device warms up. Where it cannot, decoding will say why. */
+    if (rc == 0)
+        decoder_prepare(decoder, 1);
+    if (rc == 0)
+        rc = dev_create(&dev, command->options.device, command->options.device_index, command->options.threads);
+    const struct recon_request request =
+        worker_request(&command->options, command->kind, &command->values, input, decoder);
+    if (rc == 0)
+        rc = recon_run(&outcome, dev, &request, &listener);
+    if (rc == 0)
+        rc = results_save(command, &outcome);
+    json_decref(outcome.report);
+    image_series_free(outcome.images);
+    dev_free(dev);
+    decoder_free(decoder);
+    if (input >= 0)
+        close(input);
+    return rc == 0 ? 0 : failed(1);
+}
+
+/* ---- serve ---- */
+
+/* From here on this process opens no file but those of its installation and of the system. */
+static int confine(const struct command *command, bool *landlock)
+{
+    /* Where dev_create() finds the GPU's part. */
+    char libraries[PATH_MAX + 8], beside[PATH_MAX + 32];
+    snprintf(libraries, sizeof libraries, "%s/../lib", command->folder);
+    snprintf(beside, sizeof beside, "%s/mrirecon-gpu.so", command->folder);
+    const char *const readable[] = {command->options.codec, libraries, beside, NULL};
+    return sandbox_enter_worker(readable, landlock);
+}
+
+static int serve(const struct command *command)
+{
+    struct dev *dev = NULL;
+    bool landlock = false;
+    if (fcntl(WIRE_FD, F_SETFD, FD_CLOEXEC) != 0)
+        return usage("serve is for the daemon, which hands over a socket.", "");
+    sandbox_follow_parent(WIRE_FD);
+    /* All kernels at once, not each at its first use, which is a job. */
+    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+    /* Before a device's driver starts threads. */
+    int rc = confine(command, &landlock);
+    if (rc == 0)
+        rc = dev_create(&dev, command->options.device, command->options.device_index, command->options.threads);
+    if (rc == 0)
+        rc = worker_probe(dev);
+    if (rc != 0) {
+        struct err failure = *err_last();
+        json_t *message = json_pack("{s:s, s:s, s:o, s:b}", "type", "failed", "id", "", "error",
+                                    wire_error_pack(&failure), "fatal", true);
+        wire_send(WIRE_FD, message, NULL, 0);
+        json_decref(message);
+        err_restore(&failure);
+        return failed(1);
+    }
+    return worker_serve(WIRE_FD, dev, &command->options, landlock);
+}
+
+int main(int argc, char **argv)
+{
+    struct command command = {.options = {.device = DEV_AUTO}};
+    codec_find(&command);
+    int status = command_parse(&command, argc, argv);
+    if (status != 0)
+        return status < 0 ? 0 : status;
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    const char *verb = optind < argc ? argv[optind] : "";
+    for (int i = optind + 1; i < argc; i++) {
+        status = parameter_set(&command, argv[i]);
+        if (status != 0)
+            return status;
+    }
+    if (strcmp(verb, "run") == 0)
+        return run(&command);
+    if (strcmp(verb, "serve") == 0)
+        return serve(&command);
+    return *verb ? usage("There is no command ", verb) : usage("A command is missing: run or serve.", "");
+}

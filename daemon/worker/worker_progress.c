@@ -1,0 +1,127 @@
+#include "daemon/worker/worker_progress.h"
+
+#include "daemon/base/clock.h"
+#include "daemon/wire.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { PAUSE_MS = 100 }; /* between two messages of a job */
+
+struct reporter {
+    int socket;
+    pthread_mutex_t lock; /* of all below; held while a message is sent, so that none follows the job's end */
+    pthread_cond_t work;  /* something is to be sent, later; on CLOCK_MONOTONIC */
+    const struct kind *kind;
+    const char *id; /* of the job; NULL: there is none */
+    struct recon_progress now;
+    bool told;    /* of this job something was sent */
+    bool waiting; /* `now` is to be sent at `due` */
+    bool gone;    /* the daemon is */
+    struct timespec due;
+};
+
+static bool before(const struct timespec *a, const struct timespec *b)
+{
+    return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec < b->tv_nsec);
+}
+
+static struct timespec clock_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now;
+}
+
+/* Send `now`; under the lock. */
+static void send_now(struct reporter *r)
+{
+    const struct recon_progress *now = &r->now;
+    json_t *message = json_pack("{s:s, s:s, s:f, s:s, s:I, s:I}", "type", "progress", "id", r->id, "fraction",
+                                now->fraction, "step", r->kind->steps[now->step].name, "iteration",
+                                (json_int_t)now->iteration, "iterations", (json_int_t)now->iterations);
+    r->gone = wire_send(r->socket, message, NULL, 0) != 0;
+    json_decref(message);
+    r->told = true;
+    r->waiting = false;
+    r->due = clock_now();
+    r->due.tv_nsec += PAUSE_MS * 1000000L;
+    r->due.tv_sec += r->due.tv_nsec / 1000000000;
+    r->due.tv_nsec %= 1000000000;
+}
+
+static void *report(void *context)
+{
+    struct reporter *r = context;
+    pthread_mutex_lock(&r->lock);
+    for (;;) {
+        struct timespec now = clock_now();
+        if (!r->waiting)
+            pthread_cond_wait(&r->work, &r->lock);
+        else if (before(&now, &r->due))
+            pthread_cond_timedwait(&r->work, &r->lock, &r->due);
+        else
+            send_now(r);
+    }
+    return NULL;
+}
+
+int reporter_create(struct reporter **out, int socket)
+{
+    struct reporter *r = calloc(1, sizeof *r);
+    pthread_t thread;
+    if (!r)
+        return err_set(ERR_NO_MEMORY, "No memory to report progress.");
+    r->socket = socket;
+    pthread_mutex_init(&r->lock, NULL);
+    clock_cond_init(&r->work);
+    if (pthread_create(&thread, NULL, report, r) != 0) {
+        free(r);
+        return err_set(ERR_INTERNAL, "The thread that reports progress cannot be started.");
+    }
+    pthread_detach(thread);
+    *out = r;
+    return 0;
+}
+
+void reporter_begin(struct reporter *r, const struct kind *kind, const char *id)
+{
+    pthread_mutex_lock(&r->lock);
+    r->kind = kind;
+    r->id = id;
+    r->told = false;
+    pthread_mutex_unlock(&r->lock);
+}
+
+static bool same(const struct recon_progress *a, const struct recon_progress *b)
+{
+    return a->step == b->step && a->iteration == b->iteration && a->iterations == b->iterations &&
+           a->fraction <= b->fraction;
+}
+
+int reporter_tell(struct reporter *r, const struct recon_progress *said)
+{
+    pthread_mutex_lock(&r->lock);
+    if (r->id && !(r->told && same(said, &r->now))) {
+        struct timespec now = clock_now();
+        bool first = !r->waiting;
+        r->now = *said;
+        r->waiting = true;
+        if (!r->told || !before(&now, &r->due))
+            send_now(r);
+        else if (first)
+            pthread_cond_signal(&r->work);
+    }
+    int gone = r->gone;
+    pthread_mutex_unlock(&r->lock);
+    return gone;
+}
+
+void reporter_end(struct reporter *r)
+{
+    pthread_mutex_lock(&r->lock);
+    r->id = NULL;
+    r->waiting = false;
+    pthread_mutex_unlock(&r->lock);
+}

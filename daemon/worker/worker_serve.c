@@ -1,0 +1,390 @@
+/* A worker under a daemon.
+ *
+ * Four threads. The main one owns the device and runs one job at a time. The reader takes the daemon's messages, so
+ * that a running job can be canceled and a ping is answered meanwhile. They share struct worker, under its lock. Both
+ * send: a message is one packet and never interleaves with another. The third reads scans (worker_fetch.h), the next
+ * one while a job runs. A fourth reports progress that came too soon after the report before it (worker_progress.h). */
+#include "daemon/worker/worker.h"
+
+#include "daemon/base/clock.h"
+#include "daemon/base/disk.h"
+#include "daemon/wire.h"
+#include "daemon/worker/worker_fetch.h"
+#include "daemon/worker/worker_progress.h"
+#include "recon/image/image.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { STOP_SECONDS = 1 }; /* how long a running job may take to notice that the daemon is gone */
+
+/* A job as it arrives. Its files are the scan, and the results to be written. */
+struct order {
+    json_t *message; /* NULL: none */
+    char id[128];
+    int fds[WIRE_FDS], fd_count;
+};
+
+struct worker {
+    int socket;
+    bool landlock;
+    struct dev *dev;
+    const struct worker_options *options;
+    struct fetcher *fetcher;
+    struct reporter *reporter;
+    struct recon_cache *cache; /* the main thread's */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    /* under lock: */
+    struct order order;                    /* waiting to be run; its id stays while it runs, "" where none does */
+    bool gone;                             /* the daemon closed its end */
+    size_t memory_available, memory_total; /* of the device, when it was last idle: the device is the main thread's */
+    atomic_bool cancel;                    /* the job order.id is to stop */
+};
+
+/* ---- the reader ---- */
+
+static int failed_send(struct worker *w, const char *id, bool fatal)
+{
+    json_t *message = json_pack("{s:s, s:s, s:o, s:b}", "type", "failed", "id", id, "error",
+                                wire_error_pack(err_last()), "fatal", fatal);
+    int rc = wire_send(w->socket, message, NULL, 0);
+    json_decref(message);
+    return rc;
+}
+
+static void status_send(struct worker *w)
+{
+    pthread_mutex_lock(&w->lock);
+    json_t *message = json_pack("{s:s, s:I, s:I}", "type", "status", "memory_available",
+                                (json_int_t)w->memory_available, "memory_total", (json_int_t)w->memory_total);
+    pthread_mutex_unlock(&w->lock);
+    wire_send(w->socket, message, NULL, 0);
+    json_decref(message);
+}
+
+static const char *text_of(const json_t *message, const char *name)
+{
+    const char *text = json_string_value(json_object_get(message, name));
+    return text ? text : "";
+}
+
+static void fds_close(const int *fds, int count)
+{
+    for (int i = 0; i < count; i++)
+        close(fds[i]);
+}
+
+/* Takes `fds`, and a reference of `message`. */
+static void job_receive(struct worker *w, json_t *message, const int *fds, int fd_count)
+{
+    const char *id = text_of(message, "id");
+    pthread_mutex_lock(&w->lock);
+    bool taken = fd_count > 1 && *id && !*w->order.id;
+    if (taken) {
+        w->order = (struct order){.message = json_incref(message), .fd_count = fd_count};
+        snprintf(w->order.id, sizeof w->order.id, "%s", id);
+        memcpy(w->order.fds, fds, (size_t)fd_count * sizeof *fds);
+        w->cancel = false;
+        pthread_cond_signal(&w->changed);
+    }
+    pthread_mutex_unlock(&w->lock);
+    if (taken)
+        return;
+    fds_close(fds, fd_count);
+    err_set(ERR_CONFLICT, "The worker was sent a job while it runs another, or one without its files.");
+    failed_send(w, id, false);
+}
+
+static int parameters_read(const json_t *job, const struct kind **kind, struct param_values *values)
+{
+    const char *name = text_of(job, "kind");
+    *kind = recon_kind_find(name);
+    if (!*kind)
+        return err_set(ERR_UNKNOWN_KIND, "There is no job kind \"%.64s\".", name);
+    param_values_init(*kind, values);
+    const char *parameter;
+    json_t *value;
+    json_object_foreach (json_object_get(job, "parameters"), parameter, value) {
+        int rc = param_values_set(*kind, values, parameter, json_string_value(value) ? json_string_value(value) : "");
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* A hint: the job may be next. What is wrong with it is told when it begins. Takes `fds`. */
+static void prepare_receive(struct worker *w, const json_t *message, const int *fds, int fd_count)
+{
+    const struct kind *kind;
+    struct param_values values;
+    if (fd_count == 1 && parameters_read(message, &kind, &values) == 0)
+        fetcher_ahead(w->fetcher, text_of(message, "id"), kind, &values, fds[0]);
+    else
+        fds_close(fds, fd_count);
+}
+
+static void *reader(void *context)
+{
+    struct worker *w = context;
+    for (;;) {
+        json_t *message = NULL;
+        int fds[WIRE_FDS], fd_count = 0, rc = wire_receive(w->socket, &message, fds, &fd_count);
+        if (rc == ERR_BAD_REQUEST || rc == ERR_NO_MEMORY)
+            continue;
+        if (rc != 0)
+            break;
+        const char *type = text_of(message, "type");
+        if (strcmp(type, "job") == 0) {
+            job_receive(w, message, fds, fd_count);
+        } else if (strcmp(type, "prepare") == 0) {
+            prepare_receive(w, message, fds, fd_count);
+        } else {
+            fds_close(fds, fd_count);
+            pthread_mutex_lock(&w->lock);
+            if (strcmp(type, "cancel") == 0 && strcmp(w->order.id, text_of(message, "id")) == 0)
+                w->cancel = true;
+            pthread_mutex_unlock(&w->lock);
+            if (strcmp(type, "forget") == 0)
+                fetcher_forget(w->fetcher, text_of(message, "id"));
+            if (strcmp(type, "ping") == 0) {
+                status_send(w);
+                fetcher_tend(w->fetcher);
+            }
+        }
+        json_decref(message);
+    }
+    pthread_mutex_lock(&w->lock);
+    w->gone = true;
+    w->cancel = true;
+    pthread_cond_signal(&w->changed);
+    pthread_mutex_unlock(&w->lock);
+    /* The main thread stops at its next report of progress; a device that hangs must not keep the process. */
+    sleep(STOP_SECONDS);
+    _exit(0);
+}
+
+/* ---- a job ---- */
+
+static int progress(void *context, const struct recon_progress *now)
+{
+    struct worker *w = context;
+    return w->cancel || reporter_tell(w->reporter, now);
+}
+
+/* The last step of every kind, which the job itself does not know of. */
+static void progress_write(struct worker *w, const struct kind *kind)
+{
+    int last = kind_steps(kind) - 1;
+    const struct recon_progress now = {.step = last, .fraction = 1 - kind->steps[last].share};
+    reporter_tell(w->reporter, &now);
+}
+
+/* Images to be written, each to a file of its own, and how that went. */
+struct writing {
+    const struct image_series *images;
+    const enum image_format *format;
+    const int *files;
+    int count, result;
+    struct err failure;
+};
+
+/* The disk may begin with what is small: less is left for the daemon to sync. What is large is there before the daemon
+ * hears of it, for while that syncs it does nothing else for any job; in pieces, between which a cancel can end this
+ * process. An error is told to whoever waits first, and to nobody after. */
+static int disk_begin(int file)
+{
+    const off_t piece = 32 << 20;
+    struct stat there;
+    sync_file_range(file, 0, 0, SYNC_FILE_RANGE_WRITE);
+    if (fstat(file, &there) < 0 || there.st_size <= piece)
+        return 0;
+    for (off_t at = 0; at < there.st_size; at += piece)
+        if (sync_file_range(file, at, piece,
+                            SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER) < 0 &&
+            (errno == EIO || errno == ENOSPC || errno == EDQUOT))
+            return disk_failed("writing the results");
+    return 0;
+}
+
+static void *images_write(void *context)
+{
+    struct writing *writing = context;
+    for (int i = 0; i < writing->count && writing->result == 0; i++) {
+        writing->result = image_write(writing->images, writing->format[i], writing->files[i]);
+        if (writing->result == 0)
+            writing->result = disk_begin(writing->files[i]);
+    }
+    writing->failure = *err_last();
+    return NULL;
+}
+
+/* The formats of the result files. */
+static int formats_read(const struct order *order, enum image_format format[IMAGE_FORMATS])
+{
+    const json_t *names = json_object_get(order->message, "formats");
+    int count = order->fd_count - 1;
+    if (json_array_size(names) != (size_t)count)
+        return err_set(ERR_BAD_REQUEST, "A job came with %d files for its results, which are %zu.", count,
+                       json_array_size(names));
+    for (int i = 0; i < count; i++) {
+        const char *name = json_string_value(json_array_get(names, (size_t)i));
+        int found = name ? image_format_find(name) : -1;
+        if (found < 0)
+            return err_set(ERR_BAD_REQUEST, "There is no image format \"%.32s\".", name ? name : "");
+        format[i] = (enum image_format)found;
+    }
+    return 0;
+}
+
+/* The image file in a thread of its own, and beside it the other forms, which take longer: a thread that starts has
+ * none of the memory yet that this one has. Not synced: the daemon does. */
+static int results_write(const struct order *order, const struct recon_outcome *outcome)
+{
+    enum image_format format[IMAGE_FORMATS];
+    const int *files = order->fds + 1, count = order->fd_count - 1;
+    pthread_t thread;
+    double start = clock_seconds();
+    int rc = formats_read(order, format);
+    if (rc != 0)
+        return rc;
+    struct writing first = {.images = outcome->images, .format = format, .files = files, .count = 1};
+    struct writing others = {.images = outcome->images, .format = format + 1, .files = files + 1, .count = count - 1};
+    bool beside = others.count > 0 && pthread_create(&thread, NULL, images_write, &first) == 0;
+    if (!beside)
+        images_write(&first);
+    if (beside || first.result == 0)
+        images_write(&others);
+    if (beside)
+        pthread_join(thread, NULL);
+    json_object_set_new(json_object_get(outcome->report, "stages"), "write", json_real(clock_seconds() - start));
+    const struct writing *failed = first.result != 0 ? &first : &others;
+    return failed->result == 0 ? 0 : err_restore(&failed->failure);
+}
+
+/* From here on the daemon may send the next job: the answer to this one is its sign. */
+static void job_end(struct worker *w)
+{
+    pthread_mutex_lock(&w->lock);
+    w->order.id[0] = '\0';
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* Read the scan, or take what was read ahead, and reconstruct it. */
+static int job_compute(struct worker *w, const struct order *order, const struct recon_listener *listener,
+                       struct recon_input **input, struct recon_outcome *outcome)
+{
+    struct param_values values;
+    const struct kind *kind;
+    double begun = clock_seconds();
+    int scan = order->fds[0], rc = parameters_read(order->message, &kind, &values);
+    if (rc == 0) {
+        reporter_begin(w->reporter, kind, order->id);
+        rc = fetcher_take(w->fetcher, order->id, kind, &values, scan, listener, input);
+    }
+    if (rc == 0) {
+        struct recon_request request = worker_request(w->options, kind, &values, scan, NULL);
+        request.begun = begun;
+        request.cache = w->cache;
+        rc = recon_run_input(outcome, w->dev, &request, listener, *input);
+    }
+    if (rc == 0)
+        progress_write(w, kind);
+    return rc;
+}
+
+/* Run the job and answer; its files are closed by then. Non-zero where the device is gone. */
+static int job_run(struct worker *w, const struct order *order)
+{
+    const struct recon_listener listener = {w, progress};
+    struct recon_outcome outcome = {0};
+    struct recon_input *input = NULL;
+    int rc = job_compute(w, order, &listener, &input, &outcome);
+    if (rc == 0)
+        rc = results_write(order, &outcome);
+    fds_close(order->fds, order->fd_count);
+    reporter_end(w->reporter);
+    job_end(w);
+    if (rc == 0) {
+        json_t *message = json_pack("{s:s, s:s, s:O}", "type", "done", "id", order->id, "report", outcome.report);
+        rc = wire_send(w->socket, message, NULL, 0);
+        json_decref(message);
+    }
+    /* A device that failed stays failed for this process: the daemon starts another. */
+    bool fatal = rc == ERR_DEVICE;
+    if (rc != 0)
+        failed_send(w, order->id, fatal);
+    json_decref(outcome.report);
+    image_series_free(outcome.images);
+    recon_input_free(input); /* it takes the kernel a while, and the daemon has its answer */
+    return fatal;
+}
+
+static int hello_send(struct worker *w)
+{
+    json_t *gpus = json_array();
+    for (int i = 0; i < DEV_GPUS_MOST; i++)
+        if (dev_gpus(w->dev) >> i & 1)
+            json_array_append_new(gpus, json_integer(i));
+    json_t *message = json_pack("{s:s, s:i, s:s, s:b, s:o, s:s, s:b, s:i}", "type", "hello", "version", WIRE_VERSION,
+                                "device", dev_name(w->dev), "gpu", dev_is_gpu(w->dev), "gpus", gpus, "note",
+                                dev_note(w->dev), "landlock", w->landlock, "pid", (int)getpid());
+    int rc = wire_send(w->socket, message, NULL, 0);
+    json_decref(message);
+    return rc;
+}
+
+/* Between jobs: keep what a ping is answered with, and wait. The order is the caller's; none at the end. */
+static struct order order_wait(struct worker *w)
+{
+    size_t available = 0, total = 0;
+    dev_memory(w->dev, &available, &total);
+    pthread_mutex_lock(&w->lock);
+    w->memory_available = available;
+    w->memory_total = total;
+    while (!w->order.message && !w->gone)
+        pthread_cond_wait(&w->changed, &w->lock);
+    struct order order = {.message = NULL};
+    if (!w->gone)
+        order = w->order;
+    w->order.message = NULL;
+    pthread_mutex_unlock(&w->lock);
+    return order;
+}
+
+int worker_serve(int socket, struct dev *dev, const struct worker_options *options, bool landlock)
+{
+    struct worker worker = {.socket = socket,
+                            .landlock = landlock,
+                            .dev = dev,
+                            .options = options,
+                            .lock = PTHREAD_MUTEX_INITIALIZER,
+                            .changed = PTHREAD_COND_INITIALIZER};
+    pthread_t thread;
+    int status = 0;
+    if (fetcher_create(&worker.fetcher, options) != 0 || reporter_create(&worker.reporter, socket) != 0 ||
+        recon_cache_create(&worker.cache) != 0)
+        return 1;
+    if (hello_send(&worker) != 0)
+        return 1;
+    if (pthread_create(&thread, NULL, reader, &worker) != 0)
+        return 1;
+    for (struct order order; status == 0 && (order = order_wait(&worker)).message;) {
+        int fatal = job_run(&worker, &order);
+        json_decref(order.message);
+        fetcher_tend(worker.fetcher);
+        status = fatal ? 1 : 0;
+    }
+    /* The reader never ends by itself, and uses `worker`: the process ends with both. */
+    recon_cache_free(worker.cache);
+    dev_free(dev);
+    _exit(status);
+}

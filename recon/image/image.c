@@ -1,0 +1,96 @@
+#include "recon/image/image_leaf.h"
+
+#include "gridding/base/err.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int (*const writers[IMAGE_FORMATS])(const struct image_series *series, int fd) = {
+    [IMAGE_H5] = image_write_h5,
+    [IMAGE_NIFTI] = image_write_nifti,
+    [IMAGE_PNG] = image_write_png,
+    [IMAGE_NPY] = image_write_npy,
+};
+
+int image_series_create(struct image_series **out, size_t count, size_t channels, const size_t size[3],
+                        bool complex_valued)
+{
+    size_t floats = complex_valued ? 2 : 1, bytes;
+    bool fits = size_mul(floats, count, &floats) && size_mul(floats, channels, &floats);
+    for (int d = 0; d < 3; d++)
+        fits = fits && size_mul(floats, size[d], &floats);
+    if (!fits || !size_mul(floats, sizeof(float), &bytes))
+        return err_set(ERR_NO_MEMORY, "%zu images of %zu x %zu x %zu pixels and %zu channels are more than any memory.",
+                       count, size[0], size[1], size[2], channels);
+    struct image_series *series = calloc(1, sizeof *series);
+    if (series) {
+        series->info = calloc(count ? count : 1, sizeof *series->info);
+        series->data = calloc(floats ? floats : 1, sizeof(float));
+    }
+    if (!series || !series->info || !series->data) {
+        image_series_free(series);
+        return err_set_bytes(ERR_NO_MEMORY, (int64_t)bytes, -1, "No memory for %zu images, %zu bytes in all.", count,
+                             bytes);
+    }
+    series->count = count;
+    series->channels = channels;
+    memcpy(series->size, size, sizeof series->size);
+    series->complex_valued = complex_valued;
+    *out = series;
+    return 0;
+}
+
+void image_series_free(struct image_series *series)
+{
+    if (!series)
+        return;
+    free(series->info);
+    free(series->data);
+    free(series->xml);
+    free(series);
+}
+
+int image_write(const struct image_series *series, enum image_format format, int fd)
+{
+    return writers[format](series, fd);
+}
+
+int image_put(int fd, const void *bytes, size_t count)
+{
+    const char *at = bytes;
+    while (count) {
+        ssize_t done = write(fd, at, count);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return image_put_failed(done < 0 ? errno : EIO);
+        at += done;
+        count -= (size_t)done;
+    }
+    return 0;
+}
+
+int image_put_failed(int error)
+{
+    if (error == ENOSPC || error == EDQUOT || error == EFBIG)
+        return err_set(ERR_SPOOL_FULL, "The image could not be written: %s. Free some space and run the job again.",
+                       strerror(error));
+    return err_set(ERR_IO, "The image could not be written: %s.", strerror(error));
+}
+
+size_t image_pixels(const struct image_series *series)
+{
+    return series->size[0] * series->size[1] * series->size[2];
+}
+
+size_t image_lanes(const struct image_series *series)
+{
+    return series->complex_valued ? 2 : 1;
+}
+
+const float *image_plane(const struct image_series *series, size_t index, size_t channel)
+{
+    return series->data + (index * series->channels + channel) * image_pixels(series) * image_lanes(series);
+}

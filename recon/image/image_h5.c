@@ -1,0 +1,360 @@
+/* ISMRMRD's image file: /dataset/image_0/{header, attributes, data} and /dataset/xml, as libismrmrd's
+ * ismrmrd_append_image() lays it out, but data in one contiguous piece written without a copy. */
+#include "recon/image/image_h5_fd.h"
+#include "recon/image/image_leaf.h"
+
+#include "gridding/base/err.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ismrmrd/ismrmrd.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LONGEST = 65535 /* matrix_size, channels, image_index are uint16 */ };
+
+static const char attributes[] = "<?xml version=\"1.0\"?>\n<ismrmrdMeta><meta><name>ImageProcessingHistory</name>"
+                                 "<value>mrirecond " MRIRECON_VERSION "</value></meta></ismrmrdMeta>\n";
+
+/* The members of an image header in a file, and in memory as the packed ISMRMRD_ImageHeader. */
+static const struct {
+    const char *name;
+    size_t offset, count; /* count 0: a scalar */
+    char type;            /* s uint16, i uint32, l uint64, n int32, f float */
+} members[] = {
+    {"version", offsetof(ISMRMRD_ImageHeader, version), 0, 's'},
+    {"data_type", offsetof(ISMRMRD_ImageHeader, data_type), 0, 's'},
+    {"flags", offsetof(ISMRMRD_ImageHeader, flags), 0, 'l'},
+    {"measurement_uid", offsetof(ISMRMRD_ImageHeader, measurement_uid), 0, 'i'},
+    {"matrix_size", offsetof(ISMRMRD_ImageHeader, matrix_size), 3, 's'},
+    {"field_of_view", offsetof(ISMRMRD_ImageHeader, field_of_view), 3, 'f'},
+    {"channels", offsetof(ISMRMRD_ImageHeader, channels), 0, 's'},
+    {"position", offsetof(ISMRMRD_ImageHeader, position), 3, 'f'},
+    {"read_dir", offsetof(ISMRMRD_ImageHeader, read_dir), 3, 'f'},
+    {"phase_dir", offsetof(ISMRMRD_ImageHeader, phase_dir), 3, 'f'},
+    {"slice_dir", offsetof(ISMRMRD_ImageHeader, slice_dir), 3, 'f'},
+    {"patient_table_position", offsetof(ISMRMRD_ImageHeader, patient_table_position), 3, 'f'},
+    {"average", offsetof(ISMRMRD_ImageHeader, average), 0, 's'},
+    {"slice", offsetof(ISMRMRD_ImageHeader, slice), 0, 's'},
+    {"contrast", offsetof(ISMRMRD_ImageHeader, contrast), 0, 's'},
+    {"phase", offsetof(ISMRMRD_ImageHeader, phase), 0, 's'},
+    {"repetition", offsetof(ISMRMRD_ImageHeader, repetition), 0, 's'},
+    {"set", offsetof(ISMRMRD_ImageHeader, set), 0, 's'},
+    {"acquisition_time_stamp", offsetof(ISMRMRD_ImageHeader, acquisition_time_stamp), 0, 'i'},
+    {"physiology_time_stamp", offsetof(ISMRMRD_ImageHeader, physiology_time_stamp), ISMRMRD_PHYS_STAMPS, 'i'},
+    {"image_type", offsetof(ISMRMRD_ImageHeader, image_type), 0, 's'},
+    {"image_index", offsetof(ISMRMRD_ImageHeader, image_index), 0, 's'},
+    {"image_series_index", offsetof(ISMRMRD_ImageHeader, image_series_index), 0, 's'},
+    {"user_int", offsetof(ISMRMRD_ImageHeader, user_int), ISMRMRD_USER_INTS, 'n'},
+    {"user_float", offsetof(ISMRMRD_ImageHeader, user_float), ISMRMRD_USER_FLOATS, 'f'},
+    {"attribute_string_len", offsetof(ISMRMRD_ImageHeader, attribute_string_len), 0, 'i'},
+};
+
+static hid_t header_type(void)
+{
+    hid_t type = H5Tcreate(H5T_COMPOUND, sizeof(ISMRMRD_ImageHeader));
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
+        hid_t scalar = members[i].type == 's'   ? H5T_NATIVE_UINT16
+                       : members[i].type == 'i' ? H5T_NATIVE_UINT32
+                       : members[i].type == 'l' ? H5T_NATIVE_UINT64
+                       : members[i].type == 'n' ? H5T_NATIVE_INT32
+                                                : H5T_NATIVE_FLOAT;
+        hsize_t count = members[i].count;
+        hid_t array = count ? H5Tarray_create2(scalar, 1, &count) : H5Tcopy(scalar);
+        H5Tinsert(type, members[i].name, members[i].offset, array);
+        H5Tclose(array);
+    }
+    return type;
+}
+
+static hid_t pixel_type(bool complex_valued)
+{
+    if (!complex_valued)
+        return H5Tcopy(H5T_NATIVE_FLOAT);
+    hid_t type = H5Tcreate(H5T_COMPOUND, sizeof(struct c32));
+    H5Tinsert(type, "real", offsetof(struct c32, re), H5T_NATIVE_FLOAT);
+    H5Tinsert(type, "imag", offsetof(struct c32, im), H5T_NATIVE_FLOAT);
+    return type;
+}
+
+static hid_t string_type(void)
+{
+    hid_t type = H5Tcopy(H5T_C_S1);
+    H5Tset_size(type, H5T_VARIABLE);
+    return type;
+}
+
+static void header_fill(ISMRMRD_ImageHeader *header, const struct image_series *series, size_t index)
+{
+    const struct image_info *info = &series->info[index];
+    memset(header, 0, sizeof *header);
+    header->version = 1;
+    header->data_type = series->complex_valued ? ISMRMRD_CXFLOAT : ISMRMRD_FLOAT;
+    header->image_type = series->complex_valued ? ISMRMRD_IMTYPE_COMPLEX : ISMRMRD_IMTYPE_MAGNITUDE;
+    header->measurement_uid = info->measurement_uid;
+    for (int d = 0; d < 3; d++) {
+        header->matrix_size[d] = (uint16_t)series->size[d];
+        header->field_of_view[d] = info->fov_mm[d];
+        header->position[d] = info->position[d];
+        header->read_dir[d] = info->read_dir[d];
+        header->phase_dir[d] = info->phase_dir[d];
+        header->slice_dir[d] = info->slice_dir[d];
+        header->patient_table_position[d] = info->table_position[d];
+    }
+    header->channels = (uint16_t)series->channels;
+    header->average = info->average;
+    header->slice = info->slice;
+    header->contrast = info->contrast;
+    header->phase = info->phase;
+    header->repetition = info->repetition;
+    header->set = info->set;
+    header->acquisition_time_stamp = info->time_stamp;
+    header->image_index = info->index;
+    header->image_series_index = info->series;
+    header->attribute_string_len = sizeof attributes - 1;
+}
+
+/* Make a dataset of `rank` sizes in `place` and write all of it. */
+static bool dataset_write(hid_t place, const char *name, hid_t type, int rank, const hsize_t *size, const void *from)
+{
+    /* What libhdf5 converts at once; by default it takes and clears a megabyte for each dataset. */
+    enum { CONVERT_BYTES = 1 << 14 };
+    hid_t space = H5Screate_simple(rank, size, NULL), list = H5Pcreate(H5P_DATASET_CREATE);
+    hid_t transfer = H5Pcreate(H5P_DATASET_XFER);
+    H5Pset_buffer(transfer, CONVERT_BYTES, NULL, NULL);
+    /* Every element is written: no fill values first (which HDF5 wants for texts). */
+    if (H5Tget_class(type) != H5T_STRING)
+        H5Pset_fill_time(list, H5D_FILL_TIME_NEVER);
+    hid_t data = H5Dcreate2(place, name, type, space, H5P_DEFAULT, list, H5P_DEFAULT);
+    bool written = data >= 0 && H5Dwrite(data, type, H5S_ALL, H5S_ALL, transfer, from) >= 0;
+    written = (data < 0 || H5Dclose(data) >= 0) && written;
+    H5Pclose(transfer);
+    H5Pclose(list);
+    H5Sclose(space);
+    return written;
+}
+
+static bool file_fill(hid_t file, const struct image_series *series, const ISMRMRD_ImageHeader *headers,
+                      const char *const *texts)
+{
+    hid_t types[3] = {header_type(), pixel_type(series->complex_valued), string_type()};
+    hid_t group = H5Gcreate2(file, "dataset", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    hid_t image = group < 0 ? -1 : H5Gcreate2(group, "image_0", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    hsize_t one = 1, size[5] = {series->count, series->channels, series->size[2], series->size[1], series->size[0]};
+    const char *xml = series->xml;
+    bool written = image >= 0 && dataset_write(image, "header", types[0], 1, size, headers) &&
+                   dataset_write(image, "attributes", types[2], 1, size, texts) &&
+                   dataset_write(image, "data", types[1], 5, size, series->data) &&
+                   (!xml || dataset_write(group, "xml", types[2], 1, &one, &xml));
+    written = (image < 0 || H5Gclose(image) >= 0) && written;
+    written = (group < 0 || H5Gclose(group) >= 0) && written;
+    for (int i = 0; i < 3; i++)
+        H5Tclose(types[i]);
+    return written;
+}
+
+/* HDF5 prints its error stack unless told not to. */
+struct h5_quiet {
+    H5E_auto2_t print;
+    void *context;
+};
+
+static struct h5_quiet quiet_begin(void)
+{
+    struct h5_quiet quiet = {0};
+    H5open();
+    H5Eget_auto2(H5E_DEFAULT, &quiet.print, &quiet.context);
+    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+    return quiet;
+}
+
+static void quiet_end(const struct h5_quiet *quiet)
+{
+    H5Eset_auto2(H5E_DEFAULT, quiet->print, quiet->context);
+}
+
+static int file_write(const struct image_series *series, const ISMRMRD_ImageHeader *headers, const char *const *texts,
+                      int fd)
+{
+    struct h5_fd io = {.fd = fd}, *handed = &io;
+    hid_t driver = h5_fd_register(), list = H5Pcreate(H5P_FILE_ACCESS);
+    hid_t file = -1;
+    bool written = driver >= 0 && H5Pset_driver(list, driver, &handed) >= 0;
+    if (written)
+        file = H5Fcreate("image.h5", H5F_ACC_TRUNC, H5P_DEFAULT, list);
+    written = written && file >= 0 && file_fill(file, series, headers, texts);
+    written = (file < 0 || H5Fclose(file) >= 0) && written;
+    H5Pclose(list);
+    if (driver >= 0)
+        H5FDunregister(driver);
+    if (io.error)
+        return image_put_failed(io.error);
+    return written ? 0 : err_set(ERR_IO, "HDF5 could not write the image.");
+}
+
+int image_write_h5(const struct image_series *series, int fd)
+{
+    if (series->count > LONGEST || series->channels > LONGEST || series->size[0] > LONGEST ||
+        series->size[1] > LONGEST || series->size[2] > LONGEST)
+        return err_set(
+            ERR_LIMIT,
+            "An ISMRMRD image file holds at most %d images, channels and pixels along an axis; this series has "
+            "%zu images. Ask for npy.",
+            LONGEST, series->count);
+    ISMRMRD_ImageHeader *headers = calloc(series->count + 1, sizeof *headers);
+    const char **texts = calloc(series->count + 1, sizeof *texts);
+    int rc = 0;
+    if (!headers || !texts) {
+        rc = err_set(ERR_NO_MEMORY, "No memory for the headers of %zu images.", series->count);
+        goto out;
+    }
+    for (size_t i = 0; i < series->count; i++) {
+        header_fill(&headers[i], series, i);
+        texts[i] = attributes;
+    }
+    struct h5_quiet quiet = quiet_begin();
+    rc = file_write(series, headers, texts, fd);
+    quiet_end(&quiet);
+out:
+    free(texts);
+    free(headers);
+    return rc;
+}
+
+/* ---- reading back ---- */
+
+static void info_fill(struct image_info *info, const ISMRMRD_ImageHeader *header)
+{
+    info->measurement_uid = header->measurement_uid;
+    for (int d = 0; d < 3; d++) {
+        info->fov_mm[d] = header->field_of_view[d];
+        info->position[d] = header->position[d];
+        info->read_dir[d] = header->read_dir[d];
+        info->phase_dir[d] = header->phase_dir[d];
+        info->slice_dir[d] = header->slice_dir[d];
+        info->table_position[d] = header->patient_table_position[d];
+    }
+    info->average = header->average;
+    info->slice = header->slice;
+    info->contrast = header->contrast;
+    info->phase = header->phase;
+    info->repetition = header->repetition;
+    info->set = header->set;
+    info->time_stamp = header->acquisition_time_stamp;
+    info->index = header->image_index;
+    info->series = header->image_series_index;
+}
+
+static int malformed(const char *what)
+{
+    return err_set(ERR_MALFORMED_FILE, "The file is no image file of mrirecond: %s.", what);
+}
+
+static int xml_read(hid_t file, char **out)
+{
+    if (H5Lexists(file, "dataset/xml", H5P_DEFAULT) <= 0)
+        return 0;
+    hid_t data = H5Dopen2(file, "dataset/xml", H5P_DEFAULT), type = string_type();
+    hid_t space = data < 0 ? -1 : H5Dget_space(data);
+    char *text = NULL;
+    bool read = space >= 0 && H5Sget_simple_extent_npoints(space) == 1 &&
+                H5Dread(data, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, &text) >= 0;
+    if (read && text) {
+        *out = strdup(text);
+        H5free_memory(text);
+    }
+    if (space >= 0)
+        H5Sclose(space);
+    if (data >= 0)
+        H5Dclose(data);
+    H5Tclose(type);
+    if (!read)
+        return malformed("/dataset/xml is not one text");
+    return *out ? 0 : err_set(ERR_NO_MEMORY, "No memory for the image's header.");
+}
+
+static int headers_read(hid_t file, struct image_series *series)
+{
+    ISMRMRD_ImageHeader *headers = calloc(series->count + 1, sizeof *headers);
+    if (!headers)
+        return err_set(ERR_NO_MEMORY, "No memory for the headers of %zu images.", series->count);
+    hid_t data = H5Dopen2(file, "dataset/image_0/header", H5P_DEFAULT), type = header_type();
+    hid_t space = data < 0 ? -1 : H5Dget_space(data);
+    bool read = space >= 0 && H5Sget_simple_extent_npoints(space) == (hssize_t)series->count &&
+                H5Dread(data, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, headers) >= 0;
+    for (size_t i = 0; read && i < series->count; i++)
+        info_fill(&series->info[i], &headers[i]);
+    if (space >= 0)
+        H5Sclose(space);
+    if (data >= 0)
+        H5Dclose(data);
+    H5Tclose(type);
+    free(headers);
+    return read ? 0 : malformed("/dataset/image_0/header does not fit its images");
+}
+
+static int series_read(hid_t file, struct image_series **out)
+{
+    hid_t data = H5Dopen2(file, "dataset/image_0/data", H5P_DEFAULT);
+    if (data < 0)
+        return malformed("it has no /dataset/image_0/data");
+    struct image_series *series = NULL;
+    hid_t space = H5Dget_space(data), stored = H5Dget_type(data), type = -1;
+    hsize_t n[5];
+    int rc = 0;
+    H5T_class_t class = H5Tget_class(stored);
+    if (H5Sget_simple_extent_ndims(space) != 5 || (class != H5T_FLOAT && class != H5T_COMPOUND)) {
+        rc = malformed("its data are not [images][channels][z][y][x]");
+        goto out;
+    }
+    H5Sget_simple_extent_dims(space, n, NULL);
+    rc = image_series_create(&series, n[0], n[1], (const size_t[]){n[4], n[3], n[2]}, class == H5T_COMPOUND);
+    if (rc != 0)
+        goto out;
+    type = pixel_type(series->complex_valued);
+    if (H5Dread(data, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, series->data) < 0)
+        rc = malformed("its pixels cannot be read");
+    H5Tclose(type);
+    if (rc == 0)
+        rc = headers_read(file, series);
+    if (rc == 0)
+        rc = xml_read(file, &series->xml);
+out:
+    H5Tclose(stored);
+    H5Sclose(space);
+    H5Dclose(data);
+    if (rc == 0)
+        *out = series;
+    else
+        image_series_free(series);
+    return rc;
+}
+
+int image_read_h5_fd(struct image_series **out, int fd)
+{
+    struct h5_quiet quiet = quiet_begin();
+    struct h5_fd io = {.fd = fd}, *handed = &io;
+    hid_t driver = h5_fd_register(), list = H5Pcreate(H5P_FILE_ACCESS), file = -1;
+    if (driver >= 0 && H5Pset_driver(list, driver, &handed) >= 0)
+        file = H5Fopen("image.h5", H5F_ACC_RDONLY, list);
+    int rc = file < 0 ? malformed("it is not HDF5") : series_read(file, out);
+    if (file >= 0)
+        H5Fclose(file);
+    H5Pclose(list);
+    if (driver >= 0)
+        H5FDunregister(driver);
+    quiet_end(&quiet);
+    return rc;
+}
+
+int image_read_h5(struct image_series **out, const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return err_set(ERR_IO, "%s cannot be read (%s).", path, strerror(errno));
+    int rc = image_read_h5_fd(out, fd);
+    close(fd);
+    return rc;
+}

@@ -1,0 +1,102 @@
+#include "recon/mri/plan_cache.h"
+
+#include "gridding/base/err.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SHARE = 8 }; /* of the memory that can be had, what is kept may take one such part */
+
+struct recon_cache {
+    struct plan_key key;
+    float *k, *given;
+    size_t *offsets;
+    size_t bytes; /* of the three */
+    struct nufft *plan;
+    json_t *decisions;
+};
+
+int recon_cache_create(struct recon_cache **out)
+{
+    *out = calloc(1, sizeof **out);
+    return *out ? 0 : err_set(ERR_NO_MEMORY, "No memory to keep plans.");
+}
+
+void recon_cache_free(struct recon_cache *cache)
+{
+    plan_cache_clear(cache);
+    free(cache);
+}
+
+bool plan_cache_clear(struct recon_cache *cache)
+{
+    bool full = cache && cache->plan;
+    if (!cache)
+        return false;
+    nufft_free(cache->plan);
+    json_decref(cache->decisions);
+    free(cache->k);
+    free(cache->given);
+    free(cache->offsets);
+    *cache = (struct recon_cache){.plan = NULL};
+    return full;
+}
+
+static size_t k_bytes(const struct plan_key *key)
+{
+    return key->samples * (size_t)key->params.dim * sizeof(float);
+}
+
+struct nufft *plan_cache_find(struct recon_cache *cache, const struct plan_key *key, const struct plan_arrays *arrays,
+                              json_t **decisions)
+{
+    if (!cache || !cache->plan || memcmp(&cache->key, key, sizeof *key) != 0 ||
+        memcmp(cache->k, arrays->k, k_bytes(key)) != 0 ||
+        (arrays->given && memcmp(cache->given, arrays->given, key->samples * sizeof(float)) != 0) ||
+        memcmp(cache->offsets, arrays->offsets, (key->count + 1) * sizeof *arrays->offsets) != 0)
+        return NULL;
+    *decisions = cache->decisions;
+    return cache->plan;
+}
+
+static void *copy(const void *from, size_t bytes)
+{
+    void *to = malloc(bytes);
+    return to ? memcpy(to, from, bytes) : NULL;
+}
+
+void plan_cache_begin(struct recon_cache *cache, const struct plan_key *key, const struct plan_arrays *arrays)
+{
+    if (!cache)
+        return;
+    plan_cache_clear(cache);
+    size_t given = arrays->given ? key->samples * sizeof(float) : 0, offsets = (key->count + 1) * sizeof(size_t);
+    size_t bytes = k_bytes(key) + given + offsets;
+    if (bytes > recon_memory_available() / SHARE)
+        return;
+    cache->key = *key;
+    cache->k = copy(arrays->k, k_bytes(key));
+    cache->given = arrays->given ? copy(arrays->given, given) : NULL;
+    cache->offsets = copy(arrays->offsets, offsets);
+    cache->bytes = bytes;
+    if (!cache->k || !cache->offsets || (arrays->given && !cache->given))
+        plan_cache_clear(cache);
+}
+
+bool plan_cache_keep(struct recon_cache *cache, struct dev *dev, struct nufft *plan, json_t *decisions)
+{
+    struct nufft_info info;
+    size_t available = 0, total, host = recon_memory_available();
+    if (!cache || !cache->k)
+        return false;
+    nufft_describe(plan, &info);
+    bool fits = dev_memory(dev, &available, &total) == 0 && info.bytes <= available / SHARE &&
+                (dev_is_gpu(dev) ? 0 : info.bytes) + cache->bytes <= host / SHARE;
+    if (!fits) {
+        plan_cache_clear(cache);
+        return false;
+    }
+    cache->plan = plan;
+    cache->decisions = json_incref(decisions);
+    return true;
+}

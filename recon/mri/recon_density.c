@@ -1,0 +1,84 @@
+/* Density compensation of one image: the file's weights, or weights computed from its trajectory. */
+#include "recon/mri/recon_steps.h"
+
+#include "gridding/base/err.h"
+
+#include <math.h>
+
+struct pipe_progress {
+    const struct recon_job *job;
+    double base, span;
+    int iterations;
+};
+
+static int pipe_progress(void *context, int done)
+{
+    const struct pipe_progress *p = context;
+    return recon_tell(p->job, RECON_STEP_DENSITY, p->base + p->span * done / p->iterations, done, p->iterations);
+}
+
+/* The shape of the frame's curves, for the formula. */
+static enum traj_shape shape_find(const struct recon_job *job, const struct frame *frame, const size_t *offsets,
+                                  const float *k, size_t *curves, size_t *samples)
+{
+    if (!recon_frame_curves(job, frame, offsets, k, curves, samples))
+        return TRAJ_SHAPE_UNKNOWN;
+    return traj_shape_find(job->dim, *curves, *samples, k);
+}
+
+static int analytic(struct recon_job *job, enum traj_shape shape, size_t curves, size_t samples, const float *k,
+                    float *weights)
+{
+    static const char *const words[] = {"of unknown shape", "radial", "spiral"};
+    int rc = dcf_analytic(shape, job->dim, curves, samples, k, weights);
+    if (rc == 0)
+        recon_report_decide(job, "dcf", "analytic", "The trajectory is %s: %zu readouts of %zu samples.", words[shape],
+                            curves, samples);
+    return rc;
+}
+
+static int pipe_menon(struct recon_job *job, const char *reason, size_t samples, const float *k, float *weights,
+                      double base, double span)
+{
+    int iterations = (int)recon_choice(job, RECON_DCF_ITERATIONS);
+    struct pipe_progress progress = {job, base, span, iterations};
+    int rc = recon_tell(job, RECON_STEP_DENSITY, base, 0, iterations);
+    if (rc != 0)
+        return rc;
+    rc = dcf_pipe(job->dev, job->dim, job->n, samples, k, iterations, weights, pipe_progress, &progress);
+    if (rc == 0)
+        recon_report_decide(job, "dcf", "pipe", "%s %d iterations.", reason, iterations);
+    return rc;
+}
+
+int recon_frame_density(struct recon_job *job, const struct frame *frame, const size_t *offsets, const float *k,
+                        float *weights, double base, double span)
+{
+    enum dcf_method asked = (enum dcf_method)recon_choice(job, RECON_DCF);
+    if (job->has_weights) {
+        recon_report_decide(job, "dcf", "given", "The scan carries weights in column %d of its trajectory.",
+                            job->columns);
+        /* Averages repeat the weights; their mean is wanted, not their sum. */
+        for (size_t m = 0; m < frame->samples && frame->averages > 1; m++)
+            weights[m] /= (float)frame->averages;
+        return 0;
+    }
+    if (asked == DCF_NONE) {
+        for (size_t m = 0; m < frame->samples; m++)
+            weights[m] = 1;
+        recon_report_decide(job, "dcf", "none", "As asked for.");
+        return 0;
+    }
+    if (asked == DCF_PIPE)
+        return pipe_menon(job, "As asked for;", frame->samples, k, weights, base, span);
+    size_t curves = frame->count, samples = 0;
+    enum traj_shape shape = shape_find(job, frame, offsets, k, &curves, &samples);
+    if (asked == DCF_AUTO && shape == TRAJ_SHAPE_UNKNOWN)
+        return pipe_menon(job, "The scan carries no weights and its trajectory is neither radial nor a spiral;",
+                          frame->samples, k, weights, base, span);
+    int rc = analytic(job, shape, curves, samples, k, weights);
+    if (rc == ERR_DCF_INVALID && asked == DCF_AUTO)
+        return pipe_menon(job, "The scan carries no weights and its trajectory has no formula;", frame->samples, k,
+                          weights, base, span);
+    return rc;
+}

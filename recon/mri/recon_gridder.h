@@ -1,0 +1,38 @@
+/* recon_gridder.h: what step "images" (recon_images.c) keeps from one image to the next, and its plan (recon_plan.c).
+ */
+#ifndef MRIRECON_RECON_GRIDDER_H
+#define MRIRECON_RECON_GRIDDER_H
+
+#include "gridding/nufft.h"
+#include "recon/mri/recon_steps.h"
+
+struct gridder {
+    struct recon_job *job;
+    size_t most_samples, most_count, pixels;
+    int batch, most_coils;
+    struct nufft *plan;
+    bool kept;                   /* the plan is the cache's */
+    const struct frame *planned; /* the image the plan was made for */
+    uint64_t planned_hash;
+    float *k, *planned_k, *weights; /* host: [most_samples][dim], same, [most_samples] */
+    size_t *offsets;                /* host: [most_count + 1] */
+    struct c32 *staging;            /* host: one coil [most_samples] */
+    struct c32 *data[2];            /* device: [batch][most_samples]; the second where uploads run beside gridding */
+    double beside;                  /* seconds of such uploads */
+    void *image;                    /* device: squares [pixels], or images [batch][pixels] */
+    struct c32 *coil;               /* host: [pixels], for magnitudes of single coils */
+    int plans;
+    struct nufft_times times;  /* of all adjoints */
+    double overflowed;         /* samples, of all images */
+    int64_t coils_done, coils; /* progress: of all images */
+};
+
+/* See to it that g->plan is the one of frame `f`; progress runs from `base` over `span` where it must be made. Fails as
+ * nufft_create() and recon_frame_density(). */
+int gridder_plan(struct gridder *g, size_t f, double base, double span);
+void gridder_plan_drop(struct gridder *g);
+
+/* Report "overflow": how GPU and CPU shared the samples. `depth` is the last plan's; null: without a limit. */
+void gridder_report_overflow(struct gridder *g);
+
+#endif

@@ -1,0 +1,363 @@
+/* Step "images": density compensation, gridding adjoint and coil combination, image by image.
+ *
+ * How images are scaled. An image is sum_m w_m d_m exp(+2 pi i k_m . r), divided by nothing (gridding/nufft.h):
+ *   - weights of the file are used as they stand; of several averages the mean is taken;
+ *   - computed weights (analytic, pipe) are scaled so that a fully sampled object comes out in its own units;
+ *   - dcf=none is the bare sum;
+ *   - prewhitening keeps the coils' mean noise power;
+ *   - coils=rss is the root of the sum of the coils' squared magnitudes.
+ * The size of the image does not change its values: `matrix` and reconSpace only choose at which points r the sum is
+ * taken. With reconSpace's voxels as large as encodedSpace's that is cutting the centre out; with smaller ones the
+ * image is interpolated; with larger ones samples beyond the image's own k-space are left out.
+ *
+ * Images that share a trajectory share its plan: they are worked off together, whatever their order in the series. */
+#include "recon/mri/recon_gridder.h"
+
+#include "gridding/base/err.h"
+#include "recon/mri/plan_cache.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MOST_BATCH = 16,         /* coils handed to the device at a time */
+    SMALL_BATCH = 128 << 20, /* bytes that they may always take */
+    /* A GPU grids some coils while the next ones come: this many bytes of samples at a time, at least two coils in 3-D
+     * and all of a batch in 2-D, whose kernels share weights between coils. */
+    UPLOAD_BATCH = 64 << 20
+};
+
+static bool combines(const struct recon_job *job)
+{
+    return recon_choice(job, RECON_COILS) == RECON_COILS_RSS;
+}
+
+static bool complex_out(const struct recon_job *job)
+{
+    return recon_choice(job, RECON_OUTPUT) == RECON_OUTPUT_COMPLEX;
+}
+
+static int too_large(const char *what, size_t required, size_t available)
+{
+    return err_set_bytes(
+        ERR_NO_MEMORY, (int64_t)required, (int64_t)available,
+        "%s need %.1f MB of memory, and %.1f MB are available. Ask for a smaller matrix or fewer images, or "
+        "run the job when less is running.",
+        what, (double)required / 1e6, (double)available / 1e6);
+}
+
+/* Bytes that this step takes from the host, and whether they are there. */
+static int memory_check(const struct gridder *g, size_t channels)
+{
+    const struct recon_job *job = g->job;
+    size_t pixel = complex_out(job) ? sizeof(struct c32) : sizeof(float), images, samples;
+    size_t per_sample = 2 * (size_t)job->dim * sizeof(float) + sizeof(float) + sizeof(struct c32);
+    bool countable = size_mul(g->pixels, pixel, &images) && size_mul(images, channels, &images) &&
+                     size_mul(images, job->frames->count, &images) && size_mul(g->most_samples, per_sample, &samples) &&
+                     size_add(images, samples, &images);
+    size_t available = recon_memory_available();
+    return countable && images <= available ? 0 : too_large("The images", countable ? images : SIZE_MAX / 2, available);
+}
+
+static int gridder_sizes(struct gridder *g)
+{
+    struct recon_job *job = g->job;
+    g->pixels = (size_t)job->out_n[0] * (size_t)job->out_n[1] * (size_t)job->out_n[2];
+    g->most_coils = 0;
+    for (size_t f = 0; f < job->frames->count; f++) {
+        const struct frame *frame = &job->frames->frame[f];
+        g->most_samples = frame->samples > g->most_samples ? frame->samples : g->most_samples;
+        g->most_count = frame->count > g->most_count ? frame->count : g->most_count;
+        g->most_coils = frame->coils > g->most_coils ? frame->coils : g->most_coils;
+        if (!combines(job) && frame->coils != job->frames->frame[0].coils)
+            return err_set(ERR_COILS_DIFFER,
+                           "coils=none needs as many coils in every image, but image %zu has %d and the first %d. Pass "
+                           "coils=rss.",
+                           f, frame->coils, job->frames->frame[0].coils);
+    }
+    g->batch = g->most_coils < MOST_BATCH ? g->most_coils : MOST_BATCH;
+    /* A CPU's device memory is the host's. What the coils of a batch take there, samples and grids, may be three
+     * quarters of the scan: with the plan a job then stays near twice the scan. */
+    size_t coil_bytes = g->most_samples * sizeof(struct c32) + 4 * g->pixels * sizeof(struct c32);
+    size_t budget = job->scan_bytes / 4 * 3 > SMALL_BATCH ? job->scan_bytes / 4 * 3 : SMALL_BATCH;
+    size_t batch = budget / coil_bytes;
+    if ((size_t)g->batch > batch && !dev_is_gpu(job->dev))
+        g->batch = batch < 1 ? 1 : (int)batch;
+    batch = UPLOAD_BATCH / (g->most_samples * sizeof(struct c32) + 1);
+    if (dev_is_gpu(job->dev) && job->dim == 3 && (size_t)g->batch > batch)
+        g->batch = batch < 2 ? 2 : (int)batch;
+    return 0;
+}
+
+/* Device memory for the samples and images of a batch. */
+static int buffers_alloc(struct gridder *g)
+{
+    struct recon_job *job = g->job;
+    size_t image_bytes = combines(job) ? g->pixels * sizeof(float) : (size_t)g->batch * g->pixels * sizeof(struct c32);
+    size_t data_bytes = (size_t)g->batch * g->most_samples * sizeof(struct c32);
+    int rc = 0;
+    for (int i = 0; i < (g->batch < g->most_coils && dev_is_gpu(job->dev) ? 2 : 1) && rc == 0; i++)
+        if (!g->data[i])
+            rc = dev_alloc(job->dev, data_bytes, (void **)&g->data[i]);
+    return rc == 0 ? dev_alloc(job->dev, image_bytes, &g->image) : rc;
+}
+
+static int gridder_create(struct gridder *g)
+{
+    struct recon_job *job = g->job;
+    int rc = gridder_sizes(g);
+    size_t channels = combines(job) ? 1 : (size_t)g->most_coils;
+    if (rc == 0)
+        rc = memory_check(g, channels);
+    if (rc != 0 && plan_cache_clear(job->request->cache))
+        rc = memory_check(g, channels);
+    if (rc == 0)
+        rc = image_series_create(&job->images, job->frames->count, channels,
+                                 (const size_t[]){(size_t)job->out_n[0], (size_t)job->out_n[1], (size_t)job->out_n[2]},
+                                 complex_out(job));
+    if (rc != 0)
+        return rc;
+    size_t coordinates = g->most_samples * (size_t)job->dim;
+    g->k = malloc(coordinates * sizeof(float));
+    g->planned_k = malloc(job->hash ? coordinates * sizeof(float) : 1); /* there is nothing to compare with */
+    g->weights = malloc(g->most_samples * sizeof(float));
+    g->offsets = malloc((g->most_count + 1) * sizeof *g->offsets);
+    g->staging = malloc(g->most_samples * sizeof *g->staging);
+    g->coil = combines(job) || complex_out(job) ? NULL : malloc(g->pixels * sizeof *g->coil);
+    if (!g->k || !g->planned_k || !g->weights || !g->offsets || !g->staging ||
+        (!g->coil && !combines(job) && !complex_out(job)))
+        return err_set(ERR_NO_MEMORY, "No memory for an image of %zu samples.", g->most_samples);
+    rc = buffers_alloc(g);
+    if (rc != 0 && rc != ERR_DEVICE && plan_cache_clear(job->request->cache))
+        rc = buffers_alloc(g);
+    return rc;
+}
+
+static void gridder_free(struct gridder *g)
+{
+    gridder_plan_drop(g);
+    dev_release(g->job->dev, g->image);
+    dev_release(g->job->dev, g->data[1]);
+    dev_release(g->job->dev, g->data[0]);
+    free(g->coil);
+    free(g->staging);
+    free(g->offsets);
+    free(g->weights);
+    free(g->planned_k);
+    free(g->k);
+}
+
+/* What the last adjoint has added to the times. */
+static void times_add(struct gridder *g)
+{
+    struct nufft_times times;
+    nufft_times(g->plan, &times);
+    g->times.gpu += times.gpu;
+    g->times.cpu += times.cpu;
+    g->times.merge += times.merge;
+    g->times.hidden += times.hidden;
+}
+
+/* Hand `count` coils from `first` to the device, beside what it has to do. */
+static int coils_upload(struct gridder *g, const struct frame *frame, int first, int count, struct c32 *data)
+{
+    int rc = 0;
+    for (int c = 0; c < count && rc == 0; c++) {
+        struct c32 *there = data + (size_t)c * frame->samples, *direct = dev_direct(g->job->dev, there);
+        rc = recon_coil_gather(g->job, frame, g->offsets, first + c, direct != NULL ? direct : g->staging);
+        if (rc == 0 && direct == NULL)
+            rc = dev_upload_begin(g->job->dev, there, g->staging, frame->samples * sizeof(struct c32));
+    }
+    return rc;
+}
+
+/* Single coils from the device into the series, from channel `first` on. */
+static int coils_store(struct gridder *g, size_t f, int first, int count)
+{
+    struct recon_job *job = g->job;
+    struct image_series *series = job->images;
+    int rc = 0;
+    for (int c = 0; c < count && rc == 0; c++) {
+        size_t plane = (f * series->channels + (size_t)(first + c)) * g->pixels;
+        const struct c32 *from = (const struct c32 *)g->image + (size_t)c * g->pixels;
+        void *to = complex_out(job) ? (void *)(series->data + 2 * plane) : g->coil;
+        rc = dev_download(job->dev, to, from, g->pixels * sizeof(struct c32));
+        for (size_t i = 0; i < g->pixels && rc == 0 && !complex_out(job); i++)
+            series->data[plane + i] = hypotf(g->coil[i].re, g->coil[i].im);
+    }
+    return rc;
+}
+
+static int squares_store(struct gridder *g, size_t f)
+{
+    float *to = g->job->images->data + f * g->pixels;
+    int rc = dev_download(g->job->dev, to, g->image, g->pixels * sizeof(float));
+    for (size_t i = 0; i < g->pixels && rc == 0; i++)
+        to[i] = sqrtf(to[i]);
+    return rc;
+}
+
+static int coils_of(const struct gridder *g, const struct frame *frame, int first)
+{
+    return frame->coils - first < g->batch ? frame->coils - first : g->batch;
+}
+
+/* Grid the coils from `first` on, which are in data[turn], and upload the next ones meanwhile where there is room for
+ * them. */
+static int batch_grid(struct gridder *g, const struct frame *frame, int first, int turn)
+{
+    struct recon_job *job = g->job;
+    int count = coils_of(g, frame, first), next = first + count;
+    double start = recon_clock(), beside = 0;
+    int rc = combines(job) ? nufft_adjoint_squares_begin(g->plan, count, g->data[turn], g->image)
+                           : nufft_adjoint_begin(g->plan, count, g->data[turn], g->image);
+    if (rc == 0 && g->data[1] && next < frame->coils) {
+        beside = recon_clock();
+        rc = coils_upload(g, frame, next, coils_of(g, frame, next), g->data[!turn]);
+        beside = recon_clock() - beside;
+        g->beside += beside;
+    }
+    int finished = nufft_finish(g->plan);
+    rc = rc ? rc : finished;
+    if (rc == 0)
+        times_add(g);
+    recon_report_stage(job, recon_steps[RECON_STEP_GRIDDING].name, recon_clock() - start);
+    return rc;
+}
+
+static int frame_grid(struct gridder *g, size_t f)
+{
+    struct recon_job *job = g->job;
+    const struct frame *frame = &job->frames->frame[f];
+    bool rss = combines(job);
+    /* A frame that needs weights and a plan of its own spends a part of its time on them. */
+    double base = (double)g->coils_done / (double)g->coils, span = frame->coils / (double)g->coils;
+    double before = span * (1 - recon_steps[RECON_STEP_GRIDDING].share / job->share);
+    int plans = g->plans, rc = gridder_plan(g, f, base, before);
+    if (g->plans > plans) {
+        base += before;
+        span -= before;
+    }
+    if (rc == 0 && rss)
+        rc = dev_zero(job->dev, g->image, g->pixels * sizeof(float));
+    for (int first = 0, turn = 0; first < frame->coils && rc == 0; first += g->batch, turn ^= g->data[1] != NULL) {
+        rc = recon_tell(job, RECON_STEP_GRIDDING, base + span * first / frame->coils, g->coils_done + first, g->coils);
+        double start = recon_clock();
+        if (rc == 0 && (first == 0 || !g->data[1]))
+            rc = coils_upload(g, frame, first, coils_of(g, frame, first), g->data[turn]);
+        if (rc == 0)
+            rc = dev_upload_order(job->dev);
+        recon_report_stage(job, "upload", recon_clock() - start);
+        if (rc == 0)
+            rc = batch_grid(g, frame, first, turn);
+        start = recon_clock();
+        if (rc == 0 && !rss)
+            rc = coils_store(g, f, first, coils_of(g, frame, first));
+        recon_report_stage(job, "download", recon_clock() - start);
+    }
+    g->coils_done += frame->coils;
+    if (rc == 0) {
+        struct nufft_info info;
+        nufft_describe(g->plan, &info);
+        g->overflowed += (double)info.overflowed;
+    }
+    double start = recon_clock();
+    if (rc == 0 && rss)
+        rc = squares_store(g, f);
+    recon_report_stage(job, "download", recon_clock() - start);
+    return rc;
+}
+
+/* Where the image lies, from its first readout. */
+static void info_fill(struct recon_job *job, size_t f)
+{
+    const struct frame *frame = &job->frames->frame[f];
+    const struct scan_readout *readout = &job->scan.readouts[job->frames->readouts[frame->first]];
+    struct image_info *info = &job->images->info[f];
+    memcpy(info->position, readout->position, sizeof info->position);
+    memcpy(info->read_dir, readout->read_dir, sizeof info->read_dir);
+    memcpy(info->phase_dir, readout->phase_dir, sizeof info->phase_dir);
+    memcpy(info->slice_dir, readout->slice_dir, sizeof info->slice_dir);
+    memcpy(info->table_position, readout->table_position, sizeof info->table_position);
+    for (int d = 0; d < 3; d++)
+        info->fov_mm[d] = (float)job->out_fov_mm[d];
+    info->average = readout->idx[SCAN_AVERAGE];
+    info->slice = readout->idx[SCAN_SLICE];
+    info->contrast = readout->idx[SCAN_CONTRAST];
+    info->phase = readout->idx[SCAN_PHASE];
+    info->repetition = readout->idx[SCAN_REPETITION];
+    info->set = readout->idx[SCAN_SET];
+    info->series = 1;
+    info->index = (uint16_t)(f + 1);
+    info->measurement_uid = readout->measurement_uid;
+    info->time_stamp = readout->time_stamp;
+    if (!frame->one_place)
+        recon_report_warn(
+            job, "The readouts of an image differ in position or direction; the image is placed by its first.");
+    if (frame->averages > 1)
+        recon_report_decide(job, "averages", "combine", "%d averages make one image.", frame->averages);
+}
+
+static void series_finish(struct recon_job *job)
+{
+    struct image_series *series = job->images;
+    for (size_t f = 0; f < series->count; f++)
+        info_fill(job, f);
+    if (job->dim == 2 && series->count > 1 && series->info[0].slice != series->info[1].slice) {
+        double square = 0;
+        for (int d = 0; d < 3; d++)
+            square += pow((double)series->info[1].position[d] - (double)series->info[0].position[d], 2);
+        series->slice_spacing_mm = (float)sqrt(square);
+    }
+    if (job->scan.xml)
+        series->xml = strdup(job->scan.xml);
+}
+
+static int hash_compare(const void *pa, const void *pb, void *hashes)
+{
+    size_t a = *(const size_t *)pa, b = *(const size_t *)pb;
+    const uint64_t *hash = hashes;
+    if (hash[a] != hash[b])
+        return hash[a] < hash[b] ? -1 : 1;
+    return (a > b) - (a < b);
+}
+
+/* The order in which images are made: those of one trajectory together. */
+static int order_make(const struct recon_job *job, size_t **out)
+{
+    size_t count = job->frames->count;
+    size_t *order = malloc(count * sizeof *order);
+    if (!order)
+        return err_set(ERR_NO_MEMORY, "No memory to order %zu images.", count);
+    for (size_t f = 0; f < count; f++)
+        order[f] = f;
+    if (job->hash)
+        qsort_r(order, count, sizeof *order, hash_compare, job->hash);
+    *out = order;
+    return 0;
+}
+
+int recon_images(struct recon_job *job)
+{
+    struct gridder g = {.job = job};
+    size_t *order = NULL;
+    int rc = gridder_create(&g);
+    if (rc == 0)
+        rc = order_make(job, &order);
+    for (size_t f = 0; f < job->frames->count; f++)
+        g.coils += job->frames->frame[f].coils;
+    for (size_t i = 0; i < job->frames->count && rc == 0; i++)
+        rc = frame_grid(&g, order[i]);
+    if (rc == 0)
+        rc = recon_tell(job, RECON_STEP_GRIDDING, 1, g.coils_done, g.coils);
+    if (rc == 0) {
+        gridder_report_overflow(&g);
+        recon_report_number(job, "upload_beside_gridding", g.beside);
+        series_finish(job);
+    }
+    free(order);
+    gridder_free(&g);
+    return rc;
+}

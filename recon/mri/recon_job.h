@@ -1,0 +1,52 @@
+/* recon_job.h: the inside of a running job: what the steps of recon/mri/run.c share. Only recon/ includes this. */
+#ifndef MRIRECON_RECON_JOB_H
+#define MRIRECON_RECON_JOB_H
+
+#include "recon/recon.h"
+
+/* The places of kind "recon"'s parameters in its table (recon/kinds.c) and in struct param_values. */
+enum recon_param {
+    RECON_METHOD,
+    RECON_DCF,
+    RECON_DCF_ITERATIONS,
+    RECON_TRAJ_UNITS,
+    RECON_KERNEL,
+    RECON_TOLERANCE,
+    RECON_WIDTH,
+    RECON_OVERSAMPLING,
+    RECON_COILS,
+    RECON_OUTPUT,
+    RECON_MATRIX,
+    RECON_AVERAGES,
+    RECON_PREWHITEN,
+    RECON_ENCODING,
+    RECON_GROUP,
+    RECON_BIN_DEPTH,
+    RECON_OVERFLOW,
+    RECON_PARAMS
+};
+
+/* Its steps, in the order of their table (recon/kinds.c). */
+enum recon_step {
+    RECON_STEP_DECODE,
+    RECON_STEP_SORT,
+    RECON_STEP_TRAJECTORY,
+    RECON_STEP_NOISE,
+    RECON_STEP_DENSITY,
+    RECON_STEP_PLAN,
+    RECON_STEP_GRIDDING,
+    RECON_STEP_WRITE,
+    RECON_STEPS
+};
+
+extern const struct kind_step recon_steps[];
+
+/* Values of choices, in the order of kinds.c; those of dcf, traj_units, kernel and overflow are the enums of gridding/.
+ */
+enum { RECON_COILS_RSS, RECON_COILS_NONE };
+enum { RECON_OUTPUT_MAGNITUDE, RECON_OUTPUT_COMPLEX };
+enum { RECON_MATRIX_RECON, RECON_MATRIX_ENCODED };
+enum { RECON_AVERAGES_COMBINE, RECON_AVERAGES_SEPARATE };
+enum { RECON_PREWHITEN_AUTO, RECON_PREWHITEN_OFF };
+
+#endif

@@ -1,0 +1,224 @@
+/* The plan that an image is gridded with: the one before where the trajectory is the same, the last job's, or a new one
+ * with its density compensation; and what is reported of it. */
+#include "recon/mri/recon_gridder.h"
+
+#include "gridding/base/err.h"
+#include "recon/mri/plan_cache.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+void gridder_plan_drop(struct gridder *g)
+{
+    if (!g->kept)
+        nufft_free(g->plan);
+    g->plan = NULL;
+    g->kept = false;
+}
+
+/* From cycles per pixel of the encoding to those of the image. */
+static void rescale(struct gridder *g, size_t samples)
+{
+    struct recon_job *job = g->job;
+    size_t dim = (size_t)job->dim;
+    for (size_t d = 0; d < dim; d++)
+        for (size_t m = 0; m < samples && job->out_k[d] != 1; m++)
+            g->k[m * dim + d] = (float)((double)g->k[m * dim + d] * job->out_k[d]);
+}
+
+/* Samples that the image's k-space does not hold (its voxels are larger than the encoding's) get no weight. */
+static void leave_out(struct gridder *g, size_t samples)
+{
+    struct recon_job *job = g->job;
+    size_t dim = (size_t)job->dim, out = 0;
+    for (size_t m = 0; m < samples; m++) {
+        bool outside = false;
+        for (size_t d = 0; d < dim; d++)
+            outside = outside || (job->out_k[d] > 1 && fabsf(g->k[m * dim + d]) > 0.5f);
+        out += outside;
+        if (outside)
+            g->weights[m] = 0;
+    }
+    if (out)
+        recon_report_decide(
+            job, "resolution", "reconSpace",
+            "The image's voxels are larger than the encoded ones; %zu of %zu samples lie outside its k-space "
+            "and are left out.",
+            out, samples);
+}
+
+static void plan_report(struct gridder *g)
+{
+    struct nufft_info info;
+    nufft_describe(g->plan, &info);
+    json_object_set_new(g->job->report, "gridding_way", json_string(nufft_way_name(info.way)));
+    recon_report_number(g->job, "kernel_width", info.width);
+    recon_report_number(g->job, "oversampling", info.oversampling);
+    recon_report_number(g->job, "expected_error", info.expected_error);
+    recon_report_number(g->job, "bins", (double)info.bins);
+    recon_report_number(g->job, "occupied_bins", (double)info.occupied_bins);
+    recon_report_number(g->job, "largest_bin", (double)info.largest_bin);
+    recon_report_number(g->job, "plan_bytes", (double)info.bytes);
+    recon_report_number(g->job, "plans", g->plans);
+    json_object_set_new(g->job->report, "grid", json_pack("[i,i,i]", info.grid[0], info.grid[1], info.grid[2]));
+    double tolerance = g->job->request->values->value[RECON_TOLERANCE].real;
+    if (info.expected_error > tolerance)
+        recon_report_warn(g->job,
+                          "The kernel (%d cells, oversampling %.3g) is expected to err by %.2g of the image, more than "
+                          "the tolerance of %g: a wider kernel or more oversampling errs less, down to float32's own "
+                          "rounding.",
+                          info.width, info.oversampling, info.expected_error, tolerance);
+}
+
+void gridder_report_overflow(struct gridder *g)
+{
+    struct recon_job *job = g->job;
+    struct nufft_info info = {.depth = 0};
+    if (g->plan)
+        nufft_describe(g->plan, &info);
+    bool gpu = dev_is_gpu(job->dev), cpu = recon_choice(job, RECON_OVERFLOW) == NUFFT_OVERFLOW_CPU;
+    json_t *part = json_pack("{s:s, s:o, s:I, s:f, s:f, s:f, s:o}", "treatment",
+                             !gpu  ? "none"
+                             : cpu ? "cpu"
+                                   : "split",
+                             "depth", info.depth ? json_integer((json_int_t)info.depth) : json_null(), "samples",
+                             (json_int_t)g->overflowed, "gpu_seconds", g->times.gpu, "cpu_seconds", g->times.cpu,
+                             "merge_seconds", g->times.merge, "cpu_hidden",
+                             g->times.cpu > 0 ? json_real(g->times.hidden / g->times.cpu) : json_null());
+    json_object_set_new(job->report, "overflow", part);
+    if (gpu && cpu && recon_choice(job, RECON_BIN_DEPTH) == NUFFT_DEPTH_AUTO) {
+        char depth[32] = "none";
+        if (info.depth)
+            snprintf(depth, sizeof depth, "%zu", info.depth);
+        recon_report_decide(
+            job, "bin_depth", depth,
+            "By what gridding with this trajectory takes on this machine, measured with all samples on the "
+            "GPU, with some and with next to none on the CPU. The largest bin keeps %zu samples.",
+            info.largest_bin);
+    }
+    if (!gpu &&
+        (job->request->values->value[RECON_BIN_DEPTH].given || job->request->values->value[RECON_OVERFLOW].given))
+        recon_report_decide(job, "overflow", "none",
+                            "No sample overflowed its bin, because there is no GPU: the CPU "
+                            "grids all.");
+}
+
+/* What the plan for the frame in g->k depends on. */
+static void key_fill(const struct gridder *g, const struct frame *frame, struct plan_key *key)
+{
+    const struct recon_job *job = g->job;
+    memset(key, 0, sizeof *key);
+    key->params.dim = job->dim;
+    key->params.tolerance = job->request->values->value[RECON_TOLERANCE].real;
+    key->params.kernel = (enum nufft_kernel)recon_choice(job, RECON_KERNEL);
+    key->params.width = (int)recon_choice(job, RECON_WIDTH);
+    key->params.oversampling = job->request->values->value[RECON_OVERSAMPLING].real;
+    key->params.batch = g->batch;
+    key->params.bin_depth = (int)recon_choice(job, RECON_BIN_DEPTH);
+    key->params.overflow = (enum nufft_overflow)recon_choice(job, RECON_OVERFLOW);
+    for (int d = 0; d < 3; d++) {
+        key->params.n[d] = job->out_n[d];
+        key->n[d] = job->n[d];
+        key->out_k[d] = job->out_k[d];
+    }
+    key->dcf = recon_choice(job, RECON_DCF);
+    key->iterations = recon_choice(job, RECON_DCF_ITERATIONS);
+    key->has_weights = job->has_weights;
+    key->columns = job->columns;
+    key->averages = frame->averages;
+    key->samples = frame->samples;
+    key->count = frame->count;
+}
+
+/* Make weights and plan for the trajectory in g->k. */
+static int plan_make(struct gridder *g, const struct frame *frame, const struct nufft_params *params, double base,
+                     double span)
+{
+    struct recon_job *job = g->job;
+    double start = recon_clock();
+    double density = recon_steps[RECON_STEP_DENSITY].share, plan = recon_steps[RECON_STEP_PLAN].share;
+    double until = span * density / (density + plan); /* of `span`: the density's */
+    int rc = recon_tell(job, RECON_STEP_DENSITY, base, 0, 0);
+    if (rc == 0)
+        rc = recon_frame_density(job, frame, g->offsets, g->k, g->weights, base, until);
+    recon_report_stage(job, recon_steps[RECON_STEP_DENSITY].name, recon_clock() - start);
+    if (rc == 0)
+        rc = recon_tell(job, RECON_STEP_PLAN, base + until, 0, 0);
+    if (rc != 0)
+        return rc;
+    start = recon_clock();
+    rescale(g, frame->samples);
+    leave_out(g, frame->samples);
+    rc = nufft_create(&g->plan, job->dev, params, frame->samples, g->k);
+    if (rc == 0)
+        rc = nufft_set_weights(g->plan, g->weights);
+    recon_report_stage(job, recon_steps[RECON_STEP_PLAN].name, recon_clock() - start);
+    return rc;
+}
+
+/* The plan for the trajectory in g->k (encoded units; brought to the image's here), and the file's weights in
+ * g->weights: the last job's, or a new one. */
+static int plan_get(struct gridder *g, const struct frame *frame, double base, double span)
+{
+    struct recon_job *job = g->job;
+    struct recon_cache *cache = job->request->cache;
+    const struct plan_arrays arrays = {g->k, job->has_weights ? g->weights : NULL, g->offsets};
+    struct plan_key key;
+    json_t *decisions = NULL;
+    int rc = 0;
+    double start = recon_clock();
+    key_fill(g, frame, &key);
+    struct nufft *plan = plan_cache_find(cache, &key, &arrays, &decisions);
+    gridder_plan_drop(g);
+    if (plan) {
+        g->plan = plan;
+        g->kept = true;
+        rescale(g, frame->samples);
+        recon_report_repeat(job, decisions);
+        recon_report_stage(job, recon_steps[RECON_STEP_PLAN].name, recon_clock() - start);
+    } else {
+        plan_cache_begin(cache, &key, &arrays);
+        json_t *before = recon_report_aside(job);
+        rc = plan_make(g, frame, &key.params, base, span);
+        decisions = recon_report_back(job, before);
+        if (rc == 0)
+            g->kept = plan_cache_keep(cache, job->dev, g->plan, decisions);
+        else
+            plan_cache_clear(cache);
+        json_decref(decisions);
+        g->plans += rc == 0;
+    }
+    if (rc == 0)
+        plan_report(g);
+    return rc;
+}
+
+int gridder_plan(struct gridder *g, size_t f, double base, double span)
+{
+    struct recon_job *job = g->job;
+    const struct frame *frame = &job->frames->frame[f];
+    bool alike = g->planned && job->hash && job->hash[f] == g->planned_hash && frame->samples == g->planned->samples;
+    double start = recon_clock();
+    recon_frame_offsets(job, frame, g->offsets);
+    recon_frame_gather(job, frame, g->offsets, g->k, job->has_weights && !alike ? g->weights : NULL);
+    recon_report_stage(job, "gather", recon_clock() - start);
+    if (alike) {
+        rescale(g, frame->samples);
+        if (memcmp(g->k, g->planned_k, frame->samples * (size_t)job->dim * sizeof(float)) == 0)
+            return 0;
+        recon_frame_gather(job, frame, g->offsets, g->k, job->has_weights ? g->weights : NULL);
+    }
+    g->planned = NULL;
+    int rc = plan_get(g, frame, base, span);
+    if (rc == 0) {
+        if (job->hash) {
+            float *swap = g->k;
+            g->k = g->planned_k;
+            g->planned_k = swap;
+        }
+        g->planned = frame;
+        g->planned_hash = job->hash ? job->hash[f] : 0;
+    }
+    return rc;
+}

@@ -1,0 +1,98 @@
+/* The report that goes with every result: what was done, what was decided and why, and where the time went. */
+#include "recon/mri/recon_steps.h"
+
+#include "gridding/base/err.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <time.h>
+
+enum {
+    MOST_ENTRIES = 32 /* decisions and warnings kept; a series of a thousand images must not bring a thousand each */
+};
+
+double recon_clock(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+int recon_report_create(json_t **out)
+{
+    json_t *report = json_pack("{s:{}, s:[], s:[]}", "stages", "decisions", "warnings");
+    if (!report)
+        return err_set(ERR_NO_MEMORY, "No memory for the job's report.");
+    *out = report;
+    return 0;
+}
+
+void recon_report_stage(struct recon_job *job, const char *name, double seconds)
+{
+    json_t *stages = json_object_get(job->report, "stages"), *old = json_object_get(stages, name);
+    json_object_set_new(stages, name, json_real(seconds + (old ? json_number_value(old) : 0)));
+}
+
+void recon_report_number(struct recon_job *job, const char *name, double value)
+{
+    bool whole = value >= -1e15 && value <= 1e15 && value == (double)(int64_t)value;
+    json_object_set_new(job->report, name, whole ? json_integer((json_int_t)value) : json_real(value));
+}
+
+static bool list_has(const json_t *list, const json_t *entry)
+{
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (json_equal(json_array_get(list, i), entry))
+            return true;
+    return false;
+}
+
+/* Takes `entry`. Each is told once. */
+static void list_add(struct recon_job *job, const char *list, json_t *entry)
+{
+    json_t *there = json_object_get(job->report, list);
+    if (json_array_size(there) < MOST_ENTRIES && !list_has(there, entry))
+        json_array_append(there, entry);
+    json_decref(entry);
+}
+
+void recon_report_decide(struct recon_job *job, const char *what, const char *value, const char *reason, ...)
+{
+    char text[768];
+    va_list arguments;
+    va_start(arguments, reason);
+    vsnprintf(text, sizeof text, reason, arguments);
+    va_end(arguments);
+    list_add(job, "decisions", json_pack("{s:s, s:s, s:s}", "what", what, "value", value, "reason", text));
+}
+
+json_t *recon_report_aside(struct recon_job *job)
+{
+    json_t *before = json_incref(json_object_get(job->report, "decisions"));
+    json_object_set_new(job->report, "decisions", json_array());
+    return before;
+}
+
+json_t *recon_report_back(struct recon_job *job, json_t *before)
+{
+    json_t *own = json_incref(json_object_get(job->report, "decisions"));
+    json_object_set_new(job->report, "decisions", before);
+    recon_report_repeat(job, own);
+    return own;
+}
+
+void recon_report_repeat(struct recon_job *job, const json_t *decisions)
+{
+    for (size_t i = 0; i < json_array_size(decisions); i++)
+        list_add(job, "decisions", json_incref(json_array_get(decisions, i)));
+}
+
+void recon_report_warn(struct recon_job *job, const char *format, ...)
+{
+    char text[768];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    list_add(job, "warnings", json_string(text));
+}

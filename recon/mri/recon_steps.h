@@ -1,0 +1,127 @@
+/* recon_steps.h: one job of kind "recon", and the steps that recon/mri/run.c takes it through. Only recon/ includes this.
+ */
+#ifndef MRIRECON_RECON_STEPS_H
+#define MRIRECON_RECON_STEPS_H
+
+#include "gridding/traj.h"
+#include "recon/mri/frames.h"
+#include "recon/image/image.h"
+#include "recon/recon.h"
+#include "recon/mri/recon_job.h"
+
+#include <jansson.h>
+
+/* Each step fills its part and reads those above it. */
+struct recon_job {
+    struct dev *dev;
+    const struct recon_request *request;
+    const struct recon_listener *listener; /* may be NULL */
+    double begun;                          /* recon_clock() */
+    double done, share;                    /* progress: before the running part of the table in run.c, and of it */
+
+    const struct recon_input *input; /* step "decode"; there already where it was read before */
+    struct recon_input *own;         /* the same, to be freed; NULL: it is the caller's */
+    struct scan scan;                /* of `input`; the caller's where there is none */
+    size_t scan_bytes;
+
+    struct frames *frames; /* step "sort" */
+    size_t samples;        /* of all frames */
+    const struct scan_encoding *encoding;
+    int dim, n[3]; /* of the encoding; n[2] = 1 in 2-D */
+    int out_n[3];  /* of the images */
+    double out_fov_mm[3];
+    double out_k[3]; /* cycles per pixel of the images / cycles per pixel of the encoding */
+
+    enum traj_unit unit; /* step "trajectory" */
+    double scale[3];     /* of the file's trajectory to cycles per pixel */
+    int columns;         /* of the file's trajectory */
+    bool has_weights;    /* column `dim` holds density weights, and they are to be used or may be */
+    uint64_t *hash;      /* [frames]: of the trajectory (and weights); equal for equal ones. NULL: one frame */
+
+    int whitened_coils;    /* step "noise": 0: no whitening */
+    struct c32 *whitening; /* [coils][coils], lower triangular */
+
+    struct image_series *images; /* step "images" */
+    json_t *report;
+};
+
+int recon_trajectory(struct recon_job *job);
+int recon_noise(struct recon_job *job);
+int recon_images(struct recon_job *job);
+
+/* The job's parameter, by its place. */
+static inline int64_t recon_choice(const struct recon_job *job, enum recon_param param)
+{
+    return job->request->values->value[param].integer;
+}
+
+/* Threads for a pass over so many samples: below some, one is done before others are woken. */
+static inline int recon_threads(const struct recon_job *job, size_t samples)
+{
+    return samples > 1 << 18 ? dev_threads(job->dev) : 1;
+}
+
+/* recon_run() of a scan that is decoded already and stays the caller's. */
+int recon_run_scan(struct recon_outcome *out, struct dev *dev, const struct recon_request *request,
+                   const struct recon_listener *listener, const struct scan *scan);
+
+/* Tell the listener that `fraction` of the running part of the table in run.c is done, and where it is: of the step's
+ * unit `iteration` are done of `iterations` (0 of 0: it has none). Fails with ERR_CANCELED. */
+int recon_tell(const struct recon_job *job, enum recon_step step, double fraction, int64_t iteration,
+               int64_t iterations);
+
+/* ---- trajectories of one frame (recon_traj.c) ---- */
+
+/* Samples of the frame's readouts before each: offsets[frame->count + 1]. */
+void recon_frame_offsets(const struct recon_job *job, const struct frame *frame, size_t *offsets);
+
+/* k[samples][dim] in cycles per pixel of the encoding; weights[samples] from the file's column (NULL: not wanted). */
+void recon_frame_gather(const struct recon_job *job, const struct frame *frame, const size_t *offsets, float *k,
+                        float *weights);
+
+/* The frame as curves of one length: readouts, or arms that the file stores as several consecutive segments. False
+ * where lengths differ. */
+bool recon_frame_curves(const struct recon_job *job, const struct frame *frame, const size_t *offsets, const float *k,
+                        size_t *curves, size_t *samples);
+
+/* Density weights of the frame, for k[samples][dim] in cycles per pixel of the encoding. `weights` holds the file's
+ * where the job has them. Progress runs from `base` over `span` of the images. Fails as dcf_analytic() and dcf_pipe()
+ * do.
+ */
+int recon_frame_density(struct recon_job *job, const struct frame *frame, const size_t *offsets, const float *k,
+                        float *weights, double base, double span);
+
+/* ---- coils (coils.c) ---- */
+
+/* Gather one coil of a frame, whitened where the job has a matrix: out[samples].
+ * Fails with ERR_DATA_NONFINITE. */
+int recon_coil_gather(const struct recon_job *job, const struct frame *frame, const size_t *offsets, int coil,
+                      struct c32 *out);
+
+/* The samples of one coil of a readout that the discards leave: [frames_kept(readout)]. */
+const struct c32 *recon_kept_data(const struct recon_job *job, const struct scan_readout *readout, int coil);
+bool recon_any_nonfinite(const struct c32 *data, size_t count);
+int recon_data_nonfinite(const struct scan_readout *readout); /* sets ERR_DATA_NONFINITE */
+
+/* The inverse of Cholesky's factor of the lower triangle of Hermitian covariance[n][n], which is overwritten:
+ * out[n][n], lower triangular, scaled so that the coils' mean noise power stays what it was. 1 where the covariance is
+ * not positive definite. Fails with ERR_NO_MEMORY. */
+int recon_whitening(int n, double (*covariance)[2], struct c32 *out);
+
+/* ---- report (recon_report.c) ---- */
+
+double recon_clock(void); /* seconds, monotonic */
+int recon_report_create(json_t **out);
+void recon_report_stage(struct recon_job *job, const char *name, double seconds); /* adds to what is there */
+void recon_report_number(struct recon_job *job, const char *name, double value);
+void recon_report_decide(struct recon_job *job, const char *what, const char *value, const char *reason, ...)
+    __attribute__((format(printf, 4, 5)));
+/* Gather what is decided from here on in a list of its own; the list that was there is the caller's, who gives it back:
+ * then what was decided meanwhile is added to it, and is the caller's to drop. */
+json_t *recon_report_aside(struct recon_job *job);
+json_t *recon_report_back(struct recon_job *job, json_t *before);
+/* Add decisions of before. */
+void recon_report_repeat(struct recon_job *job, const json_t *decisions);
+void recon_report_warn(struct recon_job *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,347 @@
+/* Step "trajectory": what the trajectory's columns mean, its unit, and whether every number of it can be used. */
+#include "recon/mri/recon_steps.h"
+
+#include "gridding/base/err.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What one pass over all trajectories of the job's readouts finds. Floats are kept as their bits without the sign,
+ * which order as magnitudes do; NaN and infinity lie above all. */
+struct extremes {
+    uint32_t most[4];  /* per column */
+    size_t most_at[4]; /* index into frames->readouts */
+    float least;       /* of the last column */
+    size_t least_at;
+};
+
+enum { INFINITE_BITS = 0x7f800000 };
+
+static float bits_float(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static const struct scan_readout *readout_at(const struct recon_job *job, size_t i)
+{
+    return &job->scan.readouts[job->frames->readouts[i]];
+}
+
+static const float *kept_traj(const struct recon_job *job, const struct scan_readout *readout)
+{
+    return job->scan.traj + readout->traj + (size_t)readout->discard_pre * readout->traj_dims;
+}
+
+/* ---- columns ---- */
+
+static int columns_check(struct recon_job *job)
+{
+    job->columns = readout_at(job, 0)->traj_dims;
+    for (size_t i = 0; i < job->frames->used; i++) {
+        const struct scan_readout *readout = readout_at(job, i);
+        if (readout->traj_dims == 0 && job->encoding->trajectory == SCAN_CARTESIAN)
+            return err_set_acquisition(
+                ERR_TRAJ_MISSING, readout->acquisition,
+                "The scan is Cartesian and carries no trajectory; this service reconstructs "
+                "non-Cartesian scans. Store each sample's k-space position in the acquisitions.");
+        if (readout->traj_dims == 0)
+            return err_set_acquisition(ERR_TRAJ_MISSING, readout->acquisition,
+                                       "Acquisition %u carries no trajectory (trajectory_dimensions is 0). Store each "
+                                       "sample's k-space position in the acquisitions.",
+                                       readout->acquisition);
+        if (readout->traj_dims != job->columns)
+            return err_set_acquisition(
+                ERR_TRAJ_DIMENSIONS, readout->acquisition,
+                "Acquisition %u has a trajectory of %u columns, but acquisition %u one of %d. All of "
+                "an encoding space must agree.",
+                readout->acquisition, readout->traj_dims, readout_at(job, 0)->acquisition, job->columns);
+    }
+    if (job->columns == job->dim || job->columns == job->dim + 1)
+        return 0;
+    if (job->columns < job->dim)
+        return err_set_acquisition(
+            ERR_TRAJ_DIMENSIONS, readout_at(job, 0)->acquisition,
+            "The trajectory has %d columns, but the encoded matrix %d x %d x %d needs kx, ky and kz. "
+            "A stack's kz must be in the trajectory; a 2-D scan has an encoded matrix of z = 1.",
+            job->columns, job->n[0], job->n[1], job->n[2]);
+    return err_set_acquisition(
+        ERR_TRAJ_DIMENSIONS, readout_at(job, 0)->acquisition,
+        "The trajectory has %d columns; the encoded matrix %d x %d x %d takes %d, or %d with density "
+        "weights.",
+        job->columns, job->n[0], job->n[1], job->n[2], job->dim, job->dim + 1);
+}
+
+/* ---- one pass over everything ---- */
+
+static void extremes_join(struct extremes *into, const struct extremes *from, int columns)
+{
+    for (int c = 0; c < columns; c++)
+        if (from->most[c] > into->most[c] || (from->most[c] == into->most[c] && from->most_at[c] < into->most_at[c])) {
+            into->most[c] = from->most[c];
+            into->most_at[c] = from->most_at[c];
+        }
+    if (from->least < into->least || (from->least == into->least && from->least_at < into->least_at)) {
+        into->least = from->least;
+        into->least_at = from->least_at;
+    }
+}
+
+static void readout_scan(const float *k, size_t samples, int columns, size_t at, struct extremes *found)
+{
+    uint32_t most[4] = {0};
+    float least = INFINITY;
+    for (size_t s = 0; s < samples; s++)
+        for (int c = 0; c < columns; c++) {
+            uint32_t bits;
+            memcpy(&bits, k + s * (size_t)columns + (size_t)c, sizeof bits);
+            bits &= 0x7fffffff;
+            most[c] = bits > most[c] ? bits : most[c];
+        }
+    for (size_t s = 0; s < samples; s++) {
+        float last = k[s * (size_t)columns + (size_t)columns - 1];
+        least = last < least ? last : least;
+    }
+    struct extremes here = {.least = least, .least_at = at};
+    for (int c = 0; c < columns; c++) {
+        here.most[c] = most[c];
+        here.most_at[c] = at;
+    }
+    extremes_join(found, &here, columns);
+}
+
+/* FNV-1a over 32-bit words. Equal hashes only suggest equal trajectories; the bytes are compared too. */
+static uint64_t readout_hash(const float *k, size_t floats, uint64_t hash)
+{
+    for (size_t i = 0; i < floats; i++) {
+        uint32_t bits;
+        memcpy(&bits, k + i, sizeof bits);
+        hash = (hash ^ bits) * UINT64_C(0x100000001b3);
+    }
+    return (hash ^ floats) * UINT64_C(0x100000001b3);
+}
+
+static void trajectories_scan(const struct recon_job *job, struct extremes *out)
+{
+    int columns = job->columns;
+    struct extremes all = {.least = INFINITY, .least_at = SIZE_MAX};
+    for (int c = 0; c < 4; c++)
+        all.most_at[c] = SIZE_MAX;
+#pragma omp parallel num_threads(recon_threads(job, job->samples))
+    {
+        struct extremes mine = all;
+#pragma omp for schedule(static)
+        for (size_t i = 0; i < job->frames->used; i++)
+            readout_scan(kept_traj(job, readout_at(job, i)), frames_kept(readout_at(job, i)), columns, i, &mine);
+#pragma omp critical
+        extremes_join(&all, &mine, columns);
+    }
+    *out = all;
+}
+
+static int hashes_make(struct recon_job *job)
+{
+    if (job->frames->count < 2)
+        return 0;
+    job->hash = calloc(job->frames->count, sizeof *job->hash);
+    if (!job->hash)
+        return err_set(ERR_NO_MEMORY, "No memory to compare the trajectories of %zu images.", job->frames->count);
+#pragma omp parallel for schedule(dynamic) num_threads(recon_threads(job, job->samples))
+    for (size_t f = 0; f < job->frames->count; f++) {
+        const struct frame *frame = &job->frames->frame[f];
+        uint64_t hash = UINT64_C(0xcbf29ce484222325) ^ (uint64_t)frame->averages;
+        for (size_t i = frame->first; i < frame->first + frame->count; i++)
+            hash = readout_hash(kept_traj(job, readout_at(job, i)),
+                                frames_kept(readout_at(job, i)) * (size_t)job->columns, hash);
+        job->hash[f] = hash;
+    }
+    return 0;
+}
+
+/* ---- the weight column ---- */
+
+static int weights_invalid(const struct recon_job *job, size_t at, float value)
+{
+    uint32_t acquisition = readout_at(job, at)->acquisition;
+    return err_set_acquisition(ERR_DCF_INVALID, acquisition,
+                               "Acquisition %u has a density weight of %g; weights are finite and not negative. Pass "
+                               "dcf=analytic, pipe or none to leave the weights aside.",
+                               acquisition, (double)value);
+}
+
+/* One more column than dimensions holds density weights (Gadgetron's convention), if it can: it could also be the kz of
+ * a 2-D scan. */
+static int weights_decide(struct recon_job *job, const struct extremes *found)
+{
+    enum dcf_method asked = (enum dcf_method)recon_choice(job, RECON_DCF);
+    int last = job->columns - 1;
+    if (job->columns == job->dim) {
+        if (asked == DCF_GIVEN)
+            return err_set(
+                ERR_DCF_MISSING,
+                "dcf=given, but the trajectory has %d columns for %d dimensions and so carries no weights. Pass "
+                "dcf=auto, analytic or pipe to have them computed.",
+                job->columns, job->dim);
+        return 0;
+    }
+    if (asked != DCF_AUTO && asked != DCF_GIVEN) {
+        recon_report_decide(job, "trajectory column", "ignored", "Column %d of the trajectory is not used: dcf=%s.",
+                            last + 1, job->request->values->value[RECON_DCF].text);
+        return 0;
+    }
+    if (asked == DCF_AUTO && found->most[last] == 0) {
+        recon_report_decide(job, "trajectory column", "ignored",
+                            "Column %d of the trajectory is 0 throughout, so it holds no weights.", last + 1);
+        return 0;
+    }
+    if (asked == DCF_AUTO && job->dim == 2 && found->least < 0) {
+        uint32_t acquisition = readout_at(job, found->least_at)->acquisition;
+        return err_set_acquisition(
+            ERR_DCF_AMBIGUOUS, acquisition,
+            "The trajectory of this 2-D scan has a third column with negative values (%g in acquisition "
+            "%u): neither density weights nor part of a 2-D trajectory. Pass dcf=analytic, pipe or none "
+            "to leave it aside.",
+            (double)found->least, acquisition);
+    }
+    if (found->most[last] >= INFINITE_BITS)
+        return weights_invalid(job, found->most_at[last], bits_float(found->most[last]));
+    if (found->least < 0)
+        return weights_invalid(job, found->least_at, found->least);
+    if (found->most[last] == 0)
+        return err_set(ERR_DCF_INVALID, "dcf=given, but all density weights of the scan are 0.");
+    job->has_weights = true;
+    return 0;
+}
+
+/* ---- the unit ---- */
+
+static int positions_check(const struct recon_job *job, const struct extremes *found)
+{
+    bool filled = false;
+    for (int d = 0; d < job->dim; d++) {
+        uint32_t acquisition = readout_at(job, found->most_at[d])->acquisition;
+        if (found->most[d] >= INFINITE_BITS)
+            return err_set_acquisition(ERR_TRAJ_NONFINITE, acquisition,
+                                       "Acquisition %u has a k%c that is not a finite number (%g).", acquisition,
+                                       "xyz"[d], (double)bits_float(found->most[d]));
+        filled = filled || found->most[d] > 0;
+    }
+    if (!filled)
+        return err_set(ERR_TRAJ_MISSING, "All samples of the trajectory are at k = 0: it was never filled in.");
+    return 0;
+}
+
+/* The unit follows from the largest |k| of each axis alone: `dim` samples tell as much as all. */
+static int unit_decide(struct recon_job *job, const struct extremes *found)
+{
+    static const char *const names[] = {"auto", "pixel", "grid", "radians", "per_metre"};
+    float k[3][3] = {{0}};
+    double fov_m[3];
+    char reason[512] = "";
+    for (int d = 0; d < 3; d++)
+        fov_m[d] = (double)job->encoding->fov_mm[d] / 1000;
+    for (int d = 0; d < job->dim; d++)
+        k[d][d] = bits_float(found->most[d]);
+    enum traj_unit asked = (enum traj_unit)recon_choice(job, RECON_TRAJ_UNITS);
+    int rc = traj_unit_find(asked, job->dim, job->n, fov_m, (size_t)job->dim, 3, k[0], &job->unit, job->scale, reason,
+                            sizeof reason);
+    if (rc != 0) {
+        struct err failure = *err_last();
+        int worst = 0;
+        for (int d = 1; d < job->dim; d++)
+            if (k[d][d] > k[worst][worst])
+                worst = d;
+        failure.acquisition = readout_at(job, found->most_at[worst])->acquisition;
+        return err_restore(&failure);
+    }
+    recon_report_decide(job, "trajectory unit", names[job->unit], "%s", reason);
+    return 0;
+}
+
+int recon_trajectory(struct recon_job *job)
+{
+    struct extremes found;
+    int rc = columns_check(job);
+    if (rc != 0)
+        return rc;
+    trajectories_scan(job, &found);
+    rc = positions_check(job, &found);
+    if (rc == 0)
+        rc = weights_decide(job, &found);
+    if (rc == 0)
+        rc = unit_decide(job, &found);
+    if (rc == 0)
+        rc = hashes_make(job);
+    return rc;
+}
+
+/* ---- one frame ---- */
+
+void recon_frame_offsets(const struct recon_job *job, const struct frame *frame, size_t *offsets)
+{
+    offsets[0] = 0;
+    for (size_t i = 0; i < frame->count; i++)
+        offsets[i + 1] = offsets[i] + frames_kept(readout_at(job, frame->first + i));
+}
+
+void recon_frame_gather(const struct recon_job *job, const struct frame *frame, const size_t *offsets, float *k,
+                        float *weights)
+{
+    size_t dim = (size_t)job->dim, columns = (size_t)job->columns;
+#pragma omp parallel for schedule(static) num_threads(recon_threads(job, frame->samples))
+    for (size_t i = 0; i < frame->count; i++) {
+        const float *from = kept_traj(job, readout_at(job, frame->first + i));
+        float *to = k + offsets[i] * dim;
+        size_t samples = offsets[i + 1] - offsets[i];
+        for (size_t s = 0; s < samples; s++)
+            for (size_t d = 0; d < dim; d++)
+                to[s * dim + d] = (float)((double)from[s * columns + d] * job->scale[d]);
+        for (size_t s = 0; weights && s < samples; s++)
+            weights[offsets[i] + s] = from[s * columns + dim];
+    }
+}
+
+static double distance(int dim, const float *a, const float *b)
+{
+    double sum = 0;
+    for (int d = 0; d < dim; d++)
+        sum += ((double)a[d] - b[d]) * ((double)a[d] - b[d]);
+    return sqrt(sum);
+}
+
+/* Does readout i + 1 of the frame go on where readout i ended: the next segment of the same line, and no jump in k
+ * (some count their spokes as segments). */
+static bool continues(const struct recon_job *job, const struct frame *frame, const size_t *offsets, const float *k,
+                      size_t i)
+{
+    const struct scan_readout *before = readout_at(job, frame->first + i);
+    const struct scan_readout *next = readout_at(job, frame->first + i + 1);
+    if (next->idx[SCAN_SEGMENT] != before->idx[SCAN_SEGMENT] + 1 || next->idx[SCAN_STEP1] != before->idx[SCAN_STEP1] ||
+        next->idx[SCAN_STEP2] != before->idx[SCAN_STEP2] || next->idx[SCAN_AVERAGE] != before->idx[SCAN_AVERAGE] ||
+        offsets[i + 1] - offsets[i] < 2)
+        return false;
+    const float *start = k + offsets[i + 1] * (size_t)job->dim;
+    double step = distance(job->dim, start - job->dim, start - 2 * job->dim);
+    return distance(job->dim, start, start - job->dim) <= 3 * step;
+}
+
+bool recon_frame_curves(const struct recon_job *job, const struct frame *frame, const size_t *offsets, const float *k,
+                        size_t *curves, size_t *samples)
+{
+    size_t count = 0, start = 0, length = 0;
+    for (size_t i = 0; i < frame->count; i++) {
+        if (i + 1 < frame->count && continues(job, frame, offsets, k, i))
+            continue;
+        size_t curve = offsets[i + 1] - offsets[start];
+        if (count > 0 && curve != length)
+            return false;
+        length = curve;
+        start = i + 1;
+        count++;
+    }
+    *curves = count;
+    *samples = length;
+    return true;
+}

@@ -1,0 +1,258 @@
+/* Runs one job of kind "recon": a table of steps over one struct recon_job. */
+#include "recon/mri/recon_steps.h"
+
+#include "gridding/base/err.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- step "decode" ---- */
+
+struct recon_input {
+    struct scan scan;
+    double seconds, finished; /* what reading took, and when it was done */
+};
+
+static int canceled(void *context)
+{
+    const struct recon_listener *listener = context;
+    const struct recon_progress now = {.step = RECON_STEP_DECODE};
+    return listener && listener->progress && listener->progress(listener->context, &now) != 0;
+}
+
+int recon_read(struct recon_input **out, const struct recon_request *request, const struct recon_listener *listener)
+{
+    const char *group = request->values->value[RECON_GROUP].text;
+    const struct scan_limits limits = {
+        .bytes = request->memory_bytes ? request->memory_bytes : (uint64_t)recon_memory_available() / 4 * 3,
+        .seconds = request->decode_seconds > 0 ? request->decode_seconds : 600,
+    };
+    struct recon_input *input = calloc(1, sizeof *input);
+    if (!input)
+        return err_set(ERR_NO_MEMORY, "No memory to read a scan.");
+    double start = recon_clock();
+    int rc = scan_decode(&input->scan, request->decoder, request->input, *group ? group : NULL, &limits, canceled,
+                         (void *)(uintptr_t)listener);
+    input->finished = recon_clock();
+    input->seconds = input->finished - start;
+    if (rc != 0)
+        free(input);
+    else
+        *out = input;
+    return rc;
+}
+
+void recon_input_free(struct recon_input *input)
+{
+    if (!input)
+        return;
+    scan_close(&input->scan);
+    free(input);
+}
+
+static int decode(struct recon_job *job)
+{
+    int rc = 0;
+    if (!job->input && !job->scan.header) {
+        rc = recon_read(&job->own, job->request, job->listener);
+        job->input = job->own;
+    }
+    if (rc != 0)
+        return rc;
+    if (job->input) {
+        /* Of the time that reading took, what passed before the job began cost it nothing. */
+        double ahead = fmin(job->begun, job->input->finished) - (job->input->finished - job->input->seconds);
+        job->scan = job->input->scan;
+        recon_report_stage(job, recon_steps[RECON_STEP_DECODE].name, job->input->seconds);
+        recon_report_number(job, "decode_ahead_seconds", fmax(0, ahead));
+    }
+    job->scan_bytes = job->scan.header->total_bytes;
+    recon_report_number(job, "scan_bytes", (double)job->scan_bytes);
+    if (job->scan.header->ignored)
+        recon_report_number(job, "not_read", (double)job->scan.header->ignored);
+    return 0;
+}
+
+/* ---- step "sort" ---- */
+
+/* The points at which the image is wanted: see recon_images.c. */
+static void matrix_choose(struct recon_job *job)
+{
+    const struct scan_encoding *e = job->encoding;
+    bool recon = recon_choice(job, RECON_MATRIX) == RECON_MATRIX_RECON;
+    bool same = true, wraps = false;
+    job->dim = e->matrix[2] > 1 ? 3 : 2;
+    for (int d = 0; d < 3; d++) {
+        job->n[d] = d < job->dim ? (int)e->matrix[d] : 1;
+        job->out_n[d] = recon && d < job->dim ? (int)e->recon_matrix[d] : job->n[d];
+        job->out_fov_mm[d] = (double)(recon ? e->recon_fov_mm[d] : e->fov_mm[d]);
+        job->out_k[d] = job->out_fov_mm[d] / job->out_n[d] / ((double)e->fov_mm[d] / job->n[d]);
+        /* Fields of view are often rounded: voxels within a thousandth of each other are the same. */
+        if (d >= job->dim || fabs(job->out_k[d] - 1) < 1e-3)
+            job->out_k[d] = 1;
+        same = same && job->out_n[d] == job->n[d] && job->out_k[d] == 1;
+        wraps = wraps || job->out_n[d] * job->out_k[d] > job->n[d] * 1.01;
+    }
+    char text[64];
+    snprintf(text, sizeof text, "%d x %d x %d", job->out_n[0], job->out_n[1], job->out_n[2]);
+    if (!same)
+        recon_report_decide(job, "matrix", text, "The header's reconSpace; the encoded matrix is %d x %d x %d.",
+                            job->n[0], job->n[1], job->n[2]);
+    if (wraps)
+        recon_report_warn(job,
+                          "The header's reconSpace is wider than its encodedSpace: the image repeats at its edges.");
+    json_object_set_new(job->report, "matrix", json_pack("[i,i,i]", job->out_n[0], job->out_n[1], job->out_n[2]));
+}
+
+static void readouts_report(struct recon_job *job)
+{
+    const struct frames *frames = job->frames;
+    json_t *ignored = json_object();
+    for (int i = 0; i < FRAMES_REASONS; i++)
+        if (frames->ignored[i])
+            json_object_set_new(ignored, frames_ignored_name((enum frames_ignored)i),
+                                json_integer((json_int_t)frames->ignored[i]));
+    if (frames->elsewhere)
+        json_object_set_new(ignored, "other_encoding", json_integer((json_int_t)frames->elsewhere));
+    json_object_set_new(job->report, "readouts",
+                        json_pack("{s:I, s:I, s:o}", "total", (json_int_t)job->scan.header->readouts, "used",
+                                  (json_int_t)frames->used, "ignored", ignored));
+    for (size_t f = 0; f < frames->count; f++)
+        job->samples += frames->frame[f].samples;
+    recon_report_number(job, "samples", (double)job->samples);
+    recon_report_number(job, "coils", frames->frame[0].coils);
+    recon_report_number(job, "images", (double)frames->count);
+    recon_report_number(job, "encoding", frames->encoding);
+    if (frames->elsewhere)
+        recon_report_warn(
+            job, "%zu readouts of other encoding spaces were not used; choose one with the parameter `encoding`.",
+            frames->elsewhere);
+}
+
+static int sort(struct recon_job *job)
+{
+    int rc = frames_create(&job->frames, &job->scan, (int)recon_choice(job, RECON_ENCODING),
+                           recon_choice(job, RECON_AVERAGES) == RECON_AVERAGES_SEPARATE);
+    if (rc != 0)
+        return rc;
+    job->encoding = &job->scan.encodings[job->frames->encoding];
+    matrix_choose(job);
+    readouts_report(job);
+    return 0;
+}
+
+/* ---- the job ---- */
+
+/* The steps from `first` to `last`. Those of the images come in turns, image by image, and tell themselves. */
+static const struct {
+    enum recon_step first, last;
+    int (*run)(struct recon_job *job);
+} parts[] = {
+    {RECON_STEP_DECODE, RECON_STEP_DECODE, decode},
+    {RECON_STEP_SORT, RECON_STEP_SORT, sort},
+    {RECON_STEP_TRAJECTORY, RECON_STEP_TRAJECTORY, recon_trajectory},
+    {RECON_STEP_NOISE, RECON_STEP_NOISE, recon_noise},
+    {RECON_STEP_DENSITY, RECON_STEP_GRIDDING, recon_images},
+};
+
+size_t recon_memory_available(void)
+{
+    unsigned long long kilobytes = 0;
+    char line[128];
+    FILE *file = fopen("/proc/meminfo", "re");
+    while (file && kilobytes == 0 && fgets(line, sizeof line, file))
+        if (sscanf(line, "MemAvailable: %llu kB", &kilobytes) != 1)
+            kilobytes = 0;
+    if (file)
+        fclose(file);
+    /* Without /proc there is no telling: the allocation itself will. */
+    return kilobytes ? (size_t)kilobytes * 1024 : SIZE_MAX / 2;
+}
+
+int recon_tell(const struct recon_job *job, enum recon_step step, double fraction, int64_t iteration,
+               int64_t iterations)
+{
+    const struct recon_listener *listener = job->listener;
+    const struct recon_progress now = {(int)step, job->done + job->share * fmin(1, fmax(0, fraction)), iteration,
+                                       iterations};
+    if (listener && listener->progress && listener->progress(listener->context, &now) != 0)
+        return err_set(ERR_CANCELED, "The job was canceled while it was running.");
+    return 0;
+}
+
+static int parameters_check(const struct recon_job *job)
+{
+    if (recon_choice(job, RECON_OUTPUT) == RECON_OUTPUT_COMPLEX && recon_choice(job, RECON_COILS) == RECON_COILS_RSS)
+        return err_set(ERR_BAD_PARAMETER,
+                       "output=complex needs coils=none: the root of the sum of squares over coils has no phase.");
+    return 0;
+}
+
+static int steps_run(struct recon_job *job)
+{
+    int rc = parameters_check(job);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && rc == 0; i++) {
+        bool single = parts[i].first == parts[i].last;
+        job->share = 0;
+        for (enum recon_step s = parts[i].first; s <= parts[i].last; s++)
+            job->share += recon_steps[s].share;
+        if (single)
+            rc = recon_tell(job, parts[i].first, 0, 0, 0);
+        double start = recon_clock();
+        if (rc == 0)
+            rc = parts[i].run(job);
+        /* The scan's may have been read before; the images' own stages are told one by one. */
+        if (single && parts[i].run != decode)
+            recon_report_stage(job, recon_steps[parts[i].first].name, recon_clock() - start);
+        job->done += job->share;
+    }
+    recon_report_number(job, "seconds", recon_clock() - job->begun);
+    return rc;
+}
+
+static int job_run(struct recon_outcome *out, struct recon_job *job)
+{
+    int rc = recon_report_create(&job->report);
+    job->begun = job->request->begun > 0 ? job->request->begun : recon_clock();
+    if (rc != 0)
+        return rc;
+    json_object_set_new(job->report, "device", json_string(dev_name(job->dev)));
+    if (*dev_note(job->dev))
+        recon_report_warn(job, "%s", dev_note(job->dev));
+    rc = steps_run(job);
+    if (rc == 0) {
+        out->images = job->images;
+        out->report = job->report;
+    } else {
+        image_series_free(job->images);
+        json_decref(job->report);
+    }
+    free(job->whitening);
+    free(job->hash);
+    frames_free(job->frames);
+    recon_input_free(job->own);
+    return rc;
+}
+
+int recon_run(struct recon_outcome *out, struct dev *dev, const struct recon_request *request,
+              const struct recon_listener *listener)
+{
+    struct recon_job job = {.dev = dev, .request = request, .listener = listener};
+    return job_run(out, &job);
+}
+
+int recon_run_input(struct recon_outcome *out, struct dev *dev, const struct recon_request *request,
+                    const struct recon_listener *listener, const struct recon_input *input)
+{
+    struct recon_job job = {.dev = dev, .request = request, .listener = listener, .input = input};
+    return job_run(out, &job);
+}
+
+int recon_run_scan(struct recon_outcome *out, struct dev *dev, const struct recon_request *request,
+                   const struct recon_listener *listener, const struct scan *scan)
+{
+    struct recon_job job = {.dev = dev, .request = request, .listener = listener, .scan = *scan};
+    return job_run(out, &job);
+}

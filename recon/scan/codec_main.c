@@ -1,0 +1,147 @@
+/* mrirecon-codec: reads and writes file formats in a process of its own, so that neither a daemon nor a worker does. */
+#include "recon/scan/codec.h"
+#include "recon/image/image.h"
+#include "recon/scan/sandbox.h"
+#include "recon/scan/scan_build.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* ---- decode ---- */
+
+struct upload {
+    struct codec_request request;
+    int file, memory;
+};
+
+/* Wait for the upload. Where there is none to come, or what comes is no request, the process has no business. */
+static void upload_receive(struct upload *upload)
+{
+    int fds[2];
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(sizeof fds)];
+    } control;
+    struct iovec part = {.iov_base = &upload->request, .iov_len = sizeof upload->request};
+    struct msghdr packet = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
+    ssize_t got = recvmsg(CODEC_FD, &packet, 0);
+    if (got == 0)
+        _exit(0);
+    struct cmsghdr *head = CMSG_FIRSTHDR(&packet);
+    if (got != sizeof upload->request || upload->request.magic != CODEC_REQUEST_MAGIC || !head ||
+        head->cmsg_type != SCM_RIGHTS || head->cmsg_len != CMSG_LEN(sizeof fds))
+        _exit(2);
+    memcpy(fds, CMSG_DATA(head), sizeof fds);
+    upload->file = fds[0];
+    upload->memory = fds[1];
+    if (write(CODEC_FD, CODEC_BEGUN, 1) != 1)
+        _exit(2);
+}
+
+static int upload_decode(const struct upload *upload)
+{
+    const struct codec_request *request = &upload->request;
+    size_t bytes = (size_t)request->file_bytes;
+    void *file = mmap(NULL, bytes, PROT_READ, MAP_SHARED, upload->file, 0);
+    if (file == MAP_FAILED)
+        return err_set(ERR_IO, "The file cannot be mapped (%s).", strerror(errno));
+    madvise(file, bytes, MADV_SEQUENTIAL);
+    if (strcmp(request->format, "stream") == 0)
+        return scan_stream_decode(upload->memory, request->most_bytes, file, bytes);
+    return scan_hdf5_decode(upload->memory, request->most_bytes, file, bytes, *request->group ? request->group : NULL);
+}
+
+static int decode(void)
+{
+    sandbox_follow_parent(CODEC_FD);
+    syscall(SYS_close_range, CODEC_FD + 1, ~0U, 0);
+    struct upload upload;
+    int rc = scan_readers_init();
+    /* Where the upload is there already, it would have to wait. */
+    struct pollfd socket = {.fd = CODEC_FD, .events = POLLIN};
+    if (rc == 0 && poll(&socket, 1, 0) == 0)
+        rc = scan_hdf5_rehearse();
+    if (rc == 0)
+        rc = sandbox_enter(CODEC_FD, -1);
+    upload_receive(&upload);
+    if (rc == 0)
+        rc = upload_decode(&upload);
+    struct codec_report report = {.magic = CODEC_REPORT_MAGIC};
+    if (rc != 0)
+        report.failure = *err_last();
+    ssize_t done = write(CODEC_FD, &report, sizeof report);
+    /* _exit: what libhdf5 would tidy up at exit may be what the file has broken. */
+    _exit(done == sizeof report ? rc != 0 : 2);
+}
+
+/* ---- convert ---- */
+
+/* Shut this process in with its two files before it looks into the first: a worker wrote that, and a worker can be
+ * misled. No format is much larger than the image's own. */
+static int convert_confine(int in, int out)
+{
+    enum { SPARE_BYTES = 1 << 30, CPU_SECONDS = 600, BYTES_PER_SECOND = 1 << 20 };
+    struct stat status;
+    if (fstat(in, &status) != 0)
+        return err_set(ERR_IO, "The image cannot be read (%s).", strerror(errno));
+    uint64_t bytes = (uint64_t)status.st_size;
+    const struct sandbox_limits limits = {
+        .heap_bytes = 4 * bytes + SPARE_BYTES,
+        .file_bytes = 2 * bytes + SPARE_BYTES,
+        .cpu_seconds = CPU_SECONDS + (double)bytes / BYTES_PER_SECOND,
+    };
+    int rc = scan_readers_init();
+    if (rc == 0)
+        rc = sandbox_limit(0, &limits);
+    return rc == 0 ? sandbox_enter(-1, out) : rc;
+}
+
+static int convert(char **word)
+{
+    int format = image_format_find(word[1]);
+    if (format < 0)
+        return err_set(ERR_BAD_PARAMETER, "There is no image format \"%s\".", word[1]);
+    int in = open(word[0], O_RDONLY | O_CLOEXEC);
+    if (in < 0)
+        return err_set(ERR_IO, "%s cannot be read (%s).", word[0], strerror(errno));
+    int out = open(word[2], O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (out < 0)
+        return err_set(ERR_IO, "%s cannot be written (%s).", word[2], strerror(errno));
+    struct image_series *series = NULL;
+    int rc = convert_confine(in, out);
+    if (rc == 0)
+        rc = image_read_h5_fd(&series, in);
+    if (rc == 0)
+        rc = image_write(series, (enum image_format)format, out);
+    if (rc == 0 && fsync(out) != 0)
+        rc = err_set(ERR_IO, "%s cannot be written (%s).", word[2], strerror(errno));
+    image_series_free(series);
+    return rc;
+}
+
+int main(int count, char **word)
+{
+    if (count == 2 && strcmp(word[1], "decode") == 0)
+        return decode();
+    if (count == 5 && strcmp(word[1], "convert") == 0) {
+        sandbox_follow_parent(-1); /* a daemon reaches its files through itself: none are there without it */
+        int rc = convert(word + 2);
+        if (rc != 0)
+            fprintf(stderr, "mrirecon-codec: %s: %s\n", err_name(rc), err_last()->text);
+        /* _exit: what libraries do at exit is more than the sandbox lets them. */
+        _exit(rc == 0 ? 0 : 1);
+    }
+    fprintf(stderr, "usage: mrirecon-codec convert IMAGE.h5 FORMAT OUTFILE\n"
+                    "       (mrirecon-codec decode is started by mrirecon-worker)\n");
+    return 2;
+}

@@ -1,0 +1,420 @@
+#include "recon/scan/decoder.h"
+
+#include "gridding/base/err.h"
+#include "recon/scan/codec.h"
+#include "recon/scan/sandbox.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    POLL_MS = 50,          /* between two looks whether the job was canceled */
+    HEAP_BYTES = 1 << 30,  /* of a decoder; an acquisition of 65535 samples and 1024 channels takes 0.5 GB */
+    ASIDE_BYTES = 16 << 20 /* at most set aside for the next scan */
+};
+
+struct process {
+    pid_t pid;
+    int socket; /* our end */
+};
+
+struct decoder {
+    const char *codec;
+    struct process ready[DECODER_MOST_READY]; /* the oldest first */
+    int count;
+    struct process over; /* has reported and was killed, not yet collected; pid 0: none */
+    int lost;            /* ended while they stood ready */
+    int aside;           /* memfd for the next scan, whose pages are there; -1: none */
+    uint64_t last_bytes; /* of the last upload */
+    char how[64], sentence[192];
+};
+
+/* ---- processes ---- */
+
+/* Descriptors are moved out of the way of the child's fixed number, so that no dup2 lands on one still needed. */
+static int move_away(int fd)
+{
+    enum { FREE_FROM = 16 };
+    int moved = fcntl(fd, F_DUPFD_CLOEXEC, FREE_FROM);
+    return moved >= 0 ? moved : err_set(ERR_IO, "No more files can be opened (%s).", strerror(errno));
+}
+
+static int spawn(pid_t *pid, const char *codec, int socket)
+{
+    /* Memory for a small scan is taken at once, in large pages where the kernel has them, and kept: page by page,
+     * taking it takes longer than decoding. */
+    char malloc_tuned[] = "GLIBC_TUNABLES=glibc.malloc.hugetlb=1:glibc.malloc.top_pad=12582912:"
+                          "glibc.malloc.mmap_threshold=4194304:glibc.malloc.trim_threshold=1073741824";
+    char *const environment[] = {malloc_tuned, NULL};
+    char name[] = "mrirecon-codec", verb[] = "decode";
+    char *const words[] = {name, verb, NULL};
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawn_file_actions_init(&actions);
+    posix_spawnattr_init(&attributes);
+    for (int fd = 0; fd < 3; fd++)
+        posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", fd == 0 ? O_RDONLY : O_WRONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions, socket, CODEC_FD);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    int error = posix_spawn(pid, codec, &actions, &attributes, words, environment);
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&actions);
+    return error == 0 ? 0
+                      : err_set(ERR_INTERNAL, "The decoder %s cannot be started (%s): is the installation complete?",
+                                codec, strerror(error));
+}
+
+static int process_start(struct process *process, const char *codec)
+{
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
+        return err_set(ERR_IO, "No more files can be opened (%s).", strerror(errno));
+    int moved = move_away(pair[1]), rc = moved < 0 ? moved : spawn(&process->pid, codec, moved);
+    if (moved >= 0)
+        close(moved);
+    close(pair[1]);
+    if (rc == 0)
+        process->socket = pair[0];
+    else
+        close(pair[0]);
+    return rc;
+}
+
+/* End a process; its wait status. */
+static int process_end(struct process *process)
+{
+    int status = 0;
+    kill(process->pid, SIGKILL);
+    while (waitpid(process->pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    close(process->socket);
+    *process = (struct process){0};
+    return status;
+}
+
+static void over_collect(struct decoder *decoder)
+{
+    if (decoder->over.pid)
+        process_end(&decoder->over);
+}
+
+/* ---- those that stand ready ---- */
+
+int decoder_create(struct decoder **out, const char *codec)
+{
+    struct decoder *decoder = calloc(1, sizeof *decoder);
+    if (!decoder)
+        return err_set(ERR_NO_MEMORY, "No memory for a decoder.");
+    decoder->codec = codec;
+    decoder->aside = -1;
+    *out = decoder;
+    return 0;
+}
+
+void decoder_free(struct decoder *decoder)
+{
+    if (!decoder)
+        return;
+    over_collect(decoder);
+    while (decoder->count > 0)
+        process_end(&decoder->ready[--decoder->count]);
+    if (decoder->aside >= 0)
+        close(decoder->aside);
+    free(decoder);
+}
+
+/* Take one of those that stand ready. */
+static struct process ready_take(struct decoder *decoder, int at)
+{
+    struct process taken = decoder->ready[at];
+    decoder->count--;
+    memmove(decoder->ready + at, decoder->ready + at + 1, (size_t)(decoder->count - at) * sizeof taken);
+    return taken;
+}
+
+/* Remember how a process that stood ready ended. */
+static void lost_note(struct decoder *decoder, int status)
+{
+    decoder->lost++;
+    if (WIFSIGNALED(status))
+        snprintf(decoder->how, sizeof decoder->how, "by signal %d", WTERMSIG(status));
+    else
+        snprintf(decoder->how, sizeof decoder->how, "with status %d", WEXITSTATUS(status));
+}
+
+int decoder_prepare(struct decoder *decoder, int count)
+{
+    over_collect(decoder);
+    for (int i = 0; i < decoder->count;) {
+        int status;
+        if (waitpid(decoder->ready[i].pid, &status, WNOHANG) == decoder->ready[i].pid) {
+            struct process dead = ready_take(decoder, i);
+            close(dead.socket);
+            lost_note(decoder, status);
+        } else {
+            i++;
+        }
+    }
+    int rc = 0;
+    while (rc == 0 && decoder->count < count && decoder->count < DECODER_MOST_READY) {
+        rc = process_start(&decoder->ready[decoder->count], decoder->codec);
+        decoder->count += rc == 0;
+    }
+    return rc;
+}
+
+const char *decoder_lost(struct decoder *decoder)
+{
+    if (!decoder->lost)
+        return NULL;
+    snprintf(decoder->sentence, sizeof decoder->sentence,
+             "%d decoder%s that stood ready ended before a scan came (the last %s).", decoder->lost,
+             decoder->lost == 1 ? "" : "s", decoder->how);
+    decoder->lost = 0;
+    return decoder->sentence;
+}
+
+/* ---- memory ---- */
+
+static int memory_make(void)
+{
+    return memfd_create("mrirecon-scan", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+}
+
+void decoder_prepare_memory(struct decoder *decoder)
+{
+    uint64_t bytes = decoder->last_bytes < ASIDE_BYTES ? decoder->last_bytes : ASIDE_BYTES;
+    if (decoder->aside < 0 && bytes)
+        decoder->aside = memory_make();
+    if (decoder->aside >= 0 && bytes)
+        fallocate(decoder->aside, 0, 0, (off_t)bytes);
+}
+
+int decoder_memory(struct decoder *decoder, uint64_t cap)
+{
+    int memory = decoder->aside >= 0 ? decoder->aside : memory_make();
+    decoder->aside = -1;
+    if (memory < 0 || ftruncate(memory, (off_t)cap) != 0 || fcntl(memory, F_ADD_SEALS, F_SEAL_GROW) != 0) {
+        int rc = err_set(ERR_NO_MEMORY, "No memory can be set aside for the decoded scan (%s).", strerror(errno));
+        if (memory >= 0)
+            close(memory);
+        return rc;
+    }
+    return memory;
+}
+
+/* ---- one upload ---- */
+
+/* Set the limits of the process and send it the upload. Fails with ERR_DECODER_DIED where it is gone. */
+static int hand_over(const struct process *process, const struct decoder_upload *upload)
+{
+    struct codec_request request = {
+        .magic = CODEC_REQUEST_MAGIC, .file_bytes = upload->file_bytes, .most_bytes = upload->limits.bytes};
+    snprintf(request.format, sizeof request.format, "%s", upload->format);
+    snprintf(request.group, sizeof request.group, "%s", upload->group ? upload->group : "");
+    const struct sandbox_limits limits = {
+        .mapped_bytes = upload->file_bytes,
+        .heap_bytes = HEAP_BYTES,
+        .file_bytes = upload->limits.bytes,
+        .cpu_seconds = ceil(upload->limits.seconds),
+    };
+    int rc = sandbox_limit(process->pid, &limits);
+    if (rc != 0)
+        return rc;
+    const int fds[2] = {upload->file, upload->memory};
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(sizeof fds)];
+    } control = {.bytes = {0}};
+    struct iovec part = {.iov_base = &request, .iov_len = sizeof request};
+    struct msghdr packet = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
+    struct cmsghdr *head = CMSG_FIRSTHDR(&packet);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(sizeof fds);
+    memcpy(CMSG_DATA(head), fds, sizeof fds);
+    if (sendmsg(process->socket, &packet, MSG_NOSIGNAL) == sizeof request)
+        return 0;
+    return err_set(errno == EPIPE || errno == ECONNRESET ? ERR_DECODER_DIED : ERR_IO,
+                   "The upload cannot be handed to the decoder (%s).", strerror(errno));
+}
+
+/* A process that has the upload: one that stood ready (*stood), or a fresh one. */
+static int process_find(struct decoder *decoder, struct process *process, const struct decoder_upload *upload,
+                        bool *stood)
+{
+    *stood = true;
+    while (decoder->count > 0) {
+        *process = ready_take(decoder, 0);
+        if (hand_over(process, upload) == 0)
+            return 0;
+        lost_note(decoder, process_end(process));
+    }
+    *stood = false;
+    int rc = process_start(process, decoder->codec);
+    if (rc != 0)
+        return rc;
+    rc = hand_over(process, upload);
+    if (rc == 0 || rc == ERR_DECODER_DIED) /* its end will say why */
+        return 0;
+    process_end(process);
+    return rc;
+}
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Whether the time is over or the job canceled. */
+static int patience_check(const struct decoder_upload *upload, double left)
+{
+    if (upload->canceled && upload->canceled(upload->context))
+        return err_set(ERR_CANCELED, "The job was canceled while its file was read.");
+    if (left <= 0)
+        return err_set(ERR_LIMIT,
+                       "Reading the file took longer than %.0f s and was stopped. The file is larger than this "
+                       "service is set up for, or it is built to keep a reader busy.",
+                       upload->limits.seconds);
+    return 0;
+}
+
+/* ---- what it answers ---- */
+
+/* The failures a decoder may report; a hijacked one must not pose as, say, a broken device. */
+static bool may_report(int code)
+{
+    static const int codes[] = {
+        ERR_INTERNAL,  ERR_NO_MEMORY,    ERR_IO,    ERR_BAD_PARAMETER,  ERR_UNKNOWN_FORMAT, ERR_MALFORMED_FILE,
+        ERR_TRUNCATED, ERR_HOSTILE_FILE, ERR_LIMIT, ERR_HEADER_INVALID, ERR_NO_IMAGE_DATA,  ERR_ENCODING_INVALID,
+    };
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
+        if (codes[i] == code)
+            return true;
+    return false;
+}
+
+/* What `got` received bytes of a report say. */
+static int report_take(struct codec_report *report, ssize_t got)
+{
+    if (got == sizeof *report && report->magic == CODEC_REPORT_MAGIC && report->failure.code == 0)
+        return 0;
+    if (got != sizeof *report || report->magic != CODEC_REPORT_MAGIC || !may_report(report->failure.code))
+        return err_set(ERR_DECODER_DIED,
+                       "The decoder answered with something that is no report. The file is probably damaged in a way "
+                       "that misled it: export it again.");
+    return err_restore(&report->failure);
+}
+
+/* That a process ended with this wait status before it reported. */
+static int death_tell(int status)
+{
+    if (!WIFSIGNALED(status))
+        return err_set(ERR_DECODER_DIED,
+                       "The decoder ended without a scan and without a reason. The file is probably damaged: "
+                       "export it again.");
+    int signal = WTERMSIG(status);
+    if (signal == SIGXCPU)
+        return err_set(ERR_LIMIT, "Reading the file took more processor time than it may and was stopped.");
+    if (signal == SIGSYS)
+        return err_set(ERR_DECODER_DIED,
+                       "Reading the file made the decoder try something that it may not do, and it was "
+                       "stopped. The file is damaged or hostile; nothing outside the decoder was touched.");
+    return err_set(
+        ERR_DECODER_DIED,
+        "Reading the file broke the decoder (signal %d, %s). The file is probably damaged in a way that libhdf5 "
+        "does not notice: export it again, and check it with h5dump.",
+        signal, strsignal(signal));
+}
+
+/* How an upload went. */
+struct course {
+    bool begun; /* the process has taken the upload */
+    bool ended; /* the process has ended and is collected */
+    int status; /* then */
+};
+
+/* Wait for the report; it wakes us, as does the end of a process that never reports. One that closes its socket and
+ * lives on is looked at every millisecond until its time is over. */
+static int report_wait(const struct process *process, const struct decoder_upload *upload, struct course *course)
+{
+    double end = now() + upload->limits.seconds;
+    struct pollfd socket = {.fd = process->socket, .events = POLLIN};
+    struct codec_report report;
+    bool closed = false;
+    for (;;) {
+        ssize_t got = closed ? 0 : recv(process->socket, &report, sizeof report, MSG_DONTWAIT | MSG_TRUNC);
+        if (got == 1 && memcmp(&report, CODEC_BEGUN, 1) == 0 && !course->begun) {
+            course->begun = true;
+            continue;
+        }
+        if (got > 0)
+            return report_take(&report, got);
+        /* ECONNRESET: it ended with the upload unread, and what it said before is still to come. */
+        closed = got == 0 || (errno != EAGAIN && errno != EINTR && errno != ECONNRESET);
+        if (closed && waitpid(process->pid, &course->status, WNOHANG) == process->pid) {
+            course->ended = true;
+            return death_tell(course->status);
+        }
+        double left = end - now();
+        int rc = patience_check(upload, left);
+        if (rc != 0)
+            return rc;
+        int wait_ms = left * 1000 < POLL_MS ? (int)(left * 1000) + 1 : POLL_MS;
+        if (closed)
+            poll(NULL, 0, 1);
+        else
+            poll(&socket, 1, wait_ms);
+    }
+}
+
+int decoder_run(struct decoder *decoder, const struct decoder_upload *upload)
+{
+    struct process process;
+    struct course course;
+    bool stood;
+    int rc;
+    if (upload->group && strlen(upload->group) >= CODEC_GROUP)
+        return err_set(ERR_BAD_PARAMETER, "\"%.64s\" cannot be the name of a scan's group.", upload->group);
+    decoder->last_bytes = upload->file_bytes;
+    over_collect(decoder);
+    for (;;) {
+        rc = process_find(decoder, &process, upload, &stood);
+        if (rc != 0)
+            return rc;
+        course = (struct course){.begun = false};
+        rc = report_wait(&process, upload, &course);
+        if (course.ended)
+            close(process.socket);
+        if (!stood || !course.ended || course.begun)
+            break;
+        /* It stood ready and ended before it took the upload, which is not to blame. */
+        lost_note(decoder, course.status);
+    }
+    if (!course.ended) {
+        /* It has nothing left to do. Taking its memory apart takes the kernel a while, for which nobody has to wait. */
+        kill(process.pid, SIGKILL);
+        decoder->over = process;
+    }
+    return rc;
+}

@@ -1,0 +1,58 @@
+/* decoder.h: processes of mrirecon-codec that decode uploads.
+ *
+ * A process is started, links its libraries, shuts itself in (recon/scan/sandbox.h) and waits; it is then sent one upload
+ * (recon/scan/codec.h), decodes it and ends. Starting takes longer than decoding a small scan, so processes can be started
+ * ahead of the uploads: what a process may do, and that it serves one upload and no second, is the same.
+ *
+ * A struct decoder belongs to one thread. Its processes end with it, and with the thread that started them.
+ */
+#ifndef MRIRECON_DECODER_H
+#define MRIRECON_DECODER_H
+
+#include "recon/scan/scan.h"
+
+struct decoder;
+
+/* `codec`: path of mrirecon-codec; must outlive the decoder. Starts nothing yet. Fails with ERR_NO_MEMORY. */
+int decoder_create(struct decoder **out, const char *codec);
+
+/* Ends and collects all processes. */
+void decoder_free(struct decoder *decoder);
+
+enum { DECODER_MOST_READY = 4 };
+
+/* Collect processes that have ended, and start as many as it takes for `count` (at most DECODER_MOST_READY) to stand
+ * ready. Fails with ERR_INTERNAL, ERR_IO: then fewer stand ready, and decoding starts its own. */
+int decoder_prepare(struct decoder *decoder, int count);
+
+/* Set memory aside for the next scan, as much as the last upload was large; the kernel takes longer to hand out the
+ * pages of a small scan than it takes to decode it. No memory to set aside is no failure: the scan takes its own. */
+void decoder_prepare_memory(struct decoder *decoder);
+
+/* A sentence on processes that ended while they stood ready, since this was last asked; NULL: none did. Valid until the
+ * next call with this decoder. */
+const char *decoder_lost(struct decoder *decoder);
+
+/* ---- for scan_decode() ---- */
+
+/* A fresh memfd, empty or all zero, that can grow to `cap` bytes and no further; what was set aside, if anything is.
+ * The descriptor is the caller's to close. Fails with ERR_NO_MEMORY. */
+int decoder_memory(struct decoder *decoder, uint64_t cap);
+
+struct decoder_upload {
+    int file; /* the upload */
+    uint64_t file_bytes;
+    int memory;                /* memfd that receives the flat scan */
+    const char *format;        /* "hdf5", "stream" */
+    const char *group;         /* NULL: any */
+    struct scan_limits limits; /* .bytes: what the memfd may grow to */
+    int (*canceled)(void *context);
+    void *context;
+};
+
+/* Have a process decode the upload, one that stands ready or a fresh one; the process has ended, or is being ended and
+ * writes no more to a sealed memfd, on return. Fails with what the process reported, how it died, ERR_LIMIT (time),
+ * ERR_CANCELED. */
+int decoder_run(struct decoder *decoder, const struct decoder_upload *upload);
+
+#endif

@@ -1,0 +1,382 @@
+#include "recon/scan/sandbox.h"
+
+#include "gridding/base/err.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <limits.h>
+#include <link.h>
+#include <poll.h>
+#include <seccomp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define WITH_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define WITH_ASAN 1
+#endif
+#endif
+#ifndef WITH_ASAN
+#define WITH_ASAN 0
+#endif
+
+/* Landlock as of ABI 7, in numbers because headers are older than kernels. Unknown bits are left out by the ABI's
+ * version. */
+struct landlock_rules {
+    uint64_t files, network, scope;
+};
+static const struct {
+    int since;
+    struct landlock_rules rules;
+} landlock_known[] = {
+    {1, {.files = (UINT64_C(1) << 13) - 1}}, /* execute, read, write, make and remove files of any type */
+    {2, {.files = UINT64_C(1) << 13}},       /* link and rename across directories */
+    {3, {.files = UINT64_C(1) << 14}},       /* truncate */
+    {4, {.network = 3}},                     /* bind and connect TCP */
+    {5, {.files = UINT64_C(1) << 15}},       /* ioctl of devices */
+    {6, {.scope = 3}},                       /* abstract unix sockets, signals */
+};
+enum { LANDLOCK_CREATE = 444, LANDLOCK_ADD = 445, LANDLOCK_RESTRICT = 446, LANDLOCK_VERSION = 1, LANDLOCK_BENEATH = 1 };
+
+static int fail(const char *what)
+{
+    return err_set(
+        ERR_INTERNAL,
+        "The sandbox cannot be closed: %s failed (%s). Scans are only read and reconstructed inside it: run on "
+        "a kernel with seccomp, and let the service's container allow it.",
+        what, strerror(errno));
+}
+
+static int limit_set(pid_t pid, __rlimit_resource_t resource, uint64_t value)
+{
+    struct rlimit now, limit = {.rlim_cur = value, .rlim_max = value};
+    if (prlimit(pid, resource, NULL, &now) == 0 && now.rlim_max != RLIM_INFINITY && value > now.rlim_max)
+        limit.rlim_cur = limit.rlim_max = now.rlim_max;
+    return prlimit(pid, resource, &limit, NULL) == 0 ? 0 : fail("prlimit");
+}
+
+int sandbox_limit(pid_t pid, const struct sandbox_limits *limits)
+{
+    enum { OWN_BYTES = 256 << 20 }; /* libraries, stack */
+    int rc = limit_set(pid, RLIMIT_FSIZE, limits->file_bytes);
+    if (rc == 0)
+        rc = limit_set(pid, RLIMIT_CPU, (uint64_t)limits->cpu_seconds + 1);
+    /* The address sanitizer maps terabytes of shadow. */
+    if (rc == 0 && !WITH_ASAN)
+        rc = limit_set(pid, RLIMIT_AS, limits->mapped_bytes + limits->heap_bytes + OWN_BYTES);
+    if (rc == 0 && !WITH_ASAN)
+        rc = limit_set(pid, RLIMIT_DATA, limits->heap_bytes + OWN_BYTES);
+    return rc;
+}
+
+void sandbox_follow_parent(int socket)
+{
+    struct pollfd other = {.fd = socket};
+    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    if (poll(&other, 1, 0) > 0 && (other.revents & POLLHUP))
+        _exit(0);
+}
+
+/* ---- landlock ---- */
+
+/* What the kernel's landlock can watch; all zero where it has none. */
+static struct landlock_rules landlock_rules_known(void)
+{
+    long abi = syscall(LANDLOCK_CREATE, NULL, 0, LANDLOCK_VERSION);
+    struct landlock_rules rules = {0};
+    for (size_t i = 0; i < sizeof landlock_known / sizeof *landlock_known; i++)
+        if (abi >= landlock_known[i].since) {
+            rules.files |= landlock_known[i].rules.files;
+            rules.network |= landlock_known[i].rules.network;
+            rules.scope |= landlock_known[i].rules.scope;
+        }
+    return rules;
+}
+
+static int landlock_create(const struct landlock_rules *rules, int *ruleset)
+{
+    *ruleset = (int)syscall(LANDLOCK_CREATE, rules, sizeof *rules, 0);
+    return *ruleset >= 0 ? 0 : fail("landlock_create_ruleset");
+}
+
+/* Shut in, and close `ruleset`. */
+static int landlock_enter(int ruleset)
+{
+    long rc = syscall(LANDLOCK_RESTRICT, ruleset, 0);
+    close(ruleset);
+    return rc == 0 ? 0 : fail("landlock_restrict_self");
+}
+
+/* Landlock is the second lock of a codec: seccomp below already forbids every call it watches, so a kernel without it
+ * will do. */
+static int landlock_enter_codec(void)
+{
+    const struct landlock_rules rules = landlock_rules_known();
+    int ruleset, rc = rules.files ? landlock_create(&rules, &ruleset) : 0;
+    return rules.files && rc == 0 ? landlock_enter(ruleset) : rc;
+}
+
+/* ---- seccomp ---- */
+
+/* Calls that work on memory and on descriptors that are already open. */
+static const int allowed[] = {
+    SCMP_SYS(read),         SCMP_SYS(pread64),     SCMP_SYS(write),         SCMP_SYS(writev),
+    SCMP_SYS(pwrite64),     SCMP_SYS(pwritev),     SCMP_SYS(lseek),         SCMP_SYS(fstat),
+    SCMP_SYS(close),        SCMP_SYS(munmap),      SCMP_SYS(mremap),        SCMP_SYS(madvise),
+    SCMP_SYS(brk),          SCMP_SYS(futex),       SCMP_SYS(exit),          SCMP_SYS(exit_group),
+    SCMP_SYS(rt_sigreturn), SCMP_SYS(getrandom),   SCMP_SYS(clock_gettime), SCMP_SYS(gettimeofday),
+    SCMP_SYS(getpid),       SCMP_SYS(gettid),      SCMP_SYS(getcwd),        SCMP_SYS(rt_sigprocmask),
+    SCMP_SYS(rt_sigaction), SCMP_SYS(sigaltstack), SCMP_SYS(sched_yield),
+};
+/* libhdf5 and libxml2 try these and go on when refused. */
+static const int refused[] = {
+    SCMP_SYS(open),  SCMP_SYS(openat),     SCMP_SYS(access), SCMP_SYS(faccessat), SCMP_SYS(stat),
+    SCMP_SYS(lstat), SCMP_SYS(newfstatat), SCMP_SYS(statx),  SCMP_SYS(readlink),  SCMP_SYS(readlinkat),
+};
+
+/* Allow `call` on the descriptor `fd`. */
+static int seccomp_allow_on(scmp_filter_ctx filter, int call, int fd)
+{
+    return fd < 0 ? 0 : seccomp_rule_add(filter, SCMP_ACT_ALLOW, call, 1, SCMP_A0_64(SCMP_CMP_EQ, (scmp_datum_t)fd, 0));
+}
+
+static int seccomp_enter(int socket, int output)
+{
+    scmp_filter_ctx filter = seccomp_init(SCMP_ACT_KILL_PROCESS);
+    if (!filter)
+        return fail("seccomp_init");
+    int rc = 0;
+    for (size_t i = 0; i < sizeof allowed / sizeof *allowed && rc == 0; i++)
+        rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, allowed[i], 0);
+    for (size_t i = 0; i < sizeof refused / sizeof *refused && rc == 0; i++)
+        rc = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EACCES), refused[i], 0);
+    /* The parent's message is the way in for the one upload; it sends no second. */
+    if (rc == 0)
+        rc = seccomp_allow_on(filter, SCMP_SYS(recvmsg), socket);
+    if (rc == 0)
+        rc = seccomp_allow_on(filter, SCMP_SYS(ftruncate), output);
+    if (rc == 0)
+        rc = seccomp_allow_on(filter, SCMP_SYS(fsync), output);
+    /* No new code: memory is mapped without PROT_EXEC. abort() may signal this process and no other. */
+    if (rc == 0)
+        rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 1, SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
+    if (rc == 0)
+        rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), 1, SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
+    if (rc == 0)
+        rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(tgkill), 1,
+                              SCMP_A0_64(SCMP_CMP_EQ, (scmp_datum_t)getpid(), 0));
+    if (rc == 0)
+        rc = seccomp_load(filter);
+    seccomp_release(filter);
+    errno = -rc;
+    return rc == 0 ? 0 : fail("seccomp_load");
+}
+
+int sandbox_enter(int socket, int output)
+{
+    int rc = limit_set(0, RLIMIT_CORE, 0);
+    if (rc == 0)
+        rc = limit_set(0, RLIMIT_NPROC, 0);
+    if (rc == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+        rc = fail("no_new_privs");
+    if (rc == 0)
+        rc = landlock_enter_codec();
+    return rc == 0 ? seccomp_enter(socket, output) : rc;
+}
+
+/* Calls that no reconstruction needs, and by which a process that was taken over reaches others or the kernel's darker
+ * corners. What drivers of devices use (ioctl, files, mappings, unix sockets, threads, memory policies) is not here. */
+static const int worker_refused[] = {
+#if !WITH_ASAN /* whose leak check traces its own process */
+    SCMP_SYS(ptrace),
+#endif
+    SCMP_SYS(process_vm_readv),
+    SCMP_SYS(process_vm_writev),
+    SCMP_SYS(pidfd_getfd),
+    SCMP_SYS(io_uring_setup), /* its requests pass by every filter */
+    SCMP_SYS(bpf),
+    SCMP_SYS(perf_event_open),
+    SCMP_SYS(userfaultfd),
+    SCMP_SYS(keyctl),
+    SCMP_SYS(add_key),
+    SCMP_SYS(request_key),
+    SCMP_SYS(mount),
+    SCMP_SYS(umount2),
+    SCMP_SYS(pivot_root),
+    SCMP_SYS(move_mount),
+    SCMP_SYS(open_tree),
+    SCMP_SYS(fsopen),
+    SCMP_SYS(fsmount),
+    SCMP_SYS(chroot),
+    SCMP_SYS(unshare),
+    SCMP_SYS(setns),
+    SCMP_SYS(init_module),
+    SCMP_SYS(finit_module),
+    SCMP_SYS(delete_module),
+    SCMP_SYS(kexec_load),
+    SCMP_SYS(open_by_handle_at),
+    /* by name, and not watched by landlock, or not by every kernel's */
+    SCMP_SYS(truncate),
+    SCMP_SYS(chmod),
+    SCMP_SYS(fchmodat),
+    SCMP_SYS(chown),
+    SCMP_SYS(lchown),
+    SCMP_SYS(fchownat),
+    SCMP_SYS(utimensat),
+    SCMP_SYS(setxattr),
+    SCMP_SYS(lsetxattr),
+    SCMP_SYS(removexattr),
+    SCMP_SYS(lremovexattr),
+    452, /* fchmodat2, setxattrat, removexattrat: newer than the library */
+    463,
+    466,
+};
+
+/* Rights of landlock. */
+enum {
+    EXECUTE = 1 << 0,
+    WRITE = 1 << 1,
+    READ = 1 << 2 | 1 << 3,                     /* files and folders */
+    TRUNCATE = 1 << 14,                         /* also what opening a file to be written anew takes */
+    MAKE = 1 << 5 | 1 << 7 | 1 << 8 | TRUNCATE, /* make and remove files, make folders */
+    DEVICE = 1 << 15,                           /* ioctl */
+    OF_FILES = EXECUTE | WRITE | 1 << 2 | TRUNCATE | DEVICE
+};
+
+/* Where a worker's libraries, and the driver of a GPU, open files whenever they come to need them. */
+static const struct {
+    const char *pattern;
+    uint64_t rights;
+} worker_places[] = {
+    {"/usr", READ | EXECUTE},
+    {"/lib", READ | EXECUTE},
+    {"/lib64", READ | EXECUTE},
+    {"/etc/ld.so.cache", READ}, /* and no more of /etc: there may be keys */
+    {"/etc/nvidia", READ},
+    {"/proc", READ},
+    {"/proc/self/task", READ | WRITE | TRUNCATE}, /* threads are given names, which is fatal to CUDA where it fails */
+    {"/sys", READ},
+    {"/dev/null", READ | WRITE},
+    {"/dev/zero", READ},
+    {"/dev/random", READ},
+    {"/dev/urandom", READ},
+    {"/dev/nvidia*", READ | WRITE | DEVICE},
+    {"/dev/dxg", READ | WRITE | DEVICE}, /* a GPU under Windows' Linux */
+    {"/dev/shm", READ | WRITE | MAKE},
+};
+
+struct worker_rules {
+    int ruleset;
+    uint64_t known; /* rights that the kernel knows */
+    int error;      /* errno of the first rule that failed */
+};
+
+/* Allow `rights` on the file, or beneath the folder, `path`; one that is not there is passed over. */
+static void place_allow(struct worker_rules *rules, const char *path, uint64_t rights)
+{
+    struct stat there;
+    struct {
+        uint64_t rights;
+        int32_t fd;
+    } __attribute__((packed)) rule = {.rights = rights & rules->known, .fd = open(path, O_PATH | O_CLOEXEC)};
+    if (rule.fd < 0)
+        return;
+    if (fstat(rule.fd, &there) == 0 && !S_ISDIR(there.st_mode))
+        rule.rights &= OF_FILES;
+    if (syscall(LANDLOCK_ADD, rules->ruleset, LANDLOCK_BENEATH, &rule, 0) != 0 && !rules->error)
+        rules->error = errno;
+    close(rule.fd);
+}
+
+static void pattern_allow(struct worker_rules *rules, const char *pattern, uint64_t rights)
+{
+    glob_t found;
+    if (glob(pattern, 0, NULL, &found) == 0)
+        for (size_t i = 0; i < found.gl_pathc; i++)
+            place_allow(rules, found.gl_pathv[i], rights);
+    globfree(&found);
+}
+
+/* The codec loads the same libraries. */
+static int library_allow(struct dl_phdr_info *library, size_t size, void *rules)
+{
+    (void)size;
+    if (library->dlpi_name[0] == '/')
+        place_allow(rules, library->dlpi_name, READ);
+    return 0;
+}
+
+/* Where the loader looks for a driver's libraries. */
+static void library_path_allow(struct worker_rules *rules, const char *folders)
+{
+    char path[PATH_MAX];
+    for (size_t length; *folders; folders += length + (folders[length] == ':')) {
+        length = strcspn(folders, ":");
+        if (*folders == '/' && length < sizeof path) {
+            snprintf(path, sizeof path, "%.*s", (int)length, folders);
+            place_allow(rules, path, READ);
+        }
+    }
+}
+
+static int landlock_enter_worker(const char *const *readable, bool *landlock)
+{
+    const struct landlock_rules known = landlock_rules_known();
+    struct worker_rules rules = {.known = known.files};
+    const char *cache = getenv("CUDA_CACHE_PATH"), *folders = getenv("LD_LIBRARY_PATH");
+    *landlock = known.files != 0;
+    if (!*landlock)
+        return 0;
+    int rc = landlock_create(&known, &rules.ruleset);
+    if (rc != 0)
+        return rc;
+    for (size_t i = 0; i < sizeof worker_places / sizeof *worker_places; i++)
+        pattern_allow(&rules, worker_places[i].pattern, worker_places[i].rights);
+    for (; *readable; readable++)
+        place_allow(&rules, *readable, READ | EXECUTE);
+    dl_iterate_phdr(library_allow, &rules);
+    if (folders)
+        library_path_allow(&rules, folders);
+    if (cache && *cache == '/')
+        place_allow(&rules, cache, READ | WRITE | MAKE);
+    if (rules.error) {
+        close(rules.ruleset);
+        errno = rules.error;
+        return fail("landlock_add_rule");
+    }
+    return landlock_enter(rules.ruleset);
+}
+
+int sandbox_enter_worker(const char *const *readable, bool *landlock)
+{
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+        return fail("no_new_privs");
+    int rc = landlock_enter_worker(readable, landlock);
+    if (rc != 0)
+        return rc;
+    scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
+    if (!filter)
+        return fail("seccomp_init");
+    for (size_t i = 0; i < sizeof worker_refused / sizeof *worker_refused && rc == 0; i++)
+        rc = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), worker_refused[i], 0);
+    if (rc == 0)
+        rc = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socket), 1,
+                              SCMP_A0(SCMP_CMP_NE, AF_UNIX, 0));
+    if (rc == 0)
+        rc = seccomp_load(filter);
+    seccomp_release(filter);
+    errno = -rc;
+    return rc == 0 ? 0 : fail("seccomp_load");
+}

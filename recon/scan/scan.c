@@ -1,0 +1,138 @@
+/* Opens a flat scan. The process that wrote it read hostile bytes: no number in it is believed. */
+#include "recon/scan/scan.h"
+
+#include "gridding/base/err.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+enum { ALIGNMENT = 64, SEALS = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW };
+
+static int bad(const char *what)
+{
+    return err_set(ERR_DECODER_DIED,
+                   "The decoder handed over a scan that is not in order (%s). The file is probably damaged in a way "
+                   "that misled it: export the scan again, and report the file if it reads well elsewhere.",
+                   what);
+}
+
+/* The part [at, at + count * size) lies within the whole. */
+static bool part_fits(const struct scan_header *h, uint64_t at, uint64_t count, size_t size)
+{
+    size_t bytes, end;
+    return at >= sizeof *h && at % ALIGNMENT == 0 && size_mul(count, size, &bytes) && size_add(at, bytes, &end) &&
+           end <= h->total_bytes;
+}
+
+static int header_check(const struct scan_header *h, uint64_t bytes)
+{
+    if (h->magic != SCAN_MAGIC || h->version != SCAN_VERSION)
+        return bad("magic number or version");
+    if (h->total_bytes != bytes)
+        return bad("size");
+    if (h->encodings < 1 || h->encodings > SCAN_MAX_ENCODINGS)
+        return bad("number of encodings");
+    if (h->readouts < 1 || h->readouts > SCAN_MAX_READOUTS)
+        return bad("number of readouts");
+    if (h->xml_bytes > SCAN_MAX_XML)
+        return bad("length of the XML header");
+    if (!part_fits(h, h->encodings_at, h->encodings, sizeof(struct scan_encoding)) ||
+        !part_fits(h, h->readouts_at, h->readouts, sizeof(struct scan_readout)) ||
+        !part_fits(h, h->xml_at, h->xml_bytes + 1, 1) || !part_fits(h, h->traj_at, h->traj_count, sizeof(float)) ||
+        !part_fits(h, h->data_at, h->data_count, sizeof(struct c32)))
+        return bad("a part outside the whole");
+    return 0;
+}
+
+static int encoding_check(const struct scan_encoding *e)
+{
+    for (int d = 0; d < 3; d++) {
+        if (e->matrix[d] < 1 || e->matrix[d] > SCAN_MAX_MATRIX || e->recon_matrix[d] < 1 ||
+            e->recon_matrix[d] > SCAN_MAX_MATRIX)
+            return bad("a matrix size");
+        if (!(e->fov_mm[d] > 0 && isfinite(e->fov_mm[d]) && e->recon_fov_mm[d] > 0 && isfinite(e->recon_fov_mm[d])))
+            return bad("a field of view");
+    }
+    if (e->trajectory > SCAN_OTHER)
+        return bad("a trajectory");
+    const char *name = e->trajectory_name, *end = memchr(name, '\0', sizeof e->trajectory_name);
+    for (; end && name < end; name++)
+        if (*name < ' ' || *name > '~')
+            return bad("a trajectory's name");
+    return end ? 0 : bad("a trajectory's name");
+}
+
+/* Products of 16-bit numbers cannot overflow 64 bits. */
+static int readout_check(const struct scan_header *h, const struct scan_readout *r)
+{
+    uint64_t traj = (uint64_t)r->samples * r->traj_dims, data = (uint64_t)r->samples * r->coils;
+    if (r->samples < 1 || r->coils < 1 || r->coils > SCAN_MAX_COILS)
+        return bad("a readout's samples or coils");
+    if (r->traj > h->traj_count || traj > h->traj_count - r->traj)
+        return bad("a readout's trajectory");
+    if (r->data > h->data_count || data > h->data_count - r->data)
+        return bad("a readout's data");
+    if ((uint32_t)r->discard_pre + r->discard_post > r->samples)
+        return bad("a readout's discarded samples");
+    return r->encoding < h->encodings ? 0 : bad("a readout's encoding");
+}
+
+static int parts_check(const struct scan *scan)
+{
+    int rc = 0;
+    for (uint32_t i = 0; i < scan->header->encodings && rc == 0; i++)
+        rc = encoding_check(&scan->encodings[i]);
+    for (uint64_t i = 0; i < scan->header->readouts && rc == 0; i++)
+        rc = readout_check(scan->header, &scan->readouts[i]);
+    if (rc == 0 && memchr(scan->xml, '\0', scan->header->xml_bytes + 1) != scan->xml + scan->header->xml_bytes)
+        rc = bad("the end of the XML header");
+    return rc;
+}
+
+int scan_open(struct scan *out, int fd)
+{
+    struct stat status;
+    if (fstat(fd, &status) != 0)
+        return err_set(ERR_DECODER_DIED, "The decoder's scan cannot be looked at (%s).", strerror(errno));
+    int seals = fcntl(fd, F_GET_SEALS);
+    if (seals < 0 || (seals & SEALS) != SEALS)
+        return bad("not sealed");
+    if ((uint64_t)status.st_size < sizeof(struct scan_header))
+        return bad("size");
+    /* Private: kernels before 6.7 map no write-sealed memfd shared. Nothing is written, so nothing is copied. */
+    size_t bytes = (size_t)status.st_size;
+    const char *base = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (base == MAP_FAILED)
+        return err_set_bytes(ERR_NO_MEMORY, (int64_t)bytes, -1, "The decoded scan (%zu bytes) cannot be mapped (%s).",
+                             bytes, strerror(errno));
+    const struct scan_header *h = (const void *)base;
+    int rc = header_check(h, bytes);
+    if (rc == 0) {
+        struct scan scan = {
+            .header = h,
+            .encodings = (const void *)(base + h->encodings_at),
+            .readouts = (const void *)(base + h->readouts_at),
+            .xml = base + h->xml_at,
+            .traj = (const void *)(base + h->traj_at),
+            .data = (const void *)(base + h->data_at),
+        };
+        rc = parts_check(&scan);
+        if (rc == 0)
+            *out = scan;
+    }
+    if (rc != 0)
+        munmap((void *)(uintptr_t)base, bytes);
+    return rc;
+}
+
+void scan_close(struct scan *scan)
+{
+    if (scan && scan->header)
+        munmap((void *)(uintptr_t)scan->header, scan->header->total_bytes);
+    if (scan)
+        *scan = (struct scan){0};
+}

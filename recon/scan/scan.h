@@ -1,0 +1,125 @@
+/* scan.h: one scan as flat, validated memory: what the decoder hands to a reconstruction.
+ *
+ * The decoder (a sandboxed process, mrirecon-codec) turns an uploaded file into one memfd of this layout and seals it;
+ * scan_open() maps it and checks every number in it again, because the process that wrote it parsed hostile bytes.
+ *
+ *   struct scan_header | struct scan_encoding [encodings] | struct scan_readout [readouts] | xml | traj float32 | data
+ * complex64
+ *
+ * each part at the offset in the header, a multiple of 64. Native byte order: both sides run on the same machine.
+ */
+#ifndef MRIRECON_SCAN_H
+#define MRIRECON_SCAN_H
+
+#include "gridding/base/num.h"
+
+enum {
+    SCAN_VERSION = 1,
+    SCAN_MAX_ENCODINGS = 64,
+    SCAN_MAX_READOUTS = 1 << 26,
+    SCAN_MAX_COILS = 1024,
+    SCAN_MAX_MATRIX = 2048,
+    SCAN_MAX_XML = 16 << 20
+};
+#define SCAN_MAGIC UINT64_C(0x4e4143534952524d) /* "MRRISCAN" */
+
+struct scan_header {
+    uint64_t magic;
+    uint32_t version, encodings;
+    uint64_t total_bytes; /* of the whole, = the memfd's size */
+    uint64_t readouts;
+    uint64_t encodings_at, readouts_at, xml_at, traj_at, data_at; /* byte offsets from the start */
+    uint64_t xml_bytes;  /* of the ISMRMRD header as it stood in the file, NUL not counted but there */
+    uint64_t traj_count; /* float32 */
+    uint64_t data_count; /* complex64 */
+    uint64_t ignored;    /* things in the file that were not read, e.g. waveforms */
+};
+
+/* The trajectory element of an encoding. */
+enum scan_trajectory { SCAN_CARTESIAN, SCAN_EPI, SCAN_RADIAL, SCAN_GOLDENANGLE, SCAN_SPIRAL, SCAN_OTHER };
+
+struct scan_encoding {
+    uint32_t matrix[3], recon_matrix[3]; /* x, y, z; 1..SCAN_MAX_MATRIX */
+    float fov_mm[3], recon_fov_mm[3];    /* > 0 */
+    uint32_t trajectory;                 /* enum scan_trajectory */
+    char trajectory_name[28];            /* as in the file, NUL-terminated */
+};
+
+/* ISMRMRD acquisition flags (bit n-1 of `flags`). */
+enum scan_flag {
+    SCAN_LAST_IN_REPETITION = 14,
+    SCAN_NOISE = 19,
+    SCAN_PARALLEL_CALIBRATION = 20,
+    SCAN_CALIBRATION_AND_IMAGING = 21,
+    SCAN_REVERSE = 22,
+    SCAN_NAVIGATION = 23,
+    SCAN_PHASECORR = 24,
+    SCAN_HPFEEDBACK = 26,
+    SCAN_DUMMY = 27,
+    SCAN_RTFEEDBACK = 28,
+    SCAN_PHASE_STAB_REFERENCE = 30,
+    SCAN_PHASE_STAB = 31
+};
+
+/* Places in struct scan_readout.idx. */
+enum scan_index {
+    SCAN_STEP1,
+    SCAN_STEP2,
+    SCAN_AVERAGE,
+    SCAN_SLICE,
+    SCAN_CONTRAST,
+    SCAN_PHASE,
+    SCAN_REPETITION,
+    SCAN_SET,
+    SCAN_SEGMENT,
+    SCAN_INDEXES
+};
+
+/* One acquisition. Its samples are as stored: discard_pre and discard_post are still in place. */
+struct scan_readout {
+    uint64_t flags;
+    uint64_t traj;        /* index of its first float32 in traj: [samples][traj_dims] */
+    uint64_t data;        /* index of its first complex64 in data: [coils][samples] */
+    uint32_t acquisition; /* index in the file */
+    uint32_t scan_counter, time_stamp, measurement_uid;
+    uint16_t samples, coils, traj_dims, discard_pre, discard_post, center_sample, encoding;
+    uint16_t idx[SCAN_INDEXES];
+    float sample_time_us;
+    float position[3], read_dir[3], phase_dir[3], slice_dir[3], table_position[3]; /* mm; LPS */
+};
+
+/* A mapped scan. Read-only; pointers into the mapping. */
+struct scan {
+    const struct scan_header *header;
+    const struct scan_encoding *encodings;
+    const struct scan_readout *readouts;
+    const char *xml;
+    const float *traj;
+    const struct c32 *data;
+};
+
+/* Map and check the flat scan in `fd` (which stays the caller's and must be sealed against writing and shrinking).
+ * Fails with ERR_DECODER_DIED (not a flat scan as above), ERR_NO_MEMORY. */
+int scan_open(struct scan *out, int fd);
+void scan_close(struct scan *scan);
+
+struct decoder;
+
+/* Limits on decoding one file. */
+struct scan_limits {
+    uint64_t bytes; /* of the flat scan */
+    double seconds; /* wall clock */
+};
+
+/* The name of the format of the file in `fd`, of `bytes`, as mrirecon-codec knows it: "hdf5" or "stream". Fails with
+ * ERR_UNKNOWN_FORMAT (with what it seems to be), ERR_EMPTY_BODY, ERR_IO. */
+int scan_sniff(const char **format, int fd, uint64_t bytes);
+
+/* Decode the scan file in `fd` (a regular file, read-only; of a format that scan_sniff() tells) in a sandboxed process
+ * of `decoder` (recon/scan/decoder.h), and open the result. `group` is the HDF5 group, NULL for the only or first that holds
+ * a scan ("dataset" first). `canceled` (may be NULL) is polled; non-zero kills the child. Fails with the codes of "the
+ * file" in err.h, ERR_CANCELED, ERR_NO_MEMORY. */
+int scan_decode(struct scan *out, struct decoder *decoder, int fd, const char *group, const struct scan_limits *limits,
+                int (*canceled)(void *context), void *context);
+
+#endif

@@ -1,0 +1,76 @@
+/* scan_build.h: inside the decoder: a flat scan (recon/scan/scan.h) being written to a descriptor, and the readers that feed
+ * it. Everything here runs in the sandboxed child (or a test); what it makes is checked again by scan_open(). */
+#ifndef MRIRECON_SCAN_BUILD_H
+#define MRIRECON_SCAN_BUILD_H
+
+#include "recon/scan/scan.h"
+
+#include <sys/uio.h>
+
+enum { SCAN_BUILD_PIECES = 512 };
+
+/* Pieces that follow each other in the output, gathered from anywhere. */
+struct scan_stretch {
+    struct iovec piece[SCAN_BUILD_PIECES];
+    int pieces;
+    uint64_t at; /* where the first piece goes */
+};
+
+/* A flat scan in the making. In the order of calls: begin; readouts until all are told; layout; samples of each readout
+ * in the same order; finish. Memory stays small whatever the scan's size. */
+struct scan_builder {
+    int fd;
+    uint64_t cap;        /* most bytes of the flat scan */
+    uint64_t file_bytes; /* of the file it comes from: bounds how far it may expand */
+    struct scan_header header;
+    struct scan_encoding encodings[SCAN_MAX_ENCODINGS];
+    struct scan_stretch traj, data;
+};
+
+/* Read the ISMRMRD header (`xml` needs no NUL) and write it and the encodings to `fd` (writable, pwrite).
+ * `acquisitions`: how many the file says there are. Fails with ERR_HEADER_INVALID, ERR_LIMIT, ERR_NO_IMAGE_DATA,
+ * ERR_IO, ERR_NO_MEMORY. */
+int scan_builder_begin(struct scan_builder *builder, int fd, uint64_t cap, uint64_t file_bytes, const char *xml,
+                       size_t xml_bytes, uint64_t acquisitions);
+
+/* Check the next `count` readouts (all fields but traj and data are set), give them their places and write them. Those
+ * without samples or coils are left out and counted as ignored.
+ * Fails with ERR_MALFORMED_FILE, ERR_ENCODING_INVALID, ERR_LIMIT, ERR_HOSTILE_FILE, ERR_IO. */
+int scan_builder_readouts(struct scan_builder *builder, struct scan_readout *readouts, size_t count);
+
+/* All readouts are told: place what follows them. Fails with ERR_NO_IMAGE_DATA, ERR_LIMIT. */
+int scan_builder_layout(struct scan_builder *builder);
+
+/* Read back readouts [first, first + count). Fails with ERR_IO. */
+int scan_builder_recall(const struct scan_builder *builder, struct scan_readout *readouts, uint64_t first,
+                        size_t count);
+
+/* The samples of the next readout. The memory must stay as it is until scan_builder_flush(). Fails with ERR_IO,
+ * ERR_NO_MEMORY. */
+int scan_builder_samples(struct scan_builder *builder, const struct scan_readout *readout, const void *traj,
+                         const void *data);
+int scan_builder_flush(struct scan_builder *builder);
+
+/* Write the header: the scan is complete. */
+int scan_builder_finish(struct scan_builder *builder);
+
+/* Parse an ISMRMRD header. Nothing is fetched, no entity is expanded. Fails with ERR_HEADER_INVALID (the sentence names
+ * the element), ERR_LIMIT. */
+int scan_xml_parse(struct scan_encoding encodings[SCAN_MAX_ENCODINGS], uint32_t *count, const char *xml, size_t bytes);
+
+/* The formats the decoder reads. */
+enum scan_format { SCAN_FORMAT_HDF5, SCAN_FORMAT_STREAM };
+
+/* Let libhdf5 and libxml2 do what they do once (they look at files), before the sandbox closes. Fails with
+ * ERR_INTERNAL. */
+int scan_readers_init(void);
+
+/* Decode a scan of our own making, so that the libraries' code and memory are there when an upload comes: half of the
+ * time that a small one would take. Fails with ERR_INTERNAL, ERR_NO_MEMORY, and as scan_hdf5_decode(). */
+int scan_hdf5_rehearse(void);
+
+/* Decode a whole file in memory into `fd`. `group`: see scan_decode(). Fails with the codes of "the file". */
+int scan_hdf5_decode(int fd, uint64_t cap, const void *file, size_t bytes, const char *group);
+int scan_stream_decode(int fd, uint64_t cap, const void *file, size_t bytes);
+
+#endif

@@ -1,0 +1,382 @@
+#include "recon/scan/scan_h5.h"
+
+#include "gridding/base/err.h"
+#include "gridding/base/num.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- memory ---- */
+
+static void *arena_take(size_t bytes, void *info)
+{
+    enum { ALIGNMENT = 16 };
+    struct scan_h5_arena *arena = info;
+    if (bytes > arena->size - arena->used) {
+        arena->full = true;
+        return NULL;
+    }
+    void *p = arena->base + arena->used;
+    size_t rounded = (bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
+    arena->used = rounded > arena->size - arena->used ? arena->size : arena->used + rounded;
+    return p;
+}
+
+static void arena_drop(void *p, void *info)
+{
+    (void)p;
+    (void)info;
+}
+
+hid_t scan_h5_transfer(struct scan_h5_arena *arena, size_t item_bytes)
+{
+    /* What is converted at once. By default libhdf5 takes a megabyte, and clears it, for every read. */
+    enum { CONVERT_BYTES = 1 << 16 };
+    hid_t plist = H5Pcreate(H5P_DATASET_XFER);
+    if (plist >= 0)
+        H5Pset_buffer(plist, item_bytes > CONVERT_BYTES ? item_bytes : CONVERT_BYTES, NULL, NULL);
+    if (plist >= 0 && H5Pset_vlen_mem_manager(plist, arena_take, arena, arena_drop, arena) < 0) {
+        H5Pclose(plist);
+        return -1;
+    }
+    return plist;
+}
+
+/* ---- the file ---- */
+
+/* The image is handed to libhdf5 as its own memory, though it is the mapped upload: it is only read. */
+struct image {
+    void *base;
+};
+
+static void *image_malloc(size_t bytes, H5FD_file_image_op_t op, void *udata)
+{
+    (void)bytes;
+    (void)op;
+    return ((struct image *)udata)->base;
+}
+
+static void *image_memcpy(void *to, const void *from, size_t bytes, H5FD_file_image_op_t op, void *udata)
+{
+    (void)from;
+    (void)bytes;
+    (void)op;
+    (void)udata;
+    return to;
+}
+
+static void *image_realloc(void *p, size_t bytes, H5FD_file_image_op_t op, void *udata)
+{
+    (void)p;
+    (void)bytes;
+    (void)op;
+    (void)udata;
+    return NULL;
+}
+
+static herr_t image_free(void *p, H5FD_file_image_op_t op, void *udata)
+{
+    (void)p;
+    (void)op;
+    (void)udata;
+    return 0;
+}
+
+static void *udata_copy(void *udata)
+{
+    return udata;
+}
+
+static herr_t udata_free(void *udata)
+{
+    (void)udata;
+    return 0;
+}
+
+/* The length the superblock says the file has; 0 where it cannot be told. */
+static uint64_t length_promised(const uint8_t *image, size_t bytes)
+{
+    static const uint8_t magic[] = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
+    enum { SUPERBLOCK = 64 };
+    for (size_t at = 0; bytes >= SUPERBLOCK && at <= bytes - SUPERBLOCK; at = at ? 2 * at : 512) {
+        const uint8_t *p = image + at;
+        if (memcmp(p, magic, sizeof magic) != 0)
+            continue;
+        unsigned version = p[8], offset_bytes = version < 2 ? p[13] : p[9];
+        static const unsigned end_at[] = {40, 44, 28, 28};
+        uint64_t end;
+        if (version > 3 || offset_bytes != sizeof end)
+            return 0;
+        memcpy(&end, p + end_at[version], sizeof end);
+        return end;
+    }
+    return 0;
+}
+
+/* libhdf5 keeps what it read of lists in its metadata cache, 32 MB by default: none is read twice. */
+static herr_t cache_set(hid_t plist)
+{
+    enum { BYTES = 1 << 20 };
+    H5AC_cache_config_t config = {.version = H5AC__CURR_CACHE_CONFIG_VERSION};
+    if (H5Pget_mdc_config(plist, &config) < 0)
+        return -1;
+    config.set_initial_size = 1;
+    config.initial_size = config.max_size = config.min_size = BYTES;
+    return H5Pset_mdc_config(plist, &config);
+}
+
+int scan_h5_open(hid_t *file, const void *image, size_t bytes)
+{
+    uint64_t promised = length_promised(image, bytes);
+    if (promised > bytes)
+        return err_set_bytes(
+            ERR_TRUNCATED, promised > INT64_MAX ? INT64_MAX : (int64_t)promised, (int64_t)bytes,
+            "The HDF5 file ends early: it says it has %llu bytes and only %zu are there. The transfer or "
+            "the program that wrote it was cut short: send it again whole.",
+            (unsigned long long)promised, bytes);
+    struct image udata = {(void *)(uintptr_t)image};
+    H5FD_file_image_callbacks_t callbacks = {image_malloc, image_memcpy, image_realloc, image_free,
+                                             udata_copy,   udata_free,   &udata};
+    hid_t plist = H5Pcreate(H5P_FILE_ACCESS), opened = -1;
+    if (plist >= 0 && H5Pset_fapl_core(plist, 1 << 20, 0) >= 0 && H5Pset_file_image_callbacks(plist, &callbacks) >= 0 &&
+        H5Pset_file_image(plist, udata.base, bytes) >= 0 && H5Pset_fclose_degree(plist, H5F_CLOSE_STRONG) >= 0 &&
+        cache_set(plist) >= 0)
+        opened = H5Fopen("scan", H5F_ACC_RDONLY, plist);
+    H5Pclose(plist);
+    if (opened < 0)
+        return err_set(ERR_MALFORMED_FILE,
+                       "The file begins like HDF5 but is damaged: it cannot be opened. Send it again, "
+                       "and check it with h5dump -H.");
+    *file = opened;
+    return 0;
+}
+
+/* ---- groups ---- */
+
+/* What hangs under a name: 'd'ataset, 'g'roup, 'l'ink that leads elsewhere, '?' something else, '\0' nothing. */
+static char kind_of(hid_t group, const char *name)
+{
+    H5L_info_t link;
+    H5O_info_t object;
+    if (H5Lexists(group, name, H5P_DEFAULT) <= 0 || H5Lget_info(group, name, &link, H5P_DEFAULT) < 0)
+        return '\0';
+    if (link.type != H5L_TYPE_HARD)
+        return 'l';
+    if (H5Oget_info_by_name2(group, name, &object, H5O_INFO_BASIC, H5P_DEFAULT) < 0)
+        return '?';
+    return object.type == H5O_TYPE_DATASET ? 'd' : object.type == H5O_TYPE_GROUP ? 'g' : '?';
+}
+
+/* What the groups of a file look like from outside. */
+struct survey {
+    char scan[SCAN_H5_NAME];   /* the first group with a scan */
+    char images[SCAN_H5_NAME]; /* the first with images and no scan */
+    char link[SCAN_H5_NAME];   /* a link that leads elsewhere in place of a scan */
+    char names[SCAN_H5_NAME];  /* all names, for a sentence */
+};
+
+static herr_t image_find(hid_t group, const char *name, const H5L_info_t *info, void *context)
+{
+    (void)info;
+    bool *found = context;
+    if (strncmp(name, "image", 5) == 0 && kind_of(group, name) == 'g')
+        *found = true;
+    return *found;
+}
+
+/* Whether the group has a scan ('s'), images only ('i'), a foreign link where a scan would be ('l'), or nothing ('\0').
+ */
+static char group_look(hid_t file, const char *name)
+{
+    if (kind_of(file, name) != 'g')
+        return kind_of(file, name) == 'l' && strncmp(name, "dataset", 7) == 0 ? 'l' : '\0';
+    hid_t group = H5Gopen2(file, name, H5P_DEFAULT);
+    if (group < 0)
+        return '\0';
+    char data = kind_of(group, "data"), xml = kind_of(group, "xml");
+    bool images = false;
+    H5Literate(group, H5_INDEX_NAME, H5_ITER_NATIVE, NULL, image_find, &images);
+    H5Gclose(group);
+    if (data == 'l' || xml == 'l')
+        return 'l';
+    if (data && xml)
+        return 's';
+    /* A group called as ISMRMRD asks is one whatever it lacks: the sentence then says what. */
+    return images ? 'i' : (data || xml) && strncmp(name, "dataset", 7) == 0 ? 's' : '\0';
+}
+
+static herr_t group_visit(hid_t file, const char *name, const H5L_info_t *info, void *context)
+{
+    (void)info;
+    struct survey *found = context;
+    size_t used = strlen(found->names);
+    snprintf(found->names + used, sizeof found->names - used, "%s\"%.60s\"", used ? ", " : "", name);
+    if (strlen(name) >= SCAN_H5_NAME)
+        return 0;
+    char look = group_look(file, name);
+    char *to = look == 's' ? found->scan : look == 'i' ? found->images : look == 'l' ? found->link : NULL;
+    if (to && (!*to || strcmp(name, "dataset") == 0))
+        snprintf(to, SCAN_H5_NAME, "%s", name);
+    return 0;
+}
+
+static int scan_missing(hid_t file, const struct survey *found)
+{
+    if (*found->link)
+        return err_set(ERR_HOSTILE_FILE,
+                       "The group \"%s\" is, or holds, a link to another place or file instead of data. "
+                       "Links are not followed: copy the data into the file (h5repack does).",
+                       found->link);
+    if (*found->images)
+        return err_set(ERR_NO_IMAGE_DATA,
+                       "The group \"%s\" holds reconstructed images and no raw data (acquisitions): "
+                       "there is nothing to reconstruct.",
+                       found->images);
+    if (H5Aexists(file, "_NCProperties") > 0)
+        return err_set(ERR_UNKNOWN_FORMAT,
+                       "The file is a NetCDF file, not a scan. An ISMRMRD file is expected: HDF5 with "
+                       "a group \"dataset\" that holds \"xml\" and \"data\".");
+    return err_set(ERR_UNKNOWN_FORMAT,
+                   "The HDF5 file holds no scan: none of its groups has \"xml\" and \"data\" as ISMRMRD asks. %s%s.",
+                   *found->names ? "It holds " : "It is empty", found->names);
+}
+
+int scan_h5_group(hid_t *group, char name[SCAN_H5_NAME], hid_t file, const char *wanted)
+{
+    struct survey found = {0};
+    if (H5Literate(file, H5_INDEX_NAME, H5_ITER_INC, NULL, group_visit, &found) < 0)
+        return err_set(ERR_MALFORMED_FILE, "The HDF5 file is damaged: its list of groups cannot be read.");
+    if (wanted) {
+        wanted += *wanted == '/';
+        if (strchr(wanted, '/') || strlen(wanted) >= SCAN_H5_NAME || !*wanted || strcmp(wanted, ".") == 0)
+            return err_set(ERR_BAD_PARAMETER, "\"%.64s\" cannot be the name of a scan's group.", wanted);
+        char look = group_look(file, wanted);
+        if (look == 'l' || (look == 'i' && !*found.link)) {
+            snprintf(look == 'l' ? found.link : found.images, SCAN_H5_NAME, "%s", wanted);
+            return scan_missing(file, &found);
+        }
+        if (look != 's')
+            return err_set(ERR_BAD_PARAMETER, "The file has no scan in a group \"%.64s\". It holds %s.", wanted,
+                           *found.names ? found.names : "nothing");
+        snprintf(found.scan, sizeof found.scan, "%s", wanted);
+    }
+    if (!*found.scan)
+        return scan_missing(file, &found);
+    hid_t opened = H5Gopen2(file, found.scan, H5P_DEFAULT);
+    if (opened < 0)
+        return err_set(ERR_MALFORMED_FILE, "The group \"%s\" cannot be opened: the file is damaged.", found.scan);
+    memcpy(name, found.scan, SCAN_H5_NAME);
+    *group = opened;
+    return 0;
+}
+
+/* ---- datasets ---- */
+
+/* Chunks must fit memory when unpacked, and only filters whose work is bounded are run. */
+static int chunks_check(hid_t plist, size_t item_bytes, const char *name)
+{
+    enum { CHUNK_BYTES = 64 << 20 };
+    hsize_t length = 0;
+    size_t bytes;
+    if (H5Pget_chunk(plist, 1, &length) < 1)
+        return err_set(ERR_MALFORMED_FILE, "The layout of \"%s\" is damaged.", name);
+    if (!size_mul(length, item_bytes, &bytes) || bytes > CHUNK_BYTES)
+        return err_set(ERR_LIMIT,
+                       "\"%s\" is stored in chunks of %llu items; at most %d MB a chunk are read. Repack the "
+                       "file with smaller chunks (h5repack -l CHUNK=...).",
+                       name, (unsigned long long)length, CHUNK_BYTES >> 20);
+    int filters = H5Pget_nfilters(plist);
+    for (int i = 0; i < filters; i++) {
+        unsigned flags, config;
+        size_t values = 0;
+        char title[64] = "";
+        H5Z_filter_t id = H5Pget_filter2(plist, (unsigned)i, &flags, &values, NULL, sizeof title, title, &config);
+        if (id != H5Z_FILTER_DEFLATE && id != H5Z_FILTER_SHUFFLE && id != H5Z_FILTER_FLETCHER32)
+            return err_set(ERR_MALFORMED_FILE,
+                           "\"%s\" is stored through the filter %d (%s); gzip, shuffle and fletcher32 "
+                           "are read. Repack the file (h5repack -f GZIP=1).",
+                           name, (int)id, title);
+    }
+    return 0;
+}
+
+/* Every item must have been written: a dataset of 2^40 items and no bytes is a trap, or an interrupted measurement. */
+static int storage_check(hid_t dataset, hid_t plist, hid_t space, size_t item_bytes, const char *name)
+{
+    enum { PACKED = 200, PACKED_FREE = 64 << 20 };
+    hssize_t items = H5Sget_simple_extent_npoints(space);
+    uint64_t stored = H5Dget_storage_size(dataset);
+    size_t bytes;
+    if (items < 0 || !size_mul((size_t)items, item_bytes, &bytes))
+        return err_set(ERR_HOSTILE_FILE, "\"%s\" says it has more items than any file can hold.", name);
+    if (H5Pget_layout(plist) != H5D_CHUNKED || H5Pget_nfilters(plist) == 0) {
+        if (bytes > stored)
+            return err_set_bytes(
+                ERR_MALFORMED_FILE, (int64_t)(bytes & INT64_MAX), (int64_t)stored,
+                "\"%s\" says it has %lld items (%zu bytes), but only %llu bytes of it were ever written.", name,
+                (long long)items, bytes, (unsigned long long)stored);
+    } else if (bytes > PACKED_FREE && bytes / PACKED > stored) {
+        return err_set_bytes(ERR_HOSTILE_FILE, (int64_t)(bytes & INT64_MAX), (int64_t)stored,
+                             "\"%s\" is packed %zu times smaller than it is; at most %d times are unpacked.", name,
+                             bytes / (stored ? stored : 1), PACKED);
+    }
+    return 0;
+}
+
+static int dataset_check(hid_t dataset, hid_t plist, hid_t space, hid_t type, const char *name)
+{
+    if (plist < 0 || space < 0 || type < 0)
+        return err_set(ERR_MALFORMED_FILE, "\"%s\" cannot be opened: the file is damaged.", name);
+    H5D_layout_t layout = H5Pget_layout(plist);
+    if (layout == H5D_VIRTUAL || (layout == H5D_CONTIGUOUS && H5Pget_external_count(plist) != 0))
+        return err_set(ERR_HOSTILE_FILE,
+                       "\"%s\" is stored in other files (virtual or external storage), which are never "
+                       "opened: copy the data into the file (h5repack does).",
+                       name);
+    int rank = H5Sget_simple_extent_ndims(space);
+    if (rank < 0 || rank > 1 || (layout != H5D_CHUNKED && layout != H5D_CONTIGUOUS && layout != H5D_COMPACT))
+        return err_set(ERR_MALFORMED_FILE, "\"%s\" has %d dimensions; ISMRMRD asks for a list, which has one.", name,
+                       rank);
+    size_t item_bytes = H5Tget_size(type);
+    if (item_bytes == 0)
+        return err_set(ERR_MALFORMED_FILE, "The type of \"%s\" is damaged.", name);
+    int rc = layout == H5D_CHUNKED ? chunks_check(plist, item_bytes, name) : 0;
+    return rc == 0 ? storage_check(dataset, plist, space, item_bytes, name) : rc;
+}
+
+int scan_h5_dataset(hid_t *out, hid_t group, const char *name)
+{
+    char kind = kind_of(group, name);
+    if (kind == 'l')
+        return err_set(ERR_HOSTILE_FILE, "\"%s\" is a link to another place or file. Links are not followed.", name);
+    if (kind != 'd')
+        return err_set(ERR_MALFORMED_FILE,
+                       kind ? "\"%s\" is not a dataset, as ISMRMRD asks."
+                            : "The scan's group has no \"%s\", which ISMRMRD asks for.",
+                       name);
+    hid_t dataset = H5Dopen2(group, name, H5P_DEFAULT);
+    if (dataset < 0)
+        return err_set(ERR_MALFORMED_FILE, "\"%s\" cannot be opened: the file is damaged.", name);
+    hid_t plist = H5Dget_create_plist(dataset), space = H5Dget_space(dataset), type = H5Dget_type(dataset);
+    int rc = dataset_check(dataset, plist, space, type, name);
+    H5Tclose(type);
+    H5Sclose(space);
+    H5Pclose(plist);
+    if (rc == 0)
+        *out = dataset;
+    else
+        H5Dclose(dataset);
+    return rc;
+}
+
+uint64_t scan_h5_count(hid_t group, const char *name)
+{
+    char kind = kind_of(group, name);
+    if (kind != 'd')
+        return kind != '\0';
+    hid_t dataset = H5Dopen2(group, name, H5P_DEFAULT), space = H5Dget_space(dataset);
+    hssize_t items = H5Sget_simple_extent_npoints(space);
+    H5Sclose(space);
+    H5Dclose(dataset);
+    return items > 0 ? (uint64_t)items : 1;
+}

@@ -52,6 +52,22 @@ static void clients_share_by_what_their_jobs_weigh(void **state)
     taken_in_order(store, (const int[]){32, 31, 33}, 3);
 }
 
+static void a_client_that_returns_begins_level(void **state)
+{
+    struct store *store = ((struct fixture *)*state)->store;
+    assert_int_equal(submit_of(store, 1, 100, "back", PRIORITY_NORMAL, 1000), 0);
+    taken_in_order(store, (const int[]){1}, 1);
+    for (int i = 2; i <= 7; i++)
+        assert_int_equal(submit_of(store, i, 100, "stays", PRIORITY_NORMAL, 1000), 0);
+    taken_in_order(store, (const int[]){2, 3, 4, 5, 6, 7}, 6);
+    /* "back" was given one turn, "stays" six: once both have jobs again, they alternate. */
+    for (int i = 11; i <= 13; i++)
+        assert_int_equal(submit_of(store, i, 100, "stays", PRIORITY_NORMAL, 1000), 0);
+    for (int i = 21; i <= 23; i++)
+        assert_int_equal(submit_of(store, i, 100, "back", PRIORITY_NORMAL, 1000), 0);
+    taken_in_order(store, (const int[]){21, 11, 22, 12, 23, 13}, 6);
+}
+
 static void a_start_knows_what_clients_were_given(void **state)
 {
     struct fixture *f = *state;
@@ -332,6 +348,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_STORE(urgent_comes_before_normal_before_batch),
         WITH_STORE(clients_share_by_what_their_jobs_weigh),
+        WITH_STORE(a_client_that_returns_begins_level),
         WITH_STORE(a_start_knows_what_clients_were_given),
         WITH_STORE(waiting_earns_priority),
         WITH_STORE(a_client_has_its_quota),

@@ -76,7 +76,7 @@ NVCCFLAGS := -std=c++17 -O3 -I. -MMD -MP -Xcompiler -fPIC,-Wall,-Wextra -Werror 
 
 MAN      := $(patsubst docs/man/%,$(BUILD)/man/%,$(wildcard docs/man/*.[158]))
 # In the folders where they are here, so that their links hold.
-DOCS     := README.md CONTRIBUTING.md LICENSE $(wildcard docs/*.md docs/*.yaml docs/*.png docs/plots/*.svg clients/*.md clients/monitoring/*)
+DOCS     := README.md CONTRIBUTING.md LICENSE $(wildcard docs/*.md docs/*.yaml docs/*.png docs/plots/*.svg docs/tutorial/*.png clients/*.md clients/monitoring/*)
 # Programs that no person starts have mrirecond's page.
 MAN_ALSO := mrirecon-worker.8 mrirecon-codec.8
 

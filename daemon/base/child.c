@@ -53,7 +53,12 @@ void child_collect(pid_t pid, char *how, size_t size)
     do
         got = waitpid(pid, &status, 0);
     while (got < 0 && errno == EINTR);
-    if (got == pid && WIFSIGNALED(status))
+    if (got == pid && WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS)
+        snprintf(how, size,
+                 "was killed by signal %d (%s): a filter of system calls, its own or that of the service's unit or "
+                 "container, refuses one that it made; `journalctl -k -g type=1326` tells which",
+                 SIGSYS, strsignal(SIGSYS));
+    else if (got == pid && WIFSIGNALED(status))
         snprintf(how, size, "was killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
     else
         snprintf(how, size, "ended with status %d", WIFEXITED(status) ? WEXITSTATUS(status) : -1);

@@ -13,8 +13,11 @@
  * started. */
 int child_start(char *const argv[], int socket, pid_t *pid, int *pidfd);
 
+enum { CHILD_HOW = 192 }; /* bytes that take any sentence of how a child ended */
+
 /* Collect a child that has ended; how it ended, for a person ("ended with status 1", "was killed by signal 9
- * (Killed)"). */
+ * (Killed)"). Of a child that a filter of system calls killed (SIGSYS) only the kernel's log tells the call: it says
+ * so. */
 void child_collect(pid_t pid, char *how, size_t size);
 
 /* Likewise one that was killed, once it has ended; false: it has not after `seconds`, for it hangs in the kernel, as in

@@ -65,7 +65,7 @@ static bool child_wait(const struct converter *converter, int pidfd)
 /* Run the codec to its end, in the time that it has. */
 static int codec_run(const struct converter *converter, const char *format, char *const argv[])
 {
-    char how[96] = "";
+    char how[CHILD_HOW] = "";
     pid_t pid;
     int pidfd, result = child_start(argv, -1, &pid, &pidfd);
     if (result)

@@ -1,5 +1,6 @@
 #include "daemon/queue/scheduler_inside.h"
 
+#include "daemon/base/child.h"
 #include "daemon/base/clock.h"
 #include "daemon/wire.h"
 #include "recon/recon.h"
@@ -63,7 +64,7 @@ static void start(struct scheduler *scheduler, struct slot *slot)
 {
     const struct scheduler_parts *parts = &scheduler->parts;
     if (worker_start(&slot->worker, parts->options)) {
-        char how[96], reason[sizeof slot->now.failure.text];
+        char how[CHILD_HOW], reason[sizeof slot->now.failure.text];
         snprintf(reason, sizeof reason, "%s", err_last()->text);
         worker_end(&slot->worker, how, sizeof how);
         snprintf(slot->worker.note, sizeof slot->worker.note, "%.*s", (int)sizeof slot->worker.note - 1, reason);
@@ -78,7 +79,7 @@ static void start(struct scheduler *scheduler, struct slot *slot)
 /* The process is gone, or is to go. `reason`: why we end it; NULL: it ended itself. */
 static void end(struct scheduler *scheduler, struct slot *slot, const char *reason)
 {
-    char how[96];
+    char how[CHILD_HOW];
     worker_end(&slot->worker, how, sizeof how);
     snprintf(slot->worker.note, sizeof slot->worker.note, "%s", reason ? reason : how);
     bool expected = slot->now.cancel_at > 0 || slot->now.outcome != OUTCOME_NONE;
@@ -176,8 +177,8 @@ static bool on_message(struct scheduler *scheduler, struct slot *slot, const jso
                  slot->worker.device, *slot->worker.note ? "; " : "", slot->worker.note);
         if (!slot->worker.landlock && !scheduler->landlock_missed)
             log_line(scheduler->parts.log, LOG_LEVEL_WARNING, NULL,
-                     "the kernel has no landlock: seccomp alone confines the workers, which can open the files of "
-                     "this account");
+                     "the kernel has no landlock, or a filter around the service refuses it: seccomp alone confines "
+                     "the workers, which can open the files of this account");
         scheduler->landlock_missed |= !slot->worker.landlock;
         if (strcmp(slot->worker.wanted, "auto") == 0)
             add_other_gpus(scheduler, &slot->worker);
@@ -480,7 +481,7 @@ static void *scheduler_run(void *context)
     }
     for (int i = 0; i < scheduler->count; i++) {
         struct slot *slot = &scheduler->slot[i];
-        char how[96];
+        char how[CHILD_HOW];
         listen_to(scheduler, slot);
         if (slot->worker.state != WORKER_DOWN)
             worker_end(&slot->worker, how, sizeof how);

@@ -19,6 +19,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -87,6 +88,54 @@ void sandbox_follow_parent(int socket)
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     if (poll(&other, 1, 0) > 0 && (other.revents & POLLHUP))
         _exit(0);
+}
+
+/* ---- filters around the service ---- */
+
+/* The calls by which a process shuts itself in. With these arguments the kernel does nothing. */
+static const struct {
+    const char *name;
+    long number, arguments[3];
+    bool needed; /* seccomp: without landlock the sandbox is looser, and says so */
+} shutting_in[] = {
+    {"seccomp", SCMP_SYS(seccomp), {-1, 0, 0}, true},
+    {"landlock_create_ruleset", LANDLOCK_CREATE, {0, 0, LANDLOCK_VERSION}, false},
+    {"landlock_add_rule", LANDLOCK_ADD, {-1, 0, 0}, false},
+    {"landlock_restrict_self", LANDLOCK_RESTRICT, {-1, 0, 0}, false},
+};
+
+/* Whether a filter of the service's unit or container refuses the call, by an error or by death. It is tried in a
+ * child: of a process that a filter killed nobody can tell the call. */
+static bool call_refused(size_t i)
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        const long *argument = shutting_in[i].arguments;
+        long rc = syscall(shutting_in[i].number, argument[0], argument[1], argument[2]);
+        _exit(rc < 0 && errno == EPERM && shutting_in[i].needed);
+    }
+    int status = 0;
+    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    return status != 0;
+}
+
+/* Fails where a filter refuses calls without which the process cannot be shut in, or would be killed. */
+static int calls_try(void)
+{
+    char names[160] = "";
+    for (size_t i = 0; i < sizeof shutting_in / sizeof *shutting_in; i++)
+        if (call_refused(i)) {
+            size_t length = strlen(names);
+            snprintf(names + length, sizeof names - length, "%s%s (%ld)", length ? ", " : "", shutting_in[i].name,
+                     shutting_in[i].number);
+        }
+    return *names == '\0' ? 0
+                          : err_set(ERR_INTERNAL,
+                                    "A filter of system calls around this program refuses %s, by which it confines "
+                                    "itself: allow them, in the service's unit (SystemCallFilter=) or in the seccomp "
+                                    "profile of its container.",
+                                    names);
 }
 
 /* ---- landlock ---- */
@@ -363,7 +412,9 @@ int sandbox_enter_worker(const char *const *readable, bool *landlock)
 {
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         return fail("no_new_privs");
-    int rc = landlock_enter_worker(readable, landlock);
+    int rc = calls_try();
+    if (rc == 0)
+        rc = landlock_enter_worker(readable, landlock);
     if (rc != 0)
         return rc;
     scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);

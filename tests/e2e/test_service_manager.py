@@ -2,13 +2,17 @@
 """What systemd asks of a service: readiness, status, signs of life, reload, a socket that is handed over; logs as JSON."""
 import json
 import os
+import re
+import shutil
 import signal
 import socket
+import subprocess
+import sys
 import tempfile
 import time
 
 import scans
-from harness import Daemon, main, same, test, wait_until
+from harness import ROOT, Daemon, main, same, sanitized, skip, test, wait_until
 
 
 class Manager:
@@ -132,6 +136,88 @@ def handed():
             same(daemon.port, port, "port")
             assert f" serves 127.0.0.1:{port}, " in daemon.read_log(), daemon.read_log()
             same(daemon.run(scans.radial().bytes(daemon.state))["state"], "succeeded")
+
+
+def members(word):
+    """The system calls of a group of systemd's, or the call itself."""
+    if not word.startswith("@"):
+        return {word}
+    group = subprocess.run(["systemd-analyze", "syscall-filter", word], capture_output=True, text=True, check=True).stdout
+    words = [line.strip() for line in group.splitlines()[1:]]
+    return set().union(*(members(word) for word in words if word and not word.startswith("#")))
+
+
+def unit_calls():
+    """The system calls that the service's unit allows, as systemd reads it; what a sanitizer needs besides, and SQLite as root."""
+    if not shutil.which("systemd-analyze"):
+        skip("there is no systemd-analyze here")
+    calls = members("@default")
+    with open(os.path.join(ROOT, "systemd", "mrirecond.service")) as unit:
+        for line in unit:
+            if line.startswith("SystemCallFilter="):
+                words = line.partition("=")[2].strip()
+                named = set().union(*(members(word) for word in words.removeprefix("~").split()))
+                calls = calls - named if words.startswith("~") else calls | named
+    return calls | ({"ptrace"} if sanitized() else set()) | (set() if os.geteuid() else {"fchown"})
+
+
+# Runs what follows the names of calls and "--" where any other call kills, or where it is an error (EPERM).
+ALLOWED = """import ctypes, os, sys
+seccomp = ctypes.CDLL("libseccomp.so.2")
+seccomp.seccomp_init.restype = ctypes.c_void_p
+end = sys.argv.index("--")
+filter = ctypes.c_void_p(seccomp.seccomp_init({"kill": 0x80000000, "error": 0x00050001}[sys.argv[1]]))
+for name in sys.argv[2:end]:
+    number = seccomp.seccomp_syscall_resolve_name(name.encode())
+    assert number in (-1, -10131) or seccomp.seccomp_rule_add(filter, 0x7fff0000, number, 0) in (0, -22), name  # not of this machine
+assert seccomp.seccomp_load(filter) == 0
+os.execv(sys.argv[end + 1], sys.argv[end + 1:])
+"""
+
+
+def filtered(calls, others, **options):
+    return Daemon(devices="cpu", command=[sys.executable, "-c", ALLOWED, others, *sorted(calls), "--"], **options)
+
+
+@test("under the unit's filter of system calls, were any other call death, the service reconstructs, converts and stops")
+def unit_filter():
+    with filtered(unit_calls(), "kill") as daemon:
+        job = daemon.run(scans.radial().bytes(daemon.state))
+        same(job["state"], "succeeded", "state")
+        for form in ("png", "nii.gz", "npy"):
+            daemon.get(f"/v1/jobs/{job['id']}/results/image?format={form}").expect(200)
+        same(daemon.request("DELETE", f"/v1/jobs/{job['id']}").status, 204, "status of the deletion")
+
+
+class Unready(Daemon):
+    """One whose workers do not start: what /readyz says of them is in `why`."""
+
+    def request(self, method, path, *more, **others):
+        answer = super().request(method, path, *more, **others)
+        if path == "/readyz" and answer.status == 503 and b"No worker is ready" in answer.body:
+            self.why = answer.json()["checks"]["workers"]
+            answer.status = 200  # for the start, which waits for it
+        return answer
+
+
+@test("a filter around the service that refuses what workers confine themselves by: the calls are named")
+def refused_calls():
+    calls = unit_calls() - {"seccomp", "landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self"}
+    for others, names in (("kill", r"seccomp \(317\), landlock_create_ruleset \(444\), landlock_add_rule \(445\), landlock_restrict_self \(446\)"),
+                          ("error", r"seccomp \(317\)")):
+        command = [sys.executable, "-c", ALLOWED, others, *sorted(calls), "--"]
+        with Unready(devices="cpu", command=command, expect_trouble=True) as daemon:
+            daemon.get("/readyz")
+            assert re.search(f"cannot start: A filter of system calls around this program refuses {names}, by which", daemon.why), daemon.why
+
+
+@test("a worker that a filter of system calls killed: the log says so, and how to find the call")
+def killed_call():
+    with Daemon(devices="cpu", expect_trouble=True) as daemon:
+        os.kill(daemon.worker(), signal.SIGSYS)
+        wait_until(lambda: re.search(r"worker 0 was killed by signal 31 \(Bad system call\): a filter of system calls, its own or that of the "
+                                     r"service's unit or container, refuses one that it made; `journalctl -k -g type=1326` tells which$",
+                                     daemon.read_log(), re.M), "the sentence")
 
 
 @test("log lines as JSON objects")

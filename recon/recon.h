@@ -120,7 +120,4 @@ void recon_input_free(struct recon_input *input);
 int recon_run_input(struct recon_outcome *out, struct dev *dev, const struct recon_request *request,
                     const struct recon_listener *listener, const struct recon_input *input);
 
-/* Bytes of host memory that can be had without swapping. */
-size_t recon_memory_available(void);
-
 #endif

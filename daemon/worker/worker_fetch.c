@@ -2,6 +2,7 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/base/log.h"
+#include "gridding/base/host_memory.h"
 #include "recon/scan/decoder.h"
 
 #include <pthread.h>
@@ -100,7 +101,7 @@ static int stopped(void *context, const struct recon_progress *now)
 static bool room_ahead(const struct entry *entry)
 {
     struct stat status;
-    return fstat(entry->fd, &status) == 0 && (uint64_t)status.st_size <= recon_memory_available() / MOST_AHEAD;
+    return fstat(entry->fd, &status) == 0 && (uint64_t)status.st_size <= host_memory_available() / MOST_AHEAD;
 }
 
 /* What is to be read now: first what a job waits for. */
@@ -124,8 +125,7 @@ static void entry_read(struct fetcher *f, struct entry *entry)
     entry->state = READING;
     entry->modest = !entry->wanted;
     if (entry->modest)
-        request.memory_bytes =
-            (request.memory_bytes ? request.memory_bytes : (uint64_t)recon_memory_available()) / SHARE_AHEAD;
+        request.memory_bytes = (request.memory_bytes ? request.memory_bytes : host_memory_available()) / SHARE_AHEAD;
     pthread_mutex_unlock(&f->lock);
     int result = recon_read(&input, &request, &listener);
     pthread_mutex_lock(&f->lock);

@@ -2,6 +2,7 @@
 #include "gridding/base/dev_leaf.h"
 #include "gridding/base/err.h"
 #include "gridding/base/fft_cpu.h"
+#include "gridding/base/host_memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,29 +30,11 @@ static void cpu_close(struct dev *dev)
     (void)dev;
 }
 
-/* A line of /proc/meminfo, in bytes; 0 where it is not there. */
-static size_t meminfo(const char *wanted)
-{
-    char line[256];
-    size_t kib = 0;
-    FILE *file = fopen("/proc/meminfo", "re");
-    if (file == NULL)
-        return 0;
-    while (fgets(line, sizeof line, file) != NULL)
-        if (strncmp(line, wanted, strlen(wanted)) == 0) {
-            kib = strtoull(line + strlen(wanted), NULL, 10);
-            break;
-        }
-    fclose(file);
-    return kib * 1024;
-}
-
 static int cpu_memory(struct dev *dev, size_t *available, size_t *total)
 {
     (void)dev;
-    *available = meminfo("MemAvailable:");
-    *total = meminfo("MemTotal:");
-    return *total > 0 ? 0 : err_set(ERR_DEVICE, "/proc/meminfo does not tell how much memory there is");
+    host_memory(available, total);
+    return 0;
 }
 
 static int cpu_alloc(struct dev *dev, size_t bytes, void **out)
@@ -62,7 +45,7 @@ static int cpu_alloc(struct dev *dev, size_t bytes, void **out)
     if (size_add(bytes, ALIGNMENT - 1, &rounded))
         memory = aligned_alloc(ALIGNMENT, rounded / ALIGNMENT * ALIGNMENT);
     if (memory == NULL)
-        return err_set_bytes(ERR_NO_MEMORY, (int64_t)bytes, (int64_t)meminfo("MemAvailable:"),
+        return err_set_bytes(ERR_NO_MEMORY, (int64_t)bytes, (int64_t)host_memory_available(),
                              "%zu bytes of memory were needed and not there", bytes);
     *out = memory;
     return 0;

@@ -1,6 +1,7 @@
 #include "recon/mri/plan_cache.h"
 
 #include "gridding/base/err.h"
+#include "gridding/base/host_memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -72,7 +73,7 @@ void plan_cache_begin(struct recon_cache *cache, const struct plan_key *key, con
     plan_cache_clear(cache);
     size_t given = arrays->given ? key->samples * sizeof(float) : 0, offsets = (key->count + 1) * sizeof(size_t);
     size_t bytes = k_bytes(key) + given + offsets;
-    if (bytes > recon_memory_available() / SHARE)
+    if (bytes > host_memory_available() / SHARE)
         return;
     cache->key = *key;
     cache->k = copy(arrays->k, k_bytes(key));
@@ -86,7 +87,7 @@ void plan_cache_begin(struct recon_cache *cache, const struct plan_key *key, con
 bool plan_cache_keep(struct recon_cache *cache, struct dev *dev, struct nufft *plan, json_t *decisions)
 {
     struct nufft_info info;
-    size_t available = 0, total, host = recon_memory_available();
+    size_t available = 0, total, host = host_memory_available();
     if (!cache || !cache->k)
         return false;
     nufft_describe(plan, &info);

@@ -14,6 +14,7 @@
 #include "recon/mri/recon_gridder.h"
 
 #include "gridding/base/err.h"
+#include "gridding/base/host_memory.h"
 #include "recon/mri/plan_cache.h"
 
 #include <math.h>
@@ -57,7 +58,7 @@ static int memory_check(const struct gridder *g, size_t channels)
     bool countable = size_mul(g->pixels, pixel, &images) && size_mul(images, channels, &images) &&
                      size_mul(images, job->frames->count, &images) && size_mul(g->most_samples, per_sample, &samples) &&
                      size_add(images, samples, &images);
-    size_t available = recon_memory_available();
+    size_t available = host_memory_available();
     return countable && images <= available ? 0 : too_large("The images", countable ? images : SIZE_MAX / 2, available);
 }
 

@@ -2,6 +2,7 @@
 #include "recon/mri/recon_steps.h"
 
 #include "gridding/base/err.h"
+#include "gridding/base/host_memory.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -26,7 +27,7 @@ int recon_read(struct recon_input **out, const struct recon_request *request, co
 {
     const char *group = request->values->value[RECON_GROUP].text;
     const struct scan_limits limits = {
-        .bytes = request->memory_bytes ? request->memory_bytes : (uint64_t)recon_memory_available() / 4 * 3,
+        .bytes = request->memory_bytes ? request->memory_bytes : host_memory_available() / 4 * 3,
         .seconds = request->decode_seconds > 0 ? request->decode_seconds : 600,
     };
     struct recon_input *input = calloc(1, sizeof *input);
@@ -156,20 +157,6 @@ static const struct {
     {RECON_STEP_NOISE, RECON_STEP_NOISE, recon_noise},
     {RECON_STEP_DENSITY, RECON_STEP_GRIDDING, recon_images},
 };
-
-size_t recon_memory_available(void)
-{
-    unsigned long long kilobytes = 0;
-    char line[128];
-    FILE *file = fopen("/proc/meminfo", "re");
-    while (file && kilobytes == 0 && fgets(line, sizeof line, file))
-        if (sscanf(line, "MemAvailable: %llu kB", &kilobytes) != 1)
-            kilobytes = 0;
-    if (file)
-        fclose(file);
-    /* Without /proc there is no telling: the allocation itself will. */
-    return kilobytes ? (size_t)kilobytes * 1024 : SIZE_MAX / 2;
-}
 
 int recon_tell(const struct recon_job *job, enum recon_step step, double fraction, int64_t iteration,
                int64_t iterations)

@@ -20,9 +20,10 @@
 #include <unistd.h>
 
 enum {
-    POLL_MS = 50,          /* between two looks whether the job was canceled */
-    HEAP_BYTES = 1 << 30,  /* of a decoder; an acquisition of 65535 samples and 1024 channels takes 0.5 GB */
-    ASIDE_BYTES = 16 << 20 /* at most set aside for the next scan */
+    POLL_MS = 50,           /* between two looks whether the job was canceled */
+    HEAP_BYTES = 1 << 30,   /* of a decoder; an acquisition of 65535 samples and 1024 channels takes 0.5 GB */
+    ASIDE_BYTES = 16 << 20, /* at most set aside for the next scan */
+    MOST_TRIES = 2          /* at an upload, by processes that are killed from outside */
 };
 
 struct process {
@@ -36,9 +37,10 @@ struct decoder {
     int count;
     struct process over; /* has reported and was killed, not yet collected; pid 0: none */
     int lost;            /* ended while they stood ready */
+    int killed;          /* killed from outside while they read */
     int aside;           /* memfd for the next scan, whose pages are there; -1: none */
     uint64_t last_bytes; /* of the last upload */
-    char how[64], sentence[192];
+    char how[64], sentence[256];
 };
 
 /* ---- processes ---- */
@@ -182,12 +184,18 @@ int decoder_prepare(struct decoder *decoder, int count)
 
 const char *decoder_lost(struct decoder *decoder)
 {
-    if (!decoder->lost)
+    size_t used = 0;
+    if (!decoder->lost && !decoder->killed)
         return NULL;
-    snprintf(decoder->sentence, sizeof decoder->sentence,
-             "%d decoder%s that stood ready ended before a scan came (the last %s).", decoder->lost,
-             decoder->lost == 1 ? "" : "s", decoder->how);
-    decoder->lost = 0;
+    if (decoder->lost)
+        used = (size_t)snprintf(decoder->sentence, sizeof decoder->sentence,
+                                "%d decoder%s that stood ready ended before a scan came (the last %s).%s",
+                                decoder->lost, decoder->lost == 1 ? "" : "s", decoder->how, decoder->killed ? " " : "");
+    if (decoder->killed)
+        snprintf(decoder->sentence + used, sizeof decoder->sentence - used,
+                 "%d decoder%s killed from outside while reading a scan: is memory short?", decoder->killed,
+                 decoder->killed == 1 ? " was" : "s were");
+    decoder->lost = decoder->killed = 0;
     return decoder->sentence;
 }
 
@@ -336,6 +344,10 @@ static int death_tell(int status)
     int signal = WTERMSIG(status);
     if (signal == SIGXCPU)
         return err_set(ERR_LIMIT, "Reading the file took more processor time than it may and was stopped.");
+    if (signal == SIGKILL)
+        return err_set(ERR_NO_MEMORY,
+                       "The process that read the file was killed from outside, twice, as the kernel does where memory "
+                       "runs out. Send the scan again when less is running, or in parts.");
     if (signal == SIGSYS)
         return err_set(ERR_DECODER_DIED,
                        "Reading the file made the decoder try something that it may not do, and it was "
@@ -388,17 +400,39 @@ static int report_wait(const struct process *process, const struct decoder_uploa
     }
 }
 
+static bool was_killed(const struct course *course)
+{
+    return course->ended && WIFSIGNALED(course->status) && WTERMSIG(course->status) == SIGKILL;
+}
+
+/* Whether the upload is to be read by another process: this one ended, and the upload is not to blame. `tries`: those
+ * that were killed while they read it. */
+static bool try_again(struct decoder *decoder, const struct decoder_upload *upload, const struct course *course,
+                      bool stood, int *tries)
+{
+    if (course->ended && !course->begun && stood) {
+        lost_note(decoder, course->status);
+        return true;
+    }
+    if (!was_killed(course))
+        return false;
+    decoder->killed++;
+    /* What the first has written is neither kept nor left for the second to stumble on. */
+    return ++*tries < MOST_TRIES &&
+           fallocate(upload->memory, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)upload->limits.bytes) == 0;
+}
+
 int decoder_run(struct decoder *decoder, const struct decoder_upload *upload)
 {
     struct process process;
     struct course course;
     bool stood;
-    int rc;
+    int rc, tries = 0;
     if (upload->group && strlen(upload->group) >= CODEC_GROUP)
         return err_set(ERR_BAD_PARAMETER, "\"%.64s\" cannot be the name of a scan's group.", upload->group);
     decoder->last_bytes = upload->file_bytes;
     over_collect(decoder);
-    for (;;) {
+    do {
         rc = process_find(decoder, &process, upload, &stood);
         if (rc != 0)
             return rc;
@@ -406,11 +440,7 @@ int decoder_run(struct decoder *decoder, const struct decoder_upload *upload)
         rc = report_wait(&process, upload, &course);
         if (course.ended)
             close(process.socket);
-        if (!stood || !course.ended || course.begun)
-            break;
-        /* It stood ready and ended before it took the upload, which is not to blame. */
-        lost_note(decoder, course.status);
-    }
+    } while (try_again(decoder, upload, &course, stood, &tries));
     if (!course.ended) {
         /* It has nothing left to do. Taking its memory apart takes the kernel a while, for which nobody has to wait. */
         kill(process.pid, SIGKILL);

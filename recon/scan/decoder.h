@@ -1,8 +1,8 @@
 /* decoder.h: processes of mrirecon-codec that decode uploads.
  *
- * A process is started, links its libraries, shuts itself in (recon/scan/sandbox.h) and waits; it is then sent one upload
- * (recon/scan/codec.h), decodes it and ends. Starting takes longer than decoding a small scan, so processes can be started
- * ahead of the uploads: what a process may do, and that it serves one upload and no second, is the same.
+ * A process is started, links its libraries, shuts itself in (recon/scan/sandbox.h) and waits; it is then sent one
+ * upload (recon/scan/codec.h), decodes it and ends. Starting takes longer than decoding a small scan, so processes can
+ * be started ahead of the uploads: what a process may do, and that it serves one upload and no second, is the same.
  *
  * A struct decoder belongs to one thread. Its processes end with it, and with the thread that started them.
  */
@@ -29,8 +29,8 @@ int decoder_prepare(struct decoder *decoder, int count);
  * pages of a small scan than it takes to decode it. No memory to set aside is no failure: the scan takes its own. */
 void decoder_prepare_memory(struct decoder *decoder);
 
-/* A sentence on processes that ended while they stood ready, since this was last asked; NULL: none did. Valid until the
- * next call with this decoder. */
+/* A sentence on processes that ended while they stood ready, or were killed from outside, since this was last asked;
+ * NULL: none did. Valid until the next call with this decoder. */
 const char *decoder_lost(struct decoder *decoder);
 
 /* ---- for scan_decode() ---- */
@@ -51,7 +51,8 @@ struct decoder_upload {
 };
 
 /* Have a process decode the upload, one that stands ready or a fresh one; the process has ended, or is being ended and
- * writes no more to a sealed memfd, on return. Fails with what the process reported, how it died, ERR_LIMIT (time),
+ * writes no more to a sealed memfd, on return. One that is killed from outside (SIGKILL) has its upload read once more
+ * by another. Fails with what the process reported, how it died, ERR_LIMIT (time), ERR_NO_MEMORY (killed twice),
  * ERR_CANCELED. */
 int decoder_run(struct decoder *decoder, const struct decoder_upload *upload);
 

@@ -60,25 +60,30 @@ static int fail(const char *what)
         what, strerror(errno));
 }
 
-static int limit_set(pid_t pid, __rlimit_resource_t resource, uint64_t value)
+/* `most`: what the process itself may raise it to. */
+static int limit_set(pid_t pid, __rlimit_resource_t resource, uint64_t value, uint64_t most)
 {
-    struct rlimit now, limit = {.rlim_cur = value, .rlim_max = value};
-    if (prlimit(pid, resource, NULL, &now) == 0 && now.rlim_max != RLIM_INFINITY && value > now.rlim_max)
-        limit.rlim_cur = limit.rlim_max = now.rlim_max;
+    struct rlimit now, limit = {.rlim_cur = value, .rlim_max = most};
+    if (prlimit(pid, resource, NULL, &now) == 0 && now.rlim_max != RLIM_INFINITY) {
+        limit.rlim_cur = value < now.rlim_max ? value : now.rlim_max;
+        limit.rlim_max = most < now.rlim_max ? most : now.rlim_max;
+    }
     return prlimit(pid, resource, &limit, NULL) == 0 ? 0 : fail("prlimit");
 }
 
 int sandbox_limit(pid_t pid, const struct sandbox_limits *limits)
 {
     enum { OWN_BYTES = 256 << 20 }; /* libraries, stack */
-    int rc = limit_set(pid, RLIMIT_FSIZE, limits->file_bytes);
+    uint64_t seconds = (uint64_t)limits->cpu_seconds + 1, heap = limits->heap_bytes + OWN_BYTES;
+    int rc = limit_set(pid, RLIMIT_FSIZE, limits->file_bytes, limits->file_bytes);
+    /* At the soft limit comes SIGXCPU, at the hard one SIGKILL, which may also be somebody else's. */
     if (rc == 0)
-        rc = limit_set(pid, RLIMIT_CPU, (uint64_t)limits->cpu_seconds + 1);
+        rc = limit_set(pid, RLIMIT_CPU, seconds, seconds + 1);
     /* The address sanitizer maps terabytes of shadow. */
     if (rc == 0 && !WITH_ASAN)
-        rc = limit_set(pid, RLIMIT_AS, limits->mapped_bytes + limits->heap_bytes + OWN_BYTES);
+        rc = limit_set(pid, RLIMIT_AS, limits->mapped_bytes + heap, limits->mapped_bytes + heap);
     if (rc == 0 && !WITH_ASAN)
-        rc = limit_set(pid, RLIMIT_DATA, limits->heap_bytes + OWN_BYTES);
+        rc = limit_set(pid, RLIMIT_DATA, heap, heap);
     return rc;
 }
 
@@ -235,9 +240,9 @@ static int seccomp_enter(int socket, int output)
 
 int sandbox_enter(int socket, int output)
 {
-    int rc = limit_set(0, RLIMIT_CORE, 0);
+    int rc = limit_set(0, RLIMIT_CORE, 0, 0);
     if (rc == 0)
-        rc = limit_set(0, RLIMIT_NPROC, 0);
+        rc = limit_set(0, RLIMIT_NPROC, 0, 0);
     if (rc == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         rc = fail("no_new_privs");
     if (rc == 0)

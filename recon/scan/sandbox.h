@@ -11,7 +11,7 @@ struct sandbox_limits {
     uint64_t mapped_bytes; /* address space beyond what the process needs for itself, e.g. the mapped input */
     uint64_t heap_bytes;   /* private memory */
     uint64_t file_bytes;   /* where a file (or memfd) may be written at most */
-    double cpu_seconds;
+    double cpu_seconds;    /* then SIGXCPU ends it, and a second later SIGKILL where it caught that */
 };
 
 /* Limit a process of this user (0: the calling one), from outside or before it reads anything. Limits are only ever

@@ -32,7 +32,7 @@ import scans  # noqa: E402
 from harness import FINAL, SLOW, Daemon, wait_until  # noqa: E402
 
 TUS = {"Tus-Resumable": "1.0.0", "Content-Type": "application/offset+octet-stream"}
-EXCUSES = ("worker-died", "decoder-died")
+EXCUSES = ("worker-died", "out-of-memory")  # its worker, or its decoder, was killed twice
 WAITING = 30  # jobs that clients let wait before they pause
 LIFETIME = 10  # seconds of an upload in pieces that its client has lost sight of
 BROKEN = (OSError, http.client.HTTPException, ValueError)  # of a request to a daemon that is killed

@@ -312,6 +312,47 @@ static void a_decoder_that_misbehaves_is_an_error(void **state)
     close(fd);
 }
 
+/* Killed by another than its parent, as the kernel does where memory is short: read once more, and what the first has
+ * written is gone. Killed twice, it is nobody's fault but the machine's. */
+static void one_that_is_killed_from_outside_is_followed_by_another(void **state)
+{
+    const struct place *p = *state;
+    char script[2048], once[256], always[256];
+    struct decoder *decoder = NULL;
+    struct scan expected = {0}, scan = {0};
+    int fd = open_file(p, "plain");
+    snprintf(script, sizeof script,
+             "#!/usr/bin/python3\nimport os\ntry:\n    os.mkdir('%s/tried')\nexcept FileExistsError:\n"
+             "    os.execv('%s', ['mrirecon-codec', 'decode'])\n" PYTHON
+             "os.pwrite(memory, b'x' * (1 << 20), 0)\nsocket.send(b'b')\nos.kill(os.getpid(), 9)\n",
+             p->folder, p->codec);
+    /* The shebang of PYTHON is a comment here. */
+    make_program(p, "once", script, once);
+    make_program(p, "always", PYTHON "socket.send(b'b')\nos.kill(os.getpid(), 9)\n", always);
+    const struct scan_limits limits = {.bytes = 1 << 20, .seconds = 60};
+    assert_int_equal(decode_by(p->codec, &expected, fd, NULL, &limits, NULL, NULL), 0);
+    for (int ready = 0; ready < 2; ready++) {
+        char command[128];
+        assert_int_equal(decoder_create(&decoder, once), 0);
+        assert_int_equal(decoder_prepare(decoder, ready), 0);
+        assert_int_equal(scan_decode(&scan, decoder, fd, NULL, &limits, NULL, NULL), 0);
+        assert_memory_equal(scan.header, expected.header, expected.header->total_bytes);
+        assert_non_null(strstr(decoder_lost(decoder), "1 decoder was killed from outside"));
+        assert_null(decoder_lost(decoder));
+        decoder_free(decoder);
+        scan_close(&scan);
+        snprintf(command, sizeof command, "rmdir %s/tried", p->folder);
+        assert_int_equal(system(command), 0);
+        assert_int_equal(decoder_create(&decoder, always), 0);
+        assert_int_equal(decoder_prepare(decoder, ready), 0);
+        assert_int_equal(scan_decode(&scan, decoder, fd, NULL, &limits, NULL, NULL), ERR_NO_MEMORY);
+        assert_non_null(strstr(decoder_lost(decoder), "2 decoders were killed from outside"));
+        decoder_free(decoder);
+    }
+    scan_close(&expected);
+    close(fd);
+}
+
 /* ---- processes that stand ready ---- */
 
 /* Process ids of this program's children. */
@@ -558,6 +599,7 @@ int main(void)
         cmocka_unit_test(memory_is_limited),
         cmocka_unit_test(time_is_limited_and_a_job_can_be_canceled),
         cmocka_unit_test(a_decoder_that_misbehaves_is_an_error),
+        cmocka_unit_test(one_that_is_killed_from_outside_is_followed_by_another),
         cmocka_unit_test(one_that_stands_ready_serves_one_upload),
         cmocka_unit_test(one_that_died_while_it_stood_ready_is_replaced_and_told),
         cmocka_unit_test(one_that_stands_ready_keeps_the_limits),

@@ -1,6 +1,7 @@
 /* Devices: their memory, what they are called, and what is said where one cannot be had. */
 #include "gridding/base/dev.h"
 #include "gridding/base/err.h"
+#include "gridding/base/host_memory.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -67,6 +68,68 @@ static void cpu_memory_is_told(void **state)
     assert_int_equal(dev_memory(dev, &available, &total), 0);
     assert_true(available > 0 && available <= total);
     dev_free(dev);
+}
+
+/* ---- the host's memory ---- */
+
+/* Write `text` to the file `name` in the folder. */
+static void put(const char *folder, const char *name, const char *text)
+{
+    char path[512], command[640];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    snprintf(command, sizeof command, "mkdir -p $(dirname %s)", path);
+    assert_int_equal(system(command), 0);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static void told(const char *folder, size_t available, size_t total)
+{
+    size_t seen_available = 0, seen_total = 0;
+    host_memory_below(folder, &seen_available, &seen_total);
+    assert_int_equal(seen_available, available);
+    assert_int_equal(seen_total, total);
+}
+
+/* The least of the machine, the group and those above it, in both versions; page cache can be given up. */
+static void memory_of_control_groups_counts(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/test_dev.XXXXXX", command[64];
+    const size_t kib = 1024;
+    assert_non_null(mkdtemp(folder));
+    told(folder, SIZE_MAX / 2, SIZE_MAX / 2); /* nothing tells */
+    put(folder, "proc/meminfo", "MemTotal: 8000 kB\nMemFree: 1 kB\nMemAvailable: 5000 kB\n");
+    told(folder, 5000 * kib, 8000 * kib);
+    put(folder, "proc/self/cgroup", "0::/system.slice/a.service\n");
+    put(folder, "sys/fs/cgroup/system.slice/a.service/memory.max", "max\n");
+    put(folder, "sys/fs/cgroup/system.slice/a.service/memory.high", "max\n");
+    told(folder, 5000 * kib, 8000 * kib);
+    put(folder, "sys/fs/cgroup/system.slice/a.service/memory.max", "4096000\n"); /* 4,000 KiB, of which 1,000 left */
+    put(folder, "sys/fs/cgroup/system.slice/a.service/memory.current", "3072000\n");
+    told(folder, 1000 * kib, 4000 * kib);
+    put(folder, "sys/fs/cgroup/system.slice/a.service/memory.stat",
+        "anon 1\ninactive_file 307200\nactive_file 204800\n");
+    told(folder, 1500 * kib, 4000 * kib);
+    put(folder, "sys/fs/cgroup/system.slice/a.service/memory.high", "3072000\n");
+    told(folder, 500 * kib, 3000 * kib);
+    put(folder, "sys/fs/cgroup/system.slice/memory.max", "2048000\n"); /* above it, and nothing of it is left */
+    put(folder, "sys/fs/cgroup/system.slice/memory.current", "2150400\n");
+    told(folder, 0, 2000 * kib);
+    /* Version 1, in a container: the name is that outside, and the mount is the container's group. */
+    put(folder, "proc/self/cgroup", "9:cpu,memory:/docker/0123\n0::/\n");
+    told(folder, 5000 * kib, 8000 * kib);
+    put(folder, "sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+    put(folder, "sys/fs/cgroup/memory/memory.usage_in_bytes", "4096000\n");
+    told(folder, 5000 * kib, 8000 * kib);
+    put(folder, "sys/fs/cgroup/memory/memory.limit_in_bytes", "5120000\n");
+    put(folder, "sys/fs/cgroup/memory/memory.stat",
+        "inactive_file 9\ntotal_inactive_file 204800\ntotal_active_file 204800\n");
+    told(folder, 1400 * kib, 5000 * kib);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
 }
 
 /* What goes up comes down, whole and in place; zeroing touches what it was asked to. */
@@ -187,8 +250,10 @@ static void no_such_gpu(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cpu_is_described), cmocka_unit_test(cpu_memory_is_told), cmocka_unit_test(cpu_round_trip),
-        cmocka_unit_test(cpu_too_much),     cmocka_unit_test(automatic),          cmocka_unit_test(no_such_gpu),
+        cmocka_unit_test(cpu_is_described), cmocka_unit_test(cpu_memory_is_told),
+        cmocka_unit_test(cpu_round_trip),   cmocka_unit_test(memory_of_control_groups_counts),
+        cmocka_unit_test(cpu_too_much),     cmocka_unit_test(automatic),
+        cmocka_unit_test(no_such_gpu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,8 +20,10 @@ enum {
     RETRY_SECONDS = 10,           /* where it is not for the queue */
     STREAM_BLOCK = 4096,          /* of a streamed answer, made at a time */
 };
-/* TLS 1.2 and 1.3, forward secrecy only. */
-#define TLS_PRIORITIES "SECURE128:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:-RSA:%SERVER_PRECEDENCE"
+/* TLS 1.2 and 1.3, forward secrecy and authenticated encryption only. */
+#define TLS_PRIORITIES                                                                                              \
+    "SECURE128:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:-RSA:-CIPHER-ALL:+AES-256-GCM:+CHACHA20-POLY1305:+AES-128-GCM:" \
+    "-MAC-ALL:+AEAD:%SERVER_PRECEDENCE"
 /* A refused body of up to so many bytes is read to its end, so that clients that do not look before they have sent all
  * find the answer; a larger one is cut off. */
 #define DROP_BYTES (INT64_C(64) << 20)
@@ -363,19 +365,20 @@ static void audit(const struct request *request)
     /* What is another's is not there for whoever asks, and may be what somebody is looking for. */
     bool denied = request->status == 401 || request->status == 403 || request->status == 421 ||
                   (request->status == 404 && request->identity.role != ROLE_ADMIN);
-    if (!route || (!denied && route->access != ROLE_SUBMIT && route->answer != route_result))
+    if (!route || (!denied && route->access < ROLE_SUBMIT && route->answer != route_result))
         return;
-    char peer[JOB_CLIENT];
+    char peer[JOB_CLIENT], outcome[16] = "aborted", removed[24] = "";
     request_peer(request, peer);
     const char *id = *request->job.id ? request->job.id : spool_is_id(request->part[2]) ? request->part[2] : NULL;
     const char *client = *request->identity.client ? request->identity.client
                          : *request->job.client    ? request->job.client
                                                    : "-";
-    char outcome[16] = "aborted";
     if (request->answered)
         snprintf(outcome, sizeof outcome, "%u", request->status);
-    log_line(request->service->log, LOG_LEVEL_AUDIT, id, "audit: client=%s role=%s peer=%s %s %s %s", client,
-             role_name(request->identity.role), peer, route->method, route->path, outcome);
+    if (route->answer == route_purge)
+        snprintf(removed, sizeof removed, " removed=%d", request->removed);
+    log_line(request->service->log, LOG_LEVEL_AUDIT, id, "audit: client=%s role=%s peer=%s %s %s %s%s", client,
+             role_name(request->identity.role), peer, route->method, route->path, outcome, removed);
 }
 
 /* The library tells the end of a request only if the request got as far as handle(). One whose headers break off, or do

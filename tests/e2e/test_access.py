@@ -204,6 +204,19 @@ def audit(daemon):
     assert not any(token[4:] in daemon.read_log() for token in daemon.token.values()), "a token stands in the log"
 
 
+@test("the audit log tells who removed the jobs of all, and how many; and who was not let")
+def audit_of_purges():
+    with Guarded() as daemon:
+        for who in ("submit", "other", "submit"):
+            daemon.ended(daemon.job_of(who))
+        daemon.as_("other", "DELETE", "/v1/jobs?older=0").problem(403, "forbidden")
+        daemon.as_("admin", "DELETE", "/v1/jobs?older=always").problem(400, "bad-parameter")
+        same(daemon.as_("admin", "DELETE", "/v1/jobs?older=0").expect(200).json()["removed"], 3, "jobs removed")
+        lines = wait_until(lambda: len(lines := re.findall("audit: (.* DELETE /v1/jobs .*)", daemon.read_log())) == 3 and lines, "three lines")
+        same(lines, ["client=mri2 role=submit peer=127.0.0.1 DELETE /v1/jobs 403 removed=0", "client=boss role=admin peer=127.0.0.1 DELETE /v1/jobs 400 removed=0",
+                     "client=boss role=admin peer=127.0.0.1 DELETE /v1/jobs 200 removed=3"], "audit lines")
+
+
 @test("the audit log does not depend on the log's level, and tells of uploads that broke off")
 def audit_always():
     with Daemon(devices="cpu", log_level="error") as daemon:
@@ -338,7 +351,7 @@ def outside():
         assert not os.path.exists(state), "the state folder was made"
 
 
-@test("TLS: only with its certificate, 1.2 and newer; SIGHUP brings a new one without disturbing who is connected")
+@test("TLS: only with its certificate, 1.2 and newer, authenticated encryption alone; SIGHUP brings a new one without disturbing who is connected")
 def tls():
     with tempfile.TemporaryDirectory() as folder:
         first, second = certificate(folder, "first"), certificate(folder, "second")
@@ -373,6 +386,11 @@ def tls():
             for version, spoken in (("-tls1", False), ("-tls1_1", False), ("-tls1_2", True)):  # by a client that would take anything
                 anything = ["openssl", "s_client", version, "-cipher", "ALL:@SECLEVEL=0", "-connect", f"127.0.0.1:{daemon.port}"]
                 same(subprocess.run(anything, stdin=subprocess.DEVNULL, capture_output=True).returncode == 0, spoken, f"whether {version} is spoken")
+            for suite, taken in (("ECDHE-ECDSA-AES128-SHA", False), ("ECDHE-ECDSA-AES256-SHA", False), ("ECDHE-ECDSA-AES128-SHA256", False),
+                                 ("ECDHE-ECDSA-AES256-SHA384", False), ("ECDHE-ECDSA-AES128-CCM", False), ("ECDHE-ECDSA-AES128-GCM-SHA256", True),
+                                 ("ECDHE-ECDSA-AES256-GCM-SHA384", True), ("ECDHE-ECDSA-CHACHA20-POLY1305", True)):
+                offered = ["openssl", "s_client", "-tls1_2", "-cipher", suite + ":@SECLEVEL=0", "-connect", f"127.0.0.1:{daemon.port}"]
+                same(subprocess.run(offered, stdin=subprocess.DEVNULL, capture_output=True).returncode == 0, taken, f"whether {suite} is taken")
             connected = http.client.HTTPSConnection("127.0.0.1", daemon.port, context=ssl.create_default_context(cafile=first[0]))
             connected.request("GET", "/livez")
             connected.getresponse().read()

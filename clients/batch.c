@@ -134,7 +134,7 @@ static int send(struct batch *batch, struct scan_entry *scan)
         return failure;
     }
     progress_end(&batch->progress);
-    failure = submission_send(batch->service, batch->path, file, scan->key, &job);
+    failure = submission_send(batch->service, batch->options, batch->path, file, scan->key, &job);
     free(file);
     if (failure)
         return not_sent(batch, scan, failure);

@@ -22,7 +22,8 @@ enum option_bit {
     PRIORITY = 64,
     OLDER = 128,
     RETRY = 256,
-    EVERYWHERE = 512
+    UNNAMED = 512,
+    EVERYWHERE = 1024
 };
 
 struct option_row {
@@ -48,6 +49,7 @@ static const struct option_row option_rows[] = {
     {"--wait", NULL, "wait for the end, and show progress", WAIT, offsetof(struct client_options, wait)},
     {"--retry", NULL, "try again what failed in an earlier run of the batch", RETRY,
      offsetof(struct client_options, retry)},
+    {"--no-name", NULL, "do not tell the server the file's name", UNNAMED, offsetof(struct client_options, unnamed)},
     {"--json", NULL, "show what the server answered", JSON, offsetof(struct client_options, json)},
     {"--limit", "N", "list at most N jobs", LIMIT, offsetof(struct client_options, limit)},
 };
@@ -65,10 +67,10 @@ struct command_row {
 static const struct command_row command_rows[] = {
     {"submit", "SCAN [PARAM=VALUE ...]",
      "Send a scan (\"-\": standard input); prints the job's id. With --out, waits and saves the image.", 1, 1000,
-     OUT | FORMAT | KIND | PRIORITY | WAIT, client_submit},
+     OUT | FORMAT | KIND | PRIORITY | WAIT | UNNAMED, client_submit},
     {"batch", "DIR [PARAM=VALUE ...]",
      "Send every scan (.h5, .mrd) of a folder, save the images to --out (DIR/images). Goes on after a break.", 1, 1000,
-     OUT | FORMAT | KIND | PRIORITY | RETRY, client_batch},
+     OUT | FORMAT | KIND | PRIORITY | RETRY | UNNAMED, client_batch},
     {"wait", "ID", "Wait for the end of a job. Ctrl-C leaves the job running.", 1, 1, OUT | FORMAT, client_wait},
     {"fetch", "ID", "Save the image of a finished job; prints the file's name.", 1, 1, OUT | FORMAT, client_fetch},
     {"list", "", "List jobs, newest first.", 0, 0, JSON | LIMIT, client_list},

@@ -138,7 +138,7 @@ int client_submit(struct service *service, const struct client_options *options)
     if (code)
         return code;
     json_t *job = NULL;
-    int failure = submission_send(service, path, options->word[0], NULL, &job);
+    int failure = submission_send(service, options, path, options->word[0], NULL, &job);
     free(path);
     if (failure == ERR_CANCELED)
         fprintf(stderr, "mrirecon: the upload was broken off; there is no job.\n");

@@ -58,7 +58,33 @@ int submission_path(struct service *service, const struct client_options *option
     return client_failed();
 }
 
-int submission_send(struct service *service, const char *path, const char *scan, const char *key, json_t **job)
+/* The name that the job is given; the caller frees it. NULL: none. */
+static char *name_of(const struct client_options *options, const char *scan)
+{
+    bool given = options->unnamed || strcmp(scan, "-") == 0;
+    for (int i = 1; i < options->words; i++)
+        given |= strncmp(options->word[i], "name=", 5) == 0;
+    const char *slash = strrchr(scan, '/');
+    char *name = given ? NULL : strdup(slash ? slash + 1 : scan);
+    if (name)
+        err_clean(name); /* what a query may not hold */
+    return name;
+}
+
+/* `path` with the name; the caller frees it. NULL (failure set): no memory. */
+static char *path_with(struct service *service, const char *path, const char *name)
+{
+    char *whole = NULL, *escaped = name ? service_escape(service, name) : NULL;
+    if ((name && !escaped) || asprintf(&whole, escaped ? "%s&name=%s" : "%s", path, escaped) < 0) {
+        whole = NULL;
+        err_set(ERR_NO_MEMORY, "There is no memory for a request.");
+    }
+    free(escaped);
+    return whole;
+}
+
+int submission_send(struct service *service, const struct client_options *options, const char *path, const char *scan,
+                    const char *key, json_t **job)
 {
     struct progress progress;
     const struct service_watch watch = {&progress, progress_moved};
@@ -70,10 +96,15 @@ int submission_send(struct service *service, const char *path, const char *scan,
     int failure = 0;
     if (S_ISDIR(there.st_mode))
         failure = err_set(ERR_IO, "%s is a folder. One scan file is submitted at a time.", scan);
+    char *name = name_of(options, scan), *whole = failure ? NULL : path_with(service, path, name);
+    if (!failure && !whole)
+        failure = ERR_NO_MEMORY;
     progress_start(&progress);
     if (!failure)
-        failure = service_upload(service, path, fd, S_ISREG(there.st_mode) ? there.st_size : -1, key, &watch, job);
+        failure = service_upload(service, whole, fd, S_ISREG(there.st_mode) ? there.st_size : -1, key, &watch, job);
     progress_end(&progress);
+    free(name);
+    free(whole);
     if (!standard)
         close(fd);
     if (!failure && !*client_text(*job, "id")) {

@@ -10,7 +10,9 @@
 int submission_path(struct service *service, const struct client_options *options, const char *again, char **path);
 
 /* Upload the file `scan` ("-": standard input) with an idempotency key, or none (NULL); *job is the document of the job
- * made of it. Fails as service_upload. */
-int submission_send(struct service *service, const char *path, const char *scan, const char *key, json_t **job);
+ * made of it. The job is given the file's name, unless the options say not to, or give it one. Fails as
+ * service_upload. */
+int submission_send(struct service *service, const struct client_options *options, const char *path, const char *scan,
+                    const char *key, json_t **job);
 
 #endif

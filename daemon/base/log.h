@@ -1,8 +1,8 @@
 /* log.h: lines on stderr, one write() each, so that lines of several threads and processes do not mix.
  *
  * Under systemd (JOURNAL_STREAM set) a line begins with its syslog level, "<6>"; else with the time and the level's
- * word, or is a JSON object. Nothing that a sender wrote, apart from checked parameter names and values, goes into the
- * log: scans are patient data.
+ * word, or is a JSON object. Nothing that a sender wrote, apart from checked parameter names and values, and names
+ * of jobs where the option job-names says so, goes into the log: scans are patient data.
  */
 #ifndef MRIRECON_DAEMON_LOG_H
 #define MRIRECON_DAEMON_LOG_H

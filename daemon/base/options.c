@@ -71,6 +71,10 @@ static const struct option {
     {"keep-bytes", "0",
      "Bytes that results and kept scans of ended jobs may take; the jobs that ended first are removed. 0: any.",
      OPTION_IS_SIZE, AT(keep_bytes), 0, KIB(KIB(KIB(KIB(1024)))), .live = true},
+    {"job-names", "jobs",
+     "Where the names that senders give their jobs, as those of files, are kept and shown: none (they are dropped), "
+     "jobs (with the job, until it is deleted), log (there, and in the log).",
+     OPTION_IS_CHOICE, AT(job_names), .choices = (const char *const[]){"none", "jobs", "log", NULL}, .live = true},
     {"job-time-limit", "3600", "Seconds that a job may run. 0: any.", OPTION_IS_SECONDS, AT(job_time_limit), 0,
      31 * 86400, .live = true},
     {"cancel-grace", "1", "Seconds that a worker has to stop a canceled job before it is killed.", OPTION_IS_SECONDS,

@@ -16,6 +16,9 @@ int route_submit_begin(struct request *request);
 int route_submit_work(struct request *request);
 int route_submit(struct request *request);
 int route_resubmit_work(struct request *request);
+/* The name of a job as it stands in the log, where the option job-names has it there; else "". */
+enum { NAME_FOR_LOG = JOB_NAME + 8 };
+const char *name_for_log(const struct service *service, const struct job *job, char text[NAME_FOR_LOG]);
 /* What the scan in `scan`, of `bytes`, is, as metrics tell it. */
 const char *ingest_format(int scan, int64_t bytes);
 
@@ -41,11 +44,14 @@ int request_job(struct request *request, const char *id, struct job *job);
 bool request_owns(const struct request *request, const char *client);
 
 /* routes_query.c */
-/* Read the query of a submission into request->job: kind, parameters, priority, deadline, client; no formats. Fails
- * with ERR_UNKNOWN_KIND, ERR_UNKNOWN_PARAMETER, ERR_BAD_PARAMETER, ERR_BAD_REQUEST. */
+/* Read the query of a submission into request->job: kind, parameters, name, priority, deadline, client; no formats.
+ * Fails with ERR_UNKNOWN_KIND, ERR_UNKNOWN_PARAMETER, ERR_BAD_PARAMETER, ERR_BAD_REQUEST. */
 int submission_read(struct request *request);
 /* The same, where what the query leaves out is as it was in the job `before`. */
 int resubmission_read(struct request *request, const struct job *before);
+/* Give request->job a name, as far as the option job-names has it: `text` without what controls or formats, cut between
+ * two characters where it is too long. */
+void submission_name(struct request *request, const char *text);
 
 /* routes_uploads.c */
 int route_uploads_options(struct request *request);

@@ -155,6 +155,7 @@ json_t *job_document(struct service *service, const struct job *job)
     json_object_update_new(document, job_progress_pack(job, &progress));
     json_object_set_new(document, "priority", json_string(job_priority_name(job->priority)));
     json_object_set_new(document, "client", json_string(job->client));
+    json_object_set_new(document, "name", json_string(job->name));
     json_object_set_new(document, "created", time_pack(job->created));
     json_object_set_new(document, "started", time_pack(job->started));
     json_object_set_new(document, "finished", time_pack(job->finished));

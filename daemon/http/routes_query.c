@@ -1,4 +1,4 @@
-/* What the query of a submission says: kind, parameters, priority, deadline. */
+/* What the query of a submission says: kind, parameters, name, priority, deadline. */
 #include "daemon/http/routes.h"
 
 #include "daemon/base/clock.h"
@@ -16,6 +16,7 @@ struct about {
     const struct kind *kind;
     enum job_priority priority;
     int64_t deadline; /* s from the acceptance; 0: none */
+    char name[HTTP_VALUE];
 };
 
 static int kind_read(struct about *about, const char *value)
@@ -45,10 +46,16 @@ static int deadline_read(struct about *about, const char *value)
     return 0;
 }
 
+static int name_read(struct about *about, const char *value)
+{
+    snprintf(about->name, sizeof about->name, "%s", value);
+    return 0;
+}
+
 static const struct {
     const char *name;
     int (*read)(struct about *about, const char *value);
-} about_table[] = {{"kind", kind_read}, {"priority", priority_read}, {"deadline", deadline_read}};
+} about_table[] = {{"kind", kind_read}, {"priority", priority_read}, {"deadline", deadline_read}, {"name", name_read}};
 enum { ABOUT = sizeof about_table / sizeof *about_table };
 
 /* Its row in the table; ABOUT: the name is none of them. */
@@ -96,6 +103,21 @@ static int parameters_read(struct request *request, const struct kind *kind, con
     return 0;
 }
 
+void submission_name(struct request *request, const char *text)
+{
+    char *name = request->job.name;
+    size_t length = strnlen(text, JOB_NAME);
+    *name = '\0';
+    if (request->service->options->job_names == NAMES_NONE)
+        return;
+    if (length == JOB_NAME) /* too long: cut, not within a character */
+        for (length--; length > 0 && ((unsigned char)text[length] & 0xc0) == 0x80;)
+            length--;
+    memcpy(name, text, length);
+    name[length] = '\0';
+    err_clean(name);
+}
+
 static int room_check(struct request *request)
 {
     const struct service *service = request->service;
@@ -120,6 +142,7 @@ static int job_read(struct request *request, struct about *about, const json_t *
     if (result)
         return result;
     snprintf(job->kind, sizeof job->kind, "%s", about->kind->name);
+    submission_name(request, about->name);
     job->priority = about->priority;
     job->patience = 1000 * about->deadline;
     job->formats = json_array();
@@ -136,6 +159,7 @@ int resubmission_read(struct request *request, const struct job *before)
 {
     struct about about = {.kind = recon_kind_find(before->kind), .priority = before->priority};
     const struct kind *kind = about.kind;
+    snprintf(about.name, sizeof about.name, "%s", before->name);
     if (!kind)
         return err_set(ERR_UNKNOWN_KIND, "Job %s is of the kind \"%s\", which this version does not have.", before->id,
                        before->kind);

@@ -101,14 +101,22 @@ const char *ingest_format(int scan, int64_t bytes)
     return scan_sniff(&format, scan, (uint64_t)bytes) ? "other" : format;
 }
 
+const char *name_for_log(const struct service *service, const struct job *job, char text[NAME_FOR_LOG])
+{
+    bool told = *job->name && service->options->job_names == NAMES_LOG;
+    snprintf(text, NAME_FOR_LOG, told ? ", \"%s\"" : "", job->name);
+    return text;
+}
+
 /* The job has its row. */
 static void accepted(struct request *request, const char *how)
 {
     struct service *service = request->service;
     const struct job *job = &request->job;
     metrics_submitted(service->metrics, job->kind);
-    log_line(service->log, LOG_LEVEL_INFO, job->id, "%s, %s, %s, %lld bytes", how, job->kind,
-             job_priority_name(job->priority), (long long)job->bytes);
+    char name[NAME_FOR_LOG];
+    log_line(service->log, LOG_LEVEL_INFO, job->id, "%s, %s, %s, %lld bytes%s", how, job->kind,
+             job_priority_name(job->priority), (long long)job->bytes, name_for_log(service, job, name));
     scheduler_wake(service->scheduler);
 }
 

@@ -5,6 +5,7 @@
 
 #include "daemon/base/clock.h"
 
+#include <gnutls/gnutls.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,6 +90,29 @@ int route_uploads_options(struct request *request)
 
 /* ---- creation ---- */
 
+/* The name that clients of tus give a file, in the pair `key BASE64` of Upload-Metadata. What is no such pair is no
+ * name: the header is the client's own, and nothing else of it is looked into. */
+static void name_take(struct request *request, const char *metadata)
+{
+    static const char *const keys[] = {"name", "filename"};
+    for (const char *pair = metadata; pair && !*request->job.name; pair = strchr(pair, ',')) {
+        pair += strspn(pair, ", ");
+        size_t key = strcspn(pair, " ,"), at = key + strspn(pair + key, " ");
+        bool named = false;
+        for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+            named |= strlen(keys[i]) == key && strncmp(keys[i], pair, key) == 0;
+        const gnutls_datum_t encoded = {(unsigned char *)(uintptr_t)(pair + at), (unsigned)strcspn(pair + at, " ,")};
+        gnutls_datum_t raw = {NULL, 0};
+        char *text = NULL;
+        if (named && encoded.size && gnutls_base64_decode2(&encoded, &raw) == 0)
+            text = strndup((char *)raw.data, raw.size);
+        if (text)
+            submission_name(request, text);
+        free(text);
+        gnutls_free(raw.data);
+    }
+}
+
 int route_upload_create_begin(struct request *request)
 {
     int result = version_check(request);
@@ -100,7 +124,11 @@ int route_upload_create_begin(struct request *request)
     const char *metadata = http_header(request, "Upload-Metadata");
     if (!result && metadata && (strlen(metadata) > METADATA_MOST || !text_is_clean(metadata)))
         result = err_set(ERR_BAD_REQUEST, "Upload-Metadata takes %d bytes of UTF-8 text at most.", METADATA_MOST);
-    return result ? result : submission_read(request);
+    if (!result)
+        result = submission_read(request);
+    if (!result && !*request->job.name)
+        name_take(request, metadata);
+    return result;
 }
 
 int route_upload_create_work(struct request *request)
@@ -226,8 +254,9 @@ static int job_make(struct request *request, const char *format)
         return result;
     metrics_submitted(service->metrics, request->job.kind);
     metrics_ingested(service->metrics, format, request->job.bytes);
-    log_line(service->log, LOG_LEVEL_INFO, request->job.id, "accepted, %s, %lld bytes, uploaded in pieces",
-             request->job.kind, (long long)request->job.bytes);
+    char name[NAME_FOR_LOG];
+    log_line(service->log, LOG_LEVEL_INFO, request->job.id, "accepted, %s, %lld bytes, uploaded in pieces%s",
+             request->job.kind, (long long)request->job.bytes, name_for_log(service, &request->job, name));
     scheduler_wake(service->scheduler);
     return 0;
 }

@@ -50,8 +50,10 @@ static int expire(struct housekeeper *housekeeper)
 static int make_room(const struct scheduler_parts *parts, int64_t most, int *removed)
 {
     char id[1][JOB_ID];
+    struct kept kept;
     int count = 1, result = 0;
-    while (!result && count && store_kept_bytes(parts->store) > most) {
+    for (store_kept(parts->store, &kept); !result && count && kept.scan_bytes + kept.result_bytes > most;
+         store_kept(parts->store, &kept)) {
         result = store_ended(parts->store, INT64_MAX, -1, id, 1, &count);
         if (!result)
             result = jobs_remove(parts, id, count, removed);

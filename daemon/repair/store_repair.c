@@ -116,7 +116,7 @@ static int row_mend(const struct spool *spool, struct connection *fresh, sqlite3
         fresh,
         sql_prepare(fresh,
                     "UPDATE job SET state = ?, finished = ?, started = 0, error = ?, results = NULL, report "
-                    "= NULL, kept = 0 WHERE id = ?",
+                    "= NULL, kept = 0, kept_scan = 0 WHERE id = ?",
                     "iijs", (int64_t)(again ? JOB_QUEUED : JOB_FAILED), again ? 0 : clock_milliseconds(), error, id),
         NULL);
     json_decref(error);

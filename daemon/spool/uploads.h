@@ -1,7 +1,7 @@
 /* uploads.h: uploads that may break off and go on (tus): bytes arrive in several requests, days apart, across restarts.
  *
  *   STATE/uploads/ID        the bytes that have arrived; the file's size is how far the upload is
- *   STATE/uploads/ID.json   length, kind, client, its quota, priority, parameters; written once, at the beginning
+ *   STATE/uploads/ID.json   length, kind, client, its quota, name, priority, parameters; written once, at the beginning
  *   STATE/uploads/ID.chunk  while a chunk with a checksum arrives: the offset to go back to if it is cut off
  *
  * The first one's time of modification tells when bytes arrived last, by the machine's clock; when somebody sets that,
@@ -25,7 +25,8 @@ struct upload {
     char id[JOB_ID];
     int64_t length, offset;
     int64_t left; /* ms until it is removed if nothing arrives */
-    json_t *job;  /* {kind, client, quota, priority, parameters, formats, metadata?}; upload_clear() gives it back */
+    json_t
+        *job; /* {kind, client, name, quota, priority, parameters, formats, metadata?}; upload_clear() gives it back */
 };
 void upload_clear(struct upload *upload);
 

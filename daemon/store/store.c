@@ -118,26 +118,23 @@ void store_free(struct store *store)
 
 /* ---- what changes share ---- */
 
-enum { NO_JOB = -1 };
-
-/* What a change of this job begins from: `from` is its state, NO_JOB where there is none; `to` is the same. *kept: the
- * bytes kept of it. */
-static int entry_read(struct store *store, const char *id, struct entry *entry, int64_t *kept)
+int entry_read(struct store *store, const char *id, struct entry *entry, struct kept *kept)
 {
     struct connection *writer = &store->writer;
     sqlite3_stmt *statement =
-        sql_prepare(writer, "SELECT state, priority, bytes, client, kept FROM job WHERE id = ?", "s", id);
+        sql_prepare(writer, "SELECT state, priority, bytes, client, kept, kept_scan FROM job WHERE id = ?", "s", id);
     if (!statement)
         return err_last()->code;
     *entry = (struct entry){.from = NO_JOB, .to = NO_JOB};
-    *kept = 0;
     int step = sqlite3_step(statement), result = 0;
     if (step == SQLITE_ROW) {
         entry->from = entry->to = sqlite3_column_int(statement, 0);
         entry->priority = (enum job_priority)sqlite3_column_int(statement, 1);
         entry->bytes = sqlite3_column_int64(statement, 2);
         snprintf(entry->client, sizeof entry->client, "%s", (const char *)sqlite3_column_text(statement, 3));
-        *kept = sqlite3_column_int64(statement, 4);
+        int64_t all = sqlite3_column_int64(statement, 4), scan = sqlite3_column_int64(statement, 5);
+        if (kept)
+            *kept = (struct kept){.scans = scan > 0, .scan_bytes = scan, .result_bytes = all - scan};
     } else if (step != SQLITE_DONE) {
         result = sql_failed(writer->db, "reading a job");
     }
@@ -170,16 +167,16 @@ struct move {
     const json_t *report;
 };
 
-/* Bytes that an ended job leaves on the disk. */
-static int64_t kept_of(const struct store *store, const struct move *move, int64_t scan)
+/* What an ended job leaves on the disk. */
+static struct kept kept_of(const struct store *store, const struct move *move, int64_t scan)
 {
     bool stays = move->to == JOB_SUCCEEDED ? store->succeeded_scans_stay : store->failed_scans_stay;
-    int64_t sum = stays ? scan : 0;
+    struct kept kept = {.scans = stays && scan > 0, .scan_bytes = stays ? scan : 0};
     size_t i;
     json_t *result;
     json_array_foreach (move->results, i, result)
-        sum += json_integer_value(json_object_get(result, "bytes"));
-    return sum;
+        kept.result_bytes += json_integer_value(json_object_get(result, "bytes"));
+    return kept;
 }
 
 static int move_apply(struct store *store, void *context)
@@ -187,21 +184,22 @@ static int move_apply(struct store *store, void *context)
     const struct move *move = context;
     struct connection *writer = &store->writer;
     struct entry entry;
-    int64_t kept;
-    int result = entry_read(store, move->id, &entry, &kept);
+    int result = entry_read(store, move->id, &entry, NULL);
     if (result)
         return result;
     if (entry.from == NO_JOB || !(move->from & 1u << entry.from))
         return err_set(ERR_CONFLICT, "Job %.40s is not in a state in which %s is possible.", move->id, move->doing);
     if (states[move->to].final) {
         entry.kept = kept_of(store, move, entry.bytes);
-        result = sql_change(writer,
-                            sql_prepare(writer,
-                                        "UPDATE job SET state = ?, finished = ?, error = ?, results = ?, report = ?, "
-                                        "kept = ?, idempotency_key = iif(?, NULL, idempotency_key) WHERE id = ?",
-                                        "iijjjiis", (int64_t)move->to, store->now, move->error, move->results,
-                                        move->report, entry.kept, (int64_t)move->frees_key, move->id),
-                            NULL);
+        result = sql_change(
+            writer,
+            sql_prepare(writer,
+                        "UPDATE job SET state = ?, finished = ?, error = ?, results = ?, report = ?, "
+                        "kept = ?, kept_scan = ?, idempotency_key = iif(?, NULL, idempotency_key) WHERE id = ?",
+                        "iijjjiiis", (int64_t)move->to, store->now, move->error, move->results, move->report,
+                        entry.kept.scan_bytes + entry.kept.result_bytes, entry.kept.scan_bytes,
+                        (int64_t)move->frees_key, move->id),
+            NULL);
     } else
         result =
             sql_change(writer,
@@ -228,12 +226,13 @@ static int recover_apply(struct store *store, void *requeued)
             sql_prepare(writer, "UPDATE job SET deaths = 0 WHERE state = ? AND deaths > 0", "i", (int64_t)JOB_QUEUED),
             NULL);
     if (!result)
-        result = sql_change(
-            writer,
-            sql_prepare(writer, "UPDATE job SET state = ?, finished = ?, kept = iif(?, bytes, 0) WHERE state = ?",
-                        "iiii", (int64_t)JOB_CANCELED, store->now, (int64_t)store->failed_scans_stay,
-                        (int64_t)JOB_CANCELING),
-            NULL);
+        result = sql_change(writer,
+                            sql_prepare(writer,
+                                        "UPDATE job SET state = ?1, finished = ?2, kept = iif(?3, bytes, 0), "
+                                        "kept_scan = iif(?3, bytes, 0) WHERE state = ?4",
+                                        "iiii", (int64_t)JOB_CANCELED, store->now, (int64_t)store->failed_scans_stay,
+                                        (int64_t)JOB_CANCELING),
+                            NULL);
     return result ? result : tally_load(store);
 }
 
@@ -257,16 +256,16 @@ static int submit_apply(struct store *store, void *context)
         return result;
     submission->created = store->now;
     submission->deadline = job->patience > 0 ? store->now + job->patience : 0;
-    result =
-        sql_change(writer,
-                   sql_prepare(writer,
-                               "INSERT INTO job (id, state, kind, bytes, created, parameters, formats, "
-                               "client, priority, deadline, idempotency_key, digest) "
-                               "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                               "sisiijjsiiss", job->id, (int64_t)JOB_QUEUED, job->kind, job->bytes, submission->created,
-                               job->parameters, job->formats, job->client, (int64_t)job->priority, submission->deadline,
-                               *job->key ? job->key : NULL, *job->digest ? job->digest : NULL),
-                   NULL);
+    result = sql_change(writer,
+                        sql_prepare(writer,
+                                    "INSERT INTO job (id, state, kind, bytes, created, parameters, formats, "
+                                    "client, priority, deadline, idempotency_key, digest, name) "
+                                    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                                    "sisiijjsiisss", job->id, (int64_t)JOB_QUEUED, job->kind, job->bytes,
+                                    submission->created, job->parameters, job->formats, job->client,
+                                    (int64_t)job->priority, submission->deadline, *job->key ? job->key : NULL,
+                                    *job->digest ? job->digest : NULL, job->name),
+                        NULL);
     submission->sequence = sqlite3_last_insert_rowid(writer->db);
     if (result)
         return result;
@@ -393,8 +392,7 @@ static int cancel_apply(struct store *store, void *context)
     struct connection *writer = &store->writer;
     const char *id = cancellation->id;
     struct entry entry;
-    int64_t kept;
-    int result = entry_read(store, id, &entry, &kept), state = entry.from;
+    int result = entry_read(store, id, &entry, NULL), state = entry.from;
     if (result)
         return result;
     if (state == NO_JOB)
@@ -429,7 +427,7 @@ static int delete_apply(struct store *store, void *context)
     const char *id = context;
     struct connection *writer = &store->writer;
     struct entry entry;
-    int64_t kept;
+    struct kept kept = {.scans = 0};
     int result = entry_read(store, id, &entry, &kept);
     if (result)
         return result;
@@ -440,41 +438,13 @@ static int delete_apply(struct store *store, void *context)
                        states[entry.from].name, id);
     result = sql_change(writer, sql_prepare(writer, "DELETE FROM job WHERE id = ?", "s", id), NULL);
     entry.to = NO_JOB;
-    entry.kept = -kept;
+    entry.kept = (struct kept){-kept.scans, -kept.scan_bytes, -kept.result_bytes};
     return result ? result : store_note(store, &entry);
 }
 
 int store_delete(struct store *store, const char *id)
 {
     return store_change(store, delete_apply, (void *)(uintptr_t)id);
-}
-
-struct addition {
-    const char *id;
-    int64_t bytes;
-};
-
-static int kept_add_apply(struct store *store, void *context)
-{
-    const struct addition *addition = context;
-    struct entry entry;
-    int64_t kept;
-    int result = entry_read(store, addition->id, &entry, &kept);
-    if (!result && entry.from == NO_JOB)
-        result = row_not_found(addition->id);
-    if (!result)
-        result = sql_change(&store->writer,
-                            sql_prepare(&store->writer, "UPDATE job SET kept = ? WHERE id = ?", "is",
-                                        kept + addition->bytes, addition->id),
-                            NULL);
-    entry.kept = addition->bytes;
-    return result ? result : store_note(store, &entry);
-}
-
-int store_kept_add(struct store *store, const char *id, int64_t bytes)
-{
-    struct addition addition = {id, bytes};
-    return store_change_soft(store, kept_add_apply, &addition);
 }
 
 struct removal {
@@ -502,12 +472,6 @@ int store_delete_all(struct store *store, char (*ids)[JOB_ID], int count, int *r
     int result = store_change(store, delete_all_apply, &removal);
     *removed = result ? 0 : removal.removed;
     return result;
-}
-
-void store_set_kept_scans(struct store *store, bool of_failed, bool of_succeeded)
-{
-    store->failed_scans_stay = of_failed;
-    store->succeeded_scans_stay = of_succeeded;
 }
 
 /* ---- deadlines ---- */

@@ -25,7 +25,7 @@ enum job_state { JOB_QUEUED, JOB_RUNNING, JOB_CANCELING, JOB_SUCCEEDED, JOB_FAIL
 
 enum job_priority { PRIORITY_URGENT, PRIORITY_NORMAL, PRIORITY_BATCH, PRIORITIES };
 
-enum { JOB_ID = 26 + 1, JOB_CLIENT = 63 + 1, JOB_KEY = 200 + 1, JOB_DIGEST = 64 + 1 };
+enum { JOB_ID = 26 + 1, JOB_CLIENT = 63 + 1, JOB_NAME = 200 + 1, JOB_KEY = 200 + 1, JOB_DIGEST = 64 + 1 };
 
 /* What one client may have waiting: jobs, and bytes of their scans. 0: as store_set_quota() says. */
 struct quota {
@@ -39,6 +39,7 @@ struct job {
     int64_t sequence; /* order of acceptance; larger is newer */
     char kind[32];
     char client[JOB_CLIENT]; /* who sent it */
+    char name[JOB_NAME];     /* that its sender gave it, as a file's; "": none */
     struct quota quota;      /* of whoever sent it, at its submission; not kept */
     enum job_priority priority;
     int64_t bytes; /* of the upload */
@@ -144,10 +145,19 @@ int store_expire(struct store *store, struct job *jobs, int limit, int *count);
 /* Ids of up to `limit` jobs that ended before `before`, in one state only, or any (-1); the oldest end first. */
 int store_ended(struct store *store, int64_t before, int state, char (*ids)[JOB_ID], int limit, int *count);
 
-/* Bytes on the disk of jobs that have ended: results, and scans that stay. _add: more are kept of a job, as its image
- * in another format. Fails with ERR_NOT_FOUND. */
-int64_t store_kept_bytes(struct store *store);
+/* What is on the disk of jobs that have ended: scans that stay, and results. */
+struct kept {
+    int64_t scans, scan_bytes, result_bytes;
+};
+void store_kept(struct store *store, struct kept *out);
+
+/* More is kept of a job: its image in another format. Fails with ERR_NOT_FOUND. */
 int store_kept_add(struct store *store, const char *id, int64_t bytes);
+
+/* Ids of up to `limit` jobs that have ended and whose scans are kept; the oldest end first. */
+int store_kept_scans(struct store *store, char (*ids)[JOB_ID], int limit, int *count);
+/* The scan of a job that has ended is kept no longer; that it was not kept is no failure. Fails with ERR_NOT_FOUND. */
+int store_scan_drop(struct store *store, const char *id);
 
 /* The job that a client sent with this idempotency key. Fails with ERR_NOT_FOUND. */
 int store_find_key(struct store *store, const char *client, const char *key, struct job *job);
@@ -165,7 +175,7 @@ struct job_files {
     char id[JOB_ID];
     enum job_state state;
     int64_t bytes;   /* of its scan */
-    bool scan_stays; /* it has not ended, or its scan is one that stays (by the row, or by store_set_kept_scans) */
+    bool scan_stays; /* it has not ended, or its scan is kept */
 };
 
 /* Call `each` with every job, oldest first, until it returns non-zero. It must not call the store. */

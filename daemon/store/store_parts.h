@@ -31,7 +31,7 @@ struct entry {
     int from, to;
     enum job_priority priority;
     int64_t bytes;
-    int64_t kept; /* bytes that more, or less, are kept of ended jobs */
+    struct kept kept; /* what more, or less, is kept of ended jobs */
     char client[JOB_CLIENT];
 };
 
@@ -81,7 +81,8 @@ struct store {
     struct err health; /* of the last transaction */
     /* under `tally_lock`, held for additions only */
     pthread_mutex_t tally_lock;
-    int64_t counts[JOB_STATES], kept;
+    int64_t counts[JOB_STATES];
+    struct kept kept;
     struct client *client;
     size_t clients, clients_room;
     struct drain drain;
@@ -122,11 +123,19 @@ int schema_version(struct connection *connection, int64_t *version);
 bool schema_is_newer(int64_t version);
 int schema_refuse(int64_t version);
 
+/* ---- store.c ---- */
+
+enum { NO_JOB = -1 };
+
+/* From within a change: what the change of a job begins from. `from` is its state, NO_JOB where there is none; `to` is
+ * the same. *kept: what is kept of it (NULL: not wanted). */
+int entry_read(struct store *store, const char *id, struct entry *entry, struct kept *kept);
+
 /* ---- store_rows.c ---- */
 
 #define JOB_COLUMNS                                                                                                \
     "id, state, sequence, kind, bytes, created, started, finished, attempts, deaths, parameters, formats, error, " \
-    "results, report, client, priority, deadline, idempotency_key, digest"
+    "results, report, client, priority, deadline, idempotency_key, digest, name"
 
 /* Read up to `limit` rows of a SELECT of JOB_COLUMNS (NULL: it failed before). */
 int rows_read(struct connection *connection, sqlite3_stmt *statement, struct job *jobs, int limit, int *count);

@@ -38,6 +38,7 @@ static void job_read(sqlite3_stmt *row, struct job *job)
     job->deadline = sqlite3_column_int64(row, 17);
     column_text(row, 18, job->key, sizeof job->key);
     column_text(row, 19, job->digest, sizeof job->digest);
+    column_text(row, 20, job->name, sizeof job->name);
 }
 
 int rows_read(struct connection *connection, sqlite3_stmt *statement, struct job *jobs, int limit, int *count)
@@ -140,10 +141,7 @@ int store_each(struct store *store, int (*each)(void *context, const struct job_
     pthread_mutex_lock(&store->reader_lock);
     struct connection *reader = &store->reader;
     sqlite3_stmt *statement =
-        sql_prepare(reader,
-                    "SELECT id, state, kept >= bytes + coalesce((SELECT sum(json_extract(value, '$.bytes')) FROM "
-                    "json_each(results)), 0), bytes FROM job ORDER BY sequence",
-                    "");
+        sql_prepare(reader, "SELECT id, state, kept_scan > 0, bytes FROM job ORDER BY sequence", "");
     int result = statement ? 0 : err_last()->code, step = SQLITE_DONE, stop = 0;
     while (!result && !stop && (step = sqlite3_step(statement)) == SQLITE_ROW) {
         struct job_files job = {.state = (enum job_state)sqlite3_column_int(statement, 1),

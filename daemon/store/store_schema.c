@@ -28,6 +28,13 @@ static const char *const steps[] = {
     "CREATE INDEX job_ended ON job (finished) WHERE state > 2",
     /* The list of a client that has few of many jobs; by state, it is filtered in the index. */
     "CREATE INDEX job_client ON job (client, sequence, state)",
+    /* kept_scan: bytes of `kept` that are the scan's. job_search: a list by name or time is looked for in it alone. */
+    "ALTER TABLE job ADD COLUMN name TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE job ADD COLUMN kept_scan INTEGER NOT NULL DEFAULT 0;"
+    "UPDATE job SET kept_scan = bytes WHERE state > 2 AND"
+    " kept >= bytes + coalesce((SELECT sum(json_extract(value, '$.bytes')) FROM json_each(results)), 0);"
+    "CREATE INDEX job_search ON job (sequence, state, client, name, created, finished);"
+    "CREATE INDEX job_scan ON job (finished) WHERE kept_scan > 0",
 };
 enum { SCHEMA = sizeof steps / sizeof *steps };
 

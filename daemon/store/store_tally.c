@@ -124,7 +124,9 @@ static void entry_add(struct store *store, const struct entry *entry)
         store->counts[entry->from]--;
     if (entry->to >= 0)
         store->counts[entry->to]++;
-    store->kept += entry->kept;
+    store->kept.scans += entry->kept.scans;
+    store->kept.scan_bytes += entry->kept.scan_bytes;
+    store->kept.result_bytes += entry->kept.result_bytes;
     client_move(store, entry);
     if (entry->from == JOB_QUEUED || entry->to == JOB_QUEUED)
         drain_count(store, entry->from == JOB_QUEUED);
@@ -186,14 +188,15 @@ int tally_load(struct store *store)
     pthread_mutex_lock(&store->tally_lock);
     memset(store->counts, 0, sizeof store->counts);
     store->clients = store->entries = 0;
-    store->kept = 0;
+    store->kept = (struct kept){.scans = 0};
     store->served = 0;
     int result = shares_load(store);
     sqlite3_stmt *statement =
         sql_prepare(writer,
-                    "SELECT state, priority, client, count(*), sum(bytes) FROM job WHERE state <= 2 GROUP BY state, "
-                    "priority, client "
-                    "UNION ALL SELECT state, 1, '', count(*), sum(kept) FROM job WHERE state > 2 GROUP BY state",
+                    "SELECT state, priority, client, count(*), sum(bytes), 0, 0 FROM job WHERE state <= 2 GROUP BY "
+                    "state, priority, client "
+                    "UNION ALL SELECT state, 1, '', count(*), sum(kept - kept_scan), sum(kept_scan > 0), "
+                    "sum(kept_scan) FROM job WHERE state > 2 GROUP BY state",
                     "");
     int step = SQLITE_DONE;
     if (!result && !statement)
@@ -205,7 +208,9 @@ int tally_load(struct store *store)
         int64_t count = sqlite3_column_int64(statement, 3);
         store->counts[entry.to] += count;
         if (entry.to > JOB_CANCELING) {
-            store->kept += sqlite3_column_int64(statement, 4);
+            store->kept.result_bytes += sqlite3_column_int64(statement, 4);
+            store->kept.scans += sqlite3_column_int64(statement, 5);
+            store->kept.scan_bytes += sqlite3_column_int64(statement, 6);
             continue;
         }
         result = clients_reserve(store, 1);
@@ -323,14 +328,6 @@ int tally_room(struct store *store, const char *client, struct quota quota, int6
         waiting += same ? step * entry->bytes : 0;
     }
     return room(store, quota, all, limit, jobs, waiting, bytes);
-}
-
-int64_t store_kept_bytes(struct store *store)
-{
-    pthread_mutex_lock(&store->tally_lock);
-    int64_t kept = store->kept;
-    pthread_mutex_unlock(&store->tally_lock);
-    return kept;
 }
 
 void store_waiting(struct store *store, int64_t waiting[PRIORITIES])

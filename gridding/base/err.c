@@ -36,8 +36,8 @@ static size_t character(const unsigned char *text)
             return 0;
         c = c << 6 | (text[i] & 0x3fu);
     }
-    bool formats = (c >= 0x200b && c < 0x2010) || (c >= 0x2028 && c < 0x202f) || (c >= 0x2060 && c < 0x2070) ||
-                   c == 0xfeff || c >= 0xe0000;
+    bool formats = c == 0x61c || (c >= 0x200b && c < 0x2010) || (c >= 0x2028 && c < 0x202f) ||
+                   (c >= 0x2060 && c < 0x2070) || c == 0xfeff || c >= 0xe0000;
     return c < least[length] || c == 0x7f || (c >= 0xd800 && c < 0xe000) || formats ? 0 : length;
 }
 

@@ -76,6 +76,13 @@ static inline enum job_state state_of(struct store *store, int i)
     return state;
 }
 
+static inline int64_t kept_bytes(struct store *store)
+{
+    struct kept kept;
+    store_kept(store, &kept);
+    return kept.scan_bytes + kept.result_bytes;
+}
+
 static inline void take(struct store *store, int expected)
 {
     char id[JOB_ID];

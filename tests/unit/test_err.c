@@ -38,6 +38,7 @@ static void what_is_no_text_of_one_line_is_replaced(void **state)
         {"\xed\xa0\x80", "???"},      /* half of a pair */
         {"\xf4\x90\x80\x80", "????"}, /* beyond the last character */
         {"\xe2\x80\xae", "???"},      /* turns the text around */
+        {"\xd8\x9c", "??"},           /* so does the Arabic letter mark */
         {"\xef\xbb\xbf", "???"},      /* byte order mark */
         {"x\xe2\x82", "x??"},         /* cut within a character */
         {"\xe2\x82"

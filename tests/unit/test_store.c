@@ -332,7 +332,7 @@ static void a_store_of_an_earlier_version_is_kept(void **state)
     assert_int_equal(store_create(&store, path), 0);
     assert_int_equal(store_get(store, id_of(1, id), &job), 0);
     assert_true(job.state == JOB_SUCCEEDED && job.finished == 2000 && job.bytes == 10);
-    assert_int_equal(store_kept_bytes(store), 5);
+    assert_int_equal(kept_bytes(store), 5);
     job_clear(&job);
     assert_int_equal(submit_of(store, 4, 10, "", PRIORITY_URGENT, 40), 0);
     store_free(store);
@@ -350,6 +350,52 @@ static void a_store_of_an_earlier_version_is_kept(void **state)
     assert_int_equal(store_create(&store, path), ERR_STORE);
     assert_non_null(strstr(err_last()->text, "version 1000"));
     assert_null(store);
+}
+
+/* A store of version 4: which scans are kept is told by the bytes that are; jobs had no names. */
+static void a_store_of_version_4_is_kept(void **state)
+{
+    struct fixture *f = *state;
+    char path[64], id[JOB_ID], scans[2][JOB_ID];
+    sqlite3 *db;
+    struct store *store;
+    struct job job;
+    struct kept kept;
+    int count;
+    snprintf(path, sizeof path, "%s/four.db", f->folder);
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(
+        sqlite3_exec(
+            db,
+            "CREATE TABLE job (sequence INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE,"
+            " state INTEGER NOT NULL CHECK (state BETWEEN 0 AND 5), kind TEXT NOT NULL, bytes INTEGER NOT NULL,"
+            " created INTEGER NOT NULL, started INTEGER NOT NULL DEFAULT 0, finished INTEGER NOT NULL DEFAULT 0,"
+            " attempts INTEGER NOT NULL DEFAULT 0, deaths INTEGER NOT NULL DEFAULT 0, parameters TEXT NOT NULL,"
+            " formats TEXT NOT NULL, error TEXT, results TEXT, report TEXT, client TEXT NOT NULL DEFAULT '',"
+            " priority INTEGER NOT NULL DEFAULT 1, deadline INTEGER NOT NULL DEFAULT 0, idempotency_key TEXT,"
+            " digest TEXT, kept INTEGER NOT NULL DEFAULT 0);"
+            "PRAGMA user_version = 4;"
+            "INSERT INTO job (id, state, kind, bytes, created, parameters, formats, results, finished, kept) VALUES"
+            " ('00000000000000000000000001', 3, 'recon', 10, 1000, '{}', '[]', '[{\"bytes\":5}]', 2000, 5),"
+            " ('00000000000000000000000002', 4, 'recon', 20, 1001, '{}', '[]', NULL, 2001, 20),"
+            " ('00000000000000000000000003', 4, 'recon', 30, 1002, '{}', '[]', NULL, 2002, 0),"
+            " ('00000000000000000000000004', 0, 'recon', 40, 1003, '{}', '[]', NULL, 0, 0)",
+            NULL, NULL, NULL),
+        SQLITE_OK);
+    sqlite3_close(db);
+    assert_int_equal(store_create(&store, path), 0);
+    store_kept(store, &kept);
+    assert_int_equal(kept.scans, 1);
+    assert_int_equal(kept.scan_bytes, 20);
+    assert_int_equal(kept.result_bytes, 5);
+    assert_int_equal(store_kept_scans(store, scans, 2, &count), 0);
+    assert_int_equal(count, 1);
+    assert_string_equal(scans[0], id_of(2, id));
+    take(store, 4);
+    assert_int_equal(store_get(store, id_of(4, id), &job), 0);
+    assert_string_equal(job.name, "");
+    job_clear(&job);
+    store_free(store);
 }
 
 static void recovery_queues_what_ran(void **state)
@@ -426,6 +472,7 @@ int main(void)
         WITH_STORE(changes_of_many_threads_fail_alone_and_are_counted),
         WITH_STORE(counts_follow_every_transition),
         WITH_STORE(a_store_of_an_earlier_version_is_kept),
+        WITH_STORE(a_store_of_version_4_is_kept),
         WITH_STORE(recovery_queues_what_ran),
         WITH_STORE(a_store_that_is_none_is_refused),
         WITH_STORE(two_deaths_are_counted_until_a_restart),

@@ -300,12 +300,12 @@ static void what_ended_jobs_keep_is_counted(void **state)
         assert_int_equal(submit(f->store, i, 10), 0);
     for (int i = 1; i <= 3; i++)
         take(f->store, i);
-    assert_int_equal(store_kept_bytes(f->store), 0);
+    assert_int_equal(kept_bytes(f->store), 0);
     assert_int_equal(store_succeed(f->store, id_of(1, id), results, NULL), 0);
-    assert_int_equal(store_kept_bytes(f->store), 730);
+    assert_int_equal(kept_bytes(f->store), 730);
     usleep(2000);
     assert_int_equal(store_fail(f->store, id_of(2, id), err_last()), 0);
-    assert_int_equal(store_kept_bytes(f->store), 730 + 1002);
+    assert_int_equal(kept_bytes(f->store), 730 + 1002);
     assert_int_equal(store_ended(f->store, INT64_MAX, -1, ended, 4, &count), 0);
     assert_int_equal(count, 2);
     assert_string_equal(ended[0], id_of(1, id));
@@ -315,17 +315,17 @@ static void what_ended_jobs_keep_is_counted(void **state)
     assert_int_equal(store_ended(f->store, 1000, -1, ended, 4, &count), 0);
     assert_int_equal(count, 0);
     assert_int_equal(store_delete(f->store, id_of(1, id)), 0);
-    assert_int_equal(store_kept_bytes(f->store), 1002);
+    assert_int_equal(kept_bytes(f->store), 1002);
     store_free(f->store);
     assert_int_equal(store_create(&f->store, f->path), 0);
-    assert_int_equal(store_kept_bytes(f->store), 1002);
+    assert_int_equal(kept_bytes(f->store), 1002);
     json_decref(results);
     /* An image in another format. */
     assert_int_equal(store_kept_add(f->store, id_of(2, id), 50), 0);
     assert_int_equal(store_kept_add(f->store, id_of(1, id), 50), ERR_NOT_FOUND);
-    assert_int_equal(store_kept_bytes(f->store), 1002 + 50);
+    assert_int_equal(kept_bytes(f->store), 1002 + 50);
     assert_int_equal(store_delete(f->store, id_of(2, id)), 0);
-    assert_int_equal(store_kept_bytes(f->store), 0);
+    assert_int_equal(kept_bytes(f->store), 0);
     /* Those that were canceled while they waited, and while they ran when the daemon died. */
     enum job_state before, now;
     int requeued;
@@ -334,13 +334,57 @@ static void what_ended_jobs_keep_is_counted(void **state)
     assert_int_equal(store_cancel(f->store, id_of(4, id), &before, &now), 0);
     assert_int_equal(store_cancel(f->store, id_of(5, id), &before, &now), 0);
     assert_int_equal(now, JOB_CANCELED);
-    assert_int_equal(store_kept_bytes(f->store), 1005);
+    assert_int_equal(kept_bytes(f->store), 1005);
     assert_int_equal(store_recover(f->store, &requeued), 0);
     assert_int_equal(state_of(f->store, 4), JOB_CANCELED);
-    assert_int_equal(store_kept_bytes(f->store), 1005 + 1004);
+    assert_int_equal(kept_bytes(f->store), 1005 + 1004);
     store_set_kept_scans(f->store, false, false);
     assert_int_equal(store_cancel(f->store, id_of(6, id), &before, &now), 0);
-    assert_int_equal(store_kept_bytes(f->store), 1005 + 1004);
+    assert_int_equal(kept_bytes(f->store), 1005 + 1004);
+}
+
+static void kept_scans_are_known_apart_from_results(void **state)
+{
+    struct fixture *f = *state;
+    char id[JOB_ID], scans[4][JOB_ID];
+    int count;
+    struct kept kept;
+    json_t *results = json_pack("[{s:i}]", "bytes", 700);
+    store_set_kept_scans(f->store, true, false);
+    for (int i = 1; i <= 3; i++)
+        assert_int_equal(submit(f->store, i, 10), 0);
+    for (int i = 1; i <= 3; i++)
+        take(f->store, i);
+    assert_int_equal(store_fail(f->store, id_of(2, id), err_last()), 0);
+    usleep(2000);
+    assert_int_equal(store_fail(f->store, id_of(1, id), err_last()), 0);
+    assert_int_equal(store_succeed(f->store, id_of(3, id), results, NULL), 0);
+    json_decref(results);
+    store_free(f->store);
+    assert_int_equal(store_create(&f->store, f->path), 0);
+    store_kept(f->store, &kept);
+    assert_int_equal(kept.scans, 2);
+    assert_int_equal(kept.scan_bytes, 1001 + 1002);
+    assert_int_equal(kept.result_bytes, 700);
+    assert_int_equal(store_kept_scans(f->store, scans, 4, &count), 0);
+    assert_int_equal(count, 2);
+    assert_string_equal(scans[0], id_of(2, id)); /* which ended first */
+    for (int i = 0; i < 2; i++) {                /* the second time there is nothing to do */
+        assert_int_equal(store_scan_drop(f->store, id_of(2, id)), 0);
+        store_kept(f->store, &kept);
+        assert_int_equal(kept.scans, 1);
+        assert_int_equal(kept.scan_bytes, 1001);
+        assert_int_equal(kept.result_bytes, 700);
+    }
+    assert_int_equal(state_of(f->store, 2), JOB_FAILED);
+    assert_int_equal(store_kept_scans(f->store, scans, 4, &count), 0);
+    assert_int_equal(count, 1);
+    assert_string_equal(scans[0], id_of(1, id));
+    assert_int_equal(store_scan_drop(f->store, id_of(4, id)), ERR_NOT_FOUND);
+    assert_int_equal(store_delete(f->store, id_of(1, id)), 0);
+    assert_int_equal(store_delete(f->store, id_of(3, id)), 0);
+    store_kept(f->store, &kept);
+    assert_int_equal(kept.scans + kept.scan_bytes + kept.result_bytes, 0);
 }
 
 int main(void)
@@ -357,6 +401,7 @@ int main(void)
         WITH_STORE(a_key_is_one_job_of_a_client),
         WITH_STORE(what_waits_at_its_deadline_fails),
         WITH_STORE(what_ended_jobs_keep_is_counted),
+        WITH_STORE(kept_scans_are_known_apart_from_results),
     };
     return cmocka_run_group_tests_name("store_queue", tests, NULL, NULL);
 }

@@ -1,0 +1,86 @@
+/* What is kept on the disk of jobs that have ended. */
+#include "daemon/store/store_parts.h"
+
+#include <stdio.h>
+
+void store_set_kept_scans(struct store *store, bool of_failed, bool of_succeeded)
+{
+    store->failed_scans_stay = of_failed;
+    store->succeeded_scans_stay = of_succeeded;
+}
+
+void store_kept(struct store *store, struct kept *out)
+{
+    pthread_mutex_lock(&store->tally_lock);
+    *out = store->kept;
+    pthread_mutex_unlock(&store->tally_lock);
+}
+
+struct addition {
+    const char *id;
+    int64_t bytes;
+};
+
+static int kept_add_apply(struct store *store, void *context)
+{
+    const struct addition *addition = context;
+    struct connection *writer = &store->writer;
+    struct entry entry;
+    int result = entry_read(store, addition->id, &entry, NULL);
+    if (!result && entry.from == NO_JOB)
+        result = row_not_found(addition->id);
+    if (!result)
+        result = sql_change(
+            writer,
+            sql_prepare(writer, "UPDATE job SET kept = kept + ? WHERE id = ?", "is", addition->bytes, addition->id),
+            NULL);
+    entry.kept.result_bytes = addition->bytes;
+    return result ? result : store_note(store, &entry);
+}
+
+int store_kept_add(struct store *store, const char *id, int64_t bytes)
+{
+    struct addition addition = {id, bytes};
+    return store_change_soft(store, kept_add_apply, &addition);
+}
+
+int store_kept_scans(struct store *store, char (*ids)[JOB_ID], int limit, int *count)
+{
+    pthread_mutex_lock(&store->reader_lock);
+    struct connection *reader = &store->reader;
+    sqlite3_stmt *statement =
+        sql_prepare(reader, "SELECT id FROM job WHERE kept_scan > 0 ORDER BY finished LIMIT ?", "i", (int64_t)limit);
+    int result = statement ? 0 : err_last()->code, step = SQLITE_DONE;
+    *count = 0;
+    while (!result && (step = sqlite3_step(statement)) == SQLITE_ROW)
+        snprintf(ids[(*count)++], JOB_ID, "%s", (const char *)sqlite3_column_text(statement, 0));
+    if (!result && step != SQLITE_DONE)
+        result = sql_failed(reader->db, "reading which scans are kept");
+    if (statement)
+        sql_release(statement);
+    pthread_mutex_unlock(&store->reader_lock);
+    return result;
+}
+
+static int scan_drop_apply(struct store *store, void *context)
+{
+    const char *id = context;
+    struct connection *writer = &store->writer;
+    struct entry entry;
+    struct kept kept = {.scans = 0};
+    int result = entry_read(store, id, &entry, &kept);
+    if (!result && entry.from == NO_JOB)
+        result = row_not_found(id);
+    if (result || !kept.scans)
+        return result;
+    result = sql_change(
+        writer, sql_prepare(writer, "UPDATE job SET kept = kept - kept_scan, kept_scan = 0 WHERE id = ?", "s", id),
+        NULL);
+    entry.kept = (struct kept){.scans = -1, .scan_bytes = -kept.scan_bytes};
+    return result ? result : store_note(store, &entry);
+}
+
+int store_scan_drop(struct store *store, const char *id)
+{
+    return store_change(store, scan_drop_apply, (void *)(uintptr_t)id);
+}

@@ -21,7 +21,7 @@ enum {
     STREAM_BLOCK = 4096,          /* of a streamed answer, made at a time */
 };
 /* TLS 1.2 and 1.3, forward secrecy and authenticated encryption only. */
-#define TLS_PRIORITIES                                                                                              \
+#define TLS_PRIORITIES                                                                                             \
     "SECURE128:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:-RSA:-CIPHER-ALL:+AES-256-GCM:+CHACHA20-POLY1305:+AES-128-GCM:" \
     "-MAC-ALL:+AEAD:%SERVER_PRECEDENCE"
 /* A refused body of up to so many bytes is read to its end, so that clients that do not look before they have sent all
@@ -49,6 +49,10 @@ static int queue(struct request *request, unsigned status, struct MHD_Response *
     MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
     if (request->route && (request->route->flags & ROUTE_TUS))
         MHD_add_response_header(response, "Tus-Resumable", TUS_VERSION);
+    /* The library takes ends of chunks and trailers that RFC 9112 forbids and shows none of them: nothing is taken for
+     * a request behind them. */
+    if (http_body_bytes(request) < 0 && !MHD_get_response_header(response, "Connection"))
+        MHD_add_response_header(response, "Connection", "close");
     if (MHD_queue_response(request->connection, status, response) == MHD_YES) {
         request->answered = true;
         request->status = status;
@@ -428,6 +432,7 @@ static void *request_create(void *context, const char *uri, struct MHD_Connectio
     if (!request)
         return NULL;
     request->service = context;
+    request->sent = uri;
     request->uri = strdup(uri);
     /* The query is read from our copy. The library would take it apart as well, in the connection's memory, and give no
      * answer at all where thousands of parameters do not fit into that. */

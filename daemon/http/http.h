@@ -70,7 +70,8 @@ extern const struct route http_routes[]; /* routes.c; ends with .method = NULL *
 struct request {
     struct service *service;
     struct MHD_Connection *connection;
-    char *uri;                  /* as sent; the next three point into it */
+    const char *sent;           /* where the library read the target, for comparing addresses only */
+    char *uri;                  /* the target as sent; the next three point into it */
     const char *target, *query; /* the path, as sent; what follows "?", or "" */
     const char *host;           /* that is meant; NULL: not said */
     const char *method;

@@ -9,15 +9,42 @@ enum { URI_MOST = 16 << 10, HEAD_MOST = 64 << 10, HEADERS_MOST = 200 };
 /* What the headers are, all in all. */
 struct head {
     int headers, lengths, codings, hosts;
-    bool chunked, named; /* named: each header has a name that is one */
+    bool chunked;
+    bool named;       /* each header has a name that is one */
+    bool plain;       /* no value has a control character */
+    const char *next; /* where the next line begins if the lines so far are whole; NULL: one is not */
 };
 
-static enum MHD_Result header_count(void *context, enum MHD_ValueKind kind, const char *name, const char *value)
+static bool value_is_plain(const char *value)
+{
+    for (; *value; value++)
+        if (((unsigned char)*value < 0x20 && *value != '\t') || *value == 0x7f)
+            return false;
+    return true;
+}
+
+/* The library leaves a head where it was read, and puts a 0 in place of each colon and of each CR and LF. Lines that it
+ * continued (folding; it appends the continuation to the name and copies that elsewhere), that end in LF alone, or that
+ * hold a byte 0, which ends the value for the library, do not adjoin. One case remains: a 0 before an LF looks
+ * like a CR. */
+static void adjacent_check(struct head *head, const char *name, size_t name_bytes, const char *value,
+                           size_t value_bytes)
+{
+    const char *from = head->next == name ? name + name_bytes + 1 : NULL;
+    while (from && (*from == ' ' || *from == '\t'))
+        from++;
+    head->next = from && from == value ? value + value_bytes + 2 : NULL;
+}
+
+static enum MHD_Result header_count(void *context, enum MHD_ValueKind kind, const char *name, size_t name_bytes,
+                                    const char *value, size_t value_bytes)
 {
     struct head *head = context;
     (void)kind;
     head->headers++;
     head->named &= token_is_clean(name);
+    head->plain &= !value || value_is_plain(value);
+    adjacent_check(head, name, name_bytes, value, value_bytes);
     head->lengths += strcasecmp(name, "Content-Length") == 0;
     head->hosts += strcasecmp(name, "Host") == 0;
     if (strcasecmp(name, "Transfer-Encoding") == 0) {
@@ -25,6 +52,23 @@ static enum MHD_Result header_count(void *context, enum MHD_ValueKind kind, cons
         head->chunked = value && strcasecmp(value, "chunked") == 0;
     }
     return MHD_YES;
+}
+
+/* Read the headers; each line of the head has to follow the one before it, and an empty line the last one. */
+static int head_read(const struct request *request, const char *version, struct head *head)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    bool first_line = version == request->sent + strlen(request->uri) + 1;
+    *head = (struct head){.named = true, .plain = true, .next = first_line ? version + strlen(version) + 2 : NULL};
+    MHD_get_connection_values_n(request->connection, MHD_HEADER_KIND, header_count, head);
+    if (!head->next || !info || head->next + 2 != request->method + info->header_size)
+        return err_set(ERR_BAD_REQUEST,
+                       "The request's head has a header that goes on in the next line, a line that does not end in CR "
+                       "LF, or a byte 0. Send each header in one line.");
+    if (!head->plain)
+        return err_set(ERR_BAD_REQUEST, "A header's value has a control character.");
+    return 0;
 }
 
 /* A proxy in front may take another of two announcements for the end than this server does; what lies between would be
@@ -59,10 +103,11 @@ static int size_check(struct request *request, const struct head *head)
 
 int request_head_check(struct request *request, const char *version)
 {
-    struct head head = {.named = true};
+    struct head head;
     bool first_version = strcmp(version, "HTTP/1.0") == 0;
-    MHD_get_connection_values(request->connection, MHD_HEADER_KIND, header_count, &head);
-    int result = framing_check(&head, first_version);
+    int result = head_read(request, version, &head);
+    if (!result)
+        result = framing_check(&head, first_version);
     if (!result)
         result = size_check(request, &head);
     if (!result && (head.hosts > 1 || (head.hosts == 0 && !first_version)))

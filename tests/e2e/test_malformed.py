@@ -40,6 +40,32 @@ PROBLEMS = {
     "long headers": (GET + b"A: " + b"b" * 65536 + b"\r\n\r\n", 431, "headers-too-large"),
 }
 
+NEXT = b"DELETE /v1/jobs?older=0 HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n"  # what would be run if it were taken for a request
+
+
+def shapes():
+    """Heads that two readers may take for different requests, each with a name: a header that goes on in the next line, a byte 0, a line end without CR, a control
+    character, in each of the headers that say what a request is."""
+    length = b"%d" % len(NEXT)
+    for name, value in ((b"Content-Length", length), (b"Transfer-Encoding", b"chunked"), (b"Host", b"localhost"), (b"Authorization", b"Bearer mrt_0"), (b"X-Any", b"a")):
+        other = b"" if name == b"Host" else HOST
+        for what, lines in (("folded by a space", name + b":\r\n " + value + b"\r\n"), ("folded by a tab", name + b":\r\n\t" + value + b"\r\n"),
+                            ("folded after its value", name + b": " + value + b"\r\n 1\r\n"), ("folded with nothing", name + b": " + value + b"\r\n \r\n"),
+                            ("folded twice", name + b":\r\n \r\n " + value + b"\r\n"), ("folded, another behind it", name + b":\r\n " + value + b"\r\nX-B: c\r\n"),
+                            ("a byte 0 in its value", name + b": " + value[:1] + b"\0" + value[1:] + b"\r\n"), ("a byte 0 before its value", name + b": \0" + value + b"\r\n"),
+                            ("a byte 0 behind its value", name + b": " + value + b"\0\r\n"), ("a byte 0 and more", name + b": " + value + b"\0 57\r\n"),
+                            ("bytes 0 alone", name + b": \0\0\r\n"), ("a byte 0 before its name", b"\0" + name + b": " + value + b"\r\n"),
+                            ("a line end without CR", name + b": " + value + b"\n"), ("a CR alone", name + b": " + value + b"\rX-B: c\r\n"),
+                            ("CR CR LF", name + b": " + value + b"\r\r\n"), ("a vertical tab", name + b": " + value + b"\x0b\r\n"),
+                            ("a delete", name + b": " + value + b"\x7f\r\n")):
+            for method, place in ((b"GET /v1/kinds", other + lines), (b"GET /v1/kinds", lines + other), (b"POST /v1/jobs", other + lines + b"X-C: d\r\n")):
+                yield f"{name.decode()}: {what}", method + b" HTTP/1.1\r\n" + place + b"\r\n"
+    for what, head in (("a byte 0 in the target", b"GET /v1/kinds\0/more HTTP/1.1\r\n" + HOST + b"\r\n"), ("a byte 0 alone in a line", GET + b"\0\r\n\r\n"),
+                       ("a line that begins with a byte 0", GET + b"\0X: y\r\n\r\n"), ("a first line without CR", b"GET /v1/kinds HTTP/1.1\n" + HOST + b"\r\n"),
+                       ("an empty line without CR", GET + b"\n"), ("no CR at all", b"GET /v1/kinds HTTP/1.1\nHost: localhost\n\n")):
+        yield what, head
+
+
 # What the library refuses by itself (docs/openapi.yaml says so): a status, and no problem document.
 PAGES = {
     "HTTP/0.9": (b"GET /\r\n\r\n", 400),
@@ -77,6 +103,31 @@ def problems(daemon):
         if code not in ("method-not-allowed", "misdirected"):  # those are requests as others are
             assert b"Connection: close" in head, f"{what}: {head!r}"
     daemon.get("/livez").expect(200)
+
+
+@test("a head that another reader may take for another request is refused, and what follows it is not run: folded headers, bytes 0, line ends without CR")
+def two_readings(daemon):
+    kept = daemon.run(scans.radial(seed=3).bytes(daemon.state))["id"]
+    count = 0
+    for what, head in shapes():
+        answer = raw(daemon, head + NEXT, half_close=True)
+        same(status_of(answer), 400, f"status of {what}, {head!r}")
+        assert b"HTTP/1.1 2" not in answer and b'"removed"' not in answer, f"{what}, {head!r}: what follows is run: {answer!r}"
+        assert b"\r\nConnection: close" in answer, f"{what}: {answer[:300]!r}"
+        count += 1
+    assert count > 200, count
+    same(daemon.job(kept)["state"], "succeeded", "the job that a purge would have removed")
+    # What is written alike and says one thing only.
+    for head in (GET + b"A:\r\nB: \t\r\nC:c \r\nD:\td\xe9\r\n", GET + b"X-Long: " + b"a" * 60000 + b"\r\n"):
+        same(status_of(raw(daemon, head + b"Connection: close\r\n\r\n")), 200, f"status of {head[:80]!r}")
+
+
+@test("behind a body in chunks nothing is taken for a request: the connection is closed, whatever ended the body")
+def behind_chunks(daemon):
+    for end in (b"0\r\n\r\n", b"0\n\n", b"0\r\n\0A: b\r\n\r\n", b"0\r\nA:\r\n b\r\n\r\n", b"0;a=b\r\nA: b\r\n\r\n"):
+        answer = raw(daemon, CHUNKED + b"3\r\nabc\r\n" + end + NEXT, half_close=True)
+        same(answer.count(b"HTTP/1.1 "), 1, f"answers where {end!r} ends the body")
+        assert b"\r\nConnection: close" in answer, answer[:300]
 
 
 @test("what the library refuses by itself has the status that the document tells, and nothing goes on behind it")

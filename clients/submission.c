@@ -1,6 +1,7 @@
 #include "clients/submission.h"
 
 #include "clients/progress.h"
+#include "recon/recon.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,6 +30,26 @@ static bool begin(struct service *service, FILE *text, const struct client_optio
     return begun && (!options->priority || add(service, text, "priority", 8, options->priority));
 }
 
+/* Refuse what the server would, before a scan is opened. Of kinds and parameters that this program does not know the
+ * server is asked: it may be a newer one. Where a job is sent `again`, the parameters that are not given are the
+ * server's to know, and how they go together. */
+static int parameters_check(const struct client_options *options, bool again)
+{
+    const struct kind *kind = recon_kind_find(options->kind ? options->kind : "recon");
+    struct param_values values;
+    if (!kind)
+        return 0;
+    param_values_init(kind, &values);
+    for (int i = 1; i < options->words; i++) {
+        char name[64];
+        const char *equals = strchr(options->word[i], '=');
+        snprintf(name, sizeof name, "%.*s", (int)(equals - options->word[i]), options->word[i]);
+        if (param_values_set(kind, &values, name, equals + 1) == ERR_BAD_PARAMETER)
+            return ERR_BAD_PARAMETER;
+    }
+    return again ? 0 : kind->check(&values);
+}
+
 int submission_path(struct service *service, const struct client_options *options, const char *again, char **path)
 {
     size_t length = 0;
@@ -47,15 +68,16 @@ int submission_path(struct service *service, const struct client_options *option
     }
     if (text && fclose(text) != 0)
         complete = false;
+    if (!complete && !usage)
+        err_set(ERR_NO_MEMORY, "There is no memory for a request.");
+    else if (!usage && parameters_check(options, again != NULL) != 0)
+        complete = false;
     if (complete && !usage) {
         *path = made;
         return CLIENT_OK;
     }
     free(made);
-    if (usage)
-        return usage;
-    err_set(ERR_NO_MEMORY, "There is no memory for a request.");
-    return client_failed();
+    return usage ? usage : client_failed();
 }
 
 /* The name that the job is given; the caller frees it. NULL: none. */

@@ -32,7 +32,7 @@ static int create(void **state, struct dev *dev, int dim, const int n[3], const 
 {
     struct convolution_cpu *c = calloc(1, sizeof *c);
     if (c == NULL)
-        return err_set(ERR_NO_MEMORY, "no memory for a convolution");
+        return err_set(ERR_NO_MEMORY, "Not enough memory for a convolution.");
     int longest = grid[0] > grid[1] ? grid[0] : grid[1];
     longest = longest > grid[2] ? longest : grid[2];
     c->cells = (size_t)grid[0] * (size_t)grid[1] * (size_t)grid[2];
@@ -46,10 +46,10 @@ static int create(void **state, struct dev *dev, int dim, const int n[3], const 
     c->lanes_most = range_cpu_lanes(batch);
     while (c->lanes_most > 1 && c->cells * (size_t)c->lanes_most * sizeof(struct c32) > group_bytes_most)
         c->lanes_most = range_cpu_lanes(c->lanes_most / 2);
-    int status = c->ones && c->spectrum
-                     ? grid_cpu_create(&c->grid, &c->shape, c->lanes_most, c->threads)
-                     : err_set_bytes(ERR_NO_MEMORY, (int64_t)(c->cells * sizeof *c->spectrum), -1,
-                                     "no memory for a convolution on %d x %d x %d cells", grid[0], grid[1], grid[2]);
+    int status = c->ones && c->spectrum ? grid_cpu_create(&c->grid, &c->shape, c->lanes_most, c->threads)
+                                        : err_set_bytes(ERR_NO_MEMORY, (int64_t)(c->cells * sizeof *c->spectrum), -1,
+                                                        "Not enough memory for a convolution on %d x %d x %d cells.",
+                                                        grid[0], grid[1], grid[2]);
     if (status != 0) {
         destroy(c);
         return status;

@@ -52,8 +52,9 @@ static int make_values(struct grid_cpu *p)
         p->panel = aligned_alloc(64, panels);
     }
     if (p->values == NULL || p->panel == NULL)
-        return err_set_bytes(ERR_NO_MEMORY, (int64_t)bytes, -1, "no memory for an oversampled grid of %d x %d x %d",
-                             s->grid[0], s->grid[1], s->grid[2]);
+        return err_set_bytes(ERR_NO_MEMORY, (int64_t)bytes, -1,
+                             "Not enough memory for an oversampled grid of %d x %d x %d.", s->grid[0], s->grid[1],
+                             s->grid[2]);
     memset(p->panel, 0, panels);
     p->bytes = bytes + panels;
     return 0;
@@ -63,7 +64,7 @@ int grid_cpu_create(struct grid_cpu **out, const struct nufft_shape *shape, int 
 {
     struct grid_cpu *p = calloc(1, sizeof *p);
     if (p == NULL)
-        return err_set(ERR_NO_MEMORY, "no memory for a grid");
+        return err_set(ERR_NO_MEMORY, "Not enough memory for a grid.");
     p->shape = shape;
     p->threads = threads;
     p->lanes_most = lanes_most;

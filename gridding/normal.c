@@ -20,10 +20,10 @@ static int check_params(const struct nufft_params *p)
     for (int d = 0; d < 3; d++)
         if (p->n[d] < 1 || p->n[d] > NUFFT_SIZE_MOST / 2)
             return err_set(ERR_BAD_PARAMETER,
-                           "a normal operator for images of %d x %d x %d pixels cannot be made: each size is 1 to %d",
+                           "A normal operator for images of %d x %d x %d pixels cannot be made: each size is 1 to %d.",
                            p->n[0], p->n[1], p->n[2], NUFFT_SIZE_MOST / 2);
     if (p->batch < 1)
-        return err_set(ERR_BAD_PARAMETER, "a batch holds at least one image, not %d", p->batch);
+        return err_set(ERR_BAD_PARAMETER, "A batch holds at least one image, not %d.", p->batch);
     return 0;
 }
 
@@ -33,7 +33,7 @@ static int make_ones(struct dev *dev, size_t samples, struct c32 **out)
     struct c32 *ones = malloc((samples + 1) * sizeof *ones);
     if (ones == NULL)
         return err_set_bytes(ERR_NO_MEMORY, (int64_t)(samples * sizeof *ones), -1,
-                             "no memory for the point spread function of %zu samples", samples);
+                             "Not enough memory for the point spread function of %zu samples.", samples);
     for (size_t m = 0; m < samples; m++)
         ones[m] = (struct c32){1, 0};
     int status = dev_alloc(dev, samples * sizeof *ones, (void **)out);
@@ -76,7 +76,7 @@ int normal_create(struct normal **out, struct dev *dev, const struct nufft_param
         return status;
     struct normal *normal = calloc(1, sizeof *normal);
     if (normal == NULL)
-        return err_set(ERR_NO_MEMORY, "no memory for a normal operator");
+        return err_set(ERR_NO_MEMORY, "Not enough memory for a normal operator.");
     normal->leaf = dev->leaf->convolution;
     normal->batch = params->batch;
     normal->pixels = (size_t)params->n[0] * (size_t)params->n[1] * (size_t)params->n[2];

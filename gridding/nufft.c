@@ -31,36 +31,48 @@ int nufft_smooth_size(double n)
     }
 }
 
+static int check_kernel(const struct nufft_params *p)
+{
+    const bool radial = p->kernel == NUFFT_RADIAL;
+    /* In three dimensions a radial kernel gets the oversampling that it needs there. */
+    const double least = kernel_least_oversampling(2, radial);
+    if (!(p->tolerance >= 1e-6 && p->tolerance <= 1e-1))
+        return err_set(ERR_BAD_PARAMETER, "The tolerance is %g. Float32 gridding can keep 1e-6 to 1e-1.", p->tolerance);
+    if (p->width != 0 && (p->width < KERNEL_MIN_WIDTH || p->width > KERNEL_MAX_WIDTH))
+        return err_set(ERR_BAD_PARAMETER,
+                       "The kernel width is %d. It is %d to %d grid cells, or chosen by the tolerance.", p->width,
+                       KERNEL_MIN_WIDTH, KERNEL_MAX_WIDTH);
+    if (p->oversampling != 0 && !(p->oversampling >= least && p->oversampling <= KERNEL_MAX_OVERSAMPLING))
+        return err_set(ERR_BAD_PARAMETER, "The oversampling is %g. A %s kernel takes %g to %d, or the tolerance's.",
+                       p->oversampling, radial ? "radial" : "separable", least, KERNEL_MAX_OVERSAMPLING);
+    if (kernel_least_aliasing(p->width, p->oversampling, radial) > p->tolerance)
+        return err_set(ERR_BAD_PARAMETER,
+                       "No %s kernel of this width or oversampling keeps the tolerance of %g. Ask for more of it, or "
+                       "for a larger tolerance.",
+                       radial ? "radial" : "separable", p->tolerance);
+    return 0;
+}
+
 static int check_params(const struct nufft_params *p, size_t samples)
 {
     if (p->dim != 2 && p->dim != 3)
-        return err_set(ERR_BAD_PARAMETER, "a NUFFT has 2 or 3 dimensions, not %d", p->dim);
+        return err_set(ERR_BAD_PARAMETER, "A NUFFT has 2 or 3 dimensions, not %d.", p->dim);
     for (int d = 0; d < 3; d++)
         if (p->n[d] < 1 || p->n[d] > NUFFT_SIZE_MOST || (d >= p->dim && p->n[d] != 1))
             return err_set(ERR_BAD_PARAMETER,
-                           "an image of %d x %d x %d pixels cannot be made in %d dimensions: each size is 1 to %d",
+                           "An image of %d x %d x %d pixels cannot be made in %d dimensions: each size is 1 to %d.",
                            p->n[0], p->n[1], p->n[2], p->dim, NUFFT_SIZE_MOST);
-    if (!(p->tolerance >= 1e-6 && p->tolerance <= 1e-1))
-        return err_set(ERR_BAD_PARAMETER, "the tolerance is %g: float32 gridding can keep 1e-6 to 1e-1", p->tolerance);
-    if (p->width != 0 && (p->width < KERNEL_MIN_WIDTH || p->width > KERNEL_MAX_WIDTH))
-        return err_set(ERR_BAD_PARAMETER,
-                       "the kernel width is %d: it is %d to %d grid cells, or 0 to choose by tolerance", p->width,
-                       KERNEL_MIN_WIDTH, KERNEL_MAX_WIDTH);
-    if (p->oversampling != 0 && !(p->oversampling >= 1.125 && p->oversampling <= 2))
-        return err_set(ERR_BAD_PARAMETER, "the oversampling is %g: it is 1.125 to 2, or 0 to choose by tolerance",
-                       p->oversampling);
     if (p->bin_depth < NUFFT_DEPTH_NONE)
-        return err_set(ERR_BAD_PARAMETER,
-                       "the bin depth is %d: it is 1 or more samples, 0 to have it chosen, or -1 for no limit",
+        return err_set(ERR_BAD_PARAMETER, "The bin depth is %d. It is 1 or more samples, automatic, or without limit.",
                        p->bin_depth);
     if (p->overflow != NUFFT_SPLIT && p->overflow != NUFFT_OVERFLOW_CPU)
-        return err_set(ERR_BAD_PARAMETER, "there is no way %d to treat samples past the bin depth", (int)p->overflow);
+        return err_set(ERR_BAD_PARAMETER, "There is no way %d to treat samples past the bin depth.", (int)p->overflow);
     if (p->batch < 1)
-        return err_set(ERR_BAD_PARAMETER, "a batch holds at least one transform, not %d", p->batch);
+        return err_set(ERR_BAD_PARAMETER, "A batch holds at least one transform, not %d.", p->batch);
     if (samples > UINT32_MAX / 2)
-        return err_set(ERR_BAD_PARAMETER, "%zu samples in one image: at most %u can be gridded together", samples,
+        return err_set(ERR_BAD_PARAMETER, "One image has %zu samples. At most %u can be gridded together.", samples,
                        UINT32_MAX / 2);
-    return 0;
+    return check_kernel(p);
 }
 
 /* A kernel on a grid, and what it reaches. */
@@ -85,18 +97,24 @@ static struct choice consider(const struct nufft *plan, const struct nufft_param
 }
 
 /* The cheapest kernel and grid that keep the tolerance. Where float32 cannot keep it, the most exact of those whose
- * aliasing does. A width and oversampling that are both given are taken for what they reach. */
-static int choose(struct nufft *plan, const struct nufft_params *p)
+ * aliasing does; where none's does, which check_kernel() leaves to a narrow range in three dimensions, the one that
+ * aliases least. A width and oversampling that are both given are taken for what they reach. */
+static void choose(struct nufft *plan, const struct nufft_params *p)
 {
     /* 5/3, 16/9 and 15/8 bring usual matrices to sizes whose FFT a GPU's passes know. */
     static const double tried[] = {1.2, 1.25, 1.3, 1.375, 1.5, 1.625, 5. / 3, 1.75, 16. / 9, 15. / 8, 2};
     const bool fixed = p->width != 0 && p->oversampling != 0;
-    struct choice cheapest = {.error = INFINITY}, exact = cheapest;
+    const double least = kernel_least_oversampling(p->dim, p->kernel == NUFFT_RADIAL);
+    struct choice cheapest = {.error = INFINITY}, exact = cheapest, plain = {.shape.aliasing = INFINITY};
     double least_cost = INFINITY;
     for (int width = p->width ? p->width : KERNEL_MIN_WIDTH; width <= (p->width ? p->width : KERNEL_MAX_WIDTH); width++)
         for (size_t i = 0; i < (p->oversampling != 0 ? 1 : sizeof tried / sizeof *tried); i++) {
-            struct choice c = consider(plan, p, width, p->oversampling != 0 ? p->oversampling : tried[i]);
-            if (!isfinite(c.shape.beta) || c.shape.aliasing > (fixed ? 0.5 : p->tolerance))
+            double oversampling = p->oversampling != 0 ? fmax(p->oversampling, least) : tried[i];
+            if (oversampling < least)
+                continue;
+            struct choice c = consider(plan, p, width, oversampling);
+            plain = c.shape.aliasing < plain.shape.aliasing ? c : plain;
+            if (!fixed && c.shape.aliasing > p->tolerance)
                 continue;
             double cost = plan->leaf->cost(plan->dev, &c.shape, plan->samples, &c.error);
             if ((fixed || c.error <= p->tolerance) && cost < least_cost) {
@@ -105,16 +123,11 @@ static int choose(struct nufft *plan, const struct nufft_params *p)
             }
             exact = c.error < exact.error ? c : exact;
         }
-    const struct choice *taken = isfinite(cheapest.error) ? &cheapest : &exact;
-    if (!isfinite(taken->error))
-        return err_set(
-            ERR_BAD_PARAMETER,
-            "no %s kernel of width %d and oversampling %g (0 = any) keeps the tolerance %g: widen one of them",
-            p->kernel == NUFFT_RADIAL ? "radial" : "separable", p->width, p->oversampling, p->tolerance);
+    plan->leaf->cost(plan->dev, &plain.shape, plan->samples, &plain.error);
+    const struct choice *taken = isfinite(cheapest.error) ? &cheapest : isfinite(exact.error) ? &exact : &plain;
     plan->shape = taken->shape;
     plan->oversampling = taken->oversampling;
     plan->expected_error = taken->error;
-    return 0;
 }
 
 static int make_tables(struct nufft *plan)
@@ -125,7 +138,7 @@ static int make_tables(struct nufft *plan)
     plan->tables = malloc(count * sizeof *plan->tables);
     if (plan->tables == NULL)
         return err_set_bytes(ERR_NO_MEMORY, (int64_t)(count * sizeof *plan->tables), -1,
-                             "no memory for the deapodisation");
+                             "Not enough memory for the deapodisation.");
     if (!radial) {
         float *next = plan->tables;
         for (int d = 0; d < 3; d++) {
@@ -157,7 +170,7 @@ int nufft_create(struct nufft **out, struct dev *dev, const struct nufft_params 
         return status;
     struct nufft *plan = calloc(1, sizeof *plan);
     if (plan == NULL)
-        return err_set(ERR_NO_MEMORY, "no memory for a plan");
+        return err_set(ERR_NO_MEMORY, "Not enough memory for a plan.");
     plan->dev = dev;
     plan->leaf = dev->leaf->nufft;
     plan->samples = samples;
@@ -170,9 +183,8 @@ int nufft_create(struct nufft **out, struct dev *dev, const struct nufft_params 
                                        .bin_depth = params->bin_depth,
                                        .overflow = params->overflow,
                                        .overflow_ops = &range_overflow_ops};
-    status = choose(plan, params);
-    if (status == 0)
-        status = make_tables(plan);
+    choose(plan, params);
+    status = make_tables(plan);
     if (status == 0)
         status = plan->leaf->create(&plan->state, dev, &plan->shape, samples, k);
     if (status == 0)
@@ -222,7 +234,7 @@ void nufft_times(const struct nufft *plan, struct nufft_times *times)
 int nufft_bins(const struct nufft *plan, struct nufft_bins *bins)
 {
     if (plan->leaf->bins == NULL)
-        return err_set(ERR_BAD_PARAMETER, "the plans of %s do not tell their bins", dev_name(plan->dev));
+        return err_set(ERR_BAD_PARAMETER, "The plans of %s do not tell their bins.", dev_name(plan->dev));
     return plan->leaf->bins(plan->state, bins);
 }
 

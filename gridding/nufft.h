@@ -51,7 +51,7 @@ struct nufft_params {
     double tolerance; /* relative l2 error of the image wanted, 1e-6 .. 1e-1 */
     enum nufft_kernel kernel;
     int width;           /* full kernel width in grid cells, 2..10; 0: the plan picks what meets `tolerance` fastest */
-    double oversampling; /* grid / image, 1.125 .. 2; 0: likewise */
+    double oversampling; /* grid / image, 1.125 (radial: 1.5) .. 2; 0: likewise. Radial in 3-D: at least 1.75 is used */
     int batch;           /* the largest batch that will be asked for, >= 1; workspace is for at most this */
     int bin_depth;       /* samples that a bin may hold on a GPU, > 0, or one of NUFFT_DEPTH_ */
     enum nufft_overflow overflow;
@@ -91,7 +91,8 @@ struct nufft_times {
 
 /* Make a plan for `samples` points k[samples][dim] (host memory, read during the call only). Binning, kernel tables and
  * FFT plans are made here; transforms neither allocate nor bin again.
- * Fails with ERR_BAD_PARAMETER (sizes; no kernel's aliasing keeps the tolerance), ERR_TRAJ_NONFINITE, ERR_NO_MEMORY,
+ * Fails with ERR_BAD_PARAMETER (sizes; a width or an oversampling that keeps the tolerance in no
+ * number of dimensions), ERR_TRAJ_NONFINITE, ERR_NO_MEMORY,
  * ERR_GPU_OOM, ERR_DEVICE. */
 int nufft_create(struct nufft **out, struct dev *dev, const struct nufft_params *params, size_t samples,
                  const float *k);

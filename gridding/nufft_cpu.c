@@ -63,7 +63,7 @@ static int cpu_create(void **state, struct dev *dev, const struct nufft_shape *s
         return status;
     struct cpu_plan *p = calloc(1, sizeof *p);
     if (p == NULL)
-        return err_set(ERR_NO_MEMORY, "no memory for a plan");
+        return err_set(ERR_NO_MEMORY, "Not enough memory for a plan.");
     p->shape = s;
     p->threads = dev->threads;
     size_t cells = (size_t)s->grid[0] * (size_t)s->grid[1] * (size_t)s->grid[2];
@@ -110,7 +110,7 @@ static int cpu_set_weights(void *state, const float *weights)
     if (weights != NULL) {
         permuted = malloc((p->bins->count + 1) * sizeof *permuted);
         if (permuted == NULL)
-            return err_set(ERR_NO_MEMORY, "no memory for %zu weights", p->bins->count);
+            return err_set(ERR_NO_MEMORY, "Not enough memory for %zu weights.", p->bins->count);
         for (size_t i = 0; i < p->bins->count; i++)
             permuted[i] = weights[p->bins->point[i].source];
     }
@@ -168,7 +168,7 @@ static int cpu_convolve(void *state, const float *weights, float *convolved)
     size_t count = p->bins->count;
     struct c32 *values = calloc(count + 1, sizeof *values);
     if (values == NULL)
-        return err_set(ERR_NO_MEMORY, "no memory to convolve %zu weights", count);
+        return err_set(ERR_NO_MEMORY, "Not enough memory to convolve %zu weights.", count);
     for (size_t m = 0; m < count; m++)
         values[m] = (struct c32){weights[m], 0};
     range_cpu_scatter(p->sums, 1, values, count, NULL, grid_cpu_values(p->grid));

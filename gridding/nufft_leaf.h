@@ -97,7 +97,7 @@ struct convolution_leaf {
 /* Value `value` of k[samples][dim], the first of its kind, is not finite. */
 static inline int nufft_nonfinite(size_t value, int dim)
 {
-    return err_set(ERR_TRAJ_NONFINITE, "sample %zu of the trajectory is not finite in dimension %zu",
+    return err_set(ERR_TRAJ_NONFINITE, "Sample %zu of the trajectory is not finite in dimension %zu.",
                    value / (size_t)dim, value % (size_t)dim);
 }
 

@@ -3,6 +3,8 @@
 #include "recon/mri/recon_job.h"
 
 #include "gridding/base/err.h"
+#include "gridding/nufft.h"
+#include "gridding/range/kernel.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -17,6 +19,9 @@
     {                                              \
         __VA_ARGS__, NULL                          \
     }
+
+/* The program decides; earlier versions spelt it `as`. */
+#define OR_AUTO(as) .choices = (const char *const[]){"auto", NULL}, .former = (as)
 
 static const struct param recon_params[] = {
     [RECON_METHOD] = {"method", "How the image is made: adjoint = one density-compensated gridding and inverse FFT.",
@@ -42,10 +47,14 @@ static const struct param recon_params[] = {
     [RECON_TOLERANCE] = {"tolerance",
                          "Relative error of the image that gridding may cause; picks kernel width and oversampling.",
                          PARAM_REAL, .fallback = "1e-3", .min = 1e-6, .max = 1e-1},
-    [RECON_WIDTH] = {"width", "Full width of the kernel in grid cells, 2..10; 0 = what `tolerance` asks for.",
-                     PARAM_INT, .fallback = "0", .min = 0, .max = 10},
-    [RECON_OVERSAMPLING] = {"oversampling", "Grid size / image size, 1.125..2; 0 = what `tolerance` asks for.",
-                            PARAM_REAL, .fallback = "0", .min = 0, .max = 2},
+    [RECON_WIDTH] = {"width",
+                     "Full width of the kernel in grid cells; auto = what `tolerance` asks for. Where oversampling is "
+                     "given too, the kernel is taken for what it reaches.",
+                     PARAM_INT, .fallback = "auto", .min = KERNEL_MIN_WIDTH, .max = KERNEL_MAX_WIDTH, OR_AUTO("0")},
+    [RECON_OVERSAMPLING] = {"oversampling",
+                            "Grid size / image size, with kernel=radial from 1.5 on (3-D: 1.75 is used below that); "
+                            "auto = what `tolerance` asks for.",
+                            PARAM_REAL, .fallback = "auto", .min = 1.125, .max = KERNEL_MAX_OVERSAMPLING, OR_AUTO("0")},
     [RECON_COILS] = {"coils", "Receive coils: rss = root of the sum of squares; none = one image per coil.",
                      CHOICES("rss", "none"), .fallback = "rss"},
     [RECON_OUTPUT] = {"output", "Pixel values: magnitude, or complex (needs coils=none).",
@@ -64,9 +73,9 @@ static const struct param recon_params[] = {
          CHOICES("auto", "off"), .fallback = "auto"},
     [RECON_ENCODING] =
         {"encoding",
-         "Index of the encoding space to reconstruct, from 0; -1 = the first that holds image data with a "
+         "Index of the encoding space to reconstruct, from 0; auto = the first that holds image data with a "
          "trajectory.",
-         PARAM_INT, .fallback = "-1", .min = -1, .max = 63},
+         PARAM_INT, .fallback = "auto", .min = 0, .max = 63, OR_AUTO("-1")},
     [RECON_GROUP] = {"group",
                      "HDF5 group of the scan in its file; empty = `dataset`, or the first group that holds a scan.",
                      PARAM_TEXT, .fallback = "", .max = 127},
@@ -100,11 +109,43 @@ const struct kind_step recon_steps[] = {
     [RECON_STEPS] = {.name = NULL},
 };
 
+/* A kernel that is to be found by its tolerance: that there is one. What is refused here is what nufft_create()
+ * refuses. */
+static int kernel_check(const struct param_values *values)
+{
+    const int width = (int)values->value[RECON_WIDTH].integer;
+    const bool radial = values->value[RECON_KERNEL].integer == NUFFT_RADIAL;
+    const double oversampling = values->value[RECON_OVERSAMPLING].real, least = kernel_least_oversampling(2, radial);
+    const double tolerance = values->value[RECON_TOLERANCE].real;
+    const double aliasing = kernel_least_aliasing(width, oversampling, radial);
+    if (oversampling != 0 && oversampling < least)
+        return err_set(ERR_BAD_PARAMETER,
+                       "Parameter oversampling is %g; with kernel=radial it takes auto or a number from %g to %d.",
+                       oversampling, least, KERNEL_MAX_OVERSAMPLING);
+    if (aliasing > tolerance)
+        return err_set(ERR_BAD_PARAMETER,
+                       "With %s=%g gridding errs by %.2g of the image at least, more than tolerance=%g allows. Ask for "
+                       "a larger tolerance or %s, or give width and oversampling both: then the kernel is taken for "
+                       "what it reaches.",
+                       width ? "width" : "oversampling", width ? width : oversampling, aliasing, tolerance,
+                       width ? "width" : "oversampling");
+    return 0;
+}
+
+static int recon_check(const struct param_values *values)
+{
+    if (values->value[RECON_OUTPUT].integer == RECON_OUTPUT_COMPLEX &&
+        values->value[RECON_COILS].integer == RECON_COILS_RSS)
+        return err_set(ERR_BAD_PARAMETER,
+                       "output=complex needs coils=none: the root of the sum of squares over coils has no phase.");
+    return kernel_check(values);
+}
+
 const struct kind recon_kinds[] = {
     {"recon", "Non-Cartesian MRI k-space to images.", recon_params,
      (const char *const[]){"ISMRMRD HDF5 (.h5, application/x-hdf5)", "ISMRMRD stream (.mrd, application/x-ismrmrd)",
                            NULL},
-     recon_steps},
+     recon_steps, recon_check},
     {.name = NULL},
 };
 
@@ -132,51 +173,52 @@ int kind_step_find(const struct kind *kind, const char *name)
     return -1;
 }
 
+const char *param_spelling(const struct param *param, const char *text)
+{
+    return param->former && strcmp(param->former, text) == 0 ? param->choices[0] : text;
+}
+
+/* The place of `text` among the choices; -1: it is none of them. */
+static int choice_find(const struct param *param, const char *text)
+{
+    for (int i = 0; param->choices && param->choices[i]; i++)
+        if (strcmp(param->choices[i], text) == 0)
+            return i;
+    return -1;
+}
+
 /* Read `text` as a value of `param`; ERR_BAD_PARAMETER, without a sentence, where it is none. */
 static int value_parse(const struct param *param, const char *text, int64_t *integer, double *real)
 {
     char *end = NULL;
-    bool number = *text && !isspace((unsigned char)*text);
+    const int choice = choice_find(param, text);
+    bool valid = *text && !isspace((unsigned char)*text);
     errno = 0;
     switch (param->type) {
     case PARAM_CHOICE:
-        for (int i = 0; param->choices[i]; i++)
-            if (strcmp(param->choices[i], text) == 0) {
-                *integer = i;
-                return 0;
-            }
-        break;
+        *integer = choice;
+        return choice >= 0 ? 0 : ERR_BAD_PARAMETER;
     case PARAM_INT:
-        for (int i = 0; param->choices && param->choices[i]; i++)
-            if (strcmp(param->choices[i], text) == 0) {
-                *integer = -i;
-                *real = -i;
-                return 0;
-            }
-        *integer = strtoll(text, &end, 10);
-        *real = (double)*integer;
-        if (number && !*end && errno == 0 && *real >= param->min && *real <= param->max)
-            return 0;
-        break;
     case PARAM_REAL:
-        *real = strtod(text, &end);
-        if (number && !*end && isfinite(*real) && *real >= param->min && *real <= param->max)
+        if (choice >= 0) {
+            *integer = (param->min > 0 ? 0 : (int64_t)param->min - 1) - choice;
+            *real = (double)*integer;
             return 0;
-        break;
-    case PARAM_TEXT: {
-        size_t length = strlen(text);
-        bool plain = length <= (size_t)param->max;
-        for (size_t i = 0; plain && i < length; i++)
-            plain = (unsigned char)text[i] >= ' ' && text[i] != 0x7f;
-        if (plain)
-            return 0;
-        break;
-    }
+        }
+        *integer = param->type == PARAM_INT ? strtoll(text, &end, 10) : 0;
+        *real = param->type == PARAM_INT ? (double)*integer : strtod(text, &end);
+        valid = valid && !*end && (param->type == PARAM_REAL || errno == 0);
+        return valid && *real >= param->min && *real <= param->max ? 0 : ERR_BAD_PARAMETER;
+    case PARAM_TEXT:
+        valid = strlen(text) <= (size_t)param->max;
+        for (size_t i = 0; valid && text[i]; i++)
+            valid = (unsigned char)text[i] >= ' ' && text[i] != 0x7f;
+        return valid ? 0 : ERR_BAD_PARAMETER;
     }
     return ERR_BAD_PARAMETER;
 }
 
-/* What a parameter takes, for a person: "one of auto, given" or "a number from 1e-06 to 0.1". */
+/* What a parameter takes, for a person: "one of auto, given" or "auto or a number from 1.125 to 2". */
 static void range_describe(const struct param *param, char *text, size_t size)
 {
     size_t used = 0;
@@ -187,14 +229,13 @@ static void range_describe(const struct param *param, char *text, size_t size)
             used += (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "", param->choices[i]);
         break;
     case PARAM_INT:
+    case PARAM_REAL:
         for (int i = 0; param->choices && param->choices[i] && used < size; i++)
             used += (size_t)snprintf(text + used, size - used, "%s%s", param->choices[i],
                                      param->choices[i + 1] ? ", " : " or ");
         if (used < size)
-            snprintf(text + used, size - used, "a whole number from %.0f to %.0f", param->min, param->max);
-        break;
-    case PARAM_REAL:
-        snprintf(text, size, "a number from %g to %g", param->min, param->max);
+            snprintf(text + used, size - used, "a %s from %.10g to %.10g",
+                     param->type == PARAM_INT ? "whole number" : "number", param->min, param->max);
         break;
     case PARAM_TEXT:
         snprintf(text, size, "a text of at most %.0f bytes without control characters", param->max);
@@ -279,6 +320,7 @@ int param_values_set(const struct kind *kind, struct param_values *values, const
         if (length >= room)
             return err_set(ERR_BAD_PARAMETER, "Parameter %s has %zu characters; it takes at most %zu.", name, length,
                            room - 1);
+        text = param_spelling(param, text);
         if (value_parse(param, text, &integer, &real) != 0) {
             char range[256];
             range_describe(param, range, sizeof range);

@@ -18,10 +18,16 @@ struct param {
     enum param_type type;
     const char *fallback; /* the default, as text */
     double min, max;      /* PARAM_INT, PARAM_REAL: inclusive range; PARAM_TEXT: max = longest length in bytes */
-    /* NULL-terminated. PARAM_CHOICE: all there is; values below are indexes into it. PARAM_INT, optional: words for 0,
-     * -1, -2, .. in this order, below the range of numbers. */
+    /* NULL-terminated. PARAM_CHOICE: all there is; values below are indexes into it. PARAM_INT, PARAM_REAL, optional:
+     * words beside the numbers. They stand for the whole numbers 0, -1, -2, .. in this order, or from min - 1 down
+     * where 0 is in the range. */
     const char *const *choices;
+    /* The first word as earlier versions spelt it, with which jobs may still lie in a store; NULL: there was none.
+     * Taken as that word, and told to nobody. */
+    const char *former;
 };
+
+struct param_values;
 
 enum { KIND_MAX_PARAMS = 24 };
 
@@ -39,6 +45,10 @@ struct kind {
     /* In their order; ends with .name = NULL. The first reads the scan; the last writes the results, and is told by
      * whoever has the job run. */
     const struct kind_step *steps;
+    /* The rules between parameters, each of which param_values_set() took: what passes, the job's engine takes,
+     * whatever scan comes. Needs no scan and no device: the client asks before it sends anything, the daemon before it
+     * takes the scan, the worker before it reads it. Fails with ERR_BAD_PARAMETER. */
+    int (*check)(const struct param_values *values);
 };
 
 /* All kinds; ends with .name = NULL. */
@@ -52,9 +62,9 @@ int kind_step_find(const struct kind *kind, const char *name); /* its place; -1:
 struct param_values {
     struct {
         bool given;      /* by the sender; false: the default */
-        int64_t integer; /* PARAM_INT; PARAM_CHOICE: the index, its negative of PARAM_INT's words */
-        double real;     /* PARAM_REAL and PARAM_INT */
-        char text[128];  /* as given, or the default */
+        int64_t integer; /* PARAM_INT: the number, or what its word stands for; PARAM_CHOICE: the index */
+        double real;     /* PARAM_REAL and PARAM_INT: the number, or what its word stands for */
+        char text[128];  /* as given, or the default; never a word's former spelling */
     } value[KIND_MAX_PARAMS];
 };
 
@@ -64,6 +74,9 @@ void param_values_init(const struct kind *kind, struct param_values *values);
 /* Set one parameter from text. Fails with ERR_UNKNOWN_PARAMETER (the sentence lists those there are and the nearest
  * name) or ERR_BAD_PARAMETER (the sentence gives the range or the choices). */
 int param_values_set(const struct kind *kind, struct param_values *values, const char *name, const char *text);
+
+/* `text` as it is spelt today: the word where it is the word's former spelling, else `text` itself. */
+const char *param_spelling(const struct param *param, const char *text);
 
 /* ---- running ---- */
 

@@ -86,20 +86,24 @@ static int given_take(void *context, const char *name, const char *value)
 }
 
 /* Put the parameters that the query gives into the job, and for all others those of `base` (may be NULL), or the
- * defaults. */
+ * defaults; and see that they go together. */
 static int parameters_read(struct request *request, const struct kind *kind, const json_t *base)
 {
     struct given given = {.kind = kind};
     param_values_init(kind, &given.values);
     int result = query_each(request->query, given_take, &given);
+    for (int i = 0; kind->params[i].name && !result; i++) {
+        const char *before = json_string_value(json_object_get(base, kind->params[i].name));
+        if (before && !given.values.value[i].given)
+            result = param_values_set(kind, &given.values, kind->params[i].name, before);
+    }
+    if (!result)
+        result = kind->check(&given.values);
     if (result)
         return result;
     request->job.parameters = json_object();
-    for (int i = 0; kind->params[i].name; i++) {
-        const char *before = json_string_value(json_object_get(base, kind->params[i].name));
-        const char *text = before && !given.values.value[i].given ? before : given.values.value[i].text;
-        json_object_set_new(request->job.parameters, kind->params[i].name, json_string(text));
-    }
+    for (int i = 0; kind->params[i].name; i++)
+        json_object_set_new(request->job.parameters, kind->params[i].name, json_string(given.values.value[i].text));
     return 0;
 }
 

@@ -23,10 +23,12 @@ int route_index(struct request *request)
 json_t *param_value_pack(const struct param *param, const char *text)
 {
     char *end = NULL;
+    text = param_spelling(param, text);
     json_int_t integer = param->type == PARAM_INT ? strtoll(text, &end, 10) : 0;
-    if (end && end != text && !*end)
-        return json_integer(integer);
-    return param->type == PARAM_REAL ? json_real(strtod(text, NULL)) : json_string(text);
+    double real = param->type == PARAM_REAL ? strtod(text, &end) : 0;
+    if (!end || end == text || *end)
+        return json_string(text);
+    return param->type == PARAM_INT ? json_integer(integer) : json_real(real);
 }
 
 static json_t *param_pack(const struct param *param)

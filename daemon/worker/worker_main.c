@@ -69,7 +69,7 @@ static void parameters_print(void)
         for (const struct param *p = kind->params; p->name; p++) {
             printf("  %s = ", p->name);
             for (int i = 0; p->choices && p->choices[i]; i++)
-                printf("%s%s", p->choices[i], p->choices[i + 1] || p->type == PARAM_INT ? " | " : "");
+                printf("%s%s", p->choices[i], p->choices[i + 1] || p->type != PARAM_CHOICE ? " | " : "");
             if (p->type == PARAM_INT || p->type == PARAM_REAL)
                 printf("%g .. %g", p->min, p->max);
             if (p->type == PARAM_TEXT)
@@ -390,6 +390,8 @@ int main(int argc, char **argv)
         if (status != 0)
             return status;
     }
+    if (command.kind->check(&command.values) != 0)
+        return failed(USAGE);
     if (strcmp(verb, "run") == 0)
         return run(&command);
     if (strcmp(verb, "serve") == 0)

@@ -57,7 +57,7 @@ int dev_create(struct dev **out, enum dev_kind kind, int index, int threads)
 {
     struct dev *dev = calloc(1, sizeof *dev);
     if (dev == NULL)
-        return err_set(ERR_NO_MEMORY, "no memory for a device");
+        return err_set(ERR_NO_MEMORY, "Not enough memory for a device.");
     dev->threads = threads > 0 ? threads : cores_available();
     if (kind != DEV_CPU) {
         dev->leaf = gpu_leaf(dev->note, sizeof dev->note);

@@ -14,7 +14,8 @@ static int cpu_open(struct dev *dev, int index)
 {
     (void)index;
     if (!fft_cpu_available())
-        return err_set(ERR_NO_DEVICE, "this program was built without FFTW (make FFTW=0) and computes on GPUs only%s%s",
+        return err_set(ERR_NO_DEVICE,
+                       "This program was built without FFTW (make FFTW=0) and computes on GPUs only%s%s.",
                        dev->note[0] != '\0' ? ": " : "", dev->note);
     /* As range_cpu.c chooses its loops. */
     bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
@@ -46,7 +47,7 @@ static int cpu_alloc(struct dev *dev, size_t bytes, void **out)
         memory = aligned_alloc(ALIGNMENT, rounded / ALIGNMENT * ALIGNMENT);
     if (memory == NULL)
         return err_set_bytes(ERR_NO_MEMORY, (int64_t)bytes, (int64_t)host_memory_available(),
-                             "%zu bytes of memory were needed and not there", bytes);
+                             "%zu bytes of memory were needed and not there.", bytes);
     *out = memory;
     return 0;
 }

@@ -25,7 +25,7 @@ int fft_cpu_create(struct fft_cpu **out, int n, int columns, int sign)
     fftwf_free(scratch);
     if (fft == NULL || fft->plan == NULL) {
         free(fft);
-        return err_set_bytes(ERR_NO_MEMORY, (int64_t)bytes, -1, "no memory to plan an FFT of %d points", n);
+        return err_set_bytes(ERR_NO_MEMORY, (int64_t)bytes, -1, "Not enough memory to plan an FFT of %d points.", n);
     }
     *out = fft;
     return 0;

@@ -12,7 +12,7 @@ int fft_cpu_create(struct fft_cpu **out, int n, int columns, int sign)
     (void)out;
     (void)columns;
     (void)sign;
-    return err_set(ERR_NO_DEVICE, "no FFT of %d points on the CPU: this program was built without FFTW", n);
+    return err_set(ERR_NO_DEVICE, "There is no FFT of %d points on the CPU: this program was built without FFTW.", n);
 }
 
 void fft_cpu_free(struct fft_cpu *fft)

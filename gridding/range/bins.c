@@ -98,7 +98,7 @@ int range_bins_create(struct range_bins **out, int dim, const int grid[3], int w
 {
     struct range_bins *b = calloc(1, sizeof *b);
     if (b == NULL)
-        return err_set(ERR_NO_MEMORY, "no memory for bins");
+        return err_set(ERR_NO_MEMORY, "Not enough memory for bins.");
     *b = (struct range_bins){.dim = dim, .width = width, .bins = 1, .count = count};
     for (int d = 0; d < 3; d++) {
         int least = tile[d] > width ? tile[d] : width, tiles = d < dim ? grid[d] / least : 1;
@@ -115,8 +115,8 @@ int range_bins_create(struct range_bins **out, int dim, const int grid[3], int w
     b->offset = malloc((b->bins + 1) * sizeof *b->offset);
     b->point = malloc((count + 1) * sizeof *b->point);
     if (status != 0 || histogram == NULL || key == NULL || b->offset == NULL || b->point == NULL) {
-        status = err_set_bytes(ERR_NO_MEMORY, (int64_t)(count * sizeof *b->point), -1, "no memory to bin %zu samples",
-                               count);
+        status = err_set_bytes(ERR_NO_MEMORY, (int64_t)(count * sizeof *b->point), -1,
+                               "Not enough memory to bin %zu samples.", count);
         range_bins_free(b);
     } else {
         sort(b, &tables, k, threads, histogram, key);

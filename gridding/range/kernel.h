@@ -15,7 +15,7 @@ extern "C" {
 
 #define KERNEL_PI 3.14159265358979323846
 
-enum { KERNEL_MIN_WIDTH = 2, KERNEL_MAX_WIDTH = 10 };
+enum { KERNEL_MIN_WIDTH = 2, KERNEL_MAX_WIDTH = 10, KERNEL_MAX_OVERSAMPLING = 2 };
 
 /* Modified Bessel function of the first kind, order 0, for x >= 0: its power series, all of whose terms are positive,
  * to the last bit. */
@@ -77,16 +77,30 @@ static inline double kernel_transform_radial(int dim, int width, double beta, do
                      : (sin(z) / z - cos(z)) / -z2);
 }
 
+/* The least oversampling that a kernel is of use at. The radial kernel's transform falls towards 0 in the image's
+ * corners: it needs more, and most in three dimensions. */
+static inline double kernel_least_oversampling(int dim, int radial)
+{
+    return !radial ? 1.125 : dim == 2 ? 1.5 : 1.75;
+}
+
 /* The relative l2 error of an image to expect from aliasing: the bound exp(-pi W sqrt(1 - 1/oversampling)) (Barnett
- * 2021, doi:10.1016/j.acha.2020.10.002) with a factor that lies above what direct sums show (tests/unit/test_nufft).
- * The radial kernel's transform falls towards 0 in the image's corners; below an oversampling where they are safe the
- * error is given as 1: not usable. */
+ * 2021, doi:10.1016/j.acha.2020.10.002) with a factor that lies above what direct sums show (tests/unit/test_nufft). */
 static inline double kernel_aliasing(int dim, int width, double oversampling, int radial)
 {
     double bound = exp(-KERNEL_PI * width * sqrt(1 - 1 / oversampling)) * sqrt(dim / 2.0);
-    if (radial && oversampling < (dim == 2 ? 1.5 : 1.75) - 1e-9)
-        return 1;
     return (2.5 + 4.35 * (oversampling - 1.25)) * bound * (radial ? 2 : 1);
+}
+
+/* The least aliasing, in two dimensions, of the kernels that a width (0: any) and an oversampling (0: any) leave. Both
+ * given are taken for what they reach, which is told as 0. What does not keep a tolerance is refused whatever the
+ * number of dimensions is: parameters are checked before the scan is known. */
+static inline double kernel_least_aliasing(int width, double oversampling, int radial)
+{
+    if (width != 0 && oversampling != 0)
+        return 0;
+    return kernel_aliasing(2, width != 0 ? width : KERNEL_MAX_WIDTH,
+                           oversampling != 0 ? oversampling : (double)KERNEL_MAX_OVERSAMPLING, radial);
 }
 
 /* The error to expect from float32: sums and FFT err by about 1e-6 of the grid's energy everywhere alike; deapodisation

@@ -79,7 +79,7 @@ int range_law_create(struct range_law **out, int width, double beta, bool radial
 {
     struct range_law *law = calloc(1, sizeof *law);
     if (law == NULL)
-        return err_set(ERR_NO_MEMORY, "no memory for a kernel");
+        return err_set(ERR_NO_MEMORY, "Not enough memory for a kernel.");
     law->width = width;
     law->radial = radial;
     int pieces = radial ? 1 : width;

@@ -31,7 +31,7 @@ static int take_order(struct range_overflow *o)
 {
     o->order = malloc((o->bins->count + 1) * sizeof *o->order);
     if (o->order == NULL)
-        return err_set(ERR_NO_MEMORY, "no memory for the order of %zu samples", o->bins->count);
+        return err_set(ERR_NO_MEMORY, "Not enough memory for the order of %zu samples.", o->bins->count);
     for (size_t i = 0; i < o->bins->count; i++) {
         o->order[i] = o->bins->point[i].source;
         o->bins->point[i].source = (uint32_t)i;
@@ -45,7 +45,7 @@ static int overflow_create(struct range_overflow **out, const struct overflow_sh
     const int flat[3] = {24, 24, 1}, deep[3] = {16, 12, 12};
     struct range_overflow *o = calloc(1, sizeof *o);
     if (o == NULL)
-        return err_set(ERR_NO_MEMORY, "no memory for the CPU's share of the samples");
+        return err_set(ERR_NO_MEMORY, "Not enough memory for the CPU's share of the samples.");
     o->lanes = range_cpu_lanes(s->lanes);
     int rc = range_law_create(&o->law, s->width, s->beta, s->radial, s->error);
     if (rc == 0)

@@ -87,7 +87,7 @@ static int make_order(struct range_cpu *s)
     s->part = malloc((b->count / s->part_points * 2 + 2) * sizeof *s->part);
     if (rank == NULL || s->order == NULL || s->part == NULL) {
         free(rank);
-        return err_set(ERR_NO_MEMORY, "no memory to order %zu bins", b->occupied);
+        return err_set(ERR_NO_MEMORY, "Not enough memory to order %zu bins.", b->occupied);
     }
     size_t n = 0;
     for (size_t bin = 0; bin < b->bins; bin++) {
@@ -119,7 +119,7 @@ static int make_spread(struct range_cpu *s)
         int lanes = which == 0 ? 1 : 4, step = points_vectors(s->law->width, lanes) * LAW_LANES;
         s->spread[which] = calloc((size_t)(s->law->degree + 1) * (size_t)step, sizeof(float));
         if (s->spread[which] == NULL)
-            return err_set(ERR_NO_MEMORY, "no memory for a kernel");
+            return err_set(ERR_NO_MEMORY, "Not enough memory for a kernel.");
         for (int i = 0; i <= s->law->degree; i++)
             for (int e = 0; e < step; e++)
                 if (e / (2 * lanes) < s->law->width)
@@ -138,7 +138,7 @@ int range_cpu_create(struct range_cpu **out, const struct range_bins *bins, cons
 {
     struct range_cpu *s = calloc(1, sizeof *s);
     if (s == NULL)
-        return err_set(ERR_NO_MEMORY, "no memory for sums");
+        return err_set(ERR_NO_MEMORY, "Not enough memory for sums.");
     s->bins = bins;
     s->law = law;
     s->leaf = best_leaf();
@@ -154,7 +154,8 @@ int range_cpu_create(struct range_cpu **out, const struct range_bins *bins, cons
         size_t bytes = ((size_t)threads + s->parts) * s->tile_floats * sizeof(float);
         s->tiles = aligned_alloc(64, bytes);
         if (s->tiles == NULL)
-            status = err_set_bytes(ERR_NO_MEMORY, (int64_t)bytes, -1, "no memory for the tiles of %d threads", threads);
+            status = err_set_bytes(ERR_NO_MEMORY, (int64_t)bytes, -1, "Not enough memory for the tiles of %d threads.",
+                                   threads);
     }
     if (status == 0)
         *out = s;

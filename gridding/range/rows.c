@@ -67,7 +67,8 @@ int range_rows_create(struct range_rows **out, const struct range_bins *b)
     if (rows == NULL || reached == NULL || rows->row == NULL || rows->of_line == NULL) {
         range_rows_free(rows);
         free(reached);
-        return err_set_bytes(ERR_NO_MEMORY, (int64_t)bytes, -1, "no memory to list the rows of %zu bins", b->bins);
+        return err_set_bytes(ERR_NO_MEMORY, (int64_t)bytes, -1, "Not enough memory to list the rows of %zu bins.",
+                             b->bins);
     }
     mark(b, reached);
     for (size_t line = 0; line < lines; line++) {

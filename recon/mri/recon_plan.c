@@ -3,6 +3,7 @@
 #include "recon/mri/recon_gridder.h"
 
 #include "gridding/base/err.h"
+#include "gridding/range/kernel.h"
 #include "recon/mri/plan_cache.h"
 
 #include <math.h>
@@ -63,6 +64,13 @@ static void plan_report(struct gridder *g)
     recon_report_number(g->job, "plans", g->plans);
     json_object_set_new(g->job->report, "grid", json_pack("[i,i,i]", info.grid[0], info.grid[1], info.grid[2]));
     double tolerance = g->job->request->values->value[RECON_TOLERANCE].real;
+    double asked = g->job->request->values->value[RECON_OVERSAMPLING].real;
+    double least = kernel_least_oversampling(g->job->dim, recon_choice(g->job, RECON_KERNEL) == NUFFT_RADIAL);
+    if (asked != 0 && asked < least)
+        recon_report_warn(g->job,
+                          "The grid has %.3g times the image's size, not %g: in three dimensions a radial kernel "
+                          "needs %g at least.",
+                          info.oversampling, asked, least);
     if (info.expected_error > tolerance)
         recon_report_warn(g->job,
                           "The kernel (%d cells, oversampling %.3g) is expected to err by %.2g of the image, more than "

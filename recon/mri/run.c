@@ -169,17 +169,9 @@ int recon_tell(const struct recon_job *job, enum recon_step step, double fractio
     return 0;
 }
 
-static int parameters_check(const struct recon_job *job)
-{
-    if (recon_choice(job, RECON_OUTPUT) == RECON_OUTPUT_COMPLEX && recon_choice(job, RECON_COILS) == RECON_COILS_RSS)
-        return err_set(ERR_BAD_PARAMETER,
-                       "output=complex needs coils=none: the root of the sum of squares over coils has no phase.");
-    return 0;
-}
-
 static int steps_run(struct recon_job *job)
 {
-    int rc = parameters_check(job);
+    int rc = job->request->kind->check(job->request->values);
     for (size_t i = 0; i < sizeof parts / sizeof *parts && rc == 0; i++) {
         bool single = parts[i].first == parts[i].last;
         job->share = 0;

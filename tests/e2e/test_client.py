@@ -145,6 +145,10 @@ def refused(daemon):
         same(done.returncode, 1, f"exit status of {words}")
         assert f"[{code}]" in done.stderr, f"{words}: {done.stderr}"
         same(done.stdout, "", "stdout")
+    for words, said in ((["tolerance=7"], "tolerance"), (["width=1"], "auto or a whole number from 2 to 10"), (["output=complex"], "coils=none")):
+        done = client(None, "--server", "http://127.0.0.1:1", "submit", SCAN, *words, check=False)
+        same(done.returncode, 1, "exit status without a server")
+        assert said in done.stderr and "[bad-parameter]" in done.stderr, done.stderr
     done = client(daemon, "submit", "/nowhere/scan.h5", check=False)
     assert done.returncode == 1 and "/nowhere/scan.h5" in done.stderr and "No such file" in done.stderr, done
 

@@ -305,6 +305,18 @@ def kinds(daemon):
     same(daemon.run(BODY, "kind=recon&" + query)["state"], "succeeded", "state of a job with every default")
 
 
+@test("width, oversampling and encoding are auto or a number, in kinds, jobs and submissions, also as earlier versions spelt it")
+def auto(daemon):
+    params = {param["name"]: param for param in daemon.get("/v1/kinds").json()["kinds"][0]["parameters"]}
+    for name, least, most, former in (("width", 2, 10, "0"), ("oversampling", 1.125, 2, "0"), ("encoding", 0, 63, "-1")):
+        same((params[name]["choices"], params[name]["min"], params[name]["max"], params[name]["default"]), (["auto"], least, most, "auto"), name)
+        for query in ("", f"&{name}=auto", f"&{name}={former}"):
+            job = daemon.run(BODY, "kind=recon" + query)
+            same((job["state"], job["parameters"][name]), ("succeeded", "auto"), f"job of {query}")
+    job = daemon.run(BODY, "kind=recon&width=6&oversampling=1.5&encoding=0&coils=none&output=complex")
+    same((job["state"], job["parameters"]["width"], job["parameters"]["oversampling"], job["parameters"]["encoding"]), ("succeeded", 6, 1.5, 0), "job of numbers")
+
+
 @test("health: livez, readyz, readyz?verbose, healthz")
 def health(daemon):
     for path in ("/livez", "/readyz", "/healthz"):
@@ -425,7 +437,10 @@ def wrong_parameters(daemon):
                         ("kind=recon&dcf_iterations=1.5", "bad-parameter"), ("kind=recon&dcf_iterations=99999999999999999999", "bad-parameter"),
                         ("kind=recon&group=" + "g" * 500, "bad-parameter"), ("kind=recon&tolerance=", "bad-parameter"),
                         ("kind=recon&bin_depth=0", "bad-parameter"), ("kind=recon&bin_depth=some", "bad-parameter"),
-                        ("kind=recon&overflow=gpu", "bad-parameter")):
+                        ("kind=recon&overflow=gpu", "bad-parameter"), ("kind=recon&oversampling=0.5", "bad-parameter"),
+                        ("kind=recon&width=1", "bad-parameter"), ("kind=recon&encoding=-2", "bad-parameter"),
+                        ("kind=recon&output=complex", "bad-parameter"), ("kind=recon&output=complex&coils=rss", "bad-parameter"),
+                        ("kind=recon&width=2", "bad-parameter"), ("kind=recon&kernel=radial&oversampling=1.25", "bad-parameter")):
         problem = daemon.submit(BODY, query).problem(400, code)
     assert "dcf" in daemon.submit(BODY, "kind=recon&dfc=given").json()["detail"], "the nearest name is not offered"
     problem = daemon.submit(BODY, "kind=recon&dcf=given&dcf=none")

@@ -291,6 +291,7 @@ def resubmit():
         kept = daemon.submit(UNWEIGHTED, "kind=recon&dcf=given").expect(202).json()["id"]
         daemon.finish(kept)
         daemon.request("POST", f"/v1/jobs/{kept}/resubmit?dcf=wrong").problem(400, "bad-parameter")
+        daemon.request("POST", f"/v1/jobs/{kept}/resubmit?output=complex").problem(400, "bad-parameter")  # with the coils=rss that it has
         image = daemon.request("POST", f"/v1/jobs/{kept}/resubmit?dcf=none", headers={"Prefer": "wait=60", "Accept": "image/png"})
         image.expect(200, "image/png")
         wait_until(lambda: daemon.metrics()["mrirecond_spool_used_bytes"] == len(UNWEIGHTED), "only the scan that is kept to be counted")

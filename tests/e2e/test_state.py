@@ -173,6 +173,20 @@ def newer():
         assert status == 1 and "Run the newer program" in text, (status, text)
 
 
+@test("jobs of an earlier version, which spelt auto as 0 and -1: those that wait run, and all are told in today's words")
+def former_spellings():
+    state, path = damaged()
+    with sqlite3.connect(path + "/jobs.db") as db:
+        changed = db.execute("UPDATE job SET parameters = json_set(parameters, '$.width', '0', '$.oversampling', '0', '$.encoding', '-1')")
+        same(changed.rowcount, len(state.done + state.waiting), "rows")
+    db.close()
+    all_end(state, path)
+    with Daemon(state=path, keep_scans="all") as daemon:
+        for identity in state.done + state.waiting:
+            job = daemon.job(identity)
+            same([job["parameters"][name] for name in ("width", "oversampling", "encoding")], ["auto"] * 3, f"parameters of {identity}")
+
+
 @test("missing scans and results: found; repaired, what has its scan runs again, what has none fails with the reason")
 def missing_files():
     state, path = damaged()

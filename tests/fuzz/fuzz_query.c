@@ -28,9 +28,13 @@ static void check_parameter(const char *name, const char *value)
     while (strcmp(kind->params[i].name, name) != 0)
         i++;
     const struct param *param = &kind->params[i];
-    check(after.value[i].given && strcmp(after.value[i].text, value) == 0);
-    if (param->type == PARAM_REAL || (param->type == PARAM_INT && after.value[i].integer > 0))
+    check(after.value[i].given && strcmp(after.value[i].text, param_spelling(param, value)) == 0);
+    bool number = param->type == PARAM_REAL || param->type == PARAM_INT;
+    for (int j = 0; number && param->choices && param->choices[j]; j++)
+        number = strcmp(param->choices[j], after.value[i].text) != 0;
+    if (number)
         check(after.value[i].real >= param->min && after.value[i].real <= param->max);
+    check_result(kind->check(&after));
     again = after;
     check(param_values_set(kind, &again, name, after.value[i].text) == 0);
     check(memcmp(&after, &again, sizeof after) == 0);

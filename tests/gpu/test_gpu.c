@@ -483,7 +483,7 @@ static void test_bad_input(struct dev *gpu)
     float k[6] = {0.1f, 0.2f, 0.3f, NAN, INFINITY, 0.f};
     struct nufft_params params = {.dim = 2, .n = {32, 32, 1}, .tolerance = 1e-3, .batch = 1};
     verdict_code(nufft_create(&plan, gpu, &params, 3, k), ERR_TRAJ_NONFINITE, "k that is not a number");
-    verdict(strstr(err_last()->text, "sample 1 ") && strstr(err_last()->text, "dimension 1"), "and which one is said",
+    verdict(strstr(err_last()->text, "Sample 1 ") && strstr(err_last()->text, "dimension 1"), "and which one is said",
             err_last()->text);
     params.n[0] = 0;
     k[3] = 0;

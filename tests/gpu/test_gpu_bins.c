@@ -194,9 +194,9 @@ static void test_nonfinite(struct dev *gpu)
     static const struct {
         size_t value;
         const char *said;
-    } places[] = {{0, "sample 0 of the trajectory is not finite in dimension 0"},
-                  {4711 * 3 + 2, "sample 4711 of the trajectory is not finite in dimension 2"},
-                  {SAMPLES * 3 - 1, "sample 99999 of the trajectory is not finite in dimension 2"}};
+    } places[] = {{0, "Sample 0 of the trajectory is not finite in dimension 0"},
+                  {4711 * 3 + 2, "Sample 4711 of the trajectory is not finite in dimension 2"},
+                  {SAMPLES * 3 - 1, "Sample 99999 of the trajectory is not finite in dimension 2"}};
     struct nufft_params params = {.dim = 3, .n = {20, 20, 20}, .tolerance = 1e-3, .batch = 1};
     float *k = take(SAMPLES * 3 * sizeof *k);
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {

@@ -315,7 +315,7 @@ static void test_bad_input(struct dev *gpu)
     struct nufft_params params = {.dim = 2, .n = {32, 32, 1}, .tolerance = 1e-3, .batch = 1, .bin_depth = 3};
     params.overflow = NUFFT_OVERFLOW_CPU;
     int rc = nufft_create(&plan, gpu, &params, 30, k);
-    verdict_of(rc == ERR_TRAJ_NONFINITE && strstr(err_last()->text, "sample 20") && !plan, "k that is not a number",
+    verdict_of(rc == ERR_TRAJ_NONFINITE && strstr(err_last()->text, "Sample 20") && !plan, "k that is not a number",
                "bad input", err_last()->text);
     params.bin_depth = NUFFT_DEPTH_AUTO;
     rc = nufft_create(&plan, gpu, &params, 30, k);

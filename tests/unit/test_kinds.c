@@ -88,8 +88,10 @@ static void numbers_are_kept_within_their_range(void **state)
     assert_string_equal(values.value[RECON_TOLERANCE].text, "1e-5");
     assert_int_equal(set("width", "6"), 0);
     assert_int_equal(values.value[RECON_WIDTH].integer, 6);
-    assert_int_equal(set("encoding", "-1"), 0);
-    assert_int_equal(values.value[RECON_ENCODING].integer, -1);
+    assert_int_equal(set("encoding", "0"), 0);
+    assert_int_equal(values.value[RECON_ENCODING].integer, 0);
+    assert_int_equal(set("oversampling", "1.125"), 0);
+    assert_true(values.value[RECON_OVERSAMPLING].real == 1.125);
     static const char *const bad[][2] = {
         {"tolerance", "0"},
         {"tolerance", "0.2"},
@@ -100,10 +102,15 @@ static void numbers_are_kept_within_their_range(void **state)
         {"tolerance", "inf"},
         {"width", "11"},
         {"width", "-1"},
+        {"width", "1"},
+        {"oversampling", "1"},
+        {"oversampling", "0.5"},
+        {"oversampling", "Auto"},
         {"width", "4.5"},
         {"width", "99999999999999999999"},
         {"width", ""},
         {"encoding", "64"},
+        {"encoding", "-2"},
         {"bin_depth", "0"},
         {"bin_depth", "-1"},
         {"bin_depth", "Auto"},
@@ -153,7 +160,17 @@ static void words_stand_for_numbers_below_the_range(void **state)
     assert_int_equal(set("bin_depth", "none of it"), ERR_BAD_PARAMETER);
     assert_non_null(strstr(err_last()->text, "it takes auto, none or a whole number from 1 to 2147483647"));
     assert_int_equal(set("width", "none"), ERR_BAD_PARAMETER);
-    assert_non_null(strstr(err_last()->text, "it takes a whole number from 0 to 10"));
+    assert_non_null(strstr(err_last()->text, "it takes auto or a whole number from 2 to 10 (default auto)"));
+    assert_int_equal(set("oversampling", "3"), ERR_BAD_PARAMETER);
+    assert_non_null(strstr(err_last()->text, "it takes auto or a number from 1.125 to 2 (default auto)"));
+    assert_int_equal(set("dcf_iterations", "0"), ERR_BAD_PARAMETER);
+    assert_non_null(strstr(err_last()->text, "it takes a whole number from 1 to 1000"));
+    /* Of a range that holds 0 the words lie below it. */
+    assert_int_equal(set("encoding", "auto"), 0);
+    assert_int_equal(values.value[RECON_ENCODING].integer, -1);
+    assert_true(values.value[RECON_ENCODING].real == -1);
+    assert_int_equal(set("oversampling", "auto"), 0);
+    assert_true(values.value[RECON_OVERSAMPLING].real == 0);
 }
 
 static void text_has_a_longest_length(void **state)

@@ -40,7 +40,8 @@ bool job_is_final(const json_t *job)
 bool job_failure_passes(int failure)
 {
     return failure == ERR_QUEUE_FULL || failure == ERR_DRAINING || failure == ERR_QUOTA || failure == ERR_SPOOL_FULL ||
-           failure == ERR_KEY_IN_USE || failure == ERR_NO_MEMORY || failure == ERR_STORE || failure == ERR_CONNECTIONS;
+           failure == ERR_NO_DESCRIPTORS || failure == ERR_KEY_IN_USE || failure == ERR_NO_MEMORY ||
+           failure == ERR_STORE || failure == ERR_CONNECTIONS;
 }
 
 double client_seconds(void)

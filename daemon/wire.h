@@ -9,8 +9,10 @@
  *     progress {id, fraction: 0..1, step: name, iteration, iterations}  of a job, not of what is only prepared; 0 of 0
  *              iterations: the step has none. At most ten a second, and none that says what was said before
  *     done     {id, report: {...}}                                      every result is written; the daemon syncs them
- *     failed   {id, error: {code, detail, acquisition_index?, required_bytes?, available_bytes?}, fatal: bool}
- *              fatal: the device is gone; the worker exits and the job may be tried on another. In place of hello (id
+ *     failed   {id, error: {code, detail, acquisition_index?, required_bytes?, available_bytes?}, fatal: bool,
+ *              put_back?: bool}
+ *              fatal: the device is gone; the worker exits and the job may be tried on another. put_back: the
+ *              results could not be written, which is no fault of the job. In place of hello (id
  *              ""): there is no such device, or it cannot be used
  *     status   {memory_available, memory_total}                         the answer to ping
  *   daemon -> worker

@@ -10,11 +10,23 @@ int disk_failed(const char *doing)
 {
     if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)
         return err_set(ERR_SPOOL_FULL, "The disk is full while %s. Try again later, or free some space.", doing);
+    if (errno == EMFILE || errno == ENFILE)
+        return err_set(ERR_NO_DESCRIPTORS,
+                       "The server has no file descriptors left while %s. Try again later; whoever runs this server "
+                       "raises its limit (LimitNOFILE in systemd's unit).",
+                       doing);
+    if (errno == ENOMEM)
+        return err_set(ERR_NO_MEMORY, "The server has no memory left while %s. Try again later.", doing);
     return err_set(
         ERR_IO,
         "The disk failed while %s: %s. Try again; if it fails again, whoever runs this server has to look at "
         "its disk.",
         doing, strerror(errno));
+}
+
+bool disk_is_cause(int code)
+{
+    return code == ERR_SPOOL_FULL || code == ERR_IO || code == ERR_NO_DESCRIPTORS || code == ERR_NO_MEMORY;
 }
 
 int disk_write(int fd, const void *data, size_t bytes, size_t *written)
@@ -34,7 +46,7 @@ int disk_write(int fd, const void *data, size_t bytes, size_t *written)
 int disk_folder_open(int parent, const char *name, int *out)
 {
     if (mkdirat(parent, name, 0700) < 0 && errno != EEXIST) {
-        if (errno == ENOSPC || errno == EDQUOT || errno == EIO)
+        if (errno == ENOSPC || errno == EDQUOT || errno == EIO || errno == ENOMEM)
             return disk_failed("making a folder");
         return err_set(
             ERR_IO,
@@ -43,6 +55,8 @@ int disk_folder_open(int parent, const char *name, int *out)
             name, parent == AT_FDCWD ? "" : " in the state folder", strerror(errno));
     }
     *out = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*out < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+        return disk_failed("opening a folder");
     if (*out < 0)
         return err_set(ERR_IO, "The folder %s%s cannot be opened: %s. %same another --state-dir.", name,
                        parent == AT_FDCWD ? "" : " in the state folder", strerror(errno),

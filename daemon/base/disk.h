@@ -12,8 +12,10 @@
 #include <stdbool.h>
 
 /* What a system call has left in errno, while `doing` ("syncing the upload"): ERR_SPOOL_FULL where the disk is full,
- * else ERR_IO. */
+ * ERR_NO_DESCRIPTORS, ERR_NO_MEMORY, else ERR_IO. */
 int disk_failed(const char *doing);
+/* Whether a failure with this code is one of those. */
+bool disk_is_cause(int code);
 
 /* Write all `bytes`; *written is how many it were. -1: failed, errno says why. */
 int disk_write(int fd, const void *data, size_t bytes, size_t *written);

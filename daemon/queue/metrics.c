@@ -40,7 +40,7 @@ struct metrics {
     double started; /* s since 1970 */
     struct named submitted, completed, duration, stages, samples, failed_kind, ingest_bytes;
     uint64_t failed[NAMES][ERR_COUNT]; /* [index in failed_kind][-code] */
-    uint64_t rejected[ERR_COUNT], canceled, retried;
+    uint64_t rejected[ERR_COUNT], put_back[ERR_COUNT], canceled, retried;
     uint64_t answered[METHODS][STATUSES];
     struct histogram waited;
     double overflowed; /* samples */
@@ -132,6 +132,13 @@ void metrics_retried(struct metrics *metrics)
 {
     pthread_mutex_lock(&metrics->lock);
     metrics->retried++;
+    pthread_mutex_unlock(&metrics->lock);
+}
+
+void metrics_put_back(struct metrics *metrics, int code)
+{
+    pthread_mutex_lock(&metrics->lock);
+    metrics->put_back[code <= 0 && code > -ERR_COUNT ? -code : ERR_INTERNAL_INDEX]++;
     pthread_mutex_unlock(&metrics->lock);
 }
 
@@ -257,6 +264,12 @@ static void print_jobs(const struct metrics *metrics, FILE *out)
     one(out, PREFIX "jobs_canceled_total", "counter", "Jobs canceled.", (double)metrics->canceled);
     one(out, PREFIX "jobs_retried_total", "counter", "Jobs run again because their worker died.",
         (double)metrics->retried);
+    head(out, PREFIX "jobs_put_back_total", "counter",
+         "Jobs that went back into the queue because the server was short of something, by the code of what.");
+    for (int i = 0; i < ERR_COUNT; i++)
+        if (metrics->put_back[i] || i == ERR_SPOOL_FULL_INDEX)
+            fprintf(out, PREFIX "jobs_put_back_total{reason=\"%s\"} %llu\n", err_name(-i),
+                    (unsigned long long)metrics->put_back[i]);
     head(out, PREFIX "job_queue_wait_seconds", "histogram", "Time between acceptance and start.");
     print_histogram(out, &metrics->waited, PREFIX "job_queue_wait_seconds", "");
     print_histograms(out, &metrics->duration, PREFIX "job_duration_seconds", "kind", "Time between start and end.");
@@ -327,7 +340,7 @@ void metrics_print(struct metrics *metrics, const struct metrics_now *now, FILE 
     for (int i = 0; i < PRIORITIES; i++)
         fprintf(out, PREFIX "queue_jobs{priority=\"%s\"} %lld\n", job_priority_name((enum job_priority)i),
                 (long long)now->waiting[i]);
-    one(out, PREFIX "queue_held", "gauge", "1: no job is begun, for the disk is below its work-reserve.", now->held);
+    one(out, PREFIX "queue_held", "gauge", "1: no job is begun, for the disk has no room or fails.", now->held);
     one(out, PREFIX "running_jobs", "gauge", "Jobs that run.", (double)now->running);
     one(out, PREFIX "queue_capacity_jobs", "gauge", "Most jobs that may wait.", (double)now->capacity);
     one(out, PREFIX "queue_oldest_enqueued_timestamp_seconds", "gauge",

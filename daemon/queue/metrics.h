@@ -21,6 +21,8 @@ void metrics_ingested(struct metrics *metrics, const char *format, int64_t bytes
 void metrics_rejected(struct metrics *metrics, int code); /* an upload was refused */
 void metrics_started(struct metrics *metrics, double waited);
 void metrics_retried(struct metrics *metrics);
+/* A job went back into the queue because the server was short of something of its own; `code` says of what. */
+void metrics_put_back(struct metrics *metrics, int code);
 void metrics_canceled(struct metrics *metrics);
 /* A job ran to success; stages and samples are taken from its report. */
 void metrics_succeeded(struct metrics *metrics, const char *kind, double seconds, const json_t *report);
@@ -41,7 +43,7 @@ struct metrics_now {
     const int64_t *waiting; /* by enum job_priority */
     bool ready;
     int64_t certificate_end;           /* s since 1970; 0: there is none */
-    bool held;                         /* no job is begun, for the disk is low */
+    bool held;                         /* no job is begun, for the disk is low or fails */
     int64_t running, capacity, oldest; /* oldest: ms since 1970, 0: none waits */
     int64_t spool_used, spool_free;
     int workers, workers_ready, workers_resting;

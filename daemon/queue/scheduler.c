@@ -205,8 +205,9 @@ static bool on_message(struct scheduler *scheduler, struct slot *slot, const jso
         slot->now.report = json_incref(json_object_get(message, "report"));
     } else if (strcmp(type, "failed") == 0) {
         bool fatal = json_is_true(json_object_get(message, "fatal"));
+        bool put_back = json_is_true(json_object_get(message, "put_back"));
         wire_error_unpack(json_object_get(message, "error"), &slot->now.failure);
-        slot->now.outcome = fatal ? OUTCOME_DIED : OUTCOME_FAILED;
+        slot->now.outcome = fatal ? OUTCOME_DIED : put_back ? OUTCOME_SHORT : OUTCOME_FAILED;
         if (slot->worker.gpu && (slot->now.failure.code == ERR_DEVICE || slot->now.failure.code == ERR_GPU_OOM))
             metrics_gpu_failed(scheduler->parts.metrics, slot->worker.device, slot->now.failure.code);
         *reason = "lost its device";
@@ -297,8 +298,11 @@ static void hand_over(struct scheduler *scheduler, struct slot *slot)
     if (!result)
         count += (int)json_array_size(formats);
     if (result) {
-        slot->now.outcome = OUTCOME_FAILED;
+        slot->now.outcome = disk_is_cause(result) ? OUTCOME_SHORT : OUTCOME_FAILED;
         slot->now.failure = *err_last();
+        slot->now.scan_lost = result == ERR_SCAN_GONE;
+        if (slot->now.scan_lost)
+            slot->now.failure.code = ERR_IO; /* of the server, as a start has it */
     } else if (worker_send(&slot->worker,
                            json_pack("{s:s, s:s, s:s, s:O, s:O}", "type", "job", "id", id, "kind", slot->now.job.kind,
                                      "parameters", slot->now.job.parameters, "formats", formats),
@@ -333,24 +337,24 @@ static struct slot *idle_find(struct scheduler *scheduler, const char *id)
 static bool is_held(struct scheduler *scheduler)
 {
     const struct scheduler_parts *parts = &scheduler->parts;
-    int64_t left = 0;
-    bool held = spool_is_suspect(parts->spool) || spool_free_bytes(parts->spool, &left) != 0 ||
-                left + parts->options->spool_reserve < parts->options->work_reserve;
-    if (held != scheduler->held)
-        log_line(
-            parts->log, held ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO, NULL,
-            held ? "the disk of the spool has less than work-reserve left, or does not take what is written: no job "
-                   "is begun until it does"
-                 : "the disk of the spool has room again, and takes what is written: jobs are begun");
+    bool held = spool_work_check(parts->spool, parts->options->work_reserve) != 0;
+    if (held && !scheduler->held)
+        log_line(parts->log, LOG_LEVEL_WARNING, NULL, "no job is begun until the disk has room and takes it: %s",
+                 err_last()->text);
+    if (!held && scheduler->held)
+        log_line(parts->log, LOG_LEVEL_INFO, NULL,
+                 "the disk of the spool has room again, and takes what is written: jobs are begun");
     scheduler->held = held;
     return held;
 }
 
-/* Jobs that are taken only where there is no other of their priority: what another worker reads ahead, and what a
- * worker died of (FAULTS). */
+/* Jobs that are taken only where there is no other of their priority: what another worker reads ahead, what a worker
+ * died of (FAULTS), and what was put back (SHORTAGES). */
 static json_t *later_ids(const struct scheduler *scheduler)
 {
-    json_t *ids = ahead_ids(scheduler, true);
+    json_t *ids = ahead_ids(scheduler, true), *put_back = put_back_ids(scheduler, true);
+    json_array_extend(ids, put_back);
+    json_decref(put_back);
     for (int i = 0; i < scheduler->count; i++) {
         const char *id;
         json_t *value;
@@ -369,9 +373,10 @@ static void assign(struct scheduler *scheduler)
            !is_held(scheduler)) {
         struct job job;
         bool found = false;
-        json_t *avoid = later_ids(scheduler);
-        int result = store_take(parts->store, avoid, &job, &found);
+        json_t *avoid = later_ids(scheduler), *never = put_back_ids(scheduler, false);
+        int result = store_take(parts->store, avoid, never, &job, &found);
         json_decref(avoid);
+        json_decref(never);
         if (result) {
             log_line(parts->log, LOG_LEVEL_ERROR, NULL, "no job can be taken, trying again: %s", err_last()->text);
             scheduler->take_at = clock_seconds() + SETTLE_SECONDS;
@@ -491,6 +496,7 @@ static void *scheduler_run(void *context)
             slot->now.outcome = OUTCOME_REQUEUE;
         slot_settle(scheduler, slot);
         json_decref(slot->died_of);
+        slot->died_of = NULL;
         for (struct run *run = &slot->now; run; run = run == &slot->now ? &slot->last : NULL) {
             job_clear(&run->job);
             json_decref(run->results);
@@ -507,6 +513,7 @@ int scheduler_create(struct scheduler **out, const struct scheduler_parts *parts
     if (!scheduler)
         return err_set(ERR_NO_MEMORY, "No memory for the scheduler.");
     scheduler->parts = *parts;
+    scheduler->put_back = json_object();
     int result = workers_plan(plan, &scheduler->count, parts->options->devices);
     for (int i = 0; !result && i < scheduler->count; i++) {
         scheduler->slot[i].worker = plan[i];
@@ -522,6 +529,7 @@ int scheduler_create(struct scheduler **out, const struct scheduler_parts *parts
     if (result) {
         if (scheduler->wake >= 0)
             close(scheduler->wake);
+        json_decref(scheduler->put_back);
         free(scheduler);
         return result;
     }
@@ -554,6 +562,7 @@ void scheduler_free(struct scheduler *scheduler)
     pthread_join(scheduler->thread, NULL);
     close(scheduler->wake);
     announcement_clear(&scheduler->announced);
+    json_decref(scheduler->put_back);
     pthread_mutex_destroy(&scheduler->lock);
     free(scheduler);
 }

@@ -13,6 +13,12 @@
  * second goes back into the queue as if it had not been tried, and the worker rests. After that it is tried with one
  * job at a time, and rests longer each time, until it has done one: then it is trusted again.
  *
+ * SHORTAGES. What the server is short of (room or inodes on its disk, descriptors, memory; a disk that fails) is no
+ * fault of a job. One whose files could not be opened or whose results could not be written goes back into the queue as
+ * if it had not been begun, and the disk is looked at: no job is begun before it takes what is written again. That job
+ * itself is begun again after a pause, which grows each time from 1 s to a minute, and after others of its priority:
+ * what is too large for the room there is holds up no other.
+ *
  * Other threads see the workers through scheduler_status(), a copy under a lock that is never held across a disk or a
  * wait. Who is to run where is decided in one place (scheduler.c:assign): priorities and fair shares are a matter of
  * store_take's order.
@@ -82,7 +88,7 @@ void scheduler_wake(struct scheduler *scheduler);
 /* Copy the state of up to WORKERS_MAX workers; their number. */
 int scheduler_status(struct scheduler *scheduler, struct worker_status status[WORKERS_MAX]);
 
-/* Whether jobs wait for room on the disk (option work-reserve). */
+/* Whether jobs wait for the disk: for room (option work-reserve), inodes, or until it takes what is written. */
 bool scheduler_is_held(struct scheduler *scheduler);
 
 /* clock_seconds() when the scheduler last looked around: after a scheduler_wake() this moves, unless it hangs. */

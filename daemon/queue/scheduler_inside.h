@@ -13,7 +13,14 @@
 #define SETTLE_SECONDS 1.0 /* before the store is asked again after it failed */
 
 /* How a job ended, until the store knows. */
-enum outcome { OUTCOME_NONE, OUTCOME_DONE, OUTCOME_FAILED, OUTCOME_DIED, OUTCOME_REQUEUE };
+enum outcome {
+    OUTCOME_NONE,
+    OUTCOME_DONE,
+    OUTCOME_FAILED,
+    OUTCOME_DIED,
+    OUTCOME_SHORT, /* the server was short of something of its own: SHORTAGES in scheduler.h */
+    OUTCOME_REQUEUE
+};
 
 /* A job that was given to a worker. */
 struct run {
@@ -22,6 +29,7 @@ struct run {
     double started, progressed; /* progressed: when it last said so */
     double cancel_at;           /* when cancel was sent; 0: it was not */
     bool timed_out;             /* ... because of the time limit */
+    bool scan_lost;             /* it is not on the disk any more */
     enum outcome outcome;
     double settle_at;
     struct err failure;
@@ -60,6 +68,7 @@ struct scheduler {
     double take_at;       /* the store failed; no job is taken before */
     bool news;            /* there may be a job to be read ahead */
     bool landlock_missed; /* the log was told */
+    json_t *put_back;     /* id: {until, pause}; SHORTAGES in scheduler.h */
     /* of everybody, under the lock */
     pthread_mutex_t lock;
     struct worker_status status[WORKERS_MAX];
@@ -91,6 +100,9 @@ void slot_blame(struct scheduler *scheduler, struct slot *slot);
 
 /* It has done a job to its end. */
 void slot_trust(struct scheduler *scheduler, struct slot *slot);
+
+/* Ids of the jobs that were put back and are not to be begun yet (all: whenever they may be). New reference. */
+json_t *put_back_ids(const struct scheduler *scheduler, bool all);
 
 /* ---- ahead.c ---- */
 

@@ -91,7 +91,9 @@ void ahead_next(struct scheduler *scheduler)
         if (slot->worker.state != WORKER_BUSY || *slot->worker.ahead)
             continue;
         struct job job;
-        json_t *avoid = ahead_ids(scheduler, false);
+        json_t *avoid = ahead_ids(scheduler, false), *put_back = put_back_ids(scheduler, false);
+        json_array_extend(avoid, put_back);
+        json_decref(put_back);
         if (store_next(scheduler->parts.store, avoid, &job, &scheduler->news) != 0)
             scheduler->news = false;
         json_decref(avoid);

@@ -8,6 +8,10 @@
 #define REST_FIRST 2.0   /* s that a worker whose device is at fault rests, the first time */
 #define REST_LAST  120.0 /* s, after many times */
 
+#define PUT_BACK_FIRST 1.0    /* s until a job that was put back may be begun again, the first time */
+#define PUT_BACK_LAST  60.0   /* s, after many times */
+#define PUT_BACK_KNOWN 3600.0 /* s after which that is forgotten: the job was canceled meanwhile, or never came */
+
 static void forget_run(struct scheduler *scheduler, struct slot *slot, struct run *run)
 {
     job_clear(&run->job);
@@ -19,10 +23,11 @@ static void forget_run(struct scheduler *scheduler, struct slot *slot, struct ru
     slot_publish(scheduler, slot);
 }
 
-static void drop_scan(struct scheduler *scheduler, const char *id, bool succeeded)
+/* `code`: of its failure; 0: it succeeded. */
+static void drop_scan(struct scheduler *scheduler, const char *id, int code)
 {
     int64_t keep = scheduler->parts.options->keep_scans;
-    if (keep == KEEP_NONE || (keep == KEEP_FAILED && succeeded))
+    if (!store_scan_outlives(code) && (keep == KEEP_NONE || (keep == KEEP_FAILED && !code)))
         spool_remove(scheduler->parts.spool, id);
 }
 
@@ -33,7 +38,7 @@ static int settle_done(struct scheduler *scheduler, struct run *run)
     const char *id = run->job.id;
     int result = run->results ? 0 : spool_results_finish(parts->spool, id, &run->results);
     if (result) {
-        run->outcome = OUTCOME_FAILED;
+        run->outcome = disk_is_cause(result) ? OUTCOME_SHORT : OUTCOME_FAILED;
         run->failure = *err_last();
         return result;
     }
@@ -57,12 +62,11 @@ static int settle_failed(struct scheduler *scheduler, struct run *run)
         snprintf(run->failure.text, sizeof run->failure.text,
                  "The job ran longer than %lld s, the limit of this server (option job-time-limit).",
                  (long long)parts->options->job_time_limit);
-    /* The jobs that wait need not fail of the same disk. */
-    if (run->failure.code == ERR_SPOOL_FULL || run->failure.code == ERR_IO)
-        spool_suspect(parts->spool);
     /* First, for it may be what filled the disk that the row is to be written to. */
     spool_results_remove(parts->spool, id);
-    int result = canceled ? store_canceled(parts->store, id) : store_fail(parts->store, id, &run->failure);
+    int result = canceled         ? store_canceled(parts->store, id)
+                 : run->scan_lost ? store_fail_lost(parts->store, id, &run->failure)
+                                  : store_fail(parts->store, id, &run->failure);
     if (result)
         return result;
     double seconds = clock_seconds() - run->started;
@@ -73,6 +77,37 @@ static int settle_failed(struct scheduler *scheduler, struct run *run)
     log_line(parts->log, LOG_LEVEL_INFO, id, "%s after %.3f s%s%s", canceled ? "canceled" : "failed", seconds,
              canceled ? "" : ": ", canceled ? "" : err_name(run->failure.code));
     return 0;
+}
+
+/* SHORTAGES: the job waits for the disk, and a while longer each time. */
+static void put_back(struct scheduler *scheduler, const struct run *run)
+{
+    const char *id = run->job.id;
+    double now = clock_seconds();
+    const json_t *before = json_object_get(scheduler->put_back, id);
+    double pause = 2 * json_number_value(json_object_get(before, "pause"));
+    pause = pause < PUT_BACK_FIRST ? PUT_BACK_FIRST : pause > PUT_BACK_LAST ? PUT_BACK_LAST : pause;
+    json_object_set_new(scheduler->put_back, id, json_pack("{s:f, s:f}", "until", now + pause, "pause", pause));
+    const char *known;
+    json_t *entry;
+    void *next;
+    json_object_foreach_safe(scheduler->put_back, next, known,
+                             entry) if (now > json_number_value(json_object_get(entry, "until")) + PUT_BACK_KNOWN)
+        json_object_del(scheduler->put_back, known);
+    spool_suspect(scheduler->parts.spool);
+    metrics_put_back(scheduler->parts.metrics, run->failure.code);
+    log_line(scheduler->parts.log, LOG_LEVEL_WARNING, id, "queued again, tried after %g s, for it is not at fault: %s",
+             pause, run->failure.text);
+}
+
+json_t *put_back_ids(const struct scheduler *scheduler, bool all)
+{
+    json_t *ids = json_array(), *entry;
+    const char *id;
+    json_object_foreach (scheduler->put_back, id, entry)
+        if (all || clock_seconds() < json_number_value(json_object_get(entry, "until")))
+            json_array_append_new(ids, json_string(id));
+    return ids;
 }
 
 /* Back into the queue, unless a cancel or the second death says otherwise. */
@@ -86,7 +121,8 @@ static int settle_requeue(struct scheduler *scheduler, struct run *run)
         return settle_failed(scheduler, run);
     }
     spool_results_remove(parts->spool, id);
-    int result = store_requeue(parts->store, id, died);
+    bool is_short = run->outcome == OUTCOME_SHORT;
+    int result = store_requeue(parts->store, id, died ? REQUEUE_DIED : is_short ? REQUEUE_SHORT : REQUEUE_STOPPED);
     if (result == ERR_CONFLICT) { /* somebody canceled it meanwhile */
         run->cancel_at = clock_seconds();
         run->outcome = OUTCOME_FAILED;
@@ -96,7 +132,10 @@ static int settle_requeue(struct scheduler *scheduler, struct run *run)
         return result;
     if (died)
         metrics_retried(parts->metrics);
-    log_line(parts->log, LOG_LEVEL_INFO, id, "queued again");
+    if (is_short)
+        put_back(scheduler, run);
+    else
+        log_line(parts->log, LOG_LEVEL_INFO, id, "queued again");
     return 0;
 }
 
@@ -138,6 +177,7 @@ static void settle_run(struct scheduler *scheduler, struct slot *slot, struct ru
     static int (*const how[])(struct scheduler *, struct run *) = {[OUTCOME_DONE] = settle_done,
                                                                    [OUTCOME_FAILED] = settle_failed,
                                                                    [OUTCOME_DIED] = settle_requeue,
+                                                                   [OUTCOME_SHORT] = settle_requeue,
                                                                    [OUTCOME_REQUEUE] = settle_requeue};
     const struct scheduler_parts *parts = &scheduler->parts;
     if (run->outcome == OUTCOME_NONE || clock_seconds() < run->settle_at)
@@ -155,12 +195,16 @@ static void settle_run(struct scheduler *scheduler, struct slot *slot, struct ru
     if (result)
         log_line(parts->log, LOG_LEVEL_ERROR, run->job.id, "%s", err_last()->text);
     char id[JOB_ID];
-    enum outcome how_it_ended = run->outcome;
+    bool canceled = run->cancel_at > 0 && !run->timed_out;
+    int code = run->outcome == OUTCOME_DONE ? 0 : canceled ? ERR_CANCELED : run->failure.code;
+    bool ended = run->outcome == OUTCOME_DONE || run->outcome == OUTCOME_FAILED;
     memcpy(id, run->job.id, sizeof id);
     forget_run(scheduler, slot, run);
     waiters_wake(parts->waiters, id);
-    if (how_it_ended == OUTCOME_DONE || how_it_ended == OUTCOME_FAILED)
-        drop_scan(scheduler, id, how_it_ended == OUTCOME_DONE);
+    if (ended) {
+        json_object_del(scheduler->put_back, id);
+        drop_scan(scheduler, id, code);
+    }
 }
 
 bool slot_move_on(struct scheduler *scheduler, struct slot *slot)

@@ -17,6 +17,10 @@
 /* The kernel is told to begin to write an upload whenever so much more has come: little is left to sync at its end. */
 enum { PUSH_BYTES = 1 << 20 };
 
+/* Inodes that uploads leave free, and below which no job is begun: a job's results are a folder and a file for each
+ * form, and as many jobs begin at a time as there are workers. */
+enum { SCANS_INODES = 128, WORK_INODES = 64 };
+
 static const char digits[] = "0123456789abcdefghjkmnpqrstvwxyz"; /* Crockford's: no i, l, o, u */
 
 /* ---- folders ---- */
@@ -156,30 +160,80 @@ void spool_prove(struct spool *spool)
         spool_suspect(spool);
 }
 
-int spool_check(struct spool *spool)
+/* How the last proof failed; 0: it went well. */
+static int trouble_check(struct spool *spool)
 {
     pthread_mutex_lock(&spool->trouble_lock);
     struct err trouble = spool->trouble;
     pthread_mutex_unlock(&spool->trouble_lock);
-    int64_t left = 0;
-    int result = trouble.code ? err_restore(&trouble) : spool_free_bytes(spool, &left);
-    if (!result && left <= 0)
+    return trouble.code ? err_restore(&trouble) : 0;
+}
+
+/* What the disk has left: bytes beyond the reserve, and inodes. */
+struct room {
+    int64_t bytes, inodes;
+};
+
+static int room_read(struct spool *spool, struct room *out)
+{
+    struct statvfs disk;
+    if (fstatvfs(spool->scans, &disk) < 0)
+        return disk_failed("asking for the space on the disk");
+    out->bytes = (int64_t)(disk.f_bavail * disk.f_frsize) - spool->reserve;
+    out->inodes = disk.f_files > 0 ? (int64_t)disk.f_favail : INT64_MAX; /* 0: made as they are needed */
+    return 0;
+}
+
+/* That `room` has so many inodes. */
+static int inodes_check(const struct room *room, int64_t least)
+{
+    if (room->inodes >= least)
+        return 0;
+    return err_set(
+        ERR_SPOOL_FULL,
+        "The server's disk has %lld inodes free, and takes hardly any more files. Try again later, or remove "
+        "some of its files.",
+        (long long)room->inodes);
+}
+
+int spool_check(struct spool *spool)
+{
+    struct room room = {0, 0};
+    int result = trouble_check(spool);
+    if (!result)
+        result = room_read(spool, &room);
+    if (!result && room.bytes <= 0)
         result = err_set(ERR_SPOOL_FULL,
                          "The disk has %.1f MB free, not more than the %.1f MB that are kept free of scans (option "
                          "spool-reserve). Free some of it.",
-                         1e-6 * (double)(left + spool->reserve), 1e-6 * (double)spool->reserve);
-    return result;
+                         1e-6 * (double)(room.bytes + spool->reserve), 1e-6 * (double)spool->reserve);
+    return result ? result : inodes_check(&room, SCANS_INODES);
+}
+
+int spool_work_check(struct spool *spool, int64_t reserve)
+{
+    struct room room = {0, 0};
+    int result = trouble_check(spool);
+    if (!result && spool->suspect)
+        result = err_set(ERR_IO, "The server's disk did not take what was written, and is looked at.");
+    if (!result)
+        result = room_read(spool, &room);
+    if (!result && room.bytes + spool->reserve < reserve)
+        result = err_set_bytes(ERR_SPOOL_FULL, reserve, room.bytes + spool->reserve,
+                               "The disk has %.1f MB free, less than the %.1f MB that a job takes to be begun (option "
+                               "work-reserve). Free some of it.",
+                               1e-6 * (double)(room.bytes + spool->reserve), 1e-6 * (double)reserve);
+    return result ? result : inodes_check(&room, WORK_INODES);
 }
 
 /* ---- scans ---- */
 
 int spool_free_bytes(struct spool *spool, int64_t *bytes)
 {
-    struct statvfs disk;
-    if (fstatvfs(spool->scans, &disk) < 0)
-        return disk_failed("asking for the space on the disk");
-    *bytes = (int64_t)(disk.f_bavail * disk.f_frsize) - spool->reserve;
-    return 0;
+    struct room room = {0, 0};
+    int result = room_read(spool, &room);
+    *bytes = room.bytes;
+    return result;
 }
 
 /* Count `more` bytes as used; `held` are the sender's already. Fails with ERR_SPOOL_FULL. */
@@ -207,12 +261,12 @@ static int reserve(struct spool_file *file, int64_t more)
 /* Whether the disk still has its reserve, with `more` bytes to come. */
 static int disk_check(struct spool *spool, int64_t more)
 {
-    int64_t left = 0;
-    int result = spool_free_bytes(spool, &left);
-    if (!result && left < more)
-        return err_set_bytes(ERR_SPOOL_FULL, more, left > 0 ? left : 0,
+    struct room room = {0, 0};
+    int result = room_read(spool, &room);
+    if (!result && room.bytes < more)
+        return err_set_bytes(ERR_SPOOL_FULL, more, room.bytes > 0 ? room.bytes : 0,
                              "The server's disk has no room for this upload. Try again later, or free some space.");
-    return result;
+    return result ? result : inodes_check(&room, SCANS_INODES);
 }
 
 static int too_large(const struct spool *spool, int64_t bytes)
@@ -383,5 +437,7 @@ void spool_remove(struct spool *spool, const char *id)
 int spool_open(struct spool *spool, const char *id, int *fd)
 {
     *fd = openat(spool->scans, id, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    return *fd < 0 ? disk_failed("opening the uploaded scan") : 0;
+    if (*fd < 0 && errno == ENOENT)
+        return err_set(ERR_SCAN_GONE, "The uploaded scan is no longer on the server's disk. Submit it again.");
+    return *fd < 0 ? spool_failed(spool, "opening the uploaded scan") : 0;
 }

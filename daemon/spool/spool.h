@@ -6,8 +6,8 @@
  *   STATE/results/.ID.FORMAT  an image that is being written in another format
  *   STATE/results/ID/         a finished job's files; never changed, but files of other formats may be added
  *
- * A struct spool may be used by any thread: all but the count of bytes, the syncs and the freer is read-only after spool_create. A
- * struct spool_file belongs to one thread at a time.
+ * A struct spool may be used by any thread: all but the count of bytes, the syncs and the freer is read-only after
+ * spool_create. A struct spool_file belongs to one thread at a time.
  */
 #ifndef MRIRECON_DAEMON_SPOOL_H
 #define MRIRECON_DAEMON_SPOOL_H
@@ -76,7 +76,7 @@ int spool_link(struct spool *spool, const char *id, char fresh[JOB_ID], int64_t 
 
 /* Remove the scan of a job; that it is gone already is no failure. */
 void spool_remove(struct spool *spool, const char *id);
-/* Open the scan of a job for reading. */
+/* Open the scan of a job for reading. Fails with ERR_SCAN_GONE (it is not there), and as disk_failed(). */
 int spool_open(struct spool *spool, const char *id, int *fd);
 
 /* A fresh ID.tmp/ with an empty file image.FORMAT for each of `formats` (names), for a worker to write: files[i], the
@@ -98,12 +98,16 @@ const char *spool_media(const char *name);
 /* Whether the disk takes what is written. Whatever fails to be written makes it suspect (spool_failed() as
  * disk_failed(), for those who write elsewhere in the state folder); spool_prove() then writes a file to see, and takes
  * as long as the disk does. spool_check() fails as that did, or with ERR_SPOOL_FULL where the disk has less than its
- * reserve; it does not wait. */
+ * reserve, or hardly an inode; it does not wait. */
 void spool_suspect(struct spool *spool);
 int spool_failed(struct spool *spool, const char *doing);
 bool spool_is_suspect(const struct spool *spool);
 void spool_prove(struct spool *spool);
 int spool_check(struct spool *spool);
+
+/* Whether a job may be begun: the disk takes what is written, has `reserve` bytes free, and inodes for results. Does
+ * not wait. Fails with ERR_SPOOL_FULL, or as the last proof did. */
+int spool_work_check(struct spool *spool, int64_t reserve);
 
 /* Bytes free on the disk for uploads beyond the reserve (less than 0: below it). */
 int spool_free_bytes(struct spool *spool, int64_t *bytes);

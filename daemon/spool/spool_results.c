@@ -71,7 +71,7 @@ static int results_sync(struct spool *spool, int folder, json_t *results)
 {
     DIR *stream = disk_folder_read(folder);
     if (!stream)
-        return disk_failed("reading the results");
+        return spool_failed(spool, "reading the results");
     int result = 0;
     for (struct dirent *entry; !result && (entry = readdir(stream));) {
         if (!spool_is_name(entry->d_name))
@@ -103,7 +103,7 @@ int spool_results_finish(struct spool *spool, const char *id, json_t **results)
     json_t *list = json_array();
     temporary_name(id, name);
     int folder = openat(spool->results, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    int result = folder < 0 ? disk_failed("opening the results") : 0;
+    int result = folder < 0 ? spool_failed(spool, "opening the results") : 0;
     if (!result &&
         (fstatat(folder, "image.h5", &image, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(image.st_mode) || image.st_size == 0))
         result = err_set(ERR_INTERNAL, "The worker reported success and left no image. This is a fault of the server.");

@@ -161,7 +161,8 @@ struct move {
     const char *id, *doing;
     unsigned from; /* bits of states */
     enum job_state to;
-    bool died, frees_key;
+    enum requeue why; /* of JOB_QUEUED */
+    bool frees_key, scan_stays;
     const json_t *error;
     json_t *results; /* not changed; to be walked */
     const json_t *report;
@@ -170,7 +171,8 @@ struct move {
 /* What an ended job leaves on the disk. */
 static struct kept kept_of(const struct store *store, const struct move *move, int64_t scan)
 {
-    bool stays = move->to == JOB_SUCCEEDED ? store->succeeded_scans_stay : store->failed_scans_stay;
+    bool stays =
+        move->scan_stays || (move->to == JOB_SUCCEEDED ? store->succeeded_scans_stay : store->failed_scans_stay);
     struct kept kept = {.scans = stays && scan > 0, .scan_bytes = stays ? scan : 0};
     size_t i;
     json_t *result;
@@ -203,8 +205,11 @@ static int move_apply(struct store *store, void *context)
     } else
         result =
             sql_change(writer,
-                       sql_prepare(writer, "UPDATE job SET state = ?, started = 0, deaths = deaths + ? WHERE id = ?",
-                                   "iis", (int64_t)move->to, (int64_t)move->died, move->id),
+                       sql_prepare(writer,
+                                   "UPDATE job SET state = ?, started = 0, deaths = deaths + ?, attempts = attempts - "
+                                   "? WHERE id = ?",
+                                   "iiis", (int64_t)move->to, (int64_t)(move->why == REQUEUE_DIED),
+                                   (int64_t)(move->why == REQUEUE_SHORT), move->id),
                        NULL);
     entry.to = (int)move->to;
     return result ? result : store_note(store, &entry);
@@ -287,7 +292,7 @@ int store_submit(struct store *store, struct job *job, int64_t limit)
 }
 
 struct taking {
-    const json_t *avoid;
+    const json_t *avoid, *never;
     struct job *job;
     int count;
 };
@@ -298,7 +303,7 @@ static int take_apply(struct store *store, void *context)
     struct job *job = taking->job;
     struct connection *writer = &store->writer;
     struct candidate next, other = {.sequence = 0};
-    int result = next_find(store, writer, store->now, NULL, &next);
+    int result = next_find(store, writer, store->now, taking->never, &next);
     if (!result && taking->avoid)
         result = next_find(store, writer, store->now, taking->avoid, &other);
     /* What another worker reads ahead is left to it, but not for a job of a lower priority. */
@@ -322,9 +327,9 @@ static int take_apply(struct store *store, void *context)
     return store_note(store, &entry);
 }
 
-int store_take(struct store *store, json_t *avoid, struct job *job, bool *found)
+int store_take(struct store *store, json_t *avoid, json_t *never, struct job *job, bool *found)
 {
-    struct taking taking = {.avoid = avoid, .job = job};
+    struct taking taking = {.avoid = avoid, .never = never, .job = job};
     int64_t waiting[PRIORITIES];
     store_waiting(store, waiting);
     *found = false;
@@ -355,9 +360,15 @@ static int fail(struct store *store, const char *id, const struct err *failure, 
 {
     json_t *error = wire_error_pack(failure);
     struct move move = {.id = id, .to = JOB_FAILED, .doing = "failure", .error = error, .frees_key = frees_key};
+    move.scan_stays = !frees_key && store_scan_outlives(failure->code);
     int result = end(store, move);
     json_decref(error);
     return result;
+}
+
+bool store_scan_outlives(int code)
+{
+    return code == ERR_IO || code == ERR_SPOOL_FULL;
 }
 
 int store_fail(struct store *store, const char *id, const struct err *failure)
@@ -375,9 +386,9 @@ int store_canceled(struct store *store, const char *id)
     return end(store, (struct move){.id = id, .to = JOB_CANCELED, .doing = "cancellation"});
 }
 
-int store_requeue(struct store *store, const char *id, bool died)
+int store_requeue(struct store *store, const char *id, enum requeue why)
 {
-    struct move move = {.id = id, .from = RUNNING, .to = JOB_QUEUED, .doing = "another try", .died = died};
+    struct move move = {.id = id, .from = RUNNING, .to = JOB_QUEUED, .doing = "another try", .why = why};
     return store_change(store, move_apply, &move);
 }
 

@@ -105,17 +105,25 @@ int store_submit(struct store *store, struct job *job, int64_t limit);
  * *job is the caller's. */
 int store_next(struct store *store, json_t *avoid, struct job *job, bool *found);
 
-/* queued -> running, of the job that is next; of those in `avoid` (as above) only where there is no other
- * of the same priority. *found:
- * there was one; then *job is the caller's. */
-int store_take(struct store *store, json_t *avoid, struct job *job, bool *found);
+/* queued -> running, of the job that is next among those whose ids are not in `never`; of those in `avoid` (as above)
+ * only where there is no other of the same priority. *found: there was one; then *job is the caller's. */
+int store_take(struct store *store, json_t *avoid, json_t *never, struct job *job, bool *found);
 
-/* running -> queued. `died`: its worker died of it. */
-int store_requeue(struct store *store, const char *id, bool died);
+/* Why a job that was begun goes back into the queue. */
+enum requeue {
+    REQUEUE_STOPPED, /* for nothing that it did */
+    REQUEUE_DIED,    /* its worker died of it */
+    REQUEUE_SHORT    /* the server was short of something of its own: this was no attempt */
+};
+/* running -> queued. */
+int store_requeue(struct store *store, const char *id, enum requeue why);
 
 /* running or canceling -> an end. `results` and `report` stay the caller's. */
 int store_succeed(struct store *store, const char *id, json_t *results, json_t *report);
-int store_fail(struct store *store, const char *id, const struct err *failure); /* also of a queued job */
+/* Also of a queued job. Where reading or writing failed (ERR_IO, ERR_SPOOL_FULL), its scan stays whatever
+ * store_set_kept_scans() says. */
+int store_fail(struct store *store, const char *id, const struct err *failure);
+bool store_scan_outlives(int code); /* whether it does, of a failure with this code */
 /* The same of a job whose scan is gone: its idempotency key is free, for the scan has to be sent again. */
 int store_fail_lost(struct store *store, const char *id, const struct err *failure);
 int store_canceled(struct store *store, const char *id);

@@ -52,10 +52,10 @@ struct worker {
 
 /* ---- the reader ---- */
 
-static int failed_send(struct worker *w, const char *id, bool fatal)
+static int failed_send(struct worker *w, const char *id, bool fatal, bool put_back)
 {
-    json_t *message = json_pack("{s:s, s:s, s:o, s:b}", "type", "failed", "id", id, "error",
-                                wire_error_pack(err_last()), "fatal", fatal);
+    json_t *message = json_pack("{s:s, s:s, s:o, s:b, s:b}", "type", "failed", "id", id, "error",
+                                wire_error_pack(err_last()), "fatal", fatal, "put_back", put_back);
     int rc = wire_send(w->socket, message, NULL, 0);
     json_decref(message);
     return rc;
@@ -101,7 +101,7 @@ static void job_receive(struct worker *w, json_t *message, const int *fds, int f
         return;
     fds_close(fds, fd_count);
     err_set(ERR_CONFLICT, "The worker was sent a job while it runs another, or one without its files.");
-    failed_send(w, id, false);
+    failed_send(w, id, false, false);
 }
 
 static int parameters_read(const json_t *job, const struct kind **kind, struct param_values *values)
@@ -308,8 +308,10 @@ static int job_run(struct worker *w, const struct order *order)
     struct recon_outcome outcome = {0};
     struct recon_input *input = NULL;
     int rc = job_compute(w, order, &listener, &input, &outcome);
-    if (rc == 0)
+    bool computed = rc == 0;
+    if (computed)
         rc = results_write(order, &outcome);
+    bool put_back = computed && disk_is_cause(rc);
     fds_close(order->fds, order->fd_count);
     reporter_end(w->reporter);
     job_end(w);
@@ -321,7 +323,7 @@ static int job_run(struct worker *w, const struct order *order)
     /* A device that failed stays failed for this process: the daemon starts another. */
     bool fatal = rc == ERR_DEVICE;
     if (rc != 0)
-        failed_send(w, order->id, fatal);
+        failed_send(w, order->id, fatal, put_back);
     json_decref(outcome.report);
     image_series_free(outcome.images);
     recon_input_free(input); /* it takes the kernel a while, and the daemon has its answer */

@@ -21,6 +21,7 @@ extern "C" {
     /* the machine */                                                                                         \
     X(INTERNAL, 500, "internal", "Internal error")                                                            \
     X(NO_MEMORY, 503, "out-of-memory", "Not enough memory")                                                   \
+    X(NO_DESCRIPTORS, 503, "out-of-descriptors", "Not enough file descriptors")                               \
     X(GPU_OOM, 503, "gpu-oom", "Not enough device memory")                                                    \
     X(DEVICE, 503, "device-failed", "The compute device failed")                                              \
     X(NO_DEVICE, 503, "no-device", "No such compute device")                                                  \

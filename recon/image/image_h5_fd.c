@@ -72,7 +72,8 @@ static herr_t file_read(H5FD_t *base, H5FD_mem_t type, hid_t plist, haddr_t at, 
         if (done < 0 && errno == EINTR)
             continue;
         if (done <= 0) {
-            file->io->error = done < 0 ? errno : EIO;
+            if (!file->io->error) /* what a failed write dropped cannot be read back */
+                file->io->error = done < 0 ? errno : EIO;
             return -1;
         }
         to += done;

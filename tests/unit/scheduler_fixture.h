@@ -1,5 +1,5 @@
-/* scheduler_fixture.h: daemon/queue/scheduler.h with a worker of our own: the test program, run with "serve", does what the
- * scan's text tells it. Each test program is one file, which has these as its own. */
+/* scheduler_fixture.h: daemon/queue/scheduler.h with a worker of our own: the test program, run with "serve", does what
+ * the scan's text tells it. Each test program is one file, which has these as its own. */
 #ifndef MRIRECON_SCHEDULER_FIXTURE_H
 #define MRIRECON_SCHEDULER_FIXTURE_H
 
@@ -121,6 +121,13 @@ static inline void do_job(const char *id, const json_t *formats, const int *fds,
     if (strcmp(what, "fail") == 0) {
         say(json_pack("{s:s, s:s, s:{s:s, s:s, s:i}, s:b}", "type", "failed", "id", id, "error", "code",
                       "data-nonfinite", "detail", "NaN.", "acquisition_index", 7, "fatal", 0));
+        return;
+    }
+    path_find(mark, scan, "short"); /* the disk takes no results as long as this lies there */
+    bool is_short = strcmp(what, "short") == 0 && access(mark, F_OK) == 0;
+    if (is_short || strcmp(what, "unreadable") == 0) {
+        say(json_pack("{s:s, s:s, s:{s:s, s:s}, s:b, s:b}", "type", "failed", "id", id, "error", "code",
+                      is_short ? "spool-full" : "io-error", "detail", "No.", "fatal", 0, "put_back", is_short));
         return;
     }
     if (strcmp(what, "nonsense") == 0) {

@@ -101,7 +101,7 @@ static void an_upload_is_kept_byte_for_byte(void **state)
     spool_remove(f->spool, file.id);
     spool_remove(f->spool, file.id); /* gone already is no failure, and is not counted twice */
     assert_true(f->spool->used == 0);
-    assert_int_equal(spool_open(f->spool, file.id, &fd), ERR_IO);
+    assert_int_equal(spool_open(f->spool, file.id, &fd), ERR_SCAN_GONE);
 }
 
 static void limits_refuse_and_leave_nothing(void **state)
@@ -306,7 +306,7 @@ static void a_start_cleans_what_a_crash_left(void **state)
         results_put(f, ids[i], "an image", NULL);
     }
     /* 0 succeeded; 1 was renamed but not committed; 2 was being written. */
-    assert_int_equal(store_take(store, NULL, &taken, &found), 0);
+    assert_int_equal(store_take(store, NULL, NULL, &taken, &found), 0);
     assert_int_equal(spool_results_finish(f->spool, ids[0], &results), 0);
     assert_int_equal(store_succeed(store, ids[0], results, NULL), 0);
     job_clear(&taken);

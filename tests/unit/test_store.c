@@ -24,7 +24,7 @@ static void jobs_are_taken_in_order_and_keep_what_they_are(void **state)
     assert_true(!job.error && !job.results && !job.report && job.finished == 0);
     job_clear(&job);
     take(store, 5);
-    assert_int_equal(store_take(store, NULL, &job, &found), 0);
+    assert_int_equal(store_take(store, NULL, NULL, &job, &found), 0);
     assert_false(found);
 }
 
@@ -70,7 +70,7 @@ static void ends_are_kept_and_final(void **state)
         enum job_state before = state_of(store, i);
         assert_int_equal(store_succeed(store, id_of(i, id), results, report), ERR_CONFLICT);
         assert_int_equal(store_fail(store, id, err_last()), ERR_CONFLICT);
-        assert_int_equal(store_requeue(store, id, false), ERR_CONFLICT);
+        assert_int_equal(store_requeue(store, id, REQUEUE_STOPPED), ERR_CONFLICT);
         assert_int_equal(state_of(store, i), before);
     }
     json_decref(results);
@@ -91,7 +91,7 @@ static void cancel_depends_on_the_state(void **state)
     assert_int_equal(now, JOB_CANCELED);
     assert_int_equal(store_cancel(store, id_of(1, id), &before, &now), 0);
     assert_int_equal(now, JOB_CANCELING);
-    assert_int_equal(store_requeue(store, id, true), ERR_CONFLICT); /* it is not to run again */
+    assert_int_equal(store_requeue(store, id, REQUEUE_DIED), ERR_CONFLICT); /* it is not to run again */
     assert_int_equal(store_canceled(store, id), 0);
     assert_int_equal(submit(store, 3, 10), 0);
     take(store, 3);
@@ -285,7 +285,7 @@ static void counts_follow_every_transition(void **state)
     assert_int_equal(store_succeed(f->store, id_of(1, id), NULL, NULL), 0);
     assert_int_equal(store_fail(f->store, id_of(2, id), err_last()), 0);
     assert_int_equal(store_cancel(f->store, id_of(3, id), &before, &now), 0);
-    assert_int_equal(store_requeue(f->store, id_of(4, id), true), 0);
+    assert_int_equal(store_requeue(f->store, id_of(4, id), REQUEUE_DIED), 0);
     assert_int_equal(store_cancel(f->store, id_of(9, id), &before, &now), 0);
     assert_int_equal(store_delete(f->store, id_of(2, id)), 0);
     assert_int_equal(store_counts(f->store, counts, &oldest), 0);
@@ -445,9 +445,9 @@ static void two_deaths_are_counted_until_a_restart(void **state)
     int requeued = -1;
     assert_int_equal(submit(store, 1, 10), 0);
     take(store, 1);
-    assert_int_equal(store_requeue(store, id_of(1, id), true), 0);
+    assert_int_equal(store_requeue(store, id_of(1, id), REQUEUE_DIED), 0);
     take(store, 1);
-    assert_int_equal(store_requeue(store, id, false), 0);
+    assert_int_equal(store_requeue(store, id, REQUEUE_STOPPED), 0);
     assert_int_equal(store_get(store, id, &job), 0);
     assert_true(job.state == JOB_QUEUED && job.attempts == 2 && job.deaths == 1 && job.started == 0);
     job_clear(&job);

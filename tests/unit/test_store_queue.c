@@ -19,11 +19,11 @@ static void urgent_comes_before_normal_before_batch(void **state)
     assert_true(waiting[PRIORITY_URGENT] == 2 && waiting[PRIORITY_NORMAL] == 2 && waiting[PRIORITY_BATCH] == 2);
     /* The next is read ahead by somebody: another of its priority is given, but none of a lower one. */
     json_t *avoid = json_pack("[s]", id_of(3, id));
-    assert_int_equal(store_take(store, avoid, &job, &found), 0);
+    assert_int_equal(store_take(store, avoid, NULL, &job, &found), 0);
     assert_true(found);
     assert_string_equal(job.id, id_of(5, id));
     job_clear(&job);
-    assert_int_equal(store_take(store, avoid, &job, &found), 0);
+    assert_int_equal(store_take(store, avoid, NULL, &job, &found), 0);
     assert_string_equal(job.id, id_of(3, id));
     assert_int_equal(job.priority, PRIORITY_URGENT);
     assert_string_equal(job.client, "a");

@@ -1,0 +1,172 @@
+/* daemon/queue/scheduler.h: a server that is short of something of its own (SHORTAGES) loses no job by it. */
+#include "tests/unit/scheduler_fixture.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+/* Folders of results cannot be made while this is not 0, and fail with it. */
+static atomic_int mkdir_error;
+static atomic_int mkdir_failed; /* times */
+
+int mkdirat(int folder, const char *name, mode_t mode)
+{
+    if (!mkdir_error || !strstr(name, ".tmp"))
+        return (int)syscall(SYS_mkdirat, folder, name, mode);
+    mkdir_failed++;
+    errno = mkdir_error;
+    return -1;
+}
+
+static bool scan_is_there(const struct fixture *f, const char *id)
+{
+    char path[160];
+    snprintf(path, sizeof path, "%s/spool/%s", f->folder, id);
+    return access(path, F_OK) == 0;
+}
+
+/* Wait until the job is in `state`, and look at the disk meanwhile, as the housekeeper does. */
+static struct job reach_proving(struct fixture *f, const char *id, enum job_state state)
+{
+    double end = clock_seconds() + HANGS_SECONDS;
+    for (;;) {
+        struct job job;
+        spool_prove(f->spool);
+        scheduler_wake(f->scheduler);
+        assert_int_equal(store_get(f->store, id, &job), 0);
+        if (job.state == state)
+            return job;
+        if (clock_seconds() > end || job_state_is_final(job.state))
+            fail_msg("the job is %s, not %s", job_state_name(job.state), job_state_name(state));
+        job_clear(&job);
+        moment();
+    }
+}
+
+static void held_wait(struct fixture *f)
+{
+    double end = clock_seconds() + HANGS_SECONDS;
+    while (!scheduler_is_held(f->scheduler) && clock_seconds() < end)
+        moment();
+    assert_true(scheduler_is_held(f->scheduler));
+}
+
+static void waits_out(struct fixture *f, int error)
+{
+    char ids[3][JOB_ID];
+    mkdir_failed = 0;
+    mkdir_error = error;
+    for (int i = 0; i < 3; i++)
+        submit(f, "good", ids[i]);
+    held_wait(f);
+    assert_true(mkdir_failed > 0);
+    for (int i = 0; i < 3; i++) {
+        struct job job = reach(f, ids[i], JOB_QUEUED);
+        assert_int_equal(job.attempts, 0);
+        assert_true(scan_is_there(f, ids[i]));
+        job_clear(&job);
+    }
+    mkdir_error = 0;
+    for (int i = 0; i < 3; i++) {
+        struct job job = reach_proving(f, ids[i], JOB_SUCCEEDED);
+        assert_int_equal(job.attempts, 1);
+        job_clear(&job);
+    }
+    assert_false(scheduler_is_held(f->scheduler));
+}
+
+static void jobs_wait_for_room(void **state)
+{
+    waits_out(*state, ENOSPC);
+}
+
+static void jobs_wait_for_memory(void **state)
+{
+    waits_out(*state, ENOMEM);
+}
+
+static void jobs_wait_for_a_disk_that_fails(void **state)
+{
+    waits_out(*state, EIO);
+}
+
+static void shortage_set(struct fixture *f, bool is_short)
+{
+    char path[160];
+    snprintf(path, sizeof path, "%s/short", f->folder);
+    if (!is_short) {
+        assert_int_equal(unlink(path), 0);
+        return;
+    }
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    close(fd);
+}
+
+static void a_job_whose_results_find_no_room_is_put_back_and_holds_up_no_other(void **state)
+{
+    struct fixture *f = *state;
+    char large[JOB_ID], other[JOB_ID];
+    shortage_set(f, true);
+    submit(f, "short", large);
+    held_wait(f);
+    submit(f, "good", other);
+    struct job job = reach_proving(f, other, JOB_SUCCEEDED);
+    job_clear(&job);
+    job = reach(f, large, JOB_QUEUED);
+    assert_int_equal(job.attempts, 0);
+    assert_true(scan_is_there(f, large));
+    job_clear(&job);
+    shortage_set(f, false);
+    job = reach_proving(f, large, JOB_SUCCEEDED);
+    assert_int_equal(job.attempts, 1);
+    job_clear(&job);
+}
+
+static void a_job_that_was_put_back_can_be_canceled(void **state)
+{
+    struct fixture *f = *state;
+    char id[JOB_ID];
+    shortage_set(f, true);
+    submit(f, "short", id);
+    held_wait(f);
+    struct job job = reach(f, id, JOB_QUEUED);
+    job_clear(&job);
+    cancel(f, id, JOB_CANCELED);
+}
+
+static void the_scan_of_a_job_that_failed_by_the_disk_stays(void **state)
+{
+    struct fixture *f = *state;
+    char broken[JOB_ID], good[JOB_ID];
+    int removed, lost;
+    submit(f, "unreadable", broken);
+    struct job job = reach(f, broken, JOB_FAILED);
+    assert_string_equal(json_string_value(json_object_get(job.error, "code")), "io-error");
+    job_clear(&job);
+    submit(f, "good", good); /* when that is over, so is what follows the end of the other */
+    job = reach_proving(f, good, JOB_SUCCEEDED);
+    job_clear(&job);
+    assert_true(scan_is_there(f, broken));
+    scheduler_free(f->scheduler);
+    f->scheduler = NULL;
+    assert_false(scan_is_there(f, good));
+    assert_int_equal(spool_clean(f->spool, f->store, &removed, &lost), 0);
+    assert_true(scan_is_there(f, broken)); /* also over a start */
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], "serve") == 0)
+        return worker();
+    const struct CMUnitTest tests[] = {
+        WITH_SCHEDULER(jobs_wait_for_room),
+        WITH_SCHEDULER(jobs_wait_for_memory),
+        WITH_SCHEDULER(jobs_wait_for_a_disk_that_fails),
+        WITH_SCHEDULER(a_job_whose_results_find_no_room_is_put_back_and_holds_up_no_other),
+        WITH_SCHEDULER(a_job_that_was_put_back_can_be_canceled),
+        WITH_SCHEDULER(the_scan_of_a_job_that_failed_by_the_disk_stays),
+    };
+    return cmocka_run_group_tests_name("scheduler shortage", tests, NULL, NULL);
+}

@@ -232,6 +232,7 @@ static inline void submit_for(struct fixture *f, const char *what, const char *f
     assert_int_equal(spool_append(&file, what, strlen(what)), 0);
     assert_int_equal(spool_finish(&file), 0);
     strcpy(job.id, file.id);
+    job.bytes = (int64_t)strlen(what);
     strcpy(job.kind, "recon");
     assert_int_equal(store_submit(f->store, &job, 100), 0);
     job_clear(&job);

@@ -13,21 +13,40 @@ extern "C" {
 
 enum traj_unit {
     TRAJ_UNIT_AUTO,
-    TRAJ_UNIT_PIXEL,    /* cycles per pixel, -0.5 .. 0.5 */
-    TRAJ_UNIT_GRID,     /* cycles per field of view, -N/2 .. N/2 */
-    TRAJ_UNIT_RADIANS,  /* radians per pixel, -pi .. pi */
-    TRAJ_UNIT_PER_METRE /* cycles per metre */
+    TRAJ_UNIT_PIXEL,     /* cycles per pixel, -0.5 .. 0.5 */
+    TRAJ_UNIT_GRID,      /* cycles per field of view, -N/2 .. N/2 */
+    TRAJ_UNIT_RADIANS,   /* radians per pixel, -pi .. pi */
+    TRAJ_UNIT_PER_METRE, /* cycles per metre, centimetre, millimetre */
+    TRAJ_UNIT_PER_CM,
+    TRAJ_UNIT_PER_MM,
+    TRAJ_UNIT_RADIANS_PER_METRE, /* radians per metre, centimetre, millimetre */
+    TRAJ_UNIT_RADIANS_PER_CM,
+    TRAJ_UNIT_RADIANS_PER_MM,
+    TRAJ_UNITS
+};
+
+/* As the parameter traj_units spells it: "auto", "pixel", ... */
+const char *traj_unit_name(enum traj_unit unit);
+
+struct traj_unit_found {
+    enum traj_unit unit;
+    double scale[3];   /* per column: factor to cycles per pixel */
+    double coverage;   /* largest |k| of the best covered axis; 1: the edge of the encoded k-space */
+    char reason[512];  /* one sentence: what was seen and what was concluded */
+    char warning[512]; /* what the sender of the scan should look at; "" where there is no doubt */
 };
 
 /* Find the unit of k[samples][stride] (the first `dim` columns are used) of an encoded matrix `n` (x, y, z) and field
- * of view `fov_m` (metres; 0 = unknown), and give the factor per column that brings it to cycles per pixel. With
- * `asked` other than TRAJ_UNIT_AUTO that unit is taken and only its range is checked (a sample may exceed the encoded
- * k-space by 2 %). `reason` (may be NULL) receives one sentence: what was seen and what was concluded. Fails with
- * ERR_TRAJ_NONFINITE, ERR_TRAJ_AMBIGUOUS, ERR_TRAJ_RANGE (the text gives the largest |k| per axis), ERR_TRAJ_MISSING
- * (all k are 0), ERR_TRAJ_DIMENSIONS (dim not 2 or 3, or more than the columns), ERR_BAD_PARAMETER (per metre without a
- * field of view). */
+ * of view `fov_m` (metres; 0 = unknown: lengths are then no unit). TRAJ_UNIT_AUTO decides where one unit alone reads
+ * the trajectory as at least 45 % of the encoded k-space and as at most 10 % more than it (or several do that give the
+ * same image to half a pixel), and takes cycles per pixel, which are usual in ISMRMRD, with a warning where these end
+ * at its edge to 2 %. With `asked` other than TRAJ_UNIT_AUTO that unit is taken and only its range is checked.
+ * A sample may exceed the encoded k-space by 2 %; coverage below 90 % is a warning. Fails with ERR_TRAJ_NONFINITE,
+ * ERR_TRAJ_AMBIGUOUS, ERR_TRAJ_RANGE (the text gives the largest |k| per axis), ERR_TRAJ_MISSING (all k are 0),
+ * ERR_TRAJ_DIMENSIONS (dim not 2 or 3, or more than the columns), ERR_BAD_PARAMETER (a unit of length without a field
+ * of view). */
 int traj_unit_find(enum traj_unit asked, int dim, const int n[3], const double fov_m[3], size_t samples, int stride,
-                   const float *k, enum traj_unit *found, double scale[3], char *reason, size_t reason_size);
+                   const float *k, struct traj_unit_found *found);
 
 /* ---- analytic trajectories ---- */
 

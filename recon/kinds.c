@@ -37,9 +37,12 @@ static const struct param recon_params[] = {
     [RECON_TRAJ_UNITS] =
         {"traj_units",
          "Unit of the scan's trajectory: pixel = cycles per pixel (-0.5..0.5); grid = cycles per field "
-         "of view (-N/2..N/2); radians = per pixel (-pi..pi); per_metre = cycles per metre; auto = "
-         "decide where the values leave no doubt, else fail and say what was seen.",
-         CHOICES("auto", "pixel", "grid", "radians", "per_metre"), .fallback = "auto"},
+         "of view (-N/2..N/2); radians = per pixel (-pi..pi); per_metre, per_cm, per_mm = cycles, and "
+         "radians_per_metre, _cm, _mm = radians, per length; auto = decide where the values leave no doubt, else fail "
+         "and say what was seen.",
+         CHOICES("auto", "pixel", "grid", "radians", "per_metre", "per_cm", "per_mm", "radians_per_metre",
+                 "radians_per_cm", "radians_per_mm"),
+         .fallback = "auto"},
     [RECON_KERNEL] = {"kernel",
                       "Gridding kernel: separable = product of 1-D Kaiser-Bessel functions; radial = Kaiser-Bessel "
                       "function of the distance.",

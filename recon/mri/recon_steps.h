@@ -1,4 +1,5 @@
-/* recon_steps.h: one job of kind "recon", and the steps that recon/mri/run.c takes it through. Only recon/ includes this.
+/* recon_steps.h: one job of kind "recon", and the steps that recon/mri/run.c takes it through. Only recon/ includes
+ * this.
  */
 #ifndef MRIRECON_RECON_STEPS_H
 #define MRIRECON_RECON_STEPS_H
@@ -32,11 +33,10 @@ struct recon_job {
     double out_fov_mm[3];
     double out_k[3]; /* cycles per pixel of the images / cycles per pixel of the encoding */
 
-    enum traj_unit unit; /* step "trajectory" */
-    double scale[3];     /* of the file's trajectory to cycles per pixel */
-    int columns;         /* of the file's trajectory */
-    bool has_weights;    /* column `dim` holds density weights, and they are to be used or may be */
-    uint64_t *hash;      /* [frames]: of the trajectory (and weights); equal for equal ones. NULL: one frame */
+    double scale[3];  /* step "trajectory": of the file's trajectory to cycles per pixel */
+    int columns;      /* of the file's trajectory */
+    bool has_weights; /* column `dim` holds density weights, and they are to be used or may be */
+    uint64_t *hash;   /* [frames]: of the trajectory (and weights); equal for equal ones. NULL: one frame */
 
     int whitened_coils;    /* step "noise": 0: no whitening */
     struct c32 *whitening; /* [coils][coils], lower triangular */

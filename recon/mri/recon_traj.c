@@ -236,17 +236,15 @@ static int positions_check(const struct recon_job *job, const struct extremes *f
 /* The unit follows from the largest |k| of each axis alone: `dim` samples tell as much as all. */
 static int unit_decide(struct recon_job *job, const struct extremes *found)
 {
-    static const char *const names[] = {"auto", "pixel", "grid", "radians", "per_metre"};
     float k[3][3] = {{0}};
     double fov_m[3];
-    char reason[512] = "";
+    struct traj_unit_found unit;
     for (int d = 0; d < 3; d++)
         fov_m[d] = (double)job->encoding->fov_mm[d] / 1000;
     for (int d = 0; d < job->dim; d++)
         k[d][d] = bits_float(found->most[d]);
     enum traj_unit asked = (enum traj_unit)recon_choice(job, RECON_TRAJ_UNITS);
-    int rc = traj_unit_find(asked, job->dim, job->n, fov_m, (size_t)job->dim, 3, k[0], &job->unit, job->scale, reason,
-                            sizeof reason);
+    int rc = traj_unit_find(asked, job->dim, job->n, fov_m, (size_t)job->dim, 3, k[0], &unit);
     if (rc != 0) {
         struct err failure = *err_last();
         int worst = 0;
@@ -256,7 +254,10 @@ static int unit_decide(struct recon_job *job, const struct extremes *found)
         failure.acquisition = readout_at(job, found->most_at[worst])->acquisition;
         return err_restore(&failure);
     }
-    recon_report_decide(job, "trajectory unit", names[job->unit], "%s", reason);
+    memcpy(job->scale, unit.scale, sizeof job->scale);
+    recon_report_decide(job, "trajectory unit", traj_unit_name(unit.unit), "%s", unit.reason);
+    if (*unit.warning)
+        recon_report_warn(job, "%s", unit.warning);
     return 0;
 }
 

@@ -149,7 +149,7 @@ static inline double rss_error(const struct flat *flat, uint64_t mask, int coils
 
 static struct recon_cache *cache; /* of the jobs that are run; NULL: none */
 
-/* Run with "NAME=VALUE ..." on top of tolerance=1e-5. */
+/* Run with "NAME=VALUE ..." on top of tolerance=1e-5 and traj_units=pixel, as random samples reach no edge exactly. */
 static inline int run(struct flat *flat, const char *parameters, struct recon_outcome *out,
                       const struct recon_listener *listener)
 {
@@ -158,6 +158,7 @@ static inline int run(struct flat *flat, const char *parameters, struct recon_ou
     char text[256], *rest = text;
     param_values_init(kind, &values);
     assert_int_equal(param_values_set(kind, &values, "tolerance", "1e-5"), 0);
+    assert_int_equal(param_values_set(kind, &values, "traj_units", "pixel"), 0);
     snprintf(text, sizeof text, "%s", parameters);
     for (char *word; (word = strtok_r(rest, " ", &rest));) {
         char *value = strchr(word, '=');

@@ -29,26 +29,74 @@ static const struct unit_case unit_cases[] = {
     {"lung scan", 3, {64, 64, 64}, {0.4, 0.4, 0.4}, {0.4987f, 0.49869f, 0.49878f}, 0, TRAJ_UNIT_PIXEL, 0},
     /* The same spiral as other tools would write it. */
     {"spiral, grid", 2, {260, 360, 1}, {0.26, 0.36, 0.005}, {129.95f, 179.94f}, 0, TRAJ_UNIT_GRID, 0},
-    {"spiral, radians", 2, {260, 360, 1}, {0.26, 0.36, 0.005}, {3.1405f, 3.1405f}, 0, TRAJ_UNIT_RADIANS, 0},
+    {"spiral, radians", 2, {260, 360, 1}, {0.65, 0.9, 0.005}, {3.1405f, 3.1405f}, 0, TRAJ_UNIT_RADIANS, 0},
+    {"radians of 1 mm: 63 % in 1/cm, too",
+     2,
+     {260, 360, 1},
+     {0.26, 0.36, 0.005},
+     {3.1405f, 3.1405f},
+     0,
+     0,
+     ERR_TRAJ_AMBIGUOUS},
     {"spiral, per metre", 2, {260, 360, 1}, {0.26, 0.36, 0.005}, {499.8f, 499.8f}, 0, TRAJ_UNIT_PER_METRE, 0},
+    {"spiral, per centimetre", 2, {260, 360, 1}, {0.26, 0.36, 0.005}, {4.998f, 4.998f}, 0, TRAJ_UNIT_PER_CM, 0},
+    {"spiral, per millimetre, 1.25 mm", 2, {260, 360, 1}, {0.325, 0.45, 0.005}, {0.4f, 0.4f}, 0, 0, ERR_TRAJ_AMBIGUOUS},
+    {"spiral, per millimetre, 3 mm", 2, {64, 64, 1}, {0.192, 0.192, 0.005}, {0.1666f, 0.1666f}, 0, TRAJ_UNIT_PER_MM, 0},
+    {"spiral, radians per metre",
+     2,
+     {260, 360, 1},
+     {0.26, 0.36, 0.005},
+     {3140.4f, 3140.4f},
+     0,
+     TRAJ_UNIT_RADIANS_PER_METRE,
+     0},
+    {"spiral, radians per centimetre",
+     2,
+     {260, 360, 1},
+     {0.26, 0.36, 0.005},
+     {31.404f, 31.404f},
+     0,
+     TRAJ_UNIT_RADIANS_PER_CM,
+     0},
     {"2 % beyond the edge", 2, {128, 128, 1}, {BRAIN}, {0.509f, 0.5f}, 0, TRAJ_UNIT_PIXEL, 0},
-    {"half of k-space, pixel", 2, {128, 128, 1}, {BRAIN}, {0.25f, 0.25f}, 0, TRAJ_UNIT_PIXEL, 0},
-    {"half of k-space, radians", 2, {128, 128, 1}, {BRAIN}, {1.5f, 1.5f}, 0, TRAJ_UNIT_RADIANS, 0},
+    {"half of k-space, pixel", 2, {128, 128, 1}, {0.32, 0.32, 0.005}, {0.25f, 0.25f}, 0, TRAJ_UNIT_PIXEL, 0},
+    {"half of k-space, radians", 2, {128, 128, 1}, {0.48, 0.48, 0.005}, {1.5f, 1.5f}, 0, TRAJ_UNIT_RADIANS, 0},
     {"stack with few partitions", 3, {128, 128, 16}, {BRAIN}, {64, 64, 3}, 0, TRAJ_UNIT_GRID, 0},
     {"one partition", 3, {128, 128, 1}, {BRAIN}, {0.5f, 0.5f, 0}, 0, TRAJ_UNIT_PIXEL, 0},
     {"field of view unknown", 2, {128, 128, 1}, {0, 0, 0}, {64, 64}, 0, TRAJ_UNIT_GRID, 0},
     /* Two units explain it. 128 over 0.24 m: full in cycles per metre is 267, in cycles per field of view 64. */
-    {"grid or per metre, both partial", 2, {128, 128, 1}, {BRAIN}, {50, 50}, 0, 0, ERR_TRAJ_AMBIGUOUS},
+    {"grid or per metre, both partial", 2, {128, 128, 1}, {0.6, 0.6, 0.6}, {50, 50}, 0, 0, ERR_TRAJ_AMBIGUOUS},
     {"grid left by a little", 2, {128, 128, 1}, {BRAIN}, {70, 70}, 0, 0, ERR_TRAJ_AMBIGUOUS},
+    {"1/cm and rad/mm are 1.6 apart", 2, {256, 256, 1}, {0.24, 0.24, 0.005}, {3.35f, 3.35f}, 0, 0, ERR_TRAJ_AMBIGUOUS},
     {"field of view of 0.9 m", 2, {128, 128, 1}, {0.9, 0.9, 0.9}, {64, 64}, 0, 0, ERR_TRAJ_AMBIGUOUS},
-    {"field of view of 0.9 m, all of it per metre",
+    {"field of view of 0.93 m, all of it per metre, 7 % beyond the grid",
      2,
      {128, 128, 1},
-     {0.9, 0.9, 0.9},
-     {71.1f, 71.1f},
+     {0.93, 0.93, 0.93},
+     {68.8f, 68.8f},
      0,
      0,
      ERR_TRAJ_AMBIGUOUS},
+    {"half of k-space per metre is all of the grid's",
+     2,
+     {256, 256, 1},
+     {0.5, 0.5, 0.005},
+     {128, 128},
+     0,
+     0,
+     ERR_TRAJ_AMBIGUOUS},
+    {"kz in partitions, kx and ky per pixel", 3, {128, 128, 16}, {BRAIN}, {0.5f, 0.5f, 8}, 0, 0, ERR_TRAJ_AMBIGUOUS},
+    /* Voxels of 1.5 mm: 1/mm is also 67 % in cycles per pixel. Of 0.9375: pixel's edge, and 1/mm to 94 %. */
+    {"cardiac spiral per millimetre",
+     2,
+     {213, 213, 1},
+     {0.32, 0.32, 0.006},
+     {0.3328f, 0.3328f},
+     0,
+     0,
+     ERR_TRAJ_AMBIGUOUS},
+    {"brain in pixel", 2, {256, 256, 1}, {BRAIN}, {0.5f, 0.498f}, 0, TRAJ_UNIT_PIXEL, 0},
+    {"brain in pixel, 5 % not covered", 2, {256, 256, 1}, {BRAIN}, {0.475f, 0.475f}, 0, 0, ERR_TRAJ_AMBIGUOUS},
     {"matrix of 8: pi is nearly 4", 2, {8, 8, 1}, {0, 0, 0}, {3.1f, 3.1f}, 0, 0, ERR_TRAJ_AMBIGUOUS},
     {"pixel left by a fifth", 2, {128, 128, 1}, {BRAIN}, {0.6f, 0.6f}, 0, 0, ERR_TRAJ_AMBIGUOUS},
     {"next to nothing covered", 2, {128, 128, 1}, {BRAIN}, {0.05f, 0.05f}, 0, 0, ERR_TRAJ_AMBIGUOUS},
@@ -61,11 +109,19 @@ static const struct unit_case unit_cases[] = {
      0,
      ERR_TRAJ_AMBIGUOUS},
     /* None does. */
-    {"beyond everything", 2, {128, 128, 1}, {BRAIN}, {1000, 1000}, 0, 0, ERR_TRAJ_RANGE},
+    {"beyond everything", 2, {128, 128, 1}, {BRAIN}, {2000, 2000}, 0, 0, ERR_TRAJ_RANGE},
     /* Asked for: taken, but for its range. */
     {"asked pixel", 2, {128, 128, 1}, {BRAIN}, {0.05f, 0.02f}, TRAJ_UNIT_PIXEL, TRAJ_UNIT_PIXEL, 0},
     {"asked grid", 2, {128, 128, 1}, {BRAIN}, {50, 50}, TRAJ_UNIT_GRID, TRAJ_UNIT_GRID, 0},
     {"asked per metre", 2, {128, 128, 1}, {BRAIN}, {50, 50}, TRAJ_UNIT_PER_METRE, TRAJ_UNIT_PER_METRE, 0},
+    {"asked radians per millimetre",
+     2,
+     {128, 128, 1},
+     {BRAIN},
+     {1.6f, 1.6f},
+     TRAJ_UNIT_RADIANS_PER_MM,
+     TRAJ_UNIT_RADIANS_PER_MM,
+     0},
     {"asked radians", 2, {8, 8, 1}, {BRAIN}, {3.1f, 3.1f}, TRAJ_UNIT_RADIANS, TRAJ_UNIT_RADIANS, 0},
     {"asked pixel, 3 % beyond", 2, {128, 128, 1}, {BRAIN}, {0.5f, 0.515f}, TRAJ_UNIT_PIXEL, 0, ERR_TRAJ_RANGE},
     {"asked grid, one axis beyond", 2, {260, 360, 1}, {BRAIN}, {180, 180}, TRAJ_UNIT_GRID, 0, ERR_TRAJ_RANGE},
@@ -93,21 +149,62 @@ static void test_units(void **state)
         float k[3][4] = {{0, 0, 0, NAN}, {-c->m[0], c->m[1] / 2, 0, 1e9f}, {c->m[0] / 3, c->m[1], -c->m[2], 7}};
         if (c->dim == 2)
             k[1][2] = NAN;
-        enum traj_unit found = TRAJ_UNIT_AUTO;
-        double scale[3] = {0};
-        char reason[256] = "";
-        int code =
-            traj_unit_find(c->asked, c->dim, c->n, c->fov_m, 3, 4, &k[0][0], &found, scale, reason, sizeof reason);
-        if (code != c->code || found != c->found)
-            fail_msg("%s: code %s, unit %d; %s", c->name, err_name(code), found, code != 0 ? err_last()->text : reason);
+        struct traj_unit_found found = {.unit = TRAJ_UNIT_AUTO};
+        int code = traj_unit_find(c->asked, c->dim, c->n, c->fov_m, 3, 4, &k[0][0], &found);
+        if (code != c->code || found.unit != c->found)
+            fail_msg("%s: code %s, unit %s; %s", c->name, err_name(code), traj_unit_name(found.unit),
+                     code != 0 ? err_last()->text : found.reason);
         if (code == 0) {
-            assert_non_null(strstr(reason, "largest |k|"));
-            const double full[] = {0, 0.5, c->n[1] / 2.0, M_PI, c->fov_m[1] > 0 ? 0.5 * c->n[1] / c->fov_m[1] : 0};
-            assert_true(fabs(scale[1] * full[found] - 0.5) < 1e-12);
+            assert_non_null(strstr(found.reason, "largest |k|"));
+            double metre = 0.5 * c->n[1] / c->fov_m[1];
+            const double full[] = {0,
+                                   0.5,
+                                   c->n[1] / 2.0,
+                                   M_PI,
+                                   metre,
+                                   metre / 100,
+                                   metre / 1000,
+                                   2 * M_PI * metre,
+                                   2 * M_PI * metre / 100,
+                                   2 * M_PI * metre / 1000};
+            assert_true(fabs(found.scale[1] * full[found.unit] - 0.5) < 1e-12);
+            /* Less than 90 % is said. */
+            assert_true(found.coverage >= 0.9 || strstr(found.warning, "covers"));
         } else if (code == ERR_TRAJ_AMBIGUOUS) {
             assert_non_null(strstr(err_last()->text, "traj_units="));
         }
     }
+}
+
+/* What is told to the sender: nothing where there is no doubt; the rival where cycles per pixel were believed; the
+ * units to choose from where none was. */
+static void test_unit_words(void **state)
+{
+    (void)state;
+    struct traj_unit_found found;
+    const float pixel[2][2] = {{0.5f, 0}, {0, 0.5f}}, half[2][2] = {{0.25f, 0}, {0, 0.25f}},
+                grid[2][2] = {{128}, {0, 128}};
+    assert_int_equal(
+        traj_unit_find(0, 2, (int[]){256, 256, 1}, (double[]){0.256, 0.256, 0.005}, 2, 2, pixel[0], &found), 0);
+    assert_string_equal(found.warning, "");
+    assert_non_null(strstr(found.reason, "same image to half a pixel"));
+    assert_int_equal(traj_unit_find(0, 2, (int[]){256, 256, 1}, (double[]){0.24, 0.24, 0.005}, 2, 2, pixel[0], &found),
+                     0);
+    assert_non_null(strstr(found.warning, "cycles per millimetre it would cover 93.8 %"));
+    assert_non_null(strstr(found.warning, "1.07 times as large"));
+    assert_non_null(strstr(found.warning, "traj_units=pixel or per_mm"));
+    assert_int_equal(
+        traj_unit_find(TRAJ_UNIT_PIXEL, 2, (int[]){256, 256, 1}, (double[]){0.24, 0.24, 0.005}, 2, 2, pixel[0], &found),
+        0);
+    assert_string_equal(found.warning, "");
+    assert_int_equal(
+        traj_unit_find(TRAJ_UNIT_PIXEL, 2, (int[]){256, 256, 1}, (double[]){0.24, 0.24, 0.005}, 2, 2, half[0], &found),
+        0);
+    assert_non_null(strstr(found.warning, "covers 50 %"));
+    assert_int_equal(traj_unit_find(0, 2, (int[]){256, 256, 1}, (double[]){0.5, 0.5, 0.005}, 2, 2, grid[0], &found),
+                     ERR_TRAJ_AMBIGUOUS);
+    assert_non_null(strstr(err_last()->text, "100 % in cycles per field of view, 50 % in cycles per metre"));
+    assert_non_null(strstr(err_last()->text, "traj_units=grid or per_metre."));
 }
 
 static struct traj *make(enum traj_kind kind, int nx, int ny, int nz, int readouts, int samples)
@@ -326,8 +423,9 @@ static void test_shapes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_units),       cmocka_unit_test(test_kinds), cmocka_unit_test(test_cover),
-        cmocka_unit_test(test_particulars), cmocka_unit_test(test_bad),   cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_units),  cmocka_unit_test(test_unit_words),  cmocka_unit_test(test_kinds),
+        cmocka_unit_test(test_cover),  cmocka_unit_test(test_particulars), cmocka_unit_test(test_bad),
+        cmocka_unit_test(test_shapes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

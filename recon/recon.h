@@ -109,7 +109,7 @@ struct recon_request {
     int input;                 /* the uploaded file, read-only; stays the caller's */
     struct decoder *decoder;   /* recon/scan/decoder.h */
     uint64_t memory_bytes;     /* the most host memory the flat scan may take; 0: three quarters of what is free */
-    double decode_seconds;     /* wall-clock limit of decoding; 0: 600 */
+    double decode_seconds;     /* of processor time for decoding, beside one for each MiB of the file; 0: 5 */
     double begun;              /* when the job began, CLOCK_MONOTONIC in seconds; 0: when it is run */
     struct recon_cache *cache; /* may be NULL: nothing is kept */
 };

@@ -77,6 +77,10 @@ static const struct option {
      OPTION_IS_CHOICE, AT(job_names), .choices = (const char *const[]){"none", "jobs", "log", NULL}, .live = true},
     {"job-time-limit", "3600", "Seconds that a job may run. 0: any.", OPTION_IS_SECONDS, AT(job_time_limit), 0,
      31 * 86400, .live = true},
+    {"decode-time", "5",
+     "Seconds of a processor that reading a scan may take, and one more for each MiB of its file; of the clock four "
+     "times as many.",
+     OPTION_IS_SECONDS, AT(decode_time), 1, 86400},
     {"cancel-grace", "1", "Seconds that a worker has to stop a canceled job before it is killed.", OPTION_IS_SECONDS,
      AT(cancel_grace), 0, 3600, .live = true},
     {"worker-timeout", "30", "Seconds without a sign of life after which a worker is killed.", OPTION_IS_SECONDS,

@@ -60,7 +60,7 @@ int workers_plan(struct worker workers[WORKERS_MAX], int *count, const char *dev
 int worker_start(struct worker *worker, const struct options *options)
 {
     int pair[2];
-    char threads[24];
+    char threads[24], decode[24];
     if (worker->left && waitpid(worker->left, NULL, WNOHANG) == 0)
         return err_set(ERR_WORKER_DIED,
                        "waits for its process %d, which does not end though it was killed: it hangs in the kernel, "
@@ -68,13 +68,14 @@ int worker_start(struct worker *worker, const struct options *options)
                        (int)worker->left);
     worker->left = 0;
     snprintf(threads, sizeof threads, "%lld", (long long)options->threads);
+    snprintf(decode, sizeof decode, "%lld", (long long)options->decode_time);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return err_set(ERR_INTERNAL, "No socket for a worker: %s.", strerror(errno));
     /* A worker that takes no messages must not stop the scheduler. */
     const struct timeval patience = {.tv_sec = SEND_SECONDS};
     setsockopt(pair[0], SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-    char *const argv[] = {(char *)options->worker, "serve", "--device", worker->wanted, "--threads", threads, "--codec",
-                          (char *)options->codec,  NULL};
+    char *const argv[] = {(char *)options->worker, "serve", "--device", worker->wanted,         "--threads", threads,
+                          "--decode-seconds",      decode,  "--codec",  (char *)options->codec, NULL};
     int result = child_start(argv, pair[1], &worker->pid, &worker->pidfd);
     close(pair[1]);
     if (result) {

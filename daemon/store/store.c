@@ -121,8 +121,8 @@ void store_free(struct store *store)
 int entry_read(struct store *store, const char *id, struct entry *entry, struct kept *kept)
 {
     struct connection *writer = &store->writer;
-    sqlite3_stmt *statement =
-        sql_prepare(writer, "SELECT state, priority, bytes, client, kept, kept_scan FROM job WHERE id = ?", "s", id);
+    sqlite3_stmt *statement = sql_prepare(
+        writer, "SELECT state, priority, bytes, client, kept, kept_scan, started FROM job WHERE id = ?", "s", id);
     if (!statement)
         return err_last()->code;
     *entry = (struct entry){.from = NO_JOB, .to = NO_JOB};
@@ -135,6 +135,9 @@ int entry_read(struct store *store, const char *id, struct entry *entry, struct 
         int64_t all = sqlite3_column_int64(statement, 4), scan = sqlite3_column_int64(statement, 5);
         if (kept)
             *kept = (struct kept){.scans = scan > 0, .scan_bytes = scan, .result_bytes = all - scan};
+        int64_t started = sqlite3_column_int64(statement, 6);
+        if ((entry->from == JOB_RUNNING || entry->from == JOB_CANCELING) && started > 0 && store->now > started)
+            entry->held = store->now - started;
     } else if (step != SQLITE_DONE) {
         result = sql_failed(writer->db, "reading a job");
     }
@@ -419,6 +422,7 @@ static int cancel_apply(struct store *store, void *context)
     result = sql_change(
         writer, sql_prepare(writer, "UPDATE job SET state = ? WHERE id = ?", "is", (int64_t)JOB_CANCELING, id), NULL);
     entry.to = JOB_CANCELING;
+    entry.held = 0;
     return result ? result : store_note(store, &entry);
 }
 

@@ -96,9 +96,12 @@ int store_submit(struct store *store, struct job *job, int64_t limit);
 
 /* ORDER. The next job is one of the highest priority there is, where each full ageing time that a job has waited counts
  * as one priority higher; of those, one of the client that was given least; of those, the oldest. What a client was
- * given is the sum of the bytes of its jobs that were begun, a job counting as 1 MiB at least; a client that comes back
- * after having had none waiting begins level with the one served last, but keeps what it owes. A start
- * finds the sums again in the jobs that are kept: the last 10,000 that waited no longer, and those that wait.
+ * given is the sum of the bytes of its jobs that were begun, a job counting as 1 MiB at least, and of the time that
+ * they held a worker, a second counting as 64 MiB: that is what a CPU worker reconstructs in about a second, so that
+ * both weigh alike for scans, and a small file that keeps a worker busy weighs what it costs the others. The time
+ * counts when the job leaves its worker. A client that comes back after having had none waiting begins level with the
+ * one served last, but keeps what it owes. A start finds the sums again in the jobs that are kept: the last 10,000 that
+ * waited no longer, and those that wait.
  */
 
 /* The job that is next among those whose ids are not in `avoid` (JSON array; NULL: none is). *found: there is one; then

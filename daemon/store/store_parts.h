@@ -32,6 +32,7 @@ struct entry {
     enum job_priority priority;
     int64_t bytes;
     struct kept kept; /* what more, or less, is kept of ended jobs */
+    int64_t held;     /* ms that it held a worker, which it now leaves */
     char client[JOB_CLIENT];
 };
 
@@ -40,7 +41,7 @@ struct client {
     char name[JOB_CLIENT];
     int64_t waiting[PRIORITIES], waiting_bytes;
     int64_t running; /* and canceling */
-    double given;    /* bytes of jobs begun; see ORDER in store.h */
+    double given;    /* bytes of jobs begun, and for the time of workers; see ORDER in store.h */
 };
 
 /* The pauses between jobs that leave the queue. */
@@ -128,7 +129,7 @@ int schema_refuse(int64_t version);
 enum { NO_JOB = -1 };
 
 /* From within a change: what the change of a job begins from. `from` is its state, NO_JOB where there is none; `to` is
- * the same. *kept: what is kept of it (NULL: not wanted). */
+ * the same; `held` as if it left its worker now. *kept: what is kept of it (NULL: not wanted). */
 int entry_read(struct store *store, const char *id, struct entry *entry, struct kept *kept);
 
 /* ---- store_rows.c ---- */

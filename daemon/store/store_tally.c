@@ -6,11 +6,13 @@
 #include <string.h>
 
 enum {
-    IDLE_CLIENTS = 256, /* that have nothing here, and are remembered for what they owe */
-    SHARES_JOBS = 10000 /* the last ones, which a start looks through for what clients were given */
+    IDLE_CLIENTS = 256,  /* that have nothing here, and are remembered for what they owe */
+    SHARES_JOBS = 10000, /* the last ones, which a start looks through for what clients were given */
+    MOST_HELD = 3600000  /* ms */
 };
 
-#define LEAST_BYTES (INT64_C(1) << 20) /* that a job counts as */
+#define LEAST_BYTES      (INT64_C(1) << 20) /* that a job counts as */
+#define BYTES_PER_SECOND (64.0 * (1 << 20)) /* that a worker's time counts as */
 
 /* ---- clients ---- */
 
@@ -102,6 +104,7 @@ static void client_count(struct store *store, const struct entry *entry, int sta
     client->waiting_bytes += step * entry->bytes;
 }
 
+/* A job has begun: its bytes count at once, and the time that it held a worker when it leaves that. */
 static void client_charge(struct store *store, const struct entry *entry)
 {
     struct client *client = client_of(store, entry->client);
@@ -110,12 +113,19 @@ static void client_charge(struct store *store, const struct entry *entry)
     client->given += (double)(entry->bytes > LEAST_BYTES ? entry->bytes : LEAST_BYTES);
 }
 
+static void client_charge_time(struct store *store, const struct entry *entry)
+{
+    client_of(store, entry->client)->given += 1e-3 * (double)entry->held * BYTES_PER_SECOND;
+}
+
 static void client_move(struct store *store, const struct entry *entry)
 {
     client_count(store, entry, entry->to, 1);
     client_count(store, entry, entry->from, -1);
     if (entry->from == JOB_QUEUED && entry->to == JOB_RUNNING)
         client_charge(store, entry);
+    if (entry->held > 0)
+        client_charge_time(store, entry);
 }
 
 static void entry_add(struct store *store, const struct entry *entry)
@@ -144,7 +154,9 @@ void tally_add(struct store *store)
 /* ---- the whole store ---- */
 
 /* What clients were given, as far as the last jobs tell: each came (-1 -> JOB_QUEUED), and began (JOB_QUEUED ->
- * JOB_RUNNING) or went without (JOB_QUEUED -> -1), in this order. What waits and runs is to be counted after this. */
+ * JOB_RUNNING) or went without (JOB_QUEUED -> -1), and left its worker (JOB_RUNNING -> -1), in this order. Of a job
+ * that was tried twice the row has the second time only; of one that was canceled while no daemon ran, that time, too,
+ * of which an hour counts at most. What waits and runs is to be counted after this. */
 static int shares_load(struct store *store)
 {
     struct connection *writer = &store->writer;
@@ -152,23 +164,23 @@ static int shares_load(struct store *store)
         sql_prepare(writer,
                     "WITH last AS (SELECT client, bytes, priority, created, started, finished, sequence FROM job WHERE "
                     "state <= 2 OR sequence > (SELECT max(sequence) FROM job WHERE state > 0) - ?) "
-                    "SELECT client, bytes, priority, -1 AS before, 0 AS after, created AS time, sequence FROM last "
-                    "UNION ALL SELECT client, bytes, priority, 0, 1, started, sequence FROM last WHERE started > 0 "
-                    "UNION ALL SELECT client, bytes, priority, 0, -1, finished, sequence FROM last "
+                    "SELECT client, bytes, priority, -1 AS before, 0 AS after, created AS time, sequence, 0 FROM last "
+                    "UNION ALL SELECT client, bytes, priority, 0, 1, started, sequence, 0 FROM last WHERE started > 0 "
+                    "UNION ALL SELECT client, bytes, priority, 1, -1, finished, sequence, min(finished - started, ?) "
+                    "FROM last WHERE started > 0 AND finished > 0 "
+                    "UNION ALL SELECT client, bytes, priority, 0, -1, finished, sequence, 0 FROM last "
                     "WHERE started = 0 AND finished > 0 ORDER BY time, before, sequence",
-                    "i", (int64_t)SHARES_JOBS);
+                    "ii", (int64_t)SHARES_JOBS, (int64_t)MOST_HELD);
     int result = statement ? 0 : err_last()->code, step = SQLITE_DONE;
     while (!result && (step = sqlite3_step(statement)) == SQLITE_ROW) {
         struct entry entry = {.from = sqlite3_column_int(statement, 3), .to = sqlite3_column_int(statement, 4)};
         snprintf(entry.client, sizeof entry.client, "%s", (const char *)sqlite3_column_text(statement, 0));
         entry.bytes = sqlite3_column_int64(statement, 1);
         entry.priority = (enum job_priority)sqlite3_column_int(statement, 2);
+        entry.held = sqlite3_column_int64(statement, 7);
         result = clients_reserve(store, 1);
-        if (result)
-            break;
-        client_move(store, &entry);
-        if (entry.to == JOB_RUNNING) /* so that clients that owe nothing can be forgotten on the way */
-            client_count(store, &entry, JOB_RUNNING, -1);
+        if (!result)
+            client_move(store, &entry);
     }
     if (!result && step != SQLITE_DONE)
         result = sql_failed(writer->db, "reading what clients were given");

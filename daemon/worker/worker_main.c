@@ -36,7 +36,7 @@ static const char help[] =
     "  --device DEVICE      auto, cpu, gpu or gpu:N (default auto: the first GPU that can be used, else the CPU)\n"
     "  --threads N          CPU threads (default: one per available core)\n"
     "  --memory BYTES       the most memory a decoded scan may take (default: three quarters of what is free)\n"
-    "  --decode-seconds S   the longest time that reading a scan may take (default 600)\n"
+    "  --decode-seconds S   processor time that reading a scan may take, beside a second for each MiB of it (default 5)\n"
     "  --codec FILE         mrirecon-codec (default: beside this program)\n"
     "  --help, --version\n";
 

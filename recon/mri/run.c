@@ -16,6 +16,8 @@ struct recon_input {
     double seconds, finished; /* what reading took, and when it was done */
 };
 
+enum { DECODE_SECONDS = 5 }; /* a small scan takes some thousandths of one */
+
 static int canceled(void *context)
 {
     const struct recon_listener *listener = context;
@@ -28,7 +30,7 @@ int recon_read(struct recon_input **out, const struct recon_request *request, co
     const char *group = request->values->value[RECON_GROUP].text;
     const struct scan_limits limits = {
         .bytes = request->memory_bytes ? request->memory_bytes : host_memory_available() / 4 * 3,
-        .seconds = request->decode_seconds > 0 ? request->decode_seconds : 600,
+        .seconds = request->decode_seconds > 0 ? request->decode_seconds : DECODE_SECONDS,
     };
     struct recon_input *input = calloc(1, sizeof *input);
     if (!input)

@@ -23,7 +23,8 @@ enum {
     POLL_MS = 50,           /* between two looks whether the job was canceled */
     HEAP_BYTES = 1 << 30,   /* of a decoder; an acquisition of 65535 samples and 1024 channels takes 0.5 GB */
     ASIDE_BYTES = 16 << 20, /* at most set aside for the next scan */
-    MOST_TRIES = 2          /* at an upload, by processes that are killed from outside */
+    MOST_TRIES = 2,         /* at an upload, by processes that are killed from outside */
+    CLOCK_FACTOR = 4        /* of the clock's time to the processor's, which others may take, or a disk that is slow */
 };
 
 struct process {
@@ -294,16 +295,22 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+static int time_over(const struct decoder_upload *upload)
+{
+    return err_set(ERR_LIMIT,
+                   "Reading the file of %llu bytes took longer than the %.0f s of a processor that it may, and was "
+                   "stopped. The file is damaged, or built to keep a reader busy; or this machine is too slow or too "
+                   "busy for it (option decode-time).",
+                   (unsigned long long)upload->file_bytes, ceil(upload->limits.seconds));
+}
+
 /* Whether the time is over or the job canceled. */
 static int patience_check(const struct decoder_upload *upload, double left)
 {
     if (upload->canceled && upload->canceled(upload->context))
         return err_set(ERR_CANCELED, "The job was canceled while its file was read.");
     if (left <= 0)
-        return err_set(ERR_LIMIT,
-                       "Reading the file took longer than %.0f s and was stopped. The file is larger than this "
-                       "service is set up for, or it is built to keep a reader busy.",
-                       upload->limits.seconds);
+        return time_over(upload);
     return 0;
 }
 
@@ -334,8 +341,8 @@ static int report_take(struct codec_report *report, ssize_t got)
     return err_restore(&report->failure);
 }
 
-/* That a process ended with this wait status before it reported. */
-static int death_tell(int status)
+/* That the upload's process ended with this wait status before it reported. */
+static int death_tell(const struct decoder_upload *upload, int status)
 {
     if (!WIFSIGNALED(status))
         return err_set(ERR_DECODER_DIED,
@@ -343,7 +350,7 @@ static int death_tell(int status)
                        "export it again.");
     int signal = WTERMSIG(status);
     if (signal == SIGXCPU)
-        return err_set(ERR_LIMIT, "Reading the file took more processor time than it may and was stopped.");
+        return time_over(upload);
     if (signal == SIGKILL)
         return err_set(ERR_NO_MEMORY,
                        "The process that read the file was killed from outside, twice, as the kernel does where memory "
@@ -370,7 +377,7 @@ struct course {
  * lives on is looked at every millisecond until its time is over. */
 static int report_wait(const struct process *process, const struct decoder_upload *upload, struct course *course)
 {
-    double end = now() + upload->limits.seconds;
+    double end = now() + CLOCK_FACTOR * upload->limits.seconds;
     struct pollfd socket = {.fd = process->socket, .events = POLLIN};
     struct codec_report report;
     bool closed = false;
@@ -386,7 +393,7 @@ static int report_wait(const struct process *process, const struct decoder_uploa
         closed = got == 0 || (errno != EAGAIN && errno != EINTR && errno != ECONNRESET);
         if (closed && waitpid(process->pid, &course->status, WNOHANG) == process->pid) {
             course->ended = true;
-            return death_tell(course->status);
+            return death_tell(upload, course->status);
         }
         double left = end - now();
         int rc = patience_check(upload, left);

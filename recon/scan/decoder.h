@@ -45,7 +45,7 @@ struct decoder_upload {
     int memory;                /* memfd that receives the flat scan */
     const char *format;        /* "hdf5", "stream" */
     const char *group;         /* NULL: any */
-    struct scan_limits limits; /* .bytes: what the memfd may grow to */
+    struct scan_limits limits; /* .bytes: what the memfd may grow to; .seconds: all of its processor time */
     int (*canceled)(void *context);
     void *context;
 };

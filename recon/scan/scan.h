@@ -108,7 +108,7 @@ struct decoder;
 /* Limits on decoding one file. */
 struct scan_limits {
     uint64_t bytes; /* of the flat scan */
-    double seconds; /* wall clock */
+    double seconds; /* of processor time, beside one for each MiB of the file; of the clock four times as many */
 };
 
 /* The name of the format of the file in `fd`, of `bytes`, as mrirecon-codec knows it: "hdf5" or "stream". Fails with

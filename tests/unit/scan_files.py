@@ -106,6 +106,28 @@ def stream(path, xml=GOOD_XML, rows=None, nul=b"", close=True, config=True, more
         file.write(out)
 
 
+def busy(path, mark, key_bytes, most, levels=10):
+    """A scan one of whose B-trees has `levels` more, of nodes whose entries all lead to the same child."""
+    scan(path, chunks=(1,), maxshape=(None,))
+    with open(path, "rb") as file:
+        image = bytearray(file.read())
+    child = image.find(mark)
+    entries = struct.unpack_from("<H", image, child + 6)[0]
+    first, last = child + 24, child + 24 + entries * (key_bytes + 8)
+    low, high = bytes(image[first:first + key_bytes]), bytes(image[last:last + key_bytes])
+    parents = [at for at in range(0, len(image) - 8) if image[at:at + 8] == struct.pack("<Q", child)]
+    for level in range(1, levels + 1):
+        image += bytes(-len(image) % 8)
+        node = mark + struct.pack("<BH", level, most) + b"\xff" * 16 + (low + struct.pack("<Q", child)) * most + high
+        child = len(image)
+        image += node
+    for at in parents:
+        image[at:at + 8] = struct.pack("<Q", child)
+    image[40:48] = struct.pack("<Q", len(image))  # the end of the file, in the superblock
+    with open(path, "wb") as file:
+        file.write(image)
+
+
 def main(folder):
     os.makedirs(folder, exist_ok=True)
     os.chdir(folder)
@@ -253,6 +275,13 @@ def main(folder):
         strange["traj"][i], strange["data"][i] = np.array([b"abcd"]), texts["data"][i]
     scan(says("traj_of_text", "malformed-file", '"traj"'), rows=strange)
     scan(says("no_acquisitions", "no-image-data", "no acquisitions"), rows=acquisitions(0), chunks=(1,), maxshape=(None,))
+
+    many = " ".join(f'a{i}="&gt;>"' for i in range(60000))
+    scan(says("many_attributes", "header-invalid", "tag of more than"), xml=GOOD_XML.replace("<experimental", f"<x {many}/><experimental"))
+    comment = "<!-- <x " + "a" * 60000 + "--><![CDATA[<" + "b" * 60000 + "]]>"
+    scan(says("long_comment"), xml=GOOD_XML.replace("<H1", f"<x>{comment}</x><H1"))
+    busy("chunk_bomb", b"TREE\1", 24, 64)
+    busy("group_bomb", b"TREE\0", 8, 32)
 
     # ---- streams that are not in order ----
     stream(says("stream_unknown", "malformed-file", "4711"), more=struct.pack("<H", 4711))

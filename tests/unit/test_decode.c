@@ -269,6 +269,21 @@ static void time_is_limited_and_a_job_can_be_canceled(void **state)
     close(fd);
 }
 
+/* B-trees of some kilobytes with 10^15 leaves. */
+static void a_file_that_keeps_its_reader_busy_is_stopped(void **state)
+{
+    static const char *const bombs[] = {"chunk_bomb", "group_bomb"};
+    const struct place *p = *state;
+    const struct scan_limits limits = {.bytes = 1 << 20, .seconds = 0.1};
+    for (size_t i = 0; i < 2; i++) {
+        struct scan scan = {0};
+        int fd = open_file(p, bombs[i]);
+        assert_int_equal(decode_by(p->codec, &scan, fd, NULL, &limits, NULL, NULL), ERR_LIMIT);
+        assert_non_null(strstr(err_last()->text, "decode-time"));
+        close(fd);
+    }
+}
+
 /* What a decoder in Python begins with: it has the upload, and could report success. */
 #define PYTHON                                                                 \
     "#!/usr/bin/python3\n"                                                     \
@@ -598,6 +613,7 @@ int main(void)
         cmocka_unit_test(a_failure_names_its_acquisition),
         cmocka_unit_test(memory_is_limited),
         cmocka_unit_test(time_is_limited_and_a_job_can_be_canceled),
+        cmocka_unit_test(a_file_that_keeps_its_reader_busy_is_stopped),
         cmocka_unit_test(a_decoder_that_misbehaves_is_an_error),
         cmocka_unit_test(one_that_is_killed_from_outside_is_followed_by_another),
         cmocka_unit_test(one_that_stands_ready_serves_one_upload),

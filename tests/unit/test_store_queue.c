@@ -71,15 +71,15 @@ static void a_client_that_returns_begins_level(void **state)
 static void a_start_knows_what_clients_were_given(void **state)
 {
     struct fixture *f = *state;
-    enum { MB = 1 << 20 };
+    const int64_t gib = 1 << 30; /* beside which the milliseconds that job 0 holds a worker weigh nothing */
     char id[JOB_ID];
     int requeued;
     json_t *results = json_array();
-    /* a is given 5 MB; b, who waits meanwhile, has 5 turns of 1 MB before a has its next. */
-    assert_int_equal(submit_of(f->store, 0, 100, "a", PRIORITY_NORMAL, 5 * MB), 0);
-    assert_int_equal(submit_of(f->store, 1, 100, "a", PRIORITY_NORMAL, MB), 0);
+    /* a is given 4.5 GiB; b, who waits meanwhile, has 5 turns of 1 GiB before a has its next. */
+    assert_int_equal(submit_of(f->store, 0, 100, "a", PRIORITY_NORMAL, 9 * gib / 2), 0);
+    assert_int_equal(submit_of(f->store, 1, 100, "a", PRIORITY_NORMAL, gib), 0);
     for (int i = 2; i < 10; i++)
-        assert_int_equal(submit_of(f->store, i, 100, "b", PRIORITY_NORMAL, MB), 0);
+        assert_int_equal(submit_of(f->store, i, 100, "b", PRIORITY_NORMAL, gib), 0);
     usleep(2000); /* times are in milliseconds */
     take(f->store, 0);
     assert_int_equal(store_succeed(f->store, id_of(0, id), results, NULL), 0);
@@ -88,13 +88,58 @@ static void a_start_knows_what_clients_were_given(void **state)
     take(f->store, 2);
     usleep(2000);
     /* One who comes only now is level with b, not owed what a and b had before. */
-    assert_int_equal(submit_of(f->store, 10, 100, "c", PRIORITY_NORMAL, MB), 0);
-    assert_int_equal(submit_of(f->store, 11, 100, "c", PRIORITY_NORMAL, MB), 0);
+    assert_int_equal(submit_of(f->store, 10, 100, "c", PRIORITY_NORMAL, gib), 0);
+    assert_int_equal(submit_of(f->store, 11, 100, "c", PRIORITY_NORMAL, gib), 0);
     store_free(f->store);
     assert_int_equal(store_create(&f->store, f->path), 0);
     assert_int_equal(store_recover(f->store, &requeued), 0);
     assert_int_equal(requeued, 1); /* 2, whose turn was not had */
     taken_in_order(f->store, (const int[]){2, 10, 3, 11, 4, 5, 6, 1, 7, 8, 9}, 11);
+}
+
+/* A second of a worker counts as 64 MiB: 100 ms as 6.4 jobs of 1 MiB. However it ends, it counts; and after a start. */
+static void the_time_of_workers_counts(void **state)
+{
+    struct fixture *f = *state;
+    char id[JOB_ID];
+    enum job_state before, now;
+    int requeued;
+    const struct err failure = {.code = ERR_LIMIT, .text = "It took too long."};
+    for (int way = 0; way < 3; way++) {
+        char holds[8], waits[8];
+        int first = 100 * (way + 1);
+        snprintf(holds, sizeof holds, "holds%d", way);
+        snprintf(waits, sizeof waits, "waits%d", way);
+        assert_int_equal(submit_of(f->store, first, 100, holds, PRIORITY_NORMAL, 1000), 0);
+        take(f->store, first);
+        if (way == 2)
+            assert_int_equal(store_cancel(f->store, id_of(first, id), &before, &now), 0);
+        usleep(100000);
+        if (way == 0)
+            assert_int_equal(store_fail(f->store, id_of(first, id), &failure), 0);
+        else if (way == 1)
+            assert_int_equal(store_requeue(f->store, id_of(first, id), true), 0);
+        else
+            assert_int_equal(store_canceled(f->store, id_of(first, id)), 0);
+        /* Both wait for the first time now; the one that came later has six turns before the other has one more. */
+        if (way != 1)
+            assert_int_equal(submit_of(f->store, first + 1, 100, holds, PRIORITY_NORMAL, 1000), 0);
+        for (int i = 2; i < 9; i++)
+            assert_int_equal(submit_of(f->store, first + i, 100, waits, PRIORITY_NORMAL, 1000), 0);
+        if (way == 0) {
+            store_free(f->store);
+            assert_int_equal(store_create(&f->store, f->path), 0);
+            assert_int_equal(store_recover(f->store, &requeued), 0);
+        }
+        for (int i = 2; i < 8; i++)
+            take(f->store, first + i);
+        struct job job;
+        for (bool found = true; found;) { /* what is left */
+            assert_int_equal(store_take(f->store, NULL, NULL, &job, &found), 0);
+            if (found)
+                job_clear(&job);
+        }
+    }
 }
 
 static void waiting_earns_priority(void **state)
@@ -394,6 +439,7 @@ int main(void)
         WITH_STORE(clients_share_by_what_their_jobs_weigh),
         WITH_STORE(a_client_that_returns_begins_level),
         WITH_STORE(a_start_knows_what_clients_were_given),
+        WITH_STORE(the_time_of_workers_counts),
         WITH_STORE(waiting_earns_priority),
         WITH_STORE(a_client_has_its_quota),
         WITH_STORE(a_quota_holds_within_a_transaction),

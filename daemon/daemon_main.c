@@ -284,7 +284,7 @@ static int new_token(int argc, char **argv)
     char token[TOKEN_TEXT];
     int role = argc > 3 ? role_find(argv[3]) : -1;
     if (role < 0) {
-        fputs("mrirecond: --new-token takes a client's name and a role (read, submit, admin).\n", stderr);
+        fputs("mrirecond: --new-token takes a client's name and a role (read, view, submit, admin).\n", stderr);
         return STATUS_USAGE;
     }
     umask(077);

@@ -399,7 +399,7 @@ void options_help(FILE *out)
           "  mrirecond --check-config [--config FILE] [--OPTION VALUE ...]\n"
           "  mrirecond --check-state | --repair-state [--config FILE] [--state-dir FOLDER]\n"
           "  mrirecond --help | --sample-config | --version\n\n"
-          "--new-token makes a token, shows it once, and keeps its hash; roles are read, submit and admin.\n"
+          "--new-token makes a token, shows it once, and keeps its hash; roles are read, view, submit and admin.\n"
           "--check-config says whether a start would take the configuration, with the files that it names (exit status "
           "0), or what is wrong (2).\n"
           "--check-state compares the job store with the files (exit status 0: sound, 3: damaged, 1: cannot be "

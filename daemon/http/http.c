@@ -368,7 +368,7 @@ static void audit(const struct request *request)
     const struct route *route = request->route;
     /* What is another's is not there for whoever asks, and may be what somebody is looking for. */
     bool denied = request->status == 401 || request->status == 403 || request->status == 421 ||
-                  (request->status == 404 && request->identity.role != ROLE_ADMIN);
+                  (request->status == 404 && !role_sees_all(request->identity.role));
     if (!route || (!denied && route->access < ROLE_SUBMIT && route->answer != route_result))
         return;
     char peer[JOB_CLIENT], outcome[16] = "aborted", removed[24] = "";

@@ -137,7 +137,7 @@ int request_host_check(const struct request *request)
 int request_origin_check(struct request *request)
 {
     const char *origin = http_header(request, "Origin");
-    if (request->route->access <= ROLE_READ || !origin || origin_is_host(origin, request->host))
+    if (request->route->access < ROLE_SUBMIT || !origin || origin_is_host(origin, request->host))
         return 0;
     return err_set(ERR_FORBIDDEN, "A page of another site, \"%.64s\", has the browser send this. Nothing was done.",
                    origin);

@@ -77,7 +77,7 @@ int job_look_up(struct service *service, const char *id, struct job *job)
 
 bool request_owns(const struct request *request, const char *client)
 {
-    return request->identity.role == ROLE_ADMIN || strcmp(request->identity.client, client) == 0;
+    return role_sees_all(request->identity.role) || strcmp(request->identity.client, client) == 0;
 }
 
 int request_job(struct request *request, const char *id, struct job *job)
@@ -225,7 +225,7 @@ int route_jobs(struct request *request)
     if (!jobs)
         return err_set(ERR_NO_MEMORY, "No memory for the list. Ask for a shorter one.");
     result = store_list(request->service->store, query.before, query.state,
-                        request->identity.role == ROLE_ADMIN ? NULL : request->identity.client, jobs,
+                        role_sees_all(request->identity.role) ? NULL : request->identity.client, jobs,
                         (int)query.limit + 1, &count);
     if (!result) {
         json_t *list = json_array(), *next = json_null();

@@ -27,7 +27,7 @@ struct tokens {
     int count;
 };
 
-static const char *const roles[ROLES] = {"nobody", "read", "submit", "admin"};
+static const char *const roles[ROLES] = {"nobody", "read", "view", "submit", "admin"};
 
 const char *role_name(enum role role)
 {
@@ -40,6 +40,11 @@ int role_find(const char *name)
         if (strcmp(name, roles[i]) == 0)
             return i;
     return -1;
+}
+
+bool role_sees_all(enum role role)
+{
+    return role == ROLE_VIEW || role == ROLE_ADMIN;
 }
 
 bool client_fits(const char *client)
@@ -86,8 +91,8 @@ static int line_read(char *line, const char *path, int number, struct token *tok
     int found = role ? role_find(role) : -1;
     if (!client_fits(client) || found < 0 || !hash || !quota || !hash_read(hash, token->hash))
         return err_set(ERR_BAD_REQUEST,
-                       "%s:%d: a line is `CLIENT ROLE HASH [jobs=N] [bytes=N]`, the role one of read, submit, admin. "
-                       "mrirecond --new-token makes such lines.",
+                       "%s:%d: a line is `CLIENT ROLE HASH [jobs=N] [bytes=N]`, the role one of read, view, submit, "
+                       "admin. mrirecond --new-token makes such lines.",
                        path, number);
     token->identity.role = (enum role)found;
     snprintf(token->identity.client, sizeof token->identity.client, "%s", client);

@@ -14,10 +14,12 @@
 
 #include <stdbool.h>
 
-/* Each may do what those before it may. Reading and submitting are of the client's own jobs. */
-enum role { ROLE_NOBODY, ROLE_READ, ROLE_SUBMIT, ROLE_ADMIN, ROLES };
+/* Each may do what those before it may: ROLE_READ and ROLE_SUBMIT of their client's own jobs, ROLE_VIEW (reading) and
+ * ROLE_ADMIN of everybody's. */
+enum role { ROLE_NOBODY, ROLE_READ, ROLE_VIEW, ROLE_SUBMIT, ROLE_ADMIN, ROLES };
 const char *role_name(enum role role);
 int role_find(const char *name); /* -1: none */
+bool role_sees_all(enum role role);
 
 /* Whether a client may be called so: 1 to JOB_CLIENT - 1 letters, digits, dots, dashes, underscores and @. */
 bool client_fits(const char *client);

@@ -21,6 +21,7 @@ class Guarded(Daemon):
         self.tokens = os.path.join(self.folder.name, "tokens")
         self.token = {role: new_token(self.tokens, "mri1", role) for role in ("read", "submit")}
         self.token["admin"] = new_token(self.tokens, "boss", "admin")
+        self.token["view"] = new_token(self.tokens, "watch", "view")
         self.token["other"] = new_token(self.tokens, "mri2", "submit")
         super().__init__(tokens=self.tokens, devices="cpu", **options)
 

@@ -18,6 +18,7 @@ import urllib.error
 import urllib.request
 
 import scans
+from contract import operations
 from guarded import Guarded, new_token
 from harness import BIN, Daemon, Response, client, main, same, test, wait_until
 
@@ -66,6 +67,55 @@ def roles(daemon):
     for method in ("PATCH", "DELETE"):  # what is meant counts, not what is sent
         daemon.as_("read", "POST", f"/v1/uploads/{NONE}", **TUS, X_HTTP_Method_Override=method).problem(403, "forbidden")
     daemon.as_("submit", "DELETE", f"/v1/jobs/{identity}").expect(204)
+
+
+# What each request takes at least; of a job or an upload, that it is the sender's own, but for those who see all.
+RIGHTS = {
+    "GET /": "read", "GET /v1/kinds": "read", "GET /metrics": "read", "GET /v1/jobs": "read", "GET /v1/jobs/{id}": "read",
+    "GET /v1/jobs/{id}/events": "read", "GET /v1/jobs/{id}/results/{name}": "read", "GET /v1/uploads/{id}": "read", "POST /v1/jobs": "submit",
+    "POST /v1/jobs/{id}/cancel": "submit", "POST /v1/jobs/{id}/resubmit": "submit", "DELETE /v1/jobs/{id}": "submit", "POST /v1/uploads": "submit",
+    "PATCH /v1/uploads/{id}": "submit", "DELETE /v1/uploads/{id}": "submit", "DELETE /v1/jobs": "admin", "OPTIONS /v1/uploads": "nobody",
+    "GET /livez": "nobody", "GET /readyz": "nobody", "GET /healthz": "nobody", "GET /v2/health/live": "nobody", "GET /v2/health/ready": "nobody"}
+
+
+def right(least, who, owned):
+    """The status of a request without a right; None: it has it. `owned`: it is of a job or an upload of "other"."""
+    if least == "nobody":
+        return None
+    may = {"nobody": (), "read": ("read",), "view": ("read",), "submit": ("read", "submit"), "other": ("read", "submit"), "admin": ("read", "submit", "admin")}[who]
+    if least not in may:
+        return 403 if may else 401
+    return 404 if owned and who in ("read", "submit") else None
+
+
+@test("every request by every role: who may not is told so, who sees all sees it, and view changes nothing")
+def every_role():
+    with Guarded(keep_scans="all") as daemon:
+        body = scans.radial().bytes(daemon.state)
+        headers = {**TUS, "Upload_Length": "6", "Upload_Offset": "0", "Content_Type": "application/offset+octet-stream"}
+        told = {f"{method.upper()} {path}" for path, method, _, _ in operations()}
+        same(told ^ set(RIGHTS), set(), "requests that are not in one of table and docs/openapi.yaml")
+
+        def ask(who, request):
+            """By this role, of a job and an upload of "other"."""
+            method, path = request.split()
+            target = path.replace("{id}", upload if "uploads" in path else job).replace("{name}", "image") + ("?older=9999" if request == "DELETE /v1/jobs" else "")
+            sent = body if request == "POST /v1/jobs" else b"12345" if method == "PATCH" else None
+            return daemon.as_(None if who == "nobody" else who, method, target, sent, **headers).status
+
+        for who in ("nobody", "read", "view", "submit", "other", "admin"):
+            job, upload = daemon.job_of("other"), daemon.as_("other", "POST", "/v1/uploads", **headers).expect(201).headers["location"].rsplit("/", 1)[1]
+            daemon.ended(job)
+            before = daemon.files().keys()
+            for request in sorted(RIGHTS, key=lambda request: (request.startswith("DELETE"), request)):
+                expected, seen = right(RIGHTS[request], who, "{id}" in request), ask(who, request)
+                assert seen == expected if expected else seen not in (401, 403, 404), f"{request} by {who}: {seen}, expected {expected or 'to be let in'}"
+            if who in ("nobody", "read", "view"):
+                same(daemon.files().keys(), before, f"files after all requests by {who}")
+        changed = [line for line in daemon.read_log().splitlines() if "role=view" in line and not re.search(r" GET | 403( removed=0)?$", line)]
+        same(changed, [], "changes by view")
+        theirs = daemon.job_of("other")
+        assert theirs in {job["id"] for job in daemon.as_("view", "GET", "/v1/jobs").json()["jobs"]}, "view does not see all"
 
 
 @test("a client sees and touches only its own jobs; an administrator all")
@@ -140,7 +190,7 @@ def quotas():
         with open(daemon.tokens, "w") as file:
             file.write("\n".join(line + (" jobs=1 bytes=100000000" if line.startswith("mri2 ") else "") for line in lines) + "\n")
         daemon.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: "reload: 4 tokens" in daemon.read_log(), "the reload")
+        wait_until(lambda: "reload: 5 tokens" in daemon.read_log(), "the reload")
         slow = scans.slow().bytes(daemon.state)
         running = daemon.as_("submit", "POST", f"/v1/jobs?{scans.SLOW_QUERY}", slow).expect(202).json()["id"]
         wait_until(lambda: daemon.as_("admin", "GET", f"/v1/jobs/{running}").json()["state"] == "running", "a busy worker")
@@ -165,7 +215,7 @@ def quotas_of_uploads():
         with open(daemon.tokens, "w") as file:
             file.write(re.sub("^(mri2 .*)$", r"\1 jobs=3", re.sub("^(mri1 .*)$", rf"\1 bytes={3 * len(body)}", text, flags=re.M), flags=re.M))
         daemon.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: "reload: 4 tokens" in daemon.read_log(), "the reload")
+        wait_until(lambda: "reload: 5 tokens" in daemon.read_log(), "the reload")
         daemon.as_("submit", "POST", "/v1/uploads?kind=recon", **TUS, Upload_Length=str(3 * len(body) + 1)).problem(429, "client-quota")
         begun = {}
         for who in ("other", "submit"):  # one has a quota of jobs, one of bytes

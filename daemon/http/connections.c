@@ -2,11 +2,17 @@
 
 #include "daemon/base/clock.h"
 
+#include <linux/tcp.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+
+#define NEW_SECONDS     1.0 /* that a new connection may be silent before it counts as idle */
+#define SILENT_SECONDS  0.2 /* the same of a surplus one, when half of what there may be are there */
+#define SURPLUS_SECONDS 2.0 /* for the head of a surplus request, and grace for its body */
 
 struct connections {
     struct connection_limits limits;
@@ -20,7 +26,9 @@ struct connections {
 static bool too_slow(const struct connections *connections, struct connection_watch *watch, double now)
 {
     double taken = now - watch->since, seconds = (double)connections->limits.header_seconds;
-    if (watch->phase == CONNECTION_HEADERS)
+    if (watch->surplus && seconds > SURPLUS_SECONDS)
+        seconds = SURPLUS_SECONDS;
+    if (watch->phase == CONNECTION_NEW || watch->phase == CONNECTION_IDLE)
         return taken > seconds;
     return watch->phase == CONNECTION_BODY && taken > seconds &&
            (double)watch->bytes < (double)connections->limits.rate * (taken - seconds);
@@ -92,50 +100,98 @@ static void address_read(const struct sockaddr *address, unsigned char out[16])
     }
 }
 
+/* Bytes that have come on a connection, read by the library or not; -1 where the kernel does not tell. */
+static int64_t bytes_heard(const struct connection_watch *watch)
+{
+    struct tcp_info info;
+    socklen_t length = sizeof info;
+    if (getsockopt(watch->fd, IPPROTO_TCP, TCP_INFO, &info, &length) < 0 ||
+        length < offsetof(struct tcp_info, tcpi_bytes_received) + sizeof info.tcpi_bytes_received)
+        return -1;
+    return (int64_t)info.tcpi_bytes_received;
+}
+
+/* Whether no byte of a request has come, for `seconds` where it would be the first. */
+static bool is_silent(const struct connection_watch *watch, double now, double seconds)
+{
+    if (watch->phase == CONNECTION_NEW ? now - watch->since < seconds : watch->phase != CONNECTION_IDLE)
+        return false;
+    int64_t heard = bytes_heard(watch);
+    return heard < 0 || heard == watch->heard;
+}
+
 /* Of connections that count alike: how many there are, and which has been idle longest. */
 struct crowd {
     int64_t count; /* without surplus ones */
-    struct connection_watch *idle, *idle_surplus;
+    struct connection_watch *idle;
 };
 
-static void crowd_add(struct crowd *crowd, struct connection_watch *watch)
+static void crowd_add(struct crowd *crowd, struct connection_watch *watch, double now)
 {
-    struct connection_watch **idle = watch->surplus ? &crowd->idle_surplus : &crowd->idle;
-    crowd->count += !watch->surplus;
-    if (watch->phase == CONNECTION_HEADERS && (!*idle || watch->since < (*idle)->since))
-        *idle = watch;
+    crowd->count++;
+    if ((!crowd->idle || watch->since < crowd->idle->since) && is_silent(watch, now, NEW_SECONDS))
+        crowd->idle = watch;
 }
 
 /* Find room for one more, and say whether there is none. */
-static bool is_surplus(const struct connections *connections, const struct connection_watch *more)
+static bool is_surplus(const struct connections *connections, const struct connection_watch *more, double now)
 {
     struct crowd all = {0}, same = {0};
     for (struct connection_watch *watch = connections->first; watch; watch = watch->next) {
-        if (watch->closing)
+        if (watch->closing || watch->surplus)
             continue;
-        crowd_add(&all, watch);
+        crowd_add(&all, watch, now);
         if (memcmp(watch->address, more->address, sizeof more->address) == 0)
-            crowd_add(&same, watch);
+            crowd_add(&same, watch, now);
     }
     const struct crowd *full = same.count >= connections->limits.address ? &same
                                : all.count >= connections->limits.all    ? &all
                                                                          : NULL;
     if (full && full->idle)
         watch_close(full->idle);
-    else if (full && full->idle_surplus)
-        watch_close(full->idle_surplus); /* what is surplus does not pile up */
     return full && !full->idle;
+}
+
+/* Surplus connections on which nothing is asked do not keep out those on which something is. */
+static void surplus_thin(const struct connections *connections, double now)
+{
+    struct connection_watch *silent = NULL;
+    int count = 0;
+    for (struct connection_watch *watch = connections->first; watch; watch = watch->next) {
+        if (watch->closing || !watch->surplus)
+            continue;
+        count++;
+        if ((!silent || watch->since < silent->since) && is_silent(watch, now, SILENT_SECONDS))
+            silent = watch;
+    }
+    if (count > CONNECTIONS_SURPLUS / 2 && silent)
+        watch_close(silent);
+}
+
+bool connections_may_read(const struct connection_watch *watch)
+{
+    int reading = 0;
+    if (!watch->surplus)
+        return true;
+    pthread_mutex_lock(&watch->all->lock);
+    for (const struct connection_watch *other = watch->all->first; other; other = other->next)
+        reading += other->surplus && other->phase == CONNECTION_BODY;
+    pthread_mutex_unlock(&watch->all->lock);
+    return reading <= CONNECTIONS_SURPLUS / 2;
 }
 
 void connection_watch(struct connections *connections, struct connection_watch *watch, int fd,
                       const struct sockaddr *address)
 {
+    watch->all = connections;
     watch->fd = fd;
     watch->closing = false;
     address_read(address, watch->address);
-    connection_enter(watch, CONNECTION_HEADERS);
+    connection_enter(watch, CONNECTION_NEW);
     pthread_mutex_lock(&connections->lock);
-    watch->surplus = is_surplus(connections, watch);
+    watch->surplus = is_surplus(connections, watch, watch->since);
+    if (watch->surplus)
+        surplus_thin(connections, watch->since);
     watch->before = NULL;
     watch->next = connections->first;
     if (watch->next)
@@ -159,6 +215,7 @@ void connection_forget(struct connections *connections, struct connection_watch 
 void connection_enter(struct connection_watch *watch, enum connection_phase phase)
 {
     watch->bytes = 0;
+    watch->heard = phase == CONNECTION_IDLE ? bytes_heard(watch) : 0;
     watch->since = clock_seconds();
     watch->phase = (int)phase;
 }

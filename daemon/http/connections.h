@@ -6,7 +6,10 @@
  * too long is shut down; the library finds it closed.
  *
  * Where there is one connection more than there may be, the one that has been idle longest makes room. Where all are
- * busy, the new one is surplus: the library has room for some, and only health is answered there.
+ * busy, the new one is surplus: the library has room for some, on which health is answered and all else refused, one
+ * request each, in little time; when those are taken, too, the kernel holds what comes until one is free. Nothing is
+ * closed whose request has begun to arrive: a connection is idle when no byte has come since its last answer, or for
+ * NEW_SECONDS since it was made.
  */
 #ifndef MRIRECON_DAEMON_CONNECTIONS_H
 #define MRIRECON_DAEMON_CONNECTIONS_H
@@ -17,8 +20,11 @@
 #include <stdbool.h>
 #include <sys/socket.h>
 
+enum { CONNECTIONS_SURPLUS = 128 }; /* connections that the library has to have room for beyond those that may be */
+
 enum connection_phase {
-    CONNECTION_HEADERS, /* nothing or part of a request has come */
+    CONNECTION_NEW,  /* nothing or part of its first request has come */
+    CONNECTION_IDLE, /* ... of another */
     CONNECTION_BODY,
     CONNECTION_ANSWER, /* ours to end */
     CONNECTION_PHASES
@@ -29,11 +35,13 @@ struct connection_watch {
     struct connection_watch *next, *before;
     int fd;
     unsigned char address[16]; /* of the client; of IPv6 its network's half alone: a host has all of the other */
-    bool surplus;              /* one more than there may be */
-    bool closing;              /* shut down, and no longer counted */
+    struct connections *all;
+    bool surplus; /* one more than there may be */
+    bool closing; /* shut down, and no longer counted */
     _Atomic int phase;
     _Atomic double since;  /* clock_seconds() when the phase began */
     _Atomic int64_t bytes; /* of the body, so far */
+    _Atomic int64_t heard; /* bytes that had come on the connection when it became idle */
 };
 
 struct connections;
@@ -54,5 +62,8 @@ void connection_watch(struct connections *connections, struct connection_watch *
                       const struct sockaddr *address);
 void connection_forget(struct connections *connections, struct connection_watch *watch);
 void connection_enter(struct connection_watch *watch, enum connection_phase phase);
+/* Whether a body that was refused may be read to its end before it is answered: on surplus connections only while few
+ * do that. */
+bool connections_may_read(const struct connection_watch *watch);
 
 #endif

@@ -16,7 +16,6 @@
 
 enum {
     CONNECTION_BYTES = 256 << 10, /* of headers and buffers, each connection */
-    CONNECTIONS_SURPLUS = 64,     /* that are let in beyond those that may be, for health */
     RETRY_SECONDS = 10,           /* where it is not for the queue */
     STREAM_BLOCK = 4096,          /* of a streamed answer, made at a time */
 };
@@ -50,8 +49,8 @@ static int queue(struct request *request, unsigned status, struct MHD_Response *
     if (request->route && (request->route->flags & ROUTE_TUS))
         MHD_add_response_header(response, "Tus-Resumable", TUS_VERSION);
     /* The library takes ends of chunks and trailers that RFC 9112 forbids and shows none of them: nothing is taken for
-     * a request behind them. */
-    if (http_body_bytes(request) < 0 && !MHD_get_response_header(response, "Connection"))
+     * a request behind them. And a surplus connection makes room for the next. */
+    if ((http_body_bytes(request) < 0 || request->watch->surplus) && !MHD_get_response_header(response, "Connection"))
         MHD_add_response_header(response, "Connection", "close");
     if (MHD_queue_response(request->connection, status, response) == MHD_YES) {
         request->answered = true;
@@ -133,10 +132,8 @@ int http_answer_stream(struct request *request, unsigned status, const char *med
 
 bool http_wait(struct request *request, const char *key, double deadline)
 {
-    const union MHD_ConnectionInfo *info =
-        request->watched ? MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_CONNECTION_FD) : NULL;
-    request->suspended = waiters_wait(request->service->waiters, &request->waiter, request->connection, key, deadline,
-                                      info ? info->connect_fd : -1);
+    request->waiter.cancel = request->watched && strcmp(key, request->job.id) == 0;
+    request->suspended = waiters_wait(request->service->waiters, &request->waiter, request->connection, key, deadline);
     return request->suspended;
 }
 
@@ -229,10 +226,8 @@ static enum MHD_Result request_begin(struct request *request, const char *versio
                               &request->refusal); /* and the connection is closed: where it goes on is unknown */
     }
     int result = request_route(request);
-    if (request->watch->surplus && request_surplus_check(request) != 0) {
-        request->refusal = *err_last();
-        return answer_failure(request, &request->refusal); /* and the connection makes room for another */
-    }
+    if (request->watch->surplus)
+        result = request_surplus_check(request);
     if (!result)
         result = request_host_check(request);
     if (!result)
@@ -247,7 +242,8 @@ static enum MHD_Result request_begin(struct request *request, const char *versio
         return MHD_YES;
     request->refusal = *err_last();
     /* Told before the body where the sender waits for that, or where the body is too large to be read for nothing. */
-    if (http_header(request, "Expect") || http_body_bytes(request) > DROP_BYTES)
+    if (http_header(request, "Expect") || http_body_bytes(request) > DROP_BYTES ||
+        !connections_may_read(request->watch))
         return answer_failure(request, &request->refusal);
     return MHD_YES;
 }
@@ -462,7 +458,7 @@ static void request_free(void *context, struct MHD_Connection *connection, void 
         return;
     if (slot) {
         slot->request = NULL;
-        connection_enter(&slot->watch, CONNECTION_HEADERS);
+        connection_enter(&slot->watch, CONNECTION_IDLE);
     }
     /* An upload that is still here was neither refused nor handed to a job: its sender went away. */
     if (request->upload.spool && !request->refusal.code)

@@ -110,13 +110,15 @@ static ssize_t stream_read(void *context, uint64_t position, char *buffer, size_
 {
     struct stream *stream = context;
     double next = 0;
+    if (stream->waiter.gone)
+        return MHD_CONTENT_READER_END_OF_STREAM;
     if (position == 0)
         pages_give_back(buffer, room);
     if (stream->sent == stream->length) {
         if (stream->ended || !look(stream, &next))
             return MHD_CONTENT_READER_END_OF_STREAM;
         if (stream->sent == stream->length) {
-            if (!waiters_wait(stream->service->waiters, &stream->waiter, stream->connection, stream->id, next, -1))
+            if (!waiters_wait(stream->service->waiters, &stream->waiter, stream->connection, stream->id, next))
                 return MHD_CONTENT_READER_END_OF_STREAM;
             /* What changed between the look and the wait woke nobody. */
             if (!look(stream, &next) || stream->sent < stream->length)

@@ -79,6 +79,8 @@ int result_answer(struct request *request, const char *id, enum image_format for
     int result = spool_result_open(service->spool, id, name, &fd, &bytes, &stamp);
     if (!result)
         return file_answer(request, id, name, fd, bytes, stamp, headers);
+    if (result == ERR_NOT_FOUND && request->waiter.gone)
+        return err_set(ERR_CANCELED, "The image was not waited for: its connection was closed, or half of it.");
     if (result == ERR_NOT_FOUND && format != IMAGE_H5)
         result = converter_ask(service->converter, id, format);
     if (result)

@@ -81,7 +81,10 @@ static void cancel_left(struct housekeeper *housekeeper)
 {
     char id[WAITER_KEY];
     enum job_state state;
-    while (waiters_gone(housekeeper->parts.waiters, id)) {
+    bool cancel;
+    while (waiters_gone(housekeeper->parts.waiters, id, &cancel)) {
+        if (!cancel)
+            continue;
         log_line(housekeeper->parts.log, LOG_LEVEL_INFO, id,
                  "who waited for it went away, and wanted it canceled then");
         int result = job_cancel(&housekeeper->parts, housekeeper->scheduler, id, &state);

@@ -41,8 +41,9 @@ void waiters_free(struct waiters *waiters)
 }
 
 bool waiters_wait(struct waiters *waiters, struct waiter *waiter, struct MHD_Connection *connection, const char *key,
-                  double deadline, int socket)
+                  double deadline)
 {
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     pthread_mutex_lock(&waiters->lock);
     bool open = !waiters->closed;
     if (open) {
@@ -51,9 +52,9 @@ bool waiters_wait(struct waiters *waiters, struct waiter *waiter, struct MHD_Con
         snprintf(waiter->key, sizeof waiter->key, "%s", key);
         waiter->next = waiters->first;
         waiters->first = waiter;
-        waiter->socket = socket;
+        waiter->socket = info ? info->connect_fd : -1;
         struct epoll_event event = {.events = EPOLLRDHUP, .data.ptr = waiter};
-        if (socket >= 0 && epoll_ctl(waiters->watch, EPOLL_CTL_ADD, socket, &event) < 0)
+        if (waiter->socket >= 0 && epoll_ctl(waiters->watch, EPOLL_CTL_ADD, waiter->socket, &event) < 0)
             waiter->socket = -1; /* it is waited for like any other */
         MHD_suspend_connection(connection);
     }
@@ -96,7 +97,7 @@ int waiters_watch(const struct waiters *waiters)
     return waiters->watch;
 }
 
-bool waiters_gone(struct waiters *waiters, char key[WAITER_KEY])
+bool waiters_gone(struct waiters *waiters, char key[WAITER_KEY], bool *cancel)
 {
     struct epoll_event event;
     pthread_mutex_lock(&waiters->lock);
@@ -107,6 +108,7 @@ bool waiters_gone(struct waiters *waiters, char key[WAITER_KEY])
         while (*link != waiter)
             link = &(*link)->next;
         memcpy(key, waiter->key, WAITER_KEY);
+        *cancel = waiter->cancel;
         waiter->gone = true;
         resume(waiters, link);
     }

@@ -1,7 +1,13 @@
 #!/usr/bin/python3
 """Clients that are slow, that idle, that ask too much, that mean another host: they cost themselves an answer, others nothing."""
+import collections
+import concurrent.futures
+import contextlib
+import glob
 import http.client
+import os
 import socket
+import struct
 import time
 
 import scans
@@ -140,6 +146,95 @@ def idle_make_room():
         assert all(closed[:17]) and not any(closed[26:]), closed
         assert not is_closed(other) and not is_closed(upload), "somebody who was not idle, or another, was closed"
         close_all(crowd + [other, upload])
+
+
+def answered(daemon, method, path, body=None):
+    """(status, has Retry-After) of a request on a connection of its own, or the error that came in place of an answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=60)
+    try:
+        connection.request(method, path, body)
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status, answer.getheader("Retry-After") is not None
+    except (OSError, http.client.HTTPException) as error:
+        return type(error).__name__, False
+    finally:
+        connection.close()
+
+
+@test("all connections of an address are busy, and 24 clients ask on and on: each request has an answer, 503 with Retry-After, health its own")
+def crowded():
+    asked = [("GET", "/v1/kinds", None), ("GET", "/livez", None), ("POST", "/v1/jobs?kind=recon", b"a" * 60000), ("GET", "/readyz", None), ("GET", "/metrics", None),
+             ("POST", "/v1/jobs?kind=recon", b"a" * 1000000)]
+    with Daemon(devices="cpu", connections=60, address_connections=30) as daemon:
+        crowd = busy(daemon, 30)
+        silent = [connect(daemon) for _ in range(20)]  # these do not keep the others out
+        with concurrent.futures.ThreadPoolExecutor(24) as pool:
+            answers = list(pool.map(lambda turn: (asked[turn % 6][1], *answered(daemon, *asked[turn % 6])), range(24 * 50)))
+        seen = collections.Counter(answers)
+        health = [("/livez", 200, False), ("/readyz", 200, False), ("/metrics", 200, False)]
+        same(seen, collections.Counter({one: 200 for one in health} | {("/v1/kinds", 503, True): 200, ("/v1/jobs?kind=recon", 503, True): 400}), "answers")
+        close_all(crowd + silent)
+        wait_until(lambda: ask(daemon, "/v1/jobs").status == 200, "the uploads' places")
+
+
+@test("a connection whose request is on its way makes no room for another; one that stays silent does")
+def on_its_way():
+    with Daemon(devices="cpu", connections=40, address_connections=10) as daemon:
+        crowd = busy(daemon, 8)
+        fresh, kept = connect(daemon), connect(daemon)
+        kept.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert kept.recv(1000).startswith(b"HTTP/1.1 200")
+        for connection in (fresh, kept):
+            connection.sendall(b"GET /v1/kinds HTTP/1.1\r\nHost: ")
+        for _ in range(20):
+            ask(daemon, "/v1/jobs").problem(503, "too-many-connections")
+            ask(daemon, "/livez").expect(200)
+        for connection in (fresh, kept):
+            connection.sendall(b"localhost\r\nConnection: close\r\n\r\n")
+            assert connection.recv(1000).startswith(b"HTTP/1.1 200"), "a request that was on its way has no answer"
+        silent = [connect(daemon) for _ in range(10)]
+        wait_until(lambda: ask(daemon, "/v1/jobs").status == 200, "a silent connection's place")
+        close_all(crowd + silent + [fresh, kept])
+
+
+@test("who waits and goes away frees the connection, whether it closes, resets, or ends what it sends; who stays goes on waiting")
+def abandoned():
+    with Daemon(devices="cpu", connections=60, address_connections=30, work_reserve="900T") as daemon:  # no job is begun
+        job = daemon.submit(scans.radial().bytes(daemon.state)).expect(202).json()["id"]
+        wait = b"POST /v1/jobs/%s/resubmit HTTP/1.1\r\nHost: localhost\r\nPrefer: wait=600\r\nContent-Length: 0\r\n\r\n" % job.encode()
+        events = b"GET /v1/jobs/%s/events HTTP/1.1\r\nHost: localhost\r\n\r\n" % job.encode()
+        jobs = lambda: [job["state"] for job in daemon.get("/v1/jobs?limit=500").json()["jobs"]]  # noqa: E731
+        stays = connect(daemon)
+        stays.sendall(wait)
+        wait_until(lambda: len(jobs()) == 2, "the second job")
+
+        def sockets():
+            count = 0
+            for link in glob.glob(f"/proc/{daemon.process.pid}/fd/*"):
+                with contextlib.suppress(FileNotFoundError):
+                    count += os.readlink(link).startswith("socket:")
+            return count
+
+        before = sockets()
+        for request in (wait, events):
+            for way in ("close", "reset", "half"):
+                crowd = [connect(daemon) for _ in range(29)]
+                for connection in crowd:
+                    connection.sendall(request)
+                wait_until(lambda: ask(daemon, "/v1/jobs").status == 503, "all connections to be busy")
+                for connection in crowd:
+                    if way == "reset":
+                        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    if way == "half":
+                        connection.shutdown(socket.SHUT_WR)
+                        connection.recv(100)  # an answer, or the library takes it for a close
+                    connection.close()
+                wait_until(lambda: sockets() <= before, f"the connections of those who went away ({way})")
+                ask(daemon, "/v1/jobs").expect(200)
+        assert not is_closed(stays), "who stays was closed"
+        same(set(jobs()), {"queued"}, "states")  # nobody wanted them canceled
+        stays.close()
 
 
 @test("a job that takes longer than headers may is waited for")

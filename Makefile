@@ -175,9 +175,9 @@ $(FAULTS): $(BUILD)/tests/%.so: tests/faults/%.c
 $(BUILD)/tests/poison.so: $(BUILD)/obj/tests/gpu/poison.cu.o
 	@mkdir -p $(@D)
 	$(call say,link $@)$(NVCC) -shared -cudart static -o $@ $^
-## make check-deb       the Debian package: install, run, upgrade, purge in a root of its own (debootstrap; as root)
+## make check-deb       the Debian package: install, boot its service, upgrade, purge in a root of its own (debootstrap, systemd-nspawn; as root)
 check-deb: deb
-	@$(MAKE) --no-print-directory deps DEPS='debootstrap lintian'
+	@$(MAKE) --no-print-directory deps DEPS='debootstrap lintian systemd-container'
 	tests/run MRIRECON_BIN=$(BUILD)/bin tests/deb.sh
 ## make deps            install the Debian packages that are missing
 deps:

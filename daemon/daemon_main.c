@@ -364,6 +364,7 @@ int main(int argc, char **argv)
     log_init(&log, (enum log_level)options.log_level, options.log_format == LOG_FORMAT_JSON);
     umask(077);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of that write */
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);

@@ -8,8 +8,8 @@
  * parent believes neither its code nor its text without looking. A socket that is closed before the request came means
  * that there is nothing to do.
  *
- * The request is believed: it comes from the process that owns this one. Limits on memory and time are set from outside
- * before it is sent (sandbox_limit()).
+ * The request is believed: it comes from the process that owns this one. The codec limits its memory and time as the
+ * request says before it looks at the file, for good (sandbox_limit()): its parent may not change limits of others.
  */
 #ifndef MRIRECON_CODEC_H
 #define MRIRECON_CODEC_H
@@ -23,9 +23,11 @@ enum { CODEC_FD = 3, CODEC_GROUP = 256 };
 
 struct codec_request {
     uint32_t magic;
-    char format[12];         /* "hdf5", "stream" */
-    uint64_t file_bytes;     /* length of the file */
-    uint64_t most_bytes;     /* of the flat scan */
+    char format[12];     /* "hdf5", "stream" */
+    uint64_t file_bytes; /* length of the file */
+    uint64_t most_bytes; /* of the flat scan */
+    uint64_t heap_bytes; /* of its own memory */
+    double cpu_seconds;
     char group[CODEC_GROUP]; /* HDF5 group; "": any */
 };
 

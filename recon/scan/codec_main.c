@@ -44,6 +44,14 @@ static void upload_receive(struct upload *upload)
     memcpy(fds, CMSG_DATA(head), sizeof fds);
     upload->file = fds[0];
     upload->memory = fds[1];
+    const struct sandbox_limits limits = {
+        .mapped_bytes = upload->request.file_bytes,
+        .heap_bytes = upload->request.heap_bytes,
+        .file_bytes = upload->request.most_bytes,
+        .cpu_seconds = upload->request.cpu_seconds,
+    };
+    if (sandbox_limit(&limits) != 0)
+        _exit(2);
     if (write(CODEC_FD, CODEC_BEGUN, 1) != 1)
         _exit(2);
 }
@@ -102,7 +110,7 @@ static int convert_confine(int in, int out)
     };
     int rc = scan_readers_init();
     if (rc == 0)
-        rc = sandbox_limit(0, &limits);
+        rc = sandbox_limit(&limits);
     return rc == 0 ? sandbox_enter(-1, out) : rc;
 }
 

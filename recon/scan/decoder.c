@@ -2,7 +2,6 @@
 
 #include "gridding/base/err.h"
 #include "recon/scan/codec.h"
-#include "recon/scan/sandbox.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -231,22 +230,18 @@ int decoder_memory(struct decoder *decoder, uint64_t cap)
 
 /* ---- one upload ---- */
 
-/* Set the limits of the process and send it the upload. Fails with ERR_DECODER_DIED where it is gone. */
+/* Send the process the upload, with its limits. Fails with ERR_DECODER_DIED where it is gone. */
 static int hand_over(const struct process *process, const struct decoder_upload *upload)
 {
     struct codec_request request = {
-        .magic = CODEC_REQUEST_MAGIC, .file_bytes = upload->file_bytes, .most_bytes = upload->limits.bytes};
-    snprintf(request.format, sizeof request.format, "%s", upload->format);
-    snprintf(request.group, sizeof request.group, "%s", upload->group ? upload->group : "");
-    const struct sandbox_limits limits = {
-        .mapped_bytes = upload->file_bytes,
+        .magic = CODEC_REQUEST_MAGIC,
+        .file_bytes = upload->file_bytes,
+        .most_bytes = upload->limits.bytes,
         .heap_bytes = HEAP_BYTES,
-        .file_bytes = upload->limits.bytes,
         .cpu_seconds = ceil(upload->limits.seconds),
     };
-    int rc = sandbox_limit(process->pid, &limits);
-    if (rc != 0)
-        return rc;
+    snprintf(request.format, sizeof request.format, "%s", upload->format);
+    snprintf(request.group, sizeof request.group, "%s", upload->group ? upload->group : "");
     const int fds[2] = {upload->file, upload->memory};
     union {
         struct cmsghdr header;

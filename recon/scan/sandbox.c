@@ -7,6 +7,7 @@
 #include <glob.h>
 #include <limits.h>
 #include <link.h>
+#include <linux/capability.h>
 #include <poll.h>
 #include <seccomp.h>
 #include <signal.h>
@@ -61,29 +62,29 @@ static int fail(const char *what)
 }
 
 /* `most`: what the process itself may raise it to. */
-static int limit_set(pid_t pid, __rlimit_resource_t resource, uint64_t value, uint64_t most)
+static int limit_set(__rlimit_resource_t resource, uint64_t value, uint64_t most)
 {
     struct rlimit now, limit = {.rlim_cur = value, .rlim_max = most};
-    if (prlimit(pid, resource, NULL, &now) == 0 && now.rlim_max != RLIM_INFINITY) {
+    if (getrlimit(resource, &now) == 0 && now.rlim_max != RLIM_INFINITY) {
         limit.rlim_cur = value < now.rlim_max ? value : now.rlim_max;
         limit.rlim_max = most < now.rlim_max ? most : now.rlim_max;
     }
-    return prlimit(pid, resource, &limit, NULL) == 0 ? 0 : fail("prlimit");
+    return setrlimit(resource, &limit) == 0 ? 0 : fail("setrlimit");
 }
 
-int sandbox_limit(pid_t pid, const struct sandbox_limits *limits)
+int sandbox_limit(const struct sandbox_limits *limits)
 {
     enum { OWN_BYTES = 256 << 20 }; /* libraries, stack */
     uint64_t seconds = (uint64_t)limits->cpu_seconds + 1, heap = limits->heap_bytes + OWN_BYTES;
-    int rc = limit_set(pid, RLIMIT_FSIZE, limits->file_bytes, limits->file_bytes);
+    int rc = limit_set(RLIMIT_FSIZE, limits->file_bytes, limits->file_bytes);
     /* At the soft limit comes SIGXCPU, at the hard one SIGKILL, which may also be somebody else's. */
     if (rc == 0)
-        rc = limit_set(pid, RLIMIT_CPU, seconds, seconds + 1);
+        rc = limit_set(RLIMIT_CPU, seconds, seconds + 1);
     /* The address sanitizer maps terabytes of shadow. */
     if (rc == 0 && !WITH_ASAN)
-        rc = limit_set(pid, RLIMIT_AS, limits->mapped_bytes + heap, limits->mapped_bytes + heap);
+        rc = limit_set(RLIMIT_AS, limits->mapped_bytes + heap, limits->mapped_bytes + heap);
     if (rc == 0 && !WITH_ASAN)
-        rc = limit_set(pid, RLIMIT_DATA, heap, heap);
+        rc = limit_set(RLIMIT_DATA, heap, heap);
     return rc;
 }
 
@@ -228,6 +229,9 @@ static int seccomp_enter(int socket, int output)
         rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 1, SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
     if (rc == 0)
         rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), 1, SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
+    /* The limits of this process come with the upload. */
+    if (rc == 0)
+        rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), 1, SCMP_A0_32(SCMP_CMP_EQ, 0, 0));
     if (rc == 0)
         rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(tgkill), 1,
                               SCMP_A0_64(SCMP_CMP_EQ, (scmp_datum_t)getpid(), 0));
@@ -238,11 +242,25 @@ static int seccomp_enter(int socket, int output)
     return rc == 0 ? 0 : fail("seccomp_load");
 }
 
+/* Root's, by which it could raise its limits again. Without any this is not asked for: a service's unit may forbid it.
+ */
+static int capabilities_drop(void)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    const struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {0};
+    struct __user_cap_data_struct now[_LINUX_CAPABILITY_U32S_3];
+    if (syscall(SYS_capget, &header, now) == 0 && memcmp(now, none, sizeof now) == 0)
+        return 0;
+    return syscall(SYS_capset, &header, none) == 0 ? 0 : fail("capset");
+}
+
 int sandbox_enter(int socket, int output)
 {
-    int rc = limit_set(0, RLIMIT_CORE, 0, 0);
+    int rc = limit_set(RLIMIT_CORE, 0, 0);
     if (rc == 0)
-        rc = limit_set(0, RLIMIT_NPROC, 0, 0);
+        rc = limit_set(RLIMIT_NPROC, 0, 0);
+    if (rc == 0)
+        rc = capabilities_drop();
     if (rc == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         rc = fail("no_new_privs");
     if (rc == 0)
@@ -296,6 +314,16 @@ static const int worker_refused[] = {
     452, /* fchmodat2, setxattrat, removexattrat: newer than the library */
     463,
     466,
+};
+
+/* Calls that change a process of the same account by its number, or, where the argument is 0, the calling one. */
+static const struct {
+    int call;
+    unsigned argument;
+} worker_own[] = {
+    {SCMP_SYS(prlimit64), 0},          {SCMP_SYS(setpriority), 1},    {SCMP_SYS(ioprio_set), 1},
+    {SCMP_SYS(sched_setscheduler), 0}, {SCMP_SYS(sched_setparam), 0}, {SCMP_SYS(sched_setattr), 0},
+    {SCMP_SYS(migrate_pages), 0},      {SCMP_SYS(move_pages), 0},
 };
 
 /* Rights of landlock. */
@@ -427,6 +455,9 @@ int sandbox_enter_worker(const char *const *readable, bool *landlock)
         return fail("seccomp_init");
     for (size_t i = 0; i < sizeof worker_refused / sizeof *worker_refused && rc == 0; i++)
         rc = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), worker_refused[i], 0);
+    for (size_t i = 0; i < sizeof worker_own / sizeof *worker_own && rc == 0; i++)
+        rc = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), worker_own[i].call, 1,
+                              SCMP_CMP32(worker_own[i].argument, SCMP_CMP_NE, 0));
     if (rc == 0)
         rc = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socket), 1,
                               SCMP_A0(SCMP_CMP_NE, AF_UNIX, 0));

@@ -14,30 +14,32 @@ struct sandbox_limits {
     double cpu_seconds;    /* then SIGXCPU ends it, and a second later SIGKILL where it caught that */
 };
 
-/* Limit a process of this user (0: the calling one), from outside or before it reads anything. Limits are only ever
- * lowered. Fails with ERR_INTERNAL. */
-int sandbox_limit(pid_t pid, const struct sandbox_limits *limits);
+/* Limit the calling process, before it reads anything. Limits are only ever lowered. Fails with ERR_INTERNAL. */
+int sandbox_limit(const struct sandbox_limits *limits);
 
 /* Have the kernel kill this process when the thread that started it is gone, even where this one is stopped or hangs.
  * `socket` (-1: none) is one end of a pair whose other end the parent has: where that is closed already, the process
  * ends at once, for then the parent may have gone before it was told. */
 void sandbox_follow_parent(int socket);
 
-/* Enter: no core file, no children, no new privileges, landlock (files, network, signals: as much as the kernel knows),
- * and a seccomp list of the calls a codec needs; opening a file answers EACCES, any other call kills the process. On
+/* Enter: no core file, no children, no capabilities, no new privileges, landlock (files, network, signals: as much as
+ * the kernel knows), and a seccomp list of the calls a codec needs; opening a file answers EACCES, any other call kills
+ * the process. Its own limits can still be lowered, also by root, who can no longer raise them. On
  * `socket` (-1: none), and on no other, messages can be received with the descriptors that they carry; `output` (-1:
  * none), and no other file, can be truncated and synced. The process must be single-threaded. There is no way back.
  * Fails with ERR_INTERNAL where the kernel cannot do it: then nothing hostile may be read. */
 int sandbox_enter(int socket, int output);
 
 /* A looser one, for a worker and all that it starts. By seccomp: no new privileges, no sockets but unix ones
- * (EAFNOSUPPORT), and EPERM for calls that reach into other processes, mounts, namespaces and the kernel, or change a
- * file by its name. By landlock: files can be opened, made and removed (else EACCES) only where a reconstruction on a
- * CPU or a GPU needs it: system programs and libraries, /proc, /sys, devices of GPUs, /dev/shm, where CUDA_CACHE_PATH
- * and LD_LIBRARY_PATH say, and what `readable` lists (files and folders to be read and run; NULL-terminated; those that
- * are not there are passed over). Descriptors that are open already, or are received, serve as before. The calling
- * thread and those that it starts are shut in: the process must be single-threaded. There is no way back. *landlock:
- * whether the kernel has landlock, without which seccomp holds alone. Fails with ERR_INTERNAL. */
+ * (EAFNOSUPPORT), and EPERM for calls that reach into other processes (their limits and priorities included), mounts,
+ * namespaces and the kernel, or change a file by its name. By landlock: files can be opened, made and removed (else
+ * EACCES) only where a reconstruction on a CPU or a GPU needs it: system programs and libraries, /proc, /sys, devices
+ * of GPUs, /dev/shm, where CUDA_CACHE_PATH and LD_LIBRARY_PATH say, and what `readable` lists (files and folders to be
+ * read and run; NULL-terminated; those that are not there are passed over). Descriptors that are open already, or are
+ * received, serve as before. The calling thread and those that it starts are shut in: the process must be
+ * single-threaded. There is no way back. *landlock: whether it could be had, without which seccomp holds alone. Fails
+ * with ERR_INTERNAL, also where a filter of system calls that is in force already refuses, or kills for, what this
+ * takes: the sentence names the calls. */
 int sandbox_enter_worker(const char *const *readable, bool *landlock);
 
 #endif

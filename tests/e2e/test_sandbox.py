@@ -55,7 +55,7 @@ def formats():
         np.testing.assert_array_equal(file["dataset/image_0/data"][...], data)
 
 
-@test("convert is under seccomp, without new privileges, children or core files, its memory, time and output limited")
+@test("convert is under seccomp, without privileges, children or core files, its memory, time and output limited")
 def in_force():
     fifo = made("fifo")
     os.mkfifo(fifo)
@@ -65,6 +65,7 @@ def in_force():
         wait_until(lambda: process.poll() is not None or status(process.pid)["Seccomp"] == "2", "seccomp")
         same(process.poll(), None, "end of the codec")
         same((status(process.pid)["Seccomp"], status(process.pid)["NoNewPrivs"]), ("2", "1"), "seccomp, no_new_privs")
+        same({int(status(process.pid)[name], 16) for name in ("CapPrm", "CapEff", "CapInh", "CapAmb")}, {0}, "capabilities, also root's")
         with open(f"/proc/{process.pid}/limits") as file:
             limits = {line[:26].strip(): line[26:].split()[:2] for line in file}
         for name in ("Max core file size", "Max processes"):

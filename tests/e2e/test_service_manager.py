@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -148,7 +149,7 @@ def members(word):
 
 
 def unit_calls():
-    """The system calls that the service's unit allows, as systemd reads it; what a sanitizer needs besides, and SQLite as root."""
+    """The system calls that the service's unit allows, as systemd reads it; what a sanitizer needs besides, and what root does."""
     if not shutil.which("systemd-analyze"):
         skip("there is no systemd-analyze here")
     calls = members("@default")
@@ -158,7 +159,7 @@ def unit_calls():
                 words = line.partition("=")[2].strip()
                 named = set().union(*(members(word) for word in words.removeprefix("~").split()))
                 calls = calls - named if words.startswith("~") else calls | named
-    return calls | ({"ptrace"} if sanitized() else set()) | (set() if os.geteuid() else {"fchown"})
+    return calls | ({"ptrace"} if sanitized() else set()) | (set() if os.geteuid() else {"fchown", "capset"})
 
 
 # Runs what follows the names of calls and "--" where any other call kills, or where it is an error (EPERM).
@@ -207,7 +208,7 @@ def refused_calls():
                           ("error", r"seccomp \(317\)")):
         command = [sys.executable, "-c", ALLOWED, others, *sorted(calls), "--"]
         with Unready(devices="cpu", command=command, expect_trouble=True) as daemon:
-            daemon.get("/readyz")
+            wait_until(lambda: daemon.get("/readyz") and "cannot start" in daemon.why, "the reason")
             assert re.search(f"cannot start: A filter of system calls around this program refuses {names}, by which", daemon.why), daemon.why
 
 
@@ -242,6 +243,19 @@ def forged():
                 assert "forged?[31m" in told[0] and "\x1b" not in told[0], told
                 assert not any(line.startswith("2026-01-01") for line in lines), lines
                 assert not options or [json.loads(line) for line in lines], lines
+
+
+@test("a limit on the size of files that is set on the running daemon: uploads are refused, nobody dies, and all is well when it is lifted")
+def file_size_limit():
+    with Daemon(devices="cpu", expect_trouble=True) as daemon:
+        scan = scans.radial().bytes(daemon.state)
+        before = resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+        refused = daemon.submit(scan)
+        assert refused.status >= 500 and refused.json()["code"] in ("io-error", "spool-full"), refused.body
+        same(daemon.get("/livez").status, 200, "/livez")
+        resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, before)
+        wait_until(lambda: daemon.get("/readyz").status == 200, "readiness")
+        same(daemon.run(scan)["state"], "succeeded", "state")
 
 
 @test("no core is written of the daemon, nor of a worker: it would hold scans")

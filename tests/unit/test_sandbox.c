@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -46,7 +47,7 @@ static int inside(int (*act)(void))
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0)
-        _exit(sandbox_limit(0, &limits) == 0 && sandbox_enter(3, -1) == 0 ? act() : 99);
+        _exit(sandbox_limit(&limits) == 0 && sandbox_enter(3, -1) == 0 ? act() : 99);
     int status;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     return status;
@@ -103,15 +104,31 @@ static int act_dup(void)
     return dup(1);
 }
 
+/* Limits can be lowered, and, also by root, not be raised. */
+static int act_limits(void)
+{
+    struct rlimit limit = {1 << 10, 1 << 10}, more = {1 << 20, 1 << 20};
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0 || setrlimit(RLIMIT_FSIZE, &more) == 0 || errno != EPERM)
+        return 1;
+    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_max == 1 << 10 ? 42 : 2;
+}
+
+static int act_limit_of_parent(void)
+{
+    return prlimit(getppid(), RLIMIT_FSIZE, NULL, &(struct rlimit){0});
+}
+
 static void the_sandbox_holds(void **state)
 {
     (void)state;
-    int (*const killed[])(void) = {act_socket, act_exec, act_fork, act_kill, act_code, act_dup};
+    int (*const killed[])(void) = {act_socket, act_exec, act_fork, act_kill, act_code, act_dup, act_limit_of_parent};
     int status = inside(act_nothing);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     status = inside(act_open);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 42);
     status = inside(act_create);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 42);
+    status = inside(act_limits);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 42);
     for (size_t i = 0; i < sizeof killed / sizeof *killed; i++) {
         status = inside(killed[i]);
@@ -150,6 +167,15 @@ static int act_on_calls(void)
         return 3;
     if (unshare(CLONE_NEWUSER) == 0 || errno != EPERM || syscall(SYS_io_uring_setup, 1, NULL) == 0 || errno != EPERM)
         return 4;
+    /* Limits and priorities of its own, and of nobody else. */
+    struct rlimit limit, zero = {0, 0};
+    pid_t parent = getppid();
+    if (prlimit(parent, RLIMIT_FSIZE, &zero, NULL) == 0 || errno != EPERM || getrlimit(RLIMIT_FSIZE, &limit) != 0 ||
+        setrlimit(RLIMIT_FSIZE, &limit) != 0)
+        return 7;
+    if (setpriority(PRIO_PROCESS, (id_t)parent, 19) == 0 || errno != EPERM || setpriority(PRIO_PROCESS, 0, 0) != 0 ||
+        sched_setscheduler(parent, SCHED_IDLE, &(struct sched_param){0}) == 0 || errno != EPERM)
+        return 8;
     char byte = 0;
     struct iovec here = {&byte, 1};
     if (process_vm_readv(getpid(), &here, 1, &here, 1, 0) >= 0 || errno != EPERM)

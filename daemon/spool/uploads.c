@@ -48,7 +48,7 @@ int uploads_create(struct uploads **out, struct spool *spool, const char *state_
     uploads->log = log;
     clock_cond_init(&uploads->stop);
     pthread_mutex_init(&uploads->lock, NULL);
-    pthread_mutex_init(&uploads->counting, NULL);
+    pthread_mutex_init(&uploads->open_lock, NULL);
     snprintf(path, sizeof path, "%s/uploads", state_dir);
     uploads->folder = -1;
     if (mkdir(path, 0700) == 0 || errno == EEXIST)
@@ -77,14 +77,14 @@ void uploads_free(struct uploads *uploads)
         close(uploads->folder);
     pthread_cond_destroy(&uploads->stop);
     pthread_mutex_destroy(&uploads->lock);
-    pthread_mutex_destroy(&uploads->counting);
+    pthread_mutex_destroy(&uploads->open_lock);
+    free(uploads->open);
     free(uploads);
 }
 
 /* ---- who writes ---- */
 
-/* Take an upload for oneself. */
-static int lock(struct uploads *uploads, const char *id)
+int upload_lock(struct uploads *uploads, const char *id)
 {
     int free_slot = -1, result = 0;
     pthread_mutex_lock(&uploads->lock);
@@ -105,7 +105,7 @@ static int lock(struct uploads *uploads, const char *id)
     return result;
 }
 
-static void unlock(struct uploads *uploads, const char *id)
+void upload_unlock(struct uploads *uploads, const char *id)
 {
     pthread_mutex_lock(&uploads->lock);
     for (int i = 0; i < WRITERS; i++)
@@ -168,6 +168,15 @@ static int look(struct uploads *uploads, const char *name, struct stat *there, i
     *left = result < 0 ? 0 : time_of(there) + uploads->lifetime * 1000 - time_now(uploads);
     pthread_mutex_unlock(&uploads->lock);
     return result;
+}
+
+void upload_time_left_set(struct uploads *uploads, const char *id, int64_t left)
+{
+    pthread_mutex_lock(&uploads->lock);
+    const struct timespec times[] = {{.tv_nsec = UTIME_OMIT},
+                                     time_at(time_now(uploads) + left - uploads->lifetime * 1000)};
+    (void)utimensat(uploads->folder, id, times, AT_SYMLINK_NOFOLLOW);
+    pthread_mutex_unlock(&uploads->lock);
 }
 
 /* The clock was set by `step` ms. */
@@ -241,46 +250,11 @@ int upload_get(struct uploads *uploads, const char *id, struct upload *out)
     return 0;
 }
 
-/* What a client has begun and not ended. */
-struct begun {
-    int folder;
-    const char *client;
-    struct quota sum;
-};
-
-static void begun_add(void *context, const char *id)
+static int files_begin(struct uploads *uploads, const char *id, const struct job *job, const char *metadata)
 {
-    struct begun *begun = context;
-    json_t *note = upload_note_read(begun->folder, id);
-    const char *client = json_string_value(json_object_get(json_object_get(note, "job"), "client"));
-    if (client && strcmp(client, begun->client) == 0) {
-        begun->sum.jobs++;
-        begun->sum.bytes += json_integer_value(json_object_get(note, "length"));
-    }
-    json_decref(note);
-}
-
-static int room_check(struct uploads *uploads, const struct job *job)
-{
-    struct begun begun = {.folder = uploads->folder, .client = job->client};
-    int result = uploads_each(uploads->folder, begun_add, &begun);
-    return result ? result
-                  : store_room(uploads->store, job->client, job->quota, begun.sum, job->bytes, *uploads->queue_limit);
-}
-
-static int files_begin(struct uploads *uploads, const struct job *job, const char *metadata, struct upload *out)
-{
-    char id[JOB_ID], name[UPLOAD_NAME];
-    int64_t length = job->bytes;
-    int result = spool_reserve(uploads->spool, length);
-    if (result)
-        return result;
-    result = spool_new_id(id);
-    int fd = result ? -1 : openat(uploads->folder, id, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (!result && fd < 0)
-        result = spool_failed(uploads->spool, "beginning an upload");
-    if (!result && length && fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, length) < 0 && (errno == ENOSPC || errno == EDQUOT))
-        result = spool_failed(uploads->spool, "reserving space for the upload");
+    char name[UPLOAD_NAME];
+    int fd = openat(uploads->folder, id, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int result = fd < 0 ? spool_failed(uploads->spool, "beginning an upload") : open_reserve(uploads, id, fd);
     json_t *note = upload_note_pack(job, metadata);
     char *text = note ? json_dumps(note, JSON_COMPACT) : NULL;
     json_decref(note);
@@ -297,25 +271,27 @@ static int files_begin(struct uploads *uploads, const struct job *job, const cha
     free(text);
     if (fd >= 0)
         close(fd);
-    if (!result)
-        result = upload_get(uploads, id, out);
-    if (result) {
-        upload_files_remove(uploads->folder, id);
-        spool_release(uploads->spool, length);
-    }
     return result;
 }
 
 int upload_begin(struct uploads *uploads, const struct job *job, const char *metadata, struct upload *out)
 {
-    if (!store_has_quota(uploads->store, job->quota))
-        return files_begin(uploads, job, metadata, out);
-    pthread_mutex_lock(&uploads->counting);
-    int result = room_check(uploads, job);
+    char id[JOB_ID];
+    int result = spool_new_id(id);
     if (!result)
-        result = files_begin(uploads, job, metadata, out);
-    pthread_mutex_unlock(&uploads->counting);
-    return result;
+        result = open_begin(uploads, id, job);
+    if (result)
+        return result;
+    result = files_begin(uploads, id, job, metadata);
+    if (!result)
+        result = upload_get(uploads, id, out);
+    if (result) {
+        struct err failure = *err_last();
+        upload_files_remove(uploads->folder, id);
+        open_end(uploads, id, false);
+        return err_restore(&failure);
+    }
+    return 0;
 }
 
 /* ---- chunks ---- */
@@ -341,7 +317,7 @@ int chunk_begin(struct uploads *uploads, const char *id, int64_t offset, bool ch
 {
     char name[UPLOAD_NAME], text[24];
     struct upload upload = {.job = NULL};
-    int result = spool_is_id(id) ? lock(uploads, id) : upload_unknown();
+    int result = spool_is_id(id) ? upload_lock(uploads, id) : upload_unknown();
     if (result)
         return result;
     result = chunk_take_back(uploads, id);
@@ -359,6 +335,9 @@ int chunk_begin(struct uploads *uploads, const char *id, int64_t offset, bool ch
         if (chunk.fd < 0)
             result = disk_failed("opening an upload");
     }
+    if (!result)
+        result = open_reserve(uploads, id, chunk.fd);
+    open_touch(uploads, id);
     upload_clear(&upload);
     snprintf(text, sizeof text, "%lld", (long long)offset);
     if (!result && checked)
@@ -366,7 +345,7 @@ int chunk_begin(struct uploads *uploads, const char *id, int64_t offset, bool ch
     if (result) {
         if (chunk.fd >= 0)
             close(chunk.fd);
-        unlock(uploads, id);
+        upload_unlock(uploads, id);
         return result;
     }
     *out = chunk;
@@ -375,9 +354,15 @@ int chunk_begin(struct uploads *uploads, const char *id, int64_t offset, bool ch
 
 int chunk_append(struct upload_chunk *chunk, const void *data, size_t bytes)
 {
-    if ((int64_t)bytes > chunk->length - chunk->offset)
-        return err_set(ERR_TOO_LARGE, "More than the %lld bytes arrive that Upload-Length announced.",
+    if ((int64_t)bytes > chunk->length - chunk->offset) {
+        /* Or what is refused would be a complete upload. */
+        chunk->dropped = true;
+        if (ftruncate(chunk->fd, chunk->begin) == 0)
+            chunk->offset = chunk->begin;
+        return err_set(ERR_TOO_LARGE,
+                       "More than the %lld bytes arrive that Upload-Length announced: none of them stay.",
                        (long long)chunk->length);
+    }
     size_t written;
     int result = disk_write(chunk->fd, data, bytes, &written);
     chunk->offset += (int64_t)written;
@@ -393,7 +378,7 @@ static int give_up(struct upload_chunk *chunk)
     upload_files_remove(uploads->folder, chunk->id);
     if (faccessat(uploads->folder, upload_file(name, chunk->id, ".json"), F_OK, AT_SYMLINK_NOFOLLOW) < 0 &&
         errno == ENOENT)
-        spool_release(uploads->spool, chunk->length);
+        open_end(uploads, chunk->id, false);
     else
         lock_for_good(uploads, chunk->id);
     log_line(uploads->log, LOG_LEVEL_ERROR, chunk->id, "upload given up: its bytes may not be on the disk");
@@ -407,8 +392,9 @@ int chunk_end(struct upload_chunk *chunk, bool keep)
     if (!chunk->uploads)
         return 0;
     struct spool *spool = chunk->uploads->spool;
-    bool back = chunk->checked && !keep;
+    bool back = chunk->dropped || (chunk->checked && !keep);
     touch(chunk->uploads, chunk->fd);
+    open_touch(chunk->uploads, chunk->id);
     if (!back && fdatasync(chunk->fd) < 0) {
         result = spool_failed(spool, "syncing an upload");
         back = true; /* what a sync did not take may be gone by the next one, which would not tell */
@@ -426,7 +412,7 @@ int chunk_end(struct upload_chunk *chunk, bool keep)
     if (!result && chunk->checked &&
         (unlinkat(folder, upload_file(name, chunk->id, ".chunk"), 0) < 0 || fsync(folder) < 0))
         result = spool_failed(spool, "ending a chunk");
-    unlock(chunk->uploads, chunk->id);
+    upload_unlock(chunk->uploads, chunk->id);
     chunk->uploads = NULL;
     return result;
 }
@@ -452,7 +438,7 @@ int upload_peek(struct uploads *uploads, const char *id, struct job *job, int *s
 int upload_finish(struct uploads *uploads, struct store *store, const char *id, int64_t queue_limit, struct job *job)
 {
     struct upload upload = {.job = NULL};
-    int result = lock(uploads, id);
+    int result = upload_lock(uploads, id);
     if (result)
         return result;
     result = chunk_take_back(uploads, id);
@@ -476,24 +462,26 @@ int upload_finish(struct uploads *uploads, struct store *store, const char *id, 
             err_restore(&failure);
     }
     upload_clear(&upload);
-    if (!result)
-        upload_files_remove(uploads->folder, id); /* the bytes stay counted: they are the scan's now */
-    unlock(uploads, id);
+    if (!result) {
+        upload_files_remove(uploads->folder, id);
+        open_end(uploads, id, true);
+    }
+    upload_unlock(uploads, id);
     return result;
 }
 
 int upload_remove(struct uploads *uploads, const char *id)
 {
     struct upload upload = {.job = NULL};
-    int result = spool_is_id(id) ? lock(uploads, id) : upload_unknown();
+    int result = spool_is_id(id) ? upload_lock(uploads, id) : upload_unknown();
     if (result)
         return result;
     result = upload_get(uploads, id, &upload);
     if (!result) {
         upload_files_remove(uploads->folder, id);
-        spool_release(uploads->spool, upload.length);
+        open_end(uploads, id, false);
     }
     upload_clear(&upload);
-    unlock(uploads, id);
+    upload_unlock(uploads, id);
     return result;
 }

@@ -37,6 +37,7 @@ struct upload_chunk {
     int fd;
     int64_t begin, offset, length; /* of the upload: before this chunk, now, in the end */
     bool checked;                  /* it has a checksum: all of it stays, or nothing */
+    bool dropped;                  /* more came than was announced: nothing stays */
 };
 
 /* `lifetime`: seconds after which an upload that nothing is added to is removed. Fails with ERR_IO, ERR_NO_MEMORY. */
@@ -51,8 +52,10 @@ void uploads_free(struct uploads *uploads);
 int uploads_recover(struct uploads *uploads, struct store *store, const int64_t *queue_limit, int *resumed);
 
 /* Begin an upload of job->bytes that becomes this job, on the disk when this returns; what its client has begun counts
- * with what it has waiting. `metadata` (NULL: none) is kept with it, and not looked into. Fails with ERR_TOO_LARGE,
- * ERR_SPOOL_FULL, ERR_IO, and as store_room(). */
+ * with what it has waiting. Room for all of it is reserved, until nothing has arrived for a while (a minute, or half of
+ * the lifetime); from then on what has arrived keeps its room, and the rest is reserved again with the next chunk.
+ * `metadata` (NULL: none) is kept with it, and not looked into. Fails with ERR_TOO_LARGE, ERR_SPOOL_FULL, ERR_IO,
+ * ERR_QUOTA and ERR_QUEUE_FULL (so many have begun and not ended, of this client or of all; or as store_room()). */
 int upload_begin(struct uploads *uploads, const struct job *job, const char *metadata, struct upload *out);
 
 /* The failure that is told of an upload which is not there, or not the asker's: ERR_NOT_FOUND. */
@@ -60,9 +63,10 @@ int upload_unknown(void);
 /* Fails with ERR_NOT_FOUND, ERR_IO. */
 int upload_get(struct uploads *uploads, const char *id, struct upload *out);
 
-/* Begin to write at `offset`. Fails with ERR_NOT_FOUND, ERR_UPLOAD_OFFSET, ERR_UPLOAD_LOCKED, ERR_IO. */
+/* Begin to write at `offset`. Fails with ERR_NOT_FOUND, ERR_UPLOAD_OFFSET, ERR_UPLOAD_LOCKED, ERR_SPOOL_FULL (nothing
+ * had arrived for a while, and others took the room), ERR_IO. */
 int chunk_begin(struct uploads *uploads, const char *id, int64_t offset, bool checked, struct upload_chunk *out);
-/* Fails with ERR_TOO_LARGE (more than the upload's length), ERR_SPOOL_FULL, ERR_IO. */
+/* Fails with ERR_TOO_LARGE (more than the upload's length: nothing of the chunk stays), ERR_SPOOL_FULL, ERR_IO. */
 int chunk_append(struct upload_chunk *chunk, const void *data, size_t bytes);
 /* The chunk is over, whatever ended it; what arrived is on the disk. `keep`: its checksum fits, or it has none; without
  * it a checked chunk is taken back, as is one that the disk did not take; where that fails, too, a chunk without a

@@ -12,6 +12,14 @@ struct writing {
     bool lost;       /* for good: nobody knows any more which of its bytes the disk holds, and it cannot be removed */
 };
 
+/* An upload that has begun and has not ended. */
+struct open_upload {
+    char id[JOB_ID], client[JOB_CLIENT];
+    int64_t length, reserved; /* reserved: bytes that the spool counts, those that arrived and those that may */
+    double touched;           /* clock_seconds() when it was begun, or written to */
+    bool lapsed;              /* since then what has not arrived is no longer reserved */
+};
+
 struct uploads {
     struct spool *spool;
     struct store *store; /* these two from uploads_recover() on */
@@ -22,10 +30,12 @@ struct uploads {
     int64_t clock_offset; /* clock_offset() with which the times of the files go */
     pthread_t reaper;
     bool reaps, stopping;
-    pthread_mutex_t lock;     /* of `writing`, `stopping`, and the times of files with `clock_offset` */
-    pthread_mutex_t counting; /* held from the look at what a client with a quota has begun until one more is */
+    pthread_mutex_t lock; /* of `writing`, `stopping`, and the times of files with `clock_offset` */
     pthread_cond_t stop;
     struct writing writing[WRITERS];
+    pthread_mutex_t open_lock; /* of the rest; held for memory alone */
+    struct open_upload *open;  /* in no order */
+    size_t opens, open_room;
 };
 
 /* ---- uploads_files.c: of the folder STATE/uploads ---- */
@@ -57,7 +67,29 @@ enum upload_fault upload_examine(int folder, const char *id, int64_t *arrived);
 /* Call `each` with the id of every upload, also of those that lack a file. Fails with ERR_IO. */
 int uploads_each(int folder, void (*each)(void *context, const char *id), void *context);
 
+/* ---- uploads_open.c ---- */
+
+/* Count an upload that is about to begin; what its client has begun counts with what it has waiting. Nothing is
+ * reserved yet. Fails with ERR_QUOTA, ERR_QUEUE_FULL, ERR_NO_MEMORY. */
+int open_begin(struct uploads *uploads, const char *id, const struct job *job);
+/* Count one that a start found, all of it reserved. Fails with ERR_NO_MEMORY. */
+int open_recover(struct uploads *uploads, const struct upload *found);
+/* It has ended. is_scan: its bytes stay counted, as those of a scan. */
+void open_end(struct uploads *uploads, const char *id, bool is_scan);
+/* Bytes of it have arrived, or are about to. */
+void open_touch(struct uploads *uploads, const char *id);
+/* Reserve what has not arrived, where it is not; `fd`: its file. Fails as spool_reserve(). */
+int open_reserve(struct uploads *uploads, const char *id, int fd);
+/* What idle uploads have reserved and not used is everybody's again. */
+void open_lapse(struct uploads *uploads);
+
 /* ---- uploads.c ---- */
+
+/* Take an upload for oneself: nobody else writes to it. Fails with ERR_UPLOAD_LOCKED, ERR_NOT_FOUND (it is lost). */
+int upload_lock(struct uploads *uploads, const char *id);
+void upload_unlock(struct uploads *uploads, const char *id);
+/* Set how many ms the upload has left. */
+void upload_time_left_set(struct uploads *uploads, const char *id, int64_t left);
 
 /* Take back what arrived of a chunk whose checksum nobody saw, or whose end failed: the file ends where the note says.
  * By who has the lock, or at the start. Fails with ERR_IO, ERR_SPOOL_FULL. */

@@ -50,6 +50,7 @@ static void *reap(void *context)
         int removed = 0;
         pthread_mutex_unlock(&uploads->lock);
         uploads_clock_follow(uploads);
+        open_lapse(uploads);
         if (clock_seconds() >= next) {
             uploads_each(uploads->folder, look_after, &(struct pass){uploads, &removed});
             next = clock_seconds() + (double)(uploads->lifetime < REAP_SECONDS ? uploads->lifetime : REAP_SECONDS);
@@ -83,8 +84,8 @@ static void recover(void *context, const char *id)
                  "an upload is damaged and stays as it is: mrirecond --check-state");
     } else {
         bool whole = chunk_take_back(uploads, id) == 0;
-        if (upload_get(uploads, id, &upload) == 0)
-            spool_count(uploads->spool, upload.length);
+        if (upload_get(uploads, id, &upload) == 0 && open_recover(uploads, &upload) != 0)
+            whole = false;
         if (upload.job && whole && known == ERR_NOT_FOUND &&
             complete(uploads, &upload, "an upload that was complete when a crash came"))
             (*pass->count)++;

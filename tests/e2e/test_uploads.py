@@ -1,6 +1,8 @@
 #!/usr/bin/python3
 """Uploads that break off and go on (tus 1.0), across restarts and kills; digests of bodies (RFC 9530)."""
+# time limit: 300 s
 import base64
+import concurrent.futures
 import hashlib
 import os
 import socket
@@ -162,11 +164,82 @@ def too_many(daemon):
     where = create(daemon, b"x" * 100)
     append(daemon, where, 0, b"x" * 101).problem(413, "body-too-large")
     same(offset_of(daemon, where), 0)
-    with socket.create_connection(("127.0.0.1", daemon.port)) as connection:  # a length that nobody announced
-        head = "".join(f"{name}: {value}\r\n" for name, value in {**TUS, **BYTES, "Upload-Offset": 0, "Transfer-Encoding": "chunked"}.items())
-        connection.sendall(f"PATCH {where} HTTP/1.1\r\nHost: localhost\r\n{head}\r\nC8\r\n".encode() + b"x" * 200 + b"\r\n0\r\n\r\n")
-        assert b" 413 " in connection.recv(100)
+    assert b" 413 " in chunked(daemon, where, b"x" * 200, 200)
     wait_until(lambda: daemon.request("DELETE", where, headers=TUS).status == 204, "the lock to be gone")
+
+
+def chunked(daemon, where, body, piece):
+    """The status line of a PATCH at 0 in chunks of `piece` bytes, whose length nobody announced."""
+    with socket.create_connection(("127.0.0.1", daemon.port)) as connection:
+        head = "".join(f"{name}: {value}\r\n" for name, value in {**TUS, **BYTES, "Upload-Offset": 0, "Transfer-Encoding": "chunked"}.items())
+        pieces = b"".join(b"%x\r\n%s\r\n" % (len(body[at:at + piece]), body[at:at + piece]) for at in range(0, len(body), piece))
+        connection.sendall(f"PATCH {where} HTTP/1.1\r\nHost: localhost\r\n{head}\r\n".encode() + pieces + b"0\r\n\r\n")
+        return connection.recv(200).split(b"\r\n")[0]
+
+
+@test("a chunk that is longer than announced and was refused becomes no job: not its first bytes either, which were a whole scan")
+def too_many_is_no_job():
+    with Daemon(devices="cpu", upload_lifetime=3) as daemon:  # every 3 s complete uploads are looked for
+        body = scan(daemon)
+        refused, whole = create(daemon, body), create(daemon, body)
+        assert b" 413 " in chunked(daemon, refused, body + b"EXTRA", len(body))
+        wait_until(lambda: daemon.request("HEAD", refused, headers=TUS).headers.get("upload-offset") == "0", "the chunk to be dropped")
+        assert b" 204 " in chunked(daemon, whole, body, 5000)
+        wait_until(lambda: daemon.request("HEAD", refused, headers=TUS).status == 404, "the upload to expire", 30)
+        same([job["id"] for job in daemon.get("/v1/jobs").json()["jobs"]], [whole.rsplit("/", 1)[1]], "jobs")
+        same(daemon.finish(whole.rsplit("/", 1)[1])["state"], "succeeded", "state")
+
+
+def begin(daemon, length, client):
+    return daemon.request("POST", "/v1/uploads?kind=recon", headers={**TUS, "Upload-Length": str(length), "X-Mrirecond-Client": client})
+
+
+@test("one client begins 256 uploads at most, also over a restart; another may meanwhile, and so may it once one has ended")
+def bound_of_a_client():
+    with Daemon(devices="cpu") as daemon:
+        first = begin(daemon, 1, "many").expect(201).headers["location"]
+        for _ in range(255):
+            begin(daemon, 1, "many").expect(201)
+        for _ in range(2):
+            assert "256" in begin(daemon, 1, "many").problem(429, "client-quota")["detail"]
+            begin(daemon, 1, "other").expect(201)
+            daemon.kill()
+            daemon.restart()
+        daemon.request("DELETE", first, headers=TUS).expect(204)
+        begin(daemon, 1, "many").expect(201)
+        begin(daemon, 1, "many").problem(429, "client-quota")
+        same(used(daemon), 256 + 2, "bytes counted")
+
+
+@test("2048 uploads of all clients are begun at most")
+def bound_of_all():
+    with Daemon(devices="cpu") as daemon:
+        with concurrent.futures.ThreadPoolExecutor(8) as clients:
+            for answer in clients.map(lambda number: begin(daemon, 1, f"client-{number % 8}"), range(2048)):
+                answer.expect(201)
+        assert "2048" in begin(daemon, 1, "another").problem(503, "queue-full")["detail"]
+
+
+@test("an upload to which nothing comes gives back the room that it has reserved, keeps what arrived, and takes room again when it goes on")
+def reservation():
+    with Daemon(devices="cpu", upload_lifetime=8, spool_limit=1000000) as daemon:
+        body = scan(daemon)
+        where = begin(daemon, 1000000, "empty").expect(201).headers["location"]
+        path = os.path.join(daemon.state, "uploads", where.rsplit("/", 1)[1])
+        assert os.stat(path).st_blocks * 512 >= 1000000, "no blocks were reserved"
+        append(daemon, where, 0, bytes(50000)).expect(204)
+        daemon.submit(body).problem(507, "spool-full")
+        wait_until(lambda: used(daemon) == 50000, "the reservation to end", 8)
+        assert os.stat(path).st_blocks * 512 < 100000, "the blocks are still taken"
+        same(offset_of(daemon, where), 50000, "offset")
+        same(daemon.run(body)["state"], "succeeded", "state")
+        other = begin(daemon, 900000, "other").expect(201).headers["location"]
+        append(daemon, where, 50000, bytes(100)).problem(507, "spool-full")
+        same(offset_of(daemon, where), 50000, "offset")
+        daemon.request("DELETE", other, headers=TUS).expect(204)
+        append(daemon, where, 50000, bytes(100)).expect(204)
+        same((used(daemon), offset_of(daemon, where)), (1000000, 50100), "bytes counted, and the offset")
+        wait_until(lambda: daemon.request("HEAD", where, headers=TUS).status == 404 and used(daemon) == 0, "the upload to expire", 30)
 
 
 @test("what is wrong with a creation is told before a byte is sent")

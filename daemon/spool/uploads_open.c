@@ -1,0 +1,208 @@
+/* Uploads that have begun and not ended, in memory: how many a client has, and what of the spool each has reserved. Who
+ * begins one reads nothing of the others from the disk. */
+#include "daemon/spool/uploads_parts.h"
+
+#include "daemon/base/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    OPEN_MOST = 2048,        /* uploads of all clients: a start looks at each of them */
+    OPEN_CLIENT_MOST = 256,  /* of one */
+    RESERVATION_SECONDS = 60 /* without a byte, after which what has not arrived is no longer reserved */
+};
+
+/* Under the lock. NULL: there is none. */
+static struct open_upload *open_find(const struct uploads *uploads, const char *id)
+{
+    for (size_t i = 0; i < uploads->opens; i++)
+        if (strcmp(uploads->open[i].id, id) == 0)
+            return &uploads->open[i];
+    return NULL;
+}
+
+/* Under the lock. */
+static int open_add(struct uploads *uploads, const struct open_upload *upload)
+{
+    if (uploads->opens == uploads->open_room) {
+        size_t room = uploads->open_room ? 2 * uploads->open_room : 64;
+        struct open_upload *more = realloc(uploads->open, room * sizeof *more);
+        if (!more)
+            return err_set(ERR_NO_MEMORY, "No memory for an upload. Try again later.");
+        uploads->open = more;
+        uploads->open_room = room;
+    }
+    uploads->open[uploads->opens++] = *upload;
+    return 0;
+}
+
+static struct open_upload open_of(const char *id, const char *client, int64_t length)
+{
+    struct open_upload upload = {.length = length, .touched = clock_seconds()};
+    snprintf(upload.id, sizeof upload.id, "%s", id);
+    snprintf(upload.client, sizeof upload.client, "%s", client);
+    return upload;
+}
+
+/* Whether this client may begin one more. Under the lock. */
+static int open_check(struct uploads *uploads, const struct job *job)
+{
+    struct quota begun = {0, 0};
+    for (size_t i = 0; i < uploads->opens; i++)
+        if (strcmp(uploads->open[i].client, job->client) == 0) {
+            begun.jobs++;
+            begun.bytes += uploads->open[i].length;
+        }
+    if (begun.jobs >= OPEN_CLIENT_MOST)
+        return err_set(ERR_QUOTA,
+                       "%lld uploads in pieces of this client have begun and not ended, the most that it may have. "
+                       "Complete them, or remove them (DELETE).",
+                       (long long)begun.jobs);
+    if (uploads->opens >= OPEN_MOST)
+        return err_set(ERR_QUEUE_FULL,
+                       "%zu uploads in pieces have begun and not ended, which is the limit. Try again later.",
+                       uploads->opens);
+    return store_has_quota(uploads->store, job->quota)
+               ? store_room(uploads->store, job->client, job->quota, begun, job->bytes, *uploads->queue_limit)
+               : 0;
+}
+
+int open_begin(struct uploads *uploads, const char *id, const struct job *job)
+{
+    struct open_upload upload = open_of(id, job->client, job->bytes);
+    pthread_mutex_lock(&uploads->open_lock);
+    int result = open_check(uploads, job);
+    if (!result)
+        result = open_add(uploads, &upload);
+    pthread_mutex_unlock(&uploads->open_lock);
+    return result;
+}
+
+int open_recover(struct uploads *uploads, const struct upload *found)
+{
+    const char *client = json_string_value(json_object_get(found->job, "client"));
+    struct open_upload upload = open_of(found->id, client ? client : "", found->length);
+    upload.reserved = found->length;
+    pthread_mutex_lock(&uploads->open_lock);
+    int result = open_add(uploads, &upload);
+    pthread_mutex_unlock(&uploads->open_lock);
+    if (!result)
+        spool_count(uploads->spool, found->length);
+    return result;
+}
+
+void open_end(struct uploads *uploads, const char *id, bool is_scan)
+{
+    int64_t reserved = 0;
+    pthread_mutex_lock(&uploads->open_lock);
+    struct open_upload *upload = open_find(uploads, id);
+    if (upload) {
+        reserved = upload->reserved;
+        *upload = uploads->open[--uploads->opens];
+    }
+    pthread_mutex_unlock(&uploads->open_lock);
+    if (!is_scan)
+        spool_release(uploads->spool, reserved);
+}
+
+void open_touch(struct uploads *uploads, const char *id)
+{
+    pthread_mutex_lock(&uploads->open_lock);
+    struct open_upload *upload = open_find(uploads, id);
+    if (upload) {
+        upload->touched = clock_seconds();
+        upload->lapsed = false;
+    }
+    pthread_mutex_unlock(&uploads->open_lock);
+}
+
+/* ---- what is reserved ---- */
+
+/* Count `bytes` of it as reserved; by how many more that is than before. */
+static int64_t reserved_set(struct uploads *uploads, const char *id, int64_t bytes)
+{
+    int64_t before = bytes;
+    pthread_mutex_lock(&uploads->open_lock);
+    struct open_upload *upload = open_find(uploads, id);
+    if (upload) {
+        before = upload->reserved;
+        upload->reserved = bytes;
+    }
+    pthread_mutex_unlock(&uploads->open_lock);
+    return bytes - before;
+}
+
+int open_reserve(struct uploads *uploads, const char *id, int fd)
+{
+    pthread_mutex_lock(&uploads->open_lock);
+    const struct open_upload *upload = open_find(uploads, id);
+    int64_t length = upload ? upload->length : 0, missing = upload ? length - upload->reserved : 0;
+    pthread_mutex_unlock(&uploads->open_lock);
+    int result = missing > 0 ? spool_reserve(uploads->spool, missing) : 0;
+    if (result || missing <= 0)
+        return result;
+    if (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, length) < 0 && (errno == ENOSPC || errno == EDQUOT)) {
+        result = spool_failed(uploads->spool, "reserving space for the upload");
+        spool_release(uploads->spool, missing);
+        return result;
+    }
+    reserved_set(uploads, id, length);
+    return 0;
+}
+
+/* The blocks beyond the end of the file, where `arrived` bytes are. */
+static void blocks_give_back(struct uploads *uploads, const char *id, int64_t arrived, int64_t length)
+{
+    int fd = openat(uploads->folder, id, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    /* Which of the two gives back what lies behind the end is the file system's choice. */
+    if (ftruncate(fd, arrived) == 0)
+        (void)fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, arrived, length - arrived);
+    close(fd);
+}
+
+/* An upload that is idle, while no request writes to it. */
+static void lapse(struct uploads *uploads, const char *id)
+{
+    struct upload upload = {.job = NULL};
+    if (upload_get(uploads, id, &upload) == 0) {
+        blocks_give_back(uploads, id, upload.offset, upload.length);
+        upload_time_left_set(uploads, id, upload.left);
+        spool_release(uploads->spool, -reserved_set(uploads, id, upload.offset));
+    }
+    upload_clear(&upload);
+}
+
+/* Whether there is one whose reservation is over; `id` is its. */
+static bool idle_find(struct uploads *uploads, char id[JOB_ID], double before)
+{
+    bool found = false;
+    pthread_mutex_lock(&uploads->open_lock);
+    for (size_t i = 0; i < uploads->opens && !found; i++) {
+        struct open_upload *upload = &uploads->open[i];
+        found = upload->touched < before && !upload->lapsed;
+        if (found) {
+            upload->lapsed = true;
+            memcpy(id, upload->id, JOB_ID);
+        }
+    }
+    pthread_mutex_unlock(&uploads->open_lock);
+    return found;
+}
+
+void open_lapse(struct uploads *uploads)
+{
+    char id[JOB_ID];
+    double seconds = (double)uploads->lifetime / 2;
+    double before = clock_seconds() - (seconds < RESERVATION_SECONDS ? seconds : RESERVATION_SECONDS);
+    while (idle_find(uploads, id, before))
+        if (upload_lock(uploads, id) == 0) {
+            lapse(uploads, id);
+            upload_unlock(uploads, id);
+        }
+}

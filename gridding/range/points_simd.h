@@ -16,6 +16,8 @@
 
 typedef float vec __attribute__((vector_size(64)));
 typedef float vec_unaligned __attribute__((vector_size(64), aligned(4), may_alias));
+typedef float vec_half __attribute__((vector_size(32), aligned(4), may_alias));
+typedef float vec_quarter __attribute__((vector_size(16)));
 typedef int32_t vec_mask __attribute__((vector_size(64)));
 
 enum { BLOCK = 16, AHEAD = 3 * BLOCK, MOST_VECTORS = 20 };
@@ -144,12 +146,13 @@ INLINE void scatter_separable(const struct points_run *run, const struct c32 *va
             for (int v = 0; v < vectors; v++)
                 row[v] = load(b.row[i] + v * LAW_LANES) * load(b.value[i] + v % turn * LAW_LANES);
             for (int z = 0; z < planes; z++, plane += plane_step) {
-                float wz = planes > 1 ? b.z[i][z] : 1, *t = plane;
-                for (int y = 0; y < W; y++, t += row_step) {
-                    vec w = splat(wz * b.y[i][y]);
+                float *t = plane;
+                vec level[MOST_VECTORS];
+                for (int v = 0; v < vectors; v++)
+                    level[v] = planes > 1 ? row[v] * splat(b.z[i][z]) : row[v];
+                for (int y = 0; y < W; y++, t += row_step)
                     for (int v = 0; v < vectors; v++)
-                        store(t + v * LAW_LANES, load(t + v * LAW_LANES) + row[v] * w);
-                }
+                        store(t + v * LAW_LANES, load(t + v * LAW_LANES) + level[v] * splat(b.y[i][y]));
             }
         }
     }
@@ -165,9 +168,19 @@ INLINE void fold(const vec *row, const int vectors, const int L, float *sums)
             sum += row[v];
         store(sums + t * LAW_LANES, sum);
     }
-    for (int half = LAW_LANES / 2; half >= 2 * L; half /= 2)
-        for (int e = 0; e < half; e++)
-            sums[e] += sums[e + half];
+    if (2 * L < LAW_LANES) {
+        const vec v = load(sums);
+        const vec_half half = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7) +
+                              __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
+        if (L == 4) {
+            *(vec_half *)sums = half;
+            return;
+        }
+        const vec_quarter quarter =
+            __builtin_shufflevector(half, half, 0, 1, 2, 3) + __builtin_shufflevector(half, half, 4, 5, 6, 7);
+        sums[0] = quarter[0] + quarter[2];
+        sums[1] = quarter[1] + quarter[3];
+    }
 }
 
 INLINE void gather_separable(const struct points_run *run, struct c32 *values, size_t stride, const int W, const int L)
@@ -177,19 +190,28 @@ INLINE void gather_separable(const struct points_run *run, struct c32 *values, s
     struct block b;
     for (size_t first = 0; first < run->count; first += BLOCK) {
         size_t n = run->count - first < BLOCK ? run->count - first : BLOCK;
+        /* Neighbours in a bin go to all over the scan: ask for the places of a coming block now. */
+        for (size_t i = first + AHEAD; i < first + AHEAD + n && i < run->count; i++)
+            for (int l = 0; l < L; l++)
+                __builtin_prefetch(values + (size_t)l * stride + run->point[i].source, 1);
         weigh(run, first, n, W, L, &b);
         for (size_t i = 0; i < n; i++) {
             const float *plane = corner(run, run->point + first + i, L);
             vec row[MOST_VECTORS];
             for (int v = 0; v < vectors; v++)
                 row[v] = splat(0);
+            /* A sum a plane: one chain of additions through all rows would be as long as its latency allows. */
             for (int z = 0; z < planes; z++, plane += plane_step) {
-                const float wz = planes > 1 ? b.z[i][z] : 1, *t = plane;
-                for (int y = 0; y < W; y++, t += row_step) {
-                    vec w = splat(wz * b.y[i][y]);
+                const float *t = plane;
+                vec level[MOST_VECTORS];
+                for (int v = 0; v < vectors; v++)
+                    level[v] = load(t + v * LAW_LANES) * splat(b.y[i][0]);
+                t += row_step;
+                for (int y = 1; y < W; y++, t += row_step)
                     for (int v = 0; v < vectors; v++)
-                        row[v] += load(t + v * LAW_LANES) * w;
-                }
+                        level[v] += load(t + v * LAW_LANES) * splat(b.y[i][y]);
+                for (int v = 0; v < vectors; v++)
+                    row[v] = planes > 1 ? row[v] + level[v] * splat(b.z[i][z]) : level[v];
             }
             for (int v = 0; v < vectors; v++)
                 row[v] *= load(b.row[i] + v * LAW_LANES);

@@ -12,12 +12,13 @@
  *     failed   {id, error: {code, detail, acquisition_index?, required_bytes?, available_bytes?}, fatal: bool,
  *              put_back?: bool}
  *              fatal: the device is gone; the worker exits and the job may be tried on another. put_back: the
- *              results could not be written, which is no fault of the job. In place of hello (id
+ *              results could not be written, or will have no room, which is no fault of the job. In place of hello (id
  *              ""): there is no such device, or it cannot be used
  *     status   {memory_available, memory_total}                         the answer to ping
  *   daemon -> worker
- *     job      {id, kind, parameters: {name: text}, formats: ["h5", ...]}
+ *     job      {id, kind, parameters: {name: text}, formats: ["h5", ...], room: {most, most_of, free}}
  *              + fds [scan file, an empty file to be written as each of the formats, in their order]
+ *              room: bytes that the results may take together, as struct recon_room (recon/recon.h) has them
  *     prepare  {id, kind, parameters} + fd [scan file]
  *              a hint, answered by nothing: this job may be next. Its scan is read beside the job that runs, or before
  *              there is one. A second hint replaces the first

@@ -103,6 +103,15 @@ struct recon_cache;
 int recon_cache_create(struct recon_cache **out);
 void recon_cache_free(struct recon_cache *cache);
 
+/* The room that the files of a job's images may take, together. What they will take at most is known before they are
+ * computed. */
+struct recon_room {
+    int files;           /* one of each form that was asked for; 0 counts as 1 */
+    uint64_t most;       /* for good: more fails with ERR_RESULT_TOO_LARGE; 0: any */
+    const char *most_of; /* whose limit that is, for the sentence: "option result-limit" */
+    uint64_t free;       /* for now: more fails with ERR_SPOOL_FULL; 0: any */
+};
+
 struct recon_request {
     const struct kind *kind;
     const struct param_values *values;
@@ -112,6 +121,7 @@ struct recon_request {
     double decode_seconds;     /* of processor time for decoding, beside one for each MiB of the file; 0: 5 */
     double begun;              /* when the job began, CLOCK_MONOTONIC in seconds; 0: when it is run */
     struct recon_cache *cache; /* may be NULL: nothing is kept */
+    struct recon_room room;
 };
 
 struct recon_outcome {

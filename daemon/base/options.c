@@ -44,6 +44,10 @@ static const struct option {
     {"codec", "", "Path of mrirecon-codec. Empty: beside mrirecond.", OPTION_IS_TEXT, AT(codec)},
     {"body-limit", "32G", "Largest upload, in bytes (K, M, G, T: powers of 1024).", OPTION_IS_SIZE, AT(body_limit), 1,
      KIB(KIB(KIB(KIB(64))))},
+    {"result-limit", "8G",
+     "Largest result of a job, in bytes: its images in all forms that are written at once. Known, and refused, before "
+     "they are computed. No result takes more than client-bytes or the disk, either. 0: any.",
+     OPTION_IS_SIZE, AT(result_limit), 0, KIB(KIB(KIB(KIB(64)))), .live = true},
     {"spool-limit", "0", "Bytes that waiting uploads may take in all. 0: what the disk has.", OPTION_IS_SIZE,
      AT(spool_limit), 0, KIB(KIB(KIB(KIB(1024))))},
     {"spool-reserve", "512M", "Bytes of the state folder's disk that uploads leave free.", OPTION_IS_SIZE,

@@ -22,7 +22,8 @@ struct options {
         host_names[OPTION_TEXT];
     int64_t threads, http_threads, connections, address_connections, queue_limit, client_jobs, keep_scans, job_names,
         log_level, log_format;
-    int64_t upload_rate, client_bytes, keep_bytes, body_limit, spool_limit, spool_reserve, work_reserve; /* bytes */
+    int64_t upload_rate, client_bytes, keep_bytes, body_limit, result_limit, spool_limit, spool_reserve,
+        work_reserve; /* bytes */
     int64_t header_timeout, keep_jobs, priority_ageing, idle_timeout, wait_limit, job_time_limit, cancel_grace,
         worker_timeout, progress_timeout, start_timeout, drain_time, convert_timeout, upload_lifetime,
         decode_time; /* seconds */

@@ -304,8 +304,9 @@ static void hand_over(struct scheduler *scheduler, struct slot *slot)
         if (slot->now.scan_lost)
             slot->now.failure.code = ERR_IO; /* of the server, as a start has it */
     } else if (worker_send(&slot->worker,
-                           json_pack("{s:s, s:s, s:s, s:O, s:O}", "type", "job", "id", id, "kind", slot->now.job.kind,
-                                     "parameters", slot->now.job.parameters, "formats", formats),
+                           json_pack("{s:s, s:s, s:s, s:O, s:O, s:o}", "type", "job", "id", id, "kind",
+                                     slot->now.job.kind, "parameters", slot->now.job.parameters, "formats", formats,
+                                     "room", results_room(scheduler, &slot->now.most)),
                            files, count)) {
         end(scheduler, slot, "takes no messages");
     }

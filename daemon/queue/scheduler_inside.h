@@ -33,6 +33,7 @@ struct run {
     enum outcome outcome;
     double settle_at;
     struct err failure;
+    int64_t most;             /* bytes that its results may take; 0: any */
     json_t *results, *report; /* of OUTCOME_DONE; results once the files are in their place */
 };
 
@@ -91,6 +92,10 @@ static inline bool slot_better(const struct slot *a, const struct slot *b)
 
 /* Whether the job that the worker had is over; it makes room for the next, where the one before it is settled. */
 bool slot_move_on(struct scheduler *scheduler, struct slot *slot);
+
+/* The room for the results of a job that begins now: of the message "job". *most: what they may take; 0: any. New
+ * reference. */
+json_t *results_room(const struct scheduler *scheduler, int64_t *most);
 
 /* Take what has ended to the disk, and tell who waits; what cannot be stored is tried again later. */
 void slot_settle(struct scheduler *scheduler, struct slot *slot);

@@ -31,12 +31,54 @@ static void drop_scan(struct scheduler *scheduler, const char *id, int code)
         spool_remove(scheduler->parts.spool, id);
 }
 
+/* The least of these that is one. */
+static void least_take(int64_t value, const char *name, int64_t *least, const char **of)
+{
+    if (value > 0 && (*least == 0 || value < *least)) {
+        *least = value;
+        *of = name;
+    }
+}
+
+json_t *results_room(const struct scheduler *scheduler, int64_t *most)
+{
+    const struct scheduler_parts *parts = &scheduler->parts;
+    int64_t now = 0, ever = 0;
+    const char *of = "";
+    *most = 0;
+    least_take(parts->options->result_limit, "option result-limit", most, &of);
+    least_take(parts->options->client_bytes, "option client-bytes", most, &of);
+    if (spool_results_room(parts->spool, parts->options->work_reserve, &now, &ever) == 0) {
+        least_take(ever > 0 ? ever : 1, "the size of the disk", most, &of);
+        now = now > 0 ? now : 1;
+    }
+    return json_pack("{s:I, s:s, s:I}", "most", (json_int_t)*most, "most_of", of, "free", (json_int_t)now);
+}
+
+/* A worker that was asked to keep to the room and did not is not to be believed. */
+static int results_check(const struct run *run)
+{
+    int64_t sum = 0;
+    size_t i;
+    json_t *result;
+    json_array_foreach (run->results, i, result)
+        sum += json_integer_value(json_object_get(result, "bytes"));
+    return run->most <= 0 || sum <= run->most
+               ? 0
+               : err_set_bytes(ERR_INTERNAL, sum, run->most,
+                               "The worker wrote %lld bytes of results, and was to write %lld at most. This is a fault "
+                               "of the server.",
+                               (long long)sum, (long long)run->most);
+}
+
 /* The job's files are in their place, then its row says so. */
 static int settle_done(struct scheduler *scheduler, struct run *run)
 {
     const struct scheduler_parts *parts = &scheduler->parts;
     const char *id = run->job.id;
     int result = run->results ? 0 : spool_results_finish(parts->spool, id, &run->results);
+    if (!result)
+        result = results_check(run);
     if (result) {
         run->outcome = disk_is_cause(result) ? OUTCOME_SHORT : OUTCOME_FAILED;
         run->failure = *err_last();

@@ -228,6 +228,16 @@ int spool_work_check(struct spool *spool, int64_t reserve)
 
 /* ---- scans ---- */
 
+int spool_results_room(struct spool *spool, int64_t reserve, int64_t *free, int64_t *ever)
+{
+    struct statvfs disk;
+    if (fstatvfs(spool->results, &disk) < 0)
+        return disk_failed("asking for the space on the disk");
+    *free = (int64_t)(disk.f_bavail * disk.f_frsize) - reserve;
+    *ever = (int64_t)(disk.f_blocks * disk.f_frsize) - reserve;
+    return 0;
+}
+
 int spool_free_bytes(struct spool *spool, int64_t *bytes)
 {
     struct room room = {0, 0};

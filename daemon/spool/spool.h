@@ -109,6 +109,9 @@ int spool_check(struct spool *spool);
  * not wait. Fails with ERR_SPOOL_FULL, or as the last proof did. */
 int spool_work_check(struct spool *spool, int64_t reserve);
 
+/* Bytes of the disk that results may take beside `reserve`: those that are free, and of an empty one. */
+int spool_results_room(struct spool *spool, int64_t reserve, int64_t *free, int64_t *ever);
+
 /* Bytes free on the disk for uploads beyond the reserve (less than 0: below it). */
 int spool_free_bytes(struct spool *spool, int64_t *bytes);
 

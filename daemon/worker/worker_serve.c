@@ -278,6 +278,31 @@ static void job_end(struct worker *w)
     pthread_mutex_unlock(&w->lock);
 }
 
+static struct recon_room room_read(const struct order *order)
+{
+    const json_t *room = json_object_get(order->message, "room");
+    return (struct recon_room){
+        .files = order->fd_count - 1,
+        .most = (uint64_t)json_integer_value(json_object_get(room, "most")),
+        .most_of = json_string_value(json_object_get(room, "most_of")),
+        .free = (uint64_t)json_integer_value(json_object_get(room, "free")),
+    };
+}
+
+/* What was written is no more than what was promised before it was computed. */
+static int promise_check(const struct order *order, const struct recon_outcome *outcome)
+{
+    double promised = json_number_value(json_object_get(outcome->report, "result_bytes")), written = 0;
+    struct stat there;
+    for (int i = 1; i < order->fd_count; i++)
+        written += fstat(order->fds[i], &there) == 0 ? (double)there.st_size : 0;
+    return written <= promised ? 0
+                               : err_set(ERR_INTERNAL,
+                                         "The results take %.0f bytes, and were said to take %.0f at most. This is a "
+                                         "fault of the server.",
+                                         written, promised);
+}
+
 /* Read the scan, or take what was read ahead, and reconstruct it. */
 static int job_compute(struct worker *w, const struct order *order, const struct recon_listener *listener,
                        struct recon_input **input, struct recon_outcome *outcome)
@@ -294,6 +319,7 @@ static int job_compute(struct worker *w, const struct order *order, const struct
         struct recon_request request = worker_request(w->options, kind, &values, scan, NULL);
         request.begun = begun;
         request.cache = w->cache;
+        request.room = room_read(order);
         rc = recon_run_input(outcome, w->dev, &request, listener, *input);
     }
     if (rc == 0)
@@ -311,7 +337,9 @@ static int job_run(struct worker *w, const struct order *order)
     bool computed = rc == 0;
     if (computed)
         rc = results_write(order, &outcome);
-    bool put_back = computed && disk_is_cause(rc);
+    if (rc == 0)
+        rc = promise_check(order, &outcome);
+    bool put_back = rc == ERR_SPOOL_FULL || (computed && disk_is_cause(rc));
     fds_close(order->fds, order->fd_count);
     reporter_end(w->reporter);
     job_end(w);

@@ -134,6 +134,38 @@ static void readouts_report(struct recon_job *job)
             frames->elsewhere);
 }
 
+/* What the images will take, which is a promise: the report tells it as `result_bytes`. */
+static int results_promise(struct recon_job *job)
+{
+    const struct recon_room *room = &job->request->room;
+    bool combined = recon_choice(job, RECON_COILS) == RECON_COILS_RSS;
+    const struct image_series shape = {
+        .count = job->frames->count,
+        .channels = combined ? 1 : (size_t)job->frames->frame[0].coils,
+        .size = {(size_t)job->out_n[0], (size_t)job->out_n[1], (size_t)job->out_n[2]},
+        .complex_valued = recon_choice(job, RECON_OUTPUT) == RECON_OUTPUT_COMPLEX,
+    };
+    size_t files = room->files > 0 ? (size_t)room->files : 1, bytes = 0;
+    bool counted = image_file_most(&shape, job->scan.header->xml_bytes, &bytes) && size_mul(bytes, files, &bytes) &&
+                   bytes <= INT64_MAX;
+    if (!counted)
+        bytes = INT64_MAX;
+    recon_report_number(job, "result_bytes", (double)bytes);
+    bool for_good = !counted || (room->most && bytes > room->most);
+    if (!for_good && (!room->free || bytes <= room->free))
+        return 0;
+    uint64_t most = for_good ? room->most : room->free;
+    return err_set_bytes(for_good ? ERR_RESULT_TOO_LARGE : ERR_SPOOL_FULL, (int64_t)bytes, (int64_t)most,
+                         "The result would be %zu image%s of %zu x %zu x %zu in %zu channel%s, which take up to %.1f "
+                         "MB in %zu file%s; %s "
+                         "%.1f MB (%s). Ask for fewer or smaller images (matrix, coils=rss, output=magnitude), or send "
+                         "the scan in parts.",
+                         shape.count, shape.count == 1 ? "" : "s", shape.size[0], shape.size[1], shape.size[2],
+                         shape.channels, shape.channels == 1 ? "" : "s", 1e-6 * (double)bytes, files,
+                         files == 1 ? "" : "s", for_good ? "a job's results may take" : "there is room for",
+                         1e-6 * (double)most, for_good && room->most_of ? room->most_of : "the disk's free space");
+}
+
 static int sort(struct recon_job *job)
 {
     int rc = frames_create(&job->frames, &job->scan, (int)recon_choice(job, RECON_ENCODING),
@@ -143,7 +175,7 @@ static int sort(struct recon_job *job)
     job->encoding = &job->scan.encodings[job->frames->encoding];
     matrix_choose(job);
     readouts_report(job);
-    return 0;
+    return results_promise(job);
 }
 
 /* ---- the job ---- */

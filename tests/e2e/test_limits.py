@@ -8,7 +8,10 @@ import http.client
 import os
 import socket
 import struct
+import tempfile
 import time
+
+import numpy as np
 
 import scans
 from harness import Daemon, Response, main, same, test, wait_until
@@ -54,6 +57,23 @@ def is_closed(connection):
         return True
     finally:
         connection.setblocking(True)
+
+
+@test("a small scan of large images: refused with the numbers before they are computed, by whichever limit is the least")
+def large_results():
+    scan = scans.radial(matrix=(2048, 2048, 1), spokes=50, samples=4, coils=1, weights=False)
+    scan.heads["idx"]["repetition"] = np.arange(50)  # an image a spoke
+    with tempfile.TemporaryDirectory() as folder:
+        body = scan.bytes(folder)
+    assert len(body) < 60000, len(body)
+    need = 50 * 2048 * 2048 * 4
+    for options, words in (({"result_limit": "800M"}, "option result-limit"), ({"client_bytes": "700M"}, "option client-bytes")):
+        with Daemon(devices="cpu", **options) as daemon:
+            problem = daemon.fails(body, "kind=recon&dcf=none", "result-too-large", 422)
+            assert "50 images of 2048 x 2048 x 1 in 1 channel" in problem["detail"] and words in problem["detail"], problem["detail"]
+            assert need < problem["required_bytes"] < 1.05 * need, problem
+            same(problem["available_bytes"], int(list(options.values())[0][:-1]) << 20, "bytes that there may be")
+            same([name for name in daemon.files() if name.startswith("results/")], [], "files of results")
 
 
 @test("headers that come a byte at a time, and connections without a request, are closed in time")

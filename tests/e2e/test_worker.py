@@ -232,16 +232,16 @@ class Served:
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
         self.socket.sendmsg([json.dumps(message).encode()], rights)
 
-    def job(self, identity, scan, folder, formats=(), **parameters):
+    def job(self, identity, scan, folder, formats=(), room=None, **parameters):
         """Its results are image.h5 and one for each of `formats` in a new folder."""
         formats = ["h5", *formats]
         os.makedirs(folder)
         fds = [os.open(scan, os.O_RDONLY)] + [os.open(f"{folder}/image.{name}", os.O_RDWR | os.O_CREAT | os.O_EXCL) for name in formats]
-        self.job_with(fds, identity, formats, **parameters)
+        self.job_with(fds, identity, formats, room, **parameters)
 
-    def job_with(self, fds, identity, formats, **parameters):
+    def job_with(self, fds, identity, formats, room=None, **parameters):
         """A job with these descriptors, which are closed here."""
-        self.send(fds, type="job", id=identity, kind="recon", parameters=parameters, formats=formats)
+        self.send(fds, type="job", id=identity, kind="recon", parameters=parameters, formats=formats, **({"room": room} if room else {}))
         for fd in fds:
             os.close(fd)
 
@@ -301,6 +301,31 @@ def served():
             with open(f"{out}/image.png", "rb") as file:
                 same(file.read(8), b"\x89PNG\r\n\x1a\n", "the picture's begin")
             assert done["report"]["stages"]["write"] > 0, done["report"]
+
+
+@test("serve: what results will take is known before they are computed: more than there may be is refused, more than there is room for put back")
+def served_room():
+    with tempfile.TemporaryDirectory(dir=FOLDER.name) as folder, Served() as served:
+        scan = scans.radial(matrix=(512, 512, 1)).write(f"{folder}/scan.h5")
+        size = 512 * 512 * 4
+        for number, (room, formats, answer) in enumerate((
+                ({"most": 2 * size, "most_of": "a test", "free": 2 * size}, [], "done"),
+                ({"most": size - 1, "most_of": "a test", "free": 0}, [], "result-too-large"),
+                ({"most": 2 * size, "most_of": "a test", "free": 0}, ["npy"], "result-too-large"),  # two files
+                ({"most": 0, "most_of": "", "free": size - 1}, [], "spool-full"))):
+            served.job("x", scan, f"{folder}/{number}", formats, room)
+            message, progress = served.answer("x")
+            same(message["error"]["code"] if message["type"] == "failed" else message["type"], answer, f"answer {message}")
+            if answer == "done":
+                promised, written = message["report"]["result_bytes"], os.path.getsize(f"{folder}/{number}/image.h5")
+                assert written <= promised <= 1.2 * written, (written, promised)
+                continue
+            same(message["put_back"], answer == "spool-full", "put back")
+            same(message["error"]["available_bytes"], room["most"] or room["free"], "bytes there may be")
+            assert size * (1 + len(formats)) < message["error"]["required_bytes"] < 1.2 * size * (1 + len(formats)), message
+            assert "1 image of 512 x 512 x 1 in 1 channel" in message["error"]["detail"], message
+            assert "density" not in [step["step"] for step in progress], "nothing was computed"
+            same(os.path.getsize(f"{folder}/{number}/image.h5"), 0, "bytes written")
 
 
 @test("serve: a job that fails is answered with its problem, and the worker goes on")

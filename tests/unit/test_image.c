@@ -437,6 +437,39 @@ static void a_full_disk_is_told_as_one(void **state)
     image_series_free(series);
 }
 
+/* Values that cannot be packed, in shapes whose frame or head outweighs them, too. */
+static void no_form_takes_more_than_its_most(void **state)
+{
+    (void)state;
+    static const size_t shapes[][5] = {
+        {1, 1, 1, 1, 1},     {300, 1, 1, 1, 1},  {40, 8, 2, 3, 1},
+        {1, 1, 256, 200, 1}, {12, 3, 33, 31, 1}, {2, 2, 20, 21, 22},
+    };
+    uint32_t random = 1;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int complex_valued = 0; complex_valued < 2; complex_valued++) {
+            const size_t *n = shapes[i];
+            struct image_series *series = series_make(n[0], n[1], n[2], n[3], n[4], complex_valued);
+            size_t values = n[0] * n[1] * n[2] * n[3] * n[4] * (complex_valued ? 2 : 1), most = 0;
+            for (size_t v = 0; v < values; v++)
+                series->data[v] = (float)((random = random * 1664525 + 1013904223) >> 8);
+            assert_true(image_file_most(series, strlen(series->xml), &most));
+            for (int format = 0; format < IMAGE_FORMATS; format++) {
+                int fd = memfd_create("most", MFD_CLOEXEC);
+                int rc = image_write(series, (enum image_format)format, fd);
+                if (rc == 0 && (size_t)lseek(fd, 0, SEEK_END) > most)
+                    fail_msg("shape %zu as %s: %zu bytes, %zu at most", i, image_format_name((enum image_format)format),
+                             (size_t)lseek(fd, 0, SEEK_END), most);
+                assert_true(rc == 0 || format == IMAGE_NIFTI); /* which does not take every series */
+                close(fd);
+            }
+            image_series_free(series);
+        }
+    const struct image_series endless = {.count = 1, .channels = 1, .size = {SIZE_MAX / 2, 2, 2}};
+    size_t most;
+    assert_false(image_file_most(&endless, 0, &most));
+}
+
 static void formats_are_found_by_name_and_media_type(void **state)
 {
     (void)state;
@@ -468,6 +501,7 @@ int main(void)
         cmocka_unit_test(png_tiles_what_there_is_in_one_window),
         cmocka_unit_test(a_black_image_is_a_black_picture),
         cmocka_unit_test(a_full_disk_is_told_as_one),
+        cmocka_unit_test(no_form_takes_more_than_its_most),
         cmocka_unit_test(formats_are_found_by_name_and_media_type),
         cmocka_unit_test(a_series_too_large_for_size_t_is_refused),
     };

@@ -62,6 +62,19 @@ static void success_without_an_image_is_a_failure(void **state)
     ends(*state, "good", JOB_SUCCEEDED, NULL, 1);
 }
 
+static void results_beyond_the_limit_are_a_fault_of_the_worker(void **state)
+{
+    struct fixture *f = *state;
+    f->options.result_limit = 5; /* "as h5" */
+    ends(f, "good", JOB_SUCCEEDED, NULL, 1);
+    f->options.result_limit = 4;
+    ends(f, "good", JOB_FAILED, "internal", 1);
+    f->options.result_limit = 0;
+    ends(f, "good", JOB_SUCCEEDED, NULL, 1);
+    f->options.client_bytes = 4;
+    ends(f, "good", JOB_FAILED, "internal", 1);
+}
+
 static void cancel_job(struct fixture *f, const char *what)
 {
     char id[JOB_ID];
@@ -160,6 +173,7 @@ int main(int argc, char **argv)
         WITH_SCHEDULER(failure_keeps_its_reason_and_the_worker_lives),
         WITH_SCHEDULER(each_form_has_a_file_of_its_own),
         WITH_SCHEDULER(success_without_an_image_is_a_failure),
+        WITH_SCHEDULER(results_beyond_the_limit_are_a_fault_of_the_worker),
         WITH_SCHEDULER(cancel_stops_a_job_and_kills_what_does_not_stop),
         WITH_SCHEDULER(a_job_over_its_time_is_stopped),
         WITH_SCHEDULER(what_runs_at_the_stop_runs_again),

@@ -1,9 +1,11 @@
 #include "daemon/http/http_parse.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <time.h>
 
 bool text_is_clean(const char *text)
 {
@@ -31,6 +33,63 @@ bool text_is_clean(const char *text)
         }
     }
     return true;
+}
+
+/* Whether `text` begins as `shape`, in which 0 is any digit. */
+static bool is_shaped(const char *text, const char *shape)
+{
+    for (; *shape; shape++, text++)
+        if (*shape == '0' ? !isdigit((unsigned char)*text) : *text != *shape)
+            return false;
+    return true;
+}
+
+/* "T03:00:00.5Z", "T03:00Z", or nothing after a date: ms of the day. */
+static bool time_parse(const char *text, int64_t *out)
+{
+    int hour, minute, second = 0, thousandths = 0, weight = 100;
+    *out = 0;
+    if (!*text)
+        return true;
+    if (!is_shaped(text, "T00:00") || sscanf(text, "T%2d:%2d", &hour, &minute) != 2)
+        return false;
+    text += 6;
+    if (is_shaped(text, ":00")) {
+        second = 10 * (text[1] - '0') + text[2] - '0';
+        text += 3;
+        if (is_shaped(text, ".0"))
+            for (text++; isdigit((unsigned char)*text); text++, weight /= 10)
+                thousandths += weight * (*text - '0');
+    }
+    *out = 1000 * (3600 * hour + 60 * minute + second) + thousandths;
+    return strcmp(text, "Z") == 0 && hour < 24 && minute < 60 && second < 60;
+}
+
+bool since_parse(const char *text, int64_t now, int64_t *out)
+{
+    static const struct {
+        const char *unit;
+        int64_t seconds;
+    } units[] = {{"", 1}, {"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86400}};
+    size_t digits = strspn(text, "0123456789");
+    if (digits == 0 || digits > 9)
+        return false;
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (strcmp(text + digits, units[i].unit) == 0) {
+            int64_t time = now - 1000 * units[i].seconds * strtoll(text, NULL, 10);
+            *out = time > 1 ? time : 1;
+            return true;
+        }
+    struct tm date = {.tm_mday = 0};
+    int64_t within;
+    if (!is_shaped(text, "0000-00-00") || !time_parse(text + 10, &within) ||
+        sscanf(text, "%4d-%2d-%2d", &date.tm_year, &date.tm_mon, &date.tm_mday) != 3)
+        return false;
+    date.tm_year -= 1900;
+    date.tm_mon--;
+    const struct tm said = date;
+    *out = 1000 * (int64_t)timegm(&date) + within;
+    return *out > 0 && date.tm_mday == said.tm_mday && date.tm_mon == said.tm_mon; /* there is no 31 February */
 }
 
 bool token_is_clean(const char *text)

@@ -24,7 +24,6 @@ const char *ingest_format(int scan, int64_t bytes);
 
 /* routes_jobs.c */
 int route_job(struct request *request);
-int route_jobs(struct request *request);
 int route_cancel_work(struct request *request);
 int route_cancel(struct request *request);
 int route_delete_work(struct request *request);
@@ -42,6 +41,11 @@ int job_look_up(struct service *service, const char *id, struct job *job);
 int request_job(struct request *request, const char *id, struct job *job);
 /* Whether what belongs to `client` is the sender's to see. */
 bool request_owns(const struct request *request, const char *client);
+
+/* routes_list.c */
+int route_jobs(struct request *request);
+/* A whole number in [1, most]; false: `text` is none. */
+bool number_in(const char *text, int64_t most, int64_t *out);
 
 /* routes_query.c */
 /* Read the query of a submission into request->job: kind, parameters, name, priority, deadline, client; no formats.

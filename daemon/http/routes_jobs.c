@@ -1,4 +1,4 @@
-/* Jobs: one, all, cancel, delete. */
+/* Jobs: one, cancel, delete, purge. */
 #include "daemon/http/routes.h"
 
 #include "daemon/base/clock.h"
@@ -9,8 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { LIST_DEFAULT = 50, LIST_MOST = 500 };
 
 /* What a scheduler's worker says of the job; false: none has it. */
 static bool progress_of(struct service *service, const struct job *job, struct job_progress *out)
@@ -98,6 +96,15 @@ static int request_job_check(struct request *request, const char *id)
     return result;
 }
 
+/* Seconds that the job ran, or has run so far. */
+static json_t *duration_pack(struct service *service, const struct job *job)
+{
+    int64_t now = job->finished;
+    if (!job->started || (!now && store_time(service->store, &now) != 0))
+        return json_null();
+    return json_real(1e-3 * (double)(now > job->started ? now - job->started : 0));
+}
+
 static json_t *time_pack(int64_t milliseconds)
 {
     char text[CLOCK_TEXT];
@@ -159,6 +166,7 @@ json_t *job_document(struct service *service, const struct job *job)
     json_object_set_new(document, "created", time_pack(job->created));
     json_object_set_new(document, "started", time_pack(job->started));
     json_object_set_new(document, "finished", time_pack(job->finished));
+    json_object_set_new(document, "duration", duration_pack(service, job));
     json_object_set_new(document, "deadline", time_pack(job->deadline));
     json_object_set_new(document, "bytes", json_integer(job->bytes));
     json_object_set_new(document, "attempts", json_integer(job->attempts));
@@ -177,70 +185,6 @@ int route_job(struct request *request)
     const char *const headers[] = {job_state_is_final(job.state) ? NULL : "Retry-After", "1", NULL};
     result = http_answer_json(request, 200, job_document(request->service, &job), headers);
     job_clear(&job);
-    return result;
-}
-
-struct list_query {
-    int64_t limit, before;
-    int state;
-};
-
-/* A whole number in [1, most]; false: it is none. */
-static bool number_read(const char *text, int64_t most, int64_t *out)
-{
-    char *end;
-    if (*text < '0' || *text > '9' || strlen(text) > 18)
-        return false;
-    *out = strtoll(text, &end, 10);
-    return !*end && *out >= 1 && *out <= most;
-}
-
-static int list_take(void *context, const char *name, const char *value)
-{
-    struct list_query *out = context;
-    if (strcmp(name, "limit") == 0) {
-        if (!number_read(value, LIST_MOST, &out->limit))
-            return err_set(ERR_BAD_PARAMETER, "limit takes a whole number from 1 to %d.", LIST_MOST);
-    } else if (strcmp(name, "cursor") == 0) {
-        if (!number_read(value, INT64_MAX, &out->before))
-            return err_set(ERR_BAD_PARAMETER, "cursor takes what \"next\" of an earlier page said.");
-    } else if (strcmp(name, "state") == 0) {
-        out->state = job_state_find(value);
-        if (out->state < 0)
-            return err_set(ERR_BAD_PARAMETER, "state takes queued, running, canceling, succeeded, failed or canceled.");
-    } else {
-        return err_set(ERR_UNKNOWN_PARAMETER, "The list takes limit, cursor and state, not \"%.64s\".", name);
-    }
-    return 0;
-}
-
-int route_jobs(struct request *request)
-{
-    struct list_query query = {.limit = LIST_DEFAULT, .state = -1};
-    int count = 0, result = query_each(request->query, list_take, &query);
-    if (result)
-        return result;
-    /* One more than is asked for tells whether there is another page. */
-    struct job *jobs = calloc((size_t)query.limit + 1, sizeof *jobs);
-    if (!jobs)
-        return err_set(ERR_NO_MEMORY, "No memory for the list. Ask for a shorter one.");
-    result = store_list(request->service->store, query.before, query.state,
-                        role_sees_all(request->identity.role) ? NULL : request->identity.client, jobs,
-                        (int)query.limit + 1, &count);
-    if (!result) {
-        json_t *list = json_array(), *next = json_null();
-        char cursor[24];
-        if (count > query.limit) {
-            snprintf(cursor, sizeof cursor, "%lld", (long long)jobs[query.limit - 1].sequence);
-            next = json_string(cursor);
-        }
-        for (int i = 0; i < count && i < query.limit; i++)
-            json_array_append_new(list, job_document(request->service, &jobs[i]));
-        result = http_answer_json(request, 200, json_pack("{s:o, s:o}", "jobs", list, "next", next), NULL);
-    }
-    for (int i = 0; i < count; i++)
-        job_clear(&jobs[i]);
-    free(jobs);
     return result;
 }
 
@@ -308,7 +252,7 @@ static int purge_take(void *context, const char *name, const char *value)
     if (strcmp(name, "older") == 0) {
         if (strcmp(value, "0") == 0)
             out->older = 0;
-        else if (!number_read(value, INT32_MAX, &out->older))
+        else if (!number_in(value, INT32_MAX, &out->older))
             return err_set(ERR_BAD_PARAMETER, "older takes a whole number of seconds.");
     } else if (strcmp(name, "state") == 0) {
         out->state = job_state_find(value);

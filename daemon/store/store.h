@@ -176,10 +176,17 @@ int store_find_key(struct store *store, const char *client, const char *key, str
 /* One job. Fails with ERR_NOT_FOUND. */
 int store_get(struct store *store, const char *id, struct job *job);
 
-/* Up to `limit` jobs that are older than the one with sequence `before` (0: from the newest), newest first; of `state`
- * only, -1: any. jobs[limit] is the caller's to job_clear. */
-int store_list(struct store *store, int64_t before, int state, const char *client, struct job *jobs, int limit,
-               int *count);
+/* Which jobs of a list are wanted. All zero but state = -1: all. */
+struct job_filter {
+    int64_t before;     /* older than the one with this sequence; 0: from the newest */
+    int state;          /* -1: any */
+    const char *client; /* NULL: any */
+    const char *name;   /* a part of the job's name, of ASCII letters in either case; NULL: any */
+    int64_t since;      /* accepted or ended then or later; 0: at any time */
+};
+
+/* Up to `limit` jobs of a filter, newest first. jobs[limit] is the caller's to job_clear. */
+int store_list(struct store *store, const struct job_filter *filter, struct job *jobs, int limit, int *count);
 
 /* What the folders must hold of a job. */
 struct job_files {

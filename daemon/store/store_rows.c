@@ -112,26 +112,33 @@ int store_ended(struct store *store, int64_t before, int state, char (*ids)[JOB_
 #define LIST   "SELECT " JOB_COLUMNS " FROM job WHERE sequence < ?"
 #define NEWEST " ORDER BY sequence DESC LIMIT ?"
 
-static sqlite3_stmt *list_prepare(struct connection *reader, int64_t older, int state, const char *client,
-                                  int64_t limit)
+/* By name or time jobs are looked for in the index of searches alone: what else a row holds is read of those found. */
+#define SEARCH                                                                                                     \
+    "SELECT " JOB_COLUMNS " FROM job WHERE sequence IN (SELECT sequence FROM job INDEXED BY job_search WHERE "     \
+    "sequence < ?1 AND (?2 < 0 OR state = ?2) AND (?3 IS NULL OR client = ?3) AND "                                \
+    "(?4 IS NULL OR instr(lower(name), lower(?4))) AND max(created, finished) >= ?5 ORDER BY sequence DESC LIMIT " \
+    "?6) ORDER BY sequence DESC LIMIT ?6"
+
+static sqlite3_stmt *list_prepare(struct connection *reader, const struct job_filter *filter, int64_t limit)
 {
+    int64_t older = filter->before > 0 ? filter->before : INT64_MAX, state = filter->state;
+    const char *client = filter->client;
+    if (filter->name || filter->since > 0)
+        return sql_prepare(reader, SEARCH, "iissii", older, state, client, filter->name, filter->since, limit);
     if (client && state >= 0)
-        return sql_prepare(reader, LIST " AND client = ? AND +state = ?" NEWEST, "isii", older, client, (int64_t)state,
-                           limit);
+        return sql_prepare(reader, LIST " AND client = ? AND +state = ?" NEWEST, "isii", older, client, state, limit);
     if (client)
         return sql_prepare(reader, LIST " AND client = ?" NEWEST, "isi", older, client, limit);
     if (state >= 0)
-        return sql_prepare(reader, LIST " AND state = ?" NEWEST, "iii", older, (int64_t)state, limit);
+        return sql_prepare(reader, LIST " AND state = ?" NEWEST, "iii", older, state, limit);
     return sql_prepare(reader, LIST NEWEST, "ii", older, limit);
 }
 
-int store_list(struct store *store, int64_t before, int state, const char *client, struct job *jobs, int limit,
-               int *count)
+int store_list(struct store *store, const struct job_filter *filter, struct job *jobs, int limit, int *count)
 {
     pthread_mutex_lock(&store->reader_lock);
     struct connection *reader = &store->reader;
-    int result = rows_read(reader, list_prepare(reader, before > 0 ? before : INT64_MAX, state, client, limit), jobs,
-                           limit, count);
+    int result = rows_read(reader, list_prepare(reader, filter, limit), jobs, limit, count);
     pthread_mutex_unlock(&store->reader_lock);
     return result;
 }

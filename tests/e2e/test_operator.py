@@ -4,6 +4,7 @@ import base64
 import os
 
 import scans
+from guarded import Guarded
 from harness import Daemon, client, main, same, test
 
 TUS = {"Tus-Resumable": "1.0.0"}
@@ -105,6 +106,51 @@ def names_by_client(daemon):
     os.unlink(os.fsencode(strange))
     client(daemon, "batch", folder)
     same(daemon.get("/v1/jobs?limit=1").json()["jobs"][0]["name"], "knee & hip.h5", "name from a batch")
+
+
+# ---- lists
+
+@test("the list is searched by state, client, name and time, page by page; an entry tells size, duration and why the job failed")
+def search():
+    with Daemon(devices="cpu") as daemon:
+        scan = body(daemon)
+        for client_, name in (("mri1", "Knee-1.h5"), ("mri2", "knee-2.h5"), ("mri1", "hip%.h5"), ("mri2", "")):
+            told = daemon.submit(scan, f"kind=recon&name={name.replace('%', '%25')}", X_Mrirecond_Client=client_).expect(202).json()
+            same(daemon.finish(told["id"])["state"], "succeeded", "state")
+        failed = daemon.submit(scan, "kind=recon&group=nothing&name=knee-3.h5", X_Mrirecond_Client="mri1").expect(202).json()["id"]
+        daemon.finish(failed)
+
+        def found(query):
+            pages, cursor = [], ""
+            while cursor is not None:
+                page = daemon.get(f"/v1/jobs?limit=2&{query}{cursor and '&cursor=' + cursor}").expect(200).json()
+                pages, cursor = pages + page["jobs"], page["next"]
+            return [job["name"] for job in pages]
+
+        same(found("name=KNEE"), ["knee-3.h5", "knee-2.h5", "Knee-1.h5"], "names with knee")
+        same(found("name=knee&client=mri1"), ["knee-3.h5", "Knee-1.h5"], "names with knee of mri1")
+        same(found("name=%25"), ["hip%.h5"], "names with %")
+        same(found("client=mri2"), ["", "knee-2.h5"], "jobs of mri2")
+        same(found("client=nobody"), [], "jobs of nobody")
+        same(found("state=failed&since=1h"), ["knee-3.h5"], "what failed in the last hour")
+        times = {job["name"]: job for job in daemon.get("/v1/jobs").json()["jobs"]}
+        same(found(f"since={times['knee-3.h5']['created']}"), ["knee-3.h5"], "jobs since the last one")
+        same(found("since=2100-01-01"), [], "jobs since a time to come")
+        for wrong in ("since=yesterday", "since=", "since=12H", "nome=x"):
+            daemon.get(f"/v1/jobs?{wrong}").problem(400, "unknown-parameter" if "nome" in wrong else "bad-parameter")
+        entry, well = times["knee-3.h5"], times["Knee-1.h5"]
+        same((entry["bytes"], entry["error"]["code"]), (len(scan), "bad-parameter"), "size and code of the failed job")
+        assert "nothing" in entry["error"]["detail"] and 0 <= well["duration"] < 60, (entry, well)
+
+
+@test("a list by client shows its own jobs to a client, all to who sees all")
+def search_of_others():
+    with Guarded() as daemon:
+        for who in ("submit", "other"):
+            daemon.ended(daemon.job_of(who))
+        for who, wanted, seen in (("submit", "mri1", 1), ("submit", "mri2", 0), ("view", "mri1", 1), ("view", "mri2", 1), ("admin", "mri2", 1)):
+            same(len(daemon.as_(who, "GET", f"/v1/jobs?client={wanted}").json()["jobs"]), seen, f"jobs of {wanted} that {who} sees")
+        same(len(daemon.as_("submit", "GET", "/v1/jobs?since=1h&name=").json()["jobs"]), 1, "jobs that are found by time")
 
 
 if __name__ == "__main__":

@@ -367,6 +367,65 @@ static void numbers_are_whole(void **state)
         assert_int_equal(number_parse(none[i]), -1);
 }
 
+static void times_are_ages_or_of_utc(void **state)
+{
+    (void)state;
+    const int64_t now = 1800000000000, day = 86400000;
+    int64_t time;
+    static const struct {
+        const char *text;
+        int64_t seconds;
+    } ages[] = {{"0", 0}, {"90", 90}, {"90s", 90}, {"15m", 900}, {"12h", 43200}, {"7d", 604800}};
+    for (size_t i = 0; i < sizeof ages / sizeof *ages; i++) {
+        assert_true(since_parse(ages[i].text, now, &time));
+        assert_int_equal(time, now - 1000 * ages[i].seconds);
+    }
+    assert_true(since_parse("999999999d", now, &time));
+    assert_int_equal(time, 1); /* not 0, which is any time */
+    static const struct {
+        const char *text;
+        int64_t time; /* ms of the day */
+    } times[] = {{"2026-11-22", 0},
+                 {"2026-11-22T03:04Z", 11040000},
+                 {"2026-11-22T03:04:05Z", 11045000},
+                 {"2026-11-22T03:04:05.25Z", 11045250},
+                 {"2026-11-22T03:04:05.123456789Z", 11045123}};
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+        assert_true(since_parse(times[i].text, now, &time));
+        assert_int_equal(time, 20779 * day + times[i].time); /* date -d 2026-11-22 +%s, by days */
+    }
+    static const char *const none[] = {"",
+                                       "h",
+                                       "12 h",
+                                       "12H",
+                                       "1w",
+                                       "-1",
+                                       "+5",
+                                       "1.5h",
+                                       "9999999999",
+                                       "1h30m",
+                                       "2026-",
+                                       "2026-11",
+                                       "2026-11-32",
+                                       "2026-02-31",
+                                       "2026-13-01",
+                                       "2026-00-10",
+                                       "2026-11-22 03:00",
+                                       "2026-11-22T03:00",
+                                       "2026-11-22T24:00Z",
+                                       "2026-11-22T03:60Z",
+                                       "2026-11-22T03:00:60Z",
+                                       "2026-11-22T03:00:00.Z",
+                                       "2026-11-22T 3:00Z",
+                                       "2026-11-22T03:00:00+01:00",
+                                       "2026-11-22T03:00Zx",
+                                       "1969-12-31",
+                                       "yesterday"};
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+        if (since_parse(none[i], now, &time))
+            fail_msg("\"%s\" is a time", none[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -384,6 +443,7 @@ int main(void)
         cmocka_unit_test(origins_are_hosts),
         cmocka_unit_test(preferences_without_a_value),
         cmocka_unit_test(numbers_are_whole),
+        cmocka_unit_test(times_are_ages_or_of_utc),
         cmocka_unit_test(targets_are_split),
         cmocka_unit_test(tokens_have_no_separators),
     };

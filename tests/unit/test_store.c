@@ -144,7 +144,7 @@ static void the_list_has_pages_newest_first(void **state)
     for (int i = 1; i <= 10; i++)
         assert_int_equal(submit(store, i, 100), 0);
     do {
-        assert_int_equal(store_list(store, before, -1, NULL, jobs, 4, &count), 0);
+        assert_int_equal(store_list(store, &(struct job_filter){.before = before, .state = -1}, jobs, 4, &count), 0);
         for (int i = 0; i < count; i++) {
             char id[JOB_ID];
             assert_string_equal(jobs[i].id, id_of(10 - seen++, id));
@@ -154,7 +154,7 @@ static void the_list_has_pages_newest_first(void **state)
     } while (count == 4);
     assert_int_equal(seen, 10);
     take(store, 1);
-    assert_int_equal(store_list(store, 0, JOB_RUNNING, NULL, jobs, 4, &count), 0);
+    assert_int_equal(store_list(store, &(struct job_filter){.state = JOB_RUNNING}, jobs, 4, &count), 0);
     assert_int_equal(count, 1);
     job_clear(&jobs[0]);
     /* Of one client, and of its jobs those in one state. */
@@ -169,7 +169,9 @@ static void the_list_has_pages_newest_first(void **state)
                  {"three", -1, 0, 0, 0}};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         char id[JOB_ID];
-        assert_int_equal(store_list(store, lists[i].before, (int)lists[i].state, lists[i].client, jobs, 4, &count), 0);
+        const struct job_filter filter = {
+            .before = lists[i].before, .state = (int)lists[i].state, .client = lists[i].client};
+        assert_int_equal(store_list(store, &filter, jobs, 4, &count), 0);
         assert_int_equal(count, lists[i].count);
         for (int j = 0; j < count; j++) {
             assert_string_equal(jobs[j].client, lists[i].client);
@@ -177,6 +179,66 @@ static void the_list_has_pages_newest_first(void **state)
                 assert_string_equal(jobs[j].id, id_of((int)lists[i].newest, id));
             job_clear(&jobs[j]);
         }
+    }
+}
+
+/* Submit job `i`, which is given this name. */
+static void submit_named(struct store *store, int i, const char *client, const char *name)
+{
+    struct job job = {.bytes = i, .priority = PRIORITY_NORMAL};
+    id_of(i, job.id);
+    strcpy(job.kind, "recon");
+    strcpy(job.client, client);
+    strcpy(job.name, name);
+    job.parameters = json_object();
+    job.formats = json_array();
+    assert_int_equal(store_submit(store, &job, 100), 0);
+    job_clear(&job);
+}
+
+static void jobs_are_found_by_name_and_time(void **state)
+{
+    struct store *store = ((struct fixture *)*state)->store;
+    struct job jobs[4];
+    char id[JOB_ID];
+    int64_t later, end;
+    int count;
+    submit_named(store, 1, "one", "Knee 1.h5");
+    submit_named(store, 2, "two", "knee 2.h5");
+    submit_named(store, 3, "one", "hip%_.h5");
+    submit_named(store, 4, "one", "");
+    usleep(3000);
+    assert_int_equal(store_time(store, &later), 0);
+    take(store, 1);
+    assert_int_equal(store_fail(store, id_of(1, id), err_last()), 0);
+    submit_named(store, 5, "one", "KNEE");
+    usleep(3000);
+    assert_int_equal(store_time(store, &end), 0);
+    const struct {
+        struct job_filter filter;
+        int found[4]; /* newest first; 0: no more */
+    } lists[] = {
+        {{.state = -1, .name = "knee"}, {5, 2, 1}},
+        {{.state = -1, .name = "knee", .before = 5}, {2, 1}},
+        {{.state = -1, .name = "knee", .client = "one"}, {5, 1}},
+        {{.state = JOB_QUEUED, .name = "knee"}, {5, 2}},
+        {{.state = JOB_FAILED, .name = "knee", .client = "two"}, {0}},
+        {{.state = -1, .name = "%"}, {3}}, /* as it is, not a pattern */
+        {{.state = -1, .name = "p%_.h"}, {3}},
+        {{.state = -1, .name = "ankle"}, {0}},
+        {{.state = -1, .since = later}, {5, 1}}, /* accepted, and ended */
+        {{.state = JOB_FAILED, .since = later}, {1}},
+        {{.state = -1, .since = later, .name = "1"}, {1}},
+        {{.state = -1, .since = 1}, {5, 4, 3, 2}},
+        {{.state = -1, .since = end}, {0}},
+    };
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        assert_int_equal(store_list(store, &lists[i].filter, jobs, 4, &count), 0);
+        for (int j = 0; j < 4; j++)
+            assert_string_equal(j < count ? jobs[j].id : "none",
+                                lists[i].found[j] ? id_of(lists[i].found[j], id) : "none");
+        for (int j = 0; j < count; j++)
+            job_clear(&jobs[j]);
     }
 }
 
@@ -468,6 +530,7 @@ int main(void)
         WITH_STORE(cancel_depends_on_the_state),
         WITH_STORE(delete_takes_only_ended_jobs),
         WITH_STORE(the_list_has_pages_newest_first),
+        WITH_STORE(jobs_are_found_by_name_and_time),
         WITH_STORE(what_was_accepted_survives_kill_9),
         WITH_STORE(changes_of_many_threads_fail_alone_and_are_counted),
         WITH_STORE(counts_follow_every_transition),

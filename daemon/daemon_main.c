@@ -56,6 +56,38 @@ static void limits_set(void)
     }
 }
 
+/* Descriptors that are open beside those of connections: of the store, the spool, workers, what the pool's threads
+ * write and what is being removed; and of one connection: its socket, and the file that it is written to or read from.
+ */
+enum { DESCRIPTORS_ELSE = 160, DESCRIPTORS_HTTP_THREAD = 5, DESCRIPTORS_CONNECTION = 2, CONNECTIONS_LEAST = 8 };
+
+/* As many connections as there are descriptors for: without one, no connection can be accepted, not even to ask for
+ * health. */
+static int connections_fit(const struct log *log, struct options *options)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
+        return 0;
+    int64_t beside = DESCRIPTORS_ELSE + DESCRIPTORS_HTTP_THREAD * options->http_threads + CONNECTIONS_SURPLUS,
+            there = (int64_t)limit.rlim_cur, fit = (there - beside) / DESCRIPTORS_CONNECTION;
+    if (fit >= options->connections)
+        return 0;
+    if (fit < CONNECTIONS_LEAST)
+        return err_set(ERR_BAD_PARAMETER,
+                       "This process may have %lld file descriptors open, and takes %lld at least. Raise the limit "
+                       "(LimitNOFILE in systemd's unit, ulimit -Hn in a shell).",
+                       (long long)there, (long long)(beside + DESCRIPTORS_CONNECTION * CONNECTIONS_LEAST));
+    log_line(
+        log, LOG_LEVEL_WARNING, NULL,
+        "%lld connections are served at a time, not the %lld of the option connections: this process may have %lld "
+        "file descriptors open (LimitNOFILE in systemd's unit)",
+        (long long)fit, (long long)options->connections, (long long)there);
+    options->connections = fit;
+    if (options->address_connections > fit)
+        options->address_connections = fit;
+    return 0;
+}
+
 /* Clients refuse a certificate whose time is over, which nobody sees from here. */
 static void certificate_look(struct service *service)
 {
@@ -122,7 +154,9 @@ static int port_tell(const struct options *options, int port)
 static int settings_take(struct service *service, struct options *options)
 {
     struct worker workers[WORKERS_MAX];
-    int count, result = program_find(options->worker, "mrirecon-worker");
+    int count, result = connections_fit(service->log, options);
+    if (!result)
+        result = program_find(options->worker, "mrirecon-worker");
     if (!result)
         result = program_find(options->codec, "mrirecon-codec");
     if (!result)
@@ -344,6 +378,7 @@ int main(int argc, char **argv)
     struct service service = {.options = &options, .log = &log};
     struct http *http = NULL;
     sigset_t signals;
+    limits_set();
     if (argc > 1 && strcmp(argv[1], "--new-token") == 0)
         return new_token(argc, argv);
     if (argc > 1 && (strcmp(argv[1], "--check-state") == 0 || strcmp(argv[1], "--repair-state") == 0))
@@ -370,7 +405,6 @@ int main(int argc, char **argv)
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGHUP);
     sigprocmask(SIG_BLOCK, &signals, NULL);
-    limits_set();
     worker_threads_set();
     struct command_line line = {argc, argv, &options, options, &log};
     int result = service_start(&service, &options, &http);

@@ -8,13 +8,14 @@ import http.client
 import os
 import socket
 import struct
+import subprocess
 import tempfile
 import time
 
 import numpy as np
 
 import scans
-from harness import Daemon, Response, main, same, test, wait_until
+from harness import BIN, Daemon, Response, main, same, test, wait_until
 
 
 def connect(daemon):
@@ -302,6 +303,42 @@ def origins(daemon):
         same(daemon.get("/v1/jobs").json(), before, "jobs after them")
     daemon.submit(body, Origin=f"http://127.0.0.1:{daemon.port}").expect(202)
     daemon.get("/v1/jobs", Origin="https://evil.example").expect(200)
+
+
+@test("few file descriptors: fewer connections are served and the log says so; many clients at a time do not end the service's answers")
+def few_descriptors():
+    with Daemon(devices="cpu", command=("prlimit", "--nofile=344:344")) as daemon:
+        line = next(line for line in daemon.read_log().splitlines() if "file descriptors" in line)
+        assert "warning: 18 connections are served at a time, not the 1000 of the option connections" in line, line
+        held = []
+        for _ in range(400):  # requests that are not finished
+            held.append(connect(daemon))
+            held[-1].sendall(b"GET /v1/jobs HTTP/1.1\r\nHost: localhost\r\n")
+        time.sleep(1)
+        assert len(os.listdir(f"/proc/{daemon.process.pid}/fd")) < 344 - 100, "hardly a descriptor is left for files"
+        close_all(held)
+        same(ask(daemon, "/livez").status, 200, "status of /livez")
+        wait_until(lambda: ask(daemon, "/v1/jobs").status == 200, "the places of those that are closed")
+        uploads = busy(daemon, 12)
+        same(daemon.run(scans.radial(seed=5).bytes(daemon.state))["state"], "succeeded", "state")
+        close_all(uploads)
+
+
+@test("too few file descriptors: a start says how many it takes, and leaves the state folder alone")
+def too_few_descriptors():
+    with tempfile.TemporaryDirectory() as folder:
+        for word in ("--check-config", "--log-level=info"):
+            done = subprocess.run(["prlimit", "--nofile=256:256", os.path.join(BIN, "mrirecond"), word, "--listen", "127.0.0.1:0",
+                                   "--state-dir", folder + "/state"], capture_output=True, text=True, timeout=60)
+            assert done.returncode in (1, 2) and "256 file descriptors" in done.stderr and "LimitNOFILE" in done.stderr, done
+            assert not os.path.exists(folder + "/state"), "the state folder was made"
+
+
+@test("a soft limit of descriptors is raised to the hard one")
+def soft_limit():
+    with Daemon(devices="cpu", command=("prlimit", "--nofile=256:4096")) as daemon:
+        same(daemon.metrics()["process_max_fds"], 4096, "process_max_fds")
+        assert "file descriptors" not in daemon.read_log(), daemon.read_log()
 
 
 if __name__ == "__main__":

@@ -23,7 +23,10 @@
 enum { STATUS_FAILED = 1, STATUS_USAGE = 2, STATUS_DAMAGED = 3 };
 
 /* Uploads that wait for their sync at a time; a few large ones must not hold up the small. */
-enum { POOL_THREADS = 16 };
+/* Of the threads that wait for the disk some are left for others, whatever one client asks for. Lists compute: one of a
+ * client at a time, and less urgently than what serves connections. */
+static const struct pool_limits pool_limits = {.threads = 16, .client = 12};
+static const struct pool_limits lists_limits = {.threads = STORE_LISTS, .client = 1, .niceness = 10};
 
 /* From so many days before the end of the certificate on, a start and a reload warn of it. */
 enum { CERTIFICATE_DAYS = 14 };
@@ -193,7 +196,9 @@ static int service_start(struct service *service, struct options *options, struc
         result = converter_create(&service->converter, options->codec, options->convert_timeout, service->spool,
                                   service->store, service->waiters, service->log);
     if (!result)
-        result = pool_create(&service->pool, POOL_THREADS);
+        result = pool_create(&service->pool, &pool_limits);
+    if (!result)
+        result = pool_create(&service->lists, &lists_limits);
     const int64_t most = options->connections, tenth = (most + 9) / 10;
     const struct connection_limits limits = {options->header_timeout, options->upload_rate, most,
                                              options->address_connections ? options->address_connections
@@ -216,11 +221,14 @@ static void service_stop(struct service *service, struct http *http)
 {
     if (service->pool)
         pool_close(service->pool);
+    if (service->lists)
+        pool_close(service->lists);
     if (service->waiters)
         waiters_close(service->waiters);
     http_free(http);
     connections_free(service->connections);
     pool_free(service->pool);
+    pool_free(service->lists);
     converter_free(service->converter);
     housekeeper_free(service->housekeeper);
     scheduler_free(service->scheduler);

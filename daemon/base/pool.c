@@ -1,48 +1,109 @@
 #include "daemon/base/pool.h"
 
 #include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* A client that has tasks. */
+struct line {
+    struct line *next;
+    char client[POOL_CLIENT];
+    struct pool_task *first, **last; /* that wait */
+    int running;
+    uint64_t begun; /* when its last task was, as a count of all; 0: none yet */
+};
 
 struct pool {
-    pthread_mutex_t lock; /* of the list and `closed` */
+    struct pool_limits limits;
+    pthread_mutex_t lock; /* of the members below */
     pthread_cond_t news;
-    struct pool_task *first, **last;
+    struct line *lines;
+    uint64_t begun;
     bool closed;
     int threads; /* that run and are not joined yet */
     pthread_t thread[];
 };
 
+/* The client whose turn it is; NULL: none has a task that may run now. */
+static struct line *line_next(const struct pool *pool)
+{
+    struct line *next = NULL;
+    for (struct line *line = pool->lines; line; line = line->next)
+        if (line->first && line->running < pool->limits.client &&
+            (!next || line->begun <= next->begun)) /* of two that had none, who came first */
+            next = line;
+    return next;
+}
+
+static struct line *line_of(struct pool *pool, const char *client)
+{
+    struct line *line = pool->lines;
+    while (line && strncmp(line->client, client, POOL_CLIENT - 1) != 0)
+        line = line->next;
+    if (line || !(line = calloc(1, sizeof *line)))
+        return line;
+    snprintf(line->client, sizeof line->client, "%s", client);
+    line->last = &line->first;
+    line->next = pool->lines;
+    pool->lines = line;
+    return line;
+}
+
+/* Forget a client that has nothing more here. */
+static void line_leave(struct pool *pool, struct line *line)
+{
+    struct line **link = &pool->lines;
+    if (line->first || line->running)
+        return;
+    while (*link != line)
+        link = &(*link)->next;
+    *link = line->next;
+    free(line);
+}
+
 static void *pool_thread(void *context)
 {
     struct pool *pool = context;
+    if (pool->limits.niceness)
+        setpriority(PRIO_PROCESS, (id_t)gettid(), getpriority(PRIO_PROCESS, 0) + pool->limits.niceness);
     pthread_mutex_lock(&pool->lock);
     for (;;) {
-        while (!pool->first && !pool->closed)
-            pthread_cond_wait(&pool->news, &pool->lock);
-        struct pool_task *task = pool->first;
-        if (!task)
+        struct line *line = line_next(pool);
+        if (!line && pool->closed) /* what still waits is taken by who runs the tasks before it */
             break;
-        pool->first = task->next;
-        if (!pool->first)
-            pool->last = &pool->first;
+        if (!line) {
+            pthread_cond_wait(&pool->news, &pool->lock);
+            continue;
+        }
+        struct pool_task *task = line->first;
+        line->first = task->next;
+        if (!line->first)
+            line->last = &line->first;
+        line->running++;
+        line->begun = ++pool->begun;
         pthread_mutex_unlock(&pool->lock);
         task->run(task);
         pthread_mutex_lock(&pool->lock);
+        line->running--;
+        line_leave(pool, line);
     }
     pthread_mutex_unlock(&pool->lock);
     return NULL;
 }
 
-int pool_create(struct pool **out, int threads)
+int pool_create(struct pool **out, const struct pool_limits *limits)
 {
-    struct pool *pool = calloc(1, sizeof *pool + (size_t)threads * sizeof *pool->thread);
+    struct pool *pool = calloc(1, sizeof *pool + (size_t)limits->threads * sizeof *pool->thread);
     if (!pool)
         return err_set(ERR_NO_MEMORY, "No memory for a pool of threads.");
+    pool->limits = *limits;
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->news, NULL);
-    pool->last = &pool->first;
-    for (int failed; pool->threads < threads; pool->threads++) {
+    for (int failed; pool->threads < limits->threads; pool->threads++) {
         failed = pthread_create(&pool->thread[pool->threads], NULL, pool_thread, pool);
         if (failed) {
             pool_free(pool);
@@ -53,18 +114,18 @@ int pool_create(struct pool **out, int threads)
     return 0;
 }
 
-bool pool_run(struct pool *pool, struct pool_task *task)
+bool pool_run(struct pool *pool, struct pool_task *task, const char *client)
 {
     task->next = NULL;
     pthread_mutex_lock(&pool->lock);
-    bool open = !pool->closed;
-    if (open) {
-        *pool->last = task;
-        pool->last = &task->next;
+    struct line *line = pool->closed ? NULL : line_of(pool, client);
+    if (line) {
+        *line->last = task;
+        line->last = &task->next;
         pthread_cond_signal(&pool->news);
     }
     pthread_mutex_unlock(&pool->lock);
-    return open;
+    return line != NULL;
 }
 
 void pool_close(struct pool *pool)

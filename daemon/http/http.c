@@ -74,7 +74,7 @@ int http_answer(struct request *request, unsigned status, const char *media, cha
     return queue(request, status, response, headers);
 }
 
-int http_answer_json(struct request *request, unsigned status, json_t *document, const char *const *headers)
+char *http_json_text(json_t *document)
 {
     char *text = document ? json_dumps(document, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
     size_t length = text ? strlen(text) : 0;
@@ -84,7 +84,13 @@ int http_answer_json(struct request *request, unsigned status, json_t *document,
         free(text);
     else
         memcpy(ended + length, "\n", 2);
-    return http_answer(request, status, status >= 400 ? PROBLEM_MEDIA : "application/json", ended, headers);
+    return ended;
+}
+
+int http_answer_json(struct request *request, unsigned status, json_t *document, const char *const *headers)
+{
+    return http_answer(request, status, status >= 400 ? PROBLEM_MEDIA : "application/json", http_json_text(document),
+                       headers);
 }
 
 int http_answer_problem(struct request *request, json_t *problem, const char *const *headers)
@@ -280,10 +286,14 @@ static void work_run(struct pool_task *task)
  * thread may wait. */
 static void work_begin(struct request *request)
 {
+    const struct service *service = request->service;
+    struct pool *pool = (request->route->flags & ROUTE_LIST) ? service->lists : service->pool;
+    char client[JOB_CLIENT];
+    request_turn(request, client);
     request->worked = true;
     request->task.run = work_run;
     MHD_suspend_connection(request->connection);
-    if (!pool_run(request->service->pool, &request->task))
+    if (!pool_run(pool, &request->task, client))
         work_run(&request->task);
 }
 
@@ -334,8 +344,9 @@ static void left_end(struct pool_task *task)
 }
 
 /* The disk is waited for in the pool; here only where the service stops, or there is no memory. */
-static void chunk_leave(const struct request *request)
+static void chunk_leave(struct request *request)
 {
+    char client[JOB_CLIENT];
     struct upload_chunk chunk = request->chunk;
     struct left *left = chunk.uploads ? malloc(sizeof *left) : NULL;
     if (!left) {
@@ -343,7 +354,8 @@ static void chunk_leave(const struct request *request)
         return;
     }
     *left = (struct left){.task.run = left_end, .chunk = chunk};
-    if (!pool_run(request->service->pool, &left->task))
+    request_turn(request, client);
+    if (!pool_run(request->service->pool, &left->task, client))
         left_end(&left->task);
 }
 
@@ -355,6 +367,7 @@ static void request_destroy(struct request *request)
     idempotency_end(&request->idempotency);
     job_clear(&request->job);
     free(request->uri);
+    free(request->page);
     free(request);
 }
 

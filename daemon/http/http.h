@@ -3,7 +3,8 @@
  * libmicrohttpd's threads (option http-threads), each with an epoll set, call into http.c; a request is in one thread
  * at a time. Nobody there waits for a worker or a conversion: such a request is suspended (waiters.h) and its handler
  * is called again from the start, so handlers are written to look at what is there now, each time. Nor does anybody
- * there wait for the disk to sync: a route's work() is done in a thread of a pool while the request is suspended.
+ * there wait for the disk to sync, or make a list: a route's work() is done in a thread of a pool, in the turn of its
+ * client, while the request is suspended.
  */
 #ifndef MRIRECON_DAEMON_HTTP_H
 #define MRIRECON_DAEMON_HTTP_H
@@ -38,7 +39,7 @@ struct service {
     struct waiters *waiters;
     struct scheduler *scheduler;
     struct converter *converter;
-    struct pool *pool;
+    struct pool *pool, *lists;
     struct keys *keys;
     struct housekeeper *housekeeper;
     char address[LISTEN_NAME]; /* that is served; these two are set by http_create() */
@@ -52,6 +53,7 @@ enum route_flag {
     ROUTE_QUERY = 1,  /* the query may have parameters, which the route reads; without it there must be none */
     ROUTE_HEALTH = 2, /* answered on surplus connections, too */
     ROUTE_TUS = 4,    /* of uploads in pieces: whatever is answered tells the version of tus */
+    ROUTE_LIST = 8,   /* its work is done in the turn of its sender among those that list */
 };
 
 #define TUS_VERSION "1.0.0"
@@ -94,6 +96,7 @@ struct request {
     struct job job; /* id "": not submitted yet */
     bool replayed;  /* it is the job of an earlier request with this key */
     int removed;    /* jobs, by a purge */
+    char *page;     /* of a list; malloc */
     struct waiter waiter;
     bool watched; /* the job is to be canceled where the sender goes away while it waits */
     int wait;     /* Prefer: wait, s; -1: none */
@@ -118,6 +121,8 @@ int64_t http_body_bytes(struct request *request);
 
 /* Answer. `headers`: NULL-terminated pairs {name, value, ..., NULL}. `text` is taken (malloc). */
 int http_answer(struct request *request, unsigned status, const char *media, char *text, const char *const *headers);
+/* What JSON, which is taken, is sent as (malloc); NULL: no memory. */
+char *http_json_text(json_t *document);
 /* The same with JSON, which is taken. */
 int http_answer_json(struct request *request, unsigned status, json_t *document, const char *const *headers);
 /* A problem document of a failure, with the headers that its code asks for. `problem` is taken. */

@@ -4,7 +4,7 @@
 const struct route http_routes[] = {
     {"GET", "/", ROLE_READ, NULL, NULL, route_index, 0},
     {"POST", "/v1/jobs", ROLE_SUBMIT, route_submit_begin, route_submit_work, route_submit, ROUTE_QUERY},
-    {"GET", "/v1/jobs", ROLE_READ, NULL, NULL, route_jobs, ROUTE_QUERY},
+    {"GET", "/v1/jobs", ROLE_READ, NULL, route_jobs_work, route_jobs, ROUTE_QUERY | ROUTE_LIST},
     {"GET", "/v1/jobs/*", ROLE_READ, NULL, NULL, route_job, 0},
     {"DELETE", "/v1/jobs", ROLE_ADMIN, NULL, route_purge_work, route_purge, ROUTE_QUERY},
     {"DELETE", "/v1/jobs/*", ROLE_SUBMIT, NULL, route_delete_work, route_delete, 0},

@@ -8,6 +8,10 @@
 /* routes_client.c */
 /* Who sends this request, as fair shares and quotas know it. Fails with ERR_BAD_REQUEST. */
 int request_client(struct request *request, char name[JOB_CLIENT]);
+/* Whose turn it takes in a pool. */
+void request_turn(struct request *request, char name[JOB_CLIENT]);
+/* Whether its other side has closed, or sends no more. */
+bool request_is_gone(const struct request *request);
 /* The address it comes from. */
 void request_peer(const struct request *request, char name[JOB_CLIENT]);
 
@@ -43,6 +47,7 @@ int request_job(struct request *request, const char *id, struct job *job);
 bool request_owns(const struct request *request, const char *client);
 
 /* routes_list.c */
+int route_jobs_work(struct request *request);
 int route_jobs(struct request *request);
 /* A whole number in [1, most]; false: `text` is none. */
 bool number_in(const char *text, int64_t most, int64_t *out);

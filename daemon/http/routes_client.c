@@ -2,6 +2,7 @@
 #include "daemon/http/routes.h"
 
 #include <arpa/inet.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -26,6 +27,23 @@ int request_client(struct request *request, char name[JOB_CLIENT])
     }
     request_peer(request, name);
     return 0;
+}
+
+void request_turn(struct request *request, char name[JOB_CLIENT])
+{
+    const char *said = http_header(request, "X-Mrirecond-Client");
+    if (*request->identity.client)
+        memcpy(name, request->identity.client, JOB_CLIENT);
+    else if (said && client_fits(said))
+        memcpy(name, said, strlen(said) + 1);
+    else
+        request_peer(request, name);
+}
+
+bool request_is_gone(const struct request *request)
+{
+    struct pollfd end = {.fd = request->watch->fd, .events = POLLRDHUP};
+    return poll(&end, 1, 0) > 0;
 }
 
 void request_peer(const struct request *request, char name[JOB_CLIENT])

@@ -74,13 +74,15 @@ static json_t *list_pack(struct request *request, const struct job *jobs, int co
     return json_pack("{s:o, s:o}", "jobs", list, "next", next);
 }
 
-int route_jobs(struct request *request)
+int route_jobs_work(struct request *request)
 {
     struct list_query query = {.limit = LIST_DEFAULT, .filter.state = -1};
     const char *own = role_sees_all(request->identity.role) ? NULL : request->identity.client;
     int count = 0, result = store_time(request->service->store, &query.now);
     if (!result)
         result = query_each(request->query, list_take, &query);
+    if (!result && request_is_gone(request))
+        result = err_set(ERR_CANCELED, "The list was not waited for.");
     if (result)
         return result;
     struct job *jobs = calloc((size_t)query.limit + 1, sizeof *jobs);
@@ -93,9 +95,16 @@ int route_jobs(struct request *request)
     if (!others)
         result = store_list(request->service->store, &query.filter, jobs, (int)query.limit + 1, &count);
     if (!result)
-        result = http_answer_json(request, 200, list_pack(request, jobs, count, query.limit), NULL);
+        request->page = http_json_text(list_pack(request, jobs, count, query.limit));
     for (int i = 0; i < count; i++)
         job_clear(&jobs[i]);
     free(jobs);
     return result;
+}
+
+int route_jobs(struct request *request)
+{
+    char *page = request->page;
+    request->page = NULL;
+    return http_answer(request, 200, "application/json", page, NULL);
 }

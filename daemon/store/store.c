@@ -68,6 +68,8 @@ static void locks_init(struct store *store)
     pthread_mutex_init(&store->lock, NULL);
     pthread_mutex_init(&store->tally_lock, NULL);
     pthread_mutex_init(&store->reader_lock, NULL);
+    for (int i = 0; i < STORE_LISTS; i++)
+        pthread_mutex_init(&store->lister[i].lock, NULL);
 }
 
 int store_create(struct store **out, const char *path)
@@ -86,6 +88,8 @@ int store_create(struct store **out, const char *path)
         result = schema_make(&store->writer);
     if (!result)
         result = connection_open(&store->reader, path, SQLITE_OPEN_READONLY);
+    for (int i = 0; i < STORE_LISTS && !result; i++)
+        result = connection_open(&store->lister[i].connection, path, SQLITE_OPEN_READONLY);
     if (!result)
         result = tally_load(store);
     store_clock_start(store);
@@ -105,6 +109,10 @@ void store_free(struct store *store)
     if (!store)
         return;
     writer_stop(store);
+    for (int i = 0; i < STORE_LISTS; i++) {
+        connection_close(&store->lister[i].connection);
+        pthread_mutex_destroy(&store->lister[i].lock);
+    }
     connection_close(&store->reader);
     connection_close(&store->writer);
     pthread_mutex_destroy(&store->reader_lock);

@@ -176,6 +176,8 @@ int store_find_key(struct store *store, const char *client, const char *key, str
 /* One job. Fails with ERR_NOT_FOUND. */
 int store_get(struct store *store, const char *id, struct job *job);
 
+enum { STORE_LISTS = 2 }; /* lists that are read at a time */
+
 /* Which jobs of a list are wanted. All zero but state = -1: all. */
 struct job_filter {
     int64_t before;     /* older than the one with this sequence; 0: from the newest */
@@ -185,7 +187,7 @@ struct job_filter {
     int64_t since;      /* accepted or ended then or later; 0: at any time */
 };
 
-/* Up to `limit` jobs of a filter, newest first. jobs[limit] is the caller's to job_clear. */
+/* Up to `limit` jobs of a filter, newest first, without their reports. jobs[limit] is the caller's to job_clear. */
 int store_list(struct store *store, const struct job_filter *filter, struct job *jobs, int limit, int *count);
 
 /* What the folders must hold of a job. */

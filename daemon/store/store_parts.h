@@ -93,6 +93,11 @@ struct store {
     /* under `reader_lock` */
     pthread_mutex_t reader_lock;
     struct connection reader;
+    /* Lists, which take long, have connections of their own. */
+    struct lister {
+        pthread_mutex_t lock;
+        struct connection connection;
+    } lister[STORE_LISTS];
 };
 
 /* ---- store_sql.c ---- */
@@ -134,9 +139,10 @@ int entry_read(struct store *store, const char *id, struct entry *entry, struct 
 
 /* ---- store_rows.c ---- */
 
-#define JOB_COLUMNS                                                                                                \
+#define JOB_COLUMNS_BUT(report)                                                                                    \
     "id, state, sequence, kind, bytes, created, started, finished, attempts, deaths, parameters, formats, error, " \
-    "results, report, client, priority, deadline, idempotency_key, digest, name"
+    "results, " report ", client, priority, deadline, idempotency_key, digest, name"
+#define JOB_COLUMNS JOB_COLUMNS_BUT("report")
 
 /* Read up to `limit` rows of a SELECT of JOB_COLUMNS (NULL: it failed before). */
 int rows_read(struct connection *connection, sqlite3_stmt *statement, struct job *jobs, int limit, int *count);

@@ -109,15 +109,17 @@ int store_ended(struct store *store, int64_t before, int state, char (*ids)[JOB_
 }
 
 /* "+state": of the jobs of a client the index of clients tells the state, too. */
-#define LIST   "SELECT " JOB_COLUMNS " FROM job WHERE sequence < ?"
+#define LIST   "SELECT " JOB_COLUMNS_BUT("NULL") " FROM job WHERE sequence < ?"
 #define NEWEST " ORDER BY sequence DESC LIMIT ?"
 
 /* By name or time jobs are looked for in the index of searches alone: what else a row holds is read of those found. */
-#define SEARCH                                                                                                     \
-    "SELECT " JOB_COLUMNS " FROM job WHERE sequence IN (SELECT sequence FROM job INDEXED BY job_search WHERE "     \
-    "sequence < ?1 AND (?2 < 0 OR state = ?2) AND (?3 IS NULL OR client = ?3) AND "                                \
-    "(?4 IS NULL OR instr(lower(name), lower(?4))) AND max(created, finished) >= ?5 ORDER BY sequence DESC LIMIT " \
-    "?6) ORDER BY sequence DESC LIMIT ?6"
+#define SEARCH                                                                                                      \
+    "SELECT " JOB_COLUMNS_BUT(                                                                                      \
+        "NULL") " FROM job WHERE sequence IN (SELECT sequence FROM job INDEXED BY job_search WHERE "                \
+                "sequence < ?1 AND (?2 < 0 OR state = ?2) AND (?3 IS NULL OR client = ?3) AND "                     \
+                "(?4 IS NULL OR instr(lower(name), lower(?4))) AND max(created, finished) >= ?5 ORDER BY sequence " \
+                "DESC LIMIT "                                                                                       \
+                "?6) ORDER BY sequence DESC LIMIT ?6"
 
 static sqlite3_stmt *list_prepare(struct connection *reader, const struct job_filter *filter, int64_t limit)
 {
@@ -136,10 +138,14 @@ static sqlite3_stmt *list_prepare(struct connection *reader, const struct job_fi
 
 int store_list(struct store *store, const struct job_filter *filter, struct job *jobs, int limit, int *count)
 {
-    pthread_mutex_lock(&store->reader_lock);
-    struct connection *reader = &store->reader;
+    int i = 0;
+    while (i < STORE_LISTS && pthread_mutex_trylock(&store->lister[i].lock) != 0)
+        i++;
+    if (i == STORE_LISTS)
+        pthread_mutex_lock(&store->lister[i = 0].lock);
+    struct connection *reader = &store->lister[i].connection;
     int result = rows_read(reader, list_prepare(reader, filter, limit), jobs, limit, count);
-    pthread_mutex_unlock(&store->reader_lock);
+    pthread_mutex_unlock(&store->lister[i].lock);
     return result;
 }
 

@@ -451,5 +451,13 @@ def wrong_parameters(daemon):
     same({name for name in set(daemon.files()) - before if "jobs.db" not in name and "result" not in name and "spool" not in name}, set(), "files left")
 
 
+@test("a page of jobs is what each job's document says, without the report")
+def pages_without_reports(daemon):
+    job = daemon.job(daemon.run(scans.radial(seed=8).bytes(daemon.state))["id"])
+    listed = next(one for one in daemon.get("/v1/jobs?limit=5").json()["jobs"] if one["id"] == job["id"])
+    assert job["report"]["device"], job
+    same(listed, {**job, "report": {}}, "the job of the page")
+
+
 if __name__ == "__main__":
     main(Daemon)

@@ -408,6 +408,7 @@ int main(int argc, char **argv)
     umask(077);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of that write */
+    signal(SIGIO, SIG_IGN);   /* somebody opened a file that a lease was just tried on */
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);

@@ -1,7 +1,6 @@
 #include "daemon/wire.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -129,6 +128,28 @@ out:
     *fd_count = count;
     *message = object;
     return 0;
+}
+
+/* Whether `value` has more levels of objects and arrays than that. */
+static bool is_deeper(const json_t *value, int levels)
+{
+    const char *name;
+    size_t i;
+    json_t *part;
+    bool deeper = levels == 0 && (json_is_object(value) || json_is_array(value));
+    if (!deeper)
+        json_object_foreach ((json_t *)value, name, part)
+            deeper = deeper || is_deeper(part, levels - 1);
+    if (!deeper)
+        json_array_foreach (value, i, part)
+            deeper = deeper || is_deeper(part, levels - 1);
+    return deeper;
+}
+
+bool wire_report_is_sound(const json_t *report)
+{
+    return json_is_object(report) && !is_deeper(report, WIRE_REPORT_DEEP) &&
+           json_dumpb(report, NULL, 0, JSON_COMPACT) <= WIRE_REPORT_MAX;
 }
 
 json_t *wire_error_pack(const struct err *failure)

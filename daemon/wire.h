@@ -8,7 +8,8 @@
  *              once, when the device is warm
  *     progress {id, fraction: 0..1, step: name, iteration, iterations}  of a job, not of what is only prepared; 0 of 0
  *              iterations: the step has none. At most ten a second, and none that says what was said before
- *     done     {id, report: {...}}                                      every result is written; the daemon syncs them
+ *     done     {id, report: {...}}
+ *              every result is written, and the worker has closed it; the daemon syncs them
  *     failed   {id, error: {code, detail, acquisition_index?, required_bytes?, available_bytes?}, fatal: bool,
  *              put_back?: bool}
  *              fatal: the device is gone; the worker exits and the job may be tried on another. put_back: the
@@ -35,8 +36,10 @@
 #include "recon/image/image.h"
 
 #include <jansson.h>
+#include <stdbool.h>
 
 enum { WIRE_VERSION = 5, WIRE_FD = 3, WIRE_MAX = 128 * 1024, WIRE_FDS = 1 + IMAGE_FORMATS };
+enum { WIRE_REPORT_MAX = 64 * 1024, WIRE_REPORT_DEEP = 8 };
 
 /* Send `message` (stays the caller's). Fails with ERR_WORKER_DIED (the other side is gone), ERR_IO. */
 int wire_send(int socket, json_t *message, const int *fds, int fd_count);
@@ -45,6 +48,10 @@ int wire_send(int socket, json_t *message, const int *fds, int fd_count);
  * fds[WIRE_FDS]. Fails with ERR_WORKER_DIED at the end of the stream, ERR_IO, ERR_BAD_REQUEST (not as above; nothing
  * leaks). */
 int wire_receive(int socket, json_t **message, int fds[WIRE_FDS], int *fd_count);
+
+/* Whether `report` is what "done" may carry: an object of at most WIRE_REPORT_MAX bytes and WIRE_REPORT_DEEP levels,
+ * itself one of them. */
+bool wire_report_is_sound(const json_t *report);
 
 /* A failure as the problem members of "failed" and of an HTTP problem document: {code, detail, ...}. New reference. */
 json_t *wire_error_pack(const struct err *failure);

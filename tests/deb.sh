@@ -103,14 +103,14 @@ python3 -c 'import ctypes; raise SystemExit(ctypes.CDLL(None).syscall(444, None,
 [ "$(booted curl -s 'http://127.0.0.1:8080/readyz?verbose' | grep -o '"landlock": [a-z]*')" = "\"landlock\": $have" ]
 verdict $? "its worker is confined by as much of landlock as this kernel has"
 booted mrirecon simulate --trajectory spiral --out /root/scan.h5 >/dev/null
-booted mrirecon simulate --trajectory kooshball --matrix 96 --out /root/large.h5 >/dev/null
+booted mrirecon simulate --trajectory kooshball --matrix 64 --out /root/large.h5 >/dev/null
 booted curl -sS --fail --data-binary @/root/scan.h5 -H 'Prefer: wait=60' -H 'Accept: image/png' -o /root/image.png \
     'http://127.0.0.1:8080/v1/jobs?kind=recon' 2>>"$root/root/client.log" && is_png /root/image.png
 verdict $? "curl gets an image of a simulated scan through it"
 booted mrirecon submit /root/scan.h5 --out /root/again.png >>"$root/root/client.log" 2>&1 && is_png /root/again.png
 verdict $? "and the client does"
 
-booted systemctl reload mrirecond.service && [ "$(ready)" = 200 ]
+booted systemctl reload mrirecond.service 2>>"$root/root/client.log" && [ "$(ready)" = 200 ]
 verdict $? "it is reloaded"
 before=$(property MainPID)
 booted systemctl restart mrirecond.service && [ "$(ready)" = 200 ] && [ "$(property MainPID)" != "$before" ] &&

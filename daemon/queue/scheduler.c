@@ -200,9 +200,13 @@ static bool on_message(struct scheduler *scheduler, struct slot *slot, const jso
     if (strcmp(type, "progress") == 0) {
         on_progress(scheduler, slot, message);
     } else if (strcmp(type, "done") == 0) {
+        json_t *report = json_object_get(message, "report");
+        *reason = "sent a report that is no object, or too large or deep a one";
+        if (!wire_report_is_sound(report))
+            return false;
         slot_trust(scheduler, slot);
         slot->now.outcome = OUTCOME_DONE;
-        slot->now.report = json_incref(json_object_get(message, "report"));
+        slot->now.report = json_incref(report);
     } else if (strcmp(type, "failed") == 0) {
         bool fatal = json_is_true(json_object_get(message, "fatal"));
         bool put_back = json_is_true(json_object_get(message, "put_back"));

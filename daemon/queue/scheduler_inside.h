@@ -30,6 +30,7 @@ struct run {
     double cancel_at;           /* when cancel was sent; 0: it was not */
     bool timed_out;             /* ... because of the time limit */
     bool scan_lost;             /* it is not on the disk any more */
+    double kept;                /* since when its worker keeps a result open that it called complete; 0: it does not */
     enum outcome outcome;
     double settle_at;
     struct err failure;

@@ -2,11 +2,15 @@
 #include "daemon/base/clock.h"
 #include "daemon/queue/scheduler_inside.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/pidfd.h>
 
 #define REST_FIRST 2.0   /* s that a worker whose device is at fault rests, the first time */
 #define REST_LAST  120.0 /* s, after many times */
+
+#define KEPT_SECONDS 3.0 /* s that a worker may have a result open after it said that it is complete */
 
 #define PUT_BACK_FIRST 1.0    /* s until a job that was put back may be begun again, the first time */
 #define PUT_BACK_LAST  60.0   /* s, after many times */
@@ -214,6 +218,33 @@ void slot_trust(struct scheduler *scheduler, struct slot *slot)
     worker_proved(&slot->worker);
 }
 
+/* Whether what was said to be complete can still be written to. A process that the worker is just starting has its
+ * files for a moment; one that was taken over keeps them, is killed, and the job is repeated. */
+static bool is_kept(struct scheduler *scheduler, struct slot *slot, struct run *run)
+{
+    const struct scheduler_parts *parts = &scheduler->parts;
+    double now = clock_seconds();
+    if (spool_results_released(parts->spool, run->job.id))
+        return false;
+    if (run->kept <= 0)
+        run->kept = now;
+    if (now - run->kept < KEPT_SECONDS) {
+        run->settle_at = now + SETTLE_SECONDS;
+        return true;
+    }
+    log_line(parts->log, LOG_LEVEL_ERROR, run->job.id,
+             "worker %d is killed: it keeps a result open for writing that it called complete %g s ago",
+             slot->worker.index, KEPT_SECONDS);
+    if (slot->worker.state != WORKER_DOWN)
+        pidfd_send_signal(slot->worker.pidfd, SIGKILL, NULL, 0);
+    err_set(ERR_WORKER_DIED,
+            "The worker process that ran the job could still change its result when it was done, twice. The server's "
+            "log may say more.");
+    run->failure = *err_last();
+    run->outcome = OUTCOME_DIED;
+    return false;
+}
+
 static void settle_run(struct scheduler *scheduler, struct slot *slot, struct run *run)
 {
     static int (*const how[])(struct scheduler *, struct run *) = {[OUTCOME_DONE] = settle_done,
@@ -223,6 +254,8 @@ static void settle_run(struct scheduler *scheduler, struct slot *slot, struct ru
                                                                    [OUTCOME_REQUEUE] = settle_requeue};
     const struct scheduler_parts *parts = &scheduler->parts;
     if (run->outcome == OUTCOME_NONE || clock_seconds() < run->settle_at)
+        return;
+    if (run->outcome == OUTCOME_DONE && !run->results && is_kept(scheduler, slot, run))
         return;
     enum outcome before = run->outcome;
     int result = how[before](scheduler, run);

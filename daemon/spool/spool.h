@@ -83,6 +83,9 @@ int spool_open(struct spool *spool, const char *id, int *fd);
  * caller's to close. Fails with ERR_INTERNAL (no such format, or one twice), ERR_IO, ERR_SPOOL_FULL; then there are no
  * descriptors. */
 int spool_results_begin(struct spool *spool, const char *id, const json_t *formats, int files[IMAGE_FORMATS]);
+/* Whether nobody has a file in ID.tmp/ open for writing any more. Where the file system has no leases, which tell, it
+ * is taken to be so. Waits for some milliseconds before it says no. */
+bool spool_results_released(struct spool *spool, const char *id);
 /* Sync ID.tmp/ and everything in it, and rename it to ID/. *results: [{name, type, bytes}] of the files that are there;
  * a new reference. Fails with ERR_INTERNAL (there is no image.h5, or an empty file), ERR_IO, ERR_SPOOL_FULL. */
 int spool_results_finish(struct spool *spool, const char *id, json_t **results);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -64,6 +65,54 @@ int spool_results_begin(struct spool *spool, const char *id, const json_t *forma
     while (result && made > 0)
         close(files[--made]);
     return result;
+}
+
+/* A lease for reading is given where nobody has the file open for writing, nor mapped. It goes with the descriptor. 0,
+ * or an errno. */
+static int lease_try(int folder, const char *name)
+{
+    int error = 0, fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0 || fcntl(fd, F_SETLEASE, F_RDLCK) < 0)
+        error = errno;
+    if (fd >= 0)
+        close(fd);
+    return error;
+}
+
+/* Whether leases are given at all, seen by a file that nobody else knows. */
+static bool leases_given(int folder)
+{
+    const char *name = ".lease";
+    int fd = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return false;
+    close(fd);
+    bool given = lease_try(folder, name) == 0;
+    unlinkat(folder, name, 0);
+    return given;
+}
+
+bool spool_results_released(struct spool *spool, const char *id)
+{
+    enum { TRIES = 20 };
+    char name[JOB_ID + 4];
+    temporary_name(id, name);
+    int folder = openat(spool->results, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *stream = folder < 0 ? NULL : disk_folder_read(folder);
+    bool released = true;
+    for (struct dirent *entry; stream && released && (entry = readdir(stream));)
+        if (spool_is_name(entry->d_name)) {
+            int tries = 0;
+            while (lease_try(folder, entry->d_name) == EAGAIN && ++tries < TRIES)
+                poll(NULL, 0, 1);
+            released = tries < TRIES;
+        }
+    released = released || !leases_given(folder);
+    if (stream)
+        closedir(stream);
+    if (folder >= 0)
+        close(folder);
+    return released;
 }
 
 /* Sync each file of `folder` and add it to `results`. */

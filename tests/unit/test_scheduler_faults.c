@@ -21,7 +21,15 @@ static void a_worker_that_breaks_the_rules_is_replaced(void **state)
 {
     ends(*state, "nonsense", JOB_FAILED, "worker-died", 2);
     ends(*state, "good", JOB_SUCCEEDED, NULL, 1);
+    ends(*state, "report", JOB_FAILED, "worker-died", 2);
+    ends(*state, "good", JOB_SUCCEEDED, NULL, 1);
     ends(*state, "other job", JOB_FAILED, "worker-died", 2);
+    ends(*state, "good", JOB_SUCCEEDED, NULL, 1);
+}
+
+static void a_result_that_a_worker_can_still_change_is_none(void **state)
+{
+    ends(*state, "keeps", JOB_FAILED, "worker-died", 2);
     ends(*state, "good", JOB_SUCCEEDED, NULL, 1);
 }
 
@@ -194,6 +202,7 @@ int main(int argc, char **argv)
         WITH_SCHEDULER(a_worker_that_dies_gets_one_more_try),
         WITH_SCHEDULER(a_lost_device_gets_one_more_try),
         WITH_SCHEDULER(a_worker_that_breaks_the_rules_is_replaced),
+        WITH_SCHEDULER(a_result_that_a_worker_can_still_change_is_none),
         WITH_SCHEDULER(a_silent_worker_is_killed),
         WITH_SCHEDULER(a_worker_that_cannot_be_killed_holds_up_no_other),
         WITH_SCHEDULER(a_worker_that_cannot_be_started_is_told),

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -198,6 +199,29 @@ static void results_appear_whole_or_not_at_all(void **state)
     assert_false(exists(f, "results/%s", id));
 }
 
+/* What can still be written to, by a descriptor or by memory, is not released. */
+static void a_result_is_released_when_nobody_can_write_to_it(void **state)
+{
+    const struct fixture *f = *state;
+    char id[JOB_ID];
+    int files[IMAGE_FORMATS];
+    json_t *formats = json_pack("[ss]", "h5", "png");
+    assert_int_equal(spool_new_id(id), 0);
+    assert_int_equal(spool_results_begin(f->spool, id, formats, files), 0);
+    json_decref(formats);
+    assert_int_equal(ftruncate(files[1], 100), 0);
+    void *mapped = mmap(NULL, 100, PROT_READ | PROT_WRITE, MAP_SHARED, files[1], 0);
+    assert_true(mapped != MAP_FAILED);
+    assert_false(spool_results_released(f->spool, id));
+    close(files[0]);
+    assert_false(spool_results_released(f->spool, id));
+    close(files[1]);
+    assert_false(spool_results_released(f->spool, id));
+    assert_int_equal(munmap(mapped, 100), 0);
+    assert_true(spool_results_released(f->spool, id));
+    spool_results_remove(f->spool, id);
+}
+
 static void results_are_of_known_formats_each_once(void **state)
 {
     struct fixture *f = *state;
@@ -356,6 +380,7 @@ int main(void)
         WITH_SPOOL(limits_refuse_and_leave_nothing),
         WITH_SPOOL(ids_are_ordered_by_time_and_differ),
         WITH_SPOOL(results_appear_whole_or_not_at_all),
+        WITH_SPOOL(a_result_is_released_when_nobody_can_write_to_it),
         WITH_SPOOL(results_are_of_known_formats_each_once),
         WITH_SPOOL(result_names_reach_nothing_else),
         WITH_SPOOL(two_daemons_do_not_share_a_folder),

@@ -229,6 +229,36 @@ static void damaged_failure_is_made_safe(void **state)
     json_decref(object);
 }
 
+static void a_report_is_an_object_neither_deep_nor_large(void **state)
+{
+    (void)state;
+    json_t *deep = json_object();
+    for (int levels = 1; levels <= WIRE_REPORT_DEEP + 1; levels++) {
+        assert_int_equal(wire_report_is_sound(deep), levels <= WIRE_REPORT_DEEP);
+        deep = json_pack("{s:o}", "in", deep);
+    }
+    json_decref(deep);
+    deep = json_pack("{s:[[[[[[[[]]]]]]]]}", "in");
+    assert_false(wire_report_is_sound(deep));
+    json_decref(deep);
+    json_t *text = json_string("all is well"), *list = json_array(), *large = json_object();
+    assert_false(wire_report_is_sound(NULL));
+    assert_false(wire_report_is_sound(text));
+    assert_false(wire_report_is_sound(list));
+    assert_true(wire_report_is_sound(large));
+    char *words = malloc(WIRE_REPORT_MAX + 1);
+    memset(words, 'a', WIRE_REPORT_MAX);
+    words[WIRE_REPORT_MAX] = '\0';
+    json_object_set_new(large, "words", json_string(words + 20));
+    assert_true(wire_report_is_sound(large));
+    json_object_set_new(large, "words", json_string(words));
+    assert_false(wire_report_is_sound(large));
+    free(words);
+    json_decref(text);
+    json_decref(list);
+    json_decref(large);
+}
+
 int main(void)
 {
 #define WITH_PAIR(test) cmocka_unit_test_setup_teardown(test, pair_setup, pair_teardown)
@@ -241,6 +271,7 @@ int main(void)
         WITH_PAIR(descriptors_of_a_refused_message_are_closed),
         cmocka_unit_test(failure_survives_the_way),
         cmocka_unit_test(damaged_failure_is_made_safe),
+        cmocka_unit_test(a_report_is_an_object_neither_deep_nor_large),
     };
     return cmocka_run_group_tests_name("wire", tests, NULL, NULL);
 }

@@ -363,6 +363,8 @@ static void request_destroy(struct request *request)
 {
     spool_abort(&request->upload);
     chunk_leave(request);
+    if (request->conversion)
+        converter_leave(request->service->converter, request->conversion);
     digest_free(&request->digest);
     idempotency_end(&request->idempotency);
     job_clear(&request->job);

@@ -98,9 +98,10 @@ struct request {
     int removed;    /* jobs, by a purge */
     char *page;     /* of a list; malloc */
     struct waiter waiter;
-    bool watched; /* the job is to be canceled where the sender goes away while it waits */
-    int wait;     /* Prefer: wait, s; -1: none */
-    int format;   /* of the image that Accept names; -1: none */
+    bool watched;        /* the job is to be canceled where the sender goes away while it waits */
+    int wait;            /* Prefer: wait, s; -1: none */
+    int format;          /* of the image that Accept names; -1: none */
+    uint64_t conversion; /* that it asked for, as its ticket; 0: none */
     double deadline;
 };
 

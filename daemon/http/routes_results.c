@@ -64,7 +64,7 @@ static int file_answer(struct request *request, const char *id, const char *name
 int result_answer(struct request *request, const char *id, enum image_format format, const char *const *more)
 {
     struct service *service = request->service;
-    char name[SPOOL_NAME], key[WAITER_KEY], location[JOB_ID + 64];
+    char name[SPOOL_NAME], key[WAITER_KEY], location[JOB_ID + 64], client[JOB_CLIENT];
     int fd = -1;
     int64_t bytes, stamp;
     const char *headers[12] = {"Content-Location", location};
@@ -76,13 +76,14 @@ int result_answer(struct request *request, const char *id, enum image_format for
     snprintf(name, sizeof name, "image.%s", image_format_name(format));
     snprintf(location, sizeof location, "/v1/jobs/%s/results/image?format=%s", id, image_format_name(format));
     converter_key(id, format, key);
+    request_turn(request, client);
     int result = spool_result_open(service->spool, id, name, &fd, &bytes, &stamp);
     if (!result)
         return file_answer(request, id, name, fd, bytes, stamp, headers);
     if (result == ERR_NOT_FOUND && request->waiter.gone)
         return err_set(ERR_CANCELED, "The image was not waited for: its connection was closed, or half of it.");
     if (result == ERR_NOT_FOUND && format != IMAGE_H5)
-        result = converter_ask(service->converter, id, format);
+        result = converter_ask(service->converter, id, format, client, &request->conversion);
     if (result)
         return result;
     if (!http_wait(request, key, clock_seconds() + 2.0 * (double)service->options->convert_timeout))
@@ -91,7 +92,7 @@ int result_answer(struct request *request, const char *id, enum image_format for
     bool here = spool_result_open(service->spool, id, name, &fd, &bytes, &stamp) == 0;
     if (here)
         close(fd);
-    if (here || converter_ask(service->converter, id, format))
+    if (here || converter_ask(service->converter, id, format, client, &request->conversion))
         waiters_wake(service->waiters, key);
     return 0;
 }

@@ -2,6 +2,7 @@
 
 #include "daemon/base/child.h"
 #include "daemon/base/clock.h"
+#include "daemon/base/pool.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,10 +19,19 @@
 /* How long a failure is remembered: long enough to be told to all who waited for it. */
 #define FAILURE_SECONDS 10.0
 
+/* Conversions that run at a time: while a client's large image is written, others have theirs. They have less priority
+ * than what serves connections. */
+static const struct pool_limits pool_limits = {.threads = 3, .client = 1, .niceness = 10};
+
 struct task {
+    struct pool_task run; /* first: a task of the pool is this */
     struct task *next;
+    struct converter *converter;
+    uint64_t ticket;
     char id[JOB_ID];
     enum image_format format;
+    int asked; /* requests that wait for it */
+    int stop;  /* eventfd, while it runs: readable once nobody waits any more; -1: it does not run */
     bool failed;
     double forget; /* clock_seconds() */
     struct err failure;
@@ -34,11 +44,10 @@ struct converter {
     struct store *store;
     struct waiters *waiters;
     const struct log *log;
-    pthread_t thread;
-    int stop;             /* eventfd: readable once the converter is to stop */
+    struct pool *pool;
     pthread_mutex_t lock; /* of the members below */
-    pthread_cond_t changed;
-    struct task *first; /* in the order of asking */
+    struct task *first;
+    uint64_t ticket;
     bool stopping;
 };
 
@@ -47,36 +56,41 @@ void converter_key(const char *id, enum image_format format, char key[WAITER_KEY
     snprintf(key, WAITER_KEY, "%s/%s", id, image_format_name(format));
 }
 
-/* Wait for the child's end, the time limit, or the stop; true: it ended by itself. */
-static bool child_wait(const struct converter *converter, int pidfd)
+/* Wait for the child's end (0), the time limit (ERR_TIMEOUT), or the stop (ERR_CANCELED). */
+static int child_wait(const struct task *task, int pidfd)
 {
-    double end = clock_seconds() + (double)converter->seconds;
-    struct pollfd fds[] = {{.fd = pidfd, .events = POLLIN}, {.fd = converter->stop, .events = POLLIN}};
+    double end = clock_seconds() + (double)task->converter->seconds;
+    struct pollfd fds[] = {{.fd = pidfd, .events = POLLIN}, {.fd = task->stop, .events = POLLIN}};
     for (;;) {
         double left = end - clock_seconds();
         int ready = poll(fds, 2, left > 0 ? (int)(left * 1000) + 1 : 0);
         if (fds[0].revents)
-            return true;
-        if (ready > 0 || (ready == 0 && left <= 0))
-            return false;
+            return 0;
+        if (ready > 0)
+            return ERR_CANCELED;
+        if (ready == 0 && left <= 0)
+            return ERR_TIMEOUT;
     }
 }
 
 /* Run the codec to its end, in the time that it has. */
-static int codec_run(const struct converter *converter, const char *format, char *const argv[])
+static int codec_run(const struct task *task, const char *format, char *const argv[])
 {
+    const struct converter *converter = task->converter;
     char how[CHILD_HOW] = "";
     pid_t pid;
     int pidfd, result = child_start(argv, -1, &pid, &pidfd);
     if (result)
         return result;
-    bool ended = child_wait(converter, pidfd);
-    if (!ended)
+    int stopped = child_wait(task, pidfd);
+    if (stopped)
         kill(pid, SIGKILL);
     child_collect(pid, how, sizeof how);
     close(pidfd);
     int64_t left = 0;
-    if (!ended)
+    if (stopped == ERR_CANCELED)
+        return err_set(ERR_CANCELED, "Nobody waits for the image as %s any more.", format);
+    if (stopped)
         return err_set(ERR_TIMEOUT, "Writing the image as %s took longer than %lld s.", format,
                        (long long)converter->seconds);
     if (strcmp(how, "ended with status 0") == 0)
@@ -112,8 +126,9 @@ static int image_keep(const struct converter *converter, const struct task *task
 }
 
 /* Run the codec on image.h5, into a name that is never served, and rename it. */
-static int convert(const struct converter *converter, const struct task *task)
+static int convert(const struct task *task)
 {
+    const struct converter *converter = task->converter;
     const char *format = image_format_name(task->format);
     char folder[32], in[80], part[SPOOL_NAME + 8], out[JOB_ID + SPOOL_NAME + 48];
     /* The child shares no descriptor of ours but reaches the folder through us: it needs no path of the state folder.
@@ -125,7 +140,7 @@ static int convert(const struct converter *converter, const struct task *task)
     snprintf(out, sizeof out, "%s/%s", folder, part);
     char *const argv[] = {(char *)converter->codec, "convert", in, (char *)format, out, NULL};
     unlinkat(converter->spool->results, part, 0);
-    int result = codec_run(converter, format, argv);
+    int result = codec_run(task, format, argv);
     if (!result)
         result = image_keep(converter, task, part);
     if (result)
@@ -133,52 +148,60 @@ static int convert(const struct converter *converter, const struct task *task)
     return result;
 }
 
-/* Forget failures that are old; the first task that is to be run. Under the lock. */
-static struct task *next_task(struct converter *converter)
+static void task_remove(struct converter *converter, struct task *task)
 {
-    struct task *next = NULL;
-    double now = clock_seconds();
-    for (struct task **link = &converter->first; *link;) {
-        struct task *task = *link;
-        if (task->failed && task->forget <= now) {
-            *link = task->next;
-            free(task);
-            continue;
-        }
-        if (!task->failed && !next)
-            next = task;
-        link = &task->next;
-    }
-    return next;
+    struct task **link = &converter->first;
+    while (*link != task)
+        link = &(*link)->next;
+    *link = task->next;
+    free(task);
 }
 
-static void *converter_run(void *context)
+/* Forget failures that are old. Under the lock. */
+static void failures_forget(struct converter *converter)
 {
-    struct converter *converter = context;
+    double now = clock_seconds();
+    for (struct task *task = converter->first, *next; task; task = next) {
+        next = task->next;
+        if (task->failed && task->forget <= now)
+            task_remove(converter, task);
+    }
+}
+
+/* Whether anybody still waits for it; then it can be stopped from now on. */
+static bool task_begin(struct task *task)
+{
+    pthread_mutex_lock(&task->converter->lock);
+    bool wanted = task->asked > 0 && !task->converter->stopping;
+    if (wanted)
+        task->stop = eventfd(0, EFD_CLOEXEC);
+    pthread_mutex_unlock(&task->converter->lock);
+    return wanted;
+}
+
+/* In a thread of the pool. Of a success nothing is kept, nor of what nobody waited for. */
+static void task_run(struct pool_task *run)
+{
+    struct task *task = (struct task *)run;
+    struct converter *converter = task->converter;
+    char key[WAITER_KEY];
+    converter_key(task->id, task->format, key);
+    int result = task_begin(task) ? convert(task) : ERR_CANCELED;
+    if (result && result != ERR_CANCELED)
+        log_line(converter->log, LOG_LEVEL_WARNING, task->id, "%s", err_last()->text);
     pthread_mutex_lock(&converter->lock);
-    while (!converter->stopping) {
-        struct task *task = next_task(converter);
-        if (!task) {
-            pthread_cond_wait(&converter->changed, &converter->lock);
-            continue;
-        }
-        pthread_mutex_unlock(&converter->lock);
-        int result = convert(converter, task);
-        char key[WAITER_KEY];
-        converter_key(task->id, task->format, key);
-        if (result)
-            log_line(converter->log, LOG_LEVEL_WARNING, task->id, "%s", err_last()->text);
-        pthread_mutex_lock(&converter->lock);
-        task->failed = true; /* of a success nothing is kept: it is forgotten at once */
-        task->forget = result ? clock_seconds() + FAILURE_SECONDS : 0;
+    if (task->stop >= 0)
+        close(task->stop);
+    task->stop = -1;
+    if (result && result != ERR_CANCELED) {
+        task->failed = true;
+        task->forget = clock_seconds() + FAILURE_SECONDS;
         task->failure = *err_last();
-        next_task(converter);
-        pthread_mutex_unlock(&converter->lock);
-        waiters_wake(converter->waiters, key);
-        pthread_mutex_lock(&converter->lock);
+    } else {
+        task_remove(converter, task);
     }
     pthread_mutex_unlock(&converter->lock);
-    return NULL;
+    waiters_wake(converter->waiters, key);
 }
 
 int converter_create(struct converter **out, const char *codec, int64_t seconds, struct spool *spool,
@@ -187,24 +210,23 @@ int converter_create(struct converter **out, const char *codec, int64_t seconds,
     struct converter *converter = calloc(1, sizeof *converter);
     if (!converter)
         return err_set(ERR_NO_MEMORY, "No memory for the converter.");
-    *converter = (struct converter){.codec = codec,
-                                    .seconds = seconds,
-                                    .spool = spool,
-                                    .store = store,
-                                    .waiters = waiters,
-                                    .log = log,
-                                    .stop = eventfd(0, EFD_CLOEXEC)};
+    *converter = (struct converter){
+        .codec = codec, .seconds = seconds, .spool = spool, .store = store, .waiters = waiters, .log = log};
     pthread_mutex_init(&converter->lock, NULL);
-    pthread_cond_init(&converter->changed, NULL);
-    int failed = converter->stop < 0 ? errno : pthread_create(&converter->thread, NULL, converter_run, converter);
-    if (failed) {
-        if (converter->stop >= 0)
-            close(converter->stop);
+    int result = pool_create(&converter->pool, &pool_limits);
+    if (result) {
+        pthread_mutex_destroy(&converter->lock);
         free(converter);
-        return err_set(ERR_INTERNAL, "The converter's thread cannot be started: %s.", strerror(failed));
+        return result;
     }
     *out = converter;
     return 0;
+}
+
+static void task_stop(const struct task *task)
+{
+    if (task->stop >= 0)
+        eventfd_write(task->stop, 1);
 }
 
 void converter_free(struct converter *converter)
@@ -213,42 +235,63 @@ void converter_free(struct converter *converter)
         return;
     pthread_mutex_lock(&converter->lock);
     converter->stopping = true;
-    pthread_cond_signal(&converter->changed);
+    for (const struct task *task = converter->first; task; task = task->next)
+        task_stop(task);
     pthread_mutex_unlock(&converter->lock);
-    eventfd_write(converter->stop, 1);
-    pthread_join(converter->thread, NULL);
-    for (struct task *task = converter->first; task;) {
-        struct task *next = task->next;
-        free(task);
-        task = next;
-    }
-    close(converter->stop);
-    pthread_cond_destroy(&converter->changed);
+    pool_free(converter->pool);
+    while (converter->first)
+        task_remove(converter, converter->first);
     pthread_mutex_destroy(&converter->lock);
     free(converter);
 }
 
-int converter_ask(struct converter *converter, const char *id, enum image_format format)
+/* A task that was not there yet; NULL: no memory. Under the lock. */
+static struct task *task_add(struct converter *converter, const char *id, enum image_format format, const char *client)
+{
+    struct task *task = calloc(1, sizeof *task);
+    if (!task)
+        return NULL;
+    *task = (struct task){.run.run = task_run,
+                          .next = converter->first,
+                          .converter = converter,
+                          .ticket = ++converter->ticket,
+                          .format = format,
+                          .stop = -1};
+    snprintf(task->id, sizeof task->id, "%s", id);
+    converter->first = task;
+    if (pool_run(converter->pool, &task->run, client))
+        return task;
+    task_remove(converter, task);
+    return NULL;
+}
+
+int converter_ask(struct converter *converter, const char *id, enum image_format format, const char *client,
+                  uint64_t *ticket)
 {
     int result = 0;
     pthread_mutex_lock(&converter->lock);
-    next_task(converter);
-    struct task **link = &converter->first;
-    while (*link && ((*link)->format != format || strcmp((*link)->id, id) != 0))
-        link = &(*link)->next;
-    if (*link && (*link)->failed) {
-        result = err_restore(&(*link)->failure);
-    } else if (!*link) {
-        struct task *task = calloc(1, sizeof *task);
-        if (task) {
-            snprintf(task->id, sizeof task->id, "%s", id);
-            task->format = format;
-            *link = task;
-            pthread_cond_signal(&converter->changed);
-        } else {
-            result = err_set(ERR_NO_MEMORY, "No memory to ask for an image as %s.", image_format_name(format));
-        }
-    }
+    failures_forget(converter);
+    struct task *task = converter->first;
+    while (task && (task->format != format || strcmp(task->id, id) != 0))
+        task = task->next;
+    if (!task && !(task = task_add(converter, id, format, client)))
+        result = err_set(ERR_NO_MEMORY, "No memory to ask for an image as %s.", image_format_name(format));
+    else if (task->failed)
+        result = err_restore(&task->failure);
+    else if (*ticket != task->ticket)
+        task->asked++;
+    *ticket = task ? task->ticket : 0;
     pthread_mutex_unlock(&converter->lock);
     return result;
+}
+
+void converter_leave(struct converter *converter, uint64_t ticket)
+{
+    pthread_mutex_lock(&converter->lock);
+    struct task *task = converter->first;
+    while (task && task->ticket != ticket)
+        task = task->next;
+    if (task && task->asked > 0 && --task->asked == 0)
+        task_stop(task);
+    pthread_mutex_unlock(&converter->lock);
 }

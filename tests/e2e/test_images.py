@@ -7,6 +7,9 @@ Tolerances. A job is told tolerance=1e-5: gridding errs by at most that, and flo
 # time limit: 600 s
 import gzip
 import io
+import os
+import select
+import socket
 import struct
 import tempfile
 import zlib
@@ -15,7 +18,7 @@ import h5py
 import numpy as np
 
 import scans
-from harness import Daemon, main, real_scan, same, test
+from harness import BIN, Daemon, main, real_scan, same, test, wait_until
 
 FOLDER = tempfile.TemporaryDirectory()
 TOLERANCE = 3e-5
@@ -227,6 +230,44 @@ def ismrmrd(daemon):
             assert np.allclose(header[name], value, atol=1e-5), (name, header[name])
         close(data, np.sqrt((abs(scan.adjoint()) ** 2).sum(0))[None, None])
         assert b"ismrmrdHeader" in np.asarray(file["dataset/xml"]).ravel()[0], "the scan's header is lost"
+
+
+@test("a conversion that takes for ever holds up its client alone; when who asked for it goes away, it is stopped and the client's next one is made")
+def conversions_take_turns():
+    with tempfile.TemporaryDirectory() as folder:
+        codec = os.path.join(folder, "codec")
+        with open(codec, "w") as file:  # of NIfTI it makes nothing, for as long as it is let
+            file.write(f'#!/bin/sh\n[ "$1 $3" = "convert nii.gz" ] && exec sleep 100000\nexec {BIN}/mrirecon-codec "$@"\n')
+        os.chmod(codec, 0o755)
+        state = os.path.join(folder, "state")
+        os.mkdir(state)
+        with Daemon(state=state, devices="cpu") as daemon:  # by its own codec: workers run no other
+            jobs = [daemon.run(scans.radial(seed=seed).bytes(folder))["id"] for seed in (1, 2)]
+        with Daemon(state=state, devices="cpu", codec=codec, convert_timeout=3600) as daemon:
+            def ask(who, job, form):
+                connection = socket.create_connection(("127.0.0.1", daemon.port), timeout=120)
+                connection.sendall(f"GET /v1/jobs/{job}/results/image?format={form} HTTP/1.1\r\nHost: localhost\r\nX-Mrirecond-Client: {who}\r\n\r\n".encode())
+                return connection
+
+            stuck = [ask("a", job, "nii.gz") for job in jobs]
+            wait_until(lambda: daemon.children("sleep"), "the conversion that takes for ever")
+            behind = ask("a", jobs[0], "npy")
+            assert ask("b", jobs[0], "png").recv(100).startswith(b"HTTP/1.1 200"), "another client has no image"
+            same(len(daemon.children("sleep")), 1, "conversions of one client that run")
+            second = ask("c", jobs[0], "nii.gz")  # the same file: not made twice
+            stuck[0].close()
+            stuck[1].close()
+            assert ask("b", jobs[1], "png").recv(100).startswith(b"HTTP/1.1 200"), "another client has no image"
+            same(len(daemon.children("sleep")), 1, "conversions that run while one still waits")
+            assert select.select([behind], [], [], 0) == ([], [], []), "two conversions of one client at a time"
+            second.shutdown(socket.SHUT_WR)
+            assert behind.recv(100).startswith(b"HTTP/1.1 200"), "the next conversion of the client was not made"
+            same(daemon.children("sleep"), [], "conversions that nobody waits for")
+            again = ask("a", jobs[0], "nii.gz")  # it was not remembered as a failure
+            wait_until(lambda: daemon.children("sleep"), "the conversion, asked for again")
+            again.close()
+            wait_until(lambda: not daemon.children("sleep"), "its end")
+            same([name for name in daemon.files() if name.startswith("results/.")], [], "what conversions left")
 
 
 @test("nii.gz: NIfTI-1 with sizes, voxel sizes and an affine that puts the bright spot where it lies")

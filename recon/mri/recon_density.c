@@ -17,23 +17,35 @@ static int pipe_progress(void *context, int done)
     return recon_tell(p->job, RECON_STEP_DENSITY, p->base + p->span * done / p->iterations, done, p->iterations);
 }
 
-/* The shape of the frame's curves, for the formula. */
+/* The shape of the frame's curves, for the formula; *why tells what it is or why there is none. */
 static enum traj_shape shape_find(const struct recon_job *job, const struct frame *frame, const size_t *offsets,
-                                  const float *k, size_t *curves, size_t *samples)
+                                  const float *k, size_t *curves, size_t *samples, const char **why)
 {
+    *why = "The scan carries no weights and its readouts differ in length, so that no formula serves;";
     if (!recon_frame_curves(job, frame, offsets, k, curves, samples))
         return TRAJ_SHAPE_UNKNOWN;
-    return traj_shape_find(job->dim, *curves, *samples, k);
+    enum traj_shape shape = traj_shape_find(job->dim, *curves, *samples, k);
+    if (shape == TRAJ_SHAPE_SPIRAL)
+        *why = "a spiral of turned arms. Weights are |k| d|k| times the angle between an arm's neighbours";
+    else if (shape == TRAJ_SHAPE_RADIAL && job->dim == 2)
+        *why = "radial. Weights are |k| d|k| times the angle between a spoke's neighbours";
+    else if (shape == TRAJ_SHAPE_RADIAL)
+        *why = "radial with even directions. Weights are |k|^2 d|k| times a spoke's share of the sphere";
+    else
+        *why = "The scan carries no weights, and its trajectory is neither radial nor a 2-D spiral of turned arms, or "
+               "leaves too wide gaps between angles;";
+    return shape;
 }
 
-static int analytic(struct recon_job *job, enum traj_shape shape, size_t curves, size_t samples, const float *k,
-                    float *weights)
+static int analytic(struct recon_job *job, enum traj_shape shape, const char *why, size_t curves, size_t samples,
+                    const float *k, float *weights)
 {
-    static const char *const words[] = {"of unknown shape", "radial", "spiral"};
     int rc = dcf_analytic(shape, job->dim, curves, samples, k, weights);
     if (rc == 0)
-        recon_report_decide(job, "dcf", "analytic", "The trajectory is %s: %zu readouts of %zu samples.", words[shape],
-                            curves, samples);
+        recon_report_decide(job, "dcf", "analytic",
+                            "The trajectory is %s; %zu readouts of %zu samples, repeated ones "
+                            "share.",
+                            why, curves, samples);
     return rc;
 }
 
@@ -72,13 +84,13 @@ int recon_frame_density(struct recon_job *job, const struct frame *frame, const 
     if (asked == DCF_PIPE)
         return pipe_menon(job, "As asked for;", frame->samples, k, weights, base, span);
     size_t curves = frame->count, samples = 0;
-    enum traj_shape shape = shape_find(job, frame, offsets, k, &curves, &samples);
+    const char *why;
+    enum traj_shape shape = shape_find(job, frame, offsets, k, &curves, &samples, &why);
     if (asked == DCF_AUTO && shape == TRAJ_SHAPE_UNKNOWN)
-        return pipe_menon(job, "The scan carries no weights and its trajectory is neither radial nor a spiral;",
-                          frame->samples, k, weights, base, span);
-    int rc = analytic(job, shape, curves, samples, k, weights);
+        return pipe_menon(job, why, frame->samples, k, weights, base, span);
+    int rc = analytic(job, shape, why, curves, samples, k, weights);
     if (rc == ERR_DCF_INVALID && asked == DCF_AUTO)
-        return pipe_menon(job, "The scan carries no weights and its trajectory has no formula;", frame->samples, k,
-                          weights, base, span);
+        return pipe_menon(job, "The scan carries no weights, and the formula's for its trajectory are not usable;",
+                          frame->samples, k, weights, base, span);
     return rc;
 }

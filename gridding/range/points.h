@@ -14,9 +14,6 @@ struct points_tile {
 
 struct points_run {
     const struct range_law *law;
-    /* law->c of axis x with every cell's column repeated for its lanes, [degree + 1][points_vectors() * 16]; for lanes
-     * < 8 only. */
-    const float *spread;
     int dim, lanes;
     const struct range_point *point;
     size_t count;

@@ -20,12 +20,15 @@ typedef float vec_half __attribute__((vector_size(32), aligned(4), may_alias));
 typedef float vec_quarter __attribute__((vector_size(16)));
 typedef int32_t vec_mask __attribute__((vector_size(64)));
 
+/* Places of an axis in block.along. */
+#define AXIS(W) ((W) <= 8 ? 8 : LAW_LANES)
+
 enum { BLOCK = 16, AHEAD = 3 * BLOCK, MOST_VECTORS = 20 };
 
 /* What is made of a block of points before its sums. */
 struct block {
-    float x[BLOCK][LAW_LANES], y[BLOCK][LAW_LANES],
-        z[BLOCK][LAW_LANES]; /* weights (separable), or squared distances (radial) */
+    /* Weights (separable) or squared distances (radial) of a point's cells along x, y and z, at axis * AXIS(W). */
+    float along[BLOCK][3 * LAW_LANES] __attribute__((aligned(64)));
     float value[BLOCK][2 * RANGE_LANES_MOST] __attribute__((aligned(64)));
     float row[BLOCK][MOST_VECTORS * LAW_LANES] __attribute__((aligned(64)));
 } __attribute__((aligned(64)));
@@ -33,6 +36,13 @@ struct block {
 INLINE vec load(const float *p)
 {
     return *(const vec_unaligned *)p;
+}
+
+/* 8 floats, twice. */
+INLINE vec twice(const float *p)
+{
+    const vec_half h = *(const vec_half *)p;
+    return __builtin_shufflevector(h, h, 0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7);
 }
 
 INLINE void store(float *p, vec v)
@@ -43,6 +53,11 @@ INLINE void store(float *p, vec v)
 INLINE vec splat(float f)
 {
     return (vec){f, f, f, f, f, f, f, f, f, f, f, f, f, f, f, f};
+}
+
+INLINE vec halves(float a, float b)
+{
+    return (vec){a, a, a, a, a, a, a, a, b, b, b, b, b, b, b, b};
 }
 
 /* Squared distances, as (2 u / W)^2, of the cells 0..15 from a point. */
@@ -90,43 +105,55 @@ INLINE float *corner(const struct points_run *run, const struct range_point *p, 
     return run->tile.cells + row * (size_t)run->tile.row + (size_t)p->cell[0] * 2 * (size_t)L;
 }
 
-/* Weights of a block; row[i] = kernel_x per cell and lane. Horner's rule runs on all axes of a point side by side: one
- * chain's latency hides another's. */
+/* Weights of a point's cells along all axes. Horner's rule runs on them side by side: one chain's latency hides
+ * another's, and kernels of up to 8 cells have x and y in one vector. */
+INLINE void weigh_point(const struct range_law *law, const float *fraction, const bool deep, const int W, float *along)
+{
+    const float sx = 2 * fraction[0] - 1, sy = 2 * fraction[1] - 1, sz = 2 * fraction[2] - 1;
+    if (AXIS(W) == 8) {
+        const vec s = halves(sx, sy);
+        vec xy = twice(law->c[law->degree]);
+        vec_half z = *(const vec_half *)law->c[law->degree];
+        for (int d = law->degree - 1; d >= 0; d--) {
+            xy = xy * s + twice(law->c[d]);
+            if (deep)
+                z = z * sz + *(const vec_half *)law->c[d];
+        }
+        store(along, xy);
+        *(vec_half *)(along + 2 * AXIS(W)) = z;
+        return;
+    }
+    vec x = load(law->c[law->degree]), y = x, z = x;
+    for (int d = law->degree - 1; d >= 0; d--) {
+        const vec c = load(law->c[d]);
+        x = x * splat(sx) + c;
+        y = y * splat(sy) + c;
+        if (deep)
+            z = z * splat(sz) + c;
+    }
+    store(along, x);
+    store(along + AXIS(W), y);
+    store(along + 2 * AXIS(W), z);
+}
+
+/* Weights of a block; row[i] = those along x, per cell and lane. */
 INLINE void weigh(const struct points_run *run, size_t first, size_t n, const int W, const int L, struct block *b)
 {
-    const struct range_law *law = run->law;
-    const int vectors = points_vectors(W, L), step = vectors * LAW_LANES, degree = law->degree;
-    const bool deep = run->dim == 3, spread = 2 * L < LAW_LANES;
-    const int rows = spread ? vectors : 1;
-    const float *column = spread ? run->spread : law->c[0];
-    const int stride = spread ? step : LAW_LANES;
-    for (size_t i = 0; i < n; i++) {
-        const float *f = run->point[first + i].fraction;
-        vec sx = splat(2 * f[0] - 1), sy = splat(2 * f[1] - 1), sz = splat(2 * f[2] - 1);
-        vec x[MOST_VECTORS], y = load(law->c[degree]), z = y;
-        for (int v = 0; v < rows; v++)
-            x[v] = load(column + degree * stride + v * LAW_LANES);
-        for (int d = degree - 1; d >= 0; d--) {
-            vec c = load(law->c[d]);
-            y = y * sy + c;
-            if (deep)
-                z = z * sz + c;
-            for (int v = 0; v < rows; v++)
-                x[v] = x[v] * sx + load(column + d * stride + v * LAW_LANES);
+    const int vectors = points_vectors(W, L);
+    for (size_t i = 0; i < n; i++)
+        weigh_point(run->law, run->point[first + i].fraction, run->dim == 3, W, b->along[i]);
+    for (size_t i = 0; i < n; i++)
+        for (int v = 0; v < vectors; v++) {
+            const float *x = b->along[i] + v * LAW_LANES / (2 * L);
+            vec row = splat(*x);
+            if (L == 1) {
+                const vec cells = load(x);
+                row = __builtin_shufflevector(cells, cells, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+            } else if (L == 4) {
+                row = halves(x[0], x[1]);
+            }
+            store(b->row[i] + v * LAW_LANES, row);
         }
-        store(b->y[i], y);
-        if (deep)
-            store(b->z[i], z);
-        if (spread)
-            for (int v = 0; v < rows; v++)
-                store(b->row[i] + v * LAW_LANES, x[v]);
-        else
-            store(b->x[i], x[0]);
-    }
-    if (!spread)
-        for (size_t i = 0; i < n; i++)
-            for (int v = 0; v < vectors; v++)
-                store(b->row[i] + v * LAW_LANES, splat(b->x[i][v * LAW_LANES / (2 * L)]));
 }
 
 INLINE void scatter_separable(const struct points_run *run, const struct c32 *values, size_t stride, const int W,
@@ -149,10 +176,10 @@ INLINE void scatter_separable(const struct points_run *run, const struct c32 *va
                 float *t = plane;
                 vec level[MOST_VECTORS];
                 for (int v = 0; v < vectors; v++)
-                    level[v] = planes > 1 ? row[v] * splat(b.z[i][z]) : row[v];
+                    level[v] = planes > 1 ? row[v] * splat(b.along[i][2 * AXIS(W) + z]) : row[v];
                 for (int y = 0; y < W; y++, t += row_step)
                     for (int v = 0; v < vectors; v++)
-                        store(t + v * LAW_LANES, load(t + v * LAW_LANES) + level[v] * splat(b.y[i][y]));
+                        store(t + v * LAW_LANES, load(t + v * LAW_LANES) + level[v] * splat(b.along[i][AXIS(W) + y]));
             }
         }
     }
@@ -205,13 +232,13 @@ INLINE void gather_separable(const struct points_run *run, struct c32 *values, s
                 const float *t = plane;
                 vec level[MOST_VECTORS];
                 for (int v = 0; v < vectors; v++)
-                    level[v] = load(t + v * LAW_LANES) * splat(b.y[i][0]);
+                    level[v] = load(t + v * LAW_LANES) * splat(b.along[i][AXIS(W)]);
                 t += row_step;
                 for (int y = 1; y < W; y++, t += row_step)
                     for (int v = 0; v < vectors; v++)
-                        level[v] += load(t + v * LAW_LANES) * splat(b.y[i][y]);
+                        level[v] += load(t + v * LAW_LANES) * splat(b.along[i][AXIS(W) + y]);
                 for (int v = 0; v < vectors; v++)
-                    row[v] = planes > 1 ? row[v] + level[v] * splat(b.z[i][z]) : level[v];
+                    row[v] = planes > 1 ? row[v] + level[v] * splat(b.along[i][2 * AXIS(W) + z]) : level[v];
             }
             for (int v = 0; v < vectors; v++)
                 row[v] *= load(b.row[i] + v * LAW_LANES);
@@ -225,7 +252,7 @@ INLINE void gather_separable(const struct points_run *run, struct c32 *values, s
 /* Kernel values of one row of cells, at squared distances `rest` + those of b->x; 0 outside. */
 INLINE vec radial_row(const struct range_law *law, const struct block *b, size_t i, float rest)
 {
-    vec t = splat(1 - rest) - load(b->x[i]), value = splat(law->c[law->degree][0]);
+    vec t = splat(1 - rest) - load(b->along[i]), value = splat(law->c[law->degree][0]);
     for (int d = law->degree - 1; d >= 0; d--)
         value = value * t + splat(law->c[d][0]);
     return (vec)((vec_mask)value & (t > splat(0)));
@@ -242,15 +269,17 @@ INLINE void radial(const struct points_run *run, const struct c32 *from, struct 
             load_values(run, first, n, L, from, stride, &b);
         for (size_t i = 0; i < n; i++) {
             const struct range_point *p = run->point + first + i;
-            store(b.x[i], distances(p->fraction[0], W));
-            store(b.y[i], distances(p->fraction[1], W));
-            store(b.z[i], distances(p->fraction[2], W));
+            store(b.along[i], distances(p->fraction[0], W));
+            store(b.along[i] + LAW_LANES, distances(p->fraction[1], W));
+            store(b.along[i] + 2 * LAW_LANES, distances(p->fraction[2], W));
             float *plane = corner(run, p, L), sums[2 * RANGE_LANES_MOST] = {0};
             for (int z = 0; z < (run->dim == 3 ? W : 1); z++, plane += (size_t)run->tile.rows * (size_t)run->tile.row) {
                 float *t = plane;
                 for (int y = 0; y < W; y++, t += run->tile.row) {
                     float w[LAW_LANES];
-                    store(w, radial_row(run->law, &b, i, b.y[i][y] + (run->dim == 3 ? b.z[i][z] : 0)));
+                    store(w,
+                          radial_row(run->law, &b, i,
+                                     b.along[i][LAW_LANES + y] + (run->dim == 3 ? b.along[i][2 * LAW_LANES + z] : 0)));
                     for (int x = 0; x < W; x++)
                         for (int e = 0; e < 2 * L; e++)
                             if (from != NULL)

@@ -28,7 +28,6 @@ struct range_cpu {
     size_t colour[COLOURS + 1]; /* where a colour starts in `order` */
     struct part *part;          /* parts of heavy bins, bin after bin */
     size_t parts, part_points;
-    float *spread[2];   /* points_run.spread for 1 and 4 lanes */
     int extent[3];      /* cells of the largest tile */
     size_t tile_floats; /* of the largest tile at the most lanes */
     float *tiles;       /* [threads + parts][tile_floats] */
@@ -110,24 +109,6 @@ static int make_order(struct range_cpu *s)
     return 0;
 }
 
-/* The separable polynomials with every cell's column repeated for its lanes. */
-static int make_spread(struct range_cpu *s)
-{
-    if (s->law->radial)
-        return 0;
-    for (int which = 0; which < 2; which++) {
-        int lanes = which == 0 ? 1 : 4, step = points_vectors(s->law->width, lanes) * LAW_LANES;
-        s->spread[which] = calloc((size_t)(s->law->degree + 1) * (size_t)step, sizeof(float));
-        if (s->spread[which] == NULL)
-            return err_set(ERR_NO_MEMORY, "Not enough memory for a kernel.");
-        for (int i = 0; i <= s->law->degree; i++)
-            for (int e = 0; e < step; e++)
-                if (e / (2 * lanes) < s->law->width)
-                    s->spread[which][i * step + e] = s->law->c[i][e / (2 * lanes)];
-    }
-    return 0;
-}
-
 static int row_floats(const struct range_cpu *s, int lanes)
 {
     return (s->extent[0] * 2 * lanes + 2 * LAW_LANES - 1) / LAW_LANES * LAW_LANES;
@@ -148,8 +129,6 @@ int range_cpu_create(struct range_cpu **out, const struct range_bins *bins, cons
     s->tile_floats = (size_t)row_floats(s, lanes) * (size_t)s->extent[1] * (size_t)s->extent[2] + LAW_LANES;
     s->tile_floats = (s->tile_floats + LAW_LANES - 1) / LAW_LANES * LAW_LANES;
     int status = make_order(s);
-    if (status == 0)
-        status = make_spread(s);
     if (status == 0) {
         size_t bytes = ((size_t)threads + s->parts) * s->tile_floats * sizeof(float);
         s->tiles = aligned_alloc(64, bytes);
@@ -170,8 +149,6 @@ void range_cpu_free(struct range_cpu *sums)
         return;
     free(sums->order);
     free(sums->part);
-    free(sums->spread[0]);
-    free(sums->spread[1]);
     free(sums->tiles);
     free(sums);
 }
@@ -185,7 +162,6 @@ static struct points_run run_of(const struct range_cpu *s, int lanes, size_t til
                                 const float *weight)
 {
     return (struct points_run){.law = s->law,
-                               .spread = lanes < 8 ? s->spread[lanes == 4] : NULL,
                                .dim = s->bins->dim,
                                .lanes = lanes,
                                .point = s->bins->point + first,

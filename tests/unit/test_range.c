@@ -214,7 +214,7 @@ struct bench {
     struct leaf_case c;
     double beta;
     struct range_law *law;
-    float *spread, *tile, *weight;
+    float *tile, *weight;
     double *expected;
     struct range_point *point;
     struct c32 *values, *results;
@@ -223,23 +223,11 @@ struct bench {
     size_t floats, stride;
 };
 
-static float *repeat_columns(const struct range_law *law, int lanes)
-{
-    int step = points_vectors(law->width, lanes) * LAW_LANES;
-    float *spread = allocate((size_t)(law->degree + 1) * (size_t)step, sizeof *spread);
-    for (int i = 0; i <= law->degree; i++)
-        for (int j = 0; j < law->width; j++)
-            for (int e = 0; e < 2 * lanes; e++)
-                spread[i * step + j * 2 * lanes + e] = law->c[i][j];
-    return spread;
-}
-
 static void bench_open(struct bench *t, const struct leaf_case *c)
 {
     *t = (struct bench){.c = *c, .beta = kernel_beta(c->width, 2), .stride = c->count + 3};
     uint64_t seed = 5 + (uint64_t)(c->width * 100 + c->lanes);
     assert_int_equal(range_law_create(&t->law, c->width, t->beta, c->radial, 1e-7), 0);
-    t->spread = c->lanes < 8 ? repeat_columns(t->law, c->lanes) : NULL;
     t->extent[0] = CELLS_X + c->width - 1;
     t->extent[1] = CELLS_Y + c->width - 1;
     t->extent[2] = c->dim == 3 ? CELLS_Z + c->width - 1 : 1;
@@ -266,7 +254,6 @@ static void bench_open(struct bench *t, const struct leaf_case *c)
     for (size_t i = 0; i < t->stride * (size_t)c->lanes; i++)
         t->values[i] = (struct c32){(float)(uniform_next(&seed) - 0.5), (float)(uniform_next(&seed) - 0.3)};
     t->run = (struct points_run){.law = t->law,
-                                 .spread = t->spread,
                                  .dim = c->dim,
                                  .lanes = c->lanes,
                                  .point = t->point,
@@ -278,7 +265,6 @@ static void bench_open(struct bench *t, const struct leaf_case *c)
 static void bench_close(struct bench *t)
 {
     range_law_free(t->law);
-    free(t->spread);
     free(t->tile);
     free(t->expected);
     free(t->point);

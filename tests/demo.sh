@@ -51,23 +51,23 @@ done
 [ -n "$ready" ] || fail "the daemon was not ready after 60 s."
 echo "mrirecond runs at $server"
 
-upload="curl --data-binary $(printf %q "@$scan") -H 'Prefer: wait=300' -H 'Accept: image/png' '$server/v1/jobs?kind=recon' -o demo.png"
+upload="curl -sS --fail-with-body --data-binary $(printf %q "@$scan") -H 'Prefer: wait=300, handling=strict' -H 'Accept: image/png' '$server/v1/jobs?kind=recon' -o answer && mv answer demo.png"
 echo "\$ $upload"
-told=$(curl -sS --data-binary "@$scan" -H 'Prefer: wait=300' -H 'Accept: image/png' -o "$state/answer" \
-    -w '%{http_code} %{time_total} %{size_upload} %{size_download}' "$server/v1/jobs?kind=recon") ||
+told=$(curl -sS --data-binary "@$scan" -H 'Prefer: wait=300, handling=strict' -H 'Accept: image/png' -o "$state/answer" \
+    -w '%{http_code} %{time_total} %{size_upload} %{size_download} %header{x-job-id}' "$server/v1/jobs?kind=recon") ||
     fail "curl could not talk to the daemon."
-read -r code seconds up down <<<"$told"
+read -r code seconds up down id <<<"$told"
 if [ "$code" != 200 ]; then
     fail "the scan could not be reconstructed: $(cat "$state/answer")"
 fi
 mv "$state/answer" demo.png
 awk -v s="$seconds" -v u="$up" -v d="$down" \
     'BEGIN { printf "%.2f MB up, %.1f kB of PNG down, %.3f s from curl'\''s first byte to its last\n\nWhere the time went:\n", u / 1e6, d / 1e3, s }'
-curl -sS "$server/v1/jobs?limit=1" -o "$state/jobs" || fail "the list of jobs could not be read."
-/usr/bin/python3 - "$state/jobs" "$seconds" <<'PYTHON'
+curl -sS "$server/v1/jobs/$id" -o "$state/job" || fail "the job's report could not be read."
+/usr/bin/python3 - "$state/job" "$seconds" <<'PYTHON'
 import json
 import sys
-job = json.load(open(sys.argv[1]))["jobs"][0]
+job = json.load(open(sys.argv[1]))
 report, total = job["report"], float(sys.argv[2])
 stages = list(report["stages"].items())
 stages.append(("HTTP, queue", max(0.0, total - sum(seconds for _, seconds in stages))))

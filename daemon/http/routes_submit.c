@@ -38,6 +38,7 @@ static void wanted_read(struct request *request)
     if (request->wait > options->wait_limit)
         request->wait = (int)options->wait_limit;
     request->watched = prefer_has(http_header(request, "Prefer"), "cancel-on-disconnect");
+    request->strict = prefer_has(http_header(request, "Prefer"), "handling=strict");
     request->format = accepted_format(request);
     if (request->format > IMAGE_H5)
         json_array_append_new(request->job.formats, json_string(image_format_name((enum image_format)request->format)));
@@ -229,13 +230,24 @@ static int answer_end(struct request *request, const struct job *job, const char
     return http_answer_problem(request, problem_pack(err_last(), job->id), headers);
 }
 
+/* For who takes any success for the image. */
+static int answer_not_done(struct request *request, const struct job *job, const char *const *headers)
+{
+    err_set(ERR_NOT_DONE,
+            "Job %s is %s after the %d s that were waited, and goes on: /v1/jobs/%s tells how far it is, and "
+            "/v1/jobs/%s/results/image gives its image in the end. Do not send the scan again.",
+            job->id, job_state_name(job->state), request->wait, job->id, job->id);
+    return http_answer_problem(request, problem_pack(err_last(), job->id), headers);
+}
+
 int route_submit(struct request *request)
 {
     struct service *service = request->service;
     const char *id = request->job.id;
-    char location[JOB_ID + 16], applied[48];
+    char location[JOB_ID + 16], applied[64];
     snprintf(location, sizeof location, "/v1/jobs/%s", id);
-    snprintf(applied, sizeof applied, "wait=%d%s", request->wait, request->watched ? ", cancel-on-disconnect" : "");
+    snprintf(applied, sizeof applied, "wait=%d%s%s", request->wait, request->watched ? ", cancel-on-disconnect" : "",
+             request->strict ? ", handling=strict" : "");
     const char *pairs[12] = {"Location", location, "X-Job-Id", id};
     int count = 4;
     if (request->replayed) {
@@ -264,7 +276,9 @@ int route_submit(struct request *request)
     } else if (!result) {
         pairs[count++] = "Retry-After";
         pairs[count++] = "1";
-        result = http_answer_json(request, 202, job_document(service, &job), pairs);
+        result = request->wait >= 0 && request->strict
+                     ? answer_not_done(request, &job, pairs)
+                     : http_answer_json(request, 202, job_document(service, &job), pairs);
     }
     job_clear(&job);
     return result;

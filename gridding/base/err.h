@@ -32,6 +32,7 @@ extern "C" {
     X(TIMEOUT, 500, "time-limit", "The time limit was reached")                                               \
     X(CANCELED, 409, "canceled", "The job was canceled")                                                      \
     X(DEADLINE, 504, "deadline-passed", "The deadline passed before the job began")                           \
+    X(NOT_DONE, 504, "not-done", "The job is not done yet")                                                   \
     /* the request */                                                                                         \
     X(BAD_REQUEST, 400, "bad-request", "Malformed request")                                                   \
     X(UNKNOWN_KIND, 400, "unknown-kind", "Unknown job kind")                                                  \

@@ -113,6 +113,18 @@ def prefer_wait(daemon):
         assert len(answer.body) > 20, headers
 
 
+@test("Prefer: wait, handling=strict: a wait that ends too early is an error that names the job, which goes on")
+def prefer_strict(daemon):
+    slow = scans.slow().bytes(FOLDER.name)
+    answer = daemon.submit(slow, scans.SLOW_QUERY, Prefer="wait=1, handling=strict", Accept="image/png")
+    problem = answer.problem(504, "not-done")
+    same((answer.headers["preference-applied"], answer.headers["location"]), ("wait=1, handling=strict", f"/v1/jobs/{problem['job_id']}"), "headers")
+    assert problem["job_id"] in problem["detail"] and daemon.job(problem["job_id"])["state"] in ("queued", "running"), problem
+    daemon.request("POST", f"/v1/jobs/{problem['job_id']}/cancel").expect(202)
+    daemon.submit(BODY, "kind=recon", Prefer="handling=strict").expect(202)
+    daemon.submit(BODY, "kind=recon", Prefer="wait=60, handling=strict", Accept="image/png").expect(200, "image/png")
+
+
 @test("Prefer: wait that ends too early answers 202 with the job as it is")
 def prefer_short(daemon):
     slow = scans.slow().bytes(FOLDER.name)

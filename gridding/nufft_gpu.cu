@@ -4,18 +4,6 @@
 #include <algorithm>
 #include <cstring>
 
-static int scatter(struct nufft_gpu *plan, int transforms)
-{
-    switch (plan->way) {
-    case NUFFT_WAY_WIDE:
-        return nufft_gpu_scatter_wide(plan, transforms);
-    case NUFFT_WAY_PLANES:
-        return nufft_gpu_scatter_planes(plan, transforms);
-    default:
-        return nufft_gpu_scatter_tiles(plan);
-    }
-}
-
 /* weights: sorted, or NULL. */
 static int data_to_grid(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights)
 {
@@ -23,8 +11,12 @@ static int data_to_grid(struct nufft_gpu *plan, int transforms, const struct c32
         return nufft_gpu_pieces_to_grid(plan, data, weights, plan->grid);
     if (plan->way == NUFFT_WAY_DENSE)
         return nufft_gpu_scatter_dense(plan, data, weights);
+    if (plan->way == NUFFT_WAY_PLANES)
+        return nufft_gpu_scatter_planes(plan, transforms, data, weights);
     int rc = nufft_gpu_sort_data(plan, transforms, data, weights);
-    return rc ? rc : scatter(plan, transforms);
+    if (rc)
+        return rc;
+    return plan->way == NUFFT_WAY_WIDE ? nufft_gpu_scatter_wide(plan, transforms) : nufft_gpu_scatter_tiles(plan);
 }
 
 static int adjoint_groups(struct nufft_gpu *plan, int batch, const struct c32 *data, struct c32 *image, float *squares)

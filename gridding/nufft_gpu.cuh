@@ -5,7 +5,8 @@
  *           adjoint's grid is never stored (nufft_gpu_pieces.cu)
  *   wide    3-D, separable, width 5 to 8: tensor cores, a block holds a brick of 16 x 16 x 16 grid cells in registers
  *   dense   the same where a grid cell holds several samples: a warp holds a brick of 8 x 8 x 16 grid cells
- *   planes  2-D, separable: tensor cores, a block holds 8 x 8 grid cells of up to 256 transforms, weights shared by all
+ *   planes  2-D, separable: tensor cores, a block holds bricks of 16 x 16 grid cells of up to 16 transforms in registers,
+ *           weights shared by all
  *   tiles   everything else: float32, a warp holds its tile in shared memory
  * All give the same bits on every run: every cell takes its sums in one order (see range_gpu.cuh, pieces.h).
  */
@@ -17,9 +18,9 @@
 #include "gridding/range/overflow.h"
 #include "gridding/range/range_gpu.cuh"
 
-enum { KAISER_DEGREE_MOST = 17, BRICK_Y = 8, BRICK_Z = 16, WIDE_EDGE = 16 };
+enum { KAISER_DEGREE_MOST = 17, BRICK_Y = 8, BRICK_Z = 16, WIDE_EDGE = 16, PLANE_EDGE = 16 };
 enum { PLANE_TRANSFORMS = 16, WIDE_TRANSFORMS = 16 }; /* a tile's; on the grid at a time, at most */
-enum { KERNEL_PAIRS = 4, KERNEL_TERMS = 4 };
+enum { KERNEL_PAIRS = 5, KERNEL_TERMS = 4 };
 
 /* The Kaiser-Bessel function as a polynomial in t = 1 - (2 d / width)^2, zero for t <= 0; 1 at d = 0. I0(beta sqrt(t))
  * is entire in t with positive coefficients, so Horner's rule loses nothing. */
@@ -76,9 +77,8 @@ static __device__ __forceinline__ uint32_t tf32_low(float v, uint32_t high)
 /* The unit truncates its operands; the mean loss of a product of two (each 2^-11.5) is given back to the sum. */
 #define TF32_GAIN 1.000704f
 /* The unit truncates its sums, too. A sum of n samples by three products each loses what depends on their signs: of
- * planes 0.25e-8 to 2.5e-8 n, of wide bricks 0.16e-8 to 0.83e-8 n (docs/choices.md). The middle is given back, and
- * an accumulator takes at most so many samples; of planes, whose products are of half as many, half. */
-#define PLANE_LOSS 1.35e-8f
+ * wide bricks 0.16e-8 to 0.83e-8 n (docs/choices.md). The middle is given back, and an accumulator takes at most so many
+ * samples. */
 #define WIDE_LOSS  5.5e-9f
 enum { SPLIT_SAMPLES_MOST = 1024 };
 
@@ -158,16 +158,17 @@ struct nufft_gpu {
     size_t samples, cells, pixels;
     struct range_bins bins;
     struct kaiser kernel;
-    struct kernel_pairs pairs; /* bricks, wide, dense */
+    struct kernel_pairs pairs; /* bricks, wide, dense, planes */
     struct nufft_pieces pieces;
     int tile[3];    /* cells of a partial tile, x, y, z */
     int group;      /* transforms on the grid at a time */
     float *weights; /* sorted, or NULL: all 1 */
     float *deapodise[3], *deapodise_full;
-    struct c32 *sorted;  /* planes: [samples][group]; tiles, wide: [group][samples] */
+    struct c32 *sorted;  /* tiles, wide: [group][samples] */
     struct c32 *grid;    /* [group][z][y][x]; bricks: in the same memory as pieces */
-    struct c32 *partial; /* tiles, wide: [group][bins.slots][tile]; dense: [bins.slots + bins.occupied][brick] */
-    struct dense_bricks *bricks;  /* dense: [bins.count] */
+    struct c32 *partial; /* tiles, wide: [group][bins.slots][tile]; dense, planes: [group][bins.slots + bins.occupied][brick]
+                          */
+    struct dense_bricks *bricks;  /* dense, planes: [bins.count] */
     uint32_t *largest;            /* wide: [group], the largest part of plan->sorted, as bits */
     uint32_t *done;               /* wide: [group][bins.count], as bins.done */
     struct fft_plan fft[3];       /* axes of one size share twiddles */
@@ -228,12 +229,18 @@ int nufft_gpu_scatter_bricks(struct nufft_gpu *plan, const struct piece_rows *ro
 /* Sum plan->sorted into plan->grid, `transforms` of them (tiles: one). The grid's old content does not matter.
  */
 int nufft_gpu_scatter_tiles(struct nufft_gpu *plan);
-int nufft_gpu_scatter_planes(struct nufft_gpu *plan, int transforms);
 int nufft_gpu_scatter_wide(struct nufft_gpu *plan, int transforms);
 
 /* Likewise of a plan of dense bricks, from data in the caller's order; weights sorted, or NULL. And its workspace. */
 int nufft_gpu_scatter_dense(struct nufft_gpu *plan, const struct c32 *data, const float *weights);
 int nufft_gpu_dense_make(struct nufft_gpu *plan);
+
+/* Likewise of planes, `transforms` of them; their bins' axes, the cells of a transform's bricks, and the list of these.
+ */
+int nufft_gpu_scatter_planes(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights);
+struct range_axis nufft_gpu_plane_axis(int cells, int width);
+size_t nufft_gpu_plane_cells(const struct nufft_gpu *plan);
+int nufft_gpu_planes_make(struct nufft_gpu *plan);
 
 /* The kernel of `shape` by polynomials of `degree`, or with 0 of the lowest degree that stays a fiftieth below the
  * tolerance; by pairs with `terms` coefficients each: 3 stay below 4e-5 of the kernel's peak, 4 below 4e-7. */
@@ -276,6 +283,10 @@ int nufft_gpu_gather(struct nufft_gpu *plan, int transforms, bool weigh, struct 
 /* Likewise on tensor cores, for plans of NUFFT_WAY_PLANES and widths 2 to 8; the work is that of 16 transforms at
  * least. */
 int nufft_gpu_gather_planes(struct nufft_gpu *plan, const struct nufft_gather *gather);
+
+/* Whether plans of planes do so: by the plan's batch, not the call's, since a transform's bits do not depend on how many
+ * come with it. */
+bool nufft_gpu_gathers_planes(const struct nufft_shape *shape);
 
 /* ---- overflow to the CPU (nufft_gpu_overflow.cu); all do nothing where no sample overflows ---- */
 

@@ -13,9 +13,8 @@ struct gather_args : nufft_gather {
     int tile[3], row, plane;   /* 3-D: the tile's cells, and its strides in shared memory, even */
 };
 
-/* A light brick has some 80 samples: few threads a block. From about GATHER_TENSOR transforms on the work of 16
- * together on tensor cores is less (of d, 51 us against 3.8 us each at width 5, 83 against 15 at width 7). */
-enum { WIDTH_MOST = 10, GATHER_THREADS = 128, GATHER_BRICK = 64, GATHER_TENSOR = 12 };
+/* A light brick has some 80 samples: few threads a block. */
+enum { WIDTH_MOST = 10, GATHER_THREADS = 128, GATHER_BRICK = 64 };
 
 static __device__ __forceinline__ int wrap(int cell, int cells)
 {
@@ -241,6 +240,12 @@ static int gather_3d(const struct nufft_gpu *plan, struct gather_args *a)
     return rc;
 }
 
+bool nufft_gpu_gathers_planes(const struct nufft_shape *shape)
+{
+    /* The work of 16 together on tensor cores: of d, 51 us against 3.8 us each at width 5, 83 against 15 at width 7. */
+    return shape->width <= 8 && shape->batch >= (shape->width <= 5 ? 12 : 6);
+}
+
 int nufft_gpu_gather(struct nufft_gpu *plan, int transforms, bool weigh, struct c32 *data)
 {
     const struct range_bins *bins = &plan->bins;
@@ -261,8 +266,7 @@ int nufft_gpu_gather(struct nufft_gpu *plan, int transforms, bool weigh, struct 
         return 0;
     if (a.geometry.dim == 3)
         return gather_3d(plan, &a);
-    /* By the plan's batch, not the call's: a transform's bits do not depend on how many come with it. */
-    if (plan->way == NUFFT_WAY_PLANES && plan->shape.width <= 8 && plan->shape.batch >= GATHER_TENSOR)
+    if (plan->way == NUFFT_WAY_PLANES && nufft_gpu_gathers_planes(&plan->shape))
         return nufft_gpu_gather_planes(plan, &a);
     dim3 blocks(gpu_blocks(a.samples, GATHER_THREADS), gpu_blocks((size_t)transforms, 16));
     planes_kernel(&a)<<<blocks, GATHER_THREADS, 0, plan->gpu->stream>>>(a);

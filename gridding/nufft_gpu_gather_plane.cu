@@ -1,15 +1,15 @@
 /* Grids of many transforms to their 2-D samples on tensor cores: the transpose of nufft_gpu_plane.cu.
  *
- * All samples of a bin read the same (4 + width - 1)^2 cells:
+ * All samples of a bin's square of 4 x 4 base cells read the same (4 + width - 1)^2 cells:
  *   samples[s][transform, part] = sum_c weight[s][c] cells[c][transform, part].
- * A warp holds the cells of 16 transforms in registers for as long as a bin lasts, and makes the weights of 16 samples
- * at a time. It takes CHUNK samples in sorted order, however many bins they lie in: a dense centre is shared by many
+ * A warp holds the cells of 16 transforms in registers for as long as a square lasts, and makes the weights of 16
+ * samples at a time. It takes CHUNK samples in sorted order, however many squares they lie in: a dense centre is shared by many
  * warps. All samples of 16 transforms come before those of the next 16, so that their grids and data stay in the cache:
  * samples go back to the caller's order, a few bytes at a time. */
 #include "gridding/nufft_gpu.cuh"
 #include "gridding/range/kernel.h"
 
-enum { BIN = 4, CHUNK = 64, GATHER_WARPS = 4 };
+enum { CHUNK = 64, GATHER_WARPS = 4 };
 
 /* A warp's samples. */
 struct plane_chunk {
@@ -18,10 +18,10 @@ struct plane_chunk {
     float scale[CHUNK];
 };
 
-/* How a bin's cells are laid out along the products' inner index: a product takes two runs of four cells, run 0 and 1.
+/* How a square's cells are laid out along the products' inner index: a product takes two runs of four cells, run 0 and 1.
  * Up to 8 cells wide a row is one product; beyond, two rows of 12 are three, and an odd last row two. */
 template <int W> struct plane_layout {
-    static constexpr int edge = BIN + W - 1, runs_across = edge <= 8 ? 2 : 3, quarters = (edge + 3) / 4;
+    static constexpr int edge = RANGE_SQUARE + W - 1, runs_across = edge <= 8 ? 2 : 3, quarters = (edge + 3) / 4;
     static constexpr int steps = edge <= 8 ? edge : edge / 2 * 3 + edge % 2 * 2;
 
     static __device__ constexpr int row(int step, int run)
@@ -177,7 +177,14 @@ static __device__ __forceinline__ void put_sums(const struct nufft_gather &a, co
     }
 }
 
-/* Reads `count` samples from `begin` on; bit i of the result: sample i begins a bin, or lies past the end. */
+/* The first cell of a base cell's square. */
+static __device__ __forceinline__ int square_first(struct range_axis axis, int cell)
+{
+    const int first = axis_first(axis, axis_bin(axis, cell));
+    return first + (cell - first) / RANGE_SQUARE * RANGE_SQUARE;
+}
+
+/* Reads `count` samples from `begin` on; bit i of the result: sample i begins a square, or lies past the end. */
 static __device__ __forceinline__ uint64_t load_chunk(const struct nufft_gather &a, uint64_t begin, int count,
                                                       float gain, struct plane_chunk *chunk)
 {
@@ -186,19 +193,19 @@ static __device__ __forceinline__ uint64_t load_chunk(const struct nufft_gather 
     uint32_t before = ~0u;
 #pragma unroll
     for (int h = 0; h < CHUNK; h += 32) {
-        uint32_t bin = ~0u;
+        uint32_t square = ~0u;
         if (h + lane < count) {
             const struct range_point p = a.points[begin + h + lane];
             chunk->point[h + lane] = p;
             chunk->order[h + lane] = a.order[begin + h + lane];
             chunk->scale[h + lane] = a.weights ? a.weights[begin + h + lane] * gain : gain;
-            bin = (uint32_t)axis_bin(a.geometry.axis[0], (int)(p.base & 0xffff)) |
-                  (uint32_t)axis_bin(a.geometry.axis[1], (int)(p.base >> 16)) << 16;
+            square = (uint32_t)square_first(a.geometry.axis[0], (int)(p.base & 0xffff)) |
+                     (uint32_t)square_first(a.geometry.axis[1], (int)(p.base >> 16)) << 16;
         }
-        uint32_t left = __shfl_up_sync(~0u, bin, 1);
+        uint32_t left = __shfl_up_sync(~0u, square, 1);
         left = lane == 0 ? before : left;
-        begins |= (uint64_t)__ballot_sync(~0u, bin != left || bin == ~0u) << h;
-        before = __shfl_sync(~0u, bin, 31);
+        begins |= (uint64_t)__ballot_sync(~0u, square != left || square == ~0u) << h;
+        before = __shfl_sync(~0u, square, 31);
     }
     __syncwarp();
     return begins;
@@ -225,8 +232,7 @@ static __global__ void __launch_bounds__(32 * GATHER_WARPS, (W <= 5   ? 16
         const uint64_t further = s < CHUNK - 1 ? begins >> (s + 1) : 0;
         last = further ? s + __ffsll((long long)further) : CHUNK;
         const uint32_t base = chunk.point[s].base;
-        const int first[2] = {axis_first(axis[0], axis_bin(axis[0], (int)(base & 0xffff))),
-                              axis_first(axis[1], axis_bin(axis[1], (int)(base >> 16)))};
+        const int first[2] = {square_first(axis[0], (int)(base & 0xffff)), square_first(axis[1], (int)(base >> 16))};
         float2 value[plane_layout<W>::steps][2][2];
         load_cells<W>(a, first, transform, value);
         for (int at = s; at < last; at += 16) {

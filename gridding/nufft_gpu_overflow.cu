@@ -154,9 +154,8 @@ int nufft_gpu_partition(struct nufft_gpu *plan, const struct range_geometry *geo
         if (!rc) {
             o->ops = plan->shape.overflow_ops;
             o->count = past.samples;
-            int step = plan->way == NUFFT_WAY_PLANES ? PLANE_TRANSFORMS : 1;
             int most = plan->way == NUFFT_WAY_PLANES ? (int)NUFFT_OVERFLOW_GROUP : (int)CHUNK_MOST;
-            o->chunk = std::min(most, (plan->shape.batch + step - 1) / step * step);
+            o->chunk = std::min(most, plan->shape.batch);
             rc = make_stream(o);
         }
         if (!rc)

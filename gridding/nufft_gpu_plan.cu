@@ -34,15 +34,16 @@ struct arithmetic {
 /* The relative error that an arithmetic (one product, or three of split numbers) leaves in an image; what the constants
  * were measured by: docs/choices.md. Most errors are a cell's own. Single halves also err by 1.9e-4 in a sample's
  * value, which is as if the data erred, and in its weights on each axis, which only that axis' deapodisation lifts.
- * What truncation takes off long sums of split numbers is as if the data erred, too: the first number of planes and
- * wide bricks is what is left where the middle is given back; bricks, of up to twice as many products, are given
- * nothing. */
+ * Planes round what is summed along one axis and the weights on the other; the number is half as large again as that of
+ * evenly spread mantissas, since weights are few numbers where samples lie in one place.
+ * What truncation takes off long sums of split numbers is as if the data erred, too: the first number of wide bricks is
+ * what is left where the middle is given back; bricks, of up to twice as many products, are given nothing. */
 static double arithmetic_error(const struct arithmetic *a, double gain)
 {
     double along = cbrt(gain);
     switch (a->way) {
     case NUFFT_WAY_PLANES:
-        return a->split ? hypot(6.2e-6, 1.5e-6 * gain) : 3.3e-4 * gain;
+        return a->split ? 1.5e-6 * gain : 4.2e-4 * sqrt(gain);
     case NUFFT_WAY_BRICKS:
         return a->split ? hypot(2.5e-5, 1.5e-6 * gain) : 3.3e-4 * gain;
     case NUFFT_WAY_WIDE:
@@ -54,18 +55,44 @@ static double arithmetic_error(const struct arithmetic *a, double gain)
     }
 }
 
-/* Sums of float32, in parts of some hundred samples, leave this much of what kernel_rounding() expects of long ones. */
-#define ROUNDING_SHARE 0.25
+/* Sums of float32, in parts of some hundred samples, leave this much of what kernel_rounding() expects of long ones;
+ * where roundings may all have one sign, as those of a tile's cell have if its samples lie in one place, that much. */
+#define ROUNDING_SHARE    0.25
+#define ROUNDING_ONE_SIGN 7
 
 /* What the errors of a kernel on a grid depend on. */
 struct grid_errors {
     double aliasing, rounding, gain;
+    double share; /* of rounding, in tiles */
 };
 
 /* All that is expected to be wrong with an image. */
 static double image_error(const struct arithmetic *a, const struct grid_errors *of)
 {
-    return hypot(of->aliasing, arithmetic_error(a, of->gain)) + ROUNDING_SHARE * of->rounding;
+    return hypot(of->aliasing, arithmetic_error(a, of->gain)) +
+           (a->way == NUFFT_WAY_TILES ? of->share : ROUNDING_SHARE) * of->rounding;
+}
+
+/* In 2-D, that of the image's corners where it is more: all of an image may lie there. */
+static double aliasing_of(const struct nufft_shape *shape)
+{
+    double squares = 0;
+    if (shape->dim == 3 || shape->kernel != NUFFT_SEPARABLE)
+        return shape->aliasing;
+    for (int d = 0; d < shape->dim; d++)
+        squares += pow(kernel_aliasing_at(shape->width, shape->beta, 0.5 * shape->n[d] / shape->grid[d]), 2);
+    return std::max(shape->aliasing, sqrt(squares));
+}
+
+/* How often planes' bricks cover a grid. */
+static double plane_bricks(const struct nufft_shape *shape)
+{
+    double cover = 1;
+    for (int d = 0; d < 2; d++) {
+        struct range_axis axis = nufft_gpu_plane_axis(shape->grid[d], shape->width);
+        cover *= (double)PLANE_EDGE * axis.bins / axis.cells;
+    }
+    return cover;
 }
 
 /* Seconds, after the measurements of docs/choices.md on one H200. */
@@ -73,7 +100,6 @@ static double seconds_of(const struct arithmetic *a, const struct nufft_shape *s
 {
     double cells = (double)shape->grid[0] * shape->grid[1] * shape->grid[2],
            kernel_cells = pow(shape->width, shape->dim);
-    double edge = 2 + (shape->width + 2) / 4, visits = edge * edge / 4; /* tiles of 2 x 2 bins that read a sample's */
     double passes = 0; /* of the FFT, in the time that one of a known size takes */
     for (int d = 0; d < shape->dim; d++)
         passes += fft_size_known(shape->grid[d]) ? 1 : 4;
@@ -87,7 +113,9 @@ static double seconds_of(const struct arithmetic *a, const struct nufft_shape *s
         return (a->split ? 4.3e-11 : 3.5e-11) * (double)samples + (1.1e-8 / cells_of_bin + 2.5e-12 * passes) * cells;
     }
     case NUFFT_WAY_PLANES:
-        return (6e-12 + (a->split ? 7.5e-12 : 6.3e-12) * visits) * (double)samples + 1.7e-12 * passes * cells;
+        /* A bin's brick is written and read once. */
+        return (a->split ? 2e-11 : 1.1e-11) * (double)samples +
+               (2e-12 + 3.2e-12 * plane_bricks(shape) + 4.2e-12 * passes) * cells;
     case NUFFT_WAY_TILES:
     default:
         return 3.5e-12 * kernel_cells * (double)samples + (1e-11 + 2.5e-12 * passes) * cells;
@@ -102,7 +130,9 @@ static struct arithmetic choose_arithmetic(const struct nufft_shape *shape, size
                            : shape->width <= 4 ? NUFFT_WAY_BRICKS
                                                : NUFFT_WAY_WIDE,
                            false};
-    struct grid_errors of = {shape->aliasing, kernel_rounding(shape->dim, shape->width, nufft_oversampling(shape)), 0};
+    const bool plane = shape->dim == 2 && shape->kernel == NUFFT_SEPARABLE;
+    struct grid_errors of = {aliasing_of(shape), kernel_rounding(shape->dim, shape->width, nufft_oversampling(shape)),
+                             0, plane ? ROUNDING_ONE_SIGN : ROUNDING_SHARE};
     bool fits = shape->kernel == NUFFT_SEPARABLE && (shape->dim == 2 || shape->width <= 8);
     for (int d = 0; d < shape->dim; d++)
         fits = fits && shape->grid[d] >= 32;
@@ -124,30 +154,42 @@ static struct arithmetic choose_arithmetic(const struct nufft_shape *shape, size
     return a;
 }
 
+/* Samples of a part of planes' bins: several parts for each block that is under way at a time, but bricks are not free
+ * either. */
+static uint32_t plane_depth(const struct gpu *gpu, const struct nufft_shape *shape, size_t samples)
+{
+    enum { LEAST = 512, MOST = 2048, STEP = 64 };
+    size_t groups = ((size_t)shape->batch + PLANE_TRANSFORMS - 1) / PLANE_TRANSFORMS;
+    size_t share = samples * groups / ((size_t)gpu->multiprocessors * 16) / STEP * STEP;
+    return (uint32_t)std::min<size_t>(std::max<size_t>(share, LEAST), MOST);
+}
+
 /* Bins for the way a plan sums. Of tiles: about 8 cells an axis, and 4/3 of the kernel's reach at least
  * (range_gpu.cuh). */
 static struct range_geometry choose_geometry(const struct gpu *gpu, const struct nufft_shape *shape, enum nufft_way way,
                                              bool split, size_t samples)
 {
     const int tiles = std::max(shape->dim == 2 ? 16 : 8, (4 * (shape->width - 1) + 2) / 3);
-    const int bricks[3] = {4, 5, 13}, planes = 4;
+    const int bricks[3] = {4, 5, 13};
     struct range_geometry g = {};
     g.dim = shape->dim;
     g.width = shape->width;
     for (int d = 0; d < 3; d++) {
-        int size = way == NUFFT_WAY_BRICKS ? bricks[d] : way == NUFFT_WAY_PLANES ? planes : tiles;
-        g.axis[d] = d >= shape->dim          ? range_axis{1, 1, 0}
-                    : way == NUFFT_WAY_WIDE  ? nufft_gpu_wide_axis(shape->grid[d], shape->width)
-                    : way == NUFFT_WAY_DENSE ? dense_axis(shape->grid[d], shape->width, d == 2)
-                                             : range_axis_make(shape->grid[d], size);
+        g.axis[d] = d >= shape->dim           ? range_axis{1, 1, 0}
+                    : way == NUFFT_WAY_WIDE   ? nufft_gpu_wide_axis(shape->grid[d], shape->width)
+                    : way == NUFFT_WAY_DENSE  ? dense_axis(shape->grid[d], shape->width, d == 2)
+                    : way == NUFFT_WAY_PLANES ? nufft_gpu_plane_axis(shape->grid[d], shape->width)
+                    : way == NUFFT_WAY_BRICKS ? range_axis_make(shape->grid[d], bricks[d])
+                                              : range_axis_make(shape->grid[d], tiles);
     }
-    g.by_cell = way == NUFFT_WAY_BRICKS || way == NUFFT_WAY_WIDE || way == NUFFT_WAY_DENSE;
-    g.light = way == NUFFT_WAY_PLANES ? 0
-              : way == NUFFT_WAY_WIDE ? SPLIT_SAMPLES_MOST
-                                      : 512;      /* of 256, 512, 1,024: least time in cases a, b and c together */
+    g.by_cell = way == NUFFT_WAY_PLANES ? nufft_gpu_gathers_planes(shape) : way != NUFFT_WAY_TILES;
+    g.light = way == NUFFT_WAY_WIDE ? SPLIT_SAMPLES_MOST
+                                    : 512;        /* of 256, 512, 1,024: least time in cases a, b and c together */
     g.slab = way == NUFFT_WAY_WIDE ? 1500 : 6000; /* two thousand warps run at once, or five hundred blocks */
     g.depth = way == NUFFT_WAY_WIDE || way == NUFFT_WAY_DENSE ? 2 * SPLIT_SAMPLES_MOST : SPLIT_SAMPLES_MOST;
-    if (way == NUFFT_WAY_DENSE)
+    if (way == NUFFT_WAY_PLANES)
+        g.depth = plane_depth(gpu, shape, samples);
+    if (way == NUFFT_WAY_DENSE || way == NUFFT_WAY_PLANES)
         g.light = g.depth; /* a part's brick is as good as a bin's */
     if (way == NUFFT_WAY_BRICKS) {
         /* Tasks of equal size, several for each warp that is under way at a time; but an accumulator takes two bins. */
@@ -158,7 +200,7 @@ static struct range_geometry choose_geometry(const struct gpu *gpu, const struct
         g.light = std::min<uint32_t>(g.run_samples, split ? SPLIT_SAMPLES_MOST / 2 : SPLIT_SAMPLES_MOST);
         g.depth = g.run_samples;
     }
-    if (shape->overflow == NUFFT_SPLIT && shape->bin_depth != NUFFT_DEPTH_AUTO && way != NUFFT_WAY_PLANES) {
+    if (shape->overflow == NUFFT_SPLIT && shape->bin_depth != NUFFT_DEPTH_AUTO) {
         /* Tensor cores' sums stay as short as they are, whatever is asked for. */
         uint32_t most = way == NUFFT_WAY_TILES ? UINT32_MAX / 2 : g.depth, asked = (uint32_t)shape->bin_depth;
         g.light = way == NUFFT_WAY_TILES ? most : g.light;
@@ -247,8 +289,11 @@ static size_t choose_group(const struct nufft_gpu *plan, size_t each, size_t ava
     size_t fits = available / 2 / each / step * step;
     const size_t launch_rows = 65535;
     if (plan->way == NUFFT_WAY_PLANES) {
-        most = std::min((batch + step - 1) / step * step, launch_rows / step * step);
-        most = plan->overflow ? std::min(most, (size_t)NUFFT_OVERFLOW_GROUP) : most;
+        most = std::min(batch, launch_rows / step * step);
+        if (plan->overflow) { /* whole groups in a chunk of the CPU's */
+            most = std::min(most, (size_t)NUFFT_OVERFLOW_GROUP);
+            fits -= fits > 0 && fits < most ? NUFFT_OVERFLOW_GROUP % fits : 0;
+        }
     } else if (plan->way == NUFFT_WAY_WIDE && !plan->overflow) {
         fits = std::min(fits, nufft_gpu_workspace_most(plan) / each);
         fits = std::min(fits, launch_rows / (size_t)plan->shape.grid[2]);
@@ -272,8 +317,11 @@ static int make_workspace(struct nufft_gpu *plan)
         return nufft_gpu_pieces_make(plan, slot, plan->split ? 1 : 2);
     if (plan->way == NUFFT_WAY_DENSE)
         return nufft_gpu_dense_make(plan);
-    partial = (size_t)plan->bins.slots * plan->tile[0] * plan->tile[1] * plan->tile[2];
-    each = (plan->cells + plan->samples + partial) * sizeof(struct c32) + words * sizeof(uint32_t);
+    const bool planes = plan->way == NUFFT_WAY_PLANES;
+    const size_t sorted = planes ? 0 : plan->samples;
+    partial =
+        planes ? nufft_gpu_plane_cells(plan) : (size_t)plan->bins.slots * plan->tile[0] * plan->tile[1] * plan->tile[2];
+    each = (plan->cells + sorted + partial) * sizeof(struct c32) + words * sizeof(uint32_t);
     int rc = gpu_available(gpu, &available, &total);
     if (rc)
         return rc;
@@ -286,7 +334,9 @@ static int make_workspace(struct nufft_gpu *plan)
     if (!rc)
         rc = gpu_array(gpu, plan->cells * group, &plan->grid, "The grid");
     if (!rc)
-        rc = gpu_array(gpu, plan->samples * group, &plan->sorted, "The sorted data");
+        rc = gpu_array(gpu, sorted * group, &plan->sorted, "The sorted data");
+    if (!rc && planes)
+        return nufft_gpu_planes_make(plan);
     if (rc || plan->way != NUFFT_WAY_WIDE)
         return rc;
     rc = gpu_array(gpu, words * group, &plan->largest, "The largest samples");
@@ -337,7 +387,7 @@ static int fill_plan(struct nufft_gpu *plan, const struct nufft_shape *shape, co
     plan->way = arithmetic.way;
     plan->split = arithmetic.split;
     nufft_gpu_fit_kaiser(&plan->kernel, shape, plan->way == NUFFT_WAY_BRICKS ? (plan->split ? 9 : 6) : 0);
-    if (plan->way == NUFFT_WAY_WIDE || plan->way == NUFFT_WAY_DENSE || plan->way == NUFFT_WAY_BRICKS)
+    if (plan->way != NUFFT_WAY_TILES)
         nufft_gpu_fit_pairs(&plan->pairs, shape, plan->split ? 4 : 3);
     if (!size_mul(plan->samples, (size_t)shape->dim, &values))
         return err_set(ERR_BAD_PARAMETER, "%zu samples are more than one plan can hold.", plan->samples);

@@ -1,240 +1,611 @@
-/* Planes: 2-D samples of many transforms that share one trajectory (coils, frames) to their grids on tensor cores.
+/* Planes: 2-D samples of transforms that share one trajectory (coils, frames) to their grids on tensor cores.
  *
- * Output driven: a block owns 8 x 8 cells of the grids of up to 16 transforms a warp, walks all samples that reach
- * them, and writes every cell once: cells[(y, x)][transform, part] += sum_s (wy_s(y) wx_s(x))[(y, x)][s]
- * data[s][transform, part] Weights are made once per block for all its transforms. Samples come bin row by bin row,
- * each row one contiguous read.
+ * A block takes a bin's samples, or a part of them, and holds a brick of 16 x 16 grid cells, all that they reach, in
+ * registers. For 8 samples s at a time, with y and real/imaginary part as rows and x as columns:
+ *   brick[(y, part)][x] += sum_s (data_s wy_s(y))[(y, part)][s] wx_s(x)[s][x]
+ * one 16 x 8 x 8 product for each quarter of the brick and each transform; the weights are made once for all transforms
+ * of the block. Each brick is stored in a workspace, and then each cell of the grid adds up the bricks that hold a
+ * share of it in one order (dense.h): no block waits for another, and how many samples lie in one place does not
+ * matter.
+ *
+ * Operands are rounded to TF32, so that errors have no sign in common. The units truncate their sums: one product's are
+ * cut at the bin's depth, and those of three products at 16 samples, which are then added in float32.
  */
 #include "gridding/nufft_gpu.cuh"
+#include "gridding/range/dense.h"
+
+#include <cuda_pipeline_primitives.h>
 
 #include <algorithm>
 
+enum {
+    PLANE_GROUP = 16, /* samples whose weights a lane reads at a time: 4 t .. 4 t + 3 */
+    PLANE_CELLS = PLANE_EDGE * PLANE_EDGE,
+    PLANE_VECTORS = PLANE_CELLS / 2,
+    PARTS_APART = 16, /* partial bricks of a bin that the grid's cells add up themselves, at most */
+    SLICES = 16,      /* of the partial bricks beyond: threads that share a pair of cells */
+    SLICE_VECTORS = 32
+};
+
 struct plane_args {
     struct range_geometry geometry;
-    const uint32_t *first;
+    const struct range_task *parts, *tasks; /* parts of heavy bins, then bins */
+    uint32_t part_count;
     const struct range_point *points;
-    const float *data; /* [samples][group] complex */
-    float2 *grid;
-    struct kaiser kernel;
-    int transforms, group;
-    size_t cells;
+    const uint32_t *order;
+    const float *weights; /* sorted, or NULL */
+    const float2 *data;   /* [transforms][samples] in the caller's order */
+    size_t samples;
+    float4 *bricks; /* [transforms][tasks][PLANE_EDGE][PLANE_EDGE] cells */
+    size_t step;    /* vectors from one transform's bricks to the next's */
+    struct kernel_pairs kernel;
+    int transforms;
 };
 
-enum { PLANE_TILE = 8, PLANE_RUNS = 16, PLANE_STEP = 32 };
-
-/* The base cells that reach a tile's cells on one axis: [low, high] and, around the edge, [wrapped, cells - 1]; as
- * bins. */
-struct plane_reach {
-    int low_bin, count, wrapped_bin, wrapped_count;
-
-    __device__ plane_reach(struct range_axis axis, int tile, int width)
-    {
-        int low = tile * PLANE_TILE - (width - 1), high = min(tile * PLANE_TILE + PLANE_TILE, axis.cells) - 1;
-        low_bin = axis_bin(axis, max(low, 0));
-        count = axis_bin(axis, high) - low_bin + 1;
-        wrapped_bin = low < 0 ? axis_bin(axis, axis.cells + low) : axis.bins;
-        wrapped_count = axis.bins - wrapped_bin;
-    }
+/* What a block has staged. Rows of weights lie 16 banks apart: the four that a quarter of a warp reads at a time are in
+ * different ones. */
+template <int SAMPLES, int TRANSFORMS> struct plane_stage {
+    float weight[2][PLANE_EDGE][SAMPLES + 16]; /* [x, y][cell][sample] */
+    float2 value[2][TRANSFORMS][SAMPLES];      /* of these samples, and of those to come */
 };
 
-/* Runs of samples, one per row of bins (two where the tile reaches around the edge), and what to take off their base
- * cells. */
-struct plane_runs {
-    uint32_t first[PLANE_RUNS], before[PLANE_RUNS + 1];
-    int x[PLANE_RUNS], y[PLANE_RUNS], count;
-};
-
-static __device__ __forceinline__ void find_runs(const struct plane_args &a, int tile_x, int tile_y,
-                                                 struct plane_runs *runs)
+template <int WARPS> static __device__ __forceinline__ void wait_for_team()
 {
-    if (threadIdx.x < 32) {
-        struct plane_reach rx(a.geometry.axis[0], tile_x, a.geometry.width),
-            ry(a.geometry.axis[1], tile_y, a.geometry.width);
-        int pieces = rx.wrapped_count ? 2 : 1, count = (ry.count + ry.wrapped_count) * pieces, r = threadIdx.x;
-        uint32_t held = 0;
-        if (r < count) {
-            int iy = r / pieces, ix = r - iy * pieces;
-            bool wrapped_y = iy >= ry.count;
-            int bin_y = wrapped_y ? ry.wrapped_bin + iy - ry.count : ry.low_bin + iy;
-            int bin_x = ix ? rx.wrapped_bin : rx.low_bin, bins = ix ? rx.wrapped_count : rx.count;
-            uint32_t bin = (uint32_t)bin_y * a.geometry.axis[0].bins + bin_x, from = a.first[bin];
-            runs->first[r] = from;
-            held = a.first[bin + bins] - from;
-            runs->x[r] = tile_x * PLANE_TILE + (ix ? a.geometry.axis[0].cells : 0);
-            runs->y[r] = tile_y * PLANE_TILE + (wrapped_y ? a.geometry.axis[1].cells : 0);
-        }
-        uint32_t sum = held;
-        for (int d = 1; d < 32; d <<= 1) {
-            uint32_t below = __shfl_up_sync(~0u, sum, d);
-            sum += r >= d ? below : 0;
-        }
-        if (r < count)
-            runs->before[r + 1] = sum;
-        if (r == 0) {
-            runs->before[0] = 0;
-            runs->count = count;
-        }
-    }
-    __syncthreads();
+    if (WARPS == 1)
+        __syncwarp();
+    else
+        __syncthreads();
 }
 
-/* Blocks of 32 * WARPS: one per 8 x 8 cells and 16 * WARPS transforms; 2.3 KB of shared memory. Lane 4 g + t of a warp
- * holds, for rows y = 2m and 2m + 1 and column x = g, the sums of transforms 4 t .. 4 t + 3. */
-template <bool SPLIT, int WARPS>
-static __global__ void __launch_bounds__(32 * WARPS, 16 / WARPS)
-    scatter_planes(const __grid_constant__ struct plane_args a)
+static __device__ __forceinline__ void add_vector(float4 &sum, const float4 &v)
 {
-    __shared__ struct plane_runs runs;
-    __shared__ int place[PLANE_STEP];
-    __shared__ float along[2][PLANE_STEP], weight[2][PLANE_STEP][PLANE_TILE + 1];
-    int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
-    int nx = a.geometry.axis[0].cells, ny = a.geometry.axis[1].cells, tiles_x = (nx + PLANE_TILE - 1) / PLANE_TILE;
-    int tile_x = blockIdx.x % tiles_x, tile_y = blockIdx.x / tiles_x;
-    int transform = (blockIdx.y * WARPS + warp) * PLANE_TRANSFORMS;
-    bool works = transform < a.transforms;
-    find_runs(a, tile_x, tile_y, &runs);
-    uint32_t all = runs.before[runs.count];
-    float sum[4][4][4];
+    sum = make_float4(sum.x + v.x, sum.y + v.y, sum.z + v.z, sum.w + v.w);
+}
+
+/* Rounded to what the unit takes: it ignores the low 13 bits. */
+static __device__ __forceinline__ uint32_t tf32_rounded(float v)
+{
+    return __float_as_uint(v) + 0x1000u;
+}
+
+/* A sample's weights on an axis, times `factor`, to the rows from `base` on of a column of `stride`; those from
+ * `before` on are cleared. ROUND: to TF32. */
+template <int TERMS, bool ROUND>
+static __device__ __forceinline__ void put_column(const struct kernel_pairs &kernel, int width, float above,
+                                                  float factor, float *column, int stride, int before, int base)
+{
+    const float s = 2.f * above - (float)(width - 1), q = s * s;
+    float *cleared = column + before * stride, *low = column + base * stride, *high = low + (width - 1) * stride;
+    for (int j = 0; j < width; j++)
+        cleared[j * stride] = 0.f;
 #pragma unroll
-    for (int m = 0; m < 4; m++)
+    for (int j = 0; j < KERNEL_PAIRS; j++) {
+        if (2 * j >= width)
+            break;
+        float even = kernel.even[j][TERMS - 1], odd = kernel.odd[j][TERMS - 1];
 #pragma unroll
-        for (int j = 0; j < 4; j++)
+        for (int i = TERMS - 2; i >= 0; i--) {
+            even = fmaf(even, q, kernel.even[j][i]);
+            odd = fmaf(odd, q, kernel.odd[j][i]);
+        }
+        float near = fmaf(s, odd, even) * factor, far = fmaf(-s, odd, even) * factor;
+        if (j == 0 && s >= 1.f)
+            near = 0.f; /* the kernel's very edge is outside, as for the way back */
+        low[j * stride] = ROUND ? __uint_as_float(tf32_rounded(near)) : near;
+        if (j != width - 1 - j)
+            high[-j * stride] = ROUND ? __uint_as_float(tf32_rounded(far)) : far;
+    }
+}
+
+/* A block's work: sorted samples [first, last), and the bin's first cells. */
+struct plane_task {
+    uint32_t first, last;
+    int x, y;
+};
+
+static __device__ __forceinline__ struct plane_task plane_task_of(const struct plane_args &a,
+                                                                  const struct range_task &of)
+{
+    int place[3];
+    range_bin_place(&a.geometry, of.bin, place);
+    return plane_task{of.first, of.last, axis_first(a.geometry.axis[0], place[0]),
+                      axis_first(a.geometry.axis[1], place[1])};
+}
+
+/* The sample that a thread stages next: where it lies, and the caller's index of the one after it. */
+struct plane_sample {
+    struct range_point point;
+    float weight;
+    uint32_t source;
+};
+
+/* Warps that share what is staged, each for transforms of its own. A thread stages sample s; where threads are twice
+ * the samples, the first half of them on x and the second on y. */
+template <bool SPLIT, int WARPS, int EACH> struct plane_team {
+    static constexpr int threads = 32 * WARPS, samples = WARPS == 1 ? 32 : 64, transforms = WARPS * EACH;
+    static constexpr int stride = samples + 16, shares = threads / samples;
+    using stage = plane_stage<samples, transforms>;
+
+    static __device__ __forceinline__ int thread()
+    {
+        return (int)threadIdx.x % threads;
+    }
+
+    static __device__ __forceinline__ void load_sample(const struct plane_args &a, const struct plane_task &task,
+                                                       uint32_t at, uint32_t step, struct plane_sample *sample)
+    {
+        const uint32_t i = at + thread() % samples;
+        if (i < task.last) {
+            *(float4 *)&sample->point = __ldg((const float4 *)(a.points + i));
+            sample->weight = a.weights ? a.weights[i] : 1.f;
+        }
+        if (i + step < task.last)
+            sample->source = a.order[i + step];
+    }
+
+    /* Begin to copy the values of the samples from `at` on; those of no sample or transform are zero. */
+    static __device__ __forceinline__ void begin_values(const struct plane_args &a, const struct plane_task &task,
+                                                        uint32_t at, uint32_t source, float2 (&to)[transforms][samples])
+    {
+        const int s = thread() % samples, first = blockIdx.y * transforms;
+#pragma unroll
+        for (int t = thread() / samples; t < transforms; t += shares) {
+            if (at + s < task.last && first + t < a.transforms)
+                __pipeline_memcpy_async(&to[t][s], a.data + (size_t)(first + t) * a.samples + source, sizeof(float2));
+            else
+                to[t][s] = make_float2(0.f, 0.f);
+        }
+    }
+
+    /* `before`: where the thread's last sample was put, on x and y. */
+    static __device__ __forceinline__ void put_weights(const struct plane_args &a, const struct plane_task &task,
+                                                       uint32_t at, const struct plane_sample &sample, stage &to,
+                                                       int (&before)[2])
+    {
+        constexpr int terms = SPLIT ? 4 : 3;
+        const int s = thread() % samples, share = thread() / samples;
+        const int x = (int)(sample.point.base & 0xffff) - task.x, y = (int)(sample.point.base >> 16) - task.y;
+        if (at + s >= task.last)
+            return; /* its values are zero */
+        if (shares == 1 || share == 0)
+            put_column<terms, !SPLIT>(a.kernel, a.geometry.width, sample.point.x, 1.f, &to.weight[0][0][s], stride,
+                                      before[0], x);
+        if (shares == 1 || share == 1)
+            put_column<terms, false>(a.kernel, a.geometry.width, sample.point.y, sample.weight, &to.weight[1][0][s],
+                                     stride, before[1], y);
+        before[0] = x;
+        before[1] = y;
+    }
+
+    static __device__ __forceinline__ void clear_weights(stage &to)
+    {
+        float4 *all = (float4 *)to.weight;
+        for (int i = thread(); i < (int)(sizeof to.weight / sizeof *all); i += threads)
+            all[i] = make_float4(0.f, 0.f, 0.f, 0.f);
+    }
+};
+
+/* Weights along x of a lane's four samples, for both halves of the brick's columns, and what TF32 leaves of them. */
+template <bool SPLIT> struct plane_right {
+    uint32_t high[2][4], low[SPLIT ? 2 : 1][4];
+
+    __device__ __forceinline__ plane_right(const float4 (&x)[2])
+    {
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const float w[4] = {x[h].x, x[h].y, x[h].z, x[h].w};
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                high[h][k] = SPLIT ? tf32_high(w[k]) : __float_as_uint(w[k]);
+                if (SPLIT)
+                    low[SPLIT ? h : 0][k] = tf32_low(w[k], high[h][k]);
+            }
+        }
+    }
+};
+
+/* A transform's values of a lane's four samples onto one half of the brick's rows. */
+template <bool SPLIT>
+static __device__ __forceinline__ void add_rows(const float4 &y, const float4 (&value)[2],
+                                                const struct plane_right<SPLIT> &right, float (&sum)[2][4])
+{
+    const float v[8] = {value[0].x * y.x, value[0].y * y.x, value[0].z * y.y, value[0].w * y.y,
+                        value[1].x * y.z, value[1].y * y.z, value[1].z * y.w, value[1].w * y.w};
+    if constexpr (!SPLIT) {
+#pragma unroll
+        for (int k = 0; k < 2; k++) {
+            const uint32_t left[4] = {tf32_rounded(v[4 * k]), tf32_rounded(v[4 * k + 1]), tf32_rounded(v[4 * k + 2]),
+                                      tf32_rounded(v[4 * k + 3])};
+            mma_tf32(sum[0], left, right.high[0][2 * k], right.high[0][2 * k + 1]);
+            mma_tf32(sum[1], left, right.high[1][2 * k], right.high[1][2 * k + 1]);
+        }
+    } else {
+        float part[2][4] = {};
+#pragma unroll
+        for (int k = 0; k < 2; k++) {
+            uint32_t high[4], low[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                high[i] = tf32_high(v[4 * k + i]);
+                low[i] = tf32_low(v[4 * k + i], high[i]);
+            }
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                mma_tf32(part[h], low, right.high[h][2 * k], right.high[h][2 * k + 1]);
+                mma_tf32(part[h], high, right.low[h][2 * k], right.low[h][2 * k + 1]);
+                mma_tf32(part[h], high, right.high[h][2 * k], right.high[h][2 * k + 1]);
+            }
+        }
+#pragma unroll
+        for (int h = 0; h < 2; h++)
 #pragma unroll
             for (int k = 0; k < 4; k++)
-                sum[m][j][k] = 0.f;
-    bool stored = false;
-    uint32_t since = 0; /* samples */
-    /* Column n of product j is float 4 n + j of the warp's 32: transform 2 n + j / 2, part j % 2. */
-    auto store = [&]() {
-        const float gain = SPLIT ? given_back(PLANE_LOSS, since) : TF32_GAIN;
+                sum[h][k] += part[h][k];
+    }
+}
+
+/* Add `count` staged samples of EACH transforms: sum[transform][half of y][half of x]. */
+template <bool SPLIT, int EACH, int SAMPLES, int TRANSFORMS>
+static __device__ __forceinline__ void add_samples(const struct plane_stage<SAMPLES, TRANSFORMS> &stage, int buffer,
+                                                   int transform, uint32_t count, float (&sum)[EACH][2][2][4])
+{
+    const int g = threadIdx.x >> 2 & 7, t = threadIdx.x & 3;
+#pragma unroll 1
+    for (uint32_t s = 4 * t; s < count + 4 * t; s += PLANE_GROUP) {
+        const float4 x[2] = {*(const float4 *)&stage.weight[0][g][s], *(const float4 *)&stage.weight[0][g + 8][s]};
+        const float4 y[2] = {*(const float4 *)&stage.weight[1][g][s], *(const float4 *)&stage.weight[1][g + 8][s]};
+        const struct plane_right<SPLIT> right(x);
 #pragma unroll
-        for (int m = 0; m < 4; m++)
-#pragma unroll
-            for (int c = 0; c < 4; c++)
-#pragma unroll
-                for (int h = 0; h < 2; h++) {
-                    int which = transform + 2 * (2 * t + (c & 1)) + h, y = tile_y * PLANE_TILE + 2 * m + (c >> 1);
-                    int x = tile_x * PLANE_TILE + g;
-                    float2 v = make_float2(sum[m][2 * h][c] * gain, sum[m][2 * h + 1][c] * gain);
-                    sum[m][2 * h][c] = sum[m][2 * h + 1][c] = 0.f;
-                    if (works && which < a.transforms && x < nx && y < ny) {
-                        float2 *to = a.grid + which * a.cells + (size_t)y * nx + x;
-                        if (stored) {
-                            float2 old = *to;
-                            v = make_float2(old.x + v.x, old.y + v.y);
-                        }
-                        *to = v;
-                    }
-                }
-        stored = true;
-    };
-    for (uint32_t v0 = 0; v0 < all; v0 += PLANE_STEP) {
-        __syncthreads();
-        if (threadIdx.x < PLANE_STEP) {
-            uint32_t v = v0 + threadIdx.x;
-            int at = -1;
-            float x = 0.f, y = 0.f;
-            if (v < all) {
-                int r = 0;
-                while (runs.before[r + 1] <= v)
-                    r++;
-                at = (int)(runs.first[r] + v - runs.before[r]);
-                const struct range_point p = a.points[at];
-                x = (float)((int)(p.base & 0xffff) - runs.x[r]) + p.x;
-                y = (float)((int)(p.base >> 16) - runs.y[r]) + p.y;
-            }
-            place[threadIdx.x] = at;
-            along[0][threadIdx.x] = x;
-            along[1][threadIdx.x] = y;
-        }
-        __syncthreads();
-        float4 data0[4], data1[4];
-#pragma unroll
-        for (int e = 0; e < 4; e++) {
-            int p0 = place[8 * e + t], p1 = place[8 * e + t + 4];
-            data0[e] = data1[e] = make_float4(0.f, 0.f, 0.f, 0.f);
-            if (works && p0 >= 0)
-                data0[e] = __ldcs((const float4 *)(a.data + 2 * ((size_t)p0 * a.group + transform) + 4 * g));
-            if (works && p1 >= 0)
-                data1[e] = __ldcs((const float4 *)(a.data + 2 * ((size_t)p1 * a.group + transform) + 4 * g));
-        }
-        for (int f = threadIdx.x; f < 2 * PLANE_STEP * PLANE_TILE; f += 32 * WARPS) {
-            int cell = f % PLANE_TILE, s = f / PLANE_TILE % PLANE_STEP, axis = f / PLANE_TILE / PLANE_STEP;
-            float u = ((float)cell - along[axis][s]) * a.kernel.scale;
-            weight[axis][s][cell] = place[s] < 0 ? 0.f : kaiser_of_square(a.kernel, u * u);
-        }
-        __syncthreads();
-        if (works) {
-#pragma unroll
-            for (int e = 0; e < 4; e++) {
-                int s0 = 8 * e + t, s1 = s0 + 4;
-                float wx0 = weight[0][s0][g], wx1 = weight[0][s1][g];
-                const float b0[4] = {data0[e].x, data0[e].y, data0[e].z, data0[e].w};
-                const float b1[4] = {data1[e].x, data1[e].y, data1[e].z, data1[e].w};
-                uint32_t h0[4], h1[4], l0[4], l1[4];
-#pragma unroll
-                for (int j = 0; j < 4; j++) {
-                    h0[j] = SPLIT ? tf32_high(b0[j]) : __float_as_uint(b0[j]);
-                    h1[j] = SPLIT ? tf32_high(b1[j]) : __float_as_uint(b1[j]);
-                    l0[j] = SPLIT ? tf32_low(b0[j], h0[j]) : 0;
-                    l1[j] = SPLIT ? tf32_low(b1[j], h1[j]) : 0;
-                }
-#pragma unroll
-                for (int m = 0; m < 4; m++) {
-                    const float w[4] = {wx0 * weight[1][s0][2 * m], wx0 * weight[1][s0][2 * m + 1],
-                                        wx1 * weight[1][s1][2 * m], wx1 * weight[1][s1][2 * m + 1]};
-                    uint32_t high[4], low[4];
-#pragma unroll
-                    for (int k = 0; k < 4; k++) {
-                        high[k] = SPLIT ? tf32_high(w[k]) : __float_as_uint(w[k]);
-                        low[k] = SPLIT ? tf32_low(w[k], high[k]) : 0;
-                    }
-#pragma unroll
-                    for (int j = 0; j < 4; j++) {
-                        if (SPLIT) {
-                            mma_tf32(sum[m][j], low, h0[j], h1[j]);
-                            mma_tf32(sum[m][j], high, l0[j], l1[j]);
-                        }
-                        mma_tf32(sum[m][j], high, h0[j], h1[j]);
-                    }
-                }
-            }
-        }
-        since += PLANE_STEP;
-        if (SPLIT && since >= SPLIT_SAMPLES_MOST / 2) {
-            store();
-            since = 0;
+        for (int c = 0; c < EACH; c++) {
+            const float4 *from = (const float4 *)&stage.value[buffer][transform + c][s];
+            const float4 value[2] = {from[0], from[1]};
+            add_rows<SPLIT>(y[0], value, right, sum[c][0]);
+            add_rows<SPLIT>(y[1], value, right, sum[c][1]);
         }
     }
-    if (!stored || since > 0)
-        store();
 }
 
-template <bool SPLIT, int WARPS> static void launch(const struct plane_args *a, unsigned tiles, cudaStream_t stream)
+/* A lane's cells of a transform's brick: 4 g + t holds cells 2 t and 2 t + 1 of row g of each quarter. */
+static __device__ __forceinline__ float4 *brick_of(const struct plane_args &a, int transform)
 {
-    dim3 blocks(tiles, gpu_blocks((size_t)a->transforms, PLANE_TRANSFORMS * WARPS));
-    scatter_planes<SPLIT, WARPS><<<blocks, 32 * WARPS, 0, stream>>>(*a);
+    const int g = threadIdx.x >> 2 & 7, t = threadIdx.x & 3;
+    return a.bricks + transform * a.step + (size_t)blockIdx.x * PLANE_VECTORS + g * (PLANE_EDGE / 2) + t;
 }
 
-int nufft_gpu_scatter_planes(struct nufft_gpu *plan, int transforms)
+static __device__ __forceinline__ int quarter_place(int y, int x)
+{
+    return y * (PLANE_VECTORS / 2) + x * (PLANE_EDGE / 4);
+}
+
+template <int EACH>
+static __device__ __forceinline__ void store_bricks(const struct plane_args &a, int transform,
+                                                    const float (&sum)[EACH][2][2][4])
+{
+#pragma unroll
+    for (int c = 0; c < EACH; c++)
+        if (transform + c < a.transforms)
+#pragma unroll
+            for (int q = 0; q < 4; q++) {
+                const float *v = sum[c][q / 2][q % 2];
+                __stcs(brick_of(a, transform + c) + quarter_place(q / 2, q % 2), make_float4(v[0], v[2], v[1], v[3]));
+            }
+}
+
+/* Likewise of what four warps have summed of the same transforms: each adds up and stores a quarter, in their order.
+ * shared: [warp][EACH][quarter][lane]. */
+template <int EACH>
+static __device__ __forceinline__ void store_together(const struct plane_args &a, int transform,
+                                                      const float (&sum)[EACH][2][2][4], float4 *shared)
+{
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < 4 * EACH; i++) {
+        const float *v = sum[i / 4][i / 2 % 2][i % 2];
+        shared[(warp * 4 * EACH + i) * 32 + lane] = make_float4(v[0], v[2], v[1], v[3]);
+    }
+    __syncthreads();
+#pragma unroll
+    for (int c = 0; c < EACH; c++) {
+        float4 all = make_float4(0.f, 0.f, 0.f, 0.f);
+#pragma unroll
+        for (int w = 0; w < 4; w++)
+            add_vector(all, shared[((w * EACH + c) * 4 + warp) * 32 + lane]);
+        if (transform + c < a.transforms)
+            brick_of(a, transform + c)[quarter_place(warp / 2, warp % 2)] = all;
+    }
+}
+
+/* Blocks of 128 (tasks, groups of transforms): one team of four warps, or four teams of one that take samples in turn.
+ * A warp holds the bricks of EACH transforms. 18 to 32 KB of shared memory. */
+template <bool SPLIT, int WARPS, int EACH>
+static __global__ void __launch_bounds__(128, EACH == 4 ? 4 : 5) sum_planes(const __grid_constant__ struct plane_args a)
+{
+    using team = plane_team<SPLIT, WARPS, EACH>;
+    constexpr int teams = 4 / WARPS;
+    constexpr uint32_t step = teams * team::samples;
+    __shared__ __align__(16) typename team::stage stages[teams];
+    static_assert(teams == 1 || sizeof stages >= 4 * 4 * EACH * 32 * sizeof(float4));
+    const uint32_t number = blockIdx.x, mine = threadIdx.x / team::threads;
+    const struct range_task of = number < a.part_count ? a.parts[number] : a.tasks[number - a.part_count];
+    if (of.parts > 0)
+        return; /* a heavy bin's parts are tasks of their own */
+    const struct plane_task task = plane_task_of(a, of);
+    typename team::stage &stage = stages[mine];
+    struct plane_sample sample = {{0, 0, 0, 0}, 1.f, 0};
+    int before[2] = {0, 0}, buffer = 0;
+    float sum[EACH][2][2][4] = {};
+    const int transform = WARPS == 1 ? 0 : (int)threadIdx.x / 32 * EACH; /* of the team's */
+    uint32_t at = task.first + mine * team::samples;
+    const uint32_t first = at + team::thread() % team::samples;
+    const uint32_t source = first < task.last ? a.order[first] : 0;
+    team::load_sample(a, task, at, step, &sample);
+    team::clear_weights(stage);
+    team::begin_values(a, task, at, source, stage.value[0]);
+    __pipeline_commit();
+    wait_for_team<WARPS>();
+    for (; at < task.last; at += step, buffer ^= 1) {
+        const bool more = at + step < task.last;
+        team::put_weights(a, task, at, sample, stage, before);
+        if (more)
+            team::begin_values(a, task, at + step, sample.source, stage.value[buffer ^ 1]);
+        __pipeline_commit();
+        if (more)
+            team::load_sample(a, task, at + step, step, &sample);
+        __pipeline_wait_prior(1);
+        wait_for_team<WARPS>();
+        add_samples<SPLIT, EACH>(stage, buffer, transform, min((uint32_t)team::samples, task.last - at), sum);
+        wait_for_team<WARPS>();
+    }
+    if constexpr (teams == 1)
+        store_bricks<EACH>(a, (int)blockIdx.y * team::transforms + transform, sum);
+    else
+        store_together<EACH>(a, (int)blockIdx.y * team::transforms, sum, (float4 *)stages);
+}
+
+/* ---- bricks to the grid ---- */
+
+/* Blocks of 32 x 16, (heavy bins, a brick's vectors in blocks of 32, transforms); 7.5 KB of shared memory. A thread
+ * adds up two cells of every 16th partial brick, four of them under way at once; the slices are added in their order
+ * and go to the bin's first. Few parts are left as they are. */
+static __global__ void __launch_bounds__(SLICE_VECTORS *SLICES)
+    add_parts(const struct range_task *heavy, float4 *bricks, size_t step)
+{
+    __shared__ float4 slice[SLICES - 1][SLICE_VECTORS];
+    const struct range_task task = heavy[blockIdx.x];
+    if (task.parts <= PARTS_APART)
+        return;
+    float4 *to =
+        bricks + blockIdx.z * step + (size_t)task.slot * PLANE_VECTORS + blockIdx.y * SLICE_VECTORS + threadIdx.x;
+    float4 sum = make_float4(0.f, 0.f, 0.f, 0.f);
+    for (uint32_t p = threadIdx.y; p < task.parts; p += 4 * SLICES) {
+        float4 v[4];
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++)
+            v[i] = p + i * SLICES < task.parts ? to[(size_t)(p + i * SLICES) * PLANE_VECTORS]
+                                               : make_float4(0.f, 0.f, 0.f, 0.f);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            add_vector(sum, v[i]);
+    }
+    if (threadIdx.y > 0)
+        slice[threadIdx.y - 1][threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y > 0)
+        return;
+#pragma unroll
+    for (int i = 0; i < SLICES - 1; i++)
+        add_vector(sum, slice[i][threadIdx.x]);
+    *to = sum;
+}
+
+struct plane_grid_args {
+    struct range_geometry geometry;
+    const struct dense_bricks *of_bin; /* [bins] */
+    const float4 *bricks;
+    size_t step; /* vectors from one transform's bricks to the next's */
+    float4 *grid;
+    size_t pairs; /* of cells, of a grid */
+    int transforms;
+};
+
+/* Where a bin's bricks hold a pair of cells. */
+struct plane_held {
+    struct dense_bricks bricks;
+    uint32_t at; /* vectors */
+};
+
+static __device__ __forceinline__ struct plane_held held_by(const struct plane_grid_args &a,
+                                                            const struct dense_reach &x, const struct dense_reach &y)
+{
+    const uint32_t bin = (uint32_t)y.bin * (uint32_t)a.geometry.axis[0].bins + (uint32_t)x.bin;
+    return plane_held{a.of_bin[bin], (uint32_t)(y.offset * PLANE_EDGE + x.offset) / 2};
+}
+
+template <int EACH>
+static __device__ __forceinline__ void add_held(const struct plane_grid_args &a, int first,
+                                                const struct plane_held &held, float4 (&sum)[EACH])
+{
+    const float4 *from = a.bricks + first * a.step + (size_t)held.bricks.first * PLANE_VECTORS + held.at;
+#pragma unroll 4
+    for (uint32_t p = 0; p < held.bricks.count; p++, from += PLANE_VECTORS)
+#pragma unroll
+        for (int t = 0; t < EACH; t++)
+            if (EACH == 1 || first + t < a.transforms)
+                add_vector(sum[t], from[t * a.step]);
+}
+
+/* Blocks of 128, rows of blocks for groups of EACH transforms; a thread owns two neighbouring cells: bins begin at even
+ * ones. FEW: no more than two bins reach a cell on an axis; what they hold is asked for at once. */
+template <int EACH, bool FEW>
+static __global__ void __launch_bounds__(128) sum_to_grids(const __grid_constant__ struct plane_grid_args a)
+{
+    const uint32_t pair = blockIdx.x * 128 + threadIdx.x, row = (uint32_t)a.geometry.axis[0].cells / 2;
+    const int first = blockIdx.y * EACH, reach = a.geometry.width - 1;
+    if (pair >= a.pairs)
+        return;
+    float4 sum[EACH];
+#pragma unroll
+    for (int t = 0; t < EACH; t++)
+        sum[t] = make_float4(0.f, 0.f, 0.f, 0.f);
+    struct dense_reach x = dense_first(a.geometry.axis[0], 2 * (int)(pair % row));
+    struct dense_reach y = dense_first(a.geometry.axis[1], (int)(pair / row));
+    if (FEW) {
+        struct dense_reach far_x = x, far_y = y;
+        const bool two_x = dense_next(a.geometry.axis[0], reach, &far_x);
+        const bool two_y = dense_next(a.geometry.axis[1], reach, &far_y);
+        struct plane_held held[4] = {};
+        held[0] = held_by(a, x, y);
+        if (two_x)
+            held[1] = held_by(a, far_x, y);
+        if (two_y)
+            held[2] = held_by(a, x, far_y);
+        if (two_x && two_y)
+            held[3] = held_by(a, far_x, far_y);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            add_held<EACH>(a, first, held[i], sum);
+    } else {
+        do {
+            struct dense_reach of_row = x;
+            do
+                add_held<EACH>(a, first, held_by(a, of_row, y), sum);
+            while (dense_next(a.geometry.axis[0], reach, &of_row));
+        } while (dense_next(a.geometry.axis[1], reach, &y));
+    }
+#pragma unroll
+    for (int t = 0; t < EACH; t++)
+        if (first + t < a.transforms)
+            a.grid[(first + t) * a.pairs + pair] = sum[t];
+}
+
+/* Blocks of 256; a thread owns one occupied bin. */
+static __global__ void list_bricks(uint32_t count, uint32_t parts, const struct range_task *tasks,
+                                   struct dense_bricks *of_bin)
+{
+    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= count)
+        return;
+    const struct range_task task = tasks[i];
+    of_bin[task.bin] = task.parts == 0             ? dense_bricks{parts + i, 1}
+                       : task.parts <= PARTS_APART ? dense_bricks{task.slot, task.parts}
+                                                   : dense_bricks{task.slot, 1};
+}
+
+/* ---- the way ---- */
+
+/* Grids have even sizes. */
+struct range_axis nufft_gpu_plane_axis(int cells, int width)
+{
+    const int pairs = (PLANE_EDGE + 1 - width) / 2;
+    return range_axis{cells, (cells / 2 + pairs - 1) / pairs, 1};
+}
+
+size_t nufft_gpu_plane_cells(const struct nufft_gpu *plan)
+{
+    return ((size_t)plan->bins.slots + plan->bins.occupied) * PLANE_CELLS;
+}
+
+int nufft_gpu_planes_make(struct nufft_gpu *plan)
+{
+    const struct range_bins *bins = &plan->bins;
+    struct gpu *gpu = plan->gpu;
+    const char *what = "The list of bricks";
+    int rc = gpu_array(gpu, bins->count, &plan->bricks, what);
+    plan->bytes += bins->count * sizeof *plan->bricks;
+    if (!rc)
+        rc = gpu_check(cudaMemsetAsync(plan->bricks, 0, bins->count * sizeof *plan->bricks, gpu->stream), what);
+    if (rc || bins->occupied == 0)
+        return rc;
+    list_bricks<<<gpu_blocks(bins->occupied, 256), 256, 0, gpu->stream>>>(bins->occupied, bins->slots, bins->tasks,
+                                                                          plan->bricks);
+    return gpu_launched(what);
+}
+
+template <bool SPLIT, int WARPS, int EACH>
+static void launch_sum(const struct plane_args *a, unsigned tasks, cudaStream_t stream)
+{
+    dim3 blocks(tasks, gpu_blocks((size_t)a->transforms, WARPS * EACH));
+    sum_planes<SPLIT, WARPS, EACH><<<blocks, 128, 0, stream>>>(*a);
+}
+
+/* By the plan's batch, not the call's: a transform's bits do not depend on how many come with it. */
+template <bool SPLIT>
+static void launch_sums(const struct plane_args *a, int batch, unsigned tasks, cudaStream_t stream)
+{
+    if (batch == 1)
+        launch_sum<SPLIT, 1, 1>(a, tasks, stream);
+    else if (batch == 2)
+        launch_sum<SPLIT, 1, 2>(a, tasks, stream);
+    else if (batch <= 4)
+        launch_sum<SPLIT, 1, 4>(a, tasks, stream);
+    else if (batch <= 8)
+        launch_sum<SPLIT, 4, 2>(a, tasks, stream);
+    else
+        launch_sum<SPLIT, 4, 4>(a, tasks, stream);
+}
+
+/* data [transforms][samples] to bricks. */
+static int sum_bricks(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights)
 {
     const struct range_bins *bins = &plan->bins;
     struct plane_args a = {};
+    unsigned tasks = bins->slots + bins->occupied;
     a.geometry = bins->geometry;
-    a.first = bins->first;
+    a.parts = bins->parts;
+    a.tasks = bins->tasks;
+    a.part_count = bins->slots;
     a.points = bins->points;
-    a.data = (const float *)plan->sorted;
-    a.grid = (float2 *)plan->grid;
-    a.kernel = plan->kernel;
+    a.order = bins->order;
+    a.weights = weights;
+    a.data = (const float2 *)data;
+    a.samples = plan->samples;
+    a.bricks = (float4 *)plan->partial;
+    a.step = nufft_gpu_plane_cells(plan) / 2;
+    a.kernel = plan->pairs;
     a.transforms = transforms;
-    a.group = plan->group;
-    a.cells = plan->cells;
-    unsigned tiles = gpu_blocks((size_t)a.geometry.axis[0].cells, PLANE_TILE) *
-                     gpu_blocks((size_t)a.geometry.axis[1].cells, PLANE_TILE);
-    bool many = transforms > 4 * PLANE_TRANSFORMS;
-    if (plan->split)
-        many ? launch<true, 8>(&a, tiles, plan->gpu->stream) : launch<true, 1>(&a, tiles, plan->gpu->stream);
-    else
-        many ? launch<false, 8>(&a, tiles, plan->gpu->stream) : launch<false, 1>(&a, tiles, plan->gpu->stream);
-    return gpu_launched("Gridding");
+    if (tasks == 0)
+        return 0;
+    (plan->split ? launch_sums<true> : launch_sums<false>)(&a, plan->shape.batch, tasks, plan->gpu->stream);
+    int rc = gpu_launched("Gridding");
+    /* The longest list of parts tells whether there is one to add up. */
+    if (rc || bins->largest <= PARTS_APART * bins->geometry.depth)
+        return rc;
+    add_parts<<<dim3(bins->heavies, PLANE_VECTORS / SLICE_VECTORS, (unsigned)transforms), dim3(SLICE_VECTORS, SLICES),
+                0, plan->gpu->stream>>>(bins->heavy, a.bricks, a.step);
+    return gpu_launched("Adding partial sums");
+}
+
+/* Whether no bin is shorter than what a kernel reaches. */
+static bool few_reach(const struct range_geometry *g)
+{
+    const int reach = g->width - 1;
+    return g->axis[0].cells / 2 / g->axis[0].bins * 2 >= reach && g->axis[1].cells / 2 / g->axis[1].bins * 2 >= reach;
+}
+
+template <int EACH> static void launch_grids(const struct plane_grid_args *a, cudaStream_t stream)
+{
+    const dim3 blocks(gpu_blocks(a->pairs, 128), gpu_blocks((size_t)a->transforms, EACH));
+    (few_reach(&a->geometry) ? sum_to_grids<EACH, true> : sum_to_grids<EACH, false>)<<<blocks, 128, 0, stream>>>(*a);
+}
+
+int nufft_gpu_scatter_planes(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights)
+{
+    struct plane_grid_args a = {};
+    int rc = sum_bricks(plan, transforms, data, weights);
+    if (rc)
+        return rc;
+    a.geometry = plan->bins.geometry;
+    a.of_bin = plan->bricks;
+    a.bricks = (const float4 *)plan->partial;
+    a.step = nufft_gpu_plane_cells(plan) / 2;
+    a.grid = (float4 *)plan->grid;
+    a.pairs = plan->cells / 2;
+    a.transforms = transforms;
+    /* Several transforms share what a thread works out, if threads are still more than the device runs at once. */
+    const size_t running = (size_t)plan->gpu->multiprocessors * 2048;
+    (transforms == 1                      ? launch_grids<1>
+     : a.pairs * transforms / 8 < running ? launch_grids<2>
+                                          : launch_grids<8>)(&a, plan->gpu->stream);
+    return gpu_launched("Adding up the grids");
 }

@@ -46,28 +46,6 @@ static __global__ void sort_values(uint32_t samples, const uint32_t *order, cons
         sorted[i] = values[order[i]];
 }
 
-/* Blocks of (32, 8) for 32 samples and 32 transforms; 8.4 KB of shared memory: data[transform][stride] to
- * sorted[sample][transform], columns past `transforms` zero. */
-static __global__ void sort_transposed(uint32_t samples, size_t stride, int transforms, int columns,
-                                       const uint32_t *order, const float *weights, const float2 *data, float2 *sorted)
-{
-    __shared__ float2 square[32][33];
-    uint32_t s0 = blockIdx.x * 32, s = s0 + threadIdx.x;
-    int t0 = blockIdx.y * 32;
-    uint32_t from = s < samples ? order[s] : 0;
-    float w = s < samples && weights ? weights[s] : 1.f;
-    for (int r = threadIdx.y; r < 32; r += 8) {
-        float2 v = make_float2(0.f, 0.f);
-        if (s < samples && t0 + r < transforms)
-            v = __ldcs(data + (size_t)(t0 + r) * stride + from);
-        square[r][threadIdx.x] = make_float2(v.x * w, v.y * w);
-    }
-    __syncthreads();
-    for (int r = threadIdx.y; r < 32; r += 8)
-        if (s0 + r < samples && t0 + (int)threadIdx.x < columns)
-            sorted[(size_t)(s0 + r) * columns + t0 + threadIdx.x] = square[threadIdx.x][r];
-}
-
 int nufft_gpu_sort_data(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights)
 {
     uint32_t n = plan->bins.samples;
@@ -79,17 +57,9 @@ int nufft_gpu_sort_data(struct nufft_gpu *plan, int transforms, const struct c32
                        "Sorting the data");
     if (rc)
         return rc;
-    if (plan->way == NUFFT_WAY_PLANES) {
-        dim3 blocks(gpu_blocks(n, 32),
-                    gpu_blocks((size_t)(transforms + PLANE_TRANSFORMS - 1) / PLANE_TRANSFORMS * PLANE_TRANSFORMS, 32));
-        sort_transposed<<<blocks, dim3(32, 8), 0, plan->gpu->stream>>>(n, plan->samples, transforms, plan->group,
-                                                                       plan->bins.order, weights, (const float2 *)data,
-                                                                       (float2 *)plan->sorted);
-    } else {
-        sort_data<<<gpu_blocks(n, 256), 256, 0, plan->gpu->stream>>>(n, plan->samples, transforms, plan->bins.order,
-                                                                     weights, (const float2 *)data,
-                                                                     (float2 *)plan->sorted, plan->largest);
-    }
+    sort_data<<<gpu_blocks(n, 256), 256, 0, plan->gpu->stream>>>(n, plan->samples, transforms, plan->bins.order, weights,
+                                                                 (const float2 *)data, (float2 *)plan->sorted,
+                                                                 plan->largest);
     return gpu_launched("Sorting the data");
 }
 

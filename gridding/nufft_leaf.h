@@ -52,7 +52,8 @@ int nufft_smooth_size(double n);
 struct nufft_bins {
     int axis[3];     /* bins of each axis; bin i holds the base cells from floor(i grid / axis) on */
     bool pairs[3];   /* or from twice floor(i (grid / 2) / axis) on */
-    bool by_cell;    /* a bin's samples are sorted by base z cell, then in the caller's order; else in the caller's */
+    bool by_cell;    /* a bin's samples are sorted by base z cell, in 2-D by square (range/layout.h), then in the caller's
+                        order; else in the caller's */
     uint32_t *first; /* [bins + 1]: bin (y * axis[2] + z) * axis[0] + x holds the sorted places from first[bin] on */
     uint32_t *order; /* [samples]: sorted place -> the caller's */
 };

@@ -213,14 +213,20 @@ static __device__ __forceinline__ void stage(const struct lines_args &a, const s
     __syncthreads();
 }
 
-enum { BLOCK_THREADS_MOST = 640, COLUMNS_MOST = 8, ROWS_MOST = 8 }; /* 8 columns: 64 bytes side by side, two sectors */
+/* 8 columns: 64 bytes side by side, two sectors. Of long ones two at least, if a block holds as many threads. */
+enum { BLOCK_THREADS_MOST = 640, COLUMN_THREADS_MOST = 1024, COLUMNS_MOST = 8, ROWS_MOST = 8 };
 
 static __host__ __device__ constexpr int lines_that_fit(int threads, bool rows)
 {
     int lines = rows ? ROWS_MOST : COLUMNS_MOST;
     while (lines > 1 && lines * threads > BLOCK_THREADS_MOST)
         lines /= 2;
-    return lines;
+    return lines == 1 && !rows && 2 * threads <= COLUMN_THREADS_MOST ? 2 : lines;
+}
+
+static constexpr int block_threads(int threads, bool rows)
+{
+    return threads * lines_that_fit(threads, rows);
 }
 
 /* ---- sizes that are met often: everything known to the compiler ---- */
@@ -249,14 +255,26 @@ static __host__ __device__ constexpr int lines_that_fit(int threads, bool rows)
     X(640, 10, 8, 8, 1)  \
     X(720, 10, 9, 8, 1)  \
     X(768, 8, 6, 4, 4)   \
-    X(800, 10, 10, 8, 1)
+    X(800, 10, 10, 8, 1) \
+    X(864, 9, 6, 4, 4)   \
+    X(900, 10, 10, 9, 1) \
+    X(960, 8, 6, 5, 4)   \
+    X(1024, 8, 8, 4, 4)  \
+    X(1152, 8, 6, 6, 4)  \
+    X(1280, 8, 8, 5, 4)  \
+    X(1440, 8, 6, 6, 5)  \
+    X(1536, 8, 8, 6, 4)  \
+    X(1600, 8, 8, 5, 5)  \
+    X(1920, 8, 8, 6, 5)  \
+    X(2048, 8, 8, 8, 4)
 
 /* Blocks of lines_that_fit(n / smallest radix) * that; shared memory: the lines. A block owns neighbouring lines of one
  * set; rows are read along the line, columns across the lines. */
 template <int R0, int R1, int R2, int R3, bool ROWS, fft_kind KIND>
-static __global__ void
-__launch_bounds__(lines_that_fit(R0 *R1 *R2 *R3 / (R3 > 1 ? R3 : R2), ROWS) * (R0 * R1 * R2 * R3 / (R3 > 1 ? R3 : R2)),
-                  ROWS ? 16 / ROWS_MOST : 2) transform_size(const __grid_constant__ struct lines_args a)
+static __global__ void __launch_bounds__(block_threads(R0 *R1 *R2 *R3 / (R3 > 1 ? R3 : R2), ROWS),
+                                         block_threads(R0 *R1 *R2 *R3 / (R3 > 1 ? R3 : R2), ROWS) > BLOCK_THREADS_MOST
+                                             ? 1
+                                             : 2) transform_size(const __grid_constant__ struct lines_args a)
 {
     extern __shared__ float2 shared[];
     constexpr int n = R0 * R1 * R2 * R3, threads = n / (R3 > 1 ? R3 : R2), lines = lines_that_fit(threads, ROWS);
@@ -468,7 +486,8 @@ int fft_run(struct gpu *gpu, const struct fft_plan *plan, const struct fft_pass 
     a.threads = plan->threads;
     a.twiddles = plan->twiddles;
     a.lines_per_block = lines_that_fit(a.threads, rows);
-    while (!kernel && a.lines_per_block > 1 && a.lines_per_block * line_bytes > gpu->shared_most)
+    while (!kernel && a.lines_per_block > 1 &&
+           (a.lines_per_block * line_bytes > gpu->shared_most || a.lines_per_block * a.threads > BLOCK_THREADS_MOST))
         a.lines_per_block /= 2;
     if (!kernel)
         kernel = kernel_of_any(rows, pass->kind);

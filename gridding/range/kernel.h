@@ -103,6 +103,18 @@ static inline double kernel_least_aliasing(int width, double oversampling, int r
                            oversampling != 0 ? oversampling : (double)KERNEL_MAX_OVERSAMPLING, radial);
 }
 
+/* The relative error that aliasing leaves on one axis in a pixel at frequency f (cycles per cell), at most: the
+ * kernel's transform wherever the grid repeats it, over that in the pixel, as if all samples lay alike between the
+ * cells. */
+static inline double kernel_aliasing_at(int width, double beta, double f)
+{
+    enum { REPEATS = 4 };
+    double within = kernel_transform(width, beta, f), repeated = 0;
+    for (int i = 1; i <= REPEATS; i++)
+        repeated += fabs(kernel_transform(width, beta, f + i)) + fabs(kernel_transform(width, beta, f - i));
+    return repeated / fabs(within);
+}
+
 /* The error to expect from float32: sums and FFT err by about 1e-6 of the grid's energy everywhere alike; deapodisation
  * multiplies that by 1 / the kernel's transform, most at the image's edge, and it shows in images that are dark there:
  * wide kernels on tight grids pay. 1.3e-6 is the largest of six plans of a 3-D centre-out scan, where the root mean

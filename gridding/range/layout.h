@@ -8,11 +8,12 @@
 #include <stdbool.h>
 
 enum { RUN_BINS_MOST = 31 }; /* a warp's lanes hold where they begin, and where the last ends */
+enum { RANGE_SQUARE = 4 };   /* base cells of a bin's squares, counted from its first */
 
 struct range_geometry {
     int dim, width;
     struct range_axis axis[3]; /* x, y, z; in 2-D z is {1, 1} */
-    bool by_cell;              /* within a bin, sort by base z cell as well */
+    bool by_cell; /* within a bin, sort as well by base z cell; in 2-D by square of RANGE_SQUARE x RANGE_SQUARE cells */
     uint32_t light; /* samples a bin holds without being cut; 0: no tasks are made (the caller walks the bins) */
     uint32_t depth; /* samples of a part */
     uint32_t slab;  /* bins of a slab: an eighth should not be much less than what is under way at once */
@@ -25,6 +26,20 @@ static inline struct range_axis range_axis_make(int cells, int size)
 {
     struct range_axis axis = {cells, (cells + size - 1) / size, 0};
     return axis;
+}
+
+/* Squares along an axis of the longest bin. */
+static HOST_DEVICE inline uint32_t range_squares(struct range_axis axis)
+{
+    return ((uint32_t)axis_largest(axis) + RANGE_SQUARE - 1) / RANGE_SQUARE;
+}
+
+/* How many keys samples of one bin are sorted by. */
+static HOST_DEVICE inline uint32_t range_bin_keys(const struct range_geometry *g)
+{
+    if (!g->by_cell)
+        return 1;
+    return g->dim == 3 ? (uint32_t)axis_largest(g->axis[2]) : range_squares(g->axis[0]) * range_squares(g->axis[1]);
 }
 
 /* A bin's number is (y * bins z + z) * bins x + x. */

@@ -67,6 +67,17 @@ static __device__ __forceinline__ uint32_t first_of(const struct place_args &a, 
     return a.bins[axis].quotient(bin * (uint32_t)(x.cells >> x.shift)) << x.shift;
 }
 
+/* Where a cell lies in its bin, by the keys that its samples are sorted by. */
+template <int DIM>
+static __device__ __forceinline__ uint32_t key_in_bin(const struct place_args &a, const int cell[3], const int place[3])
+{
+    if (DIM == 3)
+        return (uint32_t)cell[2] - first_of(a, 2, (uint32_t)place[2]);
+    uint32_t x = ((uint32_t)cell[0] - first_of(a, 0, (uint32_t)place[0])) / RANGE_SQUARE;
+    uint32_t y = ((uint32_t)cell[1] - first_of(a, 1, (uint32_t)place[1])) / RANGE_SQUARE;
+    return y * range_squares(a.g.axis[0]) + x;
+}
+
 /* Blocks of 256 for 512 samples; a thread owns two; 4 or 6 KB of shared memory: their k. */
 template <int DIM>
 static __global__ void __launch_bounds__(256) key_samples(const __grid_constant__ struct place_args a)
@@ -96,9 +107,7 @@ static __global__ void __launch_bounds__(256) key_samples(const __grid_constant_
         for (int d = 0; d < 3; d++)
             place[d] = (int)bin_of(a, d, cell[d]);
         uint32_t bin = range_bin_number(&a.g, place);
-        a.key[i] = a.g.by_cell ? bin * (uint32_t)axis_largest(a.g.axis[2]) + (uint32_t)cell[2] -
-                                     first_of(a, 2, (uint32_t)place[2])
-                               : bin;
+        a.key[i] = a.g.by_cell ? bin * range_bin_keys(&a.g) + key_in_bin<DIM>(a, cell, place) : bin;
         a.order[i] = i;
     }
 }
@@ -110,7 +119,7 @@ static __global__ void find_bins(struct range_geometry g, uint32_t samples, cons
     uint32_t bin = blockIdx.x * blockDim.x + threadIdx.x;
     if (bin > count)
         return;
-    uint32_t wanted = g.by_cell ? bin * axis_largest(g.axis[2]) : bin, low = 0, high = samples;
+    uint32_t wanted = bin * range_bin_keys(&g), low = 0, high = samples;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
         if (key[middle] < wanted)
@@ -467,10 +476,9 @@ static int make_bins(struct range_bins *bins, struct gpu *gpu, const struct rang
                      const float *k)
 {
     const struct range_axis *a = geometry->axis;
-    uint64_t count = (uint64_t)a[0].bins * a[1].bins * a[2].bins, keys = count;
+    uint64_t count = (uint64_t)a[0].bins * a[1].bins * a[2].bins, keys;
     bins->geometry = *geometry;
-    if (geometry->by_cell)
-        keys = count * axis_largest(a[2]);
+    keys = count * range_bin_keys(geometry);
     if (keys > UINT32_MAX) {
         bins->geometry.by_cell = false;
         keys = count;

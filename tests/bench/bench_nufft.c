@@ -1,6 +1,6 @@
 /* bench_nufft: the NUFFT on one device: JSON lines, one per measurement.
  *
- *   bench_nufft [--cpu] [--cases abcde] [--tolerances 1e-3,1e-5] [--width W] [--oversampling S] [--coils N]
+ *   bench_nufft [--cpu] [--cases a,b,c,d,e] [--tolerances 1e-3,1e-5] [--width W] [--oversampling S] [--coils N]
  *               [--threads N] [--runs 11] [--no-error]
  *
  * Cases (fixed seeds):
@@ -12,6 +12,12 @@
  *   e  10,000,000 uniform random samples, image 256^3
  *   u  30,144,488 uniform random samples, image 64^3: what c's dense centre costs beside it
  *   s  golden angle, 201 spokes x 256 samples, image 128^2
+ *   y1, y8  one frame of d, 1 and 8 coils
+ *   q  golden angle, 1,608 spokes x 2,048 samples, image 1024^2, 8 coils
+ *   r8 golden angle, 10,000 spokes x 512 samples, image 256^2, 8 coils
+ *   w2 5,000,000 samples in one cell of a grid of 512^2, image 256^2, 8 coils
+ *   v8 10,000,000 uniform random samples, image 512 x 512 x 8
+ *   x  stack of stars: 400 golden-angle spokes x 512 samples in each of 64 partitions, image 256 x 256 x 64
  * --coils: transforms a call, in all cases. A time is a call's, from samples on the device to the finished image on the
  * device (or back), plan reused; create_ms is the plan's, from a trajectory in ordinary memory; bins_ms is the part of
  * it that the device takes to bin the trajectory once it is there; both are medians of 5 after the first, which
@@ -24,17 +30,27 @@
 #include <string.h>
 #include <sys/resource.h>
 
+enum spread { KOOSH, GOLDEN, STACK, UNIFORM, GAUSSIAN, ONE_CELL };
+
 struct bench_case {
-    char id;
-    int dim, n, batch, readout;
+    const char *id;
+    int dim, n[3], batch;
+    enum spread spread;
+    int readout;
     size_t samples;
 };
 
 static const struct bench_case cases[] = {
-    {'a', 3, 128, 1, 256, 2655910},   {'b', 3, 288, 1, 576, 30144488}, {'c', 3, 64, 1, 0, 30144488},
-    {'d', 2, 256, 1600, 512, 205824}, {'e', 3, 256, 1, 0, 10000000},   {'s', 2, 128, 1, 256, 51456},
-    {'u', 3, 64, 1, 0, 30144488},
+    {"a", 3, {128, 128, 128}, 1, KOOSH, 256, 2655910},  {"b", 3, {288, 288, 288}, 1, KOOSH, 576, 30144488},
+    {"c", 3, {64, 64, 64}, 1, GAUSSIAN, 0, 30144488},   {"d", 2, {256, 256, 1}, 1600, GOLDEN, 512, 205824},
+    {"e", 3, {256, 256, 256}, 1, UNIFORM, 0, 10000000}, {"s", 2, {128, 128, 1}, 1, GOLDEN, 256, 51456},
+    {"u", 3, {64, 64, 64}, 1, UNIFORM, 0, 30144488},    {"y1", 2, {256, 256, 1}, 1, GOLDEN, 512, 205824},
+    {"y8", 2, {256, 256, 1}, 8, GOLDEN, 512, 205824},   {"q", 2, {1024, 1024, 1}, 8, GOLDEN, 2048, 3293184},
+    {"r8", 2, {256, 256, 1}, 8, GOLDEN, 512, 5120000},  {"w2", 2, {256, 256, 1}, 8, ONE_CELL, 0, 5000000},
+    {"v8", 3, {512, 512, 8}, 1, UNIFORM, 0, 10000000},  {"x", 3, {256, 256, 64}, 1, STACK, 512, 13107200},
 };
+
+enum { STACK_PARTITIONS = 64 };
 
 static void fill_k(const struct bench_case *c, float *k)
 {
@@ -42,13 +58,27 @@ static void fill_k(const struct bench_case *c, float *k)
 #pragma omp parallel for schedule(static, 4096)
     for (size_t m = 0; m < c->samples; m++) {
         double at[3];
-        if (c->dim == 2)
-            golden_sample(readout, m, at);
-        else if (readout)
+        switch (c->spread) {
+        case KOOSH:
             koosh_sample(readout, m, at);
-        else
+            break;
+        case GOLDEN:
+            golden_sample(readout, m, at);
+            break;
+        case STACK:
+            golden_sample(readout, m / STACK_PARTITIONS, at);
+            at[2] = (double)(m % STACK_PARTITIONS) / STACK_PARTITIONS - 0.5;
+            break;
+        case UNIFORM:
+        case GAUSSIAN:
             for (int d = 0; d < 3; d++)
-                at[d] = random_sample(m, d, c->id == 'c' ? 16.0 / 128 : 0);
+                at[d] = random_sample(m, d, c->spread == GAUSSIAN ? 16.0 / 128 : 0);
+            break;
+        case ONE_CELL:
+            for (int d = 0; d < c->dim; d++)
+                at[d] = uniform(m * 2 + (size_t)d) / (2 * c->n[d]);
+            break;
+        }
         for (int d = 0; d < c->dim; d++)
             k[m * (size_t)c->dim + (size_t)d] = (float)at[d];
     }
@@ -63,20 +93,25 @@ static void fill_data(struct c32 *to, size_t count)
 
 enum { PIXELS_CHECKED = 200, PLANS = 5, CPU_FRAME = 16 };
 
+static size_t pixels_of(const struct bench_case *c)
+{
+    return (size_t)c->n[0] * (size_t)c->n[1] * (size_t)c->n[2];
+}
+
 /* Of the last transform of the batch. */
 static double image_error(const struct bench_case *c, const float *k, const struct c32 *data, const struct c32 *image)
 {
     double off = 0, all = 0;
-    size_t pixels = (size_t)c->n * (size_t)c->n * (size_t)(c->dim == 3 ? c->n : 1);
+    size_t pixels = pixels_of(c);
     data += (size_t)(c->batch - 1) * c->samples;
     image += (size_t)(c->batch - 1) * pixels;
     for (int i = 0; i < PIXELS_CHECKED; i++) {
         size_t at[3], pixel = 0;
         double r[3] = {0, 0, 0}, re = 0, im = 0;
         for (int d = c->dim - 1; d >= 0; d--) {
-            at[d] = (size_t)(uniform(31337 + (uint64_t)(i * 3 + d)) * c->n);
-            r[d] = (double)at[d] - c->n / 2;
-            pixel = pixel * (size_t)c->n + at[d];
+            at[d] = (size_t)(uniform(31337 + (uint64_t)(i * 3 + d)) * c->n[d]);
+            r[d] = (double)at[d] - c->n[d] / 2;
+            pixel = pixel * (size_t)c->n[d] + at[d];
         }
 #pragma omp parallel for reduction(+ : re, im)
         for (size_t m = 0; m < c->samples; m++) {
@@ -114,7 +149,7 @@ static void report(const struct options *o, const struct bench_case *c, struct d
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     printf(
-        "{\"case\":\"%c\",\"coils\":%d,\"device\":\"%s\",\"threads\":%d,\"what\":\"%s\",\"tolerance\":%g,"
+        "{\"case\":\"%s\",\"coils\":%d,\"device\":\"%s\",\"threads\":%d,\"what\":\"%s\",\"tolerance\":%g,"
         "\"way\":\"%s\",\"products\":%d,\"width\":%d,"
         "\"oversampling\":%.3f,\"grid\":[%d,%d,%d],\"median_ms\":%.3f,\"least_ms\":%.3f,\"most_ms\":%.3f,\"runs\":%d,"
         "\"create_first_ms\":%.1f,\"create_ms\":%.1f,\"bins_ms\":%.3f,\"plan_mb\":%.1f,\"peak_mib\":%.1f,"
@@ -144,7 +179,7 @@ static void run_normal(struct dev *dev, const struct options *o, const struct be
         times[i < 0 ? 0 : i] = seconds() - start;
     }
     normal_free(normal);
-    size_t values = (size_t)c->batch * (size_t)c->n * (size_t)c->n * (size_t)(c->dim == 3 ? c->n : 1);
+    size_t values = (size_t)c->batch * pixels_of(c);
     struct c32 *result = take(values * sizeof *result);
     must(dev_download(dev, result, device_result, values * sizeof *result), "dev_download");
     for (size_t i = 0; i < values; i++) {
@@ -159,7 +194,7 @@ static void run_normal(struct dev *dev, const struct options *o, const struct be
 
 static void run_case(struct dev *dev, const struct options *o, const struct bench_case *c)
 {
-    size_t pixels = (size_t)c->n * (size_t)c->n * (size_t)(c->dim == 3 ? c->n : 1), batch = (size_t)c->batch;
+    size_t pixels = pixels_of(c), batch = (size_t)c->batch;
     size_t data_bytes = batch * c->samples * sizeof(struct c32), image_bytes = batch * pixels * sizeof(struct c32);
     float *k = take(c->samples * (size_t)c->dim * sizeof *k);
     struct c32 *data = take(data_bytes), *image = take(image_bytes), *back = take(image_bytes);
@@ -172,7 +207,7 @@ static void run_case(struct dev *dev, const struct options *o, const struct benc
     must(dev_upload(dev, device_data, data, data_bytes), "dev_upload");
     for (const char *t = o->tolerances; t; t = strchr(t, ',') ? strchr(t, ',') + 1 : NULL) {
         struct nufft_params params = {
-            .dim = c->dim, .n = {c->n, c->n, c->dim == 3 ? c->n : 1}, .tolerance = atof(t), .batch = c->batch};
+            .dim = c->dim, .n = {c->n[0], c->n[1], c->n[2]}, .tolerance = atof(t), .batch = c->batch};
         struct nufft_info info;
         struct nufft *plan = NULL;
         double error = NAN;
@@ -228,9 +263,18 @@ static void run_case(struct dev *dev, const struct options *o, const struct benc
     free(back);
 }
 
+/* Whether `name` is one of the list's, which commas part. */
+static bool named(const char *list, const char *name)
+{
+    for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+        if (strcspn(at, ",") == strlen(name) && strncmp(at, name, strlen(name)) == 0)
+            return true;
+    return false;
+}
+
 int main(int argc, char **argv)
 {
-    struct options o = {.cases = "abcde", .tolerances = "1e-3", .runs = 11, .error = true};
+    struct options o = {.cases = "a,b,c,d,e", .tolerances = "1e-3", .runs = 11, .error = true};
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
         if (strcmp(argv[i], "--no-error") == 0)
@@ -259,11 +303,11 @@ int main(int argc, char **argv)
     struct dev *dev;
     must(dev_create(&dev, o.cpu ? DEV_CPU : DEV_GPU, 0, o.threads), "dev_create");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        if (strchr(o.cases, cases[i].id)) {
+        if (named(o.cases, cases[i].id)) {
             struct bench_case c = cases[i];
             if (o.coils > 0)
                 c.batch = o.coils;
-            else if (o.cpu && c.id == 'd')
+            else if (o.cpu && c.batch > CPU_FRAME)
                 c.batch = CPU_FRAME;
             run_case(dev, &o, &c);
         }

@@ -86,12 +86,27 @@ int client_wrong_format(const char *wrong)
     return CLIENT_USAGE;
 }
 
+/* What the reconstruction had doubts about, beside the image that it made. */
+static void warnings_tell(const json_t *warnings, const char *image)
+{
+    const json_t *warning;
+    size_t i;
+    json_array_foreach (warnings, i, warning) {
+        fprintf(stderr, "mrirecon: ");
+        client_print_text(stderr, image);
+        fprintf(stderr, ": warning: ");
+        client_print_text(stderr, json_string_value(warning));
+        fputc('\n', stderr);
+    }
+}
+
 int job_fetch(struct service *service, const char *id, const char *format, const char *out)
 {
     struct progress progress;
     const struct service_watch watch = {&progress, progress_moved};
     char *path = NULL, *rest = NULL;
     struct save *save = NULL;
+    json_t *warnings = NULL;
     int failure;
     progress_start(&progress);
     if (asprintf(&rest, "/results/image?format=%s", format) < 0)
@@ -99,10 +114,12 @@ int job_fetch(struct service *service, const char *id, const char *format, const
     path = job_path(service, id, rest);
     failure = path ? save_create(&save, out) : ERR_NO_MEMORY;
     if (!failure)
-        failure = service_download(service, path, save_fd(save), &watch);
+        failure = service_download(service, path, save_fd(save), &watch, &warnings);
     if (!failure)
         failure = save_commit(save);
     progress_end(&progress);
+    warnings_tell(warnings, strcmp(out, "-") == 0 ? "the image" : out);
+    json_decref(warnings);
     save_free(save);
     free(path);
     free(rest);

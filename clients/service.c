@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -370,7 +371,37 @@ int service_upload(struct service *service, const char *path, int fd, int64_t by
     return failure;
 }
 
-int service_download(struct service *service, const char *path, int fd, const struct service_watch *watch)
+/* The text of the quoted string at *at (RFC 9110, 5.6.4), made in its place; *at moves behind it. NULL: there is none.
+ */
+static char *string_next(char **at)
+{
+    char *from = *at + strcspn(*at, "\""), *text = from + 1, *to = text;
+    if (!*from)
+        return NULL;
+    for (from++; *from && *from != '"'; from++) {
+        from += *from == '\\' && from[1];
+        *to++ = *from;
+    }
+    *at = *from ? from + 1 : from;
+    *to = '\0';
+    return text;
+}
+
+/* The warnings of the answer that just came: each a string, of which a proxy may have put several into one header. */
+static json_t *warnings_read(CURL *curl)
+{
+    json_t *warnings = json_array();
+    for (struct curl_header *header = NULL; (header = curl_easy_nextheader(curl, CURLH_HEADER, -1, header));) {
+        char *value = strcasecmp(header->name, "Mrirecond-Warning") == 0 ? strdup(header->value) : NULL, *at = value;
+        for (char *text; value && (text = string_next(&at));)
+            json_array_append_new(warnings, json_string(text));
+        free(value);
+    }
+    return warnings;
+}
+
+int service_download(struct service *service, const char *path, int fd, const struct service_watch *watch,
+                     json_t **warnings)
 {
     struct exchange exchange = {.service = service, .watch = watch, .source = -1, .sink = fd};
     long status;
@@ -379,5 +410,7 @@ int service_download(struct service *service, const char *path, int fd, const st
         failure =
             err_set(ERR_IO, "%s answered %ld where a file was expected. Is the address right?", service->url, status);
     free(exchange.text);
+    if (!failure)
+        *warnings = warnings_read(service->curl);
     return failure;
 }

@@ -45,8 +45,9 @@ int service_text(struct service *service, const char *path, char **out, long *st
 int service_upload(struct service *service, const char *path, int fd, int64_t bytes, const char *key,
                    const struct service_watch *watch, json_t **out);
 
-/* GET into `fd`. */
-int service_download(struct service *service, const char *path, int fd, const struct service_watch *watch);
+/* GET into `fd`. *warnings (the caller's) are those that came with it, an array of texts. */
+int service_download(struct service *service, const char *path, int fd, const struct service_watch *watch,
+                     json_t **warnings);
 
 /* Wait. Fails with ERR_CANCELED where Ctrl-C came. */
 int service_pause(struct service *service, double seconds);

@@ -18,7 +18,8 @@
  *     status   {memory_available, memory_total}                         the answer to ping
  *   daemon -> worker
  *     job      {id, kind, parameters: {name: text}, formats: ["h5", ...], room: {most, most_of, free}}
- *              + fds [scan file, an empty file to be written as each of the formats, in their order]
+ *              + fds [scan file, an empty file to be written as each of the formats, in their order; one stays empty
+ *              where the image cannot be brought into its format, which "h5" always is]
  *              room: bytes that the results may take together, as struct recon_room (recon/recon.h) has them
  *     prepare  {id, kind, parameters} + fd [scan file]
  *              a hint, answered by nothing: this job may be next. Its scan is read beside the job that runs, or before

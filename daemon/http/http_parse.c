@@ -469,3 +469,23 @@ int64_t number_parse(const char *text)
     long long value = strtoll(text, &end, 10);
     return *end ? -1 : value;
 }
+
+void header_string(const char *text, char *out, size_t size)
+{
+    static const char more[] = "...";
+    char *to = out, *end = out + size - sizeof more - 1; /* the dots, the quote and the NUL have their room behind it */
+    *to++ = '"';
+    for (; *text; text++) {
+        bool quoted = *text == '"' || *text == '\\';
+        if ((*text & 0xc0) == 0x80) /* the rest of a character of UTF-8 */
+            continue;
+        if (to + quoted >= end)
+            break;
+        if (quoted)
+            *to++ = '\\';
+        *to++ = (unsigned char)*text < ' ' || (unsigned char)*text > '~' ? '?' : *text;
+    }
+    if (*text)
+        to += strlen(strcpy(to, more));
+    strcpy(to, "\"");
+}

@@ -67,4 +67,8 @@ bool token_is_clean(const char *text);
 /* Whether bytes are UTF-8 without control characters. */
 bool text_is_clean(const char *text);
 
+/* `text` as a quoted string of a header (RFC 9110, 5.6.4): a character that is not printable ASCII becomes "?", and
+ * what does not fit gives way to "...". size: at least 8. */
+void header_string(const char *text, char *out, size_t size);
+
 #endif

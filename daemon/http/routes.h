@@ -80,7 +80,9 @@ int route_events(struct request *request);
 /* routes_results.c */
 int route_result(struct request *request);
 /* Answer with image.FORMAT of a job that succeeded; it is made where it is not there, and the request then waits. */
-int result_answer(struct request *request, const char *id, enum image_format format, const char *const *headers);
+int result_answer(struct request *request, const struct job *job, enum image_format format, const char *const *headers);
+/* What an image can be had as. */
+#define RESULT_MEDIA "application/x-hdf5, application/x-nifti, image/png and application/x-npy"
 
 /* routes_service.c */
 /* A parameter's text as what it is: a number where it is one. */

@@ -8,19 +8,43 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { ETAG = JOB_ID + SPOOL_NAME + 48 };
+enum {
+    ETAG = JOB_ID + SPOOL_NAME + 48,
+    HEADERS = 64,       /* of an answer, and their values */
+    MORE = 16,          /* of these, the caller's */
+    WARNINGS = 8,       /* that are told in headers; a connection has room for some thousand bytes */
+    WARNING_BYTES = 400 /* of each */
+};
+
+/* A header for each warning of the job's report, in `text`; how many words of `headers` were filled. */
+static int warnings_put(const struct job *job, char text[WARNINGS][WARNING_BYTES], const char **headers)
+{
+    const json_t *warnings = json_object_get(job->report, "warnings");
+    int used = 0, count = (int)json_array_size(warnings);
+    for (int i = 0; i < count && i < WARNINGS; i++) {
+        const char *warning = json_string_value(json_array_get(warnings, (size_t)i));
+        char rest[64];
+        snprintf(rest, sizeof rest, "%d more warnings are in the job's report.", count - i);
+        header_string(i == WARNINGS - 1 && count > WARNINGS ? rest : warning ? warning : "", text[i], WARNING_BYTES);
+        headers[used++] = "Mrirecond-Warning";
+        headers[used++] = text[i];
+    }
+    return used;
+}
 
 /* Answer with an open file (taken), as If-Match, If-None-Match, If-Range and Range ask. */
-static int file_answer(struct request *request, const char *id, const char *name, int fd, int64_t bytes, int64_t stamp,
-                       const char *const *more)
+static int file_answer(struct request *request, const struct job *job, const char *name, int fd, int64_t bytes,
+                       int64_t stamp, const char *const *more)
 {
+    const char *id = job->id;
+    char warnings[WARNINGS][WARNING_BYTES];
     char etag[ETAG], range[72], disposition[SPOOL_NAME + 40];
     snprintf(etag, sizeof etag, "\"%s-%s-%llx-%llx\"", id, name, (unsigned long long)bytes, (unsigned long long)stamp);
     snprintf(disposition, sizeof disposition, "inline; filename=\"%s\"", name);
-    const char *headers[32] = {"ETag", etag,    "Accept-Ranges", "bytes", "Cache-Control", "private, no-cache",
-                               "Vary", "Accept"};
+    const char *headers[HEADERS] = {"ETag", etag,    "Accept-Ranges", "bytes", "Cache-Control", "private, no-cache",
+                                    "Vary", "Accept"};
     int used = 8;
-    for (int i = 0; more && more[i] && used < 16; i++)
+    for (int i = 0; more && more[i] && i < MORE; i++)
         headers[used++] = more[i];
     /* A submission that is answered with its image had no image to compare with. */
     bool asked = strcmp(request->method, "POST") != 0;
@@ -54,6 +78,8 @@ static int file_answer(struct request *request, const char *id, const char *name
         headers[used++] = "Content-Range";
         headers[used++] = range;
     }
+    if (strncmp(name, "image.", 6) == 0)
+        used += warnings_put(job, warnings, headers + used);
     const char *const own[] = {"Content-Type", spool_media(name), "Content-Disposition", disposition, "X-Job-Id", id};
     for (int i = 0; i < 6; i++)
         headers[used++] = own[i];
@@ -61,14 +87,15 @@ static int file_answer(struct request *request, const char *id, const char *name
     return http_answer_file(request, kind == RANGE_PART ? 206 : 200, fd, first, last - first + 1, headers);
 }
 
-int result_answer(struct request *request, const char *id, enum image_format format, const char *const *more)
+int result_answer(struct request *request, const struct job *job, enum image_format format, const char *const *more)
 {
+    const char *id = job->id;
     struct service *service = request->service;
     char name[SPOOL_NAME], key[WAITER_KEY], location[JOB_ID + 64], client[JOB_CLIENT];
     int fd = -1;
     int64_t bytes, stamp;
-    const char *headers[12] = {"Content-Location", location};
-    for (int i = 0, used = 2; more && more[i] && used < 10; i += 2)
+    const char *headers[MORE] = {"Content-Location", location};
+    for (int i = 0, used = 2; more && more[i] && used < MORE - 2; i += 2)
         if (strcmp(more[i], "X-Job-Id") != 0) { /* that comes with every file */
             headers[used++] = more[i];
             headers[used++] = more[i + 1];
@@ -79,7 +106,7 @@ int result_answer(struct request *request, const char *id, enum image_format for
     request_turn(request, client);
     int result = spool_result_open(service->spool, id, name, &fd, &bytes, &stamp);
     if (!result)
-        return file_answer(request, id, name, fd, bytes, stamp, headers);
+        return file_answer(request, job, name, fd, bytes, stamp, headers);
     if (result == ERR_NOT_FOUND && request->waiter.gone)
         return err_set(ERR_CANCELED, "The image was not waited for: its connection was closed, or half of it.");
     if (result == ERR_NOT_FOUND && format != IMAGE_H5)
@@ -125,44 +152,47 @@ static int format_read(struct request *request, int *out)
         }
     }
     if (*out < 0)
-        return err_set(ERR_NOT_ACCEPTABLE, "Accept names none of application/x-hdf5, application/x-nifti, image/png, "
-                                           "application/x-npy.");
+        return err_set(ERR_NOT_ACCEPTABLE, "Accept names none of " RESULT_MEDIA ".");
     return 0;
 }
 
 /* That a job has results, or why not. */
-static int job_check(struct request *request, const char *id)
+static int job_check(const struct job *job)
 {
-    struct job job;
-    int result = request_job(request, id, &job);
-    if (result)
-        return result;
-    if (job.state == JOB_FAILED)
-        result = err_set(ERR_CONFLICT, "Job %s failed and has no results; its document says why.", id);
-    else if (job.state == JOB_CANCELED || job.state == JOB_CANCELING)
-        result = err_set(ERR_CONFLICT, "Job %s was canceled and has no results.", id);
-    else if (job.state != JOB_SUCCEEDED)
-        result = err_set(ERR_CONFLICT, "Job %s is %s and has no results yet. Ask again when it has succeeded.", id,
-                         job_state_name(job.state));
-    job_clear(&job);
-    return result;
+    if (job->state == JOB_FAILED)
+        return err_set(ERR_CONFLICT, "Job %s failed and has no results; its document says why.", job->id);
+    if (job->state == JOB_CANCELED || job->state == JOB_CANCELING)
+        return err_set(ERR_CONFLICT, "Job %s was canceled and has no results.", job->id);
+    if (job->state != JOB_SUCCEEDED)
+        return err_set(ERR_CONFLICT, "Job %s is %s and has no results yet. Ask again when it has succeeded.", job->id,
+                       job_state_name(job->state));
+    return 0;
+}
+
+/* Answer with the result that the path names. */
+static int name_answer(struct request *request, const struct job *job, const char *name)
+{
+    int format, fd;
+    int64_t bytes, stamp;
+    if (strcmp(name, "image") == 0) {
+        int result = format_read(request, &format);
+        return result ? result : result_answer(request, job, (enum image_format)format, NULL);
+    }
+    if (strncmp(name, "image.", 6) == 0 && image_format_find(name + 6) >= 0)
+        return result_answer(request, job, (enum image_format)image_format_find(name + 6), NULL);
+    int result = spool_result_open(request->service->spool, job->id, name, &fd, &bytes, &stamp);
+    return result ? result : file_answer(request, job, name, fd, bytes, stamp, NULL);
 }
 
 int route_result(struct request *request)
 {
-    struct service *service = request->service;
-    const char *id = request->part[2], *name = request->part[4];
-    int format, fd;
-    int64_t bytes, stamp;
-    int result = job_check(request, id);
+    struct job job = {.state = JOB_QUEUED};
+    int result = request_job(request, request->part[2], &job);
     if (result)
         return result;
-    if (strcmp(name, "image") == 0) {
-        result = format_read(request, &format);
-        return result ? result : result_answer(request, id, (enum image_format)format, NULL);
-    }
-    if (strncmp(name, "image.", 6) == 0 && image_format_find(name + 6) >= 0)
-        return result_answer(request, id, (enum image_format)image_format_find(name + 6), NULL);
-    result = spool_result_open(service->spool, id, name, &fd, &bytes, &stamp);
-    return result ? result : file_answer(request, id, name, fd, bytes, stamp, NULL);
+    result = job_check(&job);
+    if (!result)
+        result = name_answer(request, &job, request->part[4]);
+    job_clear(&job);
+    return result;
 }

@@ -30,6 +30,21 @@ static int accepted_format(struct request *request)
     return best;
 }
 
+/* That a sender who waits can be answered in a form that it takes: the image's or the document's. One who does not wait
+ * gets the document whatever it says, for the scan is taken by then. */
+static int accept_check(struct request *request)
+{
+    const char *accept = http_header(request, "Accept");
+    int closeness;
+    bool met =
+        prefer_wait(http_header(request, "Prefer")) < 0 || accept_quality(accept, "application/json", &closeness);
+    for (int i = 0; i < IMAGE_FORMATS && !met; i++)
+        met = accept_quality(accept, image_format_media((enum image_format)i), &closeness) > 0;
+    return met ? 0
+               : err_set(ERR_NOT_ACCEPTABLE, "Accept names nothing that can be had. An image comes as " RESULT_MEDIA
+                                             ", the job's document as application/json.");
+}
+
 /* How the sender wants to be answered. */
 static void wanted_read(struct request *request)
 {
@@ -56,6 +71,8 @@ int route_submit_begin(struct request *request)
                          "The body is sent with Content-Encoding: %.32s, which is not taken. Send the "
                          "scan as it is; HDF5 has compression of its own.",
                          coding);
+    if (!result)
+        result = accept_check(request);
     if (!result && bytes == 0)
         result = err_set(ERR_EMPTY_BODY, "The body is empty; it should be a scan. With curl: --data-binary @scan.h5.");
     if (!result)
@@ -206,6 +223,8 @@ int route_resubmit_work(struct request *request)
     result = resubmission_read(request, &before);
     job_clear(&before);
     if (!result)
+        result = accept_check(request);
+    if (!result)
         result = idempotency_begin(&request->idempotency, request->service->keys, request->job.client,
                                    http_header(request, "Idempotency-Key"));
     if (result)
@@ -220,8 +239,11 @@ int route_resubmit_work(struct request *request)
 /* The end of a job that the sender waited for. */
 static int answer_end(struct request *request, const struct job *job, const char *const *headers)
 {
-    if (job->state == JOB_SUCCEEDED && request->format >= 0)
-        return result_answer(request, job->id, (enum image_format)request->format, headers);
+    if (job->state == JOB_SUCCEEDED && request->format >= 0) {
+        int result = result_answer(request, job, (enum image_format)request->format, headers);
+        /* The job has its image, if not in this form: the sender is told where. */
+        return result ? http_answer_problem(request, problem_pack(err_last(), job->id), headers) : 0;
+    }
     if (job->state == JOB_SUCCEEDED)
         return http_answer_json(request, 200, job_document(request->service, job), headers);
     if (job->state == JOB_FAILED)

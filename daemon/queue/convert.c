@@ -3,6 +3,7 @@
 #include "daemon/base/child.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/pool.h"
+#include "recon/scan/codec.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -73,11 +74,27 @@ static int child_wait(const struct task *task, int pidfd)
     }
 }
 
-/* Run the codec to its end, in the time that it has. */
-static int codec_run(const struct task *task, const char *format, char *const argv[])
+/* The codec left the reason in place of the image: there is no such image. It read what a worker wrote, and is believed
+ * no more than that. */
+static int codec_refused(const struct converter *converter, const char *part)
+{
+    char text[CODEC_REASON + 1];
+    int fd = openat(converter->spool->results, part, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    if (length <= 0)
+        return err_set(ERR_INTERNAL, "The image was refused in this format, and the reason cannot be read.");
+    text[length] = '\0';
+    err_clean(text);
+    return err_set(ERR_NOT_ACCEPTABLE, "%s", text);
+}
+
+/* Run the codec to its end, in the time that it has; what it writes is `part` among the results. */
+static int codec_run(const struct task *task, const char *format, const char *part, char *const argv[])
 {
     const struct converter *converter = task->converter;
-    char how[CHILD_HOW] = "";
+    char how[CHILD_HOW] = "", refused[32];
     pid_t pid;
     int pidfd, result = child_start(argv, -1, &pid, &pidfd);
     if (result)
@@ -95,6 +112,9 @@ static int codec_run(const struct task *task, const char *format, char *const ar
                        (long long)converter->seconds);
     if (strcmp(how, "ended with status 0") == 0)
         return 0;
+    snprintf(refused, sizeof refused, "ended with status %d", CODEC_REFUSED);
+    if (strcmp(how, refused) == 0)
+        return codec_refused(converter, part);
     if (spool_free_bytes(converter->spool, &left) == 0 && left + converter->spool->reserve < 1 << 16)
         return err_set(ERR_SPOOL_FULL, "The disk is full; the image cannot be written as %s.", format);
     return err_set(ERR_INTERNAL, "The image could not be written as %s: the codec %s.", format, how);
@@ -140,7 +160,7 @@ static int convert(const struct task *task)
     snprintf(out, sizeof out, "%s/%s", folder, part);
     char *const argv[] = {(char *)converter->codec, "convert", in, (char *)format, out, NULL};
     unlinkat(converter->spool->results, part, 0);
-    int result = codec_run(task, format, argv);
+    int result = codec_run(task, format, part, argv);
     if (!result)
         result = image_keep(converter, task, part);
     if (result)
@@ -188,7 +208,8 @@ static void task_run(struct pool_task *run)
     converter_key(task->id, task->format, key);
     int result = task_begin(task) ? convert(task) : ERR_CANCELED;
     if (result && result != ERR_CANCELED)
-        log_line(converter->log, LOG_LEVEL_WARNING, task->id, "%s", err_last()->text);
+        log_line(converter->log, result == ERR_NOT_ACCEPTABLE ? LOG_LEVEL_INFO : LOG_LEVEL_WARNING, task->id, "%s",
+                 err_last()->text);
     pthread_mutex_lock(&converter->lock);
     if (task->stop >= 0)
         close(task->stop);

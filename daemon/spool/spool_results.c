@@ -115,7 +115,8 @@ bool spool_results_released(struct spool *spool, const char *id)
     return released;
 }
 
-/* Sync each file of `folder` and add it to `results`. */
+/* Sync each file of `folder` and add it to `results`. An empty one is a form that the worker could not bring the image
+ * into: it goes, and whoever asks for the form is told why by the conversion. */
 static int results_sync(struct spool *spool, int folder, json_t *results)
 {
     DIR *stream = disk_folder_read(folder);
@@ -130,9 +131,7 @@ static int results_sync(struct spool *spool, int folder, json_t *results)
         if (fd < 0 || fstat(fd, &there) < 0 || fsync(fd) < 0)
             result = spool_failed(spool, "syncing a result");
         else if (S_ISREG(there.st_mode) && there.st_size == 0)
-            result =
-                err_set(ERR_INTERNAL, "The worker reported success and left %s empty. This is a fault of the server.",
-                        entry->d_name);
+            result = unlinkat(folder, entry->d_name, 0) < 0 ? spool_failed(spool, "removing an empty result") : 0;
         else if (S_ISREG(there.st_mode))
             json_array_append_new(results, json_pack("{s:s, s:s, s:I}", "name", entry->d_name, "type",
                                                      spool_media(entry->d_name), "bytes", (json_int_t)there.st_size));

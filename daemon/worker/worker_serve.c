@@ -220,7 +220,9 @@ static void *images_write(void *context)
     struct writing *writing = context;
     for (int i = 0; i < writing->count && writing->result == 0; i++) {
         writing->result = image_write(writing->images, writing->format[i], writing->files[i]);
-        if (writing->result == 0)
+        if (writing->result == ERR_NOT_ACCEPTABLE)
+            writing->result = 0; /* the file stays empty, and the job has its image all the same */
+        else if (writing->result == 0)
             writing->result = disk_begin(writing->files[i]);
     }
     writing->failure = *err_last();

@@ -42,7 +42,11 @@ int image_format_find(const char *name);                  /* by name or media ty
 
 /* Write `series` to `fd` (a file opened for writing, at 0) as `format`.
  * Complex values: h5 and npy keep them, NIfTI stores complex64, PNG shows magnitudes.
- * Fails with ERR_IO, ERR_NO_MEMORY, ERR_SPOOL_FULL (no space left). */
+ * npy: [frame][channel][slice or z][y][x], a frame being all that is alike but for its slice; PNG: a tile for each of
+ * these, at most 4096 pixels across and down. NIfTI: slices become z, frames t; cal_min and cal_max are PNG's window.
+ * Fails with ERR_IO, ERR_NO_MEMORY, ERR_SPOOL_FULL (no space left), ERR_LIMIT (more images than h5 counts),
+ * ERR_NOT_ACCEPTABLE (NIfTI only, nothing is written: no one affine places all images, or they are too many; the
+ * sentence says why, and what to ask for). */
 int image_write(const struct image_series *series, enum image_format format, int fd);
 
 /* Read back an image file that image_write(IMAGE_H5) wrote: `path` is opened read-only.

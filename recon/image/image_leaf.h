@@ -17,6 +17,35 @@ size_t image_lanes(const struct image_series *series);
 /* The pixels of `channel` of image `index`. */
 const float *image_plane(const struct image_series *series, size_t index, size_t channel);
 
+/* Everything that tells images apart except the slice: < 0, 0 or > 0, by repetition, phase, contrast, set, average. */
+int image_frame_compare(const struct image_info *a, const struct image_info *b);
+
+/* The images of a series in order: images[frame * slices + slice] is an index into it, the slices of a frame by their
+ * number. Where the frames have not the same slices each image is a frame of its own. `images` is the caller's. */
+struct image_layout {
+    size_t frames, slices;
+    size_t *images;
+};
+
+/* Fails with ERR_NO_MEMORY. */
+int image_layout_create(struct image_layout *out, const struct image_series *series);
+
+/* The magnitude of a pixel, counted through all of the series; 0 where it is not finite. */
+float image_magnitude(const struct image_series *series, size_t pixel);
+
+/* What to show as black and as white: the 0.5 % and 99.5 % quantiles of all magnitudes. Fails with ERR_NO_MEMORY. */
+int image_window(const struct image_series *series, float *low, float *high);
+
+/* A picture, 8 bits of grey a pixel, rows from the top. `grey` is the caller's. */
+struct image_picture {
+    size_t width, height;
+    uint8_t *grey;
+};
+
+/* All of a series in one picture, at most 4096 pixels across and down. Fails with ERR_NO_MEMORY, ERR_INTERNAL (no
+ * pixels). */
+int image_montage(struct image_picture *out, const struct image_series *series);
+
 /* The writers, one a format. `fd` is at 0. */
 int image_write_h5(const struct image_series *series, int fd);
 int image_write_nifti(const struct image_series *series, int fd);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <zlib.h>
 
 enum {
@@ -17,10 +18,16 @@ enum {
     DT_COMPLEX64 = 32
 };
 
-/* How the series' images lie in the file's x, y, z, t: images[t][z] is an index into the series. */
+/* Seconds of a tick of acquisition time stamps: what siemens_to_ismrmrd copies, and mrirecon simulate writes. ISMRMRD
+ * leaves the unit open. */
+#define TICK_SECONDS 2.5e-3
+
+/* How the series' images lie in the file's x, y, z, t: images[t * slices + z] is an index into the series. */
 struct volume {
     size_t slices, frames;
     size_t *images;
+    bool placed;         /* the scan tells where its slices lie */
+    double step[3];      /* from a slice to the next; mm, LPS */
     double column[3][3]; /* step to the next pixel along x, y, z; mm, LPS */
     double corner[3];    /* centre of the first pixel; mm, LPS */
 };
@@ -58,60 +65,98 @@ static bool same_orientation(const struct image_info *a, const struct image_info
     return worst < 1e-3;
 }
 
-static int by_uint16(uint16_t a, uint16_t b)
+/* From where `a` lies and `steps` steps on, to where `b` lies; mm. */
+static double distance(const struct image_info *a, double steps, const double step[3], const struct image_info *b)
 {
-    return (a > b) - (a < b);
-}
-
-/* Everything that tells images apart except the slice. */
-static int frame_compare(const struct image_info *a, const struct image_info *b)
-{
-    int order = by_uint16(a->repetition, b->repetition);
-    order = order ? order : by_uint16(a->phase, b->phase);
-    order = order ? order : by_uint16(a->contrast, b->contrast);
-    order = order ? order : by_uint16(a->set, b->set);
-    return order ? order : by_uint16(a->average, b->average);
+    double way[3];
+    for (int i = 0; i < 3; i++)
+        way[i] = (double)b->position[i] - (double)a->position[i] - steps * step[i];
+    return sqrt(dot(way, way));
 }
 
 static int volume_order(const void *pa, const void *pb, void *context)
 {
     const struct image_series *series = context;
     const struct image_info *a = &series->info[*(const size_t *)pa], *b = &series->info[*(const size_t *)pb];
-    int order = frame_compare(a, b);
+    int order = image_frame_compare(a, b);
     if (order)
         return order;
     double za = slice_offset(a), zb = slice_offset(b);
-    return za != zb ? (za > zb) - (za < zb) : by_uint16(a->slice, b->slice);
+    return za != zb ? (za > zb) - (za < zb) : (a->slice > b->slice) - (a->slice < b->slice);
 }
 
-/* Parallel slices at one spacing, as many in each frame, become the z axis; anything else a list along t. */
-static void volume_stack(struct volume *v, const struct image_series *series)
+/* A file has one affine: what it would put elsewhere than it lies is not written. */
+#define ELSEWHERE " Ask for h5, which keeps the place of each, or for npy or png."
+
+static int refuse_spacing(const struct volume *v, const struct image_series *series)
 {
-    v->slices = 1;
-    v->frames = series->count;
-    if (series->size[2] != 1 || series->count < 2)
-        return;
-    size_t slices = 1;
-    while (slices < series->count && frame_compare(&series->info[v->images[0]], &series->info[v->images[slices]]) == 0)
-        slices++;
-    if (slices < 2 || series->count % slices)
-        return;
-    const struct image_info *first = &series->info[v->images[0]];
-    double step = (slice_offset(&series->info[v->images[slices - 1]]) - slice_offset(first)) / (double)(slices - 1);
-    if (!(step > 0))
-        return;
-    for (size_t i = 0; i < series->count; i++) {
-        const struct image_info *frame = &series->info[v->images[i - i % slices]], *info = &series->info[v->images[i]];
-        double expected = slice_offset(first) + (double)(i % slices) * step;
-        if (frame_compare(frame, info) != 0 || !same_orientation(first, info) ||
-            fabs(slice_offset(info) - expected) > 0.01 * step)
-            return;
+    static const double none[3] = {0, 0, 0};
+    double least = INFINITY, most = 0;
+    for (size_t z = 1; z < v->slices; z++) {
+        double apart = distance(&series->info[v->images[z - 1]], 0, none, &series->info[v->images[z]]);
+        least = fmin(least, apart);
+        most = fmax(most, apart);
     }
-    v->slices = slices;
-    v->frames = series->count / slices;
+    if (most - least < 1e-2 * most)
+        return err_set(ERR_NOT_ACCEPTABLE, "The slices of this image do not lie in one row, as those of a NIfTI file "
+                                           "do." ELSEWHERE);
+    return err_set(ERR_NOT_ACCEPTABLE,
+                   "The slices of this image lie %.4g to %.4g mm apart; a NIfTI file has one spacing." ELSEWHERE, least,
+                   most);
 }
 
-/* LPS(i) = position + sum over axes of (i_a - floor(N_a / 2)) step_a direction_a. */
+/* That every image lies where the affine of the first frame puts it. */
+static int volume_check(const struct volume *v, const struct image_series *series)
+{
+    const struct image_info *first = &series->info[v->images[0]];
+    const double room = 1e-3 + 0.01 * sqrt(dot(v->step, v->step));
+    bool regular = series->count % v->slices == 0;
+    for (size_t i = 0; i < series->count; i++)
+        if (!same_orientation(first, &series->info[v->images[i]]))
+            return err_set(ERR_NOT_ACCEPTABLE, "The images lie in different planes; a NIfTI file has one orientation "
+                                               "for all." ELSEWHERE);
+    for (size_t i = 0; i < series->count && regular; i++) {
+        const struct image_info *info = &series->info[v->images[i]];
+        regular = image_frame_compare(&series->info[v->images[i - i % v->slices]], info) == 0;
+        if (!regular || distance(first, (double)(i % v->slices), v->step, info) <= room)
+            continue;
+        return i < v->slices
+                   ? refuse_spacing(v, series)
+                   : err_set(ERR_NOT_ACCEPTABLE, "The frames of this image lie in different places; a NIfTI file has "
+                                                 "one position for all." ELSEWHERE);
+    }
+    return regular ? 0
+                   : err_set(ERR_NOT_ACCEPTABLE,
+                             "The %zu images are not the same slices in each frame, as those of a "
+                             "NIfTI file are." ELSEWHERE,
+                             series->count);
+}
+
+/* Parallel slices at one spacing, the same in each frame, become the z axis, frames the t axis. */
+static int volume_stack(struct volume *v, const struct image_series *series)
+{
+    const struct image_info *first = &series->info[v->images[0]];
+    v->slices = 1;
+    v->placed = true;
+    while (v->slices < series->count && image_frame_compare(first, &series->info[v->images[v->slices]]) == 0)
+        v->slices++;
+    v->frames = (series->count + v->slices - 1) / v->slices;
+    if (v->slices == 1)
+        return volume_check(v, series);
+    /* The vector between slices itself: it may lean against the slices' normal. */
+    const struct image_info *last = &series->info[v->images[v->slices - 1]];
+    for (int i = 0; i < 3; i++)
+        v->step[i] = ((double)last->position[i] - (double)first->position[i]) / (double)(v->slices - 1);
+    if (series->size[2] > 1)
+        return err_set(ERR_NOT_ACCEPTABLE, "This image is %zu slabs; a NIfTI file holds one at a time." ELSEWHERE,
+                       v->slices);
+    int rc = volume_check(v, series);
+    v->placed = sqrt(dot(v->step, v->step)) > 1e-3;
+    return rc;
+}
+
+/* LPS(i) = position + sum over axes of (i_a - floor(N_a / 2)) step_a direction_a. Slices that are all told to lie in
+ * one place lie one thickness apart. */
 static void volume_place(struct volume *v, const struct image_series *series)
 {
     const struct image_info *first = &series->info[v->images[0]];
@@ -123,13 +168,7 @@ static void volume_place(struct volume *v, const struct image_series *series)
         if (a == 2 && series->size[2] == 1 && series->slice_spacing_mm > 0)
             step = (double)series->slice_spacing_mm;
         for (int i = 0; i < 3; i++)
-            v->column[a][i] *= step;
-    }
-    if (v->slices > 1) {
-        /* The vector between slices itself: it may lean against the slices' normal. */
-        const struct image_info *last = &series->info[v->images[v->slices - 1]];
-        for (int i = 0; i < 3; i++)
-            v->column[2][i] = ((double)last->position[i] - (double)first->position[i]) / (double)(v->slices - 1);
+            v->column[a][i] = v->slices > 1 && a == 2 && v->placed ? v->step[i] : v->column[a][i] * step;
     }
     for (int i = 0; i < 3; i++) {
         v->corner[i] = (double)first->position[i];
@@ -146,9 +185,30 @@ static int volume_create(struct volume *v, const struct image_series *series)
     for (size_t i = 0; i < series->count; i++)
         v->images[i] = i;
     qsort_r(v->images, series->count, sizeof *v->images, volume_order, (void *)(uintptr_t)series);
-    volume_stack(v, series);
+    int rc = volume_stack(v, series);
     volume_place(v, series);
-    return 0;
+    return rc;
+}
+
+/* Seconds from a frame to the next, 0: not known, or other than time tells the frames apart. Repetitions that begin at
+ * even distances, in stamps whose unit is known. The header's TR is the time of one readout, not of a frame. */
+static double frame_seconds(const struct volume *v, const struct image_series *series)
+{
+    const char *vendor = series->xml ? strstr(series->xml, "systemVendor>") : NULL;
+    vendor = vendor ? vendor + strlen("systemVendor>") : "";
+    if (v->frames < 2 || (strncasecmp(vendor, "siemens", 7) != 0 && strncasecmp(vendor, "mrirecon", 8) != 0))
+        return 0;
+    const struct image_info *first = &series->info[v->images[0]];
+    const struct image_info *last = &series->info[v->images[(v->frames - 1) * v->slices]];
+    double step = ((double)last->time_stamp - (double)first->time_stamp) / (double)(v->frames - 1);
+    for (size_t t = 0; t < v->frames; t++) {
+        struct image_info info = series->info[v->images[t * v->slices]];
+        double late = (double)info.time_stamp - (double)first->time_stamp - (double)t * step;
+        info.repetition = first->repetition;
+        if (image_frame_compare(&info, first) != 0 || fabs(late) > fmax(1, 0.01 * step))
+            return 0;
+    }
+    return step > 0 ? step * TICK_SECONDS : 0;
 }
 
 static void put16(unsigned char *header, size_t at, size_t value)
@@ -208,6 +268,8 @@ static void affine_put(unsigned char *header, const struct volume *v)
         put_float(header, 280 + 16 * (size_t)i + 12, sign * v->corner[i]);
         put_float(header, 268 + 4 * (size_t)i, sign * v->corner[i]); /* qoffset */
     }
+    if (!v->placed)
+        return;            /* the codes stay 0: pixdim alone counts */
     put16(header, 254, 1); /* sform_code: scanner coordinates */
     double cosines = 0, determinant = 0;
     for (int a = 0; a < 3; a++) {
@@ -227,7 +289,23 @@ static void affine_put(unsigned char *header, const struct volume *v)
         put_float(header, 256 + 4 * (size_t)i, q[i]); /* quatern_b, _c, _d */
 }
 
-static void header_make(unsigned char *header, const struct image_series *series, const struct volume *v)
+/* How bright it is shown, which of complex values nothing tells; and the time between frames, where it is known. */
+static int header_show(unsigned char *header, const struct image_series *series, const struct volume *v)
+{
+    float low = 0, high = 0;
+    double seconds = frame_seconds(v, series);
+    int rc = series->complex_valued ? 0 : image_window(series, &low, &high);
+    put_float(header, 124, (double)high); /* cal_max */
+    put_float(header, 128, (double)low);  /* cal_min */
+    header[123] = 2;                      /* xyzt_units: mm */
+    if (seconds > 0) {
+        put_float(header, 92, seconds); /* pixdim[4] */
+        header[123] |= 8;               /* seconds */
+    }
+    return rc;
+}
+
+static int header_make(unsigned char *header, const struct image_series *series, const struct volume *v)
 {
     size_t dim[6] = {0, series->size[0], series->size[1], series->size[2] * v->slices, v->frames, series->channels};
     dim[0] = dim[5] > 1 ? 5 : dim[4] > 1 ? 4 : 3;
@@ -240,10 +318,10 @@ static void header_make(unsigned char *header, const struct image_series *series
         put_float(header, 76 + 4 * i, 1); /* pixdim; affine_put() sets the first four */
     put_float(header, 108, PIXELS_AT);    /* vox_offset */
     put_float(header, 112, 1);            /* scl_slope */
-    header[123] = 2;                      /* xyzt_units: mm */
     snprintf((char *)header + 148, 80, "mrirecond %s", MRIRECON_VERSION);
     affine_put(header, v);
     memcpy(header + 344, "n+1", 4);
+    return header_show(header, series, v);
 }
 
 /* A gzip stream into a descriptor. */
@@ -284,15 +362,17 @@ int image_write_nifti(const struct image_series *series, int fd)
         return err_set(ERR_INTERNAL, "A series without pixels makes no NIfTI file.");
     int rc = volume_create(&v, series);
     if (rc != 0)
-        return rc;
+        goto out;
     if (series->size[0] > LONGEST || series->size[1] > LONGEST || series->size[2] * v.slices > LONGEST ||
         v.frames > LONGEST || series->channels > LONGEST) {
-        rc = err_set(ERR_LIMIT,
+        rc = err_set(ERR_NOT_ACCEPTABLE,
                      "A NIfTI file holds at most %d images along an axis; this series has %zu. Ask for h5 or npy.",
                      LONGEST, series->count);
         goto out;
     }
-    header_make(header, series, &v);
+    rc = header_make(header, series, &v);
+    if (rc != 0)
+        goto out;
     packer = calloc(1, sizeof *packer);
     /* Window bits 15, and 16 for a gzip header. Level 1: float32 pixels hardly shrink further, at five times the time.
      */

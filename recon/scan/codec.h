@@ -1,4 +1,4 @@
-/* codec.h: between decoder_run() and the program mrirecon-codec that it starts.
+/* codec.h: between those who start the program mrirecon-codec, and it.
  *
  *   mrirecon-codec decode
  *
@@ -10,13 +10,18 @@
  *
  * The request is believed: it comes from the process that owns this one. The codec limits its memory and time as the
  * request says before it looks at the file, for good (sandbox_limit()): its parent may not change limits of others.
+ *
+ *   mrirecon-codec convert IMAGE.h5 FORMAT OUTFILE
+ *
+ * writes OUTFILE and ends with status 0; with CODEC_REFUSED where the image cannot be brought into the format: OUTFILE
+ * then holds the sentence that says why, at most CODEC_REASON bytes; else with another, and says why on stderr.
  */
 #ifndef MRIRECON_CODEC_H
 #define MRIRECON_CODEC_H
 
 #include "gridding/base/err.h"
 
-enum { CODEC_FD = 3, CODEC_GROUP = 256 };
+enum { CODEC_FD = 3, CODEC_GROUP = 256, CODEC_REFUSED = 3, CODEC_REASON = 511 };
 #define CODEC_BEGUN         "b" /* a message of this one byte: from here on, its end is due to the upload */
 #define CODEC_REQUEST_MAGIC UINT32_C(0x5152434d) /* "MCRQ" */
 #define CODEC_REPORT_MAGIC  UINT32_C(0x5052434d) /* "MCRP" */

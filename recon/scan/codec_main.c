@@ -134,6 +134,8 @@ static int convert(char **word)
     if (rc == 0 && fsync(out) != 0)
         rc = err_set(ERR_IO, "%s cannot be written (%s).", word[2], strerror(errno));
     image_series_free(series);
+    if (rc == ERR_NOT_ACCEPTABLE && write(out, err_last()->text, strnlen(err_last()->text, CODEC_REASON)) < 0)
+        rc = err_set(ERR_IO, "%s cannot be written (%s).", word[2], strerror(errno));
     return rc;
 }
 
@@ -147,7 +149,7 @@ int main(int count, char **word)
         if (rc != 0)
             fprintf(stderr, "mrirecon-codec: %s: %s\n", err_name(rc), err_last()->text);
         /* _exit: what libraries do at exit is more than the sandbox lets them. */
-        _exit(rc == 0 ? 0 : 1);
+        _exit(rc == 0 ? 0 : rc == ERR_NOT_ACCEPTABLE ? CODEC_REFUSED : 1);
     }
     fprintf(stderr, "usage: mrirecon-codec convert IMAGE.h5 FORMAT OUTFILE\n"
                     "       (mrirecon-codec decode is started by mrirecon-worker)\n");

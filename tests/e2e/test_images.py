@@ -6,6 +6,7 @@ Tolerances. A job is told tolerance=1e-5: gridding errs by at most that, and flo
 """
 # time limit: 600 s
 import gzip
+import http.client
 import io
 import os
 import select
@@ -18,7 +19,7 @@ import h5py
 import numpy as np
 
 import scans
-from harness import BIN, Daemon, main, real_scan, same, test, wait_until
+from harness import BIN, SLOW, Daemon, client, main, real_scan, same, test, wait_until
 
 FOLDER = tempfile.TemporaryDirectory()
 TOLERANCE = 3e-5
@@ -84,7 +85,7 @@ def blob_scan(matrix=(40, 28, 1), width=1):
     return scans.Scan(k, data, matrix, trajectory="other"), (place[0] + nx // 2, place[1] + ny // 2, (place[2] if dim == 3 else 0) + nz // 2)
 
 
-@test("2-D, two coils, weights given: root sum of squares, float32 [image][channel][z][y][x]")
+@test("2-D, two coils, weights given: root sum of squares, float32 [frame][coil][slice or z][y][x]")
 def rss(daemon):
     scan = scans.radial()
     seen = npy(image(daemon, scan, QUERY + "&dcf=given"))
@@ -155,10 +156,10 @@ def series(daemon):
     seen = npy(daemon.get(f"/v1/jobs/{job['id']}/results/image?format=npy").expect(200).body)
     with h5py.File(io.BytesIO(daemon.get(f"/v1/jobs/{job['id']}/results/image?format=h5").expect(200).body)) as file:
         header = file["dataset/image_0/header"][:]
-    same(seen.shape, (4, 2, 1, 20, 24), "shape")
+    same(seen.shape, (2, 2, 2, 20, 24), "shape")  # frame, coil, slice, y, x
     for i in range(4):
-        part = parts[int(header[i]["repetition"]) * 2 + int(header[i]["slice"])]
-        close(seen[i], part.adjoint())
+        frame, place = int(header[i]["repetition"]), int(header[i]["slice"])
+        close(seen[frame, :, place], parts[frame * 2 + place].adjoint()[:, 0])
         same(float(header[i]["position"][2]), 10.0 * header[i]["slice"], "z of a slice")
     same(len({(int(h["repetition"]), int(h["slice"])) for h in header}), 4, "number of different images")
 
@@ -210,7 +211,107 @@ def montage(daemon):
     _, _, pixels = read_png(image(daemon, scan, QUERY + "&dcf=none", "png"))
     height, width = pixels.shape[:2]
     assert height * width >= 16 * 12 * 10, pixels.shape
-    assert height <= 12 * 10 + 10 and width <= 16 * 10 + 10, pixels.shape
+    # As near to a square as may be: four columns, three rows, each tile with its number above it.
+    same((width, height), (4 * (16 + 2) - 2, 3 * (9 + 12 + 2) - 2), "size")
+
+
+def multi_slice(places, frames=1):
+    """A 2-D scan of slices that lie at these places, mm along z, again and again."""
+    parts = [scans.radial(seed=60 + i) for i in range(len(places) * frames)]
+    scan = scans.Scan(np.concatenate([p.traj for p in parts]), np.concatenate([p.data for p in parts]), parts[0].matrix)
+    n = len(parts[0].heads)
+    for i in range(len(parts)):
+        rows = scan.heads[i * n:(i + 1) * n]
+        rows["idx"]["repetition"], rows["idx"]["slice"] = i // len(places), i % len(places)
+        rows["idx"]["kspace_encode_step_1"] = np.arange(n)
+        rows["acquisition_time_stamp"] = 40000 + i // len(places) * 800
+        rows["position"] = (1, 2, places[i % len(places)])
+    return scan
+
+
+@test("png of frames and slices: a row for each frame, a column for each slice")
+def montage_of_frames(daemon):
+    _, _, pixels = read_png(image(daemon, multi_slice((0, 5, 10), 2), QUERY + "&dcf=given", "png"))
+    same(pixels.shape[:2], (2 * (9 + 20 + 2) - 2, 3 * (24 + 2) - 2), "size")
+
+
+@test("nii.gz: what to show as black and white; the time between frames where the stamps' unit is known")
+def nifti_header(daemon):
+    scan = multi_slice((0, 5, 10), 4)
+    for vendor, step, units in (("", 1, 2), ("<acquisitionSystemInformation><systemVendor>SIEMENS</systemVendor></acquisitionSystemInformation>", 2, 10)):
+        timed = multi_slice((0, 5, 10), 4)
+        timed.xml = scan.xml.replace("<experimentalConditions>", vendor + "<experimentalConditions>")
+        data = gzip.decompress(image(daemon, timed, QUERY + "&dcf=given", "nii.gz"))
+        same((struct.unpack("<8h", data[40:56])[:5], struct.unpack("<f", data[92:96])[0], data[123]), ((4, 24, 20, 3, 4), step, units), "size, time step and units")
+        voxels = np.frombuffer(data, "<f4", 24 * 20 * 12, 352)
+        high, low = struct.unpack("<2f", data[124:132])
+        assert np.allclose((low, high), np.quantile(voxels, (0.005, 0.995)), rtol=0.05), (low, high)
+
+
+@test("nii.gz of slices at uneven distances: 406 with the reason and what to ask for; the job has its image, in the other forms")
+def nifti_refused(daemon):
+    body = multi_slice((0, 5, 12.5)).bytes(FOLDER.name)
+    said = "lie 5 to 7.5 mm apart"
+    answer = daemon.submit(body, QUERY + "&dcf=given", Prefer="wait=60", Accept="application/x-nifti")
+    problem = answer.problem(406, "not-acceptable")
+    assert said in problem["detail"] and "Ask for h5" in problem["detail"], problem
+    same(answer.headers["location"], f"/v1/jobs/{problem['job_id']}", "Location")
+    job = daemon.job(problem["job_id"])
+    same((job["state"], [result["file"] for result in job["results"]]), ("succeeded", ["image.h5"]), "job")
+    for path in ("image?format=nii.gz", "image.nii.gz"):
+        assert said in daemon.get(f"/v1/jobs/{job['id']}/results/{path}").problem(406, "not-acceptable")["detail"]
+    same(npy(daemon.get(f"/v1/jobs/{job['id']}/results/image?format=npy").expect(200).body).shape, (1, 1, 3, 20, 24), "shape of the npy")
+    daemon.get(f"/v1/jobs/{job['id']}/results/image?format=png").expect(200, "image/png")
+    done = client(daemon, "fetch", job["id"], "--out", f"{FOLDER.name}/refused.nii.gz", check=False)
+    assert done.returncode == 1 and said in done.stderr and not os.path.exists(f"{FOLDER.name}/refused.nii.gz"), done
+
+
+@test("an Accept that cannot be met: 406 with what can be had, before the scan is taken; of images as of documents")
+def unacceptable(daemon):
+    body = scans.radial().bytes(FOLDER.name)
+    media = ("application/x-hdf5", "application/x-nifti", "image/png", "application/x-npy")
+    before = len(daemon.get("/v1/jobs").json()["jobs"])
+    for accept in ("image/jpeg", "text/html, image/*;q=0", "application/json;q=0"):
+        detail = daemon.submit(body, QUERY, Prefer="wait=60", Accept=accept).problem(406, "not-acceptable")["detail"]
+        assert all(name in detail for name in (*media, "application/json")), detail
+    same(len(daemon.get("/v1/jobs").json()["jobs"]), before, "jobs")
+    job = daemon.submit(body, QUERY, Accept="image/jpeg").expect(202, "application/json").json()["id"]  # it does not wait
+    daemon.finish(job)
+    daemon.request("POST", f"/v1/jobs/{job}/resubmit", headers={"Prefer": "wait=60", "Accept": "image/jpeg"}).problem(406, "not-acceptable")
+    detail = daemon.get(f"/v1/jobs/{job}/results/image", Accept="image/jpeg").problem(406, "not-acceptable")["detail"]
+    assert all(name in detail for name in media), detail
+    for accept, media_type in (("image/*", "image/png"), ("*/*", "application/json"), ("application/json, image/png", "application/json"),
+                               ("image/jpeg, image/png;q=0.1", "image/png"), ("image/jpeg, */*;q=0.1", "application/json")):
+        daemon.submit(body, QUERY, Prefer="wait=60", Accept=accept).expect(200, media_type)
+
+
+def warnings_of(daemon, method, path, body=None, **headers):
+    """(The job's id, the texts of the header that warns) of the answer, whose headers of one name are several."""
+    connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=SLOW)
+    connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
+    answer = connection.getresponse()
+    assert answer.status in (200, 206), (answer.status, answer.read())
+    found = answer.headers.get_all("Mrirecond-Warning") or []
+    answer.read()
+    connection.close()
+    assert all(text[0] == text[-1] == '"' and text.isascii() for text in found), found
+    return answer.headers["X-Job-Id"], [text[1:-1] for text in found]
+
+
+@test("warnings travel with an image, in every form, and the client prints them")
+def warned(daemon):
+    body = scans.radial().bytes(FOLDER.name)
+    ask = {"Prefer": "wait=60", "Accept": "image/png"}
+    _, usual = warnings_of(daemon, "POST", f"/v1/jobs?{QUERY}", body, **ask)
+    identity, seen = warnings_of(daemon, "POST", "/v1/jobs?kind=recon&width=3&oversampling=1.25&tolerance=1e-3", body, **ask)
+    same(seen, daemon.job(identity)["report"]["warnings"], "warnings of the report")
+    doubt, = set(seen) - set(usual)
+    assert "more than the tolerance of 0.001" in doubt, doubt
+    for form in ("h5", "nii.gz", "png", "npy"):
+        same(warnings_of(daemon, "GET", f"/v1/jobs/{identity}/results/image?format={form}")[1], seen, f"warnings of {form}")
+    same(warnings_of(daemon, "GET", f"/v1/jobs/{identity}/results/image.h5", Range="bytes=0-9")[1], seen, "warnings of a part")
+    out = f"{FOLDER.name}/doubtful.png"
+    same(client(daemon, "fetch", identity, "--out", out).stderr, "".join(f"mrirecon: {out}: warning: {text}\n" for text in seen), "what the client says")
 
 
 @test("h5: an ISMRMRD image with size, field of view, directions, and the scan's header")

@@ -426,6 +426,30 @@ static void times_are_ages_or_of_utc(void **state)
             fail_msg("\"%s\" is a time", none[i]);
 }
 
+static void a_text_becomes_a_string_of_a_header(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *string;
+    } cases[] = {
+        {"", "\"\""},
+        {"84 % of k-space, no more.", "\"84 % of k-space, no more.\""},
+        {"a \"b\" c\\d", "\"a \\\"b\\\" c\\\\d\""},
+        {"two\r\nlines\tand \x7f", "\"two??lines?and ?\""},
+        {"M\xc3\xbcller \xe2\x82\xac \xf0\x9f\x92\xa9.", "\"M?ller ? ?.\""},
+        {"0123456789012345678901234567", "\"01234567890123456789012345...\""},
+        {"01234567890123456789012345", "\"01234567890123456789012345\""},
+        {"\"\"\"\"\"\"\"\"\"\"\"\"\"\"\"\"\"\"\"\"", "\"\\\"\\\"\\\"\\\"\\\"\\\"\\\"\\\"\\\"\\\"\\\"\\\"\\\"...\""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char out[33];
+        memset(out, 'x', sizeof out);
+        header_string(cases[i].text, out, 32);
+        assert_string_equal(out, cases[i].string);
+        assert_int_equal(out[32], 'x');
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -445,6 +469,7 @@ int main(void)
         cmocka_unit_test(numbers_are_whole),
         cmocka_unit_test(times_are_ages_or_of_utc),
         cmocka_unit_test(targets_are_split),
+        cmocka_unit_test(a_text_becomes_a_string_of_a_header),
         cmocka_unit_test(tokens_have_no_separators),
     };
     return cmocka_run_group_tests_name("http_parse", tests, NULL, NULL);

@@ -1,101 +1,9 @@
-/* Image files, read back by the libraries that others read them with: libismrmrd, libnifti, libpng. */
-#include "recon/image/image.h"
+/* Image files, read back by the libraries that others read them with: libismrmrd, libnifti. */
+#include "tests/unit/image_fixture.h"
 
-#include "gridding/base/err.h"
-
-#include <fcntl.h>
-#include <math.h>
-#include <png.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 #include <ismrmrd/dataset.h>
 #include <ismrmrd/ismrmrd.h>
 #include <nifti1_io.h>
-
-static char folder[64];
-
-static int folder_make(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof folder, "/tmp/test_image.XXXXXX");
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int folder_drop(void **state)
-{
-    (void)state;
-    return rmdir(folder);
-}
-
-/* Value of pixel (x, y, z) of channel c of image i: all different, none symmetric. */
-static float value_at(size_t i, size_t c, size_t z, size_t y, size_t x)
-{
-    return (float)(1 + x + 10 * y + 100 * z + 1000 * c + 5000 * i);
-}
-
-/* Rotations by 30 degrees about z, then 20 about x: columns are read, phase, slice. */
-static void orientation(struct image_info *info)
-{
-    double a = 30 * M_PI / 180, b = 20 * M_PI / 180;
-    double read[3] = {cos(a), sin(a) * cos(b), sin(a) * sin(b)};
-    double phase[3] = {-sin(a), cos(a) * cos(b), cos(a) * sin(b)};
-    double slice[3] = {0, -sin(b), cos(b)};
-    for (int d = 0; d < 3; d++) {
-        info->read_dir[d] = (float)read[d];
-        info->phase_dir[d] = (float)phase[d];
-        info->slice_dir[d] = (float)slice[d];
-    }
-}
-
-static struct image_series *series_make(size_t count, size_t channels, size_t nx, size_t ny, size_t nz,
-                                        bool complex_valued)
-{
-    struct image_series *series = NULL;
-    assert_int_equal(image_series_create(&series, count, channels, (const size_t[]){nx, ny, nz}, complex_valued), 0);
-    size_t at = 0;
-    for (size_t i = 0; i < count; i++) {
-        struct image_info *info = &series->info[i];
-        orientation(info);
-        memcpy(info->position, (const float[]){12.5f, -40, 77}, sizeof info->position);
-        memcpy(info->fov_mm, (const float[]){2.0f * (float)nx, 1.5f * (float)ny, 3.0f * (float)nz},
-               sizeof info->fov_mm);
-        info->repetition = (uint16_t)i;
-        info->index = (uint16_t)(i + 1);
-        info->measurement_uid = 77;
-        for (size_t c = 0; c < channels; c++)
-            for (size_t z = 0; z < nz; z++)
-                for (size_t y = 0; y < ny; y++)
-                    for (size_t x = 0; x < nx; x++) {
-                        series->data[at++] = value_at(i, c, z, y, x);
-                        if (complex_valued)
-                            series->data[at++] = -2 * value_at(i, c, z, y, x);
-                    }
-    }
-    series->xml = strdup("<ismrmrdHeader/>");
-    return series;
-}
-
-static void path_make(char path[96], enum image_format format)
-{
-    snprintf(path, 96, "%s/image.%s", folder, image_format_name(format));
-}
-
-static void series_save(const struct image_series *series, enum image_format format, char path[96])
-{
-    path_make(path, format);
-    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    assert_true(fd >= 0);
-    assert_int_equal(image_write(series, format, fd), 0);
-    close(fd);
-}
 
 static void npy_is_c_order(void **state)
 {
@@ -122,6 +30,47 @@ static void npy_is_c_order(void **state)
     assert_true(pair[0] == value_at(1, 2, 1, 3, 4) && pair[1] == -2 * pair[0]);
     free(text);
     close(fd);
+    image_series_free(series);
+}
+
+/* The shape in the header, and the number that value_at() gave the first pixel of a place. */
+static void npy_look(const struct image_series *series, const char *shape, size_t pixel, float expected)
+{
+    char text[512] = "";
+    float value;
+    int fd = memfd_create("npy", MFD_CLOEXEC);
+    assert_int_equal(image_write(series, IMAGE_NPY, fd), 0);
+    assert_true(pread(fd, text, sizeof text - 1, 10) > 0);
+    if (!strstr(text, shape))
+        fail_msg("%s is not in %.100s", shape, text);
+    size_t pixels = series->count * series->channels * series->size[0] * series->size[1] * series->size[2];
+    off_t begin = lseek(fd, 0, SEEK_END) - (off_t)(4 * pixels);
+    assert_int_equal(pread(fd, &value, sizeof value, begin + (off_t)(4 * pixel)), sizeof value);
+    assert_true(value == expected);
+    close(fd);
+}
+
+/* [frame][channel][slice or z][y][x], in the order of the counters whatever the order of the images. */
+static void npy_keeps_frames_and_slices_apart(void **state)
+{
+    (void)state;
+    struct image_series *series = series_make(6, 2, 5, 4, 1, false);
+    for (size_t i = 0; i < 6; i++) {
+        series->info[i].repetition = (uint16_t)(1 - i / 3);
+        series->info[i].slice = (uint16_t)(i % 3);
+    }
+    /* Frame 1, channel 1, slice 2, y 3, x 4: the third image of the first three. */
+    npy_look(series, "'shape': (2, 2, 3, 4, 5)", (((1 * 2 + 1) * 3 + 2) * 4 + 3) * 5 + 4, value_at(2, 1, 0, 3, 4));
+    npy_look(series, "'shape': (2, 2, 3, 4, 5)", 0, value_at(3, 0, 0, 0, 0));
+    /* A slice that is another's in the second frame: every image is a frame of its own. */
+    series->info[5].slice = 7;
+    npy_look(series, "'shape': (6, 2, 1, 4, 5)", (size_t)3 * 2 * 20, value_at(0, 0, 0, 0, 0));
+    image_series_free(series);
+    /* Slabs: z of the one after z of the other. */
+    series = series_make(2, 2, 5, 4, 3, false);
+    series->info[1].repetition = 0;
+    series->info[1].slice = 1;
+    npy_look(series, "'shape': (1, 2, 6, 4, 5)", ((1 * 6 + 4) * 4 + 2) * 5 + 1, value_at(1, 1, 1, 2, 1));
     image_series_free(series);
 }
 
@@ -324,100 +273,151 @@ static void nifti_stacks_slices_at_their_spacing(void **state)
     nifti_image_free(image);
     unlink(path);
 
-    /* Slices that turn about an axis have no common affine: a list along t. */
-    for (size_t i = 0; i < 8; i++) {
-        series->info[i].slice_dir[0] += 0.1f * (float)i;
-        series->info[i].repetition = 0;
+    image_series_free(series);
+}
+
+/* A series of 2-D slices at these places along their normal, `slices` of each frame. */
+static struct image_series *slices_make(size_t count, size_t slices, const float *at)
+{
+    struct image_series *series = series_make(count, 1, 6, 4, 1, false);
+    for (size_t i = 0; i < count; i++) {
+        struct image_info *info = &series->info[i];
+        info->repetition = (uint16_t)(i / slices);
+        info->slice = (uint16_t)(i % slices);
+        for (int d = 0; d < 3; d++)
+            info->position[d] += at[i] * info->slice_dir[d];
     }
+    return series;
+}
+
+/* Nothing is written, and the sentence says what is wrong and which formats do. */
+static void nifti_refuses(struct image_series *series, const char *why)
+{
+    int fd = memfd_create("nifti", MFD_CLOEXEC);
+    assert_int_equal(image_write(series, IMAGE_NIFTI, fd), ERR_NOT_ACCEPTABLE);
+    if (!strstr(err_last()->text, why) || !strstr(err_last()->text, "Ask for h5, which keeps the place of each"))
+        fail_msg("\"%s\" is not in \"%s\"", why, err_last()->text);
+    assert_int_equal(lseek(fd, 0, SEEK_END), 0);
+    /* The others have no affine, or one an image. */
+    assert_int_equal(image_write(series, IMAGE_H5, fd), 0);
+    close(fd);
+    fd = memfd_create("others", MFD_CLOEXEC);
+    assert_int_equal(image_write(series, IMAGE_PNG, fd), 0);
+    assert_int_equal(image_write(series, IMAGE_NPY, fd), 0);
+    close(fd);
+    image_series_free(series);
+}
+
+static void nifti_refuses_what_no_one_affine_places(void **state)
+{
+    (void)state;
+    struct image_series *series = slices_make(3, 3, (const float[]){0, 5, 12.5f});
+    nifti_refuses(series, "lie 5 to 7.5 mm apart");
+    /* Three planes, as of a localizer. */
+    series = slices_make(3, 3, (const float[]){0, 0, 0});
+    for (size_t i = 0; i < 3; i++)
+        for (int d = 0; d < 3; d++) {
+            series->info[i].read_dir[d] = d == (int)i;
+            series->info[i].phase_dir[d] = d == ((int)i + 1) % 3;
+            series->info[i].slice_dir[d] = d == ((int)i + 2) % 3;
+        }
+    nifti_refuses(series, "different planes");
+    /* A slice is missing in the second frame; and one is another. */
+    nifti_refuses(slices_make(5, 3, (const float[]){0, 5, 10, 0, 5}), "not the same slices");
+    nifti_refuses(slices_make(6, 3, (const float[]){0, 5, 10, 0, 5, 15}), "different places");
+    nifti_refuses(slices_make(2, 1, (const float[]){0, 5}), "different places");
+    /* At even distances along the normal, but not on one line. */
+    series = slices_make(3, 3, (const float[]){0, 5, 10});
+    for (int d = 0; d < 3; d++)
+        series->info[1].position[d] += 3 * series->info[1].read_dir[d];
+    nifti_refuses(series, "do not lie in one row");
+    series = series_make(2, 1, 6, 4, 3, false);
+    series->info[1].repetition = 0;
+    series->info[1].slice = 1;
+    nifti_refuses(series, "2 slabs");
+}
+
+/* Slices of a scan that does not tell where they lie are stacked by their number, one thickness apart; no code claims a
+ * place. */
+static void nifti_stacks_slices_without_a_place(void **state)
+{
+    (void)state;
+    char path[96];
+    struct image_series *series = slices_make(6, 3, (const float[]){0, 0, 0, 0, 0, 0});
     series_save(series, IMAGE_NIFTI, path);
-    image = nifti_image_read(path, 0);
-    assert_int_equal(image->nz, 1);
-    assert_int_equal(image->nt, 8);
+    nifti_image *image = nifti_image_read(path, 1);
+    assert_non_null(image);
+    assert_true(image->nz == 3 && image->nt == 2 && image->sform_code == 0 && image->qform_code == 0);
+    assert_true(fabsf(image->dz - 3) < 1e-5f);
+    const float *pixels = image->data;
+    assert_true(pixels[((1 * 3 + 2) * 4 + 1) * 6 + 3] == value_at(5, 0, 0, 1, 3));
     nifti_image_free(image);
     unlink(path);
     image_series_free(series);
 }
 
-static uint8_t *png_load(const char *path, int *width, int *height)
+/* What there is of time and brightness in the header: (pixdim[4], units of time, cal_min, cal_max). */
+static void nifti_header(const struct image_series *series, float *step, int *units, float cal[2])
 {
-    png_image png = {.version = PNG_IMAGE_VERSION};
-    assert_true(png_image_begin_read_from_file(&png, path));
-    assert_int_equal(png.format, PNG_FORMAT_GRAY);
-    uint8_t *grey = malloc(PNG_IMAGE_SIZE(png));
-    assert_true(png_image_finish_read(&png, NULL, grey, 0, NULL));
-    *width = (int)png.width;
-    *height = (int)png.height;
-    return grey;
+    char path[96];
+    series_save(series, IMAGE_NIFTI, path);
+    nifti_image *image = nifti_image_read(path, 0);
+    assert_non_null(image);
+    *step = image->dt;
+    *units = image->time_units;
+    cal[0] = image->cal_min;
+    cal[1] = image->cal_max;
+    nifti_image_free(image);
+    unlink(path);
 }
 
-static void png_tiles_what_there_is_in_one_window(void **state)
+static void nifti_tells_time_where_it_is_known(void **state)
 {
     (void)state;
-    char path[96];
-    int width, height;
-    /* 2 images of 2 slices of 20 x 30: four tiles, 2 x 2. Values 0..1 grow with x, tile by tile; one hot pixel is
-     * clipped. */
-    struct image_series *series = series_make(2, 1, 20, 30, 2, false);
-    for (size_t i = 0; i < 2400; i++)
-        series->data[i] = (float)(i % 20) / 19.0f * (float)(i / 600 + 1) / 4;
-    series->data[5] = 1e6f;
-    series->data[6] = NAN;
-    series_save(series, IMAGE_PNG, path);
-    uint8_t *grey = png_load(path, &width, &height);
-    assert_int_equal(width, 40);
-    assert_int_equal(height, 60);
-    for (size_t tile = 0; tile < 4; tile++) {
-        const uint8_t *corner = grey + tile / 2 * 30 * 40 + tile % 2 * 20;
-        for (size_t x = 0; x < 20; x++) {
-            /* The window's bins are 0.8 % wide: 255 * 0.008 and rounding are under 4 grey values. */
-            double expected = 255.0 * (double)x / 19 * (double)(tile + 1) / 4;
-            assert_true(fabs(corner[12 * 40 + x] - expected) < 4);
+    static const char *const vendors[] = {"SIEMENS", "Siemens Healthineers", "mrirecon", "GE", ""};
+    for (size_t v = 0; v < sizeof vendors / sizeof *vendors; v++)
+        for (int uneven = 0; uneven < 3; uneven++) {
+            char xml[200];
+            float step, cal[2];
+            int units;
+            struct image_series *series = slices_make(8, 2, (const float[]){0, 5, 0, 5, 0, 5, 0, 5});
+            for (size_t i = 0; i < 8; i++)
+                series->info[i].time_stamp =
+                    (uint32_t)(1000 + i / 2 * 480 + i % 2 * 30 + (uneven == 1 && i == 4 ? 200 : 0));
+            for (size_t i = 0; uneven == 2 && i < 8; i++) {
+                series->info[i].contrast = (uint16_t)(i / 2); /* echoes: no time passes */
+                series->info[i].repetition = 0;
+            }
+            snprintf(xml, sizeof xml,
+                     "<ismrmrdHeader><acquisitionSystemInformation><systemVendor>%s</systemVendor>"
+                     "</acquisitionSystemInformation></ismrmrdHeader>",
+                     vendors[v]);
+            free(series->xml);
+            series->xml = strdup(xml);
+            nifti_header(series, &step, &units, cal);
+            bool known = v < 3 && uneven == 0;
+            assert_int_equal(units, known ? NIFTI_UNITS_SEC : NIFTI_UNITS_UNKNOWN);
+            assert_true(fabsf(step - (known ? 1.2f : 1)) < 1e-6f); /* 480 ticks of 2.5 ms */
+            image_series_free(series);
         }
-    }
-    assert_int_equal(grey[5], 255);
-    assert_int_equal(grey[6], 0);
-    free(grey);
-    unlink(path);
-    image_series_free(series);
-
-    /* 64 x 40 tiles of 100 x 150 do not fit 4096: they shrink by whole numbers. */
-    series = series_make(40, 1, 100, 150, 64, false);
-    series_save(series, IMAGE_PNG, path);
-    grey = png_load(path, &width, &height);
-    assert_true(width <= 4096 && height <= 4096 && width > 2048 && height > 2048);
-    assert_int_equal(width % 50, 0);
-    free(grey);
-    unlink(path);
-    image_series_free(series);
-
-    /* More tiles than any shrinking helps: still a picture. */
-    series = series_make(66000, 1, 17, 16, 1, false);
-    series_save(series, IMAGE_PNG, path);
-    grey = png_load(path, &width, &height);
-    assert_true(width <= 4096 && height <= 4096);
-    free(grey);
-    unlink(path);
-    /* The same series is more than the counters of ISMRMRD and NIfTI hold. */
-    int fd = memfd_create("limit", MFD_CLOEXEC);
-    assert_int_equal(image_write(series, IMAGE_H5, fd), ERR_LIMIT);
-    assert_int_equal(image_write(series, IMAGE_NIFTI, fd), ERR_LIMIT);
-    close(fd);
-    image_series_free(series);
 }
 
-static void a_black_image_is_a_black_picture(void **state)
+static void nifti_tells_how_bright_to_show_it(void **state)
 {
     (void)state;
-    char path[96];
-    int width, height;
-    struct image_series *series = series_make(1, 1, 9, 8, 1, false);
-    memset(series->data, 0, 72 * sizeof(float));
-    series_save(series, IMAGE_PNG, path);
-    uint8_t *grey = png_load(path, &width, &height);
-    for (int i = 0; i < width * height; i++)
-        assert_int_equal(grey[i], 0);
-    free(grey);
-    unlink(path);
+    float step, cal[2];
+    int units;
+    struct image_series *series = series_make(1, 1, 50, 40, 1, false);
+    for (size_t i = 0; i < 2000; i++)
+        series->data[i] = (float)i / 2000;
+    series->data[7] = 1e6f;
+    nifti_header(series, &step, &units, cal);
+    /* The window's bins are 0.8 % wide. */
+    assert_true(fabsf(cal[0] - 0.0055f) < 1e-4f && fabsf(cal[1] - 0.995f) < 0.01f);
+    image_series_free(series);
+    series = series_make(1, 1, 50, 40, 1, true);
+    nifti_header(series, &step, &units, cal);
+    assert_true(cal[0] == 0 && cal[1] == 0);
     image_series_free(series);
 }
 
@@ -493,13 +493,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(npy_is_c_order),
+        cmocka_unit_test(npy_keeps_frames_and_slices_apart),
         cmocka_unit_test(h5_is_read_by_libismrmrd),
         cmocka_unit_test(a_file_that_is_no_image_is_refused),
         cmocka_unit_test(nifti_puts_points_where_the_scanner_saw_them),
         cmocka_unit_test(nifti_qform_holds_for_half_turns),
         cmocka_unit_test(nifti_stacks_slices_at_their_spacing),
-        cmocka_unit_test(png_tiles_what_there_is_in_one_window),
-        cmocka_unit_test(a_black_image_is_a_black_picture),
+        cmocka_unit_test(nifti_refuses_what_no_one_affine_places),
+        cmocka_unit_test(nifti_stacks_slices_without_a_place),
+        cmocka_unit_test(nifti_tells_time_where_it_is_known),
+        cmocka_unit_test(nifti_tells_how_bright_to_show_it),
         cmocka_unit_test(a_full_disk_is_told_as_one),
         cmocka_unit_test(no_form_takes_more_than_its_most),
         cmocka_unit_test(formats_are_found_by_name_and_media_type),

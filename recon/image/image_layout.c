@@ -1,0 +1,105 @@
+/* Which images of a series are slices of one frame: a frame is what one look at the object gives, all slices of it. */
+#include "recon/image/image_leaf.h"
+
+#include "gridding/base/err.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int by_uint16(uint16_t a, uint16_t b)
+{
+    return (a > b) - (a < b);
+}
+
+int image_frame_compare(const struct image_info *a, const struct image_info *b)
+{
+    int order = by_uint16(a->repetition, b->repetition);
+    order = order ? order : by_uint16(a->phase, b->phase);
+    order = order ? order : by_uint16(a->contrast, b->contrast);
+    order = order ? order : by_uint16(a->set, b->set);
+    return order ? order : by_uint16(a->average, b->average);
+}
+
+static int layout_order(const void *pa, const void *pb, void *context)
+{
+    const struct image_series *series = context;
+    size_t ia = *(const size_t *)pa, ib = *(const size_t *)pb;
+    const struct image_info *a = &series->info[ia], *b = &series->info[ib];
+    int order = image_frame_compare(a, b);
+    order = order ? order : by_uint16(a->slice, b->slice);
+    return order ? order : (ia > ib) - (ia < ib);
+}
+
+/* Whether every `slices` images in a row are one frame's, with the slices of the first. */
+static bool layout_is_regular(const struct image_layout *layout, const struct image_series *series, size_t slices)
+{
+    for (size_t i = 0; i < series->count; i++) {
+        const struct image_info *info = &series->info[layout->images[i]];
+        const struct image_info *frame = &series->info[layout->images[i - i % slices]];
+        if (image_frame_compare(frame, info) != 0 || info->slice != series->info[layout->images[i % slices]].slice)
+            return false;
+    }
+    return series->count % slices == 0;
+}
+
+int image_layout_create(struct image_layout *out, const struct image_series *series)
+{
+    struct image_layout layout = {.frames = series->count, .slices = 1};
+    layout.images = calloc(series->count ? series->count : 1, sizeof *layout.images);
+    if (!layout.images)
+        return err_set(ERR_NO_MEMORY, "No memory to sort %zu images.", series->count);
+    for (size_t i = 0; i < series->count; i++)
+        layout.images[i] = i;
+    qsort_r(layout.images, series->count, sizeof *layout.images, layout_order, (void *)(uintptr_t)series);
+    size_t slices = series->count > 0;
+    while (slices > 0 && slices < series->count &&
+           image_frame_compare(&series->info[layout.images[0]], &series->info[layout.images[slices]]) == 0)
+        slices++;
+    if (slices > 1 && layout_is_regular(&layout, series, slices)) {
+        layout.slices = slices;
+        layout.frames = series->count / slices;
+    }
+    *out = layout;
+    return 0;
+}
+
+/* ---- brightness ---- */
+
+enum { WINDOW_BINS = 1 << 15 }; /* upper halves of floats that are not negative */
+
+float image_magnitude(const struct image_series *series, size_t pixel)
+{
+    const float *p = series->data + (series->complex_valued ? 2 * pixel : pixel);
+    float value = series->complex_valued ? hypotf(p[0], p[1]) : fabsf(p[0]);
+    return isfinite(value) ? value : 0;
+}
+
+/* Positive floats order as their bits do; the upper 16 bits make a histogram whose bins are 0.8 % wide whatever the
+ * range of the values. */
+int image_window(const struct image_series *series, float *low, float *high)
+{
+    size_t pixels = series->count * series->channels * image_pixels(series);
+    uint64_t *histogram = calloc(WINDOW_BINS, sizeof *histogram);
+    if (!histogram)
+        return err_set(ERR_NO_MEMORY, "No memory for the image's histogram.");
+    for (size_t i = 0; i < pixels; i++) {
+        float value = image_magnitude(series, i);
+        uint32_t bits;
+        memcpy(&bits, &value, sizeof bits);
+        histogram[bits >> 16]++;
+    }
+    double below = 0, edges[2] = {0.005 * (double)pixels, 0.995 * (double)pixels};
+    float *found[2] = {low, high};
+    int next = 0;
+    for (uint32_t bin = 0; bin < WINDOW_BINS && next < 2; bin++) {
+        below += (double)histogram[bin];
+        while (next < 2 && below > edges[next]) {
+            /* The window's lower edge is its bin's lower edge, its upper edge the bin's upper. */
+            uint32_t bits = (bin + (uint32_t)next) << 16;
+            memcpy(found[next++], &bits, sizeof bits);
+        }
+    }
+    free(histogram);
+    return 0;
+}

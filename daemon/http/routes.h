@@ -34,8 +34,10 @@ int route_delete_work(struct request *request);
 int route_delete(struct request *request);
 int route_purge_work(struct request *request);
 int route_purge(struct request *request);
-/* The document of a job with what is known of its progress; a new reference. */
+/* The document of a job with what is known of its progress, and of its place in the queue; a new reference. */
 json_t *job_document(struct service *service, const struct job *job);
+/* The same without its place. */
+json_t *job_document_listed(struct service *service, const struct job *job);
 /* How far a job is, and that as the members `progress` and `step` of its document; a new reference. */
 struct job_progress job_progress_find(struct service *service, const struct job *job);
 json_t *job_progress_pack(const struct job *job, const struct job_progress *progress);
@@ -43,6 +45,10 @@ json_t *job_progress_pack(const struct job *job, const struct job_progress *prog
 int job_look_up(struct service *service, const char *id, struct job *job);
 /* The same for a request: a job that is not its sender's is not there. Fails with ERR_NOT_FOUND. */
 int request_job(struct request *request, const char *id, struct job *job);
+/* How long the sender wants to wait, as Prefer says: request->wait. */
+void request_wait_read(struct request *request);
+/* Whether the request waits for the end of this job, until request->deadline: then it is suspended, and asked again. */
+bool request_waits(struct request *request, const struct job *job);
 /* Whether what belongs to `client` is the sender's to see. */
 bool request_owns(const struct request *request, const char *client);
 

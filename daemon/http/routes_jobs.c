@@ -154,7 +154,7 @@ static json_t *results_pack(const struct job *job)
     return packed;
 }
 
-json_t *job_document(struct service *service, const struct job *job)
+json_t *job_document_listed(struct service *service, const struct job *job)
 {
     const struct job_progress progress = job_progress_find(service, job);
     json_t *document = json_pack("{s:s, s:s, s:s, s:o}", "id", job->id, "kind", job->kind, "state",
@@ -172,18 +172,68 @@ json_t *job_document(struct service *service, const struct job *job)
     json_object_set_new(document, "attempts", json_integer(job->attempts));
     json_object_set_new(document, "error", job->error ? problem_of(job->error, job->id) : json_null());
     json_object_set_new(document, "results", results_pack(job));
+    json_object_set_new(document, "ahead", json_null());
     json_object_set_new(document, "report", job->report ? json_incref(job->report) : json_object());
     return document;
+}
+
+json_t *job_document(struct service *service, const struct job *job)
+{
+    json_t *document = job_document_listed(service, job);
+    int64_t ahead;
+    if (job->state == JOB_QUEUED && store_ahead(service->store, job, &ahead) == 0)
+        json_object_set_new(document, "ahead", json_integer(ahead));
+    return document;
+}
+
+void request_wait_read(struct request *request)
+{
+    const struct options *options = request->service->options;
+    request->wait = prefer_wait(http_header(request, "Prefer"));
+    if (request->wait > options->wait_limit)
+        request->wait = (int)options->wait_limit;
+}
+
+bool request_waits(struct request *request, const struct job *job)
+{
+    struct service *service = request->service;
+    struct job now;
+    if (request->deadline == 0) { /* a GET, the first time */
+        request_wait_read(request);
+        request->deadline = clock_seconds() + request->wait;
+    }
+    if (job_state_is_final(job->state) || request->wait <= 0 || request->waiter.gone ||
+        clock_seconds() >= request->deadline || !http_wait(request, job->id, request->deadline))
+        return false;
+    /* It may have ended between the look and the wait; then the wake-up is ours to give. */
+    int result = job_look_up(service, job->id, &now);
+    if (result || job_state_is_final(now.state))
+        waiters_wake(service->waiters, job->id);
+    if (!result)
+        job_clear(&now);
+    return true;
 }
 
 int route_job(struct request *request)
 {
     struct job job;
-    int result = request_job(request, request->part[2], &job);
+    char applied[24];
+    const char *headers[5] = {NULL};
+    int result = request_job(request, request->part[2], &job), used = 0;
     if (result)
         return result;
-    const char *const headers[] = {job_state_is_final(job.state) ? NULL : "Retry-After", "1", NULL};
-    result = http_answer_json(request, 200, job_document(request->service, &job), headers);
+    if (!request_waits(request, &job)) {
+        if (!job_state_is_final(job.state)) {
+            headers[used++] = "Retry-After";
+            headers[used++] = "1";
+        }
+        if (request->wait >= 0) {
+            snprintf(applied, sizeof applied, "wait=%d", request->wait);
+            headers[used++] = "Preference-Applied";
+            headers[used++] = applied;
+        }
+        result = http_answer_json(request, 200, job_document(request->service, &job), headers);
+    }
     job_clear(&job);
     return result;
 }

@@ -70,7 +70,7 @@ static json_t *list_pack(struct request *request, const struct job *jobs, int co
         next = json_string(cursor);
     }
     for (int i = 0; i < count && i < limit; i++)
-        json_array_append_new(list, job_document(request->service, &jobs[i]));
+        json_array_append_new(list, job_document_listed(request->service, &jobs[i]));
     return json_pack("{s:o, s:o}", "jobs", list, "next", next);
 }
 

@@ -190,6 +190,10 @@ int route_result(struct request *request)
     int result = request_job(request, request->part[2], &job);
     if (result)
         return result;
+    if (request_waits(request, &job)) {
+        job_clear(&job);
+        return 0;
+    }
     result = job_check(&job);
     if (!result)
         result = name_answer(request, &job, request->part[4]);

@@ -48,10 +48,7 @@ static int accept_check(struct request *request)
 /* How the sender wants to be answered. */
 static void wanted_read(struct request *request)
 {
-    const struct options *options = request->service->options;
-    request->wait = prefer_wait(http_header(request, "Prefer"));
-    if (request->wait > options->wait_limit)
-        request->wait = (int)options->wait_limit;
+    request_wait_read(request);
     request->watched = prefer_has(http_header(request, "Prefer"), "cancel-on-disconnect");
     request->strict = prefer_has(http_header(request, "Prefer"), "handling=strict");
     request->format = accepted_format(request);
@@ -282,18 +279,11 @@ int route_submit(struct request *request)
     }
     struct job job = {.state = JOB_QUEUED};
     int result = job_look_up(service, id, &job);
-    bool ended = result || job_state_is_final(job.state);
-    if (!ended && request->wait > 0 && !request->waiter.gone && clock_seconds() < request->deadline &&
-        http_wait(request, id, request->deadline)) {
-        /* It may have ended between the look and the wait; then the wake-up is ours to give. */
-        job_clear(&job);
-        result = job_look_up(service, id, &job);
-        if (result || job_state_is_final(job.state))
-            waiters_wake(service->waiters, id);
+    if (!result && request_waits(request, &job)) {
         job_clear(&job);
         return 0;
     }
-    if (!result && request->wait >= 0 && ended) {
+    if (!result && request->wait >= 0 && job_state_is_final(job.state)) {
         result = answer_end(request, &job, pairs);
     } else if (!result) {
         pairs[count++] = "Retry-After";

@@ -108,6 +108,11 @@ int store_submit(struct store *store, struct job *job, int64_t limit);
  * *job is the caller's. */
 int store_next(struct store *store, json_t *avoid, struct job *job, bool *found);
 
+/* How many jobs that wait are likely to begin before this one, which waits: by priority, and by what clients were given
+ * as it is now, where a client's jobs count as what they have on average. What comes later may overtake it, or age move
+ * it up. */
+int store_ahead(struct store *store, const struct job *job, int64_t *ahead);
+
 /* queued -> running, of the job that is next among those whose ids are not in `never`; of those in `avoid` (as above)
  * only where there is no other of the same priority. *found: there was one; then *job is the caller's. */
 int store_take(struct store *store, json_t *avoid, json_t *never, struct job *job, bool *found);

@@ -6,6 +6,7 @@
 
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 static bool comes_before(const struct candidate *a, const struct candidate *b)
 {
@@ -89,5 +90,61 @@ int store_next(struct store *store, json_t *avoid, struct job *job, bool *found)
         result = next_read(&store->reader, &next, job, &count);
     pthread_mutex_unlock(&store->reader_lock);
     *found = !result && count > 0;
+    return result;
+}
+
+/* Of the jobs of another client, with the priority of `job`, how many come before it; `level`: what its own client will
+ * have been given when its turn comes. */
+static int overtaking(struct connection *reader, const struct client *other, const struct job *job, double level,
+                      int64_t *count)
+{
+    int64_t waiting = other->waiting[job->priority];
+    double turns = (level - other->given) / tally_mean(other);
+    struct candidate head;
+    int result = 0;
+    *count = 0;
+    if (!waiting || turns < 0)
+        return 0;
+    *count = turns < (double)waiting ? (int64_t)turns : waiting;
+    if ((double)*count < turns) {
+        *count += *count < waiting;
+    } else if (*count < waiting) { /* level with it: who came first */
+        result = head_read(reader, other, job->priority, 0, 0, NULL, &head);
+        *count += !result && head.sequence && head.sequence < job->sequence;
+    }
+    return result;
+}
+
+int store_ahead(struct store *store, const struct job *job, int64_t *ahead)
+{
+    struct client *client = NULL;
+    size_t clients = 0;
+    int64_t own = 0, count;
+    double level = 0;
+    *ahead = 0;
+    int result = tally_waiting(store, &client, &clients);
+    pthread_mutex_lock(&store->reader_lock);
+    struct connection *reader = &store->reader;
+    if (!result)
+        result = sql_number(
+            reader,
+            sql_prepare(reader,
+                        "SELECT count(*) FROM job WHERE state = 0 AND client = ? AND priority = ? AND sequence < ?",
+                        "sii", job->client, (int64_t)job->priority, job->sequence),
+            &own);
+    for (size_t i = 0; !result && i < clients; i++) {
+        for (int priority = 0; priority < (int)job->priority; priority++)
+            *ahead += client[i].waiting[priority];
+        if (strcmp(client[i].name, job->client) == 0)
+            level = client[i].given + (double)own * tally_mean(&client[i]);
+    }
+    for (size_t i = 0; !result && i < clients; i++)
+        if (strcmp(client[i].name, job->client) != 0) {
+            result = overtaking(reader, &client[i], job, level, &count);
+            *ahead += count;
+        }
+    pthread_mutex_unlock(&store->reader_lock);
+    free(client);
+    *ahead += own;
     return result;
 }

@@ -242,6 +242,12 @@ int tally_load(struct store *store)
     return result;
 }
 
+double tally_mean(const struct client *client)
+{
+    int64_t jobs = waiting_of(client), mean = jobs > 0 ? client->waiting_bytes / jobs : 0;
+    return (double)(mean > LEAST_BYTES ? mean : LEAST_BYTES);
+}
+
 size_t tally_clients(const struct store *store)
 {
     size_t count = 0;

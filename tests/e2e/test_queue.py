@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """The queue: whose turn it is, what is held, what comes back."""
 # time limit: 300 s
+import concurrent.futures
 import os
 import signal
 import socket
@@ -283,6 +284,37 @@ def disconnect():
 
 
 # ---- deadlines, once more, and no more
+
+@test("who asks for a job or its image waits for its end as Prefer says, and is told how many jobs are ahead")
+def waiting_gets():
+    with Daemon(devices="cpu") as daemon:
+        body = scans.slow().bytes(daemon.state)
+        slow = daemon.submit(body, scans.SLOW_QUERY.replace("=1000", "=600")).expect(202).json()["id"]
+        wait_until(lambda: daemon.job(slow)["state"] == "running", "a busy worker")
+        quick = scans.radial().bytes(daemon.state)
+        behind = [daemon.submit(quick, "kind=recon", X_Mrirecond_Client="b").expect(202).json() for _ in range(3)]
+        urgent = daemon.submit(quick, "kind=recon&priority=urgent").expect(202).json()
+        same([job["ahead"] for job in behind] + [urgent["ahead"]], [0, 1, 2, 0], "jobs ahead, as each was sent")
+        same([daemon.job(job["id"])["ahead"] for job in behind], [1, 2, 3], "jobs ahead with an urgent one")
+        same((daemon.job(slow)["ahead"], {job["ahead"] for job in daemon.get("/v1/jobs").json()["jobs"]}), (None, {None}), "ahead of what runs, and in lists")
+        last = behind[-1]["id"]
+        for header, applied in (("wait=0", "wait=0"), (None, None), ("wait=1", "wait=1")):
+            answer = daemon.get(f"/v1/jobs/{last}", **({"Prefer": header} if header else {})).expect(200)
+            same((answer.json()["state"], answer.headers.get("preference-applied"), "retry-after" in answer.headers), ("queued", applied, True), f"with {header}")
+        daemon.get(f"/v1/jobs/{last}/results/image").problem(409, "conflict")
+        daemon.get(f"/v1/jobs/{last}/results/image", Prefer="wait=1").problem(409, "conflict")
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            document = pool.submit(daemon.get, f"/v1/jobs/{last}", Prefer="wait=100")
+            image = pool.submit(daemon.get, f"/v1/jobs/{last}/results/image?format=png", Prefer="wait=100")
+            file = pool.submit(daemon.get, f"/v1/jobs/{last}/results/image.h5", Prefer="wait=100")
+            canceled = pool.submit(daemon.get, f"/v1/jobs/{behind[0]['id']}/results/image", Prefer="wait=100")
+            daemon.request("POST", f"/v1/jobs/{behind[0]['id']}/cancel").expect(202)
+            canceled.result().problem(409, "conflict")
+            done = document.result().expect(200)
+            same((done.json()["state"], done.json()["ahead"], done.headers["preference-applied"], "retry-after" in done.headers), ("succeeded", None, "wait=100", False), "the end")
+            image.result().expect(200, "image/png")
+            file.result().expect(200, "application/x-hdf5")
+
 
 @test("a job that still waits at its deadline fails with a code of its own; one that began in time does not")
 def deadline():

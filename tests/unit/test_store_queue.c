@@ -52,6 +52,50 @@ static void clients_share_by_what_their_jobs_weigh(void **state)
     taken_in_order(store, (const int[]){32, 31, 33}, 3);
 }
 
+static int64_t ahead_of(struct store *store, int i)
+{
+    struct job job;
+    char id[JOB_ID];
+    int64_t ahead = -1;
+    assert_int_equal(store_get(store, id_of(i, id), &job), 0);
+    assert_int_equal(store_ahead(store, &job, &ahead), 0);
+    job_clear(&job);
+    return ahead;
+}
+
+/* As many jobs are ahead of one as then begin before it. */
+static void a_job_knows_how_many_are_ahead(void **state)
+{
+    struct store *store = ((struct fixture *)*state)->store;
+    const int64_t mib = 1 << 20;
+    char id[JOB_ID];
+    const int order[] = {31, 33, 32, 1, 11, 21, 2, 12, 3, 13, 4, 22, 5, 6, 41};
+    for (int i = 1; i <= 6; i++)
+        assert_int_equal(submit_of(store, i, 100, "many", PRIORITY_NORMAL, 1000), 0);
+    for (int i = 11; i <= 13; i++)
+        assert_int_equal(submit_of(store, i, 100, "few", PRIORITY_NORMAL, 1000), 0);
+    for (int i = 21; i <= 22; i++)
+        assert_int_equal(submit_of(store, i, 100, "large", PRIORITY_NORMAL, 3 * mib), 0);
+    assert_int_equal(ahead_of(store, 1), 0);
+    assert_int_equal(ahead_of(store, 6), 10);
+    for (int i = 31; i <= 33; i++)
+        assert_int_equal(submit_of(store, i, 100, i < 33 ? "quick" : "quicker", PRIORITY_URGENT, 1000), 0);
+    assert_int_equal(submit_of(store, 41, 100, "late", PRIORITY_BATCH, 1000), 0);
+    for (int i = 0; i < 15; i++)
+        assert_int_equal(ahead_of(store, order[i]), i);
+    for (int i = 0; i < 3; i++) {
+        struct job job;
+        bool found;
+        assert_int_equal(store_take(store, NULL, NULL, &job, &found), 0);
+        assert_true(found);
+        assert_string_equal(job.id, id_of(order[i], id));
+        job_clear(&job);
+    }
+    for (int i = 3; i < 15; i++)
+        assert_int_equal(ahead_of(store, order[i]), i - 3);
+    taken_in_order(store, order + 3, 12);
+}
+
 static void a_client_that_returns_begins_level(void **state)
 {
     struct store *store = ((struct fixture *)*state)->store;
@@ -437,6 +481,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_STORE(urgent_comes_before_normal_before_batch),
         WITH_STORE(clients_share_by_what_their_jobs_weigh),
+        WITH_STORE(a_job_knows_how_many_are_ahead),
         WITH_STORE(a_client_that_returns_begins_level),
         WITH_STORE(a_start_knows_what_clients_were_given),
         WITH_STORE(the_time_of_workers_counts),

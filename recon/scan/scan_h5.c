@@ -236,6 +236,9 @@ static int scan_missing(hid_t file, const struct survey *found)
         return err_set(ERR_UNKNOWN_FORMAT,
                        "The file is a NetCDF file, not a scan. An ISMRMRD file is expected: HDF5 with "
                        "a group \"dataset\" that holds \"xml\" and \"data\".");
+    if (H5Lexists(file, "DownloadData.xml", H5P_DEFAULT) > 0)
+        return err_set(ERR_UNKNOWN_FORMAT, "The file is GE raw data (ScanArchive): convert it with ge_to_ismrmrd. An "
+                                           "ISMRMRD scan is expected.");
     return err_set(ERR_UNKNOWN_FORMAT,
                    "The HDF5 file holds no scan: none of its groups has \"xml\" and \"data\" as ISMRMRD asks. %s%s.",
                    *found->names ? "It holds " : "It is empty", found->names);

@@ -9,33 +9,105 @@
 enum { SNIFF_BYTES = 560 };
 static const char hdf5_magic[8] = "\x89HDF\r\n\x1a\n";
 
-#define TWIX "The file looks like Siemens raw data (twix .dat): convert it with siemens_to_ismrmrd"
+#define GE_RAW      "The file is GE raw data (P-file): convert it with ge_to_ismrmrd"
+#define PHILIPS     "convert .lab, .raw and .sin together with philips_to_ismrmrd"
+#define UNPACK(how) "The file is packed by " how " and send what is inside"
 
 /* Formats told by what stands at the start, and what to say of those that are not read. First match counts. */
-static const struct {
+static const struct magic {
     size_t at, length;
     const char *magic, *format; /* NULL: not read */
     const char *sentence;
 } magics[] = {
-    {0, 8, hdf5_magic, "hdf5", NULL},
-    {0, 10, "MATLAB 5.0", NULL, "The file is a MATLAB file (.mat)"},
+    {0, 10, "MATLAB 5.0", NULL, "The file is a MATLAB file (.mat): write its k-space and trajectory as ISMRMRD"},
     {0, 5, "yardl", NULL, "The file is an MRD version 2 (yardl) stream, and only version 1 is read"},
     {0, 3, "CDF", NULL, "The file is a NetCDF file"},
-    {0, 2, "\x1f\x8b", NULL, "The file is packed by gzip: unpack it (gunzip) and send what is inside"},
-    {0, 4, "PK\x03\x04", NULL, "The file is a ZIP archive: unpack it and send what is inside"},
+    {0, 2, "\x1f\x8b", NULL, UNPACK("gzip: unpack it (gunzip)")},
+    {0, 4, "PK\x03\x04", NULL,
+     "The file is a ZIP archive (.zip, .npz): unpack it and send the scan that is inside; arrays (.npy) are to be "
+     "written "
+     "as ISMRMRD"},
     {0, 4,
      "\xfd"
      "7zX",
-     NULL, "The file is packed by xz: unpack it and send what is inside"},
-    {0, 6, "\x93NUMPY", NULL, "The file is a NumPy array, which says nothing of trajectory and geometry"},
+     NULL, UNPACK("xz: unpack it (unxz)")},
+    {0, 3, "BZh", NULL, UNPACK("bzip2: unpack it (bunzip2)")},
+    {0, 4, "\x28\xb5\x2f\xfd", NULL, UNPACK("zstd: unpack it (unzstd)")},
+    {257, 5, "ustar", NULL, "The file is a tar archive: unpack it (tar -x) and send the scan that is inside"},
+    {0, 6, "\x93NUMPY", NULL,
+     "The file is a NumPy array (.npy), which says nothing of trajectory and geometry: write both as ISMRMRD"},
     {0, 8, "\x89PNG\r\n\x1a\n", NULL, "The file is a PNG picture"},
     {128, 4, "DICM", NULL, "The file is a DICOM file, which holds images and no k-space"},
-    {344, 3, "n+1", NULL, "The file is a NIfTI image"},
-    {0, 8, "\0\0\0\0\1\0\0\0", NULL, TWIX},
-    {0, 8, "\0\0\0\0\2\0\0\0", NULL, TWIX},
+    {344, 3, "n+1", NULL, "The file is a NIfTI image, which holds no k-space"},
+    {344, 3, "ni1", NULL, "The file is the header of a NIfTI image, which holds no k-space"},
+    {4, 3, "n+2", NULL, "The file is a NIfTI image, which holds no k-space"},
+    {34, 10, "GE_MED_NMR", NULL, GE_RAW}, /* up to revision 25 of the header, and from 26 on */
+    {34, 10, "INVALIDNMR", NULL, GE_RAW},
+    {110, 10, "GE_MED_NMR", NULL, GE_RAW},
+    {110, 10, "INVALIDNMR", NULL, GE_RAW},
     {0, 2, "\x01\0", "stream", NULL},
     {0, 2, "\x02\0", "stream", NULL},
     {0, 2, "\x03\0", "stream", NULL},
+};
+
+/* Likewise of text, where these words may stand anywhere in its first bytes. */
+static const struct {
+    const char *words, *sentence;
+} texts[] = {
+    {"# === START OF DATA VECTOR INDEX", "The file is the list (.list) of Philips raw data: " PHILIPS},
+    {"Gyroscan SW release", "The file is the list (.list) of Philips raw data: " PHILIPS},
+    {"# === DATA DESCRIPTION FILE", "The file describes Philips images (.par), which hold no k-space"},
+    {" 00 00: ", "The file looks like the parameters (.sin) of Philips raw data: " PHILIPS},
+    {"##TITLE=Parameter List",
+     "The file holds parameters of a Bruker scan: convert the scan's folder with bruker_to_ismrmrd"},
+    {"# Dimensions", "The file is the header of a BART array (.hdr): write the array and its trajectory as ISMRMRD"},
+};
+
+static uint32_t little(const unsigned char *at)
+{
+    return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+}
+
+static uint32_t big(const unsigned char *at)
+{
+    return (uint32_t)at[3] | (uint32_t)at[2] << 8 | (uint32_t)at[1] << 16 | (uint32_t)at[0] << 24;
+}
+
+/* VD and later: 0 and the number of measurements. VB: the header's length, the number of its parts, and the first one's
+ * name. */
+static bool is_twix(const unsigned char *head, uint64_t bytes)
+{
+    enum { MEASUREMENTS_MOST = 64, PARTS_MOST = 32 };
+    uint32_t first = little(head), second = little(head + 4);
+    if (first == 0)
+        return second > 0 && second <= MEASUREMENTS_MOST;
+    return first < bytes && second > 0 && second <= PARTS_MOST && memcmp(head + 8, "Config", 7) == 0;
+}
+
+/* Labels of 64 bytes, whose types are 0x7f01 and others that begin alike. */
+static bool is_philips_labels(const unsigned char *head, uint64_t bytes)
+{
+    return bytes >= 128 && bytes % 64 == 0 && head[15] == 0x7f && head[64 + 15] == 0x7f;
+}
+
+/* Big-endian numbers of blocks, traces and values, and lengths of all three, which follow from each other. */
+static bool is_varian(const unsigned char *head, uint64_t bytes)
+{
+    enum { BLOCK_HEAD = 28, BLOCK_HEADS_MOST = 9 };
+    uint64_t traces = big(head + 4), values = big(head + 8), value = big(head + 12), trace = big(head + 16);
+    uint64_t block = big(head + 20), heads = big(head + 28) & 0xffff;
+    return bytes > 32 && big(head) > 0 && traces > 0 && values > 0 && (value == 2 || value == 4) &&
+           trace == values * value && heads <= BLOCK_HEADS_MOST && block == traces * trace + heads * BLOCK_HEAD;
+}
+
+/* Told by numbers that fit each other. `head` has SNIFF_BYTES, zeroes behind the file's end; `bytes`: the file's. */
+static const struct {
+    bool (*is)(const unsigned char *head, uint64_t bytes);
+    const char *sentence;
+} shapes[] = {
+    {is_twix, "The file looks like Siemens raw data (twix .dat): convert it with siemens_to_ismrmrd"},
+    {is_philips_labels, "The file looks like the labels (.lab) of Philips raw data: " PHILIPS},
+    {is_varian, "The file looks like Varian or Agilent raw data (fid): write its k-space and trajectory as ISMRMRD"},
 };
 
 static bool is_text(const char *head, size_t bytes)
@@ -63,6 +135,19 @@ static int unknown(const char *what)
                    what);
 }
 
+/* Of a file that is neither read nor told by its magic. */
+static int unknown_text(const char *head, size_t bytes)
+{
+    if (!is_text(head, bytes))
+        return unknown("The file is of no format that is known here. Philips .raw and .data, Bruker fid and BART .cfl "
+                       "have nothing to be known by: philips_to_ismrmrd, bruker_to_ismrmrd or a script make ISMRMRD of "
+                       "them");
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (memmem(head, bytes, texts[i].words, strlen(texts[i].words)))
+            return unknown(texts[i].sentence);
+    return unknown("The file is text");
+}
+
 int scan_sniff(const char **format, int fd, uint64_t bytes)
 {
     char head[SNIFF_BYTES] = "";
@@ -71,21 +156,23 @@ int scan_sniff(const char **format, int fd, uint64_t bytes)
         return err_set(ERR_IO, "The file cannot be read (%s).", strerror(errno));
     if (got == 0)
         return err_set(ERR_EMPTY_BODY, "The file is empty (0 bytes). Send the scan as the body of the request.");
-    bool behind = is_hdf5_behind(fd, bytes);
+    bool behind = memcmp(head, hdf5_magic, sizeof hdf5_magic) == 0 || is_hdf5_behind(fd, bytes);
     if (behind && strncmp(head, "MATLAB", 6) == 0)
-        return unknown("The file is a MATLAB 7.3 file (.mat)");
+        return unknown("The file is a MATLAB 7.3 file (.mat): write its k-space and trajectory as ISMRMRD");
     if (behind) {
         *format = "hdf5";
         return 0;
     }
-    for (size_t i = 0; i < sizeof magics / sizeof *magics; i++) {
-        if (magics[i].at + magics[i].length > (size_t)got ||
-            memcmp(head + magics[i].at, magics[i].magic, magics[i].length) != 0)
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        if (shapes[i].is((const unsigned char *)head, bytes))
+            return unknown(shapes[i].sentence);
+    for (const struct magic *m = magics; m < magics + sizeof magics / sizeof *magics; m++) {
+        if (m->at + m->length > (size_t)got || memcmp(head + m->at, m->magic, m->length) != 0)
             continue;
-        if (!magics[i].format)
-            return unknown(magics[i].sentence);
-        *format = magics[i].format;
+        if (!m->format)
+            return unknown(m->sentence);
+        *format = m->format;
         return 0;
     }
-    return unknown(is_text(head, (size_t)got) ? "The file is text" : "The file is of no format that is known here");
+    return unknown_text(head, (size_t)got);
 }

@@ -173,6 +173,38 @@ def main(folder):
     good = open("plain", "rb").read()
     raw("half", good[:len(good) // 2], "truncated-file", str(len(good)))
     raw("mrd2", b"yardl" + bytes(100), "unknown-format", "version 2")
+    # Other vendors' raw data and other packings: as much of each as it is known by.
+    raw("twix_vd", struct.pack("<II", 0, 5) + bytes(5000), "unknown-format", "siemens_to_ismrmrd")
+    raw("twix_vb", struct.pack("<II", 4096, 6) + b"Config\0" + bytes(5000), "unknown-format", "siemens_to_ismrmrd")
+    raw("not_twix", struct.pack("<II", 0, 65) + bytes(5000), "unknown-format", "no format")
+    for revision, at, logo in ((24.0, 34, b"GE_MED_NMR"), (20.007, 34, b"INVALIDNMR"), (26.002, 110, b"GE_MED_NMR"), (28.002, 110, b"INVALIDNMR")):
+        head = bytearray(struct.pack("<f", revision) + bytes(1000))
+        head[at:at + 10] = logo
+        raw(f"pfile_{revision}_{at}", bytes(head), "unknown-format", "ge_to_ismrmrd")
+    label = struct.pack("<4I", 4096, 0, 0, 0x7f01 << 16) + bytes(48)
+    raw("philips_lab", label * 5, "unknown-format", "philips_to_ismrmrd")
+    raw("not_philips_lab", label * 5 + b"\0", "unknown-format", "no format")
+    raw("philips_list", b"# === GENERAL INFORMATION ===\r\n#\r\n# Gyroscan SW release   :   R5.1\r\n" * 3, "unknown-format", "(.list)")
+    raw("philips_sin", b"Philips Medical Systems\n 01 00 00: nr_locs_per_stack_arr        :            3\n", "unknown-format", "(.sin)")
+    raw("philips_par", b"# === DATA DESCRIPTION FILE ======\r\n#\r\n", "unknown-format", "(.par)")
+    raw("bruker_acqp", b"##TITLE=Parameter List, ParaVision 6.0.1\n##JCAMPDX=4.24\n", "unknown-format", "bruker_to_ismrmrd")
+    for value, heads in ((4, 1), (2, 2), (4, 0)):
+        head = struct.pack(">6I2HI", 3, 7, 128, value, 128 * value, 7 * 128 * value + 28 * heads, 0, 0x45, heads)
+        raw(f"varian_{value}_{heads}", head + bytes(3 * (7 * 128 * value + 28 * heads)), "unknown-format", "Varian")
+    raw("not_varian", struct.pack(">6I2HI", 3, 7, 128, 4, 512, 7 * 512 + 27, 0, 0x45, 1) + bytes(9000), "unknown-format", "no format")
+    raw("bart_hdr", b"# Dimensions\n3 512 64 1 1 1 1 1 1 1 1 1 1 1 1 1 \n", "unknown-format", "BART")
+    raw("npy", b"\x93NUMPY\x01\0v\0{'descr': '<c8'}" + bytes(100), "unknown-format", ".npy")
+    raw("npz", b"PK\x03\x04" + bytes(100), "unknown-format", ".npz")
+    raw("tar", b"scan.h5" + bytes(250) + b"ustar\0" + b"00" + bytes(500), "unknown-format", "tar -x")
+    raw("xz", b"\xfd7zXZ\0" + bytes(100), "unknown-format", "unxz")
+    raw("bzip2", b"BZh91AY&SY" + bytes(100), "unknown-format", "bunzip2")
+    raw("zstd", b"\x28\xb5\x2f\xfd" + bytes(100), "unknown-format", "unzstd")
+    raw("dicom", bytes(128) + b"DICM" + bytes(400), "unknown-format", "DICOM")
+    raw("nifti", struct.pack("<i", 348) + bytes(340) + b"n+1\0" + bytes(100), "unknown-format", "NIfTI")
+    raw("nifti_pair", struct.pack("<i", 348) + bytes(340) + b"ni1\0", "unknown-format", "NIfTI")
+    raw("nifti2", struct.pack("<i", 540) + b"n+2\0\r\n\x1a\n" + bytes(600), "unknown-format", "NIfTI")
+    raw("matlab5", b"MATLAB 5.0 MAT-file" + bytes(500), "unknown-format", ".mat")
+    raw("unsigned", bytes(range(256)) * 40, "unknown-format", "bruker_to_ismrmrd")
     def text_file(name, build, code, words, group="-"):
         with h5py.File(says(name, code, words, group), "w") as file:
             build(file)
@@ -182,6 +214,7 @@ def main(folder):
     text_file("images_only", images, "no-image-data", "reconstructed images")
     text_file("netcdf", lambda f: f.attrs.create("_NCProperties", b"version=2"), "unknown-format", "NetCDF")
     text_file("other_hdf5", lambda f: f.create_dataset("something/data", data=[1.0]), "unknown-format", "something")
+    text_file("scan_archive", lambda f: f.create_dataset("DownloadData.xml", data=b"<x/>"), "unknown-format", "ge_to_ismrmrd")
     text_file("empty_hdf5", lambda f: None, "unknown-format", "empty")
     scan(says("matlab", "unknown-format", "MATLAB 7.3"), userblock=512)
     with open("matlab", "r+b") as file:

@@ -112,12 +112,16 @@ static void queue_rules_set(struct service *service)
 static int state_open(struct service *service, struct options *options)
 {
     char path[OPTION_TEXT + 16];
-    int requeued = 0, removed = 0, lost = 0, resumed = 0;
+    int requeued = 0, resumed = 0;
+    bool clean = false;
+    struct spool_cleaned found = {.removed = 0};
     int result = spool_create(&service->spool, options->state_dir, options->body_limit, options->spool_limit,
                               options->spool_reserve);
     snprintf(path, sizeof path, "%s/jobs.db", options->state_dir);
     if (!result)
         result = state_expect(service->spool);
+    if (!result)
+        result = spool_stop_take(service->spool, &clean);
     if (!result)
         result = store_create(&service->store, path);
     if (!result)
@@ -125,7 +129,7 @@ static int state_open(struct service *service, struct options *options)
     if (!result)
         result = store_recover(service->store, &requeued);
     if (!result)
-        result = spool_clean(service->spool, service->store, &removed, &lost);
+        result = spool_clean(service->spool, service->store, clean, &found);
     if (!result)
         result = uploads_create(&service->uploads, service->spool, options->state_dir, options->upload_lifetime,
                                 service->log);
@@ -133,10 +137,17 @@ static int state_open(struct service *service, struct options *options)
         result = uploads_recover(service->uploads, service->store, &options->queue_limit, &resumed);
     if (!result && resumed)
         log_line(service->log, LOG_LEVEL_WARNING, NULL, "recovered: %d complete uploads became jobs", resumed);
-    if (!result && (requeued || removed || lost))
+    if (!result && (requeued || found.removed || found.lost))
         log_line(service->log, LOG_LEVEL_WARNING, NULL,
                  "recovered: %d jobs queued again, %d leftover files removed, %d jobs without their scan failed",
-                 requeued, removed, lost);
+                 requeued, found.removed, found.lost);
+    if (!result && (found.scans_found || found.results_found))
+        log_line(
+            service->log, LOG_LEVEL_WARNING, NULL,
+            "recovered: %d scans and %d results that no job knows of were moved to found-%lld: the service was not "
+            "stopped, and jobs.db may have lost their jobs; README there says what to do with them",
+            found.scans_found, found.results_found, (long long)found.time);
+    service->state_is_known = !result;
     return result;
 }
 
@@ -237,6 +248,8 @@ static void service_stop(struct service *service, struct http *http)
     metrics_free(service->metrics);
     uploads_free(service->uploads);
     store_free(service->store);
+    if (service->state_is_known)
+        spool_stop_note(service->spool);
     spool_free(service->spool);
     tls_free(service->tls);
     tokens_free(service->tokens);

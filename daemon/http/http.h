@@ -42,6 +42,7 @@ struct service {
     struct pool *pool, *lists;
     struct keys *keys;
     struct housekeeper *housekeeper;
+    bool state_is_known;       /* the state folder was opened, and what a crash left there is seen to */
     char address[LISTEN_NAME]; /* that is served; these two are set by http_create() */
     bool local;                /* only this machine reaches the service */
     _Atomic bool draining;

@@ -165,7 +165,8 @@ int route_metrics(struct request *request)
 {
     struct service *service = request->service;
     struct worker_status status[WORKERS_MAX];
-    struct metrics_now now = {.capacity = service->options->queue_limit, .spool_used = service->spool->used};
+    struct metrics_now now = {
+        .capacity = service->options->queue_limit, .spool_used = service->spool->used, .found = service->spool->found};
     int64_t counts[JOB_STATES], waiting[PRIORITIES];
     int result = store_counts(service->store, counts, &now.oldest);
     if (!result)

@@ -163,7 +163,7 @@ int route_submit_work(struct request *request)
     memcpy(request->job.id, request->upload.id, sizeof request->job.id);
     if (!result) {
         int scan;
-        if (spool_open(service->spool, request->job.id, &scan) == 0) {
+        if (spool_reopen(&request->upload, &scan) == 0) {
             format = ingest_format(scan, request->job.bytes);
             scheduler_announce(service->scheduler, &request->job, scan);
         }

@@ -14,6 +14,7 @@
 enum {
     LOOK_SECONDS = 1,
     TOGETHER = 64, /* jobs looked at in one go */
+    FOUND_SECONDS = 3600,
 };
 
 struct housekeeper {
@@ -22,6 +23,7 @@ struct housekeeper {
     pthread_t thread;
     int stop;      /* eventfd */
     bool troubled; /* the last look failed, and that was said */
+    double next;   /* clock_seconds() of the next look at what was kept aside */
 };
 
 /* ---- deadlines ---- */
@@ -75,6 +77,20 @@ static int retain(struct housekeeper *housekeeper)
     return result;
 }
 
+/* ---- leftovers ---- */
+
+static void expire_found(struct housekeeper *housekeeper)
+{
+    if (clock_seconds() < housekeeper->next)
+        return;
+    housekeeper->next = clock_seconds() + FOUND_SECONDS;
+    int removed = spool_found_expire(housekeeper->parts.spool);
+    if (removed)
+        log_line(housekeeper->parts.log, LOG_LEVEL_WARNING, NULL,
+                 "removed %d scans and results that no job knew of, %d days after they were kept aside", removed,
+                 SPOOL_FOUND_DAYS);
+}
+
 /* ---- those who went away ---- */
 
 static void cancel_left(struct housekeeper *housekeeper)
@@ -102,6 +118,7 @@ static void look_after(struct housekeeper *housekeeper)
         log_line(housekeeper->parts.log, LOG_LEVEL_WARNING, NULL,
                  "the machine's clock was set by %.1f s; the times of jobs move with it", 1e-3 * (double)set);
     spool_prove(housekeeper->parts.spool);
+    expire_found(housekeeper);
     int result = expire(housekeeper);
     if (!result)
         result = retain(housekeeper);

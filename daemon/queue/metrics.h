@@ -46,6 +46,7 @@ struct metrics_now {
     bool held;                         /* no job is begun, for the disk is low or fails */
     int64_t running, capacity, oldest; /* oldest: ms since 1970, 0: none waits */
     int64_t spool_used, spool_free;
+    int found; /* scans and results kept aside, for no job knows of them */
     int workers, workers_ready, workers_resting;
     const struct metrics_gpu *gpu; /* [gpus] */
     int gpus;

@@ -170,9 +170,11 @@ static int store_look(const struct spool *spool, const char *state_dir, FILE *ou
         found->files = rows_have_files(spool, &connection, out, &all);
         found->store = found->store && all;
         if (found->store)
-            fprintf(out, "%d scans and %d results are of no job; a start removes them\n",
+            fprintf(out, "%d scans and %d results are of no job; a start %s\n",
                     orphans_each(&connection, spool->scans, NULL, NULL),
-                    orphans_each(&connection, spool->results, NULL, NULL));
+                    orphans_each(&connection, spool->results, NULL, NULL),
+                    spool_stop_was_clean(spool) ? "removes them"
+                                                : "keeps them aside in found-TIME/, for mrirecond was not stopped");
     }
     connection_close(&connection);
     return result;
@@ -191,6 +193,11 @@ int state_look(const char *state_dir, FILE *out, struct spool **spool, struct fi
         result = store_look(*spool, state_dir, out, found);
     if (!result)
         result = uploads_look(*spool, 0, out, &found->uploads);
+    int kept = result ? 0 : spool_found_count(*spool);
+    if (kept)
+        fprintf(out,
+                "%d scans and results that no job knows of are kept aside in found-TIME/; README there tells more\n",
+                kept);
     return result;
 }
 

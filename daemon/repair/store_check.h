@@ -29,7 +29,4 @@ int state_look(const char *state_dir, FILE *out, struct spool **spool, struct fi
  * cannot be. *sound: nothing is wrong, or no longer. Fails with ERR_IO. */
 int uploads_look(const struct spool *spool, int64_t time, FILE *out, bool *sound);
 
-/* Move `name` of `folder` to found-TIME/`kept` of the state folder; false: errno says why not. */
-bool found_keep(const struct spool *spool, int64_t time, int folder, const char *name, const char *kept);
-
 #endif

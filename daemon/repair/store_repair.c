@@ -152,29 +152,12 @@ struct find {
     int moved;
 };
 
-/* What root makes in the state folder is its owner's, too: the service is to read it. */
-static bool owner_give(const struct spool *spool, const char *name)
-{
-    struct stat state;
-    return fstat(spool->state, &state) == 0 &&
-           fchownat(spool->state, name, state.st_uid, state.st_gid, AT_SYMLINK_NOFOLLOW) == 0;
-}
-
-bool found_keep(const struct spool *spool, int64_t time, int folder, const char *name, const char *kept)
-{
-    char found[48], path[128];
-    snprintf(found, sizeof found, "found-%lld", (long long)time);
-    snprintf(path, sizeof path, "%s/%s", found, kept);
-    return (mkdirat(spool->state, found, 0700) == 0 ? owner_give(spool, found) : errno == EEXIST) &&
-           renameat(folder, name, spool->state, path) == 0;
-}
-
 static void find_move(void *context, const char *id)
 {
     struct find *find = context;
     char kept[64];
     snprintf(kept, sizeof kept, "%s%s", id, find->ending);
-    find->moved += found_keep(find->spool, find->time, find->folder, id, kept);
+    find->moved += spool_found_keep(find->spool, find->time, find->folder, id, kept);
 }
 
 /* Scans and results without a row are out of a start's way, for somebody to look through. */
@@ -195,7 +178,7 @@ static int stores_swap(const struct spool *spool, int64_t time, FILE *out)
 {
     static const char *const endings[] = {"", "-wal"};
     int folder = spool->state;
-    if (!owner_give(spool, FRESH))
+    if (!spool_owner_give(spool, FRESH))
         return err_set(
             ERR_IO,
             "The new job store cannot be given to the state folder's owner: %s. Run this as root, or as that account.",

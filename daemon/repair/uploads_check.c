@@ -70,7 +70,7 @@ static bool mend(const struct survey *survey, const char *id, enum upload_fault 
             upload_file(name, id, endings[i]);
             snprintf(kept, sizeof kept, "%s.upload%s", id, endings[i]);
             done = (faccessat(survey->folder, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0 ||
-                    found_keep(survey->spool, survey->time, survey->folder, name, kept)) &&
+                    spool_found_keep(survey->spool, survey->time, survey->folder, name, kept)) &&
                    done;
         }
     return done;

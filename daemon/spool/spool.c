@@ -302,9 +302,16 @@ void spool_count(struct spool *spool, int64_t bytes)
     atomic_fetch_add(&spool->used, bytes);
 }
 
+static const char *part_name(char name[JOB_ID + 8], const char *id)
+{
+    snprintf(name, JOB_ID + 8, "%s.part", id);
+    return name;
+}
+
 int spool_begin(struct spool *spool, int64_t expected, struct spool_file *out)
 {
-    struct spool_file file = {.spool = spool, .fd = -1};
+    struct spool_file file = {.spool = spool, .fd = -1, .part = true};
+    char name[JOB_ID + 8];
     int64_t known = expected > 0 ? expected : 0;
     if (known > spool->body_limit)
         return too_large(spool, known);
@@ -315,7 +322,7 @@ int spool_begin(struct spool *spool, int64_t expected, struct spool_file *out)
         result = reserve(&file, known);
     if (result)
         return result;
-    file.fd = openat(spool->scans, file.id, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    file.fd = openat(spool->scans, part_name(name, file.id), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (file.fd < 0)
         result = spool_failed(spool, "opening a file in the spool");
     /* Taking the blocks now refuses early what could not be stored; a file system that cannot, need not. */
@@ -375,10 +382,22 @@ void spool_disown(struct spool *spool, const char *id)
     unlinkat(spool->scans, id, 0);
 }
 
+int spool_reopen(const struct spool_file *file, int *fd)
+{
+    char name[JOB_ID + 8];
+    *fd = openat(file->spool->scans, part_name(name, file->id), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    return *fd < 0 ? spool_failed(file->spool, "opening the upload") : 0;
+}
+
 int spool_finish(struct spool_file *file)
 {
+    char name[JOB_ID + 8];
     if (fsync(file->fd) < 0)
         return spool_failed(file->spool, "syncing the upload");
+    /* What has this name is whole. */
+    if (renameat(file->spool->scans, part_name(name, file->id), file->spool->scans, file->id) < 0)
+        return spool_failed(file->spool, "naming the upload");
+    file->part = false;
     int fd = file->fd;
     file->fd = -1;
     if (close(fd) < 0)
@@ -397,7 +416,8 @@ void spool_abort(struct spool_file *file)
         return;
     if (file->fd >= 0)
         close(file->fd);
-    disk_remove(&file->spool->freer, file->spool->scans, file->id);
+    char name[JOB_ID + 8];
+    disk_remove(&file->spool->freer, file->spool->scans, file->part ? part_name(name, file->id) : file->id);
     atomic_fetch_sub(&file->spool->used, file->reserved);
     *file = (struct spool_file){.fd = -1};
 }

@@ -1,10 +1,18 @@
 /* spool.h: the folders of uploaded scans and of results.
  *
- *   STATE/spool/ID            an upload; one without a row in the store is an orphan of a crash and is removed at start
+ *   STATE/spool/ID.part       an upload that arrives; a start removes it
+ *   STATE/spool/ID            one that has arrived; its row is committed after it
  *   STATE/uploads/             uploads in pieces, until they are complete: uploads.h
  *   STATE/results/ID.tmp/     what a worker is writing
  *   STATE/results/.ID.FORMAT  an image that is being written in another format
  *   STATE/results/ID/         a finished job's files; never changed, but files of other formats may be added
+ *   STATE/clean-stop          while no daemon runs: the last one closed the job store, and this is what that was then
+ *   STATE/found-TIME/         what no job knows of and one may have: ID.scan, ID.results/ (LEFTOVERS); TIME: ms since
+ * 1970
+ *
+ * LEFTOVERS. What has no row in the store was on its way when a crash came, or has lost its row: of a scan that was
+ * accepted nothing else would be left. So a start removes a leftover only where it was never complete, or where the
+ * last daemon stopped cleanly and the job store is as it left it; else it is kept aside, for SPOOL_FOUND_DAYS.
  *
  * A struct spool may be used by any thread: all but the count of bytes, the syncs and the freer is read-only after
  * spool_create. A struct spool_file belongs to one thread at a time.
@@ -18,7 +26,10 @@
 
 #include <stdatomic.h>
 
-enum { SPOOL_NAME = 128 }; /* longest name of a result file, with its NUL */
+enum {
+    SPOOL_NAME = 128,     /* longest name of a result file, with its NUL */
+    SPOOL_FOUND_DAYS = 30 /* that leftovers are kept aside */
+};
 
 struct spool {
     int state, scans, results; /* folders */
@@ -26,6 +37,7 @@ struct spool {
     struct disk_freer freer;
     int64_t body_limit, limit, reserve;
     _Atomic int64_t used;         /* bytes of uploads, arrived and announced */
+    _Atomic int found;            /* files and folders in found-TIME/ when they were last counted */
     _Atomic bool suspect;         /* something could not be written since the last proof */
     pthread_mutex_t trouble_lock; /* of `trouble` */
     struct err trouble;           /* of the last proof; code 0: it went well */
@@ -39,14 +51,36 @@ struct spool_file {
     int64_t bytes;    /* arrived */
     int64_t reserved; /* counted in spool->used; at least bytes */
     int64_t pushed;   /* bytes that the kernel was told to begin to write */
+    bool part;        /* it has not arrived: its name is ID.part */
 };
 
 /* Open, or make, the folders in `state_dir`. Fails with ERR_IO (also: another daemon uses it). */
 int spool_create(struct spool **out, const char *state_dir, int64_t body_limit, int64_t limit, int64_t reserve);
 void spool_free(struct spool *spool);
 
-/* Remove what no job of the store owns, and fail queued jobs whose scan is gone. Before any other use. */
-int spool_clean(struct spool *spool, struct store *store, int *removed, int *lost);
+/* What a start found. */
+struct spool_cleaned {
+    int removed, lost; /* files that no job owns; jobs whose scan is gone, which have failed */
+    int scans_found, results_found;
+    int64_t time; /* of found-TIME/, where these are */
+};
+/* Remove, or keep aside (LEFTOVERS), what no job of the store owns, and fail queued jobs whose scan is gone. Before any
+ * other use. `clean`: as spool_stop_take() said. */
+int spool_clean(struct spool *spool, struct store *store, bool clean, struct spool_cleaned *out);
+
+/* Whether the last daemon stopped cleanly and the job store is as it left it; _take: from now on it is not, until
+ * _note, when the store has been closed. Fails with ERR_IO, ERR_SPOOL_FULL. */
+bool spool_stop_was_clean(const struct spool *spool);
+int spool_stop_take(struct spool *spool, bool *clean);
+void spool_stop_note(struct spool *spool);
+
+/* Move `name` of `folder` to found-TIME/`kept` of the state folder; false: errno says why not. */
+bool spool_found_keep(const struct spool *spool, int64_t time, int folder, const char *name, const char *kept);
+int spool_found_count(struct spool *spool);
+/* Remove those that were kept for SPOOL_FOUND_DAYS; how many files and folders it were. */
+int spool_found_expire(struct spool *spool);
+/* What root makes in the state folder is its owner's, too: the service is to read it. */
+bool spool_owner_give(const struct spool *spool, const char *name);
 
 /* A new id: 26 characters of time and 80 random bits, in lower-case base 32. */
 int spool_new_id(char id[JOB_ID]);
@@ -56,6 +90,8 @@ bool spool_is_id(const char *text);
 int spool_begin(struct spool *spool, int64_t expected, struct spool_file *out);
 /* Append bytes. Fails likewise. */
 int spool_append(struct spool_file *file, const void *data, size_t bytes);
+/* Open for reading alone what has arrived so far. Fails as disk_failed(). */
+int spool_reopen(const struct spool_file *file, int *fd);
 /* File and folder entry are on the disk; the file is closed and stays until spool_remove. Takes as long as the disk
  * does; those who call it at a time share the sync of the folder. Fails with ERR_SPOOL_FULL, ERR_IO. */
 int spool_finish(struct spool_file *file);

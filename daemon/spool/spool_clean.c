@@ -1,6 +1,8 @@
 /* What a crash left in the folders, found at a start. */
 #include "daemon/spool/spool.h"
 
+#include "daemon/base/clock.h"
+
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,8 +46,56 @@ static struct row *row_find(struct rows *rows, const char *id)
     return rows->count && spool_is_id(id) ? bsearch(&key, rows->row, rows->count, sizeof key, row_compare) : NULL;
 }
 
-static int clean_scans(struct spool *spool, struct rows *rows, int *removed)
+/* One look through the folders. */
+struct cleaning {
+    struct spool *spool;
+    struct rows *rows;
+    bool clean; /* what has no row never had one */
+    struct spool_cleaned *out;
+};
+
+/* The name of a leftover may be that of an upload, which is being made a job: then its bytes are there as well. */
+static bool is_upload(const struct spool *spool, const char *id)
 {
+    struct stat there;
+    char path[JOB_ID + 16];
+    snprintf(path, sizeof path, "uploads/%.*s", JOB_ID - 1, id);
+    return fstatat(spool->state, path, &there, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* What of `folder` no job owns; it stays where it can be neither kept aside nor removed. */
+static void scan_drop(const struct cleaning *cleaning, const char *name, bool has_row)
+{
+    struct spool *spool = cleaning->spool;
+    struct spool_cleaned *out = cleaning->out;
+    char kept[JOB_ID + 16];
+    if (cleaning->clean || has_row || !spool_is_id(name) || is_upload(spool, name)) {
+        out->removed += unlinkat(spool->scans, name, 0) == 0;
+        return;
+    }
+    snprintf(kept, sizeof kept, "%.*s.scan", JOB_ID - 1, name);
+    out->scans_found += spool_found_keep(spool, out->time, spool->scans, name, kept);
+}
+
+static void result_drop(const struct cleaning *cleaning, const char *name, const struct row *row)
+{
+    struct spool *spool = cleaning->spool;
+    struct spool_cleaned *out = cleaning->out;
+    char kept[JOB_ID + 16];
+    /* It is made again from the scan of its job. */
+    bool again = row && (row->scan || row->job.state != JOB_QUEUED);
+    if (cleaning->clean || again || !spool_is_id(name)) {
+        disk_folder_remove(&spool->freer, spool->results, name);
+        out->removed++;
+        return;
+    }
+    snprintf(kept, sizeof kept, "%.*s.results", JOB_ID - 1, name);
+    out->results_found += spool_found_keep(spool, out->time, spool->results, name, kept);
+}
+
+static int clean_scans(const struct cleaning *cleaning)
+{
+    struct spool *spool = cleaning->spool;
     DIR *stream = disk_folder_read(spool->scans);
     if (!stream)
         return disk_failed("reading the spool");
@@ -53,20 +103,21 @@ static int clean_scans(struct spool *spool, struct rows *rows, int *removed)
         struct stat there;
         if (entry->d_name[0] == '.' || fstatat(spool->scans, entry->d_name, &there, AT_SYMLINK_NOFOLLOW) < 0)
             continue;
-        struct row *row = row_find(rows, entry->d_name);
+        struct row *row = row_find(cleaning->rows, entry->d_name);
         if (row && row->job.scan_stays) {
             row->scan = true;
             spool->used += there.st_size;
-        } else if (S_ISREG(there.st_mode) && unlinkat(spool->scans, entry->d_name, 0) == 0) {
-            (*removed)++;
+        } else if (S_ISREG(there.st_mode)) {
+            scan_drop(cleaning, entry->d_name, row != NULL);
         }
     }
     closedir(stream);
     return 0;
 }
 
-static int clean_results(struct spool *spool, struct rows *rows, int *removed)
+static int clean_results(const struct cleaning *cleaning)
 {
+    struct spool *spool = cleaning->spool;
     DIR *stream = disk_folder_read(spool->results);
     if (!stream)
         return disk_failed("reading the results");
@@ -75,15 +126,13 @@ static int clean_results(struct spool *spool, struct rows *rows, int *removed)
             continue;
         /* An image that was being converted. */
         if (entry->d_name[0] == '.' && unlinkat(spool->results, entry->d_name, 0) == 0) {
-            (*removed)++;
+            cleaning->out->removed++;
             continue;
         }
         /* A result without a committed success was renamed just before a crash; its job runs again. */
-        const struct row *row = row_find(rows, entry->d_name);
-        if (!row || row->job.state != JOB_SUCCEEDED) {
-            disk_folder_remove(&spool->freer, spool->results, entry->d_name);
-            (*removed)++;
-        }
+        const struct row *row = row_find(cleaning->rows, entry->d_name);
+        if (!row || row->job.state != JOB_SUCCEEDED)
+            result_drop(cleaning, entry->d_name, row);
     }
     closedir(stream);
     return 0;
@@ -103,10 +152,11 @@ static bool scan_from_upload(struct spool *spool, const struct job_files *job)
     return true;
 }
 
-int spool_clean(struct spool *spool, struct store *store, int *removed, int *lost)
+int spool_clean(struct spool *spool, struct store *store, bool clean, struct spool_cleaned *out)
 {
     struct rows rows = {.row = NULL};
-    *removed = *lost = 0;
+    const struct cleaning cleaning = {spool, &rows, clean, out};
+    *out = (struct spool_cleaned){.time = clock_milliseconds()};
     int64_t counts[JOB_STATES], oldest, total = 0;
     int result = store_counts(store, counts, &oldest);
     for (int i = 0; i < JOB_STATES; i++)
@@ -119,17 +169,19 @@ int spool_clean(struct spool *spool, struct store *store, int *removed, int *los
     if (!result && rows.count)
         qsort(rows.row, rows.count, sizeof *rows.row, row_compare);
     if (!result)
-        result = clean_scans(spool, &rows, removed);
+        result = clean_scans(&cleaning);
     if (!result)
-        result = clean_results(spool, &rows, removed);
+        result = clean_results(&cleaning);
     for (size_t i = 0; !result && i < rows.count; i++) {
         const struct row *row = &rows.row[i];
         if (row->job.state != JOB_QUEUED || row->scan || scan_from_upload(spool, &row->job))
             continue;
         err_set(ERR_IO, "The uploaded scan is no longer on the server's disk. Submit it again.");
         result = store_fail_lost(store, row->job.id, err_last());
-        (*lost)++;
+        out->lost++;
     }
+    if (!result && (out->scans_found || out->results_found) && fsync(spool->state) < 0)
+        result = spool_failed(spool, "keeping leftovers aside");
     free(rows.row);
     return result;
 }

@@ -13,6 +13,7 @@
 
 #include <pthread.h>
 #include <sqlite3.h>
+#include <sys/types.h>
 
 enum { STATEMENTS = 48 };
 
@@ -62,9 +63,19 @@ struct change {
     struct err failure; /* where result is not 0 */
 };
 
+/* Which file has a name. */
+struct file_identity {
+    const char *path; /* SQLite's */
+    dev_t device;
+    ino_t inode; /* 0: none yet */
+};
+
 struct store {
     /* of the writer's thread */
     struct connection writer;
+    struct file_identity file[2]; /* jobs.db and its log, which are open */
+    char saved[512];              /* where their contents are, since one of them has lost its name; "": nowhere */
+    bool save_tried;
     bool soft; /* its commits do not wait for the disk */
     struct entry *entry;
     size_t entries, room;

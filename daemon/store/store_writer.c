@@ -4,8 +4,11 @@
 #include "daemon/base/clock.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 enum {
     BATCH = 256,        /* changes in one transaction, at most */
@@ -27,8 +30,53 @@ static int sync_set(struct store *store, bool soft)
     return result;
 }
 
+/* All that was committed, in a file beside the one that has lost its name. */
+static void contents_save(struct store *store)
+{
+    char path[sizeof store->saved];
+    int length = snprintf(path, sizeof path, "%s.saved-%lld", store->file[0].path, (long long)clock_milliseconds());
+    char *sql = length < (int)sizeof path ? sqlite3_mprintf("VACUUM INTO %Q", path) : NULL;
+    store->save_tried = true;
+    if (sql && sqlite3_exec(store->writer.db, sql, NULL, NULL, NULL) == SQLITE_OK)
+        memcpy(store->saved, path, sizeof path);
+    else if (sql)
+        unlink(path);
+    sqlite3_free(sql);
+}
+
+/* Whether the name is another file's, or nobody's. */
+static bool is_gone(struct file_identity *file)
+{
+    struct stat there;
+    bool found = stat(file->path, &there) == 0;
+    if (found && !file->inode) {
+        file->device = there.st_dev;
+        file->inode = there.st_ino;
+    }
+    return found ? there.st_ino != file->inode || there.st_dev != file->device : errno == ENOENT && file->inode;
+}
+
+/* What is written to a file that has lost its name is gone with this process. */
+static int files_check(struct store *store)
+{
+    for (int i = 0; i < 2; i++) {
+        if (!is_gone(&store->file[i]))
+            continue;
+        if (!store->save_tried)
+            contents_save(store);
+        return err_set(ERR_STORE,
+                       "The job store's file %s was removed or replaced while it is in use: nothing more is taken. Put "
+                       "it back, or stop mrirecond and follow Recovery in docs/operations.md%s%s.",
+                       store->file[i].path, *store->saved ? "; all jobs are saved in " : "", store->saved);
+    }
+    return 0;
+}
+
 static int begin(struct store *store, bool soft)
 {
+    int gone = files_check(store);
+    if (gone)
+        return gone;
     bool clock_set = store_clock_read(store);
     int result = sync_set(store, soft && !clock_set);
     if (!result)
@@ -197,6 +245,8 @@ int store_check(struct store *store)
 
 int writer_start(struct store *store)
 {
+    store->file[0].path = sqlite3_db_filename(store->writer.db, "main");
+    store->file[1].path = sqlite3_filename_wal(store->file[0].path);
     int failed = pthread_create(&store->thread, NULL, writer_run, store);
     if (failed)
         return err_set(ERR_INTERNAL, "The job store's thread cannot be started: %s.", strerror(failed));

@@ -5,7 +5,7 @@ import subprocess
 import tempfile
 
 import scans
-from harness import ROOT, Daemon, main, same, skip, test
+from harness import ROOT, Daemon, main, same, skip, test, wait_until
 
 FOLDER = tempfile.TemporaryDirectory(dir="/dev/shm")  # workers may write there
 BODY = scans.radial(seed=41).bytes(FOLDER.name)
@@ -41,7 +41,7 @@ def accepted():
         lines(server.state)
         job = server.submit(BODY).expect(202).json()["id"]
         log = lines(server.state)
-        in_order(log[:log.index("answer 202") + 1], [f"sync spool/{job}", "sync spool", "sync jobs.db-wal", "answer 202"])
+        in_order(log[:log.index("answer 202") + 1], [f"sync spool/{job}.part", f"rename {job}", "sync spool", "sync jobs.db-wal", "answer 202"])
         server.finish(job)
 
 
@@ -57,9 +57,11 @@ def large():
         in_order(log, [f"waited results/{job['id']}.tmp/image.h5"] * pieces + [f"sync results/{job['id']}/image.h5"])
         # What the worker is told of the disk is told to nobody else.
         with open(BROKEN, "w"):
-            job = server.run(body, "kind=recon&coils=none&output=complex")
+            job = server.submit(body, "kind=recon&coils=none&output=complex").expect(202).json()["id"]
+        wait_until(lambda: server.metrics().get('mrirecond_jobs_put_back_total{reason="io-error"}'), "the job to be put back")
         os.unlink(BROKEN)
-        same((job["state"], job["error"]["code"]), ("failed", "io-error"), f"state and code ({job['error']})")
+        job = server.finish(job)
+        same((job["state"], job["attempts"]), ("succeeded", 1), "state and attempts")
 
 
 @test("a result: its files, their folder, its name and the row are on the disk before it is said")
@@ -70,10 +72,10 @@ def succeeded():
         job = answer.headers["content-location"].split("/")[3]
         log = lines(server.state)
         log = log[:log.index("answer 200") + 1]
-        named = log.index(f"rename {job}")
+        named = [place for place, line in enumerate(log) if line == f"rename {job}"][1]  # the first is of the scan
         for name in ("image.h5", "image.png"):
             assert f"sync results/{job}/{name}" in log[named:], f"{name} is not synced:\n" + "\n".join(log)
-        in_order(log, [f"sync spool/{job}", "sync spool", "sync jobs.db-wal", f"rename {job}", f"sync results/{job}", "sync results", "sync jobs.db-wal",
+        in_order(log, [f"sync spool/{job}.part", f"rename {job}", "sync spool", "sync jobs.db-wal", f"rename {job}", f"sync results/{job}", "sync results", "sync jobs.db-wal",
                        "answer 200"])
 
 

@@ -127,7 +127,7 @@ def repaired(state, path):
     lost = set(state.done + state.waiting) - there
     print(f"# {len(there)} jobs were read, {len(lost)} lost their row")
     assert there and lost, "the damage hit everything or nothing"
-    found = {os.path.basename(name).split(".")[0] for name in glob.glob(path + "/found-*/*")}
+    found = {os.path.basename(name).split(".")[0] for name in glob.glob(path + "/found-*/0*")}
     assert lost <= found, f"neither row nor file of {lost - found}"
     all_end(state, path, lost)
 
@@ -155,7 +155,7 @@ def nothing_left():
         status, text = tool(path, "repair")
         same(status, 0, f"status of --repair-state ({text})")
         same([each for each in everything(path) if os.lstat(each).st_uid != owner], [], "files of another owner")
-        found = {os.path.basename(name) for name in glob.glob(path + "/found-*/*")}
+        found = {os.path.basename(name) for name in glob.glob(path + "/found-*/0*")}
         assert {identity + ".results" for identity in state.done} | {identity + ".scan" for identity in state.waiting} <= found, found
         with Daemon(state=path) as daemon:
             same(daemon.run(BODY)["state"], "succeeded", "state of a job after the repair")
@@ -255,7 +255,7 @@ def uploads():
     status, text = tool(path, "repair")
     same(status, 0, f"status of --repair-state ({text})")
     same(tool(path, "check")[0], 0, "status of --check-state afterwards")
-    found = {os.path.basename(name) for name in glob.glob(path + "/found-*/*")}
+    found = {os.path.basename(name) for name in glob.glob(path + "/found-*/0*")}
     same(found, {f"{ids[name]}.upload{ending}" for name in ("long", "note") for ending in ("", ".json")}, "what was kept aside")
     assert not glob.glob(path + "/jobs.db.damaged-*"), "a sound job store was written anew"
     mode = os.stat(f"{folder}/{ids['open']}")
@@ -266,6 +266,90 @@ def uploads():
             same(daemon.request("HEAD", where, headers=TUS).expect(200).headers["upload-offset"], "20000", f"Upload-Offset of {name}")
             daemon.request("PATCH", where, BODY[20000:], {**TUS, "Upload-Offset": "20000"}).expect(204)
             same(daemon.finish(ids[name])["state"], "succeeded", f"state of {name}")
+
+
+def found(state):
+    """What was kept aside: its paths."""
+    return sorted(glob.glob(state + "/found-*/0*"))
+
+
+@test("a log that was overwritten, and a kill: jobs whose rows are lost leave their scans aside, told in log, metric and --check-state")
+def overwritten_log():
+    with Daemon(expect_trouble=True) as daemon:
+        os.kill(daemon.worker(), signal.SIGSTOP)
+        ids = [daemon.submit(BODY).expect(202).json()["id"] for _ in range(30)]
+        daemon.kill()
+        with open(daemon.state + "/jobs.db-wal", "r+b") as file:
+            file.seek(os.path.getsize(file.name) // 2)
+            file.write(os.urandom(64))
+        same(tool(daemon.state, "check")[0], 0, "status of --check-state")
+        daemon.restart()
+        there = {job["id"] for job in daemon.get("/v1/jobs?limit=100").json()["jobs"]}
+        aside = {os.path.basename(path).split(".")[0]: path for path in found(daemon.state)}
+        assert there and len(aside) > 1, f"{len(there)} rows were left, {len(aside)} scans kept aside: nothing was lost"
+        same(sorted(there) + sorted(aside), sorted(ids), "jobs that are there, and scans kept aside")
+        log = next(line for line in daemon.read_log().splitlines() if "found-" in line)
+        assert f"{len(aside)} scans and 0 results that no job knows of" in log and "README" in log, log
+        same(daemon.metrics()["mrirecond_found_files"], len(aside), "mrirecond_found_files")
+        for path in aside.values():
+            with open(path, "rb") as file:
+                assert file.read() == BODY, f"{path} is not the scan that was sent"
+        with open(os.path.dirname(path) + "/README") as file:
+            assert "Send it again" in file.read()
+        same(daemon.run(BODY)["state"], "succeeded", "state")
+        daemon.process.terminate()
+        daemon.process.wait(SLOW)
+        status, text = tool(daemon.state, "check")
+        assert status == 0 and f"{len(aside)} scans and results that no job knows of are kept aside" in text, text
+        old = os.path.dirname(path)
+        os.rename(old, os.path.dirname(old) + "/found-1000")  # of 1970
+        daemon.restart()
+        same((found(daemon.state), daemon.metrics()["mrirecond_found_files"]), ([], 0), "what is kept aside after more than 30 days")
+
+
+@test("a leftover after a clean stop was never accepted, and is removed; after a kill it is kept aside, what had not arrived is not")
+def leftovers():
+    names = {f"{number}.part" if part else number: part for number, part in (("01m000000000000000000000aa", False), ("01m000000000000000000000bb", True))}
+    for clean in (True, False):
+        with Daemon(expect_trouble=True) as daemon:
+            daemon.run(BODY)
+            if clean:
+                daemon.process.terminate()
+                daemon.process.wait(SLOW)
+            else:
+                daemon.kill()
+            for name in names:
+                with open(f"{daemon.state}/spool/{name}", "wb") as file:
+                    file.write(BODY)
+            assert ("removes them" if clean else "keeps them aside") in tool(daemon.state, "check")[1]
+            daemon.restart()
+            same([os.path.basename(path) for path in found(daemon.state)], [] if clean else ["01m000000000000000000000aa.scan"], "what is kept aside")
+            same(os.listdir(daemon.state + "/spool"), [], "files of the spool")
+
+
+@test("a job store that is removed while it is in use: nothing more is accepted, /readyz says so, all jobs are saved, and run when that is put in place")
+def removed_in_use():
+    for names in (("jobs.db", "jobs.db-wal", "jobs.db-shm"), ("jobs.db-wal",)):
+        with Daemon(expect_trouble=True) as daemon:
+            os.kill(daemon.worker(), signal.SIGSTOP)
+            ids = [daemon.submit(BODY).expect(202).json()["id"] for _ in range(10)]
+            for name in names:
+                os.unlink(f"{daemon.state}/{name}")
+            for _ in range(2):
+                detail = daemon.submit(BODY).problem(500, "store-failed")["detail"]
+                assert "removed or replaced" in detail and "jobs.db.saved-" in detail, detail
+            same(daemon.get("/readyz").expect(503).json()["checks"]["store"], detail, "what /readyz says of the store")
+            daemon.kill()
+            saved, = glob.glob(daemon.state + "/jobs.db.saved-*")
+            for name in ("jobs.db-wal", "jobs.db-shm"):
+                if os.path.exists(f"{daemon.state}/{name}"):
+                    os.unlink(f"{daemon.state}/{name}")
+            os.rename(saved, daemon.state + "/jobs.db")
+            same(tool(daemon.state, "check")[0], 0, "status of --check-state")
+            daemon.restart()
+            for identity in ids:
+                same(daemon.finish(identity)["state"], "succeeded", "state")
+            same(found(daemon.state), [], "what is kept aside")
 
 
 if __name__ == "__main__":

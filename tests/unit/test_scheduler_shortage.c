@@ -140,7 +140,7 @@ static void the_scan_of_a_job_that_failed_by_the_disk_stays(void **state)
 {
     struct fixture *f = *state;
     char broken[JOB_ID], good[JOB_ID];
-    int removed, lost;
+    struct spool_cleaned cleaned;
     submit(f, "unreadable", broken);
     struct job job = reach(f, broken, JOB_FAILED);
     assert_string_equal(json_string_value(json_object_get(job.error, "code")), "io-error");
@@ -152,7 +152,7 @@ static void the_scan_of_a_job_that_failed_by_the_disk_stays(void **state)
     scheduler_free(f->scheduler);
     f->scheduler = NULL;
     assert_false(scan_is_there(f, good));
-    assert_int_equal(spool_clean(f->spool, f->store, &removed, &lost), 0);
+    assert_int_equal(spool_clean(f->spool, f->store, true, &cleaned), 0);
     assert_true(scan_is_there(f, broken)); /* also over a start */
 }
 

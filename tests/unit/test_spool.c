@@ -318,7 +318,7 @@ static void a_start_cleans_what_a_crash_left(void **state)
     struct store *store;
     struct job job, taken;
     char path[160], ids[3][JOB_ID];
-    int removed, lost;
+    struct spool_cleaned cleaned;
     bool found;
     json_t *results;
     snprintf(path, sizeof path, "%s/jobs.db", f->folder);
@@ -350,10 +350,10 @@ static void a_start_cleans_what_a_crash_left(void **state)
     put(f, path, "its scan");
     snprintf(path, sizeof path, "results/.%s.png", ids[0]);
     put(f, path, "half an image");
-    assert_int_equal(spool_clean(f->spool, store, &removed, &lost), 0);
-    assert_int_equal(removed, 6);
+    assert_int_equal(spool_clean(f->spool, store, true, &cleaned), 0);
+    assert_int_equal(cleaned.removed, 6);
     assert_false(exists(f, "spool/%s", ids[0]) || exists(f, "results/.%s.png", ids[0]));
-    assert_int_equal(lost, 1); /* 2 is queued and has no scan */
+    assert_int_equal(cleaned.lost, 1); /* 2 is queued and has no scan */
     assert_true(f->spool->used == 5);
     assert_true(exists(f, "results/%s/image.h5", ids[0]) && exists(f, "spool/%s", ids[1]));
     assert_false(exists(f, "results/%s", ids[1]));
@@ -368,12 +368,103 @@ static void a_start_cleans_what_a_crash_left(void **state)
     snprintf(path, sizeof path, "spool/%s", ids[0]);
     put(f, path, "its scan");
     store_set_kept_scans(store, true, true);
-    assert_int_equal(spool_clean(f->spool, store, &removed, &lost), 0);
-    assert_int_equal(removed, 0);
+    assert_int_equal(spool_clean(f->spool, store, true, &cleaned), 0);
+    assert_int_equal(cleaned.removed, 0);
     store_set_kept_scans(store, true, false);
-    assert_int_equal(spool_clean(f->spool, store, &removed, &lost), 0);
-    assert_int_equal(removed, 1);
+    assert_int_equal(spool_clean(f->spool, store, true, &cleaned), 0);
+    assert_int_equal(cleaned.removed, 1);
     store_free(store);
+}
+
+static bool is_kept(const struct fixture *f, int64_t time, const char *name)
+{
+    char path[320];
+    snprintf(path, sizeof path, "%s/found-%lld/%s", f->folder, (long long)time, name);
+    return access(path, F_OK) == 0;
+}
+
+/* A job whose row is there as one that waits, though it has a result and no scan, as where the store lost its last
+ * changes; a scan and a result without rows; a scan that had not arrived, and one that is an upload's. */
+static void a_start_keeps_aside_what_may_have_lost_its_row(void **state)
+{
+    struct fixture *f = *state;
+    struct store *store;
+    char path[160], ids[3][JOB_ID], name[128];
+    struct spool_cleaned cleaned;
+    json_t *results;
+    struct job job = {.parameters = json_object(), .formats = json_array(), .bytes = 8};
+    snprintf(path, sizeof path, "%s/jobs.db", f->folder);
+    assert_int_equal(store_create(&store, path), 0);
+    for (int i = 0; i < 3; i++)
+        spool_new_id(ids[i]);
+    strcpy(job.id, ids[0]);
+    strcpy(job.kind, "recon");
+    assert_int_equal(store_submit(store, &job, 10), 0);
+    job_clear(&job);
+    for (int i = 0; i < 2; i++) {
+        results_put(f, ids[i], "an image", NULL);
+        assert_int_equal(spool_results_finish(f->spool, ids[i], &results), 0);
+        json_decref(results);
+    }
+    snprintf(path, sizeof path, "spool/%s", ids[1]);
+    put(f, path, "a scan");
+    snprintf(path, sizeof path, "spool/%s.part", ids[2]);
+    put(f, path, "half a scan");
+    snprintf(path, sizeof path, "%s/uploads", f->folder);
+    assert_int_equal(mkdir(path, 0700), 0);
+    snprintf(path, sizeof path, "uploads/%s", ids[2]);
+    put(f, path, "an upload");
+    snprintf(path, sizeof path, "spool/%s", ids[2]);
+    put(f, path, "an upload");
+    assert_int_equal(spool_clean(f->spool, store, false, &cleaned), 0);
+    assert_int_equal(cleaned.scans_found, 1);
+    assert_int_equal(cleaned.results_found, 2);
+    assert_int_equal(cleaned.removed, 2);
+    assert_int_equal(cleaned.lost, 1);
+    snprintf(name, sizeof name, "%s.scan", ids[1]);
+    assert_true(is_kept(f, cleaned.time, name) && is_kept(f, cleaned.time, "README"));
+    for (int i = 0; i < 2; i++) {
+        snprintf(name, sizeof name, "%s.results/image.h5", ids[i]);
+        assert_true(is_kept(f, cleaned.time, name));
+    }
+    assert_int_equal(spool_found_count(f->spool), 3);
+    /* What is 30 days old goes, what is not stays. */
+    put(f, "spool/odd name", "a leftover");
+    assert_true(spool_found_keep(f->spool, 1000, f->spool->scans, "odd name", "odd.scan"));
+    assert_int_equal(spool_found_count(f->spool), 4);
+    assert_int_equal(spool_found_expire(f->spool), 1);
+    assert_false(exists(f, "found-%s", "1000"));
+    assert_true(f->spool->found == 3 && spool_found_count(f->spool) == 3);
+    store_free(store);
+}
+
+static void a_stop_is_clean_where_the_store_is_as_it_was_left(void **state)
+{
+    struct fixture *f = *state;
+    struct store *store;
+    char path[160];
+    bool clean = true;
+    snprintf(path, sizeof path, "%s/jobs.db", f->folder);
+    assert_int_equal(spool_stop_take(f->spool, &clean), 0);
+    assert_false(clean);
+    spool_stop_note(f->spool); /* of no store */
+    assert_false(spool_stop_was_clean(f->spool));
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(store_create(&store, path), 0);
+        if (i == 0) { /* its tables were made, and are in its log */
+            spool_stop_note(f->spool);
+            assert_false(spool_stop_was_clean(f->spool));
+        }
+        store_free(store);
+        spool_stop_note(f->spool);
+        assert_true(spool_stop_was_clean(f->spool));
+        assert_int_equal(spool_stop_take(f->spool, &clean), 0);
+        assert_true(clean && !spool_stop_was_clean(f->spool)); /* from now on a kill may come */
+    }
+    spool_stop_note(f->spool);
+    const struct timespec times[] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = 1000000000}};
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0); /* another's, as one from a backup */
+    assert_false(spool_stop_was_clean(f->spool));
 }
 
 int main(void)
@@ -389,6 +480,8 @@ int main(void)
         WITH_SPOOL(result_names_reach_nothing_else),
         WITH_SPOOL(two_daemons_do_not_share_a_folder),
         WITH_SPOOL(a_start_cleans_what_a_crash_left),
+        WITH_SPOOL(a_start_keeps_aside_what_may_have_lost_its_row),
+        WITH_SPOOL(a_stop_is_clean_where_the_store_is_as_it_was_left),
         WITH_SPOOL(files_of_any_size_are_removed_and_none_stays_open),
     };
     return cmocka_run_group_tests_name("spool", tests, NULL, NULL);

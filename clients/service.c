@@ -75,20 +75,37 @@ void service_free(struct service *service)
     free(service);
 }
 
+/* The token in the first line of a file. */
+static int token_read(const char *path, char line[256])
+{
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return err_set(ERR_IO, "The token cannot be read from %s: %s.", path, strerror(errno));
+    bool read = fgets(line, 256, file);
+    fclose(file);
+    if (read)
+        line[strcspn(line, "\r\n")] = '\0';
+    for (size_t n = read ? strlen(line) : 0; n > 0 && line[n - 1] == ' '; n--)
+        line[n - 1] = '\0';
+    if (!read || !*line)
+        return err_set(ERR_IO, "There is no token in the first line of the file %s.", path);
+    return 0;
+}
+
 int service_trust(struct service *service, const char *token, const char *token_file, const char *cacert)
 {
     char line[256] = "";
     service->cacert = cacert;
-    if (token_file) {
-        FILE *file = fopen(token_file, "re");
-        bool read = file && fgets(line, sizeof line, file);
-        if (file)
-            fclose(file);
-        line[strcspn(line, " \r\n")] = '\0';
-        if (!read || !*line)
-            return err_set(ERR_IO, "There is no token in the file %s.", token_file);
+    int failure = token_file ? token_read(token_file, line) : 0;
+    if (failure)
+        return failure;
+    if (token_file)
         token = line;
-    }
+    if (token && strpbrk(token, " \t\r\n\""))
+        return err_set(ERR_BAD_PARAMETER,
+                       "What %s holds is more than a token: it has spaces or quotes in it. A token is one word, as "
+                       "mrirecond --new-token prints it; the server's own file of tokens has their hashes.",
+                       token_file ? token_file : "MRIRECON_TOKEN");
     if (token && *token && !(service->token = strdup(token)))
         return err_set(ERR_NO_MEMORY, "There is no memory for a token.");
     return 0;
@@ -200,6 +217,43 @@ static int refuse(const struct exchange *exchange, const char *path, long status
     return failure;
 }
 
+/* A server that is not trusted, or does not speak what its address says; 0: it is something else. */
+static int explain_tls(const struct exchange *exchange, CURLcode result, const char *reason)
+{
+    const char *url = exchange->service->url, *cacert = exchange->service->cacert;
+    bool plain = strncmp(url, "http://", 7) == 0;
+    if (result == CURLE_PEER_FAILED_VERIFICATION && strstr(reason, "does not match"))
+        return err_set(ERR_IO,
+                       "The certificate of %s is for another name (%s): use the name that it is for in the server's "
+                       "address.",
+                       url, reason);
+    if (result == CURLE_PEER_FAILED_VERIFICATION && cacert)
+        return err_set(ERR_IO,
+                       "The certificate of %s is signed by none of those in %s (%s): --cacert FILE, or MRIRECON_CACERT, names the "
+                       "certificate that the operator of the server gives out, in PEM.",
+                       url, cacert, reason);
+    if (result == CURLE_PEER_FAILED_VERIFICATION)
+        return err_set(ERR_IO,
+                       "The certificate of %s is not trusted by this machine (%s): name the certificate to trust by "
+                       "--cacert FILE or MRIRECON_CACERT; the operator of the server has it.",
+                       url, reason);
+    if (result == CURLE_SSL_CACERT_BADFILE)
+        return err_set(ERR_IO, "%s, named by --cacert or MRIRECON_CACERT, cannot be read as certificates in PEM.",
+                       cacert ? cacert : "The system's file of certificates");
+    if (result == CURLE_SSL_CONNECT_ERROR)
+        return err_set(
+            ERR_IO,
+            "No TLS could be agreed upon with %s (%s). Where the server speaks plain HTTP, its address begins "
+            "with http://.",
+            url, reason);
+    if (result == CURLE_GOT_NOTHING && plain)
+        return err_set(ERR_IO,
+                       "%s closed the connection without an answer. Where the server speaks TLS, its address "
+                       "begins with https://.",
+                       url);
+    return 0;
+}
+
 static int explain(const struct exchange *exchange, CURLcode result, const char *details)
 {
     const char *url = exchange->service->url;
@@ -214,6 +268,9 @@ static int explain(const struct exchange *exchange, CURLcode result, const char 
     if (exchange->too_long)
         return err_set(ERR_LIMIT, "%s sent more than %d MB where a short answer was expected. Is the address right?",
                        url, ANSWER_MAX >> 20);
+    int failure = explain_tls(exchange, result, reason);
+    if (failure)
+        return failure;
     switch (result) {
     case CURLE_COULDNT_RESOLVE_HOST:
     case CURLE_COULDNT_CONNECT:

@@ -61,7 +61,8 @@ int route_submit_begin(struct request *request)
 {
     struct service *service = request->service;
     int64_t bytes = http_body_bytes(request);
-    const char *coding = http_header(request, "Content-Encoding"), *digest = http_header(request, "Content-Digest");
+    const char *coding = http_header(request, "Content-Encoding"), *type = http_header(request, "Content-Type");
+    const char *digest = http_header(request, "Content-Digest");
     int result = submission_read(request);
     if (!result && coding && strcasecmp(coding, "identity") != 0)
         result = err_set(ERR_UNKNOWN_FORMAT,
@@ -70,6 +71,10 @@ int route_submit_begin(struct request *request)
                          coding);
     if (!result)
         result = accept_check(request);
+    if (!result && type && strncasecmp(type, "multipart/", 10) == 0)
+        result = err_set(ERR_UNKNOWN_FORMAT,
+                         "The body is a form with parts, as curl -F sends it. The scan has to be the body itself: curl "
+                         "--data-binary @scan.h5, or -X POST -T scan.h5 for a large one.");
     if (!result && bytes == 0)
         result = err_set(ERR_EMPTY_BODY, "The body is empty; it should be a scan. With curl: --data-binary @scan.h5.");
     if (!result)

@@ -192,6 +192,26 @@ bool tokens_wanted(const struct tokens *tokens)
     return *tokens->path;
 }
 
+/* Why nobody is let in: said of the form of what was sent alone, so that nothing of it comes back. */
+static int refuse(const char *token)
+{
+    enum { DIGITS = 2 * HASH };
+    bool whole = strncmp(token, "mrt_", 4) == 0;
+    size_t digits = strspn(token + (whole ? 4 : 0), "0123456789abcdef");
+    bool ends = !token[(whole ? 4 : 0) + digits];
+    if (whole && ends && digits == DIGITS)
+        return err_set(ERR_UNAUTHORIZED, "Nobody has this token. It may have been withdrawn, or be another service's; "
+                                         "mrirecond --new-token makes a new one.");
+    if (!whole && ends && digits == DIGITS)
+        return err_set(ERR_UNAUTHORIZED,
+                       "Nobody has this token. It looks like the hash that the server's file of tokens has; the token "
+                       "itself begins with mrt_ and was printed once, by mrirecond --new-token.");
+    return err_set(ERR_UNAUTHORIZED,
+                   "Nobody has this token, and it has no token's form: mrt_ and %d hexadecimal digits, without quotes. "
+                   "Is the file or variable that it comes from the right one, and whole?",
+                   DIGITS);
+}
+
 int tokens_identify(struct tokens *tokens, const char *authorization, struct identity *out)
 {
     unsigned char hash[HASH];
@@ -200,8 +220,13 @@ int tokens_identify(struct tokens *tokens, const char *authorization, struct ide
         out->role = ROLE_ADMIN;
         return 0;
     }
-    if (!authorization || strncasecmp(authorization, "Bearer ", 7) != 0)
-        return err_set(ERR_UNAUTHORIZED, "This service asks who you are. Send the header Authorization: Bearer TOKEN.");
+    if (!authorization)
+        return err_set(ERR_UNAUTHORIZED,
+                       "This service asks who you are. Send the header Authorization: Bearer TOKEN (mrirecon: "
+                       "--token-file FILE, or MRIRECON_TOKEN).");
+    if (strncasecmp(authorization, "Bearer ", 7) != 0)
+        return err_set(ERR_UNAUTHORIZED, "The header Authorization has to be Bearer, a space and a token; no other "
+                                         "scheme, as Basic (curl -u), is taken.");
     const char *token = authorization + 7 + strspn(authorization + 7, " ");
     if (gnutls_hash_fast(GNUTLS_DIG_SHA256, token, strlen(token), hash) != 0)
         return err_set(ERR_INTERNAL, "A token could not be checked. Try again.");
@@ -211,8 +236,7 @@ int tokens_identify(struct tokens *tokens, const char *authorization, struct ide
         if (gnutls_memcmp(hash, tokens->token[i].hash, HASH) == 0)
             *out = tokens->token[i].identity;
     pthread_rwlock_unlock(&tokens->lock);
-    return out->role == ROLE_NOBODY ? err_set(ERR_UNAUTHORIZED, "Nobody has this token. It may have been withdrawn.")
-                                    : 0;
+    return out->role == ROLE_NOBODY ? refuse(token) : 0;
 }
 
 static void hex_print(const unsigned char *bytes, size_t count, char *text)

@@ -13,12 +13,17 @@ static const char hdf5_magic[8] = "\x89HDF\r\n\x1a\n";
 #define PHILIPS     "convert .lab, .raw and .sin together with philips_to_ismrmrd"
 #define UNPACK(how) "The file is packed by " how " and send what is inside"
 
+#define AS_IT_IS \
+    ", as curl -d or a copy as text does: send it as it is (curl --data-binary @scan.h5, or -X POST -T scan.h5)"
+
 /* Formats told by what stands at the start, and what to say of those that are not read. First match counts. */
 static const struct magic {
     size_t at, length;
     const char *magic, *format; /* NULL: not read */
     const char *sentence;
 } magics[] = {
+    {0, 5, "\x89HDF\x1a", NULL, "The file was an HDF5 file until its line ends were taken out" AS_IT_IS},
+    {0, 7, "\x89HDF\n\x1a\n", NULL, "The file was an HDF5 file until its line ends were changed" AS_IT_IS},
     {0, 10, "MATLAB 5.0", NULL, "The file is a MATLAB file (.mat): write its k-space and trajectory as ISMRMRD"},
     {0, 5, "yardl", NULL, "The file is an MRD version 2 (yardl) stream, and only version 1 is read"},
     {0, 3, "CDF", NULL, "The file is a NetCDF file"},
@@ -118,6 +123,22 @@ static bool is_text(const char *head, size_t bytes)
     return true;
 }
 
+/* One short word with an ending: what is sent where the @ was forgotten. */
+static bool is_name(const char *head, size_t bytes)
+{
+    enum { LONGEST = 255, ENDING = 12 };
+    const char *dot = memrchr(head, '.', bytes);
+    return bytes <= LONGEST && dot && is_text(head, bytes) && !memchr(head, '\n', bytes) &&
+           head + bytes - dot <= ENDING && head + bytes - dot > 1 && !memchr(dot, ' ', (size_t)(head + bytes - dot));
+}
+
+/* Parts between boundaries, the first with a header of its own. */
+static bool is_form(const char *head, size_t bytes)
+{
+    static const char header[] = "\r\nContent-Disposition: ";
+    return bytes > 2 && memcmp(head, "--", 2) == 0 && memmem(head, bytes, header, sizeof header - 1);
+}
+
 /* HDF5 may begin with a block of the user's own, of 512 bytes or a power of two times that. */
 static bool is_hdf5_behind(int fd, uint64_t bytes)
 {
@@ -174,5 +195,13 @@ int scan_sniff(const char **format, int fd, uint64_t bytes)
         *format = m->format;
         return 0;
     }
+    if (is_form(head, (size_t)got))
+        return unknown("The file is a form, as curl -F sends it: the scan has to be the body itself (curl "
+                       "--data-binary @scan.h5, or -X POST -T scan.h5)");
+    if (is_name(head, (size_t)got))
+        return err_set(ERR_UNKNOWN_FORMAT,
+                       "What was sent is the text \"%.*s\", which looks like a file's name. curl sends the file itself "
+                       "where an @ stands before its name: --data-binary @scan.h5.",
+                       (int)got, head);
     return unknown_text(head, (size_t)got);
 }

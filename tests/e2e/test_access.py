@@ -316,6 +316,34 @@ def by_client(daemon):
     assert "succeeded" in client(daemon, "list", "--token-file", token).stdout
 
 
+@test("a token that is none is told by its form, and nothing of it comes back")
+def malformed_tokens(daemon):
+    with open(daemon.tokens) as file:
+        line = file.readline()
+    for wrong, says in ((None, r"--token-file FILE, or MRIRECON_TOKEN"), ("Basic " + base64.b64encode(b"alice:secret").decode(), r"no other scheme, as Basic"),
+                        ("Bearer mrt_" + "0" * 64, r"withdrawn, or be another service's"), ("Bearer " + line.split()[2], r"looks like the hash"),
+                        ('Bearer "' + daemon.token["read"] + '"', r"has no token's form: mrt_ and 64 hexadecimal digits, without quotes"),
+                        ("Bearer " + daemon.token["read"][:-1], r"has no token's form")):
+        problem = daemon.request("GET", "/v1/jobs", headers={"Authorization": wrong} if wrong else {}).problem(401, "unauthorized")
+        assert re.search(says, problem["detail"]), problem
+        assert not wrong or wrong.split()[1].strip('"')[4:12] not in problem["detail"], problem
+
+
+@test("the client says what is wrong with a token's file")
+def token_files(daemon):
+    token = os.path.join(daemon.state, "token")
+    for text, says in (("", "There is no token in the first line of"), ("one read 1234\n", "more than a token: it has spaces or quotes"),
+                       ("-----BEGIN PRIVATE KEY-----\n", "more than a token"), ("mrt_12\n", "has no token's form")):
+        with open(token, "w") as file:
+            file.write(text)
+        told = client(daemon, "list", "--token-file", token, check=False)
+        assert told.returncode == 1 and says in told.stderr, told.stderr
+    told = client(daemon, "list", "--token-file", token + "s", check=False)
+    assert told.returncode == 1 and "cannot be read from" in told.stderr and "No such file" in told.stderr, told.stderr
+    told = client(daemon, "list", check=False, MRIRECON_TOKEN="two words")
+    assert told.returncode == 1 and "What MRIRECON_TOKEN holds is more than a token" in told.stderr, told.stderr
+
+
 # Every text of an ISMRMRD header, each with the name that must not be told.
 ABOUT = """<subjectInformation><patientName>Okonkwo</patientName><patientID>Okonkwo</patientID></subjectInformation>
 <studyInformation><studyID>Okonkwo</studyID><referringPhysicianName>Okonkwo</referringPhysicianName><studyDescription>Okonkwo</studyDescription>
@@ -401,6 +429,12 @@ def outside():
         assert not os.path.exists(state), "the state folder was made"
 
 
+@test("the client is told that a server speaks no TLS")
+def plain(daemon):
+    told = client(None, "list", "--server", daemon.url.replace("http:", "https:"), check=False)
+    assert told.returncode == 1 and "its address begins with http://" in told.stderr, told.stderr
+
+
 @test("TLS: only with its certificate, 1.2 and newer, authenticated encryption alone; SIGHUP brings a new one without disturbing who is connected")
 def tls():
     with tempfile.TemporaryDirectory() as folder:
@@ -429,8 +463,14 @@ def tls():
             out = os.path.join(daemon.state, "image.npy")
             client(daemon, "submit", path, "--out", out, "--cacert", first[0])
             assert os.path.getsize(out) > 0
-            distrusted = client(daemon, "list", check=False)
-            same(distrusted.returncode, 1, "exit status without trust")
+            for address, words, says in ((daemon.url, (), r"not trusted by this machine .*--cacert FILE or MRIRECON_CACERT"),
+                                         (daemon.url, ("--cacert", second[0]), r"signed by none of those in \S+second\.crt"),
+                                         (daemon.url, ("--cacert", first[0] + "s"), r"first\.crts, named by --cacert"),
+                                         (daemon.url.replace("127.0.0.1", "other.localhost"), ("--cacert", first[0]), r"is for another name .*other\.localhost"),
+                                         (daemon.url.replace("https:", "http:"), (), r"its address begins with https://")):
+                distrusted = client(None, "list", "--server", address, *words, check=False)
+                same(distrusted.returncode, 1, "exit status without trust")
+                assert re.search(says, distrusted.stderr), distrusted.stderr
             old = ["curl", "-sS", "--cacert", first[0], f"https://127.0.0.1:{daemon.port}/livez", "--tls-max", "1.2"]
             same(subprocess.run(old, capture_output=True).returncode, 0, "curl's exit status with TLS 1.2")
             for version, spoken in (("-tls1", False), ("-tls1_1", False), ("-tls1_2", True)):  # by a client that would take anything

@@ -1,7 +1,9 @@
 #!/usr/bin/python3
 """What is sent and cannot be reconstructed: each a problem document with its own code; and the service is none the worse for it."""
 # time limit: 300 s
+import json
 import re
+import subprocess
 import tempfile
 
 import h5py
@@ -61,6 +63,20 @@ def text(daemon):
         problem = response.json() if response.status != 202 else daemon.finish(response.json()["id"])["error"]
         assert problem["code"] in codes, f"{body[:20]!r}: {problem}"
         check_problem(problem, problem["code"])
+    still_well(daemon)
+
+
+@test("what curl sends by -F, by -d and without the @: the sentence says which option is the right one")
+def by_curl(daemon):
+    GOOD.write(f"{FOLDER.name}/scan.h5")
+    for words, says in ((("-F", "file=@scan.h5"), "as curl -F sends it.*--data-binary @scan.h5"), (("-d", "@scan.h5"), "line ends were taken out, as curl -d.*--data-binary @scan.h5"),
+                        (("-d", "scan.h5"), 'the text "scan.h5", which looks like a file.s name.*--data-binary @scan.h5'),
+                        (("--data-binary", "scan.h5"), 'the text "scan.h5"'),
+                        (("-F", "file=@scan.h5", "-H", "Content-Type: application/x-hdf5"), "The file is a form, as curl -F sends it")):
+        done = subprocess.run(["curl", "-sS", "-H", "Prefer: wait=60", *words, f"{daemon.url}/v1/jobs?kind=recon"], cwd=FOLDER.name, capture_output=True, text=True)
+        problem = check_problem(json.loads(done.stdout), "unknown-format", 415)
+        assert re.search(says, problem["detail"]), problem
+    same(daemon.submit(GOOD.bytes(FOLDER.name).replace(b"\r\n", b"\n"), Prefer="wait=60").json()["detail"][:60], "The file was an HDF5 file until its line ends were changed, ")
     still_well(daemon)
 
 

@@ -245,7 +245,7 @@ static void reason_write(const struct readings *all, enum traj_unit asked, struc
     else if (next == TRAJ_UNIT_AUTO)
         snprintf(found->reason + used, sizeof found->reason - used, ", and too much in all others.");
     else
-        snprintf(found->reason + used, sizeof found->reason - used, "; of the others %s come nearest with %.2g %%%s.",
+        snprintf(found->reason + used, sizeof found->reason - used, "; of the others %s come nearest with %.3g %%%s.",
                  units[next].words, 100 * all->unit[next].coverage,
                  alike(all, next, found->unit) ? ", the same image to half a pixel" : "");
 }

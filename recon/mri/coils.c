@@ -3,6 +3,7 @@
 
 #include "gridding/base/err.h"
 
+#include <stdio.h>
 #include <string.h>
 
 const struct c32 *recon_kept_data(const struct recon_job *job, const struct scan_readout *readout, int coil)
@@ -10,8 +11,10 @@ const struct c32 *recon_kept_data(const struct recon_job *job, const struct scan
     return job->scan.data + readout->data + (size_t)coil * readout->samples + readout->discard_pre;
 }
 
-/* Is any of `count` floats NaN or infinite: the exponent is all ones. */
-bool recon_any_nonfinite(const struct c32 *data, size_t count)
+enum { INFINITE_BITS = 0x7f800000 };
+
+/* The largest of `count` numbers' parts, as bits without the sign, which order as magnitudes do; NaN lies above all. */
+static uint32_t largest_bits(const struct c32 *data, size_t count)
 {
     const float *floats = &data->re;
     uint32_t most = 0;
@@ -22,7 +25,12 @@ bool recon_any_nonfinite(const struct c32 *data, size_t count)
         bits &= 0x7fffffff;
         most = bits > most ? bits : most;
     }
-    return most >= 0x7f800000;
+    return most;
+}
+
+bool recon_any_nonfinite(const struct c32 *data, size_t count)
+{
+    return largest_bits(data, count) >= INFINITE_BITS;
 }
 
 int recon_data_nonfinite(const struct scan_readout *readout)
@@ -54,17 +62,47 @@ int recon_coil_gather(const struct recon_job *job, const struct frame *frame, co
 {
     const uint32_t *readouts = job->frames->readouts + frame->first;
     size_t bad = SIZE_MAX;
-#pragma omp parallel for schedule(static) reduction(min : bad) num_threads(recon_threads(job, frame->samples))
+    uint32_t most = 0;
+#pragma omp parallel for schedule(static) reduction(min                      \
+                                                    : bad) reduction(max     \
+                                                                     : most) \
+    num_threads(recon_threads(job, frame->samples))
     for (size_t i = 0; i < frame->count; i++) {
         const struct scan_readout *readout = &job->scan.readouts[readouts[i]];
         struct c32 *to = out + offsets[i];
         size_t samples = offsets[i + 1] - offsets[i];
-        if (recon_any_nonfinite(recon_kept_data(job, readout, coil), samples))
+        uint32_t largest = largest_bits(recon_kept_data(job, readout, coil), samples);
+        most = largest > most ? largest : most;
+        if (largest >= INFINITE_BITS)
             bad = i < bad ? i : bad;
         else if (job->whitened_coils)
             whiten(job, readout, coil, samples, to);
         else
             memcpy(to, recon_kept_data(job, readout, coil), samples * sizeof *to);
     }
+    job->coil_lives[coil] = job->coil_lives[coil] || most > 0;
     return bad == SIZE_MAX ? 0 : recon_data_nonfinite(&job->scan.readouts[readouts[bad]]);
+}
+
+void recon_coils_report(struct recon_job *job, int coils)
+{
+    char list[128] = "";
+    size_t used = 0;
+    int dead = 0;
+    for (int c = 0; c < coils; c++) {
+        if (job->coil_lives[c])
+            continue;
+        if (used + 16 < sizeof list)
+            used += (size_t)snprintf(list + used, sizeof list - used, "%s%d", dead ? ", " : "", c);
+        else if (list[used - 1] != '.')
+            used += (size_t)snprintf(list + used, sizeof list - used, ", ...");
+        dead++;
+    }
+    if (dead == coils)
+        recon_report_warn(job, "All samples of all coils are 0, so the image is, too.");
+    else if (dead > 0)
+        recon_report_warn(job,
+                          "%d of %d coils hold nothing but zeros: number %s, counted from 0. A coil element or its "
+                          "channel may be broken.",
+                          dead, coils, list);
 }

@@ -134,27 +134,39 @@ static bool same_place(const struct scan_readout *a, const struct scan_readout *
            memcmp(a->slice_dir, b->slice_dir, sizeof a->slice_dir) == 0;
 }
 
+/* A counter's values that were met. */
+struct counter {
+    uint64_t seen[65536 / 64];
+    int values;
+};
+
+static void counter_add(struct counter *counter, uint16_t value)
+{
+    counter->values += !(counter->seen[value / 64] >> (value % 64) & 1);
+    counter->seen[value / 64] |= UINT64_C(1) << (value % 64);
+}
+
 /* Fill one frame's numbers from its readouts. */
 static int frame_fill(struct frame *frame, const struct frames *frames, const struct scan *scan)
 {
     const uint32_t *readouts = frames->readouts + frame->first;
     const struct scan_readout *first = &scan->readouts[readouts[0]];
-    uint64_t seen[65536 / 64];
-    memset(seen, 0, sizeof seen);
+    struct counter averages = {.values = 0}, partitions = {.values = 0};
     frame->coils = first->coils;
     frame->one_place = true;
     for (size_t i = 0; i < frame->count; i++) {
         const struct scan_readout *readout = &scan->readouts[readouts[i]];
-        uint16_t average = readout->idx[SCAN_AVERAGE];
         if (readout->coils != first->coils)
             return err_set_acquisition(ERR_COILS_DIFFER, readout->acquisition,
                                        "Acquisition %u has %u coils, but acquisition %u of the same image has %u.",
                                        readout->acquisition, readout->coils, first->acquisition, first->coils);
         frame->samples += frames_kept(readout);
         frame->one_place = frame->one_place && same_place(first, readout);
-        frame->averages += !(seen[average / 64] >> (average % 64) & 1);
-        seen[average / 64] |= UINT64_C(1) << (average % 64);
+        counter_add(&averages, readout->idx[SCAN_AVERAGE]);
+        counter_add(&partitions, readout->idx[SCAN_STEP2]);
     }
+    frame->averages = averages.values;
+    frame->partitions = partitions.values;
     return 0;
 }
 

@@ -28,6 +28,7 @@ struct frame {
     size_t samples; /* of all its readouts, after discard_pre and discard_post */
     int coils;      /* of each */
     int averages;   /* different average counters among them */
+    int partitions; /* different counters kspace_encode_step_2 among them */
     bool one_place; /* the readouts agree on position and directions */
 };
 

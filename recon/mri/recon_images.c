@@ -126,8 +126,9 @@ static int gridder_create(struct gridder *g)
     g->weights = malloc(g->most_samples * sizeof(float));
     g->offsets = malloc((g->most_count + 1) * sizeof *g->offsets);
     g->staging = malloc(g->most_samples * sizeof *g->staging);
+    job->coil_lives = calloc((size_t)g->most_coils, sizeof *job->coil_lives);
     g->coil = combines(job) || complex_out(job) ? NULL : malloc(g->pixels * sizeof *g->coil);
-    if (!g->k || !g->planned_k || !g->weights || !g->offsets || !g->staging ||
+    if (!g->k || !g->planned_k || !g->weights || !g->offsets || !g->staging || !job->coil_lives ||
         (!g->coil && !combines(job) && !complex_out(job)))
         return err_set(ERR_NO_MEMORY, "No memory for an image of %zu samples.", g->most_samples);
     rc = buffers_alloc(g);
@@ -355,6 +356,7 @@ int recon_images(struct recon_job *job)
         rc = recon_tell(job, RECON_STEP_GRIDDING, 1, g.coils_done, g.coils);
     if (rc == 0) {
         gridder_report_overflow(&g);
+        recon_coils_report(job, g.most_coils);
         recon_report_number(job, "upload_beside_gridding", g.beside);
         series_finish(job);
     }

@@ -141,6 +141,12 @@ int recon_noise(struct recon_job *job)
                                           : err_set(ERR_NO_MEMORY, "No memory for the noise of %d coils.", n);
     if (rc != 0)
         goto out;
+    if (samples == 0) {
+        recon_report_warn(
+            job, "The coils were not decorrelated: none of the %zu noise acquisitions has samples of the images' %d coils.",
+            job->frames->ignored[FRAMES_NOISE], n);
+        goto out;
+    }
     if (samples < (size_t)n * SAMPLES_PER_COIL) {
         recon_report_warn(job, "The coils were not decorrelated: %zu noise samples are too few for %d coils.", samples,
                           n);

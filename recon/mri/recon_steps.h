@@ -41,7 +41,8 @@ struct recon_job {
     int whitened_coils;    /* step "noise": 0: no whitening */
     struct c32 *whitening; /* [coils][coils], lower triangular */
 
-    struct image_series *images; /* step "images" */
+    bool *coil_lives; /* step "images", [coils]: a sample of the coil that is not 0 was met */
+    struct image_series *images;
     json_t *report;
 };
 
@@ -93,10 +94,13 @@ int recon_frame_density(struct recon_job *job, const struct frame *frame, const 
 
 /* ---- coils (coils.c) ---- */
 
-/* Gather one coil of a frame, whitened where the job has a matrix: out[samples].
- * Fails with ERR_DATA_NONFINITE. */
+/* Gather one coil of a frame, whitened where the job has a matrix: out[samples]. Notes in job->coil_lives whether the
+ * coil has a signal. Fails with ERR_DATA_NONFINITE. */
 int recon_coil_gather(const struct recon_job *job, const struct frame *frame, const size_t *offsets, int coil,
                       struct c32 *out);
+
+/* Once all coils of all frames were gathered: warn of those that hold nothing but zeros. */
+void recon_coils_report(struct recon_job *job, int coils);
 
 /* The samples of one coil of a readout that the discards leave: [frames_kept(readout)]. */
 const struct c32 *recon_kept_data(const struct recon_job *job, const struct scan_readout *readout, int coil);

@@ -1,41 +1,42 @@
 /* Step "trajectory": what the trajectory's columns mean, its unit, and whether every number of it can be used. */
-#include "recon/mri/recon_steps.h"
+#include "recon/mri/recon_traj.h"
 
 #include "gridding/base/err.h"
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
-
-/* What one pass over all trajectories of the job's readouts finds. Floats are kept as their bits without the sign,
- * which order as magnitudes do; NaN and infinity lie above all. */
-struct extremes {
-    uint32_t most[4];  /* per column */
-    size_t most_at[4]; /* index into frames->readouts */
-    float least;       /* of the last column */
-    size_t least_at;
-};
-
-enum { INFINITE_BITS = 0x7f800000 };
-
-static float bits_float(uint32_t bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static const struct scan_readout *readout_at(const struct recon_job *job, size_t i)
-{
-    return &job->scan.readouts[job->frames->readouts[i]];
-}
-
-static const float *kept_traj(const struct recon_job *job, const struct scan_readout *readout)
-{
-    return job->scan.traj + readout->traj + (size_t)readout->discard_pre * readout->traj_dims;
-}
 
 /* ---- columns ---- */
+
+/* Most partitions (different kspace_encode_step_2) that the readouts of one image have. */
+static int partitions_count(const struct recon_job *job)
+{
+    int most = 0;
+    for (size_t f = 0; f < job->frames->count; f++)
+        most = job->frames->frame[f].partitions > most ? job->frames->frame[f].partitions : most;
+    return most;
+}
+
+/* A matrix with z > 1, and no kz. Which way out is right depends on whether the readouts count partitions: with z = 1
+ * these would all be summed into one image. */
+static int kz_missing(const struct recon_job *job)
+{
+    int partitions = partitions_count(job);
+    uint32_t acquisition = readout_at(job, 0)->acquisition;
+    if (partitions > 1)
+        return err_set_acquisition(
+            ERR_TRAJ_DIMENSIONS, acquisition,
+            "The trajectory has %d columns, but the encoded matrix %d x %d x %d needs kx, ky and kz. The acquisitions "
+            "count %d partitions (kspace_encode_step_2): store each one's kz as third column, in the unit of kx and "
+            "ky; in cycles per pixel it is (kspace_encode_step_2 - its centre) / %d.",
+            job->columns, job->n[0], job->n[1], job->n[2], partitions, job->n[2]);
+    return err_set_acquisition(
+        ERR_TRAJ_DIMENSIONS, acquisition,
+        "The trajectory has %d columns, but the encoded matrix %d x %d x %d needs kx, ky and kz. Store kz as third "
+        "column. If the scan is 2-D (its acquisitions count no partitions; kspace_encode_step_2 is the same in all of "
+        "an image), its encoded matrix has z = 1.",
+        job->columns, job->n[0], job->n[1], job->n[2]);
+}
 
 static int columns_check(struct recon_job *job)
 {
@@ -62,11 +63,7 @@ static int columns_check(struct recon_job *job)
     if (job->columns == job->dim || job->columns == job->dim + 1)
         return 0;
     if (job->columns < job->dim)
-        return err_set_acquisition(
-            ERR_TRAJ_DIMENSIONS, readout_at(job, 0)->acquisition,
-            "The trajectory has %d columns, but the encoded matrix %d x %d x %d needs kx, ky and kz. "
-            "A stack's kz must be in the trajectory; a 2-D scan has an encoded matrix of z = 1.",
-            job->columns, job->n[0], job->n[1], job->n[2]);
+        return kz_missing(job);
     return err_set_acquisition(
         ERR_TRAJ_DIMENSIONS, readout_at(job, 0)->acquisition,
         "The trajectory has %d columns; the encoded matrix %d x %d x %d takes %d, or %d with density "
@@ -83,6 +80,9 @@ static void extremes_join(struct extremes *into, const struct extremes *from, in
             into->most[c] = from->most[c];
             into->most_at[c] = from->most_at[c];
         }
+    into->greatest = fmaxf(into->greatest, from->greatest);
+    into->level = into->level && from->level;
+    into->longer = into->longer || from->longer;
     if (from->least < into->least || (from->least == into->least && from->least_at < into->least_at)) {
         into->least = from->least;
         into->least_at = from->least_at;
@@ -92,7 +92,7 @@ static void extremes_join(struct extremes *into, const struct extremes *from, in
 static void readout_scan(const float *k, size_t samples, int columns, size_t at, struct extremes *found)
 {
     uint32_t most[4] = {0};
-    float least = INFINITY;
+    float least = INFINITY, greatest = -INFINITY;
     for (size_t s = 0; s < samples; s++)
         for (int c = 0; c < columns; c++) {
             uint32_t bits;
@@ -103,8 +103,11 @@ static void readout_scan(const float *k, size_t samples, int columns, size_t at,
     for (size_t s = 0; s < samples; s++) {
         float last = k[s * (size_t)columns + (size_t)columns - 1];
         least = last < least ? last : least;
+        greatest = last > greatest ? last : greatest;
     }
-    struct extremes here = {.least = least, .least_at = at};
+    struct extremes here = {.least = least, .greatest = greatest, .least_at = at};
+    here.level = recon_level(least, greatest);
+    here.longer = samples > 1;
     for (int c = 0; c < columns; c++) {
         here.most[c] = most[c];
         here.most_at[c] = at;
@@ -126,7 +129,7 @@ static uint64_t readout_hash(const float *k, size_t floats, uint64_t hash)
 static void trajectories_scan(const struct recon_job *job, struct extremes *out)
 {
     int columns = job->columns;
-    struct extremes all = {.least = INFINITY, .least_at = SIZE_MAX};
+    struct extremes all = {.least = INFINITY, .greatest = -INFINITY, .least_at = SIZE_MAX, .level = true};
     for (int c = 0; c < 4; c++)
         all.most_at[c] = SIZE_MAX;
 #pragma omp parallel num_threads(recon_threads(job, job->samples))
@@ -157,61 +160,6 @@ static int hashes_make(struct recon_job *job)
                                 frames_kept(readout_at(job, i)) * (size_t)job->columns, hash);
         job->hash[f] = hash;
     }
-    return 0;
-}
-
-/* ---- the weight column ---- */
-
-static int weights_invalid(const struct recon_job *job, size_t at, float value)
-{
-    uint32_t acquisition = readout_at(job, at)->acquisition;
-    return err_set_acquisition(ERR_DCF_INVALID, acquisition,
-                               "Acquisition %u has a density weight of %g; weights are finite and not negative. Pass "
-                               "dcf=analytic, pipe or none to leave the weights aside.",
-                               acquisition, (double)value);
-}
-
-/* One more column than dimensions holds density weights (Gadgetron's convention), if it can: it could also be the kz of
- * a 2-D scan. */
-static int weights_decide(struct recon_job *job, const struct extremes *found)
-{
-    enum dcf_method asked = (enum dcf_method)recon_choice(job, RECON_DCF);
-    int last = job->columns - 1;
-    if (job->columns == job->dim) {
-        if (asked == DCF_GIVEN)
-            return err_set(
-                ERR_DCF_MISSING,
-                "dcf=given, but the trajectory has %d columns for %d dimensions and so carries no weights. Pass "
-                "dcf=auto, analytic or pipe to have them computed.",
-                job->columns, job->dim);
-        return 0;
-    }
-    if (asked != DCF_AUTO && asked != DCF_GIVEN) {
-        recon_report_decide(job, "trajectory column", "ignored", "Column %d of the trajectory is not used: dcf=%s.",
-                            last + 1, job->request->values->value[RECON_DCF].text);
-        return 0;
-    }
-    if (asked == DCF_AUTO && found->most[last] == 0) {
-        recon_report_decide(job, "trajectory column", "ignored",
-                            "Column %d of the trajectory is 0 throughout, so it holds no weights.", last + 1);
-        return 0;
-    }
-    if (asked == DCF_AUTO && job->dim == 2 && found->least < 0) {
-        uint32_t acquisition = readout_at(job, found->least_at)->acquisition;
-        return err_set_acquisition(
-            ERR_DCF_AMBIGUOUS, acquisition,
-            "The trajectory of this 2-D scan has a third column with negative values (%g in acquisition "
-            "%u): neither density weights nor part of a 2-D trajectory. Pass dcf=analytic, pipe or none "
-            "to leave it aside.",
-            (double)found->least, acquisition);
-    }
-    if (found->most[last] >= INFINITE_BITS)
-        return weights_invalid(job, found->most_at[last], bits_float(found->most[last]));
-    if (found->least < 0)
-        return weights_invalid(job, found->least_at, found->least);
-    if (found->most[last] == 0)
-        return err_set(ERR_DCF_INVALID, "dcf=given, but all density weights of the scan are 0.");
-    job->has_weights = true;
     return 0;
 }
 
@@ -261,6 +209,27 @@ static int unit_decide(struct recon_job *job, const struct extremes *found)
     return 0;
 }
 
+/* Partitions that the trajectory does not tell apart become one image. */
+static int partitions_check(struct recon_job *job, const struct extremes *found)
+{
+    int partitions = partitions_count(job);
+    if (partitions < 2)
+        return 0;
+    if (job->dim == 3 && found->most[2] == 0)
+        return err_set(ERR_TRAJ_MISSING,
+                       "kz is 0 throughout the trajectory, but the acquisitions of an image count %d partitions "
+                       "(kspace_encode_step_2), which would all become one. Fill in the third column: in cycles per "
+                       "pixel it is (kspace_encode_step_2 - its centre) / %d.",
+                       partitions, job->n[2]);
+    if (job->dim == 2)
+        recon_report_warn(job,
+                          "The acquisitions of an image count %d partitions (kspace_encode_step_2), but the encoded "
+                          "matrix has z = 1, so all were summed into one image. If they are partitions of a stack, set "
+                          "the encoded matrix's z to their number and store kz as third column of the trajectory.",
+                          partitions);
+    return 0;
+}
+
 int recon_trajectory(struct recon_job *job)
 {
     struct extremes found;
@@ -270,9 +239,13 @@ int recon_trajectory(struct recon_job *job)
     trajectories_scan(job, &found);
     rc = positions_check(job, &found);
     if (rc == 0)
-        rc = weights_decide(job, &found);
+        rc = recon_weights_decide(job, &found);
+    if (rc == 0)
+        rc = partitions_check(job, &found);
     if (rc == 0)
         rc = unit_decide(job, &found);
+    if (rc == 0)
+        recon_weights_doubt(job, &found);
     if (rc == 0)
         rc = hashes_make(job);
     return rc;

@@ -85,7 +85,7 @@ static void matrix_choose(struct recon_job *job)
 {
     const struct scan_encoding *e = job->encoding;
     bool recon = recon_choice(job, RECON_MATRIX) == RECON_MATRIX_RECON;
-    bool same = true, wraps = false;
+    bool same = true, wider = false;
     job->dim = e->matrix[2] > 1 ? 3 : 2;
     for (int d = 0; d < 3; d++) {
         job->n[d] = d < job->dim ? (int)e->matrix[d] : 1;
@@ -96,16 +96,19 @@ static void matrix_choose(struct recon_job *job)
         if (d >= job->dim || fabs(job->out_k[d] - 1) < 1e-3)
             job->out_k[d] = 1;
         same = same && job->out_n[d] == job->n[d] && job->out_k[d] == 1;
-        wraps = wraps || job->out_n[d] * job->out_k[d] > job->n[d] * 1.01;
+        wider = wider || job->out_n[d] * job->out_k[d] > job->n[d] * 1.01;
     }
     char text[64];
     snprintf(text, sizeof text, "%d x %d x %d", job->out_n[0], job->out_n[1], job->out_n[2]);
     if (!same)
         recon_report_decide(job, "matrix", text, "The header's reconSpace; the encoded matrix is %d x %d x %d.",
                             job->n[0], job->n[1], job->n[2]);
-    if (wraps)
+    if (wider)
         recon_report_warn(job,
-                          "The header's reconSpace is wider than its encodedSpace: the image repeats at its edges.");
+                          "The header's reconSpace is wider than its encodedSpace (%.4g x %.4g x %.4g mm). Beyond that "
+                          "the trajectory need not be "
+                          "dense enough, and what the image shows there may be aliasing; matrix=encoded leaves it out.",
+                          (double)e->fov_mm[0], (double)e->fov_mm[1], (double)e->fov_mm[2]);
     json_object_set_new(job->report, "matrix", json_pack("[i,i,i]", job->out_n[0], job->out_n[1], job->out_n[2]));
 }
 
@@ -232,8 +235,9 @@ static int job_run(struct recon_outcome *out, struct recon_job *job)
     if (rc != 0)
         return rc;
     json_object_set_new(job->report, "device", json_string(dev_name(job->dev)));
+    /* The CPU of a machine without a GPU is what is to be expected there: no warning. */
     if (*dev_note(job->dev))
-        recon_report_warn(job, "%s", dev_note(job->dev));
+        recon_report_decide(job, "device", dev_is_gpu(job->dev) ? "gpu" : "cpu", "%s", dev_note(job->dev));
     rc = steps_run(job);
     if (rc == 0) {
         out->images = job->images;
@@ -242,6 +246,7 @@ static int job_run(struct recon_outcome *out, struct recon_job *job)
         image_series_free(job->images);
         json_decref(job->report);
     }
+    free(job->coil_lives);
     free(job->whitening);
     free(job->hash);
     frames_free(job->frames);

@@ -1,0 +1,328 @@
+/* What the report warns of, and what it must not: columns that hold no weights, stacks without kz, coils without
+ * signal, and warnings that would be untrue. */
+#include "tests/unit/recon_fixture.h"
+
+/* The first warning of the report that has `word`, "" where none has. */
+static const char *warned(const struct recon_outcome *out, const char *word)
+{
+    size_t i;
+    json_t *entry;
+    json_array_foreach (json_object_get(out->report, "warnings"), i, entry) {
+        if (strstr(json_string_value(entry), word) != NULL)
+            return json_string_value(entry);
+    }
+    return "";
+}
+
+static size_t warnings(const struct recon_outcome *out)
+{
+    return json_array_size(json_object_get(out->report, "warnings"));
+}
+
+/* ---- the column after the coordinates ---- */
+
+enum { SPOKES = 80, SAMPLES = 64 };
+
+/* Spokes with a third column, which value(k, spoke) fills. */
+static void weighted_spokes(struct flat *flat, double (*value)(double k, unsigned spoke))
+{
+    flat_init(flat, 32, 32, 1);
+    for (unsigned r = 0; r < SPOKES; r++) {
+        struct scan_readout *readout = random_readout(flat, SAMPLES, 1, 3, 2);
+        double angle = r * M_PI / SPOKES;
+        for (unsigned s = 0; s < SAMPLES; s++) {
+            double k = ((double)s - SAMPLES / 2) / SAMPLES;
+            float *row = flat->traj + readout->traj + (size_t)3 * s;
+            row[0] = (float)(k * cos(angle));
+            row[1] = (float)(k * sin(angle));
+            row[2] = (float)value(k, r);
+        }
+    }
+}
+
+static double ones(double k, unsigned spoke)
+{
+    (void)k;
+    (void)spoke;
+    return 1;
+}
+
+static double plane(double k, unsigned spoke)
+{
+    (void)k;
+    (void)spoke;
+    return -0.125;
+}
+
+static double partitions(double k, unsigned spoke)
+{
+    (void)k;
+    return (spoke % 8) / 8.0 - 0.5;
+}
+
+static double positive_partitions(double k, unsigned spoke)
+{
+    (void)k;
+    return spoke % 8;
+}
+
+static double ball(double k, unsigned spoke)
+{
+    return k * sin(spoke);
+}
+
+static double ramp(double k, unsigned spoke)
+{
+    (void)spoke;
+    return fabs(k) + 1e-3;
+}
+
+static double hann(double k, unsigned spoke)
+{
+    return ramp(k, spoke) * pow(cos(M_PI * k), 2);
+}
+
+static double time_of_sample(double k, unsigned spoke)
+{
+    (void)spoke;
+    return 1 + 0.1 * k;
+}
+
+/* Weights that are all the same compensate for nothing, and a kz that is the same for all is one plane: the density is
+ * computed as if the column were not there. */
+static void a_constant_column_is_no_weights(void **state)
+{
+    (void)state;
+    double (*const constant[])(double, unsigned) = {ones, plane};
+    for (int c = 0; c < 2; c++) {
+        struct flat flat;
+        struct recon_outcome out = {0}, formula = {0};
+        weighted_spokes(&flat, constant[c]);
+        succeed(&flat, "", &out);
+        succeed(&flat, "dcf=analytic", &formula);
+        assert_string_equal(decided(&out, "trajectory column"), "ignored");
+        assert_string_equal(decided(&out, "dcf"), "analytic");
+        assert_memory_equal(out.images->data, formula.images->data, 32 * 32 * sizeof(float));
+        drop(&out);
+        drop(&formula);
+        flat_free(&flat);
+    }
+    /* Asked for, they are taken. */
+    struct flat flat;
+    struct recon_outcome out = {0}, none = {0};
+    weighted_spokes(&flat, ones);
+    succeed(&flat, "dcf=given", &out);
+    succeed(&flat, "dcf=none", &none);
+    assert_string_equal(decided(&out, "dcf"), "given");
+    assert_memory_equal(out.images->data, none.images->data, 32 * 32 * sizeof(float));
+    drop(&out);
+    drop(&none);
+    flat_free(&flat);
+}
+
+static void a_column_like_kz_is_refused_with_the_way_out(void **state)
+{
+    (void)state;
+    double (*const kz[])(double, unsigned) = {partitions, positive_partitions, ball};
+    for (int c = 0; c < 3; c++) {
+        struct flat flat;
+        struct recon_outcome out = {0};
+        weighted_spokes(&flat, kz[c]);
+        assert_int_equal(run(&flat, "", &out, NULL), ERR_DCF_AMBIGUOUS);
+        assert_non_null(strstr(err_last()->text, "set the encoded matrix's z"));
+        succeed(&flat, "dcf=analytic", &out);
+        drop(&out);
+        flat_free(&flat);
+    }
+    /* In 3-D nothing is lost by leaving it aside, and that is said. */
+    struct flat flat;
+    struct recon_outcome out = {0};
+    flat_init(&flat, 12, 10, 9);
+    random_readout(&flat, 100, 2, 4, 3);
+    flat.traj[4 * 17 + 3] = -0.25f;
+    succeed(&flat, "dcf_iterations=2", &out);
+    assert_string_equal(decided(&out, "dcf"), "pipe");
+    assert_non_null(strstr(warned(&out, "Column 4"), "has negative values"));
+    drop(&out);
+    flat_free(&flat);
+}
+
+static void doubtful_weights_are_told(void **state)
+{
+    (void)state;
+    static const struct {
+        double (*value)(double, unsigned);
+        const char *parameters;
+        bool told;
+    } cases[] = {
+        {ramp, "", false}, {hann, "", false}, {time_of_sample, "", true}, {time_of_sample, "dcf=given", false}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        struct flat flat;
+        struct recon_outcome out = {0};
+        weighted_spokes(&flat, cases[c].value);
+        succeed(&flat, cases[c].parameters, &out);
+        assert_string_equal(decided(&out, "dcf"), "given");
+        assert_int_equal(warnings(&out), cases[c].told);
+        assert_int_equal(*warned(&out, "the centre of k-space weighs") != '\0', cases[c].told);
+        drop(&out);
+        flat_free(&flat);
+    }
+}
+
+/* ---- partitions ---- */
+
+/* 8 partitions of 6 spokes, counted by kspace_encode_step_2 where `counted`. */
+static void stack(struct flat *flat, unsigned nz, unsigned columns, bool counted)
+{
+    flat_init(flat, 16, 16, nz);
+    for (unsigned r = 0; r < 48; r++) {
+        struct scan_readout *readout = random_readout(flat, 32, 1, columns, 2);
+        readout->idx[SCAN_STEP2] = counted ? (uint16_t)(r / 6) : 0;
+        for (unsigned s = 0; s < 32 && columns == 3; s++)
+            flat->traj[readout->traj + (size_t)3 * s + 2] = 0;
+    }
+}
+
+static void a_stack_without_kz_is_told_the_right_way_out(void **state)
+{
+    (void)state;
+    struct flat flat;
+    struct recon_outcome out = {0};
+    stack(&flat, 8, 2, true);
+    refuse(&flat, "", ERR_TRAJ_DIMENSIONS, 0);
+    assert_non_null(strstr(err_last()->text, "count 8 partitions"));
+    assert_non_null(strstr(err_last()->text, "as third column"));
+    assert_null(strstr(err_last()->text, "z = 1"));
+    flat_free(&flat);
+    stack(&flat, 8, 2, false);
+    refuse(&flat, "", ERR_TRAJ_DIMENSIONS, 0);
+    assert_non_null(strstr(err_last()->text, "its encoded matrix has z = 1"));
+    flat_free(&flat);
+    /* kz was never filled in. */
+    stack(&flat, 8, 3, true);
+    refuse(&flat, "", ERR_TRAJ_MISSING, -1);
+    assert_non_null(strstr(err_last()->text, "count 8 partitions"));
+    flat_free(&flat);
+    /* Called 2-D, they become one image, and that is said. */
+    for (unsigned columns = 2; columns <= 3; columns++) {
+        stack(&flat, 1, columns, true);
+        succeed(&flat, "dcf_iterations=2", &out);
+        assert_non_null(strstr(warned(&out, "8 partitions"), "summed into one image"));
+        drop(&out);
+        flat_free(&flat);
+    }
+    stack(&flat, 1, 2, false);
+    succeed(&flat, "dcf_iterations=2", &out);
+    assert_int_equal(warnings(&out), 0);
+    drop(&out);
+    flat_free(&flat);
+}
+
+/* ---- coils ---- */
+
+static void coils_without_signal_are_told(void **state)
+{
+    (void)state;
+    struct flat flat;
+    struct recon_outcome out = {0};
+    enum { COILS = 6 };
+    flat_init(&flat, 16, 14, 1);
+    for (int r = 0; r < 2; r++)
+        random_readout(&flat, 90, COILS, 3, 2)->idx[SCAN_REPETITION] = (uint16_t)r;
+    succeed(&flat, "", &out);
+    assert_int_equal(warnings(&out), 0);
+    drop(&out);
+    /* Silent in one image alone is not dead. */
+    for (size_t d = 0; d < 90; d++)
+        flat.data[flat.readouts[1].data + 90 + d] = (struct c32){0, 0};
+    succeed(&flat, "", &out);
+    assert_int_equal(warnings(&out), 0);
+    drop(&out);
+    for (int r = 0; r < 2; r++)
+        for (size_t d = 0; d < 90; d++) {
+            flat.data[flat.readouts[r].data + 90 + d] = (struct c32){0, -0.0f};
+            flat.data[flat.readouts[r].data + 4 * 90 + d] = (struct c32){0, 0};
+        }
+    succeed(&flat, "", &out);
+    assert_int_equal(warnings(&out), 1);
+    assert_non_null(strstr(warned(&out, "2 of 6 coils"), "number 1, 4, counted from 0"));
+    drop(&out);
+    memset(flat.data, 0, flat.header.data_count * sizeof *flat.data);
+    succeed(&flat, "", &out);
+    assert_int_equal(warnings(&out), 1);
+    assert_true(*warned(&out, "All samples of all coils are 0"));
+    drop(&out);
+    flat_free(&flat);
+}
+
+static void noise_of_other_coils_is_told_as_that(void **state)
+{
+    (void)state;
+    struct flat flat;
+    struct recon_outcome out = {0};
+    flat_init(&flat, 16, 14, 1);
+    flat_add(&flat, 400, 3, 0)->flags = UINT64_C(1) << (SCAN_NOISE - 1);
+    random_readout(&flat, 90, 2, 3, 2);
+    succeed(&flat, "", &out);
+    assert_int_equal(warnings(&out), 1);
+    assert_true(*warned(&out, "none of the 1 noise acquisitions has samples of the images' 2 coils"));
+    drop(&out);
+    flat_free(&flat);
+}
+
+/* ---- untrue ones ---- */
+
+static void a_wider_image_is_not_said_to_repeat(void **state)
+{
+    (void)state;
+    struct flat flat;
+    struct recon_outcome out = {0};
+    flat_init(&flat, 24, 20, 1);
+    random_readout(&flat, 150, 2, 3, 2);
+    flat.encodings[0].recon_matrix[0] = 36;
+    flat.encodings[0].recon_fov_mm[0] = 72;
+    succeed(&flat, "", &out);
+    assert_int_equal(warnings(&out), 1);
+    assert_non_null(strstr(warned(&out, "wider than its encodedSpace (48 x 60 x 4 mm)"), "matrix=encoded"));
+    assert_true(rss_error(&flat, 1, 2, 2, 2, (const int[]){36, 20, 1}, whole, out.images->data) < 2 * TOLERANCE);
+    drop(&out);
+    succeed(&flat, "matrix=encoded", &out);
+    assert_int_equal(warnings(&out), 0);
+    drop(&out);
+    flat_free(&flat);
+}
+
+/* The CPU of a machine without a GPU is a decision, not a warning in every job. */
+static void a_machine_without_a_gpu_is_no_warning(void **state)
+{
+    (void)state;
+    struct dev *cpu = dev, *any = NULL;
+    struct flat flat;
+    struct recon_outcome out = {0};
+    flat_init(&flat, 16, 14, 1);
+    random_readout(&flat, 90, 2, 3, 2);
+    assert_int_equal(dev_create(&any, DEV_AUTO, 0, 2), 0);
+    dev = any;
+    succeed(&flat, "", &out);
+    dev = cpu;
+    assert_int_equal(warnings(&out), 0);
+    assert_string_equal(decided(&out, "device"), *dev_note(any) ? "cpu" : "");
+    drop(&out);
+    dev_free(any);
+    flat_free(&flat);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(a_constant_column_is_no_weights, random_reset),
+        cmocka_unit_test_setup(a_column_like_kz_is_refused_with_the_way_out, random_reset),
+        cmocka_unit_test_setup(doubtful_weights_are_told, random_reset),
+        cmocka_unit_test_setup(a_stack_without_kz_is_told_the_right_way_out, random_reset),
+        cmocka_unit_test_setup(coils_without_signal_are_told, random_reset),
+        cmocka_unit_test_setup(noise_of_other_coils_is_told_as_that, random_reset),
+        cmocka_unit_test_setup(a_wider_image_is_not_said_to_repeat, random_reset),
+        cmocka_unit_test_setup(a_machine_without_a_gpu_is_no_warning, random_reset),
+    };
+    return cmocka_run_group_tests_name("recon_warnings", tests, device_open, device_close);
+}

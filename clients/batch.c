@@ -7,6 +7,7 @@
 #include "clients/journal.h"
 #include "clients/progress.h"
 #include "clients/submission.h"
+#include "clients/table.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -292,15 +293,6 @@ static int run(struct batch *batch)
     return failure;
 }
 
-/* The columns that a name takes: one for each letter of UTF-8. */
-static int columns_of(const char *name)
-{
-    int columns = 0;
-    for (; *name; name++)
-        columns += ((unsigned char)*name & 0xc0) != 0x80;
-    return columns;
-}
-
 static void summary(const struct batch *batch)
 {
     static const char *const names[] = {[SCAN_NEW] = "not sent",
@@ -310,13 +302,13 @@ static void summary(const struct batch *batch)
                                         [SCAN_CANCELED] = "canceled"};
     int width = 4;
     for (int i = 0; i < batch->count; i++)
-        if (columns_of(batch->scan[i].name) > width)
-            width = columns_of(batch->scan[i].name);
+        if (text_columns(batch->scan[i].name) > width)
+            width = text_columns(batch->scan[i].name);
     printf("%-*s  %-13s  %9s  %s\n", width, "scan", "state", "seconds", "job, why");
     for (int i = 0; i < batch->count; i++) {
         const struct scan_entry *scan = &batch->scan[i];
         client_print_text(stdout, scan->name);
-        printf("%*s  %-13s  ", width - columns_of(scan->name), "", names[scan->state]);
+        printf("%*s  %-13s  ", width - text_columns(scan->name), "", names[scan->state]);
         if (scan->state == SCAN_SUCCEEDED)
             printf("%9.3f  %s\n", scan->seconds, scan->id);
         else

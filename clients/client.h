@@ -11,9 +11,9 @@ enum { CLIENT_OK = 0, CLIENT_FAILED = 1, CLIENT_USAGE = 2, CLIENT_INTERRUPTED = 
 
 /* The command line, taken apart. Strings are those of argv. */
 struct client_options {
-    const char *server, *token_file, *cacert, *out, *format, *kind, *priority, *older;
+    const char *server, *token_file, *cacert, *out, *format, *kind, *priority, *older, *state, *client, *name, *since;
     bool wait, json, retry, unnamed;
-    int limit;   /* of list; 0: the server's */
+    int limit;   /* of jobs; 0: all */
     char **word; /* what is no option, after the command's name */
     int words;
 };

@@ -23,7 +23,8 @@ enum option_bit {
     OLDER = 128,
     RETRY = 256,
     UNNAMED = 512,
-    EVERYWHERE = 1024
+    WHICH = 1024,
+    EVERYWHERE = 2048
 };
 
 struct option_row {
@@ -46,12 +47,18 @@ static const struct option_row option_rows[] = {
     {"--kind", "KIND", "the kind of job (recon)", KIND, offsetof(struct client_options, kind)},
     {"--priority", "P", "urgent, normal or batch", PRIORITY, offsetof(struct client_options, priority)},
     {"--older", "S", "jobs that ended longer ago than S seconds", OLDER, offsetof(struct client_options, older)},
+    {"--state", "STATE", "jobs in this state: queued, running, canceling, succeeded, failed, canceled", WHICH,
+     offsetof(struct client_options, state)},
+    {"--client", "NAME", "jobs of this client", WHICH, offsetof(struct client_options, client)},
+    {"--name", "TEXT", "jobs with this in their names", WHICH, offsetof(struct client_options, name)},
+    {"--since", "TIME", "jobs that came or ended since: 90s, 15m, 12h, 7d ago, or 2026-11-22T03:00Z", WHICH,
+     offsetof(struct client_options, since)},
     {"--wait", NULL, "wait for the end, and show progress", WAIT, offsetof(struct client_options, wait)},
     {"--retry", NULL, "try again what failed in an earlier run of the batch", RETRY,
      offsetof(struct client_options, retry)},
     {"--no-name", NULL, "do not tell the server the file's name", UNNAMED, offsetof(struct client_options, unnamed)},
     {"--json", NULL, "show what the server answered", JSON, offsetof(struct client_options, json)},
-    {"--limit", "N", "list at most N jobs", LIMIT, offsetof(struct client_options, limit)},
+    {"--limit", "N", "at most N jobs, the newest", LIMIT, offsetof(struct client_options, limit)},
 };
 enum { OPTION_ROWS = sizeof option_rows / sizeof *option_rows };
 
@@ -73,11 +80,12 @@ static const struct command_row command_rows[] = {
      OUT | FORMAT | KIND | PRIORITY | RETRY | UNNAMED, client_batch},
     {"wait", "ID", "Wait for the end of a job. Ctrl-C leaves the job running.", 1, 1, OUT | FORMAT, client_wait},
     {"fetch", "ID", "Save the image of a finished job; prints the file's name.", 1, 1, OUT | FORMAT, client_fetch},
-    {"list", "", "List jobs, newest first.", 0, 0, JSON | LIMIT, client_list},
+    {"list", "", "List jobs, newest first.", 0, 0, JSON | LIMIT | WHICH, client_list},
     {"show", "ID", "Show a job: its state, what was decided and where the time went.", 1, 1, JSON, client_show},
-    {"resubmit", "ID [PARAM=VALUE ...]",
-     "Run a job again with the scan that the server kept; what is given replaces what was.", 1, 1000,
-     OUT | FORMAT | PRIORITY | WAIT, client_resubmit},
+    {"resubmit", "[ID] [PARAM=VALUE ...]",
+     "Run a job again with the scan that the server kept; what is given replaces what was. Without an ID, all that "
+     "--state and the like name; the same command goes on after a break.",
+     0, 1000, OUT | FORMAT | PRIORITY | WAIT | WHICH | LIMIT, client_resubmit},
     {"cancel", "ID", "Stop a job.", 1, 1, 0, client_cancel},
     {"delete", "ID", "Remove a finished job, its scan and its image.", 1, 1, 0, client_delete},
     {"purge", "", "Remove all jobs that ended longer ago than --older.", 0, 0, OLDER, client_purge},

@@ -1,7 +1,9 @@
-/* The commands about one job: submit, wait, fetch, show, cancel, delete; and list. */
+/* The commands about one job: submit, resubmit, wait, fetch, cancel, delete; and purge. */
 #include "clients/client.h"
 #include "clients/job.h"
+#include "clients/list.h"
 #include "clients/progress.h"
+#include "clients/rerun.h"
 #include "clients/save.h"
 #include "clients/submission.h"
 
@@ -148,6 +150,10 @@ int client_submit(struct service *service, const struct client_options *options)
 int client_resubmit(struct service *service, const struct client_options *options)
 {
     const char *format;
+    if (jobs_named(options))
+        return client_rerun(service, options);
+    if (options->words < 1 || strchr(options->word[0], '='))
+        return client_usage("which job? Its ID comes after resubmit; or --state failed, and the like, names many.");
     int code = out_read(options, &format);
     if (code)
         return code;

@@ -397,6 +397,20 @@ int service_call(struct service *service, const char *method, const char *path, 
     return failure;
 }
 
+int service_post(struct service *service, const char *path, const char *key, json_t **out, bool *replayed)
+{
+    struct exchange exchange = {.service = service, .key = key, .source = -1, .sink = -1};
+    struct curl_header *header;
+    long status;
+    int failure = perform(&exchange, "POST", path, 0, &status);
+    if (!failure)
+        failure = parse(&exchange, out);
+    *replayed =
+        !failure && curl_easy_header(service->curl, "Idempotency-Replayed", 0, CURLH_HEADER, -1, &header) == CURLHE_OK;
+    free(exchange.text);
+    return failure;
+}
+
 int service_text(struct service *service, const char *path, char **out, long *status)
 {
     struct exchange exchange = {.service = service, .source = -1, .sink = -1};

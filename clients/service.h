@@ -10,6 +10,7 @@
 #include "gridding/base/err.h"
 
 #include <jansson.h>
+#include <stdbool.h>
 
 struct service;
 
@@ -35,6 +36,9 @@ struct service_watch {
 
 /* GET, POST or DELETE; *out is the JSON answer (the caller's), or NULL where the answer is empty. */
 int service_call(struct service *service, const char *method, const char *path, json_t **out);
+
+/* POST without a body, with an idempotency key. *replayed: an earlier request had the key, and its answer came. */
+int service_post(struct service *service, const char *path, const char *key, json_t **out, bool *replayed);
 
 /* GET of plain text; *out is NUL-terminated and the caller's. An answer of 503 is one, too: *status (may be NULL)
  * tells. */

@@ -1,110 +1,78 @@
-/* The commands that show: list and show (jobs), kinds and status (the server). */
+/* The commands that show: show (a job), kinds and status (the server). */
 #include "clients/client.h"
 #include "clients/progress.h"
+#include "clients/table.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static void row(const char *name, const char *text)
-{
-    if (!*text)
-        return;
-    printf("%-12s", name);
-    client_print_text(stdout, text);
-    putchar('\n');
-}
-
-/* ---- list ---- */
-
-/* Id, kind, priority, state, time, error or progress. */
-#define LIST_ROW "%-28s  %-10s  %-8s  %-10s  %-24s  %s\n"
-
-static void list_job(const json_t *job)
-{
-    const char *state = client_text(job, "state"), *code = client_text(json_object_get(job, "error"), "code");
-    char progress[16] = "";
-    if (strcmp(state, "running") == 0)
-        snprintf(progress, sizeof progress, "%3.0f %%", 100 * json_number_value(json_object_get(job, "progress")));
-    printf(LIST_ROW, client_text(job, "id"), client_text(job, "kind"), client_text(job, "priority"), state,
-           client_text(job, "created"), *code ? code : progress);
-}
-
-int client_list(struct service *service, const struct client_options *options)
-{
-    enum { PAGE = 100 };
-    json_t *all = json_array();
-    char *cursor = NULL;
-    int failure = all ? 0 : err_set(ERR_NO_MEMORY, "There is no memory for the list.");
-    do {
-        size_t left = options->limit ? (size_t)options->limit - json_array_size(all) : PAGE;
-        json_t *page = NULL;
-        char *path = NULL;
-        if (failure)
-            break;
-        if (asprintf(&path, "/v1/jobs?limit=%zu%s%s", left < PAGE ? left : PAGE, cursor ? "&cursor=" : "",
-                     cursor ? cursor : "") < 0) {
-            failure = err_set(ERR_NO_MEMORY, "There is no memory for a request.");
-            break;
-        }
-        failure = service_call(service, "GET", path, &page);
-        free(path);
-        free(cursor);
-        const char *next = client_text(page, "next");
-        cursor = *next ? service_escape(service, next) : NULL;
-        json_array_extend(all, json_object_get(page, "jobs"));
-        json_decref(page);
-    } while (!failure && cursor && (!options->limit || json_array_size(all) < (size_t)options->limit));
-    free(cursor);
-    if (!failure && options->json) {
-        client_print_json(all);
-    } else if (!failure && json_array_size(all) > 0) {
-        size_t i;
-        const json_t *job;
-        printf(LIST_ROW, "ID", "KIND", "PRIORITY", "STATE", "CREATED", "");
-        json_array_foreach (all, i, job) {
-            list_job(job);
-        }
-    }
-    json_decref(all);
-    return failure ? client_failed() : CLIENT_OK;
-}
-
 /* ---- show ---- */
 
-/* {name: value, ...} on one line. */
-static void show_members(const char *name, json_t *object)
+/* What is shown: names, and texts beside them. Without memory rows are left out, and `failed` says so. */
+struct sheet {
+    struct table table;
+    int failed;
+};
+
+static void sheet_add(struct sheet *sheet, const char *name, const char *text)
+{
+    const char *const cells[] = {name, text};
+    if (*text && !sheet->failed)
+        sheet->failed = table_add(&sheet->table, cells);
+}
+
+/* Print it, and give it back. */
+static int sheet_end(struct sheet *sheet)
+{
+    table_print(&sheet->table, stdout);
+    table_clear(&sheet->table);
+    return sheet->failed;
+}
+
+/* A value as text; the caller frees it. */
+static char *value_text(const json_t *value)
+{
+    return json_is_string(value) ? strdup(json_string_value(value))
+                                 : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
+}
+
+/* {name: value, ...}, a row each, the values below each other. */
+static void show_members(struct sheet *sheet, const char *name, json_t *object)
 {
     const char *key;
     const json_t *value;
-    if (json_object_size(object) == 0)
-        return;
-    printf("%-12s", name);
+    int width = 0;
+    json_object_foreach (object, key, value)
+        width = text_columns(key) > width ? text_columns(key) : width;
     json_object_foreach (object, key, value) {
-        char *text = json_is_string(value) ? strdup(json_string_value(value))
-                                           : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
-        printf("%s=", key);
-        client_print_text(stdout, text ? text : "");
-        putchar(' ');
+        char *text = value_text(value), *line = NULL;
+        if (!text || asprintf(&line, "%s%*s  %s", key, width - text_columns(key), "", text) < 0)
+            line = NULL;
+        sheet_add(sheet, name, line ? line : "");
+        name = "";
+        free(line);
         free(text);
     }
-    putchar('\n');
 }
 
-/* One line of a list: a sentence, or a decision {what, value, reason}. */
-static void show_entry(const char *name, json_t *entry)
+/* One row of a list: a sentence, or a decision {what, value, reason}. */
+static void show_entry(struct sheet *sheet, const char *name, json_t *entry)
 {
+    char *line = NULL;
     if (json_is_string(entry)) {
-        row(name, json_string_value(entry));
+        sheet_add(sheet, name, json_string_value(entry));
     } else if (*client_text(entry, "reason")) {
-        printf("%-12s%s = %s: ", name, client_text(entry, "what"), client_text(entry, "value"));
-        client_print_text(stdout, client_text(entry, "reason"));
-        putchar('\n');
+        if (asprintf(&line, "%s = %s: %s", client_text(entry, "what"), client_text(entry, "value"),
+                     client_text(entry, "reason")) < 0)
+            line = NULL;
+        sheet_add(sheet, name, line ? line : "");
+        free(line);
     } else {
-        show_members(name, entry);
+        show_members(sheet, name, entry);
     }
 }
 
-static void show_report(json_t *report)
+static void show_report(struct sheet *sheet, json_t *report)
 {
     const char *key;
     json_t *value, *entry;
@@ -112,21 +80,59 @@ static void show_report(json_t *report)
     json_object_foreach (report, key, value) {
         if (json_is_array(value)) {
             json_array_foreach (value, i, entry) {
-                show_entry(i ? "" : key, entry);
+                show_entry(sheet, i ? "" : key, entry);
             }
         } else if (json_is_object(value)) {
-            show_members(key, value);
+            show_members(sheet, key, value);
         } else {
-            char *text = json_is_string(value) ? strdup(json_string_value(value))
-                                               : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
-            row(key, text ? text : "");
+            char *text = value_text(value);
+            sheet_add(sheet, key, text ? text : "");
             free(text);
         }
     }
 }
 
+static void show_job(struct sheet *sheet, const json_t *job)
+{
+    static const char *const texts[] = {"id",     "name",    "kind",     "state",   "priority",
+                                        "client", "created", "deadline", "started", "finished"};
+    char text[PROGRESS_TEXT], size[SIZE_TEXT];
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        sheet_add(sheet, texts[i], client_text(job, texts[i]));
+    if (json_is_number(json_object_get(job, "duration"))) {
+        snprintf(text, sizeof text, "%.3f s", json_number_value(json_object_get(job, "duration")));
+        sheet_add(sheet, "duration", text);
+    }
+    sheet_add(sheet, "scan", size_text(size, json_integer_value(json_object_get(job, "bytes"))));
+    if (json_is_integer(json_object_get(job, "ahead"))) {
+        snprintf(text, sizeof text, "%lld jobs", (long long)json_integer_value(json_object_get(job, "ahead")));
+        sheet_add(sheet, "ahead", text);
+    }
+    if (json_is_object(json_object_get(job, "step"))) {
+        progress_step(job, text);
+        sheet_add(sheet, "at", text);
+    }
+    show_members(sheet, "parameters", json_object_get(job, "parameters"));
+    const json_t *error = json_object_get(job, "error");
+    sheet_add(sheet, "error", client_text(error, "code"));
+    sheet_add(sheet, "", client_text(error, "detail"));
+}
+
+static void show_results(struct sheet *sheet, const json_t *results)
+{
+    const json_t *result;
+    size_t i;
+    json_array_foreach (results, i, result) {
+        char line[256], size[SIZE_TEXT];
+        size_text(size, json_integer_value(json_object_get(result, "bytes")));
+        snprintf(line, sizeof line, "%s  %s  %s", client_text(result, "file"), client_text(result, "type"), size);
+        sheet_add(sheet, i ? "" : "results", line);
+    }
+}
+
 int client_show(struct service *service, const struct client_options *options)
 {
+    struct sheet sheet = {.table.columns = 2};
     json_t *job = NULL;
     char *path = NULL, *id = service_escape(service, options->word[0]);
     int failure = 0;
@@ -138,33 +144,16 @@ int client_show(struct service *service, const struct client_options *options)
         failure = service_call(service, "GET", path, &job);
     free(path);
     free(id);
-    if (failure)
-        return client_failed();
-    if (options->json) {
+    if (!failure && options->json) {
         client_print_json(job);
-        json_decref(job);
-        return CLIENT_OK;
+    } else if (!failure) {
+        show_job(&sheet, job);
+        show_results(&sheet, json_object_get(job, "results"));
+        show_report(&sheet, json_object_get(job, "report"));
+        failure = sheet_end(&sheet);
     }
-    static const char *const texts[] = {"id", "kind", "state", "created", "started", "finished"};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        row(texts[i], client_text(job, texts[i]));
-    if (json_is_object(json_object_get(job, "step"))) {
-        char text[PROGRESS_TEXT];
-        progress_step(job, text);
-        row("at", text);
-    }
-    show_members("parameters", json_object_get(job, "parameters"));
-    const json_t *error = json_object_get(job, "error"), *result;
-    row("error", client_text(error, "code"));
-    row("", client_text(error, "detail"));
-    size_t i;
-    json_array_foreach (json_object_get(job, "results"), i, result) {
-        printf("%-12s%s  %s  %" JSON_INTEGER_FORMAT " bytes\n", i ? "" : "results", client_text(result, "name"),
-               client_text(result, "type"), json_integer_value(json_object_get(result, "bytes")));
-    }
-    show_report(json_object_get(job, "report"));
     json_decref(job);
-    return CLIENT_OK;
+    return failure ? client_failed() : CLIENT_OK;
 }
 
 /* ---- kinds ---- */
@@ -230,23 +219,91 @@ int client_kinds(struct service *service, const struct client_options *options)
 
 /* ---- status ---- */
 
+static int64_t number(const json_t *object, const char *member)
+{
+    return json_integer_value(json_object_get(object, member));
+}
+
+/* What is not well, and why. */
+static void status_checks(struct sheet *sheet, json_t *checks)
+{
+    const char *name;
+    const json_t *said;
+    json_object_foreach (checks, name, said)
+        if (json_is_string(said) && strcmp(json_string_value(said), "ok") != 0)
+            sheet_add(sheet, name, json_string_value(said));
+}
+
+static void status_fill(struct sheet *sheet, const json_t *queue, const json_t *disk, const json_t *kept)
+{
+    char line[240], size[4][SIZE_TEXT];
+    const json_t *waiting = json_object_get(queue, "waiting"), *states = json_object_get(kept, "states");
+    int64_t urgent = number(waiting, "urgent"), normal = number(waiting, "normal"), batch = number(waiting, "batch");
+    const char *oldest = client_text(queue, "oldest");
+    bool held = json_is_true(json_object_get(queue, "held"));
+    snprintf(line, sizeof line, "%lld wait (urgent %lld, normal %lld, batch %lld) of %lld that may, %lld run%s",
+             (long long)(urgent + normal + batch), (long long)urgent, (long long)normal, (long long)batch,
+             (long long)number(queue, "limit"), (long long)number(queue, "running"),
+             held ? "; none is begun, for the disk has no room or fails" : "");
+    sheet_add(sheet, "queue", queue ? line : "");
+    snprintf(line, sizeof line, "the one that waits longest came at %s", oldest);
+    sheet_add(sheet, "", *oldest ? line : "");
+    snprintf(line, sizeof line, "%s of %s free; uploads take %s, and may take %s more",
+             size_text(size[0], number(disk, "free_bytes")), size_text(size[1], number(disk, "bytes")),
+             size_text(size[2], number(disk, "uploads_bytes")), size_text(size[3], number(disk, "uploads_free_bytes")));
+    sheet_add(sheet, "disk", disk ? line : "");
+    snprintf(line, sizeof line, "%lld jobs (%lld succeeded, %lld failed, %lld canceled): results %s, %lld scans %s",
+             (long long)number(kept, "jobs"), (long long)number(states, "succeeded"),
+             (long long)number(states, "failed"), (long long)number(states, "canceled"),
+             size_text(size[0], number(kept, "results_bytes")), (long long)number(kept, "scans"),
+             size_text(size[1], number(kept, "scans_bytes")));
+    sheet_add(sheet, "kept", kept ? line : "");
+    int64_t bytes = number(kept, "limit_bytes"), seconds = number(kept, "limit_seconds");
+    snprintf(line, sizeof line, "at most %s%s", bytes ? size_text(size[0], bytes) : "any size",
+             seconds ? "" : ", until they are deleted");
+    if (seconds)
+        snprintf(line + strlen(line), sizeof line - strlen(line), ", for %.3g days", (double)seconds / 86400);
+    sheet_add(sheet, "", kept ? line : "");
+}
+
+static void status_workers(struct sheet *sheet, const json_t *workers)
+{
+    const json_t *worker;
+    size_t i;
+    json_array_foreach (workers, i, worker) {
+        char name[32], line[600];
+        const char *device = client_text(worker, "device"), *note = client_text(worker, "note");
+        snprintf(name, sizeof name, "worker %zu", i);
+        snprintf(line, sizeof line, "%s, %s%s%s", *device ? device : client_text(worker, "wanted"),
+                 client_text(worker, "state"), *note ? ": " : "", note);
+        sheet_add(sheet, name, line);
+    }
+}
+
 int client_status(struct service *service, const struct client_options *options)
 {
-    (void)options;
+    struct sheet sheet = {.table.columns = 2};
     char *text = NULL;
     long status;
     if (service_text(service, "/readyz?verbose", &text, &status))
         return client_failed();
     json_t *answer = json_loads(text, 0, NULL);
+    int code = status == 200 ? CLIENT_OK : CLIENT_FAILED;
     if (answer && options->json) {
         client_print_json(answer);
     } else if (answer) {
-        row("ready", status == 200 ? "yes" : "no");
-        show_report(answer);
+        sheet_add(&sheet, "ready", status == 200 ? "yes" : "no");
+        status_checks(&sheet, json_object_get(answer, "checks"));
+        status_fill(&sheet, json_object_get(answer, "queue"), json_object_get(answer, "disk"),
+                    json_object_get(answer, "kept"));
+        status_workers(&sheet, json_object_get(answer, "worker_list"));
+        sheet_add(&sheet, "version", client_text(answer, "version"));
+        if (sheet_end(&sheet))
+            code = client_failed();
     } else {
         fputs(text, stdout);
     }
     json_decref(answer);
     free(text);
-    return status == 200 ? CLIENT_OK : CLIENT_FAILED;
+    return code;
 }

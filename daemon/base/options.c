@@ -7,7 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum option_type { OPTION_IS_TEXT, OPTION_IS_COUNT, OPTION_IS_SIZE, OPTION_IS_SECONDS, OPTION_IS_CHOICE };
+enum option_type {
+    OPTION_IS_TEXT,
+    OPTION_IS_COUNT,
+    OPTION_IS_SIZE,
+    OPTION_IS_SHARE,
+    OPTION_IS_SECONDS,
+    OPTION_IS_CHOICE
+};
 
 static const struct option {
     const char *key, *fallback, *help;
@@ -66,15 +73,20 @@ static const struct option {
      "Seconds of waiting that move a job up by one priority, so that batch jobs come to their turn. 0: waiting does "
      "not.",
      OPTION_IS_SECONDS, AT(priority_ageing), 0, 31 * 86400, .live = true},
-    {"keep-scans", "none",
-     "Which uploaded scans stay on the disk when their job has ended, until the job is deleted: none, failed, all.",
+    {"keep-scans", "failed",
+     "Which uploaded scans stay on the disk when their job has ended, so that it can be run again, until the job is "
+     "removed: none, failed (and canceled), all. They give way, those that ended first before the others, where "
+     "uploads "
+     "need the room, and take half of what uploads may at most.",
      OPTION_IS_CHOICE, AT(keep_scans), .choices = (const char *const[]){"none", "failed", "all", NULL}, .live = true},
-    {"keep-jobs", "0",
-     "Seconds that jobs which have ended are kept, with their results and scans. 0: until they are deleted.",
+    {"keep-jobs", "2592000",
+     "Seconds that jobs which have ended are kept, with their results and scans (2592000: 30 days). 0: until they are "
+     "deleted.",
      OPTION_IS_SECONDS, AT(keep_jobs), 0, INT64_C(3660) * 86400, .live = true},
-    {"keep-bytes", "0",
-     "Bytes that results and kept scans of ended jobs may take; the jobs that ended first are removed. 0: any.",
-     OPTION_IS_SIZE, AT(keep_bytes), 0, KIB(KIB(KIB(KIB(1024)))), .live = true},
+    {"keep-bytes", "50%",
+     "Bytes, or share of the state folder's disk, that results and kept scans of ended jobs may take; beyond it the "
+     "jobs that ended first are removed. 0: any.",
+     OPTION_IS_SHARE, AT(keep_bytes), 0, KIB(KIB(KIB(KIB(1024)))), .live = true},
     {"job-names", "jobs",
      "Where the names that senders give their jobs, as those of files, are kept and shown: none (they are dropped), "
      "jobs (with the job, until it is deleted), log (there, and in the log).",
@@ -159,6 +171,15 @@ static bool number_read(const char *text, bool units, int64_t *out)
     return !*end;
 }
 
+/* "50%": 1 to 100. */
+static bool share_read(const char *text, int64_t *out)
+{
+    char *end;
+    size_t digits = strspn(text, "0123456789");
+    *out = strtoll(text, &end, 10);
+    return digits > 0 && digits < 4 && strcmp(end, "%") == 0 && *out >= 1 && *out <= 100;
+}
+
 static void size_print(char *text, size_t size, int64_t bytes)
 {
     static const char units[] = "\0KMGT";
@@ -181,6 +202,10 @@ static void range_describe(const struct option *option, char *text, size_t size)
         size_print(low, sizeof low, option->min);
         size_print(high, sizeof high, option->max);
         snprintf(text, size, "a number of bytes from %s to %s, as 512M", low, high);
+        break;
+    case OPTION_IS_SHARE:
+        size_print(high, sizeof high, option->max);
+        snprintf(text, size, "a number of bytes up to %s, as 512M, or a share of the disk from 1%% to 100%%", high);
         break;
     case OPTION_IS_TEXT:
         snprintf(text, size, "a text of at most %d bytes", OPTION_TEXT - 1);
@@ -210,8 +235,10 @@ static bool value_set(struct options *options, const struct option *option, cons
                 value = i;
         if (value < 0)
             return false;
-    } else if (!number_read(text, option->type == OPTION_IS_SIZE, &value) || value < option->min ||
-               value > option->max) {
+    } else if (option->type == OPTION_IS_SHARE && share_read(text, &value)) {
+        value = -value;
+    } else if (!number_read(text, option->type == OPTION_IS_SIZE || option->type == OPTION_IS_SHARE, &value) ||
+               value < option->min || value > option->max) {
         return false;
     }
     memcpy(place, &value, sizeof value);

@@ -24,6 +24,7 @@ struct options {
         log_level, log_format;
     int64_t upload_rate, client_bytes, keep_bytes, body_limit, result_limit, spool_limit, spool_reserve,
         work_reserve; /* bytes */
+    /* keep_bytes below 0: so many per cent of the disk */
     int64_t header_timeout, keep_jobs, priority_ageing, idle_timeout, wait_limit, job_time_limit, cancel_grace,
         worker_timeout, progress_timeout, start_timeout, drain_time, convert_timeout, upload_lifetime,
         decode_time; /* seconds */

@@ -90,6 +90,12 @@ int result_answer(struct request *request, const struct job *job, enum image_for
 /* What an image can be had as. */
 #define RESULT_MEDIA "application/x-hdf5, application/x-nifti, image/png and application/x-npy"
 
+/* routes_fill.c */
+/* What is counted at this moment, but for readiness and workers. Fails with ERR_STORE, ERR_IO. */
+int service_now(struct service *service, struct metrics_now *now);
+/* The same as the members `queue`, `disk` and `kept` of a document; a new reference. */
+json_t *service_fill_pack(struct service *service);
+
 /* routes_service.c */
 /* A parameter's text as what it is: a number where it is one. */
 json_t *param_value_pack(const struct param *param, const char *text);

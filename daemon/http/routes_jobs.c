@@ -97,10 +97,10 @@ static int request_job_check(struct request *request, const char *id)
 }
 
 /* Seconds that the job ran, or has run so far. */
-static json_t *duration_pack(struct service *service, const struct job *job)
+static json_t *duration_pack(const struct job *job)
 {
-    int64_t now = job->finished;
-    if (!job->started || (!now && store_time(service->store, &now) != 0))
+    int64_t now = job->finished ? job->finished : clock_milliseconds();
+    if (!job->started)
         return json_null();
     return json_real(1e-3 * (double)(now > job->started ? now - job->started : 0));
 }
@@ -166,7 +166,7 @@ json_t *job_document_listed(struct service *service, const struct job *job)
     json_object_set_new(document, "created", time_pack(job->created));
     json_object_set_new(document, "started", time_pack(job->started));
     json_object_set_new(document, "finished", time_pack(job->finished));
-    json_object_set_new(document, "duration", duration_pack(service, job));
+    json_object_set_new(document, "duration", duration_pack(job));
     json_object_set_new(document, "deadline", time_pack(job->deadline));
     json_object_set_new(document, "bytes", json_integer(job->bytes));
     json_object_set_new(document, "attempts", json_integer(job->attempts));

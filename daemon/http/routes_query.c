@@ -132,15 +132,26 @@ static int room_check(struct request *request)
                       bytes > 0 ? bytes : 0, service->options->queue_limit);
 }
 
-/* All that a submission says but its scan. */
-static int job_read(struct request *request, struct about *about, const json_t *base)
+/* Whose job it is: its sender's; one that is run again by who sees all, and does not say whose it is, its owner's, who
+ * is to find it. */
+static int owner_read(struct request *request, const struct job *before)
+{
+    bool said = !*request->identity.client && http_header(request, "X-Mrirecond-Client");
+    if (!before || said || !role_sees_all(request->identity.role))
+        return request_client(request, request->job.client);
+    memcpy(request->job.client, before->client, JOB_CLIENT);
+    return 0;
+}
+
+/* All that a submission says but its scan. `before`: the job that is run again; NULL: none. */
+static int job_read(struct request *request, struct about *about, const struct job *before)
 {
     struct job *job = &request->job;
     int result = query_each(request->query, about_take, about); /* what is not there stays as it is */
     if (!result)
-        result = parameters_read(request, about->kind, base);
+        result = parameters_read(request, about->kind, before ? before->parameters : NULL);
     if (!result)
-        result = request_client(request, job->client);
+        result = owner_read(request, before);
     if (!result)
         result = room_check(request);
     if (result)
@@ -167,7 +178,7 @@ int resubmission_read(struct request *request, const struct job *before)
     if (!kind)
         return err_set(ERR_UNKNOWN_KIND, "Job %s is of the kind \"%s\", which this version does not have.", before->id,
                        before->kind);
-    int result = job_read(request, &about, before->parameters);
+    int result = job_read(request, &about, before);
     if (!result && about.kind != kind)
         result =
             err_set(ERR_BAD_PARAMETER, "A job is run again as what it was: leave kind out, or send the scan anew.");

@@ -139,6 +139,7 @@ int route_ready(struct request *request)
         json_object_set(document, "checks", checks);
         json_object_set(document, "worker_list", workers);
         json_object_set_new(document, "version", json_string(MRIRECON_VERSION));
+        json_object_update_new(document, service_fill_pack(service));
     }
     json_decref(checks);
     json_decref(workers);
@@ -165,24 +166,14 @@ int route_metrics(struct request *request)
 {
     struct service *service = request->service;
     struct worker_status status[WORKERS_MAX];
-    struct metrics_now now = {
-        .capacity = service->options->queue_limit, .spool_used = service->spool->used, .found = service->spool->found};
-    int64_t counts[JOB_STATES], waiting[PRIORITIES];
-    int result = store_counts(service->store, counts, &now.oldest);
-    if (!result)
-        result = spool_free_bytes(service->spool, &now.spool_free);
+    struct metrics_now now;
+    int result = service_now(service, &now);
     if (result)
         return result;
     json_t *checks = json_object(), *list = json_array();
     now.ready = service_is_ready(service, checks, list);
     json_decref(checks);
     json_decref(list);
-    if (service->tls)
-        now.certificate_end = tls_end(service->tls);
-    store_waiting(service->store, waiting);
-    now.waiting = waiting;
-    now.held = scheduler_is_held(service->scheduler);
-    now.running = counts[JOB_RUNNING] + counts[JOB_CANCELING];
     now.workers = scheduler_status(service->scheduler, status);
     for (int i = 0; i < now.workers; i++) {
         now.workers_ready += worker_is_ready(&status[i]);

@@ -63,17 +63,56 @@ static int make_room(const struct scheduler_parts *parts, int64_t most, int *rem
     return result;
 }
 
+/* Bytes by which kept scans have to become fewer: they take half of what uploads may at most, and an upload that was
+ * refused for want of room finds it the next time. */
+static int64_t scans_excess(struct spool *spool, int64_t kept)
+{
+    int64_t lacked = spool_lacked(spool), free = 0;
+    if (spool_free_bytes(spool, &free) != 0)
+        return 0;
+    int64_t all = spool->limit > 0 ? spool->limit : spool->used + (free > 0 ? free : 0);
+    int64_t excess = kept > all / 2 ? kept - all / 2 : 0;
+    if (-free > lacked)
+        lacked = -free;
+    return excess > lacked ? excess : lacked;
+}
+
+/* The file first: of a crash in between a row remains that counts too much, and is found here again. */
+static int scans_yield(const struct scheduler_parts *parts, int *dropped)
+{
+    char id[1][JOB_ID];
+    struct kept kept;
+    int count = 1, result = 0;
+    store_kept(parts->store, &kept);
+    int64_t most = kept.scan_bytes - scans_excess(parts->spool, kept.scan_bytes);
+    for (; !result && count && kept.scans && kept.scan_bytes > most; store_kept(parts->store, &kept)) {
+        result = store_kept_scans(parts->store, id, 1, &count);
+        if (!result && count) {
+            spool_remove(parts->spool, id[0]);
+            result = store_scan_drop(parts->store, id[0]);
+            *dropped += !result;
+            result = result == ERR_NOT_FOUND ? 0 : result; /* somebody removed the job */
+        }
+    }
+    return result;
+}
+
 static int retain(struct housekeeper *housekeeper)
 {
     const struct scheduler_parts *parts = &housekeeper->parts;
-    int64_t age = parts->options->keep_jobs, most = parts->options->keep_bytes;
-    int old = 0, large = 0, result = 0;
+    int64_t age = parts->options->keep_jobs, most = jobs_keep_bytes(parts->options, parts->spool);
+    int old = 0, large = 0, scans = 0, result = 0;
     if (age > 0)
         result = jobs_purge(parts, age, -1, &old);
     if (!result && most > 0)
         result = make_room(parts, most, &large);
+    if (!result)
+        result = scans_yield(parts, &scans);
+    metrics_removed(parts->metrics, old, large, scans);
     if (old || large)
         log_line(parts->log, LOG_LEVEL_INFO, NULL, "removed %d ended jobs for their age, %d for room", old, large);
+    if (scans)
+        log_line(parts->log, LOG_LEVEL_INFO, NULL, "removed the scans of %d ended jobs: uploads need the room", scans);
     return result;
 }
 

@@ -1,6 +1,6 @@
 /* housekeeper.h: what has to be done to the queue with time: jobs whose deadline has passed are failed, and ended jobs
- * are removed when they are old (option keep-jobs) or when all that is kept takes too much (keep-bytes), oldest first.
- * And jobs are canceled whose sender waited, went away, and had asked for that.
+ * are removed when they are old (option keep-jobs) or when all that is kept takes too much (keep-bytes), oldest first;
+ * kept scans give way to uploads. And jobs are canceled whose sender waited, went away, and had asked for that.
  *
  * One thread of its own, which looks each second, and when somebody goes away.
  */

@@ -1,5 +1,7 @@
 #include "daemon/queue/jobs.h"
 
+#include "daemon/base/clock.h"
+
 enum { TOGETHER = 64 }; /* jobs looked at in one go */
 
 int job_cancel(const struct scheduler_parts *parts, struct scheduler *scheduler, const char *id, enum job_state *state)
@@ -33,13 +35,25 @@ int jobs_remove(const struct scheduler_parts *parts, char (*ids)[JOB_ID], int co
 int jobs_purge(const struct scheduler_parts *parts, int64_t age, int state, int *removed)
 {
     char ids[TOGETHER][JOB_ID];
-    int64_t now;
-    int count = TOGETHER, result = store_time(parts->store, &now);
+    int64_t now = clock_milliseconds();
+    int count, result = store_ended(parts->store, now - 1000 * age, state, ids, 1, &count);
     *removed = 0;
-    while (!result && count == TOGETHER) {
+    if (result || !count) /* as it is nearly always: nothing that would go through the writer */
+        return result;
+    result = store_time(parts->store, &now);
+    for (count = TOGETHER; !result && count == TOGETHER;) {
         result = store_ended(parts->store, now - 1000 * age, state, ids, TOGETHER, &count);
         if (!result)
             result = jobs_remove(parts, ids, count, removed);
     }
     return result;
+}
+
+int64_t jobs_keep_bytes(const struct options *options, const struct spool *spool)
+{
+    int64_t most = options->keep_bytes, bytes, free;
+    if (most >= 0)
+        return most;
+    /* A disk that does not tell its size loses nothing. */
+    return spool_disk(spool, &bytes, &free) ? 0 : bytes / 100 * -most;
 }

@@ -20,4 +20,7 @@ int jobs_remove(const struct scheduler_parts *parts, char (*ids)[JOB_ID], int co
  * also where it fails. */
 int jobs_purge(const struct scheduler_parts *parts, int64_t age, int state, int *removed);
 
+/* Bytes that may be kept of ended jobs (option keep-bytes); 0: any. */
+int64_t jobs_keep_bytes(const struct options *options, const struct spool *spool);
+
 #endif

@@ -45,6 +45,7 @@ struct metrics {
     struct histogram waited;
     double overflowed; /* samples */
     double fallbacks;
+    double removed_old, removed_large, scans_dropped;
     struct named gpu_failures[GPU_KINDS]; /* by device */
     double last_success;                  /* s since 1970 */
 };
@@ -191,6 +192,15 @@ void metrics_failed(struct metrics *metrics, const char *kind, int code, double 
     pthread_mutex_unlock(&metrics->lock);
 }
 
+void metrics_removed(struct metrics *metrics, int old, int large, int scans)
+{
+    pthread_mutex_lock(&metrics->lock);
+    metrics->removed_old += old;
+    metrics->removed_large += large;
+    metrics->scans_dropped += scans;
+    pthread_mutex_unlock(&metrics->lock);
+}
+
 void metrics_answered(struct metrics *metrics, const char *method, unsigned status)
 {
     int m = 0;
@@ -331,6 +341,31 @@ static void print_process(const struct metrics *metrics, FILE *out)
     one(out, "process_start_time_seconds", "gauge", "When the daemon started.", metrics->started);
 }
 
+/* What is kept of ended jobs, and what bounds it. */
+static void print_kept(const struct metrics *metrics, const struct metrics_now *now, FILE *out)
+{
+    head(out, PREFIX "kept_jobs", "gauge", "Jobs that have ended and are kept, with their results.");
+    for (int i = 0; i < JOB_STATES; i++)
+        if (job_state_is_final((enum job_state)i))
+            fprintf(out, PREFIX "kept_jobs{state=\"%s\"} %lld\n", job_state_name((enum job_state)i),
+                    (long long)now->ended[i]);
+    one(out, PREFIX "kept_results_bytes", "gauge", "Bytes of the results of ended jobs.",
+        (double)now->kept.result_bytes);
+    one(out, PREFIX "kept_scans", "gauge", "Scans of ended jobs that are kept.", (double)now->kept.scans);
+    one(out, PREFIX "kept_scans_bytes", "gauge", "Bytes of scans of ended jobs.", (double)now->kept.scan_bytes);
+    one(out, PREFIX "kept_limit_bytes", "gauge", "Bytes that results and scans of ended jobs may take; 0: any.",
+        (double)now->keep_bytes);
+    one(out, PREFIX "kept_limit_seconds", "gauge", "How long ended jobs are kept; 0: until they are deleted.",
+        (double)now->keep_seconds);
+    head(out, PREFIX "kept_jobs_removed_total", "counter", "Ended jobs that were removed, for their age or for room.");
+    fprintf(out, PREFIX "kept_jobs_removed_total{reason=\"age\"} %.17g\n", metrics->removed_old);
+    fprintf(out, PREFIX "kept_jobs_removed_total{reason=\"room\"} %.17g\n", metrics->removed_large);
+    one(out, PREFIX "kept_scans_removed_total", "counter",
+        "Scans of ended jobs that were removed, as uploads needed the room.", metrics->scans_dropped);
+    one(out, PREFIX "disk_size_bytes", "gauge", "Bytes of the state folder's disk.", (double)now->disk_bytes);
+    one(out, PREFIX "disk_free_bytes", "gauge", "Bytes free on it.", (double)now->disk_free);
+}
+
 void metrics_print(struct metrics *metrics, const struct metrics_now *now, FILE *out)
 {
     head(out, PREFIX "build_info", "gauge",
@@ -345,7 +380,8 @@ void metrics_print(struct metrics *metrics, const struct metrics_now *now, FILE 
     one(out, PREFIX "queue_capacity_jobs", "gauge", "Most jobs that may wait.", (double)now->capacity);
     one(out, PREFIX "queue_oldest_enqueued_timestamp_seconds", "gauge",
         "When the job that waits longest was accepted; 0: none waits.", 1e-3 * (double)now->oldest);
-    one(out, PREFIX "spool_used_bytes", "gauge", "Bytes of waiting uploads.", (double)now->spool_used);
+    one(out, PREFIX "spool_used_bytes", "gauge", "Bytes of uploads that wait, and of scans that are kept.",
+        (double)now->spool_used);
     one(out, PREFIX "spool_free_bytes", "gauge", "Bytes that uploads may still take.", (double)now->spool_free);
     one(out, PREFIX "found_files", "gauge", "Scans and results that no job knows of, kept aside in found-TIME/.",
         now->found);
@@ -369,6 +405,7 @@ void metrics_print(struct metrics *metrics, const struct metrics_now *now, FILE 
     pthread_mutex_lock(&metrics->lock);
     for (int i = 0; i < now->gpus * GPU_KINDS; i++) /* 0, before the first failure */
         index_of(&metrics->gpu_failures[i % GPU_KINDS], now->gpu[i / GPU_KINDS].device);
+    print_kept(metrics, now, out);
     print_jobs(metrics, out);
     pthread_mutex_unlock(&metrics->lock);
     print_process(metrics, out);

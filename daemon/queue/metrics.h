@@ -31,6 +31,8 @@ void metrics_fell_back(struct metrics *metrics);
 /* A GPU failed (ERR_DEVICE), or had not the memory for a job (ERR_GPU_OOM). */
 void metrics_gpu_failed(struct metrics *metrics, const char *device, int code);
 void metrics_failed(struct metrics *metrics, const char *kind, int code, double seconds);
+/* Ended jobs were removed, for their age and for room, and of others the scans. */
+void metrics_removed(struct metrics *metrics, int old, int large, int scans);
 void metrics_answered(struct metrics *metrics, const char *method, unsigned status);
 
 struct metrics_gpu {
@@ -40,13 +42,16 @@ struct metrics_gpu {
 
 /* What is asked for at the moment of reading. */
 struct metrics_now {
-    const int64_t *waiting; /* by enum job_priority */
+    int64_t waiting[PRIORITIES];
     bool ready;
     int64_t certificate_end;           /* s since 1970; 0: there is none */
     bool held;                         /* no job is begun, for the disk is low or fails */
     int64_t running, capacity, oldest; /* oldest: ms since 1970, 0: none waits */
-    int64_t spool_used, spool_free;
-    int found; /* scans and results kept aside, for no job knows of them */
+    int64_t spool_used, spool_free, disk_bytes, disk_free;
+    int found;                 /* scans and results kept aside, for no job knows of them */
+    int64_t ended[JOB_STATES]; /* jobs that have ended and are kept */
+    struct kept kept;
+    int64_t keep_bytes, keep_seconds; /* 0: any */
     int workers, workers_ready, workers_resting;
     const struct metrics_gpu *gpu; /* [gpus] */
     int gpus;

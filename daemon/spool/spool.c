@@ -246,6 +246,32 @@ int spool_free_bytes(struct spool *spool, int64_t *bytes)
     return result;
 }
 
+int spool_disk(const struct spool *spool, int64_t *bytes, int64_t *free)
+{
+    struct statvfs disk;
+    if (fstatvfs(spool->state, &disk) < 0)
+        return disk_failed("asking for the space on the disk");
+    *bytes = (int64_t)(disk.f_blocks * disk.f_frsize);
+    *free = (int64_t)(disk.f_bavail * disk.f_frsize);
+    return 0;
+}
+
+int64_t spool_lacked(struct spool *spool)
+{
+    return atomic_exchange(&spool->lacked, 0);
+}
+
+/* An upload was not let in with `more` bytes: of those it lacked what the failure does not tell as available. */
+static int lack_note(struct spool *spool, int result, int64_t more)
+{
+    if (result != ERR_SPOOL_FULL || err_last()->available < 0)
+        return result;
+    int64_t bytes = more - err_last()->available, before = spool->lacked;
+    while (bytes > before && !atomic_compare_exchange_weak(&spool->lacked, &before, bytes))
+        ;
+    return result;
+}
+
 /* Count `more` bytes as used; `held` are the sender's already. Fails with ERR_SPOOL_FULL. */
 static int used_add(struct spool *spool, int64_t more, int64_t held)
 {
@@ -289,7 +315,7 @@ static int too_large(const struct spool *spool, int64_t bytes)
 int spool_reserve(struct spool *spool, int64_t bytes)
 {
     int result = bytes > spool->body_limit ? too_large(spool, bytes) : disk_check(spool, bytes);
-    return result ? result : used_add(spool, bytes, 0);
+    return lack_note(spool, result ? result : used_add(spool, bytes, 0), bytes);
 }
 
 void spool_release(struct spool *spool, int64_t bytes)
@@ -320,7 +346,7 @@ int spool_begin(struct spool *spool, int64_t expected, struct spool_file *out)
         result = disk_check(spool, known);
     if (!result)
         result = reserve(&file, known);
-    if (result)
+    if (lack_note(spool, result, known))
         return result;
     file.fd = openat(spool->scans, part_name(name, file.id), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (file.fd < 0)
@@ -426,7 +452,7 @@ static int scan_gone(const char *id)
 {
     return err_set(ERR_SCAN_GONE,
                    "The scan of job %.40s is no longer there: it ended, and this server does not keep such scans "
-                   "(option keep-scans). Send the scan again.",
+                   "(option keep-scans), or needed the room. Send the scan again.",
                    id);
 }
 

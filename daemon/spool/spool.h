@@ -37,6 +37,7 @@ struct spool {
     struct disk_freer freer;
     int64_t body_limit, limit, reserve;
     _Atomic int64_t used;         /* bytes of uploads, arrived and announced */
+    _Atomic int64_t lacked;       /* bytes; see spool_lacked() */
     _Atomic int found;            /* files and folders in found-TIME/ when they were last counted */
     _Atomic bool suspect;         /* something could not be written since the last proof */
     pthread_mutex_t trouble_lock; /* of `trouble` */
@@ -150,6 +151,12 @@ int spool_work_check(struct spool *spool, int64_t reserve);
 
 /* Bytes of the disk that results may take beside `reserve`: those that are free, and of an empty one. */
 int spool_results_room(struct spool *spool, int64_t reserve, int64_t *free, int64_t *ever);
+
+/* Bytes that the upload which lacked most was short of, of those refused for want of room since this was asked last. */
+int64_t spool_lacked(struct spool *spool);
+
+/* Bytes of the disk, and free of them. Fails with ERR_IO. */
+int spool_disk(const struct spool *spool, int64_t *bytes, int64_t *free);
 
 /* Bytes free on the disk for uploads beyond the reserve (less than 0: below it). */
 int spool_free_bytes(struct spool *spool, int64_t *bytes);

@@ -170,7 +170,8 @@ void store_kept(struct store *store, struct kept *out);
 /* More is kept of a job: its image in another format. Fails with ERR_NOT_FOUND. */
 int store_kept_add(struct store *store, const char *id, int64_t bytes);
 
-/* Ids of up to `limit` jobs that have ended and whose scans are kept; the oldest end first. */
+/* Ids of up to `limit` jobs that have ended and whose scans are kept for them to be run again, not as
+ * store_scan_outlives() has it; the oldest end first. */
 int store_kept_scans(struct store *store, char (*ids)[JOB_ID], int limit, int *count);
 /* The scan of a job that has ended is kept no longer; that it was not kept is no failure. Fails with ERR_NOT_FOUND. */
 int store_scan_drop(struct store *store, const char *id);

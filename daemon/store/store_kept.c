@@ -44,12 +44,16 @@ int store_kept_add(struct store *store, const char *id, int64_t bytes)
     return store_change_soft(store, kept_add_apply, &addition);
 }
 
+/* Those of store_scan_outlives() stay, though. */
+#define MAY_GO "coalesce(json_extract(error, '$.code'), '') NOT IN (?, ?)"
+
 int store_kept_scans(struct store *store, char (*ids)[JOB_ID], int limit, int *count)
 {
     pthread_mutex_lock(&store->reader_lock);
     struct connection *reader = &store->reader;
     sqlite3_stmt *statement =
-        sql_prepare(reader, "SELECT id FROM job WHERE kept_scan > 0 ORDER BY finished LIMIT ?", "i", (int64_t)limit);
+        sql_prepare(reader, "SELECT id FROM job WHERE kept_scan > 0 AND " MAY_GO " ORDER BY finished LIMIT ?", "ssi",
+                    err_name(ERR_IO), err_name(ERR_SPOOL_FULL), (int64_t)limit);
     int result = statement ? 0 : err_last()->code, step = SQLITE_DONE;
     *count = 0;
     while (!result && (step = sqlite3_step(statement)) == SQLITE_ROW)

@@ -188,7 +188,8 @@ static void *writer_run(void *context)
         store->busy_since = clock_seconds();
         pthread_mutex_unlock(&store->lock);
         int result = first ? changes_commit(store, first) : prove(store, failed);
-        if (first && result)
+        /* Not every change writes, so that one which succeeds does not show that the disk is well again. */
+        if (first && (result || failed))
             result = prove(store, true);
         pthread_mutex_lock(&store->lock);
         store->health.code = 0;

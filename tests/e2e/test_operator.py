@@ -2,10 +2,13 @@
 """What an operator looks for: names of jobs, lists that are searched, what is kept and for how long."""
 import base64
 import os
+import re
+import signal
+import subprocess
 
 import scans
 from guarded import Guarded
-from harness import Daemon, client, main, same, test
+from harness import BIN, Daemon, client, main, same, test, wait_until
 
 TUS = {"Tus-Resumable": "1.0.0"}
 HELD = {"work_reserve": "900T"}  # no job is begun
@@ -151,6 +154,229 @@ def search_of_others():
         for who, wanted, seen in (("submit", "mri1", 1), ("submit", "mri2", 0), ("view", "mri1", 1), ("view", "mri2", 1), ("admin", "mri2", 1)):
             same(len(daemon.as_(who, "GET", f"/v1/jobs?client={wanted}").json()["jobs"]), seen, f"jobs of {wanted} that {who} sees")
         same(len(daemon.as_("submit", "GET", "/v1/jobs?since=1h&name=").json()["jobs"]), 1, "jobs that are found by time")
+
+
+@test("mrirecon list and show: filters, and columns that stand below each other whatever is in them")
+def shown():
+    with Daemon(devices="cpu", job_names="jobs") as daemon:
+        long = daemon.submit(body(daemon), "kind=recon&name=" + "%C3%A9" * 30, X_Mrirecond_Client="c" * 40).expect(202).json()["id"]
+        daemon.finish(long)
+        failed = failed_job(daemon)
+        lines = client(daemon, "list").stdout.splitlines()
+        same(len(lines), 3, "lines of the list")
+        for title in ("ID", "STATE", "KIND", "PRIORITY", "CLIENT", "CREATED", "NAME"):
+            at = lines[0].index(title)
+            for line in lines[1:]:
+                assert at == 0 or line[at - 1] == " ", f"{title} in {line!r}"
+        at = lines[0].index("NAME")
+        same([line[at:].split("  ")[0] for line in lines[1:]], ["", "\u00e9" * 30], "names")
+        assert lines[1].startswith(failed) and "bad-parameter: " in lines[1] and daemon.job(failed)["error"]["detail"] in lines[1], lines[1]
+        same([line[lines[0].index("SIZE") - 3:lines[0].index("SIZE") + 4].strip() for line in lines[1:]], ["87.3 kB"] * 2, "sizes")
+        for words, ids in ((("--state", "failed"), [failed]), (("--name", "\u00e9\u00e9"), [long]), (("--client", "c" * 40), [long]), (("--since", "1h"), [failed, long]),
+                           (("--since", "1h", "--limit", "1"), [failed]), (("--state", "queued"), []), (("--name", "&state=queued"), [])):
+            same([line.split()[0] for line in client(daemon, "list", *words).stdout.splitlines()[1:]], ids, f"what list {words} shows")
+        refused = client(daemon, "list", "--since", "yesterday", check=False)
+        assert refused.returncode == 1 and "[bad-parameter]" in refused.stderr, refused.stderr
+        job = client(daemon, "show", long).stdout.splitlines()
+        at = job[0].index(long)
+        values = {line[:at].strip(): line[at:] for line in job if line[:at].strip()}
+        assert all(len(line) > at and line[at] != " " and line[at - 2:at] == "  " for line in job), job
+        same((values["name"], values["state"], values["scan"]), ("\u00e9" * 30, "succeeded", "87.3 kB"), "values")
+        first = [line.split()[0] for line in job].index("parameters")
+        inner = [re.match(r"\S+ +", line[at:]).end() for line in job[first:first + 5]]
+        same(len(set(inner)), 1, f"columns of the values in {job[first:first + 5]}")
+
+
+@test("mrirecon status: the screen of who looks after the service")
+def status():
+    with Daemon(devices="cpu") as daemon:
+        daemon.run(body(daemon))
+        failed_job(daemon)
+        told = client(daemon, "status").stdout
+        rows = dict(re.findall(r"^(\S+(?: \d+)?)  +(.+)$", told, re.M))
+        same((rows["ready"], rows["version"]), ("yes", fill(daemon)["version"]), "ready and version")
+        same(rows["queue"], "0 wait (urgent 0, normal 0, batch 0) of 10000 that may, 0 run", "queue")
+        assert re.match(r"[\d.]+ GB of [\d.]+ [GT]B free; uploads take 87.3 kB, and may take [\d.]+ [GT]B more$", rows["disk"]), told
+        assert re.match(r"2 jobs \(1 succeeded, 1 failed, 0 canceled\): results [\d.]+ kB, 1 scans 87.3 kB$", rows["kept"]), told
+        assert re.search(r"^ +at most [\d.]+ [GT]B, for 30 days$", told, re.M), told
+        assert "cpu" in rows["worker 0"] and ", idle" in rows["worker 0"], told
+        daemon.kill()
+        daemon.options.update(keep_jobs=0, keep_bytes=0, **HELD)
+        daemon.restart()
+        daemon.submit(body(daemon), "kind=recon&priority=batch").expect(202)
+        wait_until(lambda: fill(daemon)["queue"]["held"], "the queue to be held")
+        told = client(daemon, "status").stdout
+        assert "1 wait (urgent 0, normal 0, batch 1)" in told and "none is begun" in told and "the one that waits longest came at 20" in told, told
+        assert "at most any size, until they are deleted" in told, told
+
+
+@test("status of a service that is not ready: what is not well and why, exit status 1")
+def status_not_ready():
+    with Daemon(devices="cpu") as daemon:
+        slow = daemon.submit(scans.slow().bytes(daemon.state), scans.SLOW_QUERY).expect(202).json()["id"]
+        wait_until(lambda: daemon.job(slow)["state"] == "running", "the job to run")
+        daemon.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: daemon.get("/readyz").status == 503, "/readyz to tell")
+        seen = client(daemon, "status", check=False)
+        same(seen.returncode, 1, "exit status")
+        assert re.search(r"^ready +no$", seen.stdout, re.M) and re.search(r"^accepting +The service is being stopped", seen.stdout, re.M), seen.stdout
+        daemon.process.send_signal(signal.SIGTERM)  # at once
+
+
+# ---- again
+
+@test("what failed runs again by one command, once, however often that is given and wherever it broke off")
+def rerun():
+    with Daemon(devices="cpu") as daemon:
+        jobs = [failed_job(daemon, seed) for seed in range(4)]
+        done = daemon.run(body(daemon))["id"]
+        daemon.request("DELETE", f"/v1/jobs/{jobs[0]}").expect(204)
+        words = ("resubmit", "--state", "failed", "--since", "1h", "group=", "priority=urgent")
+
+        def made(told):
+            return dict(line.split() for line in told.stdout.splitlines())
+        one = made(client(daemon, *words, "--limit", "1"))  # as if it had broken off after one
+        same(list(one), jobs[3:], "what was run again")
+        told = client(daemon, *words)
+        again = made(told)
+        same(list(again), jobs[1:], "what was run again, that which came first before the others")
+        same(again[jobs[3]], one[jobs[3]], "the job of one that had been run again")
+        assert "2 of 3 jobs run again, 1 did so before" in told.stderr, told.stderr
+        for identity in again.values():
+            job = daemon.finish(identity)
+            same((job["state"], job["priority"], job["parameters"]["group"]), ("succeeded", "urgent", ""), "what became of it")
+        same(made(client(daemon, *words)), again, "jobs after a third time")
+        same(len(daemon.get("/v1/jobs").json()["jobs"]), 7, "jobs in all")
+        other = made(client(daemon, *words[:-1]))  # another change is another wish
+        same(set(other) & set(again) != set() and set(other.values()) & set(again.values()), set(), "jobs that two changes share")
+        for identity in other.values():
+            daemon.finish(identity)
+        gone = client(daemon, "resubmit", "--state", "succeeded", "--since", "1h", check=False)
+        same(gone.returncode, 1, "exit status where scans are not kept")
+        assert f"{done}: " in gone.stderr and "[scan-not-kept]" in gone.stderr and ", 7 cannot" in gone.stderr, gone.stderr
+
+
+@test("many jobs: which ones has to be said, and a full queue is waited for")
+def rerun_waits():
+    with Daemon(devices="cpu") as daemon:
+        for words in (("--since", "1h"), ("--state", "running"), ("--state", "failed", "--wait"), ("--state", "failed", "nonsense")):
+            failed_job(daemon)
+            same(client(daemon, "resubmit", *words, check=False).returncode, 2, f"exit status of {words}")
+        same(client(daemon, "resubmit", check=False).returncode, 2, "exit status without a job")
+        same(client(daemon, "resubmit", "group=", check=False).returncode, 2, "exit status without a job, but a parameter")
+        daemon.kill()
+        daemon.options.update(queue_limit=2, **HELD)
+        daemon.restart()
+        process = subprocess.Popen([os.path.join(BIN, "mrirecon"), "--server", daemon.url, "resubmit", "--state", "failed", "group="], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        wait_until(lambda: len(daemon.get("/v1/jobs?state=queued").json()["jobs"]) == 2, "a full queue")
+        assert "waiting: " in process.stderr.readline()
+        for job in daemon.get("/v1/jobs?state=queued").json()["jobs"]:
+            daemon.request("POST", f"/v1/jobs/{job['id']}/cancel").expect(202)
+        out, err = process.communicate(timeout=60)
+        same((process.returncode, len(out.splitlines())), (0, 4), f"exit status and jobs ({err})")
+        assert "4 of 4 jobs run again" in err, err
+
+
+@test("a job that who sees all has run again stays its client's")
+def rerun_by_admin():
+    with Guarded() as daemon:
+        told = daemon.as_("submit", "POST", "/v1/jobs?kind=recon&group=nothing", body(daemon)).expect(202).json()["id"]
+        daemon.ended(told)
+        again = daemon.as_("admin", "POST", f"/v1/jobs/{told}/resubmit?group=").expect(202).json()
+        same(again["client"], "mri1", "client")
+        daemon.as_("submit", "GET", f"/v1/jobs/{again['id']}").expect(200)
+        same(daemon.ended(again["id"])["state"], "succeeded", "state")
+    with Daemon(devices="cpu") as daemon:
+        told = daemon.submit(body(daemon), "kind=recon&group=nothing", X_Mrirecond_Client="mri1").expect(202).json()["id"]
+        daemon.finish(told)
+        for headers, owner in (({}, "mri1"), ({"X-Mrirecond-Client": "me"}, "me")):
+            same(daemon.request("POST", f"/v1/jobs/{told}/resubmit", headers=headers).expect(202).json()["client"], owner, f"client with {headers}")
+
+
+# ---- what is kept
+
+def failed_job(daemon, seed=1):
+    """A job whose file lacks the group that it names."""
+    told = daemon.submit(body(daemon, seed), "kind=recon&group=nothing").expect(202).json()["id"]
+    same(daemon.finish(told)["state"], "failed", "state")
+    return told
+
+
+def fill(daemon):
+    return daemon.get("/readyz?verbose").expect(200).json()
+
+
+@test("how full: /readyz?verbose and /metrics tell the queue, the disk, what is kept and its bounds")
+def how_full():
+    with Daemon(devices="cpu", **HELD) as daemon:
+        for _ in range(2):
+            daemon.submit(body(daemon), "kind=recon&priority=urgent").expect(202)
+        seen = wait_until(lambda: (now := fill(daemon))["queue"]["held"] and now, "the queue to be held")
+        same(seen["queue"]["waiting"], {"urgent": 2, "normal": 0, "batch": 0}, "waiting")
+        same((seen["queue"]["running"], seen["queue"]["limit"]), (0, 10000), "running and limit")
+        assert seen["queue"]["oldest"] and seen["disk"]["bytes"] > seen["disk"]["free_bytes"] > 0, seen
+        same(seen["disk"]["uploads_bytes"], 2 * len(body(daemon)), "bytes of uploads")
+        same((seen["kept"]["jobs"], seen["kept"]["limit_seconds"]), (0, 30 * 86400), "kept jobs and the bound of their age")
+        assert abs(seen["kept"]["limit_bytes"] - seen["disk"]["bytes"] / 2) < 100, seen
+        daemon.kill()
+        daemon.options.update(work_reserve="1M", keep_bytes="1G", keep_jobs=0)
+        daemon.restart()
+        wait_until(lambda: fill(daemon)["kept"]["jobs"] == 2, "the jobs to end")
+        failed_job(daemon)
+        seen, metrics = fill(daemon), daemon.metrics()
+        results = sum(result["bytes"] for job in daemon.get("/v1/jobs").json()["jobs"] for result in job["results"])
+        same(seen["kept"], {"jobs": 3, "states": {"succeeded": 2, "failed": 1, "canceled": 0}, "results_bytes": results, "scans": 1,
+                            "scans_bytes": len(body(daemon)), "limit_bytes": 1 << 30, "limit_seconds": None}, "what is kept")
+        same([metrics[f"mrirecond_kept_{name}"] for name in ('jobs{state="succeeded"}', "results_bytes", "scans", "scans_bytes", "limit_bytes", "limit_seconds")],
+             [2, results, 1, len(body(daemon)), 1 << 30, 0], "metrics of what is kept")
+        same(metrics["mrirecond_disk_size_bytes"], seen["disk"]["bytes"], "size of the disk")
+
+
+@test("scans of failed and canceled jobs are kept where nothing else is said, those of successes are not")
+def scans_are_kept():
+    with Daemon(devices="cpu") as daemon:
+        failed, done = failed_job(daemon), daemon.run(body(daemon, 2))["id"]
+        wait_until(lambda: f"spool/{done}" not in daemon.files(), "the scan of a success to go")
+        again = daemon.request("POST", f"/v1/jobs/{failed}/resubmit?group=").expect(202).json()["id"]
+        same(daemon.finish(again)["state"], "succeeded", "state of the job that is run again")
+        daemon.request("POST", f"/v1/jobs/{done}/resubmit").problem(409, "scan-not-kept")
+
+
+@test("kept scans give way to uploads, those that ended first before the others, and take half of what uploads may")
+def scans_give_way():
+    scan = len(scans.radial().bytes("/tmp"))
+    with Daemon(devices="cpu", spool_limit=7 * scan) as daemon:
+        jobs = [failed_job(daemon) for _ in range(5)]
+
+        def there():
+            return [job for job in jobs if f"spool/{job}" in daemon.files()]
+        wait_until(lambda: there() == jobs[2:], "the first two to give way: three are less than half of seven")
+        same(fill(daemon)["kept"]["scans"], 3, "kept scans")
+        large = scans.radial(spokes=5 * 64).bytes(daemon.state)
+        assert 4 * scan < len(large) < 7 * scan, (len(large), scan)
+        refused = daemon.submit(large)
+        refused.problem(507, "spool-full")
+        assert refused.headers["retry-after"]
+        wait_until(lambda: daemon.submit(large).status == 202, "room for a large upload")
+        same(fill(daemon)["kept"]["jobs"] >= 5, True, "the jobs themselves stay")
+        assert len(there()) < 3 and there() == jobs[5 - len(there()):], there()
+        daemon.request("POST", f"/v1/jobs/{jobs[0]}/resubmit").problem(409, "scan-not-kept")
+        same(daemon.metrics()["mrirecond_kept_scans_removed_total"], 5 - len(there()), "scans that gave way")
+        same(daemon.metrics()['mrirecond_kept_jobs_removed_total{reason="room"}'], 0, "jobs removed")
+
+
+@test("jobs beyond a share of the disk are removed, and counted")
+def share_of_the_disk():
+    with Daemon(devices="cpu", keep_jobs=2) as daemon:
+        job = daemon.run(body(daemon))["id"]
+        wait_until(lambda: daemon.get(f"/v1/jobs/{job}").status == 404, "the job to go for its age")
+        wait_until(lambda: daemon.metrics()['mrirecond_kept_jobs_removed_total{reason="age"}'] == 1, "its removal to be counted")
+        daemon.kill()
+        daemon.options.update(keep_jobs=0, keep_bytes=1)
+        daemon.restart()
+        daemon.run(body(daemon))
+        wait_until(lambda: daemon.metrics()['mrirecond_kept_jobs_removed_total{reason="room"}'] == 1, "a removal for room to be counted")
 
 
 if __name__ == "__main__":

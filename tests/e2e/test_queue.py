@@ -264,7 +264,7 @@ def leave(daemon, prefer, body=BODY, query="kind=recon"):
 
 @test("a client that waits and goes away has its job canceled where it asked for that, and only there")
 def disconnect():
-    daemon = Daemon(devices="cpu", **HELD)
+    daemon = Daemon(devices="cpu", keep_scans="none", **HELD)
     with daemon:
         stays = leave(daemon, "wait=60")
         goes = leave(daemon, "wait=60, cancel-on-disconnect")
@@ -318,7 +318,7 @@ def waiting_gets():
 
 @test("a job that still waits at its deadline fails with a code of its own; one that began in time does not")
 def deadline():
-    daemon = Daemon(devices="cpu", **HELD)
+    daemon = Daemon(devices="cpu", keep_scans="none", **HELD)
     with daemon:
         late = submit(daemon, "kind=recon&deadline=1")
         in_time = submit(daemon, "kind=recon&deadline=3600")

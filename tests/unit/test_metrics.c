@@ -9,8 +9,6 @@
 
 #include <cmocka.h>
 
-static const int64_t none_waits[PRIORITIES] = {0};
-
 static char *print(struct metrics *metrics, const struct metrics_now *now)
 {
     char *text = NULL;
@@ -36,7 +34,7 @@ static void counters_begin_at_zero(void **state)
     (void)state;
     struct metrics *metrics;
     const struct metrics_gpu gpu = {"gpu 0 (H200)", 1, 2};
-    const struct metrics_now now = {.waiting = none_waits, .gpu = &gpu, .gpus = 1};
+    const struct metrics_now now = {.gpu = &gpu, .gpus = 1};
     assert_int_equal(metrics_create(&metrics), 0);
     says(metrics, &now, "mrirecond_jobs_submitted_total{kind=\"recon\"} 0");
     says(metrics, &now, "mrirecond_jobs_completed_total{kind=\"recon\"} 0");
@@ -55,7 +53,7 @@ static void uploads_are_counted_by_format(void **state)
 {
     (void)state;
     struct metrics *metrics;
-    const struct metrics_now now = {.waiting = none_waits, .ready = true, .certificate_end = 1800000000};
+    const struct metrics_now now = {.ready = true, .certificate_end = 1800000000};
     assert_int_equal(metrics_create(&metrics), 0);
     metrics_ingested(metrics, "hdf5", 1000);
     metrics_ingested(metrics, "hdf5", 1);
@@ -67,13 +65,42 @@ static void uploads_are_counted_by_format(void **state)
     metrics_free(metrics);
 }
 
+static void what_is_kept_is_told_with_its_bounds(void **state)
+{
+    (void)state;
+    struct metrics *metrics;
+    const struct metrics_now now = {.ended[JOB_FAILED] = 3,
+                                    .kept = {.scans = 2, .scan_bytes = 40, .result_bytes = 5},
+                                    .keep_bytes = 1000,
+                                    .keep_seconds = 60,
+                                    .disk_bytes = 2000,
+                                    .disk_free = 1500};
+    assert_int_equal(metrics_create(&metrics), 0);
+    says(metrics, &now, "mrirecond_kept_jobs{state=\"succeeded\"} 0");
+    says(metrics, &now, "mrirecond_kept_jobs{state=\"failed\"} 3");
+    says(metrics, &now, "mrirecond_kept_results_bytes 5");
+    says(metrics, &now, "mrirecond_kept_scans 2");
+    says(metrics, &now, "mrirecond_kept_scans_bytes 40");
+    says(metrics, &now, "mrirecond_kept_limit_bytes 1000");
+    says(metrics, &now, "mrirecond_kept_limit_seconds 60");
+    says(metrics, &now, "mrirecond_disk_size_bytes 2000");
+    says(metrics, &now, "mrirecond_disk_free_bytes 1500");
+    says(metrics, &now, "mrirecond_kept_jobs_removed_total{reason=\"age\"} 0");
+    metrics_removed(metrics, 1, 2, 3);
+    metrics_removed(metrics, 0, 1, 0);
+    says(metrics, &now, "mrirecond_kept_jobs_removed_total{reason=\"age\"} 1");
+    says(metrics, &now, "mrirecond_kept_jobs_removed_total{reason=\"room\"} 3");
+    says(metrics, &now, "mrirecond_kept_scans_removed_total 3");
+    metrics_free(metrics);
+}
+
 /* Names of devices come from a worker, which may have been taken over. */
 static void labels_are_few_and_closed(void **state)
 {
     (void)state;
     struct metrics *metrics;
     char name[32];
-    const struct metrics_now now = {.waiting = none_waits};
+    const struct metrics_now now = {.ready = false};
     assert_int_equal(metrics_create(&metrics), 0);
     metrics_gpu_failed(metrics, "a\"} 1\nforged", ERR_DEVICE);
     says(metrics, &now, "mrirecond_gpu_errors_total{gpu=\"a_} 1_forged\",kind=\"device-failed\"} 1");
@@ -90,6 +117,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counters_begin_at_zero),
         cmocka_unit_test(uploads_are_counted_by_format),
+        cmocka_unit_test(what_is_kept_is_told_with_its_bounds),
         cmocka_unit_test(labels_are_few_and_closed),
     };
     return cmocka_run_group_tests_name("metrics", tests, NULL, NULL);

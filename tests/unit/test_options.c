@@ -37,6 +37,11 @@ static void values_are_taken(void **state)
     assert_int_equal(options.spool_reserve, 1024);
     assert_string_equal(options.port_file, "");
     assert_int_equal(options.queue_limit, 10000); /* not named: its default */
+    assert_int_equal(options.keep_bytes, -50);    /* half of the disk */
+    assert_int_equal(read_text(&options, "keep-bytes = 100%\n"), 0);
+    assert_int_equal(options.keep_bytes, -100);
+    assert_int_equal(read_text(&options, "keep-bytes = 20G\n"), 0);
+    assert_true(options.keep_bytes == INT64_C(20) << 30);
 }
 
 static void mistakes_name_their_line(void **state)
@@ -55,6 +60,11 @@ static void mistakes_name_their_line(void **state)
         {"http-threads = 1e2", ERR_BAD_PARAMETER, {"test.conf:1:", "from 1 to 256"}},
         {"http-threads = 4 4", ERR_BAD_PARAMETER, {"test.conf:1:"}},
         {"http-threads =", ERR_BAD_PARAMETER, {"test.conf:1:"}},
+        {"keep-bytes = 0%", ERR_BAD_PARAMETER, {"test.conf:1:", "1% to 100%"}},
+        {"keep-bytes = 101%", ERR_BAD_PARAMETER, {"test.conf:1:"}},
+        {"keep-bytes = 5 %", ERR_BAD_PARAMETER, {"test.conf:1:"}},
+        {"keep-bytes = -5", ERR_BAD_PARAMETER, {"test.conf:1:"}},
+        {"spool-limit = 50%", ERR_BAD_PARAMETER, {"test.conf:1:"}},
         {"keep-scans = some", ERR_BAD_PARAMETER, {"test.conf:1:", "none, failed, all"}},
         {"listen\n", ERR_BAD_REQUEST, {"test.conf:1:", "key = value"}},
         {"threads = 1\n# \nthreads = 1\n", ERR_BAD_REQUEST, {"test.conf:3:", "second time"}},

@@ -449,11 +449,14 @@ static void kept_scans_are_known_apart_from_results(void **state)
     assert_int_equal(store_fail(f->store, id_of(1, id), err_last()), 0);
     assert_int_equal(store_succeed(f->store, id_of(3, id), results, NULL), 0);
     json_decref(results);
+    const struct err disk = {.code = ERR_SPOOL_FULL, .acquisition = -1, .required = -1, .available = -1};
+    assert_int_equal(submit(f->store, 4, 10), 0);
+    assert_int_equal(store_fail(f->store, id_of(4, id), &disk), 0); /* whose scan is not to give way */
     store_free(f->store);
     assert_int_equal(store_create(&f->store, f->path), 0);
     store_kept(f->store, &kept);
-    assert_int_equal(kept.scans, 2);
-    assert_int_equal(kept.scan_bytes, 1001 + 1002);
+    assert_int_equal(kept.scans, 3);
+    assert_int_equal(kept.scan_bytes, 1001 + 1002 + 1004);
     assert_int_equal(kept.result_bytes, 700);
     assert_int_equal(store_kept_scans(f->store, scans, 4, &count), 0);
     assert_int_equal(count, 2);
@@ -461,17 +464,20 @@ static void kept_scans_are_known_apart_from_results(void **state)
     for (int i = 0; i < 2; i++) {                /* the second time there is nothing to do */
         assert_int_equal(store_scan_drop(f->store, id_of(2, id)), 0);
         store_kept(f->store, &kept);
-        assert_int_equal(kept.scans, 1);
-        assert_int_equal(kept.scan_bytes, 1001);
+        assert_int_equal(kept.scans, 2);
+        assert_int_equal(kept.scan_bytes, 1001 + 1004);
         assert_int_equal(kept.result_bytes, 700);
     }
     assert_int_equal(state_of(f->store, 2), JOB_FAILED);
     assert_int_equal(store_kept_scans(f->store, scans, 4, &count), 0);
     assert_int_equal(count, 1);
     assert_string_equal(scans[0], id_of(1, id));
-    assert_int_equal(store_scan_drop(f->store, id_of(4, id)), ERR_NOT_FOUND);
+    assert_int_equal(store_scan_drop(f->store, id_of(5, id)), ERR_NOT_FOUND);
     assert_int_equal(store_delete(f->store, id_of(1, id)), 0);
     assert_int_equal(store_delete(f->store, id_of(3, id)), 0);
+    assert_int_equal(store_kept_scans(f->store, scans, 4, &count), 0);
+    assert_int_equal(count, 0);
+    assert_int_equal(store_delete(f->store, id_of(4, id)), 0);
     store_kept(f->store, &kept);
     assert_int_equal(kept.scans + kept.scan_bytes + kept.result_bytes, 0);
 }

@@ -1,0 +1,14 @@
+/* list.h: which jobs a command is about. */
+#ifndef MRIRECON_LIST_H
+#define MRIRECON_LIST_H
+
+#include "clients/client.h"
+
+/* The documents of all jobs that the options name (--state, --client, --name, --since; --limit of them), newest first:
+ * *out is the caller's array. Fails as service_call. */
+int jobs_find(struct service *service, const struct client_options *options, json_t **out);
+
+/* Whether the options name jobs. */
+bool jobs_named(const struct client_options *options);
+
+#endif

@@ -1,0 +1,127 @@
+/* mrirecon resubmit --state STATE ...: many jobs once more. Each has an idempotency key of its own, made of its id and
+ * of what is changed, so that the same command, run again after a break, makes no second job of any. */
+#include "clients/rerun.h"
+
+#include "clients/job.h"
+#include "clients/list.h"
+#include "clients/submission.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { KEY = 80 };
+
+#define BUSY_SECONDS 5.0 /* before a server that refused for now is asked again */
+
+struct rerun {
+    struct service *service;
+    const struct client_options *options;
+    double answered; /* when the server did last */
+    int waits_for;   /* the failure that was told last as what is waited for; 0: none */
+    int made, before, failed;
+};
+
+/* FNV-1a: tells one change from another. */
+static void key_print(char key[KEY], const char *id, const char *path)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (const char *c = strchr(path, '?'); c && *c; c++)
+        hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
+    snprintf(key, KEY, "resubmit-%.32s-%016llx", id, (unsigned long long)hash);
+}
+
+/* Whether to go on waiting after this failure. */
+static bool passes(struct rerun *rerun, int failure)
+{
+    if (failure == ERR_IO)
+        return client_seconds() - rerun->answered < OUTAGE_SECONDS;
+    rerun->answered = client_seconds();
+    return job_failure_passes(failure);
+}
+
+/* One job; how it goes is printed. Fails where the others need not be tried. */
+static int run_one(struct rerun *rerun, const char *id, const char *path)
+{
+    char key[KEY];
+    json_t *job = NULL;
+    bool replayed = false;
+    key_print(key, id, path);
+    int failure = service_post(rerun->service, path, key, &job, &replayed);
+    while (failure && passes(rerun, failure)) {
+        if (failure != rerun->waits_for)
+            fprintf(stderr, "mrirecon: waiting: %s [%s]\n", err_last()->text, err_name(failure));
+        rerun->waits_for = failure;
+        failure = service_pause(rerun->service, BUSY_SECONDS);
+        if (!failure)
+            failure = service_post(rerun->service, path, key, &job, &replayed);
+    }
+    if (failure == ERR_SCAN_GONE || failure == ERR_NOT_FOUND) {
+        fprintf(stderr, "mrirecon: %s: %s [%s]\n", id, err_last()->text, err_name(failure));
+        rerun->failed++;
+        return 0;
+    }
+    if (failure)
+        return failure;
+    rerun->answered = client_seconds();
+    rerun->waits_for = 0;
+    printf("%s %s\n", id, client_text(job, "id"));
+    json_decref(job);
+    rerun->made += !replayed;
+    rerun->before += replayed;
+    return 0;
+}
+
+/* The words of a resubmission of one job. */
+static int run_words(struct rerun *rerun, const json_t *job, char **word)
+{
+    struct client_options one = *rerun->options;
+    char *path = NULL;
+    word[0] = (char *)(uintptr_t)client_text(job, "id");
+    one.word = word;
+    one.words = rerun->options->words + 1;
+    int code = submission_path(rerun->service, &one, word[0], &path);
+    if (!code && run_one(rerun, word[0], path))
+        code = client_failed();
+    free(path);
+    return code;
+}
+
+static int wrong(const struct client_options *options)
+{
+    const char *state = options->state ? options->state : "";
+    if (strcmp(state, "failed") != 0 && strcmp(state, "canceled") != 0 && strcmp(state, "succeeded") != 0)
+        return client_usage("to run many jobs again, --state has to say which: failed, canceled or succeeded.");
+    if (options->wait || options->out)
+        return client_usage("many jobs that are run again are not waited for: leave --wait and --out out.");
+    return CLIENT_OK;
+}
+
+int client_rerun(struct service *service, const struct client_options *options)
+{
+    struct rerun rerun = {.service = service, .options = options, .answered = client_seconds()};
+    json_t *all = NULL;
+    int code = wrong(options);
+    if (code)
+        return code;
+    char **word = calloc((size_t)options->words + 1, sizeof *word);
+    if (!word) {
+        err_set(ERR_NO_MEMORY, "There is no memory for a request.");
+        return client_failed();
+    }
+    memcpy(word + 1, options->word, (size_t)options->words * sizeof *word);
+    if (jobs_find(service, options, &all))
+        code = client_failed();
+    for (size_t i = json_array_size(all); i > 0 && !code; i--) /* those that came first before the others */
+        code = run_words(&rerun, json_array_get(all, i - 1), word);
+    if (all) {
+        fprintf(stderr, "mrirecon: %d of %zu jobs run again", rerun.made, json_array_size(all));
+        if (rerun.before)
+            fprintf(stderr, ", %d did so before", rerun.before);
+        fprintf(stderr, rerun.failed ? ", %d cannot\n" : "\n", rerun.failed);
+    }
+    if (code && code != CLIENT_USAGE)
+        fprintf(stderr, "mrirecon: the same command goes on where this one ended.\n");
+    json_decref(all);
+    free(word);
+    return code ? code : rerun.failed ? CLIENT_FAILED : CLIENT_OK;
+}

@@ -1,0 +1,10 @@
+/* rerun.h: many jobs run again. */
+#ifndef MRIRECON_RERUN_H
+#define MRIRECON_RERUN_H
+
+#include "clients/client.h"
+
+/* Resubmit every job that the options name (list.h) with the words PARAM=VALUE. The exit status. */
+int client_rerun(struct service *service, const struct client_options *options);
+
+#endif

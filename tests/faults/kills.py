@@ -1,17 +1,18 @@
 #!/usr/bin/python3
 """Kill mrirecond, its workers and its decoders at random moments under load, and see whether anything accepted is lost.
 
-    tests/faults/kills.py [--kills 1000] [--clients 4] [--seed 1]
+    tests/faults/kills.py [--kills 1000] [--clients 4] [--seed 1] [--victims daemon,worker,codec]
     tests/faults/kills.py --queue 10000 [--restarts 5]
 
 Clients submit small scans (whole with an Idempotency-Key, or in pieces), cancel some, and fetch images meanwhile. At the end
-every job that was accepted must have ended once, with the image that its scan has or with a reason that names the kill; the
-state folder must hold the files of those jobs and nothing else. --queue measures the restart beside so many waiting jobs
+every job that was accepted must have ended once, with the image that its scan has; only one under which a worker, or a decoder
+that read its scan, was killed twice may have failed. The state folder must hold the files of those jobs and nothing else. --queue measures the restart beside so many waiting jobs
 instead. Prints one JSON object; exits 1 where something was lost, doubled, torn or left behind. MRIRECON_BIN: the programs.
 """
 import argparse
 import collections
 import contextlib
+import glob
 import http.client
 import io
 import json
@@ -32,7 +33,7 @@ import scans  # noqa: E402
 from harness import FINAL, SLOW, Daemon, wait_until  # noqa: E402
 
 TUS = {"Tus-Resumable": "1.0.0", "Content-Type": "application/offset+octet-stream"}
-EXCUSES = ("worker-died", "out-of-memory")  # its worker, or its decoder, was killed twice
+DEATH = re.compile(r"job=(\w+) another is started: worker \d+ was killed by signal 9")  # in the daemon's log
 WAITING = 30  # jobs that clients let wait before they pause
 LIFETIME = 10  # seconds of an upload in pieces that its client has lost sight of
 BROKEN = (OSError, http.client.HTTPException, ValueError)  # of a request to a daemon that is killed
@@ -80,7 +81,7 @@ class Load:
         while time.monotonic() < end:
             try:
                 answer = request()
-                if answer.status in (202, 204) or 400 <= answer.status < 500 and answer.status != 409:
+                if answer.status in (200, 202, 204) or 400 <= answer.status < 500 and answer.status != 409:
                     return answer
                 self.refused[answer.status] += 1
             except BROKEN:
@@ -153,19 +154,44 @@ def ready_after(daemon):
     return time.monotonic() - begun
 
 
-def strike(daemon, chance, kills, slowest):
+def reads(codec):
+    """Whether this decoder has an upload open."""
+    with contextlib.suppress(OSError):
+        folder = f"/proc/{codec}/fd"
+        return any("/spool/" in os.readlink(f"{folder}/{name}") or "/uploads/" in os.readlink(f"{folder}/{name}") for name in os.listdir(folder))
+    return False
+
+
+def codec_of(daemon, chance):
+    """A decoder, one that reads if there is one within a moment; and whether it does. None: there is none."""
+    end = time.monotonic() + 0.3
+    while True:
+        codecs = [codec for worker in daemon.children("mrirecon-worker") for codec in daemon.children("mrirecon-codec", worker)]
+        busy = [codec for codec in codecs if reads(codec)]
+        if busy:
+            return chance.choice(busy), True
+        if time.monotonic() > end:
+            return (chance.choice(codecs), False) if codecs else None
+
+
+def strike(daemon, chance, kills, slowest, victims):
     """One kill of a process that is there."""
-    victim = chance.choice(("daemon", "mrirecon-worker", "mrirecon-codec"))
+    victim = chance.choice(victims)
     if victim == "daemon":
         daemon.kill()
         kills["daemon"] += 1
         slowest.append(ready_after(daemon))
-        return
-    for worker in daemon.children("mrirecon-worker"):
-        for process in [worker] if victim == "mrirecon-worker" else daemon.children(victim, worker)[-1:]:
+    elif victim == "worker":
+        for worker in daemon.children("mrirecon-worker"):
             with contextlib.suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
-                kills[victim] += 1
+                os.kill(worker, signal.SIGKILL)
+                kills["worker"] += 1
+    else:
+        codec = codec_of(daemon, chance)
+        with contextlib.suppress(ProcessLookupError):
+            if codec:
+                os.kill(codec[0], signal.SIGKILL)
+                kills["codec that reads" if codec[1] else "codec"] += 1
 
 
 def all_jobs(daemon):
@@ -191,8 +217,18 @@ def whole(daemon, load, job):
     return None
 
 
-def judge(daemon, load, runs):
-    """Wait for all ends; {what: [what is wrong]}."""
+def excuse(job, deaths, kills):
+    """Who was killed twice under a job that failed; None: nobody, it should not have failed."""
+    if job["error"]["code"] == "worker-died" and deaths[job["id"]] >= 2:
+        return "worker"
+    if job["error"]["code"] == "out-of-memory" and "twice" in job["error"]["detail"] and kills["codec that reads"] >= 2:
+        return "codec"
+    return None
+
+
+def judge(daemon, load, runs, deaths, kills):
+    """Wait for all ends; {what: [what is wrong]}, how jobs ended, and what was killed twice under those that failed."""
+    twice = collections.Counter()
     found = {"lost": [], "duplicated": [], "torn": [], "left_behind": [], "wrong": list(load.wrong)}
     ends = collections.Counter()
     jobs = {job["id"]: job for job in wait_until(
@@ -210,8 +246,11 @@ def judge(daemon, load, runs):
             reason = whole(daemon, load, job)
             if reason:
                 found["torn"].append(f"{identity}: {reason}")
-        elif job["state"] == "failed" and job["error"]["code"] not in EXCUSES:
-            found["wrong"].append(f"{identity} failed: {job['error']}")
+        elif job["state"] == "failed":
+            who = excuse(job, deaths, kills)
+            twice[who] += 1
+            if not who:
+                found["wrong"].append(f"{identity} failed, its worker died {deaths[identity]} times: {job['error']}")
         elif job["state"] == "canceled" and identity not in load.canceled:
             found["wrong"].append(f"{identity} was canceled by nobody")
     found["duplicated"] += [f"{identity} was run to success {count} times" for identity, count in runs.items() if count > 1]
@@ -227,10 +266,10 @@ def judge(daemon, load, runs):
     found["left_behind"] = stray()
     if daemon.metrics()["mrirecond_spool_used_bytes"] != 0:
         found["left_behind"].append(f"{daemon.metrics()['mrirecond_spool_used_bytes']} bytes counted in the spool")
-    return found, ends
+    return found, ends, twice
 
 
-def kills(count, clients=4, seed=1, pause=0.3):
+def kills(count, clients=4, seed=1, pause=0.3, victims=("daemon", "worker", "codec")):
     """The report of `count` kills under load."""
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder, Daemon(expect_trouble=True, upload_lifetime=LIFETIME) as daemon:
@@ -241,16 +280,20 @@ def kills(count, clients=4, seed=1, pause=0.3):
             thread.start()
         while sum(done.values()) < count:
             time.sleep(chance.uniform(0, pause))
-            strike(daemon, chance, done, restarts)
+            strike(daemon, chance, done, restarts, victims)
         load.stopped.set()
         for thread in threads:
             thread.join()
         runs = collections.Counter(re.findall(r"job=(\w+) succeeded in", daemon.log + daemon.read_log()))
-        found, ends = judge(daemon, load, runs)
+        deaths = collections.Counter(DEATH.findall(daemon.log + daemon.read_log()))
+        found, ends, twice = judge(daemon, load, runs, deaths, done)
+        aside = len(glob.glob(f"{daemon.state}/found-*/[0-9]*"))
         return {"kills": sum(done.values()), "victims": dict(done), "seconds": round(time.monotonic() - begun, 1),
-                "jobs_accepted": len(load.accepted), "ends": dict(ends), "images_compared_meanwhile": load.fetched,
+                "jobs_accepted": len(load.accepted), "answers_to_be_repeated": dict(load.refused), "ends": dict(ends), "failed_for_two_kills_of": dict(twice), "kept_aside": aside,
+                "images_compared_meanwhile": load.fetched,
                 **{what: len(list_) for what, list_ in found.items()},
-                "slowest_restart_s": round(max(restarts), 3), "median_restart_s": round(sorted(restarts)[len(restarts) // 2], 3),
+                "slowest_restart_s": round(max(restarts, default=0), 3),
+                "median_restart_s": round(sorted(restarts)[len(restarts) // 2], 3) if restarts else 0,
                 "details": {what: list_[:20] for what, list_ in found.items() if list_}}
 
 
@@ -288,10 +331,12 @@ def main():
     parser.add_argument("--clients", type=int, default=4)
     parser.add_argument("--pause", type=float, default=0.3, help="most seconds between two kills")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--victims", default="daemon,worker,codec", help="comma-separated, chosen with the same chance")
     parser.add_argument("--queue", type=int, default=0)
     parser.add_argument("--restarts", type=int, default=5)
     asked = parser.parse_args()
-    report = restarts(asked.queue, asked.restarts) if asked.queue else kills(asked.kills, asked.clients, asked.seed, asked.pause)
+    report = restarts(asked.queue, asked.restarts) if asked.queue else kills(asked.kills, asked.clients, asked.seed, asked.pause,
+                                                                                        asked.victims.split(","))
     print(json.dumps(report, indent=1))
     bad = sum(report.get(what, 0) for what in ("lost", "duplicated", "torn", "left_behind", "wrong"))
     sys.exit(1 if bad else 0)

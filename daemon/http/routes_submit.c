@@ -124,7 +124,9 @@ const char *ingest_format(int scan, int64_t bytes)
 const char *name_for_log(const struct service *service, const struct job *job, char text[NAME_FOR_LOG])
 {
     bool told = *job->name && service->options->job_names == NAMES_LOG;
-    snprintf(text, NAME_FOR_LOG, told ? ", \"%s\"" : "", job->name);
+    text[0] = '\0';
+    if (told)
+        snprintf(text, NAME_FOR_LOG, ", \"%s\"", job->name);
     return text;
 }
 

@@ -457,7 +457,7 @@ int sandbox_enter_worker(const char *const *readable, bool *landlock)
         rc = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), worker_refused[i], 0);
     for (size_t i = 0; i < sizeof worker_own / sizeof *worker_own && rc == 0; i++)
         rc = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), worker_own[i].call, 1,
-                              SCMP_CMP32(worker_own[i].argument, SCMP_CMP_NE, 0));
+                              SCMP_CMP32(worker_own[i].argument, SCMP_CMP_NE, 0, 0));
     if (rc == 0)
         rc = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socket), 1,
                               SCMP_A0(SCMP_CMP_NE, AF_UNIX, 0));

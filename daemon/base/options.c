@@ -112,7 +112,10 @@ static const struct option {
      OPTION_IS_SECONDS, AT(drain_time), 0, 86400, .live = true},
     {"convert-timeout", "120", "Seconds that writing an image in another format may take.", OPTION_IS_SECONDS,
      AT(convert_timeout), 1, 3600},
-    {"upload-lifetime", "86400", "Seconds after which an upload in pieces that nothing is added to is removed.",
+    {"upload-lifetime", "86400",
+     "Seconds after which an upload in pieces that nothing is added to is removed; one of which nothing has arrived, "
+     "after "
+     "600 at most.",
      OPTION_IS_SECONDS, AT(upload_lifetime), 1, 366 * 86400},
     {"wait-limit", "600", "Most seconds that a request with Prefer: wait is kept waiting.", OPTION_IS_SECONDS,
      AT(wait_limit), 0, 86400, .live = true},

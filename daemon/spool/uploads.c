@@ -160,21 +160,27 @@ static void touch(struct uploads *uploads, int fd)
     pthread_mutex_unlock(&uploads->lock);
 }
 
+/* ms that an upload of which so many bytes are there is kept where nothing arrives. */
+static int64_t lifetime_of(const struct uploads *uploads, int64_t bytes)
+{
+    return 1000 * (bytes == 0 && uploads->lifetime > EMPTY_SECONDS ? EMPTY_SECONDS : uploads->lifetime);
+}
+
 /* stat() of an upload's bytes, and how many ms they have left. */
 static int look(struct uploads *uploads, const char *name, struct stat *there, int64_t *left)
 {
     pthread_mutex_lock(&uploads->lock);
     int result = fstatat(uploads->folder, name, there, AT_SYMLINK_NOFOLLOW);
-    *left = result < 0 ? 0 : time_of(there) + uploads->lifetime * 1000 - time_now(uploads);
+    *left = result < 0 ? 0 : time_of(there) + lifetime_of(uploads, there->st_size) - time_now(uploads);
     pthread_mutex_unlock(&uploads->lock);
     return result;
 }
 
-void upload_time_left_set(struct uploads *uploads, const char *id, int64_t left)
+void upload_time_left_set(struct uploads *uploads, const char *id, int64_t bytes, int64_t left)
 {
     pthread_mutex_lock(&uploads->lock);
     const struct timespec times[] = {{.tv_nsec = UTIME_OMIT},
-                                     time_at(time_now(uploads) + left - uploads->lifetime * 1000)};
+                                     time_at(time_now(uploads) + left - lifetime_of(uploads, bytes))};
     (void)utimensat(uploads->folder, id, times, AT_SYMLINK_NOFOLLOW);
     pthread_mutex_unlock(&uploads->lock);
 }

@@ -40,7 +40,8 @@ struct upload_chunk {
     bool dropped;                  /* more came than was announced: nothing stays */
 };
 
-/* `lifetime`: seconds after which an upload that nothing is added to is removed. Fails with ERR_IO, ERR_NO_MEMORY. */
+/* `lifetime`: seconds after which an upload that nothing is added to is removed; one that is empty after 600 at most.
+ * Fails with ERR_IO, ERR_NO_MEMORY. */
 int uploads_create(struct uploads **out, struct spool *spool, const char *state_dir, int64_t lifetime,
                    const struct log *log);
 void uploads_free(struct uploads *uploads);

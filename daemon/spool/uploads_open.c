@@ -172,7 +172,7 @@ static void lapse(struct uploads *uploads, const char *id)
     struct upload upload = {.job = NULL};
     if (upload_get(uploads, id, &upload) == 0) {
         blocks_give_back(uploads, id, upload.offset, upload.length);
-        upload_time_left_set(uploads, id, upload.left);
+        upload_time_left_set(uploads, id, upload.offset, upload.left);
         spool_release(uploads->spool, -reserved_set(uploads, id, upload.offset));
     }
     upload_clear(&upload);

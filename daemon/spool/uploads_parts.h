@@ -4,7 +4,11 @@
 
 #include "daemon/spool/uploads.h"
 
-enum { WRITERS = 1024, UPLOAD_NAME = JOB_ID + 8 };
+enum {
+    WRITERS = 1024,
+    UPLOAD_NAME = JOB_ID + 8,
+    EMPTY_SECONDS = 600 /* of life that an upload has of which nothing has arrived, where its lifetime is longer */
+};
 
 /* An upload that one request writes to. */
 struct writing {
@@ -88,8 +92,8 @@ void open_lapse(struct uploads *uploads);
 /* Take an upload for oneself: nobody else writes to it. Fails with ERR_UPLOAD_LOCKED, ERR_NOT_FOUND (it is lost). */
 int upload_lock(struct uploads *uploads, const char *id);
 void upload_unlock(struct uploads *uploads, const char *id);
-/* Set how many ms the upload has left. */
-void upload_time_left_set(struct uploads *uploads, const char *id, int64_t left);
+/* Set how many ms the upload, of which `bytes` are there, has left. */
+void upload_time_left_set(struct uploads *uploads, const char *id, int64_t bytes, int64_t left);
 
 /* Take back what arrived of a chunk whose checksum nobody saw, or whose end failed: the file ends where the note says.
  * By who has the lock, or at the start. Fails with ERR_IO, ERR_SPOOL_FULL. */

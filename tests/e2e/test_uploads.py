@@ -3,9 +3,11 @@
 # time limit: 300 s
 import base64
 import concurrent.futures
+import email.utils
 import hashlib
 import os
 import socket
+import time
 
 import scans
 from harness import Daemon, main, same, test, wait_until
@@ -240,6 +242,17 @@ def reservation():
         append(daemon, where, 50000, bytes(100)).expect(204)
         same((used(daemon), offset_of(daemon, where)), (1000000, 50100), "bytes counted, and the offset")
         wait_until(lambda: daemon.request("HEAD", where, headers=TUS).status == 404 and used(daemon) == 0, "the upload to expire", 30)
+
+
+@test("an upload of which nothing has arrived has 10 minutes, one with bytes a day")
+def empty_expires(daemon):
+    def left(answer):
+        return email.utils.parsedate_to_datetime(answer.headers["upload-expires"]).timestamp() - time.time()
+    where = begin(daemon, 100, "somebody").expect(201).headers["location"]
+    assert 60 < left(daemon.request("HEAD", where, headers=TUS)) <= 600, "an empty upload"
+    append(daemon, where, 0, b"x").expect(204)
+    assert 80000 < left(daemon.request("HEAD", where, headers=TUS)) <= 86400, "one with a byte"
+    daemon.request("DELETE", where, headers=TUS).expect(204)
 
 
 @test("what is wrong with a creation is told before a byte is sent")

@@ -1,5 +1,5 @@
 /* mrirecon: the command line of mrirecond. One table drives dispatch and help. */
-#include "clients/client.h"
+#include "clients/commands.h"
 #include "clients/simulate.h"
 
 #include <curl/curl.h>
@@ -25,12 +25,6 @@ enum option_bit {
     UNNAMED = 512,
     WHICH = 1024,
     EVERYWHERE = 2048
-};
-
-struct option_row {
-    const char *name, *value, *help; /* value: NULL for a switch */
-    enum option_bit bit;
-    size_t place; /* in struct client_options */
 };
 
 static const struct option_row option_rows[] = {
@@ -64,13 +58,6 @@ enum { OPTION_ROWS = sizeof option_rows / sizeof *option_rows };
 
 /* ---- the table of commands ---- */
 
-struct command_row {
-    const char *name, *words, *help;
-    int least, most; /* words it takes */
-    unsigned options;
-    int (*run)(struct service *service, const struct client_options *options);
-};
-
 static const struct command_row command_rows[] = {
     {"submit", "SCAN [PARAM=VALUE ...]",
      "Send a scan (\"-\": standard input); prints the job's id. With --out, waits and saves the image.", 1, 1000,
@@ -92,6 +79,8 @@ static const struct command_row command_rows[] = {
     {"kinds", "[KIND]", "Show the kinds of job the server runs, and their parameters.", 0, 1, JSON, client_kinds},
     {"status", "", "Show whether the server is ready for work.", 0, 0, JSON, client_status},
     {"simulate", "...", "Make a scan of a phantom; `mrirecon simulate --help` tells more. Needs no server.", 0, 0, 0,
+     NULL},
+    {"completion", "SHELL", "Print the completion of bash or zsh, for: source <(mrirecon completion bash).", 1, 1, 0,
      NULL},
 };
 enum { COMMAND_ROWS = sizeof command_rows / sizeof *command_rows };
@@ -120,7 +109,7 @@ static int help(void)
 {
     puts("mrirecon: send k-space scans to mrirecond, and get images back.\n\nCommands:");
     for (int i = 0; i < COMMAND_ROWS; i++)
-        printf("  %-9s %-23s %s\n", command_rows[i].name, command_rows[i].words, command_rows[i].help);
+        printf("  %-11s %-23s %s\n", command_rows[i].name, command_rows[i].words, command_rows[i].help);
     puts("\nOptions:");
     for (int i = 0; i < OPTION_ROWS; i++)
         printf("  %-12s %-5s %s\n", option_rows[i].name, option_rows[i].value ? option_rows[i].value : "",
@@ -176,6 +165,20 @@ static int take_option(const struct command_row *command, int argc, char **argv,
     return CLIENT_OK;
 }
 
+/* Commands that have a command line of their own. */
+static int own_line(const struct command_row *command, int argc, char **argv)
+{
+    if (strcmp(command->name, "simulate") == 0)
+        return simulate_main(argc, argv);
+    const struct command_tables tables = {command_rows, COMMAND_ROWS, option_rows, OPTION_ROWS, EVERYWHERE};
+    bool asks = argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
+    if (asks)
+        help_command(command);
+    else if (argc != 2)
+        return client_usage("use: mrirecon %s %s", command->name, command->words);
+    return asks ? CLIENT_OK : completion_print(argv[1], &tables);
+}
+
 static int run(const struct command_row *command, const struct client_options *options)
 {
     struct service *service = NULL;
@@ -227,7 +230,7 @@ int main(int argc, char **argv)
             if (!command)
                 return client_usage("there is no command \"%s\".", argv[i]);
             if (!command->run)
-                return simulate_main(argc - i, argv + i);
+                return own_line(command, argc - i, argv + i);
         } else {
             options.word[options.words++] = argv[i]; /* never ahead of i: argv serves as the list */
         }

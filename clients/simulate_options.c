@@ -49,6 +49,11 @@ static const struct {
 #undef ROW_TEXT
 };
 
+const char *simulate_option_name(int i)
+{
+    return i < OPTIONS ? rows[i].name : NULL;
+}
+
 void simulate_options_help(void)
 {
     puts("mrirecon simulate --out FILE [OPTION ...]\n"

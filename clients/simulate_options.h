@@ -26,6 +26,9 @@ struct simulate_options {
  * Fails with ERR_UNKNOWN_PARAMETER, ERR_BAD_PARAMETER. */
 int simulate_options_read(struct simulate_options *out, int argc, char **argv, bool *help);
 
+/* The name of each option, without its dashes; NULL after the last. */
+const char *simulate_option_name(int i);
+
 /* What --help prints. */
 void simulate_options_help(void);
 

@@ -58,7 +58,7 @@ def commands():
             with open(f"{folder}/{name}", "rb") as file:
                 assert file.read().startswith(magic), f"{name} is not what it should be"
         assert not os.path.exists(f"{folder}/answer"), "the answer was not made the image"
-        same(len(re.findall(r"^\S+ +recon", told, re.M)) > 0, True, f"jobs in the list\n{told[-3000:]}\n")
+        same(len(re.findall(r"^\w{26}  succeeded  recon ", told, re.M)), 5, f"jobs in the list\n{told[-3000:]}\n")
 
 
 def send(program, server, content):

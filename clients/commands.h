@@ -1,0 +1,34 @@
+/* commands.h: the rows of the client's two tables: dispatch, help and completion are made of them. */
+#ifndef MRIRECON_COMMANDS_H
+#define MRIRECON_COMMANDS_H
+
+#include "clients/client.h"
+
+#include <stddef.h>
+
+struct option_row {
+    const char *name, *value, *help; /* value: NULL for a switch; "FILE" is the name of one */
+    unsigned bit;                    /* of its own, or EVERYWHERE */
+    size_t place;                    /* in struct client_options */
+};
+
+struct command_row {
+    const char *name, *words, *help; /* words: what it takes; "SCAN ..." and "DIR ..." begin with a file or a folder */
+    int least, most;                 /* words it takes */
+    unsigned options;                /* bits of options */
+    /* NULL: it has a command line of its own */
+    int (*run)(struct service *service, const struct client_options *options);
+};
+
+struct command_tables {
+    const struct command_row *commands;
+    int command_count;
+    const struct option_row *options;
+    int option_count;
+    unsigned everywhere; /* bit of the options of all commands */
+};
+
+/* Print the completion of a shell, "bash" or "zsh". The exit status of a program: CLIENT_OK, CLIENT_USAGE. */
+int completion_print(const char *shell, const struct command_tables *tables);
+
+#endif

@@ -1,0 +1,77 @@
+# What builds and runs tests, benchmarks and fuzzers; read by the Makefile.
+UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
+GPU_TESTS := $(patsubst tests/gpu/%.c,$(BUILD)/tests/%,$(wildcard tests/gpu/test_*.c))
+FAULTS   := $(patsubst tests/faults/%.c,$(BUILD)/tests/%.so,$(wildcard tests/faults/*.c))
+E2E      := $(wildcard tests/e2e/test_*.py)
+# Of these, sanitizers would see nothing that they do not see of the others.
+E2E_PLAIN := $(patsubst %,tests/e2e/test_%.py,man plots runner)
+FUZZERS  := $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
+BENCH    := $(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(wildcard tests/bench/bench_*.c))
+# What the thesis' experiments compare: on the CPU, and on the GPU where nvcc is.
+RIVALS     := $(call objects,$(wildcard tests/bench/rival_*.c))
+RIVALS_GPU := $(patsubst %.cu,$(BUILD)/obj/%.cu.o,$(wildcard tests/bench/*.cu))
+
+# Tests read NIfTI back with the reference library.
+$(BUILD)/obj/tests/%.o: override CFLAGS += -isystem /usr/include/nifti
+
+$(UNIT) $(BENCH) $(GPU_TESTS) $(FUZZERS): $(BUILD)/flags/link
+$(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o $(BUILD)/lib/clients.a $(ARCHIVES)
+	$(link) -lcmocka -lniftiio -lznz $(LIBS_CLIENT) $(LIBS_DAEMON) $(LIBS_RECON) $(LIBS_GRIDDING) $(call pkg,fftw3)
+$(BUILD)/tests/test_rival: $(RIVALS)
+$(GPU_TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/gpu/%.o $(BUILD)/lib/gridding.a
+	$(link) $(LIBS_GRIDDING)
+# nvcc links it: it knows where its own run-time library lies, also when the nvcc in PATH is a script that calls
+# another.
+THESIS := $(call objects,$(wildcard tests/bench/thesis_*.c))
+$(BUILD)/bench/mrirecond-bench: $(THESIS) $(RIVALS) $(RIVALS_GPU) $(BUILD)/lib/gridding.a
+	$(call say,link $@)$(NVCC) -cudart static -o $@ $(filter %.o,$^) $(filter %.a,$^) \
+	  $(addprefix -Xlinker ,--as-needed --export-dynamic) -Xcompiler -fopenmp $(LIBS_GRIDDING) -ldl
+$(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(ARCHIVES)
+	$(link) $(LIBS_RECON) $(LIBS_GRIDDING)
+
+unit: $(UNIT)
+bench: $(BENCH) $(if $(GPU),$(BUILD)/bench/mrirecond-bench) all
+
+## make check           install what is missing, build with gcc, clang and sanitizers, run every test
+check: deps
+	@$(MAKE) --no-print-directory -j$$(nproc) all unit bench $(FAULTS) $(if $(GPU),$(BUILD)/tests/poison.so)
+	@$(MAKE) --no-print-directory -j$$(nproc) CC=clang BUILD=$(BUILD)/clang CUDA=0 all unit
+	@$(MAKE) --no-print-directory -j$$(nproc) SAN=1 BUILD=$(BUILD)/san CUDA=0 all unit $(FAULTS:$(BUILD)/%=$(BUILD)/san/%)
+	@$(MAKE) --no-print-directory -j$$(nproc) fuzz
+	@$(MAKE) --no-print-directory $(PROMETHEUS)
+	@tests/run $(CHECKS) \
+	  $(foreach b,$(BUILD) $(BUILD)/clang $(BUILD)/san,MRIRECON_BIN=$(b)/bin $(UNIT:$(BUILD)/%=$(b)/%)) \
+	  MRIRECON_BIN=$(BUILD)/san/bin $(filter-out $(E2E_PLAIN),$(E2E)) MRIRECON_BIN=$(BUILD)/bin $(E2E)
+CHECKS     := $(addprefix tests/,check_includes check_make check_units check_security) $(wildcard tests/fuzz/test_*)
+PROMETHEUS := $(BUILD)/prometheus/usr/bin/prometheus
+$(PROMETHEUS):
+	@scripts/prometheus $(BUILD)/prometheus
+## make check-gpu       the tests of the GPU leaves, and of the daemon from the bundle, on a machine with a GPU
+check-gpu: bundle bench $(GPU_TESTS) $(BUILD)/tests/poison.so
+	MRIRECON_POISON_SO=$(BUILD)/tests/poison.so \
+	  tests/run $(GPU_TESTS) MRIRECON_BIN=$(BUILD)/bundle/bin tests/gpu/test_daemon.py
+	$(BUILD)/bench/mrirecond-bench --sets tiny --runs 1 >/dev/null
+# Preloaded into a daemon whose disk loses its power or fails, or whose clock jumps; loaded by a worker whose GPU fails:
+# no sanitizer of their own.
+$(FAULTS): $(BUILD)/tests/%.so: tests/faults/%.c $(BUILD)/flags/compile
+	@mkdir -p $(@D)
+	$(call say,$(CC) $<)$(CC) -std=c17 -O2 -I. -fPIC -shared -Wall -Wextra -Werror -o $@ $< -ldl
+$(BUILD)/tests/poison.so: $(BUILD)/obj/tests/gpu/poison.cu.o
+	@mkdir -p $(@D)
+	$(call say,link $@)$(NVCC) -shared -cudart static -o $@ $^
+## make check-deb       the Debian package: install, boot its service, upgrade, purge in a root of its own (as root)
+check-deb: deb
+	@scripts/deps debootstrap lintian systemd-container
+	tests/run MRIRECON_BIN=$(BUILD)/bin tests/deb.sh
+## make fuzz            build/fuzz/fuzz_* (clang, libFuzzer), for tests/fuzz/test_fuzz.sh and tests/fuzz/hour
+fuzz:
+	@$(MAKE) --no-print-directory CC=clang SAN=1 CUDA=0 BUILD=$(BUILD)/fuzz \
+	  CFLAGS='-O1 -g -fsanitize=fuzzer-no-link' fuzzers
+fuzzers: $(FUZZERS)
+$(BUILD)/lib/fuzzed.a: $(call objects,gridding/base/err.c recon/kinds.c \
+	$(addprefix recon/scan/,scan.c scan_builder.c scan_stream.c scan_xml.c) daemon/base/options.c \
+	$(addprefix daemon/http/,digest.c http_parse.c idempotency.c tokens.c))
+$(BUILD)/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(BUILD)/lib/fuzzed.a
+	$(link) -fsanitize=fuzzer $(call pkg,libxml-2.0 gnutls) -lm
+
+.PHONY: unit bench fuzz fuzzers check check-gpu check-deb

@@ -23,17 +23,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#if defined(__SANITIZE_ADDRESS__)
-#define WITH_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define WITH_ASAN 1
-#endif
-#endif
-#ifndef WITH_ASAN
-#define WITH_ASAN 0
-#endif
-
 /* Landlock as of ABI 7, in numbers because headers are older than kernels. Unknown bits are left out by the ABI's
  * version. */
 struct landlock_rules {
@@ -81,9 +70,9 @@ int sandbox_limit(const struct sandbox_limits *limits)
     if (rc == 0)
         rc = limit_set(RLIMIT_CPU, seconds, seconds + 1);
     /* The address sanitizer maps terabytes of shadow. */
-    if (rc == 0 && !WITH_ASAN)
+    if (rc == 0 && !SANDBOX_SANITIZED)
         rc = limit_set(RLIMIT_AS, limits->mapped_bytes + heap, limits->mapped_bytes + heap);
-    if (rc == 0 && !WITH_ASAN)
+    if (rc == 0 && !SANDBOX_SANITIZED)
         rc = limit_set(RLIMIT_DATA, heap, heap);
     return rc;
 }
@@ -197,8 +186,12 @@ static const int allowed[] = {
 };
 /* libhdf5 and libxml2 try these and go on when refused. */
 static const int refused[] = {
-    SCMP_SYS(open),  SCMP_SYS(openat),     SCMP_SYS(access), SCMP_SYS(faccessat), SCMP_SYS(stat),
-    SCMP_SYS(lstat), SCMP_SYS(newfstatat), SCMP_SYS(statx),  SCMP_SYS(readlink),  SCMP_SYS(readlinkat),
+    SCMP_SYS(open),      SCMP_SYS(openat),          SCMP_SYS(access), SCMP_SYS(faccessat), SCMP_SYS(stat),
+    SCMP_SYS(lstat),     SCMP_SYS(newfstatat),      SCMP_SYS(statx),  SCMP_SYS(readlink),  SCMP_SYS(readlinkat),
+    SCMP_SYS(nanosleep), SCMP_SYS(clock_nanosleep), /* after a checksum that is wrong, as if it were being written */
+#if SANDBOX_SANITIZED
+    SCMP_SYS(ioctl), /* what a report begins with: whether stderr has colours */
+#endif
 };
 
 /* Allow `call` on the descriptor `fd`. */
@@ -271,7 +264,7 @@ int sandbox_enter(int socket, int output)
 /* Calls that no reconstruction needs, and by which a process that was taken over reaches others or the kernel's darker
  * corners. What drivers of devices use (ioctl, files, mappings, unix sockets, threads, memory policies) is not here. */
 static const int worker_refused[] = {
-#if !WITH_ASAN /* whose leak check traces its own process */
+#if !SANDBOX_SANITIZED /* whose leak check traces its own process */
     SCMP_SYS(ptrace),
 #endif
     SCMP_SYS(process_vm_readv),

@@ -7,6 +7,19 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/* Whether this is built with the address sanitizer, whose shadow memory and reports the sandbox of a codec has to let
+ * through. */
+#if defined(__SANITIZE_ADDRESS__)
+#define SANDBOX_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SANDBOX_SANITIZED 1
+#endif
+#endif
+#ifndef SANDBOX_SANITIZED
+#define SANDBOX_SANITIZED 0
+#endif
+
 struct sandbox_limits {
     uint64_t mapped_bytes; /* address space beyond what the process needs for itself, e.g. the mapped input */
     uint64_t heap_bytes;   /* private memory */

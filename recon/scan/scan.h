@@ -116,9 +116,9 @@ struct scan_limits {
 int scan_sniff(const char **format, int fd, uint64_t bytes);
 
 /* Decode the scan file in `fd` (a regular file, read-only; of a format that scan_sniff() tells) in a sandboxed process
- * of `decoder` (recon/scan/decoder.h), and open the result. `group` is the HDF5 group, NULL for the only or first that holds
- * a scan ("dataset" first). `canceled` (may be NULL) is polled; non-zero kills the child. Fails with the codes of "the
- * file" in err.h, ERR_CANCELED, ERR_NO_MEMORY. */
+ * of `decoder` (recon/scan/decoder.h), and open the result. `group` is the HDF5 group, NULL for the only or first that
+ * holds a scan ("dataset" first). `canceled` (may be NULL) is polled; non-zero kills the child. Fails with the codes of
+ * "the file" in err.h, ERR_CANCELED, ERR_NO_MEMORY. */
 int scan_decode(struct scan *out, struct decoder *decoder, int fd, const char *group, const struct scan_limits *limits,
                 int (*canceled)(void *context), void *context);
 

@@ -1,5 +1,5 @@
-/* scan_build.h: inside the decoder: a flat scan (recon/scan/scan.h) being written to a descriptor, and the readers that feed
- * it. Everything here runs in the sandboxed child (or a test); what it makes is checked again by scan_open(). */
+/* scan_build.h: inside the decoder: a flat scan (recon/scan/scan.h) being written to a descriptor, and the readers that
+ * feed it. Everything here runs in the sandboxed child (or a test); what it makes is checked again by scan_open(). */
 #ifndef MRIRECON_SCAN_BUILD_H
 #define MRIRECON_SCAN_BUILD_H
 

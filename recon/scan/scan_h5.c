@@ -6,151 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- memory ---- */
-
-static void *arena_take(size_t bytes, void *info)
-{
-    enum { ALIGNMENT = 16 };
-    struct scan_h5_arena *arena = info;
-    if (bytes > arena->size - arena->used) {
-        arena->full = true;
-        return NULL;
-    }
-    void *p = arena->base + arena->used;
-    size_t rounded = (bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
-    arena->used = rounded > arena->size - arena->used ? arena->size : arena->used + rounded;
-    return p;
-}
-
-static void arena_drop(void *p, void *info)
-{
-    (void)p;
-    (void)info;
-}
-
-hid_t scan_h5_transfer(struct scan_h5_arena *arena, size_t item_bytes)
-{
-    /* What is converted at once. By default libhdf5 takes a megabyte, and clears it, for every read. */
-    enum { CONVERT_BYTES = 1 << 16 };
-    hid_t plist = H5Pcreate(H5P_DATASET_XFER);
-    if (plist >= 0)
-        H5Pset_buffer(plist, item_bytes > CONVERT_BYTES ? item_bytes : CONVERT_BYTES, NULL, NULL);
-    if (plist >= 0 && H5Pset_vlen_mem_manager(plist, arena_take, arena, arena_drop, arena) < 0) {
-        H5Pclose(plist);
-        return -1;
-    }
-    return plist;
-}
-
-/* ---- the file ---- */
-
-/* The image is handed to libhdf5 as its own memory, though it is the mapped upload: it is only read. */
-struct image {
-    void *base;
-};
-
-static void *image_malloc(size_t bytes, H5FD_file_image_op_t op, void *udata)
-{
-    (void)bytes;
-    (void)op;
-    return ((struct image *)udata)->base;
-}
-
-static void *image_memcpy(void *to, const void *from, size_t bytes, H5FD_file_image_op_t op, void *udata)
-{
-    (void)from;
-    (void)bytes;
-    (void)op;
-    (void)udata;
-    return to;
-}
-
-static void *image_realloc(void *p, size_t bytes, H5FD_file_image_op_t op, void *udata)
-{
-    (void)p;
-    (void)bytes;
-    (void)op;
-    (void)udata;
-    return NULL;
-}
-
-static herr_t image_free(void *p, H5FD_file_image_op_t op, void *udata)
-{
-    (void)p;
-    (void)op;
-    (void)udata;
-    return 0;
-}
-
-static void *udata_copy(void *udata)
-{
-    return udata;
-}
-
-static herr_t udata_free(void *udata)
-{
-    (void)udata;
-    return 0;
-}
-
-/* The length the superblock says the file has; 0 where it cannot be told. */
-static uint64_t length_promised(const uint8_t *image, size_t bytes)
-{
-    static const uint8_t magic[] = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
-    enum { SUPERBLOCK = 64 };
-    for (size_t at = 0; bytes >= SUPERBLOCK && at <= bytes - SUPERBLOCK; at = at ? 2 * at : 512) {
-        const uint8_t *p = image + at;
-        if (memcmp(p, magic, sizeof magic) != 0)
-            continue;
-        unsigned version = p[8], offset_bytes = version < 2 ? p[13] : p[9];
-        static const unsigned end_at[] = {40, 44, 28, 28};
-        uint64_t end;
-        if (version > 3 || offset_bytes != sizeof end)
-            return 0;
-        memcpy(&end, p + end_at[version], sizeof end);
-        return end;
-    }
-    return 0;
-}
-
-/* libhdf5 keeps what it read of lists in its metadata cache, 32 MB by default: none is read twice. */
-static herr_t cache_set(hid_t plist)
-{
-    enum { BYTES = 1 << 20 };
-    H5AC_cache_config_t config = {.version = H5AC__CURR_CACHE_CONFIG_VERSION};
-    if (H5Pget_mdc_config(plist, &config) < 0)
-        return -1;
-    config.set_initial_size = 1;
-    config.initial_size = config.max_size = config.min_size = BYTES;
-    return H5Pset_mdc_config(plist, &config);
-}
-
-int scan_h5_open(hid_t *file, const void *image, size_t bytes)
-{
-    uint64_t promised = length_promised(image, bytes);
-    if (promised > bytes)
-        return err_set_bytes(
-            ERR_TRUNCATED, promised > INT64_MAX ? INT64_MAX : (int64_t)promised, (int64_t)bytes,
-            "The HDF5 file ends early: it says it has %llu bytes and only %zu are there. The transfer or "
-            "the program that wrote it was cut short: send it again whole.",
-            (unsigned long long)promised, bytes);
-    struct image udata = {(void *)(uintptr_t)image};
-    H5FD_file_image_callbacks_t callbacks = {image_malloc, image_memcpy, image_realloc, image_free,
-                                             udata_copy,   udata_free,   &udata};
-    hid_t plist = H5Pcreate(H5P_FILE_ACCESS), opened = -1;
-    if (plist >= 0 && H5Pset_fapl_core(plist, 1 << 20, 0) >= 0 && H5Pset_file_image_callbacks(plist, &callbacks) >= 0 &&
-        H5Pset_file_image(plist, udata.base, bytes) >= 0 && H5Pset_fclose_degree(plist, H5F_CLOSE_STRONG) >= 0 &&
-        cache_set(plist) >= 0)
-        opened = H5Fopen("scan", H5F_ACC_RDONLY, plist);
-    H5Pclose(plist);
-    if (opened < 0)
-        return err_set(ERR_MALFORMED_FILE,
-                       "The file begins like HDF5 but is damaged: it cannot be opened. Send it again, "
-                       "and check it with h5dump -H.");
-    *file = opened;
-    return 0;
-}
-
 /* ---- groups ---- */
 
 /* What hangs under a name: 'd'ataset, 'g'roup, 'l'ink that leads elsewhere, '?' something else, '\0' nothing. */
@@ -289,6 +144,9 @@ static int chunks_check(hid_t plist, size_t item_bytes, const char *name)
                        "file with smaller chunks (h5repack -l CHUNK=...).",
                        name, (unsigned long long)length, CHUNK_BYTES >> 20);
     int filters = H5Pget_nfilters(plist);
+    if (filters < 0 || filters > SCAN_H5_FILTERS)
+        return err_set(ERR_MALFORMED_FILE, "\"%s\" is stored through %d filters; at most %d are read.", name, filters,
+                       SCAN_H5_FILTERS);
     for (int i = 0; i < filters; i++) {
         unsigned flags, config;
         size_t values = 0;
@@ -337,7 +195,13 @@ static int dataset_check(hid_t dataset, hid_t plist, hid_t space, hid_t type, co
                        "opened: copy the data into the file (h5repack does).",
                        name);
     int rank = H5Sget_simple_extent_ndims(space);
-    if (rank < 0 || rank > 1 || (layout != H5D_CHUNKED && layout != H5D_CONTIGUOUS && layout != H5D_COMPACT))
+    if (layout == H5D_COMPACT)
+        return err_set(
+            ERR_MALFORMED_FILE,
+            "\"%s\" is stored in its own head (compact storage), which no scanner's file is. Repack the file "
+            "(h5repack -l CONTI).",
+            name);
+    if (rank < 0 || rank > 1 || (layout != H5D_CHUNKED && layout != H5D_CONTIGUOUS))
         return err_set(ERR_MALFORMED_FILE, "\"%s\" has %d dimensions; ISMRMRD asks for a list, which has one.", name,
                        rank);
     size_t item_bytes = H5Tget_size(type);

@@ -1,5 +1,5 @@
-/* scan_h5.h: inside the HDF5 reader: finding a scan among the objects of a hostile file, and opening datasets with
- * care. */
+/* scan_h5.h: inside the HDF5 reader: finding a scan among the objects of a hostile file, and reading its datasets
+ * with care. */
 #ifndef MRIRECON_SCAN_H5_H
 #define MRIRECON_SCAN_H5_H
 
@@ -8,22 +8,60 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SCAN_H5_NAME = 256 };
+enum { SCAN_H5_NAME = 256, SCAN_H5_FILTERS = 8 /* of a dataset, at most */ };
 
-/* Memory that libhdf5 takes for variable-length values: no more than there is. Nothing is given back but all at once.
- */
-struct scan_h5_arena {
-    char *base;
-    size_t size, used;
-    bool full; /* more was asked for */
+/* Some bytes of the upload, or what was unpacked of it. */
+struct scan_h5_place {
+    const uint8_t *at;
+    uint64_t bytes;
 };
 
-/* A transfer property list for items that take so many bytes in the file. It allocates from `arena`, which the caller
- * keeps; negative on failure. */
-hid_t scan_h5_transfer(struct scan_h5_arena *arena, size_t item_bytes);
+/* An open upload. */
+struct scan_h5 {
+    hid_t file, driver;
+    const uint8_t *image;        /* all of it, mapped */
+    uint64_t bytes, base;        /* base: addresses in the file count from there */
+    struct scan_h5_place *place; /* not NULL: libhdf5 is to tell where raw data lie here, instead of reading them */
+    uint64_t heap, heap_next;    /* where the last list was found */
+};
 
-/* Open a file image without copying it; `image` outlives it. Fails with ERR_TRUNCATED, ERR_MALFORMED_FILE. */
-int scan_h5_open(hid_t *file, const void *image, size_t bytes);
+/* Open a file image without copying it; `image` and `h5` outlive it. Fails with ERR_TRUNCATED, ERR_MALFORMED_FILE; to
+ * be closed in any case. */
+int scan_h5_open(struct scan_h5 *h5, const void *image, size_t bytes);
+void scan_h5_close(struct scan_h5 *h5);
+
+/* The items of a list, as they stand in the file, unpacked. */
+struct scan_h5_items {
+    struct scan_h5 *h5;
+    hid_t dataset;     /* the caller's */
+    size_t item_bytes; /* in the file */
+    uint64_t count;
+    uint64_t chunk;     /* items in one; 0: all lie together */
+    bool last_is_plain; /* the last chunk is not filtered where it is not full */
+    int filters;
+    struct {
+        H5Z_filter_t id;
+        unsigned item_bytes; /* of shuffle */
+    } filter[SCAN_H5_FILTERS];
+    uint8_t *buffer[2];
+    uint64_t loaded;            /* the chunk in `place` */
+    struct scan_h5_place place; /* where the items, or those of a chunk, lie */
+};
+
+/* Look where the items of a dataset that scan_h5_dataset() opened lie. Fails with ERR_MALFORMED_FILE,
+ * ERR_NO_MEMORY; to be closed in any case. */
+int scan_h5_items_open(struct scan_h5_items *items, struct scan_h5 *h5, hid_t dataset, size_t item_bytes);
+void scan_h5_items_close(struct scan_h5_items *items);
+
+/* How many items lie behind each other from `first` on, the first of them at *at until the next call; 0: they cannot be
+ * read. */
+uint64_t scan_h5_items_at(struct scan_h5_items *items, uint64_t first, const uint8_t **at);
+
+/* What the 16 bytes of a list or text of variable length refer to: *length values of `item_bytes`, in the upload
+ * itself. false: they are not there, or not as many. */
+enum { SCAN_H5_REFERENCE = 16 };
+bool scan_h5_list(struct scan_h5 *h5, const uint8_t *reference, size_t item_bytes, struct scan_h5_place *out,
+                  uint64_t *length);
 
 /* The group that holds the scan: `wanted`, or "dataset", or the first that does. Fails with ERR_BAD_PARAMETER (none of
  * that name), ERR_HOSTILE_FILE (links that lead elsewhere), ERR_NO_IMAGE_DATA (images only), ERR_UNKNOWN_FORMAT (no

@@ -1,7 +1,8 @@
 /* Reads an ISMRMRD HDF5 file. By libhdf5 itself, never by libismrmrd, whose readers trust the file. Members are found
  * by name, since libismrmrd (376 bytes an item), h5py (372) and native alignment (384) lay them out differently. Read
- * twice: all heads in one pass, which gives every length and place; then trajectories and data in batches that stay in
- * the processor's cache. */
+ * twice: all heads in one pass, which gives every length and place; then trajectories and data, out of the file itself
+ * where they are float32 already. libhdf5 finds the scan's datasets and converts numbers; items and lists are taken
+ * from the file by scan_h5_items.c, which checks every length. */
 #include "recon/scan/scan_build.h"
 #include "recon/scan/scan_h5.h"
 
@@ -14,23 +15,32 @@
 #include <unistd.h>
 
 enum {
-    HEADS = 1024,          /* acquisitions a batch in the first pass */
-    SAMPLES = 256,         /* at most, in the second */
-    BATCH_BYTES = 2 << 20, /* of samples; fewer acquisitions where they are long */
-    SLACK = 64,            /* what the arena loses to rounding for an acquisition */
+    HEADS = 1024,  /* acquisitions a batch in the first pass */
+    SAMPLES = 256, /* at most, in the second */
+};
+
+/* A list of numbers in each item. */
+struct list {
+    size_t at;         /* its reference in the item */
+    hid_t type;        /* of its numbers; -1: float32, as they are wanted */
+    size_t item_bytes; /* of one number */
+};
+
+/* The numbers of one list, float32. */
+struct samples {
+    const void *at;
+    uint64_t count;
 };
 
 /* One open scan. */
 struct source {
-    hid_t file, group, dataset, space, type_heads, type_samples, transfer;
-    uint64_t acquisitions;
-    struct scan_h5_arena arena;
+    struct scan_h5 h5;
+    hid_t group, dataset;
+    struct scan_h5_items items;
+    hid_t head_stored, head; /* types of an item's head */
+    size_t head_at, head_bytes;
+    struct list traj, data;
     char name[SCAN_H5_NAME];
-};
-
-/* What libhdf5 fills in of the second pass. */
-struct samples {
-    hvl_t traj, data;
 };
 
 int scan_readers_init(void)
@@ -52,8 +62,43 @@ struct member {
     unsigned length; /* 0: no array */
 };
 
-/* A compound of these members, where all of them are in `stored` (of which only the names are looked at; -1: nothing
- * is). */
+/* Numbers of whole bytes, laid out as IEEE 754 or two's complement are: what libhdf5 converts without looking beside
+ * them. */
+static bool number_is_plain(hid_t type)
+{
+    size_t bits = 8 * H5Tget_size(type), sign, exponent, exponent_bits, mantissa, mantissa_bits;
+    H5T_class_t class = H5Tget_class(type);
+    H5T_order_t order = H5Tget_order(type);
+    if ((class != H5T_INTEGER && class != H5T_FLOAT) || bits == 0 || bits > 64 || H5Tget_offset(type) != 0 ||
+        H5Tget_precision(type) != bits || (order != H5T_ORDER_LE && order != H5T_ORDER_BE))
+        return false;
+    return class == H5T_INTEGER ||
+           (H5Tget_fields(type, &sign, &exponent, &exponent_bits, &mantissa, &mantissa_bits) >= 0 && mantissa == 0 &&
+            mantissa_bits > 0 && exponent_bits > 0 && exponent == mantissa_bits && sign == exponent + exponent_bits &&
+            sign == bits - 1);
+}
+
+/* A member of a type lies within it, and is a plain number, or `length` of them. */
+static bool member_is_plain(hid_t stored, unsigned place, hsize_t length)
+{
+    hid_t type = H5Tget_member_type(stored, place), item = type;
+    hsize_t found = 0;
+    size_t at = H5Tget_member_offset(stored, place), size = H5Tget_size(stored), bytes = H5Tget_size(type);
+    bool plain = at <= size && bytes <= size - at;
+    if (length) {
+        plain = plain && H5Tget_class(type) == H5T_ARRAY && H5Tget_array_ndims(type) == 1 &&
+                H5Tget_array_dims2(type, &found) == 1 && found == length;
+        item = plain ? H5Tget_super(type) : -1;
+        plain = plain && H5Tget_size(item) * length == bytes;
+    }
+    plain = plain && number_is_plain(item);
+    if (length && item >= 0)
+        H5Tclose(item);
+    H5Tclose(type);
+    return plain;
+}
+
+/* A compound of these members, where all of them are in `stored` (-1: nothing is looked at). */
 static int compound_create(hid_t *out, size_t size, const struct member *members, size_t count, hid_t stored,
                            const char *what)
 {
@@ -64,6 +109,12 @@ static int compound_create(hid_t *out, size_t size, const struct member *members
             H5Tclose(type);
             return err_set(ERR_MALFORMED_FILE, "The acquisitions' %s lacks the member \"%s\", which ISMRMRD asks for.",
                            what, members[i].name);
+        }
+        if (stored >= 0 &&
+            !member_is_plain(stored, (unsigned)H5Tget_member_index(stored, members[i].name), members[i].length)) {
+            H5Tclose(type);
+            return err_set(ERR_MALFORMED_FILE, "The member \"%s\" of the acquisitions' %s is not as ISMRMRD asks.",
+                           members[i].name, what);
         }
         hid_t item = length ? H5Tarray_create2(members[i].type, 1, &length) : members[i].type;
         herr_t ok = H5Tinsert(type, members[i].name, members[i].offset, item);
@@ -139,19 +190,27 @@ static int head_type_create(hid_t *out, hid_t stored)
 }
 
 /* Member `name` of the items is a list of numbers of any width. */
-static int list_check(hid_t stored, const char *name)
+static int list_open(struct list *list, hid_t stored, const char *name)
 {
-    hid_t list = H5Tget_member_type(stored, (unsigned)H5Tget_member_index(stored, name)), item = -1;
-    H5T_class_t class = H5Tget_class(list);
+    unsigned place = (unsigned)H5Tget_member_index(stored, name);
+    hid_t type = H5Tget_member_type(stored, place), item = -1;
+    H5T_class_t class = H5Tget_class(type);
     if (class == H5T_VLEN)
-        item = H5Tget_super(list);
-    H5T_class_t number = item < 0 ? H5T_NO_CLASS : H5Tget_class(item);
-    H5Tclose(item);
-    H5Tclose(list);
-    if (class != H5T_VLEN || (number != H5T_FLOAT && number != H5T_INTEGER))
+        item = H5Tget_super(type);
+    H5Tclose(type);
+    list->at = H5Tget_member_offset(stored, place);
+    if (item < 0 || !number_is_plain(item) || list->at > H5Tget_size(stored) ||
+        H5Tget_size(stored) - list->at < SCAN_H5_REFERENCE) {
+        H5Tclose(item);
         return err_set(ERR_MALFORMED_FILE,
                        "The acquisitions' \"%s\" is %s; ISMRMRD asks for a variable-length list of float32.", name,
                        class != H5T_VLEN ? "no variable-length list" : "a list of something other than numbers");
+    }
+    list->item_bytes = H5Tget_size(item);
+    if (H5Tequal(item, H5T_NATIVE_FLOAT) > 0)
+        H5Tclose(item);
+    else
+        list->type = item;
     return 0;
 }
 
@@ -166,74 +225,56 @@ static int types_create(struct source *s, hid_t stored)
         if (H5Tget_member_index(stored, names[i]) < 0)
             return err_set(ERR_MALFORMED_FILE, "The acquisitions lack the member \"%s\", which ISMRMRD asks for.",
                            names[i]);
-    int rc = list_check(stored, "traj");
+    int rc = list_open(&s->traj, stored, "traj");
     if (rc == 0)
-        rc = list_check(stored, "data");
+        rc = list_open(&s->data, stored, "data");
     if (rc != 0)
         return rc;
-    hid_t stored_head = H5Tget_member_type(stored, (unsigned)H5Tget_member_index(stored, "head")), head = -1;
-    if (H5Tget_class(stored_head) != H5T_COMPOUND)
-        rc = err_set(ERR_MALFORMED_FILE, "The acquisitions' \"head\" has no members, which ISMRMRD asks for.");
-    if (rc == 0)
-        rc = head_type_create(&head, stored_head);
-    H5Tclose(stored_head);
-    if (rc != 0)
-        return rc;
-    s->type_heads = H5Tcreate(H5T_COMPOUND, sizeof(struct scan_readout));
-    s->type_samples = H5Tcreate(H5T_COMPOUND, sizeof(struct samples));
-    hid_t list = H5Tvlen_create(H5T_NATIVE_FLOAT);
-    if (H5Tinsert(s->type_heads, "head", 0, head) < 0 ||
-        H5Tinsert(s->type_samples, "traj", offsetof(struct samples, traj), list) < 0 ||
-        H5Tinsert(s->type_samples, "data", offsetof(struct samples, data), list) < 0)
-        rc = err_set(ERR_INTERNAL, "libhdf5 refuses the type of an acquisition.");
-    H5Tclose(list);
-    H5Tclose(head);
-    return rc;
+    unsigned place = (unsigned)H5Tget_member_index(stored, "head");
+    s->head_stored = H5Tget_member_type(stored, place);
+    s->head_at = H5Tget_member_offset(stored, place);
+    s->head_bytes = H5Tget_size(s->head_stored);
+    if (H5Tget_class(s->head_stored) != H5T_COMPOUND)
+        return err_set(ERR_MALFORMED_FILE, "The acquisitions' \"head\" has no members, which ISMRMRD asks for.");
+    if (s->head_at > H5Tget_size(stored) || s->head_bytes > H5Tget_size(stored) - s->head_at)
+        return err_set(ERR_MALFORMED_FILE, "The acquisitions' \"head\" reaches beyond them: the file is damaged.");
+    return head_type_create(&s->head, s->head_stored);
 }
 
 /* ---- the header ---- */
 
-static int xml_text(const struct source *s, hid_t dataset, hid_t type, char **out, size_t *bytes)
+static int xml_text(struct source *s, hid_t dataset, hid_t type, char **out, size_t *bytes)
 {
     bool variable = H5Tis_variable_str(type) > 0;
-    size_t fixed = variable ? 0 : H5Tget_size(type);
+    size_t fixed = variable ? SCAN_H5_REFERENCE : H5Tget_size(type);
+    struct scan_h5_items items;
+    struct scan_h5_place text = {.bytes = fixed};
+    uint64_t length;
     if (fixed > SCAN_MAX_XML)
         return err_set(ERR_LIMIT, "The ISMRMRD header (xml) takes %zu bytes; at most %d are read.", fixed,
                        SCAN_MAX_XML);
-    struct scan_h5_arena arena = {.size = SCAN_MAX_XML};
-    char *text = NULL, *copy = NULL;
-    arena.base = calloc(1, variable ? arena.size : fixed + 1);
-    hid_t transfer = scan_h5_transfer(&arena, H5Tget_size(type));
-    int rc = 0;
-    if (!arena.base || transfer < 0)
-        rc = err_set(ERR_NO_MEMORY, "There is no memory to read the ISMRMRD header.");
-    else if (H5Dread(dataset, type, H5S_ALL, H5S_ALL, transfer, variable ? (void *)&text : arena.base) < 0)
-        rc = arena.full ? err_set(ERR_LIMIT, "The ISMRMRD header (xml) is longer than the %d bytes that are read.",
-                                  SCAN_MAX_XML)
-                        : err_set(ERR_MALFORMED_FILE,
-                                  "The ISMRMRD header (xml) in group \"%s\" cannot be read: the file is "
-                                  "damaged.",
-                                  s->name);
-    if (rc == 0 && !variable)
-        text = arena.base;
-    if (rc == 0 && !text)
+    int rc = scan_h5_items_open(&items, &s->h5, dataset, fixed);
+    if (rc == 0 &&
+        (scan_h5_items_at(&items, 0, &text.at) == 0 || (variable && !scan_h5_list(&s->h5, text.at, 1, &text, &length))))
+        rc = err_set(ERR_MALFORMED_FILE,
+                     "The ISMRMRD header (xml) in group \"%s\" cannot be read: the file is damaged.", s->name);
+    if (rc == 0 && !text.at)
         rc = err_set(ERR_HEADER_INVALID, "The file's ISMRMRD header (xml) is empty.");
+    if (rc == 0 && text.bytes > SCAN_MAX_XML)
+        rc = err_set(ERR_LIMIT, "The ISMRMRD header (xml) is longer than the %d bytes that are read.", SCAN_MAX_XML);
     if (rc == 0) {
-        *bytes = strnlen(text, (size_t)(arena.base + (variable ? arena.size : fixed) - text));
-        copy = malloc(*bytes + 1);
-        if (!copy)
-            rc = err_set(ERR_NO_MEMORY, "There is no memory to read the ISMRMRD header.");
+        *bytes = strnlen((const char *)text.at, text.bytes);
+        *out = malloc(*bytes + 1);
+        if (*out)
+            memcpy(*out, text.at, *bytes);
         else
-            memcpy(copy, text, *bytes);
+            rc = err_set(ERR_NO_MEMORY, "There is no memory to read the ISMRMRD header.");
     }
-    H5Pclose(transfer);
-    free(arena.base);
-    if (rc == 0)
-        *out = copy;
+    scan_h5_items_close(&items);
     return rc;
 }
 
-static int xml_read(const struct source *s, char **out, size_t *bytes)
+static int xml_read(struct source *s, char **out, size_t *bytes)
 {
     hid_t dataset;
     int rc = scan_h5_dataset(&dataset, s->group, "xml");
@@ -253,138 +294,142 @@ static int xml_read(const struct source *s, char **out, size_t *bytes)
 
 /* ---- the acquisitions ---- */
 
-/* Read items [first, first + count) as `type`. */
-static herr_t items_read(const struct source *s, hid_t type, uint64_t first, size_t count, void *to)
-{
-    hsize_t start = first, length = count;
-    hid_t memory = H5Screate_simple(1, &length, NULL);
-    herr_t ok = memory < 0 ? -1 : 0;
-    if (ok >= 0 && H5Sget_simple_extent_ndims(s->space) == 1)
-        ok = H5Sselect_hyperslab(s->space, H5S_SELECT_SET, &start, NULL, &length, NULL);
-    if (ok >= 0)
-        ok = H5Dread(s->dataset, type, memory, s->space, s->transfer, to);
-    H5Sclose(memory);
-    return ok;
-}
-
-static int damaged(uint64_t first, size_t count)
+static int damaged(uint64_t acquisition)
 {
     return err_set_acquisition(
-        ERR_MALFORMED_FILE, (int64_t)first,
-        "Acquisition %llu%s cannot be read: the file is damaged there, or its types are not those of "
+        ERR_MALFORMED_FILE, (int64_t)acquisition,
+        "Acquisition %llu cannot be read: the file is damaged there, or its types are not those of "
         "ISMRMRD.",
-        (unsigned long long)first, count > 1 ? " or one of those that follow" : "");
+        (unsigned long long)acquisition);
 }
 
-static int heads_read(const struct source *s, struct scan_builder *b)
+/* Heads of `count` items from `first` on into heads[]. `work` and `beside` have room for HEADS, in the file or here. */
+static int heads_convert(struct source *s, uint64_t first, size_t count, struct scan_readout *heads, char *work,
+                         char *beside)
 {
-    struct scan_readout *heads = calloc(HEADS, sizeof *heads);
-    if (!heads)
-        return err_set(ERR_NO_MEMORY, "There is no memory to read the acquisitions' heads.");
-    int rc = 0;
-    for (uint64_t first = 0; first < s->acquisitions && rc == 0; first += HEADS) {
-        size_t count = s->acquisitions - first < HEADS ? (size_t)(s->acquisitions - first) : HEADS;
-        if (items_read(s, s->type_heads, first, count, heads) < 0)
-            rc = damaged(first, count);
-        for (size_t i = 0; i < count; i++)
-            heads[i].acquisition = (uint32_t)(first + i);
+    const uint8_t *at = NULL;
+    uint64_t run = 0;
+    for (size_t i = 0; i < count; i++, run--, at += s->items.item_bytes) {
+        if (!run)
+            run = scan_h5_items_at(&s->items, first + i, &at);
+        if (!run)
+            return damaged(first + i);
+        memcpy(work + i * s->head_bytes, at + s->head_at, s->head_bytes);
+    }
+    memset(beside, 0, count * sizeof *heads);
+    if (H5Tconvert(s->head_stored, s->head, count, work, beside, H5P_DEFAULT) < 0)
+        return damaged(first);
+    memcpy(heads, work, count * sizeof *heads);
+    for (size_t i = 0; i < count; i++)
+        heads[i].acquisition = (uint32_t)(first + i);
+    return 0;
+}
+
+static int heads_read(struct source *s, struct scan_builder *b)
+{
+    size_t room = s->head_bytes > sizeof(struct scan_readout) ? s->head_bytes : sizeof(struct scan_readout);
+    struct scan_readout *heads = malloc(HEADS * sizeof *heads);
+    char *work = calloc(HEADS, room), *beside = malloc(HEADS * sizeof *heads);
+    int rc =
+        heads && work && beside ? 0 : err_set(ERR_NO_MEMORY, "There is no memory to read the acquisitions' heads.");
+    for (uint64_t first = 0; first < s->items.count && rc == 0; first += HEADS) {
+        size_t count = s->items.count - first < HEADS ? (size_t)(s->items.count - first) : HEADS;
+        rc = heads_convert(s, first, count, heads, work, beside);
         if (rc == 0)
             rc = scan_builder_readouts(b, heads, count);
     }
+    free(beside);
+    free(work);
     free(heads);
     return rc == 0 ? scan_builder_layout(b) : rc;
 }
 
-static size_t sample_bytes(const struct scan_readout *r)
+/* The list of an item as float32: in the file, or converted into `work`, which grows and is the caller's. */
+static int list_read(struct source *s, const struct list *list, const uint8_t *item, uint64_t acquisition,
+                     struct samples *out, char **work)
 {
-    return (size_t)r->samples * (r->traj_dims * sizeof(float) + r->coils * sizeof(struct c32)) + SLACK;
-}
-
-static int lengths_check(const struct scan_readout *r, const struct samples *v)
-{
-    size_t traj = (size_t)r->samples * r->traj_dims, data = 2 * (size_t)r->samples * r->coils;
-    if (v->traj.len != traj || (traj && !v->traj.p))
-        return err_set_acquisition(
-            ERR_MALFORMED_FILE, r->acquisition,
-            "Acquisition %u holds %zu trajectory values, but its head asks for %zu (%u samples x %u "
-            "dimensions).",
-            r->acquisition, v->traj.len, traj, r->samples, r->traj_dims);
-    if (v->data.len != data || !v->data.p)
-        return err_set_acquisition(ERR_MALFORMED_FILE, r->acquisition,
-                                   "Acquisition %u holds %zu data values, but its head asks for %zu (%u samples x %u "
-                                   "channels x 2).",
-                                   r->acquisition, v->data.len, data, r->samples, r->coils);
+    struct scan_h5_place place;
+    uint64_t length;
+    if (!scan_h5_list(&s->h5, item + list->at, list->item_bytes, &place, &length))
+        return damaged(acquisition);
+    out->count = length;
+    out->at = place.at;
+    if (list->type < 0 || length == 0)
+        return 0;
+    size_t number = list->item_bytes > sizeof(float) ? list->item_bytes : sizeof(float);
+    free(*work);
+    *work = malloc(length * number); /* the list has 2^32 numbers at most, and is as long in the file */
+    if (!*work)
+        return err_set_bytes(ERR_NO_MEMORY, (int64_t)(length * number), -1,
+                             "There is no memory for the %llu bytes of acquisition %llu.",
+                             (unsigned long long)(length * number), (unsigned long long)acquisition);
+    memcpy(*work, place.at, place.bytes);
+    if (H5Tconvert(list->type, H5T_NATIVE_FLOAT, length, *work, NULL, H5P_DEFAULT) < 0)
+        return damaged(acquisition);
+    out->at = *work;
     return 0;
 }
 
-/* Read the samples of `count` readouts that follow each other in the file. */
-static int batch_read(struct source *s, struct scan_builder *b, const struct scan_readout *r, size_t count,
-                      struct samples *values)
+static int lengths_check(const struct scan_readout *r, const struct samples *traj, const struct samples *data)
 {
-    size_t need = 0;
-    for (size_t i = 0; i < count; i++)
-        need += sample_bytes(&r[i]);
-    if (need > s->arena.size) {
-        char *larger = realloc(s->arena.base, need);
-        if (!larger)
-            return err_set_bytes(ERR_NO_MEMORY, (int64_t)need, -1,
-                                 "There is no memory for the %zu bytes of acquisition %u.", need, r->acquisition);
-        s->arena.base = larger;
-        s->arena.size = need;
-    }
-    s->arena.used = 0;
-    s->arena.full = false;
-    memset(values, 0, count * sizeof *values);
-    int rc = 0;
-    if (items_read(s, s->type_samples, r->acquisition, count, values) < 0) {
-        /* Find which one it is. */
-        if (count > 1) {
-            for (size_t i = 0; i < count && rc == 0; i++)
-                rc = batch_read(s, b, r + i, 1, values);
-            return rc;
-        }
-        return s->arena.full
-                   ? err_set_acquisition(ERR_MALFORMED_FILE, r->acquisition,
-                                         "Acquisition %u holds more values than its head says (%u samples, %u "
-                                         "channels, %u trajectory dimensions).",
-                                         r->acquisition, r->samples, r->coils, r->traj_dims)
-                   : damaged(r->acquisition, 1);
-    }
-    for (size_t i = 0; i < count && rc == 0; i++) {
-        rc = lengths_check(&r[i], &values[i]);
-        if (rc == 0)
-            rc = scan_builder_samples(b, &r[i], values[i].traj.p, values[i].data.p);
-    }
-    return rc == 0 ? scan_builder_flush(b) : rc;
+    size_t wanted_traj = (size_t)r->samples * r->traj_dims, wanted_data = 2 * (size_t)r->samples * r->coils;
+    if (traj->count != wanted_traj)
+        return err_set_acquisition(
+            ERR_MALFORMED_FILE, r->acquisition,
+            "Acquisition %u holds %llu trajectory values, but its head asks for %zu (%u samples x %u "
+            "dimensions).",
+            r->acquisition, (unsigned long long)traj->count, wanted_traj, r->samples, r->traj_dims);
+    if (data->count != wanted_data)
+        return err_set_acquisition(ERR_MALFORMED_FILE, r->acquisition,
+                                   "Acquisition %u holds %llu data values, but its head asks for %zu (%u samples x %u "
+                                   "channels x 2).",
+                                   r->acquisition, (unsigned long long)data->count, wanted_data, r->samples, r->coils);
+    return 0;
 }
 
-/* How many of `count` readouts are read at once: neighbours in the file, of BATCH_BYTES together. */
-static size_t batch_size(const struct scan_readout *r, size_t count)
+/* Write the samples of one readout. What is converted has to be written before the next is. */
+static int readout_read(struct source *s, struct scan_builder *b, const struct scan_readout *r, const uint8_t *item,
+                        char *work[2])
 {
-    size_t n = 1, bytes = sample_bytes(r);
-    while (n < count && r[n].acquisition == r[0].acquisition + n && (bytes += sample_bytes(&r[n])) <= BATCH_BYTES)
-        n++;
-    return n;
+    struct samples traj, data;
+    int rc = list_read(s, &s->traj, item, r->acquisition, &traj, &work[0]);
+    if (rc == 0)
+        rc = list_read(s, &s->data, item, r->acquisition, &data, &work[1]);
+    if (rc == 0)
+        rc = lengths_check(r, &traj, &data);
+    if (rc == 0)
+        rc = scan_builder_samples(b, r, traj.at, data.at);
+    if (rc == 0 && (s->traj.type >= 0 || s->data.type >= 0))
+        rc = scan_builder_flush(b);
+    return rc;
 }
 
 static int samples_read(struct source *s, struct scan_builder *b)
 {
     struct scan_readout *readouts = malloc(SAMPLES * sizeof *readouts);
-    struct samples *values = malloc(SAMPLES * sizeof *values);
-    int rc = 0;
-    if (!readouts || !values)
-        rc = err_set(ERR_NO_MEMORY, "There is no memory to read the acquisitions.");
+    char *work[2] = {NULL, NULL};
+    const uint8_t *at = NULL;
+    uint64_t run = 0, next = 0; /* items behind `at`, and the number of the first of them */
+    int rc = readouts ? 0 : err_set(ERR_NO_MEMORY, "There is no memory to read the acquisitions.");
     for (uint64_t first = 0; rc == 0 && first < b->header.readouts;) {
         uint64_t left = b->header.readouts - first;
         size_t count = left < SAMPLES ? (size_t)left : SAMPLES;
         rc = scan_builder_recall(b, readouts, first, count);
-        for (size_t i = 0, n; rc == 0 && i < count; i += n) {
-            n = batch_size(readouts + i, count - i);
-            rc = batch_read(s, b, readouts + i, n, values);
+        for (size_t i = 0; rc == 0 && i < count; i++) {
+            uint64_t wanted = readouts[i].acquisition, passed = wanted - next;
+            if (passed < run) { /* some in between may have been left out */
+                at += passed * s->items.item_bytes;
+                run -= passed;
+            } else {
+                run = scan_h5_items_at(&s->items, wanted, &at);
+            }
+            next = wanted;
+            rc = run ? readout_read(s, b, &readouts[i], at, work) : damaged(wanted);
         }
         first += count;
     }
-    free(values);
+    free(work[0]);
+    free(work[1]);
     free(readouts);
     return rc;
 }
@@ -393,60 +438,49 @@ static int samples_read(struct source *s, struct scan_builder *b)
 
 static int source_open(struct source *s, const void *file, size_t bytes, const char *group)
 {
-    int rc = scan_h5_open(&s->file, file, bytes);
+    int rc = scan_h5_open(&s->h5, file, bytes);
     if (rc == 0)
-        rc = scan_h5_group(&s->group, s->name, s->file, group);
+        rc = scan_h5_group(&s->group, s->name, s->h5.file, group);
     if (rc == 0)
         rc = scan_h5_dataset(&s->dataset, s->group, "data");
     if (rc != 0)
         return rc;
     hid_t stored = H5Dget_type(s->dataset);
-    size_t item_bytes = H5Tget_size(stored);
     rc = types_create(s, stored);
+    if (rc == 0)
+        rc = scan_h5_items_open(&s->items, &s->h5, s->dataset, H5Tget_size(stored));
     H5Tclose(stored);
-    if (rc != 0)
-        return rc;
-    s->space = H5Dget_space(s->dataset);
-    hssize_t items = H5Sget_simple_extent_npoints(s->space);
-    s->transfer = scan_h5_transfer(&s->arena, item_bytes);
-    if (items < 0 || s->transfer < 0)
-        return err_set(ERR_MALFORMED_FILE, "The length of the list of acquisitions cannot be read.");
-    s->acquisitions = (uint64_t)items;
-    return 0;
+    return rc;
 }
 
 static void source_close(struct source *s)
 {
-    const hid_t types[] = {s->type_heads, s->type_samples};
-    for (int i = 0; i < 2; i++)
+    const hid_t types[] = {s->head_stored, s->head, s->traj.type, s->data.type};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (types[i] >= 0)
             H5Tclose(types[i]);
-    if (s->space >= 0)
-        H5Sclose(s->space);
+    scan_h5_items_close(&s->items);
     if (s->dataset >= 0)
         H5Dclose(s->dataset);
-    if (s->transfer >= 0)
-        H5Pclose(s->transfer);
     if (s->group >= 0)
         H5Gclose(s->group);
-    if (s->file >= 0)
-        H5Fclose(s->file);
-    free(s->arena.base);
+    scan_h5_close(&s->h5);
 }
 
 int scan_hdf5_decode(int fd, uint64_t cap, const void *file, size_t bytes, const char *group)
 {
-    struct source s = {-1, -1, -1, -1, -1, -1, -1, 0, {0}, ""};
+    struct source s = {.h5 = {.file = -1, .driver = -1}, .group = -1, .dataset = -1, .head_stored = -1, .head = -1};
     struct scan_builder *b = malloc(sizeof *b);
     char *xml = NULL;
     size_t xml_bytes = 0;
+    s.traj.type = s.data.type = -1;
     int rc = b ? 0 : err_set(ERR_NO_MEMORY, "There is no memory to read the file.");
     if (rc == 0)
         rc = source_open(&s, file, bytes, group);
     if (rc == 0)
         rc = xml_read(&s, &xml, &xml_bytes);
     if (rc == 0)
-        rc = scan_builder_begin(b, fd, cap, bytes, xml, xml_bytes, s.acquisitions);
+        rc = scan_builder_begin(b, fd, cap, bytes, xml, xml_bytes, s.items.count);
     if (rc == 0) {
         b->header.ignored = scan_h5_count(s.group, "waveforms");
         rc = heads_read(&s, b);
@@ -490,19 +524,19 @@ static int rehearsal_make(void **image, size_t *bytes)
 {
     struct acquisition {
         struct scan_readout head;
-        struct samples samples;
+        hvl_t traj, data;
     } item = {.head = {.samples = 1, .coils = 1, .traj_dims = 2}};
     float traj[2] = {0}, data[2] = {0};
     const char *xml = rehearsal_xml;
-    item.samples.traj = (hvl_t){2, traj};
-    item.samples.data = (hvl_t){2, data};
+    item.traj = (hvl_t){2, traj};
+    item.data = (hvl_t){2, data};
     hid_t head = -1, list = H5Tvlen_create(H5T_NATIVE_FLOAT), type = H5Tcreate(H5T_COMPOUND, sizeof item);
     int rc = head_type_create(&head, -1);
     if (rc != 0)
         return rc;
     H5Tinsert(type, "head", offsetof(struct acquisition, head), head);
-    H5Tinsert(type, "traj", offsetof(struct acquisition, samples.traj), list);
-    H5Tinsert(type, "data", offsetof(struct acquisition, samples.data), list);
+    H5Tinsert(type, "traj", offsetof(struct acquisition, traj), list);
+    H5Tinsert(type, "data", offsetof(struct acquisition, data), list);
     hid_t text = H5Tcopy(H5T_C_S1), plist = H5Pcreate(H5P_FILE_ACCESS);
     H5Tset_size(text, H5T_VARIABLE);
     H5Pset_fapl_core(plist, 1 << 16, 0);

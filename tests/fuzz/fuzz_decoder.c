@@ -1,6 +1,6 @@
 /* libFuzzer target: the parsers of scans that are ours: the MRD version 1 stream, and the check of flat scans. The
  * first byte chooses. libhdf5 is left out: its own bugs (it has some, which is why it runs in a sandbox) would end the
- * fuzzer and say nothing of this code; HDF5 files are mutated through the sandboxed child by tests/unit/test_decode.c.
+ * fuzzer and say nothing of this code; HDF5 files are mutated through the sandboxed child by tests/unit/test_mutants.c.
  * The header's XML is fuzz_header.c's. */
 #include "recon/scan/scan_build.h"
 #include "tests/fuzz/fuzz.h"

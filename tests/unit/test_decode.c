@@ -1,8 +1,7 @@
 /* The decoder from outside: files made by tests/unit/scan_files.py, mutants and truncations of them. */
-#include "gridding/base/err.h"
-#include "recon/scan/decoder.h"
+#include "tests/unit/decode_fixture.h"
+
 #include "recon/scan/sandbox.h"
-#include "recon/scan/scan.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -23,89 +22,6 @@
 
 /* As in scan_files.py. */
 enum { ACQUISITIONS = 21, SAMPLES = 40, COILS = 3, DIMS = 2 };
-
-static const struct scan_limits roomy = {.bytes = UINT64_C(1) << 30, .seconds = 60};
-
-/* The folder of files and the decoder, made once. */
-struct place {
-    char folder[64], codec[512];
-};
-
-static int setup(void **state)
-{
-    struct place *p = calloc(1, sizeof *p);
-    const char *bin = getenv("MRIRECON_BIN");
-    char command[256];
-    if (!p)
-        return -1;
-    snprintf(p->folder, sizeof p->folder, "/tmp/test_decode.XXXXXX");
-    snprintf(p->codec, sizeof p->codec, "%s/mrirecon-codec", bin ? bin : "build/bin");
-    *state = p;
-    if (!mkdtemp(p->folder))
-        return -1;
-    snprintf(command, sizeof command, "/usr/bin/python3 tests/unit/scan_files.py %s", p->folder);
-    return system(command) == 0 ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    struct place *p = *state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", p->folder);
-    int rc = system(command);
-    free(p);
-    return rc;
-}
-
-/* Decode with a process of this program's, started for it. */
-static int decode_by(const char *codec, struct scan *scan, int fd, const char *group, const struct scan_limits *limits,
-                     int (*canceled)(void *context), void *context)
-{
-    struct decoder *decoder = NULL;
-    assert_int_equal(decoder_create(&decoder, codec), 0);
-    int rc = scan_decode(scan, decoder, fd, group, limits, canceled, context);
-    decoder_free(decoder);
-    return rc;
-}
-
-static int decode_fd(const struct place *p, struct scan *scan, int fd, const char *group)
-{
-    return decode_by(p->codec, scan, fd, group, &roomy, NULL, NULL);
-}
-
-static int open_file(const struct place *p, const char *name)
-{
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s", p->folder, name);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    assert_true(fd >= 0);
-    return fd;
-}
-
-/* A file's bytes; the caller frees them. */
-static char *read_file(const struct place *p, const char *name, size_t *bytes)
-{
-    int fd = open_file(p, name);
-    struct stat status;
-    assert_int_equal(fstat(fd, &status), 0);
-    *bytes = (size_t)status.st_size;
-    char *content = malloc(*bytes + 1);
-    assert_int_equal(read(fd, content, *bytes), (ssize_t)*bytes);
-    close(fd);
-    return content;
-}
-
-static int decode_bytes(const struct place *p, struct scan *scan, const char *bytes, size_t length)
-{
-    char path[] = "/tmp/test_decode_file.XXXXXX";
-    int fd = mkostemp(path, O_CLOEXEC);
-    assert_true(fd >= 0);
-    unlink(path);
-    assert_int_equal(write(fd, bytes, length), (ssize_t)length);
-    int rc = decode_fd(p, scan, fd, NULL);
-    close(fd);
-    return rc;
-}
 
 static int open_descriptors(void)
 {
@@ -368,6 +284,25 @@ static void one_that_is_killed_from_outside_is_followed_by_another(void **state)
     close(fd);
 }
 
+/* What a decoder writes to stderr is for nobody, but where it is built with sanitizers: their reports are ours. */
+static void reports_of_sanitizers_are_seen(void **state)
+{
+    const struct place *p = *state;
+    char path[256], said[64] = "";
+    struct scan scan = {0};
+    int fd = open_file(p, "plain"), before = dup(2), seen = memfd_create("stderr", MFD_CLOEXEC);
+    make_program(p, "reports", "#!/bin/sh\necho report >&2\nexit 1\n", path);
+    assert_true(before >= 0 && seen >= 0 && dup2(seen, 2) == 2);
+    int rc = decode_by(path, &scan, fd, NULL, &roomy, NULL, NULL);
+    assert_int_equal(dup2(before, 2), 2);
+    assert_int_equal(rc, ERR_DECODER_DIED);
+    assert_true(pread(seen, said, sizeof said - 1, 0) >= 0);
+    assert_string_equal(said, SANDBOX_SANITIZED ? "report\n" : "");
+    close(seen);
+    close(before);
+    close(fd);
+}
+
 /* ---- processes that stand ready ---- */
 
 /* Process ids of this program's children. */
@@ -530,80 +465,6 @@ static void memory_set_aside_serves_one_scan(void **state)
     close(fd);
 }
 
-/* ---- damage ---- */
-
-/* splitmix64: the same mutants on every run. */
-static uint64_t random_next(uint64_t *state)
-{
-    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
-}
-
-/* Whatever the file, the answer is a scan (checked by scan_open) or a failure of "the file" with a sentence. */
-static void check_outcome(int rc, const struct scan *scan, const char *what, unsigned number)
-{
-    if (rc == 0 && scan->header->readouts < 1)
-        fail_msg("%s %u: a scan without readouts", what, number);
-    if (rc != 0 && (err_status(rc) < 400 || err_status(rc) >= 500 || strlen(err_last()->text) < 10))
-        fail_msg("%s %u: %s: %s", what, number, err_name(rc), err_last()->text);
-}
-
-static void truncated_files_are_told(void **state)
-{
-    enum { CUTS = 50 };
-    static const char *const bases[] = {"plain", "contiguous_new_format", "stream"};
-    const struct place *p = *state;
-    for (size_t b = 0; b < sizeof bases / sizeof *bases; b++) {
-        size_t bytes;
-        char *content = read_file(p, bases[b], &bytes);
-        for (unsigned i = 0; i < CUTS; i++) {
-            struct scan scan = {0};
-            int rc = decode_bytes(p, &scan, content, bytes * i / CUTS);
-            check_outcome(rc, &scan, bases[b], i);
-            assert_int_not_equal(rc, 0);
-        }
-        free(content);
-    }
-}
-
-static void mutants_do_no_harm(void **state)
-{
-    enum { MUTANTS = 60 };
-    static const char *const bases[] = {"plain", "item_376", "gzip_shuffle", "contiguous_new_format", "stream"};
-    const struct place *p = *state;
-    uint64_t random = 20260521;
-    unsigned failed = 0;
-    for (size_t b = 0; b < sizeof bases / sizeof *bases; b++) {
-        size_t bytes;
-        char *content = read_file(p, bases[b], &bytes), *mutant = malloc(bytes);
-        for (unsigned i = 0; i < MUTANTS; i++) {
-            memcpy(mutant, content, bytes);
-            for (uint64_t n = 1 + random_next(&random) % 8; n; n--) {
-                /* Runs of zeros are mostly padding: hurt something that says something. */
-                size_t at;
-                do
-                    at = random_next(&random) % bytes;
-                while (mutant[at] == 0 && random_next(&random) % 8);
-                static const char edges[] = {0, 1, 0x7f, (char)0x80, (char)0xff};
-                uint64_t how = random_next(&random);
-                mutant[at] = how % 3 == 0   ? (char)(mutant[at] ^ (1 << (how >> 8) % 8))
-                             : how % 3 == 1 ? edges[(how >> 8) % sizeof edges]
-                                            : (char)(how >> 8);
-            }
-            struct scan scan = {0};
-            int rc = decode_bytes(p, &scan, mutant, bytes);
-            check_outcome(rc, &scan, bases[b], i);
-            failed += rc != 0;
-            scan_close(&scan);
-        }
-        free(mutant);
-        free(content);
-    }
-    assert_true(failed > 20);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -613,13 +474,12 @@ int main(void)
         cmocka_unit_test(time_is_limited_and_a_job_can_be_canceled),
         cmocka_unit_test(a_file_that_keeps_its_reader_busy_is_stopped),
         cmocka_unit_test(a_decoder_that_misbehaves_is_an_error),
+        cmocka_unit_test(reports_of_sanitizers_are_seen),
         cmocka_unit_test(one_that_is_killed_from_outside_is_followed_by_another),
         cmocka_unit_test(one_that_stands_ready_serves_one_upload),
         cmocka_unit_test(one_that_died_while_it_stood_ready_is_replaced_and_told),
         cmocka_unit_test(one_that_stands_ready_keeps_the_limits),
         cmocka_unit_test(memory_set_aside_serves_one_scan),
-        cmocka_unit_test(truncated_files_are_told),
-        cmocka_unit_test(mutants_do_no_harm),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -137,6 +137,37 @@ static void the_sandbox_holds(void **state)
     }
 }
 
+#if SANDBOX_SANITIZED
+/* A sanitizer's report of what is done inside comes out. */
+static void reports_come_out(void **state)
+{
+    (void)state;
+    char report[4096] = "";
+    int pipes[2], status;
+    assert_int_equal(pipe(pipes), 0);
+    fflush(stdout);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        volatile size_t beyond = 16;
+        volatile char *p = malloc(beyond);
+        dup2(pipes[1], 2);
+        if (sandbox_enter(3, -1) == 0 && p)
+            p[beyond] = 1;
+        _exit(99);
+    }
+    close(pipes[1]);
+    size_t used = 0;
+    for (ssize_t got; used < sizeof report - 1; used += (size_t)got)
+        if ((got = read(pipes[0], report + used, sizeof report - 1 - used)) <= 0)
+            break;
+    close(pipes[0]); /* what does not fit is for nobody */
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_false(WIFEXITED(status) && WEXITSTATUS(status) == 99);
+    assert_non_null(strstr(report, "heap-buffer-overflow"));
+}
+#endif
+
 enum { HELD = 42, NO_LANDLOCK = 43 }; /* what a confined child says */
 
 /* Whether a file can be opened; one that is made is empty. */
@@ -342,6 +373,9 @@ static void a_worker_on_a_kernel_without_landlock_is_confined_by_seccomp(void **
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+#if SANDBOX_SANITIZED
+        cmocka_unit_test(reports_come_out),
+#endif
         cmocka_unit_test(the_sandbox_holds),
         cmocka_unit_test(a_decoder_is_under_landlock_too),
         cmocka_unit_test(a_worker_is_confined),

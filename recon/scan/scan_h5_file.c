@@ -1,0 +1,172 @@
+/* The upload as a file of libhdf5: memory that is read in place, and can be asked where something lies in it. */
+#include "recon/scan/scan_h5.h"
+
+#include "gridding/base/err.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* An open file, as the driver sees it: H5FD_t first. */
+struct open_file {
+    H5FD_t base;
+    struct scan_h5 *h5;
+    haddr_t allocated;
+};
+
+static H5FD_t *file_open(const char *name, unsigned flags, hid_t plist, haddr_t most)
+{
+    (void)name;
+    (void)flags;
+    (void)most;
+    struct scan_h5 *const *h5 = H5Pget_driver_info(plist);
+    struct open_file *file = h5 ? calloc(1, sizeof *file) : NULL;
+    if (!file)
+        return NULL;
+    file->h5 = *h5;
+    return &file->base;
+}
+
+static herr_t file_close(H5FD_t *base)
+{
+    free(base);
+    return 0;
+}
+
+static haddr_t file_get_eoa(const H5FD_t *base, H5FD_mem_t type)
+{
+    (void)type;
+    return ((const struct open_file *)base)->allocated;
+}
+
+static herr_t file_set_eoa(H5FD_t *base, H5FD_mem_t type, haddr_t at)
+{
+    (void)type;
+    ((struct open_file *)base)->allocated = at;
+    return 0;
+}
+
+static haddr_t file_get_eof(const H5FD_t *base, H5FD_mem_t type)
+{
+    (void)type;
+    return ((const struct open_file *)base)->h5->bytes;
+}
+
+static herr_t file_read(H5FD_t *base, H5FD_mem_t type, hid_t plist, haddr_t at, size_t size, void *buffer)
+{
+    (void)plist;
+    struct scan_h5 *h5 = ((struct open_file *)base)->h5;
+    if (at > h5->bytes || size > h5->bytes - at)
+        return -1;
+    if (h5->place && type == H5FD_MEM_DRAW)
+        *h5->place = (struct scan_h5_place){h5->image + at, size};
+    else
+        memcpy(buffer, h5->image + at, size);
+    return 0;
+}
+
+static herr_t file_write(H5FD_t *base, H5FD_mem_t type, hid_t plist, haddr_t at, size_t size, const void *buffer)
+{
+    (void)base;
+    (void)type;
+    (void)plist;
+    (void)at;
+    (void)size;
+    (void)buffer;
+    return -1;
+}
+
+static hid_t driver_register(void)
+{
+    static const H5FD_class_t driver = {
+        .name = "mrirecon-upload",
+        .maxaddr = HADDR_MAX,
+        .fc_degree = H5F_CLOSE_STRONG,
+        .fapl_size = sizeof(struct scan_h5 *),
+        .open = file_open,
+        .close = file_close,
+        .get_eoa = file_get_eoa,
+        .set_eoa = file_set_eoa,
+        .get_eof = file_get_eof,
+        .read = file_read,
+        .write = file_write,
+        .fl_map = H5FD_FLMAP_SINGLE,
+    };
+    return H5FDregister(&driver);
+}
+
+/* The length the superblock says the file has; 0 where it cannot be told. */
+static uint64_t length_promised(const uint8_t *image, size_t bytes)
+{
+    static const uint8_t magic[] = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
+    enum { SUPERBLOCK = 64 };
+    for (size_t at = 0; bytes >= SUPERBLOCK && at <= bytes - SUPERBLOCK; at = at ? 2 * at : 512) {
+        const uint8_t *p = image + at;
+        if (memcmp(p, magic, sizeof magic) != 0)
+            continue;
+        unsigned version = p[8], offset_bytes = version < 2 ? p[13] : p[9];
+        static const unsigned end_at[] = {40, 44, 28, 28};
+        uint64_t end;
+        if (version > 3 || offset_bytes != sizeof end)
+            return 0;
+        memcpy(&end, p + end_at[version], sizeof end);
+        return end;
+    }
+    return 0;
+}
+
+/* libhdf5 keeps what it read of lists in its metadata cache, 32 MB by default: none is read twice. */
+static herr_t cache_set(hid_t plist)
+{
+    enum { BYTES = 1 << 20 };
+    H5AC_cache_config_t config = {.version = H5AC__CURR_CACHE_CONFIG_VERSION};
+    if (H5Pget_mdc_config(plist, &config) < 0)
+        return -1;
+    config.set_initial_size = 1;
+    config.initial_size = config.max_size = config.min_size = BYTES;
+    return H5Pset_mdc_config(plist, &config);
+}
+
+/* Addresses and lengths in the file are 8 bytes, as libhdf5 writes them: items take as many bytes in the file as in
+ * memory. Addresses count from the end of the user block. */
+static bool layout_read(struct scan_h5 *h5)
+{
+    hid_t plist = H5Fget_create_plist(h5->file);
+    size_t address = 0, length = 0;
+    hsize_t block = 0;
+    bool read = plist >= 0 && H5Pget_sizes(plist, &address, &length) >= 0 && H5Pget_userblock(plist, &block) >= 0;
+    H5Pclose(plist);
+    h5->base = block;
+    return read && address == 8 && length == 8 && block <= h5->bytes;
+}
+
+int scan_h5_open(struct scan_h5 *h5, const void *image, size_t bytes)
+{
+    uint64_t promised = length_promised(image, bytes);
+    *h5 = (struct scan_h5){.file = -1, .driver = -1, .image = image, .bytes = bytes};
+    if (promised > bytes)
+        return err_set_bytes(
+            ERR_TRUNCATED, promised > INT64_MAX ? INT64_MAX : (int64_t)promised, (int64_t)bytes,
+            "The HDF5 file ends early: it says it has %llu bytes and only %zu are there. The transfer or "
+            "the program that wrote it was cut short: send it again whole.",
+            (unsigned long long)promised, bytes);
+    h5->driver = driver_register();
+    hid_t plist = H5Pcreate(H5P_FILE_ACCESS);
+    if (h5->driver >= 0 && plist >= 0 && H5Pset_driver(plist, h5->driver, &h5) >= 0 &&
+        H5Pset_fclose_degree(plist, H5F_CLOSE_STRONG) >= 0 && cache_set(plist) >= 0)
+        h5->file = H5Fopen("scan", H5F_ACC_RDONLY, plist);
+    H5Pclose(plist);
+    if (h5->file < 0 || !layout_read(h5))
+        return err_set(ERR_MALFORMED_FILE,
+                       "The file begins like HDF5 but is damaged: it cannot be opened. Send it again, "
+                       "and check it with h5dump -H.");
+    return 0;
+}
+
+void scan_h5_close(struct scan_h5 *h5)
+{
+    if (h5->file >= 0)
+        H5Fclose(h5->file);
+    if (h5->driver >= 0)
+        H5FDunregister(h5->driver); /* libhdf5 looks at it after its last file was closed */
+    h5->file = h5->driver = -1;
+}

@@ -1,0 +1,170 @@
+/* Damaged scan files: whatever the damage, the answer is a scan or a failure of the file, and the same each time.
+ *
+ * MRIRECON_MUTANTS=N makes N of each file instead of 30, from MRIRECON_MUTANTS_FROM on (0): the same on every run. */
+#include "tests/unit/decode_fixture.h"
+
+#include <sys/mman.h>
+
+static const struct scan_limits modest = {.bytes = UINT64_C(1) << 30, .seconds = 2};
+
+/* splitmix64. */
+static uint64_t random_next(uint64_t *state)
+{
+    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return z ^ (z >> 31);
+}
+
+/* Change up to 8 bytes of `mutant`. */
+static void mutate(char *mutant, size_t bytes, uint64_t seed)
+{
+    uint64_t random = seed;
+    for (uint64_t n = 1 + random_next(&random) % 8; n; n--) {
+        /* Runs of zeros are mostly padding: hurt something that says something. */
+        size_t at;
+        do
+            at = random_next(&random) % bytes;
+        while (mutant[at] == 0 && random_next(&random) % 8);
+        static const char edges[] = {0, 1, 0x7f, (char)0x80, (char)0xff};
+        uint64_t how = random_next(&random);
+        mutant[at] = how % 3 == 0   ? (char)(mutant[at] ^ (1 << (how >> 8) % 8))
+                     : how % 3 == 1 ? edges[(how >> 8) % sizeof edges]
+                                    : (char)(how >> 8);
+    }
+}
+
+/* What a decoder made of a file. */
+struct answer {
+    int rc;
+    char text[sizeof((struct err *)NULL)->text];
+    struct scan scan;
+};
+
+static void answer_get(struct decoder *decoder, int fd, struct answer *out)
+{
+    memset(out, 0, sizeof *out);
+    out->rc = scan_decode(&out->scan, decoder, fd, NULL, &modest, NULL, NULL);
+    if (out->rc != 0)
+        snprintf(out->text, sizeof out->text, "%s", err_last()->text);
+}
+
+static bool answers_same(const struct answer *a, const struct answer *b)
+{
+    return a->rc == b->rc && strcmp(a->text, b->text) == 0 &&
+           (a->rc != 0 || (a->scan.header->total_bytes == b->scan.header->total_bytes &&
+                           memcmp(a->scan.header, b->scan.header, a->scan.header->total_bytes) == 0));
+}
+
+/* The answer is a scan (checked by scan_open) or a failure of "the file" with a sentence. */
+static void answer_check(const struct answer *answer, const char *what, uint64_t number)
+{
+    if (answer->rc == 0 && answer->scan.header->readouts < 1)
+        fail_msg("%s %llu: a scan without readouts", what, (unsigned long long)number);
+    if (answer->rc != 0 && (err_status(answer->rc) < 400 || err_status(answer->rc) >= 500 || strlen(answer->text) < 10))
+        fail_msg("%s %llu: %s: %s", what, (unsigned long long)number, err_name(answer->rc), answer->text);
+}
+
+static int file_of(const char *bytes, size_t length)
+{
+    int fd = memfd_create("mutant", MFD_CLOEXEC);
+    assert_true(fd >= 0 && write(fd, bytes, length) == (ssize_t)length);
+    return fd;
+}
+
+/* What was seen of the mutants. */
+struct tally {
+    unsigned scans, failures, deaths, differ;
+};
+
+/* By a process that has just been started, and by two that stood ready, which have used their memory before. */
+static void mutant_try(const struct place *p, const char *what, uint64_t number, int fd, struct tally *tally)
+{
+    struct answer answer[3];
+    struct decoder *decoder = NULL;
+    assert_int_equal(decoder_create(&decoder, p->codec), 0);
+    bool same = true;
+    for (int i = 0; i < 3; i++) {
+        if (i > 0)
+            decoder_prepare(decoder, 1);
+        answer_get(decoder, fd, &answer[i]);
+        answer_check(&answer[i], what, number);
+        same = same && answers_same(&answer[0], &answer[i]);
+    }
+    if (!same)
+        print_message("# %s %llu: other answers to the same file: %s / %s / %s\n", what, (unsigned long long)number,
+                      answer[0].rc ? answer[0].text : "a scan", answer[1].rc ? answer[1].text : "a scan",
+                      answer[2].rc ? answer[2].text : "a scan");
+    if (answer[0].rc == ERR_DECODER_DIED)
+        print_message("# %s %llu: %s\n", what, (unsigned long long)number, answer[0].text);
+    tally->differ += !same;
+    tally->scans += answer[0].rc == 0;
+    tally->failures += answer[0].rc != 0;
+    tally->deaths += answer[0].rc == ERR_DECODER_DIED;
+    for (int i = 0; i < 3; i++)
+        scan_close(&answer[i].scan);
+    decoder_free(decoder);
+}
+
+static uint64_t number_of(const char *name, uint64_t fallback)
+{
+    const char *text = getenv(name);
+    return text && *text ? strtoull(text, NULL, 10) : fallback;
+}
+
+static void a_damaged_file_has_one_answer(void **state)
+{
+    static const char *const bases[] = {"plain",     "item_376", "gzip_shuffle", "contiguous_new_format",
+                                        "fixed_xml", "float64",  "stream"};
+    const struct place *p = *state;
+    uint64_t mutants = number_of("MRIRECON_MUTANTS", 30), from = number_of("MRIRECON_MUTANTS_FROM", 0);
+    struct tally tally = {0};
+    for (size_t b = 0; b < sizeof bases / sizeof *bases; b++) {
+        size_t bytes;
+        char *content = read_file(p, bases[b], &bytes), *mutant = malloc(bytes);
+        for (uint64_t i = from; i < from + mutants; i++) {
+            memcpy(mutant, content, bytes);
+            mutate(mutant, bytes, i * 1000003 + 17);
+            int fd = file_of(mutant, bytes);
+            mutant_try(p, bases[b], i, fd, &tally);
+            close(fd);
+        }
+        free(mutant);
+        free(content);
+    }
+    print_message("# %llu mutants of each of %zu files, each read three times: %u scans, %u failures (%u by the "
+                  "decoder's death), %u with other answers\n",
+                  (unsigned long long)mutants, sizeof bases / sizeof *bases, tally.scans, tally.failures, tally.deaths,
+                  tally.differ);
+    assert_int_equal(tally.differ, 0);
+    assert_true(tally.failures > mutants / 3 && tally.scans > mutants / 3);
+}
+
+static void truncated_files_are_told(void **state)
+{
+    enum { CUTS = 50 };
+    static const char *const bases[] = {"plain", "contiguous_new_format", "stream"};
+    const struct place *p = *state;
+    for (size_t b = 0; b < sizeof bases / sizeof *bases; b++) {
+        size_t bytes;
+        char *content = read_file(p, bases[b], &bytes);
+        for (unsigned i = 0; i < CUTS; i++) {
+            struct scan scan = {0};
+            int fd = file_of(content, bytes * i / CUTS);
+            int rc = decode_fd(p, &scan, fd, NULL);
+            assert_int_not_equal(rc, 0);
+            assert_in_range(err_status(rc), 400, 499);
+            close(fd);
+        }
+        free(content);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(truncated_files_are_told),
+        cmocka_unit_test(a_damaged_file_has_one_answer),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -143,7 +143,8 @@ int recon_noise(struct recon_job *job)
         goto out;
     if (samples == 0) {
         recon_report_warn(
-            job, "The coils were not decorrelated: none of the %zu noise acquisitions has samples of the images' %d coils.",
+            job,
+            "The coils were not decorrelated: none of the %zu noise acquisitions has samples of the images' %d coils.",
             job->frames->ignored[FRAMES_NOISE], n);
         goto out;
     }

@@ -95,7 +95,7 @@ static void protocol_make(struct protocol *p, int t, int matrix, double fov_mm)
     struct traj_params params = {.kind = trajectories[t].kind,
                                  .n = {matrix, matrix, nz},
                                  .readouts = trajectories[t].kind == TRAJ_STACK_OF_STARS ? 13 : 89,
-                                 .samples = trajectories[t].kind == TRAJ_SPIRAL ? 0 : 64};
+                                 .samples = 64};
     struct traj *traj = NULL;
     assert_int_equal(traj_create(&traj, &params), 0);
     *p = (struct protocol){.dim = traj->dim,

@@ -418,6 +418,7 @@ int main(int argc, char **argv)
         return fflush(stdout) == 0 ? 0 : STATUS_FAILED;
     }
     log_init(&log, (enum log_level)options.log_level, options.log_format == LOG_FORMAT_JSON);
+    log_to_journal(&log);
     umask(077);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of that write */

@@ -16,6 +16,7 @@ void log_init(struct log *log, enum log_level most, bool json)
     log->most = most;
     log->json = json;
     log->journal = false;
+    log->send = NULL;
     /* systemd says which device and inode the journal's stream is; stderr may have been redirected since. */
     const char *stream = getenv("JOURNAL_STREAM");
     unsigned long device, inode;
@@ -24,7 +25,7 @@ void log_init(struct log *log, enum log_level most, bool json)
         log->journal = there.st_dev == device && there.st_ino == inode;
 }
 
-enum { MESSAGE = 1200, LINE = 2 * MESSAGE + 256 }; /* JSON escapes quotes and backslashes */
+enum { MESSAGE = 1200, JOB_LEAD = 48, LINE = 2 * MESSAGE + 256 }; /* JSON escapes quotes and backslashes */
 
 static const struct {
     const char *word;
@@ -38,13 +39,13 @@ static void line_write(const char *line, size_t length)
         return;
 }
 
-static void json_line(const char *lead, enum log_level level, const char *time, const char *job, const char *message)
+static void json_line(const char *lead, enum log_level level, const char *time, const struct log_about *about,
+                      const char *message)
 {
     char line[LINE];
-    json_t *object =
-        json_pack("{s:s, s:s, s:s}", "time", time, "level", levels[level - LOG_LEVEL_AUDIT].word, "message", message);
-    if (job)
-        json_object_set_new(object, "job", json_string(job));
+    json_t *object = json_pack("{s:s, s:s, s:s, s:s*, s:s*, s:s*}", "time", time, "level",
+                               levels[level - LOG_LEVEL_AUDIT].word, "message", message, "job", about->job, "client",
+                               about->client, "code", about->code ? err_name(about->code) : NULL);
     size_t used = (size_t)snprintf(line, sizeof line, "%s", lead);
     size_t length = object ? json_dumpb(object, line + used, sizeof line - 1 - used, JSON_COMPACT) : 0;
     json_decref(object);
@@ -54,26 +55,50 @@ static void json_line(const char *lead, enum log_level level, const char *time, 
     line_write(line, used + length + 1);
 }
 
-void log_line(const struct log *log, enum log_level level, const char *job, const char *format, ...)
+static void text_line(const char *lead, const char *time, const char *word, const char *message)
 {
-    char message[MESSAGE], time[CLOCK_TEXT], lead[8] = "", line[LINE];
+    char line[LINE];
+    int length = *lead ? snprintf(line, sizeof line, "%s%s\n", lead, message)
+                       : snprintf(line, sizeof line, "%s %s: %s\n", time, word, message);
+    line_write(line, (size_t)length);
+}
+
+static void line_log(const struct log *log, enum log_level level, const struct log_about *about, const char *format,
+                     va_list arguments)
+{
+    char message[MESSAGE], time[CLOCK_TEXT], lead[8] = "", whole[MESSAGE + JOB_LEAD];
+    int syslog = levels[level - LOG_LEVEL_AUDIT].syslog;
+    vsnprintf(message, sizeof message, format, arguments);
+    err_clean(message);
+    clock_print(clock_milliseconds(), time);
+    if (log->journal)
+        snprintf(lead, sizeof lead, "<%d>", syslog);
+    if (log->json) {
+        json_line(lead, level, time, about, message);
+        return;
+    }
+    snprintf(whole, sizeof whole, "%s%.40s%s%s", about->job ? "job=" : "", about->job ? about->job : "",
+             about->job ? " " : "", message);
+    if (!log->send || !log->send(syslog, about, whole))
+        text_line(lead, time, levels[level - LOG_LEVEL_AUDIT].word, whole);
+}
+
+void log_line_about(const struct log *log, enum log_level level, const struct log_about *about, const char *format, ...)
+{
     if ((int)level > log->most)
         return;
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(message, sizeof message, format, arguments);
+    line_log(log, level, about, format, arguments);
     va_end(arguments);
-    err_clean(message);
-    clock_print(clock_milliseconds(), time);
-    if (log->journal)
-        snprintf(lead, sizeof lead, "<%d>", levels[level - LOG_LEVEL_AUDIT].syslog);
-    if (log->json) {
-        json_line(lead, level, time, job, message);
+}
+
+void log_line(const struct log *log, enum log_level level, const char *job, const char *format, ...)
+{
+    if ((int)level > log->most)
         return;
-    }
-    int length = snprintf(line, sizeof line, "%s%s%s%s%s%s%s%s\n", lead, log->journal ? "" : time,
-                          log->journal ? "" : " ", log->journal ? "" : levels[level - LOG_LEVEL_AUDIT].word,
-                          log->journal ? "" : ": ", job ? "job=" : "", job ? job : "", job ? " " : "");
-    length = length - 1 + snprintf(line + length - 1, sizeof line - (size_t)length + 1, "%s\n", message);
-    line_write(line, (size_t)length);
+    va_list arguments;
+    va_start(arguments, format);
+    line_log(log, level, &(struct log_about){.job = job}, format, arguments);
+    va_end(arguments);
 }

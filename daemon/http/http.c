@@ -208,7 +208,8 @@ static enum MHD_Result answer_failure(struct request *request, const struct err 
     const char *const headers[] = {name, value, NULL};
     const char *job = *request->job.id ? request->job.id : NULL;
     if (failure->code == ERR_INTERNAL || failure->code == ERR_STORE || failure->code == ERR_IO)
-        log_line(request->service->log, LOG_LEVEL_ERROR, job, "%s", failure->text);
+        log_line_about(request->service->log, LOG_LEVEL_ERROR, &(struct log_about){job, NULL, failure->code}, "%s",
+                       failure->text);
     http_answer_problem(request, problem_pack(failure, job), headers);
     return request->answered ? MHD_YES : MHD_NO;
 }
@@ -392,8 +393,9 @@ static void audit(const struct request *request)
         snprintf(outcome, sizeof outcome, "%u", request->status);
     if (route->answer == route_purge)
         snprintf(removed, sizeof removed, " removed=%d", request->removed);
-    log_line(request->service->log, LOG_LEVEL_AUDIT, id, "audit: client=%s role=%s peer=%s %s %s %s%s", client,
-             role_name(request->identity.role), peer, route->method, route->path, outcome, removed);
+    const struct log_about about = {id, strcmp(client, "-") == 0 ? NULL : client, request->refusal.code};
+    log_line_about(request->service->log, LOG_LEVEL_AUDIT, &about, "audit: client=%s role=%s peer=%s %s %s %s%s",
+                   client, role_name(request->identity.role), peer, route->method, route->path, outcome, removed);
 }
 
 /* The library tells the end of a request only if the request got as far as handle(). One whose headers break off, or do

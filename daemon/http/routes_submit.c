@@ -137,8 +137,9 @@ static void accepted(struct request *request, const char *how)
     const struct job *job = &request->job;
     metrics_submitted(service->metrics, job->kind);
     char name[NAME_FOR_LOG];
-    log_line(service->log, LOG_LEVEL_INFO, job->id, "%s, %s, %s, %lld bytes%s", how, job->kind,
-             job_priority_name(job->priority), (long long)job->bytes, name_for_log(service, job, name));
+    log_line_about(service->log, LOG_LEVEL_INFO, &(struct log_about){job->id, job->client, 0},
+                   "%s, %s, %s, %lld bytes%s", how, job->kind, job_priority_name(job->priority), (long long)job->bytes,
+                   name_for_log(service, job, name));
     scheduler_wake(service->scheduler);
 }
 

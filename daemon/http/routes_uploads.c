@@ -255,8 +255,9 @@ static int job_make(struct request *request, const char *format)
     metrics_submitted(service->metrics, request->job.kind);
     metrics_ingested(service->metrics, format, request->job.bytes);
     char name[NAME_FOR_LOG];
-    log_line(service->log, LOG_LEVEL_INFO, request->job.id, "accepted, %s, %lld bytes, uploaded in pieces%s",
-             request->job.kind, (long long)request->job.bytes, name_for_log(service, &request->job, name));
+    const struct log_about about = {request->job.id, request->job.client, 0};
+    log_line_about(service->log, LOG_LEVEL_INFO, &about, "accepted, %s, %lld bytes, uploaded in pieces%s",
+                   request->job.kind, (long long)request->job.bytes, name_for_log(service, &request->job, name));
     scheduler_wake(service->scheduler);
     return 0;
 }

@@ -36,7 +36,8 @@ static int expire(struct housekeeper *housekeeper)
     do {
         result = store_expire(parts->store, jobs, TOGETHER, &count);
         for (int i = 0; i < count; i++) {
-            log_line(parts->log, LOG_LEVEL_INFO, jobs[i].id, "failed: its deadline passed before it began");
+            const struct log_about about = {jobs[i].id, jobs[i].client, ERR_DEADLINE};
+            log_line_about(parts->log, LOG_LEVEL_INFO, &about, "failed: its deadline passed before it began");
             if (parts->options->keep_scans == KEEP_NONE)
                 spool_remove(parts->spool, jobs[i].id);
             metrics_failed(parts->metrics, jobs[i].kind, ERR_DEADLINE, 0);

@@ -293,8 +293,8 @@ static void hand_over(struct scheduler *scheduler, struct slot *slot)
     if (!slot->worker.gpu && strcmp(slot->worker.wanted, "auto") == 0)
         metrics_fell_back(parts->metrics);
     metrics_started(parts->metrics, 1e-3 * (double)(slot->now.job.started - slot->now.job.created));
-    log_line(parts->log, LOG_LEVEL_INFO, id, "begins on %s, attempt %lld", slot->worker.device,
-             (long long)slot->now.job.attempts);
+    log_line_about(parts->log, LOG_LEVEL_INFO, &(struct log_about){id, slot->now.job.client, 0},
+                   "begins on %s, attempt %lld", slot->worker.device, (long long)slot->now.job.attempts);
     int result = spool_open(parts->spool, id, &files[0]);
     count += !result;
     if (!result)

@@ -93,7 +93,8 @@ static int settle_done(struct scheduler *scheduler, struct run *run)
         return result;
     double seconds = clock_seconds() - run->started;
     metrics_succeeded(parts->metrics, run->job.kind, seconds, run->report);
-    log_line(parts->log, LOG_LEVEL_INFO, id, "succeeded in %.3f s on %s", seconds, run->device);
+    log_line_about(parts->log, LOG_LEVEL_INFO, &(struct log_about){id, run->job.client, 0}, "succeeded in %.3f s on %s",
+                   seconds, run->device);
     return 0;
 }
 
@@ -120,8 +121,9 @@ static int settle_failed(struct scheduler *scheduler, struct run *run)
         metrics_canceled(parts->metrics);
     else
         metrics_failed(parts->metrics, run->job.kind, run->failure.code, seconds);
-    log_line(parts->log, LOG_LEVEL_INFO, id, "%s after %.3f s%s%s", canceled ? "canceled" : "failed", seconds,
-             canceled ? "" : ": ", canceled ? "" : err_name(run->failure.code));
+    const struct log_about about = {id, run->job.client, canceled ? 0 : run->failure.code};
+    log_line_about(parts->log, LOG_LEVEL_INFO, &about, "%s after %.3f s%s%s", canceled ? "canceled" : "failed", seconds,
+                   canceled ? "" : ": ", canceled ? "" : err_name(run->failure.code));
     return 0;
 }
 
@@ -142,8 +144,9 @@ static void put_back(struct scheduler *scheduler, const struct run *run)
         json_object_del(scheduler->put_back, known);
     spool_suspect(scheduler->parts.spool);
     metrics_put_back(scheduler->parts.metrics, run->failure.code);
-    log_line(scheduler->parts.log, LOG_LEVEL_WARNING, id, "queued again, tried after %g s, for it is not at fault: %s",
-             pause, run->failure.text);
+    const struct log_about about = {id, run->job.client, run->failure.code};
+    log_line_about(scheduler->parts.log, LOG_LEVEL_WARNING, &about,
+                   "queued again, tried after %g s, for it is not at fault: %s", pause, run->failure.text);
 }
 
 json_t *put_back_ids(const struct scheduler *scheduler, bool all)

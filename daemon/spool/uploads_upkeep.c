@@ -20,8 +20,8 @@ static bool complete(struct uploads *uploads, const struct upload *upload, const
     bool done = upload->offset == upload->length &&
                 upload_finish(uploads, uploads->store, upload->id, *uploads->queue_limit, &job) == 0;
     if (done)
-        log_line(uploads->log, LOG_LEVEL_INFO, upload->id, "accepted, %s, %lld bytes, %s", job.kind,
-                 (long long)job.bytes, how);
+        log_line_about(uploads->log, LOG_LEVEL_INFO, &(struct log_about){upload->id, job.client, 0},
+                       "accepted, %s, %lld bytes, %s", job.kind, (long long)job.bytes, how);
     job_clear(&job);
     return done;
 }

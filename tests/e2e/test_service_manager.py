@@ -13,7 +13,7 @@ import tempfile
 import time
 
 import scans
-from harness import ROOT, Daemon, main, same, sanitized, skip, test, wait_until
+from harness import BIN, ROOT, Daemon, main, same, sanitized, skip, test, wait_until
 
 
 class Manager:
@@ -221,13 +221,58 @@ def killed_call():
                                      daemon.read_log(), re.M), "the sentence")
 
 
+class Journal(Manager):
+    """The socket of systemd's journal, in its native protocol; and a daemon whose stderr is the journal's stream."""
+
+    def daemon(self, **options):
+        shim = os.path.join(os.path.dirname(BIN), "tests", "journal.so")
+        stream = 'export JOURNAL_STREAM="$(stat -Lc %d:%i /dev/fd/2)"; exec "$@"'
+        return Daemon(devices="cpu", command=["sh", "-c", stream, "sh"], environment={
+            "LD_PRELOAD": shim, "JOURNAL_SOCKET": self.path, "ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0"}, **options)
+
+    def entries(self):
+        while True:
+            try:
+                self.told.append(dict(line.split("=", 1) for line in self.socket.recv(65536).decode().splitlines()))
+            except BlockingIOError:
+                return self.told
+
+    def of(self, **fields):
+        return [entry["MESSAGE"] for entry in self.entries() if fields.items() <= entry.items()]
+
+
+@test("in systemd's journal a line is an entry with the fields JOB, CLIENT and CODE of what it is about")
+def journal_fields():
+    with Journal() as journal:
+        with journal.daemon() as daemon:
+            scan = scans.radial().bytes(daemon.state)
+            done = daemon.submit(scan, X_Mrirecond_Client="mri1").expect(202).json()["id"]
+            failed = daemon.submit(scan, "kind=recon&group=nothing", X_Mrirecond_Client="mri2").expect(202).json()["id"]
+            daemon.finish(done), daemon.finish(failed)
+            wait_until(lambda: journal.of(JOB=failed, CODE="bad-parameter"), "the end of the job that fails")
+            assert any(f"job={failed} failed after" in message for message in journal.of(JOB=failed, CLIENT="mri2", CODE="bad-parameter", PRIORITY="6"))
+            wait_until(lambda: any("succeeded in" in message for message in journal.of(JOB=done, CLIENT="mri1")), "the end of the other")
+            for message in ("accepted, recon", "begins on cpu", "audit: client=mri1"):
+                assert any(message in told for told in journal.of(JOB=done, CLIENT="mri1")), (message, journal.of(JOB=done))
+            same(journal.of(JOB=done, CLIENT="mri2"), [], "what of one job is another client's")
+            daemon.get("/v1/jobs", Host="evil.example").problem(421, "misdirected")
+            wait_until(lambda: journal.of(CODE="misdirected", PRIORITY="6"), "a refusal")
+            same({entry["SYSLOG_IDENTIFIER"] for entry in journal.entries()}, {"mrirecond"}, "identifiers")
+            same(daemon.read_log(), "", "what goes to stderr beside the journal")
+            os.unlink(journal.path)
+            daemon.run(scan)
+            assert re.search(r"^<6>job=\w+ accepted", daemon.read_log(), re.M), "where the journal takes nothing, lines go to its stream"
+
+
 @test("log lines as JSON objects")
 def json_log():
     with Daemon(devices="cpu", log_format="json") as daemon:
         job = daemon.run(scans.radial().bytes(daemon.state))
         lines = [json.loads(line) for line in daemon.read_log().splitlines()]
         assert all({"time", "level", "message"} <= set(line) for line in lines), lines
-        about = [line["message"] for line in lines if line.get("job") == job["id"]]
+        about = [line["message"] for line in lines if line.get("job") == job["id"] and line.get("client") == "127.0.0.1"]
+        daemon.finish(daemon.submit(scans.radial().bytes(daemon.state), "kind=recon&group=nothing").expect(202).json()["id"])
+        assert '"code":"bad-parameter"' in daemon.read_log(), daemon.read_log()
         assert any(message.startswith("accepted") for message in about) and any("succeeded" in message for message in about), about
 
 

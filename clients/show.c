@@ -172,7 +172,7 @@ static void show_parameter(const json_t *param)
             printf(" | ");
     }
     if (min && max) {
-        printf("%s %g .. %g", client_text(param, "type"), json_number_value(min), json_number_value(max));
+        printf("%s %.10g .. %.10g", client_text(param, "type"), json_number_value(min), json_number_value(max));
     } else if (json_array_size(choices) == 0) {
         printf("%s", client_text(param, "type"));
     }

@@ -71,7 +71,7 @@ static void parameters_print(void)
             for (int i = 0; p->choices && p->choices[i]; i++)
                 printf("%s%s", p->choices[i], p->choices[i + 1] || p->type != PARAM_CHOICE ? " | " : "");
             if (p->type == PARAM_INT || p->type == PARAM_REAL)
-                printf("%g .. %g", p->min, p->max);
+                printf("%.10g .. %.10g", p->min, p->max);
             if (p->type == PARAM_TEXT)
                 printf("text");
             printf("  (default %s)\n      %s\n", *p->fallback ? p->fallback : "empty", p->help);

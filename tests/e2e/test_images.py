@@ -8,9 +8,11 @@ Tolerances. A job is told tolerance=1e-5: gridding errs by at most that, and flo
 import gzip
 import http.client
 import io
+import json
 import os
 import select
 import socket
+import sqlite3
 import struct
 import tempfile
 import zlib
@@ -312,6 +314,27 @@ def warned(daemon):
     same(warnings_of(daemon, "GET", f"/v1/jobs/{identity}/results/image.h5", Range="bytes=0-9")[1], seen, "warnings of a part")
     out = f"{FOLDER.name}/doubtful.png"
     same(client(daemon, "fetch", identity, "--out", out).stderr, "".join(f"mrirecon: {out}: warning: {text}\n" for text in seen), "what the client says")
+
+
+@test("more and longer warnings than headers have room for, in any language: the first, cut, and how many more there are")
+def many_warnings():
+    with tempfile.TemporaryDirectory() as state:
+        with Daemon(state=state) as daemon:
+            identity = daemon.run(scans.radial().bytes(FOLDER.name), QUERY)["id"]
+        told = [f"{i}: \"Müller\" said\nthat " + "nothing is right, and everything is wrong, " * 20 for i in range(30)]
+        with sqlite3.connect(state + "/jobs.db") as db:
+            db.execute("UPDATE job SET report = json_set(report, '$.warnings', json(?))", (json.dumps(told),))
+        db.close()
+        with Daemon(state=state) as daemon:
+            for room in (0, 4000):  # a request that is large itself has the same answer
+                _, seen = warnings_of(daemon, "GET", f"/v1/jobs/{identity}/results/image?format=h5", X_Padding="x" * room)
+                same(len(seen), 8, "headers")
+                for i, text in enumerate(seen[:-1]):
+                    assert text.startswith(f'{i}: \\"M?ller\\" said?that nothing is right') and text.endswith("...") and len(text) < 400, text
+                same(seen[-1], "23 more warnings are in the job's report.", "the last")
+            out = f"{FOLDER.name}/warned.h5"
+            lines = client(daemon, "fetch", identity, "--out", out).stderr.splitlines()
+            assert len(lines) == 8 and lines[0].startswith(f'mrirecon: {out}: warning: 0: "M?ller" said?that'), lines
 
 
 @test("h5: an ISMRMRD image with size, field of view, directions, and the scan's header")

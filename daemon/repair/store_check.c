@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define SAVED "jobs.db.saved-" /* as store_writer.c names it; then a time of as many digits */
+
 enum { TOLD = 20 }; /* findings of a kind that are listed */
 
 /* ---- files ---- */
@@ -78,19 +80,39 @@ int orphans_each(struct connection *connection, int folder, void (*each)(void *c
     return count;
 }
 
+/* The store that a daemon saved last when jobs.db was removed while it ran; "": there is none. */
+static void saved_find(const struct spool *spool, char name[64])
+{
+    DIR *stream = disk_folder_read(spool->state);
+    name[0] = '\0';
+    for (struct dirent *entry; stream && (entry = readdir(stream));)
+        if (strncmp(entry->d_name, SAVED, strlen(SAVED)) == 0 && strlen(entry->d_name) < 64 &&
+            strcmp(entry->d_name, name) > 0)
+            snprintf(name, 64, "%.63s", entry->d_name);
+    if (stream)
+        closedir(stream);
+}
+
 int state_expect(const struct spool *spool)
 {
     struct stat there;
+    char saved[64];
     if (fstatat(spool->state, "jobs.db", &there, 0) == 0 || errno != ENOENT)
         return 0;
     int scans = orphans_each(NULL, spool->scans, NULL, NULL), results = orphans_each(NULL, spool->results, NULL, NULL);
     if (scans <= 0 && results <= 0)
         return 0;
-    return err_set(
-        ERR_STORE,
-        "The job store jobs.db is missing, though %d scans and %d results are there, which a new store would "
-        "remove. Restore it from a backup, or run mrirecond --repair-state, which keeps them aside.",
-        scans, results);
+    saved_find(spool, saved);
+    if (*saved)
+        return err_set(
+            ERR_STORE,
+            "The job store jobs.db is missing. It was removed while mrirecond ran, which saved all jobs in %s: "
+            "rename that to jobs.db, and remove jobs.db-wal and jobs.db-shm if they are there.",
+            saved);
+    return err_set(ERR_STORE,
+                   "The job store jobs.db is missing, though %d scans and %d results are there, of which a new store "
+                   "would not know. Restore it from a backup, or run mrirecond --repair-state, which keeps them aside.",
+                   scans, results);
 }
 
 /* ---- the store ---- */

@@ -341,6 +341,8 @@ def removed_in_use():
             same(daemon.get("/readyz").expect(503).json()["checks"]["store"], detail, "what /readyz says of the store")
             daemon.kill()
             saved, = glob.glob(daemon.state + "/jobs.db.saved-*")
+            if "jobs.db" in names:
+                refused(daemon.state, f"saved all jobs in {os.path.basename(saved)}: rename that to jobs.db")
             for name in ("jobs.db-wal", "jobs.db-shm"):
                 if os.path.exists(f"{daemon.state}/{name}"):
                     os.unlink(f"{daemon.state}/{name}")

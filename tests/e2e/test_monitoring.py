@@ -18,8 +18,13 @@ from harness import ROOT, Daemon, main, same, skip, test, wait_until
 
 MONITORING = os.path.join(ROOT, "clients", "monitoring")
 PLACES = os.pathsep.join([os.environ.get("PROMETHEUS", os.path.join(ROOT, "build", "prometheus", "usr", "bin")), os.environ["PATH"]])
-# Counters by reason or place that a healthy daemon has not counted yet.
-UNSEEN = {"mrirecond_jobs_failed_total", "mrirecond_ingest_rejected_total", "mrirecond_gpu_errors_total"}
+# Counters by reason or place that a healthy daemon has not counted yet, and what only a machine with a GPU has.
+UNSEEN = {"mrirecond_jobs_failed_total", "mrirecond_ingest_rejected_total", "mrirecond_gpu_errors_total", "mrirecond_jobs_put_back_total",
+          "mrirecond_gpu_memory_used_bytes", "mrirecond_gpu_memory_total_bytes"}
+# What an operator looks for first; each has a panel whose colour tells whether it is well.
+WATCHED = ("mrirecond_queue_held", "mrirecond_workers_resting", "mrirecond_gpu_errors_total", "mrirecond_gpu_fallback_jobs_total",
+           "mrirecond_tls_certificate_expiry_timestamp_seconds", "mrirecond_kept_results_bytes", "mrirecond_kept_scans_bytes", "mrirecond_gpu_memory_used_bytes",
+           "mrirecond_disk_free_bytes", "mrirecond_spool_free_bytes", "mrirecond_workers_ready")
 
 
 def tool(name):
@@ -46,6 +51,37 @@ def expressions():
 
 def scan(daemon):
     return scans.radial().bytes(daemon.state)
+
+
+def described(daemon):
+    """The metrics that /metrics describes, whether or not it has a value of them."""
+    return set(re.findall(r"^# HELP (\w+)", daemon.request("GET", "/metrics").body.decode(), re.M))
+
+
+@test("every metric that alerts and dashboard ask for is one that /metrics describes")
+def known(daemon):
+    there = described(daemon)
+    assert UNSEEN <= there, UNSEEN - there
+    names = {re.sub(r"_(bucket|sum|count)$", "", name) for _, text in expressions() for name in re.findall(r"\b(?:mrirecond|process)_\w+", text)}
+    same(names - there, set(), "metrics that are not there")
+
+
+@test("the dashboard's panels have a place each, and thresholds where a value tells whether all is well")
+def panels():
+    with open(os.path.join(MONITORING, "grafana.json")) as file:
+        found = json.load(file)["panels"]
+    same(len({panel["id"] for panel in found}), len(found), "different ids of panels")
+    taken = [(x, y) for panel in found for place in [panel["gridPos"]] for x in range(place["x"], place["x"] + place["w"])
+             for y in range(place["y"], place["y"] + place["h"])]
+    same(len(set(taken)), len(taken), "places that no two panels share")
+    assert max(x for x, _ in taken) < 24, "a panel beyond the edge"
+    for name in WATCHED:
+        steps = [panel["fieldConfig"]["defaults"]["thresholds"]["steps"] for panel in found
+                 if "thresholds" in panel["fieldConfig"]["defaults"] and any(name in target["expr"] for target in panel["targets"])]
+        assert any({"red", "orange"} & {step["color"] for step in colours} for colours in steps), f"no panel with thresholds for {name}"
+        for colours in steps:
+            values = [step["value"] for step in colours]
+            assert values[0] is None and values[1:] == sorted(values[1:]), (name, values)
 
 
 @test("the metrics are what promtool calls well-formed")

@@ -178,7 +178,7 @@ static int settings_take(struct service *service, struct options *options)
     if (!result)
         result = tokens_create(&service->tokens, options->tokens);
     if (!result && !*options->tls_certificate != !*options->tls_key)
-        result = err_set(ERR_BAD_PARAMETER, "tls-certificate and tls-key belong together: give both, or none.");
+        result = err_set(ERR_BAD_PARAMETER, "Options tls-certificate and tls-key belong together: give both, or none.");
     if (!result && *options->tls_certificate)
         result = tls_create(&service->tls, options->tls_certificate, options->tls_key);
     if (!result && service->tls)

@@ -223,7 +223,7 @@ static int check_asked(const struct readings *all, enum traj_unit asked)
     const struct reading *reading = &all->unit[asked];
     if (!reading->known)
         return err_set(ERR_BAD_PARAMETER,
-                       "traj_units=%s needs the encoded field of view, which the header does not give.",
+                       "Parameter traj_units=%s needs the encoded field of view, which the header does not give.",
                        units[asked].parameter);
     if (!fits(reading))
         return err_set(

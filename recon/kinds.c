@@ -140,7 +140,7 @@ static int recon_check(const struct param_values *values)
     if (values->value[RECON_OUTPUT].integer == RECON_OUTPUT_COMPLEX &&
         values->value[RECON_COILS].integer == RECON_COILS_RSS)
         return err_set(ERR_BAD_PARAMETER,
-                       "output=complex needs coils=none: the root of the sum of squares over coils has no phase.");
+                       "Parameter output=complex needs coils=none: the root of the sum of squares over coils has no phase.");
     return kernel_check(values);
 }
 

@@ -331,14 +331,14 @@ static int argument_split(int argc, char *const argv[], int *i, char key[OPTION_
 {
     const char *word = argv[*i];
     if (strncmp(word, "--", 2) != 0 || !word[2])
-        return err_set(ERR_BAD_REQUEST, "command line: \"%.64s\" is no option; they begin with --. See --help.", word);
+        return err_set(ERR_BAD_REQUEST, "Command line: \"%.64s\" is no option; they begin with --. See --help.", word);
     const char *equals = strchr(word, '=');
     size_t length = equals ? (size_t)(equals - word) - 2 : strlen(word) - 2;
     snprintf(key, OPTION_TEXT, "%.*s", (int)(length < OPTION_TEXT ? length : OPTION_TEXT - 1), word + 2);
     if (option_find(key) < 0 && strcmp(key, "config") != 0)
         return option_unknown(key, "command line");
     if (!equals && *i + 1 == argc)
-        return err_set(ERR_BAD_REQUEST, "command line: --%s wants a value.", key);
+        return err_set(ERR_BAD_REQUEST, "Command line: --%s wants a value.", key);
     *value = equals ? equals + 1 : argv[++*i];
     return 0;
 }

@@ -303,11 +303,11 @@ static int purge_take(void *context, const char *name, const char *value)
         if (strcmp(value, "0") == 0)
             out->older = 0;
         else if (!number_in(value, INT32_MAX, &out->older))
-            return err_set(ERR_BAD_PARAMETER, "older takes a whole number of seconds.");
+            return err_set(ERR_BAD_PARAMETER, "Parameter older takes a whole number of seconds.");
     } else if (strcmp(name, "state") == 0) {
         out->state = job_state_find(value);
         if (out->state < 0 || !job_state_is_final((enum job_state)out->state))
-            return err_set(ERR_BAD_PARAMETER, "state takes succeeded, failed or canceled: jobs that have ended.");
+            return err_set(ERR_BAD_PARAMETER, "Parameter state takes succeeded, failed or canceled: jobs that have ended.");
     } else {
         return err_set(ERR_UNKNOWN_PARAMETER, "A purge takes older and state, not \"%.64s\".", name);
     }

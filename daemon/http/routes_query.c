@@ -31,7 +31,7 @@ static int priority_read(struct about *about, const char *value)
 {
     int priority = job_priority_find(value);
     if (priority < 0)
-        return err_set(ERR_BAD_PARAMETER, "priority takes urgent, normal or batch, not \"%.64s\".", value);
+        return err_set(ERR_BAD_PARAMETER, "Parameter priority takes urgent, normal or batch, not \"%.64s\".", value);
     about->priority = (enum job_priority)priority;
     return 0;
 }
@@ -41,7 +41,7 @@ static int deadline_read(struct about *about, const char *value)
     char *end;
     about->deadline = isdigit((unsigned char)*value) && strlen(value) < 10 ? strtoll(value, &end, 10) : 0;
     if (about->deadline < 1 || *end || about->deadline > DEADLINE_MOST)
-        return err_set(ERR_BAD_PARAMETER, "deadline takes a whole number of seconds from 1 to %d, not \"%.64s\".",
+        return err_set(ERR_BAD_PARAMETER, "Parameter deadline takes a whole number of seconds from 1 to %d, not \"%.64s\".",
                        DEADLINE_MOST, value);
     return 0;
 }

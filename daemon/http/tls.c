@@ -86,7 +86,7 @@ static int chain_read(const struct tls *tls, struct tls_pair *pair)
     int failed = gnutls_pcert_list_import_x509_raw(pair->chain, &length, &text, GNUTLS_X509_FMT_PEM, 0);
     gnutls_free(text.data);
     if (failed)
-        return err_set(ERR_BAD_PARAMETER, "tls-certificate: %s holds no certificate in PEM: %s", tls->certificate,
+        return err_set(ERR_BAD_PARAMETER, "Option tls-certificate: %s holds no certificate in PEM: %s", tls->certificate,
                        gnutls_strerror(failed));
     pair->length = length;
     return 0;
@@ -98,7 +98,7 @@ static int key_read(const struct tls *tls, struct tls_pair *pair)
     struct stat about;
     if (stat(tls->key, &about) == 0 && about.st_mode & S_IRWXO)
         return err_set(ERR_BAD_PARAMETER,
-                       "tls-key: everybody on this machine may read %s, and so pass for this service. chmod 600 it.",
+                       "Option tls-key: everybody on this machine may read %s, and so pass for this service. chmod 600 it.",
                        tls->key);
     int result = file_load("tls-key", tls->key, &text);
     if (result)
@@ -108,7 +108,7 @@ static int key_read(const struct tls *tls, struct tls_pair *pair)
         failed = gnutls_privkey_import_x509_raw(pair->key, &text, GNUTLS_X509_FMT_PEM, NULL, 0);
     gnutls_memset(text.data, 0, text.size);
     gnutls_free(text.data);
-    return failed ? err_set(ERR_BAD_PARAMETER, "tls-key: %s holds no key in PEM: %s", tls->key, gnutls_strerror(failed))
+    return failed ? err_set(ERR_BAD_PARAMETER, "Option tls-key: %s holds no key in PEM: %s", tls->key, gnutls_strerror(failed))
                   : 0;
 }
 
@@ -137,7 +137,7 @@ int tls_reload(struct tls *tls)
         return result;
     if (pair->end <= time(NULL) && tls->newest && tls->newest->end > time(NULL)) {
         pair_free(pair);
-        return err_set(ERR_BAD_PARAMETER, "tls-certificate: %s holds a certificate, but its time is over.",
+        return err_set(ERR_BAD_PARAMETER, "Option tls-certificate: %s holds a certificate, but its time is over.",
                        tls->certificate);
     }
     pair->users = 1;

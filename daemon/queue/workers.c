@@ -41,18 +41,18 @@ int workers_plan(struct worker workers[WORKERS_MAX], int *count, const char *dev
         unsigned gpu;
         char wanted[WORKER_TEXT], end;
         if (found == WORKERS_MAX)
-            return err_set(ERR_BAD_PARAMETER, "devices names more than %d workers.", WORKERS_MAX);
+            return err_set(ERR_BAD_PARAMETER, "Option devices names more than %d workers.", WORKERS_MAX);
         snprintf(wanted, sizeof wanted, "%.*s", (int)(length < WORKER_TEXT ? length : 0), text);
         if (strcmp(wanted, "auto") != 0 && strcmp(wanted, "cpu") != 0 && sscanf(wanted, "gpu:%3u%c", &gpu, &end) != 1)
-            return err_set(ERR_BAD_PARAMETER, "devices is \"%.64s\"; it takes auto, cpu, gpu:0 and so on, with commas.",
-                           devices);
+            return err_set(ERR_BAD_PARAMETER,
+                           "Option devices is \"%.64s\"; it takes auto, cpu, gpu:0 and so on, with commas.", devices);
         worker_init(&workers[found], found, wanted);
         found++;
         text += length;
         text += *text == ',';
     }
     if (!found)
-        return err_set(ERR_BAD_PARAMETER, "devices names no device; it takes auto, cpu, gpu:0 and so on.");
+        return err_set(ERR_BAD_PARAMETER, "Option devices names no device; it takes auto, cpu, gpu:0 and so on.");
     *count = found;
     return 0;
 }
@@ -62,10 +62,11 @@ int worker_start(struct worker *worker, const struct options *options)
     int pair[2];
     char threads[24], decode[24];
     if (worker->left && waitpid(worker->left, NULL, WNOHANG) == 0)
-        return err_set(ERR_WORKER_DIED,
-                       "waits for its process %d, which does not end though it was killed: it hangs in the kernel, "
-                       "perhaps in the driver of its device. That may take a restart of the machine.",
-                       (int)worker->left);
+        return err_set(
+            ERR_WORKER_DIED,
+            "Its process %d does not end though it was killed: it hangs in the kernel, perhaps in the driver of "
+            "its device. That may take a restart of the machine.",
+            (int)worker->left);
     worker->left = 0;
     snprintf(threads, sizeof threads, "%lld", (long long)options->threads);
     snprintf(decode, sizeof decode, "%lld", (long long)options->decode_time);

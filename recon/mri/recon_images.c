@@ -74,7 +74,7 @@ static int gridder_sizes(struct gridder *g)
         g->most_coils = frame->coils > g->most_coils ? frame->coils : g->most_coils;
         if (!combines(job) && frame->coils != job->frames->frame[0].coils)
             return err_set(ERR_COILS_DIFFER,
-                           "coils=none needs as many coils in every image, but image %zu has %d and the first %d. Pass "
+                           "Parameter coils=none needs as many coils in every image, but image %zu has %d and the first %d. Pass "
                            "coils=rss.",
                            f, frame->coils, job->frames->frame[0].coils);
     }

@@ -217,7 +217,7 @@ static int partitions_check(struct recon_job *job, const struct extremes *found)
         return 0;
     if (job->dim == 3 && found->most[2] == 0)
         return err_set(ERR_TRAJ_MISSING,
-                       "kz is 0 throughout the trajectory, but the acquisitions of an image count %d partitions "
+                       "The trajectory's kz is 0 throughout, but the acquisitions of an image count %d partitions "
                        "(kspace_encode_step_2), which would all become one. Fill in the third column: in cycles per "
                        "pixel it is (kspace_encode_step_2 - its centre) / %d.",
                        partitions, job->n[2]);

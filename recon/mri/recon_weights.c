@@ -72,7 +72,7 @@ int recon_weights_decide(struct recon_job *job, const struct extremes *found)
         if (asked == DCF_GIVEN)
             return err_set(
                 ERR_DCF_MISSING,
-                "dcf=given, but the trajectory has %d columns for %d dimensions and so carries no weights. Pass "
+                "Parameter dcf=given, but the trajectory has %d columns for %d dimensions and so carries no weights. Pass "
                 "dcf=auto, analytic or pipe to have them computed.",
                 job->columns, job->dim);
         return 0;
@@ -89,7 +89,7 @@ int recon_weights_decide(struct recon_job *job, const struct extremes *found)
     if (found->least < 0)
         return weights_invalid(job, found->least_at, found->least);
     if (found->most[last] == 0)
-        return err_set(ERR_DCF_INVALID, "dcf=given, but all density weights of the scan are 0.");
+        return err_set(ERR_DCF_INVALID, "Parameter dcf=given, but all density weights of the scan are 0.");
     job->has_weights = true;
     return 0;
 }

@@ -47,7 +47,7 @@ int scan_readers_init(void)
 {
     /* External links and plug-in filters are files that the upload names. */
     if (H5open() < 0 || H5Eset_auto2(H5E_DEFAULT, NULL, NULL) < 0 || H5PLset_loading_state(0) < 0)
-        return err_set(ERR_INTERNAL, "libhdf5 cannot be initialised.");
+        return err_set(ERR_INTERNAL, "The library libhdf5 cannot be initialised.");
     H5Lunregister(H5L_TYPE_EXTERNAL);
     xmlInitParser();
     return 0;
@@ -122,7 +122,7 @@ static int compound_create(hid_t *out, size_t size, const struct member *members
             H5Tclose(item);
         if (ok < 0) {
             H5Tclose(type);
-            return err_set(ERR_INTERNAL, "libhdf5 refuses the type of %s.", members[i].name);
+            return err_set(ERR_INTERNAL, "The library libhdf5 refuses the type of %s.", members[i].name);
         }
     }
     *out = type;
@@ -180,7 +180,7 @@ static int head_type_create(hid_t *out, hid_t stored)
         return rc;
     rc = compound_create(&type, sizeof(struct scan_readout), members, sizeof members / sizeof *members, stored, "head");
     if (rc == 0 && H5Tinsert(type, "idx", offsetof(struct scan_readout, idx), idx) < 0)
-        rc = err_set(ERR_INTERNAL, "libhdf5 refuses the type of idx.");
+        rc = err_set(ERR_INTERNAL, "The library libhdf5 refuses the type of idx.");
     H5Tclose(idx);
     if (rc == 0)
         *out = type;

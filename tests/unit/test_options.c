@@ -121,7 +121,7 @@ static void wrong_command_lines_are_refused(void **state)
         struct options options;
         enum options_action action;
         assert_int_equal(options_parse(&options, 2, lines[i], &action), codes[i]);
-        assert_non_null(strstr(err_last()->text, "command line"));
+        assert_non_null(strstr(err_last()->text, "ommand line"));
     }
     /* It is the unknown option that is named, not the value behind it. */
     char *const behind[] = {"mrirecond", "--lisen", "127.0.0.1:1", NULL};

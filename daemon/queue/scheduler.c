@@ -76,8 +76,7 @@ static void start(struct scheduler *scheduler, struct slot *slot)
     slot_publish(scheduler, slot);
 }
 
-/* The process is gone, or is to go. `reason`: why we end it; NULL: it ended itself. */
-static void end(struct scheduler *scheduler, struct slot *slot, const char *reason)
+void slot_end(struct scheduler *scheduler, struct slot *slot, const char *reason)
 {
     char how[CHILD_HOW];
     worker_end(&slot->worker, how, sizeof how);
@@ -231,7 +230,7 @@ static void listen_to(struct scheduler *scheduler, struct slot *slot)
         if (poll(fds, 2, 0) <= 0)
             return;
         if (!fds[0].revents) {
-            end(scheduler, slot, NULL);
+            slot_end(scheduler, slot, NULL);
             return;
         }
         int files[WIRE_FDS], count = 0;
@@ -247,7 +246,7 @@ static void listen_to(struct scheduler *scheduler, struct slot *slot)
             close(files[i]);
         json_decref(message);
         if (!stays)
-            end(scheduler, slot, reason);
+            slot_end(scheduler, slot, reason);
         /* The next job first, and what it is to read beside it: the worker has them while the disk takes the end of
          * this one. */
         if (slot_move_on(scheduler, slot)) {
@@ -312,7 +311,7 @@ static void hand_over(struct scheduler *scheduler, struct slot *slot)
                                      slot->now.job.kind, "parameters", slot->now.job.parameters, "formats", formats,
                                      "room", results_room(scheduler, &slot->now.most)),
                            files, count)) {
-        end(scheduler, slot, "takes no messages");
+        slot_end(scheduler, slot, "takes no messages");
     }
     for (int i = 0; i < count; i++)
         close(files[i]);
@@ -405,14 +404,14 @@ static void enforce(struct scheduler *scheduler, struct slot *slot, double now)
         return;
     if (slot->now.cancel_at > 0) {
         if (now - slot->now.cancel_at > (double)options->cancel_grace)
-            end(scheduler, slot, "did not stop its job in time and was killed");
+            slot_end(scheduler, slot, "did not stop its job in time and was killed");
         return;
     }
     if (options->progress_timeout > 0 && now - slot->now.progressed > (double)options->progress_timeout) {
         char reason[96];
         snprintf(reason, sizeof reason, "made no progress for %lld s and was killed",
                  (long long)options->progress_timeout);
-        end(scheduler, slot, reason);
+        slot_end(scheduler, slot, reason);
         return;
     }
     struct job job = {.state = JOB_RUNNING};
@@ -425,7 +424,7 @@ static void enforce(struct scheduler *scheduler, struct slot *slot, double now)
     job_clear(&job);
     slot->now.cancel_at = now;
     if (worker_send(&slot->worker, json_pack("{s:s, s:s}", "type", "cancel", "id", slot->now.job.id), NULL, 0))
-        end(scheduler, slot, "takes no messages");
+        slot_end(scheduler, slot, "takes no messages");
 }
 
 /* ---- the thread ---- */
@@ -471,7 +470,7 @@ static void turn(struct scheduler *scheduler, struct slot *slot)
     if (slot->worker.state == WORKER_DOWN && now >= slot->worker.restart_at)
         start(scheduler, slot);
     if (!worker_watch(&slot->worker, scheduler->parts.options, now, reason, sizeof reason))
-        end(scheduler, slot, reason);
+        slot_end(scheduler, slot, reason);
     enforce(scheduler, slot, now);
     slot_settle(scheduler, slot);
 }

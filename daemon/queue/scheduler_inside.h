@@ -83,6 +83,9 @@ struct scheduler {
 /* Let others see what the slot now is. */
 void slot_publish(struct scheduler *scheduler, const struct slot *slot);
 
+/* The worker's process is gone, or is to go. `reason`: why we end it; NULL: it ended itself. */
+void slot_end(struct scheduler *scheduler, struct slot *slot, const char *reason);
+
 /* Whether `a` is to be chosen before `b` (NULL: none yet): a GPU before a CPU. */
 static inline bool slot_better(const struct slot *a, const struct slot *b)
 {

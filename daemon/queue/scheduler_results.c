@@ -2,10 +2,8 @@
 #include "daemon/base/clock.h"
 #include "daemon/queue/scheduler_inside.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/pidfd.h>
 
 #define REST_FIRST 2.0   /* s that a worker whose device is at fault rests, the first time */
 #define REST_LAST  120.0 /* s, after many times */
@@ -225,9 +223,8 @@ void slot_trust(struct scheduler *scheduler, struct slot *slot)
  * files for a moment; one that was taken over keeps them, is killed, and the job is repeated. */
 static bool is_kept(struct scheduler *scheduler, struct slot *slot, struct run *run)
 {
-    const struct scheduler_parts *parts = &scheduler->parts;
     double now = clock_seconds();
-    if (spool_results_released(parts->spool, run->job.id))
+    if (spool_results_released(scheduler->parts.spool, run->job.id))
         return false;
     if (run->kept <= 0)
         run->kept = now;
@@ -235,11 +232,10 @@ static bool is_kept(struct scheduler *scheduler, struct slot *slot, struct run *
         run->settle_at = now + SETTLE_SECONDS;
         return true;
     }
-    log_line(parts->log, LOG_LEVEL_ERROR, run->job.id,
-             "worker %d is killed: it keeps a result open for writing that it called complete %g s ago",
-             slot->worker.index, KEPT_SECONDS);
-    if (slot->worker.state != WORKER_DOWN)
-        pidfd_send_signal(slot->worker.pidfd, SIGKILL, NULL, 0);
+    /* Another job that it has by now is not to blame. */
+    if (run != &slot->now && *slot->now.job.id && slot->now.outcome == OUTCOME_NONE)
+        slot->now.outcome = OUTCOME_REQUEUE;
+    slot_end(scheduler, slot, "kept a result open for writing that it had called complete, and was killed");
     err_set(ERR_WORKER_DIED,
             "The worker process that ran the job could still change its result when it was done, twice. The server's "
             "log may say more.");

@@ -145,7 +145,9 @@ static inline void do_job(const char *id, const json_t *formats, const int *fds,
     }
     if (strcmp(what, "other job") == 0)
         id = "00000000000000000000000000";
-    if (strcmp(what, "keeps") == 0)
+    path_find(mark, scan, "mark");
+    bool first = strcmp(what, "keeps once") == 0 && open(mark, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600) >= 0;
+    if (first || strcmp(what, "keeps") == 0)
         fcntl(fds[1], F_DUPFD_CLOEXEC, 64);
     for (int i = 0; i < fd_count; i++)
         close(fds[i]);

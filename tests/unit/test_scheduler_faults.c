@@ -29,6 +29,7 @@ static void a_worker_that_breaks_the_rules_is_replaced(void **state)
 
 static void a_result_that_a_worker_can_still_change_is_none(void **state)
 {
+    ends(*state, "keeps once", JOB_SUCCEEDED, NULL, 2);
     ends(*state, "keeps", JOB_FAILED, "worker-died", 2);
     ends(*state, "good", JOB_SUCCEEDED, NULL, 1);
 }

@@ -4,6 +4,7 @@
 #include "tests/fuzz/fuzz.h"
 
 #include <strings.h>
+#include <time.h>
 
 /* Every byte as %XX: what no reader may take for anything but the byte. */
 static char *escape(char *to, const char *text)
@@ -40,6 +41,22 @@ static void check_parameter(const char *name, const char *value)
     check(memcmp(&after, &again, sizeof after) == 0);
 }
 
+/* A time that was taken is one of the past, or a date's; printed as a date, it is taken as the same second. */
+static void check_since(const char *text)
+{
+    const int64_t now = 1800000000000;
+    int64_t time, again;
+    char date[40];
+    if (!since_parse(text, now, &time))
+        return;
+    check(time >= 1 && (strchr(text, '-') || time <= now));
+    const time_t seconds = (time_t)(time / 1000);
+    struct tm utc;
+    check(gmtime_r(&seconds, &utc) != NULL);
+    strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    check(seconds < 1 || (since_parse(date, now, &again) && again / 1000 == time / 1000));
+}
+
 static void read_query(const char *text)
 {
     char name[HTTP_NAME], value[HTTP_VALUE], name_again[HTTP_NAME], value_again[HTTP_VALUE];
@@ -50,6 +67,7 @@ static void read_query(const char *text)
     while (query_next(&text, name, value, &found) == 0 && found) {
         check(*name && text_is_clean(name) && text_is_clean(value));
         check_parameter(name, value);
+        check_since(value);
         char *to = escape(escaped, name);
         *to++ = '=';
         *escape(to, value) = '\0';

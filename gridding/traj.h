@@ -38,13 +38,13 @@ struct traj_unit_found {
 
 /* Find the unit of k[samples][stride] (the first `dim` columns are used) of an encoded matrix `n` (x, y, z) and field
  * of view `fov_m` (metres; 0 = unknown: lengths are then no unit). TRAJ_UNIT_AUTO decides where one unit alone reads
- * the trajectory as at least 45 % of the encoded k-space and as at most 10 % more than it (or several do that give the
- * same image to half a pixel), and takes cycles per pixel, which are usual in ISMRMRD, with a warning where these end
- * at its edge to 2 %. With `asked` other than TRAJ_UNIT_AUTO that unit is taken and only its range is checked.
- * A sample may exceed the encoded k-space by 2 %; coverage below 90 % is a warning. Fails with ERR_TRAJ_NONFINITE,
- * ERR_TRAJ_AMBIGUOUS, ERR_TRAJ_RANGE (the text gives the largest |k| per axis), ERR_TRAJ_MISSING (all k are 0),
- * ERR_TRAJ_DIMENSIONS (dim not 2 or 3, or more than the columns), ERR_BAD_PARAMETER (a unit of length without a field
- * of view). */
+ * the trajectory as at least 45 % of the encoded k-space and as at most 10 % more than it (or several do whose
+ * images differ by less than half a pixel: told as a warning), and takes cycles per pixel, which are usual in ISMRMRD,
+ * with a warning where these end at its edge to 2 %. With `asked` other than TRAJ_UNIT_AUTO that unit is taken and only
+ * its range is checked. A sample may exceed the encoded k-space by 2 %; coverage below 90 % is a warning. Fails with
+ * ERR_TRAJ_NONFINITE, ERR_TRAJ_AMBIGUOUS, ERR_TRAJ_RANGE (the text gives the largest |k| per axis), ERR_TRAJ_MISSING
+ * (all k are 0), ERR_TRAJ_DIMENSIONS (dim not 2 or 3, or more than the columns), ERR_BAD_PARAMETER (a unit of length
+ * without a field of view). */
 int traj_unit_find(enum traj_unit asked, int dim, const int n[3], const double fov_m[3], size_t samples, int stride,
                    const float *k, struct traj_unit_found *found);
 

@@ -15,6 +15,9 @@ static const double overshoot = 1.1; /* a unit whose edge is passed by less than
 static const double full = 0.9;      /* below, the sender is told */
 static const double exact[] = {0.98, 1.005}; /* where cycles per pixel end between these, they are believed */
 
+/* Units between which no pixel moves by half of one need no decision; by less than the other they are the same. */
+static const double half_pixel = 0.5, same_pixel = 0.01;
+
 static const struct {
     const char *parameter, *words;
     bool radians;
@@ -137,16 +140,17 @@ static bool fills(const struct reading *reading)
     return reading->coverage >= exact[0] && reading->coverage <= exact[1] && reading->last >= full;
 }
 
-/* Do two units move no pixel by half of one: images reach to N / 2 from their centre. */
-static bool alike(const struct readings *all, enum traj_unit a, enum traj_unit b)
+/* How far one unit moves a pixel of the other's image, at most: images reach to N / 2 from their centre. */
+static double shift(const struct readings *all, enum traj_unit a, enum traj_unit b)
 {
+    double most = 0;
     for (int d = 0; d < 3; d++)
-        if (fabs(all->unit[a].scale[d] / all->unit[b].scale[d] - 1) * all->n[d] / 2 >= 0.5)
-            return false;
-    return true;
+        most = fmax(most, fabs(all->unit[a].scale[d] / all->unit[b].scale[d] - 1) * all->n[d] / 2);
+    return most;
 }
 
-/* Of the units that are possible, the first that fits, and the first that gives another image (AUTO: none). */
+/* Of the units that are possible, the first that fits, and as its rival the first whose image differs by half a pixel
+ * or more, else by what can be seen in numbers (AUTO: none). */
 static enum traj_unit best_find(const struct readings *all, enum traj_unit *rival)
 {
     enum traj_unit best = TRAJ_UNIT_AUTO;
@@ -154,9 +158,10 @@ static enum traj_unit best_find(const struct readings *all, enum traj_unit *riva
         if (possible(&all->unit[u]) && fits(&all->unit[u]))
             best = u;
     *rival = TRAJ_UNIT_AUTO;
-    for (enum traj_unit u = TRAJ_UNITS - 1; u > TRAJ_UNIT_AUTO && best != TRAJ_UNIT_AUTO; u--)
-        if (possible(&all->unit[u]) && !alike(all, u, best))
-            *rival = u;
+    for (int seen = 0; seen < 2 && best != TRAJ_UNIT_AUTO; seen++)
+        for (enum traj_unit u = TRAJ_UNIT_PIXEL; u < TRAJ_UNITS && *rival == TRAJ_UNIT_AUTO; u++)
+            if (possible(&all->unit[u]) && shift(all, u, best) >= (seen ? same_pixel : half_pixel))
+                *rival = u;
     return best;
 }
 
@@ -207,7 +212,8 @@ static int choose(const struct readings *all, enum traj_unit *chosen, enum traj_
     char list[384] = "", parameters[128] = "";
     if (best == TRAJ_UNIT_AUTO)
         return none_possible(all);
-    if (*rival != TRAJ_UNIT_AUTO && !(best == TRAJ_UNIT_PIXEL && fills(&all->unit[best]))) {
+    if (*rival != TRAJ_UNIT_AUTO && shift(all, *rival, best) >= half_pixel &&
+        !(best == TRAJ_UNIT_PIXEL && fills(&all->unit[best]))) {
         possible_text(all, list, sizeof list, parameters, sizeof parameters);
         return err_set(ERR_TRAJ_AMBIGUOUS,
                        "The largest |k| is %s: of the k-space of a %s matrix that is %s, so the unit cannot be told. "
@@ -247,19 +253,21 @@ static void reason_write(const struct readings *all, enum traj_unit asked, struc
     else
         snprintf(found->reason + used, sizeof found->reason - used, "; of the others %s come nearest with %.3g %%%s.",
                  units[next].words, 100 * all->unit[next].coverage,
-                 alike(all, next, found->unit) ? ", the same image to half a pixel" : "");
+                 shift(all, next, found->unit) < same_pixel ? ", the same image" : "");
 }
 
 static void warning_write(const struct readings *all, enum traj_unit rival, struct traj_unit_found *found)
 {
     const char *words = units[found->unit].words, *parameter = units[found->unit].parameter;
     if (rival != TRAJ_UNIT_AUTO)
-        snprintf(found->warning, sizeof found->warning,
-                 "The trajectory was taken to be in %s, of which it covers %.3g %% of the encoded k-space, and which "
-                 "are usual in ISMRMRD. In %s it would cover %.3g %%, and everything would appear %.3g times as large. "
-                 "Pass traj_units=%s or %s to say which.",
-                 words, 100 * found->coverage, units[rival].words, 100 * all->unit[rival].coverage,
-                 found->scale[0] / all->unit[rival].scale[0], parameter, units[rival].parameter);
+        snprintf(
+            found->warning, sizeof found->warning,
+            "The trajectory was taken to be in %s%s, of which it covers %.3g %% of the encoded k-space. In %s it "
+            "would cover %.3g %%, and everything would appear %.3g times as large. Pass traj_units=%s or %s to say "
+            "which.",
+            words, found->unit == TRAJ_UNIT_PIXEL ? ", which are usual in ISMRMRD" : "", 100 * found->coverage,
+            units[rival].words, 100 * all->unit[rival].coverage, found->scale[0] / all->unit[rival].scale[0], parameter,
+            units[rival].parameter);
     else if (found->coverage < full)
         snprintf(found->warning, sizeof found->warning,
                  "The trajectory, in %s, covers %.3g %% of the encoded k-space: the image shows less detail than its "

@@ -187,7 +187,7 @@ static void test_unit_words(void **state)
     assert_int_equal(
         traj_unit_find(0, 2, (int[]){256, 256, 1}, (double[]){0.256, 0.256, 0.005}, 2, 2, pixel[0], &found), 0);
     assert_string_equal(found.warning, "");
-    assert_non_null(strstr(found.reason, "same image to half a pixel"));
+    assert_non_null(strstr(found.reason, "the same image"));
     assert_int_equal(traj_unit_find(0, 2, (int[]){256, 256, 1}, (double[]){0.24, 0.24, 0.005}, 2, 2, pixel[0], &found),
                      0);
     assert_non_null(strstr(found.warning, "cycles per millimetre it would cover 93.8 %"));
@@ -205,6 +205,13 @@ static void test_unit_words(void **state)
                      ERR_TRAJ_AMBIGUOUS);
     assert_non_null(strstr(err_last()->text, "100 % in cycles per field of view, 50 % in cycles per metre"));
     assert_non_null(strstr(err_last()->text, "traj_units=grid or per_metre."));
+    /* Radians per centimetre are 2 % off where the field of view is 64 mm: of 32 pixels that moves none by half. */
+    const float small[2][2] = {{16, 0}, {0, 16}};
+    assert_int_equal(traj_unit_find(0, 2, (int[]){32, 32, 1}, (double[]){0.064, 0.064, 0.005}, 2, 2, small[0], &found),
+                     0);
+    assert_int_equal(found.unit, TRAJ_UNIT_GRID);
+    assert_non_null(strstr(found.warning, "traj_units=grid or radians_per_cm"));
+    assert_null(strstr(found.warning, "usual"));
 }
 
 static struct traj *make(enum traj_kind kind, int nx, int ny, int nz, int readouts, int samples)

@@ -179,7 +179,7 @@ class Model:
         if answer.status == 202:
             fresh = answer.json()["id"]
             same(answer.headers["location"], f"/v1/jobs/{fresh}", "Location")
-            self.jobs[fresh] = Job(who, job.body, job.query + "&" + tolerance)
+            self.jobs[fresh] = Job(job.owner, job.body, job.query + "&" + tolerance)  # also where the administrator asked
             self.learn(fresh, answer.json())
 
     def result(self, who):
@@ -218,7 +218,10 @@ class Model:
         same(sorted(job["id"] for job in seen), sorted(mine), f"jobs that {who} sees")
         same([job["created"] for job in seen], sorted((job["created"] for job in seen), reverse=True), "order of the list")
         for job in seen:
-            self.learn(job["id"], job)
+            same(job["report"], {}, "report in a page")
+            ended, known = job["state"] in FINAL, self.jobs[job["id"]].document
+            whole = known or (self.daemon_document(job["id"]) if ended else job)
+            self.learn(job["id"], {**job, "report": whole["report"]})
 
     def purge(self, who):
         time.sleep(0.002)  # older than 0 s is what ended before this millisecond

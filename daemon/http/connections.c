@@ -11,8 +11,10 @@
 #include <sys/socket.h>
 
 #define NEW_SECONDS     1.0 /* that a new connection may be silent before it counts as idle */
-#define SILENT_SECONDS  0.2 /* the same of a surplus one, when half of what there may be are there */
+#define SILENT_SECONDS  0.5 /* the same of a surplus one, or one whose head breaks off, when half of them are there */
 #define SURPLUS_SECONDS 2.0 /* for the head of a surplus request, and grace for its body */
+
+enum { LOOK_NANOSECONDS = 250000000 }; /* from one look at all of them to the next */
 
 struct connections {
     struct connection_limits limits;
@@ -40,6 +42,50 @@ static void watch_close(struct connection_watch *watch)
     shutdown(watch->fd, SHUT_RDWR);
 }
 
+/* Bytes that have come on a connection, read by the library or not; -1 where the kernel does not tell. */
+static int64_t bytes_heard(const struct connection_watch *watch)
+{
+    struct tcp_info info;
+    socklen_t length = sizeof info;
+    if (getsockopt(watch->fd, IPPROTO_TCP, TCP_INFO, &info, &length) < 0 ||
+        length < offsetof(struct tcp_info, tcpi_bytes_received) + sizeof info.tcpi_bytes_received)
+        return -1;
+    return (int64_t)info.tcpi_bytes_received;
+}
+
+/* Whether no byte of a request has come, for NEW_SECONDS where it would be the first. */
+static bool is_silent(const struct connection_watch *watch, double now)
+{
+    if (watch->phase == CONNECTION_NEW ? now - watch->since < NEW_SECONDS : watch->phase != CONNECTION_IDLE)
+        return false;
+    int64_t heard = bytes_heard(watch);
+    return heard < 0 || heard == watch->heard;
+}
+
+/* Whether nothing has come for SILENT_SECONDS of a request that is waited for, or of its rest. */
+static bool is_stalled(const struct connection_watch *watch, double now)
+{
+    struct tcp_info info = {.tcpi_last_data_recv = 0}; /* ms */
+    socklen_t length = sizeof info;
+    if (watch->phase != CONNECTION_NEW || now - watch->since < SILENT_SECONDS)
+        return false;
+    return getsockopt(watch->fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 &&
+           1e-3 * info.tcpi_last_data_recv >= SILENT_SECONDS;
+}
+
+/* Surplus connections on which nothing is asked do not keep out those on which something is. */
+static void surplus_thin(const struct connections *connections, double now)
+{
+    int count = 0;
+    for (const struct connection_watch *watch = connections->first; watch; watch = watch->next)
+        count += watch->surplus && !watch->closing;
+    if (count <= CONNECTIONS_SURPLUS / 2)
+        return;
+    for (struct connection_watch *watch = connections->first; watch; watch = watch->next)
+        if (watch->surplus && !watch->closing && is_stalled(watch, now))
+            watch_close(watch);
+}
+
 static void *watch_all(void *context)
 {
     struct connections *connections = context;
@@ -50,8 +96,11 @@ static void *watch_all(void *context)
         for (struct connection_watch *watch = connections->first; watch; watch = watch->next)
             if (!watch->closing && too_slow(connections, watch, now))
                 watch_close(watch);
+        surplus_thin(connections, now);
         clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec++;
+        until.tv_nsec += LOOK_NANOSECONDS;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
         pthread_cond_timedwait(&connections->stop, &connections->lock, &until);
     }
     pthread_mutex_unlock(&connections->lock);
@@ -100,26 +149,6 @@ static void address_read(const struct sockaddr *address, unsigned char out[16])
     }
 }
 
-/* Bytes that have come on a connection, read by the library or not; -1 where the kernel does not tell. */
-static int64_t bytes_heard(const struct connection_watch *watch)
-{
-    struct tcp_info info;
-    socklen_t length = sizeof info;
-    if (getsockopt(watch->fd, IPPROTO_TCP, TCP_INFO, &info, &length) < 0 ||
-        length < offsetof(struct tcp_info, tcpi_bytes_received) + sizeof info.tcpi_bytes_received)
-        return -1;
-    return (int64_t)info.tcpi_bytes_received;
-}
-
-/* Whether no byte of a request has come, for `seconds` where it would be the first. */
-static bool is_silent(const struct connection_watch *watch, double now, double seconds)
-{
-    if (watch->phase == CONNECTION_NEW ? now - watch->since < seconds : watch->phase != CONNECTION_IDLE)
-        return false;
-    int64_t heard = bytes_heard(watch);
-    return heard < 0 || heard == watch->heard;
-}
-
 /* Of connections that count alike: how many there are, and which has been idle longest. */
 struct crowd {
     int64_t count; /* without surplus ones */
@@ -129,7 +158,7 @@ struct crowd {
 static void crowd_add(struct crowd *crowd, struct connection_watch *watch, double now)
 {
     crowd->count++;
-    if ((!crowd->idle || watch->since < crowd->idle->since) && is_silent(watch, now, NEW_SECONDS))
+    if ((!crowd->idle || watch->since < crowd->idle->since) && is_silent(watch, now))
         crowd->idle = watch;
 }
 
@@ -150,22 +179,6 @@ static bool is_surplus(const struct connections *connections, const struct conne
     if (full && full->idle)
         watch_close(full->idle);
     return full && !full->idle;
-}
-
-/* Surplus connections on which nothing is asked do not keep out those on which something is. */
-static void surplus_thin(const struct connections *connections, double now)
-{
-    struct connection_watch *silent = NULL;
-    int count = 0;
-    for (struct connection_watch *watch = connections->first; watch; watch = watch->next) {
-        if (watch->closing || !watch->surplus)
-            continue;
-        count++;
-        if ((!silent || watch->since < silent->since) && is_silent(watch, now, SILENT_SECONDS))
-            silent = watch;
-    }
-    if (count > CONNECTIONS_SURPLUS / 2 && silent)
-        watch_close(silent);
 }
 
 bool connections_may_read(const struct connection_watch *watch)
@@ -190,8 +203,6 @@ void connection_watch(struct connections *connections, struct connection_watch *
     connection_enter(watch, CONNECTION_NEW);
     pthread_mutex_lock(&connections->lock);
     watch->surplus = is_surplus(connections, watch, watch->since);
-    if (watch->surplus)
-        surplus_thin(connections, watch->since);
     watch->before = NULL;
     watch->next = connections->first;
     if (watch->next)

@@ -199,6 +199,21 @@ def crowded():
         wait_until(lambda: ask(daemon, "/v1/jobs").status == 200, "the uploads' places")
 
 
+@test("with all connections busy hundreds more that ask nothing, or break off in their heads, keep nobody from an answer")
+def flooded():
+    with Daemon(devices="cpu", connections=60, address_connections=30, header_timeout=600) as daemon:
+        crowd = busy(daemon, 30)
+        for begun in (b"", b"GET "):
+            for _ in range(300):
+                crowd.append(connect(daemon))
+                crowd[-1].sendall(begun)
+            for _ in range(10):
+                same(answered(daemon, "GET", "/livez"), (200, False), f"health beside {begun!r}")
+                same(answered(daemon, "GET", "/v1/kinds"), (503, True), f"an answer beside {begun!r}")
+        close_all(crowd)
+        wait_until(lambda: ask(daemon, "/v1/jobs").status == 200, "the uploads' places")
+
+
 @test("a connection whose request is on its way makes no room for another; one that stays silent does")
 def on_its_way():
     with Daemon(devices="cpu", connections=40, address_connections=10) as daemon:

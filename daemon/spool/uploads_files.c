@@ -26,8 +26,11 @@ json_t *upload_note_read(int folder, const char *id)
 {
     char name[UPLOAD_NAME];
     int fd = spool_is_id(id) ? openat(folder, upload_file(name, id, ".json"), O_RDONLY | O_NOFOLLOW | O_CLOEXEC) : -1;
-    json_t *note = fd < 0 ? NULL : json_loadfd(fd, 0, NULL);
-    if (fd >= 0)
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "r"); /* json_loadfd() would call read() for each byte */
+    json_t *note = file ? json_loadf(file, 0, NULL) : NULL;
+    if (file)
+        fclose(file);
+    else if (fd >= 0)
         close(fd);
     if (note && json_is_integer(json_object_get(note, "length")) && json_is_object(json_object_get(note, "job")))
         return note;

@@ -272,7 +272,7 @@ def judge(daemon, load, runs, deaths, kills):
 def kills(count, clients=4, seed=1, pause=0.3, victims=("daemon", "worker", "codec")):
     """The report of `count` kills under load."""
     chance = random.Random(seed)
-    with tempfile.TemporaryDirectory() as folder, Daemon(expect_trouble=True, upload_lifetime=LIFETIME) as daemon:
+    with tempfile.TemporaryDirectory() as folder, Daemon(expect_trouble=True, upload_lifetime=LIFETIME, keep_scans="none") as daemon:
         load = Load(daemon, seed, folder)
         threads = [threading.Thread(target=load.client, args=(i,), daemon=True) for i in range(clients)]
         begun, done, restarts = time.monotonic(), collections.Counter(), []

@@ -90,7 +90,7 @@ static void an_upload_is_read_while_its_row_is_to_come(void **state)
         strcpy(job.id, file.id);
         strcpy(job.kind, "recon");
         int scan;
-        assert_int_equal(spool_open(f->spool, job.id, &scan), 0);
+        assert_int_equal(spool_reopen(&file, &scan), 0);
         scheduler_announce(f->scheduler, &job, scan);
         noted(f, "prepare", job.id, 1);
         noted(f, "job", job.id, 0);

@@ -180,11 +180,14 @@ static void montage_stretch(struct montage *m)
 
 /* ---- drawing ---- */
 
-/* Part i of `parts` of an axis of n pixels: pixels first .. last, of which it holds the share weight / n * parts. */
+/* What a pixel of the tile covers of an axis of the image, in fractions of an image's pixel: each of these is `parts`
+ * long, `parts` being the tile's pixels along the axis. Whole numbers: where nothing shrinks, values stay as they are.
+ */
 struct span {
     size_t begin, end, parts;
 };
 
+/* How much of the image's `pixel` the span covers. */
 static size_t overlap(const struct span *span, size_t pixel)
 {
     size_t begin = pixel * span->parts, end = begin + span->parts;

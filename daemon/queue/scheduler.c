@@ -311,6 +311,8 @@ static void hand_over(struct scheduler *scheduler, struct slot *slot)
                                      slot->now.job.kind, "parameters", slot->now.job.parameters, "formats", formats,
                                      "room", results_room(scheduler, &slot->now.most)),
                            files, count)) {
+        /* It was gone, or deaf, before it had the job, which is not to blame. */
+        slot->now.outcome = OUTCOME_REQUEUE;
         slot_end(scheduler, slot, "takes no messages");
     }
     for (int i = 0; i < count; i++)

@@ -11,6 +11,13 @@ static void a_worker_that_dies_gets_one_more_try(void **state)
     ends(*state, "good", JOB_SUCCEEDED, NULL, 1);
 }
 
+/* It had not heard of the job that was sent to it: that is no death of the job's, which has two of its own. */
+static void a_worker_that_takes_no_job_costs_it_no_try(void **state)
+{
+    ends(*state, "last words", JOB_SUCCEEDED, NULL, 1);
+    ends(*state, "die once", JOB_SUCCEEDED, NULL, 3);
+}
+
 static void a_lost_device_gets_one_more_try(void **state)
 {
     ends(*state, "fatal", JOB_FAILED, "device-failed", 2);
@@ -201,6 +208,7 @@ int main(int argc, char **argv)
         return worker();
     const struct CMUnitTest tests[] = {
         WITH_SCHEDULER(a_worker_that_dies_gets_one_more_try),
+        WITH_SCHEDULER(a_worker_that_takes_no_job_costs_it_no_try),
         WITH_SCHEDULER(a_lost_device_gets_one_more_try),
         WITH_SCHEDULER(a_worker_that_breaks_the_rules_is_replaced),
         WITH_SCHEDULER(a_result_that_a_worker_can_still_change_is_none),

@@ -13,8 +13,8 @@ enum {
     SMALLEST_TILE = 16, /* tiles are not shrunk below this; of more tiles than fit, only some are shown */
     MOST_STRETCH = 16,  /* of a tile, along the axis whose pixels are longer */
     GAP = 2,            /* between tiles */
-    GLYPH_WIDTH = 6,
-    GLYPH_HEIGHT = 7, /* with the space behind it; without that below */
+    GLYPH_WIDTH = 6,    /* with the space behind it */
+    GLYPH_HEIGHT = 7,
     CAPTION = GLYPH_HEIGHT + 2,
     CAPTION_LENGTH = 64,
     GREY_GAP = 56,

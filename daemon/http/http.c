@@ -1,6 +1,7 @@
 #include "daemon/http/http.h"
 
 #include "daemon/base/clock.h"
+#include "daemon/http/http_answer.h"
 #include "daemon/http/http_check.h"
 #include "daemon/http/listen.h"
 #include "daemon/http/problem.h"
@@ -11,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 enum { CONNECTION_BYTES = 256 << 10 }; /* of headers and buffers, each connection */
@@ -27,18 +27,6 @@ struct http {
     struct MHD_Daemon *daemon;
     struct service *service;
 };
-
-const char *http_header(struct request *request, const char *name)
-{
-    return MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND, name);
-}
-
-bool http_wait(struct request *request, const char *key, double deadline)
-{
-    request->waiter.cancel = request->watched && strcmp(key, request->job.id) == 0;
-    request->suspended = waiters_wait(request->service->waiters, &request->waiter, request->connection, key, deadline);
-    return request->suspended;
-}
 
 /* ---- dispatch ---- */
 
@@ -109,14 +97,6 @@ static enum MHD_Result answer_failure(struct request *request, const struct err 
                        failure->text);
     http_answer_problem(request, problem_pack(failure, job), headers);
     return request->answered ? MHD_YES : MHD_NO;
-}
-
-int64_t http_body_bytes(struct request *request)
-{
-    const char *length = http_header(request, "Content-Length"), *coding = http_header(request, "Transfer-Encoding");
-    if (coding && strcasecmp(coding, "identity") != 0)
-        return -1;
-    return length ? strtoll(length, NULL, 10) : 0;
 }
 
 /* The headers are there. */

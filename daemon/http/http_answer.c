@@ -1,5 +1,4 @@
-/* Answers: texts, JSON, problems, files, streams, with the headers that all of them have. */
-#include "daemon/http/http.h"
+#include "daemon/http/http_answer.h"
 
 #include "daemon/http/problem.h"
 

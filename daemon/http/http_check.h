@@ -6,7 +6,7 @@
 #ifndef MRIRECON_DAEMON_HTTP_CHECK_H
 #define MRIRECON_DAEMON_HTTP_CHECK_H
 
-#include "daemon/http/http.h"
+#include "daemon/http/request.h"
 
 /* Framing, sizes, target, Host; request->target, host and query are set. After a failure nobody knows where the next
  * request begins. Fails with ERR_BAD_REQUEST, ERR_URI_TOO_LONG, ERR_HEADERS_TOO_LARGE. */

@@ -470,6 +470,15 @@ int64_t number_parse(const char *text)
     return *end ? -1 : value;
 }
 
+bool number_in(const char *text, int64_t most, int64_t *out)
+{
+    char *end;
+    if (*text < '0' || *text > '9' || strlen(text) > 18)
+        return false;
+    *out = strtoll(text, &end, 10);
+    return !*end && *out >= 1 && *out <= most;
+}
+
 void header_string(const char *text, char *out, size_t size)
 {
     static const char more[] = "...";

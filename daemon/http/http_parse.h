@@ -57,6 +57,9 @@ bool origin_is_host(const char *origin, const char *host);
 /* The whole number that is all of a header (NULL: not sent), below 1e18; -1: it is none. */
 int64_t number_parse(const char *text);
 
+/* A whole number in [1, most]; false: `text` is none. */
+bool number_in(const char *text, int64_t most, int64_t *out);
+
 /* A time, ms since 1970: how long before `now` ("90", "90s", "15m", "12h", "7d"), or of UTC by ISO 8601 ("2026-11-22",
  * "2026-11-22T03:00Z", "2026-11-22T03:00:00.5Z"). false: `text` is none. */
 bool since_parse(const char *text, int64_t now, int64_t *out);

@@ -1,5 +1,7 @@
-/* The table of routes. */
+/* The table of routes, and the page that lists them. */
 #include "daemon/http/routes.h"
+
+#include <stdio.h>
 
 const struct route http_routes[] = {
     {"GET", "/", ROLE_READ, NULL, NULL, route_index, 0},
@@ -28,3 +30,16 @@ const struct route http_routes[] = {
     {"GET", "/metrics", ROLE_READ, NULL, NULL, route_metrics, ROUTE_HEALTH},
     {.method = NULL},
 };
+
+int route_index(struct request *request)
+{
+    json_t *paths = json_array();
+    for (const struct route *route = http_routes; route->method; route++) {
+        char line[96];
+        snprintf(line, sizeof line, "%s %s", route->method, route->path);
+        json_array_append_new(paths, json_string(line));
+    }
+    return http_answer_json(
+        request, 200, json_pack("{s:s, s:s, s:o}", "service", "mrirecond", "version", MRIRECON_VERSION, "paths", paths),
+        NULL);
+}

@@ -1,19 +1,14 @@
-/* routes.h: what the files of routes share. Only daemon/http/routes*.c include this. */
+/* routes.h: the table of routes, and what its files share. Only daemon/http/http.c and routes*.c include this. */
 #ifndef MRIRECON_DAEMON_ROUTES_H
 #define MRIRECON_DAEMON_ROUTES_H
 
-#include "daemon/http/http.h"
+#include "daemon/http/http_answer.h"
+#include "daemon/http/request.h"
 #include "recon/recon.h"
 
-/* routes_client.c */
-/* Who sends this request, as fair shares and quotas know it. Fails with ERR_BAD_REQUEST. */
-int request_client(struct request *request, char name[JOB_CLIENT]);
-/* Whose turn it takes in a pool. */
-void request_turn(struct request *request, char name[JOB_CLIENT]);
-/* Whether its other side has closed, or sends no more. */
-bool request_is_gone(const struct request *request);
-/* The address it comes from. */
-void request_peer(const struct request *request, char name[JOB_CLIENT]);
+/* routes.c */
+extern const struct route http_routes[]; /* ends with .method = NULL */
+int route_index(struct request *request);
 
 /* routes_submit.c */
 int route_submit_begin(struct request *request);
@@ -55,8 +50,6 @@ bool request_owns(const struct request *request, const char *client);
 /* routes_list.c */
 int route_jobs_work(struct request *request);
 int route_jobs(struct request *request);
-/* A whole number in [1, most]; false: `text` is none. */
-bool number_in(const char *text, int64_t most, int64_t *out);
 
 /* routes_query.c */
 /* Read the query of a submission into request->job: kind, parameters, name, priority, deadline, client; no formats.
@@ -99,7 +92,6 @@ json_t *service_fill_pack(struct service *service);
 /* routes_service.c */
 /* A parameter's text as what it is: a number where it is one. */
 json_t *param_value_pack(const struct param *param, const char *text);
-int route_index(struct request *request);
 int route_kinds(struct request *request);
 int route_live(struct request *request);
 int route_ready(struct request *request);

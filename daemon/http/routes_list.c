@@ -15,15 +15,6 @@ struct list_query {
     char client[HTTP_VALUE], name[HTTP_VALUE];
 };
 
-bool number_in(const char *text, int64_t most, int64_t *out)
-{
-    char *end;
-    if (*text < '0' || *text > '9' || strlen(text) > 18)
-        return false;
-    *out = strtoll(text, &end, 10);
-    return !*end && *out >= 1 && *out <= most;
-}
-
 static int since_read(struct list_query *query, const char *value)
 {
     if (!since_parse(value, query->now, &query->filter.since))

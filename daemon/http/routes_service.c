@@ -1,4 +1,4 @@
-/* What the service says of itself: index, kinds, health, metrics. */
+/* What the service says of itself: kinds, health, metrics. */
 #include "daemon/http/routes.h"
 
 #include "recon/recon.h"
@@ -6,19 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-int route_index(struct request *request)
-{
-    json_t *paths = json_array();
-    for (const struct route *route = http_routes; route->method; route++) {
-        char line[96];
-        snprintf(line, sizeof line, "%s %s", route->method, route->path);
-        json_array_append_new(paths, json_string(line));
-    }
-    return http_answer_json(
-        request, 200, json_pack("{s:s, s:s, s:o}", "service", "mrirecond", "version", MRIRECON_VERSION, "paths", paths),
-        NULL);
-}
 
 json_t *param_value_pack(const struct param *param, const char *text)
 {

@@ -1,11 +1,25 @@
-/* Who a request is from. */
-#include "daemon/http/routes.h"
+#include "daemon/http/request.h"
 
 #include <arpa/inet.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
+
+const char *http_header(struct request *request, const char *name)
+{
+    return MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND, name);
+}
+
+int64_t http_body_bytes(struct request *request)
+{
+    const char *length = http_header(request, "Content-Length"), *coding = http_header(request, "Transfer-Encoding");
+    if (coding && strcasecmp(coding, "identity") != 0)
+        return -1;
+    return length ? strtoll(length, NULL, 10) : 0;
+}
 
 /* The header serves behind a proxy, and several programs on one machine; without it a client is its address. It says
  * whose turn it is among those that may submit, and gives no right. */
@@ -58,4 +72,11 @@ void request_peer(const struct request *request, char name[JOB_CLIENT])
         number = &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
     if (!number || !inet_ntop(address->sa_family, number, name, JOB_CLIENT))
         snprintf(name, JOB_CLIENT, "local");
+}
+
+bool http_wait(struct request *request, const char *key, double deadline)
+{
+    request->waiter.cancel = request->watched && strcmp(key, request->job.id) == 0;
+    request->suspended = waiters_wait(request->service->waiters, &request->waiter, request->connection, key, deadline);
+    return request->suspended;
 }

@@ -12,26 +12,27 @@ static int data_to_grid(struct nufft_gpu *plan, int transforms, const struct c32
     if (plan->way == NUFFT_WAY_DENSE)
         return nufft_gpu_scatter_dense(plan, data, weights);
     if (plan->way == NUFFT_WAY_PLANES)
-        return nufft_gpu_scatter_planes(plan, transforms, data, weights);
+        return nufft_gpu_planes_to_grid(plan, transforms, data, weights);
     int rc = nufft_gpu_sort_data(plan, transforms, data, weights);
     if (rc)
         return rc;
     return plan->way == NUFFT_WAY_WIDE ? nufft_gpu_scatter_wide(plan, transforms) : nufft_gpu_scatter_tiles(plan);
 }
 
+/* Without a grid where that is possible: the CPU's sums need one to be added to. */
 static int adjoint_groups(struct nufft_gpu *plan, int batch, const struct c32 *data, struct c32 *image, float *squares)
 {
     int rc = gpu_enter(plan->gpu), transforms;
-    bool no_grid = nufft_gpu_in_pieces(plan) && !plan->overflow; /* the CPU's sums need one to be added to */
+    bool pieces = nufft_gpu_in_pieces(plan), no_grid = (pieces || nufft_gpu_in_bricks(plan)) && !plan->overflow;
     if (!rc)
         rc = nufft_gpu_overflow_begin(plan, batch, data, true);
     for (int b = 0; !rc && b < batch; b += transforms) {
         const struct c32 *from = data + (size_t)b * plan->samples;
         struct c32 *to = image ? image + (size_t)b * plan->pixels : NULL;
-        transforms = std::min(no_grid ? plan->pieces.together : plan->group, batch - b);
+        transforms = std::min(no_grid && pieces ? plan->pieces.together : plan->group, batch - b);
         rc = nufft_gpu_clock_turn(plan);
         if (!rc && no_grid)
-            rc = nufft_gpu_pieces_to_image(plan, transforms, from, to, squares);
+            rc = (pieces ? nufft_gpu_pieces_to_image : nufft_gpu_planes_to_image)(plan, transforms, from, to, squares);
         if (no_grid)
             continue;
         if (!rc)

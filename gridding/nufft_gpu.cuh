@@ -5,10 +5,9 @@
  *           adjoint's grid is never stored (nufft_gpu_pieces.cu)
  *   wide    3-D, separable, width 5 to 8: tensor cores, a block holds a brick of 16 x 16 x 16 grid cells in registers
  *   dense   the same where a grid cell holds several samples: a warp holds a brick of 8 x 8 x 16 grid cells
- *   planes  2-D, separable: tensor cores, a block holds bricks of 16 x 16 grid cells of up to 16 transforms in registers,
- *           weights shared by all
- *   tiles   everything else: float32, a warp holds its tile in shared memory
- * All give the same bits on every run: every cell takes its sums in one order (see range_gpu.cuh, pieces.h).
+ *   planes  2-D, separable: tensor cores, a block holds bricks of 16 x 16 grid cells of up to 16 transforms in
+ * registers, weights shared by all tiles   everything else: float32, a warp holds its tile in shared memory All give
+ * the same bits on every run: every cell takes its sums in one order (see range_gpu.cuh, pieces.h).
  */
 #ifndef MRIRECON_NUFFT_DEVICE_CUH
 #define MRIRECON_NUFFT_DEVICE_CUH
@@ -18,7 +17,7 @@
 #include "gridding/range/overflow.h"
 #include "gridding/range/range_gpu.cuh"
 
-enum { KAISER_DEGREE_MOST = 17, BRICK_Y = 8, BRICK_Z = 16, WIDE_EDGE = 16, PLANE_EDGE = 16 };
+enum { KAISER_DEGREE_MOST = 17, BRICK_Y = 8, BRICK_Z = 16, WIDE_EDGE = 16, PLANE_EDGE = BRICK_EDGE };
 enum { PLANE_TRANSFORMS = 16, WIDE_TRANSFORMS = 16 }; /* a tile's; on the grid at a time, at most */
 enum { KERNEL_PAIRS = 5, KERNEL_TERMS = 4 };
 
@@ -77,9 +76,9 @@ static __device__ __forceinline__ uint32_t tf32_low(float v, uint32_t high)
 /* The unit truncates its operands; the mean loss of a product of two (each 2^-11.5) is given back to the sum. */
 #define TF32_GAIN 1.000704f
 /* The unit truncates its sums, too. A sum of n samples by three products each loses what depends on their signs: of
- * wide bricks 0.16e-8 to 0.83e-8 n (docs/choices.md). The middle is given back, and an accumulator takes at most so many
- * samples. */
-#define WIDE_LOSS  5.5e-9f
+ * wide bricks 0.16e-8 to 0.83e-8 n (docs/choices.md). The middle is given back, and an accumulator takes at most so
+ * many samples. */
+#define WIDE_LOSS 5.5e-9f
 enum { SPLIT_SAMPLES_MOST = 1024 };
 
 static __device__ __forceinline__ float given_back(float loss, uint32_t samples)
@@ -111,7 +110,7 @@ struct nufft_clock {
 };
 
 struct nufft_spill;
-struct dense_bricks; /* gridding/range/dense.h */
+struct brick_list; /* gridding/range/dense.h */
 
 /* The workspace of a plan whose adjoint sums into slots (pieces.h). Rows of bins along y are worked off in
  * chunks, so that a chunk's slots fit the memory: sum them, pass over x, next chunk. A chunk sums the row below its
@@ -164,11 +163,12 @@ struct nufft_gpu {
     int group;      /* transforms on the grid at a time */
     float *weights; /* sorted, or NULL: all 1 */
     float *deapodise[3], *deapodise_full;
-    struct c32 *sorted;  /* tiles, wide: [group][samples] */
-    struct c32 *grid;    /* [group][z][y][x]; bricks: in the same memory as pieces */
-    struct c32 *partial; /* tiles, wide: [group][bins.slots][tile]; dense, planes: [group][bins.slots + bins.occupied][brick]
-                          */
-    struct dense_bricks *bricks;  /* dense, planes: [bins.count] */
+    struct c32 *sorted; /* tiles, wide: [group][samples] */
+    struct c32 *grid;   /* [group][z][y][x]; bricks: in the same memory as pieces */
+    struct c32
+        *partial; /* tiles, wide: [group][bins.slots][tile]; dense, planes: [group][bins.slots + bins.occupied][brick]
+                   */
+    struct brick_list *bricks;    /* dense, planes: [bins.count] */
     uint32_t *largest;            /* wide: [group], the largest part of plan->sorted, as bits */
     uint32_t *done;               /* wide: [group][bins.count], as bins.done */
     struct fft_plan fft[3];       /* axes of one size share twiddles */
@@ -235,15 +235,25 @@ int nufft_gpu_scatter_wide(struct nufft_gpu *plan, int transforms);
 int nufft_gpu_scatter_dense(struct nufft_gpu *plan, const struct c32 *data, const float *weights);
 int nufft_gpu_dense_make(struct nufft_gpu *plan);
 
-/* Likewise of planes, `transforms` of them; their bins' axes, the cells of a transform's bricks, and the list of these.
+/* Likewise of planes, `transforms` of them: to bricks (plan->partial), and to grids. */
+int nufft_gpu_sum_planes(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights);
+int nufft_gpu_planes_to_grid(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights);
+
+/* An axis cut into bins whose samples' kernels fit a brick, the cells of a transform's bricks, and the list of these.
  */
-int nufft_gpu_scatter_planes(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights);
 struct range_axis nufft_gpu_plane_axis(int cells, int width);
 size_t nufft_gpu_plane_cells(const struct nufft_gpu *plan);
 int nufft_gpu_planes_make(struct nufft_gpu *plan);
 
+/* Whether the FFT can add up the bricks, so that no grid is stored; and that, with the plan's weights: to images, or
+ * (image NULL) to squares. */
+bool nufft_gpu_in_bricks(const struct nufft_gpu *plan);
+int nufft_gpu_planes_to_image(struct nufft_gpu *plan, int transforms, const struct c32 *data, struct c32 *image,
+                              float *squares);
+
 /* The kernel of `shape` by polynomials of `degree`, or with 0 of the lowest degree that stays a fiftieth below the
- * tolerance; by pairs with `terms` coefficients each: 3 stay below 4e-5 of the kernel's peak, 4 below 4e-7. */
+ * tolerance; by pairs with `terms` coefficients each: 3 stay below 4e-5 of the kernel's peak, 4 below 5e-7 (of 3 cells:
+ * 1.1e-4 and 1.4e-6). */
 void nufft_gpu_fit_kaiser(struct kaiser *kernel, const struct nufft_shape *shape, int degree);
 void nufft_gpu_fit_pairs(struct kernel_pairs *pairs, const struct nufft_shape *shape, int terms);
 
@@ -257,6 +267,8 @@ int nufft_gpu_add_partials(struct nufft_gpu *plan, int transforms);
 
 /* Grids in plan->grid to images, or (image NULL) to squares; and an image's way back. */
 int nufft_gpu_grid_to_image(struct nufft_gpu *plan, int transforms, struct c32 *image, float *squares);
+int nufft_gpu_bricks_to_image(struct nufft_gpu *plan, int transforms, const struct bricks *bricks, struct c32 *image,
+                              float *squares); /* likewise of bricks; plan->grid is workspace */
 int nufft_gpu_image_to_grid(struct nufft_gpu *plan, int transforms, const struct c32 *image);
 
 /* Passes over y and z of what the pass over x has left [grid z][grid y][n[0]], to an image or (NULL) to squares. */
@@ -284,8 +296,8 @@ int nufft_gpu_gather(struct nufft_gpu *plan, int transforms, bool weigh, struct 
  * least. */
 int nufft_gpu_gather_planes(struct nufft_gpu *plan, const struct nufft_gather *gather);
 
-/* Whether plans of planes do so: by the plan's batch, not the call's, since a transform's bits do not depend on how many
- * come with it. */
+/* Whether plans of planes do so: by the plan's batch, not the call's, since a transform's bits do not depend on how
+ * many come with it. */
 bool nufft_gpu_gathers_planes(const struct nufft_shape *shape);
 
 /* ---- overflow to the CPU (nufft_gpu_overflow.cu); all do nothing where no sample overflows ---- */

@@ -280,7 +280,7 @@ static __global__ void __launch_bounds__(32, DENSE_WARPS) sum_dense(const __grid
 
 struct dense_grid_args {
     struct range_geometry geometry;
-    const struct dense_bricks *of_bin; /* [bins] */
+    const struct brick_list *of_bin; /* [bins] */
     const float2 *bricks;
     float2 *grid;
 };
@@ -300,12 +300,12 @@ static __global__ void __launch_bounds__(128) sum_to_grid(const __grid_constant_
         struct dense_reach at = dense_first(axis, x);
         do {
             for (int first = 0; first < count; first += LINES_AT_ONCE) {
-                struct dense_bricks held[LINES_AT_ONCE];
+                struct brick_list held[LINES_AT_ONCE];
                 const float2 *from[LINES_AT_ONCE];
                 float2 value[LINES_AT_ONCE];
 #pragma unroll
                 for (int i = 0; i < LINES_AT_ONCE; i++) {
-                    held[i] = dense_bricks{0, 0};
+                    held[i] = brick_list{0, 0};
                     if (first + i < count)
                         held[i] = a.of_bin[lines[first + i].bin + (uint32_t)at.bin];
                 }
@@ -335,12 +335,11 @@ static __global__ void __launch_bounds__(128) sum_to_grid(const __grid_constant_
 
 /* Blocks of 256; a thread owns one occupied bin. */
 static __global__ void list_bricks(uint32_t count, uint32_t parts, const struct range_task *tasks,
-                                   struct dense_bricks *of_bin)
+                                   struct brick_list *of_bin)
 {
     uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < count)
-        of_bin[tasks[i].bin] =
-            tasks[i].parts ? dense_bricks{tasks[i].slot, tasks[i].parts} : dense_bricks{parts + i, 1};
+        of_bin[tasks[i].bin] = tasks[i].parts ? brick_list{tasks[i].slot, tasks[i].parts} : brick_list{parts + i, 1};
 }
 
 int nufft_gpu_dense_make(struct nufft_gpu *plan)

@@ -85,12 +85,11 @@ int nufft_gpu_last_passes(struct nufft_gpu *plan, struct c32 *from, struct c32 *
     return rc ? rc : pass_back(plan, 2, 1, from, plan->shape.n[0], image, squares);
 }
 
-int nufft_gpu_grid_to_image(struct nufft_gpu *plan, int transforms, struct c32 *image, float *squares)
+/* What follows the pass over x. */
+static int passes_after_x(struct nufft_gpu *plan, int transforms, struct c32 *image, float *squares)
 {
     const int *n = plan->shape.n, *cells = plan->shape.grid, dim = plan->shape.dim;
-    int rc = 0;
-    for (int d = 0; !rc && d < 2; d++)
-        rc = pass_back(plan, d, transforms, plan->grid, cells[0], image, squares);
+    int rc = pass_back(plan, 1, transforms, plan->grid, cells[0], image, squares);
     for (int t = 0; !rc && dim == 3 && t < transforms; t++)
         rc = pass_back(plan, 2, 1, plan->grid + t * plan->cells, cells[0], image ? image + t * plan->pixels : NULL,
                        squares);
@@ -100,6 +99,22 @@ int nufft_gpu_grid_to_image(struct nufft_gpu *plan, int transforms, struct c32 *
         rc = gpu_launched("Adding squares");
     }
     return rc;
+}
+
+int nufft_gpu_grid_to_image(struct nufft_gpu *plan, int transforms, struct c32 *image, float *squares)
+{
+    int rc = pass_back(plan, 0, transforms, plan->grid, plan->shape.grid[0], image, squares);
+    return rc ? rc : passes_after_x(plan, transforms, image, squares);
+}
+
+int nufft_gpu_bricks_to_image(struct nufft_gpu *plan, int transforms, const struct bricks *bricks, struct c32 *image,
+                              float *squares)
+{
+    struct fft_pass pass = axis_pass(plan, 0, transforms, plan->grid, plan->shape.grid[0]);
+    pass.kind = FFT_BACK_BRICKS;
+    pass.bricks = *bricks;
+    int rc = fft_run(plan->gpu, &plan->fft[0], &pass);
+    return rc ? rc : passes_after_x(plan, transforms, image, squares);
 }
 
 int nufft_gpu_image_to_grid(struct nufft_gpu *plan, int transforms, const struct c32 *image)

@@ -135,7 +135,7 @@ static struct arithmetic choose_arithmetic(const struct nufft_shape *shape, size
                              0, plane ? ROUNDING_ONE_SIGN : ROUNDING_SHARE};
     bool fits = shape->kernel == NUFFT_SEPARABLE && (shape->dim == 2 || shape->width <= 8);
     for (int d = 0; d < shape->dim; d++)
-        fits = fits && shape->grid[d] >= 32;
+        fits = fits && shape->grid[d] >= (a.way == NUFFT_WAY_BRICKS ? 16 : 32); /* slots: two bins an axis are enough */
     double least = image_error(&exact, &of);
     *error = least;
     if (!fits)

@@ -12,20 +12,10 @@
  * cut at the bin's depth, and those of three products at 16 samples, which are then added in float32.
  */
 #include "gridding/nufft_gpu.cuh"
-#include "gridding/range/dense.h"
 
 #include <cuda_pipeline_primitives.h>
 
-#include <algorithm>
-
-enum {
-    PLANE_GROUP = 16, /* samples whose weights a lane reads at a time: 4 t .. 4 t + 3 */
-    PLANE_CELLS = PLANE_EDGE * PLANE_EDGE,
-    PLANE_VECTORS = PLANE_CELLS / 2,
-    PARTS_APART = 16, /* partial bricks of a bin that the grid's cells add up themselves, at most */
-    SLICES = 16,      /* of the partial bricks beyond: threads that share a pair of cells */
-    SLICE_VECTORS = 32
-};
+enum { PLANE_GROUP = 16 }; /* samples whose weights a lane reads at a time: 4 t .. 4 t + 3 */
 
 struct plane_args {
     struct range_geometry geometry;
@@ -37,7 +27,7 @@ struct plane_args {
     const float2 *data;   /* [transforms][samples] in the caller's order */
     size_t samples;
     float4 *bricks; /* [transforms][tasks][PLANE_EDGE][PLANE_EDGE] cells */
-    size_t step;    /* vectors from one transform's bricks to the next's */
+    size_t step;    /* pairs of cells from one transform's bricks to the next's */
     struct kernel_pairs kernel;
     int transforms;
 };
@@ -55,11 +45,6 @@ template <int WARPS> static __device__ __forceinline__ void wait_for_team()
         __syncwarp();
     else
         __syncthreads();
-}
-
-static __device__ __forceinline__ void add_vector(float4 &sum, const float4 &v)
-{
-    sum = make_float4(sum.x + v.x, sum.y + v.y, sum.z + v.z, sum.w + v.w);
 }
 
 /* Rounded to what the unit takes: it ignores the low 13 bits. */
@@ -269,12 +254,12 @@ static __device__ __forceinline__ void add_samples(const struct plane_stage<SAMP
 static __device__ __forceinline__ float4 *brick_of(const struct plane_args &a, int transform)
 {
     const int g = threadIdx.x >> 2 & 7, t = threadIdx.x & 3;
-    return a.bricks + transform * a.step + (size_t)blockIdx.x * PLANE_VECTORS + g * (PLANE_EDGE / 2) + t;
+    return a.bricks + transform * a.step + (size_t)blockIdx.x * BRICK_PAIRS + g * (PLANE_EDGE / 2) + t;
 }
 
 static __device__ __forceinline__ int quarter_place(int y, int x)
 {
-    return y * (PLANE_VECTORS / 2) + x * (PLANE_EDGE / 4);
+    return y * (BRICK_PAIRS / 2) + x * (PLANE_EDGE / 4);
 }
 
 template <int EACH>
@@ -310,33 +295,21 @@ static __device__ __forceinline__ void store_together(const struct plane_args &a
         float4 all = make_float4(0.f, 0.f, 0.f, 0.f);
 #pragma unroll
         for (int w = 0; w < 4; w++)
-            add_vector(all, shared[((w * EACH + c) * 4 + warp) * 32 + lane]);
+            add_pair(all, shared[((w * EACH + c) * 4 + warp) * 32 + lane]);
         if (transform + c < a.transforms)
             brick_of(a, transform + c)[quarter_place(warp / 2, warp % 2)] = all;
     }
 }
 
-/* Blocks of 128 (tasks, groups of transforms): one team of four warps, or four teams of one that take samples in turn.
- * A warp holds the bricks of EACH transforms. 18 to 32 KB of shared memory. */
+/* Add a team's samples of a task, `step` apart from `at` on, of EACH transforms from the team's `transform` on. */
 template <bool SPLIT, int WARPS, int EACH>
-static __global__ void __launch_bounds__(128, EACH == 4 ? 4 : 5) sum_planes(const __grid_constant__ struct plane_args a)
+static __device__ __forceinline__ void
+sum_task(const struct plane_args &a, const struct plane_task &task, uint32_t at, uint32_t step, int transform,
+         typename plane_team<SPLIT, WARPS, EACH>::stage &stage, float (&sum)[EACH][2][2][4])
 {
     using team = plane_team<SPLIT, WARPS, EACH>;
-    constexpr int teams = 4 / WARPS;
-    constexpr uint32_t step = teams * team::samples;
-    __shared__ __align__(16) typename team::stage stages[teams];
-    static_assert(teams == 1 || sizeof stages >= 4 * 4 * EACH * 32 * sizeof(float4));
-    const uint32_t number = blockIdx.x, mine = threadIdx.x / team::threads;
-    const struct range_task of = number < a.part_count ? a.parts[number] : a.tasks[number - a.part_count];
-    if (of.parts > 0)
-        return; /* a heavy bin's parts are tasks of their own */
-    const struct plane_task task = plane_task_of(a, of);
-    typename team::stage &stage = stages[mine];
     struct plane_sample sample = {{0, 0, 0, 0}, 1.f, 0};
     int before[2] = {0, 0}, buffer = 0;
-    float sum[EACH][2][2][4] = {};
-    const int transform = WARPS == 1 ? 0 : (int)threadIdx.x / 32 * EACH; /* of the team's */
-    uint32_t at = task.first + mine * team::samples;
     const uint32_t first = at + team::thread() % team::samples;
     const uint32_t source = first < task.last ? a.order[first] : 0;
     team::load_sample(a, task, at, step, &sample);
@@ -357,139 +330,30 @@ static __global__ void __launch_bounds__(128, EACH == 4 ? 4 : 5) sum_planes(cons
         add_samples<SPLIT, EACH>(stage, buffer, transform, min((uint32_t)team::samples, task.last - at), sum);
         wait_for_team<WARPS>();
     }
+}
+
+/* Blocks of 128 (tasks, groups of transforms): one team of four warps, or four teams of one that take samples in turn.
+ * A warp holds the bricks of EACH transforms. 18 to 32 KB of shared memory. */
+template <bool SPLIT, int WARPS, int EACH>
+static __global__ void __launch_bounds__(128, EACH == 4 ? 4 : 5) sum_planes(const __grid_constant__ struct plane_args a)
+{
+    using team = plane_team<SPLIT, WARPS, EACH>;
+    constexpr int teams = 4 / WARPS;
+    __shared__ __align__(16) typename team::stage stages[teams];
+    static_assert(teams == 1 || sizeof stages >= 4 * 4 * EACH * 32 * sizeof(float4));
+    const uint32_t number = blockIdx.x, mine = threadIdx.x / team::threads;
+    const struct range_task of = number < a.part_count ? a.parts[number] : a.tasks[number - a.part_count];
+    if (of.parts > 0)
+        return; /* a heavy bin's parts are tasks of their own */
+    const struct plane_task task = plane_task_of(a, of);
+    const int transform = WARPS == 1 ? 0 : (int)threadIdx.x / 32 * EACH; /* of the team's */
+    float sum[EACH][2][2][4] = {};
+    sum_task<SPLIT, WARPS, EACH>(a, task, task.first + mine * team::samples, teams * team::samples, transform,
+                                 stages[mine], sum);
     if constexpr (teams == 1)
         store_bricks<EACH>(a, (int)blockIdx.y * team::transforms + transform, sum);
     else
         store_together<EACH>(a, (int)blockIdx.y * team::transforms, sum, (float4 *)stages);
-}
-
-/* ---- bricks to the grid ---- */
-
-/* Blocks of 32 x 16, (heavy bins, a brick's vectors in blocks of 32, transforms); 7.5 KB of shared memory. A thread
- * adds up two cells of every 16th partial brick, four of them under way at once; the slices are added in their order
- * and go to the bin's first. Few parts are left as they are. */
-static __global__ void __launch_bounds__(SLICE_VECTORS *SLICES)
-    add_parts(const struct range_task *heavy, float4 *bricks, size_t step)
-{
-    __shared__ float4 slice[SLICES - 1][SLICE_VECTORS];
-    const struct range_task task = heavy[blockIdx.x];
-    if (task.parts <= PARTS_APART)
-        return;
-    float4 *to =
-        bricks + blockIdx.z * step + (size_t)task.slot * PLANE_VECTORS + blockIdx.y * SLICE_VECTORS + threadIdx.x;
-    float4 sum = make_float4(0.f, 0.f, 0.f, 0.f);
-    for (uint32_t p = threadIdx.y; p < task.parts; p += 4 * SLICES) {
-        float4 v[4];
-#pragma unroll
-        for (uint32_t i = 0; i < 4; i++)
-            v[i] = p + i * SLICES < task.parts ? to[(size_t)(p + i * SLICES) * PLANE_VECTORS]
-                                               : make_float4(0.f, 0.f, 0.f, 0.f);
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            add_vector(sum, v[i]);
-    }
-    if (threadIdx.y > 0)
-        slice[threadIdx.y - 1][threadIdx.x] = sum;
-    __syncthreads();
-    if (threadIdx.y > 0)
-        return;
-#pragma unroll
-    for (int i = 0; i < SLICES - 1; i++)
-        add_vector(sum, slice[i][threadIdx.x]);
-    *to = sum;
-}
-
-struct plane_grid_args {
-    struct range_geometry geometry;
-    const struct dense_bricks *of_bin; /* [bins] */
-    const float4 *bricks;
-    size_t step; /* vectors from one transform's bricks to the next's */
-    float4 *grid;
-    size_t pairs; /* of cells, of a grid */
-    int transforms;
-};
-
-/* Where a bin's bricks hold a pair of cells. */
-struct plane_held {
-    struct dense_bricks bricks;
-    uint32_t at; /* vectors */
-};
-
-static __device__ __forceinline__ struct plane_held held_by(const struct plane_grid_args &a,
-                                                            const struct dense_reach &x, const struct dense_reach &y)
-{
-    const uint32_t bin = (uint32_t)y.bin * (uint32_t)a.geometry.axis[0].bins + (uint32_t)x.bin;
-    return plane_held{a.of_bin[bin], (uint32_t)(y.offset * PLANE_EDGE + x.offset) / 2};
-}
-
-template <int EACH>
-static __device__ __forceinline__ void add_held(const struct plane_grid_args &a, int first,
-                                                const struct plane_held &held, float4 (&sum)[EACH])
-{
-    const float4 *from = a.bricks + first * a.step + (size_t)held.bricks.first * PLANE_VECTORS + held.at;
-#pragma unroll 4
-    for (uint32_t p = 0; p < held.bricks.count; p++, from += PLANE_VECTORS)
-#pragma unroll
-        for (int t = 0; t < EACH; t++)
-            if (EACH == 1 || first + t < a.transforms)
-                add_vector(sum[t], from[t * a.step]);
-}
-
-/* Blocks of 128, rows of blocks for groups of EACH transforms; a thread owns two neighbouring cells: bins begin at even
- * ones. FEW: no more than two bins reach a cell on an axis; what they hold is asked for at once. */
-template <int EACH, bool FEW>
-static __global__ void __launch_bounds__(128) sum_to_grids(const __grid_constant__ struct plane_grid_args a)
-{
-    const uint32_t pair = blockIdx.x * 128 + threadIdx.x, row = (uint32_t)a.geometry.axis[0].cells / 2;
-    const int first = blockIdx.y * EACH, reach = a.geometry.width - 1;
-    if (pair >= a.pairs)
-        return;
-    float4 sum[EACH];
-#pragma unroll
-    for (int t = 0; t < EACH; t++)
-        sum[t] = make_float4(0.f, 0.f, 0.f, 0.f);
-    struct dense_reach x = dense_first(a.geometry.axis[0], 2 * (int)(pair % row));
-    struct dense_reach y = dense_first(a.geometry.axis[1], (int)(pair / row));
-    if (FEW) {
-        struct dense_reach far_x = x, far_y = y;
-        const bool two_x = dense_next(a.geometry.axis[0], reach, &far_x);
-        const bool two_y = dense_next(a.geometry.axis[1], reach, &far_y);
-        struct plane_held held[4] = {};
-        held[0] = held_by(a, x, y);
-        if (two_x)
-            held[1] = held_by(a, far_x, y);
-        if (two_y)
-            held[2] = held_by(a, x, far_y);
-        if (two_x && two_y)
-            held[3] = held_by(a, far_x, far_y);
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            add_held<EACH>(a, first, held[i], sum);
-    } else {
-        do {
-            struct dense_reach of_row = x;
-            do
-                add_held<EACH>(a, first, held_by(a, of_row, y), sum);
-            while (dense_next(a.geometry.axis[0], reach, &of_row));
-        } while (dense_next(a.geometry.axis[1], reach, &y));
-    }
-#pragma unroll
-    for (int t = 0; t < EACH; t++)
-        if (first + t < a.transforms)
-            a.grid[(first + t) * a.pairs + pair] = sum[t];
-}
-
-/* Blocks of 256; a thread owns one occupied bin. */
-static __global__ void list_bricks(uint32_t count, uint32_t parts, const struct range_task *tasks,
-                                   struct dense_bricks *of_bin)
-{
-    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= count)
-        return;
-    const struct range_task task = tasks[i];
-    of_bin[task.bin] = task.parts == 0             ? dense_bricks{parts + i, 1}
-                       : task.parts <= PARTS_APART ? dense_bricks{task.slot, task.parts}
-                                                   : dense_bricks{task.slot, 1};
 }
 
 /* ---- the way ---- */
@@ -499,27 +363,6 @@ struct range_axis nufft_gpu_plane_axis(int cells, int width)
 {
     const int pairs = (PLANE_EDGE + 1 - width) / 2;
     return range_axis{cells, (cells / 2 + pairs - 1) / pairs, 1};
-}
-
-size_t nufft_gpu_plane_cells(const struct nufft_gpu *plan)
-{
-    return ((size_t)plan->bins.slots + plan->bins.occupied) * PLANE_CELLS;
-}
-
-int nufft_gpu_planes_make(struct nufft_gpu *plan)
-{
-    const struct range_bins *bins = &plan->bins;
-    struct gpu *gpu = plan->gpu;
-    const char *what = "The list of bricks";
-    int rc = gpu_array(gpu, bins->count, &plan->bricks, what);
-    plan->bytes += bins->count * sizeof *plan->bricks;
-    if (!rc)
-        rc = gpu_check(cudaMemsetAsync(plan->bricks, 0, bins->count * sizeof *plan->bricks, gpu->stream), what);
-    if (rc || bins->occupied == 0)
-        return rc;
-    list_bricks<<<gpu_blocks(bins->occupied, 256), 256, 0, gpu->stream>>>(bins->occupied, bins->slots, bins->tasks,
-                                                                          plan->bricks);
-    return gpu_launched(what);
 }
 
 template <bool SPLIT, int WARPS, int EACH>
@@ -545,8 +388,7 @@ static void launch_sums(const struct plane_args *a, int batch, unsigned tasks, c
         launch_sum<SPLIT, 4, 4>(a, tasks, stream);
 }
 
-/* data [transforms][samples] to bricks. */
-static int sum_bricks(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights)
+int nufft_gpu_sum_planes(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights)
 {
     const struct range_bins *bins = &plan->bins;
     struct plane_args a = {};
@@ -567,45 +409,5 @@ static int sum_bricks(struct nufft_gpu *plan, int transforms, const struct c32 *
     if (tasks == 0)
         return 0;
     (plan->split ? launch_sums<true> : launch_sums<false>)(&a, plan->shape.batch, tasks, plan->gpu->stream);
-    int rc = gpu_launched("Gridding");
-    /* The longest list of parts tells whether there is one to add up. */
-    if (rc || bins->largest <= PARTS_APART * bins->geometry.depth)
-        return rc;
-    add_parts<<<dim3(bins->heavies, PLANE_VECTORS / SLICE_VECTORS, (unsigned)transforms), dim3(SLICE_VECTORS, SLICES),
-                0, plan->gpu->stream>>>(bins->heavy, a.bricks, a.step);
-    return gpu_launched("Adding partial sums");
-}
-
-/* Whether no bin is shorter than what a kernel reaches. */
-static bool few_reach(const struct range_geometry *g)
-{
-    const int reach = g->width - 1;
-    return g->axis[0].cells / 2 / g->axis[0].bins * 2 >= reach && g->axis[1].cells / 2 / g->axis[1].bins * 2 >= reach;
-}
-
-template <int EACH> static void launch_grids(const struct plane_grid_args *a, cudaStream_t stream)
-{
-    const dim3 blocks(gpu_blocks(a->pairs, 128), gpu_blocks((size_t)a->transforms, EACH));
-    (few_reach(&a->geometry) ? sum_to_grids<EACH, true> : sum_to_grids<EACH, false>)<<<blocks, 128, 0, stream>>>(*a);
-}
-
-int nufft_gpu_scatter_planes(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights)
-{
-    struct plane_grid_args a = {};
-    int rc = sum_bricks(plan, transforms, data, weights);
-    if (rc)
-        return rc;
-    a.geometry = plan->bins.geometry;
-    a.of_bin = plan->bricks;
-    a.bricks = (const float4 *)plan->partial;
-    a.step = nufft_gpu_plane_cells(plan) / 2;
-    a.grid = (float4 *)plan->grid;
-    a.pairs = plan->cells / 2;
-    a.transforms = transforms;
-    /* Several transforms share what a thread works out, if threads are still more than the device runs at once. */
-    const size_t running = (size_t)plan->gpu->multiprocessors * 2048;
-    (transforms == 1                      ? launch_grids<1>
-     : a.pairs * transforms / 8 < running ? launch_grids<2>
-                                          : launch_grids<8>)(&a, plan->gpu->stream);
-    return gpu_launched("Adding up the grids");
+    return gpu_launched("Gridding");
 }

@@ -79,7 +79,7 @@ static __device__ __forceinline__ void store(const struct fft_pass &p, const str
     if (e < 0)
         return;
     size_t to = at.out + (size_t)e * p.out_view.step;
-    if (KIND == FFT_BACK || KIND == FFT_BACK_PIECES) {
+    if (KIND != FFT_BACK_IMAGE) {
         p.out[to] = v;
         return;
     }
@@ -146,6 +146,23 @@ static __device__ __forceinline__ bool sum_lines(const struct lines_args &a, con
     return true;
 }
 
+/* Add up the bricks of a block's lines into shared memory; a thread takes pairs of cells of all of them. */
+static __device__ __forceinline__ void sum_bricks(const struct lines_args &a, float2 *shared, int n, int lines)
+{
+    const struct bricks &b = a.pass.bricks;
+    const float4 *pairs = b.pairs + blockIdx.y * b.step;
+    const int first = blockIdx.x * lines, row = n / 2, count = min(lines, a.pass.lines - first) * row;
+#pragma unroll 2
+    for (int i = threadIdx.x; i < count; i += blockDim.x) {
+        const int line = i / row, pair = i - line * row;
+        const float4 v = bricks_sum(brick_shares_of(b, first + line, pair), pairs);
+        float2 *to = shared + line * line_room(true, n) + 2 * pair + (pair >> 3);
+        to[0] = make_float2(v.x, v.y);
+        to[1] = make_float2(v.z, v.w);
+    }
+    __syncthreads();
+}
+
 /* The lines of a block whose pieces are all empty. */
 static __device__ __forceinline__ void clear_lines(const struct fft_pass &p, const struct place &at, int threads)
 {
@@ -154,7 +171,8 @@ static __device__ __forceinline__ void clear_lines(const struct fft_pass &p, con
 }
 
 /* One Stockham stage: thread t does butterfly t. `done` is the product of the radices before. The first stage reads the
- * device's memory (of pieces: what sum_lines left), the last writes it; between them a line is in shared memory. */
+ * device's memory (of pieces and bricks: what was added up), the last writes it; between them a line is in shared
+ * memory. */
 enum stage_step { STAGE_FIRST, STAGE_INNER, STAGE_LAST };
 
 /* The last stage of a butterfly. HALF: no more than half of a line is kept, and the outputs that lie in the other half
@@ -176,7 +194,7 @@ static __device__ __forceinline__ void stage(const struct lines_args &a, const s
 {
     constexpr bool forth = KIND == FFT_FORTH || KIND == FFT_FORTH_IMAGE;
     int apart = n / R, t = at.thread, block = t / done, j = t - block * done;
-    constexpr bool from_shared = STEP != STAGE_FIRST || KIND == FFT_BACK_PIECES;
+    constexpr bool from_shared = STEP != STAGE_FIRST || KIND == FFT_BACK_PIECES || KIND == FFT_BACK_BRICKS;
     bool works = at.there && t < apart;
     float2 v[R];
     if (works) {
@@ -268,8 +286,8 @@ static constexpr int block_threads(int threads, bool rows)
     X(1920, 8, 8, 6, 5)  \
     X(2048, 8, 8, 8, 4)
 
-/* Blocks of lines_that_fit(n / smallest radix) * that; shared memory: the lines. A block owns neighbouring lines of one
- * set; rows are read along the line, columns across the lines. */
+/* Blocks of lines_that_fit(n / smallest radix) * that, or of rows fewer; shared memory: the lines. A block owns
+ * neighbouring lines of one set; rows are read along the line, columns across the lines. */
 template <int R0, int R1, int R2, int R3, bool ROWS, fft_kind KIND>
 static __global__ void __launch_bounds__(block_threads(R0 *R1 *R2 *R3 / (R3 > 1 ? R3 : R2), ROWS),
                                          block_threads(R0 *R1 *R2 *R3 / (R3 > 1 ? R3 : R2), ROWS) > BLOCK_THREADS_MOST
@@ -277,12 +295,15 @@ static __global__ void __launch_bounds__(block_threads(R0 *R1 *R2 *R3 / (R3 > 1 
                                              : 2) transform_size(const __grid_constant__ struct lines_args a)
 {
     extern __shared__ float2 shared[];
-    constexpr int n = R0 * R1 * R2 * R3, threads = n / (R3 > 1 ? R3 : R2), lines = lines_that_fit(threads, ROWS);
+    constexpr int n = R0 * R1 * R2 * R3, threads = n / (R3 > 1 ? R3 : R2);
+    const int lines = ROWS ? (int)blockDim.x / threads : lines_that_fit(threads, false);
     const struct place at = place_of(a, ROWS, lines, threads);
     if (KIND == FFT_BACK_PIECES && !sum_lines<(n / threads + 3) / 4>(a, at, shared, n, threads)) {
         clear_lines(a.pass, at, threads);
         return;
     }
+    if (KIND == FFT_BACK_BRICKS)
+        sum_bricks(a, shared, n, lines);
     stage<R0, ROWS, KIND, STAGE_FIRST>(a, at, shared, n, lines, 1);
     stage<R1, ROWS, KIND, STAGE_INNER>(a, at, shared, n, lines, R0);
     if (R3 > 1) {
@@ -304,6 +325,8 @@ template <int R0, int R1, int R2, int R3> static void (*kernel_of_kind(bool rows
                     : transform_size<R0, R1, R2, R3, false, FFT_FORTH>;
     case FFT_BACK_PIECES:
         return transform_size<R0, R1, R2, R3, true, FFT_BACK_PIECES>;
+    case FFT_BACK_BRICKS:
+        return transform_size<R0, R1, R2, R3, true, FFT_BACK_BRICKS>;
     case FFT_BACK_IMAGE:
         return transform_size<R0, R1, R2, R3, false, FFT_BACK_IMAGE>;
     case FFT_FORTH_IMAGE:
@@ -393,6 +416,8 @@ static __global__ void __launch_bounds__(BLOCK_THREADS_MOST, 1)
         clear_lines(a.pass, at, a.threads);
         return;
     }
+    if (KIND == FFT_BACK_BRICKS)
+        sum_bricks(a, shared, a.n, a.lines_per_block);
     stage_of<ROWS, KIND, STAGE_FIRST>(a.radix[0], a, at, 1);
     for (int s = 1; s < a.stages - 1; s++) {
         stage_of<ROWS, KIND, STAGE_INNER>(a.radix[s], a, at, done);
@@ -410,6 +435,8 @@ static void (*kernel_of_any(bool rows, fft_kind kind))(struct lines_args)
         return rows ? transform_any<true, FFT_FORTH> : transform_any<false, FFT_FORTH>;
     case FFT_BACK_PIECES:
         return transform_any<true, FFT_BACK_PIECES>;
+    case FFT_BACK_BRICKS:
+        return transform_any<true, FFT_BACK_BRICKS>;
     case FFT_BACK_IMAGE:
         return transform_any<false, FFT_BACK_IMAGE>;
     case FFT_FORTH_IMAGE:
@@ -476,7 +503,8 @@ void fft_plan_free(struct fft_plan *plan, struct gpu *gpu)
 int fft_run(struct gpu *gpu, const struct fft_plan *plan, const struct fft_pass *pass)
 {
     struct lines_args a;
-    bool rows = (pass->kind == FFT_BACK_PIECES || pass->in_view.step == 1) && pass->out_view.step == 1;
+    bool summed = pass->kind == FFT_BACK_PIECES || pass->kind == FFT_BACK_BRICKS;
+    bool rows = (summed || pass->in_view.step == 1) && pass->out_view.step == 1;
     void (*kernel)(struct lines_args) = kernel_of_size(plan->n, rows, pass->kind);
     size_t line_bytes = (size_t)line_room(rows, plan->n) * sizeof(float2);
     a.pass = *pass;
@@ -488,6 +516,11 @@ int fft_run(struct gpu *gpu, const struct fft_plan *plan, const struct fft_pass 
     a.lines_per_block = lines_that_fit(a.threads, rows);
     while (!kernel && a.lines_per_block > 1 &&
            (a.lines_per_block * line_bytes > gpu->shared_most || a.lines_per_block * a.threads > BLOCK_THREADS_MOST))
+        a.lines_per_block /= 2;
+    /* Few rows are shared by all multiprocessors. */
+    while (rows && a.lines_per_block > 1 &&
+           gpu_blocks((size_t)pass->lines, (unsigned)a.lines_per_block) * (size_t)pass->sets <
+               (size_t)gpu->multiprocessors)
         a.lines_per_block /= 2;
     if (!kernel)
         kernel = kernel_of_any(rows, pass->kind);

@@ -43,6 +43,11 @@ static HOST_DEVICE inline int axis_bin(struct range_axis axis, int cell)
                  (uint32_t)(axis.cells >> axis.shift));
 }
 
+/* A bin's bricks (bricks_gpu.cuh, range/dense.h), one after the other. */
+struct brick_list {
+    uint32_t first, count;
+};
+
 /* A cell of an axis: its bin and where in the bin it lies, and the same counted from the bin before, -1 where that one
  * does not reach the cell. */
 struct piece_cell {

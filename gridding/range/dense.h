@@ -11,10 +11,6 @@
 /* Cells of a brick: DENSE_SIDE along x and y, DENSE_PLANES along z; [z][y][x]. */
 enum { DENSE_SIDE = 8, DENSE_PLANES = 16, DENSE_LINES_MOST = 8 * 3 };
 
-struct dense_bricks {
-    uint32_t first, count;
-};
-
 /* How large bins are along x and y, and along z. */
 static inline struct range_axis dense_axis(int cells, int width, bool deep)
 {

@@ -103,16 +103,19 @@ static inline double kernel_least_aliasing(int width, double oversampling, int r
                            oversampling != 0 ? oversampling : (double)KERNEL_MAX_OVERSAMPLING, radial);
 }
 
-/* The relative error that aliasing leaves on one axis in a pixel at frequency f (cycles per cell), at most: the
- * kernel's transform wherever the grid repeats it, over that in the pixel, as if all samples lay alike between the
- * cells. */
+/* The relative error that aliasing leaves on one axis in a pixel at frequency f (cycles per cell): the kernel's
+ * transform wherever the grid repeats it, over that in the pixel. The repeats' squares add up, but for kernels of 2 and
+ * 3 cells, whose transforms fall slowly: all samples may lie alike between the cells, as those of few spokes do. */
 static inline double kernel_aliasing_at(int width, double beta, double f)
 {
     enum { REPEATS = 4 };
-    double within = kernel_transform(width, beta, f), repeated = 0;
-    for (int i = 1; i <= REPEATS; i++)
-        repeated += fabs(kernel_transform(width, beta, f + i)) + fabs(kernel_transform(width, beta, f - i));
-    return repeated / fabs(within);
+    double within = kernel_transform(width, beta, f), sum = 0, squares = 0;
+    for (int i = -REPEATS; i <= REPEATS; i++) {
+        double repeat = i == 0 ? 0 : kernel_transform(width, beta, f + i) / within;
+        sum += fabs(repeat);
+        squares += repeat * repeat;
+    }
+    return width <= 3 ? sum : sqrt(squares);
 }
 
 /* The error to expect from float32: sums and FFT err by about 1e-6 of the grid's energy everywhere alike; deapodisation

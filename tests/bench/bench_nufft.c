@@ -147,18 +147,20 @@ static void report(const struct options *o, const struct bench_case *c, struct d
 {
     double middle = median(times, o->runs);
     struct rusage usage;
+    char digits[32];
     getrusage(RUSAGE_SELF, &usage);
+    snprintf(digits, sizeof digits, "%.3g", error);
     printf(
         "{\"case\":\"%s\",\"coils\":%d,\"device\":\"%s\",\"threads\":%d,\"what\":\"%s\",\"tolerance\":%g,"
         "\"way\":\"%s\",\"products\":%d,\"width\":%d,"
         "\"oversampling\":%.3f,\"grid\":[%d,%d,%d],\"median_ms\":%.3f,\"least_ms\":%.3f,\"most_ms\":%.3f,\"runs\":%d,"
         "\"create_first_ms\":%.1f,\"create_ms\":%.1f,\"bins_ms\":%.3f,\"plan_mb\":%.1f,\"peak_mib\":%.1f,"
-        "\"bins\":%zu,\"occupied\":%zu,\"largest_bin\":%zu,\"error\":%.3g}\n",
+        "\"bins\":%zu,\"occupied\":%zu,\"largest_bin\":%zu,\"error\":%s}\n",
         c->id, c->batch, dev_name(dev), dev_threads(dev), what, tolerance, way, info->products, info->width,
         info->oversampling, info->grid[0], info->grid[1], info->grid[2], middle * 1e3, times[0] * 1e3,
         times[o->runs - 1] * 1e3, o->runs, create.first * 1e3, create.median * 1e3, info->binning * 1e3,
         (double)info->bytes / 1e6, (double)usage.ru_maxrss / 1024, info->bins, info->occupied_bins, info->largest_bin,
-        error);
+        isnan(error) ? "null" : digits);
     fflush(stdout);
 }
 

@@ -312,11 +312,14 @@ static void run_case(struct dev *gpu, const struct test_case *c, size_t divisor)
     verdict(all.info.way == NUFFT_WAY_PLANES, c->name, "the plan does not take planes");
     /* Where the plan picks, it keeps the tolerance; where it is told, what it expects. */
     const double most = c->width ? all.info.expected_error : c->tolerance;
+    /* What samples of one place err by is one random number: that it is three times its root mean square has a chance
+     * of exp(-9). */
+    const bool spread = c->place == MIXED || c->place == SPOKES;
     for (int i = 0; i < (c->batch > 1 ? 2 : 1); i++) {
         const int t = i * (c->batch - 1);
         verdict_error(adjoint_error(&p, t, all.image + (size_t)t * p.pixels), most, c->name,
                       i ? "adjoint, last" : "adjoint");
-        verdict_error(forward_error(&p, t, all.data + (size_t)t * small.samples), most, c->name,
+        verdict_error(forward_error(&p, t, all.data + (size_t)t * small.samples), (spread ? 1 : 3) * most, c->name,
                       i ? "forward, last" : "forward");
     }
     run(gpu, &p, c->batch, &again);

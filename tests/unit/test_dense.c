@@ -72,7 +72,7 @@ static uint32_t bin_of(const struct range_geometry *g, const struct sample *s)
 }
 
 /* The grid's cells, each from the bricks that hold a share of it, are `grid`. */
-static void check_cells(const struct range_geometry *g, const struct dense_bricks *of_bin, const double *bricks,
+static void check_cells(const struct range_geometry *g, const struct brick_list *of_bin, const double *bricks,
                         const double *grid)
 {
     const struct range_axis *a = g->axis;
@@ -87,7 +87,7 @@ static void check_cells(const struct range_geometry *g, const struct dense_brick
                 do {
                     assert_in_range(at.offset, 0, DENSE_SIDE - 1);
                     for (int i = 0; i < count; i++) {
-                        struct dense_bricks held = of_bin[lines[i].bin + (uint32_t)at.bin];
+                        struct brick_list held = of_bin[lines[i].bin + (uint32_t)at.bin];
                         for (uint32_t b = held.first; b < held.first + held.count; b++)
                             sum += bricks[(size_t)b * BRICK + (size_t)(lines[i].cell + at.offset)];
                     }
@@ -109,7 +109,7 @@ static void cells_read_from_bricks_are_the_grid(void **state)
         const size_t bins = (size_t)g.axis[0].bins * (size_t)g.axis[1].bins * (size_t)g.axis[2].bins,
                      cells = (size_t)g.axis[0].cells * (size_t)g.axis[1].cells * (size_t)g.axis[2].cells;
         struct sample *sample = allocate(SAMPLES, sizeof *sample);
-        struct dense_bricks *of_bin = allocate(bins, sizeof *of_bin);
+        struct brick_list *of_bin = allocate(bins, sizeof *of_bin);
         uint32_t *held = allocate(bins, sizeof *held), count = 0, several = 0;
         double *grid = allocate(cells, sizeof *grid);
         uint64_t seed = 99 + i;
@@ -121,7 +121,7 @@ static void cells_read_from_bricks_are_the_grid(void **state)
             add_to_grid(&g, &sample[s], grid);
         }
         for (size_t b = 0; b < bins; b++) {
-            of_bin[b] = (struct dense_bricks){count, (held[b] + DEPTH - 1) / DEPTH};
+            of_bin[b] = (struct brick_list){count, (held[b] + DEPTH - 1) / DEPTH};
             several += of_bin[b].count > 1;
             count += of_bin[b].count;
         }

@@ -1,4 +1,4 @@
-/* The states of a job, and every change of them. Each change runs in the writer (store_parts.h). */
+/* Every change of a job's state. Each change runs in the writer (store_parts.h). */
 #include "daemon/store/store_parts.h"
 
 #include "daemon/base/clock.h"
@@ -7,58 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const struct {
-    const char *name;
-    bool final;
-} states[JOB_STATES] = {
-    [JOB_QUEUED] = {"queued", false},      [JOB_RUNNING] = {"running", false}, [JOB_CANCELING] = {"canceling", false},
-    [JOB_SUCCEEDED] = {"succeeded", true}, [JOB_FAILED] = {"failed", true},    [JOB_CANCELED] = {"canceled", true},
-};
-
-const char *job_state_name(enum job_state state)
-{
-    return states[state].name;
-}
-
-int job_state_find(const char *name)
-{
-    for (int i = 0; i < JOB_STATES; i++)
-        if (strcmp(states[i].name, name) == 0)
-            return i;
-    return -1;
-}
-
-bool job_state_is_final(enum job_state state)
-{
-    return states[state].final;
-}
-
-static const char *const priorities[PRIORITIES] = {
-    [PRIORITY_URGENT] = "urgent", [PRIORITY_NORMAL] = "normal", [PRIORITY_BATCH] = "batch"};
-
-const char *job_priority_name(enum job_priority priority)
-{
-    return priorities[priority];
-}
-
-int job_priority_find(const char *name)
-{
-    for (int i = 0; i < PRIORITIES; i++)
-        if (strcmp(priorities[i], name) == 0)
-            return i;
-    return -1;
-}
-
-void job_clear(struct job *job)
-{
-    json_decref(job->parameters);
-    json_decref(job->formats);
-    json_decref(job->error);
-    json_decref(job->results);
-    json_decref(job->report);
-    *job = (struct job){.sequence = 0};
-}
 
 /* ---- opening ---- */
 
@@ -202,7 +150,7 @@ static int move_apply(struct store *store, void *context)
         return result;
     if (entry.from == NO_JOB || !(move->from & 1u << entry.from))
         return err_set(ERR_CONFLICT, "Job %.40s is not in a state in which %s is possible.", move->id, move->doing);
-    if (states[move->to].final) {
+    if (job_state_is_final(move->to)) {
         entry.kept = kept_of(store, move, entry.bytes);
         result = sql_change(
             writer,
@@ -420,7 +368,8 @@ static int cancel_apply(struct store *store, void *context)
     if (state == NO_JOB)
         return row_not_found(id);
     if (state == JOB_SUCCEEDED || state == JOB_FAILED)
-        return err_set(ERR_CONFLICT, "Job %.40s has already %s; there is nothing to cancel.", id, states[state].name);
+        return err_set(ERR_CONFLICT, "Job %.40s has already %s; there is nothing to cancel.", id,
+                       job_state_name(state));
     cancellation->before = (enum job_state)state;
     cancellation->now = state == JOB_QUEUED ? JOB_CANCELED : state == JOB_RUNNING ? JOB_CANCELING : state;
     if ((int)cancellation->now == state)
@@ -456,9 +405,9 @@ static int delete_apply(struct store *store, void *context)
         return result;
     if (entry.from == NO_JOB)
         return row_not_found(id);
-    if (!states[entry.from].final)
+    if (!job_state_is_final((enum job_state)entry.from))
         return err_set(ERR_CONFLICT, "Job %.40s is %s. Cancel it first: POST /v1/jobs/%.40s/cancel.", id,
-                       states[entry.from].name, id);
+                       job_state_name((enum job_state)entry.from), id);
     result = sql_change(writer, sql_prepare(writer, "DELETE FROM job WHERE id = ?", "s", id), NULL);
     entry.to = NO_JOB;
     entry.kept = (struct kept){-kept.scans, -kept.scan_bytes, -kept.result_bytes};

@@ -41,17 +41,6 @@ void store_clock_moved(struct store *store)
     store->clock_moved += store->clock_step;
 }
 
-static int time_apply(struct store *store, void *now)
-{
-    *(int64_t *)now = store->now;
-    return 0;
-}
-
-int store_time(struct store *store, int64_t *now)
-{
-    return store_change_soft(store, time_apply, now);
-}
-
 int64_t store_clock_set(struct store *store)
 {
     return atomic_exchange(&store->clock_moved, 0);

@@ -190,8 +190,6 @@ int tally_load(struct store *store);
 int tally_room(struct store *store, const char *client, struct quota quota, int64_t bytes, int64_t limit);
 /* What a waiting job of a client is likely to count for its share, bytes. */
 double tally_mean(const struct client *client);
-/* How many clients have jobs waiting. Under the lock. */
-size_t tally_clients(const struct store *store);
 /* Those that have; the caller frees the list. Fails with ERR_NO_MEMORY. */
 int tally_waiting(struct store *store, struct client **out, size_t *count);
 

@@ -1,6 +1,9 @@
 /* What the store counts in memory: jobs by state, and by client what waits, runs and was given. */
 #include "daemon/store/store_parts.h"
 
+#include "daemon/base/clock.h"
+
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +11,9 @@
 enum {
     IDLE_CLIENTS = 256,  /* that have nothing here, and are remembered for what they owe */
     SHARES_JOBS = 10000, /* the last ones, which a start looks through for what clients were given */
-    MOST_HELD = 3600000  /* ms */
+    MOST_HELD = 3600000, /* ms */
+    RETRY_LEAST = 1,     /* s */
+    RETRY_MOST = 120     /* s */
 };
 
 #define LEAST_BYTES      (INT64_C(1) << 20) /* that a job counts as */
@@ -248,14 +253,6 @@ double tally_mean(const struct client *client)
     return (double)(mean > LEAST_BYTES ? mean : LEAST_BYTES);
 }
 
-size_t tally_clients(const struct store *store)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < store->clients; i++)
-        count += waiting_of(&store->client[i]) > 0;
-    return count;
-}
-
 int tally_waiting(struct store *store, struct client **out, size_t *count)
 {
     pthread_mutex_lock(&store->tally_lock);
@@ -346,6 +343,31 @@ int tally_room(struct store *store, const char *client, struct quota quota, int6
         waiting += same ? step * entry->bytes : 0;
     }
     return room(store, quota, all, limit, jobs, waiting, bytes);
+}
+
+/* How many clients have jobs waiting. Under the lock. */
+static size_t clients_waiting(const struct store *store)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < store->clients; i++)
+        count += waiting_of(&store->client[i]) > 0;
+    return count;
+}
+
+int store_retry_seconds(struct store *store, int code)
+{
+    if (code != ERR_QUEUE_FULL && code != ERR_QUOTA && code != ERR_SPOOL_FULL)
+        return 0;
+    pthread_mutex_lock(&store->tally_lock);
+    double pause = store->drain.pause, now = clock_seconds();
+    /* Slower than ever, or it stands still. */
+    if (store->drain.since > 0 && now - store->drain.since > pause)
+        pause = now - store->drain.since;
+    /* A client's own jobs move when it is its turn, and the others have theirs. */
+    if (code == ERR_QUOTA)
+        pause *= (double)clients_waiting(store);
+    pthread_mutex_unlock(&store->tally_lock);
+    return pause < RETRY_LEAST ? RETRY_LEAST : pause > RETRY_MOST ? RETRY_MOST : (int)ceil(pause);
 }
 
 void store_waiting(struct store *store, int64_t waiting[PRIORITIES])

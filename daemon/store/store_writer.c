@@ -232,6 +232,17 @@ int store_change_soft(struct store *store, int (*apply)(struct store *store, voi
     return change_run(store, apply, context, true);
 }
 
+static int time_apply(struct store *store, void *now)
+{
+    *(int64_t *)now = store->now;
+    return 0;
+}
+
+int store_time(struct store *store, int64_t *now)
+{
+    return store_change_soft(store, time_apply, now);
+}
+
 int store_check(struct store *store)
 {
     pthread_mutex_lock(&store->lock);

@@ -70,8 +70,15 @@ def take_inodes(folder):
 
 def take_descriptors(process):
     """Let `process` have one descriptor more than it has: for the connection of a request, or one file of a job."""
+    def opened():
+        return {int(name) for name in os.listdir(f"/proc/{process}/fd")}
+
+    def settled():  # the connections of earlier requests are closed
+        there = opened()
+        time.sleep(0.5)
+        return there if opened() == there else None
     before = resource.prlimit(process, resource.RLIMIT_NOFILE)
-    there = {int(name) for name in os.listdir(f"/proc/{process}/fd")}
+    there = wait_until(settled, "the daemon to be at rest")
     first = next(number for number in range(len(there) + 1) if number not in there)
     resource.prlimit(process, resource.RLIMIT_NOFILE, (first + 1, before[1]))
     return lambda: resource.prlimit(process, resource.RLIMIT_NOFILE, before)

@@ -76,6 +76,9 @@ debootstrap --variant=minbase --include=systemd-sysv,curl "$(. /etc/os-release &
 rm -f "$root.log"
 mount -t proc proc "$root/proc" || bail "cannot mount into $root"
 cp "$package" "$root/root/"
+# What make was told, as CUDA=0, holds here; its jobs it shares with those whom it starts itself.
+MAKEFLAGS=$(sed -E 's/ ?-j[0-9]*//; s/ ?--jobserver-[a-z]+=[^ ]*//' <<<"${MAKEFLAGS-}")
+export MAKEFLAGS
 systemd/debian/build "$build" "$version" 2 >/dev/null && cp "$build/mrirecond_$version-2_$arch.deb" "$root/root/" || bail "no second revision"
 rm -f "$build/mrirecond_$version-2_$arch.deb"
 

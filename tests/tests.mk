@@ -62,7 +62,7 @@ $(BUILD)/tests/poison.so: $(BUILD)/obj/tests/gpu/poison.cu.o
 ## make check-deb       the Debian package: install, boot its service, upgrade, purge in a root of its own (as root)
 check-deb: deb
 	@scripts/deps debootstrap lintian systemd-container
-	+tests/run MRIRECON_BIN=$(BUILD)/bin tests/deb.sh
+	tests/run MRIRECON_BIN=$(BUILD)/bin tests/deb.sh
 ## make fuzz            build/fuzz/fuzz_* (clang, libFuzzer), for tests/fuzz/test_fuzz.sh and tests/fuzz/hour
 fuzz:
 	@$(MAKE) --no-print-directory CC=clang SAN=1 CUDA=0 BUILD=$(BUILD)/fuzz \

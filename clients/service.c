@@ -228,10 +228,11 @@ static int explain_tls(const struct exchange *exchange, CURLcode result, const c
                        "address.",
                        url, reason);
     if (result == CURLE_PEER_FAILED_VERIFICATION && cacert)
-        return err_set(ERR_IO,
-                       "The certificate of %s is signed by none of those in %s (%s): --cacert FILE, or MRIRECON_CACERT, names the "
-                       "certificate that the operator of the server gives out, in PEM.",
-                       url, cacert, reason);
+        return err_set(
+            ERR_IO,
+            "The certificate of %s is signed by none of those in %s (%s): --cacert FILE, or MRIRECON_CACERT, names the "
+            "certificate that the operator of the server gives out, in PEM.",
+            url, cacert, reason);
     if (result == CURLE_PEER_FAILED_VERIFICATION)
         return err_set(ERR_IO,
                        "The certificate of %s is not trusted by this machine (%s): name the certificate to trust by "

@@ -39,7 +39,7 @@ static char *value_text(const json_t *value)
 /* {name: value, ...}, a row each, the values below each other. */
 static void show_members(struct sheet *sheet, const char *name, json_t *object)
 {
-    const char *key;
+    const char *key, *shown = name; /* beside the first */
     const json_t *value;
     int width = 0;
     json_object_foreach (object, key, value)
@@ -48,8 +48,8 @@ static void show_members(struct sheet *sheet, const char *name, json_t *object)
         char *text = value_text(value), *line = NULL;
         if (!text || asprintf(&line, "%s%*s  %s", key, width - text_columns(key), "", text) < 0)
             line = NULL;
-        sheet_add(sheet, name, line ? line : "");
-        name = "";
+        sheet_add(sheet, shown, line ? line : "");
+        shown = "";
         free(line);
         free(text);
     }

@@ -141,7 +141,8 @@ static const struct option {
     {"http-threads", "4", "Threads that serve connections.", OPTION_IS_COUNT, AT(http_threads), 1, 256},
     {"log-level", "info", "What is logged to stderr: error, warning, info, debug.", OPTION_IS_CHOICE, AT(log_level),
      .choices = (const char *const[]){"error", "warning", "info", "debug", NULL}, .live = true},
-    {"log-format", "text", "Lines of the log: text (in systemd's journal entries with the fields JOB, CLIENT, CODE), or a JSON object each "
+    {"log-format", "text",
+     "Lines of the log: text (in systemd's journal entries with the fields JOB, CLIENT, CODE), or a JSON object each "
      "(time, level, job, client, code, message).",
      OPTION_IS_CHOICE, AT(log_format), .choices = (const char *const[]){"text", "json", NULL}},
 #undef AT

@@ -307,7 +307,8 @@ static int purge_take(void *context, const char *name, const char *value)
     } else if (strcmp(name, "state") == 0) {
         out->state = job_state_find(value);
         if (out->state < 0 || !job_state_is_final((enum job_state)out->state))
-            return err_set(ERR_BAD_PARAMETER, "Parameter state takes succeeded, failed or canceled: jobs that have ended.");
+            return err_set(ERR_BAD_PARAMETER,
+                           "Parameter state takes succeeded, failed or canceled: jobs that have ended.");
     } else {
         return err_set(ERR_UNKNOWN_PARAMETER, "A purge takes older and state, not \"%.64s\".", name);
     }

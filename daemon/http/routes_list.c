@@ -38,7 +38,8 @@ static int list_take(void *context, const char *name, const char *value)
     } else if (strcmp(name, "state") == 0) {
         filter->state = job_state_find(value);
         if (filter->state < 0)
-            return err_set(ERR_BAD_PARAMETER, "Parameter state takes queued, running, canceling, succeeded, failed or canceled.");
+            return err_set(ERR_BAD_PARAMETER,
+                           "Parameter state takes queued, running, canceling, succeeded, failed or canceled.");
     } else if (strcmp(name, "client") == 0) {
         filter->client = strcpy(out->client, value);
     } else if (strcmp(name, "name") == 0) {

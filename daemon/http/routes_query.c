@@ -41,8 +41,9 @@ static int deadline_read(struct about *about, const char *value)
     char *end;
     about->deadline = isdigit((unsigned char)*value) && strlen(value) < 10 ? strtoll(value, &end, 10) : 0;
     if (about->deadline < 1 || *end || about->deadline > DEADLINE_MOST)
-        return err_set(ERR_BAD_PARAMETER, "Parameter deadline takes a whole number of seconds from 1 to %d, not \"%.64s\".",
-                       DEADLINE_MOST, value);
+        return err_set(ERR_BAD_PARAMETER,
+                       "Parameter deadline takes a whole number of seconds from 1 to %d, not \"%.64s\".", DEADLINE_MOST,
+                       value);
     return 0;
 }
 

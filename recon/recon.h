@@ -106,7 +106,7 @@ void recon_cache_free(struct recon_cache *cache);
 /* The room that the files of a job's images may take, together. What they will take at most is known before they are
  * computed. */
 struct recon_room {
-    int files;           /* one of each form that was asked for; 0 counts as 1 */
+    unsigned forms;      /* a bit for each enum image_format that is to be written; 0: the first */
     uint64_t most;       /* for good: more fails with ERR_RESULT_TOO_LARGE; 0: any */
     const char *most_of; /* whose limit that is, for the sentence: "option result-limit" */
     uint64_t free;       /* for now: more fails with ERR_SPOOL_FULL; 0: any */

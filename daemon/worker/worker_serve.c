@@ -283,8 +283,12 @@ static void job_end(struct worker *w)
 static struct recon_room room_read(const struct order *order)
 {
     const json_t *room = json_object_get(order->message, "room");
+    enum image_format format[IMAGE_FORMATS];
+    unsigned forms = 0;
+    for (int i = 0; i < order->fd_count - 1 && formats_read(order, format) == 0; i++)
+        forms |= 1u << format[i];
     return (struct recon_room){
-        .files = order->fd_count - 1,
+        .forms = forms, /* none: that is told when they are written */
         .most = (uint64_t)json_integer_value(json_object_get(room, "most")),
         .most_of = json_string_value(json_object_get(room, "most_of")),
         .free = (uint64_t)json_integer_value(json_object_get(room, "free")),

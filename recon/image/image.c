@@ -95,17 +95,31 @@ const float *image_plane(const struct image_series *series, size_t index, size_t
     return series->data + (index * series->channels + channel) * image_pixels(series) * image_lanes(series);
 }
 
-bool image_file_most(const struct image_series *shape, size_t xml_bytes, size_t *bytes)
+/* Bytes of the pixels of a picture: each image, plane and channel is a tile of a byte a pixel, stretched 16 times at
+ * most, with a frame and a caption; a picture is 4096 pixels across and down at most (image_montage.c). */
+static size_t picture_most(const struct image_series *shape)
 {
-    /* Of a file; of an image in it: its head, its place in a table, the frame around it in a picture. What cannot be
-     * packed grows by less than a hundredth. */
-    enum { FILE_BYTES = 64 << 10, IMAGE_BYTES = 2 << 10, PACKED_SHARE = 128 };
+    enum { STRETCH = 16, FRAME = 256, WHOLE = 4096 * 4096 };
+    double x = (double)shape->size[0], y = (double)shape->size[1];
+    double tiles = (double)shape->count * (double)shape->channels * (double)shape->size[2];
+    double all = tiles * (STRETCH * x * y + FRAME * (x + y + 1));
+    return all < WHOLE ? (size_t)all : WHOLE;
+}
+
+bool image_file_most(const struct image_series *shape, enum image_format format, size_t xml_bytes, size_t *bytes)
+{
+    /* Of a file; of an image in it: its head, its place in a table. What cannot be packed grows by less than a
+     * hundredth. */
+    enum { FILE_BYTES = 128 << 10, IMAGE_BYTES = 2 << 10, PACKED_SHARE = 128 };
     size_t values, all = shape->complex_valued ? sizeof(struct c32) : sizeof(float), images;
     for (int d = 0; d < 3; d++)
         if (!size_mul(all, shape->size[d], &all))
             return false;
-    return size_mul(shape->count, shape->channels, &images) && size_mul(all, images, &values) &&
-           size_add(values, values / PACKED_SHARE, &values) && size_mul(images, IMAGE_BYTES, &images) &&
+    if (!size_mul(shape->count, shape->channels, &images) || !size_mul(all, images, &values))
+        return false;
+    if (format == IMAGE_PNG)
+        values = picture_most(shape);
+    return size_add(values, values / PACKED_SHARE, &values) && size_mul(images, IMAGE_BYTES, &images) &&
            size_add(values, images, &values) && size_add(values, xml_bytes, &values) &&
            size_add(values, FILE_BYTES, bytes);
 }

@@ -30,15 +30,15 @@ int image_series_create(struct image_series **out, size_t count, size_t channels
                         bool complex_valued);
 void image_series_free(struct image_series *series);
 
-/* The most bytes that a file of a series of this shape takes (count, channels, size, complex_valued are looked at) in
- * any form, beside an ISMRMRD header of `xml_bytes`. false: too many to be counted. */
-bool image_file_most(const struct image_series *shape, size_t xml_bytes, size_t *bytes);
-
 /* The forms an image is served in; names and media types are in image_formats.c, which links nothing. */
 enum image_format { IMAGE_H5, IMAGE_NIFTI, IMAGE_PNG, IMAGE_NPY, IMAGE_FORMATS };
 const char *image_format_name(enum image_format format);  /* "h5", "nii.gz", "png", "npy": also the file's ending */
 const char *image_format_media(enum image_format format); /* "application/x-hdf5", ... */
 int image_format_find(const char *name);                  /* by name or media type; -1: none */
+
+/* The most bytes that a file of a series of this shape takes (count, channels, size, complex_valued are looked at) as
+ * `format`, beside an ISMRMRD header of `xml_bytes`. false: too many to be counted. */
+bool image_file_most(const struct image_series *shape, enum image_format format, size_t xml_bytes, size_t *bytes);
 
 /* Write `series` to `fd` (a file opened for writing, at 0) as `format`.
  * Complex values: h5 and npy keep them, NIfTI stores complex64, PNG shows magnitudes.

@@ -148,9 +148,16 @@ static int results_promise(struct recon_job *job)
         .size = {(size_t)job->out_n[0], (size_t)job->out_n[1], (size_t)job->out_n[2]},
         .complex_valued = recon_choice(job, RECON_OUTPUT) == RECON_OUTPUT_COMPLEX,
     };
-    size_t files = room->files > 0 ? (size_t)room->files : 1, bytes = 0;
-    bool counted = image_file_most(&shape, job->scan.header->xml_bytes, &bytes) && size_mul(bytes, files, &bytes) &&
-                   bytes <= INT64_MAX;
+    size_t files = 0, bytes = 0;
+    bool counted = true;
+    for (int form = 0; form < IMAGE_FORMATS && counted; form++) {
+        size_t more = 0;
+        if (!((room->forms ? room->forms : 1) >> form & 1))
+            continue;
+        files++;
+        counted = image_file_most(&shape, (enum image_format)form, job->scan.header->xml_bytes, &more) &&
+                  size_add(bytes, more, &bytes) && bytes <= INT64_MAX;
+    }
     if (!counted)
         bytes = INT64_MAX;
     recon_report_number(job, "result_bytes", (double)bytes);

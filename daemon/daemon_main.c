@@ -195,12 +195,12 @@ static int service_start(struct service *service, struct options *options, struc
         result = metrics_create(&service->metrics);
     if (!result)
         result = waiters_create(&service->waiters);
-    const struct scheduler_parts parts = {options,        service->log,     service->store,
-                                          service->spool, service->metrics, service->waiters};
+    const struct core core = {options,        service->log,     service->store,
+                              service->spool, service->metrics, service->waiters};
     if (!result)
-        result = scheduler_create(&service->scheduler, &parts);
+        result = scheduler_create(&service->scheduler, &core);
     if (!result)
-        result = housekeeper_create(&service->housekeeper, &parts, service->scheduler);
+        result = housekeeper_create(&service->housekeeper, &core, service->scheduler);
     if (!result)
         result = keys_create(&service->keys);
     if (!result)

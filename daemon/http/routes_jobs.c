@@ -239,21 +239,21 @@ int route_job(struct request *request)
 }
 
 /* What jobs.h works with. */
-static struct scheduler_parts service_parts(const struct service *service)
+static struct core service_core(const struct service *service)
 {
-    return (struct scheduler_parts){service->options, service->log,     service->store,
-                                    service->spool,   service->metrics, service->waiters};
+    return (struct core){service->options, service->log,     service->store,
+                         service->spool,   service->metrics, service->waiters};
 }
 
 int route_cancel_work(struct request *request)
 {
     struct service *service = request->service;
     const char *id = request->part[2];
-    const struct scheduler_parts parts = service_parts(service);
+    const struct core core = service_core(service);
     enum job_state state;
     int result = request_job_check(request, id);
     if (!result)
-        result = job_cancel(&parts, service->scheduler, id, &state);
+        result = job_cancel(&core, service->scheduler, id, &state);
     if (!result)
         log_line(service->log, LOG_LEVEL_INFO, id, "cancel asked for; %s", job_state_name(state));
     return result;
@@ -329,11 +329,11 @@ static int purge_query_read(const char *query, struct purge_query *out)
 int route_purge_work(struct request *request)
 {
     struct service *service = request->service;
-    const struct scheduler_parts parts = service_parts(service);
+    const struct core core = service_core(service);
     struct purge_query query;
     int result = purge_query_read(request->query, &query);
     if (!result)
-        result = jobs_purge(&parts, query.older, query.state, &request->removed);
+        result = jobs_purge(&core, query.older, query.state, &request->removed);
     if (request->removed)
         log_line(service->log, LOG_LEVEL_INFO, NULL, "purge: %d ended jobs removed", request->removed);
     return result;

@@ -18,7 +18,7 @@ enum {
 };
 
 struct housekeeper {
-    struct scheduler_parts parts;
+    struct core core;
     struct scheduler *scheduler;
     pthread_t thread;
     int stop;      /* eventfd */
@@ -30,18 +30,18 @@ struct housekeeper {
 
 static int expire(struct housekeeper *housekeeper)
 {
-    const struct scheduler_parts *parts = &housekeeper->parts;
+    const struct core *core = &housekeeper->core;
     struct job jobs[TOGETHER];
     int count = 0, result;
     do {
-        result = store_expire(parts->store, jobs, TOGETHER, &count);
+        result = store_expire(core->store, jobs, TOGETHER, &count);
         for (int i = 0; i < count; i++) {
             const struct log_about about = {jobs[i].id, jobs[i].client, ERR_DEADLINE};
-            log_line_about(parts->log, LOG_LEVEL_INFO, &about, "failed: its deadline passed before it began");
-            if (parts->options->keep_scans == KEEP_NONE)
-                spool_remove(parts->spool, jobs[i].id);
-            metrics_failed(parts->metrics, jobs[i].kind, ERR_DEADLINE, 0);
-            waiters_wake(parts->waiters, jobs[i].id);
+            log_line_about(core->log, LOG_LEVEL_INFO, &about, "failed: its deadline passed before it began");
+            if (core->options->keep_scans == KEEP_NONE)
+                spool_remove(core->spool, jobs[i].id);
+            metrics_failed(core->metrics, jobs[i].kind, ERR_DEADLINE, 0);
+            waiters_wake(core->waiters, jobs[i].id);
             job_clear(&jobs[i]);
         }
     } while (!result && count == TOGETHER);
@@ -50,16 +50,16 @@ static int expire(struct housekeeper *housekeeper)
 
 /* ---- ended jobs ---- */
 
-static int make_room(const struct scheduler_parts *parts, int64_t most, int *removed)
+static int make_room(const struct core *core, int64_t most, int *removed)
 {
     char id[1][JOB_ID];
     struct kept kept;
     int count = 1, result = 0;
-    for (store_kept(parts->store, &kept); !result && count && kept.scan_bytes + kept.result_bytes > most;
-         store_kept(parts->store, &kept)) {
-        result = store_ended(parts->store, INT64_MAX, -1, id, 1, &count);
+    for (store_kept(core->store, &kept); !result && count && kept.scan_bytes + kept.result_bytes > most;
+         store_kept(core->store, &kept)) {
+        result = store_ended(core->store, INT64_MAX, -1, id, 1, &count);
         if (!result)
-            result = jobs_remove(parts, id, count, removed);
+            result = jobs_remove(core, id, count, removed);
     }
     return result;
 }
@@ -79,18 +79,18 @@ static int64_t scans_excess(struct spool *spool, int64_t kept)
 }
 
 /* The file first: of a crash in between a row remains that counts too much, and is found here again. */
-static int scans_yield(const struct scheduler_parts *parts, int *dropped)
+static int scans_yield(const struct core *core, int *dropped)
 {
     char id[1][JOB_ID];
     struct kept kept;
     int count = 1, result = 0;
-    store_kept(parts->store, &kept);
-    int64_t most = kept.scan_bytes - scans_excess(parts->spool, kept.scan_bytes);
-    for (; !result && count && kept.scans && kept.scan_bytes > most; store_kept(parts->store, &kept)) {
-        result = store_kept_scans(parts->store, id, 1, &count);
+    store_kept(core->store, &kept);
+    int64_t most = kept.scan_bytes - scans_excess(core->spool, kept.scan_bytes);
+    for (; !result && count && kept.scans && kept.scan_bytes > most; store_kept(core->store, &kept)) {
+        result = store_kept_scans(core->store, id, 1, &count);
         if (!result && count) {
-            spool_remove(parts->spool, id[0]);
-            result = store_scan_drop(parts->store, id[0]);
+            spool_remove(core->spool, id[0]);
+            result = store_scan_drop(core->store, id[0]);
             *dropped += !result;
             result = result == ERR_NOT_FOUND ? 0 : result; /* somebody removed the job */
         }
@@ -100,20 +100,20 @@ static int scans_yield(const struct scheduler_parts *parts, int *dropped)
 
 static int retain(struct housekeeper *housekeeper)
 {
-    const struct scheduler_parts *parts = &housekeeper->parts;
-    int64_t age = parts->options->keep_jobs, most = jobs_keep_bytes(parts->options, parts->spool);
+    const struct core *core = &housekeeper->core;
+    int64_t age = core->options->keep_jobs, most = jobs_keep_bytes(core->options, core->spool);
     int old = 0, large = 0, scans = 0, result = 0;
     if (age > 0)
-        result = jobs_purge(parts, age, -1, &old);
+        result = jobs_purge(core, age, -1, &old);
     if (!result && most > 0)
-        result = make_room(parts, most, &large);
+        result = make_room(core, most, &large);
     if (!result)
-        result = scans_yield(parts, &scans);
-    metrics_removed(parts->metrics, old, large, scans);
+        result = scans_yield(core, &scans);
+    metrics_removed(core->metrics, old, large, scans);
     if (old || large)
-        log_line(parts->log, LOG_LEVEL_INFO, NULL, "removed %d ended jobs for their age, %d for room", old, large);
+        log_line(core->log, LOG_LEVEL_INFO, NULL, "removed %d ended jobs for their age, %d for room", old, large);
     if (scans)
-        log_line(parts->log, LOG_LEVEL_INFO, NULL, "removed the scans of %d ended jobs: uploads need the room", scans);
+        log_line(core->log, LOG_LEVEL_INFO, NULL, "removed the scans of %d ended jobs: uploads need the room", scans);
     return result;
 }
 
@@ -124,9 +124,9 @@ static void expire_found(struct housekeeper *housekeeper)
     if (clock_seconds() < housekeeper->next)
         return;
     housekeeper->next = clock_seconds() + FOUND_SECONDS;
-    int removed = spool_found_expire(housekeeper->parts.spool);
+    int removed = spool_found_expire(housekeeper->core.spool);
     if (removed)
-        log_line(housekeeper->parts.log, LOG_LEVEL_WARNING, NULL,
+        log_line(housekeeper->core.log, LOG_LEVEL_WARNING, NULL,
                  "removed %d scans and results that no job knew of, %d days after they were kept aside", removed,
                  SPOOL_FOUND_DAYS);
 }
@@ -138,14 +138,13 @@ static void cancel_left(struct housekeeper *housekeeper)
     char id[WAITER_KEY];
     enum job_state state;
     bool cancel;
-    while (waiters_gone(housekeeper->parts.waiters, id, &cancel)) {
+    while (waiters_gone(housekeeper->core.waiters, id, &cancel)) {
         if (!cancel)
             continue;
-        log_line(housekeeper->parts.log, LOG_LEVEL_INFO, id,
-                 "who waited for it went away, and wanted it canceled then");
-        int result = job_cancel(&housekeeper->parts, housekeeper->scheduler, id, &state);
+        log_line(housekeeper->core.log, LOG_LEVEL_INFO, id, "who waited for it went away, and wanted it canceled then");
+        int result = job_cancel(&housekeeper->core, housekeeper->scheduler, id, &state);
         if (result && result != ERR_CONFLICT && result != ERR_NOT_FOUND) /* it ended, or was deleted */
-            log_line(housekeeper->parts.log, LOG_LEVEL_ERROR, id, "it cannot be canceled: %s", err_last()->text);
+            log_line(housekeeper->core.log, LOG_LEVEL_ERROR, id, "it cannot be canceled: %s", err_last()->text);
     }
 }
 
@@ -153,17 +152,17 @@ static void cancel_left(struct housekeeper *housekeeper)
 
 static void look_after(struct housekeeper *housekeeper)
 {
-    int64_t set = store_clock_set(housekeeper->parts.store);
+    int64_t set = store_clock_set(housekeeper->core.store);
     if (set)
-        log_line(housekeeper->parts.log, LOG_LEVEL_WARNING, NULL,
+        log_line(housekeeper->core.log, LOG_LEVEL_WARNING, NULL,
                  "the machine's clock was set by %.1f s; the times of jobs move with it", 1e-3 * (double)set);
-    spool_prove(housekeeper->parts.spool);
+    spool_prove(housekeeper->core.spool);
     expire_found(housekeeper);
     int result = expire(housekeeper);
     if (!result)
         result = retain(housekeeper);
     if (result && !housekeeper->troubled)
-        log_line(housekeeper->parts.log, LOG_LEVEL_ERROR, NULL, "deadlines and retention wait for the store: %s",
+        log_line(housekeeper->core.log, LOG_LEVEL_ERROR, NULL, "deadlines and retention wait for the store: %s",
                  err_last()->text);
     housekeeper->troubled = result != 0;
 }
@@ -179,7 +178,7 @@ static void *housekeeper_run(void *context)
             next = clock_seconds() + LOOK_SECONDS;
         }
         struct pollfd fds[] = {{.fd = housekeeper->stop, .events = POLLIN},
-                               {.fd = waiters_watch(housekeeper->parts.waiters), .events = POLLIN}};
+                               {.fd = waiters_watch(housekeeper->core.waiters), .events = POLLIN}};
         double left = next - clock_seconds();
         if (poll(fds, 2, left > 0 ? (int)(left * 1000) + 1 : 0) > 0 && fds[0].revents)
             return NULL;
@@ -187,12 +186,12 @@ static void *housekeeper_run(void *context)
     }
 }
 
-int housekeeper_create(struct housekeeper **out, const struct scheduler_parts *parts, struct scheduler *scheduler)
+int housekeeper_create(struct housekeeper **out, const struct core *core, struct scheduler *scheduler)
 {
     struct housekeeper *housekeeper = calloc(1, sizeof *housekeeper);
     if (!housekeeper)
         return err_set(ERR_NO_MEMORY, "No memory for the housekeeper.");
-    housekeeper->parts = *parts;
+    housekeeper->core = *core;
     housekeeper->scheduler = scheduler;
     housekeeper->stop = eventfd(0, EFD_CLOEXEC);
     int failed =

@@ -11,9 +11,9 @@
 
 struct housekeeper;
 
-/* `parts` as of the scheduler; all of it and the scheduler must outlive the housekeeper. Fails with ERR_NO_MEMORY,
+/* `core` as of the scheduler; all of it and the scheduler must outlive the housekeeper. Fails with ERR_NO_MEMORY,
  * ERR_INTERNAL. */
-int housekeeper_create(struct housekeeper **out, const struct scheduler_parts *parts, struct scheduler *scheduler);
+int housekeeper_create(struct housekeeper **out, const struct core *core, struct scheduler *scheduler);
 void housekeeper_free(struct housekeeper *housekeeper);
 
 #endif

@@ -4,47 +4,47 @@
 
 enum { TOGETHER = 64 }; /* jobs looked at in one go */
 
-int job_cancel(const struct scheduler_parts *parts, struct scheduler *scheduler, const char *id, enum job_state *state)
+int job_cancel(const struct core *core, struct scheduler *scheduler, const char *id, enum job_state *state)
 {
     enum job_state before;
-    int result = store_cancel(parts->store, id, &before, state);
+    int result = store_cancel(core->store, id, &before, state);
     if (result)
         return result;
     if (*state == JOB_CANCELED && before == JOB_QUEUED) {
         /* The scheduler never saw it. */
-        metrics_canceled(parts->metrics);
-        if (parts->options->keep_scans == KEEP_NONE)
-            spool_remove(parts->spool, id);
-        waiters_wake(parts->waiters, id);
+        metrics_canceled(core->metrics);
+        if (core->options->keep_scans == KEEP_NONE)
+            spool_remove(core->spool, id);
+        waiters_wake(core->waiters, id);
     }
     scheduler_wake(scheduler);
     return 0;
 }
 
-int jobs_remove(const struct scheduler_parts *parts, char (*ids)[JOB_ID], int count, int *removed)
+int jobs_remove(const struct core *core, char (*ids)[JOB_ID], int count, int *removed)
 {
-    int gone, result = store_delete_all(parts->store, ids, count, &gone);
+    int gone, result = store_delete_all(core->store, ids, count, &gone);
     for (int i = 0; !result && i < count; i++) {
-        spool_remove(parts->spool, ids[i]);
-        spool_results_remove(parts->spool, ids[i]);
+        spool_remove(core->spool, ids[i]);
+        spool_results_remove(core->spool, ids[i]);
     }
     *removed += gone;
     return result;
 }
 
-int jobs_purge(const struct scheduler_parts *parts, int64_t age, int state, int *removed)
+int jobs_purge(const struct core *core, int64_t age, int state, int *removed)
 {
     char ids[TOGETHER][JOB_ID];
     int64_t now = clock_milliseconds();
-    int count, result = store_ended(parts->store, now - 1000 * age, state, ids, 1, &count);
+    int count, result = store_ended(core->store, now - 1000 * age, state, ids, 1, &count);
     *removed = 0;
     if (result || !count) /* as it is nearly always: nothing that would go through the writer */
         return result;
-    result = store_time(parts->store, &now);
+    result = store_time(core->store, &now);
     for (count = TOGETHER; !result && count == TOGETHER;) {
-        result = store_ended(parts->store, now - 1000 * age, state, ids, TOGETHER, &count);
+        result = store_ended(core->store, now - 1000 * age, state, ids, TOGETHER, &count);
         if (!result)
-            result = jobs_remove(parts, ids, count, removed);
+            result = jobs_remove(core, ids, count, removed);
     }
     return result;
 }

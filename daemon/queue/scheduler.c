@@ -15,87 +15,21 @@
 
 #define TICK_SECONDS 1.0 /* the longest sleep */
 
-/* ---- what others see ---- */
-
-void slot_publish(struct scheduler *scheduler, const struct slot *slot)
-{
-    struct worker_status *status = &scheduler->status[slot->worker.index];
-    pthread_mutex_lock(&scheduler->lock);
-    if (strcmp(status->job, slot->now.job.id) != 0)
-        status->progress = (struct job_progress){.step = -1};
-    status->state = slot->worker.state;
-    status->gpu = slot->worker.gpu;
-    status->landlock = slot->worker.landlock;
-    memcpy(status->wanted, slot->worker.wanted, sizeof status->wanted);
-    memcpy(status->device, slot->worker.device, sizeof status->device);
-    status->resting = slot->rest > 0;
-    memcpy(status->note, status->resting ? slot->why : slot->worker.note, sizeof status->note);
-    memcpy(status->job, slot->now.job.id, sizeof status->job);
-    memcpy(status->ending, slot->last.job.id, sizeof status->ending);
-    pthread_mutex_unlock(&scheduler->lock);
-}
-
-int scheduler_status(struct scheduler *scheduler, struct worker_status status[WORKERS_MAX])
-{
-    pthread_mutex_lock(&scheduler->lock);
-    memcpy(status, scheduler->status, (size_t)scheduler->count * sizeof *status);
-    pthread_mutex_unlock(&scheduler->lock);
-    return scheduler->count;
-}
-
-bool scheduler_is_idle(struct scheduler *scheduler)
-{
-    bool idle = true;
-    pthread_mutex_lock(&scheduler->lock);
-    for (int i = 0; i < scheduler->count; i++)
-        idle = idle && !scheduler->status[i].job[0] && !scheduler->status[i].ending[0];
-    pthread_mutex_unlock(&scheduler->lock);
-    return idle;
-}
-
-bool scheduler_is_held(struct scheduler *scheduler)
-{
-    return scheduler->held;
-}
-
 /* ---- workers ---- */
 
 static void start(struct scheduler *scheduler, struct slot *slot)
 {
-    const struct scheduler_parts *parts = &scheduler->parts;
-    if (worker_start(&slot->worker, parts->options)) {
+    const struct core *core = &scheduler->core;
+    if (worker_start(&slot->worker, core->options)) {
         char how[CHILD_HOW], reason[sizeof slot->now.failure.text];
         snprintf(reason, sizeof reason, "%s", err_last()->text);
         worker_end(&slot->worker, how, sizeof how);
         snprintf(slot->worker.note, sizeof slot->worker.note, "%.*s", (int)sizeof slot->worker.note - 1, reason);
-        log_line(parts->log, LOG_LEVEL_ERROR, NULL, "worker %d: %s", slot->worker.index, reason);
+        log_line(core->log, LOG_LEVEL_ERROR, NULL, "worker %d: %s", slot->worker.index, reason);
     } else {
-        log_line(parts->log, LOG_LEVEL_DEBUG, NULL, "worker %d (%s) is process %d", slot->worker.index,
+        log_line(core->log, LOG_LEVEL_DEBUG, NULL, "worker %d (%s) is process %d", slot->worker.index,
                  slot->worker.wanted, (int)slot->worker.pid);
     }
-    slot_publish(scheduler, slot);
-}
-
-void slot_end(struct scheduler *scheduler, struct slot *slot, const char *reason)
-{
-    char how[CHILD_HOW];
-    worker_end(&slot->worker, how, sizeof how);
-    snprintf(slot->worker.note, sizeof slot->worker.note, "%s", reason ? reason : how);
-    bool expected = slot->now.cancel_at > 0 || slot->now.outcome != OUTCOME_NONE;
-    log_line(scheduler->parts.log, expected ? LOG_LEVEL_WARNING : LOG_LEVEL_ERROR,
-             *slot->now.job.id ? slot->now.job.id : NULL, "another is started: worker %d %s", slot->worker.index,
-             slot->worker.note);
-    if (*slot->now.job.id && slot->now.outcome == OUTCOME_NONE) {
-        slot->now.outcome = OUTCOME_DIED;
-        slot->now.settle_at = 0;
-        err_set(ERR_WORKER_DIED,
-                "The worker process that ran the job %s, twice. The scan or its parameters may ask for more than "
-                "this server has; the server's log may say more.",
-                slot->worker.note);
-        slot->now.failure = *err_last();
-    }
-    if (slot->now.outcome == OUTCOME_DIED && slot->now.cancel_at == 0)
-        slot_blame(scheduler, slot);
     slot_publish(scheduler, slot);
 }
 
@@ -172,10 +106,10 @@ static bool on_message(struct scheduler *scheduler, struct slot *slot, const jso
         *reason = "speaks another version";
         if (worker_hello(&slot->worker, message))
             return false;
-        log_line(scheduler->parts.log, LOG_LEVEL_INFO, NULL, "worker %d is ready: %s%s%s", slot->worker.index,
+        log_line(scheduler->core.log, LOG_LEVEL_INFO, NULL, "worker %d is ready: %s%s%s", slot->worker.index,
                  slot->worker.device, *slot->worker.note ? "; " : "", slot->worker.note);
         if (!slot->worker.landlock && !scheduler->landlock_missed)
-            log_line(scheduler->parts.log, LOG_LEVEL_WARNING, NULL,
+            log_line(scheduler->core.log, LOG_LEVEL_WARNING, NULL,
                      "the kernel has no landlock, or a filter around the service refuses it: seccomp alone confines "
                      "the workers, which can open the files of this account");
         scheduler->landlock_missed |= !slot->worker.landlock;
@@ -212,7 +146,7 @@ static bool on_message(struct scheduler *scheduler, struct slot *slot, const jso
         wire_error_unpack(json_object_get(message, "error"), &slot->now.failure);
         slot->now.outcome = fatal ? OUTCOME_DIED : put_back ? OUTCOME_SHORT : OUTCOME_FAILED;
         if (slot->worker.gpu && (slot->now.failure.code == ERR_DEVICE || slot->now.failure.code == ERR_GPU_OOM))
-            metrics_gpu_failed(scheduler->parts.metrics, slot->worker.device, slot->now.failure.code);
+            metrics_gpu_failed(scheduler->core.metrics, slot->worker.device, slot->now.failure.code);
         *reason = "lost its device";
         return !fatal;
     } else {
@@ -273,7 +207,7 @@ static json_t *formats_of(const struct job *job)
 /* Give a job that was taken to an idle worker. */
 static void hand_over(struct scheduler *scheduler, struct slot *slot)
 {
-    const struct scheduler_parts *parts = &scheduler->parts;
+    const struct core *core = &scheduler->core;
     int files[WIRE_FDS], count = 0; /* the scan, and the results */
     const char *id = slot->now.job.id;
     json_t *formats = formats_of(&slot->now.job);
@@ -290,14 +224,14 @@ static void hand_over(struct scheduler *scheduler, struct slot *slot)
     slot_publish(scheduler, slot);
     /* It was to be a GPU, where there is one. */
     if (!slot->worker.gpu && strcmp(slot->worker.wanted, "auto") == 0)
-        metrics_fell_back(parts->metrics);
-    metrics_started(parts->metrics, 1e-3 * (double)(slot->now.job.started - slot->now.job.created));
-    log_line_about(parts->log, LOG_LEVEL_INFO, &(struct log_about){id, slot->now.job.client, 0},
+        metrics_fell_back(core->metrics);
+    metrics_started(core->metrics, 1e-3 * (double)(slot->now.job.started - slot->now.job.created));
+    log_line_about(core->log, LOG_LEVEL_INFO, &(struct log_about){id, slot->now.job.client, 0},
                    "begins on %s, attempt %lld", slot->worker.device, (long long)slot->now.job.attempts);
-    int result = spool_open(parts->spool, id, &files[0]);
+    int result = spool_open(core->spool, id, &files[0]);
     count += !result;
     if (!result)
-        result = spool_results_begin(parts->spool, id, formats, &files[1]);
+        result = spool_results_begin(core->spool, id, formats, &files[1]);
     if (!result)
         count += (int)json_array_size(formats);
     if (result) {
@@ -342,13 +276,13 @@ static struct slot *idle_find(struct scheduler *scheduler, const char *id)
  */
 static bool is_held(struct scheduler *scheduler)
 {
-    const struct scheduler_parts *parts = &scheduler->parts;
-    bool held = spool_work_check(parts->spool, parts->options->work_reserve) != 0;
+    const struct core *core = &scheduler->core;
+    bool held = spool_work_check(core->spool, core->options->work_reserve) != 0;
     if (held && !scheduler->held)
-        log_line(parts->log, LOG_LEVEL_WARNING, NULL, "no job is begun until the disk has room and takes it: %s",
+        log_line(core->log, LOG_LEVEL_WARNING, NULL, "no job is begun until the disk has room and takes it: %s",
                  err_last()->text);
     if (!held && scheduler->held)
-        log_line(parts->log, LOG_LEVEL_INFO, NULL,
+        log_line(core->log, LOG_LEVEL_INFO, NULL,
                  "the disk of the spool has room again, and takes what is written: jobs are begun");
     scheduler->held = held;
     return held;
@@ -374,17 +308,17 @@ static json_t *later_ids(const struct scheduler *scheduler)
 /* Who runs what: the job that the store says is next goes to an idle worker. */
 static void assign(struct scheduler *scheduler)
 {
-    const struct scheduler_parts *parts = &scheduler->parts;
+    const struct core *core = &scheduler->core;
     while (scheduler->stopping == RUNNING && clock_seconds() >= scheduler->take_at && idle_find(scheduler, "") &&
            !is_held(scheduler)) {
         struct job job;
         bool found = false;
         json_t *avoid = later_ids(scheduler), *never = put_back_ids(scheduler, false);
-        int result = store_take(parts->store, avoid, never, &job, &found);
+        int result = store_take(core->store, avoid, never, &job, &found);
         json_decref(avoid);
         json_decref(never);
         if (result) {
-            log_line(parts->log, LOG_LEVEL_ERROR, NULL, "no job can be taken, trying again: %s", err_last()->text);
+            log_line(core->log, LOG_LEVEL_ERROR, NULL, "no job can be taken, trying again: %s", err_last()->text);
             scheduler->take_at = clock_seconds() + SETTLE_SECONDS;
             return;
         }
@@ -392,7 +326,7 @@ static void assign(struct scheduler *scheduler)
             return;
         struct slot *idle = idle_find(scheduler, job.id);
         idle->now.job = job;
-        waiters_wake(parts->waiters, job.id); /* those who follow its events */
+        waiters_wake(core->waiters, job.id); /* those who follow its events */
         hand_over(scheduler, idle);
         scheduler->news = true;
     }
@@ -401,7 +335,7 @@ static void assign(struct scheduler *scheduler)
 /* Cancel what somebody wants canceled or what ran too long; kill what does not stop. */
 static void enforce(struct scheduler *scheduler, struct slot *slot, double now)
 {
-    const struct options *options = scheduler->parts.options;
+    const struct options *options = scheduler->core.options;
     if (slot->worker.state != WORKER_BUSY || slot->now.outcome != OUTCOME_NONE)
         return;
     if (slot->now.cancel_at > 0) {
@@ -419,7 +353,7 @@ static void enforce(struct scheduler *scheduler, struct slot *slot, double now)
     struct job job = {.state = JOB_RUNNING};
     slot->now.timed_out = options->job_time_limit > 0 && now - slot->now.started > (double)options->job_time_limit;
     if (!slot->now.timed_out &&
-        (store_get(scheduler->parts.store, slot->now.job.id, &job) || job.state != JOB_CANCELING)) {
+        (store_get(scheduler->core.store, slot->now.job.id, &job) || job.state != JOB_CANCELING)) {
         job_clear(&job);
         return;
     }
@@ -439,8 +373,8 @@ static double next_due(const struct scheduler *scheduler, double now, double wai
         const struct slot *slot = &scheduler->slot[i];
         if (slot->worker.state == WORKER_DOWN && slot->worker.restart_at < due)
             due = slot->worker.restart_at;
-        if (slot->now.cancel_at > 0 && slot->now.cancel_at + (double)scheduler->parts.options->cancel_grace < due)
-            due = slot->now.cancel_at + (double)scheduler->parts.options->cancel_grace;
+        if (slot->now.cancel_at > 0 && slot->now.cancel_at + (double)scheduler->core.options->cancel_grace < due)
+            due = slot->now.cancel_at + (double)scheduler->core.options->cancel_grace;
     }
     if (waiters > 0 && waiters < due)
         due = waiters;
@@ -450,7 +384,7 @@ static double next_due(const struct scheduler *scheduler, double now, double wai
 static void sleep_until_woken(struct scheduler *scheduler)
 {
     struct pollfd fds[1 + 2 * WORKERS_MAX] = {{.fd = scheduler->wake, .events = POLLIN}};
-    double now = clock_seconds(), due = next_due(scheduler, now, waiters_expire(scheduler->parts.waiters, now));
+    double now = clock_seconds(), due = next_due(scheduler, now, waiters_expire(scheduler->core.waiters, now));
     int count = 1;
     for (int i = 0; i < scheduler->count; i++) {
         /* poll() passes over descriptors below 0. */
@@ -471,7 +405,7 @@ static void turn(struct scheduler *scheduler, struct slot *slot)
     listen_to(scheduler, slot);
     if (slot->worker.state == WORKER_DOWN && now >= slot->worker.restart_at)
         start(scheduler, slot);
-    if (!worker_watch(&slot->worker, scheduler->parts.options, now, reason, sizeof reason))
+    if (!worker_watch(&slot->worker, scheduler->core.options, now, reason, sizeof reason))
         slot_end(scheduler, slot, reason);
     enforce(scheduler, slot, now);
     slot_settle(scheduler, slot);
@@ -512,15 +446,15 @@ static void *scheduler_run(void *context)
     return NULL;
 }
 
-int scheduler_create(struct scheduler **out, const struct scheduler_parts *parts)
+int scheduler_create(struct scheduler **out, const struct core *core)
 {
     struct scheduler *scheduler = calloc(1, sizeof *scheduler);
     struct worker plan[WORKERS_MAX];
     if (!scheduler)
         return err_set(ERR_NO_MEMORY, "No memory for the scheduler.");
-    scheduler->parts = *parts;
+    scheduler->core = *core;
     scheduler->put_back = json_object();
-    int result = workers_plan(plan, &scheduler->count, parts->options->devices);
+    int result = workers_plan(plan, &scheduler->count, core->options->devices);
     for (int i = 0; !result && i < scheduler->count; i++) {
         scheduler->slot[i].worker = plan[i];
         memcpy(scheduler->status[i].wanted, plan[i].wanted, sizeof plan[i].wanted);
@@ -541,16 +475,6 @@ int scheduler_create(struct scheduler **out, const struct scheduler_parts *parts
     }
     *out = scheduler;
     return 0;
-}
-
-void scheduler_wake(struct scheduler *scheduler)
-{
-    eventfd_write(scheduler->wake, 1);
-}
-
-double scheduler_turned(struct scheduler *scheduler)
-{
-    return scheduler->turned;
 }
 
 void scheduler_drain(struct scheduler *scheduler)

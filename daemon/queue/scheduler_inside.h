@@ -1,6 +1,8 @@
-/* scheduler_inside.h: the scheduler's state, and what its three files do for each other: scheduler.c owns the thread,
- * the workers and who runs what; settle.c takes the ends of jobs to the disk; ahead.c has scans read ahead. Only they
- * include this; all of it is the scheduler's thread's.
+/* scheduler_inside.h: the scheduler's state, and what its files do for each other. scheduler.c owns the thread, the
+ * workers and which job runs where; scheduler_prefetch.c has scans read ahead; scheduler_results.c takes the ends of
+ * jobs to the disk; scheduler_faults.c ends workers and holds devices at fault; scheduler_status.c shows all that to
+ * other threads. Each takes functions of those after it alone. Only they include this; all of it is the scheduler's
+ * thread's.
  */
 #ifndef MRIRECON_DAEMON_SCHEDULER_INSIDE_H
 #define MRIRECON_DAEMON_SCHEDULER_INSIDE_H
@@ -58,7 +60,7 @@ struct announcement {
 };
 
 struct scheduler {
-    struct scheduler_parts parts;
+    struct core core;
     pthread_t thread;
     int wake; /* eventfd */
     _Atomic int stopping;
@@ -78,21 +80,27 @@ struct scheduler {
     char retracted[JOB_ID]; /* there will be none */
 };
 
-/* ---- scheduler.c ---- */
-
-/* Let others see what the slot now is. */
-void slot_publish(struct scheduler *scheduler, const struct slot *slot);
-
-/* The worker's process is gone, or is to go. `reason`: why we end it; NULL: it ended itself. */
-void slot_end(struct scheduler *scheduler, struct slot *slot, const char *reason);
-
 /* Whether `a` is to be chosen before `b` (NULL: none yet): a GPU before a CPU. */
 static inline bool slot_better(const struct slot *a, const struct slot *b)
 {
     return !b || (a->worker.gpu && !b->worker.gpu);
 }
 
-/* ---- settle.c ---- */
+/* ---- scheduler_status.c ---- */
+
+/* Let others see what the slot now is. */
+void slot_publish(struct scheduler *scheduler, const struct slot *slot);
+
+/* ---- scheduler_faults.c ---- */
+
+/* The worker's process is gone, or is to go. `reason`: why we end it; NULL: it ended itself. A job that it died of is
+ * held at fault, or its device. */
+void slot_end(struct scheduler *scheduler, struct slot *slot, const char *reason);
+
+/* It has done a job to its end. */
+void slot_trust(struct scheduler *scheduler, struct slot *slot);
+
+/* ---- scheduler_results.c ---- */
 
 /* Whether the job that the worker had is over; it makes room for the next, where the one before it is settled. */
 bool slot_move_on(struct scheduler *scheduler, struct slot *slot);
@@ -104,16 +112,10 @@ json_t *results_room(const struct scheduler *scheduler, int64_t *most);
 /* Take what has ended to the disk, and tell who waits; what cannot be stored is tried again later. */
 void slot_settle(struct scheduler *scheduler, struct slot *slot);
 
-/* The worker has died of its job: let the job be blamed for it, or the device. */
-void slot_blame(struct scheduler *scheduler, struct slot *slot);
-
-/* It has done a job to its end. */
-void slot_trust(struct scheduler *scheduler, struct slot *slot);
-
 /* Ids of the jobs that were put back and are not to be begun yet (all: whenever they may be). New reference. */
 json_t *put_back_ids(const struct scheduler *scheduler, bool all);
 
-/* ---- ahead.c ---- */
+/* ---- scheduler_prefetch.c ---- */
 
 /* Ids of the jobs whose scans workers read ahead: of all, or of the busy ones. New reference. */
 json_t *ahead_ids(const struct scheduler *scheduler, bool busy);

@@ -73,7 +73,7 @@ static void forget_gone(struct scheduler *scheduler)
         struct job job = {.state = JOB_QUEUED};
         if (!*worker->ahead)
             continue;
-        int result = store_get(scheduler->parts.store, worker->ahead, &job);
+        int result = store_get(scheduler->core.store, worker->ahead, &job);
         if (!result)
             worker->ahead_of_row = false;
         if (result == ERR_NOT_FOUND ? !worker->ahead_of_row : !result && job.state != JOB_QUEUED)
@@ -94,13 +94,13 @@ void ahead_next(struct scheduler *scheduler)
         json_t *avoid = ahead_ids(scheduler, false), *put_back = put_back_ids(scheduler, false);
         json_array_extend(avoid, put_back);
         json_decref(put_back);
-        if (store_next(scheduler->parts.store, avoid, &job, &scheduler->news) != 0)
+        if (store_next(scheduler->core.store, avoid, &job, &scheduler->news) != 0)
             scheduler->news = false;
         json_decref(avoid);
         if (!scheduler->news)
             return;
         int scan;
-        if (spool_open(scheduler->parts.spool, job.id, &scan) == 0) {
+        if (spool_open(scheduler->core.spool, job.id, &scan) == 0) {
             prepare(slot, &job, scan, false);
             close(scan);
         }

@@ -1,12 +1,9 @@
-/* How a job ends: its files to their place, its row in the store, and who waits is told; and whose fault it was. */
+/* How a job ends: its files to their place, its row in the store, and who waits is told. */
 #include "daemon/base/clock.h"
 #include "daemon/queue/scheduler_inside.h"
 
 #include <stdio.h>
 #include <string.h>
-
-#define REST_FIRST 2.0   /* s that a worker whose device is at fault rests, the first time */
-#define REST_LAST  120.0 /* s, after many times */
 
 #define KEPT_SECONDS 3.0 /* s that a worker may have a result open after it said that it is complete */
 
@@ -28,9 +25,9 @@ static void forget_run(struct scheduler *scheduler, struct slot *slot, struct ru
 /* `code`: of its failure; 0: it succeeded. */
 static void drop_scan(struct scheduler *scheduler, const char *id, int code)
 {
-    int64_t keep = scheduler->parts.options->keep_scans;
+    int64_t keep = scheduler->core.options->keep_scans;
     if (!store_scan_outlives(code) && (keep == KEEP_NONE || (keep == KEEP_FAILED && !code)))
-        spool_remove(scheduler->parts.spool, id);
+        spool_remove(scheduler->core.spool, id);
 }
 
 /* The least of these that is one. */
@@ -44,13 +41,13 @@ static void least_take(int64_t value, const char *name, int64_t *least, const ch
 
 json_t *results_room(const struct scheduler *scheduler, int64_t *most)
 {
-    const struct scheduler_parts *parts = &scheduler->parts;
+    const struct core *core = &scheduler->core;
     int64_t now = 0, ever = 0;
     const char *of = "";
     *most = 0;
-    least_take(parts->options->result_limit, "option result-limit", most, &of);
-    least_take(parts->options->client_bytes, "option client-bytes", most, &of);
-    if (spool_results_room(parts->spool, parts->options->work_reserve, &now, &ever) == 0) {
+    least_take(core->options->result_limit, "option result-limit", most, &of);
+    least_take(core->options->client_bytes, "option client-bytes", most, &of);
+    if (spool_results_room(core->spool, core->options->work_reserve, &now, &ever) == 0) {
         least_take(ever > 0 ? ever : 1, "the size of the disk", most, &of);
         now = now > 0 ? now : 1;
     }
@@ -76,9 +73,9 @@ static int results_check(const struct run *run)
 /* The job's files are in their place, then its row says so. */
 static int settle_done(struct scheduler *scheduler, struct run *run)
 {
-    const struct scheduler_parts *parts = &scheduler->parts;
+    const struct core *core = &scheduler->core;
     const char *id = run->job.id;
-    int result = run->results ? 0 : spool_results_finish(parts->spool, id, &run->results);
+    int result = run->results ? 0 : spool_results_finish(core->spool, id, &run->results);
     if (!result)
         result = results_check(run);
     if (result) {
@@ -86,19 +83,19 @@ static int settle_done(struct scheduler *scheduler, struct run *run)
         run->failure = *err_last();
         return result;
     }
-    result = store_succeed(parts->store, id, run->results, run->report);
+    result = store_succeed(core->store, id, run->results, run->report);
     if (result)
         return result;
     double seconds = clock_seconds() - run->started;
-    metrics_succeeded(parts->metrics, run->job.kind, seconds, run->report);
-    log_line_about(parts->log, LOG_LEVEL_INFO, &(struct log_about){id, run->job.client, 0}, "succeeded in %.3f s on %s",
+    metrics_succeeded(core->metrics, run->job.kind, seconds, run->report);
+    log_line_about(core->log, LOG_LEVEL_INFO, &(struct log_about){id, run->job.client, 0}, "succeeded in %.3f s on %s",
                    seconds, run->device);
     return 0;
 }
 
 static int settle_failed(struct scheduler *scheduler, struct run *run)
 {
-    const struct scheduler_parts *parts = &scheduler->parts;
+    const struct core *core = &scheduler->core;
     const char *id = run->job.id;
     bool canceled = run->cancel_at > 0 && !run->timed_out;
     if (run->timed_out)
@@ -106,21 +103,21 @@ static int settle_failed(struct scheduler *scheduler, struct run *run)
     if (run->timed_out)
         snprintf(run->failure.text, sizeof run->failure.text,
                  "The job ran longer than %lld s, the limit of this server (option job-time-limit).",
-                 (long long)parts->options->job_time_limit);
+                 (long long)core->options->job_time_limit);
     /* First, for it may be what filled the disk that the row is to be written to. */
-    spool_results_remove(parts->spool, id);
-    int result = canceled         ? store_canceled(parts->store, id)
-                 : run->scan_lost ? store_fail_lost(parts->store, id, &run->failure)
-                                  : store_fail(parts->store, id, &run->failure);
+    spool_results_remove(core->spool, id);
+    int result = canceled         ? store_canceled(core->store, id)
+                 : run->scan_lost ? store_fail_lost(core->store, id, &run->failure)
+                                  : store_fail(core->store, id, &run->failure);
     if (result)
         return result;
     double seconds = clock_seconds() - run->started;
     if (canceled)
-        metrics_canceled(parts->metrics);
+        metrics_canceled(core->metrics);
     else
-        metrics_failed(parts->metrics, run->job.kind, run->failure.code, seconds);
+        metrics_failed(core->metrics, run->job.kind, run->failure.code, seconds);
     const struct log_about about = {id, run->job.client, canceled ? 0 : run->failure.code};
-    log_line_about(parts->log, LOG_LEVEL_INFO, &about, "%s after %.3f s%s%s", canceled ? "canceled" : "failed", seconds,
+    log_line_about(core->log, LOG_LEVEL_INFO, &about, "%s after %.3f s%s%s", canceled ? "canceled" : "failed", seconds,
                    canceled ? "" : ": ", canceled ? "" : err_name(run->failure.code));
     return 0;
 }
@@ -140,10 +137,10 @@ static void put_back(struct scheduler *scheduler, const struct run *run)
     json_object_foreach_safe(scheduler->put_back, next, known,
                              entry) if (now > json_number_value(json_object_get(entry, "until")) + PUT_BACK_KNOWN)
         json_object_del(scheduler->put_back, known);
-    spool_suspect(scheduler->parts.spool);
-    metrics_put_back(scheduler->parts.metrics, run->failure.code);
+    spool_suspect(scheduler->core.spool);
+    metrics_put_back(scheduler->core.metrics, run->failure.code);
     const struct log_about about = {id, run->job.client, run->failure.code};
-    log_line_about(scheduler->parts.log, LOG_LEVEL_WARNING, &about,
+    log_line_about(scheduler->core.log, LOG_LEVEL_WARNING, &about,
                    "queued again, tried after %g s, for it is not at fault: %s", pause, run->failure.text);
 }
 
@@ -160,16 +157,16 @@ json_t *put_back_ids(const struct scheduler *scheduler, bool all)
 /* Back into the queue, unless a cancel or the second death says otherwise. */
 static int settle_requeue(struct scheduler *scheduler, struct run *run)
 {
-    const struct scheduler_parts *parts = &scheduler->parts;
+    const struct core *core = &scheduler->core;
     const char *id = run->job.id;
     bool died = run->outcome == OUTCOME_DIED;
     if (run->cancel_at > 0 || (died && run->job.deaths > 0)) {
         run->outcome = OUTCOME_FAILED;
         return settle_failed(scheduler, run);
     }
-    spool_results_remove(parts->spool, id);
+    spool_results_remove(core->spool, id);
     bool is_short = run->outcome == OUTCOME_SHORT;
-    int result = store_requeue(parts->store, id, died ? REQUEUE_DIED : is_short ? REQUEUE_SHORT : REQUEUE_STOPPED);
+    int result = store_requeue(core->store, id, died ? REQUEUE_DIED : is_short ? REQUEUE_SHORT : REQUEUE_STOPPED);
     if (result == ERR_CONFLICT) { /* somebody canceled it meanwhile */
         run->cancel_at = clock_seconds();
         run->outcome = OUTCOME_FAILED;
@@ -178,45 +175,12 @@ static int settle_requeue(struct scheduler *scheduler, struct run *run)
     if (result)
         return result;
     if (died)
-        metrics_retried(parts->metrics);
+        metrics_retried(core->metrics);
     if (is_short)
         put_back(scheduler, run);
     else
-        log_line(parts->log, LOG_LEVEL_INFO, id, "queued again");
+        log_line(core->log, LOG_LEVEL_INFO, id, "queued again");
     return 0;
-}
-
-void slot_blame(struct scheduler *scheduler, struct slot *slot)
-{
-    struct run *run = &slot->now;
-    if (!slot->died_of)
-        slot->died_of = json_object();
-    json_object_set_new(slot->died_of, run->job.id, json_true());
-    if (json_object_size(slot->died_of) < 2)
-        return;
-    run->outcome = OUTCOME_REQUEUE;
-    slot->rest = slot->rest <= 0 ? REST_FIRST : slot->rest * 2 < REST_LAST ? slot->rest * 2 : REST_LAST;
-    double until = clock_seconds() + slot->rest;
-    if (slot->worker.restart_at < until)
-        slot->worker.restart_at = until;
-    const char *reason = run->failure.code == ERR_DEVICE ? run->failure.text : slot->worker.note;
-    snprintf(slot->why, sizeof slot->why, "rests, for job after job ended it: %.*s", (int)sizeof slot->why - 40,
-             reason);
-    log_line(
-        scheduler->parts.log, LOG_LEVEL_ERROR, NULL,
-        "the fault is taken to be the device's, not the jobs': worker %d (%s) %s (for %g s; jobs stay in the queue)",
-        slot->worker.index, slot->worker.device, slot->why, slot->rest);
-}
-
-void slot_trust(struct scheduler *scheduler, struct slot *slot)
-{
-    if (slot->rest > 0)
-        log_line(scheduler->parts.log, LOG_LEVEL_INFO, NULL, "worker %d (%s) works again", slot->worker.index,
-                 slot->worker.device);
-    slot->rest = 0;
-    json_decref(slot->died_of);
-    slot->died_of = NULL;
-    worker_proved(&slot->worker);
 }
 
 /* Whether what was said to be complete can still be written to. A process that the worker is just starting has its
@@ -224,7 +188,7 @@ void slot_trust(struct scheduler *scheduler, struct slot *slot)
 static bool is_kept(struct scheduler *scheduler, struct slot *slot, struct run *run)
 {
     double now = clock_seconds();
-    if (spool_results_released(scheduler->parts.spool, run->job.id))
+    if (spool_results_released(scheduler->core.spool, run->job.id))
         return false;
     if (run->kept <= 0)
         run->kept = now;
@@ -251,7 +215,7 @@ static void settle_run(struct scheduler *scheduler, struct slot *slot, struct ru
                                                                    [OUTCOME_DIED] = settle_requeue,
                                                                    [OUTCOME_SHORT] = settle_requeue,
                                                                    [OUTCOME_REQUEUE] = settle_requeue};
-    const struct scheduler_parts *parts = &scheduler->parts;
+    const struct core *core = &scheduler->core;
     if (run->outcome == OUTCOME_NONE || clock_seconds() < run->settle_at)
         return;
     if (run->outcome == OUTCOME_DONE && !run->results && is_kept(scheduler, slot, run))
@@ -261,20 +225,20 @@ static void settle_run(struct scheduler *scheduler, struct slot *slot, struct ru
     if (result && run->outcome != before) /* a success that could not be kept is a failure */
         result = how[run->outcome](scheduler, run);
     if (result && result != ERR_CONFLICT) {
-        log_line(parts->log, LOG_LEVEL_ERROR, run->job.id, "its end cannot be stored, trying again: %s",
+        log_line(core->log, LOG_LEVEL_ERROR, run->job.id, "its end cannot be stored, trying again: %s",
                  err_last()->text);
         run->settle_at = clock_seconds() + SETTLE_SECONDS;
         return;
     }
     if (result)
-        log_line(parts->log, LOG_LEVEL_ERROR, run->job.id, "%s", err_last()->text);
+        log_line(core->log, LOG_LEVEL_ERROR, run->job.id, "%s", err_last()->text);
     char id[JOB_ID];
     bool canceled = run->cancel_at > 0 && !run->timed_out;
     int code = run->outcome == OUTCOME_DONE ? 0 : canceled ? ERR_CANCELED : run->failure.code;
     bool ended = run->outcome == OUTCOME_DONE || run->outcome == OUTCOME_FAILED;
     memcpy(id, run->job.id, sizeof id);
     forget_run(scheduler, slot, run);
-    waiters_wake(parts->waiters, id);
+    waiters_wake(core->waiters, id);
     if (ended) {
         json_object_del(scheduler->put_back, id);
         drop_scan(scheduler, id, code);

@@ -198,8 +198,8 @@ struct fixture {
 
 static inline void start(struct fixture *f)
 {
-    const struct scheduler_parts parts = {&f->options, &f->log, f->store, f->spool, f->metrics, f->waiters};
-    assert_int_equal(scheduler_create(&f->scheduler, &parts), 0);
+    const struct core core = {&f->options, &f->log, f->store, f->spool, f->metrics, f->waiters};
+    assert_int_equal(scheduler_create(&f->scheduler, &core), 0);
 }
 
 static inline int setup(void **state)

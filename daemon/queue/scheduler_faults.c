@@ -1,0 +1,67 @@
+/* How a worker ends, and whose fault that was: its job's or its device's (FAULTS in scheduler.h). */
+#include "daemon/base/child.h"
+#include "daemon/base/clock.h"
+#include "daemon/queue/scheduler_inside.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define REST_FIRST 2.0   /* s that a worker whose device is at fault rests, the first time */
+#define REST_LAST  120.0 /* s, after many times */
+
+/* The worker has died of its job: let the job be blamed for it, or the device. */
+static void slot_blame(struct scheduler *scheduler, struct slot *slot)
+{
+    struct run *run = &slot->now;
+    if (!slot->died_of)
+        slot->died_of = json_object();
+    json_object_set_new(slot->died_of, run->job.id, json_true());
+    if (json_object_size(slot->died_of) < 2)
+        return;
+    run->outcome = OUTCOME_REQUEUE;
+    slot->rest = slot->rest <= 0 ? REST_FIRST : slot->rest * 2 < REST_LAST ? slot->rest * 2 : REST_LAST;
+    double until = clock_seconds() + slot->rest;
+    if (slot->worker.restart_at < until)
+        slot->worker.restart_at = until;
+    const char *reason = run->failure.code == ERR_DEVICE ? run->failure.text : slot->worker.note;
+    snprintf(slot->why, sizeof slot->why, "rests, for job after job ended it: %.*s", (int)sizeof slot->why - 40,
+             reason);
+    log_line(
+        scheduler->core.log, LOG_LEVEL_ERROR, NULL,
+        "the fault is taken to be the device's, not the jobs': worker %d (%s) %s (for %g s; jobs stay in the queue)",
+        slot->worker.index, slot->worker.device, slot->why, slot->rest);
+}
+
+void slot_trust(struct scheduler *scheduler, struct slot *slot)
+{
+    if (slot->rest > 0)
+        log_line(scheduler->core.log, LOG_LEVEL_INFO, NULL, "worker %d (%s) works again", slot->worker.index,
+                 slot->worker.device);
+    slot->rest = 0;
+    json_decref(slot->died_of);
+    slot->died_of = NULL;
+    worker_proved(&slot->worker);
+}
+
+void slot_end(struct scheduler *scheduler, struct slot *slot, const char *reason)
+{
+    char how[CHILD_HOW];
+    worker_end(&slot->worker, how, sizeof how);
+    snprintf(slot->worker.note, sizeof slot->worker.note, "%s", reason ? reason : how);
+    bool expected = slot->now.cancel_at > 0 || slot->now.outcome != OUTCOME_NONE;
+    log_line(scheduler->core.log, expected ? LOG_LEVEL_WARNING : LOG_LEVEL_ERROR,
+             *slot->now.job.id ? slot->now.job.id : NULL, "another is started: worker %d %s", slot->worker.index,
+             slot->worker.note);
+    if (*slot->now.job.id && slot->now.outcome == OUTCOME_NONE) {
+        slot->now.outcome = OUTCOME_DIED;
+        slot->now.settle_at = 0;
+        err_set(ERR_WORKER_DIED,
+                "The worker process that ran the job %s, twice. The scan or its parameters may ask for more than "
+                "this server has; the server's log may say more.",
+                slot->worker.note);
+        slot->now.failure = *err_last();
+    }
+    if (slot->now.outcome == OUTCOME_DIED && slot->now.cancel_at == 0)
+        slot_blame(scheduler, slot);
+    slot_publish(scheduler, slot);
+}

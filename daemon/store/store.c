@@ -135,8 +135,9 @@ static struct kept kept_of(const struct store *store, const struct move *move, i
     struct kept kept = {.scans = stays && scan > 0, .scan_bytes = stays ? scan : 0};
     size_t i;
     json_t *result;
-    json_array_foreach (move->results, i, result)
+    json_array_foreach (move->results, i, result) {
         kept.result_bytes += json_integer_value(json_object_get(result, "bytes"));
+    }
     return kept;
 }
 

@@ -34,7 +34,7 @@ static struct line *line_next(const struct pool *pool)
     struct line *next = NULL;
     for (struct line *line = pool->lines; line; line = line->next)
         if (line->first && line->running < pool->limits.client &&
-            (!next || line->begun <= next->begun)) /* of two that had none, who came first */
+            (!next || line->begun <= next->begun)) /* of two new clients the one that came first */
             next = line;
     return next;
 }
@@ -73,7 +73,7 @@ static void *pool_thread(void *context)
     pthread_mutex_lock(&pool->lock);
     for (;;) {
         struct line *line = line_next(pool);
-        if (!line && pool->closed) /* what still waits is taken by who runs the tasks before it */
+        if (!line && pool->closed) /* tasks that wait are taken by the threads that run the ones before them */
             break;
         if (!line) {
             pthread_cond_wait(&pool->news, &pool->lock);

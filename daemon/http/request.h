@@ -110,7 +110,7 @@ int64_t http_body_bytes(struct request *request);
 
 /* Who sends this request, as fair shares and quotas know it. Fails with ERR_BAD_REQUEST. */
 int request_client(struct request *request, char name[JOB_CLIENT]);
-/* Whose turn it takes in a pool. */
+/* The client in whose turn its work is done in a pool. */
 void request_turn(struct request *request, char name[JOB_CLIENT]);
 /* Whether its other side has closed, or sends no more. */
 bool request_is_gone(const struct request *request);

@@ -25,7 +25,7 @@ struct waiter {
     struct MHD_Connection *connection;
     char key[WAITER_KEY];
     int socket;  /* watched for the other side's end; -1: it cannot be */
-    bool cancel; /* the caller's: what it waits for is to be canceled when it is gone */
+    bool cancel; /* the caller's: the job is to be canceled when the waiter is gone */
     bool gone;
     double deadline; /* clock_seconds() */
 };

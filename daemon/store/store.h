@@ -64,8 +64,8 @@ int store_submit(struct store *store, struct job *job, int64_t limit);
 int store_next(struct store *store, json_t *avoid, struct job *job, bool *found);
 
 /* How many jobs that wait are likely to begin before this one, which waits: by priority, and by what clients were given
- * as it is now, where a client's jobs count as what they have on average. What comes later may overtake it, or age move
- * it up. */
+ * as it is now, where a client's jobs count as what they have on average. Later jobs may overtake it, and its age may
+ * move it up. */
 int store_ahead(struct store *store, const struct job *job, int64_t *ahead);
 
 /* queued -> running, of the job that is next among those whose ids are not in `never`; of those in `avoid` (as above)

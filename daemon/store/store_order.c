@@ -108,7 +108,7 @@ static int overtaking(struct connection *reader, const struct client *other, con
     *count = turns < (double)waiting ? (int64_t)turns : waiting;
     if ((double)*count < turns) {
         *count += *count < waiting;
-    } else if (*count < waiting) { /* level with it: who came first */
+    } else if (*count < waiting) { /* given as much: the older job */
         result = head_read(reader, other, job->priority, 0, 0, NULL, &head);
         *count += !result && head.sequence && head.sequence < job->sequence;
     }

@@ -11,9 +11,8 @@
 #include <unistd.h>
 
 enum {
-    OPEN_MOST = 2048,        /* uploads of all clients: a start looks at each of them */
-    OPEN_CLIENT_MOST = 256,  /* of one */
-    RESERVATION_SECONDS = 60 /* without a byte, after which what has not arrived is no longer reserved */
+    OPEN_MOST = 2048,      /* uploads of all clients: a start looks at each of them */
+    OPEN_CLIENT_MOST = 256 /* of one */
 };
 
 /* Under the lock. NULL: there is none. */
@@ -82,16 +81,15 @@ int open_begin(struct uploads *uploads, const char *id, const struct job *job)
     return result;
 }
 
-int open_recover(struct uploads *uploads, const struct upload *found)
+int open_recover(struct uploads *uploads, const char *id, const char *client, int64_t length)
 {
-    const char *client = json_string_value(json_object_get(found->job, "client"));
-    struct open_upload upload = open_of(found->id, client ? client : "", found->length);
-    upload.reserved = found->length;
+    struct open_upload upload = open_of(id, client, length);
+    upload.reserved = length;
     pthread_mutex_lock(&uploads->open_lock);
     int result = open_add(uploads, &upload);
     pthread_mutex_unlock(&uploads->open_lock);
     if (!result)
-        spool_count(uploads->spool, found->length);
+        spool_count(uploads->spool, length);
     return result;
 }
 
@@ -122,8 +120,7 @@ void open_touch(struct uploads *uploads, const char *id)
 
 /* ---- what is reserved ---- */
 
-/* Count `bytes` of it as reserved; by how many more that is than before. */
-static int64_t reserved_set(struct uploads *uploads, const char *id, int64_t bytes)
+int64_t open_reserved_set(struct uploads *uploads, const char *id, int64_t bytes)
 {
     int64_t before = bytes;
     pthread_mutex_lock(&uploads->open_lock);
@@ -150,36 +147,11 @@ int open_reserve(struct uploads *uploads, const char *id, int fd)
         spool_release(uploads->spool, missing);
         return result;
     }
-    reserved_set(uploads, id, length);
+    open_reserved_set(uploads, id, length);
     return 0;
 }
 
-/* The blocks beyond the end of the file, where `arrived` bytes are. */
-static void blocks_give_back(struct uploads *uploads, const char *id, int64_t arrived, int64_t length)
-{
-    int fd = openat(uploads->folder, id, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    /* Which of the two gives back what lies behind the end is the file system's choice. */
-    if (ftruncate(fd, arrived) == 0)
-        (void)fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, arrived, length - arrived);
-    close(fd);
-}
-
-/* An upload that is idle, while no request writes to it. */
-static void lapse(struct uploads *uploads, const char *id)
-{
-    struct upload upload = {.job = NULL};
-    if (upload_get(uploads, id, &upload) == 0) {
-        blocks_give_back(uploads, id, upload.offset, upload.length);
-        upload_time_left_set(uploads, id, upload.offset, upload.left);
-        spool_release(uploads->spool, -reserved_set(uploads, id, upload.offset));
-    }
-    upload_clear(&upload);
-}
-
-/* Whether there is one whose reservation is over; `id` is its. */
-static bool idle_find(struct uploads *uploads, char id[JOB_ID], double before)
+bool open_idle_find(struct uploads *uploads, char id[JOB_ID], double before)
 {
     bool found = false;
     pthread_mutex_lock(&uploads->open_lock);
@@ -193,16 +165,4 @@ static bool idle_find(struct uploads *uploads, char id[JOB_ID], double before)
     }
     pthread_mutex_unlock(&uploads->open_lock);
     return found;
-}
-
-void open_lapse(struct uploads *uploads)
-{
-    char id[JOB_ID];
-    double seconds = (double)uploads->lifetime / 2;
-    double before = clock_seconds() - (seconds < RESERVATION_SECONDS ? seconds : RESERVATION_SECONDS);
-    while (idle_find(uploads, id, before))
-        if (upload_lock(uploads, id) == 0) {
-            lapse(uploads, id);
-            upload_unlock(uploads, id);
-        }
 }

@@ -77,15 +77,18 @@ int uploads_each(int folder, void (*each)(void *context, const char *id), void *
  * reserved yet. Fails with ERR_QUOTA, ERR_QUEUE_FULL, ERR_NO_MEMORY. */
 int open_begin(struct uploads *uploads, const char *id, const struct job *job);
 /* Count one that a start found, all of it reserved. Fails with ERR_NO_MEMORY. */
-int open_recover(struct uploads *uploads, const struct upload *found);
+int open_recover(struct uploads *uploads, const char *id, const char *client, int64_t length);
 /* It has ended. is_scan: its bytes stay counted, as those of a scan. */
 void open_end(struct uploads *uploads, const char *id, bool is_scan);
 /* Bytes of it have arrived, or are about to. */
 void open_touch(struct uploads *uploads, const char *id);
 /* Reserve what has not arrived, where it is not; `fd`: its file. Fails as spool_reserve(). */
 int open_reserve(struct uploads *uploads, const char *id, int fd);
-/* What idle uploads have reserved and not used is everybody's again. */
-void open_lapse(struct uploads *uploads);
+/* Count `bytes` of it as reserved; by how many more that is than before. */
+int64_t open_reserved_set(struct uploads *uploads, const char *id, int64_t bytes);
+/* Whether there is one of which nothing was touched since `before` (clock_seconds()); `id` is its. Each is found once,
+ * until it is touched again. */
+bool open_idle_find(struct uploads *uploads, char id[JOB_ID], double before);
 
 /* ---- uploads.c ---- */
 

@@ -3,9 +3,15 @@
 
 #include "daemon/base/clock.h"
 
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { CLOCK_SECONDS = 1, REAP_SECONDS = 60 };
+enum {
+    CLOCK_SECONDS = 1,
+    REAP_SECONDS = 60,
+    RESERVATION_SECONDS = 60 /* without a byte, after which what has not arrived is no longer reserved */
+};
 
 /* A look at all uploads. */
 struct pass {
@@ -40,6 +46,43 @@ static void look_after(void *context, const char *id)
     upload_clear(&upload);
 }
 
+/* The blocks beyond the end of the file, where `arrived` bytes are. */
+static void blocks_give_back(struct uploads *uploads, const char *id, int64_t arrived, int64_t length)
+{
+    int fd = openat(uploads->folder, id, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    /* Which of the two gives back what lies behind the end is the file system's choice. */
+    if (ftruncate(fd, arrived) == 0)
+        (void)fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, arrived, length - arrived);
+    close(fd);
+}
+
+/* An upload that is idle, while no request writes to it. */
+static void lapse(struct uploads *uploads, const char *id)
+{
+    struct upload upload = {.job = NULL};
+    if (upload_get(uploads, id, &upload) == 0) {
+        blocks_give_back(uploads, id, upload.offset, upload.length);
+        upload_time_left_set(uploads, id, upload.offset, upload.left);
+        spool_release(uploads->spool, -open_reserved_set(uploads, id, upload.offset));
+    }
+    upload_clear(&upload);
+}
+
+/* What idle uploads have reserved and not used is everybody's again. */
+static void idle_lapse(struct uploads *uploads)
+{
+    char id[JOB_ID];
+    double seconds = (double)uploads->lifetime / 2;
+    double before = clock_seconds() - (seconds < RESERVATION_SECONDS ? seconds : RESERVATION_SECONDS);
+    while (open_idle_find(uploads, id, before))
+        if (upload_lock(uploads, id) == 0) {
+            lapse(uploads, id);
+            upload_unlock(uploads, id);
+        }
+}
+
 static void *reap(void *context)
 {
     struct uploads *uploads = context;
@@ -50,7 +93,7 @@ static void *reap(void *context)
         int removed = 0;
         pthread_mutex_unlock(&uploads->lock);
         uploads_clock_follow(uploads);
-        open_lapse(uploads);
+        idle_lapse(uploads);
         if (clock_seconds() >= next) {
             uploads_each(uploads->folder, look_after, &(struct pass){uploads, &removed});
             next = clock_seconds() + (double)(uploads->lifetime < REAP_SECONDS ? uploads->lifetime : REAP_SECONDS);
@@ -65,6 +108,12 @@ static void *reap(void *context)
     }
     pthread_mutex_unlock(&uploads->lock);
     return NULL;
+}
+
+static int opened_recover(struct uploads *uploads, const struct upload *found)
+{
+    const char *client = json_string_value(json_object_get(found->job, "client"));
+    return open_recover(uploads, found->id, client ? client : "", found->length);
 }
 
 static void recover(void *context, const char *id)
@@ -84,7 +133,7 @@ static void recover(void *context, const char *id)
                  "an upload is damaged and stays as it is: mrirecond --check-state");
     } else {
         bool whole = chunk_take_back(uploads, id) == 0;
-        if (upload_get(uploads, id, &upload) == 0 && open_recover(uploads, &upload) != 0)
+        if (upload_get(uploads, id, &upload) == 0 && opened_recover(uploads, &upload) != 0)
             whole = false;
         if (upload.job && whole && known == ERR_NOT_FOUND &&
             complete(uploads, &upload, "an upload that was complete when a crash came"))

@@ -7,13 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static int (*const writers[IMAGE_FORMATS])(const struct image_series *series, int fd) = {
-    [IMAGE_H5] = image_write_h5,
-    [IMAGE_NIFTI] = image_write_nifti,
-    [IMAGE_PNG] = image_write_png,
-    [IMAGE_NPY] = image_write_npy,
-};
-
 int image_series_create(struct image_series **out, size_t count, size_t channels, const size_t size[3],
                         bool complex_valued)
 {
@@ -50,11 +43,6 @@ void image_series_free(struct image_series *series)
     free(series->data);
     free(series->xml);
     free(series);
-}
-
-int image_write(const struct image_series *series, enum image_format format, int fd)
-{
-    return writers[format](series, fd);
 }
 
 int image_put(int fd, const void *bytes, size_t count)

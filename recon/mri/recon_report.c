@@ -1,8 +1,10 @@
-/* The report that goes with every result: what was done, what was decided and why, and where the time went. */
+/* What a job says: how far it is, while it runs, and the report that goes with every result: what was done, what was
+ * decided and why, and where the time went. */
 #include "recon/mri/recon_steps.h"
 
 #include "gridding/base/err.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <time.h>
@@ -16,6 +18,17 @@ double recon_clock(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+int recon_tell(const struct recon_job *job, enum recon_step step, double fraction, int64_t iteration,
+               int64_t iterations)
+{
+    const struct recon_listener *listener = job->listener;
+    const struct recon_progress now = {(int)step, job->done + job->share * fmin(1, fmax(0, fraction)), iteration,
+                                       iterations};
+    if (listener && listener->progress && listener->progress(listener->context, &now) != 0)
+        return err_set(ERR_CANCELED, "The job was canceled while it was running.");
+    return 0;
 }
 
 int recon_report_create(json_t **out)

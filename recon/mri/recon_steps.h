@@ -66,11 +66,6 @@ static inline int recon_threads(const struct recon_job *job, size_t samples)
 int recon_run_scan(struct recon_outcome *out, struct dev *dev, const struct recon_request *request,
                    const struct recon_listener *listener, const struct scan *scan);
 
-/* Tell the listener that `fraction` of the running part of the table in run.c is done, and where it is: of the step's
- * unit `iteration` are done of `iterations` (0 of 0: it has none). Fails with ERR_CANCELED. */
-int recon_tell(const struct recon_job *job, enum recon_step step, double fraction, int64_t iteration,
-               int64_t iterations);
-
 /* ---- trajectories of one frame (recon_traj.c) ---- */
 
 /* Samples of the frame's readouts before each: offsets[frame->count + 1]. */
@@ -115,6 +110,10 @@ int recon_whitening(int n, double (*covariance)[2], struct c32 *out);
 /* ---- report (recon_report.c) ---- */
 
 double recon_clock(void); /* seconds, monotonic */
+/* Tell the listener that `fraction` of the running part of the table in run.c is done, and where it is: of the step's
+ * unit `iteration` are done of `iterations` (0 of 0: it has none). Fails with ERR_CANCELED. */
+int recon_tell(const struct recon_job *job, enum recon_step step, double fraction, int64_t iteration,
+               int64_t iterations);
 int recon_report_create(json_t **out);
 void recon_report_stage(struct recon_job *job, const char *name, double seconds); /* adds to what is there */
 void recon_report_number(struct recon_job *job, const char *name, double value);

@@ -1,5 +1,5 @@
 /* Step "trajectory": what the trajectory's columns mean, its unit, and whether every number of it can be used. */
-#include "recon/mri/recon_traj.h"
+#include "recon/mri/recon_weights.h"
 
 #include "gridding/base/err.h"
 

@@ -1,6 +1,6 @@
 /* What the column after the coordinates is: density weights (Gadgetron's convention), if it can be; it could also be
  * the kz of a 2-D scan, or anything else. */
-#include "recon/mri/recon_traj.h"
+#include "recon/mri/recon_weights.h"
 
 #include "gridding/base/err.h"
 

@@ -1,7 +1,7 @@
-/* recon_traj.h: what step "trajectory" (recon_traj.c) finds in one pass over the trajectories, for what is said of
- * their columns (recon_weights.c). */
-#ifndef MRIRECON_RECON_TRAJ_H
-#define MRIRECON_RECON_TRAJ_H
+/* recon_weights.h: what the column after the coordinates of a trajectory holds, by what step "trajectory"
+ * (recon_traj.c) finds in one pass over all trajectories. */
+#ifndef MRIRECON_RECON_WEIGHTS_H
+#define MRIRECON_RECON_WEIGHTS_H
 
 #include "recon/mri/recon_steps.h"
 

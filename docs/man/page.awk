@@ -1,5 +1,5 @@
-# page.awk: fills a manual page's template. First file: what `mrirecond --sample-config` prints, each option as a paragraph of
-# comment that ends in a line "#key = default"; it takes the place of the line @OPTIONS@.
+# page.awk: fills the template of a manual page. First file: the output of `mrirecond --sample-config`, in which each
+# option is a comment paragraph that ends in a line "#key = default"; the options replace the line @OPTIONS@.
 function roff(text) { gsub(/--/, "\\-\\-", text); sub(/^[.']/, "\\\\\\&&", text); return text }
 FNR == NR && /^# / { help = help roff(substr($0, 3)) "\n"; next }
 FNR == NR && /^#[a-z]/ {

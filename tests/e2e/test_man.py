@@ -57,7 +57,7 @@ def command():
     commands = set(re.findall(r"^  (\w+)  ", general.split("Options:")[0], re.M)) | {"help"}
     assert len(commands) > 10, commands
     same(set(re.findall(r"^\.TP\n\.(?:B|BI|BR) (\w+)", text.split(".SH COMMANDS")[1].split(".SH OPTIONS")[0], re.M)), commands, "commands")
-    listed, simulated = text.split(".SH OPTIONS")[1].split(".SH ENVIRONMENT")[0].split(".SS Of simulate")
+    listed, simulated = text.split(".SH OPTIONS")[1].split(".SH ENVIRONMENT")[0].split(".SS Options of simulate")
     heads = r"^\.TP\n\.(?:B|BI|BR) (--[a-z-]+)"
     same(set(re.findall(heads, listed, re.M)), options(general.split("Options:")[1].split("A first")[0]) | {"--help", "--version"}, "options")
     same(set(re.findall(heads, simulated, re.M)), options(simulator.split("\n\n")[1]), "options of simulate")

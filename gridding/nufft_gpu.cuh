@@ -193,6 +193,8 @@ void nufft_gpu_destroy(void *state);
 void nufft_gpu_describe(const void *state, struct nufft_info *info);
 int nufft_gpu_bins(const void *state, struct nufft_bins *out);
 
+/* ---- its workspace (nufft_gpu_room.cu) ---- */
+
 /* Bytes that a plan in 3-D may take for its workspace beside what it has, if one transform does not need more. */
 size_t nufft_gpu_workspace_most(const struct nufft_gpu *plan);
 

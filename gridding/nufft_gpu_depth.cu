@@ -14,6 +14,7 @@ enum {
 
 struct prober {
     struct dev *dev;
+    const struct nufft_leaf *leaf; /* the device's: it makes plans, as its plans ask here for a depth */
     struct nufft_shape shape;
     size_t samples;
     const float *k;
@@ -31,15 +32,14 @@ static double now(void)
 /* What a plan of a depth takes for one transform. Probes of one prober are told in relation to the first. */
 static int measure(struct prober *p, struct nufft_gpu *plan, struct overflow_probe *probe)
 {
-    const struct nufft_leaf *leaf = &nufft_leaf_gpu;
     struct nufft_times times;
     double least = 1e30;
     int rc = 0;
     for (int run = 0; !rc && run < PROBE_RUNS; run++) {
         double start = now();
-        rc = leaf->adjoint_squares(plan, p->transforms, p->data, p->squares);
+        rc = p->leaf->adjoint_squares(plan, p->transforms, p->data, p->squares);
         if (!rc)
-            rc = leaf->finish(plan, &times);
+            rc = p->leaf->finish(plan, &times);
         double total = (now() - start) / p->transforms;
         if (run == 0 || total >= least)
             continue;
@@ -60,13 +60,13 @@ static int probe_depth(struct prober *p, int depth, struct overflow_probe *probe
 {
     void *state = NULL;
     p->shape.bin_depth = depth;
-    int rc = nufft_leaf_gpu.create(&state, p->dev, &p->shape, p->samples, p->k);
+    int rc = p->leaf->create(&state, p->dev, &p->shape, p->samples, p->k);
     if (!rc)
         rc = measure(p, (struct nufft_gpu *)state, probe);
     if (!rc && keep)
         *keep = (struct nufft_gpu *)state;
     else
-        nufft_leaf_gpu.destroy(state);
+        p->leaf->destroy(state);
     return rc;
 }
 
@@ -89,7 +89,7 @@ static int choose(struct prober *p, int *depth)
     int rc = probe_depth(p, NUFFT_DEPTH_NONE, &costs.all, &plan);
     if (!rc)
         rc = bins_of(plan, &first, &bins);
-    nufft_leaf_gpu.destroy(plan);
+    p->leaf->destroy(plan);
     if (!rc) {
         uint32_t few = overflow_depth_of(first, bins, 0),
                  some = overflow_depth_of(first, bins, p->samples / PROBE_SHARE);
@@ -113,6 +113,7 @@ int nufft_gpu_choose_depth(struct dev *dev, const struct nufft_shape *shape, siz
     size_t available, total, pixels = (size_t)shape->n[0] * shape->n[1] * shape->n[2];
     int rc = gpu_available(gpu, &available, &total);
     p.dev = dev;
+    p.leaf = dev->leaf->nufft;
     p.shape = *shape;
     p.samples = samples;
     p.k = k;

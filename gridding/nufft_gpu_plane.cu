@@ -388,6 +388,11 @@ static void launch_sums(const struct plane_args *a, int batch, unsigned tasks, c
         launch_sum<SPLIT, 4, 4>(a, tasks, stream);
 }
 
+size_t nufft_gpu_plane_cells(const struct nufft_gpu *plan)
+{
+    return ((size_t)plan->bins.slots + plan->bins.occupied) * 2 * BRICK_PAIRS;
+}
+
 int nufft_gpu_sum_planes(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights)
 {
     const struct range_bins *bins = &plan->bins;

@@ -124,11 +124,6 @@ static __global__ void list_bricks(uint32_t count, uint32_t parts, const struct 
 
 /* ---- the way ---- */
 
-size_t nufft_gpu_plane_cells(const struct nufft_gpu *plan)
-{
-    return ((size_t)plan->bins.slots + plan->bins.occupied) * 2 * BRICK_PAIRS;
-}
-
 /* Whether no bin is shorter than what a kernel reaches: then a cell has a share of two bins an axis, at most. */
 static bool few_reach(const struct range_geometry *g)
 {

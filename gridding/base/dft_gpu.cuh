@@ -1,5 +1,5 @@
-/* dft_gpu.cuh: DFTs of 2 to 10 points with exponent +, in a thread's registers, in place, in natural order: the
- * butterflies of fft_gpu.cu. */
+/* dft_gpu.cuh: DFTs of 2 to 10, 12 and 16 points with exponent +, in a thread's registers, in place, in natural order:
+ * the butterflies of fft_gpu.cu. */
 #ifndef MRIRECON_DFT_GPU_CUH
 #define MRIRECON_DFT_GPU_CUH
 
@@ -127,9 +127,64 @@ static __device__ __forceinline__ void dft9(float2 *v)
         v[k] = t[k];
 }
 
+static __device__ __forceinline__ void dft12(float2 *v)
+{
+    const float h = 0.86602540378443865f;
+    const float2 w1 = {h, 0.5f}, w2 = {0.5f, h}, w4 = {-0.5f, h};
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        dft3(v[k], v[k + 4], v[k + 8]);
+    v[5] = mul(v[5], w1);
+    v[6] = mul(v[6], w2);
+    v[7] = mul_i(v[7]);
+    v[9] = mul(v[9], w2);
+    v[10] = mul(v[10], w4);
+    v[11] = make_float2(-v[11].x, -v[11].y);
+#pragma unroll
+    for (int a = 0; a < 3; a++)
+        dft4(v[4 * a], v[4 * a + 1], v[4 * a + 2], v[4 * a + 3]);
+    /* 4 a + b now holds output a + 3 b */
+    float2 t[12];
+#pragma unroll
+    for (int k = 0; k < 12; k++)
+        t[k % 4 * 3 + k / 4] = v[k];
+#pragma unroll
+    for (int k = 0; k < 12; k++)
+        v[k] = t[k];
+}
+
+static __device__ __forceinline__ void dft16(float2 *v)
+{
+    const float c = 0.92387953251128674f, s = 0.38268343236508977f, h = 0.70710678118654752f;
+    const float2 w1 = {c, s}, w2 = {h, h}, w3 = {s, c}, w6 = {-h, h}, w9 = {-c, -s};
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        dft4(v[k], v[k + 4], v[k + 8], v[k + 12]);
+    v[5] = mul(v[5], w1);
+    v[6] = mul(v[6], w2);
+    v[7] = mul(v[7], w3);
+    v[9] = mul(v[9], w2);
+    v[10] = mul_i(v[10]);
+    v[11] = mul(v[11], w6);
+    v[13] = mul(v[13], w3);
+    v[14] = mul(v[14], w6);
+    v[15] = mul(v[15], w9);
+#pragma unroll
+    for (int a = 0; a < 4; a++)
+        dft4(v[4 * a], v[4 * a + 1], v[4 * a + 2], v[4 * a + 3]);
+    /* 4 a + b now holds output a + 4 b */
+    float2 t[16];
+#pragma unroll
+    for (int k = 0; k < 16; k++)
+        t[k % 4 * 4 + k / 4] = v[k];
+#pragma unroll
+    for (int k = 0; k < 16; k++)
+        v[k] = t[k];
+}
+
 template <int R> static __device__ __forceinline__ void dft(float2 *v)
 {
-    static_assert(R >= 1 && R <= 10, "radix");
+    static_assert((R >= 1 && R <= 10) || R == 12 || R == 16, "radix");
     if (R == 2)
         dft2(v[0], v[1]);
     if (R == 3)
@@ -157,6 +212,10 @@ template <int R> static __device__ __forceinline__ void dft(float2 *v)
         dft8(v);
     if (R == 9)
         dft9(v);
+    if (R == 12)
+        dft12(v);
+    if (R == 16)
+        dft16(v);
     if (R == 10) {
 #pragma unroll
         for (int k = 0; k < 5; k++)

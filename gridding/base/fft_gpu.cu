@@ -231,15 +231,18 @@ static __device__ __forceinline__ void stage(const struct lines_args &a, const s
     __syncthreads();
 }
 
-/* 8 columns: 64 bytes side by side, two sectors. Of long ones two at least, if a block holds as many threads. */
-enum { BLOCK_THREADS_MOST = 640, COLUMN_THREADS_MOST = 1024, COLUMNS_MOST = 8, ROWS_MOST = 8 };
+/* 8 columns: 64 bytes side by side, two sectors; of long ones 4, if a block can hold as many threads. Of sizes up to
+ * 4,096 a line alone has up to 810. */
+enum { BLOCK_THREADS_MOST = 640, LINE_THREADS_MOST = 1024, COLUMNS_MOST = 8, COLUMNS_LEAST = 4, ROWS_MOST = 8 };
 
 static __host__ __device__ constexpr int lines_that_fit(int threads, bool rows)
 {
     int lines = rows ? ROWS_MOST : COLUMNS_MOST;
-    while (lines > 1 && lines * threads > BLOCK_THREADS_MOST)
+    while (lines > (rows ? 1 : COLUMNS_LEAST) && lines * threads > BLOCK_THREADS_MOST)
         lines /= 2;
-    return lines == 1 && !rows && 2 * threads <= COLUMN_THREADS_MOST ? 2 : lines;
+    while (lines > 1 && lines * threads > LINE_THREADS_MOST)
+        lines /= 2;
+    return lines;
 }
 
 static constexpr int block_threads(int threads, bool rows)
@@ -247,52 +250,57 @@ static constexpr int block_threads(int threads, bool rows)
     return threads * lines_that_fit(threads, rows);
 }
 
+/* Of a multiprocessor: large radices need more registers than two large blocks leave. */
+static constexpr int blocks_at_least(int largest_radix, int threads, bool rows)
+{
+    return largest_radix > 10 || block_threads(threads, rows) > BLOCK_THREADS_MOST ? 1 : 2;
+}
+
 /* ---- sizes that are met often: everything known to the compiler ---- */
 
 /* n, its radices, the largest first (a fourth of 1: there is none). */
-#define FFT_SIZES(X)     \
-    X(128, 8, 4, 4, 1)   \
-    X(144, 9, 4, 4, 1)   \
-    X(160, 8, 5, 4, 1)   \
-    X(192, 8, 6, 4, 1)   \
-    X(200, 8, 5, 5, 1)   \
-    X(216, 6, 6, 6, 1)   \
-    X(240, 8, 6, 5, 1)   \
-    X(256, 8, 8, 4, 1)   \
-    X(288, 9, 8, 4, 1)   \
-    X(320, 8, 8, 5, 1)   \
-    X(360, 9, 8, 5, 1)   \
-    X(384, 8, 8, 6, 1)   \
-    X(400, 10, 8, 5, 1)  \
-    X(432, 9, 8, 6, 1)   \
-    X(480, 10, 8, 6, 1)  \
-    X(512, 8, 8, 8, 1)   \
-    X(540, 10, 9, 6, 1)  \
-    X(576, 9, 8, 8, 1)   \
-    X(600, 10, 10, 6, 1) \
-    X(640, 10, 8, 8, 1)  \
-    X(720, 10, 9, 8, 1)  \
-    X(768, 8, 6, 4, 4)   \
-    X(800, 10, 10, 8, 1) \
-    X(864, 9, 6, 4, 4)   \
-    X(900, 10, 10, 9, 1) \
-    X(960, 8, 6, 5, 4)   \
-    X(1024, 8, 8, 4, 4)  \
-    X(1152, 8, 6, 6, 4)  \
-    X(1280, 8, 8, 5, 4)  \
-    X(1440, 8, 6, 6, 5)  \
-    X(1536, 8, 8, 6, 4)  \
-    X(1600, 8, 8, 5, 5)  \
-    X(1920, 8, 8, 6, 5)  \
-    X(2048, 8, 8, 8, 4)
+#define FFT_SIZES(X)       \
+    X(128, 8, 4, 4, 1)     \
+    X(144, 9, 4, 4, 1)     \
+    X(160, 8, 5, 4, 1)     \
+    X(192, 8, 6, 4, 1)     \
+    X(200, 8, 5, 5, 1)     \
+    X(216, 6, 6, 6, 1)     \
+    X(240, 8, 6, 5, 1)     \
+    X(256, 8, 8, 4, 1)     \
+    X(288, 9, 8, 4, 1)     \
+    X(320, 8, 8, 5, 1)     \
+    X(360, 9, 8, 5, 1)     \
+    X(384, 8, 8, 6, 1)     \
+    X(400, 10, 8, 5, 1)    \
+    X(432, 9, 8, 6, 1)     \
+    X(480, 10, 8, 6, 1)    \
+    X(512, 8, 8, 8, 1)     \
+    X(540, 10, 9, 6, 1)    \
+    X(576, 9, 8, 8, 1)     \
+    X(600, 10, 10, 6, 1)   \
+    X(640, 10, 8, 8, 1)    \
+    X(720, 10, 9, 8, 1)    \
+    X(768, 16, 8, 6, 1)    \
+    X(800, 10, 10, 8, 1)   \
+    X(864, 16, 9, 6, 1)    \
+    X(900, 10, 10, 9, 1)   \
+    X(960, 16, 10, 6, 1)   \
+    X(1024, 16, 8, 8, 1)   \
+    X(1152, 16, 9, 8, 1)   \
+    X(1280, 8, 8, 5, 4)    \
+    X(1440, 16, 10, 9, 1)  \
+    X(1536, 16, 12, 8, 1)  \
+    X(1600, 16, 10, 10, 1) \
+    X(1920, 16, 12, 10, 1) \
+    X(2048, 16, 16, 8, 1)
 
 /* Blocks of lines_that_fit(n / smallest radix) * that, or of rows fewer; shared memory: the lines. A block owns
  * neighbouring lines of one set; rows are read along the line, columns across the lines. */
 template <int R0, int R1, int R2, int R3, bool ROWS, fft_kind KIND>
 static __global__ void __launch_bounds__(block_threads(R0 *R1 *R2 *R3 / (R3 > 1 ? R3 : R2), ROWS),
-                                         block_threads(R0 *R1 *R2 *R3 / (R3 > 1 ? R3 : R2), ROWS) > BLOCK_THREADS_MOST
-                                             ? 1
-                                             : 2) transform_size(const __grid_constant__ struct lines_args a)
+                                         blocks_at_least(R0, R0 *R1 *R2 *R3 / (R3 > 1 ? R3 : R2), ROWS))
+    transform_size(const __grid_constant__ struct lines_args a)
 {
     extern __shared__ float2 shared[];
     constexpr int n = R0 * R1 * R2 * R3, threads = n / (R3 > 1 ? R3 : R2);
@@ -406,7 +414,7 @@ static __device__ __forceinline__ void stage_of(int radix, const struct lines_ar
 
 /* As transform_size. */
 template <bool ROWS, fft_kind KIND>
-static __global__ void __launch_bounds__(BLOCK_THREADS_MOST, 1)
+static __global__ void __launch_bounds__(LINE_THREADS_MOST, 1)
     transform_any(const __grid_constant__ struct lines_args a)
 {
     extern __shared__ float2 shared[];
@@ -525,7 +533,7 @@ int fft_run(struct gpu *gpu, const struct fft_plan *plan, const struct fft_pass 
     if (!kernel)
         kernel = kernel_of_any(rows, pass->kind);
     size_t shared = a.lines_per_block * line_bytes;
-    if (a.threads > BLOCK_THREADS_MOST || shared > gpu->shared_most || pass->sets > 65535)
+    if (a.threads > LINE_THREADS_MOST || shared > gpu->shared_most || pass->sets > 65535)
         return err_set(ERR_BAD_PARAMETER, "A grid of %d cells is longer than the GPU's FFT handles.", plan->n);
     if (shared > 48 * 1024) {
         int rc = gpu_check(

@@ -21,7 +21,7 @@ static void start(struct scheduler *scheduler, struct slot *slot)
 {
     const struct core *core = &scheduler->core;
     if (worker_start(&slot->worker, core->options)) {
-        char how[CHILD_HOW], reason[sizeof slot->now.failure.text];
+        char how[CHILD_HOW], reason[sizeof slot->running.failure.text];
         snprintf(reason, sizeof reason, "%s", err_last()->text);
         worker_end(&slot->worker, how, sizeof how);
         snprintf(slot->worker.note, sizeof slot->worker.note, "%.*s", (int)sizeof slot->worker.note - 1, reason);
@@ -62,7 +62,7 @@ static void add_other_gpus(struct scheduler *scheduler, const struct worker *fir
 static void on_progress(struct scheduler *scheduler, struct slot *slot, const json_t *message)
 {
     struct job_progress *progress = &scheduler->status[slot->worker.index].progress, said;
-    const struct kind *kind = recon_kind_find(slot->now.job.kind);
+    const struct kind *kind = recon_kind_find(slot->running.job.kind);
     const char *step = json_string_value(json_object_get(message, "step"));
     said.fraction = json_number_value(json_object_get(message, "fraction"));
     said.step = kind && step ? kind_step_find(kind, step) : -1;
@@ -76,7 +76,7 @@ static void on_progress(struct scheduler *scheduler, struct slot *slot, const js
     /* That it says again where it is is a sign of life and no progress. */
     if (said.fraction > progress->fraction || said.step != progress->step || said.iteration != progress->iteration ||
         said.iterations != progress->iterations) {
-        slot->now.progressed = slot->worker.heard;
+        slot->running.progressed = slot->worker.heard;
         *progress = said;
     }
     pthread_mutex_unlock(&scheduler->lock);
@@ -126,10 +126,10 @@ static bool on_message(struct scheduler *scheduler, struct slot *slot, const jso
         return false;
     }
     *reason = "sent a message out of turn";
-    if (slot->worker.state != WORKER_BUSY || slot->now.outcome != OUTCOME_NONE || !id ||
-        strcmp(id, slot->now.job.id) != 0)
+    if (slot->worker.state != WORKER_BUSY || slot->running.outcome != OUTCOME_NONE || !id ||
+        strcmp(id, slot->running.job.id) != 0)
         return false;
-    slot->now.settle_at = 0;
+    slot->running.finish_at = 0;
     if (strcmp(type, "progress") == 0) {
         on_progress(scheduler, slot, message);
     } else if (strcmp(type, "done") == 0) {
@@ -137,16 +137,16 @@ static bool on_message(struct scheduler *scheduler, struct slot *slot, const jso
         *reason = "sent a report that is no object, or too large or deep a one";
         if (!wire_report_is_sound(report))
             return false;
-        slot_trust(scheduler, slot);
-        slot->now.outcome = OUTCOME_DONE;
-        slot->now.report = json_incref(report);
+        device_clear(scheduler, slot);
+        slot->running.outcome = OUTCOME_DONE;
+        slot->running.report = json_incref(report);
     } else if (strcmp(type, "failed") == 0) {
         bool fatal = json_is_true(json_object_get(message, "fatal"));
         bool put_back = json_is_true(json_object_get(message, "put_back"));
-        wire_error_unpack(json_object_get(message, "error"), &slot->now.failure);
-        slot->now.outcome = fatal ? OUTCOME_DIED : put_back ? OUTCOME_SHORT : OUTCOME_FAILED;
-        if (slot->worker.gpu && (slot->now.failure.code == ERR_DEVICE || slot->now.failure.code == ERR_GPU_OOM))
-            metrics_gpu_failed(scheduler->core.metrics, slot->worker.device, slot->now.failure.code);
+        wire_error_unpack(json_object_get(message, "error"), &slot->running.failure);
+        slot->running.outcome = fatal ? OUTCOME_DIED : put_back ? OUTCOME_SHORT : OUTCOME_FAILED;
+        if (slot->worker.gpu && (slot->running.failure.code == ERR_DEVICE || slot->running.failure.code == ERR_GPU_OOM))
+            metrics_gpu_failed(scheduler->core.metrics, slot->worker.device, slot->running.failure.code);
         *reason = "lost its device";
         return !fatal;
     } else {
@@ -185,9 +185,9 @@ static void listen_to(struct scheduler *scheduler, struct slot *slot)
          * this one. */
         if (slot_move_on(scheduler, slot)) {
             assign(scheduler);
-            ahead_next(scheduler);
+            prefetch_next(scheduler);
         }
-        slot_settle(scheduler, slot);
+        slot_finish(scheduler, slot);
     }
 }
 
@@ -209,25 +209,25 @@ static void hand_over(struct scheduler *scheduler, struct slot *slot)
 {
     const struct core *core = &scheduler->core;
     int files[WIRE_FDS], count = 0; /* the scan, and the results */
-    const char *id = slot->now.job.id;
-    json_t *formats = formats_of(&slot->now.job);
+    const char *id = slot->running.job.id;
+    json_t *formats = formats_of(&slot->running.job);
     /* Whoever else reads it ahead does so in vain, as does this worker if it was another job. */
     for (int i = 0; i < scheduler->count; i++) {
         struct worker *worker = &scheduler->slot[i].worker;
-        if (strcmp(worker->ahead, id) == 0 ? worker != &slot->worker : worker == &slot->worker)
+        if (strcmp(worker->prefetched, id) == 0 ? worker != &slot->worker : worker == &slot->worker)
             worker_forget(worker);
     }
-    slot->worker.ahead[0] = '\0';
-    slot->now.device = slot->worker.device;
-    slot->now.started = slot->now.progressed = clock_seconds();
+    slot->worker.prefetched[0] = '\0';
+    slot->running.device = slot->worker.device;
+    slot->running.started = slot->running.progressed = clock_seconds();
     slot->worker.state = WORKER_BUSY;
     slot_publish(scheduler, slot);
     /* It was to be a GPU, where there is one. */
     if (!slot->worker.gpu && strcmp(slot->worker.wanted, "auto") == 0)
         metrics_fell_back(core->metrics);
-    metrics_started(core->metrics, 1e-3 * (double)(slot->now.job.started - slot->now.job.created));
-    log_line_about(core->log, LOG_LEVEL_INFO, &(struct log_about){id, slot->now.job.client, 0},
-                   "begins on %s, attempt %lld", slot->worker.device, (long long)slot->now.job.attempts);
+    metrics_started(core->metrics, 1e-3 * (double)(slot->running.job.started - slot->running.job.created));
+    log_line_about(core->log, LOG_LEVEL_INFO, &(struct log_about){id, slot->running.job.client, 0},
+                   "begins on %s, attempt %lld", slot->worker.device, (long long)slot->running.job.attempts);
     int result = spool_open(core->spool, id, &files[0]);
     count += !result;
     if (!result)
@@ -235,24 +235,24 @@ static void hand_over(struct scheduler *scheduler, struct slot *slot)
     if (!result)
         count += (int)json_array_size(formats);
     if (result) {
-        slot->now.outcome = disk_is_cause(result) ? OUTCOME_SHORT : OUTCOME_FAILED;
-        slot->now.failure = *err_last();
-        slot->now.scan_lost = result == ERR_SCAN_GONE;
-        if (slot->now.scan_lost)
-            slot->now.failure.code = ERR_IO; /* of the server, as a start has it */
+        slot->running.outcome = disk_is_cause(result) ? OUTCOME_SHORT : OUTCOME_FAILED;
+        slot->running.failure = *err_last();
+        slot->running.scan_lost = result == ERR_SCAN_GONE;
+        if (slot->running.scan_lost)
+            slot->running.failure.code = ERR_IO; /* of the server, as a start has it */
     } else if (worker_send(&slot->worker,
                            json_pack("{s:s, s:s, s:s, s:O, s:O, s:o}", "type", "job", "id", id, "kind",
-                                     slot->now.job.kind, "parameters", slot->now.job.parameters, "formats", formats,
-                                     "room", results_room(scheduler, &slot->now.most)),
+                                     slot->running.job.kind, "parameters", slot->running.job.parameters, "formats",
+                                     formats, "room", results_room(scheduler, &slot->running.most)),
                            files, count)) {
         /* It was gone, or deaf, before it had the job, which is not to blame. */
-        slot->now.outcome = OUTCOME_REQUEUE;
+        slot->running.outcome = OUTCOME_REQUEUE;
         slot_end(scheduler, slot, "takes no messages");
     }
     for (int i = 0; i < count; i++)
         close(files[i]);
     json_decref(formats);
-    slot_settle(scheduler, slot);
+    slot_finish(scheduler, slot);
 }
 
 /* The idle worker for a job: the one that has read its scan, else a GPU's first, else one that has read nothing. */
@@ -261,12 +261,12 @@ static struct slot *idle_find(struct scheduler *scheduler, const char *id)
     struct slot *found = NULL;
     for (int i = 0; i < scheduler->count; i++) {
         struct slot *slot = &scheduler->slot[i];
-        if (slot->worker.state != WORKER_IDLE || *slot->now.job.id)
+        if (slot->worker.state != WORKER_IDLE || *slot->running.job.id)
             continue;
-        if (*id && strcmp(slot->worker.ahead, id) == 0)
+        if (*id && strcmp(slot->worker.prefetched, id) == 0)
             return slot;
         bool same = found && slot->worker.gpu == found->worker.gpu;
-        if (slot_better(slot, found) || (same && *found->worker.ahead && !*slot->worker.ahead))
+        if (slot_better(slot, found) || (same && *found->worker.prefetched && !*slot->worker.prefetched))
             found = slot;
     }
     return found;
@@ -292,7 +292,7 @@ static bool is_held(struct scheduler *scheduler)
  * died of (FAULTS), and what was put back (SHORTAGES). */
 static json_t *later_ids(const struct scheduler *scheduler)
 {
-    json_t *ids = ahead_ids(scheduler, true), *put_back = put_back_ids(scheduler, true);
+    json_t *ids = prefetch_ids(scheduler, true), *put_back = put_back_ids(scheduler, true);
     json_array_extend(ids, put_back);
     json_decref(put_back);
     for (int i = 0; i < scheduler->count; i++) {
@@ -319,16 +319,16 @@ static void assign(struct scheduler *scheduler)
         json_decref(never);
         if (result) {
             log_line(core->log, LOG_LEVEL_ERROR, NULL, "no job can be taken, trying again: %s", err_last()->text);
-            scheduler->take_at = clock_seconds() + SETTLE_SECONDS;
+            scheduler->take_at = clock_seconds() + STORE_RETRY_SECONDS;
             return;
         }
         if (!found)
             return;
         struct slot *idle = idle_find(scheduler, job.id);
-        idle->now.job = job;
+        idle->running.job = job;
         waiters_wake(core->waiters, job.id); /* those who follow its events */
         hand_over(scheduler, idle);
-        scheduler->news = true;
+        scheduler->prefetch_pending = true;
     }
 }
 
@@ -336,14 +336,14 @@ static void assign(struct scheduler *scheduler)
 static void enforce(struct scheduler *scheduler, struct slot *slot, double now)
 {
     const struct options *options = scheduler->core.options;
-    if (slot->worker.state != WORKER_BUSY || slot->now.outcome != OUTCOME_NONE)
+    if (slot->worker.state != WORKER_BUSY || slot->running.outcome != OUTCOME_NONE)
         return;
-    if (slot->now.cancel_at > 0) {
-        if (now - slot->now.cancel_at > (double)options->cancel_grace)
+    if (slot->running.cancel_at > 0) {
+        if (now - slot->running.cancel_at > (double)options->cancel_grace)
             slot_end(scheduler, slot, "did not stop its job in time and was killed");
         return;
     }
-    if (options->progress_timeout > 0 && now - slot->now.progressed > (double)options->progress_timeout) {
+    if (options->progress_timeout > 0 && now - slot->running.progressed > (double)options->progress_timeout) {
         char reason[96];
         snprintf(reason, sizeof reason, "made no progress for %lld s and was killed",
                  (long long)options->progress_timeout);
@@ -351,15 +351,16 @@ static void enforce(struct scheduler *scheduler, struct slot *slot, double now)
         return;
     }
     struct job job = {.state = JOB_RUNNING};
-    slot->now.timed_out = options->job_time_limit > 0 && now - slot->now.started > (double)options->job_time_limit;
-    if (!slot->now.timed_out &&
-        (store_get(scheduler->core.store, slot->now.job.id, &job) || job.state != JOB_CANCELING)) {
+    slot->running.timed_out =
+        options->job_time_limit > 0 && now - slot->running.started > (double)options->job_time_limit;
+    if (!slot->running.timed_out &&
+        (store_get(scheduler->core.store, slot->running.job.id, &job) || job.state != JOB_CANCELING)) {
         job_clear(&job);
         return;
     }
     job_clear(&job);
-    slot->now.cancel_at = now;
-    if (worker_send(&slot->worker, json_pack("{s:s, s:s}", "type", "cancel", "id", slot->now.job.id), NULL, 0))
+    slot->running.cancel_at = now;
+    if (worker_send(&slot->worker, json_pack("{s:s, s:s}", "type", "cancel", "id", slot->running.job.id), NULL, 0))
         slot_end(scheduler, slot, "takes no messages");
 }
 
@@ -373,8 +374,9 @@ static double next_due(const struct scheduler *scheduler, double now, double wai
         const struct slot *slot = &scheduler->slot[i];
         if (slot->worker.state == WORKER_DOWN && slot->worker.restart_at < due)
             due = slot->worker.restart_at;
-        if (slot->now.cancel_at > 0 && slot->now.cancel_at + (double)scheduler->core.options->cancel_grace < due)
-            due = slot->now.cancel_at + (double)scheduler->core.options->cancel_grace;
+        if (slot->running.cancel_at > 0 &&
+            slot->running.cancel_at + (double)scheduler->core.options->cancel_grace < due)
+            due = slot->running.cancel_at + (double)scheduler->core.options->cancel_grace;
     }
     if (waiters > 0 && waiters < due)
         due = waiters;
@@ -394,7 +396,7 @@ static void sleep_until_woken(struct scheduler *scheduler)
     eventfd_t woken;
     if (poll(fds, (nfds_t)count, (int)(due * 1000) + 1) > 0 && fds[0].revents) {
         eventfd_read(scheduler->wake, &woken);
-        scheduler->news = true;
+        scheduler->prefetch_pending = true;
     }
 }
 
@@ -408,7 +410,7 @@ static void turn(struct scheduler *scheduler, struct slot *slot)
     if (!worker_watch(&slot->worker, scheduler->core.options, now, reason, sizeof reason))
         slot_end(scheduler, slot, reason);
     enforce(scheduler, slot, now);
-    slot_settle(scheduler, slot);
+    slot_finish(scheduler, slot);
 }
 
 static void *scheduler_run(void *context)
@@ -418,10 +420,10 @@ static void *scheduler_run(void *context)
         scheduler->turned = clock_seconds();
         for (int i = 0; i < scheduler->count; i++)
             turn(scheduler, &scheduler->slot[i]);
-        ahead_announced(scheduler, WORKER_IDLE);
+        prefetch_announced(scheduler, WORKER_IDLE);
         assign(scheduler);
-        ahead_next(scheduler);
-        ahead_announced(scheduler, WORKER_BUSY);
+        prefetch_next(scheduler);
+        prefetch_announced(scheduler, WORKER_BUSY);
         sleep_until_woken(scheduler);
     }
     for (int i = 0; i < scheduler->count; i++) {
@@ -430,14 +432,14 @@ static void *scheduler_run(void *context)
         listen_to(scheduler, slot);
         if (slot->worker.state != WORKER_DOWN)
             worker_end(&slot->worker, how, sizeof how);
-        slot->last.settle_at = 0;
-        slot_settle(scheduler, slot);
-        if (*slot->now.job.id && slot->now.outcome == OUTCOME_NONE)
-            slot->now.outcome = OUTCOME_REQUEUE;
-        slot_settle(scheduler, slot);
+        slot->ending.finish_at = 0;
+        slot_finish(scheduler, slot);
+        if (*slot->running.job.id && slot->running.outcome == OUTCOME_NONE)
+            slot->running.outcome = OUTCOME_REQUEUE;
+        slot_finish(scheduler, slot);
         json_decref(slot->died_of);
         slot->died_of = NULL;
-        for (struct run *run = &slot->now; run; run = run == &slot->now ? &slot->last : NULL) {
+        for (struct run *run = &slot->running; run; run = run == &slot->running ? &slot->ending : NULL) {
             job_clear(&run->job);
             json_decref(run->results);
             json_decref(run->report);

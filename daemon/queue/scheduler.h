@@ -1,12 +1,12 @@
-/* scheduler.h: gives queued jobs to workers, and settles what becomes of them.
+/* scheduler.h: gives queued jobs to workers, and stores how they end.
  *
  * One thread of its own owns the worker processes, and sleeps in poll() on their sockets and on an eventfd by which
  * other threads wake it. Everything else it knows it takes from the store at each turn, so a wake-up carries no message
  * and none can be lost: after a submit it finds a queued job, after a cancel a job that is canceling.
  *
- * A worker reads ahead the scan of the job that is likely to be its next, beside the job that it runs. That is a hint
- * and binds nobody: the job stays queued until a worker is free for it, can be canceled, overtaken or taken by another
- * worker, and is neither run nor dead if the worker dies meanwhile.
+ * PREFETCH. A worker reads the scan of the job that is likely to be its next, beside the job that it runs. That is a
+ * hint and binds nobody: the job stays queued until a worker is free for it, can be canceled, overtaken or taken by
+ * another worker, and is neither run nor dead if the worker dies meanwhile.
  *
  * FAULTS. A job whose worker died of it is run once more, after another one where another waits. When a worker dies of
  * a second job and has done none to its end since it died of the first, the fault is taken to be its device's: the

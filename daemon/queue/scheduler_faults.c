@@ -6,21 +6,23 @@
 #include <stdio.h>
 #include <string.h>
 
-#define REST_FIRST 2.0   /* s that a worker whose device is at fault rests, the first time */
-#define REST_LAST  120.0 /* s, after many times */
+#define BACKOFF_FIRST 2.0   /* s that a worker whose device is at fault rests, the first time */
+#define BACKOFF_LAST  120.0 /* s, after many times */
 
-/* The worker has died of its job: let the job be blamed for it, or the device. */
-static void slot_blame(struct scheduler *scheduler, struct slot *slot)
+/* The worker has died of its job. When that is the second since it last did one to its end, its device is suspected. */
+static void device_suspect(struct scheduler *scheduler, struct slot *slot)
 {
-    struct run *run = &slot->now;
+    struct run *run = &slot->running;
     if (!slot->died_of)
         slot->died_of = json_object();
     json_object_set_new(slot->died_of, run->job.id, json_true());
     if (json_object_size(slot->died_of) < 2)
         return;
     run->outcome = OUTCOME_REQUEUE;
-    slot->rest = slot->rest <= 0 ? REST_FIRST : slot->rest * 2 < REST_LAST ? slot->rest * 2 : REST_LAST;
-    double until = clock_seconds() + slot->rest;
+    slot->backoff = slot->backoff <= 0                 ? BACKOFF_FIRST
+                    : slot->backoff * 2 < BACKOFF_LAST ? slot->backoff * 2
+                                                       : BACKOFF_LAST;
+    double until = clock_seconds() + slot->backoff;
     if (slot->worker.restart_at < until)
         slot->worker.restart_at = until;
     const char *reason = run->failure.code == ERR_DEVICE ? run->failure.text : slot->worker.note;
@@ -29,15 +31,15 @@ static void slot_blame(struct scheduler *scheduler, struct slot *slot)
     log_line(
         scheduler->core.log, LOG_LEVEL_ERROR, NULL,
         "the fault is taken to be the device's, not the jobs': worker %d (%s) %s (for %g s; jobs stay in the queue)",
-        slot->worker.index, slot->worker.device, slot->why, slot->rest);
+        slot->worker.index, slot->worker.device, slot->why, slot->backoff);
 }
 
-void slot_trust(struct scheduler *scheduler, struct slot *slot)
+void device_clear(struct scheduler *scheduler, struct slot *slot)
 {
-    if (slot->rest > 0)
+    if (slot->backoff > 0)
         log_line(scheduler->core.log, LOG_LEVEL_INFO, NULL, "worker %d (%s) works again", slot->worker.index,
                  slot->worker.device);
-    slot->rest = 0;
+    slot->backoff = 0;
     json_decref(slot->died_of);
     slot->died_of = NULL;
     worker_proved(&slot->worker);
@@ -48,20 +50,20 @@ void slot_end(struct scheduler *scheduler, struct slot *slot, const char *reason
     char how[CHILD_HOW];
     worker_end(&slot->worker, how, sizeof how);
     snprintf(slot->worker.note, sizeof slot->worker.note, "%s", reason ? reason : how);
-    bool expected = slot->now.cancel_at > 0 || slot->now.outcome != OUTCOME_NONE;
+    bool expected = slot->running.cancel_at > 0 || slot->running.outcome != OUTCOME_NONE;
     log_line(scheduler->core.log, expected ? LOG_LEVEL_WARNING : LOG_LEVEL_ERROR,
-             *slot->now.job.id ? slot->now.job.id : NULL, "another is started: worker %d %s", slot->worker.index,
-             slot->worker.note);
-    if (*slot->now.job.id && slot->now.outcome == OUTCOME_NONE) {
-        slot->now.outcome = OUTCOME_DIED;
-        slot->now.settle_at = 0;
+             *slot->running.job.id ? slot->running.job.id : NULL, "another is started: worker %d %s",
+             slot->worker.index, slot->worker.note);
+    if (*slot->running.job.id && slot->running.outcome == OUTCOME_NONE) {
+        slot->running.outcome = OUTCOME_DIED;
+        slot->running.finish_at = 0;
         err_set(ERR_WORKER_DIED,
                 "The worker process that ran the job %s, twice. The scan or its parameters may ask for more than "
                 "this server has; the server's log may say more.",
                 slot->worker.note);
-        slot->now.failure = *err_last();
+        slot->running.failure = *err_last();
     }
-    if (slot->now.outcome == OUTCOME_DIED && slot->now.cancel_at == 0)
-        slot_blame(scheduler, slot);
+    if (slot->running.outcome == OUTCOME_DIED && slot->running.cancel_at == 0)
+        device_suspect(scheduler, slot);
     slot_publish(scheduler, slot);
 }

@@ -12,7 +12,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define SETTLE_SECONDS 1.0 /* before the store is asked again after it failed */
+#define STORE_RETRY_SECONDS 1.0 /* s before the store is asked again after it failed */
 
 /* How a job ended, until the store knows. */
 enum outcome {
@@ -34,7 +34,7 @@ struct run {
     bool scan_lost;             /* it is not on the disk any more */
     double kept;                /* since when its worker keeps a result open that it called complete; 0: it does not */
     enum outcome outcome;
-    double settle_at;
+    double finish_at;
     struct err failure;
     int64_t most;             /* bytes that its results may take; 0: any */
     json_t *results, *report; /* of OUTCOME_DONE; results once the files are in their place */
@@ -43,12 +43,12 @@ struct run {
 /* A worker and its jobs. Of the scheduler's thread. */
 struct slot {
     struct worker worker;
-    struct run now;            /* what it works at */
-    struct run last;           /* what it has ended, until the disk knows: it has its next job meanwhile */
+    struct run running;        /* what it works at */
+    struct run ending;         /* what it has ended, until the disk knows: it has its next job meanwhile */
     char why[2 * WORKER_TEXT]; /* it could not start, or rests */
     /* FAULTS in scheduler.h */
     json_t *died_of; /* ids of the jobs it died of since it did one to its end (true for each); NULL: none */
-    double rest;     /* s without a job after a death, for its device is held at fault; 0: it is trusted */
+    double backoff;  /* s without a job after a death, for its device is held at fault; 0: it is trusted */
 };
 
 enum stopping { RUNNING, DRAINING, STOPPING };
@@ -68,11 +68,11 @@ struct scheduler {
     _Atomic bool held;     /* no job is begun, for the disk is low */
     /* of the thread */
     struct slot slot[WORKERS_MAX];
-    int count;            /* grows under the lock: others count by it, too */
-    double take_at;       /* the store failed; no job is taken before */
-    bool news;            /* there may be a job to be read ahead */
-    bool landlock_missed; /* the log was told */
-    json_t *put_back;     /* id: {until, pause}; SHORTAGES in scheduler.h */
+    int count;             /* grows under the lock: others count by it, too */
+    double take_at;        /* the store failed; no job is taken before */
+    bool prefetch_pending; /* there may be a job to be read ahead */
+    bool landlock_missed;  /* the log was told */
+    json_t *put_back;      /* id: {until, pause}; SHORTAGES in scheduler.h */
     /* of everybody, under the lock */
     pthread_mutex_t lock;
     struct worker_status status[WORKERS_MAX];
@@ -97,8 +97,8 @@ void slot_publish(struct scheduler *scheduler, const struct slot *slot);
  * held at fault, or its device. */
 void slot_end(struct scheduler *scheduler, struct slot *slot, const char *reason);
 
-/* It has done a job to its end. */
-void slot_trust(struct scheduler *scheduler, struct slot *slot);
+/* The worker has done a job to its end: its device is trusted again. */
+void device_clear(struct scheduler *scheduler, struct slot *slot);
 
 /* ---- scheduler_results.c ---- */
 
@@ -109,8 +109,8 @@ bool slot_move_on(struct scheduler *scheduler, struct slot *slot);
  * reference. */
 json_t *results_room(const struct scheduler *scheduler, int64_t *most);
 
-/* Take what has ended to the disk, and tell who waits; what cannot be stored is tried again later. */
-void slot_settle(struct scheduler *scheduler, struct slot *slot);
+/* Store what has ended and wake its waiters; what cannot be stored is tried again later. */
+void slot_finish(struct scheduler *scheduler, struct slot *slot);
 
 /* Ids of the jobs that were put back and are not to be begun yet (all: whenever they may be). New reference. */
 json_t *put_back_ids(const struct scheduler *scheduler, bool all);
@@ -118,17 +118,17 @@ json_t *put_back_ids(const struct scheduler *scheduler, bool all);
 /* ---- scheduler_prefetch.c ---- */
 
 /* Ids of the jobs whose scans workers read ahead: of all, or of the busy ones. New reference. */
-json_t *ahead_ids(const struct scheduler *scheduler, bool busy);
+json_t *prefetch_ids(const struct scheduler *scheduler, bool busy);
 
 void announcement_clear(struct announcement *announcement);
 
 /* A worker in this state reads ahead the scan that was announced. Of those that are idle, which do so beside the
  * syncing of its upload, this is asked first; of those that are busy when the queue has nothing for them, and what none
  * of them can read either is let go. */
-void ahead_announced(struct scheduler *scheduler, enum worker_state state);
+void prefetch_announced(struct scheduler *scheduler, enum worker_state state);
 
 /* Each busy worker reads ahead what is likely to be its next job. The job stays queued, and anybody's; where it is no
  * longer, it is forgotten. */
-void ahead_next(struct scheduler *scheduler);
+void prefetch_next(struct scheduler *scheduler);
 
 #endif

@@ -5,13 +5,13 @@
 #include <string.h>
 #include <unistd.h>
 
-json_t *ahead_ids(const struct scheduler *scheduler, bool busy)
+json_t *prefetch_ids(const struct scheduler *scheduler, bool busy)
 {
     json_t *ids = json_array();
     for (int i = 0; i < scheduler->count; i++) {
         const struct worker *worker = &scheduler->slot[i].worker;
-        if (*worker->ahead && (!busy || worker->state == WORKER_BUSY))
-            json_array_append_new(ids, json_string(worker->ahead));
+        if (*worker->prefetched && (!busy || worker->state == WORKER_BUSY))
+            json_array_append_new(ids, json_string(worker->prefetched));
     }
     return ids;
 }
@@ -21,7 +21,7 @@ static void prepare(struct slot *slot, const struct job *job, int scan, bool of_
     if (strcmp(slot->worker.suspect, job->id) == 0)
         return;
     worker_prepare(&slot->worker, job, scan);
-    slot->worker.ahead_of_row = of_row;
+    slot->worker.prefetched_early = of_row;
 }
 
 void announcement_clear(struct announcement *announcement)
@@ -40,18 +40,18 @@ static void forget_retracted(struct scheduler *scheduler)
     scheduler->retracted[0] = '\0';
     pthread_mutex_unlock(&scheduler->lock);
     for (int i = 0; i < scheduler->count; i++)
-        if (*retracted && strcmp(scheduler->slot[i].worker.ahead, retracted) == 0)
+        if (*retracted && strcmp(scheduler->slot[i].worker.prefetched, retracted) == 0)
             worker_forget(&scheduler->slot[i].worker);
 }
 
-void ahead_announced(struct scheduler *scheduler, enum worker_state state)
+void prefetch_announced(struct scheduler *scheduler, enum worker_state state)
 {
     struct slot *best = NULL;
     struct announcement next = {.scan = -1};
     forget_retracted(scheduler);
     for (int i = 0; i < scheduler->count; i++) {
         struct slot *slot = &scheduler->slot[i];
-        if (slot->worker.state == state && !*slot->worker.ahead && slot_better(slot, best))
+        if (slot->worker.state == state && !*slot->worker.prefetched && slot_better(slot, best))
             best = slot;
     }
     pthread_mutex_lock(&scheduler->lock);
@@ -71,33 +71,33 @@ static void forget_gone(struct scheduler *scheduler)
     for (int i = 0; i < scheduler->count; i++) {
         struct worker *worker = &scheduler->slot[i].worker;
         struct job job = {.state = JOB_QUEUED};
-        if (!*worker->ahead)
+        if (!*worker->prefetched)
             continue;
-        int result = store_get(scheduler->core.store, worker->ahead, &job);
+        int result = store_get(scheduler->core.store, worker->prefetched, &job);
         if (!result)
-            worker->ahead_of_row = false;
-        if (result == ERR_NOT_FOUND ? !worker->ahead_of_row : !result && job.state != JOB_QUEUED)
+            worker->prefetched_early = false;
+        if (result == ERR_NOT_FOUND ? !worker->prefetched_early : !result && job.state != JOB_QUEUED)
             worker_forget(worker);
         job_clear(&job);
     }
 }
 
-void ahead_next(struct scheduler *scheduler)
+void prefetch_next(struct scheduler *scheduler)
 {
-    if (scheduler->news)
+    if (scheduler->prefetch_pending)
         forget_gone(scheduler);
-    for (int i = 0; i < scheduler->count && scheduler->news && scheduler->stopping == RUNNING; i++) {
+    for (int i = 0; i < scheduler->count && scheduler->prefetch_pending && scheduler->stopping == RUNNING; i++) {
         struct slot *slot = &scheduler->slot[i];
-        if (slot->worker.state != WORKER_BUSY || *slot->worker.ahead)
+        if (slot->worker.state != WORKER_BUSY || *slot->worker.prefetched)
             continue;
         struct job job;
-        json_t *avoid = ahead_ids(scheduler, false), *put_back = put_back_ids(scheduler, false);
+        json_t *avoid = prefetch_ids(scheduler, false), *put_back = put_back_ids(scheduler, false);
         json_array_extend(avoid, put_back);
         json_decref(put_back);
-        if (store_next(scheduler->core.store, avoid, &job, &scheduler->news) != 0)
-            scheduler->news = false;
+        if (store_next(scheduler->core.store, avoid, &job, &scheduler->prefetch_pending) != 0)
+            scheduler->prefetch_pending = false;
         json_decref(avoid);
-        if (!scheduler->news)
+        if (!scheduler->prefetch_pending)
             return;
         int scan;
         if (spool_open(scheduler->core.spool, job.id, &scan) == 0) {
@@ -106,7 +106,7 @@ void ahead_next(struct scheduler *scheduler)
         }
         job_clear(&job);
     }
-    scheduler->news = false;
+    scheduler->prefetch_pending = false;
 }
 
 void scheduler_announce(struct scheduler *scheduler, const struct job *job, int scan)

@@ -17,7 +17,7 @@ static void forget_run(struct scheduler *scheduler, struct slot *slot, struct ru
     json_decref(run->results);
     json_decref(run->report);
     *run = (struct run){.outcome = OUTCOME_NONE};
-    if (run == &slot->now && slot->worker.state == WORKER_BUSY)
+    if (run == &slot->running && slot->worker.state == WORKER_BUSY)
         slot->worker.state = WORKER_IDLE;
     slot_publish(scheduler, slot);
 }
@@ -71,7 +71,7 @@ static int results_check(const struct run *run)
 }
 
 /* The job's files are in their place, then its row says so. */
-static int settle_done(struct scheduler *scheduler, struct run *run)
+static int finish_done(struct scheduler *scheduler, struct run *run)
 {
     const struct core *core = &scheduler->core;
     const char *id = run->job.id;
@@ -93,7 +93,7 @@ static int settle_done(struct scheduler *scheduler, struct run *run)
     return 0;
 }
 
-static int settle_failed(struct scheduler *scheduler, struct run *run)
+static int finish_failed(struct scheduler *scheduler, struct run *run)
 {
     const struct core *core = &scheduler->core;
     const char *id = run->job.id;
@@ -155,14 +155,14 @@ json_t *put_back_ids(const struct scheduler *scheduler, bool all)
 }
 
 /* Back into the queue, unless a cancel or the second death says otherwise. */
-static int settle_requeue(struct scheduler *scheduler, struct run *run)
+static int finish_requeue(struct scheduler *scheduler, struct run *run)
 {
     const struct core *core = &scheduler->core;
     const char *id = run->job.id;
     bool died = run->outcome == OUTCOME_DIED;
     if (run->cancel_at > 0 || (died && run->job.deaths > 0)) {
         run->outcome = OUTCOME_FAILED;
-        return settle_failed(scheduler, run);
+        return finish_failed(scheduler, run);
     }
     spool_results_remove(core->spool, id);
     bool is_short = run->outcome == OUTCOME_SHORT;
@@ -170,7 +170,7 @@ static int settle_requeue(struct scheduler *scheduler, struct run *run)
     if (result == ERR_CONFLICT) { /* somebody canceled it meanwhile */
         run->cancel_at = clock_seconds();
         run->outcome = OUTCOME_FAILED;
-        return settle_failed(scheduler, run);
+        return finish_failed(scheduler, run);
     }
     if (result)
         return result;
@@ -193,12 +193,12 @@ static bool is_kept(struct scheduler *scheduler, struct slot *slot, struct run *
     if (run->kept <= 0)
         run->kept = now;
     if (now - run->kept < KEPT_SECONDS) {
-        run->settle_at = now + SETTLE_SECONDS;
+        run->finish_at = now + STORE_RETRY_SECONDS;
         return true;
     }
     /* Another job that it has by now is not to blame. */
-    if (run != &slot->now && *slot->now.job.id && slot->now.outcome == OUTCOME_NONE)
-        slot->now.outcome = OUTCOME_REQUEUE;
+    if (run != &slot->running && *slot->running.job.id && slot->running.outcome == OUTCOME_NONE)
+        slot->running.outcome = OUTCOME_REQUEUE;
     slot_end(scheduler, slot, "kept a result open for writing that it had called complete, and was killed");
     err_set(ERR_WORKER_DIED,
             "The worker process that ran the job could still change its result when it was done, twice. The server's "
@@ -208,15 +208,15 @@ static bool is_kept(struct scheduler *scheduler, struct slot *slot, struct run *
     return false;
 }
 
-static void settle_run(struct scheduler *scheduler, struct slot *slot, struct run *run)
+static void finish_run(struct scheduler *scheduler, struct slot *slot, struct run *run)
 {
-    static int (*const how[])(struct scheduler *, struct run *) = {[OUTCOME_DONE] = settle_done,
-                                                                   [OUTCOME_FAILED] = settle_failed,
-                                                                   [OUTCOME_DIED] = settle_requeue,
-                                                                   [OUTCOME_SHORT] = settle_requeue,
-                                                                   [OUTCOME_REQUEUE] = settle_requeue};
+    static int (*const how[])(struct scheduler *, struct run *) = {[OUTCOME_DONE] = finish_done,
+                                                                   [OUTCOME_FAILED] = finish_failed,
+                                                                   [OUTCOME_DIED] = finish_requeue,
+                                                                   [OUTCOME_SHORT] = finish_requeue,
+                                                                   [OUTCOME_REQUEUE] = finish_requeue};
     const struct core *core = &scheduler->core;
-    if (run->outcome == OUTCOME_NONE || clock_seconds() < run->settle_at)
+    if (run->outcome == OUTCOME_NONE || clock_seconds() < run->finish_at)
         return;
     if (run->outcome == OUTCOME_DONE && !run->results && is_kept(scheduler, slot, run))
         return;
@@ -227,7 +227,7 @@ static void settle_run(struct scheduler *scheduler, struct slot *slot, struct ru
     if (result && result != ERR_CONFLICT) {
         log_line(core->log, LOG_LEVEL_ERROR, run->job.id, "its end cannot be stored, trying again: %s",
                  err_last()->text);
-        run->settle_at = clock_seconds() + SETTLE_SECONDS;
+        run->finish_at = clock_seconds() + STORE_RETRY_SECONDS;
         return;
     }
     if (result)
@@ -247,19 +247,19 @@ static void settle_run(struct scheduler *scheduler, struct slot *slot, struct ru
 
 bool slot_move_on(struct scheduler *scheduler, struct slot *slot)
 {
-    if (slot->now.outcome == OUTCOME_NONE || *slot->last.job.id)
+    if (slot->running.outcome == OUTCOME_NONE || *slot->ending.job.id)
         return false;
-    slot->last = slot->now;
-    slot->now = (struct run){.outcome = OUTCOME_NONE};
+    slot->ending = slot->running;
+    slot->running = (struct run){.outcome = OUTCOME_NONE};
     if (slot->worker.state == WORKER_BUSY)
         slot->worker.state = WORKER_IDLE;
     slot_publish(scheduler, slot);
     return true;
 }
 
-void slot_settle(struct scheduler *scheduler, struct slot *slot)
+void slot_finish(struct scheduler *scheduler, struct slot *slot)
 {
-    settle_run(scheduler, slot, &slot->last);
+    finish_run(scheduler, slot, &slot->ending);
     if (slot_move_on(scheduler, slot))
-        settle_run(scheduler, slot, &slot->last);
+        finish_run(scheduler, slot, &slot->ending);
 }

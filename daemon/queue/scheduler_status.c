@@ -7,17 +7,17 @@ void slot_publish(struct scheduler *scheduler, const struct slot *slot)
 {
     struct worker_status *status = &scheduler->status[slot->worker.index];
     pthread_mutex_lock(&scheduler->lock);
-    if (strcmp(status->job, slot->now.job.id) != 0)
+    if (strcmp(status->job, slot->running.job.id) != 0)
         status->progress = (struct job_progress){.step = -1};
     status->state = slot->worker.state;
     status->gpu = slot->worker.gpu;
     status->landlock = slot->worker.landlock;
     memcpy(status->wanted, slot->worker.wanted, sizeof status->wanted);
     memcpy(status->device, slot->worker.device, sizeof status->device);
-    status->resting = slot->rest > 0;
+    status->resting = slot->backoff > 0;
     memcpy(status->note, status->resting ? slot->why : slot->worker.note, sizeof status->note);
-    memcpy(status->job, slot->now.job.id, sizeof status->job);
-    memcpy(status->ending, slot->last.job.id, sizeof status->ending);
+    memcpy(status->job, slot->running.job.id, sizeof status->job);
+    memcpy(status->ending, slot->ending.job.id, sizeof status->ending);
     pthread_mutex_unlock(&scheduler->lock);
 }
 

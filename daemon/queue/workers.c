@@ -104,14 +104,14 @@ void worker_prepare(struct worker *worker, const struct job *job, int scan)
                     json_pack("{s:s, s:s, s:s, s:O}", "type", "prepare", "id", job->id, "kind", job->kind, "parameters",
                               job->parameters),
                     &scan, 1) == 0)
-        memcpy(worker->ahead, job->id, sizeof worker->ahead);
+        memcpy(worker->prefetched, job->id, sizeof worker->prefetched);
 }
 
 void worker_forget(struct worker *worker)
 {
-    if (*worker->ahead)
-        worker_send(worker, json_pack("{s:s, s:s}", "type", "forget", "id", worker->ahead), NULL, 0);
-    worker->ahead[0] = '\0';
+    if (*worker->prefetched)
+        worker_send(worker, json_pack("{s:s, s:s}", "type", "forget", "id", worker->prefetched), NULL, 0);
+    worker->prefetched[0] = '\0';
 }
 
 int worker_hello(struct worker *worker, const json_t *message)
@@ -159,8 +159,8 @@ void worker_end(struct worker *worker, char *how, size_t size)
             worker->pause = PAUSE_FIRST;
     }
     worker->state = WORKER_DOWN;
-    memcpy(worker->suspect, worker->ahead, sizeof worker->suspect);
-    worker->ahead[0] = '\0';
+    memcpy(worker->suspect, worker->prefetched, sizeof worker->suspect);
+    worker->prefetched[0] = '\0';
     worker->restart_at = now + worker->pause;
     worker->pause = worker->pause * 2 < PAUSE_LAST ? worker->pause * 2 : PAUSE_LAST;
 }

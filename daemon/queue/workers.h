@@ -30,8 +30,8 @@ struct worker {
     /* clock_seconds() */
     double started, heard, pinged; /* pinged: 0: no answer is due */
     double restart_at, pause;      /* pause: before the next start; grows with each early end */
-    char ahead[JOB_ID];            /* the job whose scan it was told to read ahead; "": none */
-    bool ahead_of_row;             /* ... whose row was still to come when that was last looked at */
+    char prefetched[JOB_ID];       /* the job whose scan it was told to read ahead; "": none */
+    bool prefetched_early;         /* ... whose row was still to come when that was last looked at */
     char suspect[JOB_ID];          /* what it read ahead when it died: that is not read ahead again */
 };
 

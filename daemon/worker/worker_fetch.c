@@ -198,8 +198,8 @@ int fetcher_create(struct fetcher **out, const struct worker_options *options)
 
 /* ---- what others ask for ---- */
 
-void fetcher_ahead(struct fetcher *f, const char *id, const struct kind *kind, const struct param_values *values,
-                   int fd)
+void fetcher_prefetch(struct fetcher *f, const char *id, const struct kind *kind, const struct param_values *values,
+                      int fd)
 {
     pthread_mutex_lock(&f->lock);
     bool known = entry_find(f, id) != NULL;

@@ -1,8 +1,8 @@
 /* worker_fetch.h: reads scans in a thread of its own: the next one beside the computation of the current.
  *
- * A scan is read ahead on a hint (fetcher_ahead) or because its job begins (fetcher_take); either way by this thread,
- * which also keeps decoders standing ready. At most one scan is read ahead: the last hint counts. Reading ahead changes
- * nothing but time: a job finds its scan read, half read, or not at all.
+ * A scan is read ahead on a hint (fetcher_prefetch) or because its job begins (fetcher_take); either way by this
+ * thread, which also keeps decoders standing ready. At most one scan is read ahead: the last hint counts. Reading ahead
+ * changes nothing but time: a job finds its scan read, half read, or not at all.
  */
 #ifndef MRIRECON_WORKER_FETCH_H
 #define MRIRECON_WORKER_FETCH_H
@@ -17,8 +17,8 @@ int fetcher_create(struct fetcher **out, const struct worker_options *options);
 
 /* Begin to read the scan of job `id` from `fd`, which is taken. A scan that was read ahead before and that no job took
  * is forgotten. Any thread; returns at once. */
-void fetcher_ahead(struct fetcher *fetcher, const char *id, const struct kind *kind, const struct param_values *values,
-                   int fd);
+void fetcher_prefetch(struct fetcher *fetcher, const char *id, const struct kind *kind,
+                      const struct param_values *values, int fd);
 
 /* Forget the scan of job `id` if it was read ahead, or is being read. Any thread; returns at once. */
 void fetcher_forget(struct fetcher *fetcher, const char *id);

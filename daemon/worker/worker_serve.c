@@ -127,7 +127,7 @@ static void prepare_receive(struct worker *w, const json_t *message, const int *
     const struct kind *kind;
     struct param_values values;
     if (fd_count == 1 && parameters_read(message, &kind, &values) == 0)
-        fetcher_ahead(w->fetcher, text_of(message, "id"), kind, &values, fds[0]);
+        fetcher_prefetch(w->fetcher, text_of(message, "id"), kind, &values, fds[0]);
     else
         fds_close(fds, fd_count);
 }

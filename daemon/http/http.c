@@ -96,13 +96,13 @@ static enum MHD_Result answer_failure(struct request *request, const struct err 
         log_line_about(request->service->log, LOG_LEVEL_ERROR, &(struct log_about){job, NULL, failure->code}, "%s",
                        failure->text);
     http_answer_problem(request, problem_pack(failure, job), headers);
-    return request->answered ? MHD_YES : MHD_NO;
+    return request->state == REQUEST_ANSWERED ? MHD_YES : MHD_NO;
 }
 
 /* The headers are there. */
 static enum MHD_Result request_begin(struct request *request, const char *version)
 {
-    request->begun = true;
+    request->state = REQUEST_BODY;
     connection_enter(request->watch, CONNECTION_BODY);
     if (request_head_check(request, version) != 0) {
         request->refusal = *err_last();
@@ -168,7 +168,7 @@ static void work_begin(struct request *request)
     struct pool *pool = (request->route->flags & ROUTE_LIST) ? service->lists : service->pool;
     char client[JOB_CLIENT];
     request_turn(request, client);
-    request->worked = true;
+    request->state = REQUEST_WORK;
     request->task.run = work_run;
     MHD_suspend_connection(request->connection);
     if (!pool_run(pool, &request->task, client))
@@ -184,7 +184,7 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *connection, 
     if (!request)
         return MHD_NO; /* no memory for it */
     request->connection = connection;
-    if (!request->begun) {
+    if (request->state == REQUEST_HEAD) {
         request->method = method;
         return request_begin(request, version);
     }
@@ -197,15 +197,15 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *connection, 
     connection_enter(request->watch, CONNECTION_ANSWER);
     if (request->refusal.code)
         return answer_failure(request, &request->refusal);
-    if (request->route->work && !request->worked) {
+    if (request->state == REQUEST_BODY && request->route->work) {
         work_begin(request);
         return MHD_YES;
     }
-    request->suspended = false;
+    request->state = REQUEST_ANSWER;
     int result = request->route->answer(request);
     if (result)
         return answer_failure(request, err_last());
-    return request->answered || request->suspended ? MHD_YES : MHD_NO;
+    return request->state == REQUEST_WAITING || request->state == REQUEST_ANSWERED ? MHD_YES : MHD_NO;
 }
 
 /* A chunk whose sender went away: what arrived stays, unless it has a checksum. */
@@ -266,7 +266,7 @@ static void audit(const struct request *request)
     const char *client = *request->identity.client ? request->identity.client
                          : *request->job.client    ? request->job.client
                                                    : "-";
-    if (request->answered)
+    if (request->state == REQUEST_ANSWERED)
         snprintf(outcome, sizeof outcome, "%u", request->status);
     if (route->answer == route_purge)
         snprintf(removed, sizeof removed, " removed=%d", request->removed);
@@ -360,7 +360,7 @@ static void request_free(void *context, struct MHD_Connection *connection, void 
     if (request->refusal.code && request->route && request->route->begin)
         metrics_rejected(service->metrics, request->refusal.code);
     audit(request);
-    if (request->answered)
+    if (request->state == REQUEST_ANSWERED)
         metrics_answered(service->metrics, request->method, request->status);
     request_destroy(request);
     *state = NULL;

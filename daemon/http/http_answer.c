@@ -26,7 +26,7 @@ static int queue(struct request *request, unsigned status, struct MHD_Response *
     if ((http_body_bytes(request) < 0 || request->watch->surplus) && !MHD_get_response_header(response, "Connection"))
         MHD_add_response_header(response, "Connection", "close");
     if (MHD_queue_response(request->connection, status, response) == MHD_YES) {
-        request->answered = true;
+        request->state = REQUEST_ANSWERED;
         request->status = status;
     }
     MHD_destroy_response(response);

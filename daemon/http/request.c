@@ -77,6 +77,8 @@ void request_peer(const struct request *request, char name[JOB_CLIENT])
 bool http_wait(struct request *request, const char *key, double deadline)
 {
     request->waiter.cancel = request->watched && strcmp(key, request->job.id) == 0;
-    request->suspended = waiters_wait(request->service->waiters, &request->waiter, request->connection, key, deadline);
-    return request->suspended;
+    bool waits = waiters_wait(request->service->waiters, &request->waiter, request->connection, key, deadline);
+    if (waits)
+        request->state = REQUEST_WAITING;
+    return waits;
 }

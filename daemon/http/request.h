@@ -66,6 +66,18 @@ struct route {
     unsigned flags;                         /* of enum route_flag */
 };
 
+/* Where a request is:
+ *
+ *   HEAD -> BODY                 the head is there: http.c checks it and calls the route's begin()
+ *   BODY -> WORK -> ANSWER       the body is there: work() runs in a pool, the connection suspended meanwhile
+ *   BODY -> ANSWER               of a route without work()
+ *   ANSWER -> WAITING -> ANSWER  answer() suspended the connection (http_wait) and is called again when it is resumed
+ *   ANSWER -> ANSWERED           a response is queued
+ *   BODY, WORK -> ANSWERED       the response is a refusal
+ *
+ * A request may end in any of them, when its sender goes away or the service stops. */
+enum request_state { REQUEST_HEAD, REQUEST_BODY, REQUEST_WORK, REQUEST_ANSWER, REQUEST_WAITING, REQUEST_ANSWERED };
+
 struct request {
     struct service *service;
     struct MHD_Connection *connection;
@@ -79,7 +91,7 @@ struct request {
     char allow[64];                             /* the methods that the path takes */
     char part[HTTP_PATH_PARTS][HTTP_PATH_PART]; /* the path's parts */
     struct connection_watch *watch;             /* of its connection */
-    bool begun, worked, suspended, answered;
+    enum request_state state;
     struct pool_task task; /* of work() */
     unsigned status;
     /* the body */

@@ -27,123 +27,119 @@ static const struct option {
 #define AT(member) .offset = offsetof(struct options, member)
 #define KIB(n)     ((int64_t)(n) << 10)
     {"listen", "127.0.0.1:8080",
-     "Address and port to serve on, as 127.0.0.1:8080 or [::1]:8080. Port 0 takes a free one. An address that other "
-     "machines reach takes TLS and tokens.",
+     "Address and port to listen on, e.g. 127.0.0.1:8080 or [::1]:8080. Port 0 picks a free port. An address that "
+     "other machines can reach requires TLS and tokens.",
      OPTION_IS_TEXT, AT(listen)},
-    {"port-file", "", "File to write the port number to once it is served. Empty: none.", OPTION_IS_TEXT,
+    {"port-file", "", "File to write the port number to once the service listens. Empty: none.", OPTION_IS_TEXT,
      AT(port_file)},
-    {"tls-certificate", "", "Certificate, with those that sign it, in PEM. Empty: plain HTTP. Read again at SIGHUP.",
-     OPTION_IS_TEXT, AT(tls_certificate)},
-    {"tls-key", "", "Key of the certificate, in PEM.", OPTION_IS_TEXT, AT(tls_key)},
+    {"tls-certificate", "",
+     "TLS certificate with its intermediate certificates, in PEM. Empty: plain HTTP. Reread at SIGHUP.", OPTION_IS_TEXT,
+     AT(tls_certificate)},
+    {"tls-key", "", "Private key of the certificate, in PEM.", OPTION_IS_TEXT, AT(tls_key)},
     {"tokens", "",
-     "File of the tokens that clients send; mrirecond --new-token makes them. Empty: everybody who reaches the service "
-     "may do everything. Read again at SIGHUP.",
+     "File of the clients' access tokens; mrirecond --new-token creates them. Empty: everybody who can reach the "
+     "service may do everything. Reread at SIGHUP.",
      OPTION_IS_TEXT, AT(tokens)},
     {"state-dir", "/var/lib/mrirecond",
-     "Folder of the job store, the uploaded scans and the results. Made where it is missing.", OPTION_IS_TEXT,
+     "Folder for the job store, the uploaded scans and the results. Created if it does not exist.", OPTION_IS_TEXT,
      AT(state_dir)},
     {"devices", "auto",
-     "One worker process is run for each: auto (all GPUs, one worker each; the CPU where there is none), cpu, gpu:0, "
-     "separated by commas.",
+     "Devices, separated by commas; each gets one worker process: auto (every GPU, or the CPU if there is none), cpu, "
+     "gpu:0.",
      OPTION_IS_TEXT, AT(devices)},
-    {"threads", "0", "CPU threads of a worker. 0: one per core.", OPTION_IS_COUNT, AT(threads), 0, 1024},
-    {"worker", "", "Path of mrirecon-worker. Empty: beside mrirecond.", OPTION_IS_TEXT, AT(worker)},
-    {"codec", "", "Path of mrirecon-codec. Empty: beside mrirecond.", OPTION_IS_TEXT, AT(codec)},
-    {"body-limit", "32G", "Largest upload, in bytes (K, M, G, T: powers of 1024).", OPTION_IS_SIZE, AT(body_limit), 1,
-     KIB(KIB(KIB(KIB(64))))},
+    {"threads", "0", "CPU threads per worker. 0: one per core.", OPTION_IS_COUNT, AT(threads), 0, 1024},
+    {"worker", "", "Path of mrirecon-worker. Empty: in mrirecond's folder.", OPTION_IS_TEXT, AT(worker)},
+    {"codec", "", "Path of mrirecon-codec. Empty: in mrirecond's folder.", OPTION_IS_TEXT, AT(codec)},
+    {"body-limit", "32G", "Maximum size of an upload, in bytes (K, M, G, T: powers of 1024).", OPTION_IS_SIZE,
+     AT(body_limit), 1, KIB(KIB(KIB(KIB(64))))},
     {"result-limit", "8G",
-     "Largest result of a job, in bytes: its images in all forms that are written at once. Known, and refused, before "
-     "they are computed. No result takes more than client-bytes or the disk, either. 0: any.",
+     "Maximum size of a job's results, in bytes: the sum of all image formats that are written at once. Larger results "
+     "are refused before they are computed. client-bytes and the size of the disk limit them, too. 0: no limit.",
      OPTION_IS_SIZE, AT(result_limit), 0, KIB(KIB(KIB(KIB(64)))), .live = true},
-    {"spool-limit", "0", "Bytes that waiting uploads may take in all. 0: what the disk has.", OPTION_IS_SIZE,
-     AT(spool_limit), 0, KIB(KIB(KIB(KIB(1024))))},
-    {"spool-reserve", "512M", "Bytes of the state folder's disk that uploads leave free.", OPTION_IS_SIZE,
+    {"spool-limit", "0", "Maximum total size of waiting uploads, in bytes. 0: limited by the disk only.",
+     OPTION_IS_SIZE, AT(spool_limit), 0, KIB(KIB(KIB(KIB(1024))))},
+    {"spool-reserve", "512M", "Bytes that uploads leave free on the state folder's disk.", OPTION_IS_SIZE,
      AT(spool_reserve), 0, KIB(KIB(KIB(KIB(1024))))},
     {"work-reserve", "64M",
-     "Bytes of the state folder's disk below which no job is begun: what waits is held until there is room for "
+     "Free bytes on the state folder's disk below which no job starts: waiting jobs are held until there is room for "
      "results.",
      OPTION_IS_SIZE, AT(work_reserve), 0, KIB(KIB(KIB(KIB(1024)))), .live = true},
-    {"queue-limit", "10000", "Jobs that may wait; more are refused.", OPTION_IS_COUNT, AT(queue_limit), 1, 1000000,
-     .live = true},
-    {"client-jobs", "0", "Jobs that one client may have waiting; more are answered with 429. 0: any number.",
+    {"queue-limit", "10000", "Maximum number of waiting jobs; further ones are refused.", OPTION_IS_COUNT,
+     AT(queue_limit), 1, 1000000, .live = true},
+    {"client-jobs", "0", "Maximum number of waiting jobs per client; further ones get 429. 0: no limit.",
      OPTION_IS_COUNT, AT(client_jobs), 0, 1000000, .live = true},
-    {"client-bytes", "0", "Bytes that the waiting scans of one client may take; more are answered with 429. 0: any.",
-     OPTION_IS_SIZE, AT(client_bytes), 0, KIB(KIB(KIB(KIB(1024)))), .live = true},
+    {"client-bytes", "0",
+     "Maximum total size of a client's waiting scans, in bytes; further ones get 429. 0: no limit.", OPTION_IS_SIZE,
+     AT(client_bytes), 0, KIB(KIB(KIB(KIB(1024)))), .live = true},
     {"priority-ageing", "1800",
-     "Seconds of waiting that move a job up by one priority, so that batch jobs come to their turn. 0: waiting does "
-     "not.",
+     "Seconds of waiting that raise a job by one priority, so that batch jobs are never starved. 0: waiting does not "
+     "raise it.",
      OPTION_IS_SECONDS, AT(priority_ageing), 0, 31 * 86400, .live = true},
     {"keep-scans", "failed",
-     "Which uploaded scans stay on the disk when their job has ended, so that it can be run again, until the job is "
-     "removed: none, failed (and canceled), all. They give way, those that ended first before the others, where "
-     "uploads "
-     "need the room, and take half of what uploads may at most.",
+     "Uploaded scans that are kept after their job has ended, until the job is removed, so that the job can be run "
+     "again: none, failed (and canceled), all. They take at most half of the space for uploads. If uploads need the "
+     "space, the scans of the jobs that ended first are removed first.",
      OPTION_IS_CHOICE, AT(keep_scans), .choices = (const char *const[]){"none", "failed", "all", NULL}, .live = true},
     {"keep-jobs", "2592000",
-     "Seconds that jobs which have ended are kept, with their results and scans (2592000: 30 days). 0: until they are "
-     "deleted.",
+     "Seconds that ended jobs are kept, with their results and scans (2592000: 30 days). 0: until they are deleted.",
      OPTION_IS_SECONDS, AT(keep_jobs), 0, INT64_C(3660) * 86400, .live = true},
     {"keep-bytes", "50%",
-     "Bytes, or share of the state folder's disk, that results and kept scans of ended jobs may take; beyond it the "
-     "jobs that ended first are removed. 0: any.",
+     "Maximum size of the results and kept scans of ended jobs, in bytes or as a share of the state folder's disk; "
+     "above it, the jobs that ended first are removed. 0: no limit.",
      OPTION_IS_SHARE, AT(keep_bytes), 0, KIB(KIB(KIB(KIB(1024)))), .live = true},
     {"job-names", "jobs",
-     "Where the names that senders give their jobs, as those of files, are kept and shown: none (they are dropped), "
-     "jobs (with the job, until it is deleted), log (there, and in the log).",
+     "Storage and display of the names that clients give their jobs, e.g. file names: none (names are discarded), jobs "
+     "(with the job, until it is deleted), log (with the job and in the log).",
      OPTION_IS_CHOICE, AT(job_names), .choices = (const char *const[]){"none", "jobs", "log", NULL}, .live = true},
-    {"job-time-limit", "3600", "Seconds that a job may run. 0: any.", OPTION_IS_SECONDS, AT(job_time_limit), 0,
-     31 * 86400, .live = true},
+    {"job-time-limit", "3600", "Maximum run time of a job, in seconds. 0: no limit.", OPTION_IS_SECONDS,
+     AT(job_time_limit), 0, 31 * 86400, .live = true},
     {"decode-time", "5",
-     "Seconds of a processor that reading a scan may take, and one more for each MiB of its file; of the clock four "
-     "times as many.",
+     "CPU seconds that reading a scan may take, plus one per MiB of its file; four times as much in elapsed time.",
      OPTION_IS_SECONDS, AT(decode_time), 1, 86400},
     {"cancel-grace", "1", "Seconds that a worker has to stop a canceled job before it is killed.", OPTION_IS_SECONDS,
      AT(cancel_grace), 0, 3600, .live = true},
     {"worker-timeout", "30", "Seconds without a sign of life after which a worker is killed.", OPTION_IS_SECONDS,
      AT(worker_timeout), 1, 3600, .live = true},
     {"progress-timeout", "1800",
-     "Seconds without progress of its job after which a worker is killed, though it answers; the job is run once more. "
-     "0: any.",
+     "Seconds without progress of its job after which a worker is killed, even if it responds; the job is run once "
+     "more. 0: no limit.",
      OPTION_IS_SECONDS, AT(progress_timeout), 0, 86400, .live = true},
-    {"start-timeout", "120", "Seconds that a worker may take to warm up.", OPTION_IS_SECONDS, AT(start_timeout), 1,
-     3600},
-    {"drain-time", "30",
-     "Seconds that running jobs have to end after SIGTERM; what still runs then goes back into the queue.",
+    {"start-timeout", "120", "Seconds that a worker may take to start and warm up.", OPTION_IS_SECONDS,
+     AT(start_timeout), 1, 3600},
+    {"drain-time", "30", "Seconds that running jobs have to finish after SIGTERM; unfinished jobs return to the queue.",
      OPTION_IS_SECONDS, AT(drain_time), 0, 86400, .live = true},
-    {"convert-timeout", "120", "Seconds that writing an image in another format may take.", OPTION_IS_SECONDS,
+    {"convert-timeout", "120", "Seconds that converting an image to another format may take.", OPTION_IS_SECONDS,
      AT(convert_timeout), 1, 3600},
     {"upload-lifetime", "86400",
-     "Seconds after which an upload in pieces that nothing is added to is removed; one of which nothing has arrived, "
-     "after "
-     "600 at most.",
+     "Seconds without new data after which a resumable upload is removed; if it has received no data at all, after 600 "
+     "at most.",
      OPTION_IS_SECONDS, AT(upload_lifetime), 1, 366 * 86400},
-    {"wait-limit", "600", "Most seconds that a request with Prefer: wait is kept waiting.", OPTION_IS_SECONDS,
+    {"wait-limit", "600", "Maximum time that a request with Prefer: wait waits, in seconds.", OPTION_IS_SECONDS,
      AT(wait_limit), 0, 86400, .live = true},
     {"idle-timeout", "60", "Seconds without a byte after which a connection is closed.", OPTION_IS_SECONDS,
      AT(idle_timeout), 1, 86400},
     {"header-timeout", "20",
-     "Seconds that a client may take to send the headers of a request, and after which a connection without a request "
-     "is "
+     "Seconds that a client may take to send a request's headers, and after which a connection without a request is "
      "closed.",
      OPTION_IS_SECONDS, AT(header_timeout), 1, 86400},
-    {"upload-rate", "1K", "Bytes a second that a body has to have on average; slower connections are closed.",
+    {"upload-rate", "1K", "Minimum average rate of a request body, in bytes per second; slower connections are closed.",
      OPTION_IS_SIZE, AT(upload_rate), 0, KIB(KIB(KIB(1)))},
     {"host-names", "",
-     "Names, separated by commas, by which clients may call the service. Empty: on loopback only localhost and "
-     "loopback "
-     "addresses, elsewhere any.",
+     "Host names, separated by commas, that requests may use for the service. Empty: on loopback only localhost and "
+     "loopback addresses, elsewhere any.",
      OPTION_IS_TEXT, AT(host_names)},
-    {"connections", "1000", "Connections served at a time.", OPTION_IS_COUNT, AT(connections), 8, 100000},
+    {"connections", "1000", "Maximum number of simultaneous connections.", OPTION_IS_COUNT, AT(connections), 8, 100000},
     {"address-connections", "0",
-     "Connections of one address (IPv6: of one /64 network); beyond that its longest idle one is closed, and where all "
-     "are busy, only health is answered. 0: nine tenths of connections. A proxy in front is one address.",
+     "Maximum number of connections per address (IPv6: per /64 network); above it, the address's connection that has "
+     "been idle longest is closed, and if all are busy, only health and metrics requests are answered. 0: nine tenths "
+     "of connections. A proxy counts as one address.",
      OPTION_IS_COUNT, AT(address_connections), 0, 100000},
     {"http-threads", "4", "Threads that serve connections.", OPTION_IS_COUNT, AT(http_threads), 1, 256},
-    {"log-level", "info", "What is logged to stderr: error, warning, info, debug.", OPTION_IS_CHOICE, AT(log_level),
-     .choices = (const char *const[]){"error", "warning", "info", "debug", NULL}, .live = true},
+    {"log-level", "info", "Level of the messages logged to stderr: error, warning, info, debug.", OPTION_IS_CHOICE,
+     AT(log_level), .choices = (const char *const[]){"error", "warning", "info", "debug", NULL}, .live = true},
     {"log-format", "text",
-     "Lines of the log: text (in systemd's journal entries with the fields JOB, CLIENT, CODE), or a JSON object each "
-     "(time, level, job, client, code, message).",
+     "Format of log lines: text (journal entries with the fields JOB, CLIENT and CODE under systemd), or json (an "
+     "object per line: time, level, job, client, code, message).",
      OPTION_IS_CHOICE, AT(log_format), .choices = (const char *const[]){"text", "json", NULL}},
 #undef AT
 #undef KIB
@@ -332,14 +328,15 @@ static int argument_split(int argc, char *const argv[], int *i, char key[OPTION_
 {
     const char *word = argv[*i];
     if (strncmp(word, "--", 2) != 0 || !word[2])
-        return err_set(ERR_BAD_REQUEST, "Command line: \"%.64s\" is no option; they begin with --. See --help.", word);
+        return err_set(ERR_BAD_REQUEST, "Command line: \"%.64s\" is not an option; options begin with --. See --help.",
+                       word);
     const char *equals = strchr(word, '=');
     size_t length = equals ? (size_t)(equals - word) - 2 : strlen(word) - 2;
     snprintf(key, OPTION_TEXT, "%.*s", (int)(length < OPTION_TEXT ? length : OPTION_TEXT - 1), word + 2);
     if (option_find(key) < 0 && strcmp(key, "config") != 0)
         return option_unknown(key, "command line");
     if (!equals && *i + 1 == argc)
-        return err_set(ERR_BAD_REQUEST, "Command line: --%s wants a value.", key);
+        return err_set(ERR_BAD_REQUEST, "Command line: --%s needs a value.", key);
     *value = equals ? equals + 1 : argv[++*i];
     return 0;
 }
@@ -429,22 +426,22 @@ static void print_wrapped(FILE *out, const char *lead, const char *text, int wid
 
 void options_help(FILE *out)
 {
-    fputs("mrirecond: takes non-Cartesian MRI scans over HTTP and answers with images.\n\n"
-          "  mrirecond [--config FILE] [--OPTION VALUE ...]\n"
-          "  mrirecond --new-token CLIENT ROLE [--config FILE] [--tokens FILE]\n"
-          "  mrirecond --check-config [--config FILE] [--OPTION VALUE ...]\n"
-          "  mrirecond --check-state | --repair-state [--config FILE] [--state-dir FOLDER]\n"
-          "  mrirecond --help | --sample-config | --version\n\n"
-          "--new-token makes a token, shows it once, and keeps its hash; roles are read, view, submit and admin.\n"
-          "--check-config says whether a start would take the configuration, with the files that it names (exit status "
-          "0), or what is wrong (2).\n"
-          "--check-state compares the job store with the files (exit status 0: sound, 3: damaged, 1: cannot be "
-          "looked at).\n"
-          "--repair-state saves what can be read of a damaged job store into a new one; the old one is kept.\n"
-          "SIGHUP reads configuration, tokens and certificate again. SIGTERM lets running jobs end and stops; a second "
-          "one stops at "
-          "once.\n\n",
-          out);
+    fputs(
+        "mrirecond: HTTP service that reconstructs images from non-Cartesian MRI scans.\n\n"
+        "  mrirecond [--config FILE] [--OPTION VALUE ...]\n"
+        "  mrirecond --new-token CLIENT ROLE [--config FILE] [--tokens FILE]\n"
+        "  mrirecond --check-config [--config FILE] [--OPTION VALUE ...]\n"
+        "  mrirecond --check-state | --repair-state [--config FILE] [--state-dir FOLDER]\n"
+        "  mrirecond --help | --sample-config | --version\n\n"
+        "--new-token creates a token, prints it once and stores its hash; the roles are read, view, submit and admin.\n"
+        "--check-config checks the configuration and the files that it names, as a start would (exit status 0: valid, "
+        "2: invalid, with the reason).\n"
+        "--check-state compares the job store with the files (exit status 0: sound, 3: damaged, 1: cannot be "
+        "checked).\n"
+        "--repair-state saves the readable part of a damaged job store in a new store and keeps the old one.\n"
+        "SIGHUP rereads the configuration, the tokens and the certificate. SIGTERM stops mrirecond after the running "
+        "jobs; a second SIGTERM stops it at once.\n\n",
+        out);
     for (int i = 0; i < OPTIONS; i++) {
         fprintf(out, "  --%s VALUE  (%s)\n", table[i].key, *table[i].fallback ? table[i].fallback : "empty");
         print_wrapped(out, "        ", table[i].help, 100);

@@ -3,7 +3,7 @@
 #include "daemon/base/child.h"
 #include "daemon/base/clock.h"
 #include "daemon/wire.h"
-#include "recon/recon.h"
+#include "recon/image/image.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -59,38 +59,6 @@ static void add_other_gpus(struct scheduler *scheduler, const struct worker *fir
     }
 }
 
-static void on_progress(struct scheduler *scheduler, struct slot *slot, const json_t *message)
-{
-    struct job_progress *progress = &scheduler->status[slot->worker.index].progress, said;
-    const struct kind *kind = recon_kind_find(slot->running.job.kind);
-    const char *step = json_string_value(json_object_get(message, "step"));
-    said.fraction = json_number_value(json_object_get(message, "fraction"));
-    said.step = kind && step ? kind_step_find(kind, step) : -1;
-    said.iteration = json_integer_value(json_object_get(message, "iteration"));
-    said.iterations = json_integer_value(json_object_get(message, "iterations"));
-    if (said.step < 0 || said.iteration < 0 || said.iteration > said.iterations)
-        return;
-    pthread_mutex_lock(&scheduler->lock);
-    said.fraction = said.fraction < progress->fraction ? progress->fraction : said.fraction < 1 ? said.fraction : 1;
-    said.told = progress->told + 1;
-    /* That it says again where it is is a sign of life and no progress. */
-    if (said.fraction > progress->fraction || said.step != progress->step || said.iteration != progress->iteration ||
-        said.iterations != progress->iterations) {
-        slot->running.progressed = slot->worker.heard;
-        *progress = said;
-    }
-    pthread_mutex_unlock(&scheduler->lock);
-}
-
-static void on_status(struct scheduler *scheduler, struct slot *slot, const json_t *message)
-{
-    struct worker_status *status = &scheduler->status[slot->worker.index];
-    pthread_mutex_lock(&scheduler->lock);
-    status->memory_available = json_integer_value(json_object_get(message, "memory_available"));
-    status->memory_total = json_integer_value(json_object_get(message, "memory_total"));
-    pthread_mutex_unlock(&scheduler->lock);
-}
-
 /* Take one message. false: the worker has to go, and `reason` says why. */
 static bool on_message(struct scheduler *scheduler, struct slot *slot, const json_t *message, const char **reason)
 {
@@ -99,7 +67,7 @@ static bool on_message(struct scheduler *scheduler, struct slot *slot, const jso
     slot->worker.heard = clock_seconds();
     slot->worker.pinged = 0;
     if (strcmp(type, "status") == 0) {
-        on_status(scheduler, slot, message);
+        slot_memory(scheduler, slot, message);
         return true;
     }
     if (strcmp(type, "hello") == 0 && slot->worker.state == WORKER_STARTING) {
@@ -131,7 +99,7 @@ static bool on_message(struct scheduler *scheduler, struct slot *slot, const jso
         return false;
     slot->running.finish_at = 0;
     if (strcmp(type, "progress") == 0) {
-        on_progress(scheduler, slot, message);
+        slot_progress(scheduler, slot, message);
     } else if (strcmp(type, "done") == 0) {
         json_t *report = json_object_get(message, "report");
         *reason = "sent a report that is no object, or too large or deep a one";

@@ -90,6 +90,9 @@ static inline bool slot_better(const struct slot *a, const struct slot *b)
 
 /* Let others see what the slot now is. */
 void slot_publish(struct scheduler *scheduler, const struct slot *slot);
+/* The same of what its worker says of its job's progress, and of its device's memory. */
+void slot_progress(struct scheduler *scheduler, struct slot *slot, const json_t *message);
+void slot_memory(struct scheduler *scheduler, const struct slot *slot, const json_t *message);
 
 /* ---- scheduler_faults.c ---- */
 

@@ -1,5 +1,7 @@
 #include "daemon/queue/scheduler_inside.h"
 
+#include "recon/recon.h"
+
 #include <string.h>
 #include <sys/eventfd.h>
 
@@ -18,6 +20,38 @@ void slot_publish(struct scheduler *scheduler, const struct slot *slot)
     memcpy(status->note, status->resting ? slot->why : slot->worker.note, sizeof status->note);
     memcpy(status->job, slot->running.job.id, sizeof status->job);
     memcpy(status->ending, slot->ending.job.id, sizeof status->ending);
+    pthread_mutex_unlock(&scheduler->lock);
+}
+
+void slot_progress(struct scheduler *scheduler, struct slot *slot, const json_t *message)
+{
+    struct job_progress *progress = &scheduler->status[slot->worker.index].progress, said;
+    const struct kind *kind = recon_kind_find(slot->running.job.kind);
+    const char *step = json_string_value(json_object_get(message, "step"));
+    said.fraction = json_number_value(json_object_get(message, "fraction"));
+    said.step = kind && step ? kind_step_find(kind, step) : -1;
+    said.iteration = json_integer_value(json_object_get(message, "iteration"));
+    said.iterations = json_integer_value(json_object_get(message, "iterations"));
+    if (said.step < 0 || said.iteration < 0 || said.iteration > said.iterations)
+        return;
+    pthread_mutex_lock(&scheduler->lock);
+    said.fraction = said.fraction < progress->fraction ? progress->fraction : said.fraction < 1 ? said.fraction : 1;
+    said.told = progress->told + 1;
+    /* That it says again where it is is a sign of life and no progress. */
+    if (said.fraction > progress->fraction || said.step != progress->step || said.iteration != progress->iteration ||
+        said.iterations != progress->iterations) {
+        slot->running.progressed = slot->worker.heard;
+        *progress = said;
+    }
+    pthread_mutex_unlock(&scheduler->lock);
+}
+
+void slot_memory(struct scheduler *scheduler, const struct slot *slot, const json_t *message)
+{
+    struct worker_status *status = &scheduler->status[slot->worker.index];
+    pthread_mutex_lock(&scheduler->lock);
+    status->memory_available = json_integer_value(json_object_get(message, "memory_available"));
+    status->memory_total = json_integer_value(json_object_get(message, "memory_total"));
     pthread_mutex_unlock(&scheduler->lock);
 }
 

@@ -28,30 +28,31 @@ enum option_bit {
 };
 
 static const struct option_row option_rows[] = {
-    {"--server", "URL", "where mrirecond listens (or MRIRECON_SERVER; " DEFAULT_SERVER ")", EVERYWHERE,
+    {"--server", "URL", "URL of mrirecond (or MRIRECON_SERVER; " DEFAULT_SERVER ")", EVERYWHERE,
      offsetof(struct client_options, server)},
-    {"--token-file", "FILE", "file that holds the token to show (or MRIRECON_TOKEN: the token itself)", EVERYWHERE,
+    {"--token-file", "FILE", "file containing the access token (or MRIRECON_TOKEN: the token itself)", EVERYWHERE,
      offsetof(struct client_options, token_file)},
-    {"--cacert", "FILE", "certificates to trust, in PEM (or MRIRECON_CACERT)", EVERYWHERE,
+    {"--cacert", "FILE", "trusted certificates, in PEM (or MRIRECON_CACERT)", EVERYWHERE,
      offsetof(struct client_options, cacert)},
-    {"--out", "FILE", "write the image there, \"-\" is standard output; the name's ending picks the form", OUT,
+    {"--out", "FILE", "file to write the image to, \"-\": standard output; the extension selects the format", OUT,
      offsetof(struct client_options, out)},
-    {"--format", "FORM", "the form of the image: h5 (ISMRMRD), nii.gz, png, npy", FORMAT,
+    {"--format", "FORM", "image format: h5 (ISMRMRD), nii.gz, png, npy", FORMAT,
      offsetof(struct client_options, format)},
-    {"--kind", "KIND", "the kind of job (recon)", KIND, offsetof(struct client_options, kind)},
-    {"--priority", "P", "urgent, normal or batch", PRIORITY, offsetof(struct client_options, priority)},
-    {"--older", "S", "jobs that ended longer ago than S seconds", OLDER, offsetof(struct client_options, older)},
+    {"--kind", "KIND", "kind of job (recon)", KIND, offsetof(struct client_options, kind)},
+    {"--priority", "P", "priority of the job: urgent, normal or batch", PRIORITY,
+     offsetof(struct client_options, priority)},
+    {"--older", "S", "jobs that ended more than S seconds ago", OLDER, offsetof(struct client_options, older)},
     {"--state", "STATE", "jobs in this state: queued, running, canceling, succeeded, failed, canceled", WHICH,
      offsetof(struct client_options, state)},
     {"--client", "NAME", "jobs of this client", WHICH, offsetof(struct client_options, client)},
-    {"--name", "TEXT", "jobs with this in their names", WHICH, offsetof(struct client_options, name)},
-    {"--since", "TIME", "jobs that came or ended since: 90s, 15m, 12h, 7d ago, or 2026-11-22T03:00Z", WHICH,
+    {"--name", "TEXT", "jobs whose name contains TEXT", WHICH, offsetof(struct client_options, name)},
+    {"--since", "TIME", "jobs submitted or ended since: 90s, 15m, 12h, 7d ago, or 2026-11-22T03:00Z", WHICH,
      offsetof(struct client_options, since)},
-    {"--wait", NULL, "wait for the end, and show progress", WAIT, offsetof(struct client_options, wait)},
-    {"--retry", NULL, "try again what failed in an earlier run of the batch", RETRY,
+    {"--wait", NULL, "wait until the job ends, and show progress", WAIT, offsetof(struct client_options, wait)},
+    {"--retry", NULL, "retry the scans that failed in an earlier run of the batch", RETRY,
      offsetof(struct client_options, retry)},
-    {"--no-name", NULL, "do not tell the server the file's name", UNNAMED, offsetof(struct client_options, unnamed)},
-    {"--json", NULL, "show what the server answered", JSON, offsetof(struct client_options, json)},
+    {"--no-name", NULL, "do not send the file name to the server", UNNAMED, offsetof(struct client_options, unnamed)},
+    {"--json", NULL, "print the server's JSON answer", JSON, offsetof(struct client_options, json)},
     {"--limit", "N", "at most N jobs, the newest", LIMIT, offsetof(struct client_options, limit)},
 };
 enum { OPTION_ROWS = sizeof option_rows / sizeof *option_rows };
@@ -63,25 +64,27 @@ static const struct command_row command_rows[] = {
      "Send a scan (\"-\": standard input); prints the job's id. With --out, waits and saves the image.", 1, 1000,
      OUT | FORMAT | KIND | PRIORITY | WAIT | UNNAMED, client_submit},
     {"batch", "DIR [PARAM=VALUE ...]",
-     "Send every scan (.h5, .mrd) of a folder, save the images to --out (DIR/images). Goes on after a break.", 1, 1000,
-     OUT | FORMAT | KIND | PRIORITY | RETRY | UNNAMED, client_batch},
-    {"wait", "ID", "Wait for the end of a job. Ctrl-C leaves the job running.", 1, 1, OUT | FORMAT, client_wait},
-    {"fetch", "ID", "Save the image of a finished job; prints the file's name.", 1, 1, OUT | FORMAT, client_fetch},
+     "Send every scan (.h5, .mrd) of a folder, save the images to --out (DIR/images). The same command resumes it "
+     "after an "
+     "interruption.",
+     1, 1000, OUT | FORMAT | KIND | PRIORITY | RETRY | UNNAMED, client_batch},
+    {"wait", "ID", "Wait until a job ends. Ctrl-C leaves the job running.", 1, 1, OUT | FORMAT, client_wait},
+    {"fetch", "ID", "Save the image of a succeeded job; prints the file name.", 1, 1, OUT | FORMAT, client_fetch},
     {"list", "", "List jobs, newest first.", 0, 0, JSON | LIMIT | WHICH, client_list},
-    {"show", "ID", "Show a job: its state, what was decided and where the time went.", 1, 1, JSON, client_show},
+    {"show", "ID", "Show a job: its state, its decisions and its timings.", 1, 1, JSON, client_show},
     {"resubmit", "[ID] [PARAM=VALUE ...]",
-     "Run a job again with the scan that the server kept; what is given replaces what was. Without an ID, all that "
-     "--state and the like name; the same command goes on after a break.",
+     "Run a job again with the scan that the server kept; given parameters replace the job's own. Without an ID, run "
+     "all jobs that match --state, --client, --name and --since; the same command resumes it after an interruption.",
      0, 1000, OUT | FORMAT | PRIORITY | WAIT | WHICH | LIMIT, client_resubmit},
     {"cancel", "ID", "Stop a job.", 1, 1, 0, client_cancel},
-    {"delete", "ID", "Remove a finished job, its scan and its image.", 1, 1, 0, client_delete},
-    {"purge", "", "Remove all jobs that ended longer ago than --older.", 0, 0, OLDER, client_purge},
-    {"kinds", "[KIND]", "Show the kinds of job the server runs, and their parameters.", 0, 1, JSON, client_kinds},
+    {"delete", "ID", "Remove a finished job, its scan and its images.", 1, 1, 0, client_delete},
+    {"purge", "", "Remove all jobs that ended more than --older seconds ago.", 0, 0, OLDER, client_purge},
+    {"kinds", "[KIND]", "Show the server's kinds of jobs and their parameters.", 0, 1, JSON, client_kinds},
     {"status", "", "Show whether the server is ready for work.", 0, 0, JSON, client_status},
-    {"simulate", "...", "Make a scan of a phantom; `mrirecon simulate --help` tells more. Needs no server.", 0, 0, 0,
+    {"simulate", "...", "Simulate a scan of a phantom; see `mrirecon simulate --help`. Needs no server.", 0, 0, 0,
      NULL},
-    {"completion", "SHELL", "Print the completion of bash or zsh, for: source <(mrirecon completion bash).", 1, 1, 0,
-     NULL},
+    {"completion", "SHELL", "Print the completion script for bash or zsh; use: source <(mrirecon completion bash).", 1,
+     1, 0, NULL},
 };
 enum { COMMAND_ROWS = sizeof command_rows / sizeof *command_rows };
 
@@ -117,8 +120,8 @@ static int help(void)
     puts("\nA first scan:\n"
          "  mrirecon simulate --trajectory spiral --out scan.h5\n"
          "  mrirecon submit scan.h5 --out image.png\n\n"
-         "Exit status: 0 done, 1 the job or the server failed, 2 the command line is wrong, 130 interrupted.\n"
-         "`mrirecon COMMAND --help` shows one command.");
+         "Exit status: 0 success, 1 job or server failure, 2 invalid command line, 130 interrupted.\n"
+         "`mrirecon COMMAND --help` shows the options of a command.");
     return CLIENT_OK;
 }
 
@@ -137,7 +140,7 @@ static int take_option(const struct command_row *command, int argc, char **argv,
     if (!row)
         return client_usage("there is no option %.*s.", (int)length, word);
     if (command && (row->bit & (command->options | EVERYWHERE)) == 0)
-        return client_usage("%s is no option of `mrirecon %s`.", row->name, command->name);
+        return client_usage("%s is not an option of `mrirecon %s`.", row->name, command->name);
     if (!command && row->bit != EVERYWHERE)
         return client_usage("%s comes after the command.", row->name);
     void *place = (char *)options + row->place;

@@ -12,30 +12,31 @@
 #define OPTION_TABLE(X)                                                                                             \
     X(TRAJECTORY, "trajectory", "NAME", "radial",                                                                   \
       "radial, golden, spiral (2-D); stack-of-stars, kooshball, cones (3-D)")                                       \
-    X(MATRIX, "matrix", "N[xN[xN]]", "128", "encoded matrix x, y, z; one number serves for all")                    \
-    X(COILS, "coils", "N", "8", "receive coils, 1 to 1024")                                                         \
-    X(READOUTS, "readouts", "N", "0", "spokes, arms, cones (per partition in a stack); 0: enough to sample fully")  \
-    X(SAMPLES, "samples", "N", "0", "samples of a readout; 0: enough to sample fully")                              \
+    X(MATRIX, "matrix", "N[xN[xN]]", "128", "encoded matrix x, y, z; one number sets all three")                    \
+    X(COILS, "coils", "N", "8", "number of receive coils, 1 to 1024")                                               \
+    X(READOUTS, "readouts", "N", "0", "number of spokes, arms, cones (per partition in a stack); 0: fully sampled") \
+    X(SAMPLES, "samples", "N", "0", "samples per readout; 0: fully sampled")                                        \
     X(PHANTOM, "phantom", "NAME", "shepp-logan",                                                                    \
-      "shepp-logan, asymmetric, or random: numbers without meaning, made fast")                                     \
+      "shepp-logan, asymmetric, or random: meaningless numbers, generated fast")                                    \
     X(NOISE, "noise", "SD", "0",                                                                                    \
-      "standard deviation a Cartesian scan would show in the image, whose brightest part is 1")                     \
-    X(CORRELATION, "noise-correlation", "R", "0", "how much of its neighbour's noise a coil picks up, 0 to 0.7")    \
-    X(NOISE_SCAN, "noise-scan", "", "", "add an acquisition of noise alone, flagged as such")                       \
-    X(FRAMES, "frames", "N", "1", "repetitions; the signal fades from frame to frame, to about a half")             \
-    X(SLICES, "slices", "N", "1", "slices of a 2-D scan, cut through the 3-D phantom")                              \
-    X(WEIGHTS, "weights", "HOW", "none",                                                                            \
-      "none, analytic, pipe: adds the density weights as last column of the trajectory")                            \
-    X(UNITS, "units", "UNIT", "pixel", "of the trajectory: pixel, grid, radians, per-metre")                        \
-    X(FOV, "fov", "MM[xMM[xMM]]", "2 a pixel", "field of view x, y, z; one number: of x, the others in proportion") \
-    X(THICKNESS, "thickness", "MM", "5", "of a slice")                                                              \
-    X(SPACING, "spacing", "MM", "10", "between the centres of slices")                                              \
+      "standard deviation of the noise in the image of a Cartesian scan; its brightest part is 1")                  \
+    X(CORRELATION, "noise-correlation", "R", "0",                                                                   \
+      "fraction of the neighbouring coil's noise that a coil picks up, 0 to 0.7")                                   \
+    X(NOISE_SCAN, "noise-scan", "", "", "add a noise acquisition, flagged as such")                                 \
+    X(FRAMES, "frames", "N", "1", "number of repetitions; the signal decays from frame to frame, to about a half")  \
+    X(SLICES, "slices", "N", "1", "number of slices of a 2-D scan through the 3-D phantom")                         \
+    X(WEIGHTS, "weights", "HOW", "none", "density weights in the trajectory's last column: none, analytic, pipe")   \
+    X(UNITS, "units", "UNIT", "pixel", "unit of the trajectory: pixel, grid, radians, per-metre")                   \
+    X(FOV, "fov", "MM[xMM[xMM]]", "2 a pixel",                                                                      \
+      "field of view x, y, z; one number sets x, and the others in proportion")                                     \
+    X(THICKNESS, "thickness", "MM", "5", "slice thickness")                                                         \
+    X(SPACING, "spacing", "MM", "10", "distance between the centres of slices")                                     \
     X(POSITION, "position", "X,Y,Z", "0,0,0", "centre of the volume, mm, towards left, posterior, superior")        \
     X(ORIENTATION, "orientation", "HOW", "axial",                                                                   \
       "axial, coronal, sagittal, oblique, or six numbers: read and phase direction")                                \
-    X(SEED, "seed", "N", "1", "of the noise: the same seed gives the same scan")                                    \
+    X(SEED, "seed", "N", "1", "seed of the noise: the same seed gives the same scan")                               \
     X(TRUTH, "truth", "FILE", "", "write the true magnitude image, float32 npy [slice or z][y][x]")                 \
-    X(OUT, "out", "FILE", "", "the ISMRMRD file to write; must be given")
+    X(OUT, "out", "FILE", "", "ISMRMRD file to write; required")
 
 #define ROW_ENUM(id, name, value, fallback, help) OPTION_##id,
 enum option { OPTION_TABLE(ROW_ENUM) OPTIONS };
@@ -57,7 +58,7 @@ const char *simulate_option_name(int i)
 void simulate_options_help(void)
 {
     puts("mrirecon simulate --out FILE [OPTION ...]\n"
-         "  Make a scan of a phantom: exact k-space, exact coils, written as ISMRMRD HDF5.\n");
+         "  Simulate a scan of a phantom, with exact k-space and exact coils, as ISMRMRD HDF5.\n");
     for (int i = 0; i < OPTIONS; i++) {
         printf("  --%-18s %-13s %s", rows[i].name, rows[i].value, rows[i].help);
         const char *fallback = rows[i].fallback;

@@ -24,39 +24,37 @@
 #define OR_AUTO(as) .choices = (const char *const[]){"auto", NULL}, .former = (as)
 
 static const struct param recon_params[] = {
-    [RECON_METHOD] = {"method", "How the image is made: adjoint = one density-compensated gridding and inverse FFT.",
+    [RECON_METHOD] = {"method", "Reconstruction method: adjoint = one density-compensated gridding and inverse FFT.",
                       CHOICES("adjoint"), .fallback = "adjoint"},
-    [RECON_DCF] =
-        {"dcf",
-         "Density compensation: given = the scan's extra trajectory column; none; analytic = the formula of a "
-         "radial or spiral trajectory; pipe = iterative (Pipe-Menon), for any trajectory; auto = given where "
-         "the scan carries weights, else analytic where the trajectory is recognised, else pipe.",
-         CHOICES("auto", "given", "none", "analytic", "pipe"), .fallback = "auto"},
-    [RECON_DCF_ITERATIONS] = {"dcf_iterations", "Iterations of dcf=pipe.", PARAM_INT, .fallback = "30", .min = 1,
-                              .max = 1000},
-    [RECON_TRAJ_UNITS] =
-        {"traj_units",
-         "Unit of the scan's trajectory: pixel = cycles per pixel (-0.5..0.5); grid = cycles per field "
-         "of view (-N/2..N/2); radians = per pixel (-pi..pi); per_metre, per_cm, per_mm = cycles, and "
-         "radians_per_metre, _cm, _mm = radians, per length; auto = decide where the values leave no doubt, else fail "
-         "and say what was seen.",
-         CHOICES("auto", "pixel", "grid", "radians", "per_metre", "per_cm", "per_mm", "radians_per_metre",
-                 "radians_per_cm", "radians_per_mm"),
-         .fallback = "auto"},
+    [RECON_DCF] = {"dcf",
+                   "Density compensation: given = weights from the scan's extra trajectory column; none; analytic = "
+                   "formula for radial or spiral trajectories; pipe = iterative (Pipe-Menon), for any trajectory; auto "
+                   "= given if the scan contains weights, else analytic if the trajectory is recognised, else pipe.",
+                   CHOICES("auto", "given", "none", "analytic", "pipe"), .fallback = "auto"},
+    [RECON_DCF_ITERATIONS] = {"dcf_iterations", "Number of iterations of dcf=pipe.", PARAM_INT, .fallback = "30",
+                              .min = 1, .max = 1000},
+    [RECON_TRAJ_UNITS] = {"traj_units",
+                          "Unit of the scan's trajectory: pixel = cycles per pixel (-0.5..0.5); grid = cycles per "
+                          "field of view (-N/2..N/2); radians = per pixel (-pi..pi); per_metre, per_cm, per_mm = "
+                          "cycles, and radians_per_metre, _cm, _mm = radians, per length; auto = determined from the "
+                          "values if they are unambiguous, else the job fails and reports what was found.",
+                          CHOICES("auto", "pixel", "grid", "radians", "per_metre", "per_cm", "per_mm",
+                                  "radians_per_metre", "radians_per_cm", "radians_per_mm"),
+                          .fallback = "auto"},
     [RECON_KERNEL] = {"kernel",
                       "Gridding kernel: separable = product of 1-D Kaiser-Bessel functions; radial = Kaiser-Bessel "
                       "function of the distance.",
                       CHOICES("separable", "radial"), .fallback = "separable"},
-    [RECON_TOLERANCE] = {"tolerance",
-                         "Relative error of the image that gridding may cause; picks kernel width and oversampling.",
-                         PARAM_REAL, .fallback = "1e-3", .min = 1e-6, .max = 1e-1},
+    [RECON_TOLERANCE] =
+        {"tolerance", "Maximum relative error of the image due to gridding; determines kernel width and oversampling.",
+         PARAM_REAL, .fallback = "1e-3", .min = 1e-6, .max = 1e-1},
     [RECON_WIDTH] = {"width",
-                     "Full width of the kernel in grid cells; auto = what `tolerance` asks for. Where oversampling is "
-                     "given too, the kernel is taken for what it reaches.",
+                     "Full width of the kernel in grid cells; auto = chosen for `tolerance`. If oversampling is given "
+                     "too, the kernel is used whatever its error.",
                      PARAM_INT, .fallback = "auto", .min = KERNEL_MIN_WIDTH, .max = KERNEL_MAX_WIDTH, OR_AUTO("0")},
     [RECON_OVERSAMPLING] = {"oversampling",
-                            "Grid size / image size, with kernel=radial from 1.5 on (3-D: 1.75 is used below that); "
-                            "auto = what `tolerance` asks for.",
+                            "Grid size / image size, with kernel=radial at least 1.5 (3-D: 1.75 is used below that); "
+                            "auto = chosen for `tolerance`.",
                             PARAM_REAL, .fallback = "auto", .min = 1.125, .max = KERNEL_MAX_OVERSAMPLING, OR_AUTO("0")},
     [RECON_COILS] = {"coils", "Receive coils: rss = root of the sum of squares; none = one image per coil.",
                      CHOICES("rss", "none"), .fallback = "rss"},
@@ -64,35 +62,30 @@ static const struct param recon_params[] = {
                       CHOICES("magnitude", "complex"), .fallback = "magnitude"},
     [RECON_MATRIX] = {"matrix",
                       "Image size: recon = the scan's reconSpace (cut from the centre of the encoded field of view); "
-                      "encoded = all of encodedSpace.",
+                      "encoded = the whole encodedSpace.",
                       CHOICES("recon", "encoded"), .fallback = "recon"},
-    [RECON_AVERAGES] =
-        {"averages",
-         "Acquisitions that differ only in their average counter: combine = one image of all; separate = "
-         "an image for each.",
-         CHOICES("combine", "separate"), .fallback = "combine"},
+    [RECON_AVERAGES] = {"averages",
+                        "Acquisitions that differ only in their average counter: combine = one image of all; separate "
+                        "= one image for each.",
+                        CHOICES("combine", "separate"), .fallback = "combine"},
     [RECON_PREWHITEN] =
-        {"prewhiten", "Noise decorrelation between coils: auto = where the scan holds enough noise acquisitions; off.",
+        {"prewhiten", "Noise decorrelation between coils: auto = if the scan contains enough noise acquisitions; off.",
          CHOICES("auto", "off"), .fallback = "auto"},
     [RECON_ENCODING] =
         {"encoding",
-         "Index of the encoding space to reconstruct, from 0; auto = the first that holds image data with a "
-         "trajectory.",
+         "Index of the encoding space to reconstruct, from 0; auto = the first with image data and a trajectory.",
          PARAM_INT, .fallback = "auto", .min = 0, .max = 63, OR_AUTO("-1")},
-    [RECON_GROUP] = {"group",
-                     "HDF5 group of the scan in its file; empty = `dataset`, or the first group that holds a scan.",
+    [RECON_GROUP] = {"group", "HDF5 group that contains the scan; empty = `dataset`, or the first group with a scan.",
                      PARAM_TEXT, .fallback = "", .max = 127},
     [RECON_BIN_DEPTH] = {"bin_depth",
-                         "Samples that a bin of k-space may hold on a GPU, see `overflow`; none = all it holds; auto = "
-                         "what is expected "
-                         "to be fastest. Has no effect on the CPU.",
+                         "Maximum number of samples per k-space bin on a GPU, see `overflow`; none = no limit; auto = "
+                         "the value expected to be fastest. Has no effect on the CPU.",
                          PARAM_INT, .fallback = "auto", .min = 1, .max = INT_MAX,
                          .choices = (const char *const[]){"auto", "none", NULL}},
-    [RECON_OVERFLOW] =
-        {"overflow",
-         "What becomes of the samples past `bin_depth`: split = the bin is cut into parts that the GPU sums side by "
-         "side; cpu = the CPU grids them while the GPU grids the others.",
-         CHOICES("split", "cpu"), .fallback = "split"},
+    [RECON_OVERFLOW] = {"overflow",
+                        "Handling of samples beyond `bin_depth`: split = the bin is split into parts that the GPU sums "
+                        "in parallel; cpu = the CPU grids them while the GPU grids the others.",
+                        CHOICES("split", "cpu"), .fallback = "split"},
     [RECON_PARAMS] = {.name = NULL},
 };
 _Static_assert((int)RECON_PARAMS < (int)KIND_MAX_PARAMS, "struct param_values holds every parameter");
@@ -126,12 +119,12 @@ static int kernel_check(const struct param_values *values)
                        "Parameter oversampling is %g; with kernel=radial it takes auto or a number from %g to %d.",
                        oversampling, least, KERNEL_MAX_OVERSAMPLING);
     if (aliasing > tolerance)
-        return err_set(ERR_BAD_PARAMETER,
-                       "With %s=%g gridding errs by %.2g of the image at least, more than tolerance=%g allows. Ask for "
-                       "a larger tolerance or %s, or give width and oversampling both: then the kernel is taken for "
-                       "what it reaches.",
-                       width ? "width" : "oversampling", width ? width : oversampling, aliasing, tolerance,
-                       width ? "width" : "oversampling");
+        return err_set(
+            ERR_BAD_PARAMETER,
+            "With %s=%g the gridding error is at least %.2g of the image, above tolerance=%g. Increase tolerance or "
+            "%s, or give both width and oversampling: the kernel is then used whatever its error.",
+            width ? "width" : "oversampling", width ? width : oversampling, aliasing, tolerance,
+            width ? "width" : "oversampling");
     return 0;
 }
 
@@ -139,8 +132,9 @@ static int recon_check(const struct param_values *values)
 {
     if (values->value[RECON_OUTPUT].integer == RECON_OUTPUT_COMPLEX &&
         values->value[RECON_COILS].integer == RECON_COILS_RSS)
-        return err_set(ERR_BAD_PARAMETER,
-                       "Parameter output=complex needs coils=none: the root of the sum of squares over coils has no phase.");
+        return err_set(
+            ERR_BAD_PARAMETER,
+            "Parameter output=complex needs coils=none: the root of the sum of squares over coils has no phase.");
     return kernel_check(values);
 }
 

@@ -26,18 +26,18 @@ static const char help[] =
     "mrirecon-worker: reconstruct MRI scans, one job at a time.\n"
     "\n"
     "  mrirecon-worker run --in FILE --out FILE [OPTION ...] [PARAMETER=VALUE ...]\n"
-    "  mrirecon-worker serve [OPTION ...]        jobs of a daemon, which starts it (file descriptor 3)\n"
+    "  mrirecon-worker serve [OPTION ...]        run the jobs of mrirecond, which starts it (socket: file descriptor "
+    "3)\n"
     "\n"
     "  --in FILE            the scan: ISMRMRD HDF5 or stream\n"
-    "  --out FILE           the image; its ending chooses the format: .h5, .nii.gz, .png, .npy. May be given more than "
-    "once\n"
-    "  --report FILE        what was done, decided and measured, as JSON\n"
+    "  --out FILE           the image; the extension selects the format: .h5, .nii.gz, .png, .npy. Can be repeated\n"
+    "  --report FILE        decisions, warnings and timings of the job, as JSON\n"
     "  --kind KIND          kind of job (default recon)\n"
-    "  --device DEVICE      auto, cpu, gpu or gpu:N (default auto: the first GPU that can be used, else the CPU)\n"
+    "  --device DEVICE      auto, cpu, gpu or gpu:N (default auto: the first usable GPU, else the CPU)\n"
     "  --threads N          CPU threads (default: one per available core)\n"
-    "  --memory BYTES       the most memory a decoded scan may take (default: three quarters of what is free)\n"
-    "  --decode-seconds S   processor time that reading a scan may take, beside a second for each MiB of it (default 5)\n"
-    "  --codec FILE         mrirecon-codec (default: beside this program)\n"
+    "  --memory BYTES       maximum memory of a decoded scan (default: three quarters of the free memory)\n"
+    "  --decode-seconds S   CPU seconds that reading a scan may take, plus one per MiB of its file (default 5)\n"
+    "  --codec FILE         path of mrirecon-codec (default: in this program's folder)\n"
     "  --help, --version\n";
 
 struct command {
@@ -115,7 +115,7 @@ static int parameter_set(struct command *command, const char *text)
     char name[64];
     const char *equals = strchr(text, '=');
     if (!equals || equals == text || (size_t)(equals - text) >= sizeof name)
-        return usage("This is no parameter, which is NAME=VALUE: ", text);
+        return usage("A parameter has the form NAME=VALUE: ", text);
     snprintf(name, sizeof name, "%.*s", (int)(equals - text), text);
     return param_values_set(command->kind, &command->values, name, equals + 1) == 0 ? 0 : failed(USAGE);
 }
@@ -173,7 +173,7 @@ static int command_parse(struct command *command, int argc, char **argv)
             puts("mrirecon-worker " MRIRECON_VERSION);
             return -1;
         default:
-            return usage("This option is unknown or lacks its value: ", argv[optind - 1]);
+            return usage("Unknown option, or its value is missing: ", argv[optind - 1]);
         }
         if (!valid)
             return usage("An option's value is out of range: ", optarg);

@@ -64,7 +64,7 @@ def in_zsh():
     same(commands[0], "command")
     assert any(line.startswith("submit:Send a scan (") for line in commands), commands
     submit = zsh("submit", "--f")
-    assert any(line.startswith("--format=[the form of the image") and line.endswith(":FORM:( h5 nii.gz png npy)") for line in submit), submit
+    assert any(line.startswith("--format=[image format") and line.endswith(":FORM:( h5 nii.gz png npy)") for line in submit), submit
     assert any(line.startswith("--out=[") and line.endswith(":FILE:_files") for line in submit), submit
     assert "*:scan or parameter:{_files; _mrirecon_parameters}" in submit and not any(line.startswith("--limit") for line in submit), submit
     assert any(line.startswith("--trajectory:") for line in zsh("simulate", "--t")), zsh("simulate", "--t")

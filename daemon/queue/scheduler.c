@@ -282,7 +282,7 @@ static void assign(struct scheduler *scheduler)
         struct job job;
         bool found = false;
         json_t *avoid = later_ids(scheduler), *never = put_back_ids(scheduler, false);
-        int result = store_take(core->store, avoid, never, &job, &found);
+        int result = store_claim(core->store, avoid, never, &job, &found);
         json_decref(avoid);
         json_decref(never);
         if (result) {

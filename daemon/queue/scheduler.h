@@ -21,7 +21,7 @@
  *
  * Other threads see the workers through scheduler_status(), a copy under a lock that is never held across a disk or a
  * wait. Who is to run where is decided in one place (scheduler.c:assign): priorities and fair shares are a matter of
- * store_take's order.
+ * store_claim's order.
  */
 #ifndef MRIRECON_DAEMON_SCHEDULER_H
 #define MRIRECON_DAEMON_SCHEDULER_H

@@ -94,7 +94,7 @@ void prefetch_next(struct scheduler *scheduler)
         json_t *avoid = prefetch_ids(scheduler, false), *put_back = put_back_ids(scheduler, false);
         json_array_extend(avoid, put_back);
         json_decref(put_back);
-        if (store_next(scheduler->core.store, avoid, &job, &scheduler->prefetch_pending) != 0)
+        if (store_peek(scheduler->core.store, avoid, &job, &scheduler->prefetch_pending) != 0)
             scheduler->prefetch_pending = false;
         json_decref(avoid);
         if (!scheduler->prefetch_pending)

@@ -251,27 +251,27 @@ int store_submit(struct store *store, struct job *job, int64_t limit)
     return 0;
 }
 
-struct taking {
+struct claim {
     const json_t *avoid, *never;
     struct job *job;
     int count;
 };
 
-static int take_apply(struct store *store, void *context)
+static int claim_apply(struct store *store, void *context)
 {
-    struct taking *taking = context;
-    struct job *job = taking->job;
+    struct claim *claim = context;
+    struct job *job = claim->job;
     struct connection *writer = &store->writer;
     struct candidate next, other = {.sequence = 0};
-    int result = next_find(store, writer, store->now, taking->never, &next);
-    if (!result && taking->avoid)
-        result = next_find(store, writer, store->now, taking->avoid, &other);
+    int result = next_find(store, writer, store->now, claim->never, &next);
+    if (!result && claim->avoid)
+        result = next_find(store, writer, store->now, claim->avoid, &other);
     /* What another worker reads ahead is left to it, but not for a job of a lower priority. */
     if (other.sequence && other.rank == next.rank)
         next = other;
     if (!result)
-        result = next_read(writer, &next, job, &taking->count);
-    if (result || !taking->count)
+        result = next_read(writer, &next, job, &claim->count);
+    if (result || !claim->count)
         return result;
     job->state = JOB_RUNNING;
     job->started = store->now;
@@ -287,20 +287,20 @@ static int take_apply(struct store *store, void *context)
     return store_note(store, &entry);
 }
 
-int store_take(struct store *store, json_t *avoid, json_t *never, struct job *job, bool *found)
+int store_claim(struct store *store, json_t *avoid, json_t *never, struct job *job, bool *found)
 {
-    struct taking taking = {.avoid = avoid, .never = never, .job = job};
+    struct claim claim = {.avoid = avoid, .never = never, .job = job};
     int64_t waiting[PRIORITIES];
     store_waiting(store, waiting);
     *found = false;
     if (waiting[PRIORITY_URGENT] + waiting[PRIORITY_NORMAL] + waiting[PRIORITY_BATCH] == 0)
         return 0;
     /* After a power cut the job is queued, as store_recover() would have it. */
-    int result = store_change_soft(store, take_apply, &taking);
-    if (result && taking.count)
+    int result = store_change_soft(store, claim_apply, &claim);
+    if (result && claim.count)
         job_clear(job);
     if (!result)
-        *found = taking.count > 0;
+        *found = claim.count > 0;
     return result;
 }
 

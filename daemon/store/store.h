@@ -61,7 +61,7 @@ int store_submit(struct store *store, struct job *job, int64_t limit);
 
 /* The job that is next among those whose ids are not in `avoid` (JSON array; NULL: none is). *found: there is one; then
  * *job is the caller's. */
-int store_next(struct store *store, json_t *avoid, struct job *job, bool *found);
+int store_peek(struct store *store, json_t *avoid, struct job *job, bool *found);
 
 /* How many jobs that wait are likely to begin before this one, which waits: by priority, and by what clients were given
  * as it is now, where a client's jobs count as what they have on average. Later jobs may overtake it, and its age may
@@ -70,7 +70,7 @@ int store_ahead(struct store *store, const struct job *job, int64_t *ahead);
 
 /* queued -> running, of the job that is next among those whose ids are not in `never`; of those in `avoid` (as above)
  * only where there is no other of the same priority. *found: there was one; then *job is the caller's. */
-int store_take(struct store *store, json_t *avoid, json_t *never, struct job *job, bool *found);
+int store_claim(struct store *store, json_t *avoid, json_t *never, struct job *job, bool *found);
 
 /* Why a job that was begun goes back into the queue. */
 enum requeue {

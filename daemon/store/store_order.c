@@ -80,7 +80,7 @@ void store_set_ageing(struct store *store, int64_t milliseconds)
     atomic_store(&store->ageing, milliseconds);
 }
 
-int store_next(struct store *store, json_t *avoid, struct job *job, bool *found)
+int store_peek(struct store *store, json_t *avoid, struct job *job, bool *found)
 {
     int count = 0;
     pthread_mutex_lock(&store->reader_lock);

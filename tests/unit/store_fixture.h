@@ -88,7 +88,7 @@ static inline void take(struct store *store, int expected)
     char id[JOB_ID];
     struct job job;
     bool found;
-    assert_int_equal(store_take(store, NULL, NULL, &job, &found), 0);
+    assert_int_equal(store_claim(store, NULL, NULL, &job, &found), 0);
     assert_true(found);
     assert_string_equal(job.id, id_of(expected, id));
     assert_int_equal(job.state, JOB_RUNNING);
@@ -102,7 +102,7 @@ static inline void taken_in_order(struct store *store, const int *expected, int 
         take(store, expected[i]);
     struct job job;
     bool found = true;
-    assert_int_equal(store_take(store, NULL, NULL, &job, &found), 0);
+    assert_int_equal(store_claim(store, NULL, NULL, &job, &found), 0);
     assert_false(found);
 }
 

@@ -334,7 +334,7 @@ static void a_start_cleans_what_a_crash_left(void **state)
         results_put(f, ids[i], "an image", NULL);
     }
     /* 0 succeeded; 1 was renamed but not committed; 2 was being written. */
-    assert_int_equal(store_take(store, NULL, NULL, &taken, &found), 0);
+    assert_int_equal(store_claim(store, NULL, NULL, &taken, &found), 0);
     assert_int_equal(spool_results_finish(f->spool, ids[0], &results), 0);
     assert_int_equal(store_succeed(store, ids[0], results, NULL), 0);
     job_clear(&taken);

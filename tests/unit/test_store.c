@@ -24,7 +24,7 @@ static void jobs_are_taken_in_order_and_keep_what_they_are(void **state)
     assert_true(!job.error && !job.results && !job.report && job.finished == 0);
     job_clear(&job);
     take(store, 5);
-    assert_int_equal(store_take(store, NULL, NULL, &job, &found), 0);
+    assert_int_equal(store_claim(store, NULL, NULL, &job, &found), 0);
     assert_false(found);
 }
 

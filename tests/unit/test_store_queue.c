@@ -19,11 +19,11 @@ static void urgent_comes_before_normal_before_batch(void **state)
     assert_true(waiting[PRIORITY_URGENT] == 2 && waiting[PRIORITY_NORMAL] == 2 && waiting[PRIORITY_BATCH] == 2);
     /* The next is read ahead by somebody: another of its priority is given, but none of a lower one. */
     json_t *avoid = json_pack("[s]", id_of(3, id));
-    assert_int_equal(store_take(store, avoid, NULL, &job, &found), 0);
+    assert_int_equal(store_claim(store, avoid, NULL, &job, &found), 0);
     assert_true(found);
     assert_string_equal(job.id, id_of(5, id));
     job_clear(&job);
-    assert_int_equal(store_take(store, avoid, NULL, &job, &found), 0);
+    assert_int_equal(store_claim(store, avoid, NULL, &job, &found), 0);
     assert_string_equal(job.id, id_of(3, id));
     assert_int_equal(job.priority, PRIORITY_URGENT);
     assert_string_equal(job.client, "a");
@@ -86,7 +86,7 @@ static void a_job_knows_how_many_are_ahead(void **state)
     for (int i = 0; i < 3; i++) {
         struct job job;
         bool found;
-        assert_int_equal(store_take(store, NULL, NULL, &job, &found), 0);
+        assert_int_equal(store_claim(store, NULL, NULL, &job, &found), 0);
         assert_true(found);
         assert_string_equal(job.id, id_of(order[i], id));
         job_clear(&job);
@@ -179,7 +179,7 @@ static void the_time_of_workers_counts(void **state)
             take(f->store, first + i);
         struct job job;
         for (bool found = true; found;) { /* what is left */
-            assert_int_equal(store_take(f->store, NULL, NULL, &job, &found), 0);
+            assert_int_equal(store_claim(f->store, NULL, NULL, &job, &found), 0);
             if (found)
                 job_clear(&job);
         }
@@ -198,7 +198,7 @@ static void waiting_earns_priority(void **state)
     /* An hour an age: as without. */
     store_set_ageing(store, 3600000);
     bool found;
-    assert_int_equal(store_next(store, NULL, &job, &found), 0);
+    assert_int_equal(store_peek(store, NULL, &job, &found), 0);
     assert_string_equal(job.id, id_of(3, id));
     job_clear(&job);
     /* In 30 ms the batch job has aged twice by 15 ms, and is the oldest of the urgent. */

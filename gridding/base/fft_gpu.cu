@@ -1,134 +1,22 @@
-#include "gridding/base/fft_gpu.cuh"
-#include "gridding/base/fft_lines.cuh"
+#include "gridding/base/fft_sizes.cuh"
 
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 
-/* ---- blocks ---- */
+/* ---- sizes that are met often ---- */
 
-/* 8 columns: 64 bytes side by side, two sectors; of long ones 4, if a block can hold as many threads. Of sizes up to
- * 4,096 a line alone has up to 810. */
-enum { BLOCK_THREADS_MOST = 640, LINE_THREADS_MOST = 1024, COLUMNS_MOST = 8, COLUMNS_LEAST = 4, ROWS_MOST = 8 };
-
-static __host__ __device__ constexpr int lines_that_fit(int threads, bool rows)
-{
-    int lines = rows ? ROWS_MOST : COLUMNS_MOST;
-    while (lines > (rows ? 1 : COLUMNS_LEAST) && lines * threads > BLOCK_THREADS_MOST)
-        lines /= 2;
-    while (lines > 1 && lines * threads > LINE_THREADS_MOST)
-        lines /= 2;
-    return lines;
-}
-
-static constexpr int block_threads(int threads, bool rows)
-{
-    return threads * lines_that_fit(threads, rows);
-}
-
-/* Of a multiprocessor: large radices need more registers than two large blocks leave. */
-static constexpr int blocks_at_least(int largest_radix, int threads, bool rows)
-{
-    return largest_radix > 10 || block_threads(threads, rows) > BLOCK_THREADS_MOST ? 1 : 2;
-}
-
-/* ---- sizes that are met often: everything known to the compiler ---- */
-
-/* n, its radices, the largest first (a fourth of 1: there is none). */
-#define FFT_SIZES(X)       \
-    X(128, 8, 4, 4, 1)     \
-    X(144, 9, 4, 4, 1)     \
-    X(160, 8, 5, 4, 1)     \
-    X(192, 8, 6, 4, 1)     \
-    X(200, 8, 5, 5, 1)     \
-    X(216, 6, 6, 6, 1)     \
-    X(240, 8, 6, 5, 1)     \
-    X(256, 8, 8, 4, 1)     \
-    X(288, 9, 8, 4, 1)     \
-    X(320, 8, 8, 5, 1)     \
-    X(360, 9, 8, 5, 1)     \
-    X(384, 8, 8, 6, 1)     \
-    X(400, 10, 8, 5, 1)    \
-    X(432, 9, 8, 6, 1)     \
-    X(480, 10, 8, 6, 1)    \
-    X(512, 8, 8, 8, 1)     \
-    X(540, 10, 9, 6, 1)    \
-    X(576, 9, 8, 8, 1)     \
-    X(600, 10, 10, 6, 1)   \
-    X(640, 10, 8, 8, 1)    \
-    X(720, 10, 9, 8, 1)    \
-    X(768, 16, 8, 6, 1)    \
-    X(800, 10, 10, 8, 1)   \
-    X(864, 16, 9, 6, 1)    \
-    X(900, 10, 10, 9, 1)   \
-    X(960, 16, 10, 6, 1)   \
-    X(1024, 16, 8, 8, 1)   \
-    X(1152, 16, 9, 8, 1)   \
-    X(1280, 8, 8, 5, 4)    \
-    X(1440, 16, 10, 9, 1)  \
-    X(1536, 16, 12, 8, 1)  \
-    X(1600, 16, 10, 10, 1) \
-    X(1920, 16, 12, 10, 1) \
-    X(2048, 16, 16, 8, 1)
-
-/* Blocks of lines_that_fit(n / smallest radix) * that, or of rows fewer; shared memory: the lines. A block owns
- * neighbouring lines of one set; rows are read along the line, columns across the lines. */
-template <int R0, int R1, int R2, int R3, bool ROWS, fft_kind KIND>
-static __global__ void __launch_bounds__(block_threads(R0 *R1 *R2 *R3 / (R3 > 1 ? R3 : R2), ROWS),
-                                         blocks_at_least(R0, R0 *R1 *R2 *R3 / (R3 > 1 ? R3 : R2), ROWS))
-    transform_size(const __grid_constant__ struct lines_args a)
-{
-    extern __shared__ float2 shared[];
-    constexpr int n = R0 * R1 * R2 * R3, threads = n / (R3 > 1 ? R3 : R2);
-    const int lines = ROWS ? (int)blockDim.x / threads : lines_that_fit(threads, false);
-    const struct place at = place_of(a, ROWS, lines, threads);
-    if (KIND == FFT_BACK_PIECES && !sum_lines<(n / threads + 3) / 4>(a, at, shared, n, threads)) {
-        clear_lines(a.pass, at, threads);
-        return;
-    }
-    if (KIND == FFT_BACK_BRICKS)
-        sum_bricks(a, shared, n, lines);
-    stage<R0, ROWS, KIND, STAGE_FIRST>(a, at, shared, n, lines, 1);
-    stage<R1, ROWS, KIND, STAGE_INNER>(a, at, shared, n, lines, R0);
-    if (R3 > 1) {
-        stage<R2, ROWS, KIND, STAGE_INNER>(a, at, shared, n, lines, R0 * R1);
-        stage<R3, ROWS, KIND, STAGE_LAST>(a, at, shared, n, lines, R0 * R1 * R2);
-    } else {
-        stage<R2, ROWS, KIND, STAGE_LAST>(a, at, shared, n, lines, R0 * R1);
-    }
-}
-
-/* Rows are never the image's side: a NUFFT has two dimensions or more. */
-template <int R0, int R1, int R2, int R3> static void (*kernel_of_kind(bool rows, fft_kind kind))(struct lines_args)
+static void (*kernel_of_table(int n, bool rows, fft_kind kind))(struct lines_args)
 {
     switch (kind) {
     case FFT_BACK:
-        return rows ? transform_size<R0, R1, R2, R3, true, FFT_BACK> : transform_size<R0, R1, R2, R3, false, FFT_BACK>;
-    case FFT_FORTH:
-        return rows ? transform_size<R0, R1, R2, R3, true, FFT_FORTH>
-                    : transform_size<R0, R1, R2, R3, false, FFT_FORTH>;
-    case FFT_BACK_PIECES:
-        return transform_size<R0, R1, R2, R3, true, FFT_BACK_PIECES>;
-    case FFT_BACK_BRICKS:
-        return transform_size<R0, R1, R2, R3, true, FFT_BACK_BRICKS>;
     case FFT_BACK_IMAGE:
-        return transform_size<R0, R1, R2, R3, false, FFT_BACK_IMAGE>;
-    case FFT_FORTH_IMAGE:
+        return fft_back_kernel(n, rows, kind);
+    case FFT_BACK_PIECES:
+    case FFT_BACK_BRICKS:
+        return fft_sums_kernel(n, kind);
     default:
-        return transform_size<R0, R1, R2, R3, false, FFT_FORTH_IMAGE>;
-    }
-}
-
-static void (*kernel_of_size(int n, bool rows, fft_kind kind))(struct lines_args)
-{
-    switch (n) {
-#define SIZE(N, R0, R1, R2, R3) \
-    case N:                     \
-        return kernel_of_kind<R0, R1, R2, R3>(rows, kind);
-        FFT_SIZES(SIZE)
-#undef SIZE
-    default:
-        return NULL;
+        return fft_forth_kernel(n, rows, kind);
     }
 }
 
@@ -289,7 +177,7 @@ int fft_run(struct gpu *gpu, const struct fft_plan *plan, const struct fft_pass 
     struct lines_args a;
     bool summed = pass->kind == FFT_BACK_PIECES || pass->kind == FFT_BACK_BRICKS;
     bool rows = (summed || pass->in_view.step == 1) && pass->out_view.step == 1;
-    void (*kernel)(struct lines_args) = kernel_of_size(plan->n, rows, pass->kind);
+    void (*kernel)(struct lines_args) = kernel_of_table(plan->n, rows, pass->kind);
     size_t line_bytes = (size_t)line_room(rows, plan->n) * sizeof(float2);
     a.pass = *pass;
     a.n = plan->n;

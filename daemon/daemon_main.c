@@ -80,11 +80,10 @@ static int connections_fit(const struct log *log, struct options *options)
                        "This process may have %lld file descriptors open, and takes %lld at least. Raise the limit "
                        "(LimitNOFILE in systemd's unit, ulimit -Hn in a shell).",
                        (long long)there, (long long)(beside + DESCRIPTORS_CONNECTION * CONNECTIONS_LEAST));
-    log_line(
-        log, LOG_LEVEL_WARNING, NULL,
-        "%lld connections are served at a time, not the %lld of the option connections: this process may have %lld "
-        "file descriptors open (LimitNOFILE in systemd's unit)",
-        (long long)fit, (long long)options->connections, (long long)there);
+    log_line(log, LOG_LEVEL_WARNING, NULL,
+             "at most %lld connections are served, not the %lld of the option connections: this process may have %lld "
+             "file descriptors open (LimitNOFILE in systemd's unit)",
+             (long long)fit, (long long)options->connections, (long long)there);
     options->connections = fit;
     if (options->address_connections > fit)
         options->address_connections = fit;
@@ -144,8 +143,8 @@ static int state_open(struct service *service, struct options *options)
     if (!result && (found.scans_found || found.results_found))
         log_line(
             service->log, LOG_LEVEL_WARNING, NULL,
-            "recovered: %d scans and %d results that no job knows of were moved to found-%lld: the service was not "
-            "stopped, and jobs.db may have lost their jobs; README there says what to do with them",
+            "recovered: %d scans and %d results without a job were moved to found-%lld: the service was not stopped "
+            "cleanly, and jobs.db may have lost their jobs; see the README there",
             found.scans_found, found.results_found, (long long)found.time);
     service->state_is_known = !result;
     return result;

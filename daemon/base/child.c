@@ -55,8 +55,8 @@ void child_collect(pid_t pid, char *how, size_t size)
     while (got < 0 && errno == EINTR);
     if (got == pid && WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS)
         snprintf(how, size,
-                 "was killed by signal %d (%s): a filter of system calls, its own or that of the service's unit or "
-                 "container, refuses one that it made; `journalctl -k -g type=1326` tells which",
+                 "was killed by signal %d (%s): its own filter of system calls, or that of the service's unit or "
+                 "container, denied a call; `journalctl -k -g type=1326` shows which",
                  SIGSYS, strsignal(SIGSYS));
     else if (got == pid && WIFSIGNALED(status))
         snprintf(how, size, "was killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));

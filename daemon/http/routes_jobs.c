@@ -255,7 +255,7 @@ int route_cancel_work(struct request *request)
     if (!result)
         result = job_cancel(&core, service->scheduler, id, &state);
     if (!result)
-        log_line(service->log, LOG_LEVEL_INFO, id, "cancel asked for; %s", job_state_name(state));
+        log_line(service->log, LOG_LEVEL_INFO, id, "cancellation requested; the job is %s", job_state_name(state));
     return result;
 }
 

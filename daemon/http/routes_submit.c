@@ -109,7 +109,7 @@ static int replay(struct request *request)
     } else {
         memcpy(job->id, before.id, sizeof job->id);
         request->replayed = true;
-        log_line(request->service->log, LOG_LEVEL_INFO, job->id, "sent again with its idempotency key");
+        log_line(request->service->log, LOG_LEVEL_INFO, job->id, "submitted again with the same Idempotency-Key");
     }
     job_clear(&before);
     return result;

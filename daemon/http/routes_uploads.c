@@ -139,7 +139,7 @@ int route_upload_create_work(struct request *request)
         upload_begin(request->service->uploads, &request->job, http_header(request, "Upload-Metadata"), &upload);
     if (!result) {
         memcpy(request->job.id, upload.id, JOB_ID);
-        log_line(request->service->log, LOG_LEVEL_INFO, upload.id, "upload in pieces begun, %lld bytes",
+        log_line(request->service->log, LOG_LEVEL_INFO, upload.id, "resumable upload created, %lld bytes",
                  (long long)upload.length);
     }
     upload_clear(&upload);

@@ -111,9 +111,9 @@ static int retain(struct housekeeper *housekeeper)
         result = scans_yield(core, &scans);
     metrics_removed(core->metrics, old, large, scans);
     if (old || large)
-        log_line(core->log, LOG_LEVEL_INFO, NULL, "removed %d ended jobs for their age, %d for room", old, large);
+        log_line(core->log, LOG_LEVEL_INFO, NULL, "removed %d ended jobs for their age, %d for space", old, large);
     if (scans)
-        log_line(core->log, LOG_LEVEL_INFO, NULL, "removed the scans of %d ended jobs: uploads need the room", scans);
+        log_line(core->log, LOG_LEVEL_INFO, NULL, "removed the scans of %d ended jobs: uploads need the space", scans);
     return result;
 }
 
@@ -127,7 +127,7 @@ static void expire_found(struct housekeeper *housekeeper)
     int removed = spool_found_expire(housekeeper->core.spool);
     if (removed)
         log_line(housekeeper->core.log, LOG_LEVEL_WARNING, NULL,
-                 "removed %d scans and results that no job knew of, %d days after they were kept aside", removed,
+                 "removed %d scans and results without a job, %d days after they were set aside", removed,
                  SPOOL_FOUND_DAYS);
 }
 
@@ -141,7 +141,8 @@ static void cancel_left(struct housekeeper *housekeeper)
     while (waiters_gone(housekeeper->core.waiters, id, &cancel)) {
         if (!cancel)
             continue;
-        log_line(housekeeper->core.log, LOG_LEVEL_INFO, id, "who waited for it went away, and wanted it canceled then");
+        log_line(housekeeper->core.log, LOG_LEVEL_INFO, id,
+                 "the waiting client disconnected; canceled as it had asked");
         int result = job_cancel(&housekeeper->core, housekeeper->scheduler, id, &state);
         if (result && result != ERR_CONFLICT && result != ERR_NOT_FOUND) /* it ended, or was deleted */
             log_line(housekeeper->core.log, LOG_LEVEL_ERROR, id, "it cannot be canceled: %s", err_last()->text);
@@ -155,15 +156,15 @@ static void look_after(struct housekeeper *housekeeper)
     int64_t set = store_clock_set(housekeeper->core.store);
     if (set)
         log_line(housekeeper->core.log, LOG_LEVEL_WARNING, NULL,
-                 "the machine's clock was set by %.1f s; the times of jobs move with it", 1e-3 * (double)set);
+                 "the machine's clock was set by %.1f s; the jobs' times are shifted accordingly", 1e-3 * (double)set);
     spool_prove(housekeeper->core.spool);
     expire_found(housekeeper);
     int result = expire(housekeeper);
     if (!result)
         result = retain(housekeeper);
     if (result && !housekeeper->troubled)
-        log_line(housekeeper->core.log, LOG_LEVEL_ERROR, NULL, "deadlines and retention wait for the store: %s",
-                 err_last()->text);
+        log_line(housekeeper->core.log, LOG_LEVEL_ERROR, NULL,
+                 "deadlines and retention are suspended, because the store fails: %s", err_last()->text);
     housekeeper->troubled = result != 0;
 }
 

@@ -71,7 +71,7 @@ static bool on_message(struct scheduler *scheduler, struct slot *slot, const jso
         return true;
     }
     if (strcmp(type, "hello") == 0 && slot->worker.state == WORKER_STARTING) {
-        *reason = "speaks another version";
+        *reason = "has another version";
         if (worker_hello(&slot->worker, message))
             return false;
         log_line(scheduler->core.log, LOG_LEVEL_INFO, NULL, "worker %d is ready: %s%s%s", slot->worker.index,
@@ -89,11 +89,11 @@ static bool on_message(struct scheduler *scheduler, struct slot *slot, const jso
     if (strcmp(type, "failed") == 0 && slot->worker.state == WORKER_STARTING) {
         struct err failure;
         wire_error_unpack(json_object_get(message, "error"), &failure);
-        snprintf(slot->why, sizeof slot->why, "cannot start: %.*s", (int)sizeof slot->why - 16, failure.text);
+        snprintf(slot->why, sizeof slot->why, "failed to start: %.*s", (int)sizeof slot->why - 20, failure.text);
         *reason = slot->why;
         return false;
     }
-    *reason = "sent a message out of turn";
+    *reason = "sent an unexpected message";
     if (slot->worker.state != WORKER_BUSY || slot->running.outcome != OUTCOME_NONE || !id ||
         strcmp(id, slot->running.job.id) != 0)
         return false;
@@ -141,7 +141,7 @@ static void listen_to(struct scheduler *scheduler, struct slot *slot)
         int result = wire_receive(slot->worker.socket, &message, files, &count);
         bool stays = !result;
         if (result)
-            reason = result == ERR_WORKER_DIED ? NULL : "sent something that is no message";
+            reason = result == ERR_WORKER_DIED ? NULL : "sent an invalid message";
         else
             stays = on_message(scheduler, slot, message, &reason);
         for (int i = 0; i < count; i++)
@@ -215,7 +215,7 @@ static void hand_over(struct scheduler *scheduler, struct slot *slot)
                            files, count)) {
         /* It was gone, or deaf, before it had the job, which is not to blame. */
         slot->running.outcome = OUTCOME_REQUEUE;
-        slot_end(scheduler, slot, "takes no messages");
+        slot_end(scheduler, slot, "accepts no messages");
     }
     for (int i = 0; i < count; i++)
         close(files[i]);
@@ -247,11 +247,11 @@ static bool is_held(struct scheduler *scheduler)
     const struct core *core = &scheduler->core;
     bool held = spool_work_check(core->spool, core->options->work_reserve) != 0;
     if (held && !scheduler->held)
-        log_line(core->log, LOG_LEVEL_WARNING, NULL, "no job is begun until the disk has room and takes it: %s",
+        log_line(core->log, LOG_LEVEL_WARNING, NULL, "no job starts until the disk has space and accepts writes: %s",
                  err_last()->text);
     if (!held && scheduler->held)
         log_line(core->log, LOG_LEVEL_INFO, NULL,
-                 "the disk of the spool has room again, and takes what is written: jobs are begun");
+                 "the disk of the spool has space and accepts writes again: jobs start");
     scheduler->held = held;
     return held;
 }
@@ -286,7 +286,7 @@ static void assign(struct scheduler *scheduler)
         json_decref(avoid);
         json_decref(never);
         if (result) {
-            log_line(core->log, LOG_LEVEL_ERROR, NULL, "no job can be taken, trying again: %s", err_last()->text);
+            log_line(core->log, LOG_LEVEL_ERROR, NULL, "no job can be claimed, retrying: %s", err_last()->text);
             scheduler->take_at = clock_seconds() + STORE_RETRY_SECONDS;
             return;
         }
@@ -329,7 +329,7 @@ static void enforce(struct scheduler *scheduler, struct slot *slot, double now)
     job_clear(&job);
     slot->running.cancel_at = now;
     if (worker_send(&slot->worker, json_pack("{s:s, s:s}", "type", "cancel", "id", slot->running.job.id), NULL, 0))
-        slot_end(scheduler, slot, "takes no messages");
+        slot_end(scheduler, slot, "accepts no messages");
 }
 
 /* ---- the thread ---- */

@@ -3,10 +3,11 @@
 #include "daemon/base/clock.h"
 #include "daemon/queue/scheduler_inside.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#define BACKOFF_FIRST 2.0   /* s that a worker whose device is at fault rests, the first time */
+#define BACKOFF_FIRST 2.0   /* s that a worker whose device is at fault backs off, the first time */
 #define BACKOFF_LAST  120.0 /* s, after many times */
 
 /* The worker has died of its job. When that is the second since it last did one to its end, its device is suspected. */
@@ -26,12 +27,11 @@ static void device_suspect(struct scheduler *scheduler, struct slot *slot)
     if (slot->worker.restart_at < until)
         slot->worker.restart_at = until;
     const char *reason = run->failure.code == ERR_DEVICE ? run->failure.text : slot->worker.note;
-    snprintf(slot->why, sizeof slot->why, "rests, for job after job ended it: %.*s", (int)sizeof slot->why - 40,
+    snprintf(slot->why, sizeof slot->why, "backs off after repeated failures: %.*s", (int)sizeof slot->why - 40,
              reason);
-    log_line(
-        scheduler->core.log, LOG_LEVEL_ERROR, NULL,
-        "the fault is taken to be the device's, not the jobs': worker %d (%s) %s (for %g s; jobs stay in the queue)",
-        slot->worker.index, slot->worker.device, slot->why, slot->backoff);
+    log_line(scheduler->core.log, LOG_LEVEL_ERROR, NULL,
+             "device considered faulty, not the jobs: worker %d (%s) %s; next try in %g s, jobs stay in the queue",
+             slot->worker.index, slot->worker.device, slot->why, slot->backoff);
 }
 
 void device_clear(struct scheduler *scheduler, struct slot *slot)
@@ -51,9 +51,6 @@ void slot_end(struct scheduler *scheduler, struct slot *slot, const char *reason
     worker_end(&slot->worker, how, sizeof how);
     snprintf(slot->worker.note, sizeof slot->worker.note, "%s", reason ? reason : how);
     bool expected = slot->running.cancel_at > 0 || slot->running.outcome != OUTCOME_NONE;
-    log_line(scheduler->core.log, expected ? LOG_LEVEL_WARNING : LOG_LEVEL_ERROR,
-             *slot->running.job.id ? slot->running.job.id : NULL, "another is started: worker %d %s",
-             slot->worker.index, slot->worker.note);
     if (*slot->running.job.id && slot->running.outcome == OUTCOME_NONE) {
         slot->running.outcome = OUTCOME_DIED;
         slot->running.finish_at = 0;
@@ -65,5 +62,8 @@ void slot_end(struct scheduler *scheduler, struct slot *slot, const char *reason
     }
     if (slot->running.outcome == OUTCOME_DIED && slot->running.cancel_at == 0)
         device_suspect(scheduler, slot);
+    log_line(scheduler->core.log, expected ? LOG_LEVEL_WARNING : LOG_LEVEL_ERROR,
+             *slot->running.job.id ? slot->running.job.id : NULL, "worker %d %s; restarting in %.1f s",
+             slot->worker.index, slot->worker.note, fmax(slot->worker.restart_at - clock_seconds(), 0));
     slot_publish(scheduler, slot);
 }

@@ -199,7 +199,7 @@ static bool is_kept(struct scheduler *scheduler, struct slot *slot, struct run *
     /* Another job that it has by now is not to blame. */
     if (run != &slot->running && *slot->running.job.id && slot->running.outcome == OUTCOME_NONE)
         slot->running.outcome = OUTCOME_REQUEUE;
-    slot_end(scheduler, slot, "kept a result open for writing that it had called complete, and was killed");
+    slot_end(scheduler, slot, "still had a completed result open for writing and was killed");
     err_set(ERR_WORKER_DIED,
             "The worker process that ran the job could still change its result when it was done, twice. The server's "
             "log may say more.");
@@ -225,7 +225,7 @@ static void finish_run(struct scheduler *scheduler, struct slot *slot, struct ru
     if (result && run->outcome != before) /* a success that could not be kept is a failure */
         result = how[run->outcome](scheduler, run);
     if (result && result != ERR_CONFLICT) {
-        log_line(core->log, LOG_LEVEL_ERROR, run->job.id, "its end cannot be stored, trying again: %s",
+        log_line(core->log, LOG_LEVEL_ERROR, run->job.id, "its outcome cannot be stored, retrying: %s",
                  err_last()->text);
         run->finish_at = clock_seconds() + STORE_RETRY_SECONDS;
         return;

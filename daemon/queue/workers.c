@@ -172,7 +172,7 @@ bool worker_watch(struct worker *worker, const struct options *options, double n
     if (worker->state == WORKER_STARTING) {
         if (now - worker->started <= (double)options->start_timeout)
             return true;
-        snprintf(reason, size, "was not warm after %lld s", (long long)options->start_timeout);
+        snprintf(reason, size, "was not ready after %lld s", (long long)options->start_timeout);
         return false;
     }
     if (worker->pinged > 0 && now - worker->pinged > (double)options->worker_timeout) {
@@ -182,7 +182,7 @@ bool worker_watch(struct worker *worker, const struct options *options, double n
     if (worker->pinged == 0 && now - worker->heard > PING_SECONDS) {
         worker->pinged = now;
         if (worker_send(worker, json_pack("{s:s}", "type", "ping"), NULL, 0)) {
-            snprintf(reason, size, "takes no messages");
+            snprintf(reason, size, "accepts no messages");
             return false;
         }
     }

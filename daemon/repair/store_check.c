@@ -217,9 +217,7 @@ int state_look(const char *state_dir, FILE *out, struct spool **spool, struct fi
         result = uploads_look(*spool, 0, out, &found->uploads);
     int kept = result ? 0 : spool_found_count(*spool);
     if (kept)
-        fprintf(out,
-                "%d scans and results that no job knows of are kept aside in found-TIME/; README there tells more\n",
-                kept);
+        fprintf(out, "%d scans and results without a job are set aside in found-TIME/; see the README there\n", kept);
     return result;
 }
 

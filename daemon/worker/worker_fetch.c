@@ -145,7 +145,7 @@ static void decoders_tend(struct fetcher *f, bool all)
     if (all)
         decoder_prepare_memory(f->decoder);
     if (decoder_prepare(f->decoder, all ? DECODERS : 1) != 0)
-        log_line(&f->log, LOG_LEVEL_WARNING, NULL, "no decoder can be started ahead: %s", err_last()->text);
+        log_line(&f->log, LOG_LEVEL_WARNING, NULL, "no decoder can be pre-started: %s", err_last()->text);
     const char *lost = decoder_lost(f->decoder);
     if (lost)
         log_line(&f->log, LOG_LEVEL_WARNING, NULL, "%s Others are started.", lost);

@@ -84,9 +84,9 @@ def every_job():
         text = not_ready(daemon, ["Jobs are kept", "gpu 0 (pretended)", "the pretended GPU is broken"])
         metrics = daemon.metrics()
         same((metrics["mrirecond_workers_resting"], metrics["mrirecond_workers_ready"]), (1, 0), f"workers that rest, and are ready ({text})")
-        assert "the fault is taken to be the device's, not the jobs': worker 0 (gpu 0 (pretended)) rests" in daemon.read_log(), daemon.read_log()
+        assert "device considered faulty, not the jobs: worker 0 (gpu 0 (pretended)) backs off" in daemon.read_log(), daemon.read_log()
         # It is tried again, with one job at a time.
-        wait_until(lambda: daemon.read_log().count("the fault is taken to be the device's") >= 3, "two more tries")
+        wait_until(lambda: daemon.read_log().count("device considered faulty") >= 3, "two more tries")
         seen = [daemon.job(identity) for identity in jobs]
         assert all(job["state"] in ("queued", "running") for job in seen), [(job["state"], job["error"]) for job in seen]
         device.mended()

@@ -324,7 +324,7 @@ def origins(daemon):
 def few_descriptors():
     with Daemon(devices="cpu", command=("prlimit", "--nofile=344:344")) as daemon:
         line = next(line for line in daemon.read_log().splitlines() if "file descriptors" in line)
-        assert "warning: 18 connections are served at a time, not the 1000 of the option connections" in line, line
+        assert "warning: at most 18 connections are served, not the 1000 of the option connections" in line, line
         held = []
         for _ in range(400):  # requests that are not finished
             held.append(connect(daemon))

@@ -208,16 +208,16 @@ def refused_calls():
                           ("error", r"seccomp \(\d+\)")):
         command = [sys.executable, "-c", ALLOWED, others, *sorted(calls), "--"]
         with Unready(devices="cpu", command=command, expect_trouble=True) as daemon:
-            wait_until(lambda: daemon.get("/readyz") and "cannot start" in daemon.why, "the reason")
-            assert re.search(f"cannot start: A filter of system calls around this program refuses {names}, by which", daemon.why), daemon.why
+            wait_until(lambda: daemon.get("/readyz") and "failed to start" in daemon.why, "the reason")
+            assert re.search(f"failed to start: A filter of system calls around this program refuses {names}, by which", daemon.why), daemon.why
 
 
 @test("a worker that a filter of system calls killed: the log says so, and how to find the call")
 def killed_call():
     with Daemon(devices="cpu", expect_trouble=True) as daemon:
         os.kill(daemon.worker(), signal.SIGSYS)
-        wait_until(lambda: re.search(r"worker 0 was killed by signal 31 \(Bad system call\): a filter of system calls, its own or that of the "
-                                     r"service's unit or container, refuses one that it made; `journalctl -k -g type=1326` tells which$",
+        wait_until(lambda: re.search(r"worker 0 was killed by signal 31 \(Bad system call\): its own filter of system calls, or that of the "
+                                     r"service's unit or container, denied a call; `journalctl -k -g type=1326` shows which; restarting in [0-9.]+ s$",
                                      daemon.read_log(), re.M), "the sentence")
 
 

@@ -289,7 +289,7 @@ def overwritten_log():
         assert there and len(aside) > 1, f"{len(there)} rows were left, {len(aside)} scans kept aside: nothing was lost"
         same(sorted(there) + sorted(aside), sorted(ids), "jobs that are there, and scans kept aside")
         log = next(line for line in daemon.read_log().splitlines() if "found-" in line)
-        assert f"{len(aside)} scans and 0 results that no job knows of" in log and "README" in log, log
+        assert f"{len(aside)} scans and 0 results without a job" in log and "README" in log, log
         same(daemon.metrics()["mrirecond_found_files"], len(aside), "mrirecond_found_files")
         for path in aside.values():
             with open(path, "rb") as file:
@@ -300,7 +300,7 @@ def overwritten_log():
         daemon.process.terminate()
         daemon.process.wait(SLOW)
         status, text = tool(daemon.state, "check")
-        assert status == 0 and f"{len(aside)} scans and results that no job knows of are kept aside" in text, text
+        assert status == 0 and f"{len(aside)} scans and results without a job are set aside" in text, text
         old = os.path.dirname(path)
         os.rename(old, os.path.dirname(old) + "/found-1000")  # of 1970
         daemon.restart()

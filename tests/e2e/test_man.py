@@ -82,11 +82,15 @@ def rendered():
 @test("make install brings the pages, and make uninstall takes everything but the configuration away again")
 def installed():
     with tempfile.TemporaryDirectory() as root:
-        make = ["make", "--no-print-directory", "-C", ROOT, f"BUILD={BUILD}", f"DESTDIR={root}", "PREFIX=/usr", "CUDA=0"]
+        # As it was built: with another CUDA, make would link the programs again, while other tests run them.
+        cuda = "CUDA=1" if os.path.exists(f"{BUILD}/lib/mrirecon/mrirecon-gpu.so") else "CUDA=0"
+        make = ["make", "--no-print-directory", "-C", ROOT, f"BUILD={BUILD}", f"DESTDIR={root}", "PREFIX=/usr", cuda]
+        built = os.stat(os.path.join(BIN, "mrirecon-worker")).st_mtime_ns
 
         def files():
             return {os.path.relpath(f"{folder}/{name}", root) for folder, _, names in os.walk(root) for name in names}
         subprocess.run([*make, "install"], check=True, capture_output=True, timeout=110)
+        same(os.stat(os.path.join(BIN, "mrirecon-worker")).st_mtime_ns, built, "when the worker was linked")
         for name in (*PAGES, "mrirecon-worker.8", "mrirecon-codec.8"):
             path = f"usr/share/man/man{name[-1]}/{name}"
             assert path in files() and os.path.getsize(f"{root}/{path}") > 1000, f"{path} is not installed"

@@ -214,11 +214,12 @@ def status():
 def status_not_ready():
     with Daemon(devices="cpu") as daemon:
         slow = daemon.submit(scans.slow().bytes(daemon.state), scans.SLOW_QUERY).expect(202).json()["id"]
-        wait_until(lambda: daemon.job(slow)["state"] == "running", "the job to run")
+        wait_until(lambda: (daemon.job(slow)["step"] or {}).get("name") == "density", "the job to compute")
         daemon.process.send_signal(signal.SIGTERM)
         wait_until(lambda: daemon.get("/readyz").status == 503, "/readyz to tell")
         seen = client(daemon, "status", check=False)
         same(seen.returncode, 1, "exit status")
+        assert seen.stdout, seen.stderr
         assert re.search(r"^ready +no$", seen.stdout, re.M) and re.search(r"^accepting +The service is being stopped", seen.stdout, re.M), seen.stdout
         daemon.process.send_signal(signal.SIGTERM)  # at once
 

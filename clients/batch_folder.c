@@ -43,7 +43,7 @@ static int scan_add(const char *folder, const char *name, const struct stat *the
         *entry = more;
     char *copy = more ? strdup(name) : NULL;
     if (!copy)
-        return err_set(ERR_NO_MEMORY, "There is no memory for the list of scans.");
+        return err_no_memory("the list of scans");
     int64_t changed = (int64_t)there->st_mtim.tv_sec * 1000000000 + there->st_mtim.tv_nsec;
     (*entry)[(*count)++] = (struct scan_entry){.name = copy, .bytes = there->st_size, .changed = changed};
     return 0;
@@ -65,7 +65,7 @@ static int images_part(struct scan_entry *entry, int count)
                 again = again || !first->whole_name || !entry[i].whole_name;
                 first->whole_name = entry[i].whole_name = true;
             } else if (image && json_object_set_new(images, image, json_integer(i)) != 0) {
-                failed = err_set(ERR_NO_MEMORY, "There is no memory for the list of scans.");
+                failed = err_no_memory("the list of scans");
             }
             free(image);
             if (failed) {
@@ -113,7 +113,7 @@ char *folder_path(const char *folder, const char *name)
     char *path = NULL;
     if (asprintf(&path, "%s/%s", folder, name) >= 0)
         return path;
-    err_set(ERR_NO_MEMORY, "There is no memory for a path.");
+    err_no_memory("a path");
     return NULL;
 }
 
@@ -123,6 +123,6 @@ char *folder_image_path(const char *folder, const struct scan_entry *scan, const
     int stem = (int)(scan->whole_name ? (long)strlen(scan->name) : strrchr(scan->name, '.') - scan->name);
     if (asprintf(&path, "%s/%.*s.%s", folder, stem, scan->name, format) >= 0)
         return path;
-    err_set(ERR_NO_MEMORY, "There is no memory for a path.");
+    err_no_memory("a path");
     return NULL;
 }

@@ -14,7 +14,7 @@ static char *job_path(struct service *service, const char *id, const char *rest)
 {
     char *path = NULL, *escaped = service_escape(service, id);
     if (!escaped || asprintf(&path, "/v1/jobs/%s%s", escaped, rest) < 0) {
-        err_set(ERR_NO_MEMORY, "There is no memory for a request.");
+        err_no_memory("a request");
         path = NULL;
     }
     free(escaped);
@@ -110,7 +110,7 @@ int job_fetch(struct service *service, const char *id, const char *format, const
     int failure;
     progress_start(&progress);
     if (asprintf(&rest, "/results/image?format=%s", format) < 0)
-        return err_set(ERR_NO_MEMORY, "There is no memory for a request.");
+        return err_no_memory("a request");
     path = job_path(service, id, rest);
     failure = path ? save_create(&save, out) : ERR_NO_MEMORY;
     if (!failure)

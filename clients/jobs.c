@@ -100,7 +100,7 @@ static int go_on(struct service *service, const struct client_options *options, 
     job = NULL;
     int code = CLIENT_FAILED;
     if (!id) {
-        err_set(ERR_NO_MEMORY, "There is no memory for an answer.");
+        err_no_memory("an answer");
         code = client_failed();
     } else if (!options->wait && !options->out) {
         puts(id);
@@ -175,7 +175,7 @@ int client_purge(struct service *service, const struct client_options *options)
         return client_usage("purge needs --older: it removes jobs that ended longer ago than so many seconds.");
     if (!age || asprintf(&path, "/v1/jobs?older=%s", age) < 0) {
         free(age);
-        err_set(ERR_NO_MEMORY, "There is no memory for a request.");
+        err_no_memory("a request");
         return client_failed();
     }
     int failure = service_call(service, "DELETE", path, &answer);

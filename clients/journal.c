@@ -107,7 +107,7 @@ int journal_open(struct journal **out, const char *path, const char *query, stru
     }
     int failure = 0;
     if (!journal || !journal->path || !journal->query)
-        failure = err_set(ERR_NO_MEMORY, "There is no memory for the state of the batch.");
+        failure = err_no_memory("the state of the batch");
     if (!failure && (journal->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) < 0)
         failure = err_set(ERR_IO, "%s, the state of the batch, cannot be written: %s.", path, strerror(errno));
     if (!failure && flock(journal->fd, LOCK_EX | LOCK_NB) < 0)
@@ -143,7 +143,7 @@ static int line_add(const struct journal *journal, json_t *line)
     int length = text ? asprintf(&whole, "\n%s\n", text) : -1;
     free(text);
     if (length < 0)
-        return err_set(ERR_NO_MEMORY, "There is no memory for the state of the batch.");
+        return err_no_memory("the state of the batch");
     errno = ENOSPC;
     bool written = write(journal->fd, whole, (size_t)length) == length && fdatasync(journal->fd) == 0;
     free(whole);

@@ -35,7 +35,7 @@ static char *page_path(struct service *service, const struct client_options *opt
     if (text && fclose(text) == 0 && whole)
         return path;
     free(path);
-    err_set(ERR_NO_MEMORY, "There is no memory for a request.");
+    err_no_memory("a request");
     return NULL;
 }
 
@@ -43,7 +43,7 @@ int jobs_find(struct service *service, const struct client_options *options, jso
 {
     json_t *all = json_array(), *page = NULL;
     char *cursor = NULL;
-    int failure = all ? 0 : err_set(ERR_NO_MEMORY, "There is no memory for the list.");
+    int failure = all ? 0 : err_no_memory("the list");
     while (!failure) {
         size_t left = options->limit ? (size_t)options->limit - json_array_size(all) : PAGE;
         char *path = page_path(service, options, left < PAGE ? left : PAGE, cursor);
@@ -57,7 +57,7 @@ int jobs_find(struct service *service, const struct client_options *options, jso
         const char *next = client_text(page, "next");
         bool more = *next && (!options->limit || json_array_size(all) < (size_t)options->limit);
         if (more && !(cursor = strdup(next)))
-            failure = err_set(ERR_NO_MEMORY, "There is no memory for the list.");
+            failure = err_no_memory("the list");
         json_decref(page);
         if (!more)
             break;

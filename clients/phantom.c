@@ -90,7 +90,7 @@ static int add_coils(struct phantom *phantom)
     phantom->shifts = coils < most ? coils : most;
     phantom->weight = malloc((size_t)(coils * phantom->shifts) * sizeof *phantom->weight);
     if (phantom->weight == NULL)
-        return err_set(ERR_NO_MEMORY, "No memory for %d coils.", coils);
+        return err_no_memory("%d coils", coils);
     double shares = 0.5 + 0.25 * (phantom->shifts - 1);
     for (int j = 0; j < phantom->shifts; j++) {
         if (j > 0)
@@ -112,7 +112,7 @@ int phantom_create(struct phantom **out, enum phantom_kind kind, int dim, const 
                            "xyz"[d], n[d]);
     struct phantom *phantom = calloc(1, sizeof *phantom);
     if (phantom == NULL)
-        return err_set(ERR_NO_MEMORY, "No memory for a phantom.");
+        return err_no_memory("a phantom");
     *phantom = (struct phantom){.dim = dim, .n = {n[0], n[1], dim == 3 ? n[2] : 1}, .coils = coils};
     int code = add_coils(phantom);
     if (code != 0) {
@@ -295,7 +295,7 @@ int phantom_truth(const struct phantom *phantom, bool cylinder, float *image)
     double complex *slab = malloc((size_t)lines * row * sizeof *slab);
     double complex *stack = malloc((size_t)(planes + n[2]) * plane * sizeof *stack);
     if (turn[0] == NULL || turn[1] == NULL || turn[2] == NULL || scratch == NULL || slab == NULL || stack == NULL) {
-        code = err_set(ERR_NO_MEMORY, "No memory for the true image of %d x %d x %d pixels.", n[0], n[1], n[2]);
+        code = err_no_memory("the true image of %d x %d x %d pixels", n[0], n[1], n[2]);
         goto out;
     }
     for (int p = 0; p < planes; p++) {

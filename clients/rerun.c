@@ -105,7 +105,7 @@ int client_rerun(struct service *service, const struct client_options *options)
         return code;
     char **word = calloc((size_t)options->words + 1, sizeof *word);
     if (!word) {
-        err_set(ERR_NO_MEMORY, "There is no memory for a request.");
+        err_no_memory("a request");
         return client_failed();
     }
     memcpy(word + 1, options->word, (size_t)options->words * sizeof *word);

@@ -34,9 +34,7 @@ int save_check(const char *path)
         return access(path, W_OK) < 0 ? not_written(path) : 0;
     const char *end = strrchr(path, '/');
     char *folder = end ? strndup(path, (size_t)(end - path) + 1) : strdup(".");
-    int failure = !folder                           ? err_set(ERR_NO_MEMORY, "There is no memory to write %s.", path)
-                  : access(folder, W_OK | X_OK) < 0 ? not_written(path)
-                                                    : 0;
+    int failure = !folder ? err_no_memory("writing %s", path) : access(folder, W_OK | X_OK) < 0 ? not_written(path) : 0;
     free(folder);
     return failure;
 }
@@ -50,7 +48,7 @@ int save_create(struct save **out, const char *path)
     struct save *save = calloc(1, sizeof *save);
     if (!save || !(save->path = strdup(path))) {
         free(save);
-        return err_set(ERR_NO_MEMORY, "There is no memory to write %s.", path);
+        return err_no_memory("writing %s", path);
     }
     save->fd = -1;
     if (strcmp(path, "-") == 0) {
@@ -60,7 +58,7 @@ int save_create(struct save **out, const char *path)
         save->fd = open(path, O_WRONLY | O_CLOEXEC);
     } else if (asprintf(&save->temporary, "%s.part-XXXXXX", path) < 0) {
         save->temporary = NULL;
-        failure = err_set(ERR_NO_MEMORY, "There is no memory to write %s.", path);
+        failure = err_no_memory("writing %s", path);
     } else {
         save->fd = mkostemp(save->temporary, O_CLOEXEC);
     }

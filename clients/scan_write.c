@@ -167,7 +167,7 @@ int scan_writer_create(struct scan_writer **out, const char *path, const char *x
 {
     struct scan_writer *writer = malloc(sizeof *writer);
     if (writer == NULL)
-        return err_set(ERR_NO_MEMORY, "No memory to write %s.", path);
+        return err_no_memory("writing %s", path);
     *writer = (struct scan_writer){.type = -1, .data = -1, .count = count};
     snprintf(writer->path, sizeof writer->path, "%s", path);
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);

@@ -43,7 +43,7 @@ int service_create(struct service **out, const char *url)
         return err_set(ERR_BAD_PARAMETER, "The server's address \"%s\" must begin with http:// or https://.", url);
     struct service *service = calloc(1, sizeof *service);
     if (!service)
-        return err_set(ERR_NO_MEMORY, "There is no memory for a connection.");
+        return err_no_memory("a connection");
     sigemptyset(&service->stops);
     sigaddset(&service->stops, SIGINT);
     sigaddset(&service->stops, SIGTERM);
@@ -52,7 +52,7 @@ int service_create(struct service **out, const char *url)
     service->curl = curl_easy_init();
     if (!service->url || !service->curl) {
         service_free(service);
-        return err_set(ERR_NO_MEMORY, "There is no memory for a connection.");
+        return err_no_memory("a connection");
     }
     for (size_t n = strlen(service->url); n > 0 && service->url[n - 1] == '/'; n--)
         service->url[n - 1] = 0;
@@ -107,7 +107,7 @@ int service_trust(struct service *service, const char *token, const char *token_
                        "mrirecond --new-token prints it; the server's own file of tokens has their hashes.",
                        token_file ? token_file : "MRIRECON_TOKEN");
     if (token && *token && !(service->token = strdup(token)))
-        return err_set(ERR_NO_MEMORY, "There is no memory for a token.");
+        return err_no_memory("a token");
     return 0;
 }
 
@@ -282,7 +282,7 @@ static int explain(const struct exchange *exchange, CURLcode result, const char 
     case CURLE_OPERATION_TIMEDOUT:
         return err_set(ERR_IO, "%s stopped answering (%s). Check the network, and the server's log.", url, reason);
     case CURLE_OUT_OF_MEMORY:
-        return err_set(ERR_NO_MEMORY, "There is no memory for the answer of %s.", url);
+        return err_no_memory("the answer of %s", url);
     default:
         return err_set(ERR_IO, "The connection to %s broke (%s). Try again; if it happens again, see the server's log.",
                        url, reason);
@@ -305,7 +305,7 @@ static int prepare(struct exchange *exchange, const char *method, const char *ad
         *headers = more;
     }
     if (!*headers)
-        return err_set(ERR_NO_MEMORY, "There is no memory for a request.");
+        return err_no_memory("a request");
     curl_easy_setopt(curl, CURLOPT_URL, address);
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(curl, CURLOPT_PATH_AS_IS, 1L);
@@ -343,7 +343,7 @@ static int perform(struct exchange *exchange, const char *method, const char *pa
     char *address = NULL;
     int failure = 0;
     if (asprintf(&address, "%s%s", exchange->service->url, path) < 0)
-        return err_set(ERR_NO_MEMORY, "There is no memory for a request.");
+        return err_no_memory("a request");
     failure = prepare(exchange, method, address, &headers);
     if (failure)
         goto out;
@@ -420,7 +420,7 @@ int service_text(struct service *service, const char *path, char **out, long *st
     if (failure && seen == 503 && exchange.text)
         failure = 0;
     if (!failure && !exchange.text && !(exchange.text = strdup("")))
-        failure = err_set(ERR_NO_MEMORY, "There is no memory for an answer.");
+        failure = err_no_memory("an answer");
     if (failure) {
         free(exchange.text);
         return failure;

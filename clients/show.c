@@ -138,7 +138,7 @@ int client_show(struct service *service, const struct client_options *options)
     int failure = 0;
     if (!id || asprintf(&path, "/v1/jobs/%s", id) < 0) {
         path = NULL;
-        failure = err_set(ERR_NO_MEMORY, "There is no memory for a request.");
+        failure = err_no_memory("a request");
     }
     if (!failure)
         failure = service_call(service, "GET", path, &job);

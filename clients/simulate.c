@@ -129,7 +129,7 @@ static int make_columns(struct simulation *sim)
     float *weights = weighted ? malloc(samples * sizeof *weights) : NULL;
     int code = 0;
     if (sim->written == NULL || (weighted && weights == NULL))
-        code = err_set(ERR_NO_MEMORY, "No memory for a trajectory of %zu samples.", samples);
+        code = err_no_memory("a trajectory of %zu samples", samples);
     else if (weighted)
         code = make_weights(o, traj, weights);
     for (size_t m = 0; m < samples && code == 0; m++) {
@@ -235,7 +235,7 @@ static int write_frame(const struct simulation *sim, struct scan_writer *writer,
     struct scan_write_acquisition *acquisitions = malloc(block * sizeof *acquisitions);
     int code = 0;
     if (data == NULL || acquisitions == NULL)
-        code = err_set(ERR_NO_MEMORY, "No memory for %zu readouts of %zu samples.", block, longest);
+        code = err_no_memory("%zu readouts of %zu samples", block, longest);
     for (size_t first = 0; first < sim->pieces && code == 0; first += block) {
         size_t count = sim->pieces - first < block ? sim->pieces - first : block;
 #pragma omp parallel for schedule(dynamic)
@@ -262,7 +262,7 @@ static int write_noise_scan(const struct simulation *sim, struct scan_writer *wr
     size_t count = NOISE_SAMPLES * (size_t)sim->options->coils;
     struct c32 *data = calloc(count, sizeof *data);
     if (data == NULL)
-        return err_set(ERR_NO_MEMORY, "No memory for the noise acquisition.");
+        return err_no_memory("the noise acquisition");
     struct scan_write_acquisition acquisition = {.data = {2 * count, data}};
     set_common(sim, 0, *counter, NOISE_SAMPLES, &acquisition.head);
     ismrmrd_set_flag(&acquisition.head.flags, ISMRMRD_ACQ_IS_NOISE_MEASUREMENT);
@@ -363,7 +363,7 @@ static int write_truth(const struct simulation *sim)
     size_t pixels = (size_t)o->traj.n[0] * (size_t)o->traj.n[1] * (size_t)o->traj.n[2];
     float *image = malloc(pixels * sizeof *image);
     if (image == NULL)
-        return err_set(ERR_NO_MEMORY, "No memory for the true image of %zu pixels.", pixels);
+        return err_no_memory("the true image of %zu pixels", pixels);
     FILE *file = fopen(o->truth, "wb");
     if (file == NULL) {
         free(image);
@@ -387,7 +387,7 @@ static int make_phantoms(struct simulation *sim)
         return 0;
     sim->phantoms = calloc((size_t)o->slices, sizeof *sim->phantoms);
     if (sim->phantoms == NULL)
-        return err_set(ERR_NO_MEMORY, "No memory for %d slices.", o->slices);
+        return err_no_memory("%d slices", o->slices);
     enum phantom_kind kind = o->object == SIMULATE_ASYMMETRIC ? PHANTOM_ASYMMETRIC : PHANTOM_SHEPP_LOGAN;
     int code = 0;
     for (int s = 0; s < o->slices && code == 0; s++) {

@@ -69,7 +69,7 @@ int submission_path(struct service *service, const struct client_options *option
     if (text && fclose(text) != 0)
         complete = false;
     if (!complete && !usage)
-        err_set(ERR_NO_MEMORY, "There is no memory for a request.");
+        err_no_memory("a request");
     else if (!usage && parameters_check(options, again != NULL) != 0)
         complete = false;
     if (complete && !usage) {
@@ -99,7 +99,7 @@ static char *path_with(struct service *service, const char *path, const char *na
     char *whole = NULL, *escaped = name ? service_escape(service, name) : NULL;
     if ((name && !escaped) || asprintf(&whole, escaped ? "%s&name=%s" : "%s", path, escaped) < 0) {
         whole = NULL;
-        err_set(ERR_NO_MEMORY, "There is no memory for a request.");
+        err_no_memory("a request");
     }
     free(escaped);
     return whole;

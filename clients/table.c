@@ -21,7 +21,7 @@ int table_add(struct table *table, const char *const *cells)
         failed = 1;
     }
     table->rows += !failed;
-    return failed ? err_set(ERR_NO_MEMORY, "There is no memory for a table.") : 0;
+    return failed ? err_no_memory("a table") : 0;
 }
 
 int text_columns(const char *text)

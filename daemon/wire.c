@@ -21,7 +21,7 @@ int wire_send(int socket, json_t *message, const int *fds, int fd_count)
         return err_set(ERR_INTERNAL, "A message carries %d file descriptors; %d is the most.", fd_count, WIRE_FDS);
     char *text = json_dumps(message, JSON_COMPACT);
     if (!text)
-        return err_set(ERR_NO_MEMORY, "A message between daemon and worker could not be written out.");
+        return err_no_memory("a message between daemon and worker");
     size_t bytes = strlen(text);
     if (bytes > WIRE_MAX) {
         free(text);
@@ -81,7 +81,7 @@ int wire_receive(int socket, json_t **message, int fds[WIRE_FDS], int *fd_count)
     /* One byte more than the limit, so that a longer packet is seen to be longer. */
     char *text = malloc(WIRE_MAX + 1);
     if (!text)
-        return err_set(ERR_NO_MEMORY, "No memory for a message between daemon and worker.");
+        return err_no_memory("a message between daemon and worker");
     union {
         struct cmsghdr header;
         char bytes[CMSG_SPACE(sizeof(int) * WIRE_FDS)];

@@ -99,7 +99,7 @@ int pool_create(struct pool **out, const struct pool_limits *limits)
 {
     struct pool *pool = calloc(1, sizeof *pool + (size_t)limits->threads * sizeof *pool->thread);
     if (!pool)
-        return err_set(ERR_NO_MEMORY, "No memory for a pool of threads.");
+        return err_no_memory("a pool of threads");
     pool->limits = *limits;
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->news, NULL);

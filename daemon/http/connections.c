@@ -111,7 +111,7 @@ int connections_create(struct connections **out, const struct connection_limits 
 {
     struct connections *connections = calloc(1, sizeof *connections);
     if (!connections)
-        return err_set(ERR_NO_MEMORY, "No memory for the list of connections.");
+        return err_no_memory("the list of connections");
     connections->limits = *limits;
     clock_cond_init(&connections->stop);
     pthread_mutex_init(&connections->lock, NULL);

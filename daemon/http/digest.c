@@ -35,7 +35,7 @@ static int begin(struct digest *digest, const struct algorithm *algorithm, const
         return err_set(ERR_BAD_REQUEST, "The %s digest is not the base64 of %zu bytes.", algorithm->tus, wanted);
     gnutls_hash_hd_t state;
     if (gnutls_hash_init(&state, algorithm->code) != 0)
-        return err_set(ERR_NO_MEMORY, "No memory for a digest. Try again later.");
+        return err_no_memory("a digest; try again later");
     digest->state = state;
     snprintf(digest->name, sizeof digest->name, "%s", algorithm->tus);
     return 0;

@@ -36,11 +36,11 @@ static int queue(struct request *request, unsigned status, struct MHD_Response *
 int http_answer(struct request *request, unsigned status, const char *media, char *text, const char *const *headers)
 {
     if (!text)
-        return err_set(ERR_NO_MEMORY, "No memory for the answer. Try again later.");
+        return err_no_memory("the answer; try again later");
     struct MHD_Response *response = MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE);
     if (!response) {
         free(text);
-        return err_set(ERR_NO_MEMORY, "No memory for the answer. Try again later.");
+        return err_no_memory("the answer; try again later");
     }
     if (*media)
         MHD_add_response_header(response, "Content-Type", media);
@@ -91,7 +91,7 @@ int http_answer_file(struct request *request, unsigned status, int fd, int64_t o
         (uint64_t)bytes, fd, (uint64_t)offset); /* takes fd; sends by sendfile */
     if (!response) {
         close(fd);
-        return err_set(ERR_NO_MEMORY, "No memory for the answer. Try again later.");
+        return err_no_memory("the answer; try again later");
     }
     return queue(request, status, response, headers);
 }
@@ -103,7 +103,7 @@ int http_answer_stream(struct request *request, unsigned status, const char *med
         MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, reader, context, release);
     if (!response) {
         release(context);
-        return err_set(ERR_NO_MEMORY, "No memory for the answer. Try again later.");
+        return err_no_memory("the answer; try again later");
     }
     MHD_add_response_header(response, "Content-Type", media);
     return queue(request, status, response, headers);

@@ -16,7 +16,7 @@ int keys_create(struct keys **out)
 {
     struct keys *keys = calloc(1, sizeof *keys);
     if (!keys)
-        return err_set(ERR_NO_MEMORY, "No memory for the list of idempotency keys.");
+        return err_no_memory("the list of idempotency keys");
     pthread_mutex_init(&keys->lock, NULL);
     *out = keys;
     return 0;
@@ -67,7 +67,7 @@ int idempotency_begin(struct idempotency *request, struct keys *keys, const char
                              "A request with this Idempotency-Key is on its way. Wait for its answer, or try again.");
     gnutls_hash_hd_t hash = NULL;
     if (!result && gnutls_hash_init(&hash, GNUTLS_DIG_SHA256) != 0)
-        result = err_set(ERR_NO_MEMORY, "No memory for a digest. Try again later.");
+        result = err_no_memory("a digest; try again later");
     if (!result) {
         request->hash = hash;
         request->keys = keys;

@@ -150,7 +150,7 @@ int route_events(struct request *request)
         return http_answer(request, 204, "", strdup(""), NULL);
     struct stream *stream = calloc(1, sizeof *stream);
     if (!stream)
-        return err_set(ERR_NO_MEMORY, "No memory for a stream of events. Try again later.");
+        return err_no_memory("a stream of events; try again later");
     stream->service = request->service;
     stream->connection = request->connection;
     memcpy(stream->id, request->part[2], JOB_ID - 1); /* which it is: the job was found */
@@ -160,7 +160,7 @@ int route_events(struct request *request)
         hello = NULL;
     if (!say(stream, hello)) {
         stream_free(stream);
-        return err_set(ERR_NO_MEMORY, "No memory for a stream of events. Try again later.");
+        return err_no_memory("a stream of events; try again later");
     }
     /* Proxies that hold answers back until they have enough of them are asked not to. */
     const char *const headers[] = {"X-Accel-Buffering", "no", "Connection", "close", NULL};

@@ -79,7 +79,7 @@ int route_jobs_work(struct request *request)
         return result;
     struct job *jobs = calloc((size_t)query.limit + 1, sizeof *jobs);
     if (!jobs)
-        return err_set(ERR_NO_MEMORY, "No memory for the list. Ask for a shorter one.");
+        return err_no_memory("the list; ask for a shorter one");
     /* Another client's jobs are as none. */
     bool others = own && query.filter.client && strcmp(own, query.filter.client) != 0;
     if (own)

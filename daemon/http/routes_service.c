@@ -173,7 +173,7 @@ int route_metrics(struct request *request)
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);
     if (!out)
-        return err_set(ERR_NO_MEMORY, "No memory for the metrics.");
+        return err_no_memory("the metrics");
     metrics_print(service->metrics, &now, out);
     fclose(out);
     return http_answer(request, 200, "text/plain; version=0.0.4; charset=utf-8", text, NULL);

@@ -115,7 +115,7 @@ static int key_read(const struct tls *tls, struct tls_pair *pair)
 static int pair_read(const struct tls *tls, struct tls_pair **out)
 {
     struct tls_pair *pair = calloc(1, sizeof *pair);
-    int result = pair ? chain_read(tls, pair) : err_set(ERR_NO_MEMORY, "No memory for a certificate.");
+    int result = pair ? chain_read(tls, pair) : err_no_memory("a certificate");
     if (!result)
         result = key_read(tls, pair);
     if (!result)
@@ -157,7 +157,7 @@ int tls_create(struct tls **out, const char *certificate, const char *key)
         tls->key = strdup(key);
         pthread_mutex_init(&tls->lock, NULL);
     }
-    int result = tls && tls->certificate && tls->key ? tls_reload(tls) : err_set(ERR_NO_MEMORY, "No memory for TLS.");
+    int result = tls && tls->certificate && tls->key ? tls_reload(tls) : err_no_memory("TLS");
     if (result)
         tls_free(tls);
     else

@@ -130,7 +130,7 @@ static int file_read(const char *path, struct token **out, int *count)
             continue;
         struct token *more = realloc(tokens, ((size_t)*count + 1) * sizeof *more);
         if (!more) {
-            result = err_set(ERR_NO_MEMORY, "No memory for the tokens in %s.", path);
+            result = err_no_memory("the tokens in %s", path);
             continue;
         }
         tokens = more;
@@ -166,7 +166,7 @@ int tokens_create(struct tokens **out, const char *path)
     struct tokens *tokens = calloc(1, sizeof *tokens);
     if (!tokens || !(tokens->path = strdup(path))) {
         free(tokens);
-        return err_set(ERR_NO_MEMORY, "No memory for the tokens.");
+        return err_no_memory("the tokens");
     }
     pthread_rwlock_init(&tokens->lock, NULL);
     int count, result = tokens_reload(tokens, &count);

@@ -230,7 +230,7 @@ int converter_create(struct converter **out, const char *codec, int64_t seconds,
 {
     struct converter *converter = calloc(1, sizeof *converter);
     if (!converter)
-        return err_set(ERR_NO_MEMORY, "No memory for the converter.");
+        return err_no_memory("the converter");
     *converter = (struct converter){
         .codec = codec, .seconds = seconds, .spool = spool, .store = store, .waiters = waiters, .log = log};
     pthread_mutex_init(&converter->lock, NULL);
@@ -296,7 +296,7 @@ int converter_ask(struct converter *converter, const char *id, enum image_format
     while (task && (task->format != format || strcmp(task->id, id) != 0))
         task = task->next;
     if (!task && !(task = task_add(converter, id, format, client)))
-        result = err_set(ERR_NO_MEMORY, "No memory to ask for an image as %s.", image_format_name(format));
+        result = err_no_memory("a request for an image as %s", image_format_name(format));
     else if (task->failed)
         result = err_restore(&task->failure);
     else if (*ticket != task->ticket)

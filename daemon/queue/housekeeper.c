@@ -191,7 +191,7 @@ int housekeeper_create(struct housekeeper **out, const struct core *core, struct
 {
     struct housekeeper *housekeeper = calloc(1, sizeof *housekeeper);
     if (!housekeeper)
-        return err_set(ERR_NO_MEMORY, "No memory for the housekeeper.");
+        return err_no_memory("the housekeeper");
     housekeeper->core = *core;
     housekeeper->scheduler = scheduler;
     housekeeper->stop = eventfd(0, EFD_CLOEXEC);

@@ -78,7 +78,7 @@ int metrics_create(struct metrics **out)
 {
     struct metrics *metrics = calloc(1, sizeof *metrics);
     if (!metrics)
-        return err_set(ERR_NO_MEMORY, "No memory for the metrics.");
+        return err_no_memory("the metrics");
     pthread_mutex_init(&metrics->lock, NULL);
     metrics->started = 1e-3 * (double)clock_milliseconds();
     /* Prometheus sees no increase in a counter that begins with its first event. */

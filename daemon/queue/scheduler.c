@@ -421,7 +421,7 @@ int scheduler_create(struct scheduler **out, const struct core *core)
     struct scheduler *scheduler = calloc(1, sizeof *scheduler);
     struct worker plan[WORKERS_MAX];
     if (!scheduler)
-        return err_set(ERR_NO_MEMORY, "No memory for the scheduler.");
+        return err_no_memory("the scheduler");
     scheduler->core = *core;
     scheduler->put_back = json_object();
     int result = workers_plan(plan, &scheduler->count, core->options->devices);

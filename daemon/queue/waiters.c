@@ -20,7 +20,7 @@ int waiters_create(struct waiters **out)
 {
     struct waiters *waiters = calloc(1, sizeof *waiters);
     if (!waiters)
-        return err_set(ERR_NO_MEMORY, "No memory for the list of waiting requests.");
+        return err_no_memory("the list of waiting requests");
     waiters->watch = epoll_create1(EPOLL_CLOEXEC);
     if (waiters->watch < 0) {
         free(waiters);

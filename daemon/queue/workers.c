@@ -92,8 +92,7 @@ int worker_start(struct worker *worker, const struct options *options)
 
 int worker_send(struct worker *worker, json_t *message, const int *fds, int fd_count)
 {
-    int result = message ? wire_send(worker->socket, message, fds, fd_count)
-                         : err_set(ERR_NO_MEMORY, "No memory for a message to a worker.");
+    int result = message ? wire_send(worker->socket, message, fds, fd_count) : err_no_memory("a message to a worker");
     json_decref(message);
     return result;
 }

@@ -43,7 +43,7 @@ int spool_create(struct spool **out, const char *state_dir, int64_t body_limit, 
 {
     struct spool *spool = calloc(1, sizeof *spool);
     if (!spool)
-        return err_set(ERR_NO_MEMORY, "No memory for the spool.");
+        return err_no_memory("the spool");
     spool->state = spool->scans = spool->results = -1;
     spool->body_limit = body_limit;
     spool->limit = limit;

@@ -165,7 +165,7 @@ int spool_clean(struct spool *spool, struct store *store, bool clean, struct spo
         result = store_each(store, row_add, &rows);
     /* Without every row, files of jobs would look like orphans. */
     if (!result && rows.count != (size_t)total)
-        result = err_set(ERR_NO_MEMORY, "No memory for the list of %lld jobs.", (long long)total);
+        result = err_no_memory("the list of %lld jobs", (long long)total);
     if (!result && rows.count)
         qsort(rows.row, rows.count, sizeof *rows.row, row_compare);
     if (!result)

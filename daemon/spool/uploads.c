@@ -40,7 +40,7 @@ int uploads_create(struct uploads **out, struct spool *spool, const char *state_
     char path[4096];
     struct uploads *uploads = calloc(1, sizeof *uploads);
     if (!uploads)
-        return err_set(ERR_NO_MEMORY, "No memory for the list of uploads.");
+        return err_no_memory("the list of uploads");
     uploads->spool = spool;
     uploads->lifetime = lifetime;
     int64_t now;
@@ -265,7 +265,7 @@ static int files_begin(struct uploads *uploads, const char *id, const struct job
     char *text = note ? json_dumps(note, JSON_COMPACT) : NULL;
     json_decref(note);
     if (!result && !text)
-        result = err_set(ERR_NO_MEMORY, "No memory for an upload. Try again later.");
+        result = err_no_memory("an upload; try again later");
     if (!result)
         touch(uploads, fd);
     if (!result && fsync(fd) < 0)

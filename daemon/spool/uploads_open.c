@@ -31,7 +31,7 @@ static int open_add(struct uploads *uploads, const struct open_upload *upload)
         size_t room = uploads->open_room ? 2 * uploads->open_room : 64;
         struct open_upload *more = realloc(uploads->open, room * sizeof *more);
         if (!more)
-            return err_set(ERR_NO_MEMORY, "No memory for an upload. Try again later.");
+            return err_no_memory("an upload; try again later");
         uploads->open = more;
         uploads->open_room = room;
     }

@@ -24,7 +24,7 @@ int store_create(struct store **out, const char *path)
 {
     struct store *store = calloc(1, sizeof *store);
     if (!store)
-        return err_set(ERR_NO_MEMORY, "No memory for the job store.");
+        return err_no_memory("the job store");
     store->last = &store->first;
     locks_init(store);
     int result = connection_open(&store->writer, path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);

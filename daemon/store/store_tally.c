@@ -57,7 +57,7 @@ static int clients_reserve(struct store *store, size_t more)
     size_t room = 2 * (store->clients + more);
     struct client *list = realloc(store->client, room * sizeof *list);
     if (!list)
-        return err_set(ERR_NO_MEMORY, "No memory for the list of clients. Try again later.");
+        return err_no_memory("the list of clients; try again later");
     store->client = list;
     store->clients_room = room;
     return 0;
@@ -81,7 +81,7 @@ int store_note(struct store *store, const struct entry *entry)
         size_t room = store->room ? 2 * store->room : 64;
         struct entry *more = realloc(store->entry, room * sizeof *more);
         if (!more)
-            return err_set(ERR_NO_MEMORY, "No memory for a change of the job store. Try again later.");
+            return err_no_memory("a change of the job store; try again later");
         store->entry = more;
         store->room = room;
     }
@@ -263,7 +263,7 @@ int tally_waiting(struct store *store, struct client **out, size_t *count)
             list[(*count)++] = store->client[i];
     pthread_mutex_unlock(&store->tally_lock);
     if (!list)
-        return err_set(ERR_NO_MEMORY, "No memory for the list of clients.");
+        return err_no_memory("the list of clients");
     *out = list;
     return 0;
 }

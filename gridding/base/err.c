@@ -91,6 +91,31 @@ int err_set_bytes(int code, int64_t required, int64_t available, const char *for
     return code;
 }
 
+static int no_memory(int64_t required, const char *what, va_list arguments)
+{
+    char words[sizeof slot.text];
+    vsnprintf(words, sizeof words, what, arguments);
+    return err_set_bytes(ERR_NO_MEMORY, required, -1, "Not enough memory for %s.", words);
+}
+
+int err_no_memory(const char *what, ...)
+{
+    va_list arguments;
+    va_start(arguments, what);
+    int code = no_memory(-1, what, arguments);
+    va_end(arguments);
+    return code;
+}
+
+int err_no_memory_bytes(size_t required, const char *what, ...)
+{
+    va_list arguments;
+    va_start(arguments, what);
+    int code = no_memory((int64_t)required, what, arguments);
+    va_end(arguments);
+    return code;
+}
+
 int err_prefix(const char *format, ...)
 {
     char words[sizeof slot.text], rest[sizeof slot.text];

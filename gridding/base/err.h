@@ -119,6 +119,11 @@ int err_set(int code, const char *format, ...) ERR_PRINTF(2, 3);
 int err_set_acquisition(int code, int64_t acquisition, const char *format, ...) ERR_PRINTF(3, 4);
 int err_set_bytes(int code, int64_t required, int64_t available, const char *format, ...) ERR_PRINTF(4, 5);
 
+/* ERR_NO_MEMORY, "Not enough memory for a plan.": the only wording for an allocation that failed. `what` is the format
+ * of what the memory was for ("a plan", "%zu samples"), without a full stop; `required`: the bytes wanted. */
+int err_no_memory(const char *what, ...) ERR_PRINTF(1, 2);
+int err_no_memory_bytes(size_t required, const char *what, ...) ERR_PRINTF(2, 3);
+
 /* Put words before the text of the failure in the slot ("scan.h5: "), and return its code. */
 int err_prefix(const char *format, ...) ERR_PRINTF(1, 2);
 

@@ -24,8 +24,7 @@ int image_series_create(struct image_series **out, size_t count, size_t channels
     }
     if (!series || !series->info || !series->data) {
         image_series_free(series);
-        return err_set_bytes(ERR_NO_MEMORY, (int64_t)bytes, -1, "No memory for %zu images, %zu bytes in all.", count,
-                             bytes);
+        return err_no_memory_bytes(bytes, "%zu images, %zu bytes in all", count, bytes);
     }
     series->count = count;
     series->channels = channels;

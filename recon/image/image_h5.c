@@ -207,7 +207,7 @@ int image_write_h5(const struct image_series *series, int fd)
     const char **texts = calloc(series->count + 1, sizeof *texts);
     int rc = 0;
     if (!headers || !texts) {
-        rc = err_set(ERR_NO_MEMORY, "No memory for the headers of %zu images.", series->count);
+        rc = err_no_memory("the headers of %zu images", series->count);
         goto out;
     }
     for (size_t i = 0; i < series->count; i++) {
@@ -272,14 +272,14 @@ static int xml_read(hid_t file, char **out)
     H5Tclose(type);
     if (!read)
         return malformed("/dataset/xml is not one text");
-    return *out ? 0 : err_set(ERR_NO_MEMORY, "No memory for the image's header.");
+    return *out ? 0 : err_no_memory("the image's header");
 }
 
 static int headers_read(hid_t file, struct image_series *series)
 {
     ISMRMRD_ImageHeader *headers = calloc(series->count + 1, sizeof *headers);
     if (!headers)
-        return err_set(ERR_NO_MEMORY, "No memory for the headers of %zu images.", series->count);
+        return err_no_memory("the headers of %zu images", series->count);
     hid_t data = H5Dopen2(file, "dataset/image_0/header", H5P_DEFAULT), type = header_type();
     hid_t space = data < 0 ? -1 : H5Dget_space(data);
     bool read = space >= 0 && H5Sget_simple_extent_npoints(space) == (hssize_t)series->count &&

@@ -48,7 +48,7 @@ int image_layout_create(struct image_layout *out, const struct image_series *ser
     struct image_layout layout = {.frames = series->count, .slices = 1};
     layout.images = calloc(series->count ? series->count : 1, sizeof *layout.images);
     if (!layout.images)
-        return err_set(ERR_NO_MEMORY, "No memory to sort %zu images.", series->count);
+        return err_no_memory("sorting %zu images", series->count);
     for (size_t i = 0; i < series->count; i++)
         layout.images[i] = i;
     qsort_r(layout.images, series->count, sizeof *layout.images, layout_order, (void *)(uintptr_t)series);
@@ -82,7 +82,7 @@ int image_window(const struct image_series *series, float *low, float *high)
     size_t pixels = series->count * series->channels * image_pixels(series);
     uint64_t *histogram = calloc(WINDOW_BINS, sizeof *histogram);
     if (!histogram)
-        return err_set(ERR_NO_MEMORY, "No memory for the image's histogram.");
+        return err_no_memory("the image's histogram");
     for (size_t i = 0; i < pixels; i++) {
         float value = image_magnitude(series, i);
         uint32_t bits;

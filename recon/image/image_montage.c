@@ -285,8 +285,8 @@ int image_montage(struct image_picture *out, const struct image_series *series)
     rc = image_window(series, &window[0], &window[1]);
     struct image_picture picture = {picture_width(&m), picture_height(&m), NULL};
     if (rc == 0 && !(picture.grey = malloc(picture.width * picture.height)))
-        rc = err_set_bytes(ERR_NO_MEMORY, (int64_t)(picture.width * picture.height), -1,
-                           "No memory for a picture of %zu x %zu.", picture.width, picture.height);
+        rc = err_no_memory_bytes(picture.width * picture.height, "a picture of %zu x %zu", picture.width,
+                                 picture.height);
     if (rc == 0) {
         montage_draw(&m, window, &picture);
         *out = picture;

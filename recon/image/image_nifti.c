@@ -181,7 +181,7 @@ static int volume_create(struct volume *v, const struct image_series *series)
 {
     v->images = calloc(series->count, sizeof *v->images);
     if (!v->images)
-        return err_set(ERR_NO_MEMORY, "No memory to sort %zu images.", series->count);
+        return err_no_memory("sorting %zu images", series->count);
     for (size_t i = 0; i < series->count; i++)
         v->images[i] = i;
     qsort_r(v->images, series->count, sizeof *v->images, volume_order, (void *)(uintptr_t)series);
@@ -377,7 +377,7 @@ int image_write_nifti(const struct image_series *series, int fd)
     /* Window bits 15, and 16 for a gzip header. Level 1: float32 pixels hardly shrink further, at five times the time.
      */
     if (!packer || deflateInit2(&packer->z, 1, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
-        rc = err_set(ERR_NO_MEMORY, "No memory to compress the image.");
+        rc = err_no_memory("compressing the image");
         goto out;
     }
     packer->fd = fd;

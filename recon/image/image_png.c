@@ -49,7 +49,7 @@ static int picture_encode(const struct image_picture *picture, int fd)
     png_infop info = png ? png_create_info_struct(png) : NULL;
     if (!info) {
         png_destroy_write_struct(&png, NULL);
-        return err_set(ERR_NO_MEMORY, "No memory to encode the picture.");
+        return err_no_memory("encoding the picture");
     }
     if (setjmp(sink.escape) == 0) {
         png_set_write_fn(png, &sink, sink_write, sink_flush);

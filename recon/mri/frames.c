@@ -183,7 +183,7 @@ static int frames_cut(struct frames *frames, const struct scan *scan, bool separ
         frames->count += i == 0 || key_compare(&sorting, frames->readouts[i - 1], frames->readouts[i]) != 0;
     frames->frame = calloc(frames->count, sizeof *frames->frame);
     if (!frames->frame)
-        return err_set(ERR_NO_MEMORY, "No memory to list %zu images.", frames->count);
+        return err_no_memory("a list of %zu images", frames->count);
     struct frame *frame = frames->frame;
     for (size_t i = 0; i < frames->used; i++) {
         if (i > 0 && key_compare(&sorting, frames->readouts[i - 1], frames->readouts[i]) != 0)
@@ -209,7 +209,7 @@ int frames_create(struct frames **out, const struct scan *scan, int encoding, bo
     if (frames)
         frames->readouts = malloc((scan->header->readouts + 1) * sizeof *frames->readouts);
     if (!frames || !frames->readouts) {
-        rc = err_set(ERR_NO_MEMORY, "No memory to sort %llu readouts.", (unsigned long long)scan->header->readouts);
+        rc = err_no_memory("sorting %llu readouts", (unsigned long long)scan->header->readouts);
         goto out;
     }
     frames->encoding = encoding >= 0 ? encoding : encoding_pick(scan);

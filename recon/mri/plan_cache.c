@@ -20,7 +20,7 @@ struct recon_cache {
 int recon_cache_create(struct recon_cache **out)
 {
     *out = calloc(1, sizeof **out);
-    return *out ? 0 : err_set(ERR_NO_MEMORY, "No memory to keep plans.");
+    return *out ? 0 : err_no_memory("a cache of plans");
 }
 
 void recon_cache_free(struct recon_cache *cache)

@@ -130,7 +130,7 @@ static int gridder_create(struct gridder *g)
     g->coil = combines(job) || complex_out(job) ? NULL : malloc(g->pixels * sizeof *g->coil);
     if (!g->k || !g->planned_k || !g->weights || !g->offsets || !g->staging || !job->coil_lives ||
         (!g->coil && !combines(job) && !complex_out(job)))
-        return err_set(ERR_NO_MEMORY, "No memory for an image of %zu samples.", g->most_samples);
+        return err_no_memory("an image of %zu samples", g->most_samples);
     rc = buffers_alloc(g);
     if (rc != 0 && rc != ERR_DEVICE && plan_cache_clear(job->request->cache))
         rc = buffers_alloc(g);
@@ -332,7 +332,7 @@ static int order_make(const struct recon_job *job, size_t **out)
     size_t count = job->frames->count;
     size_t *order = malloc(count * sizeof *order);
     if (!order)
-        return err_set(ERR_NO_MEMORY, "No memory to order %zu images.", count);
+        return err_no_memory("the order of %zu images", count);
     for (size_t f = 0; f < count; f++)
         order[f] = f;
     if (job->hash)

@@ -61,7 +61,7 @@ int recon_whitening(int n, double (*covariance)[2], struct c32 *out)
         return 1;
     double(*x)[2] = calloc((size_t)n, sizeof *x), scale = sqrt(trace / n);
     if (!x)
-        return err_set(ERR_NO_MEMORY, "No memory to invert the noise of %d coils.", n);
+        return err_no_memory("the inverse of the noise covariance of %d coils", n);
     for (int column = 0; column < n; column++) {
         lower_solve(n, (const double(*)[2])covariance, column, x);
         for (int i = 0; i < n; i++)
@@ -138,7 +138,7 @@ int recon_noise(struct recon_job *job)
     double(*covariance)[2] = calloc(entries, sizeof *covariance);
     job->whitening = calloc(entries, sizeof *job->whitening);
     int rc = covariance && job->whitening ? covariance_measure(job, n, covariance, &samples)
-                                          : err_set(ERR_NO_MEMORY, "No memory for the noise of %d coils.", n);
+                                          : err_no_memory("the noise covariance of %d coils", n);
     if (rc != 0)
         goto out;
     if (samples == 0) {

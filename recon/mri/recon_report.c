@@ -35,7 +35,7 @@ int recon_report_create(json_t **out)
 {
     json_t *report = json_pack("{s:{}, s:[], s:[]}", "stages", "decisions", "warnings");
     if (!report)
-        return err_set(ERR_NO_MEMORY, "No memory for the job's report.");
+        return err_no_memory("the job's report");
     *out = report;
     return 0;
 }

@@ -150,7 +150,7 @@ static int hashes_make(struct recon_job *job)
         return 0;
     job->hash = calloc(job->frames->count, sizeof *job->hash);
     if (!job->hash)
-        return err_set(ERR_NO_MEMORY, "No memory to compare the trajectories of %zu images.", job->frames->count);
+        return err_no_memory("comparing the trajectories of %zu images", job->frames->count);
 #pragma omp parallel for schedule(dynamic) num_threads(recon_threads(job, job->samples))
     for (size_t f = 0; f < job->frames->count; f++) {
         const struct frame *frame = &job->frames->frame[f];

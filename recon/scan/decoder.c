@@ -125,7 +125,7 @@ int decoder_create(struct decoder **out, const char *codec)
 {
     struct decoder *decoder = calloc(1, sizeof *decoder);
     if (!decoder)
-        return err_set(ERR_NO_MEMORY, "No memory for a decoder.");
+        return err_no_memory("a decoder");
     decoder->codec = codec;
     decoder->aside = -1;
     *out = decoder;

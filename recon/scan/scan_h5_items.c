@@ -106,8 +106,7 @@ static int filters_read(struct scan_h5_items *items, hid_t plist)
     size_t most = (size_t)items->chunk * items->item_bytes + SCAN_H5_FILTERS * CHECKSUM_BYTES;
     for (int i = 0; i < 2 && items->filters; i++)
         if (!(items->buffer[i] = malloc(most)))
-            return err_set_bytes(ERR_NO_MEMORY, (int64_t)most, -1,
-                                 "There is no memory for the %zu bytes of a part of the scan.", most);
+            return err_no_memory_bytes(most, "%zu bytes of a part of the scan", most);
     return 0;
 }
 

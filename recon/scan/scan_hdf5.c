@@ -268,7 +268,7 @@ static int xml_text(struct source *s, hid_t dataset, hid_t type, char **out, siz
         if (*out)
             memcpy(*out, text.at, *bytes);
         else
-            rc = err_set(ERR_NO_MEMORY, "There is no memory to read the ISMRMRD header.");
+            rc = err_no_memory("reading the ISMRMRD header");
     }
     scan_h5_items_close(&items);
     return rc;
@@ -330,8 +330,7 @@ static int heads_read(struct source *s, struct scan_builder *b)
     size_t room = s->head_bytes > sizeof(struct scan_readout) ? s->head_bytes : sizeof(struct scan_readout);
     struct scan_readout *heads = malloc(HEADS * sizeof *heads);
     char *work = calloc(HEADS, room), *beside = malloc(HEADS * sizeof *heads);
-    int rc =
-        heads && work && beside ? 0 : err_set(ERR_NO_MEMORY, "There is no memory to read the acquisitions' heads.");
+    int rc = heads && work && beside ? 0 : err_no_memory("reading the acquisitions' heads");
     for (uint64_t first = 0; first < s->items.count && rc == 0; first += HEADS) {
         size_t count = s->items.count - first < HEADS ? (size_t)(s->items.count - first) : HEADS;
         rc = heads_convert(s, first, count, heads, work, beside);
@@ -360,9 +359,8 @@ static int list_read(struct source *s, const struct list *list, const uint8_t *i
     free(*work);
     *work = malloc(length * number); /* the list has 2^32 numbers at most, and is as long in the file */
     if (!*work)
-        return err_set_bytes(ERR_NO_MEMORY, (int64_t)(length * number), -1,
-                             "There is no memory for the %llu bytes of acquisition %llu.",
-                             (unsigned long long)(length * number), (unsigned long long)acquisition);
+        return err_no_memory_bytes(length * number, "the %llu bytes of acquisition %llu",
+                                   (unsigned long long)(length * number), (unsigned long long)acquisition);
     memcpy(*work, place.at, place.bytes);
     if (H5Tconvert(list->type, H5T_NATIVE_FLOAT, length, *work, NULL, H5P_DEFAULT) < 0)
         return damaged(acquisition);
@@ -410,7 +408,7 @@ static int samples_read(struct source *s, struct scan_builder *b)
     char *work[2] = {NULL, NULL};
     const uint8_t *at = NULL;
     uint64_t run = 0, next = 0; /* items behind `at`, and the number of the first of them */
-    int rc = readouts ? 0 : err_set(ERR_NO_MEMORY, "There is no memory to read the acquisitions.");
+    int rc = readouts ? 0 : err_no_memory("reading the acquisitions");
     for (uint64_t first = 0; rc == 0 && first < b->header.readouts;) {
         uint64_t left = b->header.readouts - first;
         size_t count = left < SAMPLES ? (size_t)left : SAMPLES;
@@ -474,7 +472,7 @@ int scan_hdf5_decode(int fd, uint64_t cap, const void *file, size_t bytes, const
     char *xml = NULL;
     size_t xml_bytes = 0;
     s.traj.type = s.data.type = -1;
-    int rc = b ? 0 : err_set(ERR_NO_MEMORY, "There is no memory to read the file.");
+    int rc = b ? 0 : err_no_memory("reading the file");
     if (rc == 0)
         rc = source_open(&s, file, bytes, group);
     if (rc == 0)
@@ -565,7 +563,7 @@ int scan_hdf5_rehearse(void)
     void *image = NULL;
     size_t bytes = 0;
     int memory = memfd_create("rehearsal", MFD_CLOEXEC);
-    int rc = memory < 0 ? err_set(ERR_NO_MEMORY, "There is no memory to rehearse in.") : rehearsal_make(&image, &bytes);
+    int rc = memory < 0 ? err_no_memory("the warm-up scan") : rehearsal_make(&image, &bytes);
     if (rc == 0)
         rc = scan_hdf5_decode(memory, UINT64_C(1) << 20, image, bytes, NULL);
     if (rc != 0)

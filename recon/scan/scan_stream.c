@@ -251,7 +251,7 @@ int scan_stream_decode(int fd, uint64_t cap, const void *file, size_t bytes)
     struct scan_builder *b = malloc(sizeof *b);
     struct scan_readout *batch = malloc(BATCH * sizeof *batch);
     if (!b || !batch)
-        rc = err_set(ERR_NO_MEMORY, "There is no memory to read the MRD stream.");
+        rc = err_no_memory("reading the MRD stream");
     if (rc == 0)
         rc = scan_builder_begin(b, fd, cap, bytes, (const char *)xml.body, xml.body_bytes, acquisitions);
     if (rc == 0) {

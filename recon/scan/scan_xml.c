@@ -254,7 +254,7 @@ int scan_xml_parse(struct scan_encoding encodings[SCAN_MAX_ENCODINGS], uint32_t 
         return rc;
     xmlParserCtxt *parser = xmlNewParserCtxt();
     if (!parser)
-        return err_set(ERR_NO_MEMORY, "There is no memory to read the ISMRMRD header.");
+        return err_no_memory("reading the ISMRMRD header");
     parser->sax->internalSubset = doctype_refuse;
     xmlDoc *doc = xmlCtxtReadMemory(parser, xml, (int)bytes, NULL, NULL,
                                     XML_PARSE_NONET | XML_PARSE_NOERROR | XML_PARSE_NOWARNING | XML_PARSE_COMPACT);

@@ -69,6 +69,18 @@ static void copies_and_prefixes_are_held_to_the_same(void **state)
     assert_string_equal(err_last()->text, "a?b: one?two");
 }
 
+static void no_memory_is_told_in_one_wording(void **state)
+{
+    (void)state;
+    assert_int_equal(err_no_memory("a plan"), ERR_NO_MEMORY);
+    assert_string_equal(err_last()->text, "Not enough memory for a plan.");
+    assert_int_equal(err_last()->required, -1);
+    assert_int_equal(err_no_memory_bytes(4096, "the bins of %d\nsamples", 12), ERR_NO_MEMORY);
+    assert_string_equal(err_last()->text, "Not enough memory for the bins of 12?samples.");
+    assert_int_equal(err_last()->required, 4096);
+    assert_int_equal(err_last()->available, -1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -76,6 +88,7 @@ int main(void)
         cmocka_unit_test(what_is_no_text_of_one_line_is_replaced),
         cmocka_unit_test(a_sentence_cut_at_its_place_ends_with_a_character),
         cmocka_unit_test(copies_and_prefixes_are_held_to_the_same),
+        cmocka_unit_test(no_memory_is_told_in_one_wording),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

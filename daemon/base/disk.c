@@ -16,7 +16,7 @@ int disk_failed(const char *doing)
                        "raises its limit (LimitNOFILE in systemd's unit).",
                        doing);
     if (errno == ENOMEM)
-        return err_set(ERR_NO_MEMORY, "The server has no memory left while %s. Try again later.", doing);
+        return err_no_memory("%s; try again later", doing);
     return err_set(
         ERR_IO,
         "The disk failed while %s: %s. Try again; if it fails again, whoever runs this server has to look at "

@@ -43,7 +43,8 @@ static int address_read(const struct options *options, union address *address, s
     address->v6 = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
     *length = sizeof address->v6;
     if (inet_pton(AF_INET6, host, &address->v6.sin6_addr) != 1)
-        return err_set(ERR_BAD_PARAMETER, "Option listen: \"%s\" is no address; give numbers, as 127.0.0.1 or [::1].", host);
+        return err_set(ERR_BAD_PARAMETER, "Option listen: \"%s\" is no address; give numbers, as 127.0.0.1 or [::1].",
+                       host);
     return 0;
 }
 
@@ -110,7 +111,8 @@ static int open_own(struct listener *out, const struct options *options)
     if (fd >= 0)
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     if (fd < 0 || bind(fd, &address.any, length) < 0 || listen(fd, BACKLOG) < 0) {
-        result = err_set(ERR_IO, "Option listen: %s cannot be served: %s.%s", options->listen, strerror(errno), advice(errno));
+        result = err_set(ERR_IO, "Option listen: %s cannot be served: %s.%s", options->listen, strerror(errno),
+                         advice(errno));
         if (fd >= 0)
             close(fd);
         return result;

@@ -86,8 +86,8 @@ static int chain_read(const struct tls *tls, struct tls_pair *pair)
     int failed = gnutls_pcert_list_import_x509_raw(pair->chain, &length, &text, GNUTLS_X509_FMT_PEM, 0);
     gnutls_free(text.data);
     if (failed)
-        return err_set(ERR_BAD_PARAMETER, "Option tls-certificate: %s holds no certificate in PEM: %s", tls->certificate,
-                       gnutls_strerror(failed));
+        return err_set(ERR_BAD_PARAMETER, "Option tls-certificate: %s holds no certificate in PEM: %s",
+                       tls->certificate, gnutls_strerror(failed));
     pair->length = length;
     return 0;
 }
@@ -97,9 +97,10 @@ static int key_read(const struct tls *tls, struct tls_pair *pair)
     gnutls_datum_t text = {NULL, 0};
     struct stat about;
     if (stat(tls->key, &about) == 0 && about.st_mode & S_IRWXO)
-        return err_set(ERR_BAD_PARAMETER,
-                       "Option tls-key: everybody on this machine may read %s, and so pass for this service. chmod 600 it.",
-                       tls->key);
+        return err_set(
+            ERR_BAD_PARAMETER,
+            "Option tls-key: everybody on this machine may read %s, and so pass for this service. chmod 600 it.",
+            tls->key);
     int result = file_load("tls-key", tls->key, &text);
     if (result)
         return result;
@@ -108,7 +109,8 @@ static int key_read(const struct tls *tls, struct tls_pair *pair)
         failed = gnutls_privkey_import_x509_raw(pair->key, &text, GNUTLS_X509_FMT_PEM, NULL, 0);
     gnutls_memset(text.data, 0, text.size);
     gnutls_free(text.data);
-    return failed ? err_set(ERR_BAD_PARAMETER, "Option tls-key: %s holds no key in PEM: %s", tls->key, gnutls_strerror(failed))
+    return failed ? err_set(ERR_BAD_PARAMETER, "Option tls-key: %s holds no key in PEM: %s", tls->key,
+                            gnutls_strerror(failed))
                   : 0;
 }
 

@@ -24,8 +24,8 @@ void converter_free(struct converter *converter);
 
 /* Ask for image.FORMAT of a job, in the turn of `client`. 0: it is being made; converter_key() is woken when that has
  * ended. Then either the file is there, or asking again tells why not (for a few seconds; after that it is tried
- * again). *ticket (0 at first) stands for the request, the same each time. Fails with ERR_INTERNAL, ERR_SPOOL_FULL, ERR_TIMEOUT,
- * ERR_NOT_FOUND, ERR_NO_MEMORY. */
+ * again). *ticket (0 at first) stands for the request, the same each time. Fails with ERR_INTERNAL, ERR_SPOOL_FULL,
+ * ERR_TIMEOUT, ERR_NOT_FOUND, ERR_NO_MEMORY. */
 int converter_ask(struct converter *converter, const char *id, enum image_format format, const char *client,
                   uint64_t *ticket);
 /* The request of this ticket does not wait any more. */

@@ -73,10 +73,11 @@ static int gridder_sizes(struct gridder *g)
         g->most_count = frame->count > g->most_count ? frame->count : g->most_count;
         g->most_coils = frame->coils > g->most_coils ? frame->coils : g->most_coils;
         if (!combines(job) && frame->coils != job->frames->frame[0].coils)
-            return err_set(ERR_COILS_DIFFER,
-                           "Parameter coils=none needs as many coils in every image, but image %zu has %d and the first %d. Pass "
-                           "coils=rss.",
-                           f, frame->coils, job->frames->frame[0].coils);
+            return err_set(
+                ERR_COILS_DIFFER,
+                "Parameter coils=none needs as many coils in every image, but image %zu has %d and the first %d. Pass "
+                "coils=rss.",
+                f, frame->coils, job->frames->frame[0].coils);
     }
     g->batch = g->most_coils < MOST_BATCH ? g->most_coils : MOST_BATCH;
     /* A CPU's device memory is the host's. What the coils of a batch take there, samples and grids, may be three

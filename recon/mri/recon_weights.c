@@ -70,11 +70,11 @@ int recon_weights_decide(struct recon_job *job, const struct extremes *found)
     int last = job->columns - 1;
     if (job->columns == job->dim) {
         if (asked == DCF_GIVEN)
-            return err_set(
-                ERR_DCF_MISSING,
-                "Parameter dcf=given, but the trajectory has %d columns for %d dimensions and so carries no weights. Pass "
-                "dcf=auto, analytic or pipe to have them computed.",
-                job->columns, job->dim);
+            return err_set(ERR_DCF_MISSING,
+                           "Parameter dcf=given, but the trajectory has %d columns for %d dimensions and so carries no "
+                           "weights. Pass "
+                           "dcf=auto, analytic or pipe to have them computed.",
+                           job->columns, job->dim);
         return 0;
     }
     if (asked == DCF_AUTO)

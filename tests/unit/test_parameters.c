@@ -232,8 +232,7 @@ static void a_refusal_says_how_to_go_on(void **state)
         {{{"output", "complex"}}, "output=complex needs coils=none"},
         {{{"kernel", "radial"}, {"oversampling", "1.25"}},
          "Parameter oversampling is 1.25; with kernel=radial it takes auto or a number from 1.5 to 2."},
-        {{{"width", "2"}},
-         "With width=2 the gridding error is at least 0.068 of the image, above tolerance=0.001."},
+        {{{"width", "2"}}, "With width=2 the gridding error is at least 0.068 of the image, above tolerance=0.001."},
         {{{"oversampling", "1.125"}, {"tolerance", "1e-6"}}, "With oversampling=1.125 the gridding error is at least "},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

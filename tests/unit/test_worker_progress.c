@@ -1,5 +1,5 @@
-/* daemon/worker/worker_progress.h: how often a daemon is told how far a job is, and that it is told where the job stands
- * still. */
+/* daemon/worker/worker_progress.h: how often a daemon is told how far a job is, and that it is told where the job
+ * stands still. */
 #include "daemon/base/clock.h"
 #include "daemon/wire.h"
 #include "daemon/worker/worker_progress.h"

@@ -44,11 +44,11 @@ LIBS_DAEMON   = $(call pkg,libmicrohttpd gnutls sqlite3 libsystemd jansson) -lm
 LIBS_CLIENT   = $(call pkg,libcurl jansson)
 
 # A program is one *_main.c; everything else of a room is its archive.
-OTHER_FFT := gridding/base/$(if $(filter 0,$(FFTW)),fft_cpu,fft_none).c
+OTHER_FFT := gridding/fft/$(if $(filter 0,$(FFTW)),fft_cpu,fft_none).c
 sources  = $(filter-out %_main.c $(OTHER_FFT),$(foreach d,$(1),$(wildcard $(d)/*.c)))
 rooms    = $(patsubst %/,%,$(wildcard $(1)/*/))
 objects  = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
-GRIDDING := $(call objects,$(call sources,gridding/base gridding/range gridding))
+GRIDDING := $(call objects,$(call sources,gridding $(call rooms,gridding)))
 RECON    := $(call objects,$(call sources,recon $(call rooms,recon)))
 DAEMON   := $(call objects,$(call sources,daemon $(call rooms,daemon)))
 CLIENTS  := $(call objects,$(call sources,clients))
@@ -61,7 +61,7 @@ ifneq ($(CUDA),0)
 GPU := $(if $(or $(NVCC),$(filter 1,$(CUDA))),$(GPU_SO))
 endif
 CUDA_ARCHS ?= 80 90 100 120
-GPU_SOURCES := $(foreach d,gridding/base gridding/range gridding,$(wildcard $(d)/*.cu))
+GPU_SOURCES := $(foreach d,$(call rooms,gridding) gridding/nufft/gpu,$(wildcard $(d)/*.cu))
 GPU_OBJECTS := $(GPU_SOURCES:%.cu=$(BUILD)/obj/%.cu.o)
 NVCCFLAGS := -std=c++17 -O3 -I. -MMD -MP -Xcompiler -fPIC,-Wall,-Wextra -Werror all-warnings \
 	$(foreach a,$(CUDA_ARCHS),-gencode=arch=compute_$(a),code=sm_$(a)) \

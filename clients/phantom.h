@@ -7,7 +7,7 @@
  * sum to 1 everywhere: a root-sum-of-squares image is the magnitude of the object itself.
  *
  * Scale: data[m] = integral over the field of view, in pixels, of coil(x) object(x) exp(-2 pi i k_m . x): the adjoint
- * with weights that sum to the area of k-space (gridding/traj.h) gives back the object's values.
+ * with weights that sum to the area of k-space (gridding/traj/traj.h) gives back the object's values.
  *
  * A phantom is constant after its creation: any number of threads may use it.
  */

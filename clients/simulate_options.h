@@ -3,7 +3,7 @@
 #define MRIRECON_SIMULATE_OPTIONS_H
 
 #include "clients/phantom.h"
-#include "gridding/traj.h"
+#include "gridding/traj/traj.h"
 
 enum simulate_object { SIMULATE_SHEPP_LOGAN, SIMULATE_ASYMMETRIC, SIMULATE_RANDOM };
 

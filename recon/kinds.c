@@ -3,7 +3,7 @@
 #include "recon/mri/recon_job.h"
 
 #include "gridding/base/err.h"
-#include "gridding/nufft.h"
+#include "gridding/nufft/nufft.h"
 #include "gridding/range/kernel.h"
 
 #include <ctype.h>

@@ -2,7 +2,7 @@
 #include "daemon/worker/worker.h"
 
 #include "gridding/base/err.h"
-#include "gridding/nufft.h"
+#include "gridding/nufft/nufft.h"
 
 #include <math.h>
 #include <stdlib.h>

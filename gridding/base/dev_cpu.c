@@ -1,7 +1,6 @@
 /* dev_cpu.c: the CPU as a device. */
 #include "gridding/base/dev_leaf.h"
 #include "gridding/base/err.h"
-#include "gridding/base/fft_cpu.h"
 #include "gridding/base/host_memory.h"
 
 #include <stdio.h>

@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-struct nufft_leaf; /* gridding/nufft_leaf.h */
+struct nufft_leaf; /* gridding/nufft/nufft_leaf.h */
 struct convolution_leaf;
 
 struct dev_leaf {
@@ -48,6 +48,8 @@ extern const struct dev_leaf dev_leaf_cpu;
 /* Named here, known only above. */
 extern const struct nufft_leaf nufft_leaf_cpu, nufft_leaf_gpu;
 extern const struct convolution_leaf convolution_leaf_cpu, convolution_leaf_gpu;
+/* False in a build without FFTW (gridding/fft): the CPU then is no device. */
+bool fft_cpu_available(void);
 
 /* The one symbol of mrirecon-gpu.so. The err_ functions it calls are the host program's. */
 #define DEV_GPU_SYMBOL "mrirecon_gpu_leaf"

@@ -1,4 +1,4 @@
-/* dense.h: which bricks hold a share of a grid cell (nufft_gpu_dense.cu); what both compilers see of it.
+/* dense.h: which bricks hold a share of a grid cell (method_brick_dense.cu); what both compilers see of it.
  *
  * A brick begins with its bin's first cell on every axis and is large enough for the longest bin and what that reaches.
  * A bin has one brick, or one for each part of its samples, one after the other, or none.

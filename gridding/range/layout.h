@@ -3,7 +3,7 @@
 #ifndef MRIRECON_LAYOUT_H
 #define MRIRECON_LAYOUT_H
 
-#include "gridding/base/pieces.h"
+#include "gridding/range/slots.h"
 
 #include <stdbool.h>
 

@@ -15,7 +15,7 @@
  * A bin that holds more than `light` samples is heavy: before that, it is cut into parts of `depth` samples, each part
  * sums into a partial tile of its own, and these are added up in their order.
  *
- * Or (run_samples > 0) sums go to slots instead of the grid, and nobody waits: see pieces.h. Each occupied bin
+ * Or (run_samples > 0) sums go to slots instead of the grid, and nobody waits: see slots.h. Each occupied bin
  * has a slot for the cells that are its own along x; what its samples reach beyond is carried into the next bin of its
  * run, and after a run's last bin (or a heavy one) goes to a slot of its own that belongs to the bin to the right. Of a
  * bin's slots the last is its own: slot[bin + 1] - 1; a slot from its left neighbour comes before that.
@@ -23,7 +23,7 @@
 #ifndef MRIRECON_RANGE_DEVICE_CUH
 #define MRIRECON_RANGE_DEVICE_CUH
 
-#include "gridding/base/pieces_gpu.cuh"
+#include "gridding/range/slots_gpu.cuh"
 #include "gridding/range/layout.h"
 
 /* Samples [first, last) of one bin. */

@@ -10,7 +10,7 @@
 #ifndef MRIRECON_PLAN_CACHE_H
 #define MRIRECON_PLAN_CACHE_H
 
-#include "gridding/nufft.h"
+#include "gridding/nufft/nufft.h"
 #include "recon/mri/recon_steps.h"
 
 /* All that weights and plan of a frame depend on beside its arrays. Set to 0 before it is filled: compared as bytes. */

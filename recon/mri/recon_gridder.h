@@ -3,7 +3,7 @@
 #ifndef MRIRECON_RECON_GRIDDER_H
 #define MRIRECON_RECON_GRIDDER_H
 
-#include "gridding/nufft.h"
+#include "gridding/nufft/nufft.h"
 #include "recon/mri/recon_steps.h"
 
 struct gridder {

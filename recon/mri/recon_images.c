@@ -1,6 +1,6 @@
 /* Step "images": density compensation, gridding adjoint and coil combination, image by image.
  *
- * How images are scaled. An image is sum_m w_m d_m exp(+2 pi i k_m . r), divided by nothing (gridding/nufft.h):
+ * How images are scaled. An image is sum_m w_m d_m exp(+2 pi i k_m . r), divided by nothing (gridding/nufft/nufft.h):
  *   - weights of the file are used as they stand; of several averages the mean is taken;
  *   - computed weights (analytic, pipe) are scaled so that a fully sampled object comes out in its own units;
  *   - dcf=none is the bare sum;

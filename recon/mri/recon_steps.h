@@ -4,7 +4,7 @@
 #ifndef MRIRECON_RECON_STEPS_H
 #define MRIRECON_RECON_STEPS_H
 
-#include "gridding/traj.h"
+#include "gridding/traj/traj.h"
 #include "recon/mri/frames.h"
 #include "recon/image/image.h"
 #include "recon/recon.h"

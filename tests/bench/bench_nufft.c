@@ -24,7 +24,7 @@
  * create_first_ms is of. The error is the image's, relative l2, at 200 random pixels, against a double sum over all
  * samples. peak_mib is the process'. */
 #include "gridding/base/dev.h"
-#include "gridding/normal.h"
+#include "gridding/nufft/normal.h"
 #include "tests/bench/bench.h"
 
 #include <string.h>

@@ -9,7 +9,7 @@
  *   u  uniform
  * A time is nufft_adjoint's, samples and image on the device, plan reused: the median of the runs. The last line of a
  * scan compares the depth chosen with the best of the sweep. */
-#include "gridding/nufft.h"
+#include "gridding/nufft/nufft.h"
 #include "tests/bench/bench.h"
 
 #include <string.h>

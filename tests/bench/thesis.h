@@ -65,7 +65,7 @@ struct depth_text {
 };
 struct depth_text depth_text(uint32_t depth);
 
-/* The product on the same samples: a plan and an adjoint through gridding/nufft.h, FFT, crop and deapodisation
+/* The product on the same samples: a plan and an adjoint through gridding/nufft/nufft.h, FFT, crop and deapodisation
  * included. */
 void product(struct scene *s, const char *experiment);
 

@@ -1,7 +1,7 @@
 /* thesis_product.c: the product's own path on an experiment's samples. */
 #include "tests/bench/thesis.h"
 #include "gridding/base/err.h"
-#include "gridding/nufft.h"
+#include "gridding/nufft/nufft.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -11,7 +11,7 @@ if [ $# -gt 0 ]; then
     git archive "$1" gridding | tar -x -C "$tmp"
     from=$tmp
     cat > "$tmp/before.h" <<'C'
-#include "gridding/traj.h"
+#include "gridding/traj/traj.h"
 #define TRAJ_UNITS_BEFORE
 #define TRAJ_UNITS_FIND find_before
 static inline int find_before(int dim, const int n[3], const double fov_m[3], const float *k, double scale[3], bool *told)

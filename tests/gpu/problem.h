@@ -3,7 +3,7 @@
 #ifndef MRIRECON_GPU_PROBLEM_H
 #define MRIRECON_GPU_PROBLEM_H
 
-#include "gridding/nufft.h"
+#include "gridding/nufft/nufft.h"
 #include "tests/gpu/tap.h"
 #include "tests/random.h"
 

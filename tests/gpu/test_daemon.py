@@ -5,7 +5,7 @@ MRIRECON_BIN: the folder of the binaries (make check-gpu: build/bundle/bin). MRI
 device fails when told to (tests/gpu/poison.cu; make check-gpu: build/tests/poison.so).
 
 Tolerances. Images of the CPU and the GPU both err by at most the tolerance that is asked for, so they differ by at most twice that. Weights by
-dcf=pipe come from convolutions whose tolerance is 1e-2 (gridding/dcf_pipe.c), whatever is asked for.
+dcf=pipe come from convolutions whose tolerance is 1e-2 (gridding/traj/dcf_pipe.c), whatever is asked for.
 """
 # time limit: 300 s
 import io

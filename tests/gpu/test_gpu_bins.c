@@ -1,6 +1,6 @@
 /* The GPU's bins, sample by sample: against a naive reference, and against the CPU engine's where both cut the grid
  * alike. Prints TAP; skips everything, loudly, where there is no GPU. */
-#include "gridding/nufft_leaf.h"
+#include "gridding/nufft/nufft_leaf.h"
 #include "gridding/range/range.h"
 #include "tests/gpu/tap.h"
 #include "tests/random.h"

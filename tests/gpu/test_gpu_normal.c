@@ -1,6 +1,6 @@
 /* The normal operator on a GPU: against the CPU's and against forward and adjoint, the same bits on every run, memory
  * given back. Prints TAP; skips everything, loudly, where there is no GPU. */
-#include "gridding/normal.h"
+#include "gridding/nufft/normal.h"
 #include "tests/gpu/tap.h"
 #include "tests/random.h"
 

@@ -1,7 +1,7 @@
 /* Bins of a depth on a GPU, with what lies past it summed by the CPU or by parts of its own: as without a depth, the
  * same bits on every run, counts as a naive count has them, bad input. Prints TAP; skips everything, loudly, where
  * there is no GPU. */
-#include "gridding/nufft.h"
+#include "gridding/nufft/nufft.h"
 #include "tests/gpu/tap.h"
 #include "tests/random.h"
 

@@ -3,7 +3,7 @@
  * TAP; skips everything, loudly, where there is no GPU.
  *
  *   test_gpu_planes [DIVISOR [PLANS]]   of the numbers of samples (for a sanitizer); plans at random */
-#include "gridding/nufft.h"
+#include "gridding/nufft/nufft.h"
 #include "tests/gpu/tap.h"
 #include "tests/random.h"
 

@@ -1,6 +1,6 @@
 /* Every size of grid that the GPU's FFT takes, as rows and as columns: transforms of long, narrow images against double
  * sums. Prints TAP; skips everything, loudly, where there is no GPU. */
-#include "gridding/nufft_leaf.h"
+#include "gridding/nufft/nufft_leaf.h"
 #include "tests/gpu/tap.h"
 #include "tests/random.h"
 

@@ -5,7 +5,7 @@
 
 #include "clients/phantom.h"
 #include "gridding/base/err.h"
-#include "gridding/traj.h"
+#include "gridding/traj/traj.h"
 
 #include <complex.h>
 #include <math.h>

@@ -1,8 +1,8 @@
 /* Pipe-Menon weights over the engine: level, scaled, and good for an image (a direct double-precision adjoint). */
 #include "clients/phantom.h"
 #include "gridding/base/err.h"
-#include "gridding/nufft.h"
-#include "gridding/traj.h"
+#include "gridding/nufft/nufft.h"
+#include "gridding/traj/traj.h"
 
 #include <complex.h>
 #include <math.h>

@@ -3,8 +3,8 @@
 #include "recon/mri/recon_job.h"
 
 #include "gridding/base/err.h"
-#include "gridding/nufft.h"
-#include "gridding/traj.h"
+#include "gridding/nufft/nufft.h"
+#include "gridding/traj/traj.h"
 
 #include <math.h>
 #include <setjmp.h>

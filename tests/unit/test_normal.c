@@ -1,6 +1,6 @@
 /* The normal operator against direct sums in double precision, and against forward and adjoint. */
 #include "gridding/base/err.h"
-#include "gridding/normal.h"
+#include "gridding/nufft/normal.h"
 #include "tests/random.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* The NUFFT against direct sums in double precision. */
 #include "gridding/base/err.h"
 #include "gridding/range/kernel.h"
-#include "gridding/nufft.h"
+#include "gridding/nufft/nufft.h"
 #include "tests/random.h"
 
 #include <math.h>

@@ -2,7 +2,7 @@
  * combinations, is put to the check and to the engine. Nothing that passes the one is refused by the other. */
 #include "tests/unit/recon_fixture.h"
 
-#include "gridding/nufft.h"
+#include "gridding/nufft/nufft.h"
 
 static const struct kind *kind;
 

@@ -1,6 +1,6 @@
 /* The unit of a file's trajectory, analytic trajectories, and their shapes. */
 #include "gridding/base/err.h"
-#include "gridding/traj.h"
+#include "gridding/traj/traj.h"
 
 #include <math.h>
 #include <setjmp.h>

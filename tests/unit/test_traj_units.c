@@ -2,7 +2,7 @@
  * written in nine units at eight coverages. An image of the wrong size must not come without a word.
  *
  * tests/bench/traj_units.sh prints the same table for older code, for which it defines TRAJ_UNITS_FIND. */
-#include "gridding/traj.h"
+#include "gridding/traj/traj.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -1,0 +1,60 @@
+/* fft_gpu.cuh: one-dimensional FFTs of many lines, with what lies before and after them fused in.
+ *
+ * A NUFFT needs only part of an FFT: of an oversampled grid's inverse FFT the image's cells are kept, and before a
+ * forward FFT everything else is zero. Each pass reads its lines once, transforms them in shared memory, and writes
+ * only what is kept: for a grid of twice the image's size the three passes move 2.6 grids instead of the 6 and more of
+ * a full FFT and a crop, and they work in place.
+ */
+#ifndef MRIRECON_FFT_DEVICE_CUH
+#define MRIRECON_FFT_DEVICE_CUH
+
+#include "gridding/range/bricks_gpu.cuh"
+#include "gridding/range/slots_gpu.cuh"
+
+enum { FFT_STAGES_MOST = 12 };
+
+/* Lines of length n = 2^a 3^b 5^c 7^d. */
+struct fft_plan {
+    int n, stages, radix[FFT_STAGES_MOST];
+    int threads;      /* per line: one butterfly each, in every stage */
+    float2 *twiddles; /* device, [n]: exp(2 pi i j / n) */
+};
+
+/* Whether the compiler knew this size: such passes take a quarter of the time. */
+bool fft_size_known(int n);
+
+int fft_plan_make(struct fft_plan *plan, struct gpu *gpu, int n);
+void fft_plan_free(struct fft_plan *plan, struct gpu *gpu);
+
+/* Element e of line l of set s lies at e * step + l * line + s * set. */
+struct fft_view {
+    size_t step, line, set;
+};
+
+/* A pass back (inverse, exponent +) reads all n elements, in FFT order, and writes the `kept` ones around 0: positions
+ * -floor(kept/2) .. ceil(kept/2)-1 in that order. A pass forth (exponent -) reads those, the others being zero, and
+ * writes all n. In the _IMAGE kinds the kept elements are multiplied by element[e] line[l] set[s] (line, set: may be
+ * NULL), or by full[] where that is set. FFT_FORTH multiplies all n elements it writes by full[] where that is set.
+ * FFT_BACK_PIECES is FFT_BACK along x of a grid in pieces: line l of set s are the cells y = first_line + l, z = s.
+ * FFT_BACK_BRICKS likewise of grids in bricks: line l of set s are the cells y = l of the set's. */
+enum fft_kind { FFT_BACK, FFT_BACK_IMAGE, FFT_FORTH, FFT_FORTH_IMAGE, FFT_BACK_PIECES, FFT_BACK_BRICKS };
+
+struct fft_pass {
+    enum fft_kind kind;
+    const float2 *in; /* not of pieces and bricks */
+    float2 *out;
+    struct fft_view in_view, out_view;
+    int kept;
+    int lines, sets;
+    const float *element, *line, *set, *full;
+    struct fft_view full_view;
+    struct pieces pieces; /* FFT_BACK_PIECES */
+    struct bricks bricks; /* FFT_BACK_BRICKS */
+    int first_line;
+    float *squares; /* FFT_BACK_IMAGE, not NULL: |value|^2 is added here, laid out as `out` */
+};
+
+/* In place is allowed where in and out share a line's first element and no line reaches into another. */
+int fft_run(struct gpu *gpu, const struct fft_plan *plan, const struct fft_pass *pass);
+
+#endif

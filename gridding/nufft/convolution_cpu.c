@@ -1,0 +1,113 @@
+/* convolution_cpu.c: circular convolution of images on the CPU. */
+#include "gridding/base/dev_leaf.h"
+#include "gridding/base/err.h"
+#include "gridding/nufft/grid_cpu.h"
+#include "gridding/range/range.h"
+
+#include <stdlib.h>
+
+/* A group's grid should stay near the caches; beyond this only one image is convolved at a time. */
+static const size_t group_bytes_most = (size_t)384 << 20;
+
+struct convolution_cpu {
+    struct nufft_shape shape; /* only sizes: nothing is gridded or deapodised */
+    int threads, lanes_most;
+    size_t cells;
+    float *ones, *spectrum; /* [longest axis]; [cells] */
+    struct grid_cpu *grid;
+};
+
+static void destroy(void *state)
+{
+    struct convolution_cpu *c = state;
+    if (c == NULL)
+        return;
+    grid_cpu_free(c->grid);
+    free(c->spectrum);
+    free(c->ones);
+    free(c);
+}
+
+static int create(void **state, struct dev *dev, int dim, const int n[3], const int grid[3], int batch)
+{
+    struct convolution_cpu *c = calloc(1, sizeof *c);
+    if (c == NULL)
+        return err_set(ERR_NO_MEMORY, "Not enough memory for a convolution.");
+    int longest = grid[0] > grid[1] ? grid[0] : grid[1];
+    longest = longest > grid[2] ? longest : grid[2];
+    c->cells = (size_t)grid[0] * (size_t)grid[1] * (size_t)grid[2];
+    c->threads = dev->threads;
+    c->ones = malloc((size_t)longest * sizeof *c->ones);
+    c->spectrum = malloc(c->cells * sizeof *c->spectrum);
+    c->shape = (struct nufft_shape){.dim = dim,
+                                    .n = {n[0], n[1], n[2]},
+                                    .grid = {grid[0], grid[1], grid[2]},
+                                    .deapodise = {c->ones, c->ones, c->ones}};
+    c->lanes_most = range_cpu_lanes(batch);
+    while (c->lanes_most > 1 && c->cells * (size_t)c->lanes_most * sizeof(struct c32) > group_bytes_most)
+        c->lanes_most = range_cpu_lanes(c->lanes_most / 2);
+    int status = c->ones && c->spectrum ? grid_cpu_create(&c->grid, &c->shape, c->lanes_most, c->threads)
+                                        : err_set_bytes(ERR_NO_MEMORY, (int64_t)(c->cells * sizeof *c->spectrum), -1,
+                                                        "Not enough memory for a convolution on %d x %d x %d cells.",
+                                                        grid[0], grid[1], grid[2]);
+    if (status != 0) {
+        destroy(c);
+        return status;
+    }
+    for (int i = 0; i < longest; i++)
+        c->ones[i] = 1;
+    *state = c;
+    return 0;
+}
+
+static size_t bytes(const void *state)
+{
+    const struct convolution_cpu *c = state;
+    return grid_cpu_bytes(c->grid) + c->cells * sizeof *c->spectrum;
+}
+
+static int set_kernel(void *state, const int kernel_n[3], const struct c32 *kernel, float scale)
+{
+    struct convolution_cpu *c = state;
+    struct nufft_shape shape = c->shape;
+    struct grid_cpu *grid = NULL;
+    for (int d = 0; d < 3; d++)
+        shape.n[d] = kernel_n[d];
+    int status = grid_cpu_create(&grid, &shape, 1, c->threads);
+    if (status != 0)
+        return status;
+    grid_cpu_from_image(grid, 1, kernel);
+    const struct c32 *values = grid_cpu_values(grid);
+    for (size_t i = 0; i < c->cells; i++)
+        c->spectrum[i] = values[i].re * scale;
+    grid_cpu_free(grid);
+    return 0;
+}
+
+static int apply(void *state, int batch, const struct c32 *image, struct c32 *result)
+{
+    struct convolution_cpu *c = state;
+    const int *n = c->shape.n;
+    size_t pixels = (size_t)n[0] * (size_t)n[1] * (size_t)n[2];
+    struct c32 *values = grid_cpu_values(c->grid);
+    for (int done = 0, lanes; done < batch; done += lanes) {
+        lanes = range_cpu_lanes(batch - done < c->lanes_most ? batch - done : c->lanes_most);
+        grid_cpu_from_image(c->grid, lanes, image + (size_t)done * pixels);
+#pragma omp parallel for schedule(static) num_threads(c->threads)
+        for (size_t i = 0; i < c->cells; i++)
+            for (int l = 0; l < lanes; l++) {
+                struct c32 *v = &values[i * (size_t)lanes + (size_t)l];
+                *v = (struct c32){v->re * c->spectrum[i], v->im * c->spectrum[i]};
+            }
+        grid_cpu_to_image(c->grid, lanes, result + (size_t)done * pixels, NULL);
+    }
+    return 0;
+}
+
+const struct convolution_leaf convolution_leaf_cpu = {
+    .create = create,
+    .destroy = destroy,
+    .bytes = bytes,
+    .set_kernel = set_kernel,
+    .apply = apply,
+};

@@ -1,0 +1,344 @@
+/* nufft_gpu.cuh: the inside of the GPU's NUFFT leaf. Only nufft_gpu*.cu include this.
+ *
+ * Five ways to sum samples into the grid (enum nufft_way); plan.cu picks one for a plan:
+ *   bricks  3-D, separable, width <= 4: tensor cores, a warp holds a brick of 8 x 8 x 16 grid cells in registers; the
+ *           adjoint's grid is never stored (slots.cu)
+ *   wide    3-D, separable, width 5 to 8: tensor cores, a block holds a brick of 16 x 16 x 16 grid cells in registers
+ *   dense   the same where a grid cell holds several samples: a warp holds a brick of 8 x 8 x 16 grid cells
+ *   planes  2-D, separable: tensor cores, a block holds bricks of 16 x 16 grid cells of up to 16 transforms in
+ * registers, weights shared by all tiles   everything else: float32, a warp holds its tile in shared memory All give
+ * the same bits on every run: every cell takes its sums in one order (see range_gpu.cuh, slots.h).
+ */
+#ifndef MRIRECON_NUFFT_DEVICE_CUH
+#define MRIRECON_NUFFT_DEVICE_CUH
+
+#include "gridding/fft/fft_gpu.cuh"
+#include "gridding/nufft/nufft_leaf.h"
+#include "gridding/range/overflow.h"
+#include "gridding/range/range_gpu.cuh"
+
+enum { KAISER_DEGREE_MOST = 17, BRICK_Y = 8, BRICK_Z = 16, WIDE_EDGE = 16, PLANE_EDGE = BRICK_EDGE };
+enum { PLANE_TRANSFORMS = 16, WIDE_TRANSFORMS = 16 }; /* a tile's; on the grid at a time, at most */
+enum { KERNEL_PAIRS = 5, KERNEL_TERMS = 4 };
+
+/* The Kaiser-Bessel function as a polynomial in t = 1 - (2 d / width)^2, zero for t <= 0; 1 at d = 0. I0(beta sqrt(t))
+ * is entire in t with positive coefficients, so Horner's rule loses nothing. */
+struct kaiser {
+    float scale; /* 2 / width */
+    int degree;
+    float c[KAISER_DEGREE_MOST + 1];
+};
+
+/* The same function at a sample's `width` cells, two by two: with s = 2 (the sample's height above its base cell) -
+ * (width - 1), in (-1, 1], cell j weighs E_j(s^2) + s O_j(s^2) and cell width - 1 - j E_j - s O_j: half the work of two
+ * polynomials. O is 0 for the cell in the middle. */
+struct kernel_pairs {
+    float even[KERNEL_PAIRS][KERNEL_TERMS], odd[KERNEL_PAIRS][KERNEL_TERMS];
+};
+
+/* u = d * scale; squares of several axes may be summed (the radial kernel). */
+static __device__ __forceinline__ float kaiser_of_square(const struct kaiser &k, float u2)
+{
+    float t = 1.f - u2, p = k.c[k.degree];
+    for (int i = k.degree - 1; i >= 0; i--)
+        p = fmaf(p, t, k.c[i]);
+    return t > 0.f ? p : 0.f;
+}
+
+template <int DEGREE> static __device__ __forceinline__ float kaiser_at(const struct kaiser &k, float u)
+{
+    float t = fmaf(-u, u, 1.f), p = k.c[DEGREE];
+#pragma unroll
+    for (int i = DEGREE - 1; i >= 0; i--)
+        p = fmaf(p, t, k.c[i]);
+    return t > 0.f ? p : 0.f;
+}
+
+/* D += A B on the tensor cores, TF32 operands (their low 13 bits are ignored), float32 sums. A: rows g and g + 8,
+ * columns t and t + 4; B: rows t and t + 4, column g; D: rows g and g + 8, columns 2t and 2t + 1, for lane 4 g + t. */
+static __device__ __forceinline__ void mma_tf32(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+static __device__ __forceinline__ uint32_t tf32_high(float v)
+{
+    return __float_as_uint(v) & 0xffffe000u;
+}
+
+static __device__ __forceinline__ uint32_t tf32_low(float v, uint32_t high)
+{
+    return __float_as_uint(v - __uint_as_float(high));
+}
+
+/* The unit truncates its operands; the mean loss of a product of two (each 2^-11.5) is given back to the sum. */
+#define TF32_GAIN 1.000704f
+/* The unit truncates its sums, too. A sum of n samples by three products each loses what depends on their signs: of
+ * wide bricks 0.16e-8 to 0.83e-8 n (docs/choices.md). The middle is given back, and an accumulator takes at most so
+ * many samples. */
+#define WIDE_LOSS 5.5e-9f
+enum { SPLIT_SAMPLES_MOST = 1024 };
+
+static __device__ __forceinline__ float given_back(float loss, uint32_t samples)
+{
+    return fmaf(loss, (float)samples, 1.f);
+}
+
+/* Moments of an adjoint's turn, one group of transforms: by events in the device's stream, SENDING and SENT in that of
+ * the overflow. */
+enum nufft_moment {
+    MOMENT_STARTED,
+    MOMENT_GRIDDED, /* what the GPU keeps */
+    MOMENT_SENDING, /* the CPU's sums begin their way to the device .. */
+    MOMENT_SENT,
+    MOMENT_WAITED, /* .. the device's stream has them .. */
+    MOMENT_MERGED,
+    MOMENTS
+};
+
+struct nufft_turn {
+    cudaEvent_t event[MOMENTS];
+    unsigned recorded; /* bit i: moment i */
+    double cpu;        /* seconds of the CPU's sums in this turn */
+};
+
+struct nufft_clock {
+    struct nufft_turn *turn;
+    int turns, used;
+};
+
+struct nufft_spill;
+struct brick_list; /* gridding/range/dense.h */
+
+/* The workspace of a plan whose adjoint sums into slots (slots.h). Rows of bins along y are worked off in
+ * chunks, so that a chunk's slots fit the memory: sum them, pass over x, next chunk. A chunk sums the row below its
+ * first again, whose samples reach into it. */
+struct nufft_pieces {
+    int columns, rows, planes; /* cells of a slot: x, y, z */
+    int together;              /* transforms summed at a time, at most */
+    int chunk;                 /* rows of bins */
+    uint32_t slots, parts;     /* of a chunk, at most */
+    struct piece_cell *cells;  /* device: [grid y], then [grid z] */
+    struct c32 *pruned;        /* [together][grid z][grid y][n[0]] after the pass over x */
+    struct c32 *slot;          /* [together][slots][planes][rows][columns] */
+    struct c32 *partial; /* [together][parts][2]: what a part has for its own bin's slot and for the right one's */
+};
+
+/* What block (or warp) `i` of `parts + runs` has to do: parts come first, they take longest. */
+struct piece_task {
+    bool part;
+    uint32_t number; /* in bins.parts or bins.runs */
+    uint32_t base;
+};
+
+static __host__ __device__ inline uint32_t piece_tasks(const struct piece_rows &rows)
+{
+    return rows.parts[0] + rows.parts[1] + rows.runs[0] + rows.runs[1];
+}
+
+static __device__ __forceinline__ struct piece_task piece_task_of(const struct piece_rows &rows, uint32_t i)
+{
+    uint32_t parts = rows.parts[0] + rows.parts[1];
+    bool part = i < parts;
+    if (!part)
+        i -= parts;
+    bool second = i >= (part ? rows.parts[0] : rows.runs[0]);
+    i -= second ? (part ? rows.parts[0] : rows.runs[0]) : 0;
+    return piece_task{part, i + (part ? rows.part[second] : rows.run[second]), rows.base[second]};
+}
+
+struct nufft_gpu {
+    struct gpu *gpu;
+    struct nufft_shape shape; /* its deapodise pointers are the device's below */
+    enum nufft_way way;
+    bool split; /* tensor cores: three products of halves instead of one */
+    size_t samples, cells, pixels;
+    struct range_bins bins;
+    struct kaiser kernel;
+    struct kernel_pairs pairs; /* bricks, wide, dense, planes */
+    struct nufft_pieces pieces;
+    int tile[3];    /* cells of a partial tile, x, y, z */
+    int group;      /* transforms on the grid at a time */
+    float *weights; /* sorted, or NULL: all 1 */
+    float *deapodise[3], *deapodise_full;
+    struct c32 *sorted; /* tiles, wide: [group][samples] */
+    struct c32 *grid;   /* [group][z][y][x]; bricks: in the same memory as pieces */
+    struct c32
+        *partial; /* tiles, wide: [group][bins.slots][tile]; dense, planes: [group][bins.slots + bins.occupied][brick]
+                   */
+    struct brick_list *bricks;    /* dense, planes: [bins.count] */
+    uint32_t *largest;            /* wide: [group], the largest part of plan->sorted, as bits */
+    uint32_t *done;               /* wide: [group][bins.count], as bins.done */
+    struct fft_plan fft[3];       /* axes of one size share twiddles */
+    struct nufft_spill *overflow; /* NULL: no sample overflows */
+    int threads;                  /* of the CPU */
+    struct nufft_clock clock;
+    struct nufft_times times; /* of adjoints, as far as they were read and not told */
+    size_t bytes;
+};
+
+/* Whether a plan sums into slots. */
+static inline bool nufft_gpu_in_pieces(const struct nufft_gpu *plan)
+{
+    return plan->bins.geometry.run_samples > 0;
+}
+
+/* ---- plans (plan.cu): nufft_leaf.h ---- */
+
+double nufft_gpu_cost(const struct dev *dev, const struct nufft_shape *shape, size_t samples, double *error);
+int nufft_gpu_create(void **state, struct dev *dev, const struct nufft_shape *shape, size_t samples, const float *k);
+void nufft_gpu_destroy(void *state);
+void nufft_gpu_describe(const void *state, struct nufft_info *info);
+int nufft_gpu_bins(const void *state, struct nufft_bins *out);
+
+/* ---- its workspace (workspace.cu) ---- */
+
+/* Bytes that a plan in 3-D may take for its workspace beside what it has, if one transform does not need more. */
+size_t nufft_gpu_workspace_most(const struct nufft_gpu *plan);
+
+/* ERR_GPU_OOM for a workspace of `wanted` bytes. */
+int nufft_gpu_no_room(const struct nufft_gpu *plan, size_t wanted, size_t available);
+
+/* ---- the caller's order to the sorted one (sort.cu) ---- */
+
+int nufft_gpu_set_weights(void *state, const float *weights); /* nufft_leaf.h */
+
+/* data[transforms][samples], times weights (sorted, or NULL), to plan->sorted; wide: and plan->largest of these. */
+int nufft_gpu_sort_data(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights);
+
+/* ---- sums ---- */
+
+/* Make the workspace, for slots of this many cells (x even; y and z: the longest bin and what it reaches), up to
+ * `together` transforms summed at a time. Fails with ERR_GPU_OOM. */
+int nufft_gpu_pieces_make(struct nufft_gpu *plan, const int cells[3], int together);
+
+/* data [transforms][samples] in the caller's order: to images, or (image NULL) to squares; or one transform to a grid,
+ * with these weights (sorted, or NULL). */
+int nufft_gpu_pieces_to_image(struct nufft_gpu *plan, int transforms, const struct c32 *data, struct c32 *image,
+                              float *squares);
+int nufft_gpu_pieces_to_grid(struct nufft_gpu *plan, const struct c32 *data, const float *weights, struct c32 *grid);
+
+/* A way's sums of a chunk into plan->pieces: of a run, each bin's own cells into the bin's own slot, what reaches past
+ * the last bin into the slot to its right (range_gpu.cuh; slot s lies at pieces.slot + (s - base) slots, the next
+ * transform's pieces.slots slots on); of part i of the chunk's, both into pieces.partial + 2 i slots (the next
+ * transform's 2 pieces.parts slots on). Every cell of these slots is written, also where nothing reaches. data
+ * [transforms][samples] in the caller's order; weights sorted, or NULL. */
+int nufft_gpu_scatter_bricks(struct nufft_gpu *plan, const struct piece_rows *rows, int transforms,
+                             const struct c32 *data, const float *weights);
+
+/* Sum plan->sorted into plan->grid, `transforms` of them (tiles: one). The grid's old content does not matter.
+ */
+int nufft_gpu_scatter_tiles(struct nufft_gpu *plan);
+int nufft_gpu_scatter_wide(struct nufft_gpu *plan, int transforms);
+
+/* Likewise of a plan of dense bricks, from data in the caller's order; weights sorted, or NULL. And its workspace. */
+int nufft_gpu_scatter_dense(struct nufft_gpu *plan, const struct c32 *data, const float *weights);
+int nufft_gpu_dense_make(struct nufft_gpu *plan);
+
+/* Likewise of planes, `transforms` of them: to bricks (plan->partial), and to grids. */
+int nufft_gpu_sum_planes(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights);
+int nufft_gpu_planes_to_grid(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights);
+
+/* An axis cut into bins whose samples' kernels fit a brick, the cells of a transform's bricks, and the list of these.
+ */
+struct range_axis nufft_gpu_plane_axis(int cells, int width);
+size_t nufft_gpu_plane_cells(const struct nufft_gpu *plan);
+int nufft_gpu_planes_make(struct nufft_gpu *plan);
+
+/* Whether the FFT can add up the bricks, so that no grid is stored; and that, with the plan's weights: to images, or
+ * (image NULL) to squares. */
+bool nufft_gpu_in_bricks(const struct nufft_gpu *plan);
+int nufft_gpu_planes_to_image(struct nufft_gpu *plan, int transforms, const struct c32 *data, struct c32 *image,
+                              float *squares);
+
+/* The kernel of `shape` by polynomials of `degree`, or with 0 of the lowest degree that stays a fiftieth below the
+ * tolerance; by pairs with `terms` coefficients each: 3 stay below 4e-5 of the kernel's peak, 4 below 5e-7 (of 3 cells:
+ * 1.1e-4 and 1.4e-6). */
+void nufft_gpu_fit_kaiser(struct kaiser *kernel, const struct nufft_shape *shape, int degree);
+void nufft_gpu_fit_pairs(struct kernel_pairs *pairs, const struct nufft_shape *shape, int terms);
+
+/* An axis cut into bins whose samples' kernels fit a wide brick. */
+struct range_axis nufft_gpu_wide_axis(int cells, int width);
+
+/* Sum the partial tiles of every heavy bin into its first, for each of the transforms. */
+int nufft_gpu_add_partials(struct nufft_gpu *plan, int transforms);
+
+/* ---- grid and image (image.cu) ---- */
+
+/* Grids in plan->grid to images, or (image NULL) to squares; and an image's way back. */
+int nufft_gpu_grid_to_image(struct nufft_gpu *plan, int transforms, struct c32 *image, float *squares);
+int nufft_gpu_bricks_to_image(struct nufft_gpu *plan, int transforms, const struct bricks *bricks, struct c32 *image,
+                              float *squares); /* likewise of bricks; plan->grid is workspace */
+int nufft_gpu_image_to_grid(struct nufft_gpu *plan, int transforms, const struct c32 *image);
+
+/* Passes over y and z of what the pass over x has left [grid z][grid y][n[0]], to an image or (NULL) to squares. */
+int nufft_gpu_last_passes(struct nufft_gpu *plan, struct c32 *from, struct c32 *image, float *squares);
+
+/* ---- the grid to the samples ---- */
+
+/* What every kernel that reads a grid is told. */
+struct nufft_gather {
+    struct range_geometry geometry;
+    uint32_t samples;
+    const struct range_point *points;
+    const uint32_t *order;
+    const float *weights; /* sorted, or NULL */
+    const float2 *grid;
+    float2 *data;
+    struct kaiser kernel;
+    int transforms;
+    size_t cells;
+};
+
+/* data[t][m] = w_m (sum of grid[t] around sample m), m in the caller's order; weigh: with the plan's weights. */
+int nufft_gpu_gather(struct nufft_gpu *plan, int transforms, bool weigh, struct c32 *data);
+/* Likewise on tensor cores, for plans of NUFFT_WAY_PLANES and widths 2 to 8; the work is that of 16 transforms at
+ * least. */
+int nufft_gpu_gather_planes(struct nufft_gpu *plan, const struct nufft_gather *gather);
+
+/* Whether plans of planes do so: by the plan's batch, not the call's, since a transform's bits do not depend on how
+ * many come with it. */
+bool nufft_gpu_gathers_planes(const struct nufft_shape *shape);
+
+/* ---- overflow to the CPU (overflow.cu); all do nothing where no sample overflows ---- */
+
+enum { NUFFT_OVERFLOW_GROUP = 64 }; /* transforms that planes grid together then, at most */
+
+/* plan->bins for what bins of shape.bin_depth keep of k[samples][dim] (device memory), plan->overflow for the others.
+ */
+int nufft_gpu_partition(struct nufft_gpu *plan, const struct range_geometry *geometry, const float *k);
+void nufft_gpu_overflow_free(struct nufft_gpu *plan);
+uint32_t nufft_gpu_overflowed(const struct nufft_gpu *plan);
+
+/* weights[samples]: device memory, the caller's order; NULL: all 1. */
+int nufft_gpu_overflow_weights(struct nufft_gpu *plan, const float *weights);
+
+/* data[batch][samples] is to be summed: begin to fetch. Then, for turn after turn, what the GPU keeps is in plan->grid:
+ * add what it does not keep of transforms first .. first + transforms - 1. A turn is part of a chunk, or all of it.
+ * Sums go to a grid that exists as a whole: a way whose adjoint has none must make one where samples overflow. */
+int nufft_gpu_overflow_begin(struct nufft_gpu *plan, int batch, const struct c32 *data, bool weigh);
+int nufft_gpu_overflow_add(struct nufft_gpu *plan, int first, int transforms, int batch, const struct c32 *data,
+                           bool weigh);
+
+/* nufft_gpu_gather() of all samples. */
+int nufft_gpu_overflow_gather(struct nufft_gpu *plan, int transforms, bool weigh, struct c32 *data);
+
+/* The depth that takes least time for `shape` and k[samples][dim] (host), by a model of what is measured with some; as
+ * shape.bin_depth is written. */
+int nufft_gpu_choose_depth(struct dev *dev, const struct nufft_shape *shape, size_t samples, const float *k,
+                           int *depth);
+
+/* ---- time (times.cu) ---- */
+
+int nufft_gpu_clock_make(struct nufft_gpu *plan, int turns);
+void nufft_gpu_clock_free(struct nufft_gpu *plan);
+int nufft_gpu_clock_turn(struct nufft_gpu *plan); /* begin a turn */
+int nufft_gpu_clock(struct nufft_gpu *plan, enum nufft_moment moment, cudaStream_t stream);
+int nufft_gpu_clock_read(struct nufft_gpu *plan); /* wait for the stream, and add all turns to plan->times */
+
+/* Shared memory of one warp of the tile kernel. */
+size_t nufft_gpu_tile_bytes(const int tile[3], int width);
+
+#endif

@@ -1,0 +1,105 @@
+/* The caller's order to the sorted one. */
+#include "gridding/nufft/gpu/nufft_gpu.cuh"
+
+/* Blocks of 256; a thread owns one sorted sample of all transforms: data[transform][stride] to
+ * sorted[transform][stride]. Unless NULL, largest[transform] is raised to the largest of all |real| and |imaginary|
+ * parts, as bits: floats >= 0 are in the order of their bits. */
+static __global__ void sort_data(uint32_t samples, size_t stride, int transforms, const uint32_t *order,
+                                 const float *weights, const float2 *data, float2 *sorted, uint32_t *largest)
+{
+    __shared__ uint32_t of_block[WIDE_TRANSFORMS];
+    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    const bool there = i < samples;
+    float w = there && weights ? weights[i] : 1.f;
+    data += there ? order[i] : 0;
+    sorted += i;
+    if (threadIdx.x < WIDE_TRANSFORMS)
+        of_block[threadIdx.x] = 0;
+    __syncthreads();
+#pragma unroll 4
+    for (int t = 0; t < transforms; t++) {
+        float2 v = make_float2(0.f, 0.f);
+        if (there) {
+            v = __ldcs(data + t * stride);
+            v = make_float2(v.x * w, v.y * w);
+            sorted[t * stride] = v;
+        }
+        if (largest) {
+            uint32_t most = max(__float_as_uint(fabsf(v.x)), __float_as_uint(fabsf(v.y)));
+            most = __reduce_max_sync(~0u, most);
+            if (threadIdx.x % 32 == 0)
+                atomicMax(&of_block[t], most);
+        }
+    }
+    __syncthreads();
+    /* Most blocks find that others have raised it as far. */
+    if (largest && (int)threadIdx.x < transforms &&
+        of_block[threadIdx.x] > *(const volatile uint32_t *)(largest + threadIdx.x))
+        atomicMax(largest + threadIdx.x, of_block[threadIdx.x]);
+}
+
+/* Blocks of 256; a thread owns one sorted sample. */
+static __global__ void sort_values(uint32_t samples, const uint32_t *order, const float *values, float *sorted)
+{
+    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < samples)
+        sorted[i] = values[order[i]];
+}
+
+int nufft_gpu_sort_data(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights)
+{
+    uint32_t n = plan->bins.samples;
+    if (n == 0)
+        return 0;
+    int rc = 0;
+    if (plan->largest)
+        rc = gpu_check(cudaMemsetAsync(plan->largest, 0, (size_t)transforms * sizeof *plan->largest, plan->gpu->stream),
+                       "Sorting the data");
+    if (rc)
+        return rc;
+    sort_data<<<gpu_blocks(n, 256), 256, 0, plan->gpu->stream>>>(n, plan->samples, transforms, plan->bins.order,
+                                                                 weights, (const float2 *)data, (float2 *)plan->sorted,
+                                                                 plan->largest);
+    return gpu_launched("Sorting the data");
+}
+
+/* values[samples] to sorted[bins.samples]. */
+static int sort_weights(struct nufft_gpu *plan, const float *values, float *sorted)
+{
+    uint32_t n = plan->bins.samples;
+    if (n == 0)
+        return 0;
+    sort_values<<<gpu_blocks(n, 256), 256, 0, plan->gpu->stream>>>(n, plan->bins.order, values, sorted);
+    return gpu_launched("Sorting the weights");
+}
+
+int nufft_gpu_set_weights(void *state, const float *weights)
+{
+    struct nufft_gpu *plan = (struct nufft_gpu *)state;
+    struct gpu *gpu = plan->gpu;
+    float *unsorted = NULL;
+    uint32_t n = plan->bins.samples;
+    int rc = gpu_enter(gpu);
+    if (rc)
+        return rc;
+    if (!weights || n == 0) {
+        rc = nufft_gpu_overflow_weights(plan, NULL);
+        plan->bytes -= plan->weights ? n * sizeof(float) : 0;
+        gpu_release(gpu, plan->weights);
+        plan->weights = NULL;
+        return rc;
+    }
+    rc = gpu_array(gpu, plan->samples, &unsorted, "The weights");
+    if (!rc)
+        rc = gpu_upload(gpu, unsorted, weights, plan->samples * sizeof(float));
+    if (!rc && !plan->weights) {
+        rc = gpu_array(gpu, n, &plan->weights, "The weights");
+        plan->bytes += rc ? 0 : n * sizeof(float);
+    }
+    if (!rc)
+        rc = sort_weights(plan, unsorted, plan->weights);
+    if (!rc)
+        rc = nufft_gpu_overflow_weights(plan, unsorted);
+    gpu_release(gpu, unsorted);
+    return rc ? rc : gpu_finish(gpu, "Sorting the weights");
+}

@@ -1,0 +1,139 @@
+/* split_half.cuh: numbers as halves for the tensor cores, and a kernel's weights as such. Only the ways for 3-D
+ * kernels of 5 to 8 cells include this.
+ *
+ * Operands are halves (11 bits). Split, a number is the sum of two halves, high + low (22 bits), and a product of two
+ * numbers is high high + high low + low high; the tensor cores sum in float32. Weights and data are scaled by powers of
+ * two, so that what a low half cannot hold lies below 2^-30 of the largest weight or sample.
+ */
+#ifndef MRIRECON_NUFFT_HALVES_CUH
+#define MRIRECON_NUFFT_HALVES_CUH
+
+#include "gridding/nufft/gpu/nufft_gpu.cuh"
+
+#include <cuda_fp16.h>
+
+enum {
+    WEIGHT_BITS = 5, /* weights are scaled to 2^5, */
+    VALUE_BITS = 10, /* data to below 2^10: their product fits a half (65504) */
+    EXPONENT_MOST = 227
+};
+
+/* Four samples' numbers: halves of samples 0 and 1, of 2 and 3; then their low halves. */
+template <bool SPLIT> struct four_halves;
+template <> struct four_halves<true> {
+    uint4 bits;
+    __device__ __forceinline__ __half2 high(int pair) const
+    {
+        uint32_t v = pair ? bits.y : bits.x;
+        return *(__half2 *)&v;
+    }
+    __device__ __forceinline__ __half2 low(int pair) const
+    {
+        uint32_t v = pair ? bits.w : bits.z;
+        return *(__half2 *)&v;
+    }
+};
+template <> struct four_halves<false> {
+    uint2 bits;
+    __device__ __forceinline__ __half2 high(int pair) const
+    {
+        uint32_t v = pair ? bits.y : bits.x;
+        return *(__half2 *)&v;
+    }
+    __device__ __forceinline__ __half2 low(int) const
+    {
+        return __half2();
+    }
+};
+
+/* D += A B, halves in, float32 sums. A: rows g and g + 8; D: rows g and g + 8, columns 2t and 2t + 1; B: column g; for
+ * lane 4 g + t. The order of the 16 summands does not matter as long as A's columns and B's rows agree: they are
+ * samples 4t, 4t + 1 in a.x, a.y, b[0] and 4t + 2, 4t + 3 in a.z, a.w, b[1]. */
+static __device__ __forceinline__ void mma_half(float (&d)[4], const uint4 &a, const __half2 (&b)[2])
+{
+    const uint32_t *rb = (const uint32_t *)b;
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(rb[0]), "r"(rb[1]));
+}
+
+/* D = A B, likewise. */
+static __device__ __forceinline__ void mma_half_anew(float (&d)[4], const uint4 &a, const __half2 (&b)[2])
+{
+    const uint32_t *rb = (const uint32_t *)b;
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%10,%10,%10,%10};"
+        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+        : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(rb[0]), "r"(rb[1]), "f"(0.f));
+}
+
+/* The product of two numbers as a high and a low half. */
+template <bool SPLIT>
+static __device__ __forceinline__ void multiply(const four_halves<SPLIT> &a, const four_halves<SPLIT> &b, int pair,
+                                                __half2 *high, __half2 *low)
+{
+    __half2 h = __hmul2_rn(a.high(pair), b.high(pair));
+    *high = h;
+    if (SPLIT) {
+        __half2 l = __hfma2(a.high(pair), b.high(pair), __hneg2(h));
+        l = __hfma2(a.high(pair), b.low(pair), l);
+        *low = __hfma2(a.low(pair), b.high(pair), l);
+    }
+}
+
+/* The power of two that brings the largest number of the data below 2^VALUE_BITS; its exponent's bits. Data that are
+ * all below 2^-91 are not scaled up all the way. */
+static __device__ __forceinline__ uint32_t value_exponent(uint32_t largest)
+{
+    return min((uint32_t)EXPONENT_MOST, 127 + VALUE_BITS - 1 + 127 - min(254u, largest >> 23));
+}
+
+/* What undoes that scale, and those of three weights. */
+static __device__ __forceinline__ float unscaled(uint32_t exponent)
+{
+    return __uint_as_float((254 - exponent - 3 * WEIGHT_BITS) << 23);
+}
+
+template <bool SPLIT> static __device__ __forceinline__ void put(__half *to, float v)
+{
+    __half h = __float2half_rn(v);
+    to[0] = h;
+    if (SPLIT)
+        to[4] = __float2half_rn(v - __half2float(h));
+}
+
+/* The weights of one sample on one axis, from row `base` on. */
+template <int W, bool SPLIT>
+static __device__ __forceinline__ void put_weights(const struct kernel_pairs &k, float above, __half *to)
+{
+    const int row = 4 * sizeof(four_halves<SPLIT>) / sizeof(__half), terms = SPLIT ? 4 : 3;
+    float s = 2.f * above - (float)(W - 1), q = s * s;
+#pragma unroll
+    for (int j = 0; j < (W + 1) / 2; j++) {
+        float even = k.even[j][terms - 1], odd = k.odd[j][terms - 1];
+#pragma unroll
+        for (int i = terms - 2; i >= 0; i--) {
+            even = fmaf(even, q, k.even[j][i]);
+            odd = fmaf(odd, q, k.odd[j][i]);
+        }
+        float near = fmaf(s, odd, even);
+        if (j == 0)
+            near = s < 1.f ? near : 0.f; /* the kernel's very edge is outside, as for the way back */
+        put<SPLIT>(to + j * row, near);
+        if (j != W - 1 - j)
+            put<SPLIT>(to + (W - 1 - j) * row, fmaf(-s, odd, even));
+    }
+}
+
+/* The kernel, times 2^WEIGHT_BITS. */
+static inline struct kernel_pairs scaled_pairs(struct kernel_pairs kernel)
+{
+    for (int j = 0; j < KERNEL_PAIRS; j++)
+        for (int i = 0; i < KERNEL_TERMS; i++) {
+            kernel.even[j][i] *= 1 << WEIGHT_BITS;
+            kernel.odd[j][i] *= 1 << WEIGHT_BITS;
+        }
+    return kernel;
+}
+
+#endif

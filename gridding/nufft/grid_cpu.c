@@ -1,0 +1,222 @@
+#include "gridding/nufft/grid_cpu.h"
+#include "gridding/base/err.h"
+#include "gridding/fft/fft_cpu.h"
+
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PANEL = 16, GROUPS = 4 };
+
+static const int group_lanes[GROUPS] = {1, 4, 8, 16};
+
+struct grid_cpu {
+    const struct nufft_shape *shape;
+    int threads, lanes_most;
+    struct fft_cpu *x[2][GROUPS]; /* [to image, from image][lanes] */
+    struct fft_cpu *column[2][3]; /* [to image, from image][axis], PANEL columns; y and z */
+    struct c32 *values;
+    struct c32 *panel; /* [threads][longest axis][PANEL] */
+    size_t panel_count, bytes;
+};
+
+static int group_of(int lanes)
+{
+    return lanes == 1 ? 0 : lanes == 4 ? 1 : lanes == 8 ? 2 : 3;
+}
+
+static int make_ffts(struct grid_cpu *p)
+{
+    const struct nufft_shape *s = p->shape;
+    for (int forward = 0; forward < 2; forward++) {
+        int sign = forward ? -1 : 1, status = 0;
+        for (int g = 0; g < GROUPS && group_lanes[g] <= p->lanes_most && status == 0; g++)
+            status = fft_cpu_create(&p->x[forward][g], s->grid[0], group_lanes[g], sign);
+        for (int d = 1; d < s->dim && status == 0; d++)
+            status = fft_cpu_create(&p->column[forward][d], s->grid[d], PANEL, sign);
+        if (status != 0)
+            return status;
+    }
+    return 0;
+}
+
+static int make_values(struct grid_cpu *p)
+{
+    const struct nufft_shape *s = p->shape;
+    size_t cells = (size_t)s->grid[0] * (size_t)s->grid[1] * (size_t)s->grid[2];
+    int longest = s->grid[1] > s->grid[2] ? s->grid[1] : s->grid[2];
+    p->panel_count = (size_t)longest * PANEL;
+    size_t panels = (size_t)p->threads * p->panel_count * sizeof *p->panel, bytes = 0;
+    if (size_mul(cells, (size_t)p->lanes_most * sizeof *p->values, &bytes) && size_add(bytes, 63, &bytes)) {
+        p->values = aligned_alloc(64, bytes / 64 * 64);
+        p->panel = aligned_alloc(64, panels);
+    }
+    if (p->values == NULL || p->panel == NULL)
+        return err_set_bytes(ERR_NO_MEMORY, (int64_t)bytes, -1,
+                             "Not enough memory for an oversampled grid of %d x %d x %d.", s->grid[0], s->grid[1],
+                             s->grid[2]);
+    memset(p->panel, 0, panels);
+    p->bytes = bytes + panels;
+    return 0;
+}
+
+int grid_cpu_create(struct grid_cpu **out, const struct nufft_shape *shape, int lanes_most, int threads)
+{
+    struct grid_cpu *p = calloc(1, sizeof *p);
+    if (p == NULL)
+        return err_set(ERR_NO_MEMORY, "Not enough memory for a grid.");
+    p->shape = shape;
+    p->threads = threads;
+    p->lanes_most = lanes_most;
+    int status = make_ffts(p);
+    if (status == 0)
+        status = make_values(p);
+    if (status == 0)
+        *out = p;
+    else
+        grid_cpu_free(p);
+    return status;
+}
+
+void grid_cpu_free(struct grid_cpu *p)
+{
+    if (p == NULL)
+        return;
+    for (int forward = 0; forward < 2; forward++) {
+        for (int g = 0; g < GROUPS; g++)
+            fft_cpu_free(p->x[forward][g]);
+        for (int d = 0; d < 3; d++)
+            fft_cpu_free(p->column[forward][d]);
+    }
+    free(p->values);
+    free(p->panel);
+    free(p);
+}
+
+size_t grid_cpu_bytes(const struct grid_cpu *p)
+{
+    return p->bytes;
+}
+
+struct c32 *grid_cpu_values(struct grid_cpu *p)
+{
+    return p->values;
+}
+
+/* The grid row of image row i: frequency i - n/2, periodic. */
+static inline size_t grid_row(int i, int n, int grid)
+{
+    return (size_t)((i - n / 2 + grid) % grid);
+}
+
+/* One pass along axis d (1: y, 2: z) over `lines` (z planes for y; y rows for z): panel by panel in, transform, out. In
+ * the compact form image row i of the axis stands at row i. */
+static void pass(struct grid_cpu *p, int d, int lanes, bool forward)
+{
+    const struct nufft_shape *s = p->shape;
+    size_t row = (size_t)s->grid[0] * (size_t)lanes, stride = d == 1 ? row : row * (size_t)s->grid[1];
+    size_t between = d == 1 ? row * (size_t)s->grid[1] : row;
+    /* Along y only the planes of the image are there (z went first, adjoint; goes last, forward); along z all y rows
+     * are needed in the adjoint, and in the forward transform y has just filled them. */
+    int lines = d == 1 ? s->n[2] : s->grid[1], panels = (int)((row + PANEL - 1) / PANEL);
+    int length = s->grid[d], n = s->n[d];
+#pragma omp parallel for collapse(2) schedule(static) num_threads(p->threads)
+    for (int line = 0; line < lines; line++)
+        for (int part = 0; part < panels; part++) {
+            size_t first = (size_t)part * PANEL, columns = row - first < PANEL ? row - first : PANEL;
+            struct c32 *panel = p->panel + (size_t)omp_get_thread_num() * p->panel_count;
+            struct c32 *base = p->values + (size_t)line * between + first;
+            if (forward) {
+                memset(panel, 0, (size_t)length * PANEL * sizeof *panel);
+                for (int i = 0; i < n; i++)
+                    memcpy(panel + grid_row(i, n, length) * PANEL, base + (size_t)i * stride, columns * sizeof *panel);
+            } else {
+                for (int i = 0; i < length; i++)
+                    memcpy(panel + i * PANEL, base + (size_t)i * stride, columns * sizeof *panel);
+            }
+            fft_cpu_run(p->column[forward][d], panel);
+            for (int i = 0; i < (forward ? length : n); i++)
+                memcpy(base + (size_t)i * stride, panel + (forward ? (size_t)i : grid_row(i, n, length)) * PANEL,
+                       columns * sizeof *panel);
+        }
+}
+
+/* What the last pass of the adjoint does with a pixel row, or the first of the forward transform takes: [x] factors of
+ * the row (z, y). */
+static inline float row_factor(const struct nufft_shape *s, int z, int y)
+{
+    return s->deapodise_radial != NULL ? 1 : s->deapodise[1][y] * s->deapodise[2][z];
+}
+
+static inline const float *row_factors(const struct nufft_shape *s, int z, int y)
+{
+    return s->deapodise_radial != NULL
+               ? s->deapodise_radial + ((size_t)z * (size_t)s->n[1] + (size_t)y) * (size_t)s->n[0]
+               : s->deapodise[0];
+}
+
+/* x pass of the adjoint, cropped and deapodised into image[lane][z][y][x], or its squares added to squares[z][y][x]. */
+static void finish_rows(struct grid_cpu *p, int lanes, struct c32 *image, float *squares)
+{
+    const struct nufft_shape *s = p->shape;
+    size_t row = (size_t)s->grid[0] * (size_t)lanes, pixels = (size_t)s->n[0] * (size_t)s->n[1] * (size_t)s->n[2];
+    const struct fft_cpu *fft = p->x[0][group_of(lanes)];
+#pragma omp parallel for collapse(2) schedule(static) num_threads(p->threads)
+    for (int z = 0; z < s->n[2]; z++)
+        for (int y = 0; y < s->n[1]; y++) {
+            struct c32 *line = p->values + ((size_t)z * (size_t)s->grid[1] + (size_t)y) * row;
+            fft_cpu_run(fft, line);
+            const float *fx = row_factors(s, z, y), f = row_factor(s, z, y);
+            size_t out = ((size_t)z * (size_t)s->n[1] + (size_t)y) * (size_t)s->n[0];
+            for (int x = 0; x < s->n[0]; x++) {
+                const struct c32 *v = line + grid_row(x, s->n[0], s->grid[0]) * (size_t)lanes;
+                float w = fx[x] * f, sum = 0;
+                if (image != NULL)
+                    for (int l = 0; l < lanes; l++)
+                        image[(size_t)l * pixels + out + (size_t)x] = (struct c32){v[l].re * w, v[l].im * w};
+                else {
+                    for (int l = 0; l < lanes; l++)
+                        sum += v[l].re * v[l].re + v[l].im * v[l].im;
+                    squares[out + (size_t)x] += sum * w * w;
+                }
+            }
+        }
+}
+
+/* The mirror of finish_rows: image rows, deapodised and padded, through the x transform into the compact grid. */
+static void start_rows(struct grid_cpu *p, int lanes, const struct c32 *image)
+{
+    const struct nufft_shape *s = p->shape;
+    size_t row = (size_t)s->grid[0] * (size_t)lanes, pixels = (size_t)s->n[0] * (size_t)s->n[1] * (size_t)s->n[2];
+    const struct fft_cpu *fft = p->x[1][group_of(lanes)];
+#pragma omp parallel for collapse(2) schedule(static) num_threads(p->threads)
+    for (int z = 0; z < s->n[2]; z++)
+        for (int y = 0; y < s->n[1]; y++) {
+            struct c32 *line = p->values + ((size_t)z * (size_t)s->grid[1] + (size_t)y) * row;
+            memset(line, 0, row * sizeof *line);
+            const float *fx = row_factors(s, z, y), f = row_factor(s, z, y);
+            size_t in = ((size_t)z * (size_t)s->n[1] + (size_t)y) * (size_t)s->n[0];
+            for (int x = 0; x < s->n[0]; x++) {
+                struct c32 *v = line + grid_row(x, s->n[0], s->grid[0]) * (size_t)lanes;
+                for (int l = 0; l < lanes; l++) {
+                    const struct c32 *from = image + (size_t)l * pixels + in + (size_t)x;
+                    v[l] = (struct c32){from->re * fx[x] * f, from->im * fx[x] * f};
+                }
+            }
+            fft_cpu_run(fft, line);
+        }
+}
+
+void grid_cpu_to_image(struct grid_cpu *p, int lanes, struct c32 *image, float *squares)
+{
+    for (int d = p->shape->dim - 1; d >= 1; d--)
+        pass(p, d, lanes, false);
+    finish_rows(p, lanes, image, squares);
+}
+
+void grid_cpu_from_image(struct grid_cpu *p, int lanes, const struct c32 *image)
+{
+    start_rows(p, lanes, image);
+    for (int d = 1; d < p->shape->dim; d++)
+        pass(p, d, lanes, true);
+}

@@ -1,0 +1,32 @@
+/* grid_cpu.h: images to an oversampled grid and back on the CPU: padding, FFT, crop, deapodisation. Only the CPU's
+ * leaves include this.
+ *
+ * The grid holds a group of 1, 4, 8 or 16 transforms, [z][y][x][lanes], and serves group after group. A pass along z or
+ * y takes a panel of adjacent columns into cache, transforms it, and writes back only the rows the image has (to the
+ * image), or reads only those (from it): cropped rows cost nothing in the passes that follow.
+ */
+#ifndef MRIRECON_GRID_CPU_H
+#define MRIRECON_GRID_CPU_H
+
+#include "gridding/nufft/nufft_leaf.h"
+
+struct grid_cpu;
+
+/* A grid of shape->grid for images of shape->n, which are multiplied by the shape's deapodisation on both ways;
+ * `lanes_most` is 1, 4, 8 or 16. The shape must outlive it. Fails with ERR_NO_MEMORY, ERR_NO_DEVICE (built without
+ * FFTW). */
+int grid_cpu_create(struct grid_cpu **out, const struct nufft_shape *shape, int lanes_most, int threads);
+void grid_cpu_free(struct grid_cpu *grid);
+size_t grid_cpu_bytes(const struct grid_cpu *grid);
+
+/* [z][y][x][lanes], in FFT order; what to_image() reads and from_image() writes. */
+struct c32 *grid_cpu_values(struct grid_cpu *grid);
+
+/* Exponent +: to image[lane][z][y][x], or (image NULL) the squares of all lanes added to squares[z][y][x]. The grid's
+ * values are lost. */
+void grid_cpu_to_image(struct grid_cpu *grid, int lanes, struct c32 *image, float *squares);
+
+/* Exponent -: its transpose. */
+void grid_cpu_from_image(struct grid_cpu *grid, int lanes, const struct c32 *image);
+
+#endif

@@ -1,0 +1,48 @@
+/* normal.h: the normal operator of a non-uniform Fourier transform, which iterative reconstructions apply again and
+ * again:
+ *
+ *   result[r] = sum_m w_m exp(+2 pi i k_m . r) sum_r' image[r'] exp(-2 pi i k_m . r')   = adjoint(w forward(image))
+ *
+ * w_m stands once: it is the weight of the squared residual of sample m (of the density compensation as usually given,
+ * not of its root).
+ *
+ * The operator depends on r - r' alone, so it is a convolution with the samples' point spread function over twice the
+ * field of view (Wajer and Pruessmann 2001, "Major speedup of reconstruction for sensitivity encoding with arbitrary
+ * trajectories"; Fessler et al. 2005, doi:10.1109/TSP.2005.853152): two pruned FFTs and a multiplication,
+ * whatever the number of samples. It is Hermitian to the last bits of float32.
+ *
+ * Pointers, images and threads: as in nufft.h. Same device, same input: the same bits.
+ */
+#ifndef MRIRECON_NORMAL_H
+#define MRIRECON_NORMAL_H
+
+#include "gridding/nufft/nufft.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct normal;
+
+struct normal_info {
+    int grid[3];           /* of the convolution: at least twice the image */
+    double expected_error; /* of the point spread function, relative l2 */
+    size_t bytes;          /* device memory held */
+};
+
+/* Of `params`, n (1..1024 each), tolerance, batch and the dimension count for the operator; kernel, width and
+ * oversampling for the plan that makes its point spread function and is gone on return. k[samples][dim], weights
+ * [samples] (NULL: all 1): host memory, read during the call only.
+ * Fails as nufft_create does; it needs device memory for a NUFFT of twice the image's size. */
+int normal_create(struct normal **out, struct dev *dev, const struct nufft_params *params, size_t samples,
+                  const float *k, const float *weights);
+void normal_free(struct normal *normal);
+void normal_describe(const struct normal *normal, struct normal_info *info);
+
+/* image, result: [batch][nz][ny][nx], device memory, any batch >= 1; they may be the same. Fails with ERR_DEVICE. */
+int normal_apply(struct normal *normal, int batch, const struct c32 *image, struct c32 *result);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

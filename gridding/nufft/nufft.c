@@ -1,0 +1,302 @@
+/* nufft.c: what every device's NUFFT shares: checks, the choice of kernel and grid, deapodisation tables, batches. */
+#include "gridding/nufft/nufft_leaf.h"
+#include "gridding/base/dev_leaf.h"
+#include "gridding/base/err.h"
+#include "gridding/range/kernel.h"
+#include "gridding/range/overflow.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+struct nufft {
+    struct dev *dev;
+    const struct nufft_leaf *leaf;
+    void *state;
+    size_t samples, pixels;
+    struct nufft_shape shape;
+    double oversampling, expected_error;
+    struct nufft_times times;
+    float *tables; /* what the shape's deapodise pointers point into */
+};
+
+int nufft_smooth_size(double n)
+{
+    for (int g = 2 * (int)ceil(n / 2 - 1e-9);; g += 2) {
+        int rest = g;
+        for (int p = 2; p <= 7; p += 1 + (p > 2))
+            while (rest % p == 0)
+                rest /= p;
+        if (rest == 1)
+            return g;
+    }
+}
+
+static int check_kernel(const struct nufft_params *p)
+{
+    const bool radial = p->kernel == NUFFT_RADIAL;
+    /* In three dimensions a radial kernel gets the oversampling that it needs there. */
+    const double least = kernel_least_oversampling(2, radial);
+    if (!(p->tolerance >= 1e-6 && p->tolerance <= 1e-1))
+        return err_set(ERR_BAD_PARAMETER, "The tolerance is %g. Float32 gridding can keep 1e-6 to 1e-1.", p->tolerance);
+    if (p->width != 0 && (p->width < KERNEL_MIN_WIDTH || p->width > KERNEL_MAX_WIDTH))
+        return err_set(ERR_BAD_PARAMETER,
+                       "The kernel width is %d. It is %d to %d grid cells, or chosen by the tolerance.", p->width,
+                       KERNEL_MIN_WIDTH, KERNEL_MAX_WIDTH);
+    if (p->oversampling != 0 && !(p->oversampling >= least && p->oversampling <= KERNEL_MAX_OVERSAMPLING))
+        return err_set(ERR_BAD_PARAMETER, "The oversampling is %g. A %s kernel takes %g to %d, or the tolerance's.",
+                       p->oversampling, radial ? "radial" : "separable", least, KERNEL_MAX_OVERSAMPLING);
+    if (kernel_least_aliasing(p->width, p->oversampling, radial) > p->tolerance)
+        return err_set(ERR_BAD_PARAMETER,
+                       "No %s kernel of this width or oversampling keeps the tolerance of %g. Ask for more of it, or "
+                       "for a larger tolerance.",
+                       radial ? "radial" : "separable", p->tolerance);
+    return 0;
+}
+
+static int check_params(const struct nufft_params *p, size_t samples)
+{
+    if (p->dim != 2 && p->dim != 3)
+        return err_set(ERR_BAD_PARAMETER, "A NUFFT has 2 or 3 dimensions, not %d.", p->dim);
+    for (int d = 0; d < 3; d++)
+        if (p->n[d] < 1 || p->n[d] > NUFFT_SIZE_MOST || (d >= p->dim && p->n[d] != 1))
+            return err_set(ERR_BAD_PARAMETER,
+                           "An image of %d x %d x %d pixels cannot be made in %d dimensions: each size is 1 to %d.",
+                           p->n[0], p->n[1], p->n[2], p->dim, NUFFT_SIZE_MOST);
+    if (p->bin_depth < NUFFT_DEPTH_NONE)
+        return err_set(ERR_BAD_PARAMETER, "The bin depth is %d. It is 1 or more samples, automatic, or without limit.",
+                       p->bin_depth);
+    if (p->overflow != NUFFT_SPLIT && p->overflow != NUFFT_OVERFLOW_CPU)
+        return err_set(ERR_BAD_PARAMETER, "There is no way %d to treat samples past the bin depth.", (int)p->overflow);
+    if (p->batch < 1)
+        return err_set(ERR_BAD_PARAMETER, "A batch holds at least one transform, not %d.", p->batch);
+    if (samples > UINT32_MAX / 2)
+        return err_set(ERR_BAD_PARAMETER, "One image has %zu samples. At most %u can be gridded together.", samples,
+                       UINT32_MAX / 2);
+    return check_kernel(p);
+}
+
+/* A kernel on a grid, and what it reaches. */
+struct choice {
+    struct nufft_shape shape;
+    double oversampling, error;
+};
+
+static struct choice consider(const struct nufft *plan, const struct nufft_params *p, int width, double oversampling)
+{
+    struct choice c = {.shape = plan->shape};
+    c.shape.width = width;
+    /* Rounding sizes up only adds oversampling. */
+    for (int d = 0; d < 3; d++) {
+        double cells = p->n[d] * oversampling;
+        c.shape.grid[d] = d < p->dim ? nufft_smooth_size(cells > width ? cells : width) : 1;
+    }
+    c.oversampling = nufft_oversampling(&c.shape);
+    c.shape.beta = kernel_beta(width, c.oversampling);
+    c.shape.aliasing = kernel_aliasing(p->dim, width, c.oversampling, p->kernel == NUFFT_RADIAL);
+    return c;
+}
+
+/* The cheapest kernel and grid that keep the tolerance. Where float32 cannot keep it, the most exact of those whose
+ * aliasing does; where none's does, which check_kernel() leaves to a narrow range in three dimensions, the one that
+ * aliases least. A width and oversampling that are both given are taken for what they reach. */
+static void choose(struct nufft *plan, const struct nufft_params *p)
+{
+    /* 5/3, 16/9 and 15/8 bring usual matrices to sizes whose FFT a GPU's passes know. */
+    static const double tried[] = {1.2, 1.25, 1.3, 1.375, 1.5, 1.625, 5. / 3, 1.75, 16. / 9, 15. / 8, 2};
+    const bool fixed = p->width != 0 && p->oversampling != 0;
+    const double least = kernel_least_oversampling(p->dim, p->kernel == NUFFT_RADIAL);
+    struct choice cheapest = {.error = INFINITY}, exact = cheapest, plain = {.shape.aliasing = INFINITY};
+    double least_cost = INFINITY;
+    for (int width = p->width ? p->width : KERNEL_MIN_WIDTH; width <= (p->width ? p->width : KERNEL_MAX_WIDTH); width++)
+        for (size_t i = 0; i < (p->oversampling != 0 ? 1 : sizeof tried / sizeof *tried); i++) {
+            double oversampling = p->oversampling != 0 ? fmax(p->oversampling, least) : tried[i];
+            if (oversampling < least)
+                continue;
+            struct choice c = consider(plan, p, width, oversampling);
+            plain = c.shape.aliasing < plain.shape.aliasing ? c : plain;
+            if (!fixed && c.shape.aliasing > p->tolerance)
+                continue;
+            double cost = plan->leaf->cost(plan->dev, &c.shape, plan->samples, &c.error);
+            if ((fixed || c.error <= p->tolerance) && cost < least_cost) {
+                least_cost = cost;
+                cheapest = c;
+            }
+            exact = c.error < exact.error ? c : exact;
+        }
+    plan->leaf->cost(plan->dev, &plain.shape, plan->samples, &plain.error);
+    const struct choice *taken = isfinite(cheapest.error) ? &cheapest : isfinite(exact.error) ? &exact : &plain;
+    plan->shape = taken->shape;
+    plan->oversampling = taken->oversampling;
+    plan->expected_error = taken->error;
+}
+
+static int make_tables(struct nufft *plan)
+{
+    struct nufft_shape *s = &plan->shape;
+    bool radial = s->kernel == NUFFT_RADIAL;
+    size_t count = radial ? plan->pixels : (size_t)s->n[0] + (size_t)s->n[1] + (size_t)s->n[2];
+    plan->tables = malloc(count * sizeof *plan->tables);
+    if (plan->tables == NULL)
+        return err_set_bytes(ERR_NO_MEMORY, (int64_t)(count * sizeof *plan->tables), -1,
+                             "Not enough memory for the deapodisation.");
+    if (!radial) {
+        float *next = plan->tables;
+        for (int d = 0; d < 3; d++) {
+            s->deapodise[d] = next;
+            for (int i = 0; i < s->n[d]; i++)
+                *next++ = d < s->dim
+                              ? (float)(1 / kernel_transform(s->width, s->beta, (double)(i - s->n[d] / 2) / s->grid[d]))
+                              : 1;
+        }
+        return 0;
+    }
+    s->deapodise_radial = plan->tables;
+#pragma omp parallel for num_threads(plan->dev->threads)
+    for (int z = 0; z < s->n[2]; z++)
+        for (int y = 0; y < s->n[1]; y++)
+            for (int x = 0; x < s->n[0]; x++) {
+                double fx = (double)(x - s->n[0] / 2) / s->grid[0], fy = (double)(y - s->n[1] / 2) / s->grid[1],
+                       fz = (double)(z - s->n[2] / 2) / s->grid[2];
+                plan->tables[((size_t)z * (size_t)s->n[1] + (size_t)y) * (size_t)s->n[0] + (size_t)x] =
+                    (float)(1 / kernel_transform_radial(s->dim, s->width, s->beta, sqrt(fx * fx + fy * fy + fz * fz)));
+            }
+    return 0;
+}
+
+int nufft_create(struct nufft **out, struct dev *dev, const struct nufft_params *params, size_t samples, const float *k)
+{
+    int status = check_params(params, samples);
+    if (status != 0)
+        return status;
+    struct nufft *plan = calloc(1, sizeof *plan);
+    if (plan == NULL)
+        return err_set(ERR_NO_MEMORY, "Not enough memory for a plan.");
+    plan->dev = dev;
+    plan->leaf = dev->leaf->nufft;
+    plan->samples = samples;
+    plan->pixels = (size_t)params->n[0] * (size_t)params->n[1] * (size_t)params->n[2];
+    plan->shape = (struct nufft_shape){.dim = params->dim,
+                                       .n = {params->n[0], params->n[1], params->n[2]},
+                                       .kernel = params->kernel,
+                                       .tolerance = params->tolerance,
+                                       .batch = params->batch,
+                                       .bin_depth = params->bin_depth,
+                                       .overflow = params->overflow,
+                                       .overflow_ops = &range_overflow_ops};
+    choose(plan, params);
+    status = make_tables(plan);
+    if (status == 0)
+        status = plan->leaf->create(&plan->state, dev, &plan->shape, samples, k);
+    if (status == 0)
+        *out = plan;
+    else
+        nufft_free(plan);
+    return status;
+}
+
+void nufft_free(struct nufft *plan)
+{
+    if (plan == NULL)
+        return;
+    if (plan->state != NULL)
+        plan->leaf->destroy(plan->state);
+    free(plan->tables);
+    free(plan);
+}
+
+void nufft_describe(const struct nufft *plan, struct nufft_info *info)
+{
+    const struct nufft_shape *s = &plan->shape;
+    *info = (struct nufft_info){.width = s->width,
+                                .grid = {s->grid[0], s->grid[1], s->grid[2]},
+                                .oversampling = plan->oversampling,
+                                .beta = s->beta,
+                                .expected_error = plan->expected_error,
+                                .batch = s->batch,
+                                .samples = plan->samples};
+    plan->leaf->describe(plan->state, info);
+}
+
+const char *nufft_way_name(enum nufft_way way)
+{
+    static const char *const names[] = {
+        [NUFFT_WAY_CPU] = "cpu",       [NUFFT_WAY_TILES] = "tiles",      [NUFFT_WAY_BRICKS] = "bricks",
+        [NUFFT_WAY_PLANES] = "planes", [NUFFT_WAY_WIDE] = "wide bricks", [NUFFT_WAY_DENSE] = "dense bricks",
+    };
+    return names[way];
+}
+
+void nufft_times(const struct nufft *plan, struct nufft_times *times)
+{
+    *times = plan->times;
+}
+
+int nufft_bins(const struct nufft *plan, struct nufft_bins *bins)
+{
+    if (plan->leaf->bins == NULL)
+        return err_set(ERR_BAD_PARAMETER, "The plans of %s do not tell their bins.", dev_name(plan->dev));
+    return plan->leaf->bins(plan->state, bins);
+}
+
+int nufft_set_weights(struct nufft *plan, const float *weights)
+{
+    return plan->leaf->set_weights(plan->state, weights);
+}
+
+int nufft_adjoint_begin(struct nufft *plan, int batch, const struct c32 *data, struct c32 *image)
+{
+    for (int first = 0; first < batch; first += plan->shape.batch) {
+        int now = batch - first < plan->shape.batch ? batch - first : plan->shape.batch;
+        int status = plan->leaf->adjoint(plan->state, now, data + (size_t)first * plan->samples,
+                                         image + (size_t)first * plan->pixels);
+        if (status != 0)
+            return status;
+    }
+    return 0;
+}
+
+int nufft_adjoint_squares_begin(struct nufft *plan, int batch, const struct c32 *data, float *squares)
+{
+    for (int first = 0; first < batch; first += plan->shape.batch) {
+        int now = batch - first < plan->shape.batch ? batch - first : plan->shape.batch;
+        int status = plan->leaf->adjoint_squares(plan->state, now, data + (size_t)first * plan->samples, squares);
+        if (status != 0)
+            return status;
+    }
+    return 0;
+}
+
+int nufft_finish(struct nufft *plan)
+{
+    plan->times = (struct nufft_times){.gpu = 0};
+    return plan->leaf->finish != NULL ? plan->leaf->finish(plan->state, &plan->times) : 0;
+}
+
+int nufft_adjoint(struct nufft *plan, int batch, const struct c32 *data, struct c32 *image)
+{
+    int status = nufft_adjoint_begin(plan, batch, data, image);
+    return status != 0 ? status : nufft_finish(plan);
+}
+
+int nufft_adjoint_squares(struct nufft *plan, int batch, const struct c32 *data, float *squares)
+{
+    int status = nufft_adjoint_squares_begin(plan, batch, data, squares);
+    return status != 0 ? status : nufft_finish(plan);
+}
+
+int nufft_forward(struct nufft *plan, int batch, const struct c32 *image, struct c32 *data)
+{
+    for (int first = 0; first < batch; first += plan->shape.batch) {
+        int now = batch - first < plan->shape.batch ? batch - first : plan->shape.batch;
+        int status = plan->leaf->forward(plan->state, now, image + (size_t)first * plan->pixels,
+                                         data + (size_t)first * plan->samples);
+        if (status != 0)
+            return status;
+    }
+    return 0;
+}
+
+int nufft_convolve(struct nufft *plan, const float *weights, float *convolved)
+{
+    return plan->leaf->convolve(plan->state, weights, convolved);
+}

@@ -1,0 +1,129 @@
+/* nufft.h: the non-uniform Fourier transform between k-space samples and an image.
+ *
+ *   adjoint  image[r] = sum_m w_m data[m] exp(+2 pi i k_m . r)        (samples -> image)
+ *   forward  data[m]  = w_m sum_r image[r] exp(-2 pi i k_m . r)       (image -> samples, its exact transpose)
+ *
+ * k in cycles per pixel, r integer, r_d = -floor(N_d/2) .. ceil(N_d/2)-1. Nothing is divided by anything. k is periodic
+ * with period 1; [-0.5, 0.5) is the encoded k-space. Images are [batch][z][y][x], x fastest; a 2-D image has nz = 1.
+ *
+ * Method: Kaiser-Bessel gridding on an oversampled grid (Jackson 1991, doi:10.1109/42.97598; beta after Beatty 2005,
+ * doi:10.1109/TMI.2005.848376) over compact bins (gridding/range/range.h), inverse FFT, crop, deapodisation.
+ *
+ * Samples, images and sums are float32: below a tolerance of about 5e-6 its own rounding rules, whatever the kernel,
+ * and nufft_info's expected_error says how much.
+ *
+ * All data pointers are memory of the plan's device (dev_alloc), except where "host" is said. A plan is used by one
+ * thread at a time; several plans may share a device from the same thread. Same device, same input: the same bits, for
+ * any number of threads.
+ */
+#ifndef MRIRECON_NUFFT_H
+#define MRIRECON_NUFFT_H
+
+#include "gridding/base/dev.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct nufft;
+
+enum nufft_kernel {
+    NUFFT_SEPARABLE, /* product of 1-D Kaiser-Bessel functions */
+    NUFFT_RADIAL     /* the thesis' spherical Kaiser-Bessel function of |u| */
+};
+
+enum { NUFFT_SIZE_MOST = 2048 };
+
+/* What becomes, on a GPU, of the samples that a bin holds past its depth (the last of them, in the caller's order). On
+ * the CPU no bin has a depth. */
+enum nufft_overflow {
+    NUFFT_SPLIT,       /* the bin is cut into parts of at most `depth` samples, each with threads of its own */
+    NUFFT_OVERFLOW_CPU /* the CPU scatters them while the GPU grids the others, and both are added before the FFT */
+};
+
+/* Instead of a number of samples. AUTO: what is expected to be fastest, with NUFFT_OVERFLOW_CPU after a measurement
+ * of this machine with this trajectory. NONE: bins keep all they hold. */
+enum { NUFFT_DEPTH_AUTO = 0, NUFFT_DEPTH_NONE = -1 };
+
+struct nufft_params {
+    int dim;          /* 2 or 3 */
+    int n[3];         /* image size x, y, z; n[2] = 1 in 2-D; 1..NUFFT_SIZE_MOST each */
+    double tolerance; /* relative l2 error of the image wanted, 1e-6 .. 1e-1 */
+    enum nufft_kernel kernel;
+    int width;           /* full kernel width in grid cells, 2..10; 0: the plan picks what meets `tolerance` fastest */
+    double oversampling; /* grid / image, 1.125 (radial: 1.5) .. 2; 0: likewise. Radial in 3-D: at least 1.75 is used */
+    int batch;           /* the largest batch that will be asked for, >= 1; workspace is for at most this */
+    int bin_depth;       /* samples that a bin may hold on a GPU, > 0, or one of NUFFT_DEPTH_ */
+    enum nufft_overflow overflow;
+};
+
+/* How a plan sums samples into the grid: on a GPU on tensor cores, but for tiles (gridding/nufft/gpu/nufft_gpu.cuh). */
+enum nufft_way {
+    NUFFT_WAY_CPU,
+    NUFFT_WAY_TILES,  /* what the others cannot do, in float32 */
+    NUFFT_WAY_BRICKS, /* 3-D, kernels of up to 4 cells */
+    NUFFT_WAY_PLANES, /* 2-D */
+    NUFFT_WAY_WIDE,   /* 3-D, 5 to 8 cells */
+    NUFFT_WAY_DENSE   /* likewise where a grid cell holds several samples */
+};
+
+/* What a plan is and has decided. */
+struct nufft_info {
+    enum nufft_way way;
+    int products; /* on tensor cores, of a sample and its weights: 1, or 3 of numbers split in two; 0: float32 */
+    int width, grid[3];
+    double oversampling, beta, expected_error; /* expected relative l2 error of the image */
+    int batch;                                 /* transforms gridded together */
+    size_t samples, bins, occupied_bins, largest_bin;
+    size_t bytes;      /* device memory held */
+    double binning;    /* seconds a GPU took to bin the trajectory once it was there, allocations included; CPU: 0 */
+    size_t depth;      /* samples that a bin, or a part of one, has at most; 0: without a limit */
+    size_t overflowed; /* samples that the CPU scatters for the GPU */
+};
+
+/* Where the last adjoint's time went, in seconds, its whole batch together. All 0 on the CPU. */
+struct nufft_times {
+    double gpu;    /* the GPU's gridding of what it keeps; with the FFT where both are one pass */
+    double cpu;    /* the CPU's gridding of what overflowed */
+    double merge;  /* of adding the CPU's sums to the GPU's, with their upload */
+    double hidden; /* of `cpu`: while the GPU was at work, too */
+};
+
+/* Make a plan for `samples` points k[samples][dim] (host memory, read during the call only). Binning, kernel tables and
+ * FFT plans are made here; transforms neither allocate nor bin again.
+ * Fails with ERR_BAD_PARAMETER (sizes; a width or an oversampling that keeps the tolerance in no
+ * number of dimensions), ERR_TRAJ_NONFINITE, ERR_NO_MEMORY,
+ * ERR_GPU_OOM, ERR_DEVICE. */
+int nufft_create(struct nufft **out, struct dev *dev, const struct nufft_params *params, size_t samples,
+                 const float *k);
+void nufft_free(struct nufft *plan);
+void nufft_describe(const struct nufft *plan, struct nufft_info *info);
+const char *nufft_way_name(enum nufft_way way); /* static, e.g. "wide bricks" */
+void nufft_times(const struct nufft *plan, struct nufft_times *times);
+
+/* Set w (host memory, [samples]; NULL: all 1). Copied. Fails with ERR_NO_MEMORY, ERR_DEVICE. */
+int nufft_set_weights(struct nufft *plan, const float *weights);
+
+/* data [batch][samples], image [batch][nz][ny][nx]; any batch >= 1, worked off in the plan's batches. The output is
+ * overwritten. Fails with ERR_DEVICE. */
+int nufft_adjoint(struct nufft *plan, int batch, const struct c32 *data, struct c32 *image);
+int nufft_forward(struct nufft *plan, int batch, const struct c32 *image, struct c32 *data);
+
+/* squares[nz][ny][nx] += sum over the batch of |adjoint|^2, without ever storing the images of single coils. */
+int nufft_adjoint_squares(struct nufft *plan, int batch, const struct c32 *data, float *squares);
+
+/* The same two in halves: a GPU may still be at work when the first returns, until nufft_finish() has. The plan, data
+ * and output are not to be touched between; the CPU can meanwhile prepare what comes next (dev_upload_begin). */
+int nufft_adjoint_begin(struct nufft *plan, int batch, const struct c32 *data, struct c32 *image);
+int nufft_adjoint_squares_begin(struct nufft *plan, int batch, const struct c32 *data, float *squares);
+int nufft_finish(struct nufft *plan);
+
+/* One step of Pipe-Menon density compensation (doi:10.1002/(SICI)1522-2594(199901)41:1<179::AID-MRM25>3.0.CO;2-V):
+ * convolved[m] = sum_m' weights[m'] C(k_m - k_m'), C being the kernel interpolated through the grid (scatter, then
+ * gather; no FFT). Both are host memory, [samples]. */
+int nufft_convolve(struct nufft *plan, const float *weights, float *convolved);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

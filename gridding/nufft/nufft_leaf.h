@@ -1,0 +1,114 @@
+/* nufft_leaf.h: the part of a NUFFT that differs between devices. Only nufft.c and the leaves include this.
+ *
+ * nufft.c does once what is the same everywhere: checks, the choice of width, oversampling and grid size, kernel
+ * constants, apodisation tables, the loop over batches. A leaf does what runs on its device: binning, scatter and
+ * gather, FFT, crop and deapodisation.
+ */
+#ifndef MRIRECON_NUFFT_LEAF_H
+#define MRIRECON_NUFFT_LEAF_H
+
+#include "gridding/base/err.h"
+#include "gridding/nufft/nufft.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct overflow_ops; /* gridding/range/overflow.h */
+
+/* A plan's numbers, decided by nufft.c. Constant for the life of the plan. */
+struct nufft_shape {
+    int dim, n[3], grid[3]; /* in 2-D n[2] = grid[2] = 1 */
+    int width;              /* W, full, in grid cells */
+    double beta;
+    enum nufft_kernel kernel;
+    double aliasing;  /* relative l2 error of the image to expect from the kernel alone */
+    double tolerance; /* what was asked: a leaf may use cheaper arithmetic where it keeps this */
+    int batch;        /* transforms handed to a leaf at a time, at most */
+    int bin_depth;    /* as in nufft_params */
+    enum nufft_overflow overflow;
+    const struct overflow_ops *overflow_ops; /* the CPU's half of NUFFT_OVERFLOW_CPU, for a leaf that cannot link it */
+    /* 1 / (transform of the kernel), host memory of nufft.c. Separable: the image is multiplied by
+     * deapodise[0][x] deapodise[1][y] deapodise[2][z], each [n[d]]. Radial: by deapodise_radial[z][y][x] of the whole
+     * image, which is symmetric; the separable ones are then NULL. */
+    const float *deapodise[3];
+    const float *deapodise_radial;
+};
+
+/* Grid cells a pixel, of the axis that has least: it decides beta and the errors. */
+static inline double nufft_oversampling(const struct nufft_shape *shape)
+{
+    double least = (double)shape->grid[0] / shape->n[0];
+    for (int d = 1; d < shape->dim; d++)
+        if ((double)shape->grid[d] / shape->n[d] < least)
+            least = (double)shape->grid[d] / shape->n[d];
+    return least;
+}
+
+/* The smallest even number >= n whose prime factors are 2, 3, 5, 7: what FFTs are fast at. */
+int nufft_smooth_size(double n);
+
+/* How a plan's samples lie in bins. first and order are the caller's, host memory. */
+struct nufft_bins {
+    int axis[3];   /* bins of each axis; bin i holds the base cells from floor(i grid / axis) on */
+    bool pairs[3]; /* or from twice floor(i (grid / 2) / axis) on */
+    bool by_cell;  /* a bin's samples are sorted by base z cell, in 2-D by square (range/layout.h), then in the caller's
+                      order; else in the caller's */
+    uint32_t *first; /* [bins + 1]: bin (y * axis[2] + z) * axis[0] + x holds the sorted places from first[bin] on */
+    uint32_t *order; /* [samples]: sorted place -> the caller's */
+};
+
+struct nufft_leaf {
+    /* What a transform of `shape` is estimated to take, in seconds (any monotonous model, calibrated by a line in
+     * docs/choices.md), and the relative l2 error of the image to expect of it, aliasing included. */
+    double (*cost)(const struct dev *dev, const struct nufft_shape *shape, size_t samples, double *error);
+
+    /* Check that k[samples][dim] (host, cycles per pixel, any range: periodic) is finite, bin it, and make everything
+     * execute needs. */
+    int (*create)(void **state, struct dev *dev, const struct nufft_shape *shape, size_t samples, const float *k);
+    void (*destroy)(void *state);
+    void (*describe)(const void *state, struct nufft_info *info); /* what shape and samples do not tell */
+    int (*bins)(const void *state, struct nufft_bins *bins);      /* NULL: this leaf does not tell */
+    int (*set_weights)(void *state, const float *weights);        /* host, [samples], or NULL */
+
+    /* At most shape->batch transforms. Device memory, as in nufft.h. Adjoints may return before they are done. */
+    int (*adjoint)(void *state, int batch, const struct c32 *data, struct c32 *image);
+    int (*adjoint_squares)(void *state, int batch, const struct c32 *data, float *squares);
+    /* Wait for adjoints, and tell what those since the last call took. NULL: there is nothing to wait for. */
+    int (*finish)(void *state, struct nufft_times *times);
+    int (*forward)(void *state, int batch, const struct c32 *image, struct c32 *data);
+    int (*convolve)(void *state, const float *weights, float *convolved); /* host memory */
+};
+
+/* Circular convolution of zero-padded images: what normal.c needs of a device. */
+struct convolution_leaf {
+    /* Images of n[] on a grid of grid[] >= n[] cells (products of 2, 3, 5, 7), at most `batch` at a time. */
+    int (*create)(void **state, struct dev *dev, int dim, const int n[3], const int grid[3], int batch);
+    void (*destroy)(void *state);
+    size_t (*bytes)(const void *state);
+
+    /* The convolution's kernel, [kernel_n] of it around 0 as an image (device memory), Hermitian but for rounding: kept
+     * as the real part of its transform, times `scale`. */
+    int (*set_kernel)(void *state, const int kernel_n[3], const struct c32 *kernel, float scale);
+
+    /* At most `batch` images; in place is allowed. */
+    int (*apply)(void *state, int batch, const struct c32 *image, struct c32 *result);
+};
+
+/* Value `value` of k[samples][dim], the first of its kind, is not finite. */
+static inline int nufft_nonfinite(size_t value, int dim)
+{
+    return err_set(ERR_TRAJ_NONFINITE, "Sample %zu of the trajectory is not finite in dimension %zu.",
+                   value / (size_t)dim, value % (size_t)dim);
+}
+
+/* A plan's bins, for tests. Fails with ERR_BAD_PARAMETER (not a GPU's plan), ERR_DEVICE. */
+int nufft_bins(const struct nufft *plan, struct nufft_bins *bins);
+
+extern const struct nufft_leaf nufft_leaf_cpu;
+extern const struct convolution_leaf convolution_leaf_cpu;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,67 @@
+/* slots.h: a grid that is never stored; the part of it that both compilers see (slots_gpu.cuh: reading it on a GPU).
+ *
+ * The grid's cells are cut into bins, axis by axis. Whoever sums over a bin's samples stores the cells that these reach
+ * in slots of a workspace, plainly: nobody adds to what another wrote. Whoever reads the grid adds up, for each cell,
+ * the slots that hold a share of it, in one order: the same bits on every run, without flags, atomics or clearing.
+ *
+ * A slot belongs to a bin. Along x it holds that bin's own cells and no more (what a sum reaches beyond is stored in a
+ * slot of the next bin along x); along y and z it begins with the bin's first cell and reaches `reach` cells past its
+ * last. A bin has at most two slots, none if nothing was summed there. Every bin is at least `reach` cells long.
+ */
+#ifndef MRIRECON_PIECES_H
+#define MRIRECON_PIECES_H
+
+#include "gridding/base/host_device.h"
+
+#include <stdint.h>
+
+/* One axis of the grid cut into bins of (nearly) one size: bin i holds the base cells from floor(i c / bins) 2^shift
+ * on, c = cells / 2^shift whole. */
+struct range_axis {
+    int cells, bins;
+    int shift; /* 1: every bin begins at an even cell */
+};
+
+static HOST_DEVICE inline int axis_first(struct range_axis axis, int bin)
+{
+    return (int)((uint32_t)bin * (uint32_t)(axis.cells >> axis.shift) / (uint32_t)axis.bins << axis.shift);
+}
+
+static HOST_DEVICE inline int axis_size(struct range_axis axis, int bin)
+{
+    return axis_first(axis, bin + 1) - axis_first(axis, bin);
+}
+
+static HOST_DEVICE inline int axis_largest(struct range_axis axis)
+{
+    return ((axis.cells >> axis.shift) + axis.bins - 1) / axis.bins << axis.shift;
+}
+
+static HOST_DEVICE inline int axis_bin(struct range_axis axis, int cell)
+{
+    return (int)(((((uint32_t)cell >> axis.shift) + 1) * (uint32_t)axis.bins - 1) /
+                 (uint32_t)(axis.cells >> axis.shift));
+}
+
+/* A bin's bricks (bricks_gpu.cuh, range/dense.h), one after the other. */
+struct brick_list {
+    uint32_t first, count;
+};
+
+/* A cell of an axis: its bin and where in the bin it lies, and the same counted from the bin before, -1 where that one
+ * does not reach the cell. */
+struct piece_cell {
+    int bin, offset, before, before_offset;
+};
+
+static inline struct piece_cell piece_cell_of(struct range_axis axis, int reach, int cell)
+{
+    struct piece_cell c;
+    c.bin = axis_bin(axis, cell);
+    c.offset = cell - axis_first(axis, c.bin);
+    c.before = c.bin > 0 ? c.bin - 1 : axis.bins - 1;
+    c.before_offset = c.offset < reach ? c.offset + axis_size(axis, c.before) : -1;
+    return c;
+}
+
+#endif

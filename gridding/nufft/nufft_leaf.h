@@ -60,7 +60,7 @@ struct nufft_bins {
 
 struct nufft_leaf {
     /* What a transform of `shape` is estimated to take, in seconds (any monotonous model, calibrated by a line in
-     * docs/choices.md), and the relative l2 error of the image to expect of it, aliasing included. */
+     * docs/notebook/gpu-choices.md), and the relative l2 error of the image to expect of it, aliasing included. */
     double (*cost)(const struct dev *dev, const struct nufft_shape *shape, size_t samples, double *error);
 
     /* Check that k[samples][dim] (host, cycles per pixel, any range: periodic) is finite, bin it, and make everything

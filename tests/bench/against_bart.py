@@ -16,7 +16,7 @@ import tempfile
 import h5py
 import numpy as np
 
-CASES = {  # simulate's options: the cases of docs/benchmarks.md
+CASES = {  # simulate's options: the cases of docs/notebook/cpu.md
     "small": ["golden", "128", 201, 256, 1],
     "d": ["golden", "256", 402, 512, 16],
     "a": ["kooshball", "128", 10375, 256, 1],

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""A disk that fails: a few points of tests/faults/diskfaults.py (docs/benchmarks.md has the figures of all), and what they taught."""
+"""A disk that fails: a few points of tests/faults/diskfaults.py (docs/notebook/durability.md has the figures of all), and what they taught."""
 # time limit: 300 s
 import base64
 import errno

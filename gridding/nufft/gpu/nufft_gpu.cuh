@@ -76,8 +76,8 @@ static __device__ __forceinline__ uint32_t tf32_low(float v, uint32_t high)
 /* The unit truncates its operands; the mean loss of a product of two (each 2^-11.5) is given back to the sum. */
 #define TF32_GAIN 1.000704f
 /* The unit truncates its sums, too. A sum of n samples by three products each loses what depends on their signs: of
- * wide bricks 0.16e-8 to 0.83e-8 n (docs/choices.md). The middle is given back, and an accumulator takes at most so
- * many samples. */
+ * wide bricks 0.16e-8 to 0.83e-8 n (docs/notebook/gpu-choices.md). The middle is given back, and an accumulator takes
+ * at most so many samples. */
 #define WIDE_LOSS 5.5e-9f
 enum { SPLIT_SAMPLES_MOST = 1024 };
 

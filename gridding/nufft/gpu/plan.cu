@@ -32,12 +32,12 @@ struct arithmetic {
 };
 
 /* The relative error that an arithmetic (one product, or three of split numbers) leaves in an image; what the constants
- * were measured by: docs/choices.md. Most errors are a cell's own. Single halves also err by 1.9e-4 in a sample's
- * value, which is as if the data erred, and in its weights on each axis, which only that axis' deapodisation lifts.
- * Planes round what is summed along one axis and the weights on the other; the number is half as large again as that of
- * evenly spread mantissas, since weights are few numbers where samples lie in one place.
- * What truncation takes off long sums of split numbers is as if the data erred, too: the first number of wide bricks is
- * what is left where the middle is given back; bricks, of up to twice as many products, are given nothing. */
+ * were measured by: docs/notebook/gpu-choices.md. Most errors are a cell's own. Single halves also err by 1.9e-4 in a
+ * sample's value, which is as if the data erred, and in its weights on each axis, which only that axis' deapodisation
+ * lifts. Planes round what is summed along one axis and the weights on the other; the number is half as large again as
+ * that of evenly spread mantissas, since weights are few numbers where samples lie in one place. What truncation takes
+ * off long sums of split numbers is as if the data erred, too: the first number of wide bricks is what is left where
+ * the middle is given back; bricks, of up to twice as many products, are given nothing. */
 static double arithmetic_error(const struct arithmetic *a, double gain)
 {
     double along = cbrt(gain);
@@ -95,7 +95,7 @@ static double plane_bricks(const struct nufft_shape *shape)
     return cover;
 }
 
-/* Seconds, after the measurements of docs/choices.md on one H200. */
+/* Seconds, after the measurements of docs/notebook/gpu-choices.md on one H200. */
 static double seconds_of(const struct arithmetic *a, const struct nufft_shape *shape, size_t samples)
 {
     double cells = (double)shape->grid[0] * shape->grid[1] * shape->grid[2],

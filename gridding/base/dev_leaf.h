@@ -15,6 +15,19 @@ extern "C" {
 struct nufft_leaf; /* gridding/nufft/nufft_leaf.h */
 struct convolution_leaf;
 
+/* The inside of vec.h: the same functions, on vectors of this device. */
+struct vec_leaf {
+    int (*copy)(struct dev *dev, size_t n, const struct c32 *x, struct c32 *y);
+    int (*axpy)(struct dev *dev, size_t n, float a, const struct c32 *x, struct c32 *y);
+    int (*xpay)(struct dev *dev, size_t n, const struct c32 *x, float a, struct c32 *y);
+    int (*scale)(struct dev *dev, size_t n, float a, struct c32 *x);
+    int (*dot)(struct dev *dev, size_t n, const struct c32 *x, const struct c32 *y, double *dot);
+    int (*multiply)(struct dev *dev, size_t n, int count, const struct c32 *m, const struct c32 *x, struct c32 *y);
+    int (*multiply_conj_add)(struct dev *dev, size_t n, int count, const struct c32 *m, const struct c32 *y,
+                             struct c32 *x);
+    int (*soft)(struct dev *dev, size_t n, float t, struct c32 *x);
+};
+
 struct dev_leaf {
     int abi; /* DEV_LEAF_ABI */
     /* Open device `index` (of a GPU; DEV_ANY: the first that can be used; ignored for the CPU) into dev->state, and
@@ -31,9 +44,10 @@ struct dev_leaf {
     int (*zero)(struct dev *dev, void *device, size_t bytes);
     const struct nufft_leaf *nufft;
     const struct convolution_leaf *convolution;
+    const struct vec_leaf *vec; /* NULL: this device has no vector arithmetic */
 };
 
-enum { DEV_LEAF_ABI = 5, DEV_ANY = -1 };
+enum { DEV_LEAF_ABI = 6, DEV_ANY = -1 };
 
 struct dev {
     const struct dev_leaf *leaf;
@@ -45,6 +59,7 @@ struct dev {
 };
 
 extern const struct dev_leaf dev_leaf_cpu;
+extern const struct vec_leaf vec_leaf_cpu;
 /* Named here, known only above. */
 extern const struct nufft_leaf nufft_leaf_cpu, nufft_leaf_gpu;
 extern const struct convolution_leaf convolution_leaf_cpu, convolution_leaf_gpu;

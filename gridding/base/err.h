@@ -86,6 +86,7 @@ extern "C" {
     X(DCF_INVALID, 422, "dcf-invalid", "The density weights are unusable")                                    \
     X(DATA_NONFINITE, 422, "data-nonfinite", "The k-space data are not finite")                               \
     X(COILS_DIFFER, 422, "coils-differ", "The number of coils changes within an image")                       \
+    X(DIVERGED, 422, "diverged", "The iteration diverged")                                                    \
     X(RESULT_TOO_LARGE, 422, "result-too-large", "The result is too large")                                   \
     X(NOISE_MISSING, 422, "noise-dependency-missing", "The noise data named by the scan are missing")
 

@@ -5,7 +5,9 @@
 #include "gridding/base/err.h"
 #include "gridding/nufft/nufft_leaf.h"
 
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct normal {
     const struct convolution_leaf *leaf;
@@ -27,81 +29,163 @@ static int check_params(const struct nufft_params *p)
     return 0;
 }
 
-/* Upload `samples` ones. */
-static int make_ones(struct dev *dev, size_t samples, struct c32 **out)
+/* Where a point spread function of [2 n] is gathered. Its value for the difference l of two pixels stands at l + n. */
+struct spread {
+    struct dev *dev;
+    int dim, n[3], twice[3];
+    struct nufft *plan;
+    const float *k;
+    size_t samples, pixels, cells;
+    struct c32 *values;         /* [cells]: host memory, or the CPU's own */
+    struct c32 *wave, *image;   /* [samples], [pixels]: host memory */
+    struct c32 *data, *adjoint; /* the same on the device */
+};
+
+/* exp(2 pi i k_m . shift) of every sample: the adjoint of that is the point spread function, shifted. */
+static void wave_fill(const struct spread *s, const int shift[3])
 {
-    struct c32 *ones = malloc((samples + 1) * sizeof *ones);
-    if (ones == NULL)
-        return err_set_bytes(ERR_NO_MEMORY, (int64_t)(samples * sizeof *ones), -1,
-                             "Not enough memory for the point spread function of %zu samples.", samples);
-    for (size_t m = 0; m < samples; m++)
-        ones[m] = (struct c32){1, 0};
-    int status = dev_alloc(dev, samples * sizeof *ones, (void **)out);
-    if (status == 0)
-        status = dev_upload(dev, *out, ones, samples * sizeof *ones);
-    free(ones);
-    return status;
+    const double pi = 3.14159265358979323846;
+    for (size_t m = 0; m < s->samples; m++) {
+        double turns = 0;
+        for (int d = 0; d < s->dim; d++)
+            turns += (double)s->k[m * (size_t)s->dim + (size_t)d] * shift[d];
+        turns = 2 * pi * (turns - floor(turns));
+        s->wave[m] = (struct c32){(float)cos(turns), (float)sin(turns)};
+    }
 }
 
-/* sum_m w_m exp(+2 pi i k_m . l) for every difference l of two pixels: [n] values of device memory. */
-static int make_spread(struct dev *dev, const struct nufft_params *params, size_t samples, const float *k,
-                       const float *weights, struct c32 **spread, double *expected_error)
+/* Put the image of the shifted function where its differences belong, and its conjugate at their negatives. Those of -n
+ * are no difference of two pixels, and stay 0. */
+static void image_put(const struct spread *s, const int shift[3])
 {
-    struct nufft *plan = NULL;
-    struct nufft_info info;
-    struct c32 *ones = NULL;
-    int status = nufft_create(&plan, dev, params, samples, k);
-    if (status != 0)
-        return status;
-    nufft_describe(plan, &info);
-    *expected_error = info.expected_error;
-    status = nufft_set_weights(plan, weights);
-    if (status == 0)
-        status = make_ones(dev, samples, &ones);
-    if (status == 0)
-        status = dev_alloc(dev, (size_t)params->n[0] * (size_t)params->n[1] * (size_t)params->n[2] * sizeof **spread,
-                           (void **)spread);
-    if (status == 0)
-        status = nufft_adjoint(plan, 1, ones, *spread);
-    dev_release(dev, ones);
-    nufft_free(plan);
-    return status;
+    const int *n = s->n, *twice = s->twice;
+    size_t i = 0;
+    int l[3];
+    for (l[2] = shift[2] - n[2] / 2; l[2] < shift[2] - n[2] / 2 + n[2]; l[2]++)
+        for (l[1] = shift[1] - n[1] / 2; l[1] < shift[1] - n[1] / 2 + n[1]; l[1]++)
+            for (l[0] = shift[0] - n[0] / 2; l[0] < shift[0] - n[0] / 2 + n[0]; l[0]++, i++) {
+                size_t at = 0, opposite = 0;
+                bool difference = true;
+                for (int d = s->dim - 1; d >= 0; d--) {
+                    at = at * (size_t)twice[d] + (size_t)(l[d] + n[d]);
+                    opposite = opposite * (size_t)twice[d] + (size_t)(n[d] - l[d]);
+                    difference = difference && l[d] > -n[d];
+                }
+                if (!difference)
+                    continue;
+                s->values[at] = s->image[i];
+                s->values[opposite] = (struct c32){s->image[i].re, -s->image[i].im};
+            }
+}
+
+/* sum_m w_m exp(+2 pi i k_m . l) for every difference l of two pixels. The last axis' half from 0 on is computed. */
+static int spread_fill(const struct spread *s)
+{
+    int rc = 0, last = s->dim - 1;
+    memset(s->values, 0, s->cells * sizeof *s->values);
+    for (int part = 0; part < 1 << last && rc == 0; part++) {
+        int shift[3] = {0};
+        for (int d = 0; d < s->dim; d++)
+            shift[d] = d == last || part >> d & 1 ? s->n[d] / 2 : s->n[d] / 2 - s->n[d];
+        wave_fill(s, shift);
+        rc = dev_upload(s->dev, s->data, s->wave, s->samples * sizeof *s->wave);
+        if (rc == 0)
+            rc = nufft_adjoint(s->plan, 1, s->data, s->adjoint);
+        if (rc == 0)
+            rc = dev_download(s->dev, s->image, s->adjoint, s->pixels * sizeof *s->image);
+        if (rc == 0)
+            image_put(s, shift);
+    }
+    return rc;
+}
+
+/* The point spread function in device memory: *out, [cells]. */
+static int spread_make(struct spread *s, struct c32 **out)
+{
+    const size_t bytes = s->cells * sizeof **out;
+    int rc = dev_alloc(s->dev, bytes, (void **)out);
+    struct c32 *direct = rc == 0 ? dev_direct(s->dev, *out) : NULL;
+    if (rc != 0)
+        return rc;
+    s->wave = malloc((s->samples + 1) * sizeof *s->wave);
+    s->image = malloc(s->pixels * sizeof *s->image);
+    s->values = direct ? direct : malloc(bytes);
+    if (!s->wave || !s->image || !s->values)
+        rc = err_no_memory_bytes(bytes, "the point spread function of %zu samples", s->samples);
+    if (rc == 0)
+        rc = dev_alloc(s->dev, (s->samples + 1) * sizeof *s->data, (void **)&s->data);
+    if (rc == 0)
+        rc = dev_alloc(s->dev, s->pixels * sizeof *s->adjoint, (void **)&s->adjoint);
+    if (rc == 0)
+        rc = spread_fill(s);
+    if (rc == 0 && !direct)
+        rc = dev_upload(s->dev, *out, s->values, bytes);
+    dev_release(s->dev, s->adjoint);
+    dev_release(s->dev, s->data);
+    if (!direct)
+        free(s->values);
+    free(s->image);
+    free(s->wave);
+    return rc;
+}
+
+int normal_create_of(struct normal **out, struct dev *dev, const struct nufft_params *params, struct nufft *plan,
+                     const float *k)
+{
+    struct nufft_info plan_info;
+    nufft_describe(plan, &plan_info);
+    struct spread s = {.dev = dev, .dim = params->dim, .plan = plan, .k = k, .samples = plan_info.samples};
+    struct c32 *spread = NULL;
+    float scale = 1;
+    int rc = check_params(params);
+    if (rc != 0)
+        return rc;
+    struct normal *normal = calloc(1, sizeof *normal);
+    if (!normal)
+        return err_no_memory("a normal operator");
+    normal->leaf = dev->leaf->convolution;
+    normal->batch = params->batch;
+    normal->info.expected_error = plan_info.expected_error;
+    s.pixels = s.cells = 1;
+    for (int d = 0; d < 3; d++) {
+        s.n[d] = params->n[d];
+        s.twice[d] = d < params->dim ? 2 * params->n[d] : 1;
+        s.pixels *= (size_t)s.n[d];
+        s.cells *= (size_t)s.twice[d];
+        normal->info.grid[d] = d < params->dim ? nufft_smooth_size(s.twice[d]) : 1;
+        scale /= (float)normal->info.grid[d];
+    }
+    normal->pixels = s.pixels;
+    rc = spread_make(&s, &spread);
+    if (rc == 0)
+        rc = normal->leaf->create(&normal->state, dev, params->dim, params->n, normal->info.grid, params->batch);
+    if (rc == 0)
+        rc = normal->leaf->set_kernel(normal->state, s.twice, spread, scale);
+    dev_release(dev, spread);
+    if (rc != 0) {
+        normal_free(normal);
+        return rc;
+    }
+    normal->info.bytes = normal->leaf->bytes(normal->state);
+    *out = normal;
+    return 0;
 }
 
 int normal_create(struct normal **out, struct dev *dev, const struct nufft_params *params, size_t samples,
                   const float *k, const float *weights)
 {
-    int status = check_params(params);
-    if (status != 0)
-        return status;
-    struct normal *normal = calloc(1, sizeof *normal);
-    if (normal == NULL)
-        return err_set(ERR_NO_MEMORY, "Not enough memory for a normal operator.");
-    normal->leaf = dev->leaf->convolution;
-    normal->batch = params->batch;
-    normal->pixels = (size_t)params->n[0] * (size_t)params->n[1] * (size_t)params->n[2];
-    struct nufft_params twice = *params;
-    float scale = 1;
-    twice.batch = 1;
-    for (int d = 0; d < 3; d++) {
-        twice.n[d] = d < params->dim ? 2 * params->n[d] : params->n[d];
-        normal->info.grid[d] = d < params->dim ? nufft_smooth_size(twice.n[d]) : 1;
-        scale /= (float)normal->info.grid[d];
-    }
-    struct c32 *spread = NULL;
-    status = make_spread(dev, &twice, samples, k, weights, &spread, &normal->info.expected_error);
-    if (status == 0)
-        status = normal->leaf->create(&normal->state, dev, params->dim, params->n, normal->info.grid, params->batch);
-    if (status == 0)
-        status = normal->leaf->set_kernel(normal->state, twice.n, spread, scale);
-    dev_release(dev, spread);
-    if (status != 0) {
-        normal_free(normal);
-        return status;
-    }
-    normal->info.bytes = normal->leaf->bytes(normal->state);
-    *out = normal;
-    return 0;
+    struct nufft_params one = *params;
+    struct nufft *plan = NULL;
+    int rc = check_params(params);
+    one.batch = 1;
+    if (rc == 0)
+        rc = nufft_create(&plan, dev, &one, samples, k);
+    if (rc == 0)
+        rc = nufft_set_weights(plan, weights);
+    if (rc == 0)
+        rc = normal_create_of(out, dev, params, plan, k);
+    nufft_free(plan);
+    return rc;
 }
 
 void normal_free(struct normal *normal)

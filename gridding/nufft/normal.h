@@ -33,9 +33,15 @@ struct normal_info {
 /* Of `params`, n (1..1024 each), tolerance, batch and the dimension count for the operator; kernel, width and
  * oversampling for the plan that makes its point spread function and is gone on return. k[samples][dim], weights
  * [samples] (NULL: all 1): host memory, read during the call only.
- * Fails as nufft_create does; it needs device memory for a NUFFT of twice the image's size. */
+ * Fails as nufft_create does. */
 int normal_create(struct normal **out, struct dev *dev, const struct nufft_params *params, size_t samples,
                   const float *k, const float *weights);
+
+/* The same from a plan of this `dev` for images of params->n and the samples k, with its weights: of `params`, dim, n
+ * and batch are read. The plan stays the caller's. The point spread function, of twice the image's size, comes in
+ * 2^(dim - 1) adjoints of the plan, and the other half of it by symmetry. */
+int normal_create_of(struct normal **out, struct dev *dev, const struct nufft_params *params, struct nufft *plan,
+                     const float *k);
 void normal_free(struct normal *normal);
 void normal_describe(const struct normal *normal, struct normal_info *info);
 

@@ -1,0 +1,25 @@
+/* op.h: a linear operator on device vectors: what an iterative reconstruction is made of. */
+#ifndef MRIRECON_OP_H
+#define MRIRECON_OP_H
+
+#include "gridding/base/dev.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A: C^domain -> C^range. All vectors are memory of the operator's device, complex float32; input and output do not
+ * overlap. Used by one thread at a time. Outputs are overwritten. The functions return 0 or a code of err.h with its
+ * sentence; NULL: the operator lacks that one. */
+struct op {
+    void *of;             /* the operator's own, passed to each function; stays its maker's */
+    size_t domain, range; /* lengths */
+    int (*forward)(void *of, const struct c32 *x, struct c32 *y); /* y = A x */
+    int (*adjoint)(void *of, const struct c32 *y, struct c32 *x); /* x = A' y */
+    int (*normal)(void *of, const struct c32 *x, struct c32 *r);  /* r = A' W A x, W being the operator's weights */
+};
+
+#ifdef __cplusplus
+}
+#endif
+#endif

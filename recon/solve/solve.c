@@ -1,0 +1,37 @@
+#include "recon/solve/solve_inside.h"
+
+#include "gridding/base/err.h"
+
+#include <time.h>
+
+int solve_vectors(struct dev *dev, size_t n, int count, struct c32 **vector)
+{
+    size_t elements, bytes;
+    if (!size_mul(n, (size_t)count, &elements) || !size_mul(elements, sizeof **vector, &bytes))
+        return err_set(ERR_NO_MEMORY, "%d vectors of %zu elements cannot be counted in bytes.", count, n);
+    int rc = dev_alloc(dev, bytes, (void **)&vector[0]);
+    for (int i = 1; i < count && rc == 0; i++)
+        vector[i] = vector[0] + (size_t)i * n;
+    return rc;
+}
+
+double solve_clock(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+int solve_turn(const struct solve_stop *stop, const struct solve_listener *listener, int done, double start, bool *over)
+{
+    *over = stop->seconds > 0 && done > 0 && solve_clock() - start > stop->seconds;
+    return listener && !*over ? listener->iteration(listener->context, done, stop->iterations) : 0;
+}
+
+int solve_nonfinite(const char *method, int done)
+{
+    return err_set(ERR_DIVERGED,
+                   "%s met a value that is not finite in iteration %d: the k-space samples, the density weights or the "
+                   "coil maps are not what the method can use. method=adjoint shows an image of the same samples.",
+                   method, done + 1);
+}

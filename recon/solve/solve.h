@@ -1,0 +1,48 @@
+/* solve.h: iterative solvers on linear operators (gridding/op.h).
+ *
+ * Vectors are device memory of the operator's domain, complex float32. Everything runs on the calling thread's device;
+ * solvers allocate what solve_..._vectors() states and give it back. Same input, same bits, for any number of threads,
+ * unless a time limit ends the iteration.
+ */
+#ifndef MRIRECON_SOLVE_H
+#define MRIRECON_SOLVE_H
+
+#include "gridding/op.h"
+
+/* When an iteration ends: at the first of these. */
+struct solve_stop {
+    int iterations;   /* the most, >= 1 */
+    double tolerance; /* conjugate gradients: |b - (N + lambda) x| / |b|; proximal: |x_k - x_(k-1)| / |x_k|; 0: never */
+    double seconds;   /* begin no iteration later than this after the first; 0: no limit */
+};
+
+enum solve_end { SOLVE_ITERATIONS, SOLVE_TOLERANCE, SOLVE_SECONDS, SOLVE_ZERO /* b = 0, and so is x */ };
+
+struct solve_result {
+    int iterations;
+    enum solve_end end;
+    double residual; /* what `tolerance` is compared with, of the last iteration */
+};
+
+/* Called before each iteration with those that are done; a code other than 0 ends the solver with it (cancel). */
+struct solve_listener {
+    void *context;
+    int (*iteration)(void *context, int done, int most);
+};
+
+/* Conjugate gradients (Hestenes and Stiefel 1952, doi:10.6028/jres.049.044) on (N + lambda) x = b from x = 0, N being
+ * the operator's `normal`: x minimises |A x - y|^2_W + lambda |x|^2 where b = A' W y. Every iteration applies N once.
+ * `most` vectors of the domain are allocated: CG_VECTORS. Fails with ERR_DIVERGED (a value that is not finite, or N is
+ * not positive), ERR_NO_MEMORY, ERR_DEVICE, and as the listener. */
+enum { CG_VECTORS = 3 };
+int cg_solve(struct dev *dev, const struct op *op, double lambda, const struct c32 *b, struct c32 *x,
+             const struct solve_stop *stop, const struct solve_listener *listener, struct solve_result *result);
+
+/* The largest eigenvalue of N by `iterations` steps of the power method (von Mises and Pollaczek-Geiringer 1929,
+ * doi:10.1002/zamm.19290090105) from a fixed pseudo-random vector. It is approached from below. Allocates POWER_VECTORS
+ * vectors. Fails as cg_solve(). */
+enum { POWER_VECTORS = 2 };
+int power_largest(struct dev *dev, const struct op *op, int iterations, const struct solve_listener *listener,
+                  double *largest);
+
+#endif

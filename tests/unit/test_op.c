@@ -1,0 +1,175 @@
+/* Operators: <Ax,y> = <x,A'y> and normal = A'A, for the NUFFT with its Toeplitz normal operator and for sensitivity
+ * encoding. */
+#include "gridding/base/err.h"
+#include "gridding/base/vec.h"
+#include "gridding/nufft/normal.h"
+#include "recon/mri/sense.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "tests/unit/op_test.h"
+
+enum { NX = 24, NY = 18, SAMPLES = 900, COILS = 5, PIXELS = NX * NY };
+
+struct encoding {
+    struct dev *dev;
+    float k[2 * SAMPLES];
+    struct nufft_params params;
+    struct nufft *plan;
+    struct normal *normal;
+    struct c32 *maps, *images; /* [COILS][PIXELS] */
+    struct sense sense;
+};
+
+static int nufft_op_forward(void *of, const struct c32 *x, struct c32 *y)
+{
+    return nufft_forward(((struct encoding *)of)->plan, 1, x, y);
+}
+
+static int nufft_op_adjoint(void *of, const struct c32 *y, struct c32 *x)
+{
+    return nufft_adjoint(((struct encoding *)of)->plan, 1, y, x);
+}
+
+static int normal_op(void *of, const struct c32 *x, struct c32 *r)
+{
+    return normal_apply(((struct encoding *)of)->normal, 1, x, r);
+}
+
+/* A = F S, all coils' samples. */
+static int sense_forward(void *of, const struct c32 *x, struct c32 *y)
+{
+    struct encoding *e = of;
+    int rc = vec_multiply(e->dev, PIXELS, COILS, e->maps, x, e->images);
+    return rc ? rc : nufft_forward(e->plan, COILS, e->images, y);
+}
+
+static int sense_adjoint(void *of, const struct c32 *y, struct c32 *x)
+{
+    struct encoding *e = of;
+    int rc = dev_zero(e->dev, x, PIXELS * sizeof *x);
+    rc = rc ? rc : nufft_adjoint(e->plan, COILS, y, e->images);
+    rc = rc ? rc : sense_combine(&e->sense, 0, 2, e->images, x);
+    return rc ? rc : sense_combine(&e->sense, 2, COILS - 2, e->images + 2 * PIXELS, x);
+}
+
+static int sense_normal(void *of, const struct c32 *x, struct c32 *r)
+{
+    struct encoding *e = of;
+    return sense_op(&e->sense).normal(&e->sense, x, r);
+}
+
+static void encoding_open(struct encoding *e, int threads, int batch)
+{
+    uint64_t seed = 3;
+    for (size_t i = 0; i < 2 * SAMPLES; i++)
+        e->k[i] = (float)(uniform_next(&seed) - 0.5);
+    e->params = (struct nufft_params){.dim = 2, .n = {NX, NY, 1}, .tolerance = 1e-5, .batch = COILS};
+    assert_int_equal(dev_create(&e->dev, DEV_CPU, 0, threads), 0);
+    assert_int_equal(nufft_create(&e->plan, e->dev, &e->params, SAMPLES, e->k), 0);
+    assert_int_equal(normal_create_of(&e->normal, e->dev, &e->params, e->plan, e->k), 0);
+    e->maps = op_test_random(e->dev, COILS * PIXELS, 21);
+    e->images = op_test_random(e->dev, COILS * PIXELS, 22);
+    assert_int_equal(sense_open(&e->sense, e->dev, e->normal, PIXELS, COILS, batch, e->maps), 0);
+}
+
+static void encoding_close(struct encoding *e)
+{
+    sense_close(&e->sense);
+    dev_release(e->dev, e->maps);
+    dev_release(e->dev, e->images);
+    normal_free(e->normal);
+    nufft_free(e->plan);
+    dev_free(e->dev);
+}
+
+/* The NUFFT's forward is its adjoint's transpose but for rounding (1e-6); A'A by two NUFFTs errs by the tolerance of
+ * each, and so does the Toeplitz operator. */
+static void test_nufft(void **state)
+{
+    (void)state;
+    struct encoding e;
+    encoding_open(&e, 2, COILS);
+    const struct op op = {&e, PIXELS, SAMPLES, nufft_op_forward, nufft_op_adjoint, normal_op};
+    op_test(e.dev, &op, 2e-6, 3e-5);
+    encoding_close(&e);
+}
+
+/* Of all coils at once, and of batches that do not divide them. */
+static void test_sense(void **state)
+{
+    (void)state;
+    for (int batch = COILS; batch >= 1; batch -= 3) {
+        struct encoding e;
+        encoding_open(&e, 2, batch);
+        const struct op op = {&e, PIXELS, COILS * SAMPLES, sense_forward, sense_adjoint, sense_normal};
+        op_test(e.dev, &op, 2e-6, 3e-5);
+        encoding_close(&e);
+    }
+}
+
+static int refuse(void *context)
+{
+    return ++*(int *)context > 2 ? err_set(ERR_CANCELED, "Enough.") : 0;
+}
+
+/* A cancel is seen between the batches of one application. */
+static void test_sense_is_canceled(void **state)
+{
+    (void)state;
+    struct encoding e;
+    int asked = 0;
+    encoding_open(&e, 1, 1);
+    e.sense.ask = refuse;
+    e.sense.context = &asked;
+    struct c32 *x = op_test_random(e.dev, PIXELS, 1), *r = op_test_random(e.dev, PIXELS, 2);
+    assert_int_equal(sense_op(&e.sense).normal(&e.sense, x, r), ERR_CANCELED);
+    assert_int_equal(asked, 3);
+    dev_release(e.dev, x);
+    dev_release(e.dev, r);
+    encoding_close(&e);
+}
+
+/* A normal operator of a plan has the plan's weights. */
+static void test_normal_has_the_plans_weights(void **state)
+{
+    (void)state;
+    struct encoding e;
+    float weights[SAMPLES];
+    struct normal *weighted = NULL, *direct = NULL;
+    uint64_t seed = 5;
+    encoding_open(&e, 1, 1);
+    for (size_t m = 0; m < SAMPLES; m++)
+        weights[m] = (float)uniform_next(&seed);
+    assert_int_equal(nufft_set_weights(e.plan, weights), 0);
+    assert_int_equal(normal_create_of(&weighted, e.dev, &e.params, e.plan, e.k), 0);
+    assert_int_equal(normal_create(&direct, e.dev, &e.params, SAMPLES, e.k, weights), 0);
+    struct c32 *x = op_test_random(e.dev, PIXELS, 1), *r = op_test_random(e.dev, PIXELS, 2);
+    struct c32 *q = op_test_random(e.dev, PIXELS, 3);
+    assert_int_equal(normal_apply(weighted, 1, x, r), 0);
+    assert_int_equal(normal_apply(direct, 1, x, q), 0);
+    assert_true(op_test_distance(e.dev, PIXELS, r, q) < 3e-5);
+    assert_int_equal(normal_apply(e.normal, 1, x, q), 0);
+    assert_true(op_test_distance(e.dev, PIXELS, r, q) > 0.1);
+    dev_release(e.dev, x);
+    dev_release(e.dev, r);
+    dev_release(e.dev, q);
+    normal_free(weighted);
+    normal_free(direct);
+    encoding_close(&e);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nufft),
+        cmocka_unit_test(test_sense),
+        cmocka_unit_test(test_sense_is_canceled),
+        cmocka_unit_test(test_normal_has_the_plans_weights),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -226,7 +226,12 @@ void connection_forget(struct connections *connections, struct connection_watch 
 void connection_enter(struct connection_watch *watch, enum connection_phase phase)
 {
     watch->bytes = 0;
-    watch->heard = phase == CONNECTION_IDLE ? bytes_heard(watch) : 0;
+    /* The next request may come before the library tells that the answer has been sent: what comes once an answer has
+     * begun is the next request's. */
+    if (phase == CONNECTION_NEW)
+        watch->heard = 0;
+    else if (phase != CONNECTION_BODY && watch->phase != CONNECTION_ANSWER)
+        watch->heard = bytes_heard(watch);
     watch->since = clock_seconds();
     watch->phase = (int)phase;
 }

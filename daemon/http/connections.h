@@ -41,7 +41,7 @@ struct connection_watch {
     _Atomic int phase;
     _Atomic double since;  /* clock_seconds() when the phase began */
     _Atomic int64_t bytes; /* of the body, so far */
-    _Atomic int64_t heard; /* bytes that had come on the connection when it became idle */
+    _Atomic int64_t heard; /* bytes that had come on the connection when its last request had */
 };
 
 struct connections;

@@ -208,20 +208,42 @@ def decoders_ready():
         def children():
             found = []
             for path in glob.glob(f"/proc/{worker}/task/*/children"):
-                with open(path) as file:
-                    found += map(int, file.read().split())
+                with contextlib.suppress(OSError):
+                    with open(path) as file:
+                        found += map(int, file.read().split())
             return sorted(found)
 
         def ready():
-            wait_until(lambda: [state(child) for child in children()] == ["S", "S"], "two decoders that stand ready, and no zombie")
-            return children()
+            """Two decoders that stand ready, and no zombie."""
+            def two():
+                found = children()
+                return [state(child) for child in found] == ["S", "S"] and found
+            return wait_until(two, "two decoders that stand ready, and no zombie")
+
+        def descriptors():
+            """How many the worker has open between jobs: of its sockets one to the daemon and one to each decoder, memory for
+            one scan, and none of a job's files."""
+            open_now = []
+
+            def at_rest():
+                open_now.clear()
+                for path in glob.glob(f"/proc/{worker}/fd/*"):
+                    with contextlib.suppress(OSError):
+                        open_now.append(os.readlink(path).removeprefix(daemon.state + "/").partition(":")[0])
+                return (open_now.count("socket"), open_now.count("/memfd")) == (3, 1) and \
+                    not [name for name in open_now if name.startswith(("spool/", "results/"))]
+            try:
+                wait_until(at_rest, "the worker to have open what it has between jobs")
+            except AssertionError as error:
+                raise AssertionError(f"{error}; open are {sorted(open_now)}") from None
+            return len(open_now)
         daemon.run(BODY)
-        descriptors = len(os.listdir(f"/proc/{worker}/fd"))
         first = ready()
+        before = descriptors()
         for _ in range(5):
             daemon.run(BODY)
         assert not set(first) & set(ready()), "a decoder served more than one upload"
-        same(len(os.listdir(f"/proc/{worker}/fd")), descriptors, "descriptors of the worker after five jobs more")
+        same(descriptors(), before, "descriptors of the worker after five jobs more")
         for decoder in ready():
             os.kill(decoder, signal.SIGKILL)
         same(daemon.run(BODY)["state"], "succeeded", "state of a job whose decoders were killed before it came")

@@ -8,7 +8,9 @@
 
 struct gridder {
     struct recon_job *job;
-    size_t most_samples, most_count, pixels;
+    size_t most_samples, most_count;
+    int n[3];      /* size of the plan's images */
+    size_t pixels; /* of one of them */
     int batch, most_coils;
     struct nufft *plan;
     bool kept;                   /* the plan is the cache's */
@@ -31,6 +33,16 @@ struct gridder {
  * nufft_create() and recon_frame_density(). */
 int gridder_plan(struct gridder *g, size_t f, double base, double span);
 void gridder_plan_drop(struct gridder *g);
+
+/* Coils of the batch that begins at coil `first`. */
+int gridder_coils(const struct gridder *g, const struct frame *frame, int first);
+
+/* Hand `count` coils from `first` to the device, beside what it has to do: data[count][samples]. Fails as
+ * recon_coil_gather() and dev_upload_begin(). */
+int gridder_upload(struct gridder *g, const struct frame *frame, int first, int count, struct c32 *data);
+
+/* Image `f` by method=adjoint, into the series. */
+int adjoint_frame(struct gridder *g, size_t f);
 
 /* Report "overflow": how GPU and CPU shared the samples. `depth` is the last plan's; null: without a limit. */
 void gridder_report_overflow(struct gridder *g);

@@ -30,16 +30,6 @@ enum {
     UPLOAD_BATCH = 64 << 20
 };
 
-static bool combines(const struct recon_job *job)
-{
-    return recon_choice(job, RECON_COILS) == RECON_COILS_RSS;
-}
-
-static bool complex_out(const struct recon_job *job)
-{
-    return recon_choice(job, RECON_OUTPUT) == RECON_OUTPUT_COMPLEX;
-}
-
 static int too_large(const char *what, size_t required, size_t available)
 {
     return err_set_bytes(
@@ -53,7 +43,7 @@ static int too_large(const char *what, size_t required, size_t available)
 static int memory_check(const struct gridder *g, size_t channels)
 {
     const struct recon_job *job = g->job;
-    size_t pixel = complex_out(job) ? sizeof(struct c32) : sizeof(float), images, samples;
+    size_t pixel = recon_complex_out(job) ? sizeof(struct c32) : sizeof(float), images, samples;
     size_t per_sample = 2 * (size_t)job->dim * sizeof(float) + sizeof(float) + sizeof(struct c32);
     bool countable = size_mul(g->pixels, pixel, &images) && size_mul(images, channels, &images) &&
                      size_mul(images, job->frames->count, &images) && size_mul(g->most_samples, per_sample, &samples) &&
@@ -65,14 +55,15 @@ static int memory_check(const struct gridder *g, size_t channels)
 static int gridder_sizes(struct gridder *g)
 {
     struct recon_job *job = g->job;
-    g->pixels = (size_t)job->out_n[0] * (size_t)job->out_n[1] * (size_t)job->out_n[2];
+    memcpy(g->n, job->out_n, sizeof g->n);
+    g->pixels = (size_t)g->n[0] * (size_t)g->n[1] * (size_t)g->n[2];
     g->most_coils = 0;
     for (size_t f = 0; f < job->frames->count; f++) {
         const struct frame *frame = &job->frames->frame[f];
         g->most_samples = frame->samples > g->most_samples ? frame->samples : g->most_samples;
         g->most_count = frame->count > g->most_count ? frame->count : g->most_count;
         g->most_coils = frame->coils > g->most_coils ? frame->coils : g->most_coils;
-        if (!combines(job) && frame->coils != job->frames->frame[0].coils)
+        if (!recon_combines(job) && frame->coils != job->frames->frame[0].coils)
             return err_set(
                 ERR_COILS_DIFFER,
                 "Parameter coils=none needs as many coils in every image, but image %zu has %d and the first %d. Pass "
@@ -97,7 +88,8 @@ static int gridder_sizes(struct gridder *g)
 static int buffers_alloc(struct gridder *g)
 {
     struct recon_job *job = g->job;
-    size_t image_bytes = combines(job) ? g->pixels * sizeof(float) : (size_t)g->batch * g->pixels * sizeof(struct c32);
+    size_t image_bytes =
+        recon_combines(job) ? g->pixels * sizeof(float) : (size_t)g->batch * g->pixels * sizeof(struct c32);
     size_t data_bytes = (size_t)g->batch * g->most_samples * sizeof(struct c32);
     int rc = 0;
     for (int i = 0; i < (g->batch < g->most_coils && dev_is_gpu(job->dev) ? 2 : 1) && rc == 0; i++)
@@ -110,15 +102,15 @@ static int gridder_create(struct gridder *g)
 {
     struct recon_job *job = g->job;
     int rc = gridder_sizes(g);
-    size_t channels = combines(job) ? 1 : (size_t)g->most_coils;
+    size_t channels = recon_combines(job) ? 1 : (size_t)g->most_coils;
     if (rc == 0)
         rc = memory_check(g, channels);
-    if (rc != 0 && plan_cache_clear(job->request->cache))
+    if (rc != 0 && plan_cache_clear(job->cache))
         rc = memory_check(g, channels);
     if (rc == 0)
         rc = image_series_create(&job->images, job->frames->count, channels,
                                  (const size_t[]){(size_t)job->out_n[0], (size_t)job->out_n[1], (size_t)job->out_n[2]},
-                                 complex_out(job));
+                                 recon_complex_out(job));
     if (rc != 0)
         return rc;
     size_t coordinates = g->most_samples * (size_t)job->dim;
@@ -128,12 +120,12 @@ static int gridder_create(struct gridder *g)
     g->offsets = malloc((g->most_count + 1) * sizeof *g->offsets);
     g->staging = malloc(g->most_samples * sizeof *g->staging);
     job->coil_lives = calloc((size_t)g->most_coils, sizeof *job->coil_lives);
-    g->coil = combines(job) || complex_out(job) ? NULL : malloc(g->pixels * sizeof *g->coil);
+    g->coil = recon_combines(job) || recon_complex_out(job) ? NULL : malloc(g->pixels * sizeof *g->coil);
     if (!g->k || !g->planned_k || !g->weights || !g->offsets || !g->staging || !job->coil_lives ||
-        (!g->coil && !combines(job) && !complex_out(job)))
+        (!g->coil && !recon_combines(job) && !recon_complex_out(job)))
         return err_no_memory("an image of %zu samples", g->most_samples);
     rc = buffers_alloc(g);
-    if (rc != 0 && rc != ERR_DEVICE && plan_cache_clear(job->request->cache))
+    if (rc != 0 && rc != ERR_DEVICE && plan_cache_clear(job->cache))
         rc = buffers_alloc(g);
     return rc;
 }
@@ -150,127 +142,6 @@ static void gridder_free(struct gridder *g)
     free(g->weights);
     free(g->planned_k);
     free(g->k);
-}
-
-/* What the last adjoint has added to the times. */
-static void times_add(struct gridder *g)
-{
-    struct nufft_times times;
-    nufft_times(g->plan, &times);
-    g->times.gpu += times.gpu;
-    g->times.cpu += times.cpu;
-    g->times.merge += times.merge;
-    g->times.hidden += times.hidden;
-}
-
-/* Hand `count` coils from `first` to the device, beside what it has to do. */
-static int coils_upload(struct gridder *g, const struct frame *frame, int first, int count, struct c32 *data)
-{
-    int rc = 0;
-    for (int c = 0; c < count && rc == 0; c++) {
-        struct c32 *there = data + (size_t)c * frame->samples, *direct = dev_direct(g->job->dev, there);
-        rc = recon_coil_gather(g->job, frame, g->offsets, first + c, direct != NULL ? direct : g->staging);
-        if (rc == 0 && direct == NULL)
-            rc = dev_upload_begin(g->job->dev, there, g->staging, frame->samples * sizeof(struct c32));
-    }
-    return rc;
-}
-
-/* Single coils from the device into the series, from channel `first` on. */
-static int coils_store(struct gridder *g, size_t f, int first, int count)
-{
-    struct recon_job *job = g->job;
-    struct image_series *series = job->images;
-    int rc = 0;
-    for (int c = 0; c < count && rc == 0; c++) {
-        size_t plane = (f * series->channels + (size_t)(first + c)) * g->pixels;
-        const struct c32 *from = (const struct c32 *)g->image + (size_t)c * g->pixels;
-        void *to = complex_out(job) ? (void *)(series->data + 2 * plane) : g->coil;
-        rc = dev_download(job->dev, to, from, g->pixels * sizeof(struct c32));
-        for (size_t i = 0; i < g->pixels && rc == 0 && !complex_out(job); i++)
-            series->data[plane + i] = hypotf(g->coil[i].re, g->coil[i].im);
-    }
-    return rc;
-}
-
-static int squares_store(struct gridder *g, size_t f)
-{
-    float *to = g->job->images->data + f * g->pixels;
-    int rc = dev_download(g->job->dev, to, g->image, g->pixels * sizeof(float));
-    for (size_t i = 0; i < g->pixels && rc == 0; i++)
-        to[i] = sqrtf(to[i]);
-    return rc;
-}
-
-static int coils_of(const struct gridder *g, const struct frame *frame, int first)
-{
-    return frame->coils - first < g->batch ? frame->coils - first : g->batch;
-}
-
-/* Grid the coils from `first` on, which are in data[turn], and upload the next ones meanwhile where there is room for
- * them. */
-static int batch_grid(struct gridder *g, const struct frame *frame, int first, int turn)
-{
-    struct recon_job *job = g->job;
-    int count = coils_of(g, frame, first), next = first + count;
-    double start = recon_clock(), beside = 0;
-    int rc = combines(job) ? nufft_adjoint_squares_begin(g->plan, count, g->data[turn], g->image)
-                           : nufft_adjoint_begin(g->plan, count, g->data[turn], g->image);
-    if (rc == 0 && g->data[1] && next < frame->coils) {
-        beside = recon_clock();
-        rc = coils_upload(g, frame, next, coils_of(g, frame, next), g->data[!turn]);
-        beside = recon_clock() - beside;
-        g->beside += beside;
-    }
-    int finished = nufft_finish(g->plan);
-    rc = rc ? rc : finished;
-    if (rc == 0)
-        times_add(g);
-    recon_report_stage(job, recon_steps[RECON_STEP_GRIDDING].name, recon_clock() - start);
-    return rc;
-}
-
-static int frame_grid(struct gridder *g, size_t f)
-{
-    struct recon_job *job = g->job;
-    const struct frame *frame = &job->frames->frame[f];
-    bool rss = combines(job);
-    /* A frame that needs weights and a plan of its own spends a part of its time on them. */
-    double base = (double)g->coils_done / (double)g->coils, span = frame->coils / (double)g->coils;
-    double before = span * (1 - recon_steps[RECON_STEP_GRIDDING].share / job->share);
-    int plans = g->plans, rc = gridder_plan(g, f, base, before);
-    if (g->plans > plans) {
-        base += before;
-        span -= before;
-    }
-    if (rc == 0 && rss)
-        rc = dev_zero(job->dev, g->image, g->pixels * sizeof(float));
-    for (int first = 0, turn = 0; first < frame->coils && rc == 0; first += g->batch, turn ^= g->data[1] != NULL) {
-        rc = recon_tell(job, RECON_STEP_GRIDDING, base + span * first / frame->coils, g->coils_done + first, g->coils);
-        double start = recon_clock();
-        if (rc == 0 && (first == 0 || !g->data[1]))
-            rc = coils_upload(g, frame, first, coils_of(g, frame, first), g->data[turn]);
-        if (rc == 0)
-            rc = dev_upload_order(job->dev);
-        recon_report_stage(job, "upload", recon_clock() - start);
-        if (rc == 0)
-            rc = batch_grid(g, frame, first, turn);
-        start = recon_clock();
-        if (rc == 0 && !rss)
-            rc = coils_store(g, f, first, coils_of(g, frame, first));
-        recon_report_stage(job, "download", recon_clock() - start);
-    }
-    g->coils_done += frame->coils;
-    if (rc == 0) {
-        struct nufft_info info;
-        nufft_describe(g->plan, &info);
-        g->overflowed += (double)info.overflowed;
-    }
-    double start = recon_clock();
-    if (rc == 0 && rss)
-        rc = squares_store(g, f);
-    recon_report_stage(job, "download", recon_clock() - start);
-    return rc;
 }
 
 /* Where the image lies, from its first readout. */
@@ -346,13 +217,14 @@ int recon_images(struct recon_job *job)
 {
     struct gridder g = {.job = job};
     size_t *order = NULL;
+    job->cache = job->request->cache;
     int rc = gridder_create(&g);
     if (rc == 0)
         rc = order_make(job, &order);
     for (size_t f = 0; f < job->frames->count; f++)
         g.coils += job->frames->frame[f].coils;
     for (size_t i = 0; i < job->frames->count && rc == 0; i++)
-        rc = frame_grid(&g, order[i]);
+        rc = adjoint_frame(&g, order[i]);
     if (rc == 0)
         rc = recon_tell(job, RECON_STEP_GRIDDING, 1, g.coils_done, g.coils);
     if (rc == 0) {

@@ -126,7 +126,7 @@ static void key_fill(const struct gridder *g, const struct frame *frame, struct 
     key->params.bin_depth = (int)recon_choice(job, RECON_BIN_DEPTH);
     key->params.overflow = (enum nufft_overflow)recon_choice(job, RECON_OVERFLOW);
     for (int d = 0; d < 3; d++) {
-        key->params.n[d] = job->out_n[d];
+        key->params.n[d] = g->n[d];
         key->n[d] = job->n[d];
         key->out_k[d] = job->out_k[d];
     }
@@ -170,7 +170,7 @@ static int plan_make(struct gridder *g, const struct frame *frame, const struct 
 static int plan_get(struct gridder *g, const struct frame *frame, double base, double span)
 {
     struct recon_job *job = g->job;
-    struct recon_cache *cache = job->request->cache;
+    struct recon_cache *cache = job->cache;
     const struct plan_arrays arrays = {g->k, job->has_weights ? g->weights : NULL, g->offsets};
     struct plan_key key;
     json_t *decisions = NULL;

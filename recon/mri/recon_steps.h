@@ -41,7 +41,8 @@ struct recon_job {
     int whitened_coils;    /* step "noise": 0: no whitening */
     struct c32 *whitening; /* [coils][coils], lower triangular */
 
-    bool *coil_lives; /* step "images", [coils]: a sample of the coil that is not 0 was met */
+    struct recon_cache *cache; /* step "images": the request's; NULL: nothing is kept */
+    bool *coil_lives;          /* step "images", [coils]: a sample of the coil that is not 0 was met */
     struct image_series *images;
     json_t *report;
 };
@@ -54,6 +55,17 @@ int recon_images(struct recon_job *job);
 static inline int64_t recon_choice(const struct recon_job *job, enum recon_param param)
 {
     return job->request->values->value[param].integer;
+}
+
+/* Whether the coils are combined into one image, and whether its pixels are complex. */
+static inline bool recon_combines(const struct recon_job *job)
+{
+    return recon_choice(job, RECON_COILS) == RECON_COILS_RSS;
+}
+
+static inline bool recon_complex_out(const struct recon_job *job)
+{
+    return recon_choice(job, RECON_OUTPUT) == RECON_OUTPUT_COMPLEX;
 }
 
 /* Threads for a pass over so many samples: below some, one is done before others are woken. */

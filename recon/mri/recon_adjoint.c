@@ -1,0 +1,107 @@
+/* method=adjoint: one gridding adjoint of each coil, combined. How images are scaled: recon_images.c. */
+#include "recon/mri/recon_gridder.h"
+
+#include <math.h>
+
+/* What the last adjoint has added to the times. */
+static void times_add(struct gridder *g)
+{
+    struct nufft_times times;
+    nufft_times(g->plan, &times);
+    g->times.gpu += times.gpu;
+    g->times.cpu += times.cpu;
+    g->times.merge += times.merge;
+    g->times.hidden += times.hidden;
+}
+
+/* Single coils from the device into the series, from channel `first` on. */
+static int coils_store(struct gridder *g, size_t f, int first, int count)
+{
+    struct recon_job *job = g->job;
+    struct image_series *series = job->images;
+    int rc = 0;
+    for (int c = 0; c < count && rc == 0; c++) {
+        size_t plane = (f * series->channels + (size_t)(first + c)) * g->pixels;
+        const struct c32 *from = (const struct c32 *)g->image + (size_t)c * g->pixels;
+        void *to = recon_complex_out(job) ? (void *)(series->data + 2 * plane) : g->coil;
+        rc = dev_download(job->dev, to, from, g->pixels * sizeof(struct c32));
+        for (size_t i = 0; i < g->pixels && rc == 0 && !recon_complex_out(job); i++)
+            series->data[plane + i] = hypotf(g->coil[i].re, g->coil[i].im);
+    }
+    return rc;
+}
+
+static int squares_store(struct gridder *g, size_t f)
+{
+    float *to = g->job->images->data + f * g->pixels;
+    int rc = dev_download(g->job->dev, to, g->image, g->pixels * sizeof(float));
+    for (size_t i = 0; i < g->pixels && rc == 0; i++)
+        to[i] = sqrtf(to[i]);
+    return rc;
+}
+
+/* Grid the coils from `first` on, which are in data[turn], and upload the next ones meanwhile where there is room for
+ * them. */
+static int batch_grid(struct gridder *g, const struct frame *frame, int first, int turn)
+{
+    struct recon_job *job = g->job;
+    int count = gridder_coils(g, frame, first), next = first + count;
+    double start = recon_clock(), beside = 0;
+    int rc = recon_combines(job) ? nufft_adjoint_squares_begin(g->plan, count, g->data[turn], g->image)
+                                 : nufft_adjoint_begin(g->plan, count, g->data[turn], g->image);
+    if (rc == 0 && g->data[1] && next < frame->coils) {
+        beside = recon_clock();
+        rc = gridder_upload(g, frame, next, gridder_coils(g, frame, next), g->data[!turn]);
+        beside = recon_clock() - beside;
+        g->beside += beside;
+    }
+    int finished = nufft_finish(g->plan);
+    rc = rc ? rc : finished;
+    if (rc == 0)
+        times_add(g);
+    recon_report_stage(job, recon_steps[RECON_STEP_GRIDDING].name, recon_clock() - start);
+    return rc;
+}
+
+int adjoint_frame(struct gridder *g, size_t f)
+{
+    struct recon_job *job = g->job;
+    const struct frame *frame = &job->frames->frame[f];
+    bool rss = recon_combines(job);
+    /* A frame that needs weights and a plan of its own spends a part of its time on them. */
+    double base = (double)g->coils_done / (double)g->coils, span = frame->coils / (double)g->coils;
+    double before = span * (1 - recon_steps[RECON_STEP_GRIDDING].share / job->share);
+    int plans = g->plans, rc = gridder_plan(g, f, base, before);
+    if (g->plans > plans) {
+        base += before;
+        span -= before;
+    }
+    if (rc == 0 && rss)
+        rc = dev_zero(job->dev, g->image, g->pixels * sizeof(float));
+    for (int first = 0, turn = 0; first < frame->coils && rc == 0; first += g->batch, turn ^= g->data[1] != NULL) {
+        rc = recon_tell(job, RECON_STEP_GRIDDING, base + span * first / frame->coils, g->coils_done + first, g->coils);
+        double start = recon_clock();
+        if (rc == 0 && (first == 0 || !g->data[1]))
+            rc = gridder_upload(g, frame, first, gridder_coils(g, frame, first), g->data[turn]);
+        if (rc == 0)
+            rc = dev_upload_order(job->dev);
+        recon_report_stage(job, "upload", recon_clock() - start);
+        if (rc == 0)
+            rc = batch_grid(g, frame, first, turn);
+        start = recon_clock();
+        if (rc == 0 && !rss)
+            rc = coils_store(g, f, first, gridder_coils(g, frame, first));
+        recon_report_stage(job, "download", recon_clock() - start);
+    }
+    g->coils_done += frame->coils;
+    if (rc == 0) {
+        struct nufft_info info;
+        nufft_describe(g->plan, &info);
+        g->overflowed += (double)info.overflowed;
+    }
+    double start = recon_clock();
+    if (rc == 0 && rss)
+        rc = squares_store(g, f);
+    recon_report_stage(job, "download", recon_clock() - start);
+    return rc;
+}

@@ -63,10 +63,10 @@ static int ended(struct batch *batch, struct scan_entry *scan, enum scan_state s
 }
 
 /* What the server refuses whatever scan comes. */
-static bool is_of_the_command(int failure)
+static bool is_of_the_command(int rc)
 {
-    return failure == ERR_BAD_PARAMETER || failure == ERR_UNKNOWN_PARAMETER || failure == ERR_UNKNOWN_KIND ||
-           failure == ERR_BAD_REQUEST || failure == ERR_UNAUTHORIZED || failure == ERR_FORBIDDEN;
+    return rc == ERR_BAD_PARAMETER || rc == ERR_UNKNOWN_PARAMETER || rc == ERR_UNKNOWN_KIND || rc == ERR_BAD_REQUEST ||
+           rc == ERR_UNAUTHORIZED || rc == ERR_FORBIDDEN;
 }
 
 static void answered(struct batch *batch)
@@ -77,68 +77,68 @@ static void answered(struct batch *batch)
 }
 
 /* After a call that failed: 0 where it is worth trying again later. A server that never answered is another or none. */
-static int later(struct batch *batch, int failure)
+static int later(struct batch *batch, int rc)
 {
-    if (failure == ERR_IO && (batch->answered == 0 || client_seconds() - batch->answered > OUTAGE_SECONDS))
-        return failure;
-    if (failure != ERR_IO && !job_failure_passes(failure))
-        return failure;
-    if (failure != batch->waits_for) {
+    if (rc == ERR_IO && (batch->answered == 0 || client_seconds() - batch->answered > OUTAGE_SECONDS))
+        return rc;
+    if (rc != ERR_IO && !job_failure_passes(rc))
+        return rc;
+    if (rc != batch->waits_for) {
         progress_end(&batch->progress);
         fprintf(stderr, "mrirecon: waiting: ");
         client_print_text(stderr, err_last()->text);
         fprintf(stderr, " [%s]\n", err_name(err_last()->code));
-        batch->waits_for = failure;
+        batch->waits_for = rc;
     }
     batch->send_at = client_seconds() + BUSY_SECONDS;
     return 0;
 }
 
 /* A scan that could not be sent: it is tried again later, or has failed, or the batch ends. */
-static int not_sent(struct batch *batch, struct scan_entry *scan, int failure)
+static int not_sent(struct batch *batch, struct scan_entry *scan, int rc)
 {
     json_t *alive = NULL;
     const struct err why = *err_last();
-    if (failure == ERR_CANCELED || is_of_the_command(failure))
-        return failure;
+    if (rc == ERR_CANCELED || is_of_the_command(rc))
+        return rc;
     /* A connection that breaks, or a file that cannot be read: where the server answers otherwise, time after time, it
      * is the scan's, and the others have their turn. */
-    int silence = failure == ERR_IO ? service_call(batch->service, "GET", "/livez", &alive) : 0;
+    int silence = rc == ERR_IO ? service_call(batch->service, "GET", "/livez", &alive) : 0;
     json_decref(alive);
     if (silence == ERR_CANCELED)
         return silence;
     if (!silence)
         answered(batch);
-    bool its_own = failure == ERR_IO && !silence && ++scan->tries == TRIES;
+    bool its_own = rc == ERR_IO && !silence && ++scan->tries == TRIES;
     err_restore(&why);
-    if (!its_own && later(batch, failure) == 0)
+    if (!its_own && later(batch, rc) == 0)
         return 0;
-    return silence ? failure : ended(batch, scan, SCAN_FAILED, err_name(why.code), why.text);
+    return silence ? rc : ended(batch, scan, SCAN_FAILED, err_name(why.code), why.text);
 }
 
 static int send(struct batch *batch, struct scan_entry *scan)
 {
     json_t *job = NULL;
     char *file = folder_path(batch->folder, scan->name);
-    int failure = file ? 0 : ERR_NO_MEMORY;
+    int rc = file ? 0 : ERR_NO_MEMORY;
     bool readable = file && access(file, R_OK) == 0;
     if (file && (!readable || scan->bytes == 0)) {
-        failure = ended(batch, scan, SCAN_FAILED, err_name(readable ? ERR_EMPTY_BODY : ERR_IO),
-                        readable ? "The file is empty." : strerror(errno));
+        rc = ended(batch, scan, SCAN_FAILED, err_name(readable ? ERR_EMPTY_BODY : ERR_IO),
+                   readable ? "The file is empty." : strerror(errno));
         free(file);
-        return failure;
+        return rc;
     }
-    if (!failure && !*scan->key)
-        failure = journal_sending(batch->journal, scan);
-    if (failure) {
+    if (!rc && !*scan->key)
+        rc = journal_sending(batch->journal, scan);
+    if (rc) {
         free(file);
-        return failure;
+        return rc;
     }
     progress_end(&batch->progress);
-    failure = submission_send(batch->service, batch->options, batch->path, file, scan->key, &job);
+    rc = submission_send(batch->service, batch->options, batch->path, file, scan->key, &job);
     free(file);
-    if (failure)
-        return not_sent(batch, scan, failure);
+    if (rc)
+        return not_sent(batch, scan, rc);
     answered(batch);
     scan->state = SCAN_SENT;
     scan->tries = 0;
@@ -166,30 +166,30 @@ static double seconds_between(const json_t *job, const char *from, const char *t
 static int save(struct batch *batch, struct scan_entry *scan)
 {
     char *image = folder_image_path(batch->out, scan, batch->format);
-    int failure = image ? job_fetch(batch->service, scan->id, batch->format, image) : ERR_NO_MEMORY;
+    int rc = image ? job_fetch(batch->service, scan->id, batch->format, image) : ERR_NO_MEMORY;
     free(image);
-    if (!failure)
+    if (!rc)
         return ended(batch, scan, SCAN_SUCCEEDED, "", "");
     /* The server may have gone down just then; that the image cannot be written here does not pass by trying. */
-    if (failure == ERR_IO)
-        return ++scan->tries < TRIES ? 0 : failure;
-    if (failure == ERR_CANCELED || failure == ERR_SPOOL_FULL || is_of_the_command(failure))
-        return failure;
+    if (rc == ERR_IO)
+        return ++scan->tries < TRIES ? 0 : rc;
+    if (rc == ERR_CANCELED || rc == ERR_SPOOL_FULL || is_of_the_command(rc))
+        return rc;
     struct err why = *err_last();
-    return later(batch, failure) == 0 ? 0 : ended(batch, scan, SCAN_FAILED, err_name(why.code), why.text);
+    return later(batch, rc) == 0 ? 0 : ended(batch, scan, SCAN_FAILED, err_name(why.code), why.text);
 }
 
 /* How far a scan is that was sent. */
 static int look(struct batch *batch, struct scan_entry *scan)
 {
     json_t *job = NULL;
-    int failure = job_call(batch->service, "GET", scan->id, "", &job);
-    if (failure == ERR_NOT_FOUND) { /* it was deleted before its image was fetched */
+    int rc = job_call(batch->service, "GET", scan->id, "", &job);
+    if (rc == ERR_NOT_FOUND) { /* it was deleted before its image was fetched */
         answered(batch);
         return journal_sending(batch->journal, scan);
     }
-    if (failure)
-        return later(batch, failure);
+    if (rc)
+        return later(batch, rc);
     answered(batch);
     if (strcmp(client_text(job, "state"), "running") == 0) {
         char step[PROGRESS_TEXT];
@@ -201,13 +201,13 @@ static int look(struct batch *batch, struct scan_entry *scan)
         const json_t *error = json_object_get(job, "error");
         scan->seconds = seconds_between(job, "started", "finished");
         if (strcmp(state, "succeeded") == 0)
-            failure = save(batch, scan);
+            rc = save(batch, scan);
         else
-            failure = ended(batch, scan, strcmp(state, "failed") == 0 ? SCAN_FAILED : SCAN_CANCELED,
-                            client_text(error, "code"), client_text(error, "detail"));
+            rc = ended(batch, scan, strcmp(state, "failed") == 0 ? SCAN_FAILED : SCAN_CANCELED,
+                       client_text(error, "code"), client_text(error, "detail"));
     }
     json_decref(job);
-    return failure;
+    return rc;
 }
 
 /* ---- all scans ---- */
@@ -268,29 +268,29 @@ static int take_up(struct batch *batch)
 
 static int run(struct batch *batch)
 {
-    int failure = 0;
-    while (!failure && count_of(batch, SCAN_NEW) + count_of(batch, SCAN_SENT) > 0) {
+    int rc = 0;
+    while (!rc && count_of(batch, SCAN_NEW) + count_of(batch, SCAN_SENT) > 0) {
         int sent = count_of(batch, SCAN_SENT);
         double looked = client_seconds();
-        for (int i = 0; i < batch->count && !failure && sent < ON_THE_SERVER; i++) {
+        for (int i = 0; i < batch->count && !rc && sent < ON_THE_SERVER; i++) {
             if (batch->scan[i].state != SCAN_NEW || client_seconds() < batch->send_at ||
                 client_seconds() > looked + LOOK_SECONDS)
                 continue;
-            failure = send(batch, &batch->scan[i]);
+            rc = send(batch, &batch->scan[i]);
             sent += batch->scan[i].state == SCAN_SENT;
             tell_all(batch);
         }
         batch->now[0] = '\0';
-        for (int i = 0; i < batch->count && !failure; i++)
+        for (int i = 0; i < batch->count && !rc; i++)
             if (batch->scan[i].state == SCAN_SENT)
-                failure = look(batch, &batch->scan[i]);
+                rc = look(batch, &batch->scan[i]);
         tell_all(batch);
         bool idle = sent >= ON_THE_SERVER || count_of(batch, SCAN_NEW) == 0 || client_seconds() < batch->send_at;
-        if (!failure && idle && count_of(batch, SCAN_NEW) + count_of(batch, SCAN_SENT) > 0)
-            failure = service_pause(batch->service, LOOK_SECONDS);
+        if (!rc && idle && count_of(batch, SCAN_NEW) + count_of(batch, SCAN_SENT) > 0)
+            rc = service_pause(batch->service, LOOK_SECONDS);
     }
     progress_end(&batch->progress);
-    return failure;
+    return rc;
 }
 
 static void summary(const struct batch *batch)
@@ -339,25 +339,25 @@ static int out_make(struct batch *batch)
 static int batch_run(struct batch *batch)
 {
     char *state = NULL, *inside = NULL;
-    int failure = 0;
+    int rc = 0;
     if (!batch->out && !(batch->out = inside = folder_path(batch->folder, "images")))
-        failure = ERR_NO_MEMORY;
-    if (!failure)
-        failure = folder_read(batch->folder, &batch->scan, &batch->count);
-    if (!failure)
-        failure = out_make(batch);
-    if (!failure && !(state = folder_path(batch->out, "batch.state")))
-        failure = ERR_NO_MEMORY;
-    if (!failure)
-        failure = journal_open(&batch->journal, state, batch->path, batch->scan, batch->count);
-    if (!failure)
-        failure = take_up(batch);
+        rc = ERR_NO_MEMORY;
+    if (!rc)
+        rc = folder_read(batch->folder, &batch->scan, &batch->count);
+    if (!rc)
+        rc = out_make(batch);
+    if (!rc && !(state = folder_path(batch->out, "batch.state")))
+        rc = ERR_NO_MEMORY;
+    if (!rc)
+        rc = journal_open(&batch->journal, state, batch->path, batch->scan, batch->count);
+    if (!rc)
+        rc = take_up(batch);
     progress_start(&batch->progress);
-    if (!failure)
-        failure = run(batch);
+    if (!rc)
+        rc = run(batch);
     free(state);
     free(inside);
-    return failure;
+    return rc;
 }
 
 int client_batch(struct service *service, const struct client_options *options)
@@ -371,25 +371,25 @@ int client_batch(struct service *service, const struct client_options *options)
         return client_wrong_format(wrong);
     if (!form.priority)
         form.priority = "batch";
-    int code = submission_path(service, &form, NULL, &batch.path);
-    if (code)
-        return code;
-    int failure = batch_run(&batch);
+    int status = submission_path(service, &form, NULL, &batch.path);
+    if (status)
+        return status;
+    int rc = batch_run(&batch);
     struct err why = *err_last();
     /* A table of scans of which none was sent would hide why. */
     bool began = batch.journal != NULL && count_of(&batch, SCAN_NEW) < batch.count;
     if (began)
         summary(&batch);
-    if (failure) {
+    if (rc) {
         err_restore(&why);
-        code = client_failed();
+        status = client_failed();
         if (began)
             fprintf(stderr, "mrirecon: the same command goes on where this one ended.\n");
     } else if (count_of(&batch, SCAN_SUCCEEDED) < batch.count) {
-        code = CLIENT_FAILED;
+        status = CLIENT_FAILED;
     }
     journal_free(batch.journal);
     folder_free(batch.scan, batch.count);
     free(batch.path);
-    return code;
+    return status;
 }

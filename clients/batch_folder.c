@@ -59,18 +59,18 @@ static int images_part(struct scan_entry *entry, int count)
         for (int i = 0; i < count; i++) {
             char *image = folder_image_path("", &entry[i], "");
             const json_t *other = image ? json_object_get(images, image) : NULL;
-            int failed = image ? 0 : ERR_NO_MEMORY;
+            int rc = image ? 0 : ERR_NO_MEMORY;
             if (other) {
                 struct scan_entry *first = &entry[json_integer_value(other)];
                 again = again || !first->whole_name || !entry[i].whole_name;
                 first->whole_name = entry[i].whole_name = true;
             } else if (image && json_object_set_new(images, image, json_integer(i)) != 0) {
-                failed = err_no_memory("the list of scans");
+                rc = err_no_memory("the list of scans");
             }
             free(image);
-            if (failed) {
+            if (rc) {
                 json_decref(images);
-                return failed;
+                return rc;
             }
         }
         json_decref(images);
@@ -81,24 +81,24 @@ static int images_part(struct scan_entry *entry, int count)
 int folder_read(const char *folder, struct scan_entry **entry, int *count)
 {
     DIR *stream = opendir(folder);
-    int failure = 0;
+    int rc = 0;
     *entry = NULL;
     *count = 0;
     if (!stream)
         return err_set(ERR_IO, "The folder %s cannot be read: %s.", folder, strerror(errno));
-    for (struct dirent *item; !failure && (item = readdir(stream));) {
+    for (struct dirent *item; !rc && (item = readdir(stream));) {
         struct stat there;
         if (is_scan(item->d_name) && fstatat(dirfd(stream), item->d_name, &there, 0) == 0 && S_ISREG(there.st_mode))
-            failure = scan_add(folder, item->d_name, &there, entry, count);
+            rc = scan_add(folder, item->d_name, &there, entry, count);
     }
     closedir(stream);
-    if (!failure && *count == 0)
-        failure = err_set(ERR_IO, "%s holds no scan: no file whose name ends in .h5 or .mrd.", folder);
-    if (!failure) {
+    if (!rc && *count == 0)
+        rc = err_set(ERR_IO, "%s holds no scan: no file whose name ends in .h5 or .mrd.", folder);
+    if (!rc) {
         qsort(*entry, (size_t)*count, sizeof **entry, scan_compare);
-        failure = images_part(*entry, *count);
+        rc = images_part(*entry, *count);
     }
-    return failure;
+    return rc;
 }
 
 void folder_free(struct scan_entry *entry, int count)

@@ -187,15 +187,15 @@ static int run(const struct command_row *command, const struct client_options *o
     struct service *service = NULL;
     if (service_create(&service, options->server))
         return client_failed();
-    int code = service_trust(service, getenv("MRIRECON_TOKEN"), options->token_file, options->cacert)
-                   ? client_failed()
-                   : command->run(service, options);
+    int status = service_trust(service, getenv("MRIRECON_TOKEN"), options->token_file, options->cacert)
+                     ? client_failed()
+                     : command->run(service, options);
     service_free(service);
-    if (fflush(stdout) != 0 && code == CLIENT_OK) {
+    if (fflush(stdout) != 0 && status == CLIENT_OK) {
         err_set(ERR_IO, "Standard output cannot be written.");
         return client_failed();
     }
-    return code;
+    return status;
 }
 
 int main(int argc, char **argv)
@@ -246,7 +246,7 @@ int main(int argc, char **argv)
         err_set(ERR_INTERNAL, "The HTTP library cannot be started.");
         return client_failed();
     }
-    int code = run(command, &options);
+    int status = run(command, &options);
     curl_global_cleanup();
-    return code;
+    return status;
 }

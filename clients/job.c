@@ -26,9 +26,9 @@ int job_call(struct service *service, const char *method, const char *id, const 
     char *path = job_path(service, id, rest);
     if (!path)
         return ERR_NO_MEMORY;
-    int failure = service_call(service, method, path, out);
+    int rc = service_call(service, method, path, out);
     free(path);
-    return failure;
+    return rc;
 }
 
 bool job_is_final(const json_t *job)
@@ -37,11 +37,11 @@ bool job_is_final(const json_t *job)
     return strcmp(state, "succeeded") == 0 || strcmp(state, "failed") == 0 || strcmp(state, "canceled") == 0;
 }
 
-bool job_failure_passes(int failure)
+bool job_failure_passes(int code)
 {
-    return failure == ERR_QUEUE_FULL || failure == ERR_DRAINING || failure == ERR_QUOTA || failure == ERR_SPOOL_FULL ||
-           failure == ERR_NO_DESCRIPTORS || failure == ERR_KEY_IN_USE || failure == ERR_NO_MEMORY ||
-           failure == ERR_STORE || failure == ERR_CONNECTIONS;
+    return code == ERR_QUEUE_FULL || code == ERR_DRAINING || code == ERR_QUOTA || code == ERR_SPOOL_FULL ||
+           code == ERR_NO_DESCRIPTORS || code == ERR_KEY_IN_USE || code == ERR_NO_MEMORY || code == ERR_STORE ||
+           code == ERR_CONNECTIONS;
 }
 
 double client_seconds(void)
@@ -107,21 +107,21 @@ int job_fetch(struct service *service, const char *id, const char *format, const
     char *path = NULL, *rest = NULL;
     struct save *save = NULL;
     json_t *warnings = NULL;
-    int failure;
+    int rc;
     progress_start(&progress);
     if (asprintf(&rest, "/results/image?format=%s", format) < 0)
         return err_no_memory("a request");
     path = job_path(service, id, rest);
-    failure = path ? save_create(&save, out) : ERR_NO_MEMORY;
-    if (!failure)
-        failure = service_download(service, path, save_fd(save), &watch, &warnings);
-    if (!failure)
-        failure = save_commit(save);
+    rc = path ? save_create(&save, out) : ERR_NO_MEMORY;
+    if (!rc)
+        rc = service_download(service, path, save_fd(save), &watch, &warnings);
+    if (!rc)
+        rc = save_commit(save);
     progress_end(&progress);
     warnings_tell(warnings, strcmp(out, "-") == 0 ? "the image" : out);
     json_decref(warnings);
     save_free(save);
     free(path);
     free(rest);
-    return failure;
+    return rc;
 }

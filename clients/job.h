@@ -13,7 +13,7 @@ int job_call(struct service *service, const char *method, const char *id, const 
 bool job_is_final(const json_t *job);
 
 /* Whether the server, as it is now, may do later what it did not do now. */
-bool job_failure_passes(int failure);
+bool job_failure_passes(int code);
 
 /* Download a job's image into a file that appears whole or not at all. Fails as service_download and save_create. */
 int job_fetch(struct service *service, const char *id, const char *format, const char *out);

@@ -20,12 +20,12 @@ static int follow(struct service *service, const char *id, json_t **out)
     char text[PROGRESS_TEXT];
     double pause = FIRST_PAUSE_SECONDS, answered = client_seconds();
     bool out_of_reach = false;
-    int failure;
+    int rc;
     progress_start(&progress);
     for (;;) {
         json_t *job = NULL;
-        failure = job_call(service, "GET", id, "", &job);
-        if (!failure) {
+        rc = job_call(service, "GET", id, "", &job);
+        if (!rc) {
             answered = client_seconds();
             out_of_reach = false;
             if (job_is_final(job)) {
@@ -36,28 +36,28 @@ static int follow(struct service *service, const char *id, json_t **out)
             progress_step(job, text);
             progress_tell(&progress, running ? json_number_value(json_object_get(job, "progress")) : -1, text);
             json_decref(job);
-        } else if ((failure == ERR_IO || job_failure_passes(failure)) && client_seconds() - answered < OUTAGE_SECONDS) {
+        } else if ((rc == ERR_IO || job_failure_passes(rc)) && client_seconds() - answered < OUTAGE_SECONDS) {
             if (!out_of_reach) {
                 progress_end(&progress);
                 fprintf(stderr, "mrirecon: the server does not answer%s; still trying\n",
-                        failure == ERR_IO ? "" : " as it should");
+                        rc == ERR_IO ? "" : " as it should");
             }
             out_of_reach = true;
         } else {
             break;
         }
-        failure = service_pause(service, pause);
-        if (failure)
+        rc = service_pause(service, pause);
+        if (rc)
             break;
         pause = pause * 1.5 < LAST_PAUSE_SECONDS ? pause * 1.5 : LAST_PAUSE_SECONDS;
     }
     progress_end(&progress);
-    if (failure == ERR_CANCELED || out_of_reach)
+    if (rc == ERR_CANCELED || out_of_reach)
         fprintf(stderr,
                 "mrirecon: job %s goes on%s. `mrirecon wait %s` waits for it, `mrirecon fetch %s` gets its image, "
                 "`mrirecon cancel %s` stops it.\n",
                 id, out_of_reach ? " when its server is back" : "", id, id, id);
-    return failure;
+    return rc;
 }
 
 /* Say how a finished job ended. CLIENT_OK for one that succeeded. */
@@ -98,24 +98,24 @@ static int go_on(struct service *service, const struct client_options *options, 
     char *id = strdup(client_text(job, "id"));
     json_decref(job);
     job = NULL;
-    int code = CLIENT_FAILED;
+    int status = CLIENT_FAILED;
     if (!id) {
         err_no_memory("an answer");
-        code = client_failed();
+        status = client_failed();
     } else if (!options->wait && !options->out) {
         puts(id);
-        code = CLIENT_OK;
+        status = CLIENT_OK;
     } else {
         fprintf(stderr, "job %s\n", id);
-        code = follow(service, id, &job) ? client_failed() : tell_end(job);
-        if (code == CLIENT_OK && options->out)
-            code = fetch_and_tell(service, options, id, format);
-        else if (code == CLIENT_OK)
+        status = follow(service, id, &job) ? client_failed() : tell_end(job);
+        if (status == CLIENT_OK && options->out)
+            status = fetch_and_tell(service, options, id, format);
+        else if (status == CLIENT_OK)
             puts(id);
     }
     json_decref(job);
     free(id);
-    return code;
+    return status;
 }
 
 /* That --out, where it is given, names a form and can be written, before a server works for it. CLIENT_OK, or the exit
@@ -132,19 +132,19 @@ static int out_read(const struct client_options *options, const char **format)
 int client_submit(struct service *service, const struct client_options *options)
 {
     const char *format;
-    int code = out_read(options, &format);
-    if (code)
-        return code;
+    int status = out_read(options, &format);
+    if (status)
+        return status;
     char *path = NULL;
-    code = submission_path(service, options, NULL, &path);
-    if (code)
-        return code;
+    status = submission_path(service, options, NULL, &path);
+    if (status)
+        return status;
     json_t *job = NULL;
-    int failure = submission_send(service, options, path, options->word[0], NULL, &job);
+    int rc = submission_send(service, options, path, options->word[0], NULL, &job);
     free(path);
-    if (failure == ERR_CANCELED)
+    if (rc == ERR_CANCELED)
         fprintf(stderr, "mrirecon: the upload was broken off; there is no job.\n");
-    return failure ? client_failed() : go_on(service, options, format, job);
+    return rc ? client_failed() : go_on(service, options, format, job);
 }
 
 int client_resubmit(struct service *service, const struct client_options *options)
@@ -154,17 +154,17 @@ int client_resubmit(struct service *service, const struct client_options *option
         return client_rerun(service, options);
     if (options->words < 1 || strchr(options->word[0], '='))
         return client_usage("which job? Its ID comes after resubmit; or --state failed, and the like, names many.");
-    int code = out_read(options, &format);
-    if (code)
-        return code;
+    int status = out_read(options, &format);
+    if (status)
+        return status;
     char *path = NULL;
-    code = submission_path(service, options, options->word[0], &path);
-    if (code)
-        return code;
+    status = submission_path(service, options, options->word[0], &path);
+    if (status)
+        return status;
     json_t *job = NULL;
-    int failure = service_call(service, "POST", path, &job);
+    int rc = service_call(service, "POST", path, &job);
     free(path);
-    return failure ? client_failed() : go_on(service, options, format, job);
+    return rc ? client_failed() : go_on(service, options, format, job);
 }
 
 int client_purge(struct service *service, const struct client_options *options)
@@ -178,10 +178,10 @@ int client_purge(struct service *service, const struct client_options *options)
         err_no_memory("a request");
         return client_failed();
     }
-    int failure = service_call(service, "DELETE", path, &answer);
+    int rc = service_call(service, "DELETE", path, &answer);
     free(path);
     free(age);
-    if (failure)
+    if (rc)
         return client_failed();
     printf("%lld jobs removed\n", (long long)json_integer_value(json_object_get(answer, "removed")));
     json_decref(answer);
@@ -192,16 +192,16 @@ int client_wait(struct service *service, const struct client_options *options)
 {
     const char *format;
     json_t *job = NULL;
-    int code = out_read(options, &format);
-    if (code)
-        return code;
+    int status = out_read(options, &format);
+    if (status)
+        return status;
     if (follow(service, options->word[0], &job))
         return client_failed();
-    code = tell_end(job);
-    if (code == CLIENT_OK && options->out)
-        code = fetch_and_tell(service, options, options->word[0], format);
+    status = tell_end(job);
+    if (status == CLIENT_OK && options->out)
+        status = fetch_and_tell(service, options, options->word[0], format);
     json_decref(job);
-    return code;
+    return status;
 }
 
 int client_fetch(struct service *service, const struct client_options *options)

@@ -92,9 +92,9 @@ static int lines_read(const struct journal *journal, struct scan_entry *entry, i
     free(text);
     json_decref(index.name);
     json_decref(index.key);
-    int failure = ferror(file) ? err_set(ERR_IO, "%s cannot be read: %s.", journal->path, strerror(errno)) : 0;
+    int rc = ferror(file) ? err_set(ERR_IO, "%s cannot be read: %s.", journal->path, strerror(errno)) : 0;
     fclose(file);
-    return failure;
+    return rc;
 }
 
 int journal_open(struct journal **out, const char *path, const char *query, struct scan_entry *entry, int count)
@@ -105,18 +105,18 @@ int journal_open(struct journal **out, const char *path, const char *query, stru
         journal->query = strdup(query);
         journal->fd = -1;
     }
-    int failure = 0;
+    int rc = 0;
     if (!journal || !journal->path || !journal->query)
-        failure = err_no_memory("the state of the batch");
-    if (!failure && (journal->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) < 0)
-        failure = err_set(ERR_IO, "%s, the state of the batch, cannot be written: %s.", path, strerror(errno));
-    if (!failure && flock(journal->fd, LOCK_EX | LOCK_NB) < 0)
-        failure = err_set(ERR_IO, "%s is in use: another mrirecon works at this batch.", path);
-    if (!failure)
-        failure = lines_read(journal, entry, count);
-    if (failure) {
+        rc = err_no_memory("the state of the batch");
+    if (!rc && (journal->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) < 0)
+        rc = err_set(ERR_IO, "%s, the state of the batch, cannot be written: %s.", path, strerror(errno));
+    if (!rc && flock(journal->fd, LOCK_EX | LOCK_NB) < 0)
+        rc = err_set(ERR_IO, "%s is in use: another mrirecon works at this batch.", path);
+    if (!rc)
+        rc = lines_read(journal, entry, count);
+    if (rc) {
         journal_free(journal);
-        return failure;
+        return rc;
     }
     *out = journal;
     return 0;

@@ -43,31 +43,31 @@ int jobs_find(struct service *service, const struct client_options *options, jso
 {
     json_t *all = json_array(), *page = NULL;
     char *cursor = NULL;
-    int failure = all ? 0 : err_no_memory("the list");
-    while (!failure) {
+    int rc = all ? 0 : err_no_memory("the list");
+    while (!rc) {
         size_t left = options->limit ? (size_t)options->limit - json_array_size(all) : PAGE;
         char *path = page_path(service, options, left < PAGE ? left : PAGE, cursor);
-        failure = path ? service_call(service, "GET", path, &page) : ERR_NO_MEMORY;
+        rc = path ? service_call(service, "GET", path, &page) : ERR_NO_MEMORY;
         free(path);
         free(cursor);
         cursor = NULL;
-        if (failure)
+        if (rc)
             break;
         json_array_extend(all, json_object_get(page, "jobs"));
         const char *next = client_text(page, "next");
         bool more = *next && (!options->limit || json_array_size(all) < (size_t)options->limit);
         if (more && !(cursor = strdup(next)))
-            failure = err_no_memory("the list");
+            rc = err_no_memory("the list");
         json_decref(page);
         if (!more)
             break;
     }
     free(cursor);
-    if (failure)
+    if (rc)
         json_decref(all);
     else
         *out = all;
-    return failure;
+    return rc;
 }
 
 /* Why it failed, or how far it is. */
@@ -111,19 +111,19 @@ int client_list(struct service *service, const struct client_options *options)
     json_t *all = NULL;
     size_t i;
     const json_t *job;
-    int failure = jobs_find(service, options, &all);
-    if (!failure && options->json) {
+    int rc = jobs_find(service, options, &all);
+    if (!rc && options->json) {
         client_print_json(all);
-    } else if (!failure && json_array_size(all) > 0) {
-        failure = table_add(&table, heads);
+    } else if (!rc && json_array_size(all) > 0) {
+        rc = table_add(&table, heads);
         json_array_foreach (all, i, job) {
-            if (!failure)
-                failure = list_add(&table, job);
+            if (!rc)
+                rc = list_add(&table, job);
         }
-        if (!failure)
+        if (!rc)
             table_print(&table, stdout);
     }
     table_clear(&table);
     json_decref(all);
-    return failure ? client_failed() : CLIENT_OK;
+    return rc ? client_failed() : CLIENT_OK;
 }

@@ -89,7 +89,7 @@ static int add_coils(struct phantom *phantom)
     int most = 1 + 2 * phantom->dim, coils = phantom->coils;
     phantom->shifts = coils < most ? coils : most;
     phantom->weight = malloc((size_t)(coils * phantom->shifts) * sizeof *phantom->weight);
-    if (phantom->weight == NULL)
+    if (!phantom->weight)
         return err_no_memory("%d coils", coils);
     double shares = 0.5 + 0.25 * (phantom->shifts - 1);
     for (int j = 0; j < phantom->shifts; j++) {
@@ -111,13 +111,13 @@ int phantom_create(struct phantom **out, enum phantom_kind kind, int dim, const 
             return err_set(ERR_BAD_PARAMETER, "A phantom's matrix has 1 to %d pixels along %c, not %d.", MOST_MATRIX,
                            "xyz"[d], n[d]);
     struct phantom *phantom = calloc(1, sizeof *phantom);
-    if (phantom == NULL)
+    if (!phantom)
         return err_no_memory("a phantom");
     *phantom = (struct phantom){.dim = dim, .n = {n[0], n[1], dim == 3 ? n[2] : 1}, .coils = coils};
-    int code = add_coils(phantom);
-    if (code != 0) {
+    int rc = add_coils(phantom);
+    if (rc != 0) {
         phantom_free(phantom);
-        return code;
+        return rc;
     }
     if (kind == PHANTOM_ASYMMETRIC)
         add(phantom, asymmetric, COUNT(asymmetric), isnan(height) ? 0 : height);
@@ -131,7 +131,7 @@ int phantom_create(struct phantom **out, enum phantom_kind kind, int dim, const 
 
 void phantom_free(struct phantom *phantom)
 {
-    if (phantom == NULL)
+    if (!phantom)
         return;
     free(phantom->weight);
     free(phantom);
@@ -263,7 +263,7 @@ static void transform(int n, const double complex *turn, const double complex *i
 static double complex *turns(int n)
 {
     double complex *turn = malloc((size_t)places(n) * sizeof *turn);
-    for (int i = 0; turn != NULL && i < places(n); i++)
+    for (int i = 0; turn && i < places(n); i++)
         turn[i] = cexp(2 * M_PI * I * i / places(n));
     return turn;
 }
@@ -288,14 +288,14 @@ int phantom_truth(const struct phantom *phantom, bool cylinder, float *image)
 {
     const int *n = phantom->n;
     size_t row = (size_t)n[0], plane = row * (size_t)n[1], threads = (size_t)omp_get_max_threads();
-    int lines = places(n[1]), planes = places(n[2]), code = 0;
+    int lines = places(n[1]), planes = places(n[2]), rc = 0;
     size_t longest = (size_t)places(n[0]);
     double complex *turn[3] = {turns(n[0]), turns(n[1]), turns(n[2])};
     double complex *scratch = malloc(threads * longest * sizeof *scratch);
     double complex *slab = malloc((size_t)lines * row * sizeof *slab);
     double complex *stack = malloc((size_t)(planes + n[2]) * plane * sizeof *stack);
-    if (turn[0] == NULL || turn[1] == NULL || turn[2] == NULL || scratch == NULL || slab == NULL || stack == NULL) {
-        code = err_no_memory("the true image of %d x %d x %d pixels", n[0], n[1], n[2]);
+    if (!turn[0] || !turn[1] || !turn[2] || !scratch || !slab || !stack) {
+        rc = err_no_memory("the true image of %d x %d x %d pixels", n[0], n[1], n[2]);
         goto out;
     }
     for (int p = 0; p < planes; p++) {
@@ -320,5 +320,5 @@ out:
     free(scratch);
     for (int d = 0; d < 3; d++)
         free(turn[d]);
-    return code;
+    return rc;
 }

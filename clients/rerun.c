@@ -31,12 +31,12 @@ static void key_print(char key[KEY], const char *id, const char *path)
 }
 
 /* Whether to go on waiting after this failure. */
-static bool passes(struct rerun *rerun, int failure)
+static bool passes(struct rerun *rerun, int rc)
 {
-    if (failure == ERR_IO)
+    if (rc == ERR_IO)
         return client_seconds() - rerun->answered < OUTAGE_SECONDS;
     rerun->answered = client_seconds();
-    return job_failure_passes(failure);
+    return job_failure_passes(rc);
 }
 
 /* One job; how it goes is printed. Fails where the others need not be tried. */
@@ -46,22 +46,22 @@ static int run_one(struct rerun *rerun, const char *id, const char *path)
     json_t *job = NULL;
     bool replayed = false;
     key_print(key, id, path);
-    int failure = service_post(rerun->service, path, key, &job, &replayed);
-    while (failure && passes(rerun, failure)) {
-        if (failure != rerun->waits_for)
-            fprintf(stderr, "mrirecon: waiting: %s [%s]\n", err_last()->text, err_name(failure));
-        rerun->waits_for = failure;
-        failure = service_pause(rerun->service, BUSY_SECONDS);
-        if (!failure)
-            failure = service_post(rerun->service, path, key, &job, &replayed);
+    int rc = service_post(rerun->service, path, key, &job, &replayed);
+    while (rc && passes(rerun, rc)) {
+        if (rc != rerun->waits_for)
+            fprintf(stderr, "mrirecon: waiting: %s [%s]\n", err_last()->text, err_name(rc));
+        rerun->waits_for = rc;
+        rc = service_pause(rerun->service, BUSY_SECONDS);
+        if (!rc)
+            rc = service_post(rerun->service, path, key, &job, &replayed);
     }
-    if (failure == ERR_SCAN_GONE || failure == ERR_NOT_FOUND) {
-        fprintf(stderr, "mrirecon: %s: %s [%s]\n", id, err_last()->text, err_name(failure));
+    if (rc == ERR_SCAN_GONE || rc == ERR_NOT_FOUND) {
+        fprintf(stderr, "mrirecon: %s: %s [%s]\n", id, err_last()->text, err_name(rc));
         rerun->failed++;
         return 0;
     }
-    if (failure)
-        return failure;
+    if (rc)
+        return rc;
     rerun->answered = client_seconds();
     rerun->waits_for = 0;
     printf("%s %s\n", id, client_text(job, "id"));
@@ -79,11 +79,11 @@ static int run_words(struct rerun *rerun, const json_t *job, char **word)
     word[0] = (char *)(uintptr_t)client_text(job, "id");
     one.word = word;
     one.words = rerun->options->words + 1;
-    int code = submission_path(rerun->service, &one, word[0], &path);
-    if (!code && run_one(rerun, word[0], path))
-        code = client_failed();
+    int status = submission_path(rerun->service, &one, word[0], &path);
+    if (!status && run_one(rerun, word[0], path))
+        status = client_failed();
     free(path);
-    return code;
+    return status;
 }
 
 static int wrong(const struct client_options *options)
@@ -100,9 +100,9 @@ int client_rerun(struct service *service, const struct client_options *options)
 {
     struct rerun rerun = {.service = service, .options = options, .answered = client_seconds()};
     json_t *all = NULL;
-    int code = wrong(options);
-    if (code)
-        return code;
+    int status = wrong(options);
+    if (status)
+        return status;
     char **word = calloc((size_t)options->words + 1, sizeof *word);
     if (!word) {
         err_no_memory("a request");
@@ -110,18 +110,18 @@ int client_rerun(struct service *service, const struct client_options *options)
     }
     memcpy(word + 1, options->word, (size_t)options->words * sizeof *word);
     if (jobs_find(service, options, &all))
-        code = client_failed();
-    for (size_t i = json_array_size(all); i > 0 && !code; i--) /* those that came first before the others */
-        code = run_words(&rerun, json_array_get(all, i - 1), word);
+        status = client_failed();
+    for (size_t i = json_array_size(all); i > 0 && !status; i--) /* those that came first before the others */
+        status = run_words(&rerun, json_array_get(all, i - 1), word);
     if (all) {
         fprintf(stderr, "mrirecon: %d of %zu jobs run again", rerun.made, json_array_size(all));
         if (rerun.before)
             fprintf(stderr, ", %d did so before", rerun.before);
         fprintf(stderr, rerun.failed ? ", %d cannot\n" : "\n", rerun.failed);
     }
-    if (code && code != CLIENT_USAGE)
+    if (status && status != CLIENT_USAGE)
         fprintf(stderr, "mrirecon: the same command goes on where this one ended.\n");
     json_decref(all);
     free(word);
-    return code ? code : rerun.failed ? CLIENT_FAILED : CLIENT_OK;
+    return status ? status : rerun.failed ? CLIENT_FAILED : CLIENT_OK;
 }

@@ -34,17 +34,17 @@ int save_check(const char *path)
         return access(path, W_OK) < 0 ? not_written(path) : 0;
     const char *end = strrchr(path, '/');
     char *folder = end ? strndup(path, (size_t)(end - path) + 1) : strdup(".");
-    int failure = !folder ? err_no_memory("writing %s", path) : access(folder, W_OK | X_OK) < 0 ? not_written(path) : 0;
+    int rc = !folder ? err_no_memory("writing %s", path) : access(folder, W_OK | X_OK) < 0 ? not_written(path) : 0;
     free(folder);
-    return failure;
+    return rc;
 }
 
 int save_create(struct save **out, const char *path)
 {
     struct stat there;
-    int failure = save_check(path);
-    if (failure)
-        return failure;
+    int rc = save_check(path);
+    if (rc)
+        return rc;
     struct save *save = calloc(1, sizeof *save);
     if (!save || !(save->path = strdup(path))) {
         free(save);
@@ -58,18 +58,18 @@ int save_create(struct save **out, const char *path)
         save->fd = open(path, O_WRONLY | O_CLOEXEC);
     } else if (asprintf(&save->temporary, "%s.part-XXXXXX", path) < 0) {
         save->temporary = NULL;
-        failure = err_no_memory("writing %s", path);
+        rc = err_no_memory("writing %s", path);
     } else {
         save->fd = mkostemp(save->temporary, O_CLOEXEC);
     }
-    if (!failure && save->fd < 0) {
-        failure = not_written(path);
+    if (!rc && save->fd < 0) {
+        rc = not_written(path);
         free(save->temporary);
         save->temporary = NULL;
     }
-    if (failure) {
+    if (rc) {
         save_free(save);
-        return failure;
+        return rc;
     }
     *out = save;
     return 0;

@@ -166,7 +166,7 @@ static int close_all(struct scan_writer *writer)
 int scan_writer_create(struct scan_writer **out, const char *path, const char *xml, size_t count)
 {
     struct scan_writer *writer = malloc(sizeof *writer);
-    if (writer == NULL)
+    if (!writer)
         return err_no_memory("writing %s", path);
     *writer = (struct scan_writer){.type = -1, .data = -1, .count = count};
     snprintf(writer->path, sizeof writer->path, "%s", path);
@@ -180,10 +180,10 @@ int scan_writer_create(struct scan_writer **out, const char *path, const char *x
     if (group >= 0)
         H5Gclose(group);
     if (writer->data < 0) {
-        int code = failed(writer);
+        int rc = failed(writer);
         close_all(writer);
         free(writer);
-        return code;
+        return rc;
     }
     *out = writer;
     return 0;
@@ -209,9 +209,9 @@ int scan_writer_append(struct scan_writer *writer, size_t count, const struct sc
 
 int scan_writer_finish(struct scan_writer *writer)
 {
-    int code = 0;
+    int rc = 0;
     if (close_all(writer) != 0 || writer->written != writer->count)
-        code = failed(writer);
+        rc = failed(writer);
     free(writer);
-    return code;
+    return rc;
 }

@@ -96,9 +96,9 @@ int service_trust(struct service *service, const char *token, const char *token_
 {
     char line[256] = "";
     service->cacert = cacert;
-    int failure = token_file ? token_read(token_file, line) : 0;
-    if (failure)
-        return failure;
+    int rc = token_file ? token_read(token_file, line) : 0;
+    if (rc)
+        return rc;
     if (token_file)
         token = line;
     if (token && strpbrk(token, " \t\r\n\""))
@@ -205,16 +205,16 @@ static int refuse(const struct exchange *exchange, const char *path, long status
     json_t *problem = exchange->text ? json_loads(exchange->text, 0, NULL) : NULL;
     const char *code = json_string_value(json_object_get(problem, "code"));
     const char *detail = json_string_value(json_object_get(problem, "detail"));
-    int failure;
+    int rc;
     if (!code)
-        failure = err_set(ERR_IO, "%s answered %ld to %s, and not as mrirecond would. Is the address right?",
-                          exchange->service->url, status, path);
+        rc = err_set(ERR_IO, "%s answered %ld to %s, and not as mrirecond would. Is the address right?",
+                     exchange->service->url, status, path);
     else if (strcmp(err_name(err_from_name(code)), code) != 0) /* a newer server's */
-        failure = err_set(ERR_INTERNAL, "%s: %s", code, detail ? detail : "no reason was given.");
+        rc = err_set(ERR_INTERNAL, "%s: %s", code, detail ? detail : "no reason was given.");
     else
-        failure = err_set(err_from_name(code), "%s", detail ? detail : err_title(err_from_name(code)));
+        rc = err_set(err_from_name(code), "%s", detail ? detail : err_title(err_from_name(code)));
     json_decref(problem);
-    return failure;
+    return rc;
 }
 
 /* A server that is not trusted, or does not speak what its address says; 0: it is something else. */
@@ -269,9 +269,9 @@ static int explain(const struct exchange *exchange, CURLcode result, const char 
     if (exchange->too_long)
         return err_set(ERR_LIMIT, "%s sent more than %d MB where a short answer was expected. Is the address right?",
                        url, ANSWER_MAX >> 20);
-    int failure = explain_tls(exchange, result, reason);
-    if (failure)
-        return failure;
+    int rc = explain_tls(exchange, result, reason);
+    if (rc)
+        return rc;
     switch (result) {
     case CURLE_COULDNT_RESOLVE_HOST:
     case CURLE_COULDNT_CONNECT:
@@ -341,11 +341,11 @@ static int perform(struct exchange *exchange, const char *method, const char *pa
     char details[CURL_ERROR_SIZE] = "";
     struct curl_slist *headers = NULL;
     char *address = NULL;
-    int failure = 0;
+    int rc = 0;
     if (asprintf(&address, "%s%s", exchange->service->url, path) < 0)
         return err_no_memory("a request");
-    failure = prepare(exchange, method, address, &headers);
-    if (failure)
+    rc = prepare(exchange, method, address, &headers);
+    if (rc)
         goto out;
     curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, details);
     curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
@@ -364,13 +364,13 @@ static int perform(struct exchange *exchange, const char *method, const char *pa
     /* A server that refuses an upload early closes before all of it is sent: what it said counts, not the broken pipe.
      */
     if (result != CURLE_OK && !(*status >= 400 && exchange->text && !exchange->stopped))
-        failure = explain(exchange, result, details);
+        rc = explain(exchange, result, details);
     else if (*status >= 400)
-        failure = refuse(exchange, path, *status);
+        rc = refuse(exchange, path, *status);
 out:
     curl_slist_free_all(headers);
     free(address);
-    return failure;
+    return rc;
 }
 
 static int parse(const struct exchange *exchange, json_t **out)
@@ -391,11 +391,11 @@ int service_call(struct service *service, const char *method, const char *path, 
 {
     struct exchange exchange = {.service = service, .source = -1, .sink = -1};
     long status;
-    int failure = perform(&exchange, method, path, 0, &status);
-    if (!failure)
-        failure = parse(&exchange, out);
+    int rc = perform(&exchange, method, path, 0, &status);
+    if (!rc)
+        rc = parse(&exchange, out);
     free(exchange.text);
-    return failure;
+    return rc;
 }
 
 int service_post(struct service *service, const char *path, const char *key, json_t **out, bool *replayed)
@@ -403,27 +403,27 @@ int service_post(struct service *service, const char *path, const char *key, jso
     struct exchange exchange = {.service = service, .key = key, .source = -1, .sink = -1};
     struct curl_header *header;
     long status;
-    int failure = perform(&exchange, "POST", path, 0, &status);
-    if (!failure)
-        failure = parse(&exchange, out);
+    int rc = perform(&exchange, "POST", path, 0, &status);
+    if (!rc)
+        rc = parse(&exchange, out);
     *replayed =
-        !failure && curl_easy_header(service->curl, "Idempotency-Replayed", 0, CURLH_HEADER, -1, &header) == CURLHE_OK;
+        !rc && curl_easy_header(service->curl, "Idempotency-Replayed", 0, CURLH_HEADER, -1, &header) == CURLHE_OK;
     free(exchange.text);
-    return failure;
+    return rc;
 }
 
 int service_text(struct service *service, const char *path, char **out, long *status)
 {
     struct exchange exchange = {.service = service, .source = -1, .sink = -1};
     long seen;
-    int failure = perform(&exchange, "GET", path, 0, &seen);
-    if (failure && seen == 503 && exchange.text)
-        failure = 0;
-    if (!failure && !exchange.text && !(exchange.text = strdup("")))
-        failure = err_no_memory("an answer");
-    if (failure) {
+    int rc = perform(&exchange, "GET", path, 0, &seen);
+    if (rc && seen == 503 && exchange.text)
+        rc = 0;
+    if (!rc && !exchange.text && !(exchange.text = strdup("")))
+        rc = err_no_memory("an answer");
+    if (rc) {
         free(exchange.text);
-        return failure;
+        return rc;
     }
     *out = exchange.text;
     if (status)
@@ -436,11 +436,11 @@ int service_upload(struct service *service, const char *path, int fd, int64_t by
 {
     struct exchange exchange = {.service = service, .key = key, .watch = watch, .source = fd, .sink = -1};
     long status;
-    int failure = perform(&exchange, "POST", path, bytes, &status);
-    if (!failure)
-        failure = parse(&exchange, out);
+    int rc = perform(&exchange, "POST", path, bytes, &status);
+    if (!rc)
+        rc = parse(&exchange, out);
     free(exchange.text);
-    return failure;
+    return rc;
 }
 
 /* The text of the quoted string at *at (RFC 9110, 5.6.4), made in its place; *at moves behind it. NULL: there is none.
@@ -477,12 +477,11 @@ int service_download(struct service *service, const char *path, int fd, const st
 {
     struct exchange exchange = {.service = service, .watch = watch, .source = -1, .sink = fd};
     long status;
-    int failure = perform(&exchange, "GET", path, 0, &status);
-    if (!failure && status != 200)
-        failure =
-            err_set(ERR_IO, "%s answered %ld where a file was expected. Is the address right?", service->url, status);
+    int rc = perform(&exchange, "GET", path, 0, &status);
+    if (!rc && status != 200)
+        rc = err_set(ERR_IO, "%s answered %ld where a file was expected. Is the address right?", service->url, status);
     free(exchange.text);
-    if (!failure)
+    if (!rc)
         *warnings = warnings_read(service->curl);
-    return failure;
+    return rc;
 }

@@ -135,25 +135,25 @@ int client_show(struct service *service, const struct client_options *options)
     struct sheet sheet = {.table.columns = 2};
     json_t *job = NULL;
     char *path = NULL, *id = service_escape(service, options->word[0]);
-    int failure = 0;
+    int rc = 0;
     if (!id || asprintf(&path, "/v1/jobs/%s", id) < 0) {
         path = NULL;
-        failure = err_no_memory("a request");
+        rc = err_no_memory("a request");
     }
-    if (!failure)
-        failure = service_call(service, "GET", path, &job);
+    if (!rc)
+        rc = service_call(service, "GET", path, &job);
     free(path);
     free(id);
-    if (!failure && options->json) {
+    if (!rc && options->json) {
         client_print_json(job);
-    } else if (!failure) {
+    } else if (!rc) {
         show_job(&sheet, job);
         show_results(&sheet, json_object_get(job, "results"));
         show_report(&sheet, json_object_get(job, "report"));
-        failure = sheet_end(&sheet);
+        rc = sheet_end(&sheet);
     }
     json_decref(job);
-    return failure ? client_failed() : CLIENT_OK;
+    return rc ? client_failed() : CLIENT_OK;
 }
 
 /* ---- kinds ---- */

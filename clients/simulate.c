@@ -97,11 +97,11 @@ static int make_weights(const struct simulate_options *o, const struct traj *tra
         return dcf_analytic(shape, traj->dim, traj->readouts, traj->samples, traj->k, weights);
     }
     struct dev *dev = NULL;
-    int code = dev_create(&dev, DEV_CPU, 0, 0);
-    if (code == 0)
-        code = dcf_pipe(dev, traj->dim, o->traj.n, samples, traj->k, PIPE_ITERATIONS, weights, NULL, NULL);
+    int rc = dev_create(&dev, DEV_CPU, 0, 0);
+    if (rc == 0)
+        rc = dcf_pipe(dev, traj->dim, o->traj.n, samples, traj->k, PIPE_ITERATIONS, weights, NULL, NULL);
     dev_free(dev);
-    return code;
+    return rc;
 }
 
 static double unit_scale(const struct simulate_options *o, int d)
@@ -127,12 +127,12 @@ static int make_columns(struct simulation *sim)
     sim->columns = traj->dim + (weighted ? 1 : 0);
     sim->written = malloc(samples * (size_t)sim->columns * sizeof *sim->written);
     float *weights = weighted ? malloc(samples * sizeof *weights) : NULL;
-    int code = 0;
-    if (sim->written == NULL || (weighted && weights == NULL))
-        code = err_no_memory("a trajectory of %zu samples", samples);
+    int rc = 0;
+    if (!sim->written || (weighted && !weights))
+        rc = err_no_memory("a trajectory of %zu samples", samples);
     else if (weighted)
-        code = make_weights(o, traj, weights);
-    for (size_t m = 0; m < samples && code == 0; m++) {
+        rc = make_weights(o, traj, weights);
+    for (size_t m = 0; m < samples && rc == 0; m++) {
         float *row = sim->written + m * (size_t)sim->columns;
         for (size_t d = 0; d < dim; d++)
             row[d] = (float)(traj->k[m * dim + d] * unit_scale(o, (int)d));
@@ -140,7 +140,7 @@ static int make_columns(struct simulation *sim)
             row[dim] = weights[m];
     }
     free(weights);
-    return code;
+    return rc;
 }
 
 /* ---- acquisitions ---- */
@@ -212,7 +212,7 @@ static void make_data(const struct simulation *sim, int frame, int slice, size_t
     const struct simulate_options *o = sim->options;
     struct piece piece = piece_of(sim, index);
     size_t count = piece.samples * (size_t)o->coils;
-    if (sim->phantoms == NULL) {
+    if (!sim->phantoms) {
         fill_random(o->seed, counter, count, data);
         return;
     }
@@ -233,10 +233,10 @@ static int write_frame(const struct simulation *sim, struct scan_writer *writer,
     block = block < sim->pieces ? block : sim->pieces;
     struct c32 *data = malloc(block * each * sizeof *data);
     struct scan_write_acquisition *acquisitions = malloc(block * sizeof *acquisitions);
-    int code = 0;
-    if (data == NULL || acquisitions == NULL)
-        code = err_no_memory("%zu readouts of %zu samples", block, longest);
-    for (size_t first = 0; first < sim->pieces && code == 0; first += block) {
+    int rc = 0;
+    if (!data || !acquisitions)
+        rc = err_no_memory("%zu readouts of %zu samples", block, longest);
+    for (size_t first = 0; first < sim->pieces && rc == 0; first += block) {
         size_t count = sim->pieces - first < block ? sim->pieces - first : block;
 #pragma omp parallel for schedule(dynamic)
         for (size_t i = 0; i < count; i++) {
@@ -249,28 +249,28 @@ static int write_frame(const struct simulation *sim, struct scan_writer *writer,
                                            sim->written + (piece.readout * sim->traj->samples + piece.first) * columns};
             acquisitions[i].data = (hvl_t){2 * piece.samples * (size_t)sim->options->coils, data + i * each};
         }
-        code = scan_writer_append(writer, count, acquisitions);
+        rc = scan_writer_append(writer, count, acquisitions);
         *counter += (uint32_t)count;
     }
     free(acquisitions);
     free(data);
-    return code;
+    return rc;
 }
 
 static int write_noise_scan(const struct simulation *sim, struct scan_writer *writer, uint32_t *counter)
 {
     size_t count = NOISE_SAMPLES * (size_t)sim->options->coils;
     struct c32 *data = calloc(count, sizeof *data);
-    if (data == NULL)
+    if (!data)
         return err_no_memory("the noise acquisition");
     struct scan_write_acquisition acquisition = {.data = {2 * count, data}};
     set_common(sim, 0, *counter, NOISE_SAMPLES, &acquisition.head);
     ismrmrd_set_flag(&acquisition.head.flags, ISMRMRD_ACQ_IS_NOISE_MEASUREMENT);
     add_noise(sim, *counter, NOISE_SAMPLES, data);
-    int code = scan_writer_append(writer, 1, &acquisition);
+    int rc = scan_writer_append(writer, 1, &acquisition);
     free(data);
     *counter += 1;
-    return code;
+    return rc;
 }
 
 /* ---- the file ---- */
@@ -319,24 +319,24 @@ static int write_scan(const struct simulation *sim)
                        o->frames, o->slices, sim->pieces);
     make_xml(sim, xml, sizeof xml);
     struct scan_writer *writer = NULL;
-    int code = scan_writer_create(&writer, o->out, xml, count + (o->noise_scan ? 1 : 0));
-    if (code != 0)
-        return code;
+    int rc = scan_writer_create(&writer, o->out, xml, count + (o->noise_scan ? 1 : 0));
+    if (rc != 0)
+        return rc;
     uint32_t counter = 0;
     if (o->noise_scan)
-        code = write_noise_scan(sim, writer, &counter);
-    for (int frame = 0; frame < o->frames && code == 0; frame++)
-        for (int slice = 0; slice < o->slices && code == 0; slice++)
-            code = write_frame(sim, writer, frame, slice, &counter);
+        rc = write_noise_scan(sim, writer, &counter);
+    for (int frame = 0; frame < o->frames && rc == 0; frame++)
+        for (int slice = 0; slice < o->slices && rc == 0; slice++)
+            rc = write_frame(sim, writer, frame, slice, &counter);
     struct err failure = *err_last();
     int closed = scan_writer_finish(writer);
-    if (code != 0)
+    if (rc != 0)
         err_restore(&failure);
     else
-        code = closed;
-    if (code != 0)
+        rc = closed;
+    if (rc != 0)
         unlink(o->out);
-    return code;
+    return rc;
 }
 
 /* NumPy's format 1.0: magic, header padded to 128 bytes, little-endian float32. */
@@ -349,9 +349,9 @@ static int write_images(const struct simulation *sim, FILE *file, size_t pixels,
              o->dim == 3 ? n[2] : o->slices, n[1], n[0]);
     fprintf(file, "\x93NUMPY%c%c%c%c%-117s\n", 1, 0, 118, 0, header);
     for (int s = 0; s < o->slices; s++) {
-        int code = phantom_truth(sim->phantoms[s], o->traj.kind == TRAJ_STACK_OF_STARS, image);
-        if (code != 0)
-            return code;
+        int rc = phantom_truth(sim->phantoms[s], o->traj.kind == TRAJ_STACK_OF_STARS, image);
+        if (rc != 0)
+            return rc;
         fwrite(image, sizeof *image, pixels, file);
     }
     return 0;
@@ -362,22 +362,22 @@ static int write_truth(const struct simulation *sim)
     const struct simulate_options *o = sim->options;
     size_t pixels = (size_t)o->traj.n[0] * (size_t)o->traj.n[1] * (size_t)o->traj.n[2];
     float *image = malloc(pixels * sizeof *image);
-    if (image == NULL)
+    if (!image)
         return err_no_memory("the true image of %zu pixels", pixels);
     FILE *file = fopen(o->truth, "wb");
-    if (file == NULL) {
+    if (!file) {
         free(image);
         return err_set(ERR_IO, "The true image %s cannot be written: %m.", o->truth);
     }
-    int code = write_images(sim, file, pixels, image);
+    int rc = write_images(sim, file, pixels, image);
     bool broken = ferror(file) != 0;
     broken = fclose(file) != 0 || broken;
-    if (code == 0 && broken)
-        code = err_set(ERR_IO, "The true image %s could not be written to its end: is the disk full?", o->truth);
-    if (code != 0)
+    if (rc == 0 && broken)
+        rc = err_set(ERR_IO, "The true image %s could not be written to its end: is the disk full?", o->truth);
+    if (rc != 0)
         unlink(o->truth);
     free(image);
-    return code;
+    return rc;
 }
 
 static int make_phantoms(struct simulation *sim)
@@ -386,58 +386,58 @@ static int make_phantoms(struct simulation *sim)
     if (o->object == SIMULATE_RANDOM)
         return 0;
     sim->phantoms = calloc((size_t)o->slices, sizeof *sim->phantoms);
-    if (sim->phantoms == NULL)
+    if (!sim->phantoms)
         return err_no_memory("%d slices", o->slices);
     enum phantom_kind kind = o->object == SIMULATE_ASYMMETRIC ? PHANTOM_ASYMMETRIC : PHANTOM_SHEPP_LOGAN;
-    int code = 0;
-    for (int s = 0; s < o->slices && code == 0; s++) {
+    int rc = 0;
+    for (int s = 0; s < o->slices && rc == 0; s++) {
         double height = o->slices > 1 ? (s - (o->slices - 1) / 2.0) * o->spacing_mm / o->fov_mm[0] : NAN;
-        code = phantom_create(&sim->phantoms[s], kind, o->dim, o->traj.n, height, o->coils);
+        rc = phantom_create(&sim->phantoms[s], kind, o->dim, o->traj.n, height, o->coils);
     }
-    return code;
+    return rc;
 }
 
 static int simulate(const struct simulate_options *options)
 {
     const int *n = options->traj.n;
     struct simulation sim = {.options = options, .noise = options->noise * sqrt((double)n[0] * n[1] * n[2])};
-    int code = traj_create(&sim.traj, &options->traj);
-    if (code == 0) {
+    int rc = traj_create(&sim.traj, &options->traj);
+    if (rc == 0) {
         sim.parts = (sim.traj->samples + LONGEST - 1) / LONGEST;
         sim.pieces = sim.traj->readouts * sim.parts;
-        code = make_columns(&sim);
+        rc = make_columns(&sim);
     }
-    if (code == 0)
-        code = make_phantoms(&sim);
-    if (code == 0 && options->truth != NULL)
-        code = write_truth(&sim);
-    if (code == 0) {
-        code = write_scan(&sim);
-        if (code != 0 && options->truth != NULL)
+    if (rc == 0)
+        rc = make_phantoms(&sim);
+    if (rc == 0 && options->truth)
+        rc = write_truth(&sim);
+    if (rc == 0) {
+        rc = write_scan(&sim);
+        if (rc != 0 && options->truth)
             unlink(options->truth);
     }
-    for (int s = 0; s < options->slices && sim.phantoms != NULL; s++)
+    for (int s = 0; s < options->slices && sim.phantoms; s++)
         phantom_free(sim.phantoms[s]);
     free(sim.phantoms);
     free(sim.written);
     traj_free(sim.traj);
-    return code;
+    return rc;
 }
 
 int simulate_main(int argc, char **argv)
 {
     struct simulate_options options;
     bool help;
-    int code = simulate_options_read(&options, argc, argv, &help);
-    if (code == 0 && help) {
+    int rc = simulate_options_read(&options, argc, argv, &help);
+    if (rc == 0 && help) {
         simulate_options_help();
         return 0;
     }
-    bool wrong = code != 0;
-    if (code == 0)
-        code = simulate(&options);
-    if (code == 0)
+    bool wrong = rc != 0;
+    if (rc == 0)
+        rc = simulate(&options);
+    if (rc == 0)
         return 0;
     fprintf(stderr, "mrirecon simulate: %s\n", err_last()->text);
-    return wrong || code == ERR_BAD_PARAMETER ? 2 : 1;
+    return wrong || rc == ERR_BAD_PARAMETER ? 2 : 1;
 }

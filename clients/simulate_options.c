@@ -75,7 +75,7 @@ void simulate_options_help(void)
 static int choice(enum option option, const char *text, const char *const *names)
 {
     char list[256] = "";
-    for (int i = 0; names[i] != NULL; i++) {
+    for (int i = 0; names[i]; i++) {
         if (strcmp(names[i], text) == 0)
             return i;
         size_t used = strlen(list);
@@ -279,13 +279,13 @@ int simulate_options_read(struct simulate_options *out, int argc, char **argv, b
     const char *values[OPTIONS];
     struct simulate_options options = {0};
     *help = false;
-    int code = collect(argc, argv, values, help);
-    if (code != 0 || *help)
-        return code;
-    if ((code = read_names(&options, values)) != 0 || (code = read_numbers(&options, values)) != 0 ||
-        (code = read_matrix(&options, values[OPTION_MATRIX])) != 0 || (code = read_fov(&options, values)) != 0 ||
-        (code = read_orientation(&options, values[OPTION_ORIENTATION])) != 0)
-        return code;
+    int rc = collect(argc, argv, values, help);
+    if (rc != 0 || *help)
+        return rc;
+    if ((rc = read_names(&options, values)) != 0 || (rc = read_numbers(&options, values)) != 0 ||
+        (rc = read_matrix(&options, values[OPTION_MATRIX])) != 0 || (rc = read_fov(&options, values)) != 0 ||
+        (rc = read_orientation(&options, values[OPTION_ORIENTATION])) != 0)
+        return rc;
     options.noise_scan = *values[OPTION_NOISE_SCAN] != '\0';
     options.out = values[OPTION_OUT];
     options.truth = *values[OPTION_TRUTH] != '\0' ? values[OPTION_TRUTH] : NULL;
@@ -297,7 +297,7 @@ int simulate_options_read(struct simulate_options *out, int argc, char **argv, b
                        traj_kind_name(options.traj.kind));
     if (options.noise_scan && options.noise == 0)
         return err_set(ERR_BAD_PARAMETER, "--noise-scan needs --noise above 0.");
-    if (options.truth != NULL && options.object == SIMULATE_RANDOM)
+    if (options.truth && options.object == SIMULATE_RANDOM)
         return err_set(ERR_BAD_PARAMETER, "--truth: the random phantom has none.");
     *out = options;
     return 0;

@@ -115,23 +115,23 @@ int submission_send(struct service *service, const struct client_options *option
     int fd = standard ? STDIN_FILENO : open(scan, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &there) < 0)
         return err_set(ERR_IO, "%s cannot be read: %s.", scan, strerror(errno));
-    int failure = 0;
+    int rc = 0;
     if (S_ISDIR(there.st_mode))
-        failure = err_set(ERR_IO, "%s is a folder. One scan file is submitted at a time.", scan);
-    char *name = name_of(options, scan), *whole = failure ? NULL : path_with(service, path, name);
-    if (!failure && !whole)
-        failure = ERR_NO_MEMORY;
+        rc = err_set(ERR_IO, "%s is a folder. One scan file is submitted at a time.", scan);
+    char *name = name_of(options, scan), *whole = rc ? NULL : path_with(service, path, name);
+    if (!rc && !whole)
+        rc = ERR_NO_MEMORY;
     progress_start(&progress);
-    if (!failure)
-        failure = service_upload(service, whole, fd, S_ISREG(there.st_mode) ? there.st_size : -1, key, &watch, job);
+    if (!rc)
+        rc = service_upload(service, whole, fd, S_ISREG(there.st_mode) ? there.st_size : -1, key, &watch, job);
     progress_end(&progress);
     free(name);
     free(whole);
     if (!standard)
         close(fd);
-    if (!failure && !*client_text(*job, "id")) {
+    if (!rc && !*client_text(*job, "id")) {
         json_decref(*job);
-        failure = err_set(ERR_IO, "The server took the scan but named no job. Is it mrirecond that runs there?");
+        rc = err_set(ERR_IO, "The server took the scan but named no job. Is it mrirecond that runs there?");
     }
-    return failure;
+    return rc;
 }

@@ -114,40 +114,40 @@ static int state_open(struct service *service, struct options *options)
     int requeued = 0, resumed = 0;
     bool clean = false;
     struct spool_cleaned found = {.removed = 0};
-    int result = spool_create(&service->spool, options->state_dir, options->body_limit, options->spool_limit,
-                              options->spool_reserve);
+    int rc = spool_create(&service->spool, options->state_dir, options->body_limit, options->spool_limit,
+                          options->spool_reserve);
     snprintf(path, sizeof path, "%s/jobs.db", options->state_dir);
-    if (!result)
-        result = state_expect(service->spool);
-    if (!result)
-        result = spool_stop_take(service->spool, &clean);
-    if (!result)
-        result = store_create(&service->store, path);
-    if (!result)
+    if (!rc)
+        rc = state_expect(service->spool);
+    if (!rc)
+        rc = spool_stop_take(service->spool, &clean);
+    if (!rc)
+        rc = store_create(&service->store, path);
+    if (!rc)
         queue_rules_set(service);
-    if (!result)
-        result = store_recover(service->store, &requeued);
-    if (!result)
-        result = spool_clean(service->spool, service->store, clean, &found);
-    if (!result)
-        result = uploads_create(&service->uploads, service->spool, options->state_dir, options->upload_lifetime,
-                                service->log);
-    if (!result)
-        result = uploads_recover(service->uploads, service->store, &options->queue_limit, &resumed);
-    if (!result && resumed)
+    if (!rc)
+        rc = store_recover(service->store, &requeued);
+    if (!rc)
+        rc = spool_clean(service->spool, service->store, clean, &found);
+    if (!rc)
+        rc = uploads_create(&service->uploads, service->spool, options->state_dir, options->upload_lifetime,
+                            service->log);
+    if (!rc)
+        rc = uploads_recover(service->uploads, service->store, &options->queue_limit, &resumed);
+    if (!rc && resumed)
         log_line(service->log, LOG_LEVEL_WARNING, NULL, "recovered: %d complete uploads became jobs", resumed);
-    if (!result && (requeued || found.removed || found.lost))
+    if (!rc && (requeued || found.removed || found.lost))
         log_line(service->log, LOG_LEVEL_WARNING, NULL,
                  "recovered: %d jobs queued again, %d leftover files removed, %d jobs without their scan failed",
                  requeued, found.removed, found.lost);
-    if (!result && (found.scans_found || found.results_found))
+    if (!rc && (found.scans_found || found.results_found))
         log_line(
             service->log, LOG_LEVEL_WARNING, NULL,
             "recovered: %d scans and %d results without a job were moved to found-%lld: the service was not stopped "
             "cleanly, and jobs.db may have lost their jobs; see the README there",
             found.scans_found, found.results_found, (long long)found.time);
-    service->state_is_known = !result;
-    return result;
+    service->state_is_known = !rc;
+    return rc;
 }
 
 static int port_tell(const struct options *options, int port)
@@ -167,62 +167,62 @@ static int port_tell(const struct options *options, int port)
 static int settings_take(struct service *service, struct options *options)
 {
     struct worker workers[WORKERS_MAX];
-    int count, result = connections_fit(service->log, options);
-    if (!result)
-        result = program_find(options->worker, "mrirecon-worker");
-    if (!result)
-        result = program_find(options->codec, "mrirecon-codec");
-    if (!result)
-        result = workers_plan(workers, &count, options->devices);
-    if (!result)
-        result = tokens_create(&service->tokens, options->tokens);
-    if (!result && !*options->tls_certificate != !*options->tls_key)
-        result = err_set(ERR_BAD_PARAMETER, "Options tls-certificate and tls-key belong together: give both, or none.");
-    if (!result && *options->tls_certificate)
-        result = tls_create(&service->tls, options->tls_certificate, options->tls_key);
-    if (!result && service->tls)
+    int count, rc = connections_fit(service->log, options);
+    if (!rc)
+        rc = program_find(options->worker, "mrirecon-worker");
+    if (!rc)
+        rc = program_find(options->codec, "mrirecon-codec");
+    if (!rc)
+        rc = workers_plan(workers, &count, options->devices);
+    if (!rc)
+        rc = tokens_create(&service->tokens, options->tokens);
+    if (!rc && !*options->tls_certificate != !*options->tls_key)
+        rc = err_set(ERR_BAD_PARAMETER, "Options tls-certificate and tls-key belong together: give both, or none.");
+    if (!rc && *options->tls_certificate)
+        rc = tls_create(&service->tls, options->tls_certificate, options->tls_key);
+    if (!rc && service->tls)
         certificate_look(service);
-    return result ? result : listen_check(options);
+    return rc ? rc : listen_check(options);
 }
 
 static int service_start(struct service *service, struct options *options, struct http **http)
 {
-    int port = 0, result = settings_take(service, options);
-    if (!result)
-        result = state_open(service, options);
-    if (!result)
-        result = metrics_create(&service->metrics);
-    if (!result)
-        result = waiters_create(&service->waiters);
+    int port = 0, rc = settings_take(service, options);
+    if (!rc)
+        rc = state_open(service, options);
+    if (!rc)
+        rc = metrics_create(&service->metrics);
+    if (!rc)
+        rc = waiters_create(&service->waiters);
     const struct core core = {options,        service->log,     service->store,
                               service->spool, service->metrics, service->waiters};
-    if (!result)
-        result = scheduler_create(&service->scheduler, &core);
-    if (!result)
-        result = housekeeper_create(&service->housekeeper, &core, service->scheduler);
-    if (!result)
-        result = keys_create(&service->keys);
-    if (!result)
-        result = converter_create(&service->converter, options->codec, options->convert_timeout, service->spool,
-                                  service->store, service->waiters, service->log);
-    if (!result)
-        result = pool_create(&service->pool, &pool_limits);
-    if (!result)
-        result = pool_create(&service->lists, &lists_limits);
+    if (!rc)
+        rc = scheduler_create(&service->scheduler, &core);
+    if (!rc)
+        rc = housekeeper_create(&service->housekeeper, &core, service->scheduler);
+    if (!rc)
+        rc = keys_create(&service->keys);
+    if (!rc)
+        rc = converter_create(&service->converter, options->codec, options->convert_timeout, service->spool,
+                              service->store, service->waiters, service->log);
+    if (!rc)
+        rc = pool_create(&service->pool, &pool_limits);
+    if (!rc)
+        rc = pool_create(&service->lists, &lists_limits);
     const int64_t most = options->connections, tenth = (most + 9) / 10;
     const struct connection_limits limits = {options->header_timeout, options->upload_rate, most,
                                              options->address_connections ? options->address_connections
                                                                           : most - tenth};
-    if (!result)
-        result = connections_create(&service->connections, &limits);
-    if (!result)
-        result = http_create(http, service, &port);
-    if (!result)
-        result = port_tell(options, port);
-    if (!result)
+    if (!rc)
+        rc = connections_create(&service->connections, &limits);
+    if (!rc)
+        rc = http_create(http, service, &port);
+    if (!rc)
+        rc = port_tell(options, port);
+    if (!rc)
         log_line(service->log, LOG_LEVEL_INFO, NULL, "mrirecond " MRIRECON_VERSION " serves %s, state in %s",
                  service->address, options->state_dir);
-    return result;
+    return rc;
 }
 
 /* Changes that were begun end; requests are woken before the server stops, for it cannot stop while some are suspended;
@@ -358,19 +358,19 @@ static int look_at_config(int argc, char **argv)
     struct log log;
     enum options_action action;
     struct service service = {.options = &options, .log = &log};
-    int result = options_parse(&options, argc - 1, argv + 1, &action);
-    if (!result) {
+    int rc = options_parse(&options, argc - 1, argv + 1, &action);
+    if (!rc) {
         log_init(&log, (enum log_level)options.log_level, false);
-        result = settings_take(&service, &options);
+        rc = settings_take(&service, &options);
     }
-    if (result)
+    if (rc)
         fprintf(stderr, "mrirecond: %s\n", err_last()->text);
     else
         printf("A start would take this configuration: listen = %s, state-dir = %s.\n", options.listen,
                options.state_dir);
     tls_free(service.tls);
     tokens_free(service.tokens);
-    return result ? STATUS_USAGE : fflush(stdout) == 0 ? 0 : STATUS_FAILED;
+    return rc ? STATUS_USAGE : fflush(stdout) == 0 ? 0 : STATUS_FAILED;
 }
 
 /* mrirecond --check-state | --repair-state [--config FILE] [--state-dir FOLDER] */
@@ -384,10 +384,10 @@ static int look_over(int argc, char **argv, bool repair)
         fprintf(stderr, "mrirecond: %s\n", err_last()->text);
         return STATUS_USAGE;
     }
-    int result = repair ? state_repair(options.state_dir, stdout) : state_check(options.state_dir, stdout, &sound);
-    if (result)
+    int rc = repair ? state_repair(options.state_dir, stdout) : state_check(options.state_dir, stdout, &sound);
+    if (rc)
         fprintf(stderr, "mrirecond: %s\n", err_last()->text);
-    return result || fflush(stdout) != 0 ? STATUS_FAILED : sound ? 0 : STATUS_DAMAGED;
+    return rc || fflush(stdout) != 0 ? STATUS_FAILED : sound ? 0 : STATUS_DAMAGED;
 }
 
 int main(int argc, char **argv)
@@ -429,13 +429,13 @@ int main(int argc, char **argv)
     sigprocmask(SIG_BLOCK, &signals, NULL);
     worker_threads_set();
     struct command_line line = {argc, argv, &options, options, &log};
-    int result = service_start(&service, &options, &http);
-    if (!result)
+    int rc = service_start(&service, &options, &http);
+    if (!rc)
         serve_until_stopped(&service, &line, &signals);
     else
         log_line(&log, LOG_LEVEL_ERROR, NULL, "%s", err_last()->text);
     service_stop(&service, http);
-    if (!result)
+    if (!rc)
         log_line(&log, LOG_LEVEL_INFO, NULL, "stopped");
-    return result ? STATUS_FAILED : 0;
+    return rc ? STATUS_FAILED : 0;
 }

@@ -47,9 +47,9 @@ int wire_send(int socket, json_t *message, const int *fds, int fd_count)
     do
         sent = sendmsg(socket, &packet, MSG_NOSIGNAL);
     while (sent < 0 && errno == EINTR);
-    int result = sent < 0 ? send_failure() : 0;
+    int rc = sent < 0 ? send_failure() : 0;
     free(text);
-    return result;
+    return rc;
 }
 
 /* Take the descriptors out of a received packet; false where the packet brought something else. */
@@ -89,39 +89,39 @@ int wire_receive(int socket, json_t **message, int fds[WIRE_FDS], int *fd_count)
     struct iovec part = {.iov_base = text, .iov_len = WIRE_MAX + 1};
     struct msghdr packet = {
         .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
-    int taken[WIRE_FDS], count = 0, result = 0;
+    int taken[WIRE_FDS], count = 0, rc = 0;
     json_t *object = NULL;
     ssize_t got;
     do
         got = recvmsg(socket, &packet, MSG_CMSG_CLOEXEC);
     while (got < 0 && errno == EINTR);
     if (got < 0) {
-        result = send_failure();
+        rc = send_failure();
         goto out;
     }
     bool clean = take_fds(&packet, taken, &count);
     if (got == 0) {
-        result = err_set(ERR_WORKER_DIED, "The process at the other end of the socket has ended.");
+        rc = err_set(ERR_WORKER_DIED, "The process at the other end of the socket has ended.");
         goto out;
     }
     if (!clean || (packet.msg_flags & MSG_TRUNC) || got > WIRE_MAX) {
-        result = err_set(ERR_BAD_REQUEST, "A message between daemon and worker exceeds %d bytes or %d descriptors.",
-                         WIRE_MAX, WIRE_FDS);
+        rc = err_set(ERR_BAD_REQUEST, "A message between daemon and worker exceeds %d bytes or %d descriptors.",
+                     WIRE_MAX, WIRE_FDS);
         goto out;
     }
     json_error_t where;
     object = json_loadb(text, (size_t)got, JSON_REJECT_DUPLICATES, &where);
     if (!object)
-        result = err_set(ERR_BAD_REQUEST, "A message between daemon and worker is not JSON: %s.", where.text);
+        rc = err_set(ERR_BAD_REQUEST, "A message between daemon and worker is not JSON: %s.", where.text);
     else if (!json_is_string(json_object_get(object, "type")))
-        result = err_set(ERR_BAD_REQUEST, "A message between daemon and worker is no JSON object with a \"type\".");
+        rc = err_set(ERR_BAD_REQUEST, "A message between daemon and worker is no JSON object with a \"type\".");
 out:
     free(text);
-    if (result) {
+    if (rc) {
         json_decref(object);
         for (int i = 0; i < count; i++)
             close(taken[i]);
-        return result;
+        return rc;
     }
     for (int i = 0; i < count; i++)
         fds[i] = taken[i];

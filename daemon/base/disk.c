@@ -131,12 +131,12 @@ int disk_remove(struct disk_freer *freer, int folder, const char *name)
     enum { LARGE_BYTES = 64 << 20 };
     struct stat there;
     int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    int result = unlinkat(folder, name, 0), error = errno;
+    int rc = unlinkat(folder, name, 0), error = errno;
     bool large = fd >= 0 && fstat(fd, &there) == 0 && there.st_size > LARGE_BYTES;
     if (fd >= 0 && !(large && freer_take(freer, fd)))
         close(fd);
     errno = error;
-    return result;
+    return rc;
 }
 
 void disk_folder_remove(struct disk_freer *freer, int parent, const char *name)

@@ -310,9 +310,9 @@ int options_read(struct options *options, FILE *file, const char *name)
             return err_set(ERR_BAD_REQUEST, "%s: expected `key = value`, found \"%.64s\".", where, text);
         *equals = '\0';
         char *key = trim(text);
-        int result = options_set(options, key, trim(equals + 1), where);
-        if (result)
-            return result;
+        int rc = options_set(options, key, trim(equals + 1), where);
+        if (rc)
+            return rc;
         int i = option_find(key);
         if (given[i])
             return err_set(ERR_BAD_REQUEST, "%s: %s is given a second time; keep one of the lines.", where, key);
@@ -347,22 +347,22 @@ static int arguments_read(struct options *options, int argc, char *const argv[],
     for (int i = 1; i < argc; i++) {
         char key[OPTION_TEXT];
         const char *value = "";
-        int result = argument_split(argc, argv, &i, key, &value);
-        if (result)
-            return result;
+        int rc = argument_split(argc, argv, &i, key, &value);
+        if (rc)
+            return rc;
         if ((strcmp(key, "config") == 0) != config)
             continue;
         if (!config) {
-            result = options_set(options, key, value, "command line");
+            rc = options_set(options, key, value, "command line");
         } else {
             FILE *file = fopen(value, "re");
             if (!file)
                 return err_set(ERR_IO, "The configuration %s cannot be read: %s.", value, strerror(errno));
-            result = options_read(options, file, value);
+            rc = options_read(options, file, value);
             fclose(file);
         }
-        if (result)
-            return result;
+        if (rc)
+            return rc;
     }
     return 0;
 }
@@ -379,8 +379,8 @@ int options_parse(struct options *options, int argc, char *const argv[], enum op
                 return 0;
             }
     options_init(options);
-    int result = arguments_read(options, argc, argv, true);
-    return result ? result : arguments_read(options, argc, argv, false);
+    int rc = arguments_read(options, argc, argv, true);
+    return rc ? rc : arguments_read(options, argc, argv, false);
 }
 
 int options_reload(struct options *options, struct options *asked, int argc, char *const argv[], char *restart,
@@ -388,10 +388,10 @@ int options_reload(struct options *options, struct options *asked, int argc, cha
 {
     struct options fresh;
     enum options_action action;
-    int result = options_parse(&fresh, argc, argv, &action);
+    int rc = options_parse(&fresh, argc, argv, &action);
     size_t used = 0;
     restart[0] = '\0';
-    for (int i = 0; !result && i < OPTIONS; i++) {
+    for (int i = 0; !rc && i < OPTIONS; i++) {
         const struct option *option = &table[i];
         const void *old = (const char *)asked + option->offset;
         const void *new = (const char *)&fresh + option->offset;
@@ -402,9 +402,9 @@ int options_reload(struct options *options, struct options *asked, int argc, cha
         else if (used < size)
             used += (size_t)snprintf(restart + used, size - used, "%s%s", used ? ", " : "", option->key);
     }
-    if (!result)
+    if (!rc)
         *asked = fresh;
-    return result;
+    return rc;
 }
 
 /* Print `text` in lines of at most `width` bytes, each after `lead`. */

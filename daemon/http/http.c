@@ -60,11 +60,11 @@ static const struct route *route_find(const char *method, char parts[][HTTP_PATH
 
 static int request_route(struct request *request)
 {
-    int count = 0, result;
+    int count = 0, rc;
     char *allow = request->allow;
-    result = path_split(request->target, request->part, &count);
-    if (result)
-        return result;
+    rc = path_split(request->target, request->part, &count);
+    if (rc)
+        return rc;
     /* As tus has it, for networks that let no PATCH or DELETE pass. */
     const char *meant = http_header(request, "X-HTTP-Method-Override");
     if (meant && count == 3 && strcmp(request->part[1], "uploads") == 0 && strcmp(request->method, "POST") == 0)
@@ -109,20 +109,20 @@ static enum MHD_Result request_begin(struct request *request, const char *versio
         return answer_failure(request,
                               &request->refusal); /* and the connection is closed: where it goes on is unknown */
     }
-    int result = request_route(request);
+    int rc = request_route(request);
     if (request->watch->surplus)
-        result = request_surplus_check(request);
-    if (!result)
-        result = request_host_check(request);
-    if (!result)
-        result = request_origin_check(request);
-    if (!result)
-        result = request_query_check(request);
-    if (!result)
-        result = request_access_check(request);
-    if (!result && request->route->begin)
-        result = request->route->begin(request);
-    if (!result)
+        rc = request_surplus_check(request);
+    if (!rc)
+        rc = request_host_check(request);
+    if (!rc)
+        rc = request_origin_check(request);
+    if (!rc)
+        rc = request_query_check(request);
+    if (!rc)
+        rc = request_access_check(request);
+    if (!rc && request->route->begin)
+        rc = request->route->begin(request);
+    if (!rc)
         return MHD_YES;
     request->refusal = *err_last();
     /* Told before the body where the sender waits for that, or where the body is too large to be read for nothing. */
@@ -189,10 +189,10 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *connection, 
         return request_begin(request, version);
     }
     if (*bytes > 0) {
-        enum MHD_Result result = request_body(request, data, *bytes);
+        enum MHD_Result took = request_body(request, data, *bytes);
         atomic_fetch_add(&request->watch->bytes, (int64_t)*bytes);
         *bytes = 0;
-        return result;
+        return took;
     }
     connection_enter(request->watch, CONNECTION_ANSWER);
     if (request->refusal.code)
@@ -202,8 +202,8 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *connection, 
         return MHD_YES;
     }
     request->state = REQUEST_ANSWER;
-    int result = request->route->answer(request);
-    if (result)
+    int rc = request->route->answer(request);
+    if (rc)
         return answer_failure(request, err_last());
     return request->state == REQUEST_WAITING || request->state == REQUEST_ANSWERED ? MHD_YES : MHD_NO;
 }
@@ -392,10 +392,10 @@ int http_create(struct http **out, struct service *service, int *port)
 {
     const struct options *options = service->options;
     struct listener listener = {.fd = -1};
-    int result = listen_open(&listener, options);
-    struct http *http = result ? NULL : calloc(1, sizeof *http);
-    if (result)
-        return result;
+    int rc = listen_open(&listener, options);
+    struct http *http = rc ? NULL : calloc(1, sizeof *http);
+    if (rc)
+        return rc;
     *port = listener.port;
     memcpy(service->address, listener.name, sizeof service->address);
     service->local = listener.local;

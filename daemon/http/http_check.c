@@ -105,18 +105,18 @@ int request_head_check(struct request *request, const char *version)
 {
     struct head head;
     bool first_version = strcmp(version, "HTTP/1.0") == 0;
-    int result = head_read(request, version, &head);
-    if (!result)
-        result = framing_check(&head, first_version);
-    if (!result)
-        result = size_check(request, &head);
-    if (!result && (head.hosts > 1 || (head.hosts == 0 && !first_version)))
-        result = err_set(ERR_BAD_REQUEST, "A request has one header Host, this one has %d.", head.hosts);
-    if (!result)
-        result = target_split(request->uri, &request->host, &request->target, &request->query);
-    if (!result && !request->host)
+    int rc = head_read(request, version, &head);
+    if (!rc)
+        rc = framing_check(&head, first_version);
+    if (!rc)
+        rc = size_check(request, &head);
+    if (!rc && (head.hosts > 1 || (head.hosts == 0 && !first_version)))
+        rc = err_set(ERR_BAD_REQUEST, "A request has one header Host, this one has %d.", head.hosts);
+    if (!rc)
+        rc = target_split(request->uri, &request->host, &request->target, &request->query);
+    if (!rc && !request->host)
         request->host = http_header(request, "Host");
-    return result;
+    return rc;
 }
 
 /* A page of another site may have a browser ask a service on the user's own machine, by a name that it lets point
@@ -157,12 +157,12 @@ int request_query_check(const struct request *request)
     const char *query = request->query;
     char name[HTTP_NAME], value[HTTP_VALUE];
     bool found = false;
-    int result = query_check(query);
-    if (!result && !(request->route->flags & ROUTE_QUERY))
-        result = query_next(&query, name, value, &found);
-    if (!result && found)
-        result = err_set(ERR_UNKNOWN_PARAMETER, "This path takes no parameters, and so not \"%.64s\".", name);
-    return result;
+    int rc = query_check(query);
+    if (!rc && !(request->route->flags & ROUTE_QUERY))
+        rc = query_next(&query, name, value, &found);
+    if (!rc && found)
+        rc = err_set(ERR_UNKNOWN_PARAMETER, "This path takes no parameters, and so not \"%.64s\".", name);
+    return rc;
 }
 
 int request_access_check(struct request *request)
@@ -170,9 +170,9 @@ int request_access_check(struct request *request)
     enum role wanted = request->route->access;
     if (wanted == ROLE_NOBODY)
         return 0;
-    int result = tokens_identify(request->service->tokens, http_header(request, "Authorization"), &request->identity);
-    if (!result && request->identity.role < wanted)
-        result = err_set(ERR_FORBIDDEN, "This takes a token of the role %s; yours has the role %s.", role_name(wanted),
-                         role_name(request->identity.role));
-    return result;
+    int rc = tokens_identify(request->service->tokens, http_header(request, "Authorization"), &request->identity);
+    if (!rc && request->identity.role < wanted)
+        rc = err_set(ERR_FORBIDDEN, "This takes a token of the role %s; yours has the role %s.", role_name(wanted),
+                     role_name(request->identity.role));
+    return rc;
 }

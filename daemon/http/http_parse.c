@@ -146,13 +146,13 @@ int query_next(const char **query, char name[HTTP_NAME], char value[HTTP_VALUE],
         return 0;
     const char *equals = memchr(text, '=', length);
     size_t first = equals ? (size_t)(equals - text) : length;
-    int result = decode(text, first, true, name, HTTP_NAME, "The name of a parameter");
-    if (!result && !*name)
-        result = err_set(ERR_BAD_REQUEST, "A parameter of the query has no name.");
-    if (!result && equals)
+    int rc = decode(text, first, true, name, HTTP_NAME, "The name of a parameter");
+    if (!rc && !*name)
+        rc = err_set(ERR_BAD_REQUEST, "A parameter of the query has no name.");
+    if (!rc && equals)
         return decode(equals + 1, length - first - 1, true, value, HTTP_VALUE, "The value of a parameter");
     value[0] = '\0';
-    return result;
+    return rc;
 }
 
 int query_each(const char *query, int (*take)(void *context, const char *name, const char *value), void *context)
@@ -160,12 +160,12 @@ int query_each(const char *query, int (*take)(void *context, const char *name, c
     char name[HTTP_NAME], value[HTTP_VALUE];
     bool found;
     for (;;) {
-        int result = query_next(&query, name, value, &found);
-        if (result || !found)
-            return result;
-        result = take(context, name, value);
-        if (result)
-            return result;
+        int rc = query_next(&query, name, value, &found);
+        if (rc || !found)
+            return rc;
+        rc = take(context, name, value);
+        if (rc)
+            return rc;
     }
 }
 
@@ -177,9 +177,9 @@ int query_check(const char *query)
     for (int count = 0;; count++) {
         if (count == MOST)
             return err_set(ERR_BAD_REQUEST, "The query has more than %d parameters.", MOST - 1);
-        int result = query_next(&query, names[count], value, &found);
-        if (result || !found)
-            return result;
+        int rc = query_next(&query, names[count], value, &found);
+        if (rc || !found)
+            return rc;
         for (int i = 0; i < count; i++)
             if (strcmp(names[i], names[count]) == 0)
                 return err_set(ERR_BAD_PARAMETER, "Parameter %s is given twice.", names[i]);

@@ -56,26 +56,26 @@ int idempotency_begin(struct idempotency *request, struct keys *keys, const char
     *request = (struct idempotency){.keys = NULL};
     if (!header)
         return 0;
-    int result = key_read(header, request->key);
-    if (result)
-        return result;
+    int rc = key_read(header, request->key);
+    if (rc)
+        return rc;
     snprintf(request->client, sizeof request->client, "%s", client);
     pthread_mutex_lock(&keys->lock);
-    for (const struct idempotency *other = keys->first; other && !result; other = other->next)
+    for (const struct idempotency *other = keys->first; other && !rc; other = other->next)
         if (strcmp(other->key, request->key) == 0 && strcmp(other->client, request->client) == 0)
-            result = err_set(ERR_KEY_IN_USE,
-                             "A request with this Idempotency-Key is on its way. Wait for its answer, or try again.");
+            rc = err_set(ERR_KEY_IN_USE,
+                         "A request with this Idempotency-Key is on its way. Wait for its answer, or try again.");
     gnutls_hash_hd_t hash = NULL;
-    if (!result && gnutls_hash_init(&hash, GNUTLS_DIG_SHA256) != 0)
-        result = err_no_memory("a digest; try again later");
-    if (!result) {
+    if (!rc && gnutls_hash_init(&hash, GNUTLS_DIG_SHA256) != 0)
+        rc = err_no_memory("a digest; try again later");
+    if (!rc) {
         request->hash = hash;
         request->keys = keys;
         request->next = keys->first;
         keys->first = request;
     }
     pthread_mutex_unlock(&keys->lock);
-    return result;
+    return rc;
 }
 
 void idempotency_add(struct idempotency *request, const void *data, size_t bytes)

@@ -31,9 +31,9 @@ static bool address_is_local(const union address *address)
 static int address_read(const struct options *options, union address *address, socklen_t *length)
 {
     char host[HTTP_NAME];
-    int port, result = address_split(options->listen, host, &port);
-    if (result)
-        return result;
+    int port, rc = address_split(options->listen, host, &port);
+    if (rc)
+        return rc;
     *address = (union address){.v4 = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)}};
     *length = sizeof address->v4;
     if (strcmp(host, "localhost") == 0)
@@ -82,9 +82,9 @@ static int adopt(struct listener *out, const struct options *options, int count)
         (address.any.sa_family != AF_INET && address.any.sa_family != AF_INET6))
         return err_set(ERR_BAD_PARAMETER,
                        "The socket that is handed over is not one that listens on an internet address.");
-    int result = guard(options, address_is_local(&address), "The address of the socket that is handed over");
-    if (result)
-        return result;
+    int rc = guard(options, address_is_local(&address), "The address of the socket that is handed over");
+    if (rc)
+        return rc;
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
     out->fd = fd;
     out->local = address_is_local(&address);
@@ -95,27 +95,27 @@ static int adopt(struct listener *out, const struct options *options, int count)
 static int address_find(const struct options *options, union address *address, socklen_t *length)
 {
     char what[OPTION_TEXT + 16];
-    int result = address_read(options, address, length);
+    int rc = address_read(options, address, length);
     snprintf(what, sizeof what, "Option listen: %s", options->listen);
-    return result ? result : guard(options, address_is_local(address), what);
+    return rc ? rc : guard(options, address_is_local(address), what);
 }
 
 static int open_own(struct listener *out, const struct options *options)
 {
     union address address;
     socklen_t length;
-    int one = 1, result = address_find(options, &address, &length);
-    if (result)
-        return result;
+    int one = 1, rc = address_find(options, &address, &length);
+    if (rc)
+        return rc;
     int fd = socket(address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd >= 0)
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     if (fd < 0 || bind(fd, &address.any, length) < 0 || listen(fd, BACKLOG) < 0) {
-        result = err_set(ERR_IO, "Option listen: %s cannot be served: %s.%s", options->listen, strerror(errno),
-                         advice(errno));
+        rc = err_set(ERR_IO, "Option listen: %s cannot be served: %s.%s", options->listen, strerror(errno),
+                     advice(errno));
         if (fd >= 0)
             close(fd);
-        return result;
+        return rc;
     }
     out->fd = fd;
     out->local = address_is_local(&address);
@@ -146,8 +146,8 @@ int listen_check(const struct options *options)
 
 int listen_open(struct listener *out, const struct options *options)
 {
-    int handed = sd_listen_fds(1), result = handed > 0 ? adopt(out, options, handed) : open_own(out, options);
-    if (!result)
+    int handed = sd_listen_fds(1), rc = handed > 0 ? adopt(out, options, handed) : open_own(out, options);
+    if (!rc)
         name_read(out);
-    return result;
+    return rc;
 }

@@ -136,9 +136,9 @@ static ssize_t stream_read(void *context, uint64_t position, char *buffer, size_
 int route_events(struct request *request)
 {
     struct job job;
-    int result = request_job(request, request->part[2], &job);
-    if (result)
-        return result;
+    int rc = request_job(request, request->part[2], &job);
+    if (rc)
+        return rc;
     /* What is no id of ours is as none: a browser takes any other answer than a stream as the end of its tries. */
     long long last = number_parse(http_header(request, "Last-Event-ID")), told = last > 0 ? last : 0;
     long long newest = event_id(&job, PROGRESS_TOLD_MOST);

@@ -10,13 +10,13 @@ int service_now(struct service *service, struct metrics_now *now)
     struct spool *spool = service->spool;
     int64_t counts[JOB_STATES];
     *now = (struct metrics_now){.capacity = options->queue_limit, .spool_used = spool->used, .found = spool->found};
-    int result = store_counts(service->store, counts, &now->oldest);
-    if (!result)
-        result = spool_free_bytes(spool, &now->spool_free);
-    if (!result)
-        result = spool_disk(spool, &now->disk_bytes, &now->disk_free);
-    if (result)
-        return result;
+    int rc = store_counts(service->store, counts, &now->oldest);
+    if (!rc)
+        rc = spool_free_bytes(spool, &now->spool_free);
+    if (!rc)
+        rc = spool_disk(spool, &now->disk_bytes, &now->disk_free);
+    if (rc)
+        return rc;
     if (spool->limit > 0 && spool->limit - now->spool_used < now->spool_free)
         now->spool_free = spool->limit - now->spool_used;
     store_waiting(service->store, now->waiting);

@@ -64,13 +64,13 @@ int job_look_up(struct service *service, const char *id, struct job *job)
     struct job_progress progress;
     if (!spool_is_id(id))
         return job_unknown();
-    int result = store_get(service->store, id, job);
+    int rc = store_get(service->store, id, job);
     /* A job that runs, and that no worker has: it ended in between, or is about to begin. */
-    if (!result && job->state == JOB_RUNNING && !progress_of(service, job, &progress)) {
+    if (!rc && job->state == JOB_RUNNING && !progress_of(service, job, &progress)) {
         job_clear(job);
-        result = store_get(service->store, id, job);
+        rc = store_get(service->store, id, job);
     }
-    return result == ERR_NOT_FOUND ? job_unknown() : result;
+    return rc == ERR_NOT_FOUND ? job_unknown() : rc;
 }
 
 bool request_owns(const struct request *request, const char *client)
@@ -80,9 +80,9 @@ bool request_owns(const struct request *request, const char *client)
 
 int request_job(struct request *request, const char *id, struct job *job)
 {
-    int result = job_look_up(request->service, id, job);
-    if (result || request_owns(request, job->client))
-        return result;
+    int rc = job_look_up(request->service, id, job);
+    if (rc || request_owns(request, job->client))
+        return rc;
     job_clear(job);
     return job_unknown();
 }
@@ -91,9 +91,9 @@ int request_job(struct request *request, const char *id, struct job *job)
 static int request_job_check(struct request *request, const char *id)
 {
     struct job job = {.state = JOB_QUEUED};
-    int result = request_job(request, id, &job);
+    int rc = request_job(request, id, &job);
     job_clear(&job);
-    return result;
+    return rc;
 }
 
 /* Seconds that the job ran, or has run so far. */
@@ -206,10 +206,10 @@ bool request_waits(struct request *request, const struct job *job)
         clock_seconds() >= request->deadline || !http_wait(request, job->id, request->deadline))
         return false;
     /* It may have ended between the look and the wait; then the wake-up is ours to give. */
-    int result = job_look_up(service, job->id, &now);
-    if (result || job_state_is_final(now.state))
+    int rc = job_look_up(service, job->id, &now);
+    if (rc || job_state_is_final(now.state))
         waiters_wake(service->waiters, job->id);
-    if (!result)
+    if (!rc)
         job_clear(&now);
     return true;
 }
@@ -219,9 +219,9 @@ int route_job(struct request *request)
     struct job job;
     char applied[24];
     const char *headers[5] = {NULL};
-    int result = request_job(request, request->part[2], &job), used = 0;
-    if (result)
-        return result;
+    int rc = request_job(request, request->part[2], &job), used = 0;
+    if (rc)
+        return rc;
     if (!request_waits(request, &job)) {
         if (!job_state_is_final(job.state)) {
             headers[used++] = "Retry-After";
@@ -232,10 +232,10 @@ int route_job(struct request *request)
             headers[used++] = "Preference-Applied";
             headers[used++] = applied;
         }
-        result = http_answer_json(request, 200, job_document(request->service, &job), headers);
+        rc = http_answer_json(request, 200, job_document(request->service, &job), headers);
     }
     job_clear(&job);
-    return result;
+    return rc;
 }
 
 /* What jobs.h works with. */
@@ -251,34 +251,34 @@ int route_cancel_work(struct request *request)
     const char *id = request->part[2];
     const struct core core = service_core(service);
     enum job_state state;
-    int result = request_job_check(request, id);
-    if (!result)
-        result = job_cancel(&core, service->scheduler, id, &state);
-    if (!result)
+    int rc = request_job_check(request, id);
+    if (!rc)
+        rc = job_cancel(&core, service->scheduler, id, &state);
+    if (!rc)
         log_line(service->log, LOG_LEVEL_INFO, id, "cancellation requested; the job is %s", job_state_name(state));
-    return result;
+    return rc;
 }
 
 int route_cancel(struct request *request)
 {
     struct job job;
-    int result = store_get(request->service->store, request->part[2], &job);
-    if (result)
-        return result;
-    result = http_answer_json(request, 202, job_document(request->service, &job), NULL);
+    int rc = store_get(request->service->store, request->part[2], &job);
+    if (rc)
+        return rc;
+    rc = http_answer_json(request, 202, job_document(request->service, &job), NULL);
     job_clear(&job);
-    return result;
+    return rc;
 }
 
 int route_delete_work(struct request *request)
 {
     struct service *service = request->service;
     const char *id = request->part[2];
-    int result = request_job_check(request, id);
-    if (!result)
-        result = store_delete(service->store, id);
-    if (result)
-        return result;
+    int rc = request_job_check(request, id);
+    if (!rc)
+        rc = store_delete(service->store, id);
+    if (rc)
+        return rc;
     /* Without a row they are nobody's: what a crash leaves here goes at the next start. */
     spool_remove(service->spool, id);
     spool_results_remove(service->spool, id);
@@ -319,11 +319,11 @@ static int purge_take(void *context, const char *name, const char *value)
 static int purge_query_read(const char *query, struct purge_query *out)
 {
     *out = (struct purge_query){-1, -1};
-    int result = query_each(query, purge_take, out);
-    if (!result && out->older < 0)
-        result = err_set(ERR_BAD_PARAMETER,
-                         "A purge has to say older=SECONDS: jobs that ended longer ago than that are removed.");
-    return result;
+    int rc = query_each(query, purge_take, out);
+    if (!rc && out->older < 0)
+        rc = err_set(ERR_BAD_PARAMETER,
+                     "A purge has to say older=SECONDS: jobs that ended longer ago than that are removed.");
+    return rc;
 }
 
 int route_purge_work(struct request *request)
@@ -331,12 +331,12 @@ int route_purge_work(struct request *request)
     struct service *service = request->service;
     const struct core core = service_core(service);
     struct purge_query query;
-    int result = purge_query_read(request->query, &query);
-    if (!result)
-        result = jobs_purge(&core, query.older, query.state, &request->removed);
+    int rc = purge_query_read(request->query, &query);
+    if (!rc)
+        rc = jobs_purge(&core, query.older, query.state, &request->removed);
     if (request->removed)
         log_line(service->log, LOG_LEVEL_INFO, NULL, "purge: %d ended jobs removed", request->removed);
-    return result;
+    return rc;
 }
 
 int route_purge(struct request *request)

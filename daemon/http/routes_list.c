@@ -72,11 +72,11 @@ int route_jobs_work(struct request *request)
 {
     struct list_query query = {.limit = LIST_DEFAULT, .filter.state = -1, .now = clock_milliseconds()};
     const char *own = role_sees_all(request->identity.role) ? NULL : request->identity.client;
-    int count = 0, result = query_each(request->query, list_take, &query);
-    if (!result && request_is_gone(request))
-        result = err_set(ERR_CANCELED, "The list was not waited for.");
-    if (result)
-        return result;
+    int count = 0, rc = query_each(request->query, list_take, &query);
+    if (!rc && request_is_gone(request))
+        rc = err_set(ERR_CANCELED, "The list was not waited for.");
+    if (rc)
+        return rc;
     struct job *jobs = calloc((size_t)query.limit + 1, sizeof *jobs);
     if (!jobs)
         return err_no_memory("the list; ask for a shorter one");
@@ -85,13 +85,13 @@ int route_jobs_work(struct request *request)
     if (own)
         query.filter.client = own;
     if (!others)
-        result = store_list(request->service->store, &query.filter, jobs, (int)query.limit + 1, &count);
-    if (!result)
+        rc = store_list(request->service->store, &query.filter, jobs, (int)query.limit + 1, &count);
+    if (!rc)
         request->page = http_json_text(list_pack(request, jobs, count, query.limit));
     for (int i = 0; i < count; i++)
         job_clear(&jobs[i]);
     free(jobs);
-    return result;
+    return rc;
 }
 
 int route_jobs(struct request *request)

@@ -92,16 +92,16 @@ static int parameters_read(struct request *request, const struct kind *kind, con
 {
     struct given given = {.kind = kind};
     param_values_init(kind, &given.values);
-    int result = query_each(request->query, given_take, &given);
-    for (int i = 0; kind->params[i].name && !result; i++) {
+    int rc = query_each(request->query, given_take, &given);
+    for (int i = 0; kind->params[i].name && !rc; i++) {
         const char *before = json_string_value(json_object_get(base, kind->params[i].name));
         if (before && !given.values.value[i].given)
-            result = param_values_set(kind, &given.values, kind->params[i].name, before);
+            rc = param_values_set(kind, &given.values, kind->params[i].name, before);
     }
-    if (!result)
-        result = kind->check(&given.values);
-    if (result)
-        return result;
+    if (!rc)
+        rc = kind->check(&given.values);
+    if (rc)
+        return rc;
     request->job.parameters = json_object();
     for (int i = 0; kind->params[i].name; i++)
         json_object_set_new(request->job.parameters, kind->params[i].name, json_string(given.values.value[i].text));
@@ -148,15 +148,15 @@ static int owner_read(struct request *request, const struct job *before)
 static int job_read(struct request *request, struct about *about, const struct job *before)
 {
     struct job *job = &request->job;
-    int result = query_each(request->query, about_take, about); /* what is not there stays as it is */
-    if (!result)
-        result = parameters_read(request, about->kind, before ? before->parameters : NULL);
-    if (!result)
-        result = owner_read(request, before);
-    if (!result)
-        result = room_check(request);
-    if (result)
-        return result;
+    int rc = query_each(request->query, about_take, about); /* what is not there stays as it is */
+    if (!rc)
+        rc = parameters_read(request, about->kind, before ? before->parameters : NULL);
+    if (!rc)
+        rc = owner_read(request, before);
+    if (!rc)
+        rc = room_check(request);
+    if (rc)
+        return rc;
     snprintf(job->kind, sizeof job->kind, "%s", about->kind->name);
     submission_name(request, about->name);
     job->priority = about->priority;
@@ -179,9 +179,8 @@ int resubmission_read(struct request *request, const struct job *before)
     if (!kind)
         return err_set(ERR_UNKNOWN_KIND, "Job %s is of the kind \"%s\", which this version does not have.", before->id,
                        before->kind);
-    int result = job_read(request, &about, before);
-    if (!result && about.kind != kind)
-        result =
-            err_set(ERR_BAD_PARAMETER, "A job is run again as what it was: leave kind out, or send the scan anew.");
-    return result;
+    int rc = job_read(request, &about, before);
+    if (!rc && about.kind != kind)
+        rc = err_set(ERR_BAD_PARAMETER, "A job is run again as what it was: leave kind out, or send the scan anew.");
+    return rc;
 }

@@ -104,15 +104,15 @@ int result_answer(struct request *request, const struct job *job, enum image_for
     snprintf(location, sizeof location, "/v1/jobs/%s/results/image?format=%s", id, image_format_name(format));
     converter_key(id, format, key);
     request_turn(request, client);
-    int result = spool_result_open(service->spool, id, name, &fd, &bytes, &stamp);
-    if (!result)
+    int rc = spool_result_open(service->spool, id, name, &fd, &bytes, &stamp);
+    if (!rc)
         return file_answer(request, job, name, fd, bytes, stamp, headers);
-    if (result == ERR_NOT_FOUND && request->waiter.gone)
+    if (rc == ERR_NOT_FOUND && request->waiter.gone)
         return err_set(ERR_CANCELED, "The image was not waited for: its connection was closed, or half of it.");
-    if (result == ERR_NOT_FOUND && format != IMAGE_H5)
-        result = converter_ask(service->converter, id, format, client, &request->conversion);
-    if (result)
-        return result;
+    if (rc == ERR_NOT_FOUND && format != IMAGE_H5)
+        rc = converter_ask(service->converter, id, format, client, &request->conversion);
+    if (rc)
+        return rc;
     if (!http_wait(request, key, clock_seconds() + 2.0 * (double)service->options->convert_timeout))
         return err_set(ERR_DRAINING, "The service is being stopped. Ask again when it is back.");
     /* It may have come, or failed, between the look and the wait; then the wake-up is ours to give. */
@@ -141,9 +141,9 @@ static int format_read(struct request *request, int *out)
     const char *accept = http_header(request, "Accept");
     int most = 0;
     *out = -1;
-    int result = query_each(request->query, format_take, out);
-    if (result)
-        return result;
+    int rc = query_each(request->query, format_take, out);
+    if (rc)
+        return rc;
     for (int i = 0, closeness; (*out < 0 || most > 0) && i < IMAGE_FORMATS; i++) {
         int quality = accept_quality(accept, image_format_media((enum image_format)i), &closeness);
         if (quality > most) {
@@ -175,28 +175,28 @@ static int name_answer(struct request *request, const struct job *job, const cha
     int format, fd;
     int64_t bytes, stamp;
     if (strcmp(name, "image") == 0) {
-        int result = format_read(request, &format);
-        return result ? result : result_answer(request, job, (enum image_format)format, NULL);
+        int rc = format_read(request, &format);
+        return rc ? rc : result_answer(request, job, (enum image_format)format, NULL);
     }
     if (strncmp(name, "image.", 6) == 0 && image_format_find(name + 6) >= 0)
         return result_answer(request, job, (enum image_format)image_format_find(name + 6), NULL);
-    int result = spool_result_open(request->service->spool, job->id, name, &fd, &bytes, &stamp);
-    return result ? result : file_answer(request, job, name, fd, bytes, stamp, NULL);
+    int rc = spool_result_open(request->service->spool, job->id, name, &fd, &bytes, &stamp);
+    return rc ? rc : file_answer(request, job, name, fd, bytes, stamp, NULL);
 }
 
 int route_result(struct request *request)
 {
     struct job job = {.state = JOB_QUEUED};
-    int result = request_job(request, request->part[2], &job);
-    if (result)
-        return result;
+    int rc = request_job(request, request->part[2], &job);
+    if (rc)
+        return rc;
     if (request_waits(request, &job)) {
         job_clear(&job);
         return 0;
     }
-    result = job_check(&job);
-    if (!result)
-        result = name_answer(request, &job, request->part[4]);
+    rc = job_check(&job);
+    if (!rc)
+        rc = name_answer(request, &job, request->part[4]);
     job_clear(&job);
-    return result;
+    return rc;
 }

@@ -65,10 +65,10 @@ int route_live(struct request *request)
 }
 
 /* Add a check to `checks`: "ok", or what is wrong. */
-static bool check(json_t *checks, const char *name, int result)
+static bool check(json_t *checks, const char *name, int rc)
 {
-    json_object_set_new(checks, name, json_string(result ? err_last()->text : "ok"));
-    return !result;
+    json_object_set_new(checks, name, json_string(rc ? err_last()->text : "ok"));
+    return !rc;
 }
 
 static int workers_check(struct service *service, json_t *list)
@@ -115,9 +115,9 @@ int route_ready(struct request *request)
 {
     struct service *service = request->service;
     bool verbose = false;
-    int result = query_each(request->query, verbose_take, &verbose);
-    if (result)
-        return result;
+    int rc = query_each(request->query, verbose_take, &verbose);
+    if (rc)
+        return rc;
     json_t *checks = json_object(), *workers = json_array();
     bool ready = service_is_ready(service, checks, workers);
     json_t *document = json_pack("{s:s}", "status", ready ? "ready" : "not ready");
@@ -154,9 +154,9 @@ int route_metrics(struct request *request)
     struct service *service = request->service;
     struct worker_status status[WORKERS_MAX];
     struct metrics_now now;
-    int result = service_now(service, &now);
-    if (result)
-        return result;
+    int rc = service_now(service, &now);
+    if (rc)
+        return rc;
     json_t *checks = json_object(), *list = json_array();
     now.ready = service_is_ready(service, checks, list);
     json_decref(checks);

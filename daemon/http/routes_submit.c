@@ -63,29 +63,29 @@ int route_submit_begin(struct request *request)
     int64_t bytes = http_body_bytes(request);
     const char *coding = http_header(request, "Content-Encoding"), *type = http_header(request, "Content-Type");
     const char *digest = http_header(request, "Content-Digest");
-    int result = submission_read(request);
-    if (!result && coding && strcasecmp(coding, "identity") != 0)
-        result = err_set(ERR_UNKNOWN_FORMAT,
-                         "The body is sent with Content-Encoding: %.32s, which is not taken. Send the "
-                         "scan as it is; HDF5 has compression of its own.",
-                         coding);
-    if (!result)
-        result = accept_check(request);
-    if (!result && type && strncasecmp(type, "multipart/", 10) == 0)
-        result = err_set(ERR_UNKNOWN_FORMAT,
-                         "The body is a form with parts, as curl -F sends it. The scan has to be the body itself: curl "
-                         "--data-binary @scan.h5, or -X POST -T scan.h5 for a large one.");
-    if (!result && bytes == 0)
-        result = err_set(ERR_EMPTY_BODY, "The body is empty; it should be a scan. With curl: --data-binary @scan.h5.");
-    if (!result)
-        result = idempotency_begin(&request->idempotency, service->keys, request->job.client,
-                                   http_header(request, "Idempotency-Key"));
-    if (!result)
-        result = digest_begin_content(&request->digest, digest ? digest : http_header(request, "Repr-Digest"));
-    if (!result)
-        result = spool_begin(service->spool, bytes, &request->upload);
-    if (result)
-        return result;
+    int rc = submission_read(request);
+    if (!rc && coding && strcasecmp(coding, "identity") != 0)
+        rc = err_set(ERR_UNKNOWN_FORMAT,
+                     "The body is sent with Content-Encoding: %.32s, which is not taken. Send the "
+                     "scan as it is; HDF5 has compression of its own.",
+                     coding);
+    if (!rc)
+        rc = accept_check(request);
+    if (!rc && type && strncasecmp(type, "multipart/", 10) == 0)
+        rc = err_set(ERR_UNKNOWN_FORMAT,
+                     "The body is a form with parts, as curl -F sends it. The scan has to be the body itself: curl "
+                     "--data-binary @scan.h5, or -X POST -T scan.h5 for a large one.");
+    if (!rc && bytes == 0)
+        rc = err_set(ERR_EMPTY_BODY, "The body is empty; it should be a scan. With curl: --data-binary @scan.h5.");
+    if (!rc)
+        rc = idempotency_begin(&request->idempotency, service->keys, request->job.client,
+                               http_header(request, "Idempotency-Key"));
+    if (!rc)
+        rc = digest_begin_content(&request->digest, digest ? digest : http_header(request, "Repr-Digest"));
+    if (!rc)
+        rc = spool_begin(service->spool, bytes, &request->upload);
+    if (rc)
+        return rc;
     wanted_read(request);
     return 0;
 }
@@ -96,23 +96,22 @@ static int replay(struct request *request)
 {
     struct job *job = &request->job, before = {.state = JOB_QUEUED};
     snprintf(job->key, sizeof job->key, "%s", request->idempotency.key);
-    int result = store_find_key(request->service->store, job->client, job->key, &before);
-    if (result)
-        return result == ERR_NOT_FOUND ? 0 : result;
+    int rc = store_find_key(request->service->store, job->client, job->key, &before);
+    if (rc)
+        return rc == ERR_NOT_FOUND ? 0 : rc;
     if (strcmp(before.digest, job->digest) != 0 || strcmp(before.kind, job->kind) != 0 ||
         !json_equal(before.parameters, job->parameters)) {
-        result =
-            err_set(ERR_KEY_REUSED,
-                    "This Idempotency-Key was sent before with another scan or other parameters, and is that of job "
-                    "%s. Use a new key for a new submission.",
-                    before.id);
+        rc = err_set(ERR_KEY_REUSED,
+                     "This Idempotency-Key was sent before with another scan or other parameters, and is that of job "
+                     "%s. Use a new key for a new submission.",
+                     before.id);
     } else {
         memcpy(job->id, before.id, sizeof job->id);
         request->replayed = true;
         log_line(request->service->log, LOG_LEVEL_INFO, job->id, "submitted again with the same Idempotency-Key");
     }
     job_clear(&before);
-    return result;
+    return rc;
 }
 
 const char *ingest_format(int scan, int64_t bytes)
@@ -148,39 +147,39 @@ int route_submit_work(struct request *request)
 {
     struct service *service = request->service;
     const char *format = "other";
-    int result = 0;
+    int rc = 0;
     request->deadline = clock_seconds() + request->wait;
     if (request->upload.bytes == 0)
-        result = err_set(ERR_EMPTY_BODY, "The body is empty; it should be a scan. With curl: --data-binary @scan.h5.");
-    if (!result && !digest_end(&request->digest))
-        result = err_set(ERR_DIGEST,
-                         "The %lld bytes that arrived do not have the %s digest that the request tells. "
-                         "Send the scan again.",
-                         (long long)request->upload.bytes, request->digest.name);
-    if (!result && *request->idempotency.key) {
+        rc = err_set(ERR_EMPTY_BODY, "The body is empty; it should be a scan. With curl: --data-binary @scan.h5.");
+    if (!rc && !digest_end(&request->digest))
+        rc = err_set(ERR_DIGEST,
+                     "The %lld bytes that arrived do not have the %s digest that the request tells. "
+                     "Send the scan again.",
+                     (long long)request->upload.bytes, request->digest.name);
+    if (!rc && *request->idempotency.key) {
         idempotency_digest(&request->idempotency, request->job.digest);
-        result = replay(request);
+        rc = replay(request);
     }
-    if (result || request->replayed) {
+    if (rc || request->replayed) {
         struct err failure = *err_last();
         spool_abort(&request->upload);
         idempotency_end(&request->idempotency);
-        return result ? err_restore(&failure) : 0;
+        return rc ? err_restore(&failure) : 0;
     }
     request->job.bytes = request->upload.bytes;
     memcpy(request->job.id, request->upload.id, sizeof request->job.id);
-    if (!result) {
+    if (!rc) {
         int scan;
         if (spool_reopen(&request->upload, &scan) == 0) {
             format = ingest_format(scan, request->job.bytes);
             scheduler_announce(service->scheduler, &request->job, scan);
         }
-        result = spool_finish(&request->upload);
+        rc = spool_finish(&request->upload);
     }
-    if (!result)
-        result = store_submit(service->store, &request->job, service->options->queue_limit);
+    if (!rc)
+        rc = store_submit(service->store, &request->job, service->options->queue_limit);
     idempotency_end(&request->idempotency); /* from now on the row is what knows the key */
-    if (result) {
+    if (rc) {
         struct err failure = *err_last();
         scheduler_retract(service->scheduler, request->job.id);
         request->job.id[0] = '\0';
@@ -198,23 +197,23 @@ static int resubmit(struct request *request, const char *id)
 {
     struct service *service = request->service;
     struct job *job = &request->job;
-    int result = 0;
+    int rc = 0;
     if (*request->idempotency.key) {
         snprintf(job->digest, sizeof job->digest, "resubmit:%.*s", JOB_ID - 1, id); /* no SHA-256 */
-        result = replay(request);
+        rc = replay(request);
     }
-    if (result || request->replayed)
-        return result;
-    result = spool_link(service->spool, id, job->id, &job->bytes);
-    if (!result && (result = store_submit(service->store, job, service->options->queue_limit)) != 0) {
+    if (rc || request->replayed)
+        return rc;
+    rc = spool_link(service->spool, id, job->id, &job->bytes);
+    if (!rc && (rc = store_submit(service->store, job, service->options->queue_limit)) != 0) {
         struct err failure = *err_last();
         spool_remove(service->spool, job->id);
         job->id[0] = '\0';
         err_restore(&failure);
     }
-    if (!result)
+    if (!rc)
         accepted(request, "accepted as another's scan once more");
-    return result;
+    return rc;
 }
 
 /* A job once more, with the scan that is still there. */
@@ -222,32 +221,32 @@ int route_resubmit_work(struct request *request)
 {
     struct job before;
     const char *id = request->part[2];
-    int result = request_job(request, id, &before);
-    if (result)
-        return result;
-    result = resubmission_read(request, &before);
+    int rc = request_job(request, id, &before);
+    if (rc)
+        return rc;
+    rc = resubmission_read(request, &before);
     job_clear(&before);
-    if (!result)
-        result = accept_check(request);
-    if (!result)
-        result = idempotency_begin(&request->idempotency, request->service->keys, request->job.client,
-                                   http_header(request, "Idempotency-Key"));
-    if (result)
-        return result;
+    if (!rc)
+        rc = accept_check(request);
+    if (!rc)
+        rc = idempotency_begin(&request->idempotency, request->service->keys, request->job.client,
+                               http_header(request, "Idempotency-Key"));
+    if (rc)
+        return rc;
     wanted_read(request);
-    result = resubmit(request, id);
+    rc = resubmit(request, id);
     idempotency_end(&request->idempotency);
     request->deadline = clock_seconds() + request->wait;
-    return result;
+    return rc;
 }
 
 /* The end of a job that the sender waited for. */
 static int answer_end(struct request *request, const struct job *job, const char *const *headers)
 {
     if (job->state == JOB_SUCCEEDED && request->format >= 0) {
-        int result = result_answer(request, job, (enum image_format)request->format, headers);
+        int rc = result_answer(request, job, (enum image_format)request->format, headers);
         /* The job has its image, if not in this form: the sender is told where. */
-        return result ? http_answer_problem(request, problem_pack(err_last(), job->id), headers) : 0;
+        return rc ? http_answer_problem(request, problem_pack(err_last(), job->id), headers) : 0;
     }
     if (job->state == JOB_SUCCEEDED)
         return http_answer_json(request, 200, job_document(request->service, job), headers);
@@ -286,20 +285,19 @@ int route_submit(struct request *request)
         pairs[count++] = applied;
     }
     struct job job = {.state = JOB_QUEUED};
-    int result = job_look_up(service, id, &job);
-    if (!result && request_waits(request, &job)) {
+    int rc = job_look_up(service, id, &job);
+    if (!rc && request_waits(request, &job)) {
         job_clear(&job);
         return 0;
     }
-    if (!result && request->wait >= 0 && job_state_is_final(job.state)) {
-        result = answer_end(request, &job, pairs);
-    } else if (!result) {
+    if (!rc && request->wait >= 0 && job_state_is_final(job.state)) {
+        rc = answer_end(request, &job, pairs);
+    } else if (!rc) {
         pairs[count++] = "Retry-After";
         pairs[count++] = "1";
-        result = request->wait >= 0 && request->strict
-                     ? answer_not_done(request, &job, pairs)
-                     : http_answer_json(request, 202, job_document(service, &job), pairs);
+        rc = request->wait >= 0 && request->strict ? answer_not_done(request, &job, pairs)
+                                                   : http_answer_json(request, 202, job_document(service, &job), pairs);
     }
     job_clear(&job);
-    return result;
+    return rc;
 }

@@ -68,12 +68,12 @@ static int version_check(struct request *request)
 static int upload_check(struct request *request)
 {
     struct upload upload = {.job = NULL};
-    int result = upload_get(request->service->uploads, request->part[2], &upload);
+    int rc = upload_get(request->service->uploads, request->part[2], &upload);
     const char *client = json_string_value(json_object_get(upload.job, "client"));
-    if (!result && !request_owns(request, client ? client : ""))
-        result = upload_unknown();
+    if (!rc && !request_owns(request, client ? client : ""))
+        rc = upload_unknown();
     upload_clear(&upload);
-    return result;
+    return rc;
 }
 
 int route_uploads_options(struct request *request)
@@ -115,44 +115,42 @@ static void name_take(struct request *request, const char *metadata)
 
 int route_upload_create_begin(struct request *request)
 {
-    int result = version_check(request);
-    if (!result && number_parse(http_header(request, "Upload-Length")) < 1)
-        result =
-            err_set(ERR_LENGTH_REQUIRED, "The header Upload-Length has to tell the bytes of the scan, at least 1.");
-    if (!result && http_body_bytes(request) != 0)
-        result = err_set(ERR_BAD_REQUEST, "The scan's bytes are sent by PATCH, not with the creation of an upload.");
+    int rc = version_check(request);
+    if (!rc && number_parse(http_header(request, "Upload-Length")) < 1)
+        rc = err_set(ERR_LENGTH_REQUIRED, "The header Upload-Length has to tell the bytes of the scan, at least 1.");
+    if (!rc && http_body_bytes(request) != 0)
+        rc = err_set(ERR_BAD_REQUEST, "The scan's bytes are sent by PATCH, not with the creation of an upload.");
     const char *metadata = http_header(request, "Upload-Metadata");
-    if (!result && metadata && (strlen(metadata) > METADATA_MOST || !text_is_clean(metadata)))
-        result = err_set(ERR_BAD_REQUEST, "Upload-Metadata takes %d bytes of UTF-8 text at most.", METADATA_MOST);
-    if (!result)
-        result = submission_read(request);
-    if (!result && !*request->job.name)
+    if (!rc && metadata && (strlen(metadata) > METADATA_MOST || !text_is_clean(metadata)))
+        rc = err_set(ERR_BAD_REQUEST, "Upload-Metadata takes %d bytes of UTF-8 text at most.", METADATA_MOST);
+    if (!rc)
+        rc = submission_read(request);
+    if (!rc && !*request->job.name)
         name_take(request, metadata);
-    return result;
+    return rc;
 }
 
 int route_upload_create_work(struct request *request)
 {
     struct upload upload = {.job = NULL};
     request->job.bytes = number_parse(http_header(request, "Upload-Length"));
-    int result =
-        upload_begin(request->service->uploads, &request->job, http_header(request, "Upload-Metadata"), &upload);
-    if (!result) {
+    int rc = upload_begin(request->service->uploads, &request->job, http_header(request, "Upload-Metadata"), &upload);
+    if (!rc) {
         memcpy(request->job.id, upload.id, JOB_ID);
         log_line(request->service->log, LOG_LEVEL_INFO, upload.id, "resumable upload created, %lld bytes",
                  (long long)upload.length);
     }
     upload_clear(&upload);
-    return result;
+    return rc;
 }
 
 int route_upload_create(struct request *request)
 {
     struct tus_headers headers = {.count = 0};
     struct upload upload;
-    int result = upload_get(request->service->uploads, request->job.id, &upload);
-    if (result)
-        return result;
+    int rc = upload_get(request->service->uploads, request->job.id, &upload);
+    if (rc)
+        return rc;
     headers_of(&headers, &upload);
     snprintf(headers.location, sizeof headers.location, "/v1/uploads/%s", upload.id);
     header_add(&headers, "Location", headers.location);
@@ -168,31 +166,31 @@ int route_upload(struct request *request)
     struct upload upload = {.job = NULL};
     struct job job = {.state = JOB_QUEUED};
     const char *id = request->part[2], *metadata;
-    int result = http_header(request, "Tus-Resumable") ? version_check(request) : 0;
-    if (!result)
-        result = upload_check(request);
-    if (!result)
-        result = upload_get(request->service->uploads, id, &upload);
+    int rc = http_header(request, "Tus-Resumable") ? version_check(request) : 0;
+    if (!rc)
+        rc = upload_check(request);
+    if (!rc)
+        rc = upload_get(request->service->uploads, id, &upload);
     struct err failure = *err_last();
-    if (!result) {
+    if (!rc) {
         headers_of(&headers, &upload);
         metadata = json_string_value(json_object_get(upload.job, "metadata"));
         if (metadata)
             header_add(&headers, "Upload-Metadata", metadata);
         json_t *document = json_pack("{s:s, s:I, s:I, s:O}", "id", id, "length", (json_int_t)upload.length, "offset",
                                      (json_int_t)upload.offset, "job", upload.job);
-        result = http_answer_json(request, 200, document, headers.pair);
-    } else if (result == ERR_NOT_FOUND && request_job(request, id, &job) == 0) {
+        rc = http_answer_json(request, 200, document, headers.pair);
+    } else if (rc == ERR_NOT_FOUND && request_job(request, id, &job) == 0) {
         headers_of_job(&headers, &job);
         json_t *document = json_pack("{s:s, s:I, s:I, s:s}", "id", id, "length", (json_int_t)job.bytes, "offset",
                                      (json_int_t)job.bytes, "href", headers.location);
-        result = http_answer_json(request, 200, document, headers.pair);
+        rc = http_answer_json(request, 200, document, headers.pair);
     } else {
         err_restore(&failure);
     }
     upload_clear(&upload);
     job_clear(&job);
-    return result;
+    return rc;
 }
 
 /* ---- bytes ---- */
@@ -201,28 +199,27 @@ int route_upload_append_begin(struct request *request)
 {
     const char *type = http_header(request, "Content-Type"), *checksum = http_header(request, "Upload-Checksum");
     int64_t offset = number_parse(http_header(request, "Upload-Offset"));
-    int result = version_check(request);
-    if (!result && (!type || strcasecmp(type, "application/offset+octet-stream") != 0))
-        result = err_set(ERR_UNKNOWN_FORMAT, "The Content-Type of a PATCH has to be application/offset+octet-stream.");
-    if (!result && offset < 0)
-        result = err_set(ERR_BAD_REQUEST, "The header Upload-Offset has to tell where these bytes belong.");
-    if (!result)
-        result = upload_check(request);
-    if (!result)
-        result = checksum ? digest_begin_tus(&request->digest, checksum)
-                          : digest_begin_content(&request->digest, http_header(request, "Content-Digest"));
-    if (!result)
-        result = chunk_begin(request->service->uploads, request->part[2], offset, request->digest.state != NULL,
-                             &request->chunk);
+    int rc = version_check(request);
+    if (!rc && (!type || strcasecmp(type, "application/offset+octet-stream") != 0))
+        rc = err_set(ERR_UNKNOWN_FORMAT, "The Content-Type of a PATCH has to be application/offset+octet-stream.");
+    if (!rc && offset < 0)
+        rc = err_set(ERR_BAD_REQUEST, "The header Upload-Offset has to tell where these bytes belong.");
+    if (!rc)
+        rc = upload_check(request);
+    if (!rc)
+        rc = checksum ? digest_begin_tus(&request->digest, checksum)
+                      : digest_begin_content(&request->digest, http_header(request, "Content-Digest"));
+    if (!rc)
+        rc = chunk_begin(request->service->uploads, request->part[2], offset, request->digest.state != NULL,
+                         &request->chunk);
     int64_t bytes = http_body_bytes(request);
-    if (!result && bytes > request->chunk.length - offset) {
+    if (!rc && bytes > request->chunk.length - offset) {
         int64_t length = request->chunk.length;
         chunk_end(&request->chunk, false);
-        result =
-            err_set(ERR_TOO_LARGE, "%lld bytes at offset %lld are more than the %lld that Upload-Length announced.",
-                    (long long)bytes, (long long)offset, (long long)length);
+        rc = err_set(ERR_TOO_LARGE, "%lld bytes at offset %lld are more than the %lld that Upload-Length announced.",
+                     (long long)bytes, (long long)offset, (long long)length);
     }
-    return result;
+    return rc;
 }
 
 /* The upload is whole: its scan is read while the disk takes it. Its format, for the metrics. */
@@ -248,10 +245,10 @@ static int job_make(struct request *request, const char *format)
             ERR_DRAINING,
             "The service is being stopped. All bytes have arrived, and become job %s when it is started again.",
             request->part[2]);
-    int result =
+    int rc =
         upload_finish(service->uploads, service->store, request->part[2], service->options->queue_limit, &request->job);
-    if (result)
-        return result;
+    if (rc)
+        return rc;
     metrics_submitted(service->metrics, request->job.kind);
     metrics_ingested(service->metrics, format, request->job.bytes);
     char name[NAME_FOR_LOG];
@@ -267,17 +264,17 @@ int route_upload_append_work(struct request *request)
 {
     bool good = digest_end(&request->digest), whole = good && request->chunk.offset == request->chunk.length;
     const char *format = whole ? announce(request) : NULL;
-    int result = chunk_end(&request->chunk, good);
-    if (!result && !good)
-        result = err_set(ERR_UPLOAD_CHECKSUM,
-                         "The %s of the bytes that arrived is not what Upload-Checksum, or Content-Digest, tells; "
-                         "they are dropped. Send them again.",
-                         request->digest.name);
-    if (!result && whole)
-        result = job_make(request, format);
-    if (result && whole)
+    int rc = chunk_end(&request->chunk, good);
+    if (!rc && !good)
+        rc = err_set(ERR_UPLOAD_CHECKSUM,
+                     "The %s of the bytes that arrived is not what Upload-Checksum, or Content-Digest, tells; "
+                     "they are dropped. Send them again.",
+                     request->digest.name);
+    if (!rc && whole)
+        rc = job_make(request, format);
+    if (rc && whole)
         scheduler_retract(request->service->scheduler, request->part[2]);
-    return result;
+    return rc;
 }
 
 int route_upload_append(struct request *request)
@@ -287,9 +284,9 @@ int route_upload_append(struct request *request)
     if (*request->job.id) {
         headers_of_job(&headers, &request->job);
     } else {
-        int result = upload_get(request->service->uploads, request->part[2], &upload);
-        if (result)
-            return result;
+        int rc = upload_get(request->service->uploads, request->part[2], &upload);
+        if (rc)
+            return rc;
         headers_of(&headers, &upload);
         upload_clear(&upload);
     }
@@ -300,10 +297,10 @@ int route_upload_append(struct request *request)
 
 int route_upload_delete_work(struct request *request)
 {
-    int result = version_check(request);
-    if (!result)
-        result = upload_check(request);
-    return result ? result : upload_remove(request->service->uploads, request->part[2]);
+    int rc = version_check(request);
+    if (!rc)
+        rc = upload_check(request);
+    return rc ? rc : upload_remove(request->service->uploads, request->part[2]);
 }
 
 int route_upload_delete(struct request *request)

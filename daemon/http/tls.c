@@ -79,9 +79,9 @@ static int file_load(const char *option, const char *path, gnutls_datum_t *text)
 static int chain_read(const struct tls *tls, struct tls_pair *pair)
 {
     gnutls_datum_t text = {NULL, 0};
-    int result = file_load("tls-certificate", tls->certificate, &text);
-    if (result)
-        return result;
+    int rc = file_load("tls-certificate", tls->certificate, &text);
+    if (rc)
+        return rc;
     unsigned length = CHAIN_MOST;
     int failed = gnutls_pcert_list_import_x509_raw(pair->chain, &length, &text, GNUTLS_X509_FMT_PEM, 0);
     gnutls_free(text.data);
@@ -101,9 +101,9 @@ static int key_read(const struct tls *tls, struct tls_pair *pair)
             ERR_BAD_PARAMETER,
             "Option tls-key: everybody on this machine may read %s, and so pass for this service. chmod 600 it.",
             tls->key);
-    int result = file_load("tls-key", tls->key, &text);
-    if (result)
-        return result;
+    int rc = file_load("tls-key", tls->key, &text);
+    if (rc)
+        return rc;
     int failed = gnutls_privkey_init(&pair->key);
     if (!failed)
         failed = gnutls_privkey_import_x509_raw(pair->key, &text, GNUTLS_X509_FMT_PEM, NULL, 0);
@@ -117,14 +117,14 @@ static int key_read(const struct tls *tls, struct tls_pair *pair)
 static int pair_read(const struct tls *tls, struct tls_pair **out)
 {
     struct tls_pair *pair = calloc(1, sizeof *pair);
-    int result = pair ? chain_read(tls, pair) : err_no_memory("a certificate");
-    if (!result)
-        result = key_read(tls, pair);
-    if (!result)
-        result = pair_check(tls, pair);
-    if (result) {
+    int rc = pair ? chain_read(tls, pair) : err_no_memory("a certificate");
+    if (!rc)
+        rc = key_read(tls, pair);
+    if (!rc)
+        rc = pair_check(tls, pair);
+    if (rc) {
         pair_free(pair);
-        return result;
+        return rc;
     }
     pair->end = pair_end(pair);
     *out = pair;
@@ -134,9 +134,9 @@ static int pair_read(const struct tls *tls, struct tls_pair **out)
 int tls_reload(struct tls *tls)
 {
     struct tls_pair *pair = NULL;
-    int result = pair_read(tls, &pair);
-    if (result)
-        return result;
+    int rc = pair_read(tls, &pair);
+    if (rc)
+        return rc;
     if (pair->end <= time(NULL) && tls->newest && tls->newest->end > time(NULL)) {
         pair_free(pair);
         return err_set(ERR_BAD_PARAMETER, "Option tls-certificate: %s holds a certificate, but its time is over.",
@@ -159,12 +159,12 @@ int tls_create(struct tls **out, const char *certificate, const char *key)
         tls->key = strdup(key);
         pthread_mutex_init(&tls->lock, NULL);
     }
-    int result = tls && tls->certificate && tls->key ? tls_reload(tls) : err_no_memory("TLS");
-    if (result)
+    int rc = tls && tls->certificate && tls->key ? tls_reload(tls) : err_no_memory("TLS");
+    if (rc)
         tls_free(tls);
     else
         *out = tls;
-    return result;
+    return rc;
 }
 
 void tls_free(struct tls *tls)

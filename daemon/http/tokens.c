@@ -104,33 +104,33 @@ static int file_read(const char *path, struct token **out, int *count)
     char line[512];
     struct stat about;
     struct token *tokens = NULL;
-    int number = 0, result = 0;
+    int number = 0, rc = 0;
     FILE *file = fopen(path, "re");
     *count = 0;
     if (!file || fstat(fileno(file), &about) < 0)
-        result = err_set(ERR_IO, "The tokens in %s cannot be read: %s.%s", path, strerror(errno),
-                         errno == ENOENT   ? " mrirecond --new-token NAME ROLE --tokens FILE makes the file."
-                         : errno == EACCES ? " chown it to the account that runs mrirecond."
-                                           : "");
+        rc = err_set(ERR_IO, "The tokens in %s cannot be read: %s.%s", path, strerror(errno),
+                     errno == ENOENT   ? " mrirecond --new-token NAME ROLE --tokens FILE makes the file."
+                     : errno == EACCES ? " chown it to the account that runs mrirecond."
+                                       : "");
     else if (about.st_mode & (S_IWGRP | S_IWOTH))
-        result = err_set(ERR_IO, "Others than its owner may write to %s, and so make themselves tokens. chmod 600 it.",
-                         path);
-    while (!result && fgets(line, sizeof line, file)) {
+        rc = err_set(ERR_IO, "Others than its owner may write to %s, and so make themselves tokens. chmod 600 it.",
+                     path);
+    while (!rc && fgets(line, sizeof line, file)) {
         struct token token;
         bool there = false;
         if (!strchr(line, '\n') && !feof(file)) {
-            result = err_set(ERR_BAD_REQUEST,
-                             "%s:%d: the line is longer than %zu bytes, or holds a NUL byte, as UTF-16 does. Save the "
-                             "file as UTF-8.",
-                             path, number + 1, sizeof line - 2);
+            rc = err_set(ERR_BAD_REQUEST,
+                         "%s:%d: the line is longer than %zu bytes, or holds a NUL byte, as UTF-16 does. Save the "
+                         "file as UTF-8.",
+                         path, number + 1, sizeof line - 2);
             continue;
         }
-        result = line_read(line, path, ++number, &token, &there);
-        if (result || !there)
+        rc = line_read(line, path, ++number, &token, &there);
+        if (rc || !there)
             continue;
         struct token *more = realloc(tokens, ((size_t)*count + 1) * sizeof *more);
         if (!more) {
-            result = err_no_memory("the tokens in %s", path);
+            rc = err_no_memory("the tokens in %s", path);
             continue;
         }
         tokens = more;
@@ -138,20 +138,20 @@ static int file_read(const char *path, struct token **out, int *count)
     }
     if (file)
         fclose(file);
-    if (result)
+    if (rc)
         free(tokens);
     else
         *out = tokens;
-    return result;
+    return rc;
 }
 
 int tokens_reload(struct tokens *tokens, int *count)
 {
     struct token *fresh = NULL;
     *count = 0;
-    int result = tokens_wanted(tokens) ? file_read(tokens->path, &fresh, count) : 0;
-    if (result)
-        return result;
+    int rc = tokens_wanted(tokens) ? file_read(tokens->path, &fresh, count) : 0;
+    if (rc)
+        return rc;
     pthread_rwlock_wrlock(&tokens->lock);
     struct token *old = tokens->token;
     tokens->token = fresh;
@@ -169,12 +169,12 @@ int tokens_create(struct tokens **out, const char *path)
         return err_no_memory("the tokens");
     }
     pthread_rwlock_init(&tokens->lock, NULL);
-    int count, result = tokens_reload(tokens, &count);
-    if (result)
+    int count, rc = tokens_reload(tokens, &count);
+    if (rc)
         tokens_free(tokens);
     else
         *out = tokens;
-    return result;
+    return rc;
 }
 
 void tokens_free(struct tokens *tokens)

@@ -96,9 +96,9 @@ static int codec_run(const struct task *task, const char *format, const char *pa
     const struct converter *converter = task->converter;
     char how[CHILD_HOW] = "", refused[32];
     pid_t pid;
-    int pidfd, result = child_start(argv, -1, &pid, &pidfd);
-    if (result)
-        return result;
+    int pidfd, rc = child_start(argv, -1, &pid, &pidfd);
+    if (rc)
+        return rc;
     int stopped = child_wait(task, pidfd);
     if (stopped)
         kill(pid, SIGKILL);
@@ -131,18 +131,17 @@ static int image_keep(const struct converter *converter, const struct task *task
 {
     char name[SPOOL_NAME];
     struct stat written;
-    int results = converter->spool->results, fd = openat(results, part, O_RDONLY | O_NOFOLLOW | O_CLOEXEC), result = 0;
+    int results = converter->spool->results, fd = openat(results, part, O_RDONLY | O_NOFOLLOW | O_CLOEXEC), rc = 0;
     snprintf(name, sizeof name, "%s/image.%s", task->id, image_format_name(task->format));
     if (fd < 0 || fstat(fd, &written) < 0 || fsync(fd) < 0 || renameat(results, part, results, name) < 0)
-        result =
-            errno == ENOENT ? job_gone(task) : spool_failed(converter->spool, "keeping an image in another format");
+        rc = errno == ENOENT ? job_gone(task) : spool_failed(converter->spool, "keeping an image in another format");
     if (fd >= 0)
         close(fd);
-    if (!result && store_kept_add(converter->store, task->id, written.st_size) == ERR_NOT_FOUND) {
+    if (!rc && store_kept_add(converter->store, task->id, written.st_size) == ERR_NOT_FOUND) {
         spool_results_remove(converter->spool, task->id); /* which met a folder that was not empty any more */
-        result = job_gone(task);
+        rc = job_gone(task);
     }
-    return result;
+    return rc;
 }
 
 /* Run the codec on image.h5, into a name that is never served, and rename it. */
@@ -160,12 +159,12 @@ static int convert(const struct task *task)
     snprintf(out, sizeof out, "%s/%s", folder, part);
     char *const argv[] = {(char *)converter->codec, "convert", in, (char *)format, out, NULL};
     unlinkat(converter->spool->results, part, 0);
-    int result = codec_run(task, format, part, argv);
-    if (!result)
-        result = image_keep(converter, task, part);
-    if (result)
+    int rc = codec_run(task, format, part, argv);
+    if (!rc)
+        rc = image_keep(converter, task, part);
+    if (rc)
         unlinkat(converter->spool->results, part, 0);
-    return result;
+    return rc;
 }
 
 static void task_remove(struct converter *converter, struct task *task)
@@ -206,15 +205,15 @@ static void task_run(struct pool_task *run)
     struct converter *converter = task->converter;
     char key[WAITER_KEY];
     converter_key(task->id, task->format, key);
-    int result = task_begin(task) ? convert(task) : ERR_CANCELED;
-    if (result && result != ERR_CANCELED)
-        log_line(converter->log, result == ERR_NOT_ACCEPTABLE ? LOG_LEVEL_INFO : LOG_LEVEL_WARNING, task->id, "%s",
+    int rc = task_begin(task) ? convert(task) : ERR_CANCELED;
+    if (rc && rc != ERR_CANCELED)
+        log_line(converter->log, rc == ERR_NOT_ACCEPTABLE ? LOG_LEVEL_INFO : LOG_LEVEL_WARNING, task->id, "%s",
                  err_last()->text);
     pthread_mutex_lock(&converter->lock);
     if (task->stop >= 0)
         close(task->stop);
     task->stop = -1;
-    if (result && result != ERR_CANCELED) {
+    if (rc && rc != ERR_CANCELED) {
         task->failed = true;
         task->forget = clock_seconds() + FAILURE_SECONDS;
         task->failure = *err_last();
@@ -234,11 +233,11 @@ int converter_create(struct converter **out, const char *codec, int64_t seconds,
     *converter = (struct converter){
         .codec = codec, .seconds = seconds, .spool = spool, .store = store, .waiters = waiters, .log = log};
     pthread_mutex_init(&converter->lock, NULL);
-    int result = pool_create(&converter->pool, &pool_limits);
-    if (result) {
+    int rc = pool_create(&converter->pool, &pool_limits);
+    if (rc) {
         pthread_mutex_destroy(&converter->lock);
         free(converter);
-        return result;
+        return rc;
     }
     *out = converter;
     return 0;
@@ -289,21 +288,21 @@ static struct task *task_add(struct converter *converter, const char *id, enum i
 int converter_ask(struct converter *converter, const char *id, enum image_format format, const char *client,
                   uint64_t *ticket)
 {
-    int result = 0;
+    int rc = 0;
     pthread_mutex_lock(&converter->lock);
     failures_forget(converter);
     struct task *task = converter->first;
     while (task && (task->format != format || strcmp(task->id, id) != 0))
         task = task->next;
     if (!task && !(task = task_add(converter, id, format, client)))
-        result = err_no_memory("a request for an image as %s", image_format_name(format));
+        rc = err_no_memory("a request for an image as %s", image_format_name(format));
     else if (task->failed)
-        result = err_restore(&task->failure);
+        rc = err_restore(&task->failure);
     else if (*ticket != task->ticket)
         task->asked++;
     *ticket = task ? task->ticket : 0;
     pthread_mutex_unlock(&converter->lock);
-    return result;
+    return rc;
 }
 
 void converter_leave(struct converter *converter, uint64_t ticket)

@@ -32,9 +32,9 @@ static int expire(struct housekeeper *housekeeper)
 {
     const struct core *core = &housekeeper->core;
     struct job jobs[TOGETHER];
-    int count = 0, result;
+    int count = 0, rc;
     do {
-        result = store_expire(core->store, jobs, TOGETHER, &count);
+        rc = store_expire(core->store, jobs, TOGETHER, &count);
         for (int i = 0; i < count; i++) {
             const struct log_about about = {jobs[i].id, jobs[i].client, ERR_DEADLINE};
             log_line_about(core->log, LOG_LEVEL_INFO, &about, "failed: its deadline passed before it began");
@@ -44,8 +44,8 @@ static int expire(struct housekeeper *housekeeper)
             waiters_wake(core->waiters, jobs[i].id);
             job_clear(&jobs[i]);
         }
-    } while (!result && count == TOGETHER);
-    return result;
+    } while (!rc && count == TOGETHER);
+    return rc;
 }
 
 /* ---- ended jobs ---- */
@@ -54,14 +54,14 @@ static int make_room(const struct core *core, int64_t most, int *removed)
 {
     char id[1][JOB_ID];
     struct kept kept;
-    int count = 1, result = 0;
-    for (store_kept(core->store, &kept); !result && count && kept.scan_bytes + kept.result_bytes > most;
+    int count = 1, rc = 0;
+    for (store_kept(core->store, &kept); !rc && count && kept.scan_bytes + kept.result_bytes > most;
          store_kept(core->store, &kept)) {
-        result = store_ended(core->store, INT64_MAX, -1, id, 1, &count);
-        if (!result)
-            result = jobs_remove(core, id, count, removed);
+        rc = store_ended(core->store, INT64_MAX, -1, id, 1, &count);
+        if (!rc)
+            rc = jobs_remove(core, id, count, removed);
     }
-    return result;
+    return rc;
 }
 
 /* Bytes by which kept scans have to become fewer: they take half of what uploads may at most, and an upload that was
@@ -83,38 +83,38 @@ static int scans_yield(const struct core *core, int *dropped)
 {
     char id[1][JOB_ID];
     struct kept kept;
-    int count = 1, result = 0;
+    int count = 1, rc = 0;
     store_kept(core->store, &kept);
     int64_t most = kept.scan_bytes - scans_excess(core->spool, kept.scan_bytes);
-    for (; !result && count && kept.scans && kept.scan_bytes > most; store_kept(core->store, &kept)) {
-        result = store_kept_scans(core->store, id, 1, &count);
-        if (!result && count) {
+    for (; !rc && count && kept.scans && kept.scan_bytes > most; store_kept(core->store, &kept)) {
+        rc = store_kept_scans(core->store, id, 1, &count);
+        if (!rc && count) {
             spool_remove(core->spool, id[0]);
-            result = store_scan_drop(core->store, id[0]);
-            *dropped += !result;
-            result = result == ERR_NOT_FOUND ? 0 : result; /* somebody removed the job */
+            rc = store_scan_drop(core->store, id[0]);
+            *dropped += !rc;
+            rc = rc == ERR_NOT_FOUND ? 0 : rc; /* somebody removed the job */
         }
     }
-    return result;
+    return rc;
 }
 
 static int retain(struct housekeeper *housekeeper)
 {
     const struct core *core = &housekeeper->core;
     int64_t age = core->options->keep_jobs, most = jobs_keep_bytes(core->options, core->spool);
-    int old = 0, large = 0, scans = 0, result = 0;
+    int old = 0, large = 0, scans = 0, rc = 0;
     if (age > 0)
-        result = jobs_purge(core, age, -1, &old);
-    if (!result && most > 0)
-        result = make_room(core, most, &large);
-    if (!result)
-        result = scans_yield(core, &scans);
+        rc = jobs_purge(core, age, -1, &old);
+    if (!rc && most > 0)
+        rc = make_room(core, most, &large);
+    if (!rc)
+        rc = scans_yield(core, &scans);
     metrics_removed(core->metrics, old, large, scans);
     if (old || large)
         log_line(core->log, LOG_LEVEL_INFO, NULL, "removed %d ended jobs for their age, %d for space", old, large);
     if (scans)
         log_line(core->log, LOG_LEVEL_INFO, NULL, "removed the scans of %d ended jobs: uploads need the space", scans);
-    return result;
+    return rc;
 }
 
 /* ---- leftovers ---- */
@@ -143,8 +143,8 @@ static void cancel_left(struct housekeeper *housekeeper)
             continue;
         log_line(housekeeper->core.log, LOG_LEVEL_INFO, id,
                  "the waiting client disconnected; canceled as it had asked");
-        int result = job_cancel(&housekeeper->core, housekeeper->scheduler, id, &state);
-        if (result && result != ERR_CONFLICT && result != ERR_NOT_FOUND) /* it ended, or was deleted */
+        int rc = job_cancel(&housekeeper->core, housekeeper->scheduler, id, &state);
+        if (rc && rc != ERR_CONFLICT && rc != ERR_NOT_FOUND) /* it ended, or was deleted */
             log_line(housekeeper->core.log, LOG_LEVEL_ERROR, id, "it cannot be canceled: %s", err_last()->text);
     }
 }
@@ -159,13 +159,13 @@ static void look_after(struct housekeeper *housekeeper)
                  "the machine's clock was set by %.1f s; the jobs' times are shifted accordingly", 1e-3 * (double)set);
     spool_prove(housekeeper->core.spool);
     expire_found(housekeeper);
-    int result = expire(housekeeper);
-    if (!result)
-        result = retain(housekeeper);
-    if (result && !housekeeper->troubled)
+    int rc = expire(housekeeper);
+    if (!rc)
+        rc = retain(housekeeper);
+    if (rc && !housekeeper->troubled)
         log_line(housekeeper->core.log, LOG_LEVEL_ERROR, NULL,
                  "deadlines and retention are suspended, because the store fails: %s", err_last()->text);
-    housekeeper->troubled = result != 0;
+    housekeeper->troubled = rc != 0;
 }
 
 static void *housekeeper_run(void *context)

@@ -7,9 +7,9 @@ enum { TOGETHER = 64 }; /* jobs looked at in one go */
 int job_cancel(const struct core *core, struct scheduler *scheduler, const char *id, enum job_state *state)
 {
     enum job_state before;
-    int result = store_cancel(core->store, id, &before, state);
-    if (result)
-        return result;
+    int rc = store_cancel(core->store, id, &before, state);
+    if (rc)
+        return rc;
     if (*state == JOB_CANCELED && before == JOB_QUEUED) {
         /* The scheduler never saw it. */
         metrics_canceled(core->metrics);
@@ -23,30 +23,30 @@ int job_cancel(const struct core *core, struct scheduler *scheduler, const char 
 
 int jobs_remove(const struct core *core, char (*ids)[JOB_ID], int count, int *removed)
 {
-    int gone, result = store_delete_all(core->store, ids, count, &gone);
-    for (int i = 0; !result && i < count; i++) {
+    int gone, rc = store_delete_all(core->store, ids, count, &gone);
+    for (int i = 0; !rc && i < count; i++) {
         spool_remove(core->spool, ids[i]);
         spool_results_remove(core->spool, ids[i]);
     }
     *removed += gone;
-    return result;
+    return rc;
 }
 
 int jobs_purge(const struct core *core, int64_t age, int state, int *removed)
 {
     char ids[TOGETHER][JOB_ID];
     int64_t now = clock_milliseconds();
-    int count, result = store_ended(core->store, now - 1000 * age, state, ids, 1, &count);
+    int count, rc = store_ended(core->store, now - 1000 * age, state, ids, 1, &count);
     *removed = 0;
-    if (result || !count) /* as it is nearly always: nothing that would go through the writer */
-        return result;
-    result = store_time(core->store, &now);
-    for (count = TOGETHER; !result && count == TOGETHER;) {
-        result = store_ended(core->store, now - 1000 * age, state, ids, TOGETHER, &count);
-        if (!result)
-            result = jobs_remove(core, ids, count, removed);
+    if (rc || !count) /* as it is nearly always: nothing that would go through the writer */
+        return rc;
+    rc = store_time(core->store, &now);
+    for (count = TOGETHER; !rc && count == TOGETHER;) {
+        rc = store_ended(core->store, now - 1000 * age, state, ids, TOGETHER, &count);
+        if (!rc)
+            rc = jobs_remove(core, ids, count, removed);
     }
-    return result;
+    return rc;
 }
 
 int64_t jobs_keep_bytes(const struct options *options, const struct spool *spool)

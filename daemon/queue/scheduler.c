@@ -138,10 +138,10 @@ static void listen_to(struct scheduler *scheduler, struct slot *slot)
         int files[WIRE_FDS], count = 0;
         json_t *message = NULL;
         const char *reason = NULL;
-        int result = wire_receive(slot->worker.socket, &message, files, &count);
-        bool stays = !result;
-        if (result)
-            reason = result == ERR_WORKER_DIED ? NULL : "sent an invalid message";
+        int rc = wire_receive(slot->worker.socket, &message, files, &count);
+        bool stays = !rc;
+        if (rc)
+            reason = rc == ERR_WORKER_DIED ? NULL : "sent an invalid message";
         else
             stays = on_message(scheduler, slot, message, &reason);
         for (int i = 0; i < count; i++)
@@ -196,16 +196,16 @@ static void hand_over(struct scheduler *scheduler, struct slot *slot)
     metrics_started(core->metrics, 1e-3 * (double)(slot->running.job.started - slot->running.job.created));
     log_line_about(core->log, LOG_LEVEL_INFO, &(struct log_about){id, slot->running.job.client, 0},
                    "begins on %s, attempt %lld", slot->worker.device, (long long)slot->running.job.attempts);
-    int result = spool_open(core->spool, id, &files[0]);
-    count += !result;
-    if (!result)
-        result = spool_results_begin(core->spool, id, formats, &files[1]);
-    if (!result)
+    int rc = spool_open(core->spool, id, &files[0]);
+    count += !rc;
+    if (!rc)
+        rc = spool_results_begin(core->spool, id, formats, &files[1]);
+    if (!rc)
         count += (int)json_array_size(formats);
-    if (result) {
-        slot->running.outcome = disk_is_cause(result) ? OUTCOME_SHORT : OUTCOME_FAILED;
+    if (rc) {
+        slot->running.outcome = disk_is_cause(rc) ? OUTCOME_SHORT : OUTCOME_FAILED;
         slot->running.failure = *err_last();
-        slot->running.scan_lost = result == ERR_SCAN_GONE;
+        slot->running.scan_lost = rc == ERR_SCAN_GONE;
         if (slot->running.scan_lost)
             slot->running.failure.code = ERR_IO; /* of the server, as a start has it */
     } else if (worker_send(&slot->worker,
@@ -282,10 +282,10 @@ static void assign(struct scheduler *scheduler)
         struct job job;
         bool found = false;
         json_t *avoid = later_ids(scheduler), *never = put_back_ids(scheduler, false);
-        int result = store_claim(core->store, avoid, never, &job, &found);
+        int rc = store_claim(core->store, avoid, never, &job, &found);
         json_decref(avoid);
         json_decref(never);
-        if (result) {
+        if (rc) {
             log_line(core->log, LOG_LEVEL_ERROR, NULL, "no job can be claimed, retrying: %s", err_last()->text);
             scheduler->take_at = clock_seconds() + STORE_RETRY_SECONDS;
             return;
@@ -424,24 +424,24 @@ int scheduler_create(struct scheduler **out, const struct core *core)
         return err_no_memory("the scheduler");
     scheduler->core = *core;
     scheduler->put_back = json_object();
-    int result = workers_plan(plan, &scheduler->count, core->options->devices);
-    for (int i = 0; !result && i < scheduler->count; i++) {
+    int rc = workers_plan(plan, &scheduler->count, core->options->devices);
+    for (int i = 0; !rc && i < scheduler->count; i++) {
         scheduler->slot[i].worker = plan[i];
         memcpy(scheduler->status[i].wanted, plan[i].wanted, sizeof plan[i].wanted);
     }
-    scheduler->wake = result ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (!result && scheduler->wake < 0)
-        result = err_set(ERR_INTERNAL, "No eventfd for the scheduler: %s.", strerror(errno));
+    scheduler->wake = rc ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (!rc && scheduler->wake < 0)
+        rc = err_set(ERR_INTERNAL, "No eventfd for the scheduler: %s.", strerror(errno));
     pthread_mutex_init(&scheduler->lock, NULL);
-    int failed = result ? 0 : pthread_create(&scheduler->thread, NULL, scheduler_run, scheduler);
+    int failed = rc ? 0 : pthread_create(&scheduler->thread, NULL, scheduler_run, scheduler);
     if (failed)
-        result = err_set(ERR_INTERNAL, "The scheduler's thread cannot be started: %s.", strerror(failed));
-    if (result) {
+        rc = err_set(ERR_INTERNAL, "The scheduler's thread cannot be started: %s.", strerror(failed));
+    if (rc) {
         if (scheduler->wake >= 0)
             close(scheduler->wake);
         json_decref(scheduler->put_back);
         free(scheduler);
-        return result;
+        return rc;
     }
     *out = scheduler;
     return 0;

@@ -73,10 +73,10 @@ static void forget_gone(struct scheduler *scheduler)
         struct job job = {.state = JOB_QUEUED};
         if (!*worker->prefetched)
             continue;
-        int result = store_get(scheduler->core.store, worker->prefetched, &job);
-        if (!result)
+        int rc = store_get(scheduler->core.store, worker->prefetched, &job);
+        if (!rc)
             worker->prefetched_early = false;
-        if (result == ERR_NOT_FOUND ? !worker->prefetched_early : !result && job.state != JOB_QUEUED)
+        if (rc == ERR_NOT_FOUND ? !worker->prefetched_early : !rc && job.state != JOB_QUEUED)
             worker_forget(worker);
         job_clear(&job);
     }

@@ -75,17 +75,17 @@ static int finish_done(struct scheduler *scheduler, struct run *run)
 {
     const struct core *core = &scheduler->core;
     const char *id = run->job.id;
-    int result = run->results ? 0 : spool_results_finish(core->spool, id, &run->results);
-    if (!result)
-        result = results_check(run);
-    if (result) {
-        run->outcome = disk_is_cause(result) ? OUTCOME_SHORT : OUTCOME_FAILED;
+    int rc = run->results ? 0 : spool_results_finish(core->spool, id, &run->results);
+    if (!rc)
+        rc = results_check(run);
+    if (rc) {
+        run->outcome = disk_is_cause(rc) ? OUTCOME_SHORT : OUTCOME_FAILED;
         run->failure = *err_last();
-        return result;
+        return rc;
     }
-    result = store_succeed(core->store, id, run->results, run->report);
-    if (result)
-        return result;
+    rc = store_succeed(core->store, id, run->results, run->report);
+    if (rc)
+        return rc;
     double seconds = clock_seconds() - run->started;
     metrics_succeeded(core->metrics, run->job.kind, seconds, run->report);
     log_line_about(core->log, LOG_LEVEL_INFO, &(struct log_about){id, run->job.client, 0}, "succeeded in %.3f s on %s",
@@ -106,11 +106,11 @@ static int finish_failed(struct scheduler *scheduler, struct run *run)
                  (long long)core->options->job_time_limit);
     /* First, for it may be what filled the disk that the row is to be written to. */
     spool_results_remove(core->spool, id);
-    int result = canceled         ? store_canceled(core->store, id)
-                 : run->scan_lost ? store_fail_lost(core->store, id, &run->failure)
-                                  : store_fail(core->store, id, &run->failure);
-    if (result)
-        return result;
+    int rc = canceled         ? store_canceled(core->store, id)
+             : run->scan_lost ? store_fail_lost(core->store, id, &run->failure)
+                              : store_fail(core->store, id, &run->failure);
+    if (rc)
+        return rc;
     double seconds = clock_seconds() - run->started;
     if (canceled)
         metrics_canceled(core->metrics);
@@ -166,14 +166,14 @@ static int finish_requeue(struct scheduler *scheduler, struct run *run)
     }
     spool_results_remove(core->spool, id);
     bool is_short = run->outcome == OUTCOME_SHORT;
-    int result = store_requeue(core->store, id, died ? REQUEUE_DIED : is_short ? REQUEUE_SHORT : REQUEUE_STOPPED);
-    if (result == ERR_CONFLICT) { /* somebody canceled it meanwhile */
+    int rc = store_requeue(core->store, id, died ? REQUEUE_DIED : is_short ? REQUEUE_SHORT : REQUEUE_STOPPED);
+    if (rc == ERR_CONFLICT) { /* somebody canceled it meanwhile */
         run->cancel_at = clock_seconds();
         run->outcome = OUTCOME_FAILED;
         return finish_failed(scheduler, run);
     }
-    if (result)
-        return result;
+    if (rc)
+        return rc;
     if (died)
         metrics_retried(core->metrics);
     if (is_short)
@@ -221,16 +221,16 @@ static void finish_run(struct scheduler *scheduler, struct slot *slot, struct ru
     if (run->outcome == OUTCOME_DONE && !run->results && is_kept(scheduler, slot, run))
         return;
     enum outcome before = run->outcome;
-    int result = how[before](scheduler, run);
-    if (result && run->outcome != before) /* a success that could not be kept is a failure */
-        result = how[run->outcome](scheduler, run);
-    if (result && result != ERR_CONFLICT) {
+    int rc = how[before](scheduler, run);
+    if (rc && run->outcome != before) /* a success that could not be kept is a failure */
+        rc = how[run->outcome](scheduler, run);
+    if (rc && rc != ERR_CONFLICT) {
         log_line(core->log, LOG_LEVEL_ERROR, run->job.id, "its outcome cannot be stored, retrying: %s",
                  err_last()->text);
         run->finish_at = clock_seconds() + STORE_RETRY_SECONDS;
         return;
     }
-    if (result)
+    if (rc)
         log_line(core->log, LOG_LEVEL_ERROR, run->job.id, "%s", err_last()->text);
     char id[JOB_ID];
     bool canceled = run->cancel_at > 0 && !run->timed_out;

@@ -77,11 +77,11 @@ int worker_start(struct worker *worker, const struct options *options)
     setsockopt(pair[0], SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     char *const argv[] = {(char *)options->worker, "serve", "--device", worker->wanted,         "--threads", threads,
                           "--decode-seconds",      decode,  "--codec",  (char *)options->codec, NULL};
-    int result = child_start(argv, pair[1], &worker->pid, &worker->pidfd);
+    int rc = child_start(argv, pair[1], &worker->pid, &worker->pidfd);
     close(pair[1]);
-    if (result) {
+    if (rc) {
         close(pair[0]);
-        return result;
+        return rc;
     }
     worker->socket = pair[0];
     worker->state = WORKER_STARTING;
@@ -92,9 +92,9 @@ int worker_start(struct worker *worker, const struct options *options)
 
 int worker_send(struct worker *worker, json_t *message, const int *fds, int fd_count)
 {
-    int result = message ? wire_send(worker->socket, message, fds, fd_count) : err_no_memory("a message to a worker");
+    int rc = message ? wire_send(worker->socket, message, fds, fd_count) : err_no_memory("a message to a worker");
     json_decref(message);
-    return result;
+    return rc;
 }
 
 void worker_prepare(struct worker *worker, const struct job *job, int scan)

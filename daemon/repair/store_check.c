@@ -177,15 +177,15 @@ static int store_look(const struct spool *spool, const char *state_dir, FILE *ou
         return 0;
     }
     snprintf(path, sizeof path, "%s/jobs.db", state_dir);
-    int result = connection_open(&connection, path, SQLITE_OPEN_READONLY);
-    if (!result)
-        result = schema_version(&connection, &version);
-    bool newer = !result && schema_is_newer(version);
-    if (result) {
+    int rc = connection_open(&connection, path, SQLITE_OPEN_READONLY);
+    if (!rc)
+        rc = schema_version(&connection, &version);
+    bool newer = !rc && schema_is_newer(version);
+    if (rc) {
         fprintf(out, "jobs.db: %s\n", err_last()->text);
-        result = 0;
+        rc = 0;
     } else if (newer) {
-        result = schema_refuse(version);
+        rc = schema_refuse(version);
     } else {
         bool all;
         found->store = is_whole(&connection, out);
@@ -199,7 +199,7 @@ static int store_look(const struct spool *spool, const char *state_dir, FILE *ou
                                                 : "keeps them aside in found-TIME/, for mrirecond was not stopped");
     }
     connection_close(&connection);
-    return result;
+    return rc;
 }
 
 int state_look(const char *state_dir, FILE *out, struct spool **spool, struct findings *found)
@@ -210,28 +210,28 @@ int state_look(const char *state_dir, FILE *out, struct spool **spool, struct fi
     if (stat(state_dir, &there) < 0)
         return err_set(ERR_IO, "%s cannot be looked at: %s. Name the state folder with --state-dir.", state_dir,
                        strerror(errno));
-    int result = spool_create(spool, state_dir, 0, 0, 0);
-    if (!result)
-        result = store_look(*spool, state_dir, out, found);
-    if (!result)
-        result = uploads_look(*spool, 0, out, &found->uploads);
-    int kept = result ? 0 : spool_found_count(*spool);
+    int rc = spool_create(spool, state_dir, 0, 0, 0);
+    if (!rc)
+        rc = store_look(*spool, state_dir, out, found);
+    if (!rc)
+        rc = uploads_look(*spool, 0, out, &found->uploads);
+    int kept = rc ? 0 : spool_found_count(*spool);
     if (kept)
         fprintf(out, "%d scans and results without a job are set aside in found-TIME/; see the README there\n", kept);
-    return result;
+    return rc;
 }
 
 int state_check(const char *state_dir, FILE *out, bool *sound)
 {
     struct spool *spool;
     struct findings found;
-    int result = state_look(state_dir, out, &spool, &found);
+    int rc = state_look(state_dir, out, &spool, &found);
     *sound = found.store && found.files && found.uploads;
-    if (!result)
+    if (!rc)
         fputs(*sound ? "The state folder is sound.\n"
                      : "The state folder is damaged. Restore it from a backup, or repair it: mrirecond --repair-state "
                        "does what can be done and keeps the old job store.\n",
               out);
     spool_free(spool);
-    return result;
+    return rc;
 }

@@ -53,15 +53,15 @@ static int64_t sequences(struct connection *old)
 static int rows_copy(struct connection *old, struct connection *fresh, int *copied)
 {
     sqlite3_stmt *row = NULL, *copy = NULL;
-    int result = 0;
+    int rc = 0;
     *copied = 0;
     if (sqlite3_prepare_v2(old->db, "SELECT * FROM job WHERE sequence = ?", -1, &row, NULL) != SQLITE_OK)
         return 0;
     copy = copy_prepare(fresh->db, row);
     if (!copy)
-        result = sql_failed(fresh->db, "making the new job store");
+        rc = sql_failed(fresh->db, "making the new job store");
     int64_t most = sequences(old);
-    for (int64_t sequence = 1; !result && sequence <= most; sequence++) {
+    for (int64_t sequence = 1; !rc && sequence <= most; sequence++) {
         sqlite3_bind_int64(row, 1, sequence);
         if (sqlite3_step(row) == SQLITE_ROW) {
             for (int i = 0; i < sqlite3_column_count(row); i++)
@@ -69,7 +69,7 @@ static int rows_copy(struct connection *old, struct connection *fresh, int *copi
             /* A row whose values no job can have is one that cannot be read. */
             int step = sqlite3_step(copy);
             if (step == SQLITE_FULL || step == SQLITE_IOERR)
-                result = sql_failed(fresh->db, "writing the new job store");
+                rc = sql_failed(fresh->db, "writing the new job store");
             *copied += step == SQLITE_DONE ? sqlite3_changes(fresh->db) : 0;
             sqlite3_reset(copy);
         }
@@ -77,14 +77,14 @@ static int rows_copy(struct connection *old, struct connection *fresh, int *copi
     }
     sqlite3_finalize(row);
     sqlite3_finalize(copy);
-    return result;
+    return rc;
 }
 
 /* Remove rows with values that the daemon never wrote. */
 static int rows_sift(struct connection *fresh, int *copied)
 {
     int bad = 0;
-    int result = sql_change(
+    int rc = sql_change(
         fresh,
         sql_prepare(fresh,
                     "DELETE FROM job WHERE length(id) <> 26 OR id GLOB '*[^0-9a-z]*' OR typeof(bytes) <> 'integer' OR "
@@ -94,7 +94,7 @@ static int rows_sift(struct connection *fresh, int *copied)
                     ""),
         &bad);
     *copied -= bad;
-    return result;
+    return rc;
 }
 
 /* A job that lacks files runs again where its scan is there, and fails where it is not. */
@@ -112,7 +112,7 @@ static int row_mend(const struct spool *spool, struct connection *fresh, sqlite3
                             : "The results are no longer on the server's disk, nor is the scan. Submit it again.");
         error = wire_error_pack(err_last());
     }
-    int result = sql_change(
+    int rc = sql_change(
         fresh,
         sql_prepare(fresh,
                     "UPDATE job SET state = ?, finished = ?, started = 0, error = ?, results = NULL, report "
@@ -122,7 +122,7 @@ static int row_mend(const struct spool *spool, struct connection *fresh, sqlite3
     json_decref(error);
     fprintf(out, "job %s: %s\n", id,
             again ? "runs again, for its results are not whole" : "failed, for its files are lost");
-    return result;
+    return rc;
 }
 
 static int rows_mend(const struct spool *spool, struct connection *fresh, FILE *out)
@@ -132,14 +132,14 @@ static int rows_mend(const struct spool *spool, struct connection *fresh, FILE *
     if (sqlite3_prepare_v2(fresh->db, "SELECT id, state, bytes, results FROM job ORDER BY id", -1, &row, NULL) !=
         SQLITE_OK)
         return sql_failed(fresh->db, "reading the new job store");
-    int result = 0;
-    while (!result && sqlite3_step(row) == SQLITE_ROW) {
+    int rc = 0;
+    while (!rc && sqlite3_step(row) == SQLITE_ROW) {
         enum lack lack = row_lacks(spool, row);
         if (lack != LACK_NOTHING)
-            result = row_mend(spool, fresh, row, lack, out);
+            rc = row_mend(spool, fresh, row, lack, out);
     }
     sqlite3_finalize(row);
-    return result;
+    return rc;
 }
 
 /* ---- files ---- */
@@ -208,31 +208,31 @@ static int rebuild(const struct spool *spool, const char *state_dir, bool store,
     int copied = 0;
     unlinkat(spool->state, FRESH, 0);
     snprintf(path, sizeof path, "%s/" FRESH, state_dir);
-    int result = connection_open(&fresh, path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
-    if (!result)
-        result = sql_run(fresh.db, "PRAGMA synchronous = FULL", "making the new job store");
-    if (!result)
-        result = schema_make(&fresh);
-    if (!result)
-        result = sql_run(fresh.db, "BEGIN", "making the new job store");
+    int rc = connection_open(&fresh, path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+    if (!rc)
+        rc = sql_run(fresh.db, "PRAGMA synchronous = FULL", "making the new job store");
+    if (!rc)
+        rc = schema_make(&fresh);
+    if (!rc)
+        rc = sql_run(fresh.db, "BEGIN", "making the new job store");
     snprintf(path, sizeof path, "%s/jobs.db", state_dir);
     /* A file that is shorter than its header says is read only by one who may write the schema; this one cannot. */
-    if (!result && connection_open(&old, path, SQLITE_OPEN_READONLY) == 0 &&
+    if (!rc && connection_open(&old, path, SQLITE_OPEN_READONLY) == 0 &&
         sql_run(old.db, "PRAGMA writable_schema = ON", "opening the old job store") == 0)
-        result = rows_copy(&old, &fresh, &copied);
-    if (!result)
-        result = rows_sift(&fresh, &copied);
-    if (!result)
-        result = rows_mend(spool, &fresh, out);
-    if (!result)
-        result = sql_run(fresh.db, "COMMIT", "writing the new job store");
-    if (!result)
+        rc = rows_copy(&old, &fresh, &copied);
+    if (!rc)
+        rc = rows_sift(&fresh, &copied);
+    if (!rc)
+        rc = rows_mend(spool, &fresh, out);
+    if (!rc)
+        rc = sql_run(fresh.db, "COMMIT", "writing the new job store");
+    if (!rc)
         fprintf(out, "%d jobs were read from the old job store\n", copied);
-    if (!result && !store)
+    if (!rc && !store)
         orphans_keep(spool, &fresh, time, out);
     connection_close(&old);
     connection_close(&fresh);
-    return result ? result : stores_swap(spool, time, out);
+    return rc ? rc : stores_swap(spool, time, out);
 }
 
 int state_repair(const char *state_dir, FILE *out)
@@ -240,18 +240,18 @@ int state_repair(const char *state_dir, FILE *out)
     struct spool *spool;
     struct findings found;
     int64_t time = clock_milliseconds();
-    int result = state_look(state_dir, out, &spool, &found);
+    int rc = state_look(state_dir, out, &spool, &found);
     bool sound = found.store && found.files && found.uploads, mended = true;
-    if (!result && !(found.store && found.files))
-        result = rebuild(spool, state_dir, found.store, time, out);
-    if (!result && !found.uploads)
-        result = uploads_look(spool, time, out, &mended);
-    if (!result && !mended)
-        result = err_set(ERR_IO, "Not all could be repaired; what could not is named above.");
-    if (!result)
+    if (!rc && !(found.store && found.files))
+        rc = rebuild(spool, state_dir, found.store, time, out);
+    if (!rc && !found.uploads)
+        rc = uploads_look(spool, time, out, &mended);
+    if (!rc && !mended)
+        rc = err_set(ERR_IO, "Not all could be repaired; what could not is named above.");
+    if (!rc)
         fputs(sound ? "The state folder is sound; nothing was changed.\n"
                     : "The state folder is repaired. Start mrirecond.\n",
               out);
     spool_free(spool);
-    return result;
+    return rc;
 }

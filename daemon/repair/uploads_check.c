@@ -108,16 +108,16 @@ int uploads_look(const struct spool *spool, int64_t time, FILE *out, bool *sound
     survey.folder = openat(spool->state, "uploads", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (survey.folder < 0 && errno == ENOENT)
         return 0;
-    int result = survey.folder < 0 || fstat(spool->state, &survey.state) < 0 ? disk_failed("opening the uploads") : 0;
-    if (!result)
+    int rc = survey.folder < 0 || fstat(spool->state, &survey.state) < 0 ? disk_failed("opening the uploads") : 0;
+    if (!rc)
         own_look(&survey, spool->state, "uploads", "the folder", 0700);
-    if (!result)
-        result = uploads_each(survey.folder, one_look, &survey);
-    if (!result && !time)
+    if (!rc)
+        rc = uploads_each(survey.folder, one_look, &survey);
+    if (!rc && !time)
         fprintf(out, "%d uploads go on, %d are leftovers, which a start removes, %d things are wrong with uploads\n",
                 survey.sound, survey.leftover, survey.bad);
     if (survey.folder >= 0)
         close(survey.folder);
     *sound = survey.bad == 0;
-    return result;
+    return rc;
 }

@@ -52,18 +52,18 @@ int spool_create(struct spool **out, const char *state_dir, int64_t body_limit, 
     pthread_mutex_init(&spool->trouble_lock, NULL);
     pthread_mutex_init(&spool->scans_sync.lock, NULL);
     pthread_cond_init(&spool->scans_sync.finished_one, NULL);
-    int result = disk_folder_open(AT_FDCWD, state_dir, &spool->state);
-    if (!result)
-        result = state_lock(spool->state, state_dir);
-    if (!result)
-        result = disk_folder_open(spool->state, "spool", &spool->scans);
-    if (!result)
-        result = disk_folder_open(spool->state, "results", &spool->results);
-    if (!result && fsync(spool->state) < 0)
-        result = disk_failed("making the state folder");
-    if (result) {
+    int rc = disk_folder_open(AT_FDCWD, state_dir, &spool->state);
+    if (!rc)
+        rc = state_lock(spool->state, state_dir);
+    if (!rc)
+        rc = disk_folder_open(spool->state, "spool", &spool->scans);
+    if (!rc)
+        rc = disk_folder_open(spool->state, "results", &spool->results);
+    if (!rc && fsync(spool->state) < 0)
+        rc = disk_failed("making the state folder");
+    if (rc) {
         spool_free(spool);
-        return result;
+        return rc;
     }
     *out = spool;
     return 0;
@@ -136,13 +136,13 @@ static int proof_write(struct spool *spool)
     static const char page[4096];
     size_t written;
     int fd = openat(spool->scans, "proof", O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-    int result = fd < 0 || disk_write(fd, page, sizeof page, &written) < 0 || fsync(fd) < 0
-                     ? disk_failed("writing to the spool to see whether it can be")
-                     : 0;
+    int rc = fd < 0 || disk_write(fd, page, sizeof page, &written) < 0 || fsync(fd) < 0
+                 ? disk_failed("writing to the spool to see whether it can be")
+                 : 0;
     if (fd >= 0)
         close(fd);
     unlinkat(spool->scans, "proof", 0);
-    return result;
+    return rc;
 }
 
 void spool_prove(struct spool *spool)
@@ -150,13 +150,13 @@ void spool_prove(struct spool *spool)
     if (!spool->suspect)
         return;
     spool->suspect = false; /* what fails meanwhile is looked into next time */
-    int result = proof_write(spool);
+    int rc = proof_write(spool);
     pthread_mutex_lock(&spool->trouble_lock);
     spool->trouble.code = 0;
-    if (result)
+    if (rc)
         spool->trouble = *err_last();
     pthread_mutex_unlock(&spool->trouble_lock);
-    if (result)
+    if (rc)
         spool_suspect(spool);
 }
 
@@ -199,31 +199,31 @@ static int inodes_check(const struct room *room, int64_t least)
 int spool_check(struct spool *spool)
 {
     struct room room = {0, 0};
-    int result = trouble_check(spool);
-    if (!result)
-        result = room_read(spool, &room);
-    if (!result && room.bytes <= 0)
-        result = err_set(ERR_SPOOL_FULL,
-                         "The disk has %.1f MB free, not more than the %.1f MB that are kept free of scans (option "
-                         "spool-reserve). Free some of it.",
-                         1e-6 * (double)(room.bytes + spool->reserve), 1e-6 * (double)spool->reserve);
-    return result ? result : inodes_check(&room, SCANS_INODES);
+    int rc = trouble_check(spool);
+    if (!rc)
+        rc = room_read(spool, &room);
+    if (!rc && room.bytes <= 0)
+        rc = err_set(ERR_SPOOL_FULL,
+                     "The disk has %.1f MB free, not more than the %.1f MB that are kept free of scans (option "
+                     "spool-reserve). Free some of it.",
+                     1e-6 * (double)(room.bytes + spool->reserve), 1e-6 * (double)spool->reserve);
+    return rc ? rc : inodes_check(&room, SCANS_INODES);
 }
 
 int spool_work_check(struct spool *spool, int64_t reserve)
 {
     struct room room = {0, 0};
-    int result = trouble_check(spool);
-    if (!result && spool->suspect)
-        result = err_set(ERR_IO, "The server's disk did not take what was written, and is looked at.");
-    if (!result)
-        result = room_read(spool, &room);
-    if (!result && room.bytes + spool->reserve < reserve)
-        result = err_set_bytes(ERR_SPOOL_FULL, reserve, room.bytes + spool->reserve,
-                               "The disk has %.1f MB free, less than the %.1f MB that a job takes to be begun (option "
-                               "work-reserve). Free some of it.",
-                               1e-6 * (double)(room.bytes + spool->reserve), 1e-6 * (double)reserve);
-    return result ? result : inodes_check(&room, WORK_INODES);
+    int rc = trouble_check(spool);
+    if (!rc && spool->suspect)
+        rc = err_set(ERR_IO, "The server's disk did not take what was written, and is looked at.");
+    if (!rc)
+        rc = room_read(spool, &room);
+    if (!rc && room.bytes + spool->reserve < reserve)
+        rc = err_set_bytes(ERR_SPOOL_FULL, reserve, room.bytes + spool->reserve,
+                           "The disk has %.1f MB free, less than the %.1f MB that a job takes to be begun (option "
+                           "work-reserve). Free some of it.",
+                           1e-6 * (double)(room.bytes + spool->reserve), 1e-6 * (double)reserve);
+    return rc ? rc : inodes_check(&room, WORK_INODES);
 }
 
 /* ---- scans ---- */
@@ -241,9 +241,9 @@ int spool_results_room(struct spool *spool, int64_t reserve, int64_t *free, int6
 int spool_free_bytes(struct spool *spool, int64_t *bytes)
 {
     struct room room = {0, 0};
-    int result = room_read(spool, &room);
+    int rc = room_read(spool, &room);
     *bytes = room.bytes;
-    return result;
+    return rc;
 }
 
 int spool_disk(const struct spool *spool, int64_t *bytes, int64_t *free)
@@ -262,14 +262,14 @@ int64_t spool_lacked(struct spool *spool)
 }
 
 /* An upload was not let in with `more` bytes: of those it lacked what the failure does not tell as available. */
-static int lack_note(struct spool *spool, int result, int64_t more)
+static int lack_note(struct spool *spool, int rc, int64_t more)
 {
-    if (result != ERR_SPOOL_FULL || err_last()->available < 0)
-        return result;
+    if (rc != ERR_SPOOL_FULL || err_last()->available < 0)
+        return rc;
     int64_t bytes = more - err_last()->available, before = spool->lacked;
     while (bytes > before && !atomic_compare_exchange_weak(&spool->lacked, &before, bytes))
         ;
-    return result;
+    return rc;
 }
 
 /* Count `more` bytes as used; `held` are the sender's already. Fails with ERR_SPOOL_FULL. */
@@ -288,21 +288,21 @@ static int used_add(struct spool *spool, int64_t more, int64_t held)
 
 static int reserve(struct spool_file *file, int64_t more)
 {
-    int result = used_add(file->spool, more, file->reserved);
-    if (!result)
+    int rc = used_add(file->spool, more, file->reserved);
+    if (!rc)
         file->reserved += more;
-    return result;
+    return rc;
 }
 
 /* Whether the disk still has its reserve, with `more` bytes to come. */
 static int disk_check(struct spool *spool, int64_t more)
 {
     struct room room = {0, 0};
-    int result = room_read(spool, &room);
-    if (!result && room.bytes < more)
+    int rc = room_read(spool, &room);
+    if (!rc && room.bytes < more)
         return err_set_bytes(ERR_SPOOL_FULL, more, room.bytes > 0 ? room.bytes : 0,
                              "The server's disk has no room for this upload. Try again later, or free some space.");
-    return result ? result : inodes_check(&room, SCANS_INODES);
+    return rc ? rc : inodes_check(&room, SCANS_INODES);
 }
 
 static int too_large(const struct spool *spool, int64_t bytes)
@@ -314,8 +314,8 @@ static int too_large(const struct spool *spool, int64_t bytes)
 
 int spool_reserve(struct spool *spool, int64_t bytes)
 {
-    int result = bytes > spool->body_limit ? too_large(spool, bytes) : disk_check(spool, bytes);
-    return lack_note(spool, result ? result : used_add(spool, bytes, 0), bytes);
+    int rc = bytes > spool->body_limit ? too_large(spool, bytes) : disk_check(spool, bytes);
+    return lack_note(spool, rc ? rc : used_add(spool, bytes, 0), bytes);
 }
 
 void spool_release(struct spool *spool, int64_t bytes)
@@ -341,22 +341,22 @@ int spool_begin(struct spool *spool, int64_t expected, struct spool_file *out)
     int64_t known = expected > 0 ? expected : 0;
     if (known > spool->body_limit)
         return too_large(spool, known);
-    int result = spool_new_id(file.id);
-    if (!result)
-        result = disk_check(spool, known);
-    if (!result)
-        result = reserve(&file, known);
-    if (lack_note(spool, result, known))
-        return result;
+    int rc = spool_new_id(file.id);
+    if (!rc)
+        rc = disk_check(spool, known);
+    if (!rc)
+        rc = reserve(&file, known);
+    if (lack_note(spool, rc, known))
+        return rc;
     file.fd = openat(spool->scans, part_name(name, file.id), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (file.fd < 0)
-        result = spool_failed(spool, "opening a file in the spool");
+        rc = spool_failed(spool, "opening a file in the spool");
     /* Taking the blocks now refuses early what could not be stored; a file system that cannot, need not. */
     else if (known && fallocate(file.fd, FALLOC_FL_KEEP_SIZE, 0, known) < 0 && (errno == ENOSPC || errno == EDQUOT))
-        result = spool_failed(spool, "reserving space for the upload");
-    if (result) {
+        rc = spool_failed(spool, "reserving space for the upload");
+    if (rc) {
         spool_abort(&file);
-        return result;
+        return rc;
     }
     *out = file;
     return 0;
@@ -366,41 +366,41 @@ int spool_append(struct spool_file *file, const void *data, size_t bytes)
 {
     struct spool *spool = file->spool;
     int64_t total = file->bytes + (int64_t)bytes;
-    int result = 0;
+    int rc = 0;
     if (total > spool->body_limit)
         return too_large(spool, total);
     if (total > file->reserved)
-        result = reserve(file, total - file->reserved);
+        rc = reserve(file, total - file->reserved);
     size_t written;
-    if (!result && disk_write(file->fd, data, bytes, &written) < 0)
-        result = spool_failed(spool, "writing the upload");
-    if (result)
-        return result;
+    if (!rc && disk_write(file->fd, data, bytes, &written) < 0)
+        rc = spool_failed(spool, "writing the upload");
+    if (rc)
+        return rc;
     file->bytes = total;
     if (file->bytes - file->pushed >= PUSH_BYTES) {
         sync_file_range(file->fd, file->pushed, file->bytes - file->pushed, SYNC_FILE_RANGE_WRITE);
         file->pushed = file->bytes;
-        result = disk_check(spool, 0);
+        rc = disk_check(spool, 0);
     }
-    return result;
+    return rc;
 }
 
 static int scans_sync(struct spool *spool)
 {
-    int result = disk_folder_sync(&spool->scans_sync, spool->scans);
-    if (result)
+    int rc = disk_folder_sync(&spool->scans_sync, spool->scans);
+    if (rc)
         spool_suspect(spool);
-    return result;
+    return rc;
 }
 
 int spool_adopt(struct spool *spool, int folder, const char *id)
 {
     if (linkat(folder, id, spool->scans, id, 0) < 0 && errno != EEXIST)
         return spool_failed(spool, "moving an upload into the spool");
-    int result = scans_sync(spool);
-    if (result)
+    int rc = scans_sync(spool);
+    if (rc)
         spool_disown(spool, id);
-    return result;
+    return rc;
 }
 
 void spool_disown(struct spool *spool, const char *id)
@@ -428,9 +428,9 @@ int spool_finish(struct spool_file *file)
     file->fd = -1;
     if (close(fd) < 0)
         return spool_failed(file->spool, "closing the upload");
-    int result = scans_sync(file->spool);
-    if (result)
-        return result;
+    int rc = scans_sync(file->spool);
+    if (rc)
+        return rc;
     atomic_fetch_sub(&file->spool->used, file->reserved - file->bytes);
     file->reserved = file->bytes;
     return 0;
@@ -460,19 +460,19 @@ int spool_link(struct spool *spool, const char *id, char fresh[JOB_ID], int64_t 
 {
     struct spool_file copy = {.spool = spool, .fd = -1};
     struct stat there;
-    int result = spool_new_id(copy.id);
-    if (!result && fstatat(spool->scans, id, &there, AT_SYMLINK_NOFOLLOW) < 0)
-        result = scan_gone(id);
+    int rc = spool_new_id(copy.id);
+    if (!rc && fstatat(spool->scans, id, &there, AT_SYMLINK_NOFOLLOW) < 0)
+        rc = scan_gone(id);
     /* Counted in full, as if it were another: the two may be removed in any order. */
-    if (!result)
-        result = reserve(&copy, there.st_size);
-    if (result)
-        return result;
+    if (!rc)
+        rc = reserve(&copy, there.st_size);
+    if (rc)
+        return rc;
     if (linkat(spool->scans, id, spool->scans, copy.id, 0) < 0)
-        result = errno == ENOENT ? scan_gone(id) : spool_failed(spool, "linking the scan");
-    if (!result)
-        result = scans_sync(spool);
-    if (result) {
+        rc = errno == ENOENT ? scan_gone(id) : spool_failed(spool, "linking the scan");
+    if (!rc)
+        rc = scans_sync(spool);
+    if (rc) {
         struct err failure = *err_last();
         spool_abort(&copy);
         return err_restore(&failure);

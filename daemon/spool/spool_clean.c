@@ -158,30 +158,30 @@ int spool_clean(struct spool *spool, struct store *store, bool clean, struct spo
     const struct cleaning cleaning = {spool, &rows, clean, out};
     *out = (struct spool_cleaned){.time = clock_milliseconds()};
     int64_t counts[JOB_STATES], oldest, total = 0;
-    int result = store_counts(store, counts, &oldest);
+    int rc = store_counts(store, counts, &oldest);
     for (int i = 0; i < JOB_STATES; i++)
         total += counts[i];
-    if (!result)
-        result = store_each(store, row_add, &rows);
+    if (!rc)
+        rc = store_each(store, row_add, &rows);
     /* Without every row, files of jobs would look like orphans. */
-    if (!result && rows.count != (size_t)total)
-        result = err_no_memory("the list of %lld jobs", (long long)total);
-    if (!result && rows.count)
+    if (!rc && rows.count != (size_t)total)
+        rc = err_no_memory("the list of %lld jobs", (long long)total);
+    if (!rc && rows.count)
         qsort(rows.row, rows.count, sizeof *rows.row, row_compare);
-    if (!result)
-        result = clean_scans(&cleaning);
-    if (!result)
-        result = clean_results(&cleaning);
-    for (size_t i = 0; !result && i < rows.count; i++) {
+    if (!rc)
+        rc = clean_scans(&cleaning);
+    if (!rc)
+        rc = clean_results(&cleaning);
+    for (size_t i = 0; !rc && i < rows.count; i++) {
         const struct row *row = &rows.row[i];
         if (row->job.state != JOB_QUEUED || row->scan || scan_from_upload(spool, &row->job))
             continue;
         err_set(ERR_IO, "The uploaded scan is no longer on the server's disk. Submit it again.");
-        result = store_fail_lost(store, row->job.id, err_last());
+        rc = store_fail_lost(store, row->job.id, err_last());
         out->lost++;
     }
-    if (!result && (out->scans_found || out->results_found) && fsync(spool->state) < 0)
-        result = spool_failed(spool, "keeping leftovers aside");
+    if (!rc && (out->scans_found || out->results_found) && fsync(spool->state) < 0)
+        rc = spool_failed(spool, "keeping leftovers aside");
     free(rows.row);
-    return result;
+    return rc;
 }

@@ -50,21 +50,21 @@ int spool_results_begin(struct spool *spool, const char *id, const json_t *forma
     int folder, made = 0, count = (int)json_array_size(formats);
     temporary_name(id, name);
     disk_folder_remove(&spool->freer, spool->results, name);
-    int result = disk_folder_open(spool->results, name, &folder);
-    if (result) {
+    int rc = disk_folder_open(spool->results, name, &folder);
+    if (rc) {
         spool_suspect(spool);
-        return result;
+        return rc;
     }
     if (count > IMAGE_FORMATS)
-        result = err_set(ERR_INTERNAL, "A job asks for %d image formats; there are %d.", count, IMAGE_FORMATS);
-    while (!result && made < count) {
-        result = result_create(spool, folder, json_string_value(json_array_get(formats, (size_t)made)), &files[made]);
-        made += !result;
+        rc = err_set(ERR_INTERNAL, "A job asks for %d image formats; there are %d.", count, IMAGE_FORMATS);
+    while (!rc && made < count) {
+        rc = result_create(spool, folder, json_string_value(json_array_get(formats, (size_t)made)), &files[made]);
+        made += !rc;
     }
     close(folder);
-    while (result && made > 0)
+    while (rc && made > 0)
         close(files[--made]);
-    return result;
+    return rc;
 }
 
 /* A lease for reading is given where nobody has the file open for writing, nor mapped. It goes with the descriptor. 0,
@@ -122,16 +122,16 @@ static int results_sync(struct spool *spool, int folder, json_t *results)
     DIR *stream = disk_folder_read(folder);
     if (!stream)
         return spool_failed(spool, "reading the results");
-    int result = 0;
-    for (struct dirent *entry; !result && (entry = readdir(stream));) {
+    int rc = 0;
+    for (struct dirent *entry; !rc && (entry = readdir(stream));) {
         if (!spool_is_name(entry->d_name))
             continue;
         struct stat there;
         int fd = openat(folder, entry->d_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         if (fd < 0 || fstat(fd, &there) < 0 || fsync(fd) < 0)
-            result = spool_failed(spool, "syncing a result");
+            rc = spool_failed(spool, "syncing a result");
         else if (S_ISREG(there.st_mode) && there.st_size == 0)
-            result = unlinkat(folder, entry->d_name, 0) < 0 ? spool_failed(spool, "removing an empty result") : 0;
+            rc = unlinkat(folder, entry->d_name, 0) < 0 ? spool_failed(spool, "removing an empty result") : 0;
         else if (S_ISREG(there.st_mode))
             json_array_append_new(results, json_pack("{s:s, s:s, s:I}", "name", entry->d_name, "type",
                                                      spool_media(entry->d_name), "bytes", (json_int_t)there.st_size));
@@ -139,9 +139,9 @@ static int results_sync(struct spool *spool, int folder, json_t *results)
             close(fd);
     }
     closedir(stream);
-    if (!result && fsync(folder) < 0)
-        result = spool_failed(spool, "syncing the results");
-    return result;
+    if (!rc && fsync(folder) < 0)
+        rc = spool_failed(spool, "syncing the results");
+    return rc;
 }
 
 int spool_results_finish(struct spool *spool, const char *id, json_t **results)
@@ -151,27 +151,27 @@ int spool_results_finish(struct spool *spool, const char *id, json_t **results)
     json_t *list = json_array();
     temporary_name(id, name);
     int folder = openat(spool->results, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    int result = folder < 0 ? spool_failed(spool, "opening the results") : 0;
-    if (!result &&
+    int rc = folder < 0 ? spool_failed(spool, "opening the results") : 0;
+    if (!rc &&
         (fstatat(folder, "image.h5", &image, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(image.st_mode) || image.st_size == 0))
-        result = err_set(ERR_INTERNAL, "The worker reported success and left no image. This is a fault of the server.");
+        rc = err_set(ERR_INTERNAL, "The worker reported success and left no image. This is a fault of the server.");
     /* Named first, then synced: one commit of the file system's journal takes it all. Without the job's row, which is
      * committed last, a folder of this name counts for nothing. */
-    if (!result && renameat(spool->results, name, spool->results, id) < 0) {
+    if (!rc && renameat(spool->results, name, spool->results, id) < 0) {
         /* An earlier success that was not committed lies in the way. */
         disk_folder_remove(&spool->freer, spool->results, id);
         if (renameat(spool->results, name, spool->results, id) < 0)
-            result = spool_failed(spool, "renaming the results");
+            rc = spool_failed(spool, "renaming the results");
     }
-    if (!result)
-        result = results_sync(spool, folder, list);
-    if (!result && fsync(spool->results) < 0)
-        result = spool_failed(spool, "syncing the results");
+    if (!rc)
+        rc = results_sync(spool, folder, list);
+    if (!rc && fsync(spool->results) < 0)
+        rc = spool_failed(spool, "syncing the results");
     if (folder >= 0)
         close(folder);
-    if (result) {
+    if (rc) {
         json_decref(list);
-        return result;
+        return rc;
     }
     *results = list;
     return 0;

@@ -55,9 +55,9 @@ int uploads_create(struct uploads **out, struct spool *spool, const char *state_
         uploads->folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     /* The folder is named on the disk before anything in it is. */
     if (uploads->folder < 0 || fsync(spool->state) < 0) {
-        int result = disk_failed("making the folder of uploads");
+        int rc = disk_failed("making the folder of uploads");
         uploads_free(uploads);
-        return result;
+        return rc;
     }
     *out = uploads;
     return 0;
@@ -86,23 +86,23 @@ void uploads_free(struct uploads *uploads)
 
 int upload_lock(struct uploads *uploads, const char *id)
 {
-    int free_slot = -1, result = 0;
+    int free_slot = -1, rc = 0;
     pthread_mutex_lock(&uploads->lock);
-    for (int i = 0; i < WRITERS && !result; i++) {
+    for (int i = 0; i < WRITERS && !rc; i++) {
         if (strcmp(uploads->writing[i].id, id) == 0)
-            result =
+            rc =
                 uploads->writing[i].lost
                     ? lost(ERR_NOT_FOUND)
                     : err_set(ERR_UPLOAD_LOCKED, "Another request writes to this upload. Try again when it has ended.");
         else if (!*uploads->writing[i].id)
             free_slot = i;
     }
-    if (!result && free_slot < 0)
-        result = err_set(ERR_UPLOAD_LOCKED, "%d uploads are written to at the moment. Try again later.", WRITERS);
-    if (!result)
+    if (!rc && free_slot < 0)
+        rc = err_set(ERR_UPLOAD_LOCKED, "%d uploads are written to at the moment. Try again later.", WRITERS);
+    if (!rc)
         memcpy(uploads->writing[free_slot].id, id, JOB_ID);
     pthread_mutex_unlock(&uploads->lock);
-    return result;
+    return rc;
 }
 
 void upload_unlock(struct uploads *uploads, const char *id)
@@ -170,10 +170,10 @@ static int64_t lifetime_of(const struct uploads *uploads, int64_t bytes)
 static int look(struct uploads *uploads, const char *name, struct stat *there, int64_t *left)
 {
     pthread_mutex_lock(&uploads->lock);
-    int result = fstatat(uploads->folder, name, there, AT_SYMLINK_NOFOLLOW);
-    *left = result < 0 ? 0 : time_of(there) + lifetime_of(uploads, there->st_size) - time_now(uploads);
+    int rc = fstatat(uploads->folder, name, there, AT_SYMLINK_NOFOLLOW);
+    *left = rc < 0 ? 0 : time_of(there) + lifetime_of(uploads, there->st_size) - time_now(uploads);
     pthread_mutex_unlock(&uploads->lock);
-    return result;
+    return rc;
 }
 
 void upload_time_left_set(struct uploads *uploads, const char *id, int64_t bytes, int64_t left)
@@ -220,12 +220,12 @@ static int small_write(struct uploads *uploads, const char *name, const char *te
 {
     size_t written;
     int fd = openat(uploads->folder, name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-    int result = fd < 0 || disk_write(fd, text, strlen(text), &written) < 0 || fsync(fd) < 0
-                     ? spool_failed(uploads->spool, "noting an upload")
-                     : 0;
+    int rc = fd < 0 || disk_write(fd, text, strlen(text), &written) < 0 || fsync(fd) < 0
+                 ? spool_failed(uploads->spool, "noting an upload")
+                 : 0;
     if (fd >= 0)
         close(fd);
-    return result;
+    return rc;
 }
 
 int upload_get(struct uploads *uploads, const char *id, struct upload *out)
@@ -260,38 +260,38 @@ static int files_begin(struct uploads *uploads, const char *id, const struct job
 {
     char name[UPLOAD_NAME];
     int fd = openat(uploads->folder, id, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    int result = fd < 0 ? spool_failed(uploads->spool, "beginning an upload") : open_reserve(uploads, id, fd);
+    int rc = fd < 0 ? spool_failed(uploads->spool, "beginning an upload") : open_reserve(uploads, id, fd);
     json_t *note = upload_note_pack(job, metadata);
     char *text = note ? json_dumps(note, JSON_COMPACT) : NULL;
     json_decref(note);
-    if (!result && !text)
-        result = err_no_memory("an upload; try again later");
-    if (!result)
+    if (!rc && !text)
+        rc = err_no_memory("an upload; try again later");
+    if (!rc)
         touch(uploads, fd);
-    if (!result && fsync(fd) < 0)
-        result = spool_failed(uploads->spool, "beginning an upload");
-    if (!result)
-        result = small_write(uploads, upload_file(name, id, ".json"), text);
-    if (!result && fsync(uploads->folder) < 0)
-        result = spool_failed(uploads->spool, "beginning an upload");
+    if (!rc && fsync(fd) < 0)
+        rc = spool_failed(uploads->spool, "beginning an upload");
+    if (!rc)
+        rc = small_write(uploads, upload_file(name, id, ".json"), text);
+    if (!rc && fsync(uploads->folder) < 0)
+        rc = spool_failed(uploads->spool, "beginning an upload");
     free(text);
     if (fd >= 0)
         close(fd);
-    return result;
+    return rc;
 }
 
 int upload_begin(struct uploads *uploads, const struct job *job, const char *metadata, struct upload *out)
 {
     char id[JOB_ID];
-    int result = spool_new_id(id);
-    if (!result)
-        result = open_begin(uploads, id, job);
-    if (result)
-        return result;
-    result = files_begin(uploads, id, job, metadata);
-    if (!result)
-        result = upload_get(uploads, id, out);
-    if (result) {
+    int rc = spool_new_id(id);
+    if (!rc)
+        rc = open_begin(uploads, id, job);
+    if (rc)
+        return rc;
+    rc = files_begin(uploads, id, job, metadata);
+    if (!rc)
+        rc = upload_get(uploads, id, out);
+    if (rc) {
         struct err failure = *err_last();
         upload_files_remove(uploads->folder, id);
         open_end(uploads, id, false);
@@ -313,46 +313,46 @@ int chunk_take_back(struct uploads *uploads, const char *id)
         return unfit();
     int fd = openat(uploads->folder, id, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
     bool taken = fd >= 0 && ftruncate(fd, arrived) == 0 && fsync(fd) == 0 && unlinkat(uploads->folder, name, 0) == 0;
-    int result = taken ? 0 : spool_failed(uploads->spool, "taking back a chunk");
+    int rc = taken ? 0 : spool_failed(uploads->spool, "taking back a chunk");
     if (fd >= 0)
         close(fd);
-    return result;
+    return rc;
 }
 
 int chunk_begin(struct uploads *uploads, const char *id, int64_t offset, bool checked, struct upload_chunk *out)
 {
     char name[UPLOAD_NAME], text[24];
     struct upload upload = {.job = NULL};
-    int result = spool_is_id(id) ? upload_lock(uploads, id) : upload_unknown();
-    if (result)
-        return result;
-    result = chunk_take_back(uploads, id);
-    if (!result)
-        result = upload_get(uploads, id, &upload);
+    int rc = spool_is_id(id) ? upload_lock(uploads, id) : upload_unknown();
+    if (rc)
+        return rc;
+    rc = chunk_take_back(uploads, id);
+    if (!rc)
+        rc = upload_get(uploads, id, &upload);
     struct upload_chunk chunk = {
         .uploads = uploads, .fd = -1, .begin = offset, .offset = offset, .length = upload.length, .checked = checked};
     memcpy(chunk.id, id, JOB_ID);
-    if (!result && offset != upload.offset)
-        result = err_set(ERR_UPLOAD_OFFSET,
-                         "Upload-Offset is %lld, and %lld bytes have arrived. Ask by HEAD, and go on there.",
-                         (long long)offset, (long long)upload.offset);
-    if (!result) {
+    if (!rc && offset != upload.offset)
+        rc = err_set(ERR_UPLOAD_OFFSET,
+                     "Upload-Offset is %lld, and %lld bytes have arrived. Ask by HEAD, and go on there.",
+                     (long long)offset, (long long)upload.offset);
+    if (!rc) {
         chunk.fd = openat(uploads->folder, upload_file(name, id, ""), O_RDWR | O_APPEND | O_NOFOLLOW | O_CLOEXEC);
         if (chunk.fd < 0)
-            result = disk_failed("opening an upload");
+            rc = disk_failed("opening an upload");
     }
-    if (!result)
-        result = open_reserve(uploads, id, chunk.fd);
+    if (!rc)
+        rc = open_reserve(uploads, id, chunk.fd);
     open_touch(uploads, id);
     upload_clear(&upload);
     snprintf(text, sizeof text, "%lld", (long long)offset);
-    if (!result && checked)
-        result = small_write(uploads, upload_file(name, id, ".chunk"), text);
-    if (result) {
+    if (!rc && checked)
+        rc = small_write(uploads, upload_file(name, id, ".chunk"), text);
+    if (rc) {
         if (chunk.fd >= 0)
             close(chunk.fd);
         upload_unlock(uploads, id);
-        return result;
+        return rc;
     }
     *out = chunk;
     return 0;
@@ -370,9 +370,9 @@ int chunk_append(struct upload_chunk *chunk, const void *data, size_t bytes)
                        (long long)chunk->length);
     }
     size_t written;
-    int result = disk_write(chunk->fd, data, bytes, &written);
+    int rc = disk_write(chunk->fd, data, bytes, &written);
     chunk->offset += (int64_t)written;
-    return result < 0 ? spool_failed(chunk->uploads->spool, "writing the upload") : 0;
+    return rc < 0 ? spool_failed(chunk->uploads->spool, "writing the upload") : 0;
 }
 
 /* The disk has neither taken a chunk's bytes nor taken them back: they can be read, and may not be on it. What would
@@ -394,7 +394,7 @@ static int give_up(struct upload_chunk *chunk)
 int chunk_end(struct upload_chunk *chunk, bool keep)
 {
     char name[UPLOAD_NAME];
-    int result = 0;
+    int rc = 0;
     if (!chunk->uploads)
         return 0;
     struct spool *spool = chunk->uploads->spool;
@@ -402,25 +402,24 @@ int chunk_end(struct upload_chunk *chunk, bool keep)
     touch(chunk->uploads, chunk->fd);
     open_touch(chunk->uploads, chunk->id);
     if (!back && fdatasync(chunk->fd) < 0) {
-        result = spool_failed(spool, "syncing an upload");
+        rc = spool_failed(spool, "syncing an upload");
         back = true; /* what a sync did not take may be gone by the next one, which would not tell */
     }
     if (back && (ftruncate(chunk->fd, chunk->begin) < 0 || fdatasync(chunk->fd) < 0)) {
-        result = spool_failed(spool, "taking back a chunk");
+        rc = spool_failed(spool, "taking back a chunk");
         if (!chunk->checked) /* else ID.chunk tells how much of it counts */
-            result = give_up(chunk);
+            rc = give_up(chunk);
     }
     close(chunk->fd);
     if (back)
         chunk->offset = chunk->begin;
     int folder = chunk->uploads->folder;
     /* On the disk, too: after a power cut it would take back what its sender was told to have arrived. */
-    if (!result && chunk->checked &&
-        (unlinkat(folder, upload_file(name, chunk->id, ".chunk"), 0) < 0 || fsync(folder) < 0))
-        result = spool_failed(spool, "ending a chunk");
+    if (!rc && chunk->checked && (unlinkat(folder, upload_file(name, chunk->id, ".chunk"), 0) < 0 || fsync(folder) < 0))
+        rc = spool_failed(spool, "ending a chunk");
     upload_unlock(chunk->uploads, chunk->id);
     chunk->uploads = NULL;
-    return result;
+    return rc;
 }
 
 /* ---- the end ---- */
@@ -428,12 +427,12 @@ int chunk_end(struct upload_chunk *chunk, bool keep)
 int upload_peek(struct uploads *uploads, const char *id, struct job *job, int *scan)
 {
     struct upload upload = {.job = NULL};
-    int result = upload_get(uploads, id, &upload);
-    if (!result)
-        result = upload_job(&upload, job);
+    int rc = upload_get(uploads, id, &upload);
+    if (!rc)
+        rc = upload_job(&upload, job);
     upload_clear(&upload);
-    if (result)
-        return result;
+    if (rc)
+        return rc;
     *scan = openat(uploads->folder, id, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (*scan >= 0)
         return 0;
@@ -444,50 +443,50 @@ int upload_peek(struct uploads *uploads, const char *id, struct job *job, int *s
 int upload_finish(struct uploads *uploads, struct store *store, const char *id, int64_t queue_limit, struct job *job)
 {
     struct upload upload = {.job = NULL};
-    int result = upload_lock(uploads, id);
-    if (result)
-        return result;
-    result = chunk_take_back(uploads, id);
-    if (!result)
-        result = upload_get(uploads, id, &upload);
-    if (!result && upload.offset != upload.length)
-        result = err_set(ERR_UPLOAD_OFFSET, "The upload holds %lld of its %lld bytes.", (long long)upload.offset,
-                         (long long)upload.length);
-    if (!result)
-        result = upload_job(&upload, job);
-    if (!result)
-        result = spool_adopt(uploads->spool, uploads->folder, id);
-    if (!result) {
-        result = store_submit(store, job, queue_limit);
+    int rc = upload_lock(uploads, id);
+    if (rc)
+        return rc;
+    rc = chunk_take_back(uploads, id);
+    if (!rc)
+        rc = upload_get(uploads, id, &upload);
+    if (!rc && upload.offset != upload.length)
+        rc = err_set(ERR_UPLOAD_OFFSET, "The upload holds %lld of its %lld bytes.", (long long)upload.offset,
+                     (long long)upload.length);
+    if (!rc)
+        rc = upload_job(&upload, job);
+    if (!rc)
+        rc = spool_adopt(uploads->spool, uploads->folder, id);
+    if (!rc) {
+        rc = store_submit(store, job, queue_limit);
         struct err failure = *err_last();
         struct job before = {.state = JOB_QUEUED};
-        if (result && store_get(store, id, &before) == ERR_NOT_FOUND)
+        if (rc && store_get(store, id, &before) == ERR_NOT_FOUND)
             spool_disown(uploads->spool, id);
         job_clear(&before);
-        if (result)
+        if (rc)
             err_restore(&failure);
     }
     upload_clear(&upload);
-    if (!result) {
+    if (!rc) {
         upload_files_remove(uploads->folder, id);
         open_end(uploads, id, true);
     }
     upload_unlock(uploads, id);
-    return result;
+    return rc;
 }
 
 int upload_remove(struct uploads *uploads, const char *id)
 {
     struct upload upload = {.job = NULL};
-    int result = spool_is_id(id) ? upload_lock(uploads, id) : upload_unknown();
-    if (result)
-        return result;
-    result = upload_get(uploads, id, &upload);
-    if (!result) {
+    int rc = spool_is_id(id) ? upload_lock(uploads, id) : upload_unknown();
+    if (rc)
+        return rc;
+    rc = upload_get(uploads, id, &upload);
+    if (!rc) {
         upload_files_remove(uploads->folder, id);
         open_end(uploads, id, false);
     }
     upload_clear(&upload);
     upload_unlock(uploads, id);
-    return result;
+    return rc;
 }

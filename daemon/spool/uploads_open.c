@@ -74,11 +74,11 @@ int open_begin(struct uploads *uploads, const char *id, const struct job *job)
 {
     struct open_upload upload = open_of(id, job->client, job->bytes);
     pthread_mutex_lock(&uploads->open_lock);
-    int result = open_check(uploads, job);
-    if (!result)
-        result = open_add(uploads, &upload);
+    int rc = open_check(uploads, job);
+    if (!rc)
+        rc = open_add(uploads, &upload);
     pthread_mutex_unlock(&uploads->open_lock);
-    return result;
+    return rc;
 }
 
 int open_recover(struct uploads *uploads, const char *id, const char *client, int64_t length)
@@ -86,11 +86,11 @@ int open_recover(struct uploads *uploads, const char *id, const char *client, in
     struct open_upload upload = open_of(id, client, length);
     upload.reserved = length;
     pthread_mutex_lock(&uploads->open_lock);
-    int result = open_add(uploads, &upload);
+    int rc = open_add(uploads, &upload);
     pthread_mutex_unlock(&uploads->open_lock);
-    if (!result)
+    if (!rc)
         spool_count(uploads->spool, length);
-    return result;
+    return rc;
 }
 
 void open_end(struct uploads *uploads, const char *id, bool is_scan)
@@ -139,13 +139,13 @@ int open_reserve(struct uploads *uploads, const char *id, int fd)
     const struct open_upload *upload = open_find(uploads, id);
     int64_t length = upload ? upload->length : 0, missing = upload ? length - upload->reserved : 0;
     pthread_mutex_unlock(&uploads->open_lock);
-    int result = missing > 0 ? spool_reserve(uploads->spool, missing) : 0;
-    if (result || missing <= 0)
-        return result;
+    int rc = missing > 0 ? spool_reserve(uploads->spool, missing) : 0;
+    if (rc || missing <= 0)
+        return rc;
     if (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, length) < 0 && (errno == ENOSPC || errno == EDQUOT)) {
-        result = spool_failed(uploads->spool, "reserving space for the upload");
+        rc = spool_failed(uploads->spool, "reserving space for the upload");
         spool_release(uploads->spool, missing);
-        return result;
+        return rc;
     }
     open_reserved_set(uploads, id, length);
     return 0;

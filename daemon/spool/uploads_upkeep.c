@@ -147,13 +147,13 @@ int uploads_recover(struct uploads *uploads, struct store *store, const int64_t 
     uploads->store = store;
     uploads->queue_limit = queue_limit;
     *resumed = 0;
-    int result = uploads_each(uploads->folder, recover, &(struct pass){uploads, resumed});
-    if (!result) {
+    int rc = uploads_each(uploads->folder, recover, &(struct pass){uploads, resumed});
+    if (!rc) {
         int failed = pthread_create(&uploads->reaper, NULL, reap, uploads);
         uploads->reaps = failed == 0;
         if (failed)
-            result = err_set(ERR_INTERNAL, "The thread that removes expired uploads cannot be started: %s.",
-                             strerror(failed));
+            rc = err_set(ERR_INTERNAL, "The thread that removes expired uploads cannot be started: %s.",
+                         strerror(failed));
     }
-    return result;
+    return rc;
 }

@@ -27,26 +27,25 @@ int store_create(struct store **out, const char *path)
         return err_no_memory("the job store");
     store->last = &store->first;
     locks_init(store);
-    int result = connection_open(&store->writer, path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
-    if (!result)
-        result =
-            sql_run(store->writer.db, "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON",
-                    "opening it");
-    if (!result)
-        result = schema_make(&store->writer);
-    if (!result)
-        result = connection_open(&store->reader, path, SQLITE_OPEN_READONLY);
-    for (int i = 0; i < STORE_LISTS && !result; i++)
-        result = connection_open(&store->lister[i].connection, path, SQLITE_OPEN_READONLY);
-    if (!result)
-        result = tally_load(store);
+    int rc = connection_open(&store->writer, path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+    if (!rc)
+        rc = sql_run(store->writer.db, "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON",
+                     "opening it");
+    if (!rc)
+        rc = schema_make(&store->writer);
+    if (!rc)
+        rc = connection_open(&store->reader, path, SQLITE_OPEN_READONLY);
+    for (int i = 0; i < STORE_LISTS && !rc; i++)
+        rc = connection_open(&store->lister[i].connection, path, SQLITE_OPEN_READONLY);
+    if (!rc)
+        rc = tally_load(store);
     store_clock_start(store);
-    if (!result)
-        result = writer_start(store);
-    if (result) {
+    if (!rc)
+        rc = writer_start(store);
+    if (rc) {
         err_prefix("%s: ", path);
         store_free(store);
-        return result;
+        return rc;
     }
     *out = store;
     return 0;
@@ -82,7 +81,7 @@ int entry_read(struct store *store, const char *id, struct entry *entry, struct 
     if (!statement)
         return err_last()->code;
     *entry = (struct entry){.from = NO_JOB, .to = NO_JOB};
-    int step = sqlite3_step(statement), result = 0;
+    int step = sqlite3_step(statement), rc = 0;
     if (step == SQLITE_ROW) {
         entry->from = entry->to = sqlite3_column_int(statement, 0);
         entry->priority = (enum job_priority)sqlite3_column_int(statement, 1);
@@ -95,10 +94,10 @@ int entry_read(struct store *store, const char *id, struct entry *entry, struct 
         if ((entry->from == JOB_RUNNING || entry->from == JOB_CANCELING) && started > 0 && store->now > started)
             entry->held = store->now - started;
     } else if (step != SQLITE_DONE) {
-        result = sql_failed(writer->db, "reading a job");
+        rc = sql_failed(writer->db, "reading a job");
     }
     sql_release(statement);
-    return result;
+    return rc;
 }
 
 /* The change of a job that is at hand. */
@@ -146,14 +145,14 @@ static int move_apply(struct store *store, void *context)
     const struct move *move = context;
     struct connection *writer = &store->writer;
     struct entry entry;
-    int result = entry_read(store, move->id, &entry, NULL);
-    if (result)
-        return result;
+    int rc = entry_read(store, move->id, &entry, NULL);
+    if (rc)
+        return rc;
     if (entry.from == NO_JOB || !(move->from & 1u << entry.from))
         return err_set(ERR_CONFLICT, "Job %.40s is not in a state in which %s is possible.", move->id, move->doing);
     if (job_state_is_final(move->to)) {
         entry.kept = kept_of(store, move, entry.bytes);
-        result = sql_change(
+        rc = sql_change(
             writer,
             sql_prepare(writer,
                         "UPDATE job SET state = ?, finished = ?, error = ?, results = ?, report = ?, "
@@ -163,16 +162,15 @@ static int move_apply(struct store *store, void *context)
                         (int64_t)move->frees_key, move->id),
             NULL);
     } else
-        result =
-            sql_change(writer,
-                       sql_prepare(writer,
-                                   "UPDATE job SET state = ?, started = 0, deaths = deaths + ?, attempts = attempts - "
-                                   "? WHERE id = ?",
-                                   "iiis", (int64_t)move->to, (int64_t)(move->why == REQUEUE_DIED),
-                                   (int64_t)(move->why == REQUEUE_SHORT), move->id),
-                       NULL);
+        rc = sql_change(writer,
+                        sql_prepare(writer,
+                                    "UPDATE job SET state = ?, started = 0, deaths = deaths + ?, attempts = attempts - "
+                                    "? WHERE id = ?",
+                                    "iiis", (int64_t)move->to, (int64_t)(move->why == REQUEUE_DIED),
+                                    (int64_t)(move->why == REQUEUE_SHORT), move->id),
+                        NULL);
     entry.to = (int)move->to;
-    return result ? result : store_note(store, &entry);
+    return rc ? rc : store_note(store, &entry);
 }
 
 /* ---- transitions ---- */
@@ -180,25 +178,25 @@ static int move_apply(struct store *store, void *context)
 static int recover_apply(struct store *store, void *requeued)
 {
     struct connection *writer = &store->writer;
-    int result = sql_change(writer,
-                            sql_prepare(writer, "UPDATE job SET state = ?, started = 0 WHERE state = ?", "ii",
-                                        (int64_t)JOB_QUEUED, (int64_t)JOB_RUNNING),
-                            requeued);
+    int rc = sql_change(writer,
+                        sql_prepare(writer, "UPDATE job SET state = ?, started = 0 WHERE state = ?", "ii",
+                                    (int64_t)JOB_QUEUED, (int64_t)JOB_RUNNING),
+                        requeued);
     /* A death of which nobody knows any more whether the device was at fault must not be a job's first of two. */
-    if (!result)
-        result = sql_change(
+    if (!rc)
+        rc = sql_change(
             writer,
             sql_prepare(writer, "UPDATE job SET deaths = 0 WHERE state = ? AND deaths > 0", "i", (int64_t)JOB_QUEUED),
             NULL);
-    if (!result)
-        result = sql_change(writer,
-                            sql_prepare(writer,
-                                        "UPDATE job SET state = ?1, finished = ?2, kept = iif(?3, bytes, 0), "
-                                        "kept_scan = iif(?3, bytes, 0) WHERE state = ?4",
-                                        "iiii", (int64_t)JOB_CANCELED, store->now, (int64_t)store->failed_scans_stay,
-                                        (int64_t)JOB_CANCELING),
-                            NULL);
-    return result ? result : tally_load(store);
+    if (!rc)
+        rc = sql_change(writer,
+                        sql_prepare(writer,
+                                    "UPDATE job SET state = ?1, finished = ?2, kept = iif(?3, bytes, 0), "
+                                    "kept_scan = iif(?3, bytes, 0) WHERE state = ?4",
+                                    "iiii", (int64_t)JOB_CANCELED, store->now, (int64_t)store->failed_scans_stay,
+                                    (int64_t)JOB_CANCELING),
+                        NULL);
+    return rc ? rc : tally_load(store);
 }
 
 int store_recover(struct store *store, int *requeued)
@@ -216,24 +214,24 @@ static int submit_apply(struct store *store, void *context)
     struct submission *submission = context;
     const struct job *job = submission->job;
     struct connection *writer = &store->writer;
-    int result = tally_room(store, job->client, job->quota, job->bytes, submission->limit);
-    if (result)
-        return result;
+    int rc = tally_room(store, job->client, job->quota, job->bytes, submission->limit);
+    if (rc)
+        return rc;
     submission->created = store->now;
     submission->deadline = job->patience > 0 ? store->now + job->patience : 0;
-    result = sql_change(writer,
-                        sql_prepare(writer,
-                                    "INSERT INTO job (id, state, kind, bytes, created, parameters, formats, "
-                                    "client, priority, deadline, idempotency_key, digest, name) "
-                                    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                                    "sisiijjsiisss", job->id, (int64_t)JOB_QUEUED, job->kind, job->bytes,
-                                    submission->created, job->parameters, job->formats, job->client,
-                                    (int64_t)job->priority, submission->deadline, *job->key ? job->key : NULL,
-                                    *job->digest ? job->digest : NULL, job->name),
-                        NULL);
+    rc = sql_change(writer,
+                    sql_prepare(writer,
+                                "INSERT INTO job (id, state, kind, bytes, created, parameters, formats, "
+                                "client, priority, deadline, idempotency_key, digest, name) "
+                                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                                "sisiijjsiisss", job->id, (int64_t)JOB_QUEUED, job->kind, job->bytes,
+                                submission->created, job->parameters, job->formats, job->client, (int64_t)job->priority,
+                                submission->deadline, *job->key ? job->key : NULL, *job->digest ? job->digest : NULL,
+                                job->name),
+                    NULL);
     submission->sequence = sqlite3_last_insert_rowid(writer->db);
-    if (result)
-        return result;
+    if (rc)
+        return rc;
     struct entry entry = entry_of(job, NO_JOB, JOB_QUEUED);
     return store_note(store, &entry);
 }
@@ -241,9 +239,9 @@ static int submit_apply(struct store *store, void *context)
 int store_submit(struct store *store, struct job *job, int64_t limit)
 {
     struct submission submission = {.job = job, .limit = limit};
-    int result = store_change(store, submit_apply, &submission);
-    if (result)
-        return result;
+    int rc = store_change(store, submit_apply, &submission);
+    if (rc)
+        return rc;
     job->sequence = submission.sequence;
     job->created = submission.created;
     job->deadline = submission.deadline;
@@ -263,26 +261,25 @@ static int claim_apply(struct store *store, void *context)
     struct job *job = claim->job;
     struct connection *writer = &store->writer;
     struct candidate next, other = {.sequence = 0};
-    int result = next_find(store, writer, store->now, claim->never, &next);
-    if (!result && claim->avoid)
-        result = next_find(store, writer, store->now, claim->avoid, &other);
+    int rc = next_find(store, writer, store->now, claim->never, &next);
+    if (!rc && claim->avoid)
+        rc = next_find(store, writer, store->now, claim->avoid, &other);
     /* What another worker reads ahead is left to it, but not for a job of a lower priority. */
     if (other.sequence && other.rank == next.rank)
         next = other;
-    if (!result)
-        result = next_read(writer, &next, job, &claim->count);
-    if (result || !claim->count)
-        return result;
+    if (!rc)
+        rc = next_read(writer, &next, job, &claim->count);
+    if (rc || !claim->count)
+        return rc;
     job->state = JOB_RUNNING;
     job->started = store->now;
     job->attempts++;
-    result =
-        sql_change(writer,
-                   sql_prepare(writer, "UPDATE job SET state = ?, started = ?, attempts = attempts + 1 WHERE id = ?",
-                               "iis", (int64_t)JOB_RUNNING, job->started, job->id),
-                   NULL);
-    if (result)
-        return result;
+    rc = sql_change(writer,
+                    sql_prepare(writer, "UPDATE job SET state = ?, started = ?, attempts = attempts + 1 WHERE id = ?",
+                                "iis", (int64_t)JOB_RUNNING, job->started, job->id),
+                    NULL);
+    if (rc)
+        return rc;
     struct entry entry = entry_of(job, JOB_QUEUED, JOB_RUNNING);
     return store_note(store, &entry);
 }
@@ -296,12 +293,12 @@ int store_claim(struct store *store, json_t *avoid, json_t *never, struct job *j
     if (waiting[PRIORITY_URGENT] + waiting[PRIORITY_NORMAL] + waiting[PRIORITY_BATCH] == 0)
         return 0;
     /* After a power cut the job is queued, as store_recover() would have it. */
-    int result = store_change_soft(store, claim_apply, &claim);
-    if (result && claim.count)
+    int rc = store_change_soft(store, claim_apply, &claim);
+    if (rc && claim.count)
         job_clear(job);
-    if (!result)
+    if (!rc)
         *found = claim.count > 0;
-    return result;
+    return rc;
 }
 
 static int end(struct store *store, struct move move)
@@ -321,9 +318,9 @@ static int fail(struct store *store, const char *id, const struct err *failure, 
     json_t *error = wire_error_pack(failure);
     struct move move = {.id = id, .to = JOB_FAILED, .doing = "failure", .error = error, .frees_key = frees_key};
     move.scan_stays = !frees_key && store_scan_outlives(failure->code);
-    int result = end(store, move);
+    int rc = end(store, move);
     json_decref(error);
-    return result;
+    return rc;
 }
 
 bool store_scan_outlives(int code)
@@ -363,9 +360,9 @@ static int cancel_apply(struct store *store, void *context)
     struct connection *writer = &store->writer;
     const char *id = cancellation->id;
     struct entry entry;
-    int result = entry_read(store, id, &entry, NULL), state = entry.from;
-    if (result)
-        return result;
+    int rc = entry_read(store, id, &entry, NULL), state = entry.from;
+    if (rc)
+        return rc;
     if (state == NO_JOB)
         return row_not_found(id);
     if (state == JOB_SUCCEEDED || state == JOB_FAILED)
@@ -377,19 +374,19 @@ static int cancel_apply(struct store *store, void *context)
         return 0;
     if (state == JOB_QUEUED)
         return move_apply(store, &(struct move){.id = id, .from = QUEUED, .to = JOB_CANCELED, .doing = "cancellation"});
-    result = sql_change(
+    rc = sql_change(
         writer, sql_prepare(writer, "UPDATE job SET state = ? WHERE id = ?", "is", (int64_t)JOB_CANCELING, id), NULL);
     entry.to = JOB_CANCELING;
     entry.held = 0;
-    return result ? result : store_note(store, &entry);
+    return rc ? rc : store_note(store, &entry);
 }
 
 int store_cancel(struct store *store, const char *id, enum job_state *before, enum job_state *state)
 {
     struct cancellation cancellation = {.id = id};
-    int result = store_change(store, cancel_apply, &cancellation);
-    if (result)
-        return result;
+    int rc = store_change(store, cancel_apply, &cancellation);
+    if (rc)
+        return rc;
     *before = cancellation.before;
     *state = cancellation.now;
     return 0;
@@ -401,18 +398,18 @@ static int delete_apply(struct store *store, void *context)
     struct connection *writer = &store->writer;
     struct entry entry;
     struct kept kept = {.scans = 0};
-    int result = entry_read(store, id, &entry, &kept);
-    if (result)
-        return result;
+    int rc = entry_read(store, id, &entry, &kept);
+    if (rc)
+        return rc;
     if (entry.from == NO_JOB)
         return row_not_found(id);
     if (!job_state_is_final((enum job_state)entry.from))
         return err_set(ERR_CONFLICT, "Job %.40s is %s. Cancel it first: POST /v1/jobs/%.40s/cancel.", id,
                        job_state_name((enum job_state)entry.from), id);
-    result = sql_change(writer, sql_prepare(writer, "DELETE FROM job WHERE id = ?", "s", id), NULL);
+    rc = sql_change(writer, sql_prepare(writer, "DELETE FROM job WHERE id = ?", "s", id), NULL);
     entry.to = NO_JOB;
     entry.kept = (struct kept){-kept.scans, -kept.scan_bytes, -kept.result_bytes};
-    return result ? result : store_note(store, &entry);
+    return rc ? rc : store_note(store, &entry);
 }
 
 int store_delete(struct store *store, const char *id)
@@ -428,23 +425,23 @@ struct removal {
 static int delete_all_apply(struct store *store, void *context)
 {
     struct removal *removal = context;
-    int result = 0;
+    int rc = 0;
     removal->removed = 0;
-    for (int i = 0; !result && i < removal->count; i++) {
-        result = delete_apply(store, removal->ids[i]);
-        removal->removed += !result;
-        if (result == ERR_NOT_FOUND)
-            result = 0;
+    for (int i = 0; !rc && i < removal->count; i++) {
+        rc = delete_apply(store, removal->ids[i]);
+        removal->removed += !rc;
+        if (rc == ERR_NOT_FOUND)
+            rc = 0;
     }
-    return result;
+    return rc;
 }
 
 int store_delete_all(struct store *store, char (*ids)[JOB_ID], int count, int *removed)
 {
     struct removal removal = {ids, count, 0};
-    int result = store_change(store, delete_all_apply, &removal);
-    *removed = result ? 0 : removal.removed;
-    return result;
+    int rc = store_change(store, delete_all_apply, &removal);
+    *removed = rc ? 0 : removal.removed;
+    return rc;
 }
 
 /* ---- deadlines ---- */
@@ -459,18 +456,18 @@ static int expire_apply(struct store *store, void *context)
 {
     struct expiry *expiry = context;
     struct connection *writer = &store->writer;
-    int result = rows_read(writer,
-                           sql_prepare(writer,
-                                       "SELECT " JOB_COLUMNS " FROM job WHERE state = 0 AND deadline > 0 AND "
-                                       "deadline < ? ORDER BY deadline LIMIT ?",
-                                       "ii", store->now, (int64_t)expiry->limit),
-                           expiry->jobs, expiry->limit, &expiry->count);
-    for (int i = 0; !result && i < expiry->count; i++) {
+    int rc = rows_read(writer,
+                       sql_prepare(writer,
+                                   "SELECT " JOB_COLUMNS " FROM job WHERE state = 0 AND deadline > 0 AND "
+                                   "deadline < ? ORDER BY deadline LIMIT ?",
+                                   "ii", store->now, (int64_t)expiry->limit),
+                       expiry->jobs, expiry->limit, &expiry->count);
+    for (int i = 0; !rc && i < expiry->count; i++) {
         struct move move = {.id = expiry->jobs[i].id, .from = QUEUED, .to = JOB_FAILED, .doing = "failure"};
         move.error = expiry->error;
-        result = move_apply(store, &move);
+        rc = move_apply(store, &move);
     }
-    return result;
+    return rc;
 }
 
 int store_expire(struct store *store, struct job *jobs, int limit, int *count)
@@ -478,21 +475,21 @@ int store_expire(struct store *store, struct job *jobs, int limit, int *count)
     int64_t due = 0;
     pthread_mutex_lock(&store->reader_lock);
     struct connection *reader = &store->reader;
-    int result = sql_number(
+    int rc = sql_number(
         reader, sql_prepare(reader, "SELECT min(deadline) FROM job WHERE state = 0 AND deadline > 0", ""), &due);
     pthread_mutex_unlock(&store->reader_lock);
     *count = 0;
-    if (result || due == 0 || due >= clock_milliseconds())
-        return result;
+    if (rc || due == 0 || due >= clock_milliseconds())
+        return rc;
     err_set(ERR_DEADLINE,
             "The job was to begin before its deadline, and still waited then. Submit it again with a later "
             "one, or a higher priority.");
     struct expiry expiry = {.jobs = jobs, .limit = limit, .error = wire_error_pack(err_last())};
-    result = store_change(store, expire_apply, &expiry);
+    rc = store_change(store, expire_apply, &expiry);
     json_decref(expiry.error);
-    for (int i = 0; result && i < expiry.count; i++)
+    for (int i = 0; rc && i < expiry.count; i++)
         job_clear(&jobs[i]);
-    if (!result)
+    if (!rc)
         *count = expiry.count;
-    return result;
+    return rc;
 }

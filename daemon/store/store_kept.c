@@ -26,16 +26,16 @@ static int kept_add_apply(struct store *store, void *context)
     const struct addition *addition = context;
     struct connection *writer = &store->writer;
     struct entry entry;
-    int result = entry_read(store, addition->id, &entry, NULL);
-    if (!result && entry.from == NO_JOB)
-        result = row_not_found(addition->id);
-    if (!result)
-        result = sql_change(
+    int rc = entry_read(store, addition->id, &entry, NULL);
+    if (!rc && entry.from == NO_JOB)
+        rc = row_not_found(addition->id);
+    if (!rc)
+        rc = sql_change(
             writer,
             sql_prepare(writer, "UPDATE job SET kept = kept + ? WHERE id = ?", "is", addition->bytes, addition->id),
             NULL);
     entry.kept.result_bytes = addition->bytes;
-    return result ? result : store_note(store, &entry);
+    return rc ? rc : store_note(store, &entry);
 }
 
 int store_kept_add(struct store *store, const char *id, int64_t bytes)
@@ -54,16 +54,16 @@ int store_kept_scans(struct store *store, char (*ids)[JOB_ID], int limit, int *c
     sqlite3_stmt *statement =
         sql_prepare(reader, "SELECT id FROM job WHERE kept_scan > 0 AND " MAY_GO " ORDER BY finished LIMIT ?", "ssi",
                     err_name(ERR_IO), err_name(ERR_SPOOL_FULL), (int64_t)limit);
-    int result = statement ? 0 : err_last()->code, step = SQLITE_DONE;
+    int rc = statement ? 0 : err_last()->code, step = SQLITE_DONE;
     *count = 0;
-    while (!result && (step = sqlite3_step(statement)) == SQLITE_ROW)
+    while (!rc && (step = sqlite3_step(statement)) == SQLITE_ROW)
         snprintf(ids[(*count)++], JOB_ID, "%s", (const char *)sqlite3_column_text(statement, 0));
-    if (!result && step != SQLITE_DONE)
-        result = sql_failed(reader->db, "reading which scans are kept");
+    if (!rc && step != SQLITE_DONE)
+        rc = sql_failed(reader->db, "reading which scans are kept");
     if (statement)
         sql_release(statement);
     pthread_mutex_unlock(&store->reader_lock);
-    return result;
+    return rc;
 }
 
 static int scan_drop_apply(struct store *store, void *context)
@@ -72,16 +72,16 @@ static int scan_drop_apply(struct store *store, void *context)
     struct connection *writer = &store->writer;
     struct entry entry;
     struct kept kept = {.scans = 0};
-    int result = entry_read(store, id, &entry, &kept);
-    if (!result && entry.from == NO_JOB)
-        result = row_not_found(id);
-    if (result || !kept.scans)
-        return result;
-    result = sql_change(
-        writer, sql_prepare(writer, "UPDATE job SET kept = kept - kept_scan, kept_scan = 0 WHERE id = ?", "s", id),
-        NULL);
+    int rc = entry_read(store, id, &entry, &kept);
+    if (!rc && entry.from == NO_JOB)
+        rc = row_not_found(id);
+    if (rc || !kept.scans)
+        return rc;
+    rc = sql_change(writer,
+                    sql_prepare(writer, "UPDATE job SET kept = kept - kept_scan, kept_scan = 0 WHERE id = ?", "s", id),
+                    NULL);
     entry.kept = (struct kept){.scans = -1, .scan_bytes = -kept.scan_bytes};
-    return result ? result : store_note(store, &entry);
+    return rc ? rc : store_note(store, &entry);
 }
 
 int store_scan_drop(struct store *store, const char *id)

@@ -28,7 +28,7 @@ static int head_read(struct connection *connection, const struct client *client,
     if (!statement)
         return err_last()->code;
     *out = (struct candidate){.rank = priority, .given = client->given};
-    int step = sqlite3_step(statement), result = 0;
+    int step = sqlite3_step(statement), rc = 0;
     if (step == SQLITE_ROW) {
         out->sequence = sqlite3_column_int64(statement, 0);
         int64_t waited = now - sqlite3_column_int64(statement, 1);
@@ -37,10 +37,10 @@ static int head_read(struct connection *connection, const struct client *client,
         if (out->rank < PRIORITY_URGENT)
             out->rank = PRIORITY_URGENT;
     } else if (step != SQLITE_DONE) {
-        result = sql_failed(connection->db, "reading the queue");
+        rc = sql_failed(connection->db, "reading the queue");
     }
     sql_release(statement);
-    return result;
+    return rc;
 }
 
 int next_find(struct store *store, struct connection *connection, int64_t now, const json_t *avoid,
@@ -51,17 +51,17 @@ int next_find(struct store *store, struct connection *connection, int64_t now, c
     size_t clients = 0;
     int64_t ageing = atomic_load(&store->ageing);
     *out = candidate;
-    int result = tally_waiting(store, &client, &clients);
+    int rc = tally_waiting(store, &client, &clients);
     for (size_t i = 0; i < clients; i++)
-        for (int priority = 0; !result && priority < PRIORITIES; priority++) {
+        for (int priority = 0; !rc && priority < PRIORITIES; priority++) {
             if (!client[i].waiting[priority])
                 continue;
-            result = head_read(connection, &client[i], priority, ageing, now, avoid, &candidate);
-            if (!result && candidate.sequence && comes_before(&candidate, out))
+            rc = head_read(connection, &client[i], priority, ageing, now, avoid, &candidate);
+            if (!rc && candidate.sequence && comes_before(&candidate, out))
                 *out = candidate;
         }
     free(client);
-    return result;
+    return rc;
 }
 
 int next_read(struct connection *connection, const struct candidate *next, struct job *job, int *count)
@@ -85,12 +85,12 @@ int store_peek(struct store *store, json_t *avoid, struct job *job, bool *found)
     int count = 0;
     pthread_mutex_lock(&store->reader_lock);
     struct candidate next;
-    int result = next_find(store, &store->reader, clock_milliseconds(), avoid, &next);
-    if (!result)
-        result = next_read(&store->reader, &next, job, &count);
+    int rc = next_find(store, &store->reader, clock_milliseconds(), avoid, &next);
+    if (!rc)
+        rc = next_read(&store->reader, &next, job, &count);
     pthread_mutex_unlock(&store->reader_lock);
-    *found = !result && count > 0;
-    return result;
+    *found = !rc && count > 0;
+    return rc;
 }
 
 /* Of the jobs of another client, with the priority of `job`, how many come before it; `level`: what its own client will
@@ -101,7 +101,7 @@ static int overtaking(struct connection *reader, const struct client *other, con
     int64_t waiting = other->waiting[job->priority];
     double turns = (level - other->given) / tally_mean(other);
     struct candidate head;
-    int result = 0;
+    int rc = 0;
     *count = 0;
     if (!waiting || turns < 0)
         return 0;
@@ -109,10 +109,10 @@ static int overtaking(struct connection *reader, const struct client *other, con
     if ((double)*count < turns) {
         *count += *count < waiting;
     } else if (*count < waiting) { /* given as much: the older job */
-        result = head_read(reader, other, job->priority, 0, 0, NULL, &head);
-        *count += !result && head.sequence && head.sequence < job->sequence;
+        rc = head_read(reader, other, job->priority, 0, 0, NULL, &head);
+        *count += !rc && head.sequence && head.sequence < job->sequence;
     }
-    return result;
+    return rc;
 }
 
 int store_ahead(struct store *store, const struct job *job, int64_t *ahead)
@@ -122,29 +122,29 @@ int store_ahead(struct store *store, const struct job *job, int64_t *ahead)
     int64_t own = 0, count;
     double level = 0;
     *ahead = 0;
-    int result = tally_waiting(store, &client, &clients);
+    int rc = tally_waiting(store, &client, &clients);
     pthread_mutex_lock(&store->reader_lock);
     struct connection *reader = &store->reader;
-    if (!result)
-        result = sql_number(
+    if (!rc)
+        rc = sql_number(
             reader,
             sql_prepare(reader,
                         "SELECT count(*) FROM job WHERE state = 0 AND client = ? AND priority = ? AND sequence < ?",
                         "sii", job->client, (int64_t)job->priority, job->sequence),
             &own);
-    for (size_t i = 0; !result && i < clients; i++) {
+    for (size_t i = 0; !rc && i < clients; i++) {
         for (int priority = 0; priority < (int)job->priority; priority++)
             *ahead += client[i].waiting[priority];
         if (strcmp(client[i].name, job->client) == 0)
             level = client[i].given + (double)own * tally_mean(&client[i]);
     }
-    for (size_t i = 0; !result && i < clients; i++)
+    for (size_t i = 0; !rc && i < clients; i++)
         if (strcmp(client[i].name, job->client) != 0) {
-            result = overtaking(reader, &client[i], job, level, &count);
+            rc = overtaking(reader, &client[i], job, level, &count);
             *ahead += count;
         }
     pthread_mutex_unlock(&store->reader_lock);
     free(client);
     *ahead += own;
-    return result;
+    return rc;
 }

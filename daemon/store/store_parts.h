@@ -59,8 +59,8 @@ struct change {
     bool soft; /* need not outlive a power cut */
     pthread_cond_t settled;
     bool done;
-    int result;
-    struct err failure; /* where result is not 0 */
+    int rc;
+    struct err failure; /* if rc is not 0 */
 };
 
 /* Which file has a name. */

@@ -48,13 +48,13 @@ int rows_read(struct connection *connection, sqlite3_stmt *statement, struct job
     int step, found = 0;
     while ((step = found < limit ? sqlite3_step(statement) : SQLITE_DONE) == SQLITE_ROW)
         job_read(statement, &jobs[found++]);
-    int result = step == SQLITE_DONE ? 0 : sql_failed(connection->db, "reading jobs");
-    if (result)
+    int rc = step == SQLITE_DONE ? 0 : sql_failed(connection->db, "reading jobs");
+    if (rc)
         while (found > 0)
             job_clear(&jobs[--found]);
     sql_release(statement);
     *count = found;
-    return result;
+    return rc;
 }
 
 int row_not_found(const char *id)
@@ -67,10 +67,10 @@ int store_get(struct store *store, const char *id, struct job *job)
     int count = 0;
     pthread_mutex_lock(&store->reader_lock);
     struct connection *reader = &store->reader;
-    int result =
+    int rc =
         rows_read(reader, sql_prepare(reader, "SELECT " JOB_COLUMNS " FROM job WHERE id = ?", "s", id), job, 1, &count);
     pthread_mutex_unlock(&store->reader_lock);
-    return !result && !count ? row_not_found(id) : result;
+    return !rc && !count ? row_not_found(id) : rc;
 }
 
 int store_find_key(struct store *store, const char *client, const char *key, struct job *job)
@@ -78,13 +78,12 @@ int store_find_key(struct store *store, const char *client, const char *key, str
     int count = 0;
     pthread_mutex_lock(&store->reader_lock);
     struct connection *reader = &store->reader;
-    int result =
-        rows_read(reader,
-                  sql_prepare(reader, "SELECT " JOB_COLUMNS " FROM job WHERE client = ? AND idempotency_key = ?", "ss",
-                              client, key),
-                  job, 1, &count);
+    int rc = rows_read(reader,
+                       sql_prepare(reader, "SELECT " JOB_COLUMNS " FROM job WHERE client = ? AND idempotency_key = ?",
+                                   "ss", client, key),
+                       job, 1, &count);
     pthread_mutex_unlock(&store->reader_lock);
-    return !result && !count ? err_set(ERR_NOT_FOUND, "There is no job of this idempotency key.") : result;
+    return !rc && !count ? err_set(ERR_NOT_FOUND, "There is no job of this idempotency key.") : rc;
 }
 
 int store_ended(struct store *store, int64_t before, int state, char (*ids)[JOB_ID], int limit, int *count)
@@ -96,16 +95,16 @@ int store_ended(struct store *store, int64_t before, int state, char (*ids)[JOB_
                     "SELECT id FROM job WHERE state > 2 AND finished < ? AND (? < 0 OR state = ?) "
                     "ORDER BY finished LIMIT ?",
                     "iiii", before, (int64_t)state, (int64_t)state, (int64_t)limit);
-    int result = statement ? 0 : err_last()->code, step = SQLITE_DONE;
+    int rc = statement ? 0 : err_last()->code, step = SQLITE_DONE;
     *count = 0;
-    while (!result && (step = sqlite3_step(statement)) == SQLITE_ROW)
+    while (!rc && (step = sqlite3_step(statement)) == SQLITE_ROW)
         column_text(statement, 0, ids[(*count)++], JOB_ID);
-    if (!result && step != SQLITE_DONE)
-        result = sql_failed(reader->db, "reading jobs");
+    if (!rc && step != SQLITE_DONE)
+        rc = sql_failed(reader->db, "reading jobs");
     if (statement)
         sql_release(statement);
     pthread_mutex_unlock(&store->reader_lock);
-    return result;
+    return rc;
 }
 
 /* "+state": of the jobs of a client the index of clients tells the state, too. */
@@ -144,9 +143,9 @@ int store_list(struct store *store, const struct job_filter *filter, struct job 
     if (i == STORE_LISTS)
         pthread_mutex_lock(&store->lister[i = 0].lock);
     struct connection *reader = &store->lister[i].connection;
-    int result = rows_read(reader, list_prepare(reader, filter, limit), jobs, limit, count);
+    int rc = rows_read(reader, list_prepare(reader, filter, limit), jobs, limit, count);
     pthread_mutex_unlock(&store->lister[i].lock);
-    return result;
+    return rc;
 }
 
 int store_each(struct store *store, int (*each)(void *context, const struct job_files *job), void *context)
@@ -155,8 +154,8 @@ int store_each(struct store *store, int (*each)(void *context, const struct job_
     struct connection *reader = &store->reader;
     sqlite3_stmt *statement =
         sql_prepare(reader, "SELECT id, state, kept_scan > 0, bytes FROM job ORDER BY sequence", "");
-    int result = statement ? 0 : err_last()->code, step = SQLITE_DONE, stop = 0;
-    while (!result && !stop && (step = sqlite3_step(statement)) == SQLITE_ROW) {
+    int rc = statement ? 0 : err_last()->code, step = SQLITE_DONE, stop = 0;
+    while (!rc && !stop && (step = sqlite3_step(statement)) == SQLITE_ROW) {
         struct job_files job = {.state = (enum job_state)sqlite3_column_int(statement, 1),
                                 .bytes = sqlite3_column_int64(statement, 3)};
         column_text(statement, 0, job.id, sizeof job.id);
@@ -164,12 +163,12 @@ int store_each(struct store *store, int (*each)(void *context, const struct job_
                          (job.state == JOB_SUCCEEDED ? store->succeeded_scans_stay : store->failed_scans_stay);
         stop = each(context, &job);
     }
-    if (!result && !stop && step != SQLITE_DONE)
-        result = sql_failed(reader->db, "reading jobs");
+    if (!rc && !stop && step != SQLITE_DONE)
+        rc = sql_failed(reader->db, "reading jobs");
     if (statement)
         sql_release(statement);
     pthread_mutex_unlock(&store->reader_lock);
-    return result;
+    return rc;
 }
 
 int store_counts(struct store *store, int64_t counts[JOB_STATES], int64_t *oldest)
@@ -179,10 +178,10 @@ int store_counts(struct store *store, int64_t counts[JOB_STATES], int64_t *oldes
     pthread_mutex_unlock(&store->tally_lock);
     pthread_mutex_lock(&store->reader_lock);
     struct connection *reader = &store->reader;
-    int result = sql_number(reader,
-                            sql_prepare(reader, "SELECT created FROM job WHERE state = ? ORDER BY sequence LIMIT 1",
-                                        "i", (int64_t)JOB_QUEUED),
-                            oldest);
+    int rc = sql_number(reader,
+                        sql_prepare(reader, "SELECT created FROM job WHERE state = ? ORDER BY sequence LIMIT 1", "i",
+                                    (int64_t)JOB_QUEUED),
+                        oldest);
     pthread_mutex_unlock(&store->reader_lock);
-    return result;
+    return rc;
 }

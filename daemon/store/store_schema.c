@@ -67,22 +67,22 @@ int schema_make(struct connection *connection)
 {
     sqlite3 *db = connection->db;
     int64_t version = 0;
-    int result = schema_version(connection, &version);
-    if (result)
-        return result;
+    int rc = schema_version(connection, &version);
+    if (rc)
+        return rc;
     if (schema_is_newer(version))
         return schema_refuse(version);
     if (version == SCHEMA)
         return 0;
     /* All steps or none: a store that breaks off here is the old one. */
-    result = sql_run(db, "BEGIN IMMEDIATE", "making its tables");
-    for (int i = (int)version; !result && i < SCHEMA; i++)
-        result = sql_run(db, steps[i], "making its tables");
-    if (!result)
-        result = schema_touch(connection);
-    if (!result)
-        result = sql_run(db, "COMMIT", "making its tables");
-    if (result && !sqlite3_get_autocommit(db))
+    rc = sql_run(db, "BEGIN IMMEDIATE", "making its tables");
+    for (int i = (int)version; !rc && i < SCHEMA; i++)
+        rc = sql_run(db, steps[i], "making its tables");
+    if (!rc)
+        rc = schema_touch(connection);
+    if (!rc)
+        rc = sql_run(db, "COMMIT", "making its tables");
+    if (rc && !sqlite3_get_autocommit(db))
         sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
-    return result;
+    return rc;
 }

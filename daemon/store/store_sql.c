@@ -92,26 +92,26 @@ int sql_change(struct connection *connection, sqlite3_stmt *statement, int *chan
 {
     if (!statement)
         return err_last()->code;
-    int result = sqlite3_step(statement) == SQLITE_DONE ? 0 : sql_failed(connection->db, "changing a job");
+    int rc = sqlite3_step(statement) == SQLITE_DONE ? 0 : sql_failed(connection->db, "changing a job");
     if (changed)
         *changed = sqlite3_changes(connection->db);
     sql_release(statement);
-    return result;
+    return rc;
 }
 
 int sql_number(struct connection *connection, sqlite3_stmt *statement, int64_t *out)
 {
     if (!statement)
         return err_last()->code;
-    int step = sqlite3_step(statement), result = 0;
+    int step = sqlite3_step(statement), rc = 0;
     if (step == SQLITE_ROW)
         *out = sqlite3_column_int64(statement, 0);
     else if (step == SQLITE_DONE)
         *out = 0;
     else
-        result = sql_failed(connection->db, "reading jobs");
+        rc = sql_failed(connection->db, "reading jobs");
     sql_release(statement);
-    return result;
+    return rc;
 }
 
 int connection_open(struct connection *connection, const char *path, int flags)

@@ -86,11 +86,11 @@ int store_note(struct store *store, const struct entry *entry)
         store->room = room;
     }
     pthread_mutex_lock(&store->tally_lock);
-    int result = clients_reserve(store, store->entries + 1);
+    int rc = clients_reserve(store, store->entries + 1);
     pthread_mutex_unlock(&store->tally_lock);
-    if (!result)
+    if (!rc)
         store->entry[store->entries++] = *entry;
-    return result;
+    return rc;
 }
 
 static void client_count(struct store *store, const struct entry *entry, int state, int step)
@@ -176,19 +176,19 @@ static int shares_load(struct store *store)
                     "UNION ALL SELECT client, bytes, priority, 0, -1, finished, sequence, 0 FROM last "
                     "WHERE started = 0 AND finished > 0 ORDER BY time, before, sequence",
                     "ii", (int64_t)SHARES_JOBS, (int64_t)MOST_HELD);
-    int result = statement ? 0 : err_last()->code, step = SQLITE_DONE;
-    while (!result && (step = sqlite3_step(statement)) == SQLITE_ROW) {
+    int rc = statement ? 0 : err_last()->code, step = SQLITE_DONE;
+    while (!rc && (step = sqlite3_step(statement)) == SQLITE_ROW) {
         struct entry entry = {.from = sqlite3_column_int(statement, 3), .to = sqlite3_column_int(statement, 4)};
         snprintf(entry.client, sizeof entry.client, "%s", (const char *)sqlite3_column_text(statement, 0));
         entry.bytes = sqlite3_column_int64(statement, 1);
         entry.priority = (enum job_priority)sqlite3_column_int(statement, 2);
         entry.held = sqlite3_column_int64(statement, 7);
-        result = clients_reserve(store, 1);
-        if (!result)
+        rc = clients_reserve(store, 1);
+        if (!rc)
             client_move(store, &entry);
     }
-    if (!result && step != SQLITE_DONE)
-        result = sql_failed(writer->db, "reading what clients were given");
+    if (!rc && step != SQLITE_DONE)
+        rc = sql_failed(writer->db, "reading what clients were given");
     if (statement)
         sql_release(statement);
     for (size_t i = 0; i < store->clients; i++) {
@@ -196,7 +196,7 @@ static int shares_load(struct store *store)
         memset(client->waiting, 0, sizeof client->waiting);
         client->waiting_bytes = client->running = 0;
     }
-    return result;
+    return rc;
 }
 
 int tally_load(struct store *store)
@@ -207,7 +207,7 @@ int tally_load(struct store *store)
     store->clients = store->entries = 0;
     store->kept = (struct kept){.scans = 0};
     store->served = 0;
-    int result = shares_load(store);
+    int rc = shares_load(store);
     sqlite3_stmt *statement =
         sql_prepare(writer,
                     "SELECT state, priority, client, count(*), sum(bytes), 0, 0 FROM job WHERE state <= 2 GROUP BY "
@@ -216,9 +216,9 @@ int tally_load(struct store *store)
                     "sum(kept_scan) FROM job WHERE state > 2 GROUP BY state",
                     "");
     int step = SQLITE_DONE;
-    if (!result && !statement)
-        result = err_last()->code;
-    while (!result && (step = sqlite3_step(statement)) == SQLITE_ROW) {
+    if (!rc && !statement)
+        rc = err_last()->code;
+    while (!rc && (step = sqlite3_step(statement)) == SQLITE_ROW) {
         struct entry entry = {.from = -1, .to = sqlite3_column_int(statement, 0)};
         entry.priority = (enum job_priority)sqlite3_column_int(statement, 1);
         snprintf(entry.client, sizeof entry.client, "%s", (const char *)sqlite3_column_text(statement, 2));
@@ -230,8 +230,8 @@ int tally_load(struct store *store)
             store->kept.scan_bytes += sqlite3_column_int64(statement, 6);
             continue;
         }
-        result = clients_reserve(store, 1);
-        struct client *client = result ? NULL : client_of(store, entry.client);
+        rc = clients_reserve(store, 1);
+        struct client *client = rc ? NULL : client_of(store, entry.client);
         if (client && entry.to == JOB_QUEUED) {
             client->waiting[entry.priority] += count;
             client->waiting_bytes += sqlite3_column_int64(statement, 4);
@@ -239,12 +239,12 @@ int tally_load(struct store *store)
             client->running += count;
         }
     }
-    if (!result && step != SQLITE_DONE)
-        result = sql_failed(writer->db, "counting jobs");
+    if (!rc && step != SQLITE_DONE)
+        rc = sql_failed(writer->db, "counting jobs");
     if (statement)
         sql_release(statement);
     pthread_mutex_unlock(&store->tally_lock);
-    return result;
+    return rc;
 }
 
 double tally_mean(const struct client *client)

@@ -23,11 +23,11 @@ static int sync_set(struct store *store, bool soft)
 {
     if (store->soft == soft)
         return 0;
-    int result = sql_run(store->writer.db, soft ? "PRAGMA synchronous = NORMAL" : "PRAGMA synchronous = FULL",
-                         "setting up a change");
-    if (!result)
+    int rc = sql_run(store->writer.db, soft ? "PRAGMA synchronous = NORMAL" : "PRAGMA synchronous = FULL",
+                     "setting up a change");
+    if (!rc)
         store->soft = soft;
-    return result;
+    return rc;
 }
 
 /* All that was committed, in a file beside the one that has lost its name. */
@@ -78,20 +78,20 @@ static int begin(struct store *store, bool soft)
     if (gone)
         return gone;
     bool clock_set = store_clock_read(store);
-    int result = sync_set(store, soft && !clock_set);
-    if (!result)
-        result = sql_run(store->writer.db, "BEGIN IMMEDIATE", "beginning a change");
-    return result ? result : store_clock_move(store);
+    int rc = sync_set(store, soft && !clock_set);
+    if (!rc)
+        rc = sql_run(store->writer.db, "BEGIN IMMEDIATE", "beginning a change");
+    return rc ? rc : store_clock_move(store);
 }
 
-static int commit(struct store *store, int result)
+static int commit(struct store *store, int rc)
 {
     sqlite3 *db = store->writer.db;
-    if (!result)
-        result = sql_run(db, "COMMIT", "committing a change");
-    if (result && !sqlite3_get_autocommit(db))
+    if (!rc)
+        rc = sql_run(db, "COMMIT", "committing a change");
+    if (rc && !sqlite3_get_autocommit(db))
         sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
-    return result;
+    return rc;
 }
 
 /* One change, undone where it fails. Non-zero: the whole transaction is lost. */
@@ -99,18 +99,18 @@ static int change_apply(struct store *store, struct change *change)
 {
     sqlite3 *db = store->writer.db;
     size_t before = store->entries;
-    int result = sql_run(db, "SAVEPOINT one", "beginning a change");
-    if (result)
-        return result;
-    change->result = change->apply(store, change->context);
-    if (change->result) {
+    int rc = sql_run(db, "SAVEPOINT one", "beginning a change");
+    if (rc)
+        return rc;
+    change->rc = change->apply(store, change->context);
+    if (change->rc) {
         change->failure = *err_last();
         store->entries = before;
         if (sqlite3_get_autocommit(db)) /* SQLite gave up the whole transaction, as it does on a full disk */
-            return change->result;
-        result = sql_run(db, "ROLLBACK TO one", "undoing a change");
+            return change->rc;
+        rc = sql_run(db, "ROLLBACK TO one", "undoing a change");
     }
-    return result ? result : sql_run(db, "RELEASE one", "ending a change");
+    return rc ? rc : sql_run(db, "RELEASE one", "ending a change");
 }
 
 /* Run the changes of a list in one transaction; then each has its result. */
@@ -119,22 +119,22 @@ static int changes_commit(struct store *store, struct change *first)
     bool soft = true;
     for (struct change *change = first; change; change = change->next)
         soft = soft && change->soft;
-    int result = begin(store, soft);
-    for (struct change *change = first; !result && change; change = change->next)
-        result = change_apply(store, change);
-    result = commit(store, result);
-    if (!result) {
+    int rc = begin(store, soft);
+    for (struct change *change = first; !rc && change; change = change->next)
+        rc = change_apply(store, change);
+    rc = commit(store, rc);
+    if (!rc) {
         store_clock_moved(store);
         tally_add(store);
         return 0;
     }
     store->entries = 0;
     for (struct change *change = first; change; change = change->next) {
-        if (!change->result)
+        if (!change->rc)
             change->failure = *err_last();
-        change->result = change->failure.code;
+        change->rc = change->failure.code;
     }
-    return result;
+    return rc;
 }
 
 /* A write that changes nothing still takes the write lock and meets a read-only or vanished file. After a failure
@@ -143,15 +143,15 @@ static int changes_commit(struct store *store, struct change *first)
 static int prove(struct store *store, bool again)
 {
     struct connection *writer = &store->writer;
-    int result = begin(store, false);
-    if (!result)
-        result = again ? schema_touch(writer)
-                       : sql_change(writer, sql_prepare(writer, "UPDATE job SET state = state WHERE sequence = 0", ""),
-                                    NULL);
-    result = commit(store, result);
-    if (!result)
+    int rc = begin(store, false);
+    if (!rc)
+        rc = again
+                 ? schema_touch(writer)
+                 : sql_change(writer, sql_prepare(writer, "UPDATE job SET state = state WHERE sequence = 0", ""), NULL);
+    rc = commit(store, rc);
+    if (!rc)
         store_clock_moved(store);
-    return result;
+    return rc;
 }
 
 /* ---- the thread ---- */
@@ -187,13 +187,13 @@ static void *writer_run(void *context)
         bool failed = store->health.code != 0;
         store->busy_since = clock_seconds();
         pthread_mutex_unlock(&store->lock);
-        int result = first ? changes_commit(store, first) : prove(store, failed);
+        int rc = first ? changes_commit(store, first) : prove(store, failed);
         /* Not every change writes, so that one which succeeds does not show that the disk is well again. */
-        if (first && (result || failed))
-            result = prove(store, true);
+        if (first && (rc || failed))
+            rc = prove(store, true);
         pthread_mutex_lock(&store->lock);
         store->health.code = 0;
-        if (result)
+        if (rc)
             store->health = *err_last();
         store->busy_since = 0;
         for (struct change *change = first, *next; change; change = next) {
@@ -219,7 +219,7 @@ static int change_run(struct store *store, int (*apply)(struct store *store, voi
         pthread_cond_wait(&change.settled, &store->lock);
     pthread_mutex_unlock(&store->lock);
     pthread_cond_destroy(&change.settled);
-    return change.result ? err_restore(&change.failure) : 0;
+    return change.rc ? err_restore(&change.failure) : 0;
 }
 
 int store_change(struct store *store, int (*apply)(struct store *store, void *context), void *context)

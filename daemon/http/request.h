@@ -50,7 +50,7 @@ struct request;
 enum route_flag {
     ROUTE_QUERY = 1,  /* the query may have parameters, which the route reads; without it there must be none */
     ROUTE_HEALTH = 2, /* answered on surplus connections, too */
-    ROUTE_TUS = 4,    /* of uploads in pieces: whatever is answered tells the version of tus */
+    ROUTE_TUS = 4,    /* of resumable uploads: whatever is answered tells the version of tus */
     ROUTE_LIST = 8,   /* its work is done in the turn of its sender among those that list */
 };
 

@@ -253,7 +253,7 @@ static int job_make(struct request *request, const char *format)
     metrics_ingested(service->metrics, format, request->job.bytes);
     char name[NAME_FOR_LOG];
     const struct log_about about = {request->job.id, request->job.client, 0};
-    log_line_about(service->log, LOG_LEVEL_INFO, &about, "accepted, %s, %lld bytes, uploaded in pieces%s",
+    log_line_about(service->log, LOG_LEVEL_INFO, &about, "accepted, %s, %lld bytes, resumable upload%s",
                    request->job.kind, (long long)request->job.bytes, name_for_log(service, &request->job, name));
     scheduler_wake(service->scheduler);
     return 0;

@@ -16,7 +16,7 @@ enum lack row_lacks(const struct spool *spool, sqlite3_stmt *row);
  * -1: it cannot be read. `each` may be NULL. */
 int orphans_each(struct connection *connection, int folder, void (*each)(void *context, const char *id), void *context);
 
-/* What is sound: all of jobs.db can be read, its jobs lack no files, and uploads in pieces are as they should be. */
+/* What is sound: all of jobs.db can be read, its jobs lack no files, and resumable uploads are as they should be. */
 struct findings {
     bool store, files, uploads;
 };

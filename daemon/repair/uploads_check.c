@@ -1,4 +1,4 @@
-/* What --check-state and --repair-state do about uploads in pieces. */
+/* What --check-state and --repair-state do about resumable uploads. */
 #include "daemon/repair/store_check.h"
 #include "daemon/spool/uploads_parts.h"
 

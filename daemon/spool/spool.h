@@ -2,7 +2,7 @@
  *
  *   STATE/spool/ID.part       an upload that arrives; a start removes it
  *   STATE/spool/ID            one that has arrived; its row is committed after it
- *   STATE/uploads/             uploads in pieces, until they are complete: uploads.h
+ *   STATE/uploads/             resumable uploads, until they are complete: uploads.h
  *   STATE/results/ID.tmp/     what a worker is writing
  *   STATE/results/.ID.FORMAT  an image that is being written in another format
  *   STATE/results/ID/         a finished job's files; never changed, but files of other formats may be added

@@ -72,7 +72,7 @@ static const char read_me[] =
     "it\n"
     "had: they were in the job's row.\n"
     "    curl --data-binary @ID.scan 'http://127.0.0.1:8080/v1/jobs?kind=recon'\n"
-    "ID.results/ holds images of such a job, ID.upload an upload in pieces.\n"
+    "ID.results/ holds images of such a job, ID.upload a resumable upload.\n"
     "They hold patient data. mrirecond removes this folder 30 days after it was made; its name tells when, in ms "
     "since\n"
     "1970.\n";

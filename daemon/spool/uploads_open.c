@@ -57,13 +57,14 @@ static int open_check(struct uploads *uploads, const struct job *job)
             begun.bytes += uploads->open[i].length;
         }
     if (begun.jobs >= OPEN_CLIENT_MOST)
-        return err_set(ERR_QUOTA,
-                       "%lld uploads in pieces of this client have begun and not ended, the most that it may have. "
-                       "Complete them, or remove them (DELETE).",
-                       (long long)begun.jobs);
+        return err_set(
+            ERR_QUOTA,
+            "This client has %lld unfinished resumable uploads, which is the limit. Complete them, or remove "
+            "them (DELETE).",
+            (long long)begun.jobs);
     if (uploads->opens >= OPEN_MOST)
         return err_set(ERR_QUEUE_FULL,
-                       "%zu uploads in pieces have begun and not ended, which is the limit. Try again later.",
+                       "There are %zu unfinished resumable uploads, which is the limit. Try again later.",
                        uploads->opens);
     return store_has_quota(uploads->store, job->quota)
                ? store_room(uploads->store, job->client, job->quota, begun, job->bytes, *uploads->queue_limit)

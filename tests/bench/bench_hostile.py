@@ -15,7 +15,7 @@ nobody       there is none
 submissions  valid scans, one after the other
 listing      GET /v1/jobs?limit=500, of 10,000 jobs that have ended
 conversions  images of 16 MB in forms that have to be made, half of them not waited for
-uploads      uploads in pieces that are begun, and never sent
+uploads      resumable uploads that are begun, and never sent
 abandoned    Prefer: wait=600, closed at once (no job is begun: no images for the quiet client either)
 connections  900 uploads of its address that have begun, and new connections without end
 bombs        a small file that keeps its reader busy, two of them waiting at any time

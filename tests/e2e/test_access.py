@@ -138,7 +138,7 @@ def owners(daemon):
     daemon.as_("admin", "DELETE", f"/v1/jobs/{theirs}").expect(204)
 
 
-@test("a client cannot call itself another; uploads in pieces have owners, too")
+@test("a client cannot call itself another; resumable uploads have owners, too")
 def names(daemon):
     body = scans.radial().bytes(daemon.state)
     job = daemon.as_("submit", "POST", "/v1/jobs?kind=recon", body, X_Mrirecond_Client="mri2").expect(202).json()
@@ -206,7 +206,7 @@ def quotas():
         daemon.expect_trouble = True
 
 
-@test("uploads in pieces count: none is begun beyond a quota, ten at a time neither, and time makes none of them a job")
+@test("resumable uploads count: none is begun beyond a quota, ten at a time neither, and time makes none of them a job")
 def quotas_of_uploads():
     with Guarded(client_jobs=100, work_reserve="900T", upload_lifetime=12) as daemon:  # no job is begun: all that is accepted waits
         with open(daemon.tokens) as file:

@@ -91,7 +91,7 @@ def set_while_waiting():
 
 
 class Upload:
-    """An upload in pieces, and the file in which its bytes are."""
+    """A resumable upload, and the file in which its bytes are."""
 
     def __init__(self, daemon):
         self.daemon, self.bytes = daemon, 0
@@ -113,7 +113,7 @@ class Upload:
         return email.utils.parsedate_to_datetime(self.head().expect(200).headers["upload-expires"]).timestamp()
 
 
-@test("an upload in pieces expires after the time that passed, whatever the clock is set to, also where a restart follows")
+@test("a resumable upload expires after the time that passed, whatever the clock is set to, also where a restart follows")
 def uploads_expire():
     jump(0)
     with Daemon(environment=PRELOAD, upload_lifetime=3600) as daemon:

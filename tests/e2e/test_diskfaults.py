@@ -68,7 +68,7 @@ def goes_on_after(call, **headers):
         same(daemon.finish(where.rsplit("/", 1)[1])["state"], "succeeded", "state")
 
 
-@test("bytes of an upload in pieces that the disk did not take have not arrived, though they could be read: they are sent again")
+@test("bytes of a resumable upload that the disk did not take have not arrived, though they could be read: they are sent again")
 def chunk_not_synced():
     goes_on_after("fdatasync")
 
@@ -79,7 +79,7 @@ def chunk_not_taken_back():
 
 
 def ends_after(calls):
-    """A daemon, and an upload in pieces of which a chunk was refused while these calls failed."""
+    """A daemon, and a resumable upload of which a chunk was refused while these calls failed."""
     daemon = Failing()
     where = daemon.upload()
     daemon.patch(where, 0, 30000).expect(204)

@@ -98,7 +98,7 @@ def ended():
         server.finish(slow)
 
 
-@test("a scan is read while the disk takes it, also one that was uploaded in pieces: its job finds it read")
+@test("a scan is read while the disk takes it, also that of a resumable upload: its job finds it read")
 def read_ahead():
     tus = {"Tus-Resumable": "1.0.0", "Content-Type": "application/offset+octet-stream"}
     with daemon() as server:

@@ -19,7 +19,7 @@ def body(daemon, seed=1):
 
 
 def created(daemon, query, metadata=None):
-    """Begin an upload in pieces; its path."""
+    """Begin a resumable upload; its path."""
     headers = {**TUS, "Upload-Length": str(len(body(daemon)))}
     if metadata is not None:
         headers["Upload-Metadata"] = metadata
@@ -27,7 +27,7 @@ def created(daemon, query, metadata=None):
 
 
 def finished(daemon, where):
-    """Send the bytes of an upload in pieces; the document of its job."""
+    """Send the bytes of a resumable upload; the document of its job."""
     headers = {**TUS, "Upload-Offset": "0", "Content-Type": "application/offset+octet-stream"}
     return daemon.job(daemon.request("PATCH", where, body(daemon), headers).expect(204).headers["x-job-id"])
 
@@ -64,7 +64,7 @@ def clean(daemon):
             same(answer.expect(202).json()["name"], kept, f"name of {sent:.40}")
 
 
-@test("an upload in pieces is named by its query, or by name or filename of Upload-Metadata")
+@test("a resumable upload is named by its query, or by name or filename of Upload-Metadata")
 def names_of_uploads(daemon):
     def pair(key, text):
         return f"{key} {base64.b64encode(text.encode()).decode()}"

@@ -60,7 +60,7 @@ def disk(trace, number, strict, target):
                 if inner in data:
                     with open(data[inner], "rb") as held:
                         file.write(held.read())
-                # Shared memory is no file of a disk. What arrived of an upload in pieces is its file's length: it needs a
+                # Shared memory is no file of a disk. What arrived of a resumable upload is its file's length: it needs a
                 # file system that shows no length before the bytes (ext4's data=ordered, XFS, btrfs).
                 if not strict and not name.endswith("-shm") and os.path.basename(folder) != "uploads":
                     file.truncate(max(size, file.tell()))

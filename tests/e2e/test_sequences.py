@@ -242,7 +242,7 @@ class Model:
                 self.learn(identity, look.json())
         same(answer.json()["removed"], removed, "jobs removed")
 
-    # -- uploads in pieces
+    # -- resumable uploads
 
     def upload_begin(self, who):
         body, query = self.body_and_query()

@@ -214,13 +214,13 @@ TUS = {"Tus-Resumable": "1.0.0", "Content-Type": "application/offset+octet-strea
 
 
 def begun(daemon, end):
-    """An upload in pieces of which `end` bytes have arrived."""
+    """A resumable upload of which `end` bytes have arrived."""
     identity = daemon.request("POST", "/v1/uploads?kind=recon", headers={**TUS, "Upload-Length": str(len(BODY))}).expect(201).headers["location"].rsplit("/", 1)[1]
     daemon.request("PATCH", f"/v1/uploads/{identity}", BODY[:end], {**TUS, "Upload-Offset": "0"}).expect(204)
     return identity
 
 
-@test("uploads in pieces: sound ones are left alone; damaged ones are found and stay, are mended or kept aside by --repair-state, and the rest goes on")
+@test("resumable uploads: sound ones are left alone; damaged ones are found and stay, are mended or kept aside by --repair-state, and the rest goes on")
 def uploads():
     path = tempfile.mkdtemp(dir=FOLDER.name)
     names = ("sound", "long", "gone", "note", "chunk", "open", "leftover")

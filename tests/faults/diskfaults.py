@@ -6,7 +6,7 @@
 tests/faults/diskfault.c makes one call fail (once), or all from it on (lasting), with EIO or ENOSPC. Each point is a daemon
 that is asked for a little of everything; in its requests, or (start-...) while it starts on what a crash left. Whatever was
 answered with success must hold: jobs end with their image, what was not accepted is
-not there, uploads in pieces go on where they stand (or, where their bytes met a fault that lasts, begin anew), and no file
+not there, resumable uploads go on where they stand (or, where their bytes met a fault that lasts, begin anew), and no file
 or count stays behind. Of three points one goes on in the same process once the disk is well again, one is killed, one is
 stopped, both before it is; --check-state has to find the folder sound afterwards (but where the fault outlasted the daemon:
 there a job that was refused may be found) and at the end.

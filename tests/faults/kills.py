@@ -35,7 +35,7 @@ from harness import FINAL, SLOW, Daemon, wait_until  # noqa: E402
 TUS = {"Tus-Resumable": "1.0.0", "Content-Type": "application/offset+octet-stream"}
 DEATH = re.compile(r"job=(\w+) worker \d+ was killed by signal 9")  # in the daemon's log
 WAITING = 30  # jobs that clients let wait before they pause
-LIFETIME = 10  # seconds of an upload in pieces that its client has lost sight of
+LIFETIME = 10  # seconds of a resumable upload that its client has lost sight of
 BROKEN = (OSError, http.client.HTTPException, ValueError)  # of a request to a daemon that is killed
 
 

@@ -8,6 +8,7 @@
 #include "clients/progress.h"
 #include "clients/submission.h"
 #include "clients/table.h"
+#include "gridding/base/clock.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -71,7 +72,7 @@ static bool is_of_the_command(int rc)
 
 static void answered(struct batch *batch)
 {
-    batch->answered = client_seconds();
+    batch->answered = clock_seconds();
     if (batch->waits_for == ERR_IO)
         batch->waits_for = 0;
 }
@@ -79,7 +80,7 @@ static void answered(struct batch *batch)
 /* After a call that failed: 0 where it is worth trying again later. A server that never answered is another or none. */
 static int later(struct batch *batch, int rc)
 {
-    if (rc == ERR_IO && (batch->answered == 0 || client_seconds() - batch->answered > OUTAGE_SECONDS))
+    if (rc == ERR_IO && (batch->answered == 0 || clock_seconds() - batch->answered > OUTAGE_SECONDS))
         return rc;
     if (rc != ERR_IO && !job_failure_passes(rc))
         return rc;
@@ -90,7 +91,7 @@ static int later(struct batch *batch, int rc)
         fprintf(stderr, " [%s]\n", err_name(err_last()->code));
         batch->waits_for = rc;
     }
-    batch->send_at = client_seconds() + BUSY_SECONDS;
+    batch->send_at = clock_seconds() + BUSY_SECONDS;
     return 0;
 }
 
@@ -271,10 +272,10 @@ static int run(struct batch *batch)
     int rc = 0;
     while (!rc && count_of(batch, SCAN_NEW) + count_of(batch, SCAN_SENT) > 0) {
         int sent = count_of(batch, SCAN_SENT);
-        double looked = client_seconds();
+        double looked = clock_seconds();
         for (int i = 0; i < batch->count && !rc && sent < ON_THE_SERVER; i++) {
-            if (batch->scan[i].state != SCAN_NEW || client_seconds() < batch->send_at ||
-                client_seconds() > looked + LOOK_SECONDS)
+            if (batch->scan[i].state != SCAN_NEW || clock_seconds() < batch->send_at ||
+                clock_seconds() > looked + LOOK_SECONDS)
                 continue;
             rc = send(batch, &batch->scan[i]);
             sent += batch->scan[i].state == SCAN_SENT;
@@ -285,7 +286,7 @@ static int run(struct batch *batch)
             if (batch->scan[i].state == SCAN_SENT)
                 rc = look(batch, &batch->scan[i]);
         tell_all(batch);
-        bool idle = sent >= ON_THE_SERVER || count_of(batch, SCAN_NEW) == 0 || client_seconds() < batch->send_at;
+        bool idle = sent >= ON_THE_SERVER || count_of(batch, SCAN_NEW) == 0 || clock_seconds() < batch->send_at;
         if (!rc && idle && count_of(batch, SCAN_NEW) + count_of(batch, SCAN_SENT) > 0)
             rc = service_pause(batch->service, LOOK_SECONDS);
     }

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 /* "/v1/jobs/ID" + rest; the caller frees it. NULL (failure set): no memory. */
 static char *job_path(struct service *service, const char *id, const char *rest)
@@ -42,13 +41,6 @@ bool job_failure_passes(int code)
     return code == ERR_QUEUE_FULL || code == ERR_DRAINING || code == ERR_QUOTA || code == ERR_SPOOL_FULL ||
            code == ERR_NO_DESCRIPTORS || code == ERR_KEY_IN_USE || code == ERR_NO_MEMORY || code == ERR_STORE ||
            code == ERR_CONNECTIONS;
-}
-
-double client_seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
 bool client_format(const struct client_options *options, const char **format, const char **wrong)

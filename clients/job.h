@@ -23,7 +23,4 @@ bool client_format(const struct client_options *options, const char **format, co
 /* Say so; CLIENT_USAGE. */
 int client_wrong_format(const char *wrong);
 
-/* Seconds since some start; never goes back. */
-double client_seconds(void);
-
 #endif

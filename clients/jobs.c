@@ -6,6 +6,7 @@
 #include "clients/rerun.h"
 #include "clients/save.h"
 #include "clients/submission.h"
+#include "gridding/base/clock.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,7 @@ static int follow(struct service *service, const char *id, json_t **out)
 {
     struct progress progress;
     char text[PROGRESS_TEXT];
-    double pause = FIRST_PAUSE_SECONDS, answered = client_seconds();
+    double pause = FIRST_PAUSE_SECONDS, answered = clock_seconds();
     bool out_of_reach = false;
     int rc;
     progress_start(&progress);
@@ -26,7 +27,7 @@ static int follow(struct service *service, const char *id, json_t **out)
         json_t *job = NULL;
         rc = job_call(service, "GET", id, "", &job);
         if (!rc) {
-            answered = client_seconds();
+            answered = clock_seconds();
             out_of_reach = false;
             if (job_is_final(job)) {
                 *out = job;
@@ -36,7 +37,7 @@ static int follow(struct service *service, const char *id, json_t **out)
             progress_step(job, text);
             progress_tell(&progress, running ? json_number_value(json_object_get(job, "progress")) : -1, text);
             json_decref(job);
-        } else if ((rc == ERR_IO || job_failure_passes(rc)) && client_seconds() - answered < OUTAGE_SECONDS) {
+        } else if ((rc == ERR_IO || job_failure_passes(rc)) && clock_seconds() - answered < OUTAGE_SECONDS) {
             if (!out_of_reach) {
                 progress_end(&progress);
                 fprintf(stderr, "mrirecon: the server does not answer%s; still trying\n",

@@ -1,22 +1,15 @@
 #include "clients/progress.h"
 
 #include "clients/client.h"
+#include "gridding/base/clock.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { BAR = 32, BAR_LEAST = 8, COLUMNS = 80 /* where the terminal does not tell */ };
 #define REDRAW_SECONDS 0.05
-
-static double seconds_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 void progress_start(struct progress *progress)
 {
@@ -59,7 +52,7 @@ static void draw(double fraction, const char *text)
 
 void progress_tell(struct progress *progress, double fraction, const char *text)
 {
-    double now = seconds_now();
+    double now = clock_seconds();
     bool fresh = strncmp(progress->text, text, sizeof progress->text - 1) != 0;
     if (!progress->terminal || (!fresh && now - progress->last < REDRAW_SECONDS))
         return;

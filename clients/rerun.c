@@ -5,6 +5,7 @@
 #include "clients/job.h"
 #include "clients/list.h"
 #include "clients/submission.h"
+#include "gridding/base/clock.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -34,8 +35,8 @@ static void key_print(char key[KEY], const char *id, const char *path)
 static bool passes(struct rerun *rerun, int rc)
 {
     if (rc == ERR_IO)
-        return client_seconds() - rerun->answered < OUTAGE_SECONDS;
-    rerun->answered = client_seconds();
+        return clock_seconds() - rerun->answered < OUTAGE_SECONDS;
+    rerun->answered = clock_seconds();
     return job_failure_passes(rc);
 }
 
@@ -62,7 +63,7 @@ static int run_one(struct rerun *rerun, const char *id, const char *path)
     }
     if (rc)
         return rc;
-    rerun->answered = client_seconds();
+    rerun->answered = clock_seconds();
     rerun->waits_for = 0;
     printf("%s %s\n", id, client_text(job, "id"));
     json_decref(job);
@@ -98,7 +99,7 @@ static int wrong(const struct client_options *options)
 
 int client_rerun(struct service *service, const struct client_options *options)
 {
-    struct rerun rerun = {.service = service, .options = options, .answered = client_seconds()};
+    struct rerun rerun = {.service = service, .options = options, .answered = clock_seconds()};
     json_t *all = NULL;
     int status = wrong(options);
     if (status)

@@ -64,10 +64,8 @@ void notify_tick(struct notify *notify)
 
 void notify_reloading(const struct notify *notify)
 {
-    struct timespec now;
     (void)notify;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%lld", (long long)now.tv_sec * 1000000 + now.tv_nsec / 1000);
+    sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%lld", (long long)(1e6 * clock_seconds()));
 }
 
 void notify_reloaded(const struct notify *notify)

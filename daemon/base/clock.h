@@ -1,5 +1,5 @@
-/* clock.h: the clocks. Wall-clock time is for people, and may be set at any moment; waiting is measured on one that is
- * not: the monotonic clock, or where a machine's sleep counts as well, the time since its boot. */
+/* clock.h: the clocks of gridding/base/clock.h, and what only the daemon needs: the boot clock, which counts the
+ * machine's sleep as well, timed waits for a condition, and times as text. */
 #ifndef MRIRECON_DAEMON_CLOCK_H
 #define MRIRECON_DAEMON_CLOCK_H
 
@@ -8,13 +8,7 @@
 #include <stdio.h>
 #include <time.h>
 
-/* Milliseconds since 1970, UTC. */
-static inline int64_t clock_milliseconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
+#include "gridding/base/clock.h"
 
 /* Milliseconds since the machine's boot, its sleep included; never goes back. */
 static inline int64_t clock_boot_milliseconds(void)
@@ -42,15 +36,7 @@ static inline int64_t clock_offset(int64_t *now)
     return *now - after;
 }
 
-/* Seconds since some start; never goes back. */
-static inline double clock_seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-/* A condition whose timed waits are told their end on the clock of clock_seconds(). */
+/* A condition for clock_cond_wait(). */
 static inline void clock_cond_init(pthread_cond_t *condition)
 {
     pthread_condattr_t monotonic;
@@ -58,6 +44,13 @@ static inline void clock_cond_init(pthread_cond_t *condition)
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(condition, &monotonic);
     pthread_condattr_destroy(&monotonic);
+}
+
+/* pthread_cond_timedwait() until clock_seconds() reaches `until`: 0 or ETIMEDOUT. */
+static inline int clock_cond_wait(pthread_cond_t *condition, pthread_mutex_t *lock, double until)
+{
+    struct timespec end = {.tv_sec = (time_t)until, .tv_nsec = (long)(1e9 * (until - (double)(time_t)until))};
+    return pthread_cond_timedwait(condition, lock, &end);
 }
 
 enum { CLOCK_TEXT = 32 };

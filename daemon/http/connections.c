@@ -14,7 +14,7 @@
 #define SILENT_SECONDS  0.5 /* the same of a surplus one, or one whose head breaks off, when half of them are there */
 #define SURPLUS_SECONDS 2.0 /* for the head of a surplus request, and grace for its body */
 
-enum { LOOK_NANOSECONDS = 250000000 }; /* from one look at all of them to the next */
+#define LOOK_SECONDS 0.25 /* from one look at all of them to the next */
 
 struct connections {
     struct connection_limits limits;
@@ -91,17 +91,12 @@ static void *watch_all(void *context)
     struct connections *connections = context;
     pthread_mutex_lock(&connections->lock);
     while (!connections->stopping) {
-        struct timespec until;
         double now = clock_seconds();
         for (struct connection_watch *watch = connections->first; watch; watch = watch->next)
             if (!watch->closing && too_slow(connections, watch, now))
                 watch_close(watch);
         surplus_thin(connections, now);
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += LOOK_NANOSECONDS;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
-        pthread_cond_timedwait(&connections->stop, &connections->lock, &until);
+        clock_cond_wait(&connections->stop, &connections->lock, clock_seconds() + LOOK_SECONDS);
     }
     pthread_mutex_unlock(&connections->lock);
     return NULL;

@@ -89,7 +89,6 @@ static void *reap(void *context)
     double next = 0;
     pthread_mutex_lock(&uploads->lock);
     while (!uploads->stopping) {
-        struct timespec until;
         int removed = 0;
         pthread_mutex_unlock(&uploads->lock);
         uploads_clock_follow(uploads);
@@ -100,11 +99,10 @@ static void *reap(void *context)
         }
         if (removed)
             log_line(uploads->log, LOG_LEVEL_INFO, NULL, "%d unfinished uploads expired", removed);
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec += CLOCK_SECONDS;
+        double until = clock_seconds() + CLOCK_SECONDS;
         pthread_mutex_lock(&uploads->lock);
         if (!uploads->stopping)
-            pthread_cond_timedwait(&uploads->stop, &uploads->lock, &until);
+            clock_cond_wait(&uploads->stop, &uploads->lock, until);
     }
     pthread_mutex_unlock(&uploads->lock);
     return NULL;

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -175,12 +174,10 @@ static void *writer_run(void *context)
     struct store *store = context;
     pthread_mutex_lock(&store->lock);
     while (store->first || !store->closing) {
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec += PROOF_SECONDS;
+        double until = clock_seconds() + PROOF_SECONDS;
         int waited = 0;
         while (!store->first && !store->closing && waited != ETIMEDOUT)
-            waited = pthread_cond_timedwait(&store->news, &store->lock, &until);
+            waited = clock_cond_wait(&store->news, &store->lock, until);
         if (!store->first && store->closing)
             break;
         struct change *first = changes_take(store);

@@ -1,5 +1,6 @@
 #include "recon/scan/decoder.h"
 
+#include "gridding/base/clock.h"
 #include "gridding/base/err.h"
 #include "recon/scan/codec.h"
 #include "recon/scan/sandbox.h"
@@ -16,7 +17,6 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -285,13 +285,6 @@ static int process_find(struct decoder *decoder, struct process *process, const 
     return rc;
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static int time_over(const struct decoder_upload *upload)
 {
     return err_set(ERR_LIMIT,
@@ -374,7 +367,7 @@ struct course {
  * lives on is looked at every millisecond until its time is over. */
 static int report_wait(const struct process *process, const struct decoder_upload *upload, struct course *course)
 {
-    double end = now() + CLOCK_FACTOR * upload->limits.seconds;
+    double end = clock_seconds() + CLOCK_FACTOR * upload->limits.seconds;
     struct pollfd socket = {.fd = process->socket, .events = POLLIN};
     struct codec_report report;
     bool closed = false;
@@ -392,7 +385,7 @@ static int report_wait(const struct process *process, const struct decoder_uploa
             course->ended = true;
             return death_tell(upload, course->status);
         }
-        double left = end - now();
+        double left = end - clock_seconds();
         int rc = patience_check(upload, left);
         if (rc != 0)
             return rc;

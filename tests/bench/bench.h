@@ -2,6 +2,7 @@
 #ifndef MRIRECON_BENCH_H
 #define MRIRECON_BENCH_H
 
+#include "gridding/base/clock.h"
 #include "gridding/base/err.h"
 #include "gridding/base/num.h"
 #include "tests/random.h"
@@ -10,14 +11,6 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
-
-static inline double seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static inline void must(int code, const char *what)
 {

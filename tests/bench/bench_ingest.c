@@ -5,6 +5,7 @@
  *
  * MRIRECON_BIN: folder of mrirecon-codec (build/bin). The file is written under TMPDIR and deleted. One JSON line a
  * run. */
+#include "gridding/base/clock.h"
 #include "gridding/base/err.h"
 #include "recon/scan/decoder.h"
 
@@ -14,17 +15,9 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { PIECE = 64 << 10, RUNS = 5 };
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* Processor seconds of this process and its ended children: what a busy machine does not stretch. */
 static double cpu(void)
@@ -41,7 +34,7 @@ static double cpu(void)
 static double copy_time(int fd, int flat)
 {
     char *piece = malloc(PIECE);
-    double start = now();
+    double start = clock_seconds();
     off_t at = 0;
     ssize_t got;
     while (piece && (got = pread(fd, piece, PIECE, at)) > 0) {
@@ -50,7 +43,7 @@ static double copy_time(int fd, int flat)
         at += got;
     }
     free(piece);
-    return now() - start;
+    return clock_seconds() - start;
 }
 
 static double flatten_time(int fd)
@@ -66,13 +59,13 @@ static int run(int fd, const char *codec)
     const struct scan_limits limits = {.bytes = UINT64_C(16) << 30, .seconds = 600};
     struct scan scan;
     double cat = copy_time(fd, -1), start_cpu = cpu(), flatten = flatten_time(fd), flatten_cpu = cpu() - start_cpu;
-    double start = now();
+    double start = clock_seconds();
     start_cpu = cpu();
     struct decoder *decoder = NULL;
     int rc = decoder_create(&decoder, codec);
     if (rc == 0)
         rc = scan_decode(&scan, decoder, fd, NULL, &limits, NULL, NULL);
-    double decode = now() - start;
+    double decode = clock_seconds() - start;
     decoder_free(decoder);
     double decode_cpu = cpu() - start_cpu;
     if (rc != 0) {

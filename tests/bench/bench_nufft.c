@@ -171,14 +171,14 @@ static void run_normal(struct dev *dev, const struct options *o, const struct be
 {
     struct normal *normal;
     struct normal_info info;
-    double create = seconds(), off = 0, all = 0;
+    double create = clock_seconds(), off = 0, all = 0;
     must(normal_create(&normal, dev, params, c->samples, k, NULL), "normal_create");
-    create = seconds() - create;
+    create = clock_seconds() - create;
     normal_describe(normal, &info);
     for (int i = -2; i < o->runs; i++) {
-        double start = seconds();
+        double start = clock_seconds();
         must(normal_apply(normal, c->batch, device_image, device_result), "normal_apply");
-        times[i < 0 ? 0 : i] = seconds() - start;
+        times[i < 0 ? 0 : i] = clock_seconds() - start;
     }
     normal_free(normal);
     size_t values = (size_t)c->batch * pixels_of(c);
@@ -219,9 +219,9 @@ static void run_case(struct dev *dev, const struct options *o, const struct benc
         double creates[PLANS], binnings[PLANS];
         for (int i = -1; i < PLANS; i++) {
             nufft_free(plan);
-            double start = seconds();
+            double start = clock_seconds();
             must(nufft_create(&plan, dev, &params, c->samples, k), "nufft_create");
-            start = seconds() - start;
+            start = clock_seconds() - start;
             create.first = i < 0 ? start : create.first;
             creates[i < 0 ? 0 : i] = start;
             nufft_describe(plan, &info);
@@ -230,9 +230,9 @@ static void run_case(struct dev *dev, const struct options *o, const struct benc
         create.median = median(creates, PLANS);
         info.binning = median(binnings, PLANS);
         for (int i = -2; i < o->runs; i++) {
-            double start = seconds();
+            double start = clock_seconds();
             must(nufft_adjoint(plan, c->batch, device_data, device_image), "nufft_adjoint");
-            times[i < 0 ? 0 : i] = seconds() - start;
+            times[i < 0 ? 0 : i] = clock_seconds() - start;
         }
         must(dev_download(dev, image, device_image, image_bytes), "dev_download");
         if (o->error)
@@ -243,9 +243,9 @@ static void run_case(struct dev *dev, const struct options *o, const struct benc
         must(dev_alloc(dev, data_bytes, &device_back), "dev_alloc");
         must(dev_alloc(dev, image_bytes, &device_back_image), "dev_alloc");
         for (int i = -2; i < o->runs; i++) {
-            double start = seconds();
+            double start = clock_seconds();
             must(nufft_forward(plan, c->batch, device_image, device_back), "nufft_forward");
-            times[i < 0 ? 0 : i] = seconds() - start;
+            times[i < 0 ? 0 : i] = clock_seconds() - start;
         }
         report(o, c, dev, params.tolerance, "forward", way, &info, create, times, NAN);
         /* What the normal operator is compared with: adjoint(forward(image)). */

@@ -53,20 +53,20 @@ static double measure(const struct bench *b, enum nufft_overflow overflow, int d
     struct nufft_params params = {.dim = 3, .n = {o->size, o->size, o->size}, .tolerance = o->tolerance};
     struct nufft *plan = NULL;
     struct nufft_times times = {0}, sum = {0};
-    double *taken = take((size_t)o->runs * sizeof *taken), create = seconds(), middle;
+    double *taken = take((size_t)o->runs * sizeof *taken), create = clock_seconds(), middle;
     params.kernel = o->radial ? NUFFT_RADIAL : NUFFT_SEPARABLE;
     params.batch = o->coils;
     params.overflow = overflow;
     params.bin_depth = depth;
     must(nufft_create(&plan, b->dev, &params, o->samples, b->k), "nufft_create");
-    create = seconds() - create;
+    create = clock_seconds() - create;
     nufft_describe(plan, info);
     for (int i = -2; i < o->runs; i++) {
-        double start = seconds();
+        double start = clock_seconds();
         must(nufft_adjoint(plan, o->coils, b->data, b->image), "nufft_adjoint");
         if (i < 0)
             continue;
-        taken[i] = seconds() - start;
+        taken[i] = clock_seconds() - start;
         nufft_times(plan, &times);
         sum.gpu += times.gpu / o->runs;
         sum.cpu += times.cpu / o->runs;

@@ -123,11 +123,11 @@ static double cpu_alone(struct scene *s, const struct rest *rest)
     if (rest->count == 0)
         return 0;
     for (int run = -1; run < s->runs; run++) {
-        double start = seconds();
+        double start = clock_seconds();
         must(rival_cpu_scatter(s->set->grid, rest->samples, rest->count, s->threads, rival_gpu_host_grid(s->gpu)),
              "rival_cpu_scatter");
         if (run >= 0)
-            ms[run] = 1e3 * (seconds() - start);
+            ms[run] = 1e3 * (clock_seconds() - start);
     }
     return median(ms, s->runs);
 }
@@ -138,13 +138,13 @@ static void at_once(struct scene *s, enum rival_access access, const struct rest
     double both[THESIS_RUNS_MOST], merge[THESIS_RUNS_MOST], gpu;
     for (int run = -1; run < s->runs; run++) {
         int i = run < 0 ? 0 : run;
-        double start = seconds();
+        double start = clock_seconds();
         must(rival_gpu_gather(s->gpu, access, &s->kernel), "rival_gpu_gather");
         if (rest->count > 0)
             must(rival_cpu_scatter(s->set->grid, rest->samples, rest->count, s->threads, rival_gpu_host_grid(s->gpu)),
                  "rival_cpu_scatter");
         must(rival_gpu_finish(s->gpu, &gpu), "rival_gpu_finish");
-        both[i] = 1e3 * (seconds() - start);
+        both[i] = 1e3 * (clock_seconds() - start);
         merge[i] = 0;
         if (rest->count > 0)
             must(rival_gpu_merge(s->gpu, &merge[i]), "rival_gpu_merge");

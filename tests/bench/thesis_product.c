@@ -133,13 +133,13 @@ static int measure(struct stage *g, const struct nufft_params *params, int plans
     for (int run = -1; run < plans; run++) {
         nufft_free(plan);
         plan = NULL;
-        start = seconds();
+        start = clock_seconds();
         int status = nufft_create(&plan, g->dev, params, s->set->samples, g->in.k);
         if (status != 0)
             return status;
         nufft_describe(plan, &m->info);
         if (run >= 0) {
-            create[run] = 1e3 * (seconds() - start);
+            create[run] = 1e3 * (clock_seconds() - start);
             bins[run] = 1e3 * m->info.binning;
         }
     }
@@ -147,10 +147,10 @@ static int measure(struct stage *g, const struct nufft_params *params, int plans
     /* No image of an earlier plan may pass for this one's. */
     must(dev_zero(g->dev, g->image, g->image_bytes), "dev_zero");
     for (int run = -1; run < s->runs; run++) {
-        start = seconds();
+        start = clock_seconds();
         must(nufft_adjoint(plan, 1, g->data, g->image), "nufft_adjoint");
         if (run >= 0)
-            adjoint[run] = 1e3 * (seconds() - start);
+            adjoint[run] = 1e3 * (clock_seconds() - start);
     }
     nufft_times(plan, &m->times);
     must(dev_download(g->dev, g->host, g->image, g->image_bytes), "dev_download");

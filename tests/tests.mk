@@ -42,7 +42,8 @@ check: deps
 	@tests/run $(CHECKS) \
 	  $(foreach b,$(BUILD) $(BUILD)/clang $(BUILD)/san,MRIRECON_BIN=$(b)/bin $(UNIT:$(BUILD)/%=$(b)/%)) \
 	  MRIRECON_BIN=$(BUILD)/san/bin $(filter-out $(E2E_PLAIN),$(E2E)) MRIRECON_BIN=$(BUILD)/bin $(E2E)
-CHECKS     := $(addprefix tests/,check_includes check_docs check_make check_units check_security) $(wildcard tests/fuzz/test_*)
+CHECKS     := $(addprefix tests/,check_includes check_docs check_make check_units check_security) \
+	$(wildcard tests/fuzz/test_*)
 PROMETHEUS := $(BUILD)/prometheus/usr/bin/prometheus
 $(PROMETHEUS):
 	@scripts/prometheus $(BUILD)/prometheus

@@ -254,20 +254,21 @@ def by_set_table(lines, head, field_of):
 
 
 def depth_table(lines):
-    rows = []
+    parts, totals = [], []
     for name in sets_of(lines):
         mine = [r for r in lines if r["set"] == name]
         compact = [r for r in mine if r["variant"] == "compact, x-range"]
         best = min(compact, key=lambda r: r["total_ms"])
         other = min((r for r in mine if r["variant"] == "regular, count" and "total_ms" in r), key=lambda r: r["total_ms"])
         whole = [r for r in compact if r["overflow"] == 0]
-        rows.append([name, depth_of(best), f"{best['overflow_percent']:.2f} %"]
-                    + [number(best[field]) for field in ("gather_ms", "cpu_ms", "both_ms", "merge_ms")]
-                    + [f"**{number(best['total_ms'])}**", number(whole[0]["total_ms"]) if whole else "",
+        parts.append([name, depth_of(best), f"{best['overflow_percent']:.2f} %"]
+                     + [number(best[field]) for field in ("gather_ms", "cpu_ms", "both_ms", "merge_ms")])
+        totals.append([name, f"**{number(best['total_ms'])}**", number(whole[0]["total_ms"]) if whole else "",
                        number(compact[0]["total_ms"]), f"{number(other['total_ms'])} ({depth_of(other)})",
                        number(product_time(mine))])
-    return table(["ms", "best depth, compact", "overflow", "GPU alone", "CPU alone", "both at once", "merge", "total",
-                  "all on the GPU", "all on the CPU", "best total, regular (depth)", "product, with FFT"], rows)
+    return (table(["best depth, compact, ms", "depth", "overflow", "GPU alone", "CPU alone", "both at once", "merge"], parts)
+            + "\n\n" + table(["total, ms", "best depth, compact", "all on the GPU", "all on the CPU", "best depth, regular (depth)",
+                              "product, with FFT"], totals))
 
 
 TABLE_ROWS = [("overflow, %", "overflow_percent"), ("wasted bin locations, %", "wasted_percent"), ("binning, ms", "binning_ms"),
@@ -289,16 +290,16 @@ def lab_table(lines, which):
 ACCESS, BINNING = ("access", "gather_ms"), ("binning", "binning_ms")
 CLAIMS = [
     ("regular bins: counts beat sentinels", "T 4.1, fig. 23", ACCESS, "regular, sentinel", "regular, count"),
-    ("compact bins read one by one are slower than regular ones", "T 4.3.2, fig. 25", ACCESS, "compact, bin by bin", "regular, count"),
-    ("one read for all bins along x is the main gain of compact bins", "T 4.3.2, fig. 25", ACCESS, "compact, bin by bin", "compact, x-range"),
+    ("compact bins, read one by one, are slower than regular ones", "T 4.3.2, fig. 25", ACCESS, "compact, bin by bin", "regular, count"),
+    ("reading all bins along x at once is the main gain", "T 4.3.2, fig. 25", ACCESS, "compact, bin by bin", "compact, x-range"),
     ("the same on regular bins is harmful (6.82)", "T 4.3.2, fig. 25", ACCESS, "regular, x-range", "regular, count"),
     ("compact bins with x-ranges beat regular bins", "T 4.3.2, fig. 25", ACCESS, "regular, count", "compact, x-range"),
-    ("padding samples to 32 bytes makes it slower", "T 4.3.3, fig. 27", ACCESS, "compact, x-range, samples padded to 32 bytes", "compact, x-range"),
-    ("arrays of short vectors make it slower", "T 4.3.3, fig. 27", ACCESS, "compact, x-range, arrays of float4 and float2", "compact, x-range"),
-    ("padding bins makes it slower (x-range)", "T 4.3.3, fig. 27", ACCESS, "compact, x-range, bins padded to 96 bytes", "compact, x-range"),
-    ("padding bins makes it slower (bin by bin)", "T 4.3.3, fig. 27", ACCESS, "compact, bin by bin, bins padded to 96 bytes", "compact, x-range"),
+    ("padding samples to 32 bytes is slower", "T 4.3.3, fig. 27", ACCESS, "compact, x-range, samples padded to 32 bytes", "compact, x-range"),
+    ("arrays of short vectors are slower", "T 4.3.3, fig. 27", ACCESS, "compact, x-range, arrays of float4 and float2", "compact, x-range"),
+    ("padding bins is slower (x-range)", "T 4.3.3, fig. 27", ACCESS, "compact, x-range, bins padded to 96 bytes", "compact, x-range"),
+    ("padding bins is slower (bin by bin)", "T 4.3.3, fig. 27", ACCESS, "compact, bin by bin, bins padded to 96 bytes", "compact, x-range"),
     ("compact bins take longer to make", "T 4.3.1", BINNING, "compact, atomics again, read first", "regular, largest bin first, read first"),
-    ("saved indices spare a second round of atomics", "L", BINNING, "compact, atomics again, read first", "compact, saved indices, read first"),
+    ("saved indices beat a second round of atomics", "L", BINNING, "compact, atomics again, read first", "compact, saved indices, read first"),
     ("reading a counter first beats adding and subtracting", "L", BINNING, "compact, atomics again, add and subtract", "compact, atomics again, read first"),
     ("(no claim) a stable radix sort beats saved indices", "today", BINNING, "compact, saved indices, all samples", "compact, stable radix sort, all samples"),
 ]
@@ -323,7 +324,7 @@ def shared_ratios(lines):
 
 
 def verdict(ratios):
-    """Within 5 % nothing is told apart."""
+    """Ratios within 5 % count as equal."""
     better, worse = sum(r > 1.05 for r in ratios), sum(r < 1 / 1.05 for r in ratios)
     if better == len(ratios):
         return "holds"
@@ -331,8 +332,8 @@ def verdict(ratios):
         return "falls"
     if better + worse == 0:
         return "no difference"
-    parts = [f"holds for {better} of {len(ratios)}"] if better else []
-    return ", ".join(parts + ([f"reversed for {worse}"] if worse else []) + (["else no difference"] if better + worse < len(ratios) else []))
+    counts = {"holds": better, "reversed": worse, "equal": len(ratios) - better - worse}
+    return ", ".join(f"{word} {count}" for word, count in counts.items() if count)
 
 
 def claims_table(by):

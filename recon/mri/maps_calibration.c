@@ -1,0 +1,389 @@
+/* ESPIRiT (doi:10.1002/mrm.24751), from the centre of k-space to the operator on each pixel's coils.
+ *
+ * The calibration matrix A has a row for each coil c and offset p of a k-space kernel, n = coils x width^d, and a
+ * column for each place of the kernel in the centre of k-space. What P = M (M + e I)^-1, M = A A^H, leaves is its
+ * signal: singular vectors weighted by s_i^2 / (s_i^2 + e), e = (threshold s_0)^2. In image space P acts on each
+ * pixel's coils alone, as
+ *
+ *   G(r)[c][c'] = width^-d  sum over p, p' of P[(c,p)][(c',p')] exp(2 pi i (p - p') r / N).
+ *
+ * P needs no eigenvectors: with M = L L^H by Cholesky's decomposition with pivots, which stops where the rest is far
+ * below e, and L^H L + e I = R R^H, it is V^H V with V = R^-1 L^H. That is a few triangular loops of a fixed order; an
+ * eigensolver of LAPACK would be a dependency whose threads are its own and whose bits depend on their number. */
+#include "recon/mri/maps_inner.h"
+
+#include "gridding/base/err.h"
+
+#include <math.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    RANK_MOST = 512, /* columns of L */
+    BLOCK = 256,     /* rows of A that a thread takes at a time */
+    POWER_STEPS = 12 /* to find s_0 within a few percent */
+};
+
+/* A diagonal entry of M - L L^H, relative to e, below which its row is noise or explained: down to 1e-3 the maps' error
+ * stays the same to a few percent, and a noisy scan's L has twice the columns. */
+#define NEGLIGIBLE 0.01
+
+/* [rows][n] complex numbers as separate parts. */
+struct rows {
+    double *re, *im;
+};
+
+struct calibration {
+    const struct maps_work *work;
+    int coils, width[3];
+    size_t offsets, places, n; /* of a kernel; columns of A; its rows */
+    float *a_re, *a_im;        /* A by columns: [places][n] */
+    struct rows l, v, r;       /* [rank][n]: L transposed; V; [rank][rank]: R */
+    size_t rank, rank_most;
+    double cut, *rest; /* e; [n]: the diagonal of M - L L^H */
+};
+
+static bool rows_create(struct rows *m, size_t count)
+{
+    m->re = calloc(count + 1, sizeof *m->re);
+    m->im = calloc(count + 1, sizeof *m->im);
+    return m->re && m->im;
+}
+
+static void rows_free(struct rows *m)
+{
+    free(m->re);
+    free(m->im);
+}
+
+/* y += (a + i b) x over [first, last) */
+static inline void scaled_add(double a, double b, const double *xr, const double *xi, double *yr, double *yi,
+                              size_t first, size_t last)
+{
+#pragma omp simd
+    for (size_t i = first; i < last; i++) {
+        yr[i] += a * xr[i] - b * xi[i];
+        yi[i] += a * xi[i] + b * xr[i];
+    }
+}
+
+/* sum conj(x) y */
+static inline void product(size_t n, const double *xr, const double *xi, const double *yr, const double *yi,
+                           double out[2])
+{
+    double re = 0, im = 0;
+#pragma omp simd reduction(+ : re, im)
+    for (size_t i = 0; i < n; i++) {
+        re += xr[i] * yr[i] + xi[i] * yi[i];
+        im += xr[i] * yi[i] - xi[i] * yr[i];
+    }
+    out[0] = re;
+    out[1] = im;
+}
+
+/* ---- the calibration matrix ---- */
+
+static void matrix_fill(struct calibration *c)
+{
+    const int *m = c->work->m, *w = c->width;
+    const size_t size = (size_t)m[0] * (size_t)m[1] * (size_t)m[2];
+    size_t place = 0;
+    for (int z = 0; z + w[2] <= m[2]; z++)
+        for (int y = 0; y + w[1] <= m[1]; y++)
+            for (int x = 0; x + w[0] <= m[0]; x++, place++)
+                for (size_t i = 0; i < c->n; i++) {
+                    const int p = (int)(i % c->offsets), px = p % w[0], py = p / w[0] % w[1], pz = p / w[0] / w[1];
+                    const size_t at =
+                        ((size_t)(z + pz) * (size_t)m[1] + (size_t)(y + py)) * (size_t)m[0] + (size_t)(x + px);
+                    const struct c32 value = c->work->centre[i / c->offsets * size + at];
+                    c->a_re[place * c->n + i] = value.re;
+                    c->a_im[place * c->n + i] = value.im;
+                }
+}
+
+/* re, im [n] = A x, x[places]. In float32: what rounds off is far below the cut. */
+static void matrix_apply(const struct calibration *c, const double *x_re, const double *x_im, double *re, double *im)
+{
+    const size_t blocks = (c->n + BLOCK - 1) / BLOCK;
+#pragma omp parallel for schedule(static) num_threads(c->work->threads) if (c->n * c->places > 1 << 20)
+    for (size_t b = 0; b < blocks; b++) {
+        const size_t first = b * BLOCK, count = first + BLOCK < c->n ? BLOCK : c->n - first;
+        float sum_re[BLOCK] = {0}, sum_im[BLOCK] = {0};
+        for (size_t q = 0; q < c->places; q++) {
+            const float *ar = c->a_re + q * c->n + first, *ai = c->a_im + q * c->n + first;
+            const float xr = (float)x_re[q], xi = (float)x_im[q];
+#pragma omp simd
+            for (size_t i = 0; i < count; i++) {
+                sum_re[i] += ar[i] * xr - ai[i] * xi;
+                sum_im[i] += ar[i] * xi + ai[i] * xr;
+            }
+        }
+        for (size_t i = 0; i < count; i++) {
+            re[first + i] = (double)sum_re[i];
+            im[first + i] = (double)sum_im[i];
+        }
+    }
+}
+
+/* re, im [places] = A^H x, x[n] */
+static void matrix_adjoint(const struct calibration *c, const double *x_re, const double *x_im, double *re, double *im)
+{
+#pragma omp parallel for schedule(static) num_threads(c->work->threads) if (c->n * c->places > 1 << 20)
+    for (size_t q = 0; q < c->places; q++) {
+        const float *ar = c->a_re + q * c->n, *ai = c->a_im + q * c->n;
+        double a = 0, b = 0;
+#pragma omp simd reduction(+ : a, b)
+        for (size_t i = 0; i < c->n; i++) {
+            a += (double)ar[i] * x_re[i] + (double)ai[i] * x_im[i];
+            b += (double)ar[i] * x_im[i] - (double)ai[i] * x_re[i];
+        }
+        re[q] = a;
+        im[q] = b;
+    }
+}
+
+/* c->rest = the diagonal of M; returns the place of the largest entry. */
+static size_t diagonal_fill(struct calibration *c)
+{
+    size_t largest = 0;
+    memset(c->rest, 0, c->n * sizeof *c->rest);
+    for (size_t q = 0; q < c->places; q++)
+        for (size_t i = 0; i < c->n; i++)
+            c->rest[i] += (double)c->a_re[q * c->n + i] * c->a_re[q * c->n + i] +
+                          (double)c->a_im[q * c->n + i] * c->a_im[q * c->n + i];
+    for (size_t i = 1; i < c->n; i++)
+        largest = c->rest[i] > c->rest[largest] ? i : largest;
+    return largest;
+}
+
+/* c->cut from s_0^2, by power iteration from the column of M that has most. */
+static int cut_find(struct calibration *c)
+{
+    struct rows x, y;
+    const bool room = rows_create(&x, c->n) & rows_create(&y, c->places);
+    double value = 0;
+    if (room)
+        x.re[diagonal_fill(c)] = 1;
+    for (int step = 0; step < POWER_STEPS && room; step++) {
+        double square[2];
+        matrix_adjoint(c, x.re, x.im, y.re, y.im);
+        matrix_apply(c, y.re, y.im, x.re, x.im);
+        product(c->n, x.re, x.im, x.re, x.im, square);
+        value = sqrt(square[0]);
+        for (size_t i = 0; i < c->n && value > 0; i++) {
+            x.re[i] /= value;
+            x.im[i] /= value;
+        }
+    }
+    c->cut = c->work->params->threshold * c->work->params->threshold * value;
+    rows_free(&x);
+    rows_free(&y);
+    return room ? 0 : err_set(ERR_NO_MEMORY, "No memory for a calibration matrix of %zu rows.", c->n);
+}
+
+/* ---- M = L L^H, L^H L + e I = R R^H, V = R^-1 L^H ---- */
+
+/* Add the column of L at `pivot`; `place` holds x[places]. */
+static void column_add(struct calibration *c, size_t pivot, struct rows *place)
+{
+    const size_t s = c->rank++, n = c->n, blocks = (n + BLOCK - 1) / BLOCK;
+    double *re = c->l.re + s * n, *im = c->l.im + s * n;
+    for (size_t q = 0; q < c->places; q++) {
+        place->re[q] = (double)c->a_re[q * n + pivot];
+        place->im[q] = -(double)c->a_im[q * n + pivot];
+    }
+    matrix_apply(c, place->re, place->im, re, im);
+    const double scale = 1 / sqrt(c->rest[pivot]);
+#pragma omp parallel for schedule(static) num_threads(c->work->threads) if (n * s > 1 << 18)
+    for (size_t b = 0; b < blocks; b++) {
+        const size_t first = b * BLOCK, last = first + BLOCK < n ? first + BLOCK : n;
+        for (size_t t = 0; t < s; t++)
+            scaled_add(-c->l.re[t * n + pivot], c->l.im[t * n + pivot], c->l.re + t * n, c->l.im + t * n, re, im, first,
+                       last);
+        for (size_t i = first; i < last; i++) {
+            re[i] *= scale;
+            im[i] *= scale;
+            c->rest[i] -= re[i] * re[i] + im[i] * im[i];
+        }
+    }
+    c->rest[pivot] = 0;
+}
+
+static int cholesky_pivoted(struct calibration *c)
+{
+    struct rows place;
+    int rc = rows_create(&place, c->places)
+                 ? 0
+                 : err_set(ERR_NO_MEMORY, "No memory for a calibration matrix of %zu rows.", c->n);
+    diagonal_fill(c);
+    while (rc == 0 && c->rank < c->rank_most) {
+        size_t pivot = 0;
+        double rest = 0;
+        for (size_t i = 0; i < c->n; i++) {
+            pivot = c->rest[i] > c->rest[pivot] ? i : pivot;
+            rest += c->rest[i] > 0 ? c->rest[i] : 0;
+        }
+        if (!(rest > 0.1 * c->cut) || !(c->rest[pivot] > NEGLIGIBLE * c->cut))
+            break;
+        column_add(c, pivot, &place);
+        if (c->rank % 32 == 0)
+            rc = maps_tell(c->work, 0.2 * (double)c->rank / (double)c->rank_most);
+    }
+    rows_free(&place);
+    return rc;
+}
+
+/* R[s][t], t <= s. */
+static void factor(struct calibration *c)
+{
+    const size_t rank = c->rank, n = c->n;
+    double *re = c->r.re, *im = c->r.im;
+#pragma omp parallel for schedule(dynamic, 4) num_threads(c->work->threads) if (rank * n > 1 << 16)
+    for (size_t s = 0; s < rank; s++)
+        for (size_t t = 0; t <= s; t++) {
+            double sum[2];
+            product(n, c->l.re + s * n, c->l.im + s * n, c->l.re + t * n, c->l.im + t * n, sum);
+            re[s * rank + t] = sum[0] + (s == t ? c->cut : 0);
+            im[s * rank + t] = s == t ? 0 : sum[1];
+        }
+    for (size_t s = 0; s < rank; s++)
+        for (size_t t = 0; t <= s; t++) {
+            double sum[2];
+            product(t, re + t * rank, im + t * rank, re + s * rank, im + s * rank, sum);
+            const double a = re[s * rank + t] - sum[0], b = im[s * rank + t] - sum[1];
+            re[s * rank + t] = s == t ? sqrt(a) : a / re[t * rank + t];
+            im[s * rank + t] = s == t ? 0 : b / re[t * rank + t];
+        }
+}
+
+static void substitute(struct calibration *c)
+{
+    const size_t rank = c->rank, n = c->n, block = 64, blocks = (n + block - 1) / block;
+#pragma omp parallel for schedule(dynamic) num_threads(c->work->threads) if (rank * n > 1 << 16)
+    for (size_t b = 0; b < blocks; b++) {
+        const size_t first = b * block, last = first + block < n ? first + block : n;
+        for (size_t s = 0; s < rank; s++) {
+            double *vr = c->v.re + s * n, *vi = c->v.im + s * n;
+            for (size_t i = first; i < last; i++) {
+                vr[i] = c->l.re[s * n + i];
+                vi[i] = -c->l.im[s * n + i];
+            }
+            for (size_t t = 0; t < s; t++)
+                scaled_add(-c->r.re[s * rank + t], -c->r.im[s * rank + t], c->v.re + t * n, c->v.im + t * n, vr, vi,
+                           first, last);
+            for (size_t i = first; i < last; i++) {
+                vr[i] /= c->r.re[s * rank + s];
+                vi[i] /= c->r.re[s * rank + s];
+            }
+        }
+    }
+}
+
+/* ---- P, summed over what has the same lag ---- */
+
+/* P[(i, .)][(j, .)] of one pair of coils, into `sums` [lags]. */
+static void pair_sum(const struct calibration *c, size_t i, size_t j, double (*sums)[2])
+{
+    const size_t offsets = c->offsets, n = c->n;
+    const int *w = c->width, lx = 2 * w[0] - 1, ly = 2 * w[1] - 1;
+    double *re = sums[0] + 2 * (size_t)(lx * ly * (2 * w[2] - 1)), *im = re + offsets;
+    for (size_t p = 0; p < offsets; p++) {
+        memset(re, 0, 2 * offsets * sizeof *re);
+        for (size_t s = 0; s < c->rank; s++) {
+            const double *vr = c->v.re + s * n, *vi = c->v.im + s * n;
+            scaled_add(vr[i * offsets + p], -vi[i * offsets + p], vr + j * offsets, vi + j * offsets, re, im, 0,
+                       offsets);
+        }
+        const int px = (int)p % w[0], py = (int)p / w[0] % w[1], pz = (int)p / w[0] / w[1];
+        for (size_t q = 0; q < offsets; q++) {
+            const int qx = (int)q % w[0], qy = (int)q / w[0] % w[1], qz = (int)q / w[0] / w[1];
+            const int lag = ((pz - qz + w[2] - 1) * ly + py - qy + w[1] - 1) * lx + px - qx + w[0] - 1;
+            sums[lag][0] += re[q];
+            sums[lag][1] += im[q];
+        }
+    }
+}
+
+static int lags_sum(const struct calibration *c, struct maps_lags *out)
+{
+    const size_t lags = (size_t)out->count[0] * (size_t)out->count[1] * (size_t)out->count[2];
+    const size_t pairs = out->pairs, each = lags + c->offsets;
+    const int threads = c->work->threads;
+    double(*scratch)[2] = malloc((size_t)threads * each * sizeof *scratch);
+    out->values = malloc(lags * pairs * sizeof *out->values);
+    if (!scratch || !out->values) {
+        free(scratch);
+        free(out->values);
+        return err_set(ERR_NO_MEMORY, "No memory for the kernels of %d coils.", c->coils);
+    }
+#pragma omp parallel num_threads(threads)
+    {
+        double(*mine)[2] = scratch + (size_t)omp_get_thread_num() * each;
+#pragma omp for schedule(dynamic)
+        for (size_t i = 0; i < (size_t)c->coils; i++)
+            for (size_t j = 0; j <= i; j++) {
+                memset(mine, 0, lags * sizeof *mine);
+                pair_sum(c, i, j, mine);
+                for (size_t lag = 0; lag < lags; lag++)
+                    out->values[lag * pairs + i * (i + 1) / 2 + j] = (struct c32){
+                        (float)(mine[lag][0] / (double)c->offsets), (float)(mine[lag][1] / (double)c->offsets)};
+            }
+    }
+    free(scratch);
+    return 0;
+}
+
+static int calibration_create(struct calibration *c)
+{
+    c->n = c->offsets * (size_t)c->coils;
+    c->rank_most = c->n < RANK_MOST ? c->n : RANK_MOST;
+    c->a_re = malloc(c->n * c->places * sizeof *c->a_re);
+    c->a_im = malloc(c->n * c->places * sizeof *c->a_im);
+    c->rest = malloc(c->n * sizeof *c->rest);
+    const bool room = rows_create(&c->l, c->rank_most * c->n) & rows_create(&c->v, c->rank_most * c->n) &
+                      rows_create(&c->r, c->rank_most * c->rank_most);
+    return room && c->a_re && c->a_im && c->rest
+               ? 0
+               : err_set(ERR_NO_MEMORY, "No memory for a calibration matrix of %zu x %zu.", c->n, c->places);
+}
+
+static void calibration_free(struct calibration *c)
+{
+    rows_free(&c->r);
+    rows_free(&c->v);
+    rows_free(&c->l);
+    free(c->rest);
+    free(c->a_im);
+    free(c->a_re);
+}
+
+int maps_calibrate(const struct maps_work *work, struct maps_lags *out)
+{
+    struct calibration c = {.work = work, .coils = work->params->coils, .offsets = 1, .places = 1};
+    for (int d = 0; d < 3; d++) {
+        /* A kernel leaves the centre room to be moved in. */
+        const int most = (work->m[d] + 1) / 2;
+        c.width[d] = out->width[d] = work->params->width < most ? work->params->width : most;
+        out->count[d] = 2 * c.width[d] - 1;
+        c.offsets *= (size_t)c.width[d];
+        c.places *= (size_t)(work->m[d] - c.width[d] + 1);
+    }
+    out->pairs = (size_t)c.coils * (size_t)(c.coils + 1) / 2;
+    int rc = calibration_create(&c);
+    if (rc == 0) {
+        matrix_fill(&c);
+        rc = cut_find(&c);
+    }
+    if (rc == 0)
+        rc = cholesky_pivoted(&c);
+    if (rc == 0)
+        rc = maps_tell(work, 0.2);
+    if (rc == 0) {
+        factor(&c);
+        substitute(&c);
+        rc = lags_sum(&c, out);
+    }
+    calibration_free(&c);
+    return rc;
+}

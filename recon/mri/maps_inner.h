@@ -1,0 +1,76 @@
+/* maps_inner.h: what the methods of maps.h share. Only maps*.c include this. All memory is the host's. */
+#ifndef MRIRECON_MAPS_INNER_H
+#define MRIRECON_MAPS_INNER_H
+
+#include "gridding/base/err.h"
+#include "recon/mri/maps.h"
+
+struct maps_work {
+    const struct maps_params *params;
+    int threads;
+    size_t pixels, support; /* of an image; how many have a map */
+    struct c32 *maps;       /* [coils][pixels] */
+    int m[3];               /* size of the centre of k-space; floor(m/2) is k = 0 */
+    struct c32 *centre;     /* [coils][mz][my][mx]: of the images' Fourier transform */
+    struct c32 *reference;  /* [coils]: the combination of coils with the most signal; its norm is 1 */
+};
+
+/* The two families of methods: fill work->maps. */
+int maps_espirit(struct maps_work *work);
+int maps_patch(struct maps_work *work);
+
+/* Tell how far the work is. Fails with ERR_CANCELED. */
+static inline int maps_tell(const struct maps_work *work, double done)
+{
+    const struct maps_params *params = work->params;
+    if (params->progress && params->progress(params->context, done) != 0)
+        return err_set(ERR_CANCELED, "The job was canceled while coil maps were being estimated.");
+    return 0;
+}
+
+/* ---- maps_fourier.c ---- */
+
+/* out[coils][mz][my][mx] = the centre of k-space of images[coils][nz][ny][nx]; and back, onto the images' pixels.
+ * Fail with ERR_NO_MEMORY. */
+int maps_analyse(int threads, int coils, const int n[3], const int m[3], const struct c32 *images, struct c32 *out);
+int maps_synthesise(int threads, int coils, const int n[3], const int m[3], const struct c32 *centre, struct c32 *out);
+
+/* ---- maps_calibration.c ---- */
+
+/* ESPIRiT's operator on a pixel's coils, G(r)[c][c'] = sum over lags of value exp(2 pi i lag r / N), |lag| < width.
+ * Its eigenvalues are between 0 and 1. */
+struct maps_lags {
+    int width[3], count[3]; /* of a kernel; of lags: 2 width - 1 */
+    size_t pairs;
+    struct c32 *values; /* [lags z][y][x][pairs]: pairs (c, c') with c' <= c, at c (c + 1) / 2 + c' */
+};
+
+/* From work->centre. Fails with ERR_NO_MEMORY, ERR_CANCELED. */
+int maps_calibrate(const struct maps_work *work, struct maps_lags *out);
+
+/* ---- maps_pixel.c ---- */
+
+/* Hermitian matrices of one pixel, and vectors, as separate real and imaginary parts; a column has `stride` numbers, of
+ * which those past `coils` are 0. */
+struct maps_pixel {
+    int coils, stride;
+    float *re, *im;               /* [coils][stride]: column j, row i */
+    float *vector_re, *vector_im; /* [stride] */
+    float *next_re, *next_im;
+};
+int maps_pixel_create(struct maps_pixel *pixel, int coils);
+void maps_pixel_free(struct maps_pixel *pixel);
+
+/* The first eigenvector of the matrix, by power iteration from the vector there is (of norm 1), into the vector, and
+ * its eigenvalue. 0 for a matrix of zeros, whose vector is left as it was. */
+float maps_pixel_first(struct maps_pixel *pixel);
+
+/* A vector to begin with: the matrix's column of the largest diagonal entry. */
+void maps_pixel_begin(struct maps_pixel *pixel);
+
+/* Store the vector as the maps of pixel `at`, turned so that its product with `reference` [coils], sum conj(reference)
+ * vector, is positive. */
+void maps_pixel_store(const struct maps_work *work, const struct maps_pixel *pixel, const struct c32 *reference,
+                      size_t at);
+
+#endif

@@ -1,0 +1,121 @@
+/* First eigenvectors of many small Hermitian matrices, one after the other: power iteration from the neighbouring
+ * pixel's vector, which is nearly the answer. LAPACK has no batched routine. */
+#include "recon/mri/maps_inner.h"
+
+#include "gridding/base/err.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STEPS_MOST = 40, LANES = 8 };
+
+/* |G v - mu v|^2 / mu^2 at which v is taken: an angle of 1e-3 / (1 - mu_2 / mu_1) before the last step. */
+#define RESIDUAL 1e-6f
+#define SMALLEST 1e-30f /* the data are scaled to about 1 */
+
+int maps_pixel_create(struct maps_pixel *pixel, int coils)
+{
+    const size_t stride = ((size_t)coils + LANES - 1) / LANES * LANES, matrix = (size_t)coils * stride;
+    float *memory = aligned_alloc(64, ((2 * matrix + 4 * stride) * sizeof *memory + 63) / 64 * 64);
+    if (!memory)
+        return err_set(ERR_NO_MEMORY, "No memory for the eigenvectors of %d coils.", coils);
+    memset(memory, 0, (2 * matrix + 4 * stride) * sizeof *memory);
+    *pixel = (struct maps_pixel){.coils = coils, .stride = (int)stride, .re = memory, .im = memory + matrix};
+    pixel->vector_re = memory + 2 * matrix;
+    pixel->vector_im = pixel->vector_re + stride;
+    pixel->next_re = pixel->vector_im + stride;
+    pixel->next_im = pixel->next_re + stride;
+    return 0;
+}
+
+void maps_pixel_free(struct maps_pixel *pixel)
+{
+    free(pixel->re);
+}
+
+/* next = G vector */
+static void multiply(const struct maps_pixel *p)
+{
+    const int stride = p->stride;
+    float *yr = p->next_re, *yi = p->next_im;
+    memset(yr, 0, (size_t)stride * sizeof *yr);
+    memset(yi, 0, (size_t)stride * sizeof *yi);
+    for (int j = 0; j < p->coils; j++) {
+        const float a = p->vector_re[j], b = p->vector_im[j];
+        const float *gr = p->re + (size_t)j * (size_t)stride, *gi = p->im + (size_t)j * (size_t)stride;
+#pragma omp simd
+        for (int i = 0; i < stride; i++) {
+            yr[i] += gr[i] * a - gi[i] * b;
+            yi[i] += gr[i] * b + gi[i] * a;
+        }
+    }
+}
+
+/* vector = next / |next| */
+static void take(struct maps_pixel *p, float square)
+{
+    const float scale = 1 / sqrtf(square);
+    for (int i = 0; i < p->coils; i++) {
+        p->vector_re[i] = scale * p->next_re[i];
+        p->vector_im[i] = scale * p->next_im[i];
+    }
+}
+
+void maps_pixel_begin(struct maps_pixel *p)
+{
+    int largest = 0;
+    for (int j = 1; j < p->coils; j++)
+        if (p->re[(size_t)j * (size_t)(p->stride + 1)] > p->re[(size_t)largest * (size_t)(p->stride + 1)])
+            largest = j;
+    float square = 0;
+    for (int i = 0; i < p->coils; i++) {
+        p->next_re[i] = p->re[(size_t)largest * (size_t)p->stride + (size_t)i];
+        p->next_im[i] = p->im[(size_t)largest * (size_t)p->stride + (size_t)i];
+        square += p->next_re[i] * p->next_re[i] + p->next_im[i] * p->next_im[i];
+    }
+    if (square > SMALLEST) {
+        take(p, square);
+        return;
+    }
+    memset(p->vector_re, 0, (size_t)p->stride * sizeof *p->vector_re);
+    memset(p->vector_im, 0, (size_t)p->stride * sizeof *p->vector_im);
+    p->vector_re[0] = 1;
+}
+
+float maps_pixel_first(struct maps_pixel *p)
+{
+    float value = 0;
+    for (int step = 0; step < STEPS_MOST; step++) {
+        float square = 0;
+        value = 0;
+        multiply(p);
+        for (int i = 0; i < p->coils; i++) {
+            square += p->next_re[i] * p->next_re[i] + p->next_im[i] * p->next_im[i];
+            value += p->next_re[i] * p->vector_re[i] + p->next_im[i] * p->vector_im[i];
+        }
+        if (!(square > SMALLEST) && step > 0)
+            return 0;
+        if (!(square > SMALLEST)) { /* the neighbour's vector has no part in this pixel's */
+            maps_pixel_begin(p);
+            continue;
+        }
+        take(p, square);
+        if (square - value * value <= RESIDUAL * value * value)
+            break;
+    }
+    return value;
+}
+
+void maps_pixel_store(const struct maps_work *work, const struct maps_pixel *p, const struct c32 *reference, size_t at)
+{
+    float re = 0, im = 0;
+    for (int i = 0; i < p->coils; i++) {
+        re += reference[i].re * p->vector_re[i] + reference[i].im * p->vector_im[i];
+        im += reference[i].re * p->vector_im[i] - reference[i].im * p->vector_re[i];
+    }
+    const float size = hypotf(re, im), c = size > 0 ? re / size : 1, s = size > 0 ? im / size : 0;
+    for (int i = 0; i < p->coils; i++)
+        work->maps[(size_t)i * work->pixels + at] =
+            (struct c32){p->vector_re[i] * c + p->vector_im[i] * s, p->vector_im[i] * c - p->vector_re[i] * s};
+}

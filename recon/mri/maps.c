@@ -2,7 +2,7 @@
 #include "recon/mri/maps.h"
 
 #include "gridding/base/err.h"
-#include "gridding/nufft.h"
+#include "gridding/nufft/nufft.h"
 #include "recon/mri/maps_inner.h"
 
 #include <math.h>

@@ -18,7 +18,8 @@ static int scan_compare(const void *a, const void *b)
 static bool is_scan(const char *name)
 {
     const char *ending = strrchr(name, '.');
-    return ending && name[0] != '.' && (strcasecmp(ending, ".h5") == 0 || strcasecmp(ending, ".mrd") == 0);
+    return ending && name[0] != '.' &&
+           (strcasecmp(ending, ".h5") == 0 || strcasecmp(ending, ".mrd") == 0 || strcasecmp(ending, ".npz") == 0);
 }
 
 static int name_refused(const char *folder, const char *name)
@@ -93,7 +94,7 @@ int folder_read(const char *folder, struct scan_entry **entry, int *count)
     }
     closedir(stream);
     if (!rc && *count == 0)
-        rc = err_set(ERR_IO, "%s holds no scan: no file whose name ends in .h5 or .mrd.", folder);
+        rc = err_set(ERR_IO, "%s holds no scan: no file whose name ends in .h5, .mrd or .npz.", folder);
     if (!rc) {
         qsort(*entry, (size_t)*count, sizeof **entry, scan_compare);
         rc = images_part(*entry, *count);

@@ -64,7 +64,8 @@ static const struct command_row command_rows[] = {
      "Send a scan (\"-\": standard input); prints the job's id. With --out, waits and saves the image.", 1, 1000,
      OUT | FORMAT | KIND | PRIORITY | WAIT | UNNAMED, client_submit},
     {"batch", "DIR [PARAM=VALUE ...]",
-     "Send every scan (.h5, .mrd) of a folder, save the images to --out (DIR/images). The same command resumes it "
+     "Send every scan (.h5, .mrd, .npz) of a folder, save the images to --out (DIR/images). The same command resumes "
+     "it "
      "after an "
      "interruption.",
      1, 1000, OUT | FORMAT | KIND | PRIORITY | RETRY | UNNAMED, client_batch},

@@ -77,6 +77,13 @@ static const struct param recon_params[] = {
          PARAM_INT, .fallback = "auto", .min = 0, .max = 63, OR_AUTO("-1")},
     [RECON_GROUP] = {"group", "HDF5 group that contains the scan; empty = `dataset`, or the first group with a scan.",
                      PARAM_TEXT, .fallback = "", .max = 127},
+    [RECON_SIZE] = {"size",
+                    "Image size in pixels, X,Y or X,Y,Z, of scans without a header (.npz, HDF5 with rawdata and "
+                    "trajectory), which need it; empty for ISMRMRD scans.",
+                    PARAM_TEXT, .fallback = "", .max = 63},
+    [RECON_FOV_MM] = {"fov_mm",
+                      "Field of view in millimetres, X,Y or X,Y,Z, of scans without a header; empty = 1 mm a pixel.",
+                      PARAM_TEXT, .fallback = "", .max = 63},
     [RECON_BIN_DEPTH] = {"bin_depth",
                          "Maximum number of samples per k-space bin on a GPU, see `overflow`; none = no limit; auto = "
                          "the value expected to be fastest. Has no effect on the CPU.",
@@ -128,8 +135,53 @@ static int kernel_check(const struct param_values *values)
     return 0;
 }
 
+int recon_lengths(const struct param_values *values, enum recon_param param, double lengths[3])
+{
+    const char *text = values->value[param].text;
+    const double most = param == RECON_SIZE ? NUFFT_SIZE_MOST : 1e5;
+    int count = 0;
+    if (!*text)
+        return 0;
+    for (bool valid = true; valid; text++) {
+        char *end = NULL;
+        lengths[count] = strtod(text, &end);
+        valid = count < 3 && (isdigit((unsigned char)*text) || *text == '.') && lengths[count] > 0 &&
+                lengths[count] <= most && (param != RECON_SIZE || lengths[count] == floor(lengths[count]));
+        count++;
+        if (valid && !*end && count > 1)
+            return count;
+        valid = valid && *end == ',' && count < 3;
+        text = end;
+    }
+    return err_set(ERR_BAD_PARAMETER,
+                   param == RECON_SIZE
+                       ? "Parameter size is \"%.64s\"; it takes two or three whole numbers from 1 to %.0f "
+                         "with commas between them, as in size=256,256."
+                       : "Parameter fov_mm is \"%.64s\"; it takes two or three numbers above 0, at most "
+                         "%.0f, with commas between them, as in fov_mm=220,220.",
+                   values->value[param].text, most);
+}
+
+static int lengths_check(const struct param_values *values)
+{
+    double lengths[3];
+    int sizes = recon_lengths(values, RECON_SIZE, lengths);
+    int views = sizes < 0 ? sizes : recon_lengths(values, RECON_FOV_MM, lengths);
+    if (sizes < 0 || views < 0)
+        return sizes < 0 ? sizes : views;
+    if (views && views != sizes)
+        return err_set(ERR_BAD_PARAMETER,
+                       "Parameter fov_mm has %d numbers and size has %d; both give an axis each, as in size=256,256 "
+                       "fov_mm=220,220.",
+                       views, sizes);
+    return 0;
+}
+
 static int recon_check(const struct param_values *values)
 {
+    int rc = lengths_check(values);
+    if (rc != 0)
+        return rc;
     if (values->value[RECON_OUTPUT].integer == RECON_OUTPUT_COMPLEX &&
         values->value[RECON_COILS].integer == RECON_COILS_RSS)
         return err_set(
@@ -141,7 +193,8 @@ static int recon_check(const struct param_values *values)
 const struct kind recon_kinds[] = {
     {"recon", "Non-Cartesian MRI k-space to images.", recon_params,
      (const char *const[]){"ISMRMRD HDF5 (.h5, application/x-hdf5)", "ISMRMRD stream (.mrd, application/x-ismrmrd)",
-                           NULL},
+                           "NumPy arrays (.npz: kspace, trajectory)",
+                           "HDF5 with rawdata and trajectory (RRSG challenge)", NULL},
      recon_steps, recon_check},
     {.name = NULL},
 };

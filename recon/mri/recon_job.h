@@ -21,6 +21,8 @@ enum recon_param {
     RECON_PREWHITEN,
     RECON_ENCODING,
     RECON_GROUP,
+    RECON_SIZE,
+    RECON_FOV_MM,
     RECON_BIN_DEPTH,
     RECON_OVERFLOW,
     RECON_PARAMS
@@ -48,5 +50,9 @@ enum { RECON_OUTPUT_MAGNITUDE, RECON_OUTPUT_COMPLEX };
 enum { RECON_MATRIX_RECON, RECON_MATRIX_ENCODED };
 enum { RECON_AVERAGES_COMBINE, RECON_AVERAGES_SEPARATE };
 enum { RECON_PREWHITEN_AUTO, RECON_PREWHITEN_OFF };
+
+/* The lengths that RECON_SIZE or RECON_FOV_MM gives ("256,256" or "64,64,32"): how many, 0 where it is empty. Fails
+ * with ERR_BAD_PARAMETER. */
+int recon_lengths(const struct param_values *values, enum recon_param param, double lengths[3]);
 
 #endif

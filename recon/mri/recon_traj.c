@@ -187,8 +187,10 @@ static int unit_decide(struct recon_job *job, const struct extremes *found)
     float k[3][3] = {{0}};
     double fov_m[3];
     struct traj_unit_found unit;
+    /* An assumed field of view tells no unit of length. */
+    bool assumed = job->scan.header->headless && !*job->request->values->value[RECON_FOV_MM].text;
     for (int d = 0; d < 3; d++)
-        fov_m[d] = (double)job->encoding->fov_mm[d] / 1000;
+        fov_m[d] = assumed ? 0 : (double)job->encoding->fov_mm[d] / 1000;
     for (int d = 0; d < job->dim; d++)
         k[d][d] = bits_float(found->most[d]);
     enum traj_unit asked = (enum traj_unit)recon_choice(job, RECON_TRAJ_UNITS);

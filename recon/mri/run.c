@@ -25,9 +25,22 @@ static int canceled(void *context)
     return listener && listener->progress && listener->progress(listener->context, &now) != 0;
 }
 
+/* What the parameters add to the file; recon_check() has passed them. */
+static void wanted_fill(struct scan_wanted *wanted, const struct param_values *values)
+{
+    double size[3], fov_mm[3];
+    int sizes = recon_lengths(values, RECON_SIZE, size), views = recon_lengths(values, RECON_FOV_MM, fov_mm);
+    *wanted = (struct scan_wanted){.group = ""};
+    snprintf(wanted->group, sizeof wanted->group, "%s", values->value[RECON_GROUP].text);
+    for (int d = 0; d < sizes; d++)
+        wanted->size[d] = (uint32_t)size[d];
+    for (int d = 0; d < views; d++)
+        wanted->fov_mm[d] = (float)fov_mm[d];
+}
+
 int recon_read(struct recon_input **out, const struct recon_request *request, const struct recon_listener *listener)
 {
-    const char *group = request->values->value[RECON_GROUP].text;
+    struct scan_wanted wanted;
     const struct scan_limits limits = {
         .bytes = request->memory_bytes ? request->memory_bytes : host_memory_available() / 4 * 3,
         .seconds = request->decode_seconds > 0 ? request->decode_seconds : DECODE_SECONDS,
@@ -35,8 +48,9 @@ int recon_read(struct recon_input **out, const struct recon_request *request, co
     struct recon_input *input = calloc(1, sizeof *input);
     if (!input)
         return err_set(ERR_NO_MEMORY, "No memory to read a scan.");
+    wanted_fill(&wanted, request->values);
     double start = recon_clock();
-    int rc = scan_decode(&input->scan, request->decoder, request->input, *group ? group : NULL, &limits, canceled,
+    int rc = scan_decode(&input->scan, request->decoder, request->input, &wanted, &limits, canceled,
                          (void *)(uintptr_t)listener);
     input->finished = recon_clock();
     input->seconds = input->finished - start;
@@ -53,6 +67,27 @@ void recon_input_free(struct recon_input *input)
         return;
     scan_close(&input->scan);
     free(input);
+}
+
+/* Matrix and field of view come from the file's header or from the parameters, never from both. */
+static int geometry_report(struct recon_job *job)
+{
+    const struct param_values *values = job->request->values;
+    const struct scan_encoding *e = &job->scan.encodings[0];
+    bool sized = *values->value[RECON_SIZE].text, headless = job->scan.header->headless;
+    char text[64];
+    if (sized && !headless)
+        return err_set(
+            ERR_BAD_PARAMETER,
+            "Parameter size is for scans without a header, and this one has an ISMRMRD header, which gives a "
+            "matrix of %u x %u x %u. Leave size and fov_mm out.",
+            e->matrix[0], e->matrix[1], e->matrix[2]);
+    if (!headless || *values->value[RECON_FOV_MM].text)
+        return 0;
+    snprintf(text, sizeof text, "%.9g x %.9g x %.9g mm", (double)e->fov_mm[0], (double)e->fov_mm[1],
+             (double)e->fov_mm[2]);
+    recon_report_decide(job, "field of view", text, "The scan has no header and fov_mm is not given: 1 mm a pixel.");
+    return 0;
 }
 
 static int decode(struct recon_job *job)
@@ -75,7 +110,7 @@ static int decode(struct recon_job *job)
     recon_report_number(job, "scan_bytes", (double)job->scan_bytes);
     if (job->scan.header->ignored)
         recon_report_number(job, "not_read", (double)job->scan.header->ignored);
-    return 0;
+    return geometry_report(job);
 }
 
 /* ---- step "sort" ---- */

@@ -20,20 +20,21 @@
 #define MRIRECON_CODEC_H
 
 #include "gridding/base/err.h"
+#include "recon/scan/scan.h"
 
-enum { CODEC_FD = 3, CODEC_GROUP = 256, CODEC_REFUSED = 3, CODEC_REASON = 511 };
+enum { CODEC_FD = 3, CODEC_REFUSED = 3, CODEC_REASON = 511 };
 #define CODEC_BEGUN         "b" /* a message of this one byte: from here on, its end is due to the upload */
 #define CODEC_REQUEST_MAGIC UINT32_C(0x5152434d) /* "MCRQ" */
 #define CODEC_REPORT_MAGIC  UINT32_C(0x5052434d) /* "MCRP" */
 
 struct codec_request {
     uint32_t magic;
-    char format[12];     /* "hdf5", "stream" */
+    char format[12];     /* of scan_sniff() */
     uint64_t file_bytes; /* length of the file */
     uint64_t most_bytes; /* of the flat scan */
     uint64_t heap_bytes; /* of its own memory */
     double cpu_seconds;
-    char group[CODEC_GROUP]; /* HDF5 group; "": any */
+    struct scan_wanted wanted;
 };
 
 struct codec_report {

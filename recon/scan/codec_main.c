@@ -66,7 +66,9 @@ static int upload_decode(const struct upload *upload)
     madvise(file, bytes, MADV_SEQUENTIAL);
     if (strcmp(request->format, "stream") == 0)
         return scan_stream_decode(upload->memory, request->most_bytes, file, bytes);
-    return scan_hdf5_decode(upload->memory, request->most_bytes, file, bytes, *request->group ? request->group : NULL);
+    if (strcmp(request->format, "npz") == 0)
+        return scan_npz_decode(upload->memory, request->most_bytes, file, bytes, &request->wanted);
+    return scan_hdf5_decode(upload->memory, request->most_bytes, file, bytes, &request->wanted);
 }
 
 static int decode(void)

@@ -243,7 +243,7 @@ static int hand_over(const struct process *process, const struct decoder_upload 
         .cpu_seconds = ceil(upload->limits.seconds),
     };
     snprintf(request.format, sizeof request.format, "%s", upload->format);
-    snprintf(request.group, sizeof request.group, "%s", upload->group ? upload->group : "");
+    request.wanted = upload->wanted;
     const int fds[2] = {upload->file, upload->memory};
     union {
         struct cmsghdr header;
@@ -425,8 +425,6 @@ int decoder_run(struct decoder *decoder, const struct decoder_upload *upload)
     struct course course;
     bool stood;
     int rc, tries = 0;
-    if (upload->group && strlen(upload->group) >= CODEC_GROUP)
-        return err_set(ERR_BAD_PARAMETER, "\"%.64s\" cannot be the name of a scan's group.", upload->group);
     decoder->last_bytes = upload->file_bytes;
     over_collect(decoder);
     do {

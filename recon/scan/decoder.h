@@ -42,9 +42,9 @@ int decoder_memory(struct decoder *decoder, uint64_t cap);
 struct decoder_upload {
     int file; /* the upload */
     uint64_t file_bytes;
-    int memory;                /* memfd that receives the flat scan */
-    const char *format;        /* "hdf5", "stream" */
-    const char *group;         /* NULL: any */
+    int memory;         /* memfd that receives the flat scan */
+    const char *format; /* of scan_sniff() */
+    struct scan_wanted wanted;
     struct scan_limits limits; /* .bytes: what the memfd may grow to; .seconds: all of its processor time */
     int (*canceled)(void *context);
     void *context;

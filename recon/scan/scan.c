@@ -38,6 +38,8 @@ static int header_check(const struct scan_header *h, uint64_t bytes)
         return bad("number of encodings");
     if (h->readouts < 1 || h->readouts > SCAN_MAX_READOUTS)
         return bad("number of readouts");
+    if (h->headless > 1)
+        return bad("origin of the header");
     if (h->xml_bytes > SCAN_MAX_XML)
         return bad("length of the XML header");
     if (!part_fits(h, h->encodings_at, h->encodings, sizeof(struct scan_encoding)) ||

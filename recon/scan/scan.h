@@ -14,7 +14,7 @@
 #include "gridding/base/num.h"
 
 enum {
-    SCAN_VERSION = 1,
+    SCAN_VERSION = 2,
     SCAN_MAX_ENCODINGS = 64,
     SCAN_MAX_READOUTS = 1 << 26,
     SCAN_MAX_COILS = 1024,
@@ -33,6 +33,7 @@ struct scan_header {
     uint64_t traj_count; /* float32 */
     uint64_t data_count; /* complex64 */
     uint64_t ignored;    /* things in the file that were not read, e.g. waveforms */
+    uint64_t headless;   /* 1: the file is of arrays and the header was made of struct scan_wanted; else 0 */
 };
 
 /* The trajectory element of an encoding. */
@@ -111,15 +112,22 @@ struct scan_limits {
     double seconds; /* of processor time, beside one for each MiB of the file; of the clock four times as many */
 };
 
-/* The name of the format of the file in `fd`, of `bytes`, as mrirecon-codec knows it: "hdf5" or "stream". Fails with
- * ERR_UNKNOWN_FORMAT (with what it seems to be), ERR_EMPTY_BODY, ERR_IO. */
+/* What the sender of a file adds to it. All 0: nothing. */
+struct scan_wanted {
+    char group[128];  /* HDF5 group; "": the only or first that holds a scan ("dataset" first) */
+    uint32_t size[3]; /* matrix of files without a header: x, y, z; z is 1 or 0 in 2-D */
+    float fov_mm[3];  /* field of view of the same; 0: 1 mm a pixel */
+};
+
+/* The name of the format of the file in `fd`, of `bytes`, as mrirecon-codec knows it: "hdf5", "stream" or "npz". Fails
+ * with ERR_UNKNOWN_FORMAT (with what it seems to be), ERR_EMPTY_BODY, ERR_IO. */
 int scan_sniff(const char **format, int fd, uint64_t bytes);
 
 /* Decode the scan file in `fd` (a regular file, read-only; of a format that scan_sniff() tells) in a sandboxed process
- * of `decoder` (recon/scan/decoder.h), and open the result. `group` is the HDF5 group, NULL for the only or first that
- * holds a scan ("dataset" first). `canceled` (may be NULL) is polled; non-zero kills the child. Fails with the codes of
- * "the file" in err.h, ERR_CANCELED, ERR_NO_MEMORY. */
-int scan_decode(struct scan *out, struct decoder *decoder, int fd, const char *group, const struct scan_limits *limits,
-                int (*canceled)(void *context), void *context);
+ * of `decoder` (recon/scan/decoder.h), and open the result. `wanted` may be NULL. `canceled` (may be NULL) is polled;
+ * non-zero kills the child. Fails with the codes of "the file" in err.h, ERR_BAD_PARAMETER (what is wanted does not go
+ * with the file), ERR_CANCELED, ERR_NO_MEMORY. */
+int scan_decode(struct scan *out, struct decoder *decoder, int fd, const struct scan_wanted *wanted,
+                const struct scan_limits *limits, int (*canceled)(void *context), void *context);
 
 #endif

@@ -58,9 +58,6 @@ int scan_builder_finish(struct scan_builder *builder);
  * the element), ERR_LIMIT. */
 int scan_xml_parse(struct scan_encoding encodings[SCAN_MAX_ENCODINGS], uint32_t *count, const char *xml, size_t bytes);
 
-/* The formats the decoder reads. */
-enum scan_format { SCAN_FORMAT_HDF5, SCAN_FORMAT_STREAM };
-
 /* Let libhdf5 and libxml2 do what they do once (they look at files), before the sandbox closes. Fails with
  * ERR_INTERNAL. */
 int scan_readers_init(void);
@@ -69,8 +66,10 @@ int scan_readers_init(void);
  * time that a small one would take. Fails with ERR_INTERNAL, ERR_NO_MEMORY, and as scan_hdf5_decode(). */
 int scan_hdf5_rehearse(void);
 
-/* Decode a whole file in memory into `fd`. `group`: see scan_decode(). Fails with the codes of "the file". */
-int scan_hdf5_decode(int fd, uint64_t cap, const void *file, size_t bytes, const char *group);
+/* Decode a whole file in memory into `fd`. `wanted`: see scan_decode(). Fails with the codes of "the file",
+ * ERR_BAD_PARAMETER. */
+int scan_hdf5_decode(int fd, uint64_t cap, const void *file, size_t bytes, const struct scan_wanted *wanted);
 int scan_stream_decode(int fd, uint64_t cap, const void *file, size_t bytes);
+int scan_npz_decode(int fd, uint64_t cap, const void *file, size_t bytes, const struct scan_wanted *wanted);
 
 #endif

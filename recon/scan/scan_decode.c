@@ -33,8 +33,8 @@ static int memory_seal(int memory, uint64_t cap)
     return 0;
 }
 
-int scan_decode(struct scan *out, struct decoder *decoder, int fd, const char *group, const struct scan_limits *limits,
-                int (*canceled)(void *context), void *context)
+int scan_decode(struct scan *out, struct decoder *decoder, int fd, const struct scan_wanted *wanted,
+                const struct scan_limits *limits, int (*canceled)(void *context), void *context)
 {
     struct stat status;
     const char *format = NULL;
@@ -51,7 +51,7 @@ int scan_decode(struct scan *out, struct decoder *decoder, int fd, const char *g
         .file_bytes = (uint64_t)status.st_size,
         .memory = memory,
         .format = format,
-        .group = group,
+        .wanted = wanted ? *wanted : (struct scan_wanted){.group = ""},
         .limits = *limits,
         .canceled = canceled,
         .context = context,

@@ -134,11 +134,15 @@ int scan_h5_group(hid_t *group, char name[SCAN_H5_NAME], hid_t file, const char 
 static int chunks_check(hid_t plist, size_t item_bytes, const char *name)
 {
     enum { CHUNK_BYTES = 64 << 20 };
-    hsize_t length = 0;
-    size_t bytes;
-    if (H5Pget_chunk(plist, 1, &length) < 1)
+    hsize_t chunk[H5S_MAX_RANK] = {0};
+    size_t length = 1, bytes;
+    int axes = H5Pget_chunk(plist, H5S_MAX_RANK, chunk);
+    if (axes < 1)
         return err_set(ERR_MALFORMED_FILE, "The layout of \"%s\" is damaged.", name);
-    if (!size_mul(length, item_bytes, &bytes) || bytes > CHUNK_BYTES)
+    bool fits = true;
+    for (int i = 0; i < axes && fits; i++)
+        fits = size_mul(length, chunk[i], &length);
+    if (!fits || !size_mul(length, item_bytes, &bytes) || bytes > CHUNK_BYTES)
         return err_set(ERR_LIMIT,
                        "\"%s\" is stored in chunks of %llu items; at most %d MB a chunk are read. Repack the "
                        "file with smaller chunks (h5repack -l CHUNK=...).",
@@ -184,7 +188,7 @@ static int storage_check(hid_t dataset, hid_t plist, hid_t space, size_t item_by
     return 0;
 }
 
-static int dataset_check(hid_t dataset, hid_t plist, hid_t space, hid_t type, const char *name)
+static int dataset_check(hid_t dataset, hid_t plist, hid_t space, hid_t type, int most_axes, const char *name)
 {
     if (plist < 0 || space < 0 || type < 0)
         return err_set(ERR_MALFORMED_FILE, "\"%s\" cannot be opened: the file is damaged.", name);
@@ -201,7 +205,7 @@ static int dataset_check(hid_t dataset, hid_t plist, hid_t space, hid_t type, co
             "\"%s\" is stored in its own head (compact storage), which no scanner's file is. Repack the file "
             "(h5repack -l CONTI).",
             name);
-    if (rank < 0 || rank > 1 || (layout != H5D_CHUNKED && layout != H5D_CONTIGUOUS))
+    if (rank < 0 || rank > most_axes || (layout != H5D_CHUNKED && layout != H5D_CONTIGUOUS))
         return err_set(ERR_MALFORMED_FILE, "\"%s\" has %d dimensions; ISMRMRD asks for a list, which has one.", name,
                        rank);
     size_t item_bytes = H5Tget_size(type);
@@ -211,7 +215,7 @@ static int dataset_check(hid_t dataset, hid_t plist, hid_t space, hid_t type, co
     return rc == 0 ? storage_check(dataset, plist, space, item_bytes, name) : rc;
 }
 
-int scan_h5_dataset(hid_t *out, hid_t group, const char *name)
+static int dataset_open(hid_t *out, hid_t group, int most_axes, const char *name)
 {
     char kind = kind_of(group, name);
     if (kind == 'l')
@@ -225,7 +229,7 @@ int scan_h5_dataset(hid_t *out, hid_t group, const char *name)
     if (dataset < 0)
         return err_set(ERR_MALFORMED_FILE, "\"%s\" cannot be opened: the file is damaged.", name);
     hid_t plist = H5Dget_create_plist(dataset), space = H5Dget_space(dataset), type = H5Dget_type(dataset);
-    int rc = dataset_check(dataset, plist, space, type, name);
+    int rc = dataset_check(dataset, plist, space, type, most_axes, name);
     H5Tclose(type);
     H5Sclose(space);
     H5Pclose(plist);
@@ -234,6 +238,16 @@ int scan_h5_dataset(hid_t *out, hid_t group, const char *name)
     else
         H5Dclose(dataset);
     return rc;
+}
+
+int scan_h5_dataset(hid_t *out, hid_t group, const char *name)
+{
+    return dataset_open(out, group, 1, name);
+}
+
+int scan_h5_dataset_any(hid_t *out, hid_t group, const char *name)
+{
+    return dataset_open(out, group, H5S_MAX_RANK, name);
 }
 
 uint64_t scan_h5_count(hid_t group, const char *name)

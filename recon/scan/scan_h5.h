@@ -3,6 +3,8 @@
 #ifndef MRIRECON_SCAN_H5_H
 #define MRIRECON_SCAN_H5_H
 
+#include "recon/scan/scan.h"
+
 #include <hdf5.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -72,7 +74,14 @@ int scan_h5_group(hid_t *group, char name[SCAN_H5_NAME], hid_t file, const char 
  * Fails with ERR_MALFORMED_FILE, ERR_HOSTILE_FILE, ERR_LIMIT. */
 int scan_h5_dataset(hid_t *dataset, hid_t group, const char *name);
 
+/* The same of any number of dimensions. */
+int scan_h5_dataset_any(hid_t *dataset, hid_t group, const char *name);
+
 /* How many things of this name are in the group: the length of a list, 1 of anything else, 0 where there is none. */
 uint64_t scan_h5_count(hid_t group, const char *name);
+
+/* A file of arrays: whether this is one, and reading it: see scan_hdf5_decode(). */
+bool scan_h5_has_arrays(hid_t file);
+int scan_h5_arrays_decode(int fd, uint64_t cap, hid_t file, const struct scan_wanted *wanted);
 
 #endif

@@ -434,11 +434,9 @@ static int samples_read(struct source *s, struct scan_builder *b)
 
 /* ---- the whole ---- */
 
-static int source_open(struct source *s, const void *file, size_t bytes, const char *group)
+static int source_open(struct source *s, const char *group)
 {
-    int rc = scan_h5_open(&s->h5, file, bytes);
-    if (rc == 0)
-        rc = scan_h5_group(&s->group, s->name, s->h5.file, group);
+    int rc = scan_h5_group(&s->group, s->name, s->h5.file, group);
     if (rc == 0)
         rc = scan_h5_dataset(&s->dataset, s->group, "data");
     if (rc != 0)
@@ -465,31 +463,40 @@ static void source_close(struct source *s)
     scan_h5_close(&s->h5);
 }
 
-int scan_hdf5_decode(int fd, uint64_t cap, const void *file, size_t bytes, const char *group)
+static int acquisitions_decode(struct source *s, int fd, uint64_t cap, const struct scan_wanted *wanted)
 {
-    struct source s = {.h5 = {.file = -1, .driver = -1}, .group = -1, .dataset = -1, .head_stored = -1, .head = -1};
     struct scan_builder *b = malloc(sizeof *b);
     char *xml = NULL;
     size_t xml_bytes = 0;
-    s.traj.type = s.data.type = -1;
     int rc = b ? 0 : err_no_memory("reading the file");
     if (rc == 0)
-        rc = source_open(&s, file, bytes, group);
+        rc = source_open(s, wanted && *wanted->group ? wanted->group : NULL);
     if (rc == 0)
-        rc = xml_read(&s, &xml, &xml_bytes);
+        rc = xml_read(s, &xml, &xml_bytes);
     if (rc == 0)
-        rc = scan_builder_begin(b, fd, cap, bytes, xml, xml_bytes, s.items.count);
+        rc = scan_builder_begin(b, fd, cap, s->h5.bytes, xml, xml_bytes, s->items.count);
     if (rc == 0) {
-        b->header.ignored = scan_h5_count(s.group, "waveforms");
-        rc = heads_read(&s, b);
+        b->header.ignored = scan_h5_count(s->group, "waveforms");
+        rc = heads_read(s, b);
     }
     if (rc == 0)
-        rc = samples_read(&s, b);
+        rc = samples_read(s, b);
     if (rc == 0)
         rc = scan_builder_finish(b);
     free(xml);
-    source_close(&s);
     free(b);
+    return rc;
+}
+
+int scan_hdf5_decode(int fd, uint64_t cap, const void *file, size_t bytes, const struct scan_wanted *wanted)
+{
+    struct source s = {.h5 = {.file = -1, .driver = -1}, .group = -1, .dataset = -1, .head_stored = -1, .head = -1};
+    s.traj.type = s.data.type = -1;
+    int rc = scan_h5_open(&s.h5, file, bytes);
+    if (rc == 0)
+        rc = scan_h5_has_arrays(s.h5.file) ? scan_h5_arrays_decode(fd, cap, s.h5.file, wanted)
+                                           : acquisitions_decode(&s, fd, cap, wanted);
+    source_close(&s);
     return rc;
 }
 

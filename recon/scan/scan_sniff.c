@@ -24,14 +24,12 @@ static const struct magic {
 } magics[] = {
     {0, 5, "\x89HDF\x1a", NULL, "The file was an HDF5 file until its line ends were taken out" AS_IT_IS},
     {0, 7, "\x89HDF\n\x1a\n", NULL, "The file was an HDF5 file until its line ends were changed" AS_IT_IS},
-    {0, 10, "MATLAB 5.0", NULL, "The file is a MATLAB file (.mat): write its k-space and trajectory as ISMRMRD"},
+    {0, 10, "MATLAB 5.0", NULL, "The file is a MATLAB file (.mat): save its k-space and trajectory as .npz"},
     {0, 5, "yardl", NULL, "The file is an MRD version 2 (yardl) stream, and only version 1 is read"},
     {0, 3, "CDF", NULL, "The file is a NetCDF file"},
     {0, 2, "\x1f\x8b", NULL, UNPACK("gzip: unpack it (gunzip)")},
-    {0, 4, "PK\x03\x04", NULL,
-     "The file is a ZIP archive (.zip, .npz): unpack it and send the scan that is inside; arrays (.npy) are to be "
-     "written "
-     "as ISMRMRD"},
+    {0, 4, "PK\x03\x04", "npz", NULL},
+    {0, 4, "PK\x05\x06", NULL, "The file is an empty ZIP archive"},
     {0, 4,
      "\xfd"
      "7zX",
@@ -40,7 +38,8 @@ static const struct magic {
     {0, 4, "\x28\xb5\x2f\xfd", NULL, UNPACK("zstd: unpack it (unzstd)")},
     {257, 5, "ustar", NULL, "The file is a tar archive: unpack it (tar -x) and send the scan that is inside"},
     {0, 6, "\x93NUMPY", NULL,
-     "The file is a NumPy array (.npy), which says nothing of trajectory and geometry: write both as ISMRMRD"},
+     "The file is one NumPy array (.npy): save k-space and trajectory together, numpy.savez(\"scan.npz\", kspace=..., "
+     "trajectory=...)"},
     {0, 8, "\x89PNG\r\n\x1a\n", NULL, "The file is a PNG picture"},
     {128, 4, "DICM", NULL, "The file is a DICOM file, which holds images and no k-space"},
     {344, 3, "n+1", NULL, "The file is a NIfTI image, which holds no k-space"},
@@ -65,7 +64,7 @@ static const struct {
     {" 00 00: ", "The file looks like the parameters (.sin) of Philips raw data: " PHILIPS},
     {"##TITLE=Parameter List",
      "The file holds parameters of a Bruker scan: convert the scan's folder with bruker_to_ismrmrd"},
-    {"# Dimensions", "The file is the header of a BART array (.hdr): write the array and its trajectory as ISMRMRD"},
+    {"# Dimensions", "The file is the header of a BART array (.hdr): save the array and its trajectory as .npz"},
 };
 
 static uint32_t little(const unsigned char *at)
@@ -152,7 +151,8 @@ static bool is_hdf5_behind(int fd, uint64_t bytes)
 
 static int unknown(const char *what)
 {
-    return err_set(ERR_UNKNOWN_FORMAT, "%s. An ISMRMRD scan is expected: an HDF5 file, or an MRD version 1 stream.",
+    return err_set(ERR_UNKNOWN_FORMAT,
+                   "%s. A scan is expected: ISMRMRD (an HDF5 file, or an MRD version 1 stream) or arrays (.npz).",
                    what);
 }
 

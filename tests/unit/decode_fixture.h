@@ -57,7 +57,9 @@ static inline int decode_by(const char *codec, struct scan *scan, int fd, const 
 {
     struct decoder *decoder = NULL;
     assert_int_equal(decoder_create(&decoder, codec), 0);
-    int rc = scan_decode(scan, decoder, fd, group, limits, canceled, context);
+    struct scan_wanted wanted = {.group = ""};
+    snprintf(wanted.group, sizeof wanted.group, "%s", group ? group : "");
+    int rc = scan_decode(scan, decoder, fd, &wanted, limits, canceled, context);
     decoder_free(decoder);
     return rc;
 }

@@ -128,6 +128,15 @@ def busy(path, mark, key_bytes, most, levels=10):
         file.write(image)
 
 
+def rrsg_put(file):
+    """rawdata [1, sample, readout, coil] and trajectory [3, sample, readout], packed."""
+    c, r, s = np.meshgrid(np.arange(2), np.arange(3), np.arange(5), indexing="ij")
+    data = (100 * c + 10 * r + s - 1j * (s + 1)).astype("c8").transpose(2, 1, 0)[None]
+    place = np.stack([r[0], s[0], 0 * s[0]]).astype("f8").transpose(0, 2, 1)
+    file.create_dataset("rawdata", data=data, chunks=(1, 2, 2, 2), compression="gzip", shuffle=True)
+    file.create_dataset("trajectory", data=place, chunks=(3, 2, 2), compression="gzip")
+
+
 def main(folder):
     os.makedirs(folder, exist_ok=True)
     os.chdir(folder)
@@ -194,7 +203,7 @@ def main(folder):
     raw("not_varian", struct.pack(">6I2HI", 3, 7, 128, 4, 512, 7 * 512 + 27, 0, 0x45, 1) + bytes(9000), "unknown-format", "no format")
     raw("bart_hdr", b"# Dimensions\n3 512 64 1 1 1 1 1 1 1 1 1 1 1 1 1 \n", "unknown-format", "BART")
     raw("npy", b"\x93NUMPY\x01\0v\0{'descr': '<c8'}" + bytes(100), "unknown-format", ".npy")
-    raw("npz", b"PK\x03\x04" + bytes(100), "unknown-format", ".npz")
+    raw("npz", b"PK\x03\x04" + bytes(100), "truncated-file", ".npz")
     raw("tar", b"scan.h5" + bytes(250) + b"ustar\0" + b"00" + bytes(500), "unknown-format", "tar -x")
     raw("xz", b"\xfd7zXZ\0" + bytes(100), "unknown-format", "unxz")
     raw("bzip2", b"BZh91AY&SY" + bytes(100), "unknown-format", "bunzip2")
@@ -212,6 +221,15 @@ def main(folder):
         file.create_dataset("dataset/image_0/data", data=np.ones((1, 1, 1, 4, 4), "f4"))
         put_xml(file["dataset"], GOOD_XML, "list")
     text_file("images_only", images, "no-image-data", "reconstructed images")
+    text_file("rrsg", rrsg_put, "bad-parameter", "size=X,Y")
+    text_file("rrsg_rank", lambda f: (f.create_dataset("rawdata", data=np.zeros((2, 3), "c8")), f.create_dataset("trajectory", data=np.zeros((3, 2, 3)))),
+              "malformed-file", "2 axes")
+    text_file("rrsg_real", lambda f: (f.create_dataset("rawdata", data=np.zeros((1, 2, 3, 4))), f.create_dataset("trajectory", data=np.zeros((3, 2, 3)))),
+              "malformed-file", "no complex")
+    text_file("rrsg_link", lambda f: (rrsg_put(f), f.__delitem__("rawdata"), f.__setitem__("rawdata", h5py.ExternalLink("plain", "/x"))),
+              "hostile-file", "link")
+    text_file("rrsg_sparse", lambda f: (f.create_dataset("rawdata", shape=(1, 2**20, 2**10, 64), dtype="c8", chunks=(1, 64, 64, 64)),
+                                        f.create_dataset("trajectory", data=np.zeros((3, 2, 3)))), "malformed-file", "ever written")
     text_file("netcdf", lambda f: f.attrs.create("_NCProperties", b"version=2"), "unknown-format", "NetCDF")
     text_file("other_hdf5", lambda f: f.create_dataset("something/data", data=[1.0]), "unknown-format", "something")
     text_file("scan_archive", lambda f: f.create_dataset("DownloadData.xml", data=b"<x/>"), "unknown-format", "ge_to_ismrmrd")

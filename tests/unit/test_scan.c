@@ -125,7 +125,8 @@ static void every_wrong_field_is_refused(void **state)
 #define ENC(member, value)  PART(encodings_at, struct scan_encoding, member, value)
 #define READ(member, value) PART(readouts_at, struct scan_readout, member, value)
         HEAD(magic, 0),
-        HEAD(version, 2),
+        HEAD(version, 3),
+        HEAD(headless, 2),
         HEAD(encodings, 0),
         HEAD(encodings, SCAN_MAX_ENCODINGS + 1),
         HEAD(encodings, 60),

@@ -1,0 +1,25 @@
+/* scan_arrays.h: inside the decoder: a scan that is given as arrays, without an ISMRMRD header. */
+#ifndef MRIRECON_SCAN_ARRAYS_H
+#define MRIRECON_SCAN_ARRAYS_H
+
+#include "recon/scan/scan.h"
+#include "recon/scan/scan_array.h"
+
+/* The arrays of one scan. C order is meant here, the last axis fastest; how they lie in memory is .step's to tell. */
+struct scan_arrays {
+    struct scan_array kspace;     /* complex [coil][..][sample]; without the axis of coils there is one */
+    struct scan_array trajectory; /* real [..][sample][2 or 3]; k-space may have one more axis before .., repetitions */
+    struct scan_array weights;    /* optional: real [..][sample], density weights */
+    struct scan_array noise;      /* optional: complex [coil][sample], without signal */
+    uint64_t bytes;               /* of all of them, unpacked */
+    uint64_t ignored;             /* arrays that are not read */
+};
+
+/* Write them as a flat scan, as the other readers do. Each combination of the indices between coil and sample is a
+ * readout: the last is kspace_encode_step_1; those before it are kspace_encode_step_2 where the matrix has a z. A
+ * readout of more than 65535 samples becomes segments. `wanted` gives matrix and field of view.
+ * Fails with ERR_BAD_PARAMETER (no size), ERR_MALFORMED_FILE (shapes that do not fit, with both shapes), and as
+ * scan_builder's functions. */
+int scan_arrays_write(int fd, uint64_t cap, const struct scan_arrays *arrays, const struct scan_wanted *wanted);
+
+#endif

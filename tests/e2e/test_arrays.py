@@ -1,0 +1,111 @@
+#!/usr/bin/python3
+"""Scans as arrays, without an ISMRMRD header (.npz, HDF5 pairs), through the daemon against double sums.
+
+Tolerance: as in test_images.py. The parameters size and fov_mm stand for the header.
+"""
+# time limit: 300 s
+import io
+import tempfile
+
+import h5py
+import numpy as np
+
+import scans
+from harness import Daemon, main, same, test
+
+FOLDER = tempfile.TemporaryDirectory()
+TOLERANCE = 3e-5
+QUERY = "kind=recon&tolerance=1e-5&coils=none&output=complex"
+SCAN = scans.radial(matrix=(24, 20, 1), spokes=31, samples=48, coils=2)
+KSPACE, TRAJECTORY, WEIGHTS = SCAN.data.transpose(1, 0, 2), SCAN.traj[..., :2], SCAN.traj[..., 2]
+
+
+def npz(save=np.savez, **arrays):
+    file = io.BytesIO()
+    save(file, **arrays)
+    return file.getvalue()
+
+
+def run(daemon, body, query):
+    job = daemon.run(body, f"{QUERY}&{query}")
+    same(job["state"], "succeeded", f"state ({job['error']})")
+    seen = np.load(io.BytesIO(daemon.get(f"/v1/jobs/{job['id']}/results/image?format=npy").expect(200).body))
+    return job["report"], seen
+
+
+def close(seen, expected):
+    same(tuple(seen.shape), tuple(expected.shape), "shape")
+    error = scans.nrmse(seen, expected)
+    assert error < TOLERANCE, f"the image is off by {error:.3g}, allowed {TOLERANCE:g}"
+
+
+@test("an .npz with weights is the image of the same ISMRMRD scan, to the byte")
+def same_as_ismrmrd(daemon):
+    _, expected = run(daemon, SCAN.bytes(FOLDER.name), "dcf=given")
+    close(expected[0], SCAN.adjoint())
+    report, seen = run(daemon, npz(kspace=KSPACE, trajectory=TRAJECTORY, weights=WEIGHTS), "dcf=given&size=24,20&fov_mm=48,40")
+    assert (seen == expected).all(), "another image"
+    same([d for d in report["decisions"] if d["what"] == "field of view"], [], "decisions on the field of view")
+
+
+@test("a deflated .npz in Fortran order, float64 and big endian, is the same again")
+def any_layout(daemon):
+    _, expected = run(daemon, npz(kspace=KSPACE, trajectory=TRAJECTORY, weights=WEIGHTS), "size=24,20")
+    report, seen = run(daemon, npz(np.savez_compressed, kspace=np.asfortranarray(KSPACE.astype(">c16")),
+                                   trajectory=np.asfortranarray(TRAJECTORY.astype(">f8")), weights=WEIGHTS.astype(">f4")),
+                       "size=24,20")
+    assert (seen == expected).all(), "another image"
+    decided = [d for d in report["decisions"] if d["what"] == "field of view"]
+    same(decided[0]["value"], "24 x 20 x 1 mm", "the field of view that is assumed")
+
+
+@test("repetitions between coil and spoke are a series of images")
+def repetitions(daemon):
+    kspace = np.stack([KSPACE, 2 * KSPACE, 3j * KSPACE], 1)
+    _, seen = run(daemon, npz(kspace=kspace, trajectory=TRAJECTORY, weights=WEIGHTS), "size=24,20")
+    truth = SCAN.adjoint()
+    for i, factor in enumerate((1, 2, 3j)):
+        close(seen[i], factor * truth)
+
+
+@test("HDF5 with rawdata and trajectory, as of the RRSG challenge: the unit is found, the zeroes in kz are passed over")
+def rrsg(daemon):
+    scan = scans.radial(matrix=(24, 24, 1), spokes=31, samples=48, coils=2)
+    path = f"{FOLDER.name}/rrsg.h5"
+    k = np.concatenate([scan.traj[..., :2] * 24, np.zeros((31, 48, 1), np.float32)], -1)
+    with h5py.File(path, "w") as file:
+        file["rawdata"] = scan.data.transpose(2, 0, 1)[None]
+        file.create_dataset("trajectory", data=k.transpose(2, 1, 0), chunks=(1, 48, 31), compression="gzip")
+    with open(path, "rb") as file:
+        report, seen = run(daemon, file.read(), "size=24,24&dcf=none")
+    scan.traj = scan.traj[..., :2]
+    close(seen[0], scan.adjoint())
+    same([d["value"] for d in report["decisions"] if d["what"] == "trajectory unit"], ["grid"], "unit")
+
+
+@test("3-D: partitions and spokes between coil and sample")
+def three_dimensions(daemon):
+    rng = np.random.default_rng(7)
+    kspace = rng.normal(size=(2, 3, 5, 16, 2)).view(complex)[..., 0].astype("c8")
+    trajectory = (rng.uniform(-0.5, 0.5, size=(3, 5, 16, 3))).astype("f4")
+    trajectory[0, 0, 0] = -0.5
+    _, seen = run(daemon, npz(kspace=kspace, trajectory=trajectory), "size=8,10,12&dcf=none&traj_units=pixel")
+    whole = scans.Scan(trajectory.reshape(15, 16, 3), kspace.reshape(2, 15, 16).transpose(1, 0, 2), (8, 10, 12))
+    close(seen[0], whole.adjoint())
+
+
+@test("what is missing or too much is said")
+def refusals(daemon):
+    body = npz(kspace=KSPACE, trajectory=TRAJECTORY)
+    for query, code, words in (("", "bad-parameter", "size=X,Y"), ("size=24,20,4", "trajectory-dimensions", "kz")):
+        problem = daemon.fails(body, f"{QUERY}&{query}", code)
+        assert words in problem["detail"], problem["detail"]
+    problem = daemon.fails(SCAN.bytes(FOLDER.name), f"{QUERY}&size=24,20", "bad-parameter")
+    assert "24 x 20 x 1" in problem["detail"], problem["detail"]
+    for query in ("size=24", "size=24,20,", "size=0,20", "size=1e9,20", "size=24;20", "size=24,20,1,1", "size=24,nan",
+                  "size=24,20&fov_mm=1", "fov_mm=220,220", "size=24,20&fov_mm=0,3", "size=24,20&fov_mm=3,inf"):
+        daemon.request("POST", f"/v1/jobs?{QUERY}&{query}", body).problem(400, "bad-parameter")
+
+
+if __name__ == "__main__":
+    main(Daemon)

@@ -36,14 +36,14 @@ static const struct dev_leaf *gpu_leaf(char *note, size_t note_size)
         if (access(path, R_OK) != 0)
             continue;
         void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-        if (library == NULL) {
+        if (!library) {
             snprintf(note, note_size, "mrirecon-gpu.so cannot be loaded: %s", dlerror());
             return NULL;
         }
         const struct dev_leaf *(*open_leaf)(void);
         *(void **)&open_leaf = dlsym(library, DEV_GPU_SYMBOL);
-        const struct dev_leaf *leaf = open_leaf != NULL ? open_leaf() : NULL;
-        if (leaf == NULL || leaf->abi != DEV_LEAF_ABI) {
+        const struct dev_leaf *leaf = open_leaf ? open_leaf() : NULL;
+        if (!leaf || leaf->abi != DEV_LEAF_ABI) {
             snprintf(note, note_size, "mrirecon-gpu.so is of another version than this program");
             return NULL;
         }
@@ -56,12 +56,12 @@ static const struct dev_leaf *gpu_leaf(char *note, size_t note_size)
 int dev_create(struct dev **out, enum dev_kind kind, int index, int threads)
 {
     struct dev *dev = calloc(1, sizeof *dev);
-    if (dev == NULL)
-        return err_set(ERR_NO_MEMORY, "Not enough memory for a device.");
+    if (!dev)
+        return err_no_memory("a device");
     dev->threads = threads > 0 ? threads : cores_available();
     if (kind != DEV_CPU) {
         dev->leaf = gpu_leaf(dev->note, sizeof dev->note);
-        if (dev->leaf != NULL) {
+        if (dev->leaf) {
             dev->gpu = true;
             if (dev->leaf->open(dev, kind == DEV_AUTO ? DEV_ANY : index) == 0) {
                 *out = dev;
@@ -71,16 +71,16 @@ int dev_create(struct dev **out, enum dev_kind kind, int index, int threads)
             snprintf(dev->note, sizeof dev->note, "%.200s", err_last()->text);
         }
         if (kind == DEV_GPU) {
-            int status = err_set(ERR_NO_DEVICE, "GPU %d cannot be used: %s", index, dev->note);
+            int rc = err_set(ERR_NO_DEVICE, "GPU %d cannot be used: %s", index, dev->note);
             free(dev);
-            return status;
+            return rc;
         }
     }
     dev->leaf = &dev_leaf_cpu;
-    int status = dev->leaf->open(dev, 0);
-    if (status != 0) {
+    int rc = dev->leaf->open(dev, 0);
+    if (rc) {
         free(dev);
-        return status;
+        return rc;
     }
     *out = dev;
     return 0;
@@ -88,7 +88,7 @@ int dev_create(struct dev **out, enum dev_kind kind, int index, int threads)
 
 void dev_free(struct dev *dev)
 {
-    if (dev == NULL)
+    if (!dev)
         return;
     dev->leaf->close(dev);
     free(dev);
@@ -135,7 +135,7 @@ int dev_alloc(struct dev *dev, size_t bytes, void **out)
 
 void dev_release(struct dev *dev, void *memory)
 {
-    if (memory != NULL)
+    if (memory)
         dev->leaf->release(dev, memory);
 }
 

@@ -44,7 +44,7 @@ static int cpu_alloc(struct dev *dev, size_t bytes, void **out)
     void *memory = NULL;
     if (size_add(bytes, ALIGNMENT - 1, &rounded))
         memory = aligned_alloc(ALIGNMENT, rounded / ALIGNMENT * ALIGNMENT);
-    if (memory == NULL)
+    if (!memory)
         return err_set_bytes(ERR_NO_MEMORY, (int64_t)bytes, (int64_t)host_memory_available(),
                              "%zu bytes of memory were needed and not there.", bytes);
     *out = memory;

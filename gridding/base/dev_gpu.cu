@@ -39,7 +39,7 @@ int gpu_alloc(struct gpu *gpu, size_t bytes, void **out, const char *what)
     }
     cudaError_t status = cudaMallocFromPoolAsync(&memory, bytes, gpu->pool, gpu->stream);
     if (status == cudaErrorMemoryAllocation) {
-        /* The pool may hold enough in pieces of the wrong size: give them back to the driver and ask again. */
+        /* The pool may hold enough in slots of the wrong size: give them back to the driver and ask again. */
         cudaGetLastError();
         int rc = gpu_finish(gpu, what);
         if (!rc)

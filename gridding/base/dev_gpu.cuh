@@ -3,8 +3,8 @@
  * Every call and every launch is checked; a failure that the driver keeps (a "sticky" one) is reported as ERR_DEVICE
  * from then on, and the process has to end. All work of a device goes through its one stream.
  */
-#ifndef MRIRECON_DEV_DEVICE_CUH
-#define MRIRECON_DEV_DEVICE_CUH
+#ifndef MRIRECON_DEV_GPU_CUH
+#define MRIRECON_DEV_GPU_CUH
 
 #include "gridding/base/dev_leaf.h"
 #include "gridding/base/err.h"

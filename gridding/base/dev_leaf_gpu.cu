@@ -83,7 +83,7 @@ static int leaf_open(struct dev *dev, int index)
         return rc;
     struct gpu *gpu = (struct gpu *)calloc(1, sizeof *gpu);
     if (!gpu)
-        return err_set(ERR_NO_MEMORY, "Not enough memory to open GPU %d.", index);
+        return err_no_memory("opening GPU %d", index);
     gpu->index = index;
     gpu->multiprocessors = properties.multiProcessorCount;
     gpu->shared_most = properties.sharedMemPerBlockOptin;

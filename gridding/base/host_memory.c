@@ -14,12 +14,12 @@ static size_t number_read(const char *path, const char *name)
     char line[256];
     size_t value = UNKNOWN, length = strlen(name);
     FILE *file = fopen(path, "re");
-    while (file != NULL && value == UNKNOWN && fgets(line, sizeof line, file) != NULL) {
+    while (file && value == UNKNOWN && fgets(line, sizeof line, file)) {
         unsigned long long number;
         if (strncmp(line, name, length) == 0 && sscanf(line + length, "%llu", &number) == 1 && number < UNKNOWN)
             value = (size_t)number;
     }
-    if (file != NULL)
+    if (file)
         fclose(file);
     return value;
 }
@@ -73,7 +73,7 @@ static void groups_count(const struct cgroup_files *files, const char *root, con
     if (mount + strlen(name) >= sizeof folder)
         return;
     snprintf(folder + mount, sizeof folder - (size_t)mount, "%s", name);
-    for (char *end = folder + strlen(folder); end != NULL; end = strrchr(folder + mount, '/')) {
+    for (char *end = folder + strlen(folder); end; end = strrchr(folder + mount, '/')) {
         *end = '\0';
         group_count(files, folder, available, total);
     }
@@ -90,9 +90,9 @@ void host_memory_below(const char *root, size_t *available, size_t *total)
     snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
     FILE *file = fopen(path, "re");
     /* 4:cpu,memory:/user.slice for version 1, 0::/user.slice for version 2. */
-    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
-        char *controllers = strchr(line, ':'), *name = controllers != NULL ? strchr(controllers + 1, ':') : NULL;
-        if (name == NULL)
+    while (file && fgets(line, sizeof line, file)) {
+        char *controllers = strchr(line, ':'), *name = controllers ? strchr(controllers + 1, ':') : NULL;
+        if (!name)
             continue;
         *controllers++ = *name++ = '\0';
         name[strcspn(name, "\n")] = '\0';
@@ -102,7 +102,7 @@ void host_memory_below(const char *root, size_t *available, size_t *total)
         if (memory || strcmp(line, "0") == 0)
             groups_count(&versions[memory], root, name, available, total);
     }
-    if (file != NULL)
+    if (file)
         fclose(file);
 }
 

@@ -137,7 +137,7 @@ int gpu_stage_make(struct gpu_stage **out, int threads)
 {
     struct gpu_stage *stage = new (std::nothrow) struct gpu_stage();
     if (!stage)
-        return err_set(ERR_NO_MEMORY, "Not enough memory for transfers.");
+        return err_no_memory("transfers");
     stage->threads = std::min(threads, (int)THREADS_MOST);
     int rc = gpu_check(cudaHostAlloc((void **)&stage->pinned, (size_t)stage->threads * 2 * CHUNK, cudaHostAllocDefault),
                        "Pinning memory for transfers");

@@ -12,7 +12,7 @@ static void (*kernel_of_table(int n, bool rows, fft_kind kind))(struct lines_arg
     case FFT_BACK:
     case FFT_BACK_IMAGE:
         return fft_back_kernel(n, rows, kind);
-    case FFT_BACK_PIECES:
+    case FFT_BACK_SLOTS:
     case FFT_BACK_BRICKS:
         return fft_sums_kernel(n, kind);
     default:
@@ -84,7 +84,7 @@ static __global__ void __launch_bounds__(LINE_THREADS_MOST, 1)
     extern __shared__ float2 shared[];
     const struct place at = place_of(a, ROWS, a.lines_per_block, a.threads);
     int done = a.radix[0];
-    if (KIND == FFT_BACK_PIECES && !sum_lines<2>(a, at, shared, a.n, a.threads)) {
+    if (KIND == FFT_BACK_SLOTS && !sum_lines<2>(a, at, shared, a.n, a.threads)) {
         clear_lines(a.pass, at, a.threads);
         return;
     }
@@ -105,8 +105,8 @@ static void (*kernel_of_any(bool rows, fft_kind kind))(struct lines_args)
         return rows ? transform_any<true, FFT_BACK> : transform_any<false, FFT_BACK>;
     case FFT_FORTH:
         return rows ? transform_any<true, FFT_FORTH> : transform_any<false, FFT_FORTH>;
-    case FFT_BACK_PIECES:
-        return transform_any<true, FFT_BACK_PIECES>;
+    case FFT_BACK_SLOTS:
+        return transform_any<true, FFT_BACK_SLOTS>;
     case FFT_BACK_BRICKS:
         return transform_any<true, FFT_BACK_BRICKS>;
     case FFT_BACK_IMAGE:
@@ -154,7 +154,7 @@ int fft_plan_make(struct fft_plan *plan, struct gpu *gpu, int n)
     plan->threads = n / plan->radix[plan->stages - 1];
     float2 *host = (float2 *)malloc((size_t)n * sizeof *host);
     if (!host)
-        return err_set(ERR_NO_MEMORY, "Not enough memory for the twiddle factors of a grid of %d cells.", n);
+        return err_no_memory("the twiddle factors of a grid of %d cells", n);
     for (int j = 0; j < n; j++) {
         double phase = 2.0 * M_PI * j / n;
         host[j] = make_float2((float)cos(phase), (float)sin(phase));
@@ -175,7 +175,7 @@ void fft_plan_free(struct fft_plan *plan, struct gpu *gpu)
 int fft_run(struct gpu *gpu, const struct fft_plan *plan, const struct fft_pass *pass)
 {
     struct lines_args a;
-    bool summed = pass->kind == FFT_BACK_PIECES || pass->kind == FFT_BACK_BRICKS;
+    bool summed = pass->kind == FFT_BACK_SLOTS || pass->kind == FFT_BACK_BRICKS;
     bool rows = (summed || pass->in_view.step == 1) && pass->out_view.step == 1;
     void (*kernel)(struct lines_args) = kernel_of_table(plan->n, rows, pass->kind);
     size_t line_bytes = (size_t)line_room(rows, plan->n) * sizeof(float2);

@@ -5,8 +5,8 @@
  * only what is kept: for a grid of twice the image's size the three passes move 2.6 grids instead of the 6 and more of
  * a full FFT and a crop, and they work in place.
  */
-#ifndef MRIRECON_FFT_DEVICE_CUH
-#define MRIRECON_FFT_DEVICE_CUH
+#ifndef MRIRECON_FFT_GPU_CUH
+#define MRIRECON_FFT_GPU_CUH
 
 #include "gridding/range/bricks_gpu.cuh"
 #include "gridding/range/slots_gpu.cuh"
@@ -35,20 +35,20 @@ struct fft_view {
  * -floor(kept/2) .. ceil(kept/2)-1 in that order. A pass forth (exponent -) reads those, the others being zero, and
  * writes all n. In the _IMAGE kinds the kept elements are multiplied by element[e] line[l] set[s] (line, set: may be
  * NULL), or by full[] where that is set. FFT_FORTH multiplies all n elements it writes by full[] where that is set.
- * FFT_BACK_PIECES is FFT_BACK along x of a grid in pieces: line l of set s are the cells y = first_line + l, z = s.
+ * FFT_BACK_SLOTS is FFT_BACK along x of a grid in slots: line l of set s are the cells y = first_line + l, z = s.
  * FFT_BACK_BRICKS likewise of grids in bricks: line l of set s are the cells y = l of the set's. */
-enum fft_kind { FFT_BACK, FFT_BACK_IMAGE, FFT_FORTH, FFT_FORTH_IMAGE, FFT_BACK_PIECES, FFT_BACK_BRICKS };
+enum fft_kind { FFT_BACK, FFT_BACK_IMAGE, FFT_FORTH, FFT_FORTH_IMAGE, FFT_BACK_SLOTS, FFT_BACK_BRICKS };
 
 struct fft_pass {
     enum fft_kind kind;
-    const float2 *in; /* not of pieces and bricks */
+    const float2 *in; /* not of slots and bricks */
     float2 *out;
     struct fft_view in_view, out_view;
     int kept;
     int lines, sets;
     const float *element, *line, *set, *full;
     struct fft_view full_view;
-    struct pieces pieces; /* FFT_BACK_PIECES */
+    struct slots slots;   /* FFT_BACK_SLOTS */
     struct bricks bricks; /* FFT_BACK_BRICKS */
     int first_line;
     float *squares; /* FFT_BACK_IMAGE, not NULL: |value|^2 is added here, laid out as `out` */

@@ -3,6 +3,5 @@
 
 void (*fft_sums_kernel(int n, fft_kind kind))(struct lines_args)
 {
-    return kind == FFT_BACK_PIECES ? kernel_of_size<true, FFT_BACK_PIECES>(n)
-                                   : kernel_of_size<true, FFT_BACK_BRICKS>(n);
+    return kind == FFT_BACK_SLOTS ? kernel_of_size<true, FFT_BACK_SLOTS>(n) : kernel_of_size<true, FFT_BACK_BRICKS>(n);
 }

@@ -101,23 +101,23 @@ static __device__ __forceinline__ int slot_of(bool rows, int n, int lines_per_bl
     return rows ? at.line_in_block * line_room(true, n) + k + (k >> 4) : k * lines_per_block + at.line_in_block;
 }
 
-/* Add up the pieces of a block's lines into shared memory, each by the threads of its own, some bins of a thread at
+/* Add up the slots of a block's lines into shared memory, each by the threads of its own, some bins of a thread at
  * once; false: they are all empty. */
 template <int BINS>
 static __device__ __forceinline__ bool sum_lines(const struct lines_args &a, const struct place &at, float2 *shared,
                                                  int n, int threads)
 {
-    const struct pieces &p = a.pass.pieces;
+    const struct slots &p = a.pass.slots;
     const int quads = p.columns / 4, step = threads / quads, x0 = at.thread / quads, quad = at.thread - x0 * quads;
     const int line = blockIdx.x * (blockDim.x / threads) + at.line_in_block;
-    const struct pieces_line from = pieces_line_of(p, a.pass.first_line + min(line, a.pass.lines - 1), blockIdx.y);
-    if (__syncthreads_and(pieces_line_empty(p, from)))
+    const struct slots_line from = slots_line_of(p, a.pass.first_line + min(line, a.pass.lines - 1), blockIdx.y);
+    if (__syncthreads_and(slots_line_empty(p, from)))
         return false;
     const int size = p.x.cells % p.x.bins || p.x.shift ? 0 : p.x.cells / p.x.bins; /* of all bins, if it is one */
     float2 *to = shared + at.line_in_block * line_room(true, n);
     for (int x = at.there && x0 < step ? x0 : p.x.bins; x < p.x.bins; x += BINS * step) {
         float4 sum[BINS][2];
-        pieces_sum(p, from, x, step, quad, sum);
+        slots_sum(p, from, x, step, quad, sum);
 #pragma unroll
         for (int b = 0; b < BINS; b++) {
             int bin = x + b * step;
@@ -162,7 +162,7 @@ static __device__ __forceinline__ void sum_bricks(const struct lines_args &a, fl
     __syncthreads();
 }
 
-/* The lines of a block whose pieces are all empty. */
+/* The lines of a block whose slots are all empty. */
 static __device__ __forceinline__ void clear_lines(const struct fft_pass &p, const struct place &at, int threads)
 {
     for (int e = at.thread; at.there && e < p.kept; e += threads)
@@ -170,7 +170,7 @@ static __device__ __forceinline__ void clear_lines(const struct fft_pass &p, con
 }
 
 /* One Stockham stage: thread t does butterfly t. `done` is the product of the radices before. The first stage reads the
- * device's memory (of pieces and bricks: what was added up), the last writes it; between them a line is in shared
+ * device's memory (of slots and bricks: what was added up), the last writes it; between them a line is in shared
  * memory. */
 enum stage_step { STAGE_FIRST, STAGE_INNER, STAGE_LAST };
 
@@ -193,7 +193,7 @@ static __device__ __forceinline__ void stage(const struct lines_args &a, const s
 {
     constexpr bool forth = KIND == FFT_FORTH || KIND == FFT_FORTH_IMAGE;
     int apart = n / R, t = at.thread, block = t / done, j = t - block * done;
-    constexpr bool from_shared = STEP != STAGE_FIRST || KIND == FFT_BACK_PIECES || KIND == FFT_BACK_BRICKS;
+    constexpr bool from_shared = STEP != STAGE_FIRST || KIND == FFT_BACK_SLOTS || KIND == FFT_BACK_BRICKS;
     bool works = at.there && t < apart;
     float2 v[R];
     if (works) {

@@ -85,7 +85,7 @@ static __global__ void __launch_bounds__(block_threads(R0 *R1 *R2 *R3 / (R3 > 1 
     constexpr int n = R0 * R1 * R2 * R3, threads = n / (R3 > 1 ? R3 : R2);
     const int lines = ROWS ? (int)blockDim.x / threads : lines_that_fit(threads, false);
     const struct place at = place_of(a, ROWS, lines, threads);
-    if (KIND == FFT_BACK_PIECES && !sum_lines<(n / threads + 3) / 4>(a, at, shared, n, threads)) {
+    if (KIND == FFT_BACK_SLOTS && !sum_lines<(n / threads + 3) / 4>(a, at, shared, n, threads)) {
         clear_lines(a.pass, at, threads);
         return;
     }
@@ -118,6 +118,6 @@ template <bool ROWS, fft_kind KIND> static inline void (*kernel_of_size(int n))(
 /* Rows are never the image's side: a NUFFT has two dimensions or more. */
 void (*fft_back_kernel(int n, bool rows, fft_kind kind))(struct lines_args);  /* FFT_BACK, FFT_BACK_IMAGE */
 void (*fft_forth_kernel(int n, bool rows, fft_kind kind))(struct lines_args); /* FFT_FORTH, FFT_FORTH_IMAGE */
-void (*fft_sums_kernel(int n, fft_kind kind))(struct lines_args); /* FFT_BACK_PIECES, FFT_BACK_BRICKS; rows */
+void (*fft_sums_kernel(int n, fft_kind kind))(struct lines_args); /* FFT_BACK_SLOTS, FFT_BACK_BRICKS; rows */
 
 #endif

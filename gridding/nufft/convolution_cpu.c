@@ -20,7 +20,7 @@ struct convolution_cpu {
 static void destroy(void *state)
 {
     struct convolution_cpu *c = state;
-    if (c == NULL)
+    if (!c)
         return;
     grid_cpu_free(c->grid);
     free(c->spectrum);
@@ -31,8 +31,8 @@ static void destroy(void *state)
 static int create(void **state, struct dev *dev, int dim, const int n[3], const int grid[3], int batch)
 {
     struct convolution_cpu *c = calloc(1, sizeof *c);
-    if (c == NULL)
-        return err_set(ERR_NO_MEMORY, "Not enough memory for a convolution.");
+    if (!c)
+        return err_no_memory("a convolution");
     int longest = grid[0] > grid[1] ? grid[0] : grid[1];
     longest = longest > grid[2] ? longest : grid[2];
     c->cells = (size_t)grid[0] * (size_t)grid[1] * (size_t)grid[2];
@@ -46,13 +46,13 @@ static int create(void **state, struct dev *dev, int dim, const int n[3], const 
     c->lanes_most = range_cpu_lanes(batch);
     while (c->lanes_most > 1 && c->cells * (size_t)c->lanes_most * sizeof(struct c32) > group_bytes_most)
         c->lanes_most = range_cpu_lanes(c->lanes_most / 2);
-    int status = c->ones && c->spectrum ? grid_cpu_create(&c->grid, &c->shape, c->lanes_most, c->threads)
-                                        : err_set_bytes(ERR_NO_MEMORY, (int64_t)(c->cells * sizeof *c->spectrum), -1,
-                                                        "Not enough memory for a convolution on %d x %d x %d cells.",
-                                                        grid[0], grid[1], grid[2]);
-    if (status != 0) {
+    int rc = c->ones && c->spectrum
+                 ? grid_cpu_create(&c->grid, &c->shape, c->lanes_most, c->threads)
+                 : err_no_memory_bytes(c->cells * sizeof *c->spectrum, "a convolution on %d x %d x %d cells", grid[0],
+                                       grid[1], grid[2]);
+    if (rc) {
         destroy(c);
-        return status;
+        return rc;
     }
     for (int i = 0; i < longest; i++)
         c->ones[i] = 1;
@@ -73,9 +73,9 @@ static int set_kernel(void *state, const int kernel_n[3], const struct c32 *kern
     struct grid_cpu *grid = NULL;
     for (int d = 0; d < 3; d++)
         shape.n[d] = kernel_n[d];
-    int status = grid_cpu_create(&grid, &shape, 1, c->threads);
-    if (status != 0)
-        return status;
+    int rc = grid_cpu_create(&grid, &shape, 1, c->threads);
+    if (rc)
+        return rc;
     grid_cpu_from_image(grid, 1, kernel);
     const struct c32 *values = grid_cpu_values(grid);
     for (size_t i = 0; i < c->cells; i++)

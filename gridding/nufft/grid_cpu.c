@@ -29,13 +29,13 @@ static int make_ffts(struct grid_cpu *p)
 {
     const struct nufft_shape *s = p->shape;
     for (int forward = 0; forward < 2; forward++) {
-        int sign = forward ? -1 : 1, status = 0;
-        for (int g = 0; g < GROUPS && group_lanes[g] <= p->lanes_most && status == 0; g++)
-            status = fft_cpu_create(&p->x[forward][g], s->grid[0], group_lanes[g], sign);
-        for (int d = 1; d < s->dim && status == 0; d++)
-            status = fft_cpu_create(&p->column[forward][d], s->grid[d], PANEL, sign);
-        if (status != 0)
-            return status;
+        int sign = forward ? -1 : 1, rc = 0;
+        for (int g = 0; g < GROUPS && group_lanes[g] <= p->lanes_most && !rc; g++)
+            rc = fft_cpu_create(&p->x[forward][g], s->grid[0], group_lanes[g], sign);
+        for (int d = 1; d < s->dim && !rc; d++)
+            rc = fft_cpu_create(&p->column[forward][d], s->grid[d], PANEL, sign);
+        if (rc)
+            return rc;
     }
     return 0;
 }
@@ -51,10 +51,8 @@ static int make_values(struct grid_cpu *p)
         p->values = aligned_alloc(64, bytes / 64 * 64);
         p->panel = aligned_alloc(64, panels);
     }
-    if (p->values == NULL || p->panel == NULL)
-        return err_set_bytes(ERR_NO_MEMORY, (int64_t)bytes, -1,
-                             "Not enough memory for an oversampled grid of %d x %d x %d.", s->grid[0], s->grid[1],
-                             s->grid[2]);
+    if (!p->values || !p->panel)
+        return err_no_memory_bytes(bytes, "an oversampled grid of %d x %d x %d", s->grid[0], s->grid[1], s->grid[2]);
     memset(p->panel, 0, panels);
     p->bytes = bytes + panels;
     return 0;
@@ -63,24 +61,24 @@ static int make_values(struct grid_cpu *p)
 int grid_cpu_create(struct grid_cpu **out, const struct nufft_shape *shape, int lanes_most, int threads)
 {
     struct grid_cpu *p = calloc(1, sizeof *p);
-    if (p == NULL)
-        return err_set(ERR_NO_MEMORY, "Not enough memory for a grid.");
+    if (!p)
+        return err_no_memory("a grid");
     p->shape = shape;
     p->threads = threads;
     p->lanes_most = lanes_most;
-    int status = make_ffts(p);
-    if (status == 0)
-        status = make_values(p);
-    if (status == 0)
+    int rc = make_ffts(p);
+    if (!rc)
+        rc = make_values(p);
+    if (!rc)
         *out = p;
     else
         grid_cpu_free(p);
-    return status;
+    return rc;
 }
 
 void grid_cpu_free(struct grid_cpu *p)
 {
-    if (p == NULL)
+    if (!p)
         return;
     for (int forward = 0; forward < 2; forward++) {
         for (int g = 0; g < GROUPS; g++)
@@ -145,14 +143,13 @@ static void pass(struct grid_cpu *p, int d, int lanes, bool forward)
  * the row (z, y). */
 static inline float row_factor(const struct nufft_shape *s, int z, int y)
 {
-    return s->deapodise_radial != NULL ? 1 : s->deapodise[1][y] * s->deapodise[2][z];
+    return s->deapodise_radial ? 1 : s->deapodise[1][y] * s->deapodise[2][z];
 }
 
 static inline const float *row_factors(const struct nufft_shape *s, int z, int y)
 {
-    return s->deapodise_radial != NULL
-               ? s->deapodise_radial + ((size_t)z * (size_t)s->n[1] + (size_t)y) * (size_t)s->n[0]
-               : s->deapodise[0];
+    return s->deapodise_radial ? s->deapodise_radial + ((size_t)z * (size_t)s->n[1] + (size_t)y) * (size_t)s->n[0]
+                               : s->deapodise[0];
 }
 
 /* x pass of the adjoint, cropped and deapodised into image[lane][z][y][x], or its squares added to squares[z][y][x]. */
@@ -171,7 +168,7 @@ static void finish_rows(struct grid_cpu *p, int lanes, struct c32 *image, float 
             for (int x = 0; x < s->n[0]; x++) {
                 const struct c32 *v = line + grid_row(x, s->n[0], s->grid[0]) * (size_t)lanes;
                 float w = fx[x] * f, sum = 0;
-                if (image != NULL)
+                if (image)
                     for (int l = 0; l < lanes; l++)
                         image[(size_t)l * pixels + out + (size_t)x] = (struct c32){v[l].re * w, v[l].im * w};
                 else {

@@ -83,17 +83,17 @@ static int spread_fill(const struct spread *s)
 {
     int rc = 0, last = s->dim - 1;
     memset(s->values, 0, s->cells * sizeof *s->values);
-    for (int part = 0; part < 1 << last && rc == 0; part++) {
+    for (int part = 0; part < 1 << last && !rc; part++) {
         int shift[3] = {0};
         for (int d = 0; d < s->dim; d++)
             shift[d] = d == last || part >> d & 1 ? s->n[d] / 2 : s->n[d] / 2 - s->n[d];
         wave_fill(s, shift);
         rc = dev_upload(s->dev, s->data, s->wave, s->samples * sizeof *s->wave);
-        if (rc == 0)
+        if (!rc)
             rc = nufft_adjoint(s->plan, 1, s->data, s->adjoint);
-        if (rc == 0)
+        if (!rc)
             rc = dev_download(s->dev, s->image, s->adjoint, s->pixels * sizeof *s->image);
-        if (rc == 0)
+        if (!rc)
             image_put(s, shift);
     }
     return rc;
@@ -104,21 +104,21 @@ static int spread_make(struct spread *s, struct c32 **out)
 {
     const size_t bytes = s->cells * sizeof **out;
     int rc = dev_alloc(s->dev, bytes, (void **)out);
-    struct c32 *direct = rc == 0 ? dev_direct(s->dev, *out) : NULL;
-    if (rc != 0)
+    struct c32 *direct = !rc ? dev_direct(s->dev, *out) : NULL;
+    if (rc)
         return rc;
     s->wave = malloc((s->samples + 1) * sizeof *s->wave);
     s->image = malloc(s->pixels * sizeof *s->image);
     s->values = direct ? direct : malloc(bytes);
     if (!s->wave || !s->image || !s->values)
         rc = err_no_memory_bytes(bytes, "the point spread function of %zu samples", s->samples);
-    if (rc == 0)
+    if (!rc)
         rc = dev_alloc(s->dev, (s->samples + 1) * sizeof *s->data, (void **)&s->data);
-    if (rc == 0)
+    if (!rc)
         rc = dev_alloc(s->dev, s->pixels * sizeof *s->adjoint, (void **)&s->adjoint);
-    if (rc == 0)
+    if (!rc)
         rc = spread_fill(s);
-    if (rc == 0 && !direct)
+    if (!rc && !direct)
         rc = dev_upload(s->dev, *out, s->values, bytes);
     dev_release(s->dev, s->adjoint);
     dev_release(s->dev, s->data);
@@ -138,7 +138,7 @@ int normal_create_of(struct normal **out, struct dev *dev, const struct nufft_pa
     struct c32 *spread = NULL;
     float scale = 1;
     int rc = check_params(params);
-    if (rc != 0)
+    if (rc)
         return rc;
     struct normal *normal = calloc(1, sizeof *normal);
     if (!normal)
@@ -157,12 +157,12 @@ int normal_create_of(struct normal **out, struct dev *dev, const struct nufft_pa
     }
     normal->pixels = s.pixels;
     rc = spread_make(&s, &spread);
-    if (rc == 0)
+    if (!rc)
         rc = normal->leaf->create(&normal->state, dev, params->dim, params->n, normal->info.grid, params->batch);
-    if (rc == 0)
+    if (!rc)
         rc = normal->leaf->set_kernel(normal->state, s.twice, spread, scale);
     dev_release(dev, spread);
-    if (rc != 0) {
+    if (rc) {
         normal_free(normal);
         return rc;
     }
@@ -178,11 +178,11 @@ int normal_create(struct normal **out, struct dev *dev, const struct nufft_param
     struct nufft *plan = NULL;
     int rc = check_params(params);
     one.batch = 1;
-    if (rc == 0)
+    if (!rc)
         rc = nufft_create(&plan, dev, &one, samples, k);
-    if (rc == 0)
+    if (!rc)
         rc = nufft_set_weights(plan, weights);
-    if (rc == 0)
+    if (!rc)
         rc = normal_create_of(out, dev, params, plan, k);
     nufft_free(plan);
     return rc;
@@ -190,7 +190,7 @@ int normal_create(struct normal **out, struct dev *dev, const struct nufft_param
 
 void normal_free(struct normal *normal)
 {
-    if (normal == NULL)
+    if (!normal)
         return;
     normal->leaf->destroy(normal->state);
     free(normal);
@@ -205,10 +205,10 @@ int normal_apply(struct normal *normal, int batch, const struct c32 *image, stru
 {
     for (int first = 0; first < batch; first += normal->batch) {
         int now = batch - first < normal->batch ? batch - first : normal->batch;
-        int status = normal->leaf->apply(normal->state, now, image + (size_t)first * normal->pixels,
-                                         result + (size_t)first * normal->pixels);
-        if (status != 0)
-            return status;
+        int rc = normal->leaf->apply(normal->state, now, image + (size_t)first * normal->pixels,
+                                     result + (size_t)first * normal->pixels);
+        if (rc)
+            return rc;
     }
     return 0;
 }

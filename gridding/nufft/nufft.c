@@ -66,7 +66,7 @@ static int check_params(const struct nufft_params *p, size_t samples)
         return err_set(ERR_BAD_PARAMETER, "The bin depth is %d. It is 1 or more samples, automatic, or without limit.",
                        p->bin_depth);
     if (p->overflow != NUFFT_SPLIT && p->overflow != NUFFT_OVERFLOW_CPU)
-        return err_set(ERR_BAD_PARAMETER, "There is no way %d to treat samples past the bin depth.", (int)p->overflow);
+        return err_set(ERR_BAD_PARAMETER, "There is no choice %d for samples past the bin depth.", (int)p->overflow);
     if (p->batch < 1)
         return err_set(ERR_BAD_PARAMETER, "A batch holds at least one transform, not %d.", p->batch);
     if (samples > UINT32_MAX / 2)
@@ -136,9 +136,8 @@ static int make_tables(struct nufft *plan)
     bool radial = s->kernel == NUFFT_RADIAL;
     size_t count = radial ? plan->pixels : (size_t)s->n[0] + (size_t)s->n[1] + (size_t)s->n[2];
     plan->tables = malloc(count * sizeof *plan->tables);
-    if (plan->tables == NULL)
-        return err_set_bytes(ERR_NO_MEMORY, (int64_t)(count * sizeof *plan->tables), -1,
-                             "Not enough memory for the deapodisation.");
+    if (!plan->tables)
+        return err_no_memory_bytes(count * sizeof *plan->tables, "the deapodisation");
     if (!radial) {
         float *next = plan->tables;
         for (int d = 0; d < 3; d++) {
@@ -165,12 +164,12 @@ static int make_tables(struct nufft *plan)
 
 int nufft_create(struct nufft **out, struct dev *dev, const struct nufft_params *params, size_t samples, const float *k)
 {
-    int status = check_params(params, samples);
-    if (status != 0)
-        return status;
+    int rc = check_params(params, samples);
+    if (rc)
+        return rc;
     struct nufft *plan = calloc(1, sizeof *plan);
-    if (plan == NULL)
-        return err_set(ERR_NO_MEMORY, "Not enough memory for a plan.");
+    if (!plan)
+        return err_no_memory("a plan");
     plan->dev = dev;
     plan->leaf = dev->leaf->nufft;
     plan->samples = samples;
@@ -184,21 +183,21 @@ int nufft_create(struct nufft **out, struct dev *dev, const struct nufft_params 
                                        .overflow = params->overflow,
                                        .overflow_ops = &range_overflow_ops};
     choose(plan, params);
-    status = make_tables(plan);
-    if (status == 0)
-        status = plan->leaf->create(&plan->state, dev, &plan->shape, samples, k);
-    if (status == 0)
+    rc = make_tables(plan);
+    if (!rc)
+        rc = plan->leaf->create(&plan->state, dev, &plan->shape, samples, k);
+    if (!rc)
         *out = plan;
     else
         nufft_free(plan);
-    return status;
+    return rc;
 }
 
 void nufft_free(struct nufft *plan)
 {
-    if (plan == NULL)
+    if (!plan)
         return;
-    if (plan->state != NULL)
+    if (plan->state)
         plan->leaf->destroy(plan->state);
     free(plan->tables);
     free(plan);
@@ -217,13 +216,14 @@ void nufft_describe(const struct nufft *plan, struct nufft_info *info)
     plan->leaf->describe(plan->state, info);
 }
 
-const char *nufft_way_name(enum nufft_way way)
+const char *nufft_method_name(enum nufft_method method)
 {
     static const char *const names[] = {
-        [NUFFT_WAY_CPU] = "cpu",       [NUFFT_WAY_TILES] = "tiles",      [NUFFT_WAY_BRICKS] = "bricks",
-        [NUFFT_WAY_PLANES] = "planes", [NUFFT_WAY_WIDE] = "wide bricks", [NUFFT_WAY_DENSE] = "dense bricks",
+        [NUFFT_METHOD_CPU] = "cpu",         [NUFFT_METHOD_TILES] = "tiles",
+        [NUFFT_METHOD_BRICK8] = "brick8",   [NUFFT_METHOD_BRICK2D] = "brick2d",
+        [NUFFT_METHOD_BRICK16] = "brick16", [NUFFT_METHOD_BRICK_DENSE] = "brick-dense",
     };
-    return names[way];
+    return names[method];
 }
 
 void nufft_times(const struct nufft *plan, struct nufft_times *times)
@@ -233,7 +233,7 @@ void nufft_times(const struct nufft *plan, struct nufft_times *times)
 
 int nufft_bins(const struct nufft *plan, struct nufft_bins *bins)
 {
-    if (plan->leaf->bins == NULL)
+    if (!plan->leaf->bins)
         return err_set(ERR_BAD_PARAMETER, "The plans of %s do not tell their bins.", dev_name(plan->dev));
     return plan->leaf->bins(plan->state, bins);
 }
@@ -247,10 +247,10 @@ int nufft_adjoint_begin(struct nufft *plan, int batch, const struct c32 *data, s
 {
     for (int first = 0; first < batch; first += plan->shape.batch) {
         int now = batch - first < plan->shape.batch ? batch - first : plan->shape.batch;
-        int status = plan->leaf->adjoint(plan->state, now, data + (size_t)first * plan->samples,
-                                         image + (size_t)first * plan->pixels);
-        if (status != 0)
-            return status;
+        int rc = plan->leaf->adjoint(plan->state, now, data + (size_t)first * plan->samples,
+                                     image + (size_t)first * plan->pixels);
+        if (rc)
+            return rc;
     }
     return 0;
 }
@@ -259,9 +259,9 @@ int nufft_adjoint_squares_begin(struct nufft *plan, int batch, const struct c32 
 {
     for (int first = 0; first < batch; first += plan->shape.batch) {
         int now = batch - first < plan->shape.batch ? batch - first : plan->shape.batch;
-        int status = plan->leaf->adjoint_squares(plan->state, now, data + (size_t)first * plan->samples, squares);
-        if (status != 0)
-            return status;
+        int rc = plan->leaf->adjoint_squares(plan->state, now, data + (size_t)first * plan->samples, squares);
+        if (rc)
+            return rc;
     }
     return 0;
 }
@@ -269,29 +269,29 @@ int nufft_adjoint_squares_begin(struct nufft *plan, int batch, const struct c32 
 int nufft_finish(struct nufft *plan)
 {
     plan->times = (struct nufft_times){.gpu = 0};
-    return plan->leaf->finish != NULL ? plan->leaf->finish(plan->state, &plan->times) : 0;
+    return plan->leaf->finish ? plan->leaf->finish(plan->state, &plan->times) : 0;
 }
 
 int nufft_adjoint(struct nufft *plan, int batch, const struct c32 *data, struct c32 *image)
 {
-    int status = nufft_adjoint_begin(plan, batch, data, image);
-    return status != 0 ? status : nufft_finish(plan);
+    int rc = nufft_adjoint_begin(plan, batch, data, image);
+    return rc ? rc : nufft_finish(plan);
 }
 
 int nufft_adjoint_squares(struct nufft *plan, int batch, const struct c32 *data, float *squares)
 {
-    int status = nufft_adjoint_squares_begin(plan, batch, data, squares);
-    return status != 0 ? status : nufft_finish(plan);
+    int rc = nufft_adjoint_squares_begin(plan, batch, data, squares);
+    return rc ? rc : nufft_finish(plan);
 }
 
 int nufft_forward(struct nufft *plan, int batch, const struct c32 *image, struct c32 *data)
 {
     for (int first = 0; first < batch; first += plan->shape.batch) {
         int now = batch - first < plan->shape.batch ? batch - first : plan->shape.batch;
-        int status = plan->leaf->forward(plan->state, now, image + (size_t)first * plan->pixels,
-                                         data + (size_t)first * plan->samples);
-        if (status != 0)
-            return status;
+        int rc = plan->leaf->forward(plan->state, now, image + (size_t)first * plan->pixels,
+                                     data + (size_t)first * plan->samples);
+        if (rc)
+            return rc;
     }
     return 0;
 }

@@ -58,18 +58,18 @@ struct nufft_params {
 };
 
 /* How a plan sums samples into the grid: on a GPU on tensor cores, but for tiles (gridding/nufft/gpu/nufft_gpu.cuh). */
-enum nufft_way {
-    NUFFT_WAY_CPU,
-    NUFFT_WAY_TILES,  /* what the others cannot do, in float32 */
-    NUFFT_WAY_BRICKS, /* 3-D, kernels of up to 4 cells */
-    NUFFT_WAY_PLANES, /* 2-D */
-    NUFFT_WAY_WIDE,   /* 3-D, 5 to 8 cells */
-    NUFFT_WAY_DENSE   /* likewise where a grid cell holds several samples */
+enum nufft_method {
+    NUFFT_METHOD_CPU,
+    NUFFT_METHOD_TILES,      /* what the others cannot do, in float32 */
+    NUFFT_METHOD_BRICK8,     /* 3-D, kernels of up to 4 cells */
+    NUFFT_METHOD_BRICK2D,    /* 2-D */
+    NUFFT_METHOD_BRICK16,    /* 3-D, 5 to 8 cells */
+    NUFFT_METHOD_BRICK_DENSE /* likewise where a grid cell holds several samples */
 };
 
 /* What a plan is and has decided. */
 struct nufft_info {
-    enum nufft_way way;
+    enum nufft_method method;
     int products; /* on tensor cores, of a sample and its weights: 1, or 3 of numbers split in two; 0: float32 */
     int width, grid[3];
     double oversampling, beta, expected_error; /* expected relative l2 error of the image */
@@ -98,7 +98,7 @@ int nufft_create(struct nufft **out, struct dev *dev, const struct nufft_params 
                  const float *k);
 void nufft_free(struct nufft *plan);
 void nufft_describe(const struct nufft *plan, struct nufft_info *info);
-const char *nufft_way_name(enum nufft_way way); /* static, e.g. "wide bricks" */
+const char *nufft_method_name(enum nufft_method method); /* static, e.g. "brick16" */
 void nufft_times(const struct nufft *plan, struct nufft_times *times);
 
 /* Set w (host memory, [samples]; NULL: all 1). Copied. Fails with ERR_NO_MEMORY, ERR_DEVICE. */

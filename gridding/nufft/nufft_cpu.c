@@ -36,7 +36,7 @@ static double cpu_cost(const struct dev *dev, const struct nufft_shape *s, size_
 static void cpu_destroy(void *state)
 {
     struct cpu_plan *p = state;
-    if (p == NULL)
+    if (!p)
         return;
     range_cpu_free(p->sums);
     range_bins_free(p->bins);
@@ -58,12 +58,12 @@ static int check_finite(size_t values, int dim, const float *k, int threads)
 
 static int cpu_create(void **state, struct dev *dev, const struct nufft_shape *s, size_t samples, const float *k)
 {
-    int status = check_finite(samples * (size_t)s->dim, s->dim, k, dev->threads);
-    if (status != 0)
-        return status;
+    int rc = check_finite(samples * (size_t)s->dim, s->dim, k, dev->threads);
+    if (rc)
+        return rc;
     struct cpu_plan *p = calloc(1, sizeof *p);
-    if (p == NULL)
-        return err_set(ERR_NO_MEMORY, "Not enough memory for a plan.");
+    if (!p)
+        return err_no_memory("a plan");
     p->shape = s;
     p->threads = dev->threads;
     size_t cells = (size_t)s->grid[0] * (size_t)s->grid[1] * (size_t)s->grid[2];
@@ -74,43 +74,40 @@ static int cpu_create(void **state, struct dev *dev, const struct nufft_shape *s
     const int tile2[3] = {flat, flat, 1};
     /* The polynomials' own error is to vanish beside the kernel's. */
     double reached = kernel_aliasing(s->dim, s->width, (double)s->grid[0] / s->n[0], s->kernel == NUFFT_RADIAL);
-    status =
-        range_law_create(&p->law, s->width, s->beta, s->kernel == NUFFT_RADIAL, 0.01 * fmin(s->tolerance, reached));
-    if (status == 0)
-        status =
-            range_bins_create(&p->bins, s->dim, s->grid, s->width, s->dim == 3 ? deep : tile2, samples, k, p->threads);
-    if (status == 0)
-        status = range_cpu_create(&p->sums, p->bins, p->law, p->lanes_most, p->threads);
-    if (status == 0)
-        status = grid_cpu_create(&p->grid, s, p->lanes_most, p->threads);
-    if (status == 0)
+    rc = range_law_create(&p->law, s->width, s->beta, s->kernel == NUFFT_RADIAL, 0.01 * fmin(s->tolerance, reached));
+    if (!rc)
+        rc = range_bins_create(&p->bins, s->dim, s->grid, s->width, s->dim == 3 ? deep : tile2, samples, k, p->threads);
+    if (!rc)
+        rc = range_cpu_create(&p->sums, p->bins, p->law, p->lanes_most, p->threads);
+    if (!rc)
+        rc = grid_cpu_create(&p->grid, s, p->lanes_most, p->threads);
+    if (!rc)
         *state = p;
     else
         cpu_destroy(p);
-    return status;
+    return rc;
 }
 
 static void cpu_describe(const void *state, struct nufft_info *info)
 {
     const struct cpu_plan *p = state;
-    info->way = NUFFT_WAY_CPU;
+    info->method = NUFFT_METHOD_CPU;
     info->batch = p->lanes_most;
     info->bins = p->bins->bins;
     info->occupied_bins = p->bins->occupied;
     info->largest_bin = p->bins->largest;
     info->bytes = grid_cpu_bytes(p->grid) + range_cpu_bytes(p->sums) + p->bins->count * sizeof *p->bins->point +
-                  (p->bins->bins + 1) * sizeof *p->bins->offset +
-                  (p->weight != NULL ? p->bins->count * sizeof *p->weight : 0);
+                  (p->bins->bins + 1) * sizeof *p->bins->offset + (p->weight ? p->bins->count * sizeof *p->weight : 0);
 }
 
 static int cpu_set_weights(void *state, const float *weights)
 {
     struct cpu_plan *p = state;
     float *permuted = NULL;
-    if (weights != NULL) {
+    if (weights) {
         permuted = malloc((p->bins->count + 1) * sizeof *permuted);
-        if (permuted == NULL)
-            return err_set(ERR_NO_MEMORY, "Not enough memory for %zu weights.", p->bins->count);
+        if (!permuted)
+            return err_no_memory("%zu weights", p->bins->count);
         for (size_t i = 0; i < p->bins->count; i++)
             permuted[i] = weights[p->bins->point[i].source];
     }
@@ -132,7 +129,7 @@ static void adjoint(struct cpu_plan *p, int batch, const struct c32 *data, struc
         lanes = next_lanes(p, batch - done);
         range_cpu_scatter(p->sums, lanes, data + (size_t)done * p->bins->count, p->bins->count, p->weight,
                           grid_cpu_values(p->grid));
-        grid_cpu_to_image(p->grid, lanes, image != NULL ? image + (size_t)done * pixels : NULL, squares);
+        grid_cpu_to_image(p->grid, lanes, image ? image + (size_t)done * pixels : NULL, squares);
     }
 }
 
@@ -167,8 +164,8 @@ static int cpu_convolve(void *state, const float *weights, float *convolved)
     struct cpu_plan *p = state;
     size_t count = p->bins->count;
     struct c32 *values = calloc(count + 1, sizeof *values);
-    if (values == NULL)
-        return err_set(ERR_NO_MEMORY, "Not enough memory to convolve %zu weights.", count);
+    if (!values)
+        return err_no_memory("convolving %zu weights", count);
     for (size_t m = 0; m < count; m++)
         values[m] = (struct c32){weights[m], 0};
     range_cpu_scatter(p->sums, 1, values, count, NULL, grid_cpu_values(p->grid));

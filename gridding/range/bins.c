@@ -43,12 +43,12 @@ static int make_tables(struct tables *t, const struct range_bins *b)
     uint16_t *next = malloc(((size_t)b->grid[0] + (size_t)b->grid[1] + (size_t)b->grid[2]) * sizeof *next);
     for (int d = 0; d < 3; d++) {
         t->tile[d] = next;
-        for (int tile = 0; next != NULL && tile < b->tiles[d]; tile++)
+        for (int tile = 0; next && tile < b->tiles[d]; tile++)
             for (int g = range_tile_start(tile, b->tiles[d], b->grid[d]);
                  g < range_tile_start(tile + 1, b->tiles[d], b->grid[d]); g++)
                 *next++ = (uint16_t)tile;
     }
-    return t->tile[0] != NULL ? 0 : ERR_NO_MEMORY;
+    return t->tile[0] ? 0 : ERR_NO_MEMORY;
 }
 
 /* Histogram, scan, placement. histogram: [threads][bins]; each thread owns a run of the input, so placing keeps the
@@ -97,8 +97,8 @@ int range_bins_create(struct range_bins **out, int dim, const int grid[3], int w
                       const float *k, int threads)
 {
     struct range_bins *b = calloc(1, sizeof *b);
-    if (b == NULL)
-        return err_set(ERR_NO_MEMORY, "Not enough memory for bins.");
+    if (!b)
+        return err_no_memory("bins");
     *b = (struct range_bins){.dim = dim, .width = width, .bins = 1, .count = count};
     for (int d = 0; d < 3; d++) {
         int least = tile[d] > width ? tile[d] : width, tiles = d < dim ? grid[d] / least : 1;
@@ -109,14 +109,13 @@ int range_bins_create(struct range_bins **out, int dim, const int grid[3], int w
         b->bins *= (size_t)b->tiles[d];
     }
     struct tables tables;
-    int status = make_tables(&tables, b);
+    int rc = make_tables(&tables, b);
     size_t *histogram = calloc((size_t)threads * b->bins, sizeof *histogram);
     uint32_t *key = malloc((count + 1) * sizeof *key);
     b->offset = malloc((b->bins + 1) * sizeof *b->offset);
     b->point = malloc((count + 1) * sizeof *b->point);
-    if (status != 0 || histogram == NULL || key == NULL || b->offset == NULL || b->point == NULL) {
-        status = err_set_bytes(ERR_NO_MEMORY, (int64_t)(count * sizeof *b->point), -1,
-                               "Not enough memory to bin %zu samples.", count);
+    if (rc || !histogram || !key || !b->offset || !b->point) {
+        rc = err_no_memory_bytes(count * sizeof *b->point, "binning %zu samples", count);
         range_bins_free(b);
     } else {
         sort(b, &tables, k, threads, histogram, key);
@@ -125,12 +124,12 @@ int range_bins_create(struct range_bins **out, int dim, const int grid[3], int w
     free(tables.tile[0]);
     free(histogram);
     free(key);
-    return status;
+    return rc;
 }
 
 void range_bins_free(struct range_bins *bins)
 {
-    if (bins == NULL)
+    if (!bins)
         return;
     free(bins->offset);
     free(bins->point);

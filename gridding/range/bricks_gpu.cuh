@@ -5,8 +5,8 @@
  * BRICK_EDGE x BRICK_EDGE cells that begins with the bin's first; a cell of the grid is the sum of the bricks that hold
  * a share of it, in one order. Cells are read in pairs along x.
  */
-#ifndef MRIRECON_BRICKS_DEVICE_CUH
-#define MRIRECON_BRICKS_DEVICE_CUH
+#ifndef MRIRECON_BRICKS_GPU_CUH
+#define MRIRECON_BRICKS_GPU_CUH
 
 #include "gridding/base/dev_gpu.cuh"
 #include "gridding/range/slots.h"
@@ -16,7 +16,7 @@ enum { BRICK_EDGE = 16, BRICK_PAIRS = BRICK_EDGE * BRICK_EDGE / 2 };
 /* What a reader needs. */
 struct bricks {
     int bins;                        /* along x */
-    const struct piece_cell *x, *y;  /* device, [cells along x / 2] and [cells along y] */
+    const struct slot_cell *x, *y;   /* device, [cells along x / 2] and [cells along y] */
     const struct brick_list *of_bin; /* device, [bins along y][bins along x] */
     const float4 *pairs;             /* device, [set][bricks][BRICK_EDGE][BRICK_EDGE / 2] */
     size_t step;                     /* pairs from one set's bricks to the next's */

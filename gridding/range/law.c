@@ -78,8 +78,8 @@ static void shift_to_unit(int degree, double power[NODES])
 int range_law_create(struct range_law **out, int width, double beta, bool radial, double error)
 {
     struct range_law *law = calloc(1, sizeof *law);
-    if (law == NULL)
-        return err_set(ERR_NO_MEMORY, "Not enough memory for a kernel.");
+    if (!law)
+        return err_no_memory("a kernel");
     law->width = width;
     law->radial = radial;
     int pieces = radial ? 1 : width;

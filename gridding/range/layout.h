@@ -96,14 +96,14 @@ static HOST_DEVICE inline struct range_run range_run_from(const struct range_geo
 }
 
 /* What bins come to, added up: occupied ones, heavy ones and their parts, the most samples in one, runs, slots. */
-struct range_tally {
+struct range_prefix {
     uint32_t occupied, heavies, parts, largest, runs, slots;
 };
 
-static HOST_DEVICE inline struct range_tally range_tally_of(const struct range_geometry *g, uint32_t bin,
-                                                            const uint32_t *first)
+static HOST_DEVICE inline struct range_prefix range_prefix_of(const struct range_geometry *g, uint32_t bin,
+                                                              const uint32_t *first)
 {
-    struct range_tally t = {0, 0, 0, 0, 0, 0};
+    struct range_prefix t = {0, 0, 0, 0, 0, 0};
     uint32_t held = first[bin + 1] - first[bin], left = range_bin_left(g, bin);
     t.largest = held;
     t.occupied = held > 0;
@@ -117,31 +117,31 @@ static HOST_DEVICE inline struct range_tally range_tally_of(const struct range_g
     return t;
 }
 
-static HOST_DEVICE inline struct range_tally range_tally_add(struct range_tally a, struct range_tally b)
+static HOST_DEVICE inline struct range_prefix range_prefix_add(struct range_prefix a, struct range_prefix b)
 {
-    struct range_tally s = {a.occupied + b.occupied, a.heavies + b.heavies,
-                            a.parts + b.parts,       a.largest > b.largest ? a.largest : b.largest,
-                            a.runs + b.runs,         a.slots + b.slots};
+    struct range_prefix s = {a.occupied + b.occupied, a.heavies + b.heavies,
+                             a.parts + b.parts,       a.largest > b.largest ? a.largest : b.largest,
+                             a.runs + b.runs,         a.slots + b.slots};
     return s;
 }
 
 /* What a chunk [from, to) of the rows of bins along y sums: one or two stretches of rows, since samples of the row
  * below the first (at the edge: the last row) reach into it. Of each stretch: from which part, run and heavy bin on,
  * how many, and the number of the slot that would lie at the workspace's first place. */
-struct piece_rows {
+struct slot_rows {
     uint32_t part[2], parts[2], run[2], runs[2], heavy[2], heavies[2], base[2];
     uint32_t slots; /* of all */
     int stretches;  /* the row below is in the first, the chunk's own in the last */
 };
 
-/* before[rows + 1]: the tallies of the bins before each row. */
-static inline struct piece_rows piece_rows_of(const struct range_tally *before, int rows, int from, int to)
+/* before[rows + 1]: the prefixes of the bins before each row. */
+static inline struct slot_rows slot_rows_of(const struct range_prefix *before, int rows, int from, int to)
 {
     bool whole = from == 0 && to == rows;
     int first[2] = {whole ? 0 : from > 0 ? from - 1 : rows - 1, 0}, end[2] = {from > 0 ? to : rows, to};
-    struct piece_rows r = {{0}, {0}, {0}, {0}, {0}, {0}, {0}, 0, whole || from > 0 ? 1 : 2};
+    struct slot_rows r = {{0}, {0}, {0}, {0}, {0}, {0}, {0}, 0, whole || from > 0 ? 1 : 2};
     for (int i = 0; i < r.stretches; i++) {
-        const struct range_tally *a = before + first[i], *b = before + end[i];
+        const struct range_prefix *a = before + first[i], *b = before + end[i];
         r.part[i] = a->parts;
         r.parts[i] = b->parts - a->parts;
         r.run[i] = a->runs;

@@ -16,7 +16,7 @@ struct range_overflow {
 
 static void overflow_destroy(struct range_overflow *o)
 {
-    if (o == NULL)
+    if (!o)
         return;
     range_cpu_free(o->sums);
     range_rows_free(o->rows);
@@ -30,8 +30,8 @@ static void overflow_destroy(struct range_overflow *o)
 static int take_order(struct range_overflow *o)
 {
     o->order = malloc((o->bins->count + 1) * sizeof *o->order);
-    if (o->order == NULL)
-        return err_set(ERR_NO_MEMORY, "Not enough memory for the order of %zu samples.", o->bins->count);
+    if (!o->order)
+        return err_no_memory("the order of %zu samples", o->bins->count);
     for (size_t i = 0; i < o->bins->count; i++) {
         o->order[i] = o->bins->point[i].source;
         o->bins->point[i].source = (uint32_t)i;
@@ -44,19 +44,19 @@ static int overflow_create(struct range_overflow **out, const struct overflow_sh
     /* As nufft_cpu.c's: of 12 cells an axis, in 2-D larger. */
     const int flat[3] = {24, 24, 1}, deep[3] = {16, 12, 12};
     struct range_overflow *o = calloc(1, sizeof *o);
-    if (o == NULL)
-        return err_set(ERR_NO_MEMORY, "Not enough memory for the CPU's share of the samples.");
+    if (!o)
+        return err_no_memory("the CPU's share of the samples");
     o->lanes = range_cpu_lanes(s->lanes);
     int rc = range_law_create(&o->law, s->width, s->beta, s->radial, s->error);
-    if (rc == 0)
+    if (!rc)
         rc = range_bins_create(&o->bins, s->dim, s->grid, s->width, s->dim == 3 ? deep : flat, count, k, s->threads);
-    if (rc == 0)
+    if (!rc)
         rc = range_rows_create(&o->rows, o->bins);
-    if (rc == 0)
+    if (!rc)
         rc = range_cpu_create(&o->sums, o->bins, o->law, o->lanes, s->threads);
-    if (rc == 0)
+    if (!rc)
         rc = take_order(o);
-    if (rc == 0)
+    if (!rc)
         *out = o;
     else
         overflow_destroy(o);

@@ -1,8 +1,7 @@
 /* overflow.h: the samples that bins on a GPU do not keep: summed on the CPU while the GPU sums the others; and how many
  * a bin should keep.
  *
- * range_gpu.cuh and range.h name different bins alike; this header names none, so that a GPU's leaf can include it. The
- * leaf calls the functions by a table, which the host program gives it.
+ * A GPU's leaf calls the functions by a table, which the host program gives it.
  */
 #ifndef MRIRECON_OVERFLOW_H
 #define MRIRECON_OVERFLOW_H

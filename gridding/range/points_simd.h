@@ -77,7 +77,7 @@ INLINE void load_values(const struct points_run *run, size_t first, size_t n, co
         for (int l = 0; l < L; l++)
             __builtin_prefetch(values + (size_t)l * stride + run->point[i].source);
     for (size_t i = 0; i < n; i++) {
-        float w = run->weight != NULL ? run->weight[first + i] : 1;
+        float w = run->weight ? run->weight[first + i] : 1;
         const struct c32 *from = values + run->point[first + i].source;
         for (int l = 0; l < L; l++, from += stride)
             for (int copy = 0; copy < copies; copy++) {
@@ -90,7 +90,7 @@ INLINE void load_values(const struct points_run *run, size_t first, size_t n, co
 INLINE void store_value(const struct points_run *run, size_t i, const int L, const float *sums, struct c32 *values,
                         size_t stride)
 {
-    float w = run->weight != NULL ? run->weight[i] : 1;
+    float w = run->weight ? run->weight[i] : 1;
     struct c32 *to = values + run->point[i].source;
     for (int l = 0; l < L; l++, to += stride) {
         to->re = sums[2 * l] * w;
@@ -265,7 +265,7 @@ INLINE void radial(const struct points_run *run, const struct c32 *from, struct 
     struct block b;
     for (size_t first = 0; first < run->count; first += BLOCK) {
         size_t n = run->count - first < BLOCK ? run->count - first : BLOCK;
-        if (from != NULL)
+        if (from)
             load_values(run, first, n, L, from, stride, &b);
         for (size_t i = 0; i < n; i++) {
             const struct range_point *p = run->point + first + i;
@@ -282,13 +282,13 @@ INLINE void radial(const struct points_run *run, const struct c32 *from, struct 
                                      b.along[i][LAW_LANES + y] + (run->dim == 3 ? b.along[i][2 * LAW_LANES + z] : 0)));
                     for (int x = 0; x < W; x++)
                         for (int e = 0; e < 2 * L; e++)
-                            if (from != NULL)
+                            if (from)
                                 t[x * 2 * L + e] += w[x] * b.value[i][e];
                             else
                                 sums[e] += w[x] * t[x * 2 * L + e];
                 }
             }
-            if (to != NULL)
+            if (to)
                 store_value(run, first + i, L, sums, to, stride);
         }
     }

@@ -84,9 +84,9 @@ static int make_order(struct range_cpu *s)
     s->order = malloc((b->occupied + 1) * sizeof *s->order);
     s->part_points = b->count / PARTS_MOST > PART_LEAST ? b->count / PARTS_MOST : PART_LEAST;
     s->part = malloc((b->count / s->part_points * 2 + 2) * sizeof *s->part);
-    if (rank == NULL || s->order == NULL || s->part == NULL) {
+    if (!rank || !s->order || !s->part) {
         free(rank);
-        return err_set(ERR_NO_MEMORY, "Not enough memory to order %zu bins.", b->occupied);
+        return err_no_memory("ordering %zu bins", b->occupied);
     }
     size_t n = 0;
     for (size_t bin = 0; bin < b->bins; bin++) {
@@ -118,8 +118,8 @@ int range_cpu_create(struct range_cpu **out, const struct range_bins *bins, cons
                      int threads)
 {
     struct range_cpu *s = calloc(1, sizeof *s);
-    if (s == NULL)
-        return err_set(ERR_NO_MEMORY, "Not enough memory for sums.");
+    if (!s)
+        return err_no_memory("sums");
     s->bins = bins;
     s->law = law;
     s->leaf = best_leaf();
@@ -128,24 +128,23 @@ int range_cpu_create(struct range_cpu **out, const struct range_bins *bins, cons
         s->extent[d] = d < bins->dim ? bins->most_cells[d] + law->width - 1 : 1;
     s->tile_floats = (size_t)row_floats(s, lanes) * (size_t)s->extent[1] * (size_t)s->extent[2] + LAW_LANES;
     s->tile_floats = (s->tile_floats + LAW_LANES - 1) / LAW_LANES * LAW_LANES;
-    int status = make_order(s);
-    if (status == 0) {
+    int rc = make_order(s);
+    if (!rc) {
         size_t bytes = ((size_t)threads + s->parts) * s->tile_floats * sizeof(float);
         s->tiles = aligned_alloc(64, bytes);
-        if (s->tiles == NULL)
-            status = err_set_bytes(ERR_NO_MEMORY, (int64_t)bytes, -1, "Not enough memory for the tiles of %d threads.",
-                                   threads);
+        if (!s->tiles)
+            rc = err_no_memory_bytes(bytes, "the tiles of %d threads", threads);
     }
-    if (status == 0)
+    if (!rc)
         *out = s;
     else
         range_cpu_free(s);
-    return status;
+    return rc;
 }
 
 void range_cpu_free(struct range_cpu *sums)
 {
-    if (sums == NULL)
+    if (!sums)
         return;
     free(sums->order);
     free(sums->part);
@@ -166,7 +165,7 @@ static struct points_run run_of(const struct range_cpu *s, int lanes, size_t til
                                .lanes = lanes,
                                .point = s->bins->point + first,
                                .count = count,
-                               .weight = weight != NULL ? weight + first : NULL,
+                               .weight = weight ? weight + first : NULL,
                                .tile = {s->tiles + tile * s->tile_floats, row_floats(s, lanes), s->extent[1]}};
 }
 
@@ -272,7 +271,7 @@ struct target {
 static void add_tile(const struct range_cpu *s, size_t bin, const struct points_tile *tile, int lanes,
                      const struct target *to)
 {
-    if (to->rows != NULL)
+    if (to->rows)
         add_to_rows(s, bin, tile, lanes, to->rows, to->cells);
     else
         exchange(s, bin, tile, lanes, to->cells, true);

@@ -32,7 +32,7 @@ struct place_args {
     uint32_t *key, *order;         /* [samples], in the caller's order */
     unsigned long long *nonfinite; /* the least index of a value that is not finite */
     const uint32_t *sorted_order;
-    struct range_point *points; /* sorted */
+    struct range_point_gpu *points; /* sorted */
 };
 
 /* The base cell of position k on an axis, exactly as real numbers give it, and how far the sample lies above it. k less
@@ -149,7 +149,7 @@ static __global__ void __launch_bounds__(256) place_samples(const __grid_constan
             k[j][d] = a.k[(size_t)from[j] * DIM + d];
 #pragma unroll
     for (int j = 0; j < PLACED; j++) {
-        struct range_point p = {0, 0, 0, 0};
+        struct range_point_gpu p = {0, 0, 0, 0};
         float above[3] = {0, 0, 0};
 #pragma unroll
         for (int d = 0; d < DIM; d++) {
@@ -215,28 +215,28 @@ struct bin_order {
     }
 };
 
-struct tally_sum {
-    __host__ __device__ range_tally operator()(const range_tally &a, const range_tally &b) const
+struct prefix_sum {
+    __host__ __device__ range_prefix operator()(const range_prefix &a, const range_prefix &b) const
     {
-        return range_tally_add(a, b);
+        return range_prefix_add(a, b);
     }
 };
 
 /* Blocks of 256; a thread owns one bin. */
-static __global__ void tally_bins(bin_order order, uint32_t count, const uint32_t *first, range_tally *tallies)
+static __global__ void prefix_bins(bin_order order, uint32_t count, const uint32_t *first, range_prefix *prefixes)
 {
     uint32_t place = blockIdx.x * blockDim.x + threadIdx.x;
     if (place > count)
         return;
-    range_tally t = {};
+    range_prefix t = {};
     if (place < count)
-        t = range_tally_of(&order.g, order.bin(place), first);
-    tallies[place] = t;
+        t = range_prefix_of(&order.g, order.bin(place), first);
+    prefixes[place] = t;
 }
 
 /* Blocks of 256; a thread owns one bin, or the end of the table. */
 static __global__ void list_runs(struct range_geometry g, uint32_t count, const uint32_t *first,
-                                 const range_tally *before, struct range_run *runs, uint32_t *slot)
+                                 const range_prefix *before, struct range_run *runs, uint32_t *slot)
 {
     uint32_t bin = blockIdx.x * blockDim.x + threadIdx.x;
     if (bin > count)
@@ -268,7 +268,7 @@ static __device__ uint32_t neighbours_before(const bin_order &order, uint32_t bi
 }
 
 /* Blocks of 256; a thread owns one bin and writes its tasks. before[place] sums up the bins before it. */
-static __global__ void list_tasks(bin_order order, uint32_t count, const uint32_t *first, const range_tally *before,
+static __global__ void list_tasks(bin_order order, uint32_t count, const uint32_t *first, const range_prefix *before,
                                   struct range_task *tasks, struct range_task *parts, struct range_task *heavy)
 {
     uint32_t place = blockIdx.x * blockDim.x + threadIdx.x, depth = order.g.depth;
@@ -298,34 +298,34 @@ static __global__ void list_tasks(bin_order order, uint32_t count, const uint32_
     tasks[before[place].occupied] = task;
 }
 
-static int scan_tallies(struct gpu *gpu, range_tally *tallies, uint32_t count)
+static int scan_prefixes(struct gpu *gpu, range_prefix *prefixes, uint32_t count)
 {
     void *workspace = NULL;
     size_t bytes = 0;
-    const range_tally none = {};
-    int rc =
-        gpu_check(cub::DeviceScan::ExclusiveScan(NULL, bytes, tallies, tallies, tally_sum(), none, count, gpu->stream),
-                  "Summing up bins");
+    const range_prefix none = {};
+    int rc = gpu_check(
+        cub::DeviceScan::ExclusiveScan(NULL, bytes, prefixes, prefixes, prefix_sum(), none, count, gpu->stream),
+        "Summing up bins");
     if (!rc)
         rc = gpu_alloc(gpu, bytes, &workspace, "Summing up bins");
     if (!rc)
-        rc = gpu_check(
-            cub::DeviceScan::ExclusiveScan(workspace, bytes, tallies, tallies, tally_sum(), none, count, gpu->stream),
-            "Summing up bins");
+        rc = gpu_check(cub::DeviceScan::ExclusiveScan(workspace, bytes, prefixes, prefixes, prefix_sum(), none, count,
+                                                      gpu->stream),
+                       "Summing up bins");
     gpu_release(gpu, workspace);
     return rc;
 }
 
-/* The lists for sums that go to slots; `tallies` are in the order of the bins. */
-static int make_runs(struct range_bins *bins, struct gpu *gpu, const range_tally *tallies)
+/* The lists for sums that go to slots; `prefixes` are in the order of the bins. */
+static int make_runs(struct range_bins_gpu *bins, struct gpu *gpu, const range_prefix *prefixes)
 {
     const struct range_geometry *g = &bins->geometry;
     size_t rows = (size_t)g->axis[1].bins + 1, row = (size_t)g->axis[0].bins * g->axis[2].bins;
-    bins->rows = (struct range_tally *)malloc(rows * sizeof *bins->rows);
+    bins->rows = (struct range_prefix *)malloc(rows * sizeof *bins->rows);
     if (!bins->rows)
-        return err_set(ERR_NO_MEMORY, "Not enough memory for the list of runs.");
-    int rc = gpu_check(cudaMemcpy2DAsync(bins->rows, sizeof *tallies, tallies, row * sizeof *tallies, sizeof *tallies,
-                                         rows, cudaMemcpyDeviceToHost, gpu->stream),
+        return err_no_memory("the list of runs");
+    int rc = gpu_check(cudaMemcpy2DAsync(bins->rows, sizeof *prefixes, prefixes, row * sizeof *prefixes,
+                                         sizeof *prefixes, rows, cudaMemcpyDeviceToHost, gpu->stream),
                        "Counting runs");
     if (!rc)
         rc = gpu_finish(gpu, "Counting runs");
@@ -336,12 +336,12 @@ static int make_runs(struct range_bins *bins, struct gpu *gpu, const range_tally
     if (rc)
         return rc;
     bins->bytes += bins->rows[rows - 1].runs * sizeof *bins->runs + ((size_t)bins->count + 1) * sizeof *bins->slot;
-    list_runs<<<gpu_blocks((size_t)bins->count + 1, 256), 256, 0, gpu->stream>>>(*g, bins->count, bins->first, tallies,
+    list_runs<<<gpu_blocks((size_t)bins->count + 1, 256), 256, 0, gpu->stream>>>(*g, bins->count, bins->first, prefixes,
                                                                                  bins->runs, bins->slot);
     return gpu_launched("Listing runs");
 }
 
-static int alloc_tasks(struct range_bins *bins, struct gpu *gpu)
+static int alloc_tasks(struct range_bins_gpu *bins, struct gpu *gpu)
 {
     const char *what = "The list of tasks";
     int rc = gpu_array(gpu, bins->occupied, &bins->tasks, what);
@@ -360,22 +360,22 @@ static int alloc_tasks(struct range_bins *bins, struct gpu *gpu)
     return rc;
 }
 
-static int make_tasks(struct range_bins *bins, struct gpu *gpu)
+static int make_tasks(struct range_bins_gpu *bins, struct gpu *gpu)
 {
     const struct range_axis *axis = bins->geometry.axis;
     uint32_t row = (uint32_t)axis[0].bins * axis[2].bins;
     const struct bin_order order = {bins->geometry, (bins->geometry.slab + row - 1) / row};
     uint32_t count = bins->count;
-    range_tally *tallies = NULL, all = {};
-    int rc = gpu_array(gpu, (size_t)count + 1, &tallies, "Counting bins");
+    range_prefix *prefixes = NULL, all = {};
+    int rc = gpu_array(gpu, (size_t)count + 1, &prefixes, "Counting bins");
     if (rc)
         return rc;
-    tally_bins<<<gpu_blocks((size_t)count + 1, 256), 256, 0, gpu->stream>>>(order, count, bins->first, tallies);
+    prefix_bins<<<gpu_blocks((size_t)count + 1, 256), 256, 0, gpu->stream>>>(order, count, bins->first, prefixes);
     rc = gpu_launched("Counting bins");
     if (!rc)
-        rc = scan_tallies(gpu, tallies, count + 1);
+        rc = scan_prefixes(gpu, prefixes, count + 1);
     if (!rc)
-        rc = gpu_download(gpu, &all, tallies + count, sizeof all);
+        rc = gpu_download(gpu, &all, prefixes + count, sizeof all);
     bins->occupied = all.occupied;
     bins->heavies = all.heavies;
     bins->slots = all.parts;
@@ -383,25 +383,25 @@ static int make_tasks(struct range_bins *bins, struct gpu *gpu)
     if (!rc && order.g.light > 0) {
         rc = alloc_tasks(bins, gpu);
         if (!rc) {
-            list_tasks<<<gpu_blocks(count, 256), 256, 0, gpu->stream>>>(order, count, bins->first, tallies, bins->tasks,
-                                                                        bins->parts, bins->heavy);
+            list_tasks<<<gpu_blocks(count, 256), 256, 0, gpu->stream>>>(order, count, bins->first, prefixes,
+                                                                        bins->tasks, bins->parts, bins->heavy);
             rc = gpu_launched("Listing tasks");
         }
     }
     if (!rc && order.g.light > 0 && order.g.run_samples > 0)
-        rc = make_runs(bins, gpu, tallies);
-    gpu_release(gpu, tallies);
+        rc = make_runs(bins, gpu, prefixes);
+    gpu_release(gpu, prefixes);
     return rc;
 }
 
-int range_tickets(struct range_bins *bins, struct gpu *gpu)
+int range_tickets(struct range_bins_gpu *bins, struct gpu *gpu)
 {
     return gpu_check(cudaMemsetAsync(bins->ticket, 0, sizeof *bins->ticket, gpu->stream), "Taking tasks");
 }
 
 /* ---- sorting ---- */
 
-static struct place_args place_args_of(const struct range_bins *bins, const float *k)
+static struct place_args place_args_of(const struct range_bins_gpu *bins, const float *k)
 {
     struct place_args a = {};
     a.g = bins->geometry;
@@ -418,7 +418,7 @@ static struct place_args place_args_of(const struct range_bins *bins, const floa
 }
 
 /* Keys, their sort, and what follows from it. sort_space: CUB's. */
-static int launch_sort(struct range_bins *bins, struct gpu *gpu, const struct place_args *a, uint32_t *sorted_key,
+static int launch_sort(struct range_bins_gpu *bins, struct gpu *gpu, const struct place_args *a, uint32_t *sorted_key,
                        int bits, void *sort_space, size_t sort_bytes)
 {
     uint32_t n = bins->samples;
@@ -440,7 +440,7 @@ static int launch_sort(struct range_bins *bins, struct gpu *gpu, const struct pl
     return gpu_launched("Placing the samples");
 }
 
-static int sort_samples(struct range_bins *bins, struct gpu *gpu, const float *k, uint32_t keys)
+static int sort_samples(struct range_bins_gpu *bins, struct gpu *gpu, const float *k, uint32_t keys)
 {
     const char *what = "Sorting the samples";
     struct place_args a = place_args_of(bins, k);
@@ -472,8 +472,8 @@ static int sort_samples(struct range_bins *bins, struct gpu *gpu, const float *k
     return rc;
 }
 
-static int make_bins(struct range_bins *bins, struct gpu *gpu, const struct range_geometry *geometry, size_t samples,
-                     const float *k)
+static int make_bins(struct range_bins_gpu *bins, struct gpu *gpu, const struct range_geometry *geometry,
+                     size_t samples, const float *k)
 {
     const struct range_axis *a = geometry->axis;
     uint64_t count = (uint64_t)a[0].bins * a[1].bins * a[2].bins, keys;
@@ -506,7 +506,7 @@ static int make_bins(struct range_bins *bins, struct gpu *gpu, const struct rang
     return rc ? rc : make_tasks(bins, gpu);
 }
 
-int range_bins_make(struct range_bins *bins, struct gpu *gpu, const struct range_geometry *geometry, size_t samples,
+int range_bins_make(struct range_bins_gpu *bins, struct gpu *gpu, const struct range_geometry *geometry, size_t samples,
                     const float *k)
 {
     cudaEvent_t start = NULL, end = NULL;
@@ -532,7 +532,7 @@ int range_bins_make(struct range_bins *bins, struct gpu *gpu, const struct range
     return rc;
 }
 
-void range_bins_free(struct range_bins *bins, struct gpu *gpu)
+void range_bins_free(struct range_bins_gpu *bins, struct gpu *gpu)
 {
     void *held[] = {bins->order, bins->points, bins->first,  bins->tasks, bins->parts,
                     bins->heavy, bins->done,   bins->ticket, bins->runs,  bins->slot};

@@ -20,8 +20,8 @@
  * run, and after a run's last bin (or a heavy one) goes to a slot of its own that belongs to the bin to the right. Of a
  * bin's slots the last is its own: slot[bin + 1] - 1; a slot from its left neighbour comes before that.
  */
-#ifndef MRIRECON_RANGE_DEVICE_CUH
-#define MRIRECON_RANGE_DEVICE_CUH
+#ifndef MRIRECON_RANGE_GPU_CUH
+#define MRIRECON_RANGE_GPU_CUH
 
 #include "gridding/range/slots_gpu.cuh"
 #include "gridding/range/layout.h"
@@ -38,27 +38,27 @@ struct range_task {
 
 /* A sample in its bin: position above the base cell, (width/2 - 1, width/2] per axis, and the base cell: in 3-D
  * relative to the bin's first cell, x | y << 8 | z << 16; in 2-D of the grid, x | y << 16. */
-struct range_point {
+struct range_point_gpu {
     float x, y, z;
     uint32_t base;
 };
 
-struct range_bins {
+struct range_bins_gpu {
     struct range_geometry geometry;
     uint32_t samples, count, occupied, largest;
-    uint32_t *order;            /* [samples] sorted place -> the caller's */
-    struct range_point *points; /* [samples] sorted */
-    uint32_t *first;            /* [count + 1] */
-    struct range_task *tasks;   /* [occupied], in order */
-    struct range_task *parts;   /* [slots]: part i sums into partial tile i */
-    struct range_task *heavy;   /* [heavies]: the heavy ones of `tasks` */
+    uint32_t *order;                /* [samples] sorted place -> the caller's */
+    struct range_point_gpu *points; /* [samples] sorted */
+    uint32_t *first;                /* [count + 1] */
+    struct range_task *tasks;       /* [occupied], in order */
+    struct range_task *parts;       /* [slots]: part i sums into partial tile i */
+    struct range_task *heavy;       /* [heavies]: the heavy ones of `tasks` */
     uint32_t slots, heavies;
-    struct range_run *runs;   /* in order of their bins */
-    uint32_t *slot;           /* [count + 1]: the slots of bin b are slot[b] .. slot[b + 1] - 1 */
-    struct range_tally *rows; /* host, [axis[1].bins + 1]: of the bins before each row along y */
-    uint32_t *done;           /* [count]: the round in which the bin's tile was last added to the grid */
-    uint32_t *ticket;         /* one counter: how many tasks of a list are taken */
-    uint32_t round;           /* counted up for every sum */
+    struct range_run *runs;    /* in order of their bins */
+    uint32_t *slot;            /* [count + 1]: the slots of bin b are slot[b] .. slot[b + 1] - 1 */
+    struct range_prefix *rows; /* host, [axis[1].bins + 1]: of the bins before each row along y */
+    uint32_t *done;            /* [count]: the round in which the bin's tile was last added to the grid */
+    uint32_t *ticket;          /* one counter: how many tasks of a list are taken */
+    uint32_t round;            /* counted up for every sum */
     size_t nonfinite; /* index of the first value of k that is not finite, or SIZE_MAX; that sample was put at 0 */
     size_t bytes;
     double seconds; /* what binning took, by the device's clock */
@@ -66,9 +66,9 @@ struct range_bins {
 
 /* Bin k[samples][dim] (device memory, cycles per pixel). `bins` must be zeroed; on failure it can be freed as
  * well. */
-int range_bins_make(struct range_bins *bins, struct gpu *gpu, const struct range_geometry *geometry, size_t samples,
+int range_bins_make(struct range_bins_gpu *bins, struct gpu *gpu, const struct range_geometry *geometry, size_t samples,
                     const float *k);
-void range_bins_free(struct range_bins *bins, struct gpu *gpu);
+void range_bins_free(struct range_bins_gpu *bins, struct gpu *gpu);
 
 /* Some of the samples: which, in the caller's order, and their k. */
 struct range_part {
@@ -80,16 +80,16 @@ struct range_part {
 /* What bins of a depth keep of the samples k[bins->samples][dim] (device memory), and what lies past it. `bins` must
  * not be sorted by cell: then a bin's first `depth` samples in the caller's order are kept. Parts must be zeroed; on
  * failure they can be freed as well. */
-int range_partition(struct gpu *gpu, const struct range_bins *bins, uint32_t depth, const float *k,
+int range_partition(struct gpu *gpu, const struct range_bins_gpu *bins, uint32_t depth, const float *k,
                     struct range_part *kept, struct range_part *past);
 void range_part_free(struct range_part *part, struct gpu *gpu);
 
 /* range_bins_make() of a part; `order` leads to indices of all samples. */
-int range_bins_make_part(struct range_bins *bins, struct gpu *gpu, const struct range_geometry *geometry,
+int range_bins_make_part(struct range_bins_gpu *bins, struct gpu *gpu, const struct range_geometry *geometry,
                          const struct range_part *part);
 
 /* Begin to take tasks from a list, at its first. */
-int range_tickets(struct range_bins *bins, struct gpu *gpu);
+int range_tickets(struct range_bins_gpu *bins, struct gpu *gpu);
 
 /* ---- inside a kernel, for a warp ---- */
 

@@ -87,7 +87,7 @@ static int select_samples(struct gpu *gpu, uint32_t samples, int dim, const floa
     return rc;
 }
 
-int range_partition(struct gpu *gpu, const struct range_bins *bins, uint32_t depth, const float *k,
+int range_partition(struct gpu *gpu, const struct range_bins_gpu *bins, uint32_t depth, const float *k,
                     struct range_part *kept, struct range_part *past)
 {
     const char *what = "Partitioning the samples";
@@ -122,7 +122,7 @@ void range_part_free(struct range_part *part, struct gpu *gpu)
     memset(part, 0, sizeof *part);
 }
 
-int range_bins_make_part(struct range_bins *bins, struct gpu *gpu, const struct range_geometry *geometry,
+int range_bins_make_part(struct range_bins_gpu *bins, struct gpu *gpu, const struct range_geometry *geometry,
                          const struct range_part *part)
 {
     int rc = range_bins_make(bins, gpu, geometry, part->samples, part->k);

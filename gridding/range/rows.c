@@ -60,15 +60,14 @@ int range_rows_create(struct range_rows **out, const struct range_bins *b)
     size_t lines = (size_t)b->grid[1] * (size_t)b->grid[2], bytes = 0;
     struct range_rows *rows = calloc(1, sizeof *rows);
     uint8_t *reached = size_mul(lines, (size_t)b->tiles[0], &bytes) ? calloc(bytes, 1) : NULL;
-    if (rows != NULL) {
+    if (rows) {
         rows->row = malloc(lines * sizeof *rows->row);
         rows->of_line = calloc(lines, sizeof *rows->of_line);
     }
-    if (rows == NULL || reached == NULL || rows->row == NULL || rows->of_line == NULL) {
+    if (!rows || !reached || !rows->row || !rows->of_line) {
         range_rows_free(rows);
         free(reached);
-        return err_set_bytes(ERR_NO_MEMORY, (int64_t)bytes, -1, "Not enough memory to list the rows of %zu bins.",
-                             b->bins);
+        return err_no_memory_bytes(bytes, "listing the rows of %zu bins", b->bins);
     }
     mark(b, reached);
     for (size_t line = 0; line < lines; line++) {
@@ -88,7 +87,7 @@ int range_rows_create(struct range_rows **out, const struct range_bins *b)
 
 void range_rows_free(struct range_rows *rows)
 {
-    if (rows == NULL)
+    if (!rows)
         return;
     free(rows->row);
     free(rows->of_line);

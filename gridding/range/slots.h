@@ -8,8 +8,8 @@
  * slot of the next bin along x); along y and z it begins with the bin's first cell and reaches `reach` cells past its
  * last. A bin has at most two slots, none if nothing was summed there. Every bin is at least `reach` cells long.
  */
-#ifndef MRIRECON_PIECES_H
-#define MRIRECON_PIECES_H
+#ifndef MRIRECON_SLOTS_H
+#define MRIRECON_SLOTS_H
 
 #include "gridding/base/host_device.h"
 
@@ -50,13 +50,13 @@ struct brick_list {
 
 /* A cell of an axis: its bin and where in the bin it lies, and the same counted from the bin before, -1 where that one
  * does not reach the cell. */
-struct piece_cell {
+struct slot_cell {
     int bin, offset, before, before_offset;
 };
 
-static inline struct piece_cell piece_cell_of(struct range_axis axis, int reach, int cell)
+static inline struct slot_cell slot_cell_of(struct range_axis axis, int reach, int cell)
 {
-    struct piece_cell c;
+    struct slot_cell c;
     c.bin = axis_bin(axis, cell);
     c.offset = cell - axis_first(axis, c.bin);
     c.before = c.bin > 0 ? c.bin - 1 : axis.bins - 1;

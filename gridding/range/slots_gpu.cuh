@@ -1,17 +1,17 @@
-/* slots_gpu.cuh: reading a grid in pieces (slots.h) on a GPU. */
-#ifndef MRIRECON_PIECES_DEVICE_CUH
-#define MRIRECON_PIECES_DEVICE_CUH
+/* slots_gpu.cuh: reading a grid in slots (slots.h) on a GPU. */
+#ifndef MRIRECON_SLOTS_GPU_CUH
+#define MRIRECON_SLOTS_GPU_CUH
 
 #include "gridding/base/dev_gpu.cuh"
 #include "gridding/range/slots.h"
 
 /* What a reader needs. Slots may be there for some rows of bins along y only: `base` is the slot that `slots` begins
  * with, `base_below` the same for the row of bins below (periodic) the row `first_row`. */
-struct pieces {
+struct slots {
     struct range_axis x;
     int bins_z;
-    const struct piece_cell *y, *z; /* device, [cells] of these axes */
-    int columns, rows, planes;      /* cells of a slot along x (a multiple of 4), y, z */
+    const struct slot_cell *y, *z; /* device, [cells] of these axes */
+    int columns, rows, planes;     /* cells of a slot along x (a multiple of 4), y, z */
     const uint32_t *slot; /* device, [bins + 1]: slots of bin (y * bins z + z) * bins x + x, up to the next one's */
     const float2 *slots;  /* device, [slot - base][planes][rows][columns] */
     int first_row;
@@ -22,15 +22,15 @@ struct pieces {
 
 /* The slots' share of one line of cells along x: which bins (up to 4: 2 along y times 2 along z), and where in their
  * slots it lies. */
-struct pieces_line {
+struct slots_line {
     uint32_t bin[4], base[4];
     int offset[4]; /* in float2; < 0: no such bin */
 };
 
-static __device__ __forceinline__ struct pieces_line pieces_line_of(const struct pieces &p, int y, int z)
+static __device__ __forceinline__ struct slots_line slots_line_of(const struct slots &p, int y, int z)
 {
     const int4 cell_y = __ldg((const int4 *)p.y + y), cell_z = __ldg((const int4 *)p.z + z);
-    struct pieces_line line;
+    struct slots_line line;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         int bin_y = i & 1 ? cell_y.z : cell_y.x, bin_z = i >> 1 ? cell_z.z : cell_z.x;
@@ -43,7 +43,7 @@ static __device__ __forceinline__ struct pieces_line pieces_line_of(const struct
 }
 
 /* Whether nothing was summed on the line. */
-static __device__ __forceinline__ bool pieces_line_empty(const struct pieces &p, const struct pieces_line &line)
+static __device__ __forceinline__ bool slots_line_empty(const struct slots &p, const struct slots_line &line)
 {
     bool empty = true;
 #pragma unroll
@@ -61,8 +61,8 @@ static __device__ __forceinline__ void add_to(float4 &sum, float4 v)
 /* Cells 4 quad to 4 quad + 3 of the bins x, x + step, ... of a line: (re, im, re, im) each two. All bins are under way
  * at once. */
 template <int BINS>
-static __device__ __forceinline__ void pieces_sum(const struct pieces &p, const struct pieces_line &line, int x,
-                                                  int step, int quad, float4 (&sum)[BINS][2])
+static __device__ __forceinline__ void slots_sum(const struct slots &p, const struct slots_line &line, int x, int step,
+                                                 int quad, float4 (&sum)[BINS][2])
 {
     const uint32_t slot_bytes = (uint32_t)(p.columns * p.rows * p.planes) * (uint32_t)sizeof(float2);
     const float4 zero = make_float4(0.f, 0.f, 0.f, 0.f);

@@ -81,16 +81,16 @@ static int radial_weights(int dim, size_t readouts, size_t samples, const float 
 {
     struct spoke *spokes = dcf_spokes(dim, readouts, samples, k);
     struct sectors sectors = {.memory = NULL};
-    int failed = spokes == NULL || dcf_sectors(dim, readouts, spokes, &sectors) < 0;
+    int failed = !spokes || dcf_sectors(dim, readouts, spokes, &sectors) < 0;
     if (failed)
         goto out;
 #pragma omp parallel reduction(| : failed)
     {
         struct place *places = malloc(samples * sizeof *places);
-        failed |= places == NULL;
+        failed |= !places;
 #pragma omp for schedule(static)
         for (size_t r = 0; r < readouts; r++) {
-            if (places == NULL)
+            if (!places)
                 continue;
             for (size_t i = 0; i < samples; i++) {
                 const float *at = k + (r * samples + i) * (size_t)dim;
@@ -106,7 +106,7 @@ static int radial_weights(int dim, size_t readouts, size_t samples, const float 
 out:
     free(sectors.memory);
     free(spokes);
-    return failed ? err_set(ERR_NO_MEMORY, "No memory for the density weights of %zu readouts.", readouts) : 0;
+    return failed ? err_no_memory("the density weights of %zu readouts", readouts) : 0;
 }
 
 /* Arms alike but for their angle cross each circle once each, so a sample owns of an annulus what lies between its
@@ -118,9 +118,9 @@ static int spiral_weights(size_t readouts, size_t samples, const float *k, float
     struct place *places = malloc(samples * sizeof *places);
     double *wedge = malloc(readouts * sizeof *wedge);
     int rc = 0;
-    if (places == NULL || wedge == NULL || dcf_arm_wedges(readouts, samples, k, wedge) < 0)
-        rc = err_set(ERR_NO_MEMORY, "No memory for the density weights of %zu samples.", samples);
-    for (size_t r = 0; r < readouts && rc == 0; r++) {
+    if (!places || !wedge || dcf_arm_wedges(readouts, samples, k, wedge) < 0)
+        rc = err_no_memory("the density weights of %zu samples", samples);
+    for (size_t r = 0; r < readouts && !rc; r++) {
         double content[2] = {wedge[r], 0};
         const struct sectors own = {.zones = 1, .content = {content}};
         struct spoke arm = {.low = 0};
@@ -140,19 +140,19 @@ int dcf_analytic(enum traj_shape shape, int dim, size_t readouts, size_t samples
     if (readouts == 0 || samples < 2)
         return err_set(ERR_DCF_INVALID, "Density weights need readouts of at least 2 samples, not %zu of %zu.",
                        readouts, samples);
-    int code;
+    int rc;
     if (shape == TRAJ_SHAPE_RADIAL && (dim == 2 || dim == 3))
-        code = radial_weights(dim, readouts, samples, k, weights);
+        rc = radial_weights(dim, readouts, samples, k, weights);
     else if (shape == TRAJ_SHAPE_SPIRAL && dim == 2)
-        code = spiral_weights(readouts, samples, k, weights);
+        rc = spiral_weights(readouts, samples, k, weights);
     else
-        code = err_set(
+        rc = err_set(
             ERR_DCF_INVALID,
             "There is no formula for the density weights of this %d-D trajectory, which is neither radial nor a 2-D "
             "spiral from the centre. Pass dcf=pipe.",
             dim);
-    if (code != 0)
-        return code;
+    if (rc)
+        return rc;
     double sum = 0;
     for (size_t m = 0; m < readouts * samples; m++)
         sum += weights[m];

@@ -43,9 +43,9 @@ static int kernel_integral(struct nufft *plan, int dim, const int n[3], size_t s
 {
     memset(weights, 0, (samples + 1 + (size_t)dim * PROBES) * sizeof *weights);
     weights[samples] = 1;
-    int code = nufft_convolve(plan, weights, convolved);
-    if (code != 0)
-        return code;
+    int rc = nufft_convolve(plan, weights, convolved);
+    if (rc)
+        return rc;
     weights[samples] = 0;
     const float *probe = convolved + samples;
     double centre = probe[0], product = centre;
@@ -66,9 +66,9 @@ static int iterate(struct nufft *plan, size_t samples, int iterations, float *we
     for (size_t m = 0; m < samples; m++)
         weights[m] = 1;
     for (int i = 0; i < iterations; i++) {
-        int code = nufft_convolve(plan, weights, convolved);
-        if (code != 0)
-            return code;
+        int rc = nufft_convolve(plan, weights, convolved);
+        if (rc)
+            return rc;
         bool usable = true;
 #pragma omp parallel for reduction(&& : usable) schedule(static)
         for (size_t m = 0; m < samples; m++) {
@@ -78,7 +78,7 @@ static int iterate(struct nufft *plan, size_t samples, int iterations, float *we
         if (!usable)
             return err_set(ERR_DCF_INVALID, "The iteration for density weights failed on this trajectory in step %d.",
                            i + 1);
-        if (progress != NULL && progress(context, i + 1) != 0)
+        if (progress && progress(context, i + 1) != 0)
             return err_set(ERR_CANCELED, "Canceled while computing density weights.");
     }
     return 0;
@@ -95,9 +95,8 @@ int dcf_pipe(struct dev *dev, int dim, const int n[3], size_t samples, const flo
         return err_set(ERR_LIMIT, "A trajectory of %zu samples is too large.", samples);
     struct nufft *plan = NULL;
     float *points = malloc(bytes);
-    if (points == NULL)
-        return err_set_bytes(ERR_NO_MEMORY, (int64_t)bytes, -1, "No memory for density weights of %zu samples.",
-                             samples);
+    if (!points)
+        return err_no_memory_bytes(bytes, "density weights of %zu samples", samples);
     float *weighted = points + all * (size_t)dim, *convolved = weighted + all;
     memcpy(points, k, samples * (size_t)dim * sizeof *k);
     add_probes(dim, n, samples, points);
@@ -110,14 +109,14 @@ int dcf_pipe(struct dev *dev, int dim, const int n[3], size_t samples, const flo
                                   .oversampling = oversampling,
                                   .batch = 1};
     double integral = 0;
-    int code = nufft_create(&plan, dev, &params, all, points);
-    if (code == 0)
-        code = kernel_integral(plan, dim, n, samples, weighted, convolved, &integral);
-    if (code == 0)
-        code = iterate(plan, samples, iterations, weighted, convolved, progress, context);
-    for (size_t m = 0; m < samples && code == 0; m++)
+    int rc = nufft_create(&plan, dev, &params, all, points);
+    if (!rc)
+        rc = kernel_integral(plan, dim, n, samples, weighted, convolved, &integral);
+    if (!rc)
+        rc = iterate(plan, samples, iterations, weighted, convolved, progress, context);
+    for (size_t m = 0; m < samples && !rc; m++)
         weights[m] = (float)(weighted[m] * integral);
     nufft_free(plan);
     free(points);
-    return code;
+    return rc;
 }

@@ -153,7 +153,7 @@ static bool zones_fill(size_t readouts, const struct spoke *spokes, struct place
 static int sectors_2d(size_t readouts, const struct spoke *spokes, struct sectors *sectors)
 {
     struct place *sorted = malloc(2 * readouts * sizeof *sorted);
-    if (sorted == NULL)
+    if (!sorted)
         return -1;
     bool even =
         zones_find(readouts, spokes, ends_differ, sorted, sectors) && zones_fill(readouts, spokes, sorted, sectors);
@@ -278,7 +278,7 @@ static bool arm_alike(size_t samples, const float *first, const float *k, double
 int dcf_arm_wedges(size_t readouts, size_t samples, const float *k, double *wedge)
 {
     struct place *turns = malloc(readouts * sizeof *turns);
-    if (turns == NULL)
+    if (!turns)
         return -1;
     for (size_t r = 0; r < readouts; r++)
         turns[r] = (struct place){arm_turn(samples, k, k + 2 * r * samples), r};
@@ -311,7 +311,7 @@ static bool is_spiral(size_t readouts, size_t samples, const float *k)
         alike = arm_alike(samples, k, arm, arm_turn(samples, k, arm), most);
     }
     double *wedge = malloc(readouts * sizeof *wedge);
-    alike = alike && wedge != NULL && dcf_arm_wedges(readouts, samples, k, wedge) > 0;
+    alike = alike && wedge && dcf_arm_wedges(readouts, samples, k, wedge) > 0;
     free(wedge);
     return alike;
 }
@@ -319,7 +319,7 @@ static bool is_spiral(size_t readouts, size_t samples, const float *k)
 struct spoke *dcf_spokes(int dim, size_t readouts, size_t samples, const float *k)
 {
     struct spoke *spokes = malloc(readouts * sizeof *spokes);
-    if (spokes != NULL) {
+    if (spokes) {
 #pragma omp parallel for schedule(static)
         for (size_t r = 0; r < readouts; r++)
             spoke_fit(dim, samples, k + r * samples * (size_t)dim, &spokes[r]);
@@ -332,7 +332,7 @@ enum traj_shape traj_shape_find(int dim, size_t readouts, size_t samples, const 
     if (readouts == 0 || samples < 4)
         return TRAJ_SHAPE_UNKNOWN;
     struct spoke *spokes = dcf_spokes(dim, readouts, samples, k);
-    bool radial = spokes != NULL && is_radial(dim, readouts, spokes);
+    bool radial = spokes && is_radial(dim, readouts, spokes);
     free(spokes);
     if (radial)
         return TRAJ_SHAPE_RADIAL;

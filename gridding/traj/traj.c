@@ -249,11 +249,11 @@ int traj_create(struct traj **out, const struct traj_params *params)
 
     struct traj *traj = malloc(sizeof *traj);
     bytes = count * (size_t)dim * sizeof(float);
-    if (traj != NULL)
+    if (traj)
         *traj = (struct traj){.dim = dim, .readouts = all, .samples = (size_t)samples, .k = malloc(bytes)};
-    if (traj == NULL || traj->k == NULL) {
+    if (!traj || !traj->k) {
         traj_free(traj);
-        return err_set_bytes(ERR_NO_MEMORY, (int64_t)bytes, -1, "No memory for a trajectory of %zu samples.", count);
+        return err_no_memory_bytes(bytes, "a trajectory of %zu samples", count);
     }
     fill(traj, params, n);
     *out = traj;
@@ -262,7 +262,7 @@ int traj_create(struct traj **out, const struct traj_params *params)
 
 void traj_free(struct traj *traj)
 {
-    if (traj == NULL)
+    if (!traj)
         return;
     free(traj->k);
     free(traj);

@@ -286,9 +286,9 @@ int traj_unit_find(enum traj_unit asked, int dim, const int n[3], const double f
     if (samples == 0)
         return err_set(ERR_TRAJ_MISSING, "The trajectory has no samples.");
     double largest[3] = {0};
-    int code = extent(dim, samples, stride, k, largest);
-    if (code != 0)
-        return code;
+    int rc = extent(dim, samples, stride, k, largest);
+    if (rc)
+        return rc;
     if (largest[0] == 0 && largest[1] == 0 && largest[2] == 0)
         return err_set(ERR_TRAJ_MISSING,
                        "All %zu samples of the trajectory are at k = 0: it was probably never filled in.", samples);
@@ -300,9 +300,9 @@ int traj_unit_find(enum traj_unit asked, int dim, const int n[3], const double f
         read_as(u, dim, n, fov_m, largest, &all.unit[u]);
 
     enum traj_unit unit = asked, rival = TRAJ_UNIT_AUTO;
-    code = asked == TRAJ_UNIT_AUTO ? choose(&all, &unit, &rival) : check_asked(&all, asked);
-    if (code != 0)
-        return code;
+    rc = asked == TRAJ_UNIT_AUTO ? choose(&all, &unit, &rival) : check_asked(&all, asked);
+    if (rc)
+        return rc;
     *found = (struct traj_unit_found){.unit = unit, .coverage = all.unit[unit].coverage};
     for (int d = 0; d < 3; d++)
         found->scale[d] = all.unit[unit].scale[d];

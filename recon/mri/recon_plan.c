@@ -53,7 +53,7 @@ static void plan_report(struct gridder *g)
 {
     struct nufft_info info;
     nufft_describe(g->plan, &info);
-    json_object_set_new(g->job->report, "gridding_way", json_string(nufft_way_name(info.way)));
+    json_object_set_new(g->job->report, "gridding_method", json_string(nufft_method_name(info.method)));
     recon_report_number(g->job, "kernel_width", info.width);
     recon_report_number(g->job, "oversampling", info.oversampling);
     recon_report_number(g->job, "expected_error", info.expected_error);

@@ -142,7 +142,7 @@ struct creation {
 };
 
 static void report(const struct options *o, const struct bench_case *c, struct dev *dev, double tolerance,
-                   const char *what, const char *way, const struct nufft_info *info, struct creation create,
+                   const char *what, const char *method, const struct nufft_info *info, struct creation create,
                    double *times, double error)
 {
     double middle = median(times, o->runs);
@@ -152,11 +152,11 @@ static void report(const struct options *o, const struct bench_case *c, struct d
     snprintf(digits, sizeof digits, "%.3g", error);
     printf(
         "{\"case\":\"%s\",\"coils\":%d,\"device\":\"%s\",\"threads\":%d,\"what\":\"%s\",\"tolerance\":%g,"
-        "\"way\":\"%s\",\"products\":%d,\"width\":%d,"
+        "\"method\":\"%s\",\"products\":%d,\"width\":%d,"
         "\"oversampling\":%.3f,\"grid\":[%d,%d,%d],\"median_ms\":%.3f,\"least_ms\":%.3f,\"most_ms\":%.3f,\"runs\":%d,"
         "\"create_first_ms\":%.1f,\"create_ms\":%.1f,\"bins_ms\":%.3f,\"plan_mb\":%.1f,\"peak_mib\":%.1f,"
         "\"bins\":%zu,\"occupied\":%zu,\"largest_bin\":%zu,\"error\":%s}\n",
-        c->id, c->batch, dev_name(dev), dev_threads(dev), what, tolerance, way, info->products, info->width,
+        c->id, c->batch, dev_name(dev), dev_threads(dev), what, tolerance, method, info->products, info->width,
         info->oversampling, info->grid[0], info->grid[1], info->grid[2], middle * 1e3, times[0] * 1e3,
         times[o->runs - 1] * 1e3, o->runs, create.first * 1e3, create.median * 1e3, info->binning * 1e3,
         (double)info->bytes / 1e6, (double)usage.ru_maxrss / 1024, info->bins, info->occupied_bins, info->largest_bin,
@@ -237,8 +237,8 @@ static void run_case(struct dev *dev, const struct options *o, const struct benc
         must(dev_download(dev, image, device_image, image_bytes), "dev_download");
         if (o->error)
             error = image_error(c, k, data, image);
-        const char *way = nufft_way_name(info.way);
-        report(o, c, dev, params.tolerance, "adjoint", way, &info, create, times, error);
+        const char *method = nufft_method_name(info.method);
+        report(o, c, dev, params.tolerance, "adjoint", method, &info, create, times, error);
         void *device_back, *device_back_image;
         must(dev_alloc(dev, data_bytes, &device_back), "dev_alloc");
         must(dev_alloc(dev, image_bytes, &device_back_image), "dev_alloc");
@@ -247,7 +247,7 @@ static void run_case(struct dev *dev, const struct options *o, const struct benc
             must(nufft_forward(plan, c->batch, device_image, device_back), "nufft_forward");
             times[i < 0 ? 0 : i] = clock_seconds() - start;
         }
-        report(o, c, dev, params.tolerance, "forward", way, &info, create, times, NAN);
+        report(o, c, dev, params.tolerance, "forward", method, &info, create, times, NAN);
         /* What the normal operator is compared with: adjoint(forward(image)). */
         must(nufft_adjoint(plan, c->batch, device_back, device_back_image), "nufft_adjoint");
         must(dev_download(dev, back, device_back_image, image_bytes), "dev_download");

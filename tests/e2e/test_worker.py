@@ -142,7 +142,7 @@ def formats():
         for stage in ("decode", "trajectory", "plan", "gridding", "write"):
             assert report["stages"][stage] >= 0, stage
         same((report["samples"], report["coils"], report["images"], report["matrix"]), (31 * 48, 2, 1, [24, 20, 1]), "report")
-        same(report["gridding_way"], "cpu", "way")
+        same(report["gridding_method"], "cpu", "method")
         assert report["device"] and report["kernel_width"] >= 2 and report["expected_error"] <= 1e-3, report
 
 

@@ -22,28 +22,28 @@ static void verdict_code(int code, int wanted, const char *name)
 
 /* ---- the ways plans took ---- */
 
-static bool seen[NUFFT_WAY_DENSE + 1][4]; /* [way][products] */
+static bool seen[NUFFT_METHOD_BRICK_DENSE + 1][4]; /* [method][products] */
 
 static void verdict_way(const struct test_case *c, const struct nufft_info *info)
 {
     char name[200], why[100];
-    seen[info->way][info->products] = true;
-    if (c->way == NUFFT_WAY_CPU)
+    seen[info->method][info->products] = true;
+    if (c->method == NUFFT_METHOD_CPU)
         return;
-    snprintf(name, sizeof name, "%s: by %s", c->name, nufft_way_name(c->way));
-    snprintf(why, sizeof why, "the plan took %s", nufft_way_name(info->way));
-    verdict(info->way == c->way, name, why);
+    snprintf(name, sizeof name, "%s: by %s", c->name, nufft_method_name(c->method));
+    snprintf(why, sizeof why, "the plan took %s", nufft_method_name(info->method));
+    verdict(info->method == c->method, name, why);
 }
 
 static void verdict_ways(void)
 {
     char missing[200] = "";
-    for (enum nufft_way way = NUFFT_WAY_TILES; way <= NUFFT_WAY_DENSE; way++)
+    for (enum nufft_method method = NUFFT_METHOD_TILES; method <= NUFFT_METHOD_BRICK_DENSE; method++)
         for (int products = 0; products <= 3; products++)
-            if (!seen[way][products] && (way == NUFFT_WAY_TILES ? products == 0 : products % 2 == 1))
+            if (!seen[method][products] && (method == NUFFT_METHOD_TILES ? products == 0 : products % 2 == 1))
                 snprintf(missing + strlen(missing), sizeof missing - strlen(missing), " %s, %d products;",
-                         nufft_way_name(way), products);
-    verdict(missing[0] == 0, "the cases take every way, on tensor cores with one product and with three", missing);
+                         nufft_method_name(method), products);
+    verdict(missing[0] == 0, "the cases take every method, on tensor cores with one product and with three", missing);
 }
 
 /* ---- running a plan from host arrays ---- */
@@ -184,15 +184,24 @@ static void test_case_run(struct dev *gpu, struct dev *cpu, const struct test_ca
 static void test_same_bits(struct dev *gpu, int runs)
 {
     static const struct test_case many[] = {
-        {"3-D bricks", 3, {48, 40, 44}, 3, 400000, CENTRE, 1e-3, NUFFT_SEPARABLE, 4, NUFFT_WAY_BRICKS},
-        {"3-D wide bricks, 1e-3", 3, {48, 40, 44}, 1, 400000, CENTRE, 1e-3, NUFFT_SEPARABLE, 5, NUFFT_WAY_WIDE},
-        {"3-D wide bricks", 3, {48, 40, 44}, 2, 400000, CENTRE, 1e-5, NUFFT_SEPARABLE, 7, NUFFT_WAY_WIDE},
-        {"3-D wide bricks, 1e-4", 3, {33, 40, 36}, 1, 200000, RADIAL, 1e-4, NUFFT_SEPARABLE, 6, NUFFT_WAY_WIDE},
-        {"3-D dense bricks, 1e-3", 3, {20, 18, 24}, 1, 400000, CENTRE, 1e-3, NUFFT_SEPARABLE, 6, NUFFT_WAY_DENSE},
-        {"3-D dense bricks", 3, {20, 18, 24}, 2, 400000, CENTRE, 1e-5, NUFFT_SEPARABLE, 7, NUFFT_WAY_DENSE},
-        {"3-D tiles", 3, {30, 32, 34}, 1, 200000, CENTRE, 1e-6, NUFFT_SEPARABLE, 0, NUFFT_WAY_TILES},
-        {"2-D planes", 2, {100, 90, 1}, 20, 100000, CENTRE, 1e-3, NUFFT_SEPARABLE, 0, NUFFT_WAY_PLANES},
-        {"2-D tiles", 2, {100, 90, 1}, 1, 100000, CENTRE, 1e-3, NUFFT_RADIAL, 0, NUFFT_WAY_TILES},
+        {"3-D bricks", 3, {48, 40, 44}, 3, 400000, CENTRE, 1e-3, NUFFT_SEPARABLE, 4, NUFFT_METHOD_BRICK8},
+        {"3-D wide bricks, 1e-3", 3, {48, 40, 44}, 1, 400000, CENTRE, 1e-3, NUFFT_SEPARABLE, 5, NUFFT_METHOD_BRICK16},
+        {"3-D wide bricks", 3, {48, 40, 44}, 2, 400000, CENTRE, 1e-5, NUFFT_SEPARABLE, 7, NUFFT_METHOD_BRICK16},
+        {"3-D wide bricks, 1e-4", 3, {33, 40, 36}, 1, 200000, RADIAL, 1e-4, NUFFT_SEPARABLE, 6, NUFFT_METHOD_BRICK16},
+        {"3-D dense bricks, 1e-3",
+         3,
+         {20, 18, 24},
+         1,
+         400000,
+         CENTRE,
+         1e-3,
+         NUFFT_SEPARABLE,
+         6,
+         NUFFT_METHOD_BRICK_DENSE},
+        {"3-D dense bricks", 3, {20, 18, 24}, 2, 400000, CENTRE, 1e-5, NUFFT_SEPARABLE, 7, NUFFT_METHOD_BRICK_DENSE},
+        {"3-D tiles", 3, {30, 32, 34}, 1, 200000, CENTRE, 1e-6, NUFFT_SEPARABLE, 0, NUFFT_METHOD_TILES},
+        {"2-D planes", 2, {100, 90, 1}, 20, 100000, CENTRE, 1e-3, NUFFT_SEPARABLE, 0, NUFFT_METHOD_BRICK2D},
+        {"2-D tiles", 2, {100, 90, 1}, 1, 100000, CENTRE, 1e-3, NUFFT_RADIAL, 0, NUFFT_METHOD_TILES},
     };
     for (size_t i = 0; i < sizeof many / sizeof *many; i++) {
         struct problem p;
@@ -225,11 +234,11 @@ static void test_same_bits(struct dev *gpu, int runs)
 static void test_alone(struct dev *gpu)
 {
     static const struct test_case many[] = {
-        {"width 4", 3, {48, 40, 44}, 3, 200000, CENTRE, 1e-3, NUFFT_SEPARABLE, 4, NUFFT_WAY_BRICKS},
-        {"width 5", 3, {48, 40, 44}, 5, 200000, CENTRE, 1e-3, NUFFT_SEPARABLE, 5, NUFFT_WAY_WIDE},
-        {"width 6", 3, {40, 30, 44}, 2, 100000, RADIAL, 1e-3, NUFFT_SEPARABLE, 6, NUFFT_WAY_WIDE},
-        {"width 7", 3, {33, 40, 36}, 3, 100000, CENTRE, 1e-5, NUFFT_SEPARABLE, 7, NUFFT_WAY_WIDE},
-        {"width 5, in groups", 3, {128, 128, 128}, 7, 100000, RADIAL, 1e-3, NUFFT_SEPARABLE, 5, NUFFT_WAY_WIDE},
+        {"width 4", 3, {48, 40, 44}, 3, 200000, CENTRE, 1e-3, NUFFT_SEPARABLE, 4, NUFFT_METHOD_BRICK8},
+        {"width 5", 3, {48, 40, 44}, 5, 200000, CENTRE, 1e-3, NUFFT_SEPARABLE, 5, NUFFT_METHOD_BRICK16},
+        {"width 6", 3, {40, 30, 44}, 2, 100000, RADIAL, 1e-3, NUFFT_SEPARABLE, 6, NUFFT_METHOD_BRICK16},
+        {"width 7", 3, {33, 40, 36}, 3, 100000, CENTRE, 1e-5, NUFFT_SEPARABLE, 7, NUFFT_METHOD_BRICK16},
+        {"width 5, in groups", 3, {128, 128, 128}, 7, 100000, RADIAL, 1e-3, NUFFT_SEPARABLE, 5, NUFFT_METHOD_BRICK16},
     };
     for (size_t i = 0; i < sizeof many / sizeof *many; i++) {
         struct problem p;
@@ -308,7 +317,7 @@ static void test_transfers(struct dev *gpu)
 static void test_range(struct dev *gpu)
 {
     static const struct test_case dense = {
-        "1e-5, data from 1 to 1e5", 3, {24, 20, 22}, 1, 12000, CENTRE, 1e-5, NUFFT_SEPARABLE, 0, NUFFT_WAY_CPU};
+        "1e-5, data from 1 to 1e5", 3, {24, 20, 22}, 1, 12000, CENTRE, 1e-5, NUFFT_SEPARABLE, 0, NUFFT_METHOD_CPU};
     struct problem p;
     struct outcome plain, scaled;
     struct nufft_params params = params_of(&dense);
@@ -345,9 +354,9 @@ static void test_range(struct dev *gpu)
 static void test_one_sign(struct dev *gpu)
 {
     static const struct test_case many[] = {
-        {"planes", 2, {48, 44, 1}, 1, 200000, CENTRE, 1e-5, NUFFT_SEPARABLE, 7, NUFFT_WAY_PLANES},
-        {"wide bricks", 3, {24, 20, 22}, 1, 60000, CENTRE, 1e-5, NUFFT_SEPARABLE, 7, NUFFT_WAY_WIDE},
-        {"dense bricks", 3, {16, 16, 17}, 1, 150000, CENTRE, 1e-5, NUFFT_SEPARABLE, 7, NUFFT_WAY_DENSE},
+        {"planes", 2, {48, 44, 1}, 1, 200000, CENTRE, 1e-5, NUFFT_SEPARABLE, 7, NUFFT_METHOD_BRICK2D},
+        {"wide bricks", 3, {24, 20, 22}, 1, 60000, CENTRE, 1e-5, NUFFT_SEPARABLE, 7, NUFFT_METHOD_BRICK16},
+        {"dense bricks", 3, {16, 16, 17}, 1, 150000, CENTRE, 1e-5, NUFFT_SEPARABLE, 7, NUFFT_METHOD_BRICK_DENSE},
     };
     for (size_t i = 0; i < sizeof many / sizeof *many; i++) {
         struct problem p;
@@ -394,7 +403,7 @@ static void test_memory(struct dev *gpu)
     must(dev_memory(gpu, &available, &total), "dev_memory");
     void *ballast = NULL;
     must(dev_alloc(gpu, available - (size_t)260e6, &ballast), "dev_alloc");
-    struct test_case big = {"big", 3, {200, 200, 200}, 1, 1000, UNIFORM, 1e-3, NUFFT_SEPARABLE, 4, NUFFT_WAY_BRICKS};
+    struct test_case big = {"big", 3, {200, 200, 200}, 1, 1000, UNIFORM, 1e-3, NUFFT_SEPARABLE, 4, NUFFT_METHOD_BRICK8};
     struct problem p;
     struct nufft *plan = NULL;
     problem_make(&p, &big, false);
@@ -407,7 +416,8 @@ static void test_memory(struct dev *gpu)
     problem_free(&p);
 
     /* A batch that does not fit is worked off in parts, with the same bits. */
-    struct test_case wide = {"wide", 2, {128, 128, 1}, 256, 5000, RADIAL, 1e-3, NUFFT_SEPARABLE, 4, NUFFT_WAY_PLANES};
+    struct test_case wide = {"wide", 2,    {128, 128, 1},   256, 5000,
+                             RADIAL, 1e-3, NUFFT_SEPARABLE, 4,   NUFFT_METHOD_BRICK2D};
     struct outcome tight, roomy;
     problem_make(&p, &wide, false);
     params = params_of(&wide); /* 564 kB a transform */
@@ -426,7 +436,8 @@ static void test_memory(struct dev *gpu)
 /* What bricks keep on the device: their sums are worked off in chunks of rows where they would not fit. */
 static void test_chunks(struct dev *gpu)
 {
-    struct test_case c = {"chunks", 3, {128, 120, 112}, 2, 400000, UNIFORM, 1e-3, NUFFT_SEPARABLE, 4, NUFFT_WAY_BRICKS};
+    struct test_case c = {"chunks", 3,    {128, 120, 112}, 2, 400000,
+                          UNIFORM,  1e-3, NUFFT_SEPARABLE, 4, NUFFT_METHOD_BRICK8};
     struct problem p;
     struct outcome tight, roomy;
     struct nufft_params params = params_of(&c);
@@ -456,13 +467,13 @@ static void test_chunks(struct dev *gpu)
     /* A large plan of many coils keeps 1.3 times a grid (400^3 cells) and its samples (place, order and value) at most.
      */
     struct test_case coils = {"coils", 3,    {200, 200, 200}, 1, 1000000,
-                              UNIFORM, 1e-3, NUFFT_SEPARABLE, 4, NUFFT_WAY_BRICKS};
+                              UNIFORM, 1e-3, NUFFT_SEPARABLE, 4, NUFFT_METHOD_BRICK8};
     problem_make(&p, &coils, false);
     for (int width = 4; width <= 5; width++) {
         struct nufft_info info;
         struct nufft *plan = NULL;
         coils.width = width;
-        coils.way = width == 4 ? NUFFT_WAY_BRICKS : NUFFT_WAY_WIDE;
+        coils.method = width == 4 ? NUFFT_METHOD_BRICK8 : NUFFT_METHOD_BRICK16;
         params = params_of(&coils);
         params.batch = 16;
         must(nufft_create(&plan, gpu, &params, coils.samples, p.k), "nufft_create");

@@ -22,19 +22,19 @@ struct test_case {
     double tolerance;
     enum nufft_kernel kernel;
     int width; /* 0: by the tolerance */
-    enum nufft_way way;
+    enum nufft_method method;
 };
 
 /* One for each way to sum, with bins from nearly empty ones to one that holds most. */
 static const struct test_case cases[] = {
-    {"2-D, planes", 2, {60, 52, 1}, 5, 9000, 0.05, 1e-3, NUFFT_SEPARABLE, 0, NUFFT_WAY_PLANES},
-    {"2-D, planes, many transforms", 2, {40, 40, 1}, 150, 3000, 0.1, 1e-4, NUFFT_SEPARABLE, 0, NUFFT_WAY_PLANES},
-    {"2-D, tiles", 2, {40, 44, 1}, 3, 6000, 0.05, 1e-3, NUFFT_RADIAL, 0, NUFFT_WAY_TILES},
-    {"3-D, bricks", 3, {40, 36, 44}, 3, 30000, 0.02, 1e-3, NUFFT_SEPARABLE, 4, NUFFT_WAY_BRICKS},
-    {"3-D, bricks, uniform", 3, {30, 30, 30}, 1, 20000, 1, 1e-2, NUFFT_SEPARABLE, 3, NUFFT_WAY_BRICKS},
-    {"3-D, wide", 3, {24, 26, 30}, 2, 12000, 0.05, 1e-4, NUFFT_SEPARABLE, 6, NUFFT_WAY_WIDE},
-    {"3-D, tiles", 3, {20, 22, 18}, 20, 5000, 0.1, 1e-3, NUFFT_RADIAL, 0, NUFFT_WAY_TILES},
-    {"3-D, one place", 3, {20, 20, 20}, 1, 4000, 0, 1e-3, NUFFT_SEPARABLE, 0, NUFFT_WAY_WIDE},
+    {"2-D, planes", 2, {60, 52, 1}, 5, 9000, 0.05, 1e-3, NUFFT_SEPARABLE, 0, NUFFT_METHOD_BRICK2D},
+    {"2-D, planes, many transforms", 2, {40, 40, 1}, 150, 3000, 0.1, 1e-4, NUFFT_SEPARABLE, 0, NUFFT_METHOD_BRICK2D},
+    {"2-D, tiles", 2, {40, 44, 1}, 3, 6000, 0.05, 1e-3, NUFFT_RADIAL, 0, NUFFT_METHOD_TILES},
+    {"3-D, bricks", 3, {40, 36, 44}, 3, 30000, 0.02, 1e-3, NUFFT_SEPARABLE, 4, NUFFT_METHOD_BRICK8},
+    {"3-D, bricks, uniform", 3, {30, 30, 30}, 1, 20000, 1, 1e-2, NUFFT_SEPARABLE, 3, NUFFT_METHOD_BRICK8},
+    {"3-D, wide", 3, {24, 26, 30}, 2, 12000, 0.05, 1e-4, NUFFT_SEPARABLE, 6, NUFFT_METHOD_BRICK16},
+    {"3-D, tiles", 3, {20, 22, 18}, 20, 5000, 0.1, 1e-3, NUFFT_RADIAL, 0, NUFFT_METHOD_TILES},
+    {"3-D, one place", 3, {20, 20, 20}, 1, 4000, 0, 1e-3, NUFFT_SEPARABLE, 0, NUFFT_METHOD_BRICK16},
 };
 
 struct problem {
@@ -221,7 +221,8 @@ static void case_run(struct dev *gpu, const struct test_case *c, int runs)
     struct outcome plain, o;
     problem_make(&p, c);
     run(gpu, c, &p, NUFFT_DEPTH_AUTO, NUFFT_SPLIT, true, &plain);
-    verdict_of(plain.info.way == c->way, "the way it was made for", c->name, nufft_way_name(plain.info.way));
+    verdict_of(plain.info.method == c->method, "the way it was made for", c->name,
+               nufft_method_name(plain.info.method));
     const int largest = (int)plain.info.largest_bin;
     const int depths[] = {1, largest / 4 + 1, largest - 1, largest, largest + 1000};
     for (size_t i = 0; i < sizeof depths / sizeof *depths; i++)

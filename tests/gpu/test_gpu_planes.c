@@ -309,7 +309,7 @@ static void run_case(struct dev *gpu, const struct test_case *c, size_t divisor)
     small.samples = c->samples / divisor;
     problem_make(&p, &small, 1);
     run(gpu, &p, c->batch, &all);
-    verdict(all.info.way == NUFFT_WAY_PLANES, c->name, "the plan does not take planes");
+    verdict(all.info.method == NUFFT_METHOD_BRICK2D, c->name, "the plan does not take planes");
     /* Where the plan picks, it keeps the tolerance; where it is told, what it expects. */
     const double most = c->width ? all.info.expected_error : c->tolerance;
     /* What samples of one place err by is one random number: that it is three times its root mean square has a chance
@@ -359,9 +359,9 @@ static void test_random_plans(struct dev *gpu, int plans)
         run(gpu, &p, 1, &o);
         const double error = adjoint_error(&p, 0, o.image), ratio = error / o.info.expected_error;
         if (!(ratio <= 1))
-            printf("# ratio %.2f: error %.3g, %d x %d, width %d, oversampling %.3f, products %d, way %d, place %d, "
+            printf("# ratio %.2f: error %.3g, %d x %d, width %d, oversampling %.3f, products %d, method %d, place %d, "
                    "values %d, %zu samples\n",
-                   ratio, error, c.n[0], c.n[1], c.width, o.info.oversampling, o.info.products, (int)o.info.way,
+                   ratio, error, c.n[0], c.n[1], c.width, o.info.oversampling, o.info.products, (int)o.info.method,
                    (int)c.place, (int)c.values, c.samples);
         if (!(ratio <= worst)) {
             worst = ratio;

@@ -147,8 +147,8 @@ static void check_problem(const struct problem *p)
     struct nufft *plan = make_plan(dev, p, k);
     struct nufft_info info;
     nufft_describe(plan, &info);
-    assert_int_equal(info.way, NUFFT_WAY_CPU);
-    assert_string_equal(nufft_way_name(info.way), "cpu");
+    assert_int_equal(info.method, NUFFT_METHOD_CPU);
+    assert_string_equal(nufft_method_name(info.method), "cpu");
     assert_int_equal(nufft_set_weights(plan, w), 0);
     assert_int_equal(nufft_adjoint(plan, p->batch, data, image), 0);
     assert_int_equal(nufft_forward(plan, p->batch, x, y), 0);

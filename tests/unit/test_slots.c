@@ -1,4 +1,4 @@
-/* The slots of a grid in pieces, on the CPU: sums as a GPU's warps make them, run by run and part by part, chunk by
+/* The slots of a grid in slots, on the CPU: sums as a GPU's warps make them, run by run and part by part, chunk by
  * chunk, read back as the FFT's pass along x does, against the plain sum. All numbers are whole: sums are exact. */
 #include "gridding/range/layout.h"
 #include "tests/unit/allocate.h"
@@ -23,7 +23,7 @@ struct layout {
     uint32_t count, samples;
     struct sample *sample; /* by bin */
     uint32_t *first, *slot;
-    struct range_tally *rows, all;
+    struct range_prefix *rows, all;
     struct range_run *run;
     uint32_t *heavy; /* bins */
     double *slots, *grid;
@@ -84,10 +84,10 @@ static void make_samples(struct layout *l, uint64_t seed)
     qsort(l->sample, l->samples, sizeof *l->sample, by_bin);
 }
 
-/* The lists, as the device makes them: each entry from the tallies before it. */
+/* The lists, as the device makes them: each entry from the prefixes before it. */
 static void make_lists(struct layout *l)
 {
-    struct range_tally before = {0};
+    struct range_prefix before = {0};
     for (uint32_t i = 0; i < l->samples; i++)
         l->first[l->sample[i].bin + 1]++;
     for (uint32_t b = 0; b < l->count; b++)
@@ -99,12 +99,12 @@ static void make_lists(struct layout *l)
         l->slot[b] = before.slots;
         if (b == l->count)
             break;
-        struct range_tally t = range_tally_of(&l->g, b, l->first);
+        struct range_prefix t = range_prefix_of(&l->g, b, l->first);
         if (t.runs)
             l->run[before.runs] = range_run_from(&l->g, b, l->count, l->first);
         if (t.heavies)
             l->heavy[before.heavies] = b;
-        before = range_tally_add(before, t);
+        before = range_prefix_add(before, t);
     }
     l->all = before;
 }
@@ -159,7 +159,7 @@ static void sum_bin(const struct layout *l, uint32_t bin, double *own, double *r
 }
 
 /* A slot is written once a chunk, and lies in the workspace. */
-static void put_slot(struct layout *l, const struct piece_rows *rows, int stretch, uint32_t slot, const double *sum)
+static void put_slot(struct layout *l, const struct slot_rows *rows, int stretch, uint32_t slot, const double *sum)
 {
     uint32_t at = slot - rows->base[stretch];
     assert_true(at < rows->slots);
@@ -168,7 +168,7 @@ static void put_slot(struct layout *l, const struct piece_rows *rows, int stretc
     memcpy(l->slots + (size_t)at * SLOT, sum, SLOT * sizeof *sum);
 }
 
-static void sum_runs(struct layout *l, const struct piece_rows *rows, int stretch)
+static void sum_runs(struct layout *l, const struct slot_rows *rows, int stretch)
 {
     double *sum[2] = {allocate(SLOT, sizeof(double)), allocate(SLOT, sizeof(double))};
     for (uint32_t r = 0; r < rows->runs[stretch] + rows->heavies[stretch]; r++) {
@@ -201,13 +201,13 @@ static void sum_runs(struct layout *l, const struct piece_rows *rows, int stretc
 }
 
 /* The lines y of chunk [from, to), read from slots, are the grid's. */
-static void check_lines(const struct layout *l, const struct piece_rows *rows, int from, int to)
+static void check_lines(const struct layout *l, const struct slot_rows *rows, int from, int to)
 {
     const struct range_axis *axis = l->g.axis;
     int reach = l->g.width - 1;
     for (int z = 0; z < axis[2].cells; z++)
         for (int y = axis_first(axis[1], from); y < axis_first(axis[1], to); y++) {
-            struct piece_cell cy = piece_cell_of(axis[1], reach, y), cz = piece_cell_of(axis[2], reach, z);
+            struct slot_cell cy = slot_cell_of(axis[1], reach, y), cz = slot_cell_of(axis[2], reach, z);
             for (int x = 0; x < axis[0].cells; x++) {
                 int bin_x = axis_bin(axis[0], x), at[3] = {x, y, z};
                 double sum = 0;
@@ -234,7 +234,7 @@ static void check_chunks(struct layout *l, int chunk)
     uint32_t runs = l->all.runs, parts = l->all.parts;
     for (int from = 0; from < rows; from += chunk) {
         int to = from + chunk < rows ? from + chunk : rows;
-        struct piece_rows r = piece_rows_of(l->rows, rows, from, to);
+        struct slot_rows r = slot_rows_of(l->rows, rows, from, to);
         l->slots = allocate((size_t)r.slots * SLOT, sizeof *l->slots);
         l->written = allocate(r.slots, sizeof *l->written);
         for (int i = 0; i < r.stretches; i++)
@@ -245,7 +245,7 @@ static void check_chunks(struct layout *l, int chunk)
         runs -= r.runs[0] + r.runs[1];
         parts -= r.parts[0] + r.parts[1];
         if (chunk < rows) { /* the row below is summed once more */
-            const struct range_tally *below = l->rows + (from > 0 ? from : rows) - 1;
+            const struct range_prefix *below = l->rows + (from > 0 ? from : rows) - 1;
             runs += below[1].runs - below[0].runs;
             parts += below[1].parts - below[0].parts;
         }
@@ -289,7 +289,7 @@ static void cells_are_where_their_bins_say(void **state)
                 struct range_axis axis = range_axis_make(cells, size);
                 axis.shift = shift;
                 for (int cell = 0; cell < cells; cell++) {
-                    struct piece_cell c = piece_cell_of(axis, 3, cell);
+                    struct slot_cell c = slot_cell_of(axis, 3, cell);
                     int before = c.bin > 0 ? c.bin - 1 : axis.bins - 1;
                     int past = (cell + (c.bin > 0 ? 0 : cells)) - axis_first(axis, before);
                     assert_in_range(c.offset, 0, axis_size(axis, c.bin) - 1);

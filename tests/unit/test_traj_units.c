@@ -137,7 +137,7 @@ static void protocol_ask(const struct protocol *p, int unit, double coverage, st
         *(told ? &tally->wrong_told : &tally->wrong) += 1;
 }
 
-static void table_count(struct tally tallies[UNITS][COVERAGES])
+static void table_count(struct tally prefixes[UNITS][COVERAGES])
 {
     int protocols = 0;
     for (int t = 0; t < TRAJECTORIES; t++)
@@ -147,7 +147,7 @@ static void table_count(struct tally tallies[UNITS][COVERAGES])
                 protocol_make(&p, t, matrices[m], fovs_mm[f]);
                 for (int u = 0; u < UNITS; u++)
                     for (int c = 0; c < COVERAGES; c++)
-                        protocol_ask(&p, u, coverages[c], &tallies[u][c]);
+                        protocol_ask(&p, u, coverages[c], &prefixes[u][c]);
             }
     assert_int_equal(protocols, PROTOCOLS);
     assert_true(PROTOCOLS >= 525);
@@ -169,7 +169,7 @@ static void tally_add(struct tally *into, const struct tally *from)
 }
 
 /* Prints every row; `all` is their sum. */
-static void table_print(const struct tally tallies[UNITS][COVERAGES], struct tally *all)
+static void table_print(const struct tally prefixes[UNITS][COVERAGES], struct tally *all)
 {
     print_message("| unit | coverage | right | right, with a warning | refused | wrong, with a warning | wrong |\n"
                   "|---|---|---|---|---|---|---|\n");
@@ -178,8 +178,8 @@ static void table_print(const struct tally tallies[UNITS][COVERAGES], struct tal
         for (int c = 0; c < COVERAGES; c++) {
             char coverage[16];
             snprintf(coverage, sizeof coverage, "%g %%", 100 * coverages[c]);
-            row_print(table_units[u].name, coverage, &tallies[u][c]);
-            tally_add(&unit, &tallies[u][c]);
+            row_print(table_units[u].name, coverage, &prefixes[u][c]);
+            tally_add(&unit, &prefixes[u][c]);
         }
         row_print(table_units[u].name, "all", &unit);
         tally_add(all, &unit);
@@ -190,10 +190,10 @@ static void table_print(const struct tally tallies[UNITS][COVERAGES], struct tal
 static void test_table(void **state)
 {
     (void)state;
-    static struct tally tallies[UNITS][COVERAGES];
+    static struct tally prefixes[UNITS][COVERAGES];
     struct tally all = {0};
-    table_count(tallies);
-    table_print(tallies, &all);
+    table_count(prefixes);
+    table_print(prefixes, &all);
 #ifndef TRAJ_UNITS_BEFORE
     assert_int_equal(all.wrong, 0);
     /* What is read wrongly, with a warning, ends at the edge of k-space in cycles per pixel by chance: measured, 23 of
@@ -201,8 +201,8 @@ static void test_table(void **state)
     assert_true(all.wrong_told <= 23);
     for (int c = 0; c < COVERAGES; c++) /* what covers less than 90 % comes with a warning */
         for (int u = 0; u < UNITS && coverages[c] < 0.89; u++)
-            assert_int_equal(tallies[u][c].right, 0);
-    assert_true(tallies[1][3].refused < 100); /* the grid's units at 84 %: 241 before the other units were known */
+            assert_int_equal(prefixes[u][c].right, 0);
+    assert_true(prefixes[1][3].refused < 100); /* the grid's units at 84 %: 241 before the other units were known */
 #endif
 }
 

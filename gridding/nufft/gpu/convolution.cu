@@ -51,7 +51,7 @@ static int create(void **state, struct dev *dev, int dim, const int n[3], const 
         return rc;
     struct convolution_gpu *c = (struct convolution_gpu *)calloc(1, sizeof *c);
     if (!c)
-        return err_set(ERR_NO_MEMORY, "Not enough memory for a convolution.");
+        return err_no_memory("a convolution");
     c->gpu = gpu;
     c->dim = dim;
     c->cells = c->pixels = 1;

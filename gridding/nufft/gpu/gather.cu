@@ -83,7 +83,7 @@ static __global__ void __launch_bounds__(GATHER_THREADS) gather_planes(const __g
     uint32_t i = blockIdx.x * GATHER_THREADS + threadIdx.x;
     if (i >= a.samples)
         return;
-    const struct range_point p = a.points[i];
+    const struct range_point_gpu p = a.points[i];
     const float above[2] = {p.x, p.y};
     float w[2][most];
     int x[most], y[most];
@@ -148,7 +148,7 @@ static __global__ void __launch_bounds__(GATHER_THREADS) gather_tiles(const __gr
         first[d] = axis_first(a.geometry.axis[d], place[d]);
     const float2 *cells = copy_tile(a, first, tile);
     for (uint32_t i = task.first + threadIdx.x; i < task.last; i += blockDim.x) {
-        const struct range_point p = a.points[i];
+        const struct range_point_gpu p = a.points[i];
         const float above[3] = {p.x, p.y, p.z};
         float w[3][W ? W : WIDTH_MOST];
         axis_weights<W, 3>(a, above, w);
@@ -210,7 +210,7 @@ static void (*tiles_kernel(const struct gather_args *a))(struct gather_args)
 
 static int gather_3d(const struct nufft_gpu *plan, struct gather_args *a)
 {
-    const struct range_bins *bins = &plan->bins;
+    const struct range_bins_gpu *bins = &plan->bins;
     void (*kernel)(struct gather_args) = tiles_kernel(a);
     int reach = plan->shape.width - 1;
     for (int d = 0; d < 3; d++)
@@ -230,7 +230,7 @@ static int gather_3d(const struct nufft_gpu *plan, struct gather_args *a)
     a->part_count = bins->slots;
     if (rc || bins->occupied == 0)
         return rc;
-    unsigned threads = plan->way == NUFFT_WAY_BRICKS ? GATHER_BRICK : GATHER_THREADS;
+    unsigned threads = plan->method == NUFFT_METHOD_BRICK8 ? GATHER_BRICK : GATHER_THREADS;
     for (int t = 0; !rc && t < a->transforms; t++) {
         kernel<<<bins->slots + bins->occupied, threads, shared, plan->gpu->stream>>>(*a);
         rc = gpu_launched("Reading the grid");
@@ -240,7 +240,7 @@ static int gather_3d(const struct nufft_gpu *plan, struct gather_args *a)
     return rc;
 }
 
-bool nufft_gpu_gathers_planes(const struct nufft_shape *shape)
+bool nufft_gpu_gathers_brick2d(const struct nufft_shape *shape)
 {
     /* The work of 16 together on tensor cores: of d, 51 us against 3.8 us each at width 5, 83 against 15 at width 7. */
     return shape->width <= 8 && shape->batch >= (shape->width <= 5 ? 12 : 6);
@@ -248,7 +248,7 @@ bool nufft_gpu_gathers_planes(const struct nufft_shape *shape)
 
 int nufft_gpu_gather(struct nufft_gpu *plan, int transforms, bool weigh, struct c32 *data)
 {
-    const struct range_bins *bins = &plan->bins;
+    const struct range_bins_gpu *bins = &plan->bins;
     struct gather_args a = {};
     a.geometry = bins->geometry;
     a.samples = bins->samples;
@@ -266,8 +266,8 @@ int nufft_gpu_gather(struct nufft_gpu *plan, int transforms, bool weigh, struct 
         return 0;
     if (a.geometry.dim == 3)
         return gather_3d(plan, &a);
-    if (plan->way == NUFFT_WAY_PLANES && nufft_gpu_gathers_planes(&plan->shape))
-        return nufft_gpu_gather_planes(plan, &a);
+    if (plan->method == NUFFT_METHOD_BRICK2D && nufft_gpu_gathers_brick2d(&plan->shape))
+        return nufft_gpu_gather_brick2d(plan, &a);
     dim3 blocks(gpu_blocks(a.samples, GATHER_THREADS), gpu_blocks((size_t)transforms, 16));
     planes_kernel(&a)<<<blocks, GATHER_THREADS, 0, plan->gpu->stream>>>(a);
     return gpu_launched("Reading the grid");

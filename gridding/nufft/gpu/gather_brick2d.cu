@@ -13,7 +13,7 @@ enum { CHUNK = 64, GATHER_WARPS = 4 };
 
 /* A warp's samples. */
 struct plane_chunk {
-    struct range_point point[CHUNK];
+    struct range_point_gpu point[CHUNK];
     uint32_t order[CHUNK];
     float scale[CHUNK];
 };
@@ -77,7 +77,7 @@ template <int W> struct plane_weights {
         float left[2][each], value[2][each];
 #pragma unroll
         for (int row = 0; row < 2; row++) {
-            const struct range_point p = chunk.point[min(s + g + 8 * row, last - 1)];
+            const struct range_point_gpu p = chunk.point[min(s + g + 8 * row, last - 1)];
             int base[2] = {(int)(p.base & 0xffff) - first[0], (int)(p.base >> 16) - first[1]};
 #pragma unroll
             for (int i = 0; i < each; i++) {
@@ -195,7 +195,7 @@ static __device__ __forceinline__ uint64_t load_chunk(const struct nufft_gather 
     for (int h = 0; h < CHUNK; h += 32) {
         uint32_t square = ~0u;
         if (h + lane < count) {
-            const struct range_point p = a.points[begin + h + lane];
+            const struct range_point_gpu p = a.points[begin + h + lane];
             chunk->point[h + lane] = p;
             chunk->order[h + lane] = a.order[begin + h + lane];
             chunk->scale[h + lane] = a.weights ? a.weights[begin + h + lane] * gain : gain;
@@ -251,7 +251,7 @@ template <int W> static void launch(const struct nufft_gather *a, bool split, cu
     (split ? gather_plane<W, true> : gather_plane<W, false>)<<<blocks, 32 * GATHER_WARPS, 0, stream>>>(*a);
 }
 
-int nufft_gpu_gather_planes(struct nufft_gpu *plan, const struct nufft_gather *gather)
+int nufft_gpu_gather_brick2d(struct nufft_gpu *plan, const struct nufft_gather *gather)
 {
     static void (*const by_width[])(const struct nufft_gather *, bool, cudaStream_t) = {
         launch<2>, launch<3>, launch<4>, launch<5>, launch<6>, launch<7>, launch<8>};

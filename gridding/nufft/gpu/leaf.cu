@@ -7,32 +7,33 @@
 /* weights: sorted, or NULL. */
 static int data_to_grid(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights)
 {
-    if (nufft_gpu_in_pieces(plan))
-        return nufft_gpu_pieces_to_grid(plan, data, weights, plan->grid);
-    if (plan->way == NUFFT_WAY_DENSE)
-        return nufft_gpu_scatter_dense(plan, data, weights);
-    if (plan->way == NUFFT_WAY_PLANES)
-        return nufft_gpu_planes_to_grid(plan, transforms, data, weights);
+    if (nufft_gpu_in_slots(plan))
+        return nufft_gpu_slots_to_grid(plan, data, weights, plan->grid);
+    if (plan->method == NUFFT_METHOD_BRICK_DENSE)
+        return nufft_gpu_scatter_brick_dense(plan, data, weights);
+    if (plan->method == NUFFT_METHOD_BRICK2D)
+        return nufft_gpu_brick2d_to_grid(plan, transforms, data, weights);
     int rc = nufft_gpu_sort_data(plan, transforms, data, weights);
     if (rc)
         return rc;
-    return plan->way == NUFFT_WAY_WIDE ? nufft_gpu_scatter_wide(plan, transforms) : nufft_gpu_scatter_tiles(plan);
+    return plan->method == NUFFT_METHOD_BRICK16 ? nufft_gpu_scatter_brick16(plan, transforms)
+                                                : nufft_gpu_scatter_tiles(plan);
 }
 
 /* Without a grid where that is possible: the CPU's sums need one to be added to. */
 static int adjoint_groups(struct nufft_gpu *plan, int batch, const struct c32 *data, struct c32 *image, float *squares)
 {
     int rc = gpu_enter(plan->gpu), transforms;
-    bool pieces = nufft_gpu_in_pieces(plan), no_grid = (pieces || nufft_gpu_in_bricks(plan)) && !plan->overflow;
+    bool slots = nufft_gpu_in_slots(plan), no_grid = (slots || nufft_gpu_in_bricks(plan)) && !plan->overflow;
     if (!rc)
         rc = nufft_gpu_overflow_begin(plan, batch, data, true);
     for (int b = 0; !rc && b < batch; b += transforms) {
         const struct c32 *from = data + (size_t)b * plan->samples;
         struct c32 *to = image ? image + (size_t)b * plan->pixels : NULL;
-        transforms = std::min(no_grid && pieces ? plan->pieces.together : plan->group, batch - b);
+        transforms = std::min(no_grid && slots ? plan->slots.together : plan->group, batch - b);
         rc = nufft_gpu_clock_turn(plan);
         if (!rc && no_grid)
-            rc = (pieces ? nufft_gpu_pieces_to_image : nufft_gpu_planes_to_image)(plan, transforms, from, to, squares);
+            rc = (slots ? nufft_gpu_slots_to_image : nufft_gpu_brick2d_to_image)(plan, transforms, from, to, squares);
         if (no_grid)
             continue;
         if (!rc)
@@ -87,14 +88,14 @@ static __global__ void real_parts(uint32_t samples, const float2 *data, float *t
 
 /* Scatter data [samples] (the caller's order) and read them again at the samples, in their place. The workspace has
  * slots and, where the CPU adds its sums, a grid; otherwise one is made here. */
-static int convolve_in_pieces(struct nufft_gpu *plan, struct c32 *data)
+static int convolve_in_slots(struct nufft_gpu *plan, struct c32 *data)
 {
     struct c32 *workspace = plan->grid, *grid = NULL;
     int rc = plan->overflow ? 0 : gpu_array(plan->gpu, plan->cells, &grid, "The grid");
     if (!rc)
         rc = nufft_gpu_overflow_begin(plan, 1, data, false);
     if (!rc)
-        rc = nufft_gpu_pieces_to_grid(plan, data, NULL, grid ? grid : plan->grid);
+        rc = nufft_gpu_slots_to_grid(plan, data, NULL, grid ? grid : plan->grid);
     if (!rc)
         rc = nufft_gpu_overflow_add(plan, 0, 1, 1, data, false);
     if (!rc) {
@@ -136,7 +137,7 @@ static int leaf_convolve(void *state, const float *weights, float *convolved)
         rc = gpu_launched("Preparing the weights");
     }
     if (!rc)
-        rc = nufft_gpu_in_pieces(plan) ? convolve_in_pieces(plan, result) : convolve_on_grid(plan, result);
+        rc = nufft_gpu_in_slots(plan) ? convolve_in_slots(plan, result) : convolve_on_grid(plan, result);
     if (!rc) {
         real_parts<<<gpu_blocks(n, 256), 256, 0, gpu->stream>>>(n, (const float2 *)result, values);
         rc = gpu_launched("Reading the convolved weights");

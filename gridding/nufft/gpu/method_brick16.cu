@@ -19,11 +19,11 @@ enum {
     WIDE_OWN_PLANES = WIDE_EDGE / 2,
 };
 
-struct wide_args {
+struct brick16_args {
     struct range_geometry geometry;
     const struct range_task *tasks;
     uint32_t transforms, round, *done, *ticket; /* done: [transforms][bins] */
-    const struct range_point *points;
+    const struct range_point_gpu *points;
     const float2 *data;      /* [transforms][samples] */
     const uint32_t *largest; /* [transforms] */
     float2 *grid, *partial;  /* [transforms][cells], [transforms][slots][brick] */
@@ -35,7 +35,7 @@ struct wide_args {
 };
 
 /* What a block has staged: sample 4 t + i of a group is number i of four. */
-template <bool SPLIT> struct wide_stage {
+template <bool SPLIT> struct brick16_stage {
     four_halves<SPLIT> weights[WIDE_GROUPS][3][WIDE_EDGE][4]; /* [group][axis][row][t] */
     four_halves<SPLIT> values[WIDE_GROUPS][4][2];             /* [group][t][real, imaginary] */
     uint4 lines[WIDE_GROUPS][2][SPLIT ? 2 : 1][32];           /* [group][rows 0.. or 8..][high, low][lane]: values wy */
@@ -43,7 +43,7 @@ template <bool SPLIT> struct wide_stage {
 };
 
 /* The left operands of a group, values times weights along y, as the lanes want them. */
-template <bool SPLIT> static __device__ __forceinline__ void stage_lines(struct wide_stage<SPLIT> &stage, int group)
+template <bool SPLIT> static __device__ __forceinline__ void stage_lines(struct brick16_stage<SPLIT> &stage, int group)
 {
     int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
     const four_halves<SPLIT> value[2] = {stage.values[group][t][0], stage.values[group][t][1]};
@@ -65,9 +65,9 @@ template <bool SPLIT> static __device__ __forceinline__ void stage_lines(struct 
 
 /* Stage the thread's sample; a warp's 32 go to two groups of its own. */
 template <int W, bool SPLIT>
-static __device__ __forceinline__ void stage_sample(const struct wide_args &a, const struct range_point &point,
+static __device__ __forceinline__ void stage_sample(const struct brick16_args &a, const struct range_point_gpu &point,
                                                     float2 value, uint32_t i, uint32_t last, float scale,
-                                                    struct wide_stage<SPLIT> &stage)
+                                                    struct brick16_stage<SPLIT> &stage)
 {
     int lane = threadIdx.x & 31, group = threadIdx.x / WIDE_GROUP, s = threadIdx.x % WIDE_GROUP;
     if (i - lane >= last)
@@ -181,7 +181,7 @@ static __device__ __forceinline__ void add_run(const four_halves<SPLIT> (*weight
 
 /* Add one staged group to the warp's part of the brick. */
 template <int W, bool SPLIT>
-static __device__ __forceinline__ void add_group(const struct wide_stage<SPLIT> &stage, int group, int2 planes,
+static __device__ __forceinline__ void add_group(const struct brick16_stage<SPLIT> &stage, int group, int2 planes,
                                                  float (&sum)[2][WIDE_OWN_PLANES][4])
 {
     const int few = (W + 1) / 2; /* of the warp's planes, at most, when all samples lie in one z cell */
@@ -213,14 +213,14 @@ static __device__ __forceinline__ void add_group(const struct wide_stage<SPLIT> 
 
 /* The sum of a transform's samples [first, last) into the block's brick; returns the planes that they reach. */
 template <int W, bool SPLIT>
-static __device__ __forceinline__ uint32_t sum_samples(const struct wide_args &a, const float2 *data, uint32_t first,
-                                                       uint32_t last, float scale, struct wide_stage<SPLIT> &stage,
+static __device__ __forceinline__ uint32_t sum_samples(const struct brick16_args &a, const float2 *data, uint32_t first,
+                                                       uint32_t last, float scale, struct brick16_stage<SPLIT> &stage,
                                                        float (&sum)[2][WIDE_OWN_PLANES][4])
 {
     uint32_t touched = 0;
     if (SPLIT)
         scale *= given_back(WIDE_LOSS, last - first);
-    struct range_point point = {0, 0, 0, 0};
+    struct range_point_gpu point = {0, 0, 0, 0};
     float2 value = make_float2(0.f, 0.f);
 #pragma unroll
     for (int j = 0; j < 2; j++)
@@ -276,7 +276,7 @@ static __device__ __forceinline__ void add_one(float2 *to, float re, float im)
 }
 
 /* Add a block's brick to its transform's grid, `touched` planes only. */
-static __device__ __forceinline__ void add_brick(const struct wide_args &a, float2 *grid, const int place[3],
+static __device__ __forceinline__ void add_brick(const struct brick16_args &a, float2 *grid, const int place[3],
                                                  const float (&sum)[2][WIDE_OWN_PLANES][4], uint32_t touched)
 {
     int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3, odd = threadIdx.x >> 6;
@@ -315,7 +315,7 @@ static __device__ __forceinline__ void add_brick(const struct wide_args &a, floa
 }
 
 /* The thread's 16 times two cells of a transform's partial brick, lines of 2 KB for the block. */
-static __device__ __forceinline__ float4 *partial_brick(const struct wide_args &a, uint32_t transform, uint32_t slot)
+static __device__ __forceinline__ float4 *partial_brick(const struct brick16_args &a, uint32_t transform, uint32_t slot)
 {
     size_t brick = (size_t)transform * a.slots + slot;
     return (float4 *)(a.partial + brick * (WIDE_EDGE * WIDE_EDGE * WIDE_EDGE)) + threadIdx.x;
@@ -325,9 +325,9 @@ static __device__ __forceinline__ float4 *partial_brick(const struct wide_args &
  * slot. */
 template <int W, bool SPLIT>
 static __global__ void __launch_bounds__(WIDE_THREADS, SPLIT ? 4 : 5)
-    sum_wide_parts(const __grid_constant__ struct wide_args a)
+    sum_wide_parts(const __grid_constant__ struct brick16_args a)
 {
-    __shared__ __align__(16) struct wide_stage<SPLIT> stage;
+    __shared__ __align__(16) struct brick16_stage<SPLIT> stage;
     const struct range_task task = a.tasks[blockIdx.x];
     const uint32_t exponent = value_exponent(a.largest[blockIdx.y]);
     const float2 *data = a.data + blockIdx.y * a.samples;
@@ -354,9 +354,10 @@ static __global__ void __launch_bounds__(WIDE_THREADS, SPLIT ? 4 : 5)
 /* What a block holds for a bin and a transform: the sum of its samples, or of its parts. Returns the planes they reach.
  */
 template <int W, bool SPLIT>
-static __device__ __forceinline__ uint32_t sum_bin(const struct wide_args &a, uint32_t transform,
+static __device__ __forceinline__ uint32_t sum_bin(const struct brick16_args &a, uint32_t transform,
                                                    const struct range_task &task, int deep,
-                                                   struct wide_stage<SPLIT> &stage, float (&sum)[2][WIDE_OWN_PLANES][4])
+                                                   struct brick16_stage<SPLIT> &stage,
+                                                   float (&sum)[2][WIDE_OWN_PLANES][4])
 {
     if (task.parts > 0) {
         const float4 *slot = partial_brick(a, transform, task.slot);
@@ -390,9 +391,9 @@ static __device__ __forceinline__ uint32_t sum_bin(const struct wide_args &a, ui
  * transform's grid. */
 template <int W, bool SPLIT>
 static __global__ void __launch_bounds__(WIDE_THREADS, SPLIT ? 4 : 5)
-    scatter_wide(const __grid_constant__ struct wide_args a)
+    scatter_wide(const __grid_constant__ struct brick16_args a)
 {
-    __shared__ __align__(16) struct wide_stage<SPLIT> stage;
+    __shared__ __align__(16) struct brick16_stage<SPLIT> stage;
     __shared__ uint32_t ticket;
     if (threadIdx.x == 0)
         ticket = atomicAdd(a.ticket, 1u);
@@ -414,7 +415,7 @@ static __global__ void __launch_bounds__(WIDE_THREADS, SPLIT ? 4 : 5)
 }
 
 template <int W, bool SPLIT>
-static int launch(const struct nufft_gpu *plan, struct wide_args *a, bool parts, const struct range_task *tasks,
+static int launch(const struct nufft_gpu *plan, struct brick16_args *a, bool parts, const struct range_task *tasks,
                   uint32_t count)
 {
     if (count == 0)
@@ -427,8 +428,8 @@ static int launch(const struct nufft_gpu *plan, struct wide_args *a, bool parts,
     return gpu_launched("Gridding");
 }
 
-static int launch_width(const struct nufft_gpu *plan, struct wide_args *a, bool parts, const struct range_task *tasks,
-                        uint32_t count)
+static int launch_width(const struct nufft_gpu *plan, struct brick16_args *a, bool parts,
+                        const struct range_task *tasks, uint32_t count)
 {
     switch (plan->shape.width) {
     case 5:
@@ -442,7 +443,7 @@ static int launch_width(const struct nufft_gpu *plan, struct wide_args *a, bool 
     }
 }
 
-struct range_axis nufft_gpu_wide_axis(int cells, int width)
+struct range_axis nufft_gpu_brick16_axis(int cells, int width)
 {
     struct range_axis axis = range_axis_make(cells / 2, (WIDE_EDGE + 1 - width) / 2);
     if (cells % 2 == 0 && cells / 2 / axis.bins * 2 >= width)
@@ -450,10 +451,10 @@ struct range_axis nufft_gpu_wide_axis(int cells, int width)
     return range_axis_make(cells, WIDE_EDGE + 1 - width);
 }
 
-int nufft_gpu_scatter_wide(struct nufft_gpu *plan, int transforms)
+int nufft_gpu_scatter_brick16(struct nufft_gpu *plan, int transforms)
 {
-    struct range_bins *bins = &plan->bins;
-    struct wide_args a = {};
+    struct range_bins_gpu *bins = &plan->bins;
+    struct brick16_args a = {};
     int rc = range_tickets(bins, plan->gpu);
     bins->round++;
     a.geometry = bins->geometry;

@@ -21,7 +21,7 @@ struct plane_args {
     struct range_geometry geometry;
     const struct range_task *parts, *tasks; /* parts of heavy bins, then bins */
     uint32_t part_count;
-    const struct range_point *points;
+    const struct range_point_gpu *points;
     const uint32_t *order;
     const float *weights; /* sorted, or NULL */
     const float2 *data;   /* [transforms][samples] in the caller's order */
@@ -99,7 +99,7 @@ static __device__ __forceinline__ struct plane_task plane_task_of(const struct p
 
 /* The sample that a thread stages next: where it lies, and the caller's index of the one after it. */
 struct plane_sample {
-    struct range_point point;
+    struct range_point_gpu point;
     float weight;
     uint32_t source;
 };
@@ -356,10 +356,10 @@ static __global__ void __launch_bounds__(128, EACH == 4 ? 4 : 5) sum_planes(cons
         store_together<EACH>(a, (int)blockIdx.y * team::transforms, sum, (float4 *)stages);
 }
 
-/* ---- the way ---- */
+/* ---- the method ---- */
 
 /* Grids have even sizes. */
-struct range_axis nufft_gpu_plane_axis(int cells, int width)
+struct range_axis nufft_gpu_brick2d_axis(int cells, int width)
 {
     const int pairs = (PLANE_EDGE + 1 - width) / 2;
     return range_axis{cells, (cells / 2 + pairs - 1) / pairs, 1};
@@ -388,14 +388,14 @@ static void launch_sums(const struct plane_args *a, int batch, unsigned tasks, c
         launch_sum<SPLIT, 4, 4>(a, tasks, stream);
 }
 
-size_t nufft_gpu_plane_cells(const struct nufft_gpu *plan)
+size_t nufft_gpu_brick2d_cells(const struct nufft_gpu *plan)
 {
     return ((size_t)plan->bins.slots + plan->bins.occupied) * 2 * BRICK_PAIRS;
 }
 
-int nufft_gpu_sum_planes(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights)
+int nufft_gpu_sum_brick2d(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights)
 {
-    const struct range_bins *bins = &plan->bins;
+    const struct range_bins_gpu *bins = &plan->bins;
     struct plane_args a = {};
     unsigned tasks = bins->slots + bins->occupied;
     a.geometry = bins->geometry;
@@ -408,7 +408,7 @@ int nufft_gpu_sum_planes(struct nufft_gpu *plan, int transforms, const struct c3
     a.data = (const float2 *)data;
     a.samples = plan->samples;
     a.bricks = (float4 *)plan->partial;
-    a.step = nufft_gpu_plane_cells(plan) / 2;
+    a.step = nufft_gpu_brick2d_cells(plan) / 2;
     a.kernel = plan->pairs;
     a.transforms = transforms;
     if (tasks == 0)

@@ -122,7 +122,7 @@ static __global__ void list_bricks(uint32_t count, uint32_t parts, const struct 
                                                    : brick_list{task.slot, 1};
 }
 
-/* ---- the way ---- */
+/* ---- the method ---- */
 
 /* Whether no bin is shorter than what a kernel reaches: then a cell has a share of two bins an axis, at most. */
 static bool few_reach(const struct range_geometry *g)
@@ -137,24 +137,24 @@ static int upload_cells(struct nufft_gpu *plan)
     const struct range_axis *axis = plan->bins.geometry.axis;
     const int reach = plan->shape.width - 1, pairs = axis[0].cells / 2;
     const size_t count = (size_t)pairs + axis[1].cells;
-    struct piece_cell *host = (struct piece_cell *)malloc(count * sizeof *host);
+    struct slot_cell *host = (struct slot_cell *)malloc(count * sizeof *host);
     if (!host)
-        return err_set(ERR_NO_MEMORY, "Not enough memory for the tables of cells.");
+        return err_no_memory("the tables of cells");
     for (int i = 0; i < pairs; i++)
-        host[i] = piece_cell_of(axis[0], reach, 2 * i);
+        host[i] = slot_cell_of(axis[0], reach, 2 * i);
     for (int i = 0; i < axis[1].cells; i++)
-        host[pairs + i] = piece_cell_of(axis[1], reach, i);
-    int rc = gpu_array(plan->gpu, count, &plan->pieces.cells, "The tables of cells");
+        host[pairs + i] = slot_cell_of(axis[1], reach, i);
+    int rc = gpu_array(plan->gpu, count, &plan->slots.cells, "The tables of cells");
     if (!rc)
-        rc = gpu_upload(plan->gpu, plan->pieces.cells, host, count * sizeof *host);
+        rc = gpu_upload(plan->gpu, plan->slots.cells, host, count * sizeof *host);
     plan->bytes += rc ? 0 : count * sizeof *host;
     free(host);
     return rc;
 }
 
-int nufft_gpu_planes_make(struct nufft_gpu *plan)
+int nufft_gpu_brick2d_make(struct nufft_gpu *plan)
 {
-    const struct range_bins *bins = &plan->bins;
+    const struct range_bins_gpu *bins = &plan->bins;
     struct gpu *gpu = plan->gpu;
     const char *what = "The list of bricks";
     int rc = few_reach(&bins->geometry) ? upload_cells(plan) : 0;
@@ -173,17 +173,17 @@ int nufft_gpu_planes_make(struct nufft_gpu *plan)
 /* Where a bin has more parts than cells add up themselves: the longest list tells. */
 static int add_long_lists(struct nufft_gpu *plan, int transforms)
 {
-    const struct range_bins *bins = &plan->bins;
+    const struct range_bins_gpu *bins = &plan->bins;
     if (bins->largest <= PARTS_APART * bins->geometry.depth)
         return 0;
     add_parts<<<dim3(bins->heavies, BRICK_PAIRS / SLICE_PAIRS, (unsigned)transforms), dim3(SLICE_PAIRS, SLICES), 0,
-                plan->gpu->stream>>>(bins->heavy, (float4 *)plan->partial, nufft_gpu_plane_cells(plan) / 2);
+                plan->gpu->stream>>>(bins->heavy, (float4 *)plan->partial, nufft_gpu_brick2d_cells(plan) / 2);
     return gpu_launched("Adding partial sums");
 }
 
 static int sum_to_bricks(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights)
 {
-    int rc = nufft_gpu_sum_planes(plan, transforms, data, weights);
+    int rc = nufft_gpu_sum_brick2d(plan, transforms, data, weights);
     return rc ? rc : add_long_lists(plan, transforms);
 }
 
@@ -191,11 +191,11 @@ static struct bricks bricks_of(const struct nufft_gpu *plan)
 {
     struct bricks b = {};
     b.bins = plan->bins.geometry.axis[0].bins;
-    b.x = plan->pieces.cells;
+    b.x = plan->slots.cells;
     b.y = b.x + plan->shape.grid[0] / 2;
     b.of_bin = plan->bricks;
     b.pairs = (const float4 *)plan->partial;
-    b.step = nufft_gpu_plane_cells(plan) / 2;
+    b.step = nufft_gpu_brick2d_cells(plan) / 2;
     return b;
 }
 
@@ -205,7 +205,7 @@ template <int EACH> static void launch_grids(const struct plane_grid_args *a, cu
     (few_reach(&a->geometry) ? sum_to_grids<EACH, true> : sum_to_grids<EACH, false>)<<<blocks, 128, 0, stream>>>(*a);
 }
 
-int nufft_gpu_planes_to_grid(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights)
+int nufft_gpu_brick2d_to_grid(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights)
 {
     struct plane_grid_args a = {};
     int rc = sum_to_bricks(plan, transforms, data, weights);
@@ -226,11 +226,11 @@ int nufft_gpu_planes_to_grid(struct nufft_gpu *plan, int transforms, const struc
 
 bool nufft_gpu_in_bricks(const struct nufft_gpu *plan)
 {
-    return plan->way == NUFFT_WAY_PLANES && plan->pieces.cells != NULL;
+    return plan->method == NUFFT_METHOD_BRICK2D && plan->slots.cells != NULL;
 }
 
-int nufft_gpu_planes_to_image(struct nufft_gpu *plan, int transforms, const struct c32 *data, struct c32 *image,
-                              float *squares)
+int nufft_gpu_brick2d_to_image(struct nufft_gpu *plan, int transforms, const struct c32 *data, struct c32 *image,
+                               float *squares)
 {
     const struct bricks bricks = bricks_of(plan);
     int rc = sum_to_bricks(plan, transforms, data, plan->weights);

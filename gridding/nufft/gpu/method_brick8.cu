@@ -1,4 +1,4 @@
-/* Bricks: 3-D samples to pieces of the grid on tensor cores.
+/* Bricks: 3-D samples to slots of the grid on tensor cores.
  *
  * For 8 samples s at a time and every z plane they reach, with y and real/imaginary part as rows and x as columns:
  *   brick[z][(y, part)][x] += sum_s (data_s wy_s(y))[(y, part)][s] (wx_s(x) wz_s(z))[s][x]
@@ -19,9 +19,9 @@ struct brick_args {
     struct range_geometry geometry;
     const struct range_task *parts;
     const struct range_run *runs;
-    struct piece_rows rows;
+    struct slot_rows rows;
     const uint32_t *first, *slot, *order;
-    const struct range_point *points;
+    const struct range_point_gpu *points;
     const float *weights;
     const float2 *data;
     size_t samples; /* from one transform's data to the next's */
@@ -187,7 +187,7 @@ struct brick_task {
 
 static __device__ __forceinline__ struct brick_task task_of(const struct brick_args &a, uint32_t number, int lane)
 {
-    const struct piece_task work = piece_task_of(a.rows, number);
+    const struct slot_task work = slot_task_of(a.rows, number);
     struct brick_task task;
     if (work.part) {
         const struct range_task part = a.parts[work.number];
@@ -228,7 +228,7 @@ static __device__ __forceinline__ void sum_task(const struct brick_args &a, cons
     struct brick_stage now = {__shfl_sync(~0u, task.bound, 0), 0, 0}, next;
     now.count = min(32u, __shfl_sync(~0u, task.bound, 1) - now.from);
     next = next_stage(now, task.bound, task.bins);
-    struct range_point point = {0, 0, 0, 0};
+    struct range_point_gpu point = {0, 0, 0, 0};
     float2 value[TRANSFORMS] = {};
     float weight = a.gain;
     uint32_t source = 0;
@@ -327,7 +327,7 @@ static __global__ void __launch_bounds__(32, TRANSFORMS == 1 ? 16 : 12)
     __shared__ __align__(16) struct brick_samples samples;
     __shared__ float2 values[TRANSFORMS][32];
     const int lane = threadIdx.x;
-    const uint32_t tasks = piece_tasks(a.rows);
+    const uint32_t tasks = slot_tasks(a.rows);
     float sum[TRANSFORMS][BRICK_Z][4] = {};
     uint32_t last_plane = 0;
     for (int i = lane; i < 32 * ROW_Z / 2; i += 32)
@@ -340,13 +340,13 @@ static __global__ void __launch_bounds__(32, TRANSFORMS == 1 ? 16 : 12)
     }
 }
 
-int nufft_gpu_scatter_bricks(struct nufft_gpu *plan, const struct piece_rows *rows, int transforms,
+int nufft_gpu_scatter_brick8(struct nufft_gpu *plan, const struct slot_rows *rows, int transforms,
                              const struct c32 *data, const float *weights)
 {
-    const struct range_bins *bins = &plan->bins;
-    const struct nufft_pieces *pieces = &plan->pieces;
+    const struct range_bins_gpu *bins = &plan->bins;
+    const struct nufft_slots *slots = &plan->slots;
     struct brick_args a = {};
-    unsigned tasks = piece_tasks(*rows);
+    unsigned tasks = slot_tasks(*rows);
     if (tasks == 0)
         return 0;
     a.geometry = bins->geometry;
@@ -361,10 +361,10 @@ int nufft_gpu_scatter_bricks(struct nufft_gpu *plan, const struct piece_rows *ro
     a.weights = weights;
     a.data = (const float2 *)data;
     a.samples = plan->samples;
-    a.slots = (float4 *)pieces->slot;
-    a.partial = (float4 *)pieces->partial;
-    a.slots_step = (size_t)pieces->slots * SLOT_VECTORS;
-    a.partial_step = (size_t)pieces->parts * 2 * SLOT_VECTORS;
+    a.slots = (float4 *)slots->slot;
+    a.partial = (float4 *)slots->partial;
+    a.slots_step = (size_t)slots->slots * SLOT_VECTORS;
+    a.partial_step = (size_t)slots->parts * 2 * SLOT_VECTORS;
     a.kernel = plan->pairs;
     a.gain = plan->split ? 1.f : TF32_GAIN;
     void (*kernel)(struct brick_args) = plan->split       ? sum_bricks<true, 1>

@@ -35,7 +35,7 @@ struct dense_args {
     const struct range_task *parts, *tasks; /* parts of heavy bins, then bins */
     uint32_t part_count, count;             /* count: of both */
     uint32_t *ticket;                       /* how many tasks were taken beyond the warps' first ones */
-    const struct range_point *points;
+    const struct range_point_gpu *points;
     const uint32_t *order;
     const float *weights;       /* sorted, or NULL */
     const float2 *data;         /* in the caller's order */
@@ -64,8 +64,9 @@ template <bool SPLIT> struct dense_group {
 
 /* Stage the lane's sample. */
 template <int W, bool SPLIT>
-static __device__ __forceinline__ void stage_sample(const struct kernel_pairs &kernel, const struct range_point &point,
-                                                    float2 value, bool there, struct dense_stage<SPLIT> &stage)
+static __device__ __forceinline__ void stage_sample(const struct kernel_pairs &kernel,
+                                                    const struct range_point_gpu &point, float2 value, bool there,
+                                                    struct dense_stage<SPLIT> &stage)
 {
     const int lane = threadIdx.x, s = lane % DENSE_GROUP, row = 4 * sizeof(four_halves<SPLIT>) / sizeof(__half);
     uint4 *clear = (uint4 *)stage.weights;
@@ -217,7 +218,7 @@ static __device__ __forceinline__ void sum_task(const struct dense_args &a, cons
                                                 float4 *brick, struct dense_stage<SPLIT> &stage, struct dense_sum &sum)
 {
     const uint32_t lane = threadIdx.x, last = task.last;
-    struct range_point point = {0, 0, 0, 0};
+    struct range_point_gpu point = {0, 0, 0, 0};
     float2 value = make_float2(0.f, 0.f);
     float weight = 1.f;
     uint32_t source = 0, i = task.first + lane;
@@ -342,9 +343,9 @@ static __global__ void list_bricks(uint32_t count, uint32_t parts, const struct 
         of_bin[tasks[i].bin] = tasks[i].parts ? brick_list{tasks[i].slot, tasks[i].parts} : brick_list{parts + i, 1};
 }
 
-int nufft_gpu_dense_make(struct nufft_gpu *plan)
+int nufft_gpu_brick_dense_make(struct nufft_gpu *plan)
 {
-    const struct range_bins *bins = &plan->bins;
+    const struct range_bins_gpu *bins = &plan->bins;
     struct gpu *gpu = plan->gpu;
     size_t available, total, cells = ((size_t)bins->slots + bins->occupied) * BRICK_CELLS;
     size_t wanted = (cells + plan->cells) * sizeof(struct c32) + bins->count * sizeof *plan->bricks;
@@ -374,9 +375,9 @@ template <int W> static void (*kernel_of(bool split))(struct dense_args)
     return split ? sum_dense<W, true> : sum_dense<W, false>;
 }
 
-int nufft_gpu_scatter_dense(struct nufft_gpu *plan, const struct c32 *data, const float *weights)
+int nufft_gpu_scatter_brick_dense(struct nufft_gpu *plan, const struct c32 *data, const float *weights)
 {
-    struct range_bins *bins = &plan->bins;
+    struct range_bins_gpu *bins = &plan->bins;
     struct dense_args a = {};
     const struct dense_grid_args to = {bins->geometry, plan->bricks, (const float2 *)plan->partial,
                                        (float2 *)plan->grid};

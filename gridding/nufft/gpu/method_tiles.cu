@@ -8,7 +8,7 @@ struct tile_args {
     struct range_geometry geometry;
     const struct range_task *tasks;
     uint32_t count, round, *done, *ticket;
-    const struct range_point *points;
+    const struct range_point_gpu *points;
     const float2 *data;
     float2 *grid, *partial;
     struct kaiser kernel;
@@ -87,7 +87,7 @@ static __device__ __forceinline__ float2 tile_sum(const struct tile_cells &c, co
 static __device__ __forceinline__ void stage_sample(const struct tile_args &a, const struct tile_cells &c, uint32_t i,
                                                     float *to)
 {
-    const struct range_point p = a.points[i];
+    const struct range_point_gpu p = a.points[i];
     float2 v = a.data[i];
     int width = a.geometry.width, x, y, z = 0;
     if (a.geometry.dim == 2) {
@@ -266,7 +266,7 @@ static __global__ void add_parts(int cells, uint32_t slots, const struct range_t
 
 int nufft_gpu_add_partials(struct nufft_gpu *plan, int transforms)
 {
-    const struct range_bins *bins = &plan->bins;
+    const struct range_bins_gpu *bins = &plan->bins;
     int cells = plan->tile[0] * plan->tile[1] * plan->tile[2];
     if (bins->slots == 0)
         return 0;
@@ -331,7 +331,7 @@ static int launch(const struct nufft_gpu *plan, struct tile_args *a, const struc
 
 int nufft_gpu_scatter_tiles(struct nufft_gpu *plan)
 {
-    struct range_bins *bins = &plan->bins;
+    struct range_bins_gpu *bins = &plan->bins;
     bins->round++;
     struct tile_args a = tile_args_of(plan);
     int rc = range_tickets(bins, plan->gpu);

@@ -1,16 +1,19 @@
 /* nufft_gpu.cuh: the inside of the GPU's NUFFT leaf. Only nufft_gpu*.cu include this.
  *
- * Five ways to sum samples into the grid (enum nufft_way); plan.cu picks one for a plan:
- *   bricks  3-D, separable, width <= 4: tensor cores, a warp holds a brick of 8 x 8 x 16 grid cells in registers; the
- *           adjoint's grid is never stored (slots.cu)
- *   wide    3-D, separable, width 5 to 8: tensor cores, a block holds a brick of 16 x 16 x 16 grid cells in registers
- *   dense   the same where a grid cell holds several samples: a warp holds a brick of 8 x 8 x 16 grid cells
- *   planes  2-D, separable: tensor cores, a block holds bricks of 16 x 16 grid cells of up to 16 transforms in
- * registers, weights shared by all tiles   everything else: float32, a warp holds its tile in shared memory All give
- * the same bits on every run: every cell takes its sums in one order (see range_gpu.cuh, slots.h).
+ * Five methods sum samples into the grid (enum nufft_method); plan.cu picks one for a plan. docs/choices.md calls the
+ * last four bricks, wide bricks, dense bricks and planes:
+ *   tiles        float32, a warp holds its tile in shared memory: what the others cannot do
+ *   brick8       3-D, separable, width <= 4: tensor cores, a warp holds a brick of 8 x 8 x 16 grid cells in registers;
+ *                the adjoint's grid is never stored (slots.cu)
+ *   brick16      3-D, separable, width 5 to 8: tensor cores, a block holds a brick of 16 x 16 x 16 grid cells in
+ *                registers
+ *   brick_dense  the same where a grid cell holds several samples: a warp holds a brick of 8 x 8 x 16 grid cells
+ *   brick2d      2-D, separable: tensor cores, a block holds bricks of 16 x 16 grid cells of up to 16 transforms in
+ *                registers, weights shared by all
+ * All give the same bits on every run: every cell takes its sums in one order (see range_gpu.cuh, slots.h).
  */
-#ifndef MRIRECON_NUFFT_DEVICE_CUH
-#define MRIRECON_NUFFT_DEVICE_CUH
+#ifndef MRIRECON_NUFFT_GPU_CUH
+#define MRIRECON_NUFFT_GPU_CUH
 
 #include "gridding/fft/fft_gpu.cuh"
 #include "gridding/nufft/nufft_leaf.h"
@@ -109,36 +112,36 @@ struct nufft_clock {
     int turns, used;
 };
 
-struct nufft_spill;
+struct nufft_gpu_overflow;
 struct brick_list; /* gridding/range/dense.h */
 
 /* The workspace of a plan whose adjoint sums into slots (slots.h). Rows of bins along y are worked off in
  * chunks, so that a chunk's slots fit the memory: sum them, pass over x, next chunk. A chunk sums the row below its
  * first again, whose samples reach into it. */
-struct nufft_pieces {
+struct nufft_slots {
     int columns, rows, planes; /* cells of a slot: x, y, z */
     int together;              /* transforms summed at a time, at most */
     int chunk;                 /* rows of bins */
     uint32_t slots, parts;     /* of a chunk, at most */
-    struct piece_cell *cells;  /* device: [grid y], then [grid z] */
+    struct slot_cell *cells;   /* device: [grid y], then [grid z] */
     struct c32 *pruned;        /* [together][grid z][grid y][n[0]] after the pass over x */
     struct c32 *slot;          /* [together][slots][planes][rows][columns] */
     struct c32 *partial; /* [together][parts][2]: what a part has for its own bin's slot and for the right one's */
 };
 
 /* What block (or warp) `i` of `parts + runs` has to do: parts come first, they take longest. */
-struct piece_task {
+struct slot_task {
     bool part;
     uint32_t number; /* in bins.parts or bins.runs */
     uint32_t base;
 };
 
-static __host__ __device__ inline uint32_t piece_tasks(const struct piece_rows &rows)
+static __host__ __device__ inline uint32_t slot_tasks(const struct slot_rows &rows)
 {
     return rows.parts[0] + rows.parts[1] + rows.runs[0] + rows.runs[1];
 }
 
-static __device__ __forceinline__ struct piece_task piece_task_of(const struct piece_rows &rows, uint32_t i)
+static __device__ __forceinline__ struct slot_task slot_task_of(const struct slot_rows &rows, uint32_t i)
 {
     uint32_t parts = rows.parts[0] + rows.parts[1];
     bool part = i < parts;
@@ -146,41 +149,41 @@ static __device__ __forceinline__ struct piece_task piece_task_of(const struct p
         i -= parts;
     bool second = i >= (part ? rows.parts[0] : rows.runs[0]);
     i -= second ? (part ? rows.parts[0] : rows.runs[0]) : 0;
-    return piece_task{part, i + (part ? rows.part[second] : rows.run[second]), rows.base[second]};
+    return slot_task{part, i + (part ? rows.part[second] : rows.run[second]), rows.base[second]};
 }
 
 struct nufft_gpu {
     struct gpu *gpu;
     struct nufft_shape shape; /* its deapodise pointers are the device's below */
-    enum nufft_way way;
+    enum nufft_method method;
     bool split; /* tensor cores: three products of halves instead of one */
     size_t samples, cells, pixels;
-    struct range_bins bins;
+    struct range_bins_gpu bins;
     struct kaiser kernel;
     struct kernel_pairs pairs; /* bricks, wide, dense, planes */
-    struct nufft_pieces pieces;
+    struct nufft_slots slots;
     int tile[3];    /* cells of a partial tile, x, y, z */
     int group;      /* transforms on the grid at a time */
     float *weights; /* sorted, or NULL: all 1 */
     float *deapodise[3], *deapodise_full;
     struct c32 *sorted; /* tiles, wide: [group][samples] */
-    struct c32 *grid;   /* [group][z][y][x]; bricks: in the same memory as pieces */
+    struct c32 *grid;   /* [group][z][y][x]; bricks: in the same memory as slots */
     struct c32
         *partial; /* tiles, wide: [group][bins.slots][tile]; dense, planes: [group][bins.slots + bins.occupied][brick]
                    */
-    struct brick_list *bricks;    /* dense, planes: [bins.count] */
-    uint32_t *largest;            /* wide: [group], the largest part of plan->sorted, as bits */
-    uint32_t *done;               /* wide: [group][bins.count], as bins.done */
-    struct fft_plan fft[3];       /* axes of one size share twiddles */
-    struct nufft_spill *overflow; /* NULL: no sample overflows */
-    int threads;                  /* of the CPU */
+    struct brick_list *bricks;           /* dense, planes: [bins.count] */
+    uint32_t *largest;                   /* wide: [group], the largest part of plan->sorted, as bits */
+    uint32_t *done;                      /* wide: [group][bins.count], as bins.done */
+    struct fft_plan fft[3];              /* axes of one size share twiddles */
+    struct nufft_gpu_overflow *overflow; /* NULL: no sample overflows */
+    int threads;                         /* of the CPU */
     struct nufft_clock clock;
     struct nufft_times times; /* of adjoints, as far as they were read and not told */
     size_t bytes;
 };
 
 /* Whether a plan sums into slots. */
-static inline bool nufft_gpu_in_pieces(const struct nufft_gpu *plan)
+static inline bool nufft_gpu_in_slots(const struct nufft_gpu *plan)
 {
     return plan->bins.geometry.run_samples > 0;
 }
@@ -212,46 +215,46 @@ int nufft_gpu_sort_data(struct nufft_gpu *plan, int transforms, const struct c32
 
 /* Make the workspace, for slots of this many cells (x even; y and z: the longest bin and what it reaches), up to
  * `together` transforms summed at a time. Fails with ERR_GPU_OOM. */
-int nufft_gpu_pieces_make(struct nufft_gpu *plan, const int cells[3], int together);
+int nufft_gpu_slots_make(struct nufft_gpu *plan, const int cells[3], int together);
 
 /* data [transforms][samples] in the caller's order: to images, or (image NULL) to squares; or one transform to a grid,
  * with these weights (sorted, or NULL). */
-int nufft_gpu_pieces_to_image(struct nufft_gpu *plan, int transforms, const struct c32 *data, struct c32 *image,
-                              float *squares);
-int nufft_gpu_pieces_to_grid(struct nufft_gpu *plan, const struct c32 *data, const float *weights, struct c32 *grid);
+int nufft_gpu_slots_to_image(struct nufft_gpu *plan, int transforms, const struct c32 *data, struct c32 *image,
+                             float *squares);
+int nufft_gpu_slots_to_grid(struct nufft_gpu *plan, const struct c32 *data, const float *weights, struct c32 *grid);
 
-/* A way's sums of a chunk into plan->pieces: of a run, each bin's own cells into the bin's own slot, what reaches past
- * the last bin into the slot to its right (range_gpu.cuh; slot s lies at pieces.slot + (s - base) slots, the next
- * transform's pieces.slots slots on); of part i of the chunk's, both into pieces.partial + 2 i slots (the next
- * transform's 2 pieces.parts slots on). Every cell of these slots is written, also where nothing reaches. data
+/* A method's sums of a chunk into plan->slots: of a run, each bin's own cells into the bin's own slot, what reaches
+ * past the last bin into the slot to its right (range_gpu.cuh; slot s lies at slots.slot + (s - base) slots, the next
+ * transform's slots.slots slots on); of part i of the chunk's, both into slots.partial + 2 i slots (the next
+ * transform's 2 slots.parts slots on). Every cell of these slots is written, also where nothing reaches. data
  * [transforms][samples] in the caller's order; weights sorted, or NULL. */
-int nufft_gpu_scatter_bricks(struct nufft_gpu *plan, const struct piece_rows *rows, int transforms,
+int nufft_gpu_scatter_brick8(struct nufft_gpu *plan, const struct slot_rows *rows, int transforms,
                              const struct c32 *data, const float *weights);
 
 /* Sum plan->sorted into plan->grid, `transforms` of them (tiles: one). The grid's old content does not matter.
  */
 int nufft_gpu_scatter_tiles(struct nufft_gpu *plan);
-int nufft_gpu_scatter_wide(struct nufft_gpu *plan, int transforms);
+int nufft_gpu_scatter_brick16(struct nufft_gpu *plan, int transforms);
 
 /* Likewise of a plan of dense bricks, from data in the caller's order; weights sorted, or NULL. And its workspace. */
-int nufft_gpu_scatter_dense(struct nufft_gpu *plan, const struct c32 *data, const float *weights);
-int nufft_gpu_dense_make(struct nufft_gpu *plan);
+int nufft_gpu_scatter_brick_dense(struct nufft_gpu *plan, const struct c32 *data, const float *weights);
+int nufft_gpu_brick_dense_make(struct nufft_gpu *plan);
 
 /* Likewise of planes, `transforms` of them: to bricks (plan->partial), and to grids. */
-int nufft_gpu_sum_planes(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights);
-int nufft_gpu_planes_to_grid(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights);
+int nufft_gpu_sum_brick2d(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights);
+int nufft_gpu_brick2d_to_grid(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights);
 
 /* An axis cut into bins whose samples' kernels fit a brick, the cells of a transform's bricks, and the list of these.
  */
-struct range_axis nufft_gpu_plane_axis(int cells, int width);
-size_t nufft_gpu_plane_cells(const struct nufft_gpu *plan);
-int nufft_gpu_planes_make(struct nufft_gpu *plan);
+struct range_axis nufft_gpu_brick2d_axis(int cells, int width);
+size_t nufft_gpu_brick2d_cells(const struct nufft_gpu *plan);
+int nufft_gpu_brick2d_make(struct nufft_gpu *plan);
 
 /* Whether the FFT can add up the bricks, so that no grid is stored; and that, with the plan's weights: to images, or
  * (image NULL) to squares. */
 bool nufft_gpu_in_bricks(const struct nufft_gpu *plan);
-int nufft_gpu_planes_to_image(struct nufft_gpu *plan, int transforms, const struct c32 *data, struct c32 *image,
-                              float *squares);
+int nufft_gpu_brick2d_to_image(struct nufft_gpu *plan, int transforms, const struct c32 *data, struct c32 *image,
+                               float *squares);
 
 /* The kernel of `shape` by polynomials of `degree`, or with 0 of the lowest degree that stays a fiftieth below the
  * tolerance; by pairs with `terms` coefficients each: 3 stay below 4e-5 of the kernel's peak, 4 below 5e-7 (of 3 cells:
@@ -260,7 +263,7 @@ void nufft_gpu_fit_kaiser(struct kaiser *kernel, const struct nufft_shape *shape
 void nufft_gpu_fit_pairs(struct kernel_pairs *pairs, const struct nufft_shape *shape, int terms);
 
 /* An axis cut into bins whose samples' kernels fit a wide brick. */
-struct range_axis nufft_gpu_wide_axis(int cells, int width);
+struct range_axis nufft_gpu_brick16_axis(int cells, int width);
 
 /* Sum the partial tiles of every heavy bin into its first, for each of the transforms. */
 int nufft_gpu_add_partials(struct nufft_gpu *plan, int transforms);
@@ -282,7 +285,7 @@ int nufft_gpu_last_passes(struct nufft_gpu *plan, struct c32 *from, struct c32 *
 struct nufft_gather {
     struct range_geometry geometry;
     uint32_t samples;
-    const struct range_point *points;
+    const struct range_point_gpu *points;
     const uint32_t *order;
     const float *weights; /* sorted, or NULL */
     const float2 *grid;
@@ -294,13 +297,13 @@ struct nufft_gather {
 
 /* data[t][m] = w_m (sum of grid[t] around sample m), m in the caller's order; weigh: with the plan's weights. */
 int nufft_gpu_gather(struct nufft_gpu *plan, int transforms, bool weigh, struct c32 *data);
-/* Likewise on tensor cores, for plans of NUFFT_WAY_PLANES and widths 2 to 8; the work is that of 16 transforms at
+/* Likewise on tensor cores, for plans of NUFFT_METHOD_BRICK2D and widths 2 to 8; the work is that of 16 transforms at
  * least. */
-int nufft_gpu_gather_planes(struct nufft_gpu *plan, const struct nufft_gather *gather);
+int nufft_gpu_gather_brick2d(struct nufft_gpu *plan, const struct nufft_gather *gather);
 
 /* Whether plans of planes do so: by the plan's batch, not the call's, since a transform's bits do not depend on how
  * many come with it. */
-bool nufft_gpu_gathers_planes(const struct nufft_shape *shape);
+bool nufft_gpu_gathers_brick2d(const struct nufft_shape *shape);
 
 /* ---- overflow to the CPU (overflow.cu); all do nothing where no sample overflows ---- */
 
@@ -317,7 +320,7 @@ int nufft_gpu_overflow_weights(struct nufft_gpu *plan, const float *weights);
 
 /* data[batch][samples] is to be summed: begin to fetch. Then, for turn after turn, what the GPU keeps is in plan->grid:
  * add what it does not keep of transforms first .. first + transforms - 1. A turn is part of a chunk, or all of it.
- * Sums go to a grid that exists as a whole: a way whose adjoint has none must make one where samples overflow. */
+ * Sums go to a grid that exists as a whole: a method whose adjoint has none must make one where samples overflow. */
 int nufft_gpu_overflow_begin(struct nufft_gpu *plan, int batch, const struct c32 *data, bool weigh);
 int nufft_gpu_overflow_add(struct nufft_gpu *plan, int first, int transforms, int batch, const struct c32 *data,
                            bool weigh);

@@ -12,11 +12,11 @@
 
 enum { CHUNK_MOST = 16 }; /* transforms; of planes NUFFT_OVERFLOW_GROUP */
 
-struct nufft_spill {
+struct nufft_gpu_overflow {
     const struct overflow_ops *ops;
     struct range_overflow *cpu;
-    struct range_bins bins; /* the forward transform reads these samples on the GPU */
-    float *bin_weights;     /* in their order, or NULL */
+    struct range_bins_gpu bins; /* the forward transform reads these samples on the GPU */
+    float *bin_weights;         /* in their order, or NULL */
     uint32_t count;
     uint32_t *order; /* in the CPU's order: the caller's index */
     float *weights;  /* in that order, or NULL */
@@ -39,7 +39,7 @@ static double now(void)
 
 /* ---- making ---- */
 
-static int make_stream(struct nufft_spill *o)
+static int make_stream(struct nufft_gpu_overflow *o)
 {
     const char *what = "Making a stream";
     int rc = gpu_check(cudaStreamCreateWithFlags(&o->stream, cudaStreamNonBlocking), what);
@@ -66,7 +66,7 @@ static int pin(size_t items, struct c32 **out)
         (double)bytes / 1e6);
 }
 
-static int make_buffers(struct nufft_gpu *plan, struct nufft_spill *o)
+static int make_buffers(struct nufft_gpu *plan, struct nufft_gpu_overflow *o)
 {
     struct gpu *gpu = plan->gpu;
     const char *what = "Samples that overflow";
@@ -88,14 +88,14 @@ static int make_buffers(struct nufft_gpu *plan, struct nufft_spill *o)
 }
 
 /* The CPU's half: bins of its own for the samples past the depth. */
-static int make_cpu(struct nufft_gpu *plan, struct nufft_spill *o, const struct range_part *past)
+static int make_cpu(struct nufft_gpu *plan, struct nufft_gpu_overflow *o, const struct range_part *past)
 {
     const struct nufft_shape *s = &plan->shape;
     struct overflow_shape shape = {};
     size_t values = (size_t)past->samples * s->dim;
     float *k = (float *)malloc(values * sizeof *k);
     uint32_t *index = (uint32_t *)malloc((size_t)past->samples * sizeof *index);
-    int rc = k && index ? 0 : err_set(ERR_NO_MEMORY, "No memory for %u samples that overflow.", past->samples);
+    int rc = k && index ? 0 : err_no_memory("%u samples that overflow", past->samples);
     if (!rc)
         rc = gpu_download(plan->gpu, k, past->k, values * sizeof *k);
     if (!rc)
@@ -134,7 +134,7 @@ int nufft_gpu_partition(struct nufft_gpu *plan, const struct range_geometry *geo
 {
     struct gpu *gpu = plan->gpu;
     struct range_geometry plain = *geometry;
-    struct range_bins all = {};
+    struct range_bins_gpu all = {};
     struct range_part kept = {}, past = {};
     plain.by_cell = false;
     plain.light = 0;
@@ -148,13 +148,13 @@ int nufft_gpu_partition(struct nufft_gpu *plan, const struct range_geometry *geo
     if (!rc)
         rc = range_bins_make_part(&plan->bins, gpu, geometry, &kept);
     if (!rc && past.samples > 0) {
-        struct nufft_spill *o = plan->overflow = (struct nufft_spill *)calloc(1, sizeof *o);
+        struct nufft_gpu_overflow *o = plan->overflow = (struct nufft_gpu_overflow *)calloc(1, sizeof *o);
         if (!o)
-            rc = err_set(ERR_NO_MEMORY, "No memory for samples that overflow.");
+            rc = err_no_memory("samples that overflow");
         if (!rc) {
             o->ops = plan->shape.overflow_ops;
             o->count = past.samples;
-            int most = plan->way == NUFFT_WAY_PLANES ? (int)NUFFT_OVERFLOW_GROUP : (int)CHUNK_MOST;
+            int most = plan->method == NUFFT_METHOD_BRICK2D ? (int)NUFFT_OVERFLOW_GROUP : (int)CHUNK_MOST;
             o->chunk = std::min(most, plan->shape.batch);
             rc = make_stream(o);
         }
@@ -170,7 +170,7 @@ int nufft_gpu_partition(struct nufft_gpu *plan, const struct range_geometry *geo
 
 void nufft_gpu_overflow_free(struct nufft_gpu *plan)
 {
-    struct nufft_spill *o = plan->overflow;
+    struct nufft_gpu_overflow *o = plan->overflow;
     if (!o)
         return;
     void *held[] = {o->bin_weights, o->order, o->weights, o->row, o->values, o->packed};
@@ -222,7 +222,7 @@ static int take_weights(struct nufft_gpu *plan, const uint32_t *order, const flo
 
 int nufft_gpu_overflow_weights(struct nufft_gpu *plan, const float *weights)
 {
-    struct nufft_spill *o = plan->overflow;
+    struct nufft_gpu_overflow *o = plan->overflow;
     if (!o)
         return 0;
     int rc = take_weights(plan, o->order, weights, &o->weights);
@@ -252,7 +252,7 @@ static int chunk_of(const struct nufft_gpu *plan, int left)
 /* The values of transforms first .. first + transforms - 1 of data, on their way to host_values. */
 static int fetch(struct nufft_gpu *plan, int first, int transforms, const struct c32 *data, bool weigh)
 {
-    struct nufft_spill *o = plan->overflow;
+    struct nufft_gpu_overflow *o = plan->overflow;
     const char *what = "Fetching samples that overflow";
     o->fetched_first = first;
     o->fetched_count = transforms;
@@ -270,7 +270,7 @@ static int fetch(struct nufft_gpu *plan, int first, int transforms, const struct
 
 int nufft_gpu_overflow_begin(struct nufft_gpu *plan, int batch, const struct c32 *data, bool weigh)
 {
-    struct nufft_spill *o = plan->overflow;
+    struct nufft_gpu_overflow *o = plan->overflow;
     if (!o)
         return 0;
     /* What the caller has done to the data is done in the device's stream. */
@@ -284,7 +284,7 @@ int nufft_gpu_overflow_begin(struct nufft_gpu *plan, int batch, const struct c32
 /* Sum the chunk that was fetched, ask for the next one, and send the sums. */
 static int sum_chunk(struct nufft_gpu *plan, int batch, const struct c32 *data, bool weigh)
 {
-    struct nufft_spill *o = plan->overflow;
+    struct nufft_gpu_overflow *o = plan->overflow;
     const char *what = "Merging samples that overflow";
     /* The stream fetches after it has sent the last chunk's sums: host_packed is free as well. */
     int rc = gpu_check(cudaEventSynchronize(o->fetched), "Fetching samples that overflow");
@@ -332,7 +332,7 @@ static __global__ void add_rows(const struct range_row *rows, int nx, size_t gri
 /* Add the sums of transforms first .. first + transforms - 1 of the chunk to as many grids. */
 static int add_transforms(struct nufft_gpu *plan, int first, int transforms)
 {
-    struct nufft_spill *o = plan->overflow;
+    struct nufft_gpu_overflow *o = plan->overflow;
     for (int pass = 0, lanes; pass < first + transforms && pass < o->transforms; pass += lanes) {
         lanes = overflow_lanes(o->transforms - pass, std::min(o->chunk, plan->shape.batch));
         int from = std::max(first, pass), to = std::min(first + transforms, pass + lanes);
@@ -348,7 +348,7 @@ static int add_transforms(struct nufft_gpu *plan, int first, int transforms)
 int nufft_gpu_overflow_add(struct nufft_gpu *plan, int first, int transforms, int batch, const struct c32 *data,
                            bool weigh)
 {
-    struct nufft_spill *o = plan->overflow;
+    struct nufft_gpu_overflow *o = plan->overflow;
     int rc = 0;
     if (!o)
         return 0;
@@ -367,7 +367,7 @@ int nufft_gpu_overflow_add(struct nufft_gpu *plan, int first, int transforms, in
 
 int nufft_gpu_overflow_gather(struct nufft_gpu *plan, int transforms, bool weigh, struct c32 *data)
 {
-    struct nufft_spill *o = plan->overflow;
+    struct nufft_gpu_overflow *o = plan->overflow;
     if (!o)
         return nufft_gpu_gather(plan, transforms, weigh, data);
     struct c32 *grid = plan->grid;

@@ -1,4 +1,4 @@
-/* Making a plan: the way it sums, its bins, tables and workspace; what it says of itself. */
+/* Making a plan: the method by which it sums, its bins, tables and workspace; what it says of itself. */
 #include "gridding/range/dense.h"
 #include "gridding/range/kernel.h"
 #include "gridding/nufft/gpu/nufft_gpu.cuh"
@@ -27,7 +27,7 @@ static double error_gain(const struct nufft_shape *shape)
 }
 
 struct arithmetic {
-    enum nufft_way way;
+    enum nufft_method method;
     bool split; /* tensor cores: three products of halves instead of one */
 };
 
@@ -41,14 +41,14 @@ struct arithmetic {
 static double arithmetic_error(const struct arithmetic *a, double gain)
 {
     double along = cbrt(gain);
-    switch (a->way) {
-    case NUFFT_WAY_PLANES:
+    switch (a->method) {
+    case NUFFT_METHOD_BRICK2D:
         return a->split ? 1.5e-6 * gain : 4.2e-4 * sqrt(gain);
-    case NUFFT_WAY_BRICKS:
+    case NUFFT_METHOD_BRICK8:
         return a->split ? hypot(2.5e-5, 1.5e-6 * gain) : 3.3e-4 * gain;
-    case NUFFT_WAY_WIDE:
-    case NUFFT_WAY_DENSE:
-        return a->split ? hypot(a->way == NUFFT_WAY_WIDE ? 4.5e-6 : 0, 2e-6 * gain)
+    case NUFFT_METHOD_BRICK16:
+    case NUFFT_METHOD_BRICK_DENSE:
+        return a->split ? hypot(a->method == NUFFT_METHOD_BRICK16 ? 4.5e-6 : 0, 2e-6 * gain)
                         : 1.9e-4 * sqrt(1 + 4 * along * along + pow(along, 4));
     default:
         return 0;
@@ -70,7 +70,7 @@ struct grid_errors {
 static double image_error(const struct arithmetic *a, const struct grid_errors *of)
 {
     return hypot(of->aliasing, arithmetic_error(a, of->gain)) +
-           (a->way == NUFFT_WAY_TILES ? of->share : ROUNDING_SHARE) * of->rounding;
+           (a->method == NUFFT_METHOD_TILES ? of->share : ROUNDING_SHARE) * of->rounding;
 }
 
 /* In 2-D, that of the image's corners where it is more: all of an image may lie there. */
@@ -89,7 +89,7 @@ static double plane_bricks(const struct nufft_shape *shape)
 {
     double cover = 1;
     for (int d = 0; d < 2; d++) {
-        struct range_axis axis = nufft_gpu_plane_axis(shape->grid[d], shape->width);
+        struct range_axis axis = nufft_gpu_brick2d_axis(shape->grid[d], shape->width);
         cover *= (double)PLANE_EDGE * axis.bins / axis.cells;
     }
     return cover;
@@ -103,20 +103,20 @@ static double seconds_of(const struct arithmetic *a, const struct nufft_shape *s
     double passes = 0; /* of the FFT, in the time that one of a known size takes */
     for (int d = 0; d < shape->dim; d++)
         passes += fft_size_known(shape->grid[d]) ? 1 : 4;
-    switch (a->way) {
-    case NUFFT_WAY_BRICKS:
+    switch (a->method) {
+    case NUFFT_METHOD_BRICK8:
         return 3e-11 * (a->split ? 1.5 : 1) * (double)samples + (2e-12 + 5.5e-12 * passes) * cells;
-    case NUFFT_WAY_WIDE:
+    case NUFFT_METHOD_BRICK16:
         return (a->split ? 1.45e-10 : 9.5e-11) * (double)samples + (1e-11 + 2.5e-12 * passes) * cells;
-    case NUFFT_WAY_DENSE: { /* a bin's brick is written and read once */
+    case NUFFT_METHOD_BRICK_DENSE: { /* a bin's brick is written and read once */
         double cells_of_bin = (9.0 - shape->width) * (9.0 - shape->width) * (17.0 - shape->width);
         return (a->split ? 4.3e-11 : 3.5e-11) * (double)samples + (1.1e-8 / cells_of_bin + 2.5e-12 * passes) * cells;
     }
-    case NUFFT_WAY_PLANES:
+    case NUFFT_METHOD_BRICK2D:
         /* A bin's brick is written and read once. */
         return (a->split ? 2e-11 : 1.1e-11) * (double)samples +
                (2e-12 + 3.2e-12 * plane_bricks(shape) + 4.2e-12 * passes) * cells;
-    case NUFFT_WAY_TILES:
+    case NUFFT_METHOD_TILES:
     default:
         return 3.5e-12 * kernel_cells * (double)samples + (1e-11 + 2.5e-12 * passes) * cells;
     }
@@ -125,17 +125,18 @@ static double seconds_of(const struct arithmetic *a, const struct nufft_shape *s
 /* The fastest arithmetic that keeps the tolerance beside the kernel's own error; `error`: what to expect of it. */
 static struct arithmetic choose_arithmetic(const struct nufft_shape *shape, size_t samples, double *error)
 {
-    const struct arithmetic exact = {NUFFT_WAY_TILES, false};
-    struct arithmetic a = {shape->dim == 2     ? NUFFT_WAY_PLANES
-                           : shape->width <= 4 ? NUFFT_WAY_BRICKS
-                                               : NUFFT_WAY_WIDE,
+    const struct arithmetic exact = {NUFFT_METHOD_TILES, false};
+    struct arithmetic a = {shape->dim == 2     ? NUFFT_METHOD_BRICK2D
+                           : shape->width <= 4 ? NUFFT_METHOD_BRICK8
+                                               : NUFFT_METHOD_BRICK16,
                            false};
     const bool plane = shape->dim == 2 && shape->kernel == NUFFT_SEPARABLE;
     struct grid_errors of = {aliasing_of(shape), kernel_rounding(shape->dim, shape->width, nufft_oversampling(shape)),
                              0, plane ? ROUNDING_ONE_SIGN : ROUNDING_SHARE};
     bool fits = shape->kernel == NUFFT_SEPARABLE && (shape->dim == 2 || shape->width <= 8);
     for (int d = 0; d < shape->dim; d++)
-        fits = fits && shape->grid[d] >= (a.way == NUFFT_WAY_BRICKS ? 16 : 32); /* slots: two bins an axis are enough */
+        fits = fits &&
+               shape->grid[d] >= (a.method == NUFFT_METHOD_BRICK8 ? 16 : 32); /* slots: two bins an axis are enough */
     double least = image_error(&exact, &of);
     *error = least;
     if (!fits)
@@ -146,8 +147,9 @@ static struct arithmetic choose_arithmetic(const struct nufft_shape *shape, size
     double most = least > shape->tolerance ? 2 * least : shape->tolerance;
     if (image_error(&a, &of) > most)
         return exact;
-    const struct arithmetic dense = {NUFFT_WAY_DENSE, a.split};
-    bool may = a.way == NUFFT_WAY_WIDE && shape->overflow != NUFFT_OVERFLOW_CPU; /* the CPU is given whole wide bins */
+    const struct arithmetic dense = {NUFFT_METHOD_BRICK_DENSE, a.split};
+    bool may = a.method == NUFFT_METHOD_BRICK16 &&
+               shape->overflow != NUFFT_OVERFLOW_CPU; /* the CPU is given whole wide bins */
     if (may && seconds_of(&dense, shape, samples) < seconds_of(&a, shape, samples))
         a = dense;
     *error = image_error(&a, &of);
@@ -164,10 +166,10 @@ static uint32_t plane_depth(const struct gpu *gpu, const struct nufft_shape *sha
     return (uint32_t)std::min<size_t>(std::max<size_t>(share, LEAST), MOST);
 }
 
-/* Bins for the way a plan sums. Of tiles: about 8 cells an axis, and 4/3 of the kernel's reach at least
+/* Bins for a plan's method. Of tiles: about 8 cells an axis, and 4/3 of the kernel's reach at least
  * (range_gpu.cuh). */
-static struct range_geometry choose_geometry(const struct gpu *gpu, const struct nufft_shape *shape, enum nufft_way way,
-                                             bool split, size_t samples)
+static struct range_geometry choose_geometry(const struct gpu *gpu, const struct nufft_shape *shape,
+                                             enum nufft_method method, bool split, size_t samples)
 {
     const int tiles = std::max(shape->dim == 2 ? 16 : 8, (4 * (shape->width - 1) + 2) / 3);
     const int bricks[3] = {4, 5, 13};
@@ -175,23 +177,24 @@ static struct range_geometry choose_geometry(const struct gpu *gpu, const struct
     g.dim = shape->dim;
     g.width = shape->width;
     for (int d = 0; d < 3; d++) {
-        g.axis[d] = d >= shape->dim           ? range_axis{1, 1, 0}
-                    : way == NUFFT_WAY_WIDE   ? nufft_gpu_wide_axis(shape->grid[d], shape->width)
-                    : way == NUFFT_WAY_DENSE  ? dense_axis(shape->grid[d], shape->width, d == 2)
-                    : way == NUFFT_WAY_PLANES ? nufft_gpu_plane_axis(shape->grid[d], shape->width)
-                    : way == NUFFT_WAY_BRICKS ? range_axis_make(shape->grid[d], bricks[d])
-                                              : range_axis_make(shape->grid[d], tiles);
+        g.axis[d] = d >= shape->dim                      ? range_axis{1, 1, 0}
+                    : method == NUFFT_METHOD_BRICK16     ? nufft_gpu_brick16_axis(shape->grid[d], shape->width)
+                    : method == NUFFT_METHOD_BRICK_DENSE ? dense_axis(shape->grid[d], shape->width, d == 2)
+                    : method == NUFFT_METHOD_BRICK2D     ? nufft_gpu_brick2d_axis(shape->grid[d], shape->width)
+                    : method == NUFFT_METHOD_BRICK8      ? range_axis_make(shape->grid[d], bricks[d])
+                                                         : range_axis_make(shape->grid[d], tiles);
     }
-    g.by_cell = way == NUFFT_WAY_PLANES ? nufft_gpu_gathers_planes(shape) : way != NUFFT_WAY_TILES;
-    g.light = way == NUFFT_WAY_WIDE ? SPLIT_SAMPLES_MOST
-                                    : 512;        /* of 256, 512, 1,024: least time in cases a, b and c together */
-    g.slab = way == NUFFT_WAY_WIDE ? 1500 : 6000; /* two thousand warps run at once, or five hundred blocks */
-    g.depth = way == NUFFT_WAY_WIDE || way == NUFFT_WAY_DENSE ? 2 * SPLIT_SAMPLES_MOST : SPLIT_SAMPLES_MOST;
-    if (way == NUFFT_WAY_PLANES)
+    g.by_cell = method == NUFFT_METHOD_BRICK2D ? nufft_gpu_gathers_brick2d(shape) : method != NUFFT_METHOD_TILES;
+    g.light = method == NUFFT_METHOD_BRICK16 ? SPLIT_SAMPLES_MOST
+                                             : 512; /* of 256, 512, 1,024: least time in cases a, b and c together */
+    g.slab = method == NUFFT_METHOD_BRICK16 ? 1500 : 6000; /* two thousand warps run at once, or five hundred blocks */
+    g.depth = method == NUFFT_METHOD_BRICK16 || method == NUFFT_METHOD_BRICK_DENSE ? 2 * SPLIT_SAMPLES_MOST
+                                                                                   : SPLIT_SAMPLES_MOST;
+    if (method == NUFFT_METHOD_BRICK2D)
         g.depth = plane_depth(gpu, shape, samples);
-    if (way == NUFFT_WAY_DENSE || way == NUFFT_WAY_PLANES)
+    if (method == NUFFT_METHOD_BRICK_DENSE || method == NUFFT_METHOD_BRICK2D)
         g.light = g.depth; /* a part's brick is as good as a bin's */
-    if (way == NUFFT_WAY_BRICKS) {
+    if (method == NUFFT_METHOD_BRICK8) {
         /* Tasks of equal size, several for each warp that is under way at a time; but an accumulator takes two bins. */
         size_t share = samples / ((size_t)gpu->multiprocessors * 16 * 4) / 64 * 64;
         g.run_samples = (uint32_t)std::min<size_t>(std::max<size_t>(share, 256), SPLIT_SAMPLES_MOST);
@@ -202,8 +205,8 @@ static struct range_geometry choose_geometry(const struct gpu *gpu, const struct
     }
     if (shape->overflow == NUFFT_SPLIT && shape->bin_depth != NUFFT_DEPTH_AUTO) {
         /* Tensor cores' sums stay as short as they are, whatever is asked for. */
-        uint32_t most = way == NUFFT_WAY_TILES ? UINT32_MAX / 2 : g.depth, asked = (uint32_t)shape->bin_depth;
-        g.light = way == NUFFT_WAY_TILES ? most : g.light;
+        uint32_t most = method == NUFFT_METHOD_TILES ? UINT32_MAX / 2 : g.depth, asked = (uint32_t)shape->bin_depth;
+        g.light = method == NUFFT_METHOD_TILES ? most : g.light;
         g.depth = shape->bin_depth == NUFFT_DEPTH_NONE ? most : std::min(asked, most);
         g.light = std::min(g.light, g.depth);
     }
@@ -214,7 +217,7 @@ static void choose_tile(struct nufft_gpu *plan)
 {
     for (int d = 0; d < 3; d++) {
         plan->tile[d] = axis_largest(plan->bins.geometry.axis[d]) + (d < plan->shape.dim ? plan->shape.width - 1 : 0);
-        if (plan->way == NUFFT_WAY_WIDE)
+        if (plan->method == NUFFT_METHOD_BRICK16)
             plan->tile[d] = WIDE_EDGE;
     }
 }
@@ -261,16 +264,17 @@ static int make_ffts(struct nufft_gpu *plan)
  */
 static size_t choose_group(const struct nufft_gpu *plan, size_t each, size_t available)
 {
-    size_t batch = (size_t)plan->shape.batch, step = plan->way == NUFFT_WAY_PLANES ? PLANE_TRANSFORMS : 1, most = 1;
+    size_t batch = (size_t)plan->shape.batch, step = plan->method == NUFFT_METHOD_BRICK2D ? PLANE_TRANSFORMS : 1,
+           most = 1;
     size_t fits = available / 2 / each / step * step;
     const size_t launch_rows = 65535;
-    if (plan->way == NUFFT_WAY_PLANES) {
+    if (plan->method == NUFFT_METHOD_BRICK2D) {
         most = std::min(batch, launch_rows / step * step);
         if (plan->overflow) { /* whole groups in a chunk of the CPU's */
             most = std::min(most, (size_t)NUFFT_OVERFLOW_GROUP);
             fits -= fits > 0 && fits < most ? NUFFT_OVERFLOW_GROUP % fits : 0;
         }
-    } else if (plan->way == NUFFT_WAY_WIDE && !plan->overflow) {
+    } else if (plan->method == NUFFT_METHOD_BRICK16 && !plan->overflow) {
         fits = std::min(fits, nufft_gpu_workspace_most(plan) / each);
         fits = std::min(fits, launch_rows / (size_t)plan->shape.grid[2]);
         most = std::min(batch, (size_t)WIDE_TRANSFORMS);
@@ -286,17 +290,18 @@ static size_t choose_group(const struct nufft_gpu *plan, size_t each, size_t ava
 static int make_workspace(struct nufft_gpu *plan)
 {
     struct gpu *gpu = plan->gpu;
-    size_t available, total, partial, each, words = plan->way == NUFFT_WAY_WIDE ? 1 + (size_t)plan->bins.count : 0;
+    size_t available, total, partial, each,
+        words = plan->method == NUFFT_METHOD_BRICK16 ? 1 + (size_t)plan->bins.count : 0;
     const int slot[3] = {4, BRICK_Y, BRICK_Z};
     plan->group = 1;
-    if (nufft_gpu_in_pieces(plan))
-        return nufft_gpu_pieces_make(plan, slot, plan->split ? 1 : 2);
-    if (plan->way == NUFFT_WAY_DENSE)
-        return nufft_gpu_dense_make(plan);
-    const bool planes = plan->way == NUFFT_WAY_PLANES;
+    if (nufft_gpu_in_slots(plan))
+        return nufft_gpu_slots_make(plan, slot, plan->split ? 1 : 2);
+    if (plan->method == NUFFT_METHOD_BRICK_DENSE)
+        return nufft_gpu_brick_dense_make(plan);
+    const bool planes = plan->method == NUFFT_METHOD_BRICK2D;
     const size_t sorted = planes ? 0 : plan->samples;
-    partial =
-        planes ? nufft_gpu_plane_cells(plan) : (size_t)plan->bins.slots * plan->tile[0] * plan->tile[1] * plan->tile[2];
+    partial = planes ? nufft_gpu_brick2d_cells(plan)
+                     : (size_t)plan->bins.slots * plan->tile[0] * plan->tile[1] * plan->tile[2];
     each = (plan->cells + sorted + partial) * sizeof(struct c32) + words * sizeof(uint32_t);
     int rc = gpu_available(gpu, &available, &total);
     if (rc)
@@ -312,8 +317,8 @@ static int make_workspace(struct nufft_gpu *plan)
     if (!rc)
         rc = gpu_array(gpu, sorted * group, &plan->sorted, "The sorted data");
     if (!rc && planes)
-        return nufft_gpu_planes_make(plan);
-    if (rc || plan->way != NUFFT_WAY_WIDE)
+        return nufft_gpu_brick2d_make(plan);
+    if (rc || plan->method != NUFFT_METHOD_BRICK16)
         return rc;
     rc = gpu_array(gpu, words * group, &plan->largest, "The largest samples");
     plan->done = plan->largest + group;
@@ -345,7 +350,7 @@ void nufft_gpu_destroy(void *state)
         gpu_release(gpu, plan->deapodise_full);
         gpu_release(gpu, plan->sorted);
         gpu_release(gpu, plan->grid);
-        gpu_release(gpu, plan->pieces.cells);
+        gpu_release(gpu, plan->slots.cells);
         gpu_release(gpu, plan->partial);
         gpu_release(gpu, plan->largest);
         gpu_release(gpu, plan->bricks);
@@ -360,10 +365,10 @@ static int fill_plan(struct nufft_gpu *plan, const struct nufft_shape *shape, co
     size_t values;
     double error;
     const struct arithmetic arithmetic = choose_arithmetic(shape, plan->samples, &error);
-    plan->way = arithmetic.way;
+    plan->method = arithmetic.method;
     plan->split = arithmetic.split;
-    nufft_gpu_fit_kaiser(&plan->kernel, shape, plan->way == NUFFT_WAY_BRICKS ? (plan->split ? 9 : 6) : 0);
-    if (plan->way != NUFFT_WAY_TILES)
+    nufft_gpu_fit_kaiser(&plan->kernel, shape, plan->method == NUFFT_METHOD_BRICK8 ? (plan->split ? 9 : 6) : 0);
+    if (plan->method != NUFFT_METHOD_TILES)
         nufft_gpu_fit_pairs(&plan->pairs, shape, plan->split ? 4 : 3);
     if (!size_mul(plan->samples, (size_t)shape->dim, &values))
         return err_set(ERR_BAD_PARAMETER, "%zu samples are more than one plan can hold.", plan->samples);
@@ -373,7 +378,7 @@ static int fill_plan(struct nufft_gpu *plan, const struct nufft_shape *shape, co
     if (!rc)
         rc = gpu_upload(gpu, on_device, k, values * sizeof *k);
     if (!rc) {
-        struct range_geometry geometry = choose_geometry(gpu, shape, plan->way, plan->split, plan->samples);
+        struct range_geometry geometry = choose_geometry(gpu, shape, plan->method, plan->split, plan->samples);
         bool caps = shape->overflow == NUFFT_OVERFLOW_CPU && shape->bin_depth != NUFFT_DEPTH_NONE;
         rc = caps ? nufft_gpu_partition(plan, &geometry, on_device)
                   : range_bins_make(&plan->bins, gpu, &geometry, plan->samples, on_device);
@@ -385,7 +390,7 @@ static int fill_plan(struct nufft_gpu *plan, const struct nufft_shape *shape, co
     if (rc)
         return rc;
     choose_tile(plan);
-    if (plan->way == NUFFT_WAY_TILES && nufft_gpu_tile_bytes(plan->tile, shape->width) > gpu->shared_most)
+    if (plan->method == NUFFT_METHOD_TILES && nufft_gpu_tile_bytes(plan->tile, shape->width) > gpu->shared_most)
         return err_set(ERR_BAD_PARAMETER,
                        "A kernel %d cells wide needs more shared memory than this GPU has. Ask for a larger tolerance.",
                        shape->width);
@@ -405,7 +410,7 @@ int nufft_gpu_create(void **state, struct dev *dev, const struct nufft_shape *sh
         return rc;
     struct nufft_gpu *plan = (struct nufft_gpu *)calloc(1, sizeof *plan);
     if (!plan)
-        return err_set(ERR_NO_MEMORY, "Not enough memory for a plan.");
+        return err_no_memory("a plan");
     plan->gpu = gpu;
     plan->shape = *shape;
     plan->samples = samples;
@@ -426,8 +431,8 @@ int nufft_gpu_create(void **state, struct dev *dev, const struct nufft_shape *sh
 void nufft_gpu_describe(const void *state, struct nufft_info *info)
 {
     const struct nufft_gpu *plan = (const struct nufft_gpu *)state;
-    info->way = plan->way;
-    info->products = plan->way == NUFFT_WAY_TILES ? 0 : plan->split ? 3 : 1;
+    info->method = plan->method;
+    info->products = plan->method == NUFFT_METHOD_TILES ? 0 : plan->split ? 3 : 1;
     info->bins = plan->bins.count;
     info->occupied_bins = plan->bins.occupied;
     info->largest_bin = plan->bins.largest;
@@ -444,7 +449,7 @@ void nufft_gpu_describe(const void *state, struct nufft_info *info)
 int nufft_gpu_bins(const void *state, struct nufft_bins *out)
 {
     const struct nufft_gpu *plan = (const struct nufft_gpu *)state;
-    const struct range_bins *bins = &plan->bins;
+    const struct range_bins_gpu *bins = &plan->bins;
     for (int d = 0; d < 3; d++) {
         out->axis[d] = bins->geometry.axis[d].bins;
         out->pairs[d] = bins->geometry.axis[d].shift;

@@ -76,7 +76,7 @@ static int bins_of(struct nufft_gpu *plan, uint32_t **first, size_t *count)
     *count = plan->bins.count;
     *first = (uint32_t *)malloc((*count + 1) * sizeof **first);
     if (!*first)
-        return err_set(ERR_NO_MEMORY, "No memory for the counts of %zu bins.", *count);
+        return err_no_memory("the counts of %zu bins", *count);
     return gpu_download(plan->gpu, *first, plan->bins.first, (*count + 1) * sizeof **first);
 }
 

@@ -6,19 +6,19 @@
 
 /* ---- memory ---- */
 
-static size_t slot_cells(const struct nufft_pieces *p)
+static size_t slot_cells(const struct nufft_slots *p)
 {
     return (size_t)p->columns * p->rows * p->planes;
 }
 
 /* Slots and parts of the largest chunk of `chunk` rows. */
-static void measure_chunks(const struct nufft_gpu *plan, int chunk, struct nufft_pieces *p)
+static void measure_chunks(const struct nufft_gpu *plan, int chunk, struct nufft_slots *p)
 {
     int count = plan->bins.geometry.axis[1].bins;
     p->chunk = chunk;
     p->slots = p->parts = 0;
     for (int from = 0; from < count; from += chunk) {
-        struct piece_rows rows = piece_rows_of(plan->bins.rows, count, from, std::min(count, from + chunk));
+        struct slot_rows rows = slot_rows_of(plan->bins.rows, count, from, std::min(count, from + chunk));
         p->slots = std::max(p->slots, rows.slots);
         p->parts = std::max(p->parts, rows.parts[0] + rows.parts[1]);
     }
@@ -30,7 +30,7 @@ static size_t pruned_cells(const struct nufft_gpu *plan)
     return plan->overflow ? plan->cells : (size_t)plan->shape.n[0] * plan->shape.grid[1] * plan->shape.grid[2];
 }
 
-static size_t workspace_bytes(const struct nufft_gpu *plan, const struct nufft_pieces *p)
+static size_t workspace_bytes(const struct nufft_gpu *plan, const struct nufft_slots *p)
 {
     size_t slots = (size_t)p->slots + 2 * (size_t)p->parts;
     size_t adjoint = (pruned_cells(plan) + slots * slot_cells(p)) * p->together;
@@ -42,23 +42,23 @@ static int upload_cells(struct nufft_gpu *plan)
 {
     const struct range_geometry *g = &plan->bins.geometry;
     size_t count = (size_t)g->axis[1].cells + g->axis[2].cells, i = 0;
-    struct piece_cell *host = (struct piece_cell *)malloc(count * sizeof *host);
+    struct slot_cell *host = (struct slot_cell *)malloc(count * sizeof *host);
     if (!host)
-        return err_set(ERR_NO_MEMORY, "Not enough memory for the tables of cells.");
+        return err_no_memory("the tables of cells");
     for (int d = 1; d < 3; d++)
         for (int cell = 0; cell < g->axis[d].cells; cell++)
-            host[i++] = piece_cell_of(g->axis[d], g->width - 1, cell);
-    int rc = gpu_array(plan->gpu, count, &plan->pieces.cells, "The tables of cells");
+            host[i++] = slot_cell_of(g->axis[d], g->width - 1, cell);
+    int rc = gpu_array(plan->gpu, count, &plan->slots.cells, "The tables of cells");
     if (!rc)
-        rc = gpu_upload(plan->gpu, plan->pieces.cells, host, count * sizeof *host);
+        rc = gpu_upload(plan->gpu, plan->slots.cells, host, count * sizeof *host);
     plan->bytes += rc ? 0 : count * sizeof *host;
     free(host);
     return rc;
 }
 
-int nufft_gpu_pieces_make(struct nufft_gpu *plan, const int cells[3], int together)
+int nufft_gpu_slots_make(struct nufft_gpu *plan, const int cells[3], int together)
 {
-    struct nufft_pieces *p = &plan->pieces;
+    struct nufft_slots *p = &plan->slots;
     size_t available, total, limit, bytes = 0;
     int rows = plan->bins.geometry.axis[1].bins, rc = gpu_available(plan->gpu, &available, &total);
     if (rc)
@@ -93,7 +93,7 @@ int nufft_gpu_pieces_make(struct nufft_gpu *plan, const int cells[3], int togeth
 /* ---- heavy bins ---- */
 
 struct heavy_args {
-    struct piece_rows rows;
+    struct slot_rows rows;
     const struct range_task *heavy;
     const uint32_t *slot;
     struct range_geometry geometry;
@@ -142,9 +142,9 @@ static __global__ void __launch_bounds__(SLICES *SLICE_VECTORS) add_parts(const 
         sum;
 }
 
-static int add_heavies(struct nufft_gpu *plan, const struct piece_rows *rows, int transforms)
+static int add_heavies(struct nufft_gpu *plan, const struct slot_rows *rows, int transforms)
 {
-    const struct nufft_pieces *p = &plan->pieces;
+    const struct nufft_slots *p = &plan->slots;
     struct heavy_args a = {};
     unsigned heavies = rows->heavies[0] + rows->heavies[1];
     if (heavies == 0)
@@ -165,42 +165,42 @@ static int add_heavies(struct nufft_gpu *plan, const struct piece_rows *rows, in
 
 /* ---- chunks ---- */
 
-/* Sum chunk [from, to) of the rows; `pieces` becomes what its reader needs. */
+/* Sum chunk [from, to) of the rows; `slots` becomes what its reader needs. */
 static int sum_chunk(struct nufft_gpu *plan, int from, int to, int transforms, const struct c32 *data,
-                     const float *weights, struct pieces *pieces)
+                     const float *weights, struct slots *slots)
 {
-    const struct range_bins *bins = &plan->bins;
-    const struct piece_rows rows = piece_rows_of(bins->rows, bins->geometry.axis[1].bins, from, to);
-    int rc = nufft_gpu_scatter_bricks(plan, &rows, transforms, data, weights);
+    const struct range_bins_gpu *bins = &plan->bins;
+    const struct slot_rows rows = slot_rows_of(bins->rows, bins->geometry.axis[1].bins, from, to);
+    int rc = nufft_gpu_scatter_brick8(plan, &rows, transforms, data, weights);
     if (!rc)
         rc = add_heavies(plan, &rows, transforms);
-    pieces->x = bins->geometry.axis[0];
-    pieces->bins_z = bins->geometry.axis[2].bins;
-    pieces->y = plan->pieces.cells;
-    pieces->z = plan->pieces.cells + plan->shape.grid[1];
-    pieces->columns = plan->pieces.columns;
-    pieces->rows = plan->pieces.rows;
-    pieces->planes = plan->pieces.planes;
-    pieces->slot = bins->slot;
-    pieces->slots = (const float2 *)plan->pieces.slot;
-    pieces->first_row = from;
-    pieces->base_below = rows.base[0];
-    pieces->base = rows.base[rows.stretches - 1];
+    slots->x = bins->geometry.axis[0];
+    slots->bins_z = bins->geometry.axis[2].bins;
+    slots->y = plan->slots.cells;
+    slots->z = plan->slots.cells + plan->shape.grid[1];
+    slots->columns = plan->slots.columns;
+    slots->rows = plan->slots.rows;
+    slots->planes = plan->slots.planes;
+    slots->slot = bins->slot;
+    slots->slots = (const float2 *)plan->slots.slot;
+    slots->first_row = from;
+    slots->base_below = rows.base[0];
+    slots->base = rows.base[rows.stretches - 1];
     return rc;
 }
 
-int nufft_gpu_pieces_to_image(struct nufft_gpu *plan, int transforms, const struct c32 *data, struct c32 *image,
-                              float *squares)
+int nufft_gpu_slots_to_image(struct nufft_gpu *plan, int transforms, const struct c32 *data, struct c32 *image,
+                             float *squares)
 {
-    const struct nufft_pieces *p = &plan->pieces;
+    const struct nufft_slots *p = &plan->slots;
     const struct range_axis y = plan->bins.geometry.axis[1];
     size_t row = (size_t)plan->shape.n[0], step = slot_cells(p) * p->slots;
     int rc = 0;
     for (int from = 0; !rc && from < y.bins; from += p->chunk) {
         int to = std::min(y.bins, from + p->chunk), first = axis_first(y, from);
         struct fft_pass pass = {};
-        rc = sum_chunk(plan, from, to, transforms, data, plan->weights, &pass.pieces);
-        pass.kind = FFT_BACK_PIECES;
+        rc = sum_chunk(plan, from, to, transforms, data, plan->weights, &pass.slots);
+        pass.kind = FFT_BACK_SLOTS;
         pass.out_view = fft_view{1, row, row * y.cells};
         pass.kept = plan->shape.n[0];
         pass.first_line = first;
@@ -209,7 +209,7 @@ int nufft_gpu_pieces_to_image(struct nufft_gpu *plan, int transforms, const stru
         for (int t = 0; !rc && t < transforms; t++) {
             pass.out = (float2 *)(p->pruned + t * pruned_cells(plan)) + (size_t)first * row;
             rc = fft_run(plan->gpu, &plan->fft[0], &pass);
-            pass.pieces.slots += step;
+            pass.slots.slots += step;
         }
     }
     if (!rc) /* with the pass over x: it is among the chunks */
@@ -221,7 +221,7 @@ int nufft_gpu_pieces_to_image(struct nufft_gpu *plan, int transforms, const stru
 }
 
 struct grid_args {
-    struct pieces pieces;
+    struct slots slots;
     int first, height; /* the chunk's first line along y, the grid's cells along y */
     float2 *grid;
 };
@@ -229,14 +229,14 @@ struct grid_args {
 /* Blocks of 128, one per line of cells along x (y, z); a thread owns four cells of a bin. */
 static __global__ void __launch_bounds__(128) sum_to_grid(const __grid_constant__ struct grid_args a)
 {
-    const struct range_axis axis = a.pieces.x;
-    int y = a.first + blockIdx.x, quads = a.pieces.columns / 4;
-    const struct pieces_line line = pieces_line_of(a.pieces, y, blockIdx.y);
+    const struct range_axis axis = a.slots.x;
+    int y = a.first + blockIdx.x, quads = a.slots.columns / 4;
+    const struct slots_line line = slots_line_of(a.slots, y, blockIdx.y);
     float2 *to = a.grid + ((size_t)blockIdx.y * a.height + y) * axis.cells;
     for (int i = threadIdx.x; i < axis.bins * quads; i += blockDim.x) {
         int x = i / quads, quad = i - x * quads, k = axis_first(axis, x) + 4 * quad, end = axis_first(axis, x + 1);
         float4 sum[1][2];
-        pieces_sum(a.pieces, line, x, 0, quad, sum);
+        slots_sum(a.slots, line, x, 0, quad, sum);
         const float2 v[4] = {{sum[0][0].x, sum[0][0].y},
                              {sum[0][0].z, sum[0][0].w},
                              {sum[0][1].x, sum[0][1].y},
@@ -248,14 +248,14 @@ static __global__ void __launch_bounds__(128) sum_to_grid(const __grid_constant_
     }
 }
 
-int nufft_gpu_pieces_to_grid(struct nufft_gpu *plan, const struct c32 *data, const float *weights, struct c32 *grid)
+int nufft_gpu_slots_to_grid(struct nufft_gpu *plan, const struct c32 *data, const float *weights, struct c32 *grid)
 {
     const struct range_axis y = plan->bins.geometry.axis[1];
     int rc = 0;
-    for (int from = 0; !rc && from < y.bins; from += plan->pieces.chunk) {
-        int to = std::min(y.bins, from + plan->pieces.chunk);
+    for (int from = 0; !rc && from < y.bins; from += plan->slots.chunk) {
+        int to = std::min(y.bins, from + plan->slots.chunk);
         struct grid_args a = {};
-        rc = sum_chunk(plan, from, to, 1, data, weights, &a.pieces);
+        rc = sum_chunk(plan, from, to, 1, data, weights, &a.slots);
         a.first = axis_first(y, from);
         a.height = y.cells;
         a.grid = (float2 *)grid;

@@ -1,4 +1,4 @@
-/* split_half.cuh: numbers as halves for the tensor cores, and a kernel's weights as such. Only the ways for 3-D
+/* split_half.cuh: numbers as halves for the tensor cores, and a kernel's weights as such. Only the methods for 3-D
  * kernels of 5 to 8 cells include this.
  *
  * Operands are halves (11 bits). Split, a number is the sum of two halves, high + low (22 bits), and a product of two

@@ -13,7 +13,7 @@ int nufft_gpu_clock_make(struct nufft_gpu *plan, int turns)
     turns = std::min(turns, (int)TURNS_MOST);
     c->turn = (struct nufft_turn *)calloc((size_t)turns, sizeof *c->turn);
     if (!c->turn)
-        return err_set(ERR_NO_MEMORY, "Not enough memory for a plan.");
+        return err_no_memory("a plan");
     c->turns = turns;
     for (int i = 0; i < turns; i++)
         for (cudaEvent_t &event : c->turn[i].event) {

@@ -135,32 +135,32 @@ $(BUILD)/bin/mrirecon: $(BUILD)/obj/clients/client_main.o $(BUILD)/lib/clients.a
 # ---- for people ----
 help:
 	@sed -n 's/^## //p' Makefile tests/tests.mk
-## make                 build/bin/{mrirecond,mrirecon-worker,mrirecon-codec,mrirecon}
-## make demo [SCAN=f]   install what is missing, build, reconstruct a simulated scan (or one's own), save demo.png
+## make                 build the programs into build/bin; CUDA=0: without the GPU code
+## make demo [SCAN=f]   install dependencies, build, reconstruct a simulated scan (or the file f), save demo.png
 demo: deps
 	@$(MAKE) --no-print-directory -j$$(nproc) all
 	@tests/demo.sh '$(BUILD)' $(if $(SCAN),'$(SCAN)')
 ## make deps            install the Debian packages that are missing
 deps:
 	@scripts/deps $(DEPS)
-## make install         into $(DESTDIR)$(PREFIX); make uninstall takes it away again
+## make install         install into $(DESTDIR)$(PREFIX); make uninstall removes it
 install: all
 	scripts/install '$(BUILD)' '$(DESTDIR)' '$(PREFIX)' '$(GPU)'
 uninstall:
 	scripts/install --remove '$(DESTDIR)' '$(PREFIX)'
-## make bundle          build/bundle: binaries and their non-system libraries, runs elsewhere with nothing installed
+## make bundle          build/bundle: programs with their libraries, for a Linux with nothing installed
 bundle: all
 	scripts/bundle $(BUILD)/bundle '$(GPU)' $(BIN)
-## make deb             build/mrirecond_VERSION_ARCH.deb: installs, starts, upgrades (keeping the queue), purges
+## make deb             build the Debian package, build/mrirecond_VERSION_ARCH.deb
 deb: all
 	+@MAKE='$(MAKE)' systemd/debian/build '$(BUILD)' '$(VERSION)'
-## make format lint     clang-format in place; cppcheck
+## make format          format the code with clang-format; make lint checks it with cppcheck
 format:
 	clang-format -i $$(git ls-files '*.c' '*.h' '*.cu' '*.cuh')
 lint:
 	cppcheck --quiet --error-exitcode=1 --std=c11 --inline-suppr --enable=warning,performance,portability -I. \
 	  -DMRIRECON_VERSION='"x"' -DMRIRECON_CUDA='"x"' gridding recon daemon clients
-## make clean
+## make clean           remove build/
 clean:
 	rm -rf $(BUILD)
 

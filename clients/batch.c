@@ -385,7 +385,7 @@ int client_batch(struct service *service, const struct client_options *options)
         err_restore(&why);
         status = client_failed();
         if (began)
-            fprintf(stderr, "mrirecon: the same command goes on where this one ended.\n");
+            fprintf(stderr, "mrirecon: give the same command again to continue.\n");
     } else if (count_of(&batch, SCAN_SUCCEEDED) < batch.count) {
         status = CLIENT_FAILED;
     }

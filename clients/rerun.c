@@ -91,9 +91,9 @@ static int wrong(const struct client_options *options)
 {
     const char *state = options->state ? options->state : "";
     if (strcmp(state, "failed") != 0 && strcmp(state, "canceled") != 0 && strcmp(state, "succeeded") != 0)
-        return client_usage("to run many jobs again, --state has to say which: failed, canceled or succeeded.");
+        return client_usage("to resubmit many jobs, give --state: failed, canceled or succeeded.");
     if (options->wait || options->out)
-        return client_usage("many jobs that are run again are not waited for: leave --wait and --out out.");
+        return client_usage("--wait and --out need an ID: many resubmitted jobs are not waited for.");
     return CLIENT_OK;
 }
 
@@ -115,13 +115,13 @@ int client_rerun(struct service *service, const struct client_options *options)
     for (size_t i = json_array_size(all); i > 0 && !status; i--) /* those that came first before the others */
         status = run_words(&rerun, json_array_get(all, i - 1), word);
     if (all) {
-        fprintf(stderr, "mrirecon: %d of %zu jobs run again", rerun.made, json_array_size(all));
+        fprintf(stderr, "mrirecon: %d of %zu jobs resubmitted", rerun.made, json_array_size(all));
         if (rerun.before)
-            fprintf(stderr, ", %d did so before", rerun.before);
-        fprintf(stderr, rerun.failed ? ", %d cannot\n" : "\n", rerun.failed);
+            fprintf(stderr, ", %d already before", rerun.before);
+        fprintf(stderr, rerun.failed ? ", %d could not be\n" : "\n", rerun.failed);
     }
     if (status && status != CLIENT_USAGE)
-        fprintf(stderr, "mrirecon: the same command goes on where this one ended.\n");
+        fprintf(stderr, "mrirecon: give the same command again to continue.\n");
     json_decref(all);
     free(word);
     return status ? status : rerun.failed ? CLIENT_FAILED : CLIENT_OK;

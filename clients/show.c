@@ -241,14 +241,14 @@ static void status_fill(struct sheet *sheet, const json_t *queue, const json_t *
     int64_t urgent = number(waiting, "urgent"), normal = number(waiting, "normal"), batch = number(waiting, "batch");
     const char *oldest = client_text(queue, "oldest");
     bool held = json_is_true(json_object_get(queue, "held"));
-    snprintf(line, sizeof line, "%lld wait (urgent %lld, normal %lld, batch %lld) of %lld that may, %lld run%s",
+    snprintf(line, sizeof line, "%lld waiting (urgent %lld, normal %lld, batch %lld), at most %lld; %lld running%s",
              (long long)(urgent + normal + batch), (long long)urgent, (long long)normal, (long long)batch,
              (long long)number(queue, "limit"), (long long)number(queue, "running"),
-             held ? "; none is begun, for the disk has no room or fails" : "");
+             held ? "; none is started: the disk is full or failing" : "");
     sheet_add(sheet, "queue", queue ? line : "");
-    snprintf(line, sizeof line, "the one that waits longest came at %s", oldest);
+    snprintf(line, sizeof line, "the oldest has waited since %s", oldest);
     sheet_add(sheet, "", *oldest ? line : "");
-    snprintf(line, sizeof line, "%s of %s free; uploads take %s, and may take %s more",
+    snprintf(line, sizeof line, "%s of %s free; uploads use %s and may use %s more",
              size_text(size[0], number(disk, "free_bytes")), size_text(size[1], number(disk, "bytes")),
              size_text(size[2], number(disk, "uploads_bytes")), size_text(size[3], number(disk, "uploads_free_bytes")));
     sheet_add(sheet, "disk", disk ? line : "");

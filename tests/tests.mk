@@ -29,10 +29,12 @@ $(BUILD)/bench/mrirecond-bench: $(THESIS) $(RIVALS) $(RIVALS_GPU) $(BUILD)/lib/g
 $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(ARCHIVES)
 	$(link) $(LIBS_RECON) $(LIBS_GRIDDING)
 
+## make unit            build the unit tests; tests/run build/tests/test_* runs them
 unit: $(UNIT)
+## make bench           build the benchmarks into build/bench
 bench: $(BENCH) $(if $(GPU),$(BUILD)/bench/mrirecond-bench) all
 
-## make check           install what is missing, build with gcc, clang and sanitizers, run every test
+## make check           install dependencies, build with gcc, clang and sanitizers, run every test
 check: deps
 	@$(MAKE) --no-print-directory -j$$(nproc) all unit bench $(FAULTS) $(if $(GPU),$(BUILD)/tests/poison.so)
 	@$(MAKE) --no-print-directory -j$$(nproc) CC=clang BUILD=$(BUILD)/clang CUDA=0 all unit
@@ -47,7 +49,7 @@ CHECKS     := $(addprefix tests/,check_includes check_docs check_make check_unit
 PROMETHEUS := $(BUILD)/prometheus/usr/bin/prometheus
 $(PROMETHEUS):
 	@scripts/prometheus $(BUILD)/prometheus
-## make check-gpu       the tests of the GPU leaves, and of the daemon from the bundle, on a machine with a GPU
+## make check-gpu       test the GPU code, and the daemon from the bundle, on a machine with a GPU
 check-gpu: bundle bench $(GPU_TESTS) $(BUILD)/tests/poison.so
 	MRIRECON_POISON_SO=$(BUILD)/tests/poison.so \
 	  tests/run $(GPU_TESTS) MRIRECON_BIN=$(BUILD)/bundle/bin tests/gpu/test_daemon.py
@@ -60,11 +62,11 @@ $(FAULTS): $(BUILD)/tests/%.so: tests/faults/%.c $(BUILD)/flags/compile
 $(BUILD)/tests/poison.so: $(BUILD)/obj/tests/gpu/poison.cu.o
 	@mkdir -p $(@D)
 	$(call say,link $@)$(NVCC) -shared -cudart static -o $@ $^
-## make check-deb       the Debian package: install, boot its service, upgrade, purge in a root of its own (as root)
+## make check-deb       test the Debian package in a container: install, boot, upgrade, purge (as root)
 check-deb: deb
 	@scripts/deps debootstrap lintian systemd-container
 	tests/run MRIRECON_BIN=$(BUILD)/bin tests/deb.sh
-## make fuzz            build/fuzz/fuzz_* (clang, libFuzzer), for tests/fuzz/test_fuzz.sh and tests/fuzz/hour
+## make fuzz            build the fuzzers, build/fuzz/fuzz_*, for tests/fuzz/test_fuzz.sh and tests/fuzz/hour
 fuzz:
 	@$(MAKE) --no-print-directory CC=clang SAN=1 CUDA=0 BUILD=$(BUILD)/fuzz \
 	  CFLAGS='-O1 -g -fsanitize=fuzzer-no-link' fuzzers

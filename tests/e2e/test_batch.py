@@ -91,7 +91,7 @@ def broken_off():
             said = running.communicate(timeout=60)
             same(running.returncode, status, f"exit status, having said {said}")
         assert "0 of 8 scans are done, 3 on the server" in first, first
-        assert "goes on" in said[1] and "on the server" in said[0] and "not sent" in said[0], said
+        assert "to continue" in said[1] and "on the server" in said[0] and "not sent" in said[0], said
         with open(f"{where}/images/batch.state", "a") as file:
             file.write('{"key": "broken of')
         daemon.kill()
@@ -203,7 +203,7 @@ def refusals():
             time.sleep(6)  # it has asked again in the meantime
             running.send_signal(signal.SIGINT)
             out, said = running.communicate(timeout=60)
-            same((running.returncode, said), (130, "mrirecon: interrupted\nmrirecon: the same command goes on where this one ended.\n"), "end")
+            same((running.returncode, said), (130, "mrirecon: interrupted\nmrirecon: give the same command again to continue.\n"), "end")
             lines = out.splitlines()
             assert lines[1].split()[:2] == ["a0.h5", "on"] and lines[2].split() == ["a1.h5", "not", "sent"], out
             same(lines[-1], "0 of 3 succeeded, 0 failed, 1 on the server, 2 not sent", "last line")

@@ -195,8 +195,8 @@ def status():
         told = client(daemon, "status").stdout
         rows = dict(re.findall(r"^(\S+(?: \d+)?)  +(.+)$", told, re.M))
         same((rows["ready"], rows["version"]), ("yes", fill(daemon)["version"]), "ready and version")
-        same(rows["queue"], "0 wait (urgent 0, normal 0, batch 0) of 10000 that may, 0 run", "queue")
-        assert re.match(r"[\d.]+ GB of [\d.]+ [GT]B free; uploads take 87.3 kB, and may take [\d.]+ [GT]B more$", rows["disk"]), told
+        same(rows["queue"], "0 waiting (urgent 0, normal 0, batch 0), at most 10000; 0 running", "queue")
+        assert re.match(r"[\d.]+ GB of [\d.]+ [GT]B free; uploads use 87.3 kB and may use [\d.]+ [GT]B more$", rows["disk"]), told
         assert re.match(r"2 jobs \(1 succeeded, 1 failed, 0 canceled\): results [\d.]+ kB, 1 scans 87.3 kB$", rows["kept"]), told
         assert re.search(r"^ +at most [\d.]+ [GT]B, for 30 days$", told, re.M), told
         assert "cpu" in rows["worker 0"] and ", idle" in rows["worker 0"], told
@@ -206,7 +206,7 @@ def status():
         daemon.submit(body(daemon), "kind=recon&priority=batch").expect(202)
         wait_until(lambda: fill(daemon)["queue"]["held"], "the queue to be held")
         told = client(daemon, "status").stdout
-        assert "1 wait (urgent 0, normal 0, batch 1)" in told and "none is begun" in told and "the one that waits longest came at 20" in told, told
+        assert "1 waiting (urgent 0, normal 0, batch 1)" in told and "none is started" in told and "the oldest has waited since 20" in told, told
         assert "at most any size, until they are deleted" in told, told
 
 
@@ -242,7 +242,7 @@ def rerun():
         again = made(told)
         same(list(again), jobs[1:], "what was run again, that which came first before the others")
         same(again[jobs[3]], one[jobs[3]], "the job of one that had been run again")
-        assert "2 of 3 jobs run again, 1 did so before" in told.stderr, told.stderr
+        assert "2 of 3 jobs resubmitted, 1 already before" in told.stderr, told.stderr
         for identity in again.values():
             job = daemon.finish(identity)
             same((job["state"], job["priority"], job["parameters"]["group"]), ("succeeded", "urgent", ""), "what became of it")
@@ -254,7 +254,7 @@ def rerun():
             daemon.finish(identity)
         gone = client(daemon, "resubmit", "--state", "succeeded", "--since", "1h", check=False)
         same(gone.returncode, 1, "exit status where scans are not kept")
-        assert f"{done}: " in gone.stderr and "[scan-not-kept]" in gone.stderr and ", 7 cannot" in gone.stderr, gone.stderr
+        assert f"{done}: " in gone.stderr and "[scan-not-kept]" in gone.stderr and ", 7 could not be" in gone.stderr, gone.stderr
 
 
 @test("many jobs: which ones has to be said, and a full queue is waited for")
@@ -276,7 +276,7 @@ def rerun_waits():
             daemon.request("POST", f"/v1/jobs/{job['id']}/cancel").expect(202)
         out, err = process.communicate(timeout=60)
         same((process.returncode, len(out.splitlines())), (0, 4), f"exit status and jobs ({err})")
-        assert "4 of 4 jobs run again" in err, err
+        assert "4 of 4 jobs resubmitted" in err, err
 
 
 @test("a job that who sees all has run again stays its client's")

@@ -181,7 +181,7 @@ static int save(struct batch *batch, struct scan_entry *scan)
 }
 
 /* How far a scan is that was sent. */
-static int look(struct batch *batch, struct scan_entry *scan)
+static int job_look(struct batch *batch, struct scan_entry *scan)
 {
     json_t *job = NULL;
     int rc = job_call(batch->service, "GET", scan->id, "", &job);
@@ -267,7 +267,7 @@ static int take_up(struct batch *batch)
     return 0;
 }
 
-static int run(struct batch *batch)
+static int batch_work(struct batch *batch)
 {
     int rc = 0;
     while (!rc && count_of(batch, SCAN_NEW) + count_of(batch, SCAN_SENT) > 0) {
@@ -284,7 +284,7 @@ static int run(struct batch *batch)
         batch->now[0] = '\0';
         for (int i = 0; i < batch->count && !rc; i++)
             if (batch->scan[i].state == SCAN_SENT)
-                rc = look(batch, &batch->scan[i]);
+                rc = job_look(batch, &batch->scan[i]);
         tell_all(batch);
         bool idle = sent >= ON_THE_SERVER || count_of(batch, SCAN_NEW) == 0 || clock_seconds() < batch->send_at;
         if (!rc && idle && count_of(batch, SCAN_NEW) + count_of(batch, SCAN_SENT) > 0)
@@ -355,7 +355,7 @@ static int batch_run(struct batch *batch)
         rc = take_up(batch);
     progress_start(&batch->progress);
     if (!rc)
-        rc = run(batch);
+        rc = batch_work(batch);
     free(state);
     free(inside);
     return rc;

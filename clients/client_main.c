@@ -183,7 +183,7 @@ static int own_line(const struct command_row *command, int argc, char **argv)
     return asks ? CLIENT_OK : completion_print(argv[1], &tables);
 }
 
-static int run(const struct command_row *command, const struct client_options *options)
+static int command_run(const struct command_row *command, const struct client_options *options)
 {
     struct service *service = NULL;
     if (service_create(&service, options->server))
@@ -247,7 +247,7 @@ int main(int argc, char **argv)
         err_set(ERR_INTERNAL, "The HTTP library cannot be started.");
         return client_failed();
     }
-    int status = run(command, &options);
+    int status = command_run(command, &options);
     curl_global_cleanup();
     return status;
 }

@@ -35,7 +35,7 @@ static void values_print(const char *value)
         printf(" bash zsh");
 }
 
-static void parameters_print(void)
+static void completion_parameters_print(void)
 {
     for (const struct kind *kind = recon_kinds; kind->name; kind++)
         for (const struct param *param = kind->params; param->name; param++)
@@ -85,7 +85,7 @@ static void bash_command(const struct command_tables *tables, const struct comma
     printf("'\n        words='");
     values_print(command->words);
     if (has_parameters(command))
-        parameters_print();
+        completion_parameters_print();
     printf("'\n");
     if (strncmp(command->words, "SCAN", 4) == 0)
         printf("        files=-f\n");
@@ -199,7 +199,7 @@ static void zsh_print(const struct command_tables *tables)
          "    case ${IPREFIX%=} in");
     choices_print("compadd --", "");
     printf("    esac\n    else\n        compadd -S '' --");
-    parameters_print();
+    completion_parameters_print();
     puts("\n    fi\n}\n"
          "_mrirecon() {\n"
          "    local -a commands\n"

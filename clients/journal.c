@@ -21,7 +21,7 @@ static const char *const states[] = {
 
 /* ---- reading ---- */
 
-static const char *text_of(const json_t *line, const char *member)
+static const char *member_text(const json_t *line, const char *member)
 {
     const char *text = json_string_value(json_object_get(line, member));
     return text ? text : "";
@@ -32,7 +32,7 @@ struct index {
     json_t *name, *key;
 };
 
-static struct scan_entry *entry_find(json_t *index, const char *called, struct scan_entry *entry)
+static struct scan_entry *scan_find(json_t *index, const char *called, struct scan_entry *entry)
 {
     const json_t *at = json_object_get(index, called);
     return at ? &entry[json_integer_value(at)] : NULL;
@@ -40,12 +40,12 @@ static struct scan_entry *entry_find(json_t *index, const char *called, struct s
 
 static void line_take(const json_t *line, const char *query, const struct index *index, struct scan_entry *entry)
 {
-    const char *key = text_of(line, "key"), *state = text_of(line, "state");
-    struct scan_entry *scan = entry_find(index->name, text_of(line, "scan"), entry);
+    const char *key = member_text(line, "key"), *state = member_text(line, "state");
+    struct scan_entry *scan = scan_find(index->name, member_text(line, "scan"), entry);
     if (scan) {
         if (json_integer_value(json_object_get(line, "bytes")) == scan->bytes &&
             json_integer_value(json_object_get(line, "changed")) == scan->changed &&
-            strcmp(text_of(line, "query"), query) == 0) {
+            strcmp(member_text(line, "query"), query) == 0) {
             snprintf(scan->key, sizeof scan->key, "%s", key);
             scan->id[0] = '\0';
             scan->state = SCAN_NEW;
@@ -53,18 +53,18 @@ static void line_take(const json_t *line, const char *query, const struct index 
         }
         return;
     }
-    scan = entry_find(index->key, key, entry);
+    scan = scan_find(index->key, key, entry);
     if (!scan || strcmp(scan->key, key) != 0)
         return;
-    if (*text_of(line, "id")) {
-        snprintf(scan->id, sizeof scan->id, "%s", text_of(line, "id"));
+    if (*member_text(line, "id")) {
+        snprintf(scan->id, sizeof scan->id, "%s", member_text(line, "id"));
         scan->state = SCAN_SENT;
     }
     for (int i = SCAN_SUCCEEDED; i <= SCAN_CANCELED; i++)
         if (strcmp(state, states[i]) == 0)
             scan->state = (enum scan_state)i;
     if (*state) {
-        snprintf(scan->code, sizeof scan->code, "%s", text_of(line, "code"));
+        snprintf(scan->code, sizeof scan->code, "%s", member_text(line, "code"));
         scan->seconds = json_number_value(json_object_get(line, "seconds"));
     }
 }

@@ -82,7 +82,7 @@ static const char *remark(const json_t *job, char *text, size_t size)
     return text;
 }
 
-static int list_add(struct table *table, const json_t *job)
+static int job_row_add(struct table *table, const json_t *job)
 {
     const json_t *duration = json_object_get(job, "duration");
     char size[SIZE_TEXT], seconds[24] = "", text[1200];
@@ -118,7 +118,7 @@ int client_list(struct service *service, const struct client_options *options)
         rc = table_add(&table, heads);
         json_array_foreach (all, i, job) {
             if (!rc)
-                rc = list_add(&table, job);
+                rc = job_row_add(&table, job);
         }
         if (!rc)
             table_print(&table, stdout);

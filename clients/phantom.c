@@ -11,7 +11,7 @@ enum { MOST_COILS = 1024, MOST_MATRIX = 2048, MOST_PARTS = 16, MOST_SHIFTS = 7 }
 
 /* An ellipsoid of a table: additive intensity, semi-axes and centre in halves of the field of view (-1 .. 1), and the
  * degrees its first axis is turned by from x towards y. */
-struct row {
+struct ellipsoid_row {
     double value, axis[3], centre[3], degrees;
 };
 
@@ -29,7 +29,7 @@ struct phantom {
 };
 
 /* Shepp and Logan, doi:10.1109/TNS.1974.6499235, with the contrast of P. Toft (thesis, DTU 1996, appendix B). */
-static const struct row shepp_logan_2d[] = {
+static const struct ellipsoid_row shepp_logan_2d[] = {
     {1.0, {0.69, 0.92, 1}, {0, 0, 0}, 0},        {-0.8, {0.6624, 0.874, 1}, {0, -0.0184, 0}, 0},
     {-0.2, {0.11, 0.31, 1}, {0.22, 0, 0}, -18},  {-0.2, {0.16, 0.41, 1}, {-0.22, 0, 0}, 18},
     {0.1, {0.21, 0.25, 1}, {0, 0.35, 0}, 0},     {0.1, {0.046, 0.046, 1}, {0, 0.1, 0}, 0},
@@ -38,7 +38,7 @@ static const struct row shepp_logan_2d[] = {
 };
 
 /* Kak and Slaney, doi:10.1137/1.9780898719277, table 3.2 in three dimensions as commonly used, with Toft's contrast. */
-static const struct row shepp_logan_3d[] = {
+static const struct ellipsoid_row shepp_logan_3d[] = {
     {1.0, {0.69, 0.92, 0.81}, {0, 0, 0}, 0},         {-0.8, {0.6624, 0.874, 0.78}, {0, -0.0184, 0}, 0},
     {-0.2, {0.11, 0.31, 0.22}, {0.22, 0, 0}, -18},   {-0.2, {0.16, 0.41, 0.28}, {-0.22, 0, 0}, 18},
     {0.1, {0.21, 0.25, 0.41}, {0, 0.35, -0.15}, 0},  {0.1, {0.046, 0.046, 0.05}, {0, 0.1, 0.25}, 0},
@@ -48,16 +48,16 @@ static const struct row shepp_logan_3d[] = {
 
 /* A body off the centre; a bright ball towards +x, a bar towards +y, a small bright spot towards -x -y, a hole towards
  * +z: no two axes, and no two ends of an axis, look alike. */
-static const struct row asymmetric[] = {
+static const struct ellipsoid_row asymmetric[] = {
     {0.5, {0.8, 0.65, 0.7}, {0.06, -0.04, 0.05}, 12},  {0.5, {0.2, 0.2, 0.3}, {0.45, 0.08, 0.1}, 0},
     {0.3, {0.32, 0.08, 0.4}, {-0.1, 0.4, -0.12}, -20}, {0.7, {0.09, 0.09, 0.2}, {-0.42, -0.28, -0.05}, 0},
     {-0.3, {0.25, 0.15, 0.2}, {0.1, -0.25, 0.3}, 40},
 };
 
-static void add(struct phantom *phantom, const struct row *table, int count, double height)
+static void ellipsoids_add(struct phantom *phantom, const struct ellipsoid_row *table, int count, double height)
 {
     for (int i = 0; i < count; i++) {
-        const struct row *row = &table[i];
+        const struct ellipsoid_row *row = &table[i];
         double radius = 1; /* of a cut, to the full radius */
         if (phantom->dim == 2 && !isnan(height)) {
             double z = (2 * height - row->centre[2]) / row->axis[2];
@@ -120,11 +120,11 @@ int phantom_create(struct phantom **out, enum phantom_kind kind, int dim, const 
         return rc;
     }
     if (kind == PHANTOM_ASYMMETRIC)
-        add(phantom, asymmetric, COUNT(asymmetric), isnan(height) ? 0 : height);
+        ellipsoids_add(phantom, asymmetric, COUNT(asymmetric), isnan(height) ? 0 : height);
     else if (dim == 2 && isnan(height))
-        add(phantom, shepp_logan_2d, COUNT(shepp_logan_2d), height);
+        ellipsoids_add(phantom, shepp_logan_2d, COUNT(shepp_logan_2d), height);
     else
-        add(phantom, shepp_logan_3d, COUNT(shepp_logan_3d), height);
+        ellipsoids_add(phantom, shepp_logan_3d, COUNT(shepp_logan_3d), height);
     *out = phantom;
     return 0;
 }

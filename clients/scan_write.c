@@ -145,7 +145,7 @@ static hid_t create_data(hid_t group, hid_t type, size_t count)
     return set;
 }
 
-static int failed(const struct scan_writer *writer)
+static int write_failed(const struct scan_writer *writer)
 {
     return err_set(ERR_IO, "The scan file %s cannot be written: is the folder there, writable, and the disk not full?",
                    writer->path);
@@ -180,7 +180,7 @@ int scan_writer_create(struct scan_writer **out, const char *path, const char *x
     if (group >= 0)
         H5Gclose(group);
     if (writer->data < 0) {
-        int rc = failed(writer);
+        int rc = write_failed(writer);
         close_all(writer);
         free(writer);
         return rc;
@@ -202,7 +202,7 @@ int scan_writer_append(struct scan_writer *writer, size_t count, const struct sc
     H5Sclose(memory);
     H5Sclose(space);
     if (status < 0)
-        return failed(writer);
+        return write_failed(writer);
     writer->written += count;
     return 0;
 }
@@ -211,7 +211,7 @@ int scan_writer_finish(struct scan_writer *writer)
 {
     int rc = 0;
     if (close_all(writer) != 0 || writer->written != writer->count)
-        rc = failed(writer);
+        rc = write_failed(writer);
     free(writer);
     return rc;
 }

@@ -200,7 +200,7 @@ static int on_progress(void *context, curl_off_t down_total, curl_off_t down, cu
 }
 
 /* Turn an answer of 400 and above into a failure. */
-static int refuse(const struct exchange *exchange, const char *path, long status)
+static int answer_refused(const struct exchange *exchange, const char *path, long status)
 {
     json_t *problem = exchange->text ? json_loads(exchange->text, 0, NULL) : NULL;
     const char *code = json_string_value(json_object_get(problem, "code"));
@@ -290,7 +290,8 @@ static int explain(const struct exchange *exchange, CURLcode result, const char 
 }
 
 /* Headers and options of every request. */
-static int prepare(struct exchange *exchange, const char *method, const char *address, struct curl_slist **headers)
+static int request_prepare(struct exchange *exchange, const char *method, const char *address,
+                           struct curl_slist **headers)
 {
     CURL *curl = exchange->service->curl;
     curl_easy_reset(curl); /* keeps the connection */
@@ -344,7 +345,7 @@ static int perform(struct exchange *exchange, const char *method, const char *pa
     int rc = 0;
     if (asprintf(&address, "%s%s", exchange->service->url, path) < 0)
         return err_no_memory("a request");
-    rc = prepare(exchange, method, address, &headers);
+    rc = request_prepare(exchange, method, address, &headers);
     if (rc)
         goto out;
     curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, details);
@@ -366,7 +367,7 @@ static int perform(struct exchange *exchange, const char *method, const char *pa
     if (result != CURLE_OK && !(*status >= 400 && exchange->text && !exchange->stopped))
         rc = explain(exchange, result, details);
     else if (*status >= 400)
-        rc = refuse(exchange, path, *status);
+        rc = answer_refused(exchange, path, *status);
 out:
     curl_slist_free_all(headers);
     free(address);

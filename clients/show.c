@@ -219,7 +219,7 @@ int client_kinds(struct service *service, const struct client_options *options)
 
 /* ---- status ---- */
 
-static int64_t number(const json_t *object, const char *member)
+static int64_t member_number(const json_t *object, const char *member)
 {
     return json_integer_value(json_object_get(object, member));
 }
@@ -238,27 +238,29 @@ static void status_fill(struct sheet *sheet, const json_t *queue, const json_t *
 {
     char line[240], size[4][SIZE_TEXT];
     const json_t *waiting = json_object_get(queue, "waiting"), *states = json_object_get(kept, "states");
-    int64_t urgent = number(waiting, "urgent"), normal = number(waiting, "normal"), batch = number(waiting, "batch");
+    int64_t urgent = member_number(waiting, "urgent"), normal = member_number(waiting, "normal"),
+            batch = member_number(waiting, "batch");
     const char *oldest = client_text(queue, "oldest");
     bool held = json_is_true(json_object_get(queue, "held"));
     snprintf(line, sizeof line, "%lld waiting (urgent %lld, normal %lld, batch %lld), at most %lld; %lld running%s",
              (long long)(urgent + normal + batch), (long long)urgent, (long long)normal, (long long)batch,
-             (long long)number(queue, "limit"), (long long)number(queue, "running"),
+             (long long)member_number(queue, "limit"), (long long)member_number(queue, "running"),
              held ? "; none is started: the disk is full or failing" : "");
     sheet_add(sheet, "queue", queue ? line : "");
     snprintf(line, sizeof line, "the oldest has waited since %s", oldest);
     sheet_add(sheet, "", *oldest ? line : "");
     snprintf(line, sizeof line, "%s of %s free; uploads use %s and may use %s more",
-             size_text(size[0], number(disk, "free_bytes")), size_text(size[1], number(disk, "bytes")),
-             size_text(size[2], number(disk, "uploads_bytes")), size_text(size[3], number(disk, "uploads_free_bytes")));
+             size_text(size[0], member_number(disk, "free_bytes")), size_text(size[1], member_number(disk, "bytes")),
+             size_text(size[2], member_number(disk, "uploads_bytes")),
+             size_text(size[3], member_number(disk, "uploads_free_bytes")));
     sheet_add(sheet, "disk", disk ? line : "");
     snprintf(line, sizeof line, "%lld jobs (%lld succeeded, %lld failed, %lld canceled): results %s, %lld scans %s",
-             (long long)number(kept, "jobs"), (long long)number(states, "succeeded"),
-             (long long)number(states, "failed"), (long long)number(states, "canceled"),
-             size_text(size[0], number(kept, "results_bytes")), (long long)number(kept, "scans"),
-             size_text(size[1], number(kept, "scans_bytes")));
+             (long long)member_number(kept, "jobs"), (long long)member_number(states, "succeeded"),
+             (long long)member_number(states, "failed"), (long long)member_number(states, "canceled"),
+             size_text(size[0], member_number(kept, "results_bytes")), (long long)member_number(kept, "scans"),
+             size_text(size[1], member_number(kept, "scans_bytes")));
     sheet_add(sheet, "kept", kept ? line : "");
-    int64_t bytes = number(kept, "limit_bytes"), seconds = number(kept, "limit_seconds");
+    int64_t bytes = member_number(kept, "limit_bytes"), seconds = member_number(kept, "limit_seconds");
     snprintf(line, sizeof line, "at most %s%s", bytes ? size_text(size[0], bytes) : "any size",
              seconds ? "" : ", until they are deleted");
     if (seconds)

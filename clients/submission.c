@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 /* Add "&NAME=VALUE". false: no memory. */
-static bool add(struct service *service, FILE *text, const char *name, size_t length, const char *value)
+static bool query_add(struct service *service, FILE *text, const char *name, size_t length, const char *value)
 {
     char *copy = strndup(name, length), *left = copy ? service_escape(service, copy) : NULL;
     char *right = service_escape(service, value);
@@ -22,12 +22,12 @@ static bool add(struct service *service, FILE *text, const char *name, size_t le
     return added;
 }
 
-static bool begin(struct service *service, FILE *text, const struct client_options *options, const char *again)
+static bool path_begin(struct service *service, FILE *text, const struct client_options *options, const char *again)
 {
     char *name = service_escape(service, again ? again : options->kind ? options->kind : "recon");
     bool begun = name && fprintf(text, again ? "/v1/jobs/%s/resubmit?" : "/v1/jobs?kind=%s", name) > 0;
     free(name);
-    return begun && (!options->priority || add(service, text, "priority", 8, options->priority));
+    return begun && (!options->priority || query_add(service, text, "priority", 8, options->priority));
 }
 
 /* Refuse what the server would, before a scan is opened. Of kinds and parameters that this program does not know the
@@ -56,7 +56,7 @@ int submission_path(struct service *service, const struct client_options *option
     int usage = CLIENT_OK;
     char *made = NULL;
     FILE *text = open_memstream(&made, &length);
-    bool complete = text && begin(service, text, options, again);
+    bool complete = text && path_begin(service, text, options, again);
     for (int i = 1; i < options->words && complete && !usage; i++) {
         const char *word = options->word[i], *equals = strchr(word, '=');
         if (!equals || equals == word)
@@ -64,7 +64,7 @@ int submission_path(struct service *service, const struct client_options *option
         else if (strncmp(word, "kind=", 5) == 0)
             usage = client_usage("The kind of a job is given by --kind, not as a parameter.");
         else
-            complete = add(service, text, word, (size_t)(equals - word), equals + 1);
+            complete = query_add(service, text, word, (size_t)(equals - word), equals + 1);
     }
     if (text && fclose(text) != 0)
         complete = false;

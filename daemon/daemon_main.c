@@ -95,17 +95,17 @@ static void certificate_look(struct service *service)
 {
     int64_t left = tls_end(service->tls) - clock_milliseconds() / 1000;
     if (left <= CERTIFICATE_DAYS * 86400)
-        log_line(service->log, LOG_LEVEL_WARNING, NULL, "the certificate %s %lld hours%s",
+        log_line(service->core.log, LOG_LEVEL_WARNING, NULL, "the certificate %s %lld hours%s",
                  left > 0 ? "ends in" : "ended", llabs(left) / 3600LL, left > 0 ? "" : " ago: clients refuse it");
 }
 
 /* What the store takes from the options, now and after each reload. */
 static void queue_rules_set(struct service *service)
 {
-    const struct options *options = service->options;
-    store_set_ageing(service->store, 1000 * options->priority_ageing);
-    store_set_quota(service->store, options->client_jobs, options->client_bytes);
-    store_set_kept_scans(service->store, options->keep_scans != KEEP_NONE, options->keep_scans == KEEP_ALL);
+    const struct options *options = service->core.options;
+    store_set_ageing(service->core.store, 1000 * options->priority_ageing);
+    store_set_quota(service->core.store, options->client_jobs, options->client_bytes);
+    store_set_kept_scans(service->core.store, options->keep_scans != KEEP_NONE, options->keep_scans == KEEP_ALL);
 }
 
 static int state_open(struct service *service, struct options *options)
@@ -114,35 +114,35 @@ static int state_open(struct service *service, struct options *options)
     int requeued = 0, resumed = 0;
     bool clean = false;
     struct spool_cleaned found = {.removed = 0};
-    int rc = spool_create(&service->spool, options->state_dir, options->body_limit, options->spool_limit,
+    int rc = spool_create(&service->core.spool, options->state_dir, options->body_limit, options->spool_limit,
                           options->spool_reserve);
     snprintf(path, sizeof path, "%s/jobs.db", options->state_dir);
     if (!rc)
-        rc = state_expect(service->spool);
+        rc = state_expect(service->core.spool);
     if (!rc)
-        rc = spool_stop_take(service->spool, &clean);
+        rc = spool_stop_take(service->core.spool, &clean);
     if (!rc)
-        rc = store_create(&service->store, path);
+        rc = store_create(&service->core.store, path);
     if (!rc)
         queue_rules_set(service);
     if (!rc)
-        rc = store_recover(service->store, &requeued);
+        rc = store_recover(service->core.store, &requeued);
     if (!rc)
-        rc = spool_clean(service->spool, service->store, clean, &found);
+        rc = spool_clean(service->core.spool, service->core.store, clean, &found);
     if (!rc)
-        rc = uploads_create(&service->uploads, service->spool, options->state_dir, options->upload_lifetime,
-                            service->log);
+        rc = uploads_create(&service->uploads, service->core.spool, options->state_dir, options->upload_lifetime,
+                            service->core.log);
     if (!rc)
-        rc = uploads_recover(service->uploads, service->store, &options->queue_limit, &resumed);
+        rc = uploads_recover(service->uploads, service->core.store, &options->queue_limit, &resumed);
     if (!rc && resumed)
-        log_line(service->log, LOG_LEVEL_WARNING, NULL, "recovered: %d complete uploads became jobs", resumed);
+        log_line(service->core.log, LOG_LEVEL_WARNING, NULL, "recovered: %d complete uploads became jobs", resumed);
     if (!rc && (requeued || found.removed || found.lost))
-        log_line(service->log, LOG_LEVEL_WARNING, NULL,
+        log_line(service->core.log, LOG_LEVEL_WARNING, NULL,
                  "recovered: %d jobs queued again, %d leftover files removed, %d jobs without their scan failed",
                  requeued, found.removed, found.lost);
     if (!rc && (found.scans_found || found.results_found))
         log_line(
-            service->log, LOG_LEVEL_WARNING, NULL,
+            service->core.log, LOG_LEVEL_WARNING, NULL,
             "recovered: %d scans and %d results without a job were moved to found-%lld: the service was not stopped "
             "cleanly, and jobs.db may have lost their jobs; see the README there",
             found.scans_found, found.results_found, (long long)found.time);
@@ -167,7 +167,7 @@ static int port_tell(const struct options *options, int port)
 static int settings_take(struct service *service, struct options *options)
 {
     struct worker workers[WORKERS_MAX];
-    int count, rc = connections_fit(service->log, options);
+    int count, rc = connections_fit(service->core.log, options);
     if (!rc)
         rc = program_find(options->worker, "mrirecon-worker");
     if (!rc)
@@ -191,20 +191,18 @@ static int service_start(struct service *service, struct options *options, struc
     if (!rc)
         rc = state_open(service, options);
     if (!rc)
-        rc = metrics_create(&service->metrics);
+        rc = metrics_create(&service->core.metrics);
     if (!rc)
-        rc = waiters_create(&service->waiters);
-    const struct core core = {options,        service->log,     service->store,
-                              service->spool, service->metrics, service->waiters};
+        rc = waiters_create(&service->core.waiters);
     if (!rc)
-        rc = scheduler_create(&service->scheduler, &core);
+        rc = scheduler_create(&service->scheduler, &service->core);
     if (!rc)
-        rc = housekeeper_create(&service->housekeeper, &core, service->scheduler);
+        rc = housekeeper_create(&service->housekeeper, &service->core, service->scheduler);
     if (!rc)
         rc = keys_create(&service->keys);
     if (!rc)
-        rc = converter_create(&service->converter, options->codec, options->convert_timeout, service->spool,
-                              service->store, service->waiters, service->log);
+        rc = converter_create(&service->converter, options->codec, options->convert_timeout, service->core.spool,
+                              service->core.store, service->core.waiters, service->core.log);
     if (!rc)
         rc = pool_create(&service->pool, &pool_limits);
     if (!rc)
@@ -220,7 +218,7 @@ static int service_start(struct service *service, struct options *options, struc
     if (!rc)
         rc = port_tell(options, port);
     if (!rc)
-        log_line(service->log, LOG_LEVEL_INFO, NULL, "mrirecond " MRIRECON_VERSION " serves %s, state in %s",
+        log_line(service->core.log, LOG_LEVEL_INFO, NULL, "mrirecond " MRIRECON_VERSION " serves %s, state in %s",
                  service->address, options->state_dir);
     return rc;
 }
@@ -233,8 +231,8 @@ static void service_stop(struct service *service, struct http *http)
         pool_close(service->pool);
     if (service->lists)
         pool_close(service->lists);
-    if (service->waiters)
-        waiters_close(service->waiters);
+    if (service->core.waiters)
+        waiters_close(service->core.waiters);
     http_free(http);
     connections_free(service->connections);
     pool_free(service->pool);
@@ -243,13 +241,13 @@ static void service_stop(struct service *service, struct http *http)
     housekeeper_free(service->housekeeper);
     scheduler_free(service->scheduler);
     keys_free(service->keys);
-    waiters_free(service->waiters);
-    metrics_free(service->metrics);
+    waiters_free(service->core.waiters);
+    metrics_free(service->core.metrics);
     uploads_free(service->uploads);
-    store_free(service->store);
+    store_free(service->core.store);
     if (service->state_is_known)
-        spool_stop_note(service->spool);
-    spool_free(service->spool);
+        spool_stop_note(service->core.spool);
+    spool_free(service->core.spool);
     tls_free(service->tls);
     tokens_free(service->tokens);
 }
@@ -287,20 +285,20 @@ static void reload(struct service *service, struct command_line *line)
     char restart[512];
     int count = 0;
     if (options_reload(line->options, &line->asked, line->argc, line->argv, restart, sizeof restart))
-        log_line(service->log, LOG_LEVEL_ERROR, NULL, "reload: the old configuration stays: %s", err_last()->text);
+        log_line(service->core.log, LOG_LEVEL_ERROR, NULL, "reload: the old configuration stays: %s", err_last()->text);
     else
-        log_line(service->log, LOG_LEVEL_INFO, NULL, "reload: configuration%s%s",
+        log_line(service->core.log, LOG_LEVEL_INFO, NULL, "reload: configuration%s%s",
                  *restart ? "; a restart is needed for " : "", restart);
     line->log->most = (int)line->options->log_level;
     queue_rules_set(service);
     if (tokens_reload(service->tokens, &count))
-        log_line(service->log, LOG_LEVEL_ERROR, NULL, "reload: the old tokens stay: %s", err_last()->text);
+        log_line(service->core.log, LOG_LEVEL_ERROR, NULL, "reload: the old tokens stay: %s", err_last()->text);
     else if (tokens_wanted(service->tokens))
-        log_line(service->log, LOG_LEVEL_INFO, NULL, "reload: %d tokens", count);
+        log_line(service->core.log, LOG_LEVEL_INFO, NULL, "reload: %d tokens", count);
     if (service->tls && tls_reload(service->tls))
-        log_line(service->log, LOG_LEVEL_ERROR, NULL, "reload: the old certificate stays: %s", err_last()->text);
+        log_line(service->core.log, LOG_LEVEL_ERROR, NULL, "reload: the old certificate stays: %s", err_last()->text);
     else if (service->tls)
-        log_line(service->log, LOG_LEVEL_INFO, NULL, "reload: certificate");
+        log_line(service->core.log, LOG_LEVEL_INFO, NULL, "reload: certificate");
     if (service->tls)
         certificate_look(service);
 }
@@ -318,9 +316,9 @@ static void serve_until_stopped(struct service *service, struct command_line *li
         notify_tick(&notify);
     }
     notify_stopping(&notify);
-    log_line(service->log, LOG_LEVEL_INFO, NULL, "stopping: running jobs have %lld s to end",
-             (long long)service->options->drain_time);
-    double deadline = clock_seconds() + (double)service->options->drain_time;
+    log_line(service->core.log, LOG_LEVEL_INFO, NULL, "stopping: running jobs have %lld s to end",
+             (long long)service->core.options->drain_time);
+    double deadline = clock_seconds() + (double)service->core.options->drain_time;
     service->draining = true;
     scheduler_drain(service->scheduler);
     int got = 0;
@@ -357,7 +355,7 @@ static int look_at_config(int argc, char **argv)
     struct options options;
     struct log log;
     enum options_action action;
-    struct service service = {.options = &options, .log = &log};
+    struct service service = {.core = {.options = &options, .log = &log}};
     int rc = options_parse(&options, argc - 1, argv + 1, &action);
     if (!rc) {
         log_init(&log, (enum log_level)options.log_level, false);
@@ -395,7 +393,7 @@ int main(int argc, char **argv)
     struct options options;
     struct log log;
     enum options_action action;
-    struct service service = {.options = &options, .log = &log};
+    struct service service = {.core = {.options = &options, .log = &log}};
     struct http *http = NULL;
     sigset_t signals;
     limits_set();

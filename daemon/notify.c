@@ -32,7 +32,7 @@ static int workers_count(struct service *service, int *warm, int *busy, int *fai
 static void tell_status(struct notify *notify, int count, int warm, int busy)
 {
     int64_t counts[JOB_STATES], oldest;
-    if (store_counts(notify->service->store, counts, &oldest) == 0)
+    if (store_counts(notify->service->core.store, counts, &oldest) == 0)
         sd_notifyf(0, "STATUS=%d of %d workers ready, %d running, %lld waiting", warm, count, busy,
                    (long long)counts[JOB_QUEUED]);
 }
@@ -78,5 +78,5 @@ void notify_stopping(const struct notify *notify)
 {
     /* Beyond TimeoutStopSec, where drain-time asks for it. */
     sd_notifyf(0, "STOPPING=1\nEXTEND_TIMEOUT_USEC=%lld",
-               (long long)(notify->service->options->drain_time + STOP_SECONDS) * 1000000);
+               (long long)(notify->service->core.options->drain_time + STOP_SECONDS) * 1000000);
 }

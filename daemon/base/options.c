@@ -190,7 +190,7 @@ static void size_print(char *text, size_t size, int64_t bytes)
     snprintf(text, size, "%lld%.1s", (long long)bytes, units + unit);
 }
 
-static void range_describe(const struct option *option, char *text, size_t size)
+static void option_range_describe(const struct option *option, char *text, size_t size)
 {
     char low[32], high[32];
     size_t used = 0;
@@ -274,7 +274,7 @@ int options_set(struct options *options, const char *key, const char *text, cons
         return option_unknown(key, where);
     if (!value_set(options, &table[i], text)) {
         char range[200];
-        range_describe(&table[i], range, sizeof range);
+        option_range_describe(&table[i], range, sizeof range);
         return err_set(ERR_BAD_PARAMETER, "%s: %s is \"%.64s\"; it takes %s.", where, key, text, range);
     }
     return 0;

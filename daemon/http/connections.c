@@ -133,7 +133,7 @@ void connections_free(struct connections *connections)
     free(connections);
 }
 
-static void address_read(const struct sockaddr *address, unsigned char out[16])
+static void peer_address_read(const struct sockaddr *address, unsigned char out[16])
 {
     memset(out, 0, 16);
     if (address && address->sa_family == AF_INET) {
@@ -194,7 +194,7 @@ void connection_watch(struct connections *connections, struct connection_watch *
     watch->all = connections;
     watch->fd = fd;
     watch->closing = false;
-    address_read(address, watch->address);
+    peer_address_read(address, watch->address);
     connection_enter(watch, CONNECTION_NEW);
     pthread_mutex_lock(&connections->lock);
     watch->surplus = is_surplus(connections, watch, watch->since);

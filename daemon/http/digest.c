@@ -20,7 +20,7 @@ static const struct algorithm algorithms[] = {
 };
 enum { ALGORITHMS = sizeof algorithms / sizeof *algorithms };
 
-static int begin(struct digest *digest, const struct algorithm *algorithm, const char *text, size_t length)
+static int digest_start(struct digest *digest, const struct algorithm *algorithm, const char *text, size_t length)
 {
     const gnutls_datum_t encoded = {(unsigned char *)(uintptr_t)text, (unsigned)length};
     gnutls_datum_t raw = {NULL, 0};
@@ -66,7 +66,7 @@ int digest_begin_content(struct digest *digest, const char *header)
         if (length < 3 || value[0] != ':' || value[length - 1] != ':')
             return err_set(ERR_BAD_REQUEST,
                            "Content-Digest is malformed. It has to look like sha-256=:BASE64: (RFC 9530).");
-        return begin(digest, &algorithms[i], value + 1, length - 2);
+        return digest_start(digest, &algorithms[i], value + 1, length - 2);
     }
     return 0;
 }
@@ -79,7 +79,7 @@ int digest_begin_tus(struct digest *digest, const char *header)
     size_t named = strcspn(header, " ");
     for (int i = 0; i < ALGORITHMS; i++)
         if (strncmp(header, algorithms[i].tus, named) == 0 && !algorithms[i].tus[named] && header[named])
-            return begin(digest, &algorithms[i], header + named + 1, strlen(header + named + 1));
+            return digest_start(digest, &algorithms[i], header + named + 1, strlen(header + named + 1));
     return err_set(ERR_BAD_REQUEST,
                    "Upload-Checksum has to be one of " DIGEST_TUS_ALGORITHMS ", a space, and the digest in base64.");
 }

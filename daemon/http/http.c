@@ -93,7 +93,7 @@ static enum MHD_Result answer_failure(struct request *request, const struct err 
     const char *const headers[] = {name, value, NULL};
     const char *job = *request->job.id ? request->job.id : NULL;
     if (failure->code == ERR_INTERNAL || failure->code == ERR_STORE || failure->code == ERR_IO)
-        log_line_about(request->service->log, LOG_LEVEL_ERROR, &(struct log_about){job, NULL, failure->code}, "%s",
+        log_line_about(request->service->core.log, LOG_LEVEL_ERROR, &(struct log_about){job, NULL, failure->code}, "%s",
                        failure->text);
     http_answer_problem(request, problem_pack(failure, job), headers);
     return request->state == REQUEST_ANSWERED ? MHD_YES : MHD_NO;
@@ -271,20 +271,20 @@ static void audit(const struct request *request)
     if (route->answer == route_purge)
         snprintf(removed, sizeof removed, " removed=%d", request->removed);
     const struct log_about about = {id, strcmp(client, "-") == 0 ? NULL : client, request->refusal.code};
-    log_line_about(request->service->log, LOG_LEVEL_AUDIT, &about, "audit: client=%s role=%s peer=%s %s %s %s%s",
+    log_line_about(request->service->core.log, LOG_LEVEL_AUDIT, &about, "audit: client=%s role=%s peer=%s %s %s %s%s",
                    client, role_name(request->identity.role), peer, route->method, route->path, outcome, removed);
 }
 
 /* The library tells the end of a request only if the request got as far as handle(). One whose headers break off, or do
  * not fit, is known to its connection alone, which has a slot for that. */
-struct slot {
+struct socket_slot {
     struct service *service;
     struct connection_watch watch;
     struct request *request; /* NULL: none at the moment */
     struct tls_pair *pair;   /* that it shows; NULL: none yet */
 };
 
-static struct slot *slot_of(struct MHD_Connection *connection)
+static struct socket_slot *slot_of(struct MHD_Connection *connection)
 {
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     return info ? info->socket_context : NULL;
@@ -293,7 +293,7 @@ static struct slot *slot_of(struct MHD_Connection *connection)
 static void connection_changed(void *context, struct MHD_Connection *connection, void **socket_context,
                                enum MHD_ConnectionNotificationCode code)
 {
-    struct slot *slot = *socket_context;
+    struct socket_slot *slot = *socket_context;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
         int fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
         *socket_context = slot = calloc(1, sizeof *slot);
@@ -317,7 +317,7 @@ static void connection_changed(void *context, struct MHD_Connection *connection,
 /* Called with each request's first line, as it was sent. */
 static void *request_create(void *context, const char *uri, struct MHD_Connection *connection)
 {
-    struct slot *slot = slot_of(connection);
+    struct socket_slot *slot = slot_of(connection);
     struct request *request = slot && !slot->request ? calloc(1, sizeof *request) : NULL;
     if (!request)
         return NULL;
@@ -346,7 +346,7 @@ static void request_free(void *context, struct MHD_Connection *connection, void 
 {
     struct request *request = *state;
     struct service *service = context;
-    struct slot *slot = slot_of(connection);
+    struct socket_slot *slot = slot_of(connection);
     (void)code;
     if (!request)
         return;
@@ -358,10 +358,10 @@ static void request_free(void *context, struct MHD_Connection *connection, void 
     if (request->upload.spool && !request->refusal.code)
         request->refusal.code = ERR_BODY_INCOMPLETE;
     if (request->refusal.code && request->route && request->route->begin)
-        metrics_rejected(service->metrics, request->refusal.code);
+        metrics_rejected(service->core.metrics, request->refusal.code);
     audit(request);
     if (request->state == REQUEST_ANSWERED)
-        metrics_answered(service->metrics, request->method, request->status);
+        metrics_answered(service->core.metrics, request->method, request->status);
     request_destroy(request);
     *state = NULL;
 }
@@ -379,7 +379,7 @@ static int certificate_choose(gnutls_session_t session, const gnutls_datum_t *au
     (void)algorithms;
     (void)algorithm_count;
     struct MHD_Connection *connection = gnutls_session_get_ptr(session);
-    struct slot *slot = connection ? slot_of(connection) : NULL;
+    struct socket_slot *slot = connection ? slot_of(connection) : NULL;
     if (!slot)
         return -1;
     if (!slot->pair) /* a handshake may ask twice */
@@ -390,7 +390,7 @@ static int certificate_choose(gnutls_session_t session, const gnutls_datum_t *au
 
 int http_create(struct http **out, struct service *service, int *port)
 {
-    const struct options *options = service->options;
+    const struct options *options = service->core.options;
     struct listener listener = {.fd = -1};
     int rc = listen_open(&listener, options);
     struct http *http = rc ? NULL : calloc(1, sizeof *http);

@@ -76,7 +76,7 @@ int http_answer_problem(struct request *request, json_t *problem, const char *co
         all[used] = headers[used];
     if (status == 503 || status == 507 || status == 429) {
         const char *code = json_string_value(json_object_get(problem, "code"));
-        int queue = store_retry_seconds(request->service->store, code ? err_from_name(code) : ERR_INTERNAL);
+        int queue = store_retry_seconds(request->service->core.store, code ? err_from_name(code) : ERR_INTERNAL);
         snprintf(seconds, sizeof seconds, "%d", queue ? queue : RETRY_SECONDS);
         all[used++] = "Retry-After";
         all[used++] = seconds;

@@ -55,7 +55,7 @@ static enum MHD_Result header_count(void *context, enum MHD_ValueKind kind, cons
 }
 
 /* Read the headers; each line of the head has to follow the one before it, and an empty line the last one. */
-static int head_read(const struct request *request, const char *version, struct head *head)
+static int request_head_read(const struct request *request, const char *version, struct head *head)
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
@@ -105,7 +105,7 @@ int request_head_check(struct request *request, const char *version)
 {
     struct head head;
     bool first_version = strcmp(version, "HTTP/1.0") == 0;
-    int rc = head_read(request, version, &head);
+    int rc = request_head_read(request, version, &head);
     if (!rc)
         rc = framing_check(&head, first_version);
     if (!rc)
@@ -125,7 +125,7 @@ int request_host_check(const struct request *request)
 {
     const struct service *service = request->service;
     if (request->route->access == ROLE_NOBODY ||
-        host_is_known(request->host, service->options->host_names, service->local))
+        host_is_known(request->host, service->core.options->host_names, service->local))
         return 0;
     return err_set(ERR_MISDIRECTED,
                    "This service is not known as \"%.64s\". Ask it as localhost, or have its option host-names say so.",

@@ -108,7 +108,7 @@ static int hex(char c)
 }
 
 /* Decode `length` bytes of percent-encoded text. */
-static int decode(const char *text, size_t length, bool plus, char *out, size_t size, const char *what)
+static int percent_decode(const char *text, size_t length, bool plus, char *out, size_t size, const char *what)
 {
     size_t used = 0;
     for (size_t i = 0; i < length; i++) {
@@ -146,11 +146,11 @@ int query_next(const char **query, char name[HTTP_NAME], char value[HTTP_VALUE],
         return 0;
     const char *equals = memchr(text, '=', length);
     size_t first = equals ? (size_t)(equals - text) : length;
-    int rc = decode(text, first, true, name, HTTP_NAME, "The name of a parameter");
+    int rc = percent_decode(text, first, true, name, HTTP_NAME, "The name of a parameter");
     if (!rc && !*name)
         rc = err_set(ERR_BAD_REQUEST, "A parameter of the query has no name.");
     if (!rc && equals)
-        return decode(equals + 1, length - first - 1, true, value, HTTP_VALUE, "The value of a parameter");
+        return percent_decode(equals + 1, length - first - 1, true, value, HTTP_VALUE, "The value of a parameter");
     value[0] = '\0';
     return rc;
 }
@@ -217,7 +217,7 @@ int path_split(const char *path, char parts[HTTP_PATH_PARTS][HTTP_PATH_PART], in
     int found = 0;
     while (*path == '/' && (path[1] || found > 0)) {
         size_t length = strcspn(++path, "/");
-        if (found == HTTP_PATH_PARTS || decode(path, length, false, parts[found], HTTP_PATH_PART, "The path") ||
+        if (found == HTTP_PATH_PARTS || percent_decode(path, length, false, parts[found], HTTP_PATH_PART, "The path") ||
             !parts[found][0] || strspn(parts[found], ".") == strlen(parts[found]) || strchr(parts[found], '/'))
             return err_set(ERR_NOT_FOUND, "There is nothing at this path. GET / lists what there is.");
         found++;

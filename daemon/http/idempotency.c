@@ -31,7 +31,7 @@ void keys_free(struct keys *keys)
 }
 
 /* The key in a header, with or without the quotes of a structured field. */
-static int key_read(const char *header, char key[JOB_KEY])
+static int idempotency_key_read(const char *header, char key[JOB_KEY])
 {
     size_t length = strlen(header);
     if (length >= 2 && header[0] == '"' && header[length - 1] == '"') {
@@ -56,7 +56,7 @@ int idempotency_begin(struct idempotency *request, struct keys *keys, const char
     *request = (struct idempotency){.keys = NULL};
     if (!header)
         return 0;
-    int rc = key_read(header, request->key);
+    int rc = idempotency_key_read(header, request->key);
     if (rc)
         return rc;
     snprintf(request->client, sizeof request->client, "%s", client);

@@ -28,7 +28,7 @@ static bool address_is_local(const union address *address)
 }
 
 /* What options->listen says. */
-static int address_read(const struct options *options, union address *address, socklen_t *length)
+static int listen_address_read(const struct options *options, union address *address, socklen_t *length)
 {
     char host[HTTP_NAME];
     int port, rc = address_split(options->listen, host, &port);
@@ -95,7 +95,7 @@ static int adopt(struct listener *out, const struct options *options, int count)
 static int address_find(const struct options *options, union address *address, socklen_t *length)
 {
     char what[OPTION_TEXT + 16];
-    int rc = address_read(options, address, length);
+    int rc = listen_address_read(options, address, length);
     snprintf(what, sizeof what, "Option listen: %s", options->listen);
     return rc ? rc : guard(options, address_is_local(address), what);
 }
@@ -123,7 +123,7 @@ static int open_own(struct listener *out, const struct options *options)
 }
 
 /* By the socket itself: one that was handed over need not be where the option says. */
-static void name_read(struct listener *out)
+static void listener_name_read(struct listener *out)
 {
     union address address;
     socklen_t length = sizeof address;
@@ -148,6 +148,6 @@ int listen_open(struct listener *out, const struct options *options)
 {
     int handed = sd_listen_fds(1), rc = handed > 0 ? adopt(out, options, handed) : open_own(out, options);
     if (!rc)
-        name_read(out);
+        listener_name_read(out);
     return rc;
 }

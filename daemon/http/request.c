@@ -77,7 +77,7 @@ void request_peer(const struct request *request, char name[JOB_CLIENT])
 bool http_wait(struct request *request, const char *key, double deadline)
 {
     request->waiter.cancel = request->watched && strcmp(key, request->job.id) == 0;
-    bool waits = waiters_wait(request->service->waiters, &request->waiter, request->connection, key, deadline);
+    bool waits = waiters_wait(request->service->core.waiters, &request->waiter, request->connection, key, deadline);
     if (waits)
         request->state = REQUEST_WAITING;
     return waits;

@@ -24,16 +24,11 @@
 
 /* What requests are served from. All of it outlives the server. */
 struct service {
-    const struct options *options;
-    const struct log *log;
-    struct store *store;
-    struct spool *spool;
+    struct core core;
     struct uploads *uploads;
     struct tokens *tokens;
     struct tls *tls; /* NULL: plain HTTP */
     struct connections *connections;
-    struct metrics *metrics;
-    struct waiters *waiters;
     struct scheduler *scheduler;
     struct converter *converter;
     struct pool *pool, *lists;

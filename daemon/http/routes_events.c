@@ -71,7 +71,7 @@ static bool say_event(struct stream *stream, const char *name, long long id, jso
 
 /* What there is to say now: an event, a heartbeat, or nothing. false: the stream is over (the job is no more, or there
  * is no memory). */
-static bool look(struct stream *stream, double *next)
+static bool stream_look(struct stream *stream, double *next)
 {
     struct job job;
     if (job_look_up(stream->service, stream->id, &job) != 0)
@@ -115,14 +115,14 @@ static ssize_t stream_read(void *context, uint64_t position, char *buffer, size_
     if (position == 0)
         pages_give_back(buffer, room);
     if (stream->sent == stream->length) {
-        if (stream->ended || !look(stream, &next))
+        if (stream->ended || !stream_look(stream, &next))
             return MHD_CONTENT_READER_END_OF_STREAM;
         if (stream->sent == stream->length) {
-            if (!waiters_wait(stream->service->waiters, &stream->waiter, stream->connection, stream->id, next))
+            if (!waiters_wait(stream->service->core.waiters, &stream->waiter, stream->connection, stream->id, next))
                 return MHD_CONTENT_READER_END_OF_STREAM;
             /* What changed between the look and the wait woke nobody. */
-            if (!look(stream, &next) || stream->sent < stream->length)
-                waiters_wake(stream->service->waiters, stream->id);
+            if (!stream_look(stream, &next) || stream->sent < stream->length)
+                waiters_wake(stream->service->core.waiters, stream->id);
             return 0;
         }
     }

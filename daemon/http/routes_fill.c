@@ -6,11 +6,11 @@
 
 int service_now(struct service *service, struct metrics_now *now)
 {
-    const struct options *options = service->options;
-    struct spool *spool = service->spool;
+    const struct options *options = service->core.options;
+    struct spool *spool = service->core.spool;
     int64_t counts[JOB_STATES];
     *now = (struct metrics_now){.capacity = options->queue_limit, .spool_used = spool->used, .found = spool->found};
-    int rc = store_counts(service->store, counts, &now->oldest);
+    int rc = store_counts(service->core.store, counts, &now->oldest);
     if (!rc)
         rc = spool_free_bytes(spool, &now->spool_free);
     if (!rc)
@@ -19,8 +19,8 @@ int service_now(struct service *service, struct metrics_now *now)
         return rc;
     if (spool->limit > 0 && spool->limit - now->spool_used < now->spool_free)
         now->spool_free = spool->limit - now->spool_used;
-    store_waiting(service->store, now->waiting);
-    store_kept(service->store, &now->kept);
+    store_waiting(service->core.store, now->waiting);
+    store_kept(service->core.store, &now->kept);
     for (int i = 0; i < JOB_STATES; i++)
         now->ended[i] = job_state_is_final((enum job_state)i) ? counts[i] : 0;
     now->running = counts[JOB_RUNNING] + counts[JOB_CANCELING];

@@ -64,11 +64,11 @@ int job_look_up(struct service *service, const char *id, struct job *job)
     struct job_progress progress;
     if (!spool_is_id(id))
         return job_unknown();
-    int rc = store_get(service->store, id, job);
+    int rc = store_get(service->core.store, id, job);
     /* A job that runs, and that no worker has: it ended in between, or is about to begin. */
     if (!rc && job->state == JOB_RUNNING && !progress_of(service, job, &progress)) {
         job_clear(job);
-        rc = store_get(service->store, id, job);
+        rc = store_get(service->core.store, id, job);
     }
     return rc == ERR_NOT_FOUND ? job_unknown() : rc;
 }
@@ -181,14 +181,14 @@ json_t *job_document(struct service *service, const struct job *job)
 {
     json_t *document = job_document_listed(service, job);
     int64_t ahead;
-    if (job->state == JOB_QUEUED && store_ahead(service->store, job, &ahead) == 0)
+    if (job->state == JOB_QUEUED && store_ahead(service->core.store, job, &ahead) == 0)
         json_object_set_new(document, "ahead", json_integer(ahead));
     return document;
 }
 
 void request_wait_read(struct request *request)
 {
-    const struct options *options = request->service->options;
+    const struct options *options = request->service->core.options;
     request->wait = prefer_wait(http_header(request, "Prefer"));
     if (request->wait > options->wait_limit)
         request->wait = (int)options->wait_limit;
@@ -208,7 +208,7 @@ bool request_waits(struct request *request, const struct job *job)
     /* It may have ended between the look and the wait; then the wake-up is ours to give. */
     int rc = job_look_up(service, job->id, &now);
     if (rc || job_state_is_final(now.state))
-        waiters_wake(service->waiters, job->id);
+        waiters_wake(service->core.waiters, job->id);
     if (!rc)
         job_clear(&now);
     return true;
@@ -238,31 +238,23 @@ int route_job(struct request *request)
     return rc;
 }
 
-/* What jobs.h works with. */
-static struct core service_core(const struct service *service)
-{
-    return (struct core){service->options, service->log,     service->store,
-                         service->spool,   service->metrics, service->waiters};
-}
-
 int route_cancel_work(struct request *request)
 {
     struct service *service = request->service;
     const char *id = request->part[2];
-    const struct core core = service_core(service);
     enum job_state state;
     int rc = request_job_check(request, id);
     if (!rc)
-        rc = job_cancel(&core, service->scheduler, id, &state);
+        rc = job_cancel(&service->core, service->scheduler, id, &state);
     if (!rc)
-        log_line(service->log, LOG_LEVEL_INFO, id, "cancellation requested; the job is %s", job_state_name(state));
+        log_line(service->core.log, LOG_LEVEL_INFO, id, "cancellation requested; the job is %s", job_state_name(state));
     return rc;
 }
 
 int route_cancel(struct request *request)
 {
     struct job job;
-    int rc = store_get(request->service->store, request->part[2], &job);
+    int rc = store_get(request->service->core.store, request->part[2], &job);
     if (rc)
         return rc;
     rc = http_answer_json(request, 202, job_document(request->service, &job), NULL);
@@ -276,13 +268,13 @@ int route_delete_work(struct request *request)
     const char *id = request->part[2];
     int rc = request_job_check(request, id);
     if (!rc)
-        rc = store_delete(service->store, id);
+        rc = store_delete(service->core.store, id);
     if (rc)
         return rc;
     /* Without a row they are nobody's: what a crash leaves here goes at the next start. */
-    spool_remove(service->spool, id);
-    spool_results_remove(service->spool, id);
-    log_line(service->log, LOG_LEVEL_INFO, id, "deleted");
+    spool_remove(service->core.spool, id);
+    spool_results_remove(service->core.spool, id);
+    log_line(service->core.log, LOG_LEVEL_INFO, id, "deleted");
     return 0;
 }
 
@@ -329,13 +321,12 @@ static int purge_query_read(const char *query, struct purge_query *out)
 int route_purge_work(struct request *request)
 {
     struct service *service = request->service;
-    const struct core core = service_core(service);
     struct purge_query query;
     int rc = purge_query_read(request->query, &query);
     if (!rc)
-        rc = jobs_purge(&core, query.older, query.state, &request->removed);
+        rc = jobs_purge(&service->core, query.older, query.state, &request->removed);
     if (request->removed)
-        log_line(service->log, LOG_LEVEL_INFO, NULL, "purge: %d ended jobs removed", request->removed);
+        log_line(service->core.log, LOG_LEVEL_INFO, NULL, "purge: %d ended jobs removed", request->removed);
     return rc;
 }
 

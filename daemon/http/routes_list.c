@@ -85,7 +85,7 @@ int route_jobs_work(struct request *request)
     if (own)
         query.filter.client = own;
     if (!others)
-        rc = store_list(request->service->store, &query.filter, jobs, (int)query.limit + 1, &count);
+        rc = store_list(request->service->core.store, &query.filter, jobs, (int)query.limit + 1, &count);
     if (!rc)
         request->page = http_json_text(list_pack(request, jobs, count, query.limit));
     for (int i = 0; i < count; i++)

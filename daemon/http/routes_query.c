@@ -47,7 +47,7 @@ static int deadline_read(struct about *about, const char *value)
     return 0;
 }
 
-static int name_read(struct about *about, const char *value)
+static int display_name_read(struct about *about, const char *value)
 {
     snprintf(about->name, sizeof about->name, "%s", value);
     return 0;
@@ -56,7 +56,8 @@ static int name_read(struct about *about, const char *value)
 static const struct {
     const char *name;
     int (*read)(struct about *about, const char *value);
-} about_table[] = {{"kind", kind_read}, {"priority", priority_read}, {"deadline", deadline_read}, {"name", name_read}};
+} about_table[] = {
+    {"kind", kind_read}, {"priority", priority_read}, {"deadline", deadline_read}, {"name", display_name_read}};
 enum { ABOUT = sizeof about_table / sizeof *about_table };
 
 /* Its row in the table; ABOUT: the name is none of them. */
@@ -88,7 +89,7 @@ static int given_take(void *context, const char *name, const char *value)
 
 /* Put the parameters that the query gives into the job, and for all others those of `base` (may be NULL), or the
  * defaults; and see that they go together. */
-static int parameters_read(struct request *request, const struct kind *kind, const json_t *base)
+static int query_parameters_read(struct request *request, const struct kind *kind, const json_t *base)
 {
     struct given given = {.kind = kind};
     param_values_init(kind, &given.values);
@@ -113,7 +114,7 @@ void submission_name(struct request *request, const char *text)
     char *name = request->job.name;
     size_t length = strnlen(text, JOB_NAME);
     *name = '\0';
-    if (request->service->options->job_names == NAMES_NONE)
+    if (request->service->core.options->job_names == NAMES_NONE)
         return;
     if (length == JOB_NAME) /* too long: cut, not within a character */
         for (length--; length > 0 && ((unsigned char)text[length] & 0xc0) == 0x80;)
@@ -129,8 +130,8 @@ static int room_check(struct request *request)
     int64_t bytes = http_body_bytes(request);
     if (service->draining)
         return err_set(ERR_DRAINING, "The service is being stopped. Send the scan again when it is back.");
-    return store_room(service->store, request->job.client, request->job.quota, (struct quota){0, 0},
-                      bytes > 0 ? bytes : 0, service->options->queue_limit);
+    return store_room(service->core.store, request->job.client, request->job.quota, (struct quota){0, 0},
+                      bytes > 0 ? bytes : 0, service->core.options->queue_limit);
 }
 
 /* Whose job it is: its sender's; one that is run again by who sees all, and does not say whose it is, its owner's, who
@@ -145,12 +146,12 @@ static int owner_read(struct request *request, const struct job *before)
 }
 
 /* All that a submission says but its scan. `before`: the job that is run again; NULL: none. */
-static int job_read(struct request *request, struct about *about, const struct job *before)
+static int submission_job_read(struct request *request, struct about *about, const struct job *before)
 {
     struct job *job = &request->job;
     int rc = query_each(request->query, about_take, about); /* what is not there stays as it is */
     if (!rc)
-        rc = parameters_read(request, about->kind, before ? before->parameters : NULL);
+        rc = query_parameters_read(request, about->kind, before ? before->parameters : NULL);
     if (!rc)
         rc = owner_read(request, before);
     if (!rc)
@@ -168,7 +169,7 @@ static int job_read(struct request *request, struct about *about, const struct j
 int submission_read(struct request *request)
 {
     struct about about = {.kind = &recon_kinds[0], .priority = PRIORITY_NORMAL};
-    return job_read(request, &about, NULL);
+    return submission_job_read(request, &about, NULL);
 }
 
 int resubmission_read(struct request *request, const struct job *before)
@@ -179,7 +180,7 @@ int resubmission_read(struct request *request, const struct job *before)
     if (!kind)
         return err_set(ERR_UNKNOWN_KIND, "Job %s is of the kind \"%s\", which this version does not have.", before->id,
                        before->kind);
-    int rc = job_read(request, &about, before);
+    int rc = submission_job_read(request, &about, before);
     if (!rc && about.kind != kind)
         rc = err_set(ERR_BAD_PARAMETER, "A job is run again as what it was: leave kind out, or send the scan anew.");
     return rc;

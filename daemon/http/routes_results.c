@@ -104,7 +104,7 @@ int result_answer(struct request *request, const struct job *job, enum image_for
     snprintf(location, sizeof location, "/v1/jobs/%s/results/image?format=%s", id, image_format_name(format));
     converter_key(id, format, key);
     request_turn(request, client);
-    int rc = spool_result_open(service->spool, id, name, &fd, &bytes, &stamp);
+    int rc = spool_result_open(service->core.spool, id, name, &fd, &bytes, &stamp);
     if (!rc)
         return file_answer(request, job, name, fd, bytes, stamp, headers);
     if (rc == ERR_NOT_FOUND && request->waiter.gone)
@@ -113,14 +113,14 @@ int result_answer(struct request *request, const struct job *job, enum image_for
         rc = converter_ask(service->converter, id, format, client, &request->conversion);
     if (rc)
         return rc;
-    if (!http_wait(request, key, clock_seconds() + 2.0 * (double)service->options->convert_timeout))
+    if (!http_wait(request, key, clock_seconds() + 2.0 * (double)service->core.options->convert_timeout))
         return err_set(ERR_DRAINING, "The service is being stopped. Ask again when it is back.");
     /* It may have come, or failed, between the look and the wait; then the wake-up is ours to give. */
-    bool here = spool_result_open(service->spool, id, name, &fd, &bytes, &stamp) == 0;
+    bool here = spool_result_open(service->core.spool, id, name, &fd, &bytes, &stamp) == 0;
     if (here)
         close(fd);
     if (here || converter_ask(service->converter, id, format, client, &request->conversion))
-        waiters_wake(service->waiters, key);
+        waiters_wake(service->core.waiters, key);
     return 0;
 }
 
@@ -180,7 +180,7 @@ static int name_answer(struct request *request, const struct job *job, const cha
     }
     if (strncmp(name, "image.", 6) == 0 && image_format_find(name + 6) >= 0)
         return result_answer(request, job, (enum image_format)image_format_find(name + 6), NULL);
-    int rc = spool_result_open(request->service->spool, job->id, name, &fd, &bytes, &stamp);
+    int rc = spool_result_open(request->service->core.spool, job->id, name, &fd, &bytes, &stamp);
     return rc ? rc : file_answer(request, job, name, fd, bytes, stamp, NULL);
 }
 

@@ -94,8 +94,8 @@ static int workers_check(struct service *service, json_t *list)
 /* Whether work can be done; what of it is well, and what each worker does. */
 static bool service_is_ready(struct service *service, json_t *checks, json_t *workers)
 {
-    bool ready = check(checks, "store", store_check(service->store));
-    ready &= check(checks, "spool", spool_check(service->spool));
+    bool ready = check(checks, "store", store_check(service->core.store));
+    ready &= check(checks, "spool", spool_check(service->core.spool));
     ready &= check(checks, "workers", workers_check(service, workers));
     ready &= check(checks, "accepting", service->draining ? err_set(ERR_DRAINING, "The service is being stopped.") : 0);
     return ready;
@@ -174,7 +174,7 @@ int route_metrics(struct request *request)
     FILE *out = open_memstream(&text, &size);
     if (!out)
         return err_no_memory("the metrics");
-    metrics_print(service->metrics, &now, out);
+    metrics_print(service->core.metrics, &now, out);
     fclose(out);
     return http_answer(request, 200, "text/plain; version=0.0.4; charset=utf-8", text, NULL);
 }

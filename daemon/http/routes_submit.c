@@ -83,7 +83,7 @@ int route_submit_begin(struct request *request)
     if (!rc)
         rc = digest_begin_content(&request->digest, digest ? digest : http_header(request, "Repr-Digest"));
     if (!rc)
-        rc = spool_begin(service->spool, bytes, &request->upload);
+        rc = spool_begin(service->core.spool, bytes, &request->upload);
     if (rc)
         return rc;
     wanted_read(request);
@@ -96,7 +96,7 @@ static int replay(struct request *request)
 {
     struct job *job = &request->job, before = {.state = JOB_QUEUED};
     snprintf(job->key, sizeof job->key, "%s", request->idempotency.key);
-    int rc = store_find_key(request->service->store, job->client, job->key, &before);
+    int rc = store_find_key(request->service->core.store, job->client, job->key, &before);
     if (rc)
         return rc == ERR_NOT_FOUND ? 0 : rc;
     if (strcmp(before.digest, job->digest) != 0 || strcmp(before.kind, job->kind) != 0 ||
@@ -108,7 +108,7 @@ static int replay(struct request *request)
     } else {
         memcpy(job->id, before.id, sizeof job->id);
         request->replayed = true;
-        log_line(request->service->log, LOG_LEVEL_INFO, job->id, "submitted again with the same Idempotency-Key");
+        log_line(request->service->core.log, LOG_LEVEL_INFO, job->id, "submitted again with the same Idempotency-Key");
     }
     job_clear(&before);
     return rc;
@@ -122,7 +122,7 @@ const char *ingest_format(int scan, int64_t bytes)
 
 const char *name_for_log(const struct service *service, const struct job *job, char text[NAME_FOR_LOG])
 {
-    bool told = *job->name && service->options->job_names == NAMES_LOG;
+    bool told = *job->name && service->core.options->job_names == NAMES_LOG;
     text[0] = '\0';
     if (told)
         snprintf(text, NAME_FOR_LOG, ", \"%s\"", job->name);
@@ -134,9 +134,9 @@ static void accepted(struct request *request, const char *how)
 {
     struct service *service = request->service;
     const struct job *job = &request->job;
-    metrics_submitted(service->metrics, job->kind);
+    metrics_submitted(service->core.metrics, job->kind);
     char name[NAME_FOR_LOG];
-    log_line_about(service->log, LOG_LEVEL_INFO, &(struct log_about){job->id, job->client, 0},
+    log_line_about(service->core.log, LOG_LEVEL_INFO, &(struct log_about){job->id, job->client, 0},
                    "%s, %s, %s, %lld bytes%s", how, job->kind, job_priority_name(job->priority), (long long)job->bytes,
                    name_for_log(service, job, name));
     scheduler_wake(service->scheduler);
@@ -177,7 +177,7 @@ int route_submit_work(struct request *request)
         rc = spool_finish(&request->upload);
     }
     if (!rc)
-        rc = store_submit(service->store, &request->job, service->options->queue_limit);
+        rc = store_submit(service->core.store, &request->job, service->core.options->queue_limit);
     idempotency_end(&request->idempotency); /* from now on the row is what knows the key */
     if (rc) {
         struct err failure = *err_last();
@@ -187,7 +187,7 @@ int route_submit_work(struct request *request)
         return err_restore(&failure);
     }
     request->upload = (struct spool_file){.fd = -1}; /* the job's now */
-    metrics_ingested(service->metrics, format, request->job.bytes);
+    metrics_ingested(service->core.metrics, format, request->job.bytes);
     accepted(request, "accepted");
     return 0;
 }
@@ -204,10 +204,10 @@ static int resubmit(struct request *request, const char *id)
     }
     if (rc || request->replayed)
         return rc;
-    rc = spool_link(service->spool, id, job->id, &job->bytes);
-    if (!rc && (rc = store_submit(service->store, job, service->options->queue_limit)) != 0) {
+    rc = spool_link(service->core.spool, id, job->id, &job->bytes);
+    if (!rc && (rc = store_submit(service->core.store, job, service->core.options->queue_limit)) != 0) {
         struct err failure = *err_last();
-        spool_remove(service->spool, job->id);
+        spool_remove(service->core.spool, job->id);
         job->id[0] = '\0';
         err_restore(&failure);
     }

@@ -80,7 +80,7 @@ int route_uploads_options(struct request *request)
 {
     struct tus_headers headers = {.count = 0};
     char most[24];
-    snprintf(most, sizeof most, "%lld", (long long)request->service->options->body_limit);
+    snprintf(most, sizeof most, "%lld", (long long)request->service->core.options->body_limit);
     header_add(&headers, "Tus-Version", TUS_VERSION);
     header_add(&headers, "Tus-Extension", "creation,expiration,checksum,termination");
     header_add(&headers, "Tus-Checksum-Algorithm", DIGEST_TUS_ALGORITHMS);
@@ -137,7 +137,7 @@ int route_upload_create_work(struct request *request)
     int rc = upload_begin(request->service->uploads, &request->job, http_header(request, "Upload-Metadata"), &upload);
     if (!rc) {
         memcpy(request->job.id, upload.id, JOB_ID);
-        log_line(request->service->log, LOG_LEVEL_INFO, upload.id, "resumable upload created, %lld bytes",
+        log_line(request->service->core.log, LOG_LEVEL_INFO, upload.id, "resumable upload created, %lld bytes",
                  (long long)upload.length);
     }
     upload_clear(&upload);
@@ -245,15 +245,15 @@ static int job_make(struct request *request, const char *format)
             ERR_DRAINING,
             "The service is being stopped. All bytes have arrived, and become job %s when it is started again.",
             request->part[2]);
-    int rc =
-        upload_finish(service->uploads, service->store, request->part[2], service->options->queue_limit, &request->job);
+    int rc = upload_finish(service->uploads, service->core.store, request->part[2], service->core.options->queue_limit,
+                           &request->job);
     if (rc)
         return rc;
-    metrics_submitted(service->metrics, request->job.kind);
-    metrics_ingested(service->metrics, format, request->job.bytes);
+    metrics_submitted(service->core.metrics, request->job.kind);
+    metrics_ingested(service->core.metrics, format, request->job.bytes);
     char name[NAME_FOR_LOG];
     const struct log_about about = {request->job.id, request->job.client, 0};
-    log_line_about(service->log, LOG_LEVEL_INFO, &about, "accepted, %s, %lld bytes, resumable upload%s",
+    log_line_about(service->core.log, LOG_LEVEL_INFO, &about, "accepted, %s, %lld bytes, resumable upload%s",
                    request->job.kind, (long long)request->job.bytes, name_for_log(service, &request->job, name));
     scheduler_wake(service->scheduler);
     return 0;

@@ -92,7 +92,7 @@ static int chain_read(const struct tls *tls, struct tls_pair *pair)
     return 0;
 }
 
-static int key_read(const struct tls *tls, struct tls_pair *pair)
+static int private_key_read(const struct tls *tls, struct tls_pair *pair)
 {
     gnutls_datum_t text = {NULL, 0};
     struct stat about;
@@ -119,7 +119,7 @@ static int pair_read(const struct tls *tls, struct tls_pair **out)
     struct tls_pair *pair = calloc(1, sizeof *pair);
     int rc = pair ? chain_read(tls, pair) : err_no_memory("a certificate");
     if (!rc)
-        rc = key_read(tls, pair);
+        rc = private_key_read(tls, pair);
     if (!rc)
         rc = pair_check(tls, pair);
     if (rc) {

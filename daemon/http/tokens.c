@@ -99,7 +99,7 @@ static int line_read(char *line, const char *path, int number, struct token *tok
     return 0;
 }
 
-static int file_read(const char *path, struct token **out, int *count)
+static int token_file_read(const char *path, struct token **out, int *count)
 {
     char line[512];
     struct stat about;
@@ -149,7 +149,7 @@ int tokens_reload(struct tokens *tokens, int *count)
 {
     struct token *fresh = NULL;
     *count = 0;
-    int rc = tokens_wanted(tokens) ? file_read(tokens->path, &fresh, count) : 0;
+    int rc = tokens_wanted(tokens) ? token_file_read(tokens->path, &fresh, count) : 0;
     if (rc)
         return rc;
     pthread_rwlock_wrlock(&tokens->lock);
@@ -193,7 +193,7 @@ bool tokens_wanted(const struct tokens *tokens)
 }
 
 /* Why nobody is let in: said of the form of what was sent alone, so that nothing of it comes back. */
-static int refuse(const char *token)
+static int token_refuse(const char *token)
 {
     enum { DIGITS = 2 * HASH };
     bool whole = strncmp(token, "mrt_", 4) == 0;
@@ -236,7 +236,7 @@ int tokens_identify(struct tokens *tokens, const char *authorization, struct ide
         if (gnutls_memcmp(hash, tokens->token[i].hash, HASH) == 0)
             *out = tokens->token[i].identity;
     pthread_rwlock_unlock(&tokens->lock);
-    return out->role == ROLE_NOBODY ? refuse(token) : 0;
+    return out->role == ROLE_NOBODY ? token_refuse(token) : 0;
 }
 
 static void hex_print(const unsigned char *bytes, size_t count, char *text)

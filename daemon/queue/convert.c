@@ -145,7 +145,7 @@ static int image_keep(const struct converter *converter, const struct task *task
 }
 
 /* Run the codec on image.h5, into a name that is never served, and rename it. */
-static int convert(const struct task *task)
+static int codec_convert(const struct task *task)
 {
     const struct converter *converter = task->converter;
     const char *format = image_format_name(task->format);
@@ -205,7 +205,7 @@ static void task_run(struct pool_task *run)
     struct converter *converter = task->converter;
     char key[WAITER_KEY];
     converter_key(task->id, task->format, key);
-    int rc = task_begin(task) ? convert(task) : ERR_CANCELED;
+    int rc = task_begin(task) ? codec_convert(task) : ERR_CANCELED;
     if (rc && rc != ERR_CANCELED)
         log_line(converter->log, rc == ERR_NOT_ACCEPTABLE ? LOG_LEVEL_INFO : LOG_LEVEL_WARNING, task->id, "%s",
                  err_last()->text);

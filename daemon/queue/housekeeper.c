@@ -151,7 +151,7 @@ static void cancel_left(struct housekeeper *housekeeper)
 
 /* ---- the thread ---- */
 
-static void look_after(struct housekeeper *housekeeper)
+static void state_look_after(struct housekeeper *housekeeper)
 {
     int64_t set = store_clock_set(housekeeper->core.store);
     if (set)
@@ -175,7 +175,7 @@ static void *housekeeper_run(void *context)
     for (;;) {
         double now = clock_seconds();
         if (now >= next) {
-            look_after(housekeeper);
+            state_look_after(housekeeper);
             next = clock_seconds() + LOOK_SECONDS;
         }
         struct pollfd fds[] = {{.fd = housekeeper->stop, .events = POLLIN},

@@ -17,7 +17,7 @@
 
 /* ---- workers ---- */
 
-static void start(struct scheduler *scheduler, struct slot *slot)
+static void start(struct scheduler *scheduler, struct worker_slot *slot)
 {
     const struct core *core = &scheduler->core;
     if (worker_start(&slot->worker, core->options)) {
@@ -35,7 +35,7 @@ static void start(struct scheduler *scheduler, struct slot *slot)
 
 static void assign(struct scheduler *scheduler);
 
-static void add(struct scheduler *scheduler, const char *wanted)
+static void worker_add(struct scheduler *scheduler, const char *wanted)
 {
     for (int i = 0; i < scheduler->count; i++)
         if (strcmp(scheduler->slot[i].worker.wanted, wanted) == 0)
@@ -55,12 +55,13 @@ static void add_other_gpus(struct scheduler *scheduler, const struct worker *fir
     for (uint64_t others = first->gpus & (first->gpus - 1); others; others &= others - 1) {
         char wanted[WORKER_TEXT];
         snprintf(wanted, sizeof wanted, "gpu:%d", __builtin_ctzll(others));
-        add(scheduler, wanted);
+        worker_add(scheduler, wanted);
     }
 }
 
 /* Take one message. false: the worker has to go, and `reason` says why. */
-static bool on_message(struct scheduler *scheduler, struct slot *slot, const json_t *message, const char **reason)
+static bool on_message(struct scheduler *scheduler, struct worker_slot *slot, const json_t *message,
+                       const char **reason)
 {
     const char *type = json_string_value(json_object_get(message, "type"));
     const char *id = json_string_value(json_object_get(message, "id"));
@@ -124,7 +125,7 @@ static bool on_message(struct scheduler *scheduler, struct slot *slot, const jso
 }
 
 /* Take all messages that are there; then see whether the process still is. */
-static void listen_to(struct scheduler *scheduler, struct slot *slot)
+static void listen_to(struct scheduler *scheduler, struct worker_slot *slot)
 {
     while (slot->worker.state != WORKER_DOWN) {
         struct pollfd fds[] = {{.fd = slot->worker.socket, .events = POLLIN},
@@ -173,7 +174,7 @@ static json_t *formats_of(const struct job *job)
 }
 
 /* Give a job that was taken to an idle worker. */
-static void hand_over(struct scheduler *scheduler, struct slot *slot)
+static void job_hand_over(struct scheduler *scheduler, struct worker_slot *slot)
 {
     const struct core *core = &scheduler->core;
     int files[WIRE_FDS], count = 0; /* the scan, and the results */
@@ -224,11 +225,11 @@ static void hand_over(struct scheduler *scheduler, struct slot *slot)
 }
 
 /* The idle worker for a job: the one that has read its scan, else a GPU's first, else one that has read nothing. */
-static struct slot *idle_find(struct scheduler *scheduler, const char *id)
+static struct worker_slot *idle_find(struct scheduler *scheduler, const char *id)
 {
-    struct slot *found = NULL;
+    struct worker_slot *found = NULL;
     for (int i = 0; i < scheduler->count; i++) {
-        struct slot *slot = &scheduler->slot[i];
+        struct worker_slot *slot = &scheduler->slot[i];
         if (slot->worker.state != WORKER_IDLE || *slot->running.job.id)
             continue;
         if (*id && strcmp(slot->worker.prefetched, id) == 0)
@@ -292,16 +293,16 @@ static void assign(struct scheduler *scheduler)
         }
         if (!found)
             return;
-        struct slot *idle = idle_find(scheduler, job.id);
+        struct worker_slot *idle = idle_find(scheduler, job.id);
         idle->running.job = job;
         waiters_wake(core->waiters, job.id); /* those who follow its events */
-        hand_over(scheduler, idle);
+        job_hand_over(scheduler, idle);
         scheduler->prefetch_pending = true;
     }
 }
 
 /* Cancel what somebody wants canceled or what ran too long; kill what does not stop. */
-static void enforce(struct scheduler *scheduler, struct slot *slot, double now)
+static void enforce(struct scheduler *scheduler, struct worker_slot *slot, double now)
 {
     const struct options *options = scheduler->core.options;
     if (slot->worker.state != WORKER_BUSY || slot->running.outcome != OUTCOME_NONE)
@@ -339,7 +340,7 @@ static double next_due(const struct scheduler *scheduler, double now, double wai
 {
     double due = now + TICK_SECONDS;
     for (int i = 0; i < scheduler->count; i++) {
-        const struct slot *slot = &scheduler->slot[i];
+        const struct worker_slot *slot = &scheduler->slot[i];
         if (slot->worker.state == WORKER_DOWN && slot->worker.restart_at < due)
             due = slot->worker.restart_at;
         if (slot->running.cancel_at > 0 &&
@@ -368,7 +369,7 @@ static void sleep_until_woken(struct scheduler *scheduler)
     }
 }
 
-static void turn(struct scheduler *scheduler, struct slot *slot)
+static void turn(struct scheduler *scheduler, struct worker_slot *slot)
 {
     char reason[96];
     double now = clock_seconds();
@@ -395,7 +396,7 @@ static void *scheduler_run(void *context)
         sleep_until_woken(scheduler);
     }
     for (int i = 0; i < scheduler->count; i++) {
-        struct slot *slot = &scheduler->slot[i];
+        struct worker_slot *slot = &scheduler->slot[i];
         char how[CHILD_HOW];
         listen_to(scheduler, slot);
         if (slot->worker.state != WORKER_DOWN)
@@ -407,10 +408,11 @@ static void *scheduler_run(void *context)
         slot_finish(scheduler, slot);
         json_decref(slot->died_of);
         slot->died_of = NULL;
-        for (struct run *run = &slot->running; run; run = run == &slot->running ? &slot->ending : NULL) {
-            job_clear(&run->job);
-            json_decref(run->results);
-            json_decref(run->report);
+        for (struct assignment *assignment = &slot->running; assignment;
+             assignment = assignment == &slot->running ? &slot->ending : NULL) {
+            job_clear(&assignment->job);
+            json_decref(assignment->results);
+            json_decref(assignment->report);
         }
     }
     return NULL;

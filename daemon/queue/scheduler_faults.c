@@ -11,22 +11,22 @@
 #define BACKOFF_LAST  120.0 /* s, after many times */
 
 /* The worker has died of its job. When that is the second since it last did one to its end, its device is suspected. */
-static void device_suspect(struct scheduler *scheduler, struct slot *slot)
+static void device_suspect(struct scheduler *scheduler, struct worker_slot *slot)
 {
-    struct run *run = &slot->running;
+    struct assignment *assignment = &slot->running;
     if (!slot->died_of)
         slot->died_of = json_object();
-    json_object_set_new(slot->died_of, run->job.id, json_true());
+    json_object_set_new(slot->died_of, assignment->job.id, json_true());
     if (json_object_size(slot->died_of) < 2)
         return;
-    run->outcome = OUTCOME_REQUEUE;
+    assignment->outcome = OUTCOME_REQUEUE;
     slot->backoff = slot->backoff <= 0                 ? BACKOFF_FIRST
                     : slot->backoff * 2 < BACKOFF_LAST ? slot->backoff * 2
                                                        : BACKOFF_LAST;
     double until = clock_seconds() + slot->backoff;
     if (slot->worker.restart_at < until)
         slot->worker.restart_at = until;
-    const char *reason = run->failure.code == ERR_DEVICE ? run->failure.text : slot->worker.note;
+    const char *reason = assignment->failure.code == ERR_DEVICE ? assignment->failure.text : slot->worker.note;
     snprintf(slot->why, sizeof slot->why, "backs off after repeated failures: %.*s", (int)sizeof slot->why - 40,
              reason);
     log_line(scheduler->core.log, LOG_LEVEL_ERROR, NULL,
@@ -34,7 +34,7 @@ static void device_suspect(struct scheduler *scheduler, struct slot *slot)
              slot->worker.index, slot->worker.device, slot->why, slot->backoff);
 }
 
-void device_clear(struct scheduler *scheduler, struct slot *slot)
+void device_clear(struct scheduler *scheduler, struct worker_slot *slot)
 {
     if (slot->backoff > 0)
         log_line(scheduler->core.log, LOG_LEVEL_INFO, NULL, "worker %d (%s) works again", slot->worker.index,
@@ -45,7 +45,7 @@ void device_clear(struct scheduler *scheduler, struct slot *slot)
     worker_proved(&slot->worker);
 }
 
-void slot_end(struct scheduler *scheduler, struct slot *slot, const char *reason)
+void slot_end(struct scheduler *scheduler, struct worker_slot *slot, const char *reason)
 {
     char how[CHILD_HOW];
     worker_end(&slot->worker, how, sizeof how);

@@ -25,7 +25,7 @@ enum outcome {
 };
 
 /* A job that was given to a worker. */
-struct run {
+struct assignment {
     struct job job;             /* id "": none */
     const char *device;         /* of its worker */
     double started, progressed; /* progressed: when it last said so */
@@ -41,10 +41,10 @@ struct run {
 };
 
 /* A worker and its jobs. Of the scheduler's thread. */
-struct slot {
+struct worker_slot {
     struct worker worker;
-    struct run running;        /* what it works at */
-    struct run ending;         /* what it has ended, until the disk knows: it has its next job meanwhile */
+    struct assignment running; /* what it works at */
+    struct assignment ending;  /* what it has ended, until the disk knows: it has its next job meanwhile */
     char why[2 * WORKER_TEXT]; /* it could not start, or rests */
     /* FAULTS in scheduler.h */
     json_t *died_of; /* ids of the jobs it died of since it did one to its end (true for each); NULL: none */
@@ -67,7 +67,7 @@ struct scheduler {
     _Atomic double turned; /* clock_seconds() when it last looked around */
     _Atomic bool held;     /* no job is begun, for the disk is low */
     /* of the thread */
-    struct slot slot[WORKERS_MAX];
+    struct worker_slot slot[WORKERS_MAX];
     int count;             /* grows under the lock: others count by it, too */
     double take_at;        /* the store failed; no job is taken before */
     bool prefetch_pending; /* there may be a job to be read ahead */
@@ -81,7 +81,7 @@ struct scheduler {
 };
 
 /* Whether `a` is to be chosen before `b` (NULL: none yet): a GPU before a CPU. */
-static inline bool slot_better(const struct slot *a, const struct slot *b)
+static inline bool slot_better(const struct worker_slot *a, const struct worker_slot *b)
 {
     return !b || (a->worker.gpu && !b->worker.gpu);
 }
@@ -89,31 +89,31 @@ static inline bool slot_better(const struct slot *a, const struct slot *b)
 /* ---- scheduler_status.c ---- */
 
 /* Let others see what the slot now is. */
-void slot_publish(struct scheduler *scheduler, const struct slot *slot);
+void slot_publish(struct scheduler *scheduler, const struct worker_slot *slot);
 /* The same of what its worker says of its job's progress, and of its device's memory. */
-void slot_progress(struct scheduler *scheduler, struct slot *slot, const json_t *message);
-void slot_memory(struct scheduler *scheduler, const struct slot *slot, const json_t *message);
+void slot_progress(struct scheduler *scheduler, struct worker_slot *slot, const json_t *message);
+void slot_memory(struct scheduler *scheduler, const struct worker_slot *slot, const json_t *message);
 
 /* ---- scheduler_faults.c ---- */
 
 /* The worker's process is gone, or is to go. `reason`: why we end it; NULL: it ended itself. A job that it died of is
  * held at fault, or its device. */
-void slot_end(struct scheduler *scheduler, struct slot *slot, const char *reason);
+void slot_end(struct scheduler *scheduler, struct worker_slot *slot, const char *reason);
 
 /* The worker has done a job to its end: its device is trusted again. */
-void device_clear(struct scheduler *scheduler, struct slot *slot);
+void device_clear(struct scheduler *scheduler, struct worker_slot *slot);
 
 /* ---- scheduler_results.c ---- */
 
 /* Whether the job that the worker had is over; it makes room for the next, where the one before it is settled. */
-bool slot_move_on(struct scheduler *scheduler, struct slot *slot);
+bool slot_move_on(struct scheduler *scheduler, struct worker_slot *slot);
 
 /* The room for the results of a job that begins now: of the message "job". *most: what they may take; 0: any. New
  * reference. */
 json_t *results_room(const struct scheduler *scheduler, int64_t *most);
 
 /* Store what has ended and wake its waiters; what cannot be stored is tried again later. */
-void slot_finish(struct scheduler *scheduler, struct slot *slot);
+void slot_finish(struct scheduler *scheduler, struct worker_slot *slot);
 
 /* Ids of the jobs that were put back and are not to be begun yet (all: whenever they may be). New reference. */
 json_t *put_back_ids(const struct scheduler *scheduler, bool all);

@@ -16,7 +16,7 @@ json_t *prefetch_ids(const struct scheduler *scheduler, bool busy)
     return ids;
 }
 
-static void prepare(struct slot *slot, const struct job *job, int scan, bool of_row)
+static void prefetch_send(struct worker_slot *slot, const struct job *job, int scan, bool of_row)
 {
     if (strcmp(slot->worker.suspect, job->id) == 0)
         return;
@@ -46,11 +46,11 @@ static void forget_retracted(struct scheduler *scheduler)
 
 void prefetch_announced(struct scheduler *scheduler, enum worker_state state)
 {
-    struct slot *best = NULL;
+    struct worker_slot *best = NULL;
     struct announcement next = {.scan = -1};
     forget_retracted(scheduler);
     for (int i = 0; i < scheduler->count; i++) {
-        struct slot *slot = &scheduler->slot[i];
+        struct worker_slot *slot = &scheduler->slot[i];
         if (slot->worker.state == state && !*slot->worker.prefetched && slot_better(slot, best))
             best = slot;
     }
@@ -61,7 +61,7 @@ void prefetch_announced(struct scheduler *scheduler, enum worker_state state)
     }
     pthread_mutex_unlock(&scheduler->lock);
     if (*next.job.id && best)
-        prepare(best, &next.job, next.scan, true);
+        prefetch_send(best, &next.job, next.scan, true);
     announcement_clear(&next);
 }
 
@@ -87,7 +87,7 @@ void prefetch_next(struct scheduler *scheduler)
     if (scheduler->prefetch_pending)
         forget_gone(scheduler);
     for (int i = 0; i < scheduler->count && scheduler->prefetch_pending && scheduler->stopping == RUNNING; i++) {
-        struct slot *slot = &scheduler->slot[i];
+        struct worker_slot *slot = &scheduler->slot[i];
         if (slot->worker.state != WORKER_BUSY || *slot->worker.prefetched)
             continue;
         struct job job;
@@ -101,7 +101,7 @@ void prefetch_next(struct scheduler *scheduler)
             return;
         int scan;
         if (spool_open(scheduler->core.spool, job.id, &scan) == 0) {
-            prepare(slot, &job, scan, false);
+            prefetch_send(slot, &job, scan, false);
             close(scan);
         }
         job_clear(&job);

@@ -11,13 +11,13 @@
 #define PUT_BACK_LAST  60.0   /* s, after many times */
 #define PUT_BACK_KNOWN 3600.0 /* s after which that is forgotten: the job was canceled meanwhile, or never came */
 
-static void forget_run(struct scheduler *scheduler, struct slot *slot, struct run *run)
+static void assignment_forget(struct scheduler *scheduler, struct worker_slot *slot, struct assignment *assignment)
 {
-    job_clear(&run->job);
-    json_decref(run->results);
-    json_decref(run->report);
-    *run = (struct run){.outcome = OUTCOME_NONE};
-    if (run == &slot->running && slot->worker.state == WORKER_BUSY)
+    job_clear(&assignment->job);
+    json_decref(assignment->results);
+    json_decref(assignment->report);
+    *assignment = (struct assignment){.outcome = OUTCOME_NONE};
+    if (assignment == &slot->running && slot->worker.state == WORKER_BUSY)
         slot->worker.state = WORKER_IDLE;
     slot_publish(scheduler, slot);
 }
@@ -55,77 +55,77 @@ json_t *results_room(const struct scheduler *scheduler, int64_t *most)
 }
 
 /* A worker that was asked to keep to the room and did not is not to be believed. */
-static int results_check(const struct run *run)
+static int results_check(const struct assignment *assignment)
 {
     int64_t sum = 0;
     size_t i;
     json_t *result;
-    json_array_foreach (run->results, i, result)
+    json_array_foreach (assignment->results, i, result)
         sum += json_integer_value(json_object_get(result, "bytes"));
-    return run->most <= 0 || sum <= run->most
+    return assignment->most <= 0 || sum <= assignment->most
                ? 0
-               : err_set_bytes(ERR_INTERNAL, sum, run->most,
+               : err_set_bytes(ERR_INTERNAL, sum, assignment->most,
                                "The worker wrote %lld bytes of results, and was to write %lld at most. This is a fault "
                                "of the server.",
-                               (long long)sum, (long long)run->most);
+                               (long long)sum, (long long)assignment->most);
 }
 
 /* The job's files are in their place, then its row says so. */
-static int finish_done(struct scheduler *scheduler, struct run *run)
+static int finish_done(struct scheduler *scheduler, struct assignment *assignment)
 {
     const struct core *core = &scheduler->core;
-    const char *id = run->job.id;
-    int rc = run->results ? 0 : spool_results_finish(core->spool, id, &run->results);
+    const char *id = assignment->job.id;
+    int rc = assignment->results ? 0 : spool_results_finish(core->spool, id, &assignment->results);
     if (!rc)
-        rc = results_check(run);
+        rc = results_check(assignment);
     if (rc) {
-        run->outcome = disk_is_cause(rc) ? OUTCOME_SHORT : OUTCOME_FAILED;
-        run->failure = *err_last();
+        assignment->outcome = disk_is_cause(rc) ? OUTCOME_SHORT : OUTCOME_FAILED;
+        assignment->failure = *err_last();
         return rc;
     }
-    rc = store_succeed(core->store, id, run->results, run->report);
+    rc = store_succeed(core->store, id, assignment->results, assignment->report);
     if (rc)
         return rc;
-    double seconds = clock_seconds() - run->started;
-    metrics_succeeded(core->metrics, run->job.kind, seconds, run->report);
-    log_line_about(core->log, LOG_LEVEL_INFO, &(struct log_about){id, run->job.client, 0}, "succeeded in %.3f s on %s",
-                   seconds, run->device);
+    double seconds = clock_seconds() - assignment->started;
+    metrics_succeeded(core->metrics, assignment->job.kind, seconds, assignment->report);
+    log_line_about(core->log, LOG_LEVEL_INFO, &(struct log_about){id, assignment->job.client, 0},
+                   "succeeded in %.3f s on %s", seconds, assignment->device);
     return 0;
 }
 
-static int finish_failed(struct scheduler *scheduler, struct run *run)
+static int finish_failed(struct scheduler *scheduler, struct assignment *assignment)
 {
     const struct core *core = &scheduler->core;
-    const char *id = run->job.id;
-    bool canceled = run->cancel_at > 0 && !run->timed_out;
-    if (run->timed_out)
-        run->failure = (struct err){.code = ERR_TIMEOUT, .acquisition = -1, .required = -1, .available = -1};
-    if (run->timed_out)
-        snprintf(run->failure.text, sizeof run->failure.text,
+    const char *id = assignment->job.id;
+    bool canceled = assignment->cancel_at > 0 && !assignment->timed_out;
+    if (assignment->timed_out)
+        assignment->failure = (struct err){.code = ERR_TIMEOUT, .acquisition = -1, .required = -1, .available = -1};
+    if (assignment->timed_out)
+        snprintf(assignment->failure.text, sizeof assignment->failure.text,
                  "The job ran longer than %lld s, the limit of this server (option job-time-limit).",
                  (long long)core->options->job_time_limit);
     /* First, for it may be what filled the disk that the row is to be written to. */
     spool_results_remove(core->spool, id);
-    int rc = canceled         ? store_canceled(core->store, id)
-             : run->scan_lost ? store_fail_lost(core->store, id, &run->failure)
-                              : store_fail(core->store, id, &run->failure);
+    int rc = canceled                ? store_canceled(core->store, id)
+             : assignment->scan_lost ? store_fail_lost(core->store, id, &assignment->failure)
+                                     : store_fail(core->store, id, &assignment->failure);
     if (rc)
         return rc;
-    double seconds = clock_seconds() - run->started;
+    double seconds = clock_seconds() - assignment->started;
     if (canceled)
         metrics_canceled(core->metrics);
     else
-        metrics_failed(core->metrics, run->job.kind, run->failure.code, seconds);
-    const struct log_about about = {id, run->job.client, canceled ? 0 : run->failure.code};
+        metrics_failed(core->metrics, assignment->job.kind, assignment->failure.code, seconds);
+    const struct log_about about = {id, assignment->job.client, canceled ? 0 : assignment->failure.code};
     log_line_about(core->log, LOG_LEVEL_INFO, &about, "%s after %.3f s%s%s", canceled ? "canceled" : "failed", seconds,
-                   canceled ? "" : ": ", canceled ? "" : err_name(run->failure.code));
+                   canceled ? "" : ": ", canceled ? "" : err_name(assignment->failure.code));
     return 0;
 }
 
 /* SHORTAGES: the job waits for the disk, and a while longer each time. */
-static void put_back(struct scheduler *scheduler, const struct run *run)
+static void put_back(struct scheduler *scheduler, const struct assignment *assignment)
 {
-    const char *id = run->job.id;
+    const char *id = assignment->job.id;
     double now = clock_seconds();
     const json_t *before = json_object_get(scheduler->put_back, id);
     double pause = 2 * json_number_value(json_object_get(before, "pause"));
@@ -138,10 +138,10 @@ static void put_back(struct scheduler *scheduler, const struct run *run)
                              entry) if (now > json_number_value(json_object_get(entry, "until")) + PUT_BACK_KNOWN)
         json_object_del(scheduler->put_back, known);
     spool_suspect(scheduler->core.spool);
-    metrics_put_back(scheduler->core.metrics, run->failure.code);
-    const struct log_about about = {id, run->job.client, run->failure.code};
+    metrics_put_back(scheduler->core.metrics, assignment->failure.code);
+    const struct log_about about = {id, assignment->job.client, assignment->failure.code};
     log_line_about(scheduler->core.log, LOG_LEVEL_WARNING, &about,
-                   "queued again, tried after %g s, for it is not at fault: %s", pause, run->failure.text);
+                   "queued again, tried after %g s, for it is not at fault: %s", pause, assignment->failure.text);
 }
 
 json_t *put_back_ids(const struct scheduler *scheduler, bool all)
@@ -155,29 +155,29 @@ json_t *put_back_ids(const struct scheduler *scheduler, bool all)
 }
 
 /* Back into the queue, unless a cancel or the second death says otherwise. */
-static int finish_requeue(struct scheduler *scheduler, struct run *run)
+static int finish_requeue(struct scheduler *scheduler, struct assignment *assignment)
 {
     const struct core *core = &scheduler->core;
-    const char *id = run->job.id;
-    bool died = run->outcome == OUTCOME_DIED;
-    if (run->cancel_at > 0 || (died && run->job.deaths > 0)) {
-        run->outcome = OUTCOME_FAILED;
-        return finish_failed(scheduler, run);
+    const char *id = assignment->job.id;
+    bool died = assignment->outcome == OUTCOME_DIED;
+    if (assignment->cancel_at > 0 || (died && assignment->job.deaths > 0)) {
+        assignment->outcome = OUTCOME_FAILED;
+        return finish_failed(scheduler, assignment);
     }
     spool_results_remove(core->spool, id);
-    bool is_short = run->outcome == OUTCOME_SHORT;
+    bool is_short = assignment->outcome == OUTCOME_SHORT;
     int rc = store_requeue(core->store, id, died ? REQUEUE_DIED : is_short ? REQUEUE_SHORT : REQUEUE_STOPPED);
     if (rc == ERR_CONFLICT) { /* somebody canceled it meanwhile */
-        run->cancel_at = clock_seconds();
-        run->outcome = OUTCOME_FAILED;
-        return finish_failed(scheduler, run);
+        assignment->cancel_at = clock_seconds();
+        assignment->outcome = OUTCOME_FAILED;
+        return finish_failed(scheduler, assignment);
     }
     if (rc)
         return rc;
     if (died)
         metrics_retried(core->metrics);
     if (is_short)
-        put_back(scheduler, run);
+        put_back(scheduler, assignment);
     else
         log_line(core->log, LOG_LEVEL_INFO, id, "queued again");
     return 0;
@@ -185,59 +185,59 @@ static int finish_requeue(struct scheduler *scheduler, struct run *run)
 
 /* Whether what was said to be complete can still be written to. A process that the worker is just starting has its
  * files for a moment; one that was taken over keeps them, is killed, and the job is repeated. */
-static bool is_kept(struct scheduler *scheduler, struct slot *slot, struct run *run)
+static bool is_kept(struct scheduler *scheduler, struct worker_slot *slot, struct assignment *assignment)
 {
     double now = clock_seconds();
-    if (spool_results_released(scheduler->core.spool, run->job.id))
+    if (spool_results_released(scheduler->core.spool, assignment->job.id))
         return false;
-    if (run->kept <= 0)
-        run->kept = now;
-    if (now - run->kept < KEPT_SECONDS) {
-        run->finish_at = now + STORE_RETRY_SECONDS;
+    if (assignment->kept <= 0)
+        assignment->kept = now;
+    if (now - assignment->kept < KEPT_SECONDS) {
+        assignment->finish_at = now + STORE_RETRY_SECONDS;
         return true;
     }
     /* Another job that it has by now is not to blame. */
-    if (run != &slot->running && *slot->running.job.id && slot->running.outcome == OUTCOME_NONE)
+    if (assignment != &slot->running && *slot->running.job.id && slot->running.outcome == OUTCOME_NONE)
         slot->running.outcome = OUTCOME_REQUEUE;
     slot_end(scheduler, slot, "still had a completed result open for writing and was killed");
     err_set(ERR_WORKER_DIED,
             "The worker process that ran the job could still change its result when it was done, twice. The server's "
             "log may say more.");
-    run->failure = *err_last();
-    run->outcome = OUTCOME_DIED;
+    assignment->failure = *err_last();
+    assignment->outcome = OUTCOME_DIED;
     return false;
 }
 
-static void finish_run(struct scheduler *scheduler, struct slot *slot, struct run *run)
+static void assignment_finish(struct scheduler *scheduler, struct worker_slot *slot, struct assignment *assignment)
 {
-    static int (*const how[])(struct scheduler *, struct run *) = {[OUTCOME_DONE] = finish_done,
-                                                                   [OUTCOME_FAILED] = finish_failed,
-                                                                   [OUTCOME_DIED] = finish_requeue,
-                                                                   [OUTCOME_SHORT] = finish_requeue,
-                                                                   [OUTCOME_REQUEUE] = finish_requeue};
+    static int (*const how[])(struct scheduler *, struct assignment *) = {[OUTCOME_DONE] = finish_done,
+                                                                          [OUTCOME_FAILED] = finish_failed,
+                                                                          [OUTCOME_DIED] = finish_requeue,
+                                                                          [OUTCOME_SHORT] = finish_requeue,
+                                                                          [OUTCOME_REQUEUE] = finish_requeue};
     const struct core *core = &scheduler->core;
-    if (run->outcome == OUTCOME_NONE || clock_seconds() < run->finish_at)
+    if (assignment->outcome == OUTCOME_NONE || clock_seconds() < assignment->finish_at)
         return;
-    if (run->outcome == OUTCOME_DONE && !run->results && is_kept(scheduler, slot, run))
+    if (assignment->outcome == OUTCOME_DONE && !assignment->results && is_kept(scheduler, slot, assignment))
         return;
-    enum outcome before = run->outcome;
-    int rc = how[before](scheduler, run);
-    if (rc && run->outcome != before) /* a success that could not be kept is a failure */
-        rc = how[run->outcome](scheduler, run);
+    enum outcome before = assignment->outcome;
+    int rc = how[before](scheduler, assignment);
+    if (rc && assignment->outcome != before) /* a success that could not be kept is a failure */
+        rc = how[assignment->outcome](scheduler, assignment);
     if (rc && rc != ERR_CONFLICT) {
-        log_line(core->log, LOG_LEVEL_ERROR, run->job.id, "its outcome cannot be stored, retrying: %s",
+        log_line(core->log, LOG_LEVEL_ERROR, assignment->job.id, "its outcome cannot be stored, retrying: %s",
                  err_last()->text);
-        run->finish_at = clock_seconds() + STORE_RETRY_SECONDS;
+        assignment->finish_at = clock_seconds() + STORE_RETRY_SECONDS;
         return;
     }
     if (rc)
-        log_line(core->log, LOG_LEVEL_ERROR, run->job.id, "%s", err_last()->text);
+        log_line(core->log, LOG_LEVEL_ERROR, assignment->job.id, "%s", err_last()->text);
     char id[JOB_ID];
-    bool canceled = run->cancel_at > 0 && !run->timed_out;
-    int code = run->outcome == OUTCOME_DONE ? 0 : canceled ? ERR_CANCELED : run->failure.code;
-    bool ended = run->outcome == OUTCOME_DONE || run->outcome == OUTCOME_FAILED;
-    memcpy(id, run->job.id, sizeof id);
-    forget_run(scheduler, slot, run);
+    bool canceled = assignment->cancel_at > 0 && !assignment->timed_out;
+    int code = assignment->outcome == OUTCOME_DONE ? 0 : canceled ? ERR_CANCELED : assignment->failure.code;
+    bool ended = assignment->outcome == OUTCOME_DONE || assignment->outcome == OUTCOME_FAILED;
+    memcpy(id, assignment->job.id, sizeof id);
+    assignment_forget(scheduler, slot, assignment);
     waiters_wake(core->waiters, id);
     if (ended) {
         json_object_del(scheduler->put_back, id);
@@ -245,21 +245,21 @@ static void finish_run(struct scheduler *scheduler, struct slot *slot, struct ru
     }
 }
 
-bool slot_move_on(struct scheduler *scheduler, struct slot *slot)
+bool slot_move_on(struct scheduler *scheduler, struct worker_slot *slot)
 {
     if (slot->running.outcome == OUTCOME_NONE || *slot->ending.job.id)
         return false;
     slot->ending = slot->running;
-    slot->running = (struct run){.outcome = OUTCOME_NONE};
+    slot->running = (struct assignment){.outcome = OUTCOME_NONE};
     if (slot->worker.state == WORKER_BUSY)
         slot->worker.state = WORKER_IDLE;
     slot_publish(scheduler, slot);
     return true;
 }
 
-void slot_finish(struct scheduler *scheduler, struct slot *slot)
+void slot_finish(struct scheduler *scheduler, struct worker_slot *slot)
 {
-    finish_run(scheduler, slot, &slot->ending);
+    assignment_finish(scheduler, slot, &slot->ending);
     if (slot_move_on(scheduler, slot))
-        finish_run(scheduler, slot, &slot->ending);
+        assignment_finish(scheduler, slot, &slot->ending);
 }

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
-void slot_publish(struct scheduler *scheduler, const struct slot *slot)
+void slot_publish(struct scheduler *scheduler, const struct worker_slot *slot)
 {
     struct worker_status *status = &scheduler->status[slot->worker.index];
     pthread_mutex_lock(&scheduler->lock);
@@ -23,7 +23,7 @@ void slot_publish(struct scheduler *scheduler, const struct slot *slot)
     pthread_mutex_unlock(&scheduler->lock);
 }
 
-void slot_progress(struct scheduler *scheduler, struct slot *slot, const json_t *message)
+void slot_progress(struct scheduler *scheduler, struct worker_slot *slot, const json_t *message)
 {
     struct job_progress *progress = &scheduler->status[slot->worker.index].progress, said;
     const struct kind *kind = recon_kind_find(slot->running.job.kind);
@@ -46,7 +46,7 @@ void slot_progress(struct scheduler *scheduler, struct slot *slot, const json_t 
     pthread_mutex_unlock(&scheduler->lock);
 }
 
-void slot_memory(struct scheduler *scheduler, const struct slot *slot, const json_t *message)
+void slot_memory(struct scheduler *scheduler, const struct worker_slot *slot, const json_t *message)
 {
     struct worker_status *status = &scheduler->status[slot->worker.index];
     pthread_mutex_lock(&scheduler->lock);

@@ -20,7 +20,7 @@ static const struct {
 static const char *const endings[] = {"", ".json", ".chunk"};
 
 /* Looking through the folder, and mending where `time` is not 0. */
-struct survey {
+struct uploads_survey {
     const struct spool *spool;
     int folder;
     struct stat state; /* of the state folder: whose all is to be */
@@ -30,21 +30,21 @@ struct survey {
 };
 
 /* Whether `name` belongs to whom the state folder does, and nobody else may use it. */
-static bool is_own(const struct survey *survey, int folder, const char *name)
+static bool is_own(const struct uploads_survey *survey, int folder, const char *name)
 {
     struct stat there;
     return fstatat(folder, name, &there, AT_SYMLINK_NOFOLLOW) < 0 ||
            (there.st_uid == survey->state.st_uid && (there.st_mode & 077) == 0 && (there.st_mode & 0600) == 0600);
 }
 
-static bool own(const struct survey *survey, int folder, const char *name, mode_t mode)
+static bool own(const struct uploads_survey *survey, int folder, const char *name, mode_t mode)
 {
     return fchownat(folder, name, survey->state.st_uid, survey->state.st_gid, AT_SYMLINK_NOFOLLOW) == 0 &&
            fchmodat(folder, name, mode, 0) == 0;
 }
 
 /* See to the owner and mode of `name`; `what` it is. */
-static void own_look(struct survey *survey, int folder, const char *name, const char *what, mode_t mode)
+static void own_look(struct uploads_survey *survey, int folder, const char *name, const char *what, mode_t mode)
 {
     if (is_own(survey, folder, name))
         return;
@@ -56,7 +56,7 @@ static void own_look(struct survey *survey, int folder, const char *name, const 
                            : "belongs to somebody else than the state folder does, or others may use it");
 }
 
-static bool mend(const struct survey *survey, const char *id, enum upload_fault fault)
+static bool mend(const struct uploads_survey *survey, const char *id, enum upload_fault fault)
 {
     char name[UPLOAD_NAME];
     bool done = true;
@@ -78,7 +78,7 @@ static bool mend(const struct survey *survey, const char *id, enum upload_fault 
 
 static void one_look(void *context, const char *id)
 {
-    struct survey *survey = context;
+    struct uploads_survey *survey = context;
     int64_t arrived;
     char name[UPLOAD_NAME];
     enum upload_fault fault = upload_examine(survey->folder, id, &arrived);
@@ -103,7 +103,7 @@ static void one_look(void *context, const char *id)
 
 int uploads_look(const struct spool *spool, int64_t time, FILE *out, bool *sound)
 {
-    struct survey survey = {.spool = spool, .time = time, .out = out};
+    struct uploads_survey survey = {.spool = spool, .time = time, .out = out};
     *sound = true;
     survey.folder = openat(spool->state, "uploads", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (survey.folder < 0 && errno == ENOENT)

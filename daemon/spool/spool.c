@@ -174,7 +174,7 @@ struct room {
     int64_t bytes, inodes;
 };
 
-static int room_read(struct spool *spool, struct room *out)
+static int disk_room_read(struct spool *spool, struct room *out)
 {
     struct statvfs disk;
     if (fstatvfs(spool->scans, &disk) < 0)
@@ -201,7 +201,7 @@ int spool_check(struct spool *spool)
     struct room room = {0, 0};
     int rc = trouble_check(spool);
     if (!rc)
-        rc = room_read(spool, &room);
+        rc = disk_room_read(spool, &room);
     if (!rc && room.bytes <= 0)
         rc = err_set(ERR_SPOOL_FULL,
                      "The disk has %.1f MB free, not more than the %.1f MB that are kept free of scans (option "
@@ -217,7 +217,7 @@ int spool_work_check(struct spool *spool, int64_t reserve)
     if (!rc && spool->suspect)
         rc = err_set(ERR_IO, "The server's disk did not take what was written, and is looked at.");
     if (!rc)
-        rc = room_read(spool, &room);
+        rc = disk_room_read(spool, &room);
     if (!rc && room.bytes + spool->reserve < reserve)
         rc = err_set_bytes(ERR_SPOOL_FULL, reserve, room.bytes + spool->reserve,
                            "The disk has %.1f MB free, less than the %.1f MB that a job takes to be begun (option "
@@ -241,7 +241,7 @@ int spool_results_room(struct spool *spool, int64_t reserve, int64_t *free, int6
 int spool_free_bytes(struct spool *spool, int64_t *bytes)
 {
     struct room room = {0, 0};
-    int rc = room_read(spool, &room);
+    int rc = disk_room_read(spool, &room);
     *bytes = room.bytes;
     return rc;
 }
@@ -298,14 +298,14 @@ static int reserve(struct spool_file *file, int64_t more)
 static int disk_check(struct spool *spool, int64_t more)
 {
     struct room room = {0, 0};
-    int rc = room_read(spool, &room);
+    int rc = disk_room_read(spool, &room);
     if (!rc && room.bytes < more)
         return err_set_bytes(ERR_SPOOL_FULL, more, room.bytes > 0 ? room.bytes : 0,
                              "The server's disk has no room for this upload. Try again later, or free some space.");
     return rc ? rc : inodes_check(&room, SCANS_INODES);
 }
 
-static int too_large(const struct spool *spool, int64_t bytes)
+static int body_too_large(const struct spool *spool, int64_t bytes)
 {
     return err_set_bytes(ERR_TOO_LARGE, bytes, spool->body_limit,
                          "The upload exceeds %lld bytes, the most that this server takes (option body-limit).",
@@ -314,7 +314,7 @@ static int too_large(const struct spool *spool, int64_t bytes)
 
 int spool_reserve(struct spool *spool, int64_t bytes)
 {
-    int rc = bytes > spool->body_limit ? too_large(spool, bytes) : disk_check(spool, bytes);
+    int rc = bytes > spool->body_limit ? body_too_large(spool, bytes) : disk_check(spool, bytes);
     return lack_note(spool, rc ? rc : used_add(spool, bytes, 0), bytes);
 }
 
@@ -340,7 +340,7 @@ int spool_begin(struct spool *spool, int64_t expected, struct spool_file *out)
     char name[JOB_ID + 8];
     int64_t known = expected > 0 ? expected : 0;
     if (known > spool->body_limit)
-        return too_large(spool, known);
+        return body_too_large(spool, known);
     int rc = spool_new_id(file.id);
     if (!rc)
         rc = disk_check(spool, known);
@@ -368,7 +368,7 @@ int spool_append(struct spool_file *file, const void *data, size_t bytes)
     int64_t total = file->bytes + (int64_t)bytes;
     int rc = 0;
     if (total > spool->body_limit)
-        return too_large(spool, total);
+        return body_too_large(spool, total);
     if (total > file->reserved)
         rc = reserve(file, total - file->reserved);
     size_t written;

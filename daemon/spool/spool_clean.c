@@ -9,13 +9,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-struct row {
+struct job_row {
     struct job_files job;
     bool scan; /* is on the disk */
 };
 
 struct rows {
-    struct row *row; /* sorted by job.id once all are there */
+    struct job_row *row; /* sorted by job.id once all are there */
     size_t count, room;
 };
 
@@ -24,24 +24,24 @@ static int row_add(void *context, const struct job_files *job)
     struct rows *rows = context;
     if (rows->count == rows->room) {
         size_t room = rows->room ? 2 * rows->room : 256;
-        struct row *more = realloc(rows->row, room * sizeof *more);
+        struct job_row *more = realloc(rows->row, room * sizeof *more);
         if (!more)
             return 1;
         rows->row = more;
         rows->room = room;
     }
-    rows->row[rows->count++] = (struct row){.job = *job};
+    rows->row[rows->count++] = (struct job_row){.job = *job};
     return 0;
 }
 
 static int row_compare(const void *a, const void *b)
 {
-    return strcmp(((const struct row *)a)->job.id, ((const struct row *)b)->job.id);
+    return strcmp(((const struct job_row *)a)->job.id, ((const struct job_row *)b)->job.id);
 }
 
-static struct row *row_find(struct rows *rows, const char *id)
+static struct job_row *row_find(struct rows *rows, const char *id)
 {
-    struct row key = {.scan = false};
+    struct job_row key = {.scan = false};
     snprintf(key.job.id, sizeof key.job.id, "%s", id);
     return rows->count && spool_is_id(id) ? bsearch(&key, rows->row, rows->count, sizeof key, row_compare) : NULL;
 }
@@ -77,7 +77,7 @@ static void scan_drop(const struct cleaning *cleaning, const char *name, bool ha
     out->scans_found += spool_found_keep(spool, out->time, spool->scans, name, kept);
 }
 
-static void result_drop(const struct cleaning *cleaning, const char *name, const struct row *row)
+static void result_drop(const struct cleaning *cleaning, const char *name, const struct job_row *row)
 {
     struct spool *spool = cleaning->spool;
     struct spool_cleaned *out = cleaning->out;
@@ -103,7 +103,7 @@ static int clean_scans(const struct cleaning *cleaning)
         struct stat there;
         if (entry->d_name[0] == '.' || fstatat(spool->scans, entry->d_name, &there, AT_SYMLINK_NOFOLLOW) < 0)
             continue;
-        struct row *row = row_find(cleaning->rows, entry->d_name);
+        struct job_row *row = row_find(cleaning->rows, entry->d_name);
         if (row && row->job.scan_stays) {
             row->scan = true;
             spool->used += there.st_size;
@@ -130,7 +130,7 @@ static int clean_results(const struct cleaning *cleaning)
             continue;
         }
         /* A result without a committed success was renamed just before a crash; its job runs again. */
-        const struct row *row = row_find(cleaning->rows, entry->d_name);
+        const struct job_row *row = row_find(cleaning->rows, entry->d_name);
         if (!row || row->job.state != JOB_SUCCEEDED)
             result_drop(cleaning, entry->d_name, row);
     }
@@ -173,7 +173,7 @@ int spool_clean(struct spool *spool, struct store *store, bool clean, struct spo
     if (!rc)
         rc = clean_results(&cleaning);
     for (size_t i = 0; !rc && i < rows.count; i++) {
-        const struct row *row = &rows.row[i];
+        const struct job_row *row = &rows.row[i];
         if (row->job.state != JOB_QUEUED || row->scan || scan_from_upload(spool, &row->job))
             continue;
         err_set(ERR_IO, "The uploaded scan is no longer on the server's disk. Submit it again.");

@@ -167,7 +167,7 @@ static int64_t lifetime_of(const struct uploads *uploads, int64_t bytes)
 }
 
 /* stat() of an upload's bytes, and how many ms they have left. */
-static int look(struct uploads *uploads, const char *name, struct stat *there, int64_t *left)
+static int upload_look(struct uploads *uploads, const char *name, struct stat *there, int64_t *left)
 {
     pthread_mutex_lock(&uploads->lock);
     int rc = fstatat(uploads->folder, name, there, AT_SYMLINK_NOFOLLOW);
@@ -236,7 +236,7 @@ int upload_get(struct uploads *uploads, const char *id, struct upload *out)
     if (is_lost(uploads, id))
         return lost(ERR_NOT_FOUND);
     json_t *note = upload_note_read(uploads->folder, id);
-    if (!note || look(uploads, upload_file(name, id, ""), &there, &left) < 0) {
+    if (!note || upload_look(uploads, upload_file(name, id, ""), &there, &left) < 0) {
         json_decref(note);
         return upload_unknown();
     }

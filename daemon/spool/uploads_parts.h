@@ -11,7 +11,7 @@ enum {
 };
 
 /* An upload that one request writes to. */
-struct writing {
+struct upload_writing {
     char id[JOB_ID]; /* "": none */
     bool lost;       /* for good: nobody knows any more which of its bytes the disk holds, and it cannot be removed */
 };
@@ -36,7 +36,7 @@ struct uploads {
     bool reaps, stopping;
     pthread_mutex_t lock; /* of `writing`, `stopping`, and the times of files with `clock_offset` */
     pthread_cond_t stop;
-    struct writing writing[WRITERS];
+    struct upload_writing writing[WRITERS];
     pthread_mutex_t open_lock; /* of the rest; held for memory alone */
     struct open_upload *open;  /* in no order */
     size_t opens, open_room;

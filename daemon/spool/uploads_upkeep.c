@@ -32,7 +32,7 @@ static bool complete(struct uploads *uploads, const struct upload *upload, const
     return done;
 }
 
-static void look_after(void *context, const char *id)
+static void upload_look_after(void *context, const char *id)
 {
     const struct pass *pass = context;
     struct uploads *uploads = pass->uploads;
@@ -94,7 +94,7 @@ static void *reap(void *context)
         uploads_clock_follow(uploads);
         idle_lapse(uploads);
         if (clock_seconds() >= next) {
-            uploads_each(uploads->folder, look_after, &(struct pass){uploads, &removed});
+            uploads_each(uploads->folder, upload_look_after, &(struct pass){uploads, &removed});
             next = clock_seconds() + (double)(uploads->lifetime < REAP_SECONDS ? uploads->lifetime : REAP_SECONDS);
         }
         if (removed)

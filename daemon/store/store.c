@@ -73,14 +73,14 @@ void store_free(struct store *store)
 
 /* ---- what changes share ---- */
 
-int entry_read(struct store *store, const char *id, struct entry *entry, struct kept *kept)
+int entry_read(struct store *store, const char *id, struct tally_entry *entry, struct kept *kept)
 {
     struct connection *writer = &store->writer;
     sqlite3_stmt *statement = sql_prepare(
         writer, "SELECT state, priority, bytes, client, kept, kept_scan, started FROM job WHERE id = ?", "s", id);
     if (!statement)
         return err_last()->code;
-    *entry = (struct entry){.from = NO_JOB, .to = NO_JOB};
+    *entry = (struct tally_entry){.from = NO_JOB, .to = NO_JOB};
     int step = sqlite3_step(statement), rc = 0;
     if (step == SQLITE_ROW) {
         entry->from = entry->to = sqlite3_column_int(statement, 0);
@@ -101,9 +101,9 @@ int entry_read(struct store *store, const char *id, struct entry *entry, struct 
 }
 
 /* The change of a job that is at hand. */
-static struct entry entry_of(const struct job *job, int from, enum job_state to)
+static struct tally_entry entry_of(const struct job *job, int from, enum job_state to)
 {
-    struct entry entry = {.from = from, .to = (int)to, .priority = job->priority, .bytes = job->bytes};
+    struct tally_entry entry = {.from = from, .to = (int)to, .priority = job->priority, .bytes = job->bytes};
     memcpy(entry.client, job->client, sizeof entry.client);
     return entry;
 }
@@ -115,7 +115,7 @@ enum {
 };
 
 /* One job from one state to another. */
-struct move {
+struct transition {
     const char *id, *doing;
     unsigned from; /* bits of states */
     enum job_state to;
@@ -127,7 +127,7 @@ struct move {
 };
 
 /* What an ended job leaves on the disk. */
-static struct kept kept_of(const struct store *store, const struct move *move, int64_t scan)
+static struct kept kept_of(const struct store *store, const struct transition *move, int64_t scan)
 {
     bool stays =
         move->scan_stays || (move->to == JOB_SUCCEEDED ? store->succeeded_scans_stay : store->failed_scans_stay);
@@ -142,9 +142,9 @@ static struct kept kept_of(const struct store *store, const struct move *move, i
 
 static int move_apply(struct store *store, void *context)
 {
-    const struct move *move = context;
+    const struct transition *move = context;
     struct connection *writer = &store->writer;
-    struct entry entry;
+    struct tally_entry entry;
     int rc = entry_read(store, move->id, &entry, NULL);
     if (rc)
         return rc;
@@ -232,7 +232,7 @@ static int submit_apply(struct store *store, void *context)
     submission->sequence = sqlite3_last_insert_rowid(writer->db);
     if (rc)
         return rc;
-    struct entry entry = entry_of(job, NO_JOB, JOB_QUEUED);
+    struct tally_entry entry = entry_of(job, NO_JOB, JOB_QUEUED);
     return store_note(store, &entry);
 }
 
@@ -280,7 +280,7 @@ static int claim_apply(struct store *store, void *context)
                     NULL);
     if (rc)
         return rc;
-    struct entry entry = entry_of(job, JOB_QUEUED, JOB_RUNNING);
+    struct tally_entry entry = entry_of(job, JOB_QUEUED, JOB_RUNNING);
     return store_note(store, &entry);
 }
 
@@ -301,7 +301,7 @@ int store_claim(struct store *store, json_t *avoid, json_t *never, struct job *j
     return rc;
 }
 
-static int end(struct store *store, struct move move)
+static int end(struct store *store, struct transition move)
 {
     move.from = QUEUED | RUNNING | CANCELING;
     return store_change(store, move_apply, &move);
@@ -309,14 +309,14 @@ static int end(struct store *store, struct move move)
 
 int store_succeed(struct store *store, const char *id, json_t *results, json_t *report)
 {
-    return end(store,
-               (struct move){.id = id, .to = JOB_SUCCEEDED, .doing = "success", .results = results, .report = report});
+    return end(store, (struct transition){
+                          .id = id, .to = JOB_SUCCEEDED, .doing = "success", .results = results, .report = report});
 }
 
-static int fail(struct store *store, const char *id, const struct err *failure, bool frees_key)
+static int job_fail(struct store *store, const char *id, const struct err *failure, bool frees_key)
 {
     json_t *error = wire_error_pack(failure);
-    struct move move = {.id = id, .to = JOB_FAILED, .doing = "failure", .error = error, .frees_key = frees_key};
+    struct transition move = {.id = id, .to = JOB_FAILED, .doing = "failure", .error = error, .frees_key = frees_key};
     move.scan_stays = !frees_key && store_scan_outlives(failure->code);
     int rc = end(store, move);
     json_decref(error);
@@ -330,22 +330,22 @@ bool store_scan_outlives(int code)
 
 int store_fail(struct store *store, const char *id, const struct err *failure)
 {
-    return fail(store, id, failure, false);
+    return job_fail(store, id, failure, false);
 }
 
 int store_fail_lost(struct store *store, const char *id, const struct err *failure)
 {
-    return fail(store, id, failure, true);
+    return job_fail(store, id, failure, true);
 }
 
 int store_canceled(struct store *store, const char *id)
 {
-    return end(store, (struct move){.id = id, .to = JOB_CANCELED, .doing = "cancellation"});
+    return end(store, (struct transition){.id = id, .to = JOB_CANCELED, .doing = "cancellation"});
 }
 
 int store_requeue(struct store *store, const char *id, enum requeue why)
 {
-    struct move move = {.id = id, .from = RUNNING, .to = JOB_QUEUED, .doing = "another try", .why = why};
+    struct transition move = {.id = id, .from = RUNNING, .to = JOB_QUEUED, .doing = "another try", .why = why};
     return store_change(store, move_apply, &move);
 }
 
@@ -359,7 +359,7 @@ static int cancel_apply(struct store *store, void *context)
     struct cancellation *cancellation = context;
     struct connection *writer = &store->writer;
     const char *id = cancellation->id;
-    struct entry entry;
+    struct tally_entry entry;
     int rc = entry_read(store, id, &entry, NULL), state = entry.from;
     if (rc)
         return rc;
@@ -373,7 +373,8 @@ static int cancel_apply(struct store *store, void *context)
     if ((int)cancellation->now == state)
         return 0;
     if (state == JOB_QUEUED)
-        return move_apply(store, &(struct move){.id = id, .from = QUEUED, .to = JOB_CANCELED, .doing = "cancellation"});
+        return move_apply(store,
+                          &(struct transition){.id = id, .from = QUEUED, .to = JOB_CANCELED, .doing = "cancellation"});
     rc = sql_change(
         writer, sql_prepare(writer, "UPDATE job SET state = ? WHERE id = ?", "is", (int64_t)JOB_CANCELING, id), NULL);
     entry.to = JOB_CANCELING;
@@ -396,7 +397,7 @@ static int delete_apply(struct store *store, void *context)
 {
     const char *id = context;
     struct connection *writer = &store->writer;
-    struct entry entry;
+    struct tally_entry entry;
     struct kept kept = {.scans = 0};
     int rc = entry_read(store, id, &entry, &kept);
     if (rc)
@@ -463,7 +464,7 @@ static int expire_apply(struct store *store, void *context)
                                    "ii", store->now, (int64_t)expiry->limit),
                        expiry->jobs, expiry->limit, &expiry->count);
     for (int i = 0; !rc && i < expiry->count; i++) {
-        struct move move = {.id = expiry->jobs[i].id, .from = QUEUED, .to = JOB_FAILED, .doing = "failure"};
+        struct transition move = {.id = expiry->jobs[i].id, .from = QUEUED, .to = JOB_FAILED, .doing = "failure"};
         move.error = expiry->error;
         rc = move_apply(store, &move);
     }

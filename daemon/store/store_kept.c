@@ -25,7 +25,7 @@ static int kept_add_apply(struct store *store, void *context)
 {
     const struct addition *addition = context;
     struct connection *writer = &store->writer;
-    struct entry entry;
+    struct tally_entry entry;
     int rc = entry_read(store, addition->id, &entry, NULL);
     if (!rc && entry.from == NO_JOB)
         rc = row_not_found(addition->id);
@@ -70,7 +70,7 @@ static int scan_drop_apply(struct store *store, void *context)
 {
     const char *id = context;
     struct connection *writer = &store->writer;
-    struct entry entry;
+    struct tally_entry entry;
     struct kept kept = {.scans = 0};
     int rc = entry_read(store, id, &entry, &kept);
     if (!rc && entry.from == NO_JOB)

@@ -17,8 +17,8 @@ static bool comes_before(const struct candidate *a, const struct candidate *b)
 
 /* The oldest job of a client and priority that is not in `avoid` and whose deadline has not passed; sequence 0: there
  * is none. */
-static int head_read(struct connection *connection, const struct client *client, int priority, int64_t ageing,
-                     int64_t now, const json_t *avoid, struct candidate *out)
+static int queue_head_read(struct connection *connection, const struct client *client, int priority, int64_t ageing,
+                           int64_t now, const json_t *avoid, struct candidate *out)
 {
     sqlite3_stmt *statement = sql_prepare(connection,
                                           "SELECT sequence, created FROM job WHERE state = 0 AND client = ? AND "
@@ -56,7 +56,7 @@ int next_find(struct store *store, struct connection *connection, int64_t now, c
         for (int priority = 0; !rc && priority < PRIORITIES; priority++) {
             if (!client[i].waiting[priority])
                 continue;
-            rc = head_read(connection, &client[i], priority, ageing, now, avoid, &candidate);
+            rc = queue_head_read(connection, &client[i], priority, ageing, now, avoid, &candidate);
             if (!rc && candidate.sequence && comes_before(&candidate, out))
                 *out = candidate;
         }
@@ -109,7 +109,7 @@ static int overtaking(struct connection *reader, const struct client *other, con
     if ((double)*count < turns) {
         *count += *count < waiting;
     } else if (*count < waiting) { /* given as much: the older job */
-        rc = head_read(reader, other, job->priority, 0, 0, NULL, &head);
+        rc = queue_head_read(reader, other, job->priority, 0, 0, NULL, &head);
         *count += !rc && head.sequence && head.sequence < job->sequence;
     }
     return rc;

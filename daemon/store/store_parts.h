@@ -28,7 +28,7 @@ struct connection {
 };
 
 /* A job has come, gone or moved. States: -1 for none. */
-struct entry {
+struct tally_entry {
     int from, to;
     enum job_priority priority;
     int64_t bytes;
@@ -77,7 +77,7 @@ struct store {
     char saved[512];              /* where their contents are, since one of them has lost its name; "": nowhere */
     bool save_tried;
     bool soft; /* its commits do not wait for the disk */
-    struct entry *entry;
+    struct tally_entry *entry;
     size_t entries, room;
     int64_t now;                      /* of the transaction, ms since 1970 */
     int64_t clock_offset, clock_step; /* store_clock.c; ms */
@@ -146,7 +146,7 @@ enum { NO_JOB = -1 };
 
 /* From within a change: what the change of a job begins from. `from` is its state, NO_JOB where there is none; `to` is
  * the same; `held` as if it left its worker now. *kept: what is kept of it (NULL: not wanted). */
-int entry_read(struct store *store, const char *id, struct entry *entry, struct kept *kept);
+int entry_read(struct store *store, const char *id, struct tally_entry *entry, struct kept *kept);
 
 /* ---- store_rows.c ---- */
 
@@ -181,7 +181,7 @@ void store_clock_moved(struct store *store);
 /* ---- store_tally.c ---- */
 
 /* From within a change: note what it moved. Fails with ERR_NO_MEMORY. */
-int store_note(struct store *store, const struct entry *entry);
+int store_note(struct store *store, const struct tally_entry *entry);
 /* What was noted is on the disk: add it up. */
 void tally_add(struct store *store);
 /* Count all jobs anew. In the writer, or before it runs. */

@@ -16,7 +16,7 @@ static json_t *column_json(sqlite3_stmt *row, int column)
     return value ? json_loads((const char *)value, JSON_ALLOW_NUL, NULL) : NULL;
 }
 
-static void job_read(sqlite3_stmt *row, struct job *job)
+static void job_row_read(sqlite3_stmt *row, struct job *job)
 {
     *job = (struct job){.sequence = sqlite3_column_int64(row, 2)};
     column_text(row, 0, job->id, sizeof job->id);
@@ -47,7 +47,7 @@ int rows_read(struct connection *connection, sqlite3_stmt *statement, struct job
         return err_last()->code;
     int step, found = 0;
     while ((step = found < limit ? sqlite3_step(statement) : SQLITE_DONE) == SQLITE_ROW)
-        job_read(statement, &jobs[found++]);
+        job_row_read(statement, &jobs[found++]);
     int rc = step == SQLITE_DONE ? 0 : sql_failed(connection->db, "reading jobs");
     if (rc)
         while (found > 0)

@@ -75,11 +75,11 @@ static struct client *client_of(struct store *store, const char *name)
     return client;
 }
 
-int store_note(struct store *store, const struct entry *entry)
+int store_note(struct store *store, const struct tally_entry *entry)
 {
     if (store->entries == store->room) {
         size_t room = store->room ? 2 * store->room : 64;
-        struct entry *more = realloc(store->entry, room * sizeof *more);
+        struct tally_entry *more = realloc(store->entry, room * sizeof *more);
         if (!more)
             return err_no_memory("a change of the job store; try again later");
         store->entry = more;
@@ -93,7 +93,7 @@ int store_note(struct store *store, const struct entry *entry)
     return rc;
 }
 
-static void client_count(struct store *store, const struct entry *entry, int state, int step)
+static void client_count(struct store *store, const struct tally_entry *entry, int state, int step)
 {
     struct client *client =
         state == JOB_QUEUED || state == JOB_RUNNING || state == JOB_CANCELING ? client_of(store, entry->client) : NULL;
@@ -110,7 +110,7 @@ static void client_count(struct store *store, const struct entry *entry, int sta
 }
 
 /* A job has begun: its bytes count at once, and the time that it held a worker when it leaves that. */
-static void client_charge(struct store *store, const struct entry *entry)
+static void client_charge(struct store *store, const struct tally_entry *entry)
 {
     struct client *client = client_of(store, entry->client);
     if (client->given > store->served)
@@ -118,12 +118,12 @@ static void client_charge(struct store *store, const struct entry *entry)
     client->given += (double)(entry->bytes > LEAST_BYTES ? entry->bytes : LEAST_BYTES);
 }
 
-static void client_charge_time(struct store *store, const struct entry *entry)
+static void client_charge_time(struct store *store, const struct tally_entry *entry)
 {
     client_of(store, entry->client)->given += 1e-3 * (double)entry->held * BYTES_PER_SECOND;
 }
 
-static void client_move(struct store *store, const struct entry *entry)
+static void client_move(struct store *store, const struct tally_entry *entry)
 {
     client_count(store, entry, entry->to, 1);
     client_count(store, entry, entry->from, -1);
@@ -133,7 +133,7 @@ static void client_move(struct store *store, const struct entry *entry)
         client_charge_time(store, entry);
 }
 
-static void entry_add(struct store *store, const struct entry *entry)
+static void entry_add(struct store *store, const struct tally_entry *entry)
 {
     if (entry->from >= 0)
         store->counts[entry->from]--;
@@ -178,7 +178,7 @@ static int shares_load(struct store *store)
                     "ii", (int64_t)SHARES_JOBS, (int64_t)MOST_HELD);
     int rc = statement ? 0 : err_last()->code, step = SQLITE_DONE;
     while (!rc && (step = sqlite3_step(statement)) == SQLITE_ROW) {
-        struct entry entry = {.from = sqlite3_column_int(statement, 3), .to = sqlite3_column_int(statement, 4)};
+        struct tally_entry entry = {.from = sqlite3_column_int(statement, 3), .to = sqlite3_column_int(statement, 4)};
         snprintf(entry.client, sizeof entry.client, "%s", (const char *)sqlite3_column_text(statement, 0));
         entry.bytes = sqlite3_column_int64(statement, 1);
         entry.priority = (enum job_priority)sqlite3_column_int(statement, 2);
@@ -219,7 +219,7 @@ int tally_load(struct store *store)
     if (!rc && !statement)
         rc = err_last()->code;
     while (!rc && (step = sqlite3_step(statement)) == SQLITE_ROW) {
-        struct entry entry = {.from = -1, .to = sqlite3_column_int(statement, 0)};
+        struct tally_entry entry = {.from = -1, .to = sqlite3_column_int(statement, 0)};
         entry.priority = (enum job_priority)sqlite3_column_int(statement, 1);
         snprintf(entry.client, sizeof entry.client, "%s", (const char *)sqlite3_column_text(statement, 2));
         int64_t count = sqlite3_column_int64(statement, 3);
@@ -335,7 +335,7 @@ int tally_room(struct store *store, const char *client, struct quota quota, int6
     int64_t jobs, waiting, all = store->counts[JOB_QUEUED]; /* only this thread changes it */
     waiting_read(store, client, &jobs, &waiting);
     for (size_t i = 0; i < store->entries; i++) {
-        const struct entry *entry = &store->entry[i];
+        const struct tally_entry *entry = &store->entry[i];
         int64_t step = (entry->to == JOB_QUEUED) - (entry->from == JOB_QUEUED);
         bool same = strcmp(entry->client, client) == 0;
         all += step;

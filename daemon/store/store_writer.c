@@ -71,7 +71,7 @@ static int files_check(struct store *store)
     return 0;
 }
 
-static int begin(struct store *store, bool soft)
+static int transaction_begin(struct store *store, bool soft)
 {
     int gone = files_check(store);
     if (gone)
@@ -118,7 +118,7 @@ static int changes_commit(struct store *store, struct change *first)
     bool soft = true;
     for (struct change *change = first; change; change = change->next)
         soft = soft && change->soft;
-    int rc = begin(store, soft);
+    int rc = transaction_begin(store, soft);
     for (struct change *change = first; !rc && change; change = change->next)
         rc = change_apply(store, change);
     rc = commit(store, rc);
@@ -142,7 +142,7 @@ static int changes_commit(struct store *store, struct change *first)
 static int prove(struct store *store, bool again)
 {
     struct connection *writer = &store->writer;
-    int rc = begin(store, false);
+    int rc = transaction_begin(store, false);
     if (!rc)
         rc = again
                  ? schema_touch(writer)

@@ -175,8 +175,8 @@ static void quiet_end(const struct h5_quiet *quiet)
     H5Eset_auto2(H5E_DEFAULT, quiet->print, quiet->context);
 }
 
-static int file_write(const struct image_series *series, const ISMRMRD_ImageHeader *headers, const char *const *texts,
-                      int fd)
+static int image_file_write(const struct image_series *series, const ISMRMRD_ImageHeader *headers,
+                            const char *const *texts, int fd)
 {
     struct h5_fd io = {.fd = fd}, *handed = &io;
     hid_t driver = h5_fd_register(), list = H5Pcreate(H5P_FILE_ACCESS);
@@ -215,7 +215,7 @@ int image_write_h5(const struct image_series *series, int fd)
         texts[i] = attributes;
     }
     struct h5_quiet quiet = quiet_begin();
-    rc = file_write(series, headers, texts, fd);
+    rc = image_file_write(series, headers, texts, fd);
     quiet_end(&quiet);
 out:
     free(texts);
@@ -225,7 +225,7 @@ out:
 
 /* ---- reading back ---- */
 
-static void info_fill(struct image_info *info, const ISMRMRD_ImageHeader *header)
+static void image_info_read(struct image_info *info, const ISMRMRD_ImageHeader *header)
 {
     info->measurement_uid = header->measurement_uid;
     for (int d = 0; d < 3; d++) {
@@ -247,12 +247,12 @@ static void info_fill(struct image_info *info, const ISMRMRD_ImageHeader *header
     info->series = header->image_series_index;
 }
 
-static int malformed(const char *what)
+static int image_malformed(const char *what)
 {
     return err_set(ERR_MALFORMED_FILE, "The file is no image file of mrirecond: %s.", what);
 }
 
-static int xml_read(hid_t file, char **out)
+static int image_xml_read(hid_t file, char **out)
 {
     if (H5Lexists(file, "dataset/xml", H5P_DEFAULT) <= 0)
         return 0;
@@ -271,7 +271,7 @@ static int xml_read(hid_t file, char **out)
         H5Dclose(data);
     H5Tclose(type);
     if (!read)
-        return malformed("/dataset/xml is not one text");
+        return image_malformed("/dataset/xml is not one text");
     return *out ? 0 : err_no_memory("the image's header");
 }
 
@@ -285,28 +285,28 @@ static int headers_read(hid_t file, struct image_series *series)
     bool read = space >= 0 && H5Sget_simple_extent_npoints(space) == (hssize_t)series->count &&
                 H5Dread(data, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, headers) >= 0;
     for (size_t i = 0; read && i < series->count; i++)
-        info_fill(&series->info[i], &headers[i]);
+        image_info_read(&series->info[i], &headers[i]);
     if (space >= 0)
         H5Sclose(space);
     if (data >= 0)
         H5Dclose(data);
     H5Tclose(type);
     free(headers);
-    return read ? 0 : malformed("/dataset/image_0/header does not fit its images");
+    return read ? 0 : image_malformed("/dataset/image_0/header does not fit its images");
 }
 
 static int series_read(hid_t file, struct image_series **out)
 {
     hid_t data = H5Dopen2(file, "dataset/image_0/data", H5P_DEFAULT);
     if (data < 0)
-        return malformed("it has no /dataset/image_0/data");
+        return image_malformed("it has no /dataset/image_0/data");
     struct image_series *series = NULL;
     hid_t space = H5Dget_space(data), stored = H5Dget_type(data), type = -1;
     hsize_t n[5];
     int rc = 0;
     H5T_class_t class = H5Tget_class(stored);
     if (H5Sget_simple_extent_ndims(space) != 5 || (class != H5T_FLOAT && class != H5T_COMPOUND)) {
-        rc = malformed("its data are not [images][channels][z][y][x]");
+        rc = image_malformed("its data are not [images][channels][z][y][x]");
         goto out;
     }
     H5Sget_simple_extent_dims(space, n, NULL);
@@ -315,12 +315,12 @@ static int series_read(hid_t file, struct image_series **out)
         goto out;
     type = pixel_type(series->complex_valued);
     if (H5Dread(data, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, series->data) < 0)
-        rc = malformed("its pixels cannot be read");
+        rc = image_malformed("its pixels cannot be read");
     H5Tclose(type);
     if (rc == 0)
         rc = headers_read(file, series);
     if (rc == 0)
-        rc = xml_read(file, &series->xml);
+        rc = image_xml_read(file, &series->xml);
 out:
     H5Tclose(stored);
     H5Sclose(space);
@@ -339,7 +339,7 @@ int image_read_h5_fd(struct image_series **out, int fd)
     hid_t driver = h5_fd_register(), list = H5Pcreate(H5P_FILE_ACCESS), file = -1;
     if (driver >= 0 && H5Pset_driver(list, driver, &handed) >= 0)
         file = H5Fopen("image.h5", H5F_ACC_RDONLY, list);
-    int rc = file < 0 ? malformed("it is not HDF5") : series_read(file, out);
+    int rc = file < 0 ? image_malformed("it is not HDF5") : series_read(file, out);
     if (file >= 0)
         H5Fclose(file);
     H5Pclose(list);

@@ -11,7 +11,7 @@ struct h5_file {
     haddr_t allocated, end;
 };
 
-static H5FD_t *file_open(const char *name, unsigned flags, hid_t plist, haddr_t most)
+static H5FD_t *fd_open(const char *name, unsigned flags, hid_t plist, haddr_t most)
 {
     (void)name;
     (void)flags;
@@ -29,39 +29,39 @@ static H5FD_t *file_open(const char *name, unsigned flags, hid_t plist, haddr_t 
     return &file->base;
 }
 
-static herr_t file_close(H5FD_t *base)
+static herr_t fd_close(H5FD_t *base)
 {
     free(base);
     return 0;
 }
 
-static herr_t file_query(const H5FD_t *base, unsigned long *flags)
+static herr_t fd_query(const H5FD_t *base, unsigned long *flags)
 {
     (void)base;
     *flags = H5FD_FEAT_AGGREGATE_METADATA | H5FD_FEAT_ACCUMULATE_METADATA | H5FD_FEAT_AGGREGATE_SMALLDATA;
     return 0;
 }
 
-static haddr_t file_get_eoa(const H5FD_t *base, H5FD_mem_t type)
+static haddr_t fd_get_eoa(const H5FD_t *base, H5FD_mem_t type)
 {
     (void)type;
     return ((const struct h5_file *)base)->allocated;
 }
 
-static herr_t file_set_eoa(H5FD_t *base, H5FD_mem_t type, haddr_t at)
+static herr_t fd_set_eoa(H5FD_t *base, H5FD_mem_t type, haddr_t at)
 {
     (void)type;
     ((struct h5_file *)base)->allocated = at;
     return 0;
 }
 
-static haddr_t file_get_eof(const H5FD_t *base, H5FD_mem_t type)
+static haddr_t fd_get_eof(const H5FD_t *base, H5FD_mem_t type)
 {
     (void)type;
     return ((const struct h5_file *)base)->end;
 }
 
-static herr_t file_read(H5FD_t *base, H5FD_mem_t type, hid_t plist, haddr_t at, size_t size, void *buffer)
+static herr_t fd_read(H5FD_t *base, H5FD_mem_t type, hid_t plist, haddr_t at, size_t size, void *buffer)
 {
     (void)type;
     (void)plist;
@@ -85,7 +85,7 @@ static herr_t file_read(H5FD_t *base, H5FD_mem_t type, hid_t plist, haddr_t at, 
 
 /* After a failed write all others are dropped and said to be done: told of a failure, HDF5 keeps the file open and
  * writes again when the process ends. The caller looks at h5_fd.error. */
-static herr_t file_write(H5FD_t *base, H5FD_mem_t type, hid_t plist, haddr_t at, size_t size, const void *buffer)
+static herr_t fd_write(H5FD_t *base, H5FD_mem_t type, hid_t plist, haddr_t at, size_t size, const void *buffer)
 {
     (void)type;
     (void)plist;
@@ -108,7 +108,7 @@ static herr_t file_write(H5FD_t *base, H5FD_mem_t type, hid_t plist, haddr_t at,
     return 0;
 }
 
-static herr_t file_truncate(H5FD_t *base, hid_t plist, hbool_t closing)
+static herr_t fd_truncate(H5FD_t *base, hid_t plist, hbool_t closing)
 {
     (void)plist;
     (void)closing;
@@ -126,15 +126,15 @@ hid_t h5_fd_register(void)
         .maxaddr = HADDR_MAX,
         .fc_degree = H5F_CLOSE_STRONG,
         .fapl_size = sizeof(struct h5_fd *),
-        .open = file_open,
-        .close = file_close,
-        .query = file_query,
-        .get_eoa = file_get_eoa,
-        .set_eoa = file_set_eoa,
-        .get_eof = file_get_eof,
-        .read = file_read,
-        .write = file_write,
-        .truncate = file_truncate,
+        .open = fd_open,
+        .close = fd_close,
+        .query = fd_query,
+        .get_eoa = fd_get_eoa,
+        .set_eoa = fd_set_eoa,
+        .get_eof = fd_get_eof,
+        .read = fd_read,
+        .write = fd_write,
+        .truncate = fd_truncate,
         .fl_map = H5FD_FLMAP_DICHOTOMY,
     };
     return H5FDregister(&driver);

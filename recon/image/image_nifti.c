@@ -66,7 +66,7 @@ static bool same_orientation(const struct image_info *a, const struct image_info
 }
 
 /* From where `a` lies and `steps` steps on, to where `b` lies; mm. */
-static double distance(const struct image_info *a, double steps, const double step[3], const struct image_info *b)
+static double slice_distance(const struct image_info *a, double steps, const double step[3], const struct image_info *b)
 {
     double way[3];
     for (int i = 0; i < 3; i++)
@@ -93,7 +93,7 @@ static int refuse_spacing(const struct volume *v, const struct image_series *ser
     static const double none[3] = {0, 0, 0};
     double least = INFINITY, most = 0;
     for (size_t z = 1; z < v->slices; z++) {
-        double apart = distance(&series->info[v->images[z - 1]], 0, none, &series->info[v->images[z]]);
+        double apart = slice_distance(&series->info[v->images[z - 1]], 0, none, &series->info[v->images[z]]);
         least = fmin(least, apart);
         most = fmax(most, apart);
     }
@@ -118,7 +118,7 @@ static int volume_check(const struct volume *v, const struct image_series *serie
     for (size_t i = 0; i < series->count && regular; i++) {
         const struct image_info *info = &series->info[v->images[i]];
         regular = image_frame_compare(&series->info[v->images[i - i % v->slices]], info) == 0;
-        if (!regular || distance(first, (double)(i % v->slices), v->step, info) <= room)
+        if (!regular || slice_distance(first, (double)(i % v->slices), v->step, info) <= room)
             continue;
         return i < v->slices
                    ? refuse_spacing(v, series)

@@ -18,13 +18,13 @@
 
 /* ---- decode ---- */
 
-struct upload {
+struct codec_upload {
     struct codec_request request;
     int file, memory;
 };
 
 /* Wait for the upload. Where there is none to come, or what comes is no request, the process has no business. */
-static void upload_receive(struct upload *upload)
+static void upload_receive(struct codec_upload *upload)
 {
     int fds[2];
     union {
@@ -56,7 +56,7 @@ static void upload_receive(struct upload *upload)
         _exit(2);
 }
 
-static int upload_decode(const struct upload *upload)
+static int upload_decode(const struct codec_upload *upload)
 {
     const struct codec_request *request = &upload->request;
     size_t bytes = (size_t)request->file_bytes;
@@ -75,7 +75,7 @@ static int decode(void)
 {
     sandbox_follow_parent(CODEC_FD);
     syscall(SYS_close_range, CODEC_FD + 1, ~0U, 0);
-    struct upload upload;
+    struct codec_upload upload;
     int rc = scan_readers_init();
     /* Where the upload is there already, it would have to wait. */
     struct pollfd socket = {.fd = CODEC_FD, .events = POLLIN};

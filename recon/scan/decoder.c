@@ -233,7 +233,7 @@ int decoder_memory(struct decoder *decoder, uint64_t cap)
 /* ---- one upload ---- */
 
 /* Send the process the upload, with its limits. Fails with ERR_DECODER_DIED where it is gone. */
-static int hand_over(const struct process *process, const struct decoder_upload *upload)
+static int upload_hand_over(const struct process *process, const struct decoder_upload *upload)
 {
     struct codec_request request = {
         .magic = CODEC_REQUEST_MAGIC,
@@ -270,7 +270,7 @@ static int process_find(struct decoder *decoder, struct process *process, const 
     *stood = true;
     while (decoder->count > 0) {
         *process = ready_take(decoder, 0);
-        if (hand_over(process, upload) == 0)
+        if (upload_hand_over(process, upload) == 0)
             return 0;
         lost_note(decoder, process_end(process));
     }
@@ -278,7 +278,7 @@ static int process_find(struct decoder *decoder, struct process *process, const 
     int rc = process_start(process, decoder->codec);
     if (rc != 0)
         return rc;
-    rc = hand_over(process, upload);
+    rc = upload_hand_over(process, upload);
     if (rc == 0 || rc == ERR_DECODER_DIED) /* its end will say why */
         return 0;
     process_end(process);

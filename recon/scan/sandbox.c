@@ -41,7 +41,7 @@ static const struct {
 };
 enum { LANDLOCK_CREATE = 444, LANDLOCK_ADD = 445, LANDLOCK_RESTRICT = 446, LANDLOCK_VERSION = 1, LANDLOCK_BENEATH = 1 };
 
-static int fail(const char *what)
+static int sandbox_failed(const char *what)
 {
     return err_set(
         ERR_INTERNAL,
@@ -58,7 +58,7 @@ static int limit_set(__rlimit_resource_t resource, uint64_t value, uint64_t most
         limit.rlim_cur = value < now.rlim_max ? value : now.rlim_max;
         limit.rlim_max = most < now.rlim_max ? most : now.rlim_max;
     }
-    return setrlimit(resource, &limit) == 0 ? 0 : fail("setrlimit");
+    return setrlimit(resource, &limit) == 0 ? 0 : sandbox_failed("setrlimit");
 }
 
 int sandbox_limit(const struct sandbox_limits *limits)
@@ -152,7 +152,7 @@ static struct landlock_rules landlock_rules_known(void)
 static int landlock_create(const struct landlock_rules *rules, int *ruleset)
 {
     *ruleset = (int)syscall(LANDLOCK_CREATE, rules, sizeof *rules, 0);
-    return *ruleset >= 0 ? 0 : fail("landlock_create_ruleset");
+    return *ruleset >= 0 ? 0 : sandbox_failed("landlock_create_ruleset");
 }
 
 /* Shut in, and close `ruleset`. */
@@ -160,7 +160,7 @@ static int landlock_enter(int ruleset)
 {
     long rc = syscall(LANDLOCK_RESTRICT, ruleset, 0);
     close(ruleset);
-    return rc == 0 ? 0 : fail("landlock_restrict_self");
+    return rc == 0 ? 0 : sandbox_failed("landlock_restrict_self");
 }
 
 /* Landlock is the second lock of a codec: seccomp below already forbids every call it watches, so a kernel without it
@@ -204,7 +204,7 @@ static int seccomp_enter(int socket, int output)
 {
     scmp_filter_ctx filter = seccomp_init(SCMP_ACT_KILL_PROCESS);
     if (!filter)
-        return fail("seccomp_init");
+        return sandbox_failed("seccomp_init");
     int rc = 0;
     for (size_t i = 0; i < sizeof allowed / sizeof *allowed && rc == 0; i++)
         rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, allowed[i], 0);
@@ -232,7 +232,7 @@ static int seccomp_enter(int socket, int output)
         rc = seccomp_load(filter);
     seccomp_release(filter);
     errno = -rc;
-    return rc == 0 ? 0 : fail("seccomp_load");
+    return rc == 0 ? 0 : sandbox_failed("seccomp_load");
 }
 
 /* Root's, by which it could raise its limits again. Without any this is not asked for: a service's unit may forbid it.
@@ -244,7 +244,7 @@ static int capabilities_drop(void)
     struct __user_cap_data_struct now[_LINUX_CAPABILITY_U32S_3];
     if (syscall(SYS_capget, &header, now) == 0 && memcmp(now, none, sizeof now) == 0)
         return 0;
-    return syscall(SYS_capset, &header, none) == 0 ? 0 : fail("capset");
+    return syscall(SYS_capset, &header, none) == 0 ? 0 : sandbox_failed("capset");
 }
 
 int sandbox_enter(int socket, int output)
@@ -255,7 +255,7 @@ int sandbox_enter(int socket, int output)
     if (rc == 0)
         rc = capabilities_drop();
     if (rc == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
-        rc = fail("no_new_privs");
+        rc = sandbox_failed("no_new_privs");
     if (rc == 0)
         rc = landlock_enter_codec();
     return rc == 0 ? seccomp_enter(socket, output) : rc;
@@ -429,7 +429,7 @@ static int landlock_enter_worker(const char *const *readable, bool *landlock)
     if (rules.error) {
         close(rules.ruleset);
         errno = rules.error;
-        return fail("landlock_add_rule");
+        return sandbox_failed("landlock_add_rule");
     }
     return landlock_enter(rules.ruleset);
 }
@@ -437,7 +437,7 @@ static int landlock_enter_worker(const char *const *readable, bool *landlock)
 int sandbox_enter_worker(const char *const *readable, bool *landlock)
 {
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
-        return fail("no_new_privs");
+        return sandbox_failed("no_new_privs");
     int rc = calls_try();
     if (rc == 0)
         rc = landlock_enter_worker(readable, landlock);
@@ -445,7 +445,7 @@ int sandbox_enter_worker(const char *const *readable, bool *landlock)
         return rc;
     scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
     if (!filter)
-        return fail("seccomp_init");
+        return sandbox_failed("seccomp_init");
     for (size_t i = 0; i < sizeof worker_refused / sizeof *worker_refused && rc == 0; i++)
         rc = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), worker_refused[i], 0);
     for (size_t i = 0; i < sizeof worker_own / sizeof *worker_own && rc == 0; i++)
@@ -458,5 +458,5 @@ int sandbox_enter_worker(const char *const *readable, bool *landlock)
         rc = seccomp_load(filter);
     seccomp_release(filter);
     errno = -rc;
-    return rc == 0 ? 0 : fail("seccomp_load");
+    return rc == 0 ? 0 : sandbox_failed("seccomp_load");
 }

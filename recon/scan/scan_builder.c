@@ -58,7 +58,7 @@ static bool place(const struct scan_builder *b, uint64_t *end, uint64_t count, s
     return true;
 }
 
-static int too_large(const struct scan_builder *b, uint64_t need)
+static int scan_too_large(const struct scan_builder *b, uint64_t need)
 {
     return err_set_bytes(
         ERR_LIMIT, need > INT64_MAX ? INT64_MAX : (int64_t)need, (int64_t)b->cap,
@@ -89,14 +89,14 @@ int scan_builder_begin(struct scan_builder *b, int fd, uint64_t cap, uint64_t fi
     if (!place(b, &end, h->encodings, sizeof *b->encodings, &h->encodings_at) ||
         !place(b, &end, xml_bytes + 1, 1, &h->xml_at) ||
         !place(b, &end, acquisitions, sizeof(struct scan_readout), &h->readouts_at))
-        return too_large(b, end + acquisitions * sizeof(struct scan_readout));
+        return scan_too_large(b, end + acquisitions * sizeof(struct scan_readout));
     rc = write_at(fd, b->encodings, h->encodings * sizeof *b->encodings, h->encodings_at);
     if (rc == 0)
         rc = write_at(fd, xml, xml_bytes, h->xml_at);
     return rc == 0 ? write_at(fd, "", 1, h->xml_at + xml_bytes) : rc;
 }
 
-static int readout_check(const struct scan_builder *b, const struct scan_readout *r)
+static int builder_readout_check(const struct scan_builder *b, const struct scan_readout *r)
 {
     if (r->coils > SCAN_MAX_COILS)
         return err_set_acquisition(ERR_LIMIT, r->acquisition, "Acquisition %u has %u channels; at most %d are read.",
@@ -125,7 +125,7 @@ int scan_builder_readouts(struct scan_builder *b, struct scan_readout *readouts,
             h->ignored++;
             continue;
         }
-        int rc = readout_check(b, r);
+        int rc = builder_readout_check(b, r);
         if (rc != 0)
             return rc;
         /* At most 2^26 readouts of 2^32 items: no overflow. */
@@ -154,7 +154,7 @@ int scan_builder_layout(struct scan_builder *b)
                              (unsigned long long)b->file_bytes, (unsigned long long)need);
     if (!place(b, &end, h->traj_count, sizeof(float), &h->traj_at) ||
         !place(b, &end, h->data_count, sizeof(struct c32), &h->data_at))
-        return too_large(b, need);
+        return scan_too_large(b, need);
     h->total_bytes = end;
     b->traj.at = h->traj_at;
     b->data.at = h->data_at;

@@ -23,7 +23,7 @@ static char kind_of(hid_t group, const char *name)
 }
 
 /* What the groups of a file look like from outside. */
-struct survey {
+struct groups_survey {
     char scan[SCAN_H5_NAME];   /* the first group with a scan */
     char images[SCAN_H5_NAME]; /* the first with images and no scan */
     char link[SCAN_H5_NAME];   /* a link that leads elsewhere in place of a scan */
@@ -63,7 +63,7 @@ static char group_look(hid_t file, const char *name)
 static herr_t group_visit(hid_t file, const char *name, const H5L_info_t *info, void *context)
 {
     (void)info;
-    struct survey *found = context;
+    struct groups_survey *found = context;
     size_t used = strlen(found->names);
     snprintf(found->names + used, sizeof found->names - used, "%s\"%.60s\"", used ? ", " : "", name);
     if (strlen(name) >= SCAN_H5_NAME)
@@ -75,7 +75,7 @@ static herr_t group_visit(hid_t file, const char *name, const H5L_info_t *info, 
     return 0;
 }
 
-static int scan_missing(hid_t file, const struct survey *found)
+static int scan_missing(hid_t file, const struct groups_survey *found)
 {
     if (*found->link)
         return err_set(ERR_HOSTILE_FILE,
@@ -101,7 +101,7 @@ static int scan_missing(hid_t file, const struct survey *found)
 
 int scan_h5_group(hid_t *group, char name[SCAN_H5_NAME], hid_t file, const char *wanted)
 {
-    struct survey found = {0};
+    struct groups_survey found = {0};
     if (H5Literate(file, H5_INDEX_NAME, H5_ITER_INC, NULL, group_visit, &found) < 0)
         return err_set(ERR_MALFORMED_FILE, "The HDF5 file is damaged: its list of groups cannot be read.");
     if (wanted) {

@@ -13,7 +13,7 @@ struct open_file {
     haddr_t allocated;
 };
 
-static H5FD_t *file_open(const char *name, unsigned flags, hid_t plist, haddr_t most)
+static H5FD_t *upload_open(const char *name, unsigned flags, hid_t plist, haddr_t most)
 {
     (void)name;
     (void)flags;
@@ -26,32 +26,32 @@ static H5FD_t *file_open(const char *name, unsigned flags, hid_t plist, haddr_t 
     return &file->base;
 }
 
-static herr_t file_close(H5FD_t *base)
+static herr_t upload_close(H5FD_t *base)
 {
     free(base);
     return 0;
 }
 
-static haddr_t file_get_eoa(const H5FD_t *base, H5FD_mem_t type)
+static haddr_t upload_get_eoa(const H5FD_t *base, H5FD_mem_t type)
 {
     (void)type;
     return ((const struct open_file *)base)->allocated;
 }
 
-static herr_t file_set_eoa(H5FD_t *base, H5FD_mem_t type, haddr_t at)
+static herr_t upload_set_eoa(H5FD_t *base, H5FD_mem_t type, haddr_t at)
 {
     (void)type;
     ((struct open_file *)base)->allocated = at;
     return 0;
 }
 
-static haddr_t file_get_eof(const H5FD_t *base, H5FD_mem_t type)
+static haddr_t upload_get_eof(const H5FD_t *base, H5FD_mem_t type)
 {
     (void)type;
     return ((const struct open_file *)base)->h5->bytes;
 }
 
-static herr_t file_read(H5FD_t *base, H5FD_mem_t type, hid_t plist, haddr_t at, size_t size, void *buffer)
+static herr_t upload_read(H5FD_t *base, H5FD_mem_t type, hid_t plist, haddr_t at, size_t size, void *buffer)
 {
     (void)plist;
     struct scan_h5 *h5 = ((struct open_file *)base)->h5;
@@ -64,7 +64,7 @@ static herr_t file_read(H5FD_t *base, H5FD_mem_t type, hid_t plist, haddr_t at, 
     return 0;
 }
 
-static herr_t file_write(H5FD_t *base, H5FD_mem_t type, hid_t plist, haddr_t at, size_t size, const void *buffer)
+static herr_t upload_write(H5FD_t *base, H5FD_mem_t type, hid_t plist, haddr_t at, size_t size, const void *buffer)
 {
     (void)base;
     (void)type;
@@ -82,13 +82,13 @@ static hid_t driver_register(void)
         .maxaddr = HADDR_MAX,
         .fc_degree = H5F_CLOSE_STRONG,
         .fapl_size = sizeof(struct scan_h5 *),
-        .open = file_open,
-        .close = file_close,
-        .get_eoa = file_get_eoa,
-        .set_eoa = file_set_eoa,
-        .get_eof = file_get_eof,
-        .read = file_read,
-        .write = file_write,
+        .open = upload_open,
+        .close = upload_close,
+        .get_eoa = upload_get_eoa,
+        .set_eoa = upload_set_eoa,
+        .get_eof = upload_get_eof,
+        .read = upload_read,
+        .write = upload_write,
         .fl_map = H5FD_FLMAP_SINGLE,
     };
     return H5FDregister(&driver);

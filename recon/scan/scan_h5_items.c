@@ -9,7 +9,7 @@
 #include <string.h>
 #include <zlib.h>
 
-static uint64_t number(const uint8_t *p, size_t bytes)
+static uint64_t little_endian(const uint8_t *p, size_t bytes)
 {
     uint64_t value = 0;
     for (size_t i = bytes; i-- > 0;)
@@ -59,7 +59,7 @@ static bool filter_undo(struct scan_h5_items *items, int filter, size_t most, st
         if (place->bytes < CHECKSUM_BYTES)
             return false;
         place->bytes -= CHECKSUM_BYTES;
-        return number(place->at + place->bytes, CHECKSUM_BYTES) == checksum(place->at, place->bytes);
+        return little_endian(place->at + place->bytes, CHECKSUM_BYTES) == checksum(place->at, place->bytes);
     case H5Z_FILTER_SHUFFLE:
         if (place->bytes > most)
             return false;
@@ -190,8 +190,8 @@ static bool object_find(const uint8_t *heap, uint64_t from, uint64_t until, uint
 {
     enum { HEAD = 16, ALIGNMENT = 8 };
     for (uint64_t at = from, length; until - at >= HEAD; at += HEAD + ((length + ALIGNMENT - 1) & ~UINT64_C(7))) {
-        uint64_t found = number(heap + at, 2), room = until - at - HEAD;
-        length = number(heap + at + 8, 8);
+        uint64_t found = little_endian(heap + at, 2), room = until - at - HEAD;
+        length = little_endian(heap + at + 8, 8);
         if (found == 0 || length > room)
             return false;
         if (found == index) {
@@ -209,8 +209,8 @@ bool scan_h5_list(struct scan_h5 *h5, const uint8_t *reference, size_t item_byte
                   uint64_t *length)
 {
     enum { HEAD = 16 };
-    uint64_t address = number(reference + 4, 8), index = number(reference + 12, 4);
-    *length = number(reference, 4);
+    uint64_t address = little_endian(reference + 4, 8), index = little_endian(reference + 12, 4);
+    *length = little_endian(reference, 4);
     *out = (struct scan_h5_place){NULL, 0};
     if (address == 0 || *length == 0) { /* as an empty list is stored */
         *length = 0;
@@ -219,7 +219,7 @@ bool scan_h5_list(struct scan_h5 *h5, const uint8_t *reference, size_t item_byte
     if (address > h5->bytes - h5->base || h5->bytes - h5->base - address < HEAD || index == 0)
         return false;
     const uint8_t *heap = h5->image + h5->base + address;
-    uint64_t until = number(heap + 8, 8), next = 0;
+    uint64_t until = little_endian(heap + 8, 8), next = 0;
     if (memcmp(heap, "GCOL\1", 5) != 0 || until < HEAD || until > h5->bytes - h5->base - address)
         return false;
     /* The next is mostly the one that follows. */

@@ -118,7 +118,7 @@ static int take_image(struct cursor *c, struct item *item)
 }
 
 /* The next message; at the end of the file, MESSAGE_CLOSE. */
-static int next(struct cursor *c, struct item *item)
+static int message_next(struct cursor *c, struct item *item)
 {
     const uint8_t *skipped = NULL;
     *item = (struct item){.id = MESSAGE_CLOSE};
@@ -189,7 +189,7 @@ static int survey(struct cursor c, struct item *xml, uint64_t *acquisitions, uin
 {
     struct item item;
     do {
-        int rc = next(&c, &item);
+        int rc = message_next(&c, &item);
         if (rc != 0)
             return rc;
         if (item.id == MESSAGE_HEADER && xml->id != MESSAGE_HEADER)
@@ -213,7 +213,7 @@ static int readouts_write(struct scan_builder *b, struct cursor c, struct scan_r
     size_t count = 0;
     int rc;
     do {
-        rc = next(&c, &item);
+        rc = message_next(&c, &item);
         if (rc == 0 && item.id == MESSAGE_ACQUISITION)
             readout_fill(&batch[count++], item.head, acquisition++);
         if (rc == 0 && (count == BATCH || item.id == MESSAGE_CLOSE)) {
@@ -229,7 +229,7 @@ static int samples_write(struct scan_builder *b, struct cursor c)
     struct item item;
     int rc;
     do {
-        rc = next(&c, &item);
+        rc = message_next(&c, &item);
         if (rc == 0 && item.id == MESSAGE_ACQUISITION) {
             struct scan_readout r;
             readout_fill(&r, item.head, 0);

@@ -21,7 +21,7 @@ struct place {
     const char *space, *group;
 };
 
-static const char *text_of(const xmlNode *node, char text[NUMBER_LENGTH])
+static const char *element_text(const xmlNode *node, char text[NUMBER_LENGTH])
 {
     xmlChar *content = xmlNodeGetContent(node);
     const char *from = content ? (const char *)content : "";
@@ -65,7 +65,7 @@ static int axis_text(const xmlNode *parent, const struct place *at, int d, char 
     const xmlNode *node = child_of(parent, axes[d]);
     if (!node)
         return missing(at, axes[d]);
-    text_of(node, text);
+    element_text(node, text);
     return 0;
 }
 
@@ -132,7 +132,7 @@ static int trajectory_read(struct scan_encoding *e, const xmlNode *encoding, con
     if (!node)
         return missing(at, "trajectory");
     char text[NUMBER_LENGTH];
-    text_of(node, text);
+    element_text(node, text);
     e->trajectory = SCAN_OTHER;
     for (uint32_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(text, names[i]) == 0)
@@ -193,7 +193,7 @@ static void doctype_refuse(void *context, const xmlChar *name, const xmlChar *ex
 }
 
 /* The parser's sentence may quote the document, and with it a patient: only names of elements are let through. */
-static int malformed(const xmlError *error)
+static int xml_malformed(const xmlError *error)
 {
     bool quotes =
         error && error->str1 && error->code != XML_ERR_TAG_NAME_MISMATCH && error->code != XML_ERR_TAG_NOT_FINISHED;
@@ -261,7 +261,7 @@ int scan_xml_parse(struct scan_encoding encodings[SCAN_MAX_ENCODINGS], uint32_t 
     if (parser->_private) {
         rc = err_set(ERR_HEADER_INVALID, "The file's ISMRMRD header has a DOCTYPE, which is not allowed in it.");
     } else if (!doc) {
-        rc = malformed(xmlCtxtGetLastError(parser));
+        rc = xml_malformed(xmlCtxtGetLastError(parser));
     } else {
         rc = encodings_read(encodings, count, xmlDocGetRootElement(doc));
     }

@@ -26,7 +26,7 @@ enum {
 #define BUSY_SECONDS 5.0  /* before a server that refused for now is asked again */
 
 struct batch {
-    struct service *service;
+    struct server *server;
     const struct client_options *options;
     const char *folder, *out, *format;
     char *path; /* of a submission */
@@ -104,7 +104,7 @@ static int not_sent(struct batch *batch, struct scan_entry *scan, int rc)
         return rc;
     /* A connection that breaks, or a file that cannot be read: where the server answers otherwise, time after time, it
      * is the scan's, and the others have their turn. */
-    int silence = rc == ERR_IO ? service_call(batch->service, "GET", "/livez", &alive) : 0;
+    int silence = rc == ERR_IO ? server_call(batch->server, "GET", "/livez", &alive) : 0;
     json_decref(alive);
     if (silence == ERR_CANCELED)
         return silence;
@@ -136,7 +136,7 @@ static int send(struct batch *batch, struct scan_entry *scan)
         return rc;
     }
     progress_end(&batch->progress);
-    rc = submission_send(batch->service, batch->options, batch->path, file, scan->key, &job);
+    rc = submission_send(batch->server, batch->options, batch->path, file, scan->key, &job);
     free(file);
     if (rc)
         return not_sent(batch, scan, rc);
@@ -167,7 +167,7 @@ static double seconds_between(const json_t *job, const char *from, const char *t
 static int save(struct batch *batch, struct scan_entry *scan)
 {
     char *image = folder_image_path(batch->out, scan, batch->format);
-    int rc = image ? job_fetch(batch->service, scan->id, batch->format, image) : ERR_NO_MEMORY;
+    int rc = image ? job_fetch(batch->server, scan->id, batch->format, image) : ERR_NO_MEMORY;
     free(image);
     if (!rc)
         return ended(batch, scan, SCAN_SUCCEEDED, "", "");
@@ -184,7 +184,7 @@ static int save(struct batch *batch, struct scan_entry *scan)
 static int job_look(struct batch *batch, struct scan_entry *scan)
 {
     json_t *job = NULL;
-    int rc = job_call(batch->service, "GET", scan->id, "", &job);
+    int rc = job_call(batch->server, "GET", scan->id, "", &job);
     if (rc == ERR_NOT_FOUND) { /* it was deleted before its image was fetched */
         answered(batch);
         return journal_sending(batch->journal, scan);
@@ -288,7 +288,7 @@ static int batch_work(struct batch *batch)
         tell_all(batch);
         bool idle = sent >= ON_THE_SERVER || count_of(batch, SCAN_NEW) == 0 || clock_seconds() < batch->send_at;
         if (!rc && idle && count_of(batch, SCAN_NEW) + count_of(batch, SCAN_SENT) > 0)
-            rc = service_pause(batch->service, LOOK_SECONDS);
+            rc = server_pause(batch->server, LOOK_SECONDS);
     }
     progress_end(&batch->progress);
     return rc;
@@ -361,10 +361,10 @@ static int batch_run(struct batch *batch)
     return rc;
 }
 
-int client_batch(struct service *service, const struct client_options *options)
+int client_batch(struct server *server, const struct client_options *options)
 {
     struct batch batch = {
-        .service = service, .options = options, .folder = options->word[0], .out = options->out, .path = NULL};
+        .server = server, .options = options, .folder = options->word[0], .out = options->out, .path = NULL};
     const char *wrong;
     struct client_options form = *options;
     form.out = NULL; /* a folder, whose name says nothing of the form */
@@ -372,7 +372,7 @@ int client_batch(struct service *service, const struct client_options *options)
         return client_wrong_format(wrong);
     if (!form.priority)
         form.priority = "batch";
-    int status = submission_path(service, &form, NULL, &batch.path);
+    int status = submission_path(server, &form, NULL, &batch.path);
     if (status)
         return status;
     int rc = batch_run(&batch);

@@ -2,7 +2,7 @@
 #ifndef MRIRECON_CLIENT_H
 #define MRIRECON_CLIENT_H
 
-#include "clients/service.h"
+#include "clients/server.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -18,18 +18,18 @@ struct client_options {
     int words;
 };
 
-int client_submit(struct service *service, const struct client_options *options);
-int client_batch(struct service *service, const struct client_options *options);
-int client_wait(struct service *service, const struct client_options *options);
-int client_fetch(struct service *service, const struct client_options *options);
-int client_list(struct service *service, const struct client_options *options);
-int client_show(struct service *service, const struct client_options *options);
-int client_resubmit(struct service *service, const struct client_options *options);
-int client_purge(struct service *service, const struct client_options *options);
-int client_cancel(struct service *service, const struct client_options *options);
-int client_delete(struct service *service, const struct client_options *options);
-int client_kinds(struct service *service, const struct client_options *options);
-int client_status(struct service *service, const struct client_options *options);
+int client_submit(struct server *server, const struct client_options *options);
+int client_batch(struct server *server, const struct client_options *options);
+int client_wait(struct server *server, const struct client_options *options);
+int client_fetch(struct server *server, const struct client_options *options);
+int client_list(struct server *server, const struct client_options *options);
+int client_show(struct server *server, const struct client_options *options);
+int client_resubmit(struct server *server, const struct client_options *options);
+int client_purge(struct server *server, const struct client_options *options);
+int client_cancel(struct server *server, const struct client_options *options);
+int client_delete(struct server *server, const struct client_options *options);
+int client_kinds(struct server *server, const struct client_options *options);
+int client_status(struct server *server, const struct client_options *options);
 
 /* Print the calling thread's last failure on stderr; CLIENT_FAILED, or CLIENT_INTERRUPTED after Ctrl-C. */
 int client_failed(void);

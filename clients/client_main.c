@@ -185,13 +185,13 @@ static int own_line(const struct command_row *command, int argc, char **argv)
 
 static int command_run(const struct command_row *command, const struct client_options *options)
 {
-    struct service *service = NULL;
-    if (service_create(&service, options->server))
+    struct server *server = NULL;
+    if (server_create(&server, options->server))
         return client_failed();
-    int status = service_trust(service, getenv("MRIRECON_TOKEN"), options->token_file, options->cacert)
+    int status = server_trust(server, getenv("MRIRECON_TOKEN"), options->token_file, options->cacert)
                      ? client_failed()
-                     : command->run(service, options);
-    service_free(service);
+                     : command->run(server, options);
+    server_free(server);
     if (fflush(stdout) != 0 && status == CLIENT_OK) {
         err_set(ERR_IO, "Standard output cannot be written.");
         return client_failed();

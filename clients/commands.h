@@ -17,7 +17,7 @@ struct command_row {
     int least, most;                 /* words it takes */
     unsigned options;                /* bits of options */
     /* NULL: it has a command line of its own */
-    int (*run)(struct service *service, const struct client_options *options);
+    int (*run)(struct server *server, const struct client_options *options);
 };
 
 struct command_tables {

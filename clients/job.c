@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 
 /* "/v1/jobs/ID" + rest; the caller frees it. NULL (failure set): no memory. */
-static char *job_path(struct service *service, const char *id, const char *rest)
+static char *job_path(struct server *server, const char *id, const char *rest)
 {
-    char *path = NULL, *escaped = service_escape(service, id);
+    char *path = NULL, *escaped = server_escape(server, id);
     if (!escaped || asprintf(&path, "/v1/jobs/%s%s", escaped, rest) < 0) {
         err_no_memory("a request");
         path = NULL;
@@ -20,12 +20,12 @@ static char *job_path(struct service *service, const char *id, const char *rest)
     return path;
 }
 
-int job_call(struct service *service, const char *method, const char *id, const char *rest, json_t **out)
+int job_call(struct server *server, const char *method, const char *id, const char *rest, json_t **out)
 {
-    char *path = job_path(service, id, rest);
+    char *path = job_path(server, id, rest);
     if (!path)
         return ERR_NO_MEMORY;
-    int rc = service_call(service, method, path, out);
+    int rc = server_call(server, method, path, out);
     free(path);
     return rc;
 }
@@ -92,10 +92,10 @@ static void warnings_tell(const json_t *warnings, const char *image)
     }
 }
 
-int job_fetch(struct service *service, const char *id, const char *format, const char *out)
+int job_fetch(struct server *server, const char *id, const char *format, const char *out)
 {
     struct progress progress;
-    const struct service_watch watch = {&progress, progress_moved};
+    const struct server_watch watch = {&progress, progress_moved};
     char *path = NULL, *rest = NULL;
     struct save *save = NULL;
     json_t *warnings = NULL;
@@ -103,10 +103,10 @@ int job_fetch(struct service *service, const char *id, const char *format, const
     progress_start(&progress);
     if (asprintf(&rest, "/results/image?format=%s", format) < 0)
         return err_no_memory("a request");
-    path = job_path(service, id, rest);
+    path = job_path(server, id, rest);
     rc = path ? save_create(&save, out) : ERR_NO_MEMORY;
     if (!rc)
-        rc = service_download(service, path, save_fd(save), &watch, &warnings);
+        rc = server_download(server, path, save_fd(save), &watch, &warnings);
     if (!rc)
         rc = save_commit(save);
     progress_end(&progress);

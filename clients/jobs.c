@@ -15,7 +15,7 @@
 #define FIRST_PAUSE_SECONDS 0.02
 #define LAST_PAUSE_SECONDS  0.5
 /* Ask until the job has come to its end. *out is its last document. */
-static int follow(struct service *service, const char *id, json_t **out)
+static int follow(struct server *server, const char *id, json_t **out)
 {
     struct progress progress;
     char text[PROGRESS_TEXT];
@@ -25,7 +25,7 @@ static int follow(struct service *service, const char *id, json_t **out)
     progress_start(&progress);
     for (;;) {
         json_t *job = NULL;
-        rc = job_call(service, "GET", id, "", &job);
+        rc = job_call(server, "GET", id, "", &job);
         if (!rc) {
             answered = clock_seconds();
             out_of_reach = false;
@@ -47,7 +47,7 @@ static int follow(struct service *service, const char *id, json_t **out)
         } else {
             break;
         }
-        rc = service_pause(service, pause);
+        rc = server_pause(server, pause);
         if (rc)
             break;
         pause = pause * 1.5 < LAST_PAUSE_SECONDS ? pause * 1.5 : LAST_PAUSE_SECONDS;
@@ -77,7 +77,7 @@ static int tell_end(const json_t *job)
 }
 
 /* Fetch, and say where the image is. */
-static int fetch_and_tell(struct service *service, const struct client_options *options, const char *id,
+static int fetch_and_tell(struct server *server, const struct client_options *options, const char *id,
                           const char *format)
 {
     char name[128];
@@ -86,7 +86,7 @@ static int fetch_and_tell(struct service *service, const struct client_options *
         snprintf(name, sizeof name, "%s.%s", id, format);
         out = name;
     }
-    if (job_fetch(service, id, format, out))
+    if (job_fetch(server, id, format, out))
         return client_failed();
     if (strcmp(out, "-") != 0)
         puts(out);
@@ -94,7 +94,7 @@ static int fetch_and_tell(struct service *service, const struct client_options *
 }
 
 /* What follows once there is a job: its id, or its end, or its image. `job` is taken. */
-static int go_on(struct service *service, const struct client_options *options, const char *format, json_t *job)
+static int go_on(struct server *server, const struct client_options *options, const char *format, json_t *job)
 {
     char *id = strdup(client_text(job, "id"));
     json_decref(job);
@@ -108,9 +108,9 @@ static int go_on(struct service *service, const struct client_options *options, 
         status = CLIENT_OK;
     } else {
         fprintf(stderr, "job %s\n", id);
-        status = follow(service, id, &job) ? client_failed() : tell_end(job);
+        status = follow(server, id, &job) ? client_failed() : tell_end(job);
         if (status == CLIENT_OK && options->out)
-            status = fetch_and_tell(service, options, id, format);
+            status = fetch_and_tell(server, options, id, format);
         else if (status == CLIENT_OK)
             puts(id);
     }
@@ -130,48 +130,48 @@ static int out_read(const struct client_options *options, const char **format)
     return options->out && save_check(options->out) ? client_failed() : CLIENT_OK;
 }
 
-int client_submit(struct service *service, const struct client_options *options)
+int client_submit(struct server *server, const struct client_options *options)
 {
     const char *format;
     int status = out_read(options, &format);
     if (status)
         return status;
     char *path = NULL;
-    status = submission_path(service, options, NULL, &path);
+    status = submission_path(server, options, NULL, &path);
     if (status)
         return status;
     json_t *job = NULL;
-    int rc = submission_send(service, options, path, options->word[0], NULL, &job);
+    int rc = submission_send(server, options, path, options->word[0], NULL, &job);
     free(path);
     if (rc == ERR_CANCELED)
         fprintf(stderr, "mrirecon: the upload was broken off; there is no job.\n");
-    return rc ? client_failed() : go_on(service, options, format, job);
+    return rc ? client_failed() : go_on(server, options, format, job);
 }
 
-int client_resubmit(struct service *service, const struct client_options *options)
+int client_resubmit(struct server *server, const struct client_options *options)
 {
     const char *format;
     if (jobs_named(options))
-        return client_rerun(service, options);
+        return client_rerun(server, options);
     if (options->words < 1 || strchr(options->word[0], '='))
         return client_usage("which job? Its ID comes after resubmit; or --state failed, and the like, names many.");
     int status = out_read(options, &format);
     if (status)
         return status;
     char *path = NULL;
-    status = submission_path(service, options, options->word[0], &path);
+    status = submission_path(server, options, options->word[0], &path);
     if (status)
         return status;
     json_t *job = NULL;
-    int rc = service_call(service, "POST", path, &job);
+    int rc = server_call(server, "POST", path, &job);
     free(path);
-    return rc ? client_failed() : go_on(service, options, format, job);
+    return rc ? client_failed() : go_on(server, options, format, job);
 }
 
-int client_purge(struct service *service, const struct client_options *options)
+int client_purge(struct server *server, const struct client_options *options)
 {
     json_t *answer = NULL;
-    char *path = NULL, *age = options->older ? service_escape(service, options->older) : NULL;
+    char *path = NULL, *age = options->older ? server_escape(server, options->older) : NULL;
     if (!options->older)
         return client_usage("purge needs --older: it removes jobs that ended longer ago than so many seconds.");
     if (!age || asprintf(&path, "/v1/jobs?older=%s", age) < 0) {
@@ -179,7 +179,7 @@ int client_purge(struct service *service, const struct client_options *options)
         err_no_memory("a request");
         return client_failed();
     }
-    int rc = service_call(service, "DELETE", path, &answer);
+    int rc = server_call(server, "DELETE", path, &answer);
     free(path);
     free(age);
     if (rc)
@@ -189,44 +189,44 @@ int client_purge(struct service *service, const struct client_options *options)
     return CLIENT_OK;
 }
 
-int client_wait(struct service *service, const struct client_options *options)
+int client_wait(struct server *server, const struct client_options *options)
 {
     const char *format;
     json_t *job = NULL;
     int status = out_read(options, &format);
     if (status)
         return status;
-    if (follow(service, options->word[0], &job))
+    if (follow(server, options->word[0], &job))
         return client_failed();
     status = tell_end(job);
     if (status == CLIENT_OK && options->out)
-        status = fetch_and_tell(service, options, options->word[0], format);
+        status = fetch_and_tell(server, options, options->word[0], format);
     json_decref(job);
     return status;
 }
 
-int client_fetch(struct service *service, const struct client_options *options)
+int client_fetch(struct server *server, const struct client_options *options)
 {
     const char *format, *wrong;
     if (!client_format(options, &format, &wrong))
         return client_wrong_format(wrong);
-    return fetch_and_tell(service, options, options->word[0], format);
+    return fetch_and_tell(server, options, options->word[0], format);
 }
 
-int client_cancel(struct service *service, const struct client_options *options)
+int client_cancel(struct server *server, const struct client_options *options)
 {
     json_t *job = NULL;
-    if (job_call(service, "POST", options->word[0], "/cancel", &job))
+    if (job_call(server, "POST", options->word[0], "/cancel", &job))
         return client_failed();
     puts(client_text(job, "state"));
     json_decref(job);
     return CLIENT_OK;
 }
 
-int client_delete(struct service *service, const struct client_options *options)
+int client_delete(struct server *server, const struct client_options *options)
 {
     json_t *answer = NULL;
-    if (job_call(service, "DELETE", options->word[0], "", &answer))
+    if (job_call(server, "DELETE", options->word[0], "", &answer))
         return client_failed();
     json_decref(answer);
     return CLIENT_OK;

@@ -14,7 +14,7 @@ bool jobs_named(const struct client_options *options)
 }
 
 /* The path of a page of up to `count` jobs; the caller frees it. NULL (failure set): no memory. */
-static char *page_path(struct service *service, const struct client_options *options, size_t count, const char *cursor)
+static char *page_path(struct server *server, const struct client_options *options, size_t count, const char *cursor)
 {
     const struct {
         const char *name, *value;
@@ -28,7 +28,7 @@ static char *page_path(struct service *service, const struct client_options *opt
     FILE *text = open_memstream(&path, &length);
     bool whole = text && fprintf(text, "/v1/jobs?limit=%zu", count) > 0;
     for (size_t i = 0; whole && i < sizeof wanted / sizeof *wanted; i++) {
-        char *value = wanted[i].value ? service_escape(service, wanted[i].value) : NULL;
+        char *value = wanted[i].value ? server_escape(server, wanted[i].value) : NULL;
         whole = !wanted[i].value || (value && fprintf(text, "&%s=%s", wanted[i].name, value) > 0);
         free(value);
     }
@@ -39,15 +39,15 @@ static char *page_path(struct service *service, const struct client_options *opt
     return NULL;
 }
 
-int jobs_find(struct service *service, const struct client_options *options, json_t **out)
+int jobs_find(struct server *server, const struct client_options *options, json_t **out)
 {
     json_t *all = json_array(), *page = NULL;
     char *cursor = NULL;
     int rc = all ? 0 : err_no_memory("the list");
     while (!rc) {
         size_t left = options->limit ? (size_t)options->limit - json_array_size(all) : PAGE;
-        char *path = page_path(service, options, left < PAGE ? left : PAGE, cursor);
-        rc = path ? service_call(service, "GET", path, &page) : ERR_NO_MEMORY;
+        char *path = page_path(server, options, left < PAGE ? left : PAGE, cursor);
+        rc = path ? server_call(server, "GET", path, &page) : ERR_NO_MEMORY;
         free(path);
         free(cursor);
         cursor = NULL;
@@ -105,13 +105,13 @@ static int job_row_add(struct table *table, const json_t *job)
 static const char *const heads[] = {"ID",      "STATE", "KIND",    "PRIORITY", "CLIENT",
                                     "CREATED", "SIZE",  "SECONDS", "NAME",     ""};
 
-int client_list(struct service *service, const struct client_options *options)
+int client_list(struct server *server, const struct client_options *options)
 {
     struct table table = {.columns = sizeof heads / sizeof *heads, .right = 1 << 6 | 1 << 7};
     json_t *all = NULL;
     size_t i;
     const json_t *job;
-    int rc = jobs_find(service, options, &all);
+    int rc = jobs_find(server, options, &all);
     if (!rc && options->json) {
         client_print_json(all);
     } else if (!rc && json_array_size(all) > 0) {

@@ -5,8 +5,8 @@
 #include "clients/client.h"
 
 /* The documents of all jobs that the options name (--state, --client, --name, --since; --limit of them), newest first:
- * *out is the caller's array. Fails as service_call. */
-int jobs_find(struct service *service, const struct client_options *options, json_t **out);
+ * *out is the caller's array. Fails as server_call. */
+int jobs_find(struct server *server, const struct client_options *options, json_t **out);
 
 /* Whether the options name jobs. */
 bool jobs_named(const struct client_options *options);

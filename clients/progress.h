@@ -21,7 +21,7 @@ void progress_start(struct progress *progress);
 /* fraction 0..1; below 0: not known. What does not fit the terminal's width is left out. */
 void progress_tell(struct progress *progress, double fraction, const char *text);
 
-/* Bytes that move, for a service_watch; `context` is a struct progress. */
+/* Bytes that move, for a server_watch; `context` is a struct progress. */
 void progress_moved(void *context, int64_t done, int64_t total);
 
 /* Remove the bar, so that something else can be written. */

@@ -15,7 +15,7 @@ enum { KEY = 80 };
 #define BUSY_SECONDS 5.0 /* before a server that refused for now is asked again */
 
 struct rerun {
-    struct service *service;
+    struct server *server;
     const struct client_options *options;
     double answered; /* when the server did last */
     int waits_for;   /* the failure that was told last as what is waited for; 0: none */
@@ -47,14 +47,14 @@ static int run_one(struct rerun *rerun, const char *id, const char *path)
     json_t *job = NULL;
     bool replayed = false;
     key_print(key, id, path);
-    int rc = service_post(rerun->service, path, key, &job, &replayed);
+    int rc = server_post(rerun->server, path, key, &job, &replayed);
     while (rc && passes(rerun, rc)) {
         if (rc != rerun->waits_for)
             fprintf(stderr, "mrirecon: waiting: %s [%s]\n", err_last()->text, err_name(rc));
         rerun->waits_for = rc;
-        rc = service_pause(rerun->service, BUSY_SECONDS);
+        rc = server_pause(rerun->server, BUSY_SECONDS);
         if (!rc)
-            rc = service_post(rerun->service, path, key, &job, &replayed);
+            rc = server_post(rerun->server, path, key, &job, &replayed);
     }
     if (rc == ERR_SCAN_GONE || rc == ERR_NOT_FOUND) {
         fprintf(stderr, "mrirecon: %s: %s [%s]\n", id, err_last()->text, err_name(rc));
@@ -80,7 +80,7 @@ static int run_words(struct rerun *rerun, const json_t *job, char **word)
     word[0] = (char *)(uintptr_t)client_text(job, "id");
     one.word = word;
     one.words = rerun->options->words + 1;
-    int status = submission_path(rerun->service, &one, word[0], &path);
+    int status = submission_path(rerun->server, &one, word[0], &path);
     if (!status && run_one(rerun, word[0], path))
         status = client_failed();
     free(path);
@@ -97,9 +97,9 @@ static int wrong(const struct client_options *options)
     return CLIENT_OK;
 }
 
-int client_rerun(struct service *service, const struct client_options *options)
+int client_rerun(struct server *server, const struct client_options *options)
 {
-    struct rerun rerun = {.service = service, .options = options, .answered = clock_seconds()};
+    struct rerun rerun = {.server = server, .options = options, .answered = clock_seconds()};
     json_t *all = NULL;
     int status = wrong(options);
     if (status)
@@ -110,7 +110,7 @@ int client_rerun(struct service *service, const struct client_options *options)
         return client_failed();
     }
     memcpy(word + 1, options->word, (size_t)options->words * sizeof *word);
-    if (jobs_find(service, options, &all))
+    if (jobs_find(server, options, &all))
         status = client_failed();
     for (size_t i = json_array_size(all); i > 0 && !status; i--) /* those that came first before the others */
         status = run_words(&rerun, json_array_get(all, i - 1), word);

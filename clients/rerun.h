@@ -5,6 +5,6 @@
 #include "clients/client.h"
 
 /* Resubmit every job that the options name (list.h) with the words PARAM=VALUE. The exit status. */
-int client_rerun(struct service *service, const struct client_options *options);
+int client_rerun(struct server *server, const struct client_options *options);
 
 #endif

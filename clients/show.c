@@ -130,18 +130,18 @@ static void show_results(struct sheet *sheet, const json_t *results)
     }
 }
 
-int client_show(struct service *service, const struct client_options *options)
+int client_show(struct server *server, const struct client_options *options)
 {
     struct sheet sheet = {.table.columns = 2};
     json_t *job = NULL;
-    char *path = NULL, *id = service_escape(service, options->word[0]);
+    char *path = NULL, *id = server_escape(server, options->word[0]);
     int rc = 0;
     if (!id || asprintf(&path, "/v1/jobs/%s", id) < 0) {
         path = NULL;
         rc = err_no_memory("a request");
     }
     if (!rc)
-        rc = service_call(service, "GET", path, &job);
+        rc = server_call(server, "GET", path, &job);
     free(path);
     free(id);
     if (!rc && options->json) {
@@ -188,10 +188,10 @@ static void show_parameter(const json_t *param)
     putchar('\n');
 }
 
-int client_kinds(struct service *service, const struct client_options *options)
+int client_kinds(struct server *server, const struct client_options *options)
 {
     json_t *answer = NULL;
-    if (service_call(service, "GET", "/v1/kinds", &answer))
+    if (server_call(server, "GET", "/v1/kinds", &answer))
         return client_failed();
     const json_t *kinds = json_object_get(answer, "kinds"), *kind, *param;
     size_t i, j, shown = 0;
@@ -282,12 +282,12 @@ static void status_workers(struct sheet *sheet, const json_t *workers)
     }
 }
 
-int client_status(struct service *service, const struct client_options *options)
+int client_status(struct server *server, const struct client_options *options)
 {
     struct sheet sheet = {.table.columns = 2};
     char *text = NULL;
     long status;
-    if (service_text(service, "/readyz?verbose", &text, &status))
+    if (server_text(server, "/readyz?verbose", &text, &status))
         return client_failed();
     json_t *answer = json_loads(text, 0, NULL);
     int code = status == 200 ? CLIENT_OK : CLIENT_FAILED;

@@ -11,10 +11,10 @@
 #include <unistd.h>
 
 /* Add "&NAME=VALUE". false: no memory. */
-static bool query_add(struct service *service, FILE *text, const char *name, size_t length, const char *value)
+static bool query_add(struct server *server, FILE *text, const char *name, size_t length, const char *value)
 {
-    char *copy = strndup(name, length), *left = copy ? service_escape(service, copy) : NULL;
-    char *right = service_escape(service, value);
+    char *copy = strndup(name, length), *left = copy ? server_escape(server, copy) : NULL;
+    char *right = server_escape(server, value);
     bool added = left && right && fprintf(text, "&%s=%s", left, right) > 0;
     free(copy);
     free(left);
@@ -22,12 +22,12 @@ static bool query_add(struct service *service, FILE *text, const char *name, siz
     return added;
 }
 
-static bool path_begin(struct service *service, FILE *text, const struct client_options *options, const char *again)
+static bool path_begin(struct server *server, FILE *text, const struct client_options *options, const char *again)
 {
-    char *name = service_escape(service, again ? again : options->kind ? options->kind : "recon");
+    char *name = server_escape(server, again ? again : options->kind ? options->kind : "recon");
     bool begun = name && fprintf(text, again ? "/v1/jobs/%s/resubmit?" : "/v1/jobs?kind=%s", name) > 0;
     free(name);
-    return begun && (!options->priority || query_add(service, text, "priority", 8, options->priority));
+    return begun && (!options->priority || query_add(server, text, "priority", 8, options->priority));
 }
 
 /* Refuse what the server would, before a scan is opened. Of kinds and parameters that this program does not know the
@@ -50,13 +50,13 @@ static int parameters_check(const struct client_options *options, bool again)
     return again ? 0 : kind->check(&values);
 }
 
-int submission_path(struct service *service, const struct client_options *options, const char *again, char **path)
+int submission_path(struct server *server, const struct client_options *options, const char *again, char **path)
 {
     size_t length = 0;
     int usage = CLIENT_OK;
     char *made = NULL;
     FILE *text = open_memstream(&made, &length);
-    bool complete = text && path_begin(service, text, options, again);
+    bool complete = text && path_begin(server, text, options, again);
     for (int i = 1; i < options->words && complete && !usage; i++) {
         const char *word = options->word[i], *equals = strchr(word, '=');
         if (!equals || equals == word)
@@ -64,7 +64,7 @@ int submission_path(struct service *service, const struct client_options *option
         else if (strncmp(word, "kind=", 5) == 0)
             usage = client_usage("The kind of a job is given by --kind, not as a parameter.");
         else
-            complete = query_add(service, text, word, (size_t)(equals - word), equals + 1);
+            complete = query_add(server, text, word, (size_t)(equals - word), equals + 1);
     }
     if (text && fclose(text) != 0)
         complete = false;
@@ -94,9 +94,9 @@ static char *name_of(const struct client_options *options, const char *scan)
 }
 
 /* `path` with the name; the caller frees it. NULL (failure set): no memory. */
-static char *path_with(struct service *service, const char *path, const char *name)
+static char *path_with(struct server *server, const char *path, const char *name)
 {
-    char *whole = NULL, *escaped = name ? service_escape(service, name) : NULL;
+    char *whole = NULL, *escaped = name ? server_escape(server, name) : NULL;
     if ((name && !escaped) || asprintf(&whole, escaped ? "%s&name=%s" : "%s", path, escaped) < 0) {
         whole = NULL;
         err_no_memory("a request");
@@ -105,11 +105,11 @@ static char *path_with(struct service *service, const char *path, const char *na
     return whole;
 }
 
-int submission_send(struct service *service, const struct client_options *options, const char *path, const char *scan,
+int submission_send(struct server *server, const struct client_options *options, const char *path, const char *scan,
                     const char *key, json_t **job)
 {
     struct progress progress;
-    const struct service_watch watch = {&progress, progress_moved};
+    const struct server_watch watch = {&progress, progress_moved};
     struct stat there;
     bool standard = strcmp(scan, "-") == 0;
     int fd = standard ? STDIN_FILENO : open(scan, O_RDONLY | O_CLOEXEC);
@@ -118,12 +118,12 @@ int submission_send(struct service *service, const struct client_options *option
     int rc = 0;
     if (S_ISDIR(there.st_mode))
         rc = err_set(ERR_IO, "%s is a folder. One scan file is submitted at a time.", scan);
-    char *name = name_of(options, scan), *whole = rc ? NULL : path_with(service, path, name);
+    char *name = name_of(options, scan), *whole = rc ? NULL : path_with(server, path, name);
     if (!rc && !whole)
         rc = ERR_NO_MEMORY;
     progress_start(&progress);
     if (!rc)
-        rc = service_upload(service, whole, fd, S_ISREG(there.st_mode) ? there.st_size : -1, key, &watch, job);
+        rc = server_upload(server, whole, fd, S_ISREG(there.st_mode) ? there.st_size : -1, key, &watch, job);
     progress_end(&progress);
     free(name);
     free(whole);

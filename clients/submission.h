@@ -7,12 +7,12 @@
 /* The path and query of a submission with the options' kind, priority and PARAM=VALUE words after the first; where
  * `again` is the id of a job, of that job's resubmission. *path is the caller's. CLIENT_OK, or what to exit with after
  * the reason was printed. */
-int submission_path(struct service *service, const struct client_options *options, const char *again, char **path);
+int submission_path(struct server *server, const struct client_options *options, const char *again, char **path);
 
 /* Upload the file `scan` ("-": standard input) with an idempotency key, or none (NULL); *job is the document of the job
  * made of it. The job is given the file's name, unless the options say not to, or give it one. Fails as
- * service_upload. */
-int submission_send(struct service *service, const struct client_options *options, const char *path, const char *scan,
+ * server_upload. */
+int submission_send(struct server *server, const struct client_options *options, const char *path, const char *scan,
                     const char *key, json_t **job);
 
 #endif

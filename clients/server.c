@@ -1,4 +1,4 @@
-#include "clients/service.h"
+#include "clients/server.h"
 
 #include <curl/curl.h>
 #include <errno.h>
@@ -18,7 +18,7 @@ enum {
     BUFFER = 256 << 10
 };
 
-struct service {
+struct server {
     CURL *curl;
     char *url, *token;      /* token NULL: none is shown */
     const char *cacert;     /* NULL: the system's certificates alone */
@@ -27,9 +27,9 @@ struct service {
 
 /* One request in progress. */
 struct exchange {
-    struct service *service;
+    struct server *server;
     const char *key; /* Idempotency-Key; NULL: none */
-    const struct service_watch *watch;
+    const struct server_watch *watch;
     char *text; /* the answer, NUL-terminated */
     size_t length;
     int source, sink; /* file descriptors, -1: none */
@@ -37,42 +37,42 @@ struct exchange {
     bool too_long, stopped;
 };
 
-int service_create(struct service **out, const char *url)
+int server_create(struct server **out, const char *url)
 {
     if (strncmp(url, "http://", 7) != 0 && strncmp(url, "https://", 8) != 0)
         return err_set(ERR_BAD_PARAMETER, "The server's address \"%s\" must begin with http:// or https://.", url);
-    struct service *service = calloc(1, sizeof *service);
-    if (!service)
+    struct server *server = calloc(1, sizeof *server);
+    if (!server)
         return err_no_memory("a connection");
-    sigemptyset(&service->stops);
-    sigaddset(&service->stops, SIGINT);
-    sigaddset(&service->stops, SIGTERM);
-    sigprocmask(SIG_BLOCK, &service->stops, &service->before);
-    service->url = strdup(url);
-    service->curl = curl_easy_init();
-    if (!service->url || !service->curl) {
-        service_free(service);
+    sigemptyset(&server->stops);
+    sigaddset(&server->stops, SIGINT);
+    sigaddset(&server->stops, SIGTERM);
+    sigprocmask(SIG_BLOCK, &server->stops, &server->before);
+    server->url = strdup(url);
+    server->curl = curl_easy_init();
+    if (!server->url || !server->curl) {
+        server_free(server);
         return err_no_memory("a connection");
     }
-    for (size_t n = strlen(service->url); n > 0 && service->url[n - 1] == '/'; n--)
-        service->url[n - 1] = 0;
-    *out = service;
+    for (size_t n = strlen(server->url); n > 0 && server->url[n - 1] == '/'; n--)
+        server->url[n - 1] = 0;
+    *out = server;
     return 0;
 }
 
-void service_free(struct service *service)
+void server_free(struct server *server)
 {
-    if (!service)
+    if (!server)
         return;
     /* A stop that came after the last call has been acted on, or comes too late to matter. */
     const struct timespec now = {0};
-    while (sigtimedwait(&service->stops, NULL, &now) > 0)
+    while (sigtimedwait(&server->stops, NULL, &now) > 0)
         ;
-    sigprocmask(SIG_SETMASK, &service->before, NULL);
-    curl_easy_cleanup(service->curl);
-    free(service->token);
-    free(service->url);
-    free(service);
+    sigprocmask(SIG_SETMASK, &server->before, NULL);
+    curl_easy_cleanup(server->curl);
+    free(server->token);
+    free(server->url);
+    free(server);
 }
 
 /* The token in the first line of a file. */
@@ -92,10 +92,10 @@ static int token_read(const char *path, char line[256])
     return 0;
 }
 
-int service_trust(struct service *service, const char *token, const char *token_file, const char *cacert)
+int server_trust(struct server *server, const char *token, const char *token_file, const char *cacert)
 {
     char line[256] = "";
-    service->cacert = cacert;
+    server->cacert = cacert;
     int rc = token_file ? token_read(token_file, line) : 0;
     if (rc)
         return rc;
@@ -106,22 +106,22 @@ int service_trust(struct service *service, const char *token, const char *token_
                        "What %s holds is more than a token: it has spaces or quotes in it. A token is one word, as "
                        "mrirecond --new-token prints it; the server's own file of tokens has their hashes.",
                        token_file ? token_file : "MRIRECON_TOKEN");
-    if (token && *token && !(service->token = strdup(token)))
+    if (token && *token && !(server->token = strdup(token)))
         return err_no_memory("a token");
     return 0;
 }
 
-int service_pause(struct service *service, double seconds)
+int server_pause(struct server *server, double seconds)
 {
     const struct timespec time = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
-    if (sigtimedwait(&service->stops, NULL, &time) > 0)
+    if (sigtimedwait(&server->stops, NULL, &time) > 0)
         return err_set(ERR_CANCELED, "Interrupted.");
     return 0;
 }
 
-char *service_escape(struct service *service, const char *text)
+char *server_escape(struct server *server, const char *text)
 {
-    char *escaped = curl_easy_escape(service->curl, text, 0);
+    char *escaped = curl_easy_escape(server->curl, text, 0);
     char *copy = escaped ? strdup(escaped) : NULL;
     curl_free(escaped);
     return copy;
@@ -148,7 +148,7 @@ static size_t on_answer(char *data, size_t one, size_t bytes, void *context)
     (void)one;
     struct exchange *exchange = context;
     long status = 0;
-    curl_easy_getinfo(exchange->service->curl, CURLINFO_RESPONSE_CODE, &status);
+    curl_easy_getinfo(exchange->server->curl, CURLINFO_RESPONSE_CODE, &status);
     if (exchange->sink < 0 || status != 200)
         return keep(exchange, data, bytes);
     for (size_t done = 0; done < bytes;) {
@@ -188,7 +188,7 @@ static int on_progress(void *context, curl_off_t down_total, curl_off_t down, cu
 {
     struct exchange *exchange = context;
     const struct timespec now = {0};
-    if (sigtimedwait(&exchange->service->stops, NULL, &now) > 0) {
+    if (sigtimedwait(&exchange->server->stops, NULL, &now) > 0) {
         exchange->stopped = true;
         return 1;
     }
@@ -208,7 +208,7 @@ static int answer_refused(const struct exchange *exchange, const char *path, lon
     int rc;
     if (!code)
         rc = err_set(ERR_IO, "%s answered %ld to %s, and not as mrirecond would. Is the address right?",
-                     exchange->service->url, status, path);
+                     exchange->server->url, status, path);
     else if (strcmp(err_name(err_from_name(code)), code) != 0) /* a newer server's */
         rc = err_set(ERR_INTERNAL, "%s: %s", code, detail ? detail : "no reason was given.");
     else
@@ -220,7 +220,7 @@ static int answer_refused(const struct exchange *exchange, const char *path, lon
 /* A server that is not trusted, or does not speak what its address says; 0: it is something else. */
 static int explain_tls(const struct exchange *exchange, CURLcode result, const char *reason)
 {
-    const char *url = exchange->service->url, *cacert = exchange->service->cacert;
+    const char *url = exchange->server->url, *cacert = exchange->server->cacert;
     bool plain = strncmp(url, "http://", 7) == 0;
     if (result == CURLE_PEER_FAILED_VERIFICATION && strstr(reason, "does not match"))
         return err_set(ERR_IO,
@@ -257,7 +257,7 @@ static int explain_tls(const struct exchange *exchange, CURLcode result, const c
 
 static int explain(const struct exchange *exchange, CURLcode result, const char *details)
 {
-    const char *url = exchange->service->url;
+    const char *url = exchange->server->url;
     const char *reason = *details ? details : curl_easy_strerror(result);
     if (exchange->stopped)
         return err_set(ERR_CANCELED, "Interrupted.");
@@ -293,7 +293,7 @@ static int explain(const struct exchange *exchange, CURLcode result, const char 
 static int request_prepare(struct exchange *exchange, const char *method, const char *address,
                            struct curl_slist **headers)
 {
-    CURL *curl = exchange->service->curl;
+    CURL *curl = exchange->server->curl;
     curl_easy_reset(curl); /* keeps the connection */
     *headers = curl_slist_append(NULL, "Content-Type: application/octet-stream");
     if (*headers && exchange->key) {
@@ -322,12 +322,12 @@ static int request_prepare(struct exchange *exchange, const char *method, const 
     curl_easy_setopt(curl, CURLOPT_XFERINFODATA, exchange);
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_answer);
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, exchange);
-    if (exchange->service->token) {
+    if (exchange->server->token) {
         curl_easy_setopt(curl, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
-        curl_easy_setopt(curl, CURLOPT_XOAUTH2_BEARER, exchange->service->token);
+        curl_easy_setopt(curl, CURLOPT_XOAUTH2_BEARER, exchange->server->token);
     }
-    if (exchange->service->cacert)
-        curl_easy_setopt(curl, CURLOPT_CAINFO, exchange->service->cacert);
+    if (exchange->server->cacert)
+        curl_easy_setopt(curl, CURLOPT_CAINFO, exchange->server->cacert);
     if (strcmp(method, "POST") == 0)
         curl_easy_setopt(curl, CURLOPT_POST, 1L);
     else if (strcmp(method, "GET") != 0)
@@ -338,12 +338,12 @@ static int request_prepare(struct exchange *exchange, const char *method, const 
 /* Send and receive. `bytes` is the length of the body, -1: unknown. */
 static int perform(struct exchange *exchange, const char *method, const char *path, int64_t bytes, long *status)
 {
-    CURL *curl = exchange->service->curl;
+    CURL *curl = exchange->server->curl;
     char details[CURL_ERROR_SIZE] = "";
     struct curl_slist *headers = NULL;
     char *address = NULL;
     int rc = 0;
-    if (asprintf(&address, "%s%s", exchange->service->url, path) < 0)
+    if (asprintf(&address, "%s%s", exchange->server->url, path) < 0)
         return err_no_memory("a request");
     rc = request_prepare(exchange, method, address, &headers);
     if (rc)
@@ -382,15 +382,15 @@ static int parse(const struct exchange *exchange, json_t **out)
         answer = json_loads(exchange->text, 0, &error);
         if (!answer)
             return err_set(ERR_IO, "%s answered with something that is not JSON (%s). Is the address right?",
-                           exchange->service->url, error.text);
+                           exchange->server->url, error.text);
     }
     *out = answer;
     return 0;
 }
 
-int service_call(struct service *service, const char *method, const char *path, json_t **out)
+int server_call(struct server *server, const char *method, const char *path, json_t **out)
 {
-    struct exchange exchange = {.service = service, .source = -1, .sink = -1};
+    struct exchange exchange = {.server = server, .source = -1, .sink = -1};
     long status;
     int rc = perform(&exchange, method, path, 0, &status);
     if (!rc)
@@ -399,23 +399,23 @@ int service_call(struct service *service, const char *method, const char *path, 
     return rc;
 }
 
-int service_post(struct service *service, const char *path, const char *key, json_t **out, bool *replayed)
+int server_post(struct server *server, const char *path, const char *key, json_t **out, bool *replayed)
 {
-    struct exchange exchange = {.service = service, .key = key, .source = -1, .sink = -1};
+    struct exchange exchange = {.server = server, .key = key, .source = -1, .sink = -1};
     struct curl_header *header;
     long status;
     int rc = perform(&exchange, "POST", path, 0, &status);
     if (!rc)
         rc = parse(&exchange, out);
     *replayed =
-        !rc && curl_easy_header(service->curl, "Idempotency-Replayed", 0, CURLH_HEADER, -1, &header) == CURLHE_OK;
+        !rc && curl_easy_header(server->curl, "Idempotency-Replayed", 0, CURLH_HEADER, -1, &header) == CURLHE_OK;
     free(exchange.text);
     return rc;
 }
 
-int service_text(struct service *service, const char *path, char **out, long *status)
+int server_text(struct server *server, const char *path, char **out, long *status)
 {
-    struct exchange exchange = {.service = service, .source = -1, .sink = -1};
+    struct exchange exchange = {.server = server, .source = -1, .sink = -1};
     long seen;
     int rc = perform(&exchange, "GET", path, 0, &seen);
     if (rc && seen == 503 && exchange.text)
@@ -432,10 +432,10 @@ int service_text(struct service *service, const char *path, char **out, long *st
     return 0;
 }
 
-int service_upload(struct service *service, const char *path, int fd, int64_t bytes, const char *key,
-                   const struct service_watch *watch, json_t **out)
+int server_upload(struct server *server, const char *path, int fd, int64_t bytes, const char *key,
+                  const struct server_watch *watch, json_t **out)
 {
-    struct exchange exchange = {.service = service, .key = key, .watch = watch, .source = fd, .sink = -1};
+    struct exchange exchange = {.server = server, .key = key, .watch = watch, .source = fd, .sink = -1};
     long status;
     int rc = perform(&exchange, "POST", path, bytes, &status);
     if (!rc)
@@ -473,16 +473,16 @@ static json_t *warnings_read(CURL *curl)
     return warnings;
 }
 
-int service_download(struct service *service, const char *path, int fd, const struct service_watch *watch,
-                     json_t **warnings)
+int server_download(struct server *server, const char *path, int fd, const struct server_watch *watch,
+                    json_t **warnings)
 {
-    struct exchange exchange = {.service = service, .watch = watch, .source = -1, .sink = fd};
+    struct exchange exchange = {.server = server, .watch = watch, .source = -1, .sink = fd};
     long status;
     int rc = perform(&exchange, "GET", path, 0, &status);
     if (!rc && status != 200)
-        rc = err_set(ERR_IO, "%s answered %ld where a file was expected. Is the address right?", service->url, status);
+        rc = err_set(ERR_IO, "%s answered %ld where a file was expected. Is the address right?", server->url, status);
     free(exchange.text);
     if (!rc)
-        *warnings = warnings_read(service->curl);
+        *warnings = warnings_read(server->curl);
     return rc;
 }

@@ -1,9 +1,8 @@
 /* clock.h: the clocks of gridding/base/clock.h, and what only the daemon needs: the boot clock, which counts the
- * machine's sleep as well, timed waits for a condition, and times as text. */
+ * machine's sleep as well, and times as text. */
 #ifndef MRIRECON_DAEMON_CLOCK_H
 #define MRIRECON_DAEMON_CLOCK_H
 
-#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <time.h>
@@ -34,23 +33,6 @@ static inline int64_t clock_offset(int64_t *now)
         after = clock_boot_milliseconds();
     } while (after - before > CLOCK_AT_ONCE_MS);
     return *now - after;
-}
-
-/* A condition for clock_cond_wait(). */
-static inline void clock_cond_init(pthread_cond_t *condition)
-{
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(condition, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-}
-
-/* pthread_cond_timedwait() until clock_seconds() reaches `until`: 0 or ETIMEDOUT. */
-static inline int clock_cond_wait(pthread_cond_t *condition, pthread_mutex_t *lock, double until)
-{
-    struct timespec end = {.tv_sec = (time_t)until, .tv_nsec = (long)(1e9 * (until - (double)(time_t)until))};
-    return pthread_cond_timedwait(condition, lock, &end);
 }
 
 enum { CLOCK_TEXT = 32 };

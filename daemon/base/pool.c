@@ -1,5 +1,7 @@
 #include "daemon/base/pool.h"
 
+#include "daemon/base/thread.h"
+
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -103,11 +105,11 @@ int pool_create(struct pool **out, const struct pool_limits *limits)
     pool->limits = *limits;
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->news, NULL);
-    for (int failed; pool->threads < limits->threads; pool->threads++) {
-        failed = pthread_create(&pool->thread[pool->threads], NULL, pool_thread, pool);
-        if (failed) {
+    for (; pool->threads < limits->threads; pool->threads++) {
+        int rc = thread_start(&pool->thread[pool->threads], pool_thread, pool, "runs a pool's tasks");
+        if (rc) {
             pool_free(pool);
-            return err_set(ERR_INTERNAL, "A thread cannot be started: %s.", strerror(failed));
+            return rc;
         }
     }
     *out = pool;

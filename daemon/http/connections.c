@@ -1,6 +1,7 @@
 #include "daemon/http/connections.h"
 
 #include "daemon/base/clock.h"
+#include "daemon/base/thread.h"
 
 #include <linux/tcp.h>
 #include <netinet/in.h>
@@ -96,7 +97,7 @@ static void *watch_all(void *context)
             if (!watch->closing && too_slow(connections, watch, now))
                 watch_close(watch);
         surplus_thin(connections, now);
-        clock_cond_wait(&connections->stop, &connections->lock, clock_seconds() + LOOK_SECONDS);
+        thread_cond_wait(&connections->stop, &connections->lock, clock_seconds() + LOOK_SECONDS);
     }
     pthread_mutex_unlock(&connections->lock);
     return NULL;
@@ -108,12 +109,12 @@ int connections_create(struct connections **out, const struct connection_limits 
     if (!connections)
         return err_no_memory("the list of connections");
     connections->limits = *limits;
-    clock_cond_init(&connections->stop);
+    thread_cond_init(&connections->stop);
     pthread_mutex_init(&connections->lock, NULL);
-    int failed = pthread_create(&connections->thread, NULL, watch_all, connections);
-    if (failed) {
+    int rc = thread_start(&connections->thread, watch_all, connections, "watches connections");
+    if (rc) {
         free(connections);
-        return err_set(ERR_INTERNAL, "The thread that watches connections cannot be started: %s.", strerror(failed));
+        return rc;
     }
     *out = connections;
     return 0;

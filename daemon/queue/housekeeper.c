@@ -1,6 +1,7 @@
 #include "daemon/queue/housekeeper.h"
 
 #include "daemon/base/clock.h"
+#include "daemon/base/thread.h"
 #include "daemon/queue/jobs.h"
 
 #include <errno.h>
@@ -195,13 +196,14 @@ int housekeeper_create(struct housekeeper **out, const struct core *core, struct
     housekeeper->core = *core;
     housekeeper->scheduler = scheduler;
     housekeeper->stop = eventfd(0, EFD_CLOEXEC);
-    int failed =
-        housekeeper->stop < 0 ? errno : pthread_create(&housekeeper->thread, NULL, housekeeper_run, housekeeper);
-    if (failed) {
+    int rc = housekeeper->stop < 0
+                 ? err_set(ERR_INTERNAL, "No eventfd for the housekeeper: %s.", strerror(errno))
+                 : thread_start(&housekeeper->thread, housekeeper_run, housekeeper, "keeps deadlines and retention");
+    if (rc) {
         if (housekeeper->stop >= 0)
             close(housekeeper->stop);
         free(housekeeper);
-        return err_set(ERR_INTERNAL, "The housekeeper's thread cannot be started: %s.", strerror(failed));
+        return rc;
     }
     *out = housekeeper;
     return 0;

@@ -2,6 +2,7 @@
 
 #include "daemon/base/child.h"
 #include "daemon/base/clock.h"
+#include "daemon/base/thread.h"
 #include "daemon/wire.h"
 #include "recon/image/image.h"
 
@@ -435,9 +436,8 @@ int scheduler_create(struct scheduler **out, const struct core *core)
     if (!rc && scheduler->wake < 0)
         rc = err_set(ERR_INTERNAL, "No eventfd for the scheduler: %s.", strerror(errno));
     pthread_mutex_init(&scheduler->lock, NULL);
-    int failed = rc ? 0 : pthread_create(&scheduler->thread, NULL, scheduler_run, scheduler);
-    if (failed)
-        rc = err_set(ERR_INTERNAL, "The scheduler's thread cannot be started: %s.", strerror(failed));
+    if (!rc)
+        rc = thread_start(&scheduler->thread, scheduler_run, scheduler, "schedules jobs");
     if (rc) {
         if (scheduler->wake >= 0)
             close(scheduler->wake);

@@ -1,6 +1,7 @@
 #include "daemon/spool/uploads_parts.h"
 
 #include "daemon/base/clock.h"
+#include "daemon/base/thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -46,7 +47,7 @@ int uploads_create(struct uploads **out, struct spool *spool, const char *state_
     int64_t now;
     uploads->clock_offset = clock_offset(&now);
     uploads->log = log;
-    clock_cond_init(&uploads->stop);
+    thread_cond_init(&uploads->stop);
     pthread_mutex_init(&uploads->lock, NULL);
     pthread_mutex_init(&uploads->open_lock, NULL);
     snprintf(path, sizeof path, "%s/uploads", state_dir);

@@ -2,6 +2,7 @@
 #include "daemon/spool/uploads_parts.h"
 
 #include "daemon/base/clock.h"
+#include "daemon/base/thread.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -102,7 +103,7 @@ static void *reap(void *context)
         double until = clock_seconds() + CLOCK_SECONDS;
         pthread_mutex_lock(&uploads->lock);
         if (!uploads->stopping)
-            clock_cond_wait(&uploads->stop, &uploads->lock, until);
+            thread_cond_wait(&uploads->stop, &uploads->lock, until);
     }
     pthread_mutex_unlock(&uploads->lock);
     return NULL;
@@ -147,11 +148,8 @@ int uploads_recover(struct uploads *uploads, struct store *store, const int64_t 
     *resumed = 0;
     int rc = uploads_each(uploads->folder, recover, &(struct pass){uploads, resumed});
     if (!rc) {
-        int failed = pthread_create(&uploads->reaper, NULL, reap, uploads);
-        uploads->reaps = failed == 0;
-        if (failed)
-            rc = err_set(ERR_INTERNAL, "The thread that removes expired uploads cannot be started: %s.",
-                         strerror(failed));
+        rc = thread_start(&uploads->reaper, reap, uploads, "removes expired uploads");
+        uploads->reaps = !rc;
     }
     return rc;
 }

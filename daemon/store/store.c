@@ -2,6 +2,7 @@
 #include "daemon/store/store_parts.h"
 
 #include "daemon/base/clock.h"
+#include "daemon/base/thread.h"
 #include "daemon/wire.h"
 
 #include <stdio.h>
@@ -12,7 +13,7 @@
 
 static void locks_init(struct store *store)
 {
-    clock_cond_init(&store->news);
+    thread_cond_init(&store->news);
     pthread_mutex_init(&store->lock, NULL);
     pthread_mutex_init(&store->tally_lock, NULL);
     pthread_mutex_init(&store->reader_lock, NULL);

@@ -2,6 +2,7 @@
 #include "daemon/store/store_parts.h"
 
 #include "daemon/base/clock.h"
+#include "daemon/base/thread.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -177,7 +178,7 @@ static void *writer_run(void *context)
         double until = clock_seconds() + PROOF_SECONDS;
         int waited = 0;
         while (!store->first && !store->closing && waited != ETIMEDOUT)
-            waited = clock_cond_wait(&store->news, &store->lock, until);
+            waited = thread_cond_wait(&store->news, &store->lock, until);
         if (!store->first && store->closing)
             break;
         struct change *first = changes_take(store);
@@ -256,11 +257,9 @@ int writer_start(struct store *store)
 {
     store->file[0].path = sqlite3_db_filename(store->writer.db, "main");
     store->file[1].path = sqlite3_filename_wal(store->file[0].path);
-    int failed = pthread_create(&store->thread, NULL, writer_run, store);
-    if (failed)
-        return err_set(ERR_INTERNAL, "The job store's thread cannot be started: %s.", strerror(failed));
-    store->threaded = true;
-    return 0;
+    int rc = thread_start(&store->thread, writer_run, store, "writes the job store");
+    store->threaded = !rc;
+    return rc;
 }
 
 void writer_stop(struct store *store)

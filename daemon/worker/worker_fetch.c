@@ -1,6 +1,7 @@
 #include "daemon/worker/worker_fetch.h"
 
 #include "daemon/base/clock.h"
+#include "daemon/base/thread.h"
 #include "daemon/base/log.h"
 #include "gridding/base/host_memory.h"
 #include "recon/scan/decoder.h"
@@ -182,10 +183,10 @@ int fetcher_create(struct fetcher **out, const struct worker_options *options)
     log_init(&f->log, LOG_LEVEL_WARNING, false);
     pthread_mutex_init(&f->lock, NULL);
     pthread_cond_init(&f->work, NULL);
-    clock_cond_init(&f->done);
+    thread_cond_init(&f->done);
     int rc = decoder_create(&f->decoder, options->codec);
-    if (rc == 0 && pthread_create(&thread, NULL, fetch, f) != 0)
-        rc = err_set(ERR_INTERNAL, "The thread that reads scans cannot be started.");
+    if (rc == 0)
+        rc = thread_start(&thread, fetch, f, "reads scans");
     if (rc != 0) {
         decoder_free(f->decoder);
         free(f);

@@ -1,6 +1,7 @@
 #include "daemon/worker/worker_progress.h"
 
 #include "daemon/base/clock.h"
+#include "daemon/base/thread.h"
 #include "daemon/wire.h"
 
 #include <pthread.h>
@@ -75,10 +76,11 @@ int reporter_create(struct reporter **out, int socket)
         return err_set(ERR_NO_MEMORY, "No memory to report progress.");
     r->socket = socket;
     pthread_mutex_init(&r->lock, NULL);
-    clock_cond_init(&r->work);
-    if (pthread_create(&thread, NULL, report, r) != 0) {
+    thread_cond_init(&r->work);
+    int rc = thread_start(&thread, report, r, "reports progress");
+    if (rc) {
         free(r);
-        return err_set(ERR_INTERNAL, "The thread that reports progress cannot be started.");
+        return rc;
     }
     pthread_detach(thread);
     *out = r;

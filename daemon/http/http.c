@@ -1,6 +1,5 @@
 #include "daemon/http/http.h"
 
-#include "daemon/base/clock.h"
 #include "daemon/http/http_answer.h"
 #include "daemon/http/http_check.h"
 #include "daemon/http/listen.h"

@@ -1,7 +1,6 @@
 /* What the query of a submission says: kind, parameters, name, priority, deadline. */
 #include "daemon/http/routes.h"
 
-#include "daemon/base/clock.h"
 #include "recon/recon.h"
 
 #include <ctype.h>

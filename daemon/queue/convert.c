@@ -17,11 +17,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* How long a failure is remembered: long enough to be told to all who waited for it. */
+/* s that a failure is remembered: long enough for every request that waited for it */
 #define FAILURE_SECONDS 10.0
 
-/* Conversions that run at a time: while a client's large image is written, others have theirs. They have less priority
- * than what serves connections. */
+/* Concurrent conversions: a client's large image must not delay those of others. They have lower priority than the
+ * threads that serve connections. */
 static const struct pool_limits pool_limits = {.threads = 3, .client = 1, .niceness = 10};
 
 struct task {
@@ -31,8 +31,8 @@ struct task {
     uint64_t ticket;
     char id[JOB_ID];
     enum image_format format;
-    int asked; /* requests that wait for it */
-    int stop;  /* eventfd, while it runs: readable once nobody waits any more; -1: it does not run */
+    int asked; /* requests waiting for it */
+    int stop;  /* eventfd, while it runs: readable when no request waits any longer; -1: it does not run */
     bool failed;
     double forget; /* clock_seconds() */
     struct err failure;
@@ -74,8 +74,8 @@ static int child_wait(const struct task *task, int pidfd)
     }
 }
 
-/* The codec left the reason in place of the image: there is no such image. It read what a worker wrote, and is believed
- * no more than that. */
+/* The codec wrote an error in place of the image: this image does not exist. The codec processes untrusted input, so
+ * its text is checked. */
 static int codec_refused(const struct converter *converter, const char *part)
 {
     char text[CODEC_REASON + 1];
@@ -90,7 +90,7 @@ static int codec_refused(const struct converter *converter, const char *part)
     return err_set(ERR_NOT_ACCEPTABLE, "%s", text);
 }
 
-/* Run the codec to its end, in the time that it has; what it writes is `part` among the results. */
+/* Run the codec with the time limit; its output is `part`, in the folder of results. */
 static int codec_run(const struct task *task, const char *format, const char *part, char *const argv[])
 {
     const struct converter *converter = task->converter;
@@ -126,7 +126,7 @@ static int job_gone(const struct task *task)
                    image_format_name(task->format));
 }
 
-/* What the codec wrote is on the disk, then in its place among the results, and counted. */
+/* fsync the codec's output, rename it into the job's results, and count its bytes. */
 static int image_keep(const struct converter *converter, const struct task *task, const char *part)
 {
     char name[SPOOL_NAME];
@@ -138,23 +138,23 @@ static int image_keep(const struct converter *converter, const struct task *task
     if (fd >= 0)
         close(fd);
     if (!rc && store_kept_add(converter->store, task->id, written.st_size) == ERR_NOT_FOUND) {
-        spool_results_remove(converter->spool, task->id); /* which met a folder that was not empty any more */
+        spool_results_remove(converter->spool, task->id); /* the job's removal found the folder not empty */
         rc = job_gone(task);
     }
     return rc;
 }
 
-/* Run the codec on image.h5, into a name that is never served, and rename it. */
+/* Run the codec on image.h5 with a temporary output name that is never served, then rename. */
 static int codec_convert(const struct task *task)
 {
     const struct converter *converter = task->converter;
     const char *format = image_format_name(task->format);
     char folder[32], in[80], part[SPOOL_NAME + 8], out[JOB_ID + SPOOL_NAME + 48];
-    /* The child shares no descriptor of ours but reaches the folder through us: it needs no path of the state folder.
-     */
+    /* The child inherits no descriptor; it reaches the folder through /proc/PID/fd of this process and needs no path of
+     * the state folder. */
     snprintf(folder, sizeof folder, "/proc/%d/fd/%d", (int)getpid(), converter->spool->results);
     snprintf(in, sizeof in, "%s/%s/image.h5", folder, task->id);
-    /* Beside the folders of jobs: what a crash leaves of it is found at the next start without a look into each. */
+    /* Beside the jobs' folders, so that the next start finds the leftover of a crash without opening each of them. */
     snprintf(part, sizeof part, ".%s.%s", task->id, format);
     snprintf(out, sizeof out, "%s/%s", folder, part);
     char *const argv[] = {(char *)converter->codec, "convert", in, (char *)format, out, NULL};
@@ -176,7 +176,7 @@ static void task_remove(struct converter *converter, struct task *task)
     free(task);
 }
 
-/* Forget failures that are old. Under the lock. */
+/* Drop old failures. Under the lock. */
 static void failures_forget(struct converter *converter)
 {
     double now = clock_seconds();
@@ -187,7 +187,7 @@ static void failures_forget(struct converter *converter)
     }
 }
 
-/* Whether anybody still waits for it; then it can be stopped from now on. */
+/* Whether a request still waits for it. From now on it can be stopped. */
 static bool task_begin(struct task *task)
 {
     pthread_mutex_lock(&task->converter->lock);
@@ -198,7 +198,7 @@ static bool task_begin(struct task *task)
     return wanted;
 }
 
-/* In a thread of the pool. Of a success nothing is kept, nor of what nobody waited for. */
+/* In a thread of the pool. Only a failure that someone waited for is remembered. */
 static void task_run(struct pool_task *run)
 {
     struct task *task = (struct task *)run;
@@ -265,7 +265,7 @@ void converter_free(struct converter *converter)
     free(converter);
 }
 
-/* A task that was not there yet; NULL: no memory. Under the lock. */
+/* Add a task; NULL: no memory. Under the lock. */
 static struct task *task_add(struct converter *converter, const char *id, enum image_format format, const char *client)
 {
     struct task *task = calloc(1, sizeof *task);

@@ -1,8 +1,8 @@
-/* convert.h: images of finished jobs in formats that their jobs did not write, made on request by mrirecon-codec and
- * kept.
+/* convert.h: images of finished jobs in further formats, made on request by mrirecon-codec and kept.
  *
- * Any thread may ask; threads of its own run conversions, one of a client at a time, and clients take turns (pool.h).
- * Requests for the same file share one. One that nobody waits for any more is not run, or stopped.
+ * Any thread may ask. Conversions run in threads of a pool, at most one per client, clients in turn (pool.h). Requests
+ * for the same file share one conversion. A conversion that no request waits for any longer is not started, or is
+ * stopped.
  */
 #ifndef MRIRECON_DAEMON_CONVERT_H
 #define MRIRECON_DAEMON_CONVERT_H
@@ -16,19 +16,19 @@
 
 struct converter;
 
-/* `codec` and the others must outlive the converter. `seconds`: the most that one conversion may take. */
+/* `codec` and all pointers must outlive the converter. `seconds`: time limit of one conversion. */
 int converter_create(struct converter **out, const char *codec, int64_t seconds, struct spool *spool,
                      struct store *store, struct waiters *waiters, const struct log *log);
-/* Stops what runs. */
+/* Stops running conversions. */
 void converter_free(struct converter *converter);
 
-/* Ask for image.FORMAT of a job, in the turn of `client`. 0: it is being made; converter_key() is woken when that has
- * ended. Then either the file is there, or asking again tells why not (for a few seconds; after that it is tried
- * again). *ticket (0 at first) stands for the request, the same each time. Fails with ERR_INTERNAL, ERR_SPOOL_FULL,
+/* Request image.FORMAT of a job, in the turn of `client`. 0: it is being made, and converter_key() is woken at its end;
+ * then either the file exists, or asking again fails with the reason (for a few seconds; after that a request starts a
+ * new attempt). *ticket (0 at first) identifies the request in further calls. Fails with ERR_INTERNAL, ERR_SPOOL_FULL,
  * ERR_TIMEOUT, ERR_NOT_FOUND, ERR_NO_MEMORY. */
 int converter_ask(struct converter *converter, const char *id, enum image_format format, const char *client,
                   uint64_t *ticket);
-/* The request of this ticket does not wait any more. */
+/* The request with this ticket no longer waits. */
 void converter_leave(struct converter *converter, uint64_t ticket);
 void converter_key(const char *id, enum image_format format, char key[WAITER_KEY]);
 

@@ -1,4 +1,4 @@
-/* core.h: what everything that works on the queue works with. */
+/* core.h: what all modules that work on the queue share. */
 #ifndef MRIRECON_DAEMON_CORE_H
 #define MRIRECON_DAEMON_CORE_H
 
@@ -6,7 +6,7 @@
 #include "daemon/queue/waiters.h"
 #include "daemon/spool/spool.h"
 
-/* None of it is owned here: all of it outlives whoever is given it. */
+/* Nothing is owned: all members outlive their users. */
 struct core {
     const struct options *options;
     const struct log *log;

@@ -14,7 +14,7 @@
 
 enum {
     LOOK_SECONDS = 1,
-    TOGETHER = 64, /* jobs looked at in one go */
+    TOGETHER = 64, /* jobs read from the store at a time */
     FOUND_SECONDS = 3600,
 };
 
@@ -23,8 +23,8 @@ struct housekeeper {
     struct scheduler *scheduler;
     pthread_t thread;
     int stop;      /* eventfd */
-    bool troubled; /* the last look failed, and that was said */
-    double next;   /* clock_seconds() of the next look at what was kept aside */
+    bool troubled; /* the last pass failed, and the log says so */
+    double next;   /* clock_seconds() of the next pass over found-TIME folders */
 };
 
 /* ---- deadlines ---- */
@@ -65,8 +65,8 @@ static int make_room(const struct core *core, int64_t most, int *removed)
     return rc;
 }
 
-/* Bytes by which kept scans have to become fewer: they take half of what uploads may at most, and an upload that was
- * refused for want of room finds it the next time. */
+/* Bytes of kept scans to remove: they may use half of the space for uploads, and an upload refused for lack of space
+ * finds it at the next attempt. */
 static int64_t scans_excess(struct spool *spool, int64_t kept)
 {
     int64_t lacked = spool_lacked(spool), free = 0;
@@ -79,7 +79,8 @@ static int64_t scans_excess(struct spool *spool, int64_t kept)
     return excess > lacked ? excess : lacked;
 }
 
-/* The file first: of a crash in between a row remains that counts too much, and is found here again. */
+/* The file before the row: a crash in between leaves a row that counts too many bytes, and the next pass corrects
+ * it. */
 static int scans_yield(const struct core *core, int *dropped)
 {
     char id[1][JOB_ID];
@@ -145,7 +146,7 @@ static void cancel_left(struct housekeeper *housekeeper)
         log_line(housekeeper->core.log, LOG_LEVEL_INFO, id,
                  "the waiting client disconnected; canceled as it had asked");
         int rc = job_cancel(&housekeeper->core, housekeeper->scheduler, id, &state);
-        if (rc && rc != ERR_CONFLICT && rc != ERR_NOT_FOUND) /* it ended, or was deleted */
+        if (rc && rc != ERR_CONFLICT && rc != ERR_NOT_FOUND) /* it has ended or was deleted */
             log_line(housekeeper->core.log, LOG_LEVEL_ERROR, id, "it cannot be canceled: %s", err_last()->text);
     }
 }

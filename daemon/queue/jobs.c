@@ -2,7 +2,7 @@
 
 #include "daemon/base/clock.h"
 
-enum { TOGETHER = 64 }; /* jobs looked at in one go */
+enum { TOGETHER = 64 }; /* jobs read from the store at a time */
 
 int job_cancel(const struct core *core, struct scheduler *scheduler, const char *id, enum job_state *state)
 {
@@ -11,7 +11,7 @@ int job_cancel(const struct core *core, struct scheduler *scheduler, const char 
     if (rc)
         return rc;
     if (*state == JOB_CANCELED && before == JOB_QUEUED) {
-        /* The scheduler never saw it. */
+        /* The scheduler never had it. */
         metrics_canceled(core->metrics);
         if (core->options->keep_scans == KEEP_NONE)
             spool_remove(core->spool, id);
@@ -38,7 +38,7 @@ int jobs_purge(const struct core *core, int64_t age, int state, int *removed)
     int64_t now = clock_milliseconds();
     int count, rc = store_ended(core->store, now - 1000 * age, state, ids, 1, &count);
     *removed = 0;
-    if (rc || !count) /* as it is nearly always: nothing that would go through the writer */
+    if (rc || !count) /* the usual case: no need for the store's writer */
         return rc;
     rc = store_time(core->store, &now);
     for (count = TOGETHER; !rc && count == TOGETHER;) {
@@ -54,6 +54,6 @@ int64_t jobs_keep_bytes(const struct options *options, const struct spool *spool
     int64_t most = options->keep_bytes, bytes, free;
     if (most >= 0)
         return most;
-    /* A disk that does not tell its size loses nothing. */
+    /* If the size of the disk is unknown, nothing is removed. */
     return spool_disk(spool, &bytes, &free) ? 0 : bytes / 100 * -most;
 }

@@ -28,7 +28,7 @@ struct named {
     struct histogram histogram[NAMES];
 };
 
-/* What can fail on a GPU. */
+/* Failures of a GPU. */
 static const int gpu_kinds[] = {ERR_DEVICE, ERR_GPU_OOM};
 enum { GPU_KINDS = sizeof gpu_kinds / sizeof *gpu_kinds };
 
@@ -81,7 +81,7 @@ int metrics_create(struct metrics **out)
         return err_no_memory("the metrics");
     pthread_mutex_init(&metrics->lock, NULL);
     metrics->started = 1e-3 * (double)clock_milliseconds();
-    /* Prometheus sees no increase in a counter that begins with its first event. */
+    /* Prometheus sees no increase if a counter first appears with its first event. */
     for (const struct kind *kind = recon_kinds; kind->name; kind++) {
         index_of(&metrics->submitted, kind->name);
         index_of(&metrics->completed, kind->name);
@@ -124,7 +124,7 @@ void metrics_rejected(struct metrics *metrics, int code)
 void metrics_started(struct metrics *metrics, double waited)
 {
     pthread_mutex_lock(&metrics->lock);
-    /* By a clock that may have been set back meanwhile. */
+    /* The wall clock may have been set back meanwhile. */
     histogram_add(&metrics->waited, waited > 0 ? waited : 0);
     pthread_mutex_unlock(&metrics->lock);
 }
@@ -327,7 +327,7 @@ static void print_process(const struct metrics *metrics, FILE *out)
             (double)pages * (double)sysconf(_SC_PAGESIZE));
     if (file)
         fclose(file);
-    int fds = -3; /* ".", "..", and the one that reads */
+    int fds = -3; /* ".", "..", and the descriptor of the folder itself */
     DIR *folder = opendir("/proc/self/fd");
     while (folder && readdir(folder))
         fds++;
@@ -341,7 +341,7 @@ static void print_process(const struct metrics *metrics, FILE *out)
     one(out, "process_start_time_seconds", "gauge", "When the daemon started.", metrics->started);
 }
 
-/* What is kept of ended jobs, and what bounds it. */
+/* Results and scans of ended jobs, and their limits. */
 static void print_kept(const struct metrics *metrics, const struct metrics_now *now, FILE *out)
 {
     head(out, PREFIX "kept_jobs", "gauge", "Jobs that have ended and are kept, with their results.");
@@ -402,7 +402,7 @@ void metrics_print(struct metrics *metrics, const struct metrics_now *now, FILE 
         fprintf(out, PREFIX "gpu_memory_total_bytes{gpu=\"%s\"} %lld\n", now->gpu[i].device,
                 (long long)now->gpu[i].total);
     pthread_mutex_lock(&metrics->lock);
-    for (int i = 0; i < now->gpus * GPU_KINDS; i++) /* 0, before the first failure */
+    for (int i = 0; i < now->gpus * GPU_KINDS; i++) /* 0 until the first failure */
         index_of(&metrics->gpu_failures[i % GPU_KINDS], now->gpu[i / GPU_KINDS].device);
     print_kept(metrics, now, out);
     print_jobs(metrics, out);

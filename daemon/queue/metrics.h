@@ -1,6 +1,7 @@
-/* metrics.h: what /metrics tells (Prometheus text format 0.0.4). Any thread; one lock inside, held for a few additions.
+/* metrics.h: counters and the text of /metrics (Prometheus text format 0.0.4). Any thread; one internal lock, held for
+ * a few additions.
  *
- * Labels hold no ids and nothing that a sender chose: kinds, codes of err.h, names of stages and devices.
+ * Labels contain no ids and no text from clients: kinds, codes of err.h, names of stages and devices.
  */
 #ifndef MRIRECON_DAEMON_METRICS_H
 #define MRIRECON_DAEMON_METRICS_H
@@ -16,22 +17,22 @@ int metrics_create(struct metrics **out);
 void metrics_free(struct metrics *metrics);
 
 void metrics_submitted(struct metrics *metrics, const char *kind);
-/* An upload was accepted; `format`: as scan_sniff() says. */
+/* An upload was accepted; `format`: of scan_sniff(). */
 void metrics_ingested(struct metrics *metrics, const char *format, int64_t bytes);
 void metrics_rejected(struct metrics *metrics, int code); /* an upload was refused */
 void metrics_started(struct metrics *metrics, double waited);
 void metrics_retried(struct metrics *metrics);
-/* A job went back into the queue because the server was short of something of its own; `code` says of what. */
+/* A job was queued again because of a shortage of the server's own (SHORTAGES in scheduler.h); `code` says of what. */
 void metrics_put_back(struct metrics *metrics, int code);
 void metrics_canceled(struct metrics *metrics);
-/* A job ran to success; stages and samples are taken from its report. */
+/* A job succeeded; stages and samples are taken from its report. */
 void metrics_succeeded(struct metrics *metrics, const char *kind, double seconds, const json_t *report);
-/* A job began on the CPU for want of a GPU. */
+/* A job started on the CPU because there is no GPU. */
 void metrics_fell_back(struct metrics *metrics);
-/* A GPU failed (ERR_DEVICE), or had not the memory for a job (ERR_GPU_OOM). */
+/* A GPU failed (ERR_DEVICE) or ran out of memory (ERR_GPU_OOM). */
 void metrics_gpu_failed(struct metrics *metrics, const char *device, int code);
 void metrics_failed(struct metrics *metrics, const char *kind, int code, double seconds);
-/* Ended jobs were removed, for their age and for room, and of others the scans. */
+/* Ended jobs were removed by age (old) and by size (large), and scans of further jobs. */
 void metrics_removed(struct metrics *metrics, int old, int large, int scans);
 void metrics_answered(struct metrics *metrics, const char *method, unsigned status);
 
@@ -40,15 +41,15 @@ struct metrics_gpu {
     int64_t used, total; /* bytes */
 };
 
-/* What is asked for at the moment of reading. */
+/* Gauges, read when /metrics is requested. */
 struct metrics_now {
     int64_t waiting[PRIORITIES];
     bool ready;
     int64_t certificate_end;           /* s since 1970; 0: there is none */
-    bool held;                         /* no job is begun, for the disk is low or fails */
+    bool held;                         /* no job starts: the disk is full or failing */
     int64_t running, capacity, oldest; /* oldest: ms since 1970, 0: none waits */
     int64_t spool_used, spool_free, disk_bytes, disk_free;
-    int found;                 /* scans and results kept aside, for no job knows of them */
+    int found;                 /* scans and results in found-TIME folders, which belong to no job */
     int64_t ended[JOB_STATES]; /* jobs that have ended and are kept */
     struct kept kept;
     int64_t keep_bytes, keep_seconds; /* 0: any */

@@ -50,7 +50,7 @@ static void worker_add(struct scheduler *scheduler, const char *wanted)
     pthread_mutex_unlock(&scheduler->lock);
 }
 
-/* `auto` is every GPU there is. Its worker, which has the first, tells which others there are. */
+/* `auto` means every GPU. The first worker takes the first GPU and reports the others. */
 static void add_other_gpus(struct scheduler *scheduler, const struct worker *first)
 {
     for (uint64_t others = first->gpus & (first->gpus - 1); others; others &= others - 1) {
@@ -60,7 +60,7 @@ static void add_other_gpus(struct scheduler *scheduler, const struct worker *fir
     }
 }
 
-/* Take one message. false: the worker has to go, and `reason` says why. */
+/* Handle one message. false: the worker must be ended; `reason` says why. */
 static bool on_message(struct scheduler *scheduler, struct worker_slot *slot, const json_t *message,
                        const char **reason)
 {
@@ -125,7 +125,7 @@ static bool on_message(struct scheduler *scheduler, struct worker_slot *slot, co
     return true;
 }
 
-/* Take all messages that are there; then see whether the process still is. */
+/* Handle all pending messages, then check whether the process still runs. */
 static void listen_to(struct scheduler *scheduler, struct worker_slot *slot)
 {
     while (slot->worker.state != WORKER_DOWN) {
@@ -151,8 +151,8 @@ static void listen_to(struct scheduler *scheduler, struct worker_slot *slot)
         json_decref(message);
         if (!stays)
             slot_end(scheduler, slot, reason);
-        /* The next job first, and what it is to read beside it: the worker has them while the disk takes the end of
-         * this one. */
+        /* Hand out the next job and its prefetch first: the worker computes while the disk stores the end of this
+         * job. */
         if (slot_move_on(scheduler, slot)) {
             assign(scheduler);
             prefetch_next(scheduler);
@@ -163,7 +163,7 @@ static void listen_to(struct scheduler *scheduler, struct worker_slot *slot)
 
 /* ---- handing over ---- */
 
-/* The forms that a job's image is written in: what is served later is made from the first. New reference. */
+/* The formats in which a job's image is written; the first (h5) is the source of all conversions. New reference. */
 static json_t *formats_of(const struct job *job)
 {
     json_t *formats = json_pack("[s]", image_format_name(IMAGE_H5)), *format;
@@ -174,14 +174,14 @@ static json_t *formats_of(const struct job *job)
     return formats;
 }
 
-/* Give a job that was taken to an idle worker. */
+/* Give a claimed job to an idle worker. */
 static void job_hand_over(struct scheduler *scheduler, struct worker_slot *slot)
 {
     const struct core *core = &scheduler->core;
     int files[WIRE_FDS], count = 0; /* the scan, and the results */
     const char *id = slot->running.job.id;
     json_t *formats = formats_of(&slot->running.job);
-    /* Whoever else reads it ahead does so in vain, as does this worker if it was another job. */
+    /* Other workers forget the scan of this job; this worker forgets a scan prefetched for another. */
     for (int i = 0; i < scheduler->count; i++) {
         struct worker *worker = &scheduler->slot[i].worker;
         if (strcmp(worker->prefetched, id) == 0 ? worker != &slot->worker : worker == &slot->worker)
@@ -192,7 +192,7 @@ static void job_hand_over(struct scheduler *scheduler, struct worker_slot *slot)
     slot->running.started = slot->running.progressed = clock_seconds();
     slot->worker.state = WORKER_BUSY;
     slot_publish(scheduler, slot);
-    /* It was to be a GPU, where there is one. */
+    /* `auto` means a GPU if there is one. */
     if (!slot->worker.gpu && strcmp(slot->worker.wanted, "auto") == 0)
         metrics_fell_back(core->metrics);
     metrics_started(core->metrics, 1e-3 * (double)(slot->running.job.started - slot->running.job.created));
@@ -209,13 +209,13 @@ static void job_hand_over(struct scheduler *scheduler, struct worker_slot *slot)
         slot->running.failure = *err_last();
         slot->running.scan_lost = rc == ERR_SCAN_GONE;
         if (slot->running.scan_lost)
-            slot->running.failure.code = ERR_IO; /* of the server, as a start has it */
+            slot->running.failure.code = ERR_IO; /* the server's fault, as in the check at a start */
     } else if (worker_send(&slot->worker,
                            json_pack("{s:s, s:s, s:s, s:O, s:O, s:o}", "type", "job", "id", id, "kind",
                                      slot->running.job.kind, "parameters", slot->running.job.parameters, "formats",
                                      formats, "room", results_room(scheduler, &slot->running.most)),
                            files, count)) {
-        /* It was gone, or deaf, before it had the job, which is not to blame. */
+        /* The worker never received the job, which is not at fault. */
         slot->running.outcome = OUTCOME_REQUEUE;
         slot_end(scheduler, slot, "accepts no messages");
     }
@@ -225,7 +225,7 @@ static void job_hand_over(struct scheduler *scheduler, struct worker_slot *slot)
     slot_finish(scheduler, slot);
 }
 
-/* The idle worker for a job: the one that has read its scan, else a GPU's first, else one that has read nothing. */
+/* The idle worker for a job: one that has prefetched its scan, else a GPU's, else one without a prefetched scan. */
 static struct worker_slot *idle_find(struct scheduler *scheduler, const char *id)
 {
     struct worker_slot *found = NULL;
@@ -242,8 +242,7 @@ static struct worker_slot *idle_find(struct scheduler *scheduler, const char *id
     return found;
 }
 
-/* Whether the disk has too little room for results, or may not take them; what runs may end, and give room by its end.
- */
+/* Whether the disk is too full for results or fails. Running jobs may still end, which can free space. */
 static bool is_held(struct scheduler *scheduler)
 {
     const struct core *core = &scheduler->core;
@@ -258,8 +257,8 @@ static bool is_held(struct scheduler *scheduler)
     return held;
 }
 
-/* Jobs that are taken only where there is no other of their priority: what another worker reads ahead, what a worker
- * died of (FAULTS), and what was put back (SHORTAGES). */
+/* Jobs that are claimed only if there is no other of their priority: prefetched by another worker, killers of a worker
+ * (FAULTS), and put back (SHORTAGES). */
 static json_t *later_ids(const struct scheduler *scheduler)
 {
     json_t *ids = prefetch_ids(scheduler, true), *put_back = put_back_ids(scheduler, true);
@@ -275,7 +274,7 @@ static json_t *later_ids(const struct scheduler *scheduler)
     return ids;
 }
 
-/* Who runs what: the job that the store says is next goes to an idle worker. */
+/* Give the job that the store puts next to an idle worker. */
 static void assign(struct scheduler *scheduler)
 {
     const struct core *core = &scheduler->core;
@@ -296,13 +295,13 @@ static void assign(struct scheduler *scheduler)
             return;
         struct worker_slot *idle = idle_find(scheduler, job.id);
         idle->running.job = job;
-        waiters_wake(core->waiters, job.id); /* those who follow its events */
+        waiters_wake(core->waiters, job.id); /* event streams */
         job_hand_over(scheduler, idle);
         scheduler->prefetch_pending = true;
     }
 }
 
-/* Cancel what somebody wants canceled or what ran too long; kill what does not stop. */
+/* Cancel jobs on request or past their time limit; kill workers that do not comply. */
 static void enforce(struct scheduler *scheduler, struct worker_slot *slot, double now)
 {
     const struct options *options = scheduler->core.options;
@@ -336,7 +335,7 @@ static void enforce(struct scheduler *scheduler, struct worker_slot *slot, doubl
 
 /* ---- the thread ---- */
 
-/* Seconds until something is due. */
+/* Seconds until the next deadline. */
 static double next_due(const struct scheduler *scheduler, double now, double waiters)
 {
     double due = now + TICK_SECONDS;

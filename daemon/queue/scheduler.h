@@ -1,27 +1,37 @@
 /* scheduler.h: gives queued jobs to workers, and stores how they end.
  *
- * One thread of its own owns the worker processes, and sleeps in poll() on their sockets and on an eventfd by which
- * other threads wake it. Everything else it knows it takes from the store at each turn, so a wake-up carries no message
- * and none can be lost: after a submit it finds a queued job, after a cancel a job that is canceling.
+ * The scheduler's thread owns the worker processes. It sleeps in poll() on their sockets and on an eventfd through
+ * which other threads wake it. It reads all other state from the store in each turn, so a wake-up carries no message
+ * and none can be lost: after a submit the thread finds a queued job, after a cancel a job that is canceling.
  *
- * PREFETCH. A worker reads the scan of the job that is likely to be its next, beside the job that it runs. That is a
- * hint and binds nobody: the job stays queued until a worker is free for it, can be canceled, overtaken or taken by
- * another worker, and is neither run nor dead if the worker dies meanwhile.
+ * PREFETCH. A worker reads and decodes the scan of its probable next job before that job is claimed:
+ *   1. When an upload is complete but its row is not yet committed, the HTTP side announces the job
+ *      (scheduler_announce). An idle worker prefetches it at once, so that decoding overlaps the fsync. If there is no
+ *      idle worker, a busy one may, once the queue has nothing for it. If the commit fails, the announcement is
+ *      retracted (scheduler_retract) and the worker forgets the scan.
+ *   2. Each busy worker without a prefetched scan gets the job that would be claimed next (store_peek).
+ *   3. In both cases the scheduler sends "prepare" (wire.h), and a thread of the worker reads the scan
+ *      (daemon/worker/worker_fetch.h). A worker holds one prefetched scan: a later "prepare" replaces it, and "forget"
+ *      drops it when the job was canceled, deleted or claimed for another worker.
+ *   4. A free worker claims its job from the store in the usual order (store_claim). Jobs that a busy worker has
+ *      prefetched come after the others of their priority, and of several idle workers the one that has prefetched the
+ *      scan gets the job.
+ * A prefetch is a hint: the job stays queued, can be canceled, overtaken or run by another worker, and is not charged
+ * with a death if the worker dies meanwhile.
  *
- * FAULTS. A job whose worker died of it is run once more, after another one where another waits. When a worker dies of
- * a second job and has done none to its end since it died of the first, the fault is taken to be its device's: the
- * second goes back into the queue as if it had not been tried, and the worker rests. After that it is tried with one
- * job at a time, and rests longer each time, until it has done one: then it is trusted again.
+ * FAULTS. A job whose worker died is run once more, after another waiting job if there is one. If the worker dies of a
+ * second job without having completed one in between, its device is held at fault: the second job is queued again as if
+ * it had not been tried, and the worker backs off. Each further death doubles the back-off, up to a limit; the first
+ * completed job ends it.
  *
- * SHORTAGES. What the server is short of (room or inodes on its disk, descriptors, memory; a disk that fails) is no
- * fault of a job. One whose files could not be opened or whose results could not be written goes back into the queue as
- * if it had not been begun, and the disk is looked at: no job is begun before it takes what is written again. That job
- * itself is begun again after a pause, which grows each time from 1 s to a minute, and after others of its priority:
- * what is too large for the room there is holds up no other.
+ * SHORTAGES. A shortage of the server's own (disk space or inodes, descriptors, memory; a failing disk) is no fault of
+ * a job. If a job's files cannot be opened, or its results not be written, the job is queued again as if it had not
+ * been started, and no job starts until the disk accepts writes. That job is retried after a back-off, which grows from
+ * 1 s to 1 min, and after the others of its priority, so that a job too large for the free space delays no other.
  *
- * Other threads see the workers through scheduler_status(), a copy under a lock that is never held across a disk or a
- * wait. Who is to run where is decided in one place (scheduler.c:assign): priorities and fair shares are a matter of
- * store_claim's order.
+ * Other threads see the workers through scheduler_status(), a copy under a lock that is never held across disk access
+ * or a wait. One function decides which job runs where (scheduler.c:assign); priorities and fair shares are in the
+ * order of store_claim.
  */
 #ifndef MRIRECON_DAEMON_SCHEDULER_H
 #define MRIRECON_DAEMON_SCHEDULER_H
@@ -33,13 +43,13 @@
  * ERR_INTERNAL. */
 int scheduler_create(struct scheduler **out, const struct core *core);
 
-/* The scan of a job has arrived, and its row is about to be committed: a worker may begin to read it meanwhile, from
- * `scan` (open for reading alone; taken). A hint, kept until the thread looks; a second replaces the first. retract:
- * the row will not come. */
+/* PREFETCH, step 1: a worker may read `scan` (open for reading only; taken) before the job's row is committed. One
+ * announcement is kept until the thread's next turn; a second replaces it. */
 void scheduler_announce(struct scheduler *scheduler, const struct job *job, int scan);
+/* The row of the announced job will not be committed. */
 void scheduler_retract(struct scheduler *scheduler, const char *id);
 
-/* Begin no more jobs; returns at once. scheduler_is_idle() tells when the running ones have ended. */
+/* Start no more jobs. Returns at once; scheduler_is_idle() says whether the running ones have ended. */
 void scheduler_drain(struct scheduler *scheduler);
 
 /* Requeue what still runs, stop the workers and the thread. */

@@ -1,4 +1,4 @@
-/* How a worker ends, and whose fault that was: its job's or its device's (FAULTS in scheduler.h). */
+/* The end of a worker, and whether the job or the device is at fault (FAULTS in scheduler.h). */
 #include "daemon/base/child.h"
 #include "daemon/base/clock.h"
 #include "daemon/queue/scheduler_inside.h"
@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define BACKOFF_FIRST 2.0   /* s that a worker whose device is at fault backs off, the first time */
+#define BACKOFF_FIRST 2.0   /* s of back-off of a worker whose device is at fault, the first time */
 #define BACKOFF_LAST  120.0 /* s, after many times */
 
-/* The worker has died of its job. When that is the second since it last did one to its end, its device is suspected. */
+/* The worker died of its job. If this is the second job since it last completed one, its device is suspected. */
 static void device_suspect(struct scheduler *scheduler, struct worker_slot *slot)
 {
     struct assignment *assignment = &slot->running;

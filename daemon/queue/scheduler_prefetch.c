@@ -1,4 +1,4 @@
-/* Scans that are read ahead of their jobs: hints to workers, which bind nobody. */
+/* PREFETCH in scheduler.h. */
 #include "daemon/queue/scheduler_inside.h"
 
 #include <stdio.h>
@@ -31,7 +31,7 @@ void announcement_clear(struct announcement *announcement)
     job_clear(&announcement->job);
 }
 
-/* What was announced and then given up. */
+/* Drop a retracted announcement. */
 static void forget_retracted(struct scheduler *scheduler)
 {
     char retracted[JOB_ID];
@@ -65,7 +65,7 @@ void prefetch_announced(struct scheduler *scheduler, enum worker_state state)
     announcement_clear(&next);
 }
 
-/* A job that was canceled or deleted is not to linger in a worker's memory. */
+/* Workers forget the scans of jobs that were canceled or deleted. */
 static void forget_gone(struct scheduler *scheduler)
 {
     for (int i = 0; i < scheduler->count; i++) {

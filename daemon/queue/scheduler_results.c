@@ -1,15 +1,15 @@
-/* How a job ends: its files to their place, its row in the store, and who waits is told. */
+/* The end of a job: its results are published, its row updated, waiting requests woken. */
 #include "daemon/base/clock.h"
 #include "daemon/queue/scheduler_inside.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define KEPT_SECONDS 3.0 /* s that a worker may have a result open after it said that it is complete */
+#define KEPT_SECONDS 3.0 /* s that a worker may keep a result open after reporting it complete */
 
-#define PUT_BACK_FIRST 1.0    /* s until a job that was put back may be begun again, the first time */
+#define PUT_BACK_FIRST 1.0    /* s of back-off of a job that was put back, the first time */
 #define PUT_BACK_LAST  60.0   /* s, after many times */
-#define PUT_BACK_KNOWN 3600.0 /* s after which that is forgotten: the job was canceled meanwhile, or never came */
+#define PUT_BACK_KNOWN 3600.0 /* s after which an entry is dropped: the job was canceled meanwhile */
 
 static void assignment_forget(struct scheduler *scheduler, struct worker_slot *slot, struct assignment *assignment)
 {
@@ -22,7 +22,7 @@ static void assignment_forget(struct scheduler *scheduler, struct worker_slot *s
     slot_publish(scheduler, slot);
 }
 
-/* `code`: of its failure; 0: it succeeded. */
+/* Remove the scan, or keep it (option keep-scans). `code`: of the failure; 0: success. */
 static void drop_scan(struct scheduler *scheduler, const char *id, int code)
 {
     int64_t keep = scheduler->core.options->keep_scans;
@@ -30,7 +30,7 @@ static void drop_scan(struct scheduler *scheduler, const char *id, int code)
         spool_remove(scheduler->core.spool, id);
 }
 
-/* The least of these that is one. */
+/* The least of the limits that apply. */
 static void least_take(int64_t value, const char *name, int64_t *least, const char **of)
 {
     if (value > 0 && (*least == 0 || value < *least)) {
@@ -54,7 +54,7 @@ json_t *results_room(const struct scheduler *scheduler, int64_t *most)
     return json_pack("{s:I, s:s, s:I}", "most", (json_int_t)*most, "most_of", of, "free", (json_int_t)now);
 }
 
-/* A worker that was asked to keep to the room and did not is not to be believed. */
+/* The worker is not trusted to have kept to the room. */
 static int results_check(const struct assignment *assignment)
 {
     int64_t sum = 0;
@@ -70,7 +70,7 @@ static int results_check(const struct assignment *assignment)
                                (long long)sum, (long long)assignment->most);
 }
 
-/* The job's files are in their place, then its row says so. */
+/* The results are published before the row says so. */
 static int finish_done(struct scheduler *scheduler, struct assignment *assignment)
 {
     const struct core *core = &scheduler->core;
@@ -104,7 +104,7 @@ static int finish_failed(struct scheduler *scheduler, struct assignment *assignm
         snprintf(assignment->failure.text, sizeof assignment->failure.text,
                  "The job ran longer than %lld s, the limit of this server (option job-time-limit).",
                  (long long)core->options->job_time_limit);
-    /* First, for it may be what filled the disk that the row is to be written to. */
+    /* Before the row is written: the results may have filled its disk. */
     spool_results_remove(core->spool, id);
     int rc = canceled                ? store_canceled(core->store, id)
              : assignment->scan_lost ? store_fail_lost(core->store, id, &assignment->failure)
@@ -122,7 +122,7 @@ static int finish_failed(struct scheduler *scheduler, struct assignment *assignm
     return 0;
 }
 
-/* SHORTAGES: the job waits for the disk, and a while longer each time. */
+/* SHORTAGES: back-off of the job, and the disk is probed. */
 static void put_back(struct scheduler *scheduler, const struct assignment *assignment)
 {
     const char *id = assignment->job.id;
@@ -134,9 +134,9 @@ static void put_back(struct scheduler *scheduler, const struct assignment *assig
     const char *known;
     json_t *entry;
     void *next;
-    json_object_foreach_safe(scheduler->put_back, next, known,
-                             entry) if (now > json_number_value(json_object_get(entry, "until")) + PUT_BACK_KNOWN)
-        json_object_del(scheduler->put_back, known);
+    json_object_foreach_safe (scheduler->put_back, next, known, entry)
+        if (now > json_number_value(json_object_get(entry, "until")) + PUT_BACK_KNOWN)
+            json_object_del(scheduler->put_back, known);
     spool_suspect(scheduler->core.spool);
     metrics_put_back(scheduler->core.metrics, assignment->failure.code);
     const struct log_about about = {id, assignment->job.client, assignment->failure.code};
@@ -154,7 +154,7 @@ json_t *put_back_ids(const struct scheduler *scheduler, bool all)
     return ids;
 }
 
-/* Back into the queue, unless a cancel or the second death says otherwise. */
+/* Queue the job again, unless it was canceled or this is its second death. */
 static int finish_requeue(struct scheduler *scheduler, struct assignment *assignment)
 {
     const struct core *core = &scheduler->core;
@@ -167,7 +167,7 @@ static int finish_requeue(struct scheduler *scheduler, struct assignment *assign
     spool_results_remove(core->spool, id);
     bool is_short = assignment->outcome == OUTCOME_SHORT;
     int rc = store_requeue(core->store, id, died ? REQUEUE_DIED : is_short ? REQUEUE_SHORT : REQUEUE_STOPPED);
-    if (rc == ERR_CONFLICT) { /* somebody canceled it meanwhile */
+    if (rc == ERR_CONFLICT) { /* it was canceled meanwhile */
         assignment->cancel_at = clock_seconds();
         assignment->outcome = OUTCOME_FAILED;
         return finish_failed(scheduler, assignment);
@@ -183,8 +183,8 @@ static int finish_requeue(struct scheduler *scheduler, struct assignment *assign
     return 0;
 }
 
-/* Whether what was said to be complete can still be written to. A process that the worker is just starting has its
- * files for a moment; one that was taken over keeps them, is killed, and the job is repeated. */
+/* Whether a result reported complete is still open for writing. A process that the worker is just forking has the files
+ * for a moment; a compromised worker keeps them, is killed, and the job is repeated. */
 static bool is_kept(struct scheduler *scheduler, struct worker_slot *slot, struct assignment *assignment)
 {
     double now = clock_seconds();
@@ -196,7 +196,7 @@ static bool is_kept(struct scheduler *scheduler, struct worker_slot *slot, struc
         assignment->finish_at = now + STORE_RETRY_SECONDS;
         return true;
     }
-    /* Another job that it has by now is not to blame. */
+    /* The worker's next job is not at fault. */
     if (assignment != &slot->running && *slot->running.job.id && slot->running.outcome == OUTCOME_NONE)
         slot->running.outcome = OUTCOME_REQUEUE;
     slot_end(scheduler, slot, "still had a completed result open for writing and was killed");
@@ -222,7 +222,7 @@ static void assignment_finish(struct scheduler *scheduler, struct worker_slot *s
         return;
     enum outcome before = assignment->outcome;
     int rc = how[before](scheduler, assignment);
-    if (rc && assignment->outcome != before) /* a success that could not be kept is a failure */
+    if (rc && assignment->outcome != before) /* a success whose results cannot be published is a failure */
         rc = how[assignment->outcome](scheduler, assignment);
     if (rc && rc != ERR_CONFLICT) {
         log_line(core->log, LOG_LEVEL_ERROR, assignment->job.id, "its outcome cannot be stored, retrying: %s",

@@ -37,7 +37,7 @@ void slot_progress(struct scheduler *scheduler, struct worker_slot *slot, const 
     pthread_mutex_lock(&scheduler->lock);
     said.fraction = said.fraction < progress->fraction ? progress->fraction : said.fraction < 1 ? said.fraction : 1;
     said.told = progress->told + 1;
-    /* That it says again where it is is a sign of life and no progress. */
+    /* An unchanged progress message is a sign of life, but no progress. */
     if (said.fraction > progress->fraction || said.step != progress->step || said.iteration != progress->iteration ||
         said.iterations != progress->iterations) {
         slot->running.progressed = slot->worker.heard;

@@ -13,7 +13,7 @@ struct waiters {
     pthread_mutex_t lock; /* of both members below */
     struct waiter *first;
     bool closed;
-    int watch; /* epoll: the sockets of those on the list that are watched */
+    int watch; /* epoll set of the watched sockets */
 };
 
 int waiters_create(struct waiters **out)
@@ -55,14 +55,15 @@ bool waiters_wait(struct waiters *waiters, struct waiter *waiter, struct MHD_Con
         waiter->socket = info ? info->connect_fd : -1;
         struct epoll_event event = {.events = EPOLLRDHUP, .data.ptr = waiter};
         if (waiter->socket >= 0 && epoll_ctl(waiters->watch, EPOLL_CTL_ADD, waiter->socket, &event) < 0)
-            waiter->socket = -1; /* it is waited for like any other */
+            waiter->socket = -1; /* not watched */
         MHD_suspend_connection(connection);
     }
     pthread_mutex_unlock(&waiters->lock);
     return open;
 }
 
-/* Take the waiter at `link` off the list, and resume it. It is not touched after that: its request may be over. */
+/* Remove the waiter at `link` from the list and resume it. It must not be touched afterwards: its request may have
+ * ended. */
 static void resume(struct waiters *waiters, struct waiter **link)
 {
     struct waiter *waiter = *link;
@@ -72,7 +73,7 @@ static void resume(struct waiters *waiters, struct waiter **link)
     MHD_resume_connection(waiter->connection);
 }
 
-/* Resume those that are chosen; the next deadline of the others. */
+/* Resume those with this key or past their deadline (all: everyone). Returns the next deadline of the others. */
 static double wake(struct waiters *waiters, const char *key, double now, bool all)
 {
     double next = 0;
@@ -101,7 +102,7 @@ bool waiters_gone(struct waiters *waiters, char key[WAITER_KEY], bool *cancel)
 {
     struct epoll_event event;
     pthread_mutex_lock(&waiters->lock);
-    /* What is watched is on the list, so the pointer is good. */
+    /* Only waiters on the list are watched, so the pointer is valid. */
     bool found = epoll_wait(waiters->watch, &event, 1, 0) == 1;
     if (found) {
         struct waiter *waiter = event.data.ptr, **link = &waiters->first;

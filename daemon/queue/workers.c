@@ -14,12 +14,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PAUSE_FIRST  0.1  /* s before a worker that died is started again */
+#define PAUSE_FIRST  0.1  /* s until a worker that died is restarted */
 #define PAUSE_LAST   30.0 /* s, after many early ends */
 #define STEADY       60.0 /* s of life after which an end is no early end */
 #define PING_SECONDS 5.0
-#define END_SECONDS  1.0 /* that a process which was killed is waited for */
-#define SEND_SECONDS 2   /* that a worker may leave a message untaken */
+#define END_SECONDS  1.0 /* s to wait for a killed process */
+#define SEND_SECONDS 2   /* s to wait for a worker to accept a message */
 
 const char *worker_state_name(enum worker_state state)
 {
@@ -72,7 +72,7 @@ int worker_start(struct worker *worker, const struct options *options)
     snprintf(decode, sizeof decode, "%lld", (long long)options->decode_time);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return err_set(ERR_INTERNAL, "No socket for a worker: %s.", strerror(errno));
-    /* A worker that takes no messages must not stop the scheduler. */
+    /* A worker that accepts no messages must not block the scheduler. */
     const struct timeval patience = {.tv_sec = SEND_SECONDS};
     setsockopt(pair[0], SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     char *const argv[] = {(char *)options->worker, "serve", "--device", worker->wanted,         "--threads", threads,

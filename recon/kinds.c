@@ -28,7 +28,7 @@ static const struct param recon_params[] = {
                       CHOICES("adjoint"), .fallback = "adjoint"},
     [RECON_DCF] = {"dcf",
                    "Density compensation: given = weights from the scan's extra trajectory column; none; analytic = "
-                   "formula for radial or spiral trajectories; pipe = iterative (Pipe-Menon), for any trajectory; auto "
+                   "formula for radial and spiral trajectories, stacks of them, and cones; pipe = iterative (Pipe-Menon), for any trajectory; auto "
                    "= given if the scan contains weights, else analytic if the trajectory is recognised, else pipe.",
                    CHOICES("auto", "given", "none", "analytic", "pipe"), .fallback = "auto"},
     [RECON_DCF_ITERATIONS] = {"dcf_iterations", "Number of iterations of dcf=pipe.", PARAM_INT, .fallback = "30",

@@ -84,7 +84,7 @@ static int radial_weights(int dim, size_t readouts, size_t samples, const float 
     int failed = !spokes || dcf_sectors(dim, readouts, spokes, &sectors) < 0;
     if (failed)
         goto out;
-#pragma omp parallel reduction(| : failed)
+#pragma omp parallel reduction(| : failed) if (readouts * samples > DCF_ALONE)
     {
         struct place *places = malloc(samples * sizeof *places);
         failed |= !places;
@@ -135,7 +135,28 @@ static int spiral_weights(size_t readouts, size_t samples, const float *k, float
     return rc;
 }
 
-int dcf_analytic(enum traj_shape shape, int dim, size_t readouts, size_t samples, const float *k, float *weights)
+/* Curves on cones cross each sphere about 0 once each, as spokes do. */
+static int cone_weights(size_t readouts, size_t samples, const float *k, float *weights)
+{
+    struct spoke *spokes = dcf_spokes(3, readouts, samples, k);
+    struct place *places = malloc(samples * sizeof *places);
+    double *share = malloc(readouts * sizeof *share);
+    bool failed = !spokes || !places || !share || dcf_cone_shares(readouts, spokes, share) < 0;
+    for (size_t r = 0; r < readouts && !failed; r++) {
+        double content[2] = {share[r], 0};
+        const struct sectors own = {.zones = 1, .content = {content}};
+        struct spoke arm = {.high = spokes[r].high};
+        for (size_t i = 0; i < samples; i++)
+            places[i] = (struct place){norm(3, k + 3 * (r * samples + i)), i};
+        spoke_weights(3, &arm, &own, 0, samples, places, weights + r * samples);
+    }
+    free(share);
+    free(places);
+    free(spokes);
+    return failed ? err_no_memory("the density weights of %zu readouts", readouts) : 0;
+}
+
+int dcf_weights(enum traj_shape shape, int dim, size_t readouts, size_t samples, const float *k, float *weights)
 {
     if (readouts == 0 || samples < 2)
         return err_set(ERR_DCF_INVALID, "Density weights need readouts of at least 2 samples, not %zu of %zu.",
@@ -145,12 +166,13 @@ int dcf_analytic(enum traj_shape shape, int dim, size_t readouts, size_t samples
         rc = radial_weights(dim, readouts, samples, k, weights);
     else if (shape == TRAJ_SHAPE_SPIRAL && dim == 2)
         rc = spiral_weights(readouts, samples, k, weights);
+    else if (shape == TRAJ_SHAPE_CONES && dim == 3)
+        rc = cone_weights(readouts, samples, k, weights);
     else
-        rc = err_set(
-            ERR_DCF_INVALID,
-            "There is no formula for the density weights of this %d-D trajectory, which is neither radial nor a 2-D "
-            "spiral from the centre. Pass dcf=pipe.",
-            dim);
+        rc = err_set(ERR_DCF_INVALID,
+                     "There is no formula for the density weights of this %d-D trajectory, which is neither radial, a "
+                     "spiral from the centre, a stack of either, nor cones. Pass dcf=pipe.",
+                     dim);
     if (rc)
         return rc;
     double sum = 0;

@@ -16,10 +16,11 @@ static const double off_ellipsoid = 0.1; /* spread of the ends' squared distance
 static const double arms_differ = 0.02;  /* |k| of one arm against another's at the same sample ... */
 static const double arms_turned = 0.05;  /* ... and its place, once turned */
 static const double least_turn = 0.5;    /* radians a spiral turns by */
+static const double cones_apart = 3;     /* largest gap between neighbouring cones, in mean gaps */
 
 static const double parallel = 0.05; /* sine of the angle between spokes that are one line */
 
-enum { LEAST_SPOKES_3D = 32 };
+enum { LEAST_SPOKES_3D = 32, LEAST_CONES = 4 };
 
 static void spoke_fit(int dim, size_t samples, const float *k, struct spoke *spoke)
 {
@@ -320,21 +321,84 @@ struct spoke *dcf_spokes(int dim, size_t readouts, size_t samples, const float *
 {
     struct spoke *spokes = malloc(readouts * sizeof *spokes);
     if (spokes) {
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (readouts * samples > DCF_ALONE)
         for (size_t r = 0; r < readouts; r++)
             spoke_fit(dim, samples, k + r * samples * (size_t)dim, &spokes[r]);
     }
     return spokes;
 }
 
-enum traj_shape traj_shape_find(int dim, size_t readouts, size_t samples, const float *k)
+int dcf_cone_shares(size_t readouts, const struct spoke *spokes, double *content)
+{
+    struct place *polar = malloc(readouts * sizeof *polar), *azimuth = malloc(readouts * sizeof *azimuth);
+    double *wedge = malloc(readouts * sizeof *wedge);
+    size_t cones = 0;
+    bool even = true;
+    if (!polar || !azimuth || !wedge) {
+        free(wedge);
+        free(azimuth);
+        free(polar);
+        return -1;
+    }
+    for (size_t r = 0; r < readouts; r++)
+        polar[r] = (struct place){acos(fmax(-1, fmin(1, spokes[r].direction[2]))), r};
+    qsort(polar, readouts, sizeof *polar, dcf_place_order);
+    double largest = 0, edge_before = 0, together = 1e-3; /* radians */
+    for (size_t first = 0, last; first < readouts && even; first = last, cones++) {
+        for (last = first + 1; last < readouts && polar[last].at - polar[first].at < together; last++)
+            ;
+        double edge_after = last < readouts ? (polar[first].at + polar[last].at) / 2 : M_PI;
+        for (size_t i = first; i < last; i++) {
+            const double *direction = spokes[polar[i].sample].direction;
+            azimuth[i - first] = (struct place){atan2(direction[1], direction[0]), i - first};
+        }
+        even = wedges(last - first, azimuth, wedge) < uneven;
+        for (size_t i = first; i < last; i++)
+            content[polar[i].sample] = (cos(edge_before) - cos(edge_after)) * wedge[i - first];
+        largest = fmax(largest, edge_after - edge_before);
+        edge_before = edge_after;
+    }
+    even = even && cones >= LEAST_CONES && largest < cones_apart * M_PI / (double)cones;
+    free(wedge);
+    free(azimuth);
+    free(polar);
+    return even;
+}
+
+/* Each readout leaves 0 along a cone about the z axis, and all end on one sphere; the cones fill it, none too far from
+ * the next or from the poles, and neither are the arms of one cone. */
+static bool is_cones(size_t readouts, size_t samples, const float *k, const struct spoke *spokes)
+{
+    double most = 0;
+    for (size_t r = 0; r < readouts; r++)
+        most = fmax(most, spokes[r].high);
+    for (size_t r = 0; r < readouts; r++) {
+        const float *arm = k + 3 * r * samples;
+        double reached = 0, cosine = spokes[r].direction[2];
+        if (norm(3, arm) > hole * most || most - spokes[r].high > ends_differ * most)
+            return false;
+        for (size_t i = 0; i < samples; i++) {
+            double at = norm(3, arm + 3 * i);
+            if (at < reached - hole * most || fabs(arm[3 * i + 2] - cosine * at) > bend * most)
+                return false;
+            reached = fmax(reached, at);
+        }
+    }
+    double *content = malloc(readouts * sizeof *content);
+    bool even = content && dcf_cone_shares(readouts, spokes, content) > 0;
+    free(content);
+    return even;
+}
+
+enum traj_shape dcf_shape(int dim, size_t readouts, size_t samples, const float *k)
 {
     if (readouts == 0 || samples < 4)
         return TRAJ_SHAPE_UNKNOWN;
     struct spoke *spokes = dcf_spokes(dim, readouts, samples, k);
     bool radial = spokes && is_radial(dim, readouts, spokes);
+    bool cones = spokes && !radial && dim == 3 && is_cones(readouts, samples, k, spokes);
     free(spokes);
-    if (radial)
-        return TRAJ_SHAPE_RADIAL;
+    if (radial || cones)
+        return radial ? TRAJ_SHAPE_RADIAL : TRAJ_SHAPE_CONES;
     return dim == 2 && is_spiral(readouts, samples, k) ? TRAJ_SHAPE_SPIRAL : TRAJ_SHAPE_UNKNOWN;
 }

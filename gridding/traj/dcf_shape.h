@@ -7,7 +7,10 @@
 
 #include <math.h>
 
-enum { MOST_ZONES = 3 };
+enum {
+    MOST_ZONES = 3,
+    DCF_ALONE = 1 << 16 /* samples that one thread is done with before others are woken; a stack has many such planes */
+};
 
 /* One readout taken as a line through 0. */
 struct spoke {
@@ -51,5 +54,13 @@ int dcf_sectors(int dim, size_t readouts, const struct spoke *spokes, struct sec
 
 /* The wedge of each arm of k[readouts][samples][2], by how it is turned against the first. Returns as dcf_sectors(). */
 int dcf_arm_wedges(size_t readouts, size_t samples, const float *k, double *wedge);
+
+/* The solid angle of each readout on cones about the z axis: what lies between the neighbouring cones, dealt to the
+ * cone's arms by their azimuths. Returns as dcf_sectors(). */
+int dcf_cone_shares(size_t readouts, const struct spoke *spokes, double *content);
+
+/* traj_shape_find() and dcf_analytic() but for stacks. */
+enum traj_shape dcf_shape(int dim, size_t readouts, size_t samples, const float *k);
+int dcf_weights(enum traj_shape shape, int dim, size_t readouts, size_t samples, const float *k, float *weights);
 
 #endif

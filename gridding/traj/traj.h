@@ -84,19 +84,29 @@ traj_kind_name(enum traj_kind kind); /* "radial", "golden", "spiral", "stack-of-
 enum dcf_method { DCF_AUTO, DCF_GIVEN, DCF_NONE, DCF_ANALYTIC, DCF_PIPE };
 
 /* Which shape of trajectory the readouts have, as far as an analytic formula needs it. */
-enum traj_shape { TRAJ_SHAPE_UNKNOWN, TRAJ_SHAPE_RADIAL, TRAJ_SHAPE_SPIRAL };
+enum traj_shape {
+    TRAJ_SHAPE_UNKNOWN,
+    TRAJ_SHAPE_RADIAL,
+    TRAJ_SHAPE_SPIRAL,       /* 2-D */
+    TRAJ_SHAPE_STACK_RADIAL, /* 3-D: partitions of one kz each, which are such in kx and ky */
+    TRAJ_SHAPE_STACK_SPIRAL,
+    TRAJ_SHAPE_CONES /* 3-D: curves from 0 on cones about the z axis, which turn as they like */
+};
 
 /* Look at readouts k[readouts][samples][dim]: straight lines through or from 0 (radial), or curves that leave 0 and
  * turn, each a turned copy of the first (spiral; 2-D). In 2-D angles may be uneven (no gap is three times the mean),
  * readouts may repeat, and spokes may reach less far on one side (partial echoes) where the other sides go all around;
- * in 3-D directions spread evenly. `length` of every readout is `samples`. */
+ * in 3-D directions spread evenly. Partitions of a stack may be turned against each other, and their number of readouts
+ * and their distances may differ. `length` of every readout is `samples`. */
 enum traj_shape traj_shape_find(int dim, size_t readouts, size_t samples, const float *k);
 
 /* Radial: |k| (2-D) or |k|^2 (3-D) times what a spoke owns, which in 2-D follows from the angles of its neighbours and
  * in 3-D is the same for all. Spiral: after Meyer 1992 (doi:10.1002/mrm.1910280204), |g| |sin(angle g - angle k)|, as
- * |k| d|k|, times the angle that the arm owns between its neighbours. Samples of a readout that fall on each other
- * share a weight, and so do readouts. Where the readouts meet, at k = 0, a weight may be 0 (3-D). Fails with
- * ERR_DCF_INVALID where `shape` has no formula in `dim` dimensions or the weights are all 0, ERR_NO_MEMORY. */
+ * |k| d|k|, times the angle that the arm owns between its neighbours. Stack: these in each partition, times the
+ * thickness of its layer of k-space. Cones: |k|^2 d|k| times the solid angle of an arm between its neighbours. Samples
+ * of a readout that fall on each other share a weight, and so do readouts. Where the readouts meet, at k = 0, a weight
+ * may be 0 (3-D). Fails with ERR_DCF_INVALID where `shape` has no formula in `dim` dimensions or the weights are all 0,
+ * ERR_NO_MEMORY. */
 int dcf_analytic(enum traj_shape shape, int dim, size_t readouts, size_t samples, const float *k, float *weights);
 
 /* Pipe-Menon (doi:10.1002/(SICI)1522-2594(199901)41:1<179::AID-MRM25>3.0.CO;2-V): `iterations` of w <- w / (C w), then

@@ -25,15 +25,25 @@ static enum traj_shape shape_find(const struct recon_job *job, const struct fram
     if (!recon_frame_curves(job, frame, offsets, k, curves, samples))
         return TRAJ_SHAPE_UNKNOWN;
     enum traj_shape shape = traj_shape_find(job->dim, *curves, *samples, k);
-    if (shape == TRAJ_SHAPE_SPIRAL)
-        *why = "a spiral of turned arms. Weights are |k| d|k| times the angle between an arm's neighbours";
-    else if (shape == TRAJ_SHAPE_RADIAL && job->dim == 2)
-        *why = "radial. Weights are |k| d|k| times the angle between a spoke's neighbours";
-    else if (shape == TRAJ_SHAPE_RADIAL)
-        *why = "radial with even directions. Weights are |k|^2 d|k| times a spoke's share of the sphere";
+    static const char *const plane[] = {
+        [TRAJ_SHAPE_RADIAL] = "radial. Weights are |k| d|k| times the angle between a spoke's neighbours",
+        [TRAJ_SHAPE_SPIRAL] =
+            "a spiral of turned arms. Weights are |k| d|k| times the angle between an arm's neighbours",
+    };
+    static const char *const space[] = {
+        [TRAJ_SHAPE_RADIAL] = "radial with even directions. Weights are |k|^2 d|k| times a spoke's share of the sphere",
+        [TRAJ_SHAPE_STACK_RADIAL] =
+            "a stack of radial partitions. Weights are |k| d|k| times the angle between a spoke's "
+            "neighbours, in the plane, times the distance between partitions",
+        [TRAJ_SHAPE_STACK_SPIRAL] = "a stack of spirals. Weights are |k| d|k| times the angle between an arm's "
+                                    "neighbours, in the plane, times the distance between partitions",
+        [TRAJ_SHAPE_CONES] = "of cones about the z axis. Weights are |k|^2 d|k| times an arm's share of the sphere",
+    };
+    if (shape != TRAJ_SHAPE_UNKNOWN)
+        *why = job->dim == 2 ? plane[shape] : space[shape];
     else
-        *why = "The scan carries no weights, and its trajectory is neither radial nor a 2-D spiral of turned arms, or "
-               "leaves too wide gaps between angles;";
+        *why = "The scan carries no weights, and its trajectory is neither radial, a spiral of turned arms, a stack of "
+               "either, nor cones, or leaves too wide gaps between angles;";
     return shape;
 }
 

@@ -250,9 +250,9 @@ static void test_kinds(void **state)
         {TRAJ_RADIAL, "radial", 2, 51, 32, TRAJ_SHAPE_RADIAL},
         {TRAJ_GOLDEN, "golden", 2, 51, 32, TRAJ_SHAPE_RADIAL},
         {TRAJ_SPIRAL, "spiral", 2, 4, 0, TRAJ_SHAPE_SPIRAL},
-        {TRAJ_STACK_OF_STARS, "stack-of-stars", 3, 51 * 32, 32, TRAJ_SHAPE_UNKNOWN},
+        {TRAJ_STACK_OF_STARS, "stack-of-stars", 3, 51 * 32, 32, TRAJ_SHAPE_STACK_RADIAL},
         {TRAJ_KOOSHBALL, "kooshball", 3, 1609, 32, TRAJ_SHAPE_RADIAL},
-        {TRAJ_CONES, "cones", 3, 51, 0, TRAJ_SHAPE_UNKNOWN},
+        {TRAJ_CONES, "cones", 3, 51, 0, TRAJ_SHAPE_CONES},
     };
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         assert_string_equal(traj_kind_name(kinds[i].kind), kinds[i].name);

@@ -56,10 +56,15 @@ static const struct param recon_params[] = {
                             "Grid size / image size, with kernel=radial at least 1.5 (3-D: 1.75 is used below that); "
                             "auto = chosen for `tolerance`.",
                             PARAM_REAL, .fallback = "auto", .min = 1.125, .max = KERNEL_MAX_OVERSAMPLING, OR_AUTO("0")},
-    [RECON_COILS] = {"coils", "Receive coils: rss = root of the sum of squares; none = one image per coil.",
-                     CHOICES("rss", "none"), .fallback = "rss"},
-    [RECON_OUTPUT] = {"output", "Pixel values: magnitude, or complex (needs coils=none).",
-                      CHOICES("magnitude", "complex"), .fallback = "magnitude"},
+    [RECON_COILS] = {"coils",
+                     "Receive coils: rss = root of the sum of squares; adaptive = sum weighted by the coils' "
+                     "maps (Walsh), which keeps the phase and lowers the background's noise; sense = the same with "
+                     "ESPIRiT's maps, 0 outside the object; none = one image per coil.",
+                     CHOICES("rss", "adaptive", "sense", "none"), .fallback = "rss"},
+    [RECON_OUTPUT] = {"output",
+                      "Pixel values: magnitude, complex, or phase in radians (-pi..pi); the last two need coils=none, "
+                      "adaptive or sense.",
+                      CHOICES("magnitude", "complex", "phase"), .fallback = "magnitude"},
     [RECON_MATRIX] = {"matrix",
                       "Image size: recon = the scan's reconSpace (cut from the centre of the encoded field of view); "
                       "encoded = the whole encodedSpace.",
@@ -182,11 +187,12 @@ static int recon_check(const struct param_values *values)
     int rc = lengths_check(values);
     if (rc != 0)
         return rc;
-    if (values->value[RECON_OUTPUT].integer == RECON_OUTPUT_COMPLEX &&
+    if (values->value[RECON_OUTPUT].integer != RECON_OUTPUT_MAGNITUDE &&
         values->value[RECON_COILS].integer == RECON_COILS_RSS)
-        return err_set(
-            ERR_BAD_PARAMETER,
-            "Parameter output=complex needs coils=none: the root of the sum of squares over coils has no phase.");
+        return err_set(ERR_BAD_PARAMETER,
+                       "Parameter output=%s needs coils=none, adaptive or sense: the root of the sum of squares over "
+                       "coils has no phase.",
+                       values->value[RECON_OUTPUT].text);
     return kernel_check(values);
 }
 

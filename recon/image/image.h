@@ -15,10 +15,11 @@ struct image_info {
     uint32_t measurement_uid, time_stamp;
 };
 
-/* Images of one size. data: [count][channels][z][y][x], float32 magnitudes, or complex64 where `complex_valued`. */
+/* Images of one size. data: [count][channels][z][y][x], float32 magnitudes, phases in radians, -pi .. pi, where
+ * `phases`, or complex64 where `complex_valued`. */
 struct image_series {
     size_t count, channels, size[3]; /* size: x, y, z */
-    bool complex_valued;
+    bool complex_valued, phases;     /* not both */
     float slice_spacing_mm;  /* between neighbouring slices of a multi-slice 2-D series; 0: one slice or a volume */
     struct image_info *info; /* [count] */
     float *data;

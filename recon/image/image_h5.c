@@ -92,7 +92,9 @@ static void header_fill(ISMRMRD_ImageHeader *header, const struct image_series *
     memset(header, 0, sizeof *header);
     header->version = 1;
     header->data_type = series->complex_valued ? ISMRMRD_CXFLOAT : ISMRMRD_FLOAT;
-    header->image_type = series->complex_valued ? ISMRMRD_IMTYPE_COMPLEX : ISMRMRD_IMTYPE_MAGNITUDE;
+    header->image_type = series->complex_valued ? ISMRMRD_IMTYPE_COMPLEX
+                         : series->phases       ? ISMRMRD_IMTYPE_PHASE
+                                                : ISMRMRD_IMTYPE_MAGNITUDE;
     header->measurement_uid = info->measurement_uid;
     for (int d = 0; d < 3; d++) {
         header->matrix_size[d] = (uint16_t)series->size[d];
@@ -286,6 +288,8 @@ static int headers_read(hid_t file, struct image_series *series)
                 H5Dread(data, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, headers) >= 0;
     for (size_t i = 0; read && i < series->count; i++)
         image_info_read(&series->info[i], &headers[i]);
+    series->phases =
+        read && series->count > 0 && !series->complex_valued && headers[0].image_type == ISMRMRD_IMTYPE_PHASE;
     if (space >= 0)
         H5Sclose(space);
     if (data >= 0)

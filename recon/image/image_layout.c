@@ -66,12 +66,14 @@ int image_layout_create(struct image_layout *out, const struct image_series *ser
 
 /* ---- brightness ---- */
 
+#define PI 3.14159265f
+
 enum { WINDOW_BINS = 1 << 15 }; /* upper halves of floats that are not negative */
 
-float image_magnitude(const struct image_series *series, size_t pixel)
+float image_brightness(const struct image_series *series, size_t pixel)
 {
     const float *p = series->data + (series->complex_valued ? 2 * pixel : pixel);
-    float value = series->complex_valued ? hypotf(p[0], p[1]) : fabsf(p[0]);
+    float value = series->complex_valued ? hypotf(p[0], p[1]) : series->phases ? p[0] + PI : fabsf(p[0]);
     return isfinite(value) ? value : 0;
 }
 
@@ -80,11 +82,16 @@ float image_magnitude(const struct image_series *series, size_t pixel)
 int image_window(const struct image_series *series, float *low, float *high)
 {
     size_t pixels = series->count * series->channels * image_pixels(series);
+    if (series->phases) {
+        *low = 0;
+        *high = 2 * PI;
+        return 0;
+    }
     uint64_t *histogram = calloc(WINDOW_BINS, sizeof *histogram);
     if (!histogram)
         return err_no_memory("the image's histogram");
     for (size_t i = 0; i < pixels; i++) {
-        float value = image_magnitude(series, i);
+        float value = image_brightness(series, i);
         uint32_t bits;
         memcpy(&bits, &value, sizeof bits);
         histogram[bits >> 16]++;

@@ -30,10 +30,11 @@ struct image_layout {
 /* Fails with ERR_NO_MEMORY. */
 int image_layout_create(struct image_layout *out, const struct image_series *series);
 
-/* The magnitude of a pixel, counted through all of the series; 0 where it is not finite. */
-float image_magnitude(const struct image_series *series, size_t pixel);
+/* The magnitude of a pixel, counted through all of the series, or its phase above -pi; 0 where it is not finite. */
+float image_brightness(const struct image_series *series, size_t pixel);
 
-/* What to show as black and as white: the 0.5 % and 99.5 % quantiles of all magnitudes. Fails with ERR_NO_MEMORY. */
+/* Which brightness to show as black and as white: the 0.5 % and 99.5 % quantiles of all magnitudes, or all phases.
+ * Fails with ERR_NO_MEMORY. */
 int image_window(const struct image_series *series, float *low, float *high);
 
 /* A picture, 8 bits of grey a pixel, rows from the top. `grey` is the caller's. */

@@ -205,7 +205,7 @@ static float tile_value(const struct montage *m, size_t first_pixel, size_t x, s
     for (size_t sy = down.begin / m->height; sy * m->height < down.end; sy++)
         for (size_t sx = across.begin / m->width; sx * m->width < across.end; sx++) {
             double share = (double)(overlap(&across, sx) * overlap(&down, sy));
-            sum += share * (double)image_magnitude(m->series, first_pixel + sy * nx + sx);
+            sum += share * (double)image_brightness(m->series, first_pixel + sy * nx + sx);
             weight += share;
         }
     return (float)(sum / weight);

@@ -295,6 +295,10 @@ static int header_show(unsigned char *header, const struct image_series *series,
     float low = 0, high = 0;
     double seconds = frame_seconds(v, series);
     int rc = series->complex_valued ? 0 : image_window(series, &low, &high);
+    if (series->phases) {
+        low -= high / 2;
+        high /= 2;
+    }
     put_float(header, 124, (double)high); /* cal_max */
     put_float(header, 128, (double)low);  /* cal_min */
     header[123] = 2;                      /* xyzt_units: mm */

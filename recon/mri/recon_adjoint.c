@@ -18,15 +18,12 @@ static void times_add(struct gridder *g)
 static int coils_store(struct gridder *g, size_t f, int first, int count)
 {
     struct recon_job *job = g->job;
-    struct image_series *series = job->images;
     int rc = 0;
     for (int c = 0; c < count && rc == 0; c++) {
-        size_t plane = (f * series->channels + (size_t)(first + c)) * g->pixels;
         const struct c32 *from = (const struct c32 *)g->image + (size_t)c * g->pixels;
-        void *to = recon_complex_out(job) ? (void *)(series->data + 2 * plane) : g->coil;
-        rc = dev_download(job->dev, to, from, g->pixels * sizeof(struct c32));
-        for (size_t i = 0; i < g->pixels && rc == 0 && !recon_complex_out(job); i++)
-            series->data[plane + i] = hypotf(g->coil[i].re, g->coil[i].im);
+        rc = dev_download(job->dev, g->coil, from, g->pixels * sizeof *from);
+        if (rc == 0)
+            gridder_store(g, f, (size_t)(first + c), g->coil);
     }
     return rc;
 }
@@ -47,8 +44,9 @@ static int batch_grid(struct gridder *g, const struct frame *frame, int first, i
     struct recon_job *job = g->job;
     int count = gridder_coils(g, frame, first), next = first + count;
     double start = recon_clock(), beside = 0;
-    int rc = recon_combines(job) ? nufft_adjoint_squares_begin(g->plan, count, g->data[turn], g->image)
-                                 : nufft_adjoint_begin(g->plan, count, g->data[turn], g->image);
+    struct c32 *to = (struct c32 *)g->image + (recon_maps(job) ? (size_t)first * g->pixels : 0);
+    int rc = recon_squares(job) ? nufft_adjoint_squares_begin(g->plan, count, g->data[turn], g->image)
+                                : nufft_adjoint_begin(g->plan, count, g->data[turn], to);
     if (rc == 0 && g->data[1] && next < frame->coils) {
         beside = recon_clock();
         rc = gridder_upload(g, frame, next, gridder_coils(g, frame, next), g->data[!turn]);
@@ -67,7 +65,7 @@ int adjoint_frame(struct gridder *g, size_t f)
 {
     struct recon_job *job = g->job;
     const struct frame *frame = &job->frames->frame[f];
-    bool rss = recon_combines(job);
+    bool rss = recon_squares(job), maps = recon_maps(job);
     /* A frame that needs weights and a plan of its own spends a part of its time on them. */
     double base = (double)g->coils_done / (double)g->coils, span = frame->coils / (double)g->coils;
     double before = span * (1 - recon_steps[RECON_STEP_GRIDDING].share / job->share);
@@ -76,6 +74,8 @@ int adjoint_frame(struct gridder *g, size_t f)
         base += before;
         span -= before;
     }
+    const double combine = maps ? span / 2 : 0;
+    span -= combine;
     if (rc == 0 && rss)
         rc = dev_zero(job->dev, g->image, g->pixels * sizeof(float));
     for (int first = 0, turn = 0; first < frame->coils && rc == 0; first += g->batch, turn ^= g->data[1] != NULL) {
@@ -89,16 +89,18 @@ int adjoint_frame(struct gridder *g, size_t f)
         if (rc == 0)
             rc = batch_grid(g, frame, first, turn);
         start = recon_clock();
-        if (rc == 0 && !rss)
+        if (rc == 0 && !rss && !maps)
             rc = coils_store(g, f, first, gridder_coils(g, frame, first));
         recon_report_stage(job, "download", recon_clock() - start);
     }
-    g->coils_done += frame->coils;
     if (rc == 0) {
         struct nufft_info info;
         nufft_describe(g->plan, &info);
         g->overflowed += (double)info.overflowed;
     }
+    if (rc == 0 && maps)
+        rc = combine_frame(g, f, base + span, combine);
+    g->coils_done += frame->coils;
     double start = recon_clock();
     if (rc == 0 && rss)
         rc = squares_store(g, f);

@@ -21,8 +21,9 @@ struct gridder {
     struct c32 *staging;            /* host: one coil [most_samples] */
     struct c32 *data[2];            /* device: [batch][most_samples]; the second where uploads run beside gridding */
     double beside;                  /* seconds of such uploads */
-    void *image;                    /* device: squares [pixels], or images [batch][pixels] */
-    struct c32 *coil;               /* host: [pixels], for magnitudes of single coils */
+    void *image;                    /* device: squares [pixels], or images [batch][pixels], all coils' for maps */
+    struct c32 *maps;               /* device: [most_coils][pixels]; NULL: none are asked for */
+    struct c32 *coil;               /* host: [pixels], with maps [3][pixels]; NULL where squares are summed */
     int plans;
     struct nufft_times times;  /* of all adjoints */
     double overflowed;         /* samples, of all images */
@@ -43,6 +44,13 @@ int gridder_upload(struct gridder *g, const struct frame *frame, int first, int 
 
 /* Image `f` by method=adjoint, into the series. */
 int adjoint_frame(struct gridder *g, size_t f);
+
+/* Image `f` from g->image, which holds those of all its coils: weighted by maps estimated from them, and summed.
+ * Progress runs from `base` over `span`. Fails as maps_estimate(). */
+int combine_frame(struct gridder *g, size_t f, double base, double span);
+
+/* Complex pixels [pixels] (host) as one channel of image `f` of the series, as parameter `output` asks. */
+void gridder_store(const struct gridder *g, size_t f, size_t channel, const struct c32 *pixels);
 
 /* Report "overflow": how GPU and CPU shared the samples. `depth` is the last plan's; null: without a limit. */
 void gridder_report_overflow(struct gridder *g);

@@ -43,11 +43,13 @@ static int too_large(const char *what, size_t required, size_t available)
 static int memory_check(const struct gridder *g, size_t channels)
 {
     const struct recon_job *job = g->job;
-    size_t pixel = recon_complex_out(job) ? sizeof(struct c32) : sizeof(float), images, samples;
+    size_t pixel = recon_complex_out(job) ? sizeof(struct c32) : sizeof(float), images, samples, coils;
     size_t per_sample = 2 * (size_t)job->dim * sizeof(float) + sizeof(float) + sizeof(struct c32);
     bool countable = size_mul(g->pixels, pixel, &images) && size_mul(images, channels, &images) &&
                      size_mul(images, job->frames->count, &images) && size_mul(g->most_samples, per_sample, &samples) &&
-                     size_add(images, samples, &images);
+                     size_add(images, samples, &images) && size_mul(g->pixels, (size_t)g->most_coils, &coils) &&
+                     size_mul(coils, recon_maps(job) ? 3 * sizeof(struct c32) : 0, &coils) &&
+                     size_add(images, coils, &images);
     size_t available = host_memory_available();
     return countable && images <= available ? 0 : too_large("The images", countable ? images : SIZE_MAX / 2, available);
 }
@@ -88,13 +90,18 @@ static int gridder_sizes(struct gridder *g)
 static int buffers_alloc(struct gridder *g)
 {
     struct recon_job *job = g->job;
-    size_t image_bytes =
-        recon_combines(job) ? g->pixels * sizeof(float) : (size_t)g->batch * g->pixels * sizeof(struct c32);
+    size_t image_bytes = g->pixels * sizeof(float), all_bytes = (size_t)g->most_coils * g->pixels * sizeof(struct c32);
     size_t data_bytes = (size_t)g->batch * g->most_samples * sizeof(struct c32);
     int rc = 0;
     for (int i = 0; i < (g->batch < g->most_coils && dev_is_gpu(job->dev) ? 2 : 1) && rc == 0; i++)
         if (!g->data[i])
             rc = dev_alloc(job->dev, data_bytes, (void **)&g->data[i]);
+    if (recon_maps(job))
+        image_bytes = all_bytes;
+    else if (!recon_squares(job))
+        image_bytes = (size_t)g->batch * g->pixels * sizeof(struct c32);
+    if (rc == 0 && recon_maps(job) && !g->maps)
+        rc = dev_alloc(job->dev, all_bytes, (void **)&g->maps);
     return rc == 0 ? dev_alloc(job->dev, image_bytes, &g->image) : rc;
 }
 
@@ -113,6 +120,7 @@ static int gridder_create(struct gridder *g)
                                  recon_complex_out(job));
     if (rc != 0)
         return rc;
+    job->images->phases = recon_choice(job, RECON_OUTPUT) == RECON_OUTPUT_PHASE;
     size_t coordinates = g->most_samples * (size_t)job->dim;
     g->k = malloc(coordinates * sizeof(float));
     g->planned_k = malloc(job->hash ? coordinates * sizeof(float) : 1); /* there is nothing to compare with */
@@ -120,9 +128,9 @@ static int gridder_create(struct gridder *g)
     g->offsets = malloc((g->most_count + 1) * sizeof *g->offsets);
     g->staging = malloc(g->most_samples * sizeof *g->staging);
     job->coil_lives = calloc((size_t)g->most_coils, sizeof *job->coil_lives);
-    g->coil = recon_combines(job) || recon_complex_out(job) ? NULL : malloc(g->pixels * sizeof *g->coil);
+    g->coil = recon_squares(job) ? NULL : malloc((recon_maps(job) ? 3 : 1) * g->pixels * sizeof *g->coil);
     if (!g->k || !g->planned_k || !g->weights || !g->offsets || !g->staging || !job->coil_lives ||
-        (!g->coil && !recon_combines(job) && !recon_complex_out(job)))
+        (!g->coil && !recon_squares(job)))
         return err_no_memory("an image of %zu samples", g->most_samples);
     rc = buffers_alloc(g);
     if (rc != 0 && rc != ERR_DEVICE && plan_cache_clear(job->cache))
@@ -133,6 +141,7 @@ static int gridder_create(struct gridder *g)
 static void gridder_free(struct gridder *g)
 {
     gridder_plan_drop(g);
+    dev_release(g->job->dev, g->maps);
     dev_release(g->job->dev, g->image);
     dev_release(g->job->dev, g->data[1]);
     dev_release(g->job->dev, g->data[0]);

@@ -57,10 +57,22 @@ static inline int64_t recon_choice(const struct recon_job *job, enum recon_param
     return job->request->values->value[param].integer;
 }
 
-/* Whether the coils are combined into one image, and whether its pixels are complex. */
+/* Whether the coils are combined into one image, whether that is the root of the sum of squares, and whether its pixels
+ * are complex. */
 static inline bool recon_combines(const struct recon_job *job)
 {
+    return recon_choice(job, RECON_COILS) != RECON_COILS_NONE;
+}
+
+static inline bool recon_squares(const struct recon_job *job)
+{
     return recon_choice(job, RECON_COILS) == RECON_COILS_RSS;
+}
+
+/* Whether they are combined with maps. */
+static inline bool recon_maps(const struct recon_job *job)
+{
+    return recon_combines(job) && !recon_squares(job);
 }
 
 static inline bool recon_complex_out(const struct recon_job *job)

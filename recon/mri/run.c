@@ -176,12 +176,11 @@ static void readouts_report(struct recon_job *job)
 static int results_promise(struct recon_job *job)
 {
     const struct recon_room *room = &job->request->room;
-    bool combined = recon_choice(job, RECON_COILS) == RECON_COILS_RSS;
     const struct image_series shape = {
         .count = job->frames->count,
-        .channels = combined ? 1 : (size_t)job->frames->frame[0].coils,
+        .channels = recon_combines(job) ? 1 : (size_t)job->frames->frame[0].coils,
         .size = {(size_t)job->out_n[0], (size_t)job->out_n[1], (size_t)job->out_n[2]},
-        .complex_valued = recon_choice(job, RECON_OUTPUT) == RECON_OUTPUT_COMPLEX,
+        .complex_valued = recon_complex_out(job),
     };
     size_t files = 0, bytes = 0;
     bool counted = true;

@@ -1,4 +1,5 @@
 /* Image files, read back by the libraries that others read them with: libismrmrd, libnifti. */
+#include "recon/image/image_leaf.h"
 #include "tests/unit/image_fixture.h"
 
 #include <ismrmrd/dataset.h>
@@ -125,6 +126,37 @@ static void h5_is_read_by_libismrmrd(void **state)
         image_series_free(series);
         unlink(path);
     }
+}
+
+static void phases_stay_phases(void **state)
+{
+    (void)state;
+    char path[96];
+    struct image_series *series = series_make(2, 1, 6, 5, 1, false), *back = NULL;
+    series->phases = true;
+    for (int i = 0; i < 60; i++)
+        series->data[i] = i < 20 ? -3.1f : i < 40 ? 0 : 3.1f;
+    series_save(series, IMAGE_H5, path);
+    ISMRMRD_Dataset dataset;
+    ISMRMRD_Image image;
+    ismrmrd_init_dataset(&dataset, path, "dataset");
+    assert_int_equal(ismrmrd_open_dataset(&dataset, false), 0);
+    ismrmrd_init_image(&image);
+    assert_int_equal(ismrmrd_read_image(&dataset, "image_0", 1, &image), 0);
+    assert_int_equal(image.head.image_type, ISMRMRD_IMTYPE_PHASE);
+    ismrmrd_cleanup_image(&image);
+    ismrmrd_close_dataset(&dataset);
+    assert_int_equal(image_read_h5(&back, path), 0);
+    assert_true(back->phases && !back->complex_valued);
+    assert_memory_equal(back->data, series->data, 60 * sizeof(float));
+    /* A picture shows -pi as black and pi as white. */
+    float low, high;
+    assert_int_equal(image_window(back, &low, &high), 0);
+    assert_true(image_brightness(back, 0) - low < 0.05f && high - image_brightness(back, 59) < 0.05f);
+    assert_true(fabsf(image_brightness(back, 30) - (low + high) / 2) < 1e-5f);
+    image_series_free(back);
+    image_series_free(series);
+    unlink(path);
 }
 
 static void a_file_that_is_no_image_is_refused(void **state)
@@ -419,6 +451,11 @@ static void nifti_tells_how_bright_to_show_it(void **state)
     nifti_header(series, &step, &units, cal);
     assert_true(cal[0] == 0 && cal[1] == 0);
     image_series_free(series);
+    series = series_make(1, 1, 50, 40, 1, false);
+    series->phases = true;
+    nifti_header(series, &step, &units, cal);
+    assert_true(fabsf(cal[0] + 3.14159265f) < 1e-5f && fabsf(cal[1] - 3.14159265f) < 1e-5f);
+    image_series_free(series);
 }
 
 static void a_full_disk_is_told_as_one(void **state)
@@ -497,6 +534,7 @@ int main(void)
         cmocka_unit_test(npy_is_c_order),
         cmocka_unit_test(npy_keeps_frames_and_slices_apart),
         cmocka_unit_test(h5_is_read_by_libismrmrd),
+        cmocka_unit_test(phases_stay_phases),
         cmocka_unit_test(a_file_that_is_no_image_is_refused),
         cmocka_unit_test(nifti_puts_points_where_the_scanner_saw_them),
         cmocka_unit_test(nifti_qform_holds_for_half_turns),

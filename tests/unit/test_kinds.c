@@ -69,8 +69,14 @@ static void choices_are_the_enums_they_stand_for(void **state)
     assert_int_equal(values.value[RECON_TRAJ_UNITS].integer, TRAJ_UNIT_PER_METRE);
     assert_int_equal(set("kernel", "radial"), 0);
     assert_int_equal(values.value[RECON_KERNEL].integer, NUFFT_RADIAL);
+    assert_int_equal(set("coils", "adaptive"), 0);
+    assert_int_equal(values.value[RECON_COILS].integer, RECON_COILS_ADAPTIVE);
+    assert_int_equal(set("coils", "sense"), 0);
+    assert_int_equal(values.value[RECON_COILS].integer, RECON_COILS_SENSE);
     assert_int_equal(set("coils", "none"), 0);
     assert_int_equal(values.value[RECON_COILS].integer, RECON_COILS_NONE);
+    assert_int_equal(set("output", "phase"), 0);
+    assert_int_equal(values.value[RECON_OUTPUT].integer, RECON_OUTPUT_PHASE);
     assert_int_equal(set("output", "complex"), 0);
     assert_int_equal(values.value[RECON_OUTPUT].integer, RECON_OUTPUT_COMPLEX);
     assert_int_equal(set("matrix", "encoded"), 0);

@@ -28,7 +28,7 @@ int child_start(char *const argv[], int socket, pid_t *pid, int *pidfd)
     sigfillset(&all);
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &all);
-    /* Its own group: Ctrl-C at a terminal is for the daemon alone, which lets its children end. */
+    /* A process group of its own: Ctrl-C at a terminal is for the daemon, which lets its children finish. */
     posix_spawnattr_setpgroup(&attributes, 0);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
     int failed = posix_spawn(pid, argv[0], &actions, &attributes, argv, environ);

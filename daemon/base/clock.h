@@ -9,7 +9,7 @@
 
 #include "gridding/base/clock.h"
 
-/* Milliseconds since the machine's boot, its sleep included; never goes back. */
+/* Milliseconds since the machine's boot, including suspend; never goes back. */
 static inline int64_t clock_boot_milliseconds(void)
 {
     struct timespec now;
@@ -18,12 +18,11 @@ static inline int64_t clock_boot_milliseconds(void)
 }
 
 enum {
-    CLOCK_STEP_LEAST_MS = 500, /* a clock that was set by less is left as it is, until that has added up */
-    CLOCK_AT_ONCE_MS = 50      /* that reading both clocks may take */
+    CLOCK_STEP_LEAST_MS = 500, /* smaller steps of the wall clock are ignored until they add up */
+    CLOCK_AT_ONCE_MS = 50      /* limit for reading both clocks */
 };
 
-/* Where the clock of the machine stands before the one since boot, ms: what changes when somebody sets the former.
- * *now: where it stands. */
+/* Wall clock minus boot clock, ms: changes when the wall clock is set. *now: the wall clock. */
 static inline int64_t clock_offset(int64_t *now)
 {
     int64_t before, after;

@@ -73,7 +73,7 @@ DIR *disk_folder_read(int folder)
     return stream;
 }
 
-/* Closing a file that has no name any more gives its blocks back. */
+/* Closing the last descriptor of a removed file frees its blocks. */
 static void *free_all(void *context)
 {
     struct disk_freer *freer = context;
@@ -111,7 +111,7 @@ void disk_freer_end(struct disk_freer *freer)
     pthread_cond_destroy(&freer->news);
 }
 
-/* Whether the freer closes this one. */
+/* Hand a descriptor to the freer; false: it is busy. */
 static bool freer_take(struct disk_freer *freer, int fd)
 {
     const int most = sizeof freer->fd / sizeof *freer->fd;

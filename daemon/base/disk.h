@@ -1,4 +1,4 @@
-/* disk.h: folders of the state, and the sentence for a disk that fails.
+/* disk.h: folders and files of the state folder, and failures of its disk.
  *
  * Any thread.
  */
@@ -11,26 +11,24 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-/* What a system call has left in errno, while `doing` ("syncing the upload"): ERR_SPOOL_FULL where the disk is full,
+/* The failure of a system call from errno, during `doing` ("syncing the upload"): ERR_SPOOL_FULL if the disk is full,
  * ERR_NO_DESCRIPTORS, ERR_NO_MEMORY, else ERR_IO. */
 int disk_failed(const char *doing);
-/* Whether a failure with this code is one of those. */
+/* Whether `code` is one of those. */
 bool disk_is_cause(int code);
 
-/* Write all `bytes`; *written is how many it were. -1: failed, errno says why. */
+/* Write all `bytes`; *written: how many were. -1: failed, see errno. */
 int disk_write(int fd, const void *data, size_t bytes, size_t *written);
 
-/* Open the folder `name` of `parent` (AT_FDCWD: a path), made where it is not there. Fails with ERR_IO,
- * ERR_SPOOL_FULL. */
+/* Open the folder `name` of `parent` (AT_FDCWD: a path), created if missing. Fails with ERR_IO, ERR_SPOOL_FULL. */
 int disk_folder_open(int parent, const char *name, int *out);
-/* Another reading of a folder that is open; NULL: failed, errno says why. */
+/* A new stream over an open folder; NULL: failed, see errno. */
 DIR *disk_folder_read(int folder);
-/* A thread that gives back the blocks of large files which have no name any more: that takes the kernel a third of a
- * second for each gigabyte. */
+/* A thread that frees the blocks of large removed files, which takes the kernel a third of a second per gigabyte. */
 struct disk_freer {
     pthread_mutex_t lock; /* of the rest */
     pthread_cond_t news;
-    pthread_t thread; /* from the first large file on */
+    pthread_t thread; /* started for the first large file */
     bool started, stopping;
     int fd[16], count; /* to be closed */
 };
@@ -38,22 +36,23 @@ void disk_freer_init(struct disk_freer *freer);
 /* Returns when all are closed. */
 void disk_freer_end(struct disk_freer *freer);
 
-/* Remove the file `name` of `folder`; -1: failed, errno says why. Where it is large, the freer does what takes time,
- * or, if that has much to do, the caller waits. */
+/* Remove the file `name` of `folder`; -1: failed, see errno. The freer closes a large file; if its list is full, the
+ * caller does, and waits. */
 int disk_remove(struct disk_freer *freer, int folder, const char *name);
-/* Remove the folder `name` and the files in it; folders in it stay, and it with them. */
+/* Remove the folder `name` and the files in it; if it contains folders, it stays. */
 void disk_folder_remove(struct disk_freer *freer, int parent, const char *name);
 
-/* Syncs of one folder, shared by those who ask at a time. */
+/* fsync of one folder, shared by concurrent callers. */
 struct folder_sync {
     pthread_mutex_t lock; /* of the rest */
     pthread_cond_t finished_one;
     bool busy;
-    int64_t started, finished, failed; /* numbers of syncs; failed: the last that did, errno in `error` */
+    int64_t started, finished,
+        failed; /* sequence numbers of syncs; failed: the last failed one, its errno in `error` */
     int error;
 };
 
-/* Return once a sync of `folder` that began after this call has ended. Fails with ERR_SPOOL_FULL, ERR_IO. */
+/* Return when an fsync of `folder` that began after this call has completed. Fails with ERR_SPOOL_FULL, ERR_IO. */
 int disk_folder_sync(struct folder_sync *sync, int folder);
 
 #endif

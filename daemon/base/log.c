@@ -17,7 +17,7 @@ void log_init(struct log *log, enum log_level most, bool json)
     log->json = json;
     log->journal = false;
     log->send = NULL;
-    /* systemd says which device and inode the journal's stream is; stderr may have been redirected since. */
+    /* JOURNAL_STREAM names device and inode of the journal's stream; stderr may have been redirected since. */
     const char *stream = getenv("JOURNAL_STREAM");
     unsigned long device, inode;
     struct stat there;
@@ -34,7 +34,7 @@ static const struct {
 
 static void line_write(const char *line, size_t length)
 {
-    /* There is no one left to tell that the log cannot be written. */
+    /* A failure to write the log cannot be reported. */
     if (write(STDERR_FILENO, line, length) < 0)
         return;
 }

@@ -1,4 +1,4 @@
-/* Lines as entries of systemd's journal, so that journalctl finds those of a job, a client, a code. */
+/* Entries of systemd's journal: journalctl can select by job, client and code. */
 #define SD_JOURNAL_SUPPRESS_LOCATION
 #include "daemon/base/log.h"
 
@@ -14,7 +14,7 @@ enum { FIELDS = 6, FIELD = 96, ENTRY = 1400 };
 
 static bool journal_send(int syslog, const struct log_about *about, const char *message)
 {
-    /* The library takes a journal that is not there for one that wants nothing. */
+    /* sd_journal_send() reports success if there is no journal. */
     if (access("/run/systemd/journal/socket", W_OK) != 0)
         return false;
     char entry[ENTRY], field[FIELDS][FIELD];

@@ -22,7 +22,7 @@ static const struct option {
     size_t offset;              /* in struct options */
     int64_t min, max;           /* inclusive; not of texts and choices */
     const char *const *choices; /* NULL-terminated; the value is the index */
-    bool live;                  /* SIGHUP changes it; the others need a restart */
+    bool live;                  /* changed by SIGHUP; the others need a restart */
 } table[] = {
 #define AT(member) .offset = offsetof(struct options, member)
 #define KIB(n)     ((int64_t)(n) << 10)
@@ -146,7 +146,7 @@ static const struct option {
 };
 enum { OPTIONS = sizeof table / sizeof *table };
 
-/* A whole number, with a unit of 1024s where `units`; false where `text` is none. */
+/* A whole number, with a binary unit (K, M, G, T) if `units`; false: not a number. */
 static bool number_read(const char *text, bool units, int64_t *out)
 {
     if (!isdigit((unsigned char)*text))
@@ -218,7 +218,7 @@ static void option_range_describe(const struct option *option, char *text, size_
     }
 }
 
-/* Put `text` into its place; false where it is no value of this option. */
+/* Set the option from `text`; false: not a value of this option. */
 static bool value_set(struct options *options, const struct option *option, const char *text)
 {
     void *place = (char *)options + option->offset;
@@ -341,7 +341,7 @@ static int argument_split(int argc, char *const argv[], int *i, char key[OPTION_
     return 0;
 }
 
-/* Every option of the command line; only --config where `config`, all but that one where not. */
+/* Apply the command line's options: only --config if `config`, else all others. */
 static int arguments_read(struct options *options, int argc, char *const argv[], bool config)
 {
     for (int i = 1; i < argc; i++) {
@@ -397,7 +397,7 @@ int options_reload(struct options *options, struct options *asked, int argc, cha
         const void *new = (const char *)&fresh + option->offset;
         if (option->type == OPTION_IS_TEXT ? strcmp(old, new) == 0 : *(const int64_t *)old == *(const int64_t *)new)
             continue;
-        if (option->live) /* never a text: other threads read it meanwhile */
+        if (option->live) /* never a text: other threads read it concurrently */
             __atomic_store_n((int64_t *)((char *)options + option->offset), *(const int64_t *)new, __ATOMIC_RELAXED);
         else if (used < size)
             used += (size_t)snprintf(restart + used, size - used, "%s%s", used ? ", " : "", option->key);

@@ -1,7 +1,7 @@
-/* options.h: what mrirecond can be told, from one table: --help, the sample configuration, the parser of both.
+/* options.h: mrirecond's options, one table for --help, the sample configuration and the parser of both.
  *
  * A configuration file has lines "key = value"; # begins a comment line. The command line has --key VALUE or
- * --key=VALUE and wins over the file.
+ * --key=VALUE and overrides the file.
  */
 #ifndef MRIRECON_DAEMON_OPTIONS_H
 #define MRIRECON_DAEMON_OPTIONS_H
@@ -24,32 +24,32 @@ struct options {
         log_level, log_format;
     int64_t upload_rate, client_bytes, keep_bytes, body_limit, result_limit, spool_limit, spool_reserve,
         work_reserve; /* bytes */
-    /* keep_bytes below 0: so many per cent of the disk */
+    /* keep_bytes below 0: per cent of the disk */
     int64_t header_timeout, keep_jobs, priority_ageing, idle_timeout, wait_limit, job_time_limit, cancel_grace,
         worker_timeout, progress_timeout, start_timeout, drain_time, convert_timeout, upload_lifetime,
         decode_time; /* seconds */
 };
 
-/* What the command line asks for instead of running. */
+/* What to do, from the command line. */
 enum options_action { OPTIONS_RUN, OPTIONS_HELP, OPTIONS_SAMPLE, OPTIONS_VERSION };
 
 /* All defaults. */
 void options_init(struct options *options);
 
-/* Set one option from text; `where` ("mrirecond.conf:12" or "command line") begins the sentence of a failure.
- * Fails with ERR_UNKNOWN_PARAMETER, ERR_BAD_PARAMETER. */
+/* Set one option from text; `where` ("mrirecond.conf:12" or "command line") begins the failure's sentence. Fails with
+ * ERR_UNKNOWN_PARAMETER, ERR_BAD_PARAMETER. */
 int options_set(struct options *options, const char *key, const char *text, const char *where);
 
-/* Read a configuration. `name` is how failures call the file. Fails as options_set, and with ERR_BAD_REQUEST (a line
- * that is not "key = value", or a key given twice), ERR_IO. */
+/* Read a configuration file, called `name` in failures. Fails as options_set, and with ERR_BAD_REQUEST (a line that is
+ * not "key = value", or a key given twice), ERR_IO. */
 int options_read(struct options *options, FILE *file, const char *name);
 
-/* Read the command line, and the file that its --config names first. Fails as above. */
+/* Read the file of --config, if given, then the command line. Fails as above. */
 int options_parse(struct options *options, int argc, char *const argv[], enum options_action *action);
 
-/* Read the same command line again, and take over into *options what may change while the service runs. *asked is what
- * was read before, and then what was read now; *restart names, separated by commas, the options that differ between the
- * two and may not change. Fails as options_parse; nothing is changed then. */
+/* Read the same command line and file again, and copy the live options into *options. *asked: the previous values,
+ * replaced by the new ones; *restart: the changed options that need a restart, separated by commas. Fails as
+ * options_parse; nothing is changed then. */
 int options_reload(struct options *options, struct options *asked, int argc, char *const argv[], char *restart,
                    size_t size);
 

@@ -10,13 +10,13 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* A client that has tasks. */
+/* A client with tasks. */
 struct line {
     struct line *next;
     char client[POOL_CLIENT];
-    struct pool_task *first, **last; /* that wait */
+    struct pool_task *first, **last; /* waiting */
     int running;
-    uint64_t begun; /* when its last task was, as a count of all; 0: none yet */
+    uint64_t begun; /* sequence number of the start of its last task; 0: none yet */
 };
 
 struct pool {
@@ -26,17 +26,17 @@ struct pool {
     struct line *lines;
     uint64_t begun;
     bool closed;
-    int threads; /* that run and are not joined yet */
+    int threads; /* running and not yet joined */
     pthread_t thread[];
 };
 
-/* The client whose turn it is; NULL: none has a task that may run now. */
+/* The client whose turn it is; NULL: no task may run now. */
 static struct line *line_next(const struct pool *pool)
 {
     struct line *next = NULL;
     for (struct line *line = pool->lines; line; line = line->next)
         if (line->first && line->running < pool->limits.client &&
-            (!next || line->begun <= next->begun)) /* of two new clients the one that came first */
+            (!next || line->begun <= next->begun)) /* of two new clients the earlier one */
             next = line;
     return next;
 }
@@ -55,7 +55,7 @@ static struct line *line_of(struct pool *pool, const char *client)
     return line;
 }
 
-/* Forget a client that has nothing more here. */
+/* Forget a client without tasks. */
 static void line_leave(struct pool *pool, struct line *line)
 {
     struct line **link = &pool->lines;
@@ -75,7 +75,7 @@ static void *pool_thread(void *context)
     pthread_mutex_lock(&pool->lock);
     for (;;) {
         struct line *line = line_next(pool);
-        if (!line && pool->closed) /* tasks that wait are taken by the threads that run the ones before them */
+        if (!line && pool->closed) /* waiting tasks are run by the threads of their clients' running ones */
             break;
         if (!line) {
             pthread_cond_wait(&pool->news, &pool->lock);

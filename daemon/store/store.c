@@ -101,7 +101,7 @@ int entry_read(struct store *store, const char *id, struct tally_entry *entry, s
     return rc;
 }
 
-/* The change of a job that is at hand. */
+/* The change of the counts when `job` moves. */
 static struct tally_entry entry_of(const struct job *job, int from, enum job_state to)
 {
     struct tally_entry entry = {.from = from, .to = (int)to, .priority = job->priority, .bytes = job->bytes};
@@ -115,7 +115,7 @@ enum {
     CANCELING = 1 << JOB_CANCELING,
 };
 
-/* One job from one state to another. */
+/* A job's transition from one state to another. */
 struct transition {
     const char *id, *doing;
     unsigned from; /* bits of states */
@@ -127,7 +127,7 @@ struct transition {
     const json_t *report;
 };
 
-/* What an ended job leaves on the disk. */
+/* Bytes that an ended job keeps on the disk. */
 static struct kept kept_of(const struct store *store, const struct transition *move, int64_t scan)
 {
     bool stays =
@@ -183,7 +183,7 @@ static int recover_apply(struct store *store, void *requeued)
                         sql_prepare(writer, "UPDATE job SET state = ?, started = 0 WHERE state = ?", "ii",
                                     (int64_t)JOB_QUEUED, (int64_t)JOB_RUNNING),
                         requeued);
-    /* A death of which nobody knows any more whether the device was at fault must not be a job's first of two. */
+    /* After a restart it is not known whether the device was at fault: earlier deaths are not counted. */
     if (!rc)
         rc = sql_change(
             writer,
@@ -265,7 +265,7 @@ static int claim_apply(struct store *store, void *context)
     int rc = next_find(store, writer, store->now, claim->never, &next);
     if (!rc && claim->avoid)
         rc = next_find(store, writer, store->now, claim->avoid, &other);
-    /* What another worker reads ahead is left to it, but not for a job of a lower priority. */
+    /* A job that another worker has prefetched is left to it, unless the alternative has a lower priority. */
     if (other.sequence && other.rank == next.rank)
         next = other;
     if (!rc)
@@ -293,7 +293,7 @@ int store_claim(struct store *store, json_t *avoid, json_t *never, struct job *j
     *found = false;
     if (waiting[PRIORITY_URGENT] + waiting[PRIORITY_NORMAL] + waiting[PRIORITY_BATCH] == 0)
         return 0;
-    /* After a power cut the job is queued, as store_recover() would have it. */
+    /* Without fsync: after a power cut the job is queued, as store_recover() would have it. */
     int rc = store_change_soft(store, claim_apply, &claim);
     if (rc && claim.count)
         job_clear(job);

@@ -1,17 +1,16 @@
 /* store.h: the jobs, in SQLite (WAL, synchronous=FULL): the queue survives a power cut.
  *
- * store.c is the only file that changes a job's state. When a call that changes something returns 0, what it did is on
- * the disk; when it fails, nothing was done. Changes that several threads ask for at a time are committed together, so
- * that they share one sync of the disk (store_parts.h tells how).
+ * Only store.c changes a job's state. When a call that changes something returns 0, the change is on the disk; when it
+ * fails, nothing has changed. Concurrent changes are committed together and share one fsync (store_parts.h).
  *
  *   queued -> running -> succeeded | failed
  *   running -> queued             the worker or the daemon died, or the daemon was told to stop
  *   queued -> canceled            at once
- *   running -> canceling -> canceled | failed | succeeded (the end came first)
+ *   running -> canceling -> canceled | failed | succeeded (if the job ended first)
  *
- * A struct store may be used by any thread. Calls that change something sleep until the disk has it; those that read
- * never wait for a disk that writes. Times are milliseconds since 1970, UTC; 0: not yet. When the clock of the machine
- * is set, they move with it (store_clock.c): ages, waits and what is left until a deadline are the time that passed.
+ * Any thread. Calls that change something sleep until the fsync; those that read never wait for a writing disk. Times
+ * are milliseconds since 1970, UTC; 0: not yet. When the wall clock is set, they move with it (store_clock.c), so that
+ * ages, waits and deadlines measure elapsed time.
  */
 #ifndef MRIRECON_DAEMON_STORE_H
 #define MRIRECON_DAEMON_STORE_H
@@ -21,114 +20,110 @@
 
 struct store;
 
-/* Open or make the store in the file `path`. Fails with ERR_STORE (also: made by a newer version). */
+/* Open the store in the file `path`, or create it. Fails with ERR_STORE (also: made by a newer version). */
 int store_create(struct store **out, const char *path);
 void store_free(struct store *store);
 
-/* Milliseconds of waiting that move a job up by one priority; 0, as it begins: none do. */
+/* Ageing: a job rises by one priority for each of these milliseconds that it has waited; 0, the initial value:
+ * never. */
 void store_set_ageing(struct store *store, int64_t milliseconds);
 
-/* At start: what a dead daemon left running is queued again, what it was canceling is canceled; deaths of jobs that
- * wait are forgotten, as is which devices were at fault. */
+/* At a start: jobs left running are queued again, jobs left canceling are canceled, and the deaths of queued jobs are
+ * reset. */
 int store_recover(struct store *store, int *requeued);
 
-/* What one client may have waiting: jobs, and bytes of their scans. 0, as it begins: any number. */
+/* Default quota of one client: waiting jobs, and bytes of their scans. 0, the initial value: no limit. */
 void store_set_quota(struct store *store, int64_t jobs, int64_t bytes);
 
-/* Whether a job of this client with `bytes` would be let in now; `begun`: what else the client has on its way, which no
- * row tells. Fails with ERR_QUEUE_FULL (`limit` jobs wait), ERR_QUOTA. */
+/* Whether a job of this client with `bytes` would be accepted now; `begun`: what the client is uploading at present,
+ * which has no rows. Fails with ERR_QUEUE_FULL (`limit` jobs wait), ERR_QUOTA. */
 int store_room(struct store *store, const char *client, struct quota quota, struct quota begun, int64_t bytes,
                int64_t limit);
-/* Whether anything limits what a client with this quota may have waiting. */
+/* Whether a client with this quota has any limit. */
 bool store_has_quota(const struct store *store, struct quota quota);
 
-/* Seconds after which who was refused with `code` should come back: as long as the queue takes for a job to leave it,
- * of a client that has its share as long as it takes for one of each; 1 to 120. 0: the queue is not why. */
+/* Retry-After for a rejection with `code`: the mean interval between jobs leaving the queue, multiplied by the number
+ * of waiting clients after ERR_QUOTA; 1 to 120 s. 0: the queue is not the reason. */
 int store_retry_seconds(struct store *store, int code);
 
 /* Add a queued job; sets its sequence, created, deadline and state. Fails as store_room, and with ERR_STORE. */
 int store_submit(struct store *store, struct job *job, int64_t limit);
 
-/* ORDER. The next job is one of the highest priority there is, where each full ageing time that a job has waited counts
- * as one priority higher; of those, one of the client that was given least; of those, the oldest. What a client was
- * given is the sum of the bytes of its jobs that were begun, a job counting as 1 MiB at least, and of the time that
- * they held a worker, a second counting as 64 MiB: that is what a CPU worker reconstructs in about a second, so that
- * both weigh alike for scans, and a small file that keeps a worker busy weighs what it costs the others. The time
- * counts when the job leaves its worker. A client that comes back after having had none waiting begins level with the
- * one served last, but keeps what it owes. A start finds the sums again in the jobs that are kept: the last 10,000 that
- * waited no longer, and those that wait.
- */
+/* ORDER. The next job is of the highest priority present, where each full ageing time that a job has waited counts as
+ * one priority; within a priority, of the client with the smallest share; of that client, the oldest. A client's share
+ * is the sum of the bytes of its started jobs (at least 1 MiB per job) and of the time for which they held a worker (64
+ * MiB per second, about what a CPU worker reconstructs in a second: scans count alike by both, and a small file that
+ * keeps a worker busy counts what it costs others). The time is added when the job leaves its worker. A client that
+ * returns after having had no waiting job starts level with the client served last, but keeps a larger share of its
+ * own. A start rebuilds the shares from the stored jobs: the last 10,000 that no longer wait, and those that do. */
 
-/* The job that is next among those whose ids are not in `avoid` (JSON array; NULL: none is). *found: there is one; then
- * *job is the caller's. */
+/* The next job whose id is not in `avoid` (JSON array; NULL: empty). *found: there is one; then *job is the
+ * caller's. */
 int store_peek(struct store *store, json_t *avoid, struct job *job, bool *found);
 
-/* How many jobs that wait are likely to begin before this one, which waits: by priority, and by what clients were given
- * as it is now, where a client's jobs count as what they have on average. Later jobs may overtake it, and its age may
- * move it up. */
+/* How many waiting jobs will probably start before this waiting one: by priority and by the present shares, a client's
+ * jobs counting with their mean. Later jobs may overtake it, and ageing may move it up. */
 int store_ahead(struct store *store, const struct job *job, int64_t *ahead);
 
-/* queued -> running, of the job that is next among those whose ids are not in `never`; of those in `avoid` (as above)
- * only where there is no other of the same priority. *found: there was one; then *job is the caller's. */
+/* queued -> running, of the next job whose id is not in `never`; jobs in `avoid` (as above) only if there is no other
+ * of the same priority. *found: there was one; then *job is the caller's. */
 int store_claim(struct store *store, json_t *avoid, json_t *never, struct job *job, bool *found);
 
-/* Why a job that was begun goes back into the queue. */
+/* Why a started job is queued again. */
 enum requeue {
-    REQUEUE_STOPPED, /* for nothing that it did */
+    REQUEUE_STOPPED, /* not because of the job */
     REQUEUE_DIED,    /* its worker died of it */
-    REQUEUE_SHORT    /* the server was short of something of its own: this was no attempt */
+    REQUEUE_SHORT    /* SHORTAGES in scheduler.h: not counted as an attempt */
 };
 /* running -> queued. */
 int store_requeue(struct store *store, const char *id, enum requeue why);
 
-/* running or canceling -> an end. `results` and `report` stay the caller's. */
+/* running or canceling -> a final state. `results` and `report` stay the caller's. */
 int store_succeed(struct store *store, const char *id, json_t *results, json_t *report);
-/* Also of a queued job. Where reading or writing failed (ERR_IO, ERR_SPOOL_FULL), its scan stays whatever
- * store_set_kept_scans() says. */
+/* Also of a queued job. After a failed read or write (ERR_IO, ERR_SPOOL_FULL) the scan is kept regardless of
+ * store_set_kept_scans(). */
 int store_fail(struct store *store, const char *id, const struct err *failure);
-bool store_scan_outlives(int code); /* whether it does, of a failure with this code */
-/* The same of a job whose scan is gone: its idempotency key is free, for the scan has to be sent again. */
+bool store_scan_outlives(int code); /* whether the scan is kept after a failure with this code */
+/* The same for a job whose scan is lost: its idempotency key is released, because the scan must be sent again. */
 int store_fail_lost(struct store *store, const char *id, const struct err *failure);
 int store_canceled(struct store *store, const char *id);
 
-/* Somebody wants a job canceled. *before, *state: what it was, and is now. Fails with ERR_NOT_FOUND, ERR_CONFLICT (it
- * has ended). */
+/* Cancel a job. *before, *state: its state before and now. Fails with ERR_NOT_FOUND, ERR_CONFLICT (it has ended). */
 int store_cancel(struct store *store, const char *id, enum job_state *before, enum job_state *state);
 
 /* Remove the row of a job that has ended. Fails with ERR_NOT_FOUND, ERR_CONFLICT (it has not). */
 int store_delete(struct store *store, const char *id);
-/* The same of several at a time, or of none; those that are not there any more are passed over. *removed: how many
- * were. */
+/* Delete several jobs in one transaction; ids without a job are skipped. *removed: how many were deleted. */
 int store_delete_all(struct store *store, char (*ids)[JOB_ID], int count, int *removed);
 
-/* Which scans stay in the spool when their job has ended; it counts them into what is kept. As it begins: none. */
+/* Whether the scans of failed and of succeeded jobs are kept, and counted in struct kept. Initially none are. */
 void store_set_kept_scans(struct store *store, bool of_failed, bool of_succeeded);
 
-/* What time it is, by the clock with which the times of all jobs have been moved. */
+/* The current time on the clock that all job times follow (store_clock.c). */
 int store_time(struct store *store, int64_t *now);
 
-/* By how many milliseconds the clock was set since the last call; back: below 0. */
+/* Milliseconds by which the wall clock was set since the last call; negative: back. */
 int64_t store_clock_set(struct store *store);
 
-/* Fail up to `limit` jobs that wait and whose deadline has passed; jobs[limit] is the caller's to job_clear. */
+/* Fail up to `limit` waiting jobs whose deadline has passed; jobs[limit] is the caller's to job_clear. */
 int store_expire(struct store *store, struct job *jobs, int limit, int *count);
 
-/* Ids of up to `limit` jobs that ended before `before`, in one state only, or any (-1); the oldest end first. */
+/* Ids of up to `limit` jobs that ended before `before`, in one state or any (-1), earliest end first. */
 int store_ended(struct store *store, int64_t before, int state, char (*ids)[JOB_ID], int limit, int *count);
 
-/* What is on the disk of jobs that have ended: scans that stay, and results. */
+/* Disk space of ended jobs: kept scans, and results. */
 struct kept {
     int64_t scans, scan_bytes, result_bytes;
 };
 void store_kept(struct store *store, struct kept *out);
 
-/* More is kept of a job: its image in another format. Fails with ERR_NOT_FOUND. */
+/* Count a further result of a job: its image in another format. Fails with ERR_NOT_FOUND. */
 int store_kept_add(struct store *store, const char *id, int64_t bytes);
 
-/* Ids of up to `limit` jobs that have ended and whose scans are kept for them to be run again, not as
- * store_scan_outlives() has it; the oldest end first. */
+/* Ids of up to `limit` ended jobs whose scans are kept for resubmission (not by store_scan_outlives()), earliest end
+ * first. */
 int store_kept_scans(struct store *store, char (*ids)[JOB_ID], int limit, int *count);
-/* The scan of a job that has ended is kept no longer; that it was not kept is no failure. Fails with ERR_NOT_FOUND. */
+/* The scan of an ended job is no longer kept; no failure if it was not. Fails with ERR_NOT_FOUND. */
 int store_scan_drop(struct store *store, const char *id);
 
 /* The job that a client sent with this idempotency key. Fails with ERR_NOT_FOUND. */
@@ -137,7 +132,7 @@ int store_find_key(struct store *store, const char *client, const char *key, str
 /* One job. Fails with ERR_NOT_FOUND. */
 int store_get(struct store *store, const char *id, struct job *job);
 
-enum { STORE_LISTS = 2 }; /* lists that are read at a time */
+enum { STORE_LISTS = 2 }; /* lists read concurrently */
 
 /* Up to `limit` jobs of a filter, newest first, without their reports. jobs[limit] is the caller's to job_clear. */
 int store_list(struct store *store, const struct job_filter *filter, struct job *jobs, int limit, int *count);
@@ -145,13 +140,13 @@ int store_list(struct store *store, const struct job_filter *filter, struct job 
 /* Call `each` with every job, oldest first, until it returns non-zero. It must not call the store. */
 int store_each(struct store *store, int (*each)(void *context, const struct job_files *job), void *context);
 
-/* Jobs in each state, and when the oldest of those that wait was accepted (0: none waits). */
+/* Number of jobs in each state, and the time of acceptance of the oldest waiting one (0: none). */
 int store_counts(struct store *store, int64_t counts[JOB_STATES], int64_t *oldest);
 
-/* Jobs of each priority that wait. */
+/* Number of waiting jobs of each priority. */
 void store_waiting(struct store *store, int64_t waiting[PRIORITIES]);
 
-/* Whether the store can be written, as its last change, or a proof made each second, showed. Does not wait. */
+/* Whether the store is writable, according to its last change or the test made each second. Does not wait. */
 int store_check(struct store *store);
 
 #endif

@@ -1,6 +1,6 @@
-/* The store's clock. Times of jobs are those of the machine's clock, for people and for the time after a restart; but
- * somebody may set that. Each transaction compares it with a clock that nobody sets, and where it was set, the times of
- * all jobs are moved as far: what a job has waited, has left until its deadline, or is old, stays what it was. */
+/* The store's clock. Job times are wall-clock times, for people and to survive a restart, but the wall clock may be
+ * set. Each transaction compares it with the boot clock; if it was set, the times of all jobs are moved by the same
+ * amount, so that waits, deadlines and ages stay what they were. */
 #include "daemon/store/store_parts.h"
 
 #include "daemon/base/clock.h"

@@ -1,4 +1,4 @@
-/* How fast the queue drains. */
+/* The rate at which jobs leave the queue. */
 #include "daemon/store/store_parts.h"
 
 #include "daemon/base/clock.h"
@@ -9,7 +9,7 @@ void drain_count(struct store *store, bool left)
 {
     struct drain *drain = &store->drain;
     double now = clock_seconds();
-    /* Only where the queue was never empty since the one before is the pause one of the machine's, not of its users. */
+    /* An interval between two jobs measures the machine only if the queue was not empty in between. */
     if (left && drain->one_left) {
         double pause = now - drain->since;
         drain->pause = drain->pause > 0 ? drain->pause + SMOOTHING * (pause - drain->pause) : pause;

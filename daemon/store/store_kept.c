@@ -1,4 +1,4 @@
-/* What is kept on the disk of jobs that have ended. */
+/* Disk space of ended jobs. */
 #include "daemon/store/store_parts.h"
 
 #include <stdio.h>
@@ -44,7 +44,7 @@ int store_kept_add(struct store *store, const char *id, int64_t bytes)
     return store_change_soft(store, kept_add_apply, &addition);
 }
 
-/* Those of store_scan_outlives() stay, though. */
+/* The scans of store_scan_outlives() stay. */
 #define MAY_GO "coalesce(json_extract(error, '$.code'), '') NOT IN (?, ?)"
 
 int store_kept_scans(struct store *store, char (*ids)[JOB_ID], int limit, int *count)

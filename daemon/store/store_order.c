@@ -1,5 +1,4 @@
-/* Whose turn it is (ORDER in store.h). Of each client and priority only the oldest job can be next; those few are
- * compared. */
+/* The next job (ORDER in store.h). For each client and priority only the oldest job is a candidate. */
 #include "daemon/store/store_parts.h"
 
 #include "daemon/base/clock.h"
@@ -93,8 +92,8 @@ int store_peek(struct store *store, json_t *avoid, struct job *job, bool *found)
     return rc;
 }
 
-/* Of the jobs of another client, with the priority of `job`, how many come before it; `level`: what its own client will
- * have been given when its turn comes. */
+/* Of the jobs of another client, with the priority of `job`, how many come before it; `level`: the share that the job's
+ * own client will have at its turn. */
 static int overtaking(struct connection *reader, const struct client *other, const struct job *job, double level,
                       int64_t *count)
 {
@@ -108,7 +107,7 @@ static int overtaking(struct connection *reader, const struct client *other, con
     *count = turns < (double)waiting ? (int64_t)turns : waiting;
     if ((double)*count < turns) {
         *count += *count < waiting;
-    } else if (*count < waiting) { /* given as much: the older job */
+    } else if (*count < waiting) { /* equal shares: the older job */
         rc = queue_head_read(reader, other, job->priority, 0, 0, NULL, &head);
         *count += !rc && head.sequence && head.sequence < job->sequence;
     }

@@ -1,10 +1,10 @@
-/* store_parts.h: what the files of the store share. Only daemon/store/ include this.
+/* store_parts.h: shared by the files of daemon/store/, and included only there.
  *
- * DESIGN. One thread, the writer, owns the connection that writes. A change is a function that runs in it; callers put
- * changes on a list and sleep. The writer takes the whole list, runs each change under a savepoint of its own inside
- * one transaction, commits once, and wakes all: as many callers as wait share one sync of the disk, and a change that
- * fails undoes itself alone. What readers ask for most, the counts, is kept in memory: changes leave entries of what
- * they moved, which are added up when the transaction is on the disk and dropped with what is rolled back.
+ * DESIGN. One thread, the writer, owns the connection that writes. A change is a function that runs in this thread;
+ * callers append changes to a list and sleep. The writer takes the whole list, runs each change under a savepoint
+ * inside one transaction, commits once and wakes all callers: they share one fsync, and a failed change is rolled back
+ * alone. The counts, which readers ask for most, are kept in memory: each change notes its differences (struct
+ * tally_entry), which are added when the transaction is on the disk and dropped if it is rolled back.
  */
 #ifndef MRIRECON_DAEMON_STORE_PARTS_H
 #define MRIRECON_DAEMON_STORE_PARTS_H
@@ -17,53 +17,53 @@
 
 enum { STATEMENTS = 48 };
 
-/* A connection and its statements, which are prepared once. Of one thread at a time. */
+/* A connection and its prepared statements. Of one thread at a time. */
 struct connection {
     sqlite3 *db;
     struct {
-        const char *sql; /* known by its address: SQL is written as literals */
+        const char *sql; /* identified by its address: SQL is written as literals */
         sqlite3_stmt *statement;
     } cache[STATEMENTS];
     int cached;
 };
 
-/* A job has come, gone or moved. States: -1 for none. */
+/* A job was added, removed or changed its state. States: -1 for none. */
 struct tally_entry {
     int from, to;
     enum job_priority priority;
     int64_t bytes;
-    struct kept kept; /* what more, or less, is kept of ended jobs */
-    int64_t held;     /* ms that it held a worker, which it now leaves */
+    struct kept kept; /* difference of the disk space of ended jobs */
+    int64_t held;     /* ms that it held a worker, when it leaves it */
     char client[JOB_CLIENT];
 };
 
-/* What a client has in the queue, and was given of the machine. */
+/* A client's jobs and share. */
 struct client {
     char name[JOB_CLIENT];
     int64_t waiting[PRIORITIES], waiting_bytes;
     int64_t running; /* and canceling */
-    double given;    /* bytes of jobs begun, and for the time of workers; see ORDER in store.h */
+    double given;    /* its share in bytes; ORDER in store.h */
 };
 
-/* The pauses between jobs that leave the queue. */
+/* The mean interval between jobs leaving the queue. */
 struct drain {
-    double since;  /* clock_seconds() when the last one left, or when the queue began to fill; 0: it is empty */
-    bool one_left; /* ... when one left */
-    double pause;  /* mean of the last ones, s; 0: not yet known */
+    double since;  /* clock_seconds() when the last job left, or the queue became non-empty; 0: it is empty */
+    bool one_left; /* ... when a job left */
+    double pause;  /* mean interval, s; 0: not yet known */
 };
 
 struct change {
     struct change *next;
     int (*apply)(struct store *store, void *context); /* in the writer, inside a transaction */
     void *context;
-    bool soft; /* need not outlive a power cut */
+    bool soft; /* may be lost in a power cut */
     pthread_cond_t settled;
     bool done;
     int rc;
     struct err failure; /* if rc is not 0 */
 };
 
-/* Which file has a name. */
+/* The identity of the file behind a path. */
 struct file_identity {
     const char *path; /* SQLite's */
     dev_t device;
@@ -73,15 +73,15 @@ struct file_identity {
 struct store {
     /* of the writer's thread */
     struct connection writer;
-    struct file_identity file[2]; /* jobs.db and its log, which are open */
-    char saved[512];              /* where their contents are, since one of them has lost its name; "": nowhere */
+    struct file_identity file[2]; /* jobs.db and its write-ahead log */
+    char saved[512];              /* where their contents were saved after one of them lost its name; "": nowhere */
     bool save_tried;
     bool soft; /* its commits do not wait for the disk */
     struct tally_entry *entry;
     size_t entries, room;
     int64_t now;                      /* of the transaction, ms since 1970 */
     int64_t clock_offset, clock_step; /* store_clock.c; ms */
-    _Atomic int64_t clock_moved;      /* of anybody: since it was last asked for */
+    _Atomic int64_t clock_moved;      /* any thread: since store_clock_set() was last called */
     pthread_t thread;
     bool threaded;
     /* the list of changes, under `lock` */
@@ -89,7 +89,7 @@ struct store {
     pthread_cond_t news;
     struct change *first, **last;
     bool closing;
-    double busy_since; /* clock_seconds(); 0: the writer waits */
+    double busy_since; /* clock_seconds(); 0: the writer is idle */
     struct err health; /* of the last transaction */
     /* under `tally_lock`, held for additions only */
     pthread_mutex_t tally_lock;
@@ -98,13 +98,13 @@ struct store {
     struct client *client;
     size_t clients, clients_room;
     struct drain drain;
-    double served; /* what the client that was served last had been given before */
+    double served; /* the share of the client served last, before that job */
     _Atomic int64_t ageing, quota_jobs, quota_bytes;
     _Atomic bool failed_scans_stay, succeeded_scans_stay;
     /* under `reader_lock` */
     pthread_mutex_t reader_lock;
     struct connection reader;
-    /* Lists, which take long, have connections of their own. */
+    /* Lists take long and have connections of their own. */
     struct lister {
         pthread_mutex_t lock;
         struct connection connection;
@@ -113,17 +113,17 @@ struct store {
 
 /* ---- store_sql.c ---- */
 
-/* Leave what `db` last failed with in the error slot; its code. */
+/* Set the failure from the last error of `db`; returns its code. */
 int sql_failed(sqlite3 *db, const char *doing);
 int sql_run(sqlite3 *db, const char *sql, const char *doing);
 
-/* A statement of the cache, reset, with its values bound in order: s text (NULL: NULL), i int64_t, j json_t or NULL.
- * NULL (failure set) where it cannot be. Not to be finalized; sql_release() when it is no longer stepped. */
+/* A cached statement, reset, with its values bound in order: s text (NULL: NULL), i int64_t, j json_t or NULL. NULL:
+ * failed (failure set). Not to be finalized; call sql_release() after the last step. */
 sqlite3_stmt *sql_prepare(struct connection *connection, const char *sql, const char *types, ...);
 void sql_release(sqlite3_stmt *statement);
-/* Run a statement that changes rows (NULL: it failed before); *changed rows were (may be NULL). */
+/* Run a statement that changes rows (NULL: an earlier failure); *changed: how many (may be NULL). */
 int sql_change(struct connection *connection, sqlite3_stmt *statement, int *changed);
-/* The one number that a statement (NULL: it failed before) selects; 0 where it selects none. */
+/* The single number that a statement selects (NULL: an earlier failure); 0 if it selects none. */
 int sql_number(struct connection *connection, sqlite3_stmt *statement, int64_t *out);
 
 int connection_open(struct connection *connection, const char *path, int flags);
@@ -131,11 +131,11 @@ void connection_close(struct connection *connection);
 
 /* ---- store_schema.c ---- */
 
-/* Make the tables, or bring those of an earlier version to this one. */
+/* Create the tables, or migrate those of an earlier version. */
 int schema_make(struct connection *connection);
-/* Within a transaction: write the version of the tables once more, which is what it is. */
+/* Within a transaction: rewrite the schema version with its present value. */
 int schema_touch(struct connection *connection);
-/* The version of a store, whether this program is too old for it, and the sentence that says so (ERR_STORE). */
+/* The version of a store. Fails with ERR_STORE if it is newer than this program. */
 int schema_version(struct connection *connection, int64_t *version);
 bool schema_is_newer(int64_t version);
 int schema_refuse(int64_t version);
@@ -144,8 +144,8 @@ int schema_refuse(int64_t version);
 
 enum { NO_JOB = -1 };
 
-/* From within a change: what the change of a job begins from. `from` is its state, NO_JOB where there is none; `to` is
- * the same; `held` as if it left its worker now. *kept: what is kept of it (NULL: not wanted). */
+/* Within a change: the starting point of a job's tally_entry. `from` and `to` are its state, NO_JOB if there is no job;
+ * `held` as if it left its worker now. *kept: its disk space (may be NULL). */
 int entry_read(struct store *store, const char *id, struct tally_entry *entry, struct kept *kept);
 
 /* ---- store_rows.c ---- */
@@ -155,16 +155,17 @@ int entry_read(struct store *store, const char *id, struct tally_entry *entry, s
     "results, " report ", client, priority, deadline, idempotency_key, digest, name"
 #define JOB_COLUMNS JOB_COLUMNS_BUT("report")
 
-/* Read up to `limit` rows of a SELECT of JOB_COLUMNS (NULL: it failed before). */
+/* Read up to `limit` rows of a SELECT of JOB_COLUMNS (NULL: an earlier failure). */
 int rows_read(struct connection *connection, sqlite3_stmt *statement, struct job *jobs, int limit, int *count);
 int row_not_found(const char *id);
 
 /* ---- store_writer.c ---- */
 
-/* Have the writer run `apply`, and sleep until what it did is on the disk. Its result; on failure nothing was done. */
+/* Have the writer run `apply`, and sleep until it is committed and on the disk. Returns what `apply` returns; after a
+ * failure nothing has changed. */
 int store_change(struct store *store, int (*apply)(struct store *store, void *context), void *context);
-/* The same without waiting for the disk, where no other change of the transaction does: for what may be undone by a
- * power cut (not by the end of this process), as the start of a job. */
+/* The same without fsync, unless another change of the transaction needs one: for changes that a power cut may undo
+ * (not the end of this process), such as the start of a job. */
 int store_change_soft(struct store *store, int (*apply)(struct store *store, void *context), void *context);
 int writer_start(struct store *store);
 void writer_stop(struct store *store);
@@ -172,42 +173,42 @@ void writer_stop(struct store *store);
 /* ---- store_clock.c: in the writer, but for the first ---- */
 
 void store_clock_start(struct store *store);
-/* Set store->now. Whether the clock was set, so that this transaction has to move the times of jobs. */
+/* Set store->now. Returns whether the wall clock was set, so that this transaction must move the times of jobs. */
 bool store_clock_read(struct store *store);
-/* Within the transaction: move them. Then, it is on the disk. */
+/* Within the transaction: move them; after the commit: note that this is done. */
 int store_clock_move(struct store *store);
 void store_clock_moved(struct store *store);
 
 /* ---- store_tally.c ---- */
 
-/* From within a change: note what it moved. Fails with ERR_NO_MEMORY. */
+/* Within a change: note a difference of the counts. Fails with ERR_NO_MEMORY. */
 int store_note(struct store *store, const struct tally_entry *entry);
-/* What was noted is on the disk: add it up. */
+/* After the commit: add the noted differences to the counts. */
 void tally_add(struct store *store);
-/* Count all jobs anew. In the writer, or before it runs. */
+/* Recount all jobs. In the writer, or before it runs. */
 int tally_load(struct store *store);
-/* From within a change: store_room, where what the transaction has moved so far counts. */
+/* Within a change: store_room(), including the differences noted so far in the transaction. */
 int tally_room(struct store *store, const char *client, struct quota quota, int64_t bytes, int64_t limit);
-/* What a waiting job of a client is likely to count for its share, bytes. */
+/* The probable contribution of a waiting job to its client's share, bytes. */
 double tally_mean(const struct client *client);
-/* Those that have; the caller frees the list. Fails with ERR_NO_MEMORY. */
+/* Clients with waiting jobs; the caller frees the list. Fails with ERR_NO_MEMORY. */
 int tally_waiting(struct store *store, struct client **out, size_t *count);
 
 /* ---- store_drain.c ---- */
 
-/* Under tally_lock: the queue has changed; `left`: a job has left it. */
+/* Under tally_lock: the queue has changed; `left`: a job left it. */
 void drain_count(struct store *store, bool left);
 
 /* ---- store_order.c ---- */
 
-/* A job that may be next. */
+/* A candidate for the next job. */
 struct candidate {
     int64_t sequence; /* 0: none */
-    int64_t rank;     /* priority less what waiting has earned */
-    double given;     /* to its client */
+    int64_t rank;     /* priority minus the ageing */
+    double given;     /* its client's share */
 };
 
-/* The job that is next at the time `now`, but for those in `avoid` (a JSON array of ids, or NULL). */
+/* The next job at the time `now` whose id is not in `avoid` (a JSON array, or NULL). */
 int next_find(struct store *store, struct connection *connection, int64_t now, const json_t *avoid,
               struct candidate *out);
 /* Read it; *count 0: it no longer waits. */

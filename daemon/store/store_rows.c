@@ -107,11 +107,11 @@ int store_ended(struct store *store, int64_t before, int state, char (*ids)[JOB_
     return rc;
 }
 
-/* "+state": of the jobs of a client the index of clients tells the state, too. */
+/* "+state" keeps SQLite from the index of states: the index of clients contains the state. */
 #define LIST   "SELECT " JOB_COLUMNS_BUT("NULL") " FROM job WHERE sequence < ?"
 #define NEWEST " ORDER BY sequence DESC LIMIT ?"
 
-/* By name or time jobs are looked for in the index of searches alone: what else a row holds is read of those found. */
+/* Searches by name or time use the search index only; the other columns are read for the hits. */
 #define SEARCH                                                                                                      \
     "SELECT " JOB_COLUMNS_BUT(                                                                                      \
         "NULL") " FROM job WHERE sequence IN (SELECT sequence FROM job INDEXED BY job_search WHERE "                \

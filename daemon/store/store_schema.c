@@ -1,10 +1,9 @@
-/* The tables of the store, and how those of an earlier version become today's. */
+/* The tables of the store, and the migration from earlier versions. */
 #include "daemon/store/store_parts.h"
 
 #include <stdio.h>
 
-/* Step i brings a store of version i to version i + 1. A step that was ever released is never changed.
- * States are the values of enum job_state. */
+/* Step i migrates version i to i + 1. A released step is never changed. States are the values of enum job_state. */
 static const char *const steps[] = {
     "CREATE TABLE job (sequence INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE,"
     " state INTEGER NOT NULL CHECK (state BETWEEN 0 AND 5), kind TEXT NOT NULL, bytes INTEGER NOT NULL,"
@@ -26,9 +25,9 @@ static const char *const steps[] = {
     "CREATE UNIQUE INDEX job_key ON job (client, idempotency_key) WHERE idempotency_key IS NOT NULL;"
     "CREATE INDEX job_deadline ON job (deadline) WHERE state = 0 AND deadline > 0;"
     "CREATE INDEX job_ended ON job (finished) WHERE state > 2",
-    /* The list of a client that has few of many jobs; by state, it is filtered in the index. */
+    /* For a client with few of many jobs; filtered by state within the index. */
     "CREATE INDEX job_client ON job (client, sequence, state)",
-    /* kept_scan: bytes of `kept` that are the scan's. job_search: a list by name or time is looked for in it alone. */
+    /* kept_scan: the scan's part of `kept`. job_search: covering index of searches by name or time. */
     "ALTER TABLE job ADD COLUMN name TEXT NOT NULL DEFAULT '';"
     "ALTER TABLE job ADD COLUMN kept_scan INTEGER NOT NULL DEFAULT 0;"
     "UPDATE job SET kept_scan = bytes WHERE state > 2 AND"
@@ -74,7 +73,7 @@ int schema_make(struct connection *connection)
         return schema_refuse(version);
     if (version == SCHEMA)
         return 0;
-    /* All steps or none: a store that breaks off here is the old one. */
+    /* One transaction: an interrupted migration leaves the old store. */
     rc = sql_run(db, "BEGIN IMMEDIATE", "making its tables");
     for (int i = (int)version; !rc && i < SCHEMA; i++)
         rc = sql_run(db, steps[i], "making its tables");

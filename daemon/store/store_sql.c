@@ -1,4 +1,4 @@
-/* SQLite as the store uses it: connections with prepared statements, values bound by type, failures as sentences. */
+/* The store's layer over SQLite: connections with prepared statements, typed parameters, failures as sentences. */
 #include "daemon/store/store_parts.h"
 
 #include <stdarg.h>
@@ -29,7 +29,7 @@ int sql_run(sqlite3 *db, const char *sql, const char *doing)
     return sqlite3_exec(db, sql, NULL, NULL, NULL) == SQLITE_OK ? 0 : sql_failed(db, doing);
 }
 
-/* The statement of this SQL, made where it is not there yet. */
+/* The cached statement of this SQL, prepared at its first use. */
 static sqlite3_stmt *statement_of(struct connection *connection, const char *sql)
 {
     for (int i = 0; i < connection->cached; i++)

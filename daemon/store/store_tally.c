@@ -1,4 +1,4 @@
-/* What the store counts in memory: jobs by state, and by client what waits, runs and was given. */
+/* Counts in memory: jobs by state, and for each client its waiting and running jobs and its share. */
 #include "daemon/store/store_parts.h"
 
 #include "daemon/base/clock.h"
@@ -9,15 +9,15 @@
 #include <string.h>
 
 enum {
-    IDLE_CLIENTS = 256,  /* that have nothing here, and are remembered for what they owe */
-    SHARES_JOBS = 10000, /* the last ones, which a start looks through for what clients were given */
+    IDLE_CLIENTS = 256,  /* clients without jobs whose shares are remembered */
+    SHARES_JOBS = 10000, /* the last jobs, from which a start rebuilds the shares */
     MOST_HELD = 3600000, /* ms */
     RETRY_LEAST = 1,     /* s */
     RETRY_MOST = 120     /* s */
 };
 
-#define LEAST_BYTES      (INT64_C(1) << 20) /* that a job counts as */
-#define BYTES_PER_SECOND (64.0 * (1 << 20)) /* that a worker's time counts as */
+#define LEAST_BYTES      (INT64_C(1) << 20) /* the least that a job adds to a share */
+#define BYTES_PER_SECOND (64.0 * (1 << 20)) /* weight of a worker's time in a share */
 
 /* ---- clients ---- */
 
@@ -34,7 +34,7 @@ static bool is_idle(const struct client *client)
     return client->running == 0 && waiting_of(client) == 0;
 }
 
-/* Forget those that have nothing here and owe nothing; where there are many, also what they owe. */
+/* Forget clients without jobs and without a share; if there are many, those with shares as well. */
 static void clients_forget(struct store *store)
 {
     size_t idle = 0, kept = 0;
@@ -48,7 +48,7 @@ static void clients_forget(struct store *store)
     store->clients = kept;
 }
 
-/* Have room for `more` new clients, so that counting cannot fail once a change is on the disk. */
+/* Reserve memory for `more` new clients, so that counting cannot fail after the commit. */
 static int clients_reserve(struct store *store, size_t more)
 {
     if (store->clients + more <= store->clients_room)
@@ -63,7 +63,7 @@ static int clients_reserve(struct store *store, size_t more)
     return 0;
 }
 
-/* The client of this name, made where it is new. */
+/* The client of this name, added if it is new. */
 static struct client *client_of(struct store *store, const char *name)
 {
     for (size_t i = 0; i < store->clients; i++)
@@ -109,7 +109,7 @@ static void client_count(struct store *store, const struct tally_entry *entry, i
     client->waiting_bytes += step * entry->bytes;
 }
 
-/* A job has begun: its bytes count at once, and the time that it held a worker when it leaves that. */
+/* A job started: its bytes are added to the share now, the time it holds a worker when it leaves it. */
 static void client_charge(struct store *store, const struct tally_entry *entry)
 {
     struct client *client = client_of(store, entry->client);
@@ -158,10 +158,10 @@ void tally_add(struct store *store)
 
 /* ---- the whole store ---- */
 
-/* What clients were given, as far as the last jobs tell: each came (-1 -> JOB_QUEUED), and began (JOB_QUEUED ->
- * JOB_RUNNING) or went without (JOB_QUEUED -> -1), and left its worker (JOB_RUNNING -> -1), in this order. Of a job
- * that was tried twice the row has the second time only; of one that was canceled while no daemon ran, that time, too,
- * of which an hour counts at most. What waits and runs is to be counted after this. */
+/* Rebuild the shares from the last jobs: each was added (-1 -> JOB_QUEUED), started (JOB_QUEUED -> JOB_RUNNING) or
+ * removed without (JOB_QUEUED -> -1), and left its worker (JOB_RUNNING -> -1), in this order. For a job that ran twice
+ * the row has the second time only; for one canceled while no daemon ran it includes the downtime, so an hour counts at
+ * most. Waiting and running jobs are counted after this. */
 static int shares_load(struct store *store)
 {
     struct connection *writer = &store->writer;
@@ -276,7 +276,7 @@ void store_set_quota(struct store *store, int64_t jobs, int64_t bytes)
     store->quota_bytes = bytes;
 }
 
-/* `all`, `jobs` and `waiting` are what waits: of everybody, of this client, and its bytes. */
+/* `all`: all waiting jobs; `jobs`, `waiting`: this client's waiting jobs and their bytes. */
 static int room(const struct store *store, struct quota quota, int64_t all, int64_t limit, int64_t jobs,
                 int64_t waiting, int64_t bytes)
 {
@@ -299,7 +299,7 @@ static int room(const struct store *store, struct quota quota, int64_t all, int6
     return 0;
 }
 
-/* What waits of a client; 0 where it has nothing here. */
+/* A client's waiting jobs and their bytes. */
 static void waiting_read(struct store *store, const char *name, int64_t *jobs, int64_t *bytes)
 {
     *jobs = *bytes = 0;
@@ -345,7 +345,7 @@ int tally_room(struct store *store, const char *client, struct quota quota, int6
     return room(store, quota, all, limit, jobs, waiting, bytes);
 }
 
-/* How many clients have jobs waiting. Under the lock. */
+/* Number of clients with waiting jobs. Under the lock. */
 static size_t clients_waiting(const struct store *store)
 {
     size_t count = 0;
@@ -360,10 +360,10 @@ int store_retry_seconds(struct store *store, int code)
         return 0;
     pthread_mutex_lock(&store->tally_lock);
     double pause = store->drain.pause, now = clock_seconds();
-    /* Slower than ever, or it stands still. */
+    /* The present interval is longer than the mean. */
     if (store->drain.since > 0 && now - store->drain.since > pause)
         pause = now - store->drain.since;
-    /* A client's own jobs move when it is its turn, and the others have theirs. */
+    /* A client's jobs start in its turn, after one of each other client. */
     if (code == ERR_QUOTA)
         pause *= (double)clients_waiting(store);
     pthread_mutex_unlock(&store->tally_lock);

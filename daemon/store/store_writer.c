@@ -11,14 +11,14 @@
 #include <unistd.h>
 
 enum {
-    BATCH = 256,        /* changes in one transaction, at most */
-    PROOF_SECONDS = 1,  /* a writer with nothing to do proves that it could */
-    STUCK_SECONDS = 10, /* a transaction that takes longer is one of a disk that does not answer */
+    BATCH = 256,        /* most changes in one transaction */
+    PROOF_SECONDS = 1,  /* interval of test writes when idle */
+    STUCK_SECONDS = 10, /* a longer transaction means that the disk does not respond */
 };
 
 /* ---- transactions ---- */
 
-/* Whether commits wait for the disk. One that does takes with it those that did not. */
+/* Whether commits fsync. A commit with fsync includes all earlier ones without. */
 static int sync_set(struct store *store, bool soft)
 {
     if (store->soft == soft)
@@ -30,7 +30,7 @@ static int sync_set(struct store *store, bool soft)
     return rc;
 }
 
-/* All that was committed, in a file beside the one that has lost its name. */
+/* Save all committed contents to a file beside the one that lost its name. */
 static void contents_save(struct store *store)
 {
     char path[sizeof store->saved];
@@ -44,7 +44,7 @@ static void contents_save(struct store *store)
     sqlite3_free(sql);
 }
 
-/* Whether the name is another file's, or nobody's. */
+/* Whether the path now names another file, or none. */
 static bool is_gone(struct file_identity *file)
 {
     struct stat there;
@@ -56,7 +56,7 @@ static bool is_gone(struct file_identity *file)
     return found ? there.st_ino != file->inode || there.st_dev != file->device : errno == ENOENT && file->inode;
 }
 
-/* What is written to a file that has lost its name is gone with this process. */
+/* Writes to a file without a name are lost at the end of the process. */
 static int files_check(struct store *store)
 {
     for (int i = 0; i < 2; i++) {
@@ -94,7 +94,7 @@ static int commit(struct store *store, int rc)
     return rc;
 }
 
-/* One change, undone where it fails. Non-zero: the whole transaction is lost. */
+/* Run one change, rolled back if it fails. Non-zero: the whole transaction was lost. */
 static int change_apply(struct store *store, struct change *change)
 {
     sqlite3 *db = store->writer.db;
@@ -106,14 +106,14 @@ static int change_apply(struct store *store, struct change *change)
     if (change->rc) {
         change->failure = *err_last();
         store->entries = before;
-        if (sqlite3_get_autocommit(db)) /* SQLite gave up the whole transaction, as it does on a full disk */
+        if (sqlite3_get_autocommit(db)) /* SQLite rolled back the whole transaction, as on a full disk */
             return change->rc;
         rc = sql_run(db, "ROLLBACK TO one", "undoing a change");
     }
     return rc ? rc : sql_run(db, "RELEASE one", "ending a change");
 }
 
-/* Run the changes of a list in one transaction; then each has its result. */
+/* Run the changes of a list in one transaction, and set their return codes. */
 static int changes_commit(struct store *store, struct change *first)
 {
     bool soft = true;
@@ -137,9 +137,9 @@ static int changes_commit(struct store *store, struct change *first)
     return rc;
 }
 
-/* A write that changes nothing still takes the write lock and meets a read-only or vanished file. After a failure
- * (`again`) it goes to the disk: only that shows that the disk is well, and it takes the place in the log of what the
- * failed transaction left there, which a start after a crash would take for one that was committed. */
+/* A write that changes nothing still takes the write lock and detects a read-only or vanished file. After a failure
+ * (`again`) it is fsynced: that alone shows that the disk works again, and it overwrites the frames of the failed
+ * transaction in the log, which a start after a crash would take for committed ones. */
 static int prove(struct store *store, bool again)
 {
     struct connection *writer = &store->writer;
@@ -156,7 +156,7 @@ static int prove(struct store *store, bool again)
 
 /* ---- the thread ---- */
 
-/* Take up to BATCH changes off the list. Under the lock. */
+/* Take up to BATCH changes from the list. Under the lock. */
 static struct change *changes_take(struct store *store)
 {
     struct change *first = store->first, *last = first;
@@ -186,7 +186,7 @@ static void *writer_run(void *context)
         store->busy_since = clock_seconds();
         pthread_mutex_unlock(&store->lock);
         int rc = first ? changes_commit(store, first) : prove(store, failed);
-        /* Not every change writes, so that one which succeeds does not show that the disk is well again. */
+        /* Not every change writes: success alone does not show that the disk works again. */
         if (first && (rc || failed))
             rc = prove(store, true);
         pthread_mutex_lock(&store->lock);
@@ -195,7 +195,7 @@ static void *writer_run(void *context)
             store->health = *err_last();
         store->busy_since = 0;
         for (struct change *change = first, *next; change; change = next) {
-            next = change->next; /* the change is its caller's again, and gone, once it is done */
+            next = change->next; /* the change is on its caller's stack and may vanish once it is done */
             change->done = true;
             pthread_cond_signal(&change->settled);
         }

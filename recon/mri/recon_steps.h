@@ -35,6 +35,7 @@ struct recon_job {
 
     double scale[3];  /* step "trajectory": of the file's trajectory to cycles per pixel */
     int columns;      /* of the file's trajectory */
+    int coordinates;  /* of them; 2 of a 3-D scan whose partitions (kspace_encode_step_2) tell kz, else `dim` */
     bool has_weights; /* column `dim` holds density weights, and they are to be used or may be */
     uint64_t *hash;   /* [frames]: of the trajectory (and weights); equal for equal ones. NULL: one frame */
 

@@ -17,12 +17,42 @@ static int partitions_count(const struct recon_job *job)
     return most;
 }
 
+/* kz of a readout by its partition, in cycles per pixel: steps of 1 / N are of 1 / field of view. */
+static double partition_kz(const struct recon_job *job, const struct scan_readout *readout)
+{
+    return (readout->idx[SCAN_STEP2] - (double)job->encoding->partition_centre) / job->n[2];
+}
+
+/* A stack as converters write it: kx and ky, and partitions that are counted. */
+static int partitions_take(struct recon_job *job, int partitions)
+{
+    job->coordinates = 2;
+    for (size_t i = 0; i < job->frames->used; i++) {
+        const struct scan_readout *readout = readout_at(job, i);
+        double kz = partition_kz(job, readout);
+        if (kz < -0.5 || kz > 0.5)
+            return err_set_acquisition(
+                ERR_TRAJ_RANGE, readout->acquisition,
+                "Acquisition %u is of partition %u (kspace_encode_step_2), which with the centre %u is outside the "
+                "encoded matrix, whose z is %d. Correct the header's matrixSize z or kspace_encoding_step_2 center, or "
+                "store kz as third column of the trajectory.",
+                readout->acquisition, readout->idx[SCAN_STEP2], job->encoding->partition_centre, job->n[2]);
+    }
+    recon_report_decide(job, "kz", "partitions",
+                        "The trajectory has kx and ky, and the acquisitions count %d partitions "
+                        "(kspace_encode_step_2): kz is (partition - %u) / %d cycles per pixel.",
+                        partitions, job->encoding->partition_centre, job->n[2]);
+    return 0;
+}
+
 /* A matrix with z > 1, and no kz. Which way out is right depends on whether the readouts count partitions: with z = 1
  * these would all be summed into one image. */
-static int kz_missing(const struct recon_job *job)
+static int kz_missing(struct recon_job *job)
 {
     int partitions = partitions_count(job);
     uint32_t acquisition = readout_at(job, 0)->acquisition;
+    if (partitions > 1 && job->columns == 2)
+        return partitions_take(job, partitions);
     if (partitions > 1)
         return err_set_acquisition(
             ERR_TRAJ_DIMENSIONS, acquisition,
@@ -41,6 +71,7 @@ static int kz_missing(const struct recon_job *job)
 static int columns_check(struct recon_job *job)
 {
     job->columns = readout_at(job, 0)->traj_dims;
+    job->coordinates = job->dim;
     for (size_t i = 0; i < job->frames->used; i++) {
         const struct scan_readout *readout = readout_at(job, i);
         if (readout->traj_dims == 0 && job->encoding->trajectory == SCAN_CARTESIAN)
@@ -155,9 +186,12 @@ static int hashes_make(struct recon_job *job)
     for (size_t f = 0; f < job->frames->count; f++) {
         const struct frame *frame = &job->frames->frame[f];
         uint64_t hash = UINT64_C(0xcbf29ce484222325) ^ (uint64_t)frame->averages;
-        for (size_t i = frame->first; i < frame->first + frame->count; i++)
+        for (size_t i = frame->first; i < frame->first + frame->count; i++) {
+            if (job->coordinates < job->dim)
+                hash = (hash ^ readout_at(job, i)->idx[SCAN_STEP2]) * UINT64_C(0x100000001b3);
             hash = readout_hash(kept_traj(job, readout_at(job, i)),
                                 frames_kept(readout_at(job, i)) * (size_t)job->columns, hash);
+        }
         job->hash[f] = hash;
     }
     return 0;
@@ -168,7 +202,7 @@ static int hashes_make(struct recon_job *job)
 static int positions_check(const struct recon_job *job, const struct extremes *found)
 {
     bool filled = false;
-    for (int d = 0; d < job->dim; d++) {
+    for (int d = 0; d < job->coordinates; d++) {
         uint32_t acquisition = readout_at(job, found->most_at[d])->acquisition;
         if (found->most[d] >= INFINITE_BITS)
             return err_set_acquisition(ERR_TRAJ_NONFINITE, acquisition,
@@ -191,14 +225,14 @@ static int unit_decide(struct recon_job *job, const struct extremes *found)
     bool assumed = job->scan.header->headless && !*job->request->values->value[RECON_FOV_MM].text;
     for (int d = 0; d < 3; d++)
         fov_m[d] = assumed ? 0 : (double)job->encoding->fov_mm[d] / 1000;
-    for (int d = 0; d < job->dim; d++)
+    for (int d = 0; d < job->coordinates; d++)
         k[d][d] = bits_float(found->most[d]);
     enum traj_unit asked = (enum traj_unit)recon_choice(job, RECON_TRAJ_UNITS);
-    int rc = traj_unit_find(asked, job->dim, job->n, fov_m, (size_t)job->dim, 3, k[0], &unit);
+    int rc = traj_unit_find(asked, job->coordinates, job->n, fov_m, (size_t)job->coordinates, 3, k[0], &unit);
     if (rc != 0) {
         struct err failure = *err_last();
         int worst = 0;
-        for (int d = 1; d < job->dim; d++)
+        for (int d = 1; d < job->coordinates; d++)
             if (k[d][d] > k[worst][worst])
                 worst = d;
         failure.acquisition = readout_at(job, found->most_at[worst])->acquisition;
@@ -217,7 +251,7 @@ static int partitions_check(struct recon_job *job, const struct extremes *found)
     int partitions = partitions_count(job);
     if (partitions < 2)
         return 0;
-    if (job->dim == 3 && found->most[2] == 0)
+    if (job->coordinates == 3 && found->most[2] == 0)
         return err_set(ERR_TRAJ_MISSING,
                        "The trajectory's kz is 0 throughout, but the acquisitions of an image count %d partitions "
                        "(kspace_encode_step_2), which would all become one. Fill in the third column: in cycles per "
@@ -265,15 +299,17 @@ void recon_frame_offsets(const struct recon_job *job, const struct frame *frame,
 void recon_frame_gather(const struct recon_job *job, const struct frame *frame, const size_t *offsets, float *k,
                         float *weights)
 {
-    size_t dim = (size_t)job->dim, columns = (size_t)job->columns;
+    size_t dim = (size_t)job->dim, columns = (size_t)job->columns, coordinates = (size_t)job->coordinates;
 #pragma omp parallel for schedule(static) num_threads(recon_threads(job, frame->samples))
     for (size_t i = 0; i < frame->count; i++) {
         const float *from = kept_traj(job, readout_at(job, frame->first + i));
         float *to = k + offsets[i] * dim;
         size_t samples = offsets[i + 1] - offsets[i];
         for (size_t s = 0; s < samples; s++)
-            for (size_t d = 0; d < dim; d++)
+            for (size_t d = 0; d < coordinates; d++)
                 to[s * dim + d] = (float)((double)from[s * columns + d] * job->scale[d]);
+        for (size_t s = 0; coordinates < dim && s < samples; s++)
+            to[s * dim + 2] = (float)partition_kz(job, readout_at(job, frame->first + i));
         for (size_t s = 0; weights && s < samples; s++)
             weights[offsets[i] + s] = from[s * columns + dim];
     }

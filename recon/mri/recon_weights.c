@@ -68,7 +68,7 @@ int recon_weights_decide(struct recon_job *job, const struct extremes *found)
 {
     enum dcf_method asked = (enum dcf_method)recon_choice(job, RECON_DCF);
     int last = job->columns - 1;
-    if (job->columns == job->dim) {
+    if (job->columns == job->coordinates) {
         if (asked == DCF_GIVEN)
             return err_set(ERR_DCF_MISSING,
                            "Parameter dcf=given, but the trajectory has %d columns for %d dimensions and so carries no "

@@ -43,7 +43,10 @@ struct scan_encoding {
     uint32_t matrix[3], recon_matrix[3]; /* x, y, z; 1..SCAN_MAX_MATRIX */
     float fov_mm[3], recon_fov_mm[3];    /* > 0 */
     uint32_t trajectory;                 /* enum scan_trajectory */
-    char trajectory_name[28];            /* as in the file, NUL-terminated */
+    /* encodingLimits/kspace_encoding_step_2/center, the partition at kz = 0; where it is not told, half of matrix[2].
+     */
+    uint16_t partition_centre;
+    char trajectory_name[26]; /* as in the file, NUL-terminated */
 };
 
 /* ISMRMRD acquisition flags (bit n-1 of `flags`). */

@@ -209,8 +209,10 @@ static void head_fill(struct scan_readout *r, const struct layout *l, uint64_t r
         .slice_dir = {0, 0, 1},
     };
     r->idx[SCAN_STEP1] = (uint16_t)(l->matrix[2] > 1 ? place.row % lines : place.row);
-    r->idx[SCAN_STEP2] = (uint16_t)partition;
-    r->idx[SCAN_REPETITION] = (uint16_t)place.repetition;
+    /* A trajectory of kx and ky in 3-D: what is beyond its own axes are the partitions that share it. */
+    bool shared = l->matrix[2] > 1 && l->dims == 2 && l->repetitions > 1;
+    r->idx[SCAN_STEP2] = (uint16_t)(shared ? place.repetition : partition);
+    r->idx[SCAN_REPETITION] = (uint16_t)(shared ? 0 : place.repetition);
     r->idx[SCAN_SEGMENT] = (uint16_t)place.part;
 }
 

@@ -16,7 +16,8 @@ struct scan_arrays {
 };
 
 /* Write them as a flat scan, as the other readers do. Each combination of the indices between coil and sample is a
- * readout: the last is kspace_encode_step_1; those before it are kspace_encode_step_2 where the matrix has a z. A
+ * readout: the last is kspace_encode_step_1; those before it are kspace_encode_step_2 where the matrix has a z, and so
+ * are repetitions of a trajectory of kx and ky there. A
  * readout of more than 65535 samples becomes segments. `wanted` gives matrix and field of view.
  * Fails with ERR_BAD_PARAMETER (no size), ERR_MALFORMED_FILE (shapes that do not fit, with both shapes), and as
  * scan_builder's functions. */

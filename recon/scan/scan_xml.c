@@ -145,6 +145,19 @@ static int trajectory_read(struct scan_encoding *e, const xmlNode *encoding, con
     return 0;
 }
 
+/* The partition at kz = 0. Many writers leave the limits empty, or a text that is no number: then it is the middle. */
+static void partition_read(struct scan_encoding *e, const xmlNode *encoding)
+{
+    static const char *const path[] = {"encodingLimits", "kspace_encoding_step_2", "center"};
+    const xmlNode *node = encoding;
+    for (size_t i = 0; i < sizeof path / sizeof *path && node; i++)
+        node = child_of(node, path[i]);
+    char text[NUMBER_LENGTH], *end = text;
+    long value = node ? strtol(element_text(node, text), &end, 10) : -1;
+    bool told = node && end > text && !*end && value >= 0 && value <= UINT16_MAX;
+    e->partition_centre = (uint16_t)(told ? value : e->matrix[2] / 2);
+}
+
 static int encodings_read(struct scan_encoding *encodings, uint32_t *count, const xmlNode *root)
 {
     if (!root || !is(root, "ismrmrdHeader"))
@@ -171,6 +184,7 @@ static int encodings_read(struct scan_encoding *encodings, uint32_t *count, cons
             rc = space_read(e->recon_matrix, e->recon_fov_mm, node, at);
         if (rc != 0)
             return rc;
+        partition_read(e, node);
         found++;
     }
     if (found == 0)

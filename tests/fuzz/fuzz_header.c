@@ -46,7 +46,10 @@ static void check_again(const struct scan_encoding *encodings, uint32_t count)
         used += name_print(text + used, e->trajectory_name);
         used += space_print(text + used, "encodedSpace", e->matrix, e->fov_mm);
         used += space_print(text + used, "reconSpace", e->recon_matrix, e->recon_fov_mm);
-        used += sprintf(text + used, "</encoding>");
+        used += sprintf(text + used,
+                        "<encodingLimits><kspace_encoding_step_2><center>%u</center></kspace_encoding_step_2>"
+                        "</encodingLimits></encoding>",
+                        e->partition_centre);
     }
     used += sprintf(text + used, "</ismrmrdHeader>");
     check(scan_xml_parse(again, &count_again, text, (size_t)used) == 0 && count == count_again);

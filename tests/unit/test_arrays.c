@@ -154,6 +154,22 @@ static void repetitions_share_the_trajectory(void **state)
     scan_close(&scan);
 }
 
+/* kx and ky for a 3-D image: they are partitions that share the trajectory. */
+static void partitions_share_the_trajectory(void **state)
+{
+    struct scan scan = {0};
+    const struct scan_wanted space = {.size = {8, 6, 2}};
+    (void)state;
+    assert_int_equal(decode(&scan, "repeated", &space), 0);
+    assert_int_equal(scan.encodings[0].partition_centre, 1);
+    for (uint64_t i = 0; i < 2 * ROWS; i++) {
+        assert_int_equal(scan.readouts[i].idx[SCAN_STEP2], i / ROWS);
+        assert_int_equal(scan.readouts[i].idx[SCAN_REPETITION], 0);
+        check_data(&scan, i, (int)i % ROWS, 0, i < ROWS ? 0 : 1000);
+    }
+    scan_close(&scan);
+}
+
 static void weights_are_a_column(void **state)
 {
     struct scan scan = {0};
@@ -205,6 +221,7 @@ int main(void)
         cmocka_unit_test(the_size_is_needed),
         cmocka_unit_test(one_coil_needs_no_axis),
         cmocka_unit_test(repetitions_share_the_trajectory),
+        cmocka_unit_test(partitions_share_the_trajectory),
         cmocka_unit_test(weights_are_a_column),
         cmocka_unit_test(noise_is_flagged),
         cmocka_unit_test(long_readouts_become_segments),

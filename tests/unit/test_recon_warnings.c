@@ -188,11 +188,11 @@ static void a_stack_without_kz_is_told_the_right_way_out(void **state)
     (void)state;
     struct flat flat;
     struct recon_outcome out = {0};
+    /* A centre that leaves partitions outside. */
     stack(&flat, 8, 2, true);
-    refuse(&flat, "", ERR_TRAJ_DIMENSIONS, 0);
-    assert_non_null(strstr(err_last()->text, "count 8 partitions"));
-    assert_non_null(strstr(err_last()->text, "as third column"));
-    assert_null(strstr(err_last()->text, "z = 1"));
+    flat.encodings[0].partition_centre = 2;
+    refuse(&flat, "", ERR_TRAJ_RANGE, 42);
+    assert_non_null(strstr(err_last()->text, "partition 7"));
     flat_free(&flat);
     stack(&flat, 8, 2, false);
     refuse(&flat, "", ERR_TRAJ_DIMENSIONS, 0);
@@ -216,6 +216,33 @@ static void a_stack_without_kz_is_told_the_right_way_out(void **state)
     assert_int_equal(warnings(&out), 0);
     drop(&out);
     flat_free(&flat);
+}
+
+/* Partitions that the readouts count are kz: the image is the one of the same scan with kz as third column. */
+static void a_stack_of_counted_partitions_is_3d(void **state)
+{
+    (void)state;
+    struct flat counted, told;
+    struct recon_outcome a = {0}, b = {0};
+    stack(&counted, 8, 2, true);
+    counted.encodings[0].partition_centre = 3; /* 0.5 is as far as -0.5 */
+    flat_init(&told, 16, 16, 8);
+    for (unsigned r = 0; r < 48; r++) {
+        struct scan_readout *from = &counted.readouts[r], *to = flat_add(&told, 32, 1, 3);
+        to->idx[SCAN_STEP2] = from->idx[SCAN_STEP2];
+        memcpy(told.data + to->data, counted.data + from->data, 32 * sizeof *told.data);
+        for (size_t s = 0; s < 32; s++) {
+            memcpy(told.traj + to->traj + 3 * s, counted.traj + from->traj + 2 * s, 2 * sizeof(float));
+            told.traj[to->traj + 3 * s + 2] = ((float)(r / 6) - 3) / 8;
+        }
+    }
+    succeed(&counted, "dcf=none traj_units=pixel", &a);
+    succeed(&told, "dcf=none traj_units=pixel", &b);
+    assert_memory_equal(a.images->data, b.images->data, 16 * 16 * 8 * sizeof(float));
+    drop(&a);
+    drop(&b);
+    flat_free(&counted);
+    flat_free(&told);
 }
 
 /* ---- coils ---- */
@@ -319,6 +346,7 @@ int main(void)
         cmocka_unit_test_setup(a_column_like_kz_is_refused_with_the_way_out, random_reset),
         cmocka_unit_test_setup(doubtful_weights_are_told, random_reset),
         cmocka_unit_test_setup(a_stack_without_kz_is_told_the_right_way_out, random_reset),
+        cmocka_unit_test_setup(a_stack_of_counted_partitions_is_3d, random_reset),
         cmocka_unit_test_setup(coils_without_signal_are_told, random_reset),
         cmocka_unit_test_setup(noise_of_other_coils_is_told_as_that, random_reset),
         cmocka_unit_test_setup(a_wider_image_is_not_said_to_repeat, random_reset),

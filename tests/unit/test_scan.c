@@ -306,6 +306,35 @@ static void headers_are_read_strictly(void **state)
     }
 }
 
+static void the_centre_of_partitions_is_read(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *limits;
+        int centre;
+    } rows[] = {
+        {"", 8},
+        {"<encodingLimits/>", 8},
+        {"<encodingLimits><kspace_encoding_step_2><center> 5 </center></kspace_encoding_step_2></encodingLimits>", 5},
+        {"<encodingLimits><kspace_encoding_step_2><center>-1</center></kspace_encoding_step_2></encodingLimits>", 8},
+        {"<encodingLimits><kspace_encoding_step_2><center>x</center></kspace_encoding_step_2></encodingLimits>", 8},
+        {"<encodingLimits><kspace_encoding_step_1><center>5</center></kspace_encoding_step_1></encodingLimits>", 8},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        static const char space[] = "<matrixSize><x>1</x><y>1</y><z>16</z></matrixSize>"
+                                    "<fieldOfView_mm><x>1</x><y>1</y><z>1</z></fieldOfView_mm>";
+        struct scan_encoding encodings[SCAN_MAX_ENCODINGS];
+        char xml[1024];
+        uint32_t count = 0;
+        int bytes = snprintf(xml, sizeof xml,
+                             "<ismrmrdHeader><encoding>%s<encodedSpace>%s</encodedSpace><reconSpace>%s</reconSpace>"
+                             "<trajectory>radial</trajectory></encoding></ismrmrdHeader>",
+                             rows[i].limits, space, space);
+        assert_int_equal(scan_xml_parse(encodings, &count, xml, (size_t)bytes), 0);
+        assert_int_equal(encodings[0].partition_centre, rows[i].centre);
+    }
+}
+
 static void too_many_encodings_are_refused(void **state)
 {
     (void)state;
@@ -330,6 +359,7 @@ int main(void)
         cmocka_unit_test(what_is_short_or_not_sealed_is_refused),
         cmocka_unit_test(a_scan_of_too_many_bytes_is_refused),
         cmocka_unit_test(headers_are_read_strictly),
+        cmocka_unit_test(the_centre_of_partitions_is_read),
         cmocka_unit_test(too_many_encodings_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -94,12 +94,19 @@ static void the_first_word_is_told_at_once_and_a_step_that_then_stands_still_soo
 static void what_was_told_is_not_told_again_and_what_ended_not_at_all(void **state)
 {
     (void)state;
-    tell(GRIDDING, 0.5, 1, 4);
-    tell(GRIDDING, 0.5, 1, 4);
-    tell(GRIDDING, 0.5, 2, 4);
-    reporter_end(reporter); /* what waits to be told goes with the job */
-    tell(GRIDDING, 0.5, 3, 4);
-    expect(0, "gridding", 1);
+    for (double taken = 1; taken > 0.09;) { /* later the next message is due */
+        double start = clock_seconds();
+        reporter_begin(reporter, recon_kind_find("recon"), "job");
+        tell(GRIDDING, 0.5, 1, 4);
+        tell(GRIDDING, 0.5, 1, 4);
+        tell(GRIDDING, 0.5, 2, 4);
+        reporter_end(reporter); /* what waits to be told goes with the job */
+        taken = clock_seconds() - start;
+        tell(GRIDDING, 0.5, 3, 4);
+        expect(0, "gridding", 1);
+        for (json_t *late; taken > 0.09 && (late = next(0.3));)
+            json_decref(late);
+    }
     assert_null(next(0.3));
     reporter_begin(reporter, recon_kind_find("recon"), "job");
     tell(GRIDDING, 0.5, 1, 4);

@@ -2,9 +2,13 @@
 UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
 GPU_TESTS := $(patsubst tests/gpu/%.c,$(BUILD)/tests/%,$(wildcard tests/gpu/test_*.c))
 FAULTS   := $(patsubst tests/faults/%.c,$(BUILD)/tests/%.so,$(wildcard tests/faults/*.c))
-E2E      := $(wildcard tests/e2e/test_*.py)
-# Of these, sanitizers would see nothing that they do not see of the others.
-E2E_PLAIN := $(patsubst %,tests/e2e/test_%.py,man plots runner)
+# The slowest programs first, so that none of them runs alone at the end.
+E2E      := $(patsubst %,tests/e2e/test_%.py,faults simulate access client queue powercut limits batch uploads device \
+	operator clock)
+E2E      += $(filter-out $(E2E),$(wildcard tests/e2e/test_*.py))
+# Of these, sanitizers would see nothing that they do not see of the others; the library that durable preloads has to
+# come before theirs.
+E2E_PLAIN := $(patsubst %,tests/e2e/test_%.py,durable man plots runner)
 FUZZERS  := $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 BENCH    := $(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(wildcard tests/bench/bench_*.c))
 # What the thesis' experiments compare: on the CPU, and on the GPU where nvcc is.
@@ -34,16 +38,21 @@ unit: $(UNIT)
 ## make bench           build the benchmarks into build/bench
 bench: $(BENCH) $(if $(GPU),$(BUILD)/bench/mrirecond-bench) all
 
+# Without a GPU nothing can run what nvcc makes: that it compiles and links is seen for one architecture, in a quarter of
+# the time. What has been built for all architectures stays.
+GPU_DEVICE ?= $(wildcard /dev/nvidia0)
+all_archs   = $(if $(subst x$(flags_nvcc),,x$(file <$(BUILD)/flags/nvcc)),,yes)
+CHECK_CUDA  = $(if $(GPU_DEVICE)$(all_archs),,CUDA_ARCHS=$(firstword $(CUDA_ARCHS)))
 ## make check           install dependencies, build with gcc, clang and sanitizers, run every test
 check: deps
-	@$(MAKE) --no-print-directory -j$$(nproc) all unit bench $(FAULTS) $(if $(GPU),$(BUILD)/tests/poison.so)
+	@$(MAKE) --no-print-directory -j$$(nproc) $(CHECK_CUDA) all unit bench $(FAULTS) $(if $(GPU),$(BUILD)/tests/poison.so)
 	@$(MAKE) --no-print-directory -j$$(nproc) CC=clang BUILD=$(BUILD)/clang CUDA=0 all unit
 	@$(MAKE) --no-print-directory -j$$(nproc) SAN=1 BUILD=$(BUILD)/san CUDA=0 all unit $(FAULTS:$(BUILD)/%=$(BUILD)/san/%)
 	@$(MAKE) --no-print-directory -j$$(nproc) fuzz
 	@$(MAKE) --no-print-directory $(PROMETHEUS)
-	@tests/run $(CHECKS) \
-	  $(foreach b,$(BUILD) $(BUILD)/clang $(BUILD)/san,MRIRECON_BIN=$(b)/bin $(UNIT:$(BUILD)/%=$(b)/%)) \
-	  MRIRECON_BIN=$(BUILD)/san/bin $(filter-out $(E2E_PLAIN),$(E2E)) MRIRECON_BIN=$(BUILD)/bin $(E2E)
+	@tests/run MRIRECON_BIN=$(BUILD)/san/bin $(filter-out $(E2E_PLAIN),$(E2E)) \
+	  MRIRECON_BIN=$(BUILD)/bin $(E2E) $(CHECKS) \
+	  $(foreach b,$(BUILD)/san $(BUILD)/clang $(BUILD),MRIRECON_BIN=$(b)/bin $(UNIT:$(BUILD)/%=$(b)/%))
 CHECKS     := $(addprefix tests/,check_includes check_docs check_make check_units check_security) \
 	$(wildcard tests/fuzz/test_*)
 PROMETHEUS := $(BUILD)/prometheus/usr/bin/prometheus

@@ -6,14 +6,14 @@ import shutil
 import subprocess
 import tempfile
 
-from harness import BIN, ROOT, main, same, skip, test
+from harness import BIN, ROOT, SLOW, main, same, skip, test
 
 BUILD = os.path.dirname(BIN)
 PAGES = ("mrirecon.1", "mrirecond.conf.5", "mrirecond.8")
 
 
 def said(program, *words):
-    return subprocess.run([os.path.join(BIN, program), *words], capture_output=True, text=True, check=True, timeout=60).stdout
+    return subprocess.run([os.path.join(BIN, program), *words], capture_output=True, text=True, check=True, timeout=120).stdout
 
 
 def page(name):
@@ -73,7 +73,7 @@ def rendered():
     for name in PAGES:
         for tool, words in tools.items():
             if shutil.which(tool):
-                done = subprocess.run([*words, f"{BUILD}/man/{name}"], capture_output=True, text=True, timeout=60)
+                done = subprocess.run([*words, f"{BUILD}/man/{name}"], capture_output=True, text=True, timeout=120)
                 same((done.returncode, done.stdout + done.stderr), (0, ""), f"what {tool} says of {name}")
     if not shutil.which("mandoc"):
         skip("mandoc is not installed (make deps)")
@@ -83,13 +83,16 @@ def rendered():
 def installed():
     with tempfile.TemporaryDirectory() as root:
         # As it was built: with another CUDA, make would link the programs again, while other tests run them.
-        cuda = "CUDA=1" if os.path.exists(f"{BUILD}/lib/mrirecon/mrirecon-gpu.so") else "CUDA=0"
-        make = ["make", "--no-print-directory", "-C", ROOT, f"BUILD={BUILD}", f"DESTDIR={root}", "PREFIX=/usr", cuda]
+        cuda = ["CUDA=0"]
+        if os.path.exists(f"{BUILD}/lib/mrirecon/mrirecon-gpu.so"):
+            with open(f"{BUILD}/flags/nvcc") as file:
+                cuda = ["CUDA=1", "CUDA_ARCHS=" + " ".join(re.findall(r"code=sm_(\d+)", file.read()))]
+        make = ["make", "--no-print-directory", "-C", ROOT, f"BUILD={BUILD}", f"DESTDIR={root}", "PREFIX=/usr", *cuda]
         built = os.stat(os.path.join(BIN, "mrirecon-worker")).st_mtime_ns
 
         def files():
             return {os.path.relpath(f"{folder}/{name}", root) for folder, _, names in os.walk(root) for name in names}
-        subprocess.run([*make, "install"], check=True, capture_output=True, timeout=110)
+        subprocess.run([*make, "install"], check=True, capture_output=True, timeout=10 * SLOW)
         same(os.stat(os.path.join(BIN, "mrirecon-worker")).st_mtime_ns, built, "when the worker was linked")
         for name in (*PAGES, "mrirecon-worker.8", "mrirecon-codec.8"):
             path = f"usr/share/man/man{name[-1]}/{name}"
@@ -102,7 +105,7 @@ def installed():
                         assert os.path.exists(os.path.join(root, os.path.dirname(name), link)), f"{name} links to {link}, which is not installed"
         for name in ("docs/operations.md", "clients/monitoring/alerts.yml", "clients/monitoring/grafana.json", "docs/openapi.yaml"):
             assert os.path.getsize(f"{doc}/{name}") > 1000, f"{name} is not installed"
-        subprocess.run([*make, "uninstall"], check=True, capture_output=True, timeout=60)
+        subprocess.run([*make, "uninstall"], check=True, capture_output=True, timeout=120)
         same(files(), {"etc/mrirecond/mrirecond.conf"}, "files that are left")
 
 

@@ -1,5 +1,4 @@
 #!/bin/sh
-# time limit: 300 s
 # Runs the kept inputs of each fuzz target, and fuzzes it for FUZZ_SECONDS (11) more: FUZZ_BIN is the folder of the targets
 # (build/fuzz). Speaks TAP. For long: tests/fuzz/hour.
 folder=$(mktemp -d) || exit 1

@@ -7,7 +7,6 @@ device fails when told to (tests/gpu/poison.cu; make check-gpu: build/tests/pois
 Tolerances. Images of the CPU and the GPU both err by at most the tolerance that is asked for, so they differ by at most twice that. Weights by
 dcf=pipe come from convolutions whose tolerance is 1e-2 (gridding/traj/dcf_pipe.c), whatever is asked for.
 """
-# time limit: 300 s
 import io
 import json
 import os

@@ -38,8 +38,8 @@ unit: $(UNIT)
 ## make bench           build the benchmarks into build/bench
 bench: $(BENCH) $(if $(GPU),$(BUILD)/bench/mrirecond-bench) all
 
-# Without a GPU nothing can run what nvcc makes: that it compiles and links is seen for one architecture, in a quarter of
-# the time. What has been built for all architectures stays.
+# Without a GPU nothing can run what nvcc makes: that it compiles and links is seen for one architecture, in a quarter
+# of the time. What has been built for all architectures stays.
 GPU_DEVICE ?= $(wildcard /dev/nvidia0)
 all_archs   = $(if $(subst x$(flags_nvcc),,x$(file <$(BUILD)/flags/nvcc)),,yes)
 CHECK_CUDA  = $(if $(GPU_DEVICE)$(all_archs),,CUDA_ARCHS=$(firstword $(CUDA_ARCHS)))

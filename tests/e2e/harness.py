@@ -21,6 +21,7 @@ import inspect
 import json
 import os
 import pty
+import random
 import re
 import shutil
 import signal
@@ -66,13 +67,33 @@ def same(seen, expected, what="value"):
 
 def wait_until(condition, what, seconds=SLOW):
     """The first true value of condition(), polled."""
-    end = time.monotonic() + seconds
+    end, pause = time.monotonic() + seconds, 0.001
     while time.monotonic() < end:
         value = condition()
         if value:
             return value
-        time.sleep(0.02)
+        time.sleep(pause)
+        pause = min(2 * pause, 0.02)
     raise AssertionError(f"waited {seconds} s in vain for {what}")
+
+
+def free_port():
+    """A port of 127.0.0.1 that nobody listens at, of those that the kernel gives to no connection by itself: where other
+    programs connect all the time, it would soon give one of its own to one of them."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
+        least = int(file.read().split()[0])
+    while True:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", random.randrange(10000, least)))
+            return probe.getsockname()[1]
+
+
+def fault(name):
+    """The path of a library of tests/faults, for LD_PRELOAD; skips the test, loudly, where it is not built."""
+    path = os.path.join(os.path.dirname(BIN), "tests", name + ".so")
+    if not os.path.exists(path):
+        skip(f"{path} is not there (make check builds it)")
+    return path
 
 
 def real_scan(name):
@@ -116,7 +137,7 @@ def check_problem(problem, code, status=None):
 class Daemon:
     """One mrirecond. Options are its own, without dashes: Daemon(body_limit="1M") runs with --body-limit 1M."""
 
-    def __init__(self, state=None, environment=None, command=(), expect_trouble=False, binaries=BIN, **options):
+    def __init__(self, state=None, environment=None, command=(), expect_trouble=False, binaries=BIN, port=0, **options):
         self.own_state = state is None
         self.state = state or tempfile.mkdtemp(prefix="mrirecond-test-")
         self.options = options
@@ -127,7 +148,7 @@ class Daemon:
         self.process = None
         self.log = ""
         try:
-            self.start()
+            self.start(port)
         except BaseException:
             self.kill()
             self.clean()
@@ -160,7 +181,7 @@ class Daemon:
                 if response.status == 200:
                     return
                 answer = response.body
-            except (OSError, ValueError):  # not served yet, or the port half written
+            except (OSError, ValueError, http.client.HTTPException):  # not served yet, or the port half written
                 pass
             time.sleep(0.02)
         raise AssertionError(f"mrirecond was not ready after {SLOW} s; /readyz said {answer}:\n{self.read_log()}")
@@ -180,7 +201,7 @@ class Daemon:
             self.process.wait()
 
     def restart(self, same_port=False):
-        """After its end: the same state directory, another port unless told otherwise."""
+        """After its end: the same state directory, another port unless told otherwise: then it has to be a free_port()."""
         self.log += self.read_log()
         self.start(self.port if same_port else 0)
 
@@ -234,6 +255,20 @@ class Daemon:
 
     def worker(self):
         return wait_until(lambda: self.children("mrirecon-worker"), "a worker process")[0]
+
+    @contextlib.contextmanager
+    def paused(self):
+        """While its workers stand still: jobs are accepted and handed out, and none computes or ends. Not for longer than
+        worker-timeout."""
+        workers = [self.worker(), *self.children("mrirecon-worker")]
+        for worker in workers:
+            os.kill(worker, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for worker in workers:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(worker, signal.SIGCONT)
 
     def peak_memory(self):
         """Largest resident memory so far, bytes."""
@@ -302,7 +337,7 @@ class Daemon:
         return values
 
 
-def raw(daemon, *pieces, half_close=False, timeout=20):
+def raw(daemon, *pieces, half_close=False, timeout=120):
     """Send bytes as they are, and give all that comes back until the server closes or is silent."""
     with socket.create_connection(("127.0.0.1", daemon.port), timeout=timeout) as connection:
         answer = b""

@@ -1,4 +1,6 @@
 """Scans for tests: small ISMRMRD files written by h5py, and what a reconstruction of them must be (double sums)."""
+import os
+
 import h5py
 import numpy as np
 
@@ -67,10 +69,12 @@ class Scan:
         return str(path)
 
     def bytes(self, folder):
-        path = f"{folder}/scan-{id(self)}.h5"
+        path = f"{folder}/scan-{os.getpid()}-{id(self)}.h5"
         self.write(path)
         with open(path, "rb") as file:
-            return file.read()
+            content = file.read()
+        os.unlink(path)
+        return content
 
     def adjoint(self):
         """[coils][z][y][x]: sum of w d exp(+2 pi i k.r) in double; the weight is the column past the dimensions, or 1."""

@@ -208,7 +208,7 @@ def quotas():
 
 @test("resumable uploads count: none is begun beyond a quota, ten at a time neither, and time makes none of them a job")
 def quotas_of_uploads():
-    with Guarded(client_jobs=100, work_reserve="900T", upload_lifetime=12) as daemon:  # no job is begun: all that is accepted waits
+    with Guarded(client_jobs=100, work_reserve="900T", upload_lifetime=6) as daemon:  # no job is begun: all that is accepted waits
         with open(daemon.tokens) as file:
             text = file.read()
         body = scans.radial().bytes(daemon.state)
@@ -231,26 +231,34 @@ def quotas_of_uploads():
             headers = {"Content_Type": "application/offset+octet-stream", "Upload_Offset": "0", **TUS}
             daemon.as_(who, "PATCH", begun[who], body, **headers).problem(429, "client-quota")
         for who, where in begun.items():
-            wait_until(lambda: daemon.as_(who, "HEAD", where, **TUS).status == 404, "the upload to expire", 60)
+            path = os.path.join(daemon.state, where.removeprefix("/v1/"))
+            wait_until(lambda: not os.path.exists(path), "the upload to be removed: then all were looked at")
+            same(daemon.as_(who, "HEAD", where, **TUS).status, 404, "status of HEAD")
             same(len(daemon.as_(who, "GET", "/v1/jobs").json()["jobs"]), 3, f"jobs of {who}")
 
 
 @test("the audit log tells who did what, and holds no token")
 def audit(daemon):
     identity = daemon.job_of("submit")
+    lines = []
+
+    def told(line):  # a line is written when its answer has been sent
+        lines.append(line)
+        wait_until(lambda: f"audit: {line}\n" in daemon.read_log(), f"the line {line}")
+    told("client=mri1 role=submit peer=127.0.0.1 POST /v1/jobs 202")
     daemon.ended(identity)
     daemon.as_("read", "GET", f"/v1/jobs/{identity}/results/image").expect(200)
+    told("client=mri1 role=read peer=127.0.0.1 GET /v1/jobs/*/results/* 200")
     daemon.as_("other", "DELETE", f"/v1/jobs/{identity}").problem(404, "not-found")
+    told("client=mri2 role=submit peer=127.0.0.1 DELETE /v1/jobs/* 404")
     daemon.as_("submit", "DELETE", f"/v1/jobs/{identity}").expect(204)
+    told("client=mri1 role=submit peer=127.0.0.1 DELETE /v1/jobs/* 204")
+    seen = [line.split("audit: ", 1)[1] for line in daemon.read_log().splitlines() if f"job={identity} audit: " in line]
+    same(sorted(seen), sorted(lines), "audit lines")
     daemon.get("/v1/jobs").problem(401, "unauthorized")
-    lines = [line.split("audit: ", 1)[1] for line in daemon.read_log().splitlines() if f"job={identity} audit: " in line]
-    same(lines, ["client=mri1 role=submit peer=127.0.0.1 POST /v1/jobs 202",
-                 "client=mri1 role=read peer=127.0.0.1 GET /v1/jobs/*/results/* 200",
-                 "client=mri2 role=submit peer=127.0.0.1 DELETE /v1/jobs/* 404",
-                 "client=mri1 role=submit peer=127.0.0.1 DELETE /v1/jobs/* 204"], "audit lines")
-    assert "audit: client=- role=nobody peer=127.0.0.1 GET /v1/jobs 401" in daemon.read_log()
+    told("client=- role=nobody peer=127.0.0.1 GET /v1/jobs 401")
     daemon.as_("other", "GET", f"/v1/jobs/{'0' * 26}").problem(404, "not-found")
-    assert "audit: client=mri2 role=submit peer=127.0.0.1 GET /v1/jobs/* 404" in daemon.read_log()
+    told("client=mri2 role=submit peer=127.0.0.1 GET /v1/jobs/* 404")
     assert not any(token[4:] in daemon.read_log() for token in daemon.token.values()), "a token stands in the log"
 
 
@@ -263,8 +271,8 @@ def audit_of_purges():
         daemon.as_("admin", "DELETE", "/v1/jobs?older=always").problem(400, "bad-parameter")
         same(daemon.as_("admin", "DELETE", "/v1/jobs?older=0").expect(200).json()["removed"], 3, "jobs removed")
         lines = wait_until(lambda: len(lines := re.findall("audit: (.* DELETE /v1/jobs .*)", daemon.read_log())) == 3 and lines, "three lines")
-        same(lines, ["client=mri2 role=submit peer=127.0.0.1 DELETE /v1/jobs 403 removed=0", "client=boss role=admin peer=127.0.0.1 DELETE /v1/jobs 400 removed=0",
-                     "client=boss role=admin peer=127.0.0.1 DELETE /v1/jobs 200 removed=3"], "audit lines")
+        same(sorted(lines), ["client=boss role=admin peer=127.0.0.1 DELETE /v1/jobs 200 removed=3", "client=boss role=admin peer=127.0.0.1 DELETE /v1/jobs 400 removed=0",
+                             "client=mri2 role=submit peer=127.0.0.1 DELETE /v1/jobs 403 removed=0"], "audit lines")
 
 
 @test("the audit log does not depend on the log's level, and tells of uploads that broke off")
@@ -410,7 +418,7 @@ def outside():
         state = os.path.join(folder, "state")
 
         def start(*options):
-            return subprocess.run([os.path.join(BIN, "mrirecond"), *options], capture_output=True, text=True, timeout=60)
+            return subprocess.run([os.path.join(BIN, "mrirecond"), *options], capture_output=True, text=True, timeout=120)
 
         for options in ([], ["--tokens", tokens], ["--tls-certificate", crt, "--tls-key", key], ["--tls-certificate", crt, "--tokens", tokens],
                         ["--tls-certificate", key, "--tls-key", key], ["--tls-certificate", crt, "--tls-key", certificate(folder, "two")[1]],
@@ -450,7 +458,7 @@ def tls():
         class Encrypted(Daemon):
             trust = first[0]
 
-            def request(self, method, path, body=None, headers=None, timeout=60):
+            def request(self, method, path, body=None, headers=None, timeout=120):
                 context = ssl.create_default_context(cafile=self.trust)
                 asked = urllib.request.Request(f"https://127.0.0.1:{self.port}{path}", data=body, method=method, headers=headers or {})
                 with urllib.request.urlopen(asked, context=context, timeout=timeout) as answer:
@@ -516,7 +524,7 @@ def ended():
         shown = []
 
         class Encrypted(Daemon):
-            def request(self, method, path, body=None, headers=None, timeout=60):
+            def request(self, method, path, body=None, headers=None, timeout=120):
                 connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=timeout, context=ssl._create_unverified_context())
                 connection.request(method, path, body, headers or {})
                 answer = connection.getresponse()
@@ -558,7 +566,7 @@ def many_reloads():
             file.write(chain)  # as long as one may be, so that one which stays can be seen
 
         class Encrypted(Daemon):
-            def request(self, method, path, body=None, headers=None, timeout=60):
+            def request(self, method, path, body=None, headers=None, timeout=120):
                 connection = self.connected(timeout)
                 try:
                     connection.request(method, path, body, headers or {})
@@ -567,7 +575,7 @@ def many_reloads():
                 finally:
                     connection.close()
 
-            def connected(self, timeout=60):
+            def connected(self, timeout=120):
                 return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=timeout, context=ssl._create_unverified_context())
 
             def reload(self, count):

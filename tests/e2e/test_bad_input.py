@@ -1,6 +1,5 @@
 #!/usr/bin/python3
 """What is sent and cannot be reconstructed: each a problem document with its own code; and the service is none the worse for it."""
-# time limit: 300 s
 import json
 import re
 import subprocess

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import tempfile
 
-from harness import BIN, ROOT, client, main, same, skip, test
+from harness import BIN, ROOT, SLOW, client, main, same, skip, test
 
 
 def script(shell):
@@ -17,7 +17,7 @@ def bash(*words, folder=None):
     line = " ".join(f"'{word}'" for word in words)
     run = f"""{script("bash")}
 COMP_WORDS=(mrirecon {line}); COMP_CWORD={len(words)}; _mrirecon; printf '%s\\n' "${{COMPREPLY[@]}}"; complete -p mrirecon >&2"""
-    done = subprocess.run(["bash", "--norc", "-c", run], capture_output=True, text=True, cwd=folder, timeout=20)
+    done = subprocess.run(["bash", "--norc", "-c", run], capture_output=True, text=True, cwd=folder, timeout=SLOW)
     same((done.returncode, done.stderr), (0, "complete -F _mrirecon mrirecon\n"), "exit status and stderr of bash")
     return done.stdout.split()
 
@@ -49,7 +49,7 @@ words=(mrirecon %s); CURRENT=%d; _mrirecon"""
 
 def zsh(*words):
     run = ZSH % (script("zsh"), " ".join(f"'{word}'" for word in words), len(words) + 1)
-    done = subprocess.run(["zsh", "-f", "-c", run], capture_output=True, text=True, timeout=20)
+    done = subprocess.run(["zsh", "-f", "-c", run], capture_output=True, text=True, timeout=SLOW)
     same((done.returncode, done.stderr), (0, ""), "exit status and stderr of zsh")
     lines = done.stdout.splitlines()
     same(lines[0], "compdef _mrirecon mrirecon")

@@ -59,7 +59,7 @@ def steps(daemon):
     told = [step["name"] for kind in daemon.get("/v1/kinds").json()["kinds"] for step in kind["steps"]]
     same(schema["properties"]["name"]["enum"], told, "steps")
     identity = daemon.submit(scans.slow().bytes(daemon.state), scans.SLOW_QUERY).expect(202).json()["id"]
-    events = urllib.request.urlopen(f"{daemon.url}/v1/jobs/{identity}/events", timeout=60)
+    events = urllib.request.urlopen(f"{daemon.url}/v1/jobs/{identity}/events", timeout=120)
     seen, name = [], ""
     while sum(1 for step in seen if step["iteration"]) < 3:
         line = events.readline().decode()
@@ -129,7 +129,7 @@ def hostile(daemon):
             sent = rng.choice([None, None, b"", b"12345", b"garbage", body[:1000], body]) if method in ("post", "patch", "put") else None
             asked += 1
             try:
-                answer = daemon.request(method.upper(), target, sent, headers, timeout=60)
+                answer = daemon.request(method.upper(), target, sent, headers, timeout=120)
             except (http.client.HTTPException, ConnectionError):
                 dropped += 1  # what is no HTTP is answered by closing the connection
                 continue

@@ -1,6 +1,5 @@
 #!/usr/bin/python3
 """tests/faults/fulldisk.py with few jobs: a full disk, a disk without inodes, a process without descriptors cost no accepted job."""
-# time limit: 300 s
 import json
 import os
 import sys

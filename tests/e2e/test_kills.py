@@ -1,6 +1,5 @@
 #!/usr/bin/python3
 """A few random kills of tests/faults/kills.py: docs/notebook/durability.md has the figures of many."""
-# time limit: 300 s
 import json
 import os
 import sys

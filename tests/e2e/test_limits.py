@@ -1,6 +1,5 @@
 #!/usr/bin/python3
 """Clients that are slow, that idle, that ask too much, that mean another host: they cost themselves an answer, others nothing."""
-# time limit: 300 s
 import collections
 import concurrent.futures
 import http.client
@@ -19,12 +18,12 @@ from harness import BIN, Daemon, Response, main, same, test, wait_until
 
 
 def connect(daemon):
-    return socket.create_connection(("127.0.0.1", daemon.port), timeout=60)
+    return socket.create_connection(("127.0.0.1", daemon.port), timeout=120)
 
 
 def ask(daemon, path, source="127.0.0.1"):
     """GET on a connection of its own from one of this machine's addresses."""
-    connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=60, source_address=(source, 0))
+    connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=120, source_address=(source, 0))
     try:
         connection.request("GET", path)
         answer = connection.getresponse()
@@ -37,7 +36,7 @@ def busy(daemon, count, source="127.0.0.1"):
     """Connections with uploads that have begun."""
     connections = []
     for _ in range(count):
-        connections.append(socket.create_connection(("127.0.0.1", daemon.port), timeout=60, source_address=(source, 0)))
+        connections.append(socket.create_connection(("127.0.0.1", daemon.port), timeout=120, source_address=(source, 0)))
         connections[-1].sendall(b"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\nExpect: 100-continue\r\n\r\n")
         same(connections[-1].recv(12), b"HTTP/1.1 100", "what the upload's headers are answered with")
     return connections
@@ -90,7 +89,7 @@ def large_results():
 
 @test("headers that come a byte at a time, and connections without a request, are closed in time")
 def slow_headers():
-    with Daemon(devices="cpu", header_timeout=1) as daemon:
+    with Daemon(devices="cpu", header_timeout=2) as daemon:
         silent, trickle = connect(daemon), connect(daemon)
         trickle.sendall(b"GET /v1/jobs HTTP/1.1\r\nHost: localhost\r\nX-A: ")
 
@@ -101,13 +100,13 @@ def slow_headers():
                 return is_closed(silent)
             return False
 
-        wait_until(both_closed, "the connections to be closed", 30)
+        wait_until(both_closed, "the connections to be closed")
         daemon.get("/livez").expect(200)
 
 
 @test("a body that trickles is cut off; its upload is gone, and one that is quick enough goes through beside it")
 def slow_body():
-    with Daemon(devices="cpu", header_timeout=1, upload_rate="50K", expect_trouble=True) as daemon:
+    with Daemon(devices="cpu", header_timeout=2, upload_rate="50K", expect_trouble=True) as daemon:
         slow = connect(daemon)
         slow.sendall(b"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n")
 
@@ -119,7 +118,7 @@ def slow_body():
             return is_closed(slow)
 
         same(daemon.run(scans.radial().bytes(daemon.state))["state"], "succeeded")
-        wait_until(closed, "the slow upload to be cut off", 30)
+        wait_until(closed, "the slow upload to be cut off")
         wait_until(lambda: daemon.metrics()["mrirecond_spool_used_bytes"] == 0, "the spool to be empty")
 
 
@@ -135,7 +134,7 @@ def idle_crowd():
 @test("one address has all its connections busy: it gets health, and others everything")
 def one_address():
     for options, most in (({"connections": 40, "address_connections": 10}, 10), ({"connections": 40}, 36)):
-        with Daemon(devices="cpu", **options) as daemon:
+        with Daemon(devices="cpu", header_timeout=600, **options) as daemon:
             alone(daemon)
             crowd = busy(daemon, most)
             for path in ("/livez", "/readyz?verbose", "/healthz", "/v2/health/live", "/v2/health/ready", "/metrics"):
@@ -152,7 +151,7 @@ def one_address():
 
 @test("all connections are busy, those of many addresses: health is answered")
 def all_busy():
-    with Daemon(devices="cpu", connections=40, address_connections=10) as daemon:
+    with Daemon(devices="cpu", connections=40, address_connections=10, header_timeout=600) as daemon:
         alone(daemon)
         crowd = [connection for i in range(2, 6) for connection in busy(daemon, 10, source=f"127.0.0.{i}")]
         for source in ("127.0.0.1", "127.0.0.2"):
@@ -165,16 +164,22 @@ def all_busy():
 
 @test("idle connections of an address make room for its next one, the longest idle first; busy ones and others' stay")
 def idle_make_room():
-    with Daemon(devices="cpu", connections=40, address_connections=10) as daemon:
+    with Daemon(devices="cpu", connections=40, address_connections=10, header_timeout=600) as daemon:
         alone(daemon)
         other = socket.create_connection(("127.0.0.1", daemon.port), source_address=("127.0.0.2", 0))
         upload, = busy(daemon, 1)
-        crowd = []
+        crowd, asked = [], 0
+
+        def idle():  # an answer is counted once its connection is idle: the harness's first one, the crowd's, these before this one
+            nonlocal asked
+            counts = ask(daemon, "/metrics", source="127.0.0.3").body.decode()
+            asked += 1
+            return int(re.search(r'^mrirecond_http_requests_total\{method="GET",code="200"\} (\d+)$', counts, re.M).group(1)) >= len(crowd) + asked
         for _ in range(30):
             crowd.append(connect(daemon))
             crowd[-1].sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert crowd[-1].recv(1000).startswith(b"HTTP/1.1 200"), "the newest is not served"
-            time.sleep(0.02)  # the daemon counts it as idle a moment after its answer is here
+            wait_until(idle, "the daemon to count it as idle")
         ask(daemon, "/v1/jobs").expect(200)
         wait_until(lambda: sum(map(is_closed, crowd)) >= 21, "the idle to be closed")
         closed = [is_closed(connection) for connection in crowd]
@@ -185,7 +190,7 @@ def idle_make_room():
 
 def answered(daemon, method, path, body=None):
     """(status, has Retry-After) of a request on a connection of its own, or the error that came in place of an answer."""
-    connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=120)
     try:
         connection.request(method, path, body)
         answer = connection.getresponse()
@@ -201,7 +206,7 @@ def answered(daemon, method, path, body=None):
 def crowded():
     asked = [("GET", "/v1/kinds", None), ("GET", "/livez", None), ("POST", "/v1/jobs?kind=recon", b"a" * 60000), ("GET", "/readyz", None), ("GET", "/metrics", None),
              ("POST", "/v1/jobs?kind=recon", b"a" * 1000000)]
-    with Daemon(devices="cpu", connections=60, address_connections=30) as daemon:
+    with Daemon(devices="cpu", connections=60, address_connections=30, header_timeout=600) as daemon:
         alone(daemon)
         crowd = busy(daemon, 30)
         silent = [connect(daemon) for _ in range(20)]  # these do not keep the others out
@@ -284,12 +289,12 @@ def abandoned():
 
 @test("a job that takes longer than headers may is waited for")
 def long_wait():
-    with Daemon(devices="cpu", header_timeout=1) as daemon:
-        start = time.monotonic()
-        answer = daemon.submit(scans.slow().bytes(daemon.state), scans.SLOW_QUERY.replace("=1000", "=600"), Prefer="wait=100")
-        answer.expect(200)
-        same(answer.json()["state"], "succeeded")
-        assert time.monotonic() - start > 1, "the job was not slow"
+    with Daemon(devices="cpu", header_timeout=2) as daemon, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        body = scans.radial().bytes(daemon.state)
+        with daemon.paused():
+            answer = pool.submit(daemon.submit, body, Prefer="wait=100")
+            time.sleep(3.5)  # longer than headers may take, and than the looks at that are apart
+        same(answer.result().expect(200).json()["state"], "succeeded")
 
 
 @test("thousands of parameters, a parameter given twice: told at once")
@@ -340,7 +345,7 @@ def few_descriptors():
         for _ in range(400):  # requests that are not finished
             held.append(connect(daemon))
             held[-1].sendall(b"GET /v1/jobs HTTP/1.1\r\nHost: localhost\r\n")
-        time.sleep(1)
+        same(ask(daemon, "/livez").status, 200, "status of /livez beside them")
         assert descriptors() < 344 - 100, "hardly a descriptor is left for files"
         close_all(held)
         same(ask(daemon, "/livez").status, 200, "status of /livez")
@@ -355,7 +360,7 @@ def too_few_descriptors():
     with tempfile.TemporaryDirectory() as folder:
         for word in ("--check-config", "--log-level=info"):
             done = subprocess.run(["prlimit", "--nofile=256:256", os.path.join(BIN, "mrirecond"), word, "--listen", "127.0.0.1:0",
-                                   "--state-dir", folder + "/state"], capture_output=True, text=True, timeout=60)
+                                   "--state-dir", folder + "/state"], capture_output=True, text=True, timeout=120)
             assert done.returncode in (1, 2) and "256 file descriptors" in done.stderr and "LimitNOFILE" in done.stderr, done
             assert not os.path.exists(folder + "/state"), "the state folder was made"
 

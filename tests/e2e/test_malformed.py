@@ -206,7 +206,7 @@ def mutants(daemon):
     seen = {}
     for i in range(1000):
         request = mutant(rng, seeds)
-        answer = raw(daemon, request, half_close=True, timeout=60)
+        answer = raw(daemon, request, half_close=True, timeout=120)
         try:
             for status, media, said in answers_of(answer):
                 seen[status] = seen.get(status, 0) + 1

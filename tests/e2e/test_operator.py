@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import subprocess
+import tempfile
 
 import scans
 from guarded import Guarded
@@ -192,6 +193,7 @@ def status():
     with Daemon(devices="cpu") as daemon:
         daemon.run(body(daemon))
         failed_job(daemon)
+        wait_until(lambda: fill(daemon)["disk"]["uploads_bytes"] == len(body(daemon)), "the scan of the success to go")
         told = client(daemon, "status").stdout
         rows = dict(re.findall(r"^(\S+(?: \d+)?)  +(.+)$", told, re.M))
         same((rows["ready"], rows["version"]), ("yes", fill(daemon)["version"]), "ready and version")
@@ -215,9 +217,10 @@ def status_not_ready():
     with Daemon(devices="cpu") as daemon:
         slow = daemon.submit(scans.slow().bytes(daemon.state), scans.SLOW_QUERY).expect(202).json()["id"]
         wait_until(lambda: (daemon.job(slow)["step"] or {}).get("name") == "density", "the job to compute")
-        daemon.process.send_signal(signal.SIGTERM)
-        wait_until(lambda: daemon.get("/readyz").status == 503, "/readyz to tell")
-        seen = client(daemon, "status", check=False)
+        with daemon.paused():  # the job does not end, and so the daemon does not, before the client has asked
+            daemon.process.send_signal(signal.SIGTERM)
+            wait_until(lambda: daemon.get("/readyz").status == 503, "/readyz to tell")
+            seen = client(daemon, "status", check=False)
         same(seen.returncode, 1, "exit status")
         assert seen.stdout, seen.stderr
         assert re.search(r"^ready +no$", seen.stdout, re.M) and re.search(r"^accepting +The service is being stopped", seen.stdout, re.M), seen.stdout
@@ -274,7 +277,7 @@ def rerun_waits():
         assert "waiting: " in process.stderr.readline()
         for job in daemon.get("/v1/jobs?state=queued").json()["jobs"]:
             daemon.request("POST", f"/v1/jobs/{job['id']}/cancel").expect(202)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=120)
         same((process.returncode, len(out.splitlines())), (0, 4), f"exit status and jobs ({err})")
         assert "4 of 4 jobs resubmitted" in err, err
 
@@ -325,6 +328,7 @@ def how_full():
         daemon.restart()
         wait_until(lambda: fill(daemon)["kept"]["jobs"] == 2, "the jobs to end")
         failed_job(daemon)
+        wait_until(lambda: fill(daemon)["disk"]["uploads_bytes"] == len(body(daemon)), "the scans of successes to go")
         seen, metrics = fill(daemon), daemon.metrics()
         results = sum(result["bytes"] for job in daemon.get("/v1/jobs").json()["jobs"] for result in job["results"])
         same(seen["kept"], {"jobs": 3, "states": {"succeeded": 2, "failed": 1, "canceled": 0}, "results_bytes": results, "scans": 1,
@@ -346,7 +350,8 @@ def scans_are_kept():
 
 @test("kept scans give way to uploads, those that ended first before the others, and take half of what uploads may")
 def scans_give_way():
-    scan = len(scans.radial().bytes("/tmp"))
+    with tempfile.TemporaryDirectory() as folder:
+        scan = len(scans.radial().bytes(folder))
     with Daemon(devices="cpu", spool_limit=7 * scan) as daemon:
         jobs = [failed_job(daemon) for _ in range(5)]
 
@@ -361,7 +366,8 @@ def scans_give_way():
         assert refused.headers["retry-after"]
         wait_until(lambda: daemon.submit(large).status == 202, "room for a large upload")
         same(fill(daemon)["kept"]["jobs"] >= 5, True, "the jobs themselves stay")
-        assert len(there()) < 3 and there() == jobs[5 - len(there()):], there()
+        left = there()
+        assert len(left) < 3 and left == jobs[5 - len(left):], left
         daemon.request("POST", f"/v1/jobs/{jobs[0]}/resubmit").problem(409, "scan-not-kept")
         wait_until(lambda: daemon.metrics()["mrirecond_kept_scans_removed_total"] == 5 - len(there()), "scans that gave way to be counted")
         same(daemon.metrics()['mrirecond_kept_jobs_removed_total{reason="room"}'], 0, "jobs removed")
@@ -370,13 +376,14 @@ def scans_give_way():
 @test("jobs beyond a share of the disk are removed, and counted")
 def share_of_the_disk():
     with Daemon(devices="cpu", keep_jobs=2) as daemon:
-        job = daemon.run(body(daemon))["id"]
+        job = daemon.submit(body(daemon)).expect(202).json()["id"]
         wait_until(lambda: daemon.get(f"/v1/jobs/{job}").status == 404, "the job to go for its age")
+        same(daemon.metrics()['mrirecond_jobs_completed_total{kind="recon"}'], 1, "jobs that succeeded")
         wait_until(lambda: daemon.metrics()['mrirecond_kept_jobs_removed_total{reason="age"}'] == 1, "its removal to be counted")
         daemon.kill()
         daemon.options.update(keep_jobs=0, keep_bytes=1)
         daemon.restart()
-        daemon.run(body(daemon))
+        daemon.submit(body(daemon)).expect(202)
         wait_until(lambda: daemon.metrics()['mrirecond_kept_jobs_removed_total{reason="room"}'] == 1, "a removal for room to be counted")
 
 

@@ -19,7 +19,7 @@ def remade(lines):
     """Names and contents of the page and the plots that plot.py makes of these lines."""
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(os.path.join(DOCS, "experiments.md"), folder)
-        done = subprocess.run([sys.executable, os.path.join(ROOT, "tests", "bench", "plot.py"), lines, folder], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([sys.executable, os.path.join(ROOT, "tests", "bench", "plot.py"), lines, folder], capture_output=True, text=True, timeout=120)
         same((done.returncode, done.stderr), (0, ""), "plot.py's end")
         return contents(folder)
 

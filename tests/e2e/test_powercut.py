@@ -5,7 +5,6 @@ tests/faults/powercut.c notes each sync. The strict disk keeps what was synced a
 folder, bytes by a sync of their file. The eager disk keeps all names and lengths that there were at that moment, and zeros
 for bytes that were not synced (but in uploads/). A real one lies between.
 """
-# time limit: 300 s
 import base64
 import collections
 import hashlib
@@ -15,11 +14,10 @@ import socket
 import tempfile
 
 import scans
-from harness import BIN, Daemon, main, same, test, wait_until
+from harness import Daemon, fault, main, same, test, wait_until
 
 FOLDER = tempfile.TemporaryDirectory()
 BODY = scans.radial(seed=31).bytes(FOLDER.name)
-SHIM = os.path.join(os.path.dirname(BIN), "tests", "powercut.so")
 TUS = {"Tus-Resumable": "1.0.0", "Content-Type": "application/offset+octet-stream"}
 POINTS = 24  # of each disk
 
@@ -94,7 +92,7 @@ def begin_upload(daemon):
 def work(state, trace):
     """Let a daemon do a little of everything; (what it told, the image)."""
     told = Told(trace)
-    preload = {"LD_PRELOAD": SHIM, "POWERCUT_STATE": state, "POWERCUT_TRACE": trace, "ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0"}
+    preload = {"LD_PRELOAD": fault("powercut"), "POWERCUT_STATE": state, "POWERCUT_TRACE": trace, "ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0"}
     with Daemon(state=state, environment=preload) as daemon:
         first = daemon.run(BODY)["id"]
         image = daemon.get(f"/v1/jobs/{first}/results/image?format=npy").expect(200).body

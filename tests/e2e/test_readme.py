@@ -1,17 +1,15 @@
 #!/usr/bin/python3
 """README.md is true: its commands, in order, in one shell, with the daemon that they start; and no failure leaves an image.png."""
-# time limit: 150 s
 import contextlib
 import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 
 import scans
-from harness import BIN, ROOT, Daemon, main, same, test
+from harness import BIN, ROOT, SLOW, Daemon, free_port, main, same, test
 
 with open(os.path.join(ROOT, "README.md")) as page:
     FOR_WHOM = page.read().split("## For whom")[1].split("\n## ")[0]
@@ -20,12 +18,6 @@ BLOCKS = ["\n".join(line[4:] for line in block.splitlines()) for block in re.fin
 SENT_BY = {program: next(re.findall(rf"^{program} .*scan\.h5(?:.|\n)*image\.png.*$", block, re.M) for block in BLOCKS
                          if re.search(rf"^{program} .*scan\.h5", block, re.M))[0] for program in ("mrirecon", "curl")}
 HERE = "127.0.0.1:8080"
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def environment(folder, server):
@@ -48,7 +40,7 @@ def commands():
                                  text=True, start_new_session=True)
         try:
             # The daemon stays, and has the shell's output open.
-            status = shell.wait(120)
+            status = shell.wait(SLOW)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(shell.pid, signal.SIGKILL)
@@ -68,7 +60,7 @@ def send(program, server, content):
             with open(f"{folder}/{name}", "wb") as file:
                 file.write(data)
         command = SENT_BY[program].replace(HERE, server)
-        done = subprocess.run(["bash", "-c", command], cwd=folder, env=environment(folder, server), capture_output=True, text=True, timeout=100)
+        done = subprocess.run(["bash", "-c", command], cwd=folder, env=environment(folder, server), capture_output=True, text=True, timeout=SLOW)
         with open(f"{folder}/image.png", "rb") as file:
             same(file.read(), b"as before", f"image.png after a failure by {program}")
         with contextlib.suppress(FileNotFoundError), open(f"{folder}/answer") as file:

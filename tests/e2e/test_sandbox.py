@@ -1,6 +1,5 @@
 #!/usr/bin/python3
 """What confines the programs that read files, seen from outside: /proc of the real programs, and files that would lead them elsewhere."""
-# time limit: 200 s
 import os
 import re
 import shutil

@@ -2,7 +2,6 @@
 """Sequences of requests at random, of several clients: a model knows what each may be answered, and what the jobs are then.
 
 SEQUENCES_SEED=N runs another sequence, SEQUENCES_STEPS=N a longer one. What fails is told with the seed and the last steps."""
-# time limit: 300 s
 import base64
 import hashlib
 import os
@@ -54,7 +53,7 @@ class Model:
     def ask(self, who, method, path, template, body=None, headers=None, statuses=()):
         """A request as `who`; its status has to be one of `statuses`, and the answer as the document declares it."""
         headers = {**(headers or {}), "Authorization": f"Bearer {self.tokens[who]}"}
-        answer = self.daemon.request(method, path, body, headers, timeout=60)
+        answer = self.daemon.request(method, path, body, headers, timeout=120)
         self.log.append(f"{who}: {method} {path} -> {answer.status}")
         check_answer(template, method.lower(), OPERATIONS[template, method.lower()], answer)
         assert answer.status in statuses, f"{self.log[-1]}, expected {statuses}: {answer.body[:400]!r}"
@@ -352,7 +351,9 @@ def sequences():
                     model.ask("boss", "DELETE", f"/v1/jobs?older=0&state={state}", "/v1/jobs", statuses=[200])
                 for identity in list(model.uploads):
                     model.ask("boss", "DELETE", f"/v1/uploads/{identity}", "/v1/uploads/{id}", headers=TUS, statuses=[204])
-                same({name for name in daemon.files() if "jobs.db" not in name} - empty, set(), "files that nobody owns")
+                def left():
+                    return {name for name in daemon.files() if "jobs.db" not in name} - empty
+                wait_until(lambda: not left(), f"files that nobody owns to go: {left()}")
             except AssertionError as error:
                 raise AssertionError(f"{error}\nSEQUENCES_SEED={SEED}, step {len(model.log)}; the last ones:\n" + "\n".join(model.log[-15:])) from error
             if STEPS >= 300:

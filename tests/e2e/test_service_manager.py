@@ -10,29 +10,33 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
+import threading
 
 import scans
-from harness import BIN, ROOT, Daemon, main, same, sanitized, skip, test, wait_until
+from harness import ROOT, Daemon, fault, main, same, sanitized, skip, test, wait_until
 
 
 class Manager:
-    """The side of systemd that listens on NOTIFY_SOCKET."""
+    """The side of systemd that listens on NOTIFY_SOCKET, all the time: its queue holds few messages, and who sends another waits."""
 
     def __init__(self):
         self.folder = tempfile.TemporaryDirectory()
         self.path = os.path.join(self.folder.name, "notify")
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.socket.bind(self.path)
-        self.socket.setblocking(False)
         self.told = []
+        self.thread = threading.Thread(target=self.listen, daemon=True)
+        self.thread.start()
+
+    def listen(self):
+        while message := self.socket.recv(65536):
+            self.take(message.decode().splitlines())
+
+    def take(self, lines):
+        self.told += lines
 
     def read(self):
-        while True:
-            try:
-                self.told += [(time.monotonic(), line) for line in self.socket.recv(4096).decode().splitlines()]
-            except BlockingIOError:
-                return [line for _, line in self.told]
+        return list(self.told)
 
     def heard(self, start):
         return [line for line in self.read() if line.startswith(start)]
@@ -41,6 +45,8 @@ class Manager:
         return self
 
     def __exit__(self, *_):
+        self.socket.shutdown(socket.SHUT_RDWR)
+        self.thread.join()
         self.socket.close()
         self.folder.cleanup()
 
@@ -54,7 +60,7 @@ def notify():
             daemon.process.send_signal(signal.SIGHUP)
             wait_until(lambda: "RELOADING=1" in manager.read() and manager.read().count("READY=1") == 2, "the reload")
             assert manager.heard("MONOTONIC_USEC="), manager.read()
-        assert "STOPPING=1" in manager.read()
+        wait_until(lambda: "STOPPING=1" in manager.read() and manager.heard("EXTEND_TIMEOUT_USEC="), "the stop")
         same(manager.heard("EXTEND_TIMEOUT_USEC="), ["EXTEND_TIMEOUT_USEC=60000000"], "time to stop: drain-time and 30 s")
 
 
@@ -78,7 +84,7 @@ def no_device():
 @test("signs of life come while the daemon lives, also while it works")
 def watchdog():
     with Manager() as manager:
-        environment = {"NOTIFY_SOCKET": manager.path, "WATCHDOG_USEC": "2000000"}
+        environment = {"NOTIFY_SOCKET": manager.path, "WATCHDOG_USEC": "500000"}
         with Daemon(devices="cpu", environment=environment) as daemon:
             wait_until(lambda: len(manager.heard("WATCHDOG=1")) >= 4, "signs of life")
             job = daemon.run(scans.radial().bytes(daemon.state))
@@ -89,7 +95,7 @@ def watchdog():
 
 @test("SIGHUP changes what may change, and says what a restart is needed for; a broken file changes nothing")
 def reload():
-    with tempfile.NamedTemporaryFile("w+", suffix=".conf") as config:
+    with tempfile.NamedTemporaryFile("w+", suffix=".conf") as config, Manager() as manager:
         def write(text):
             config.seek(0)
             config.truncate()
@@ -97,19 +103,23 @@ def reload():
             config.flush()
 
         write("queue-limit = 5\nlog-level = info\n")
-        with Daemon(devices="cpu", config=config.name, expect_trouble=True) as daemon:
+        with Daemon(devices="cpu", config=config.name, expect_trouble=True, environment={"NOTIFY_SOCKET": manager.path}) as daemon:
+            wait_until(lambda: manager.heard("READY=1"), "readiness")
             same(daemon.metrics()["mrirecond_queue_capacity_jobs"], 5)
             write("queue-limit = 7\nlog-level = info\nhttp-threads = 2\n")
             daemon.process.send_signal(signal.SIGHUP)
             wait_until(lambda: daemon.metrics()["mrirecond_queue_capacity_jobs"] == 7, "the new limit")
-            assert "a restart is needed for http-threads" in daemon.read_log(), daemon.read_log()
+            wait_until(lambda: "a restart is needed for http-threads" in daemon.read_log(), "a word about the threads")
             write("queue-limit = nonsense\n")
             daemon.process.send_signal(signal.SIGHUP)
             wait_until(lambda: "the old configuration stays" in daemon.read_log(), "a word about the broken file")
             same(daemon.metrics()["mrirecond_queue_capacity_jobs"], 7)
+            wait_until(lambda: len(manager.heard("READY=1")) == 3, "the end of two reloads")
             write("log-level = error\n")
+            reloads = len(manager.heard("READY=1"))
             daemon.process.send_signal(signal.SIGHUP)
-            wait_until(lambda: daemon.metrics()["mrirecond_queue_capacity_jobs"] == 10000, "the default")
+            wait_until(lambda: len(manager.heard("READY=1")) > reloads, "the end of the reload")
+            same(daemon.metrics()["mrirecond_queue_capacity_jobs"], 10000, "the default")
             before = daemon.read_log()
             same(daemon.run(scans.radial().bytes(daemon.state))["state"], "succeeded")
             new = daemon.read_log()[len(before):].splitlines()
@@ -225,20 +235,15 @@ class Journal(Manager):
     """The socket of systemd's journal, in its native protocol; and a daemon whose stderr is the journal's stream."""
 
     def daemon(self, **options):
-        shim = os.path.join(os.path.dirname(BIN), "tests", "journal.so")
         stream = 'export JOURNAL_STREAM="$(stat -Lc %d:%i /dev/fd/2)"; exec "$@"'
         return Daemon(devices="cpu", command=["sh", "-c", stream, "sh"], environment={
-            "LD_PRELOAD": shim, "JOURNAL_SOCKET": self.path, "ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0"}, **options)
+            "LD_PRELOAD": fault("journal"), "JOURNAL_SOCKET": self.path, "ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0"}, **options)
 
-    def entries(self):
-        while True:
-            try:
-                self.told.append(dict(line.split("=", 1) for line in self.socket.recv(65536).decode().splitlines()))
-            except BlockingIOError:
-                return self.told
+    def take(self, lines):
+        self.told.append(dict(line.split("=", 1) for line in lines))
 
     def of(self, **fields):
-        return [entry["MESSAGE"] for entry in self.entries() if fields.items() <= entry.items()]
+        return [entry["MESSAGE"] for entry in self.read() if fields.items() <= entry.items()]
 
 
 @test("in systemd's journal a line is an entry with the fields JOB, CLIENT and CODE of what it is about")
@@ -253,27 +258,30 @@ def journal_fields():
             assert any(f"job={failed} failed after" in message for message in journal.of(JOB=failed, CLIENT="mri2", CODE="bad-parameter", PRIORITY="6"))
             wait_until(lambda: any("succeeded in" in message for message in journal.of(JOB=done, CLIENT="mri1")), "the end of the other")
             for message in ("accepted, recon", "begins on cpu", "audit: client=mri1"):
-                assert any(message in told for told in journal.of(JOB=done, CLIENT="mri1")), (message, journal.of(JOB=done))
+                wait_until(lambda: any(message in told for told in journal.of(JOB=done, CLIENT="mri1")), f"the entry {message}")
             same(journal.of(JOB=done, CLIENT="mri2"), [], "what of one job is another client's")
             daemon.get("/v1/jobs", Host="evil.example").problem(421, "misdirected")
             wait_until(lambda: journal.of(CODE="misdirected", PRIORITY="6"), "a refusal")
-            same({entry["SYSLOG_IDENTIFIER"] for entry in journal.entries()}, {"mrirecond"}, "identifiers")
+            same({entry["SYSLOG_IDENTIFIER"] for entry in journal.read()}, {"mrirecond"}, "identifiers")
             same(daemon.read_log(), "", "what goes to stderr beside the journal")
             os.unlink(journal.path)
             daemon.run(scan)
-            assert re.search(r"^<6>job=\w+ accepted", daemon.read_log(), re.M), "where the journal takes nothing, lines go to its stream"
+            wait_until(lambda: re.search(r"^<6>job=\w+ accepted", daemon.read_log(), re.M), "the line in the stream, where the journal takes nothing")
 
 
 @test("log lines as JSON objects")
 def json_log():
     with Daemon(devices="cpu", log_format="json") as daemon:
         job = daemon.run(scans.radial().bytes(daemon.state))
-        lines = [json.loads(line) for line in daemon.read_log().splitlines()]
-        assert all({"time", "level", "message"} <= set(line) for line in lines), lines
-        about = [line["message"] for line in lines if line.get("job") == job["id"] and line.get("client") == "127.0.0.1"]
         daemon.finish(daemon.submit(scans.radial().bytes(daemon.state), "kind=recon&group=nothing").expect(202).json()["id"])
-        assert '"code":"bad-parameter"' in daemon.read_log(), daemon.read_log()
-        assert any(message.startswith("accepted") for message in about) and any("succeeded" in message for message in about), about
+
+        def told():
+            lines = [json.loads(line) for line in daemon.read_log().splitlines(True) if line.endswith("\n")]
+            assert all({"time", "level", "message"} <= set(line) for line in lines), lines
+            about = [line["message"] for line in lines if line.get("job") == job["id"] and line.get("client") == "127.0.0.1"]
+            return (any(message.startswith("accepted") for message in about) and any("succeeded" in message for message in about)
+                    and any(line.get("code") == "bad-parameter" for line in lines))
+        wait_until(told, "both jobs' lines")
 
 
 @test("what stands in a path begins no line of the log, and breaks none: JSON or not")

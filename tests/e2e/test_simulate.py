@@ -4,7 +4,6 @@
 A fully sampled, density-compensated adjoint is the phantom as k-space up to its edge shows it (with Gibbs ringing, which the
 truth has as well): the plan asks for an NRMSE below 0.06 inside the mask.
 """
-# time limit: 600 s
 import io
 import os
 import tempfile

@@ -1,6 +1,5 @@
 #!/usr/bin/python3
 """A job store that is cut off, overwritten, missing or of a newer version: refused with advice, checked, repaired."""
-# time limit: 200 s
 import glob
 import os
 import shutil

@@ -4,30 +4,22 @@ docs/data.md.
 
 TUTORIAL_PICTURES=docs/tutorial copies the pictures that the page shows from what its commands made.
 """
-# time limit: 120 s
 import contextlib
 import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 
 import numpy
 
-from harness import BIN, ROOT, REPORTS, main, same, test
+from harness import BIN, ROOT, REPORTS, SLOW, free_port, main, same, test
 
 with open(os.path.join(ROOT, "docs", "tutorial.md")) as page:
     TEXT = page.read()
 BLOCKS = re.findall(r"```sh\n(.*?)```", TEXT, re.S)
 PICTURES = sorted(set(re.findall(r"\(tutorial/(\w+\.png)\)", TEXT)))
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @test("every command of docs/tutorial.md works as it stands, and makes the pictures that the page shows")
@@ -40,7 +32,7 @@ def commands():
         shell = subprocess.Popen(["bash", "-c", script], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                  text=True, start_new_session=True)
         try:
-            out, err = shell.communicate(timeout=110)
+            out, err = shell.communicate(timeout=2 * SLOW)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(shell.pid, signal.SIGKILL)  # the daemon too, if a command failed

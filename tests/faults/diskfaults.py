@@ -32,8 +32,8 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
 import scans  # noqa: E402
 from harness import BIN, FINAL, REPORTS, SLOW, Daemon, check_problem, same, wait_until  # noqa: E402
+from harness import fault as library  # noqa: E402
 
-SHIM = os.path.join(os.path.dirname(BIN), "tests", "diskfault.so")
 TUS = {"Tus-Resumable": "1.0.0", "Content-Type": "application/offset+octet-stream"}
 MODES = [f"{when}-{error}" for when in ("once", "lasting", "start-once", "start-lasting") for error in ("EIO", "ENOSPC")]
 REFUSALS = (500, 503, 507)
@@ -76,7 +76,7 @@ class Fault:
 
 def preload(state, fault):
     """The environment of a daemon whose disk `fault` may break."""
-    return {"LD_PRELOAD": SHIM, "DISKFAULT_STATE": state, "DISKFAULT_CONTROL": fault.path,
+    return {"LD_PRELOAD": library("diskfault"), "DISKFAULT_STATE": state, "DISKFAULT_CONTROL": fault.path,
             "ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0"}
 
 
@@ -133,7 +133,7 @@ class Point:
         def free():  # a request that was refused early may still be at its end
             answer = self.daemon.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
             return answer if answer.status != 423 else None
-        answer = wait_until(free, "the end of a refused request", 10)
+        answer = wait_until(free, "the end of a refused request")
         if answer.status == expected:
             return answer
         self.refusal(answer)
@@ -218,7 +218,7 @@ class Point:
         def answer():
             ready = self.daemon.get("/readyz")
             return ready if ready.status == 503 else None
-        wait_until(answer, "/readyz to tell of a disk that refuses what is written", 5)
+        wait_until(answer, "/readyz to tell of a disk that refuses what is written")
         time.sleep(1.2)  # the daemon looks each second
         checks = self.daemon.get("/readyz").expect(503).json()["checks"]
         assert tells(checks["store"]) or tells(checks["spool"]), checks
@@ -227,14 +227,14 @@ class Point:
         """Every job that was accepted ends."""
         def unfinished():
             return [job["id"] for job in self.listed() if job["state"] not in FINAL]
-        wait_until(lambda: not unfinished(), "the end of all jobs", 60)
+        wait_until(lambda: not unfinished(), "the end of all jobs")
 
     def listed(self):
         return self.daemon.get("/v1/jobs?limit=100").expect(200).json()["jobs"]
 
     def afterwards(self):
         """The disk is well: what was told holds, what was broken off goes on, and in the end nothing is left."""
-        wait_until(lambda: self.daemon.get("/readyz").status == 200, "/readyz to be well again", 10)
+        wait_until(lambda: self.daemon.get("/readyz").status == 200, "/readyz to be well again")
         for identity in list(self.uploads):
             self.look(identity)
             if identity in self.uploads:
@@ -255,7 +255,7 @@ class Point:
                 assert job["state"] == "canceled" and identity in self.canceled, f"{identity} is {job['state']}: {job.get('error')}"
         self.ends_of = collections.Counter(job["state"] for job in jobs.values())
         same(self.daemon.request("DELETE", "/v1/jobs?older=0").expect(200).json()["removed"], len(jobs), "jobs purged")
-        wait_until(lambda: not self.left(), f"empty folders ({self.left()})", 5)
+        wait_until(lambda: not self.left(), f"empty folders ({self.left()})")
 
     def left(self):
         used = self.daemon.metrics()["mrirecond_spool_used_bytes"]

@@ -106,26 +106,27 @@ def case(name, jobs, seconds):
         refusal = daemon.submit(body)
         os.kill(worker, signal.SIGCONT)
         if name in ("bytes", "inodes"):  # of the others a little may be free for a moment
-            wait_until(lambda: daemon.get("/readyz").status == 503, "/readyz to tell", 10)
+            wait_until(lambda: daemon.get("/readyz").status == 503, "/readyz to tell")
         ready = daemon.get("/readyz?verbose")
         time.sleep(seconds)
         during = states(daemon, ids)
         held = daemon.metrics()["mrirecond_queue_held"]
-        scans_there = len([identity for identity in ids if os.path.exists(f"{daemon.state}/spool/{identity}")])
+        scans_gone = [identity for identity in ids if not os.path.exists(f"{daemon.state}/spool/{identity}")]
+        scans_lost = [identity for identity in scans_gone if daemon.job(identity)["state"] != "succeeded"]
         give_back()
         wait_until(lambda: all(daemon.job(identity)["state"] in FINAL for identity in ids), "the end of all jobs", 300)
         after = states(daemon, ids)
         wrong = [identity for identity in ids
                  if daemon.get(f"/v1/jobs/{identity}/results/image?format=npy").body != image]
-        wait_until(lambda: daemon.get("/readyz").status == 200, "/readyz to be well again", 10)
+        wait_until(lambda: daemon.get("/readyz").status == 200, "/readyz to be well again")
         put_back = {key.split('"')[1]: value for key, value in daemon.metrics().items()
                     if key.startswith("mrirecond_jobs_put_back_total") and value}
         return {"accepted": len(ids), "refused_with": [refusal.status, refusal.json()["code"], refusal.json()["detail"]],
                 "ready": [ready.status, ready.json()["checks"]["spool"], ready.json()["checks"]["store"]],
-                "while_short": dict(during), "held": held, "scans_while_short": scans_there, "put_back": put_back,
+                "while_short": dict(during), "held": held, "scans_while_short": len(ids) - len(scans_gone), "put_back": put_back,
                 "afterwards": dict(after), "attempts_most": max(daemon.job(identity)["attempts"] for identity in ids),
                 "lost": len(ids) - during["queued"] - during["running"] - during["succeeded"] + len(ids) - after["succeeded"],
-                "scans_lost": len(ids) - during["succeeded"] - scans_there, "wrong_images": len(wrong)}
+                "scans_lost": len(scans_lost), "wrong_images": len(wrong)}
 
 
 def main():

@@ -183,7 +183,7 @@ def device_missing():
     with Daemon(expect_trouble=True, devices="gpu:99,cpu") as daemon:
         note = wait_until(lambda: daemon.get("/readyz?verbose").json()["worker_list"][0]["note"], "the missing device to be told")
         assert "GPU 99 cannot be used: " in note, note
-        assert f"worker 0 {note}" in daemon.read_log(), daemon.read_log()
+        wait_until(lambda: f"worker 0 {note}" in daemon.read_log(), "the log to tell")
         same(daemon.run(BODY)["state"], "succeeded", "state of a job of the other worker")
 
 

@@ -85,6 +85,8 @@ def job_names():
             for told in (first, second):
                 same(told["name"], "" if where == "none" else "doe-john.h5", f"name with job-names = {where}")
                 daemon.finish(told["id"])
+            if where == "log":
+                wait_until(lambda: daemon.read_log().count("doe-john") >= 2, "the names in the log")
             same(daemon.read_log().count("doe-john"), 2 if where == "log" else 0, f"names in the log with job-names = {where}")
             with open(os.path.join(daemon.state, "jobs.db-wal"), "rb") as file:
                 same(b"doe-john" in file.read(), where != "none", f"a name in the store with job-names = {where}")

@@ -1,4 +1,4 @@
-/* The spool's folders, and the scans in them: how they come in, and what limits them. */
+/* The spool's folders, and incoming scans: writing, limits, fsync. */
 #include "daemon/spool/spool.h"
 
 #include "daemon/base/clock.h"
@@ -14,19 +14,19 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-/* The kernel is told to begin to write an upload whenever so much more has come: little is left to sync at its end. */
+/* The kernel is asked to start write-back after each of these steps, so that little is left for the fsync. */
 enum { PUSH_BYTES = 1 << 20 };
 
-/* Inodes that uploads leave free, and below which no job is begun: a job's results are a folder and a file for each
- * form, and as many jobs begin at a time as there are workers. */
+/* Free inodes below which no upload is accepted, and below which no job starts: a job's results are a folder and a file
+ * per format, and each worker runs a job. */
 enum { SCANS_INODES = 128, WORK_INODES = 64 };
 
 static const char digits[] = "0123456789abcdefghjkmnpqrstvwxyz"; /* Crockford's: no i, l, o, u */
 
 /* ---- folders ---- */
 
-/* A daemon that was killed has the folder for a moment more where it was just starting a child, which has its
- * descriptors until it runs. */
+/* The lock of a killed daemon may persist for a moment if it was just forking a child, which holds its descriptors
+ * until exec. */
 static int state_lock(int folder, const char *state_dir)
 {
     enum { TRIES = 50, TRY_MS = 20 };
@@ -130,7 +130,7 @@ bool spool_is_suspect(const struct spool *spool)
     return spool->suspect;
 }
 
-/* Write and sync a file of a page, which a start would remove. */
+/* Write and fsync a file of one page; a start removes leftovers. */
 static int proof_write(struct spool *spool)
 {
     static const char page[4096];
@@ -149,7 +149,7 @@ void spool_prove(struct spool *spool)
 {
     if (!spool->suspect)
         return;
-    spool->suspect = false; /* what fails meanwhile is looked into next time */
+    spool->suspect = false; /* a failure meanwhile is tested next time */
     int rc = proof_write(spool);
     pthread_mutex_lock(&spool->trouble_lock);
     spool->trouble.code = 0;
@@ -160,7 +160,7 @@ void spool_prove(struct spool *spool)
         spool_suspect(spool);
 }
 
-/* How the last proof failed; 0: it went well. */
+/* The failure of the last test write; 0: none. */
 static int trouble_check(struct spool *spool)
 {
     pthread_mutex_lock(&spool->trouble_lock);
@@ -169,7 +169,7 @@ static int trouble_check(struct spool *spool)
     return trouble.code ? err_restore(&trouble) : 0;
 }
 
-/* What the disk has left: bytes beyond the reserve, and inodes. */
+/* Free space: bytes beyond the reserve, and inodes. */
 struct room {
     int64_t bytes, inodes;
 };
@@ -180,11 +180,11 @@ static int disk_room_read(struct spool *spool, struct room *out)
     if (fstatvfs(spool->scans, &disk) < 0)
         return disk_failed("asking for the space on the disk");
     out->bytes = (int64_t)(disk.f_bavail * disk.f_frsize) - spool->reserve;
-    out->inodes = disk.f_files > 0 ? (int64_t)disk.f_favail : INT64_MAX; /* 0: made as they are needed */
+    out->inodes = disk.f_files > 0 ? (int64_t)disk.f_favail : INT64_MAX; /* 0: allocated dynamically */
     return 0;
 }
 
-/* That `room` has so many inodes. */
+/* Fails with ERR_SPOOL_FULL if fewer inodes are free. */
 static int inodes_check(const struct room *room, int64_t least)
 {
     if (room->inodes >= least)
@@ -261,7 +261,7 @@ int64_t spool_lacked(struct spool *spool)
     return atomic_exchange(&spool->lacked, 0);
 }
 
-/* An upload was not let in with `more` bytes: of those it lacked what the failure does not tell as available. */
+/* Note how much space a rejected upload of `more` bytes lacked. */
 static int lack_note(struct spool *spool, int rc, int64_t more)
 {
     if (rc != ERR_SPOOL_FULL || err_last()->available < 0)
@@ -272,7 +272,7 @@ static int lack_note(struct spool *spool, int rc, int64_t more)
     return rc;
 }
 
-/* Count `more` bytes as used; `held` are the sender's already. Fails with ERR_SPOOL_FULL. */
+/* Count `more` bytes as used; `held`: already reserved by this upload. Fails with ERR_SPOOL_FULL. */
 static int used_add(struct spool *spool, int64_t more, int64_t held)
 {
     int64_t before = atomic_fetch_add(&spool->used, more);
@@ -294,7 +294,7 @@ static int reserve(struct spool_file *file, int64_t more)
     return rc;
 }
 
-/* Whether the disk still has its reserve, with `more` bytes to come. */
+/* Check that the disk keeps its reserve after `more` further bytes. */
 static int disk_check(struct spool *spool, int64_t more)
 {
     struct room room = {0, 0};
@@ -351,7 +351,8 @@ int spool_begin(struct spool *spool, int64_t expected, struct spool_file *out)
     file.fd = openat(spool->scans, part_name(name, file.id), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (file.fd < 0)
         rc = spool_failed(spool, "opening a file in the spool");
-    /* Taking the blocks now refuses early what could not be stored; a file system that cannot, need not. */
+    /* Allocating the blocks now rejects early what could not be stored; file systems without fallocate() are not
+     * required to. */
     else if (known && fallocate(file.fd, FALLOC_FL_KEEP_SIZE, 0, known) < 0 && (errno == ENOSPC || errno == EDQUOT))
         rc = spool_failed(spool, "reserving space for the upload");
     if (rc) {
@@ -420,7 +421,7 @@ int spool_finish(struct spool_file *file)
     char name[JOB_ID + 8];
     if (fsync(file->fd) < 0)
         return spool_failed(file->spool, "syncing the upload");
-    /* What has this name is whole. */
+    /* A file of this name is complete. */
     if (renameat(file->spool->scans, part_name(name, file->id), file->spool->scans, file->id) < 0)
         return spool_failed(file->spool, "naming the upload");
     file->part = false;
@@ -463,7 +464,7 @@ int spool_link(struct spool *spool, const char *id, char fresh[JOB_ID], int64_t 
     int rc = spool_new_id(copy.id);
     if (!rc && fstatat(spool->scans, id, &there, AT_SYMLINK_NOFOLLOW) < 0)
         rc = scan_gone(id);
-    /* Counted in full, as if it were another: the two may be removed in any order. */
+    /* Counted in full, like a separate file: the two links may be removed in any order. */
     if (!rc)
         rc = reserve(&copy, there.st_size);
     if (rc)

@@ -1,4 +1,4 @@
-/* What a crash left in the folders, found at a start. */
+/* At a start: files that a crash left in the folders. */
 #include "daemon/spool/spool.h"
 
 #include "daemon/base/clock.h"
@@ -15,7 +15,7 @@ struct job_row {
 };
 
 struct rows {
-    struct job_row *row; /* sorted by job.id once all are there */
+    struct job_row *row; /* sorted by job.id after loading */
     size_t count, room;
 };
 
@@ -46,15 +46,15 @@ static struct job_row *row_find(struct rows *rows, const char *id)
     return rows->count && spool_is_id(id) ? bsearch(&key, rows->row, rows->count, sizeof key, row_compare) : NULL;
 }
 
-/* One look through the folders. */
+/* One pass over the folders. */
 struct cleaning {
     struct spool *spool;
     struct rows *rows;
-    bool clean; /* what has no row never had one */
+    bool clean; /* files without a row never had one */
     struct spool_cleaned *out;
 };
 
-/* The name of a leftover may be that of an upload, which is being made a job: then its bytes are there as well. */
+/* A leftover may belong to a complete resumable upload, whose bytes exist there as well. */
 static bool is_upload(const struct spool *spool, const char *id)
 {
     struct stat there;
@@ -63,7 +63,7 @@ static bool is_upload(const struct spool *spool, const char *id)
     return fstatat(spool->state, path, &there, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-/* What of `folder` no job owns; it stays where it can be neither kept aside nor removed. */
+/* A file of `folder` without a job; it stays if it can be neither moved nor removed. */
 static void scan_drop(const struct cleaning *cleaning, const char *name, bool has_row)
 {
     struct spool *spool = cleaning->spool;
@@ -82,7 +82,7 @@ static void result_drop(const struct cleaning *cleaning, const char *name, const
     struct spool *spool = cleaning->spool;
     struct spool_cleaned *out = cleaning->out;
     char kept[JOB_ID + 16];
-    /* It is made again from the scan of its job. */
+    /* The results can be computed again from the scan. */
     bool again = row && (row->scan || row->job.state != JOB_QUEUED);
     if (cleaning->clean || again || !spool_is_id(name)) {
         disk_folder_remove(&spool->freer, spool->results, name);
@@ -124,12 +124,12 @@ static int clean_results(const struct cleaning *cleaning)
     for (struct dirent *entry; (entry = readdir(stream));) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
-        /* An image that was being converted. */
+        /* An interrupted conversion. */
         if (entry->d_name[0] == '.' && unlinkat(spool->results, entry->d_name, 0) == 0) {
             cleaning->out->removed++;
             continue;
         }
-        /* A result without a committed success was renamed just before a crash; its job runs again. */
+        /* Results whose success was not committed before the crash; the job runs again. */
         const struct job_row *row = row_find(cleaning->rows, entry->d_name);
         if (!row || row->job.state != JOB_SUCCEEDED)
             result_drop(cleaning, entry->d_name, row);
@@ -138,8 +138,8 @@ static int clean_results(const struct cleaning *cleaning)
     return 0;
 }
 
-/* The commit of an upload's job that was answered as a failure may be found after all: then its bytes are where they
- * were, and become the scan. */
+/* The commit of an upload's job may have succeeded although it was answered as a failure: the upload's bytes then
+ * become the scan. */
 static bool scan_from_upload(struct spool *spool, const struct job_files *job)
 {
     struct stat there;
@@ -163,7 +163,7 @@ int spool_clean(struct spool *spool, struct store *store, bool clean, struct spo
         total += counts[i];
     if (!rc)
         rc = store_each(store, row_add, &rows);
-    /* Without every row, files of jobs would look like orphans. */
+    /* With rows missing, files of jobs would look like leftovers. */
     if (!rc && rows.count != (size_t)total)
         rc = err_no_memory("the list of %lld jobs", (long long)total);
     if (!rc && rows.count)

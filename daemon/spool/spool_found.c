@@ -1,5 +1,5 @@
-/* Scans and results of which no job knows, though one may have: whether the job store's history is whole, and where
- * they are kept aside. */
+/* Files without a job that may have lost their row (LEFTOVERS in spool.h): whether the job store is as the last daemon
+ * left it, and the found-TIME folders. */
 #include "daemon/spool/spool.h"
 
 #include "daemon/base/clock.h"
@@ -19,7 +19,7 @@ enum { MARK_TEXT = 96, DAY_MS = 86400000 };
 
 /* ---- the history of the job store ---- */
 
-/* jobs.db as it is, in one line; false: its log has something, or it is not there. (Who only reads leaves an empty
+/* The identity of jobs.db in one line; false: its log is not empty, or it does not exist. (Readers leave an empty
  * log.) */
 static bool mark_print(const struct spool *spool, char text[MARK_TEXT])
 {
@@ -60,7 +60,7 @@ void spool_stop_note(struct spool *spool)
     bool noted = fd >= 0 && disk_write(fd, text, strlen(text), &written) == 0 && fsync(fd) == 0;
     if (fd >= 0)
         close(fd);
-    if (!noted) /* half of one would not fit either */
+    if (!noted) /* an incomplete mark would not match either */
         unlinkat(spool->state, MARK, 0);
 }
 
@@ -112,7 +112,7 @@ bool spool_found_keep(const struct spool *spool, int64_t time, int folder, const
     return renameat(folder, name, spool->state, path) == 0;
 }
 
-/* Call `each` with the name of every folder of found things, and when it was made. */
+/* Call `each` with the name and time of every found-TIME folder. */
 static void found_each(struct spool *spool, void (*each)(void *context, const char *name, int64_t time), void *context)
 {
     DIR *stream = disk_folder_read(spool->state);
@@ -128,7 +128,7 @@ static void found_each(struct spool *spool, void (*each)(void *context, const ch
         closedir(stream);
 }
 
-/* What is in the folder `name`, without its README. */
+/* The contents of the folder `name`, without its README. */
 struct contents {
     struct spool *spool;
     bool remove;

@@ -1,4 +1,4 @@
-/* The results of jobs: what a worker wrote becomes a folder that is never changed. */
+/* The results of jobs: files of a worker become an immutable folder. */
 #include "daemon/spool/spool.h"
 
 #include <errno.h>
@@ -67,8 +67,8 @@ int spool_results_begin(struct spool *spool, const char *id, const json_t *forma
     return rc;
 }
 
-/* A lease for reading is given where nobody has the file open for writing, nor mapped. It goes with the descriptor. 0,
- * or an errno. */
+/* The kernel grants a read lease only if no process has the file open for writing or mapped. The lease ends with the
+ * descriptor. Returns 0 or an errno. */
 static int lease_try(int folder, const char *name)
 {
     int error = 0, fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -79,7 +79,7 @@ static int lease_try(int folder, const char *name)
     return error;
 }
 
-/* Whether leases are given at all, seen by a file that nobody else knows. */
+/* Whether the file system supports leases, tried on a private file. */
 static bool leases_given(int folder)
 {
     const char *name = ".lease";
@@ -115,8 +115,8 @@ bool spool_results_released(struct spool *spool, const char *id)
     return released;
 }
 
-/* Sync each file of `folder` and add it to `results`. An empty one is a form that the worker could not bring the image
- * into: it goes, and whoever asks for the form is told why by the conversion. */
+/* fsync each file of `folder` and add it to `results`. An empty file is a format that the worker could not produce: it
+ * is removed, and a later request for it gets the reason from the conversion. */
 static int results_sync(struct spool *spool, int folder, json_t *results)
 {
     DIR *stream = disk_folder_read(folder);
@@ -155,10 +155,10 @@ int spool_results_finish(struct spool *spool, const char *id, json_t **results)
     if (!rc &&
         (fstatat(folder, "image.h5", &image, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(image.st_mode) || image.st_size == 0))
         rc = err_set(ERR_INTERNAL, "The worker reported success and left no image. This is a fault of the server.");
-    /* Named first, then synced: one commit of the file system's journal takes it all. Without the job's row, which is
-     * committed last, a folder of this name counts for nothing. */
+    /* Rename before fsync: one commit of the file system's journal covers both. The folder has no effect until the
+     * job's row is committed, which comes last. */
     if (!rc && renameat(spool->results, name, spool->results, id) < 0) {
-        /* An earlier success that was not committed lies in the way. */
+        /* An earlier success that was not committed has left a folder. */
         disk_folder_remove(&spool->freer, spool->results, id);
         if (renameat(spool->results, name, spool->results, id) < 0)
             rc = spool_failed(spool, "renaming the results");

@@ -54,7 +54,7 @@ int uploads_create(struct uploads **out, struct spool *spool, const char *state_
     uploads->folder = -1;
     if (mkdir(path, 0700) == 0 || errno == EEXIST)
         uploads->folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    /* The folder is named on the disk before anything in it is. */
+    /* The folder's own entry is on the disk before any file in it. */
     if (uploads->folder < 0 || fsync(spool->state) < 0) {
         int rc = disk_failed("making the folder of uploads");
         uploads_free(uploads);
@@ -135,7 +135,7 @@ static bool is_lost(struct uploads *uploads, const char *id)
 
 /* ---- when the last bytes arrived ---- */
 
-/* By the clock with which the times of all files go. Under the lock. */
+/* The present time on the clock of the files' times. Under the lock. */
 static int64_t time_now(const struct uploads *uploads)
 {
     return clock_boot_milliseconds() + uploads->clock_offset;
@@ -151,8 +151,8 @@ static int64_t time_of(const struct stat *file)
     return (int64_t)file->st_mtim.tv_sec * 1000 + file->st_mtim.tv_nsec / 1000000;
 }
 
-/* Bytes have arrived in this file. Where that cannot be noted, the kernel's own time is as good, but while the clock is
- * being set. */
+/* Note the arrival of bytes in the file's times. If that fails, the kernel's own time is as good, unless the clock is
+ * just being set. */
 static void touch(struct uploads *uploads, int fd)
 {
     pthread_mutex_lock(&uploads->lock);
@@ -161,13 +161,13 @@ static void touch(struct uploads *uploads, int fd)
     pthread_mutex_unlock(&uploads->lock);
 }
 
-/* ms that an upload of which so many bytes are there is kept where nothing arrives. */
+/* ms after which an idle upload with `bytes` arrived bytes is removed. */
 static int64_t lifetime_of(const struct uploads *uploads, int64_t bytes)
 {
     return 1000 * (bytes == 0 && uploads->lifetime > EMPTY_SECONDS ? EMPTY_SECONDS : uploads->lifetime);
 }
 
-/* stat() of an upload's bytes, and how many ms they have left. */
+/* stat() of an upload's bytes, and ms until it is removed. */
 static int upload_look(struct uploads *uploads, const char *name, struct stat *there, int64_t *left)
 {
     pthread_mutex_lock(&uploads->lock);
@@ -186,7 +186,7 @@ void upload_time_left_set(struct uploads *uploads, const char *id, int64_t bytes
     pthread_mutex_unlock(&uploads->lock);
 }
 
-/* The clock was set by `step` ms. */
+/* The wall clock was set by `step` ms. */
 struct move {
     int folder;
     int64_t step;
@@ -216,7 +216,7 @@ void uploads_clock_follow(struct uploads *uploads)
 
 /* ---- files ---- */
 
-/* Write a small file whole, onto the disk. */
+/* Write and fsync a small file. */
 static int small_write(struct uploads *uploads, const char *name, const char *text)
 {
     size_t written;
@@ -362,7 +362,7 @@ int chunk_begin(struct uploads *uploads, const char *id, int64_t offset, bool ch
 int chunk_append(struct upload_chunk *chunk, const void *data, size_t bytes)
 {
     if ((int64_t)bytes > chunk->length - chunk->offset) {
-        /* Or what is refused would be a complete upload. */
+        /* Otherwise the rejected bytes would complete the upload. */
         chunk->dropped = true;
         if (ftruncate(chunk->fd, chunk->begin) == 0)
             chunk->offset = chunk->begin;
@@ -376,8 +376,8 @@ int chunk_append(struct upload_chunk *chunk, const void *data, size_t bytes)
     return rc < 0 ? spool_failed(chunk->uploads->spool, "writing the upload") : 0;
 }
 
-/* The disk has neither taken a chunk's bytes nor taken them back: they can be read, and may not be on it. What would
- * count them goes; where not even that can be done, the upload is refused as long as this process lives. */
+/* The disk failed to store a chunk's bytes and to remove them: they can be read, and may not be on the disk. The
+ * upload's note is removed; if even that fails, the upload is refused for the life of this process. */
 static int give_up(struct upload_chunk *chunk)
 {
     struct uploads *uploads = chunk->uploads;
@@ -404,18 +404,18 @@ int chunk_end(struct upload_chunk *chunk, bool keep)
     open_touch(chunk->uploads, chunk->id);
     if (!back && fdatasync(chunk->fd) < 0) {
         rc = spool_failed(spool, "syncing an upload");
-        back = true; /* what a sync did not take may be gone by the next one, which would not tell */
+        back = true; /* bytes that one fsync failed to write may be missing although the next one succeeds */
     }
     if (back && (ftruncate(chunk->fd, chunk->begin) < 0 || fdatasync(chunk->fd) < 0)) {
         rc = spool_failed(spool, "taking back a chunk");
-        if (!chunk->checked) /* else ID.chunk tells how much of it counts */
+        if (!chunk->checked) /* otherwise ID.chunk says how much of it counts */
             rc = give_up(chunk);
     }
     close(chunk->fd);
     if (back)
         chunk->offset = chunk->begin;
     int folder = chunk->uploads->folder;
-    /* On the disk, too: after a power cut it would take back what its sender was told to have arrived. */
+    /* fsync: after a power cut the file would undo a chunk that was acknowledged. */
     if (!rc && chunk->checked && (unlinkat(folder, upload_file(name, chunk->id, ".chunk"), 0) < 0 || fsync(folder) < 0))
         rc = spool_failed(spool, "ending a chunk");
     upload_unlock(chunk->uploads, chunk->id);

@@ -1,4 +1,4 @@
-/* The files of an upload, whoever looks at them: requests, upkeep, --check-state. */
+/* The files of an upload, as read by requests, upkeep and --check-state. */
 #include "daemon/spool/uploads_parts.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ json_t *upload_note_read(int folder, const char *id)
 {
     char name[UPLOAD_NAME];
     int fd = spool_is_id(id) ? openat(folder, upload_file(name, id, ".json"), O_RDONLY | O_NOFOLLOW | O_CLOEXEC) : -1;
-    FILE *file = fd < 0 ? NULL : fdopen(fd, "r"); /* json_loadfd() would call read() for each byte */
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "r"); /* json_loadfd() calls read() for each byte */
     json_t *note = file ? json_loadf(file, 0, NULL) : NULL;
     if (file)
         fclose(file);
@@ -62,7 +62,7 @@ int upload_job(const struct upload *upload, struct job *job)
     memcpy(job->id, upload->id, JOB_ID);
     snprintf(job->kind, sizeof job->kind, "%s", kind);
     snprintf(job->client, sizeof job->client, "%s", client);
-    snprintf(job->name, sizeof job->name, "%s", name ? name : ""); /* earlier versions noted none */
+    snprintf(job->name, sizeof job->name, "%s", name ? name : ""); /* earlier versions stored none */
     job->quota.jobs = json_integer_value(json_object_get(quota, "jobs"));
     job->quota.bytes = json_integer_value(json_object_get(quota, "bytes"));
     job->priority = (enum job_priority)rank;
@@ -80,7 +80,7 @@ int64_t upload_arrived(int folder, const char *id, int64_t size)
     ssize_t length = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
     if (fd >= 0)
         close(fd);
-    /* None; or an empty one, which was being written: nothing of the chunk had arrived. */
+    /* Missing, or empty because its writing was interrupted: nothing of the chunk had arrived. */
     if (length == 0)
         return size;
     int64_t offset = strtoll(text, &end, 10);
@@ -102,7 +102,7 @@ enum upload_fault upload_examine(int folder, const char *id, int64_t *arrived)
     job_clear(&job);
     json_decref(note);
     *arrived = there ? upload_arrived(folder, id, bytes.st_size) : -1;
-    if (!says) /* half of one: the upload was being begun */
+    if (!says) /* incomplete: the start of the upload was interrupted */
         return there && bytes.st_size > 0 ? UPLOAD_BAD_NOTE : UPLOAD_LEFTOVER;
     if (!there)
         return UPLOAD_NO_BYTES;
@@ -119,7 +119,7 @@ int uploads_each(int folder, void (*each)(void *context, const char *id), void *
     for (struct dirent *entry; (entry = readdir(stream));) {
         char id[UPLOAD_NAME];
         upload_file(id, entry->d_name, "");
-        /* By its note; bytes without one were begun just before a crash. */
+        /* Only uploads with a note; bytes without one were begun just before a crash. */
         if (!spool_is_id(id))
             continue;
         char name[UPLOAD_NAME];

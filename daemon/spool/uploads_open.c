@@ -1,5 +1,5 @@
-/* Uploads that have begun and not ended, in memory: how many a client has, and what of the spool each has reserved. Who
- * begins one reads nothing of the others from the disk. */
+/* Unfinished uploads, in memory: how many each client has, and how much of the spool each has reserved. Beginning an
+ * upload reads nothing of the others from the disk. */
 #include "daemon/spool/uploads_parts.h"
 
 #include "daemon/base/clock.h"
@@ -11,11 +11,11 @@
 #include <unistd.h>
 
 enum {
-    OPEN_MOST = 2048,      /* uploads of all clients: a start looks at each of them */
+    OPEN_MOST = 2048,      /* uploads of all clients: a start reads each of them */
     OPEN_CLIENT_MOST = 256 /* of one */
 };
 
-/* Under the lock. NULL: there is none. */
+/* Under the lock. NULL: not found. */
 static struct open_upload *open_find(const struct uploads *uploads, const char *id)
 {
     for (size_t i = 0; i < uploads->opens; i++)
@@ -47,7 +47,7 @@ static struct open_upload open_of(const char *id, const char *client, int64_t le
     return upload;
 }
 
-/* Whether this client may begin one more. Under the lock. */
+/* Whether this client may begin another. Under the lock. */
 static int open_check(struct uploads *uploads, const struct job *job)
 {
     struct quota begun = {0, 0};

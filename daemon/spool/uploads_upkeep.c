@@ -1,4 +1,4 @@
-/* What becomes of uploads without a request: at a start, and as time goes by. */
+/* Upkeep of uploads outside requests: at a start, and periodically. */
 #include "daemon/spool/uploads_parts.h"
 
 #include "daemon/base/clock.h"
@@ -11,16 +11,16 @@
 enum {
     CLOCK_SECONDS = 1,
     REAP_SECONDS = 60,
-    RESERVATION_SECONDS = 60 /* without a byte, after which what has not arrived is no longer reserved */
+    RESERVATION_SECONDS = 60 /* idle time after which the reservation of bytes to come lapses */
 };
 
-/* A look at all uploads. */
+/* One pass over all uploads. */
 struct pass {
     struct uploads *uploads;
-    int *count; /* of those removed, or resumed */
+    int *count; /* number removed, or resumed */
 };
 
-/* Make a complete upload a job; `how` is for the log. */
+/* Turn a complete upload into a job; `how`: for the log. */
 static bool complete(struct uploads *uploads, const struct upload *upload, const char *how)
 {
     struct job job = {.state = JOB_QUEUED};
@@ -40,26 +40,26 @@ static void upload_look_after(void *context, const char *id)
     struct upload upload;
     if (upload_get(uploads, id, &upload))
         return;
-    /* Its sender may know that all has arrived, and not that the store did not take the job. */
+    /* The client may know that all bytes have arrived, but not that the store rejected the job. */
     if (!complete(uploads, &upload, "an upload that was complete") && upload.left < 0 &&
         upload_remove(uploads, id) == 0)
         (*pass->count)++;
     upload_clear(&upload);
 }
 
-/* The blocks beyond the end of the file, where `arrived` bytes are. */
+/* Free the blocks beyond the `arrived` bytes of the file. */
 static void blocks_give_back(struct uploads *uploads, const char *id, int64_t arrived, int64_t length)
 {
     int fd = openat(uploads->folder, id, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return;
-    /* Which of the two gives back what lies behind the end is the file system's choice. */
+    /* Which of the two calls frees the blocks behind the end depends on the file system. */
     if (ftruncate(fd, arrived) == 0)
         (void)fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, arrived, length - arrived);
     close(fd);
 }
 
-/* An upload that is idle, while no request writes to it. */
+/* Release the reservation of an idle upload, unless a request writes to it. */
 static void lapse(struct uploads *uploads, const char *id)
 {
     struct upload upload = {.job = NULL};
@@ -71,7 +71,7 @@ static void lapse(struct uploads *uploads, const char *id)
     upload_clear(&upload);
 }
 
-/* What idle uploads have reserved and not used is everybody's again. */
+/* Release the reservations of idle uploads. */
 static void idle_lapse(struct uploads *uploads)
 {
     char id[JOB_ID];
@@ -126,7 +126,7 @@ static void recover(void *context, const char *id)
     job_clear(&job);
     enum upload_fault fault = upload_examine(uploads->folder, id, &arrived);
     if (known == 0 || fault == UPLOAD_LEFTOVER) {
-        upload_files_remove(uploads->folder, id); /* its job was committed, and the spool counts the scan */
+        upload_files_remove(uploads->folder, id); /* the job was committed, and the spool counts its scan */
     } else if (fault != UPLOAD_SOUND) {
         log_line(uploads->log, LOG_LEVEL_WARNING, id,
                  "an upload is damaged and stays as it is: mrirecond --check-state");

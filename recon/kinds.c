@@ -28,7 +28,8 @@ static const struct param recon_params[] = {
                       CHOICES("adjoint"), .fallback = "adjoint"},
     [RECON_DCF] = {"dcf",
                    "Density compensation: given = weights from the scan's extra trajectory column; none; analytic = "
-                   "formula for radial and spiral trajectories, stacks of them, and cones; pipe = iterative (Pipe-Menon), for any trajectory; auto "
+                   "formula for radial and spiral trajectories, stacks of them, and cones; pipe = iterative "
+                   "(Pipe-Menon), for any trajectory; auto "
                    "= given if the scan contains weights, else analytic if the trajectory is recognised, else pipe.",
                    CHOICES("auto", "given", "none", "analytic", "pipe"), .fallback = "auto"},
     [RECON_DCF_ITERATIONS] = {"dcf_iterations", "Number of iterations of dcf=pipe.", PARAM_INT, .fallback = "30",
@@ -61,6 +62,12 @@ static const struct param recon_params[] = {
                      "maps (Walsh), which keeps the phase and lowers the background's noise; sense = the same with "
                      "ESPIRiT's maps, 0 outside the object; none = one image per coil.",
                      CHOICES("rss", "adaptive", "sense", "none"), .fallback = "rss"},
+    [RECON_VIRTUAL_COILS] =
+        {"virtual_coils",
+         "Coil compression: number of virtual coils, the combinations with the most energy, that stand for the scan's; "
+         "none = the scan's own; auto = as many as hold 99 % of the energy where maps are used and the scan has more "
+         "than 12 coils, else none.",
+         PARAM_INT, .fallback = "auto", .min = 1, .max = 1024, .choices = (const char *const[]){"auto", "none", NULL}},
     [RECON_OUTPUT] = {"output",
                       "Pixel values: magnitude, complex, or phase in radians (-pi..pi); the last two need coils=none, "
                       "adaptive or sense.",
@@ -107,7 +114,8 @@ const struct kind_step recon_steps[] = {
     [RECON_STEP_SORT] = {"sort", "Readouts are selected and sorted into images.", .share = 0.02},
     [RECON_STEP_TRAJECTORY] = {"trajectory", "The trajectory's unit is found and its values are checked.",
                                .share = 0.05},
-    [RECON_STEP_NOISE] = {"noise", "The coils' noise is measured, for prewhitening.", .share = 0.03},
+    [RECON_STEP_NOISE] = {"noise", "The coils' noise is measured, for prewhitening, and coils are compressed.",
+                          .share = 0.03},
     [RECON_STEP_DENSITY] = {"density", "Density weights are taken from the scan or computed.", .unit = "iteration",
                             .share = 0.20},
     [RECON_STEP_PLAN] = {"plan", "The samples are sorted into bins.", .share = 0.05},
@@ -193,6 +201,11 @@ static int recon_check(const struct param_values *values)
                        "Parameter output=%s needs coils=none, adaptive or sense: the root of the sum of squares over "
                        "coils has no phase.",
                        values->value[RECON_OUTPUT].text);
+    if (values->value[RECON_VIRTUAL_COILS].integer > 0 && values->value[RECON_COILS].integer == RECON_COILS_NONE)
+        return err_set(ERR_BAD_PARAMETER,
+                       "Parameter virtual_coils=%s needs coils that are combined; coils=none gives an image of each of "
+                       "the scan's own.",
+                       values->value[RECON_VIRTUAL_COILS].text);
     return kernel_check(values);
 }
 

@@ -42,14 +42,19 @@ int recon_data_nonfinite(const struct scan_readout *readout)
         readout->acquisition);
 }
 
-/* out = sum over j <= coil of whitening[coil][j] data[j], of one readout. */
-static void whiten(const struct recon_job *job, const struct scan_readout *readout, int coil, size_t samples,
-                   struct c32 *out)
+void recon_coil_mix(const struct recon_job *job, const struct scan_readout *readout, int coil, struct c32 *out)
 {
-    const struct c32 *row = job->whitening + (size_t)coil * (size_t)job->whitened_coils;
+    const size_t samples = frames_kept(readout);
+    if (!job->mixed_coils) {
+        memcpy(out, recon_kept_data(job, readout, coil), samples * sizeof *out);
+        return;
+    }
+    const struct c32 *row = job->mix + (size_t)coil * (size_t)job->mixed_coils;
     memset(out, 0, samples * sizeof *out);
-    for (int j = 0; j <= coil; j++) {
+    for (int j = 0; j < job->mixed_coils; j++) {
         const struct c32 *data = recon_kept_data(job, readout, j), w = row[j];
+        if (w.re == 0 && w.im == 0) /* half of a whitening matrix */
+            continue;
         for (size_t s = 0; s < samples; s++) {
             out[s].re += w.re * data[s].re - w.im * data[s].im;
             out[s].im += w.re * data[s].im + w.im * data[s].re;
@@ -71,26 +76,36 @@ int recon_coil_gather(const struct recon_job *job, const struct frame *frame, co
         const struct scan_readout *readout = &job->scan.readouts[readouts[i]];
         struct c32 *to = out + offsets[i];
         size_t samples = offsets[i + 1] - offsets[i];
-        uint32_t largest = largest_bits(recon_kept_data(job, readout, coil), samples);
+        recon_coil_mix(job, readout, coil, to);
+        uint32_t largest = largest_bits(job->compressed ? to : recon_kept_data(job, readout, coil), samples);
         most = largest > most ? largest : most;
         if (largest >= INFINITE_BITS)
             bad = i < bad ? i : bad;
-        else if (job->whitened_coils)
-            whiten(job, readout, coil, samples, to);
-        else
-            memcpy(to, recon_kept_data(job, readout, coil), samples * sizeof *to);
     }
     job->coil_lives[coil] = job->coil_lives[coil] || most > 0;
     return bad == SIZE_MAX ? 0 : recon_data_nonfinite(&job->scan.readouts[readouts[bad]]);
 }
 
+/* Whether one of the scan's coils has a sample that is not 0. */
+static bool coil_lives(const struct recon_job *job, int coil)
+{
+    const struct frames *frames = job->frames;
+    bool lives = !job->compressed && job->coil_lives[coil];
+    for (size_t i = 0; i < frames->used && job->compressed && !lives; i++) {
+        const struct scan_readout *readout = &job->scan.readouts[frames->readouts[i]];
+        lives = largest_bits(recon_kept_data(job, readout, coil), frames_kept(readout)) > 0;
+    }
+    return lives;
+}
+
 void recon_coils_report(struct recon_job *job, int coils)
 {
+    coils = job->compressed ? job->mixed_coils : coils;
     char list[128] = "";
     size_t used = 0;
     int dead = 0;
     for (int c = 0; c < coils; c++) {
-        if (job->coil_lives[c])
+        if (coil_lives(job, c))
             continue;
         if (used + 16 < sizeof list)
             used += (size_t)snprintf(list + used, sizeof list - used, "%s%d", dead ? ", " : "", c);

@@ -15,6 +15,7 @@ enum recon_param {
     RECON_WIDTH,
     RECON_OVERSAMPLING,
     RECON_COILS,
+    RECON_VIRTUAL_COILS,
     RECON_OUTPUT,
     RECON_MATRIX,
     RECON_AVERAGES,
@@ -46,6 +47,7 @@ extern const struct kind_step recon_steps[];
 /* Values of choices, in the order of kinds.c; those of dcf, traj_units, kernel and overflow are the enums of gridding/.
  */
 enum { RECON_COILS_RSS, RECON_COILS_ADAPTIVE, RECON_COILS_SENSE, RECON_COILS_NONE };
+enum { RECON_VIRTUAL_COILS_AUTO = 0, RECON_VIRTUAL_COILS_NONE = -1 };
 enum { RECON_OUTPUT_MAGNITUDE, RECON_OUTPUT_COMPLEX, RECON_OUTPUT_PHASE };
 enum { RECON_MATRIX_RECON, RECON_MATRIX_ENCODED };
 enum { RECON_AVERAGES_COMBINE, RECON_AVERAGES_SEPARATE };

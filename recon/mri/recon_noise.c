@@ -136,9 +136,9 @@ int recon_noise(struct recon_job *job)
         }
     size_t samples = 0, entries = (size_t)n * (size_t)n;
     double(*covariance)[2] = calloc(entries, sizeof *covariance);
-    job->whitening = calloc(entries, sizeof *job->whitening);
-    int rc = covariance && job->whitening ? covariance_measure(job, n, covariance, &samples)
-                                          : err_no_memory("the noise covariance of %d coils", n);
+    job->mix = calloc(entries, sizeof *job->mix);
+    int rc = covariance && job->mix ? covariance_measure(job, n, covariance, &samples)
+                                    : err_no_memory("the noise covariance of %d coils", n);
     if (rc != 0)
         goto out;
     if (samples == 0) {
@@ -153,12 +153,12 @@ int recon_noise(struct recon_job *job)
                           n);
         goto out;
     }
-    rc = recon_whitening(n, covariance, job->whitening);
+    rc = recon_whitening(n, covariance, job->mix);
     if (rc > 0) {
         recon_report_warn(job, "The coils were not decorrelated: the noise of one is none, or a sum of the others'.");
         rc = 0;
     } else if (rc == 0) {
-        job->whitened_coils = n;
+        job->mixed_coils = n;
         recon_report_decide(job, "prewhitening", "on", "%zu noise samples of %d coils in %zu acquisitions.", samples, n,
                             job->frames->ignored[FRAMES_NOISE]);
     }

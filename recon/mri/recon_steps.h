@@ -39,8 +39,11 @@ struct recon_job {
     bool has_weights; /* column `dim` holds density weights, and they are to be used or may be */
     uint64_t *hash;   /* [frames]: of the trajectory (and weights); equal for equal ones. NULL: one frame */
 
-    int whitened_coils;    /* step "noise": 0: no whitening */
-    struct c32 *whitening; /* [coils][coils], lower triangular */
+    /* step "noise": what coils are made of the scan's: mix [coils][mixed_coils], by whitening, compression or both.
+     * mixed_coils 0: they are the scan's own. */
+    int mixed_coils;
+    struct c32 *mix;
+    bool compressed; /* to fewer, virtual coils, which frame->coils counts from then on */
 
     struct recon_cache *cache; /* step "images": the request's; NULL: nothing is kept */
     bool *coil_lives;          /* step "images", [coils]: a sample of the coil that is not 0 was met */
@@ -50,6 +53,7 @@ struct recon_job {
 
 int recon_trajectory(struct recon_job *job);
 int recon_noise(struct recon_job *job);
+int recon_compress(struct recon_job *job);
 int recon_images(struct recon_job *job);
 
 /* The job's parameter, by its place. */
@@ -114,7 +118,10 @@ int recon_frame_density(struct recon_job *job, const struct frame *frame, const 
 
 /* ---- coils (coils.c) ---- */
 
-/* Gather one coil of a frame, whitened where the job has a matrix: out[samples]. Notes in job->coil_lives whether the
+/* One coil of a readout: out[frames_kept(readout)], mixed from the scan's coils where the job has a matrix. */
+void recon_coil_mix(const struct recon_job *job, const struct scan_readout *readout, int coil, struct c32 *out);
+
+/* Gather one coil of a frame, mixed where the job has a matrix: out[samples]. Notes in job->coil_lives whether the
  * coil has a signal. Fails with ERR_DATA_NONFINITE. */
 int recon_coil_gather(const struct recon_job *job, const struct frame *frame, const size_t *offsets, int coil,
                       struct c32 *out);

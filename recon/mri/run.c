@@ -222,6 +222,14 @@ static int sort(struct recon_job *job)
     return results_promise(job);
 }
 
+/* ---- step "noise" ---- */
+
+static int coils_prepare(struct recon_job *job)
+{
+    const int rc = recon_noise(job);
+    return rc == 0 ? recon_compress(job) : rc;
+}
+
 /* ---- the job ---- */
 
 /* The steps from `first` to `last`. Those of the images come in turns, image by image, and tell themselves. */
@@ -232,7 +240,7 @@ static const struct {
     {RECON_STEP_DECODE, RECON_STEP_DECODE, decode},
     {RECON_STEP_SORT, RECON_STEP_SORT, sort},
     {RECON_STEP_TRAJECTORY, RECON_STEP_TRAJECTORY, recon_trajectory},
-    {RECON_STEP_NOISE, RECON_STEP_NOISE, recon_noise},
+    {RECON_STEP_NOISE, RECON_STEP_NOISE, coils_prepare},
     {RECON_STEP_DENSITY, RECON_STEP_GRIDDING, recon_images},
 };
 
@@ -277,7 +285,7 @@ static int job_run(struct recon_outcome *out, struct recon_job *job)
         json_decref(job->report);
     }
     free(job->coil_lives);
-    free(job->whitening);
+    free(job->mix);
     free(job->hash);
     frames_free(job->frames);
     recon_input_free(job->own);

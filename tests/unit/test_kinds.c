@@ -75,6 +75,10 @@ static void choices_are_the_enums_they_stand_for(void **state)
     assert_int_equal(values.value[RECON_COILS].integer, RECON_COILS_SENSE);
     assert_int_equal(set("coils", "none"), 0);
     assert_int_equal(values.value[RECON_COILS].integer, RECON_COILS_NONE);
+    assert_int_equal(set("virtual_coils", "none"), 0);
+    assert_int_equal(values.value[RECON_VIRTUAL_COILS].integer, RECON_VIRTUAL_COILS_NONE);
+    assert_int_equal(set("virtual_coils", "auto"), 0);
+    assert_int_equal(values.value[RECON_VIRTUAL_COILS].integer, RECON_VIRTUAL_COILS_AUTO);
     assert_int_equal(set("output", "phase"), 0);
     assert_int_equal(values.value[RECON_OUTPUT].integer, RECON_OUTPUT_PHASE);
     assert_int_equal(set("output", "complex"), 0);

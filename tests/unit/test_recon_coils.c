@@ -117,12 +117,95 @@ static void maps_can_be_canceled(void **state)
     flat_free(&flat);
 }
 
+static double distance(const struct recon_outcome *a, const struct recon_outcome *b)
+{
+    double square = 0, norm = 0;
+    for (int i = 0; i < PIXELS; i++) {
+        square += pow((double)a->images->data[i] - (double)b->images->data[i], 2);
+        norm += pow((double)b->images->data[i], 2);
+    }
+    return sqrt(square / norm);
+}
+
+/* A scan whose `coils` coils are combinations of three, but for the last, which is dead. */
+static void dependent_make(struct flat *flat, int coils)
+{
+    flat_init(flat, NX, NY, 1);
+    for (int i = 0; i < READOUTS; i++) {
+        const struct scan_readout *readout = random_readout(flat, 100, (unsigned)coils, 3, 2);
+        struct c32 *data = flat->data + readout->data;
+        for (int c = 3; c < coils; c++)
+            for (int s = 0; s < 100; s++) {
+                const struct c32 a = data[c % 3 * 100 + s], b = data[(c + 1) % 3 * 100 + s];
+                const float share = (float)c / (float)coils;
+                data[c * 100 + s] =
+                    c == coils - 1 ? (struct c32){0, 0} : (struct c32){share * a.re - b.im, share * a.im + b.re};
+            }
+    }
+}
+
+static void compression_leaves_what_coils_tell(void **state)
+{
+    (void)state;
+    enum { MANY = 17 };
+    struct flat flat;
+    struct recon_outcome all = {0}, same = {0}, few = {0}, own = {0}, automatic = {0}, one = {0};
+    dependent_make(&flat, MANY);
+    succeed(&flat, "", &all);
+    succeed(&flat, "virtual_coils=17", &same);
+    succeed(&flat, "virtual_coils=3", &few);
+    succeed(&flat, "virtual_coils=1", &one);
+    assert_string_equal(decided(&all, "virtual_coils"), "");
+    assert_string_equal(decided(&few, "virtual_coils"), "3");
+    /* Float32 products of 17 coils in another order. */
+    assert_true(distance(&same, &all) < 2e-6 && distance(&few, &all) < 2e-6);
+    assert_true(distance(&one, &all) > 0.05);
+    succeed(&flat, "coils=adaptive", &automatic);
+    succeed(&flat, "coils=adaptive virtual_coils=none", &own);
+    assert_string_equal(decided(&automatic, "virtual_coils"), "3");
+    assert_string_equal(decided(&own, "virtual_coils"), "");
+    assert_true(distance(&automatic, &own) < 1e-3); /* maps are taken at a residual of 1e-3 */
+    struct recon_outcome *const outcomes[] = {&all, &same, &few, &one, &automatic, &own};
+    for (int i = 0; i < 6; i++) {
+        const json_t *warnings = json_object_get(outcomes[i]->report, "warnings");
+        assert_non_null(strstr(json_string_value(json_array_get(warnings, 0)), "1 of 17 coils hold nothing"));
+        assert_int_equal(reported(outcomes[i], "coils"), MANY);
+        drop(outcomes[i]);
+    }
+    refuse(&flat, "coils=none virtual_coils=2", ERR_BAD_PARAMETER, -1);
+    flat.data[flat.readouts[2].data + 5 * 100 + 7].im = NAN;
+    refuse(&flat, "virtual_coils=3", ERR_DATA_NONFINITE, 2);
+    flat_free(&flat);
+}
+
+/* Noise is white in the virtual coils, too: what is compressed is whitened data. */
+static void compression_follows_whitening(void **state)
+{
+    (void)state;
+    struct flat flat;
+    struct recon_outcome white = {0}, both = {0};
+    scan_make(&flat);
+    struct scan_readout *readout = random_readout(&flat, 200, COILS, 0, 2);
+    readout->flags = UINT64_C(1) << (SCAN_NOISE - 1);
+    for (int s = 0; s < 200; s++)
+        flat.data[readout->data + (size_t)s].re += flat.data[readout->data + 200 + (size_t)s].im;
+    succeed(&flat, "", &white);
+    succeed(&flat, "virtual_coils=3", &both);
+    assert_string_equal(decided(&both, "prewhitening"), "on");
+    assert_true(distance(&both, &white) < 2e-6);
+    drop(&both);
+    drop(&white);
+    flat_free(&flat);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(maps_weigh_the_coils, random_reset),
         cmocka_unit_test_setup(single_coils_have_phases, random_reset),
         cmocka_unit_test_setup(maps_can_be_canceled, random_reset),
+        cmocka_unit_test_setup(compression_leaves_what_coils_tell, random_reset),
+        cmocka_unit_test_setup(compression_follows_whitening, random_reset),
     };
     return cmocka_run_group_tests_name("recon_coils", tests, device_open, device_close);
 }

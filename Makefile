@@ -128,7 +128,7 @@ $(BUILD)/bin/mrirecond: $(BUILD)/obj/daemon/daemon_main.o $(ARCHIVES)
 	$(link) $(LIBS_DAEMON)
 $(BUILD)/bin/mrirecon-worker: $(BUILD)/obj/daemon/worker/worker_main.o $(ARCHIVES)
 	$(link) $(LIBS_RECON) $(LIBS_GRIDDING)
-$(BUILD)/bin/mrirecon-codec: $(BUILD)/obj/recon/scan/codec_main.o $(BUILD)/lib/recon.a $(BUILD)/lib/gridding.a
+$(BUILD)/bin/mrirecon-codec: $(BUILD)/obj/recon/codec/codec_main.o $(BUILD)/lib/recon.a $(BUILD)/lib/gridding.a
 	$(link) $(LIBS_CODEC)
 $(BUILD)/bin/mrirecon: $(BUILD)/obj/clients/client_main.o $(BUILD)/lib/clients.a $(ARCHIVES)
 	$(link) $(LIBS_CLIENT) $(LIBS_RECON) $(LIBS_GRIDDING)

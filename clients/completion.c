@@ -25,7 +25,7 @@ static void values_print(const char *value)
         for (int i = 0; i < IMAGE_FORMATS; i++)
             printf(" %s", image_format_name((enum image_format)i));
     else if (strcmp(value, "KIND") == 0 || strcmp(value, "[KIND]") == 0)
-        for (const struct kind *kind = recon_kinds; kind->name; kind++)
+        for (const struct kind *const *of = kinds, *kind; (kind = *of); of++)
             printf(" %s", kind->name);
     else if (strcmp(value, "P") == 0)
         printf(" urgent normal batch");
@@ -37,7 +37,7 @@ static void values_print(const char *value)
 
 static void completion_parameters_print(void)
 {
-    for (const struct kind *kind = recon_kinds; kind->name; kind++)
+    for (const struct kind *const *of = kinds, *kind; (kind = *of); of++)
         for (const struct param *param = kind->params; param->name; param++)
             printf(" %s=", param->name);
 }
@@ -45,7 +45,7 @@ static void completion_parameters_print(void)
 /* A case for each parameter that takes words, within `case NAME in`; `print` is how the shell is given them. */
 static void choices_print(const char *before, const char *after)
 {
-    for (const struct kind *kind = recon_kinds; kind->name; kind++)
+    for (const struct kind *const *of = kinds, *kind; (kind = *of); of++)
         for (const struct param *param = kind->params; param->name; param++) {
             if (!param->choices)
                 continue;

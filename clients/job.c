@@ -48,7 +48,7 @@ bool client_format(const struct client_options *options, const char **format, co
     *format = image_format_name(IMAGE_H5);
     if (options->format) {
         *wrong = options->format;
-        int found = image_format_find(options->format);
+        int found = form_format_find(&image_form, options->format);
         if (found >= 0)
             *format = image_format_name((enum image_format)found);
         return found >= 0;

@@ -35,7 +35,7 @@ static bool path_begin(struct server *server, FILE *text, const struct client_op
  * server's to know, and how they go together. */
 static int parameters_check(const struct client_options *options, bool again)
 {
-    const struct kind *kind = recon_kind_find(options->kind ? options->kind : "recon");
+    const struct kind *kind = kind_find(options->kind ? options->kind : "recon");
     struct param_values values;
     if (!kind)
         return 0;

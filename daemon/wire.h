@@ -17,12 +17,13 @@
  *              ""): there is no such device, or it cannot be used
  *     status   {memory_available, memory_total}                         the answer to ping
  *   daemon -> worker
- *     job      {id, kind, parameters: {name: text}, formats: ["h5", ...], room: {most, most_of, free}}
- *              + fds [scan file, an empty file to be written as each of the formats, in their order; one stays empty
- *              where the image cannot be brought into its format, which "h5" always is]
- *              room: bytes that the results may take together, as struct recon_room (recon/recon.h) has them
- *     prepare  {id, kind, parameters} + fd [scan file]
- *              a hint, answered by nothing: this job may be next. Its scan is read beside the job that runs, or before
+ *     job      {id, kind, parameters: {name: text}, files: ["image.h5", ...], room: {most, most_of, free}}
+ *              + fds [input file, an empty file for each of `files`, in their order: the native one of each result that
+ *              the parameters ask for, the default result's first, and those of other formats that the sender waits
+ *              for. One of these stays empty where the result cannot be brought into its format; a native one never]
+ *              room: bytes that the results may take together, as struct job_room (recon/kind_run.h) has them
+ *     prepare  {id, kind, parameters} + fd [input file]
+ *              a hint, answered by nothing: this job may be next. Its input is read beside the job that runs, or before
  *              there is one. A second hint replaces the first
  *     forget   {id}                    it will not come
  *     cancel   {id}                    answered by failed with code "canceled"
@@ -34,12 +35,12 @@
 #define MRIRECON_WIRE_H
 
 #include "gridding/base/err.h"
-#include "recon/image/image.h"
+#include "recon/recon.h"
 
 #include <jansson.h>
 #include <stdbool.h>
 
-enum { WIRE_VERSION = 5, WIRE_FD = 3, WIRE_MAX = 128 * 1024, WIRE_FDS = 1 + IMAGE_FORMATS };
+enum { WIRE_VERSION = 6, WIRE_FD = 3, WIRE_MAX = 128 * 1024, WIRE_FDS = 1 + KIND_MAX_FILES };
 enum { WIRE_REPORT_MAX = 64 * 1024, WIRE_REPORT_DEEP = 8 };
 
 /* Send `message` (stays the caller's). Fails with ERR_WORKER_DIED (the other side is gone), ERR_IO. */

@@ -1,228 +1,21 @@
-/* The kinds of job and their parameters: plain data, and the checks that follow from it. Links nothing but err.c. */
+/* What follows from the tables of kinds: names found, parameters read, files of results named. Links nothing but err.c
+ * and the kinds' tables. */
 #include "recon/recon.h"
-#include "recon/mri/recon_job.h"
 
 #include "gridding/base/err.h"
-#include "gridding/nufft/nufft.h"
-#include "gridding/range/kernel.h"
 
 #include <ctype.h>
 #include <errno.h>
-#include <limits.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
-#define CHOICES(...)                               \
-    PARAM_CHOICE, .choices = (const char *const[]) \
-    {                                              \
-        __VA_ARGS__, NULL                          \
-    }
-
-/* The program decides; earlier versions spelt it `as`. */
-#define OR_AUTO(as) .choices = (const char *const[]){"auto", NULL}, .former = (as)
-
-static const struct param recon_params[] = {
-    [RECON_METHOD] = {"method", "Reconstruction method: adjoint = one density-compensated gridding and inverse FFT.",
-                      CHOICES("adjoint"), .fallback = "adjoint"},
-    [RECON_DCF] = {"dcf",
-                   "Density compensation: given = weights from the scan's extra trajectory column; none; analytic = "
-                   "formula for radial and spiral trajectories, stacks of them, and cones; pipe = iterative "
-                   "(Pipe-Menon), for any trajectory; auto "
-                   "= given if the scan contains weights, else analytic if the trajectory is recognised, else pipe.",
-                   CHOICES("auto", "given", "none", "analytic", "pipe"), .fallback = "auto"},
-    [RECON_DCF_ITERATIONS] = {"dcf_iterations", "Number of iterations of dcf=pipe.", PARAM_INT, .fallback = "30",
-                              .min = 1, .max = 1000},
-    [RECON_TRAJ_UNITS] = {"traj_units",
-                          "Unit of the scan's trajectory: pixel = cycles per pixel (-0.5..0.5); grid = cycles per "
-                          "field of view (-N/2..N/2); radians = per pixel (-pi..pi); per_metre, per_cm, per_mm = "
-                          "cycles, and radians_per_metre, _cm, _mm = radians, per length; auto = determined from the "
-                          "values if they are unambiguous, else the job fails and reports what was found.",
-                          CHOICES("auto", "pixel", "grid", "radians", "per_metre", "per_cm", "per_mm",
-                                  "radians_per_metre", "radians_per_cm", "radians_per_mm"),
-                          .fallback = "auto"},
-    [RECON_KERNEL] = {"kernel",
-                      "Gridding kernel: separable = product of 1-D Kaiser-Bessel functions; radial = Kaiser-Bessel "
-                      "function of the distance.",
-                      CHOICES("separable", "radial"), .fallback = "separable"},
-    [RECON_TOLERANCE] =
-        {"tolerance", "Maximum relative error of the image due to gridding; determines kernel width and oversampling.",
-         PARAM_REAL, .fallback = "1e-3", .min = 1e-6, .max = 1e-1},
-    [RECON_WIDTH] = {"width",
-                     "Full width of the kernel in grid cells; auto = chosen for `tolerance`. If oversampling is given "
-                     "too, the kernel is used whatever its error.",
-                     PARAM_INT, .fallback = "auto", .min = KERNEL_MIN_WIDTH, .max = KERNEL_MAX_WIDTH, OR_AUTO("0")},
-    [RECON_OVERSAMPLING] = {"oversampling",
-                            "Grid size / image size, with kernel=radial at least 1.5 (3-D: 1.75 is used below that); "
-                            "auto = chosen for `tolerance`.",
-                            PARAM_REAL, .fallback = "auto", .min = 1.125, .max = KERNEL_MAX_OVERSAMPLING, OR_AUTO("0")},
-    [RECON_COILS] = {"coils",
-                     "Receive coils: rss = root of the sum of squares; adaptive = sum weighted by the coils' "
-                     "maps (Walsh), which keeps the phase and lowers the background's noise; sense = the same with "
-                     "ESPIRiT's maps, 0 outside the object; none = one image per coil.",
-                     CHOICES("rss", "adaptive", "sense", "none"), .fallback = "rss"},
-    [RECON_VIRTUAL_COILS] =
-        {"virtual_coils",
-         "Coil compression: number of virtual coils, the combinations with the most energy, that stand for the scan's; "
-         "none = the scan's own; auto = as many as hold 99 % of the energy where maps are used and the scan has more "
-         "than 12 coils, else none.",
-         PARAM_INT, .fallback = "auto", .min = 1, .max = 1024, .choices = (const char *const[]){"auto", "none", NULL}},
-    [RECON_OUTPUT] = {"output",
-                      "Pixel values: magnitude, complex, or phase in radians (-pi..pi); the last two need coils=none, "
-                      "adaptive or sense.",
-                      CHOICES("magnitude", "complex", "phase"), .fallback = "magnitude"},
-    [RECON_MATRIX] = {"matrix",
-                      "Image size: recon = the scan's reconSpace (cut from the centre of the encoded field of view); "
-                      "encoded = the whole encodedSpace.",
-                      CHOICES("recon", "encoded"), .fallback = "recon"},
-    [RECON_AVERAGES] = {"averages",
-                        "Acquisitions that differ only in their average counter: combine = one image of all; separate "
-                        "= one image for each.",
-                        CHOICES("combine", "separate"), .fallback = "combine"},
-    [RECON_PREWHITEN] =
-        {"prewhiten", "Noise decorrelation between coils: auto = if the scan contains enough noise acquisitions; off.",
-         CHOICES("auto", "off"), .fallback = "auto"},
-    [RECON_ENCODING] =
-        {"encoding",
-         "Index of the encoding space to reconstruct, from 0; auto = the first with image data and a trajectory.",
-         PARAM_INT, .fallback = "auto", .min = 0, .max = 63, OR_AUTO("-1")},
-    [RECON_GROUP] = {"group", "HDF5 group that contains the scan; empty = `dataset`, or the first group with a scan.",
-                     PARAM_TEXT, .fallback = "", .max = 127},
-    [RECON_SIZE] = {"size",
-                    "Image size in pixels, X,Y or X,Y,Z, of scans without a header (.npz, HDF5 with rawdata and "
-                    "trajectory), which need it; empty for ISMRMRD scans.",
-                    PARAM_TEXT, .fallback = "", .max = 63},
-    [RECON_FOV_MM] = {"fov_mm",
-                      "Field of view in millimetres, X,Y or X,Y,Z, of scans without a header; empty = 1 mm a pixel.",
-                      PARAM_TEXT, .fallback = "", .max = 63},
-    [RECON_BIN_DEPTH] = {"bin_depth",
-                         "Maximum number of samples per k-space bin on a GPU, see `overflow`; none = no limit; auto = "
-                         "the value expected to be fastest. Has no effect on the CPU.",
-                         PARAM_INT, .fallback = "auto", .min = 1, .max = INT_MAX,
-                         .choices = (const char *const[]){"auto", "none", NULL}},
-    [RECON_OVERFLOW] = {"overflow",
-                        "Handling of samples beyond `bin_depth`: split = the bin is split into parts that the GPU sums "
-                        "in parallel; cpu = the CPU grids them while the GPU grids the others.",
-                        CHOICES("split", "cpu"), .fallback = "split"},
-    [RECON_PARAMS] = {.name = NULL},
-};
-_Static_assert((int)RECON_PARAMS < (int)KIND_MAX_PARAMS, "struct param_values holds every parameter");
-
-const struct kind_step recon_steps[] = {
-    [RECON_STEP_DECODE] = {"decode", "The file is read in the sandbox.", .share = 0.30},
-    [RECON_STEP_SORT] = {"sort", "Readouts are selected and sorted into images.", .share = 0.02},
-    [RECON_STEP_TRAJECTORY] = {"trajectory", "The trajectory's unit is found and its values are checked.",
-                               .share = 0.05},
-    [RECON_STEP_NOISE] = {"noise", "The coils' noise is measured, for prewhitening, and coils are compressed.",
-                          .share = 0.03},
-    [RECON_STEP_DENSITY] = {"density", "Density weights are taken from the scan or computed.", .unit = "iteration",
-                            .share = 0.20},
-    [RECON_STEP_PLAN] = {"plan", "The samples are sorted into bins.", .share = 0.05},
-    [RECON_STEP_GRIDDING] = {"gridding", "Coils are gridded, Fourier transformed and combined.", .unit = "coil",
-                             .share = 0.30},
-    [RECON_STEP_WRITE] = {"write", "The images are written.", .share = 0.05},
-    [RECON_STEPS] = {.name = NULL},
-};
-
-/* A kernel that is to be found by its tolerance: that there is one. What is refused here is what nufft_create()
- * refuses. */
-static int kernel_check(const struct param_values *values)
+const struct kind *kind_find(const char *name)
 {
-    const int width = (int)values->value[RECON_WIDTH].integer;
-    const bool radial = values->value[RECON_KERNEL].integer == NUFFT_RADIAL;
-    const double oversampling = values->value[RECON_OVERSAMPLING].real, least = kernel_least_oversampling(2, radial);
-    const double tolerance = values->value[RECON_TOLERANCE].real;
-    const double aliasing = kernel_least_aliasing(width, oversampling, radial);
-    if (oversampling != 0 && oversampling < least)
-        return err_set(ERR_BAD_PARAMETER,
-                       "Parameter oversampling is %g; with kernel=radial it takes auto or a number from %g to %d.",
-                       oversampling, least, KERNEL_MAX_OVERSAMPLING);
-    if (aliasing > tolerance)
-        return err_set(
-            ERR_BAD_PARAMETER,
-            "With %s=%g the gridding error is at least %.2g of the image, above tolerance=%g. Increase tolerance or "
-            "%s, or give both width and oversampling: the kernel is then used whatever its error.",
-            width ? "width" : "oversampling", width ? width : oversampling, aliasing, tolerance,
-            width ? "width" : "oversampling");
-    return 0;
-}
-
-int recon_lengths(const struct param_values *values, enum recon_param param, double lengths[3])
-{
-    const char *text = values->value[param].text;
-    const double most = param == RECON_SIZE ? NUFFT_SIZE_MOST : 1e5;
-    int count = 0;
-    if (!*text)
-        return 0;
-    for (bool valid = true; valid; text++) {
-        char *end = NULL;
-        lengths[count] = strtod(text, &end);
-        valid = count < 3 && (isdigit((unsigned char)*text) || *text == '.') && lengths[count] > 0 &&
-                lengths[count] <= most && (param != RECON_SIZE || lengths[count] == floor(lengths[count]));
-        count++;
-        if (valid && !*end && count > 1)
-            return count;
-        valid = valid && *end == ',' && count < 3;
-        text = end;
-    }
-    return err_set(ERR_BAD_PARAMETER,
-                   param == RECON_SIZE
-                       ? "Parameter size is \"%.64s\"; it takes two or three whole numbers from 1 to %.0f "
-                         "with commas between them, as in size=256,256."
-                       : "Parameter fov_mm is \"%.64s\"; it takes two or three numbers above 0, at most "
-                         "%.0f, with commas between them, as in fov_mm=220,220.",
-                   values->value[param].text, most);
-}
-
-static int lengths_check(const struct param_values *values)
-{
-    double lengths[3];
-    int sizes = recon_lengths(values, RECON_SIZE, lengths);
-    int views = sizes < 0 ? sizes : recon_lengths(values, RECON_FOV_MM, lengths);
-    if (sizes < 0 || views < 0)
-        return sizes < 0 ? sizes : views;
-    if (views && views != sizes)
-        return err_set(ERR_BAD_PARAMETER,
-                       "Parameter fov_mm has %d numbers and size has %d; both give an axis each, as in size=256,256 "
-                       "fov_mm=220,220.",
-                       views, sizes);
-    return 0;
-}
-
-static int recon_check(const struct param_values *values)
-{
-    int rc = lengths_check(values);
-    if (rc != 0)
-        return rc;
-    if (values->value[RECON_OUTPUT].integer != RECON_OUTPUT_MAGNITUDE &&
-        values->value[RECON_COILS].integer == RECON_COILS_RSS)
-        return err_set(ERR_BAD_PARAMETER,
-                       "Parameter output=%s needs coils=none, adaptive or sense: the root of the sum of squares over "
-                       "coils has no phase.",
-                       values->value[RECON_OUTPUT].text);
-    if (values->value[RECON_VIRTUAL_COILS].integer > 0 && values->value[RECON_COILS].integer == RECON_COILS_NONE)
-        return err_set(ERR_BAD_PARAMETER,
-                       "Parameter virtual_coils=%s needs coils that are combined; coils=none gives an image of each of "
-                       "the scan's own.",
-                       values->value[RECON_VIRTUAL_COILS].text);
-    return kernel_check(values);
-}
-
-const struct kind recon_kinds[] = {
-    {"recon", "Non-Cartesian MRI k-space to images.", recon_params,
-     (const char *const[]){"ISMRMRD HDF5 (.h5, application/x-hdf5)", "ISMRMRD stream (.mrd, application/x-ismrmrd)",
-                           "NumPy arrays (.npz: kspace, trajectory)",
-                           "HDF5 with rawdata and trajectory (RRSG challenge)", NULL},
-     recon_steps, recon_check},
-    {.name = NULL},
-};
-
-const struct kind *recon_kind_find(const char *name)
-{
-    for (const struct kind *kind = recon_kinds; kind->name; kind++)
-        if (strcmp(kind->name, name) == 0)
-            return kind;
+    for (const struct kind *const *kind = kinds; *kind; kind++)
+        if (strcmp((*kind)->name, name) == 0)
+            return *kind;
     return NULL;
 }
 
@@ -242,6 +35,62 @@ int kind_step_find(const struct kind *kind, const char *name)
     return -1;
 }
 
+int kind_step_writing(const struct kind *kind)
+{
+    int last = kind_steps(kind) - 1;
+    return last >= 0 && kind->steps[last].writes ? last : -1;
+}
+
+/* ---- results ---- */
+
+int kind_result_find(const struct kind *kind, const char *name)
+{
+    for (int i = 0; kind->results[i].name; i++)
+        if (strcmp(kind->results[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+int form_format_find(const struct result_form *form, const char *name)
+{
+    for (int i = 0; form->formats[i].name; i++)
+        if (strcasecmp(form->formats[i].name, name) == 0 || strcasecmp(form->formats[i].media, name) == 0)
+            return i;
+    return -1;
+}
+
+void kind_file_name(const struct kind *kind, struct result_file file, char name[KIND_FILE_NAME])
+{
+    const struct kind_result *result = &kind->results[file.result];
+    snprintf(name, KIND_FILE_NAME, "%s.%s", result->name, result->form->formats[file.format].name);
+}
+
+bool kind_file_find(const struct kind *kind, const char *name, struct result_file *out)
+{
+    for (int i = 0; kind->results[i].name; i++) {
+        const char *result = kind->results[i].name;
+        const struct file_format *formats = kind->results[i].form->formats;
+        size_t length = strlen(result);
+        for (int f = 0; strncmp(name, result, length) == 0 && name[length] == '.' && formats[f].name; f++)
+            if (strcmp(name + length + 1, formats[f].name) == 0) {
+                *out = (struct result_file){i, f};
+                return true;
+            }
+    }
+    return false;
+}
+
+const char *kind_file_media(const struct kind *kind, const char *name)
+{
+    const char *ending = strrchr(name, '.');
+    struct result_file file;
+    if (kind && kind_file_find(kind, name, &file))
+        return kind->results[file.result].form->formats[file.format].media;
+    return ending && strcmp(ending, ".json") == 0 ? "application/json" : "application/octet-stream";
+}
+
+/* ---- parameters ---- */
+
 const char *param_spelling(const struct param *param, const char *text)
 {
     return param->former && strcmp(param->former, text) == 0 ? param->choices[0] : text;
@@ -256,6 +105,34 @@ static int choice_find(const struct param *param, const char *text)
     return -1;
 }
 
+/* Of PARAM_SET: a bit for each choice that `text` names, each once; 0: it names others, or none. */
+static int64_t set_parse(const struct param *param, const char *text)
+{
+    int64_t bits = 0;
+    for (;;) {
+        const size_t length = strcspn(text, ",");
+        int i = 0;
+        while (param->choices[i] &&
+               (strlen(param->choices[i]) != length || strncmp(param->choices[i], text, length) != 0))
+            i++;
+        if (!param->choices[i] || (bits >> i & 1))
+            return 0;
+        bits |= INT64_C(1) << i;
+        if (!text[length])
+            return bits;
+        text += length + 1;
+    }
+}
+
+static void set_print(const struct param *param, int64_t bits, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = 0; param->choices[i] && used < size; i++)
+        if (bits >> i & 1)
+            used += (size_t)snprintf(text + used, size - used, "%s%s", used ? "," : "", param->choices[i]);
+}
+
 /* Read `text` as a value of `param`; ERR_BAD_PARAMETER, without a sentence, where it is none. */
 static int value_parse(const struct param *param, const char *text, int64_t *integer, double *real)
 {
@@ -267,6 +144,9 @@ static int value_parse(const struct param *param, const char *text, int64_t *int
     case PARAM_CHOICE:
         *integer = choice;
         return choice >= 0 ? 0 : ERR_BAD_PARAMETER;
+    case PARAM_SET:
+        *integer = set_parse(param, text);
+        return *integer ? 0 : ERR_BAD_PARAMETER;
     case PARAM_INT:
     case PARAM_REAL:
         if (choice >= 0) {
@@ -293,7 +173,8 @@ static void range_describe(const struct param *param, char *text, size_t size)
     size_t used = 0;
     switch (param->type) {
     case PARAM_CHOICE:
-        used = (size_t)snprintf(text, size, "one of ");
+    case PARAM_SET:
+        used = (size_t)snprintf(text, size, param->type == PARAM_SET ? "one or more, with commas, of " : "one of ");
         for (int i = 0; param->choices[i] && used < size; i++)
             used += (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "", param->choices[i]);
         break;
@@ -397,7 +278,28 @@ int param_values_set(const struct kind *kind, struct param_values *values, const
                            *param->fallback ? param->fallback : "empty");
         }
         value_put(values, i, true, integer, real, text);
+        if (param->type == PARAM_SET)
+            set_print(param, integer, values->value[i].text, sizeof values->value[i].text);
         return 0;
     }
     return name_unknown(kind, name);
+}
+
+unsigned kind_results_wanted(const struct kind *kind, const char *text)
+{
+    int64_t bits = 0;
+    double real;
+    const struct param *param = kind->params;
+    while (param->name && strcmp(param->name, "results") != 0)
+        param++;
+    if (param->name && (!text || value_parse(param, text, &bits, &real) != 0))
+        value_parse(param, param->fallback, &bits, &real);
+    for (int i = 0; !param->name && kind->results[i].name; i++)
+        bits |= INT64_C(1) << i;
+    return (unsigned)bits;
+}
+
+int kind_result_default(const struct kind *kind, const char *text)
+{
+    return __builtin_ctz(kind_results_wanted(kind, text));
 }

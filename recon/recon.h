@@ -1,72 +1,106 @@
-/* recon.h: the kinds of job: what each is called and takes (a table of plain data that the daemon, the client and the
- * documentation read), and the one function that runs a job.
+/* recon.h: the kinds of job: what each is called, what it takes and what it gives. A table of plain data that the
+ * daemon, the client, the worker and the documentation read; how a kind is run is told by recon/kind_run.h, which only
+ * the worker links.
  *
- * The table half (recon/kinds.c) links nothing; the running half (recon/mri/run.c and below) links the engine and the
- * formats.
+ * A kind is a folder of recon/ and a row in each of recon/kinds_table.c and recon/kind_runs.c; docs/architecture.md, "A
+ * new kind", says what to write.
  */
 #ifndef MRIRECON_RECON_H
 #define MRIRECON_RECON_H
 
-#include "gridding/base/dev.h"
+#include "gridding/base/num.h"
 
-/* ---- the table ---- */
+/* ---- parameters ---- */
 
-enum param_type { PARAM_CHOICE, PARAM_INT, PARAM_REAL, PARAM_TEXT };
+/* PARAM_SET: one or more of the choices, separated by commas. */
+enum param_type { PARAM_CHOICE, PARAM_INT, PARAM_REAL, PARAM_TEXT, PARAM_SET };
 
 struct param {
     const char *name, *help;
     enum param_type type;
     const char *fallback; /* the default, as text */
     double min, max;      /* PARAM_INT, PARAM_REAL: inclusive range; PARAM_TEXT: max = longest length in bytes */
-    /* NULL-terminated. PARAM_CHOICE: all there is; values below are indexes into it. PARAM_INT, PARAM_REAL, optional:
-     * words beside the numbers. They stand for the whole numbers 0, -1, -2, .. in this order, or from min - 1 down
-     * where 0 is in the range. */
+    /* NULL-terminated. PARAM_CHOICE, PARAM_SET: all there is; values below are indexes into it, or a bit for each.
+     * PARAM_INT, PARAM_REAL, optional: words beside the numbers. They stand for the whole numbers 0, -1, -2, .. in this
+     * order, or from min - 1 down where 0 is in the range. */
     const char *const *choices;
     /* The first word as earlier versions spelt it, with which jobs may still lie in a store; NULL: there was none.
      * Taken as that word, and told to nobody. */
     const char *former;
 };
 
-struct param_values;
-
-enum { KIND_MAX_PARAMS = 24 };
-
-/* A step of the pipeline, as its progress is told. */
-struct kind_step {
-    const char *name, *help;
-    const char *unit; /* what it goes through one by one, in the singular; NULL: it does not */
-    double share;     /* of a job's time, roughly; all steps add up to 1 */
-};
-
-struct kind {
-    const char *name, *help;
-    const struct param *params; /* ends with .name = NULL */
-    const char *const *inputs;  /* media types and endings it takes, for people; NULL-terminated */
-    /* In their order; ends with .name = NULL. The first reads the scan; the last writes the results, and is told by
-     * whoever has the job run. */
-    const struct kind_step *steps;
-    /* The rules between parameters, each of which param_values_set() took: what passes, the job's engine takes,
-     * whatever scan comes. Needs no scan and no device: the client asks before it sends anything, the daemon before it
-     * takes the scan, the worker before it reads it. Fails with ERR_BAD_PARAMETER. */
-    int (*check)(const struct param_values *values);
-};
-
-/* All kinds; ends with .name = NULL. */
-extern const struct kind recon_kinds[];
-const struct kind *recon_kind_find(const char *name); /* NULL: none */
-
-int kind_steps(const struct kind *kind);                       /* how many */
-int kind_step_find(const struct kind *kind, const char *name); /* its place; -1: none */
+enum { KIND_MAX_PARAMS = 24, KIND_MAX_RESULTS = 8, KIND_MAX_FILES = 16, KIND_FILE_NAME = 64 };
 
 /* The values of one job's parameters, in the order of kind->params. */
 struct param_values {
     struct {
-        bool given;      /* by the sender; false: the default */
-        int64_t integer; /* PARAM_INT: the number, or what its word stands for; PARAM_CHOICE: the index */
-        double real;     /* PARAM_REAL and PARAM_INT: the number, or what its word stands for */
-        char text[128];  /* as given, or the default; never a word's former spelling */
+        bool given; /* by the sender; false: the default */
+        int64_t
+            integer; /* PARAM_INT: the number, or what its word stands for; PARAM_CHOICE: the index; PARAM_SET: bits */
+        double real; /* PARAM_REAL and PARAM_INT: the number, or what its word stands for */
+        char text[128]; /* as given, or the default; never a word's former spelling; PARAM_SET: in the table's order */
     } value[KIND_MAX_PARAMS];
 };
+
+/* ---- kinds ---- */
+
+/* A step of a job, as its progress is told. */
+struct kind_step {
+    const char *name, *help;
+    const char *unit; /* what it goes through one by one, in the singular; NULL: it does not */
+    double share;     /* of a job's time, roughly; all steps add up to 1 */
+    bool writes;      /* the results are written: told by whoever has the job run. At most one step, the last */
+};
+
+/* A format of files that a kind reads. */
+struct kind_input {
+    const char *name; /* as metrics tell it, and as recon/codec/codec.h names what reads it */
+    const char *help, *ending, *media;
+};
+
+/* A format of files, of which `name` is the ending, too. */
+struct file_format {
+    const char *name, *media;
+};
+
+/* What a result can be had as. Jobs write the first format, the native one. The others are derived from it, on request,
+ * by mrirecon-codec (recon/codec_formats.c), and written by the job itself where its sender waits for one. A form
+ * belongs to those who write it (recon/image/ has that of images); kinds share forms. */
+struct result_form {
+    const char *name;                  /* as mrirecon-codec knows it */
+    const struct file_format *formats; /* ends with .name = NULL */
+};
+
+/* What a kind gives. Results are files NAME.FORMAT, served as /v1/jobs/ID/results/NAME. */
+struct kind_result {
+    const char *name, *help; /* name: letters, digits, dashes */
+    const struct result_form *form;
+};
+
+struct kind {
+    const char *name, *help;
+    const struct param *params;      /* ends with .name = NULL */
+    const struct kind_input *inputs; /* likewise */
+    /* Which of the inputs the file in `fd`, of `bytes`, is: its name. Fails with ERR_UNKNOWN_FORMAT (the sentence says
+     * what it seems to be), ERR_EMPTY_BODY, ERR_IO. */
+    int (*sniff)(const char **name, int fd, uint64_t bytes);
+    /* Likewise; at most KIND_MAX_RESULTS. A kind of several has a parameter `results`, a PARAM_SET of their names in
+     * this order; the first of those that a job is asked for is its default result. */
+    const struct kind_result *results;
+    const struct kind_step *steps; /* likewise, in their order; the first reads the input */
+    /* The rules between parameters, each of which param_values_set() took: what passes, the job's engine takes,
+     * whatever input comes. Needs no input and no device: the client asks before it sends anything, the daemon before
+     * it takes the input, the worker before it reads it. Fails with ERR_BAD_PARAMETER. */
+    int (*check)(const struct param_values *values);
+};
+
+/* All kinds; ends with NULL. */
+extern const struct kind *const kinds[];
+const struct kind *kind_find(const char *name); /* NULL: none */
+
+int kind_steps(const struct kind *kind);                       /* how many */
+int kind_step_find(const struct kind *kind, const char *name); /* its place; -1: none */
+int kind_step_writing(const struct kind *kind);                /* the place of that which writes; -1: none */
 
 /* All defaults. */
 void param_values_init(const struct kind *kind, struct param_values *values);
@@ -78,69 +112,27 @@ int param_values_set(const struct kind *kind, struct param_values *values, const
 /* `text` as it is spelt today: the word where it is the word's former spelling, else `text` itself. */
 const char *param_spelling(const struct param *param, const char *text);
 
-/* ---- running ---- */
+/* ---- results ---- */
 
-/* How far a job is. */
-struct recon_progress {
-    int step;                      /* its place in kind->steps */
-    double fraction;               /* of the job, 0..1; never less than before */
-    int64_t iteration, iterations; /* of the step's unit: how many are done, of how many; 0 of 0: it has none */
+/* A file of a result: places in kind->results, and in the formats of its form. */
+struct result_file {
+    int result, format;
 };
 
-/* How a running job speaks to whoever started it. Called from the running thread, once an iteration: the callee sees to
- * it that this costs nothing, and that nobody is told more often than is of use. */
-struct recon_listener {
-    void *context;
-    int (*progress)(void *context, const struct recon_progress *now); /* non-zero: stop (canceled) */
-};
+int kind_result_find(const struct kind *kind, const char *name);        /* its place; -1: none */
+int form_format_find(const struct result_form *form, const char *name); /* by name or media type; -1: none */
 
-struct json_t; /* libjansson's */
-struct decoder;
+/* The results that a job gives whose parameter `results` is `text` (NULL: the default): a bit for each; all of them, of
+ * a kind without this parameter. */
+unsigned kind_results_wanted(const struct kind *kind, const char *text);
+/* The first of them. */
+int kind_result_default(const struct kind *kind, const char *text);
 
-/* What is kept from job to job on one device: the last plan, with its density weights, for jobs of the same trajectory
- * and parameters. Of the thread that owns the device; freed before the device. Fails with ERR_NO_MEMORY. */
-struct recon_cache;
-int recon_cache_create(struct recon_cache **out);
-void recon_cache_free(struct recon_cache *cache);
-
-/* The room that the files of a job's images may take, together. What they will take at most is known before they are
- * computed. */
-struct recon_room {
-    unsigned forms;      /* a bit for each enum image_format that is to be written; 0: the first */
-    uint64_t most;       /* for good: more fails with ERR_RESULT_TOO_LARGE; 0: any */
-    const char *most_of; /* whose limit that is, for the sentence: "option result-limit" */
-    uint64_t free;       /* for now: more fails with ERR_SPOOL_FULL; 0: any */
-};
-
-struct recon_request {
-    const struct kind *kind;
-    const struct param_values *values;
-    int input;                 /* the uploaded file, read-only; stays the caller's */
-    struct decoder *decoder;   /* recon/scan/decoder.h */
-    uint64_t memory_bytes;     /* the most host memory the flat scan may take; 0: three quarters of what is free */
-    double decode_seconds;     /* of processor time for decoding, beside one for each MiB of the file; 0: 5 */
-    double begun;              /* when the job began, CLOCK_MONOTONIC in seconds; 0: when it is run */
-    struct recon_cache *cache; /* may be NULL: nothing is kept */
-    struct recon_room room;
-};
-
-struct recon_outcome {
-    struct image_series *images; /* recon/image/image.h; the caller's, image_series_free() */
-    struct json_t *report; /* stage times (seconds), device, samples, decisions and reasons, warnings; the caller's */
-};
-
-/* Run one job on `dev` to its end. On failure *out is untouched and nothing is kept.
- * Fails with any code of "the machine", "the file" and "the scan" in err.h. */
-int recon_run(struct recon_outcome *out, struct dev *dev, const struct recon_request *request,
-              const struct recon_listener *listener);
-
-/* The same in two parts, of which the first touches no device and may run in another thread, before the job begins:
- * read the scan in request->input, and run a job on a scan that was read (which stays the caller's; request->input and
- * ->decoder are not used). recon_read() fails with the codes of "the file", ERR_CANCELED and ERR_NO_MEMORY. */
-struct recon_input;
-int recon_read(struct recon_input **out, const struct recon_request *request, const struct recon_listener *listener);
-void recon_input_free(struct recon_input *input);
-int recon_run_input(struct recon_outcome *out, struct dev *dev, const struct recon_request *request,
-                    const struct recon_listener *listener, const struct recon_input *input);
+/* "image.png", and which file that is: false, where it is none of this kind's. */
+void kind_file_name(const struct kind *kind, struct result_file file, char name[KIND_FILE_NAME]);
+bool kind_file_find(const struct kind *kind, const char *name, struct result_file *out);
+/* The media type of a file of this name; of one that is none of the kind's (NULL: of none that is known), by its
+ * ending. */
+const char *kind_file_media(const struct kind *kind, const char *name);
 
 #endif

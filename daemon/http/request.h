@@ -105,7 +105,7 @@ struct request {
     bool watched;        /* the job is to be canceled where the sender goes away while it waits */
     int wait;            /* Prefer: wait, s; -1: none */
     bool strict;         /* Prefer: handling=strict: a wait that is over before the job is an error */
-    int format;          /* of the image that Accept names; -1: none */
+    int format;          /* of the default result, that Accept names; -1: none */
     uint64_t conversion; /* that it asked for, as its ticket; 0: none */
     double deadline;
 };

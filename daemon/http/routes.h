@@ -18,8 +18,8 @@ int route_resubmit_work(struct request *request);
 /* The name of a job as it stands in the log, where the option job-names has it there; else "". */
 enum { NAME_FOR_LOG = JOB_NAME + 8 };
 const char *name_for_log(const struct service *service, const struct job *job, char text[NAME_FOR_LOG]);
-/* What the scan in `scan`, of `bytes`, is, as metrics tell it. */
-const char *ingest_format(int scan, int64_t bytes);
+/* What the job's upload in `input` is, as metrics tell it. */
+const char *ingest_format(const struct job *job, int input);
 
 /* routes_jobs.c */
 int route_job(struct request *request);
@@ -78,10 +78,14 @@ int route_events(struct request *request);
 
 /* routes_results.c */
 int route_result(struct request *request);
-/* Answer with image.FORMAT of a job that succeeded; it is made where it is not there, and the request then waits. */
-int result_answer(struct request *request, const struct job *job, enum image_format format, const char *const *headers);
-/* What an image can be had as. */
-#define RESULT_MEDIA "application/x-hdf5, application/x-nifti, image/png and application/x-npy"
+/* Answer with this file of a job that succeeded; it is made where it is not there, and the request then waits. */
+int result_answer(struct request *request, const struct job *job, struct result_file file, const char *const *headers);
+/* The media types that a result can be had as, for a sentence: "application/x-hdf5, image/png and application/x-npy".
+ */
+enum { RESULT_MEDIA = 256 };
+void result_media(const struct result_form *form, char text[RESULT_MEDIA]);
+/* The default result of a job: the place in its kind's table. */
+int result_default(const struct kind *kind, const struct job *job);
 
 /* routes_fill.c */
 /* What is counted at this moment, but for readiness and workers. Fails with ERR_STORE, ERR_IO. */

@@ -15,7 +15,7 @@ static bool progress_of(struct service *service, const struct job *job, struct j
 {
     struct worker_status status[WORKERS_MAX];
     int count = scheduler_status(service->scheduler, status);
-    const struct kind *kind = recon_kind_find(job->kind);
+    const struct kind *kind = kind_find(job->kind);
     for (int i = 0; i < count; i++) {
         if (strcmp(status[i].ending, job->id) == 0) {
             *out = (struct job_progress){1, kind ? kind_steps(kind) - 1 : -1, 0, 0, PROGRESS_TOLD_MOST};
@@ -39,7 +39,7 @@ struct job_progress job_progress_find(struct service *service, const struct job 
 
 json_t *job_progress_pack(const struct job *job, const struct job_progress *progress)
 {
-    const struct kind *kind = recon_kind_find(job->kind);
+    const struct kind *kind = kind_find(job->kind);
     json_t *step = json_null();
     if (kind && progress->step >= 0) {
         const struct kind_step *at = &kind->steps[progress->step];
@@ -117,7 +117,7 @@ static json_t *time_pack(int64_t milliseconds)
 /* Parameters as what they are: numbers as numbers. Those of a kind that is no more are left as text. */
 static json_t *parameters_pack(const struct job *job)
 {
-    const struct kind *kind = recon_kind_find(job->kind);
+    const struct kind *kind = kind_find(job->kind);
     json_t *packed = json_object(), *value;
     const char *name;
     json_object_foreach (job->parameters, name, value) {
@@ -133,22 +133,25 @@ static json_t *parameters_pack(const struct job *job)
     return packed;
 }
 
-/* [{name, type, bytes, href}]: an image is named "image" whatever its form; its href tells them apart. */
+/* [{name, file, type, bytes, href}]: a result has one name whatever its format; its href tells them apart. */
 static json_t *results_pack(const struct job *job)
 {
+    const struct kind *kind = kind_find(job->kind);
     json_t *packed = json_array(), *result;
     size_t i;
     json_array_foreach (job->results, i, result) {
-        const char *file = json_string_value(json_object_get(result, "name"));
+        const char *file = json_string_value(json_object_get(result, "name")), *name = file;
         char href[JOB_ID + SPOOL_NAME + 40];
-        bool image = strncmp(file, "image.", 6) == 0 && image_format_find(file + 6) >= 0;
-        if (image)
-            snprintf(href, sizeof href, "/v1/jobs/%s/results/image?format=%s", job->id, file + 6);
-        else
+        struct result_file found;
+        if (kind && kind_file_find(kind, file, &found)) {
+            name = kind->results[found.result].name;
+            snprintf(href, sizeof href, "/v1/jobs/%s/results/%s?format=%s", job->id, name, file + strlen(name) + 1);
+        } else {
             snprintf(href, sizeof href, "/v1/jobs/%s/results/%s", job->id, file);
+        }
         json_t *one =
-            json_pack("{s:s, s:s, s:O, s:O, s:s}", "name", image ? "image" : file, "file", file, "type",
-                      json_object_get(result, "type"), "bytes", json_object_get(result, "bytes"), "href", href);
+            json_pack("{s:s, s:s, s:O, s:O, s:s}", "name", name, "file", file, "type", json_object_get(result, "type"),
+                      "bytes", json_object_get(result, "bytes"), "href", href);
         json_array_append_new(packed, one);
     }
     return packed;

@@ -20,7 +20,7 @@ struct about {
 
 static int kind_read(struct about *about, const char *value)
 {
-    about->kind = recon_kind_find(value);
+    about->kind = kind_find(value);
     return about->kind ? 0
                        : err_set(ERR_UNKNOWN_KIND,
                                  "There is no kind of job \"%.64s\". GET /v1/kinds lists those there are.", value);
@@ -167,13 +167,13 @@ static int submission_job_read(struct request *request, struct about *about, con
 
 int submission_read(struct request *request)
 {
-    struct about about = {.kind = &recon_kinds[0], .priority = PRIORITY_NORMAL};
+    struct about about = {.kind = kinds[0], .priority = PRIORITY_NORMAL};
     return submission_job_read(request, &about, NULL);
 }
 
 int resubmission_read(struct request *request, const struct job *before)
 {
-    struct about about = {.kind = recon_kind_find(before->kind), .priority = before->priority};
+    struct about about = {.kind = kind_find(before->kind), .priority = before->priority};
     const struct kind *kind = about.kind;
     snprintf(about.name, sizeof about.name, "%s", before->name);
     if (!kind)

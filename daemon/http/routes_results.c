@@ -1,4 +1,4 @@
-/* Results: files of jobs that succeeded, in whole or in part; images in any form. */
+/* Results: files of jobs that succeeded, in whole or in part, in any format of their form. */
 #include "daemon/http/routes.h"
 
 #include "daemon/base/clock.h"
@@ -78,20 +78,55 @@ static int file_answer(struct request *request, const struct job *job, const cha
         headers[used++] = "Content-Range";
         headers[used++] = range;
     }
-    if (strncmp(name, "image.", 6) == 0)
+    const struct kind *of = kind_find(job->kind);
+    struct result_file file;
+    if (of && kind_file_find(of, name, &file))
         used += warnings_put(job, warnings, headers + used);
-    const char *const own[] = {"Content-Type", spool_media(name), "Content-Disposition", disposition, "X-Job-Id", id};
+    const char *const own[] = {
+        "Content-Type", kind_file_media(of, name), "Content-Disposition", disposition, "X-Job-Id", id};
     for (int i = 0; i < 6; i++)
         headers[used++] = own[i];
     headers[used] = NULL;
     return http_answer_file(request, kind == RANGE_PART ? 206 : 200, fd, first, last - first + 1, headers);
 }
 
-int result_answer(struct request *request, const struct job *job, enum image_format format, const char *const *more)
+void result_media(const struct result_form *form, char text[RESULT_MEDIA])
+{
+    const struct file_format *formats = form->formats;
+    size_t used = 0;
+    for (int i = 0; formats[i].name && used < RESULT_MEDIA; i++)
+        used += (size_t)snprintf(text + used, RESULT_MEDIA - used, "%s%s",
+                                 i == 0                ? ""
+                                 : formats[i + 1].name ? ", "
+                                                       : " and ",
+                                 formats[i].media);
+}
+
+int result_default(const struct kind *kind, const struct job *job)
+{
+    return kind_result_default(kind, job_results_asked(job));
+}
+
+/* Whether the job has this result: in its native format. */
+static bool result_is_there(const struct service *service, const struct job *job, struct result_file file)
+{
+    char native[KIND_FILE_NAME];
+    int fd;
+    int64_t bytes, stamp;
+    kind_file_name(kind_find(job->kind), (struct result_file){file.result, 0}, native);
+    bool there = spool_result_open(service->core.spool, job->id, native, &fd, &bytes, &stamp) == 0;
+    if (there)
+        close(fd);
+    return there;
+}
+
+int result_answer(struct request *request, const struct job *job, struct result_file file, const char *const *more)
 {
     const char *id = job->id;
     struct service *service = request->service;
-    char name[SPOOL_NAME], key[WAITER_KEY], location[JOB_ID + 64], client[JOB_CLIENT];
+    const struct kind *kind = kind_find(job->kind);
+    const struct kind_result *of = &kind->results[file.result];
+    char name[KIND_FILE_NAME], key[WAITER_KEY], location[JOB_ID + KIND_FILE_NAME + 40], client[JOB_CLIENT];
     int fd = -1;
     int64_t bytes, stamp;
     const char *headers[MORE] = {"Content-Location", location};
@@ -100,17 +135,18 @@ int result_answer(struct request *request, const struct job *job, enum image_for
             headers[used++] = more[i];
             headers[used++] = more[i + 1];
         }
-    snprintf(name, sizeof name, "image.%s", image_format_name(format));
-    snprintf(location, sizeof location, "/v1/jobs/%s/results/image?format=%s", id, image_format_name(format));
-    converter_key(id, format, key);
+    kind_file_name(kind, file, name);
+    snprintf(location, sizeof location, "/v1/jobs/%s/results/%s?format=%s", id, of->name,
+             of->form->formats[file.format].name);
+    converter_key(id, file, key);
     request_turn(request, client);
     int rc = spool_result_open(service->core.spool, id, name, &fd, &bytes, &stamp);
     if (!rc)
         return file_answer(request, job, name, fd, bytes, stamp, headers);
     if (rc == ERR_NOT_FOUND && request->waiter.gone)
-        return err_set(ERR_CANCELED, "The image was not waited for: its connection was closed, or half of it.");
-    if (rc == ERR_NOT_FOUND && format != IMAGE_H5)
-        rc = converter_ask(service->converter, id, format, client, &request->conversion);
+        return err_set(ERR_CANCELED, "The result was not waited for: its connection was closed, or half of it.");
+    if (rc == ERR_NOT_FOUND && file.format > 0 && result_is_there(service, job, file))
+        rc = converter_ask(service->converter, id, kind, file, client, &request->conversion);
     if (rc)
         return rc;
     if (!http_wait(request, key, clock_seconds() + 2.0 * (double)service->core.options->convert_timeout))
@@ -119,41 +155,59 @@ int result_answer(struct request *request, const struct job *job, enum image_for
     bool here = spool_result_open(service->core.spool, id, name, &fd, &bytes, &stamp) == 0;
     if (here)
         close(fd);
-    if (here || converter_ask(service->converter, id, format, client, &request->conversion))
+    if (here || converter_ask(service->converter, id, kind, file, client, &request->conversion))
         waiters_wake(service->core.waiters, key);
     return 0;
 }
 
-static int format_take(void *format, const char *name, const char *value)
+/* What ?format= asks for; -1: it is not there. */
+struct format_query {
+    const struct result_form *form;
+    int format;
+};
+
+static int format_take(void *context, const char *name, const char *value)
 {
-    int *out = format;
+    struct format_query *query = context;
+    const struct file_format *formats = query->form->formats;
+    char list[128] = "";
+    size_t used = 0;
     if (strcmp(name, "format") != 0)
         return err_set(ERR_UNKNOWN_PARAMETER, "A result takes the parameter format, not \"%.64s\".", name);
-    *out = image_format_find(value);
-    return *out < 0
-               ? err_set(ERR_NOT_ACCEPTABLE, "There is no format \"%.64s\"; there are h5, nii.gz, png and npy.", value)
-               : 0;
+    query->format = form_format_find(query->form, value);
+    if (query->format >= 0)
+        return 0;
+    for (int i = 0; formats[i].name && used < sizeof list; i++)
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s",
+                                 i == 0                ? ""
+                                 : formats[i + 1].name ? ", "
+                                                       : " and ",
+                                 formats[i].name);
+    return err_set(ERR_NOT_ACCEPTABLE, "There is no format \"%.64s\"; there %s %s.", value,
+                   formats[1].name ? "are" : "is", list);
 }
 
-/* The form, an image_format, that ?format= or Accept asks for. */
-static int format_read(struct request *request, int *out)
+/* The format that ?format= or Accept asks for. */
+static int format_read(struct request *request, const struct result_form *form, int *out)
 {
     const char *accept = http_header(request, "Accept");
-    int most = 0;
-    *out = -1;
-    int rc = query_each(request->query, format_take, out);
+    struct format_query query = {form, -1};
+    int most = 0, rc = query_each(request->query, format_take, &query);
+    *out = query.format;
     if (rc)
         return rc;
-    for (int i = 0, closeness; (*out < 0 || most > 0) && i < IMAGE_FORMATS; i++) {
-        int quality = accept_quality(accept, image_format_media((enum image_format)i), &closeness);
+    for (int i = 0, closeness; (*out < 0 || most > 0) && form->formats[i].name; i++) {
+        int quality = accept_quality(accept, form->formats[i].media, &closeness);
         if (quality > most) {
             most = quality;
             *out = i;
         }
     }
-    if (*out < 0)
-        return err_set(ERR_NOT_ACCEPTABLE, "Accept names none of " RESULT_MEDIA ".");
-    return 0;
+    if (*out >= 0)
+        return 0;
+    char media[RESULT_MEDIA];
+    result_media(form, media);
+    return err_set(ERR_NOT_ACCEPTABLE, "Accept names none of %s.", media);
 }
 
 /* That a job has results, or why not. */
@@ -172,14 +226,16 @@ static int job_check(const struct job *job)
 /* Answer with the result that the path names. */
 static int name_answer(struct request *request, const struct job *job, const char *name)
 {
-    int format, fd;
+    const struct kind *kind = kind_find(job->kind);
+    struct result_file file = {.result = kind ? kind_result_find(kind, name) : -1};
+    int fd;
     int64_t bytes, stamp;
-    if (strcmp(name, "image") == 0) {
-        int rc = format_read(request, &format);
-        return rc ? rc : result_answer(request, job, (enum image_format)format, NULL);
+    if (file.result >= 0) {
+        int rc = format_read(request, kind->results[file.result].form, &file.format);
+        return rc ? rc : result_answer(request, job, file, NULL);
     }
-    if (strncmp(name, "image.", 6) == 0 && image_format_find(name + 6) >= 0)
-        return result_answer(request, job, (enum image_format)image_format_find(name + 6), NULL);
+    if (kind && kind_file_find(kind, name, &file))
+        return result_answer(request, job, file, NULL);
     int rc = spool_result_open(request->service->core.spool, job->id, name, &fd, &bytes, &stamp);
     return rc ? rc : file_answer(request, job, name, fd, bytes, stamp, NULL);
 }

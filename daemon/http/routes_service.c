@@ -20,8 +20,11 @@ json_t *param_value_pack(const struct param *param, const char *text)
 
 static json_t *param_pack(const struct param *param)
 {
-    static const char *const types[] = {
-        [PARAM_CHOICE] = "choice", [PARAM_INT] = "int", [PARAM_REAL] = "real", [PARAM_TEXT] = "text"};
+    static const char *const types[] = {[PARAM_CHOICE] = "choice",
+                                        [PARAM_INT] = "int",
+                                        [PARAM_REAL] = "real",
+                                        [PARAM_TEXT] = "text",
+                                        [PARAM_SET] = "set"};
     json_t *fallback = param_value_pack(param, param->fallback);
     json_t *packed = json_pack("{s:s, s:s, s:o, s:s}", "name", param->name, "type", types[param->type], "default",
                                fallback, "help", param->help);
@@ -33,7 +36,7 @@ static json_t *param_pack(const struct param *param)
     }
     if (param->type == PARAM_TEXT) {
         json_object_set_new(packed, "max_bytes", json_integer((json_int_t)param->max));
-    } else if (param->type != PARAM_CHOICE) {
+    } else if (param->type != PARAM_CHOICE && param->type != PARAM_SET) {
         bool whole = param->type == PARAM_INT;
         json_object_set_new(packed, "min", whole ? json_integer((json_int_t)param->min) : json_real(param->min));
         json_object_set_new(packed, "max", whole ? json_integer((json_int_t)param->max) : json_real(param->max));
@@ -43,20 +46,23 @@ static json_t *param_pack(const struct param *param)
 
 int route_kinds(struct request *request)
 {
-    json_t *kinds = json_array();
-    for (const struct kind *kind = recon_kinds; kind->name; kind++) {
+    json_t *list = json_array();
+    for (const struct kind *const *of = kinds, *kind; (kind = *of); of++) {
         json_t *params = json_array(), *inputs = json_array(), *steps = json_array();
         for (const struct param *param = kind->params; param->name; param++)
             json_array_append_new(params, param_pack(param));
-        for (int i = 0; kind->inputs[i]; i++)
-            json_array_append_new(inputs, json_string(kind->inputs[i]));
+        for (const struct kind_input *input = kind->inputs; input->name; input++) {
+            char text[128];
+            snprintf(text, sizeof text, "%s (%s, %s)", input->help, input->ending, input->media);
+            json_array_append_new(inputs, json_string(text));
+        }
         for (const struct kind_step *step = kind->steps; step->name; step++)
             json_array_append_new(
                 steps, json_pack("{s:s, s:s, s:s?}", "name", step->name, "help", step->help, "unit", step->unit));
-        json_array_append_new(kinds, json_pack("{s:s, s:s, s:o, s:o, s:o}", "name", kind->name, "help", kind->help,
-                                               "parameters", params, "inputs", inputs, "steps", steps));
+        json_array_append_new(list, json_pack("{s:s, s:s, s:o, s:o, s:o}", "name", kind->name, "help", kind->help,
+                                              "parameters", params, "inputs", inputs, "steps", steps));
     }
-    return http_answer_json(request, 200, json_pack("{s:o}", "kinds", kinds), NULL);
+    return http_answer_json(request, 200, json_pack("{s:o}", "kinds", list), NULL);
 }
 
 int route_live(struct request *request)

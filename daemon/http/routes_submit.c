@@ -4,15 +4,22 @@
 #include "daemon/base/clock.h"
 #include "daemon/http/problem.h"
 #include "recon/recon.h"
-#include "recon/scan/scan.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
-/* Which form of image the sender names in Accept, and prefers to a document; -1: none. */
+/* The form of the job's default result. */
+static const struct result_form *default_form(const struct job *job)
+{
+    const struct kind *kind = kind_find(job->kind);
+    return kind->results[result_default(kind, job)].form;
+}
+
+/* Which format of the default result the sender names in Accept, and prefers to a document; -1: none. */
 static int accepted_format(struct request *request)
 {
+    const struct result_form *form = default_form(&request->job);
     const char *accept = http_header(request, "Accept");
     int best = -1, most = 0, closeness;
     if (!accept)
@@ -20,8 +27,8 @@ static int accepted_format(struct request *request)
     int document = accept_quality(accept, "application/json", &closeness);
     if (closeness < 2)
         document = 0;
-    for (int i = 0; i < IMAGE_FORMATS; i++) {
-        int quality = accept_quality(accept, image_format_media((enum image_format)i), &closeness);
+    for (int i = 0; form->formats[i].name; i++) {
+        int quality = accept_quality(accept, form->formats[i].media, &closeness);
         if (closeness >= 2 && quality > most && quality > document) {
             most = quality;
             best = i;
@@ -30,19 +37,25 @@ static int accepted_format(struct request *request)
     return best;
 }
 
-/* That a sender who waits can be answered in a form that it takes: the image's or the document's. One who does not wait
- * gets the document whatever it says, for the scan is taken by then. */
+/* That a sender who waits can be answered in a format that it takes: the result's or the document's. One who does not
+ * wait gets the document whatever it says, for the input is taken by then. */
 static int accept_check(struct request *request)
 {
+    const struct result_form *form = default_form(&request->job);
     const char *accept = http_header(request, "Accept");
     int closeness;
     bool met =
         prefer_wait(http_header(request, "Prefer")) < 0 || accept_quality(accept, "application/json", &closeness);
-    for (int i = 0; i < IMAGE_FORMATS && !met; i++)
-        met = accept_quality(accept, image_format_media((enum image_format)i), &closeness) > 0;
-    return met ? 0
-               : err_set(ERR_NOT_ACCEPTABLE, "Accept names nothing that can be had. An image comes as " RESULT_MEDIA
-                                             ", the job's document as application/json.");
+    for (int i = 0; form->formats[i].name && !met; i++)
+        met = accept_quality(accept, form->formats[i].media, &closeness) > 0;
+    if (met)
+        return 0;
+    char media[RESULT_MEDIA];
+    result_media(form, media);
+    return err_set(ERR_NOT_ACCEPTABLE,
+                   "Accept names nothing that can be had. The result comes as %s, the job's document as "
+                   "application/json.",
+                   media);
 }
 
 /* How the sender wants to be answered. */
@@ -52,8 +65,9 @@ static void wanted_read(struct request *request)
     request->watched = prefer_has(http_header(request, "Prefer"), "cancel-on-disconnect");
     request->strict = prefer_has(http_header(request, "Prefer"), "handling=strict");
     request->format = accepted_format(request);
-    if (request->format > IMAGE_H5)
-        json_array_append_new(request->job.formats, json_string(image_format_name((enum image_format)request->format)));
+    if (request->format > 0)
+        json_array_append_new(request->job.formats,
+                              json_string(default_form(&request->job)->formats[request->format].name));
 }
 
 /* Everything that can be refused is, before a byte of the body is taken. */
@@ -114,10 +128,11 @@ static int replay(struct request *request)
     return rc;
 }
 
-const char *ingest_format(int scan, int64_t bytes)
+const char *ingest_format(const struct job *job, int input)
 {
+    const struct kind *kind = kind_find(job->kind);
     const char *format;
-    return scan_sniff(&format, scan, (uint64_t)bytes) ? "other" : format;
+    return !kind || kind->sniff(&format, input, (uint64_t)job->bytes) ? "other" : format;
 }
 
 const char *name_for_log(const struct service *service, const struct job *job, char text[NAME_FOR_LOG])
@@ -171,7 +186,7 @@ int route_submit_work(struct request *request)
     if (!rc) {
         int scan;
         if (spool_reopen(&request->upload, &scan) == 0) {
-            format = ingest_format(scan, request->job.bytes);
+            format = ingest_format(&request->job, scan);
             scheduler_announce(service->scheduler, &request->job, scan);
         }
         rc = spool_finish(&request->upload);
@@ -244,8 +259,10 @@ int route_resubmit_work(struct request *request)
 static int answer_end(struct request *request, const struct job *job, const char *const *headers)
 {
     if (job->state == JOB_SUCCEEDED && request->format >= 0) {
-        int rc = result_answer(request, job, (enum image_format)request->format, headers);
-        /* The job has its image, if not in this form: the sender is told where. */
+        const struct kind *kind = kind_find(job->kind);
+        const struct result_file file = {result_default(kind, job), request->format};
+        int rc = result_answer(request, job, file, headers);
+        /* The job has its result, if not in this format: the sender is told where. */
         return rc ? http_answer_problem(request, problem_pack(err_last(), job->id), headers) : 0;
     }
     if (job->state == JOB_SUCCEEDED)
@@ -256,13 +273,15 @@ static int answer_end(struct request *request, const struct job *job, const char
     return http_answer_problem(request, problem_pack(err_last(), job->id), headers);
 }
 
-/* For who takes any success for the image. */
+/* For a sender that takes any success for the result. */
 static int answer_not_done(struct request *request, const struct job *job, const char *const *headers)
 {
+    const struct kind *kind = kind_find(job->kind);
+    const char *name = kind->results[result_default(kind, job)].name;
     err_set(ERR_NOT_DONE,
             "Job %s is %s after the %d s that were waited, and goes on: /v1/jobs/%s tells how far it is, and "
-            "/v1/jobs/%s/results/image gives its image in the end. Do not send the scan again.",
-            job->id, job_state_name(job->state), request->wait, job->id, job->id);
+            "/v1/jobs/%s/results/%s gives its %s in the end. Do not send the file again.",
+            job->id, job_state_name(job->state), request->wait, job->id, job->id, name, name);
     return http_answer_problem(request, problem_pack(err_last(), job->id), headers);
 }
 

@@ -230,7 +230,7 @@ static const char *announce(struct request *request)
     int scan;
     if (upload_peek(service->uploads, request->part[2], &job, &scan) != 0)
         return "other";
-    const char *format = ingest_format(scan, job.bytes);
+    const char *format = ingest_format(&job, scan);
     scheduler_announce(service->scheduler, &job, scan);
     job_clear(&job);
     return format;

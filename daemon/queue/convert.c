@@ -3,7 +3,7 @@
 #include "daemon/base/child.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/pool.h"
-#include "recon/scan/codec.h"
+#include "recon/codec/codec.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 /* s that a failure is remembered: long enough for every request that waited for it */
 #define FAILURE_SECONDS 10.0
 
-/* Concurrent conversions: a client's large image must not delay those of others. They have lower priority than the
+/* Concurrent conversions: a client's large result must not delay those of others. They have lower priority than the
  * threads that serve connections. */
 static const struct pool_limits pool_limits = {.threads = 3, .client = 1, .niceness = 10};
 
@@ -30,7 +30,8 @@ struct task {
     struct converter *converter;
     uint64_t ticket;
     char id[JOB_ID];
-    enum image_format format;
+    const struct kind *kind;
+    struct result_file file;
     int asked; /* requests waiting for it */
     int stop;  /* eventfd, while it runs: readable when no request waits any longer; -1: it does not run */
     bool failed;
@@ -52,9 +53,9 @@ struct converter {
     bool stopping;
 };
 
-void converter_key(const char *id, enum image_format format, char key[WAITER_KEY])
+void converter_key(const char *id, struct result_file file, char key[WAITER_KEY])
 {
-    snprintf(key, WAITER_KEY, "%s/%s", id, image_format_name(format));
+    snprintf(key, WAITER_KEY, "%s/%d/%d", id, file.result, file.format);
 }
 
 /* Wait for the child's end (0), the time limit (ERR_TIMEOUT), or the stop (ERR_CANCELED). */
@@ -74,8 +75,8 @@ static int child_wait(const struct task *task, int pidfd)
     }
 }
 
-/* The codec wrote an error in place of the image: this image does not exist. The codec processes untrusted input, so
- * its text is checked. */
+/* The codec wrote an error in place of the file: this file does not exist. The codec processes untrusted input, so its
+ * text is checked. */
 static int codec_refused(const struct converter *converter, const char *part)
 {
     char text[CODEC_REASON + 1];
@@ -84,20 +85,20 @@ static int codec_refused(const struct converter *converter, const char *part)
     if (fd >= 0)
         close(fd);
     if (length <= 0)
-        return err_set(ERR_INTERNAL, "The image was refused in this format, and the reason cannot be read.");
+        return err_set(ERR_INTERNAL, "The result was refused in this format, and the reason cannot be read.");
     text[length] = '\0';
     err_clean(text);
     return err_set(ERR_NOT_ACCEPTABLE, "%s", text);
 }
 
-/* Run the codec with the time limit; its output is `part`, in the folder of results. */
-static int codec_run(const struct task *task, const char *format, const char *part, char *const argv[])
+/* Run the codec with the time limit; its output, the file `name`, is `part`, in the folder of results. */
+static int codec_run(const struct task *task, const char *name, const char *part, char *const argv[])
 {
     const struct converter *converter = task->converter;
     char how[CHILD_HOW] = "", refused[32];
     pid_t pid;
     int pidfd, rc = child_start(argv, -1, &pid, &pidfd);
-    if (rc)
+    if (rc != 0)
         return rc;
     int stopped = child_wait(task, pidfd);
     if (stopped)
@@ -106,63 +107,72 @@ static int codec_run(const struct task *task, const char *format, const char *pa
     close(pidfd);
     int64_t left = 0;
     if (stopped == ERR_CANCELED)
-        return err_set(ERR_CANCELED, "Nobody waits for the image as %s any more.", format);
+        return err_set(ERR_CANCELED, "Nobody waits for %s any more.", name);
     if (stopped)
-        return err_set(ERR_TIMEOUT, "Writing the image as %s took longer than %lld s.", format,
-                       (long long)converter->seconds);
+        return err_set(ERR_TIMEOUT, "Writing %s took longer than %lld s.", name, (long long)converter->seconds);
     if (strcmp(how, "ended with status 0") == 0)
         return 0;
     snprintf(refused, sizeof refused, "ended with status %d", CODEC_REFUSED);
     if (strcmp(how, refused) == 0)
         return codec_refused(converter, part);
     if (spool_free_bytes(converter->spool, &left) == 0 && left + converter->spool->reserve < 1 << 16)
-        return err_set(ERR_SPOOL_FULL, "The disk is full; the image cannot be written as %s.", format);
-    return err_set(ERR_INTERNAL, "The image could not be written as %s: the codec %s.", format, how);
+        return err_set(ERR_SPOOL_FULL, "The disk is full; %s cannot be written.", name);
+    return err_set(ERR_INTERNAL, "%s could not be written: the codec %s.", name, how);
 }
 
-static int job_gone(const struct task *task)
+static int job_gone(const struct task *task, const char *name)
 {
-    return err_set(ERR_NOT_FOUND, "Job %s was deleted while its image was written as %s.", task->id,
-                   image_format_name(task->format));
+    return err_set(ERR_NOT_FOUND, "Job %s was deleted while its result %s was written.", task->id, name);
 }
 
 /* fsync the codec's output, rename it into the job's results, and count its bytes. */
-static int image_keep(const struct converter *converter, const struct task *task, const char *part)
+static int file_keep(const struct converter *converter, const struct task *task, const char *name, const char *part)
 {
-    char name[SPOOL_NAME];
+    char path[JOB_ID + KIND_FILE_NAME + 1];
     struct stat written;
     int results = converter->spool->results, fd = openat(results, part, O_RDONLY | O_NOFOLLOW | O_CLOEXEC), rc = 0;
-    snprintf(name, sizeof name, "%s/image.%s", task->id, image_format_name(task->format));
-    if (fd < 0 || fstat(fd, &written) < 0 || fsync(fd) < 0 || renameat(results, part, results, name) < 0)
-        rc = errno == ENOENT ? job_gone(task) : spool_failed(converter->spool, "keeping an image in another format");
+    snprintf(path, sizeof path, "%s/%s", task->id, name);
+    if (fd < 0 || fstat(fd, &written) < 0 || fsync(fd) < 0 || renameat(results, part, results, path) < 0)
+        rc = errno == ENOENT ? job_gone(task, name)
+                             : spool_failed(converter->spool, "keeping a result in another format");
     if (fd >= 0)
         close(fd);
     if (!rc && store_kept_add(converter->store, task->id, written.st_size) == ERR_NOT_FOUND) {
         spool_results_remove(converter->spool, task->id); /* the job's removal found the folder not empty */
-        rc = job_gone(task);
+        rc = job_gone(task, name);
     }
     return rc;
 }
 
-/* Run the codec on image.h5 with a temporary output name that is never served, then rename. */
+/* Run the codec on the native file with a temporary output name that is never served, then rename. */
 static int codec_convert(const struct task *task)
 {
     const struct converter *converter = task->converter;
-    const char *format = image_format_name(task->format);
-    char folder[32], in[80], part[SPOOL_NAME + 8], out[JOB_ID + SPOOL_NAME + 48];
+    const struct result_form *form = task->kind->results[task->file.result].form;
+    char name[KIND_FILE_NAME], native[KIND_FILE_NAME];
+    char folder[32], in[JOB_ID + KIND_FILE_NAME + 40], part[JOB_ID + KIND_FILE_NAME + 8];
+    char out[JOB_ID + KIND_FILE_NAME + 48];
+    kind_file_name(task->kind, task->file, name);
+    kind_file_name(task->kind, (struct result_file){task->file.result, 0}, native);
     /* The child inherits no descriptor; it reaches the folder through /proc/PID/fd of this process and needs no path of
      * the state folder. */
     snprintf(folder, sizeof folder, "/proc/%d/fd/%d", (int)getpid(), converter->spool->results);
-    snprintf(in, sizeof in, "%s/%s/image.h5", folder, task->id);
+    snprintf(in, sizeof in, "%s/%s/%s", folder, task->id, native);
     /* Beside the jobs' folders, so that the next start finds the leftover of a crash without opening each of them. */
-    snprintf(part, sizeof part, ".%s.%s", task->id, format);
+    snprintf(part, sizeof part, ".%s.%s", task->id, name);
     snprintf(out, sizeof out, "%s/%s", folder, part);
-    char *const argv[] = {(char *)converter->codec, "convert", in, (char *)format, out, NULL};
+    char *const argv[] = {(char *)converter->codec,
+                          "convert",
+                          (char *)form->name,
+                          in,
+                          (char *)form->formats[task->file.format].name,
+                          out,
+                          NULL};
     unlinkat(converter->spool->results, part, 0);
-    int rc = codec_run(task, format, part, argv);
-    if (!rc)
-        rc = image_keep(converter, task, part);
-    if (rc)
+    int rc = codec_run(task, name, part, argv);
+    if (rc == 0)
+        rc = file_keep(converter, task, name, part);
+    if (rc != 0)
         unlinkat(converter->spool->results, part, 0);
     return rc;
 }
@@ -204,16 +214,16 @@ static void task_run(struct pool_task *run)
     struct task *task = (struct task *)run;
     struct converter *converter = task->converter;
     char key[WAITER_KEY];
-    converter_key(task->id, task->format, key);
+    converter_key(task->id, task->file, key);
     int rc = task_begin(task) ? codec_convert(task) : ERR_CANCELED;
-    if (rc && rc != ERR_CANCELED)
+    if (rc != 0 && rc != ERR_CANCELED)
         log_line(converter->log, rc == ERR_NOT_ACCEPTABLE ? LOG_LEVEL_INFO : LOG_LEVEL_WARNING, task->id, "%s",
                  err_last()->text);
     pthread_mutex_lock(&converter->lock);
     if (task->stop >= 0)
         close(task->stop);
     task->stop = -1;
-    if (rc && rc != ERR_CANCELED) {
+    if (rc != 0 && rc != ERR_CANCELED) {
         task->failed = true;
         task->forget = clock_seconds() + FAILURE_SECONDS;
         task->failure = *err_last();
@@ -234,7 +244,7 @@ int converter_create(struct converter **out, const char *codec, int64_t seconds,
         .codec = codec, .seconds = seconds, .spool = spool, .store = store, .waiters = waiters, .log = log};
     pthread_mutex_init(&converter->lock, NULL);
     int rc = pool_create(&converter->pool, &pool_limits);
-    if (rc) {
+    if (rc != 0) {
         pthread_mutex_destroy(&converter->lock);
         free(converter);
         return rc;
@@ -266,7 +276,8 @@ void converter_free(struct converter *converter)
 }
 
 /* Add a task; NULL: no memory. Under the lock. */
-static struct task *task_add(struct converter *converter, const char *id, enum image_format format, const char *client)
+static struct task *task_add(struct converter *converter, const char *id, const struct kind *kind,
+                             struct result_file file, const char *client)
 {
     struct task *task = calloc(1, sizeof *task);
     if (!task)
@@ -275,7 +286,8 @@ static struct task *task_add(struct converter *converter, const char *id, enum i
                           .next = converter->first,
                           .converter = converter,
                           .ticket = ++converter->ticket,
-                          .format = format,
+                          .kind = kind,
+                          .file = file,
                           .stop = -1};
     snprintf(task->id, sizeof task->id, "%s", id);
     converter->first = task;
@@ -285,17 +297,22 @@ static struct task *task_add(struct converter *converter, const char *id, enum i
     return NULL;
 }
 
-int converter_ask(struct converter *converter, const char *id, enum image_format format, const char *client,
-                  uint64_t *ticket)
+static bool is_of(const struct task *task, const char *id, struct result_file file)
+{
+    return task->file.result == file.result && task->file.format == file.format && strcmp(task->id, id) == 0;
+}
+
+int converter_ask(struct converter *converter, const char *id, const struct kind *kind, struct result_file file,
+                  const char *client, uint64_t *ticket)
 {
     int rc = 0;
     pthread_mutex_lock(&converter->lock);
     failures_forget(converter);
     struct task *task = converter->first;
-    while (task && (task->format != format || strcmp(task->id, id) != 0))
+    while (task && !is_of(task, id, file))
         task = task->next;
-    if (!task && !(task = task_add(converter, id, format, client)))
-        rc = err_no_memory("a request for an image as %s", image_format_name(format));
+    if (!task && !(task = task_add(converter, id, kind, file, client)))
+        rc = err_no_memory("a request for a result in another format");
     else if (task->failed)
         rc = err_restore(&task->failure);
     else if (*ticket != task->ticket)

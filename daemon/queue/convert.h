@@ -1,4 +1,5 @@
-/* convert.h: images of finished jobs in further formats, made on request by mrirecon-codec and kept.
+/* convert.h: results of finished jobs in further formats, made from the native file on request by mrirecon-codec and
+ * kept.
  *
  * Any thread may ask. Conversions run in threads of a pool, at most one per client, clients in turn (pool.h). Requests
  * for the same file share one conversion. A conversion that no request waits for any longer is not started, or is
@@ -10,7 +11,7 @@
 #include "daemon/base/log.h"
 #include "daemon/spool/spool.h"
 #include "daemon/queue/waiters.h"
-#include "recon/image/image.h"
+#include "recon/recon.h"
 
 #include <stdint.h>
 
@@ -22,14 +23,14 @@ int converter_create(struct converter **out, const char *codec, int64_t seconds,
 /* Stops running conversions. */
 void converter_free(struct converter *converter);
 
-/* Request image.FORMAT of a job, in the turn of `client`. 0: it is being made, and converter_key() is woken at its end;
- * then either the file exists, or asking again fails with the reason (for a few seconds; after that a request starts a
- * new attempt). *ticket (0 at first) identifies the request in further calls. Fails with ERR_INTERNAL, ERR_SPOOL_FULL,
- * ERR_TIMEOUT, ERR_NOT_FOUND, ERR_NO_MEMORY. */
-int converter_ask(struct converter *converter, const char *id, enum image_format format, const char *client,
-                  uint64_t *ticket);
+/* Request a file, not a native one, of a job of this kind, in the turn of `client`. 0: it is being made, and
+ * converter_key() is woken at its end; then either the file exists, or asking again fails with the reason (for a few
+ * seconds; after that a request starts a new attempt). *ticket (0 at first) identifies the request in further calls.
+ * Fails with ERR_INTERNAL, ERR_SPOOL_FULL, ERR_TIMEOUT, ERR_NOT_FOUND, ERR_NO_MEMORY. */
+int converter_ask(struct converter *converter, const char *id, const struct kind *kind, struct result_file file,
+                  const char *client, uint64_t *ticket);
 /* The request with this ticket no longer waits. */
 void converter_leave(struct converter *converter, uint64_t ticket);
-void converter_key(const char *id, enum image_format format, char key[WAITER_KEY]);
+void converter_key(const char *id, struct result_file file, char key[WAITER_KEY]);
 
 #endif

@@ -82,7 +82,7 @@ int metrics_create(struct metrics **out)
     pthread_mutex_init(&metrics->lock, NULL);
     metrics->started = 1e-3 * (double)clock_milliseconds();
     /* Prometheus sees no increase if a counter first appears with its first event. */
-    for (const struct kind *kind = recon_kinds; kind->name; kind++) {
+    for (const struct kind *const *of = kinds, *kind; (kind = *of); of++) {
         index_of(&metrics->submitted, kind->name);
         index_of(&metrics->completed, kind->name);
         index_of(&metrics->duration, kind->name);

@@ -4,7 +4,7 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/thread.h"
 #include "daemon/wire.h"
-#include "recon/image/image.h"
+#include "recon/recon.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -163,25 +163,44 @@ static void listen_to(struct scheduler *scheduler, struct worker_slot *slot)
 
 /* ---- handing over ---- */
 
-/* The formats in which a job's image is written; the first (h5) is the source of all conversions. New reference. */
-static json_t *formats_of(const struct job *job)
+static void file_add(json_t *files, const struct kind *kind, struct result_file file)
 {
-    json_t *formats = json_pack("[s]", image_format_name(IMAGE_H5)), *format;
+    char name[KIND_FILE_NAME];
+    kind_file_name(kind, file, name);
+    json_array_append_new(files, json_string(name));
+}
+
+/* The files that a job writes, as wire.h has them: the native one of each result, the default result's first: what is
+ * served in other formats later is made from these; and those that the sender waits for. New reference. */
+static json_t *files_of(const struct job *job)
+{
+    const struct kind *kind = kind_find(job->kind);
+    const char *asked = job_results_asked(job);
+    json_t *files = json_array(), *format;
     size_t i;
-    json_array_foreach (job->formats, i, format)
-        if (!json_equal(format, json_array_get(formats, 0)))
-            json_array_append(formats, format);
-    return formats;
+    if (!kind)
+        return files;
+    const int first = kind_result_default(kind, asked);
+    for (int r = first; kind->results[r].name; r++) /* none that is wanted is before the default one */
+        if (kind_results_wanted(kind, asked) >> r & 1)
+            file_add(files, kind, (struct result_file){r, 0});
+    json_array_foreach (job->formats, i, format) {
+        const char *name = json_string_value(format);
+        const int found = name ? form_format_find(kind->results[first].form, name) : -1;
+        if (found > 0)
+            file_add(files, kind, (struct result_file){first, found});
+    }
+    return files;
 }
 
 /* Give a claimed job to an idle worker. */
 static void job_hand_over(struct scheduler *scheduler, struct worker_slot *slot)
 {
     const struct core *core = &scheduler->core;
-    int files[WIRE_FDS], count = 0; /* the scan, and the results */
+    int files[WIRE_FDS], count = 0; /* the input, and the results */
     const char *id = slot->running.job.id;
-    json_t *formats = formats_of(&slot->running.job);
-    /* Other workers forget the scan of this job; this worker forgets a scan prefetched for another. */
+    json_t *names = files_of(&slot->running.job);
+    /* Other workers forget the input of this job; this worker forgets one prefetched for another. */
     for (int i = 0; i < scheduler->count; i++) {
         struct worker *worker = &scheduler->slot[i].worker;
         if (strcmp(worker->prefetched, id) == 0 ? worker != &slot->worker : worker == &slot->worker)
@@ -198,12 +217,13 @@ static void job_hand_over(struct scheduler *scheduler, struct worker_slot *slot)
     metrics_started(core->metrics, 1e-3 * (double)(slot->running.job.started - slot->running.job.created));
     log_line_about(core->log, LOG_LEVEL_INFO, &(struct log_about){id, slot->running.job.client, 0},
                    "begins on %s, attempt %lld", slot->worker.device, (long long)slot->running.job.attempts);
-    int rc = spool_open(core->spool, id, &files[0]);
+    int rc = json_array_size(names) ? spool_open(core->spool, id, &files[0])
+                                    : err_set(ERR_UNKNOWN_KIND, "There is no job kind \"%s\".", slot->running.job.kind);
     count += !rc;
     if (!rc)
-        rc = spool_results_begin(core->spool, id, formats, &files[1]);
+        rc = spool_results_begin(core->spool, id, names, &files[1]);
     if (!rc)
-        count += (int)json_array_size(formats);
+        count += (int)json_array_size(names);
     if (rc) {
         slot->running.outcome = disk_is_cause(rc) ? OUTCOME_SHORT : OUTCOME_FAILED;
         slot->running.failure = *err_last();
@@ -212,8 +232,8 @@ static void job_hand_over(struct scheduler *scheduler, struct worker_slot *slot)
             slot->running.failure.code = ERR_IO; /* the server's fault, as in the check at a start */
     } else if (worker_send(&slot->worker,
                            json_pack("{s:s, s:s, s:s, s:O, s:O, s:o}", "type", "job", "id", id, "kind",
-                                     slot->running.job.kind, "parameters", slot->running.job.parameters, "formats",
-                                     formats, "room", results_room(scheduler, &slot->running.most)),
+                                     slot->running.job.kind, "parameters", slot->running.job.parameters, "files", names,
+                                     "room", results_room(scheduler, &slot->running.most)),
                            files, count)) {
         /* The worker never received the job, which is not at fault. */
         slot->running.outcome = OUTCOME_REQUEUE;
@@ -221,7 +241,7 @@ static void job_hand_over(struct scheduler *scheduler, struct worker_slot *slot)
     }
     for (int i = 0; i < count; i++)
         close(files[i]);
-    json_decref(formats);
+    json_decref(names);
     slot_finish(scheduler, slot);
 }
 

@@ -75,7 +75,9 @@ static int finish_done(struct scheduler *scheduler, struct assignment *assignmen
 {
     const struct core *core = &scheduler->core;
     const char *id = assignment->job.id;
-    int rc = assignment->results ? 0 : spool_results_finish(core->spool, id, &assignment->results);
+    const struct kind *kind = kind_find(assignment->job.kind);
+    const unsigned wanted = kind ? kind_results_wanted(kind, job_results_asked(&assignment->job)) : 0;
+    int rc = assignment->results ? 0 : spool_results_finish(core->spool, id, kind, wanted, &assignment->results);
     if (!rc)
         rc = results_check(assignment);
     if (rc) {

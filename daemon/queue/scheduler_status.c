@@ -26,7 +26,7 @@ void slot_publish(struct scheduler *scheduler, const struct worker_slot *slot)
 void slot_progress(struct scheduler *scheduler, struct worker_slot *slot, const json_t *message)
 {
     struct job_progress *progress = &scheduler->status[slot->worker.index].progress, said;
-    const struct kind *kind = recon_kind_find(slot->running.job.kind);
+    const struct kind *kind = kind_find(slot->running.job.kind);
     const char *step = json_string_value(json_object_get(message, "step"));
     said.fraction = json_number_value(json_object_get(message, "fraction"));
     said.step = kind && step ? kind_step_find(kind, step) : -1;

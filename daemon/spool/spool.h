@@ -4,8 +4,8 @@
  *   STATE/spool/ID            a complete upload; its row is committed afterwards
  *   STATE/uploads/            resumable uploads, until they are complete: uploads.h
  *   STATE/results/ID.tmp/     results that a worker is writing
- *   STATE/results/.ID.FORMAT  an image that is being converted to another format
- *   STATE/results/ID/         a finished job's results; immutable, but images in further formats may be added
+ *   STATE/results/.ID.NAME    a result file that is being converted to another format
+ *   STATE/results/ID/         a finished job's results; immutable, but files in further formats may be added
  *   STATE/clean-stop          while no daemon runs: the last one closed the job store, whose identity this is
  *   STATE/found-TIME/         leftovers that a job may have owned: ID.scan, ID.results/; TIME: ms since 1970
  *
@@ -21,7 +21,7 @@
 
 #include "daemon/base/disk.h"
 #include "daemon/store/store.h"
-#include "recon/image/image.h"
+#include "recon/recon.h"
 
 #include <stdatomic.h>
 
@@ -115,24 +115,23 @@ void spool_remove(struct spool *spool, const char *id);
 /* Open the scan of a job for reading. Fails with ERR_SCAN_GONE (no such file), and as disk_failed(). */
 int spool_open(struct spool *spool, const char *id, int *fd);
 
-/* Create ID.tmp/ with an empty file image.FORMAT for each of `formats` (names), for a worker to write: files[i], the
- * caller's to close. Fails with ERR_INTERNAL (no such format, or one twice), ERR_IO, ERR_SPOOL_FULL; then no descriptor
- * is open. */
-int spool_results_begin(struct spool *spool, const char *id, const json_t *formats, int files[IMAGE_FORMATS]);
+/* Create ID.tmp/ with an empty file for each of `names`, for a worker to write: files[i], the caller's to close. Fails
+ * with ERR_INTERNAL (not a name, too many, or one twice), ERR_IO, ERR_SPOOL_FULL; then no descriptor is open. */
+int spool_results_begin(struct spool *spool, const char *id, const json_t *names, int files[KIND_MAX_FILES]);
 /* Whether no process has a file in ID.tmp/ open for writing, found by file leases; true if the file system has none.
  * Waits some milliseconds before it returns false. */
 bool spool_results_released(struct spool *spool, const char *id);
 /* fsync ID.tmp/ and its files, and rename it to ID/. *results: [{name, type, bytes}] of the files; a new reference.
- * Fails with ERR_INTERNAL (image.h5 is missing or empty), ERR_IO, ERR_SPOOL_FULL. */
-int spool_results_finish(struct spool *spool, const char *id, json_t **results);
+ * Fails with ERR_INTERNAL (the native file of one of the kind's results `wanted`, a bit for each, is missing or empty),
+ * ERR_IO, ERR_SPOOL_FULL. */
+int spool_results_finish(struct spool *spool, const char *id, const struct kind *kind, unsigned wanted,
+                         json_t **results);
 /* Remove ID.tmp/ and ID/, if present. */
 void spool_results_remove(struct spool *spool, const char *id);
 /* Open a result file. *bytes: its size; *stamp: its modification time, ns. Fails with ERR_NOT_FOUND, ERR_IO. */
 int spool_result_open(struct spool *spool, const char *id, const char *name, int *fd, int64_t *bytes, int64_t *stamp);
 /* Whether `name` may name a result file: letters, digits, dots, dashes, underscores; no leading dot. */
 bool spool_is_name(const char *name);
-/* The media type of a result file, by its ending. */
-const char *spool_media(const char *name);
 
 /* Whether the disk accepts writes. Each failed write makes it suspect (spool_failed() is disk_failed() that notes this,
  * for other files of the state folder); spool_prove() then writes a test file, and waits for the disk. spool_check()

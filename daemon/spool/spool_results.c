@@ -17,15 +17,6 @@ bool spool_is_name(const char *name)
            strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") == length;
 }
 
-const char *spool_media(const char *name)
-{
-    const char *ending = strchr(name, '.');
-    int format = ending ? image_format_find(ending + 1) : -1;
-    if (format >= 0)
-        return image_format_media((enum image_format)format);
-    return ending && strcmp(ending, ".json") == 0 ? "application/json" : "application/octet-stream";
-}
-
 /* ---- files ---- */
 
 static void temporary_name(const char *id, char name[JOB_ID + 4])
@@ -33,36 +24,33 @@ static void temporary_name(const char *id, char name[JOB_ID + 4])
     snprintf(name, JOB_ID + 4, "%s.tmp", id);
 }
 
-static int result_create(struct spool *spool, int folder, const char *format, int *file)
+static int result_create(struct spool *spool, int folder, const char *name, int *file)
 {
-    char name[SPOOL_NAME];
-    int found = format ? image_format_find(format) : -1;
-    if (found < 0)
-        return err_set(ERR_INTERNAL, "There is no image format \"%.32s\".", format ? format : "");
-    snprintf(name, sizeof name, "image.%s", image_format_name((enum image_format)found));
+    if (!name || !spool_is_name(name))
+        return err_set(ERR_INTERNAL, "A result file cannot be named \"%.32s\".", name ? name : "");
     *file = openat(folder, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     return *file < 0 ? spool_failed(spool, "making a result") : 0;
 }
 
-int spool_results_begin(struct spool *spool, const char *id, const json_t *formats, int files[IMAGE_FORMATS])
+int spool_results_begin(struct spool *spool, const char *id, const json_t *names, int files[KIND_MAX_FILES])
 {
-    char name[JOB_ID + 4];
-    int folder, made = 0, count = (int)json_array_size(formats);
-    temporary_name(id, name);
-    disk_folder_remove(&spool->freer, spool->results, name);
-    int rc = disk_folder_open(spool->results, name, &folder);
-    if (rc) {
+    char temporary[JOB_ID + 4];
+    int folder, made = 0, count = (int)json_array_size(names);
+    temporary_name(id, temporary);
+    disk_folder_remove(&spool->freer, spool->results, temporary);
+    int rc = disk_folder_open(spool->results, temporary, &folder);
+    if (rc != 0) {
         spool_suspect(spool);
         return rc;
     }
-    if (count > IMAGE_FORMATS)
-        rc = err_set(ERR_INTERNAL, "A job asks for %d image formats; there are %d.", count, IMAGE_FORMATS);
-    while (!rc && made < count) {
-        rc = result_create(spool, folder, json_string_value(json_array_get(formats, (size_t)made)), &files[made]);
-        made += !rc;
+    if (count > KIND_MAX_FILES)
+        rc = err_set(ERR_INTERNAL, "A job asks for %d result files; %d is the most.", count, KIND_MAX_FILES);
+    while (rc == 0 && made < count) {
+        rc = result_create(spool, folder, json_string_value(json_array_get(names, (size_t)made)), &files[made]);
+        made += rc == 0;
     }
     close(folder);
-    while (rc && made > 0)
+    while (rc != 0 && made > 0)
         close(files[--made]);
     return rc;
 }
@@ -117,7 +105,7 @@ bool spool_results_released(struct spool *spool, const char *id)
 
 /* fsync each file of `folder` and add it to `results`. An empty file is a format that the worker could not produce: it
  * is removed, and a later request for it gets the reason from the conversion. */
-static int results_sync(struct spool *spool, int folder, json_t *results)
+static int results_sync(struct spool *spool, int folder, const struct kind *kind, json_t *results)
 {
     DIR *stream = disk_folder_read(folder);
     if (!stream)
@@ -133,8 +121,9 @@ static int results_sync(struct spool *spool, int folder, json_t *results)
         else if (S_ISREG(there.st_mode) && there.st_size == 0)
             rc = unlinkat(folder, entry->d_name, 0) < 0 ? spool_failed(spool, "removing an empty result") : 0;
         else if (S_ISREG(there.st_mode))
-            json_array_append_new(results, json_pack("{s:s, s:s, s:I}", "name", entry->d_name, "type",
-                                                     spool_media(entry->d_name), "bytes", (json_int_t)there.st_size));
+            json_array_append_new(results,
+                                  json_pack("{s:s, s:s, s:I}", "name", entry->d_name, "type",
+                                            kind_file_media(kind, entry->d_name), "bytes", (json_int_t)there.st_size));
         if (fd >= 0)
             close(fd);
     }
@@ -144,17 +133,32 @@ static int results_sync(struct spool *spool, int folder, json_t *results)
     return rc;
 }
 
-int spool_results_finish(struct spool *spool, const char *id, json_t **results)
+/* That the native file of each result is there, and holds something. */
+static int natives_check(int folder, const struct kind *kind, unsigned wanted)
+{
+    for (int i = 0; kind && kind->results[i].name; i++) {
+        char name[KIND_FILE_NAME];
+        struct stat there;
+        kind_file_name(kind, (struct result_file){i, 0}, name);
+        if ((wanted >> i & 1) &&
+            (fstatat(folder, name, &there, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(there.st_mode) || there.st_size == 0))
+            return err_set(ERR_INTERNAL,
+                           "The worker reported success and left no result \"%s\". This is a fault of the server.",
+                           kind->results[i].name);
+    }
+    return 0;
+}
+
+int spool_results_finish(struct spool *spool, const char *id, const struct kind *kind, unsigned wanted,
+                         json_t **results)
 {
     char name[JOB_ID + 4];
-    struct stat image;
     json_t *list = json_array();
     temporary_name(id, name);
     int folder = openat(spool->results, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     int rc = folder < 0 ? spool_failed(spool, "opening the results") : 0;
-    if (!rc &&
-        (fstatat(folder, "image.h5", &image, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(image.st_mode) || image.st_size == 0))
-        rc = err_set(ERR_INTERNAL, "The worker reported success and left no image. This is a fault of the server.");
+    if (!rc)
+        rc = natives_check(folder, kind, wanted);
     /* Rename before fsync: one commit of the file system's journal covers both. The folder has no effect until the
      * job's row is committed, which comes last. */
     if (!rc && renameat(spool->results, name, spool->results, id) < 0) {
@@ -164,7 +168,7 @@ int spool_results_finish(struct spool *spool, const char *id, json_t **results)
             rc = spool_failed(spool, "renaming the results");
     }
     if (!rc)
-        rc = results_sync(spool, folder, list);
+        rc = results_sync(spool, folder, kind, list);
     if (!rc && fsync(spool->results) < 0)
         rc = spool_failed(spool, "syncing the results");
     if (folder >= 0)

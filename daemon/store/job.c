@@ -44,6 +44,11 @@ int job_priority_find(const char *name)
     return -1;
 }
 
+const char *job_results_asked(const struct job *job)
+{
+    return json_string_value(json_object_get(job->parameters, "results"));
+}
+
 void job_clear(struct job *job)
 {
     json_decref(job->parameters);

@@ -39,12 +39,14 @@ struct job {
     int64_t attempts;        /* times that it was given to a worker */
     int64_t deaths;          /* of those since the daemon's start, how often the worker died */
     json_t *parameters;      /* {name: text}, every parameter of the kind */
-    json_t *formats;         /* ["png", ...]: written by the worker */
+    json_t *formats;         /* ["png", ...]: of the default result, written by the worker */
     json_t *error;           /* as wire_error_pack(), or NULL */
     json_t *results;         /* [{name, type, bytes}], or NULL */
     json_t *report;          /* or NULL */
 };
 void job_clear(struct job *job);
+/* The results that its parameters ask for, as kind_results_wanted() takes it; NULL: the default. */
+const char *job_results_asked(const struct job *job);
 
 const char *job_state_name(enum job_state state);
 int job_state_find(const char *name); /* -1: none */

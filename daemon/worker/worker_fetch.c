@@ -4,7 +4,7 @@
 #include "daemon/base/thread.h"
 #include "daemon/base/log.h"
 #include "gridding/base/host_memory.h"
-#include "recon/scan/decoder.h"
+#include "recon/codec/decoder.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -19,12 +19,12 @@ enum {
     DECODERS = 2,    /* that stand ready between jobs */
     ASK_MS = 20,     /* between two looks of a waiting job whether it is to stop */
     MOST_AHEAD = 16, /* a file is read ahead where the memory that can be had is so many times its size ... */
-    SHARE_AHEAD = 4  /* ... and its scan may take such a part of what a scan may take otherwise */
+    SHARE_AHEAD = 4  /* ... and what is read may take such a part of what it may take otherwise */
 };
 
 enum state { EMPTY, WAITING, READING, READ };
 
-/* One scan. It has two slots: what the running job waits for, and what is read ahead. */
+/* One input. There are two: what the running job waits for, and what is read ahead. */
 struct entry {
     enum state state;
     bool wanted; /* its job has begun and waits */
@@ -35,9 +35,9 @@ struct entry {
     bool own;    /* fd is ours to close */
     bool modest; /* is read, or was, with the limits of what is read ahead */
     atomic_bool stop;
-    int result; /* READ: of recon_read() */
+    int rc; /* READ: of the kind's read() */
     struct err failure;
-    struct recon_input *input;
+    void *input; /* the kind's */
 };
 
 struct fetcher {
@@ -64,7 +64,8 @@ static void entry_empty(struct entry *entry)
 {
     if (entry->own)
         close(entry->fd);
-    recon_input_free(entry->input);
+    if (entry->input)
+        kind_run_find(entry->kind)->input_free(entry->input);
     *entry = (struct entry){.state = EMPTY};
 }
 
@@ -91,14 +92,14 @@ static struct entry *entry_make(struct fetcher *f, const char *id, const struct 
 
 /* ---- the thread ---- */
 
-static int stopped(void *context, const struct recon_progress *now)
+static int stopped(void *context, const struct step_progress *now)
 {
     struct entry *entry = context;
     (void)now;
     return entry->stop;
 }
 
-/* Whether two scans fit side by side. The running job's memory is not all taken yet. */
+/* Whether two inputs fit side by side. The running job's memory is not all taken yet. */
 static bool room_ahead(const struct entry *entry)
 {
     struct stat status;
@@ -120,27 +121,27 @@ static struct entry *entry_next(struct fetcher *f)
 
 static void entry_read(struct fetcher *f, struct entry *entry)
 {
-    const struct recon_listener listener = {entry, stopped};
-    struct recon_request request = worker_request(f->options, entry->kind, &entry->values, entry->fd, f->decoder);
-    struct recon_input *input = NULL;
+    const struct job_listener listener = {entry, stopped};
+    struct job_request request = worker_request(f->options, entry->kind, &entry->values, entry->fd, f->decoder);
+    void *input = NULL;
     entry->state = READING;
     entry->modest = !entry->wanted;
     if (entry->modest)
         request.memory_bytes = (request.memory_bytes ? request.memory_bytes : host_memory_available()) / SHARE_AHEAD;
     pthread_mutex_unlock(&f->lock);
-    int result = recon_read(&input, &request, &listener);
+    int rc = kind_run_find(entry->kind)->read(&input, &request, &listener);
     pthread_mutex_lock(&f->lock);
     entry->state = READ;
     entry->input = input;
-    entry->result = result;
+    entry->rc = rc;
     entry->failure = *err_last();
     if (entry->stop)
         entry_empty(entry);
     pthread_cond_broadcast(&f->done);
 }
 
-/* Have one decoder stand ready, or, while no job needs the processors, all of them and memory for the next scan. Where
- * that fails, the next scan starts its own, or says why it cannot. */
+/* Have one decoder stand ready, or, while no job needs the processors, all of them and memory for the next input. Where
+ * that fails, the next input starts its own, or says why it cannot. */
 static void decoders_tend(struct fetcher *f, bool all)
 {
     if (all)
@@ -186,7 +187,7 @@ int fetcher_create(struct fetcher **out, const struct worker_options *options)
     thread_cond_init(&f->done);
     int rc = decoder_create(&f->decoder, options->codec);
     if (rc == 0)
-        rc = thread_start(&thread, fetch, f, "reads scans");
+        rc = thread_start(&thread, fetch, f, "reads inputs");
     if (rc != 0) {
         decoder_free(f->decoder);
         free(f);
@@ -244,9 +245,8 @@ static void done_wait(struct fetcher *f)
 /* A failure of what was read ahead may be due to the memory that the job before it held, or to the lower limit. */
 static bool failed_modestly(const struct entry *entry)
 {
-    int code = entry->result;
     return entry->state == READ && entry->modest &&
-           (code == ERR_NO_MEMORY || (code == ERR_LIMIT && entry->failure.required >= 0));
+           (entry->rc == ERR_NO_MEMORY || (entry->rc == ERR_LIMIT && entry->failure.required >= 0));
 }
 
 /* The entry of a job that begins: what was read ahead, if that is of use, or a new one. */
@@ -254,7 +254,7 @@ static struct entry *entry_begin(struct fetcher *f, const char *id, const struct
                                  const struct param_values *values, int fd)
 {
     struct entry *entry = entry_find(f, id);
-    /* Another scan that is being read ahead would be in the way: the one that is waited for goes first. */
+    /* Another input that is being read ahead would be in the way: the one that is waited for goes first. */
     for (int i = 0; i < 2 && !entry; i++)
         if (f->entry[i].state == READING)
             entry_drop(f, &f->entry[i]);
@@ -266,7 +266,7 @@ static struct entry *entry_begin(struct fetcher *f, const char *id, const struct
 }
 
 int fetcher_take(struct fetcher *f, const char *id, const struct kind *kind, const struct param_values *values, int fd,
-                 const struct recon_listener *listener, struct recon_input **out)
+                 const struct job_listener *listener, void **out)
 {
     pthread_mutex_lock(&f->lock);
     struct entry *entry = entry_begin(f, id, kind, values, fd);
@@ -279,7 +279,7 @@ int fetcher_take(struct fetcher *f, const char *id, const struct kind *kind, con
         if (entry->state == READ)
             continue;
         pthread_mutex_unlock(&f->lock);
-        const struct recon_progress reading = {.step = 0};
+        const struct step_progress reading = {.step = 0};
         bool stop = listener->progress(listener->context, &reading) != 0;
         pthread_mutex_lock(&f->lock);
         if (!stop)
@@ -294,7 +294,7 @@ int fetcher_take(struct fetcher *f, const char *id, const struct kind *kind, con
         pthread_mutex_unlock(&f->lock);
         return err_restore(&canceled);
     }
-    int rc = entry->result == 0 ? 0 : err_restore(&entry->failure);
+    int rc = entry->rc == 0 ? 0 : err_restore(&entry->failure);
     *out = entry->input;
     entry->input = NULL;
     entry_empty(entry);

@@ -1,8 +1,8 @@
-/* worker_fetch.h: reads scans in a thread of its own: the next one beside the computation of the current.
+/* worker_fetch.h: reads the inputs of jobs in a thread of its own: the next one beside the computation of the current.
  *
- * A scan is read ahead on a hint (fetcher_prefetch) or because its job begins (fetcher_take); either way by this
- * thread, which also keeps decoders standing ready. At most one scan is read ahead: the last hint counts. Reading ahead
- * changes nothing but time: a job finds its scan read, half read, or not at all.
+ * An input is read ahead on a hint (fetcher_prefetch) or because its job begins (fetcher_take); either way by this
+ * thread, which also keeps decoders standing ready. At most one input is read ahead: the last hint counts. Reading
+ * ahead changes nothing but time: a job finds its input read, half read, or not at all.
  */
 #ifndef MRIRECON_WORKER_FETCH_H
 #define MRIRECON_WORKER_FETCH_H
@@ -15,18 +15,18 @@ struct fetcher;
 /* Starts the thread. There is no end but the process's. Fails with ERR_NO_MEMORY, ERR_INTERNAL. */
 int fetcher_create(struct fetcher **out, const struct worker_options *options);
 
-/* Begin to read the scan of job `id` from `fd`, which is taken. A scan that was read ahead before and that no job took
- * is forgotten. Any thread; returns at once. */
+/* Begin to read the input of job `id` from `fd`, which is taken. One that was read ahead before and that no job took is
+ * forgotten. Any thread; returns at once. */
 void fetcher_prefetch(struct fetcher *fetcher, const char *id, const struct kind *kind,
                       const struct param_values *values, int fd);
 
-/* Forget the scan of job `id` if it was read ahead, or is being read. Any thread; returns at once. */
+/* Forget the input of job `id` if it was read ahead, or is being read. Any thread; returns at once. */
 void fetcher_forget(struct fetcher *fetcher, const char *id);
 
-/* The scan of job `id`: wait for what is read ahead, or have it read from `fd` (stays the caller's). `listener` is
- * asked meanwhile. *out is the caller's, recon_input_free(). One thread. Fails as recon_read(). */
+/* The input of job `id`: wait for what is read ahead, or have it read from `fd` (stays the caller's). `listener` is
+ * asked meanwhile. *out is the caller's, kind_run.input_free(). One thread. Fails as kind_run.read(). */
 int fetcher_take(struct fetcher *fetcher, const char *id, const struct kind *kind, const struct param_values *values,
-                 int fd, const struct recon_listener *listener, struct recon_input **out);
+                 int fd, const struct job_listener *listener, void **out);
 
 /* The worker has time: have the thread look after its decoders. Any thread; returns at once. */
 void fetcher_tend(struct fetcher *fetcher);

@@ -1,9 +1,9 @@
 #include "daemon/worker/worker.h"
 
-struct recon_request worker_request(const struct worker_options *options, const struct kind *kind,
-                                    const struct param_values *values, int input, struct decoder *decoder)
+struct job_request worker_request(const struct worker_options *options, const struct kind *kind,
+                                  const struct param_values *values, int input, struct decoder *decoder)
 {
-    return (struct recon_request){
+    return (struct job_request){
         .kind = kind,
         .values = values,
         .input = input,

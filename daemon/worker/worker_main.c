@@ -3,8 +3,8 @@
 
 #include "daemon/wire.h"
 #include "gridding/base/err.h"
-#include "recon/scan/decoder.h"
-#include "recon/scan/sandbox.h"
+#include "recon/codec/decoder.h"
+#include "recon/codec/sandbox.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,29 +20,33 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { USAGE = 2, MOST_OUT = IMAGE_FORMATS };
+enum { USAGE = 2 };
 
 static const char help[] =
-    "mrirecon-worker: reconstruct MRI scans, one job at a time.\n"
+    "mrirecon-worker: run the jobs of mrirecond, one at a time.\n"
     "\n"
     "  mrirecon-worker run --in FILE --out FILE [OPTION ...] [PARAMETER=VALUE ...]\n"
     "  mrirecon-worker serve [OPTION ...]        run the jobs of mrirecond, which starts it (socket: file descriptor "
     "3)\n"
     "\n"
-    "  --in FILE            the scan: ISMRMRD HDF5 or stream\n"
-    "  --out FILE           the image; the extension selects the format: .h5, .nii.gz, .png, .npy. Can be repeated\n"
+    "  --in FILE            the input: of kind recon an ISMRMRD HDF5 file or stream\n"
+    "  --out [RESULT=]FILE  a result, by default the first; the extension selects the format: of an image .h5, "
+    ".nii.gz,\n"
+    "                       .png or .npy. Can be repeated\n"
     "  --report FILE        decisions, warnings and timings of the job, as JSON\n"
     "  --kind KIND          kind of job (default recon)\n"
     "  --device DEVICE      auto, cpu, gpu or gpu:N (default auto: the first usable GPU, else the CPU)\n"
     "  --threads N          CPU threads (default: one per available core)\n"
-    "  --memory BYTES       maximum memory of a decoded scan (default: three quarters of the free memory)\n"
-    "  --decode-seconds S   CPU seconds that reading a scan may take, plus one per MiB of its file (default 5)\n"
+    "  --memory BYTES       maximum memory of a decoded input (default: three quarters of the free memory)\n"
+    "  --decode-seconds S   CPU seconds that reading an input may take, plus one per MiB of it (default 5)\n"
     "  --codec FILE         path of mrirecon-codec (default: in this program's folder)\n"
     "  --help, --version\n";
 
 struct command {
     struct worker_options options;
-    const char *in, *report, *out[MOST_OUT];
+    const char *in, *report, *out[KIND_MAX_FILES]; /* out: paths */
+    char result[KIND_MAX_FILES][KIND_FILE_NAME];   /* what each of these is to be; "": the default result */
+    struct result_file file[KIND_MAX_FILES];
     int outs;
     const struct kind *kind;
     struct param_values values;
@@ -64,7 +68,7 @@ static int usage(const char *words, const char *value)
 
 static void parameters_print(void)
 {
-    for (const struct kind *kind = recon_kinds; kind->name; kind++) {
+    for (const struct kind *const *of = kinds, *kind; (kind = *of); of++) {
         printf("\nParameters of kind %s (%s)\n\n", kind->name, kind->help);
         for (const struct param *p = kind->params; p->name; p++) {
             printf("  %s = ", p->name);
@@ -120,6 +124,15 @@ static int parameter_set(struct command *command, const char *text)
     return param_values_set(command->kind, &command->values, name, equals + 1) == 0 ? 0 : failed(USAGE);
 }
 
+/* "image=FILE": a name without a slash before the first =. */
+static void out_take(struct command *command, const char *text)
+{
+    const size_t length = strcspn(text, "=/");
+    const bool named = text[length] == '=' && length > 0 && length < KIND_FILE_NAME;
+    snprintf(command->result[command->outs], KIND_FILE_NAME, "%.*s", named ? (int)length : 0, text);
+    command->out[command->outs++] = named ? text + length + 1 : text;
+}
+
 /* Fills *command; 0, or the exit status. */
 static int command_parse(struct command *command, int argc, char **argv)
 {
@@ -150,9 +163,9 @@ static int command_parse(struct command *command, int argc, char **argv)
             valid = device_parse(optarg, &command->options);
             break;
         case 'o':
-            if (command->outs == MOST_OUT)
+            if (command->outs == KIND_MAX_FILES)
                 return usage("--out was given too often: ", optarg);
-            command->out[command->outs++] = optarg;
+            out_take(command, optarg);
             break;
         case 't':
             valid = number_parse(optarg, 4096, &number);
@@ -178,7 +191,7 @@ static int command_parse(struct command *command, int argc, char **argv)
         if (!valid)
             return usage("An option's value is out of range: ", optarg);
     }
-    command->kind = recon_kind_find(kind);
+    command->kind = kind_find(kind);
     if (!command->kind)
         return usage("There is no job kind ", kind);
     param_values_init(command->kind, &command->values);
@@ -188,18 +201,18 @@ static int command_parse(struct command *command, int argc, char **argv)
 /* ---- run ---- */
 
 /* SIGINT and SIGTERM are blocked and looked for here, between pieces of work: nothing is interrupted half-way. */
-static int interrupted(void *context, const struct recon_progress *now)
+static int interrupted(void *context, const struct step_progress *now)
 {
     (void)now;
     const struct timespec none = {0, 0};
     return sigtimedwait(context, NULL, &none) > 0;
 }
 
-static int format_of(const char *path)
+static int format_of(const struct result_form *form, const char *path)
 {
     size_t length = strlen(path);
-    for (int i = 0; i < IMAGE_FORMATS; i++) {
-        const char *ending = image_format_name((enum image_format)i);
+    for (int i = 0; form->formats[i].name; i++) {
+        const char *ending = form->formats[i].name;
         size_t n = strlen(ending);
         if (length > n + 1 && path[length - n - 1] == '.' && strcmp(path + length - n, ending) == 0)
             return i;
@@ -236,15 +249,15 @@ static int file_save(const char *path, int (*write)(void *context, int fd), void
     return rc;
 }
 
-struct image_job {
-    const struct image_series *images;
-    enum image_format format;
+struct result_save {
+    const struct job_result *result;
+    int format;
 };
 
-static int image_put_into(void *context, int fd)
+static int result_put_into(void *context, int fd)
 {
-    const struct image_job *job = context;
-    return image_write(job->images, job->format, fd);
+    const struct result_save *save = context;
+    return save->result->write(save->result->of, save->format, fd);
 }
 
 static int report_put_into(void *context, int fd)
@@ -254,14 +267,16 @@ static int report_put_into(void *context, int fd)
                : err_set(ERR_IO, "The report could not be written: %s.", strerror(errno));
 }
 
-static int results_save(const struct command *command, const struct recon_outcome *outcome)
+static int results_save(const struct command *command, const struct job_outcome *outcome)
 {
     int rc = 0;
     struct timespec start, end;
     clock_gettime(CLOCK_MONOTONIC, &start);
     for (int i = 0; i < command->outs && rc == 0; i++) {
-        struct image_job job = {outcome->images, (enum image_format)format_of(command->out[i])};
-        rc = file_save(command->out[i], image_put_into, &job);
+        const char *name = command->kind->results[command->file[i].result].name;
+        struct result_save save = {job_outcome_find(outcome, name), command->file[i].format};
+        rc = save.result ? file_save(command->out[i], result_put_into, &save)
+                         : err_set(ERR_INTERNAL, "The job made no result \"%s\".", name);
     }
     clock_gettime(CLOCK_MONOTONIC, &end);
     json_object_set_new(json_object_get(outcome->report, "stages"), "write",
@@ -271,7 +286,7 @@ static int results_save(const struct command *command, const struct recon_outcom
     return rc;
 }
 
-/* Found before the scan is reconstructed, not after. */
+/* Found before the job is run, not after. */
 static bool folder_writable(const char *path)
 {
     char *folder = strdup(path);
@@ -280,15 +295,51 @@ static bool folder_writable(const char *path)
     return writable;
 }
 
-static int run_check(const struct command *command)
+/* Find which result and format each --out is. */
+static int outs_find(struct command *command)
+{
+    const struct kind *kind = command->kind;
+    const char *wanted = NULL;
+    for (int i = 0; kind->params[i].name; i++)
+        if (strcmp(kind->params[i].name, "results") == 0)
+            wanted = command->values.value[i].text;
+    for (int i = 0; i < command->outs; i++) {
+        const char *name = command->result[i];
+        const int result = *name ? kind_result_find(kind, name) : kind_result_default(kind, wanted);
+        if (result < 0 || !(kind_results_wanted(kind, wanted) >> result & 1))
+            return usage("The job makes no result of this name: ", name);
+        const struct result_form *form = kind->results[result].form;
+        const int format = format_of(form, command->out[i]);
+        if (format < 0) {
+            char text[256];
+            size_t used = 0;
+            for (int f = 0; form->formats[f].name && used < sizeof text; f++)
+                used += (size_t)snprintf(text + used, sizeof text - used, "%s.%s",
+                                         f == 0                      ? ""
+                                         : form->formats[f + 1].name ? ", "
+                                                                     : " or ",
+                                         form->formats[f].name);
+            fprintf(stderr,
+                    "mrirecon-worker: The ending of a result file \"%s\" is %s, not that of %s. See "
+                    "mrirecon-worker --help.\n",
+                    kind->results[result].name, text, command->out[i]);
+            return USAGE;
+        }
+        command->file[i] = (struct result_file){result, format};
+    }
+    return 0;
+}
+
+static int run_check(struct command *command)
 {
     struct stat status;
     if (!command->in || command->outs == 0)
         return usage("run needs --in and --out.", "");
+    int rc = outs_find(command);
+    if (rc != 0)
+        return rc;
     for (int i = 0; i <= command->outs; i++) {
         const char *path = i < command->outs ? command->out[i] : command->report;
-        if (i < command->outs && format_of(path) < 0)
-            return usage("The ending of an image file is .h5, .nii.gz, .png or .npy, not that of ", path);
         if (path && stat(path, &status) == 0 && !S_ISREG(status.st_mode))
             return usage("The output exists and is not a regular file: ", path);
         if (path && !folder_writable(path))
@@ -307,8 +358,8 @@ static int run(struct command *command)
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGTERM);
     sigprocmask(SIG_BLOCK, &signals, NULL);
-    const struct recon_listener listener = {&signals, interrupted};
-    struct recon_outcome outcome = {0};
+    const struct job_listener listener = {&signals, interrupted};
+    struct job_outcome outcome = {0};
     struct dev *dev = NULL;
     struct decoder *decoder = NULL;
     int rc = 0, input = open(command->in, O_RDONLY | O_CLOEXEC);
@@ -321,14 +372,13 @@ static int run(struct command *command)
         decoder_prepare(decoder, 1);
     if (rc == 0)
         rc = dev_create(&dev, command->options.device, command->options.device_index, command->options.threads);
-    const struct recon_request request =
-        worker_request(&command->options, command->kind, &command->values, input, decoder);
+    struct job_request request = worker_request(&command->options, command->kind, &command->values, input, decoder);
+    request.room = (struct job_room){.files = command->file, .count = command->outs};
     if (rc == 0)
-        rc = recon_run(&outcome, dev, &request, &listener);
+        rc = kind_run_job(&outcome, dev, &request, &listener);
     if (rc == 0)
         rc = results_save(command, &outcome);
-    json_decref(outcome.report);
-    image_series_free(outcome.images);
+    job_outcome_free(&outcome);
     dev_free(dev);
     decoder_free(decoder);
     if (input >= 0)

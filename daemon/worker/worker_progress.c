@@ -16,7 +16,7 @@ struct reporter {
     pthread_cond_t work;  /* something is to be sent, later; on CLOCK_MONOTONIC */
     const struct kind *kind;
     const char *id; /* of the job; NULL: there is none */
-    struct recon_progress now;
+    struct step_progress now;
     bool told;    /* of this job something was sent */
     bool waiting; /* `now` is to be sent at `due` */
     bool gone;    /* the daemon is */
@@ -38,7 +38,7 @@ static struct timespec clock_now(void)
 /* Send `now`; under the lock. */
 static void send_now(struct reporter *r)
 {
-    const struct recon_progress *now = &r->now;
+    const struct step_progress *now = &r->now;
     json_t *message = json_pack("{s:s, s:s, s:f, s:s, s:I, s:I}", "type", "progress", "id", r->id, "fraction",
                                 now->fraction, "step", r->kind->steps[now->step].name, "iteration",
                                 (json_int_t)now->iteration, "iterations", (json_int_t)now->iterations);
@@ -96,13 +96,13 @@ void reporter_begin(struct reporter *r, const struct kind *kind, const char *id)
     pthread_mutex_unlock(&r->lock);
 }
 
-static bool same(const struct recon_progress *a, const struct recon_progress *b)
+static bool same(const struct step_progress *a, const struct step_progress *b)
 {
     return a->step == b->step && a->iteration == b->iteration && a->iterations == b->iterations &&
            a->fraction <= b->fraction;
 }
 
-int reporter_tell(struct reporter *r, const struct recon_progress *said)
+int reporter_tell(struct reporter *r, const struct step_progress *said)
 {
     pthread_mutex_lock(&r->lock);
     if (r->id && !(r->told && same(said, &r->now))) {

@@ -6,7 +6,7 @@
 #ifndef MRIRECON_DAEMON_WORKER_PROGRESS_H
 #define MRIRECON_DAEMON_WORKER_PROGRESS_H
 
-#include "recon/recon.h"
+#include "recon/kind_run.h"
 
 struct reporter;
 
@@ -18,7 +18,7 @@ int reporter_create(struct reporter **out, int socket);
 void reporter_begin(struct reporter *reporter, const struct kind *kind, const char *id);
 
 /* It has come so far; nothing is sent that was told before. Non-zero: the daemon is gone. */
-int reporter_tell(struct reporter *reporter, const struct recon_progress *now);
+int reporter_tell(struct reporter *reporter, const struct step_progress *now);
 
 /* It has ended: nothing is sent of it when this returns. */
 void reporter_end(struct reporter *reporter);

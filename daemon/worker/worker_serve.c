@@ -2,7 +2,7 @@
  *
  * Four threads. The main one owns the device and runs one job at a time. The reader takes the daemon's messages, so
  * that a running job can be canceled and a ping is answered meanwhile. They share struct worker, under its lock. Both
- * send: a message is one packet and never interleaves with another. The third reads scans (worker_fetch.h), the next
+ * send: a message is one packet and never interleaves with another. The third reads inputs (worker_fetch.h), the next
  * one while a job runs. A fourth reports progress that came too soon after the report before it (worker_progress.h). */
 #include "daemon/worker/worker.h"
 
@@ -11,7 +11,7 @@
 #include "daemon/wire.h"
 #include "daemon/worker/worker_fetch.h"
 #include "daemon/worker/worker_progress.h"
-#include "recon/image/image.h"
+#include "daemon/worker/worker_results.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,7 +26,7 @@
 
 enum { STOP_SECONDS = 1 }; /* how long a running job may take to notice that the daemon is gone */
 
-/* A job as it arrives. Its files are the scan, and the results to be written. */
+/* A job as it arrives. Its files are the input, and the results to be written. */
 struct order {
     json_t *message; /* NULL: none */
     char id[128];
@@ -40,7 +40,8 @@ struct worker {
     const struct worker_options *options;
     struct fetcher *fetcher;
     struct reporter *reporter;
-    struct recon_cache *cache; /* the main thread's */
+    const struct kind_run *cached; /* these two are the main thread's: the kind whose cache it is */
+    void *cache;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     /* under lock: */
@@ -107,7 +108,7 @@ static void job_receive(struct worker *w, json_t *message, const int *fds, int f
 static int parameters_read(const json_t *job, const struct kind **kind, struct param_values *values)
 {
     const char *name = text_of(job, "kind");
-    *kind = recon_kind_find(name);
+    *kind = kind_find(name);
     if (!*kind)
         return err_set(ERR_UNKNOWN_KIND, "There is no job kind \"%.64s\".", name);
     param_values_init(*kind, values);
@@ -174,102 +175,19 @@ static void *reader(void *context)
 
 /* ---- a job ---- */
 
-static int progress(void *context, const struct recon_progress *now)
+static int progress(void *context, const struct step_progress *now)
 {
     struct worker *w = context;
     return w->cancel || reporter_tell(w->reporter, now);
 }
 
-/* The last step of every kind, which the job itself does not know of. */
+/* The step that the job itself does not know of. */
 static void progress_write(struct worker *w, const struct kind *kind)
 {
-    int last = kind_steps(kind) - 1;
-    const struct recon_progress now = {.step = last, .fraction = 1 - kind->steps[last].share};
-    reporter_tell(w->reporter, &now);
-}
-
-/* Images to be written, each to a file of its own, and how that went. */
-struct writing {
-    const struct image_series *images;
-    const enum image_format *format;
-    const int *files;
-    int count, result;
-    struct err failure;
-};
-
-/* The disk may begin with what is small: less is left for the daemon to sync. What is large is there before the daemon
- * hears of it, for while that syncs it does nothing else for any job; in pieces, between which a cancel can end this
- * process. An error is told to whoever waits first, and to nobody after. */
-static int disk_begin(int file)
-{
-    const off_t piece = 32 << 20;
-    struct stat there;
-    sync_file_range(file, 0, 0, SYNC_FILE_RANGE_WRITE);
-    if (fstat(file, &there) < 0 || there.st_size <= piece)
-        return 0;
-    for (off_t at = 0; at < there.st_size; at += piece)
-        if (sync_file_range(file, at, piece,
-                            SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER) < 0 &&
-            (errno == EIO || errno == ENOSPC || errno == EDQUOT))
-            return disk_failed("writing the results");
-    return 0;
-}
-
-static void *images_write(void *context)
-{
-    struct writing *writing = context;
-    for (int i = 0; i < writing->count && writing->result == 0; i++) {
-        writing->result = image_write(writing->images, writing->format[i], writing->files[i]);
-        if (writing->result == ERR_NOT_ACCEPTABLE)
-            writing->result = 0; /* the file stays empty, and the job has its image all the same */
-        else if (writing->result == 0)
-            writing->result = disk_begin(writing->files[i]);
-    }
-    writing->failure = *err_last();
-    return NULL;
-}
-
-/* The formats of the result files. */
-static int formats_read(const struct order *order, enum image_format format[IMAGE_FORMATS])
-{
-    const json_t *names = json_object_get(order->message, "formats");
-    int count = order->fd_count - 1;
-    if (json_array_size(names) != (size_t)count)
-        return err_set(ERR_BAD_REQUEST, "A job came with %d files for its results, which are %zu.", count,
-                       json_array_size(names));
-    for (int i = 0; i < count; i++) {
-        const char *name = json_string_value(json_array_get(names, (size_t)i));
-        int found = name ? image_format_find(name) : -1;
-        if (found < 0)
-            return err_set(ERR_BAD_REQUEST, "There is no image format \"%.32s\".", name ? name : "");
-        format[i] = (enum image_format)found;
-    }
-    return 0;
-}
-
-/* The image file in a thread of its own, and beside it the other forms, which take longer: a thread that starts has
- * none of the memory yet that this one has. Not synced: the daemon does. */
-static int results_write(const struct order *order, const struct recon_outcome *outcome)
-{
-    enum image_format format[IMAGE_FORMATS];
-    const int *files = order->fds + 1, count = order->fd_count - 1;
-    pthread_t thread;
-    double start = clock_seconds();
-    int rc = formats_read(order, format);
-    if (rc != 0)
-        return rc;
-    struct writing first = {.images = outcome->images, .format = format, .files = files, .count = 1};
-    struct writing others = {.images = outcome->images, .format = format + 1, .files = files + 1, .count = count - 1};
-    bool beside = others.count > 0 && pthread_create(&thread, NULL, images_write, &first) == 0;
-    if (!beside)
-        images_write(&first);
-    if (beside || first.result == 0)
-        images_write(&others);
-    if (beside)
-        pthread_join(thread, NULL);
-    json_object_set_new(json_object_get(outcome->report, "stages"), "write", json_real(clock_seconds() - start));
-    const struct writing *failed = first.result != 0 ? &first : &others;
-    return failed->result == 0 ? 0 : err_restore(&failed->failure);
+    const int step = kind_step_writing(kind);
+    const struct step_progress now = {.step = step, .fraction = step < 0 ? 1 : 1 - kind->steps[step].share};
+    if (step >= 0)
+        reporter_tell(w->reporter, &now);
 }
 
 /* From here on the daemon may send the next job: the answer to this one is its sign. */
@@ -280,77 +198,83 @@ static void job_end(struct worker *w)
     pthread_mutex_unlock(&w->lock);
 }
 
-static struct recon_room room_read(const struct order *order)
+static struct job_room room_read(const struct order *order, const struct result_files *files)
 {
     const json_t *room = json_object_get(order->message, "room");
-    enum image_format format[IMAGE_FORMATS];
-    unsigned forms = 0;
-    for (int i = 0; i < order->fd_count - 1 && formats_read(order, format) == 0; i++)
-        forms |= 1u << format[i];
-    return (struct recon_room){
-        .forms = forms, /* none: that is told when they are written */
+    return (struct job_room){
+        .files = files->file,
+        .count = files->count,
         .most = (uint64_t)json_integer_value(json_object_get(room, "most")),
         .most_of = json_string_value(json_object_get(room, "most_of")),
         .free = (uint64_t)json_integer_value(json_object_get(room, "free")),
     };
 }
 
-/* What was written is no more than what was promised before it was computed. */
-static int promise_check(const struct order *order, const struct recon_outcome *outcome)
+/* What is kept from job to job of a kind; that of another is freed before, for it may take the device's memory. Without
+ * memory for it nothing is kept. */
+static void *cache_of(struct worker *w, const struct kind_run *run)
 {
-    double promised = json_number_value(json_object_get(outcome->report, "result_bytes")), written = 0;
-    struct stat there;
-    for (int i = 1; i < order->fd_count; i++)
-        written += fstat(order->fds[i], &there) == 0 ? (double)there.st_size : 0;
-    return written <= promised ? 0
-                               : err_set(ERR_INTERNAL,
-                                         "The results take %.0f bytes, and were said to take %.0f at most. This is a "
-                                         "fault of the server.",
-                                         written, promised);
+    if (w->cached != run && w->cache)
+        w->cached->cache_free(w->cache);
+    if (w->cached != run) {
+        w->cache = NULL;
+        w->cached = run;
+        if (run->cache_create && run->cache_create(&w->cache) != 0)
+            w->cache = NULL;
+    }
+    return w->cache;
 }
 
-/* Read the scan, or take what was read ahead, and reconstruct it. */
-static int job_compute(struct worker *w, const struct order *order, const struct recon_listener *listener,
-                       struct recon_input **input, struct recon_outcome *outcome)
+/* A job that runs. */
+struct running {
+    const struct kind *kind;
+    struct result_files files;
+    void *input; /* the kind's */
+    struct job_outcome outcome;
+};
+
+/* Read the input, or take what was read ahead, and compute. */
+static int job_compute(struct worker *w, const struct order *order, const struct job_listener *listener,
+                       struct running *job)
 {
     struct param_values values;
-    const struct kind *kind;
     double begun = clock_seconds();
-    int scan = order->fds[0], rc = parameters_read(order->message, &kind, &values);
+    int input = order->fds[0], rc = parameters_read(order->message, &job->kind, &values);
+    if (rc == 0)
+        rc = result_files_read(&job->files, job->kind, json_object_get(order->message, "files"), order->fds + 1,
+                               order->fd_count - 1);
     if (rc == 0) {
-        reporter_begin(w->reporter, kind, order->id);
-        rc = fetcher_take(w->fetcher, order->id, kind, &values, scan, listener, input);
+        reporter_begin(w->reporter, job->kind, order->id);
+        rc = fetcher_take(w->fetcher, order->id, job->kind, &values, input, listener, &job->input);
     }
     if (rc == 0) {
-        struct recon_request request = worker_request(w->options, kind, &values, scan, NULL);
+        const struct kind_run *run = kind_run_find(job->kind);
+        struct job_request request = worker_request(w->options, job->kind, &values, input, NULL);
         request.begun = begun;
-        request.cache = w->cache;
-        request.room = room_read(order);
-        rc = recon_run_input(outcome, w->dev, &request, listener, *input);
+        request.cache = cache_of(w, run);
+        request.room = room_read(order, &job->files);
+        rc = run->run(&job->outcome, w->dev, &request, listener, job->input);
     }
     if (rc == 0)
-        progress_write(w, kind);
+        progress_write(w, job->kind);
     return rc;
 }
 
 /* Run the job and answer; its files are closed by then. Non-zero where the device is gone. */
 static int job_run(struct worker *w, const struct order *order)
 {
-    const struct recon_listener listener = {w, progress};
-    struct recon_outcome outcome = {0};
-    struct recon_input *input = NULL;
-    int rc = job_compute(w, order, &listener, &input, &outcome);
+    const struct job_listener listener = {w, progress};
+    struct running job = {.kind = NULL};
+    int rc = job_compute(w, order, &listener, &job);
     bool computed = rc == 0;
     if (computed)
-        rc = results_write(order, &outcome);
-    if (rc == 0)
-        rc = promise_check(order, &outcome);
+        rc = result_files_write(&job.files, &job.outcome);
     bool put_back = rc == ERR_SPOOL_FULL || (computed && disk_is_cause(rc));
     fds_close(order->fds, order->fd_count);
     reporter_end(w->reporter);
     job_end(w);
     if (rc == 0) {
-        json_t *message = json_pack("{s:s, s:s, s:O}", "type", "done", "id", order->id, "report", outcome.report);
+        json_t *message = json_pack("{s:s, s:s, s:O}", "type", "done", "id", order->id, "report", job.outcome.report);
         rc = wire_send(w->socket, message, NULL, 0);
         json_decref(message);
     }
@@ -358,9 +282,9 @@ static int job_run(struct worker *w, const struct order *order)
     bool fatal = rc == ERR_DEVICE;
     if (rc != 0)
         failed_send(w, order->id, fatal, put_back);
-    json_decref(outcome.report);
-    image_series_free(outcome.images);
-    recon_input_free(input); /* it takes the kernel a while, and the daemon has its answer */
+    job_outcome_free(&job.outcome);
+    if (job.input)
+        kind_run_find(job.kind)->input_free(job.input); /* it takes the kernel a while, and the daemon has its answer */
     return fatal;
 }
 
@@ -406,8 +330,7 @@ int worker_serve(int socket, struct dev *dev, const struct worker_options *optio
                             .changed = PTHREAD_COND_INITIALIZER};
     pthread_t thread;
     int status = 0;
-    if (fetcher_create(&worker.fetcher, options) != 0 || reporter_create(&worker.reporter, socket) != 0 ||
-        recon_cache_create(&worker.cache) != 0)
+    if (fetcher_create(&worker.fetcher, options) != 0 || reporter_create(&worker.reporter, socket) != 0)
         return 1;
     if (hello_send(&worker) != 0)
         return 1;
@@ -420,7 +343,8 @@ int worker_serve(int socket, struct dev *dev, const struct worker_options *optio
         status = fatal ? 1 : 0;
     }
     /* The reader never ends by itself, and uses `worker`: the process ends with both. */
-    recon_cache_free(worker.cache);
+    if (worker.cache)
+        worker.cached->cache_free(worker.cache);
     dev_free(dev);
     _exit(status);
 }

@@ -3,6 +3,7 @@
 #define MRIRECON_IMAGE_H
 
 #include "gridding/base/num.h"
+#include "recon/recon.h"
 
 /* Where one image lies and which it is. */
 struct image_info {
@@ -33,9 +34,9 @@ void image_series_free(struct image_series *series);
 
 /* The forms an image is served in; names and media types are in image_formats.c, which links nothing. */
 enum image_format { IMAGE_H5, IMAGE_NIFTI, IMAGE_PNG, IMAGE_NPY, IMAGE_FORMATS };
+extern const struct result_form image_form;               /* of results that are images */
 const char *image_format_name(enum image_format format);  /* "h5", "nii.gz", "png", "npy": also the file's ending */
 const char *image_format_media(enum image_format format); /* "application/x-hdf5", ... */
-int image_format_find(const char *name);                  /* by name or media type; -1: none */
 
 /* The most bytes that a file of a series of this shape takes (count, channels, size, complex_valued are looked at) as
  * `format`, beside an ISMRMRD header of `xml_bytes`. false: too many to be counted. */

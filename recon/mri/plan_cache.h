@@ -13,6 +13,12 @@
 #include "gridding/nufft/nufft.h"
 #include "recon/mri/recon_steps.h"
 
+/* What is kept from job to job on one device: of the thread that owns the device; freed before the device. Fails with
+ * ERR_NO_MEMORY. */
+struct recon_cache;
+int recon_cache_create(struct recon_cache **out);
+void recon_cache_free(struct recon_cache *cache);
+
 /* All that weights and plan of a frame depend on beside its arrays. Set to 0 before it is filled: compared as bytes. */
 struct plan_key {
     struct nufft_params params;

@@ -1,10 +1,10 @@
-/* recon_job.h: the inside of a running job: what the steps of recon/mri/run.c share. Only recon/ includes this. */
+/* recon_job.h: the places in the table of kind "recon" (recon/mri/recon_kind.c). Only recon/mri/ includes this. */
 #ifndef MRIRECON_RECON_JOB_H
 #define MRIRECON_RECON_JOB_H
 
 #include "recon/recon.h"
 
-/* The places of kind "recon"'s parameters in its table (recon/kinds.c) and in struct param_values. */
+/* The places of kind "recon"'s parameters in its table (recon/mri/recon_kind.c) and in struct param_values. */
 enum recon_param {
     RECON_METHOD,
     RECON_DCF,
@@ -29,7 +29,7 @@ enum recon_param {
     RECON_PARAMS
 };
 
-/* Its steps, in the order of their table (recon/kinds.c). */
+/* Its steps, in the order of their table (recon/mri/recon_kind.c). */
 enum recon_step {
     RECON_STEP_DECODE,
     RECON_STEP_SORT,
@@ -44,7 +44,11 @@ enum recon_step {
 
 extern const struct kind_step recon_steps[];
 
-/* Values of choices, in the order of kinds.c; those of dcf, traj_units, kernel and overflow are the enums of gridding/.
+/* Its results, likewise. */
+enum recon_result { RECON_RESULT_IMAGE };
+
+/* Values of choices, in the order of recon_kind.c; those of dcf, traj_units, kernel and overflow are the enums of
+ * gridding/.
  */
 enum { RECON_COILS_RSS, RECON_COILS_ADAPTIVE, RECON_COILS_SENSE, RECON_COILS_NONE };
 enum { RECON_VIRTUAL_COILS_AUTO = 0, RECON_VIRTUAL_COILS_NONE = -1 };

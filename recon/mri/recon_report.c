@@ -23,9 +23,9 @@ double recon_clock(void)
 int recon_tell(const struct recon_job *job, enum recon_step step, double fraction, int64_t iteration,
                int64_t iterations)
 {
-    const struct recon_listener *listener = job->listener;
-    const struct recon_progress now = {(int)step, job->done + job->share * fmin(1, fmax(0, fraction)), iteration,
-                                       iterations};
+    const struct job_listener *listener = job->listener;
+    const struct step_progress now = {(int)step, job->done + job->share * fmin(1, fmax(0, fraction)), iteration,
+                                      iterations};
     if (listener && listener->progress && listener->progress(listener->context, &now) != 0)
         return err_set(ERR_CANCELED, "The job was canceled while it was running.");
     return 0;

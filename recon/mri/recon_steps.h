@@ -7,7 +7,8 @@
 #include "gridding/traj/traj.h"
 #include "recon/mri/frames.h"
 #include "recon/image/image.h"
-#include "recon/recon.h"
+#include "gridding/base/dev.h"
+#include "recon/kind_run.h"
 #include "recon/mri/recon_job.h"
 
 #include <jansson.h>
@@ -15,14 +16,13 @@
 /* Each step fills its part and reads those above it. */
 struct recon_job {
     struct dev *dev;
-    const struct recon_request *request;
-    const struct recon_listener *listener; /* may be NULL */
-    double begun;                          /* recon_clock() */
-    double done, share;                    /* progress: before the running part of the table in run.c, and of it */
+    const struct job_request *request;
+    const struct job_listener *listener; /* may be NULL */
+    double begun;                        /* recon_clock() */
+    double done, share;                  /* progress: before the running part of the table in run.c, and of it */
 
-    const struct recon_input *input; /* step "decode"; there already where it was read before */
-    struct recon_input *own;         /* the same, to be freed; NULL: it is the caller's */
-    struct scan scan;                /* of `input`; the caller's where there is none */
+    const struct recon_input *input; /* what was read; NULL: the scan is the caller's */
+    struct scan scan;                /* step "decode" */
     size_t scan_bytes;
 
     struct frames *frames; /* step "sort" */
@@ -48,6 +48,7 @@ struct recon_job {
     struct recon_cache *cache; /* step "images": the request's; NULL: nothing is kept */
     bool *coil_lives;          /* step "images", [coils]: a sample of the coil that is not 0 was met */
     struct image_series *images;
+    uint64_t most_bytes; /* that the files of the results may take */
     json_t *report;
 };
 
@@ -91,9 +92,9 @@ static inline int recon_threads(const struct recon_job *job, size_t samples)
     return samples > 1 << 18 ? dev_threads(job->dev) : 1;
 }
 
-/* recon_run() of a scan that is decoded already and stays the caller's. */
-int recon_run_scan(struct recon_outcome *out, struct dev *dev, const struct recon_request *request,
-                   const struct recon_listener *listener, const struct scan *scan);
+/* Run a job on a scan that is decoded already and stays the caller's. Fails as kind_run.run() and kind.check(). */
+int recon_run_scan(struct job_outcome *out, struct dev *dev, const struct job_request *request,
+                   const struct job_listener *listener, const struct scan *scan);
 
 /* ---- trajectories of one frame (recon_traj.c) ---- */
 

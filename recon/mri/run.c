@@ -1,4 +1,6 @@
 /* Runs one job of kind "recon": a table of steps over one struct recon_job. */
+#include "recon/mri/plan_cache.h"
+#include "recon/mri/recon_kind.h"
 #include "recon/mri/recon_steps.h"
 
 #include "gridding/base/err.h"
@@ -20,8 +22,8 @@ enum { DECODE_SECONDS = 5 }; /* a small scan takes some thousandths of one */
 
 static int canceled(void *context)
 {
-    const struct recon_listener *listener = context;
-    const struct recon_progress now = {.step = RECON_STEP_DECODE};
+    const struct job_listener *listener = context;
+    const struct step_progress now = {.step = RECON_STEP_DECODE};
     return listener && listener->progress && listener->progress(listener->context, &now) != 0;
 }
 
@@ -38,10 +40,10 @@ static void wanted_fill(struct scan_wanted *wanted, const struct param_values *v
         wanted->fov_mm[d] = (float)fov_mm[d];
 }
 
-int recon_read(struct recon_input **out, const struct recon_request *request, const struct recon_listener *listener)
+static int recon_read(void **out, const struct job_request *request, const struct job_listener *listener)
 {
     struct scan_wanted wanted;
-    const struct scan_limits limits = {
+    const struct decode_limits limits = {
         .bytes = request->memory_bytes ? request->memory_bytes : host_memory_available() / 4 * 3,
         .seconds = request->decode_seconds > 0 ? request->decode_seconds : DECODE_SECONDS,
     };
@@ -61,8 +63,9 @@ int recon_read(struct recon_input **out, const struct recon_request *request, co
     return rc;
 }
 
-void recon_input_free(struct recon_input *input)
+static void recon_input_free(void *of)
 {
+    struct recon_input *input = of;
     if (!input)
         return;
     scan_close(&input->scan);
@@ -92,13 +95,6 @@ static int geometry_report(struct recon_job *job)
 
 static int decode(struct recon_job *job)
 {
-    int rc = 0;
-    if (!job->input && !job->scan.header) {
-        rc = recon_read(&job->own, job->request, job->listener);
-        job->input = job->own;
-    }
-    if (rc != 0)
-        return rc;
     if (job->input) {
         /* Of the time that reading took, what passed before the job began cost it nothing. */
         double ahead = fmin(job->begun, job->input->finished) - (job->input->finished - job->input->seconds);
@@ -172,10 +168,28 @@ static void readouts_report(struct recon_job *job)
             frames->elsewhere);
 }
 
+/* The most bytes that the files of the images take, and how many these are; false: too many bytes to be counted. */
+static bool images_count(const struct recon_job *job, const struct image_series *shape, size_t *files, size_t *bytes)
+{
+    static const struct result_file native = {RECON_RESULT_IMAGE, IMAGE_H5};
+    const struct job_room *room = &job->request->room;
+    const struct result_file *file = room->count ? room->files : &native;
+    *files = room->count ? (size_t)room->count : 1;
+    *bytes = 0;
+    for (size_t i = 0; i < *files; i++) {
+        size_t more = 0;
+        if (file[i].result == RECON_RESULT_IMAGE &&
+            (!image_file_most(shape, (enum image_format)file[i].format, job->scan.header->xml_bytes, &more) ||
+             !size_add(*bytes, more, bytes) || *bytes > INT64_MAX))
+            return false;
+    }
+    return true;
+}
+
 /* What the images will take, which is a promise: the report tells it as `result_bytes`. */
 static int results_promise(struct recon_job *job)
 {
-    const struct recon_room *room = &job->request->room;
+    const struct job_room *room = &job->request->room;
     const struct image_series shape = {
         .count = job->frames->count,
         .channels = recon_combines(job) ? 1 : (size_t)job->frames->frame[0].coils,
@@ -183,17 +197,10 @@ static int results_promise(struct recon_job *job)
         .complex_valued = recon_complex_out(job),
     };
     size_t files = 0, bytes = 0;
-    bool counted = true;
-    for (int form = 0; form < IMAGE_FORMATS && counted; form++) {
-        size_t more = 0;
-        if (!((room->forms ? room->forms : 1) >> form & 1))
-            continue;
-        files++;
-        counted = image_file_most(&shape, (enum image_format)form, job->scan.header->xml_bytes, &more) &&
-                  size_add(bytes, more, &bytes) && bytes <= INT64_MAX;
-    }
+    bool counted = images_count(job, &shape, &files, &bytes);
     if (!counted)
         bytes = INT64_MAX;
+    job->most_bytes = bytes;
     recon_report_number(job, "result_bytes", (double)bytes);
     bool for_good = !counted || (room->most && bytes > room->most);
     if (!for_good && (!room->free || bytes <= room->free))
@@ -246,7 +253,7 @@ static const struct {
 
 static int steps_run(struct recon_job *job)
 {
-    int rc = job->request->kind->check(job->request->values);
+    int rc = 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts && rc == 0; i++) {
         bool single = parts[i].first == parts[i].last;
         job->share = 0;
@@ -266,7 +273,17 @@ static int steps_run(struct recon_job *job)
     return rc;
 }
 
-static int job_run(struct recon_outcome *out, struct recon_job *job)
+static int image_result_write(const void *images, int format, int fd)
+{
+    return image_write(images, (enum image_format)format, fd);
+}
+
+static void image_result_free(void *images)
+{
+    image_series_free(images);
+}
+
+static int job_run(struct job_outcome *out, struct recon_job *job)
 {
     int rc = recon_report_create(&job->report);
     job->begun = job->request->begun > 0 ? job->request->begun : recon_clock();
@@ -278,8 +295,8 @@ static int job_run(struct recon_outcome *out, struct recon_job *job)
         recon_report_decide(job, "device", dev_is_gpu(job->dev) ? "gpu" : "cpu", "%s", dev_note(job->dev));
     rc = steps_run(job);
     if (rc == 0) {
-        out->images = job->images;
-        out->report = job->report;
+        *out = (struct job_outcome){.most_bytes = job->most_bytes, .report = job->report};
+        out->result[out->results++] = (struct job_result){"image", job->images, image_result_write, image_result_free};
     } else {
         image_series_free(job->images);
         json_decref(job->report);
@@ -288,27 +305,42 @@ static int job_run(struct recon_outcome *out, struct recon_job *job)
     free(job->mix);
     free(job->hash);
     frames_free(job->frames);
-    recon_input_free(job->own);
     return rc;
 }
 
-int recon_run(struct recon_outcome *out, struct dev *dev, const struct recon_request *request,
-              const struct recon_listener *listener)
-{
-    struct recon_job job = {.dev = dev, .request = request, .listener = listener};
-    return job_run(out, &job);
-}
-
-int recon_run_input(struct recon_outcome *out, struct dev *dev, const struct recon_request *request,
-                    const struct recon_listener *listener, const struct recon_input *input)
+static int recon_run(struct job_outcome *out, struct dev *dev, const struct job_request *request,
+                     const struct job_listener *listener, const void *input)
 {
     struct recon_job job = {.dev = dev, .request = request, .listener = listener, .input = input};
     return job_run(out, &job);
 }
 
-int recon_run_scan(struct recon_outcome *out, struct dev *dev, const struct recon_request *request,
-                   const struct recon_listener *listener, const struct scan *scan)
+int recon_run_scan(struct job_outcome *out, struct dev *dev, const struct job_request *request,
+                   const struct job_listener *listener, const struct scan *scan)
 {
     struct recon_job job = {.dev = dev, .request = request, .listener = listener, .scan = *scan};
-    return job_run(out, &job);
+    int rc = request->kind->check(request->values);
+    return rc == 0 ? job_run(out, &job) : rc;
 }
+
+static int cache_create(void **cache)
+{
+    struct recon_cache *made = NULL;
+    int rc = recon_cache_create(&made);
+    *cache = made;
+    return rc;
+}
+
+static void cache_free(void *cache)
+{
+    recon_cache_free(cache);
+}
+
+const struct kind_run recon_kind_run = {
+    .kind = &recon_kind,
+    .read = recon_read,
+    .input_free = recon_input_free,
+    .run = recon_run,
+    .cache_create = cache_create,
+    .cache_free = cache_free,
+};

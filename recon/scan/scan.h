@@ -11,7 +11,7 @@
 #ifndef MRIRECON_SCAN_H
 #define MRIRECON_SCAN_H
 
-#include "gridding/base/num.h"
+#include "recon/codec/decoder.h"
 
 enum {
     SCAN_VERSION = 2,
@@ -107,14 +107,6 @@ struct scan {
 int scan_open(struct scan *out, int fd);
 void scan_close(struct scan *scan);
 
-struct decoder;
-
-/* Limits on decoding one file. */
-struct scan_limits {
-    uint64_t bytes; /* of the flat scan */
-    double seconds; /* of processor time, beside one for each MiB of the file; of the clock four times as many */
-};
-
 /* What the sender of a file adds to it. All 0: nothing. */
 struct scan_wanted {
     char group[128];  /* HDF5 group; "": the only or first that holds a scan ("dataset" first) */
@@ -127,10 +119,10 @@ struct scan_wanted {
 int scan_sniff(const char **format, int fd, uint64_t bytes);
 
 /* Decode the scan file in `fd` (a regular file, read-only; of a format that scan_sniff() tells) in a sandboxed process
- * of `decoder` (recon/scan/decoder.h), and open the result. `wanted` may be NULL. `canceled` (may be NULL) is polled;
+ * of `decoder` (recon/codec/decoder.h), and open the result. `wanted` may be NULL. `canceled` (may be NULL) is polled;
  * non-zero kills the child. Fails with the codes of "the file" in err.h, ERR_BAD_PARAMETER (what is wanted does not go
  * with the file), ERR_CANCELED, ERR_NO_MEMORY. */
 int scan_decode(struct scan *out, struct decoder *decoder, int fd, const struct scan_wanted *wanted,
-                const struct scan_limits *limits, int (*canceled)(void *context), void *context);
+                const struct decode_limits *limits, int (*canceled)(void *context), void *context);
 
 #endif

@@ -7,7 +7,7 @@
  * run. */
 #include "gridding/base/clock.h"
 #include "gridding/base/err.h"
-#include "recon/scan/decoder.h"
+#include "recon/codec/decoder.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -56,7 +56,7 @@ static double flatten_time(int fd)
 
 static int run(int fd, const char *codec)
 {
-    const struct scan_limits limits = {.bytes = UINT64_C(16) << 30, .seconds = 600};
+    const struct decode_limits limits = {.bytes = UINT64_C(16) << 30, .seconds = 600};
     struct scan scan;
     double cat = copy_time(fd, -1), start_cpu = cpu(), flatten = flatten_time(fd), flatten_cpu = cpu() - start_cpu;
     double start = clock_seconds();

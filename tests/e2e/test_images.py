@@ -373,7 +373,7 @@ def conversions_take_turns():
     with tempfile.TemporaryDirectory() as folder:
         codec = os.path.join(folder, "codec")
         with open(codec, "w") as file:  # of NIfTI it makes nothing, for as long as it is let
-            file.write(f'#!/bin/sh\n[ "$1 $3" = "convert nii.gz" ] && exec sleep 100000\nexec {BIN}/mrirecon-codec "$@"\n')
+            file.write(f'#!/bin/sh\n[ "$1 $4" = "convert nii.gz" ] && exec sleep 100000\nexec {BIN}/mrirecon-codec "$@"\n')
         os.chmod(codec, 0o755)
         state = os.path.join(folder, "state")
         os.mkdir(state)

@@ -4,6 +4,8 @@ import os
 import re
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -32,7 +34,7 @@ def image_file():
 
 
 def convert(path, form, out):
-    done = subprocess.run([CODEC, "convert", path, form, out], capture_output=True, text=True, timeout=SLOW)
+    done = subprocess.run([CODEC, "convert", "image", path, form, out], capture_output=True, text=True, timeout=SLOW)
     assert not REPORTS.search(done.stderr), done.stderr
     return done
 
@@ -54,12 +56,26 @@ def formats():
         np.testing.assert_array_equal(file["dataset/image_0/data"][...], data)
 
 
+@test("a request of another version of the worker is refused with a sentence")
+def versions():
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with open("/dev/null") as file:
+        socket.send_fds(ours, [struct.pack("II", 0x5152434d, 99) + bytes(40)], [file.fileno(), file.fileno()])
+    process = subprocess.Popen(["sh", "-c", f"exec {CODEC} decode 3<&{theirs.fileno()}"], pass_fds=[theirs.fileno()], stderr=subprocess.PIPE)
+    theirs.close()
+    ours.settimeout(SLOW)
+    report = ours.recv(4096)
+    same((process.wait(SLOW), process.stderr.read()), (1, b""), "status and stderr")
+    same(struct.unpack_from("I", report), (0x5052434d,), "a report")
+    assert b"asks in version 99 of the protocol" in report, report
+
+
 @test("convert is under seccomp, without privileges, children or core files, its memory, time and output limited")
 def in_force():
     fifo = made("fifo")
     os.mkfifo(fifo)
     keep = os.open(fifo, os.O_RDWR)  # a reader that does not read: the codec stops in the middle of its work
-    process = subprocess.Popen([CODEC, "convert", image_file(), "npy", fifo], stderr=subprocess.PIPE)
+    process = subprocess.Popen([CODEC, "convert", "image", image_file(), "npy", fifo], stderr=subprocess.PIPE)
     try:
         wait_until(lambda: process.poll() is not None or status(process.pid)["Seccomp"] == "2", "seccomp")
         same(process.poll(), None, "end of the codec")

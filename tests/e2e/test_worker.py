@@ -240,7 +240,7 @@ class Served:
 
     def job_with(self, fds, identity, formats, room=None, **parameters):
         """A job with these descriptors, which are closed here."""
-        self.send(fds, type="job", id=identity, kind="recon", parameters=parameters, formats=formats, **({"room": room} if room else {}))
+        self.send(fds, type="job", id=identity, kind="recon", parameters=parameters, files=[f"image.{name}" for name in formats], **({"room": room} if room else {}))
         for fd in fds:
             os.close(fd)
 
@@ -294,7 +294,7 @@ class Served:
 @test("serve: hello, a job with its files, and the next one")
 def served():
     with tempfile.TemporaryDirectory(dir=FOLDER.name) as folder, Served() as served:
-        same((served.hello["version"], served.hello["gpu"], served.hello["pid"]), (5, False, served.process.pid), "hello")
+        same((served.hello["version"], served.hello["gpu"], served.hello["pid"]), (6, False, served.process.pid), "hello")
         assert "cpu" in served.hello["device"], served.hello
         for number in range(3):
             scan = scans.radial(seed=number)

@@ -17,7 +17,7 @@ static char *escape(char *to, const char *text)
 /* A parameter that was taken holds what its table allows, and is taken again from its own text. */
 static void check_parameter(const char *name, const char *value)
 {
-    const struct kind *kind = &recon_kinds[0];
+    const struct kind *kind = kinds[0];
     struct param_values before, after, again;
     param_values_init(kind, &before);
     after = before;

@@ -4,7 +4,7 @@
 #define MRIRECON_TESTS_DECODE_FIXTURE_H
 
 #include "gridding/base/err.h"
-#include "recon/scan/decoder.h"
+#include "recon/codec/decoder.h"
 #include "recon/scan/scan.h"
 
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-static const struct scan_limits roomy = {.bytes = UINT64_C(1) << 30, .seconds = 60};
+static const struct decode_limits roomy = {.bytes = UINT64_C(1) << 30, .seconds = 60};
 
 /* The folder of files and the decoder, made once. */
 struct place {
@@ -53,7 +53,7 @@ static inline int teardown(void **state)
 
 /* Decode with a process of this program's, started for it. */
 static inline int decode_by(const char *codec, struct scan *scan, int fd, const char *group,
-                            const struct scan_limits *limits, int (*canceled)(void *context), void *context)
+                            const struct decode_limits *limits, int (*canceled)(void *context), void *context)
 {
     struct decoder *decoder = NULL;
     assert_int_equal(decoder_create(&decoder, codec), 0);

@@ -5,6 +5,7 @@
 
 #include "gridding/base/err.h"
 #include "recon/image/image.h"
+#include "recon/mri/plan_cache.h"
 #include "recon/mri/recon_steps.h"
 #include "tests/unit/flat_scan.h"
 
@@ -150,10 +151,10 @@ static inline double rss_error(const struct flat *flat, uint64_t mask, int coils
 static struct recon_cache *cache; /* of the jobs that are run; NULL: none */
 
 /* Run with "NAME=VALUE ..." on top of tolerance=1e-5 and traj_units=pixel, as random samples reach no edge exactly. */
-static inline int run(struct flat *flat, const char *parameters, struct recon_outcome *out,
-                      const struct recon_listener *listener)
+static inline int run(struct flat *flat, const char *parameters, struct job_outcome *out,
+                      const struct job_listener *listener)
 {
-    const struct kind *kind = recon_kind_find("recon");
+    const struct kind *kind = kind_find("recon");
     struct param_values values;
     char text[256], *rest = text;
     param_values_init(kind, &values);
@@ -165,36 +166,42 @@ static inline int run(struct flat *flat, const char *parameters, struct recon_ou
         *value++ = '\0';
         assert_int_equal(param_values_set(kind, &values, word, value), 0);
     }
-    const struct recon_request request = {.kind = kind, .values = &values, .input = -1, .cache = cache};
+    const struct job_request request = {.kind = kind, .values = &values, .input = -1, .cache = cache};
     return recon_run_scan(out, dev, &request, listener, flat_scan(flat));
 }
 
-static inline void succeed(struct flat *flat, const char *parameters, struct recon_outcome *out)
+static inline void succeed(struct flat *flat, const char *parameters, struct job_outcome *out)
 {
     int rc = run(flat, parameters, out, NULL);
     if (rc != 0)
         fail_msg("%s: %s", err_name(rc), err_last()->text);
 }
 
-static inline void drop(struct recon_outcome *out)
+static inline void drop(struct job_outcome *out)
 {
-    image_series_free(out->images);
-    json_decref(out->report);
+    job_outcome_free(out);
+}
+
+/* The job's images. */
+static inline struct image_series *images_of(const struct job_outcome *out)
+{
+    const struct job_result *result = job_outcome_find(out, "image");
+    return result ? result->of : NULL;
 }
 
 static inline void refuse(struct flat *flat, const char *parameters, int code, int64_t acquisition)
 {
-    struct recon_outcome out = {0};
+    struct job_outcome out = {0};
     int rc = run(flat, parameters, &out, NULL);
     if (rc != code)
         fail_msg("%s instead of %s: %s", err_name(rc), err_name(code), rc ? err_last()->text : "");
     assert_int_equal(err_last()->acquisition, acquisition);
     assert_true(strlen(err_last()->text) > 30);
-    assert_null(out.images);
+    assert_int_equal(out.results, 0);
 }
 
 /* The value of a decision in the report, "" where there is none. */
-static inline const char *decided(const struct recon_outcome *out, const char *what)
+static inline const char *decided(const struct job_outcome *out, const char *what)
 {
     size_t i;
     json_t *entry;
@@ -205,7 +212,7 @@ static inline const char *decided(const struct recon_outcome *out, const char *w
     return "";
 }
 
-static inline int64_t reported(const struct recon_outcome *out, const char *name)
+static inline int64_t reported(const struct job_outcome *out, const char *name)
 {
     return json_integer_value(json_object_get(out->report, name));
 }

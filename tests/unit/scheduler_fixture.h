@@ -80,7 +80,7 @@ static inline void wait_for_cancel(const char *id, bool dies)
                   "Canceled.", "fatal", 0));
 }
 
-static inline void do_job(const char *id, const json_t *formats, const int *fds, int fd_count)
+static inline void do_job(const char *id, const json_t *files, const int *fds, int fd_count)
 {
     char what[32] = "", mark[160], fault[160];
     int scan = fds[0];
@@ -137,8 +137,8 @@ static inline void do_job(const char *id, const json_t *formats, const int *fds,
     }
     /* Each result says its form. */
     for (int i = 1; i < fd_count && strcmp(what, "empty") != 0; i++) {
-        const char *format = json_string_value(json_array_get(formats, (size_t)i - 1));
-        if (!format || dprintf(fds[i], "as %s", format) < 0)
+        const char *file = json_string_value(json_array_get(files, (size_t)i - 1));
+        if (!file || strncmp(file, "image.", 6) != 0 || dprintf(fds[i], "as %s", file + 6) < 0)
             _exit(9);
         if (strcmp(what, "first only") == 0)
             break;
@@ -175,7 +175,7 @@ static inline int worker(void)
         if (count == 1) {
             close(fds[0]);
         } else if (count > 1) {
-            do_job(json_string_value(json_object_get(message, "id")), json_object_get(message, "formats"), fds, count);
+            do_job(json_string_value(json_object_get(message, "id")), json_object_get(message, "files"), fds, count);
         } else {
             say(json_pack("{s:s}", "type", "status"));
         }

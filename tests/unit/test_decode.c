@@ -1,7 +1,7 @@
 /* The decoder from outside: files made by tests/unit/scan_files.py, mutants and truncations of them. */
 #include "tests/unit/decode_fixture.h"
 
-#include "recon/scan/sandbox.h"
+#include "recon/codec/sandbox.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -140,7 +140,7 @@ static void memory_is_limited(void **state)
     assert_int_equal(decode_fd(p, &scan, fd, NULL), 0);
     uint64_t need = scan.header->total_bytes;
     scan_close(&scan);
-    struct scan_limits limits = {.bytes = need, .seconds = 60};
+    struct decode_limits limits = {.bytes = need, .seconds = 60};
     assert_int_equal(decode_by(p->codec, &scan, fd, NULL, &limits, NULL, NULL), 0);
     scan_close(&scan);
     limits.bytes = need - 1;
@@ -174,7 +174,7 @@ static void time_is_limited_and_a_job_can_be_canceled(void **state)
     char hanging[256], closed[256];
     struct scan scan = {0};
     int fd = open_file(p, "plain"), asked = 0;
-    struct scan_limits limits = {.bytes = 1 << 20, .seconds = 0.1};
+    struct decode_limits limits = {.bytes = 1 << 20, .seconds = 0.1};
     make_program(p, "hanging", "#!/bin/sh\nwhile :; do :; done\n", hanging);
     make_program(p, "closed", "#!/bin/sh\nexec 3>&-\nwhile :; do :; done\n", closed);
     assert_int_equal(decode_by(hanging, &scan, fd, NULL, &limits, NULL, NULL), ERR_LIMIT);
@@ -190,7 +190,7 @@ static void a_file_that_keeps_its_reader_busy_is_stopped(void **state)
 {
     static const char *const bombs[] = {"chunk_bomb", "group_bomb"};
     const struct place *p = *state;
-    const struct scan_limits limits = {.bytes = 1 << 20, .seconds = 0.1};
+    const struct decode_limits limits = {.bytes = 1 << 20, .seconds = 0.1};
     for (size_t i = 0; i < 2; i++) {
         struct scan scan = {0};
         int fd = open_file(p, bombs[i]);
@@ -207,7 +207,7 @@ static void a_file_that_keeps_its_reader_busy_is_stopped(void **state)
     "socket = s.socket(fileno=3)\n"                                            \
     "data, fds, flags, address = s.recv_fds(socket, 4096, 2)\n"                \
     "file, memory = fds\n"                                                     \
-    "success = struct.pack('I4xi4xqqq768s', 0x5052434d, 0, -1, -1, -1, b'')\n" \
+    "success = struct.pack('IIi4xqqq768s', 0x5052434d, 1, 0, -1, -1, -1, b'')\n" \
     "head = struct.pack('QIIQ', 0x4e4143534952524d, 1, 1, 4096)\n"
 
 static void a_decoder_that_misbehaves_is_an_error(void **state)
@@ -228,9 +228,10 @@ static void a_decoder_that_misbehaves_is_an_error(void **state)
          ERR_DECODER_DIED},
         {"mutters", PYTHON "socket.send(success[:-1])\n", ERR_DECODER_DIED},
         {"gossips", PYTHON "socket.send(success + b'x')\n", ERR_DECODER_DIED},
+        {"newer", PYTHON "socket.send(struct.pack('II', 0x5052434d, 2) + bytes(2000))\n", ERR_INTERNAL},
     };
     const struct place *p = *state;
-    const struct scan_limits limits = {.bytes = 1 << 20, .seconds = 60};
+    const struct decode_limits limits = {.bytes = 1 << 20, .seconds = 60};
     struct scan scan = {0};
     char path[256];
     int fd = open_file(p, "plain"), before = open_descriptors();
@@ -238,6 +239,7 @@ static void a_decoder_that_misbehaves_is_an_error(void **state)
         make_program(p, programs[i].name, programs[i].script, path);
         assert_int_equal(decode_by(path, &scan, fd, NULL, &limits, NULL, NULL), programs[i].code);
     }
+    assert_non_null(strstr(err_last()->text, "version 2 of the protocol, and this program speaks version 1"));
     assert_int_equal(decode_by("/nonexistent", &scan, fd, NULL, &limits, NULL, NULL), ERR_INTERNAL);
     assert_int_equal(open_descriptors(), before);
     close(fd);
@@ -260,7 +262,7 @@ static void one_that_is_killed_from_outside_is_followed_by_another(void **state)
     /* The shebang of PYTHON is a comment here. */
     make_program(p, "once", script, once);
     make_program(p, "always", PYTHON "socket.send(b'b')\nos.kill(os.getpid(), 9)\n", always);
-    const struct scan_limits limits = {.bytes = 1 << 20, .seconds = 60};
+    const struct decode_limits limits = {.bytes = 1 << 20, .seconds = 60};
     assert_int_equal(decode_by(p->codec, &expected, fd, NULL, &limits, NULL, NULL), 0);
     for (int ready = 0; ready < 2; ready++) {
         char command[128];
@@ -392,7 +394,7 @@ static void one_that_stands_ready_keeps_the_limits(void **state)
     pid_t pids[8] = {0};
     int fd = open_file(p, "plain"), asked = 0;
     char hanging[256];
-    struct scan_limits limits = {.bytes = 1 << 20, .seconds = 0.1};
+    struct decode_limits limits = {.bytes = 1 << 20, .seconds = 0.1};
     make_program(p, "waits", "#!/bin/sh\nwhile :; do :; done\n", hanging);
     assert_int_equal(decoder_create(&decoder, hanging), 0);
     assert_int_equal(decoder_prepare(decoder, 2), 0);
@@ -453,7 +455,7 @@ static void memory_set_aside_serves_one_scan(void **state)
         scan_close(&scan);
         assert_int_equal(pages_aside(), 0);
     }
-    struct scan_limits limits = {.bytes = need - 1, .seconds = 60};
+    struct decode_limits limits = {.bytes = need - 1, .seconds = 60};
     decoder_prepare_memory(decoder);
     assert_int_equal(scan_decode(&scan, decoder, fd, NULL, &limits, NULL, NULL), ERR_LIMIT);
     decoder_prepare_memory(decoder);

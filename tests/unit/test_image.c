@@ -513,10 +513,10 @@ static void formats_are_found_by_name_and_media_type(void **state)
 {
     (void)state;
     for (int format = 0; format < IMAGE_FORMATS; format++) {
-        assert_int_equal(image_format_find(image_format_name((enum image_format)format)), format);
-        assert_int_equal(image_format_find(image_format_media((enum image_format)format)), format);
+        assert_int_equal(form_format_find(&image_form, image_format_name((enum image_format)format)), format);
+        assert_int_equal(form_format_find(&image_form, image_format_media((enum image_format)format)), format);
     }
-    assert_int_equal(image_format_find("bmp"), -1);
+    assert_int_equal(form_format_find(&image_form, "bmp"), -1);
 }
 
 static void a_series_too_large_for_size_t_is_refused(void **state)

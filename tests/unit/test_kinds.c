@@ -19,7 +19,7 @@ static struct param_values values;
 static int fresh(void **state)
 {
     (void)state;
-    recon = recon_kind_find("recon");
+    recon = kind_find("recon");
     assert_non_null(recon);
     param_values_init(recon, &values);
     return 0;
@@ -33,10 +33,10 @@ static int set(const char *name, const char *text)
 static void every_default_is_a_value_its_parameter_takes(void **state)
 {
     (void)state;
-    for (const struct kind *kind = recon_kinds; kind->name; kind++) {
+    for (const struct kind *const *of = kinds, *kind; (kind = *of); of++) {
         struct param_values given;
         param_values_init(kind, &given);
-        assert_true(kind->help && *kind->help && kind->inputs[0]);
+        assert_true(kind->help && *kind->help && kind->inputs[0].name && kind->results[0].name);
         size_t count = 0;
         for (const struct param *param = kind->params; param->name; param++, count++) {
             assert_true(param->help && *param->help);
@@ -53,9 +53,9 @@ static void every_default_is_a_value_its_parameter_takes(void **state)
         }
         assert_true(fabs(shares - 1) < 1e-9);
         assert_int_equal(kind_step_find(kind, "nothing"), -1);
-        assert_ptr_equal(recon_kind_find(kind->name), kind);
+        assert_ptr_equal(kind_find(kind->name), kind);
     }
-    assert_null(recon_kind_find("recons"));
+    assert_null(kind_find("recons"));
 }
 
 static void choices_are_the_enums_they_stand_for(void **state)

@@ -5,7 +5,7 @@
 
 #include <sys/mman.h>
 
-static const struct scan_limits modest = {.bytes = UINT64_C(1) << 30, .seconds = 2};
+static const struct decode_limits modest = {.bytes = UINT64_C(1) << 30, .seconds = 2};
 
 /* splitmix64. */
 static uint64_t random_next(uint64_t *state)
@@ -116,7 +116,7 @@ static uint64_t number_of(const char *name, uint64_t fallback)
 static void a_damaged_file_has_one_answer(void **state)
 {
     static const char *const bases[] = {"plain",     "item_376", "gzip_shuffle", "contiguous_new_format",
-                                        "fixed_xml", "float64",  "stream", "rrsg"};
+                                        "fixed_xml", "float64",  "stream",       "rrsg"};
     const struct place *p = *state;
     uint64_t mutants = number_of("MRIRECON_MUTANTS", 30), from = number_of("MRIRECON_MUTANTS_FROM", 0);
     struct tally tally = {0};

@@ -69,7 +69,7 @@ static void agree(const struct param_values *values, int counts[2])
 static int fresh(void **state)
 {
     (void)state;
-    kind = recon_kind_find("recon");
+    kind = kind_find("recon");
     return kind && dev_create(&dev, DEV_CPU, 0, 1) == 0 ? 0 : -1;
 }
 
@@ -156,7 +156,7 @@ static void what_passes_makes_an_image(void **state)
                 for (int c = 0; c < (w == 0 ? 4 : 1); c++) {
                     char text[160];
                     struct param_values values;
-                    struct recon_outcome out = {0};
+                    struct job_outcome out = {0};
                     const char *coils = c % 2 ? "none" : "rss", *output = c / 2 ? "complex" : "magnitude";
                     param_values_init(kind, &values);
                     put(&values, "width", widths[w]);
@@ -182,7 +182,7 @@ static void a_radial_kernel_in_three_dimensions_gets_its_grid(void **state)
 {
     (void)state;
     struct flat flat;
-    struct recon_outcome out = {0};
+    struct job_outcome out = {0};
     flat_init(&flat, 8, 8, 8);
     for (uint32_t i = 0; i < 60; i++)
         random_readout(&flat, 20, 1, 3, 3);

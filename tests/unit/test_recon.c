@@ -7,7 +7,7 @@ static void coils_weights_and_discards_as_the_direct_sum(void **state)
 {
     (void)state;
     struct flat flat;
-    struct recon_outcome out = {0};
+    struct job_outcome out = {0};
     static const int n[3] = {24, 20, 1};
     flat_init(&flat, 24, 20, 1);
     random_readout(&flat, 61, 3, 3, 2);
@@ -20,11 +20,11 @@ static void coils_weights_and_discards_as_the_direct_sum(void **state)
     flat.data[cut->data + 82] = (struct c32){INFINITY, 0};
     random_readout(&flat, 40, 3, 3, 2)->flags = UINT64_C(1) << (SCAN_REVERSE - 1);
     succeed(&flat, "", &out);
-    assert_int_equal(out.images->count, 1);
-    assert_int_equal(out.images->channels, 1);
-    assert_false(out.images->complex_valued);
-    assert_string_equal(out.images->xml, "<ismrmrdHeader/>");
-    assert_true(rss_error(&flat, 13, 3, 2, 2, n, whole, out.images->data) < TOLERANCE);
+    assert_int_equal(images_of(&out)->count, 1);
+    assert_int_equal(images_of(&out)->channels, 1);
+    assert_false(images_of(&out)->complex_valued);
+    assert_string_equal(images_of(&out)->xml, "<ismrmrdHeader/>");
+    assert_true(rss_error(&flat, 13, 3, 2, 2, n, whole, images_of(&out)->data) < TOLERANCE);
     assert_string_equal(decided(&out, "dcf"), "given");
     assert_string_equal(decided(&out, "trajectory unit"), "pixel");
     assert_int_equal(reported(&out, "samples"), 61 + 65 + 40);
@@ -34,7 +34,7 @@ static void coils_weights_and_discards_as_the_direct_sum(void **state)
     drop(&out);
     /* Without the weights: the bare sum. */
     succeed(&flat, "dcf=none", &out);
-    assert_true(rss_error(&flat, 13, 3, 2, -1, n, whole, out.images->data) < TOLERANCE);
+    assert_true(rss_error(&flat, 13, 3, 2, -1, n, whole, images_of(&out)->data) < TOLERANCE);
     drop(&out);
     flat_free(&flat);
 }
@@ -43,21 +43,21 @@ static void single_coils_keep_their_phase(void **state)
 {
     (void)state;
     struct flat flat;
-    struct recon_outcome out = {0}, magnitudes = {0};
+    struct job_outcome out = {0}, magnitudes = {0};
     static const int n[3] = {15, 18, 1};
     enum { COILS = 19, PIXELS = 15 * 18 }; /* more coils than are handed over at a time */
     flat_init(&flat, 15, 18, 1);
     random_readout(&flat, 120, COILS, 3, 2);
     succeed(&flat, "coils=none output=complex", &out);
     succeed(&flat, "coils=none", &magnitudes);
-    assert_int_equal(out.images->channels, COILS);
-    assert_true(out.images->complex_valued);
+    assert_int_equal(images_of(&out)->channels, COILS);
+    assert_true(images_of(&out)->complex_valued);
     for (int c = 0; c < COILS; c++) {
         double complex *expected = direct(&flat, 1, c, 2, 2, n, whole);
-        const float *seen = out.images->data + 2 * c * PIXELS;
+        const float *seen = images_of(&out)->data + 2 * c * PIXELS;
         assert_true(error_of(seen, (const double *)expected, 2 * PIXELS) < TOLERANCE);
         for (int i = 0; i < PIXELS; i++) {
-            float magnitude = magnitudes.images->data[c * PIXELS + i];
+            float magnitude = images_of(&magnitudes)->data[c * PIXELS + i];
             assert_true(fabsf(magnitude - hypotf(seen[2 * i], seen[2 * i + 1])) <= 1e-6f * magnitude);
         }
         free(expected);
@@ -72,15 +72,15 @@ static void three_dimensions(void **state)
 {
     (void)state;
     struct flat flat;
-    struct recon_outcome out = {0};
+    struct job_outcome out = {0};
     static const int n[3] = {12, 10, 9};
     flat_init(&flat, 12, 10, 9);
     for (int i = 0; i < 3; i++)
         random_readout(&flat, 100, 2, 4, 3);
     succeed(&flat, "", &out);
-    assert_true(rss_error(&flat, 7, 2, 3, 3, n, whole, out.images->data) < TOLERANCE);
-    assert_int_equal(out.images->size[2], 9);
-    assert_true(out.images->info[0].fov_mm[2] == 36);
+    assert_true(rss_error(&flat, 7, 2, 3, 3, n, whole, images_of(&out)->data) < TOLERANCE);
+    assert_int_equal(images_of(&out)->size[2], 9);
+    assert_true(images_of(&out)->info[0].fov_mm[2] == 36);
     drop(&out);
     flat_free(&flat);
 }
@@ -91,7 +91,7 @@ static void every_image_of_a_series_has_its_own_data_and_place(void **state)
     (void)state;
     for (int trajectories = 1; trajectories <= 2; trajectories++) {
         struct flat flat;
-        struct recon_outcome out = {0};
+        struct job_outcome out = {0};
         static const int n[3] = {16, 14, 1};
         flat_init(&flat, 16, 14, 1);
         for (int i = 0; i < 6; i++) {
@@ -104,12 +104,12 @@ static void every_image_of_a_series_has_its_own_data_and_place(void **state)
             memcpy(flat.traj + readout->traj, flat.traj + flat.readouts[i % trajectories].traj, 270 * sizeof(float));
         }
         succeed(&flat, "", &out);
-        assert_int_equal(out.images->count, 6);
+        assert_int_equal(images_of(&out)->count, 6);
         assert_int_equal(reported(&out, "plans"), trajectories);
-        assert_true(out.images->slice_spacing_mm == 10);
+        assert_true(images_of(&out)->slice_spacing_mm == 10);
         for (int i = 0; i < 6; i++) {
-            const struct image_info *info = &out.images->info[i];
-            assert_true(rss_error(&flat, UINT64_C(1) << i, 2, 2, 2, n, whole, out.images->data + i * 16 * 14) <
+            const struct image_info *info = &images_of(&out)->info[i];
+            assert_true(rss_error(&flat, UINT64_C(1) << i, 2, 2, 2, n, whole, images_of(&out)->data + i * 16 * 14) <
                         TOLERANCE);
             assert_int_equal(info->slice, i % 3);
             assert_int_equal(info->repetition, i / 3);
@@ -127,7 +127,7 @@ static void averages_are_averaged_or_kept_apart(void **state)
 {
     (void)state;
     struct flat flat;
-    struct recon_outcome one = {0}, both = {0}, apart = {0};
+    struct job_outcome one = {0}, both = {0}, apart = {0};
     flat_init(&flat, 16, 14, 1);
     random_readout(&flat, 90, 2, 3, 2);
     succeed(&flat, "", &one);
@@ -137,14 +137,15 @@ static void averages_are_averaged_or_kept_apart(void **state)
     memcpy(flat.data + again->data, flat.data + flat.readouts[0].data, 180 * sizeof(struct c32));
     succeed(&flat, "", &both);
     succeed(&flat, "averages=separate", &apart);
-    assert_int_equal(both.images->count, 1);
-    assert_int_equal(apart.images->count, 2);
+    assert_int_equal(images_of(&both)->count, 1);
+    assert_int_equal(images_of(&apart)->count, 2);
     assert_string_equal(decided(&both, "averages"), "combine");
     for (int i = 0; i < 16 * 14; i++) {
         /* The same sum, with every term in two halves: float rounding only. */
-        assert_true(fabsf(both.images->data[i] - one.images->data[i]) < 1e-4f * (1 + one.images->data[i]));
-        assert_true(apart.images->data[i] == one.images->data[i]);
-        assert_true(apart.images->data[16 * 14 + i] == one.images->data[i]);
+        assert_true(fabsf(images_of(&both)->data[i] - images_of(&one)->data[i]) <
+                    1e-4f * (1 + images_of(&one)->data[i]));
+        assert_true(images_of(&apart)->data[i] == images_of(&one)->data[i]);
+        assert_true(images_of(&apart)->data[16 * 14 + i] == images_of(&one)->data[i]);
     }
     drop(&one);
     drop(&both);
@@ -157,7 +158,7 @@ static void recon_space_chooses_the_points_of_the_same_sum(void **state)
 {
     (void)state;
     struct flat flat;
-    struct recon_outcome out = {0};
+    struct job_outcome out = {0};
     struct scan_encoding *e;
     flat_init(&flat, 24, 20, 1);
     e = &flat.encodings[0];
@@ -166,21 +167,21 @@ static void recon_space_chooses_the_points_of_the_same_sum(void **state)
     e->recon_matrix[0] = 11;
     e->recon_fov_mm[0] = 22;
     succeed(&flat, "", &out);
-    assert_int_equal(out.images->size[0], 11);
-    assert_true(out.images->info[0].fov_mm[0] == 22);
-    assert_true(rss_error(&flat, 1, 2, 2, 2, (const int[]){11, 20, 1}, whole, out.images->data) < 2 * TOLERANCE);
+    assert_int_equal(images_of(&out)->size[0], 11);
+    assert_true(images_of(&out)->info[0].fov_mm[0] == 22);
+    assert_true(rss_error(&flat, 1, 2, 2, 2, (const int[]){11, 20, 1}, whole, images_of(&out)->data) < 2 * TOLERANCE);
     drop(&out);
     succeed(&flat, "matrix=encoded", &out);
-    assert_int_equal(out.images->size[0], 24);
-    assert_true(out.images->info[0].fov_mm[0] == 48);
-    assert_true(rss_error(&flat, 1, 2, 2, 2, (const int[]){24, 20, 1}, whole, out.images->data) < TOLERANCE);
+    assert_int_equal(images_of(&out)->size[0], 24);
+    assert_true(images_of(&out)->info[0].fov_mm[0] == 48);
+    assert_true(rss_error(&flat, 1, 2, 2, 2, (const int[]){24, 20, 1}, whole, images_of(&out)->data) < TOLERANCE);
     drop(&out);
 
     e->recon_matrix[0] = 48;
     e->recon_fov_mm[0] = 48;
     succeed(&flat, "", &out);
-    assert_true(rss_error(&flat, 1, 2, 2, 2, (const int[]){48, 20, 1}, (const double[]){0.5, 1, 1}, out.images->data) <
-                TOLERANCE);
+    assert_true(rss_error(&flat, 1, 2, 2, 2, (const int[]){48, 20, 1}, (const double[]){0.5, 1, 1},
+                          images_of(&out)->data) < TOLERANCE);
     drop(&out);
 
     e->recon_matrix[0] = 12;
@@ -188,8 +189,8 @@ static void recon_space_chooses_the_points_of_the_same_sum(void **state)
     for (size_t s = 0; s < 150; s++)
         if (fabsf(flat.traj[3 * s]) > 0.25f)
             flat.traj[3 * s + 2] = 0;
-    assert_true(rss_error(&flat, 1, 2, 2, 2, (const int[]){12, 20, 1}, (const double[]){2, 1, 1}, out.images->data) <
-                TOLERANCE);
+    assert_true(rss_error(&flat, 1, 2, 2, 2, (const int[]){12, 20, 1}, (const double[]){2, 1, 1},
+                          images_of(&out)->data) < TOLERANCE);
     assert_string_equal(decided(&out, "resolution"), "reconSpace");
     drop(&out);
     flat_free(&flat);
@@ -199,7 +200,7 @@ static void every_unit_gives_the_same_image(void **state)
 {
     (void)state;
     struct flat flat;
-    struct recon_outcome pixel = {0}, other = {0};
+    struct job_outcome pixel = {0}, other = {0};
     flat_init(&flat, 24, 20, 1);
     random_readout(&flat, 150, 2, 3, 2);
     succeed(&flat, "", &pixel);
@@ -230,8 +231,8 @@ static void every_unit_gives_the_same_image(void **state)
             assert_string_equal(decided(&other, "trajectory unit"), units[u].name);
             double difference = 0, norm = 0;
             for (int i = 0; i < 480; i++) {
-                difference += pow(other.images->data[i] - pixel.images->data[i], 2);
-                norm += pow(pixel.images->data[i], 2);
+                difference += pow(images_of(&other)->data[i] - images_of(&pixel)->data[i], 2);
+                norm += pow(images_of(&pixel)->data[i], 2);
             }
             /* k rounded to float32 twice, 6e-8 of 0.5 cycles over 12 pixels: 2e-6 radians; and two tolerances. */
             assert_true(sqrt(difference / norm) < 3 * TOLERANCE);
@@ -313,14 +314,14 @@ static void images_larger_than_memory_are_refused_with_numbers(void **state)
 /* ---- progress ---- */
 
 struct watcher {
-    struct recon_progress last;
+    struct step_progress last;
     int calls, stop_at, density, coils; /* density: iterations told; coils: of the last told */
 };
 
-static int watch(void *context, const struct recon_progress *now)
+static int watch(void *context, const struct step_progress *now)
 {
     struct watcher *watcher = context;
-    const struct kind *kind = recon_kind_find("recon");
+    const struct kind *kind = kind_find("recon");
     assert_true(now->fraction >= watcher->last.fraction && now->fraction <= 1);
     assert_true(now->step >= 0 && now->step < kind_steps(kind) - 1); /* writing is not its own */
     assert_true(now->iteration >= 0 && now->iteration <= now->iterations);
@@ -348,8 +349,8 @@ static void progress_rises_and_every_call_can_stop_the_job(void **state)
     int calls = 1000;
     for (int stop_at = 0; stop_at <= calls; stop_at++) {
         struct watcher watcher = {.stop_at = stop_at};
-        const struct recon_listener listener = {&watcher, watch};
-        struct recon_outcome out = {0};
+        const struct job_listener listener = {&watcher, watch};
+        struct job_outcome out = {0};
         int rc = run(&flat, "dcf=pipe dcf_iterations=3", &out, &listener);
         if (stop_at == 0) {
             assert_int_equal(rc, 0);

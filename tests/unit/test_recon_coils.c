@@ -14,14 +14,14 @@ static void scan_make(struct flat *flat)
 /* sum_c conj(map_c) image_c of the images that coils=none gives, in double precision. */
 static void combine(struct flat *flat, enum maps_method method, double complex sum[PIXELS])
 {
-    struct recon_outcome each = {0};
+    struct job_outcome each = {0};
     const size_t bytes = (size_t)COILS * PIXELS * sizeof(struct c32);
     const struct maps_params params = maps_defaults(method, COILS, (const int[]){NX, NY, 1});
     struct c32 *images, *maps;
     succeed(flat, "coils=none output=complex", &each);
     assert_int_equal(dev_alloc(dev, bytes, (void **)&images), 0);
     assert_int_equal(dev_alloc(dev, bytes, (void **)&maps), 0);
-    assert_int_equal(dev_upload(dev, images, each.images->data, bytes), 0);
+    assert_int_equal(dev_upload(dev, images, images_of(&each)->data, bytes), 0);
     assert_int_equal(maps_estimate(dev, &params, images, maps, NULL), 0);
     for (int i = 0; i < PIXELS; i++) {
         sum[i] = 0;
@@ -47,16 +47,16 @@ static void maps_weigh_the_coils(void **state)
     for (int i = 0; i < 2; i++) {
         double complex expected[PIXELS];
         double largest = 0;
-        struct recon_outcome out[3] = {{0}};
+        struct job_outcome out[3] = {{.results = 0}, {.results = 0}, {.results = 0}};
         static const char *const outputs[] = {"magnitude", "complex", "phase"};
         combine(&flat, cases[i].method, expected);
         for (int j = 0; j < 3; j++) {
             char parameters[64];
             snprintf(parameters, sizeof parameters, "coils=%s output=%s", cases[i].name, outputs[j]);
             succeed(&flat, parameters, &out[j]);
-            assert_int_equal(out[j].images->channels, 1);
-            assert_int_equal(out[j].images->complex_valued, j == 1);
-            assert_int_equal(out[j].images->phases, j == 2);
+            assert_int_equal(images_of(&out[j])->channels, 1);
+            assert_int_equal(images_of(&out[j])->complex_valued, j == 1);
+            assert_int_equal(images_of(&out[j])->phases, j == 2);
             assert_string_equal(decided(&out[j], "coils"), cases[i].name);
         }
         for (int p = 0; p < PIXELS; p++)
@@ -64,10 +64,10 @@ static void maps_weigh_the_coils(void **state)
         /* The same float32 images and maps, summed in float32. */
         for (int p = 0; p < PIXELS; p++) {
             const double magnitude = cabs(expected[p]), bound = 1e-6 * largest;
-            const float *pixel = out[1].images->data + 2 * p;
+            const float *pixel = images_of(&out[1])->data + 2 * p;
             assert_true(cabs(pixel[0] + I * (double)pixel[1] - expected[p]) < bound);
-            assert_true(fabs((double)out[0].images->data[p] - magnitude) < bound);
-            const double complex turn = cexp(I * (double)out[2].images->data[p]);
+            assert_true(fabs((double)images_of(&out[0])->data[p] - magnitude) < bound);
+            const double complex turn = cexp(I * (double)images_of(&out[2])->data[p]);
             assert_true(cabs(magnitude * turn - expected[p]) < 2 * bound);
         }
         for (int j = 0; j < 3; j++)
@@ -80,14 +80,14 @@ static void single_coils_have_phases(void **state)
 {
     (void)state;
     struct flat flat;
-    struct recon_outcome values = {0}, phases = {0};
+    struct job_outcome values = {0}, phases = {0};
     scan_make(&flat);
     succeed(&flat, "coils=none output=complex", &values);
     succeed(&flat, "coils=none output=phase", &phases);
-    assert_int_equal(phases.images->channels, COILS);
+    assert_int_equal(images_of(&phases)->channels, COILS);
     for (int i = 0; i < COILS * PIXELS; i++) {
-        const float *value = values.images->data + 2 * i;
-        assert_true(fabsf(phases.images->data[i] - atan2f(value[1], value[0])) < 1e-6f);
+        const float *value = images_of(&values)->data + 2 * i;
+        assert_true(fabsf(images_of(&phases)->data[i] - atan2f(value[1], value[0])) < 1e-6f);
     }
     drop(&phases);
     drop(&values);
@@ -95,7 +95,7 @@ static void single_coils_have_phases(void **state)
     flat_free(&flat);
 }
 
-static int stop_late(void *context, const struct recon_progress *now)
+static int stop_late(void *context, const struct step_progress *now)
 {
     double *last = context;
     const bool back = now->fraction < *last;
@@ -107,22 +107,22 @@ static void maps_can_be_canceled(void **state)
 {
     (void)state;
     struct flat flat;
-    struct recon_outcome out = {0};
+    struct job_outcome out = {0};
     double last = 0;
-    const struct recon_listener listener = {&last, stop_late};
+    const struct job_listener listener = {&last, stop_late};
     scan_make(&flat);
     assert_int_equal(run(&flat, "coils=sense", &out, &listener), ERR_CANCELED);
     assert_true(last <= 1);
-    assert_null(out.images);
+    assert_int_equal(out.results, 0);
     flat_free(&flat);
 }
 
-static double distance(const struct recon_outcome *a, const struct recon_outcome *b)
+static double distance(const struct job_outcome *a, const struct job_outcome *b)
 {
     double square = 0, norm = 0;
     for (int i = 0; i < PIXELS; i++) {
-        square += pow((double)a->images->data[i] - (double)b->images->data[i], 2);
-        norm += pow((double)b->images->data[i], 2);
+        square += pow((double)images_of(a)->data[i] - (double)images_of(b)->data[i], 2);
+        norm += pow((double)images_of(b)->data[i], 2);
     }
     return sqrt(square / norm);
 }
@@ -149,7 +149,7 @@ static void compression_leaves_what_coils_tell(void **state)
     (void)state;
     enum { MANY = 17 };
     struct flat flat;
-    struct recon_outcome all = {0}, same = {0}, few = {0}, own = {0}, automatic = {0}, one = {0};
+    struct job_outcome all = {0}, same = {0}, few = {0}, own = {0}, automatic = {0}, one = {0};
     dependent_make(&flat, MANY);
     succeed(&flat, "", &all);
     succeed(&flat, "virtual_coils=17", &same);
@@ -165,7 +165,7 @@ static void compression_leaves_what_coils_tell(void **state)
     assert_string_equal(decided(&automatic, "virtual_coils"), "3");
     assert_string_equal(decided(&own, "virtual_coils"), "");
     assert_true(distance(&automatic, &own) < 1e-3); /* maps are taken at a residual of 1e-3 */
-    struct recon_outcome *const outcomes[] = {&all, &same, &few, &one, &automatic, &own};
+    struct job_outcome *const outcomes[] = {&all, &same, &few, &one, &automatic, &own};
     for (int i = 0; i < 6; i++) {
         const json_t *warnings = json_object_get(outcomes[i]->report, "warnings");
         assert_non_null(strstr(json_string_value(json_array_get(warnings, 0)), "1 of 17 coils hold nothing"));
@@ -183,7 +183,7 @@ static void compression_follows_whitening(void **state)
 {
     (void)state;
     struct flat flat;
-    struct recon_outcome white = {0}, both = {0};
+    struct job_outcome white = {0}, both = {0};
     scan_make(&flat);
     struct scan_readout *readout = random_readout(&flat, 200, COILS, 0, 2);
     readout->flags = UINT64_C(1) << (SCAN_NOISE - 1);

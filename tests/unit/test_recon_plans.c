@@ -5,7 +5,7 @@
  * `same`. */
 static void run_cached(struct flat *flat, struct recon_cache *with, const char *parameters, bool same)
 {
-    struct recon_outcome kept = {0}, fresh = {0};
+    struct job_outcome kept = {0}, fresh = {0};
     cache = with;
     succeed(flat, parameters, &kept);
     cache = NULL;
@@ -15,7 +15,7 @@ static void run_cached(struct flat *flat, struct recon_cache *with, const char *
     assert_true(reported(&fresh, "plans") > 0);
     assert_int_equal(reported(&kept, "bins"), reported(&fresh, "bins"));
     assert_true(json_equal(json_object_get(kept.report, "decisions"), json_object_get(fresh.report, "decisions")));
-    const struct image_series *a = kept.images, *b = fresh.images;
+    const struct image_series *a = images_of(&kept), *b = images_of(&fresh);
     assert_int_equal(a->count * a->channels * a->size[0] * a->size[1],
                      b->count * b->channels * b->size[0] * b->size[1]);
     assert_memory_equal(a->data, b->data, a->count * a->channels * a->size[0] * a->size[1] * sizeof(float));
@@ -23,7 +23,7 @@ static void run_cached(struct flat *flat, struct recon_cache *with, const char *
     drop(&fresh);
 }
 
-static int stop_late(void *context, const struct recon_progress *now)
+static int stop_late(void *context, const struct step_progress *now)
 {
     (void)context;
     return now->step == RECON_STEP_GRIDDING;
@@ -64,8 +64,8 @@ static void the_next_job_has_the_plan_of_the_last_where_all_is_the_same(void **s
     flat.readouts[1].discard_post = 1; /* a sample less */
     run_cached(&flat, with, "", false);
     /* A job that stops half-way leaves a plan that is whole. */
-    struct recon_outcome out = {0};
-    const struct recon_listener listener = {NULL, stop_late};
+    struct job_outcome out = {0};
+    const struct job_listener listener = {NULL, stop_late};
     cache = with;
     assert_int_equal(run(&flat, "dcf=none", &out, &listener), ERR_CANCELED);
     cache = NULL;

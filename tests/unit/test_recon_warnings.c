@@ -3,7 +3,7 @@
 #include "tests/unit/recon_fixture.h"
 
 /* The first warning of the report that has `word`, "" where none has. */
-static const char *warned(const struct recon_outcome *out, const char *word)
+static const char *warned(const struct job_outcome *out, const char *word)
 {
     size_t i;
     json_t *entry;
@@ -14,7 +14,7 @@ static const char *warned(const struct recon_outcome *out, const char *word)
     return "";
 }
 
-static size_t warnings(const struct recon_outcome *out)
+static size_t warnings(const struct job_outcome *out)
 {
     return json_array_size(json_object_get(out->report, "warnings"));
 }
@@ -96,25 +96,25 @@ static void a_constant_column_is_no_weights(void **state)
     double (*const constant[])(double, unsigned) = {ones, plane};
     for (int c = 0; c < 2; c++) {
         struct flat flat;
-        struct recon_outcome out = {0}, formula = {0};
+        struct job_outcome out = {0}, formula = {0};
         weighted_spokes(&flat, constant[c]);
         succeed(&flat, "", &out);
         succeed(&flat, "dcf=analytic", &formula);
         assert_string_equal(decided(&out, "trajectory column"), "ignored");
         assert_string_equal(decided(&out, "dcf"), "analytic");
-        assert_memory_equal(out.images->data, formula.images->data, 32 * 32 * sizeof(float));
+        assert_memory_equal(images_of(&out)->data, images_of(&formula)->data, 32 * 32 * sizeof(float));
         drop(&out);
         drop(&formula);
         flat_free(&flat);
     }
     /* Asked for, they are taken. */
     struct flat flat;
-    struct recon_outcome out = {0}, none = {0};
+    struct job_outcome out = {0}, none = {0};
     weighted_spokes(&flat, ones);
     succeed(&flat, "dcf=given", &out);
     succeed(&flat, "dcf=none", &none);
     assert_string_equal(decided(&out, "dcf"), "given");
-    assert_memory_equal(out.images->data, none.images->data, 32 * 32 * sizeof(float));
+    assert_memory_equal(images_of(&out)->data, images_of(&none)->data, 32 * 32 * sizeof(float));
     drop(&out);
     drop(&none);
     flat_free(&flat);
@@ -126,7 +126,7 @@ static void a_column_like_kz_is_refused_with_the_way_out(void **state)
     double (*const kz[])(double, unsigned) = {partitions, positive_partitions, ball};
     for (int c = 0; c < 3; c++) {
         struct flat flat;
-        struct recon_outcome out = {0};
+        struct job_outcome out = {0};
         weighted_spokes(&flat, kz[c]);
         assert_int_equal(run(&flat, "", &out, NULL), ERR_DCF_AMBIGUOUS);
         assert_non_null(strstr(err_last()->text, "set the encoded matrix's z"));
@@ -136,7 +136,7 @@ static void a_column_like_kz_is_refused_with_the_way_out(void **state)
     }
     /* In 3-D nothing is lost by leaving it aside, and that is said. */
     struct flat flat;
-    struct recon_outcome out = {0};
+    struct job_outcome out = {0};
     flat_init(&flat, 12, 10, 9);
     random_readout(&flat, 100, 2, 4, 3);
     flat.traj[4 * 17 + 3] = -0.25f;
@@ -158,7 +158,7 @@ static void doubtful_weights_are_told(void **state)
         {ramp, "", false}, {hann, "", false}, {time_of_sample, "", true}, {time_of_sample, "dcf=given", false}};
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         struct flat flat;
-        struct recon_outcome out = {0};
+        struct job_outcome out = {0};
         weighted_spokes(&flat, cases[c].value);
         succeed(&flat, cases[c].parameters, &out);
         assert_string_equal(decided(&out, "dcf"), "given");
@@ -187,7 +187,7 @@ static void a_stack_without_kz_is_told_the_right_way_out(void **state)
 {
     (void)state;
     struct flat flat;
-    struct recon_outcome out = {0};
+    struct job_outcome out = {0};
     /* A centre that leaves partitions outside. */
     stack(&flat, 8, 2, true);
     flat.encodings[0].partition_centre = 2;
@@ -223,7 +223,7 @@ static void a_stack_of_counted_partitions_is_3d(void **state)
 {
     (void)state;
     struct flat counted, told;
-    struct recon_outcome a = {0}, b = {0};
+    struct job_outcome a = {0}, b = {0};
     stack(&counted, 8, 2, true);
     counted.encodings[0].partition_centre = 3; /* 0.5 is as far as -0.5 */
     flat_init(&told, 16, 16, 8);
@@ -238,7 +238,7 @@ static void a_stack_of_counted_partitions_is_3d(void **state)
     }
     succeed(&counted, "dcf=none traj_units=pixel", &a);
     succeed(&told, "dcf=none traj_units=pixel", &b);
-    assert_memory_equal(a.images->data, b.images->data, 16 * 16 * 8 * sizeof(float));
+    assert_memory_equal(images_of(&a)->data, images_of(&b)->data, 16 * 16 * 8 * sizeof(float));
     drop(&a);
     drop(&b);
     flat_free(&counted);
@@ -251,7 +251,7 @@ static void coils_without_signal_are_told(void **state)
 {
     (void)state;
     struct flat flat;
-    struct recon_outcome out = {0};
+    struct job_outcome out = {0};
     enum { COILS = 6 };
     flat_init(&flat, 16, 14, 1);
     for (int r = 0; r < 2; r++)
@@ -286,7 +286,7 @@ static void noise_of_other_coils_is_told_as_that(void **state)
 {
     (void)state;
     struct flat flat;
-    struct recon_outcome out = {0};
+    struct job_outcome out = {0};
     flat_init(&flat, 16, 14, 1);
     flat_add(&flat, 400, 3, 0)->flags = UINT64_C(1) << (SCAN_NOISE - 1);
     random_readout(&flat, 90, 2, 3, 2);
@@ -303,7 +303,7 @@ static void a_wider_image_is_not_said_to_repeat(void **state)
 {
     (void)state;
     struct flat flat;
-    struct recon_outcome out = {0};
+    struct job_outcome out = {0};
     flat_init(&flat, 24, 20, 1);
     random_readout(&flat, 150, 2, 3, 2);
     flat.encodings[0].recon_matrix[0] = 36;
@@ -311,7 +311,7 @@ static void a_wider_image_is_not_said_to_repeat(void **state)
     succeed(&flat, "", &out);
     assert_int_equal(warnings(&out), 1);
     assert_non_null(strstr(warned(&out, "wider than its encodedSpace (48 x 60 x 4 mm)"), "matrix=encoded"));
-    assert_true(rss_error(&flat, 1, 2, 2, 2, (const int[]){36, 20, 1}, whole, out.images->data) < 2 * TOLERANCE);
+    assert_true(rss_error(&flat, 1, 2, 2, 2, (const int[]){36, 20, 1}, whole, images_of(&out)->data) < 2 * TOLERANCE);
     drop(&out);
     succeed(&flat, "matrix=encoded", &out);
     assert_int_equal(warnings(&out), 0);
@@ -325,7 +325,7 @@ static void a_machine_without_a_gpu_is_no_warning(void **state)
     (void)state;
     struct dev *cpu = dev, *any = NULL;
     struct flat flat;
-    struct recon_outcome out = {0};
+    struct job_outcome out = {0};
     flat_init(&flat, 16, 14, 1);
     random_readout(&flat, 90, 2, 3, 2);
     assert_int_equal(dev_create(&any, DEV_AUTO, 0, 2), 0);

@@ -7,7 +7,7 @@ static void automatic_weights_say_what_they_are(void **state)
 {
     (void)state;
     struct flat flat;
-    struct recon_outcome out = {0};
+    struct job_outcome out = {0};
     flat_init(&flat, 32, 32, 1);
     spokes(&flat, 50, 64, 1);
     succeed(&flat, "", &out);
@@ -30,7 +30,7 @@ static void the_report_tells_that_nothing_overflows_on_the_cpu(void **state)
 {
     (void)state;
     struct flat flat;
-    struct recon_outcome plain = {0}, out = {0};
+    struct job_outcome plain = {0}, out = {0};
     flat_init(&flat, 32, 32, 1);
     spokes(&flat, 50, 64, 1);
     succeed(&flat, "", &plain);
@@ -44,7 +44,7 @@ static void the_report_tells_that_nothing_overflows_on_the_cpu(void **state)
     assert_int_equal(json_integer_value(json_object_get(overflow, "samples")), 0);
     assert_true(json_is_null(json_object_get(overflow, "cpu_hidden")));
     assert_true(json_equal(overflow, json_object_get(plain.report, "overflow")));
-    assert_memory_equal(out.images->data, plain.images->data, 32 * 32 * sizeof(float));
+    assert_memory_equal(images_of(&out)->data, images_of(&plain)->data, 32 * 32 * sizeof(float));
     drop(&plain);
     drop(&out);
     flat_free(&flat);
@@ -55,7 +55,7 @@ static void an_error_above_the_tolerance_is_a_warning(void **state)
 {
     (void)state;
     struct flat flat;
-    struct recon_outcome out = {0};
+    struct job_outcome out = {0};
     flat_init(&flat, 32, 32, 1);
     spokes(&flat, 50, 64, 1);
     succeed(&flat, "tolerance=1e-3 width=3 oversampling=1.25", &out);
@@ -76,7 +76,7 @@ static void computed_weights_give_the_object_in_its_own_units(void **state)
 {
     (void)state;
     struct flat flat;
-    struct recon_outcome out = {0};
+    struct job_outcome out = {0};
     flat_init(&flat, 32, 32, 1);
     spokes(&flat, 80, 64, 1);
     for (size_t r = 0; r < 80; r++)
@@ -97,7 +97,7 @@ static void computed_weights_give_the_object_in_its_own_units(void **state)
         int count = 0;
         for (int y = -4; y <= 4; y++)
             for (int x = -4; x <= 4; x++, count++)
-                sum += out.images->data[(y + 16) * 16 + x + 8];
+                sum += images_of(&out)->data[(y + 16) * 16 + x + 8];
         assert_true(fabs(sum / count - 1) < 0.05);
         drop(&out);
     }
@@ -109,7 +109,7 @@ static void segments_are_one_curve(void **state)
 {
     (void)state;
     enum { ARMS = 12, LONG = 300, PARTS = 3 };
-    struct recon_outcome out[2] = {{0}};
+    struct job_outcome out[2] = {{.results = 0}, {.results = 0}};
     for (int cut = 0; cut < 2; cut++) {
         struct flat flat;
         flat_init(&flat, 32, 32, 1);
@@ -132,7 +132,7 @@ static void segments_are_one_curve(void **state)
         flat_free(&flat);
     }
     for (int i = 0; i < 32 * 32; i++)
-        assert_true(out[0].images->data[i] == out[1].images->data[i]);
+        assert_true(images_of(&out[0])->data[i] == images_of(&out[1])->data[i]);
     drop(&out[0]);
     drop(&out[1]);
 }
@@ -141,7 +141,7 @@ static void a_column_that_may_be_weights_is_not_guessed(void **state)
 {
     (void)state;
     struct flat flat;
-    struct recon_outcome out = {0};
+    struct job_outcome out = {0};
     flat_init(&flat, 24, 20, 1);
     random_readout(&flat, 60, 1, 3, 2);
     random_readout(&flat, 60, 1, 3, 2);
@@ -212,7 +212,7 @@ static void noise_acquisitions_decorrelate_the_coils(void **state)
 {
     (void)state;
     struct flat flat;
-    struct recon_outcome white = {0}, plain = {0};
+    struct job_outcome white = {0}, plain = {0};
     static const int n[3] = {12, 10, 1};
     flat_init(&flat, 12, 10, 1);
     struct scan_readout *readout = flat_add(&flat, 4, 2, 0);
@@ -225,7 +225,7 @@ static void noise_acquisitions_decorrelate_the_coils(void **state)
     random_readout(&flat, 80, 2, 3, 2);
     succeed(&flat, "", &plain);
     assert_int_equal(json_array_size(json_object_get(plain.report, "warnings")), 1); /* 4 samples are too few */
-    assert_true(rss_error(&flat, 2, 2, 2, 2, n, whole, plain.images->data) < TOLERANCE);
+    assert_true(rss_error(&flat, 2, 2, 2, 2, n, whole, images_of(&plain)->data) < TOLERANCE);
     drop(&plain);
     for (int i = 0; i < 3; i++) { /* the same noise three times more */
         readout = flat_add(&flat, 4, 2, 0);
@@ -240,13 +240,13 @@ static void noise_acquisitions_decorrelate_the_coils(void **state)
         second[i] = sqrt(3) * (second[i] - I * first[i]) / 2;
         first[i] *= sqrt(3);
     }
-    assert_true(error_of(white.images->data, (const double *)first, 240) < TOLERANCE);
-    assert_true(error_of(white.images->data + 240, (const double *)second, 240) < TOLERANCE);
+    assert_true(error_of(images_of(&white)->data, (const double *)first, 240) < TOLERANCE);
+    assert_true(error_of(images_of(&white)->data + 240, (const double *)second, 240) < TOLERANCE);
     free(first);
     free(second);
     drop(&white);
     succeed(&flat, "prewhiten=off", &plain);
-    assert_true(rss_error(&flat, 2, 2, 2, 2, n, whole, plain.images->data) < TOLERANCE);
+    assert_true(rss_error(&flat, 2, 2, 2, 2, n, whole, images_of(&plain)->data) < TOLERANCE);
     drop(&plain);
     flat.data[3].re = NAN;
     refuse(&flat, "", ERR_DATA_NONFINITE, 0);

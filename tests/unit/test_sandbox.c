@@ -1,6 +1,6 @@
 /* The sandboxes from inside: what code that runs in a decoder or a worker can still do. */
 #include "gridding/base/err.h"
-#include "recon/scan/sandbox.h"
+#include "recon/codec/sandbox.h"
 #include "tests/unit/folder.h"
 
 #include <errno.h>

@@ -143,7 +143,7 @@ static void progress_is_seen_while_a_job_runs(void **state)
         assert_int_equal(scheduler_status(f->scheduler, status), 1);
     } while (status[0].progress.told < 2 && clock_seconds() < end);
     assert_string_equal(status[0].job, id);
-    assert_string_equal(recon_kind_find("recon")->steps[status[0].progress.step].name, "gridding");
+    assert_string_equal(kind_find("recon")->steps[status[0].progress.step].name, "gridding");
     assert_string_equal(status[0].device, "fake");
     assert_true(status[0].progress.fraction == 0.25); /* never less than before */
     assert_int_equal(status[0].progress.iteration, 4);

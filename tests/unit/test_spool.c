@@ -68,14 +68,14 @@ static int size_set(const struct fixture *f, const char *name, int64_t bytes)
 static void results_put(struct fixture *f, const char *id, const char *image, const char *picture)
 {
     const char *texts[] = {image, picture};
-    int files[IMAGE_FORMATS], count = picture ? 2 : 1;
-    json_t *formats = picture ? json_pack("[ss]", "h5", "png") : json_pack("[s]", "h5");
-    assert_int_equal(spool_results_begin(f->spool, id, formats, files), 0);
+    int files[KIND_MAX_FILES], count = picture ? 2 : 1;
+    json_t *names = picture ? json_pack("[ss]", "image.h5", "image.png") : json_pack("[s]", "image.h5");
+    assert_int_equal(spool_results_begin(f->spool, id, names, files), 0);
     for (int i = 0; i < count; i++) {
         assert_int_equal(write(files[i], texts[i], strlen(texts[i])), (int)strlen(texts[i]));
         close(files[i]);
     }
-    json_decref(formats);
+    json_decref(names);
 }
 
 static void an_upload_is_kept_byte_for_byte(void **state)
@@ -170,11 +170,11 @@ static void results_appear_whole_or_not_at_all(void **state)
     assert_int_equal(spool_new_id(id), 0);
     /* Success without an image is none. */
     results_put(f, id, "", "a picture");
-    assert_int_equal(spool_results_finish(f->spool, id, &results), ERR_INTERNAL);
+    assert_int_equal(spool_results_finish(f->spool, id, kind_find("recon"), 1, &results), ERR_INTERNAL);
     assert_int_equal(spool_result_open(f->spool, id, "image.png", &fd, &bytes, &stamp), ERR_NOT_FOUND);
     /* A form that the image could not be brought into is left empty, and is none of the results. */
     results_put(f, id, "an image", "");
-    assert_int_equal(spool_results_finish(f->spool, id, &results), 0);
+    assert_int_equal(spool_results_finish(f->spool, id, kind_find("recon"), 1, &results), 0);
     assert_int_equal(json_array_size(results), 1);
     assert_false(exists(f, "results/%s/image.png", id));
     json_decref(results);
@@ -184,7 +184,7 @@ static void results_appear_whole_or_not_at_all(void **state)
     results_put(f, id, "half", "half");
     assert_int_equal(spool_result_open(f->spool, id, "image.h5", &fd, &bytes, &stamp), ERR_NOT_FOUND);
     results_put(f, id, "an image", "a picture");
-    assert_int_equal(spool_results_finish(f->spool, id, &results), 0);
+    assert_int_equal(spool_results_finish(f->spool, id, kind_find("recon"), 1, &results), 0);
     assert_false(exists(f, "results/%s.tmp", id));
     assert_int_equal(json_array_size(results), 2);
     size_t i;
@@ -208,11 +208,11 @@ static void a_result_is_released_when_nobody_can_write_to_it(void **state)
 {
     const struct fixture *f = *state;
     char id[JOB_ID];
-    int files[IMAGE_FORMATS];
-    json_t *formats = json_pack("[ss]", "h5", "png");
+    int files[KIND_MAX_FILES];
+    json_t *names = json_pack("[ss]", "image.h5", "image.png");
     assert_int_equal(spool_new_id(id), 0);
-    assert_int_equal(spool_results_begin(f->spool, id, formats, files), 0);
-    json_decref(formats);
+    assert_int_equal(spool_results_begin(f->spool, id, names, files), 0);
+    json_decref(names);
     assert_int_equal(ftruncate(files[1], 100), 0);
     void *mapped = mmap(NULL, 100, PROT_READ | PROT_WRITE, MAP_SHARED, files[1], 0);
     assert_true(mapped != MAP_FAILED);
@@ -226,13 +226,18 @@ static void a_result_is_released_when_nobody_can_write_to_it(void **state)
     spool_results_remove(f->spool, id);
 }
 
-static void results_are_of_known_formats_each_once(void **state)
+static void result_files_are_few_and_named_each_once(void **state)
 {
     struct fixture *f = *state;
     char id[JOB_ID];
-    int files[IMAGE_FORMATS];
-    json_t *const bad[] = {json_pack("[ss]", "h5", "h5"), json_pack("[ss]", "h5", "../../secret"),
-                           json_pack("[si]", "h5", 1), json_pack("[sssss]", "h5", "png", "npy", "nii.gz", "jpg")};
+    int files[KIND_MAX_FILES];
+    json_t *const bad[] = {json_pack("[ss]", "a.h5", "a.h5"), json_pack("[ss]", "a.h5", "../../secret"),
+                           json_pack("[si]", "a.h5", 1), json_array()};
+    for (int i = 0; i <= KIND_MAX_FILES; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "%d", i);
+        json_array_append_new(bad[3], json_string(name));
+    }
     assert_int_equal(spool_new_id(id), 0);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_not_equal(spool_results_begin(f->spool, id, bad[i], files), 0);
@@ -251,7 +256,7 @@ static void result_names_reach_nothing_else(void **state)
     put(f, "secret", "secret");
     results_put(f, id, "an image", NULL);
     json_t *results;
-    assert_int_equal(spool_results_finish(f->spool, id, &results), 0);
+    assert_int_equal(spool_results_finish(f->spool, id, kind_find("recon"), 1, &results), 0);
     json_decref(results);
     snprintf(path, sizeof path, "%s/results/%s/link", f->folder, id);
     snprintf(outside, sizeof outside, "%s/secret", f->folder);
@@ -335,11 +340,11 @@ static void a_start_cleans_what_a_crash_left(void **state)
     }
     /* 0 succeeded; 1 was renamed but not committed; 2 was being written. */
     assert_int_equal(store_claim(store, NULL, NULL, &taken, &found), 0);
-    assert_int_equal(spool_results_finish(f->spool, ids[0], &results), 0);
+    assert_int_equal(spool_results_finish(f->spool, ids[0], kind_find("recon"), 1, &results), 0);
     assert_int_equal(store_succeed(store, ids[0], results, NULL), 0);
     job_clear(&taken);
     json_decref(results);
-    assert_int_equal(spool_results_finish(f->spool, ids[1], &results), 0);
+    assert_int_equal(spool_results_finish(f->spool, ids[1], kind_find("recon"), 1, &results), 0);
     json_decref(results);
     snprintf(path, sizeof path, "spool/%s", ids[1]);
     put(f, path, "12345");
@@ -403,7 +408,7 @@ static void a_start_keeps_aside_what_may_have_lost_its_row(void **state)
     job_clear(&job);
     for (int i = 0; i < 2; i++) {
         results_put(f, ids[i], "an image", NULL);
-        assert_int_equal(spool_results_finish(f->spool, ids[i], &results), 0);
+        assert_int_equal(spool_results_finish(f->spool, ids[i], kind_find("recon"), 1, &results), 0);
         json_decref(results);
     }
     snprintf(path, sizeof path, "spool/%s", ids[1]);
@@ -476,7 +481,7 @@ int main(void)
         WITH_SPOOL(ids_are_ordered_by_time_and_differ),
         WITH_SPOOL(results_appear_whole_or_not_at_all),
         WITH_SPOOL(a_result_is_released_when_nobody_can_write_to_it),
-        WITH_SPOOL(results_are_of_known_formats_each_once),
+        WITH_SPOOL(result_files_are_few_and_named_each_once),
         WITH_SPOOL(result_names_reach_nothing_else),
         WITH_SPOOL(two_daemons_do_not_share_a_folder),
         WITH_SPOOL(a_start_cleans_what_a_crash_left),

@@ -26,13 +26,13 @@ static int setup(void **state)
         assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
         assert_int_equal(reporter_create(&reporter, pair[1]), 0);
     }
-    reporter_begin(reporter, recon_kind_find("recon"), "job");
+    reporter_begin(reporter, kind_find("recon"), "job");
     return 0;
 }
 
 static int tell(int step, double fraction, int64_t iteration, int64_t iterations)
 {
-    const struct recon_progress now = {step, fraction, iteration, iterations};
+    const struct step_progress now = {step, fraction, iteration, iterations};
     return reporter_tell(reporter, &now);
 }
 
@@ -96,7 +96,7 @@ static void what_was_told_is_not_told_again_and_what_ended_not_at_all(void **sta
     (void)state;
     for (double taken = 1; taken > 0.09;) { /* later the next message is due */
         double start = clock_seconds();
-        reporter_begin(reporter, recon_kind_find("recon"), "job");
+        reporter_begin(reporter, kind_find("recon"), "job");
         tell(GRIDDING, 0.5, 1, 4);
         tell(GRIDDING, 0.5, 1, 4);
         tell(GRIDDING, 0.5, 2, 4);
@@ -108,7 +108,7 @@ static void what_was_told_is_not_told_again_and_what_ended_not_at_all(void **sta
             json_decref(late);
     }
     assert_null(next(0.3));
-    reporter_begin(reporter, recon_kind_find("recon"), "job");
+    reporter_begin(reporter, kind_find("recon"), "job");
     tell(GRIDDING, 0.5, 1, 4);
     expect(0, "gridding", 1);
     tell(GRIDDING, 0.5, 1, 4);

@@ -1,8 +1,8 @@
 /* mrirecon-codec: reads and writes file formats in a process of its own, so that neither a daemon nor a worker does. */
-#include "recon/scan/codec.h"
-#include "recon/image/image.h"
-#include "recon/scan/sandbox.h"
-#include "recon/scan/scan_build.h"
+#include "gridding/base/err.h"
+#include "recon/codec/codec.h"
+#include "recon/codec/codec_formats.h"
+#include "recon/codec/sandbox.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,6 +23,29 @@ struct codec_upload {
     int file, memory;
 };
 
+/* Answer, and end. _exit: what libhdf5 would tidy up at exit may be what the file has broken. */
+static _Noreturn void report_send(int rc)
+{
+    struct codec_report report = {.head = {CODEC_REPORT_MAGIC, CODEC_VERSION}};
+    if (rc != 0)
+        report.failure = *err_last();
+    ssize_t done = write(CODEC_FD, &report, sizeof report);
+    _exit(done == sizeof report ? rc != 0 : 2);
+}
+
+/* Whether this is a request of our version; one of another is answered. */
+static bool request_is_known(const struct codec_request *request, ssize_t got)
+{
+    if (got < (ssize_t)sizeof request->head || request->head.magic != CODEC_REQUEST_MAGIC)
+        return false;
+    if (request->head.version != CODEC_VERSION)
+        report_send(err_set(ERR_INTERNAL,
+                            "The worker asks in version %u of the protocol, and mrirecon-codec speaks version %d: they "
+                            "are of different installations. Install both from one build.",
+                            request->head.version, CODEC_VERSION));
+    return got == sizeof *request;
+}
+
 /* Wait for the upload. Where there is none to come, or what comes is no request, the process has no business. */
 static void upload_receive(struct codec_upload *upload)
 {
@@ -38,8 +61,8 @@ static void upload_receive(struct codec_upload *upload)
     if (got == 0)
         _exit(0);
     struct cmsghdr *head = CMSG_FIRSTHDR(&packet);
-    if (got != sizeof upload->request || upload->request.magic != CODEC_REQUEST_MAGIC || !head ||
-        head->cmsg_type != SCM_RIGHTS || head->cmsg_len != CMSG_LEN(sizeof fds))
+    if (!request_is_known(&upload->request, got) || !head || head->cmsg_type != SCM_RIGHTS ||
+        head->cmsg_len != CMSG_LEN(sizeof fds))
         _exit(2);
     memcpy(fds, CMSG_DATA(head), sizeof fds);
     upload->file = fds[0];
@@ -64,11 +87,11 @@ static int upload_decode(const struct codec_upload *upload)
     if (file == MAP_FAILED)
         return err_set(ERR_IO, "The file cannot be mapped (%s).", strerror(errno));
     madvise(file, bytes, MADV_SEQUENTIAL);
-    if (strcmp(request->format, "stream") == 0)
-        return scan_stream_decode(upload->memory, request->most_bytes, file, bytes);
-    if (strcmp(request->format, "npz") == 0)
-        return scan_npz_decode(upload->memory, request->most_bytes, file, bytes, &request->wanted);
-    return scan_hdf5_decode(upload->memory, request->most_bytes, file, bytes, &request->wanted);
+    for (const struct codec_reader *reader = codec_readers; reader->format; reader++)
+        if (strncmp(request->format, reader->format, sizeof request->format) == 0)
+            return reader->decode(upload->memory, request->most_bytes, file, bytes, request->wanted);
+    return err_set(ERR_INTERNAL, "This decoder reads no files of format \"%.*s\".", (int)sizeof request->format,
+                   request->format);
 }
 
 static int decode(void)
@@ -76,68 +99,69 @@ static int decode(void)
     sandbox_follow_parent(CODEC_FD);
     syscall(SYS_close_range, CODEC_FD + 1, ~0U, 0);
     struct codec_upload upload;
-    int rc = scan_readers_init();
+    int rc = codec_init();
     /* Where the upload is there already, it would have to wait. */
     struct pollfd socket = {.fd = CODEC_FD, .events = POLLIN};
     if (rc == 0 && poll(&socket, 1, 0) == 0)
-        rc = scan_hdf5_rehearse();
+        rc = codec_rehearse();
     if (rc == 0)
         rc = sandbox_enter(CODEC_FD, -1);
     upload_receive(&upload);
     if (rc == 0)
         rc = upload_decode(&upload);
-    struct codec_report report = {.magic = CODEC_REPORT_MAGIC};
-    if (rc != 0)
-        report.failure = *err_last();
-    ssize_t done = write(CODEC_FD, &report, sizeof report);
-    /* _exit: what libhdf5 would tidy up at exit may be what the file has broken. */
-    _exit(done == sizeof report ? rc != 0 : 2);
+    report_send(rc);
 }
 
 /* ---- convert ---- */
 
 /* Shut this process in with its two files before it looks into the first: a worker wrote that, and a worker can be
- * misled. No format is much larger than the image's own. */
+ * misled. No format is much larger than the native one. */
 static int convert_confine(int in, int out)
 {
     enum { SPARE_BYTES = 1 << 30, CPU_SECONDS = 600, BYTES_PER_SECOND = 1 << 20 };
     struct stat status;
     if (fstat(in, &status) != 0)
-        return err_set(ERR_IO, "The image cannot be read (%s).", strerror(errno));
+        return err_set(ERR_IO, "The result cannot be read (%s).", strerror(errno));
     uint64_t bytes = (uint64_t)status.st_size;
     const struct sandbox_limits limits = {
         .heap_bytes = 4 * bytes + SPARE_BYTES,
         .file_bytes = 2 * bytes + SPARE_BYTES,
         .cpu_seconds = CPU_SECONDS + (double)bytes / BYTES_PER_SECOND,
     };
-    int rc = scan_readers_init();
+    int rc = codec_init();
     if (rc == 0)
         rc = sandbox_limit(&limits);
     return rc == 0 ? sandbox_enter(-1, out) : rc;
 }
 
+static const struct codec_converter *converter_find(const char *form)
+{
+    const struct codec_converter *converter = codec_converters;
+    while (converter->form && strcmp(converter->form->name, form) != 0)
+        converter++;
+    return converter->form ? converter : NULL;
+}
+
+/* `word`: form, native file, format, file to write. */
 static int convert(char **word)
 {
-    int format = image_format_find(word[1]);
+    const struct codec_converter *converter = converter_find(word[0]);
+    int format = converter ? form_format_find(converter->form, word[2]) : -1;
     if (format < 0)
-        return err_set(ERR_BAD_PARAMETER, "There is no image format \"%s\".", word[1]);
-    int in = open(word[0], O_RDONLY | O_CLOEXEC);
+        return err_set(ERR_BAD_PARAMETER, "There is no format \"%s\" of results of form \"%s\".", word[2], word[0]);
+    int in = open(word[1], O_RDONLY | O_CLOEXEC);
     if (in < 0)
-        return err_set(ERR_IO, "%s cannot be read (%s).", word[0], strerror(errno));
-    int out = open(word[2], O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+        return err_set(ERR_IO, "%s cannot be read (%s).", word[1], strerror(errno));
+    int out = open(word[3], O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (out < 0)
-        return err_set(ERR_IO, "%s cannot be written (%s).", word[2], strerror(errno));
-    struct image_series *series = NULL;
+        return err_set(ERR_IO, "%s cannot be written (%s).", word[3], strerror(errno));
     int rc = convert_confine(in, out);
     if (rc == 0)
-        rc = image_read_h5_fd(&series, in);
-    if (rc == 0)
-        rc = image_write(series, (enum image_format)format, out);
+        rc = converter->convert(in, format, out);
     if (rc == 0 && fsync(out) != 0)
-        rc = err_set(ERR_IO, "%s cannot be written (%s).", word[2], strerror(errno));
-    image_series_free(series);
+        rc = err_set(ERR_IO, "%s cannot be written (%s).", word[3], strerror(errno));
     if (rc == ERR_NOT_ACCEPTABLE && write(out, err_last()->text, strnlen(err_last()->text, CODEC_REASON)) < 0)
-        rc = err_set(ERR_IO, "%s cannot be written (%s).", word[2], strerror(errno));
+        rc = err_set(ERR_IO, "%s cannot be written (%s).", word[3], strerror(errno));
     return rc;
 }
 
@@ -145,7 +169,7 @@ int main(int count, char **word)
 {
     if (count == 2 && strcmp(word[1], "decode") == 0)
         return decode();
-    if (count == 5 && strcmp(word[1], "convert") == 0) {
+    if (count == 6 && strcmp(word[1], "convert") == 0) {
         sandbox_follow_parent(-1); /* a daemon reaches its files through itself: none are there without it */
         int rc = convert(word + 2);
         if (rc != 0)
@@ -153,7 +177,7 @@ int main(int count, char **word)
         /* _exit: what libraries do at exit is more than the sandbox lets them. */
         _exit(rc == 0 ? 0 : rc == ERR_NOT_ACCEPTABLE ? CODEC_REFUSED : 1);
     }
-    fprintf(stderr, "usage: mrirecon-codec convert IMAGE.h5 FORMAT OUTFILE\n"
+    fprintf(stderr, "usage: mrirecon-codec convert image IMAGE.h5 FORMAT OUTFILE\n"
                     "       (mrirecon-codec decode is started by mrirecon-worker)\n");
     return 2;
 }

@@ -1,4 +1,4 @@
-#include "recon/scan/sandbox.h"
+#include "recon/codec/sandbox.h"
 
 #include "gridding/base/err.h"
 

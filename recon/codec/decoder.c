@@ -1,9 +1,9 @@
-#include "recon/scan/decoder.h"
+#include "recon/codec/decoder.h"
 
 #include "gridding/base/clock.h"
 #include "gridding/base/err.h"
-#include "recon/scan/codec.h"
-#include "recon/scan/sandbox.h"
+#include "recon/codec/codec.h"
+#include "recon/codec/sandbox.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -236,14 +236,15 @@ int decoder_memory(struct decoder *decoder, uint64_t cap)
 static int upload_hand_over(const struct process *process, const struct decoder_upload *upload)
 {
     struct codec_request request = {
-        .magic = CODEC_REQUEST_MAGIC,
+        .head = {CODEC_REQUEST_MAGIC, CODEC_VERSION},
         .file_bytes = upload->file_bytes,
         .most_bytes = upload->limits.bytes,
         .heap_bytes = HEAP_BYTES,
         .cpu_seconds = ceil(upload->limits.seconds),
     };
     snprintf(request.format, sizeof request.format, "%s", upload->format);
-    request.wanted = upload->wanted;
+    if (upload->wanted_bytes > 0)
+        memcpy(request.wanted, upload->wanted, upload->wanted_bytes);
     const int fds[2] = {upload->file, upload->memory};
     union {
         struct cmsghdr header;
@@ -322,9 +323,15 @@ static bool may_report(int code)
 /* What `got` received bytes of a report say. */
 static int report_take(struct codec_report *report, ssize_t got)
 {
-    if (got == sizeof *report && report->magic == CODEC_REPORT_MAGIC && report->failure.code == 0)
+    const bool known = got >= (ssize_t)sizeof report->head && report->head.magic == CODEC_REPORT_MAGIC;
+    if (known && report->head.version != CODEC_VERSION)
+        return err_set(ERR_INTERNAL,
+                       "The codec answers in version %u of the protocol, and this program speaks version %d: they "
+                       "are of different installations. Install both from one build.",
+                       report->head.version, CODEC_VERSION);
+    if (known && got == sizeof *report && report->failure.code == 0)
         return 0;
-    if (got != sizeof *report || report->magic != CODEC_REPORT_MAGIC || !may_report(report->failure.code))
+    if (!known || got != sizeof *report || !may_report(report->failure.code))
         return err_set(ERR_DECODER_DIED,
                        "The decoder answered with something that is no report. The file is probably damaged in a way "
                        "that misled it: export it again.");
@@ -425,6 +432,9 @@ int decoder_run(struct decoder *decoder, const struct decoder_upload *upload)
     struct course course;
     bool stood;
     int rc, tries = 0;
+    if (upload->wanted_bytes > CODEC_WANTED || strlen(upload->format) >= CODEC_FORMAT)
+        return err_set(ERR_INTERNAL, "A decoder cannot be asked for so much: %zu bytes, format %s.",
+                       upload->wanted_bytes, upload->format);
     decoder->last_bytes = upload->file_bytes;
     over_collect(decoder);
     do {

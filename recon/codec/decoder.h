@@ -1,7 +1,7 @@
 /* decoder.h: processes of mrirecon-codec that decode uploads.
  *
- * A process is started, links its libraries, shuts itself in (recon/scan/sandbox.h) and waits; it is then sent one
- * upload (recon/scan/codec.h), decodes it and ends. Starting takes longer than decoding a small scan, so processes can
+ * A process is started, links its libraries, shuts itself in (recon/codec/sandbox.h) and waits; it is then sent one
+ * upload (recon/codec/codec.h), decodes it and ends. Starting takes longer than decoding a small scan, so processes can
  * be started ahead of the uploads: what a process may do, and that it serves one upload and no second, is the same.
  *
  * A struct decoder belongs to one thread. Its processes end with it, and with the thread that started them.
@@ -9,9 +9,15 @@
 #ifndef MRIRECON_DECODER_H
 #define MRIRECON_DECODER_H
 
-#include "recon/scan/scan.h"
+#include "gridding/base/num.h"
 
 struct decoder;
+
+/* Limits on decoding one file. */
+struct decode_limits {
+    uint64_t bytes; /* of what is made of it */
+    double seconds; /* of processor time, beside one for each MiB of the file; of the clock four times as many */
+};
 
 /* `codec`: path of mrirecon-codec; must outlive the decoder. Starts nothing yet. Fails with ERR_NO_MEMORY. */
 int decoder_create(struct decoder **out, const char *codec);
@@ -42,10 +48,11 @@ int decoder_memory(struct decoder *decoder, uint64_t cap);
 struct decoder_upload {
     int file; /* the upload */
     uint64_t file_bytes;
-    int memory;         /* memfd that receives the flat scan */
-    const char *format; /* of scan_sniff() */
-    struct scan_wanted wanted;
-    struct scan_limits limits; /* .bytes: what the memfd may grow to; .seconds: all of its processor time */
+    int memory;         /* memfd that receives what is decoded */
+    const char *format; /* of a reader in recon/codec_formats.c */
+    const void *wanted; /* what is wanted of the file, in the reader's own form; NULL: nothing in particular */
+    size_t wanted_bytes;
+    struct decode_limits limits; /* .bytes: what the memfd may grow to; .seconds: all of its processor time */
     int (*canceled)(void *context);
     void *context;
 };

@@ -1,0 +1,110 @@
+#include "daemon/worker/worker_results.h"
+
+#include "daemon/base/clock.h"
+#include "daemon/base/disk.h"
+#include "gridding/base/err.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/stat.h>
+
+int result_files_read(struct result_files *out, const struct kind *kind, const json_t *names, const int *fds, int count)
+{
+    *out = (struct result_files){.kind = kind, .count = count};
+    if (count < 1 || count > KIND_MAX_FILES || json_array_size(names) != (size_t)count)
+        return err_set(ERR_BAD_REQUEST, "A job came with %d files for its results, and names %zu.", count,
+                       json_array_size(names));
+    for (int i = 0; i < count; i++) {
+        const char *name = json_string_value(json_array_get(names, (size_t)i));
+        if (!name || !kind_file_find(kind, name, &out->file[i]))
+            return err_set(ERR_BAD_REQUEST, "A job of kind %s has no result file \"%.32s\".", kind->name,
+                           name ? name : "");
+        out->fds[i] = fds[i];
+    }
+    return 0;
+}
+
+/* Files that one thread writes, from `first` to before `end`, and how that went. */
+struct writing {
+    const struct result_files *files;
+    const struct job_outcome *outcome;
+    int first, end, rc;
+    struct err failure;
+};
+
+/* Start write-back of small files early, so that the daemon's fsync finds less to do. Large ones are on the disk before
+ * the daemon hears of them, for while it syncs it does nothing else for any job; piece by piece, so that a cancel can
+ * end this process in between. The kernel reports a write-back error once per open file, and this may be where. */
+static int write_back(int file)
+{
+    const off_t piece = 32 << 20;
+    struct stat there;
+    sync_file_range(file, 0, 0, SYNC_FILE_RANGE_WRITE);
+    if (fstat(file, &there) < 0 || there.st_size <= piece)
+        return 0;
+    for (off_t at = 0; at < there.st_size; at += piece)
+        if (sync_file_range(file, at, piece,
+                            SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER) < 0 &&
+            (errno == EIO || errno == ENOSPC || errno == EDQUOT))
+            return disk_failed("writing the results");
+    return 0;
+}
+
+static int file_write(const struct writing *writing, int i)
+{
+    const struct result_files *files = writing->files;
+    const struct result_file file = files->file[i];
+    const char *name = files->kind->results[file.result].name;
+    const struct job_result *result = job_outcome_find(writing->outcome, name);
+    if (!result)
+        return err_set(ERR_INTERNAL, "The job made no result \"%s\". This is a fault of the server.", name);
+    int rc = result->write(result->of, file.format, files->fds[i]);
+    if (rc == ERR_NOT_ACCEPTABLE && file.format > 0)
+        return 0; /* the file stays empty, and the job has its result in the native format all the same */
+    return rc == 0 ? write_back(files->fds[i]) : rc;
+}
+
+static void *files_write(void *context)
+{
+    struct writing *writing = context;
+    for (int i = writing->first; i < writing->end && writing->rc == 0; i++)
+        writing->rc = file_write(writing, i);
+    writing->failure = *err_last();
+    return NULL;
+}
+
+/* What was written is no more than what was promised before it was computed. */
+static int promise_check(const struct result_files *files, const struct job_outcome *outcome)
+{
+    uint64_t written = 0;
+    struct stat there;
+    for (int i = 0; i < files->count; i++)
+        written += fstat(files->fds[i], &there) == 0 ? (uint64_t)there.st_size : 0;
+    return !outcome->most_bytes || written <= outcome->most_bytes
+               ? 0
+               : err_set(ERR_INTERNAL,
+                         "The results take %llu bytes, and were said to take %llu at most. This is a fault of the "
+                         "server.",
+                         (unsigned long long)written, (unsigned long long)outcome->most_bytes);
+}
+
+/* The first file in a thread of its own, and beside it the others, which take longer: a thread that starts has none of
+ * the memory yet that this one has. */
+int result_files_write(const struct result_files *files, const struct job_outcome *outcome)
+{
+    pthread_t thread;
+    double start = clock_seconds();
+    struct writing first = {.files = files, .outcome = outcome, .end = 1};
+    struct writing others = {.files = files, .outcome = outcome, .first = 1, .end = files->count};
+    bool beside = files->count > 1 && pthread_create(&thread, NULL, files_write, &first) == 0;
+    if (!beside)
+        files_write(&first);
+    if (beside || first.rc == 0)
+        files_write(&others);
+    if (beside)
+        pthread_join(thread, NULL);
+    json_object_set_new(json_object_get(outcome->report, "stages"), "write", json_real(clock_seconds() - start));
+    const struct writing *failed = first.rc != 0 ? &first : &others;
+    return failed->rc == 0 ? promise_check(files, outcome) : err_restore(&failed->failure);
+}

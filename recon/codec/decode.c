@@ -1,0 +1,61 @@
+#include "recon/codec/decode.h"
+
+#include "gridding/base/err.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The slowest layout that programs write (an acquisition a chunk) is read at some 15 MB a second of a processor here,
+ * the others at 20 to 200: a machine a tenth as fast keeps up. */
+#define BYTES_PER_SECOND (1 << 20)
+
+/* Cut the memfd to what was written, and seal it for good. Its writer may still be there and lie: what is sealed is
+ * what counts, and is looked at again. */
+static int memory_seal(int memory, const struct decode_request *request)
+{
+    struct decode_head head;
+    if (pread(memory, &head, sizeof head, 0) != sizeof head || head.magic != request->magic ||
+        head.total_bytes > request->limits->bytes || head.total_bytes < sizeof head)
+        return err_set(ERR_DECODER_DIED,
+                       "The decoder ended well but left nothing that was decoded. Try again, and report the file if it "
+                       "stays so.");
+    bool bad = ftruncate(memory, (off_t)head.total_bytes) != 0 ||
+               fcntl(memory, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0;
+    if (bad && errno == EBUSY)
+        return err_set(ERR_DECODER_DIED, "The decoder said that it was done and held on to its memory. The file is "
+                                         "damaged or hostile; nothing outside the decoder was touched.");
+    return bad ? err_set(ERR_IO, "The decoded file cannot be sealed (%s).", strerror(errno)) : 0;
+}
+
+int decode_file(int *out, struct decoder *decoder, const struct decode_request *request)
+{
+    struct stat status;
+    if (fstat(request->file, &status) != 0 || !S_ISREG(status.st_mode))
+        return err_set(ERR_IO, "The input is no regular file.");
+    int memory = decoder_memory(decoder, request->limits->bytes);
+    if (memory < 0)
+        return memory;
+    struct decoder_upload upload = {
+        .file = request->file,
+        .file_bytes = (uint64_t)status.st_size,
+        .memory = memory,
+        .format = request->format,
+        .wanted = request->wanted,
+        .wanted_bytes = request->wanted_bytes,
+        .limits = *request->limits,
+        .canceled = request->canceled,
+        .context = request->context,
+    };
+    upload.limits.seconds += (double)status.st_size / BYTES_PER_SECOND;
+    int rc = decoder_run(decoder, &upload);
+    if (rc == 0)
+        rc = memory_seal(memory, request);
+    if (rc == 0)
+        *out = memory;
+    else
+        close(memory);
+    return rc;
+}

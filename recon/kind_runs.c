@@ -1,0 +1,6 @@
+/* How the kinds of job are run: one row each. Links their engines: only programs that run jobs take this. */
+#include "recon/kind_run.h"
+
+#include "recon/mri/recon_kind.h"
+
+const struct kind_run *const kind_runs[] = {&recon_kind_run, NULL};

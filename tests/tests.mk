@@ -50,8 +50,8 @@ check: deps
 	@$(MAKE) --no-print-directory -j$$(nproc) SAN=1 BUILD=$(BUILD)/san CUDA=0 all unit $(FAULTS:$(BUILD)/%=$(BUILD)/san/%)
 	@$(MAKE) --no-print-directory -j$$(nproc) fuzz
 	@$(MAKE) --no-print-directory $(PROMETHEUS)
-	@tests/run MRIRECON_BIN=$(BUILD)/san/bin $(filter-out $(E2E_PLAIN),$(E2E)) \
-	  MRIRECON_BIN=$(BUILD)/bin $(E2E) $(CHECKS) \
+	@tests/run $(CHECKS) MRIRECON_BIN=$(BUILD)/san/bin $(filter-out $(E2E_PLAIN),$(E2E)) \
+	  MRIRECON_BIN=$(BUILD)/bin $(E2E) \
 	  $(foreach b,$(BUILD)/san $(BUILD)/clang $(BUILD),MRIRECON_BIN=$(b)/bin $(UNIT:$(BUILD)/%=$(b)/%))
 CHECKS     := $(addprefix tests/,check_includes check_docs check_make check_units check_security) \
 	$(wildcard tests/fuzz/test_*)

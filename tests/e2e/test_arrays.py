@@ -3,7 +3,6 @@
 
 Tolerance: as in test_images.py. The parameters size and fov_mm stand for the header.
 """
-# time limit: 300 s
 import io
 import tempfile
 

@@ -111,7 +111,7 @@ $(BUILD)/obj/%_avx512.o: override CFLAGS += -mavx512f -mavx512vl -mavx512dq -mav
 $(BUILD)/obj/gridding/%.o: override CFLAGS += -O3 -ffp-contract=fast -Wno-psabi
 ifeq ($(SAN),1)
 # Instrumented and unrolled, these few loops would take minutes each to compile.
-$(BUILD)/obj/gridding/range/points_%.o: override CFLAGS += -O1
+$(BUILD)/obj/gridding/range/points_%.o $(BUILD)/obj/gridding/range/pencils_%.o: override CFLAGS += -O1
 endif
 $(BUILD)/lib/gridding.a: $(GRIDDING)
 $(BUILD)/lib/recon.a: $(RECON)

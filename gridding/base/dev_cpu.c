@@ -92,5 +92,6 @@ const struct dev_leaf dev_leaf_cpu = {
     .zero = cpu_zero,
     .nufft = &nufft_leaf_cpu,
     .convolution = &convolution_leaf_cpu,
+    .range = &range_leaf_cpu,
     .vec = &vec_leaf_cpu,
 };

@@ -15,7 +15,7 @@ static const size_t group_bytes_most = (size_t)384 << 20;
 struct cpu_plan {
     const struct nufft_shape *shape;
     int threads, lanes_most;
-    struct range_law *law;
+    struct range_kernel *law;
     struct range_bins *bins;
     struct range_cpu *sums;
     float *weight; /* in the order of the bins, or NULL */
@@ -40,7 +40,7 @@ static void cpu_destroy(void *state)
         return;
     range_cpu_free(p->sums);
     range_bins_free(p->bins);
-    range_law_free(p->law);
+    range_kernel_free(p->law);
     free(p->weight);
     grid_cpu_free(p->grid);
     free(p);
@@ -74,7 +74,7 @@ static int cpu_create(void **state, struct dev *dev, const struct nufft_shape *s
     const int tile2[3] = {flat, flat, 1};
     /* The polynomials' own error is to vanish beside the kernel's. */
     double reached = kernel_aliasing(s->dim, s->width, (double)s->grid[0] / s->n[0], s->kernel == NUFFT_RADIAL);
-    rc = range_law_create(&p->law, s->width, s->beta, s->kernel == NUFFT_RADIAL, 0.01 * fmin(s->tolerance, reached));
+    rc = range_kernel_create(&p->law, s->width, s->beta, s->kernel == NUFFT_RADIAL, 0.01 * fmin(s->tolerance, reached));
     if (!rc)
         rc = range_bins_create(&p->bins, s->dim, s->grid, s->width, s->dim == 3 ? deep : tile2, samples, k, p->threads);
     if (!rc)

@@ -1,25 +1,30 @@
-/* law.c: polynomials that reproduce the Kaiser-Bessel kernel to a given error. */
+/* law.c: polynomials that reproduce a function to a given error: of laws, and of the Kaiser-Bessel kernel cell by cell.
+ */
 #include "gridding/range/law.h"
 #include "gridding/base/err.h"
 #include "gridding/range/kernel.h"
+#include "gridding/range/points.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { NODES = LAW_MOST_DEGREE + 1, PROBES = 64 };
+enum { NODES = RANGE_DEGREE_MOST + 1, PROBES = 64 };
+_Static_assert((int)KERNEL_DEGREE_MOST == (int)RANGE_DEGREE_MOST, "one fit serves both");
 
+/* What is approximated on s in [-1, 1]: value(of, t) at t = 1 - (2 u / width)^2 for the cell's u, or (cell < 0) at t =
+ * (s + 1) / 2. */
 struct piece {
-    double beta, peak; /* peak: I0(beta) */
-    int width, cell;   /* cell < 0: the radial polynomial, in t = (s + 1) / 2 */
+    double (*value)(const void *of, double t);
+    const void *of;
+    int width, cell;
 };
 
-/* The function a piece approximates at s in [-1, 1]. */
 static double piece_value(const struct piece *p, double s)
 {
     double f = (s + 1) / 2, u = p->cell < 0 ? 0 : 2 * (f + p->cell - p->width / 2.0) / p->width;
     double inside = p->cell < 0 ? f : 1 - u * u;
-    return kernel_bessel_i0(p->beta * sqrt(inside > 0 ? inside : 0)) / p->peak;
+    return p->value(p->of, inside > 0 ? inside : 0);
 }
 
 /* Interpolate at the Chebyshev nodes of `degree` and turn into powers of s. */
@@ -63,6 +68,82 @@ static double deviation(int degree, const double power[NODES], const double exac
     return worst;
 }
 
+/* Polynomials of one degree for all pieces, from `degree` on the lowest that errs by at most `error` (or
+ * RANGE_DEGREE_MOST): returns it, and in *worst its error. */
+static int fit_pieces(int pieces, const struct piece *piece, int degree, double error, double (*power)[NODES],
+                      double *worst)
+{
+    double exact[KERNEL_MAX_WIDTH][PROBES + 1];
+    for (int j = 0; j < pieces; j++)
+        for (int i = 0; i <= PROBES; i++)
+            exact[j][i] = piece_value(&piece[j], probe(i));
+    for (;; degree++) {
+        *worst = 0;
+        for (int j = 0; j < pieces; j++) {
+            fit(&piece[j], degree, power[j]);
+            *worst = fmax(*worst, deviation(degree, power[j], exact[j]));
+        }
+        if (*worst <= error || degree == RANGE_DEGREE_MOST)
+            return degree;
+    }
+}
+
+/* ---- laws ---- */
+
+static int check_params(const struct range_law_params *p)
+{
+    if (!(p->reach > 0 && p->reach < INFINITY))
+        return err_set(ERR_BAD_PARAMETER, "A law's reach is %g: it must be above 0 and finite.", p->reach);
+    if ((p->form == RANGE_INVERSE || p->form == RANGE_SHORT) &&
+        !(p->least >= 0 && p->least < p->reach && p->soft >= 0 && p->soft < INFINITY &&
+          (p->power == 1 || p->power == 3)))
+        return err_set(
+            ERR_BAD_PARAMETER,
+            "An inverse law of power %d, 0 below %g and softened by %g cannot be summed: the power is 1 or 3, "
+            "and the lengths are 0 or more, the first below the reach of %g.",
+            p->power, p->least, p->soft, p->reach);
+    return 0;
+}
+
+int range_law_make(struct range_law *law, const struct range_law_params *params,
+                   double (*value)(const void *of, double t), const void *of)
+{
+    int rc = check_params(params);
+    if (rc)
+        return rc;
+    double largest = 0, power[1][NODES], worst;
+    for (int i = 0; i <= PROBES; i++) {
+        double v = fabs(value(of, (probe(i) + 1) / 2));
+        if (!isfinite(v))
+            return err_set(ERR_BAD_PARAMETER, "The law is not finite at %g of its reach.",
+                           sqrt(1 - (probe(i) + 1) / 2));
+        largest = fmax(largest, v);
+    }
+    const struct piece piece = {value, of, 0, -1};
+    *law = (struct range_law){.params = *params};
+    law->degree = fit_pieces(1, &piece, 0, params->error * largest, power, &worst);
+    law->error = largest > 0 ? worst / largest : 0;
+    if (!(law->error <= params->error))
+        return err_set(ERR_BAD_PARAMETER,
+                       "A law cannot be evaluated to %g of its largest value: a polynomial of degree %d errs by %g.",
+                       params->error, RANGE_DEGREE_MOST, law->error);
+    for (int i = 0; i <= law->degree; i++)
+        law->c[i] = (float)power[0][i];
+    return 0;
+}
+
+/* ---- the Kaiser-Bessel kernel ---- */
+
+struct kaiser_bessel {
+    double beta, peak; /* peak: I0(beta) */
+};
+
+static double kaiser_bessel_value(const void *of, double t)
+{
+    const struct kaiser_bessel *k = of;
+    return kernel_bessel_i0(k->beta * sqrt(t)) / k->peak;
+}
+
 /* From powers of s = 2 t - 1 to powers of t. */
 static void shift_to_unit(int degree, double power[NODES])
 {
@@ -75,41 +156,31 @@ static void shift_to_unit(int degree, double power[NODES])
     memcpy(power, shifted, sizeof shifted);
 }
 
-int range_law_create(struct range_law **out, int width, double beta, bool radial, double error)
+int range_kernel_create(struct range_kernel **out, int width, double beta, bool radial, double error)
 {
-    struct range_law *law = calloc(1, sizeof *law);
-    if (!law)
+    struct range_kernel *kernel = calloc(1, sizeof *kernel);
+    if (!kernel)
         return err_no_memory("a kernel");
-    law->width = width;
-    law->radial = radial;
+    const struct kaiser_bessel function = {beta, kernel_bessel_i0(beta)};
     int pieces = radial ? 1 : width;
-    double power[KERNEL_MAX_WIDTH][NODES], exact[KERNEL_MAX_WIDTH][PROBES + 1], peak = kernel_bessel_i0(beta);
-    struct piece piece[KERNEL_MAX_WIDTH];
-    for (int j = 0; j < pieces; j++) {
-        piece[j] = (struct piece){beta, peak, width, radial ? -1 : j};
-        for (int i = 0; i <= PROBES; i++)
-            exact[j][i] = piece_value(&piece[j], probe(i));
-    }
-    for (law->degree = 2;; law->degree++) {
-        double worst = 0;
-        for (int j = 0; j < pieces; j++) {
-            fit(&piece[j], law->degree, power[j]);
-            worst = fmax(worst, deviation(law->degree, power[j], exact[j]));
-        }
-        if (worst <= error || law->degree == LAW_MOST_DEGREE)
-            break;
-    }
+    double power[KERNEL_MAX_WIDTH][NODES], worst;
+    struct piece piece[KERNEL_MAX_WIDTH] = {{0}};
+    for (int j = 0; j < pieces; j++)
+        piece[j] = (struct piece){kaiser_bessel_value, &function, width, radial ? -1 : j};
+    kernel->width = width;
+    kernel->radial = radial;
+    kernel->degree = fit_pieces(pieces, piece, 2, error, power, &worst);
     for (int j = 0; j < pieces; j++) {
         if (radial)
-            shift_to_unit(law->degree, power[j]);
-        for (int i = 0; i <= law->degree; i++)
-            law->c[i][j] = (float)power[j][i];
+            shift_to_unit(kernel->degree, power[j]);
+        for (int i = 0; i <= kernel->degree; i++)
+            kernel->c[i][j] = (float)power[j][i];
     }
-    *out = law;
+    *out = kernel;
     return 0;
 }
 
-void range_law_free(struct range_law *law)
+void range_kernel_free(struct range_kernel *kernel)
 {
-    free(law);
+    free(kernel);
 }

@@ -1,17 +1,53 @@
-/* law.h: the kernel as the leaves evaluate it. Only gridding/range includes this. */
+/* law.h: what a point gives to what lies at a distance r from it: a law of limited range, stated as one plain function
+ * in double precision and evaluated as one polynomial in float32. What sums.h sums by.
+ *
+ * t = 1 - (r / reach)^2 falls from 1 at the point to 0 at the reach. Even functions of r, as all laws in use are, are
+ * smooth functions of t: Kaiser-Bessel I0(beta sqrt(t)) / I0(beta), a Gaussian exp(-a (1 - t)), a cut-off t^2. So is
+ * the long-range part of a split 1 / r, erf(a r) / r, but not erfc(a r).
+ */
 #ifndef MRIRECON_LAW_H
 #define MRIRECON_LAW_H
 
-#include "gridding/range/range.h"
+#include <stdbool.h>
 
-enum { LAW_LANES = 16, LAW_MOST_DEGREE = 17 };
+#ifdef __cplusplus
+extern "C" {
+#endif
 
-/* Separable: the weight of cell j (0 .. width-1) at fraction f is sum_i c[i][j] s^i, s = 2 f - 1; c[i][j] = 0 for j >=
- * width. Radial: sum_i c[i][0] t^i for t = 1 - (2 r / width)^2 > 0. */
-struct range_law {
-    int width, degree;
-    bool radial;
-    float c[LAW_MOST_DEGREE + 1][LAW_LANES];
+/* p is the function of t, fitted. 0 at r >= reach (separable: at |x| >= reach along any axis). */
+enum range_form {
+    RANGE_SEPARABLE, /* the product of p(1 - (x / reach)^2) over the axes */
+    RANGE_RADIAL,    /* p(t) */
+    RANGE_INVERSE,   /* p(t) / (r^2 + soft^2)^(power / 2); 0 at r < least and at r = soft = 0 */
+    RANGE_SHORT /* 1 / (r^2 + soft^2)^(power / 2) - p(t), likewise: what a split leaves whose long-range part is p */
 };
 
+struct range_law_params {
+    enum range_form form;
+    double reach; /* > 0; here and below, lengths in one unit with those of the points */
+    double least; /* of the last two forms, as what follows: >= 0 */
+    double soft;  /* >= 0 */
+    int power;    /* 1 (potentials), or 3 (what a force is, times the vector to the source) */
+    double error; /* that p may have, relative to the function's largest value on [0, 1] */
+};
+
+enum { RANGE_DEGREE_MOST = 17 };
+
+/* Filled by range_law_create(); a leaf reads it. */
+struct range_law {
+    struct range_law_params params;
+    int degree;
+    float c[RANGE_DEGREE_MOST + 1]; /* p(t) = sum_i c[i] s^i, s = 2 t - 1 */
+    double error;                   /* reached, before c is rounded to float32 */
+};
+
+/* Fit `value(of, t)`, t in [0, 1], by the polynomial of lowest degree that keeps params->error. Fails with
+ * ERR_BAD_PARAMETER: parameters out of range, a value that is not finite, no degree up to RANGE_DEGREE_MOST is enough.
+ */
+int range_law_make(struct range_law *law, const struct range_law_params *params,
+                   double (*value)(const void *of, double t), const void *of);
+
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 struct range_overflow {
-    struct range_law *law;
+    struct range_kernel *law;
     struct range_bins *bins;
     struct range_rows *rows;
     struct range_cpu *sums;
@@ -21,7 +21,7 @@ static void overflow_destroy(struct range_overflow *o)
     range_cpu_free(o->sums);
     range_rows_free(o->rows);
     range_bins_free(o->bins);
-    range_law_free(o->law);
+    range_kernel_free(o->law);
     free(o->order);
     free(o);
 }
@@ -47,7 +47,7 @@ static int overflow_create(struct range_overflow **out, const struct overflow_sh
     if (!o)
         return err_no_memory("the CPU's share of the samples");
     o->lanes = range_cpu_lanes(s->lanes);
-    int rc = range_law_create(&o->law, s->width, s->beta, s->radial, s->error);
+    int rc = range_kernel_create(&o->law, s->width, s->beta, s->radial, s->error);
     if (!rc)
         rc = range_bins_create(&o->bins, s->dim, s->grid, s->width, s->dim == 3 ? deep : flat, count, k, s->threads);
     if (!rc)

@@ -19,7 +19,7 @@ struct overflow_shape {
     int dim, grid[3], width;
     double beta;
     bool radial;
-    double error;       /* that the kernel's polynomials may have (range_law_create) */
+    double error;       /* that the kernel's polynomials may have (range_kernel_create) */
     int lanes, threads; /* transforms at a time, at most; CPU threads */
 };
 

@@ -3,7 +3,17 @@
 #ifndef MRIRECON_POINTS_H
 #define MRIRECON_POINTS_H
 
-#include "gridding/range/law.h"
+#include "gridding/range/range.h"
+
+enum { LAW_LANES = 16, KERNEL_DEGREE_MOST = 17 };
+
+/* Separable: the weight of cell j (0 .. width-1) at fraction f is sum_i c[i][j] s^i, s = 2 f - 1; c[i][j] = 0 for j >=
+ * width. Radial: sum_i c[i][0] t^i for t = 1 - (2 r / width)^2 > 0. */
+struct range_kernel {
+    int width, degree;
+    bool radial;
+    float c[KERNEL_DEGREE_MOST + 1][LAW_LANES];
+};
 
 /* tile: [planes][rows][row] floats; a row holds cells, each [lanes] complex values, and LAW_LANES floats of padding
  * that whole-vector reads and writes may touch. */
@@ -13,7 +23,7 @@ struct points_tile {
 };
 
 struct points_run {
-    const struct range_law *law;
+    const struct range_kernel *law;
     int dim, lanes;
     const struct range_point *point;
     size_t count;

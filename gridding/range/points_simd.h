@@ -107,7 +107,8 @@ INLINE float *corner(const struct points_run *run, const struct range_point *p, 
 
 /* Weights of a point's cells along all axes. Horner's rule runs on them side by side: one chain's latency hides
  * another's, and kernels of up to 8 cells have x and y in one vector. */
-INLINE void weigh_point(const struct range_law *law, const float *fraction, const bool deep, const int W, float *along)
+INLINE void weigh_point(const struct range_kernel *law, const float *fraction, const bool deep, const int W,
+                        float *along)
 {
     const float sx = 2 * fraction[0] - 1, sy = 2 * fraction[1] - 1, sz = 2 * fraction[2] - 1;
     if (AXIS(W) == 8) {
@@ -250,7 +251,7 @@ INLINE void gather_separable(const struct points_run *run, struct c32 *values, s
 }
 
 /* Kernel values of one row of cells, at squared distances `rest` + those of b->x; 0 outside. */
-INLINE vec radial_row(const struct range_law *law, const struct block *b, size_t i, float rest)
+INLINE vec radial_row(const struct range_kernel *law, const struct block *b, size_t i, float rest)
 {
     vec t = splat(1 - rest) - load(b->along[i]), value = splat(law->c[law->degree][0]);
     for (int d = law->degree - 1; d >= 0; d--)

@@ -49,13 +49,13 @@ static inline int range_tile_start(int t, int tiles, int grid)
     return (int)((int64_t)t * grid / tiles);
 }
 
-/* The law of a sum: the Kaiser-Bessel kernel as polynomials that a leaf evaluates. */
-struct range_law;
+/* The Kaiser-Bessel kernel as polynomials that a leaf evaluates. Wider laws and other functions: law.h, sums.h. */
+struct range_kernel;
 
 /* separable: one polynomial in the fraction per cell of the width; radial: one polynomial in 1 - (2 r / W)^2.
  * `error` is the largest absolute deviation allowed (the kernel is 1 at its centre). Fails with ERR_NO_MEMORY. */
-int range_law_create(struct range_law **out, int width, double beta, bool radial, double error);
-void range_law_free(struct range_law *law);
+int range_kernel_create(struct range_kernel **out, int width, double beta, bool radial, double error);
+void range_kernel_free(struct range_kernel *law);
 
 /* Sums over bins on the CPU. */
 struct range_cpu;
@@ -64,7 +64,7 @@ enum { RANGE_LANES_MOST = 16 };
 
 /* Working memory for sums over `bins` by `law` (both stay the caller's and must outlive it), for at most `lanes`
  * transforms at a time. Fails with ERR_NO_MEMORY. */
-int range_cpu_create(struct range_cpu **out, const struct range_bins *bins, const struct range_law *law, int lanes,
+int range_cpu_create(struct range_cpu **out, const struct range_bins *bins, const struct range_kernel *law, int lanes,
                      int threads);
 void range_cpu_free(struct range_cpu *sums);
 size_t range_cpu_bytes(const struct range_cpu *sums);

@@ -21,7 +21,7 @@ struct part {
 
 struct range_cpu {
     const struct range_bins *bins;
-    const struct range_law *law;
+    const struct range_kernel *law;
     const struct points_leaf *leaf;
     int threads;
     uint32_t *order;            /* occupied bins by colour, the fullest first */
@@ -114,7 +114,7 @@ static int row_floats(const struct range_cpu *s, int lanes)
     return (s->extent[0] * 2 * lanes + 2 * LAW_LANES - 1) / LAW_LANES * LAW_LANES;
 }
 
-int range_cpu_create(struct range_cpu **out, const struct range_bins *bins, const struct range_law *law, int lanes,
+int range_cpu_create(struct range_cpu **out, const struct range_bins *bins, const struct range_kernel *law, int lanes,
                      int threads)
 {
     struct range_cpu *s = calloc(1, sizeof *s);

@@ -150,7 +150,7 @@ int rival_cpu_scatter(int grid, const struct rival_sample *samples, size_t count
     static const int tile[3] = {16, 12, 12};
     const int cells[3] = {grid, grid, grid};
     struct range_bins *bins = NULL;
-    struct range_law *law = NULL;
+    struct range_kernel *law = NULL;
     struct range_cpu *sums = NULL;
     float *k = malloc((3 * count + 1) * sizeof *k);
     struct c32 *value = malloc((count + 1) * sizeof *value);
@@ -167,13 +167,13 @@ int rival_cpu_scatter(int grid, const struct rival_sample *samples, size_t count
         status = range_bins_create(&bins, 3, cells, RIVAL_WIDTH, tile, count, k, threads);
     }
     if (status == 0)
-        status = range_law_create(&law, RIVAL_WIDTH, rival_beta(), true, RIVAL_KERNEL_ERROR);
+        status = range_kernel_create(&law, RIVAL_WIDTH, rival_beta(), true, RIVAL_KERNEL_ERROR);
     if (status == 0)
         status = range_cpu_create(&sums, bins, law, 1, threads);
     if (status == 0)
         range_cpu_scatter(sums, 1, value, count, NULL, values);
     range_cpu_free(sums);
-    range_law_free(law);
+    range_kernel_free(law);
     range_bins_free(bins);
     free(k);
     free(value);

@@ -2,7 +2,7 @@
 #include "tests/bench/bench.h"
 #include "tests/bench/rival.h"
 #include "gridding/range/kernel.h"
-#include "gridding/range/law.h"
+#include "gridding/range/points.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -63,14 +63,14 @@ double rival_beta(void)
 
 int rival_kernel_make(struct rival_kernel *kernel)
 {
-    struct range_law *law = NULL;
-    int status = range_law_create(&law, RIVAL_WIDTH, rival_beta(), true, RIVAL_KERNEL_ERROR);
+    struct range_kernel *law = NULL;
+    int status = range_kernel_create(&law, RIVAL_WIDTH, rival_beta(), true, RIVAL_KERNEL_ERROR);
     if (status == 0 && law->degree > RIVAL_DEGREE)
         status =
             err_set(ERR_INTERNAL, "the kernel needs a polynomial of degree %d, above %d", law->degree, RIVAL_DEGREE);
     for (int i = 0; status == 0 && i <= RIVAL_DEGREE; i++)
         kernel->c[i] = i <= law->degree ? law->c[i][0] : 0;
-    range_law_free(law);
+    range_kernel_free(law);
     return status;
 }
 

@@ -58,11 +58,11 @@ static void rows_hold_the_whole_sum(void **state)
         uint64_t seed = 99;
         float *k = cloud_fill(c);
         struct range_bins *bins;
-        struct range_law *law;
+        struct range_kernel *law;
         struct range_cpu *sums;
         struct range_rows *rows;
         assert_int_equal(range_bins_create(&bins, c->dim, c->grid, c->width, tile, c->count, k, 2), 0);
-        assert_int_equal(range_law_create(&law, c->width, kernel_beta(c->width, 2), false, 1e-6), 0);
+        assert_int_equal(range_kernel_create(&law, c->width, kernel_beta(c->width, 2), false, 1e-6), 0);
         assert_int_equal(range_cpu_create(&sums, bins, law, 4, 2), 0);
         assert_int_equal(range_rows_create(&rows, bins), 0);
         struct c32 *values = allocate(4 * c->count, sizeof *values), *grid = allocate(4 * cells_of(c), sizeof *grid),
@@ -96,7 +96,7 @@ static void rows_hold_the_whole_sum(void **state)
         free(k);
         range_rows_free(rows);
         range_cpu_free(sums);
-        range_law_free(law);
+        range_kernel_free(law);
         range_bins_free(bins);
     }
 }

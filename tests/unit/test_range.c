@@ -213,7 +213,7 @@ enum { CELLS_X = 5, CELLS_Y = 4, CELLS_Z = 3, GUARD = 64 };
 struct bench {
     struct leaf_case c;
     double beta;
-    struct range_law *law;
+    struct range_kernel *law;
     float *tile, *weight;
     double *expected;
     struct range_point *point;
@@ -227,7 +227,7 @@ static void bench_open(struct bench *t, const struct leaf_case *c)
 {
     *t = (struct bench){.c = *c, .beta = kernel_beta(c->width, 2), .stride = c->count + 3};
     uint64_t seed = 5 + (uint64_t)(c->width * 100 + c->lanes);
-    assert_int_equal(range_law_create(&t->law, c->width, t->beta, c->radial, 1e-7), 0);
+    assert_int_equal(range_kernel_create(&t->law, c->width, t->beta, c->radial, 1e-7), 0);
     t->extent[0] = CELLS_X + c->width - 1;
     t->extent[1] = CELLS_Y + c->width - 1;
     t->extent[2] = c->dim == 3 ? CELLS_Z + c->width - 1 : 1;
@@ -264,7 +264,7 @@ static void bench_open(struct bench *t, const struct leaf_case *c)
 
 static void bench_close(struct bench *t)
 {
-    range_law_free(t->law);
+    range_kernel_free(t->law);
     free(t->tile);
     free(t->expected);
     free(t->point);
@@ -409,7 +409,7 @@ struct sum_case {
 
 struct sums {
     struct range_bins *bins;
-    struct range_law *law;
+    struct range_kernel *law;
     struct range_cpu *cpu;
     struct c32 *values, *grid, *results;
     float *k, *weight;
@@ -439,7 +439,7 @@ static void sums_open(struct sums *s, const struct sum_case *c, int threads)
         s->weight[i] = (float)(0.2 + uniform_next(&seed));
     const struct box *b = &c->box;
     assert_int_equal(range_bins_create(&s->bins, b->dim, b->grid, b->width, b->tile, c->count, s->k, threads), 0);
-    assert_int_equal(range_law_create(&s->law, b->width, s->beta, c->radial, 1e-7), 0);
+    assert_int_equal(range_kernel_create(&s->law, b->width, s->beta, c->radial, 1e-7), 0);
     assert_int_equal(range_cpu_create(&s->cpu, s->bins, s->law, c->lanes, threads), 0);
     assert_true(range_cpu_bytes(s->cpu) > 0);
 }
@@ -447,7 +447,7 @@ static void sums_open(struct sums *s, const struct sum_case *c, int threads)
 static void sums_close(struct sums *s)
 {
     range_cpu_free(s->cpu);
-    range_law_free(s->law);
+    range_kernel_free(s->law);
     range_bins_free(s->bins);
     free(s->values);
     free(s->results);

@@ -1,0 +1,419 @@
+/* pencils_simd.h: the loops of pencils.h for one instruction set; pencils_sse2.c, pencils_avx2.c and pencils_avx512.c
+ * include it and are compiled with that set's flags. Vectors are the compiler's own: 16 floats.
+ *
+ * Which nodes lie within reach is decided once for each row, in double precision, and exactly: an end of the pencil
+ * that rounding could move is tried. The law is then evaluated along x without any test but for the last vector's
+ * lanes. */
+#include "gridding/range/pencils.h"
+
+#include <immintrin.h>
+#include <math.h>
+#include <string.h>
+
+#pragma GCC diagnostic ignored "-Wpsabi" /* vectors stay inside this file */
+
+#define INLINE static inline __attribute__((always_inline))
+
+typedef float vec __attribute__((vector_size(64)));
+typedef float vec_unaligned __attribute__((vector_size(64), aligned(4), may_alias));
+typedef int32_t vec_int __attribute__((vector_size(64)));
+
+static const vec_int lane_number = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+
+INLINE vec load(const float *p)
+{
+    return *(const vec_unaligned *)p;
+}
+
+INLINE void store(float *p, vec v)
+{
+    *(vec_unaligned *)p = v;
+}
+
+INLINE vec splat(float f)
+{
+    return (vec){f, f, f, f, f, f, f, f, f, f, f, f, f, f, f, f};
+}
+
+INLINE vec_int splat_int(int32_t i)
+{
+    return (vec_int){i, i, i, i, i, i, i, i, i, i, i, i, i, i, i, i};
+}
+
+INLINE vec only(vec v, vec_int mask)
+{
+    return (vec)((vec_int)v & mask);
+}
+
+/* The sum of a vector's lanes. */
+INLINE double total(vec v)
+{
+    v += __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);
+    v += __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11);
+    return (double)v[0] + (double)v[1] + (double)v[2] + (double)v[3];
+}
+
+/* 1 / sqrt(x), x > 0, by the unit's estimate and one step of Newton's: to 2^-22. */
+INLINE vec inverse_root(vec x)
+{
+    vec y;
+#if defined(__AVX512F__)
+    y = (vec)_mm512_rsqrt14_ps((__m512)x);
+#elif defined(__AVX__)
+    for (int half = 0; half < 2; half++) {
+        __m256 part;
+        memcpy(&part, (const char *)&x + 32 * half, 32);
+        part = _mm256_rsqrt_ps(part);
+        memcpy((char *)&y + 32 * half, &part, 32);
+    }
+#else
+    for (int quarter = 0; quarter < 4; quarter++) {
+        __m128 part;
+        memcpy(&part, (const char *)&x + 16 * quarter, 16);
+        part = _mm_rsqrt_ps(part);
+        memcpy((char *)&y + 16 * quarter, &part, 16);
+    }
+#endif
+    return y * (splat(1.5f) - splat(0.5f) * x * y * y);
+}
+
+INLINE unsigned mask_bits(vec_int mask)
+{
+#if defined(__AVX512DQ__)
+    return _mm512_movepi32_mask((__m512i)mask);
+#elif defined(__AVX__)
+    unsigned bits = 0;
+    for (int half = 0; half < 2; half++) {
+        __m256 part;
+        memcpy(&part, (const char *)&mask + 32 * half, 32);
+        bits |= (unsigned)_mm256_movemask_ps(part) << (8 * half);
+    }
+    return bits;
+#else
+    unsigned bits = 0;
+    for (int quarter = 0; quarter < 4; quarter++) {
+        __m128 part;
+        memcpy(&part, (const char *)&mask + 16 * quarter, 16);
+        bits |= (unsigned)_mm_movemask_ps(part) << (4 * quarter);
+    }
+    return bits;
+#endif
+}
+
+/* ---- the law ---- */
+
+/* A law for one scale. */
+struct scaled {
+    const float *c;
+    int degree, power;
+    bool shorter; /* RANGE_SHORT */
+    float slope;  /* s = 1 + slope r^2 */
+    float unit2;  /* r^2 unit2: in units of the scale */
+    float least2, soft2;
+};
+
+INLINE struct scaled scaled_law(const struct range_law *law, double scale)
+{
+    const struct range_law_params *p = &law->params;
+    return (struct scaled){law->c,
+                           law->degree,
+                           p->power,
+                           p->form == RANGE_SHORT,
+                           (float)(-2 / (p->reach * p->reach * scale * scale)),
+                           (float)(1 / (scale * scale)),
+                           (float)(p->least * p->least * scale * scale),
+                           (float)(p->soft * p->soft)};
+}
+
+INLINE vec polynomial(const struct scaled *law, vec s)
+{
+    vec value = splat(law->c[law->degree]);
+    for (int d = law->degree - 1; d >= 0; d--)
+        value = value * s + splat(law->c[d]);
+    return value;
+}
+
+/* The law at squared distances r2. */
+INLINE vec law_at(const struct scaled *law, vec r2, const bool inverse)
+{
+    vec value = polynomial(law, splat(1) + r2 * splat(law->slope));
+    if (!inverse)
+        return value;
+    const vec softened = r2 * splat(law->unit2) + splat(law->soft2);
+    vec root = inverse_root(softened);
+    root = law->power == 3 ? root * root * root : root;
+    value = law->shorter ? root - value : root * value;
+    return only(value, (softened > splat(0)) & (r2 >= splat(law->least2)));
+}
+
+/* ---- a point and nodes ---- */
+
+/* Nodes from `first` to `last` (with both) of an axis, less than `reach` from `at`, of low to high (without). */
+struct extent {
+    int first, last;
+};
+
+INLINE struct extent clip(double first, double last, int low, int high)
+{
+    return (struct extent){first > low ? (int)first : low, last < high - 1 ? (int)last : high - 1};
+}
+
+/* Those of a row whose squared distance along x is below `rest` (lengths squared). */
+INLINE struct extent pencil_of(double at, double spacing, double rest, int low, int high)
+{
+    double half = sqrt(rest) / spacing, from = at - half, to = at + half;
+    /* Far from the block nothing is tried: a node is an int there. */
+    if (from > high || to < low)
+        return (struct extent){0, -1};
+    from = from < low - 2 ? low - 2 : from;
+    to = to > high + 1 ? high + 1 : to;
+    double first = ceil(from), last = floor(to), near = 1e-9 * (1 + fabs(at));
+    /* A node at the very end: beside it, or on it? */
+    double end = rint(from), away = (end - at) * spacing;
+    if (fabs(from - end) < near)
+        first = away * away < rest ? end : end + 1;
+    end = rint(to);
+    away = (end - at) * spacing;
+    if (fabs(to - end) < near)
+        last = away * away < rest ? end : end - 1;
+    return clip(first, last, low, high);
+}
+
+INLINE vec read_nodes(const float *from, const float *end)
+{
+    if (from + PENCIL_LANES <= end)
+        return load(from);
+    float part[PENCIL_LANES] = {0};
+    memcpy(part, from, (size_t)(end - from) * sizeof *part);
+    return load(part);
+}
+
+/* `sums` is NULL for scatter. What a node beyond reach holds does not matter, if it is no number either. */
+INLINE void use(const struct pencil_block *b, float *row, vec weight, const int channels, const float *value, vec *sums)
+{
+    for (int c = 0; c < channels; c++, row += b->channel)
+        if (sums)
+            sums[c] += only(weight * read_nodes(row, b->end), weight != splat(0));
+        else
+            store(row, load(row) + weight * splat(value[c]));
+}
+
+/* One axis' squared distances, and the nodes that they are of. */
+INLINE struct extent squares(const struct pencil_law *l, const struct pencil_point *p, const struct pencil_block *b,
+                             const int d, double reach, double square[PENCIL_NODES])
+{
+    if (d >= l->dim) {
+        square[0] = 0;
+        return (struct extent){0, 0};
+    }
+    struct extent e = pencil_of(p->at[d], l->spacing[d], reach * reach, b->low[d], b->high[d]);
+    for (int i = e.first; i <= e.last; i++) {
+        double away = (i - p->at[d]) * l->spacing[d];
+        square[i - b->low[d]] = away * away;
+    }
+    return e;
+}
+
+INLINE float *row_of(const struct pencil_block *b, int y, int z)
+{
+    return b->cells + (size_t)(z - b->low[2]) * b->plane + (size_t)(y - b->low[1]) * b->row;
+}
+
+INLINE void radial_nodes(const struct pencil_law *l, const struct pencil_point *p, const struct pencil_block *b,
+                         vec *sums, const int channels, const bool inverse)
+{
+    const struct scaled law = scaled_law(l->law, p->scale);
+    const double reach = l->law->params.reach * p->scale, reach2 = reach * reach;
+    const float spacing = (float)l->spacing[0];
+    double square[2][PENCIL_NODES];
+    const struct extent ys = squares(l, p, b, 1, reach, square[0]), zs = squares(l, p, b, 2, reach, square[1]);
+    const double base = rint(p->at[0]);
+    const vec fraction = splat((float)(p->at[0] - base));
+    for (int z = zs.first; z <= zs.last; z++)
+        for (int y = ys.first; y <= ys.last; y++) {
+            const double off = square[0][y - b->low[1]] + square[1][z - b->low[2]], rest = reach2 - off;
+            if (rest <= 0)
+                continue;
+            const struct extent xs = pencil_of(p->at[0], l->spacing[0], rest, b->low[0], b->high[0]);
+            float *row = row_of(b, y, z) + (xs.first - b->low[0]);
+            vec_int node = lane_number + splat_int(xs.first - (int)base);
+            for (int left = xs.last - xs.first + 1; left > 0; left -= PENCIL_LANES, row += PENCIL_LANES) {
+                const vec x = (__builtin_convertvector(node, vec) - fraction) * splat(spacing);
+                vec weight = law_at(&law, x * x + splat((float)off), inverse);
+                if (left < PENCIL_LANES)
+                    weight = only(weight, lane_number < splat_int(left));
+                use(b, row, weight, channels, p->value, sums);
+                node += splat_int(PENCIL_LANES);
+            }
+        }
+}
+
+/* Weights of an axis' nodes, whole vectors of them, 0 behind the last. */
+INLINE struct extent weights(const struct pencil_law *l, const struct scaled *law, const struct pencil_point *p,
+                             const struct pencil_block *b, const int d, double reach,
+                             float weight[PENCIL_NODES + PENCIL_LANES])
+{
+    if (d >= l->dim) {
+        weight[0] = 1;
+        return (struct extent){0, 0};
+    }
+    const struct extent e = pencil_of(p->at[d], l->spacing[d], reach * reach, b->low[d], b->high[d]);
+    const double base = rint(p->at[d]);
+    const vec fraction = splat((float)(p->at[d] - base)), spacing = splat((float)l->spacing[d]);
+    for (int first = e.first; first <= e.last; first += PENCIL_LANES) {
+        const vec_int node = lane_number + splat_int(first - (int)base);
+        const vec x = (__builtin_convertvector(node, vec) - fraction) * spacing;
+        store(weight + (first - e.first), only(law_at(law, x * x, false), lane_number < splat_int(e.last - first + 1)));
+    }
+    return e;
+}
+
+INLINE void separable_nodes(const struct pencil_law *l, const struct pencil_point *p, const struct pencil_block *b,
+                            vec *sums, const int channels)
+{
+    const struct scaled law = scaled_law(l->law, p->scale);
+    const double reach = l->law->params.reach * p->scale;
+    float weight[3][PENCIL_NODES + PENCIL_LANES];
+    struct extent e[3];
+    for (int d = 0; d < 3; d++)
+        e[d] = weights(l, &law, p, b, d, reach, weight[d]);
+    for (int z = e[2].first; z <= e[2].last; z++)
+        for (int y = e[1].first; y <= e[1].last; y++) {
+            const vec off = splat(weight[2][z - e[2].first] * weight[1][y - e[1].first]);
+            float *row = row_of(b, y, z) + (e[0].first - b->low[0]);
+            for (int x = 0; x <= e[0].last - e[0].first; x += PENCIL_LANES, row += PENCIL_LANES)
+                use(b, row, load(weight[0] + x) * off, channels, p->value, sums);
+        }
+}
+
+INLINE void nodes(const struct pencil_law *l, const struct pencil_point *p, const struct pencil_block *b, vec *sums,
+                  const int channels)
+{
+    if (l->law->params.form == RANGE_SEPARABLE)
+        separable_nodes(l, p, b, sums, channels);
+    else if (l->law->params.form == RANGE_RADIAL)
+        radial_nodes(l, p, b, sums, channels, false);
+    else
+        radial_nodes(l, p, b, sums, channels, true);
+}
+
+static void scatter(const struct pencil_law *l, const struct pencil_point *p, const struct pencil_block *b)
+{
+    if (l->channels == 1)
+        nodes(l, p, b, NULL, 1);
+    else
+        nodes(l, p, b, NULL, l->channels);
+}
+
+static void gather(const struct pencil_law *l, struct pencil_point *p, const struct pencil_block *b)
+{
+    vec sums[PENCIL_CHANNELS];
+    for (int c = 0; c < l->channels; c++)
+        sums[c] = splat(0);
+    if (l->channels == 1)
+        nodes(l, p, b, sums, 1);
+    else
+        nodes(l, p, b, sums, l->channels);
+    for (int c = 0; c < l->channels; c++)
+        p->value[c] += (float)total(sums[c]);
+}
+
+/* ---- a point and points ---- */
+
+INLINE vec pair_squares(int dim, const float at[3], const struct pair_run *run, size_t j, vec away[3])
+{
+    vec r2 = splat(0);
+    for (int d = 0; d < dim; d++) {
+        away[d] = load(run->at[d] + j) - splat(at[d]);
+        r2 += away[d] * away[d];
+    }
+    return r2;
+}
+
+/* Which lanes from point j on are pairs. */
+INLINE vec_int pair_lanes(const struct pair_run *run, size_t j)
+{
+    vec_int lanes = lane_number < splat_int((int32_t)(run->count - j < PENCIL_LANES ? run->count - j : PENCIL_LANES));
+    if (run->self - j < PENCIL_LANES)
+        lanes &= lane_number != splat_int((int32_t)(run->self - j));
+    return lanes;
+}
+
+INLINE void pair_sums(const struct range_law *l, const int dim, const bool vectors, const float at[3],
+                      const struct pair_run *run, double sums[3], const bool inverse)
+{
+    enum { BLOCK = 4096 }; /* points that a lane's float32 sum takes, times 16 */
+    const struct scaled law = scaled_law(l, 1);
+    const float reach2 = (float)(l->params.reach * l->params.reach);
+    for (size_t from = 0; from < run->count; from += BLOCK) {
+        vec sum[3] = {splat(0), splat(0), splat(0)};
+        const size_t to = run->count - from < BLOCK ? run->count : from + BLOCK;
+        for (size_t j = from; j < to; j += PENCIL_LANES) {
+            vec away[3], r2 = pair_squares(dim, at, run, j, away), value = load(run->value + j);
+            if (run->scale) {
+                const vec unit = splat(1) / load(run->scale + j);
+                r2 *= unit * unit;
+            }
+            const vec_int lanes = pair_lanes(run, j) & (r2 < splat(reach2));
+            value = only(law_at(&law, r2, inverse), lanes) * only(value, lanes);
+            for (int d = 0; d < (vectors ? dim : 1); d++)
+                sum[d] += vectors ? value * away[d] : value;
+        }
+        for (int d = 0; d < (vectors ? dim : 1); d++)
+            sums[d] += total(sum[d]);
+    }
+}
+
+INLINE void pair_forms(const struct range_law *l, const int dim, const bool vectors, const float at[3],
+                       const struct pair_run *run, double sums[3])
+{
+    if (l->params.form == RANGE_INVERSE || l->params.form == RANGE_SHORT)
+        pair_sums(l, dim, vectors, at, run, sums, true);
+    else
+        pair_sums(l, dim, vectors, at, run, sums, false);
+}
+
+static void pairs(const struct range_law *l, int dim, bool vectors, const float at[3], const struct pair_run *run,
+                  double sums[3])
+{
+    if (dim == 3 && vectors)
+        pair_forms(l, 3, true, at, run, sums);
+    else if (dim == 3)
+        pair_forms(l, 3, false, at, run, sums);
+    else
+        pair_forms(l, dim, vectors, at, run, sums);
+}
+
+INLINE void count_lanes(unsigned lanes, const int32_t *place, size_t j, const struct pair_counts *to)
+{
+    for (; lanes; lanes &= lanes - 1) {
+        const int lane = __builtin_ctz(lanes);
+        const unsigned interval = to->table[place[lane]];
+        if (interval < PAIR_DOUBT)
+            to->counts[interval * PAIR_COPIES + (unsigned)lane % PAIR_COPIES]++;
+        else if (interval == PAIR_DOUBT)
+            to->doubt(to->of, j + (size_t)lane);
+    }
+}
+
+INLINE void pair_count(const int dim, const float at[3], const struct pair_run *run, const struct pair_counts *to)
+{
+    for (size_t j = 0; j < run->count; j += PENCIL_LANES) {
+        vec away[3];
+        const vec places = pair_squares(dim, at, run, j, away) * splat(to->step);
+        const unsigned lanes = mask_bits(pair_lanes(run, j) & (places < splat(PAIR_TABLE)));
+        if (!lanes)
+            continue;
+        int32_t place[PENCIL_LANES] __attribute__((aligned(64)));
+        *(vec_int *)place = __builtin_convertvector(only(places, places < splat(PAIR_TABLE)), vec_int);
+        count_lanes(lanes, place, j, to);
+    }
+}
+
+static void count(int dim, const float at[3], const struct pair_run *run, const struct pair_counts *to)
+{
+    if (dim == 3)
+        pair_count(3, at, run, to);
+    else
+        pair_count(dim, at, run, to);
+}

@@ -1,0 +1,56 @@
+/* points_cpu.h: the CPU's points in bins, and the inside of its sums (sums.h). Only the CPU's leaf includes this. */
+#ifndef MRIRECON_POINTS_CPU_H
+#define MRIRECON_POINTS_CPU_H
+
+#include "gridding/range/sums_leaf.h"
+
+enum { POINTS_PADDING = 16 }; /* floats behind an array, that whole-vector reads may touch */
+
+struct points_cpu {
+    struct range_box box;
+    int threads;
+    size_t inputs, count;
+    int bins[3];    /* along each axis; 1 beyond dim */
+    double edge[3]; /* of a bin; of an open axis, the outermost bins hold what lies beyond, too */
+    size_t all, occupied, largest;
+    uint32_t *first;  /* [all + 1] */
+    float *at[3];     /* [count + padding] each, one allocation; by bins; NULL beyond dim */
+    float *scale;     /* likewise, or NULL: all 1 */
+    uint32_t *source; /* [count]: index in the input */
+    float widest;     /* the largest scale */
+};
+
+int points_cpu_create(void **state, struct dev *dev, const struct range_box *box, double reach, size_t inputs,
+                      const float *at, const float *scale);
+void points_cpu_destroy(void *state);
+void points_cpu_info(const void *state, struct range_points_info *info);
+int points_cpu_partition(const void *state, size_t depth, void **kept, void **rest);
+
+/* The bins of an axis that [low, high] (positions) touches, `from` to `to` with both; counted on through the images of
+ * a periodic axis, where bin b is bin b mod bins of image floor(b / bins). to < from: none. */
+struct bin_span {
+    long from, to;
+};
+struct bin_span points_cpu_span(const struct points_cpu *points, int d, double low, double high);
+
+static inline long image_of(long bin, int bins)
+{
+    return bin >= 0 ? bin / bins : -((-bin + bins - 1) / bins);
+}
+
+/* The points of bins `from` to `to` (of one image, wrapped) of the row (y, z): the run [*first, *last) */
+static inline void points_cpu_run(const struct points_cpu *p, long from, long to, long y, long z, size_t *first,
+                                  size_t *last)
+{
+    size_t row = ((size_t)z * (size_t)p->bins[1] + (size_t)y) * (size_t)p->bins[0];
+    *first = p->first[row + (size_t)from];
+    *last = p->first[row + (size_t)to + 1];
+}
+
+int sums_cpu_scatter(const void *state, const struct range_law *law, int channels, const float *values, float *grid);
+int sums_cpu_gather(const void *state, const struct range_law *law, int channels, const float *grid, float *values);
+int pairs_cpu_sum(const void *to, const void *from, const struct range_law *law, bool vectors, int channels,
+                  const float *values, float *sums);
+int pairs_cpu_count(const void *to, const void *from, int edges, const double *edge, uint64_t *counts);
+
+#endif

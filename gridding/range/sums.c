@@ -1,0 +1,202 @@
+#include "gridding/range/sums.h"
+#include "gridding/base/dev_leaf.h"
+#include "gridding/base/err.h"
+#include "gridding/range/sums_leaf.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+struct range_points {
+    const struct range_leaf *leaf;
+    struct range_box box;
+    double widest; /* the largest scale */
+    void *state;   /* the leaf's */
+};
+
+/* Nodes of an axis, and of a reach; spacings from the origin; edges of distances. */
+enum { CELLS_MOST = 1 << 20, COORDINATE_MOST = 1 << 30, EDGES_MOST = 32768 };
+
+bool range_available(const struct dev *dev)
+{
+    return dev->leaf->range;
+}
+
+static int check_box(const struct range_box *box, double reach)
+{
+    size_t nodes = sizeof(float);
+    if (box->dim < 1 || box->dim > 3)
+        return err_set(ERR_BAD_PARAMETER, "A box has %d dimensions: it has 1 to 3.", box->dim);
+    for (int d = 0; d < 3; d++)
+        if (box->cells[d] < 1 || box->cells[d] > (d < box->dim ? CELLS_MOST : 1) ||
+            !size_mul(nodes, (size_t)box->cells[d], &nodes))
+            return err_set(ERR_BAD_PARAMETER, "A box has %d cells along axis %d: it has 1 to %d, and 1 beyond axis %d.",
+                           box->cells[d], d, CELLS_MOST, box->dim - 1);
+    for (int d = 0; d < box->dim; d++)
+        if (!isfinite(box->origin[d]) || !(box->spacing[d] > 0 && box->spacing[d] < INFINITY))
+            return err_set(ERR_BAD_PARAMETER,
+                           "Axis %d of a box begins at %g and has a spacing of %g: both must be finite, the spacing "
+                           "above 0.",
+                           d, box->origin[d], box->spacing[d]);
+    if (!(reach > 0 && reach < INFINITY))
+        return err_set(ERR_BAD_PARAMETER, "A reach of %g: it must be above 0 and finite.", reach);
+    return 0;
+}
+
+static int check_points(const struct range_box *box, size_t inputs, const float *at, const float *scale)
+{
+    if (inputs > UINT32_MAX / 2)
+        return err_set(ERR_BAD_PARAMETER, "%zu points are more than the %zu that can be summed at a time.", inputs,
+                       (size_t)UINT32_MAX / 2);
+    for (size_t i = 0; i < inputs; i++) {
+        for (int d = 0; d < box->dim; d++)
+            if (!(fabs((double)at[i * (size_t)box->dim + (size_t)d] - box->origin[d]) / box->spacing[d] <=
+                  COORDINATE_MOST))
+                return err_set(ERR_BAD_PARAMETER,
+                               "Coordinate %d of point %zu is %g: it must be finite, and within 2^30 cells of the "
+                               "box's origin.",
+                               d, i, (double)at[i * (size_t)box->dim + (size_t)d]);
+        if (scale && !(scale[i] > 0 && scale[i] < INFINITY))
+            return err_set(ERR_BAD_PARAMETER, "The scale of point %zu is %g: it must be above 0 and finite.", i,
+                           (double)scale[i]);
+    }
+    return 0;
+}
+
+static int wrap(struct range_points **out, const struct range_leaf *leaf, const struct range_box *box, double widest,
+                void *state)
+{
+    struct range_points *points = malloc(sizeof *points);
+    if (!points) {
+        leaf->destroy(state);
+        return err_no_memory("points in bins");
+    }
+    *points = (struct range_points){leaf, *box, widest, state};
+    *out = points;
+    return 0;
+}
+
+static double widest_of(size_t inputs, const float *scale)
+{
+    double widest = scale ? 0 : 1;
+    for (size_t i = 0; scale && i < inputs; i++)
+        widest = fmax(widest, (double)scale[i]);
+    return widest;
+}
+
+int range_points_create(struct range_points **out, struct dev *dev, const struct range_box *box, double reach,
+                        size_t inputs, const float *at, const float *scale)
+{
+    if (!range_available(dev))
+        return err_set(ERR_NO_DEVICE,
+                       "Sums of limited range are not on device %s: they are computed on the CPU (dev_create with "
+                       "DEV_CPU).",
+                       dev->name);
+    int rc = check_box(box, reach);
+    if (!rc)
+        rc = check_points(box, inputs, at, scale);
+    void *state = NULL;
+    if (!rc)
+        rc = dev->leaf->range->create(&state, dev, box, reach, inputs, at, scale);
+    return rc ? rc : wrap(out, dev->leaf->range, box, widest_of(inputs, scale), state);
+}
+
+void range_points_free(struct range_points *points)
+{
+    if (!points)
+        return;
+    points->leaf->destroy(points->state);
+    free(points);
+}
+
+void range_points_info(const struct range_points *points, struct range_points_info *info)
+{
+    points->leaf->info(points->state, info);
+}
+
+int range_partition(const struct range_points *all, size_t depth, struct range_points **kept,
+                    struct range_points **rest)
+{
+    void *part[2] = {NULL, NULL};
+    struct range_points *first = NULL, *second = NULL;
+    int rc = all->leaf->partition(all->state, depth, &part[0], &part[1]);
+    if (rc)
+        return rc;
+    rc = wrap(&first, all->leaf, &all->box, all->widest, part[0]);
+    if (rc) {
+        all->leaf->destroy(part[1]);
+        return rc;
+    }
+    rc = wrap(&second, all->leaf, &all->box, all->widest, part[1]);
+    if (rc) {
+        range_points_free(first);
+        return rc;
+    }
+    *kept = first;
+    *rest = second;
+    return 0;
+}
+
+static int check_sum(const struct range_points *points, const struct range_law *law, int channels)
+{
+    if (channels < 1)
+        return err_set(ERR_BAD_PARAMETER, "%d channels cannot be summed: 1 or more can.", channels);
+    for (int d = 0; d < points->box.dim; d++)
+        if (!(law->params.reach * points->widest <= CELLS_MOST * points->box.spacing[d]))
+            return err_set(ERR_BAD_PARAMETER, "A reach of %g times a scale of %g is more than %d cells of %g.",
+                           law->params.reach, points->widest, CELLS_MOST, points->box.spacing[d]);
+    return 0;
+}
+
+int range_scatter(const struct range_points *points, const struct range_law *law, int channels, const float *values,
+                  float *grid)
+{
+    int rc = check_sum(points, law, channels);
+    return rc ? rc : points->leaf->scatter(points->state, law, channels, values, grid);
+}
+
+int range_gather(const struct range_points *points, const struct range_law *law, int channels, const float *grid,
+                 float *values)
+{
+    int rc = check_sum(points, law, channels);
+    return rc ? rc : points->leaf->gather(points->state, law, channels, grid, values);
+}
+
+static bool same_box(const struct range_box *a, const struct range_box *b)
+{
+    bool same = a->dim == b->dim;
+    for (int d = 0; d < a->dim && same; d++)
+        same = a->cells[d] == b->cells[d] && a->periodic[d] == b->periodic[d] && a->origin[d] == b->origin[d] &&
+               a->spacing[d] == b->spacing[d];
+    return same;
+}
+
+static int check_pair(const struct range_points *to, const struct range_points *from)
+{
+    if (to->leaf != from->leaf || !same_box(&to->box, &from->box))
+        return err_set(ERR_BAD_PARAMETER, "Pairs are of points of one device in one box: these are of two.");
+    return 0;
+}
+
+int range_pairs(const struct range_points *to, const struct range_points *from, const struct range_law *law,
+                bool vectors, int channels, const float *values, float *sums)
+{
+    int rc = check_pair(to, from);
+    if (!rc)
+        rc = check_sum(from, law, channels);
+    if (!rc && law->params.form == RANGE_SEPARABLE)
+        rc = err_set(ERR_BAD_PARAMETER, "A separable law has no pairs: take the radial form.");
+    return rc ? rc : to->leaf->pairs(to->state, from->state, law, vectors, channels, values, sums);
+}
+
+int range_count(const struct range_points *to, const struct range_points *from, int edges, const double *edge,
+                uint64_t *counts)
+{
+    int rc = check_pair(to, from);
+    if (!rc && (edges < 2 || edges > EDGES_MOST))
+        rc = err_set(ERR_BAD_PARAMETER, "Distances have %d edges: there are 2 to %d.", edges, EDGES_MOST);
+    for (int e = 0; e < edges && !rc; e++)
+        if (!(edge[e] >= 0 && edge[e] < INFINITY) || (e > 0 && edge[e] <= edge[e - 1]))
+            rc = err_set(ERR_BAD_PARAMETER, "Edge %d of the distances is %g: edges are finite, at least 0, and rise.",
+                         e, edge[e]);
+    return rc ? rc : to->leaf->count(to->state, from->state, edges, edge, counts);
+}

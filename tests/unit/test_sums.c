@@ -1,0 +1,722 @@
+/* Sums of limited range on the CPU (gridding/range/sums.h) against sums in double precision: the potential of charges
+ * (CutCP), blobs with a radius each, forces between bodies, pair counts; open and periodic edges, cut-offs and bin
+ * faces hit exactly, bins from empty to very dense. */
+#include "gridding/base/err.h"
+#include "gridding/range/sums.h"
+#include "tests/random.h"
+#include "tests/unit/allocate.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+/* ---- laws, each one plain function ---- */
+
+static double potential_value(const void *of, double t)
+{
+    (void)of;
+    return t * t; /* (1 - r^2 / rc^2)^2, over r */
+}
+
+/* Blinn's exp(B (r^2 / R^2 - 1)), up to u = r / R = *of, B = -2.5. */
+static double blob_value(const void *of, double t)
+{
+    double u = *(const double *)of;
+    return exp(-2.5 * (u * u * (1 - t) - 1));
+}
+
+static double blob_axis(const void *of, double t)
+{
+    double u = *(const double *)of;
+    return exp(-2.5 * u * u * (1 - t));
+}
+
+static double one_value(const void *of, double t)
+{
+    (void)of;
+    (void)t;
+    return 1;
+}
+
+/* P3M's forces are r (erfc(u) + 2 u / sqrt(pi) exp(-u^2)) / r^3, u = r / 2 r_s, reach 6 r_s = 2.4: 1 / r^3 less this.
+ */
+static double force_value(const void *of, double t)
+{
+    (void)of;
+    const double root = 1.1283791670955126, a = 1.25; /* 2 / sqrt(pi), 1 / 2 r_s */
+    double r = 2.4 * sqrt(1 - t), u = a * r, v = u * u;
+    if (u < 0.2)
+        return root * 2 / 3 * a * a * a * (1 - v * (3.0 / 5 - v * (3.0 / 14 - v * (1.0 / 18 - v / 88))));
+    return (erf(u) - root * u * exp(-v)) / (r * r * r);
+}
+
+static const double blob_reach = 2.17; /* sqrt(1 + ln 1e-4 / -2.5) and a little */
+
+struct law_case {
+    const char *name;
+    struct range_law_params params;
+    double (*value)(const void *of, double t);
+};
+
+static const struct law_case potential = {"potential", {RANGE_INVERSE, 3.1, 0, 0, 1, 1e-6}, potential_value};
+static const struct law_case blob = {"blob", {RANGE_RADIAL, 2.17, 0, 0, 0, 1e-6}, blob_value};
+static const struct law_case cube = {"blob cut to a cube", {RANGE_SEPARABLE, 2.17, 0, 0, 0, 1e-6}, blob_axis};
+static const struct law_case within = {"count within reach", {RANGE_RADIAL, 1.5, 0, 0, 0, 1e-9}, one_value};
+static const struct law_case force = {"force", {RANGE_SHORT, 2.4, 0, 0.05, 3, 1e-5}, force_value};
+static const struct law_case beyond = {"force beyond", {RANGE_SHORT, 2.4, 0.7, 0, 3, 1e-5}, force_value};
+
+static struct range_law law_of(const struct law_case *c)
+{
+    struct range_law law;
+    assert_int_equal(range_law_make(&law, &c->params, c->value, &blob_reach), 0);
+    assert_true(law.error <= c->params.error);
+    return law;
+}
+
+/* The law as it is meant, at a distance. */
+static double exact(const struct law_case *c, const double away[3], double scale)
+{
+    const struct range_law_params *p = &c->params;
+    double r2 = 0, product = 1;
+    for (int d = 0; d < 3; d++) {
+        double x = away[d] / scale;
+        r2 += x * x;
+        if (p->form == RANGE_SEPARABLE) {
+            if (fabs(x) >= p->reach)
+                return 0;
+            product *= c->value(&blob_reach, 1 - x * x / (p->reach * p->reach));
+        }
+    }
+    if (p->form == RANGE_SEPARABLE)
+        return product;
+    if (r2 >= p->reach * p->reach)
+        return 0;
+    double value = c->value(&blob_reach, 1 - r2 / (p->reach * p->reach));
+    if (p->form == RANGE_RADIAL)
+        return value;
+    double softened = r2 + p->soft * p->soft;
+    if (softened == 0 || r2 < p->least * p->least)
+        return 0;
+    double root = pow(softened, -p->power / 2.0);
+    return p->form == RANGE_SHORT ? root - value : root * value;
+}
+
+/* ---- boxes of points ---- */
+
+struct cloud {
+    struct range_box box;
+    size_t count, nodes;
+    float *at, *scale, *values; /* values: [channels][count] */
+    int channels;
+};
+
+enum spread { EVERYWHERE, AROUND, CLUSTERED, LATTICE };
+
+static float coordinate(const struct range_box *b, int d, enum spread spread, uint64_t *seed)
+{
+    double length = b->cells[d] * b->spacing[d], u = uniform_next(seed);
+    if (spread == AROUND) /* of an open axis, beside the grid too */
+        u = 1.4 * u - 0.2;
+    if (spread == CLUSTERED)
+        u = 0.45 + 0.02 * u;
+    double place = b->origin[d] + u * length;
+    return (float)(spread == LATTICE ? b->origin[d] + rint(u * length / 0.5) * 0.5 : place);
+}
+
+static struct cloud cloud_make(const struct range_box *box, size_t count, enum spread spread, bool scaled, int channels)
+{
+    uint64_t seed = 77 + count;
+    struct cloud c = {.box = *box, .count = count, .nodes = 1, .channels = channels};
+    c.at = allocate(3 * count + 1, sizeof *c.at);
+    c.scale = scaled ? allocate(count + 1, sizeof *c.scale) : NULL;
+    c.values = allocate((size_t)channels * count + 1, sizeof *c.values);
+    for (size_t i = 0; i < count; i++) {
+        for (int d = 0; d < box->dim; d++)
+            c.at[i * (size_t)box->dim + (size_t)d] = coordinate(box, d, spread, &seed);
+        if (scaled)
+            c.scale[i] = (float)(0.6 + 0.9 * uniform_next(&seed));
+    }
+    for (size_t i = 0; i < (size_t)channels * count; i++)
+        c.values[i] = (float)(uniform_next(&seed) - 0.3);
+    for (int d = 0; d < 3; d++)
+        c.nodes *= (size_t)box->cells[d];
+    return c;
+}
+
+static void cloud_free(struct cloud *c)
+{
+    free(c->at);
+    free(c->scale);
+    free(c->values);
+}
+
+static double scale_of(const struct cloud *c, size_t i)
+{
+    return c->scale ? (double)c->scale[i] : 1;
+}
+
+/* The images of a place along an axis that lie less than `reach` away: returns how many, their places in `to`. */
+static int images_of(const struct range_box *b, int d, double from, double reach, double to[16])
+{
+    int count = 0, most = d < b->dim && b->periodic[d] ? 5 : 0;
+    for (int image = -most; image <= most; image++) {
+        double place = from + image * (b->cells[d] * b->spacing[d]);
+        if (fabs(place) < reach || d >= b->dim)
+            to[count++] = place;
+    }
+    return count;
+}
+
+/* The law summed over the images of what lies at `from`, times the distance along an axis where one is given. */
+static double over_images(const struct law_case *law, const struct range_box *b, const double from[3], double scale,
+                          int axis)
+{
+    double sum = 0, place[3][16];
+    int count[3];
+    for (int d = 0; d < 3; d++)
+        count[d] = images_of(b, d, from[d], law->params.reach * scale, place[d]);
+    for (int z = 0; z < count[2]; z++)
+        for (int y = 0; y < count[1]; y++)
+            for (int x = 0; x < count[0]; x++) {
+                const double away[3] = {place[0][x], place[1][y], place[2][z]};
+                double value = exact(law, away, scale);
+                sum += axis < 0 ? value : value * away[axis];
+            }
+    return sum;
+}
+
+static struct range_points *points_of(const struct cloud *c, int threads, double reach, struct dev **dev)
+{
+    struct range_points *points;
+    assert_int_equal(dev_create(dev, DEV_CPU, 0, threads), 0);
+    assert_int_equal(range_points_create(&points, *dev, &c->box, reach, c->count, c->at, c->scale), 0);
+    return points;
+}
+
+static void node_from(const struct cloud *c, size_t node, size_t i, double from[3])
+{
+    const size_t place[3] = {node % (size_t)c->box.cells[0], node / (size_t)c->box.cells[0] % (size_t)c->box.cells[1],
+                             node / (size_t)c->box.cells[0] / (size_t)c->box.cells[1]};
+    for (int d = 0; d < 3; d++)
+        from[d] = d < c->box.dim ? c->box.origin[d] + (double)place[d] * c->box.spacing[d] -
+                                       (double)c->at[i * (size_t)c->box.dim + (size_t)d]
+                                 : 0;
+}
+
+/* ---- points and grids ---- */
+
+struct grid_case {
+    const char *name;
+    const struct law_case *law;
+    struct range_box box;
+    size_t count;
+    enum spread spread;
+    bool scaled;
+    int channels;
+};
+
+#define OPEN3               \
+    {                       \
+        false, false, false \
+    }
+#define PERIODIC3        \
+    {                    \
+        true, true, true \
+    }
+
+static const struct grid_case grids[] = {
+    {"potential, open", &potential, {3, {37, 15, 11}, {-3, 1, 0.25}, {0.5, 0.5, 0.5}, OPEN3}, 40, AROUND, false, 1},
+    {"potential, periodic", &potential, {3, {20, 9, 14}, {0, 0, 0}, {0.5, 0.9, 0.6}, PERIODIC3}, 30, AROUND, false, 2},
+    {"potential, long rows",
+     &potential,
+     {3, {300, 3, 4}, {0, 0, 0}, {0.1, 0.5, 0.5}, {true, false, false}},
+     25,
+     EVERYWHERE,
+     false,
+     1},
+    {"blobs, open", &blob, {3, {25, 14, 13}, {0, 0, 0}, {0.5, 0.5, 0.5}, OPEN3}, 50, AROUND, true, 1},
+    {"blobs, periodic, a short axis",
+     &blob,
+     {3, {30, 12, 3}, {5, 5, 5}, {0.4, 0.5, 0.8}, PERIODIC3},
+     40,
+     EVERYWHERE,
+     true,
+     5},
+    {"blobs, clustered", &blob, {3, {12, 12, 12}, {0, 0, 0}, {0.5, 0.5, 0.5}, OPEN3}, 3000, CLUSTERED, true, 1},
+    {"cubes", &cube, {3, {21, 18, 17}, {0, 0, 0}, {0.5, 0.4, 0.5}, {true, false, true}}, 40, AROUND, true, 3},
+    {"cubes, 2-D", &cube, {2, {70, 90, 1}, {0, 0, 0}, {0.2, 0.2, 1}, PERIODIC3}, 60, EVERYWHERE, false, 2},
+    {"blobs, 1-D", &blob, {1, {400, 1, 1}, {-1, 0, 0}, {0.02, 1, 1}, {true}}, 30, AROUND, true, 1},
+    {"on the cut-off", &within, {3, {12, 13, 14}, {0, 0, 0}, {0.5, 0.5, 0.5}, OPEN3}, 90, LATTICE, false, 1},
+    {"on the cut-off, periodic",
+     &within,
+     {3, {12, 13, 14}, {0, 0, 0}, {0.5, 0.5, 0.5}, PERIODIC3},
+     90,
+     LATTICE,
+     false,
+     1},
+    {"no point", &blob, {3, {5, 5, 5}, {0, 0, 0}, {1, 1, 1}, OPEN3}, 0, EVERYWHERE, false, 1},
+    {"one node", &blob, {3, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}, OPEN3}, 20, CLUSTERED, false, 1},
+};
+enum { GRIDS = sizeof grids / sizeof *grids };
+
+/* Each sum lies as near to the exact one as float32 and the fit allow: `sizes` are the sums of what is summed, taken
+ * positively, and of what the fit may have left. */
+static void close_to(const char *name, float sum, double exact_sum, double size)
+{
+    if (!(fabs((double)sum - exact_sum) <= 4e-6 * size + 1e-30))
+        fail_msg("%s: %.9g where %.9g was to be, of %.3g summed", name, (double)sum, exact_sum, size);
+}
+
+/* What a law's fit may leave, in units of its largest value near: 1 / r at a spacing's distance. */
+static double fit_size(const struct law_case *c, double value)
+{
+    return fabs(value) * (c->params.error / 4e-6) * (c->params.form == RANGE_INVERSE ? 20 : exp(2.5));
+}
+
+static void scatter_case(const struct grid_case *g)
+{
+    struct cloud c = cloud_make(&g->box, g->count, g->spread, g->scaled, g->channels);
+    struct range_law law = law_of(g->law);
+    struct dev *dev;
+    struct range_points *points = points_of(&c, 2, law.params.reach, &dev);
+    float *grid = allocate((size_t)c.channels * c.nodes, sizeof *grid);
+    for (size_t i = 0; i < (size_t)c.channels * c.nodes; i++)
+        grid[i] = 0;
+    assert_int_equal(range_scatter(points, &law, c.channels, c.values, grid), 0);
+    for (size_t node = 0; node < c.nodes; node++) {
+        double sum[8] = {0}, size[8] = {0};
+        for (size_t i = 0; i < c.count; i++) {
+            double from[3];
+            node_from(&c, node, i, from);
+            double value = over_images(g->law, &c.box, from, scale_of(&c, i), -1);
+            for (int channel = 0; channel < c.channels && value != 0; channel++) {
+                double v = (double)c.values[(size_t)channel * c.count + i];
+                sum[channel] += v * value;
+                size[channel] += fabs(v * value) + fit_size(g->law, v);
+            }
+        }
+        for (int channel = 0; channel < c.channels; channel++)
+            close_to(g->name, grid[(size_t)channel * c.nodes + node], sum[channel], size[channel]);
+    }
+    free(grid);
+    range_points_free(points);
+    dev_free(dev);
+    cloud_free(&c);
+}
+
+static void points_to_grids(void **state)
+{
+    (void)state;
+    for (int g = 0; g < GRIDS; g++)
+        scatter_case(&grids[g]);
+}
+
+/* Gathering is the transpose of scattering: sum_nodes scatter(v) g = sum_points v gather(g), channel by channel. */
+static void gather_case(const struct grid_case *g)
+{
+    struct cloud c = cloud_make(&g->box, g->count, g->spread, g->scaled, g->channels);
+    struct range_law law = law_of(g->law);
+    struct dev *dev;
+    struct range_points *points = points_of(&c, 2, law.params.reach, &dev);
+    size_t all = (size_t)c.channels * c.nodes;
+    float *grid = allocate(all, sizeof *grid), *sums = allocate(all, sizeof *sums);
+    float *gathered = allocate((size_t)c.channels * c.count + 1, sizeof *gathered);
+    uint64_t seed = 5;
+    for (size_t i = 0; i < all; i++) {
+        grid[i] = (float)(uniform_next(&seed) - 0.4);
+        sums[i] = 0;
+    }
+    assert_int_equal(range_scatter(points, &law, c.channels, c.values, sums), 0);
+    assert_int_equal(range_gather(points, &law, c.channels, grid, gathered), 0);
+    for (int channel = 0; channel < c.channels; channel++) {
+        double there = 0, back = 0, size = 0;
+        for (size_t i = 0; i < c.nodes; i++) {
+            double term = (double)sums[(size_t)channel * c.nodes + i] * (double)grid[(size_t)channel * c.nodes + i];
+            there += term;
+            size += fabs(term);
+        }
+        for (size_t i = 0; i < c.count; i++) {
+            double term =
+                (double)c.values[(size_t)channel * c.count + i] * (double)gathered[(size_t)channel * c.count + i];
+            back += term;
+            size += fabs(term);
+        }
+        close_to(g->name, (float)there, back, size);
+    }
+    free(grid);
+    free(sums);
+    free(gathered);
+    range_points_free(points);
+    dev_free(dev);
+    cloud_free(&c);
+}
+
+static void grids_to_points_are_the_transpose(void **state)
+{
+    (void)state;
+    for (int g = 0; g < GRIDS; g++)
+        gather_case(&grids[g]);
+}
+
+/* A node that is no number spoils the points that reach it and no other. */
+static void nodes_beyond_reach_do_not_matter(void **state)
+{
+    (void)state;
+    const struct range_box box = {3, {40, 4, 4}, {0, 0, 0}, {0.5, 0.5, 0.5}, OPEN3};
+    const float at[6] = {5.1f, 1, 1, 12.3f, 1, 1};
+    struct cloud c = {.box = box, .count = 2, .nodes = 640, .at = (float *)(uintptr_t)at, .channels = 1};
+    struct range_law law = law_of(&blob);
+    struct dev *dev;
+    struct range_points *points = points_of(&c, 1, law.params.reach, &dev);
+    float grid[640], values[2];
+    for (size_t i = 0; i < 640; i++)
+        grid[i] = i % 40 == 15 ? NAN : 1; /* x = 7.5, 2.4 from one point, 4.8 from the other */
+    assert_int_equal(range_gather(points, &law, 1, grid, values), 0);
+    assert_true(isfinite(values[0]) && values[0] > 0 && isfinite(values[1]) && values[1] > 0);
+    for (size_t i = 0; i < 640; i++)
+        grid[i] = i % 40 == 14 ? NAN : 1;
+    assert_int_equal(range_gather(points, &law, 1, grid, values), 0);
+    assert_true(isnan(values[0]) && isfinite(values[1]));
+    range_points_free(points);
+    dev_free(dev);
+}
+
+static void same_bits_for_any_number_of_threads(void **state)
+{
+    (void)state;
+    const struct range_box box = {3, {60, 50, 40}, {0, 0, 0}, {0.5, 0.5, 0.5}, PERIODIC3};
+    struct cloud c = cloud_make(&box, 4000, EVERYWHERE, true, 1);
+    struct range_law radial = law_of(&blob), inverse = law_of(&force);
+    float *first[3] = {NULL};
+    size_t count[3] = {c.nodes, c.count, 3 * c.count};
+    for (int threads = 1; threads <= 5; threads += 2) {
+        struct dev *dev;
+        struct range_points *points = points_of(&c, threads, radial.params.reach, &dev);
+        float *sums[3];
+        for (int s = 0; s < 3; s++)
+            sums[s] = calloc(count[s], sizeof *sums[s]);
+        assert_int_equal(range_scatter(points, &radial, 1, c.values, sums[0]), 0);
+        assert_int_equal(range_gather(points, &radial, 1, sums[0], sums[1]), 0);
+        assert_int_equal(range_pairs(points, points, &inverse, true, 1, c.values, sums[2]), 0);
+        for (int s = 0; s < 3; s++) {
+            if (threads > 1) {
+                assert_memory_equal(sums[s], first[s], count[s] * sizeof **first);
+                free(sums[s]);
+            } else {
+                first[s] = sums[s];
+            }
+        }
+        range_points_free(points);
+        dev_free(dev);
+    }
+    for (int s = 0; s < 3; s++)
+        free(first[s]);
+    cloud_free(&c);
+}
+
+/* CutCP's exclusion: nodes nearer than a radius to a charged atom are found by a law that is 1 within it. */
+static void exclusion_is_a_law(void **state)
+{
+    (void)state;
+    const struct range_box box = {3, {16, 16, 16}, {0, 0, 0}, {0.5, 0.5, 0.5}, OPEN3};
+    struct cloud c = cloud_make(&box, 60, EVERYWHERE, false, 1);
+    struct law_case near = within;
+    near.params.reach = 1;
+    struct range_law law = law_of(&near);
+    struct dev *dev;
+    struct range_points *points = points_of(&c, 2, 3.1, &dev);
+    float *inside = calloc(c.nodes, sizeof *inside);
+    for (size_t i = 0; i < c.count; i++)
+        c.values[i] = i % 3 != 0; /* the rest is not charged */
+    assert_int_equal(range_scatter(points, &law, 1, c.values, inside), 0);
+    for (size_t node = 0; node < c.nodes; node++) {
+        int held = 0;
+        for (size_t i = 0; i < c.count; i++) {
+            double from[3];
+            node_from(&c, node, i, from);
+            held += i % 3 != 0 && from[0] * from[0] + from[1] * from[1] + from[2] * from[2] < 1;
+        }
+        assert_true(inside[node] == (float)held);
+    }
+    free(inside);
+    range_points_free(points);
+    dev_free(dev);
+    cloud_free(&c);
+}
+
+/* ---- points and points ---- */
+
+struct pair_case {
+    const char *name;
+    const struct law_case *law;
+    struct range_box box;
+    size_t count;
+    enum spread spread;
+    bool scaled, vectors;
+    int channels;
+};
+
+static const struct pair_case pair_cases[] = {
+    {"forces, periodic", &force, {3, {8, 9, 10}, {0, 0, 0}, {1, 1, 1}, PERIODIC3}, 300, AROUND, false, true, 1},
+    {"forces, open", &force, {3, {8, 9, 10}, {-4, 2, 0}, {1, 1, 1}, OPEN3}, 300, AROUND, false, true, 2},
+    {"forces, clustered", &force, {3, {40, 40, 40}, {0, 0, 0}, {1, 1, 1}, PERIODIC3}, 600, CLUSTERED, false, true, 1},
+    {"forces beyond a distance",
+     &beyond,
+     {3, {8, 9, 10}, {0, 0, 0}, {1, 1, 1}, PERIODIC3},
+     300,
+     AROUND,
+     false,
+     true,
+     1},
+    {"potentials, one slab periodic",
+     &potential,
+     {3, {9, 4, 12}, {0, 0, 0}, {1, 1, 0.5}, {true, false, true}},
+     200,
+     AROUND,
+     false,
+     false,
+     2},
+    {"blobs at points", &blob, {3, {12, 9, 12}, {0, 0, 0}, {1, 1, 0.5}, PERIODIC3}, 300, EVERYWHERE, true, false, 1},
+    {"2-D", &blob, {2, {20, 31, 1}, {0, 0, 0}, {0.5, 0.5, 1}, PERIODIC3}, 300, EVERYWHERE, true, true, 1},
+};
+
+static void pair_oracle(const struct pair_case *p, const struct cloud *c, size_t i, int channel, int axis, double *sum,
+                        double *size)
+{
+    *sum = *size = 0;
+    for (size_t j = 0; j < c->count; j++) {
+        double from[3] = {0};
+        for (int d = 0; d < c->box.dim; d++)
+            from[d] =
+                (double)c->at[j * (size_t)c->box.dim + (size_t)d] - (double)c->at[i * (size_t)c->box.dim + (size_t)d];
+        if (i == j)
+            continue; /* no image of a point lies within reach of it here */
+        double value = (double)c->values[(size_t)channel * c->count + j];
+        double law = over_images(p->law, &c->box, from, scale_of(c, j), axis);
+        *sum += law * value;
+        if (law != 0)
+            *size += fabs(over_images(p->law, &c->box, from, scale_of(c, j), -1) * value) *
+                         (axis < 0 ? 1 : fmax(fabs(from[axis]), 0.3)) +
+                     fit_size(p->law, value);
+    }
+}
+
+static void pair_sums(void **state)
+{
+    (void)state;
+    for (size_t n = 0; n < sizeof pair_cases / sizeof *pair_cases; n++) {
+        const struct pair_case *p = &pair_cases[n];
+        struct cloud c = cloud_make(&p->box, p->count, p->spread, p->scaled, p->channels);
+        struct range_law law = law_of(p->law);
+        struct dev *dev;
+        struct range_points *points = points_of(&c, 2, law.params.reach, &dev);
+        int axes = p->vectors ? c.box.dim : 1;
+        float *sums = allocate((size_t)(axes * c.channels) * c.count, sizeof *sums);
+        assert_int_equal(range_pairs(points, points, &law, p->vectors, c.channels, c.values, sums), 0);
+        for (size_t i = 0; i < c.count; i += 3)
+            for (int channel = 0; channel < c.channels; channel++)
+                for (int axis = 0; axis < axes; axis++) {
+                    double sum, size;
+                    pair_oracle(p, &c, i, channel, p->vectors ? axis : -1, &sum, &size);
+                    close_to(p->name, sums[(size_t)(channel * axes + axis) * c.count + i], sum, 10 * size);
+                }
+        free(sums);
+        range_points_free(points);
+        dev_free(dev);
+        cloud_free(&c);
+    }
+}
+
+static void count_oracle(const struct cloud *a, const struct cloud *b, int edges, const double *edge, uint64_t *counts)
+{
+    const size_t dim = (size_t)a->box.dim;
+    for (size_t i = 0; i < a->count; i++)
+        for (size_t j = 0; j < b->count; j++) {
+            double place[3][16];
+            int count[3];
+            for (size_t d = 0; d < 3; d++)
+                count[d] =
+                    images_of(&a->box, (int)d, d < dim ? (double)b->at[j * dim + d] - (double)a->at[i * dim + d] : 0,
+                              edge[edges - 1], place[d]);
+            for (int z = 0; z < count[2]; z++)
+                for (int y = 0; y < count[1]; y++)
+                    for (int x = 0; x < count[0]; x++) {
+                        const double away[3] = {place[0][x], place[1][y], place[2][z]};
+                        double r2 = away[0] * away[0] + away[1] * away[1] + away[2] * away[2];
+                        bool itself = a == b && i == j && r2 == 0;
+                        for (int e = 0; e < edges - 1 && !itself; e++)
+                            counts[e] += r2 >= edge[e] * edge[e] && r2 < edge[e + 1] * edge[e + 1];
+                    }
+        }
+}
+
+/* Whole numbers, equal to those of double precision: on a lattice half of all distances are edges. */
+static void pair_counts(void **state)
+{
+    (void)state;
+    static const struct {
+        struct range_box box;
+        size_t count;
+        enum spread spread;
+        int edges;
+        double edge[8];
+    } cases[] = {
+        {{3, {6, 7, 8}, {0, 0, 0}, {1, 1, 1}, PERIODIC3}, 200, LATTICE, 6, {0, 0.5, 1, 1.5, 2, 2.5}},
+        {{3, {6, 7, 8}, {0, 0, 0}, {1, 1, 1}, OPEN3}, 300, LATTICE, 5, {0.5, 1, 1.4142135623730951, 2, 3}},
+        {{3, {6, 7, 8}, {9, -3, 0}, {1, 1, 1}, {true, false, true}}, 300, EVERYWHERE, 4, {0, 1e-3, 1, 3.3}},
+        {{3, {60, 60, 60}, {0, 0, 0}, {1, 1, 1}, PERIODIC3}, 500, CLUSTERED, 4, {0.01, 0.2, 0.4, 0.9}},
+        {{2, {10, 10, 1}, {0, 0, 0}, {1, 1, 1}, PERIODIC3}, 300, EVERYWHERE, 3, {0, 2, 7}},
+        {{1, {100, 1, 1}, {0, 0, 0}, {0.1, 1, 1}, {false}}, 200, LATTICE, 3, {0, 0.5, 2}},
+    };
+    for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
+        struct cloud a = cloud_make(&cases[n].box, cases[n].count, cases[n].spread, false, 1),
+                     b = cloud_make(&cases[n].box, cases[n].count + 31, cases[n].spread, false, 1);
+        struct dev *dev, *other;
+        double reach = cases[n].edge[cases[n].edges - 1];
+        struct range_points *points = points_of(&a, 2, reach, &dev), *more = points_of(&b, 2, reach / 3, &other);
+        for (int both = 0; both < 2; both++) {
+            uint64_t counts[8] = {0}, wanted[8] = {0};
+            assert_int_equal(range_count(points, both ? more : points, cases[n].edges, cases[n].edge, counts), 0);
+            count_oracle(&a, both ? &b : &a, cases[n].edges, cases[n].edge, wanted);
+            for (int e = 0; e < cases[n].edges - 1; e++)
+                if (counts[e] != wanted[e])
+                    fail_msg("case %zu, interval %d: %ju pairs where %ju are", n, e, (uintmax_t)counts[e],
+                             (uintmax_t)wanted[e]);
+        }
+        range_points_free(points);
+        range_points_free(more);
+        dev_free(dev);
+        dev_free(other);
+        cloud_free(&a);
+        cloud_free(&b);
+    }
+}
+
+/* ---- partition ---- */
+
+static void parts_sum_to_the_whole(void **state)
+{
+    (void)state;
+    const struct range_box box = {3, {24, 24, 24}, {0, 0, 0}, {0.5, 0.5, 0.5}, PERIODIC3};
+    struct cloud c = cloud_make(&box, 5000, CLUSTERED, true, 1);
+    for (size_t i = 0; i < 1500; i++)
+        c.at[3 * i] = (float)i * 0.008f; /* many bins hold some */
+    struct range_law law = law_of(&blob);
+    struct dev *dev;
+    struct range_points *all = points_of(&c, 2, law.params.reach, &dev);
+    struct range_points_info info;
+    range_points_info(all, &info);
+    assert_true(info.inputs == 5000 && info.count == 5000 && info.largest_bin > 1000 && info.occupied_bins > 3);
+    float *whole = calloc(c.nodes, sizeof *whole), *parts = calloc(c.nodes, sizeof *parts);
+    assert_int_equal(range_scatter(all, &law, 1, c.values, whole), 0);
+    for (size_t depth = 0; depth <= 6000; depth = depth ? 8 * depth : 1) {
+        struct range_points *part[2];
+        struct range_points_info of[2];
+        assert_int_equal(range_partition(all, depth, &part[0], &part[1]), 0);
+        memset(parts, 0, c.nodes * sizeof *parts);
+        for (int p = 0; p < 2; p++) {
+            range_points_info(part[p], &of[p]);
+            assert_int_equal(range_scatter(part[p], &law, 1, c.values, parts), 0);
+        }
+        assert_int_equal(of[0].count + of[1].count, 5000);
+        assert_int_equal(of[0].largest_bin, depth < info.largest_bin ? depth : info.largest_bin);
+        assert_int_equal(of[1].largest_bin, depth < info.largest_bin ? info.largest_bin - depth : 0);
+        for (size_t i = 0; i < c.nodes; i++)
+            close_to("parts", parts[i], (double)whole[i], 5000 * exp(2.5) * 0.02 + fabs((double)whole[i]));
+        range_points_free(part[0]);
+        range_points_free(part[1]);
+    }
+    free(whole);
+    free(parts);
+    range_points_free(all);
+    dev_free(dev);
+    cloud_free(&c);
+}
+
+/* ---- what is refused ---- */
+
+static double pole(const void *of, double t)
+{
+    (void)of;
+    return 1 / t;
+}
+
+static double corner(const void *of, double t)
+{
+    (void)of;
+    return fabs(t - 0.5);
+}
+
+static void refused(int rc, const char *words)
+{
+    assert_int_equal(rc, ERR_BAD_PARAMETER);
+    if (!strstr(err_last()->text, words))
+        fail_msg("\"%s\" does not say \"%s\"", err_last()->text, words);
+}
+
+static void what_cannot_be_summed_is_refused(void **state)
+{
+    (void)state;
+    struct range_law law, separable = law_of(&cube);
+    const struct range_law_params good = {RANGE_INVERSE, 2, 0, 0, 1, 1e-6};
+    struct range_law_params bad = good;
+    bad.reach = NAN;
+    refused(range_law_make(&law, &bad, potential_value, NULL), "reach");
+    bad = good;
+    bad.power = 2;
+    refused(range_law_make(&law, &bad, potential_value, NULL), "power 2");
+    refused(range_law_make(&law, &good, pole, NULL), "not finite");
+    refused(range_law_make(&law, &good, corner, NULL), "degree 17");
+    struct dev *dev;
+    struct range_points *points, *other;
+    const struct range_box box = {3, {4, 4, 4}, {0, 0, 0}, {1, 1, 1}, OPEN3};
+    const float at[6] = {0, 1, 2, 3, INFINITY, 1}, scale[2] = {1, 0};
+    assert_int_equal(dev_create(&dev, DEV_CPU, 0, 1), 0);
+    assert_true(range_available(dev));
+    refused(range_points_create(&points, dev, &box, 1, 2, at, NULL), "Coordinate 1 of point 1");
+    refused(range_points_create(&points, dev, &box, 1, 1, at, scale + 1), "scale of point 0");
+    refused(range_points_create(&points, dev, &box, 0, 1, at, NULL), "reach");
+    struct range_box flat = box;
+    flat.dim = 2;
+    refused(range_points_create(&points, dev, &flat, 1, 1, at, NULL), "4 cells along axis 2");
+    flat = box;
+    flat.spacing[1] = 0;
+    refused(range_points_create(&points, dev, &flat, 1, 1, at, NULL), "Axis 1");
+    flat.spacing[1] = 2;
+    assert_int_equal(range_points_create(&points, dev, &box, 1, 1, at, NULL), 0);
+    assert_int_equal(range_points_create(&other, dev, &flat, 1, 1, at, NULL), 0);
+    float sums[64] = {0};
+    uint64_t counts[2];
+    const double falling[3] = {1, 2, 2};
+    refused(range_scatter(points, &separable, 0, at, sums), "0 channels");
+    refused(range_pairs(points, points, &separable, false, 1, at, sums), "separable");
+    refused(range_pairs(points, other, &law, false, 1, at, sums), "one box");
+    refused(range_count(points, points, 3, falling, counts), "Edge 2");
+    refused(range_count(points, points, 1, falling, counts), "1 edges");
+    separable.params.reach = 1e9;
+    refused(range_scatter(points, &separable, 1, at, sums), "cells");
+    range_points_free(points);
+    range_points_free(other);
+    dev_free(dev);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(points_to_grids),
+        cmocka_unit_test(grids_to_points_are_the_transpose),
+        cmocka_unit_test(nodes_beyond_reach_do_not_matter),
+        cmocka_unit_test(same_bits_for_any_number_of_threads),
+        cmocka_unit_test(exclusion_is_a_law),
+        cmocka_unit_test(pair_sums),
+        cmocka_unit_test(pair_counts),
+        cmocka_unit_test(parts_sum_to_the_whole),
+        cmocka_unit_test(what_cannot_be_summed_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -81,7 +81,7 @@ traj_kind_name(enum traj_kind kind); /* "radial", "golden", "spiral", "stack-of-
  * to the area (volume) that the trajectory covers: at most 1, pi / 4 for a full disc, pi / 6 for a full ball; and the
  * adjoint of a fully sampled object, data[m] = sum_r object[r] exp(-2 pi i k_m . r), is the object. */
 
-enum dcf_method { DCF_AUTO, DCF_GIVEN, DCF_NONE, DCF_ANALYTIC, DCF_PIPE };
+enum dcf_method { DCF_AUTO, DCF_GIVEN, DCF_NONE, DCF_ANALYTIC, DCF_PIPE, DCF_VORONOI };
 
 /* Which shape of trajectory the readouts have, as far as an analytic formula needs it. */
 enum traj_shape {
@@ -108,6 +108,12 @@ enum traj_shape traj_shape_find(int dim, size_t readouts, size_t samples, const 
  * may be 0 (3-D). Fails with ERR_DCF_INVALID where `shape` has no formula in `dim` dimensions or the weights are all 0,
  * ERR_NO_MEMORY. */
 int dcf_analytic(enum traj_shape shape, int dim, size_t readouts, size_t samples, const float *k, float *weights);
+
+/* Areas of the Voronoi cells of k[samples][2], for any 2-D trajectory whose gaps are to count as owned by the samples
+ * beside them. Samples of one place share its cell. At the edge of the trajectory a cell ends as far beyond its sample
+ * as within. Fails with ERR_DCF_INVALID (too many; all on one line), ERR_TRAJ_NONFINITE, ERR_NO_MEMORY. */
+enum { DCF_VORONOI_MOST = 100000 }; /* some seconds, which nothing interrupts */
+int dcf_voronoi(size_t samples, const float *k, float *weights);
 
 /* Pipe-Menon (doi:10.1002/(SICI)1522-2594(199901)41:1<179::AID-MRM25>3.0.CO;2-V): `iterations` of w <- w / (C w), then
  * scaled. For any trajectory; n is the image size (x, y, z). 10 to 15 iterations serve; more change little. `progress`

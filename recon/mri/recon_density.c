@@ -73,6 +73,17 @@ static int pipe_menon(struct recon_job *job, const char *reason, size_t samples,
     return rc;
 }
 
+static int voronoi(struct recon_job *job, size_t samples, const float *k, float *weights)
+{
+    if (job->dim != 2)
+        return err_set(ERR_DCF_INVALID,
+                       "Voronoi weights are for 2-D trajectories, and this one is 3-D. Pass dcf=auto.");
+    int rc = dcf_voronoi(samples, k, weights);
+    if (rc == 0)
+        recon_report_decide(job, "dcf", "voronoi", "As asked for; samples of one place share its cell.");
+    return rc;
+}
+
 int recon_frame_density(struct recon_job *job, const struct frame *frame, const size_t *offsets, const float *k,
                         float *weights, double base, double span)
 {
@@ -93,6 +104,8 @@ int recon_frame_density(struct recon_job *job, const struct frame *frame, const 
     }
     if (asked == DCF_PIPE)
         return pipe_menon(job, "As asked for;", frame->samples, k, weights, base, span);
+    if (asked == DCF_VORONOI)
+        return voronoi(job, frame->samples, k, weights);
     size_t curves = frame->count, samples = 0;
     const char *why;
     enum traj_shape shape = shape_find(job, frame, offsets, k, &curves, &samples, &why);

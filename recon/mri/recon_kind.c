@@ -28,9 +28,10 @@ static const struct param recon_params[] = {
     [RECON_DCF] = {"dcf",
                    "Density compensation: given = weights from the scan's extra trajectory column; none; analytic = "
                    "formula for radial and spiral trajectories, stacks of them, and cones; pipe = iterative "
-                   "(Pipe-Menon), for any trajectory; auto "
-                   "= given if the scan contains weights, else analytic if the trajectory is recognised, else pipe.",
-                   CHOICES("auto", "given", "none", "analytic", "pipe"), .fallback = "auto"},
+                   "(Pipe-Menon), for any trajectory; voronoi = areas of Voronoi cells, for 2-D trajectories of up to "
+                   "100,000 samples an image; auto = given if the scan contains weights, else analytic if the "
+                   "trajectory is recognised, else pipe.",
+                   CHOICES("auto", "given", "none", "analytic", "pipe", "voronoi"), .fallback = "auto"},
     [RECON_DCF_ITERATIONS] = {"dcf_iterations", "Number of iterations of dcf=pipe.", PARAM_INT, .fallback = "30",
                               .min = 1, .max = 1000},
     [RECON_TRAJ_UNITS] = {"traj_units",

@@ -217,26 +217,24 @@ static int answer_refused(const struct exchange *exchange, const char *path, lon
     return rc;
 }
 
-/* A server that is not trusted, or does not speak what its address says; 0: it is something else. */
+/* Failures of trust, and of http:// against https://; 0: another failure. */
 static int explain_tls(const struct exchange *exchange, CURLcode result, const char *reason)
 {
     const char *url = exchange->server->url, *cacert = exchange->server->cacert;
     bool plain = strncmp(url, "http://", 7) == 0;
     if (result == CURLE_PEER_FAILED_VERIFICATION && strstr(reason, "does not match"))
-        return err_set(ERR_IO,
-                       "The certificate of %s is for another name (%s): use the name that it is for in the server's "
-                       "address.",
+        return err_set(ERR_IO, "The certificate of %s is for another name (%s): use that name in the server's address.",
                        url, reason);
     if (result == CURLE_PEER_FAILED_VERIFICATION && cacert)
         return err_set(
             ERR_IO,
-            "The certificate of %s is signed by none of those in %s (%s): --cacert FILE, or MRIRECON_CACERT, names the "
-            "certificate that the operator of the server gives out, in PEM.",
+            "The certificate of %s is signed by none of those in %s (%s): give the server's certificate, in PEM, with "
+            "--cacert FILE or MRIRECON_CACERT; ask the server's operator for it.",
             url, cacert, reason);
     if (result == CURLE_PEER_FAILED_VERIFICATION)
         return err_set(ERR_IO,
-                       "The certificate of %s is not trusted by this machine (%s): name the certificate to trust by "
-                       "--cacert FILE or MRIRECON_CACERT; the operator of the server has it.",
+                       "The certificate of %s is not trusted by this machine (%s): give the server's certificate with "
+                       "--cacert FILE or MRIRECON_CACERT; ask the server's operator for it.",
                        url, reason);
     if (result == CURLE_SSL_CACERT_BADFILE)
         return err_set(ERR_IO, "%s, named by --cacert or MRIRECON_CACERT, cannot be read as certificates in PEM.",
@@ -244,13 +242,12 @@ static int explain_tls(const struct exchange *exchange, CURLcode result, const c
     if (result == CURLE_SSL_CONNECT_ERROR)
         return err_set(
             ERR_IO,
-            "No TLS could be agreed upon with %s (%s). Where the server speaks plain HTTP, its address begins "
-            "with http://.",
+            "The TLS handshake with %s failed (%s). If the server uses plain HTTP, its address begins with http://.",
             url, reason);
     if (result == CURLE_GOT_NOTHING && plain)
         return err_set(ERR_IO,
-                       "%s closed the connection without an answer. Where the server speaks TLS, its address "
-                       "begins with https://.",
+                       "%s closed the connection without an answer. If the server uses TLS, its address begins with "
+                       "https://.",
                        url);
     return 0;
 }

@@ -5,6 +5,7 @@
 #include "daemon/http/listen.h"
 #include "daemon/http/problem.h"
 #include "daemon/http/routes.h"
+#include "daemon/http/tls_plain.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -281,6 +282,7 @@ struct socket_slot {
     struct connection_watch watch;
     struct request *request; /* NULL: none at the moment */
     struct tls_pair *pair;   /* that it shows; NULL: none yet */
+    struct tls_plain plain;  /* if the service has TLS */
 };
 
 static struct socket_slot *slot_of(struct MHD_Connection *connection)
@@ -300,6 +302,10 @@ static void connection_changed(void *context, struct MHD_Connection *connection,
             slot->service = context;
             connection_watch(slot->service->connections, &slot->watch, fd,
                              MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr);
+            if (slot->service->tls)
+                tls_plain_watch(&slot->plain,
+                                MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION)->tls_session,
+                                fd);
         }
         return;
     }

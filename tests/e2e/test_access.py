@@ -4,6 +4,7 @@ import base64
 import concurrent.futures
 import gzip
 import http.client
+import json
 import os
 import re
 import shutil
@@ -475,10 +476,18 @@ def tls():
                                          (daemon.url, ("--cacert", second[0]), r"signed by none of those in \S+second\.crt"),
                                          (daemon.url, ("--cacert", first[0] + "s"), r"first\.crts, named by --cacert"),
                                          (daemon.url.replace("127.0.0.1", "other.localhost"), ("--cacert", first[0]), r"is for another name .*other\.localhost"),
-                                         (daemon.url.replace("https:", "http:"), (), r"its address begins with https://")):
+                                         (daemon.url.replace("https:", "http:"), (), r"received plain HTTP: use an address that begins with https://")):
                 distrusted = client(None, "list", "--server", address, *words, check=False)
                 same(distrusted.returncode, 1, "exit status without trust")
                 assert re.search(says, distrusted.stderr), distrusted.stderr
+            for method, body in (("GET", None), ("POST", b"x" * 4000)):
+                plain = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=120)
+                plain.request(method, "/v1/jobs", body=body)
+                answer = plain.getresponse()
+                problem = json.load(answer)
+                same((answer.status, answer.getheader("Connection"), problem["code"]), (400, "close", "bad-request"), f"the answer to a plain {method}")
+                assert "begins with https://" in problem["detail"], problem
+                plain.close()
             old = ["curl", "-sS", "--cacert", first[0], f"https://127.0.0.1:{daemon.port}/livez", "--tls-max", "1.2"]
             same(subprocess.run(old, capture_output=True).returncode, 0, "curl's exit status with TLS 1.2")
             for version, spoken in (("-tls1", False), ("-tls1_1", False), ("-tls1_2", True)):  # by a client that would take anything

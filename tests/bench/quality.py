@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""How good images of undersampled scans are: every method of `mrirecon-worker` with its default parameters, and BART's
-(Debian's package bart) with their regularisation tuned, against the true image.
+"""How good images of undersampled scans are: every method of `mrirecon-worker` with its default parameters, the adjoint
+with each way to combine coils, and BART's methods (Debian's package bart) with their regularisation tuned, against the
+true image.
 
 quality.py [--bin BIN] [--scenes golden-100,..] [--methods a,b] [--bart none|all|l2,wavelet,tv] [--phantom bart|own]
            [--runs N] [--pictures FOLDER]
@@ -191,13 +192,15 @@ class Scene:
 
 def our_methods(binaries):
     text = subprocess.run([f"{binaries}/mrirecon-worker", "--help"], check=True, capture_output=True, text=True).stdout
-    return re.search(r"^  method = (.*?)  \(default", text, re.M).group(1).split(" | ")
+    methods = re.search(r"^  method = (.*?)  \(default", text, re.M).group(1).split(" | ")
+    return methods + ["adjoint coils=adaptive", "adjoint coils=sense"]
 
 
 def ours(scene, options):
     for method in options.methods:
         out = scene.path("ours.npy")
-        command = [f"{options.bin}/mrirecon-worker", "run", "--device", options.device, "--in", scene.scan, "--out", out, f"method={method}"]
+        command = [f"{options.bin}/mrirecon-worker", "run", "--device", options.device, "--in", scene.scan, "--out", out,
+                   *f"method={method}".split(" ")]
         seconds = min(run(*command) for _ in range(options.runs))
         yield f"mrirecon {method}", seconds, np.load(out).reshape(N, N)
 

@@ -59,6 +59,10 @@ int combine_frame(struct gridder *g, size_t f, double base, double span)
     params.progress = combine_tell;
     params.context = &progress;
     int rc = maps_estimate(job->dev, &params, g->image, g->maps, NULL);
+    if (rc == 0 && job->maps) {
+        struct c32 *to = (struct c32 *)job->maps->data + f * job->maps->channels * g->pixels;
+        rc = dev_download(job->dev, to, g->maps, (size_t)coils * g->pixels * sizeof *to);
+    }
     if (rc == 0)
         rc = coils_sum(g, coils);
     if (rc == 0) {

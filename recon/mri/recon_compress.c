@@ -214,7 +214,8 @@ int recon_compress(struct recon_job *job)
     const int64_t asked = recon_choice(job, RECON_VIRTUAL_COILS);
     struct compression c = {.job = job, .n = job->frames->frame[0].coils};
     if (asked == RECON_VIRTUAL_COILS_NONE ||
-        (asked == RECON_VIRTUAL_COILS_AUTO && (!recon_maps(job) || c.n <= COILS_FEW)))
+        (asked == RECON_VIRTUAL_COILS_AUTO &&
+         (!recon_maps(job) || recon_wants(job, RECON_RESULT_MAPS) || c.n <= COILS_FEW)))
         return 0;
     for (size_t f = 1; f < job->frames->count; f++)
         if (job->frames->frame[f].coils != c.n) {

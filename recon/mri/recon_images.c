@@ -43,11 +43,13 @@ static int too_large(const char *what, size_t required, size_t available)
 static int memory_check(const struct gridder *g, size_t channels)
 {
     const struct recon_job *job = g->job;
-    size_t pixel = recon_complex_out(job) ? sizeof(struct c32) : sizeof(float), images, samples, coils;
+    size_t pixel = channels * (recon_complex_out(job) ? sizeof(struct c32) : sizeof(float)), images, samples, coils;
     size_t per_sample = 2 * (size_t)job->dim * sizeof(float) + sizeof(float) + sizeof(struct c32);
-    bool countable = size_mul(g->pixels, pixel, &images) && size_mul(images, channels, &images) &&
-                     size_mul(images, job->frames->count, &images) && size_mul(g->most_samples, per_sample, &samples) &&
-                     size_add(images, samples, &images) && size_mul(g->pixels, (size_t)g->most_coils, &coils) &&
+    if (recon_wants(job, RECON_RESULT_MAPS))
+        pixel += (size_t)g->most_coils * sizeof(struct c32);
+    bool countable = size_mul(g->pixels, pixel, &images) && size_mul(images, job->frames->count, &images) &&
+                     size_mul(g->most_samples, per_sample, &samples) && size_add(images, samples, &images) &&
+                     size_mul(g->pixels, (size_t)g->most_coils, &coils) &&
                      size_mul(coils, recon_maps(job) ? 3 * sizeof(struct c32) : 0, &coils) &&
                      size_add(images, coils, &images);
     size_t available = host_memory_available();
@@ -65,12 +67,12 @@ static int gridder_sizes(struct gridder *g)
         g->most_samples = frame->samples > g->most_samples ? frame->samples : g->most_samples;
         g->most_count = frame->count > g->most_count ? frame->count : g->most_count;
         g->most_coils = frame->coils > g->most_coils ? frame->coils : g->most_coils;
-        if (!recon_combines(job) && frame->coils != job->frames->frame[0].coils)
-            return err_set(
-                ERR_COILS_DIFFER,
-                "Parameter coils=none needs as many coils in every image, but image %zu has %d and the first %d. Pass "
-                "coils=rss.",
-                f, frame->coils, job->frames->frame[0].coils);
+        if ((!recon_combines(job) || recon_wants(job, RECON_RESULT_MAPS)) &&
+            frame->coils != job->frames->frame[0].coils)
+            return err_set(ERR_COILS_DIFFER,
+                           "Parameter %s needs as many coils in every image, but image %zu has %d and the first %d. %s",
+                           recon_combines(job) ? "results=maps" : "coils=none", f, frame->coils,
+                           job->frames->frame[0].coils, recon_combines(job) ? "Leave it out." : "Pass coils=rss.");
     }
     g->batch = g->most_coils < MOST_BATCH ? g->most_coils : MOST_BATCH;
     /* A CPU's device memory is the host's. What the coils of a batch take there, samples and grids, may be three
@@ -118,6 +120,10 @@ static int gridder_create(struct gridder *g)
         rc = image_series_create(&job->images, job->frames->count, channels,
                                  (const size_t[]){(size_t)job->out_n[0], (size_t)job->out_n[1], (size_t)job->out_n[2]},
                                  recon_complex_out(job));
+    if (rc != 0)
+        return rc;
+    if (recon_wants(job, RECON_RESULT_MAPS))
+        rc = image_series_create(&job->maps, job->frames->count, (size_t)g->most_coils, job->images->size, true);
     if (rc != 0)
         return rc;
     job->images->phases = recon_choice(job, RECON_OUTPUT) == RECON_OUTPUT_PHASE;
@@ -196,6 +202,12 @@ static void series_finish(struct recon_job *job)
     }
     if (job->scan.xml)
         series->xml = strdup(job->scan.xml);
+    if (!job->maps)
+        return;
+    memcpy(job->maps->info, series->info, series->count * sizeof *series->info);
+    job->maps->slice_spacing_mm = series->slice_spacing_mm;
+    if (job->scan.xml)
+        job->maps->xml = strdup(job->scan.xml);
 }
 
 static int hash_compare(const void *pa, const void *pb, void *hashes)

@@ -6,6 +6,7 @@
 
 /* The places of kind "recon"'s parameters in its table (recon/mri/recon_kind.c) and in struct param_values. */
 enum recon_param {
+    RECON_RESULTS_WANTED,
     RECON_METHOD,
     RECON_DCF,
     RECON_DCF_ITERATIONS,
@@ -45,7 +46,7 @@ enum recon_step {
 extern const struct kind_step recon_steps[];
 
 /* Its results, likewise. */
-enum recon_result { RECON_RESULT_IMAGE };
+enum recon_result { RECON_RESULT_IMAGE, RECON_RESULT_MAPS, RECON_RESULTS };
 
 /* Values of choices, in the order of recon_kind.c; those of dcf, traj_units, kernel and overflow are the enums of
  * gridding/.

@@ -23,6 +23,10 @@
 #define OR_AUTO(as) .choices = (const char *const[]){"auto", NULL}, .former = (as)
 
 static const struct param recon_params[] = {
+    [RECON_RESULTS_WANTED] = {"results",
+                              "What the job gives: image; maps = the coils' maps that coils=adaptive or sense combines "
+                              "them with (complex, a channel for each coil); or both, with a comma between them.",
+                              PARAM_SET, .choices = (const char *const[]){"image", "maps", NULL}, .fallback = "image"},
     [RECON_METHOD] = {"method", "Reconstruction method: adjoint = one density-compensated gridding and inverse FFT.",
                       CHOICES("adjoint"), .fallback = "adjoint"},
     [RECON_DCF] = {"dcf",
@@ -65,8 +69,8 @@ static const struct param recon_params[] = {
     [RECON_VIRTUAL_COILS] =
         {"virtual_coils",
          "Coil compression: number of virtual coils, the combinations with the most energy, that stand for the scan's; "
-         "none = the scan's own; auto = as many as hold 99 % of the energy where maps are used and the scan has more "
-         "than 12 coils, else none.",
+         "none = the scan's own; auto = as many as hold 99 % of the energy where maps are used, and are no result, and "
+         "the scan has more than 12 coils, else none.",
          PARAM_INT, .fallback = "auto", .min = 1, .max = 1024, .choices = (const char *const[]){"auto", "none", NULL}},
     [RECON_OUTPUT] = {"output",
                       "Pixel values: magnitude, complex, or phase in radians (-pi..pi); the last two need coils=none, "
@@ -201,6 +205,11 @@ static int recon_check(const struct param_values *values)
                        "Parameter output=%s needs coils=none, adaptive or sense: the root of the sum of squares over "
                        "coils has no phase.",
                        values->value[RECON_OUTPUT].text);
+    if (values->value[RECON_RESULTS_WANTED].integer >> RECON_RESULT_MAPS & 1 &&
+        values->value[RECON_COILS].integer != RECON_COILS_ADAPTIVE &&
+        values->value[RECON_COILS].integer != RECON_COILS_SENSE)
+        return err_set(ERR_BAD_PARAMETER, "Parameter results=%s needs coils=adaptive or sense: coils=%s makes no maps.",
+                       values->value[RECON_RESULTS_WANTED].text, values->value[RECON_COILS].text);
     if (values->value[RECON_VIRTUAL_COILS].integer > 0 && values->value[RECON_COILS].integer == RECON_COILS_NONE)
         return err_set(ERR_BAD_PARAMETER,
                        "Parameter virtual_coils=%s needs coils that are combined; coils=none gives an image of each of "
@@ -218,7 +227,8 @@ static const struct kind_input recon_inputs[] = {
 };
 
 static const struct kind_result recon_results[] = {
-    {"image", "The reconstructed images.", &image_form},
+    [RECON_RESULT_IMAGE] = {"image", "The reconstructed images.", &image_form},
+    [RECON_RESULT_MAPS] = {"maps", "The coils' maps: complex images, a channel for each coil.", &image_form},
     {.name = NULL},
 };
 

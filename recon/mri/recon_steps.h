@@ -48,7 +48,8 @@ struct recon_job {
     struct recon_cache *cache; /* step "images": the request's; NULL: nothing is kept */
     bool *coil_lives;          /* step "images", [coils]: a sample of the coil that is not 0 was met */
     struct image_series *images;
-    uint64_t most_bytes; /* that the files of the results may take */
+    struct image_series *maps; /* of the same images: a channel for each coil; NULL: not asked for */
+    uint64_t most_bytes;       /* that the files of the results may take */
     json_t *report;
 };
 
@@ -61,6 +62,11 @@ int recon_images(struct recon_job *job);
 static inline int64_t recon_choice(const struct recon_job *job, enum recon_param param)
 {
     return job->request->values->value[param].integer;
+}
+
+static inline bool recon_wants(const struct recon_job *job, enum recon_result result)
+{
+    return recon_choice(job, RECON_RESULTS_WANTED) >> result & 1;
 }
 
 /* Whether the coils are combined into one image, whether that is the root of the sum of squares, and whether its pixels

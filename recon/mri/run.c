@@ -168,36 +168,44 @@ static void readouts_report(struct recon_job *job)
             frames->elsewhere);
 }
 
-/* The most bytes that the files of the images take, and how many these are; false: too many bytes to be counted. */
-static bool images_count(const struct recon_job *job, const struct image_series *shape, size_t *files, size_t *bytes)
+/* The most bytes that the files of all results take, and how many these are; false: too many bytes to be counted. */
+static bool files_count(const struct recon_job *job, const struct image_series shape[RECON_RESULTS], size_t *files,
+                        size_t *bytes)
 {
-    static const struct result_file native = {RECON_RESULT_IMAGE, IMAGE_H5};
+    struct result_file native[RECON_RESULTS];
     const struct job_room *room = &job->request->room;
-    const struct result_file *file = room->count ? room->files : &native;
-    *files = room->count ? (size_t)room->count : 1;
+    const struct result_file *file = room->count ? room->files : native;
+    *files = (size_t)room->count;
     *bytes = 0;
+    for (int r = 0; r < RECON_RESULTS && !room->count; r++)
+        if (recon_wants(job, (enum recon_result)r))
+            native[(*files)++] = (struct result_file){r, IMAGE_H5};
     for (size_t i = 0; i < *files; i++) {
         size_t more = 0;
-        if (file[i].result == RECON_RESULT_IMAGE &&
-            (!image_file_most(shape, (enum image_format)file[i].format, job->scan.header->xml_bytes, &more) ||
-             !size_add(*bytes, more, bytes) || *bytes > INT64_MAX))
+        if (!image_file_most(&shape[file[i].result], (enum image_format)file[i].format, job->scan.header->xml_bytes,
+                             &more) ||
+            !size_add(*bytes, more, bytes) || *bytes > INT64_MAX)
             return false;
     }
     return true;
 }
 
-/* What the images will take, which is a promise: the report tells it as `result_bytes`. */
+/* What the results will take, which is a promise: the report tells it as `result_bytes`. */
 static int results_promise(struct recon_job *job)
 {
     const struct job_room *room = &job->request->room;
-    const struct image_series shape = {
-        .count = job->frames->count,
-        .channels = recon_combines(job) ? 1 : (size_t)job->frames->frame[0].coils,
-        .size = {(size_t)job->out_n[0], (size_t)job->out_n[1], (size_t)job->out_n[2]},
-        .complex_valued = recon_complex_out(job),
-    };
+    struct image_series shape[RECON_RESULTS] = {
+        [RECON_RESULT_IMAGE] = {
+            .count = job->frames->count,
+            .channels = recon_combines(job) ? 1 : (size_t)job->frames->frame[0].coils,
+            .size = {(size_t)job->out_n[0], (size_t)job->out_n[1], (size_t)job->out_n[2]},
+            .complex_valued = recon_complex_out(job),
+        }};
+    shape[RECON_RESULT_MAPS] = shape[RECON_RESULT_IMAGE];
+    shape[RECON_RESULT_MAPS].channels = (size_t)job->frames->frame[0].coils;
+    shape[RECON_RESULT_MAPS].complex_valued = true;
     size_t files = 0, bytes = 0;
-    bool counted = images_count(job, &shape, &files, &bytes);
+    bool counted = files_count(job, shape, &files, &bytes);
     if (!counted)
         bytes = INT64_MAX;
     job->most_bytes = bytes;
@@ -206,13 +214,15 @@ static int results_promise(struct recon_job *job)
     if (!for_good && (!room->free || bytes <= room->free))
         return 0;
     uint64_t most = for_good ? room->most : room->free;
+    const struct image_series *image = &shape[RECON_RESULT_IMAGE];
     return err_set_bytes(for_good ? ERR_RESULT_TOO_LARGE : ERR_SPOOL_FULL, (int64_t)bytes, (int64_t)most,
-                         "The result would be %zu image%s of %zu x %zu x %zu in %zu channel%s, which take up to %.1f "
+                         "The result would be %zu image%s of %zu x %zu x %zu in %zu channel%s%s, which take up to %.1f "
                          "MB in %zu file%s; %s "
                          "%.1f MB (%s). Ask for fewer or smaller images (matrix, coils=rss, output=magnitude), or send "
                          "the scan in parts.",
-                         shape.count, shape.count == 1 ? "" : "s", shape.size[0], shape.size[1], shape.size[2],
-                         shape.channels, shape.channels == 1 ? "" : "s", 1e-6 * (double)bytes, files,
+                         image->count, image->count == 1 ? "" : "s", image->size[0], image->size[1], image->size[2],
+                         image->channels, image->channels == 1 ? "" : "s",
+                         recon_wants(job, RECON_RESULT_MAPS) ? " and the coils' maps" : "", 1e-6 * (double)bytes, files,
                          files == 1 ? "" : "s", for_good ? "a job's results may take" : "there is room for",
                          1e-6 * (double)most, for_good && room->most_of ? room->most_of : "the disk's free space");
 }
@@ -283,6 +293,17 @@ static void image_result_free(void *images)
     image_series_free(images);
 }
 
+/* Hand on a series that the job is asked for. */
+static void result_give(struct job_outcome *out, const struct recon_job *job, enum recon_result result,
+                        struct image_series **series)
+{
+    if (!recon_wants(job, result))
+        return;
+    out->result[out->results++] =
+        (struct job_result){recon_kind.results[result].name, *series, image_result_write, image_result_free};
+    *series = NULL;
+}
+
 static int job_run(struct job_outcome *out, struct recon_job *job)
 {
     int rc = recon_report_create(&job->report);
@@ -296,11 +317,13 @@ static int job_run(struct job_outcome *out, struct recon_job *job)
     rc = steps_run(job);
     if (rc == 0) {
         *out = (struct job_outcome){.most_bytes = job->most_bytes, .report = job->report};
-        out->result[out->results++] = (struct job_result){"image", job->images, image_result_write, image_result_free};
+        result_give(out, job, RECON_RESULT_IMAGE, &job->images);
+        result_give(out, job, RECON_RESULT_MAPS, &job->maps);
     } else {
-        image_series_free(job->images);
         json_decref(job->report);
     }
+    image_series_free(job->images);
+    image_series_free(job->maps);
     free(job->coil_lives);
     free(job->mix);
     free(job->hash);

@@ -49,6 +49,9 @@ def parameters(daemon):
         if "choices" in param:
             choices = {"type": "string", "enum": param["choices"]}
             schema = {"anyOf": [choices, schema]} if number else choices
+        if param["type"] == "set":
+            each = "(" + "|".join(param["choices"]) + ")"
+            schema = {"type": "string", "pattern": f"^{each}(,{each})*$"}
         told[param["name"]] = {**schema, "default": param["default"]}
     same(DOCUMENT["components"]["schemas"]["Parameters"]["properties"], told, "parameters of the document")
 

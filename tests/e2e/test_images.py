@@ -102,6 +102,18 @@ def complex_coils(daemon):
     close(seen, scan.adjoint()[None])
 
 
+@test("results=image,maps: the image is the sum of the coils' images weighted by the maps; output=phase is its phase")
+def maps(daemon):
+    body = scans.radial(coils=3, seed=5).bytes(FOLDER.name)
+    asked = QUERY + "&dcf=given&coils=adaptive&output="
+    job = daemon.run(body, asked + "complex&results=image,maps")
+    seen, factors = (npy(daemon.get(f"/v1/jobs/{job['id']}/results/{name}?format=npy").expect(200).body) for name in ("image", "maps"))
+    coils = npy(image(daemon, body, QUERY + "&dcf=given&coils=none&output=complex"))
+    same((seen.shape[1], factors.shape), (1, coils.shape), "channels")
+    close(seen, (factors.conj() * coils).sum(1, keepdims=True))
+    close(np.exp(1j * npy(image(daemon, body, asked + "phase"))) * abs(seen), seen)
+
+
 @test("dcf=none is the plain sum, dcf=auto takes the weights that are there")
 def weights(daemon):
     scan = scans.radial(weights=False)

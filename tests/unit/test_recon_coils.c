@@ -76,6 +76,39 @@ static void maps_weigh_the_coils(void **state)
     flat_free(&flat);
 }
 
+static void maps_are_a_result(void **state)
+{
+    (void)state;
+    struct flat flat;
+    struct job_outcome both = {0}, alone = {0}, each = {0};
+    const struct maps_params params = maps_defaults(MAPS_ESPIRIT, COILS, (const int[]){NX, NY, 1});
+    const size_t bytes = (size_t)COILS * PIXELS * sizeof(struct c32);
+    struct c32 *images;
+    scan_make(&flat);
+    succeed(&flat, "coils=none output=complex", &each);
+    assert_int_equal(dev_alloc(dev, bytes, (void **)&images), 0);
+    assert_int_equal(dev_upload(dev, images, images_of(&each)->data, bytes), 0);
+    assert_int_equal(maps_estimate(dev, &params, images, images, NULL), 0);
+    succeed(&flat, "coils=sense results=image,maps", &both);
+    succeed(&flat, "coils=sense results=maps", &alone);
+    assert_int_equal(both.results, 2);
+    assert_int_equal(alone.results, 1);
+    assert_non_null(images_of(&both));
+    for (int i = 0; i < 2; i++) {
+        const struct image_series *maps = job_outcome_find(i ? &alone : &both, "maps")->of;
+        assert_true(maps->complex_valued && maps->count == 1 && maps->channels == COILS);
+        assert_memory_equal(maps->data, dev_direct(dev, images), bytes);
+        assert_memory_equal(maps->info, images_of(&both)->info, sizeof *maps->info);
+    }
+    dev_release(dev, images);
+    drop(&alone);
+    drop(&both);
+    drop(&each);
+    refuse(&flat, "results=maps", ERR_BAD_PARAMETER, -1);
+    refuse(&flat, "results=image,maps coils=none", ERR_BAD_PARAMETER, -1);
+    flat_free(&flat);
+}
+
 static void single_coils_have_phases(void **state)
 {
     (void)state;
@@ -202,6 +235,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(maps_weigh_the_coils, random_reset),
+        cmocka_unit_test_setup(maps_are_a_result, random_reset),
         cmocka_unit_test_setup(single_coils_have_phases, random_reset),
         cmocka_unit_test_setup(maps_can_be_canceled, random_reset),
         cmocka_unit_test_setup(compression_leaves_what_coils_tell, random_reset),

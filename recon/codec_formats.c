@@ -50,7 +50,7 @@ int codec_init(void)
     return scan_readers_init();
 }
 
-int codec_rehearse(void)
+int codec_warm_up(void)
 {
-    return scan_hdf5_rehearse();
+    return scan_hdf5_warm_up();
 }

@@ -27,6 +27,6 @@ extern const struct codec_converter codec_converters[]; /* ends with .form = NUL
 /* What the libraries of all formats do before a file is there: at the start, outside the sandbox; and to have their
  * pages and symbols ready, where there is time. Fail with ERR_INTERNAL, ERR_NO_MEMORY. */
 int codec_init(void);
-int codec_rehearse(void);
+int codec_warm_up(void);
 
 #endif

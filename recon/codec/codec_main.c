@@ -103,7 +103,7 @@ static int decode(void)
     /* Where the upload is there already, it would have to wait. */
     struct pollfd socket = {.fd = CODEC_FD, .events = POLLIN};
     if (rc == 0 && poll(&socket, 1, 0) == 0)
-        rc = codec_rehearse();
+        rc = codec_warm_up();
     if (rc == 0)
         rc = sandbox_enter(CODEC_FD, -1);
     upload_receive(&upload);

@@ -58,13 +58,13 @@ int scan_builder_finish(struct scan_builder *builder);
  * the element), ERR_LIMIT. */
 int scan_xml_parse(struct scan_encoding encodings[SCAN_MAX_ENCODINGS], uint32_t *count, const char *xml, size_t bytes);
 
-/* Let libhdf5 and libxml2 do what they do once (they look at files), before the sandbox closes. Fails with
+/* One-time initialisation of libhdf5 and libxml2, which opens files: before the sandbox closes. Fails with
  * ERR_INTERNAL. */
 int scan_readers_init(void);
 
-/* Decode a scan of our own making, so that the libraries' code and memory are there when an upload comes: half of the
- * time that a small one would take. Fails with ERR_INTERNAL, ERR_NO_MEMORY, and as scan_hdf5_decode(). */
-int scan_hdf5_rehearse(void);
+/* Decode a built-in scan of one sample, so that the libraries' code and memory are loaded when an upload comes: half of
+ * the time that a small upload would take. Fails with ERR_INTERNAL, ERR_NO_MEMORY, and as scan_hdf5_decode(). */
+int scan_hdf5_warm_up(void);
 
 /* Decode a whole file in memory into `fd`. `wanted`: see scan_decode(). Fails with the codes of "the file",
  * ERR_BAD_PARAMETER. */

@@ -77,6 +77,14 @@ int scan_h5_dataset(hid_t *dataset, hid_t group, const char *name);
 /* The same of any number of dimensions. */
 int scan_h5_dataset_any(hid_t *dataset, hid_t group, const char *name);
 
+/* A plain number: whole bytes, laid out as IEEE 754 or two's complement, which libhdf5 converts without reading beside
+ * them. */
+bool scan_h5_is_plain(hid_t type);
+
+/* The type of struct scan_readout, with those members that the head `stored` of a file has to have (-1: not compared).
+ * Fails with ERR_MALFORMED_FILE, ERR_INTERNAL. */
+int scan_h5_head_type(hid_t *out, hid_t stored);
+
 /* How many things of this name are in the group: the length of a list, 1 of anything else, 0 where there is none. */
 uint64_t scan_h5_count(hid_t group, const char *name);
 

@@ -55,140 +55,6 @@ int scan_readers_init(void)
 
 /* ---- types ---- */
 
-struct member {
-    const char *name;
-    size_t offset;
-    hid_t type;
-    unsigned length; /* 0: no array */
-};
-
-/* Numbers of whole bytes, laid out as IEEE 754 or two's complement are: what libhdf5 converts without looking beside
- * them. */
-static bool number_is_plain(hid_t type)
-{
-    size_t bits = 8 * H5Tget_size(type), sign, exponent, exponent_bits, mantissa, mantissa_bits;
-    H5T_class_t class = H5Tget_class(type);
-    H5T_order_t order = H5Tget_order(type);
-    if ((class != H5T_INTEGER && class != H5T_FLOAT) || bits == 0 || bits > 64 || H5Tget_offset(type) != 0 ||
-        H5Tget_precision(type) != bits || (order != H5T_ORDER_LE && order != H5T_ORDER_BE))
-        return false;
-    return class == H5T_INTEGER ||
-           (H5Tget_fields(type, &sign, &exponent, &exponent_bits, &mantissa, &mantissa_bits) >= 0 && mantissa == 0 &&
-            mantissa_bits > 0 && exponent_bits > 0 && exponent == mantissa_bits && sign == exponent + exponent_bits &&
-            sign == bits - 1);
-}
-
-/* A member of a type lies within it, and is a plain number, or `length` of them. */
-static bool member_is_plain(hid_t stored, unsigned place, hsize_t length)
-{
-    hid_t type = H5Tget_member_type(stored, place), item = type;
-    hsize_t found = 0;
-    size_t at = H5Tget_member_offset(stored, place), size = H5Tget_size(stored), bytes = H5Tget_size(type);
-    bool plain = at <= size && bytes <= size - at;
-    if (length) {
-        plain = plain && H5Tget_class(type) == H5T_ARRAY && H5Tget_array_ndims(type) == 1 &&
-                H5Tget_array_dims2(type, &found) == 1 && found == length;
-        item = plain ? H5Tget_super(type) : -1;
-        plain = plain && H5Tget_size(item) * length == bytes;
-    }
-    plain = plain && number_is_plain(item);
-    if (length && item >= 0)
-        H5Tclose(item);
-    H5Tclose(type);
-    return plain;
-}
-
-/* A compound of these members, where all of them are in `stored` (-1: nothing is looked at). */
-static int compound_create(hid_t *out, size_t size, const struct member *members, size_t count, hid_t stored,
-                           const char *what)
-{
-    hid_t type = H5Tcreate(H5T_COMPOUND, size);
-    for (size_t i = 0; i < count; i++) {
-        hsize_t length = members[i].length;
-        if (stored >= 0 && H5Tget_member_index(stored, members[i].name) < 0) {
-            H5Tclose(type);
-            return err_set(ERR_MALFORMED_FILE, "The acquisitions' %s lacks the member \"%s\", which ISMRMRD asks for.",
-                           what, members[i].name);
-        }
-        if (stored >= 0 &&
-            !member_is_plain(stored, (unsigned)H5Tget_member_index(stored, members[i].name), members[i].length)) {
-            H5Tclose(type);
-            return err_set(ERR_MALFORMED_FILE, "The member \"%s\" of the acquisitions' %s is not as ISMRMRD asks.",
-                           members[i].name, what);
-        }
-        hid_t item = length ? H5Tarray_create2(members[i].type, 1, &length) : members[i].type;
-        herr_t ok = H5Tinsert(type, members[i].name, members[i].offset, item);
-        if (length)
-            H5Tclose(item);
-        if (ok < 0) {
-            H5Tclose(type);
-            return err_set(ERR_INTERNAL, "The library libhdf5 refuses the type of %s.", members[i].name);
-        }
-    }
-    *out = type;
-    return 0;
-}
-
-/* `stored` -1: as ISMRMRD has it. */
-static int head_type_create(hid_t *out, hid_t stored)
-{
-#define AT(member) offsetof(struct scan_readout, member)
-    const struct member members[] = {
-        {"flags", AT(flags), H5T_NATIVE_UINT64, 0},
-        {"measurement_uid", AT(measurement_uid), H5T_NATIVE_UINT32, 0},
-        {"scan_counter", AT(scan_counter), H5T_NATIVE_UINT32, 0},
-        {"acquisition_time_stamp", AT(time_stamp), H5T_NATIVE_UINT32, 0},
-        {"number_of_samples", AT(samples), H5T_NATIVE_UINT16, 0},
-        {"active_channels", AT(coils), H5T_NATIVE_UINT16, 0},
-        {"trajectory_dimensions", AT(traj_dims), H5T_NATIVE_UINT16, 0},
-        {"discard_pre", AT(discard_pre), H5T_NATIVE_UINT16, 0},
-        {"discard_post", AT(discard_post), H5T_NATIVE_UINT16, 0},
-        {"center_sample", AT(center_sample), H5T_NATIVE_UINT16, 0},
-        {"encoding_space_ref", AT(encoding), H5T_NATIVE_UINT16, 0},
-        {"sample_time_us", AT(sample_time_us), H5T_NATIVE_FLOAT, 0},
-        {"position", AT(position), H5T_NATIVE_FLOAT, 3},
-        {"read_dir", AT(read_dir), H5T_NATIVE_FLOAT, 3},
-        {"phase_dir", AT(phase_dir), H5T_NATIVE_FLOAT, 3},
-        {"slice_dir", AT(slice_dir), H5T_NATIVE_FLOAT, 3},
-        {"patient_table_position", AT(table_position), H5T_NATIVE_FLOAT, 3},
-    };
-#undef AT
-#define AT(place) ((place) * sizeof(uint16_t))
-    const struct member counters[] = {
-        {"kspace_encode_step_1", AT(SCAN_STEP1), H5T_NATIVE_UINT16, 0},
-        {"kspace_encode_step_2", AT(SCAN_STEP2), H5T_NATIVE_UINT16, 0},
-        {"average", AT(SCAN_AVERAGE), H5T_NATIVE_UINT16, 0},
-        {"slice", AT(SCAN_SLICE), H5T_NATIVE_UINT16, 0},
-        {"contrast", AT(SCAN_CONTRAST), H5T_NATIVE_UINT16, 0},
-        {"phase", AT(SCAN_PHASE), H5T_NATIVE_UINT16, 0},
-        {"repetition", AT(SCAN_REPETITION), H5T_NATIVE_UINT16, 0},
-        {"set", AT(SCAN_SET), H5T_NATIVE_UINT16, 0},
-        {"segment", AT(SCAN_SEGMENT), H5T_NATIVE_UINT16, 0},
-    };
-#undef AT
-    int place = stored < 0 ? -1 : H5Tget_member_index(stored, "idx");
-    hid_t stored_idx = place < 0 ? -1 : H5Tget_member_type(stored, (unsigned)place), idx = -1, type = -1;
-    if (stored >= 0 && (stored_idx < 0 || H5Tget_class(stored_idx) != H5T_COMPOUND)) {
-        H5Tclose(stored_idx);
-        return err_set(ERR_MALFORMED_FILE, "The acquisitions' head has no counters (idx), which ISMRMRD asks for.");
-    }
-    int rc = compound_create(&idx, SCAN_INDEXES * sizeof(uint16_t), counters, sizeof counters / sizeof *counters,
-                             stored_idx, "idx");
-    if (stored_idx >= 0)
-        H5Tclose(stored_idx);
-    if (rc != 0)
-        return rc;
-    rc = compound_create(&type, sizeof(struct scan_readout), members, sizeof members / sizeof *members, stored, "head");
-    if (rc == 0 && H5Tinsert(type, "idx", offsetof(struct scan_readout, idx), idx) < 0)
-        rc = err_set(ERR_INTERNAL, "The library libhdf5 refuses the type of idx.");
-    H5Tclose(idx);
-    if (rc == 0)
-        *out = type;
-    else if (type >= 0)
-        H5Tclose(type);
-    return rc;
-}
-
 /* Member `name` of the items is a list of numbers of any width. */
 static int list_open(struct list *list, hid_t stored, const char *name)
 {
@@ -199,7 +65,7 @@ static int list_open(struct list *list, hid_t stored, const char *name)
         item = H5Tget_super(type);
     H5Tclose(type);
     list->at = H5Tget_member_offset(stored, place);
-    if (item < 0 || !number_is_plain(item) || list->at > H5Tget_size(stored) ||
+    if (item < 0 || !scan_h5_is_plain(item) || list->at > H5Tget_size(stored) ||
         H5Tget_size(stored) - list->at < SCAN_H5_REFERENCE) {
         H5Tclose(item);
         return err_set(ERR_MALFORMED_FILE,
@@ -238,7 +104,7 @@ static int types_create(struct source *s, hid_t stored)
         return err_set(ERR_MALFORMED_FILE, "The acquisitions' \"head\" has no members, which ISMRMRD asks for.");
     if (s->head_at > H5Tget_size(stored) || s->head_bytes > H5Tget_size(stored) - s->head_at)
         return err_set(ERR_MALFORMED_FILE, "The acquisitions' \"head\" reaches beyond them: the file is damaged.");
-    return head_type_create(&s->head, s->head_stored);
+    return scan_h5_head_type(&s->head, s->head_stored);
 }
 
 /* ---- the header ---- */
@@ -497,86 +363,5 @@ int scan_hdf5_decode(int fd, uint64_t cap, const void *file, size_t bytes, const
         rc = scan_h5_has_arrays(s.h5.file) ? scan_h5_arrays_decode(fd, cap, s.h5.file, wanted)
                                            : acquisitions_decode(&s, fd, cap, wanted);
     source_close(&s);
-    return rc;
-}
-
-/* ---- rehearsal ---- */
-
-static const char rehearsal_xml[] =
-    "<ismrmrdHeader xmlns=\"http://www.ismrm.org/ISMRMRD\"><experimentalConditions><H1resonanceFrequency_Hz>1"
-    "</H1resonanceFrequency_Hz></experimentalConditions><encoding><encodedSpace><matrixSize><x>1</x><y>1</y><z>1</z>"
-    "</matrixSize><fieldOfView_mm><x>1</x><y>1</y><z>1</z></fieldOfView_mm></encodedSpace><reconSpace><matrixSize><x>1"
-    "</x><y>1</y><z>1</z></matrixSize><fieldOfView_mm><x>1</x><y>1</y><z>1</z></fieldOfView_mm></reconSpace>"
-    "<encodingLimits/><trajectory>other</trajectory></encoding></ismrmrdHeader>";
-
-/* Write `value` as a list of one item. */
-static herr_t one_write(hid_t group, const char *name, hid_t type, const void *value)
-{
-    const hsize_t one = 1;
-    hid_t space = H5Screate_simple(1, &one, NULL), plist = H5Pcreate(H5P_DATASET_CREATE);
-    H5Pset_chunk(plist, 1, &one);
-    hid_t dataset = H5Dcreate2(group, name, type, space, H5P_DEFAULT, plist, H5P_DEFAULT);
-    herr_t rc = dataset < 0 ? -1 : H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, value);
-    if (dataset >= 0)
-        H5Dclose(dataset);
-    H5Pclose(plist);
-    H5Sclose(space);
-    return rc;
-}
-
-/* A scan of one sample, as a file in memory; *image is the caller's. */
-static int rehearsal_make(void **image, size_t *bytes)
-{
-    struct acquisition {
-        struct scan_readout head;
-        hvl_t traj, data;
-    } item = {.head = {.samples = 1, .coils = 1, .traj_dims = 2}};
-    float traj[2] = {0}, data[2] = {0};
-    const char *xml = rehearsal_xml;
-    item.traj = (hvl_t){2, traj};
-    item.data = (hvl_t){2, data};
-    hid_t head = -1, list = H5Tvlen_create(H5T_NATIVE_FLOAT), type = H5Tcreate(H5T_COMPOUND, sizeof item);
-    int rc = head_type_create(&head, -1);
-    if (rc != 0)
-        return rc;
-    H5Tinsert(type, "head", offsetof(struct acquisition, head), head);
-    H5Tinsert(type, "traj", offsetof(struct acquisition, traj), list);
-    H5Tinsert(type, "data", offsetof(struct acquisition, data), list);
-    hid_t text = H5Tcopy(H5T_C_S1), plist = H5Pcreate(H5P_FILE_ACCESS);
-    H5Tset_size(text, H5T_VARIABLE);
-    H5Pset_fapl_core(plist, 1 << 16, 0);
-    hid_t file = H5Fcreate("rehearsal", H5F_ACC_TRUNC, H5P_DEFAULT, plist);
-    hid_t group = file < 0 ? -1 : H5Gcreate2(file, "dataset", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
-    bool written = group >= 0 && one_write(group, "xml", text, &xml) >= 0 &&
-                   one_write(group, "data", type, &item) >= 0 && H5Fflush(file, H5F_SCOPE_GLOBAL) >= 0;
-    ssize_t size = written ? H5Fget_file_image(file, NULL, 0) : -1;
-    *image = size > 0 ? malloc((size_t)size) : NULL;
-    if (!*image || H5Fget_file_image(file, *image, (size_t)size) != size)
-        rc = err_set(ERR_INTERNAL, "The decoder cannot make the scan that it rehearses with.");
-    *bytes = (size_t)size;
-    if (group >= 0)
-        H5Gclose(group);
-    if (file >= 0)
-        H5Fclose(file);
-    H5Pclose(plist);
-    const hid_t types[] = {text, type, list, head};
-    for (int i = 0; i < 4; i++)
-        H5Tclose(types[i]);
-    return rc;
-}
-
-int scan_hdf5_rehearse(void)
-{
-    void *image = NULL;
-    size_t bytes = 0;
-    int memory = memfd_create("rehearsal", MFD_CLOEXEC);
-    int rc = memory < 0 ? err_no_memory("the warm-up scan") : rehearsal_make(&image, &bytes);
-    if (rc == 0)
-        rc = scan_hdf5_decode(memory, UINT64_C(1) << 20, image, bytes, NULL);
-    if (rc != 0)
-        err_prefix("A decoder's rehearsal failed: ");
-    if (memory >= 0)
-        close(memory);
-    free(image);
     return rc;
 }

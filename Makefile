@@ -15,7 +15,7 @@ VERSION := 0.1.0
 DEPS := build-essential pkg-config curl ca-certificates patchelf clang libomp-dev libclang-rt-14-dev clang-format \
 	cppcheck libmicrohttpd-dev libgnutls28-dev libismrmrd-dev ismrmrd-schema libhdf5-dev libxml2-dev libfftw3-dev \
 	libsqlite3-dev libjansson-dev libcurl4-gnutls-dev libpng-dev zlib1g-dev libnifti-dev libqhull-dev libseccomp-dev \
-	libsystemd-dev libcmocka-dev dpkg-dev mandoc zsh python3 python3-numpy python3-h5py python3-yaml
+	libsystemd-dev libcmocka-dev dicom3tools dpkg-dev mandoc zsh python3 python3-numpy python3-h5py python3-yaml
 
 PACKAGES := libmicrohttpd gnutls sqlite3 jansson libxml-2.0 hdf5-serial fftw3f libpng zlib libseccomp libsystemd libcurl
 WARN     := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla

@@ -36,7 +36,7 @@ static const struct option_row option_rows[] = {
      offsetof(struct client_options, cacert)},
     {"--out", "FILE", "file to write the image to, \"-\": standard output; the extension selects the format", OUT,
      offsetof(struct client_options, out)},
-    {"--format", "FORM", "image format: h5 (ISMRMRD), nii.gz, png, npy", FORMAT,
+    {"--format", "FORM", "image format: h5 (ISMRMRD), nii.gz, png, npy, dcm", FORMAT,
      offsetof(struct client_options, format)},
     {"--kind", "KIND", "kind of job (recon)", KIND, offsetof(struct client_options, kind)},
     {"--priority", "P", "priority of the job: urgent, normal or batch", PRIORITY,

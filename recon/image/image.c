@@ -97,7 +97,7 @@ bool image_file_most(const struct image_series *shape, enum image_format format,
 {
     /* Of a file; of an image in it: its head, its place in a table. What cannot be packed grows by less than a
      * hundredth. */
-    enum { FILE_BYTES = 128 << 10, IMAGE_BYTES = 2 << 10, PACKED_SHARE = 128 };
+    enum { FILE_BYTES = 128 << 10, IMAGE_BYTES = 2 << 10, PLANE_BYTES = 512, PACKED_SHARE = 128 };
     size_t values, all = shape->complex_valued ? sizeof(struct c32) : sizeof(float), images;
     for (int d = 0; d < 3; d++)
         if (!size_mul(all, shape->size[d], &all))
@@ -106,6 +106,11 @@ bool image_file_most(const struct image_series *shape, enum image_format format,
         return false;
     if (format == IMAGE_PNG)
         values = picture_most(shape);
+    /* Each plane has an item of its own, of text for the most part. */
+    size_t planes = 0;
+    if (format == IMAGE_DICOM && (!size_mul(images, shape->size[2], &planes) ||
+                                  !size_mul(planes, PLANE_BYTES, &planes) || !size_add(values, planes, &values)))
+        return false;
     return size_add(values, values / PACKED_SHARE, &values) && size_mul(images, IMAGE_BYTES, &images) &&
            size_add(values, images, &values) && size_add(values, xml_bytes, &values) &&
            size_add(values, FILE_BYTES, bytes);

@@ -33,9 +33,10 @@ int image_series_create(struct image_series **out, size_t count, size_t channels
 void image_series_free(struct image_series *series);
 
 /* The forms an image is served in; names and media types are in image_formats.c, which links nothing. */
-enum image_format { IMAGE_H5, IMAGE_NIFTI, IMAGE_PNG, IMAGE_NPY, IMAGE_FORMATS };
-extern const struct result_form image_form;               /* of results that are images */
-const char *image_format_name(enum image_format format);  /* "h5", "nii.gz", "png", "npy": also the file's ending */
+enum image_format { IMAGE_H5, IMAGE_NIFTI, IMAGE_PNG, IMAGE_NPY, IMAGE_DICOM, IMAGE_FORMATS };
+extern const struct result_form image_form; /* of results that are images */
+const char *
+image_format_name(enum image_format format); /* "h5", "nii.gz", "png", "npy", "dcm": also the file's ending */
 const char *image_format_media(enum image_format format); /* "application/x-hdf5", ... */
 
 /* The most bytes that a file of a series of this shape takes (count, channels, size, complex_valued are looked at) as
@@ -43,12 +44,14 @@ const char *image_format_media(enum image_format format); /* "application/x-hdf5
 bool image_file_most(const struct image_series *shape, enum image_format format, size_t xml_bytes, size_t *bytes);
 
 /* Write `series` to `fd` (a file opened for writing, at 0) as `format`.
- * Complex values: h5 and npy keep them, NIfTI stores complex64, PNG shows magnitudes.
+ * Complex values: h5 and npy keep them, NIfTI stores complex64, PNG and DICOM show magnitudes.
  * npy: [frame][channel][slice or z][y][x], a frame being all that is alike but for its slice; PNG: a tile for each of
  * these, at most 4096 pixels across and down. NIfTI: slices become z, frames t; cal_min and cal_max are PNG's window.
  * Fails with ERR_IO, ERR_NO_MEMORY, ERR_SPOOL_FULL (no space left), ERR_LIMIT (more images than h5 counts),
- * ERR_NOT_ACCEPTABLE (NIfTI only, nothing is written: no one affine places all images, or they are too many; the
- * sentence says why, and what to ask for). */
+ * ERR_NOT_ACCEPTABLE (nothing is written; NIfTI: no one affine places all images, or they are too many; DICOM: more
+ * than 4 GB of pixels; the sentence says why, and what to ask for). DICOM: Enhanced MR, 16 bits with one slope, frames
+ * by coil, slice or z, and frame. UIDs follow from the images, so the same images have the same; those of study and
+ * frame of reference are the scan's. */
 int image_write(const struct image_series *series, enum image_format format, int fd);
 
 /* Read back an image file that image_write(IMAGE_H5) wrote: `path` is opened read-only.

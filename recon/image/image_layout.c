@@ -7,6 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+void image_direction(const float from[3], int axis, double out[3])
+{
+    double square = 0;
+    for (int i = 0; i < 3; i++) {
+        out[i] = (double)from[i];
+        square += out[i] * out[i];
+    }
+    double length = sqrt(square);
+    for (int i = 0; i < 3; i++)
+        out[i] = isfinite(length) && length > 0 ? out[i] / length : (double)(i == axis);
+}
+
 static int by_uint16(uint16_t a, uint16_t b)
 {
     return (a > b) - (a < b);

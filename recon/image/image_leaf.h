@@ -20,6 +20,9 @@ const float *image_plane(const struct image_series *series, size_t index, size_t
 /* Everything that tells images apart except the slice: < 0, 0 or > 0, by repetition, phase, contrast, set, average. */
 int image_frame_compare(const struct image_info *a, const struct image_info *b);
 
+/* A direction as a unit vector; a missing one (all zero, as simulated scans have) becomes axis `axis`. */
+void image_direction(const float from[3], int axis, double out[3]);
+
 /* The images of a series in order: images[frame * slices + slice] is an index into it, the slices of a frame by their
  * number. Where the frames have not the same slices each image is a frame of its own. `images` is the caller's. */
 struct image_layout {
@@ -52,5 +55,6 @@ int image_write_h5(const struct image_series *series, int fd);
 int image_write_nifti(const struct image_series *series, int fd);
 int image_write_png(const struct image_series *series, int fd);
 int image_write_npy(const struct image_series *series, int fd);
+int image_write_dicom(const struct image_series *series, int fd);
 
 #endif

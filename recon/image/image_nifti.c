@@ -37,20 +37,10 @@ static double dot(const double a[3], const double b[3])
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
 }
 
-/* A direction as a unit vector; a missing one (all zero, as simulated scans have) becomes axis `axis`. */
-static void direction(const float from[3], int axis, double out[3])
-{
-    for (int i = 0; i < 3; i++)
-        out[i] = (double)from[i];
-    double length = sqrt(dot(out, out));
-    for (int i = 0; i < 3; i++)
-        out[i] = isfinite(length) && length > 0 ? out[i] / length : (double)(i == axis);
-}
-
 static double slice_offset(const struct image_info *info)
 {
     double normal[3], position[3] = {(double)info->position[0], (double)info->position[1], (double)info->position[2]};
-    direction(info->slice_dir, 2, normal);
+    image_direction(info->slice_dir, 2, normal);
     return dot(position, normal);
 }
 
@@ -160,9 +150,9 @@ static int volume_stack(struct volume *v, const struct image_series *series)
 static void volume_place(struct volume *v, const struct image_series *series)
 {
     const struct image_info *first = &series->info[v->images[0]];
-    direction(first->read_dir, 0, v->column[0]);
-    direction(first->phase_dir, 1, v->column[1]);
-    direction(first->slice_dir, 2, v->column[2]);
+    image_direction(first->read_dir, 0, v->column[0]);
+    image_direction(first->phase_dir, 1, v->column[1]);
+    image_direction(first->slice_dir, 2, v->column[2]);
     for (int a = 0; a < 3; a++) {
         double step = (double)first->fov_mm[a] / (double)series->size[a];
         if (a == 2 && series->size[2] == 1 && series->slice_spacing_mm > 0)

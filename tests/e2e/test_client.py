@@ -15,7 +15,7 @@ SCAN = scans.radial(seed=41).write(f"{FOLDER.name}/scan.h5")
 UNWEIGHTED = scans.radial(seed=41, weights=False).write(f"{FOLDER.name}/unweighted.h5")
 SLOW = scans.slow(seed=42).write(f"{FOLDER.name}/slow.h5")
 SLOW_WORDS = [word for word in scans.SLOW_QUERY.split("&") if not word.startswith("kind=")]
-MAGIC = {"h5": b"\x89HDF", "nii.gz": b"\x1f\x8b", "png": b"\x89PNG", "npy": b"\x93NUMPY"}
+MAGIC = {"h5": b"\x89HDF", "nii.gz": b"\x1f\x8b", "png": b"\x89PNG", "npy": b"\x93NUMPY", "dcm": bytes(128) + b"DICM"}
 
 
 def folder():

@@ -135,12 +135,14 @@ def check_problem(problem, code, status=None):
 
 
 class Daemon:
-    """One mrirecond. Options are its own, without dashes: Daemon(body_limit="1M") runs with --body-limit 1M."""
+    """One mrirecond. Options are its own, without dashes: Daemon(body_limit="1M") runs with --body-limit 1M. Its
+    worker-timeout is longer than the default."""
 
     def __init__(self, state=None, environment=None, command=(), expect_trouble=False, binaries=BIN, port=0, **options):
         self.own_state = state is None
         self.state = state or tempfile.mkdtemp(prefix="mrirecond-test-")
-        self.options = options
+        # On a machine that is busy a worker, and one that a test has stopped, may give no sign of life for long.
+        self.options = {"worker_timeout": 600, **options}
         self.binaries = binaries
         self.environment = dict(os.environ, **(environment or {}))
         self.command = list(command)  # words put before the program, e.g. prlimit
@@ -258,8 +260,7 @@ class Daemon:
 
     @contextlib.contextmanager
     def paused(self):
-        """While its workers stand still: jobs are accepted and handed out, and none computes or ends. Not for longer than
-        worker-timeout."""
+        """While its workers stand still: jobs are accepted and handed out, and none computes or ends."""
         workers = [self.worker(), *self.children("mrirecon-worker")]
         for worker in workers:
             os.kill(worker, signal.SIGSTOP)

@@ -106,20 +106,20 @@ def run_again(daemon, worker, identity, says):
 
 @test("a worker that hangs altogether gives no sign of life: it is killed, its job run once more")
 def worker_stopped():
-    with Daemon(expect_trouble=True, worker_timeout=1) as daemon:
+    with Daemon(expect_trouble=True, worker_timeout=3) as daemon:
         identity, worker = caught(daemon)
-        run_again(daemon, worker, identity, "gave no sign of life for 1 s")
+        run_again(daemon, worker, identity, "gave no sign of life for 3 s")
 
 
 @test("a worker that answers while its job stands still: it is killed for want of progress, its job run once more")
 def job_stopped():
-    with Daemon(expect_trouble=True, progress_timeout=2) as daemon:
+    with Daemon(expect_trouble=True, progress_timeout=4) as daemon:
         worker = daemon.worker()
         wait_until(lambda: len(daemon.children("mrirecon-codec", worker)) == 2, "two decoders to stand ready")
         for decoder in daemon.children("mrirecon-codec", worker):  # whichever gets the scan will not read it
             os.kill(decoder, signal.SIGSTOP)
         identity = daemon.submit(BODY).expect(202).json()["id"]
-        run_again(daemon, worker, identity, "made no progress for 2 s")
+        run_again(daemon, worker, identity, "made no progress for 4 s")
 
 
 @test("kill -9 of the worker between jobs: another one is there")

@@ -24,7 +24,7 @@ struct plan_key {
     struct nufft_params params;
     int64_t dcf, iterations, has_weights, columns, averages;
     int n[3];
-    double out_k[3];
+    double out_k[3], delay[3];
     size_t samples, count;
 };
 

@@ -21,6 +21,7 @@ enum recon_param {
     RECON_MATRIX,
     RECON_AVERAGES,
     RECON_PREWHITEN,
+    RECON_GRADIENT_DELAY,
     RECON_ENCODING,
     RECON_GROUP,
     RECON_SIZE,
@@ -61,5 +62,8 @@ enum { RECON_PREWHITEN_AUTO, RECON_PREWHITEN_OFF };
 /* The lengths that RECON_SIZE or RECON_FOV_MM gives ("256,256" or "64,64,32"): how many, 0 where it is empty. Fails
  * with ERR_BAD_PARAMETER. */
 int recon_lengths(const struct param_values *values, enum recon_param param, double lengths[3]);
+
+/* The delays x, y and xy of "0.3,-0.1,0.2", in samples. Fails with ERR_BAD_PARAMETER. */
+int recon_delay_parse(const char *text, double delay[3]);
 
 #endif

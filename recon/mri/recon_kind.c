@@ -12,6 +12,7 @@
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define CHOICES(...)                               \
     PARAM_CHOICE, .choices = (const char *const[]) \
@@ -21,6 +22,8 @@
 
 /* The program decides; earlier versions spelt it `as`. */
 #define OR_AUTO(as) .choices = (const char *const[]){"auto", NULL}, .former = (as)
+
+enum { DELAY_MOST = 10 };
 
 static const struct param recon_params[] = {
     [RECON_RESULTS_WANTED] = {"results",
@@ -87,6 +90,12 @@ static const struct param recon_params[] = {
     [RECON_PREWHITEN] =
         {"prewhiten", "Noise decorrelation between coils: auto = if the scan contains enough noise acquisitions; off.",
          CHOICES("auto", "off"), .fallback = "auto"},
+    [RECON_GRADIENT_DELAY] =
+        {"gradient_delay",
+         "Gradient delays of a radial scan, by which spokes are shifted: off; ring = estimated from where spokes cross "
+         "(RING; 2-D radial scans through k = 0); or X,Y,XY in samples: a spoke of direction (a, b) is shifted by "
+         "(X a + XY b, XY a + Y b).",
+         PARAM_TEXT, .fallback = "off", .max = 63},
     [RECON_ENCODING] =
         {"encoding",
          "Index of the encoding space to reconstruct, from 0; auto = the first with image data and a trajectory.",
@@ -118,8 +127,9 @@ const struct kind_step recon_steps[] = {
     [RECON_STEP_SORT] = {"sort", "Readouts are selected and sorted into images.", .share = 0.02},
     [RECON_STEP_TRAJECTORY] = {"trajectory", "The trajectory's unit is found and its values are checked.",
                                .share = 0.05},
-    [RECON_STEP_NOISE] = {"noise", "The coils' noise is measured, for prewhitening, and coils are compressed.",
-                          .share = 0.03},
+    [RECON_STEP_NOISE] =
+        {"noise", "The coils' noise is measured, for prewhitening; coils are compressed, gradient delays estimated.",
+         .share = 0.03},
     [RECON_STEP_DENSITY] = {"density", "Density weights are taken from the scan or computed.", .unit = "iteration",
                             .share = 0.20},
     [RECON_STEP_PLAN] = {"plan", "The samples are sorted into bins.", .share = 0.05},
@@ -179,6 +189,30 @@ int recon_lengths(const struct param_values *values, enum recon_param param, dou
                    values->value[param].text, most);
 }
 
+int recon_delay_parse(const char *text, double delay[3])
+{
+    const char *at = text;
+    for (int i = 0; i < 3; i++) {
+        char *end = NULL;
+        delay[i] = strtod(at, &end);
+        if (isspace((unsigned char)*at) || end == at || !(fabs(delay[i]) <= DELAY_MOST) || *end != (i < 2 ? ',' : '\0'))
+            return err_set(
+                ERR_BAD_PARAMETER,
+                "Parameter gradient_delay is \"%.64s\"; it takes off, ring, or three numbers of samples from "
+                "-%d to %d with commas between them, as in gradient_delay=0.3,-0.1,0.2.",
+                text, DELAY_MOST, DELAY_MOST);
+        at = end + 1;
+    }
+    return 0;
+}
+
+static int delay_check(const struct param_values *values)
+{
+    const char *text = values->value[RECON_GRADIENT_DELAY].text;
+    double delay[3];
+    return strcmp(text, "off") == 0 || strcmp(text, "ring") == 0 ? 0 : recon_delay_parse(text, delay);
+}
+
 static int lengths_check(const struct param_values *values)
 {
     double lengths[3];
@@ -197,6 +231,8 @@ static int lengths_check(const struct param_values *values)
 static int recon_check(const struct param_values *values)
 {
     int rc = lengths_check(values);
+    if (rc == 0)
+        rc = delay_check(values);
     if (rc != 0)
         return rc;
     if (values->value[RECON_OUTPUT].integer != RECON_OUTPUT_MAGNITUDE &&

@@ -18,9 +18,11 @@ void gridder_plan_drop(struct gridder *g)
     g->kept = false;
 }
 
-/* From cycles per pixel of the encoding to those of the image. */
-static void rescale(struct gridder *g, size_t samples)
+/* From cycles per pixel of the encoding, as the file has them, to those of the image, with gradient delays. */
+static void rescale(struct gridder *g, const struct frame *frame)
 {
+    const size_t samples = frame->samples;
+    recon_delay_apply(g->job, frame, g->offsets, g->k);
     struct recon_job *job = g->job;
     size_t dim = (size_t)job->dim;
     for (size_t d = 0; d < dim; d++)
@@ -130,6 +132,7 @@ static void key_fill(const struct gridder *g, const struct frame *frame, struct 
         key->n[d] = job->n[d];
         key->out_k[d] = job->out_k[d];
     }
+    memcpy(key->delay, job->delay, sizeof key->delay);
     key->dcf = recon_choice(job, RECON_DCF);
     key->iterations = recon_choice(job, RECON_DCF_ITERATIONS);
     key->has_weights = job->has_weights;
@@ -156,7 +159,7 @@ static int plan_make(struct gridder *g, const struct frame *frame, const struct 
     if (rc != 0)
         return rc;
     start = recon_clock();
-    rescale(g, frame->samples);
+    rescale(g, frame);
     leave_out(g, frame->samples);
     rc = nufft_create(&g->plan, job->dev, params, frame->samples, g->k);
     if (rc == 0)
@@ -182,7 +185,7 @@ static int plan_get(struct gridder *g, const struct frame *frame, double base, d
     if (plan) {
         g->plan = plan;
         g->kept = true;
-        rescale(g, frame->samples);
+        rescale(g, frame);
         recon_report_repeat(job, decisions);
         recon_report_stage(job, recon_steps[RECON_STEP_PLAN].name, recon_clock() - start);
     } else {
@@ -212,7 +215,7 @@ int gridder_plan(struct gridder *g, size_t f, double base, double span)
     recon_frame_gather(job, frame, g->offsets, g->k, job->has_weights && !alike ? g->weights : NULL);
     recon_report_stage(job, "gather", recon_clock() - start);
     if (alike) {
-        rescale(g, frame->samples);
+        rescale(g, frame);
         if (memcmp(g->k, g->planned_k, frame->samples * (size_t)job->dim * sizeof(float)) == 0)
             return 0;
         recon_frame_gather(job, frame, g->offsets, g->k, job->has_weights ? g->weights : NULL);

@@ -43,6 +43,7 @@ struct recon_job {
      * mixed_coils 0: they are the scan's own. */
     int mixed_coils;
     struct c32 *mix;
+    double delay[3]; /* gradient delays x, y, xy, in samples */
     bool compressed; /* to fewer, virtual coils, which frame->coils counts from then on */
 
     struct recon_cache *cache; /* step "images": the request's; NULL: nothing is kept */
@@ -56,6 +57,7 @@ struct recon_job {
 int recon_trajectory(struct recon_job *job);
 int recon_noise(struct recon_job *job);
 int recon_compress(struct recon_job *job);
+int recon_delay(struct recon_job *job);
 int recon_images(struct recon_job *job);
 
 /* The job's parameter, by its place. */
@@ -122,6 +124,9 @@ bool recon_frame_curves(const struct recon_job *job, const struct frame *frame, 
  */
 int recon_frame_density(struct recon_job *job, const struct frame *frame, const size_t *offsets, const float *k,
                         float *weights, double base, double span);
+
+/* Shift the spokes in k[samples][dim] by the job's gradient delays (recon_delay.c). */
+void recon_delay_apply(const struct recon_job *job, const struct frame *frame, const size_t *offsets, float *k);
 
 /* ---- coils (coils.c) ---- */
 

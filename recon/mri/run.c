@@ -243,8 +243,10 @@ static int sort(struct recon_job *job)
 
 static int coils_prepare(struct recon_job *job)
 {
-    const int rc = recon_noise(job);
-    return rc == 0 ? recon_compress(job) : rc;
+    int rc = recon_noise(job);
+    if (rc == 0)
+        rc = recon_compress(job);
+    return rc == 0 ? recon_delay(job) : rc;
 }
 
 /* ---- the job ---- */

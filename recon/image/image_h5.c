@@ -86,6 +86,29 @@ static hid_t string_type(void)
     return type;
 }
 
+/* The members of an image's header that struct image_info has as well, there under the second name. */
+#define SHARED_MEMBERS(X)                     \
+    X(measurement_uid, measurement_uid)       \
+    X(field_of_view, fov_mm)                  \
+    X(position, position)                     \
+    X(read_dir, read_dir)                     \
+    X(phase_dir, phase_dir)                   \
+    X(slice_dir, slice_dir)                   \
+    X(patient_table_position, table_position) \
+    X(average, average)                       \
+    X(slice, slice)                           \
+    X(contrast, contrast)                     \
+    X(phase, phase)                           \
+    X(repetition, repetition)                 \
+    X(set, set)                               \
+    X(acquisition_time_stamp, time_stamp)     \
+    X(image_index, index)                     \
+    X(image_series_index, series)
+#define SAME_SIZE(a, b) \
+    _Static_assert(sizeof((ISMRMRD_ImageHeader){0}.a) == sizeof((struct image_info){0}.b), "copied as a whole");
+SHARED_MEMBERS(SAME_SIZE)
+#undef SAME_SIZE
+
 static void header_fill(ISMRMRD_ImageHeader *header, const struct image_series *series, size_t index)
 {
     const struct image_info *info = &series->info[index];
@@ -95,26 +118,12 @@ static void header_fill(ISMRMRD_ImageHeader *header, const struct image_series *
     header->image_type = series->complex_valued ? ISMRMRD_IMTYPE_COMPLEX
                          : series->phases       ? ISMRMRD_IMTYPE_PHASE
                                                 : ISMRMRD_IMTYPE_MAGNITUDE;
-    header->measurement_uid = info->measurement_uid;
-    for (int d = 0; d < 3; d++) {
+    for (int d = 0; d < 3; d++)
         header->matrix_size[d] = (uint16_t)series->size[d];
-        header->field_of_view[d] = info->fov_mm[d];
-        header->position[d] = info->position[d];
-        header->read_dir[d] = info->read_dir[d];
-        header->phase_dir[d] = info->phase_dir[d];
-        header->slice_dir[d] = info->slice_dir[d];
-        header->patient_table_position[d] = info->table_position[d];
-    }
     header->channels = (uint16_t)series->channels;
-    header->average = info->average;
-    header->slice = info->slice;
-    header->contrast = info->contrast;
-    header->phase = info->phase;
-    header->repetition = info->repetition;
-    header->set = info->set;
-    header->acquisition_time_stamp = info->time_stamp;
-    header->image_index = info->index;
-    header->image_series_index = info->series;
+#define TO_HEADER(a, b) memcpy(&header->a, &info->b, sizeof header->a);
+    SHARED_MEMBERS(TO_HEADER)
+#undef TO_HEADER
     header->attribute_string_len = sizeof attributes - 1;
 }
 
@@ -229,24 +238,9 @@ out:
 
 static void image_info_read(struct image_info *info, const ISMRMRD_ImageHeader *header)
 {
-    info->measurement_uid = header->measurement_uid;
-    for (int d = 0; d < 3; d++) {
-        info->fov_mm[d] = header->field_of_view[d];
-        info->position[d] = header->position[d];
-        info->read_dir[d] = header->read_dir[d];
-        info->phase_dir[d] = header->phase_dir[d];
-        info->slice_dir[d] = header->slice_dir[d];
-        info->table_position[d] = header->patient_table_position[d];
-    }
-    info->average = header->average;
-    info->slice = header->slice;
-    info->contrast = header->contrast;
-    info->phase = header->phase;
-    info->repetition = header->repetition;
-    info->set = header->set;
-    info->time_stamp = header->acquisition_time_stamp;
-    info->index = header->image_index;
-    info->series = header->image_series_index;
+#define TO_INFO(a, b) memcpy(&info->b, &header->a, sizeof info->b);
+    SHARED_MEMBERS(TO_INFO)
+#undef TO_INFO
 }
 
 static int image_malformed(const char *what)

@@ -262,12 +262,16 @@ static inline void moment(void)
     nanosleep(&time, NULL);
 }
 
-/* Wait until the job is in `state`, and give it. */
-static inline struct job reach(struct fixture *f, const char *id, enum job_state state)
+/* Wait until the job is in `state`, and return it. `proving`: test the disk meanwhile, as the housekeeper does. */
+static inline struct job reach_while(struct fixture *f, const char *id, enum job_state state, bool proving)
 {
     double end = clock_seconds() + HANGS_SECONDS;
     struct job job;
     for (;;) {
+        if (proving) {
+            spool_prove(f->spool);
+            scheduler_wake(f->scheduler);
+        }
         assert_int_equal(store_get(f->store, id, &job), 0);
         if (job.state == state)
             return job;
@@ -276,6 +280,11 @@ static inline struct job reach(struct fixture *f, const char *id, enum job_state
         job_clear(&job);
         moment();
     }
+}
+
+static inline struct job reach(struct fixture *f, const char *id, enum job_state state)
+{
+    return reach_while(f, id, state, false);
 }
 
 /* That a job ends in `state`, with `code` where it failed, and leaves its scan where `scan`. */

@@ -26,24 +26,6 @@ static bool scan_is_there(const struct fixture *f, const char *id)
     return access(path, F_OK) == 0;
 }
 
-/* Wait until the job is in `state`, and look at the disk meanwhile, as the housekeeper does. */
-static struct job reach_proving(struct fixture *f, const char *id, enum job_state state)
-{
-    double end = clock_seconds() + HANGS_SECONDS;
-    for (;;) {
-        struct job job;
-        spool_prove(f->spool);
-        scheduler_wake(f->scheduler);
-        assert_int_equal(store_get(f->store, id, &job), 0);
-        if (job.state == state)
-            return job;
-        if (clock_seconds() > end || job_state_is_final(job.state))
-            fail_msg("the job is %s, not %s", job_state_name(job.state), job_state_name(state));
-        job_clear(&job);
-        moment();
-    }
-}
-
 static void held_wait(struct fixture *f)
 {
     double end = clock_seconds() + HANGS_SECONDS;
@@ -69,7 +51,7 @@ static void waits_out(struct fixture *f, int error)
     }
     mkdir_error = 0;
     for (int i = 0; i < 3; i++) {
-        struct job job = reach_proving(f, ids[i], JOB_SUCCEEDED);
+        struct job job = reach_while(f, ids[i], JOB_SUCCEEDED, true);
         assert_int_equal(job.attempts, 1);
         job_clear(&job);
     }
@@ -112,14 +94,14 @@ static void a_job_whose_results_find_no_room_is_put_back_and_holds_up_no_other(v
     submit(f, "short", large);
     held_wait(f);
     submit(f, "good", other);
-    struct job job = reach_proving(f, other, JOB_SUCCEEDED);
+    struct job job = reach_while(f, other, JOB_SUCCEEDED, true);
     job_clear(&job);
     job = reach(f, large, JOB_QUEUED);
     assert_int_equal(job.attempts, 0);
     assert_true(scan_is_there(f, large));
     job_clear(&job);
     shortage_set(f, false);
-    job = reach_proving(f, large, JOB_SUCCEEDED);
+    job = reach_while(f, large, JOB_SUCCEEDED, true);
     assert_int_equal(job.attempts, 1);
     job_clear(&job);
 }
@@ -146,7 +128,7 @@ static void the_scan_of_a_job_that_failed_by_the_disk_stays(void **state)
     assert_string_equal(json_string_value(json_object_get(job.error, "code")), "io-error");
     job_clear(&job);
     submit(f, "good", good); /* when that is over, so is what follows the end of the other */
-    job = reach_proving(f, good, JOB_SUCCEEDED);
+    job = reach_while(f, good, JOB_SUCCEEDED, true);
     job_clear(&job);
     assert_true(scan_is_there(f, broken));
     scheduler_free(f->scheduler);

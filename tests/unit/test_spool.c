@@ -57,6 +57,15 @@ static void put(const struct fixture *f, const char *name, const char *text)
     fclose(file);
 }
 
+/* The same; `pattern` has a %s for an id. */
+static void put_of(const struct fixture *f, const char *pattern, const char *id, const char *text)
+{
+    char name[96];
+    const char *at = strstr(pattern, "%s");
+    snprintf(name, sizeof name, "%.*s%s%s", (int)(at - pattern), pattern, id, at + 2);
+    put(f, name, text);
+}
+
 /* A job's results as a worker leaves them; `picture` may be NULL: not asked for. */
 static int size_set(const struct fixture *f, const char *name, int64_t bytes)
 {
@@ -261,8 +270,7 @@ static void result_names_reach_nothing_else(void **state)
     snprintf(path, sizeof path, "%s/results/%s/link", f->folder, id);
     snprintf(outside, sizeof outside, "%s/secret", f->folder);
     assert_int_equal(symlink(outside, path), 0);
-    snprintf(path, sizeof path, "results/%s/.hidden", id);
-    put(f, path, "there, and none of ours");
+    put_of(f, "results/%s/.hidden", id, "there, and none of ours");
     static const char *const bad[] = {"../../secret", "..",      ".",   "",         "link",
                                       "/etc/passwd",  ".hidden", "a/b", "image.h5/"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
@@ -346,15 +354,12 @@ static void a_start_cleans_what_a_crash_left(void **state)
     json_decref(results);
     assert_int_equal(spool_results_finish(f->spool, ids[1], kind_find("recon"), 1, &results), 0);
     json_decref(results);
-    snprintf(path, sizeof path, "spool/%s", ids[1]);
-    put(f, path, "12345");
+    put_of(f, "spool/%s", ids[1], "12345");
     put(f, "spool/0000000000000000000000zzzz", "an orphan");
     put(f, "spool/odd name", "an orphan");
     /* The scan of a success: the kill came between the row and its removal. */
-    snprintf(path, sizeof path, "spool/%s", ids[0]);
-    put(f, path, "its scan");
-    snprintf(path, sizeof path, "results/.%s.png", ids[0]);
-    put(f, path, "half an image");
+    put_of(f, "spool/%s", ids[0], "its scan");
+    put_of(f, "results/.%s.png", ids[0], "half an image");
     assert_int_equal(spool_clean(f->spool, store, true, &cleaned), 0);
     assert_int_equal(cleaned.removed, 6);
     assert_false(exists(f, "spool/%s", ids[0]) || exists(f, "results/.%s.png", ids[0]));
@@ -370,8 +375,7 @@ static void a_start_cleans_what_a_crash_left(void **state)
     assert_int_equal(job.state, JOB_QUEUED);
     job_clear(&job);
     /* Scans that are to stay do. */
-    snprintf(path, sizeof path, "spool/%s", ids[0]);
-    put(f, path, "its scan");
+    put_of(f, "spool/%s", ids[0], "its scan");
     store_set_kept_scans(store, true, true);
     assert_int_equal(spool_clean(f->spool, store, true, &cleaned), 0);
     assert_int_equal(cleaned.removed, 0);
@@ -411,16 +415,12 @@ static void a_start_keeps_aside_what_may_have_lost_its_row(void **state)
         assert_int_equal(spool_results_finish(f->spool, ids[i], kind_find("recon"), 1, &results), 0);
         json_decref(results);
     }
-    snprintf(path, sizeof path, "spool/%s", ids[1]);
-    put(f, path, "a scan");
-    snprintf(path, sizeof path, "spool/%s.part", ids[2]);
-    put(f, path, "half a scan");
+    put_of(f, "spool/%s", ids[1], "a scan");
+    put_of(f, "spool/%s.part", ids[2], "half a scan");
     snprintf(path, sizeof path, "%s/uploads", f->folder);
     assert_int_equal(mkdir(path, 0700), 0);
-    snprintf(path, sizeof path, "uploads/%s", ids[2]);
-    put(f, path, "an upload");
-    snprintf(path, sizeof path, "spool/%s", ids[2]);
-    put(f, path, "an upload");
+    put_of(f, "uploads/%s", ids[2], "an upload");
+    put_of(f, "spool/%s", ids[2], "an upload");
     assert_int_equal(spool_clean(f->spool, store, false, &cleaned), 0);
     assert_int_equal(cleaned.scans_found, 1);
     assert_int_equal(cleaned.results_found, 2);

@@ -23,7 +23,6 @@ struct row {
     struct bounds bounds; /* of the row's bins along y and z */
     size_t first;         /* of the run, in `from` */
     long image[3];
-    double shift[3]; /* that the run's positions and a point's are told less of; 0: as they are */
 };
 
 struct pair_job {
@@ -31,9 +30,10 @@ struct pair_job {
     const struct pencils_leaf *leaf;
     double reach;
     const float *value; /* sorted as `from`, padded; or NULL */
-    size_t run_floats;  /* of the longest run, padded */
-    /* What is done with point i of `to` and a row. */
-    void (*each)(const struct pair_job *job, size_t i, const struct row *row, const float at[3]);
+    size_t run_floats;  /* of the longest run, padded .. */
+    size_t bin_floats;  /* .. and of the fullest bin of `to` */
+    /* What is done with points from `first` of `to` on and a row. */
+    void (*each)(const struct pair_job *job, size_t first, const struct row *row, const struct pair_block *of);
     const struct range_law *law;
     bool vectors;
     double (*sums)[3]; /* [to->count] */
@@ -76,44 +76,40 @@ static double gap(double low, double high, double other_low, double other_high)
     return fmax(0, fmax(other_low - high, low - other_high));
 }
 
-/* Positions of a run along axis d, an image's, relative to `shift`. `room` has as many floats as the run, padded. */
-static const float *shifted(const struct points_cpu *from, const struct row *row, int d, float *room)
+/* Positions along axis d, moved. `room` has as many floats. */
+static const float *moved(const float *at, size_t count, double move, float *room)
 {
-    const double length = from->box.cells[d] * from->box.spacing[d],
-                 move = (double)row->image[d] * length - row->shift[d];
-    for (size_t j = 0; j < row->run.count; j++)
-        room[j] = (float)((double)from->at[d][row->first + j] + move);
+    for (size_t i = 0; i < count; i++)
+        room[i] = (float)((double)at[i] + move);
     return room;
 }
 
-/* The points [first, last) of a bin against one row's run. */
-static void pair_row(const struct pair_job *job, size_t first, size_t last, const struct row *row)
+/* The points [first, last) of a bin against one row's run. Along an axis where the run is an image's, both are told
+ * relative to the points' low corner, `b`: there float32 is finest. `room`: that of 3 runs and 3 bins. */
+static void pair_row(const struct pair_job *job, size_t first, size_t last, const struct bounds *b, struct row *row,
+                     float *room)
 {
-    const struct points_cpu *to = job->to;
-    const double reach2 = job->reach * job->reach * (1 + 1e-5);
-    struct row own = *row;
-    for (size_t i = first; i < last; i++) {
-        float at[3] = {0};
-        double off = 0;
-        for (int d = 0; d < to->box.dim; d++) {
-            double place = (double)to->at[d][i];
-            at[d] = row->image[d] ? (float)(place - row->shift[d]) : to->at[d][i];
-            if (d > 0) {
-                double away = gap(place, place, row->bounds.low[d], row->bounds.high[d]);
-                off += away * away;
-            }
+    const struct points_cpu *to = job->to, *from = job->from;
+    const bool itself = to == from && !row->image[0] && !row->image[1] && !row->image[2];
+    struct pair_block of = {.count = last - first,
+                            .self = itself ? first - row->first : SIZE_MAX / 2,
+                            .reach2 = job->reach * job->reach * (1 + 1e-5)};
+    for (int d = 0; d < to->box.dim; d++) {
+        const double length = from->box.cells[d] * from->box.spacing[d], shift = row->image[d] ? b->low[d] : 0;
+        float *own = room + (size_t)d * (job->run_floats + job->bin_floats);
+        of.at[d] = to->at[d] + first;
+        row->run.at[d] = from->at[d] + row->first;
+        if (row->image[d]) {
+            row->run.at[d] = moved(row->run.at[d], row->run.count, (double)row->image[d] * length - shift, own);
+            of.at[d] = moved(of.at[d], of.count, -shift, own + job->run_floats);
         }
-        if (off > reach2)
-            continue;
-        own.run.self = SIZE_MAX;
-        if (to == job->from && !row->image[0] && !row->image[1] && !row->image[2] && i >= row->first &&
-            i < row->first + row->run.count)
-            own.run.self = i - row->first;
-        job->each(job, i, &own, at);
+        of.low[d] = row->bounds.low[d] - shift;
+        of.high[d] = row->bounds.high[d] - shift;
     }
+    job->each(job, first, row, &of);
 }
 
-/* The row (y, z) of bins of `from` that may hold partners of the points in `b`. `room`: 3 runs' floats, padded. */
+/* The row (y, z) of bins of `from` that may hold partners of the points in `b`. `room`: as of pair_row(). */
 static void pair_rows(const struct pair_job *job, size_t first, size_t last, const struct bounds *b, long y, long z,
                       float *room)
 {
@@ -137,17 +133,12 @@ static void pair_rows(const struct pair_job *job, size_t first, size_t last, con
         size_t after;
         points_cpu_run(from, bin - row.image[0] * from->bins[0], end - row.image[0] * from->bins[0],
                        y - row.image[1] * from->bins[1], z - row.image[2] * from->bins[2], &row.first, &after);
-        row.run = (struct pair_run){.count = after - row.first, .self = SIZE_MAX};
+        row.run = (struct pair_run){.count = after - row.first};
         if (row.run.count == 0)
             continue;
         row.run.scale = from->scale ? from->scale + row.first : NULL;
         row.run.value = job->value ? job->value + row.first : NULL;
-        for (int d = 0; d < from->box.dim; d++) {
-            row.shift[d] = b->low[d];
-            row.run.at[d] =
-                row.image[d] ? shifted(from, &row, d, room + (size_t)d * job->run_floats) : from->at[d] + row.first;
-        }
-        pair_row(job, first, last, &row);
+        pair_row(job, first, last, b, &row, room);
     }
 }
 
@@ -182,7 +173,8 @@ static int pair_all(struct pair_job *job)
     const struct range_box *box = &job->from->box;
     const bool repeats = box->periodic[0] || box->periodic[1] || box->periodic[2];
     job->run_floats = run_floats(job->from);
-    const size_t floats = repeats ? 3 * job->run_floats : 0;
+    job->bin_floats = job->to->largest;
+    const size_t floats = repeats ? 3 * (job->run_floats + job->bin_floats) : 0;
     float *room = calloc((size_t)job->to->threads * floats + 1, sizeof *room);
     if (!room)
         return err_no_memory_bytes((size_t)job->to->threads * floats * sizeof *room, "pairs of %zu points",
@@ -196,9 +188,9 @@ static int pair_all(struct pair_job *job)
 
 /* ---- sums ---- */
 
-static void add_sums(const struct pair_job *job, size_t i, const struct row *row, const float at[3])
+static void add_sums(const struct pair_job *job, size_t first, const struct row *row, const struct pair_block *of)
 {
-    job->leaf->pairs(job->law, job->from->box.dim, job->vectors, at, &row->run, job->sums[i]);
+    job->leaf->pairs(job->law, job->from->box.dim, job->vectors, of, &row->run, job->sums + first);
 }
 
 static int sum_channel(struct pair_job *job, const float *values, float *sorted, float *sums)
@@ -239,17 +231,17 @@ int pairs_cpu_sum(const void *to, const void *from, const struct range_law *law,
 struct doubt {
     const struct pair_job *job;
     const struct row *row;
-    size_t i;
+    size_t first; /* point 0 of the block, in `to` */
     uint64_t *counts;
 };
 
-static void decide(void *of, size_t j)
+static void decide(void *of, size_t i, size_t j)
 {
     const struct doubt *pair = of;
     const struct points_cpu *to = pair->job->to, *from = pair->job->from;
     double r2 = 0;
     for (int d = 0; d < to->box.dim; d++) {
-        double away = (double)from->at[d][pair->row->first + j] - (double)to->at[d][pair->i] +
+        double away = (double)from->at[d][pair->row->first + j] - (double)to->at[d][pair->first + i] +
                       (double)pair->row->image[d] * (from->box.cells[d] * from->box.spacing[d]);
         r2 += away * away;
     }
@@ -267,26 +259,26 @@ static void decide(void *of, size_t j)
     pair->counts[(size_t)low * PAIR_COPIES]++;
 }
 
-static void add_counts(const struct pair_job *job, size_t i, const struct row *row, const float at[3])
+static void add_counts(const struct pair_job *job, size_t first, const struct row *row, const struct pair_block *of)
 {
     struct pair_counts to = job->counts[omp_get_thread_num()];
-    struct doubt doubt = {job, row, i, to.counts};
+    struct doubt doubt = {job, row, first, to.counts};
     to.doubt = decide;
     to.of = &doubt;
-    job->leaf->count(job->to->box.dim, at, &row->run, &to);
+    job->leaf->count(job->to->box.dim, of, &row->run, &to);
 }
 
 /* Places of the table: an interval where no edge is near. float32 distances err by less than a millionth of the reach
  * times the largest coordinate they are made of. */
-static float fill_table(const struct pair_job *job, uint16_t *table)
+static float fill_table(const struct pair_job *job, int places, uint16_t *table)
 {
-    const double last = job->edge2[job->edges - 1], step = (PAIR_TABLE - 1) / last;
+    const double last = job->edge2[job->edges - 1], step = (places - 1) / last;
     double longest = 0;
     for (int d = 0; d < job->to->box.dim; d++)
         longest = fmax(longest, fmax(job->to->edge[d], job->from->edge[d]));
     const double error = 1e-6 * (last + job->reach * (job->reach + 2 * longest));
     int interval = -1; /* the last whose lower edge lies below a place */
-    for (int t = 0; t < PAIR_TABLE; t++) {
+    for (int t = 0; t < places; t++) {
         const double low = t / step - error, high = (t + 1) / step + error;
         while (interval + 1 < job->edges && job->edge2[interval + 1] <= low)
             interval++;
@@ -300,8 +292,10 @@ static float fill_table(const struct pair_job *job, uint16_t *table)
 static int make_counts(struct pair_job *job, uint64_t **all, uint16_t **table, double **edge2)
 {
     const size_t threads = (size_t)job->to->threads, each = (size_t)job->edges * PAIR_COPIES;
+    /* Few places stay in the nearest cache; of many intervals, few would leave too much in doubt. */
+    const int places = job->edges <= 64 ? 2048 : 8192;
     *all = calloc(threads * each, sizeof **all);
-    *table = malloc(PAIR_TABLE * sizeof **table);
+    *table = malloc((size_t)places * sizeof **table);
     *edge2 = malloc((size_t)job->edges * sizeof **edge2);
     job->counts = malloc(threads * sizeof *job->counts);
     if (!*all || !*table || !*edge2 || !job->counts)
@@ -309,9 +303,10 @@ static int make_counts(struct pair_job *job, uint64_t **all, uint16_t **table, d
     for (int e = 0; e < job->edges; e++)
         (*edge2)[e] = job->edge[e] * job->edge[e];
     job->edge2 = *edge2;
-    float step = fill_table(job, *table);
+    float step = fill_table(job, places, *table);
     for (size_t t = 0; t < threads; t++)
-        job->counts[t] = (struct pair_counts){.step = step, .table = *table, .counts = *all + t * each};
+        job->counts[t] =
+            (struct pair_counts){.step = step, .places = places, .table = *table, .counts = *all + t * each};
     return 0;
 }
 

@@ -33,22 +33,31 @@ struct pencil_law {
     double spacing[3];
 };
 
-/* Points 0 to count of a run, padded; scale may be NULL. Positions less `shift`, images' periods among them. */
+/* Points 0 to count of a run, padded; scale may be NULL. */
 struct pair_run {
     const float *at[3], *scale, *value; /* value: not of counts */
-    size_t count, self;                 /* self: the point that is not paired, or SIZE_MAX */
+    size_t count;
+};
+
+/* The points that a run is paired with, in the same coordinates. Those that lie farther than `reach2` (a square) from
+ * the run's bins along y and z, `low` to `high`, are left out. Point i is not paired with point self + i of the run. */
+struct pair_block {
+    const float *at[3];
+    size_t count, self;
+    double low[3], high[3], reach2;
 };
 
 /* Distances to intervals: a squared distance r2 (float32) belongs to interval table[r2 step] if that is below
  * PAIR_DOUBT, is longer than all where it is PAIR_FAR, and else is looked at in double precision. */
-enum { PAIR_TABLE = 16384, PAIR_COPIES = 4, PAIR_FAR = 0xffff, PAIR_DOUBT = 0xfffe };
+enum { PAIR_COPIES = 8, PAIR_FAR = 0xffff, PAIR_DOUBT = 0xfffe };
 
 struct pair_counts {
     float step; /* places of the table for a unit of r2 */
-    const uint16_t *table;
-    uint64_t *counts; /* [intervals][PAIR_COPIES] */
-    /* Called for a pair in doubt: point j of the run. */
-    void (*doubt)(void *of, size_t j);
+    int places;
+    const uint16_t *table; /* [places] */
+    uint64_t *counts;      /* [intervals][PAIR_COPIES] */
+    /* Called for a pair in doubt: point i of the block, j of the run. */
+    void (*doubt)(void *of, size_t i, size_t j);
     void *of;
 };
 
@@ -57,10 +66,10 @@ struct pencils_leaf {
     void (*scatter)(const struct pencil_law *law, const struct pencil_point *point, const struct pencil_block *block);
     /* point->value += the sum over nodes of law(node - point) block */
     void (*gather)(const struct pencil_law *law, struct pencil_point *point, const struct pencil_block *block);
-    /* sums[0] += sum_j law value_j; with vectors sums[d] += sum_j law value_j (at_j - at) */
-    void (*pairs)(const struct range_law *law, int dim, bool vectors, const float at[3], const struct pair_run *run,
-                  double sums[3]);
-    void (*count)(int dim, const float at[3], const struct pair_run *run, const struct pair_counts *to);
+    /* sums[i][0] += sum_j law value_j; with vectors sums[i][d] += sum_j law value_j (at_j - at_i) */
+    void (*pairs)(const struct range_law *law, int dim, bool vectors, const struct pair_block *of,
+                  const struct pair_run *run, double (*sums)[3]);
+    void (*count)(int dim, const struct pair_block *of, const struct pair_run *run, const struct pair_counts *to);
 };
 
 extern const struct pencils_leaf pencils_leaf_sse2, pencils_leaf_avx2, pencils_leaf_avx512;

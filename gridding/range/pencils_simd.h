@@ -330,17 +330,30 @@ INLINE vec pair_squares(int dim, const float at[3], const struct pair_run *run, 
     return r2;
 }
 
-/* Which lanes from point j on are pairs. */
-INLINE vec_int pair_lanes(const struct pair_run *run, size_t j)
+/* Which lanes from point j on are pairs; `self`: the point that is not paired. */
+INLINE vec_int pair_lanes(const struct pair_run *run, size_t self, size_t j)
 {
     vec_int lanes = lane_number < splat_int((int32_t)(run->count - j < PENCIL_LANES ? run->count - j : PENCIL_LANES));
-    if (run->self - j < PENCIL_LANES)
-        lanes &= lane_number != splat_int((int32_t)(run->self - j));
+    if (self - j < PENCIL_LANES)
+        lanes &= lane_number != splat_int((int32_t)(self - j));
     return lanes;
 }
 
+/* Whether point i may have partners in the run, and where it lies. */
+INLINE bool pair_point(const int dim, const struct pair_block *of, size_t i, float at[3])
+{
+    double off = 0;
+    for (int d = 0; d < dim; d++) {
+        at[d] = of->at[d][i];
+        const double place = (double)at[d], below = of->low[d] - place, above = place - of->high[d];
+        const double away = below > above ? below : above;
+        off += d > 0 && away > 0 ? away * away : 0;
+    }
+    return off <= of->reach2;
+}
+
 INLINE void pair_sums(const struct range_law *l, const int dim, const bool vectors, const float at[3],
-                      const struct pair_run *run, double sums[3], const bool inverse)
+                      const struct pair_run *run, size_t self, double sums[3], const bool inverse)
 {
     enum { BLOCK = 4096 }; /* points that a lane's float32 sum takes, times 16 */
     const struct scaled law = scaled_law(l, 1);
@@ -354,7 +367,7 @@ INLINE void pair_sums(const struct range_law *l, const int dim, const bool vecto
                 const vec unit = splat(1) / load(run->scale + j);
                 r2 *= unit * unit;
             }
-            const vec_int lanes = pair_lanes(run, j) & (r2 < splat(reach2));
+            const vec_int lanes = pair_lanes(run, self, j) & (r2 < splat(reach2));
             value = only(law_at(&law, r2, inverse), lanes) * only(value, lanes);
             for (int d = 0; d < (vectors ? dim : 1); d++)
                 sum[d] += vectors ? value * away[d] : value;
@@ -364,56 +377,101 @@ INLINE void pair_sums(const struct range_law *l, const int dim, const bool vecto
     }
 }
 
-INLINE void pair_forms(const struct range_law *l, const int dim, const bool vectors, const float at[3],
-                       const struct pair_run *run, double sums[3])
+INLINE void pair_forms(const struct range_law *l, const int dim, const bool vectors, const struct pair_block *of,
+                       const struct pair_run *run, double (*sums)[3])
 {
-    if (l->params.form == RANGE_INVERSE || l->params.form == RANGE_SHORT)
-        pair_sums(l, dim, vectors, at, run, sums, true);
-    else
-        pair_sums(l, dim, vectors, at, run, sums, false);
+    const bool inverse = l->params.form == RANGE_INVERSE || l->params.form == RANGE_SHORT;
+    float at[3];
+    for (size_t i = 0; i < of->count; i++)
+        if (!pair_point(dim, of, i, at))
+            continue;
+        else if (inverse)
+            pair_sums(l, dim, vectors, at, run, of->self + i, sums[i], true);
+        else
+            pair_sums(l, dim, vectors, at, run, of->self + i, sums[i], false);
 }
 
-static void pairs(const struct range_law *l, int dim, bool vectors, const float at[3], const struct pair_run *run,
-                  double sums[3])
+static void pairs(const struct range_law *l, int dim, bool vectors, const struct pair_block *of,
+                  const struct pair_run *run, double (*sums)[3])
 {
     if (dim == 3 && vectors)
-        pair_forms(l, 3, true, at, run, sums);
+        pair_forms(l, 3, true, of, run, sums);
     else if (dim == 3)
-        pair_forms(l, 3, false, at, run, sums);
+        pair_forms(l, 3, false, of, run, sums);
     else
-        pair_forms(l, dim, vectors, at, run, sums);
+        pair_forms(l, dim, vectors, of, run, sums);
 }
 
-INLINE void count_lanes(unsigned lanes, const int32_t *place, size_t j, const struct pair_counts *to)
+/* Numbers of the lanes in `bits`, one after the other from `to` on; PENCIL_LANES of them may be written. */
+INLINE void pack(int32_t *to, vec_int numbers, unsigned bits)
 {
-    for (; lanes; lanes &= lanes - 1) {
-        const int lane = __builtin_ctz(lanes);
-        const unsigned interval = to->table[place[lane]];
-        if (interval < PAIR_DOUBT)
-            to->counts[interval * PAIR_COPIES + (unsigned)lane % PAIR_COPIES]++;
-        else if (interval == PAIR_DOUBT)
-            to->doubt(to->of, j + (size_t)lane);
+#if defined(__AVX512F__)
+    _mm512_storeu_si512(to, _mm512_maskz_compress_epi32((__mmask16)bits, (__m512i)numbers));
+#else
+    int32_t lane[PENCIL_LANES] __attribute__((aligned(64)));
+    *(vec_int *)lane = numbers;
+    for (int n = 0, i = 0; i < PENCIL_LANES; i++) {
+        to[n] = lane[i];
+        n += bits >> i & 1;
     }
+#endif
 }
 
-INLINE void pair_count(const int dim, const float at[3], const struct pair_run *run, const struct pair_counts *to)
+/* Pairs within the table's range, listed before they are counted: their places, and points i and j. */
+enum { LIST = 1024 };
+struct listed {
+    int pairs;
+    int32_t place[LIST + PENCIL_LANES], i[LIST + PENCIL_LANES], j[LIST + PENCIL_LANES];
+};
+
+INLINE void count_listed(struct listed *l, const struct pair_counts *to)
 {
+    const uint16_t *table = to->table;
+    uint64_t *counts = to->counts;
+    for (int n = 0; n < l->pairs; n++) {
+        const unsigned interval = table[l->place[n]];
+        if (__builtin_expect(interval < PAIR_DOUBT, 1))
+            counts[interval * PAIR_COPIES + (unsigned)n % PAIR_COPIES]++;
+        else if (interval == PAIR_DOUBT)
+            to->doubt(to->of, (size_t)l->i[n], (size_t)l->j[n]);
+    }
+    l->pairs = 0;
+}
+
+INLINE void list_pairs(const int dim, const float at[3], const struct pair_run *run, size_t i, size_t self,
+                       const struct pair_counts *to, struct listed *l)
+{
+    const vec most = splat((float)to->places);
     for (size_t j = 0; j < run->count; j += PENCIL_LANES) {
         vec away[3];
         const vec places = pair_squares(dim, at, run, j, away) * splat(to->step);
-        const unsigned lanes = mask_bits(pair_lanes(run, j) & (places < splat(PAIR_TABLE)));
-        if (!lanes)
-            continue;
-        int32_t place[PENCIL_LANES] __attribute__((aligned(64)));
-        *(vec_int *)place = __builtin_convertvector(only(places, places < splat(PAIR_TABLE)), vec_int);
-        count_lanes(lanes, place, j, to);
+        const vec_int near = places < most;
+        const unsigned bits = mask_bits(pair_lanes(run, self, j) & near);
+        pack(l->place + l->pairs, __builtin_convertvector(only(places, near), vec_int), bits);
+        pack(l->j + l->pairs, lane_number + splat_int((int32_t)j), bits);
+        store((float *)(l->i + l->pairs), (vec)splat_int((int32_t)i));
+        l->pairs += __builtin_popcount(bits);
+        if (l->pairs >= LIST)
+            count_listed(l, to);
     }
 }
 
-static void count(int dim, const float at[3], const struct pair_run *run, const struct pair_counts *to)
+INLINE void count_block(const int dim, const struct pair_block *of, const struct pair_run *run,
+                        const struct pair_counts *to)
+{
+    struct listed l;
+    float at[3];
+    l.pairs = 0;
+    for (size_t i = 0; i < of->count; i++)
+        if (pair_point(dim, of, i, at))
+            list_pairs(dim, at, run, i, of->self + i, to, &l);
+    count_listed(&l, to);
+}
+
+static void count(int dim, const struct pair_block *of, const struct pair_run *run, const struct pair_counts *to)
 {
     if (dim == 3)
-        pair_count(3, at, run, to);
+        count_block(3, of, run, to);
     else
-        pair_count(dim, at, run, to);
+        count_block(dim, of, run, to);
 }

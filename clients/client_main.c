@@ -1,5 +1,6 @@
 /* mrirecon: the command line of mrirecond. One table drives dispatch and help. */
 #include "clients/commands.h"
+#include "clients/pack.h"
 #include "clients/simulate.h"
 
 #include <curl/curl.h>
@@ -84,6 +85,10 @@ static const struct command_row command_rows[] = {
     {"status", "", "Show whether the server is ready for work.", 0, 0, JSON, client_status},
     {"simulate", "...", "Simulate a scan of a phantom; see `mrirecon simulate --help`. Needs no server.", 0, 0, 0,
      NULL},
+    {"pack", "OUT.npz kspace=FILE trajectory=FILE [weights=FILE] [noise=FILE]",
+     "Write one scan of arrays in files of their own (.npy, or BART's .cfl), to be sent with size=X,Y. Needs no "
+     "server.",
+     2, 1000, 0, NULL},
     {"completion", "SHELL", "Print the completion script for bash or zsh; use: source <(mrirecon completion bash).", 1,
      1, 0, NULL},
 };
@@ -174,6 +179,8 @@ static int own_line(const struct command_row *command, int argc, char **argv)
 {
     if (strcmp(command->name, "simulate") == 0)
         return simulate_main(argc, argv);
+    if (strcmp(command->name, "pack") == 0 && argc > 1 && strcmp(argv[1], "--help") != 0 && strcmp(argv[1], "-h") != 0)
+        return pack_main(argc - 1, argv + 1);
     const struct command_tables tables = {command_rows, COMMAND_ROWS, option_rows, OPTION_ROWS, EVERYWHERE};
     bool asks = argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
     if (asks)

@@ -4,13 +4,15 @@
 Tolerance: as in test_images.py. The parameters size and fov_mm stand for the header.
 """
 import io
+import os
+import subprocess
 import tempfile
 
 import h5py
 import numpy as np
 
 import scans
-from harness import Daemon, main, same, test
+from harness import BIN, Daemon, main, same, test
 
 FOLDER = tempfile.TemporaryDirectory()
 TOLERANCE = 3e-5
@@ -91,6 +93,61 @@ def three_dimensions(daemon):
     _, seen = run(daemon, npz(kspace=kspace, trajectory=trajectory), "size=8,10,12&dcf=none&traj_units=pixel")
     whole = scans.Scan(trajectory.reshape(15, 16, 3), kspace.reshape(2, 15, 16).transpose(1, 0, 2), (8, 10, 12))
     close(seen[0], whole.adjoint())
+
+
+def cfl(name, array):
+    """Write an array as BART does: complex64, the first axis fastest."""
+    with open(f"{FOLDER.name}/{name}.hdr", "w") as file:
+        file.write("# Dimensions\n" + " ".join(str(n) for n in array.shape + (1,) * (16 - array.ndim)) + " \n# Command\nmade\n")
+    with open(f"{FOLDER.name}/{name}.cfl", "wb") as file:
+        file.write(array.astype("<c8").tobytes(order="F"))
+
+
+def pack(out, *words):
+    return subprocess.run([f"{BIN}/mrirecon", "pack", f"{FOLDER.name}/{out}", *(word.replace("@", FOLDER.name) for word in words)],
+                          capture_output=True, text=True)
+
+
+@test("mrirecon pack: arrays of BART's, and .npy files, become the same scan")
+def packed(daemon):
+    series = np.stack([KSPACE, 2 * KSPACE], 1)
+    cfl("ksp", np.zeros((1, 48, 31, 2, 1, 1, 1, 1, 1, 1, 2)) + series.transpose(3, 2, 0, 1).reshape(1, 48, 31, 2, 1, 1, 1, 1, 1, 1, 2))
+    cfl("traj", np.concatenate([TRAJECTORY, np.zeros((31, 48, 1))], -1).transpose(2, 1, 0))
+    cfl("dcf", WEIGHTS.T[None])
+    same(pack("bart.npz", "kspace=@/ksp.cfl", "trajectory=@/traj.hdr", "weights=@/dcf.cfl").stderr, "", "what pack says")
+    with np.load(f"{FOLDER.name}/bart.npz") as arrays:
+        assert (arrays["kspace"] == series).all() and (arrays["trajectory"][..., :2] == TRAJECTORY).all()
+        assert arrays["trajectory"].dtype == np.float32 and (arrays["weights"] == WEIGHTS).all()
+    for name, array in (("k", series), ("t", TRAJECTORY), ("w", WEIGHTS)):
+        np.save(f"{FOLDER.name}/{name}.npy", array)
+    same(pack("npy.npz", "kspace=@/k.npy", "trajectory=@/t.npy", "weights=@/w.npy").returncode, 0, "status")
+    images = []
+    for name in ("bart", "npy"):
+        with open(f"{FOLDER.name}/{name}.npz", "rb") as file:
+            images.append(run(daemon, file.read(), "size=24,20")[1])
+    assert (images[0] == images[1]).all(), "other images"
+    close(images[0][1], 2 * SCAN.adjoint())
+
+
+@test("mrirecon pack: what it cannot pack is said, and nothing is written")
+def not_packed():
+    cfl("cartesian", np.ones((48, 31, 1, 2)))
+    np.save(f"{FOLDER.name}/again.npy", TRAJECTORY)
+    for words, status, said in ((["kspace=@/cartesian.cfl", "trajectory=@/again.npy"], 1, "other axes"),
+                                (["kspace=@/none.npy", "trajectory=@/again.npy"], 1, "none.npy cannot be read"),
+                                (["kspace=@/cartesian.hdr", "trajectory=@/cartesian.cfl"], 1, "other axes"),
+                                (["kspace=/dev/null", "trajectory=@/again.npy"], 1, "no regular file"),
+                                (["kspace=@/again.npy"], 2, "use: mrirecon pack"), (["field=@/again.npy"], 2, "use: mrirecon pack"), ([], 2, "use: mrirecon pack")):
+        done = pack("never.npz", *words)
+        same(done.returncode, status, f"status of {words}")
+        assert said in done.stderr, done.stderr
+        assert not os.path.exists(f"{FOLDER.name}/never.npz"), "a file was written"
+    with open(f"{FOLDER.name}/cartesian.cfl", "ab") as file:
+        file.write(b"12345678")
+    done = pack("never.npz", "kspace=@/cartesian.cfl", "trajectory=@/again.npy")
+    assert done.returncode == 1 and "no sizes that fit" in done.stderr, done
+    done = pack("again.npy", "kspace=@/again.npy", "trajectory=@/again.npy")
+    assert done.returncode == 1 and "File exists" in done.stderr, done
 
 
 @test("what is missing or too much is said")

@@ -14,7 +14,7 @@ HARM = ("internal", "io-error", "store-failed", "worker-died", "decoder-died")
 
 
 # How many readers share a target, by the first byte, from "0" on.
-READERS = {"decoder": 4, "query": 8, "tokens": 5, "tus": 4}
+READERS = {"arrays": 3, "decoder": 4, "query": 8, "tokens": 5, "tus": 4}
 
 
 def kept(target, reader=None):
@@ -135,8 +135,9 @@ def scans(daemon):
     made = []
     bodies = list(kept("decoder", 1))
     bodies += [struct.pack("<HI", 3, len(xml)) + xml + struct.pack("<H", 4) for xml in kept("header")]
+    bodies += kept("arrays", 0)
     for body in bodies:
-        response = daemon.submit(body)
+        response = daemon.submit(body, "kind=recon&size=8,6" if body.startswith(b"PK") else "kind=recon")
         if response.status != 202:
             response.problem(400, "empty-body")
         else:

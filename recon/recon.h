@@ -29,7 +29,7 @@ struct param {
     const char *former;
 };
 
-enum { KIND_MAX_PARAMS = 24, KIND_MAX_RESULTS = 8, KIND_MAX_FILES = 16, KIND_FILE_NAME = 64 };
+enum { KIND_MAX_PARAMS = 40, KIND_MAX_RESULTS = 8, KIND_MAX_FILES = 16, KIND_FILE_NAME = 64 };
 
 /* The values of one job's parameters, in the order of kind->params. */
 struct param_values {

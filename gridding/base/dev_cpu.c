@@ -94,4 +94,5 @@ const struct dev_leaf dev_leaf_cpu = {
     .convolution = &convolution_leaf_cpu,
     .range = &range_leaf_cpu,
     .vec = &vec_leaf_cpu,
+    .sparse = &sparse_leaf_cpu,
 };

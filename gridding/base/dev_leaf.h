@@ -15,6 +15,7 @@ extern "C" {
 struct nufft_leaf; /* gridding/nufft/nufft_leaf.h */
 struct convolution_leaf;
 struct range_leaf; /* gridding/range/sums_leaf.h */
+struct sparse_leaf; /* gridding/sparse/sparse_leaf.h */
 
 /* The inside of vec.h: the same functions, on vectors of this device. */
 struct vec_leaf {
@@ -47,9 +48,10 @@ struct dev_leaf {
     const struct convolution_leaf *convolution;
     const struct vec_leaf *vec;     /* NULL: this device has no vector arithmetic */
     const struct range_leaf *range; /* NULL: this device has no sums of limited range but those of a NUFFT */
+    const struct sparse_leaf *sparse; /* NULL: nor wavelets and differences */
 };
 
-enum { DEV_LEAF_ABI = 7, DEV_ANY = -1 };
+enum { DEV_LEAF_ABI = 8, DEV_ANY = -1 };
 
 struct dev {
     const struct dev_leaf *leaf;
@@ -63,6 +65,7 @@ struct dev {
 extern const struct dev_leaf dev_leaf_cpu;
 extern const struct vec_leaf vec_leaf_cpu;
 /* Named here, known only above. */
+extern const struct sparse_leaf sparse_leaf_cpu;
 extern const struct nufft_leaf nufft_leaf_cpu, nufft_leaf_gpu;
 extern const struct convolution_leaf convolution_leaf_cpu, convolution_leaf_gpu;
 extern const struct range_leaf range_leaf_cpu;

@@ -164,6 +164,8 @@ extern "C" const struct dev_leaf *mrirecon_gpu_leaf(void)
         DEV_LEAF_ABI,          leaf_open,         leaf_close,        leaf_memory,   leaf_alloc, leaf_release,
         leaf_upload,           leaf_upload_begin, leaf_upload_order, leaf_download, leaf_zero,  &nufft_leaf_gpu,
         &convolution_leaf_gpu, nullptr, /* vec */
+        nullptr, /* range */
+        nullptr, /* sparse */
     };
     return &leaf;
 }

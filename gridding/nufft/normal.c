@@ -129,46 +129,110 @@ static int spread_make(struct spread *s, struct c32 **out)
     return rc;
 }
 
+/* The sizes of an operator for `params`, in `normal` and *s. */
+static int sizes_fill(struct normal *normal, struct spread *s, struct dev *dev, const struct nufft_params *params)
+{
+    int rc = check_params(params);
+    *s = (struct spread){.dev = dev, .dim = params->dim, .pixels = 1, .cells = 1};
+    *normal = (struct normal){.leaf = dev->leaf->convolution, .batch = params->batch};
+    for (int d = 0; d < 3 && rc == 0; d++) {
+        s->n[d] = params->n[d];
+        s->twice[d] = d < params->dim ? 2 * params->n[d] : 1;
+        s->pixels *= (size_t)s->n[d];
+        s->cells *= (size_t)s->twice[d];
+        normal->info.grid[d] = d < params->dim ? nufft_smooth_size(s->twice[d]) : 1;
+    }
+    normal->pixels = s->pixels;
+    return rc;
+}
+
+/* The operator of a point spread function [twice] in device memory. */
+static int convolution_make(struct normal *normal, const struct spread *s, const struct c32 *spread)
+{
+    const int *grid = normal->info.grid;
+    int rc = normal->leaf->create(&normal->state, s->dev, s->dim, s->n, grid, normal->batch);
+    if (rc == 0)
+        rc = normal->leaf->set_kernel(normal->state, s->twice, spread,
+                                      1 / ((float)grid[0] * (float)grid[1] * (float)grid[2]));
+    if (rc == 0)
+        normal->info.bytes = normal->leaf->bytes(normal->state);
+    return rc;
+}
+
 int normal_create_of(struct normal **out, struct dev *dev, const struct nufft_params *params, struct nufft *plan,
                      const float *k)
 {
     struct nufft_info plan_info;
-    nufft_describe(plan, &plan_info);
-    struct spread s = {.dev = dev, .dim = params->dim, .plan = plan, .k = k, .samples = plan_info.samples};
+    struct spread s;
     struct c32 *spread = NULL;
-    float scale = 1;
-    int rc = check_params(params);
-    if (rc)
-        return rc;
     struct normal *normal = calloc(1, sizeof *normal);
     if (!normal)
         return err_no_memory("a normal operator");
-    normal->leaf = dev->leaf->convolution;
-    normal->batch = params->batch;
+    nufft_describe(plan, &plan_info);
+    int rc = sizes_fill(normal, &s, dev, params);
     normal->info.expected_error = plan_info.expected_error;
-    s.pixels = s.cells = 1;
-    for (int d = 0; d < 3; d++) {
-        s.n[d] = params->n[d];
-        s.twice[d] = d < params->dim ? 2 * params->n[d] : 1;
-        s.pixels *= (size_t)s.n[d];
-        s.cells *= (size_t)s.twice[d];
-        normal->info.grid[d] = d < params->dim ? nufft_smooth_size(s.twice[d]) : 1;
-        scale /= (float)normal->info.grid[d];
-    }
-    normal->pixels = s.pixels;
-    rc = spread_make(&s, &spread);
-    if (!rc)
-        rc = normal->leaf->create(&normal->state, dev, params->dim, params->n, normal->info.grid, params->batch);
-    if (!rc)
-        rc = normal->leaf->set_kernel(normal->state, s.twice, spread, scale);
+    s.plan = plan;
+    s.k = k;
+    s.samples = plan_info.samples;
+    if (rc == 0)
+        rc = spread_make(&s, &spread);
+    if (rc == 0)
+        rc = convolution_make(normal, &s, spread);
     dev_release(dev, spread);
-    if (rc) {
+    if (rc == 0)
+        *out = normal;
+    else
         normal_free(normal);
-        return rc;
-    }
-    normal->info.bytes = normal->leaf->bytes(normal->state);
-    *out = normal;
-    return 0;
+    return rc;
+}
+
+/* value[l] for l_d = 0 .. n_d - 1, and the same at their negatives. */
+static void even_put(const struct spread *s, double (*value)(const void *of, const double l[3]), const void *of,
+                     struct c32 *to)
+{
+    memset(to, 0, s->cells * sizeof *to);
+    for (int z = 0; z < s->n[2]; z++)
+        for (int y = 0; y < s->n[1]; y++)
+            for (int x = 0; x < s->n[0]; x++) {
+                const int l[3] = {x, y, z};
+                const float v = (float)value(of, (const double[3]){x, y, z});
+                for (int signs = 0; signs < 1 << s->dim; signs++) {
+                    size_t at = 0;
+                    for (int d = s->dim - 1; d >= 0; d--)
+                        at = at * (size_t)s->twice[d] + (size_t)(s->n[d] + (signs >> d & 1 ? -l[d] : l[d]));
+                    to[at] = (struct c32){v, 0};
+                }
+            }
+}
+
+int normal_create_even(struct normal **out, struct dev *dev, const struct nufft_params *params,
+                       double (*value)(const void *of, const double l[3]), const void *of)
+{
+    struct spread s;
+    struct c32 *host = NULL, *spread = NULL;
+    struct normal *normal = calloc(1, sizeof *normal);
+    if (!normal)
+        return err_no_memory("a convolution");
+    int rc = sizes_fill(normal, &s, dev, params);
+    const size_t bytes = s.cells * sizeof *host;
+    host = malloc(bytes);
+    if (rc == 0 && !host)
+        rc = err_no_memory_bytes(bytes, "a convolution's kernel");
+    if (rc == 0)
+        even_put(&s, value, of, host);
+    if (rc == 0)
+        rc = dev_alloc(dev, bytes, (void **)&spread);
+    if (rc == 0)
+        rc = dev_upload(dev, spread, host, bytes);
+    free(host);
+    if (rc == 0)
+        rc = convolution_make(normal, &s, spread);
+    dev_release(dev, spread);
+    if (rc == 0)
+        *out = normal;
+    else
+        normal_free(normal);
+    return rc;
 }
 
 int normal_create(struct normal **out, struct dev *dev, const struct nufft_params *params, size_t samples,
@@ -192,7 +256,8 @@ void normal_free(struct normal *normal)
 {
     if (!normal)
         return;
-    normal->leaf->destroy(normal->state);
+    if (normal->state)
+        normal->leaf->destroy(normal->state);
     free(normal);
 }
 

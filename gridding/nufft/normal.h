@@ -42,6 +42,12 @@ int normal_create(struct normal **out, struct dev *dev, const struct nufft_param
  * 2^(dim - 1) adjoints of the plan, and the other half of it by symmetry. */
 int normal_create_of(struct normal **out, struct dev *dev, const struct nufft_params *params, struct nufft *plan,
                      const float *k);
+
+/* A convolution of images with an even function: result[r] = sum_r' value(r - r') image[r'], value(l) being asked for
+ * l_d >= 0 and the same at -l_d, axis by axis. Of `params`, dim, n and batch are read. Fails as nufft_create does. */
+int normal_create_even(struct normal **out, struct dev *dev, const struct nufft_params *params,
+                       double (*value)(const void *of, const double l[3]), const void *of);
+
 void normal_free(struct normal *normal);
 void normal_describe(const struct normal *normal, struct normal_info *info);
 

@@ -22,7 +22,7 @@ void recon_cache_free(struct recon_cache *cache);
 /* All that weights and plan of a frame depend on beside its arrays. Set to 0 before it is filled: compared as bytes. */
 struct plan_key {
     struct nufft_params params;
-    int64_t dcf, iterations, has_weights, columns, averages;
+    int64_t dcf, iterations, limited, has_weights, columns, averages;
     int n[3];
     double out_k[3], delay[3];
     size_t samples, count;

@@ -68,7 +68,8 @@ int adjoint_frame(struct gridder *g, size_t f)
     bool rss = recon_squares(job), maps = recon_maps(job);
     /* A frame that needs weights and a plan of its own spends a part of its time on them. */
     double base = (double)g->coils_done / (double)g->coils, span = frame->coils / (double)g->coils;
-    double before = span * (1 - recon_steps[RECON_STEP_GRIDDING].share / job->share);
+    double plan = recon_steps[RECON_STEP_DENSITY].share + recon_steps[RECON_STEP_PLAN].share;
+    double before = span * plan / (plan + recon_steps[RECON_STEP_GRIDDING].share);
     int plans = g->plans, rc = gridder_plan(g, f, base, before);
     if (g->plans > plans) {
         base += before;

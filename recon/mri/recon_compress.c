@@ -215,7 +215,7 @@ int recon_compress(struct recon_job *job)
     struct compression c = {.job = job, .n = job->frames->frame[0].coils};
     if (asked == RECON_VIRTUAL_COILS_NONE ||
         (asked == RECON_VIRTUAL_COILS_AUTO &&
-         (!recon_maps(job) || recon_wants(job, RECON_RESULT_MAPS) || c.n <= COILS_FEW)))
+         ((!recon_maps(job) && !recon_iterates(job)) || recon_wants(job, RECON_RESULT_MAPS) || c.n <= COILS_FEW)))
         return 0;
     for (size_t f = 1; f < job->frames->count; f++)
         if (job->frames->frame[f].coils != c.n) {

@@ -9,7 +9,7 @@
 struct gridder {
     struct recon_job *job;
     size_t most_samples, most_count;
-    int n[3];      /* size of the plan's images */
+    int n[3];      /* size of the plan's images: the job's, or those that are solved for (recon_iterative.h) */
     size_t pixels; /* of one of them */
     int batch, most_coils;
     struct nufft *plan;
@@ -33,7 +33,12 @@ struct gridder {
 /* See to it that g->plan is the one of frame `f`; progress runs from `base` over `span` where it must be made. Fails as
  * nufft_create() and recon_frame_density(). */
 int gridder_plan(struct gridder *g, size_t f, double base, double span);
+const float *gridder_k(const struct gridder *g); /* the plan's trajectory: [samples][dim] */
 void gridder_plan_drop(struct gridder *g);
+
+/* Limit the density weights in g->weights for an iterative method (recon_limit.c); g->k: those of the frame, in cycles
+ * per pixel of the images. */
+void gridder_limit(struct gridder *g, const struct frame *frame);
 
 /* Coils of the batch that begins at coil `first`. */
 int gridder_coils(const struct gridder *g, const struct frame *frame, int first);

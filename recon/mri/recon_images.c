@@ -11,7 +11,7 @@
  * image is interpolated; with larger ones samples beyond the image's own k-space are left out.
  *
  * Images that share a trajectory share its plan: they are worked off together, whatever their order in the series. */
-#include "recon/mri/recon_gridder.h"
+#include "recon/mri/recon_iterative.h"
 
 #include "gridding/base/err.h"
 #include "gridding/base/host_memory.h"
@@ -47,11 +47,11 @@ static int memory_check(const struct gridder *g, size_t channels)
     size_t per_sample = 2 * (size_t)job->dim * sizeof(float) + sizeof(float) + sizeof(struct c32);
     if (recon_wants(job, RECON_RESULT_MAPS))
         pixel += (size_t)g->most_coils * sizeof(struct c32);
-    bool countable = size_mul(g->pixels, pixel, &images) && size_mul(images, job->frames->count, &images) &&
-                     size_mul(g->most_samples, per_sample, &samples) && size_add(images, samples, &images) &&
-                     size_mul(g->pixels, (size_t)g->most_coils, &coils) &&
+    bool countable = size_mul((size_t)job->out_n[0] * (size_t)job->out_n[1] * (size_t)job->out_n[2], pixel, &images) &&
+                     size_mul(images, job->frames->count, &images) && size_mul(g->most_samples, per_sample, &samples) &&
+                     size_add(images, samples, &images) && size_mul(g->pixels, (size_t)g->most_coils, &coils) &&
                      size_mul(coils, recon_maps(job) ? 3 * sizeof(struct c32) : 0, &coils) &&
-                     size_add(images, coils, &images);
+                     (!recon_iterates(job) || iterative_bytes(g, &coils)) && size_add(images, coils, &images);
     size_t available = host_memory_available();
     return countable && images <= available ? 0 : too_large("The images", countable ? images : SIZE_MAX / 2, available);
 }
@@ -60,6 +60,8 @@ static int gridder_sizes(struct gridder *g)
 {
     struct recon_job *job = g->job;
     memcpy(g->n, job->out_n, sizeof g->n);
+    if (recon_iterates(job))
+        iterative_size(job, g->n);
     g->pixels = (size_t)g->n[0] * (size_t)g->n[1] * (size_t)g->n[2];
     g->most_coils = 0;
     for (size_t f = 0; f < job->frames->count; f++) {
@@ -98,11 +100,13 @@ static int buffers_alloc(struct gridder *g)
     for (int i = 0; i < (g->batch < g->most_coils && dev_is_gpu(job->dev) ? 2 : 1) && rc == 0; i++)
         if (!g->data[i])
             rc = dev_alloc(job->dev, data_bytes, (void **)&g->data[i]);
+    if (recon_iterates(job) || rc != 0)
+        return rc;
     if (recon_maps(job))
         image_bytes = all_bytes;
     else if (!recon_squares(job))
         image_bytes = (size_t)g->batch * g->pixels * sizeof(struct c32);
-    if (rc == 0 && recon_maps(job) && !g->maps)
+    if (recon_maps(job) && !g->maps)
         rc = dev_alloc(job->dev, all_bytes, (void **)&g->maps);
     return rc == 0 ? dev_alloc(job->dev, image_bytes, &g->image) : rc;
 }
@@ -134,9 +138,10 @@ static int gridder_create(struct gridder *g)
     g->offsets = malloc((g->most_count + 1) * sizeof *g->offsets);
     g->staging = malloc(g->most_samples * sizeof *g->staging);
     job->coil_lives = calloc((size_t)g->most_coils, sizeof *job->coil_lives);
-    g->coil = recon_squares(job) ? NULL : malloc((recon_maps(job) ? 3 : 1) * g->pixels * sizeof *g->coil);
+    const bool squares = recon_squares(job) || recon_iterates(job);
+    g->coil = squares ? NULL : malloc((recon_maps(job) ? 3 : 1) * g->pixels * sizeof *g->coil);
     if (!g->k || !g->planned_k || !g->weights || !g->offsets || !g->staging || !job->coil_lives ||
-        (!g->coil && !recon_squares(job)))
+        (!g->coil && !squares))
         return err_no_memory("an image of %zu samples", g->most_samples);
     rc = buffers_alloc(g);
     if (rc != 0 && rc != ERR_DEVICE && plan_cache_clear(job->cache))
@@ -234,18 +239,34 @@ static int order_make(const struct recon_job *job, size_t **out)
     return 0;
 }
 
+static int images_run(struct gridder *g, const size_t *order)
+{
+    struct recon_job *job = g->job;
+    struct iterative *it = NULL;
+    int rc = recon_iterates(job) ? iterative_create(&it, g) : 0;
+    for (size_t f = 0; f < job->frames->count; f++)
+        g->coils += job->frames->frame[f].coils;
+    for (size_t i = 0; i < job->frames->count && rc == 0; i++)
+        rc = it ? iterative_frame(it, order[i]) : adjoint_frame(g, order[i]);
+    if (rc == 0 && it)
+        iterative_report(it);
+    iterative_free(it);
+    return rc;
+}
+
 int recon_images(struct recon_job *job)
 {
     struct gridder g = {.job = job};
+    struct dev *dev = job->dev, *own = NULL;
     size_t *order = NULL;
     job->cache = job->request->cache;
-    int rc = gridder_create(&g);
+    int rc = recon_iterates(job) ? iterative_device(job, &own) : 0;
+    if (rc == 0)
+        rc = gridder_create(&g);
     if (rc == 0)
         rc = order_make(job, &order);
-    for (size_t f = 0; f < job->frames->count; f++)
-        g.coils += job->frames->frame[f].coils;
-    for (size_t i = 0; i < job->frames->count && rc == 0; i++)
-        rc = adjoint_frame(&g, order[i]);
+    if (rc == 0)
+        rc = images_run(&g, order);
     if (rc == 0)
         rc = recon_tell(job, RECON_STEP_GRIDDING, 1, g.coils_done, g.coils);
     if (rc == 0) {
@@ -256,5 +277,7 @@ int recon_images(struct recon_job *job)
     }
     free(order);
     gridder_free(&g);
+    job->dev = dev;
+    dev_free(own);
     return rc;
 }

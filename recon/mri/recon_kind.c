@@ -26,12 +26,34 @@
 enum { DELAY_MOST = 10 };
 
 static const struct param recon_params[] = {
-    [RECON_RESULTS_WANTED] = {"results",
-                              "What the job gives: image; maps = the coils' maps that coils=adaptive or sense combines "
-                              "them with (complex, a channel for each coil); or both, with a comma between them.",
-                              PARAM_SET, .choices = (const char *const[]){"image", "maps", NULL}, .fallback = "image"},
-    [RECON_METHOD] = {"method", "Reconstruction method: adjoint = one density-compensated gridding and inverse FFT.",
-                      CHOICES("adjoint"), .fallback = "adjoint"},
+    [RECON_RESULTS_WANTED] =
+        {"results",
+         "What the job gives: image; maps = the coils' maps that coils=adaptive or sense, or an "
+         "iterative method, combines them with (complex, a channel for each coil); or both, with a comma between them.",
+         PARAM_SET, .choices = (const char *const[]){"image", "maps", NULL}, .fallback = "image"},
+    [RECON_METHOD] = {"method",
+                      "Reconstruction method: adjoint = one density-compensated gridding and inverse FFT. Iterative, "
+                      "with coil maps from the scan itself: cg-sense = least squares by conjugate gradients; "
+                      "l1-wavelet = sparse in wavelets; tv = total variation, best for few spokes.",
+                      CHOICES("adjoint", "cg-sense", "l1-wavelet", "tv"), .fallback = "adjoint"},
+    [RECON_ITERATIONS] = {"iterations", "Maximum number of iterations of an iterative method; auto = the method's own.",
+                          PARAM_INT, .fallback = "auto", .min = 1, .max = 10000, OR_AUTO(NULL)},
+    [RECON_LAMBDA] =
+        {"lambda",
+         "Weight of an iterative method's regularisation: cg-sense = of |x|^2, relative to the largest "
+         "eigenvalue of the normal operator; l1-wavelet, tv = relative to the image's signal level; auto = "
+         "the method's own.",
+         PARAM_REAL, .fallback = "auto", .min = 0, .max = 1000, OR_AUTO(NULL)},
+    [RECON_STOP_TOLERANCE] = {"stop_tolerance",
+                              "An iterative method stops once this is reached: cg-sense = norm of the residual "
+                              "relative to that of the right side; l1-wavelet, tv = change of the image relative to "
+                              "it; auto = the method's own; 0 = never.",
+                              PARAM_REAL, .fallback = "auto", .min = 0, .max = 1, OR_AUTO(NULL)},
+    [RECON_STOP_SECONDS] = {"stop_seconds",
+                            "An iterative method begins no iteration later than this many seconds after its first; "
+                            "images may then differ from run to run; none = no limit.",
+                            PARAM_REAL, .fallback = "none", .min = 0, .max = 1e6,
+                            .choices = (const char *const[]){"none", NULL}},
     [RECON_DCF] = {"dcf",
                    "Density compensation: given = weights from the scan's extra trajectory column; none; analytic = "
                    "formula for radial and spiral trajectories, stacks of them, and cones; pipe = iterative "
@@ -134,7 +156,9 @@ const struct kind_step recon_steps[] = {
                             .share = 0.20},
     [RECON_STEP_PLAN] = {"plan", "The samples are sorted into bins.", .share = 0.05},
     [RECON_STEP_GRIDDING] = {"gridding", "Coils are gridded, Fourier transformed and combined.", .unit = "coil",
-                             .share = 0.30},
+                             .share = 0.25},
+    [RECON_STEP_SOLVE] = {"solve", "Coil maps are estimated, and an iterative method computes the image.",
+                          .unit = "iteration", .share = 0.05},
     [RECON_STEP_WRITE] = {"write", "The images are written.", .share = 0.05, .writes = true},
     [RECON_STEPS] = {.name = NULL},
 };
@@ -230,18 +254,29 @@ static int lengths_check(const struct param_values *values)
 
 static int recon_check(const struct param_values *values)
 {
+    const bool iterates = values->value[RECON_METHOD].integer != RECON_METHOD_ADJOINT;
+    if (iterates && values->value[RECON_COILS].integer == RECON_COILS_NONE)
+        return err_set(ERR_BAD_PARAMETER,
+                       "Parameter method=%s makes one image of all coils; coils=none needs method=adjoint.",
+                       values->value[RECON_METHOD].text);
+    for (int i = RECON_ITERATIONS; i <= RECON_STOP_SECONDS && !iterates; i++)
+        if (strcmp(values->value[i].text, recon_params[i].fallback) != 0)
+            return err_set(ERR_BAD_PARAMETER,
+                           "Parameter %s is for iterative methods, and method=adjoint has no iterations. Leave it out, "
+                           "or pass method=cg-sense.",
+                           recon_params[i].name);
     int rc = lengths_check(values);
     if (rc == 0)
         rc = delay_check(values);
     if (rc != 0)
         return rc;
-    if (values->value[RECON_OUTPUT].integer != RECON_OUTPUT_MAGNITUDE &&
+    if (!iterates && values->value[RECON_OUTPUT].integer != RECON_OUTPUT_MAGNITUDE &&
         values->value[RECON_COILS].integer == RECON_COILS_RSS)
         return err_set(ERR_BAD_PARAMETER,
                        "Parameter output=%s needs coils=none, adaptive or sense: the root of the sum of squares over "
                        "coils has no phase.",
                        values->value[RECON_OUTPUT].text);
-    if (values->value[RECON_RESULTS_WANTED].integer >> RECON_RESULT_MAPS & 1 &&
+    if (!iterates && values->value[RECON_RESULTS_WANTED].integer >> RECON_RESULT_MAPS & 1 &&
         values->value[RECON_COILS].integer != RECON_COILS_ADAPTIVE &&
         values->value[RECON_COILS].integer != RECON_COILS_SENSE)
         return err_set(ERR_BAD_PARAMETER, "Parameter results=%s needs coils=adaptive or sense: coils=%s makes no maps.",

@@ -136,6 +136,7 @@ static void key_fill(const struct gridder *g, const struct frame *frame, struct 
     key->dcf = recon_choice(job, RECON_DCF);
     key->iterations = recon_choice(job, RECON_DCF_ITERATIONS);
     key->has_weights = job->has_weights;
+    key->limited = recon_iterates(job);
     key->columns = job->columns;
     key->averages = frame->averages;
     key->samples = frame->samples;
@@ -161,6 +162,8 @@ static int plan_make(struct gridder *g, const struct frame *frame, const struct 
     start = recon_clock();
     rescale(g, frame);
     leave_out(g, frame->samples);
+    if (recon_iterates(job))
+        gridder_limit(g, frame);
     rc = nufft_create(&g->plan, job->dev, params, frame->samples, g->k);
     if (rc == 0)
         rc = nufft_set_weights(g->plan, g->weights);
@@ -203,6 +206,11 @@ static int plan_get(struct gridder *g, const struct frame *frame, double base, d
     if (rc == 0)
         plan_report(g);
     return rc;
+}
+
+const float *gridder_k(const struct gridder *g)
+{
+    return g->job->hash ? g->planned_k : g->k;
 }
 
 int gridder_plan(struct gridder *g, size_t f, double base, double span)

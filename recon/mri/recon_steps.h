@@ -94,6 +94,11 @@ static inline bool recon_complex_out(const struct recon_job *job)
     return recon_choice(job, RECON_OUTPUT) == RECON_OUTPUT_COMPLEX;
 }
 
+static inline bool recon_iterates(const struct recon_job *job)
+{
+    return recon_choice(job, RECON_METHOD) != RECON_METHOD_ADJOINT;
+}
+
 /* Threads for a pass over so many samples: below some, one is done before others are woken. */
 static inline int recon_threads(const struct recon_job *job, size_t samples)
 {

@@ -260,7 +260,7 @@ static const struct {
     {RECON_STEP_SORT, RECON_STEP_SORT, sort},
     {RECON_STEP_TRAJECTORY, RECON_STEP_TRAJECTORY, recon_trajectory},
     {RECON_STEP_NOISE, RECON_STEP_NOISE, coils_prepare},
-    {RECON_STEP_DENSITY, RECON_STEP_GRIDDING, recon_images},
+    {RECON_STEP_DENSITY, RECON_STEP_SOLVE, recon_images},
 };
 
 static int steps_run(struct recon_job *job)

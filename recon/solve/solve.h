@@ -38,6 +38,22 @@ enum { CG_VECTORS = 3 };
 int cg_solve(struct dev *dev, const struct op *op, double lambda, const struct c32 *b, struct c32 *x,
              const struct solve_stop *stop, const struct solve_listener *listener, struct solve_result *result);
 
+/* x = argmin_u t g(u) + |u - x|^2 / 2, in place: the proximal operator of a function g. `iteration` counts from 0. */
+struct prox {
+    void *of;
+    int (*apply)(void *of, double t, int iteration, struct c32 *x);
+};
+
+/* FISTA (Beck and Teboulle 2009, doi:10.1137/080716542) from x = 0: x minimises <x, N x> / 2 - Re <x, b> + g(x). `step`
+ * is at most 1 / (largest eigenvalue of N). Momentum is restarted by the gradient's sign (O'Donoghue and Candes 2015,
+ * doi:10.1007/s10208-013-9150-3). Every iteration applies N and the proximal operator once. Allocates FISTA_VECTORS.
+ * Fails with ERR_DIVERGED (a value that is not finite, or steps that grow) and as cg_solve() and the proximal operator.
+ */
+enum { FISTA_VECTORS = 3 };
+int fista_solve(struct dev *dev, const struct op *op, double step, const struct prox *prox, const struct c32 *b,
+                struct c32 *x, const struct solve_stop *stop, const struct solve_listener *listener,
+                struct solve_result *result);
+
 /* The largest eigenvalue of N by `iterations` steps of the power method (von Mises and Pollaczek-Geiringer 1929,
  * doi:10.1002/zamm.19290090105) from a fixed pseudo-random vector. It is approached from below. Allocates POWER_VECTORS
  * vectors. Fails as cg_solve(). */

@@ -1,0 +1,46 @@
+#include "gridding/base/err.h"
+#include "gridding/sparse/sparse_leaf.h"
+
+bool sparse_available(const struct dev *dev)
+{
+    return dev->leaf->sparse;
+}
+
+static int missing(const struct dev *dev)
+{
+    return err_set(ERR_NO_DEVICE, "Device %s has no wavelets and differences: iterative methods run on the CPU.",
+                   dev->name);
+}
+
+int sparse_difference(struct dev *dev, const int n[SPARSE_AXES], unsigned axes, const struct c32 *x, struct c32 *g)
+{
+    return sparse_available(dev) ? dev->leaf->sparse->difference(dev, n, axes, x, g) : missing(dev);
+}
+
+int sparse_difference_adjoint(struct dev *dev, const int n[SPARSE_AXES], unsigned axes, const struct c32 *v, float a,
+                              const struct c32 *g, struct c32 *x)
+{
+    return sparse_available(dev) ? dev->leaf->sparse->difference_adjoint(dev, n, axes, v, a, g, x) : missing(dev);
+}
+
+int sparse_tv_step(struct dev *dev, size_t pixels, int count, float c, const struct c32 *g, float m, struct c32 *p,
+                   struct c32 *r)
+{
+    return sparse_available(dev) ? dev->leaf->sparse->tv_step(dev, pixels, count, c, g, m, p, r) : missing(dev);
+}
+
+int sparse_wavelet(struct dev *dev, const int n[SPARSE_AXES], const int levels[SPARSE_AXES], struct c32 *x)
+{
+    return sparse_available(dev) ? dev->leaf->sparse->wavelet(dev, n, levels, false, x) : missing(dev);
+}
+
+int sparse_wavelet_inverse(struct dev *dev, const int n[SPARSE_AXES], const int levels[SPARSE_AXES], struct c32 *x)
+{
+    return sparse_available(dev) ? dev->leaf->sparse->wavelet(dev, n, levels, true, x) : missing(dev);
+}
+
+int sparse_roll(struct dev *dev, const int n[SPARSE_AXES], const int shift[SPARSE_AXES], const struct c32 *x,
+                struct c32 *y)
+{
+    return sparse_available(dev) ? dev->leaf->sparse->roll(dev, n, shift, x, y) : missing(dev);
+}

@@ -1,0 +1,52 @@
+/* sparse.h: the transforms in which images are sparse: finite differences and wavelets, on device memory.
+ *
+ * Arrays are complex float32, [n[3]][n[2]][n[1]][n[0]], n[0] fastest; axes that are not there have n = 1. Everything is
+ * done in an order that depends on the sizes alone: the same bits for any number of threads. All functions fail with
+ * ERR_NO_DEVICE where sparse_available() is false, and with ERR_DEVICE.
+ */
+#ifndef MRIRECON_SPARSE_H
+#define MRIRECON_SPARSE_H
+
+#include "gridding/base/dev.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { SPARSE_AXES = 4 };
+
+/* Whether the device has them. The CPU has. */
+bool sparse_available(const struct dev *dev);
+
+/* ---- finite differences ---- */
+
+/* D: g[d][r] = x[r + e_d] - x[r] for each axis in `axes` (bit d: axis d), in ascending order; 0 at an axis' last pixel:
+ * nothing wraps round. |D|^2 <= 4 for each axis. */
+int sparse_difference(struct dev *dev, const int n[SPARSE_AXES], unsigned axes, const struct c32 *x, struct c32 *g);
+
+/* x = v + a D' g; v = NULL: 0. x may be v. */
+int sparse_difference_adjoint(struct dev *dev, const int n[SPARSE_AXES], unsigned axes, const struct c32 *v, float a,
+                              const struct c32 *g, struct c32 *x);
+
+/* The dual step of total variation (Beck and Teboulle 2009, doi:10.1109/TIP.2009.2028645, algorithm FGP) of `count`
+ * differences of `pixels` each, with |.| of all differences of a pixel:
+ *   q = r + c g;  q = q / max(1, |q|);  r = q + m (q - p);  p = q */
+int sparse_tv_step(struct dev *dev, size_t pixels, int count, float c, const struct c32 *g, float m, struct c32 *p,
+                   struct c32 *r);
+
+/* ---- wavelets ---- */
+
+/* Daubechies' orthonormal wavelets of 4 taps (1988, doi:10.1002/cpa.3160410705), periodic, `levels[d]` times along axis
+ * d, whose n must be a multiple of 2^levels: in place. Each level leaves [low | high] along each of its axes. The
+ * inverse is the adjoint. */
+int sparse_wavelet(struct dev *dev, const int n[SPARSE_AXES], const int levels[SPARSE_AXES], struct c32 *x);
+int sparse_wavelet_inverse(struct dev *dev, const int n[SPARSE_AXES], const int levels[SPARSE_AXES], struct c32 *x);
+
+/* y[(r + shift) mod n] = x[r]; x and y do not overlap; any shift. */
+int sparse_roll(struct dev *dev, const int n[SPARSE_AXES], const int shift[SPARSE_AXES], const struct c32 *x,
+                struct c32 *y);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

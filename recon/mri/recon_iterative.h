@@ -1,0 +1,34 @@
+/* recon_iterative.h: the iterative methods of step "images": coil images by gridding, coil maps from them, and a solver
+ * on the normal operator of sensitivity encoding. Only recon/mri/ includes this. */
+#ifndef MRIRECON_RECON_ITERATIVE_H
+#define MRIRECON_RECON_ITERATIVE_H
+
+#include "recon/mri/recon_gridder.h"
+
+struct iterative;
+
+/* The device on which iterative methods run: the job's own, or the CPU where that is a GPU without vector arithmetic,
+ * which is a decision of the report. *own (NULL: there is none) is given back by dev_free() once the step is over.
+ * Fails as dev_create(). */
+int iterative_device(struct recon_job *job, struct dev **own);
+
+/* Size of the images that are solved for: the encoded field of view, and the job's images where these are wider, in the
+ * voxels of the job's images. What lies outside the field of view of the job's images must be solved for, too: its
+ * samples are there. */
+void iterative_size(const struct recon_job *job, int n[3]);
+
+/* Device memory, in bytes, that images of g->n and g->most_coils coils take beside what gridding takes; false: more
+ * than can be counted. */
+bool iterative_bytes(const struct gridder *g, size_t *bytes);
+
+/* Allocates all of that but what lives during one image. Fails as dev_alloc(). */
+int iterative_create(struct iterative **out, struct gridder *g);
+void iterative_free(struct iterative *it);
+
+/* Image `f`, into the series. Fails as gridder_plan(), maps_estimate() and the solvers. */
+int iterative_frame(struct iterative *it, size_t f);
+
+/* What was iterated, for the report. */
+void iterative_report(struct iterative *it);
+
+#endif

@@ -1,0 +1,71 @@
+#include "recon/solve/prox.h"
+
+#include "gridding/base/vec.h"
+
+enum { LEAST = 16 }; /* elements of an axis' coarsest level */
+
+int wavelet_levels(int n)
+{
+    int levels = 0;
+    while (levels < WAVELET_LEVELS && n >> (levels + 1) >= LEAST)
+        levels++;
+    return levels;
+}
+
+int wavelet_multiple(int n)
+{
+    return 1 << wavelet_levels(n);
+}
+
+int prox_wavelet_open(struct prox_wavelet *p, struct dev *dev, const int n[SPARSE_AXES], double lambda, uint64_t seed)
+{
+    size_t elements = 1;
+    *p = (struct prox_wavelet){.dev = dev, .lambda = lambda, .seed = seed};
+    for (int d = 0; d < SPARSE_AXES; d++) {
+        p->n[d] = n[d];
+        p->levels[d] = wavelet_levels(n[d]);
+        elements *= (size_t)n[d];
+    }
+    return dev_alloc(dev, elements * sizeof *p->rolled, (void **)&p->rolled);
+}
+
+void prox_wavelet_close(struct prox_wavelet *p)
+{
+    dev_release(p->dev, p->rolled);
+    p->rolled = NULL;
+}
+
+/* splitmix64 (Steele et al. 2014, doi:10.1145/2660193.2660195) of the seed, the iteration and the axis. */
+static int shift_of(const struct prox_wavelet *p, int iteration, int axis)
+{
+    uint64_t z = p->seed + 0x9e3779b97f4a7c15 * (uint64_t)(SPARSE_AXES * iteration + axis + 1);
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    return (int)((z ^ z >> 31) >> 40 & ((1u << p->levels[axis]) - 1));
+}
+
+/* x = R' W' soft(W R x, lambda t), R being the shift. */
+static int apply(void *of, double t, int iteration, struct c32 *x)
+{
+    struct prox_wavelet *p = of;
+    size_t elements = 1;
+    int shift[SPARSE_AXES], back[SPARSE_AXES];
+    for (int d = 0; d < SPARSE_AXES; d++) {
+        shift[d] = shift_of(p, iteration, d);
+        back[d] = -shift[d];
+        elements *= (size_t)p->n[d];
+    }
+    int rc = sparse_roll(p->dev, p->n, shift, x, p->rolled);
+    if (rc == 0)
+        rc = sparse_wavelet(p->dev, p->n, p->levels, p->rolled);
+    if (rc == 0)
+        rc = vec_soft(p->dev, elements, (float)(p->lambda * t), p->rolled);
+    if (rc == 0)
+        rc = sparse_wavelet_inverse(p->dev, p->n, p->levels, p->rolled);
+    return rc == 0 ? sparse_roll(p->dev, p->n, back, p->rolled, x) : rc;
+}
+
+struct prox prox_wavelet(struct prox_wavelet *p)
+{
+    return (struct prox){p, apply};
+}

@@ -4,10 +4,10 @@
 #ifndef MRIRECON_KIND_RUN_H
 #define MRIRECON_KIND_RUN_H
 
+#include "recon/codec/decoder.h"
 #include "recon/recon.h"
 
 struct dev;
-struct decoder;
 struct json_t; /* libjansson's */
 
 /* How far a job is. */
@@ -38,7 +38,7 @@ struct job_request {
     const struct kind *kind;
     const struct param_values *values;
     int input;               /* the uploaded file, read-only; stays the caller's */
-    struct decoder *decoder; /* recon/codec/decoder.h: processes that read files */
+    struct decoder *decoder; /* processes that read files */
     uint64_t memory_bytes;   /* the most host memory that what was read may take; 0: three quarters of what is free */
     double decode_seconds;   /* of processor time for decoding, beside one for each MiB of the file; 0: 5 */
     double begun;            /* when the job began, CLOCK_MONOTONIC in seconds; 0: when it is run */
@@ -86,6 +86,11 @@ struct kind_run {
     int (*cache_create)(void **cache);
     void (*cache_free)(void *cache);
 };
+
+/* For read(): the limits that a job sets to decoding its input, and the poll of recon/codec/decoder.h that tells its
+ * listener (the context; may be NULL) that the input is read, and asks whether to stop. */
+struct decode_limits job_decode_limits(const struct job_request *request);
+int job_decode_canceled(void *listener);
 
 /* All kinds'; ends with NULL. */
 extern const struct kind_run *const kind_runs[];

@@ -34,7 +34,20 @@ $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(ARCHIVES)
 	$(link) $(LIBS_RECON) $(LIBS_GRIDDING)
 
 ## make unit            build the unit tests; tests/run build/tests/test_* runs them
-unit: $(UNIT)
+# The programs with the tables of tests/kinds/ in place of the product's: with a second kind of job.
+KINDS := $(addprefix $(BUILD)/kinds/,mrirecond mrirecon-worker mrirecon-codec)
+kind_objects = $(patsubst %,$(BUILD)/obj/tests/kinds/%.o,kinds_table histogram/histogram_kind $(1))
+$(KINDS): $(BUILD)/flags/link
+$(BUILD)/kinds/mrirecond: $(BUILD)/obj/daemon/daemon_main.o $(kind_objects) $(ARCHIVES)
+	$(link) $(LIBS_DAEMON)
+$(BUILD)/kinds/mrirecon-worker: $(BUILD)/obj/daemon/worker/worker_main.o \
+		$(call kind_objects,kind_runs histogram/histogram_run) $(ARCHIVES)
+	$(link) $(LIBS_RECON) $(LIBS_GRIDDING)
+$(BUILD)/kinds/mrirecon-codec: $(BUILD)/obj/recon/codec/codec_main.o \
+		$(call kind_objects,codec_formats histogram/histogram_codec) $(BUILD)/lib/recon.a $(BUILD)/lib/gridding.a
+	$(link) $(LIBS_CODEC)
+
+unit: $(UNIT) $(KINDS)
 ## make bench           build the benchmarks into build/bench
 bench: $(BENCH) $(if $(GPU),$(BUILD)/bench/mrirecond-bench) all
 

@@ -13,6 +13,7 @@ const struct route http_routes[] = {
     {"POST", "/v1/jobs/*/cancel", ROLE_SUBMIT, NULL, route_cancel_work, route_cancel, 0},
     {"POST", "/v1/jobs/*/resubmit", ROLE_SUBMIT, NULL, route_resubmit_work, route_submit, ROUTE_QUERY},
     {"GET", "/v1/jobs/*/events", ROLE_READ, NULL, NULL, route_events, 0},
+    {"GET", "/v1/jobs/*/results", ROLE_READ, NULL, NULL, route_results, 0},
     {"GET", "/v1/jobs/*/results/*", ROLE_READ, NULL, NULL, route_result, ROUTE_QUERY},
     {"OPTIONS", "/v1/uploads", ROLE_NOBODY, NULL, NULL, route_uploads_options, ROUTE_TUS},
     {"POST", "/v1/uploads", ROLE_SUBMIT, route_upload_create_begin, route_upload_create_work, route_upload_create,

@@ -77,6 +77,7 @@ int route_upload_delete(struct request *request);
 int route_events(struct request *request);
 
 /* routes_results.c */
+int route_results(struct request *request);
 int route_result(struct request *request);
 /* Answer with this file of a job that succeeded; it is made where it is not there, and the request then waits. */
 int result_answer(struct request *request, const struct job *job, struct result_file file, const char *const *headers);

@@ -240,7 +240,45 @@ static int name_answer(struct request *request, const struct job *job, const cha
     return rc ? rc : file_answer(request, job, name, fd, bytes, stamp, NULL);
 }
 
-int route_result(struct request *request)
+/* A format that a result can be had in; `bytes` is null until it is made. */
+static json_t *format_pack(const struct service *service, const struct job *job, struct result_file file)
+{
+    const struct kind *kind = kind_find(job->kind);
+    const struct kind_result *result = &kind->results[file.result];
+    const struct file_format *format = &result->form->formats[file.format];
+    char name[KIND_FILE_NAME], href[JOB_ID + KIND_FILE_NAME + 40];
+    int fd;
+    int64_t bytes, stamp;
+    kind_file_name(kind, file, name);
+    snprintf(href, sizeof href, "/v1/jobs/%s/results/%s?format=%s", job->id, result->name, format->name);
+    bool made = spool_result_open(service->core.spool, job->id, name, &fd, &bytes, &stamp) == 0;
+    if (made)
+        close(fd);
+    return json_pack("{s:s, s:s, s:s, s:s, s:o}", "format", format->name, "type", format->media, "file", name, "href",
+                     href, "bytes", made ? json_integer((json_int_t)bytes) : json_null());
+}
+
+/* The job's results, each with all that it can be had as. */
+static int list_answer(struct request *request, const struct job *job)
+{
+    const struct kind *kind = kind_find(job->kind);
+    json_t *list = json_array();
+    for (int i = 0; kind && kind->results[i].name; i++) {
+        const struct kind_result *result = &kind->results[i];
+        json_t *formats = json_array();
+        for (int f = 0; result->form->formats[f].name; f++)
+            json_array_append_new(formats, format_pack(request->service, job, (struct result_file){i, f}));
+        if (result_is_there(request->service, job, (struct result_file){i, 0}))
+            json_array_append_new(
+                list, json_pack("{s:s, s:s, s:O}", "name", result->name, "help", result->help, "formats", formats));
+        json_decref(formats);
+    }
+    return http_answer_json(request, 200, json_pack("{s:s, s:o}", "id", job->id, "results", list), NULL);
+}
+
+/* Wait for the job's end, where the request asks for that; then answer with the result `name`, or the list of all
+ * (NULL). */
+static int results_answer(struct request *request, const char *name)
 {
     struct job job = {.state = JOB_QUEUED};
     int rc = request_job(request, request->part[2], &job);
@@ -252,7 +290,17 @@ int route_result(struct request *request)
     }
     rc = job_check(&job);
     if (!rc)
-        rc = name_answer(request, &job, request->part[4]);
+        rc = name ? name_answer(request, &job, name) : list_answer(request, &job);
     job_clear(&job);
     return rc;
+}
+
+int route_results(struct request *request)
+{
+    return results_answer(request, NULL);
+}
+
+int route_result(struct request *request)
+{
+    return results_answer(request, request->part[4]);
 }

@@ -44,11 +44,19 @@ static json_t *param_pack(const struct param *param)
     return packed;
 }
 
+static json_t *result_pack(const struct kind_result *result)
+{
+    json_t *formats = json_array();
+    for (const struct file_format *format = result->form->formats; format->name; format++)
+        json_array_append_new(formats, json_pack("{s:s, s:s}", "format", format->name, "type", format->media));
+    return json_pack("{s:s, s:s, s:o}", "name", result->name, "help", result->help, "formats", formats);
+}
+
 int route_kinds(struct request *request)
 {
     json_t *list = json_array();
     for (const struct kind *const *of = kinds, *kind; (kind = *of); of++) {
-        json_t *params = json_array(), *inputs = json_array(), *steps = json_array();
+        json_t *params = json_array(), *inputs = json_array(), *results = json_array(), *steps = json_array();
         for (const struct param *param = kind->params; param->name; param++)
             json_array_append_new(params, param_pack(param));
         for (const struct kind_input *input = kind->inputs; input->name; input++) {
@@ -56,11 +64,14 @@ int route_kinds(struct request *request)
             snprintf(text, sizeof text, "%s (%s, %s)", input->help, input->ending, input->media);
             json_array_append_new(inputs, json_string(text));
         }
+        for (const struct kind_result *result = kind->results; result->name; result++)
+            json_array_append_new(results, result_pack(result));
         for (const struct kind_step *step = kind->steps; step->name; step++)
             json_array_append_new(
                 steps, json_pack("{s:s, s:s, s:s?}", "name", step->name, "help", step->help, "unit", step->unit));
-        json_array_append_new(list, json_pack("{s:s, s:s, s:o, s:o, s:o}", "name", kind->name, "help", kind->help,
-                                              "parameters", params, "inputs", inputs, "steps", steps));
+        json_array_append_new(list,
+                              json_pack("{s:s, s:s, s:o, s:o, s:o, s:o}", "name", kind->name, "help", kind->help,
+                                        "parameters", params, "inputs", inputs, "results", results, "steps", steps));
     }
     return http_answer_json(request, 200, json_pack("{s:o}", "kinds", list), NULL);
 }

@@ -4,7 +4,6 @@
 #include "recon/mri/recon_steps.h"
 
 #include "gridding/base/err.h"
-#include "gridding/base/host_memory.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -17,15 +16,6 @@ struct recon_input {
     struct scan scan;
     double seconds, finished; /* what reading took, and when it was done */
 };
-
-enum { DECODE_SECONDS = 5 }; /* a small scan takes some thousandths of one */
-
-static int canceled(void *context)
-{
-    const struct job_listener *listener = context;
-    const struct step_progress now = {.step = RECON_STEP_DECODE};
-    return listener && listener->progress && listener->progress(listener->context, &now) != 0;
-}
 
 /* What the parameters add to the file; recon_check() has passed them. */
 static void wanted_fill(struct scan_wanted *wanted, const struct param_values *values)
@@ -43,16 +33,13 @@ static void wanted_fill(struct scan_wanted *wanted, const struct param_values *v
 static int recon_read(void **out, const struct job_request *request, const struct job_listener *listener)
 {
     struct scan_wanted wanted;
-    const struct decode_limits limits = {
-        .bytes = request->memory_bytes ? request->memory_bytes : host_memory_available() / 4 * 3,
-        .seconds = request->decode_seconds > 0 ? request->decode_seconds : DECODE_SECONDS,
-    };
+    const struct decode_limits limits = job_decode_limits(request);
     struct recon_input *input = calloc(1, sizeof *input);
     if (!input)
         return err_set(ERR_NO_MEMORY, "No memory to read a scan.");
     wanted_fill(&wanted, request->values);
     double start = recon_clock();
-    int rc = scan_decode(&input->scan, request->decoder, request->input, &wanted, &limits, canceled,
+    int rc = scan_decode(&input->scan, request->decoder, request->input, &wanted, &limits, job_decode_canceled,
                          (void *)(uintptr_t)listener);
     input->finished = recon_clock();
     input->seconds = input->finished - start;

@@ -73,7 +73,8 @@ def roles(daemon):
 # What each request takes at least; of a job or an upload, that it is the sender's own, but for those who see all.
 RIGHTS = {
     "GET /": "read", "GET /v1/kinds": "read", "GET /metrics": "read", "GET /v1/jobs": "read", "GET /v1/jobs/{id}": "read",
-    "GET /v1/jobs/{id}/events": "read", "GET /v1/jobs/{id}/results/{name}": "read", "GET /v1/uploads/{id}": "read", "POST /v1/jobs": "submit",
+    "GET /v1/jobs/{id}/events": "read", "GET /v1/jobs/{id}/results": "read",
+    "GET /v1/jobs/{id}/results/{name}": "read", "GET /v1/uploads/{id}": "read", "POST /v1/jobs": "submit",
     "POST /v1/jobs/{id}/cancel": "submit", "POST /v1/jobs/{id}/resubmit": "submit", "DELETE /v1/jobs/{id}": "submit", "POST /v1/uploads": "submit",
     "PATCH /v1/uploads/{id}": "submit", "DELETE /v1/uploads/{id}": "submit", "DELETE /v1/jobs": "admin", "OPTIONS /v1/uploads": "nobody",
     "GET /livez": "nobody", "GET /readyz": "nobody", "GET /healthz": "nobody", "GET /v2/health/live": "nobody", "GET /v2/health/ready": "nobody"}
@@ -243,9 +244,9 @@ def audit(daemon):
     identity = daemon.job_of("submit")
     lines = []
 
-    def told(line):  # a line is written when its answer has been sent
+    def told(line, of=f"job={identity} "):  # a line is written when its answer has been sent
         lines.append(line)
-        wait_until(lambda: f"audit: {line}\n" in daemon.read_log(), f"the line {line}")
+        wait_until(lambda: f"{of}audit: {line}\n" in daemon.read_log(), f"the line {line}")
     told("client=mri1 role=submit peer=127.0.0.1 POST /v1/jobs 202")
     daemon.ended(identity)
     daemon.as_("read", "GET", f"/v1/jobs/{identity}/results/image").expect(200)
@@ -257,9 +258,9 @@ def audit(daemon):
     seen = [line.split("audit: ", 1)[1] for line in daemon.read_log().splitlines() if f"job={identity} audit: " in line]
     same(sorted(seen), sorted(lines), "audit lines")
     daemon.get("/v1/jobs").problem(401, "unauthorized")
-    told("client=- role=nobody peer=127.0.0.1 GET /v1/jobs 401")
+    told("client=- role=nobody peer=127.0.0.1 GET /v1/jobs 401", "")
     daemon.as_("other", "GET", f"/v1/jobs/{'0' * 26}").problem(404, "not-found")
-    told("client=mri2 role=submit peer=127.0.0.1 GET /v1/jobs/* 404")
+    told("client=mri2 role=submit peer=127.0.0.1 GET /v1/jobs/* 404", "")
     assert not any(token[4:] in daemon.read_log() for token in daemon.token.values()), "a token stands in the log"
 
 

@@ -1,0 +1,17 @@
+/* What build/kinds/mrirecon-codec reads and derives: the formats of the test's kind alone. */
+#include "recon/codec/codec_formats.h"
+
+#include "tests/kinds/histogram/histogram.h"
+
+const struct codec_reader codec_readers[] = {{"csv", histogram_decode}, {.format = NULL}};
+const struct codec_converter codec_converters[] = {{&histogram_form, histogram_convert}, {.form = NULL}};
+
+int codec_init(void)
+{
+    return 0;
+}
+
+int codec_warm_up(void)
+{
+    return 0;
+}

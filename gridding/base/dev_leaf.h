@@ -14,7 +14,7 @@ extern "C" {
 
 struct nufft_leaf; /* gridding/nufft/nufft_leaf.h */
 struct convolution_leaf;
-struct range_leaf; /* gridding/range/sums_leaf.h */
+struct range_leaf;  /* gridding/range/sums_leaf.h */
 struct sparse_leaf; /* gridding/sparse/sparse_leaf.h */
 
 /* The inside of vec.h: the same functions, on vectors of this device. */
@@ -46,8 +46,8 @@ struct dev_leaf {
     int (*zero)(struct dev *dev, void *device, size_t bytes);
     const struct nufft_leaf *nufft;
     const struct convolution_leaf *convolution;
-    const struct vec_leaf *vec;     /* NULL: this device has no vector arithmetic */
-    const struct range_leaf *range; /* NULL: this device has no sums of limited range but those of a NUFFT */
+    const struct vec_leaf *vec;       /* NULL: this device has no vector arithmetic */
+    const struct range_leaf *range;   /* NULL: this device has no sums of limited range but those of a NUFFT */
     const struct sparse_leaf *sparse; /* NULL: nor wavelets and differences */
 };
 

@@ -1,6 +1,7 @@
 /* Sums of limited range on the CPU (gridding/range/sums.h) against sums in double precision: the potential of charges
  * (CutCP), blobs with a radius each, forces between bodies, pair counts; open and periodic edges, cut-offs and bin
  * faces hit exactly, bins from empty to very dense. */
+#include "gridding/base/dev_leaf.h"
 #include "gridding/base/err.h"
 #include "gridding/range/sums.h"
 #include "tests/random.h"
@@ -705,6 +706,21 @@ static void what_cannot_be_summed_is_refused(void **state)
     dev_free(dev);
 }
 
+static void a_device_without_sums_says_so(void **state)
+{
+    (void)state;
+    struct dev_leaf leaf = dev_leaf_cpu;
+    leaf.range = NULL;
+    struct dev dev = {.leaf = &leaf, .threads = 1, .name = "gpu 0 (bare)"};
+    const struct range_box box = {3, {4, 4, 4}, {0, 0, 0}, {1, 1, 1}, OPEN3};
+    const float at[3] = {1, 1, 1};
+    struct range_points *points = NULL;
+    assert_false(range_available(&dev));
+    assert_int_equal(range_points_create(&points, &dev, &box, 1, 1, at, NULL), ERR_NO_DEVICE);
+    assert_non_null(strstr(err_last()->text, "gpu 0 (bare)"));
+    assert_null(points);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -717,6 +733,7 @@ int main(void)
         cmocka_unit_test(pair_counts),
         cmocka_unit_test(parts_sum_to_the_whole),
         cmocka_unit_test(what_cannot_be_summed_is_refused),
+        cmocka_unit_test(a_device_without_sums_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

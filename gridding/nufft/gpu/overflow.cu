@@ -4,9 +4,9 @@
  * A chunk of transforms is fetched and summed at a time. While the GPU takes a chunk through gridding and FFT, the CPU
  * sums the next one. */
 #include "gridding/nufft/gpu/nufft_gpu.cuh"
+#include "gridding/base/clock.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 
@@ -31,11 +31,6 @@ struct nufft_gpu_overflow {
     int fetched_first, fetched_count; /* the chunk that is being fetched; 0: none */
     int first, transforms;            /* the chunk that packed holds or gets */
 };
-
-static double now(void)
-{
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 /* ---- making ---- */
 
@@ -290,10 +285,10 @@ static int sum_chunk(struct nufft_gpu *plan, int batch, const struct c32 *data, 
     int rc = gpu_check(cudaEventSynchronize(o->fetched), "Fetching samples that overflow");
     if (rc)
         return rc;
-    double start = now();
+    double start = clock_seconds();
     o->ops->scatter(o->cpu, o->fetched_count, o->host_values, o->host_packed);
     if (plan->clock.used > 0)
-        plan->clock.turn[plan->clock.used - 1].cpu = now() - start;
+        plan->clock.turn[plan->clock.used - 1].cpu = clock_seconds() - start;
     o->first = o->fetched_first;
     o->transforms = o->fetched_count;
     int next = o->first + o->transforms;

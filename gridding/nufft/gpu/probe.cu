@@ -1,9 +1,9 @@
 /* How many samples a bin keeps on the GPU: measured on this machine, with this trajectory. Plans of three depths run on
  * made-up data; from them a model (gridding/range/overflow.h) tells what any depth takes. */
 #include "gridding/nufft/gpu/nufft_gpu.cuh"
+#include "gridding/base/clock.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 
 enum {
@@ -24,11 +24,6 @@ struct prober {
     double least_total; /* of the adjoint with nothing overflowing */
 };
 
-static double now(void)
-{
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 /* What a plan of a depth takes for one transform. Probes of one prober are told in relation to the first. */
 static int measure(struct prober *p, struct nufft_gpu *plan, struct overflow_probe *probe)
 {
@@ -36,11 +31,11 @@ static int measure(struct prober *p, struct nufft_gpu *plan, struct overflow_pro
     double least = 1e30;
     int rc = 0;
     for (int run = 0; !rc && run < PROBE_RUNS; run++) {
-        double start = now();
+        double start = clock_seconds();
         rc = p->leaf->adjoint_squares(plan, p->transforms, p->data, p->squares);
         if (!rc)
             rc = p->leaf->finish(plan, &times);
-        double total = (now() - start) / p->transforms;
+        double total = (clock_seconds() - start) / p->transforms;
         if (run == 0 || total >= least)
             continue;
         least = total;

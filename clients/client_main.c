@@ -1,5 +1,6 @@
 /* mrirecon: the command line of mrirecond. One table drives dispatch and help. */
 #include "clients/commands.h"
+#include "clients/attach.h"
 #include "clients/pack.h"
 #include "clients/simulate.h"
 
@@ -89,6 +90,8 @@ static const struct command_row command_rows[] = {
      "Write one scan of arrays in files of their own (.npy, or BART's .cfl), to be sent with size=X,Y. Needs no "
      "server.",
      2, 1000, 0, NULL},
+    {"attach-trajectory", "SCAN OUT.h5 TRAJECTORY.npy",
+     "Write a converted scan once more, with a trajectory [readout, sample, 2 to 4]. Needs no server.", 3, 3, 0, NULL},
     {"completion", "SHELL", "Print the completion script for bash or zsh; use: source <(mrirecon completion bash).", 1,
      1, 0, NULL},
 };
@@ -179,10 +182,12 @@ static int own_line(const struct command_row *command, int argc, char **argv)
 {
     if (strcmp(command->name, "simulate") == 0)
         return simulate_main(argc, argv);
-    if (strcmp(command->name, "pack") == 0 && argc > 1 && strcmp(argv[1], "--help") != 0 && strcmp(argv[1], "-h") != 0)
-        return pack_main(argc - 1, argv + 1);
     const struct command_tables tables = {command_rows, COMMAND_ROWS, option_rows, OPTION_ROWS, EVERYWHERE};
     bool asks = argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
+    if (strcmp(command->name, "pack") == 0 && !asks)
+        return pack_main(argc - 1, argv + 1);
+    if (strcmp(command->name, "attach-trajectory") == 0 && !asks)
+        return attach_main(argc - 1, argv + 1);
     if (asks)
         help_command(command);
     else if (argc != 2)

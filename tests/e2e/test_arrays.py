@@ -150,6 +150,52 @@ def not_packed():
     assert done.returncode == 1 and "File exists" in done.stderr, done
 
 
+@test("mrirecon attach-trajectory: a scan without its trajectory becomes the scan with it")
+def attached(daemon):
+    bare = scans.Scan(SCAN.traj[..., :0], SCAN.data, (24, 20, 1))
+    bare.heads["idx"]["kspace_encode_step_1"] = bare.heads["idx"]["kspace_encode_step_1"][::-1]
+    bare.heads["position"] = (3, 4, 5)
+    scan, out = bare.write(f"{FOLDER.name}/bare.h5"), f"{FOLDER.name}/whole.h5"
+    with open(scan, "rb") as file:
+        daemon.fails(file.read(), QUERY, "trajectory-missing")
+
+    def attach(trajectory):
+        np.save(f"{FOLDER.name}/attached.npy", trajectory)
+        return subprocess.run([f"{BIN}/mrirecon", "attach-trajectory", scan, out, f"{FOLDER.name}/attached.npy"], capture_output=True, text=True)
+
+    images = []
+    longer = np.concatenate([SCAN.traj[::-1], SCAN.traj[:1]])  # a line that the scan does not have: by line it is wrong, and is said
+    for trajectory in (SCAN.traj, np.asfortranarray(SCAN.traj.astype("f8"))):
+        same(attach(trajectory).stderr, "", "what attach-trajectory says")
+        with h5py.File(out) as file:
+            head = file["dataset/data"][4]["head"]
+            same((tuple(head["position"]), int(head["idx"]["kspace_encode_step_1"]), int(head["trajectory_dimensions"])), ((3, 4, 5), 26, 3), "head")
+        with open(out, "rb") as file:
+            images.append(run(daemon, file.read(), "dcf=given")[1])
+        done = attach(SCAN.traj)
+        assert done.returncode == 1 and "is there already" in done.stderr, done
+        os.unlink(out)
+    close(images[0][0], SCAN.adjoint())
+    assert (images[0] == images[1]).all(), "other images"
+    for trajectory, said in ((longer, "32 readouts"), (SCAN.traj[:, :-1], "48 samples"), (SCAN.traj[..., :1], "2 to 4"), (KSPACE, "real numbers")):
+        done = attach(trajectory)
+        assert done.returncode == 1 and said in done.stderr and not os.path.exists(out), done
+
+
+@test("mrirecon attach-trajectory: readouts that repeat take the trajectory of their line")
+def attached_by_line(daemon):
+    twice = scans.Scan(np.concatenate([SCAN.traj[::-1, :, :0]] * 2), np.concatenate([SCAN.data[::-1]] * 2), (24, 20, 1))
+    twice.heads["idx"]["kspace_encode_step_1"] = np.tile(np.arange(31)[::-1], 2)
+    twice.heads["idx"]["repetition"] = np.repeat([0, 1], 31)
+    scan, out = twice.write(f"{FOLDER.name}/twice.h5"), f"{FOLDER.name}/both.h5"
+    np.save(f"{FOLDER.name}/lines.npy", SCAN.traj)
+    subprocess.run([f"{BIN}/mrirecon", "attach-trajectory", scan, out, f"{FOLDER.name}/lines.npy"], check=True)
+    with open(out, "rb") as file:
+        images = run(daemon, file.read(), "dcf=given")[1]
+    for image in images:
+        close(image, SCAN.adjoint())
+
+
 @test("what is missing or too much is said")
 def refusals(daemon):
     body = npz(kspace=KSPACE, trajectory=TRAJECTORY)

@@ -309,7 +309,7 @@ def kinds(daemon):
     assert {"method", "dcf", "kernel", "tolerance", "coils", "output", "traj_units"} <= set(params), params
     for param in params.values():
         assert len(param["help"]) > 10 and param["help"][-1] in ".?)" and "default" in param, param
-        assert param["type"] in ("choice", "int", "real", "text"), param
+        assert param["type"] in ("choice", "set", "int", "real", "text"), param
     same(set(params["dcf"]["choices"]), {"auto", "given", "none", "analytic", "pipe", "voronoi"}, "choices of dcf")
     same((params["bin_depth"]["choices"], params["bin_depth"]["min"], params["bin_depth"]["default"]), (["auto", "none"], 1, "auto"), "bin_depth")
     same((float(params["tolerance"]["min"]), float(params["tolerance"]["max"])), (1e-6, 1e-1), "range of tolerance")

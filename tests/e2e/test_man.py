@@ -54,9 +54,9 @@ def daemon():
 @test("mrirecon(1) has every command and option of mrirecon and of its simulator, their defaults, and no other")
 def command():
     text, general, simulator = page("mrirecon.1"), said("mrirecon", "--help"), said("mrirecon", "simulate", "--help")
-    commands = set(re.findall(r"^  (\w+)  ", general.split("Options:")[0], re.M)) | {"help"}
+    commands = set(re.findall(r"^  ([\w-]+)  ?", general.split("Options:")[0], re.M)) | {"help"}
     assert len(commands) > 10, commands
-    same(set(re.findall(r"^\.TP\n\.(?:B|BI|BR) (\w+)", text.split(".SH COMMANDS")[1].split(".SH OPTIONS")[0], re.M)), commands, "commands")
+    same(set(re.findall(r"^\.TP\n\.(?:B|BI|BR) ([\w-]+)", text.split(".SH COMMANDS")[1].split(".SH OPTIONS")[0], re.M)), commands, "commands")
     listed, simulated = text.split(".SH OPTIONS")[1].split(".SH ENVIRONMENT")[0].split(".SS Options of simulate")
     heads = r"^\.TP\n\.(?:B|BI|BR) (--[a-z-]+)"
     same(set(re.findall(heads, listed, re.M)), options(general.split("Options:")[1].split("A first")[0]) | {"--help", "--version"}, "options")

@@ -150,7 +150,38 @@ static void test_lambda_and_sizes(void **state)
     flat_free(&flat);
 }
 
-/* A field of view of 62 pixels has no wavelet levels of its own: a larger image is solved for, and cut. */
+/* The maps that an iterative method used, of the image's field of view: their squares sum to 1 where there are any. */
+static void test_maps_are_a_result(void **state)
+{
+    (void)state;
+    struct flat flat;
+    struct job_outcome out = {0};
+    scan_make(&flat, SIZE, 1, 0, NULL);
+    flat.encodings[0].recon_matrix[0] = SIZE / 2;
+    flat.encodings[0].recon_fov_mm[0] /= 2;
+    run_method(&flat, "cg-sense", "results=image,maps iterations=2", &out);
+    const struct job_result *result = job_outcome_find(&out, "maps");
+    assert_non_null(result);
+    const struct image_series *maps = result->of;
+    const size_t pixels = SIZE * SIZE / 2;
+    size_t support = 0;
+    assert_int_equal(maps->channels, COILS);
+    assert_int_equal(maps->size[0], SIZE / 2);
+    for (size_t i = 0; i < pixels; i++) {
+        double sum = 0;
+        for (size_t c = 0; c < COILS; c++)
+            sum += pow(maps->data[2 * (c * pixels + i)], 2) + pow(maps->data[2 * (c * pixels + i) + 1], 2);
+        assert_true(sum == 0 || fabs(sum - 1) < 1e-4);
+        support += sum > 0;
+        /* Where there is no map there is no image. */
+        assert_true(sum > 0 || images_of(&out)->data[i] < 0.1);
+    }
+    assert_true(support > pixels / 3);
+    drop(&out);
+    flat_free(&flat);
+}
+
+/* A field of view of 63 pixels has no wavelet levels of its own: a larger image is solved for, and cut. */
 static void test_odd_sizes(void **state)
 {
     (void)state;
@@ -309,6 +340,7 @@ int main(void)
         cmocka_unit_test_setup(test_methods_improve_on_the_adjoint, random_reset),
         cmocka_unit_test_setup(test_scale_and_bits, random_reset),
         cmocka_unit_test_setup(test_lambda_and_sizes, random_reset),
+        cmocka_unit_test_setup(test_maps_are_a_result, random_reset),
         cmocka_unit_test_setup(test_odd_sizes, random_reset),
         cmocka_unit_test_setup(test_progress_and_cancel, random_reset),
         cmocka_unit_test_setup(test_refusals, random_reset),

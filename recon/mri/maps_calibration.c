@@ -160,8 +160,8 @@ static size_t diagonal_fill(struct calibration *c)
 /* c->cut from s_0^2, by power iteration from the column of M that has most. */
 static int cut_find(struct calibration *c)
 {
-    struct rows x, y;
-    const bool room = rows_create(&x, c->n) & rows_create(&y, c->places);
+    struct rows x = {.re = NULL}, y = {.re = NULL};
+    const bool room = rows_create(&x, c->n) && rows_create(&y, c->places);
     double value = 0;
     if (room)
         x.re[diagonal_fill(c)] = 1;
@@ -341,7 +341,7 @@ static int calibration_create(struct calibration *c)
     c->a_re = malloc(c->n * c->places * sizeof *c->a_re);
     c->a_im = malloc(c->n * c->places * sizeof *c->a_im);
     c->rest = malloc(c->n * sizeof *c->rest);
-    const bool room = rows_create(&c->l, c->rank_most * c->n) & rows_create(&c->v, c->rank_most * c->n) &
+    const bool room = rows_create(&c->l, c->rank_most * c->n) && rows_create(&c->v, c->rank_most * c->n) &&
                       rows_create(&c->r, c->rank_most * c->rank_most);
     return room && c->a_re && c->a_im && c->rest
                ? 0

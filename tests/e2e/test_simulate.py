@@ -54,6 +54,22 @@ for test_trajectory, test_matrix in TRAJECTORIES:
     test(f"{test_trajectory}: dcf=auto gives the phantom")(from_phantom(test_trajectory, test_matrix, "kind=recon"))
 
 
+@test("few spokes: iterative methods come nearer to the phantom than the adjoint, and tell how")
+def iterative(daemon):
+    truth = f"{FOLDER.name}/few-truth.npy"
+    path = simulate("few", "--trajectory", "golden", "--matrix", "64", "--coils", "6", "--readouts", "20", "--noise", "0.005", "--truth", truth)
+    expected = np.abs(np.load(truth)).reshape(64, 64)
+    errors = []
+    for method in ("adjoint", "cg-sense", "l1-wavelet", "tv"):
+        seen, job = submitted(daemon, path, f"kind=recon&method={method}")
+        errors.append(scans.nrmse(seen[0, 0, 0], expected, np.ones((64, 64), bool), fit=True))
+        decided = {entry["what"]: entry["value"] for entry in job["report"]["decisions"]}
+        same("lambda" in decided and decided.get("coils") == "sense", method != "adjoint", f"decisions of {method}: {decided}")
+    assert all(error < errors[0] / 2 for error in errors[1:]), f"NRMSE of adjoint, cg-sense, l1-wavelet, tv: {errors}"
+    problem = daemon.submit(b"scan", "kind=recon&iterations=5").expect(400).json()
+    same(problem["code"], "bad-parameter", problem["detail"])
+
+
 @test("coils and noise: eight coils give the phantom times the coils' sensitivity, noise raises the error")
 def coils_and_noise(daemon):
     errors = []

@@ -3,8 +3,8 @@
 
 tests/bench/plot.py LINES.jsonl FOLDER
 
-Writes FOLDER/plots/{access,binning,depth,table}.svg and the tables of FOLDER/experiments.md, which stand between
-<!-- name --> and <!-- end -->. Standard library only. The repository's own: tests/bench/plot.py docs/plots/thesis.jsonl docs
+Writes FOLDER/plots/{access,binning,depth,table}.svg and the tables of FOLDER/experiments.md and
+FOLDER/notebook/lab-manual.md, between <!-- name --> and <!-- end -->. Standard library only. The repository's own: tests/bench/plot.py docs/plots/thesis.jsonl docs
 """
 import json
 import math
@@ -347,11 +347,15 @@ def claims_table(by):
     return table(["claim", "source"] + names + ["today"], rows)
 
 
-def insert(text, name, content):
+# The pages, and the tables of each.
+PAGES = {"experiments.md": ("device", "claims", "access", "binning", "depth"), "notebook/lab-manual.md": ("device", "table 2", "table 4")}
+
+
+def insert(text, page, name, content):
     """Replace what stands between <!-- name --> and <!-- end -->."""
     head, found, rest = text.partition(f"<!-- {name} -->\n")
     if not found or "<!-- end -->" not in rest:
-        sys.exit(f"plot.py: experiments.md has no <!-- {name} --> ... <!-- end -->")
+        sys.exit(f"plot.py: {page} has no <!-- {name} --> ... <!-- end -->")
     return head + found + content + "\n" + rest[rest.index("<!-- end -->"):]
 
 
@@ -370,18 +374,23 @@ def main():
           ("product", "#1d6f3f")])
     draw_depth(by["depth"], folder)
     draw_table(by["table"], folder)
-    page = os.path.join(sys.argv[2], "experiments.md")
-    with open(page, encoding="utf-8") as file:
-        text = file.read()
-    text = insert(text, "device", f"{lines[0]['date']}, {lines[0]['device']}, {lines[0]['threads']} CPU threads.")
-    text = insert(text, "claims", claims_table(by))
-    text = insert(text, "access", by_set_table(by["access"], "gather, ms", lambda r: "adjoint_ms" if r.get("product") else "gather_ms"))
-    text = insert(text, "binning", by_set_table(by["binning"], "binning, ms", lambda r: "binning_ms"))
-    text = insert(text, "depth", depth_table(by["depth"]))
-    text = insert(text, "table 2", lab_table(by["table"], "table 2: regular bins"))
-    text = insert(text, "table 4", lab_table(by["table"], "table 4: sort-reduce"))
-    with open(page, "w", encoding="utf-8") as file:
-        file.write(text)
+    tables = {
+        "device": f"{lines[0]['date']}, {lines[0]['device']}, {lines[0]['threads']} CPU threads.",
+        "claims": claims_table(by),
+        "access": by_set_table(by["access"], "gather, ms", lambda r: "adjoint_ms" if r.get("product") else "gather_ms"),
+        "binning": by_set_table(by["binning"], "binning, ms", lambda r: "binning_ms"),
+        "depth": depth_table(by["depth"]),
+        "table 2": lab_table(by["table"], "table 2: regular bins"),
+        "table 4": lab_table(by["table"], "table 4: sort-reduce"),
+    }
+    for page, names in PAGES.items():
+        path = os.path.join(sys.argv[2], page)
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        for name in names:
+            text = insert(text, page, name, tables[name])
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
 
 
 if __name__ == "__main__":

@@ -260,10 +260,10 @@ static int take_up(struct batch *batch)
     }
     int failed = count_of(batch, SCAN_FAILED) + count_of(batch, SCAN_CANCELED);
     if (count_of(batch, SCAN_NEW) < batch->count)
-        fprintf(stderr, "mrirecon: going on with a batch: %d of %d scans are done, %d on the server\n",
+        fprintf(stderr, "mrirecon: continuing a batch: %d of %d scans are done, %d on the server\n",
                 count_of(batch, SCAN_SUCCEEDED) + failed, batch->count, count_of(batch, SCAN_SENT));
     if (failed)
-        fprintf(stderr, "mrirecon: %d failed before and stay so; --retry tries them again\n", failed);
+        fprintf(stderr, "mrirecon: %d failed before; --retry tries them again\n", failed);
     return 0;
 }
 
@@ -329,11 +329,12 @@ static int out_make(struct batch *batch)
 {
     struct stat scans, images;
     if (mkdir(batch->out, 0777) != 0 && errno != EEXIST)
-        return err_set(ERR_IO, "The folder %s cannot be made: %s. Name another by --out.", batch->out, strerror(errno));
+        return err_set(ERR_IO, "The folder %s cannot be created: %s. Use --out to give another.", batch->out,
+                       strerror(errno));
     if (stat(batch->folder, &scans) != 0 || stat(batch->out, &images) != 0)
         return err_set(ERR_IO, "The folder %s cannot be used: %s.", batch->out, strerror(errno));
     if (scans.st_dev == images.st_dev && scans.st_ino == images.st_ino)
-        return err_set(ERR_IO, "Images go to another folder than that of the scans; name one by --out.");
+        return err_set(ERR_IO, "The images' folder must differ from the scans'; use --out to give one.");
     return 0;
 }
 

@@ -29,7 +29,7 @@ static int name_refused(const char *folder, const char *name)
     for (char *c = shown; *c; c++)
         if ((unsigned char)*c >= 0x80)
             *c = '?';
-    return err_set(ERR_IO, "%s holds a file whose name is not UTF-8, \"%s\". Rename it.", folder, shown);
+    return err_set(ERR_IO, "%s contains a file whose name is not UTF-8, \"%s\". Rename it.", folder, shown);
 }
 
 static int scan_add(const char *folder, const char *name, const struct stat *there, struct scan_entry **entry,
@@ -94,7 +94,7 @@ int folder_read(const char *folder, struct scan_entry **entry, int *count)
     }
     closedir(stream);
     if (!rc && *count == 0)
-        rc = err_set(ERR_IO, "%s holds no scan: no file whose name ends in .h5, .mrd or .npz.", folder);
+        rc = err_set(ERR_IO, "%s contains no scan: no file whose name ends in .h5, .mrd or .npz.", folder);
     if (!rc) {
         qsort(*entry, (size_t)*count, sizeof **entry, scan_compare);
         rc = images_part(*entry, *count);

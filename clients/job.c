@@ -71,7 +71,7 @@ bool client_format(const struct client_options *options, const char **format, co
 
 int client_wrong_format(const char *wrong)
 {
-    fprintf(stderr, "mrirecon: no form of image is known by \"%s\". Those there are:", wrong);
+    fprintf(stderr, "mrirecon: there is no image format \"%s\". The formats are:", wrong);
     for (int i = 0; i < IMAGE_FORMATS; i++)
         fprintf(stderr, " %s", image_format_name((enum image_format)i));
     fprintf(stderr, "; --format names one.\n");

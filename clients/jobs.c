@@ -55,7 +55,7 @@ static int follow(struct server *server, const char *id, json_t **out)
     progress_end(&progress);
     if (rc == ERR_CANCELED || out_of_reach)
         fprintf(stderr,
-                "mrirecon: job %s goes on%s. `mrirecon wait %s` waits for it, `mrirecon fetch %s` gets its image, "
+                "mrirecon: job %s continues%s. `mrirecon wait %s` waits for it, `mrirecon fetch %s` gets its image, "
                 "`mrirecon cancel %s` stops it.\n",
                 id, out_of_reach ? " when its server is back" : "", id, id, id);
     return rc;
@@ -144,7 +144,7 @@ int client_submit(struct server *server, const struct client_options *options)
     int rc = submission_send(server, options, path, options->word[0], NULL, &job);
     free(path);
     if (rc == ERR_CANCELED)
-        fprintf(stderr, "mrirecon: the upload was broken off; there is no job.\n");
+        fprintf(stderr, "mrirecon: the upload was interrupted; there is no job.\n");
     return rc ? client_failed() : go_on(server, options, format, job);
 }
 
@@ -154,7 +154,7 @@ int client_resubmit(struct server *server, const struct client_options *options)
     if (jobs_named(options))
         return client_rerun(server, options);
     if (options->words < 1 || strchr(options->word[0], '='))
-        return client_usage("which job? Its ID comes after resubmit; or --state failed, and the like, names many.");
+        return client_usage("resubmit needs the ID of a job, or --state (failed, canceled or succeeded) for many.");
     int status = out_read(options, &format);
     if (status)
         return status;
@@ -173,7 +173,7 @@ int client_purge(struct server *server, const struct client_options *options)
     json_t *answer = NULL;
     char *path = NULL, *age = options->older ? server_escape(server, options->older) : NULL;
     if (!options->older)
-        return client_usage("purge needs --older: it removes jobs that ended longer ago than so many seconds.");
+        return client_usage("purge needs --older SECONDS: it removes jobs that ended more than that long ago.");
     if (!age || asprintf(&path, "/v1/jobs?older=%s", age) < 0) {
         free(age);
         err_no_memory("a request");

@@ -111,7 +111,7 @@ int journal_open(struct journal **out, const char *path, const char *query, stru
     if (!rc && (journal->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) < 0)
         rc = err_set(ERR_IO, "%s, the state of the batch, cannot be written: %s.", path, strerror(errno));
     if (!rc && flock(journal->fd, LOCK_EX | LOCK_NB) < 0)
-        rc = err_set(ERR_IO, "%s is in use: another mrirecon works at this batch.", path);
+        rc = err_set(ERR_IO, "%s is in use: another mrirecon is working on this batch.", path);
     if (!rc)
         rc = lines_read(journal, entry, count);
     if (rc) {

@@ -105,7 +105,7 @@ static int add_coils(struct phantom *phantom)
 int phantom_create(struct phantom **out, enum phantom_kind kind, int dim, const int n[3], double height, int coils)
 {
     if (coils < 1 || coils > MOST_COILS)
-        return err_set(ERR_BAD_PARAMETER, "A phantom can be seen by 1 to %d coils, not %d.", MOST_COILS, coils);
+        return err_set(ERR_BAD_PARAMETER, "A phantom can have 1 to %d coils, not %d.", MOST_COILS, coils);
     for (int d = 0; d < 3; d++)
         if (n[d] < 1 || n[d] > MOST_MATRIX)
             return err_set(ERR_BAD_PARAMETER, "A phantom's matrix has 1 to %d pixels along %c, not %d.", MOST_MATRIX,

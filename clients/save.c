@@ -18,8 +18,7 @@ struct save {
 /* Of what errno tells of a path. */
 static int not_written(const char *path)
 {
-    return err_set(ERR_IO,
-                   "%s cannot be written: %s. Name a file in a folder that is there, and in which you may write.", path,
+    return err_set(ERR_IO, "%s cannot be written: %s. Choose a file in an existing folder that you can write to.", path,
                    strerror(errno));
 }
 

@@ -103,8 +103,8 @@ int server_trust(struct server *server, const char *token, const char *token_fil
         token = line;
     if (token && strpbrk(token, " \t\r\n\""))
         return err_set(ERR_BAD_PARAMETER,
-                       "What %s holds is more than a token: it has spaces or quotes in it. A token is one word, as "
-                       "mrirecond --new-token prints it; the server's own file of tokens has their hashes.",
+                       "%s contains more than a token: spaces or quotes. A token is one word, as mrirecond --new-token "
+                       "prints it; the server's token file has only hashes.",
                        token_file ? token_file : "MRIRECON_TOKEN");
     if (token && *token && !(server->token = strdup(token)))
         return err_no_memory("a token");
@@ -207,8 +207,8 @@ static int answer_refused(const struct exchange *exchange, const char *path, lon
     const char *detail = json_string_value(json_object_get(problem, "detail"));
     int rc;
     if (!code)
-        rc = err_set(ERR_IO, "%s answered %ld to %s, and not as mrirecond would. Is the address right?",
-                     exchange->server->url, status, path);
+        rc = err_set(ERR_IO, "%s answered %ld to %s, unlike mrirecond. Is the address right?", exchange->server->url,
+                     status, path);
     else if (strcmp(err_name(err_from_name(code)), code) != 0) /* a newer server's */
         rc = err_set(ERR_INTERNAL, "%s: %s", code, detail ? detail : "no reason was given.");
     else
@@ -226,18 +226,17 @@ static int explain_tls(const struct exchange *exchange, CURLcode result, const c
         return err_set(ERR_IO, "The certificate of %s is for another name (%s): use that name in the server's address.",
                        url, reason);
     if (result == CURLE_PEER_FAILED_VERIFICATION && cacert)
-        return err_set(
-            ERR_IO,
-            "The certificate of %s is signed by none of those in %s (%s): give the server's certificate, in PEM, with "
-            "--cacert FILE or MRIRECON_CACERT; ask the server's operator for it.",
-            url, cacert, reason);
+        return err_set(ERR_IO,
+                       "The certificate of %s is not signed by any in %s (%s): give the server's certificate, in PEM, "
+                       "with --cacert FILE or MRIRECON_CACERT; ask the server's operator for it.",
+                       url, cacert, reason);
     if (result == CURLE_PEER_FAILED_VERIFICATION)
         return err_set(ERR_IO,
                        "The certificate of %s is not trusted by this machine (%s): give the server's certificate with "
                        "--cacert FILE or MRIRECON_CACERT; ask the server's operator for it.",
                        url, reason);
     if (result == CURLE_SSL_CACERT_BADFILE)
-        return err_set(ERR_IO, "%s, named by --cacert or MRIRECON_CACERT, cannot be read as certificates in PEM.",
+        return err_set(ERR_IO, "%s, from --cacert or MRIRECON_CACERT, cannot be read as certificates in PEM.",
                        cacert ? cacert : "The system's file of certificates");
     if (result == CURLE_SSL_CONNECT_ERROR)
         return err_set(
@@ -274,7 +273,7 @@ static int explain(const struct exchange *exchange, CURLcode result, const char 
     case CURLE_COULDNT_CONNECT:
         return err_set(ERR_IO,
                        "No server answers at %s (%s). Check that mrirecond runs there; --server URL or MRIRECON_SERVER "
-                       "names another address.",
+                       "sets another address.",
                        url, reason);
     case CURLE_OPERATION_TIMEDOUT:
         return err_set(ERR_IO, "%s stopped answering (%s). Check the network, and the server's log.", url, reason);

@@ -210,7 +210,7 @@ int client_kinds(struct server *server, const struct client_options *options)
     }
     json_decref(answer);
     if (shown == 0) {
-        fprintf(stderr, "mrirecon: the server knows no kind \"%s\"; `mrirecon kinds` lists those there are.\n",
+        fprintf(stderr, "mrirecon: the server has no job kind \"%s\"; `mrirecon kinds` lists the kinds.\n",
                 options->words > 0 ? options->word[0] : "at all");
         return CLIENT_FAILED;
     }

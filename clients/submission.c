@@ -60,7 +60,8 @@ int submission_path(struct server *server, const struct client_options *options,
     for (int i = 1; i < options->words && complete && !usage; i++) {
         const char *word = options->word[i], *equals = strchr(word, '=');
         if (!equals || equals == word)
-            usage = client_usage("\"%s\" is no PARAM=VALUE. One scan, or one folder, is sent at a time.", word);
+            usage =
+                client_usage("\"%s\" is not PARAM=VALUE. Only one scan, or one folder, can be sent at a time.", word);
         else if (strncmp(word, "kind=", 5) == 0)
             usage = client_usage("The kind of a job is given by --kind, not as a parameter.");
         else
@@ -131,7 +132,7 @@ int submission_send(struct server *server, const struct client_options *options,
         close(fd);
     if (!rc && !*client_text(*job, "id")) {
         json_decref(*job);
-        rc = err_set(ERR_IO, "The server took the scan but named no job. Is it mrirecond that runs there?");
+        rc = err_set(ERR_IO, "The server accepted the scan but returned no job. Does mrirecond run there?");
     }
     return rc;
 }

@@ -42,7 +42,7 @@ static int program_find(char path[OPTION_TEXT], const char *name)
             return err_set(ERR_BAD_PARAMETER, "The path of %s is longer than %d bytes.", name, OPTION_TEXT - 1);
     }
     if (access(path, X_OK) != 0)
-        return err_set(ERR_BAD_PARAMETER, "%s cannot be run: %s. Options worker and codec say where they are.", path,
+        return err_set(ERR_BAD_PARAMETER, "%s cannot be run: %s. Check the options worker and codec.", path,
                        strerror(errno));
     return 0;
 }
@@ -77,7 +77,7 @@ static int connections_fit(const struct log *log, struct options *options)
         return 0;
     if (fit < CONNECTIONS_LEAST)
         return err_set(ERR_BAD_PARAMETER,
-                       "This process may have %lld file descriptors open, and takes %lld at least. Raise the limit "
+                       "This process may open %lld file descriptors, but needs at least %lld. Raise the limit "
                        "(LimitNOFILE in systemd's unit, ulimit -Hn in a shell).",
                        (long long)there, (long long)(beside + DESCRIPTORS_CONNECTION * CONNECTIONS_LEAST));
     log_line(log, LOG_LEVEL_WARNING, NULL,
@@ -285,18 +285,20 @@ static void reload(struct service *service, struct command_line *line)
     char restart[512];
     int count = 0;
     if (options_reload(line->options, &line->asked, line->argc, line->argv, restart, sizeof restart))
-        log_line(service->core.log, LOG_LEVEL_ERROR, NULL, "reload: the old configuration stays: %s", err_last()->text);
+        log_line(service->core.log, LOG_LEVEL_ERROR, NULL, "reload: the old configuration stays in use: %s",
+                 err_last()->text);
     else
         log_line(service->core.log, LOG_LEVEL_INFO, NULL, "reload: configuration%s%s",
                  *restart ? "; a restart is needed for " : "", restart);
     line->log->most = (int)line->options->log_level;
     queue_rules_set(service);
     if (tokens_reload(service->tokens, &count))
-        log_line(service->core.log, LOG_LEVEL_ERROR, NULL, "reload: the old tokens stay: %s", err_last()->text);
+        log_line(service->core.log, LOG_LEVEL_ERROR, NULL, "reload: the old tokens stay in use: %s", err_last()->text);
     else if (tokens_wanted(service->tokens))
         log_line(service->core.log, LOG_LEVEL_INFO, NULL, "reload: %d tokens", count);
     if (service->tls && tls_reload(service->tls))
-        log_line(service->core.log, LOG_LEVEL_ERROR, NULL, "reload: the old certificate stays: %s", err_last()->text);
+        log_line(service->core.log, LOG_LEVEL_ERROR, NULL, "reload: the old certificate stays in use: %s",
+                 err_last()->text);
     else if (service->tls)
         log_line(service->core.log, LOG_LEVEL_INFO, NULL, "reload: certificate");
     if (service->tls)
@@ -316,7 +318,7 @@ static void serve_until_stopped(struct service *service, struct command_line *li
         notify_tick(&notify);
     }
     notify_stopping(&notify);
-    log_line(service->core.log, LOG_LEVEL_INFO, NULL, "stopping: running jobs have %lld s to end",
+    log_line(service->core.log, LOG_LEVEL_INFO, NULL, "stopping: running jobs have %lld s to finish",
              (long long)service->core.options->drain_time);
     double deadline = clock_seconds() + (double)service->core.options->drain_time;
     service->draining = true;
@@ -364,8 +366,7 @@ static int look_at_config(int argc, char **argv)
     if (rc)
         fprintf(stderr, "mrirecond: %s\n", err_last()->text);
     else
-        printf("A start would take this configuration: listen = %s, state-dir = %s.\n", options.listen,
-               options.state_dir);
+        printf("The configuration is valid: listen = %s, state-dir = %s.\n", options.listen, options.state_dir);
     tls_free(service.tls);
     tokens_free(service.tokens);
     return rc ? STATUS_USAGE : fflush(stdout) == 0 ? 0 : STATUS_FAILED;

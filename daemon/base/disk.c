@@ -12,15 +12,14 @@ int disk_failed(const char *doing)
         return err_set(ERR_SPOOL_FULL, "The disk is full while %s. Try again later, or free some space.", doing);
     if (errno == EMFILE || errno == ENFILE)
         return err_set(ERR_NO_DESCRIPTORS,
-                       "The server has no file descriptors left while %s. Try again later; whoever runs this server "
-                       "raises its limit (LimitNOFILE in systemd's unit).",
+                       "The server has no file descriptors left while %s. Try again later; the server's operator can "
+                       "raise the limit (LimitNOFILE in systemd's unit).",
                        doing);
     if (errno == ENOMEM)
         return err_no_memory("%s; try again later", doing);
     return err_set(
         ERR_IO,
-        "The disk failed while %s: %s. Try again; if it fails again, whoever runs this server has to look at "
-        "its disk.",
+        "The disk failed while %s: %s. Try again; if it fails again, the server's operator should check the disk.",
         doing, strerror(errno));
 }
 
@@ -48,19 +47,18 @@ int disk_folder_open(int parent, const char *name, int *out)
     if (mkdirat(parent, name, 0700) < 0 && errno != EEXIST) {
         if (errno == ENOSPC || errno == EDQUOT || errno == EIO || errno == ENOMEM)
             return disk_failed("making a folder");
-        return err_set(
-            ERR_IO,
-            "The folder %s%s cannot be made: %s. Make it for the user that mrirecond runs as, or name another "
-            "--state-dir.",
-            name, parent == AT_FDCWD ? "" : " in the state folder", strerror(errno));
+        return err_set(ERR_IO,
+                       "The folder %s%s cannot be created: %s. Create it for the user that runs mrirecond, or use "
+                       "another --state-dir.",
+                       name, parent == AT_FDCWD ? "" : " in the state folder", strerror(errno));
     }
     *out = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (*out < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
         return disk_failed("opening a folder");
     if (*out < 0)
-        return err_set(ERR_IO, "The folder %s%s cannot be opened: %s. %same another --state-dir.", name,
+        return err_set(ERR_IO, "The folder %s%s cannot be opened: %s. %sse another --state-dir.", name,
                        parent == AT_FDCWD ? "" : " in the state folder", strerror(errno),
-                       errno == EACCES ? "Run mrirecond as the user whose it is, or n" : "N");
+                       errno == EACCES ? "Run mrirecond as the folder's owner, or u" : "U");
     return 0;
 }
 

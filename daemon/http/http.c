@@ -73,7 +73,7 @@ static int request_route(struct request *request)
     if (!request->route && *allow)
         return err_set(ERR_METHOD_NOT_ALLOWED, "This path takes %s, not %.16s.", allow, request->method);
     if (!request->route)
-        return err_set(ERR_NOT_FOUND, "There is nothing at this path. GET / lists what there is.");
+        return err_set(ERR_NOT_FOUND, "There is nothing at this path. GET / lists the paths.");
     return 0;
 }
 

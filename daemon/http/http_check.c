@@ -63,9 +63,8 @@ static int request_head_read(const struct request *request, const char *version,
     *head = (struct head){.named = true, .plain = true, .next = first_line ? version + strlen(version) + 2 : NULL};
     MHD_get_connection_values_n(request->connection, MHD_HEADER_KIND, header_count, head);
     if (!head->next || !info || head->next + 2 != request->method + info->header_size)
-        return err_set(ERR_BAD_REQUEST,
-                       "The request's head has a header that goes on in the next line, a line that does not end in CR "
-                       "LF, or a byte 0. Send each header in one line.");
+        return err_set(ERR_BAD_REQUEST, "The request's head has a header that continues on the next line, a line that "
+                                        "does not end in CR LF, or a NUL byte. Send each header in one line.");
     if (!head->plain)
         return err_set(ERR_BAD_REQUEST, "A header's value has a control character.");
     return 0;
@@ -77,13 +76,14 @@ static int framing_check(const struct head *head, bool first_version)
 {
     if (!head->named)
         return err_set(ERR_BAD_REQUEST,
-                       "A header has no name, or one with characters that names do not have, as a space before the "
-                       "colon.");
+                       "A header has no name, or a name with invalid characters, such as a space before the colon.");
     if (head->lengths + head->codings > 1)
-        return err_set(ERR_BAD_REQUEST, "The length of the body is announced more than once. Send one Content-Length, "
-                                        "or Transfer-Encoding: chunked.");
+        return err_set(
+            ERR_BAD_REQUEST,
+            "The length of the body is given more than once. Send one Content-Length, or Transfer-Encoding: chunked.");
     if (head->codings && !head->chunked)
-        return err_set(ERR_BAD_REQUEST, "The only Transfer-Encoding taken is chunked. Send that, or a Content-Length.");
+        return err_set(ERR_BAD_REQUEST,
+                       "The only supported Transfer-Encoding is chunked. Send that, or a Content-Length.");
     if (head->codings && first_version)
         return err_set(ERR_BAD_REQUEST, "HTTP/1.0 has no Transfer-Encoding. Send a Content-Length, or use HTTP/1.1.");
     return 0;
@@ -96,8 +96,8 @@ static int size_check(struct request *request, const struct head *head)
     if (strlen(request->uri) > URI_MOST)
         return err_set(ERR_URI_TOO_LONG, "The request's path and query are longer than %d bytes.", URI_MOST);
     if (head->headers > HEADERS_MOST || (info && info->header_size > HEAD_MOST))
-        return err_set(ERR_HEADERS_TOO_LARGE, "A request takes %d headers and %d bytes of them at most.", HEADERS_MOST,
-                       HEAD_MOST);
+        return err_set(ERR_HEADERS_TOO_LARGE, "A request may have at most %d headers, of at most %d bytes together.",
+                       HEADERS_MOST, HEAD_MOST);
     return 0;
 }
 
@@ -111,7 +111,7 @@ int request_head_check(struct request *request, const char *version)
     if (!rc)
         rc = size_check(request, &head);
     if (!rc && (head.hosts > 1 || (head.hosts == 0 && !first_version)))
-        rc = err_set(ERR_BAD_REQUEST, "A request has one header Host, this one has %d.", head.hosts);
+        rc = err_set(ERR_BAD_REQUEST, "A request must have one Host header; this one has %d.", head.hosts);
     if (!rc)
         rc = target_split(request->uri, &request->host, &request->target, &request->query);
     if (!rc && !request->host)
@@ -128,7 +128,7 @@ int request_host_check(const struct request *request)
         host_is_known(request->host, service->core.options->host_names, service->local))
         return 0;
     return err_set(ERR_MISDIRECTED,
-                   "This service is not known as \"%.64s\". Ask it as localhost, or have its option host-names say so.",
+                   "This service is not known as \"%.64s\". Use localhost, or add the name to the option host-names.",
                    request->host ? request->host : "");
 }
 
@@ -139,7 +139,7 @@ int request_origin_check(struct request *request)
     const char *origin = http_header(request, "Origin");
     if (request->route->access < ROLE_SUBMIT || !origin || origin_is_host(origin, request->host))
         return 0;
-    return err_set(ERR_FORBIDDEN, "A page of another site, \"%.64s\", has the browser send this. Nothing was done.",
+    return err_set(ERR_FORBIDDEN, "The browser sent this for a page of another site, \"%.64s\". Nothing was done.",
                    origin);
 }
 
@@ -148,8 +148,8 @@ int request_surplus_check(const struct request *request)
     if (request->route && (request->route->flags & ROUTE_HEALTH))
         return 0;
     return err_set(ERR_CONNECTIONS,
-                   "Your address, or all clients together, have as many connections as are served, and all are busy "
-                   "(options connections, address-connections). Ask again when one of them has ended.");
+                   "Your address, or all clients together, have reached the limit of connections, and all of them are "
+                   "busy (options connections, address-connections). Try again when one of them has ended.");
 }
 
 int request_query_check(const struct request *request)
@@ -161,7 +161,7 @@ int request_query_check(const struct request *request)
     if (!rc && !(request->route->flags & ROUTE_QUERY))
         rc = query_next(&query, name, value, &found);
     if (!rc && found)
-        rc = err_set(ERR_UNKNOWN_PARAMETER, "This path takes no parameters, and so not \"%.64s\".", name);
+        rc = err_set(ERR_UNKNOWN_PARAMETER, "This path takes no parameters, but \"%.64s\" was given.", name);
     return rc;
 }
 
@@ -172,7 +172,7 @@ int request_access_check(struct request *request)
         return 0;
     int rc = tokens_identify(request->service->tokens, http_header(request, "Authorization"), &request->identity);
     if (!rc && request->identity.role < wanted)
-        rc = err_set(ERR_FORBIDDEN, "This takes a token of the role %s; yours has the role %s.", role_name(wanted),
+        rc = err_set(ERR_FORBIDDEN, "This requires a token with the role %s; yours has the role %s.", role_name(wanted),
                      role_name(request->identity.role));
     return rc;
 }

@@ -192,8 +192,8 @@ int target_split(char *uri, const char **host, const char **path, const char **q
     *host = NULL;
     for (const char *c = uri; *c; c++)
         if ((unsigned char)*c <= ' ' || *c == 0x7f || *c == '#')
-            return err_set(ERR_BAD_REQUEST, "The target of the request holds a space, a control character or a #. They "
-                                            "are sent encoded, as %%20 and %%23.");
+            return err_set(ERR_BAD_REQUEST, "The target of the request contains a space, a control character or a #. "
+                                            "Encode them, as %%20 and %%23.");
     char *rest = uri;
     if (scheme) {
         size_t length = strcspn(uri + scheme, "/?");
@@ -204,7 +204,7 @@ int target_split(char *uri, const char **host, const char **path, const char **q
     }
     if (scheme ? !*uri : *uri != '/')
         return err_set(ERR_BAD_REQUEST, "The target of the request is neither a path, which begins with \"/\", nor an "
-                                        "address as http://HOST/PATH.");
+                                        "address such as http://HOST/PATH.");
     char *mark = rest + strcspn(rest, "?");
     *query = *mark ? mark + 1 : mark;
     *mark = '\0';
@@ -219,7 +219,7 @@ int path_split(const char *path, char parts[HTTP_PATH_PARTS][HTTP_PATH_PART], in
         size_t length = strcspn(++path, "/");
         if (found == HTTP_PATH_PARTS || percent_decode(path, length, false, parts[found], HTTP_PATH_PART, "The path") ||
             !parts[found][0] || strspn(parts[found], ".") == strlen(parts[found]) || strchr(parts[found], '/'))
-            return err_set(ERR_NOT_FOUND, "There is nothing at this path. GET / lists what there is.");
+            return err_set(ERR_NOT_FOUND, "There is nothing at this path. GET / lists the paths.");
         found++;
         path += length;
     }
@@ -413,7 +413,8 @@ int address_split(const char *text, char host[HTTP_NAME], int *port)
     char *end = NULL;
     long number = colon && isdigit((unsigned char)colon[1]) ? strtol(colon + 1, &end, 10) : -1;
     if (!to || to <= from || (size_t)(to - from) >= HTTP_NAME || number < 0 || number > 65535 || *end)
-        return err_set(ERR_BAD_PARAMETER, "\"%.64s\" is no address and port as 127.0.0.1:8080 or [::1]:8080.", text);
+        return err_set(ERR_BAD_PARAMETER, "\"%.64s\" is not an address and port such as 127.0.0.1:8080 or [::1]:8080.",
+                       text);
     memcpy(host, from, (size_t)(to - from));
     host[to - from] = '\0';
     *port = (int)number;

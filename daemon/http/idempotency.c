@@ -43,8 +43,8 @@ static int idempotency_key_read(const char *header, char key[JOB_KEY])
         plain = header[i] > ' ' && header[i] < 0x7f && header[i] != '"' && header[i] != '\\';
     if (!plain)
         return err_set(ERR_BAD_REQUEST,
-                       "Idempotency-Key takes 1 to %d visible ASCII characters without quotes and backslashes; a UUID "
-                       "is a good one.",
+                       "Idempotency-Key must have 1 to %d visible ASCII characters, without quotes and backslashes; "
+                       "for example a UUID.",
                        JOB_KEY - 1);
     memcpy(key, header, length);
     key[length] = '\0';
@@ -64,7 +64,7 @@ int idempotency_begin(struct idempotency *request, struct keys *keys, const char
     for (const struct idempotency *other = keys->first; other && !rc; other = other->next)
         if (strcmp(other->key, request->key) == 0 && strcmp(other->client, request->client) == 0)
             rc = err_set(ERR_KEY_IN_USE,
-                         "A request with this Idempotency-Key is on its way. Wait for its answer, or try again.");
+                         "A request with this Idempotency-Key is in progress. Wait for its answer, or try again.");
     gnutls_hash_hd_t hash = NULL;
     if (!rc && gnutls_hash_init(&hash, GNUTLS_DIG_SHA256) != 0)
         rc = err_no_memory("a digest; try again later");

@@ -43,7 +43,8 @@ static int listen_address_read(const struct options *options, union address *add
     address->v6 = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
     *length = sizeof address->v6;
     if (inet_pton(AF_INET6, host, &address->v6.sin6_addr) != 1)
-        return err_set(ERR_BAD_PARAMETER, "Option listen: \"%s\" is no address; give numbers, as 127.0.0.1 or [::1].",
+        return err_set(ERR_BAD_PARAMETER,
+                       "Option listen: \"%s\" is not an address; give a numeric one, such as 127.0.0.1 or [::1].",
                        host);
     return 0;
 }
@@ -54,8 +55,8 @@ static int guard(const struct options *options, bool local, const char *what)
         return 0;
     return err_set(
         ERR_BAD_PARAMETER,
-        "%s can be reached from other machines. That takes TLS (options tls-certificate and tls-key) and tokens "
-        "(option tokens; mrirecond --new-token makes one); without them listen on 127.0.0.1 or [::1].",
+        "%s can be reached from other machines. That requires TLS (options tls-certificate and tls-key) and tokens "
+        "(option tokens; mrirecond --new-token creates one); without them, listen on 127.0.0.1 or [::1].",
         what);
 }
 
@@ -63,11 +64,10 @@ static int guard(const struct options *options, bool local, const char *what)
 static const char *advice(int error)
 {
     return error == EADDRINUSE
-               ? " Another program has it, perhaps another mrirecond: stop that one, or name another port."
+               ? " Another program uses it, perhaps another mrirecond: stop that one, or use another port."
            : error == EACCES
-               ? " Ports below 1024 are not every user's: name a higher one, or have systemd hand it over "
-                 "(mrirecond.socket)."
-           : error == EADDRNOTAVAIL ? " It is no address of this machine: `ip address` lists those."
+               ? " Ports below 1024 are reserved for root: use a higher one, or let systemd pass it (mrirecond.socket)."
+           : error == EADDRNOTAVAIL ? " It is not an address of this machine: `ip address` lists them."
                                     : "";
 }
 
@@ -77,12 +77,11 @@ static int adopt(struct listener *out, const struct options *options, int count)
     socklen_t length = sizeof address;
     int fd = SD_LISTEN_FDS_START;
     if (count > 1)
-        return err_set(ERR_BAD_PARAMETER, "%d sockets are handed over; one can be served.", count);
+        return err_set(ERR_BAD_PARAMETER, "%d sockets were passed; only one can be served.", count);
     if (sd_is_socket(fd, AF_UNSPEC, SOCK_STREAM, 1) <= 0 || getsockname(fd, &address.any, &length) < 0 ||
         (address.any.sa_family != AF_INET && address.any.sa_family != AF_INET6))
-        return err_set(ERR_BAD_PARAMETER,
-                       "The socket that is handed over is not one that listens on an internet address.");
-    int rc = guard(options, address_is_local(&address), "The address of the socket that is handed over");
+        return err_set(ERR_BAD_PARAMETER, "The socket that was passed does not listen on an internet address.");
+    int rc = guard(options, address_is_local(&address), "The address of the socket that was passed");
     if (rc)
         return rc;
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);

@@ -34,7 +34,7 @@ int request_client(struct request *request, char name[JOB_CLIENT])
     if (said) {
         if (!client_fits(said))
             return err_set(ERR_BAD_REQUEST,
-                           "X-Mrirecond-Client takes 1 to %d letters, digits, dots, dashes, underscores and @.",
+                           "X-Mrirecond-Client must have 1 to %d letters, digits, dots, dashes, underscores and @.",
                            JOB_CLIENT - 1);
         memcpy(name, said, strlen(said) + 1);
         return 0;

@@ -56,7 +56,7 @@ json_t *job_progress_pack(const struct job *job, const struct job_progress *prog
 static int job_unknown(void)
 {
     return err_set(ERR_NOT_FOUND,
-                   "There is no job of this id; it may have been deleted. GET /v1/jobs lists those there are.");
+                   "There is no job with this id; it may have been deleted. GET /v1/jobs lists the jobs.");
 }
 
 int job_look_up(struct service *service, const char *id, struct job *job)
@@ -298,12 +298,12 @@ static int purge_take(void *context, const char *name, const char *value)
         if (strcmp(value, "0") == 0)
             out->older = 0;
         else if (!number_in(value, INT32_MAX, &out->older))
-            return err_set(ERR_BAD_PARAMETER, "Parameter older takes a whole number of seconds.");
+            return err_set(ERR_BAD_PARAMETER, "Parameter older must be a whole number of seconds.");
     } else if (strcmp(name, "state") == 0) {
         out->state = job_state_find(value);
         if (out->state < 0 || !job_state_is_final((enum job_state)out->state))
             return err_set(ERR_BAD_PARAMETER,
-                           "Parameter state takes succeeded, failed or canceled: jobs that have ended.");
+                           "Parameter state must be succeeded, failed or canceled: only finished jobs can be removed.");
     } else {
         return err_set(ERR_UNKNOWN_PARAMETER, "A purge takes older and state, not \"%.64s\".", name);
     }
@@ -317,7 +317,7 @@ static int purge_query_read(const char *query, struct purge_query *out)
     int rc = query_each(query, purge_take, out);
     if (!rc && out->older < 0)
         rc = err_set(ERR_BAD_PARAMETER,
-                     "A purge has to say older=SECONDS: jobs that ended longer ago than that are removed.");
+                     "A purge requires older=SECONDS: jobs that ended more than SECONDS ago are removed.");
     return rc;
 }
 

@@ -19,8 +19,8 @@ static int since_read(struct list_query *query, const char *value)
 {
     if (!since_parse(value, query->now, &query->filter.since))
         return err_set(ERR_BAD_PARAMETER,
-                       "Parameter since takes how long ago, as 90 (seconds), 15m, 12h or 7d, or a time of UTC, as "
-                       "2026-11-22T03:00:00Z, not \"%.64s\".",
+                       "Parameter since must be an age, such as 90 (seconds), 15m, 12h or 7d, or a time in UTC, such "
+                       "as 2026-11-22T03:00:00Z, not \"%.64s\".",
                        value);
     return 0;
 }
@@ -31,15 +31,15 @@ static int list_take(void *context, const char *name, const char *value)
     struct job_filter *filter = &out->filter;
     if (strcmp(name, "limit") == 0) {
         if (!number_in(value, LIST_MOST, &out->limit))
-            return err_set(ERR_BAD_PARAMETER, "Parameter limit takes a whole number from 1 to %d.", LIST_MOST);
+            return err_set(ERR_BAD_PARAMETER, "Parameter limit must be a whole number from 1 to %d.", LIST_MOST);
     } else if (strcmp(name, "cursor") == 0) {
         if (!number_in(value, INT64_MAX, &filter->before))
-            return err_set(ERR_BAD_PARAMETER, "Parameter cursor takes what \"next\" of an earlier page said.");
+            return err_set(ERR_BAD_PARAMETER, "Parameter cursor must be the \"next\" of an earlier page.");
     } else if (strcmp(name, "state") == 0) {
         filter->state = job_state_find(value);
         if (filter->state < 0)
             return err_set(ERR_BAD_PARAMETER,
-                           "Parameter state takes queued, running, canceling, succeeded, failed or canceled.");
+                           "Parameter state must be queued, running, canceling, succeeded, failed or canceled.");
     } else if (strcmp(name, "client") == 0) {
         filter->client = strcpy(out->client, value);
     } else if (strcmp(name, "name") == 0) {

@@ -21,16 +21,16 @@ struct about {
 static int kind_read(struct about *about, const char *value)
 {
     about->kind = kind_find(value);
-    return about->kind ? 0
-                       : err_set(ERR_UNKNOWN_KIND,
-                                 "There is no kind of job \"%.64s\". GET /v1/kinds lists those there are.", value);
+    return about->kind
+               ? 0
+               : err_set(ERR_UNKNOWN_KIND, "There is no job kind \"%.64s\". GET /v1/kinds lists the kinds.", value);
 }
 
 static int priority_read(struct about *about, const char *value)
 {
     int priority = job_priority_find(value);
     if (priority < 0)
-        return err_set(ERR_BAD_PARAMETER, "Parameter priority takes urgent, normal or batch, not \"%.64s\".", value);
+        return err_set(ERR_BAD_PARAMETER, "Parameter priority must be urgent, normal or batch, not \"%.64s\".", value);
     about->priority = (enum job_priority)priority;
     return 0;
 }
@@ -41,8 +41,8 @@ static int deadline_read(struct about *about, const char *value)
     about->deadline = isdigit((unsigned char)*value) && strlen(value) < 10 ? strtoll(value, &end, 10) : 0;
     if (about->deadline < 1 || *end || about->deadline > DEADLINE_MOST)
         return err_set(ERR_BAD_PARAMETER,
-                       "Parameter deadline takes a whole number of seconds from 1 to %d, not \"%.64s\".", DEADLINE_MOST,
-                       value);
+                       "Parameter deadline must be a whole number of seconds from 1 to %d, not \"%.64s\".",
+                       DEADLINE_MOST, value);
     return 0;
 }
 
@@ -128,7 +128,7 @@ static int room_check(struct request *request)
     const struct service *service = request->service;
     int64_t bytes = http_body_bytes(request);
     if (service->draining)
-        return err_set(ERR_DRAINING, "The service is being stopped. Send the scan again when it is back.");
+        return err_set(ERR_DRAINING, "The service is shutting down. Send the scan again when it is back.");
     return store_room(service->core.store, request->job.client, request->job.quota, (struct quota){0, 0},
                       bytes > 0 ? bytes : 0, service->core.options->queue_limit);
 }
@@ -181,6 +181,7 @@ int resubmission_read(struct request *request, const struct job *before)
                        before->kind);
     int rc = submission_job_read(request, &about, before);
     if (!rc && about.kind != kind)
-        rc = err_set(ERR_BAD_PARAMETER, "A job is run again as what it was: leave kind out, or send the scan anew.");
+        rc = err_set(ERR_BAD_PARAMETER,
+                     "A job keeps its kind when it is resubmitted: leave kind out, or send the scan again.");
     return rc;
 }

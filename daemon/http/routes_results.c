@@ -52,7 +52,7 @@ static int file_answer(struct request *request, const struct job *job, const cha
     const char *none = asked ? http_header(request, "If-None-Match") : NULL;
     if (match && !etag_listed(match, etag, false)) {
         close(fd);
-        return err_set(ERR_PRECONDITION_FAILED, "The result is not the one that If-Match names; its ETag is %s.", etag);
+        return err_set(ERR_PRECONDITION_FAILED, "The result does not match If-Match; its ETag is %s.", etag);
     }
     if (none && etag_listed(none, etag, true)) {
         close(fd);
@@ -67,7 +67,7 @@ static int file_answer(struct request *request, const struct job *job, const cha
         close(fd);
         snprintf(range, sizeof range, "bytes */%lld", (long long)bytes);
         const char *const outside[] = {"Content-Range", range, NULL};
-        err_set(ERR_RANGE, "The result has %lld bytes, and the range lies outside.", (long long)bytes);
+        err_set(ERR_RANGE, "The result has %lld bytes; the range is outside of it.", (long long)bytes);
         return http_answer_problem(request, problem_pack(err_last(), id), outside);
     }
     if (kind == RANGE_WHOLE) {
@@ -150,7 +150,7 @@ int result_answer(struct request *request, const struct job *job, struct result_
     if (rc)
         return rc;
     if (!http_wait(request, key, clock_seconds() + 2.0 * (double)service->core.options->convert_timeout))
-        return err_set(ERR_DRAINING, "The service is being stopped. Ask again when it is back.");
+        return err_set(ERR_DRAINING, "The service is shutting down. Ask again when it is back.");
     /* It may have come, or failed, between the look and the wait; then the wake-up is ours to give. */
     bool here = spool_result_open(service->core.spool, id, name, &fd, &bytes, &stamp) == 0;
     if (here)
@@ -207,7 +207,7 @@ static int format_read(struct request *request, const struct result_form *form, 
         return 0;
     char media[RESULT_MEDIA];
     result_media(form, media);
-    return err_set(ERR_NOT_ACCEPTABLE, "Accept names none of %s.", media);
+    return err_set(ERR_NOT_ACCEPTABLE, "Accept matches none of %s.", media);
 }
 
 /* That a job has results, or why not. */

@@ -114,7 +114,7 @@ static bool service_is_ready(struct service *service, json_t *checks, json_t *wo
     bool ready = check(checks, "store", store_check(service->core.store));
     ready &= check(checks, "spool", spool_check(service->core.spool));
     ready &= check(checks, "workers", workers_check(service, workers));
-    ready &= check(checks, "accepting", service->draining ? err_set(ERR_DRAINING, "The service is being stopped.") : 0);
+    ready &= check(checks, "accepting", service->draining ? err_set(ERR_DRAINING, "The service is shutting down.") : 0);
     return ready;
 }
 

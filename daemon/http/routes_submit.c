@@ -52,10 +52,10 @@ static int accept_check(struct request *request)
         return 0;
     char media[RESULT_MEDIA];
     result_media(form, media);
-    return err_set(ERR_NOT_ACCEPTABLE,
-                   "Accept names nothing that can be had. The result comes as %s, the job's document as "
-                   "application/json.",
-                   media);
+    return err_set(
+        ERR_NOT_ACCEPTABLE,
+        "Accept matches no available format. The result is available as %s, the job's document as application/json.",
+        media);
 }
 
 /* How the sender wants to be answered. */
@@ -80,15 +80,14 @@ int route_submit_begin(struct request *request)
     int rc = submission_read(request);
     if (!rc && coding && strcasecmp(coding, "identity") != 0)
         rc = err_set(ERR_UNKNOWN_FORMAT,
-                     "The body is sent with Content-Encoding: %.32s, which is not taken. Send the "
-                     "scan as it is; HDF5 has compression of its own.",
+                     "The body has the Content-Encoding %.32s, which is not supported. Send the scan uncompressed; "
+                     "HDF5 has its own compression.",
                      coding);
     if (!rc)
         rc = accept_check(request);
     if (!rc && type && strncasecmp(type, "multipart/", 10) == 0)
-        rc = err_set(ERR_UNKNOWN_FORMAT,
-                     "The body is a form with parts, as curl -F sends it. The scan has to be the body itself: curl "
-                     "--data-binary @scan.h5, or -X POST -T scan.h5 for a large one.");
+        rc = err_set(ERR_UNKNOWN_FORMAT, "The body is a multipart form, as curl -F sends it. The scan must be the body "
+                                         "itself: curl --data-binary @scan.h5, or -X POST -T scan.h5 for a large one.");
     if (!rc && bytes == 0)
         rc = err_set(ERR_EMPTY_BODY, "The body is empty; it should be a scan. With curl: --data-binary @scan.h5.");
     if (!rc)
@@ -116,8 +115,8 @@ static int replay(struct request *request)
     if (strcmp(before.digest, job->digest) != 0 || strcmp(before.kind, job->kind) != 0 ||
         !json_equal(before.parameters, job->parameters)) {
         rc = err_set(ERR_KEY_REUSED,
-                     "This Idempotency-Key was sent before with another scan or other parameters, and is that of job "
-                     "%s. Use a new key for a new submission.",
+                     "This Idempotency-Key was used before, with another scan or other parameters, for job %s. Use a "
+                     "new key for a new submission.",
                      before.id);
     } else {
         memcpy(job->id, before.id, sizeof job->id);
@@ -168,8 +167,7 @@ int route_submit_work(struct request *request)
         rc = err_set(ERR_EMPTY_BODY, "The body is empty; it should be a scan. With curl: --data-binary @scan.h5.");
     if (!rc && !digest_end(&request->digest))
         rc = err_set(ERR_DIGEST,
-                     "The %lld bytes that arrived do not have the %s digest that the request tells. "
-                     "Send the scan again.",
+                     "The %lld bytes that arrived do not match the %s digest of the request. Send the scan again.",
                      (long long)request->upload.bytes, request->digest.name);
     if (!rc && *request->idempotency.key) {
         idempotency_digest(&request->idempotency, request->job.digest);
@@ -279,8 +277,8 @@ static int answer_not_done(struct request *request, const struct job *job, const
     const struct kind *kind = kind_find(job->kind);
     const char *name = kind->results[result_default(kind, job)].name;
     err_set(ERR_NOT_DONE,
-            "Job %s is %s after the %d s that were waited, and goes on: /v1/jobs/%s tells how far it is, and "
-            "/v1/jobs/%s/results/%s gives its %s in the end. Do not send the file again.",
+            "Job %s is still %s after a wait of %d s, and continues: /v1/jobs/%s shows its progress, and "
+            "/v1/jobs/%s/results/%s will be its %s. Do not send the file again.",
             job->id, job_state_name(job->state), request->wait, job->id, job->id, name, name);
     return http_answer_problem(request, problem_pack(err_last(), job->id), headers);
 }

@@ -60,7 +60,7 @@ static int version_check(struct request *request)
 {
     const char *version = http_header(request, "Tus-Resumable");
     if (!version || strcmp(version, TUS_VERSION) != 0)
-        return err_set(ERR_TUS_VERSION, "The header Tus-Resumable has to be " TUS_VERSION ", the version spoken here.");
+        return err_set(ERR_TUS_VERSION, "The header Tus-Resumable must be " TUS_VERSION ", the supported version.");
     return 0;
 }
 
@@ -117,12 +117,13 @@ int route_upload_create_begin(struct request *request)
 {
     int rc = version_check(request);
     if (!rc && number_parse(http_header(request, "Upload-Length")) < 1)
-        rc = err_set(ERR_LENGTH_REQUIRED, "The header Upload-Length has to tell the bytes of the scan, at least 1.");
+        rc =
+            err_set(ERR_LENGTH_REQUIRED, "The header Upload-Length must be the size of the scan in bytes, at least 1.");
     if (!rc && http_body_bytes(request) != 0)
-        rc = err_set(ERR_BAD_REQUEST, "The scan's bytes are sent by PATCH, not with the creation of an upload.");
+        rc = err_set(ERR_BAD_REQUEST, "Send the scan's bytes with PATCH, not with the creation of an upload.");
     const char *metadata = http_header(request, "Upload-Metadata");
     if (!rc && metadata && (strlen(metadata) > METADATA_MOST || !text_is_clean(metadata)))
-        rc = err_set(ERR_BAD_REQUEST, "Upload-Metadata takes %d bytes of UTF-8 text at most.", METADATA_MOST);
+        rc = err_set(ERR_BAD_REQUEST, "Upload-Metadata may have at most %d bytes of UTF-8 text.", METADATA_MOST);
     if (!rc)
         rc = submission_read(request);
     if (!rc && !*request->job.name)
@@ -201,9 +202,9 @@ int route_upload_append_begin(struct request *request)
     int64_t offset = number_parse(http_header(request, "Upload-Offset"));
     int rc = version_check(request);
     if (!rc && (!type || strcasecmp(type, "application/offset+octet-stream") != 0))
-        rc = err_set(ERR_UNKNOWN_FORMAT, "The Content-Type of a PATCH has to be application/offset+octet-stream.");
+        rc = err_set(ERR_UNKNOWN_FORMAT, "The Content-Type of a PATCH must be application/offset+octet-stream.");
     if (!rc && offset < 0)
-        rc = err_set(ERR_BAD_REQUEST, "The header Upload-Offset has to tell where these bytes belong.");
+        rc = err_set(ERR_BAD_REQUEST, "The header Upload-Offset must be the position of these bytes.");
     if (!rc)
         rc = upload_check(request);
     if (!rc)
@@ -216,7 +217,7 @@ int route_upload_append_begin(struct request *request)
     if (!rc && bytes > request->chunk.length - offset) {
         int64_t length = request->chunk.length;
         chunk_end(&request->chunk, false);
-        rc = err_set(ERR_TOO_LARGE, "%lld bytes at offset %lld are more than the %lld that Upload-Length announced.",
+        rc = err_set(ERR_TOO_LARGE, "%lld bytes at offset %lld exceed the %lld bytes of Upload-Length.",
                      (long long)bytes, (long long)offset, (long long)length);
     }
     return rc;
@@ -241,10 +242,9 @@ static int job_make(struct request *request, const char *format)
 {
     struct service *service = request->service;
     if (service->draining)
-        return err_set(
-            ERR_DRAINING,
-            "The service is being stopped. All bytes have arrived, and become job %s when it is started again.",
-            request->part[2]);
+        return err_set(ERR_DRAINING,
+                       "The service is shutting down. All bytes have arrived; they become job %s at the next start.",
+                       request->part[2]);
     int rc = upload_finish(service->uploads, service->core.store, request->part[2], service->core.options->queue_limit,
                            &request->job);
     if (rc)
@@ -267,8 +267,8 @@ int route_upload_append_work(struct request *request)
     int rc = chunk_end(&request->chunk, good);
     if (!rc && !good)
         rc = err_set(ERR_UPLOAD_CHECKSUM,
-                     "The %s of the bytes that arrived is not what Upload-Checksum, or Content-Digest, tells; "
-                     "they are dropped. Send them again.",
+                     "The %s of the bytes that arrived does not match Upload-Checksum or Content-Digest; they were "
+                     "discarded. Send them again.",
                      request->digest.name);
     if (!rc && whole)
         rc = job_make(request, format);

@@ -62,7 +62,7 @@ static int pair_check(const struct tls *tls, struct tls_pair *pair)
         failed = gnutls_pubkey_get_key_id(pair->chain[0].pubkey, 0, certified, &certified_length);
     gnutls_pubkey_deinit(key);
     if (failed || own_length != certified_length || memcmp(own, certified, own_length) != 0)
-        return err_set(ERR_BAD_PARAMETER, "The key in %s is not that of the certificate in %s.", tls->key,
+        return err_set(ERR_BAD_PARAMETER, "The key in %s does not belong to the certificate in %s.", tls->key,
                        tls->certificate);
     return 0;
 }
@@ -73,7 +73,7 @@ static int file_load(const char *option, const char *path, gnutls_datum_t *text)
         return 0;
     int error = errno;
     return err_set(ERR_BAD_PARAMETER, "%s: %s cannot be read: %s.%s", option, path, strerror(error),
-                   error == EACCES ? " chown it to the account that runs mrirecond." : "");
+                   error == EACCES ? " Run chown, to give it to the account that runs mrirecond." : "");
 }
 
 static int chain_read(const struct tls *tls, struct tls_pair *pair)
@@ -97,10 +97,10 @@ static int private_key_read(const struct tls *tls, struct tls_pair *pair)
     gnutls_datum_t text = {NULL, 0};
     struct stat about;
     if (stat(tls->key, &about) == 0 && about.st_mode & S_IRWXO)
-        return err_set(
-            ERR_BAD_PARAMETER,
-            "Option tls-key: everybody on this machine may read %s, and so pass for this service. chmod 600 it.",
-            tls->key);
+        return err_set(ERR_BAD_PARAMETER,
+                       "Option tls-key: every user of this machine can read %s, and impersonate this service. Run "
+                       "chmod 600 on it.",
+                       tls->key);
     int rc = file_load("tls-key", tls->key, &text);
     if (rc)
         return rc;
@@ -139,7 +139,7 @@ int tls_reload(struct tls *tls)
         return rc;
     if (pair->end <= time(NULL) && tls->newest && tls->newest->end > time(NULL)) {
         pair_free(pair);
-        return err_set(ERR_BAD_PARAMETER, "Option tls-certificate: %s holds a certificate, but its time is over.",
+        return err_set(ERR_BAD_PARAMETER, "Option tls-certificate: %s contains an expired certificate.",
                        tls->certificate);
     }
     pair->users = 1;

@@ -92,7 +92,7 @@ static int line_read(char *line, const char *path, int number, struct token *tok
     if (!client_fits(client) || found < 0 || !hash || !quota || !hash_read(hash, token->hash))
         return err_set(ERR_BAD_REQUEST,
                        "%s:%d: a line is `CLIENT ROLE HASH [jobs=N] [bytes=N]`, the role one of read, view, submit, "
-                       "admin. mrirecond --new-token makes such lines.",
+                       "admin. mrirecond --new-token creates such lines.",
                        path, number);
     token->identity.role = (enum role)found;
     snprintf(token->identity.client, sizeof token->identity.client, "%s", client);
@@ -109,11 +109,11 @@ static int token_file_read(const char *path, struct token **out, int *count)
     *count = 0;
     if (!file || fstat(fileno(file), &about) < 0)
         rc = err_set(ERR_IO, "The tokens in %s cannot be read: %s.%s", path, strerror(errno),
-                     errno == ENOENT   ? " mrirecond --new-token NAME ROLE --tokens FILE makes the file."
-                     : errno == EACCES ? " chown it to the account that runs mrirecond."
+                     errno == ENOENT   ? " mrirecond --new-token NAME ROLE --tokens FILE creates the file."
+                     : errno == EACCES ? " Run chown, to give it to the account that runs mrirecond."
                                        : "");
     else if (about.st_mode & (S_IWGRP | S_IWOTH))
-        rc = err_set(ERR_IO, "Others than its owner may write to %s, and so make themselves tokens. chmod 600 it.",
+        rc = err_set(ERR_IO, "Other users than its owner can write to %s, and create tokens. Run chmod 600 on it.",
                      path);
     while (!rc && fgets(line, sizeof line, file)) {
         struct token token;
@@ -200,15 +200,15 @@ static int token_refuse(const char *token)
     size_t digits = strspn(token + (whole ? 4 : 0), "0123456789abcdef");
     bool ends = !token[(whole ? 4 : 0) + digits];
     if (whole && ends && digits == DIGITS)
-        return err_set(ERR_UNAUTHORIZED, "Nobody has this token. It may have been withdrawn, or be another service's; "
-                                         "mrirecond --new-token makes a new one.");
+        return err_set(ERR_UNAUTHORIZED, "This token is unknown. It may have been revoked, or belong to another "
+                                         "service; mrirecond --new-token creates a new one.");
     if (!whole && ends && digits == DIGITS)
         return err_set(ERR_UNAUTHORIZED,
-                       "Nobody has this token. It looks like the hash that the server's file of tokens has; the token "
-                       "itself begins with mrt_ and was printed once, by mrirecond --new-token.");
+                       "This token is unknown. It looks like a hash from the server's token file; the token itself "
+                       "begins with mrt_ and was printed once, by mrirecond --new-token.");
     return err_set(ERR_UNAUTHORIZED,
-                   "Nobody has this token, and it has no token's form: mrt_ and %d hexadecimal digits, without quotes. "
-                   "Is the file or variable that it comes from the right one, and whole?",
+                   "This token is unknown, and does not look like one: mrt_ and %d hexadecimal digits, without quotes. "
+                   "Check the file or variable that it comes from.",
                    DIGITS);
 }
 
@@ -221,12 +221,11 @@ int tokens_identify(struct tokens *tokens, const char *authorization, struct ide
         return 0;
     }
     if (!authorization)
-        return err_set(ERR_UNAUTHORIZED,
-                       "This service asks who you are. Send the header Authorization: Bearer TOKEN (mrirecon: "
-                       "--token-file FILE, or MRIRECON_TOKEN).");
+        return err_set(ERR_UNAUTHORIZED, "This service requires a token. Send the header Authorization: Bearer TOKEN "
+                                         "(mrirecon: --token-file FILE, or MRIRECON_TOKEN).");
     if (strncasecmp(authorization, "Bearer ", 7) != 0)
-        return err_set(ERR_UNAUTHORIZED, "The header Authorization has to be Bearer, a space and a token; no other "
-                                         "scheme, as Basic (curl -u), is taken.");
+        return err_set(ERR_UNAUTHORIZED, "The header Authorization must be Bearer, a space and a token; other schemes, "
+                                         "such as Basic (curl -u), are not supported.");
     const char *token = authorization + 7 + strspn(authorization + 7, " ");
     if (gnutls_hash_fast(GNUTLS_DIG_SHA256, token, strlen(token), hash) != 0)
         return err_set(ERR_INTERNAL, "A token could not be checked. Try again.");
@@ -250,11 +249,12 @@ int token_add(const char *path, const char *client, enum role role, char token[T
     unsigned char random[HASH], hash[HASH];
     char line[HASH_TEXT + JOB_CLIENT + 32], text[HASH_TEXT + 1];
     if (!client_fits(client))
-        return err_set(ERR_BAD_PARAMETER,
-                       "A client's name has 1 to %d letters, digits, dots, dashes, underscores and @, not \"%.64s\".",
-                       JOB_CLIENT - 1, client);
+        return err_set(
+            ERR_BAD_PARAMETER,
+            "A client's name must have 1 to %d letters, digits, dots, dashes, underscores and @, not \"%.64s\".",
+            JOB_CLIENT - 1, client);
     if (!*path)
-        return err_set(ERR_BAD_PARAMETER, "There is no file for the token's hash. Name one by the option tokens.");
+        return err_set(ERR_BAD_PARAMETER, "There is no file for the token's hash. Set the option tokens.");
     if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
         return err_set(ERR_INTERNAL, "The system gave no random numbers: %s.", strerror(errno));
     memcpy(token, "mrt_", 4);

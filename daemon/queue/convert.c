@@ -107,7 +107,7 @@ static int codec_run(const struct task *task, const char *name, const char *part
     close(pidfd);
     int64_t left = 0;
     if (stopped == ERR_CANCELED)
-        return err_set(ERR_CANCELED, "Nobody waits for %s any more.", name);
+        return err_set(ERR_CANCELED, "No client is waiting for %s any more.", name);
     if (stopped)
         return err_set(ERR_TIMEOUT, "Writing %s took longer than %lld s.", name, (long long)converter->seconds);
     if (strcmp(how, "ended with status 0") == 0)

@@ -55,8 +55,8 @@ void slot_end(struct scheduler *scheduler, struct worker_slot *slot, const char 
         slot->running.outcome = OUTCOME_DIED;
         slot->running.finish_at = 0;
         err_set(ERR_WORKER_DIED,
-                "The worker process that ran the job %s, twice. The scan or its parameters may ask for more than "
-                "this server has; the server's log may say more.",
+                "The worker process that ran the job %s, twice. The scan or its parameters may need more than this "
+                "server has; the server's log may have details.",
                 slot->worker.note);
         slot->running.failure = *err_last();
     }

@@ -65,8 +65,8 @@ static int results_check(const struct assignment *assignment)
     return assignment->most <= 0 || sum <= assignment->most
                ? 0
                : err_set_bytes(ERR_INTERNAL, sum, assignment->most,
-                               "The worker wrote %lld bytes of results, and was to write %lld at most. This is a fault "
-                               "of the server.",
+                               "The worker wrote %lld bytes of results, but had announced at most %lld. This is a bug "
+                               "in the server.",
                                (long long)sum, (long long)assignment->most);
 }
 
@@ -143,7 +143,7 @@ static void put_back(struct scheduler *scheduler, const struct assignment *assig
     metrics_put_back(scheduler->core.metrics, assignment->failure.code);
     const struct log_about about = {id, assignment->job.client, assignment->failure.code};
     log_line_about(scheduler->core.log, LOG_LEVEL_WARNING, &about,
-                   "queued again, tried after %g s, for it is not at fault: %s", pause, assignment->failure.text);
+                   "queued again, next try after %g s, not the job's fault: %s", pause, assignment->failure.text);
 }
 
 json_t *put_back_ids(const struct scheduler *scheduler, bool all)
@@ -202,9 +202,8 @@ static bool is_kept(struct scheduler *scheduler, struct worker_slot *slot, struc
     if (assignment != &slot->running && *slot->running.job.id && slot->running.outcome == OUTCOME_NONE)
         slot->running.outcome = OUTCOME_REQUEUE;
     slot_end(scheduler, slot, "still had a completed result open for writing and was killed");
-    err_set(ERR_WORKER_DIED,
-            "The worker process that ran the job could still change its result when it was done, twice. The server's "
-            "log may say more.");
+    err_set(ERR_WORKER_DIED, "The worker process that ran the job could still change its result after it was done, "
+                             "twice. The server's log may have details.");
     assignment->failure = *err_last();
     assignment->outcome = OUTCOME_DIED;
     return false;

@@ -45,14 +45,16 @@ int workers_plan(struct worker workers[WORKERS_MAX], int *count, const char *dev
         snprintf(wanted, sizeof wanted, "%.*s", (int)(length < WORKER_TEXT ? length : 0), text);
         if (strcmp(wanted, "auto") != 0 && strcmp(wanted, "cpu") != 0 && sscanf(wanted, "gpu:%3u%c", &gpu, &end) != 1)
             return err_set(ERR_BAD_PARAMETER,
-                           "Option devices is \"%.64s\"; it takes auto, cpu, gpu:0 and so on, with commas.", devices);
+                           "Option devices is \"%.64s\"; it must be auto, or a list such as cpu or gpu:0,gpu:1.",
+                           devices);
         worker_init(&workers[found], found, wanted);
         found++;
         text += length;
         text += *text == ',';
     }
     if (!found)
-        return err_set(ERR_BAD_PARAMETER, "Option devices names no device; it takes auto, cpu, gpu:0 and so on.");
+        return err_set(ERR_BAD_PARAMETER,
+                       "Option devices is empty; it must be auto, or a list such as cpu or gpu:0,gpu:1.");
     *count = found;
     return 0;
 }
@@ -62,11 +64,10 @@ int worker_start(struct worker *worker, const struct options *options)
     int pair[2];
     char threads[24], decode[24];
     if (worker->left && waitpid(worker->left, NULL, WNOHANG) == 0)
-        return err_set(
-            ERR_WORKER_DIED,
-            "Its process %d does not end though it was killed: it hangs in the kernel, perhaps in the driver of "
-            "its device. That may take a restart of the machine.",
-            (int)worker->left);
+        return err_set(ERR_WORKER_DIED,
+                       "Its process %d does not end although it was killed: it hangs in the kernel, perhaps in the "
+                       "driver of its device. The machine may have to be restarted.",
+                       (int)worker->left);
     worker->left = 0;
     snprintf(threads, sizeof threads, "%lld", (long long)options->threads);
     snprintf(decode, sizeof decode, "%lld", (long long)options->decode_time);
@@ -119,9 +120,10 @@ int worker_hello(struct worker *worker, const json_t *message)
     const char *note = json_string_value(json_object_get(message, "note"));
     json_int_t version = json_integer_value(json_object_get(message, "version"));
     if (version != WIRE_VERSION)
-        return err_set(ERR_BAD_REQUEST,
-                       "The worker speaks version %lld, the daemon %d. Install both programs from one build.",
-                       (long long)version, WIRE_VERSION);
+        return err_set(
+            ERR_BAD_REQUEST,
+            "The worker uses protocol version %lld, the daemon %d. Install both programs from the same build.",
+            (long long)version, WIRE_VERSION);
     snprintf(worker->device, sizeof worker->device, "%s", device ? device : "unknown");
     snprintf(worker->note, sizeof worker->note, "%s", note ? note : "");
     worker->gpu = json_is_true(json_object_get(message, "gpu"));

@@ -110,8 +110,8 @@ int state_expect(const struct spool *spool)
             "rename that to jobs.db, and remove jobs.db-wal and jobs.db-shm if they are there.",
             saved);
     return err_set(ERR_STORE,
-                   "The job store jobs.db is missing, though %d scans and %d results are there, of which a new store "
-                   "would not know. Restore it from a backup, or run mrirecond --repair-state, which keeps them aside.",
+                   "The job store jobs.db is missing, though %d scans and %d results are there, which a new store "
+                   "would not know. Restore it from a backup, or run mrirecond --repair-state, which sets them aside.",
                    scans, results);
 }
 
@@ -172,8 +172,7 @@ static int store_look(const struct spool *spool, const char *state_dir, FILE *ou
     struct stat there;
     if (fstatat(spool->state, "jobs.db", &there, 0) < 0) {
         found->store = found->files = state_expect(spool) == 0;
-        fprintf(out, "%s\n",
-                found->store ? "There is no job store yet, and nothing that one would know." : err_last()->text);
+        fprintf(out, "%s\n", found->store ? "There is no job store yet, and there are no files." : err_last()->text);
         return 0;
     }
     snprintf(path, sizeof path, "%s/jobs.db", state_dir);
@@ -192,11 +191,11 @@ static int store_look(const struct spool *spool, const char *state_dir, FILE *ou
         found->files = rows_have_files(spool, &connection, out, &all);
         found->store = found->store && all;
         if (found->store)
-            fprintf(out, "%d scans and %d results are of no job; a start %s\n",
+            fprintf(out, "%d scans and %d results belong to no job; a start %s\n",
                     orphans_each(&connection, spool->scans, NULL, NULL),
                     orphans_each(&connection, spool->results, NULL, NULL),
                     spool_stop_was_clean(spool) ? "removes them"
-                                                : "keeps them aside in found-TIME/, for mrirecond was not stopped");
+                                                : "sets them aside in found-TIME/, because mrirecond was not stopped");
     }
     connection_close(&connection);
     return rc;
@@ -208,7 +207,7 @@ int state_look(const char *state_dir, FILE *out, struct spool **spool, struct fi
     *spool = NULL;
     *found = (struct findings){.store = false};
     if (stat(state_dir, &there) < 0)
-        return err_set(ERR_IO, "%s cannot be looked at: %s. Name the state folder with --state-dir.", state_dir,
+        return err_set(ERR_IO, "%s cannot be read: %s. Give the state folder with --state-dir.", state_dir,
                        strerror(errno));
     int rc = spool_create(spool, state_dir, 0, 0, 0);
     if (!rc)
@@ -229,8 +228,8 @@ int state_check(const char *state_dir, FILE *out, bool *sound)
     *sound = found.store && found.files && found.uploads;
     if (!rc)
         fputs(*sound ? "The state folder is sound.\n"
-                     : "The state folder is damaged. Restore it from a backup, or repair it: mrirecond --repair-state "
-                       "does what can be done and keeps the old job store.\n",
+                     : "The state folder is damaged. Restore it from a backup, or run mrirecond --repair-state, which "
+                       "saves the readable part and keeps the old job store.\n",
               out);
     spool_free(spool);
     return rc;

@@ -121,7 +121,7 @@ static int row_mend(const struct spool *spool, struct connection *fresh, sqlite3
         NULL);
     json_decref(error);
     fprintf(out, "job %s: %s\n", id,
-            again ? "runs again, for its results are not whole" : "failed, for its files are lost");
+            again ? "runs again because its results are incomplete" : "failed because its files are lost");
     return rc;
 }
 
@@ -247,7 +247,7 @@ int state_repair(const char *state_dir, FILE *out)
     if (!rc && !found.uploads)
         rc = uploads_look(spool, time, out, &mended);
     if (!rc && !mended)
-        rc = err_set(ERR_IO, "Not all could be repaired; what could not is named above.");
+        rc = err_set(ERR_IO, "Not everything could be repaired; see above.");
     if (!rc)
         fputs(sound ? "The state folder is sound; nothing was changed.\n"
                     : "The state folder is repaired. Start mrirecond.\n",

@@ -11,10 +11,10 @@
 static const struct {
     const char *what, *done;
 } faults[UPLOAD_FAULTS] = {
-    [UPLOAD_NO_BYTES] = {"its note is there, and its bytes are not", "removed; its sender begins a new one"},
-    [UPLOAD_BAD_NOTE] = {"its note is damaged, and does not say what its bytes are", "its files were moved to found-"},
-    [UPLOAD_TOO_LONG] = {"it holds more bytes than were announced", "its files were moved to found-"},
-    [UPLOAD_BAD_CHUNK] = {"bytes that had arrived are missing", "goes on at the bytes that are there"},
+    [UPLOAD_NO_BYTES] = {"its metadata exist, but its bytes do not", "removed; its sender has to create a new one"},
+    [UPLOAD_BAD_NOTE] = {"its metadata are damaged", "its files were moved to found-"},
+    [UPLOAD_TOO_LONG] = {"it has more bytes than announced", "its files were moved to found-"},
+    [UPLOAD_BAD_CHUNK] = {"bytes that had arrived are missing", "continues after the bytes that exist"},
 };
 
 static const char *const endings[] = {"", ".json", ".chunk"};
@@ -51,9 +51,9 @@ static void own_look(struct uploads_survey *survey, int folder, const char *name
     bool done = survey->time && own(survey, folder, name, mode);
     survey->bad += !done;
     fprintf(survey->out, "%s %s: %s\n", what, name,
-            done           ? "owner and mode were set right"
-            : survey->time ? "owner and mode cannot be set right; do it as root"
-                           : "belongs to somebody else than the state folder does, or others may use it");
+            done           ? "owner and mode were corrected"
+            : survey->time ? "owner and mode cannot be corrected; run this as root"
+                           : "its owner is not that of the state folder, or other users have access to it");
 }
 
 static bool mend(const struct uploads_survey *survey, const char *id, enum upload_fault fault)
@@ -94,7 +94,7 @@ static void one_look(void *context, const char *id)
     if (!survey->time)
         fprintf(survey->out, "upload %s: %s\n", id, faults[fault].what);
     else if (!done)
-        fprintf(survey->out, "upload %s: cannot be mended: %s\n", id, strerror(errno));
+        fprintf(survey->out, "upload %s: cannot be repaired: %s\n", id, strerror(errno));
     else if (fault == UPLOAD_BAD_NOTE || fault == UPLOAD_TOO_LONG)
         fprintf(survey->out, "upload %s: %s%lld/\n", id, faults[fault].done, (long long)survey->time);
     else
@@ -114,7 +114,8 @@ int uploads_look(const struct spool *spool, int64_t time, FILE *out, bool *sound
     if (!rc)
         rc = uploads_each(survey.folder, one_look, &survey);
     if (!rc && !time)
-        fprintf(out, "%d uploads go on, %d are leftovers, which a start removes, %d things are wrong with uploads\n",
+        fprintf(out,
+                "%d uploads can continue, %d leftovers will be removed at the next start, %d problems with uploads\n",
                 survey.sound, survey.leftover, survey.bad);
     if (survey.folder >= 0)
         close(survey.folder);

@@ -32,7 +32,7 @@ static int state_lock(int folder, const char *state_dir)
     enum { TRIES = 50, TRY_MS = 20 };
     for (int tries = 0; flock(folder, LOCK_EX | LOCK_NB) < 0; tries++) {
         if (errno != EWOULDBLOCK || tries == TRIES)
-            return err_set(ERR_IO, "%s is in use by another mrirecond. Stop that one, or name another --state-dir.",
+            return err_set(ERR_IO, "%s is in use by another mrirecond. Stop that one, or use another --state-dir.",
                            state_dir);
         poll(NULL, 0, TRY_MS);
     }
@@ -189,11 +189,9 @@ static int inodes_check(const struct room *room, int64_t least)
 {
     if (room->inodes >= least)
         return 0;
-    return err_set(
-        ERR_SPOOL_FULL,
-        "The server's disk has %lld inodes free, and takes hardly any more files. Try again later, or remove "
-        "some of its files.",
-        (long long)room->inodes);
+    return err_set(ERR_SPOOL_FULL,
+                   "The server's disk has only %lld free inodes. Try again later, or remove some of its files.",
+                   (long long)room->inodes);
 }
 
 int spool_check(struct spool *spool)
@@ -203,10 +201,10 @@ int spool_check(struct spool *spool)
     if (!rc)
         rc = disk_room_read(spool, &room);
     if (!rc && room.bytes <= 0)
-        rc = err_set(ERR_SPOOL_FULL,
-                     "The disk has %.1f MB free, not more than the %.1f MB that are kept free of scans (option "
-                     "spool-reserve). Free some of it.",
-                     1e-6 * (double)(room.bytes + spool->reserve), 1e-6 * (double)spool->reserve);
+        rc = err_set(
+            ERR_SPOOL_FULL,
+            "The disk has %.1f MB free, and uploads leave %.1f MB free (option spool-reserve). Free some space.",
+            1e-6 * (double)(room.bytes + spool->reserve), 1e-6 * (double)spool->reserve);
     return rc ? rc : inodes_check(&room, SCANS_INODES);
 }
 
@@ -215,13 +213,13 @@ int spool_work_check(struct spool *spool, int64_t reserve)
     struct room room = {0, 0};
     int rc = trouble_check(spool);
     if (!rc && spool->suspect)
-        rc = err_set(ERR_IO, "The server's disk did not take what was written, and is looked at.");
+        rc = err_set(ERR_IO, "The server's disk refused a write, and is being checked.");
     if (!rc)
         rc = disk_room_read(spool, &room);
     if (!rc && room.bytes + spool->reserve < reserve)
         rc = err_set_bytes(ERR_SPOOL_FULL, reserve, room.bytes + spool->reserve,
-                           "The disk has %.1f MB free, less than the %.1f MB that a job takes to be begun (option "
-                           "work-reserve). Free some of it.",
+                           "The disk has %.1f MB free; a job starts only with at least %.1f MB (option work-reserve). "
+                           "Free some space.",
                            1e-6 * (double)(room.bytes + spool->reserve), 1e-6 * (double)reserve);
     return rc ? rc : inodes_check(&room, WORK_INODES);
 }
@@ -280,7 +278,7 @@ static int used_add(struct spool *spool, int64_t more, int64_t held)
         atomic_fetch_sub(&spool->used, more);
         int64_t left = spool->limit - before;
         return err_set_bytes(ERR_SPOOL_FULL, held + more, left > 0 ? left : 0,
-                             "The waiting uploads leave no room for %lld bytes more. Try again later.",
+                             "The waiting uploads leave no space for another %lld bytes. Try again later.",
                              (long long)more);
     }
     return 0;
@@ -301,14 +299,14 @@ static int disk_check(struct spool *spool, int64_t more)
     int rc = disk_room_read(spool, &room);
     if (!rc && room.bytes < more)
         return err_set_bytes(ERR_SPOOL_FULL, more, room.bytes > 0 ? room.bytes : 0,
-                             "The server's disk has no room for this upload. Try again later, or free some space.");
+                             "The server's disk has no space for this upload. Try again later, or free some space.");
     return rc ? rc : inodes_check(&room, SCANS_INODES);
 }
 
 static int body_too_large(const struct spool *spool, int64_t bytes)
 {
     return err_set_bytes(ERR_TOO_LARGE, bytes, spool->body_limit,
-                         "The upload exceeds %lld bytes, the most that this server takes (option body-limit).",
+                         "The upload exceeds %lld bytes, the limit of this server (option body-limit).",
                          (long long)spool->body_limit);
 }
 
@@ -452,8 +450,8 @@ void spool_abort(struct spool_file *file)
 static int scan_gone(const char *id)
 {
     return err_set(ERR_SCAN_GONE,
-                   "The scan of job %.40s is no longer there: it ended, and this server does not keep such scans "
-                   "(option keep-scans), or needed the room. Send the scan again.",
+                   "The scan of job %.40s is no longer there: this server does not keep scans of such jobs (option "
+                   "keep-scans), or needed the space. Send the scan again.",
                    id);
 }
 

@@ -143,7 +143,7 @@ static int natives_check(int folder, const struct kind *kind, unsigned wanted)
         if ((wanted >> i & 1) &&
             (fstatat(folder, name, &there, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(there.st_mode) || there.st_size == 0))
             return err_set(ERR_INTERNAL,
-                           "The worker reported success and left no result \"%s\". This is a fault of the server.",
+                           "The worker reported success but wrote no result \"%s\". This is a bug in the server.",
                            kind->results[i].name);
     }
     return 0;
@@ -194,7 +194,7 @@ int spool_result_open(struct spool *spool, const char *id, const char *name, int
     char path[JOB_ID + SPOOL_NAME];
     struct stat there;
     if (!spool_is_id(id) || !spool_is_name(name))
-        return err_set(ERR_NOT_FOUND, "The job has no result of this name.");
+        return err_set(ERR_NOT_FOUND, "The job has no result with this name.");
     snprintf(path, sizeof path, "%s/%s", id, name);
     int file = openat(spool->results, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (file < 0 && errno != ENOENT && errno != ELOOP)
@@ -202,8 +202,7 @@ int spool_result_open(struct spool *spool, const char *id, const char *name, int
     if (file < 0 || fstat(file, &there) < 0 || !S_ISREG(there.st_mode)) {
         if (file >= 0)
             close(file);
-        return err_set(ERR_NOT_FOUND, "Job %s has no result named \"%s\"; its document lists those there are.", id,
-                       name);
+        return err_set(ERR_NOT_FOUND, "Job %s has no result named \"%s\"; its document lists the results.", id, name);
     }
     *fd = file;
     *bytes = there.st_size;

@@ -14,19 +14,19 @@
 int upload_unknown(void)
 {
     return err_set(ERR_NOT_FOUND,
-                   "There is no upload of this id: it expired, was removed, or never was. Begin a new one.");
+                   "There is no upload with this id: it expired, was removed, or never existed. Create a new one.");
 }
 
 static int unfit(void)
 {
-    return err_set(ERR_IO, "What the disk holds of this upload does not fit together. Begin a new one; whoever runs "
-                           "this server finds more by mrirecond --check-state.");
+    return err_set(ERR_IO, "The files of this upload on the server are inconsistent. Create a new one; the server's "
+                           "operator can run mrirecond --check-state.");
 }
 
 static int lost(int code)
 {
-    return err_set(code, "The disk failed while it took bytes of this upload, and nobody knows which of them it holds. "
-                         "Begin a new one; whoever runs this server has to look at its disk.");
+    return err_set(code, "The disk failed while storing bytes of this upload, and it is unknown which of them it has. "
+                         "Create a new one; the server's operator should check the disk.");
 }
 
 void upload_clear(struct upload *upload)
@@ -91,15 +91,15 @@ int upload_lock(struct uploads *uploads, const char *id)
     pthread_mutex_lock(&uploads->lock);
     for (int i = 0; i < WRITERS && !rc; i++) {
         if (strcmp(uploads->writing[i].id, id) == 0)
-            rc =
-                uploads->writing[i].lost
-                    ? lost(ERR_NOT_FOUND)
-                    : err_set(ERR_UPLOAD_LOCKED, "Another request writes to this upload. Try again when it has ended.");
+            rc = uploads->writing[i].lost
+                     ? lost(ERR_NOT_FOUND)
+                     : err_set(ERR_UPLOAD_LOCKED,
+                               "Another request is writing to this upload. Try again when it has ended.");
         else if (!*uploads->writing[i].id)
             free_slot = i;
     }
     if (!rc && free_slot < 0)
-        rc = err_set(ERR_UPLOAD_LOCKED, "%d uploads are written to at the moment. Try again later.", WRITERS);
+        rc = err_set(ERR_UPLOAD_LOCKED, "%d uploads are being written at the moment. Try again later.", WRITERS);
     if (!rc)
         memcpy(uploads->writing[free_slot].id, id, JOB_ID);
     pthread_mutex_unlock(&uploads->lock);
@@ -334,9 +334,10 @@ int chunk_begin(struct uploads *uploads, const char *id, int64_t offset, bool ch
         .uploads = uploads, .fd = -1, .begin = offset, .offset = offset, .length = upload.length, .checked = checked};
     memcpy(chunk.id, id, JOB_ID);
     if (!rc && offset != upload.offset)
-        rc = err_set(ERR_UPLOAD_OFFSET,
-                     "Upload-Offset is %lld, and %lld bytes have arrived. Ask by HEAD, and go on there.",
-                     (long long)offset, (long long)upload.offset);
+        rc =
+            err_set(ERR_UPLOAD_OFFSET,
+                    "Upload-Offset is %lld, but %lld bytes have arrived. Get the offset with HEAD, and continue there.",
+                    (long long)offset, (long long)upload.offset);
     if (!rc) {
         chunk.fd = openat(uploads->folder, upload_file(name, id, ""), O_RDWR | O_APPEND | O_NOFOLLOW | O_CLOEXEC);
         if (chunk.fd < 0)
@@ -366,8 +367,7 @@ int chunk_append(struct upload_chunk *chunk, const void *data, size_t bytes)
         chunk->dropped = true;
         if (ftruncate(chunk->fd, chunk->begin) == 0)
             chunk->offset = chunk->begin;
-        return err_set(ERR_TOO_LARGE,
-                       "More than the %lld bytes arrive that Upload-Length announced: none of them stay.",
+        return err_set(ERR_TOO_LARGE, "The body exceeds the %lld bytes of Upload-Length: none of its bytes were kept.",
                        (long long)chunk->length);
     }
     size_t written;
@@ -451,7 +451,7 @@ int upload_finish(struct uploads *uploads, struct store *store, const char *id, 
     if (!rc)
         rc = upload_get(uploads, id, &upload);
     if (!rc && upload.offset != upload.length)
-        rc = err_set(ERR_UPLOAD_OFFSET, "The upload holds %lld of its %lld bytes.", (long long)upload.offset,
+        rc = err_set(ERR_UPLOAD_OFFSET, "The upload has %lld of its %lld bytes.", (long long)upload.offset,
                      (long long)upload.length);
     if (!rc)
         rc = upload_job(&upload, job);

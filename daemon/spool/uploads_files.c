@@ -57,7 +57,7 @@ int upload_job(const struct upload *upload, struct job *job)
     const json_t *quota = json_object_get(upload->job, "quota");
     int rank = priority ? job_priority_find(priority) : -1;
     if (!kind || !client || rank < 0 || !json_is_object(parameters) || !json_is_array(formats))
-        return err_set(ERR_IO, "The note of upload %s is damaged. Remove the upload, and send the scan again.",
+        return err_set(ERR_IO, "The metadata of upload %s are damaged. Remove the upload, and send the scan again.",
                        upload->id);
     memcpy(job->id, upload->id, JOB_ID);
     snprintf(job->kind, sizeof job->kind, "%s", kind);

@@ -484,8 +484,7 @@ int store_expire(struct store *store, struct job *jobs, int limit, int *count)
     if (rc || due == 0 || due >= clock_milliseconds())
         return rc;
     err_set(ERR_DEADLINE,
-            "The job was to begin before its deadline, and still waited then. Submit it again with a later "
-            "one, or a higher priority.");
+            "The job was still waiting at its deadline. Submit it again with a later deadline or a higher priority.");
     struct expiry expiry = {.jobs = jobs, .limit = limit, .error = wire_error_pack(err_last())};
     rc = store_change(store, expire_apply, &expiry);
     json_decref(expiry.error);

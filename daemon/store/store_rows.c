@@ -83,7 +83,7 @@ int store_find_key(struct store *store, const char *client, const char *key, str
                                    "ss", client, key),
                        job, 1, &count);
     pthread_mutex_unlock(&store->reader_lock);
-    return !rc && !count ? err_set(ERR_NOT_FOUND, "There is no job of this idempotency key.") : rc;
+    return !rc && !count ? err_set(ERR_NOT_FOUND, "There is no job with this idempotency key.") : rc;
 }
 
 int store_ended(struct store *store, int64_t before, int state, char (*ids)[JOB_ID], int limit, int *count)

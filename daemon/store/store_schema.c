@@ -50,8 +50,8 @@ bool schema_is_newer(int64_t version)
 int schema_refuse(int64_t version)
 {
     return err_set(ERR_STORE,
-                   "The job store has version %lld, this program knows versions up to %d. Run the newer program, or "
-                   "name another --state-dir.",
+                   "The job store has version %lld; this program knows versions up to %d. Run the newer program, or "
+                   "use another --state-dir.",
                    (long long)version, SCHEMA);
 }
 

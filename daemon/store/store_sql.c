@@ -12,12 +12,12 @@ int sql_failed(sqlite3 *db, const char *doing)
     if (code == SQLITE_NOTADB || code == SQLITE_CORRUPT)
         return err_set(ERR_STORE,
                        "The job store is damaged (%s, while %s). Restore it from a backup, or run mrirecond "
-                       "--repair-state, which saves what can be read of it.",
+                       "--repair-state, which saves its readable part.",
                        sqlite3_errmsg(db), doing);
     if (code == SQLITE_CANTOPEN || code == SQLITE_READONLY)
         return err_set(ERR_STORE,
-                       "The job store cannot be written (%s, while %s). Give this user the right to write it "
-                       "and its folder, or name another --state-dir.",
+                       "The job store cannot be written (%s, while %s). Allow this user to write to it and its folder, "
+                       "or use another --state-dir.",
                        sqlite3_errmsg(db), doing);
     if (code == SQLITE_FULL)
         return err_set(ERR_SPOOL_FULL, "The disk of the job store is full (%s). Free some space.", doing);
@@ -37,7 +37,7 @@ static sqlite3_stmt *statement_of(struct connection *connection, const char *sql
             return connection->cache[i].statement;
     sqlite3_stmt *statement = NULL;
     if (connection->cached == STATEMENTS) {
-        err_set(ERR_INTERNAL, "The store has more statements than its cache. This is a fault of the server.");
+        err_set(ERR_INTERNAL, "The store has more statements than its cache. This is a bug in the server.");
         return NULL;
     }
     if (sqlite3_prepare_v3(connection->db, sql, -1, SQLITE_PREPARE_PERSISTENT, &statement, NULL) != SQLITE_OK) {

@@ -286,16 +286,14 @@ static int room(const struct store *store, struct quota quota, int64_t all, int6
         return err_set(ERR_QUEUE_FULL, "%lld jobs are waiting, which is the limit. Try again later.", (long long)all);
     if (most_jobs > 0 && jobs >= most_jobs)
         return err_set(ERR_QUOTA,
-                       "%lld jobs of this client are waiting, the most that it may have (option client-jobs, or its "
-                       "token). Try "
-                       "again when some have begun.",
+                       "This client has %lld waiting jobs, which is its limit (option client-jobs, or its token). Try "
+                       "again when some have started.",
                        (long long)jobs);
     if (most_bytes > 0 && waiting + bytes > most_bytes)
-        return err_set_bytes(
-            ERR_QUOTA, bytes, most_bytes > waiting ? most_bytes - waiting : 0,
-            "The waiting scans of this client take %lld bytes; with this one it would be more than "
-            "the %lld that it may have (option client-bytes, or its token). Try again when some have begun.",
-            (long long)waiting, (long long)most_bytes);
+        return err_set_bytes(ERR_QUOTA, bytes, most_bytes > waiting ? most_bytes - waiting : 0,
+                             "The waiting scans of this client take %lld bytes; this one would exceed its limit of "
+                             "%lld (option client-bytes, or its token). Try again when some have started.",
+                             (long long)waiting, (long long)most_bytes);
     return 0;
 }
 

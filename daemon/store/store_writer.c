@@ -65,8 +65,8 @@ static int files_check(struct store *store)
         if (!store->save_tried)
             contents_save(store);
         return err_set(ERR_STORE,
-                       "The job store's file %s was removed or replaced while it is in use: nothing more is taken. Put "
-                       "it back, or stop mrirecond and follow Recovery in docs/operations.md%s%s.",
+                       "The job store's file %s was removed or replaced while it is in use: no changes are accepted. "
+                       "Put it back, or stop mrirecond and follow Recovery in docs/operations.md%s%s.",
                        store->file[i].path, *store->saved ? "; all jobs are saved in " : "", store->saved);
     }
     return 0;

@@ -54,7 +54,7 @@ int worker_probe(struct dev *dev)
 {
     float(*k)[2] = malloc(SAMPLES * sizeof *k);
     struct c32 *data = malloc(SAMPLES * sizeof *data), *image = malloc((size_t)NX * NY * sizeof *image);
-    int rc = k && data && image ? 0 : err_set(ERR_NO_MEMORY, "No memory to try the device.");
+    int rc = k && data && image ? 0 : err_set(ERR_NO_MEMORY, "Not enough memory to test the device.");
     if (rc == 0) {
         samples_fill(k, data);
         rc = image_compute(dev, k[0], data, image);
@@ -63,10 +63,10 @@ int worker_probe(struct dev *dev)
         struct c32 pixel = image[(NY / 2 + AT_Y) * NX + NX / 2 + AT_X];
         double off = hypot((double)pixel.re - 1, (double)pixel.im);
         if (!(off <= PIXEL_LIMIT)) /* also where it is not a number */
-            rc = err_set(ERR_DEVICE, "%s computes wrongly: a pixel that is 1 came out as %g%+gi. Look at the device.",
+            rc = err_set(ERR_DEVICE, "%s computes wrong results: a pixel that should be 1 is %g%+gi. Check the device.",
                          dev_name(dev), (double)pixel.re, (double)pixel.im);
     } else {
-        err_prefix("%s was tried and failed: ", dev_name(dev));
+        err_prefix("The test of %s failed: ", dev_name(dev));
     }
     free(k);
     free(data);

@@ -58,7 +58,7 @@ static int file_write(const struct writing *writing, int i)
     const char *name = files->kind->results[file.result].name;
     const struct job_result *result = job_outcome_find(writing->outcome, name);
     if (!result)
-        return err_set(ERR_INTERNAL, "The job made no result \"%s\". This is a fault of the server.", name);
+        return err_set(ERR_INTERNAL, "The job made no result \"%s\". This is a bug in the server.", name);
     int rc = result->write(result->of, file.format, files->fds[i]);
     if (rc == ERR_NOT_ACCEPTABLE && file.format > 0)
         return 0; /* the file stays empty, and the job has its result in the native format all the same */
@@ -83,10 +83,10 @@ static int promise_check(const struct result_files *files, const struct job_outc
         written += fstat(files->fds[i], &there) == 0 ? (uint64_t)there.st_size : 0;
     return !outcome->most_bytes || written <= outcome->most_bytes
                ? 0
-               : err_set(ERR_INTERNAL,
-                         "The results take %llu bytes, and were said to take %llu at most. This is a fault of the "
-                         "server.",
-                         (unsigned long long)written, (unsigned long long)outcome->most_bytes);
+               : err_set(
+                     ERR_INTERNAL,
+                     "The results take %llu bytes, but at most %llu had been announced. This is a bug in the server.",
+                     (unsigned long long)written, (unsigned long long)outcome->most_bytes);
 }
 
 /* The first file in a thread of its own, and beside it the others, which take longer: a thread that starts has none of

@@ -17,77 +17,77 @@
 extern "C" {
 #endif
 
-#define ERR_TABLE(X)                                                                                          \
-    /* the machine */                                                                                         \
-    X(INTERNAL, 500, "internal", "Internal error")                                                            \
-    X(NO_MEMORY, 503, "out-of-memory", "Not enough memory")                                                   \
-    X(NO_DESCRIPTORS, 503, "out-of-descriptors", "Not enough file descriptors")                               \
-    X(GPU_OOM, 503, "gpu-oom", "Not enough device memory")                                                    \
-    X(DEVICE, 503, "device-failed", "The compute device failed")                                              \
-    X(NO_DEVICE, 503, "no-device", "No such compute device")                                                  \
-    X(IO, 500, "io-error", "Reading or writing failed")                                                       \
-    X(SPOOL_FULL, 507, "spool-full", "The spool is full")                                                     \
-    X(STORE, 500, "store-failed", "The job store failed")                                                     \
-    X(WORKER_DIED, 500, "worker-died", "The worker process died")                                             \
-    X(TIMEOUT, 500, "time-limit", "The time limit was reached")                                               \
-    X(CANCELED, 409, "canceled", "The job was canceled")                                                      \
-    X(DEADLINE, 504, "deadline-passed", "The deadline passed before the job began")                           \
-    X(NOT_DONE, 504, "not-done", "The job is not done yet")                                                   \
-    /* the request */                                                                                         \
-    X(BAD_REQUEST, 400, "bad-request", "Malformed request")                                                   \
-    X(UNKNOWN_KIND, 400, "unknown-kind", "Unknown job kind")                                                  \
-    X(UNKNOWN_PARAMETER, 400, "unknown-parameter", "Unknown parameter")                                       \
-    X(BAD_PARAMETER, 400, "bad-parameter", "Parameter out of range")                                          \
-    X(UNAUTHORIZED, 401, "unauthorized", "A token is needed")                                                 \
-    X(FORBIDDEN, 403, "forbidden", "The token does not allow this")                                           \
-    X(NOT_FOUND, 404, "not-found", "Not found")                                                               \
-    X(MISDIRECTED, 421, "misdirected", "Another host is meant")                                               \
-    X(METHOD_NOT_ALLOWED, 405, "method-not-allowed", "Method not allowed")                                    \
-    X(NOT_ACCEPTABLE, 406, "not-acceptable", "No such representation")                                        \
-    X(CONFLICT, 409, "conflict", "The job is not in a state that allows this")                                \
-    X(LENGTH_REQUIRED, 411, "length-required", "Content-Length required")                                     \
-    X(PRECONDITION_FAILED, 412, "precondition-failed", "The result has changed")                              \
-    X(TOO_LARGE, 413, "body-too-large", "The body is too large")                                              \
-    X(URI_TOO_LONG, 414, "uri-too-long", "The request's path and query are too long")                         \
-    X(HEADERS_TOO_LARGE, 431, "headers-too-large", "The request's headers are too large")                     \
-    X(RANGE, 416, "range-not-satisfiable", "The range lies outside the result")                               \
-    X(KEY_IN_USE, 409, "idempotency-key-in-use", "A request with this key is on its way")                     \
-    X(KEY_REUSED, 422, "idempotency-key-reused", "The key belongs to another request")                        \
-    X(SCAN_GONE, 409, "scan-not-kept", "The scan is no longer there")                                         \
-    X(QUOTA, 429, "client-quota", "The client has its share of the queue")                                    \
-    X(QUEUE_FULL, 503, "queue-full", "The queue is full")                                                     \
-    X(CONNECTIONS, 503, "too-many-connections", "Too many connections are busy")                              \
-    X(DRAINING, 503, "draining", "The service is stopping")                                                   \
-    X(EMPTY_BODY, 400, "empty-body", "The body is empty")                                                     \
-    X(BODY_INCOMPLETE, 400, "body-incomplete", "The body ended early")                                        \
-    X(DIGEST, 400, "digest-mismatch", "The body is not what its digest says")                                 \
-    X(UPLOAD_OFFSET, 409, "upload-offset", "The upload stands at another offset")                             \
-    X(UPLOAD_LOCKED, 423, "upload-locked", "Another request writes to this upload")                           \
-    X(UPLOAD_CHECKSUM, 460, "upload-checksum", "The bytes are not what their checksum says")                  \
-    X(TUS_VERSION, 412, "tus-version", "Not the version of tus that is spoken here")                          \
-    /* the file */                                                                                            \
-    X(UNKNOWN_FORMAT, 415, "unknown-format", "Not a format this service reads")                               \
-    X(MALFORMED_FILE, 422, "malformed-file", "The file is damaged or not as its format asks")                 \
-    X(TRUNCATED, 422, "truncated-file", "The file ends early")                                                \
-    X(HOSTILE_FILE, 422, "hostile-file", "The file asks for something no scan needs")                         \
-    X(DECODER_DIED, 422, "decoder-died", "Reading the file broke the decoder")                                \
-    X(LIMIT, 422, "limit-exceeded", "The file exceeds a limit of this service")                               \
-    X(HEADER_INVALID, 422, "header-invalid", "The ISMRMRD header is invalid")                                 \
-    /* the scan */                                                                                            \
-    X(NO_IMAGE_DATA, 422, "no-image-data", "The scan holds no image data")                                    \
-    X(ENCODING_INVALID, 422, "encoding-invalid", "An acquisition does not fit its encoding")                  \
-    X(TRAJ_MISSING, 422, "trajectory-missing", "The scan has no trajectory")                                  \
-    X(TRAJ_RANGE, 422, "trajectory-out-of-range", "The trajectory leaves the encoded k-space")                \
-    X(TRAJ_NONFINITE, 422, "trajectory-nonfinite", "The trajectory is not finite")                            \
-    X(TRAJ_AMBIGUOUS, 422, "trajectory-scaling-ambiguous", "The unit of the trajectory cannot be told")       \
-    X(TRAJ_DIMENSIONS, 422, "trajectory-dimensions", "The trajectory does not fit the encoding's dimensions") \
-    X(DCF_AMBIGUOUS, 422, "dcf-ambiguous", "Density weights cannot be told")                                  \
-    X(DCF_MISSING, 422, "dcf-missing", "The scan carries no density weights")                                 \
-    X(DCF_INVALID, 422, "dcf-invalid", "The density weights are unusable")                                    \
-    X(DATA_NONFINITE, 422, "data-nonfinite", "The k-space data are not finite")                               \
-    X(COILS_DIFFER, 422, "coils-differ", "The number of coils changes within an image")                       \
-    X(DIVERGED, 422, "diverged", "The iteration diverged")                                                    \
-    X(RESULT_TOO_LARGE, 422, "result-too-large", "The result is too large")                                   \
+#define ERR_TABLE(X)                                                                                            \
+    /* the machine */                                                                                           \
+    X(INTERNAL, 500, "internal", "Internal error")                                                              \
+    X(NO_MEMORY, 503, "out-of-memory", "Not enough memory")                                                     \
+    X(NO_DESCRIPTORS, 503, "out-of-descriptors", "Not enough file descriptors")                                 \
+    X(GPU_OOM, 503, "gpu-oom", "Not enough device memory")                                                      \
+    X(DEVICE, 503, "device-failed", "The compute device failed")                                                \
+    X(NO_DEVICE, 503, "no-device", "No such compute device")                                                    \
+    X(IO, 500, "io-error", "Reading or writing failed")                                                         \
+    X(SPOOL_FULL, 507, "spool-full", "The spool is full")                                                       \
+    X(STORE, 500, "store-failed", "The job store failed")                                                       \
+    X(WORKER_DIED, 500, "worker-died", "The worker process died")                                               \
+    X(TIMEOUT, 500, "time-limit", "The time limit was reached")                                                 \
+    X(CANCELED, 409, "canceled", "The job was canceled")                                                        \
+    X(DEADLINE, 504, "deadline-passed", "The deadline passed before the job began")                             \
+    X(NOT_DONE, 504, "not-done", "The job is not done yet")                                                     \
+    /* the request */                                                                                           \
+    X(BAD_REQUEST, 400, "bad-request", "Malformed request")                                                     \
+    X(UNKNOWN_KIND, 400, "unknown-kind", "Unknown job kind")                                                    \
+    X(UNKNOWN_PARAMETER, 400, "unknown-parameter", "Unknown parameter")                                         \
+    X(BAD_PARAMETER, 400, "bad-parameter", "Parameter out of range")                                            \
+    X(UNAUTHORIZED, 401, "unauthorized", "A token is needed")                                                   \
+    X(FORBIDDEN, 403, "forbidden", "The token does not allow this")                                             \
+    X(NOT_FOUND, 404, "not-found", "Not found")                                                                 \
+    X(MISDIRECTED, 421, "misdirected", "Another host is meant")                                                 \
+    X(METHOD_NOT_ALLOWED, 405, "method-not-allowed", "Method not allowed")                                      \
+    X(NOT_ACCEPTABLE, 406, "not-acceptable", "No such representation")                                          \
+    X(CONFLICT, 409, "conflict", "The job is not in a state that allows this")                                  \
+    X(LENGTH_REQUIRED, 411, "length-required", "Content-Length required")                                       \
+    X(PRECONDITION_FAILED, 412, "precondition-failed", "The result has changed")                                \
+    X(TOO_LARGE, 413, "body-too-large", "The body is too large")                                                \
+    X(URI_TOO_LONG, 414, "uri-too-long", "The request's path and query are too long")                           \
+    X(HEADERS_TOO_LARGE, 431, "headers-too-large", "The request's headers are too large")                       \
+    X(RANGE, 416, "range-not-satisfiable", "The range is outside the result")                                   \
+    X(KEY_IN_USE, 409, "idempotency-key-in-use", "A request with this key is in progress")                      \
+    X(KEY_REUSED, 422, "idempotency-key-reused", "The key was used for another request")                        \
+    X(SCAN_GONE, 409, "scan-not-kept", "The scan was not kept")                                                 \
+    X(QUOTA, 429, "client-quota", "The client has reached its quota")                                           \
+    X(QUEUE_FULL, 503, "queue-full", "The queue is full")                                                       \
+    X(CONNECTIONS, 503, "too-many-connections", "Too many connections")                                         \
+    X(DRAINING, 503, "draining", "The service is stopping")                                                     \
+    X(EMPTY_BODY, 400, "empty-body", "The body is empty")                                                       \
+    X(BODY_INCOMPLETE, 400, "body-incomplete", "The body ended early")                                          \
+    X(DIGEST, 400, "digest-mismatch", "The body does not match its digest")                                     \
+    X(UPLOAD_OFFSET, 409, "upload-offset", "Wrong upload offset")                                               \
+    X(UPLOAD_LOCKED, 423, "upload-locked", "Another request is writing to this upload")                         \
+    X(UPLOAD_CHECKSUM, 460, "upload-checksum", "The bytes do not match their checksum")                         \
+    X(TUS_VERSION, 412, "tus-version", "Unsupported version of tus")                                            \
+    /* the file */                                                                                              \
+    X(UNKNOWN_FORMAT, 415, "unknown-format", "Unsupported file format")                                         \
+    X(MALFORMED_FILE, 422, "malformed-file", "The file is damaged or violates its format")                      \
+    X(TRUNCATED, 422, "truncated-file", "The file ends early")                                                  \
+    X(HOSTILE_FILE, 422, "hostile-file", "The file contains something that no scan needs")                      \
+    X(DECODER_DIED, 422, "decoder-died", "The decoder crashed while reading the file")                          \
+    X(LIMIT, 422, "limit-exceeded", "The file exceeds a limit of this service")                                 \
+    X(HEADER_INVALID, 422, "header-invalid", "The ISMRMRD header is invalid")                                   \
+    /* the scan */                                                                                              \
+    X(NO_IMAGE_DATA, 422, "no-image-data", "The scan contains no image data")                                   \
+    X(ENCODING_INVALID, 422, "encoding-invalid", "An acquisition does not match its encoding")                  \
+    X(TRAJ_MISSING, 422, "trajectory-missing", "The scan has no trajectory")                                    \
+    X(TRAJ_RANGE, 422, "trajectory-out-of-range", "The trajectory exceeds the encoded k-space")                 \
+    X(TRAJ_NONFINITE, 422, "trajectory-nonfinite", "The trajectory is not finite")                              \
+    X(TRAJ_AMBIGUOUS, 422, "trajectory-scaling-ambiguous", "The unit of the trajectory is ambiguous")           \
+    X(TRAJ_DIMENSIONS, 422, "trajectory-dimensions", "The trajectory does not match the encoding's dimensions") \
+    X(DCF_AMBIGUOUS, 422, "dcf-ambiguous", "The density weights are ambiguous")                                 \
+    X(DCF_MISSING, 422, "dcf-missing", "The scan contains no density weights")                                  \
+    X(DCF_INVALID, 422, "dcf-invalid", "The density weights are unusable")                                      \
+    X(DATA_NONFINITE, 422, "data-nonfinite", "The k-space data are not finite")                                 \
+    X(COILS_DIFFER, 422, "coils-differ", "The number of coils changes within an image")                         \
+    X(DIVERGED, 422, "diverged", "The iteration diverged")                                                      \
+    X(RESULT_TOO_LARGE, 422, "result-too-large", "The result is too large")                                     \
     X(NOISE_MISSING, 422, "noise-dependency-missing", "The noise data named by the scan are missing")
 
 #define ERR_ENUM(name, status, text, title) ERR_##name##_INDEX,

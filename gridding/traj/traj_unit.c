@@ -199,11 +199,11 @@ static int none_possible(const struct readings *all)
             "per pixel, field of view, metre, centimetre or millimetre). Check the matrix and field of view in the "
             "header.",
             all->seen, all->matrix);
-    return err_set(
-        ERR_TRAJ_AMBIGUOUS,
-        "The largest |k| is %s: of the k-space of a %s matrix that is %.2g %% in %s, and no unit explains it better, "
-        "so the unit cannot be told. Pass traj_units=%s if it is that, or the unit that it is in.",
-        all->seen, all->matrix, 100 * all->unit[widest].coverage, units[widest].words, units[widest].parameter);
+    return err_set(ERR_TRAJ_AMBIGUOUS,
+                   "The largest |k| is %s: that is %.2g %% of the k-space of a %s matrix in %s, and no unit explains "
+                   "it better, so the unit is ambiguous. Pass traj_units=%s if it is that, or the right unit.",
+                   all->seen, 100 * all->unit[widest].coverage, all->matrix, units[widest].words,
+                   units[widest].parameter);
 }
 
 static int choose(const struct readings *all, enum traj_unit *chosen, enum traj_unit *rival)
@@ -249,9 +249,9 @@ static void reason_write(const struct readings *all, enum traj_unit asked, struc
     if (asked != TRAJ_UNIT_AUTO)
         snprintf(found->reason + used, sizeof found->reason - used, ", as asked for.");
     else if (next == TRAJ_UNIT_AUTO)
-        snprintf(found->reason + used, sizeof found->reason - used, ", and too much in all others.");
+        snprintf(found->reason + used, sizeof found->reason - used, "; in all other units it would be too much.");
     else
-        snprintf(found->reason + used, sizeof found->reason - used, "; of the others %s come nearest with %.3g %%%s.",
+        snprintf(found->reason + used, sizeof found->reason - used, "; the next best unit, %s, would give %.3g %%%s.",
                  units[next].words, 100 * all->unit[next].coverage,
                  shift(all, next, found->unit) < same_pixel ? ", the same image" : "");
 }

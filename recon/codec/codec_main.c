@@ -40,8 +40,8 @@ static bool request_is_known(const struct codec_request *request, ssize_t got)
         return false;
     if (request->head.version != CODEC_VERSION)
         report_send(err_set(ERR_INTERNAL,
-                            "The worker asks in version %u of the protocol, and mrirecon-codec speaks version %d: they "
-                            "are of different installations. Install both from one build.",
+                            "The worker uses protocol version %u, mrirecon-codec version %d: they belong to different "
+                            "installations. Install both from the same build.",
                             request->head.version, CODEC_VERSION));
     return got == sizeof *request;
 }

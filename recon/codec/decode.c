@@ -19,14 +19,14 @@ static int memory_seal(int memory, const struct decode_request *request)
     struct decode_head head;
     if (pread(memory, &head, sizeof head, 0) != sizeof head || head.magic != request->magic ||
         head.total_bytes > request->limits->bytes || head.total_bytes < sizeof head)
-        return err_set(ERR_DECODER_DIED,
-                       "The decoder ended well but left nothing that was decoded. Try again, and report the file if it "
-                       "stays so.");
+        return err_set(
+            ERR_DECODER_DIED,
+            "The decoder reported success but returned nothing. Try again, and report the file if it happens again.");
     bool bad = ftruncate(memory, (off_t)head.total_bytes) != 0 ||
                fcntl(memory, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0;
     if (bad && errno == EBUSY)
-        return err_set(ERR_DECODER_DIED, "The decoder said that it was done and held on to its memory. The file is "
-                                         "damaged or hostile; nothing outside the decoder was touched.");
+        return err_set(ERR_DECODER_DIED, "The decoder reported success but did not release its memory. The file is "
+                                         "damaged or hostile; nothing outside the decoder was affected.");
     return bad ? err_set(ERR_IO, "The decoded file cannot be sealed (%s).", strerror(errno)) : 0;
 }
 

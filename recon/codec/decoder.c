@@ -81,7 +81,7 @@ static int spawn(pid_t *pid, const char *codec, int socket)
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     return error == 0 ? 0
-                      : err_set(ERR_INTERNAL, "The decoder %s cannot be started (%s): is the installation complete?",
+                      : err_set(ERR_INTERNAL, "The decoder %s cannot be started (%s). Is the installation complete?",
                                 codec, strerror(error));
 }
 
@@ -191,8 +191,8 @@ const char *decoder_lost(struct decoder *decoder)
         return NULL;
     if (decoder->lost)
         used = (size_t)snprintf(decoder->sentence, sizeof decoder->sentence,
-                                "%d decoder%s that stood ready ended before a scan came (the last %s).%s",
-                                decoder->lost, decoder->lost == 1 ? "" : "s", decoder->how, decoder->killed ? " " : "");
+                                "%d pre-started decoder%s ended before a scan came (the last %s).%s", decoder->lost,
+                                decoder->lost == 1 ? "" : "s", decoder->how, decoder->killed ? " " : "");
     if (decoder->killed)
         snprintf(decoder->sentence + used, sizeof decoder->sentence - used,
                  "%d decoder%s killed from outside while reading a scan: is memory short?", decoder->killed,
@@ -261,7 +261,7 @@ static int upload_hand_over(const struct process *process, const struct decoder_
     if (sendmsg(process->socket, &packet, MSG_NOSIGNAL) == sizeof request)
         return 0;
     return err_set(errno == EPIPE || errno == ECONNRESET ? ERR_DECODER_DIED : ERR_IO,
-                   "The upload cannot be handed to the decoder (%s).", strerror(errno));
+                   "The upload cannot be passed to the decoder (%s).", strerror(errno));
 }
 
 /* A process that has the upload: one that stood ready (*stood), or a fresh one. */
@@ -288,11 +288,11 @@ static int process_find(struct decoder *decoder, struct process *process, const 
 
 static int time_over(const struct decoder_upload *upload)
 {
-    return err_set(ERR_LIMIT,
-                   "Reading the file of %llu bytes took longer than the %.0f s of a processor that it may, and was "
-                   "stopped. The file is damaged, or built to keep a reader busy; or this machine is too slow or too "
-                   "busy for it (option decode-time).",
-                   (unsigned long long)upload->file_bytes, ceil(upload->limits.seconds));
+    return err_set(
+        ERR_LIMIT,
+        "Reading the file of %llu bytes exceeded its %.0f s of processor time, and was stopped. The file is damaged, "
+        "or built to keep a reader busy; or this machine is too slow or too busy for it (option decode-time).",
+        (unsigned long long)upload->file_bytes, ceil(upload->limits.seconds));
 }
 
 /* Whether the time is over or the job canceled. */
@@ -326,15 +326,14 @@ static int report_take(struct codec_report *report, ssize_t got)
     const bool known = got >= (ssize_t)sizeof report->head && report->head.magic == CODEC_REPORT_MAGIC;
     if (known && report->head.version != CODEC_VERSION)
         return err_set(ERR_INTERNAL,
-                       "The codec answers in version %u of the protocol, and this program speaks version %d: they "
-                       "are of different installations. Install both from one build.",
+                       "The codec uses protocol version %u, this program version %d: they belong to different "
+                       "installations. Install both from the same build.",
                        report->head.version, CODEC_VERSION);
     if (known && got == sizeof *report && report->failure.code == 0)
         return 0;
     if (!known || got != sizeof *report || !may_report(report->failure.code))
-        return err_set(ERR_DECODER_DIED,
-                       "The decoder answered with something that is no report. The file is probably damaged in a way "
-                       "that misled it: export it again.");
+        return err_set(ERR_DECODER_DIED, "The decoder's answer was not a report. The file is probably damaged in a way "
+                                         "that misled it: export it again.");
     return err_restore(&report->failure);
 }
 
@@ -350,17 +349,16 @@ static int death_tell(const struct decoder_upload *upload, int status)
         return time_over(upload);
     if (signal == SIGKILL)
         return err_set(ERR_NO_MEMORY,
-                       "The process that read the file was killed from outside, twice, as the kernel does where memory "
+                       "The process that read the file was killed from outside, twice, as the kernel does if memory "
                        "runs out. Send the scan again when less is running, or in parts.");
     if (signal == SIGSYS)
         return err_set(ERR_DECODER_DIED,
-                       "Reading the file made the decoder try something that it may not do, and it was "
-                       "stopped. The file is damaged or hostile; nothing outside the decoder was touched.");
-    return err_set(
-        ERR_DECODER_DIED,
-        "Reading the file broke the decoder (signal %d, %s). The file is probably damaged in a way that libhdf5 "
-        "does not notice: export it again, and check it with h5dump.",
-        signal, strsignal(signal));
+                       "Reading the file made the decoder try something forbidden, and it was stopped. The file is "
+                       "damaged or hostile; nothing outside the decoder was affected.");
+    return err_set(ERR_DECODER_DIED,
+                   "The decoder crashed while reading the file (signal %d, %s). The file is probably damaged in a way "
+                   "that libhdf5 does not notice: export it again, and check it with h5dump.",
+                   signal, strsignal(signal));
 }
 
 /* How an upload went. */
@@ -433,7 +431,7 @@ int decoder_run(struct decoder *decoder, const struct decoder_upload *upload)
     bool stood;
     int rc, tries = 0;
     if (upload->wanted_bytes > CODEC_WANTED || strlen(upload->format) >= CODEC_FORMAT)
-        return err_set(ERR_INTERNAL, "A decoder cannot be asked for so much: %zu bytes, format %s.",
+        return err_set(ERR_INTERNAL, "The request to the decoder is too large: %zu bytes, format %s.",
                        upload->wanted_bytes, upload->format);
     decoder->last_bytes = upload->file_bytes;
     over_collect(decoder);

@@ -245,7 +245,7 @@ static void image_info_read(struct image_info *info, const ISMRMRD_ImageHeader *
 
 static int image_malformed(const char *what)
 {
-    return err_set(ERR_MALFORMED_FILE, "The file is no image file of mrirecond: %s.", what);
+    return err_set(ERR_MALFORMED_FILE, "The file is not an image file of mrirecond: %s.", what);
 }
 
 static int image_xml_read(hid_t file, char **out)

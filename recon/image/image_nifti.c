@@ -76,7 +76,7 @@ static int volume_order(const void *pa, const void *pb, void *context)
 }
 
 /* A file has one affine: what it would put elsewhere than it lies is not written. */
-#define ELSEWHERE " Ask for h5, which keeps the place of each, or for npy or png."
+#define ELSEWHERE " Use h5, which keeps the position of each, or npy or png."
 
 static int refuse_spacing(const struct volume *v, const struct image_series *series)
 {
@@ -88,10 +88,10 @@ static int refuse_spacing(const struct volume *v, const struct image_series *ser
         most = fmax(most, apart);
     }
     if (most - least < 1e-2 * most)
-        return err_set(ERR_NOT_ACCEPTABLE, "The slices of this image do not lie in one row, as those of a NIfTI file "
-                                           "do." ELSEWHERE);
+        return err_set(ERR_NOT_ACCEPTABLE,
+                       "The slices of this image are not in one row, as a NIfTI file requires." ELSEWHERE);
     return err_set(ERR_NOT_ACCEPTABLE,
-                   "The slices of this image lie %.4g to %.4g mm apart; a NIfTI file has one spacing." ELSEWHERE, least,
+                   "The slices of this image are %.4g to %.4g mm apart; a NIfTI file has one spacing." ELSEWHERE, least,
                    most);
 }
 
@@ -103,23 +103,22 @@ static int volume_check(const struct volume *v, const struct image_series *serie
     bool regular = series->count % v->slices == 0;
     for (size_t i = 0; i < series->count; i++)
         if (!same_orientation(first, &series->info[v->images[i]]))
-            return err_set(ERR_NOT_ACCEPTABLE, "The images lie in different planes; a NIfTI file has one orientation "
-                                               "for all." ELSEWHERE);
+            return err_set(ERR_NOT_ACCEPTABLE,
+                           "The images are in different planes; a NIfTI file has one orientation for all." ELSEWHERE);
     for (size_t i = 0; i < series->count && regular; i++) {
         const struct image_info *info = &series->info[v->images[i]];
         regular = image_frame_compare(&series->info[v->images[i - i % v->slices]], info) == 0;
         if (!regular || slice_distance(first, (double)(i % v->slices), v->step, info) <= room)
             continue;
-        return i < v->slices
-                   ? refuse_spacing(v, series)
-                   : err_set(ERR_NOT_ACCEPTABLE, "The frames of this image lie in different places; a NIfTI file has "
-                                                 "one position for all." ELSEWHERE);
+        return i < v->slices ? refuse_spacing(v, series)
+                             : err_set(ERR_NOT_ACCEPTABLE, "The frames of this image are in different places; a NIfTI "
+                                                           "file has one position for all." ELSEWHERE);
     }
-    return regular ? 0
-                   : err_set(ERR_NOT_ACCEPTABLE,
-                             "The %zu images are not the same slices in each frame, as those of a "
-                             "NIfTI file are." ELSEWHERE,
-                             series->count);
+    return regular
+               ? 0
+               : err_set(ERR_NOT_ACCEPTABLE,
+                         "The %zu images are not the same slices in each frame, as a NIfTI file requires." ELSEWHERE,
+                         series->count);
 }
 
 /* Parallel slices at one spacing, the same in each frame, become the z axis, frames the t axis. */

@@ -35,11 +35,10 @@ bool recon_any_nonfinite(const struct c32 *data, size_t count)
 
 int recon_data_nonfinite(const struct scan_readout *readout)
 {
-    return err_set_acquisition(
-        ERR_DATA_NONFINITE, readout->acquisition,
-        "Acquisition %u holds k-space data that are not finite numbers (NaN or infinity). The scan was "
-        "damaged before it was sent.",
-        readout->acquisition);
+    return err_set_acquisition(ERR_DATA_NONFINITE, readout->acquisition,
+                               "Acquisition %u contains k-space data that are not finite numbers (NaN or infinity). "
+                               "The scan was damaged before it was sent.",
+                               readout->acquisition);
 }
 
 void recon_coil_mix(const struct recon_job *job, const struct scan_readout *readout, int coil, struct c32 *out)
@@ -114,10 +113,10 @@ void recon_coils_report(struct recon_job *job, int coils)
         dead++;
     }
     if (dead == coils)
-        recon_report_warn(job, "All samples of all coils are 0, so the image is, too.");
+        recon_report_warn(job, "All samples of all coils are 0, so the image is 0 too.");
     else if (dead > 0)
         recon_report_warn(job,
-                          "%d of %d coils hold nothing but zeros: number %s, counted from 0. A coil element or its "
-                          "channel may be broken.",
+                          "%d of %d coils contain only zeros: number %s, counted from 0. A coil element or its channel "
+                          "may be broken.",
                           dead, coils, list);
 }

@@ -92,13 +92,12 @@ static int nothing_left(const struct frames *frames, uint64_t readouts, int aske
             used += (size_t)snprintf(list + used, sizeof list - used, "%s%zu %s", used ? ", " : "", frames->ignored[i],
                                      reasons[i].name);
     if (frames->elsewhere)
-        return err_set(
-            ERR_NO_IMAGE_DATA,
-            "Encoding space %d holds no image data; %zu readouts of image data belong to other encoding spaces. "
-            "Leave out the parameter `encoding` or give another.",
-            asked, frames->elsewhere);
+        return err_set(ERR_NO_IMAGE_DATA,
+                       "Encoding space %d contains no image data; %zu readouts of image data belong to other encoding "
+                       "spaces. Leave out the parameter `encoding` or give another.",
+                       asked, frames->elsewhere);
     if (readouts == 0)
-        return err_set(ERR_NO_IMAGE_DATA, "The scan holds no acquisitions at all.");
+        return err_set(ERR_NO_IMAGE_DATA, "The scan contains no acquisitions.");
     return err_set(ERR_NO_IMAGE_DATA, "None of the scan's %llu readouts is image data by its flags (%s).",
                    (unsigned long long)readouts, list);
 }
@@ -116,8 +115,7 @@ static int readouts_pick(struct frames *frames, const struct scan *scan)
         } else if (frames_kept(readout) == 0) {
             return err_set_acquisition(
                 ERR_ENCODING_INVALID, readout->acquisition,
-                "Acquisition %u keeps none of its %u samples: discard_pre %u and discard_post %u "
-                "cut them all.",
+                "Acquisition %u keeps none of its %u samples: discard_pre %u and discard_post %u remove them all.",
                 readout->acquisition, readout->samples, readout->discard_pre, readout->discard_post);
         } else {
             frames->readouts[frames->used++] = (uint32_t)i;

@@ -21,14 +21,14 @@ static int pipe_progress(void *context, int done)
 static enum traj_shape shape_find(const struct recon_job *job, const struct frame *frame, const size_t *offsets,
                                   const float *k, size_t *curves, size_t *samples, const char **why)
 {
-    *why = "The scan carries no weights and its readouts differ in length, so that no formula serves;";
+    *why = "The scan contains no weights, and its readouts differ in length, so no formula applies;";
     if (!recon_frame_curves(job, frame, offsets, k, curves, samples))
         return TRAJ_SHAPE_UNKNOWN;
     enum traj_shape shape = traj_shape_find(job->dim, *curves, *samples, k);
     static const char *const plane[] = {
         [TRAJ_SHAPE_RADIAL] = "radial. Weights are |k| d|k| times the angle between a spoke's neighbours",
         [TRAJ_SHAPE_SPIRAL] =
-            "a spiral of turned arms. Weights are |k| d|k| times the angle between an arm's neighbours",
+            "a spiral of rotated arms. Weights are |k| d|k| times the angle between an arm's neighbours",
     };
     static const char *const space[] = {
         [TRAJ_SHAPE_RADIAL] = "radial with even directions. Weights are |k|^2 d|k| times a spoke's share of the sphere",
@@ -42,8 +42,8 @@ static enum traj_shape shape_find(const struct recon_job *job, const struct fram
     if (shape != TRAJ_SHAPE_UNKNOWN)
         *why = job->dim == 2 ? plane[shape] : space[shape];
     else
-        *why = "The scan carries no weights, and its trajectory is neither radial, a spiral of turned arms, a stack of "
-               "either, nor cones, or leaves too wide gaps between angles;";
+        *why = "The scan contains no weights, and its trajectory is neither radial, a spiral of rotated arms, a stack "
+               "of either, nor cones, or has too wide gaps between angles;";
     return shape;
 }
 
@@ -53,9 +53,8 @@ static int analytic(struct recon_job *job, enum traj_shape shape, const char *wh
     int rc = dcf_analytic(shape, job->dim, curves, samples, k, weights);
     if (rc == 0)
         recon_report_decide(job, "dcf", "analytic",
-                            "The trajectory is %s; %zu readouts of %zu samples, repeated ones "
-                            "share.",
-                            why, curves, samples);
+                            "The trajectory is %s; %zu readouts of %zu samples; repeated ones share their weight.", why,
+                            curves, samples);
     return rc;
 }
 
@@ -89,7 +88,7 @@ int recon_frame_density(struct recon_job *job, const struct frame *frame, const 
 {
     enum dcf_method asked = (enum dcf_method)recon_choice(job, RECON_DCF);
     if (job->has_weights) {
-        recon_report_decide(job, "dcf", "given", "The scan carries weights in column %d of its trajectory.",
+        recon_report_decide(job, "dcf", "given", "The scan contains weights in column %d of its trajectory.",
                             job->columns);
         /* Averages repeat the weights; their mean is wanted, not their sum. */
         for (size_t m = 0; m < frame->samples && frame->averages > 1; m++)
@@ -113,7 +112,8 @@ int recon_frame_density(struct recon_job *job, const struct frame *frame, const 
         return pipe_menon(job, why, frame->samples, k, weights, base, span);
     int rc = analytic(job, shape, why, curves, samples, k, weights);
     if (rc == ERR_DCF_INVALID && asked == DCF_AUTO)
-        return pipe_menon(job, "The scan carries no weights, and the formula's for its trajectory are not usable;",
+        return pipe_menon(job,
+                          "The scan contains no weights, and those of the formula for its trajectory are not usable;",
                           frame->samples, k, weights, base, span);
     return rc;
 }

@@ -189,9 +189,9 @@ static void info_fill(struct recon_job *job, size_t f)
     info->time_stamp = readout->time_stamp;
     if (!frame->one_place)
         recon_report_warn(
-            job, "The readouts of an image differ in position or direction; the image is placed by its first.");
+            job, "The readouts of an image differ in position or direction; the image has those of the first.");
     if (frame->averages > 1)
-        recon_report_decide(job, "averages", "combine", "%d averages make one image.", frame->averages);
+        recon_report_decide(job, "averages", "combine", "%d averages are combined into one image.", frame->averages);
 }
 
 static void series_finish(struct recon_job *job)

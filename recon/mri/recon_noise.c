@@ -155,7 +155,8 @@ int recon_noise(struct recon_job *job)
     }
     rc = recon_whitening(n, covariance, job->mix);
     if (rc > 0) {
-        recon_report_warn(job, "The coils were not decorrelated: the noise of one is none, or a sum of the others'.");
+        recon_report_warn(
+            job, "The coils were not decorrelated: the noise of one coil is zero, or a combination of the others'.");
         rc = 0;
     } else if (rc == 0) {
         job->mixed_coils = n;

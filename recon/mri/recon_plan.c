@@ -74,11 +74,11 @@ static void plan_report(struct gridder *g)
                           "needs %g at least.",
                           info.oversampling, asked, least);
     if (info.expected_error > tolerance)
-        recon_report_warn(g->job,
-                          "The kernel (%d cells, oversampling %.3g) is expected to err by %.2g of the image, more than "
-                          "the tolerance of %g: a wider kernel or more oversampling errs less, down to float32's own "
-                          "rounding.",
-                          info.width, info.oversampling, info.expected_error, tolerance);
+        recon_report_warn(
+            g->job,
+            "The kernel (%d cells, oversampling %.3g) is expected to err by %.2g of the image, more than the tolerance "
+            "of %g: a wider kernel or more oversampling reduces the error, down to float32 rounding.",
+            info.width, info.oversampling, info.expected_error, tolerance);
 }
 
 void gridder_report_overflow(struct gridder *g)
@@ -101,17 +101,14 @@ void gridder_report_overflow(struct gridder *g)
         char depth[32] = "none";
         if (info.depth)
             snprintf(depth, sizeof depth, "%zu", info.depth);
-        recon_report_decide(
-            job, "bin_depth", depth,
-            "By what gridding with this trajectory takes on this machine, measured with all samples on the "
-            "GPU, with some and with next to none on the CPU. The largest bin keeps %zu samples.",
-            info.largest_bin);
+        recon_report_decide(job, "bin_depth", depth,
+                            "Measured on this machine with this trajectory: all samples on the GPU, some on the CPU, "
+                            "and nearly all on the CPU. The largest bin keeps %zu samples.",
+                            info.largest_bin);
     }
     if (!gpu &&
         (job->request->values->value[RECON_BIN_DEPTH].given || job->request->values->value[RECON_OVERFLOW].given))
-        recon_report_decide(job, "overflow", "none",
-                            "No sample overflowed its bin, because there is no GPU: the CPU "
-                            "grids all.");
+        recon_report_decide(job, "overflow", "none", "There is no GPU, so no sample overflows: the CPU grids all.");
 }
 
 /* What the plan for the frame in g->k depends on. */

@@ -77,11 +77,11 @@ static int columns_check(struct recon_job *job)
         if (readout->traj_dims == 0 && job->encoding->trajectory == SCAN_CARTESIAN)
             return err_set_acquisition(
                 ERR_TRAJ_MISSING, readout->acquisition,
-                "The scan is Cartesian and carries no trajectory; this service reconstructs "
-                "non-Cartesian scans. Store each sample's k-space position in the acquisitions.");
+                "The scan is Cartesian and contains no trajectory; this service reconstructs non-Cartesian scans. "
+                "Store each sample's k-space position in the acquisitions.");
         if (readout->traj_dims == 0)
             return err_set_acquisition(ERR_TRAJ_MISSING, readout->acquisition,
-                                       "Acquisition %u carries no trajectory (trajectory_dimensions is 0). Store each "
+                                       "Acquisition %u contains no trajectory (trajectory_dimensions is 0). Store each "
                                        "sample's k-space position in the acquisitions.",
                                        readout->acquisition);
         if (readout->traj_dims != job->columns)

@@ -11,7 +11,7 @@ static int weights_invalid(const struct recon_job *job, size_t at, float value)
     uint32_t acquisition = readout_at(job, at)->acquisition;
     return err_set_acquisition(ERR_DCF_INVALID, acquisition,
                                "Acquisition %u has a density weight of %g; weights are finite and not negative. Pass "
-                               "dcf=analytic, pipe or none to leave the weights aside.",
+                               "dcf=analytic, pipe or none to ignore the weights.",
                                acquisition, (double)value);
 }
 
@@ -24,14 +24,13 @@ static int may_be_kz(const struct recon_job *job, const struct extremes *found)
             ERR_DCF_AMBIGUOUS, acquisition,
             "The third column of this 2-D scan's trajectory is constant along each acquisition, from %g to %g between "
             "them, as kz of a stack is. If it is that, set the encoded matrix's z (now 1) to the number of partitions. "
-            "If it holds weights, pass dcf=given; to leave it aside dcf=analytic, pipe or none.",
+            "If it holds weights, pass dcf=given; to ignore it, pass dcf=analytic, pipe or none.",
             (double)found->least, (double)found->greatest);
     return err_set_acquisition(
         ERR_DCF_AMBIGUOUS, acquisition,
         "The trajectory of this 2-D scan has a third column with negative values (%g in acquisition %u), as kz of a "
-        "3-D "
-        "scan has and density weights have not. If it is kz, set the encoded matrix's z, which is 1. Pass "
-        "dcf=analytic, pipe or none to leave the column aside.",
+        "3-D scan has and density weights have not. If it is kz, set the encoded matrix's z, which is 1. Pass "
+        "dcf=analytic, pipe or none to ignore the column.",
         (double)found->least, acquisition);
 }
 
@@ -44,7 +43,7 @@ static int guess(struct recon_job *job, const struct extremes *found, bool *used
         return weights_invalid(job, found->most_at[last], bits_float(found->most[last]));
     if (recon_level(found->least, found->greatest)) {
         recon_report_decide(job, "trajectory column", "ignored",
-                            "Column %d of the trajectory is %g throughout, so it holds no weights.", last + 1,
+                            "Column %d of the trajectory is %g throughout, so it contains no weights.", last + 1,
                             (double)found->greatest);
         return 0;
     }
@@ -52,7 +51,7 @@ static int guess(struct recon_job *job, const struct extremes *found, bool *used
         return may_be_kz(job, found);
     if (found->least < 0 || (found->level && found->longer)) {
         recon_report_decide(job, "trajectory column", "ignored",
-                            "Column %d of the trajectory, from %g to %g, holds no weights.", last + 1,
+                            "Column %d of the trajectory, from %g to %g, contains no weights.", last + 1,
                             (double)found->least, (double)found->greatest);
         recon_report_warn(job,
                           "Column %d of the trajectory was not used: it %s, which density weights do not. Pass "
@@ -71,9 +70,8 @@ int recon_weights_decide(struct recon_job *job, const struct extremes *found)
     if (job->columns == job->coordinates) {
         if (asked == DCF_GIVEN)
             return err_set(ERR_DCF_MISSING,
-                           "Parameter dcf=given, but the trajectory has %d columns for %d dimensions and so carries no "
-                           "weights. Pass "
-                           "dcf=auto, analytic or pipe to have them computed.",
+                           "Parameter dcf=given, but the trajectory has %d columns for %d dimensions and so contains "
+                           "no weights. Pass dcf=auto, analytic or pipe to have them computed.",
                            job->columns, job->dim);
         return 0;
     }
@@ -142,9 +140,9 @@ void recon_weights_doubt(struct recon_job *job, const struct extremes *found)
         return;
     double ratio = sum.inner / sum.shell / volume;
     if (ratio > most_uneven || ratio < 1 / most_uneven)
-        recon_report_warn(job,
-                          "Column %d of the trajectory was taken for density weights, but with them the centre of "
-                          "k-space weighs %.2g times as much as its share. If it holds no weights, pass dcf=analytic "
-                          "or pipe; if it does, dcf=given.",
-                          job->columns, ratio);
+        recon_report_warn(
+            job,
+            "Column %d of the trajectory was taken for density weights, but they weight the centre of k-space %.2g "
+            "times too much. If it contains no weights, pass dcf=analytic or pipe; if it does, dcf=given.",
+            job->columns, ratio);
 }

@@ -122,11 +122,11 @@ static void matrix_choose(struct recon_job *job)
         recon_report_decide(job, "matrix", text, "The header's reconSpace; the encoded matrix is %d x %d x %d.",
                             job->n[0], job->n[1], job->n[2]);
     if (wider)
-        recon_report_warn(job,
-                          "The header's reconSpace is wider than its encodedSpace (%.4g x %.4g x %.4g mm). Beyond that "
-                          "the trajectory need not be "
-                          "dense enough, and what the image shows there may be aliasing; matrix=encoded leaves it out.",
-                          (double)e->fov_mm[0], (double)e->fov_mm[1], (double)e->fov_mm[2]);
+        recon_report_warn(
+            job,
+            "The header's reconSpace is wider than its encodedSpace (%.4g x %.4g x %.4g mm). Outside of that, the "
+            "trajectory may not be dense enough, and the image may show aliasing; matrix=encoded leaves it out.",
+            (double)e->fov_mm[0], (double)e->fov_mm[1], (double)e->fov_mm[2]);
     json_object_set_new(job->report, "matrix", json_pack("[i,i,i]", job->out_n[0], job->out_n[1], job->out_n[2]));
 }
 

@@ -15,8 +15,8 @@ enum { ALIGNMENT = 64, SEALS = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW };
 static int bad(const char *what)
 {
     return err_set(ERR_DECODER_DIED,
-                   "The decoder handed over a scan that is not in order (%s). The file is probably damaged in a way "
-                   "that misled it: export the scan again, and report the file if it reads well elsewhere.",
+                   "The decoder returned an invalid scan (%s). The file is probably damaged in a way that misled it: "
+                   "export the scan again, and report the file if other programs can read it.",
                    what);
 }
 
@@ -99,7 +99,7 @@ int scan_open(struct scan *out, int fd)
 {
     struct stat status;
     if (fstat(fd, &status) != 0)
-        return err_set(ERR_DECODER_DIED, "The decoder's scan cannot be looked at (%s).", strerror(errno));
+        return err_set(ERR_DECODER_DIED, "The decoder's scan cannot be inspected (%s).", strerror(errno));
     int seals = fcntl(fd, F_GET_SEALS);
     if (seals < 0 || (seals & SEALS) != SEALS)
         return bad("not sealed");

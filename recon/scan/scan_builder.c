@@ -60,11 +60,10 @@ static bool place(const struct scan_builder *b, uint64_t *end, uint64_t count, s
 
 static int scan_too_large(const struct scan_builder *b, uint64_t need)
 {
-    return err_set_bytes(
-        ERR_LIMIT, need > INT64_MAX ? INT64_MAX : (int64_t)need, (int64_t)b->cap,
-        "The scan takes more memory than the %llu MB this service gives to one scan. Send it in parts, "
-        "or raise the memory limit.",
-        (unsigned long long)b->cap >> 20);
+    return err_set_bytes(ERR_LIMIT, need > INT64_MAX ? INT64_MAX : (int64_t)need, (int64_t)b->cap,
+                         "The scan needs more memory than the %llu MB that this service allows for one scan. Send it "
+                         "in parts, or raise the memory limit.",
+                         (unsigned long long)b->cap >> 20);
 }
 
 int scan_builder_begin(struct scan_builder *b, int fd, uint64_t cap, uint64_t file_bytes, const char *xml,
@@ -76,9 +75,8 @@ int scan_builder_begin(struct scan_builder *b, int fd, uint64_t cap, uint64_t fi
     if (rc != 0)
         return rc;
     if (acquisitions == 0)
-        return err_set(ERR_NO_IMAGE_DATA,
-                       "The scan holds no acquisitions: only its header was written. Export it again "
-                       "after the measurement has ended.");
+        return err_set(ERR_NO_IMAGE_DATA, "The scan contains no acquisitions: only its header was written. Export it "
+                                          "again after the measurement has ended.");
     if (acquisitions > SCAN_MAX_READOUTS)
         return err_set(ERR_LIMIT, "The file says it holds %llu acquisitions; at most %d are read.",
                        (unsigned long long)acquisitions, SCAN_MAX_READOUTS);
@@ -144,13 +142,13 @@ int scan_builder_layout(struct scan_builder *b)
 {
     struct scan_header *h = &b->header;
     if (h->readouts == 0)
-        return err_set(ERR_NO_IMAGE_DATA, "None of the acquisitions in the file holds a sample.");
+        return err_set(ERR_NO_IMAGE_DATA, "None of the acquisitions in the file has a sample.");
     uint64_t end = h->readouts_at + h->readouts * sizeof(struct scan_readout);
     uint64_t need = end + h->traj_count * sizeof(float) + h->data_count * sizeof(struct c32) + 2 * ALIGNMENT;
     if (need > b->file_bytes * EXPANSION + EXPANSION_FREE)
         return err_set_bytes(ERR_HOSTILE_FILE, need > INT64_MAX ? INT64_MAX : (int64_t)need, -1,
-                             "The file of %llu bytes would expand to %llu: its acquisitions say they hold more samples "
-                             "than a file of this size can.",
+                             "The file of %llu bytes would expand to %llu: its acquisitions claim more samples than a "
+                             "file of this size can contain.",
                              (unsigned long long)b->file_bytes, (unsigned long long)need);
     if (!place(b, &end, h->traj_count, sizeof(float), &h->traj_at) ||
         !place(b, &end, h->data_count, sizeof(struct c32), &h->data_at))

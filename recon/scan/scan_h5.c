@@ -94,9 +94,10 @@ static int scan_missing(hid_t file, const struct groups_survey *found)
     if (H5Lexists(file, "DownloadData.xml", H5P_DEFAULT) > 0)
         return err_set(ERR_UNKNOWN_FORMAT, "The file is GE raw data (ScanArchive): convert it with ge_to_ismrmrd. An "
                                            "ISMRMRD scan is expected.");
-    return err_set(ERR_UNKNOWN_FORMAT,
-                   "The HDF5 file holds no scan: none of its groups has \"xml\" and \"data\" as ISMRMRD asks. %s%s.",
-                   *found->names ? "It holds " : "It is empty", found->names);
+    return err_set(
+        ERR_UNKNOWN_FORMAT,
+        "The HDF5 file contains no scan: none of its groups has \"xml\" and \"data\", as ISMRMRD requires. %s%s.",
+        *found->names ? "It holds " : "It is empty", found->names);
 }
 
 int scan_h5_group(hid_t *group, char name[SCAN_H5_NAME], hid_t file, const char *wanted)
@@ -182,7 +183,7 @@ static int storage_check(hid_t dataset, hid_t plist, hid_t space, size_t item_by
                 (long long)items, bytes, (unsigned long long)stored);
     } else if (bytes > PACKED_FREE && bytes / PACKED > stored) {
         return err_set_bytes(ERR_HOSTILE_FILE, (int64_t)(bytes & INT64_MAX), (int64_t)stored,
-                             "\"%s\" is packed %zu times smaller than it is; at most %d times are unpacked.", name,
+                             "\"%s\" is compressed by a factor of %zu; at most %d is accepted.", name,
                              bytes / (stored ? stored : 1), PACKED);
     }
     return 0;
@@ -200,13 +201,12 @@ static int dataset_check(hid_t dataset, hid_t plist, hid_t space, hid_t type, in
                        name);
     int rank = H5Sget_simple_extent_ndims(space);
     if (layout == H5D_COMPACT)
-        return err_set(
-            ERR_MALFORMED_FILE,
-            "\"%s\" is stored in its own head (compact storage), which no scanner's file is. Repack the file "
-            "(h5repack -l CONTI).",
-            name);
+        return err_set(ERR_MALFORMED_FILE,
+                       "\"%s\" is stored in its own head (compact storage), which is not supported. Repack the file "
+                       "(h5repack -l CONTI).",
+                       name);
     if (rank < 0 || rank > most_axes || (layout != H5D_CHUNKED && layout != H5D_CONTIGUOUS))
-        return err_set(ERR_MALFORMED_FILE, "\"%s\" has %d dimensions; ISMRMRD asks for a list, which has one.", name,
+        return err_set(ERR_MALFORMED_FILE, "\"%s\" has %d dimensions; ISMRMRD requires a list, which has one.", name,
                        rank);
     size_t item_bytes = H5Tget_size(type);
     if (item_bytes == 0)
@@ -222,8 +222,8 @@ static int dataset_open(hid_t *out, hid_t group, int most_axes, const char *name
         return err_set(ERR_HOSTILE_FILE, "\"%s\" is a link to another place or file. Links are not followed.", name);
     if (kind != 'd')
         return err_set(ERR_MALFORMED_FILE,
-                       kind ? "\"%s\" is not a dataset, as ISMRMRD asks."
-                            : "The scan's group has no \"%s\", which ISMRMRD asks for.",
+                       kind ? "\"%s\" is not a dataset, as ISMRMRD requires."
+                            : "The scan's group has no \"%s\", which ISMRMRD requires.",
                        name);
     hid_t dataset = H5Dopen2(group, name, H5P_DEFAULT);
     if (dataset < 0)

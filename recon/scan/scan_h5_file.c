@@ -144,11 +144,10 @@ int scan_h5_open(struct scan_h5 *h5, const void *image, size_t bytes)
     uint64_t promised = length_promised(image, bytes);
     *h5 = (struct scan_h5){.file = -1, .driver = -1, .image = image, .bytes = bytes};
     if (promised > bytes)
-        return err_set_bytes(
-            ERR_TRUNCATED, promised > INT64_MAX ? INT64_MAX : (int64_t)promised, (int64_t)bytes,
-            "The HDF5 file ends early: it says it has %llu bytes and only %zu are there. The transfer or "
-            "the program that wrote it was cut short: send it again whole.",
-            (unsigned long long)promised, bytes);
+        return err_set_bytes(ERR_TRUNCATED, promised > INT64_MAX ? INT64_MAX : (int64_t)promised, (int64_t)bytes,
+                             "The HDF5 file is truncated: it should have %llu bytes and has only %zu. The transfer, or "
+                             "the program that wrote it, was interrupted: send the complete file.",
+                             (unsigned long long)promised, bytes);
     h5->driver = driver_register();
     hid_t plist = H5Pcreate(H5P_FILE_ACCESS);
     if (h5->driver >= 0 && plist >= 0 && H5Pset_driver(plist, h5->driver, &h5) >= 0 &&
@@ -156,9 +155,8 @@ int scan_h5_open(struct scan_h5 *h5, const void *image, size_t bytes)
         h5->file = H5Fopen("scan", H5F_ACC_RDONLY, plist);
     H5Pclose(plist);
     if (h5->file < 0 || !layout_read(h5))
-        return err_set(ERR_MALFORMED_FILE,
-                       "The file begins like HDF5 but is damaged: it cannot be opened. Send it again, "
-                       "and check it with h5dump -H.");
+        return err_set(ERR_MALFORMED_FILE, "The file begins like HDF5, but is damaged and cannot be opened. Send it "
+                                           "again, and check it with h5dump -H.");
     return 0;
 }
 

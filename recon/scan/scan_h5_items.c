@@ -132,7 +132,7 @@ int scan_h5_items_open(struct scan_h5_items *items, struct scan_h5 *h5, hid_t da
     H5Sclose(space);
     H5Pclose(plist);
     if (!known)
-        rc = err_set(ERR_MALFORMED_FILE, "A list of the scan does not lie where the file says: it is damaged.");
+        rc = err_set(ERR_MALFORMED_FILE, "A list of the scan is not where the file says: the file is damaged.");
     return rc;
 }
 

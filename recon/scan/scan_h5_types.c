@@ -56,13 +56,13 @@ static int compound_create(hid_t *out, size_t size, const struct type_member *me
         hsize_t length = members[i].length;
         if (stored >= 0 && H5Tget_member_index(stored, members[i].name) < 0) {
             H5Tclose(type);
-            return err_set(ERR_MALFORMED_FILE, "The acquisitions' %s lacks the member \"%s\", which ISMRMRD asks for.",
+            return err_set(ERR_MALFORMED_FILE, "The acquisitions' %s lacks the member \"%s\", which ISMRMRD requires.",
                            what, members[i].name);
         }
         if (stored >= 0 &&
             !member_is_plain(stored, (unsigned)H5Tget_member_index(stored, members[i].name), members[i].length)) {
             H5Tclose(type);
-            return err_set(ERR_MALFORMED_FILE, "The member \"%s\" of the acquisitions' %s is not as ISMRMRD asks.",
+            return err_set(ERR_MALFORMED_FILE, "The member \"%s\" of the acquisitions' %s is not as ISMRMRD requires.",
                            members[i].name, what);
         }
         hid_t item = length ? H5Tarray_create2(members[i].type, 1, &length) : members[i].type;
@@ -97,7 +97,7 @@ static int idx_type_create(hid_t *out, hid_t stored)
     int place = stored < 0 ? -1 : H5Tget_member_index(stored, "idx");
     hid_t stored_idx = place < 0 ? -1 : H5Tget_member_type(stored, (unsigned)place);
     int rc = stored >= 0 && (stored_idx < 0 || H5Tget_class(stored_idx) != H5T_COMPOUND)
-                 ? err_set(ERR_MALFORMED_FILE, "The acquisitions' head has no counters (idx), which ISMRMRD asks for.")
+                 ? err_set(ERR_MALFORMED_FILE, "The acquisitions' head has no counters (idx), which ISMRMRD requires.")
                  : compound_create(out, SCAN_INDEXES * sizeof(uint16_t), counters, sizeof counters / sizeof *counters,
                                    stored_idx, "idx");
     if (stored_idx >= 0)

@@ -69,7 +69,7 @@ static int list_open(struct list *list, hid_t stored, const char *name)
         H5Tget_size(stored) - list->at < SCAN_H5_REFERENCE) {
         H5Tclose(item);
         return err_set(ERR_MALFORMED_FILE,
-                       "The acquisitions' \"%s\" is %s; ISMRMRD asks for a variable-length list of float32.", name,
+                       "The acquisitions' \"%s\" is %s; ISMRMRD requires a variable-length list of float32.", name,
                        class != H5T_VLEN ? "no variable-length list" : "a list of something other than numbers");
     }
     list->item_bytes = H5Tget_size(item);
@@ -85,11 +85,10 @@ static int types_create(struct source *s, hid_t stored)
     static const char *const names[] = {"head", "traj", "data"};
     if (H5Tget_class(stored) != H5T_COMPOUND)
         return err_set(ERR_MALFORMED_FILE,
-                       "\"data\" is no list of acquisitions: ISMRMRD asks for items of head, traj and "
-                       "data.");
+                       "\"data\" is no list of acquisitions: ISMRMRD requires items of head, traj and data.");
     for (int i = 0; i < 3; i++)
         if (H5Tget_member_index(stored, names[i]) < 0)
-            return err_set(ERR_MALFORMED_FILE, "The acquisitions lack the member \"%s\", which ISMRMRD asks for.",
+            return err_set(ERR_MALFORMED_FILE, "The acquisitions lack the member \"%s\", which ISMRMRD requires.",
                            names[i]);
     int rc = list_open(&s->traj, stored, "traj");
     if (rc == 0)
@@ -101,7 +100,7 @@ static int types_create(struct source *s, hid_t stored)
     s->head_at = H5Tget_member_offset(stored, place);
     s->head_bytes = H5Tget_size(s->head_stored);
     if (H5Tget_class(s->head_stored) != H5T_COMPOUND)
-        return err_set(ERR_MALFORMED_FILE, "The acquisitions' \"head\" has no members, which ISMRMRD asks for.");
+        return err_set(ERR_MALFORMED_FILE, "The acquisitions' \"head\" has no members, which ISMRMRD requires.");
     if (s->head_at > H5Tget_size(stored) || s->head_bytes > H5Tget_size(stored) - s->head_at)
         return err_set(ERR_MALFORMED_FILE, "The acquisitions' \"head\" reaches beyond them: the file is damaged.");
     return scan_h5_head_type(&s->head, s->head_stored);
@@ -240,14 +239,13 @@ static int lengths_check(const struct scan_readout *r, const struct samples *tra
     if (traj->count != wanted_traj)
         return err_set_acquisition(
             ERR_MALFORMED_FILE, r->acquisition,
-            "Acquisition %u holds %llu trajectory values, but its head asks for %zu (%u samples x %u "
-            "dimensions).",
+            "Acquisition %u holds %llu trajectory values, but its head says %zu (%u samples x %u dimensions).",
             r->acquisition, (unsigned long long)traj->count, wanted_traj, r->samples, r->traj_dims);
     if (data->count != wanted_data)
-        return err_set_acquisition(ERR_MALFORMED_FILE, r->acquisition,
-                                   "Acquisition %u holds %llu data values, but its head asks for %zu (%u samples x %u "
-                                   "channels x 2).",
-                                   r->acquisition, (unsigned long long)data->count, wanted_data, r->samples, r->coils);
+        return err_set_acquisition(
+            ERR_MALFORMED_FILE, r->acquisition,
+            "Acquisition %u holds %llu data values, but its head says %zu (%u samples x %u channels x 2).",
+            r->acquisition, (unsigned long long)data->count, wanted_data, r->samples, r->coils);
     return 0;
 }
 

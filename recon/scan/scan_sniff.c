@@ -161,9 +161,8 @@ static int unknown(const char *what)
 static int unknown_text(const char *head, size_t bytes)
 {
     if (!is_text(head, bytes))
-        return unknown("The file is of no format that is known here. Philips .raw and .data, Bruker fid and BART .cfl "
-                       "have nothing to be known by: philips_to_ismrmrd, bruker_to_ismrmrd or a script make ISMRMRD of "
-                       "them");
+        return unknown("The file's format is unknown. Philips .raw and .data, Bruker fid and BART .cfl cannot be "
+                       "recognised: convert them with philips_to_ismrmrd, bruker_to_ismrmrd or a script");
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (memmem(head, bytes, texts[i].words, strlen(texts[i].words)))
             return unknown(texts[i].sentence);
@@ -197,12 +196,12 @@ int scan_sniff(const char **format, int fd, uint64_t bytes)
         return 0;
     }
     if (is_form(head, (size_t)got))
-        return unknown("The file is a form, as curl -F sends it: the scan has to be the body itself (curl "
+        return unknown("The file is a multipart form, as curl -F sends it: the scan must be the body itself (curl "
                        "--data-binary @scan.h5, or -X POST -T scan.h5)");
     if (is_name(head, (size_t)got))
         return err_set(ERR_UNKNOWN_FORMAT,
-                       "What was sent is the text \"%.*s\", which looks like a file's name. curl sends the file itself "
-                       "where an @ stands before its name: --data-binary @scan.h5.",
+                       "The body is the text \"%.*s\", which looks like a file name. To send the file itself, put an @ "
+                       "before its name: --data-binary @scan.h5.",
                        (int)got, head);
     return unknown_text(head, (size_t)got);
 }

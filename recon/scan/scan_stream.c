@@ -64,8 +64,8 @@ static int take(struct cursor *c, uint64_t bytes, const uint8_t **from, unsigned
 {
     if (bytes > (uint64_t)(c->end - c->at))
         return err_set(ERR_TRUNCATED,
-                       "The MRD stream ends inside a message (number %u at byte %llu): the file was cut short, send it "
-                       "again whole.",
+                       "The MRD stream ends inside a message (number %u at byte %llu): the file is truncated; send the "
+                       "complete file.",
                        id, (unsigned long long)(c->at - c->start));
     *from = c->at;
     c->at += bytes;

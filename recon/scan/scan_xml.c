@@ -71,7 +71,7 @@ static int axis_text(const xmlNode *parent, const struct place *at, int d, char 
 
 static int axis_wrong(const struct place *at, int d, const char *text, const char *expected)
 {
-    return err_set(ERR_HEADER_INVALID, "The ISMRMRD header's encoding %u says %s/%s/%s is \"%s\"; %s is expected.",
+    return err_set(ERR_HEADER_INVALID, "In the ISMRMRD header's encoding %u, %s/%s/%s is \"%s\"; %s is expected.",
                    at->encoding, at->space, at->group, axes[d], text, expected);
 }
 
@@ -188,9 +188,8 @@ static int encodings_read(struct scan_encoding *encodings, uint32_t *count, cons
         found++;
     }
     if (found == 0)
-        return err_set(ERR_HEADER_INVALID,
-                       "The ISMRMRD header has no encoding element, which gives matrix and field of "
-                       "view: nothing can be reconstructed without it.");
+        return err_set(ERR_HEADER_INVALID, "The ISMRMRD header has no encoding element, which gives the matrix and the "
+                                           "field of view: it is required.");
     *count = found;
     return 0;
 }
@@ -212,7 +211,7 @@ static int xml_malformed(const xmlError *error)
     bool quotes =
         error && error->str1 && error->code != XML_ERR_TAG_NAME_MISMATCH && error->code != XML_ERR_TAG_NOT_FINISHED;
     int length = error && error->message && !quotes ? (int)strcspn(error->message, "\n") : 0;
-    return err_set(ERR_HEADER_INVALID, "The file's ISMRMRD header is no well-formed XML: line %d%s%.*s.",
+    return err_set(ERR_HEADER_INVALID, "The file's ISMRMRD header is not well-formed XML: line %d%s%.*s.",
                    error ? error->line : 0, length ? ": " : "", length > 200 ? 200 : length,
                    length ? error->message : "");
 }
@@ -273,7 +272,7 @@ int scan_xml_parse(struct scan_encoding encodings[SCAN_MAX_ENCODINGS], uint32_t 
     xmlDoc *doc = xmlCtxtReadMemory(parser, xml, (int)bytes, NULL, NULL,
                                     XML_PARSE_NONET | XML_PARSE_NOERROR | XML_PARSE_NOWARNING | XML_PARSE_COMPACT);
     if (parser->_private) {
-        rc = err_set(ERR_HEADER_INVALID, "The file's ISMRMRD header has a DOCTYPE, which is not allowed in it.");
+        rc = err_set(ERR_HEADER_INVALID, "The file's ISMRMRD header has a DOCTYPE, which is not allowed.");
     } else if (!doc) {
         rc = xml_malformed(xmlCtxtGetLastError(parser));
     } else {

@@ -90,7 +90,7 @@ def right(least, who, owned):
     return 404 if owned and who in ("read", "submit") else None
 
 
-@test("every request by every role: who may not is told so, who sees all sees it, and view changes nothing")
+@test("every request by every role: refused if the role may not, all clients' jobs only for view and admin, and view changes nothing")
 def every_role():
     with Guarded(keep_scans="all") as daemon:
         body = scans.radial().bytes(daemon.state)
@@ -120,7 +120,7 @@ def every_role():
         assert theirs in {job["id"] for job in daemon.as_("view", "GET", "/v1/jobs").json()["jobs"]}, "view does not see all"
 
 
-@test("a client sees and touches only its own jobs; an administrator all")
+@test("a client sees and changes only its own jobs; an administrator all")
 def owners(daemon):
     mine, theirs = daemon.job_of("submit"), daemon.job_of("other")
     daemon.ended(mine), daemon.ended(theirs)
@@ -140,7 +140,7 @@ def owners(daemon):
     daemon.as_("admin", "DELETE", f"/v1/jobs/{theirs}").expect(204)
 
 
-@test("a client cannot call itself another; resumable uploads have owners, too")
+@test("a client cannot use another client's name; resumable uploads have owners, too")
 def names(daemon):
     body = scans.radial().bytes(daemon.state)
     job = daemon.as_("submit", "POST", "/v1/jobs?kind=recon", body, X_Mrirecond_Client="mri2").expect(202).json()
@@ -157,7 +157,7 @@ def names(daemon):
     same(daemon.as_("other", "HEAD", where, **TUS).status, 404)
 
 
-@test("an Idempotency-Key is its client's: another's same one, with the same scan, is no word about a job that there is")
+@test("Idempotency-Keys are separate for each client: the same key and scan from another client reveal no job")
 def keys(daemon):
     body = scans.radial().bytes(daemon.state)
     first, again, others = (daemon.as_(who, "POST", "/v1/jobs?kind=recon", body, Idempotency_Key="7").expect(202) for who in ("submit", "submit", "other"))
@@ -167,7 +167,7 @@ def keys(daemon):
     daemon.as_("submit", "POST", "/v1/jobs?kind=recon", body, Idempotency_Key="8").expect(202)
 
 
-@test("tokens are kept as hashes, in a file of their owner's; SIGHUP takes new ones in and withdrawn ones out")
+@test("tokens are stored as hashes, in a file of their owner; SIGHUP adds new ones and removes revoked ones")
 def reload(daemon):
     with open(daemon.tokens) as file:
         text = file.read()
@@ -208,7 +208,7 @@ def quotas():
         daemon.expect_trouble = True
 
 
-@test("resumable uploads count: none is begun beyond a quota, ten at a time neither, and time makes none of them a job")
+@test("resumable uploads count toward a quota: none is created beyond it, not even ten at once, and none becomes a job with time")
 def quotas_of_uploads():
     with Guarded(client_jobs=100, work_reserve="900T", upload_lifetime=6) as daemon:  # no job is begun: all that is accepted waits
         with open(daemon.tokens) as file:
@@ -239,7 +239,7 @@ def quotas_of_uploads():
             same(len(daemon.as_(who, "GET", "/v1/jobs").json()["jobs"]), 3, f"jobs of {who}")
 
 
-@test("the audit log tells who did what, and holds no token")
+@test("the audit log says who did what, and contains no token")
 def audit(daemon):
     identity = daemon.job_of("submit")
     lines = []
@@ -287,7 +287,7 @@ def audit_always():
         same([line for line in daemon.read_log().splitlines() if "audit: " not in line], [], "other lines")
 
 
-@test("a file of tokens that was edited by hand: no last newline, a line too long, others may write to it")
+@test("a token file edited by hand: no final newline, a line that is too long, write access for others")
 def edited():
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "tokens")
@@ -308,7 +308,7 @@ def edited():
                 file.write(text)
             os.chmod(path, 0o620)
             daemon.process.send_signal(signal.SIGHUP)
-            wait_until(lambda: "Others than its owner may write" in daemon.read_log(), "a word about the mode")
+            wait_until(lambda: "Other users than its owner can write" in daemon.read_log(), "a word about the mode")
             daemon.request("GET", "/v1/jobs", headers={"Authorization": f"Bearer {second}"}).expect(200)
 
 
@@ -330,10 +330,10 @@ def by_client(daemon):
 def malformed_tokens(daemon):
     with open(daemon.tokens) as file:
         line = file.readline()
-    for wrong, says in ((None, r"--token-file FILE, or MRIRECON_TOKEN"), ("Basic " + base64.b64encode(b"alice:secret").decode(), r"no other scheme, as Basic"),
-                        ("Bearer mrt_" + "0" * 64, r"withdrawn, or be another service's"), ("Bearer " + line.split()[2], r"looks like the hash"),
-                        ('Bearer "' + daemon.token["read"] + '"', r"has no token's form: mrt_ and 64 hexadecimal digits, without quotes"),
-                        ("Bearer " + daemon.token["read"][:-1], r"has no token's form")):
+    for wrong, says in ((None, r"--token-file FILE, or MRIRECON_TOKEN"), ("Basic " + base64.b64encode(b"alice:secret").decode(), r"other schemes, such as Basic"),
+                        ("Bearer mrt_" + "0" * 64, r"revoked, or belong to another service"), ("Bearer " + line.split()[2], r"looks like a hash"),
+                        ('Bearer "' + daemon.token["read"] + '"', r"does not look like one: mrt_ and 64 hexadecimal digits, without quotes"),
+                        ("Bearer " + daemon.token["read"][:-1], r"does not look like one")):
         problem = daemon.request("GET", "/v1/jobs", headers={"Authorization": wrong} if wrong else {}).problem(401, "unauthorized")
         assert re.search(says, problem["detail"]), problem
         assert not wrong or wrong.split()[1].strip('"')[4:12] not in problem["detail"], problem
@@ -342,8 +342,8 @@ def malformed_tokens(daemon):
 @test("the client says what is wrong with a token's file")
 def token_files(daemon):
     token = os.path.join(daemon.state, "token")
-    for text, says in (("", "There is no token in the first line of"), ("one read 1234\n", "more than a token: it has spaces or quotes"),
-                       ("-----BEGIN PRIVATE KEY-----\n", "more than a token"), ("mrt_12\n", "has no token's form")):
+    for text, says in (("", "There is no token in the first line of"), ("one read 1234\n", "more than a token: spaces or quotes"),
+                       ("-----BEGIN PRIVATE KEY-----\n", "more than a token"), ("mrt_12\n", "does not look like one")):
         with open(token, "w") as file:
             file.write(text)
         told = client(daemon, "list", "--token-file", token, check=False)
@@ -351,7 +351,7 @@ def token_files(daemon):
     told = client(daemon, "list", "--token-file", token + "s", check=False)
     assert told.returncode == 1 and "cannot be read from" in told.stderr and "No such file" in told.stderr, told.stderr
     told = client(daemon, "list", check=False, MRIRECON_TOKEN="two words")
-    assert told.returncode == 1 and "What MRIRECON_TOKEN holds is more than a token" in told.stderr, told.stderr
+    assert told.returncode == 1 and "MRIRECON_TOKEN contains more than a token" in told.stderr, told.stderr
 
 
 # Every text of an ISMRMRD header, each with the name that must not be told.
@@ -373,7 +373,7 @@ BROKEN = (("</ismrmrdHeader>", "<oops>"), ("<patientName>Okonkwo", "<patientName
           ("<patientName>Okonkwo", "<patientName>&Okonkwo "), ('encoding="UTF-8"', 'encoding="Okonkwo"'), ("<ismrmrdHeader ", "<!DOCTYPE Okonkwo><ismrmrdHeader "))
 
 
-@test("everything in the state folder is its owner's alone; the patient's name is in scans and ISMRMRD images, and nowhere else")
+@test("only its owner can read the state folder; the patient's name is in scans and ISMRMRD images, and nowhere else")
 def privacy():
     with Daemon(devices="cpu", log_level="debug", keep_scans="all") as daemon, tempfile.TemporaryDirectory() as folder:
         scan = scans.radial()
@@ -411,7 +411,7 @@ def privacy():
                 assert not mode & 0o077, f"{name} has mode {mode & 0o777:o}"
 
 
-@test("an address that others reach takes TLS and tokens")
+@test("an address that other machines reach requires TLS and tokens")
 def outside():
     with tempfile.TemporaryDirectory() as folder:
         tokens = os.path.join(folder, "tokens")
@@ -445,7 +445,7 @@ def plain(daemon):
     assert told.returncode == 1 and "its address begins with http://" in told.stderr, told.stderr
 
 
-@test("TLS: only with its certificate, 1.2 and newer, authenticated encryption alone; SIGHUP brings a new one without disturbing who is connected")
+@test("TLS: only with its certificate, 1.2 or newer, authenticated encryption only; SIGHUP loads a new certificate and keeps open connections")
 def tls():
     with tempfile.TemporaryDirectory() as folder:
         first, second = certificate(folder, "first"), certificate(folder, "second")
@@ -474,8 +474,8 @@ def tls():
             client(daemon, "submit", path, "--out", out, "--cacert", first[0])
             assert os.path.getsize(out) > 0
             for address, words, says in ((daemon.url, (), r"not trusted by this machine .*--cacert FILE or MRIRECON_CACERT"),
-                                         (daemon.url, ("--cacert", second[0]), r"signed by none of those in \S+second\.crt"),
-                                         (daemon.url, ("--cacert", first[0] + "s"), r"first\.crts, named by --cacert"),
+                                         (daemon.url, ("--cacert", second[0]), r"is not signed by any in \S+second\.crt"),
+                                         (daemon.url, ("--cacert", first[0] + "s"), r"first\.crts, from --cacert"),
                                          (daemon.url.replace("127.0.0.1", "other.localhost"), ("--cacert", first[0]), r"is for another name .*other\.localhost"),
                                          (daemon.url.replace("https:", "http:"), (), r"received plain HTTP: use an address that begins with https://")):
                 distrusted = client(None, "list", "--server", address, *words, check=False)
@@ -522,7 +522,7 @@ def tls():
             daemon.request("GET", "/livez").expect(200)
 
 
-@test("a certificate whose time is over does not take the place of a good one, nor one of another key, nor a key that all may read; where none is good it is told")
+@test("an expired certificate, one of another key, or a key that everybody can read does not replace a good one; if none is good, the start fails with the reason")
 def ended():
     with tempfile.TemporaryDirectory() as folder:
         good, over, other = (certificate(folder, name) for name in ("good", "over", "other"))
@@ -554,7 +554,7 @@ def ended():
             end = daemon.metrics()["mrirecond_tls_certificate_expiry_timestamp_seconds"]
             assert 59 * 86400 < end - time.time() <= 60 * 86400, end
             assert "the certificate ends" not in daemon.read_log(), daemon.read_log()
-            for pair, said in ((over, "its time is over"), ((good[0], other[1]), "is not that of the certificate"), ((good[0], good[0]), "everybody on this machine may read"),
+            for pair, said in ((over, "an expired certificate"), ((good[0], other[1]), "does not belong to the certificate"), ((good[0], good[0]), "every user of this machine can read"),
                                ((good[0], private), "no key in PEM")):
                 install(*pair)
                 daemon.process.send_signal(signal.SIGHUP)

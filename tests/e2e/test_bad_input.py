@@ -69,9 +69,9 @@ def text(daemon):
 def by_curl(daemon):
     GOOD.write(f"{FOLDER.name}/scan.h5")
     for words, says in ((("-F", "file=@scan.h5"), "as curl -F sends it.*--data-binary @scan.h5"), (("-d", "@scan.h5"), "line ends were taken out, as curl -d.*--data-binary @scan.h5"),
-                        (("-d", "scan.h5"), 'the text "scan.h5", which looks like a file.s name.*--data-binary @scan.h5'),
+                        (("-d", "scan.h5"), 'the text "scan.h5", which looks like a file name.*--data-binary @scan.h5'),
                         (("--data-binary", "scan.h5"), 'the text "scan.h5"'),
-                        (("-F", "file=@scan.h5", "-H", "Content-Type: application/x-hdf5"), "The file is a form, as curl -F sends it")):
+                        (("-F", "file=@scan.h5", "-H", "Content-Type: application/x-hdf5"), "The file is a multipart form, as curl -F sends it")):
         done = subprocess.run(["curl", "-sS", "-H", "Prefer: wait=60", *words, f"{daemon.url}/v1/jobs?kind=recon"], cwd=FOLDER.name, capture_output=True, text=True)
         problem = check_problem(json.loads(done.stdout), "unknown-format", 415)
         assert re.search(says, problem["detail"]), problem
@@ -126,7 +126,7 @@ def other_hdf5(daemon):
     still_well(daemon)
 
 
-@test("a body over the limit, told before it is sent and found while it is sent")
+@test("a body over the limit is refused, whether its length is announced or found while it arrives")
 def too_large(daemon):
     before = daemon.files()
     problem = daemon.request("POST", "/v1/jobs?kind=recon", headers={"Content-Length": str(LIMIT + 1), "Expect": "100-continue"}

@@ -73,7 +73,7 @@ def whole(daemon):
     before = daemon.get("/v1/jobs?limit=1").json()["jobs"]
     done = client(daemon, "submit", SCAN, "--out", f"{where}/none/x.png", check=False)
     same(done.returncode, 1, "exit status for a folder that is not there")
-    assert f"{where}/none/x.png" in done.stderr and "Name a file in a folder that is there" in done.stderr, done.stderr
+    assert f"{where}/none/x.png" in done.stderr and "Choose a file in an existing folder" in done.stderr, done.stderr
     same(daemon.get("/v1/jobs?limit=1").json()["jobs"], before, "newest job, as none is made for an image that cannot be written")
 
 

@@ -75,7 +75,7 @@ def succeeds_when_mended(device, daemon, identity, attempts):
     same(daemon.job(identity)["attempts"], attempts, "attempts")
 
 
-@test("a GPU that fails every job: all stay in the queue, /readyz, a metric and the log tell why, and all succeed when it works again")
+@test("a GPU that fails every job: all stay in the queue, /readyz, a metric and the log give the reason, and all succeed when it works again")
 def every_job():
     with gpu() as device, device.daemon() as daemon:
         same(daemon.run(LARGE)["report"]["device"], "gpu 0 (pretended)", "device")

@@ -48,7 +48,7 @@ class Failing(Daemon):
         return self.get("/readyz?verbose").json()["checks"]
 
 
-@test("8 points at which the disk fails once or from then on: what was accepted ends, what was refused says why, nothing is half there")
+@test("8 points at which the disk fails once or permanently: accepted jobs end, refusals give the reason, nothing is half written")
 def few_points():
     report = diskfaults.some(8, seed=4, most=100)
     same(report["wrong"], [], "what went wrong")
@@ -85,7 +85,7 @@ def ends_after(calls):
     daemon.arm(calls, lasts=True)
     answer = daemon.patch(where, 30000, 60000)
     daemon.refused(answer)
-    assert "Begin a new one" in answer.json()["detail"], answer.body
+    assert "Create a new one" in answer.json()["detail"], answer.body
     daemon.fault.release()
     return daemon, where
 
@@ -107,7 +107,7 @@ def chunk_lost_and_not_removed():
     daemon, where = ends_after("fdatasync ftruncate unlinkat")
     with daemon:
         for answer in (daemon.get(where), daemon.patch(where, 60000, len(BODY)), daemon.patch(where, 30000, 60000), daemon.request("DELETE", where, headers=TUS)):
-            assert "Begin a new one" in answer.problem(404, "not-found")["detail"], answer.body
+            assert "Create a new one" in answer.problem(404, "not-found")["detail"], answer.body
 
 
 @test("/readyz tells of a store that cannot commit for as long as it cannot, and a kill meanwhile brings no job that was refused")

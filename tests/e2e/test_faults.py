@@ -278,7 +278,7 @@ def decoders_ready():
             os.kill(decoder, signal.SIGKILL)
         same(daemon.run(BODY)["state"], "succeeded", "state of a job whose decoders were killed before it came")
         same(daemon.worker(), worker, "worker")
-        wait_until(lambda: "that stood ready ended before a scan came" in daemon.read_log(), "the log to tell")
+        wait_until(lambda: "ended before a scan came" in daemon.read_log(), "the log to tell")
         last = ready()
         os.kill(worker, signal.SIGKILL)
         wait_until(lambda: all(map(ended, last)), "the decoders to end with their worker")
@@ -549,7 +549,7 @@ def small_disk(megabytes):
         os.rmdir(state)
 
 
-@test("a full disk: 507 spool-full, ready again when there is room")
+@test("a full disk: 507 spool-full, ready again when there is space")
 def full_disk():
     with small_disk(6) as daemon:
         problem = daemon.submit(bytes(20 << 20)).problem(507, "spool-full")
@@ -627,7 +627,7 @@ def bad_state():
     for name in ("file", "broken/jobs.db"):
         with open(f"{FOLDER.name}/{name}", "w") as file:
             file.write("this is neither a folder nor a database " * 200)
-    for name, says in (("file", "Name another --state-dir"), ("none/none", "Make it for the user that mrirecond runs as, or name another --state-dir"),
+    for name, says in (("file", "Use another --state-dir"), ("none/none", "Create it for the user that runs mrirecond, or use another --state-dir"),
                        ("broken", "Restore it from a backup")):
         done = subprocess.run([os.path.join(BIN, "mrirecond"), "--listen", "127.0.0.1:0", "--state-dir", f"{FOLDER.name}/{name}"],
                               capture_output=True, text=True, timeout=120)

@@ -18,7 +18,7 @@ RFC3339 = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$
 
 # ---- submitting
 
-@test("a body whose length is announced twice, or in a coding that is not taken: refused, and the connection is closed")
+@test("a body with two lengths, or an unsupported transfer coding, is refused, and the connection is closed")
 def framing(daemon):
     before = len(daemon.get("/v1/jobs?limit=100").json()["jobs"])
     smuggled = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -36,7 +36,7 @@ def framing(daemon):
 @test("a compressed body is refused with what to do instead")
 def content_encoding(daemon):
     problem = daemon.submit(BODY, Content_Encoding="gzip").problem(415, "unknown-format")
-    assert "Content-Encoding: gzip" in problem["detail"], problem
+    assert "Content-Encoding gzip" in problem["detail"], problem
     daemon.submit(BODY, Content_Encoding="identity").expect(202)
 
 

@@ -277,10 +277,10 @@ def nifti_header(daemon):
 @test("nii.gz of slices at uneven distances: 406 with the reason and what to ask for; the job has its image, in the other forms")
 def nifti_refused(daemon):
     body = multi_slice((0, 5, 12.5)).bytes(FOLDER.name)
-    said = "lie 5 to 7.5 mm apart"
+    said = "are 5 to 7.5 mm apart"
     answer = daemon.submit(body, QUERY + "&dcf=given", Prefer="wait=60", Accept="application/x-nifti")
     problem = answer.problem(406, "not-acceptable")
-    assert said in problem["detail"] and "Ask for h5" in problem["detail"], problem
+    assert said in problem["detail"] and "Use h5" in problem["detail"], problem
     same(answer.headers["location"], f"/v1/jobs/{problem['job_id']}", "Location")
     job = daemon.job(problem["job_id"])
     same((job["state"], [result["file"] for result in job["results"]]), ("succeeded", ["image.h5"]), "job")
@@ -380,7 +380,7 @@ def ismrmrd(daemon):
         assert b"ismrmrdHeader" in np.asarray(file["dataset/xml"]).ravel()[0], "the scan's header is lost"
 
 
-@test("a conversion that takes for ever holds up its client alone; when who asked for it goes away, it is stopped and the client's next one is made")
+@test("an endless conversion delays only its own client; when that client disconnects it is stopped, and the client's next one runs")
 def conversions_take_turns():
     with tempfile.TemporaryDirectory() as folder:
         codec = os.path.join(folder, "codec")

@@ -70,7 +70,7 @@ def is_closed(connection):
         connection.setblocking(True)
 
 
-@test("a small scan of large images: refused with the numbers before they are computed, by whichever limit is the least")
+@test("a small scan of large images is refused before they are computed, with the numbers, by the smallest limit")
 def large_results():
     scan = scans.radial(matrix=(2048, 2048, 1), spokes=50, samples=4, coils=1, weights=False)
     scan.heads["idx"]["repetition"] = np.arange(50)  # an image a spoke
@@ -87,7 +87,7 @@ def large_results():
             same([name for name in daemon.files() if name.startswith("results/")], [], "files of results")
 
 
-@test("headers that come a byte at a time, and connections without a request, are closed in time")
+@test("connections without a request, or with headers that arrive byte by byte, are closed in time")
 def slow_headers():
     with Daemon(devices="cpu", header_timeout=2) as daemon:
         silent, trickle = connect(daemon), connect(daemon)
@@ -104,7 +104,7 @@ def slow_headers():
         daemon.get("/livez").expect(200)
 
 
-@test("a body that trickles is cut off; its upload is gone, and one that is quick enough goes through beside it")
+@test("a body that arrives too slowly is cut off and its upload removed; a fast enough one beside it is accepted")
 def slow_body():
     with Daemon(devices="cpu", header_timeout=2, upload_rate="50K", expect_trouble=True) as daemon:
         slow = connect(daemon)
@@ -131,7 +131,7 @@ def idle_crowd():
             connection.close()
 
 
-@test("one address has all its connections busy: it gets health, and others everything")
+@test("all connections of one address are busy: it gets health answers, and other addresses everything")
 def one_address():
     for options, most in (({"connections": 40, "address_connections": 10}, 10), ({"connections": 40}, 36)):
         with Daemon(devices="cpu", header_timeout=600, **options) as daemon:
@@ -149,7 +149,7 @@ def one_address():
             close_all(crowd)
 
 
-@test("all connections are busy, those of many addresses: health is answered")
+@test("all connections of many addresses are busy: health is answered")
 def all_busy():
     with Daemon(devices="cpu", connections=40, address_connections=10, header_timeout=600) as daemon:
         alone(daemon)
@@ -162,7 +162,7 @@ def all_busy():
         wait_until(lambda: ask(daemon, "/v1/jobs").status == 200, "the uploads' places")
 
 
-@test("idle connections of an address make room for its next one, the longest idle first; busy ones and others' stay")
+@test("idle connections of an address are closed for its next one, the longest idle first; busy ones and those of others stay")
 def idle_make_room():
     with Daemon(devices="cpu", connections=40, address_connections=10, header_timeout=600) as daemon:
         alone(daemon)
@@ -202,7 +202,7 @@ def answered(daemon, method, path, body=None):
         connection.close()
 
 
-@test("all connections of an address are busy, and 24 clients ask on and on: each request has an answer, 503 with Retry-After, health its own")
+@test("all connections of an address are busy and 24 clients keep asking: each request is answered, with 503 and Retry-After, or with health")
 def crowded():
     asked = [("GET", "/v1/kinds", None), ("GET", "/livez", None), ("POST", "/v1/jobs?kind=recon", b"a" * 60000), ("GET", "/readyz", None), ("GET", "/metrics", None),
              ("POST", "/v1/jobs?kind=recon", b"a" * 1000000)]
@@ -256,7 +256,7 @@ def on_its_way():
         close_all(crowd + silent + [fresh, kept])
 
 
-@test("who waits and goes away frees the connection, whether it closes, resets, or ends what it sends; who stays goes on waiting")
+@test("a waiting client that closes, resets or half-closes its connection frees it; others continue to wait")
 def abandoned():
     with Daemon(devices="cpu", connections=60, address_connections=30, work_reserve="900T") as daemon:  # no job is begun
         job = daemon.submit(scans.radial().bytes(daemon.state)).expect(202).json()["id"]
@@ -305,7 +305,7 @@ def parameters(daemon):
     daemon.get("/readyz?verbose&verbose").problem(400, "bad-parameter")
 
 
-@test("a request that means another host is refused: another site's page cannot use a service on the user's machine")
+@test("a request for another host is refused: another site's page cannot use a service on the user's machine")
 def hosts(daemon):
     for host in ("evil.example", "localhost.evil.example:80", "10.0.0.1"):
         for method, path in (("GET", "/v1/jobs"), ("POST", "/v1/jobs?kind=recon"), ("GET", "/metrics")):
@@ -319,7 +319,7 @@ def hosts(daemon):
         named.request("GET", "/v1/jobs", headers={"Host": "localhost"}).problem(421, "misdirected")
 
 
-@test("a POST that another site's page has a browser send does nothing; one of the service's own, or of no page, goes through")
+@test("a POST sent by a browser for another site's page is refused; one without an Origin, or of the service's own, is accepted")
 def origins(daemon):
     body = scans.radial().bytes(daemon.state)
     for origin in ("https://evil.example", "http://localhost.evil.example", f"http://localhost:{daemon.port + 1}", "null"):

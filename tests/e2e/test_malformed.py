@@ -92,7 +92,7 @@ def is_page(answer):
     return status_of(answer) in (400, 413, 414, 431, 500, 505) and b"\r\ncontent-type:" not in head.lower() and b"\r\nConnection: close" in head
 
 
-@test("what no client should send is refused by a problem document, and the connection is closed")
+@test("malformed requests are refused with a problem document, and the connection is closed")
 def problems(daemon):
     for what, (request, status, code) in PROBLEMS.items():
         answer = raw(daemon, request + GET + b"\r\n", half_close=True)
@@ -105,7 +105,7 @@ def problems(daemon):
     daemon.get("/livez").expect(200)
 
 
-@test("a head that another reader may take for another request is refused, and what follows it is not run: folded headers, bytes 0, line ends without CR")
+@test("an ambiguous request head is refused, and nothing after it is executed: folded headers, NUL bytes, line ends without CR")
 def two_readings(daemon):
     kept = daemon.run(scans.radial(seed=3).bytes(daemon.state))["id"]
     count = 0
@@ -122,7 +122,7 @@ def two_readings(daemon):
         same(status_of(raw(daemon, head + b"Connection: close\r\n\r\n")), 200, f"status of {head[:80]!r}")
 
 
-@test("behind a body in chunks nothing is taken for a request: the connection is closed, whatever ended the body")
+@test("after a chunked body nothing is read as a request: the connection is closed, however the body ended")
 def behind_chunks(daemon):
     for end in (b"0\r\n\r\n", b"0\n\n", b"0\r\n\0A: b\r\n\r\n", b"0\r\nA:\r\n b\r\n\r\n", b"0;a=b\r\nA: b\r\n\r\n"):
         answer = raw(daemon, CHUNKED + b"3\r\nabc\r\n" + end + NEXT, half_close=True)

@@ -76,7 +76,7 @@ def names_of_uploads(daemon):
         same(finished(daemon, created(daemon, query, metadata))["name"], name, f"name of {query!r} {metadata!r}")
 
 
-@test("names go where job-names says: nowhere, with the job, into the log as well")
+@test("the option job-names decides where names are stored: nowhere, with the job, also in the log")
 def job_names():
     for where in ("none", "jobs", "log"):
         with Daemon(devices="cpu", job_names=where, log_level="debug") as daemon:
@@ -225,7 +225,7 @@ def status_not_ready():
             seen = client(daemon, "status", check=False)
         same(seen.returncode, 1, "exit status")
         assert seen.stdout, seen.stderr
-        assert re.search(r"^ready +no$", seen.stdout, re.M) and re.search(r"^accepting +The service is being stopped", seen.stdout, re.M), seen.stdout
+        assert re.search(r"^ready +no$", seen.stdout, re.M) and re.search(r"^accepting +The service is shutting down", seen.stdout, re.M), seen.stdout
         daemon.process.send_signal(signal.SIGTERM)  # at once
 
 

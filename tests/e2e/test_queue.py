@@ -74,7 +74,7 @@ def fair():
         same([job for job in order if job in many], many, "order of one client's jobs")
 
 
-@test("a small file that keeps its reader busy is stopped, and its sender's next job waits for the others'")
+@test("a small file that keeps its reader busy is stopped, and its sender's next job waits for those of other clients")
 def busy():
     with tempfile.TemporaryDirectory() as folder:
         scan_files.busy(f"{folder}/bomb", b"TREE\1", 24, 64)

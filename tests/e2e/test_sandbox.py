@@ -70,7 +70,7 @@ def versions():
     assert b"asks in version 99 of the protocol" in report, report
 
 
-@test("convert is under seccomp, without privileges, children or core files, its memory, time and output limited")
+@test("convert runs under seccomp, without privileges, children or core files, with limited memory, time and output")
 def in_force():
     fifo = made("fifo")
     os.mkfifo(fifo)
@@ -110,7 +110,7 @@ def image_that_names(secret, how):
     return path
 
 
-@test("an image file that names another file's bytes as its own cannot be converted")
+@test("an image file that refers to another file's bytes cannot be converted")
 def other_files():
     secret = made("secret.h5")
     shutil.copy(image_file(), secret)
@@ -123,7 +123,7 @@ def other_files():
         assert re.search(r"malformed_file|malformed-file", done.stderr), done.stderr
 
 
-@test("a daemon's worker is under seccomp and without new privileges, and reconstructs")
+@test("a daemon's worker runs under seccomp and without new privileges, and reconstructs")
 def worker():
     with Daemon() as daemon:
         same((status(daemon.worker())["Seccomp"], status(daemon.worker())["NoNewPrivs"]), ("2", "1"), "seccomp, no_new_privs")
@@ -135,7 +135,7 @@ def confinement(daemon):
     return [worker["landlock"] for worker in daemon.get("/readyz?verbose").expect(200).json()["worker_list"]]
 
 
-@test("code that runs in a daemon's worker opens no file of the state folder, nor of the user's, nor of the daemon's memory")
+@test("code in a daemon's worker can open no file of the state folder or the user, and not the daemon's memory")
 def intruder():
     state, own, binaries = made("state"), made("letter"), made("installed")
     os.mkdir(state)
@@ -165,7 +165,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 """
 
 
-@test("on a kernel without landlock the service goes on with seccomp alone, and says so once")
+@test("on a kernel without landlock the service runs with seccomp alone, and logs that once")
 def no_landlock():
     with Daemon(command=[sys.executable, "-c", WITHOUT_LANDLOCK], expect_trouble=True) as daemon:
         same(confinement(daemon), [False], "landlock")

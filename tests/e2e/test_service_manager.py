@@ -211,7 +211,7 @@ class Unready(Daemon):
         return answer
 
 
-@test("a filter around the service that refuses what workers confine themselves by: the calls are named")
+@test("a filter around the service that refuses the sandbox's system calls: they are named")
 def refused_calls():
     calls = unit_calls() - {"seccomp", "landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self"}
     for others, names in (("kill", r"seccomp \(\d+\), landlock_create_ruleset \(444\), landlock_add_rule \(445\), landlock_restrict_self \(446\)"),
@@ -311,7 +311,7 @@ def file_size_limit():
         same(daemon.run(scan)["state"], "succeeded", "state")
 
 
-@test("no core is written of the daemon, nor of a worker: it would hold scans")
+@test("no core file is written of the daemon or a worker: it would contain scans")
 def cores(daemon):
     for pid in (daemon.process.pid, daemon.worker()):
         with open(f"/proc/{pid}/limits") as file:

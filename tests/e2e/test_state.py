@@ -230,7 +230,7 @@ def uploads():
     os.unlink(f"{folder}/{ids['leftover']}.json")
     status, text = tool(path, "check")
     same(status, 0, f"status of --check-state ({text})")
-    assert "6 uploads go on, 1 are leftovers" in text, text
+    assert "6 uploads can continue, 1 leftovers will be removed at the next start" in text, text
 
     with open(f"{folder}/{ids['long']}", "ab") as file:
         file.write(bytes(len(BODY)))
@@ -320,7 +320,7 @@ def leftovers():
             for name in names:
                 with open(f"{daemon.state}/spool/{name}", "wb") as file:
                     file.write(BODY)
-            assert ("removes them" if clean else "keeps them aside") in tool(daemon.state, "check")[1]
+            assert ("removes them" if clean else "sets them aside") in tool(daemon.state, "check")[1]
             daemon.restart()
             same([os.path.basename(path) for path in found(daemon.state)], [] if clean else ["01m000000000000000000000aa.scan"], "what is kept aside")
             same(os.listdir(daemon.state + "/spool"), [], "files of the spool")

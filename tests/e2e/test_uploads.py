@@ -178,7 +178,7 @@ def chunked(daemon, where, body, piece):
         return connection.recv(200).split(b"\r\n")[0]
 
 
-@test("a chunk that is longer than announced and was refused becomes no job: not its first bytes either, which were a whole scan")
+@test("a refused chunk that exceeds the announced length becomes no job, not even if its first bytes are a complete scan")
 def too_many_is_no_job():
     with Daemon(devices="cpu", upload_lifetime=4) as daemon:  # every 4 s complete uploads are looked for
         body = scan(daemon)
@@ -195,7 +195,7 @@ def begin(daemon, length, client):
     return daemon.request("POST", "/v1/uploads?kind=recon", headers={**TUS, "Upload-Length": str(length), "X-Mrirecond-Client": client})
 
 
-@test("one client begins 256 uploads at most, also over a restart; another may meanwhile, and so may it once one has ended")
+@test("one client may have 256 unfinished uploads, across restarts; another client may still create one, as may the first when one has ended")
 def bound_of_a_client():
     with Daemon(devices="cpu") as daemon:
         first = begin(daemon, 1, "many").expect(201).headers["location"]
@@ -340,7 +340,7 @@ def full():
         same(daemon.finish(answer.headers["x-job-id"])["state"], "succeeded")
 
 
-@test("Content-Digest, or Repr-Digest: a body that is not what it says is refused, one that is becomes a job")
+@test("Content-Digest and Repr-Digest: a body that does not match is refused, one that matches becomes a job")
 def content_digest(daemon):
     body = scan(daemon)
     good, bad = content(body), content(body + b"x")

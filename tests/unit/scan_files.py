@@ -176,7 +176,7 @@ def main(folder):
             file.write(body)
     raw("empty", b"", "empty-body", "0 bytes")
     raw("text", b"this is no scan\n" * 40, "unknown-format", "text")
-    raw("zeros", bytes(5000), "unknown-format", "no format")
+    raw("zeros", bytes(5000), "unknown-format", "format is unknown")
     raw("gzip", b"\x1f\x8b\x08" + bytes(600), "unknown-format", "gunzip")
     raw("signature_only", b"\x89HDF\r\n\x1a\n", "malformed-file", "damaged")
     good = open("plain", "rb").read()
@@ -185,14 +185,14 @@ def main(folder):
     # Other vendors' raw data and other packings: as much of each as it is known by.
     raw("twix_vd", struct.pack("<II", 0, 5) + bytes(5000), "unknown-format", "siemens_to_ismrmrd")
     raw("twix_vb", struct.pack("<II", 4096, 6) + b"Config\0" + bytes(5000), "unknown-format", "siemens_to_ismrmrd")
-    raw("not_twix", struct.pack("<II", 0, 65) + bytes(5000), "unknown-format", "no format")
+    raw("not_twix", struct.pack("<II", 0, 65) + bytes(5000), "unknown-format", "format is unknown")
     for revision, at, logo in ((24.0, 34, b"GE_MED_NMR"), (20.007, 34, b"INVALIDNMR"), (26.002, 110, b"GE_MED_NMR"), (28.002, 110, b"INVALIDNMR")):
         head = bytearray(struct.pack("<f", revision) + bytes(1000))
         head[at:at + 10] = logo
         raw(f"pfile_{revision}_{at}", bytes(head), "unknown-format", "ge_to_ismrmrd")
     label = struct.pack("<4I", 4096, 0, 0, 0x7f01 << 16) + bytes(48)
     raw("philips_lab", label * 5, "unknown-format", "philips_to_ismrmrd")
-    raw("not_philips_lab", label * 5 + b"\0", "unknown-format", "no format")
+    raw("not_philips_lab", label * 5 + b"\0", "unknown-format", "format is unknown")
     raw("philips_list", b"# === GENERAL INFORMATION ===\r\n#\r\n# Gyroscan SW release   :   R5.1\r\n" * 3, "unknown-format", "(.list)")
     raw("philips_sin", b"Philips Medical Systems\n 01 00 00: nr_locs_per_stack_arr        :            3\n", "unknown-format", "(.sin)")
     raw("philips_par", b"# === DATA DESCRIPTION FILE ======\r\n#\r\n", "unknown-format", "(.par)")
@@ -200,7 +200,7 @@ def main(folder):
     for value, heads in ((4, 1), (2, 2), (4, 0)):
         head = struct.pack(">6I2HI", 3, 7, 128, value, 128 * value, 7 * 128 * value + 28 * heads, 0, 0x45, heads)
         raw(f"varian_{value}_{heads}", head + bytes(3 * (7 * 128 * value + 28 * heads)), "unknown-format", "Varian")
-    raw("not_varian", struct.pack(">6I2HI", 3, 7, 128, 4, 512, 7 * 512 + 27, 0, 0x45, 1) + bytes(9000), "unknown-format", "no format")
+    raw("not_varian", struct.pack(">6I2HI", 3, 7, 128, 4, 512, 7 * 512 + 27, 0, 0x45, 1) + bytes(9000), "unknown-format", "format is unknown")
     raw("bart_hdr", b"# Dimensions\n3 512 64 1 1 1 1 1 1 1 1 1 1 1 1 1 \n", "unknown-format", "BART")
     raw("npy", b"\x93NUMPY\x01\0v\0{'descr': '<c8'}" + bytes(100), "unknown-format", ".npy")
     raw("npz", b"PK\x03\x04" + bytes(100), "truncated-file", ".npz")
@@ -314,7 +314,7 @@ def main(folder):
         for at in range(0, 2**25, 2**17):
             data.id.write_direct_chunk((at,), packed)
         put_xml(file["dataset"], GOOD_XML, "list")
-    text_file("m15_gzip_bomb", bomb, "hostile-file", "packed")
+    text_file("m15_gzip_bomb", bomb, "hostile-file", "compressed by a factor")
     text_file("m15_large_chunk", lambda f: (f.create_dataset("dataset/data", shape=(4,), dtype=items(), chunks=(2**20,), maxshape=(None,),
                                                              compression="gzip"), put_xml(f["dataset"], GOOD_XML, "list")),
               "limit-exceeded", "chunks")
@@ -336,13 +336,13 @@ def main(folder):
 
     # ---- streams that are not in order ----
     stream(says("stream_unknown", "malformed-file", "4711"), more=struct.pack("<H", 4711))
-    stream(says("stream_cut", "truncated-file", "cut short"))
+    stream(says("stream_cut", "truncated-file", "truncated"))
     with open("stream_cut", "r+b") as file:
         file.truncate(os.path.getsize("stream_cut") - 100)
     raw("stream_no_header", struct.pack("<H1024sH", 1, b"x", 4), "malformed-file", "no header")
-    raw("stream_long_text", struct.pack("<HI", 3, 0xffffffff) + b"<a/>", "truncated-file", "cut short")
+    raw("stream_long_text", struct.pack("<HI", 3, 0xffffffff) + b"<a/>", "truncated-file", "truncated")
     raw("stream_image_overflow", struct.pack("<HI", 3, 4) + b"<a/>" + struct.pack("<H", 1022) + struct.pack("<HH", 1, 8) + b"\xff" * 194
-        + struct.pack("<Q", 0), "truncated-file", "cut short")
+        + struct.pack("<Q", 0), "truncated-file", "truncated")
     manifest.close()
 
 

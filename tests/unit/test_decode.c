@@ -374,7 +374,7 @@ static void one_that_died_while_it_stood_ready_is_replaced_and_told(void **state
         scan_close(&scan);
         const char *lost = decoder_lost(decoder);
         assert_non_null(lost);
-        assert_non_null(strstr(lost, "2 decoders"));
+        assert_non_null(strstr(lost, "2 pre-started decoders"));
         assert_non_null(strstr(lost, "signal 9"));
         assert_null(decoder_lost(decoder));
     }

@@ -327,7 +327,7 @@ static void nifti_refuses(struct image_series *series, const char *why)
 {
     int fd = memfd_create("nifti", MFD_CLOEXEC);
     assert_int_equal(image_write(series, IMAGE_NIFTI, fd), ERR_NOT_ACCEPTABLE);
-    if (!strstr(err_last()->text, why) || !strstr(err_last()->text, "Ask for h5, which keeps the place of each"))
+    if (!strstr(err_last()->text, why) || !strstr(err_last()->text, "Use h5, which keeps the position of each"))
         fail_msg("\"%s\" is not in \"%s\"", why, err_last()->text);
     assert_int_equal(lseek(fd, 0, SEEK_END), 0);
     /* The others have no affine, or one an image. */
@@ -344,7 +344,7 @@ static void nifti_refuses_what_no_one_affine_places(void **state)
 {
     (void)state;
     struct image_series *series = slices_make(3, 3, (const float[]){0, 5, 12.5f});
-    nifti_refuses(series, "lie 5 to 7.5 mm apart");
+    nifti_refuses(series, "are 5 to 7.5 mm apart");
     /* Three planes, as of a localizer. */
     series = slices_make(3, 3, (const float[]){0, 0, 0});
     for (size_t i = 0; i < 3; i++)
@@ -362,7 +362,7 @@ static void nifti_refuses_what_no_one_affine_places(void **state)
     series = slices_make(3, 3, (const float[]){0, 5, 10});
     for (int d = 0; d < 3; d++)
         series->info[1].position[d] += 3 * series->info[1].read_dir[d];
-    nifti_refuses(series, "do not lie in one row");
+    nifti_refuses(series, "are not in one row");
     series = series_make(2, 1, 6, 4, 3, false);
     series->info[1].repetition = 0;
     series->info[1].slice = 1;

@@ -98,7 +98,7 @@ static void a_worker_that_cannot_be_killed_holds_up_no_other(void **state)
     scheduler_wake(f->scheduler);
     struct job job = reach(f, id, JOB_CANCELED);
     job_clear(&job);
-    status_wait(f, hung, WORKER_DOWN, "does not end though it was killed");
+    status_wait(f, hung, WORKER_DOWN, "does not end although it was killed");
     ends(f, "good", JOB_SUCCEEDED, NULL, 1);
     deaf = false;
     assert_int_equal(kill(missed, SIGKILL), 0);

@@ -103,7 +103,7 @@ def found_at_start():
     with gpu() as device, device.daemon() as daemon:
         device.breaks(1)
         identity = daemon.submit(LARGE).expect(202).json()["id"]
-        not_ready(daemon, ["Jobs are kept", "gpu 0 (pretended) was tried and failed", "the pretended GPU is broken"])
+        not_ready(daemon, ["Jobs are kept", "The test of gpu 0 (pretended) failed", "the pretended GPU is broken"])
         job = daemon.job(identity)
         same((job["state"], job["attempts"]), ("queued", 1), "state and attempts")
         succeeds_when_mended(device, daemon, identity, attempts=2)
@@ -114,7 +114,7 @@ def wrong_values():
     with gpu() as device, device.daemon() as daemon:
         device.breaks("wrong")
         os.kill(daemon.worker(), signal.SIGKILL)
-        not_ready(daemon, ["gpu 0 (pretended) computes wrongly"])
+        not_ready(daemon, ["gpu 0 (pretended) computes wrong results"])
         identity = daemon.submit(SMALL).expect(202).json()["id"]
         succeeds_when_mended(device, daemon, identity, attempts=1)
 

@@ -67,7 +67,7 @@ def versions():
     report = ours.recv(4096)
     same((process.wait(SLOW), process.stderr.read()), (1, b""), "status and stderr")
     same(struct.unpack_from("I", report), (0x5052434d,), "a report")
-    assert b"asks in version 99 of the protocol" in report, report
+    assert b"uses protocol version 99" in report, report
 
 
 @test("convert runs under seccomp, without privileges, children or core files, with limited memory, time and output")

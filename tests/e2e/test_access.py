@@ -186,7 +186,7 @@ def reload(daemon):
 
 @test("a token may have a quota of its own")
 def quotas():
-    with Guarded(client_jobs=100) as daemon:
+    with Guarded(client_jobs=100, drain_time=0) as daemon:  # its stop waits for no job
         with open(daemon.tokens) as file:
             lines = file.read().splitlines()
         with open(daemon.tokens, "w") as file:

@@ -31,7 +31,7 @@ int route_purge_work(struct request *request);
 int route_purge(struct request *request);
 /* The document of a job with what is known of its progress, and of its place in the queue; a new reference. */
 json_t *job_document(struct service *service, const struct job *job);
-/* The same without its place. */
+/* The same without its place and its report. */
 json_t *job_document_listed(struct service *service, const struct job *job);
 /* How far a job is, and that as the members `progress` and `step` of its document; a new reference. */
 struct job_progress job_progress_find(struct service *service, const struct job *job);

@@ -29,11 +29,18 @@ static bool progress_of(struct service *service, const struct job *job, struct j
     return false;
 }
 
+/* The same of a job in any state; false: it was running when it was read, and no worker has it. */
+static bool progress_find(struct service *service, const struct job *job, struct job_progress *out)
+{
+    *out = (struct job_progress){.fraction = job->state == JOB_SUCCEEDED ? 1 : 0, .step = -1};
+    bool has_worker = (job->state == JOB_RUNNING || job->state == JOB_CANCELING) && progress_of(service, job, out);
+    return has_worker || job->state != JOB_RUNNING;
+}
+
 struct job_progress job_progress_find(struct service *service, const struct job *job)
 {
-    struct job_progress progress = {.fraction = job->state == JOB_SUCCEEDED ? 1 : 0, .step = -1};
-    if (job->state == JOB_RUNNING || job->state == JOB_CANCELING)
-        progress_of(service, job, &progress);
+    struct job_progress progress;
+    progress_find(service, job, &progress);
     return progress;
 }
 
@@ -66,7 +73,7 @@ int job_look_up(struct service *service, const char *id, struct job *job)
         return job_unknown();
     int rc = store_get(service->core.store, id, job);
     /* A job that runs, and that no worker has: it ended in between, or is about to begin. */
-    if (!rc && job->state == JOB_RUNNING && !progress_of(service, job, &progress)) {
+    if (!rc && !progress_find(service, job, &progress)) {
         job_clear(job);
         rc = store_get(service->core.store, id, job);
     }
@@ -157,12 +164,11 @@ static json_t *results_pack(const struct job *job)
     return packed;
 }
 
-json_t *job_document_listed(struct service *service, const struct job *job)
+static json_t *document_pack(const struct job *job, const struct job_progress *progress, bool report)
 {
-    const struct job_progress progress = job_progress_find(service, job);
     json_t *document = json_pack("{s:s, s:s, s:s, s:o}", "id", job->id, "kind", job->kind, "state",
                                  job_state_name(job->state), "parameters", parameters_pack(job));
-    json_object_update_new(document, job_progress_pack(job, &progress));
+    json_object_update_new(document, job_progress_pack(job, progress));
     json_object_set_new(document, "priority", json_string(job_priority_name(job->priority)));
     json_object_set_new(document, "client", json_string(job->client));
     json_object_set_new(document, "name", json_string(job->name));
@@ -176,13 +182,32 @@ json_t *job_document_listed(struct service *service, const struct job *job)
     json_object_set_new(document, "error", job->error ? problem_of(job->error, job->id) : json_null());
     json_object_set_new(document, "results", results_pack(job));
     json_object_set_new(document, "ahead", json_null());
-    json_object_set_new(document, "report", job->report ? json_incref(job->report) : json_object());
+    json_object_set_new(document, "report", report && job->report ? json_incref(job->report) : json_object());
     return document;
+}
+
+/* A job that ended after it was read is told as it is now: running, it would have no progress any more. */
+static json_t *document_make(struct service *service, const struct job *job, bool report)
+{
+    struct job now = {.id = ""};
+    struct job_progress progress;
+    if (!progress_find(service, job, &progress) && store_get(service->core.store, job->id, &now) == 0) {
+        job = &now;
+        progress_find(service, job, &progress);
+    }
+    json_t *document = document_pack(job, &progress, report);
+    job_clear(&now);
+    return document;
+}
+
+json_t *job_document_listed(struct service *service, const struct job *job)
+{
+    return document_make(service, job, false);
 }
 
 json_t *job_document(struct service *service, const struct job *job)
 {
-    json_t *document = job_document_listed(service, job);
+    json_t *document = document_make(service, job, true);
     int64_t ahead;
     if (job->state == JOB_QUEUED && store_ahead(service->core.store, job, &ahead) == 0)
         json_object_set_new(document, "ahead", json_integer(ahead));

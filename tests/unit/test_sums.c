@@ -3,6 +3,7 @@
  * faces hit exactly, bins from empty to very dense. */
 #include "gridding/base/dev_leaf.h"
 #include "gridding/base/err.h"
+#include "gridding/range/pencils.h"
 #include "gridding/range/sums.h"
 #include "tests/random.h"
 #include "tests/unit/allocate.h"
@@ -706,6 +707,81 @@ static void what_cannot_be_summed_is_refused(void **state)
     dev_free(dev);
 }
 
+/* ---- every instruction set's loops ---- */
+
+enum { ROW = 40, ROWS = 9, PLANES = 7, RUN = 50 };
+
+/* What one set of loops makes of one problem. */
+struct made {
+    float grid[ROW * ROWS * PLANES + PENCIL_LANES];
+    float gathered;
+    double sums[3][3];
+    uint64_t counts[2 * PAIR_COPIES], doubts;
+};
+
+static void count_doubt(void *of, size_t i, size_t j)
+{
+    (void)i;
+    (void)j;
+    (*(uint64_t *)of)++;
+}
+
+static void make(const struct pencils_leaf *leaf, const struct range_law *law, struct made *made)
+{
+    static const uint16_t table[4] = {0, 1, PAIR_DOUBT, PAIR_FAR};
+    const struct pencil_law sum = {law, 3, 1, {0.5, 0.6, 0.7}};
+    struct pencil_point point = {{17.3, 4.1, 2.9}, {1.5f}, 1.2};
+    struct pencil_block block = {made->grid,         made->grid + ROW * ROWS * PLANES, ROW, ROW * ROWS, 0, {0, 0, 0},
+                                 {ROW, ROWS, PLANES}};
+    float at[3][RUN + PENCIL_LANES] = {{0}}, value[RUN + PENCIL_LANES] = {0};
+    uint64_t seed = 9;
+    memset(made, 0, sizeof *made);
+    leaf->scatter(&sum, &point, &block);
+    point.value[0] = 0;
+    leaf->gather(&sum, &point, &block);
+    made->gathered = point.value[0];
+    for (int i = 0; i < RUN; i++) {
+        value[i] = (float)uniform_next(&seed);
+        for (int d = 0; d < 3; d++)
+            at[d][i] = (float)(2 * uniform_next(&seed));
+    }
+    const struct pair_run run = {{at[0], at[1], at[2]}, NULL, value, RUN};
+    const struct pair_block of = {{at[0] + 5, at[1] + 5, at[2] + 5}, 3, 5, {0}, {2, 2, 2}, 100};
+    if (law->params.form != RANGE_SEPARABLE)
+        leaf->pairs(law, 3, true, &of, &run, made->sums);
+    const struct pair_counts to = {1, 4, table, made->counts, count_doubt, &made->doubts};
+    leaf->count(3, &of, &run, &to);
+}
+
+static void every_instruction_set_sums_alike(void **state)
+{
+    (void)state;
+    const struct law_case *laws[] = {&potential, &blob, &cube, &force, &beyond};
+    const struct pencils_leaf *leaves[3] = {&pencils_leaf_sse2};
+    int count = 1;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        leaves[count++] = &pencils_leaf_avx2;
+    if (pencils_best() == &pencils_leaf_avx512)
+        leaves[count++] = &pencils_leaf_avx512;
+    static struct made first, other;
+    for (size_t l = 0; l < sizeof laws / sizeof *laws; l++) {
+        const struct range_law law = law_of(laws[l]);
+        make(leaves[0], &law, &first);
+        assert_true(first.gathered > 0 && first.counts[0] + first.counts[1] > 0 && first.doubts > 0);
+        for (int i = 1; i < count; i++) {
+            make(leaves[i], &law, &other);
+            for (size_t n = 0; n < sizeof first.grid / sizeof *first.grid; n++)
+                close_to(laws[l]->name, other.grid[n], (double)first.grid[n], fabs((double)first.grid[n]) + 0.1);
+            close_to(laws[l]->name, other.gathered, (double)first.gathered, (double)first.gathered);
+            for (int p = 0; p < 9; p++)
+                close_to(laws[l]->name, (float)other.sums[p / 3][p % 3], first.sums[p / 3][p % 3],
+                         fabs(first.sums[p / 3][p % 3]) + 10);
+            assert_memory_equal(other.counts, first.counts, sizeof first.counts);
+            assert_int_equal(other.doubts, first.doubts);
+        }
+    }
+}
+
 static void a_device_without_sums_says_so(void **state)
 {
     (void)state;
@@ -733,6 +809,7 @@ int main(void)
         cmocka_unit_test(pair_counts),
         cmocka_unit_test(parts_sum_to_the_whole),
         cmocka_unit_test(what_cannot_be_summed_is_refused),
+        cmocka_unit_test(every_instruction_set_sums_alike),
         cmocka_unit_test(a_device_without_sums_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -379,7 +379,7 @@ int client_batch(struct server *server, const struct client_options *options)
     int rc = batch_run(&batch);
     struct err why = *err_last();
     /* A table of scans of which none was sent would hide why. */
-    bool began = batch.journal != NULL && count_of(&batch, SCAN_NEW) < batch.count;
+    bool began = batch.journal && count_of(&batch, SCAN_NEW) < batch.count;
     if (began)
         summary(&batch);
     if (rc) {

@@ -19,8 +19,8 @@ struct server;
 int server_create(struct server **out, const char *url);
 void server_free(struct server *server);
 
-/* Credentials of all further requests: a bearer token (its text, or the first line of a file; NULL: none), and a file of
- * certificates to trust in addition to the system's (PEM; NULL: none). `cacert` must outlive the server. Fails with
+/* Credentials of all further requests: a bearer token (its text, or the first line of a file; NULL: none), and a file
+ * of certificates to trust in addition to the system's (PEM; NULL: none). `cacert` must outlive the server. Fails with
  * ERR_IO (the token file), ERR_NO_MEMORY. */
 int server_trust(struct server *server, const char *token, const char *token_file, const char *cacert);
 

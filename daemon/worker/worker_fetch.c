@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -178,7 +177,7 @@ int fetcher_create(struct fetcher **out, const struct worker_options *options)
     struct fetcher *f = calloc(1, sizeof *f);
     pthread_t thread;
     if (!f)
-        return err_set(ERR_NO_MEMORY, "No memory to read scans.");
+        return err_no_memory("a reader of scans");
     f->options = options;
     f->tend = true;
     log_init(&f->log, LOG_LEVEL_WARNING, false);
@@ -234,12 +233,7 @@ void fetcher_tend(struct fetcher *f)
 /* Wait for the thread, under the lock, but not for long. */
 static void done_wait(struct fetcher *f)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += ASK_MS * 1000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    pthread_cond_timedwait(&f->done, &f->lock, &until);
+    thread_cond_wait(&f->done, &f->lock, clock_seconds() + 1e-3 * ASK_MS);
 }
 
 /* A failure of what was read ahead may be due to the memory that the job before it held, or to the lower limit. */

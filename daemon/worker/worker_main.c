@@ -2,6 +2,7 @@
 #include "daemon/worker/worker.h"
 
 #include "daemon/wire.h"
+#include "gridding/base/clock.h"
 #include "gridding/base/err.h"
 #include "recon/codec/decoder.h"
 #include "recon/codec/sandbox.h"
@@ -17,7 +18,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { USAGE = 2 };
@@ -230,7 +230,7 @@ static int file_save(const char *path, int (*write)(void *context, int fd), void
 {
     char *temporary = NULL;
     if (asprintf(&temporary, "%s.XXXXXX", path) < 0)
-        return err_set(ERR_NO_MEMORY, "No memory to write %s.", path);
+        return err_no_memory("writing %s", path);
     int rc = 0, fd = mkostemp(temporary, O_CLOEXEC);
     if (fd < 0) {
         rc = save_failed(path);
@@ -270,17 +270,14 @@ static int report_put_into(void *context, int fd)
 static int results_save(const struct command *command, const struct job_outcome *outcome)
 {
     int rc = 0;
-    struct timespec start, end;
-    clock_gettime(CLOCK_MONOTONIC, &start);
+    double start = clock_seconds();
     for (int i = 0; i < command->outs && rc == 0; i++) {
         const char *name = command->kind->results[command->file[i].result].name;
         struct result_save save = {job_outcome_find(outcome, name), command->file[i].format};
         rc = save.result ? file_save(command->out[i], result_put_into, &save)
                          : err_set(ERR_INTERNAL, "The job made no result \"%s\".", name);
     }
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    json_object_set_new(json_object_get(outcome->report, "stages"), "write",
-                        json_real((double)(end.tv_sec - start.tv_sec) + 1e-9 * (double)(end.tv_nsec - start.tv_nsec)));
+    json_object_set_new(json_object_get(outcome->report, "stages"), "write", json_real(clock_seconds() - start));
     if (rc == 0 && command->report)
         rc = file_save(command->report, report_put_into, outcome->report);
     return rc;

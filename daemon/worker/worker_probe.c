@@ -54,7 +54,7 @@ int worker_probe(struct dev *dev)
 {
     float(*k)[2] = malloc(SAMPLES * sizeof *k);
     struct c32 *data = malloc(SAMPLES * sizeof *data), *image = malloc((size_t)NX * NY * sizeof *image);
-    int rc = k && data && image ? 0 : err_set(ERR_NO_MEMORY, "Not enough memory to test the device.");
+    int rc = k && data && image ? 0 : err_no_memory("the probe of the device");
     if (rc == 0) {
         samples_fill(k, data);
         rc = image_compute(dev, k[0], data, image);

@@ -6,7 +6,6 @@
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 
 enum { PAUSE_MS = 100 }; /* between two messages of a job */
 
@@ -20,20 +19,8 @@ struct reporter {
     bool told;    /* of this job something was sent */
     bool waiting; /* `now` is to be sent at `due` */
     bool gone;    /* the daemon is */
-    struct timespec due;
+    double due;
 };
-
-static bool before(const struct timespec *a, const struct timespec *b)
-{
-    return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec < b->tv_nsec);
-}
-
-static struct timespec clock_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now;
-}
 
 /* Send `now`; under the lock. */
 static void send_now(struct reporter *r)
@@ -46,10 +33,7 @@ static void send_now(struct reporter *r)
     json_decref(message);
     r->told = true;
     r->waiting = false;
-    r->due = clock_now();
-    r->due.tv_nsec += PAUSE_MS * 1000000L;
-    r->due.tv_sec += r->due.tv_nsec / 1000000000;
-    r->due.tv_nsec %= 1000000000;
+    r->due = clock_seconds() + 1e-3 * PAUSE_MS;
 }
 
 static void *report(void *context)
@@ -57,11 +41,10 @@ static void *report(void *context)
     struct reporter *r = context;
     pthread_mutex_lock(&r->lock);
     for (;;) {
-        struct timespec now = clock_now();
         if (!r->waiting)
             pthread_cond_wait(&r->work, &r->lock);
-        else if (before(&now, &r->due))
-            pthread_cond_timedwait(&r->work, &r->lock, &r->due);
+        else if (clock_seconds() < r->due)
+            thread_cond_wait(&r->work, &r->lock, r->due);
         else
             send_now(r);
     }
@@ -73,7 +56,7 @@ int reporter_create(struct reporter **out, int socket)
     struct reporter *r = calloc(1, sizeof *r);
     pthread_t thread;
     if (!r)
-        return err_set(ERR_NO_MEMORY, "No memory to report progress.");
+        return err_no_memory("reports of progress");
     r->socket = socket;
     pthread_mutex_init(&r->lock, NULL);
     thread_cond_init(&r->work);
@@ -106,11 +89,10 @@ int reporter_tell(struct reporter *r, const struct step_progress *said)
 {
     pthread_mutex_lock(&r->lock);
     if (r->id && !(r->told && same(said, &r->now))) {
-        struct timespec now = clock_now();
         bool first = !r->waiting;
         r->now = *said;
         r->waiting = true;
-        if (!r->told || !before(&now, &r->due))
+        if (!r->told || clock_seconds() >= r->due)
             send_now(r);
         else if (first)
             pthread_cond_signal(&r->work);

@@ -16,7 +16,7 @@ struct decode_request {
     const char *format; /* as a reader of recon/codec_formats.c has it */
     const void *wanted; /* what is wanted of the file, in the reader's own form; NULL: nothing in particular */
     size_t wanted_bytes;
-    uint64_t magic;     /* that the decoded memory must begin with */
+    uint64_t magic; /* that the decoded memory must begin with */
     const struct decode_limits *limits;
     int (*canceled)(void *context); /* polled; non-zero kills the process; may be NULL */
     void *context;

@@ -222,7 +222,7 @@ int decoder_memory(struct decoder *decoder, uint64_t cap)
     int memory = decoder->aside >= 0 ? decoder->aside : memory_make();
     decoder->aside = -1;
     if (memory < 0 || ftruncate(memory, (off_t)cap) != 0 || fcntl(memory, F_ADD_SEALS, F_SEAL_GROW) != 0) {
-        int rc = err_set(ERR_NO_MEMORY, "No memory can be set aside for the decoded scan (%s).", strerror(errno));
+        int rc = err_no_memory("the decoded scan (%s)", strerror(errno));
         if (memory >= 0)
             close(memory);
         return rc;

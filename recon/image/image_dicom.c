@@ -33,7 +33,7 @@ static const char *header_text(const struct image_series *series, const char *na
     const char *at = series->xml ? series->xml : "";
     size_t length = strlen(name), used = 0;
     text[0] = '\0';
-    while ((at = strstr(at, name)) != NULL) {
+    while ((at = strstr(at, name))) {
         bool element = at > series->xml && (at[-1] == '<' || at[-1] == ':') && at[length] == '>';
         at += length;
         if (element)

@@ -98,7 +98,7 @@ static int estimate(const struct maps_params *params, int threads, const struct 
     work.centre = malloc((size_t)params->coils * size * sizeof *work.centre);
     work.reference = malloc((size_t)params->coils * sizeof *work.reference);
     if (!work.centre || !work.reference)
-        rc = err_set(ERR_NO_MEMORY, "No memory for the centre of k-space of %d coils.", params->coils);
+        rc = err_no_memory("the centre of k-space of %d coils", params->coils);
     if (rc == 0)
         rc = maps_tell(&work, 0);
     if (rc == 0)
@@ -126,7 +126,7 @@ static int estimate_remote(struct dev *dev, const struct maps_params *params, co
         (size_t)params->coils * (size_t)params->n[0] * (size_t)params->n[1] * (size_t)params->n[2] * sizeof(struct c32);
     struct c32 *host = malloc(bytes);
     if (!host)
-        return err_set_bytes(ERR_NO_MEMORY, (int64_t)bytes, -1, "No memory for the maps of %d coils.", params->coils);
+        return err_no_memory_bytes(bytes, "the maps of %d coils", params->coils);
     int rc = dev_download(dev, host, images, bytes);
     if (rc == 0)
         rc = estimate(params, dev_threads(dev), host, host, support);

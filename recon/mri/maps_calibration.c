@@ -179,7 +179,7 @@ static int cut_find(struct calibration *c)
     c->cut = c->work->params->threshold * c->work->params->threshold * value;
     rows_free(&x);
     rows_free(&y);
-    return room ? 0 : err_set(ERR_NO_MEMORY, "No memory for a calibration matrix of %zu rows.", c->n);
+    return room ? 0 : err_no_memory("a calibration matrix of %zu rows", c->n);
 }
 
 /* ---- M = L L^H, L^H L + e I = R R^H, V = R^-1 L^H ---- */
@@ -213,9 +213,7 @@ static void column_add(struct calibration *c, size_t pivot, struct rows *place)
 static int cholesky_pivoted(struct calibration *c)
 {
     struct rows place;
-    int rc = rows_create(&place, c->places)
-                 ? 0
-                 : err_set(ERR_NO_MEMORY, "No memory for a calibration matrix of %zu rows.", c->n);
+    int rc = rows_create(&place, c->places) ? 0 : err_no_memory("a calibration matrix of %zu rows", c->n);
     diagonal_fill(c);
     while (rc == 0 && c->rank < c->rank_most) {
         size_t pivot = 0;
@@ -315,7 +313,7 @@ static int lags_sum(const struct calibration *c, struct maps_lags *out)
     if (!scratch || !out->values) {
         free(scratch);
         free(out->values);
-        return err_set(ERR_NO_MEMORY, "No memory for the kernels of %d coils.", c->coils);
+        return err_no_memory("the kernels of %d coils", c->coils);
     }
 #pragma omp parallel num_threads(threads)
     {
@@ -343,9 +341,8 @@ static int calibration_create(struct calibration *c)
     c->rest = malloc(c->n * sizeof *c->rest);
     const bool room = rows_create(&c->l, c->rank_most * c->n) && rows_create(&c->v, c->rank_most * c->n) &&
                       rows_create(&c->r, c->rank_most * c->rank_most);
-    return room && c->a_re && c->a_im && c->rest
-               ? 0
-               : err_set(ERR_NO_MEMORY, "No memory for a calibration matrix of %zu x %zu.", c->n, c->places);
+    return room && c->a_re && c->a_im && c->rest ? 0
+                                                 : err_no_memory("a calibration matrix of %zu x %zu", c->n, c->places);
 }
 
 static void calibration_free(struct calibration *c)

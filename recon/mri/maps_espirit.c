@@ -54,7 +54,7 @@ static int row_create(struct row *row, const struct maps_lags *lags, int coils)
     row->planes = malloc((size_t)lags->count[1] * line * sizeof *row->planes);
     row->line = malloc((line + lags->pairs) * sizeof *row->line);
     if (rc == 0 && (!row->planes || !row->line))
-        rc = err_set(ERR_NO_MEMORY, "No memory for the maps of %d coils.", coils);
+        rc = err_no_memory("the maps of %d coils", coils);
     return rc;
 }
 
@@ -132,11 +132,11 @@ int maps_espirit(struct maps_work *work)
     struct espirit e = {.work = work};
     const int *n = work->params->n;
     struct row *rows = calloc((size_t)work->threads, sizeof *rows);
-    int rc = rows ? maps_calibrate(work, &e.lags) : err_set(ERR_NO_MEMORY, "No memory for coil maps.");
+    int rc = rows ? maps_calibrate(work, &e.lags) : err_no_memory("coil maps");
     for (int d = 0; d < 3 && rc == 0; d++) {
         e.turns[d] = turns_make(n[d], e.lags.count[d]);
         if (!e.turns[d])
-            rc = err_set(ERR_NO_MEMORY, "No memory for the maps of %d coils.", work->params->coils);
+            rc = err_no_memory("the maps of %d coils", work->params->coils);
     }
     for (int t = 0; t < work->threads && rc == 0; t++)
         rc = row_create(&rows[t], &e.lags, work->params->coils);

@@ -74,7 +74,7 @@ static int transform(int threads, int coils, const int from[3], const int to[3],
         if (i < 2)
             between[i] = malloc(pass.outer * pass.inner * (size_t)to[d] * sizeof **between);
         if (!matrix || (i < 2 && !between[i]))
-            rc = err_set(ERR_NO_MEMORY, "No memory for the centre of k-space of %d coils.", coils);
+            rc = err_no_memory("the centre of k-space of %d coils", coils);
         pass.matrix = matrix;
         if (rc == 0)
             pass_run(threads, &pass, i == 0 ? in : between[i - 1], i == 2 ? out : between[i]);

@@ -50,7 +50,7 @@ static int row_create(struct row *row, const struct patch *p)
     row->products = malloc((nx + 1) * p->pairs * sizeof *row->products);
     row->values = malloc((nx + 1) * p->coils * sizeof *row->values);
     if (rc == 0 && (!row->products || !row->values))
-        return err_set(ERR_NO_MEMORY, "No memory for the maps of %zu coils.", p->coils);
+        return err_no_memory("the maps of %zu coils", p->coils);
     row->sum = row->products + nx * p->pairs;
     row->mean = row->values + nx * p->coils;
     return rc;
@@ -157,7 +157,7 @@ int maps_patch(struct maps_work *work)
     struct patch p = {.work = work, .pairs = coils * (coils + 1) / 2, .coils = coils};
     struct row *rows = calloc((size_t)work->threads, sizeof *rows);
     p.low = malloc(coils * work->pixels * sizeof *p.low);
-    int rc = rows && p.low ? 0 : err_set(ERR_NO_MEMORY, "No memory for the maps of %zu coils.", coils);
+    int rc = rows && p.low ? 0 : err_no_memory("the maps of %zu coils", coils);
     for (int t = 0; t < work->threads && rc == 0; t++)
         rc = row_create(&rows[t], &p);
     if (rc == 0) {

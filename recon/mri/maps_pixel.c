@@ -19,7 +19,7 @@ int maps_pixel_create(struct maps_pixel *pixel, int coils)
     const size_t stride = ((size_t)coils + LANES - 1) / LANES * LANES, matrix = (size_t)coils * stride;
     float *memory = aligned_alloc(64, ((2 * matrix + 4 * stride) * sizeof *memory + 63) / 64 * 64);
     if (!memory)
-        return err_set(ERR_NO_MEMORY, "No memory for the eigenvectors of %d coils.", coils);
+        return err_no_memory("the eigenvectors of %d coils", coils);
     memset(memory, 0, (2 * matrix + 4 * stride) * sizeof *memory);
     *pixel = (struct maps_pixel){.coils = coils, .stride = (int)stride, .re = memory, .im = memory + matrix};
     pixel->vector_re = memory + 2 * matrix;

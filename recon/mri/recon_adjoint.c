@@ -1,5 +1,6 @@
 /* method=adjoint: one gridding adjoint of each coil, combined. How images are scaled: recon_images.c. */
 #include "recon/mri/recon_gridder.h"
+#include "gridding/base/clock.h"
 
 #include <math.h>
 
@@ -43,21 +44,21 @@ static int batch_grid(struct gridder *g, const struct frame *frame, int first, i
 {
     struct recon_job *job = g->job;
     int count = gridder_coils(g, frame, first), next = first + count;
-    double start = recon_clock(), beside = 0;
+    double start = clock_seconds(), beside = 0;
     struct c32 *to = (struct c32 *)g->image + (recon_maps(job) ? (size_t)first * g->pixels : 0);
     int rc = recon_squares(job) ? nufft_adjoint_squares_begin(g->plan, count, g->data[turn], g->image)
                                 : nufft_adjoint_begin(g->plan, count, g->data[turn], to);
     if (rc == 0 && g->data[1] && next < frame->coils) {
-        beside = recon_clock();
+        beside = clock_seconds();
         rc = gridder_upload(g, frame, next, gridder_coils(g, frame, next), g->data[!turn]);
-        beside = recon_clock() - beside;
+        beside = clock_seconds() - beside;
         g->beside += beside;
     }
     int finished = nufft_finish(g->plan);
     rc = rc ? rc : finished;
     if (rc == 0)
         times_add(g);
-    recon_report_stage(job, recon_steps[RECON_STEP_GRIDDING].name, recon_clock() - start);
+    recon_report_stage(job, recon_steps[RECON_STEP_GRIDDING].name, clock_seconds() - start);
     return rc;
 }
 
@@ -81,18 +82,18 @@ int adjoint_frame(struct gridder *g, size_t f)
         rc = dev_zero(job->dev, g->image, g->pixels * sizeof(float));
     for (int first = 0, turn = 0; first < frame->coils && rc == 0; first += g->batch, turn ^= g->data[1] != NULL) {
         rc = recon_tell(job, RECON_STEP_GRIDDING, base + span * first / frame->coils, g->coils_done + first, g->coils);
-        double start = recon_clock();
+        double start = clock_seconds();
         if (rc == 0 && (first == 0 || !g->data[1]))
             rc = gridder_upload(g, frame, first, gridder_coils(g, frame, first), g->data[turn]);
         if (rc == 0)
             rc = dev_upload_order(job->dev);
-        recon_report_stage(job, "upload", recon_clock() - start);
+        recon_report_stage(job, "upload", clock_seconds() - start);
         if (rc == 0)
             rc = batch_grid(g, frame, first, turn);
-        start = recon_clock();
+        start = clock_seconds();
         if (rc == 0 && !rss && !maps)
             rc = coils_store(g, f, first, gridder_coils(g, frame, first));
-        recon_report_stage(job, "download", recon_clock() - start);
+        recon_report_stage(job, "download", clock_seconds() - start);
     }
     if (rc == 0) {
         struct nufft_info info;
@@ -102,9 +103,9 @@ int adjoint_frame(struct gridder *g, size_t f)
     if (rc == 0 && maps)
         rc = combine_frame(g, f, base + span, combine);
     g->coils_done += frame->coils;
-    double start = recon_clock();
+    double start = clock_seconds();
     if (rc == 0 && rss)
         rc = squares_store(g, f);
-    recon_report_stage(job, "download", recon_clock() - start);
+    recon_report_stage(job, "download", clock_seconds() - start);
     return rc;
 }

@@ -4,6 +4,7 @@
 #include "recon/mri/recon_gridder.h"
 
 #include "recon/mri/maps.h"
+#include "gridding/base/clock.h"
 
 #include <math.h>
 #include <string.h>
@@ -55,7 +56,7 @@ int combine_frame(struct gridder *g, size_t f, double base, double span)
     const bool sense = recon_choice(job, RECON_COILS) == RECON_COILS_SENSE;
     struct maps_params params = maps_defaults(sense ? MAPS_ESPIRIT : MAPS_WALSH, coils, g->n);
     struct combine_progress progress = {g, base, span};
-    const double start = recon_clock();
+    const double start = clock_seconds();
     params.progress = combine_tell;
     params.context = &progress;
     int rc = maps_estimate(job->dev, &params, g->image, g->maps, NULL);
@@ -72,6 +73,6 @@ int combine_frame(struct gridder *g, size_t f, double base, double span)
                             sense ? "ESPIRiT" : "Walsh's method",
                             dev_is_gpu(job->dev) ? ", on the CPU: there is no GPU implementation" : "");
     }
-    recon_report_stage(job, "maps", recon_clock() - start);
+    recon_report_stage(job, "maps", clock_seconds() - start);
     return rc;
 }

@@ -2,6 +2,7 @@
  * with its density compensation; and what is reported of it. */
 #include "recon/mri/recon_gridder.h"
 
+#include "gridding/base/clock.h"
 #include "gridding/base/err.h"
 #include "gridding/range/kernel.h"
 #include "recon/mri/plan_cache.h"
@@ -145,18 +146,18 @@ static int plan_make(struct gridder *g, const struct frame *frame, const struct 
                      double span)
 {
     struct recon_job *job = g->job;
-    double start = recon_clock();
+    double start = clock_seconds();
     double density = recon_steps[RECON_STEP_DENSITY].share, plan = recon_steps[RECON_STEP_PLAN].share;
     double until = span * density / (density + plan); /* of `span`: the density's */
     int rc = recon_tell(job, RECON_STEP_DENSITY, base, 0, 0);
     if (rc == 0)
         rc = recon_frame_density(job, frame, g->offsets, g->k, g->weights, base, until);
-    recon_report_stage(job, recon_steps[RECON_STEP_DENSITY].name, recon_clock() - start);
+    recon_report_stage(job, recon_steps[RECON_STEP_DENSITY].name, clock_seconds() - start);
     if (rc == 0)
         rc = recon_tell(job, RECON_STEP_PLAN, base + until, 0, 0);
     if (rc != 0)
         return rc;
-    start = recon_clock();
+    start = clock_seconds();
     rescale(g, frame);
     leave_out(g, frame->samples);
     if (recon_iterates(job))
@@ -164,7 +165,7 @@ static int plan_make(struct gridder *g, const struct frame *frame, const struct 
     rc = nufft_create(&g->plan, job->dev, params, frame->samples, g->k);
     if (rc == 0)
         rc = nufft_set_weights(g->plan, g->weights);
-    recon_report_stage(job, recon_steps[RECON_STEP_PLAN].name, recon_clock() - start);
+    recon_report_stage(job, recon_steps[RECON_STEP_PLAN].name, clock_seconds() - start);
     return rc;
 }
 
@@ -178,7 +179,7 @@ static int plan_get(struct gridder *g, const struct frame *frame, double base, d
     struct plan_key key;
     json_t *decisions = NULL;
     int rc = 0;
-    double start = recon_clock();
+    double start = clock_seconds();
     key_fill(g, frame, &key);
     struct nufft *plan = plan_cache_find(cache, &key, &arrays, &decisions);
     gridder_plan_drop(g);
@@ -187,7 +188,7 @@ static int plan_get(struct gridder *g, const struct frame *frame, double base, d
         g->kept = true;
         rescale(g, frame);
         recon_report_repeat(job, decisions);
-        recon_report_stage(job, recon_steps[RECON_STEP_PLAN].name, recon_clock() - start);
+        recon_report_stage(job, recon_steps[RECON_STEP_PLAN].name, clock_seconds() - start);
     } else {
         plan_cache_begin(cache, &key, &arrays);
         json_t *before = recon_report_aside(job);
@@ -215,10 +216,10 @@ int gridder_plan(struct gridder *g, size_t f, double base, double span)
     struct recon_job *job = g->job;
     const struct frame *frame = &job->frames->frame[f];
     bool alike = g->planned && job->hash && job->hash[f] == g->planned_hash && frame->samples == g->planned->samples;
-    double start = recon_clock();
+    double start = clock_seconds();
     recon_frame_offsets(job, frame, g->offsets);
     recon_frame_gather(job, frame, g->offsets, g->k, job->has_weights && !alike ? g->weights : NULL);
-    recon_report_stage(job, "gather", recon_clock() - start);
+    recon_report_stage(job, "gather", clock_seconds() - start);
     if (alike) {
         rescale(g, frame);
         if (memcmp(g->k, g->planned_k, frame->samples * (size_t)job->dim * sizeof(float)) == 0)

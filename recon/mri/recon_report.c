@@ -7,18 +7,10 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <time.h>
 
 enum {
     MOST_ENTRIES = 32 /* decisions and warnings kept; a series of a thousand images must not bring a thousand each */
 };
-
-double recon_clock(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 int recon_tell(const struct recon_job *job, enum recon_step step, double fraction, int64_t iteration,
                int64_t iterations)

@@ -18,7 +18,7 @@ struct recon_job {
     struct dev *dev;
     const struct job_request *request;
     const struct job_listener *listener; /* may be NULL */
-    double begun;                        /* recon_clock() */
+    double begun;                        /* clock_seconds() */
     double done, share;                  /* progress: before the running part of the table in run.c, and of it */
 
     const struct recon_input *input; /* what was read; NULL: the scan is the caller's */
@@ -158,7 +158,6 @@ int recon_whitening(int n, double (*covariance)[2], struct c32 *out);
 
 /* ---- report (recon_report.c) ---- */
 
-double recon_clock(void); /* seconds, monotonic */
 /* Tell the listener that `fraction` of the running part of the table in run.c is done, and where it is: of the step's
  * unit `iteration` are done of `iterations` (0 of 0: it has none). Fails with ERR_CANCELED. */
 int recon_tell(const struct recon_job *job, enum recon_step step, double fraction, int64_t iteration,

@@ -11,8 +11,8 @@ int gridder_upload(struct gridder *g, const struct frame *frame, int first, int 
     int rc = 0;
     for (int c = 0; c < count && rc == 0; c++) {
         struct c32 *there = data + (size_t)c * frame->samples, *direct = dev_direct(g->job->dev, there);
-        rc = recon_coil_gather(g->job, frame, g->offsets, first + c, direct != NULL ? direct : g->staging);
-        if (rc == 0 && direct == NULL)
+        rc = recon_coil_gather(g->job, frame, g->offsets, first + c, direct ? direct : g->staging);
+        if (rc == 0 && !direct)
             rc = dev_upload_begin(g->job->dev, there, g->staging, frame->samples * sizeof(struct c32));
     }
     return rc;

@@ -3,6 +3,7 @@
 #include "recon/mri/recon_kind.h"
 #include "recon/mri/recon_steps.h"
 
+#include "gridding/base/clock.h"
 #include "gridding/base/err.h"
 
 #include <math.h>
@@ -36,12 +37,12 @@ static int recon_read(void **out, const struct job_request *request, const struc
     const struct decode_limits limits = job_decode_limits(request);
     struct recon_input *input = calloc(1, sizeof *input);
     if (!input)
-        return err_set(ERR_NO_MEMORY, "No memory to read a scan.");
+        return err_no_memory("reading a scan");
     wanted_fill(&wanted, request->values);
-    double start = recon_clock();
+    double start = clock_seconds();
     int rc = scan_decode(&input->scan, request->decoder, request->input, &wanted, &limits, job_decode_canceled,
                          (void *)(uintptr_t)listener);
-    input->finished = recon_clock();
+    input->finished = clock_seconds();
     input->seconds = input->finished - start;
     if (rc != 0)
         free(input);
@@ -260,15 +261,15 @@ static int steps_run(struct recon_job *job)
             job->share += recon_steps[s].share;
         if (single)
             rc = recon_tell(job, parts[i].first, 0, 0, 0);
-        double start = recon_clock();
+        double start = clock_seconds();
         if (rc == 0)
             rc = parts[i].run(job);
         /* The scan's may have been read before; the images' own stages are told one by one. */
         if (single && parts[i].run != decode)
-            recon_report_stage(job, recon_steps[parts[i].first].name, recon_clock() - start);
+            recon_report_stage(job, recon_steps[parts[i].first].name, clock_seconds() - start);
         job->done += job->share;
     }
-    recon_report_number(job, "seconds", recon_clock() - job->begun);
+    recon_report_number(job, "seconds", clock_seconds() - job->begun);
     return rc;
 }
 
@@ -296,7 +297,7 @@ static void result_give(struct job_outcome *out, const struct recon_job *job, en
 static int job_run(struct job_outcome *out, struct recon_job *job)
 {
     int rc = recon_report_create(&job->report);
-    job->begun = job->request->begun > 0 ? job->request->begun : recon_clock();
+    job->begun = job->request->begun > 0 ? job->request->begun : clock_seconds();
     if (rc != 0)
         return rc;
     json_object_set_new(job->report, "device", json_string(dev_name(job->dev)));

@@ -1,8 +1,7 @@
 #include "recon/solve/solve_inside.h"
 
+#include "gridding/base/clock.h"
 #include "gridding/base/err.h"
-
-#include <time.h>
 
 int solve_vectors(struct dev *dev, size_t n, int count, struct c32 **vector)
 {
@@ -15,16 +14,9 @@ int solve_vectors(struct dev *dev, size_t n, int count, struct c32 **vector)
     return rc;
 }
 
-double solve_clock(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 int solve_turn(const struct solve_stop *stop, const struct solve_listener *listener, int done, double start, bool *over)
 {
-    *over = stop->seconds > 0 && done > 0 && solve_clock() - start > stop->seconds;
+    *over = stop->seconds > 0 && done > 0 && clock_seconds() - start > stop->seconds;
     return listener && !*over ? listener->iteration(listener->context, done, stop->iterations) : 0;
 }
 

@@ -7,8 +7,6 @@
 /* `count` vectors of n elements in one allocation: vector[0 .. count). Release vector[0]. */
 int solve_vectors(struct dev *dev, size_t n, int count, struct c32 **vector);
 
-double solve_clock(void); /* seconds, monotonic */
-
 /* Before iteration `done`: tell the listener, look at the clock. *out is set where the time is over. */
 int solve_turn(const struct solve_stop *stop, const struct solve_listener *listener, int done, double start,
                bool *over);

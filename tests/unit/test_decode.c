@@ -201,12 +201,12 @@ static void a_file_that_keeps_its_reader_busy_is_stopped(void **state)
 }
 
 /* What a decoder in Python begins with: it has the upload, and could report success. */
-#define PYTHON                                                                 \
-    "#!/usr/bin/python3\n"                                                     \
-    "import array, mmap, os, socket as s, struct, time\n"                      \
-    "socket = s.socket(fileno=3)\n"                                            \
-    "data, fds, flags, address = s.recv_fds(socket, 4096, 2)\n"                \
-    "file, memory = fds\n"                                                     \
+#define PYTHON                                                                   \
+    "#!/usr/bin/python3\n"                                                       \
+    "import array, mmap, os, socket as s, struct, time\n"                        \
+    "socket = s.socket(fileno=3)\n"                                              \
+    "data, fds, flags, address = s.recv_fds(socket, 4096, 2)\n"                  \
+    "file, memory = fds\n"                                                       \
     "success = struct.pack('IIi4xqqq768s', 0x5052434d, 1, 0, -1, -1, -1, b'')\n" \
     "head = struct.pack('QIIQ', 0x4e4143534952524d, 1, 1, 4096)\n"
 

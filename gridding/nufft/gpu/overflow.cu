@@ -3,6 +3,7 @@
  *
  * A chunk of transforms is fetched and summed at a time. While the GPU takes a chunk through gridding and FFT, the CPU
  * sums the next one. */
+#include "gridding/base/clock.h"
 #include "gridding/nufft/gpu/nufft_gpu.cuh"
 #include "gridding/base/clock.h"
 

@@ -1,5 +1,6 @@
 /* How many samples a bin keeps on the GPU: measured on this machine, with this trajectory. Plans of three depths run on
  * made-up data; from them a model (gridding/range/overflow.h) tells what any depth takes. */
+#include "gridding/base/clock.h"
 #include "gridding/nufft/gpu/nufft_gpu.cuh"
 #include "gridding/base/clock.h"
 

@@ -161,9 +161,20 @@ static int leaf_zero(struct dev *dev, void *device, size_t bytes)
 extern "C" const struct dev_leaf *mrirecon_gpu_leaf(void)
 {
     static const struct dev_leaf leaf = {
-        DEV_LEAF_ABI,          leaf_open,         leaf_close,        leaf_memory,   leaf_alloc, leaf_release,
-        leaf_upload,           leaf_upload_begin, leaf_upload_order, leaf_download, leaf_zero,  &nufft_leaf_gpu,
-        &convolution_leaf_gpu, nullptr, /* vec */
+        DEV_LEAF_ABI,
+        leaf_open,
+        leaf_close,
+        leaf_memory,
+        leaf_alloc,
+        leaf_release,
+        leaf_upload,
+        leaf_upload_begin,
+        leaf_upload_order,
+        leaf_download,
+        leaf_zero,
+        &nufft_leaf_gpu,
+        &convolution_leaf_gpu,
+        nullptr, /* vec */
         nullptr, /* range */
         nullptr, /* sparse */
     };

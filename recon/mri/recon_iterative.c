@@ -10,6 +10,7 @@
  * operator and the largest eigenvalue of that, L. */
 #include "recon/mri/recon_iterative.h"
 
+#include "gridding/base/clock.h"
 #include "gridding/base/err.h"
 #include "gridding/base/vec.h"
 #include "recon/mri/band.h"
@@ -270,7 +271,7 @@ static int ask_power(void *context, int done, int most)
 static int grid_coils(struct iterative *it, const struct frame *frame)
 {
     struct gridder *g = it->g;
-    const double start = recon_clock();
+    const double start = clock_seconds();
     int rc = 0;
     for (int first = 0; first < frame->coils && rc == 0; first += g->batch) {
         const int count = gridder_coils(g, frame, first);
@@ -282,13 +283,13 @@ static int grid_coils(struct iterative *it, const struct frame *frame)
         if (rc == 0)
             rc = nufft_adjoint(g->plan, count, g->data[0], it->images + (size_t)first * g->pixels);
     }
-    recon_report_stage(it->job, recon_steps[RECON_STEP_GRIDDING].name, recon_clock() - start);
+    recon_report_stage(it->job, recon_steps[RECON_STEP_GRIDDING].name, clock_seconds() - start);
     return rc;
 }
 
 static int estimate_maps(struct iterative *it, const struct frame *frame)
 {
-    const double start = recon_clock();
+    const double start = clock_seconds();
     const bool walsh = recon_choice(it->job, RECON_COILS) == RECON_COILS_ADAPTIVE;
     struct maps_params params = maps_defaults(walsh ? MAPS_WALSH : MAPS_ESPIRIT, frame->coils, it->g->n);
     double support = 0;
@@ -296,7 +297,7 @@ static int estimate_maps(struct iterative *it, const struct frame *frame)
     params.context = it;
     int rc = maps_estimate(it->job->dev, &params, it->images, it->maps, &support);
     it->support = support;
-    recon_report_stage(it->job, "maps", recon_clock() - start);
+    recon_report_stage(it->job, "maps", clock_seconds() - start);
     return rc;
 }
 
@@ -330,7 +331,7 @@ static int make_limit(struct iterative *it, const struct nufft_params *params)
 static int make_normal(struct iterative *it)
 {
     struct gridder *g = it->g;
-    const double start = recon_clock();
+    const double start = clock_seconds();
     struct nufft_params params = {.dim = it->job->dim, .n = {g->n[0], g->n[1], g->n[2]}, .batch = it->batch};
     const struct solve_listener listener = {it, ask_power};
     if (it->normal && it->planned == g->planned)
@@ -345,7 +346,7 @@ static int make_normal(struct iterative *it)
     params.batch = 1;
     if (rc == 0)
         rc = make_limit(it, &params);
-    recon_report_stage(it->job, "normal", recon_clock() - start);
+    recon_report_stage(it->job, "normal", clock_seconds() - start);
     return rc;
 }
 
@@ -363,7 +364,7 @@ static int solve(struct iterative *it, const struct frame *frame)
     const struct solve_listener listener = {it, tell_iteration};
     struct solve_result result = {0};
     struct sense sense;
-    const double start = recon_clock(), lambda = values->value[RECON_LAMBDA].real;
+    const double start = clock_seconds(), lambda = values->value[RECON_LAMBDA].real;
     it->lambda = lambda >= 0 ? lambda : methods[method].lambda;
     int rc = sense_open(&sense, it->job->dev, it->normal, it->g->pixels, frame->coils, it->batch, it->maps);
     sense.ask = ask;
@@ -381,7 +382,7 @@ static int solve(struct iterative *it, const struct frame *frame)
     it->iterations += result.iterations;
     it->residual = fmax(it->residual, result.residual);
     it->ended[result.end]++;
-    recon_report_stage(it->job, recon_steps[RECON_STEP_SOLVE].name, recon_clock() - start);
+    recon_report_stage(it->job, recon_steps[RECON_STEP_SOLVE].name, clock_seconds() - start);
     return rc;
 }
 

@@ -64,7 +64,8 @@ static const struct {
     {" 00 00: ", "The file looks like the parameters (.sin) of Philips raw data: " PHILIPS},
     {"##TITLE=Parameter List",
      "The file holds parameters of a Bruker scan: convert the scan's folder with bruker_to_ismrmrd"},
-    {"# Dimensions", "The file is the header of a BART array (.hdr): make one scan of the array and its trajectory, mrirecon pack "
+    {"# Dimensions",
+     "The file is the header of a BART array (.hdr): make one scan of the array and its trajectory, mrirecon pack "
      "scan.npz kspace=ksp.cfl trajectory=traj.cfl"},
 };
 

@@ -1,6 +1,7 @@
 /* fista.c: proximal gradients with momentum, a formula on each line. */
 #include "recon/solve/solve_inside.h"
 
+#include "gridding/base/clock.h"
 #include "gridding/base/err.h"
 #include "gridding/base/vec.h"
 
@@ -79,7 +80,7 @@ static int step(struct fista *f, int done)
 static int iterate(struct fista *f, const struct solve_stop *stop, const struct solve_listener *listener,
                    struct solve_result *result)
 {
-    const double start = solve_clock();
+    const double start = clock_seconds();
     int rc = 0;
     for (int done = 0; rc == 0; done++) {
         bool over = false;

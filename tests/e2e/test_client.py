@@ -220,7 +220,7 @@ def bar(daemon):
         return [os.path.join(BIN, "mrirecon"), "--server", daemon.url, "submit", SLOW, *(w.replace("1000", str(iterations)) for w in SLOW_WORDS), "--wait"]
 
     drawn = at_terminal(words(120), 80)
-    assert any(re.fullmatch(r"\[#*\.*\] +\d+ %  density, iteration \d+ of 120 \(step 5 of 8\)", line) for line in drawn), drawn
+    assert any(re.fullmatch(r"\[#*\.*\] +\d+ %  density, iteration \d+ of 120 \(step 5 of 9\)", line) for line in drawn), drawn
     assert any("density" in line and "[" not in line for line in at_terminal(words(121), 30)), "a bar takes the room of the words"
     lines = subprocess.run(words(20), capture_output=True, text=True, timeout=120).stderr
     assert re.fullmatch(r"job \w+\n", lines), lines

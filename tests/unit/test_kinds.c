@@ -218,6 +218,67 @@ static void an_unknown_name_is_answered_with_the_nearest(void **state)
     assert_non_null(strstr(err_last()->text, "oversampling"));
 }
 
+/* A set is kept in the order of its table, and names each of its words once. */
+static void a_set_is_some_of_its_words(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {
+        "", ",", "image,", ",image", "image,,maps", "image,image", "images", "Image", "image maps", "image,maps,image"};
+    static const struct {
+        const char *given, *kept;
+        int64_t bits;
+    } right[] = {
+        {"image", "image", 1}, {"maps", "maps", 2}, {"image,maps", "image,maps", 3}, {"maps,image", "image,maps", 3}};
+    for (size_t i = 0; i < sizeof right / sizeof *right; i++) {
+        assert_int_equal(set("results", right[i].given), 0);
+        assert_int_equal(values.value[RECON_RESULTS_WANTED].integer, right[i].bits);
+        assert_string_equal(values.value[RECON_RESULTS_WANTED].text, right[i].kept);
+        assert_int_equal(kind_results_wanted(recon, right[i].given), right[i].bits);
+    }
+    assert_int_equal(kind_result_default(recon, "image,maps"), RECON_RESULT_IMAGE);
+    assert_int_equal(kind_result_default(recon, "maps"), RECON_RESULT_MAPS);
+    assert_int_equal(kind_results_wanted(recon, NULL), 1);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        const struct param_values before = values;
+        assert_int_equal(set("results", wrong[i]), ERR_BAD_PARAMETER);
+        assert_non_null(strstr(err_last()->text, "one or more, with commas, of image, maps"));
+        assert_memory_equal(&before, &values, sizeof values);
+        assert_int_equal(kind_results_wanted(recon, wrong[i]), 1);
+    }
+}
+
+/* Every file of every kind is known by its name, which the spool takes, and by nothing else. */
+static void files_of_results_are_known_by_name(void **state)
+{
+    (void)state;
+    static const char *const others[] = {"image",        "image.",    ".h5",     "image.H5",
+                                         "image.h5.png", "images.h5", "imag.h5", ""};
+    struct result_file found;
+    for (const struct kind *const *of = kinds, *kind; (kind = *of); of++) {
+        int count = 0;
+        for (; kind->results[count].name; count++) {
+            const struct kind_result *result = &kind->results[count];
+            assert_int_equal(kind_result_find(kind, result->name), count);
+            assert_int_equal(strcspn(result->name, "./"), strlen(result->name));
+            for (int f = 0; result->form->formats[f].name; f++) {
+                char name[KIND_FILE_NAME];
+                kind_file_name(kind, (struct result_file){count, f}, name);
+                assert_true(kind_file_find(kind, name, &found) && found.result == count && found.format == f);
+                assert_string_equal(kind_file_media(kind, name), result->form->formats[f].media);
+                assert_int_equal(form_format_find(result->form, result->form->formats[f].media), f);
+            }
+        }
+        assert_true(count > 0 && count <= KIND_MAX_RESULTS);
+        for (const struct param *param = kind->params; count > 1 && param->name; param++)
+            for (int i = 0; strcmp(param->name, "results") == 0 && i <= count; i++)
+                assert_true(i < count ? strcmp(param->choices[i], kind->results[i].name) == 0 : !param->choices[i]);
+    }
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        assert_false(kind_file_find(recon, others[i], &found));
+    assert_string_equal(kind_file_media(recon, "log.json"), "application/json");
+    assert_string_equal(kind_file_media(NULL, "image.h5"), "application/octet-stream");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -227,6 +288,8 @@ int main(void)
         cmocka_unit_test_setup(a_number_is_kept_whole_or_refused, fresh),
         cmocka_unit_test_setup(words_stand_for_numbers_below_the_range, fresh),
         cmocka_unit_test_setup(text_has_a_longest_length, fresh),
+        cmocka_unit_test_setup(a_set_is_some_of_its_words, fresh),
+        cmocka_unit_test_setup(files_of_results_are_known_by_name, fresh),
         cmocka_unit_test_setup(a_wrong_value_is_answered_with_the_right_ones, fresh),
         cmocka_unit_test_setup(an_unknown_name_is_answered_with_the_nearest, fresh),
     };

@@ -2,6 +2,8 @@
 """Clients that are slow, that idle, that ask too much, that mean another host: they cost themselves an answer, others nothing."""
 import collections
 import concurrent.futures
+import contextlib
+import glob
 import http.client
 import os
 import re
@@ -43,8 +45,8 @@ def busy(daemon, count, source="127.0.0.1"):
 
 
 def alone(daemon, but=0):
-    """Wait until the daemon has closed all connections but so many. Those of requests before, as of the harness, which asked
-    whether it is ready, would take places."""
+    """Wait until the daemon has closed all connections but so many, and those that were reset, which the kernel no longer
+    lists. Those of requests before, as of the harness, which asked whether it is ready, would take places."""
     def served():
         with open("/proc/net/tcp") as file:
             rows = [line.split() for line in file.readlines()[1:]]
@@ -266,6 +268,16 @@ def abandoned():
         stays = connect(daemon)
         stays.sendall(wait)
         wait_until(lambda: len(jobs()) == 2, "the second job")
+
+        def sockets():
+            count = 0
+            for link in glob.glob(f"/proc/{daemon.process.pid}/fd/*"):
+                with contextlib.suppress(FileNotFoundError):
+                    count += os.readlink(link).startswith("socket:")
+            return count
+
+        alone(daemon, but=1)
+        before = sockets()
         for request in (wait, events):
             for way in ("close", "reset", "half"):
                 alone(daemon, but=1)
@@ -281,6 +293,7 @@ def abandoned():
                         connection.recv(100)  # an answer, or the library takes it for a close
                     connection.close()
                 alone(daemon, but=1)
+                wait_until(lambda: sockets() <= before, f"the connections of those who went away ({way})")
                 ask(daemon, "/v1/jobs").expect(200)
         assert not is_closed(stays), "who stays was closed"
         same(set(jobs()), {"queued"}, "states")  # nobody wanted them canceled

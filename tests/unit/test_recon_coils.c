@@ -182,7 +182,7 @@ static void compression_leaves_what_coils_tell(void **state)
     (void)state;
     enum { MANY = 17 };
     struct flat flat;
-    struct job_outcome all = {0}, same = {0}, few = {0}, own = {0}, automatic = {0}, one = {0};
+    struct job_outcome all = {0}, same = {0}, few = {0}, own = {0}, automatic = {0}, one = {0}, one_step = {0};
     dependent_make(&flat, MANY);
     succeed(&flat, "", &all);
     succeed(&flat, "virtual_coils=17", &same);
@@ -194,6 +194,9 @@ static void compression_leaves_what_coils_tell(void **state)
     assert_true(distance(&same, &all) < 2e-6 && distance(&few, &all) < 2e-6);
     assert_true(distance(&one, &all) > 0.05);
     succeed(&flat, "coils=adaptive", &automatic);
+    succeed(&flat, "method=cg-sense iterations=1 stop_tolerance=0", &one_step);
+    assert_string_equal(decided(&one_step, "virtual_coils"), "3");
+    drop(&one_step);
     succeed(&flat, "coils=adaptive virtual_coils=none", &own);
     assert_string_equal(decided(&automatic, "virtual_coils"), "3");
     assert_string_equal(decided(&own, "virtual_coils"), "");

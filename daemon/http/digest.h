@@ -1,6 +1,5 @@
-/* digest.h: digests of bytes as they arrive, and what headers say they should be: Content-Digest (RFC 9530) and tus'
- * Upload-Checksum.
- */
+/* digest.h: digests of arriving bytes, compared with the headers Content-Digest (RFC 9530) and Upload-Checksum
+ * (tus). */
 #ifndef MRIRECON_DAEMON_DIGEST_H
 #define MRIRECON_DAEMON_DIGEST_H
 
@@ -10,7 +9,7 @@
 
 enum { DIGEST_BYTES = 64 }; /* of the longest */
 
-/* What tus asks of a server to name in Tus-Checksum-Algorithm. */
+/* The value of Tus-Checksum-Algorithm. */
 #define DIGEST_TUS_ALGORITHMS "sha1,sha256,sha512,md5"
 
 struct digest {
@@ -20,21 +19,20 @@ struct digest {
     size_t length;
 };
 
-/* Begin the strongest digest that `header` names and that is known; *digest has none where `header` is NULL or names
- * unknown ones only (RFC 9530 has those ignored).
- * Fails with ERR_BAD_REQUEST (malformed), ERR_NO_MEMORY. */
+/* Begin the strongest known digest that `header` names; none if `header` is NULL or names only unknown ones, which RFC
+ * 9530 has ignored. Fails with ERR_BAD_REQUEST (malformed), ERR_NO_MEMORY. */
 int digest_begin_content(struct digest *digest, const char *header);
 
 /* "sha1 BASE64". Fails with ERR_BAD_REQUEST (also: an unknown algorithm), ERR_NO_MEMORY. */
 int digest_begin_tus(struct digest *digest, const char *header);
 
-/* More bytes. Nothing where there is no digest. */
+/* Add bytes; a no-op without a digest. */
 void digest_add(struct digest *digest, const void *data, size_t bytes);
 
-/* Ends the digest; true: it is as expected, or there was none. */
+/* End the digest; true: it matches, or there was none. */
 bool digest_end(struct digest *digest);
 
-/* Give up a digest, if there is one. */
+/* Drop a digest, if there is one. */
 void digest_free(struct digest *digest);
 
 #endif

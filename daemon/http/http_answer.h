@@ -9,18 +9,18 @@
 
 /* Answer. `headers`: NULL-terminated pairs {name, value, ..., NULL}. `text` is taken (malloc). */
 int http_answer(struct request *request, unsigned status, const char *media, char *text, const char *const *headers);
-/* What JSON, which is taken, is sent as (malloc); NULL: no memory. */
+/* The text of JSON, which is taken (malloc); NULL: no memory. */
 char *http_json_text(json_t *document);
 /* The same with JSON, which is taken. */
 int http_answer_json(struct request *request, unsigned status, json_t *document, const char *const *headers);
-/* A problem document of a failure, with the headers that its code asks for. `problem` is taken. */
+/* Answer with a problem document and the headers of its code. `problem` is taken. */
 int http_answer_problem(struct request *request, json_t *problem, const char *const *headers);
 /* Part of a file; `fd` is taken. */
 int http_answer_file(struct request *request, unsigned status, int fd, int64_t offset, int64_t bytes,
                      const char *const *headers);
-/* An answer that is made as it is sent: `reader` gives bytes; 0 where it has suspended the
- * connection (waiters_wait), MHD_CONTENT_READER_END_OF_STREAM at the end. `release` is called when the answer is
- * over, or could not be begun. */
+/* An answer generated while it is sent: `reader` returns bytes; 0 after suspending the connection (waiters_wait);
+ * MHD_CONTENT_READER_END_OF_STREAM at the end. `release` is called when the answer has ended or could not be
+ * started. */
 int http_answer_stream(struct request *request, unsigned status, const char *media, MHD_ContentReaderCallback reader,
                        void *context, void (*release)(void *context), const char *const *headers);
 

@@ -1,4 +1,4 @@
-/* listen.h: the socket that the service listens on: its own, or one that a service manager hands over (LISTEN_FDS). */
+/* listen.h: the listening socket: our own, or one from a service manager (LISTEN_FDS). */
 #ifndef MRIRECON_DAEMON_LISTEN_H
 #define MRIRECON_DAEMON_LISTEN_H
 
@@ -10,16 +10,16 @@ enum { LISTEN_NAME = 64 };
 
 struct listener {
     int fd, port;
-    char name[LISTEN_NAME]; /* what is listened on, as "127.0.0.1:8080" or "[::1]:8080" */
+    char name[LISTEN_NAME]; /* its address, as "127.0.0.1:8080" or "[::1]:8080" */
     bool local;             /* only this machine reaches it */
 };
 
-/* Whether listen_open() would begin: options->listen is an address, and one that may be served. A socket that was
- * handed over is not looked at. Fails with ERR_BAD_PARAMETER. */
+/* Whether listen_open() would accept options->listen. A socket from a service manager is not checked. Fails with
+ * ERR_BAD_PARAMETER. */
 int listen_check(const struct options *options);
 
-/* Listen on options->listen, or on the socket that was handed over. Where other machines reach it, TLS and tokens must
- * be configured. Fails with ERR_BAD_PARAMETER (not an address; other machines reach it), ERR_IO (taken). */
+/* Listen on options->listen, or on the socket from a service manager. An address that other machines reach needs TLS
+ * and tokens. Fails with ERR_BAD_PARAMETER (not an address; no TLS or tokens), ERR_IO (in use). */
 int listen_open(struct listener *out, const struct options *options);
 
 #endif

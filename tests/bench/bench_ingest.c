@@ -8,6 +8,7 @@
 #include "gridding/base/clock.h"
 #include "gridding/base/err.h"
 #include "recon/codec/decoder.h"
+#include "recon/scan/scan.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -166,7 +166,8 @@ class Daemon:
                                 "--state-dir", self.state]
         for name, value in self.options.items():
             words += ["--" + name.replace("_", "-"), str(value)]
-        self.stderr = tempfile.TemporaryFile()
+        # Appended to: the daemon shares this file's offset, and would write where read_log() reads.
+        self.stderr = tempfile.TemporaryFile("a+b")
         self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=self.stderr, stderr=self.stderr,
                                         env=self.environment)
         self.port = None

@@ -196,16 +196,7 @@ static int attach(struct attachment *a, const char *out)
         rc = scan_writer_create(&writer, out, a->scan.xml, a->scan.header->readouts);
     if (rc != 0)
         return rc;
-    rc = scan_write(a, writer);
-    struct err failure = *err_last();
-    int closed = scan_writer_finish(writer);
-    if (rc != 0)
-        err_restore(&failure);
-    else
-        rc = closed;
-    if (rc != 0)
-        unlink(out);
-    return rc;
+    return scan_writer_end(writer, out, scan_write(a, writer));
 }
 
 int attach_main(int argc, char **argv)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { CHUNK = 256 }; /* acquisitions; the vlen data itself lies in HDF5's heap */
 
@@ -213,5 +214,18 @@ int scan_writer_finish(struct scan_writer *writer)
     if (close_all(writer) != 0 || writer->written != writer->count)
         rc = write_failed(writer);
     free(writer);
+    return rc;
+}
+
+int scan_writer_end(struct scan_writer *writer, const char *path, int rc)
+{
+    struct err failure = *err_last();
+    int closed = scan_writer_finish(writer);
+    if (rc != 0)
+        err_restore(&failure);
+    else
+        rc = closed;
+    if (rc != 0)
+        unlink(path);
     return rc;
 }

@@ -27,4 +27,8 @@ int scan_writer_append(struct scan_writer *writer, size_t count, const struct sc
  */
 int scan_writer_finish(struct scan_writer *writer);
 
+/* The same of the file `path`, of which `rc` tells whether all could be appended: it is deleted unless all of it is
+ * there. Returns rc, its sentence kept, or that of scan_writer_finish(). */
+int scan_writer_end(struct scan_writer *writer, const char *path, int rc);
+
 #endif

@@ -328,15 +328,7 @@ static int write_scan(const struct simulation *sim)
     for (int frame = 0; frame < o->frames && rc == 0; frame++)
         for (int slice = 0; slice < o->slices && rc == 0; slice++)
             rc = write_frame(sim, writer, frame, slice, &counter);
-    struct err failure = *err_last();
-    int closed = scan_writer_finish(writer);
-    if (rc != 0)
-        err_restore(&failure);
-    else
-        rc = closed;
-    if (rc != 0)
-        unlink(o->out);
-    return rc;
+    return scan_writer_end(writer, o->out, rc);
 }
 
 /* NumPy's format 1.0: magic, header padded to 128 bytes, little-endian float32. */

@@ -4,16 +4,14 @@
 #include "gridding/base/err.h"
 
 #include <math.h>
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { ROWS_TOLD = 32 /* rows of pixels between two calls of progress, for each thread */ };
 
 struct espirit {
     struct maps_work *work;
     struct maps_lags lags;
     struct c32 *turns[3]; /* exp(2 pi i lag r / N): [n][lags] */
+    struct row *rows;     /* a thread each */
 };
 
 /* One thread's. */
@@ -65,24 +63,11 @@ static void row_free(struct row *row)
     free(row->line);
 }
 
-/* The whole matrix of a pixel, from its lower triangle. */
-static void pixel_fill(struct maps_pixel *pixel, const struct c32 *pairs)
-{
-    const size_t stride = (size_t)pixel->stride;
-    for (size_t i = 0; i < (size_t)pixel->coils; i++)
-        for (size_t j = 0; j <= i; j++) {
-            const struct c32 value = pairs[i * (i + 1) / 2 + j];
-            pixel->re[j * stride + i] = pixel->re[i * stride + j] = value.re;
-            pixel->im[j * stride + i] = value.im;
-            pixel->im[i * stride + j] = -value.im;
-        }
-    for (size_t i = 0; i < (size_t)pixel->coils; i++)
-        pixel->im[i * stride + i] = 0;
-}
-
 /* How many pixels of the row have a map. */
-static size_t row_run(const struct espirit *e, struct row *row, int z, int y)
+static size_t row_run(const void *of, int thread, int z, int y)
 {
+    const struct espirit *e = of;
+    struct row *row = &e->rows[thread];
     const struct maps_work *work = e->work;
     const struct maps_lags *lags = &e->lags;
     const size_t nx = (size_t)work->params->n[0], line = (size_t)lags->count[0] * lags->pairs;
@@ -95,43 +80,20 @@ static size_t row_run(const struct espirit *e, struct row *row, int z, int y)
     lags_turn(lags->count[1], line, e->turns[1] + y * lags->count[1], row->planes, row->line);
     for (size_t x = 0; x < nx; x++) {
         lags_turn(lags->count[0], lags->pairs, e->turns[0] + x * (size_t)lags->count[0], row->line, pairs);
-        pixel_fill(pixel, pairs);
+        maps_pixel_fill(pixel, pairs);
         if (x == 0)
             maps_pixel_begin(pixel);
         const float value = maps_pixel_first(pixel);
-        const bool inside = value > 0 && (double)value >= work->params->crop;
-        support += inside;
-        if (inside)
-            maps_pixel_store(work, pixel, work->reference, at + x);
-        else
-            for (int c = 0; c < work->params->coils; c++)
-                work->maps[(size_t)c * work->pixels + at + x] = (struct c32){0, 0};
+        support += maps_pixel_store(work, pixel, value, work->params->crop, work->reference, at + x);
     }
     return support;
 }
 
-static int rows_run(const struct espirit *e, struct row *rows)
-{
-    struct maps_work *work = e->work;
-    const int *n = work->params->n, count = n[1] * n[2], step = ROWS_TOLD * work->threads;
-    size_t support = 0;
-    int rc = 0;
-    for (int first = 0; first < count && rc == 0; first += step) {
-        const int last = first + step < count ? first + step : count;
-#pragma omp parallel for schedule(dynamic) num_threads(work->threads) reduction(+ : support)
-        for (int i = first; i < last; i++)
-            support += row_run(e, &rows[omp_get_thread_num()], i / n[1], i % n[1]);
-        rc = maps_tell(work, 0.2 + 0.8 * last / count);
-    }
-    work->support = support;
-    return rc;
-}
-
 int maps_espirit(struct maps_work *work)
 {
-    struct espirit e = {.work = work};
-    const int *n = work->params->n;
     struct row *rows = calloc((size_t)work->threads, sizeof *rows);
+    struct espirit e = {.work = work, .rows = rows};
+    const int *n = work->params->n;
     int rc = rows ? maps_calibrate(work, &e.lags) : err_no_memory("coil maps");
     for (int d = 0; d < 3 && rc == 0; d++) {
         e.turns[d] = turns_make(n[d], e.lags.count[d]);
@@ -141,7 +103,7 @@ int maps_espirit(struct maps_work *work)
     for (int t = 0; t < work->threads && rc == 0; t++)
         rc = row_create(&rows[t], &e.lags, work->params->coils);
     if (rc == 0)
-        rc = rows_run(&e, rows);
+        rc = maps_rows(work, 0.2, row_run, &e);
     for (int t = 0; t < work->threads && rows; t++)
         row_free(&rows[t]);
     for (int d = 0; d < 3; d++)

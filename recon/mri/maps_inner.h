@@ -68,9 +68,18 @@ float maps_pixel_first(struct maps_pixel *pixel);
 /* A vector to begin with: the matrix's column of the largest diagonal entry. */
 void maps_pixel_begin(struct maps_pixel *pixel);
 
+/* The whole matrix, from its lower triangle: pairs (i, j) with j <= i, at i (i + 1) / 2 + j. */
+void maps_pixel_fill(struct maps_pixel *pixel, const struct c32 *pairs);
+
 /* Store the vector as the maps of pixel `at`, turned so that its product with `reference` [coils], sum conj(reference)
- * vector, is positive. */
-void maps_pixel_store(const struct maps_work *work, const struct maps_pixel *pixel, const struct c32 *reference,
-                      size_t at);
+ * vector, is positive: where its eigenvalue is positive and at least `crop`. Elsewhere the maps are 0. Returns whether
+ * the pixel has a map. */
+bool maps_pixel_store(const struct maps_work *work, const struct maps_pixel *pixel, float eigenvalue, double crop,
+                      const struct c32 *reference, size_t at);
+
+/* Have `row` compute each row of pixels; it tells how many of them have a map, which work->support counts. `of` is the
+ * method's, thread 0 .. work->threads - 1. Progress goes from `begun` to 1. Fails with ERR_CANCELED. */
+int maps_rows(struct maps_work *work, double begun, size_t (*row)(const void *of, int thread, int z, int y),
+              const void *of);
 
 #endif

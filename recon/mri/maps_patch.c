@@ -7,16 +7,14 @@
 #include "gridding/base/err.h"
 
 #include <math.h>
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { ROWS_TOLD = 32 /* rows of pixels between two calls of progress, for each thread */ };
 
 struct patch {
     struct maps_work *work;
     size_t pairs, coils;
-    struct c32 *low; /* [coils][pixels] */
+    struct c32 *low;  /* [coils][pixels] */
+    struct row *rows; /* a thread each */
 };
 
 /* One thread's: sums over the box's z and y, for each x of a row. */
@@ -92,20 +90,11 @@ static void columns_add(size_t count, size_t columns, const struct c32 *in, stru
         }
 }
 
-static void pixel_fill(struct maps_pixel *pixel, const struct c32 *pair)
-{
-    const size_t stride = (size_t)pixel->stride;
-    for (size_t i = 0; i < (size_t)pixel->coils; i++)
-        for (size_t j = 0; j <= i; j++, pair++) {
-            pixel->re[j * stride + i] = pixel->re[i * stride + j] = pair->re;
-            pixel->im[j * stride + i] = i == j ? 0 : pair->im;
-            pixel->im[i * stride + j] = i == j ? 0 : -pair->im;
-        }
-}
-
 /* How many pixels of the row have a map. */
-static size_t row_run(const struct patch *p, struct row *row, int z, int y)
+static size_t row_run(const void *of, int thread, int z, int y)
 {
+    const struct patch *p = of;
+    struct row *row = &p->rows[thread];
     struct maps_work *work = p->work;
     const int *n = work->params->n, half = work->params->width / 2;
     const size_t at = ((size_t)z * (size_t)n[1] + (size_t)y) * (size_t)n[0];
@@ -119,43 +108,21 @@ static size_t row_run(const struct patch *p, struct row *row, int z, int y)
         const int first = x - half < 0 ? 0 : x - half, last = x + half < n[0] ? x + half : n[0] - 1;
         columns_add(p->pairs, (size_t)(last - first + 1), row->products + (size_t)first * p->pairs, row->sum);
         columns_add(p->coils, (size_t)(last - first + 1), row->values + (size_t)first * p->coils, row->mean);
-        pixel_fill(&row->pixel, row->sum);
+        maps_pixel_fill(&row->pixel, row->sum);
         if (x == 0)
             maps_pixel_begin(&row->pixel);
-        const bool inside = maps_pixel_first(&row->pixel) > 0;
-        support += inside;
-        if (inside)
-            maps_pixel_store(work, &row->pixel, work->params->method == MAPS_INATI ? row->mean : work->reference,
-                             at + (size_t)x);
-        else
-            for (size_t c = 0; c < p->coils; c++)
-                work->maps[c * work->pixels + at + (size_t)x] = (struct c32){0, 0};
+        const float value = maps_pixel_first(&row->pixel);
+        support += maps_pixel_store(work, &row->pixel, value, 0,
+                                    work->params->method == MAPS_INATI ? row->mean : work->reference, at + (size_t)x);
     }
     return support;
-}
-
-static int rows_run(const struct patch *p, struct row *rows)
-{
-    struct maps_work *work = p->work;
-    const int *n = work->params->n, count = n[1] * n[2], step = ROWS_TOLD * work->threads;
-    size_t support = 0;
-    int rc = 0;
-    for (int first = 0; first < count && rc == 0; first += step) {
-        const int last = first + step < count ? first + step : count;
-#pragma omp parallel for schedule(dynamic) num_threads(work->threads) reduction(+ : support)
-        for (int i = first; i < last; i++)
-            support += row_run(p, &rows[omp_get_thread_num()], i / n[1], i % n[1]);
-        rc = maps_tell(work, (double)last / count);
-    }
-    work->support = support;
-    return rc;
 }
 
 int maps_patch(struct maps_work *work)
 {
     const size_t coils = (size_t)work->params->coils;
-    struct patch p = {.work = work, .pairs = coils * (coils + 1) / 2, .coils = coils};
     struct row *rows = calloc((size_t)work->threads, sizeof *rows);
+    struct patch p = {.work = work, .pairs = coils * (coils + 1) / 2, .coils = coils, .rows = rows};
     p.low = malloc(coils * work->pixels * sizeof *p.low);
     int rc = rows && p.low ? 0 : err_no_memory("the maps of %zu coils", coils);
     for (int t = 0; t < work->threads && rc == 0; t++)
@@ -165,7 +132,7 @@ int maps_patch(struct maps_work *work)
         rc = maps_synthesise(work->threads, work->params->coils, work->params->n, work->m, work->centre, p.low);
     }
     if (rc == 0)
-        rc = rows_run(&p, rows);
+        rc = maps_rows(work, 0, row_run, &p);
     for (int t = 0; t < work->threads && rows; t++)
         row_free(&rows[t]);
     free(p.low);

@@ -5,10 +5,11 @@
 #include "gridding/base/err.h"
 
 #include <math.h>
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEPS_MOST = 40, LANES = 8 };
+enum { STEPS_MOST = 40, LANES = 8, ROWS_TOLD = 32 /* rows of pixels between two calls of progress, a thread */ };
 
 /* |G v - mu v|^2 / mu^2 at which v is taken: an angle of 1e-3 / (1 - mu_2 / mu_1) before the last step. */
 #define RESIDUAL 1e-6f
@@ -107,8 +108,25 @@ float maps_pixel_first(struct maps_pixel *p)
     return value;
 }
 
-void maps_pixel_store(const struct maps_work *work, const struct maps_pixel *p, const struct c32 *reference, size_t at)
+void maps_pixel_fill(struct maps_pixel *p, const struct c32 *pairs)
 {
+    const size_t stride = (size_t)p->stride;
+    for (size_t i = 0; i < (size_t)p->coils; i++)
+        for (size_t j = 0; j <= i; j++, pairs++) {
+            p->re[j * stride + i] = p->re[i * stride + j] = pairs->re;
+            p->im[j * stride + i] = i == j ? 0 : pairs->im;
+            p->im[i * stride + j] = i == j ? 0 : -pairs->im;
+        }
+}
+
+bool maps_pixel_store(const struct maps_work *work, const struct maps_pixel *p, float eigenvalue, double crop,
+                      const struct c32 *reference, size_t at)
+{
+    if (!(eigenvalue > 0 && (double)eigenvalue >= crop)) {
+        for (int i = 0; i < p->coils; i++)
+            work->maps[(size_t)i * work->pixels + at] = (struct c32){0, 0};
+        return false;
+    }
     float re = 0, im = 0;
     for (int i = 0; i < p->coils; i++) {
         re += reference[i].re * p->vector_re[i] + reference[i].im * p->vector_im[i];
@@ -118,4 +136,22 @@ void maps_pixel_store(const struct maps_work *work, const struct maps_pixel *p, 
     for (int i = 0; i < p->coils; i++)
         work->maps[(size_t)i * work->pixels + at] =
             (struct c32){p->vector_re[i] * c + p->vector_im[i] * s, p->vector_im[i] * c - p->vector_re[i] * s};
+    return true;
+}
+
+int maps_rows(struct maps_work *work, double begun, size_t (*row)(const void *of, int thread, int z, int y),
+              const void *of)
+{
+    const int *n = work->params->n, count = n[1] * n[2], step = ROWS_TOLD * work->threads;
+    size_t support = 0;
+    int rc = 0;
+    for (int first = 0; first < count && rc == 0; first += step) {
+        const int last = first + step < count ? first + step : count;
+#pragma omp parallel for schedule(dynamic) num_threads(work->threads) reduction(+ : support)
+        for (int i = first; i < last; i++)
+            support += row(of, omp_get_thread_num(), i / n[1], i % n[1]);
+        rc = maps_tell(work, begun + (1 - begun) * last / count);
+    }
+    work->support = support;
+    return rc;
 }

@@ -1,7 +1,6 @@
 /* cg.c: conjugate gradients, a formula on each line. */
 #include "recon/solve/solve_inside.h"
 
-#include "gridding/base/clock.h"
 #include "gridding/base/err.h"
 #include "gridding/base/vec.h"
 
@@ -22,8 +21,9 @@ static int not_positive(int done)
                    done + 1);
 }
 
-static int step(struct cg *c, int done)
+static int iterate(void *of, int done)
 {
+    struct cg *c = of;
     struct dev *dev = c->dev;
     const size_t n = c->op->domain;
     double pq = 0, before = c->rr;
@@ -50,27 +50,10 @@ static int step(struct cg *c, int done)
     return rc == 0 ? vec_xpay(dev, n, c->r, (float)beta, c->p) : rc; /* p = r + beta p */
 }
 
-static int iterate(struct cg *c, const struct solve_stop *stop, const struct solve_listener *listener,
-                   struct solve_result *result)
+static double residual(const void *of)
 {
-    const double start = clock_seconds();
-    int rc = 0;
-    for (int done = 0; rc == 0; done++) {
-        bool over = false;
-        result->iterations = done;
-        result->residual = sqrt(c->rr / c->first);
-        result->end = result->residual <= stop->tolerance ? SOLVE_TOLERANCE : SOLVE_ITERATIONS;
-        if (result->end == SOLVE_TOLERANCE || done == stop->iterations || c->rr == 0)
-            return 0;
-        rc = solve_turn(stop, listener, done, start, &over);
-        if (over) {
-            result->end = SOLVE_SECONDS;
-            return 0;
-        }
-        if (rc == 0)
-            rc = step(c, done);
-    }
-    return rc;
+    const struct cg *c = of;
+    return sqrt(c->rr / c->first);
 }
 
 int cg_solve(struct dev *dev, const struct op *op, double lambda, const struct c32 *b, struct c32 *x,
@@ -94,7 +77,7 @@ int cg_solve(struct dev *dev, const struct op *op, double lambda, const struct c
     if (rc == 0 && !isfinite(c.rr))
         rc = solve_nonfinite("The conjugate gradient method", 0);
     if (rc == 0 && c.rr > 0)
-        rc = iterate(&c, stop, listener, result);
+        rc = solve_iterate(&c, iterate, residual, stop, listener, result);
     dev_release(dev, vector[0]);
     return rc;
 }

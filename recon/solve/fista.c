@@ -1,7 +1,6 @@
 /* fista.c: proximal gradients with momentum, a formula on each line. */
 #include "recon/solve/solve_inside.h"
 
-#include "gridding/base/clock.h"
 #include "gridding/base/err.h"
 #include "gridding/base/vec.h"
 
@@ -41,8 +40,9 @@ static int descend(struct fista *f, int done)
     return rc == 0 ? f->prox->apply(f->prox->of, f->step, done, f->next) : rc;
 }
 
-static int step(struct fista *f, int done)
+static int iterate(void *of, int done)
 {
+    struct fista *f = of;
     struct dev *dev = f->dev;
     const size_t n = f->op->domain;
     double moved = 0, kept = 0, square = 0;
@@ -77,27 +77,10 @@ static int step(struct fista *f, int done)
     return rc == 0 ? vec_copy(dev, n, f->next, f->x) : rc;
 }
 
-static int iterate(struct fista *f, const struct solve_stop *stop, const struct solve_listener *listener,
-                   struct solve_result *result)
+static double residual(const void *of)
 {
-    const double start = clock_seconds();
-    int rc = 0;
-    for (int done = 0; rc == 0; done++) {
-        bool over = false;
-        result->iterations = done;
-        result->residual = done && f->size > 0 ? f->change / f->size : 0;
-        result->end = done && result->residual <= stop->tolerance ? SOLVE_TOLERANCE : SOLVE_ITERATIONS;
-        if (result->end == SOLVE_TOLERANCE || done == stop->iterations)
-            return 0;
-        rc = solve_turn(stop, listener, done, start, &over);
-        if (over) {
-            result->end = SOLVE_SECONDS;
-            return 0;
-        }
-        if (rc == 0)
-            rc = step(f, done);
-    }
-    return rc;
+    const struct fista *f = of;
+    return f->size > 0 ? f->change / f->size : 0;
 }
 
 int fista_solve(struct dev *dev, const struct op *op, double step, const struct prox *prox, const struct c32 *b,
@@ -120,7 +103,7 @@ int fista_solve(struct dev *dev, const struct op *op, double step, const struct 
     if (rc == 0 && !isfinite(square))
         rc = solve_nonfinite("The proximal gradient method", 0);
     if (rc == 0 && square > 0)
-        rc = iterate(&f, stop, listener, result);
+        rc = solve_iterate(&f, iterate, residual, stop, listener, result);
     dev_release(dev, vector[0]);
     return rc;
 }

@@ -14,10 +14,26 @@ int solve_vectors(struct dev *dev, size_t n, int count, struct c32 **vector)
     return rc;
 }
 
-int solve_turn(const struct solve_stop *stop, const struct solve_listener *listener, int done, double start, bool *over)
+int solve_iterate(void *of, int (*step)(void *of, int done), double (*residual)(const void *of),
+                  const struct solve_stop *stop, const struct solve_listener *listener, struct solve_result *result)
 {
-    *over = stop->seconds > 0 && done > 0 && clock_seconds() - start > stop->seconds;
-    return listener && !*over ? listener->iteration(listener->context, done, stop->iterations) : 0;
+    const double start = clock_seconds();
+    for (int done = 0;; done++) {
+        result->iterations = done;
+        result->residual = done > 0 ? residual(of) : 1;
+        result->end = done > 0 && result->residual <= stop->tolerance ? SOLVE_TOLERANCE : SOLVE_ITERATIONS;
+        if (result->end == SOLVE_TOLERANCE || done == stop->iterations)
+            return 0;
+        if (stop->seconds > 0 && done > 0 && clock_seconds() - start > stop->seconds) {
+            result->end = SOLVE_SECONDS;
+            return 0;
+        }
+        int rc = listener ? listener->iteration(listener->context, done, stop->iterations) : 0;
+        if (rc == 0)
+            rc = step(of, done);
+        if (rc != 0)
+            return rc;
+    }
 }
 
 int solve_nonfinite(const char *method, int done)

@@ -7,11 +7,12 @@
 /* `count` vectors of n elements in one allocation: vector[0 .. count). Release vector[0]. */
 int solve_vectors(struct dev *dev, size_t n, int count, struct c32 **vector);
 
-/* Before iteration `done`: tell the listener, look at the clock. *out is set where the time is over. */
-int solve_turn(const struct solve_stop *stop, const struct solve_listener *listener, int done, double start,
-               bool *over);
+/* Iterate until `stop` says so, once at least: step() computes iteration `done` + 1, residual() is what the tolerance
+ * is compared with after it. Fails as these do, and as the listener. */
+int solve_iterate(void *of, int (*step)(void *of, int done), double (*residual)(const void *of),
+                  const struct solve_stop *stop, const struct solve_listener *listener, struct solve_result *result);
 
-/* `value` of iteration `done` is not finite: ERR_DIVERGED with a sentence. */
+/* A value of iteration `done` is not finite: ERR_DIVERGED with a sentence. */
 int solve_nonfinite(const char *method, int done);
 
 #endif

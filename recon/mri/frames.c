@@ -48,14 +48,21 @@ static const enum scan_index key[] = {SCAN_REPETITION, SCAN_PHASE, SCAN_CONTRAST
 
 struct sorting {
     const struct scan_readout *readouts;
-    bool separate_averages;
+    bool separate_averages, divided; /* divided: repetitions and averages are one series */
 };
+
+static bool tells_apart(const struct sorting *sorting, enum scan_index index)
+{
+    if (sorting->divided && index == SCAN_REPETITION)
+        return false;
+    return index != SCAN_AVERAGE || (sorting->separate_averages && !sorting->divided);
+}
 
 static int key_compare(const struct sorting *sorting, uint32_t a, uint32_t b)
 {
     const uint16_t *ia = sorting->readouts[a].idx, *ib = sorting->readouts[b].idx;
     for (size_t i = 0; i < sizeof key / sizeof *key; i++)
-        if (ia[key[i]] != ib[key[i]] && (key[i] != SCAN_AVERAGE || sorting->separate_averages))
+        if (ia[key[i]] != ib[key[i]] && tells_apart(sorting, key[i]))
             return ia[key[i]] < ib[key[i]] ? -1 : 1;
     return 0;
 }
@@ -152,6 +159,7 @@ static int frame_fill(struct frame *frame, const struct frames *frames, const st
     struct counter averages = {.values = 0}, partitions = {.values = 0};
     frame->coils = first->coils;
     frame->one_place = true;
+    frame->samples = 0;
     for (size_t i = 0; i < frame->count; i++) {
         const struct scan_readout *readout = &scan->readouts[readouts[i]];
         if (readout->coils != first->coils)
@@ -168,10 +176,25 @@ static int frame_fill(struct frame *frame, const struct frames *frames, const st
     return 0;
 }
 
-/* Sort, and cut where the key changes. */
-static int frames_cut(struct frames *frames, const struct scan *scan, bool separate_averages)
+/* Count the readouts of each image. */
+static int frames_fill(struct frames *frames, const struct scan *scan, bool divided)
 {
-    struct sorting sorting = {scan->readouts, separate_averages};
+    int rc = 0;
+    for (size_t i = 0; i < frames->count && rc == 0; i++) {
+        struct frame *frame = &frames->frame[i];
+        rc = frame_fill(frame, frames, scan);
+        if (divided)
+            frame->averages = 1; /* they are further readouts, and repeat none */
+        else
+            frame->repetition = scan->readouts[frames->readouts[frame->first]].idx[SCAN_REPETITION];
+    }
+    return rc;
+}
+
+/* Sort, and cut where the key changes. */
+static int frames_cut(struct frames *frames, const struct scan *scan, bool separate_averages, bool divided)
+{
+    struct sorting sorting = {scan->readouts, separate_averages, divided};
     bool sorted = true;
     for (size_t i = 1; i < frames->used && sorted; i++)
         sorted = key_compare(&sorting, frames->readouts[i - 1], frames->readouts[i]) <= 0;
@@ -189,16 +212,13 @@ static int frames_cut(struct frames *frames, const struct scan *scan, bool separ
         if (frame->count++ == 0)
             frame->first = i;
     }
-    for (size_t i = 0; i < frames->count; i++) {
-        int rc = frame_fill(&frames->frame[i], frames, scan);
-        if (rc != 0)
-            return rc;
-    }
     return 0;
 }
 
-int frames_create(struct frames **out, const struct scan *scan, int encoding, bool separate_averages)
+int frames_create(struct frames **out, const struct scan *scan, int encoding, bool separate_averages,
+                  const struct frames_division *division)
 {
+    const bool divided = division && frames_divided(division);
     if (encoding >= 0 && (uint32_t)encoding >= scan->header->encodings)
         return err_set(ERR_BAD_PARAMETER, "Parameter encoding is %d, but the scan has %u encoding space(s), from 0.",
                        encoding, scan->header->encodings);
@@ -215,7 +235,11 @@ int frames_create(struct frames **out, const struct scan *scan, int encoding, bo
     if (rc == 0 && frames->used == 0)
         rc = nothing_left(frames, scan->header->readouts, frames->encoding);
     if (rc == 0)
-        rc = frames_cut(frames, scan, separate_averages);
+        rc = frames_cut(frames, scan, separate_averages, divided);
+    if (rc == 0 && divided)
+        rc = frames_divide(frames, scan, division);
+    if (rc == 0)
+        rc = frames_fill(frames, scan, divided);
 out:
     if (rc == 0)
         *out = frames;

@@ -22,14 +22,15 @@ const char *frames_ignored_name(enum frames_ignored reason);
 /* The reason why `flags` are no image data, or -1 where they are. */
 int frames_ignore(uint64_t flags);
 
-/* One image: readouts[first .. first + count). */
+/* One image: readouts[first .. first + count). Images may share readouts. */
 struct frame {
     size_t first, count;
-    size_t samples; /* of all its readouts, after discard_pre and discard_post */
-    int coils;      /* of each */
-    int averages;   /* different average counters among them */
-    int partitions; /* different counters kspace_encode_step_2 among them */
-    bool one_place; /* the readouts agree on position and directions */
+    uint16_t repetition; /* the image's place in time: the counter, or its number where a series is divided */
+    size_t samples;      /* of all its readouts, after discard_pre and discard_post */
+    int coils;           /* of each */
+    int averages;        /* different average counters among them */
+    int partitions;      /* different counters kspace_encode_step_2 among them */
+    bool one_place;      /* the readouts agree on position and directions */
 };
 
 struct frames {
@@ -40,14 +41,36 @@ struct frames {
     uint32_t *readouts; /* indices into scan->readouts; within a frame in the file's order */
     size_t ignored[FRAMES_REASONS];
     size_t elsewhere; /* image data of other encoding spaces */
+    size_t left_over; /* readouts after the last whole image of a division */
 };
+
+/* How readouts are divided into images in the order in which they were acquired, whatever their counters repetition and
+ * average say. */
+struct frames_division {
+    int images;    /* of each (phase, contrast, set, slice); 0: see `readouts` */
+    int readouts;  /* from one image to the next; 0: see `images`; both 0: images are as the counters say */
+    bool by_time;  /* `images` intervals of equal duration by the readouts' time stamps, not of equal count */
+    double window; /* >= 1: each image takes in so many times the readouts from one image to the next, around them */
+};
+
+static inline bool frames_divided(const struct frames_division *division)
+{
+    return division->images > 0 || division->readouts > 0;
+}
 
 /* Sort the readouts of one encoding space into images: one for each (repetition, phase, contrast, set, slice) there is,
  * in this order, slices fastest; where `separate_averages`, also for each average. `encoding` -1: the first with image
- * data and a trajectory, else the first with image data. Fails with ERR_NO_IMAGE_DATA, ERR_BAD_PARAMETER (no such
- * encoding), ERR_ENCODING_INVALID (nothing left after the discards), ERR_COILS_DIFFER, ERR_NO_MEMORY. */
-int frames_create(struct frames **out, const struct scan *scan, int encoding, bool separate_averages);
+ * data and a trajectory, else the first with image data. Where `division` (NULL: none) asks for it, each (phase,
+ * contrast, set, slice) is divided in time, into equally many images. Fails with ERR_NO_IMAGE_DATA, ERR_BAD_PARAMETER
+ * (no such encoding, more images than readouts, an image without any), ERR_ENCODING_INVALID (nothing left after the
+ * discards; time stamps that do not ascend), ERR_COILS_DIFFER, ERR_NO_MEMORY. */
+int frames_create(struct frames **out, const struct scan *scan, int encoding, bool separate_averages,
+                  const struct frames_division *division);
 void frames_free(struct frames *frames);
+
+/* Replace the images of `frames`, each of which is a whole (phase, contrast, set, slice), by those of `division`; their
+ * readouts are counted by the caller. Fails as said above. (frames_divide.c; frames_create() calls it.) */
+int frames_divide(struct frames *frames, const struct scan *scan, const struct frames_division *division);
 
 /* Samples that a readout keeps. */
 static inline size_t frames_kept(const struct scan_readout *readout)

@@ -181,7 +181,7 @@ static void info_fill(struct recon_job *job, size_t f)
     info->slice = readout->idx[SCAN_SLICE];
     info->contrast = readout->idx[SCAN_CONTRAST];
     info->phase = readout->idx[SCAN_PHASE];
-    info->repetition = readout->idx[SCAN_REPETITION];
+    info->repetition = frame->repetition;
     info->set = readout->idx[SCAN_SET];
     info->series = 1;
     info->index = (uint16_t)(f + 1);

@@ -109,6 +109,25 @@ static const struct param recon_params[] = {
                         "Acquisitions that differ only in their average counter: combine = one image of all; separate "
                         "= one image for each.",
                         CHOICES("combine", "separate"), .fallback = "combine"},
+    [RECON_FRAMES] =
+        {"frames",
+         "A series in time: scan = an image for each repetition; a number = as many images, into which all readouts "
+         "are "
+         "divided in the order in which they were acquired (golden-angle series), whatever repetition and average say.",
+         PARAM_INT, .fallback = "scan", .min = 1, .max = 65535, .choices = (const char *const[]){"scan", NULL}},
+    [RECON_FRAME_READOUTS] =
+        {"frame_readouts",
+         "The same as `frames`, by the number of readouts from one image to the next; readouts after the last whole "
+         "image are left out; auto = by `frames`.",
+         PARAM_INT, .fallback = "auto", .min = 1, .max = 1 << 26, OR_AUTO(NULL)},
+    [RECON_FRAME_BY] = {"frame_by",
+                        "Each image of `frames` takes in: count = equally many readouts; time = those of an equally "
+                        "long time, by their time stamps.",
+                        CHOICES("count", "time"), .fallback = "count"},
+    [RECON_FRAME_WINDOW] = {"frame_window",
+                            "Each image takes in so many times the readouts from one image to the next, around them: "
+                            "above 1, images share readouts (sliding window).",
+                            PARAM_REAL, .fallback = "1", .min = 1, .max = 1000},
     [RECON_PREWHITEN] =
         {"prewhiten", "Noise decorrelation between coils: auto = if the scan contains enough noise acquisitions; off.",
          CHOICES("auto", "off"), .fallback = "auto"},
@@ -252,6 +271,28 @@ static int lengths_check(const struct param_values *values)
     return 0;
 }
 
+/* The division of a series, by one number. */
+static int frames_check(const struct param_values *values)
+{
+    const bool images = values->value[RECON_FRAMES].integer > 0, each = values->value[RECON_FRAME_READOUTS].integer > 0;
+    const bool by_time = values->value[RECON_FRAME_BY].integer == RECON_FRAME_BY_TIME;
+    if (images && each)
+        return err_set(ERR_BAD_PARAMETER,
+                       "Parameters frames and frame_readouts both say how the series is divided. Pass one of them.");
+    if (by_time && !images)
+        return err_set(ERR_BAD_PARAMETER, "Parameter frame_by=time needs frames: the number of images.");
+    if (values->value[RECON_FRAME_WINDOW].real > 1 && !images && !each)
+        return err_set(ERR_BAD_PARAMETER,
+                       "Parameter frame_window=%s needs frames or frame_readouts, which divide the series.",
+                       values->value[RECON_FRAME_WINDOW].text);
+    if ((images || each) && values->value[RECON_AVERAGES].integer == RECON_AVERAGES_SEPARATE)
+        return err_set(ERR_BAD_PARAMETER,
+                       "Parameter averages=separate makes an image of each average; %s divides the series whatever its "
+                       "averages. Leave one of them out.",
+                       images ? "frames" : "frame_readouts");
+    return 0;
+}
+
 static int recon_check(const struct param_values *values)
 {
     const bool iterates = values->value[RECON_METHOD].integer != RECON_METHOD_ADJOINT;
@@ -266,6 +307,8 @@ static int recon_check(const struct param_values *values)
                            "or pass method=cg-sense.",
                            recon_params[i].name);
     int rc = lengths_check(values);
+    if (rc == 0)
+        rc = frames_check(values);
     if (rc == 0)
         rc = delay_check(values);
     if (rc != 0)

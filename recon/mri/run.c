@@ -215,12 +215,38 @@ static int results_promise(struct recon_job *job)
                          1e-6 * (double)most, for_good && room->most_of ? room->most_of : "the disk's free space");
 }
 
+static void division_report(struct recon_job *job, const struct frames_division *division)
+{
+    const struct frames *frames = job->frames;
+    const struct frame *last = &frames->frame[frames->count - 1];
+    size_t least = SIZE_MAX, most = 0;
+    char text[32];
+    if (!frames_divided(division))
+        return;
+    for (size_t f = 0; f < frames->count; f++) {
+        least = frames->frame[f].count < least ? frames->frame[f].count : least;
+        most = frames->frame[f].count > most ? frames->frame[f].count : most;
+    }
+    snprintf(text, sizeof text, "%d", last->repetition + 1);
+    recon_report_decide(job, "frames", text,
+                        "As asked for: the readouts in the order of acquisition, divided by %s, whatever the counters "
+                        "repetition and average say; %zu to %zu readouts an image, %zu left over at the end.",
+                        division->by_time ? "time" : "count", least, most, frames->left_over);
+}
+
 static int sort(struct recon_job *job)
 {
+    const struct frames_division division = {
+        .images = (int)recon_choice(job, RECON_FRAMES),
+        .readouts = (int)recon_choice(job, RECON_FRAME_READOUTS),
+        .by_time = recon_choice(job, RECON_FRAME_BY) == RECON_FRAME_BY_TIME,
+        .window = job->request->values->value[RECON_FRAME_WINDOW].real,
+    };
     int rc = frames_create(&job->frames, &job->scan, (int)recon_choice(job, RECON_ENCODING),
-                           recon_choice(job, RECON_AVERAGES) == RECON_AVERAGES_SEPARATE);
+                           recon_choice(job, RECON_AVERAGES) == RECON_AVERAGES_SEPARATE, &division);
     if (rc != 0)
         return rc;
+    division_report(job, &division);
     job->encoding = &job->scan.encodings[job->frames->encoding];
     matrix_choose(job);
     readouts_report(job);

@@ -7,6 +7,7 @@
  */
 #include "daemon/base/clock.h"
 #include "daemon/http/http.h"
+#include "daemon/http/page.h"
 #include "daemon/notify.h"
 #include "daemon/repair/state.h"
 
@@ -44,6 +45,23 @@ static int program_find(char path[OPTION_TEXT], const char *name)
     if (access(path, X_OK) != 0)
         return err_set(ERR_BAD_PARAMETER, "%s cannot be run: %s. Check the options worker and codec.", path,
                        strerror(errno));
+    return 0;
+}
+
+/* The web page: of the option web-dir, or beside this program. Without one the service does all else. */
+static int page_open(struct service *service, const struct options *options)
+{
+    char self[PATH_MAX], folder[PATH_MAX + 32];
+    if (*options->web_dir)
+        return page_create(&service->page, options->web_dir);
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (length <= 0)
+        return 0;
+    self[length] = '\0';
+    snprintf(folder, sizeof folder, "%s/../share/mrirecond/web", dirname(self));
+    int rc = page_create(&service->page, folder);
+    if (rc && rc != ERR_NOT_FOUND)
+        log_line(service->core.log, LOG_LEVEL_WARNING, NULL, "no web page is served: %s", err_last()->text);
     return 0;
 }
 
@@ -175,6 +193,8 @@ static int settings_take(struct service *service, struct options *options)
     if (!rc)
         rc = workers_plan(workers, &count, options->devices);
     if (!rc)
+        rc = page_open(service, options);
+    if (!rc)
         rc = tokens_create(&service->tokens, options->tokens);
     if (!rc && !*options->tls_certificate != !*options->tls_key)
         rc = err_set(ERR_BAD_PARAMETER, "Options tls-certificate and tls-key belong together: give both, or none.");
@@ -249,6 +269,7 @@ static void service_stop(struct service *service, struct http *http)
         spool_stop_note(service->core.spool);
     spool_free(service->core.spool);
     tls_free(service->tls);
+    page_free(service->page);
     tokens_free(service->tokens);
 }
 
@@ -368,6 +389,7 @@ static int look_at_config(int argc, char **argv)
     else
         printf("The configuration is valid: listen = %s, state-dir = %s.\n", options.listen, options.state_dir);
     tls_free(service.tls);
+    page_free(service.page);
     tokens_free(service.tokens);
     return rc ? STATUS_USAGE : fflush(stdout) == 0 ? 0 : STATUS_FAILED;
 }

@@ -50,6 +50,10 @@ static const struct option {
     {"threads", "0", "CPU threads per worker. 0: one per core.", OPTION_IS_COUNT, AT(threads), 0, 1024},
     {"worker", "", "Path of mrirecon-worker. Empty: in mrirecond's folder.", OPTION_IS_TEXT, AT(worker)},
     {"codec", "", "Path of mrirecon-codec. Empty: in mrirecond's folder.", OPTION_IS_TEXT, AT(codec)},
+    {"web-dir", "",
+     "Folder of the web page's files, which are served at /ui/. Empty: ../share/mrirecond/web beside mrirecond's "
+     "folder, if it exists.",
+     OPTION_IS_TEXT, AT(web_dir)},
     {"body-limit", "32G", "Maximum size of an upload, in bytes (K, M, G, T: powers of 1024).", OPTION_IS_SIZE,
      AT(body_limit), 1, KIB(KIB(KIB(KIB(64))))},
     {"result-limit", "8G",

@@ -30,9 +30,9 @@ struct http {
 
 /* ---- dispatch ---- */
 
-/* The route of a path, and in `allow` the methods that the path has; *known: it has any. */
-static const struct route *route_find(const char *method, char parts[][HTTP_PATH_PART], int count, char *allow,
-                                      size_t size)
+/* The route of a path, and in `allow` the methods that the path has. `html`: the sender asks for HTML. */
+static const struct route *route_find(const char *method, char parts[][HTTP_PATH_PART], int count, bool html,
+                                      char *allow, size_t size)
 {
     const struct route *found = NULL;
     allow[0] = '\0';
@@ -47,11 +47,12 @@ static const struct route *route_find(const char *method, char parts[][HTTP_PATH
             path += length;
             path += *path == '/';
         }
-        if (!same || i != count)
+        if (!same || i != count || ((route->flags & ROUTE_HTML) && !html))
             continue;
         bool get = strcmp(route->method, "GET") == 0;
         size_t used = strlen(allow);
-        snprintf(allow + used, size - used, "%s%s%s", used ? ", " : "", route->method, get ? ", HEAD" : "");
+        if (!(route->flags & ROUTE_HTML))
+            snprintf(allow + used, size - used, "%s%s%s", used ? ", " : "", route->method, get ? ", HEAD" : "");
         if (strcmp(route->method, method) == 0 || (get && strcmp(method, "HEAD") == 0))
             found = route;
     }
@@ -62,14 +63,16 @@ static int request_route(struct request *request)
 {
     int count = 0, rc;
     char *allow = request->allow;
-    rc = path_split(request->target, request->part, &count);
+    /* The page's folder stands for its first file. */
+    rc = path_split(strcmp(request->target, "/ui/") == 0 ? "/ui/index.html" : request->target, request->part, &count);
     if (rc)
         return rc;
     /* As tus has it, for networks that let no PATCH or DELETE pass. */
     const char *meant = http_header(request, "X-HTTP-Method-Override");
     if (meant && count == 3 && strcmp(request->part[1], "uploads") == 0 && strcmp(request->method, "POST") == 0)
         request->method = meant;
-    request->route = route_find(request->method, request->part, count, allow, sizeof request->allow);
+    bool html = count == 0 && page_is_wanted(request);
+    request->route = route_find(request->method, request->part, count, html, allow, sizeof request->allow);
     if (!request->route && *allow)
         return err_set(ERR_METHOD_NOT_ALLOWED, "This path takes %s, not %.16s.", allow, request->method);
     if (!request->route)

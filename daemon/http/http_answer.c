@@ -2,6 +2,7 @@
 
 #include "daemon/http/problem.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,6 +45,17 @@ int http_answer(struct request *request, unsigned status, const char *media, cha
     }
     if (*media)
         MHD_add_response_header(response, "Content-Type", media);
+    return queue(request, status, response, headers);
+}
+
+int http_answer_memory(struct request *request, unsigned status, const char *media, const void *bytes, size_t count,
+                       const char *const *headers)
+{
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(count, (void *)(uintptr_t)bytes, MHD_RESPMEM_PERSISTENT);
+    if (!response)
+        return err_no_memory("the answer; try again later");
+    MHD_add_response_header(response, "Content-Type", media);
     return queue(request, status, response, headers);
 }
 

@@ -9,6 +9,9 @@
 
 /* Answer. `headers`: NULL-terminated pairs {name, value, ..., NULL}. `text` is taken (malloc). */
 int http_answer(struct request *request, unsigned status, const char *media, char *text, const char *const *headers);
+/* The same with bytes that outlive the server. */
+int http_answer_memory(struct request *request, unsigned status, const char *media, const void *bytes, size_t count,
+                       const char *const *headers);
 /* The text of JSON, which is taken (malloc); NULL: no memory. */
 char *http_json_text(json_t *document);
 /* The same with JSON, which is taken. */

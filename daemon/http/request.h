@@ -27,7 +27,8 @@ struct service {
     struct core core;
     struct uploads *uploads;
     struct tokens *tokens;
-    struct tls *tls; /* NULL: plain HTTP */
+    struct tls *tls;   /* NULL: plain HTTP */
+    struct page *page; /* NULL: there is none */
     struct connections *connections;
     struct scheduler *scheduler;
     struct converter *converter;
@@ -47,6 +48,7 @@ enum route_flag {
     ROUTE_HEALTH = 2, /* answered on surplus connections, too */
     ROUTE_TUS = 4,    /* of resumable uploads: whatever is answered tells the version of tus */
     ROUTE_LIST = 8,   /* its work is done in the turn of its sender among those that list */
+    ROUTE_HTML = 16,  /* served in place of the same path's other route to a sender that asks for HTML */
 };
 
 #define TUS_VERSION "1.0.0"

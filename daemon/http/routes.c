@@ -5,6 +5,9 @@
 
 const struct route http_routes[] = {
     {"GET", "/", ROLE_READ, NULL, NULL, route_index, 0},
+    {"GET", "/", ROLE_NOBODY, NULL, NULL, route_page_home, ROUTE_HTML},
+    {"GET", "/ui", ROLE_NOBODY, NULL, NULL, route_page_home, 0},
+    {"GET", "/ui/*", ROLE_NOBODY, NULL, NULL, route_page, 0},
     {"POST", "/v1/jobs", ROLE_SUBMIT, route_submit_begin, route_submit_work, route_submit, ROUTE_QUERY},
     {"GET", "/v1/jobs", ROLE_READ, NULL, route_jobs_work, route_jobs, ROUTE_QUERY | ROUTE_LIST},
     {"GET", "/v1/jobs/*", ROLE_READ, NULL, NULL, route_job, 0},
@@ -36,6 +39,8 @@ int route_index(struct request *request)
 {
     json_t *paths = json_array();
     for (const struct route *route = http_routes; route->method; route++) {
+        if (route->flags & ROUTE_HTML)
+            continue;
         char line[96];
         snprintf(line, sizeof line, "%s %s", route->method, route->path);
         json_array_append_new(paths, json_string(line));

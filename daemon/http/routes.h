@@ -10,6 +10,12 @@
 extern const struct route http_routes[]; /* ends with .method = NULL */
 int route_index(struct request *request);
 
+/* routes_page.c */
+/* Whether a request of "/" asks for the page rather than the document, and there is one. */
+bool page_is_wanted(struct request *request);
+int route_page_home(struct request *request);
+int route_page(struct request *request);
+
 /* routes_submit.c */
 int route_submit_begin(struct request *request);
 int route_submit_work(struct request *request);

@@ -1,5 +1,6 @@
 /* libFuzzer target: what a request asks for: query strings with the parameters of a job (recon/kinds.c), paths, Accept,
  * Range, ETags, Prefer, Host and addresses. */
+#include "daemon/http/http_fields.h"
 #include "recon/recon.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -124,6 +125,12 @@ static void read_accept(const char *text)
     check(quality >= 0 && quality <= 1000 && closeness >= 0 && closeness <= 3 && (closeness > 0 || quality == 0));
 }
 
+static void read_codings(const char *text)
+{
+    int gzip = coding_quality(text, "gzip"), other = coding_quality(text, "br");
+    check(gzip >= 0 && gzip <= 1000 && other >= 0 && other <= 1000);
+}
+
 static void read_etags(const char *text)
 {
     char *longer = malloc(strlen(text) + 8);
@@ -214,4 +221,5 @@ static void read_host(const char *text)
         check(!is_host(text, "localhost") && !is_host(text, "[::1]"));
 }
 
-FUZZ_TEXT(read_query, read_path, read_accept, read_range, read_address, read_etags, read_prefer, read_host, read_target)
+FUZZ_TEXT(read_query, read_path, read_accept, read_range, read_address, read_etags, read_prefer, read_host, read_target,
+          read_codings)

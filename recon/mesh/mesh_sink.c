@@ -1,0 +1,57 @@
+#include "recon/mesh/mesh_leaf.h"
+
+#include "gridding/base/err.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static void sink_write(struct mesh_sink *sink, const char *bytes, size_t count)
+{
+    while (count > 0 && sink->rc == 0) {
+        const ssize_t done = write(sink->fd, bytes, count);
+        if (done < 0 && errno == EINTR)
+            continue;
+        const int error = done < 0 ? errno : EIO;
+        if (done <= 0 && (error == ENOSPC || error == EDQUOT || error == EFBIG))
+            sink->rc = err_set(ERR_SPOOL_FULL, "The mesh could not be written: %s. Free some space and try again.",
+                               strerror(error));
+        else if (done <= 0)
+            sink->rc = err_set(ERR_IO, "The mesh could not be written: %s.", strerror(error));
+        else {
+            bytes += done;
+            count -= (size_t)done;
+        }
+    }
+}
+
+int mesh_sink_end(struct mesh_sink *sink)
+{
+    sink_write(sink, sink->bytes, sink->used);
+    sink->used = 0;
+    return sink->rc;
+}
+
+void mesh_put(struct mesh_sink *sink, const void *bytes, size_t count)
+{
+    if (sink->used + count > sizeof sink->bytes)
+        mesh_sink_end(sink);
+    if (count > sizeof sink->bytes) {
+        sink_write(sink, bytes, count);
+        return;
+    }
+    memcpy(sink->bytes + sink->used, bytes, count);
+    sink->used += count;
+}
+
+void mesh_print(struct mesh_sink *sink, const char *format, ...)
+{
+    char line[1024];
+    va_list args;
+    va_start(args, format);
+    const int length = vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    mesh_put(sink, line, (size_t)length < sizeof line ? (size_t)length : sizeof line - 1);
+}

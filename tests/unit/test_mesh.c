@@ -1,0 +1,564 @@
+/* Isosurfaces (recon/mesh/mesh.h): what they measure against what is known of spheres and tori, that they are closed
+ * whatever the field, and their files. */
+#include "gridding/base/err.h"
+#include "recon/mesh/mesh.h"
+#include "tests/random.h"
+#include "tests/unit/allocate.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <png.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+/* ---- fields ---- */
+
+static struct mesh_field field_make(size_t nodes, double from, double to, double (*value)(const double at[3]))
+{
+    struct mesh_field field = {.nodes = {nodes, nodes, nodes}};
+    float *values = allocate(nodes * nodes * nodes, sizeof *values);
+    for (int d = 0; d < 3; d++) {
+        field.origin[d] = from;
+        field.spacing[d] = (to - from) / (double)(nodes - 1);
+    }
+    for (size_t i = 0; i < nodes * nodes * nodes; i++) {
+        const double h = field.spacing[0],
+                     at[3] = {from + h * (double)(i % nodes), from + h * (double)(i / nodes % nodes),
+                              from + h * (double)(i / nodes / nodes)};
+        values[i] = (float)value(at);
+    }
+    field.value = values;
+    return field;
+}
+
+static void field_free(struct mesh_field *field)
+{
+    free((void *)(uintptr_t)field->value);
+}
+
+/* Numbers of `values` levels, or any where that is 0; `low` at the border, where that is finite. */
+static struct mesh_field field_random(const size_t nodes[3], uint64_t seed, int levels, double low)
+{
+    struct mesh_field field = {.nodes = {nodes[0], nodes[1], nodes[2]}, .spacing = {1, 1, 1}};
+    const size_t count = nodes[0] * nodes[1] * nodes[2];
+    float *values = allocate(count, sizeof *values);
+    for (size_t i = 0; i < count; i++) {
+        const size_t at[3] = {i % nodes[0], i / nodes[0] % nodes[1], i / nodes[0] / nodes[1]};
+        bool border = false;
+        for (int d = 0; d < 3; d++)
+            border = border || at[d] == 0 || at[d] == nodes[d] - 1;
+        const double number = uniform(seed * 1000003 + i);
+        values[i] = (float)(border && isfinite(low) ? low : levels ? floor(levels * number) : number);
+    }
+    field.value = values;
+    return field;
+}
+
+static double ball(const double at[3])
+{
+    return 1 - sqrt(at[0] * at[0] + at[1] * at[1] + at[2] * at[2]);
+}
+
+static double torus(const double at[3])
+{
+    const double ring = sqrt(at[0] * at[0] + at[1] * at[1]) - 1;
+    return 0.4 - sqrt(ring * ring + at[2] * at[2]);
+}
+
+static const struct mesh_watch plain = {.threads = 2};
+
+static struct mesh *surface_of(const struct mesh_field *field, double isovalue)
+{
+    struct mesh *mesh = NULL;
+    assert_int_equal(mesh_surface(&mesh, field, isovalue, &plain), 0);
+    return mesh;
+}
+
+/* ---- whether a mesh is a surface ---- */
+
+static int by_value(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static bool on_border(const struct mesh_field *field, const struct mesh_vertex *vertex)
+{
+    bool border = false;
+    for (int d = 0; d < 3; d++)
+        border = border || vertex->at[d] == 0 || vertex->at[d] == (float)(field->nodes[d] - 1);
+    return border;
+}
+
+/* No edge is there twice in one sense; returns how many lack the other, all of which lie on the border. */
+static size_t open_edges(const struct mesh *mesh, const struct mesh_field *field)
+{
+    const size_t count = 3 * mesh->triangles;
+    uint64_t *edge = allocate(count, sizeof *edge);
+    size_t open = 0;
+    for (size_t i = 0; i < count; i++)
+        edge[i] = (uint64_t)mesh->corner[i / 3][i % 3] << 32 | mesh->corner[i / 3][(i + 1) % 3];
+    qsort(edge, count, sizeof *edge, by_value);
+    for (size_t i = 0; i < count; i++) {
+        assert_true(i == 0 || edge[i] != edge[i - 1]);
+        assert_true((uint32_t)edge[i] < mesh->vertices && edge[i] >> 32 < mesh->vertices);
+        const uint64_t back = edge[i] << 32 | edge[i] >> 32;
+        if (bsearch(&back, edge, count, sizeof *edge, by_value))
+            continue;
+        open++;
+        assert_true(on_border(field, &mesh->vertex[edge[i] >> 32]) &&
+                    on_border(field, &mesh->vertex[(uint32_t)edge[i]]));
+    }
+    free(edge);
+    return open;
+}
+
+static void random_fields_give_closed_surfaces(void **state)
+{
+    (void)state;
+    /* Noise holds all 256 cells beside each other; few levels put nodes on the isovalue. 3 nodes are the least with an
+     * inside. */
+    static const size_t sizes[][3] = {{24, 17, 19}, {3, 3, 3}, {64, 5, 4}, {4, 5, 64}, {7, 64, 3}};
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        struct mesh_field field = field_random(sizes[seed % 5], seed, seed % 3 == 0 ? 0 : seed % 3 == 1 ? 4 : 2, -1);
+        struct mesh *mesh = surface_of(&field, seed % 3 == 0 ? 0.5 : 1);
+        struct mesh_measure measure;
+        assert_int_equal(open_edges(mesh, &field), 0);
+        assert_int_equal(mesh_measure(&measure, mesh), 0);
+        assert_true(measure.closed);
+        assert_true(measure.volume >= 0);
+        assert_int_equal(measure.euler % 2, 0);
+        mesh_free(mesh);
+        field_free(&field);
+    }
+}
+
+static void at_the_border_surfaces_are_open_and_nowhere_else(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 12; seed++) {
+        struct mesh_field field = field_random((const size_t[3]){13, 17, 11}, seed, seed % 2 ? 3 : 0, NAN);
+        struct mesh *mesh = surface_of(&field, seed % 2 ? 1 : 0.5);
+        struct mesh_measure measure;
+        assert_true(open_edges(mesh, &field) > 0);
+        assert_int_equal(mesh_measure(&measure, mesh), 0);
+        assert_false(measure.closed);
+        mesh_free(mesh);
+        field_free(&field);
+    }
+}
+
+/* ---- measures ---- */
+
+/* Relative errors of area and volume at spacings that halve. Chords of h on a curvature 1 / r lie h^2 / 8 r under it:
+ * errors fall by 4 with the spacing, and are some h^2. */
+static void converges(double (*value)(const double at[3]), double area, double volume, int64_t euler, double smallest)
+{
+    double before[2] = {0, 0};
+    for (size_t nodes = 17; nodes <= 65; nodes = 2 * nodes - 1) {
+        struct mesh_field field = field_make(nodes, -1.53, 1.53, value);
+        struct mesh *mesh = surface_of(&field, 0);
+        struct mesh_measure measure;
+        assert_int_equal(mesh_measure(&measure, mesh), 0);
+        assert_true(measure.closed);
+        assert_int_equal(measure.euler, euler);
+        assert_int_equal(measure.pieces, 1);
+        const double h = field.spacing[0] / smallest, error[2] = {1 - measure.area / area, 1 - measure.volume / volume};
+        for (int i = 0; i < 2; i++) {
+            assert_true(error[i] > 0 && error[i] < h * h);
+            /* 4 in the limit. */
+            assert_true(nodes == 17 || error[i] < before[i] / 3);
+            before[i] = error[i];
+        }
+        mesh_free(mesh);
+        field_free(&field);
+    }
+}
+
+static void spheres_and_tori_converge(void **state)
+{
+    (void)state;
+    const double pi = 3.14159265358979;
+    converges(ball, 4 * pi, 4 * pi / 3, 2, 1);
+    converges(torus, 4 * pi * pi * 0.4, 2 * pi * pi * 0.16, 0, 0.4);
+}
+
+static void normals_and_corners_look_outwards(void **state)
+{
+    (void)state;
+    struct mesh_field field = field_make(61, -1.5, 1.5, ball);
+    struct mesh *mesh = surface_of(&field, 0);
+    for (size_t v = 0; v < mesh->vertices; v++) {
+        const struct mesh_vertex *vertex = &mesh->vertex[v];
+        double along = 0, length = 0;
+        for (int d = 0; d < 3; d++) {
+            along += (double)vertex->normal[d] * (double)vertex->at[d];
+            length += (double)vertex->normal[d] * (double)vertex->normal[d];
+        }
+        /* Central differences of r err by h^2 / 6 r^2 = 4e-4; the sphere's vertices lie within h^2 / 8 of it. */
+        assert_true(along > 0.999 && along < 1.001);
+        assert_true(fabs(length - 1) < 1e-6);
+    }
+    for (size_t t = 0; t < mesh->triangles; t++) {
+        const float *at[3];
+        double out = 0;
+        for (int i = 0; i < 3; i++)
+            at[i] = mesh->vertex[mesh->corner[t][i]].at;
+        for (int d = 0; d < 3; d++) {
+            const int e = (d + 1) % 3, f = (d + 2) % 3;
+            out += (double)at[0][d] * (((double)at[1][e] - (double)at[0][e]) * ((double)at[2][f] - (double)at[0][f]) -
+                                       ((double)at[1][f] - (double)at[0][f]) * ((double)at[2][e] - (double)at[0][e]));
+        }
+        assert_true(out >= 0);
+    }
+    mesh_free(mesh);
+    field_free(&field);
+}
+
+static void diagonal_neighbours_are_apart(void **state)
+{
+    (void)state;
+    struct mesh_measure measure;
+    for (int hole = 0; hole < 2; hole++) {
+        float value[6 * 6 * 6];
+        struct mesh_field field = {{6, 6, 6}, {0, 0, 0}, {1, 1, 1}, value};
+        for (int i = 0; i < 6 * 6 * 6; i++) {
+            bool border = false;
+            for (int part = i, d = 0; d < 3; d++, part /= 6)
+                border = border || part % 6 == 0 || part % 6 == 5;
+            value[i] = hole && !border ? 1 : 0;
+        }
+        /* Nodes (2, 2, 2) and (3, 3, 2), which share a face of a cell. */
+        value[(2 * 6 + 2) * 6 + 2] = value[(2 * 6 + 3) * 6 + 3] = hole ? 0 : 1;
+        struct mesh *mesh = surface_of(&field, 0.5);
+        assert_int_equal(open_edges(mesh, &field), 0);
+        assert_int_equal(mesh_measure(&measure, mesh), 0);
+        /* Alone each is a ball of its own; as holes the two are one, in a block. */
+        assert_int_equal(measure.pieces, 2);
+        assert_int_equal(measure.euler, 4);
+        /* An octahedron of half a spacing: 4/3 (1/2)^3 each. */
+        if (!hole)
+            assert_true(fabs(measure.volume - 2.0 / 6) < 1e-6);
+        mesh_free(mesh);
+    }
+}
+
+static void nodes_of_the_isovalue_are_inside(void **state)
+{
+    (void)state;
+    /* A block of 3 x 3 x 3 nodes of just the isovalue, in a field 1 lower: its surface goes through these nodes. */
+    float value[7 * 7 * 7];
+    struct mesh_field field = {{7, 7, 7}, {0, 0, 0}, {0.5, 1, 2}, value};
+    for (int i = 0; i < 7 * 7 * 7; i++) {
+        bool inside = true;
+        for (int part = i, d = 0; d < 3; d++, part /= 7)
+            inside = inside && part % 7 >= 2 && part % 7 <= 4;
+        value[i] = inside ? 3 : 2;
+    }
+    struct mesh *mesh = surface_of(&field, 3);
+    struct mesh_measure measure;
+    assert_int_equal(mesh_measure(&measure, mesh), 0);
+    assert_true(measure.closed);
+    assert_int_equal(measure.euler, 2);
+    /* A box of 1 x 2 x 4. */
+    assert_true(fabs(measure.volume - 8) < 1e-6);
+    assert_true(fabs(measure.area - 2 * (2 + 4 + 8)) < 1e-6);
+    mesh_free(mesh);
+}
+
+static void no_surface_is_no_failure(void **state)
+{
+    (void)state;
+    for (int full = 0; full < 2; full++) {
+        struct mesh_field field = field_random((const size_t[3]){9, 8, 7}, 1, 0, NAN);
+        struct mesh *mesh = surface_of(&field, full ? -1 : 2);
+        struct mesh_measure measure;
+        assert_int_equal(mesh->triangles + mesh->vertices, 0);
+        assert_int_equal(mesh_measure(&measure, mesh), 0);
+        assert_true(measure.closed && measure.area == 0 && measure.volume == 0 && measure.pieces == 0);
+        mesh_free(mesh);
+        field_free(&field);
+    }
+    struct mesh_field flat = field_random((const size_t[3]){9, 1, 7}, 1, 0, NAN);
+    struct mesh *mesh = surface_of(&flat, 0.5);
+    assert_int_equal(mesh->triangles + mesh->vertices, 0);
+    mesh_free(mesh);
+    field_free(&flat);
+}
+
+/* ---- failures ---- */
+
+static void what_is_not_finite_is_told_with_its_place(void **state)
+{
+    (void)state;
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+    for (int i = 0; i < 3; i++) {
+        struct mesh_field field = field_random((const size_t[3]){9, 8, 7}, 1, 0, NAN);
+        float *value = (float *)(uintptr_t)field.value;
+        value[(4 * 8 + 3) * 9 + 2] = bad[i];
+        value[(5 * 8 + 3) * 9 + 2] = NAN;
+        struct mesh *mesh = NULL;
+        assert_int_equal(mesh_surface(&mesh, &field, 0.5, &plain), ERR_BAD_PARAMETER);
+        assert_non_null(strstr(err_last()->text, "node (2, 3, 4)"));
+        assert_null(mesh);
+        field_free(&field);
+    }
+    struct mesh_field field = field_random((const size_t[3]){9, 8, 7}, 1, 0, NAN);
+    struct mesh *mesh = NULL;
+    assert_int_equal(mesh_surface(&mesh, &field, NAN, &plain), ERR_BAD_PARAMETER);
+    field_free(&field);
+}
+
+/* Stops at the call number *left. */
+static int stop(void *context, double done)
+{
+    assert_true(done >= 0 && done <= 1);
+    return --*(int *)context == 0;
+}
+
+static void it_is_stopped_and_limited(void **state)
+{
+    (void)state;
+    struct mesh_field field = field_random((const size_t[3]){40, 40, 40}, 1, 0, -1);
+    struct mesh *mesh = NULL;
+    for (int calls = 1; calls <= 2; calls++) {
+        int left = calls;
+        const struct mesh_watch watch = {.threads = 1, .progress = stop, .context = &left};
+        assert_int_equal(mesh_surface(&mesh, &field, 0.5, &watch), ERR_CANCELED);
+        assert_null(mesh);
+    }
+    mesh = surface_of(&field, 0.5);
+    const uint64_t bytes = mesh->vertices * sizeof *mesh->vertex + mesh->triangles * sizeof *mesh->corner;
+    mesh_free(mesh);
+    mesh = NULL;
+    struct mesh_watch watch = {.threads = 1, .most_bytes = bytes - 1};
+    assert_int_equal(mesh_surface(&mesh, &field, 0.5, &watch), ERR_NO_MEMORY);
+    assert_int_equal(err_last()->required, bytes);
+    watch.most_bytes = bytes;
+    assert_int_equal(mesh_surface(&mesh, &field, 0.5, &watch), 0);
+    mesh_free(mesh);
+    field_free(&field);
+}
+
+static void threads_do_not_change_it(void **state)
+{
+    (void)state;
+    struct mesh_field field = field_random((const size_t[3]){40, 30, 20}, 7, 0, NAN);
+    struct mesh *one = NULL, *many = NULL;
+    assert_int_equal(mesh_surface(&one, &field, 0.5, &(struct mesh_watch){.threads = 1}), 0);
+    for (int threads = 2; threads <= 8; threads += 3) {
+        assert_int_equal(mesh_surface(&many, &field, 0.5, &(struct mesh_watch){.threads = threads}), 0);
+        assert_int_equal(many->vertices, one->vertices);
+        assert_int_equal(many->triangles, one->triangles);
+        assert_memory_equal(many->vertex, one->vertex, one->vertices * sizeof *one->vertex);
+        assert_memory_equal(many->corner, one->corner, one->triangles * sizeof *one->corner);
+        mesh_free(many);
+    }
+    mesh_free(one);
+    field_free(&field);
+}
+
+/* ---- files ---- */
+
+static int file_of(const struct mesh *mesh, enum mesh_format format)
+{
+    uint64_t most;
+    const int fd = memfd_create("mesh", 0);
+    assert_true(fd >= 0);
+    assert_int_equal(mesh_write(mesh, format, fd), 0);
+    assert_true(mesh_file_most(mesh->vertices, mesh->triangles, format, &most));
+    assert_true((uint64_t)lseek(fd, 0, SEEK_END) <= most);
+    assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
+    return fd;
+}
+
+static void ply_comes_back(void **state)
+{
+    (void)state;
+    struct mesh_field field = field_random((const size_t[3]){20, 21, 22}, 3, 0, -1);
+    struct mesh *mesh = surface_of(&field, 0.5), *back = NULL;
+    const int fd = file_of(mesh, MESH_PLY);
+    assert_int_equal(mesh_read_ply(&back, fd), 0);
+    assert_int_equal(back->vertices, mesh->vertices);
+    assert_int_equal(back->triangles, mesh->triangles);
+    assert_memory_equal(back->vertex, mesh->vertex, mesh->vertices * sizeof *mesh->vertex);
+    assert_memory_equal(back->corner, mesh->corner, mesh->triangles * sizeof *mesh->corner);
+    mesh_free(back);
+    close(fd);
+    mesh_free(mesh);
+    field_free(&field);
+}
+
+static void damaged_ply_is_refused(void **state)
+{
+    (void)state;
+    struct mesh_field field = field_random((const size_t[3]){5, 5, 5}, 3, 0, -1);
+    struct mesh *mesh = surface_of(&field, 0.5), *back = NULL;
+    const int fd = file_of(mesh, MESH_PLY);
+    char bytes[1 << 16];
+    const ssize_t length = pread(fd, bytes, sizeof bytes, 0);
+    assert_true(length > 0);
+    const ptrdiff_t head = strstr(bytes, "end_header\n") + 11 - bytes;
+    const float nan = NAN, long_normal = 2;
+    const uint32_t beyond = (uint32_t)mesh->vertices;
+    const struct {
+        ptrdiff_t at;
+        const void *with;
+        size_t count;
+    } damage[] = {
+        {0, "plx", 3},
+        {strstr(bytes, "element vertex ") + 15 - bytes, "9", 1},
+        {strstr(bytes, "element face ") + 13 - bytes, "9", 1},
+        {strstr(bytes, "property float y") - bytes, "q", 1},
+        {head, &nan, 4},
+        {head + 12, &long_normal, 4},
+        {length - 13, "\4", 1},
+        {length - 4, &beyond, 4},
+    };
+    for (size_t i = 0; i < sizeof damage / sizeof *damage; i++) {
+        assert_int_equal(pwrite(fd, damage[i].with, damage[i].count, damage[i].at), damage[i].count);
+        assert_int_equal(mesh_read_ply(&back, fd), ERR_MALFORMED_FILE);
+        assert_int_equal(pwrite(fd, bytes, (size_t)length, 0), length);
+        assert_int_equal(mesh_read_ply(&back, fd), 0);
+        mesh_free(back);
+        back = NULL;
+    }
+    assert_int_equal(ftruncate(fd, length - 1), 0);
+    assert_int_equal(mesh_read_ply(&back, fd), ERR_MALFORMED_FILE);
+    assert_int_equal(ftruncate(fd, 0), 0);
+    assert_int_equal(mesh_read_ply(&back, fd), ERR_MALFORMED_FILE);
+    assert_null(back);
+    close(fd);
+    mesh_free(mesh);
+    field_free(&field);
+}
+
+static void obj_and_stl_hold_the_same(void **state)
+{
+    (void)state;
+    struct mesh_field field = field_make(9, -1.5, 1.5, ball);
+    struct mesh *mesh = surface_of(&field, 0);
+    FILE *obj = fdopen(file_of(mesh, MESH_OBJ), "r"), *stl = fdopen(file_of(mesh, MESH_STL), "r");
+    char line[256];
+    size_t v = 0, n = 0, t = 0;
+    float at[3];
+    while (fgets(line, sizeof line, obj)) {
+        unsigned corner[3];
+        if (sscanf(line, "v %f %f %f", at, at + 1, at + 2) == 3) {
+            assert_memory_equal(at, mesh->vertex[v++].at, sizeof at);
+        } else if (sscanf(line, "vn %f %f %f", at, at + 1, at + 2) == 3) {
+            for (int d = 0; d < 3; d++)
+                assert_true(fabsf(at[d] - mesh->vertex[n].normal[d]) < 1e-6f);
+            n++;
+        } else if (sscanf(line, "f %u//%*u %u//%*u %u//%*u", corner, corner + 1, corner + 2) == 3) {
+            for (int i = 0; i < 3; i++)
+                assert_int_equal(corner[i], mesh->corner[t][i] + 1);
+            t++;
+        }
+    }
+    assert_true(v == mesh->vertices && n == v && t == mesh->triangles);
+    uint32_t count;
+    assert_int_equal(fseek(stl, 80, SEEK_SET), 0);
+    assert_int_equal(fread(&count, sizeof count, 1, stl), 1);
+    assert_int_equal(count, mesh->triangles);
+    for (t = 0; t < count; t++) {
+        float value[12];
+        uint16_t nothing;
+        assert_int_equal(fread(value, sizeof value, 1, stl), 1);
+        assert_int_equal(fread(&nothing, sizeof nothing, 1, stl), 1);
+        double out = 0;
+        for (int d = 0; d < 3; d++)
+            out += (double)value[d] * (double)mesh->vertex[mesh->corner[t][0]].normal[d];
+        /* Of triangles of 0.4 on a radius of 1. */
+        assert_true(out > 0.7);
+        for (int i = 0; i < 3; i++)
+            assert_memory_equal(value + 3 + 3 * i, mesh->vertex[mesh->corner[t][i]].at, 3 * sizeof(float));
+    }
+    assert_int_equal(fgetc(stl), EOF);
+    fclose(obj);
+    fclose(stl);
+    mesh_free(mesh);
+    field_free(&field);
+}
+
+/* Pixels that are not white, as a part of all. */
+static double drawn(const struct mesh *mesh, int *width, int *height)
+{
+    FILE *file = fdopen(file_of(mesh, MESH_PNG), "r");
+    png_image png = {.version = PNG_IMAGE_VERSION};
+    assert_true(png_image_begin_read_from_stdio(&png, file));
+    png.format = PNG_FORMAT_RGB;
+    uint8_t *rgb = malloc(PNG_IMAGE_SIZE(png));
+    assert_true(png_image_finish_read(&png, NULL, rgb, 0, NULL));
+    *width = (int)png.width;
+    *height = (int)png.height;
+    size_t dark = 0, pixels = (size_t)png.width * png.height;
+    for (size_t i = 0; i < pixels; i++)
+        dark += rgb[3 * i] < 255 || rgb[3 * i + 1] < 255 || rgb[3 * i + 2] < 255;
+    free(rgb);
+    fclose(file);
+    return (double)dark / (double)pixels;
+}
+
+static void the_picture_shows_a_disc(void **state)
+{
+    (void)state;
+    int width, height;
+    struct mesh_field field = field_make(81, -1.5, 1.5, ball);
+    struct mesh *mesh = surface_of(&field, 0);
+    const double part = drawn(mesh, &width, &height);
+    /* A disc of 1024 - 2 * 16 pixels across. Its edge is drawn to a pixel, the polygon's radius to h^2 / 8: 0.5 %. */
+    assert_true(abs(width - 1024) <= 1 && abs(height - 1024) <= 1);
+    assert_true(fabs(part / (3.14159265 / 4 * 992 * 992 / width / height) - 1) < 5e-3);
+    mesh_free(mesh);
+    mesh = surface_of(&field, 9);
+    assert_true(drawn(mesh, &width, &height) == 0);
+    mesh_free(mesh);
+    field_free(&field);
+}
+
+static void a_full_disk_is_told(void **state)
+{
+    (void)state;
+    struct mesh_field field = field_make(41, -1.5, 1.5, ball);
+    struct mesh *mesh = surface_of(&field, 0);
+    const int full = open("/dev/full", O_WRONLY);
+    assert_true(full >= 0);
+    for (int format = 0; format < MESH_FORMATS; format++)
+        assert_int_equal(mesh_write(mesh, (enum mesh_format)format, full), ERR_SPOOL_FULL);
+    close(full);
+    mesh_free(mesh);
+    field_free(&field);
+    uint64_t bytes;
+    assert_false(mesh_file_most(SIZE_MAX / 2, 1, MESH_PLY, &bytes));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_fields_give_closed_surfaces),
+        cmocka_unit_test(at_the_border_surfaces_are_open_and_nowhere_else),
+        cmocka_unit_test(spheres_and_tori_converge),
+        cmocka_unit_test(normals_and_corners_look_outwards),
+        cmocka_unit_test(diagonal_neighbours_are_apart),
+        cmocka_unit_test(nodes_of_the_isovalue_are_inside),
+        cmocka_unit_test(no_surface_is_no_failure),
+        cmocka_unit_test(what_is_not_finite_is_told_with_its_place),
+        cmocka_unit_test(it_is_stopped_and_limited),
+        cmocka_unit_test(threads_do_not_change_it),
+        cmocka_unit_test(ply_comes_back),
+        cmocka_unit_test(damaged_ply_is_refused),
+        cmocka_unit_test(obj_and_stl_hold_the_same),
+        cmocka_unit_test(the_picture_shows_a_disc),
+        cmocka_unit_test(a_full_disk_is_told),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests_name("mesh", tests, NULL, NULL);
+}

@@ -166,8 +166,7 @@ class Daemon:
                                 "--state-dir", self.state]
         for name, value in self.options.items():
             words += ["--" + name.replace("_", "-"), str(value)]
-        # Appended to: the daemon shares this file's offset, and would write where read_log() reads.
-        self.stderr = tempfile.TemporaryFile("a+b")
+        self.stderr = tempfile.TemporaryFile()
         self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=self.stderr, stderr=self.stderr,
                                         env=self.environment)
         self.port = None
@@ -190,8 +189,8 @@ class Daemon:
         raise AssertionError(f"mrirecond was not ready after {SLOW} s; /readyz said {answer}:\n{self.read_log()}")
 
     def read_log(self):
-        self.stderr.seek(0)
-        return self.stderr.read().decode(errors="replace")
+        # By pread(): the daemon shares the offset of this file, and would write where a seek() has put it.
+        return os.pread(self.stderr.fileno(), os.fstat(self.stderr.fileno()).st_size, 0).decode(errors="replace")
 
     def clean(self):
         if self.own_state:

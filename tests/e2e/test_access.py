@@ -598,7 +598,8 @@ def many_reloads():
                 with open(f"/proc/{self.process.pid}/statm") as file:
                     return int(file.read().split()[1]) * 4096
 
-        frees = {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=1"}  # else a sanitizer keeps what was freed
+        # Else a sanitizer keeps what was freed.
+        frees = {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=0:thread_local_quarantine_size_kb=0"}
         with Encrypted(devices="cpu", tls_certificate=crt, tls_key=key, header_timeout=600, idle_timeout=600, environment=frees) as daemon:
             held = daemon.connected()
             held.request("GET", "/livez")
@@ -613,7 +614,8 @@ def many_reloads():
             same(held.getresponse().status, 200, "status for who is connected with the first certificate")
             held.close()
             daemon.request("GET", "/livez").expect(200)
-            assert grown < 4 << 20, f"300 reloads took {grown >> 10} KiB"
+            # 300 that stay are 6 MiB, and 12 with sanitizers.
+            assert grown < 3 << 20, f"300 reloads took {grown >> 10} KiB"
 
 
 if __name__ == "__main__":

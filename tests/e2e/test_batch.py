@@ -110,16 +110,21 @@ def back_pressure():
     daemon = Daemon(devices="cpu", queue_limit=2, port=free_port())
     with daemon:
         same(set(table(client(daemon, "batch", folder(6), "dcf=given")).values()), {"succeeded"}, "states")
+        daemon.kill()
+        daemon.options["work_reserve"] = "900T"  # nothing is begun: the batch is not over when the daemon is killed
+        daemon.restart(same_port=True)
         where = folder(6)
         running = subprocess.Popen([os.path.join(BIN, "mrirecon"), "batch", where, "dcf=given"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    env=dict(os.environ, MRIRECON_SERVER=daemon.url), text=True)
-        wait_until(lambda: os.path.exists(f"{where}/images/a0.h5"), "the first image")
+        told = running.stderr.readline()
+        assert told.endswith("[queue-full]\n"), told
         daemon.kill()
         said = ""
         while "No server answers" not in said and " broke " not in said:  # a request that was under way
             line = running.stderr.readline()
             assert line, f"the batch ended, having said {said}"
             said += line
+        daemon.options["work_reserve"] = "1M"
         daemon.restart(same_port=True)
         out = running.communicate(timeout=120)
         same(running.returncode, 0, f"exit status, having said {said} {out}")

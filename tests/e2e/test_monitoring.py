@@ -119,13 +119,13 @@ def scrape(daemon):
         config = config.replace("alerts.yml", os.path.join(MONITORING, "alerts.yml"))
         with open(os.path.join(folder, "prometheus.yml"), "w") as file:
             file.write(config)
-        log = open(os.path.join(folder, "log"), "w+")
+        log = open(os.path.join(folder, "log"), "w")
         process = subprocess.Popen([tool("prometheus"), f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data",
                                     "--web.listen-address=127.0.0.1:0"], stdout=log, stderr=log)
         try:
             def address():
-                log.seek(0)
-                found = re.search(r"Listening on\"? address=(\S+)", log.read())
+                with open(log.name) as written:
+                    found = re.search(r"Listening on\"? address=(\S+)", written.read())
                 return found and found.group(1)
 
             where = wait_until(address, "Prometheus to listen")

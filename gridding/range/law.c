@@ -102,6 +102,12 @@ static int check_params(const struct range_law_params *p)
             "An inverse law of power %d, 0 below %g and softened by %g cannot be summed: the power is 1 or 3, "
             "and the lengths are 0 or more, the first below the reach of %g.",
             p->power, p->least, p->soft, p->reach);
+    const bool inverse = p->form == RANGE_INVERSE || p->form == RANGE_SHORT;
+    if (!(p->spline >= 0 && p->spline < INFINITY) || (p->spline > 0 && (!inverse || p->soft > 0 || p->least > 0)))
+        return err_set(ERR_BAD_PARAMETER,
+                       "A law softened by a spline of radius %g cannot be summed: the radius is finite, 0 or more, and "
+                       "of an inverse law without another softening.",
+                       p->spline);
     return 0;
 }
 

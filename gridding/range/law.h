@@ -29,6 +29,10 @@ struct range_law_params {
     double soft;  /* >= 0 */
     int power;    /* 1 (potentials), or 3 (what a force is, times the vector to the source) */
     double error; /* that p may have, relative to the function's largest value on [0, 1] */
+    /* > 0, of the last two forms, with least = soft = 0: below this distance 1 / r^power is that of a mass smoothed by
+     * the cubic spline of this radius (J.J. Monaghan, J.C. Lattanzio, Astron. Astrophys. 149, 135, 1985), finite at r =
+     * 0, too. */
+    double spline;
 };
 
 enum { RANGE_DEGREE_MOST = 17 };

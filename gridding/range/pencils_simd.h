@@ -110,6 +110,7 @@ struct scaled {
     float slope;  /* s = 1 + slope r^2 */
     float unit2;  /* r^2 unit2: in units of the scale */
     float least2, soft2;
+    float spline, spline2; /* its radius, and that squared; 0: none */
 };
 
 INLINE struct scaled scaled_law(const struct range_law *law, double scale)
@@ -122,7 +123,9 @@ INLINE struct scaled scaled_law(const struct range_law *law, double scale)
                            (float)(-2 / (p->reach * p->reach * scale * scale)),
                            (float)(1 / (scale * scale)),
                            (float)(p->least * p->least * scale * scale),
-                           (float)(p->soft * p->soft)};
+                           (float)(p->soft * p->soft),
+                           (float)p->spline,
+                           (float)(p->spline * p->spline)};
 }
 
 INLINE vec polynomial(const struct scaled *law, vec s)
@@ -133,6 +136,34 @@ INLINE vec polynomial(const struct scaled *law, vec s)
     return value;
 }
 
+/* 1 / r^power of a mass smoothed by a spline of radius h, where r < h; x = r / h. The integrals of the spline: V.
+ * Springel, N. Yoshida, S.D.M. White, New Astron. 6, 79, 2001, doi:10.1016/S1384-1076(01)00042-2, eq. 71 and its
+ * potential. */
+INLINE vec splined(const struct scaled *law, vec r2, vec root)
+{
+    const vec_int some = r2 > splat(0), inside = r2 < splat(law->spline2);
+    const float unit = 1 / law->spline;
+    const vec x = only(r2 * root, some) * splat(unit), x2 = x * x, over = root * splat(law->spline);
+    vec inner, outer, far = root;
+    if (law->power == 3) {
+        inner = splat(32.0f / 3) + x2 * (splat(32) * x - splat(38.4f));
+        outer = splat(64.0f / 3) - splat(48) * x + splat(38.4f) * x2 - splat(32.0f / 3) * x2 * x -
+                splat(1.0f / 15) * over * over * over;
+        inner *= splat(unit * unit * unit);
+        outer *= splat(unit * unit * unit);
+        far = root * root * root;
+    } else {
+        inner = splat(2.8f) - x2 * (splat(16.0f / 3) - x2 * (splat(9.6f) - splat(6.4f) * x));
+        outer = splat(3.2f) - splat(1.0f / 15) * over -
+                x2 * (splat(32.0f / 3) - x * (splat(16) - x * (splat(9.6f) - splat(32.0f / 15) * x)));
+        inner *= splat(unit);
+        outer *= splat(unit);
+    }
+    const vec_int half = x < splat(0.5f);
+    const vec near = only(inner, half) + only(outer, ~half);
+    return only(near, inside) + only(far, ~inside);
+}
+
 /* The law at squared distances r2. */
 INLINE vec law_at(const struct scaled *law, vec r2, const bool inverse)
 {
@@ -141,6 +172,8 @@ INLINE vec law_at(const struct scaled *law, vec r2, const bool inverse)
         return value;
     const vec softened = r2 * splat(law->unit2) + splat(law->soft2);
     vec root = inverse_root(softened);
+    if (law->spline > 0 && mask_bits(softened < splat(law->spline2)))
+        return law->shorter ? splined(law, softened, root) - value : splined(law, softened, root) * value;
     root = law->power == 3 ? root * root * root : root;
     value = law->shorter ? root - value : root * value;
     return only(value, (softened > splat(0)) & (r2 >= splat(law->least2)));

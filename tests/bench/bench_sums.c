@@ -308,18 +308,19 @@ int main(int argc, char **argv)
     omp_set_num_threads(dev_threads(dev));
     const double force_reach = 1.0;
     struct task potential = {.name = "cutcp", .kind = "grid", .p = problem_make(96, 0.5, 11000, 12, false)};
-    check(range_law_make(&potential.law, &(struct range_law_params){RANGE_INVERSE, 12, 0, 0, 1, 1e-6}, potential_value,
-                         NULL));
+    check(range_law_make(&potential.law, &(struct range_law_params){RANGE_INVERSE, 12, 0, 0, 1, 1e-6, 0},
+                         potential_value, NULL));
     run(&potential, dev, plain_potential);
     struct task blob = {.name = "blob", .kind = "grid", .p = problem_make(128, 0.5, 26000, 2.17 * 1.9, true)};
-    check(range_law_make(&blob.law, &(struct range_law_params){RANGE_RADIAL, 2.17, 0, 0, 0, 1e-5}, blob_value, NULL));
+    check(
+        range_law_make(&blob.law, &(struct range_law_params){RANGE_RADIAL, 2.17, 0, 0, 0, 1e-5, 0}, blob_value, NULL));
     /* Blobs are not weighted: all values 1. */
     for (size_t i = 0; i < blob.p.count; i++)
         blob.p.value[i] = 1;
     run(&blob, dev, plain_blob);
     struct task force = {.name = "nbody", .kind = "pairs", .p = problem_make(12, 1, 120000, force_reach, false)};
-    check(range_law_make(&force.law, &(struct range_law_params){RANGE_SHORT, force_reach, 0, 0, 3, 1e-5}, force_value,
-                         &force_reach));
+    check(range_law_make(&force.law, &(struct range_law_params){RANGE_SHORT, force_reach, 0, 0, 3, 1e-5, 0},
+                         force_value, &force_reach));
     run(&force, dev, plain_force);
     for (int bins = 20; bins <= 200; bins *= 10) {
         struct task count = {.name = bins == 20 ? "pairs, 20 bins" : "pairs, 200 bins",

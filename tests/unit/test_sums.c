@@ -65,12 +65,12 @@ struct law_case {
     double (*value)(const void *of, double t);
 };
 
-static const struct law_case potential = {"potential", {RANGE_INVERSE, 3.1, 0, 0, 1, 1e-6}, potential_value};
-static const struct law_case blob = {"blob", {RANGE_RADIAL, 2.17, 0, 0, 0, 1e-6}, blob_value};
-static const struct law_case cube = {"blob cut to a cube", {RANGE_SEPARABLE, 2.17, 0, 0, 0, 1e-6}, blob_axis};
-static const struct law_case within = {"count within reach", {RANGE_RADIAL, 1.5, 0, 0, 0, 1e-9}, one_value};
-static const struct law_case force = {"force", {RANGE_SHORT, 2.4, 0, 0.05, 3, 1e-5}, force_value};
-static const struct law_case beyond = {"force beyond", {RANGE_SHORT, 2.4, 0.7, 0, 3, 1e-5}, force_value};
+static const struct law_case potential = {"potential", {RANGE_INVERSE, 3.1, 0, 0, 1, 1e-6, 0}, potential_value};
+static const struct law_case blob = {"blob", {RANGE_RADIAL, 2.17, 0, 0, 0, 1e-6, 0}, blob_value};
+static const struct law_case cube = {"blob cut to a cube", {RANGE_SEPARABLE, 2.17, 0, 0, 0, 1e-6, 0}, blob_axis};
+static const struct law_case within = {"count within reach", {RANGE_RADIAL, 1.5, 0, 0, 0, 1e-9, 0}, one_value};
+static const struct law_case force = {"force", {RANGE_SHORT, 2.4, 0, 0.05, 3, 1e-5, 0}, force_value};
+static const struct law_case beyond = {"force beyond", {RANGE_SHORT, 2.4, 0.7, 0, 3, 1e-5, 0}, force_value};
 
 static struct range_law law_of(const struct law_case *c)
 {
@@ -665,13 +665,16 @@ static void what_cannot_be_summed_is_refused(void **state)
 {
     (void)state;
     struct range_law law, separable = law_of(&cube);
-    const struct range_law_params good = {RANGE_INVERSE, 2, 0, 0, 1, 1e-6};
+    const struct range_law_params good = {RANGE_INVERSE, 2, 0, 0, 1, 1e-6, 0};
     struct range_law_params bad = good;
     bad.reach = NAN;
     refused(range_law_make(&law, &bad, potential_value, NULL), "reach");
     bad = good;
     bad.power = 2;
     refused(range_law_make(&law, &bad, potential_value, NULL), "power 2");
+    bad = good;
+    bad.soft = bad.spline = 0.1;
+    refused(range_law_make(&law, &bad, potential_value, NULL), "spline of radius 0.1");
     refused(range_law_make(&law, &good, pole, NULL), "not finite");
     refused(range_law_make(&law, &good, corner, NULL), "degree 17");
     struct dev *dev;

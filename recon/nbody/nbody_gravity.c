@@ -1,0 +1,302 @@
+#include "recon/nbody/nbody_gravity.h"
+
+#include "gridding/base/err.h"
+#include "gridding/range/sums.h"
+#include "recon/nbody/nbody_mesh.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Of the window: cells between the open mesh's edge and the box. SMOOTH: beyond so many r_s the mesh's kernel is 1 / r.
+ */
+enum { MARGIN = NBODY_WINDOW / 2 + 1, SMOOTH = 8, FIELDS = 4 };
+
+/* Spline softening: the radius of the smoothed mass, in eps. */
+#define SPLINE 2.8
+
+#define ROOT_PI  1.7724538509055160273
+#define DIAGONAL 1.7320508075688772935
+
+struct nbody_gravity {
+    struct dev *dev;
+    struct nbody_setup setup;
+    size_t count;
+    double heaviest, total;  /* total: of masses over the heaviest */
+    struct nbody_mesh *mesh; /* NULL: pairs alone */
+    int mesh_cells;          /* of the mesh: more than the box's in open space */
+    float *mass, *at;        /* at[count][3]; in units of the frame, as what follows */
+    float *near, *far;       /* near[FIELDS][count]: sums over pairs; far: the mesh's fields */
+};
+
+/* Where the box lies: what is computed is in units of its side, and of the heaviest mass. */
+struct frame {
+    double origin[3], side;
+};
+
+/* ---- laws ---- */
+
+/* Of a split: 1 / 2 r_s, and the reach. */
+struct split {
+    double a, reach;
+};
+
+/* erf(u) / r. */
+static double far_potential(const void *of, double t)
+{
+    const struct split *s = of;
+    const double r = s->reach * sqrt(1 - t), u = s->a * r, v = u * u;
+    if (u < 0.02)
+        return 2 / ROOT_PI * s->a * (1 - v / 3 + v * v / 10);
+    return erf(u) / r;
+}
+
+/* (1 - w(u)) / r^3. */
+static double far_force(const void *of, double t)
+{
+    const struct split *s = of;
+    const double r = s->reach * sqrt(1 - t), u = s->a * r, v = u * u;
+    if (u < 0.2)
+        return 4 / (3 * ROOT_PI) * s->a * s->a * s->a * (1 - v * (3.0 / 5 - v * (3.0 / 14 - v * (1.0 / 18 - v / 88))));
+    return (erf(u) - 2 / ROOT_PI * u * exp(-v)) / (r * r * r);
+}
+
+static double one(const void *of, double t)
+{
+    (void)of;
+    (void)t;
+    return 1;
+}
+
+/* The law of pairs, of forces (power 3) or potentials (1), in units of the frame. */
+static int pair_law(const struct nbody_gravity *gravity, const struct frame *frame, int power, struct range_law *law)
+{
+    const struct nbody_setup *setup = &gravity->setup;
+    const double eps = setup->eps / frame->side, cell = 1.0 / setup->mesh;
+    struct range_law_params params = {.form = RANGE_INVERSE,
+                                      .power = power,
+                                      .soft = setup->softening == NBODY_PLUMMER ? eps : 0,
+                                      .spline = setup->softening == NBODY_SPLINE ? SPLINE * eps : 0,
+                                      .error = 1e-6};
+    if (setup->method == NBODY_DIRECT || setup->law == NBODY_CUT) {
+        params.reach = setup->method == NBODY_DIRECT ? 1.01 * DIAGONAL : setup->cutoff / frame->side;
+        return range_law_make(law, &params, one, NULL);
+    }
+    params.form = RANGE_SHORT;
+    params.reach = setup->cutoff * setup->split * cell;
+    params.error = setup->law == NBODY_ERFC ? 1e-6 : 1.5e-3;
+    const struct split split = {0.5 / (setup->split * cell), params.reach};
+    return range_law_make(law, &params, power == 3 ? far_force : far_potential, &split);
+}
+
+/* ---- the object ---- */
+
+/* Cells of the mesh around open space, so that no image of a cut kernel reaches the box. */
+static double open_reach(const struct nbody_setup *setup)
+{
+    return DIAGONAL * setup->mesh + SMOOTH * setup->split;
+}
+
+static int mesh_cells(const struct nbody_setup *setup)
+{
+    return setup->periodic
+               ? setup->mesh
+               : nbody_mesh_round((int)ceil(setup->mesh + 2 * MARGIN + open_reach(setup) + SMOOTH * setup->split));
+}
+
+int64_t nbody_gravity_bytes(const struct nbody_setup *setup, size_t count)
+{
+    /* Floats of this object; and of the two sets of bins positions, places, bins and double sums. */
+    enum { BODY = (1 + 3 + 2 * FIELDS) * 4 + 2 * (3 * 4 + 4 + 4 * 4) + 24 + 4 };
+    if (count > INT64_MAX / 4 / BODY)
+        return -1;
+    return (int64_t)count * BODY + (setup->method == NBODY_P3M ? nbody_mesh_bytes(mesh_cells(setup)) : 0);
+}
+
+int nbody_gravity_create(struct nbody_gravity **out, struct dev *dev, const struct nbody_setup *setup, size_t count,
+                         const double *mass)
+{
+    struct nbody_gravity *gravity = calloc(1, sizeof *gravity);
+    if (!gravity)
+        return err_no_memory("bodies");
+    *gravity = (struct nbody_gravity){.dev = dev, .setup = *setup, .count = count};
+    for (size_t i = 0; i < count; i++)
+        gravity->heaviest = fmax(gravity->heaviest, mass[i]);
+    gravity->mass = malloc((count + 1) * sizeof *gravity->mass);
+    gravity->at = malloc((count + 1) * 3 * sizeof *gravity->at);
+    gravity->near = malloc((count + 1) * FIELDS * sizeof *gravity->near);
+    gravity->far = setup->method == NBODY_P3M ? malloc((count + 1) * FIELDS * sizeof *gravity->far) : NULL;
+    int rc = gravity->mass && gravity->at && gravity->near && (gravity->far || setup->method != NBODY_P3M)
+                 ? 0
+                 : err_no_memory("%zu bodies", count);
+    for (size_t i = 0; i < count && rc == 0; i++) {
+        gravity->mass[i] = gravity->heaviest > 0 ? (float)(mass[i] / gravity->heaviest) : 0;
+        gravity->total += (double)gravity->mass[i];
+    }
+    gravity->mesh_cells = mesh_cells(setup);
+    if (rc == 0 && setup->method == NBODY_P3M)
+        rc = nbody_mesh_create(&gravity->mesh, dev, gravity->mesh_cells, setup->split,
+                               setup->periodic ? 0 : open_reach(setup));
+    if (rc == 0)
+        *out = gravity;
+    else
+        nbody_gravity_free(gravity);
+    return rc;
+}
+
+void nbody_gravity_free(struct nbody_gravity *gravity)
+{
+    if (!gravity)
+        return;
+    nbody_mesh_free(gravity->mesh);
+    free(gravity->mass);
+    free(gravity->at);
+    free(gravity->near);
+    free(gravity->far);
+    free(gravity);
+}
+
+/* ---- an evaluation ---- */
+
+/* The cube around bodies of open space. Its side and place move in steps, so that r_s stays while the bodies move a
+ * little. */
+static struct frame frame_around(size_t count, const double (*at)[3])
+{
+    struct frame frame = {.side = 1};
+    double low[3], high[3], longest = 0;
+    for (int d = 0; d < 3; d++) {
+        low[d] = count ? at[0][d] : 0;
+        high[d] = low[d];
+        for (size_t i = 0; i < count; i++) {
+            low[d] = fmin(low[d], at[i][d]);
+            high[d] = fmax(high[d], at[i][d]);
+        }
+        longest = fmax(longest, high[d] - low[d]);
+    }
+    if (longest > 0)
+        frame.side = exp2(ceil(4 * log2(1.02 * longest)) / 4);
+    for (int d = 0; d < 3; d++)
+        frame.origin[d] = rint((low[d] + high[d]) / 2 / frame.side * 64) / 64 * frame.side - frame.side / 2;
+    return frame;
+}
+
+static void place(struct nbody_gravity *gravity, const struct frame *frame, const double (*at)[3])
+{
+    for (size_t i = 0; i < gravity->count; i++)
+        for (int d = 0; d < 3; d++) {
+            double x = (at[i][d] - frame->origin[d]) / frame->side;
+            gravity->at[3 * i + (size_t)d] = (float)(gravity->setup.periodic ? x - floor(x) : x);
+        }
+}
+
+static struct range_box box_of(const struct nbody_gravity *gravity, bool mesh)
+{
+    const struct nbody_setup *setup = &gravity->setup;
+    const int cells = mesh ? gravity->mesh_cells : setup->mesh;
+    struct range_box box = {.dim = 3};
+    for (int d = 0; d < 3; d++) {
+        box.cells[d] = cells;
+        box.spacing[d] = 1.0 / setup->mesh;
+        box.origin[d] = mesh && !setup->periodic ? -(double)MARGIN / setup->mesh : 0;
+        box.periodic[d] = setup->periodic;
+    }
+    return box;
+}
+
+static int stopped(const struct nbody_poll *poll)
+{
+    return poll && poll->stop && poll->stop(poll->context)
+               ? err_set(ERR_CANCELED, "The job was canceled while it was running.")
+               : 0;
+}
+
+static int sum_pairs(struct nbody_gravity *gravity, const struct frame *frame, const struct range_points *points,
+                     bool potential, const struct nbody_poll *poll)
+{
+    struct range_law law;
+    int rc = pair_law(gravity, frame, 3, &law);
+    if (rc == 0)
+        rc = range_pairs(points, points, &law, true, 1, gravity->mass, gravity->near);
+    if (rc == 0)
+        rc = stopped(poll);
+    if (rc == 0 && potential)
+        rc = pair_law(gravity, frame, 1, &law);
+    if (rc == 0 && potential)
+        rc = range_pairs(points, points, &law, false, 1, gravity->mass, gravity->near + 3 * gravity->count);
+    return rc == 0 ? stopped(poll) : rc;
+}
+
+static int sum_mesh(struct nbody_gravity *gravity, const struct range_points *near, const struct nbody_poll *poll)
+{
+    const double cell = 1.0 / gravity->setup.mesh;
+    struct range_points *own = NULL;
+    int rc = 0;
+    if (!gravity->setup.periodic) {
+        const struct range_box box = box_of(gravity, true);
+        rc = range_points_create(&own, gravity->dev, &box, NBODY_WINDOW * cell, gravity->count, gravity->at, NULL);
+    }
+    if (rc == 0)
+        rc = nbody_mesh_fields(gravity->mesh, own ? own : near, cell, gravity->mass, gravity->far,
+                               poll ? poll->stop : NULL, poll ? poll->context : NULL);
+    range_points_free(own);
+    return rc;
+}
+
+/* The potential of a body by the mesh less its own; of all by the background that makes the mean 0. */
+static double mesh_correction(const struct nbody_gravity *gravity, double mass)
+{
+    const double split = gravity->setup.split / gravity->setup.mesh;
+    return mass / (ROOT_PI * split) + (gravity->setup.periodic ? 4 * M_PI * gravity->total * split * split : 0);
+}
+
+static int collect(const struct nbody_gravity *gravity, const struct frame *frame, double (*acceleration)[3],
+                   double *potential)
+{
+    const struct nbody_setup *setup = &gravity->setup;
+    const double mesh = setup->mesh, unit = setup->g * gravity->heaviest / frame->side;
+    for (size_t i = 0; i < gravity->count; i++) {
+        double sum = 0;
+        for (size_t d = 0; d < 3; d++) {
+            const size_t at = d * gravity->count + i;
+            const double far = gravity->mesh ? (double)gravity->far[at] * mesh * mesh : 0;
+            acceleration[i][d] = unit / frame->side * ((double)gravity->near[at] + far);
+            sum += acceleration[i][d];
+        }
+        if (potential) {
+            const size_t at = 3 * gravity->count + i;
+            potential[i] = -(double)gravity->near[at];
+            if (gravity->mesh)
+                potential[i] += (double)gravity->far[at] * mesh + mesh_correction(gravity, (double)gravity->mass[i]);
+            potential[i] *= unit;
+            sum += potential[i];
+        }
+        if (!isfinite(sum))
+            return err_set(ERR_BAD_PARAMETER,
+                           "The force on body %zu is no number: another lies so near that single precision cannot "
+                           "hold it. Give parameter softening a larger value.",
+                           i);
+    }
+    return 0;
+}
+
+int nbody_gravity_evaluate(struct nbody_gravity *gravity, const double (*at)[3], double (*acceleration)[3],
+                           double *potential, const struct nbody_poll *poll)
+{
+    const struct nbody_setup *setup = &gravity->setup;
+    const struct frame frame = setup->periodic ? (struct frame){.side = setup->box} : frame_around(gravity->count, at);
+    const struct range_box box = box_of(gravity, false);
+    struct range_law law;
+    struct range_points *points = NULL;
+    place(gravity, &frame, at);
+    int rc = pair_law(gravity, &frame, 3, &law);
+    if (rc == 0)
+        rc = range_points_create(&points, gravity->dev, &box, law.params.reach, gravity->count, gravity->at, NULL);
+    if (rc == 0)
+        rc = stopped(poll);
+    if (rc == 0)
+        rc = sum_pairs(gravity, &frame, points, potential, poll);
+    if (rc == 0 && gravity->mesh)
+        rc = sum_mesh(gravity, points, poll);
+    range_points_free(points);
+    return rc == 0 ? collect(gravity, &frame, acceleration, potential) : rc;
+}

@@ -1,0 +1,24 @@
+/* nbody_mesh.h: the far part of gravity, on a mesh; the formulas are in nbody_gravity.h. Units: the mesh's cell is
+ * `cell` long, G is 1. */
+#ifndef MRIRECON_NBODY_MESH_H
+#define MRIRECON_NBODY_MESH_H
+
+#include "gridding/range/sums.h"
+
+struct nbody_mesh;
+
+/* A mesh of cells^3 cells; `split`: r_s in cells. reach > 0: of open space, the kernel is cut at this many cells; 0:
+ * periodic. `cells` is nbody_mesh_round()ed. Fails with ERR_NO_MEMORY, ERR_NO_DEVICE. */
+int nbody_mesh_create(struct nbody_mesh **out, struct dev *dev, int cells, double split, double reach);
+void nbody_mesh_free(struct nbody_mesh *mesh);
+int64_t nbody_mesh_bytes(int cells);
+
+/* The window in cells of a side of `cell`: by what masses are spread and fields interpolated. */
+int nbody_mesh_window(struct range_law *law, double cell);
+
+/* fields[4][count]: acceleration x, y, z, and potential, of `points` (in a box of the mesh's cells, each `cell` long)
+ * with masses mass[count]. `stop` (may be NULL) is asked between the parts. Fails with ERR_NO_MEMORY, ERR_CANCELED. */
+int nbody_mesh_fields(struct nbody_mesh *mesh, const struct range_points *points, double cell, const float *mass,
+                      float *fields, int (*stop)(void *context), void *context);
+
+#endif

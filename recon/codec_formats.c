@@ -3,7 +3,9 @@
 
 #include "recon/codec/codec.h"
 #include "recon/image/image.h"
+#include "recon/particle/particles_build.h"
 #include "recon/scan/scan_build.h"
+#include "recon/volume/volume.h"
 
 _Static_assert(sizeof(struct scan_wanted) <= CODEC_WANTED, "A request holds what is wanted of a scan.");
 
@@ -24,9 +26,15 @@ static int npz_decode(int memory, uint64_t most_bytes, const void *file, size_t 
 }
 
 const struct codec_reader codec_readers[] = {
-    {"hdf5", hdf5_decode},
-    {"stream", stream_decode},
-    {"npz", npz_decode},
+    {SCAN_MAGIC, "hdf5", hdf5_decode},
+    {SCAN_MAGIC, "stream", stream_decode},
+    {SCAN_MAGIC, "npz", npz_decode},
+    {PARTICLES_MAGIC, "pqr", particles_pqr_decode},
+    {PARTICLES_MAGIC, "pdb", particles_pdb_decode},
+    {PARTICLES_MAGIC, "xyz", particles_xyz_decode},
+    {PARTICLES_MAGIC, "csv", particles_csv_decode},
+    {PARTICLES_MAGIC, "npy", particles_npy_decode},
+    {PARTICLES_MAGIC, "npz", particles_npz_decode},
     {.format = NULL},
 };
 
@@ -42,6 +50,7 @@ static int image_convert(int in, int format, int out)
 
 const struct codec_converter codec_converters[] = {
     {&image_form, image_convert},
+    {&volume_form, volume_convert},
     {.form = NULL},
 };
 

@@ -4,8 +4,9 @@
 
 #include "recon/recon.h"
 
-/* How uploads of one format are read. */
+/* How uploads of one format are read, into one kind of memory: an .npz file may be a scan or particles. */
 struct codec_reader {
+    uint64_t magic;     /* that the memory begins with, decode_request.magic */
     const char *format; /* as kind_input.name has it */
     /* Make of a file in memory (which may change while it is read: every number is read once) what its kind reads, in
      * the memfd `memory` that can grow to `most_bytes`; it begins with a struct decode_head (recon/codec/decode.h).

@@ -88,7 +88,7 @@ static int upload_decode(const struct codec_upload *upload)
         return err_set(ERR_IO, "The file cannot be mapped (%s).", strerror(errno));
     madvise(file, bytes, MADV_SEQUENTIAL);
     for (const struct codec_reader *reader = codec_readers; reader->format; reader++)
-        if (strncmp(request->format, reader->format, sizeof request->format) == 0)
+        if (request->magic == reader->magic && strncmp(request->format, reader->format, sizeof request->format) == 0)
             return reader->decode(upload->memory, request->most_bytes, file, bytes, request->wanted);
     return err_set(ERR_INTERNAL, "This decoder reads no files of format \"%.*s\".", (int)sizeof request->format,
                    request->format);

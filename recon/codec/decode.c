@@ -43,6 +43,7 @@ int decode_file(int *out, struct decoder *decoder, const struct decode_request *
         .file_bytes = (uint64_t)status.st_size,
         .memory = memory,
         .format = request->format,
+        .magic = request->magic,
         .wanted = request->wanted,
         .wanted_bytes = request->wanted_bytes,
         .limits = *request->limits,

@@ -237,6 +237,7 @@ static int upload_hand_over(const struct process *process, const struct decoder_
 {
     struct codec_request request = {
         .head = {CODEC_REQUEST_MAGIC, CODEC_VERSION},
+        .magic = upload->magic,
         .file_bytes = upload->file_bytes,
         .most_bytes = upload->limits.bytes,
         .heap_bytes = HEAP_BYTES,

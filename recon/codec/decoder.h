@@ -50,6 +50,7 @@ struct decoder_upload {
     uint64_t file_bytes;
     int memory;         /* memfd that receives what is decoded */
     const char *format; /* of a reader in recon/codec_formats.c */
+    uint64_t magic;     /* likewise */
     const void *wanted; /* what is wanted of the file, in the reader's own form; NULL: nothing in particular */
     size_t wanted_bytes;
     struct decode_limits limits; /* .bytes: what the memfd may grow to; .seconds: all of its processor time */

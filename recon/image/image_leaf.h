@@ -3,6 +3,7 @@
 #define MRIRECON_IMAGE_LEAF_H
 
 #include "recon/image/image.h"
+#include "recon/image/picture.h"
 
 /* Write all of `bytes`. Fails as image_put_failed(). */
 int image_put(int fd, const void *bytes, size_t count);
@@ -40,15 +41,9 @@ float image_brightness(const struct image_series *series, size_t pixel);
  * Fails with ERR_NO_MEMORY. */
 int image_window(const struct image_series *series, float *low, float *high);
 
-/* A picture, 8 bits of grey a pixel, rows from the top. `grey` is the caller's. */
-struct image_picture {
-    size_t width, height;
-    uint8_t *grey;
-};
-
-/* All of a series in one picture, at most 4096 pixels across and down. Fails with ERR_NO_MEMORY, ERR_INTERNAL (no
- * pixels). */
-int image_montage(struct image_picture *out, const struct image_series *series);
+/* All of a series in one grey picture, at most 4096 pixels across and down; its pixels are the caller's. Fails with
+ * ERR_NO_MEMORY, ERR_INTERNAL (no pixels). */
+int image_montage(struct picture *out, const struct image_series *series);
 
 /* The writers, one a format. `fd` is at 0. */
 int image_write_h5(const struct image_series *series, int fd);

@@ -252,14 +252,14 @@ static void text_draw(const char *text, uint8_t *corner, size_t stride)
                     corner[bit / 5 * stride + bit % 5] = GREY_TEXT;
 }
 
-static void montage_draw(const struct montage *m, const float window[2], struct image_picture *picture)
+static void montage_draw(const struct montage *m, const float window[2], struct picture *picture)
 {
     char text[CAPTION_LENGTH];
     size_t place[DIMENSIONS], stride = picture->width;
-    memset(picture->grey, GREY_GAP, picture->width * picture->height);
+    memset(picture->pixels, GREY_GAP, picture->width * picture->height);
     for (size_t tile = 0; tile < m->tiles; tile++) {
         size_t row = tile / m->columns, column = tile % m->columns;
-        uint8_t *corner = picture->grey + row * (cell_height(m) + GAP) * stride + column * (m->width + GAP);
+        uint8_t *corner = picture->pixels + row * (cell_height(m) + GAP) * stride + column * (m->width + GAP);
         tile_place(m, row * m->row_step, (m->table ? column : tile) * m->column_step, place);
         caption_print(m, place, text);
         text_draw(text, corner + stride + 1, stride);
@@ -267,7 +267,7 @@ static void montage_draw(const struct montage *m, const float window[2], struct 
     }
 }
 
-int image_montage(struct image_picture *out, const struct image_series *series)
+int image_montage(struct picture *out, const struct image_series *series)
 {
     if (series->count == 0 || series->channels == 0 || image_pixels(series) == 0)
         return err_set(ERR_INTERNAL, "A series without pixels has no picture.");
@@ -283,8 +283,8 @@ int image_montage(struct image_picture *out, const struct image_series *series)
     montage_stretch(&m);
     montage_plan(&m);
     rc = image_window(series, &window[0], &window[1]);
-    struct image_picture picture = {picture_width(&m), picture_height(&m), NULL};
-    if (rc == 0 && !(picture.grey = malloc(picture.width * picture.height)))
+    struct picture picture = {.width = picture_width(&m), .height = picture_height(&m), .channels = 1};
+    if (rc == 0 && !(picture.pixels = malloc(picture.width * picture.height)))
         rc = err_no_memory_bytes(picture.width * picture.height, "a picture of %zu x %zu", picture.width,
                                  picture.height);
     if (rc == 0) {

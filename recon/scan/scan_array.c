@@ -209,7 +209,7 @@ int scan_array_npy(struct scan_array *array, const char *name, const uint8_t *by
 
 /* ---- numbers ---- */
 
-static float real_read(const struct scan_array *array, const uint8_t *from)
+static double real_read(const struct scan_array *array, const uint8_t *from)
 {
     uint32_t word;
     uint64_t long_word;
@@ -219,12 +219,12 @@ static float real_read(const struct scan_array *array, const uint8_t *from)
         memcpy(&word, from, sizeof word);
         word = array->swapped ? __builtin_bswap32(word) : word;
         memcpy(&value, &word, sizeof value);
-        return value;
+        return (double)value;
     }
     memcpy(&long_word, from, sizeof long_word);
     long_word = array->swapped ? __builtin_bswap64(long_word) : long_word;
     memcpy(&long_value, &long_word, sizeof long_value);
-    return (float)long_value;
+    return long_value;
 }
 
 /* Where the item is, and in *step how many bytes later the next along `axis`. */
@@ -244,7 +244,15 @@ void scan_array_reals(const struct scan_array *array, const uint64_t *at, int ax
     size_t step;
     const uint8_t *from = item_at(array, at, axis, &step);
     for (uint64_t i = 0; i < count; i++)
-        to[i * stride] = real_read(array, from + i * step);
+        to[i * stride] = (float)real_read(array, from + i * step);
+}
+
+void scan_array_doubles(const struct scan_array *array, const uint64_t *at, int axis, uint64_t count, double *to)
+{
+    size_t step;
+    const uint8_t *from = item_at(array, at, axis, &step);
+    for (uint64_t i = 0; i < count; i++)
+        to[i] = real_read(array, from + i * step);
 }
 
 void scan_array_complexes(const struct scan_array *array, const uint64_t *at, int axis, uint64_t count, struct c32 *to)
@@ -256,5 +264,5 @@ void scan_array_complexes(const struct scan_array *array, const uint64_t *at, in
         return;
     }
     for (uint64_t i = 0; i < count; i++, from += step)
-        to[i] = (struct c32){real_read(array, from), real_read(array, from + array->real_size)};
+        to[i] = (struct c32){(float)real_read(array, from), (float)real_read(array, from + array->real_size)};
 }

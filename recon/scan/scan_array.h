@@ -26,9 +26,11 @@ bool scan_array_order(struct scan_array *array, bool fortran, uint64_t *items);
  * ERR_HOSTILE_FILE (an array of Python objects). */
 int scan_array_npy(struct scan_array *array, const char *name, const uint8_t *bytes, uint64_t length);
 
-/* Copy `count` items along `axis`, from the one with the indices at[] on, as float32; the reals to every stride-th. */
+/* Copy `count` items along `axis`, from the one with the indices at[] on, as float32, the reals to every
+ * stride-th; or, real ones, as they are. */
 void scan_array_reals(const struct scan_array *array, const uint64_t *at, int axis, uint64_t count, float *to,
                       size_t stride);
+void scan_array_doubles(const struct scan_array *array, const uint64_t *at, int axis, uint64_t count, double *to);
 void scan_array_complexes(const struct scan_array *array, const uint64_t *at, int axis, uint64_t count, struct c32 *to);
 
 /* "2 x 64 x 128", for sentences. */

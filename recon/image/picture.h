@@ -1,0 +1,18 @@
+/* picture.h: pictures of any result, and their PNG files. Host memory. */
+#ifndef MRIRECON_PICTURE_H
+#define MRIRECON_PICTURE_H
+
+#include "gridding/base/num.h"
+
+/* 8 bits a channel, rows from the top, without gaps. The pixels are the caller's. */
+struct picture {
+    size_t width, height;
+    int channels; /* 1: grey, 3: red, green, blue */
+    uint8_t *pixels;
+};
+
+/* Write it to `fd` (a file opened for writing, at 0). Fails with ERR_IO, ERR_SPOOL_FULL, ERR_NO_MEMORY, ERR_INTERNAL.
+ */
+int picture_write_png(const struct picture *picture, int fd);
+
+#endif

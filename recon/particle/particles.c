@@ -1,0 +1,128 @@
+/* Opens flat particles. The process that wrote them read hostile bytes: no number in them is believed. */
+#include "recon/particle/particles.h"
+
+#include "gridding/base/err.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+enum { ALIGNMENT = 64, SEALS = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW };
+
+static int bad(const char *what)
+{
+    return err_set(ERR_DECODER_DIED,
+                   "The decoder returned invalid particles (%s). The file is probably damaged in a way that misled it: "
+                   "write it again, and report the file if other programs can read it.",
+                   what);
+}
+
+static const size_t widths[PARTICLE_COLUMNS] = {
+    [PARTICLE_POSITION] = 3 * sizeof(double), [PARTICLE_VELOCITY] = 3 * sizeof(double),
+    [PARTICLE_CHARGE] = sizeof(double),       [PARTICLE_RADIUS] = sizeof(double),
+    [PARTICLE_MASS] = sizeof(double),         [PARTICLE_ID] = sizeof(uint64_t),
+    [PARTICLE_ELEMENT] = sizeof(uint8_t),
+};
+
+static int header_check(const struct particles_header *h, uint64_t bytes)
+{
+    size_t rows, length, end;
+    if (h->magic != PARTICLES_MAGIC || h->version != PARTICLES_VERSION)
+        return bad("magic number or version");
+    if (h->total_bytes != bytes)
+        return bad("size");
+    if (h->frames < 1 || h->frames > PARTICLES_FRAMES_MOST || h->count < 1 || !size_mul(h->count, h->frames, &rows) ||
+        rows > PARTICLES_MOST)
+        return bad("number of points");
+    for (int c = 0; c < PARTICLE_COLUMNS; c++)
+        if (h->at[c] && (h->at[c] < sizeof *h || h->at[c] % ALIGNMENT || !size_mul(rows, widths[c], &length) ||
+                         !size_add(h->at[c], length, &end) || end > bytes))
+            return bad("a column outside the whole");
+    if (!h->at[PARTICLE_POSITION])
+        return bad("no positions");
+    for (int d = 0; d < 3; d++)
+        if (!isfinite(h->box_low[d]) || !(h->box_length[d] >= 0 && h->box_length[d] < INFINITY))
+            return bad("a box");
+    if (h->box_placed > 1 || h->box_skewed > 1)
+        return bad("a box");
+    for (int i = 0; i < PARTICLES_ATTRIBUTES; i++)
+        if (!isfinite(h->attribute[i]))
+            return bad("an attribute");
+    return 0;
+}
+
+static bool finite_all(const double *value, size_t count)
+{
+    bool finite = true;
+    for (size_t i = 0; value && i < count; i++)
+        finite = finite && isfinite(value[i]);
+    return finite;
+}
+
+static int columns_check(const struct particles *p)
+{
+    const size_t rows = p->frames * p->count;
+    if (!finite_all(p->position, 3 * rows) || !finite_all(p->velocity, 3 * rows) || !finite_all(p->charge, rows) ||
+        !finite_all(p->radius, rows) || !finite_all(p->mass, rows))
+        return bad("a number that is not finite");
+    for (size_t i = 0; p->radius && i < rows; i++)
+        if (p->radius[i] < 0)
+            return bad("a radius");
+    return 0;
+}
+
+static const void *column(const char *base, const struct particles_header *h, enum particle_column which)
+{
+    return h->at[which] ? base + h->at[which] : NULL;
+}
+
+int particles_open(struct particles *out, int fd)
+{
+    struct stat status;
+    if (fstat(fd, &status) != 0)
+        return err_set(ERR_DECODER_DIED, "The decoder's particles cannot be inspected (%s).", strerror(errno));
+    int seals = fcntl(fd, F_GET_SEALS);
+    if (seals < 0 || (seals & SEALS) != SEALS)
+        return bad("not sealed");
+    if ((uint64_t)status.st_size < sizeof(struct particles_header))
+        return bad("size");
+    /* Private: kernels before 6.7 map no write-sealed memfd shared. Nothing is written, so nothing is copied. */
+    size_t bytes = (size_t)status.st_size;
+    const char *base = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (base == MAP_FAILED)
+        return err_set_bytes(ERR_NO_MEMORY, (int64_t)bytes, -1, "Decoded particles (%zu bytes) cannot be mapped (%s).",
+                             bytes, strerror(errno));
+    const struct particles_header *h = (const void *)base;
+    int rc = header_check(h, bytes);
+    if (rc == 0) {
+        struct particles particles = {
+            .header = h,
+            .frames = h->frames,
+            .count = h->count,
+            .position = column(base, h, PARTICLE_POSITION),
+            .velocity = column(base, h, PARTICLE_VELOCITY),
+            .charge = column(base, h, PARTICLE_CHARGE),
+            .radius = column(base, h, PARTICLE_RADIUS),
+            .mass = column(base, h, PARTICLE_MASS),
+            .id = column(base, h, PARTICLE_ID),
+            .element = column(base, h, PARTICLE_ELEMENT),
+        };
+        rc = columns_check(&particles);
+        if (rc == 0)
+            *out = particles;
+    }
+    if (rc != 0)
+        munmap((void *)(uintptr_t)base, bytes);
+    return rc;
+}
+
+void particles_close(struct particles *particles)
+{
+    if (particles && particles->header)
+        munmap((void *)(uintptr_t)particles->header, particles->header->total_bytes);
+    if (particles)
+        *particles = (struct particles){0};
+}

@@ -1,0 +1,193 @@
+/* Tells what a file of particles is by its first bytes, whatever its name. */
+#include "recon/particle/particles.h"
+
+#include "gridding/base/err.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { SNIFF_BYTES = 1 << 18, LINE = 160 };
+
+const struct kind_input particles_inputs[] = {
+    {"pqr", "PQR: positions, charges and radii", ".pqr", "chemical/x-pqr"},
+    {"pdb", "PDB, with charges in a column (parameter charges)", ".pdb", "chemical/x-pdb"},
+    {"xyz", "XYZ, a line a point: symbol or none, x, y, z, charge, radius", ".xyz", "chemical/x-xyz"},
+    {"csv", "CSV, with a first line of names (x,y,z,charge,radius) or without", ".csv", "text/csv"},
+    {"npy", "NumPy array [points][columns] or [frames][points][columns]", ".npy", "application/x-npy"},
+    {"npz", "NumPy arrays position, charge, radius, box", ".npz", "application/x-npz"},
+    {.name = NULL},
+};
+
+/* The first bytes of a file. */
+struct head {
+    const char *bytes;
+    size_t length;
+    uint64_t file_bytes;
+};
+
+static bool is_npy(const struct head *head)
+{
+    return head->length >= 6 && memcmp(head->bytes, "\x93NUMPY", 6) == 0;
+}
+
+static bool is_npz(const struct head *head)
+{
+    return head->length >= 4 && memcmp(head->bytes, "PK\x03\x04", 4) == 0;
+}
+
+static bool is_text(const struct head *head)
+{
+    for (size_t i = 0; i < head->length; i++)
+        if (((unsigned char)head->bytes[i] < ' ' && !memchr("\t\r\n\f", head->bytes[i], 4)) || head->bytes[i] == 0x7f)
+            return false;
+    return true;
+}
+
+/* The next line of the head, at most LINE - 1 bytes of it; false: there is no more. */
+static bool line_next(const struct head *head, size_t *at, char line[LINE])
+{
+    if (*at >= head->length)
+        return false;
+    const char *from = head->bytes + *at, *to = memchr(from, '\n', head->length - *at);
+    size_t length = to ? (size_t)(to - from) : head->length - *at;
+    *at += length + 1;
+    length = length < LINE ? length : LINE - 1;
+    memcpy(line, from, length);
+    while (length && strchr(" \t\r", line[length - 1]) && line[length - 1])
+        length--;
+    line[length] = '\0';
+    return true;
+}
+
+static bool is_atom(const char *line)
+{
+    return strncmp(line, "ATOM", 4) == 0 || strncmp(line, "HETATM", 6) == 0;
+}
+
+/* One number with two decimals in the six characters from `at` on, as PDB has occupancy and temperature factor. */
+static bool is_two_decimals(const char *at)
+{
+    size_t i = strspn(at, " ");
+    i += at[i] == '-' || at[i] == '+';
+    i += strspn(at + i, "0123456789");
+    return i == 3 && at[3] == '.' && isdigit((unsigned char)at[4]) && isdigit((unsigned char)at[5]);
+}
+
+/* The first line of an atom, of a file of such lines. */
+static bool atom_find(const struct head *head, char line[LINE])
+{
+    size_t at = 0;
+    while (line_next(head, &at, line))
+        if (is_atom(line))
+            return true;
+    return false;
+}
+
+/* Columns as PDB has them, by their decimal points; in PQR the last fields are charge and radius, which have others. */
+static bool is_pdb_atom(const char *line)
+{
+    enum { X = 30, OCCUPANCY = 54, BFACTOR = 60, BEHIND = 66 };
+    const size_t length = strlen(line);
+    if (length < OCCUPANCY || line[X + 4] != '.' || line[X + 12] != '.' || line[X + 20] != '.')
+        return false;
+    if (length == OCCUPANCY)
+        return true;
+    return length >= BEHIND && is_two_decimals(line + OCCUPANCY) && is_two_decimals(line + BFACTOR) &&
+           (length == BEHIND || line[BEHIND] == ' ');
+}
+
+static bool is_pdb(const struct head *head)
+{
+    char line[LINE];
+    return is_text(head) && atom_find(head, line) && is_pdb_atom(line);
+}
+
+static bool is_pqr(const struct head *head)
+{
+    char line[LINE];
+    return is_text(head) && atom_find(head, line);
+}
+
+/* The first line that is neither empty nor a comment. */
+static bool first_line(const struct head *head, char line[LINE])
+{
+    size_t at = 0;
+    while (line_next(head, &at, line))
+        if (line[strspn(line, " \t")] && line[strspn(line, " \t")] != '#')
+            return true;
+    return false;
+}
+
+static bool is_csv(const struct head *head)
+{
+    char line[LINE];
+    return is_text(head) && first_line(head, line) && (strchr(line, ',') || strchr(line, ';'));
+}
+
+/* A number of points alone, or at least three numbers behind at most one word. */
+static bool is_xyz(const struct head *head)
+{
+    char line[LINE], *rest = NULL;
+    int words = 0, numbers = 0;
+    if (!is_text(head) || !first_line(head, line))
+        return false;
+    for (char *word = strtok_r(line, " \t", &rest); word; word = strtok_r(NULL, " \t", &rest)) {
+        char *end = NULL;
+        strtod(word, &end);
+        const bool number = !*end;
+        words++;
+        numbers += number;
+        if (!number && words > 1)
+            break;
+    }
+    return (words == 1 && numbers == 1) || numbers >= 3;
+}
+
+/* In this order: what is told first is not asked further. */
+static const struct {
+    const char *format;
+    bool (*is)(const struct head *head);
+} formats[] = {
+    {"npy", is_npy}, {"npz", is_npz}, {"pdb", is_pdb}, {"pqr", is_pqr}, {"csv", is_csv}, {"xyz", is_xyz},
+};
+
+static int unknown(const char *format, const struct kind_input *inputs)
+{
+    char list[256] = "";
+    size_t used = 0;
+    for (; inputs->name && used < sizeof list; inputs++)
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", inputs->name);
+    return err_set(ERR_UNKNOWN_FORMAT, "The file %s%s. Particles are expected, in one of these formats: %s.",
+                   format ? "is of format " : "is of no known format", format ? format : "", list);
+}
+
+int particles_sniff(const char **format, int fd, uint64_t bytes, const struct kind_input *inputs)
+{
+    char *memory = malloc(SNIFF_BYTES);
+    if (!memory)
+        return err_no_memory("the first bytes of the file");
+    const ssize_t got = pread(fd, memory, SNIFF_BYTES, 0);
+    const struct head head = {memory, got > 0 ? (size_t)got : 0, bytes};
+    const char *found = NULL;
+    int rc = 0;
+    if (got < 0)
+        rc = err_set(ERR_IO, "The file cannot be read (%s).", strerror(errno));
+    else if (got == 0)
+        rc = err_set(ERR_EMPTY_BODY, "The file is empty (0 bytes). Send the particles as the body of the request.");
+    for (size_t i = 0; rc == 0 && !found && i < sizeof formats / sizeof *formats; i++)
+        if (formats[i].is(&head))
+            found = formats[i].format;
+    free(memory);
+    if (rc != 0)
+        return rc;
+    for (const struct kind_input *input = inputs; found && input->name; input++)
+        if (strcmp(input->name, found) == 0) {
+            *format = input->name;
+            return 0;
+        }
+    return unknown(found, inputs);
+}

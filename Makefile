@@ -1,6 +1,6 @@
 # mrirecond: build, test, install.   make help
 #   CC=gcc|clang   CUDA=auto|0|1   FFTW=0 (no CPU path)   SAN=1 (address, undefined behaviour)   BUILD=folder
-#   DESTDIR= PREFIX=     tests/tests.mk: what builds and runs tests
+#   DESTDIR= PREFIX=     tests/tests.mk: what builds and runs tests     clients/web/web.mk: the web page
 ifeq ($(origin CC),default)
 CC := gcc
 endif
@@ -132,9 +132,10 @@ $(BUILD)/bin/mrirecon-codec: $(BUILD)/obj/recon/codec/codec_main.o $(BUILD)/lib/
 	$(link) $(LIBS_CODEC)
 $(BUILD)/bin/mrirecon: $(BUILD)/obj/clients/client_main.o $(BUILD)/lib/clients.a $(ARCHIVES)
 	$(link) $(LIBS_CLIENT) $(LIBS_RECON) $(LIBS_GRIDDING)
+include clients/web/web.mk
 # ---- for people ----
 help:
-	@sed -n 's/^## //p' Makefile tests/tests.mk
+	@sed -n 's/^## //p' Makefile clients/web/web.mk tests/tests.mk
 ## make                 build the programs into build/bin; CUDA=0: without the GPU code
 ## make demo [SCAN=f]   install dependencies, build, reconstruct a simulated scan (or the file f), save demo.png
 demo: deps

@@ -8,7 +8,7 @@ E2E      := $(patsubst %,tests/e2e/test_%.py,faults simulate access client queue
 E2E      += $(filter-out $(E2E),$(wildcard tests/e2e/test_*.py))
 # Of these, sanitizers would see nothing that they do not see of the others; the library that durable preloads has to
 # come before theirs.
-E2E_PLAIN := $(patsubst %,tests/e2e/test_%.py,durable man plots runner)
+E2E_PLAIN := $(patsubst %,tests/e2e/test_%.py,durable man page plots runner)
 FUZZERS  := $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 BENCH    := $(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(wildcard tests/bench/bench_*.c))
 # What the thesis' experiments compare: on the CPU, and on the GPU where nvcc is.
@@ -58,11 +58,13 @@ all_archs   = $(if $(subst x$(flags_nvcc),,x$(file <$(BUILD)/flags/nvcc)),,yes)
 CHECK_CUDA  = $(if $(GPU_DEVICE)$(all_archs),,CUDA_ARCHS=$(firstword $(CUDA_ARCHS)))
 ## make check           install dependencies, build with gcc, clang and sanitizers, run every test
 check: deps
+	@scripts/deps $(DEPS_PAGE)
 	@$(MAKE) --no-print-directory -j$$(nproc) $(CHECK_CUDA) all unit bench $(FAULTS) $(if $(GPU),$(BUILD)/tests/poison.so)
 	@$(MAKE) --no-print-directory -j$$(nproc) CC=clang BUILD=$(BUILD)/clang CUDA=0 all unit
 	@$(MAKE) --no-print-directory -j$$(nproc) SAN=1 BUILD=$(BUILD)/san CUDA=0 all unit $(FAULTS:$(BUILD)/%=$(BUILD)/san/%)
 	@$(MAKE) --no-print-directory -j$$(nproc) fuzz
 	@$(MAKE) --no-print-directory $(PROMETHEUS)
+	@$(MAKE) --no-print-directory web || echo 'no web page: its test will be skipped'
 	@tests/run $(CHECKS) MRIRECON_BIN=$(BUILD)/san/bin $(filter-out $(E2E_PLAIN),$(E2E)) \
 	  MRIRECON_BIN=$(BUILD)/bin $(E2E) \
 	  $(foreach b,$(BUILD)/san $(BUILD)/clang $(BUILD),MRIRECON_BIN=$(b)/bin $(UNIT:$(BUILD)/%=$(b)/%))

@@ -1,0 +1,105 @@
+// The page's frame: the service above, the list on the left, one job on the right, the place to drop scans below.
+import {useEffect, useState} from "preact/hooks";
+import {Drop} from "./drop.jsx";
+import {JobView} from "./job.jsx";
+import {List} from "./list.jsx";
+import {Login} from "./login.jsx";
+import {now, useStore} from "./store.js";
+import * as text from "./text.js";
+
+/** What the service says of itself, as one sentence. */
+function condition(readiness, connection) {
+    if (connection === "lost")
+        return "The service does not answer. The page connects again by itself.";
+    if (!readiness)
+        return "Connecting to the service.";
+    if (readiness.status === "ready")
+        return readiness.queue?.held ? "No job is started, because the disk is full or failing." : "Ready for scans.";
+    const reasons = Object.values(readiness.checks ?? {}).filter((check) => check !== "ok");
+    return reasons.length > 0 ? `Not ready: ${text.sentence(reasons[0]).replace(/^./, (c) => c.toLowerCase())}` : "Not ready.";
+}
+
+function Fact({label, children, title}) {
+    return <div class="fact" title={title}><dt>{label}</dt><dd>{children}</dd></div>;
+}
+
+function Queue({queue}) {
+    const waiting = Object.values(queue.waiting).reduce((sum, count) => sum + count, 0);
+    return <Fact label="Queue" title={`At most ${text.plural(queue.limit, "job")} may wait.`}>
+        {queue.running.toLocaleString("en")} running, {waiting.toLocaleString("en")} waiting
+    </Fact>;
+}
+
+function Disk({disk}) {
+    const used = 1 - disk.free_bytes / disk.bytes;
+    return <Fact label="Disk" title={`${text.bytes(disk.uploads_free_bytes)} are left for uploads.`}>
+        <meter aria-label="Used part of the disk" min="0" max="1" high="0.9" low="0.75" optimum="0" value={used} />
+        {text.bytes(disk.free_bytes)} free
+    </Fact>;
+}
+
+function Header() {
+    const readiness = useStore((state) => state.readiness);
+    const connection = useStore((state) => state.connection);
+    const good = connection === "live" && readiness?.status === "ready" && !readiness.queue?.held;
+    const devices = [...new Set((readiness?.worker_list ?? []).map((worker) => worker.device || worker.wanted))];
+    return <header>
+        <h1>mrirecond</h1>
+        <p class={`condition ${good ? "good" : connection === "connecting" ? "" : "bad"}`} role="status">
+            {condition(readiness, connection)}
+        </p>
+        <dl>
+            {readiness?.queue && <Queue queue={readiness.queue} />}
+            {readiness?.disk && <Disk disk={readiness.disk} />}
+            {devices.length > 0 && <Fact label={devices.length > 1 ? "Devices" : "Device"}>{devices.join(", ")}</Fact>}
+        </dl>
+    </header>;
+}
+
+/** A clock for ages: the time, anew every few seconds. */
+function useClock(milliseconds) {
+    const [time, setTime] = useState(Date.now());
+    useEffect(() => {
+        const timer = setInterval(() => setTime(Date.now()), milliseconds);
+        return () => clearInterval(timer);
+    }, [milliseconds]);
+    return time;
+}
+
+function Notice() {
+    const notice = useStore((state) => state.notice);
+    return <p class={`notice ${notice?.bad ? "bad" : ""}`} role="status">{notice?.text}</p>;
+}
+
+export function App() {
+    const session = useStore((state) => state.session);
+    const selected = useStore((state) => state.selected);
+    const time = useClock(5000);
+    useEffect(() => {
+        const job = selected && now().jobs.get(selected);
+        document.title = job ? `${job.name || job.id} · mrirecond` : "mrirecond";
+    });
+    if (session === "asked")
+        return <Login />;
+    return <div class="page">
+        <Header />
+        <main>
+            <List time={time} />
+            {selected ? <JobView key={selected} id={selected} /> : <Empty />}
+        </main>
+        <footer>
+            <Drop />
+            <Notice />
+        </footer>
+    </div>;
+}
+
+function Empty() {
+    return <section class="job empty" aria-label="Job">
+        <p>Drop a scan anywhere on this page, or choose a job on the left.</p>
+        <p class="quiet">
+            In the list <kbd>↑</kbd> <kbd>↓</kbd> choose, <kbd>R</kbd> runs again, <kbd>Del</kbd> deletes.
+            With two jobs, <kbd>F</kbd> flips between their images.
+        </p>
+    </section>;
+}

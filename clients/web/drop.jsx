@@ -1,0 +1,74 @@
+// Where scans are dropped: the strip below, and the whole page while a file is dragged over it.
+import {useEffect, useRef, useState} from "preact/hooks";
+import {change, useStore} from "./store.js";
+import * as text from "./text.js";
+import {sendFiles} from "./upload.js";
+
+/** Whether a file is being dragged over the page; what is dropped goes to `send`. */
+function useDragging(send) {
+    const [over, setOver] = useState(false);
+    const latest = useRef(send);
+    latest.current = send;
+    useEffect(() => {
+        const hasFiles = (event) => event.dataTransfer?.types.includes("Files");
+        const drag = (event) => {
+            if (!hasFiles(event))
+                return;
+            event.preventDefault();
+            setOver(true);
+        };
+        const leave = (event) => event.relatedTarget === null && setOver(false);
+        const drop = (event) => {
+            if (!hasFiles(event))
+                return;
+            event.preventDefault();
+            setOver(false);
+            latest.current([...event.dataTransfer.files]);
+        };
+        const listeners = {dragenter: drag, dragover: drag, dragleave: leave, drop};
+        for (const [name, listener] of Object.entries(listeners))
+            addEventListener(name, listener);
+        return () => {
+            for (const [name, listener] of Object.entries(listeners))
+                removeEventListener(name, listener);
+        };
+    }, []);
+    return over;
+}
+
+function Sending({upload}) {
+    const {name, size, sent, problem, stop} = upload;
+    if (problem)
+        return <li class="bad"><span><strong>{name}</strong> {problem}</span>
+            <button type="button" onClick={stop}>Dismiss</button></li>;
+    return <li><span>{name}, {text.bytes(sent)} of {text.bytes(size)}</span>
+        <progress max={size || 1} value={sent || undefined} aria-label={`Sending ${name}`} />
+        {stop && <button type="button" onClick={stop}>Stop</button>}</li>;
+}
+
+export function Drop() {
+    const kinds = useStore((state) => state.kinds);
+    const uploads = useStore((state) => state.uploads);
+    const [kind, setKind] = useState("");
+    const input = useRef(null);
+    const send = (files) => {
+        change({notice: null});
+        sendFiles(files, kind || kinds[0]?.name);
+    };
+    const over = useDragging(send);
+    const chosen = kinds.find(({name}) => name === (kind || kinds[0]?.name));
+    return <section class={`drop ${over ? "over" : ""}`} aria-label="Send scans">
+        <button type="button" class="main" onClick={() => input.current.click()}>Send a scan</button>
+        <input ref={input} type="file" multiple hidden aria-label="Files to send" onChange={(event) => {
+            send([...event.target.files]);
+            event.target.value = "";
+        }} />
+        {kinds.length > 1 && <select aria-label="Kind of job" value={chosen?.name} onChange={(event) => setKind(event.target.value)}>
+            {kinds.map(({name, help}) => <option key={name} value={name} title={help}>{name}</option>)}
+        </select>}
+        {uploads.length === 0 ? <p class="quiet">
+            {over ? "Let go to send." : `or drop files anywhere. ${chosen ? `Accepted: ${chosen.inputs.join("; ")}.` : ""}`}
+        </p> : <ul class="uploads">{uploads.map((upload) => <Sending key={upload.key} upload={upload} />)}</ul>}
+        {over && <div class="veil" aria-hidden="true"><p>Let go to send.</p></div>}
+    </section>;
+}

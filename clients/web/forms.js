@@ -1,0 +1,32 @@
+// How a result is shown follows from the formats that it has, whatever its kind of job calls it.
+
+const VOLUME = ["nii.gz", "nii"];
+const SURFACE = ["ply", "stl", "obj", "gii", "mz3", "off", "vtk"];
+const CURVE = ["csv", "json"];
+const PICTURE = ["png"];
+
+const first = (formats, wanted) => wanted.map((name) => formats.find(({format}) => format === name)).find(Boolean);
+
+/** What a result (name, formats of GET /v1/jobs/ID/results) is: {form, format}. form: volume, surface, curve, picture, or
+ * file: to be downloaded only. */
+export function formOf(result) {
+    for (const [form, wanted] of Object.entries({volume: VOLUME, surface: SURFACE, curve: CURVE, picture: PICTURE})) {
+        const format = first(result.formats, wanted);
+        if (format)
+            return {form, format};
+    }
+    return {form: "file", format: null};
+}
+
+/** The format of a result by name, or undefined. */
+export const formatOf = (result, name) => result.formats.find(({format}) => format === name);
+
+/** The address of a small picture of a finished job's first result that has one, or null. */
+export function thumbnail(job, kinds) {
+    if (job.state !== "succeeded")
+        return null;
+    const known = kinds.find((kind) => kind.name === job.kind)?.results ?? [];
+    const pictured = (job.results ?? []).find((result) =>
+        known.find(({name, formats}) => name === result.name && first(formats, PICTURE)));
+    return pictured ? `/v1/jobs/${job.id}/results/${encodeURIComponent(pictured.name)}?format=png&size=80` : null;
+}

@@ -1,0 +1,227 @@
+// One job: its image, why it failed or what was decided, how long each stage took, its files, and how to run it again.
+import {useEffect, useState} from "preact/hooks";
+import * as api from "./api.js";
+import {formOf} from "./forms.js";
+import {again, cancel, nameOf, pin, remove} from "./jobs.js";
+import {changed, Parameters, proposals} from "./parameters.jsx";
+import {change, now, useStore} from "./store.js";
+import * as text from "./text.js";
+import {Result} from "./viewer.jsx";
+
+/** The whole document of a job, anew whenever its state changes; and of a finished one, its results. */
+function useWhole(id) {
+    const listed = useStore((state) => id ? state.jobs.get(id) : null);
+    const [whole, setWhole] = useState({job: null, results: [], problem: null});
+    const state = listed?.state;
+    useEffect(() => {
+        if (!id)
+            return undefined;
+        let gone = false;
+        (async () => {
+            const job = await api.job(id);
+            const results = job.state === "succeeded" ? await api.results(id) : [];
+            if (!gone)
+                setWhole({job, results, problem: null});
+        })().catch((error) => !gone && setWhole({job: null, results: [], problem: error.message}));
+        return () => { gone = true; };
+    }, [id, state]);
+    if (!id)
+        return {job: null, results: [], problem: null};
+    // The list's entry is newer while the job runs.
+    return {...whole, job: whole.job ? {...whole.job, ...listed, report: whole.job.report} : null};
+}
+
+function Stages({stages}) {
+    const times = Object.entries(stages);
+    const all = times.reduce((sum, [, time]) => sum + time, 0) || 1;
+    return <section class="block">
+        <div class="bar"><h3>Stages</h3><span class="quiet">{text.seconds(all)}</span></div>
+        <table class="stages"><tbody>
+            {times.map(([name, time]) => <tr key={name}>
+                <th scope="row">{name}</th>
+                <td><span class="track"><span class="share" style={{width: `${100 * time / all}%`}} /></span></td>
+                <td class="number">{text.seconds(time)}</td>
+            </tr>)}
+        </tbody></table>
+    </section>;
+}
+
+function Decisions({decisions}) {
+    return <section class="block">
+        <h3>Decisions</h3>
+        <dl class="decisions">
+            {decisions.map(({what, value, reason}) => <div key={what}>
+                <dt>{what}</dt><dd><strong>{String(value)}</strong><p>{text.sentence(reason)}</p></dd>
+            </div>)}
+        </dl>
+    </section>;
+}
+
+function Proposed({job, kind, sentences}) {
+    return <div class="proposals">
+        {proposals(sentences, kind).filter(([name, value]) => String(job.parameters[name]) !== value).map(([name, value]) =>
+            <button key={name + value} type="button" onClick={() => again(job, {[name]: value})}>
+                Run again with {name}={value}</button>)}
+    </div>;
+}
+
+function Failure({job, kind, edit}) {
+    return <section class="failure" role="alert">
+        <h3>{job.error.title}</h3>
+        <p>{job.error.detail}</p>
+        <Proposed job={job} kind={kind} sentences={[job.error.detail]} />
+        <button type="button" onClick={edit}>Change parameters and run again</button>
+    </section>;
+}
+
+function Warnings({job, kind}) {
+    const {warnings} = job.report;
+    return <section class="warnings">
+        <h3>{warnings.length > 1 ? "Warnings" : "Warning"}</h3>
+        {warnings.map((words) => <p key={words}>{words}</p>)}
+        <Proposed job={job} kind={kind} sentences={warnings} />
+    </section>;
+}
+
+function Downloads({results}) {
+    return <section class="block">
+        <h3>Downloads</h3>
+        {results.map((result) => <p key={result.name} class="downloads">
+            <span title={result.help}>{result.name}</span>
+            {result.formats.map(({format, href, file, bytes}) =>
+                <a key={format} href={href} download={file}>{format}{bytes ? ` (${text.bytes(bytes)})` : ""}</a>)}
+        </p>)}
+    </section>;
+}
+
+/** The command that sends the same scan with the same parameters. */
+function Command({job, kind}) {
+    const words = [`kind=${job.kind}`, ...changed(job, kind).map(({name}) => `${name}=${job.parameters[name]}`)];
+    const query = words.map((word) => encodeURI(word)).join("&");
+    const line = `curl -sS --data-binary @${text.quoted(job.name || "scan.h5")} ${text.quoted(`${location.origin}/v1/jobs?${query}`)}`;
+    const [copied, setCopied] = useState(false);
+    const copy = async () => {
+        await navigator.clipboard.writeText(line);
+        setCopied(true);
+    };
+    return <section class="block">
+        <div class="bar"><h3>With curl</h3>
+            {navigator.clipboard && <button type="button" class="link" onClick={copy}>{copied ? "Copied" : "Copy"}</button>}
+        </div>
+        <pre tabIndex={0}><code>{line}</code></pre>
+    </section>;
+}
+
+const FACTS = [["matrix", "Matrix", (value) => value.join(" × ")], ["coils", "Coils"], ["images", "Images"],
+    ["samples", "Samples", (value) => value.toLocaleString("en")], ["device", "Device"],
+    ["grid", "Grid", (value) => value.join(" × ")], ["kernel_width", "Kernel width"], ["oversampling", "Oversampling"]];
+
+function Facts({report}) {
+    const known = FACTS.filter(([name]) => report[name] !== undefined && report[name] !== null);
+    return known.length > 0 && <section class="block">
+        <h3>Facts</h3>
+        <table class="facts"><tbody>
+            {known.map(([name, label, say]) => <tr key={name}>
+                <th scope="row">{label}</th><td>{say ? say(report[name]) : String(report[name])}</td></tr>)}
+        </tbody></table>
+    </section>;
+}
+
+function Title({job, editing, setEditing}) {
+    const pinned = useStore((state) => state.pinned);
+    const over = api.FINAL.includes(job.state);
+    return <div class="title">
+        <div>
+            <h2>{nameOf(job)}</h2>
+            <p class="quiet">
+                <span class={`state ${job.state}`}>{text.stateName(job.state)}</span>
+                {job.duration !== null && job.duration !== undefined && ` in ${text.seconds(job.duration)}`}
+                {` · ${job.kind} · ${job.client} · ${new Date(job.created).toLocaleString()} · `}<code>{job.id}</code>
+            </p>
+        </div>
+        <div class="buttons">
+            {over && <button type="button" onClick={() => again(job)}>Run again</button>}
+            {over && <button type="button" aria-expanded={editing} onClick={() => setEditing(!editing)}>Same again with…</button>}
+            {job.state === "succeeded" && <button type="button" aria-pressed={pinned === job.id}
+                title="Compare other jobs with this one (P)" onClick={() => pin(pinned === job.id ? null : job.id)}>
+                {pinned === job.id ? "Pinned" : "Pin"}</button>}
+            {over ? <button type="button" onClick={() => remove(job)}>Delete</button> :
+                <button type="button" onClick={() => cancel(job)}>Cancel</button>}
+        </div>
+    </div>;
+}
+
+function Working({job}) {
+    return <div class="image"><div class="stage working">
+        <p>{job.state === "queued" ? "Waiting for a worker." : text.step(job) || text.stateName(job.state)}</p>
+        <progress max="1" value={job.state === "queued" ? undefined : job.progress} aria-label={`Progress of ${nameOf(job)}`} />
+        {job.ahead > 0 && <p class="quiet">{text.plural(job.ahead, "job")} before this one.</p>}
+    </div></div>;
+}
+
+/** The results of a job on the screen, one at a time. */
+function Results({job, results, compared}) {
+    const [name, setName] = useState(null);
+    const order = {volume: 0, surface: 1, curve: 2, picture: 3, file: 4};
+    const sorted = [...results].sort((a, b) => order[formOf(a).form] - order[formOf(b).form]);
+    const result = results.find((one) => one.name === name) ?? sorted[0];
+    if (!result)
+        return null;
+    const twin = compared.results.find((one) => one.name === result.name) ?? compared.results.find((one) =>
+        formOf(one).form === "volume");
+    return <div class="results">
+        {results.length > 1 && <div class="tabs" role="group" aria-label="Results">
+            {results.map((one) => <button key={one.name} type="button" aria-pressed={one === result} title={one.help}
+                onClick={() => setName(one.name)}>{one.name}</button>)}
+        </div>}
+        <Result job={job} result={result} other={twin && {job: compared.job, result: twin}} />
+    </div>;
+}
+
+/** F flips between the images of two jobs, wherever the focus is but in a field. */
+function useFlipKey(active) {
+    useEffect(() => {
+        if (!active)
+            return undefined;
+        const press = (event) => {
+            if (event.key !== "f" || event.ctrlKey || event.metaKey || event.altKey ||
+                event.target.closest("input:not([type=range]), select, textarea"))
+                return;
+            event.preventDefault();
+            change({flipped: !now().flipped});
+        };
+        addEventListener("keydown", press);
+        return () => removeEventListener("keydown", press);
+    }, [active]);
+}
+
+export function JobView({id}) {
+    const {job, results, problem} = useWhole(id);
+    const pinned = useStore((state) => state.pinned);
+    const compared = useWhole(pinned !== id ? pinned : null);
+    const kinds = useStore((state) => state.kinds);
+    const [editing, setEditing] = useState(false);
+    useFlipKey(Boolean(compared.job));
+    if (!job)
+        return <section class="job empty" aria-label="Job"><p>{problem ?? "Opening the job."}</p></section>;
+    const kind = kinds.find((one) => one.name === job.kind);
+    const {report} = job;
+    return <section class="job" aria-label="Job" data-job={id} data-state={job.state}>
+        <Title job={job} editing={editing} setEditing={setEditing} />
+        <div class="body">
+            {!api.FINAL.includes(job.state) && <Working job={job} />}
+            {job.error && <Failure job={job} kind={kind} edit={() => setEditing(true)} />}
+            {job.state === "canceled" && !job.error && <p class="none">This job was canceled.</p>}
+            {job.state === "succeeded" && <Results job={job} results={results} compared={compared} />}
+            <aside class="about" aria-label="About the job" tabIndex={0}>
+                {report?.warnings?.length > 0 && <Warnings job={job} kind={kind} />}
+                <Parameters job={job} kind={kind} compared={compared.job} editing={editing} setEditing={setEditing} />
+                {results.length > 0 && <Downloads results={results} />}
+                {report?.stages && <Stages stages={report.stages} />}
+                {report && <Facts report={report} />}
+                {report?.decisions?.length > 0 && <Decisions decisions={report.decisions} />}
+                <Command job={job} kind={kind} />
+            </aside>
+        </div>
+    </section>;
+}

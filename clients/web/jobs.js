@@ -1,0 +1,142 @@
+// The list of jobs: pages of it, what the stream tells, and what a person does to a job.
+import * as api from "./api.js";
+import {change, now, say} from "./store.js";
+
+const PAGE = 200;
+let request = null; // the page of the list that is under way
+
+/** Whether the list, as it is filtered, shows this job. The service filters pages by the same rules. */
+function shown(job) {
+    const {state, name, client} = now().filter;
+    return (!state || job.state === state) && (!client || job.client === client) &&
+        (!name || (job.name ?? "").toLowerCase().includes(name.toLowerCase()));
+}
+
+/** Take in what is said of some jobs. Where the filter admits them, new ones come into the list at their place. */
+export function take(jobs) {
+    const {jobs: known, order, next} = now();
+    const added = [];
+    let gone = false;
+    for (const job of jobs) {
+        const before = known.get(job.id);
+        known.set(job.id, {...before, ...job});
+        const admitted = shown(known.get(job.id));
+        if (admitted && (!before || !shown(before)))
+            added.push(job.id);
+        gone ||= Boolean(before) && !admitted && shown(before);
+    }
+    // Ids begin with their time: in descending order the newest is first. What is older than the pages that are loaded
+    // comes with its page.
+    const last = next ? order[order.length - 1] : "";
+    const fresh = added.filter((id) => id > last && !order.includes(id));
+    const kept = gone ? order.filter((id) => shown(known.get(id))) : order;
+    change({jobs: known, order: fresh.length > 0 ? [...fresh, ...kept].sort().reverse() : kept});
+}
+
+/** A job that is no more. */
+export function forget(id) {
+    const {jobs, order, selected, pinned} = now();
+    jobs.delete(id);
+    change({jobs, order: order.filter((other) => other !== id), selected: selected === id ? null : selected,
+        pinned: pinned === id ? null : pinned});
+}
+
+/** Load the list anew: at the start, with another filter, and after the connection was lost. */
+export async function reload() {
+    request?.abort();
+    const mine = request = new AbortController();
+    change({loading: true});
+    try {
+        const page = await api.list({...now().filter, limit: PAGE}, {signal: mine.signal});
+        const {jobs} = now();
+        for (const job of page.jobs)
+            jobs.set(job.id, {...jobs.get(job.id), ...job});
+        change({jobs, order: page.jobs.map((job) => job.id), next: page.next, loading: false});
+    } catch (error) {
+        if (error.name === "AbortError")
+            return;
+        change({loading: false});
+        if (error.status !== 401)
+            say(error.message, true);
+    }
+}
+
+/** Load the next page, if there is one. */
+export async function more() {
+    const {next, loading, filter} = now();
+    if (!next || loading)
+        return;
+    const mine = request = new AbortController();
+    change({loading: true});
+    try {
+        const page = await api.list({...filter, cursor: next, limit: 500}, {signal: mine.signal});
+        const {jobs, order} = now();
+        const fresh = page.jobs.filter((job) => !jobs.has(job.id) || !order.includes(job.id)).map((job) => job.id);
+        for (const job of page.jobs)
+            jobs.set(job.id, {...jobs.get(job.id), ...job});
+        change({jobs, order: [...order, ...fresh], next: page.next, loading: false});
+    } catch (error) {
+        if (error.name === "AbortError")
+            return;
+        change({loading: false});
+        say(error.message, true);
+    }
+}
+
+/** Show a job. */
+export function select(id) {
+    change({selected: id, flipped: false});
+    remember();
+}
+
+/** Compare the selected job with another one from now on, or with none. */
+export function pin(id) {
+    change({pinned: id, flipped: false});
+    remember();
+}
+
+function remember() {
+    const {selected, pinned} = now();
+    const words = [selected, pinned].filter(Boolean).join("/");
+    if (location.hash.slice(1) !== words)
+        history.replaceState(null, "", words ? "#" + words : location.pathname);
+}
+
+/** What the address names: #JOB or #JOB/PINNED. */
+export function recall() {
+    const [selected, pinned] = location.hash.slice(1).split("/");
+    change({selected: selected || null, pinned: pinned || null});
+}
+
+async function attempt(action, done) {
+    try {
+        const value = await action();
+        if (done)
+            say(done);
+        return value;
+    } catch (error) {
+        say(error.message, true);
+        return null;
+    }
+}
+
+export const nameOf = (job) => job.name || `Job ${job.id.slice(0, 10)}`;
+
+/** Run a job again, with some parameters changed; shows the new one. */
+export async function again(job, parameters = {}) {
+    const created = await attempt(() => api.resubmit(job.id, parameters));
+    if (!created)
+        return null;
+    take([created]);
+    select(created.id);
+    const words = Object.entries(parameters).map(([name, value]) => `${name}=${value}`).join(", ");
+    say(`${nameOf(job)} runs again${words && " with " + words}.`);
+    return created;
+}
+
+export async function remove(job) {
+    if (await attempt(() => api.remove(job.id), `${nameOf(job)} is deleted.`))
+        forget(job.id);
+}
+
+export const cancel = (job) => attempt(() => api.cancel(job.id), `${nameOf(job)} is being canceled.`);

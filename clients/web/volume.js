@@ -1,0 +1,112 @@
+// The three planes of a volume, drawn by NiiVue (WebGL 2). Loaded when the first image is shown.
+import {NVImage, NVMesh, Niivue, SLICE_TYPE, SHOW_RENDER, MULTIPLANAR_TYPE, DRAG_MODE} from "@niivue/niivue";
+
+const LAYOUTS = {planes: SLICE_TYPE.MULTIPLANAR, axial: SLICE_TYPE.AXIAL, coronal: SLICE_TYPE.CORONAL,
+    sagittal: SLICE_TYPE.SAGITTAL, render: SLICE_TYPE.RENDER};
+const CROSSHAIR = 0.12; // width in percent of the view; a single slice has none
+const SHARE = 0.995; // of the voxels lies below the upper end of a window that the file does not give
+
+/** The ends of the window that shows a volume: the file's, or of its values. */
+function windowOf(image) {
+    const {cal_min: low, cal_max: high} = image.hdr;
+    if (high > low)
+        return [low, high];
+    const values = image.img;
+    const step = Math.max(1, Math.floor(values.length / 200000));
+    const some = Float32Array.from({length: Math.floor(values.length / step)}, (_, i) => values[i * step]).sort();
+    const least = Math.min(0, some[Math.floor((1 - SHARE) * some.length)] ?? 0);
+    const most = some[Math.min(some.length - 1, Math.floor(SHARE * some.length))] ?? 1;
+    return [least, most > least ? most : least + 1];
+}
+
+/** The plane in which a single slice lies. */
+function planeOf(image) {
+    const thickness = (image.permRAS ?? [1, 2, 3]).findIndex((axis) => Math.abs(axis) === 3);
+    return ["sagittal", "coronal", "axial"][thickness] ?? "axial";
+}
+
+export class Volume {
+    /** A viewer on a canvas; `onPlace` is called with a text whenever the crosshair has moved. */
+    static async create(canvas, onPlace) {
+        const viewer = new Volume();
+        viewer.view = new Niivue({
+            backColor: [0, 0, 0, 1], crosshairColor: [0.37, 0.83, 0.77, 0.7], crosshairWidth: CROSSHAIR,
+            crosshairWidthUnit: "percent", fontColor: [0.6, 0.68, 0.7, 1], fontMinPx: 13, fontSizeScaling: 0.3, loadingText: "", logLevel: "error",
+            dragAndDropEnabled: false, dragMode: DRAG_MODE.contrast, isResizeCanvas: true,
+            multiplanarPadPixels: 2, multiplanarShowRender: SHOW_RENDER.NEVER, multiplanarLayout: MULTIPLANAR_TYPE.AUTO,
+            isRadiologicalConvention: true, scrollRequiresFocus: false, viewModeHotKey: "", clipPlaneHotKey: "",
+            cycleClipPlaneHotKey: "", trustCalMinMax: true,
+        });
+        viewer.images = new Map();
+        viewer.view.onLocationChange = ({string}) => onPlace(string);
+        await viewer.view.attachToCanvas(canvas, false);
+        return viewer;
+    }
+
+    /** Load an image, or take it from those that are loaded; what the controls need to know of it. */
+    async open(url) {
+        if (!this.images.has(url)) {
+            // The name tells NiiVue the format: the address ends in a query.
+            const image = await NVImage.loadFromUrl({url, name: "image.nii.gz", colormap: "gray"});
+            const [low, high] = windowOf(image);
+            const dims = image.hdr.dims;
+            this.images.set(url, {image, about: {
+                size: [dims[1], dims[2], dims[3]], frames: Math.max(1, dims[4]), coils: Math.max(1, dims[5] ?? 1), low, high,
+                least: Math.min(low, image.global_min ?? low), most: Math.max(high, image.global_max ?? high),
+                plane: dims[3] > 1 ? "planes" : planeOf(image),
+            }});
+        }
+        return this.images.get(url).about;
+    }
+
+    /** Show an image that is open, at the place of the crosshair, in the window {low, high}. */
+    show(url, {low, high, frame, coil}) {
+        const {image, about} = this.images.get(url);
+        const {view} = this;
+        const place = view.scene.crosshairPos.slice();
+        if (view.volumes[0] !== image) {
+            for (const volume of [...view.volumes])
+                view.removeVolume(volume);
+            image.cal_min = low;
+            image.cal_max = high;
+            view.addVolume(image);
+            view.scene.crosshairPos = place;
+        }
+        image.cal_min = low;
+        image.cal_max = high;
+        const number = Math.min(frame, about.frames - 1) + about.frames * Math.min(coil, about.coils - 1);
+        if (image.frame4D !== number)
+            view.setFrame4D(image.id, number);
+        else
+            view.updateGLVolume();
+        view.setCrosshairWidth(about.plane === "planes" ? CROSSHAIR : 0);
+        view.drawScene();
+    }
+
+    layout(name) {
+        this.view.setSliceType(LAYOUTS[name]);
+    }
+
+    /** Move the crosshair by voxels. */
+    move(x, y, z) {
+        this.view.moveCrosshairInVox(x, y, z);
+    }
+
+    smooth(on) {
+        this.view.setInterpolation(!on);
+    }
+
+    /** Show a surface instead of a volume. */
+    async surface(url, format) {
+        const {view} = this;
+        const mesh = await NVMesh.loadFromUrl({url, name: `surface.${format}`, gl: view.gl, rgba255: [120, 205, 195, 255]});
+        view.addMesh(mesh);
+        view.setSliceType(SLICE_TYPE.RENDER);
+        return {points: mesh.pts.length / 3, triangles: mesh.tris ? mesh.tris.length / 3 : 0};
+    }
+
+    close() {
+        this.view.cleanup();
+        this.view.gl?.getExtension("WEBGL_lose_context")?.loseContext();
+    }
+}

@@ -117,7 +117,7 @@ static void help_command(const struct command_row *command)
                    option_rows[i].help);
 }
 
-static int help(void)
+static void help(void)
 {
     puts("mrirecon: send k-space scans to mrirecond, and get images back.\n\nCommands:");
     for (int i = 0; i < COMMAND_ROWS; i++)
@@ -131,7 +131,6 @@ static int help(void)
          "  mrirecon submit scan.h5 --out image.png\n\n"
          "Exit status: 0 success, 1 job or server failure, 2 invalid command line, 130 interrupted.\n"
          "`mrirecon COMMAND --help` shows the options of a command.");
-    return CLIENT_OK;
 }
 
 /* ---- the command line ---- */
@@ -211,46 +210,64 @@ static int command_run(const struct command_row *command, const struct client_op
     return status;
 }
 
+/* Whether the word asks for the version or for help, of `command` or (NULL) of all; prints that. */
+static bool asks_for_text(const char *word, const char *next, const struct command_row *command)
+{
+    if (!command && strcmp(word, "--version") == 0) {
+        puts("mrirecon " MRIRECON_VERSION);
+        return true;
+    }
+    if (!command && strcmp(word, "help") == 0)
+        command = next ? find_command(next) : NULL;
+    else if (strcmp(word, "--help") != 0 && strcmp(word, "-h") != 0)
+        return false;
+    if (command)
+        help_command(command);
+    else
+        help();
+    return true;
+}
+
+/* Take the words of the command line. *command NULL: there is none. false: *status is the exit status. */
+static bool words_take(int argc, char **argv, const struct command_row **command, struct client_options *options,
+                       int *status)
+{
+    bool only_words = false;
+    for (int i = 1; i < argc; i++) {
+        if (!only_words && asks_for_text(argv[i], argv[i + 1], *command)) {
+            *status = CLIENT_OK;
+            return false;
+        }
+        if (!only_words && strcmp(argv[i], "--") == 0) {
+            only_words = true;
+        } else if (!only_words && argv[i][0] == '-' && argv[i][1]) {
+            *status = take_option(*command, argc, argv, &i, options);
+            if (*status)
+                return false;
+        } else if (!*command) {
+            *command = find_command(argv[i]);
+            if (*command && (*command)->run)
+                continue;
+            *status = *command ? own_line(*command, argc - i, argv + i)
+                               : client_usage("there is no command \"%s\".", argv[i]);
+            return false;
+        } else {
+            options->word[options->words++] = argv[i]; /* never ahead of i: argv serves as the list */
+        }
+    }
+    return true;
+}
+
 int main(int argc, char **argv)
 {
     const char *server = getenv("MRIRECON_SERVER");
     struct client_options options = {.server = server && *server ? server : DEFAULT_SERVER, .word = argv};
     options.cacert = getenv("MRIRECON_CACERT");
     const struct command_row *command = NULL;
-    bool only_words = false;
+    int status = CLIENT_OK;
     setlocale(LC_CTYPE, "");
-    for (int i = 1; i < argc; i++) {
-        if (!command && !only_words && strcmp(argv[i], "--version") == 0) {
-            puts("mrirecon " MRIRECON_VERSION);
-            return CLIENT_OK;
-        }
-        if (!only_words && (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)) {
-            if (!command)
-                return help();
-            help_command(command);
-            return CLIENT_OK;
-        }
-        if (!only_words && strcmp(argv[i], "--") == 0) {
-            only_words = true;
-        } else if (!only_words && argv[i][0] == '-' && argv[i][1]) {
-            if (take_option(command, argc, argv, &i, &options))
-                return CLIENT_USAGE;
-        } else if (!command && strcmp(argv[i], "help") == 0) {
-            const struct command_row *about = i + 1 < argc ? find_command(argv[i + 1]) : NULL;
-            if (!about)
-                return help();
-            help_command(about);
-            return CLIENT_OK;
-        } else if (!command) {
-            command = find_command(argv[i]);
-            if (!command)
-                return client_usage("there is no command \"%s\".", argv[i]);
-            if (!command->run)
-                return own_line(command, argc - i, argv + i);
-        } else {
-            options.word[options.words++] = argv[i]; /* never ahead of i: argv serves as the list */
-        }
-    }
+    if (!words_take(argc, argv, &command, &options, &status))
+        return status;
     if (!command)
         return client_usage("a command is missing.");
     if (options.words < command->least || options.words > command->most)
@@ -259,7 +276,7 @@ int main(int argc, char **argv)
         err_set(ERR_INTERNAL, "The HTTP library cannot be started.");
         return client_failed();
     }
-    int status = command_run(command, &options);
+    status = command_run(command, &options);
     curl_global_cleanup();
     return status;
 }

@@ -14,11 +14,19 @@
 /* A job is asked about after this time, then after longer and longer. */
 #define FIRST_PAUSE_SECONDS 0.02
 #define LAST_PAUSE_SECONDS  0.5
-/* Ask until the job has come to its end. *out is its last document. */
+
+static void tell_running(struct progress *progress, const json_t *job)
+{
+    char text[PROGRESS_TEXT];
+    bool running = strcmp(client_text(job, "state"), "running") == 0;
+    progress_step(job, text);
+    progress_tell(progress, running ? json_number_value(json_object_get(job, "progress")) : -1, text);
+}
+
+/* Poll the job until it has ended. *out is its last document. */
 static int follow(struct server *server, const char *id, json_t **out)
 {
     struct progress progress;
-    char text[PROGRESS_TEXT];
     double pause = FIRST_PAUSE_SECONDS, answered = clock_seconds();
     bool out_of_reach = false;
     int rc;
@@ -33,9 +41,7 @@ static int follow(struct server *server, const char *id, json_t **out)
                 *out = job;
                 break;
             }
-            bool running = strcmp(client_text(job, "state"), "running") == 0;
-            progress_step(job, text);
-            progress_tell(&progress, running ? json_number_value(json_object_get(job, "progress")) : -1, text);
+            tell_running(&progress, job);
             json_decref(job);
         } else if ((rc == ERR_IO || job_failure_passes(rc)) && clock_seconds() - answered < OUTAGE_SECONDS) {
             if (!out_of_reach) {

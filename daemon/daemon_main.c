@@ -411,6 +411,29 @@ static int look_over(int argc, char **argv, bool repair)
     return rc || fflush(stdout) != 0 ? STATUS_FAILED : sound ? 0 : STATUS_DAMAGED;
 }
 
+/* The daemon keeps running through these signals, or waits for them in serve_until_stopped() (*waited). */
+static void signals_set(sigset_t *waited)
+{
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond RLIMIT_FSIZE fails with EFBIG */
+    signal(SIGIO, SIG_IGN);   /* a lease that is just being tried is broken by an open() elsewhere */
+    sigemptyset(waited);
+    sigaddset(waited, SIGTERM);
+    sigaddset(waited, SIGINT);
+    sigaddset(waited, SIGHUP);
+    sigprocmask(SIG_BLOCK, waited, NULL);
+}
+
+/* --version, --help and --sample-config. */
+static int text_print(enum options_action action)
+{
+    if (action == OPTIONS_VERSION)
+        puts("mrirecond " MRIRECON_VERSION);
+    else
+        (action == OPTIONS_HELP ? options_help : options_sample)(stdout);
+    return fflush(stdout) == 0 ? 0 : STATUS_FAILED;
+}
+
 int main(int argc, char **argv)
 {
     struct options options;
@@ -430,24 +453,12 @@ int main(int argc, char **argv)
         fprintf(stderr, "mrirecond: %s\n", err_last()->text);
         return STATUS_USAGE;
     }
-    if (action != OPTIONS_RUN) {
-        if (action == OPTIONS_VERSION)
-            puts("mrirecond " MRIRECON_VERSION);
-        else
-            (action == OPTIONS_HELP ? options_help : options_sample)(stdout);
-        return fflush(stdout) == 0 ? 0 : STATUS_FAILED;
-    }
+    if (action != OPTIONS_RUN)
+        return text_print(action);
     log_init(&log, (enum log_level)options.log_level, options.log_format == LOG_FORMAT_JSON);
     log_to_journal(&log);
     umask(077);
-    signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of that write */
-    signal(SIGIO, SIG_IGN);   /* somebody opened a file that a lease was just tried on */
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGTERM);
-    sigaddset(&signals, SIGINT);
-    sigaddset(&signals, SIGHUP);
-    sigprocmask(SIG_BLOCK, &signals, NULL);
+    signals_set(&signals);
     worker_threads_set();
     struct command_line line = {argc, argv, &options, options, &log};
     int rc = service_start(&service, &options, &http);

@@ -76,12 +76,10 @@ static bool take_fds(struct msghdr *packet, int fds[WIRE_FDS], int *fd_count)
     return clean;
 }
 
-int wire_receive(int socket, json_t **message, int fds[WIRE_FDS], int *fd_count)
+/* The next packet: *got bytes, at most WIRE_MAX, in `text`, and `*count` descriptors in `taken`, also after a failure.
+ */
+static int packet_receive(int socket, char text[WIRE_MAX + 1], size_t *got, int taken[WIRE_FDS], int *count)
 {
-    /* One byte more than the limit, so that a longer packet is seen to be longer. */
-    char *text = malloc(WIRE_MAX + 1);
-    if (!text)
-        return err_no_memory("a message between daemon and worker");
     union {
         struct cmsghdr header;
         char bytes[CMSG_SPACE(sizeof(int) * WIRE_FDS)];
@@ -89,45 +87,58 @@ int wire_receive(int socket, json_t **message, int fds[WIRE_FDS], int *fd_count)
     struct iovec part = {.iov_base = text, .iov_len = WIRE_MAX + 1};
     struct msghdr packet = {
         .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
-    int taken[WIRE_FDS], count = 0, rc = 0;
-    json_t *object = NULL;
-    ssize_t got;
+    ssize_t bytes;
+    *count = 0;
     do
-        got = recvmsg(socket, &packet, MSG_CMSG_CLOEXEC);
-    while (got < 0 && errno == EINTR);
-    if (got < 0) {
-        rc = send_failure();
-        goto out;
-    }
-    bool clean = take_fds(&packet, taken, &count);
-    if (got == 0) {
-        rc = err_set(ERR_WORKER_DIED, "The process at the other end of the socket has ended.");
-        goto out;
-    }
-    if (!clean || (packet.msg_flags & MSG_TRUNC) || got > WIRE_MAX) {
-        rc = err_set(ERR_BAD_REQUEST, "A message between daemon and worker exceeds %d bytes or %d descriptors.",
-                     WIRE_MAX, WIRE_FDS);
-        goto out;
-    }
+        bytes = recvmsg(socket, &packet, MSG_CMSG_CLOEXEC);
+    while (bytes < 0 && errno == EINTR);
+    if (bytes < 0)
+        return send_failure();
+    bool clean = take_fds(&packet, taken, count);
+    if (bytes == 0)
+        return err_set(ERR_WORKER_DIED, "The process at the other end of the socket has ended.");
+    if (!clean || (packet.msg_flags & MSG_TRUNC) || bytes > WIRE_MAX)
+        return err_set(ERR_BAD_REQUEST, "A message between daemon and worker exceeds %d bytes or %d descriptors.",
+                       WIRE_MAX, WIRE_FDS);
+    *got = (size_t)bytes;
+    return 0;
+}
+
+/* The message in a packet. */
+static int message_parse(const char *text, size_t bytes, json_t **message)
+{
     json_error_t where;
-    object = json_loadb(text, (size_t)got, JSON_REJECT_DUPLICATES, &where);
+    json_t *object = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &where);
     if (!object)
-        rc = err_set(ERR_BAD_REQUEST, "A message between daemon and worker is not JSON: %s.", where.text);
-    else if (!json_is_string(json_object_get(object, "type")))
-        rc = err_set(ERR_BAD_REQUEST, "A message between daemon and worker is no JSON object with a \"type\".");
-out:
-    free(text);
-    if (rc) {
+        return err_set(ERR_BAD_REQUEST, "A message between daemon and worker is not JSON: %s.", where.text);
+    if (!json_is_string(json_object_get(object, "type"))) {
         json_decref(object);
-        for (int i = 0; i < count; i++)
-            close(taken[i]);
-        return rc;
+        return err_set(ERR_BAD_REQUEST, "A message between daemon and worker is no JSON object with a \"type\".");
     }
-    for (int i = 0; i < count; i++)
-        fds[i] = taken[i];
-    *fd_count = count;
     *message = object;
     return 0;
+}
+
+int wire_receive(int socket, json_t **message, int fds[WIRE_FDS], int *fd_count)
+{
+    /* One byte more than the limit, so that a longer packet is seen to be longer. */
+    char *text = malloc(WIRE_MAX + 1);
+    int taken[WIRE_FDS], count;
+    size_t got = 0;
+    if (!text)
+        return err_no_memory("a message between daemon and worker");
+    int rc = packet_receive(socket, text, &got, taken, &count);
+    if (!rc)
+        rc = message_parse(text, got, message);
+    free(text);
+    for (int i = 0; i < count; i++)
+        if (rc)
+            close(taken[i]);
+        else
+            fds[i] = taken[i];
+    if (!rc)
+        *fd_count = count;
+    return rc;
 }
 
 /* Whether `value` has more levels of objects and arrays than that. */

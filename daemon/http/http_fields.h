@@ -1,6 +1,26 @@
-/* http_fields.h: further header fields: pure functions over strings, so that they can be fuzzed. */
+/* http_fields.h: parsing of header fields: pure functions over strings, so that they can be fuzzed. */
 #ifndef MRIRECON_DAEMON_HTTP_FIELDS_H
 #define MRIRECON_DAEMON_HTTP_FIELDS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The wait of a Prefer header (RFC 7240), seconds; -1: it asks for none. `header` may be NULL. */
+int prefer_wait(const char *header);
+/* Whether a Prefer header names `preference` without a value. */
+bool prefer_has(const char *header, const char *preference);
+
+/* How much an Accept header wants `media`: 0..1000, and how closely it named it: 3 itself, 2 "image/" + "*", 1 any, 0
+ * not at all (a quality of 0 named closely is a refusal). NULL and empty headers want anything. */
+int accept_quality(const char *header, const char *media, int *closeness);
+
+enum range_kind { RANGE_WHOLE, RANGE_PART, RANGE_OUTSIDE };
+/* A Range header for a file of `bytes`. RANGE_PART: *first..*last inclusive. What cannot be served as one part (other
+ * units, several ranges, malformed) is RANGE_WHOLE, as RFC 9110 allows. */
+enum range_kind range_parse(const char *header, int64_t bytes, int64_t *first, int64_t *last);
+
+/* Whether an If-Match (strong) or If-None-Match (weak) header names `etag` (with its quotes), or is "*". */
+bool etag_listed(const char *header, const char *etag, bool weak);
 
 /* How much an Accept-Encoding header (NULL: not sent) wants a content coding: 0 (not acceptable, or not named) to
  * 1000. */

@@ -1,4 +1,5 @@
-/* http_parse.h: reading what a request says: pure functions over strings, so that they can be fuzzed. */
+/* http_parse.h: parsing of queries, paths, addresses and numbers: pure functions over strings, so that they can be
+ * fuzzed. */
 #ifndef MRIRECON_DAEMON_HTTP_PARSE_H
 #define MRIRECON_DAEMON_HTTP_PARSE_H
 
@@ -24,23 +25,6 @@ int target_split(char *uri, const char **host, const char **path, const char **q
 /* The parts of a path between its slashes, decoded; *count of them. "/" has none.
  * Fails with ERR_NOT_FOUND: no path of this service can look so (an empty part, one of dots, a broken escape, ...). */
 int path_split(const char *path, char parts[HTTP_PATH_PARTS][HTTP_PATH_PART], int *count);
-
-/* The wait of a Prefer header (RFC 7240), seconds; -1: it asks for none. `header` may be NULL. */
-int prefer_wait(const char *header);
-/* Whether a Prefer header names `preference` without a value. */
-bool prefer_has(const char *header, const char *preference);
-
-/* How much an Accept header wants `media`: 0..1000, and how closely it named it: 3 itself, 2 "image/" + "*", 1 any, 0
- * not at all (a quality of 0 named closely is a refusal). NULL and empty headers want anything. */
-int accept_quality(const char *header, const char *media, int *closeness);
-
-enum range_kind { RANGE_WHOLE, RANGE_PART, RANGE_OUTSIDE };
-/* A Range header for a file of `bytes`. RANGE_PART: *first..*last inclusive. What cannot be served as one part (other
- * units, several ranges, malformed) is RANGE_WHOLE, as RFC 9110 allows. */
-enum range_kind range_parse(const char *header, int64_t bytes, int64_t *first, int64_t *last);
-
-/* Whether an If-Match (strong) or If-None-Match (weak) header names `etag` (with its quotes), or is "*". */
-bool etag_listed(const char *header, const char *etag, bool weak);
 
 /* "127.0.0.1:80", "[::1]:80", "localhost:80": the address without brackets, and the port.
  * Fails with ERR_BAD_PARAMETER. */

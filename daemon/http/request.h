@@ -10,6 +10,7 @@
 #include "daemon/queue/convert.h"
 #include "daemon/http/digest.h"
 #include "daemon/queue/housekeeper.h"
+#include "daemon/http/http_fields.h"
 #include "daemon/http/http_parse.h"
 #include "daemon/http/idempotency.h"
 #include "daemon/http/listen.h"

@@ -32,48 +32,73 @@ static int warnings_put(const struct job *job, char text[WARNINGS][WARNING_BYTES
     return used;
 }
 
+/* Whether If-Match and If-None-Match let the file with this ETag be sent. false: *rc has the answer. */
+static bool etag_admits(struct request *request, const char *etag, const char *const *headers, int *rc)
+{
+    const char *match = http_header(request, "If-Match"), *none = http_header(request, "If-None-Match");
+    if (match && !etag_listed(match, etag, false))
+        *rc = err_set(ERR_PRECONDITION_FAILED, "The result does not match If-Match; its ETag is %s.", etag);
+    else if (none && etag_listed(none, etag, true))
+        *rc = http_answer(request, 304, "", strdup(""), headers);
+    else
+        return true;
+    return false;
+}
+
+/* The bytes that Range and If-Range ask for; of RANGE_WHOLE: all. */
+static enum range_kind range_find(struct request *request, const char *etag, int64_t bytes, int64_t *first,
+                                  int64_t *last)
+{
+    const char *tag = http_header(request, "If-Range");
+    enum range_kind kind = range_parse(http_header(request, "Range"), bytes, first, last);
+    if (tag && strcmp(tag, etag) != 0)
+        kind = RANGE_WHOLE;
+    if (kind == RANGE_WHOLE) {
+        *first = 0;
+        *last = bytes - 1;
+    }
+    return kind;
+}
+
+static int range_refuse(struct request *request, const char *id, int64_t bytes)
+{
+    char range[72];
+    snprintf(range, sizeof range, "bytes */%lld", (long long)bytes);
+    const char *const headers[] = {"Content-Range", range, NULL};
+    err_set(ERR_RANGE, "The result has %lld bytes; the range is outside of it.", (long long)bytes);
+    return http_answer_problem(request, problem_pack(err_last(), id), headers);
+}
+
 /* Answer with an open file (taken), as If-Match, If-None-Match, If-Range and Range ask. */
 static int file_answer(struct request *request, const struct job *job, const char *name, int fd, int64_t bytes,
                        int64_t stamp, const char *const *more)
 {
-    const char *id = job->id;
     char warnings[WARNINGS][WARNING_BYTES];
     char etag[ETAG], range[72], disposition[SPOOL_NAME + 40];
-    snprintf(etag, sizeof etag, "\"%s-%s-%llx-%llx\"", id, name, (unsigned long long)bytes, (unsigned long long)stamp);
+    snprintf(etag, sizeof etag, "\"%s-%s-%llx-%llx\"", job->id, name, (unsigned long long)bytes,
+             (unsigned long long)stamp);
     snprintf(disposition, sizeof disposition, "inline; filename=\"%s\"", name);
     const char *headers[HEADERS] = {"ETag", etag,    "Accept-Ranges", "bytes", "Cache-Control", "private, no-cache",
                                     "Vary", "Accept"};
-    int used = 8;
+    int used = 8, rc = 0;
     for (int i = 0; more && more[i] && i < MORE; i++)
         headers[used++] = more[i];
-    /* A submission that is answered with its image had no image to compare with. */
-    bool asked = strcmp(request->method, "POST") != 0;
-    const char *match = asked ? http_header(request, "If-Match") : NULL;
-    const char *none = asked ? http_header(request, "If-None-Match") : NULL;
-    if (match && !etag_listed(match, etag, false)) {
-        close(fd);
-        return err_set(ERR_PRECONDITION_FAILED, "The result does not match If-Match; its ETag is %s.", etag);
-    }
-    if (none && etag_listed(none, etag, true)) {
-        close(fd);
-        return http_answer(request, 304, "", strdup(""), headers);
-    }
-    const char *tag = http_header(request, "If-Range");
+    /* A submission that is answered with its result had nothing to compare with. */
+    const bool asked = strcmp(request->method, "POST") != 0;
     int64_t first = 0, last = bytes - 1;
-    enum range_kind kind = range_parse(asked ? http_header(request, "Range") : NULL, bytes, &first, &last);
-    if (tag && strcmp(tag, etag) != 0)
-        kind = RANGE_WHOLE;
-    if (kind == RANGE_OUTSIDE) {
-        close(fd);
-        snprintf(range, sizeof range, "bytes */%lld", (long long)bytes);
-        const char *const outside[] = {"Content-Range", range, NULL};
-        err_set(ERR_RANGE, "The result has %lld bytes; the range is outside of it.", (long long)bytes);
-        return http_answer_problem(request, problem_pack(err_last(), id), outside);
+    enum range_kind kind = RANGE_WHOLE;
+    bool sent = !asked || etag_admits(request, etag, headers, &rc);
+    if (sent && asked)
+        kind = range_find(request, etag, bytes, &first, &last);
+    if (sent && kind == RANGE_OUTSIDE) {
+        sent = false;
+        rc = range_refuse(request, job->id, bytes);
     }
-    if (kind == RANGE_WHOLE) {
-        first = 0;
-        last = bytes - 1;
-    } else {
+    if (!sent) {
+        close(fd);
+        return rc;
+    }
+    if (kind == RANGE_PART) {
         snprintf(range, sizeof range, "bytes %lld-%lld/%lld", (long long)first, (long long)last, (long long)bytes);
         headers[used++] = "Content-Range";
         headers[used++] = range;
@@ -83,7 +108,7 @@ static int file_answer(struct request *request, const struct job *job, const cha
     if (of && kind_file_find(of, name, &file))
         used += warnings_put(job, warnings, headers + used);
     const char *const own[] = {
-        "Content-Type", kind_file_media(of, name), "Content-Disposition", disposition, "X-Job-Id", id};
+        "Content-Type", kind_file_media(of, name), "Content-Disposition", disposition, "X-Job-Id", job->id};
     for (int i = 0; i < 6; i++)
         headers[used++] = own[i];
     headers[used] = NULL;

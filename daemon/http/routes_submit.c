@@ -156,23 +156,28 @@ static void accepted(struct request *request, const char *how)
     scheduler_wake(service->scheduler);
 }
 
-/* The body is complete: onto the disk with it, then the row. */
+/* The body is complete: check it, and look its Idempotency-Key up. */
+static int body_check(struct request *request)
+{
+    if (request->upload.bytes == 0)
+        return err_set(ERR_EMPTY_BODY, "The body is empty; it should be a scan. With curl: --data-binary @scan.h5.");
+    if (!digest_end(&request->digest))
+        return err_set(ERR_DIGEST,
+                       "The %lld bytes that arrived do not match the %s digest of the request. Send the scan again.",
+                       (long long)request->upload.bytes, request->digest.name);
+    if (!*request->idempotency.key)
+        return 0;
+    idempotency_digest(&request->idempotency, request->job.digest);
+    return replay(request);
+}
+
+/* The body is complete: fsync it, then commit the row. */
 int route_submit_work(struct request *request)
 {
     struct service *service = request->service;
     const char *format = "other";
-    int rc = 0;
     request->deadline = clock_seconds() + request->wait;
-    if (request->upload.bytes == 0)
-        rc = err_set(ERR_EMPTY_BODY, "The body is empty; it should be a scan. With curl: --data-binary @scan.h5.");
-    if (!rc && !digest_end(&request->digest))
-        rc = err_set(ERR_DIGEST,
-                     "The %lld bytes that arrived do not match the %s digest of the request. Send the scan again.",
-                     (long long)request->upload.bytes, request->digest.name);
-    if (!rc && *request->idempotency.key) {
-        idempotency_digest(&request->idempotency, request->job.digest);
-        rc = replay(request);
-    }
+    int rc = body_check(request), scan;
     if (rc || request->replayed) {
         struct err failure = *err_last();
         spool_abort(&request->upload);
@@ -181,17 +186,14 @@ int route_submit_work(struct request *request)
     }
     request->job.bytes = request->upload.bytes;
     memcpy(request->job.id, request->upload.id, sizeof request->job.id);
-    if (!rc) {
-        int scan;
-        if (spool_reopen(&request->upload, &scan) == 0) {
-            format = ingest_format(&request->job, scan);
-            scheduler_announce(service->scheduler, &request->job, scan);
-        }
-        rc = spool_finish(&request->upload);
+    if (spool_reopen(&request->upload, &scan) == 0) {
+        format = ingest_format(&request->job, scan);
+        scheduler_announce(service->scheduler, &request->job, scan);
     }
+    rc = spool_finish(&request->upload);
     if (!rc)
         rc = store_submit(service->core.store, &request->job, service->core.options->queue_limit);
-    idempotency_end(&request->idempotency); /* from now on the row is what knows the key */
+    idempotency_end(&request->idempotency); /* from now on the row holds the key */
     if (rc) {
         struct err failure = *err_last();
         scheduler_retract(service->scheduler, request->job.id);

@@ -99,14 +99,12 @@ static int line_read(char *line, const char *path, int number, struct token *tok
     return 0;
 }
 
-static int token_file_read(const char *path, struct token **out, int *count)
+/* Open the file, if other users cannot write to it. *out NULL after a failure. */
+static int token_file_open(const char *path, FILE **out)
 {
-    char line[512];
     struct stat about;
-    struct token *tokens = NULL;
-    int number = 0, rc = 0;
+    int rc = 0;
     FILE *file = fopen(path, "re");
-    *count = 0;
     if (!file || fstat(fileno(file), &about) < 0)
         rc = err_set(ERR_IO, "The tokens in %s cannot be read: %s.%s", path, strerror(errno),
                      errno == ENOENT   ? " mrirecond --new-token NAME ROLE --tokens FILE creates the file."
@@ -115,6 +113,29 @@ static int token_file_read(const char *path, struct token **out, int *count)
     else if (about.st_mode & (S_IWGRP | S_IWOTH))
         rc = err_set(ERR_IO, "Other users than its owner can write to %s, and create tokens. Run chmod 600 on it.",
                      path);
+    if (rc && file)
+        fclose(file);
+    *out = rc ? NULL : file;
+    return rc;
+}
+
+static int token_append(struct token **tokens, int *count, const struct token *token, const char *path)
+{
+    struct token *more = realloc(*tokens, ((size_t)*count + 1) * sizeof *more);
+    if (!more)
+        return err_no_memory("the tokens in %s", path);
+    *tokens = more;
+    more[(*count)++] = *token;
+    return 0;
+}
+
+static int token_file_read(const char *path, struct token **out, int *count)
+{
+    char line[512];
+    struct token *tokens = NULL;
+    FILE *file;
+    int number = 0, rc = token_file_open(path, &file);
+    *count = 0;
     while (!rc && fgets(line, sizeof line, file)) {
         struct token token;
         bool there = false;
@@ -126,15 +147,8 @@ static int token_file_read(const char *path, struct token **out, int *count)
             continue;
         }
         rc = line_read(line, path, ++number, &token, &there);
-        if (rc || !there)
-            continue;
-        struct token *more = realloc(tokens, ((size_t)*count + 1) * sizeof *more);
-        if (!more) {
-            rc = err_no_memory("the tokens in %s", path);
-            continue;
-        }
-        tokens = more;
-        tokens[(*count)++] = token;
+        if (!rc && there)
+            rc = token_append(&tokens, count, &token, path);
     }
     if (file)
         fclose(file);

@@ -261,6 +261,14 @@ static void print_histograms(FILE *out, const struct named *named, const char *n
     }
 }
 
+/* One line for each code of an error that has a count, and for the code at index `always` (-1: none). */
+static void print_reasons(FILE *out, const char *name, const uint64_t count[ERR_COUNT], int always)
+{
+    for (int i = 0; i < ERR_COUNT; i++)
+        if (count[i] || i == always)
+            fprintf(out, "%s{reason=\"%s\"} %llu\n", name, err_name(-i), (unsigned long long)count[i]);
+}
+
 static void print_jobs(const struct metrics *metrics, FILE *out)
 {
     print_named(out, &metrics->submitted, PREFIX "jobs_submitted_total", "kind", "Jobs accepted.");
@@ -276,16 +284,17 @@ static void print_jobs(const struct metrics *metrics, FILE *out)
         (double)metrics->retried);
     head(out, PREFIX "jobs_put_back_total", "counter",
          "Jobs that went back into the queue because the server was short of something, by the code of what.");
-    for (int i = 0; i < ERR_COUNT; i++)
-        if (metrics->put_back[i] || i == ERR_SPOOL_FULL_INDEX)
-            fprintf(out, PREFIX "jobs_put_back_total{reason=\"%s\"} %llu\n", err_name(-i),
-                    (unsigned long long)metrics->put_back[i]);
+    print_reasons(out, PREFIX "jobs_put_back_total", metrics->put_back, ERR_SPOOL_FULL_INDEX);
     head(out, PREFIX "job_queue_wait_seconds", "histogram", "Time between acceptance and start.");
     print_histogram(out, &metrics->waited, PREFIX "job_queue_wait_seconds", "");
     print_histograms(out, &metrics->duration, PREFIX "job_duration_seconds", "kind", "Time between start and end.");
     print_histograms(out, &metrics->stages, PREFIX "stage_duration_seconds", "stage", "Time in one stage of a job.");
     one(out, PREFIX "last_success_timestamp_seconds", "gauge", "When a job last succeeded; 0: never.",
         metrics->last_success);
+}
+
+static void print_devices(const struct metrics *metrics, FILE *out)
+{
     print_named(out, &metrics->samples, PREFIX "samples_gridded_total", "device", "k-space samples gridded.");
     one(out, PREFIX "samples_overflowed_total", "counter",
         "k-space samples that the CPU gridded for a GPU whose bins were full.", metrics->overflowed);
@@ -298,13 +307,14 @@ static void print_jobs(const struct metrics *metrics, FILE *out)
         for (int i = 0; i < metrics->gpu_failures[kind].count; i++)
             fprintf(out, PREFIX "gpu_errors_total{gpu=\"%s\",kind=\"%s\"} %.0f\n", metrics->gpu_failures[kind].name[i],
                     err_name(gpu_kinds[kind]), metrics->gpu_failures[kind].value[i]);
+}
+
+static void print_requests(const struct metrics *metrics, FILE *out)
+{
     print_named(out, &metrics->ingest_bytes, PREFIX "ingest_bytes_total", "format",
                 "Bytes of accepted uploads, by what their first ones say they are.");
     head(out, PREFIX "ingest_rejected_total", "counter", "Uploads refused, by the code of the reason.");
-    for (int i = 0; i < ERR_COUNT; i++)
-        if (metrics->rejected[i])
-            fprintf(out, PREFIX "ingest_rejected_total{reason=\"%s\"} %llu\n", err_name(-i),
-                    (unsigned long long)metrics->rejected[i]);
+    print_reasons(out, PREFIX "ingest_rejected_total", metrics->rejected, -1);
     head(out, PREFIX "http_requests_total", "counter", "Requests answered.");
     for (int m = 0; m < METHODS; m++)
         for (int s = 0; s < STATUSES; s++)
@@ -366,6 +376,24 @@ static void print_kept(const struct metrics *metrics, const struct metrics_now *
     one(out, PREFIX "disk_free_bytes", "gauge", "Bytes free on it.", (double)now->disk_free);
 }
 
+static void print_workers(const struct metrics_now *now, FILE *out)
+{
+    one(out, PREFIX "workers", "gauge", "Workers that should run.", now->workers);
+    one(out, PREFIX "workers_ready", "gauge", "Workers that are warm, and whose devices are trusted.",
+        now->workers_ready);
+    one(out, PREFIX "workers_resting", "gauge",
+        "Workers whose device failed job after job: it is tried with one job at a time.", now->workers_resting);
+    head(out, PREFIX "gpu_memory_used_bytes", "gauge",
+         "Memory in use on a GPU, by everybody, when its worker last said.");
+    for (int i = 0; i < now->gpus; i++)
+        fprintf(out, PREFIX "gpu_memory_used_bytes{gpu=\"%s\"} %lld\n", now->gpu[i].device,
+                (long long)now->gpu[i].used);
+    head(out, PREFIX "gpu_memory_total_bytes", "gauge", "Memory of a GPU.");
+    for (int i = 0; i < now->gpus; i++)
+        fprintf(out, PREFIX "gpu_memory_total_bytes{gpu=\"%s\"} %lld\n", now->gpu[i].device,
+                (long long)now->gpu[i].total);
+}
+
 void metrics_print(struct metrics *metrics, const struct metrics_now *now, FILE *out)
 {
     head(out, PREFIX "build_info", "gauge",
@@ -387,25 +415,14 @@ void metrics_print(struct metrics *metrics, const struct metrics_now *now, FILE 
     one(out, PREFIX "ready", "gauge", "1: /readyz says ready.", now->ready);
     one(out, PREFIX "tls_certificate_expiry_timestamp_seconds", "gauge",
         "When the certificate that is shown ends; 0: plain HTTP.", (double)now->certificate_end);
-    one(out, PREFIX "workers", "gauge", "Workers that should run.", now->workers);
-    one(out, PREFIX "workers_ready", "gauge", "Workers that are warm, and whose devices are trusted.",
-        now->workers_ready);
-    one(out, PREFIX "workers_resting", "gauge",
-        "Workers whose device failed job after job: it is tried with one job at a time.", now->workers_resting);
-    head(out, PREFIX "gpu_memory_used_bytes", "gauge",
-         "Memory in use on a GPU, by everybody, when its worker last said.");
-    for (int i = 0; i < now->gpus; i++)
-        fprintf(out, PREFIX "gpu_memory_used_bytes{gpu=\"%s\"} %lld\n", now->gpu[i].device,
-                (long long)now->gpu[i].used);
-    head(out, PREFIX "gpu_memory_total_bytes", "gauge", "Memory of a GPU.");
-    for (int i = 0; i < now->gpus; i++)
-        fprintf(out, PREFIX "gpu_memory_total_bytes{gpu=\"%s\"} %lld\n", now->gpu[i].device,
-                (long long)now->gpu[i].total);
     pthread_mutex_lock(&metrics->lock);
     for (int i = 0; i < now->gpus * GPU_KINDS; i++) /* 0 until the first failure */
         index_of(&metrics->gpu_failures[i % GPU_KINDS], now->gpu[i / GPU_KINDS].device);
     print_kept(metrics, now, out);
     print_jobs(metrics, out);
+    print_devices(metrics, out);
+    print_requests(metrics, out);
     pthread_mutex_unlock(&metrics->lock);
+    print_workers(now, out);
     print_process(metrics, out);
 }

@@ -36,95 +36,6 @@ static void start(struct scheduler *scheduler, struct worker_slot *slot)
 
 static void assign(struct scheduler *scheduler);
 
-static void worker_add(struct scheduler *scheduler, const char *wanted)
-{
-    for (int i = 0; i < scheduler->count; i++)
-        if (strcmp(scheduler->slot[i].worker.wanted, wanted) == 0)
-            return;
-    if (scheduler->count == WORKERS_MAX)
-        return;
-    pthread_mutex_lock(&scheduler->lock);
-    int index = scheduler->count++;
-    worker_init(&scheduler->slot[index].worker, index, wanted);
-    memcpy(scheduler->status[index].wanted, scheduler->slot[index].worker.wanted, WORKER_TEXT);
-    pthread_mutex_unlock(&scheduler->lock);
-}
-
-/* `auto` means every GPU. The first worker takes the first GPU and reports the others. */
-static void add_other_gpus(struct scheduler *scheduler, const struct worker *first)
-{
-    for (uint64_t others = first->gpus & (first->gpus - 1); others; others &= others - 1) {
-        char wanted[WORKER_TEXT];
-        snprintf(wanted, sizeof wanted, "gpu:%d", __builtin_ctzll(others));
-        worker_add(scheduler, wanted);
-    }
-}
-
-/* Handle one message. false: the worker must be ended; `reason` says why. */
-static bool on_message(struct scheduler *scheduler, struct worker_slot *slot, const json_t *message,
-                       const char **reason)
-{
-    const char *type = json_string_value(json_object_get(message, "type"));
-    const char *id = json_string_value(json_object_get(message, "id"));
-    slot->worker.heard = clock_seconds();
-    slot->worker.pinged = 0;
-    if (strcmp(type, "status") == 0) {
-        slot_memory(scheduler, slot, message);
-        return true;
-    }
-    if (strcmp(type, "hello") == 0 && slot->worker.state == WORKER_STARTING) {
-        *reason = "has another version";
-        if (worker_hello(&slot->worker, message))
-            return false;
-        log_line(scheduler->core.log, LOG_LEVEL_INFO, NULL, "worker %d is ready: %s%s%s", slot->worker.index,
-                 slot->worker.device, *slot->worker.note ? "; " : "", slot->worker.note);
-        if (!slot->worker.landlock && !scheduler->landlock_missed)
-            log_line(scheduler->core.log, LOG_LEVEL_WARNING, NULL,
-                     "the kernel has no landlock, or a filter around the service refuses it: seccomp alone confines "
-                     "the workers, which can open the files of this account");
-        scheduler->landlock_missed |= !slot->worker.landlock;
-        if (strcmp(slot->worker.wanted, "auto") == 0)
-            add_other_gpus(scheduler, &slot->worker);
-        slot_publish(scheduler, slot);
-        return true;
-    }
-    if (strcmp(type, "failed") == 0 && slot->worker.state == WORKER_STARTING) {
-        struct err failure;
-        wire_error_unpack(json_object_get(message, "error"), &failure);
-        snprintf(slot->why, sizeof slot->why, "failed to start: %.*s", (int)sizeof slot->why - 20, failure.text);
-        *reason = slot->why;
-        return false;
-    }
-    *reason = "sent an unexpected message";
-    if (slot->worker.state != WORKER_BUSY || slot->running.outcome != OUTCOME_NONE || !id ||
-        strcmp(id, slot->running.job.id) != 0)
-        return false;
-    slot->running.finish_at = 0;
-    if (strcmp(type, "progress") == 0) {
-        slot_progress(scheduler, slot, message);
-    } else if (strcmp(type, "done") == 0) {
-        json_t *report = json_object_get(message, "report");
-        *reason = "sent a report that is no object, or too large or deep a one";
-        if (!wire_report_is_sound(report))
-            return false;
-        device_clear(scheduler, slot);
-        slot->running.outcome = OUTCOME_DONE;
-        slot->running.report = json_incref(report);
-    } else if (strcmp(type, "failed") == 0) {
-        bool fatal = json_is_true(json_object_get(message, "fatal"));
-        bool put_back = json_is_true(json_object_get(message, "put_back"));
-        wire_error_unpack(json_object_get(message, "error"), &slot->running.failure);
-        slot->running.outcome = fatal ? OUTCOME_DIED : put_back ? OUTCOME_SHORT : OUTCOME_FAILED;
-        if (slot->worker.gpu && (slot->running.failure.code == ERR_DEVICE || slot->running.failure.code == ERR_GPU_OOM))
-            metrics_gpu_failed(scheduler->core.metrics, slot->worker.device, slot->running.failure.code);
-        *reason = "lost its device";
-        return !fatal;
-    } else {
-        return false;
-    }
-    return true;
-}
-
 /* Handle all pending messages, then check whether the process still runs. */
 static void listen_to(struct scheduler *scheduler, struct worker_slot *slot)
 {
@@ -145,7 +56,7 @@ static void listen_to(struct scheduler *scheduler, struct worker_slot *slot)
         if (rc)
             reason = rc == ERR_WORKER_DIED ? NULL : "sent an invalid message";
         else
-            stays = on_message(scheduler, slot, message, &reason);
+            stays = slot_message(scheduler, slot, message, &reason);
         for (int i = 0; i < count; i++)
             close(files[i]);
         json_decref(message);
@@ -193,20 +104,29 @@ static json_t *files_of(const struct job *job)
     return files;
 }
 
-/* Give a claimed job to an idle worker. */
-static void job_hand_over(struct scheduler *scheduler, struct worker_slot *slot)
+/* Open the scan of the slot's job, and create its results: files[0], and one for each name. *count of them are open,
+ * also after a failure. */
+static int files_open(const struct scheduler *scheduler, const struct job *job, const json_t *names,
+                      int files[WIRE_FDS], int *count)
+{
+    *count = 0;
+    if (json_array_size(names) == 0)
+        return err_set(ERR_UNKNOWN_KIND, "There is no job kind \"%s\".", job->kind);
+    int rc = spool_open(scheduler->core.spool, job->id, &files[0]);
+    if (rc)
+        return rc;
+    *count = 1;
+    rc = spool_results_begin(scheduler->core.spool, job->id, names, &files[1]);
+    if (!rc)
+        *count += (int)json_array_size(names);
+    return rc;
+}
+
+/* Count and log a job that begins; the slot is busy from now on. */
+static void job_begin(struct scheduler *scheduler, struct worker_slot *slot)
 {
     const struct core *core = &scheduler->core;
-    int files[WIRE_FDS], count = 0; /* the input, and the results */
-    const char *id = slot->running.job.id;
-    json_t *names = files_of(&slot->running.job);
-    /* Other workers forget the input of this job; this worker forgets one prefetched for another. */
-    for (int i = 0; i < scheduler->count; i++) {
-        struct worker *worker = &scheduler->slot[i].worker;
-        if (strcmp(worker->prefetched, id) == 0 ? worker != &slot->worker : worker == &slot->worker)
-            worker_forget(worker);
-    }
-    slot->worker.prefetched[0] = '\0';
+    const struct job *job = &slot->running.job;
     slot->running.device = slot->worker.device;
     slot->running.started = slot->running.progressed = clock_seconds();
     slot->worker.state = WORKER_BUSY;
@@ -214,16 +134,20 @@ static void job_hand_over(struct scheduler *scheduler, struct worker_slot *slot)
     /* `auto` means a GPU if there is one. */
     if (!slot->worker.gpu && strcmp(slot->worker.wanted, "auto") == 0)
         metrics_fell_back(core->metrics);
-    metrics_started(core->metrics, 1e-3 * (double)(slot->running.job.started - slot->running.job.created));
-    log_line_about(core->log, LOG_LEVEL_INFO, &(struct log_about){id, slot->running.job.client, 0},
-                   "begins on %s, attempt %lld", slot->worker.device, (long long)slot->running.job.attempts);
-    int rc = json_array_size(names) ? spool_open(core->spool, id, &files[0])
-                                    : err_set(ERR_UNKNOWN_KIND, "There is no job kind \"%s\".", slot->running.job.kind);
-    count += !rc;
-    if (!rc)
-        rc = spool_results_begin(core->spool, id, names, &files[1]);
-    if (!rc)
-        count += (int)json_array_size(names);
+    metrics_started(core->metrics, 1e-3 * (double)(job->started - job->created));
+    log_line_about(core->log, LOG_LEVEL_INFO, &(struct log_about){job->id, job->client, 0},
+                   "begins on %s, attempt %lld", slot->worker.device, (long long)job->attempts);
+}
+
+/* Give a claimed job to an idle worker. */
+static void job_hand_over(struct scheduler *scheduler, struct worker_slot *slot)
+{
+    int files[WIRE_FDS], count; /* the input, and the results */
+    const struct job *job = &slot->running.job;
+    json_t *names = files_of(job);
+    prefetch_claimed(scheduler, slot);
+    job_begin(scheduler, slot);
+    int rc = files_open(scheduler, job, names, files, &count);
     if (rc) {
         slot->running.outcome = disk_is_cause(rc) ? OUTCOME_SHORT : OUTCOME_FAILED;
         slot->running.failure = *err_last();
@@ -231,9 +155,9 @@ static void job_hand_over(struct scheduler *scheduler, struct worker_slot *slot)
         if (slot->running.scan_lost)
             slot->running.failure.code = ERR_IO; /* the server's fault, as in the check at a start */
     } else if (worker_send(&slot->worker,
-                           json_pack("{s:s, s:s, s:s, s:O, s:O, s:o}", "type", "job", "id", id, "kind",
-                                     slot->running.job.kind, "parameters", slot->running.job.parameters, "files", names,
-                                     "room", results_room(scheduler, &slot->running.most)),
+                           json_pack("{s:s, s:s, s:s, s:O, s:O, s:o}", "type", "job", "id", job->id, "kind", job->kind,
+                                     "parameters", job->parameters, "files", names, "room",
+                                     results_room(scheduler, &slot->running.most)),
                            files, count)) {
         /* The worker never received the job, which is not at fault. */
         slot->running.outcome = OUTCOME_REQUEUE;

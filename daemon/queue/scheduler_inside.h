@@ -1,7 +1,7 @@
-/* scheduler_inside.h: the scheduler's state, shared by its five files. scheduler.c: the thread, the workers, and which
- * job runs where; scheduler_prefetch.c: PREFETCH; scheduler_results.c: outcomes, results and what is queued again;
- * scheduler_faults.c: FAULTS; scheduler_status.c: the copy for other threads. Each file calls only those after it. No
- * other file includes this header. Called in the scheduler's thread.
+/* scheduler_inside.h: the scheduler's state, shared by its six files. scheduler.c: the thread, the workers, and which
+ * job runs where; scheduler_prefetch.c: PREFETCH; scheduler_messages.c: messages of workers; scheduler_results.c:
+ * outcomes, results and what is queued again; scheduler_faults.c: FAULTS; scheduler_status.c: the copy for other
+ * threads. Each file calls only those after it. No other file includes this header. Called in the scheduler's thread.
  */
 #ifndef MRIRECON_DAEMON_SCHEDULER_INSIDE_H
 #define MRIRECON_DAEMON_SCHEDULER_INSIDE_H
@@ -117,6 +117,11 @@ void slot_finish(struct scheduler *scheduler, struct worker_slot *slot);
 /* Ids of the jobs in back-off after a shortage (all: also those whose back-off is over). New reference. */
 json_t *put_back_ids(const struct scheduler *scheduler, bool all);
 
+/* ---- scheduler_messages.c ---- */
+
+/* Handle one message. false: the worker must be ended; `reason` says why. */
+bool slot_message(struct scheduler *scheduler, struct worker_slot *slot, const json_t *message, const char **reason);
+
 /* ---- scheduler_prefetch.c ---- */
 
 /* Ids of the prefetched jobs: of all workers, or of the busy ones. New reference. */
@@ -127,6 +132,9 @@ void announcement_clear(struct announcement *announcement);
 /* PREFETCH, step 1: a worker in this state gets the announced scan. Idle workers are asked before jobs are claimed,
  * busy ones after; an announcement that no busy worker can take is dropped. */
 void prefetch_announced(struct scheduler *scheduler, enum worker_state state);
+
+/* The slot's job begins: other workers forget its scan, this one forgets a scan prefetched for another job. */
+void prefetch_claimed(struct scheduler *scheduler, struct worker_slot *slot);
 
 /* PREFETCH, step 2, for each busy worker; scans of jobs that are no longer queued are forgotten. */
 void prefetch_next(struct scheduler *scheduler);

@@ -82,6 +82,16 @@ static void forget_gone(struct scheduler *scheduler)
     }
 }
 
+void prefetch_claimed(struct scheduler *scheduler, struct worker_slot *slot)
+{
+    for (int i = 0; i < scheduler->count; i++) {
+        struct worker *worker = &scheduler->slot[i].worker;
+        if (strcmp(worker->prefetched, slot->running.job.id) == 0 ? worker != &slot->worker : worker == &slot->worker)
+            worker_forget(worker);
+    }
+    slot->worker.prefetched[0] = '\0';
+}
+
 void prefetch_next(struct scheduler *scheduler)
 {
     if (scheduler->prefetch_pending)

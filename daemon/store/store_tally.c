@@ -199,6 +199,33 @@ static int shares_load(struct store *store)
     return rc;
 }
 
+/* Count the jobs of a row: state, priority, client, jobs, bytes, kept scans, their bytes. */
+static int counts_add(struct store *store, sqlite3_stmt *row)
+{
+    struct tally_entry entry = {.from = -1, .to = sqlite3_column_int(row, 0)};
+    const int64_t count = sqlite3_column_int64(row, 3), bytes = sqlite3_column_int64(row, 4);
+    entry.priority = (enum job_priority)sqlite3_column_int(row, 1);
+    snprintf(entry.client, sizeof entry.client, "%s", (const char *)sqlite3_column_text(row, 2));
+    store->counts[entry.to] += count;
+    if (entry.to > JOB_CANCELING) {
+        store->kept.result_bytes += bytes;
+        store->kept.scans += sqlite3_column_int64(row, 5);
+        store->kept.scan_bytes += sqlite3_column_int64(row, 6);
+        return 0;
+    }
+    int rc = clients_reserve(store, 1);
+    if (rc)
+        return rc;
+    struct client *client = client_of(store, entry.client);
+    if (entry.to == JOB_QUEUED) {
+        client->waiting[entry.priority] += count;
+        client->waiting_bytes += bytes;
+    } else {
+        client->running += count;
+    }
+    return 0;
+}
+
 int tally_load(struct store *store)
 {
     struct connection *writer = &store->writer;
@@ -218,27 +245,8 @@ int tally_load(struct store *store)
     int step = SQLITE_DONE;
     if (!rc && !statement)
         rc = err_last()->code;
-    while (!rc && (step = sqlite3_step(statement)) == SQLITE_ROW) {
-        struct tally_entry entry = {.from = -1, .to = sqlite3_column_int(statement, 0)};
-        entry.priority = (enum job_priority)sqlite3_column_int(statement, 1);
-        snprintf(entry.client, sizeof entry.client, "%s", (const char *)sqlite3_column_text(statement, 2));
-        int64_t count = sqlite3_column_int64(statement, 3);
-        store->counts[entry.to] += count;
-        if (entry.to > JOB_CANCELING) {
-            store->kept.result_bytes += sqlite3_column_int64(statement, 4);
-            store->kept.scans += sqlite3_column_int64(statement, 5);
-            store->kept.scan_bytes += sqlite3_column_int64(statement, 6);
-            continue;
-        }
-        rc = clients_reserve(store, 1);
-        struct client *client = rc ? NULL : client_of(store, entry.client);
-        if (client && entry.to == JOB_QUEUED) {
-            client->waiting[entry.priority] += count;
-            client->waiting_bytes += sqlite3_column_int64(statement, 4);
-        } else if (client) {
-            client->running += count;
-        }
-    }
+    while (!rc && (step = sqlite3_step(statement)) == SQLITE_ROW)
+        rc = counts_add(store, statement);
     if (!rc && step != SQLITE_DONE)
         rc = sql_failed(writer->db, "counting jobs");
     if (statement)

@@ -133,7 +133,48 @@ static void out_take(struct command *command, const char *text)
     command->out[command->outs++] = named ? text + length + 1 : text;
 }
 
-/* Fills *command; 0, or the exit status. */
+/* An option and its value, in optarg: 0, or the exit status. */
+static int option_take(struct command *command, int letter, const char **kind)
+{
+    struct worker_options *options = &command->options;
+    double number = 0;
+    bool valid = true;
+    switch (letter) {
+    case 'i':
+        command->in = optarg;
+        break;
+    case 'r':
+        command->report = optarg;
+        break;
+    case 'k':
+        *kind = optarg;
+        break;
+    case 'c':
+        options->codec = optarg;
+        break;
+    case 'd':
+        valid = device_parse(optarg, options);
+        break;
+    case 'o':
+        if (command->outs == KIND_MAX_FILES)
+            return usage("--out was given too often: ", optarg);
+        out_take(command, optarg);
+        break;
+    case 't':
+        valid = number_parse(optarg, 4096, &number);
+        options->threads = valid ? (int)number : 0;
+        break;
+    case 'm':
+        valid = number_parse(optarg, 1e18, &number);
+        options->memory_bytes = valid ? (uint64_t)number : 0;
+        break;
+    default: /* 's' */
+        valid = number_parse(optarg, 1e9, &options->decode_seconds);
+    }
+    return valid ? 0 : usage("An option's value is out of range: ", optarg);
+}
+
+/* Fills *command. 0, the exit status, or -1 if it was --help or --version. */
 static int command_parse(struct command *command, int argc, char **argv)
 {
     static const struct option known[] = {
@@ -142,54 +183,22 @@ static int command_parse(struct command *command, int argc, char **argv)
         {"help", 0, NULL, 'h'},   {"version", 0, NULL, 'v'}, {"decode-seconds", 1, NULL, 's'}, {NULL, 0, NULL, 0},
     };
     const char *kind = "recon";
-    double number;
     opterr = 0;
     for (int letter; (letter = getopt_long(argc, argv, "", known, NULL)) != -1;) {
-        bool valid = true;
-        switch (letter) {
-        case 'i':
-            command->in = optarg;
-            break;
-        case 'r':
-            command->report = optarg;
-            break;
-        case 'k':
-            kind = optarg;
-            break;
-        case 'c':
-            command->options.codec = optarg;
-            break;
-        case 'd':
-            valid = device_parse(optarg, &command->options);
-            break;
-        case 'o':
-            if (command->outs == KIND_MAX_FILES)
-                return usage("--out was given too often: ", optarg);
-            out_take(command, optarg);
-            break;
-        case 't':
-            valid = number_parse(optarg, 4096, &number);
-            command->options.threads = valid ? (int)number : 0;
-            break;
-        case 'm':
-            valid = number_parse(optarg, 1e18, &number);
-            command->options.memory_bytes = valid ? (uint64_t)number : 0;
-            break;
-        case 's':
-            valid = number_parse(optarg, 1e9, &command->options.decode_seconds);
-            break;
-        case 'h':
+        if (letter == '?')
+            return usage("Unknown option, or its value is missing: ", argv[optind - 1]);
+        if (letter == 'v') {
+            puts("mrirecon-worker " MRIRECON_VERSION);
+            return -1;
+        }
+        if (letter == 'h') {
             fputs(help, stdout);
             parameters_print();
             return -1;
-        case 'v':
-            puts("mrirecon-worker " MRIRECON_VERSION);
-            return -1;
-        default:
-            return usage("Unknown option, or its value is missing: ", argv[optind - 1]);
         }
-        if (!valid)
-            return usage("An option's value is out of range: ", optarg);
+        int status = option_take(command, letter, &kind);
+        if (status)
+            return status;
     }
     command->kind = kind_find(kind);
     if (!command->kind)

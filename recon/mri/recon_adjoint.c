@@ -62,6 +62,30 @@ static int batch_grid(struct gridder *g, const struct frame *frame, int first, i
     return rc;
 }
 
+/* Grid the coils of frame `f`: in the step's progress, `span` from `base` on. */
+static int coils_grid(struct gridder *g, size_t f, double base, double span)
+{
+    struct recon_job *job = g->job;
+    const struct frame *frame = &job->frames->frame[f];
+    int rc = 0;
+    for (int first = 0, turn = 0; first < frame->coils && rc == 0; first += g->batch, turn ^= g->data[1] != NULL) {
+        rc = recon_tell(job, RECON_STEP_GRIDDING, base + span * first / frame->coils, g->coils_done + first, g->coils);
+        double start = clock_seconds();
+        if (rc == 0 && (first == 0 || !g->data[1]))
+            rc = gridder_upload(g, frame, first, gridder_coils(g, frame, first), g->data[turn]);
+        if (rc == 0)
+            rc = dev_upload_order(job->dev);
+        recon_report_stage(job, "upload", clock_seconds() - start);
+        if (rc == 0)
+            rc = batch_grid(g, frame, first, turn);
+        start = clock_seconds();
+        if (rc == 0 && !recon_squares(job) && !recon_maps(job))
+            rc = coils_store(g, f, first, gridder_coils(g, frame, first));
+        recon_report_stage(job, "download", clock_seconds() - start);
+    }
+    return rc;
+}
+
 int adjoint_frame(struct gridder *g, size_t f)
 {
     struct recon_job *job = g->job;
@@ -80,21 +104,8 @@ int adjoint_frame(struct gridder *g, size_t f)
     span -= combine;
     if (rc == 0 && rss)
         rc = dev_zero(job->dev, g->image, g->pixels * sizeof(float));
-    for (int first = 0, turn = 0; first < frame->coils && rc == 0; first += g->batch, turn ^= g->data[1] != NULL) {
-        rc = recon_tell(job, RECON_STEP_GRIDDING, base + span * first / frame->coils, g->coils_done + first, g->coils);
-        double start = clock_seconds();
-        if (rc == 0 && (first == 0 || !g->data[1]))
-            rc = gridder_upload(g, frame, first, gridder_coils(g, frame, first), g->data[turn]);
-        if (rc == 0)
-            rc = dev_upload_order(job->dev);
-        recon_report_stage(job, "upload", clock_seconds() - start);
-        if (rc == 0)
-            rc = batch_grid(g, frame, first, turn);
-        start = clock_seconds();
-        if (rc == 0 && !rss && !maps)
-            rc = coils_store(g, f, first, gridder_coils(g, frame, first));
-        recon_report_stage(job, "download", clock_seconds() - start);
-    }
+    if (rc == 0)
+        rc = coils_grid(g, f, base, span);
     if (rc == 0) {
         struct nufft_info info;
         nufft_describe(g->plan, &info);

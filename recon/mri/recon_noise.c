@@ -120,20 +120,29 @@ static void noise_absent(struct recon_job *job)
                           "decorrelated.");
 }
 
-int recon_noise(struct recon_job *job)
+/* Whether the coils of all frames are decorrelated alike; false: a warning says why not, if that was not asked for. */
+static bool noise_applies(struct recon_job *job)
 {
-    int n = job->frames->frame[0].coils;
+    const int n = job->frames->frame[0].coils;
     if (job->frames->ignored[FRAMES_NOISE] == 0) {
         noise_absent(job);
-        return 0;
+        return false;
     }
     if (recon_choice(job, RECON_PREWHITEN) == RECON_PREWHITEN_OFF || n < 2)
-        return 0;
+        return false;
     for (size_t f = 1; f < job->frames->count; f++)
         if (job->frames->frame[f].coils != n) {
             recon_report_warn(job, "The images have different numbers of coils, so the coils were not decorrelated.");
-            return 0;
+            return false;
         }
+    return true;
+}
+
+int recon_noise(struct recon_job *job)
+{
+    if (!noise_applies(job))
+        return 0;
+    const int n = job->frames->frame[0].coils;
     size_t samples = 0, entries = (size_t)n * (size_t)n;
     double(*covariance)[2] = calloc(entries, sizeof *covariance);
     job->mix = calloc(entries, sizeof *job->mix);

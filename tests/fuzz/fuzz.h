@@ -4,6 +4,7 @@
 #ifndef MRIRECON_TESTS_FUZZ_H
 #define MRIRECON_TESTS_FUZZ_H
 
+#include "daemon/http/http_fields.h"
 #include "daemon/http/http_parse.h"
 
 #include <stdio.h>

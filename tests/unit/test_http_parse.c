@@ -1,4 +1,5 @@
 /* daemon/http/http_parse.h: queries, paths, Prefer, Accept, Range, ETags, addresses. */
+#include "daemon/http/http_fields.h"
 #include "daemon/http/http_parse.h"
 
 #include <setjmp.h>

@@ -1,0 +1,109 @@
+/* What workers say: started, progress, done, failed (daemon/wire.h). */
+#include "daemon/queue/scheduler_inside.h"
+
+#include "daemon/base/clock.h"
+#include "daemon/wire.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void worker_add(struct scheduler *scheduler, const char *wanted)
+{
+    for (int i = 0; i < scheduler->count; i++)
+        if (strcmp(scheduler->slot[i].worker.wanted, wanted) == 0)
+            return;
+    if (scheduler->count == WORKERS_MAX)
+        return;
+    pthread_mutex_lock(&scheduler->lock);
+    int index = scheduler->count++;
+    worker_init(&scheduler->slot[index].worker, index, wanted);
+    memcpy(scheduler->status[index].wanted, scheduler->slot[index].worker.wanted, WORKER_TEXT);
+    pthread_mutex_unlock(&scheduler->lock);
+}
+
+/* `auto` means every GPU. The first worker takes the first GPU and reports the others. */
+static void add_other_gpus(struct scheduler *scheduler, const struct worker *first)
+{
+    for (uint64_t others = first->gpus & (first->gpus - 1); others; others &= others - 1) {
+        char wanted[WORKER_TEXT];
+        snprintf(wanted, sizeof wanted, "gpu:%d", __builtin_ctzll(others));
+        worker_add(scheduler, wanted);
+    }
+}
+
+/* A worker has started. false: it is of another version. */
+static bool on_hello(struct scheduler *scheduler, struct worker_slot *slot, const json_t *message)
+{
+    if (worker_hello(&slot->worker, message))
+        return false;
+    log_line(scheduler->core.log, LOG_LEVEL_INFO, NULL, "worker %d is ready: %s%s%s", slot->worker.index,
+             slot->worker.device, *slot->worker.note ? "; " : "", slot->worker.note);
+    if (!slot->worker.landlock && !scheduler->landlock_missed)
+        log_line(scheduler->core.log, LOG_LEVEL_WARNING, NULL,
+                 "the kernel has no landlock, or a filter around the service refuses it: seccomp alone confines "
+                 "the workers, which can open the files of this account");
+    scheduler->landlock_missed |= !slot->worker.landlock;
+    if (strcmp(slot->worker.wanted, "auto") == 0)
+        add_other_gpus(scheduler, &slot->worker);
+    slot_publish(scheduler, slot);
+    return true;
+}
+
+/* The running job failed. false: its worker lost the device. */
+static bool on_failed(struct scheduler *scheduler, struct worker_slot *slot, const json_t *message)
+{
+    const bool fatal = json_is_true(json_object_get(message, "fatal"));
+    const bool put_back = json_is_true(json_object_get(message, "put_back"));
+    struct err *failure = &slot->running.failure;
+    wire_error_unpack(json_object_get(message, "error"), failure);
+    slot->running.outcome = fatal ? OUTCOME_DIED : put_back ? OUTCOME_SHORT : OUTCOME_FAILED;
+    if (slot->worker.gpu && (failure->code == ERR_DEVICE || failure->code == ERR_GPU_OOM))
+        metrics_gpu_failed(scheduler->core.metrics, slot->worker.device, failure->code);
+    return !fatal;
+}
+
+bool slot_message(struct scheduler *scheduler, struct worker_slot *slot, const json_t *message, const char **reason)
+{
+    const char *type = json_string_value(json_object_get(message, "type"));
+    const char *id = json_string_value(json_object_get(message, "id"));
+    slot->worker.heard = clock_seconds();
+    slot->worker.pinged = 0;
+    if (strcmp(type, "status") == 0) {
+        slot_memory(scheduler, slot, message);
+        return true;
+    }
+    if (strcmp(type, "hello") == 0 && slot->worker.state == WORKER_STARTING) {
+        *reason = "has another version";
+        return on_hello(scheduler, slot, message);
+    }
+    if (strcmp(type, "failed") == 0 && slot->worker.state == WORKER_STARTING) {
+        struct err failure;
+        wire_error_unpack(json_object_get(message, "error"), &failure);
+        snprintf(slot->why, sizeof slot->why, "failed to start: %.*s", (int)sizeof slot->why - 20, failure.text);
+        *reason = slot->why;
+        return false;
+    }
+    *reason = "sent an unexpected message";
+    if (slot->worker.state != WORKER_BUSY || slot->running.outcome != OUTCOME_NONE || !id ||
+        strcmp(id, slot->running.job.id) != 0)
+        return false;
+    slot->running.finish_at = 0;
+    if (strcmp(type, "failed") == 0) {
+        *reason = "lost its device";
+        return on_failed(scheduler, slot, message);
+    }
+    if (strcmp(type, "progress") == 0) {
+        slot_progress(scheduler, slot, message);
+        return true;
+    }
+    json_t *report = json_object_get(message, "report");
+    if (strcmp(type, "done") != 0)
+        return false;
+    *reason = "sent a report that is no object, or too large or deep a one";
+    if (!wire_report_is_sound(report))
+        return false;
+    device_clear(scheduler, slot);
+    slot->running.outcome = OUTCOME_DONE;
+    slot->running.report = json_incref(report);
+    return true;
+}

@@ -11,16 +11,15 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define NEW_SECONDS     1.0 /* that a new connection may be silent before it counts as idle */
-#define SILENT_SECONDS  0.5 /* the same of a surplus one, or one whose head breaks off, when half of them are there */
-#define SURPLUS_SECONDS 2.0 /* for the head of a surplus request, and grace for its body */
-
-#define LOOK_SECONDS 0.25 /* from one look at all of them to the next */
+#define NEW_SECONDS     1.0  /* a new connection that is silent for longer counts as idle */
+#define SILENT_SECONDS  0.5  /* the same for surplus connections and incomplete heads, once half of all are such */
+#define SURPLUS_SECONDS 2.0  /* time limit for the head of a surplus request, and grace for its body */
+#define LOOK_SECONDS    0.25 /* between two checks of all connections */
 
 struct connections {
     struct connection_limits limits;
     pthread_t thread;
-    pthread_mutex_t lock; /* of the rest */
+    pthread_mutex_t lock; /* protects the rest */
     pthread_cond_t stop;
     bool stopping;
     struct connection_watch *first;
@@ -43,7 +42,7 @@ static void watch_close(struct connection_watch *watch)
     shutdown(watch->fd, SHUT_RDWR);
 }
 
-/* Bytes that have come on a connection, read by the library or not; -1 where the kernel does not tell. */
+/* Bytes received on a connection, read by the library or not; -1 if the kernel does not report it. */
 static int64_t bytes_heard(const struct connection_watch *watch)
 {
     struct tcp_info info;
@@ -54,7 +53,7 @@ static int64_t bytes_heard(const struct connection_watch *watch)
     return (int64_t)info.tcpi_bytes_received;
 }
 
-/* Whether no byte of a request has come, for NEW_SECONDS where it would be the first. */
+/* Whether no byte of the next request has arrived; a new connection has NEW_SECONDS to send its first. */
 static bool is_silent(const struct connection_watch *watch, double now)
 {
     if (watch->phase == CONNECTION_NEW ? now - watch->since < NEW_SECONDS : watch->phase != CONNECTION_IDLE)
@@ -63,7 +62,7 @@ static bool is_silent(const struct connection_watch *watch, double now)
     return heard < 0 || heard == watch->heard;
 }
 
-/* Whether nothing has come for SILENT_SECONDS of a request that is waited for, or of its rest. */
+/* Whether a connection in the middle of a request's head has received nothing for SILENT_SECONDS. */
 static bool is_stalled(const struct connection_watch *watch, double now)
 {
     struct tcp_info info = {.tcpi_last_data_recv = 0}; /* ms */
@@ -74,7 +73,7 @@ static bool is_stalled(const struct connection_watch *watch, double now)
            1e-3 * info.tcpi_last_data_recv >= SILENT_SECONDS;
 }
 
-/* Surplus connections on which nothing is asked do not keep out those on which something is. */
+/* Close silent surplus connections, so that they do not keep out those with requests. */
 static void surplus_thin(const struct connections *connections, double now)
 {
     int count = 0;
@@ -145,7 +144,7 @@ static void peer_address_read(const struct sockaddr *address, unsigned char out[
     }
 }
 
-/* Of connections that count alike: how many there are, and which has been idle longest. */
+/* Connections counted together (all, or those of one address): their number, and the longest idle one. */
 struct crowd {
     int64_t count; /* without surplus ones */
     struct connection_watch *idle;
@@ -158,7 +157,7 @@ static void crowd_add(struct crowd *crowd, struct connection_watch *watch, doubl
         crowd->idle = watch;
 }
 
-/* Find room for one more, and say whether there is none. */
+/* Make room for one more, by closing an idle connection if necessary. Returns whether there is none. */
 static bool is_surplus(const struct connections *connections, const struct connection_watch *more, double now)
 {
     struct crowd all = {0}, same = {0};
@@ -222,8 +221,8 @@ void connection_forget(struct connections *connections, struct connection_watch 
 void connection_enter(struct connection_watch *watch, enum connection_phase phase)
 {
     watch->bytes = 0;
-    /* The next request may come before the library tells that the answer has been sent: what comes once an answer has
-     * begun is the next request's. */
+    /* The next request may arrive before the library reports that the answer was sent: bytes received once an answer
+     * has begun belong to the next request. */
     if (phase == CONNECTION_NEW)
         watch->heard = 0;
     else if (phase != CONNECTION_BODY && watch->phase != CONNECTION_ANSWER)

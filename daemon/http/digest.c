@@ -7,11 +7,11 @@
 #include <strings.h>
 
 struct algorithm {
-    const char *content, *tus; /* names in Content-Digest and Upload-Checksum; NULL: not there */
+    const char *content, *tus; /* names in Content-Digest and Upload-Checksum; NULL: not used there */
     gnutls_digest_algorithm_t code;
 };
 
-/* Strongest first. Content-Digest's weak ones are not to be trusted (RFC 9530, section 5). */
+/* Strongest first. RFC 9530, section 5, advises against the weak algorithms in Content-Digest. */
 static const struct algorithm algorithms[] = {
     {"sha-512", "sha512", GNUTLS_DIG_SHA512},
     {"sha-256", "sha256", GNUTLS_DIG_SHA256},

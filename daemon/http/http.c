@@ -14,13 +14,13 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CONNECTION_BYTES = 256 << 10 }; /* of headers and buffers, each connection */
+enum { CONNECTION_BYTES = 256 << 10 }; /* of headers and buffers, per connection */
 /* TLS 1.2 and 1.3, forward secrecy and authenticated encryption only. */
 #define TLS_PRIORITIES                                                                                             \
     "SECURE128:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:-RSA:-CIPHER-ALL:+AES-256-GCM:+CHACHA20-POLY1305:+AES-128-GCM:" \
     "-MAC-ALL:+AEAD:%SERVER_PRECEDENCE"
-/* A refused body of up to so many bytes is read to its end, so that clients that do not look before they have sent all
- * find the answer; a larger one is cut off. */
+/* A refused body of at most this size is read to its end, so that clients that send everything before they look for an
+ * answer receive it; the connection of a larger one is closed. */
 #define DROP_BYTES (INT64_C(64) << 20)
 
 struct http {
@@ -30,7 +30,8 @@ struct http {
 
 /* ---- dispatch ---- */
 
-/* The route of a path, and in `allow` the methods that the path has. `html`: the sender asks for HTML. */
+/* The route of a path; NULL: none. `allow` receives the path's methods; "": it has none. `html`: the client asks for
+ * HTML. */
 static const struct route *route_find(const char *method, char parts[][HTTP_PATH_PART], int count, bool html,
                                       char *allow, size_t size)
 {
@@ -67,7 +68,7 @@ static int request_route(struct request *request)
     rc = path_split(strcmp(request->target, "/ui/") == 0 ? "/ui/index.html" : request->target, request->part, &count);
     if (rc)
         return rc;
-    /* As tus has it, for networks that let no PATCH or DELETE pass. */
+    /* tus, for networks that block PATCH and DELETE. */
     const char *meant = http_header(request, "X-HTTP-Method-Override");
     if (meant && count == 3 && strcmp(request->part[1], "uploads") == 0 && strcmp(request->method, "POST") == 0)
         request->method = meant;
@@ -102,15 +103,15 @@ static enum MHD_Result answer_failure(struct request *request, const struct err 
     return request->state == REQUEST_ANSWERED ? MHD_YES : MHD_NO;
 }
 
-/* The headers are there. */
+/* The headers have arrived. */
 static enum MHD_Result request_begin(struct request *request, const char *version)
 {
     request->state = REQUEST_BODY;
     connection_enter(request->watch, CONNECTION_BODY);
     if (request_head_check(request, version) != 0) {
+        /* The connection is closed: the start of the next request is unknown. */
         request->refusal = *err_last();
-        return answer_failure(request,
-                              &request->refusal); /* and the connection is closed: where it goes on is unknown */
+        return answer_failure(request, &request->refusal);
     }
     int rc = request_route(request);
     if (request->watch->surplus)
@@ -128,7 +129,7 @@ static enum MHD_Result request_begin(struct request *request, const char *versio
     if (!rc)
         return MHD_YES;
     request->refusal = *err_last();
-    /* Told before the body where the sender waits for that, or where the body is too large to be read for nothing. */
+    /* Refuse before the body if the client waits for that (Expect), or if the body is too large to read in vain. */
     if (http_header(request, "Expect") || http_body_bytes(request) > DROP_BYTES ||
         !connections_may_read(request->watch))
         return answer_failure(request, &request->refusal);
@@ -148,7 +149,7 @@ static enum MHD_Result request_body(struct request *request, const char *data, s
         idempotency_add(&request->idempotency, data, bytes);
     if (request->refusal.code || !(request->upload.spool || request->chunk.uploads))
         request->dropped += (int64_t)bytes;
-    /* An upload that was let in is read to the end that it announced; one without an end is not. */
+    /* An admitted upload is read up to its announced length; one without a length is not. */
     int64_t announced = http_body_bytes(request);
     int64_t most = announced > DROP_BYTES ? announced : DROP_BYTES;
     return request->dropped > most ? MHD_NO : MHD_YES;
@@ -160,11 +161,11 @@ static void work_run(struct pool_task *task)
     struct MHD_Connection *connection = request->connection;
     if (request->route->work(request))
         request->refusal = *err_last();
-    MHD_resume_connection(connection); /* the request is its connection's again */
+    MHD_resume_connection(connection); /* from here on the request belongs to its connection's thread */
 }
 
-/* Suspended first: the work may be done before this returns. Where the pool is closed the service stops, and this
- * thread may wait. */
+/* Suspend first: the work may be done before pool_run() returns. A closed pool means that the service stops; then this
+ * thread may block. */
 static void work_begin(struct request *request)
 {
     const struct service *service = request->service;
@@ -185,7 +186,7 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *connection, 
     (void)context;
     (void)url;
     if (!request)
-        return MHD_NO; /* no memory for it */
+        return MHD_NO; /* no memory for a request */
     request->connection = connection;
     if (request->state == REQUEST_HEAD) {
         request->method = method;
@@ -211,7 +212,7 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *connection, 
     return request->state == REQUEST_WAITING || request->state == REQUEST_ANSWERED ? MHD_YES : MHD_NO;
 }
 
-/* A chunk whose sender went away: what arrived stays, unless it has a checksum. */
+/* A chunk whose client disconnected: the bytes that arrived are kept, unless it has a checksum. */
 struct left {
     struct pool_task task;
     struct upload_chunk chunk;
@@ -224,7 +225,7 @@ static void left_end(struct pool_task *task)
     free(left);
 }
 
-/* The disk is waited for in the pool; here only where the service stops, or there is no memory. */
+/* The fsync is done in the pool; in this thread only if the service stops, or there is no memory. */
 static void chunk_leave(struct request *request)
 {
     char client[JOB_CLIENT];
@@ -254,11 +255,11 @@ static void request_destroy(struct request *request)
     free(request);
 }
 
-/* Who did what, and whether it was let be: every change, every image that left, every denial. */
+/* The audit log: every change, every result that was sent, every denial. */
 static void audit(const struct request *request)
 {
     const struct route *route = request->route;
-    /* What is another's is not there for whoever asks, and may be what somebody is looking for. */
+    /* Another client's job is answered with 404, so a 404 may be a probe for other clients' jobs. */
     bool denied = request->status == 401 || request->status == 403 || request->status == 421 ||
                   (request->status == 404 && !role_sees_all(request->identity.role));
     if (!route || (!denied && route->access < ROLE_SUBMIT && route->answer != route_result))
@@ -278,13 +279,13 @@ static void audit(const struct request *request)
                    client, role_name(request->identity.role), peer, route->method, route->path, outcome, removed);
 }
 
-/* The library tells the end of a request only if the request got as far as handle(). One whose headers break off, or do
- * not fit, is known to its connection alone, which has a slot for that. */
+/* The library reports the end of a request only if handle() was called for it. A request whose head is incomplete or
+ * too large is known to its connection alone, which has a slot for it. */
 struct socket_slot {
     struct service *service;
     struct connection_watch watch;
-    struct request *request; /* NULL: none at the moment */
-    struct tls_pair *pair;   /* that it shows; NULL: none yet */
+    struct request *request; /* NULL: none in progress */
+    struct tls_pair *pair;   /* of its certificate; NULL: none yet */
     struct tls_plain plain;  /* if the service has TLS */
 };
 
@@ -332,8 +333,8 @@ static void *request_create(void *context, const char *uri, struct MHD_Connectio
     request->service = context;
     request->sent = uri;
     request->uri = strdup(uri);
-    /* The query is read from our copy. The library would take it apart as well, in the connection's memory, and give no
-     * answer at all where thousands of parameters do not fit into that. */
+    /* The query is read from our copy. The library would parse it, too, into the connection's memory, and would close
+     * the connection without an answer if thousands of parameters do not fit. */
     char *query = strchr((char *)(uintptr_t)uri, '?');
     if (query)
         query[1] = '\0';
@@ -362,7 +363,7 @@ static void request_free(void *context, struct MHD_Connection *connection, void 
         slot->request = NULL;
         connection_enter(&slot->watch, CONNECTION_IDLE);
     }
-    /* An upload that is still here was neither refused nor handed to a job: its sender went away. */
+    /* An upload that is still here was neither refused nor handed to a job: its client disconnected. */
     if (request->upload.spool && !request->refusal.code)
         request->refusal.code = ERR_BODY_INCOMPLETE;
     if (request->refusal.code && request->route && request->route->begin)
@@ -376,8 +377,8 @@ static void request_free(void *context, struct MHD_Connection *connection, void 
 
 /* ---- the server ---- */
 
-/* Which certificate a connection that begins shows. The library keeps the connection in the session; what is ours hangs
- * on its socket. */
+/* Choose the certificate of a new connection. The library keeps the connection in the session; our data are in its
+ * socket's slot. */
 static int certificate_choose(gnutls_session_t session, const gnutls_datum_t *authorities, int count,
                               const gnutls_pk_algorithm_t *algorithms, int algorithm_count, gnutls_pcert_st **chain,
                               unsigned *length, gnutls_privkey_t *key)
@@ -390,7 +391,7 @@ static int certificate_choose(gnutls_session_t session, const gnutls_datum_t *au
     struct socket_slot *slot = connection ? slot_of(connection) : NULL;
     if (!slot)
         return -1;
-    if (!slot->pair) /* a handshake may ask twice */
+    if (!slot->pair) /* a handshake may call this twice */
         slot->pair = tls_hold(slot->service->tls);
     tls_show(slot->pair, chain, length, key);
     return 0;
@@ -409,7 +410,7 @@ int http_create(struct http **out, struct service *service, int *port)
     service->local = listener.local;
     if (http)
         http->service = service;
-    /* Each thread of the pool has its share of the connections. */
+    /* Connections are divided among the pool's threads. */
     unsigned threads = (unsigned)options->http_threads;
     if (http)
         http->daemon = MHD_start_daemon(

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 enum {
-    RETRY_SECONDS = 10, /* where it is not for the queue */
-    STREAM_BLOCK = 4096 /* of a streamed answer, made at a time */
+    RETRY_SECONDS = 10, /* Retry-After of errors that do not depend on the queue */
+    STREAM_BLOCK = 4096 /* of a streamed answer, produced at a time */
 };
 
 static int queue(struct request *request, unsigned status, struct MHD_Response *response, const char *const *headers)
@@ -22,8 +22,8 @@ static int queue(struct request *request, unsigned status, struct MHD_Response *
     MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
     if (request->route && (request->route->flags & ROUTE_TUS))
         MHD_add_response_header(response, "Tus-Resumable", TUS_VERSION);
-    /* The library takes ends of chunks and trailers that RFC 9112 forbids and shows none of them: nothing is taken for
-     * a request behind them. And a surplus connection makes room for the next. */
+    /* The library accepts ends of chunks and trailers that RFC 9112 forbids, and does not report them: nothing after
+     * them is read as a request. A surplus connection is closed, too, to make room for the next. */
     if ((http_body_bytes(request) < 0 || request->watch->surplus) && !MHD_get_response_header(response, "Connection"))
         MHD_add_response_header(response, "Connection", "close");
     if (MHD_queue_response(request->connection, status, response) == MHD_YES) {

@@ -3,16 +3,16 @@
 #include <string.h>
 #include <strings.h>
 
-/* What the connection's memory takes is more, so that these are what a client meets. */
+/* The connection's memory is larger, so clients meet these limits first. */
 enum { URI_MOST = 16 << 10, HEAD_MOST = 64 << 10, HEADERS_MOST = 200 };
 
-/* What the headers are, all in all. */
+/* Properties of all headers of a request. */
 struct head {
     int headers, lengths, codings, hosts;
     bool chunked;
-    bool named;       /* each header has a name that is one */
+    bool named;       /* each name is a token */
     bool plain;       /* no value has a control character */
-    const char *next; /* where the next line begins if the lines so far are whole; NULL: one is not */
+    const char *next; /* start of the next line if all lines so far adjoin; NULL: one does not */
 };
 
 static bool value_is_plain(const char *value)
@@ -23,10 +23,9 @@ static bool value_is_plain(const char *value)
     return true;
 }
 
-/* The library leaves a head where it was read, and puts a 0 in place of each colon and of each CR and LF. Lines that it
- * continued (folding; it appends the continuation to the name and copies that elsewhere), that end in LF alone, or that
- * hold a byte 0, which ends the value for the library, do not adjoin. One case remains: a 0 before an LF looks
- * like a CR. */
+/* The library leaves the head in its buffer, with a 0 in place of each colon, CR and LF. Lines that it continued
+ * (folding: it copies name and value elsewhere), that end in LF alone, or that contain a byte 0, which ends the value
+ * for the library, do not adjoin. One case remains: a 0 before an LF looks like a CR. */
 static void adjacent_check(struct head *head, const char *name, size_t name_bytes, const char *value,
                            size_t value_bytes)
 {
@@ -54,7 +53,7 @@ static enum MHD_Result header_count(void *context, enum MHD_ValueKind kind, cons
     return MHD_YES;
 }
 
-/* Read the headers; each line of the head has to follow the one before it, and an empty line the last one. */
+/* Read the headers. Each line of the head must follow the one before it, and an empty line the last one. */
 static int request_head_read(const struct request *request, const char *version, struct head *head)
 {
     const union MHD_ConnectionInfo *info =
@@ -70,8 +69,8 @@ static int request_head_read(const struct request *request, const char *version,
     return 0;
 }
 
-/* A proxy in front may take another of two announcements for the end than this server does; what lies between would be
- * another client's request. */
+/* If a body's length is announced twice, a proxy in front may believe the other announcement; the bytes between the
+ * two ends would be another client's request. */
 static int framing_check(const struct head *head, bool first_version)
 {
     if (!head->named)
@@ -119,8 +118,8 @@ int request_head_check(struct request *request, const char *version)
     return rc;
 }
 
-/* A page of another site may have a browser ask a service on the user's own machine, by a name that it lets point
- * there; the browser then tells that name. Health is no secret, and probes go by addresses. */
+/* DNS rebinding: a page of another site can make a browser send requests to a service on the user's machine, by a name
+ * that it resolves there; the Host header then has that name. Health is no secret, and probes use addresses. */
 int request_host_check(const struct request *request)
 {
     const struct service *service = request->service;
@@ -132,8 +131,8 @@ int request_host_check(const struct request *request)
                    request->host ? request->host : "");
 }
 
-/* A page of another site cannot read what it has a browser ask, but a POST is sent all the same, and takes effect.
- * Browsers tell whose page it was. */
+/* Cross-site requests: a page of another site cannot read the answer, but its POST is sent and takes effect. Browsers
+ * say which site the page is from (Origin). */
 int request_origin_check(struct request *request)
 {
     const char *origin = http_header(request, "Origin");

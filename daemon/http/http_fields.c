@@ -10,7 +10,7 @@ static const char *skip_space(const char *text)
     return text + strspn(text, " \t");
 }
 
-/* Length of a list member up to its comma, which may stand in a quoted string. */
+/* Length of a list member up to its comma; commas in quoted strings do not count. */
 static size_t member_length(const char *text)
 {
     bool quoted = false;
@@ -140,7 +140,7 @@ static int64_t digits_read(const char **text)
         return -1;
     for (; isdigit((unsigned char)**text); (*text)++)
         if (__builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, **text - '0', &value))
-            value = INT64_MAX / 16; /* beyond any file */
+            value = INT64_MAX / 16; /* larger than any file */
     return value;
 }
 

@@ -18,7 +18,7 @@ bool text_is_clean(const char *text)
                                              : -1;
         if (more < 0 || *c < 0x20 || *c == 0x7f)
             return false;
-        /* Too long forms, surrogates, beyond U+10FFFF. */
+        /* Overlong encodings, surrogates, beyond U+10FFFF. */
         unsigned low = *c == 0xe0   ? 0xa0
                        : *c == 0xf0 ? 0x90
                                     : 0x80,
@@ -35,7 +35,7 @@ bool text_is_clean(const char *text)
     return true;
 }
 
-/* Whether `text` begins as `shape`, in which 0 is any digit. */
+/* Whether `text` begins like `shape`, in which 0 is any digit. */
 static bool is_shaped(const char *text, const char *shape)
 {
     for (; *shape; shape++, text++)
@@ -89,7 +89,7 @@ bool since_parse(const char *text, int64_t now, int64_t *out)
     date.tm_mon--;
     const struct tm said = date;
     *out = 1000 * (int64_t)timegm(&date) + within;
-    return *out > 0 && date.tm_mday == said.tm_mday && date.tm_mon == said.tm_mon; /* there is no 31 February */
+    return *out > 0 && date.tm_mday == said.tm_mday && date.tm_mon == said.tm_mon; /* 31 February does not exist */
 }
 
 bool token_is_clean(const char *text)
@@ -308,11 +308,11 @@ bool number_in(const char *text, int64_t most, int64_t *out)
 void header_string(const char *text, char *out, size_t size)
 {
     static const char more[] = "...";
-    char *to = out, *end = out + size - sizeof more - 1; /* the dots, the quote and the NUL have their room behind it */
+    char *to = out, *end = out + size - sizeof more - 1; /* space for the dots, the quote and the NUL */
     *to++ = '"';
     for (; *text; text++) {
         bool quoted = *text == '"' || *text == '\\';
-        if ((*text & 0xc0) == 0x80) /* the rest of a character of UTF-8 */
+        if ((*text & 0xc0) == 0x80) /* a continuation byte of UTF-8 */
             continue;
         if (to + quoted >= end)
             break;

@@ -27,7 +27,7 @@ static bool address_is_local(const union address *address)
     return IN6_IS_ADDR_LOOPBACK(&address->v6.sin6_addr);
 }
 
-/* What options->listen says. */
+/* Parse options->listen. */
 static int listen_address_read(const struct options *options, union address *address, socklen_t *length)
 {
     char host[HTTP_NAME];
@@ -60,7 +60,7 @@ static int guard(const struct options *options, bool local, const char *what)
         what);
 }
 
-/* What to do about an address that cannot be served. */
+/* Advice for an address that cannot be served. */
 static const char *advice(int error)
 {
     return error == EADDRINUSE
@@ -90,7 +90,7 @@ static int adopt(struct listener *out, const struct options *options, int count)
     return 0;
 }
 
-/* What options->listen says, where that may be served. */
+/* The address of options->listen, if it may be served. */
 static int address_find(const struct options *options, union address *address, socklen_t *length)
 {
     char what[OPTION_TEXT + 16];
@@ -121,7 +121,7 @@ static int open_own(struct listener *out, const struct options *options)
     return 0;
 }
 
-/* By the socket itself: one that was handed over need not be where the option says. */
+/* Ask the socket itself: a socket that systemd passed need not match the option. */
 static void listener_name_read(struct listener *out)
 {
     union address address;

@@ -21,8 +21,8 @@ int64_t http_body_bytes(struct request *request)
     return length ? strtoll(length, NULL, 10) : 0;
 }
 
-/* The header serves behind a proxy, and several programs on one machine; without it a client is its address. It says
- * whose turn it is among those that may submit, and gives no right. */
+/* The header is for a proxy in front, and for several programs on one machine; without it, a client is identified by
+ * its address. It affects whose turn it is among those that may submit, and grants no right. */
 int request_client(struct request *request, char name[JOB_CLIENT])
 {
     if (*request->identity.client) {

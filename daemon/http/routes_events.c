@@ -1,8 +1,7 @@
-/* The events of a job (server-sent events): its state whenever that changes, its progress while it runs.
- *
- * Nothing is kept for them: an event is what the store and the worker say at the moment it is sent, and its id is a
- * number that grows with what it tells. A client that comes back with Last-Event-ID gets what is newer, or, where the
- * end was told already, 204: do not come back. */
+/* The events of a job (server-sent events): its state whenever it changes, and its progress while it runs. Events are
+ * not stored: each is made from the store's and the worker's present state when it is sent, and its id grows with its
+ * content. A client that reconnects with Last-Event-ID receives newer events, or 204 (do not reconnect) if it has
+ * received the last one. */
 #include "daemon/http/routes.h"
 
 #include "daemon/base/clock.h"
@@ -14,10 +13,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define PROGRESS_SECONDS  0.25 /* the shortest time between two events of progress */
-#define HEARTBEAT_SECONDS 15.0 /* the longest time without a byte: proxies close quiet connections */
-#define STATE_IDS         (PROGRESS_TOLD_MOST + 1) /* ids from one state to the next */
-#define RETRY_MS          2000                     /* after which a client whose connection broke comes back */
+#define PROGRESS_SECONDS  0.25                     /* minimum interval between two progress events */
+#define HEARTBEAT_SECONDS 15.0                     /* maximum time without a byte: proxies close idle connections */
+#define STATE_IDS         (PROGRESS_TOLD_MOST + 1) /* ids between two states */
+#define RETRY_MS          2000                     /* client's delay before it reconnects */
 
 struct stream {
     struct service *service;
@@ -26,12 +25,12 @@ struct stream {
     long long told;      /* the id of the newest event that was sent */
     bool ended;          /* the last event is in `text` */
     char *text;          /* what is being sent */
-    size_t length, sent; /* of it */
+    size_t length, sent; /* bytes of it */
     double spoken;       /* clock_seconds() when the last byte was put into `text` */
     struct waiter waiter;
 };
 
-/* Attempts count once a worker has the job; while it waits, and where it ends waiting, the next one is meant. */
+/* Attempts are counted when a worker gets the job; a job that waits, or ended waiting, is at its next attempt. */
 static long long event_id(const struct job *job, long long told)
 {
     static const int rank[JOB_STATES] = {[JOB_QUEUED] = 0,    [JOB_RUNNING] = 1, [JOB_CANCELING] = 2,
@@ -47,7 +46,7 @@ static void stream_free(void *context)
     free(stream);
 }
 
-/* Put `text`, which is taken, up for sending. */
+/* Takes `text`, as the next to send. */
 static bool say(struct stream *stream, char *text)
 {
     free(stream->text);
@@ -69,8 +68,7 @@ static bool say_event(struct stream *stream, const char *name, long long id, jso
     return say(stream, text);
 }
 
-/* What there is to say now: an event, a heartbeat, or nothing. false: the stream is over (the job is no more, or there
- * is no memory). */
+/* The next event or heartbeat, if one is due. false: the stream ends (the job was deleted, or there is no memory). */
 static bool stream_look(struct stream *stream, double *next)
 {
     struct job job;
@@ -94,9 +92,9 @@ static bool stream_look(struct stream *stream, double *next)
     return good;
 }
 
-/* What the library gives to be filled is nearly all of a connection's memory, much of which it has cleared: a quarter
- * of a megabyte for some hundred bytes. 500 streams took 133 MB; they take 9 where its pages go back to the kernel once
- * a stream, and no connection is kept when its stream has ended. */
+/* The library's buffer is nearly all of a connection's memory, and much of it has been cleared: a quarter of a
+ * megabyte for some hundred bytes. 500 streams took 133 MB; they take 9 MB if the pages are returned to the kernel
+ * once per stream, and no connection is kept after its stream. */
 static void pages_give_back(char *buffer, size_t room)
 {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -105,7 +103,7 @@ static void pages_give_back(char *buffer, size_t room)
         madvise((void *)from, to - from, MADV_DONTNEED);
 }
 
-/* The library asks for more to send; 0 where the connection was suspended until there is something. */
+/* The library asks for more to send. Returns 0 if the connection was suspended. */
 static ssize_t stream_read(void *context, uint64_t position, char *buffer, size_t room)
 {
     struct stream *stream = context;
@@ -120,7 +118,7 @@ static ssize_t stream_read(void *context, uint64_t position, char *buffer, size_
         if (stream->sent == stream->length) {
             if (!waiters_wait(stream->service->core.waiters, &stream->waiter, stream->connection, stream->id, next))
                 return MHD_CONTENT_READER_END_OF_STREAM;
-            /* What changed between the look and the wait woke nobody. */
+            /* A change between stream_look() and waiters_wait() woke nobody: look again. */
             if (!stream_look(stream, &next) || stream->sent < stream->length)
                 waiters_wake(stream->service->core.waiters, stream->id);
             return 0;
@@ -139,7 +137,7 @@ int route_events(struct request *request)
     int rc = request_job(request, request->part[2], &job);
     if (rc)
         return rc;
-    /* What is no id of ours is as none: a browser takes any other answer than a stream as the end of its tries. */
+    /* An unknown id is ignored: a browser gives up if the answer is not a stream. */
     long long last = number_parse(http_header(request, "Last-Event-ID")), told = last > 0 ? last : 0;
     long long newest = event_id(&job, PROGRESS_TOLD_MOST);
     bool over = job_state_is_final(job.state) && event_id(&job, 0) == told;
@@ -153,7 +151,7 @@ int route_events(struct request *request)
         return err_no_memory("a stream of events; try again later");
     stream->service = request->service;
     stream->connection = request->connection;
-    memcpy(stream->id, request->part[2], JOB_ID - 1); /* which it is: the job was found */
+    memcpy(stream->id, request->part[2], JOB_ID - 1); /* a complete id: the job was found */
     stream->told = told;
     char *hello = NULL;
     if (asprintf(&hello, "retry: %d\n\n", RETRY_MS) < 0)
@@ -162,7 +160,7 @@ int route_events(struct request *request)
         stream_free(stream);
         return err_no_memory("a stream of events; try again later");
     }
-    /* Proxies that hold answers back until they have enough of them are asked not to. */
+    /* Ask proxies not to buffer the answer. */
     const char *const headers[] = {"X-Accel-Buffering", "no", "Connection", "close", NULL};
     return http_answer_stream(request, 200, "text/event-stream", stream_read, stream, stream_free, headers);
 }

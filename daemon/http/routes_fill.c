@@ -1,4 +1,4 @@
-/* How full the service is: queue, disk, what is kept of ended jobs. */
+/* Load of the service: queue, disk, kept files of ended jobs. */
 #include "daemon/http/routes.h"
 
 #include "daemon/base/clock.h"
@@ -42,7 +42,7 @@ json_t *service_fill_pack(struct service *service)
     struct metrics_now now;
     char oldest[CLOCK_TEXT];
     if (service_now(service, &now))
-        return json_object(); /* a check says why */
+        return json_object(); /* /readyz explains why */
     json_t *waiting = json_object(), *ended = json_object();
     int64_t jobs = 0;
     for (int i = 0; i < PRIORITIES; i++)

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a scheduler's worker says of the job; false: none has it. */
+/* The progress that a worker reports for the job; false: no worker has it. */
 static bool progress_of(struct service *service, const struct job *job, struct job_progress *out)
 {
     struct worker_status status[WORKERS_MAX];
@@ -29,7 +29,7 @@ static bool progress_of(struct service *service, const struct job *job, struct j
     return false;
 }
 
-/* The same of a job in any state; false: it was running when it was read, and no worker has it. */
+/* The progress of a job in any state; false: the job was running when it was read, and no worker has it. */
 static bool progress_find(struct service *service, const struct job *job, struct job_progress *out)
 {
     *out = (struct job_progress){.fraction = job->state == JOB_SUCCEEDED ? 1 : 0, .step = -1};
@@ -59,7 +59,7 @@ json_t *job_progress_pack(const struct job *job, const struct job_progress *prog
     return json_pack("{s:f, s:o}", "progress", progress->fraction, "step", step);
 }
 
-/* The same of a job that is not there and of one that is another's. */
+/* Another client's job gets the same answer as none. */
 static int job_unknown(void)
 {
     return err_set(ERR_NOT_FOUND,
@@ -72,7 +72,7 @@ int job_look_up(struct service *service, const char *id, struct job *job)
     if (!spool_is_id(id))
         return job_unknown();
     int rc = store_get(service->core.store, id, job);
-    /* A job that runs, and that no worker has: it ended in between, or is about to begin. */
+    /* Running, but no worker has it: it ended in between, or is about to begin. */
     if (!rc && !progress_find(service, job, &progress)) {
         job_clear(job);
         rc = store_get(service->core.store, id, job);
@@ -94,7 +94,7 @@ int request_job(struct request *request, const char *id, struct job *job)
     return job_unknown();
 }
 
-/* That the job is there, and the sender's. */
+/* Check that the job exists, and belongs to the client. */
 static int request_job_check(struct request *request, const char *id)
 {
     struct job job = {.state = JOB_QUEUED};
@@ -121,7 +121,7 @@ static json_t *time_pack(int64_t milliseconds)
     return json_string(text);
 }
 
-/* Parameters as what they are: numbers as numbers. Those of a kind that is no more are left as text. */
+/* Parameters with their types: numbers as numbers. Those of a kind that no longer exists are left as text. */
 static json_t *parameters_pack(const struct job *job)
 {
     const struct kind *kind = kind_find(job->kind);
@@ -140,7 +140,7 @@ static json_t *parameters_pack(const struct job *job)
     return packed;
 }
 
-/* [{name, file, type, bytes, href}]: a result has one name whatever its format; its href tells them apart. */
+/* [{name, file, type, bytes, href}]: a result has one name in all formats; the href selects the format. */
 static json_t *results_pack(const struct job *job)
 {
     const struct kind *kind = kind_find(job->kind);
@@ -186,7 +186,7 @@ static json_t *document_pack(const struct job *job, const struct job_progress *p
     return document;
 }
 
-/* A job that ended after it was read is told as it is now: running, it would have no progress any more. */
+/* A job that ended after it was read is read again: as a running one, it would have no progress. */
 static json_t *document_make(struct service *service, const struct job *job, bool report)
 {
     struct job now = {.id = ""};
@@ -226,14 +226,14 @@ bool request_waits(struct request *request, const struct job *job)
 {
     struct service *service = request->service;
     struct job now;
-    if (request->deadline == 0) { /* a GET, the first time */
+    if (request->deadline == 0) { /* the first call for a GET */
         request_wait_read(request);
         request->deadline = clock_seconds() + request->wait;
     }
     if (job_state_is_final(job->state) || request->wait <= 0 || request->waiter.gone ||
         clock_seconds() >= request->deadline || !http_wait(request, job->id, request->deadline))
         return false;
-    /* It may have ended between the look and the wait; then the wake-up is ours to give. */
+    /* The job may have ended before http_wait(); then nobody else wakes this request. */
     int rc = job_look_up(service, job->id, &now);
     if (rc || job_state_is_final(now.state))
         waiters_wake(service->core.waiters, job->id);
@@ -299,7 +299,7 @@ int route_delete_work(struct request *request)
         rc = store_delete(service->core.store, id);
     if (rc)
         return rc;
-    /* Without a row they are nobody's: what a crash leaves here goes at the next start. */
+    /* Without a row, they belong to no job: the next start removes files that a crash leaves here. */
     spool_remove(service->core.spool, id);
     spool_results_remove(service->core.spool, id);
     log_line(service->core.log, LOG_LEVEL_INFO, id, "deleted");
@@ -335,7 +335,7 @@ static int purge_take(void *context, const char *name, const char *value)
     return 0;
 }
 
-/* ?older=SECONDS[&state=STATE]. That the age has to be said keeps a DELETE of a mistyped path from removing all. */
+/* ?older=SECONDS[&state=STATE]. The age is required so that a DELETE of a mistyped path does not remove all jobs. */
 static int purge_query_read(const char *query, struct purge_query *out)
 {
     *out = (struct purge_query){-1, -1};

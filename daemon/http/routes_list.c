@@ -1,4 +1,4 @@
-/* GET /v1/jobs: the list of jobs, and what is looked for in it. */
+/* GET /v1/jobs: the list of jobs, with filters. */
 #include "daemon/http/routes.h"
 
 #include "daemon/base/clock.h"
@@ -53,7 +53,7 @@ static int list_take(void *context, const char *name, const char *value)
     return 0;
 }
 
-/* A page of jobs, and the cursor of the next one; `count` jobs, one more than is asked for where there is another page.
+/* A page of jobs, and the cursor of the next. `count` jobs were read: one more than asked for if there is a next page.
  */
 static json_t *list_pack(struct request *request, const struct job *jobs, int count, int64_t limit)
 {
@@ -74,13 +74,13 @@ int route_jobs_work(struct request *request)
     const char *own = role_sees_all(request->identity.role) ? NULL : request->identity.client;
     int count = 0, rc = query_each(request->query, list_take, &query);
     if (!rc && request_is_gone(request))
-        rc = err_set(ERR_CANCELED, "The list was not waited for.");
+        rc = err_set(ERR_CANCELED, "The client disconnected before it got the list.");
     if (rc)
         return rc;
     struct job *jobs = calloc((size_t)query.limit + 1, sizeof *jobs);
     if (!jobs)
         return err_no_memory("the list; ask for a shorter one");
-    /* Another client's jobs are as none. */
+    /* Another client's jobs are not found. */
     bool others = own && query.filter.client && strcmp(own, query.filter.client) != 0;
     if (own)
         query.filter.client = own;

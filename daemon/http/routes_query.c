@@ -1,4 +1,4 @@
-/* What the query of a submission says: kind, parameters, name, priority, deadline. */
+/* Reads the query of a submission: kind, parameters, name, priority, deadline. */
 #include "daemon/http/routes.h"
 
 #include "recon/recon.h"
@@ -10,7 +10,7 @@
 
 enum { DEADLINE_MOST = 31 * 86400 }; /* s */
 
-/* What a query says of the job itself, beside the parameters of its kind. */
+/* The job's properties in a query, other than the parameters of its kind. */
 struct about {
     const struct kind *kind;
     enum job_priority priority;
@@ -59,7 +59,7 @@ static const struct {
     {"kind", kind_read}, {"priority", priority_read}, {"deadline", deadline_read}, {"name", display_name_read}};
 enum { ABOUT = sizeof about_table / sizeof *about_table };
 
-/* Its row in the table; ABOUT: the name is none of them. */
+/* The parameter's row in the table; ABOUT: there is none of this name. */
 static int about_find(const char *name)
 {
     int i = 0;
@@ -74,7 +74,7 @@ static int about_take(void *about, const char *name, const char *value)
     return i < ABOUT ? about_table[i].read(about, value) : 0;
 }
 
-/* The parameters of a kind, as a query gives them. */
+/* The parameters of a kind in a query. */
 struct given {
     const struct kind *kind;
     struct param_values values;
@@ -86,8 +86,8 @@ static int given_take(void *context, const char *name, const char *value)
     return about_find(name) < ABOUT ? 0 : param_values_set(given->kind, &given->values, name, value);
 }
 
-/* Put the parameters that the query gives into the job, and for all others those of `base` (may be NULL), or the
- * defaults; and see that they go together. */
+/* Set the job's parameters: those in the query; the others from `base` (may be NULL), or the defaults. Then check the
+ * rules between them. */
 static int query_parameters_read(struct request *request, const struct kind *kind, const json_t *base)
 {
     struct given given = {.kind = kind};
@@ -115,7 +115,7 @@ void submission_name(struct request *request, const char *text)
     *name = '\0';
     if (request->service->core.options->job_names == NAMES_NONE)
         return;
-    if (length == JOB_NAME) /* too long: cut, not within a character */
+    if (length == JOB_NAME) /* too long: cut at a character's boundary */
         for (length--; length > 0 && ((unsigned char)text[length] & 0xc0) == 0x80;)
             length--;
     memcpy(name, text, length);
@@ -133,8 +133,8 @@ static int room_check(struct request *request)
                       bytes > 0 ? bytes : 0, service->core.options->queue_limit);
 }
 
-/* Whose job it is: its sender's; one that is run again by who sees all, and does not say whose it is, its owner's, who
- * is to find it. */
+/* The job's client is the sender. If a role that sees all jobs reruns a job and names no client, the new job belongs
+ * to the old one's client, who can then find it. */
 static int owner_read(struct request *request, const struct job *before)
 {
     bool said = !*request->identity.client && http_header(request, "X-Mrirecond-Client");
@@ -144,11 +144,11 @@ static int owner_read(struct request *request, const struct job *before)
     return 0;
 }
 
-/* All that a submission says but its scan. `before`: the job that is run again; NULL: none. */
+/* Read the whole submission but its scan. `before`: the job that is rerun; NULL: none. */
 static int submission_job_read(struct request *request, struct about *about, const struct job *before)
 {
     struct job *job = &request->job;
-    int rc = query_each(request->query, about_take, about); /* what is not there stays as it is */
+    int rc = query_each(request->query, about_take, about); /* values that are not given are kept */
     if (!rc)
         rc = query_parameters_read(request, about->kind, before ? before->parameters : NULL);
     if (!rc)

@@ -1,4 +1,4 @@
-/* Results: files of jobs that succeeded, in whole or in part, in any format of their form. */
+/* Results: files of succeeded jobs, whole or in ranges, in any format of their form. */
 #include "daemon/http/routes.h"
 
 #include "daemon/base/clock.h"
@@ -10,13 +10,13 @@
 
 enum {
     ETAG = JOB_ID + SPOOL_NAME + 48,
-    HEADERS = 64,       /* of an answer, and their values */
-    MORE = 16,          /* of these, the caller's */
-    WARNINGS = 8,       /* that are told in headers; a connection has room for some thousand bytes */
+    HEADERS = 64,       /* of an answer: names and values */
+    MORE = 16,          /* the most that a caller adds */
+    WARNINGS = 8,       /* the most in headers; a connection has space for some thousand bytes */
     WARNING_BYTES = 400 /* of each */
 };
 
-/* A header for each warning of the job's report, in `text`; how many words of `headers` were filled. */
+/* Add a header for each warning of the job's report, in `text`. Returns the number of entries of `headers` used. */
 static int warnings_put(const struct job *job, char text[WARNINGS][WARNING_BYTES], const char **headers)
 {
     const json_t *warnings = json_object_get(job->report, "warnings");
@@ -132,7 +132,7 @@ int result_default(const struct kind *kind, const struct job *job)
     return kind_result_default(kind, job_results_asked(job));
 }
 
-/* Whether the job has this result: in its native format. */
+/* Whether the job has this result, in its native format. */
 static bool result_is_there(const struct service *service, const struct job *job, struct result_file file)
 {
     char native[KIND_FILE_NAME];
@@ -156,7 +156,7 @@ int result_answer(struct request *request, const struct job *job, struct result_
     int64_t bytes, stamp;
     const char *headers[MORE] = {"Content-Location", location};
     for (int i = 0, used = 2; more && more[i] && used < MORE - 2; i += 2)
-        if (strcmp(more[i], "X-Job-Id") != 0) { /* that comes with every file */
+        if (strcmp(more[i], "X-Job-Id") != 0) { /* headers of every file */
             headers[used++] = more[i];
             headers[used++] = more[i + 1];
         }
@@ -169,14 +169,15 @@ int result_answer(struct request *request, const struct job *job, struct result_
     if (!rc)
         return file_answer(request, job, name, fd, bytes, stamp, headers);
     if (rc == ERR_NOT_FOUND && request->waiter.gone)
-        return err_set(ERR_CANCELED, "The result was not waited for: its connection was closed, or half of it.");
+        return err_set(ERR_CANCELED,
+                       "The client closed its connection, or the sending half, before it got the result.");
     if (rc == ERR_NOT_FOUND && file.format > 0 && result_is_there(service, job, file))
         rc = converter_ask(service->converter, id, kind, file, client, &request->conversion);
     if (rc)
         return rc;
     if (!http_wait(request, key, clock_seconds() + 2.0 * (double)service->core.options->convert_timeout))
         return err_set(ERR_DRAINING, "The service is shutting down. Ask again when it is back.");
-    /* It may have come, or failed, between the look and the wait; then the wake-up is ours to give. */
+    /* The job may have ended before http_wait(); then nobody else wakes this request. */
     bool here = spool_result_open(service->core.spool, id, name, &fd, &bytes, &stamp) == 0;
     if (here)
         close(fd);
@@ -185,7 +186,7 @@ int result_answer(struct request *request, const struct job *job, struct result_
     return 0;
 }
 
-/* What ?format= asks for; -1: it is not there. */
+/* The format in ?format=; -1: none. */
 struct format_query {
     const struct result_form *form;
     int format;
@@ -235,7 +236,7 @@ static int format_read(struct request *request, const struct result_form *form, 
     return err_set(ERR_NOT_ACCEPTABLE, "Accept matches none of %s.", media);
 }
 
-/* That a job has results, or why not. */
+/* Check that the job has results. */
 static int job_check(const struct job *job)
 {
     if (job->state == JOB_FAILED)
@@ -265,7 +266,7 @@ static int name_answer(struct request *request, const struct job *job, const cha
     return rc ? rc : file_answer(request, job, name, fd, bytes, stamp, NULL);
 }
 
-/* A format that a result can be had in; `bytes` is null until it is made. */
+/* A format of a result; `bytes` is null until a file of it exists. */
 static json_t *format_pack(const struct service *service, const struct job *job, struct result_file file)
 {
     const struct kind *kind = kind_find(job->kind);
@@ -283,7 +284,7 @@ static json_t *format_pack(const struct service *service, const struct job *job,
                      href, "bytes", made ? json_integer((json_int_t)bytes) : json_null());
 }
 
-/* The job's results, each with all that it can be had as. */
+/* The job's results, each with its formats. */
 static int list_answer(struct request *request, const struct job *job)
 {
     const struct kind *kind = kind_find(job->kind);
@@ -301,8 +302,8 @@ static int list_answer(struct request *request, const struct job *job)
     return http_answer_json(request, 200, json_pack("{s:s, s:o}", "id", job->id, "results", list), NULL);
 }
 
-/* Wait for the job's end, where the request asks for that; then answer with the result `name`, or the list of all
- * (NULL). */
+/* Wait for the job's end if the request asks for that; then answer with the result `name`, or the list of all (NULL).
+ */
 static int results_answer(struct request *request, const char *name)
 {
     struct job job = {.state = JOB_QUEUED};

@@ -1,4 +1,4 @@
-/* What the service says of itself: kinds, health, metrics. */
+/* The service's own documents: kinds, health, metrics. */
 #include "daemon/http/routes.h"
 
 #include "recon/recon.h"
@@ -108,7 +108,7 @@ static int workers_check(struct service *service, json_t *list)
                    *status[told].device ? status[told].device : status[told].wanted, status[told].note);
 }
 
-/* Whether work can be done; what of it is well, and what each worker does. */
+/* Readiness: each check, and the state of each worker. */
 static bool service_is_ready(struct service *service, json_t *checks, json_t *workers)
 {
     bool ready = check(checks, "store", store_check(service->core.store));
@@ -138,7 +138,7 @@ int route_ready(struct request *request)
     json_t *checks = json_object(), *workers = json_array();
     bool ready = service_is_ready(service, checks, workers);
     json_t *document = json_pack("{s:s}", "status", ready ? "ready" : "not ready");
-    /* What is wrong is always said; what is well only where it is asked for. */
+    /* Failed checks are always listed, passed ones only in the verbose form. */
     if (!ready || verbose) {
         json_object_set(document, "checks", checks);
         json_object_set(document, "worker_list", workers);
@@ -152,7 +152,7 @@ int route_ready(struct request *request)
     return http_answer(request, ready ? 200 : 503, "application/json", text, NULL);
 }
 
-/* A GPU is told once, however many workers share it. */
+/* Several workers may share a GPU; each GPU is counted once. */
 static int gpus_take(struct metrics_gpu gpus[WORKERS_MAX], const struct worker_status *status, int workers)
 {
     int count = 0;

@@ -1,4 +1,4 @@
-/* POST /v1/jobs: a scan comes in; and POST /v1/jobs/ID/resubmit: one that is here is run again. */
+/* POST /v1/jobs: a new scan; and POST /v1/jobs/ID/resubmit: the scan of an earlier job again. */
 #include "daemon/http/routes.h"
 
 #include "daemon/base/clock.h"
@@ -16,7 +16,7 @@ static const struct result_form *default_form(const struct job *job)
     return kind->results[result_default(kind, job)].form;
 }
 
-/* Which format of the default result the sender names in Accept, and prefers to a document; -1: none. */
+/* The format of the default result that Accept prefers to the job's document; -1: none. */
 static int accepted_format(struct request *request)
 {
     const struct result_form *form = default_form(&request->job);
@@ -37,8 +37,8 @@ static int accepted_format(struct request *request)
     return best;
 }
 
-/* That a sender who waits can be answered in a format that it takes: the result's or the document's. One who does not
- * wait gets the document whatever it says, for the input is taken by then. */
+/* A client that waits must accept the result or the document. One that does not wait always gets the document, since
+ * the scan has been received by then. */
 static int accept_check(struct request *request)
 {
     const struct result_form *form = default_form(&request->job);
@@ -58,7 +58,7 @@ static int accept_check(struct request *request)
         media);
 }
 
-/* How the sender wants to be answered. */
+/* Read how the client wants to be answered. */
 static void wanted_read(struct request *request)
 {
     request_wait_read(request);
@@ -70,7 +70,7 @@ static void wanted_read(struct request *request)
                               json_string(default_form(&request->job)->formats[request->format].name));
 }
 
-/* Everything that can be refused is, before a byte of the body is taken. */
+/* All checks that need no body are made before its first byte is read. */
 int route_submit_begin(struct request *request)
 {
     struct service *service = request->service;
@@ -103,8 +103,7 @@ int route_submit_begin(struct request *request)
     return 0;
 }
 
-/* Whether this submission, of what job.digest tells, has come before: then it is answered with the job that was made of
- * it. */
+/* Whether the submission that job.digest describes was made before; then the answer is the job of the first one. */
 static int replay(struct request *request)
 {
     struct job *job = &request->job, before = {.state = JOB_QUEUED};
@@ -227,11 +226,11 @@ static int resubmit(struct request *request, const char *id)
         err_restore(&failure);
     }
     if (!rc)
-        accepted(request, "accepted as another's scan once more");
+        accepted(request, "accepted, with the scan of an earlier job");
     return rc;
 }
 
-/* A job once more, with the scan that is still there. */
+/* Run a job again, with the scan that was kept. */
 int route_resubmit_work(struct request *request)
 {
     struct job before;
@@ -255,14 +254,14 @@ int route_resubmit_work(struct request *request)
     return rc;
 }
 
-/* The end of a job that the sender waited for. */
+/* The end of a job for which the client waited. */
 static int answer_end(struct request *request, const struct job *job, const char *const *headers)
 {
     if (job->state == JOB_SUCCEEDED && request->format >= 0) {
         const struct kind *kind = kind_find(job->kind);
         const struct result_file file = {result_default(kind, job), request->format};
         int rc = result_answer(request, job, file, headers);
-        /* The job has its result, if not in this format: the sender is told where. */
+        /* The job has its result, but not in this format: the answer links to it. */
         return rc ? http_answer_problem(request, problem_pack(err_last(), job->id), headers) : 0;
     }
     if (job->state == JOB_SUCCEEDED)
@@ -273,14 +272,14 @@ static int answer_end(struct request *request, const struct job *job, const char
     return http_answer_problem(request, problem_pack(err_last(), job->id), headers);
 }
 
-/* For a sender that takes any success for the result. */
+/* For clients that take any success for the result. */
 static int answer_not_done(struct request *request, const struct job *job, const char *const *headers)
 {
     const struct kind *kind = kind_find(job->kind);
     const char *name = kind->results[result_default(kind, job)].name;
     err_set(ERR_NOT_DONE,
             "Job %s is still %s after a wait of %d s, and continues: /v1/jobs/%s shows its progress, and "
-            "/v1/jobs/%s/results/%s will be its %s. Do not send the file again.",
+            "/v1/jobs/%s/results/%s will have its %s. Do not send the file again.",
             job->id, job_state_name(job->state), request->wait, job->id, job->id, name, name);
     return http_answer_problem(request, problem_pack(err_last(), job->id), headers);
 }

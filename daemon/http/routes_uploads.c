@@ -1,6 +1,6 @@
-/* Uploads that may break off and go on: tus 1.0 (https://tus.io/protocols/resumable-upload), core, creation,
- * expiration, checksum, termination. The query of the creation is that of POST /v1/jobs; a complete upload becomes a
- * job of its id. */
+/* Resumable uploads: tus 1.0 (https://tus.io/protocols/resumable-upload) with the extensions creation, expiration,
+ * checksum and termination. The query of the creation is that of POST /v1/jobs; a complete upload becomes a job with
+ * the same id. */
 #include "daemon/http/routes.h"
 
 #include "daemon/base/clock.h"
@@ -64,7 +64,7 @@ static int version_check(struct request *request)
     return 0;
 }
 
-/* Whether the upload is there, and the sender's. */
+/* Check that the upload exists, and belongs to the client. */
 static int upload_check(struct request *request)
 {
     struct upload upload = {.job = NULL};
@@ -90,8 +90,8 @@ int route_uploads_options(struct request *request)
 
 /* ---- creation ---- */
 
-/* The name that clients of tus give a file, in the pair `key BASE64` of Upload-Metadata. What is no such pair is no
- * name: the header is the client's own, and nothing else of it is looked into. */
+/* The job's name: the pair `name BASE64` or `filename BASE64` of Upload-Metadata. Other pairs are the client's own and
+ * are ignored, as are malformed ones. */
 static void name_take(struct request *request, const char *metadata)
 {
     static const char *const keys[] = {"name", "filename"};
@@ -159,7 +159,7 @@ int route_upload_create(struct request *request)
     return http_answer(request, 201, "", strdup(""), headers.pair);
 }
 
-/* ---- where it stands ---- */
+/* ---- state ---- */
 
 int route_upload(struct request *request)
 {
@@ -194,7 +194,7 @@ int route_upload(struct request *request)
     return rc;
 }
 
-/* ---- bytes ---- */
+/* ---- chunks ---- */
 
 int route_upload_append_begin(struct request *request)
 {
@@ -223,7 +223,7 @@ int route_upload_append_begin(struct request *request)
     return rc;
 }
 
-/* The upload is whole: its scan is read while the disk takes it. Its format, for the metrics. */
+/* The upload is complete: let a worker prefetch the scan during the fsync. Its format, for the metrics. */
 static const char *announce(struct request *request)
 {
     struct service *service = request->service;
@@ -237,7 +237,7 @@ static const char *announce(struct request *request)
     return format;
 }
 
-/* A whole upload becomes a job. */
+/* A complete upload becomes a job. */
 static int job_make(struct request *request, const char *format)
 {
     struct service *service = request->service;
@@ -259,7 +259,7 @@ static int job_make(struct request *request, const char *format)
     return 0;
 }
 
-/* The chunk is there; with the last one the upload becomes a job. */
+/* The chunk has arrived; with the last one, the upload becomes a job. */
 int route_upload_append_work(struct request *request)
 {
     bool good = digest_end(&request->digest), whole = good && request->chunk.offset == request->chunk.length;

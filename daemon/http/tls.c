@@ -12,7 +12,7 @@
 enum { CHAIN_MOST = 16 };
 
 struct tls_pair {
-    unsigned users; /* the service where it is the newest, and connections */
+    unsigned users; /* references: the service's to the newest, and each connection's */
     gnutls_pcert_st chain[CHAIN_MOST];
     unsigned length;
     gnutls_privkey_t key;
@@ -36,7 +36,7 @@ static void pair_free(struct tls_pair *pair)
     free(pair);
 }
 
-/* Until when the first certificate of the chain is good. */
+/* The end of the first certificate's validity. */
 static time_t pair_end(struct tls_pair *pair)
 {
     gnutls_x509_crt_t certificate = NULL;
@@ -47,7 +47,7 @@ static time_t pair_end(struct tls_pair *pair)
     return end;
 }
 
-/* Whether the key signs for the first certificate of the chain. */
+/* Whether the key belongs to the first certificate of the chain. */
 static int pair_check(const struct tls *tls, struct tls_pair *pair)
 {
     unsigned char certified[64] = {0}, own[64] = {0};

@@ -10,7 +10,7 @@
 
 enum { DRAIN_BYTES = 64 * 1024 };
 
-/* Unread bytes at the close would reset the connection, and the client might lose the answer. */
+/* Closing with unread bytes would reset the connection, and the client might lose the answer. */
 static void drain(int fd)
 {
     char dropped[4096];

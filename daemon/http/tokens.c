@@ -22,7 +22,7 @@ struct token {
 
 struct tokens {
     char *path;
-    pthread_rwlock_t lock; /* of the rest */
+    pthread_rwlock_t lock; /* protects the rest */
     struct token *token;
     int count;
 };
@@ -61,7 +61,7 @@ static bool hash_read(const char *text, unsigned char hash[HASH])
     return strlen(text) == HASH_TEXT && gnutls_hex_decode(&hex, hash, &size) == 0 && size == HASH;
 }
 
-/* What follows the hash; false: it is no quota. */
+/* Read the quotas after the hash; false: malformed. */
 static bool quota_read(char **rest, struct quota *quota)
 {
     *quota = (struct quota){0, 0};
@@ -79,7 +79,7 @@ static bool quota_read(char **rest, struct quota *quota)
     return true;
 }
 
-/* One line of the file; *there: it holds a token. */
+/* One line of the file; *there: it contains a token. */
 static int line_read(char *line, const char *path, int number, struct token *token, bool *there)
 {
     char *rest = NULL, *client = strtok_r(line, " \t\r\n", &rest), *role = strtok_r(NULL, " \t\r\n", &rest),
@@ -206,7 +206,8 @@ bool tokens_wanted(const struct tokens *tokens)
     return *tokens->path;
 }
 
-/* Why nobody is let in: said of the form of what was sent alone, so that nothing of it comes back. */
+/* The reason for a refusal. It describes only the form of what was sent and repeats none of it, since that may be a
+ * secret. */
 static int token_refuse(const char *token)
 {
     enum { DIGITS = 2 * HASH };
@@ -244,7 +245,7 @@ int tokens_identify(struct tokens *tokens, const char *authorization, struct ide
     if (gnutls_hash_fast(GNUTLS_DIG_SHA256, token, strlen(token), hash) != 0)
         return err_set(ERR_INTERNAL, "A token could not be checked. Try again.");
     pthread_rwlock_rdlock(&tokens->lock);
-    /* All of them, each in the same time, whichever it is. */
+    /* Compare with all of them, so that the time does not tell which one matches. */
     for (int i = 0; i < tokens->count; i++)
         if (gnutls_memcmp(hash, tokens->token[i].hash, HASH) == 0)
             *out = tokens->token[i].identity;
@@ -277,7 +278,7 @@ int token_add(const char *path, const char *client, enum role role, char token[T
         return err_set(ERR_INTERNAL, "The token cannot be hashed.");
     hex_print(hash, sizeof hash, text);
     int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    /* A last line that somebody wrote without its end is not to be lengthened. */
+    /* If the last line has no newline, add one first. */
     char last = '\n';
     off_t end = fd >= 0 ? lseek(fd, 0, SEEK_END) : 0;
     if (end > 0 && pread(fd, &last, 1, end - 1) != 1)

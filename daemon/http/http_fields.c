@@ -62,8 +62,8 @@ bool prefer_has(const char *header, const char *preference)
     return false;
 }
 
-/* The q among the parameters of a media range or coding, in thousandths; 1000 without one, 0 if it is malformed. */
-static int quality_read(const char *text, size_t length)
+/* The q among the parameters of a media range or coding, in thousandths; `without` one: that. */
+static int quality_read(const char *text, size_t length, int without)
 {
     for (size_t i = 0; i + 1 < length; i++) {
         if (text[i] != ';')
@@ -83,7 +83,7 @@ static int quality_read(const char *text, size_t length)
             return value > 1000 ? 1000 : value;
         }
     }
-    return 1000;
+    return without;
 }
 
 int accept_quality(const char *header, const char *media, int *closeness)
@@ -107,7 +107,7 @@ int accept_quality(const char *header, const char *media, int *closeness)
             close = 1;
         if (close > *closeness) {
             *closeness = close;
-            best = quality_read(text, length);
+            best = quality_read(text, length, 1000);
         }
         text += length;
         text += *text == ',';
@@ -122,10 +122,11 @@ int coding_quality(const char *header, const char *coding)
     for (const char *text = header; text && *text;) {
         text = skip_space(text);
         size_t length = strcspn(text, ","), name = strcspn(text, ";, \t");
+        const int without = memchr(text, ';', length) ? 0 : 1000; /* a coding has no other parameters */
         if (name == whole && strncasecmp(text, coding, whole) == 0)
-            return quality_read(text, length);
+            return quality_read(text, length, without);
         if (name == 1 && *text == '*')
-            any = quality_read(text, length);
+            any = quality_read(text, length, without);
         text += length;
         text += *text == ',';
     }

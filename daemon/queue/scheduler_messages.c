@@ -62,6 +62,18 @@ static bool on_failed(struct scheduler *scheduler, struct worker_slot *slot, con
     return !fatal;
 }
 
+/* The running job is done. false: the report is not acceptable. */
+static bool on_done(struct scheduler *scheduler, struct worker_slot *slot, const json_t *message)
+{
+    json_t *report = json_object_get(message, "report");
+    if (!wire_report_is_sound(report))
+        return false;
+    device_clear(scheduler, slot);
+    slot->running.outcome = OUTCOME_DONE;
+    slot->running.report = json_incref(report);
+    return true;
+}
+
 bool slot_message(struct scheduler *scheduler, struct worker_slot *slot, const json_t *message, const char **reason)
 {
     const char *type = json_string_value(json_object_get(message, "type"));
@@ -96,14 +108,8 @@ bool slot_message(struct scheduler *scheduler, struct worker_slot *slot, const j
         slot_progress(scheduler, slot, message);
         return true;
     }
-    json_t *report = json_object_get(message, "report");
     if (strcmp(type, "done") != 0)
         return false;
     *reason = "sent a report that is no object, or too large or deep a one";
-    if (!wire_report_is_sound(report))
-        return false;
-    device_clear(scheduler, slot);
-    slot->running.outcome = OUTCOME_DONE;
-    slot->running.report = json_incref(report);
-    return true;
+    return on_done(scheduler, slot, message);
 }

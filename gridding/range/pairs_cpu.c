@@ -1,8 +1,9 @@
 /* pairs_cpu.c: sums over pairs of points, and counts of their distances, on the CPU.
  *
- * The points of a bin are summed by one thread, over the rows of bins within reach: what a row holds between two bins
- * is one contiguous run. Rows, and bins of a row, are left out that the sphere around the bin does not touch; then rows
- * that the sphere around a point does not touch. */
+ * The points of a bin, BLOCK at a time, are a task of one thread: they are summed over the rows of bins within reach.
+ * What a row holds between two bins is one contiguous run, worked off in cuts of RUN points. Rows, and bins of a row,
+ * are left out that the sphere around the block does not touch; then rows that the sphere around a point does not
+ * touch. Which thread has a task does not change its sums. */
 #include "gridding/base/err.h"
 #include "gridding/range/pencils.h"
 #include "gridding/range/points_cpu.h"
@@ -11,6 +12,9 @@
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { BLOCK = 128, RUN = 1 << 14, PLACES_MOST = 8192 };
+enum { ROOM_FLOATS = 3 * 2 * (RUN + BLOCK + 2 * POINTS_PADDING) }; /* of a thread that moves points */
 
 /* A box around points. */
 struct bounds {
@@ -25,21 +29,39 @@ struct row {
     long image[3];
 };
 
+/* Points of `to`: of one bin. */
+struct task {
+    uint32_t first, last;
+};
+
+struct block;
+
 struct pair_job {
     const struct points_cpu *to, *from;
     const struct pencils_leaf *leaf;
     double reach;
+    bool fine;          /* positions are doubles, of one set at least */
     const float *value; /* sorted as `from`, padded; or NULL */
-    size_t run_floats;  /* of the longest run, padded .. */
-    size_t bin_floats;  /* .. and of the fullest bin of `to` */
-    /* What is done with points from `first` of `to` on and a row. */
-    void (*each)(const struct pair_job *job, size_t first, const struct row *row, const struct pair_block *of);
-    const struct range_law *law;
-    bool vectors;
-    double (*sums)[3]; /* [to->count] */
+    struct task *task;
+    size_t tasks;
+    struct watch *watch;
+    struct pair_laws laws;
+    float *vectors, *scalars; /* of this channel; or NULL */
+    /* What is done with a block and a row. */
+    void (*each)(struct block *b, const struct row *row, const struct pair_block *of);
     int edges;
     const double *edge, *edge2;
-    struct pair_counts *counts; /* [threads] */
+    struct pair_counts *counts; /* [threads]; NULL: sums */
+};
+
+/* A task under way. */
+struct block {
+    const struct pair_job *job;
+    size_t first, last;
+    struct bounds bounds;
+    float *room; /* [ROOM_FLOATS], where points may be moved */
+    struct watch_pace *pace;
+    double sums[BLOCK][PAIR_PARTS];
 };
 
 /* ---- rows ---- */
@@ -51,8 +73,8 @@ static struct bounds bounds_of(const struct points_cpu *p, size_t first, size_t 
         b.low[d] = INFINITY;
         b.high[d] = -INFINITY;
         for (size_t i = first; i < last; i++) {
-            b.low[d] = fmin(b.low[d], (double)p->at[d][i]);
-            b.high[d] = fmax(b.high[d], (double)p->at[d][i]);
+            b.low[d] = fmin(b.low[d], points_cpu_at(p, d, i));
+            b.high[d] = fmax(b.high[d], points_cpu_at(p, d, i));
         }
     }
     return b;
@@ -76,152 +98,225 @@ static double gap(double low, double high, double other_low, double other_high)
     return fmax(0, fmax(other_low - high, low - other_high));
 }
 
-/* Positions along axis d, moved. `room` has as many floats. */
-static const float *moved(const float *at, size_t count, double move, float *room)
+/* Positions along axis d of points from `first` on, moved: as float32, and what is left of them. */
+static void move(const struct points_cpu *p, int d, size_t first, size_t count, double by, float *at, float *rest)
 {
-    for (size_t i = 0; i < count; i++)
-        room[i] = (float)((double)at[i] + move);
-    return room;
+    for (size_t i = 0; i < count; i++) {
+        const double place = points_cpu_at(p, d, first + i) + by;
+        at[i] = (float)place;
+        rest[i] = (float)(place - (double)at[i]);
+    }
 }
 
-/* The points [first, last) of a bin against one row's run. Along an axis where the run is an image's, both are told
- * relative to the points' low corner, `b`: there float32 is finest. `room`: that of 3 runs and 3 bins. */
-static void pair_row(const struct pair_job *job, size_t first, size_t last, const struct bounds *b, struct row *row,
-                     float *room)
+/* The block against one row's run. The points of an image, and those given as doubles, are told relative to the block's
+ * low corner, and the block too. */
+static void pair_row(struct block *b, struct row *row)
 {
+    const struct pair_job *job = b->job;
     const struct points_cpu *to = job->to, *from = job->from;
     const bool itself = to == from && !row->image[0] && !row->image[1] && !row->image[2];
-    struct pair_block of = {.count = last - first,
-                            .self = itself ? first - row->first : SIZE_MAX / 2,
+    const bool moved = job->fine || row->image[0] || row->image[1] || row->image[2];
+    struct pair_block of = {.count = b->last - b->first,
+                            .self = itself ? b->first - row->first : SIZE_MAX / 2,
                             .reach2 = job->reach * job->reach * (1 + 1e-5)};
     for (int d = 0; d < to->box.dim; d++) {
-        const double length = from->box.cells[d] * from->box.spacing[d], shift = row->image[d] ? b->low[d] : 0;
-        float *own = room + (size_t)d * (job->run_floats + job->bin_floats);
-        of.at[d] = to->at[d] + first;
-        row->run.at[d] = from->at[d] + row->first;
-        if (row->image[d]) {
-            row->run.at[d] = moved(row->run.at[d], row->run.count, (double)row->image[d] * length - shift, own);
-            of.at[d] = moved(of.at[d], of.count, -shift, own + job->run_floats);
+        const double length = from->box.cells[d] * from->box.spacing[d], shift = moved ? b->bounds.low[d] : 0;
+        if (moved) {
+            float *at = b->room + (size_t)d * (ROOM_FLOATS / 3), *rest = at + RUN + POINTS_PADDING;
+            float *own = rest + RUN + POINTS_PADDING, *own_rest = own + BLOCK + POINTS_PADDING;
+            move(from, d, row->first, row->run.count, (double)row->image[d] * length - shift, at, rest);
+            move(to, d, b->first, of.count, -shift, own, own_rest);
+            row->run.at[d] = at;
+            row->run.rest[d] = rest;
+            of.at[d] = own;
+            of.rest[d] = own_rest;
+        } else {
+            row->run.at[d] = from->at[d] + row->first;
+            of.at[d] = to->at[d] + b->first;
         }
         of.low[d] = row->bounds.low[d] - shift;
         of.high[d] = row->bounds.high[d] - shift;
     }
-    job->each(job, first, row, &of);
+    job->each(b, row, &of);
 }
 
-/* The row (y, z) of bins of `from` that may hold partners of the points in `b`. `room`: as of pair_row(). */
-static void pair_rows(const struct pair_job *job, size_t first, size_t last, const struct bounds *b, long y, long z,
-                      float *room)
+/* A run of points of `from`, in cuts. */
+static void pair_run(struct block *b, const struct row *whole, size_t first, size_t last)
 {
-    const struct points_cpu *from = job->from;
+    const struct points_cpu *from = b->job->from;
+    for (size_t cut = first, end; cut < last; cut = end) {
+        struct row row = *whole;
+        end = last - cut < RUN ? last : cut + RUN;
+        row.first = cut;
+        row.run = (struct pair_run){.count = end - cut,
+                                    .scale = from->scale ? from->scale + cut : NULL,
+                                    .value = b->job->value ? b->job->value + cut : NULL};
+        if (watch_pace(b->pace, (end - cut) * (b->last - b->first + 4)))
+            return;
+        pair_row(b, &row);
+    }
+}
+
+/* The row (y, z) of bins of `from` that may hold partners of the block. */
+static void pair_rows(struct block *b, long y, long z)
+{
+    const struct points_cpu *from = b->job->from;
+    const struct bounds *at = &b->bounds;
     const long yz[3] = {0, y, z};
     struct row row = {.image = {0, image_of(y, from->bins[1]), image_of(z, from->bins[2])}};
-    double rest = job->reach * job->reach;
+    double rest = b->job->reach * b->job->reach;
     for (int d = 1; d < 3; d++) {
         row_bounds(from, d, yz[d], &row.bounds);
-        double away = gap(b->low[d], b->high[d], row.bounds.low[d], row.bounds.high[d]);
+        double away = gap(at->low[d], at->high[d], row.bounds.low[d], row.bounds.high[d]);
         rest -= away * away;
     }
     if (rest < 0)
         return;
     const double half = sqrt(rest) * (1 + 1e-6);
-    const struct bin_span x = points_cpu_span(from, 0, b->low[0] - half, b->high[0] + half);
-    for (long bin = x.from, end; bin <= x.to; bin = end + 1) {
+    const struct bin_span x = points_cpu_span(from, 0, at->low[0] - half, at->high[0] + half);
+    for (long bin = x.from, end; bin <= x.to && !watch_pace(b->pace, COST_ROW); bin = end + 1) {
         row.image[0] = image_of(bin, from->bins[0]);
         end = (row.image[0] + 1) * from->bins[0] - 1;
         end = end < x.to ? end : x.to;
-        size_t after;
+        size_t first, last;
         points_cpu_run(from, bin - row.image[0] * from->bins[0], end - row.image[0] * from->bins[0],
-                       y - row.image[1] * from->bins[1], z - row.image[2] * from->bins[2], &row.first, &after);
-        row.run = (struct pair_run){.count = after - row.first};
-        if (row.run.count == 0)
-            continue;
-        row.run.scale = from->scale ? from->scale + row.first : NULL;
-        row.run.value = job->value ? job->value + row.first : NULL;
-        pair_row(job, first, last, b, &row, room);
+                       y - row.image[1] * from->bins[1], z - row.image[2] * from->bins[2], &first, &last);
+        pair_run(b, &row, first, last);
     }
 }
 
-static void pair_bin(const struct pair_job *job, size_t bin, float *room)
+static void pair_task(struct block *b)
 {
-    const struct points_cpu *to = job->to, *from = job->from;
-    const size_t first = to->first[bin], last = to->first[bin + 1];
-    if (first == last)
-        return;
-    const struct bounds b = bounds_of(to, first, last);
-    const struct bin_span ys = points_cpu_span(from, 1, b.low[1] - job->reach, b.high[1] + job->reach),
-                          zs = points_cpu_span(from, 2, b.low[2] - job->reach, b.high[2] + job->reach);
+    const struct points_cpu *from = b->job->from;
+    const double reach = b->job->reach;
+    b->bounds = bounds_of(b->job->to, b->first, b->last);
+    const struct bin_span ys = points_cpu_span(from, 1, b->bounds.low[1] - reach, b->bounds.high[1] + reach),
+                          zs = points_cpu_span(from, 2, b->bounds.low[2] - reach, b->bounds.high[2] + reach);
     for (long z = zs.from; z <= zs.to; z++)
-        for (long y = ys.from; y <= ys.to; y++)
-            pair_rows(job, first, last, &b, y, z, room);
+        for (long y = ys.from; y <= ys.to; y++) {
+            if (watch_pace(b->pace, COST_ROW))
+                return;
+            pair_rows(b, y, z);
+        }
 }
 
-/* Points of the fullest row of bins, and padding: a run is no longer. */
-static size_t run_floats(const struct points_cpu *p)
+/* ---- tasks ---- */
+
+static size_t tasks_most(size_t points)
 {
-    size_t longest = 0;
-    for (size_t bin = 0; bin < p->all; bin += (size_t)p->bins[0]) {
-        size_t held = p->first[bin + (size_t)p->bins[0]] - p->first[bin];
-        longest = held > longest ? held : longest;
-    }
-    return longest + POINTS_PADDING;
+    return points + points / BLOCK + 1;
 }
 
-static int pair_all(struct pair_job *job)
+static int make_tasks(struct pair_job *job)
 {
-    /* Only runs of images are copied: those of boxes that repeat. */
-    const struct range_box *box = &job->from->box;
-    const bool repeats = box->periodic[0] || box->periodic[1] || box->periodic[2];
-    job->run_floats = run_floats(job->from);
-    job->bin_floats = job->to->largest;
-    const size_t floats = repeats ? 3 * (job->run_floats + job->bin_floats) : 0;
-    float *room = calloc((size_t)job->to->threads * floats + 1, sizeof *room);
-    if (!room)
-        return err_no_memory_bytes((size_t)job->to->threads * floats * sizeof *room, "pairs of %zu points",
-                                   job->from->count);
-#pragma omp parallel for schedule(dynamic) num_threads(job->to->threads)
-    for (size_t bin = 0; bin < job->to->all; bin++)
-        pair_bin(job, bin, room + (size_t)omp_get_thread_num() * floats);
-    free(room);
+    const struct points_cpu *to = job->to;
+    job->task = malloc(tasks_most(to->count) * sizeof *job->task);
+    if (!job->task)
+        return err_no_memory("pairs of %zu points", to->count);
+    for (size_t bin = 0; bin < to->all; bin++)
+        for (uint32_t first = to->first[bin], last = to->first[bin + 1]; first < last;) {
+            const uint32_t end = last - first < BLOCK ? last : first + BLOCK;
+            job->task[job->tasks++] = (struct task){first, end};
+            first = end;
+        }
     return 0;
+}
+
+static void store_sums(const struct block *b)
+{
+    const struct pair_job *job = b->job;
+    const struct points_cpu *to = job->to;
+    for (size_t i = b->first; i < b->last; i++) {
+        const double *sums = b->sums[i - b->first];
+        for (int d = 0; d < to->box.dim && job->vectors; d++)
+            job->vectors[(size_t)d * to->inputs + to->source[i]] = (float)sums[d];
+        if (job->scalars)
+            job->scalars[to->source[i]] = (float)sums[PAIR_SCALAR];
+    }
+}
+
+static void run_tasks(const struct pair_job *job, float *room, size_t floats)
+{
+#pragma omp parallel num_threads(job->to->threads)
+    {
+        struct watch_pace pace = {job->watch, 0};
+        struct block b = {.job = job, .room = room + (size_t)omp_get_thread_num() * floats, .pace = &pace};
+#pragma omp for schedule(dynamic, 4)
+        for (size_t t = 0; t < job->tasks; t++) {
+            if (watch_rc(job->watch))
+                continue;
+            b.first = job->task[t].first;
+            b.last = job->task[t].last;
+            memset(b.sums, 0, sizeof b.sums);
+            pair_task(&b);
+            if (!job->counts)
+                store_sums(&b);
+            watch_done(job->watch, b.last - b.first);
+        }
+    }
+}
+
+static int pair_all(struct pair_job *job, bool last)
+{
+    const struct range_box *box = &job->from->box;
+    const size_t threads = (size_t)job->to->threads;
+    job->fine = job->to->fine[0] || job->from->fine[0];
+    const bool moves = job->fine || box->periodic[0] || box->periodic[1] || box->periodic[2];
+    const size_t floats = moves ? ROOM_FLOATS : 0;
+    float *room = calloc(threads * floats + 1, sizeof *room);
+    if (!room)
+        return err_no_memory_bytes(threads * floats * sizeof *room, "pairs of %zu points", job->from->count);
+    run_tasks(job, room, floats);
+    const int rc = last ? watch_end(job->watch) : watch_rc(job->watch);
+    free(room);
+    return rc;
+}
+
+void pairs_cpu_memory(int threads, size_t inputs, struct range_memory *memory)
+{
+    const size_t shared = tasks_most(inputs) * sizeof(struct task) + (size_t)threads * ROOM_FLOATS * sizeof(float) +
+                          4 * (size_t)POINTS_ROUNDING;
+    memory->pairs = shared + (inputs + POINTS_PADDING) * sizeof(float);
+    memory->count = shared +
+                    (size_t)threads * (sizeof(struct pair_counts) + RANGE_EDGES_MOST * PAIR_COPIES * sizeof(uint64_t)) +
+                    PLACES_MOST * sizeof(uint16_t) + RANGE_EDGES_MOST * sizeof(double) + 4 * (size_t)POINTS_ROUNDING;
 }
 
 /* ---- sums ---- */
 
-static void add_sums(const struct pair_job *job, size_t first, const struct row *row, const struct pair_block *of)
+static void add_sums(struct block *b, const struct row *row, const struct pair_block *of)
 {
-    job->leaf->pairs(job->law, job->from->box.dim, job->vectors, of, &row->run, job->sums + first);
+    const struct pair_job *job = b->job;
+    job->leaf->pairs(&job->laws, job->from->box.dim, of, &row->run, b->sums);
 }
 
-static int sum_channel(struct pair_job *job, const float *values, float *sorted, float *sums)
+static int sum_channel(struct pair_job *job, const float *values, float *sorted, bool last)
 {
-    const struct points_cpu *to = job->to, *from = job->from;
+    const struct points_cpu *from = job->from;
     for (size_t j = 0; j < from->count; j++)
         sorted[j] = values[from->source[j]];
-    memset(job->sums, 0, to->count * sizeof *job->sums);
-    int rc = pair_all(job);
-    const size_t parts = job->vectors ? (size_t)to->box.dim : 1;
-    for (size_t i = 0; i < to->count && !rc; i++)
-        for (size_t d = 0; d < parts; d++)
-            sums[d * to->inputs + to->source[i]] = (float)job->sums[i][d];
-    return rc;
+    return pair_all(job, last);
 }
 
-int pairs_cpu_sum(const void *to, const void *from, const struct range_law *law, bool vectors, int channels,
-                  const float *values, float *sums)
+int pairs_cpu_sum(const void *to, const void *from, const struct range_pair_sums *sums, int channels,
+                  const float *values, const struct listener *listener)
 {
-    struct pair_job job = {.to = to, .from = from, .leaf = pencils_best(), .each = add_sums, .law = law};
+    const struct range_law *law = sums->vector_law ? sums->vector_law : sums->scalar_law;
+    struct watch watch;
+    struct pair_job job = {.to = to, .from = from, .leaf = pencils_best(), .each = add_sums, .watch = &watch};
     float *sorted = calloc(job.from->count + POINTS_PADDING, sizeof *sorted);
+    watch_begin(&watch, listener, (size_t)channels * job.to->count);
     job.reach = law->params.reach * (double)job.from->widest;
+    job.laws = (struct pair_laws){sums->vector_law, sums->scalar_law};
     job.value = sorted;
-    job.vectors = vectors;
-    job.sums = malloc((job.to->count + 1) * sizeof *job.sums);
-    int rc = sorted && job.sums ? 0 : err_no_memory("sums over pairs of %zu points", job.to->count);
-    for (int c = 0; c < channels && !rc; c++)
-        rc = sum_channel(&job, values + (size_t)c * job.from->inputs, sorted,
-                         sums + (size_t)c * (size_t)(vectors ? job.to->box.dim : 1) * job.to->inputs);
+    int rc = sorted ? make_tasks(&job) : err_no_memory("sums over pairs of %zu points", job.to->count);
+    for (size_t c = 0; c < (size_t)channels && !rc; c++) {
+        job.vectors = sums->vector_law ? sums->vectors + c * (size_t)job.to->box.dim * job.to->inputs : NULL;
+        job.scalars = sums->scalar_law ? sums->scalars + c * job.to->inputs : NULL;
+        rc = sum_channel(&job, values + c * job.from->inputs, sorted, c + 1 == (size_t)channels);
+    }
     free(sorted);
-    free(job.sums);
+    free(job.task);
     return rc;
 }
 
@@ -241,7 +336,7 @@ static void decide(void *of, size_t i, size_t j)
     const struct points_cpu *to = pair->job->to, *from = pair->job->from;
     double r2 = 0;
     for (int d = 0; d < to->box.dim; d++) {
-        double away = (double)from->at[d][pair->row->first + j] - (double)to->at[d][pair->first + i] +
+        double away = points_cpu_at(from, d, pair->row->first + j) - points_cpu_at(to, d, pair->first + i) +
                       (double)pair->row->image[d] * (from->box.cells[d] * from->box.spacing[d]);
         r2 += away * away;
     }
@@ -259,13 +354,25 @@ static void decide(void *of, size_t i, size_t j)
     pair->counts[(size_t)low * PAIR_COPIES]++;
 }
 
-static void add_counts(const struct pair_job *job, size_t first, const struct row *row, const struct pair_block *of)
+static void add_counts(struct block *b, const struct row *row, const struct pair_block *of)
 {
+    const struct pair_job *job = b->job;
     struct pair_counts to = job->counts[omp_get_thread_num()];
-    struct doubt doubt = {job, row, first, to.counts};
+    struct doubt doubt = {job, row, b->first, to.counts};
     to.doubt = decide;
     to.of = &doubt;
     job->leaf->count(job->to->box.dim, of, &row->run, &to);
+}
+
+/* What moved positions of doubles err by: they keep 48 bits of a block's extent, which beside an open box may be long.
+ */
+static double moved_error(const struct points_cpu *p)
+{
+    const struct bounds all = bounds_of(p, 0, p->fine[0] ? p->count : 0);
+    double extent = 0;
+    for (int d = 0; d < p->box.dim && p->fine[0] && p->count > 0; d++)
+        extent = fmax(extent, all.high[d] - all.low[d]);
+    return ldexp(extent, -46);
 }
 
 /* Places of the table: an interval where no edge is near. float32 distances err by less than a millionth of the reach
@@ -276,7 +383,8 @@ static float fill_table(const struct pair_job *job, int places, uint16_t *table)
     double longest = 0;
     for (int d = 0; d < job->to->box.dim; d++)
         longest = fmax(longest, fmax(job->to->edge[d], job->from->edge[d]));
-    const double error = 1e-6 * (last + job->reach * (job->reach + 2 * longest));
+    const double error = 1e-6 * (last + job->reach * (job->reach + 2 * longest)) +
+                         4 * job->reach * (moved_error(job->to) + moved_error(job->from));
     int interval = -1; /* the last whose lower edge lies below a place */
     for (int t = 0; t < places; t++) {
         const double low = t / step - error, high = (t + 1) / step + error;
@@ -293,7 +401,7 @@ static int make_counts(struct pair_job *job, uint64_t **all, uint16_t **table, d
 {
     const size_t threads = (size_t)job->to->threads, each = (size_t)job->edges * PAIR_COPIES;
     /* Few places stay in the nearest cache; of many intervals, few would leave too much in doubt. */
-    const int places = job->edges <= 64 ? 2048 : 8192;
+    const int places = job->edges <= 64 ? PLACES_MOST / 4 : PLACES_MOST;
     *all = calloc(threads * each, sizeof **all);
     *table = malloc((size_t)places * sizeof **table);
     *edge2 = malloc((size_t)job->edges * sizeof **edge2);
@@ -310,17 +418,23 @@ static int make_counts(struct pair_job *job, uint64_t **all, uint16_t **table, d
     return 0;
 }
 
-int pairs_cpu_count(const void *to, const void *from, int edges, const double *edge, uint64_t *counts)
+int pairs_cpu_count(const void *to, const void *from, int edges, const double *edge, uint64_t *counts,
+                    const struct listener *listener)
 {
-    struct pair_job job = {.to = to, .from = from, .leaf = pencils_best(), .each = add_counts, .edges = edges};
+    struct watch watch;
+    struct pair_job job = {
+        .to = to, .from = from, .leaf = pencils_best(), .each = add_counts, .edges = edges, .watch = &watch};
     uint64_t *all = NULL;
     uint16_t *table = NULL;
     double *edge2 = NULL;
     job.edge = edge;
     job.reach = edge[edges - 1];
+    watch_begin(&watch, listener, job.to->count);
     int rc = make_counts(&job, &all, &table, &edge2);
     if (!rc)
-        rc = pair_all(&job);
+        rc = make_tasks(&job);
+    if (!rc)
+        rc = pair_all(&job, true);
     for (int t = 0; t < job.to->threads && !rc; t++)
         for (int e = 0; e < edges - 1; e++)
             for (int copy = 0; copy < PAIR_COPIES; copy++)
@@ -329,5 +443,6 @@ int pairs_cpu_count(const void *to, const void *from, int edges, const double *e
     free(table);
     free(edge2);
     free(job.counts);
+    free(job.task);
     return rc;
 }

@@ -33,19 +33,26 @@ struct pencil_law {
     double spacing[3];
 };
 
-/* Points 0 to count of a run, padded; scale may be NULL. */
+/* Points 0 to count of a run, padded. A position is at + rest: what float32 leaves of it; rest[0] NULL: nothing. */
 struct pair_run {
-    const float *at[3], *scale, *value; /* value: not of counts */
+    const float *at[3], *rest[3], *scale, *value; /* scale may be NULL; value: not of counts */
     size_t count;
 };
 
-/* The points that a run is paired with, in the same coordinates. Those that lie farther than `reach2` (a square) from
- * the run's bins along y and z, `low` to `high`, are left out. Point i is not paired with point self + i of the run. */
+/* The points that a run is paired with, in the same coordinates, with or without rest alike. Those that lie farther
+ * than `reach2` (a square) from the run's bins along y and z, `low` to `high`, are left out. Point i is not paired with
+ * point self + i of the run. */
 struct pair_block {
-    const float *at[3];
+    const float *at[3], *rest[3];
     size_t count, self;
     double low[3], high[3], reach2;
 };
+
+/* What is summed over pairs; NULL: not this. Of two, reach, least, soft and spline are the same. */
+struct pair_laws {
+    const struct range_law *vectors, *scalars;
+};
+enum { PAIR_SCALAR = 3, PAIR_PARTS = 4 }; /* a point's sums: its vector's up to three, and its scalar's */
 
 /* Distances to intervals: a squared distance r2 (float32) belongs to interval table[r2 step] if that is below
  * PAIR_DOUBT, is longer than all where it is PAIR_FAR, and else is looked at in double precision. */
@@ -66,9 +73,9 @@ struct pencils_leaf {
     void (*scatter)(const struct pencil_law *law, const struct pencil_point *point, const struct pencil_block *block);
     /* point->value += the sum over nodes of law(node - point) block */
     void (*gather)(const struct pencil_law *law, struct pencil_point *point, const struct pencil_block *block);
-    /* sums[i][0] += sum_j law value_j; with vectors sums[i][d] += sum_j law value_j (at_j - at_i) */
-    void (*pairs)(const struct range_law *law, int dim, bool vectors, const struct pair_block *of,
-                  const struct pair_run *run, double (*sums)[3]);
+    /* sums[i][d] += sum_j law value_j (at_j - at_i); sums[i][PAIR_SCALAR] += sum_j law value_j */
+    void (*pairs)(const struct pair_laws *laws, int dim, const struct pair_block *of, const struct pair_run *run,
+                  double (*sums)[PAIR_PARTS]);
     void (*count)(int dim, const struct pair_block *of, const struct pair_run *run, const struct pair_counts *to);
 };
 

@@ -164,19 +164,35 @@ INLINE vec splined(const struct scaled *law, vec r2, vec root)
     return only(near, inside) + only(far, ~inside);
 }
 
+/* What inverse laws of one least, soft and spline share. */
+struct inverse {
+    vec softened, root; /* r^2 + soft^2, and 1 / its root */
+    vec_int held;       /* lanes that are not 0 */
+};
+
+INLINE struct inverse inverse_at(const struct scaled *law, vec r2)
+{
+    const vec softened = r2 * splat(law->unit2) + splat(law->soft2);
+    return (struct inverse){softened, inverse_root(softened), (softened > splat(0)) & (r2 >= splat(law->least2))};
+}
+
+INLINE vec inverse_law(const struct scaled *law, vec r2, struct inverse i)
+{
+    const vec value = polynomial(law, splat(1) + r2 * splat(law->slope));
+    if (law->spline > 0 && mask_bits(i.softened < splat(law->spline2))) {
+        const vec near = splined(law, i.softened, i.root);
+        return law->shorter ? near - value : near * value;
+    }
+    const vec root = law->power == 3 ? i.root * i.root * i.root : i.root;
+    return only(law->shorter ? root - value : root * value, i.held);
+}
+
 /* The law at squared distances r2. */
 INLINE vec law_at(const struct scaled *law, vec r2, const bool inverse)
 {
-    vec value = polynomial(law, splat(1) + r2 * splat(law->slope));
     if (!inverse)
-        return value;
-    const vec softened = r2 * splat(law->unit2) + splat(law->soft2);
-    vec root = inverse_root(softened);
-    if (law->spline > 0 && mask_bits(softened < splat(law->spline2)))
-        return law->shorter ? splined(law, softened, root) - value : splined(law, softened, root) * value;
-    root = law->power == 3 ? root * root * root : root;
-    value = law->shorter ? root - value : root * value;
-    return only(value, (softened > splat(0)) & (r2 >= splat(law->least2)));
+        return polynomial(law, splat(1) + r2 * splat(law->slope));
+    return inverse_law(law, r2, inverse_at(law, r2));
 }
 
 /* ---- a point and nodes ---- */
@@ -353,11 +369,20 @@ static void gather(const struct pencil_law *l, struct pencil_point *p, const str
 
 /* ---- a point and points ---- */
 
-INLINE vec pair_squares(int dim, const float at[3], const struct pair_run *run, size_t j, vec away[3])
+/* A point of a block. */
+struct pair_place {
+    float at[3], rest[3];
+};
+
+/* Differences are of float32 coordinates first: near points, they are exact or nearly so. */
+INLINE vec pair_squares(const int dim, const bool rest, const struct pair_place *p, const struct pair_run *run,
+                        size_t j, vec away[3])
 {
     vec r2 = splat(0);
     for (int d = 0; d < dim; d++) {
-        away[d] = load(run->at[d] + j) - splat(at[d]);
+        away[d] = load(run->at[d] + j) - splat(p->at[d]);
+        if (rest)
+            away[d] += load(run->rest[d] + j) - splat(p->rest[d]);
         r2 += away[d] * away[d];
     }
     return r2;
@@ -373,66 +398,119 @@ INLINE vec_int pair_lanes(const struct pair_run *run, size_t self, size_t j)
 }
 
 /* Whether point i may have partners in the run, and where it lies. */
-INLINE bool pair_point(const int dim, const struct pair_block *of, size_t i, float at[3])
+INLINE bool pair_point(const int dim, const bool rest, const struct pair_block *of, size_t i, struct pair_place *p)
 {
     double off = 0;
     for (int d = 0; d < dim; d++) {
-        at[d] = of->at[d][i];
-        const double place = (double)at[d], below = of->low[d] - place, above = place - of->high[d];
-        const double away = below > above ? below : above;
+        p->at[d] = of->at[d][i];
+        p->rest[d] = rest ? of->rest[d][i] : 0;
+        const double place = (double)p->at[d] + (double)p->rest[d], below = of->low[d] - place,
+                     above = place - of->high[d], away = below > above ? below : above;
         off += d > 0 && away > 0 ? away * away : 0;
     }
     return off <= of->reach2;
 }
 
-INLINE void pair_sums(const struct range_law *l, const int dim, const bool vectors, const float at[3],
-                      const struct pair_run *run, size_t self, double sums[3], const bool inverse)
+/* The laws of a sum over pairs, for scale 1. */
+struct pair_scaled {
+    struct scaled vectors, scalars;
+    bool inverse_vectors, inverse_scalars;
+    float reach2;
+};
+
+INLINE bool is_inverse(const struct range_law *law)
 {
-    enum { BLOCK = 4096 }; /* points that a lane's float32 sum takes, times 16 */
-    const struct scaled law = scaled_law(l, 1);
-    const float reach2 = (float)(l->params.reach * l->params.reach);
-    for (size_t from = 0; from < run->count; from += BLOCK) {
-        vec sum[3] = {splat(0), splat(0), splat(0)};
-        const size_t to = run->count - from < BLOCK ? run->count : from + BLOCK;
-        for (size_t j = from; j < to; j += PENCIL_LANES) {
-            vec away[3], r2 = pair_squares(dim, at, run, j, away), value = load(run->value + j);
-            if (run->scale) {
-                const vec unit = splat(1) / load(run->scale + j);
-                r2 *= unit * unit;
-            }
-            const vec_int lanes = pair_lanes(run, self, j) & (r2 < splat(reach2));
-            value = only(law_at(&law, r2, inverse), lanes) * only(value, lanes);
-            for (int d = 0; d < (vectors ? dim : 1); d++)
-                sum[d] += vectors ? value * away[d] : value;
-        }
-        for (int d = 0; d < (vectors ? dim : 1); d++)
-            sums[d] += total(sum[d]);
+    return law && (law->params.form == RANGE_INVERSE || law->params.form == RANGE_SHORT);
+}
+
+INLINE struct pair_scaled pair_scaled(const struct pair_laws *laws)
+{
+    const struct range_law *any = laws->vectors ? laws->vectors : laws->scalars;
+    return (struct pair_scaled){scaled_law(laws->vectors ? laws->vectors : any, 1),
+                                scaled_law(laws->scalars ? laws->scalars : any, 1), is_inverse(laws->vectors),
+                                is_inverse(laws->scalars), (float)(any->params.reach * any->params.reach)};
+}
+
+/* What to sum, as constants that each loop below is compiled for. */
+struct pair_loop {
+    int dim;
+    bool vectors, scalars, rest;
+};
+
+INLINE void pair_vector(const struct pair_loop loop, const struct pair_scaled *l, const struct pair_run *run, size_t j,
+                        size_t self, vec r2, const vec away[3], vec sum[PAIR_PARTS])
+{
+    vec value = load(run->value + j);
+    if (run->scale) {
+        const vec unit = splat(1) / load(run->scale + j);
+        r2 *= unit * unit;
+    }
+    const vec_int lanes = pair_lanes(run, self, j) & (r2 < splat(l->reach2));
+    value = only(value, lanes);
+    struct inverse shared = {0};
+    if (l->inverse_vectors || l->inverse_scalars)
+        shared = inverse_at(l->inverse_vectors ? &l->vectors : &l->scalars, r2);
+    if (loop.vectors) {
+        const vec law = l->inverse_vectors ? inverse_law(&l->vectors, r2, shared) : law_at(&l->vectors, r2, false);
+        const vec weight = only(law, lanes) * value;
+        for (int d = 0; d < loop.dim; d++)
+            sum[d] += weight * away[d];
+    }
+    if (loop.scalars) {
+        const vec law = l->inverse_scalars ? inverse_law(&l->scalars, r2, shared) : law_at(&l->scalars, r2, false);
+        sum[PAIR_SCALAR] += only(law, lanes) * value;
     }
 }
 
-INLINE void pair_forms(const struct range_law *l, const int dim, const bool vectors, const struct pair_block *of,
-                       const struct pair_run *run, double (*sums)[3])
+INLINE void pair_sums(const struct pair_loop loop, const struct pair_scaled *l, const struct pair_place *p,
+                      const struct pair_run *run, size_t self, double sums[PAIR_PARTS])
 {
-    const bool inverse = l->params.form == RANGE_INVERSE || l->params.form == RANGE_SHORT;
-    float at[3];
-    for (size_t i = 0; i < of->count; i++)
-        if (!pair_point(dim, of, i, at))
-            continue;
-        else if (inverse)
-            pair_sums(l, dim, vectors, at, run, of->self + i, sums[i], true);
-        else
-            pair_sums(l, dim, vectors, at, run, of->self + i, sums[i], false);
+    enum { BLOCK = 4096 }; /* points that a lane's float32 sum takes, times 16 */
+    for (size_t from = 0; from < run->count; from += BLOCK) {
+        vec sum[PAIR_PARTS] = {splat(0), splat(0), splat(0), splat(0)};
+        const size_t to = run->count - from < BLOCK ? run->count : from + BLOCK;
+        for (size_t j = from; j < to; j += PENCIL_LANES) {
+            vec away[3];
+            const vec r2 = pair_squares(loop.dim, loop.rest, p, run, j, away);
+            pair_vector(loop, l, run, j, self, r2, away, sum);
+        }
+        for (int d = 0; d < loop.dim && loop.vectors; d++)
+            sums[d] += total(sum[d]);
+        if (loop.scalars)
+            sums[PAIR_SCALAR] += total(sum[PAIR_SCALAR]);
+    }
 }
 
-static void pairs(const struct range_law *l, int dim, bool vectors, const struct pair_block *of,
-                  const struct pair_run *run, double (*sums)[3])
+INLINE void pair_points(const struct pair_loop loop, const struct pair_laws *laws, const struct pair_block *of,
+                        const struct pair_run *run, double (*sums)[PAIR_PARTS])
 {
-    if (dim == 3 && vectors)
-        pair_forms(l, 3, true, of, run, sums);
-    else if (dim == 3)
-        pair_forms(l, 3, false, of, run, sums);
+    const struct pair_scaled l = pair_scaled(laws);
+    struct pair_place p;
+    for (size_t i = 0; i < of->count; i++)
+        if (pair_point(loop.dim, loop.rest, of, i, &p))
+            pair_sums(loop, &l, &p, run, of->self + i, sums[i]);
+}
+
+INLINE void pair_dim(const int dim, const bool rest, const struct pair_laws *laws, const struct pair_block *of,
+                     const struct pair_run *run, double (*sums)[PAIR_PARTS])
+{
+    if (laws->vectors && laws->scalars)
+        pair_points((struct pair_loop){dim, true, true, rest}, laws, of, run, sums);
+    else if (laws->vectors)
+        pair_points((struct pair_loop){dim, true, false, rest}, laws, of, run, sums);
     else
-        pair_forms(l, dim, vectors, of, run, sums);
+        pair_points((struct pair_loop){dim, false, true, rest}, laws, of, run, sums);
+}
+
+static void pairs(const struct pair_laws *laws, int dim, const struct pair_block *of, const struct pair_run *run,
+                  double (*sums)[PAIR_PARTS])
+{
+    if (dim == 3 && run->rest[0])
+        pair_dim(3, true, laws, of, run, sums);
+    else if (dim == 3)
+        pair_dim(3, false, laws, of, run, sums);
+    else
+        pair_points((struct pair_loop){dim, laws->vectors, laws->scalars, run->rest[0]}, laws, of, run, sums);
 }
 
 /* Numbers of the lanes in `bits`, one after the other from `to` on; PENCIL_LANES of them may be written. */
@@ -471,13 +549,13 @@ INLINE void count_listed(struct listed *l, const struct pair_counts *to)
     l->pairs = 0;
 }
 
-INLINE void list_pairs(const int dim, const float at[3], const struct pair_run *run, size_t i, size_t self,
-                       const struct pair_counts *to, struct listed *l)
+INLINE void list_pairs(const int dim, const bool rest, const struct pair_place *p, const struct pair_run *run, size_t i,
+                       size_t self, const struct pair_counts *to, struct listed *l)
 {
     const vec most = splat((float)to->places);
     for (size_t j = 0; j < run->count; j += PENCIL_LANES) {
         vec away[3];
-        const vec places = pair_squares(dim, at, run, j, away) * splat(to->step);
+        const vec places = pair_squares(dim, rest, p, run, j, away) * splat(to->step);
         const vec_int near = places < most;
         const unsigned bits = mask_bits(pair_lanes(run, self, j) & near);
         pack(l->place + l->pairs, __builtin_convertvector(only(places, near), vec_int), bits);
@@ -489,22 +567,24 @@ INLINE void list_pairs(const int dim, const float at[3], const struct pair_run *
     }
 }
 
-INLINE void count_block(const int dim, const struct pair_block *of, const struct pair_run *run,
+INLINE void count_block(const int dim, const bool rest, const struct pair_block *of, const struct pair_run *run,
                         const struct pair_counts *to)
 {
     struct listed l;
-    float at[3];
+    struct pair_place p;
     l.pairs = 0;
     for (size_t i = 0; i < of->count; i++)
-        if (pair_point(dim, of, i, at))
-            list_pairs(dim, at, run, i, of->self + i, to, &l);
+        if (pair_point(dim, rest, of, i, &p))
+            list_pairs(dim, rest, &p, run, i, of->self + i, to, &l);
     count_listed(&l, to);
 }
 
 static void count(int dim, const struct pair_block *of, const struct pair_run *run, const struct pair_counts *to)
 {
-    if (dim == 3)
-        count_block(3, of, run, to);
+    if (dim == 3 && run->rest[0])
+        count_block(3, true, of, run, to);
+    else if (dim == 3)
+        count_block(3, false, of, run, to);
     else
-        count_block(dim, of, run, to);
+        count_block(dim, run->rest[0], of, run, to);
 }

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { BETWEEN_LOOKS = 1 << 18 }; /* points that are binned without a look at the listener */
+
 /* Bins of half the reach, fewer where that would be more than four for each point. */
 static void choose_bins(struct points_cpu *p, double reach)
 {
@@ -25,36 +27,54 @@ static void choose_bins(struct points_cpu *p, double reach)
 }
 
 /* A position brought into the box along a periodic axis. */
-static float place_of(const struct range_box *box, int d, float at)
+static double place_of(const struct range_box *box, int d, double at, bool fine)
 {
     double length = box->cells[d] * box->spacing[d], from = at - box->origin[d];
     if (!box->periodic[d] || (from >= 0 && from < length))
         return at;
     from -= floor(from / length) * length;
-    float placed = (float)(box->origin[d] + from);
-    return placed - box->origin[d] >= 0 && placed - box->origin[d] < length ? placed : (float)box->origin[d];
+    double placed = fine ? box->origin[d] + from : (double)(float)(box->origin[d] + from);
+    return placed - box->origin[d] >= 0 && placed - box->origin[d] < length ? placed : box->origin[d];
 }
 
-static int bin_of(const struct points_cpu *p, int d, float at)
+static int bin_of(const struct points_cpu *p, int d, double at)
 {
     double bin = floor((at - p->box.origin[d]) / p->edge[d]);
     return bin < 0 ? 0 : bin > p->bins[d] - 1 ? p->bins[d] - 1 : (int)bin;
 }
 
-static int make_arrays(struct points_cpu *p, bool scaled)
+/* Bytes of one point's positions and scale. */
+static size_t point_bytes(const struct range_box *box, bool scaled, bool fine)
 {
-    size_t padded = p->count + POINTS_PADDING, axes = (size_t)p->box.dim + scaled;
+    return (size_t)box->dim * (fine ? sizeof(double) : sizeof(float)) + (scaled ? sizeof(float) : 0);
+}
+
+static int make_arrays(struct points_cpu *p, bool scaled, bool fine)
+{
+    const size_t padded = p->count + POINTS_PADDING, bytes = padded * point_bytes(&p->box, scaled, fine);
     p->first = calloc(p->all + 2, sizeof *p->first);
     p->source = malloc((p->count + 1) * sizeof *p->source);
-    p->at[0] = calloc(padded * axes, sizeof **p->at);
-    if (!p->first || !p->source || !p->at[0])
-        return err_no_memory_bytes(p->count * (axes * sizeof **p->at + sizeof *p->source), "%zu points in bins",
-                                   p->count);
-    for (int d = 1; d < p->box.dim; d++)
-        p->at[d] = p->at[0] + (size_t)d * padded;
+    p->room = calloc(bytes, 1);
+    if (!p->first || !p->source || !p->room)
+        return err_no_memory_bytes(bytes + p->count * sizeof *p->source, "%zu points in bins", p->count);
+    for (int d = 0; d < p->box.dim; d++)
+        if (fine)
+            p->fine[d] = (double *)p->room + (size_t)d * padded;
+        else
+            p->at[d] = (float *)p->room + (size_t)d * padded;
     if (scaled)
-        p->scale = p->at[0] + (size_t)p->box.dim * padded;
+        p->scale = (float *)p->room + (size_t)p->box.dim * (fine ? 2 : 1) * padded;
     return 0;
+}
+
+void points_cpu_memory(const struct range_points_params *params, struct range_memory *memory)
+{
+    struct points_cpu p = {.box = params->box, .inputs = params->inputs};
+    choose_bins(&p, params->reach);
+    memory->points = sizeof p + (p.all + 2) * sizeof *p.first + (p.inputs + 1) * sizeof *p.source +
+                     (p.inputs + POINTS_PADDING) * point_bytes(&p.box, params->scale, params->at_double) +
+                     4 * (size_t)POINTS_ROUNDING;
+    memory->create = memory->points + (p.inputs + 1) * sizeof(uint32_t) + POINTS_ROUNDING;
 }
 
 /* Counts of bins in first[bin + 2] become starts in first[bin + 1], which placing moves on to where they belong. */
@@ -71,56 +91,98 @@ static void scan(struct points_cpu *p)
 static void copy_point(struct points_cpu *to, size_t place, const struct points_cpu *from, size_t i)
 {
     for (int d = 0; d < to->box.dim; d++)
-        to->at[d][place] = from->at[d][i];
+        if (to->fine[d])
+            to->fine[d][place] = from->fine[d][i];
+        else
+            to->at[d][place] = from->at[d][i];
     if (to->scale)
         to->scale[place] = from->scale[i];
     to->source[place] = from->source[i];
 }
 
-static int sort(struct points_cpu *p, const float *at, const float *scale)
+static double input_at(const struct range_points_params *params, size_t i, int d)
 {
-    size_t dim = (size_t)p->box.dim;
+    const size_t place = i * (size_t)params->box.dim + (size_t)d;
+    const bool fine = params->at_double;
+    return place_of(&params->box, d, fine ? params->at_double[place] : (double)params->at[place], fine);
+}
+
+static void find_keys(const struct points_cpu *p, const struct range_points_params *params, size_t from, size_t to,
+                      uint32_t *key)
+{
+#pragma omp parallel for num_threads(p->threads) schedule(static)
+    for (size_t i = from; i < to; i++) {
+        size_t bin = 0;
+        for (int d = p->box.dim - 1; d >= 0; d--)
+            bin = bin * (size_t)p->bins[d] + (size_t)bin_of(p, d, input_at(params, i, d));
+        key[i] = (uint32_t)bin;
+    }
+}
+
+static void count_keys(struct points_cpu *p, size_t from, size_t to, const uint32_t *key)
+{
+    for (size_t i = from; i < to; i++)
+        p->first[key[i] + 2]++;
+}
+
+static void place_points(struct points_cpu *p, const struct range_points_params *params, size_t from, size_t to,
+                         const uint32_t *key)
+{
+    for (size_t i = from; i < to; i++) {
+        const size_t place = p->first[key[i] + 1]++;
+        for (int d = 0; d < p->box.dim; d++)
+            if (p->fine[d])
+                p->fine[d][place] = input_at(params, i, d);
+            else
+                p->at[d][place] = (float)input_at(params, i, d);
+        if (p->scale)
+            p->scale[place] = params->scale[i];
+        p->source[place] = (uint32_t)i;
+    }
+}
+
+static int sort(struct points_cpu *p, const struct range_points_params *params, struct watch *watch)
+{
     uint32_t *key = malloc((p->count + 1) * sizeof *key);
     if (!key)
         return err_no_memory_bytes(p->count * sizeof *key, "binning %zu points", p->count);
-#pragma omp parallel for num_threads(p->threads) schedule(static)
-    for (size_t i = 0; i < p->count; i++) {
-        size_t bin = 0;
-        for (int d = p->box.dim - 1; d >= 0; d--)
-            bin = bin * (size_t)p->bins[d] + (size_t)bin_of(p, d, place_of(&p->box, d, at[i * dim + (size_t)d]));
-        key[i] = (uint32_t)bin;
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t from = 0, to; from < p->count && !watch_look(watch); from = to) {
+            to = p->count - from < BETWEEN_LOOKS ? p->count : from + BETWEEN_LOOKS;
+            if (pass == 0) {
+                find_keys(p, params, from, to, key);
+                count_keys(p, from, to, key);
+            } else {
+                place_points(p, params, from, to, key);
+            }
+            watch_done(watch, to - from);
+        }
+        if (pass == 0)
+            scan(p);
     }
-    for (size_t i = 0; i < p->count; i++)
-        p->first[key[i] + 2]++;
-    scan(p);
-    for (size_t i = 0; i < p->count; i++) {
-        size_t place = p->first[key[i] + 1]++;
-        for (size_t d = 0; d < dim; d++)
-            p->at[d][place] = place_of(&p->box, (int)d, at[i * dim + d]);
-        if (scale)
-            p->scale[place] = scale[i];
-        p->source[place] = (uint32_t)i;
-    }
+    const int rc = watch_end(watch);
     free(key);
-    return 0;
+    return rc;
 }
 
-int points_cpu_create(void **state, struct dev *dev, const struct range_box *box, double reach, size_t inputs,
-                      const float *at, const float *scale)
+int points_cpu_create(void **state, struct dev *dev, const struct range_points_params *params,
+                      const struct listener *listener)
 {
     struct points_cpu *p = calloc(1, sizeof *p);
     if (!p)
         return err_no_memory("points in bins");
-    p->box = *box;
+    p->box = params->box;
     p->threads = dev->threads;
-    p->inputs = p->count = inputs;
+    p->inputs = p->count = params->inputs;
     p->widest = 1;
-    for (size_t i = 0; scale && i < inputs; i++)
-        p->widest = i == 0 || scale[i] > p->widest ? scale[i] : p->widest;
-    choose_bins(p, reach);
-    int rc = make_arrays(p, scale);
+    for (size_t i = 0; params->scale && i < p->inputs; i++)
+        p->widest = i == 0 || params->scale[i] > p->widest ? params->scale[i] : p->widest;
+    choose_bins(p, params->reach);
+    struct watch watch;
+    watch_begin(&watch, listener, 2 * p->count);
+    int rc = make_arrays(p, params->scale, params->at_double);
     if (!rc)
-        rc = sort(p, at, scale);
+        rc = sort(p, params, &watch);
     if (rc)
         points_cpu_destroy(p);
     else
@@ -135,21 +197,21 @@ void points_cpu_destroy(void *state)
         return;
     free(p->first);
     free(p->source);
-    free(p->at[0]);
+    free(p->room);
     free(p);
 }
 
 void points_cpu_info(const void *state, struct range_points_info *info)
 {
     const struct points_cpu *p = state;
-    size_t floats = (p->count + POINTS_PADDING) * ((size_t)p->box.dim + (p->scale ? 1 : 0));
-    *info = (struct range_points_info){.inputs = p->inputs,
-                                       .count = p->count,
-                                       .bins = p->all,
-                                       .occupied_bins = p->occupied,
-                                       .largest_bin = p->largest,
-                                       .bytes = floats * sizeof(float) + p->count * sizeof *p->source +
-                                                (p->all + 2) * sizeof *p->first};
+    *info =
+        (struct range_points_info){.inputs = p->inputs,
+                                   .count = p->count,
+                                   .bins = p->all,
+                                   .occupied_bins = p->occupied,
+                                   .largest_bin = p->largest,
+                                   .bytes = (p->count + POINTS_PADDING) * point_bytes(&p->box, p->scale, p->fine[0]) +
+                                            p->count * sizeof *p->source + (p->all + 2) * sizeof *p->first};
 }
 
 /* Points `skipped` to `most` of each bin of `all`. */
@@ -160,13 +222,16 @@ static int part_create(struct points_cpu **out, const struct points_cpu *all, si
         return err_no_memory("points in bins");
     *p = *all;
     p->first = p->source = NULL;
-    p->scale = p->at[0] = p->at[1] = p->at[2] = NULL;
+    p->room = NULL;
+    p->scale = NULL;
+    memset(p->at, 0, sizeof p->at);
+    memset(p->fine, 0, sizeof p->fine);
     p->count = p->occupied = p->largest = 0;
     for (size_t b = 0; b < all->all; b++) {
         size_t held = all->first[b + 1] - all->first[b];
         p->count += (held < most ? held : most) - (held < skipped ? held : skipped);
     }
-    int rc = make_arrays(p, all->scale);
+    int rc = make_arrays(p, all->scale, all->fine[0]);
     if (rc) {
         points_cpu_destroy(p);
         return rc;

@@ -3,6 +3,7 @@
 #define MRIRECON_POINTS_CPU_H
 
 #include "gridding/range/sums_leaf.h"
+#include "gridding/range/watch.h"
 
 enum { POINTS_PADDING = 16 }; /* floats behind an array, that whole-vector reads may touch */
 
@@ -14,17 +15,28 @@ struct points_cpu {
     double edge[3]; /* of a bin; of an open axis, the outermost bins hold what lies beyond, too */
     size_t all, occupied, largest;
     uint32_t *first;  /* [all + 1] */
-    float *at[3];     /* [count + padding] each, one allocation; by bins; NULL beyond dim */
-    float *scale;     /* likewise, or NULL: all 1 */
+    void *room;       /* what follows, in one allocation, by bins: [count + padding] each */
+    float *at[3];     /* NULL beyond dim, and where positions were given as doubles .. */
+    double *fine[3];  /* .. which then are here */
+    float *scale;     /* NULL: all 1 */
     uint32_t *source; /* [count]: index in the input */
     float widest;     /* the largest scale */
 };
 
-int points_cpu_create(void **state, struct dev *dev, const struct range_box *box, double reach, size_t inputs,
-                      const float *at, const float *scale);
+int points_cpu_create(void **state, struct dev *dev, const struct range_points_params *params,
+                      const struct listener *listener);
 void points_cpu_destroy(void *state);
 void points_cpu_info(const void *state, struct range_points_info *info);
 int points_cpu_partition(const void *state, size_t depth, void **kept, void **rest);
+
+/* Bytes held by points, and allocated while they are made, at most; allocations are rounded up. */
+enum { POINTS_ROUNDING = 8192 };
+void points_cpu_memory(const struct range_points_params *params, struct range_memory *memory);
+
+static inline double points_cpu_at(const struct points_cpu *p, int d, size_t i)
+{
+    return p->fine[d] ? p->fine[d][i] : (double)p->at[d][i];
+}
 
 /* The bins of an axis that [low, high] (positions) touches, `from` to `to` with both; counted on through the images of
  * a periodic axis, where bin b is bin b mod bins of image floor(b / bins). to < from: none. */
@@ -47,10 +59,16 @@ static inline void points_cpu_run(const struct points_cpu *p, long from, long to
     *last = p->first[row + (size_t)to + 1];
 }
 
-int sums_cpu_scatter(const void *state, const struct range_law *law, int channels, const float *values, float *grid);
-int sums_cpu_gather(const void *state, const struct range_law *law, int channels, const float *grid, float *values);
-int pairs_cpu_sum(const void *to, const void *from, const struct range_law *law, bool vectors, int channels,
-                  const float *values, float *sums);
-int pairs_cpu_count(const void *to, const void *from, int edges, const double *edge, uint64_t *counts);
+void sums_cpu_memory(const struct dev *dev, const struct range_points_params *params, struct range_memory *memory);
+int sums_cpu_scatter(const void *state, const struct range_law *law, int channels, const float *values, float *grid,
+                     const struct listener *listener);
+int sums_cpu_gather(const void *state, const struct range_law *law, int channels, const float *grid, float *values,
+                    const struct listener *listener);
+/* Bytes that sums over pairs of points take, and counts of them. */
+void pairs_cpu_memory(int threads, size_t inputs, struct range_memory *memory);
+int pairs_cpu_sum(const void *to, const void *from, const struct range_pair_sums *sums, int channels,
+                  const float *values, const struct listener *listener);
+int pairs_cpu_count(const void *to, const void *from, int edges, const double *edge, uint64_t *counts,
+                    const struct listener *listener);
 
 #endif

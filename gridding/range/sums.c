@@ -13,8 +13,8 @@ struct range_points {
     void *state;   /* the leaf's */
 };
 
-/* Nodes of an axis, and of a reach; spacings from the origin; edges of distances. */
-enum { CELLS_MOST = 1 << 20, COORDINATE_MOST = 1 << 30, EDGES_MOST = 32768 };
+/* Nodes of an axis, and of a reach; spacings from the origin. */
+enum { CELLS_MOST = 1 << 20, COORDINATE_MOST = 1 << 30 };
 
 bool range_available(const struct dev *dev)
 {
@@ -42,23 +42,53 @@ static int check_box(const struct range_box *box, double reach)
     return 0;
 }
 
-static int check_points(const struct range_box *box, size_t inputs, const float *at, const float *scale)
+static double coordinate_of(const struct range_points_params *p, size_t i, int d)
 {
-    if (inputs > UINT32_MAX / 2)
-        return err_set(ERR_BAD_PARAMETER, "%zu points are more than the %zu that can be summed at a time.", inputs,
+    const size_t place = i * (size_t)p->box.dim + (size_t)d;
+    return p->at_double ? p->at_double[place] : (double)p->at[place];
+}
+
+static int check_points(const struct range_points_params *p, const struct listener *listener)
+{
+    enum { BETWEEN_LOOKS = 1 << 20 };
+    const struct range_box *box = &p->box;
+    int rc = 0;
+    if (p->inputs > UINT32_MAX / 2)
+        return err_set(ERR_BAD_PARAMETER, "%zu points are more than the %zu that can be summed at a time.", p->inputs,
                        (size_t)UINT32_MAX / 2);
-    for (size_t i = 0; i < inputs; i++) {
+    for (size_t i = 0; i < p->inputs && !rc; i++) {
         for (int d = 0; d < box->dim; d++)
-            if (!(fabs((double)at[i * (size_t)box->dim + (size_t)d] - box->origin[d]) / box->spacing[d] <=
-                  COORDINATE_MOST))
+            if (!(fabs(coordinate_of(p, i, d) - box->origin[d]) / box->spacing[d] <= COORDINATE_MOST))
                 return err_set(ERR_BAD_PARAMETER,
                                "Coordinate %d of point %zu is %g: it must be finite, and within 2^30 cells of the "
                                "box's origin.",
-                               d, i, (double)at[i * (size_t)box->dim + (size_t)d]);
-        if (scale && !(scale[i] > 0 && scale[i] < INFINITY))
+                               d, i, coordinate_of(p, i, d));
+        if (p->scale && !(p->scale[i] > 0 && p->scale[i] < INFINITY))
             return err_set(ERR_BAD_PARAMETER, "The scale of point %zu is %g: it must be above 0 and finite.", i,
-                           (double)scale[i]);
+                           (double)p->scale[i]);
+        if (listener && i % BETWEEN_LOOKS == 0)
+            rc = listener->progress(listener->context, 0, p->inputs);
     }
+    return rc;
+}
+
+static int check_depth(const struct range_points_params *p)
+{
+    if (p->bin_depth < RANGE_DEPTH_NONE || (p->overflow != RANGE_SPLIT && p->overflow != RANGE_OVERFLOW_CPU))
+        return err_set(ERR_BAD_PARAMETER,
+                       "A bin depth of %d with overflow %d: a depth is above 0, 0 (auto) or -1 (none), the overflow 0 "
+                       "(split) or 1 (cpu).",
+                       p->bin_depth, (int)p->overflow);
+    return 0;
+}
+
+static int check_device(const struct dev *dev)
+{
+    if (!range_available(dev))
+        return err_set(ERR_NO_DEVICE,
+                       "Sums of limited range are not on device %s: they are computed on the CPU (dev_create with "
+                       "DEV_CPU).",
+                       dev->name);
     return 0;
 }
 
@@ -83,21 +113,30 @@ static double widest_of(size_t inputs, const float *scale)
     return widest;
 }
 
-int range_points_create(struct range_points **out, struct dev *dev, const struct range_box *box, double reach,
-                        size_t inputs, const float *at, const float *scale)
+int range_points_create(struct range_points **out, struct dev *dev, const struct range_points_params *params,
+                        const struct listener *listener)
 {
-    if (!range_available(dev))
-        return err_set(ERR_NO_DEVICE,
-                       "Sums of limited range are not on device %s: they are computed on the CPU (dev_create with "
-                       "DEV_CPU).",
-                       dev->name);
-    int rc = check_box(box, reach);
+    int rc = check_device(dev);
     if (!rc)
-        rc = check_points(box, inputs, at, scale);
+        rc = check_box(&params->box, params->reach);
+    if (!rc)
+        rc = check_depth(params);
+    if (!rc)
+        rc = check_points(params, listener);
     void *state = NULL;
     if (!rc)
-        rc = dev->leaf->range->create(&state, dev, box, reach, inputs, at, scale);
-    return rc ? rc : wrap(out, dev->leaf->range, box, widest_of(inputs, scale), state);
+        rc = dev->leaf->range->create(&state, dev, params, listener);
+    return rc ? rc : wrap(out, dev->leaf->range, &params->box, widest_of(params->inputs, params->scale), state);
+}
+
+int range_memory(const struct dev *dev, const struct range_points_params *params, struct range_memory *memory)
+{
+    int rc = check_device(dev);
+    if (!rc)
+        rc = check_box(&params->box, params->reach);
+    if (!rc)
+        dev->leaf->range->memory(dev, params, memory);
+    return rc;
 }
 
 void range_points_free(struct range_points *points)
@@ -148,17 +187,17 @@ static int check_sum(const struct range_points *points, const struct range_law *
 }
 
 int range_scatter(const struct range_points *points, const struct range_law *law, int channels, const float *values,
-                  float *grid)
+                  float *grid, const struct listener *listener)
 {
     int rc = check_sum(points, law, channels);
-    return rc ? rc : points->leaf->scatter(points->state, law, channels, values, grid);
+    return rc ? rc : points->leaf->scatter(points->state, law, channels, values, grid, listener);
 }
 
 int range_gather(const struct range_points *points, const struct range_law *law, int channels, const float *grid,
-                 float *values)
+                 float *values, const struct listener *listener)
 {
     int rc = check_sum(points, law, channels);
-    return rc ? rc : points->leaf->gather(points->state, law, channels, grid, values);
+    return rc ? rc : points->leaf->gather(points->state, law, channels, grid, values, listener);
 }
 
 static bool same_box(const struct range_box *a, const struct range_box *b)
@@ -177,26 +216,64 @@ static int check_pair(const struct range_points *to, const struct range_points *
     return 0;
 }
 
-int range_pairs(const struct range_points *to, const struct range_points *from, const struct range_law *law,
-                bool vectors, int channels, const float *values, float *sums)
+static int check_pair_law(const struct range_points *from, const struct range_law *law, int channels)
+{
+    int rc = law ? check_sum(from, law, channels) : 0;
+    if (!rc && law && law->params.form == RANGE_SEPARABLE)
+        rc = err_set(ERR_BAD_PARAMETER, "A separable law has no pairs: take the radial form.");
+    return rc;
+}
+
+/* Of two passes, one: a listener hears of both as one work. */
+struct half {
+    const struct listener *listener;
+    size_t before; /* passes done */
+};
+
+static int tell_half(void *context, size_t done, size_t most)
+{
+    const struct half *half = context;
+    return half->listener->progress(half->listener->context, half->before * most + done, 2 * most);
+}
+
+/* Whether one pass serves both laws. */
+static bool agree(const struct range_law *a, const struct range_law *b)
+{
+    return a->params.reach == b->params.reach && a->params.least == b->params.least &&
+           a->params.soft == b->params.soft && a->params.spline == b->params.spline;
+}
+
+int range_pairs(const struct range_points *to, const struct range_points *from, const struct range_pair_sums *sums,
+                int channels, const float *values, const struct listener *listener)
 {
     int rc = check_pair(to, from);
     if (!rc)
-        rc = check_sum(from, law, channels);
-    if (!rc && law->params.form == RANGE_SEPARABLE)
-        rc = err_set(ERR_BAD_PARAMETER, "A separable law has no pairs: take the radial form.");
-    return rc ? rc : to->leaf->pairs(to->state, from->state, law, vectors, channels, values, sums);
+        rc = check_pair_law(from, sums->scalar_law, channels);
+    if (!rc)
+        rc = check_pair_law(from, sums->vector_law, channels);
+    if (!rc && !sums->scalar_law && !sums->vector_law)
+        rc = err_set(ERR_BAD_PARAMETER, "Sums over pairs need a law: neither a scalar nor a vector law is given.");
+    if (rc)
+        return rc;
+    if (!sums->scalar_law || !sums->vector_law || agree(sums->scalar_law, sums->vector_law))
+        return to->leaf->pairs(to->state, from->state, sums, channels, values, listener);
+    const struct range_pair_sums vectors = {.vector_law = sums->vector_law, .vectors = sums->vectors},
+                                 scalars = {.scalar_law = sums->scalar_law, .scalars = sums->scalars};
+    struct half first = {listener, 0}, second = {listener, 1};
+    const struct listener halves[2] = {{&first, tell_half}, {&second, tell_half}};
+    rc = to->leaf->pairs(to->state, from->state, &vectors, channels, values, listener ? &halves[0] : NULL);
+    return rc ? rc : to->leaf->pairs(to->state, from->state, &scalars, channels, values, listener ? &halves[1] : NULL);
 }
 
 int range_count(const struct range_points *to, const struct range_points *from, int edges, const double *edge,
-                uint64_t *counts)
+                uint64_t *counts, const struct listener *listener)
 {
     int rc = check_pair(to, from);
-    if (!rc && (edges < 2 || edges > EDGES_MOST))
-        rc = err_set(ERR_BAD_PARAMETER, "Distances have %d edges: there are 2 to %d.", edges, EDGES_MOST);
+    if (!rc && (edges < 2 || edges > RANGE_EDGES_MOST))
+        rc = err_set(ERR_BAD_PARAMETER, "Distances have %d edges: there are 2 to %d.", edges, RANGE_EDGES_MOST);
     for (int e = 0; e < edges && !rc; e++)
         if (!(edge[e] >= 0 && edge[e] < INFINITY) || (e > 0 && edge[e] <= edge[e - 1]))
             rc = err_set(ERR_BAD_PARAMETER, "Edge %d of the distances is %g: edges are finite, at least 0, and rise.",
                          e, edge[e]);
-    return rc ? rc : to->leaf->count(to->state, from->state, edges, edge, counts);
+    return rc ? rc : to->leaf->count(to->state, from->state, edges, edge, counts, listener);
 }

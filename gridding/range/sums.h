@@ -6,13 +6,18 @@
  * of sums. On a periodic axis every image within reach counts, also where the reach exceeds the box.
  *
  * All sums give the same bits for any number of threads. An object belongs to one thread at a time, and to its device.
- * `values` and grids are float32 memory of that device (dev_alloc), `at`, `scale` and `counts` the host's. A device
- * without such sums (range_available() is false) refuses with ERR_NO_DEVICE.
+ * `values`, `sums` and grids are float32 memory of that device (dev_alloc), positions, `scale` and `counts` the host's.
+ * A device without such sums (range_available() is false: today every GPU) refuses with ERR_NO_DEVICE; a CPU device
+ * beside it has them.
+ *
+ * A listener (NULL: none) hears of progress at least every few tens of milliseconds, at any density, and may end the
+ * work; a grid or sums are then half written.
  */
 #ifndef MRIRECON_SUMS_H
 #define MRIRECON_SUMS_H
 
 #include "gridding/base/dev.h"
+#include "gridding/base/listener.h"
 #include "gridding/range/box.h"
 #include "gridding/range/law.h"
 
@@ -24,19 +29,50 @@ bool range_available(const struct dev *dev);
 
 struct range_points;
 
-/* at[inputs][dim]: positions, in the unit of box->spacing. A point on a periodic axis outside the box is brought into
- * it, which rounds its coordinate once. scale[inputs] (> 0; NULL: all 1): a point of scale s gives law(r / s), so that
- * it reaches s times the law's reach. `reach`: the largest that laws will have, times scale: it sizes the bins, and
- * other reaches are slower, not wrong. Both arrays are copied.
- * Fails with ERR_BAD_PARAMETER (a box or a point that is no such thing), ERR_NO_MEMORY, ERR_GPU_OOM, ERR_NO_DEVICE. */
-int range_points_create(struct range_points **out, struct dev *dev, const struct range_box *box, double reach,
-                        size_t inputs, const float *at, const float *scale);
+/* What becomes of points that a bin holds past its depth (the last of them, in the order given). On the CPU no bin has
+ * a depth and neither choice changes anything: its leaf cuts whatever is heavy into parts of a fixed size, which
+ * threads share. Both are for a GPU's leaf, and mean there what they mean in nufft.h. range_partition() is the same cut
+ * by hand, on any device. */
+enum range_excess {
+    RANGE_SPLIT,       /* a bin is cut into parts of at most `depth` points */
+    RANGE_OVERFLOW_CPU /* the CPU sums them while the GPU sums the others */
+};
+enum { RANGE_DEPTH_AUTO = 0, RANGE_DEPTH_NONE = -1 }; /* instead of a number of points */
+
+struct range_points_params {
+    struct range_box box;
+    double reach; /* the largest that laws will have, times scale: it sizes the bins; others are slower, not wrong */
+    size_t inputs;
+    /* [inputs][dim]: positions, in the unit of box.spacing: one of the two, the other NULL. As doubles they keep every
+     * digit: what float32 positions lose in a box of 1e6 reaches. Pairs are slower then (docs/notebook/cpu.md). A point
+     * outside the box on a periodic axis is brought into it, which rounds its coordinate once. */
+    const float *at;
+    const double *at_double;
+    const float *scale; /* [inputs], > 0; NULL: all 1. A point of scale s gives law(r / s): it reaches s times as far */
+    int bin_depth;      /* > 0, or one of RANGE_DEPTH_ */
+    enum range_excess overflow;
+};
+
+/* The arrays are read during the call only. Fails with ERR_BAD_PARAMETER (a box or a point that is no such thing),
+ * ERR_NO_MEMORY, ERR_GPU_OOM, ERR_NO_DEVICE, and as the listener. */
+int range_points_create(struct range_points **out, struct dev *dev, const struct range_points_params *params,
+                        const struct listener *listener);
+
+/* The most bytes that points and their sums will allocate, told before anything is: of `params`, box, reach, inputs and
+ * which arrays there are (not what they hold). What the caller brings (positions, values, grids) is not counted. */
+struct range_memory {
+    size_t create; /* while points are made */
+    size_t points; /* that they hold afterwards */
+    /* That a sum takes beside, for as long as it lasts; of pairs: between two such sets, by any laws. */
+    size_t scatter, gather, pairs, count;
+};
+int range_memory(const struct dev *dev, const struct range_points_params *params, struct range_memory *memory);
 void range_points_free(struct range_points *points);
 
 struct range_points_info {
     size_t inputs, count; /* points given, and of these held: fewer after range_partition() */
     size_t bins, occupied_bins, largest_bin;
-    size_t bytes;
+    size_t bytes; /* held */
 };
 void range_points_info(const struct range_points *points, struct range_points_info *info);
 
@@ -47,26 +83,37 @@ int range_partition(const struct range_points *all, size_t depth, struct range_p
                     struct range_points **rest);
 
 /* grid[channels][z][y][x] += the sum over points of law(node - point) values[channels][inputs]. Whether a node lies
- * within reach is decided in double precision. Fails with ERR_NO_MEMORY, ERR_GPU_OOM, ERR_DEVICE, as all below. */
+ * within reach is decided in double precision. Fails with ERR_NO_MEMORY, ERR_GPU_OOM, ERR_DEVICE, as all below, and as
+ * the listener. */
 int range_scatter(const struct range_points *points, const struct range_law *law, int channels, const float *values,
-                  float *grid);
+                  float *grid, const struct listener *listener);
 
 /* values[channels][inputs] = the sum over nodes of law(node - point) grid[channels][z][y][x]: the transpose. Places of
  * points that are not held stay as they are. */
 int range_gather(const struct range_points *points, const struct range_law *law, int channels, const float *grid,
-                 float *values);
+                 float *values, const struct listener *listener);
 
-/* For each point i of `to`, over the points j of `from` but itself (where from == to): sums[channels][inputs of to] =
- * sum_j law(r_ij) values[channels][inputs of from]; or, with vectors, sums[channels][dim][inputs of to] = sum_j
- * law(r_ij) values_j (position j - position i). The law is scaled by j's scale. Both sets have one box. Whether a pair
- * lies within reach is decided in float32. */
-int range_pairs(const struct range_points *to, const struct range_points *from, const struct range_law *law,
-                bool vectors, int channels, const float *values, float *sums);
+/* What is summed over pairs: both, if both laws are given, and then in one pass if they agree in reach, least, soft and
+ * spline. For each point i of `to`, over the points j of `from` but itself (where from == to): scalars[channels][inputs
+ * of to]      = sum_j law(r_ij) values_j vectors[channels][dim][inputs of to] = sum_j law(r_ij) values_j (position j -
+ * position i) */
+struct range_pair_sums {
+    const struct range_law *scalar_law, *vector_law; /* NULL: not wanted. Radial, inverse or short */
+    float *scalars, *vectors;
+};
+
+/* values[channels][inputs of from]. Both sets have one box. A law is scaled by j's scale. Differences of positions are
+ * taken with a relative error of 2^-23; whether a pair lies within reach is decided in float32. */
+int range_pairs(const struct range_points *to, const struct range_points *from, const struct range_pair_sums *sums,
+                int channels, const float *values, const struct listener *listener);
+
+enum { RANGE_EDGES_MOST = 32768 };
 
 /* counts[edges - 1] += the pairs (i of `to`, j of `from`, each order counting, but no point with itself) whose distance
- * lies in [edge[b], edge[b + 1]), decided in double precision: exact. edge[edges]: rising, the first >= 0. */
+ * lies in [edge[b], edge[b + 1]), decided in double precision: exact. edge[2 .. RANGE_EDGES_MOST]: rising, the first >=
+ * 0. Adds nothing if it fails. */
 int range_count(const struct range_points *to, const struct range_points *from, int edges, const double *edge,
-                uint64_t *counts);
+                uint64_t *counts, const struct listener *listener);
 
 #ifdef __cplusplus
 }

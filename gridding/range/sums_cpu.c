@@ -1,8 +1,11 @@
 /* sums_cpu.c: sums of points to grids and of grids to points on the CPU.
  *
- * To a grid: the grid is cut into tiles, and each is summed by one thread from the bins within reach, in one order: no
- * two threads write the same node, and the bits do not depend on their number. Float32 sums of up to FLUSH points are
- * made apart and then added, so that the error of dense bins grows slowly. From a grid: point by point. */
+ * To a grid: the grid is cut into tiles, and each is summed from the bins within reach, in one order. A tile with many
+ * points near is cut into parts of PART points; threads sum parts into memory of their own, which is added to the grid
+ * in the order of the parts. No two threads write the same node, and the bits do not depend on their number. Float32
+ * sums of up to FLUSH points are made apart and then added, so that the error of dense bins grows slowly. From a grid:
+ * point by point. */
+#include "gridding/base/dev_leaf.h"
 #include "gridding/base/err.h"
 #include "gridding/range/pencils.h"
 #include "gridding/range/points_cpu.h"
@@ -12,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FLUSH = 1024, TILE_X = PENCIL_NODES };
+enum { FLUSH = 1024, PART = 8 * FLUSH, TILE_X = PENCIL_NODES, SLOTS_MOST = 1024 };
 
 struct job {
     const struct points_cpu *points;
@@ -23,6 +26,7 @@ struct job {
     const float *values;
     float *grid;
     int tile[3], tiles[3]; /* nodes of a tile, and how many there are */
+    struct watch *watch;
 };
 
 static struct job job_of(const struct points_cpu *p, const struct range_law *law)
@@ -41,8 +45,8 @@ static struct pencil_point point_of(const struct job *job, size_t i, const long 
     const struct points_cpu *p = job->points;
     struct pencil_point point = {.scale = p->scale ? (double)p->scale[i] : 1};
     for (int d = 0; d < p->box.dim; d++)
-        point.at[d] =
-            ((double)p->at[d][i] - p->box.origin[d]) / p->box.spacing[d] + (double)image[d] * (double)p->box.cells[d];
+        point.at[d] = (points_cpu_at(p, d, i) - p->box.origin[d]) / p->box.spacing[d] +
+                      (double)image[d] * (double)p->box.cells[d];
     return point;
 }
 
@@ -59,22 +63,111 @@ static void choose_tiles(struct job *job)
     }
 }
 
-/* Add a tile's sums to the grid, and clear them. */
-static void flush(const struct job *job, struct pencil_block *b)
+static size_t tile_count(const struct job *job)
+{
+    return (size_t)job->tiles[0] * (size_t)job->tiles[1] * (size_t)job->tiles[2];
+}
+
+/* Floats of a tile of so many channels. */
+static size_t tile_floats(const struct job *job, size_t channels)
+{
+    return channels * (size_t)job->tile[0] * (size_t)job->tile[1] * (size_t)job->tile[2] + PENCIL_LANES;
+}
+
+/* A tile's memory in its own layout. */
+static struct pencil_block tile_block(const struct job *job, size_t number, float *cells)
+{
+    const int *tile = job->tile, *most = job->points->box.cells;
+    const int place[3] = {(int)(number % (size_t)job->tiles[0]),
+                          (int)(number / (size_t)job->tiles[0] % (size_t)job->tiles[1]),
+                          (int)(number / ((size_t)job->tiles[0] * (size_t)job->tiles[1]))};
+    struct pencil_block b = {.cells = cells,
+                             .row = (size_t)tile[0],
+                             .plane = (size_t)tile[0] * (size_t)tile[1],
+                             .channel = (size_t)tile[0] * (size_t)tile[1] * (size_t)tile[2]};
+    for (int d = 0; d < 3; d++) {
+        b.low[d] = place[d] * tile[d];
+        b.high[d] = b.low[d] + tile[d] < most[d] ? b.low[d] + tile[d] : most[d];
+    }
+    return b;
+}
+
+/* The same nodes where they lie in the grid. */
+static struct pencil_block grid_block(const struct job *job, const struct pencil_block *tile)
 {
     const int *cells = job->points->box.cells;
+    struct pencil_block b = *tile;
+    b.row = (size_t)cells[0];
+    b.plane = (size_t)cells[0] * (size_t)cells[1];
+    b.channel = job->nodes;
+    b.cells = job->grid + (size_t)b.low[2] * b.plane + (size_t)b.low[1] * b.row + (size_t)b.low[0];
+    return b;
+}
+
+/* Add row (y, z) of a channel of what `from` holds, and clear it there. */
+static void move_row(const struct pencil_block *from, const struct pencil_block *to, int c, int y, int z)
+{
+    const size_t row = (size_t)(y - from->low[1]), plane = (size_t)(z - from->low[2]), channel = (size_t)c;
+    float *source = from->cells + channel * from->channel + plane * from->plane + row * from->row;
+    float *target = to->cells + channel * to->channel + plane * to->plane + row * to->row;
+    for (int x = 0; x < from->high[0] - from->low[0]; x++) {
+        target[x] += source[x];
+        source[x] = 0;
+    }
+}
+
+static void flush(const struct job *job, const struct pencil_block *from, const struct pencil_block *to)
+{
     for (int c = 0; c < job->law.channels; c++)
-        for (int z = b->low[2]; z < b->high[2]; z++)
-            for (int y = b->low[1]; y < b->high[1]; y++) {
-                float *from = b->cells + (size_t)c * b->channel + (size_t)(z - b->low[2]) * b->plane +
-                              (size_t)(y - b->low[1]) * b->row;
-                float *to = job->grid + (size_t)c * job->nodes +
-                            ((size_t)z * (size_t)cells[1] + (size_t)y) * (size_t)cells[0] + (size_t)b->low[0];
-                for (int x = 0; x < b->high[0] - b->low[0]; x++) {
-                    to[x] += from[x];
-                    from[x] = 0;
-                }
-            }
+        for (int z = from->low[2]; z < from->high[2]; z++)
+            for (int y = from->low[1]; y < from->high[1]; y++)
+                move_row(from, to, c, y, z);
+}
+
+/* The runs of points that a tile is summed from, one after the other: of the rows of bins that a point within reach may
+ * lie in, counted through the images, what is contiguous. */
+struct walk {
+    struct bin_span span[3];
+    long x, y, z;
+};
+
+struct run {
+    size_t first, last;
+    long image[3];
+};
+
+static struct walk walk_begin(const struct job *job, const struct pencil_block *b)
+{
+    const struct points_cpu *p = job->points;
+    struct walk w = {0};
+    for (int d = 0; d < 3; d++)
+        w.span[d] = points_cpu_span(p, d, p->box.origin[d] + b->low[d] * p->box.spacing[d] - job->reach,
+                                    p->box.origin[d] + (b->high[d] - 1) * p->box.spacing[d] + job->reach);
+    w.x = w.span[0].from;
+    w.y = w.span[1].from;
+    w.z = w.span[2].from;
+    return w;
+}
+
+static bool walk_next(const struct points_cpu *p, struct walk *w, struct run *run)
+{
+    if (w->x > w->span[0].to) {
+        w->x = w->span[0].from;
+        if (++w->y > w->span[1].to) {
+            w->y = w->span[1].from;
+            w->z++;
+        }
+    }
+    if (w->z > w->span[2].to || w->y > w->span[1].to || w->x > w->span[0].to)
+        return false;
+    run->image[0] = image_of(w->x, p->bins[0]);
+    run->image[1] = image_of(w->y, p->bins[1]);
+    run->image[2] = image_of(w->z, p->bins[2]);
+    const long end = (run->image[0] + 1) * p->bins[0] - 1, to = end < w->span[0].to ? end : w->span[0].to;
+    points_cpu_run(p, w->x - run->image[0] * p->bins[0], to - run->image[0] * p->bins[0],
+                   w->y - run->image[1] * p->bins[1], w->z - run->image[2] * p->bins[2], &run->first, &run->last);
+    w->x = to + 1;
+    return true;
 }
 
 static bool reaches(const struct job *job, const struct pencil_point *point, const struct pencil_block *b)
@@ -88,88 +181,229 @@ static bool reaches(const struct job *job, const struct pencil_point *point, con
     return within;
 }
 
-/* The points of a run, whose images stand `image` boxes on; `pending`: points in the tile since the last flush. */
-static void add_run(const struct job *job, struct pencil_block *b, size_t first, size_t last, const long image[3],
-                    int *pending)
+/* A sum under way: of some of a tile's points, in `own`, then in `to`. */
+struct part {
+    const struct job *job;
+    struct pencil_block own, to;
+    int pending;       /* points in `own` */
+    size_t point_cost; /* nanoseconds that a point takes, about */
+    struct watch_pace pace;
+};
+
+static size_t point_cost(const struct job *job)
 {
+    double nodes = 1;
+    for (int d = 0; d < job->law.dim; d++)
+        nodes *= fmin(job->tile[d], 2 * job->reach / job->law.spacing[d] + 1);
+    return 50 + (size_t)(nodes * job->law.channels / 4);
+}
+
+/* Points of a run; false: to be stopped. */
+static bool add_run(struct part *part, const struct run *run)
+{
+    const struct job *job = part->job;
     const struct points_cpu *p = job->points;
-    for (size_t i = first; i < last; i++) {
-        struct pencil_point point = point_of(job, i, image);
-        if (!reaches(job, &point, b))
+    for (size_t i = run->first; i < run->last; i++) {
+        struct pencil_point point = point_of(job, i, run->image);
+        const bool reached = reaches(job, &point, &part->own);
+        if (watch_pace(&part->pace, reached ? part->point_cost : COST_CANDIDATE))
+            return false;
+        if (!reached)
             continue;
         for (int c = 0; c < job->law.channels; c++)
             point.value[c] = job->values[(size_t)c * p->inputs + p->source[i]];
-        job->leaf->scatter(&job->law, &point, b);
-        if (++*pending == FLUSH) {
-            flush(job, b);
-            *pending = 0;
+        job->leaf->scatter(&job->law, &point, &part->own);
+        if (++part->pending == FLUSH) {
+            flush(job, &part->own, &part->to);
+            part->pending = 0;
+        }
+    }
+    return true;
+}
+
+/* Points `from` to `to` (without) of those that a tile is summed from. */
+static void add_points(struct part *part, size_t from, size_t to)
+{
+    struct walk walk = walk_begin(part->job, &part->own);
+    struct run run;
+    size_t before = 0; /* points of runs that were passed */
+    bool on = true;
+    while (on && before < to && walk_next(part->job->points, &walk, &run)) {
+        const size_t held = run.last - run.first;
+        const struct run cut = {run.first + (from > before ? from - before < held ? from - before : held : 0),
+                                to - before < held ? run.first + (to - before) : run.last,
+                                {run.image[0], run.image[1], run.image[2]}};
+        on = !watch_pace(&part->pace, COST_ROW) && add_run(part, &cut);
+        before += held;
+    }
+    if (part->pending > 0)
+        flush(part->job, &part->own, &part->to);
+    part->pending = 0;
+}
+
+/* All tiles: how many points each is summed from; those of more than PART are cut. */
+struct plan {
+    size_t tiles, heavy, slots;
+    size_t *candidates; /* [tiles] */
+    float *own, *sums;  /* a tile for each thread or slot; sums: for each slot */
+};
+
+/* More than threads, that few wait for the last. */
+static size_t slots_of(int threads)
+{
+    const size_t slots = 2 * (size_t)threads + 6;
+    return slots < SLOTS_MOST ? slots : SLOTS_MOST;
+}
+
+static void plan_free(struct plan *plan)
+{
+    free(plan->candidates);
+    free(plan->own);
+    free(plan->sums);
+}
+
+static size_t parts_of(size_t candidates)
+{
+    return candidates > PART ? (candidates + PART - 1) / PART : 0;
+}
+
+static void count_candidates(const struct job *job, struct plan *plan)
+{
+#pragma omp parallel num_threads(job->points->threads)
+    {
+        struct watch_pace pace = {job->watch, 0};
+#pragma omp for schedule(dynamic)
+        for (size_t t = 0; t < plan->tiles; t++) {
+            const struct pencil_block b = tile_block(job, t, NULL);
+            struct walk walk = walk_begin(job, &b);
+            struct run run;
+            while (!watch_pace(&pace, COST_ROW) && walk_next(job->points, &walk, &run))
+                plan->candidates[t] += run.last - run.first;
         }
     }
 }
 
-/* The row (y, z) of bins, counted through the images: run by run of what is contiguous. */
-static void add_row(const struct job *job, struct pencil_block *b, struct bin_span x, long y, long z, int *pending)
+static int plan_make(const struct job *job, size_t channels, struct plan *plan)
 {
-    const struct points_cpu *p = job->points;
-    long image[3] = {0, image_of(y, p->bins[1]), image_of(z, p->bins[2])};
-    for (long from = x.from, to; from <= x.to; from = to + 1) {
-        image[0] = image_of(from, p->bins[0]);
-        to = (image[0] + 1) * p->bins[0] - 1;
-        to = to < x.to ? to : x.to;
-        size_t first, last;
-        points_cpu_run(p, from - image[0] * p->bins[0], to - image[0] * p->bins[0], y - image[1] * p->bins[1],
-                       z - image[2] * p->bins[2], &first, &last);
-        add_run(job, b, first, last, image, pending);
+    const size_t floats = tile_floats(job, channels), threads = (size_t)job->points->threads;
+    plan->candidates = calloc(plan->tiles, sizeof *plan->candidates);
+    if (!plan->candidates)
+        return err_no_memory("%zu tiles of a grid", plan->tiles);
+    count_candidates(job, plan);
+    for (size_t t = 0; t < plan->tiles; t++)
+        plan->heavy += parts_of(plan->candidates[t]) > 0;
+    plan->slots = plan->heavy > 0 ? slots_of(job->points->threads) : threads;
+    plan->own = calloc(plan->slots * floats, sizeof *plan->own);
+    if (plan->heavy > 0)
+        plan->sums = calloc(plan->slots * floats, sizeof *plan->sums);
+    if (!plan->own || (plan->heavy > 0 && !plan->sums))
+        return err_no_memory_bytes(2 * plan->slots * floats * sizeof *plan->own, "the tiles of %zu threads", threads);
+    return 0;
+}
+
+static void sum_light(const struct job *job, const struct plan *plan, size_t floats)
+{
+#pragma omp parallel num_threads(job->points->threads)
+    {
+        struct part part = {.job = job, .point_cost = point_cost(job), .pace = {job->watch, 0}};
+        float *own = plan->own + (size_t)omp_get_thread_num() * floats;
+#pragma omp for schedule(dynamic)
+        for (size_t t = 0; t < plan->tiles; t++) {
+            if (parts_of(plan->candidates[t]) > 0 || watch_rc(job->watch))
+                continue;
+            part.own = tile_block(job, t, own);
+            part.to = grid_block(job, &part.own);
+            add_points(&part, 0, plan->candidates[t]);
+            watch_done(job->watch, plan->candidates[t] + 1);
+        }
     }
 }
 
-static void sum_tile(const struct job *job, size_t number, float *cells)
+/* Parts that are summed at a time, one in each slot. */
+struct piece {
+    size_t tile, part;
+};
+struct window {
+    struct piece piece[SLOTS_MOST];
+    size_t count;
+};
+
+/* The next parts of heavy tiles, in order, from *at on. */
+static void window_fill(struct window *w, const struct plan *plan, struct piece *at)
 {
-    const struct points_cpu *p = job->points;
-    const int *tile = job->tile;
-    int place[3] = {(int)(number % (size_t)job->tiles[0]),
-                    (int)(number / (size_t)job->tiles[0] % (size_t)job->tiles[1]),
-                    (int)(number / ((size_t)job->tiles[0] * (size_t)job->tiles[1]))};
-    struct pencil_block b = {.cells = cells,
-                             .row = (size_t)tile[0],
-                             .plane = (size_t)tile[0] * (size_t)tile[1],
-                             .channel = (size_t)tile[0] * (size_t)tile[1] * (size_t)tile[2]};
-    struct bin_span span[3];
-    for (int d = 0; d < 3; d++) {
-        b.low[d] = place[d] * tile[d];
-        b.high[d] = b.low[d] + tile[d] < p->box.cells[d] ? b.low[d] + tile[d] : p->box.cells[d];
-        span[d] = points_cpu_span(p, d, p->box.origin[d] + b.low[d] * p->box.spacing[d] - job->reach,
-                                  p->box.origin[d] + (b.high[d] - 1) * p->box.spacing[d] + job->reach);
-    }
-    int pending = 0;
-    for (long z = span[2].from; z <= span[2].to; z++)
-        for (long y = span[1].from; y <= span[1].to; y++)
-            add_row(job, &b, span[0], y, z, &pending);
-    if (pending > 0)
-        flush(job, &b);
+    for (w->count = 0; w->count < plan->slots && at->tile < plan->tiles;)
+        if (at->part < parts_of(plan->candidates[at->tile]))
+            w->piece[w->count++] = (struct piece){at->tile, at->part++};
+        else
+            *at = (struct piece){at->tile + 1, 0};
 }
 
-int sums_cpu_scatter(const void *state, const struct range_law *law, int channels, const float *values, float *grid)
+/* Parts to the grid: each row by one thread, in the order of the parts. */
+static void move_parts(const struct job *job, const struct plan *plan, const struct window *w, size_t floats)
 {
+    const size_t rows = (size_t)job->tile[1] * (size_t)job->tile[2], all = rows * (size_t)job->law.channels;
+#pragma omp parallel for num_threads(job->points->threads) schedule(static)
+    for (size_t r = 0; r < all; r++)
+        for (size_t s = 0; s < w->count; s++) {
+            const struct pencil_block from = tile_block(job, w->piece[s].tile, plan->sums + s * floats);
+            const struct pencil_block to = grid_block(job, &from);
+            const int y = from.low[1] + (int)(r % (size_t)job->tile[1]),
+                      z = from.low[2] + (int)(r % rows / (size_t)job->tile[1]);
+            if (y < from.high[1] && z < from.high[2])
+                move_row(&from, &to, (int)(r / rows), y, z);
+        }
+}
+
+static void sum_part(const struct job *job, const struct plan *plan, struct piece piece, size_t slot, size_t floats)
+{
+    const size_t from = piece.part * PART, all = plan->candidates[piece.tile],
+                 to = all - from < PART ? all : from + PART;
+    struct part part = {.job = job, .point_cost = point_cost(job), .pace = {job->watch, 0}};
+    part.own = tile_block(job, piece.tile, plan->own + slot * floats);
+    part.to = tile_block(job, piece.tile, plan->sums + slot * floats);
+    add_points(&part, from, to);
+    watch_done(job->watch, to - from);
+}
+
+static void sum_heavy(const struct job *job, const struct plan *plan, size_t floats)
+{
+    struct piece at = {0, 0};
+    struct window w;
+    for (window_fill(&w, plan, &at); w.count > 0 && !watch_rc(job->watch); window_fill(&w, plan, &at)) {
+#pragma omp parallel for num_threads(job->points->threads) schedule(dynamic)
+        for (size_t s = 0; s < w.count; s++)
+            sum_part(job, plan, w.piece[s], s, floats);
+        move_parts(job, plan, &w, floats);
+    }
+}
+
+int sums_cpu_scatter(const void *state, const struct range_law *law, int channels, const float *values, float *grid,
+                     const struct listener *listener)
+{
+    struct watch watch;
     struct job job = job_of(state, law);
+    const int together = channels < PENCIL_CHANNELS ? channels : PENCIL_CHANNELS;
     choose_tiles(&job);
-    size_t tiles = (size_t)job.tiles[0] * (size_t)job.tiles[1] * (size_t)job.tiles[2];
-    size_t together = channels < PENCIL_CHANNELS ? (size_t)channels : PENCIL_CHANNELS;
-    size_t floats = together * (size_t)job.tile[0] * (size_t)job.tile[1] * (size_t)job.tile[2] + PENCIL_LANES;
-    int threads = job.points->threads;
-    float *cells = calloc((size_t)threads * floats, sizeof *cells);
-    if (!cells)
-        return err_no_memory_bytes((size_t)threads * floats * sizeof *cells, "the tiles of %d threads", threads);
-    for (int done = 0; done < channels; done += job.law.channels) {
-        job.law.channels = channels - done < PENCIL_CHANNELS ? channels - done : PENCIL_CHANNELS;
+    job.watch = &watch;
+    watch_begin(&watch, listener, 1);
+    struct plan plan = {.tiles = tile_count(&job)};
+    int rc = plan_make(&job, (size_t)together, &plan);
+    size_t most = plan.tiles;
+    for (size_t t = 0; t < plan.tiles && !rc; t++)
+        most += plan.candidates[t];
+    watch.most = most * (size_t)((channels + together - 1) / together);
+    for (int done = 0; done < channels && !rc; done += job.law.channels) {
+        job.law.channels = channels - done < together ? channels - done : together;
         job.values = values + (size_t)done * job.points->inputs;
         job.grid = grid + (size_t)done * job.nodes;
-#pragma omp parallel for schedule(dynamic) num_threads(threads)
-        for (size_t t = 0; t < tiles; t++)
-            sum_tile(&job, t, cells + (size_t)omp_get_thread_num() * floats);
+        sum_light(&job, &plan, tile_floats(&job, (size_t)together));
+        sum_heavy(&job, &plan, tile_floats(&job, (size_t)together));
+        rc = watch_rc(&watch);
     }
-    free(cells);
-    return 0;
+    if (!rc)
+        rc = watch_end(&watch);
+    plan_free(&plan);
+    return rc;
 }
 
 /* ---- from a grid ---- */
@@ -207,7 +441,7 @@ static long take(const struct job *job, struct stretch s, long at, int d, struct
     return n;
 }
 
-static void gather_point(const struct job *job, size_t i, const float *end, float *values)
+static void gather_point(const struct job *job, size_t i, const float *end, float *values, struct watch_pace *pace)
 {
     const struct points_cpu *p = job->points;
     const struct pencil_point whole = point_of(job, i, (const long[3]){0, 0, 0});
@@ -227,6 +461,8 @@ static void gather_point(const struct job *job, size_t i, const float *end, floa
                 nx = take(job, s[0], x, 0, &b, &point, whole.at[0]);
                 b.cells = job->grid + ((size_t)b.low[2] * (size_t)p->box.cells[1] + (size_t)b.low[1]) * b.row +
                           (size_t)b.low[0];
+                if (watch_pace(pace, 50 + (size_t)(nx * ny * nz) / 4 * (size_t)job->law.channels))
+                    return;
                 job->leaf->gather(&job->law, &point, &b);
             }
         }
@@ -235,16 +471,53 @@ static void gather_point(const struct job *job, size_t i, const float *end, floa
         values[(size_t)c * p->inputs + p->source[i]] = point.value[c];
 }
 
-int sums_cpu_gather(const void *state, const struct range_law *law, int channels, const float *grid, float *values)
+static void gather_points(const struct job *job, const float *end, float *values)
 {
+#pragma omp parallel num_threads(job->points->threads)
+    {
+        struct watch_pace pace = {job->watch, 0};
+#pragma omp for schedule(dynamic, 64)
+        for (size_t i = 0; i < job->points->count; i++) {
+            if (watch_rc(job->watch))
+                continue;
+            gather_point(job, i, end, values, &pace);
+            watch_done(job->watch, 1);
+        }
+    }
+}
+
+int sums_cpu_gather(const void *state, const struct range_law *law, int channels, const float *grid, float *values,
+                    const struct listener *listener)
+{
+    struct watch watch;
     struct job job = job_of(state, law);
-    for (int done = 0; done < channels; done += job.law.channels) {
+    const size_t groups = ((size_t)channels + PENCIL_CHANNELS - 1) / PENCIL_CHANNELS;
+    job.watch = &watch;
+    watch_begin(&watch, listener, groups * job.points->count);
+    for (int done = 0; done < channels && !watch_rc(&watch); done += job.law.channels) {
         job.law.channels = channels - done < PENCIL_CHANNELS ? channels - done : PENCIL_CHANNELS;
         /* The grid is only read. */
         job.grid = (float *)(uintptr_t)grid + (size_t)done * job.nodes;
-#pragma omp parallel for schedule(dynamic, 64) num_threads(job.points->threads)
-        for (size_t i = 0; i < job.points->count; i++)
-            gather_point(&job, i, grid + (size_t)channels * job.nodes, values + (size_t)done * job.points->inputs);
+        gather_points(&job, grid + (size_t)channels * job.nodes, values + (size_t)done * job.points->inputs);
     }
-    return 0;
+    return watch_end(&watch);
+}
+
+/* ---- memory ---- */
+
+void sums_cpu_memory(const struct dev *dev, const struct range_points_params *params, struct range_memory *memory)
+{
+    *memory = (struct range_memory){0};
+    points_cpu_memory(params, memory);
+    const struct points_cpu box = {.box = params->box};
+    /* Tiles of either size: a law may reach less far than the points were made for. */
+    for (int i = 0; i < 2; i++) {
+        struct job job = {.points = &box, .reach = i == 0 ? params->reach : 0};
+        choose_tiles(&job);
+        const size_t tiles = tile_count(&job), floats = tile_floats(&job, PENCIL_CHANNELS) * sizeof(float);
+        size_t bytes = tiles * sizeof(size_t) + 2 * slots_of(dev->threads) * floats + 4 * (size_t)POINTS_ROUNDING;
+        memory->scatter = bytes > memory->scatter ? bytes : memory->scatter;
+    }
+    memory->gather = POINTS_ROUNDING;
+    pairs_cpu_memory(dev->threads, params->inputs, memory);
 }

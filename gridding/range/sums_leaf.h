@@ -10,16 +10,21 @@ extern "C" {
 #endif
 
 struct range_leaf {
-    int (*create)(void **state, struct dev *dev, const struct range_box *box, double reach, size_t inputs,
-                  const float *at, const float *scale);
+    int (*create)(void **state, struct dev *dev, const struct range_points_params *params,
+                  const struct listener *listener);
     void (*destroy)(void *state);
+    void (*memory)(const struct dev *dev, const struct range_points_params *params, struct range_memory *memory);
     void (*info)(const void *state, struct range_points_info *info);
     int (*partition)(const void *state, size_t depth, void **kept, void **rest);
-    int (*scatter)(const void *state, const struct range_law *law, int channels, const float *values, float *grid);
-    int (*gather)(const void *state, const struct range_law *law, int channels, const float *grid, float *values);
-    int (*pairs)(const void *to, const void *from, const struct range_law *law, bool vectors, int channels,
-                 const float *values, float *sums);
-    int (*count)(const void *to, const void *from, int edges, const double *edge, uint64_t *counts);
+    int (*scatter)(const void *state, const struct range_law *law, int channels, const float *values, float *grid,
+                   const struct listener *listener);
+    int (*gather)(const void *state, const struct range_law *law, int channels, const float *grid, float *values,
+                  const struct listener *listener);
+    /* Of two laws, both with one reach, least, soft and spline. */
+    int (*pairs)(const void *to, const void *from, const struct range_pair_sums *sums, int channels,
+                 const float *values, const struct listener *listener);
+    int (*count)(const void *to, const void *from, int edges, const double *edge, uint64_t *counts,
+                 const struct listener *listener);
 };
 
 #ifdef __cplusplus

@@ -5,6 +5,7 @@
 const struct range_leaf range_leaf_cpu = {
     .create = points_cpu_create,
     .destroy = points_cpu_destroy,
+    .memory = sums_cpu_memory,
     .info = points_cpu_info,
     .partition = points_cpu_partition,
     .scatter = sums_cpu_scatter,

@@ -210,20 +210,27 @@ static int stopped(const struct nbody_poll *poll)
                : 0;
 }
 
+/* A listener of sums: asks the poll that it is given. */
+static int hear(void *context, size_t done, size_t most)
+{
+    (void)done;
+    (void)most;
+    return stopped(context);
+}
+
 static int sum_pairs(struct nbody_gravity *gravity, const struct frame *frame, const struct range_points *points,
                      bool potential, const struct nbody_poll *poll)
 {
-    struct range_law law;
-    int rc = pair_law(gravity, frame, 3, &law);
-    if (rc == 0)
-        rc = range_pairs(points, points, &law, true, 1, gravity->mass, gravity->near);
-    if (rc == 0)
-        rc = stopped(poll);
+    struct range_law force, potential_law;
+    const struct range_pair_sums sums = {.vector_law = &force,
+                                         .vectors = gravity->near,
+                                         .scalar_law = potential ? &potential_law : NULL,
+                                         .scalars = gravity->near + 3 * gravity->count};
+    const struct listener listener = {(void *)(uintptr_t)poll, hear};
+    int rc = pair_law(gravity, frame, 3, &force);
     if (rc == 0 && potential)
-        rc = pair_law(gravity, frame, 1, &law);
-    if (rc == 0 && potential)
-        rc = range_pairs(points, points, &law, false, 1, gravity->mass, gravity->near + 3 * gravity->count);
-    return rc == 0 ? stopped(poll) : rc;
+        rc = pair_law(gravity, frame, 1, &potential_law);
+    return rc == 0 ? range_pairs(points, points, &sums, 1, gravity->mass, &listener) : rc;
 }
 
 static int sum_mesh(struct nbody_gravity *gravity, const struct range_points *near, const struct nbody_poll *poll)
@@ -233,7 +240,9 @@ static int sum_mesh(struct nbody_gravity *gravity, const struct range_points *ne
     int rc = 0;
     if (!gravity->setup.periodic) {
         const struct range_box box = box_of(gravity, true);
-        rc = range_points_create(&own, gravity->dev, &box, NBODY_WINDOW * cell, gravity->count, gravity->at, NULL);
+        const struct range_points_params params = {
+            .box = box, .reach = NBODY_WINDOW * cell, .inputs = gravity->count, .at = gravity->at};
+        rc = range_points_create(&own, gravity->dev, &params, NULL);
     }
     if (rc == 0)
         rc = nbody_mesh_fields(gravity->mesh, own ? own : near, cell, gravity->mass, gravity->far,
@@ -289,8 +298,10 @@ int nbody_gravity_evaluate(struct nbody_gravity *gravity, const double (*at)[3],
     struct range_points *points = NULL;
     place(gravity, &frame, at);
     int rc = pair_law(gravity, &frame, 3, &law);
+    const struct range_points_params params = {
+        .box = box, .reach = rc == 0 ? law.params.reach : 0, .inputs = gravity->count, .at = gravity->at};
     if (rc == 0)
-        rc = range_points_create(&points, gravity->dev, &box, law.params.reach, gravity->count, gravity->at, NULL);
+        rc = range_points_create(&points, gravity->dev, &params, NULL);
     if (rc == 0)
         rc = stopped(poll);
     if (rc == 0)

@@ -200,16 +200,31 @@ static int stopped(int (*stop)(void *context), void *context)
     return stop && stop(context) ? err_set(ERR_CANCELED, "The job was canceled while it was running.") : 0;
 }
 
+struct stop {
+    int (*stop)(void *context);
+    void *context;
+};
+
+static int hear(void *context, size_t done, size_t most)
+{
+    const struct stop *stop = context;
+    (void)done;
+    (void)most;
+    return stopped(stop->stop, stop->context);
+}
+
 int nbody_mesh_fields(struct nbody_mesh *mesh, const struct range_points *points, double cell, const float *mass,
                       float *fields, int (*stop)(void *context), void *context)
 {
     const size_t n = (size_t)mesh->cells, nodes = n * n * n;
     struct range_law window;
+    struct stop asked = {stop, context};
+    const struct listener listener = {&asked, hear};
     int rc = nbody_mesh_window(&window, cell);
     if (rc == 0)
         rc = dev_zero(mesh->dev, mesh->grid, nodes * sizeof *mesh->grid);
     if (rc == 0)
-        rc = range_scatter(points, &window, 1, mass, mesh->grid);
+        rc = range_scatter(points, &window, 1, mass, mesh->grid, &listener);
     if (rc == 0)
         rc = stopped(stop, context);
     if (rc != 0)
@@ -226,6 +241,6 @@ int nbody_mesh_fields(struct nbody_mesh *mesh, const struct range_points *points
         rc = stopped(stop, context);
     }
     if (rc == 0)
-        rc = range_gather(points, &window, 4, mesh->grid, fields);
+        rc = range_gather(points, &window, 4, mesh->grid, fields, &listener);
     return rc;
 }

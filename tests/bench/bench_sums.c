@@ -232,12 +232,13 @@ static void engine(const struct task *t, float *out, uint64_t *counts)
         double edge[257];
         for (int b = 0; b <= t->bins; b++)
             edge[b] = (double)t->p.reach * b / t->bins;
-        check(range_count(t->points, t->points, t->bins + 1, edge, counts));
+        check(range_count(t->points, t->points, t->bins + 1, edge, counts, NULL));
     } else if (strcmp(t->kind, "pairs") == 0) {
-        check(range_pairs(t->points, t->points, &t->law, true, 1, t->p.value, out));
+        const struct range_pair_sums sums = {.vector_law = &t->law, .vectors = out};
+        check(range_pairs(t->points, t->points, &sums, 1, t->p.value, NULL));
     } else {
         memset(out, 0, t->p.nodes * sizeof *out);
-        check(range_scatter(t->points, &t->law, 1, t->p.value, out));
+        check(range_scatter(t->points, &t->law, 1, t->p.value, out, NULL));
     }
 }
 
@@ -251,7 +252,9 @@ static void run(struct task *t, struct dev *dev, void (*plain)(const struct prob
     for (int i = 0; i < RUNS; i++) {
         double start = processor();
         range_points_free(t->points);
-        check(range_points_create(&t->points, dev, &p->box, (double)p->reach, p->count, p->at, p->scale));
+        const struct range_points_params params = {
+            .box = p->box, .reach = (double)p->reach, .inputs = p->count, .at = p->at, .scale = p->scale};
+        check(range_points_create(&t->points, dev, &params, NULL));
         bins = fmin(bins, processor() - start);
         start = processor();
         memset(counts, 0, sizeof counts);

@@ -196,7 +196,9 @@ static struct range_points *points_of(const struct cloud *c, int threads, double
 {
     struct range_points *points;
     assert_int_equal(dev_create(dev, DEV_CPU, 0, threads), 0);
-    assert_int_equal(range_points_create(&points, *dev, &c->box, reach, c->count, c->at, c->scale), 0);
+    const struct range_points_params params = {
+        .box = c->box, .reach = reach, .inputs = c->count, .at = c->at, .scale = c->scale};
+    assert_int_equal(range_points_create(&points, *dev, &params, NULL), 0);
     return points;
 }
 
@@ -289,7 +291,7 @@ static void scatter_case(const struct grid_case *g)
     float *grid = allocate((size_t)c.channels * c.nodes, sizeof *grid);
     for (size_t i = 0; i < (size_t)c.channels * c.nodes; i++)
         grid[i] = 0;
-    assert_int_equal(range_scatter(points, &law, c.channels, c.values, grid), 0);
+    assert_int_equal(range_scatter(points, &law, c.channels, c.values, grid, NULL), 0);
     for (size_t node = 0; node < c.nodes; node++) {
         double sum[8] = {0}, size[8] = {0};
         for (size_t i = 0; i < c.count; i++) {
@@ -333,8 +335,8 @@ static void gather_case(const struct grid_case *g)
         grid[i] = (float)(uniform_next(&seed) - 0.4);
         sums[i] = 0;
     }
-    assert_int_equal(range_scatter(points, &law, c.channels, c.values, sums), 0);
-    assert_int_equal(range_gather(points, &law, c.channels, grid, gathered), 0);
+    assert_int_equal(range_scatter(points, &law, c.channels, c.values, sums, NULL), 0);
+    assert_int_equal(range_gather(points, &law, c.channels, grid, gathered, NULL), 0);
     for (int channel = 0; channel < c.channels; channel++) {
         double there = 0, back = 0, size = 0;
         for (size_t i = 0; i < c.nodes; i++) {
@@ -378,11 +380,11 @@ static void nodes_beyond_reach_do_not_matter(void **state)
     float grid[640], values[2];
     for (size_t i = 0; i < 640; i++)
         grid[i] = i % 40 == 15 ? NAN : 1; /* x = 7.5, 2.4 from one point, 4.8 from the other */
-    assert_int_equal(range_gather(points, &law, 1, grid, values), 0);
+    assert_int_equal(range_gather(points, &law, 1, grid, values, NULL), 0);
     assert_true(isfinite(values[0]) && values[0] > 0 && isfinite(values[1]) && values[1] > 0);
     for (size_t i = 0; i < 640; i++)
         grid[i] = i % 40 == 14 ? NAN : 1;
-    assert_int_equal(range_gather(points, &law, 1, grid, values), 0);
+    assert_int_equal(range_gather(points, &law, 1, grid, values, NULL), 0);
     assert_true(isnan(values[0]) && isfinite(values[1]));
     range_points_free(points);
     dev_free(dev);
@@ -402,9 +404,10 @@ static void same_bits_for_any_number_of_threads(void **state)
         float *sums[3];
         for (int s = 0; s < 3; s++)
             sums[s] = calloc(count[s], sizeof *sums[s]);
-        assert_int_equal(range_scatter(points, &radial, 1, c.values, sums[0]), 0);
-        assert_int_equal(range_gather(points, &radial, 1, sums[0], sums[1]), 0);
-        assert_int_equal(range_pairs(points, points, &inverse, true, 1, c.values, sums[2]), 0);
+        assert_int_equal(range_scatter(points, &radial, 1, c.values, sums[0], NULL), 0);
+        assert_int_equal(range_gather(points, &radial, 1, sums[0], sums[1], NULL), 0);
+        const struct range_pair_sums pairs = {.vector_law = &inverse, .vectors = sums[2]};
+        assert_int_equal(range_pairs(points, points, &pairs, 1, c.values, NULL), 0);
         for (int s = 0; s < 3; s++) {
             if (threads > 1) {
                 assert_memory_equal(sums[s], first[s], count[s] * sizeof **first);
@@ -435,7 +438,7 @@ static void exclusion_is_a_law(void **state)
     float *inside = calloc(c.nodes, sizeof *inside);
     for (size_t i = 0; i < c.count; i++)
         c.values[i] = i % 3 != 0; /* the rest is not charged */
-    assert_int_equal(range_scatter(points, &law, 1, c.values, inside), 0);
+    assert_int_equal(range_scatter(points, &law, 1, c.values, inside, NULL), 0);
     for (size_t node = 0; node < c.nodes; node++) {
         int held = 0;
         for (size_t i = 0; i < c.count; i++) {
@@ -519,7 +522,9 @@ static void pair_sums(void **state)
         struct range_points *points = points_of(&c, 2, law.params.reach, &dev);
         int axes = p->vectors ? c.box.dim : 1;
         float *sums = allocate((size_t)(axes * c.channels) * c.count, sizeof *sums);
-        assert_int_equal(range_pairs(points, points, &law, p->vectors, c.channels, c.values, sums), 0);
+        const struct range_pair_sums vectors = {.vector_law = &law, .vectors = sums},
+                                     scalars = {.scalar_law = &law, .scalars = sums};
+        assert_int_equal(range_pairs(points, points, p->vectors ? &vectors : &scalars, c.channels, c.values, NULL), 0);
         for (size_t i = 0; i < c.count; i += 3)
             for (int channel = 0; channel < c.channels; channel++)
                 for (int axis = 0; axis < axes; axis++) {
@@ -583,7 +588,7 @@ static void pair_counts(void **state)
         struct range_points *points = points_of(&a, 2, reach, &dev), *more = points_of(&b, 2, reach / 3, &other);
         for (int both = 0; both < 2; both++) {
             uint64_t counts[8] = {0}, wanted[8] = {0};
-            assert_int_equal(range_count(points, both ? more : points, cases[n].edges, cases[n].edge, counts), 0);
+            assert_int_equal(range_count(points, both ? more : points, cases[n].edges, cases[n].edge, counts, NULL), 0);
             count_oracle(&a, both ? &b : &a, cases[n].edges, cases[n].edge, wanted);
             for (int e = 0; e < cases[n].edges - 1; e++)
                 if (counts[e] != wanted[e])
@@ -615,7 +620,7 @@ static void parts_sum_to_the_whole(void **state)
     range_points_info(all, &info);
     assert_true(info.inputs == 5000 && info.count == 5000 && info.largest_bin > 1000 && info.occupied_bins > 3);
     float *whole = calloc(c.nodes, sizeof *whole), *parts = calloc(c.nodes, sizeof *parts);
-    assert_int_equal(range_scatter(all, &law, 1, c.values, whole), 0);
+    assert_int_equal(range_scatter(all, &law, 1, c.values, whole, NULL), 0);
     for (size_t depth = 0; depth <= 6000; depth = depth ? 8 * depth : 1) {
         struct range_points *part[2];
         struct range_points_info of[2];
@@ -623,7 +628,7 @@ static void parts_sum_to_the_whole(void **state)
         memset(parts, 0, c.nodes * sizeof *parts);
         for (int p = 0; p < 2; p++) {
             range_points_info(part[p], &of[p]);
-            assert_int_equal(range_scatter(part[p], &law, 1, c.values, parts), 0);
+            assert_int_equal(range_scatter(part[p], &law, 1, c.values, parts, NULL), 0);
         }
         assert_int_equal(of[0].count + of[1].count, 5000);
         assert_int_equal(of[0].largest_bin, depth < info.largest_bin ? depth : info.largest_bin);
@@ -679,32 +684,45 @@ static void what_cannot_be_summed_is_refused(void **state)
     refused(range_law_make(&law, &good, corner, NULL), "degree 17");
     struct dev *dev;
     struct range_points *points, *other;
-    const struct range_box box = {3, {4, 4, 4}, {0, 0, 0}, {1, 1, 1}, OPEN3};
     const float at[6] = {0, 1, 2, 3, INFINITY, 1}, scale[2] = {1, 0};
+    const struct range_points_params one = {
+        .box = {3, {4, 4, 4}, {0, 0, 0}, {1, 1, 1}, OPEN3}, .reach = 1, .inputs = 1, .at = at};
     assert_int_equal(dev_create(&dev, DEV_CPU, 0, 1), 0);
     assert_true(range_available(dev));
-    refused(range_points_create(&points, dev, &box, 1, 2, at, NULL), "Coordinate 1 of point 1");
-    refused(range_points_create(&points, dev, &box, 1, 1, at, scale + 1), "scale of point 0");
-    refused(range_points_create(&points, dev, &box, 0, 1, at, NULL), "reach");
-    struct range_box flat = box;
-    flat.dim = 2;
-    refused(range_points_create(&points, dev, &flat, 1, 1, at, NULL), "4 cells along axis 2");
-    flat = box;
-    flat.spacing[1] = 0;
-    refused(range_points_create(&points, dev, &flat, 1, 1, at, NULL), "Axis 1");
-    flat.spacing[1] = 2;
-    assert_int_equal(range_points_create(&points, dev, &box, 1, 1, at, NULL), 0);
-    assert_int_equal(range_points_create(&other, dev, &flat, 1, 1, at, NULL), 0);
+    struct range_points_params of = one;
+    of.inputs = 2;
+    refused(range_points_create(&points, dev, &of, NULL), "Coordinate 1 of point 1");
+    of = one;
+    of.scale = scale + 1;
+    refused(range_points_create(&points, dev, &of, NULL), "scale of point 0");
+    of = one;
+    of.reach = 0;
+    refused(range_points_create(&points, dev, &of, NULL), "reach");
+    of = one;
+    of.bin_depth = -2;
+    refused(range_points_create(&points, dev, &of, NULL), "depth of -2");
+    of = one;
+    of.box.dim = 2;
+    refused(range_points_create(&points, dev, &of, NULL), "4 cells along axis 2");
+    of = one;
+    of.box.spacing[1] = 0;
+    refused(range_points_create(&points, dev, &of, NULL), "Axis 1");
+    of.box.spacing[1] = 2;
+    assert_int_equal(range_points_create(&points, dev, &one, NULL), 0);
+    assert_int_equal(range_points_create(&other, dev, &of, NULL), 0);
     float sums[64] = {0};
     uint64_t counts[2];
     const double falling[3] = {1, 2, 2};
-    refused(range_scatter(points, &separable, 0, at, sums), "0 channels");
-    refused(range_pairs(points, points, &separable, false, 1, at, sums), "separable");
-    refused(range_pairs(points, other, &law, false, 1, at, sums), "one box");
-    refused(range_count(points, points, 3, falling, counts), "Edge 2");
-    refused(range_count(points, points, 1, falling, counts), "1 edges");
+    refused(range_scatter(points, &separable, 0, at, sums, NULL), "0 channels");
+    const struct range_pair_sums none = {.scalars = sums}, axes = {.scalar_law = &separable, .scalars = sums},
+                                 radial = {.scalar_law = &law, .scalars = sums};
+    refused(range_pairs(points, points, &none, 1, at, NULL), "neither");
+    refused(range_pairs(points, points, &axes, 1, at, NULL), "separable");
+    refused(range_pairs(points, other, &radial, 1, at, NULL), "one box");
+    refused(range_count(points, points, 3, falling, counts, NULL), "Edge 2");
+    refused(range_count(points, points, 1, falling, counts, NULL), "1 edges");
     separable.params.reach = 1e9;
-    refused(range_scatter(points, &separable, 1, at, sums), "cells");
+    refused(range_scatter(points, &separable, 1, at, sums, NULL), "cells");
     range_points_free(points);
     range_points_free(other);
     dev_free(dev);
@@ -718,7 +736,7 @@ enum { ROW = 40, ROWS = 9, PLANES = 7, RUN = 50 };
 struct made {
     float grid[ROW * ROWS * PLANES + PENCIL_LANES];
     float gathered;
-    double sums[3][3];
+    double sums[3][PAIR_PARTS];
     uint64_t counts[2 * PAIR_COPIES], doubts;
 };
 
@@ -748,10 +766,11 @@ static void make(const struct pencils_leaf *leaf, const struct range_law *law, s
         for (int d = 0; d < 3; d++)
             at[d][i] = (float)(2 * uniform_next(&seed));
     }
-    const struct pair_run run = {{at[0], at[1], at[2]}, NULL, value, RUN};
-    const struct pair_block of = {{at[0] + 5, at[1] + 5, at[2] + 5}, 3, 5, {0}, {2, 2, 2}, 100};
+    const struct pair_run run = {.at = {at[0], at[1], at[2]}, .value = value, .count = RUN};
+    const struct pair_block of = {
+        .at = {at[0] + 5, at[1] + 5, at[2] + 5}, .count = 3, .self = 5, .high = {2, 2, 2}, .reach2 = 100};
     if (law->params.form != RANGE_SEPARABLE)
-        leaf->pairs(law, 3, true, &of, &run, made->sums);
+        leaf->pairs(&(struct pair_laws){law, law}, 3, &of, &run, made->sums);
     const struct pair_counts to = {1, 4, table, made->counts, count_doubt, &made->doubts};
     leaf->count(3, &of, &run, &to);
 }
@@ -776,9 +795,10 @@ static void every_instruction_set_sums_alike(void **state)
             for (size_t n = 0; n < sizeof first.grid / sizeof *first.grid; n++)
                 close_to(laws[l]->name, other.grid[n], (double)first.grid[n], fabs((double)first.grid[n]) + 0.1);
             close_to(laws[l]->name, other.gathered, (double)first.gathered, (double)first.gathered);
-            for (int p = 0; p < 9; p++)
-                close_to(laws[l]->name, (float)other.sums[p / 3][p % 3], first.sums[p / 3][p % 3],
-                         fabs(first.sums[p / 3][p % 3]) + 10);
+            for (int p = 0; p < 3 * PAIR_PARTS; p++)
+                close_to(laws[l]->name, (float)other.sums[p / PAIR_PARTS][p % PAIR_PARTS],
+                         first.sums[p / PAIR_PARTS][p % PAIR_PARTS],
+                         fabs(first.sums[p / PAIR_PARTS][p % PAIR_PARTS]) + 10);
             assert_memory_equal(other.counts, first.counts, sizeof first.counts);
             assert_int_equal(other.doubts, first.doubts);
         }
@@ -791,11 +811,14 @@ static void a_device_without_sums_says_so(void **state)
     struct dev_leaf leaf = dev_leaf_cpu;
     leaf.range = NULL;
     struct dev dev = {.leaf = &leaf, .threads = 1, .name = "gpu 0 (bare)"};
-    const struct range_box box = {3, {4, 4, 4}, {0, 0, 0}, {1, 1, 1}, OPEN3};
     const float at[3] = {1, 1, 1};
+    const struct range_points_params params = {
+        .box = {3, {4, 4, 4}, {0, 0, 0}, {1, 1, 1}, OPEN3}, .reach = 1, .inputs = 1, .at = at};
     struct range_points *points = NULL;
+    struct range_memory memory;
     assert_false(range_available(&dev));
-    assert_int_equal(range_points_create(&points, &dev, &box, 1, 1, at, NULL), ERR_NO_DEVICE);
+    assert_int_equal(range_memory(&dev, &params, &memory), ERR_NO_DEVICE);
+    assert_int_equal(range_points_create(&points, &dev, &params, NULL), ERR_NO_DEVICE);
     assert_non_null(strstr(err_last()->text, "gpu 0 (bare)"));
     assert_null(points);
 }

@@ -39,7 +39,16 @@ def codes():
 
 @test("the parameters are those of the kinds, with their types, ranges, choices and defaults")
 def parameters(daemon):
-    kind, = daemon.get("/v1/kinds").expect(200).json()["kinds"]
+    kinds = daemon.get("/v1/kinds").expect(200).json()["kinds"]
+    schemas = DOCUMENT["components"]["schemas"]
+    names = ["Parameters" + kind["name"].capitalize() for kind in kinds]
+    same([part["$ref"] for part in schemas["Parameters"]["anyOf"]], [f"#/components/schemas/{name}" for name in names], "kinds of the document")
+    for kind, name in zip(kinds, names):
+        same(schemas[name]["properties"], schemas_of(kind), f"parameters of kind {kind['name']}")
+
+
+def schemas_of(kind):
+    """What the document has to say of a kind's parameters."""
     told = {}
     for param in kind["parameters"]:
         number = {"int": "integer", "real": "number"}.get(param["type"])
@@ -55,14 +64,15 @@ def parameters(daemon):
             each = "(" + "|".join(param["choices"]) + ")"
             schema = {"type": "string", "pattern": f"^{each}(,{each})*$"}
         told[param["name"]] = {**schema, "default": param["default"]}
-    same(DOCUMENT["components"]["schemas"]["Parameters"]["properties"], told, "parameters of the document")
+    return told
 
 
 @test("the steps are those of the kinds, in their order, and what a running job tells of them fits")
 def steps(daemon):
     schema = DOCUMENT["components"]["schemas"]["Step"]
-    told = [step["name"] for kind in daemon.get("/v1/kinds").json()["kinds"] for step in kind["steps"]]
-    same(schema["properties"]["name"]["enum"], told, "steps")
+    kinds = {kind["name"]: [step["name"] for step in kind["steps"]] for kind in daemon.get("/v1/kinds").json()["kinds"]}
+    same(schema["properties"]["name"]["enum"], list(dict.fromkeys(name for each in kinds.values() for name in each)), "steps")
+    told = kinds["recon"]
     identity = daemon.submit(scans.slow().bytes(daemon.state), scans.SLOW_QUERY).expect(202).json()["id"]
     events = urllib.request.urlopen(f"{daemon.url}/v1/jobs/{identity}/events", timeout=120)
     seen, name = [], ""

@@ -29,6 +29,9 @@ enum { STATUS_FAILED = 1, STATUS_USAGE = 2, STATUS_DAMAGED = 3 };
 static const struct pool_limits pool_limits = {.threads = 16, .client = 12};
 static const struct pool_limits lists_limits = {.threads = STORE_LISTS, .client = 1, .niceness = 10};
 
+/* Streams of the events of all jobs that one client may have: a page in each of its windows. */
+enum { CLIENT_STREAMS = 32 };
+
 /* From so many days before the end of the certificate on, a start and a reload warn of it. */
 enum { CERTIFICATE_DAYS = 14 };
 
@@ -215,6 +218,10 @@ static int service_start(struct service *service, struct options *options, struc
     if (!rc)
         rc = waiters_create(&service->core.waiters);
     if (!rc)
+        rc = feed_create(&service->feed, service->core.waiters, CLIENT_STREAMS, (int)(options->connections + 1) / 2);
+    if (!rc)
+        store_listen(service->core.store, (struct store_listener){feed_add, service->feed});
+    if (!rc)
         rc = scheduler_create(&service->scheduler, &service->core);
     if (!rc)
         rc = housekeeper_create(&service->housekeeper, &service->core, service->scheduler);
@@ -265,6 +272,7 @@ static void service_stop(struct service *service, struct http *http)
     metrics_free(service->core.metrics);
     uploads_free(service->uploads);
     store_free(service->core.store);
+    feed_free(service->feed);
     if (service->state_is_known)
         spool_stop_note(service->core.spool);
     spool_free(service->core.spool);

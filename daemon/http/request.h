@@ -9,6 +9,7 @@
 #include "daemon/http/connections.h"
 #include "daemon/queue/convert.h"
 #include "daemon/http/digest.h"
+#include "daemon/queue/feed.h"
 #include "daemon/queue/housekeeper.h"
 #include "daemon/http/http_fields.h"
 #include "daemon/http/http_parse.h"
@@ -32,6 +33,7 @@ struct service {
     struct page *page; /* NULL: there is none */
     struct connections *connections;
     struct scheduler *scheduler;
+    struct feed *feed;
     struct converter *converter;
     struct pool *pool, *lists;
     struct keys *keys;

@@ -35,13 +35,6 @@ int route_delete_work(struct request *request);
 int route_delete(struct request *request);
 int route_purge_work(struct request *request);
 int route_purge(struct request *request);
-/* The document of a job with what is known of its progress, and of its place in the queue; a new reference. */
-json_t *job_document(struct service *service, const struct job *job);
-/* The same without its place and its report. */
-json_t *job_document_listed(struct service *service, const struct job *job);
-/* How far a job is, and that as the members `progress` and `step` of its document; a new reference. */
-struct job_progress job_progress_find(struct service *service, const struct job *job);
-json_t *job_progress_pack(const struct job *job, const struct job_progress *progress);
 /* The job of an id, and where it runs, its progress: never less than a document before told. */
 int job_look_up(struct service *service, const char *id, struct job *job);
 /* The same for a request: a job that is not its sender's is not there. Fails with ERR_NOT_FOUND. */
@@ -52,6 +45,46 @@ void request_wait_read(struct request *request);
 bool request_waits(struct request *request, const struct job *job);
 /* Whether what belongs to `client` is the sender's to see. */
 bool request_owns(const struct request *request, const char *client);
+
+/* job_document.c */
+enum job_field {
+    JOB_FIELD_ID = 1 << 0,
+    JOB_FIELD_KIND = 1 << 1,
+    JOB_FIELD_STATE = 1 << 2,
+    JOB_FIELD_PARAMETERS = 1 << 3,
+    JOB_FIELD_PROGRESS = 1 << 4,
+    JOB_FIELD_STEP = 1 << 5,
+    JOB_FIELD_PRIORITY = 1 << 6,
+    JOB_FIELD_CLIENT = 1 << 7,
+    JOB_FIELD_NAME = 1 << 8,
+    JOB_FIELD_CREATED = 1 << 9,
+    JOB_FIELD_STARTED = 1 << 10,
+    JOB_FIELD_FINISHED = 1 << 11,
+    JOB_FIELD_DURATION = 1 << 12,
+    JOB_FIELD_DEADLINE = 1 << 13,
+    JOB_FIELD_BYTES = 1 << 14,
+    JOB_FIELD_ATTEMPTS = 1 << 15,
+    JOB_FIELD_ERROR = 1 << 16,
+    JOB_FIELD_RESULTS = 1 << 17,
+    JOB_FIELD_AHEAD = 1 << 18,
+    JOB_FIELD_REPORT = 1 << 19,
+    JOB_FIELDS_ALL = (1 << 20) - 1,
+    /* Of rows of the store that are read without these. */
+    JOB_FIELDS_LONG = JOB_FIELD_PARAMETERS | JOB_FIELD_RESULTS | JOB_FIELD_REPORT,
+    /* What a table of jobs shows. */
+    JOB_FIELDS_SHORT = JOB_FIELDS_ALL & ~(JOB_FIELDS_LONG | JOB_FIELD_AHEAD | JOB_FIELD_DEADLINE),
+};
+/* The fields of a name, "short" among them, of `length` bytes; 0: there is none. */
+unsigned job_fields_find(const char *name, size_t length);
+/* The document of a job with what is known of its progress, and of its place in the queue; a new reference. */
+json_t *job_document(struct service *service, const struct job *job);
+/* These members of it; `ahead` is null. */
+json_t *job_document_fields(struct service *service, const struct job *job, unsigned fields);
+/* How far a job is; false: it was running when it was read, and no worker has it any more. */
+bool job_progress_known(struct service *service, const struct job *job, struct job_progress *out);
+struct job_progress job_progress_find(struct service *service, const struct job *job);
+/* The same as the members `progress` and `step` of its document; a new reference. */
+json_t *job_progress_pack(const struct job *job, const struct job_progress *progress);
 
 /* routes_list.c */
 int route_jobs_work(struct request *request);
@@ -81,6 +114,9 @@ int route_upload_delete(struct request *request);
 
 /* routes_events.c */
 int route_events(struct request *request);
+
+/* routes_feed.c */
+int route_feed(struct request *request);
 
 /* routes_results.c */
 int route_results(struct request *request);

@@ -3,61 +3,10 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/queue/jobs.h"
-#include "daemon/http/problem.h"
-#include "recon/recon.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* The progress that a worker reports for the job; false: no worker has it. */
-static bool progress_of(struct service *service, const struct job *job, struct job_progress *out)
-{
-    struct worker_status status[WORKERS_MAX];
-    int count = scheduler_status(service->scheduler, status);
-    const struct kind *kind = kind_find(job->kind);
-    for (int i = 0; i < count; i++) {
-        if (strcmp(status[i].ending, job->id) == 0) {
-            *out = (struct job_progress){1, kind ? kind_steps(kind) - 1 : -1, 0, 0, PROGRESS_TOLD_MOST};
-            return true;
-        }
-        if (strcmp(status[i].job, job->id) == 0) {
-            *out = status[i].progress;
-            return true;
-        }
-    }
-    return false;
-}
-
-/* The progress of a job in any state; false: the job was running when it was read, and no worker has it. */
-static bool progress_find(struct service *service, const struct job *job, struct job_progress *out)
-{
-    *out = (struct job_progress){.fraction = job->state == JOB_SUCCEEDED ? 1 : 0, .step = -1};
-    bool has_worker = (job->state == JOB_RUNNING || job->state == JOB_CANCELING) && progress_of(service, job, out);
-    return has_worker || job->state != JOB_RUNNING;
-}
-
-struct job_progress job_progress_find(struct service *service, const struct job *job)
-{
-    struct job_progress progress;
-    progress_find(service, job, &progress);
-    return progress;
-}
-
-json_t *job_progress_pack(const struct job *job, const struct job_progress *progress)
-{
-    const struct kind *kind = kind_find(job->kind);
-    json_t *step = json_null();
-    if (kind && progress->step >= 0) {
-        const struct kind_step *at = &kind->steps[progress->step];
-        bool iterates = at->unit && progress->iterations > 0;
-        step = json_pack("{s:s, s:i, s:i, s:s?, s:o, s:o}", "name", at->name, "number", progress->step + 1, "steps",
-                         kind_steps(kind), "unit", at->unit, "iteration",
-                         iterates ? json_integer((json_int_t)progress->iteration) : json_null(), "iterations",
-                         iterates ? json_integer((json_int_t)progress->iterations) : json_null());
-    }
-    return json_pack("{s:f, s:o}", "progress", progress->fraction, "step", step);
-}
 
 /* Another client's job gets the same answer as none. */
 static int job_unknown(void)
@@ -73,7 +22,7 @@ int job_look_up(struct service *service, const char *id, struct job *job)
         return job_unknown();
     int rc = store_get(service->core.store, id, job);
     /* Running, but no worker has it: it ended in between, or is about to begin. */
-    if (!rc && !progress_find(service, job, &progress)) {
+    if (!rc && !job_progress_known(service, job, &progress)) {
         job_clear(job);
         rc = store_get(service->core.store, id, job);
     }
@@ -101,117 +50,6 @@ static int request_job_check(struct request *request, const char *id)
     int rc = request_job(request, id, &job);
     job_clear(&job);
     return rc;
-}
-
-/* Seconds that the job ran, or has run so far. */
-static json_t *duration_pack(const struct job *job)
-{
-    int64_t now = job->finished ? job->finished : clock_milliseconds();
-    if (!job->started)
-        return json_null();
-    return json_real(1e-3 * (double)(now > job->started ? now - job->started : 0));
-}
-
-static json_t *time_pack(int64_t milliseconds)
-{
-    char text[CLOCK_TEXT];
-    if (!milliseconds)
-        return json_null();
-    clock_print(milliseconds, text);
-    return json_string(text);
-}
-
-/* Parameters with their types: numbers as numbers. Those of a kind that no longer exists are left as text. */
-static json_t *parameters_pack(const struct job *job)
-{
-    const struct kind *kind = kind_find(job->kind);
-    json_t *packed = json_object(), *value;
-    const char *name;
-    json_object_foreach (job->parameters, name, value) {
-        const struct param *param = kind ? kind->params : NULL;
-        while (param && param->name && strcmp(param->name, name) != 0)
-            param++;
-        const char *text = json_string_value(value);
-        if (param && param->name && text)
-            json_object_set_new(packed, name, param_value_pack(param, text));
-        else
-            json_object_set(packed, name, value);
-    }
-    return packed;
-}
-
-/* [{name, file, type, bytes, href}]: a result has one name in all formats; the href selects the format. */
-static json_t *results_pack(const struct job *job)
-{
-    const struct kind *kind = kind_find(job->kind);
-    json_t *packed = json_array(), *result;
-    size_t i;
-    json_array_foreach (job->results, i, result) {
-        const char *file = json_string_value(json_object_get(result, "name")), *name = file;
-        char href[JOB_ID + SPOOL_NAME + 40];
-        struct result_file found;
-        if (kind && kind_file_find(kind, file, &found)) {
-            name = kind->results[found.result].name;
-            snprintf(href, sizeof href, "/v1/jobs/%s/results/%s?format=%s", job->id, name, file + strlen(name) + 1);
-        } else {
-            snprintf(href, sizeof href, "/v1/jobs/%s/results/%s", job->id, file);
-        }
-        json_t *one =
-            json_pack("{s:s, s:s, s:O, s:O, s:s}", "name", name, "file", file, "type", json_object_get(result, "type"),
-                      "bytes", json_object_get(result, "bytes"), "href", href);
-        json_array_append_new(packed, one);
-    }
-    return packed;
-}
-
-static json_t *document_pack(const struct job *job, const struct job_progress *progress, bool report)
-{
-    json_t *document = json_pack("{s:s, s:s, s:s, s:o}", "id", job->id, "kind", job->kind, "state",
-                                 job_state_name(job->state), "parameters", parameters_pack(job));
-    json_object_update_new(document, job_progress_pack(job, progress));
-    json_object_set_new(document, "priority", json_string(job_priority_name(job->priority)));
-    json_object_set_new(document, "client", json_string(job->client));
-    json_object_set_new(document, "name", json_string(job->name));
-    json_object_set_new(document, "created", time_pack(job->created));
-    json_object_set_new(document, "started", time_pack(job->started));
-    json_object_set_new(document, "finished", time_pack(job->finished));
-    json_object_set_new(document, "duration", duration_pack(job));
-    json_object_set_new(document, "deadline", time_pack(job->deadline));
-    json_object_set_new(document, "bytes", json_integer(job->bytes));
-    json_object_set_new(document, "attempts", json_integer(job->attempts));
-    json_object_set_new(document, "error", job->error ? problem_of(job->error, job->id) : json_null());
-    json_object_set_new(document, "results", results_pack(job));
-    json_object_set_new(document, "ahead", json_null());
-    json_object_set_new(document, "report", report && job->report ? json_incref(job->report) : json_object());
-    return document;
-}
-
-/* A job that ended after it was read is read again: as a running one, it would have no progress. */
-static json_t *document_make(struct service *service, const struct job *job, bool report)
-{
-    struct job now = {.id = ""};
-    struct job_progress progress;
-    if (!progress_find(service, job, &progress) && store_get(service->core.store, job->id, &now) == 0) {
-        job = &now;
-        progress_find(service, job, &progress);
-    }
-    json_t *document = document_pack(job, &progress, report);
-    job_clear(&now);
-    return document;
-}
-
-json_t *job_document_listed(struct service *service, const struct job *job)
-{
-    return document_make(service, job, false);
-}
-
-json_t *job_document(struct service *service, const struct job *job)
-{
-    json_t *document = document_make(service, job, true);
-    int64_t ahead;
-    if (job->state == JOB_QUEUED && store_ahead(service->core.store, job, &ahead) == 0)
-        json_object_set_new(document, "ahead", json_integer(ahead));
-    return document;
 }
 
 void request_wait_read(struct request *request)

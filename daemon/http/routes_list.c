@@ -12,8 +12,34 @@ enum { LIST_DEFAULT = 50, LIST_MOST = 500 };
 struct list_query {
     int64_t limit, now; /* now: ms since 1970 */
     struct job_filter filter;
-    char client[HTTP_VALUE], name[HTTP_VALUE];
+    unsigned fields;
+    char client[HTTP_VALUE], kind[HTTP_VALUE], name[HTTP_VALUE];
 };
+
+/* The bits of all members of a list, as "queued,running"; false: one of them is not found. */
+static bool members_find(const char *list, unsigned *out, unsigned (*find)(const char *name, size_t length))
+{
+    for (const char *name = list;; name++) {
+        size_t length = strcspn(name, ",");
+        unsigned found = find(name, length);
+        if (!found)
+            return false;
+        *out |= found;
+        name += length;
+        if (!*name)
+            return true;
+    }
+}
+
+static unsigned state_find(const char *name, size_t length)
+{
+    unsigned found = 0;
+    for (int state = 0; state < JOB_STATES && !found; state++) {
+        const char *known = job_state_name((enum job_state)state);
+        found = strlen(known) == length && strncmp(known, name, length) == 0 ? 1u << state : 0;
+    }
+    return found;
+}
 
 static int since_read(struct list_query *query, const char *value)
 {
@@ -36,10 +62,18 @@ static int list_take(void *context, const char *name, const char *value)
         if (!number_in(value, INT64_MAX, &filter->before))
             return err_set(ERR_BAD_PARAMETER, "Parameter cursor must be the \"next\" of an earlier page.");
     } else if (strcmp(name, "state") == 0) {
-        filter->state = job_state_find(value);
-        if (filter->state < 0)
+        if (!members_find(value, &filter->states, state_find))
             return err_set(ERR_BAD_PARAMETER,
-                           "Parameter state must be queued, running, canceling, succeeded, failed or canceled.");
+                           "Parameter state must be queued, running, canceling, succeeded, failed or "
+                           "canceled, or several of these with commas.");
+    } else if (strcmp(name, "fields") == 0) {
+        if (!members_find(value, &out->fields, job_fields_find))
+            return err_set(ERR_BAD_PARAMETER,
+                           "Parameter fields must be short, or names of members of a job's document with commas, such "
+                           "as id,name,state, not \"%.64s\".",
+                           value);
+    } else if (strcmp(name, "kind") == 0) {
+        filter->kind = strcpy(out->kind, value);
     } else if (strcmp(name, "client") == 0) {
         filter->client = strcpy(out->client, value);
     } else if (strcmp(name, "name") == 0) {
@@ -48,15 +82,17 @@ static int list_take(void *context, const char *name, const char *value)
         return since_read(out, value);
     } else {
         return err_set(ERR_UNKNOWN_PARAMETER,
-                       "The list takes limit, cursor, state, client, name and since, not \"%.64s\".", name);
+                       "The list takes limit, cursor, fields, state, client, kind, name and since, not \"%.64s\".",
+                       name);
     }
     return 0;
 }
 
 /* A page of jobs, and the cursor of the next. `count` jobs were read: one more than asked for if there is a next page.
  */
-static json_t *list_pack(struct request *request, const struct job *jobs, int count, int64_t limit)
+static json_t *list_pack(struct request *request, const struct job *jobs, int count, const struct list_query *query)
 {
+    int64_t limit = query->limit;
     json_t *list = json_array(), *next = json_null();
     char cursor[24];
     if (count > limit) {
@@ -64,19 +100,22 @@ static json_t *list_pack(struct request *request, const struct job *jobs, int co
         next = json_string(cursor);
     }
     for (int i = 0; i < count && i < limit; i++)
-        json_array_append_new(list, job_document_listed(request->service, &jobs[i]));
+        json_array_append_new(list, job_document_fields(request->service, &jobs[i], query->fields));
     return json_pack("{s:o, s:o}", "jobs", list, "next", next);
 }
 
 int route_jobs_work(struct request *request)
 {
-    struct list_query query = {.limit = LIST_DEFAULT, .filter.state = -1, .now = clock_milliseconds()};
+    struct list_query query = {.limit = LIST_DEFAULT, .now = clock_milliseconds()};
     const char *own = role_sees_all(request->identity.role) ? NULL : request->identity.client;
     int count = 0, rc = query_each(request->query, list_take, &query);
     if (!rc && request_is_gone(request))
         rc = err_set(ERR_CANCELED, "The client disconnected before it got the list.");
     if (rc)
         return rc;
+    if (!query.fields)
+        query.fields = JOB_FIELDS_ALL;
+    query.filter.brief = !(query.fields & JOB_FIELDS_LONG);
     struct job *jobs = calloc((size_t)query.limit + 1, sizeof *jobs);
     if (!jobs)
         return err_no_memory("the list; ask for a shorter one");
@@ -87,7 +126,7 @@ int route_jobs_work(struct request *request)
     if (!others)
         rc = store_list(request->service->core.store, &query.filter, jobs, (int)query.limit + 1, &count);
     if (!rc)
-        request->page = http_json_text(list_pack(request, jobs, count, query.limit));
+        request->page = http_json_text(list_pack(request, jobs, count, &query));
     for (int i = 0; i < count; i++)
         job_clear(&jobs[i]);
     free(jobs);

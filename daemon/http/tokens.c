@@ -25,6 +25,7 @@ struct tokens {
     pthread_rwlock_t lock; /* protects the rest */
     struct token *token;
     int count;
+    long generation;
 };
 
 static const char *const roles[ROLES] = {"nobody", "read", "view", "submit", "admin"};
@@ -170,9 +171,18 @@ int tokens_reload(struct tokens *tokens, int *count)
     struct token *old = tokens->token;
     tokens->token = fresh;
     tokens->count = *count;
+    tokens->generation++;
     pthread_rwlock_unlock(&tokens->lock);
     free(old);
     return 0;
+}
+
+long tokens_generation(struct tokens *tokens)
+{
+    pthread_rwlock_rdlock(&tokens->lock);
+    long generation = tokens->generation;
+    pthread_rwlock_unlock(&tokens->lock);
+    return generation;
 }
 
 int tokens_create(struct tokens **out, const char *path)

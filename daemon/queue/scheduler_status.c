@@ -19,6 +19,8 @@ void slot_publish(struct scheduler *scheduler, const struct worker_slot *slot)
     status->resting = slot->backoff > 0;
     memcpy(status->note, status->resting ? slot->why : slot->worker.note, sizeof status->note);
     memcpy(status->job, slot->running.job.id, sizeof status->job);
+    memcpy(status->client, slot->running.job.client, sizeof status->client);
+    memcpy(status->kind, slot->running.job.kind, sizeof status->kind);
     memcpy(status->ending, slot->ending.job.id, sizeof status->ending);
     pthread_mutex_unlock(&scheduler->lock);
 }

@@ -25,6 +25,7 @@ struct worker_status {
     enum worker_state state;
     char wanted[WORKER_TEXT], device[WORKER_TEXT], note[2 * WORKER_TEXT];
     char job[JOB_ID];                       /* "": none */
+    char client[JOB_CLIENT], kind[32];      /* of `job` */
     char ending[JOB_ID];                    /* computed, results not yet on the disk; "": none */
     struct job_progress progress;           /* of `job` */
     bool gpu, landlock;                     /* landlock: it cannot open files of the state folder */

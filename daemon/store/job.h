@@ -54,11 +54,13 @@ bool job_state_is_final(enum job_state state);
 const char *job_priority_name(enum job_priority priority);
 int job_priority_find(const char *name); /* -1: none */
 
-/* Filter of a list. All zero but state = -1: all jobs. */
+/* Filter of a list. All zero: all jobs. */
 struct job_filter {
     int64_t before;     /* older than the one with this sequence; 0: from the newest */
-    int state;          /* -1: any */
+    unsigned states;    /* a bit for each state, 1 << JOB_QUEUED; 0: any */
+    bool brief;         /* without parameters, formats and results */
     const char *client; /* NULL: any */
+    const char *kind;   /* NULL: any */
     const char *name;   /* substring of the job's name, ASCII letters in either case; NULL: any */
     int64_t since;      /* accepted or ended at this time or later; 0: any time */
 };

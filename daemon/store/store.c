@@ -82,6 +82,7 @@ int entry_read(struct store *store, const char *id, struct tally_entry *entry, s
     if (!statement)
         return err_last()->code;
     *entry = (struct tally_entry){.from = NO_JOB, .to = NO_JOB};
+    snprintf(entry->id, sizeof entry->id, "%s", id);
     int step = sqlite3_step(statement), rc = 0;
     if (step == SQLITE_ROW) {
         entry->from = entry->to = sqlite3_column_int(statement, 0);
@@ -105,6 +106,7 @@ int entry_read(struct store *store, const char *id, struct tally_entry *entry, s
 static struct tally_entry entry_of(const struct job *job, int from, enum job_state to)
 {
     struct tally_entry entry = {.from = from, .to = (int)to, .priority = job->priority, .bytes = job->bytes};
+    memcpy(entry.id, job->id, sizeof entry.id);
     memcpy(entry.client, job->client, sizeof entry.client);
     return entry;
 }

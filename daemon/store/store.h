@@ -28,6 +28,16 @@ void store_free(struct store *store);
  * never. */
 void store_set_ageing(struct store *store, int64_t milliseconds);
 
+/* Who is told of each job that was added (from: -1), changed its state, or was removed (to: -1), once that is on the
+ * disk, or committed where a power cut may undo it. In the writer's thread: `told` is quick and does not call the
+ * store. */
+struct store_listener {
+    void (*told)(void *context, const char *id, const char *client, int from, int to);
+    void *context;
+};
+/* One listener; of the changes from now on. */
+void store_listen(struct store *store, struct store_listener listener);
+
 /* At a start: jobs left running are queued again, jobs left canceling are canceled, and the deaths of queued jobs are
  * reset. */
 int store_recover(struct store *store, int *requeued);
@@ -131,6 +141,8 @@ int store_find_key(struct store *store, const char *client, const char *key, str
 
 /* One job. Fails with ERR_NOT_FOUND. */
 int store_get(struct store *store, const char *id, struct job *job);
+/* The same without parameters, formats, results and report. */
+int store_get_brief(struct store *store, const char *id, struct job *job);
 
 enum { STORE_LISTS = 2 }; /* lists read concurrently */
 

@@ -34,6 +34,7 @@ struct tally_entry {
     int64_t bytes;
     struct kept kept; /* difference of the disk space of ended jobs */
     int64_t held;     /* ms that it held a worker, when it leaves it */
+    char id[JOB_ID];
     char client[JOB_CLIENT];
 };
 
@@ -98,7 +99,8 @@ struct store {
     struct client *client;
     size_t clients, clients_room;
     struct drain drain;
-    double served; /* the share of the client served last, before that job */
+    double served;                  /* the share of the client served last, before that job */
+    struct store_listener listener; /* .told NULL: none */
     _Atomic int64_t ageing, quota_jobs, quota_bytes;
     _Atomic bool failed_scans_stay, succeeded_scans_stay;
     /* under `reader_lock` */
@@ -150,10 +152,12 @@ int entry_read(struct store *store, const char *id, struct tally_entry *entry, s
 
 /* ---- store_rows.c ---- */
 
-#define JOB_COLUMNS_BUT(report)                                                                                    \
-    "id, state, sequence, kind, bytes, created, started, finished, attempts, deaths, parameters, formats, error, " \
-    "results, " report ", client, priority, deadline, idempotency_key, digest, name"
-#define JOB_COLUMNS JOB_COLUMNS_BUT("report")
+#define JOB_COLUMNS_OF(parameters, formats, results, report)                                                   \
+    "id, state, sequence, kind, bytes, created, started, finished, attempts, deaths, " parameters ", " formats \
+    ", error, " results ", " report ", client, priority, deadline, idempotency_key, digest, name"
+#define JOB_COLUMNS       JOB_COLUMNS_OF("parameters", "formats", "results", "report")
+#define JOB_COLUMNS_LIST  JOB_COLUMNS_OF("parameters", "formats", "results", "NULL")
+#define JOB_COLUMNS_BRIEF JOB_COLUMNS_OF("NULL", "NULL", "NULL", "NULL")
 
 /* Read up to `limit` rows of a SELECT of JOB_COLUMNS (NULL: an earlier failure). */
 int rows_read(struct connection *connection, sqlite3_stmt *statement, struct job *jobs, int limit, int *count);

@@ -62,15 +62,23 @@ int row_not_found(const char *id)
     return err_set(ERR_NOT_FOUND, "There is no job %.40s. It may have been deleted.", id);
 }
 
-int store_get(struct store *store, const char *id, struct job *job)
+static int row_get(struct store *store, const char *sql, const char *id, struct job *job)
 {
     int count = 0;
     pthread_mutex_lock(&store->reader_lock);
-    struct connection *reader = &store->reader;
-    int rc =
-        rows_read(reader, sql_prepare(reader, "SELECT " JOB_COLUMNS " FROM job WHERE id = ?", "s", id), job, 1, &count);
+    int rc = rows_read(&store->reader, sql_prepare(&store->reader, sql, "s", id), job, 1, &count);
     pthread_mutex_unlock(&store->reader_lock);
     return !rc && !count ? row_not_found(id) : rc;
+}
+
+int store_get(struct store *store, const char *id, struct job *job)
+{
+    return row_get(store, "SELECT " JOB_COLUMNS " FROM job WHERE id = ?", id, job);
+}
+
+int store_get_brief(struct store *store, const char *id, struct job *job)
+{
+    return row_get(store, "SELECT " JOB_COLUMNS_BRIEF " FROM job WHERE id = ?", id, job);
 }
 
 int store_find_key(struct store *store, const char *client, const char *key, struct job *job)
@@ -107,32 +115,44 @@ int store_ended(struct store *store, int64_t before, int state, char (*ids)[JOB_
     return rc;
 }
 
-/* "+state" keeps SQLite from the index of states: the index of clients contains the state. */
-#define LIST   "SELECT " JOB_COLUMNS_BUT("NULL") " FROM job WHERE sequence < ?"
-#define NEWEST " ORDER BY sequence DESC LIMIT ?"
+/* By name, time, kind or several states: in the search index only; the other columns are read for the hits. */
+#define SEARCH(columns)                                                                                              \
+    "SELECT " columns " FROM job WHERE sequence IN (SELECT sequence FROM job INDEXED BY job_search WHERE "           \
+    "sequence < ?1 AND (?2 = 0 OR (?2 >> state & 1)) AND (?3 IS NULL OR client = ?3) AND (?4 IS NULL OR kind = ?4) " \
+    "AND (?5 IS NULL OR instr(lower(name), lower(?5))) AND max(created, finished) >= ?6 ORDER BY sequence DESC "     \
+    "LIMIT ?7) ORDER BY sequence DESC LIMIT ?7"
 
-/* Searches by name or time use the search index only; the other columns are read for the hits. */
-#define SEARCH                                                                                                      \
-    "SELECT " JOB_COLUMNS_BUT(                                                                                      \
-        "NULL") " FROM job WHERE sequence IN (SELECT sequence FROM job INDEXED BY job_search WHERE "                \
-                "sequence < ?1 AND (?2 < 0 OR state = ?2) AND (?3 IS NULL OR client = ?3) AND "                     \
-                "(?4 IS NULL OR instr(lower(name), lower(?4))) AND max(created, finished) >= ?5 ORDER BY sequence " \
-                "DESC LIMIT "                                                                                       \
-                "?6) ORDER BY sequence DESC LIMIT ?6"
+/* A page by one index: of clients (which contains the state; "+state" keeps SQLite from the index of states), of
+ * states, or of all jobs. */
+#define NEWEST " ORDER BY sequence DESC LIMIT ?"
+#define PAGES(columns)                                                                                             \
+    {                                                                                                              \
+        "SELECT " columns " FROM job WHERE sequence < ?" NEWEST,                                                   \
+            "SELECT " columns " FROM job WHERE sequence < ? AND state = ?" NEWEST,                                 \
+            "SELECT " columns " FROM job WHERE sequence < ? AND client = ?" NEWEST,                                \
+            "SELECT " columns " FROM job WHERE sequence < ? AND client = ? AND +state = ?" NEWEST, SEARCH(columns) \
+    }
+
+enum page { PAGE_ALL, PAGE_STATE, PAGE_CLIENT, PAGE_CLIENT_STATE, PAGE_SEARCH, PAGES };
 
 static sqlite3_stmt *list_prepare(struct connection *reader, const struct job_filter *filter, int64_t limit)
 {
-    int64_t older = filter->before > 0 ? filter->before : INT64_MAX, state = filter->state;
-    const char *client = filter->client;
-    if (filter->name || filter->since > 0)
-        return sql_prepare(reader, SEARCH, "iissii", older, state, client, filter->name, filter->since, limit);
-    if (client && state >= 0)
-        return sql_prepare(reader, LIST " AND client = ? AND +state = ?" NEWEST, "isii", older, client, state, limit);
+    static const char *const pages[2][PAGES] = {PAGES(JOB_COLUMNS_LIST), PAGES(JOB_COLUMNS_BRIEF)};
+    const char *const *page = pages[filter->brief], *client = filter->client;
+    int64_t older = filter->before > 0 ? filter->before : INT64_MAX, state = 0;
+    bool one_state = filter->states && (filter->states & (filter->states - 1)) == 0;
+    while (one_state && !(filter->states >> state & 1))
+        state++;
+    if (filter->name || filter->kind || filter->since > 0 || (filter->states && !one_state))
+        return sql_prepare(reader, page[PAGE_SEARCH], "iisssii", older, (int64_t)filter->states, client, filter->kind,
+                           filter->name, filter->since, limit);
+    if (client && one_state)
+        return sql_prepare(reader, page[PAGE_CLIENT_STATE], "isii", older, client, state, limit);
     if (client)
-        return sql_prepare(reader, LIST " AND client = ?" NEWEST, "isi", older, client, limit);
-    if (state >= 0)
-        return sql_prepare(reader, LIST " AND state = ?" NEWEST, "iii", older, state, limit);
-    return sql_prepare(reader, LIST NEWEST, "ii", older, limit);
+        return sql_prepare(reader, page[PAGE_CLIENT], "isi", older, client, limit);
+    if (one_state)
+        return sql_prepare(reader, page[PAGE_STATE], "iii", older, state, limit);
+    return sql_prepare(reader, page[PAGE_ALL], "ii", older, limit);
 }
 
 int store_list(struct store *store, const struct job_filter *filter, struct job *jobs, int limit, int *count)

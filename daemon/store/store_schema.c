@@ -34,6 +34,9 @@ static const char *const steps[] = {
     " kept >= bytes + coalesce((SELECT sum(json_extract(value, '$.bytes')) FROM json_each(results)), 0);"
     "CREATE INDEX job_search ON job (sequence, state, client, name, created, finished);"
     "CREATE INDEX job_scan ON job (finished) WHERE kept_scan > 0",
+    /* Searches by kind, too. */
+    "DROP INDEX job_search;"
+    "CREATE INDEX job_search ON job (sequence, state, client, kind, name, created, finished)",
 };
 enum { SCHEMA = sizeof steps / sizeof *steps };
 

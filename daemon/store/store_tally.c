@@ -152,8 +152,21 @@ void tally_add(struct store *store)
     pthread_mutex_lock(&store->tally_lock);
     for (size_t i = 0; i < store->entries; i++)
         entry_add(store, &store->entry[i]);
+    const struct store_listener listener = store->listener;
     pthread_mutex_unlock(&store->tally_lock);
+    for (size_t i = 0; i < store->entries && listener.told; i++) {
+        const struct tally_entry *entry = &store->entry[i];
+        if (entry->from != entry->to)
+            listener.told(listener.context, entry->id, entry->client, entry->from, entry->to);
+    }
     store->entries = 0;
+}
+
+void store_listen(struct store *store, struct store_listener listener)
+{
+    pthread_mutex_lock(&store->tally_lock);
+    store->listener = listener;
+    pthread_mutex_unlock(&store->tally_lock);
 }
 
 /* ---- the whole store ---- */

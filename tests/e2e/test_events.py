@@ -1,59 +1,24 @@
 #!/usr/bin/python3
 """Server-sent events: order, ids, coming back, cancellation, clients that vanish, many that idle."""
-import json
 import os
 import shutil
 import signal
-import socket
 import tempfile
 
 import scans
+import streams
 from harness import Daemon, main, same, sanitized, test, wait_until
 
 
-class Stream:
-    """The events of a job, read as they come."""
+class Stream(streams.Stream):
+    """The events of a job."""
 
     def __init__(self, daemon, identity, last=None):
-        self.socket = socket.create_connection(("127.0.0.1", daemon.port), timeout=120)
-        words = f"GET /v1/jobs/{identity}/events HTTP/1.1\r\nHost: localhost\r\n"
-        self.socket.sendall((words + (f"Last-Event-ID: {last}\r\n" if last is not None else "") + "\r\n").encode())
-        self.file = self.socket.makefile("rb")
-        self.status = int(self.file.readline().split()[1])
-        self.headers = {}
-        while (line := self.file.readline().strip()):
-            name, value = line.decode().split(": ", 1)
-            self.headers[name.lower()] = value
-
-    def close(self):
-        self.file.close()
-        self.socket.close()
-
-    def lines(self):
-        """The body's lines, out of their chunks; it has to end with the empty chunk."""
-        rest = b""
-        while True:
-            size = int(self.file.readline(), 16)
-            if size == 0:
-                same(rest, b"", "an event that was cut off")
-                return
-            rest += self.file.read(size)
-            same(self.file.read(2), b"\r\n", "the end of a chunk")
-            while b"\n" in rest:
-                line, rest = rest.split(b"\n", 1)
-                yield line.decode()
+        super().__init__(daemon, f"/v1/jobs/{identity}/events", last)
 
     def events(self):
-        """(event, id, data) one after the other, until the stream ends."""
-        fields = {}
-        for line in self.lines():
-            if not line:
-                if "event" in fields:
-                    yield fields["event"], int(fields["id"]), json.loads(fields["data"])
-                fields = {}
-            elif not line.startswith(":"):
-                name, value = line.split(": ", 1)
-                fields[name] = value
+        for name, number, data in super().events():
+            yield name, int(number), data
 
 
 def scan(daemon, seed=1):

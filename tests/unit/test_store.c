@@ -144,7 +144,7 @@ static void the_list_has_pages_newest_first(void **state)
     for (int i = 1; i <= 10; i++)
         assert_int_equal(submit(store, i, 100), 0);
     do {
-        assert_int_equal(store_list(store, &(struct job_filter){.before = before, .state = -1}, jobs, 4, &count), 0);
+        assert_int_equal(store_list(store, &(struct job_filter){.before = before}, jobs, 4, &count), 0);
         for (int i = 0; i < count; i++) {
             char id[JOB_ID];
             assert_string_equal(jobs[i].id, id_of(10 - seen++, id));
@@ -154,7 +154,7 @@ static void the_list_has_pages_newest_first(void **state)
     } while (count == 4);
     assert_int_equal(seen, 10);
     take(store, 1);
-    assert_int_equal(store_list(store, &(struct job_filter){.state = JOB_RUNNING}, jobs, 4, &count), 0);
+    assert_int_equal(store_list(store, &(struct job_filter){.states = 1 << JOB_RUNNING}, jobs, 4, &count), 0);
     assert_int_equal(count, 1);
     job_clear(&jobs[0]);
     /* Of one client, and of its jobs those in one state. */
@@ -170,7 +170,10 @@ static void the_list_has_pages_newest_first(void **state)
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         char id[JOB_ID];
         const struct job_filter filter = {
-            .before = lists[i].before, .state = (int)lists[i].state, .client = lists[i].client};
+            .before = lists[i].before,
+            .states = lists[i].state < 0 ? 0 : 1u << lists[i].state,
+            .client = lists[i].client,
+        };
         assert_int_equal(store_list(store, &filter, jobs, 4, &count), 0);
         assert_int_equal(count, lists[i].count);
         for (int j = 0; j < count; j++) {
@@ -218,19 +221,19 @@ static void jobs_are_found_by_name_and_time(void **state)
         struct job_filter filter;
         int found[4]; /* newest first; 0: no more */
     } lists[] = {
-        {{.state = -1, .name = "knee"}, {5, 2, 1}},
-        {{.state = -1, .name = "knee", .before = 5}, {2, 1}},
-        {{.state = -1, .name = "knee", .client = "one"}, {5, 1}},
-        {{.state = JOB_QUEUED, .name = "knee"}, {5, 2}},
-        {{.state = JOB_FAILED, .name = "knee", .client = "two"}, {0}},
-        {{.state = -1, .name = "%"}, {3}}, /* as it is, not a pattern */
-        {{.state = -1, .name = "p%_.h"}, {3}},
-        {{.state = -1, .name = "ankle"}, {0}},
-        {{.state = -1, .since = later}, {5, 1}}, /* accepted, and ended */
-        {{.state = JOB_FAILED, .since = later}, {1}},
-        {{.state = -1, .since = later, .name = "1"}, {1}},
-        {{.state = -1, .since = 1}, {5, 4, 3, 2}},
-        {{.state = -1, .since = end}, {0}},
+        {{.name = "knee"}, {5, 2, 1}},
+        {{.name = "knee", .before = 5}, {2, 1}},
+        {{.name = "knee", .client = "one"}, {5, 1}},
+        {{.states = 1 << JOB_QUEUED, .name = "knee"}, {5, 2}},
+        {{.states = 1 << JOB_FAILED, .name = "knee", .client = "two"}, {0}},
+        {{.name = "%"}, {3}}, /* as it is, not a pattern */
+        {{.name = "p%_.h"}, {3}},
+        {{.name = "ankle"}, {0}},
+        {{.since = later}, {5, 1}}, /* accepted, and ended */
+        {{.states = 1 << JOB_FAILED, .since = later}, {1}},
+        {{.since = later, .name = "1"}, {1}},
+        {{.since = 1}, {5, 4, 3, 2}},
+        {{.since = end}, {0}},
     };
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         assert_int_equal(store_list(store, &lists[i].filter, jobs, 4, &count), 0);

@@ -1,0 +1,178 @@
+#include "daemon/queue/feed.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+struct change {
+    char id[JOB_ID], client[JOB_CLIENT];
+    bool removed, stale; /* stale: a newer change of the same job follows */
+    char *text;
+};
+
+struct reader {
+    struct reader *next;
+    char client[JOB_CLIENT];
+    int count;
+};
+
+struct feed {
+    struct waiters *waiters;
+    char name[FEED_NAME];
+    int client_most, most;
+    pthread_mutex_t lock;               /* of the rest */
+    struct change change[FEED_ENTRIES]; /* change n is at n % FEED_ENTRIES */
+    int64_t newest;
+    struct reader *first;
+    int readers;
+};
+
+int feed_create(struct feed **out, struct waiters *waiters, int client_readers, int readers)
+{
+    unsigned long long random;
+    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
+        return err_set(ERR_INTERNAL, "The system gave no random numbers for the name of the events.");
+    struct feed *feed = calloc(1, sizeof *feed);
+    if (!feed)
+        return err_no_memory("the list of changes");
+    feed->waiters = waiters;
+    feed->client_most = client_readers;
+    feed->most = readers;
+    snprintf(feed->name, sizeof feed->name, "%016llx", random);
+    pthread_mutex_init(&feed->lock, NULL);
+    *out = feed;
+    return 0;
+}
+
+void feed_free(struct feed *feed)
+{
+    if (!feed)
+        return;
+    for (int i = 0; i < FEED_ENTRIES; i++)
+        free(feed->change[i].text);
+    for (struct reader *reader = feed->first, *next; reader; reader = next) {
+        next = reader->next;
+        free(reader);
+    }
+    pthread_mutex_destroy(&feed->lock);
+    free(feed);
+}
+
+void feed_add(void *context, const char *id, const char *client, int from, int to)
+{
+    struct feed *feed = context;
+    (void)from;
+    pthread_mutex_lock(&feed->lock);
+    for (int i = 0; i < FEED_ENTRIES; i++)
+        if (!feed->change[i].stale && strcmp(feed->change[i].id, id) == 0)
+            feed->change[i].stale = true;
+    struct change *change = &feed->change[++feed->newest % FEED_ENTRIES];
+    free(change->text);
+    *change = (struct change){.removed = to < 0};
+    snprintf(change->id, sizeof change->id, "%s", id);
+    snprintf(change->client, sizeof change->client, "%s", client);
+    bool heard = feed->readers > 0;
+    pthread_mutex_unlock(&feed->lock);
+    if (heard)
+        waiters_wake(feed->waiters, FEED_KEY);
+}
+
+const char *feed_name(const struct feed *feed)
+{
+    return feed->name;
+}
+
+int64_t feed_newest(struct feed *feed)
+{
+    pthread_mutex_lock(&feed->lock);
+    int64_t newest = feed->newest;
+    pthread_mutex_unlock(&feed->lock);
+    return newest;
+}
+
+enum feed_found feed_next(struct feed *feed, int64_t after, const char *client, struct feed_entry *entry)
+{
+    enum feed_found found = FEED_END;
+    pthread_mutex_lock(&feed->lock);
+    *entry = (struct feed_entry){.number = feed->newest};
+    if (after < 0 || after > feed->newest || feed->newest - after > FEED_ENTRIES)
+        found = FEED_LOST;
+    for (int64_t number = after + 1; found == FEED_END && number <= feed->newest; number++) {
+        const struct change *change = &feed->change[number % FEED_ENTRIES];
+        if (change->stale || (client && strcmp(change->client, client) != 0))
+            continue;
+        entry->number = number;
+        entry->removed = change->removed;
+        memcpy(entry->id, change->id, sizeof entry->id);
+        entry->text = change->text ? strdup(change->text) : NULL;
+        found = FEED_NEXT;
+    }
+    pthread_mutex_unlock(&feed->lock);
+    return found;
+}
+
+void feed_keep(struct feed *feed, int64_t number, const char *text)
+{
+    pthread_mutex_lock(&feed->lock);
+    struct change *change = &feed->change[number % FEED_ENTRIES];
+    if (feed->newest - number < FEED_ENTRIES && !change->text)
+        change->text = strdup(text); /* without memory, the next reader makes it again */
+    pthread_mutex_unlock(&feed->lock);
+}
+
+/* The link to the client's entry, or to NULL at the end. */
+static struct reader **reader_find(struct feed *feed, const char *client)
+{
+    struct reader **link = &feed->first;
+    while (*link && strcmp((*link)->client, client) != 0)
+        link = &(*link)->next;
+    return link;
+}
+
+int feed_join(struct feed *feed, const char *client)
+{
+    int rc = 0;
+    pthread_mutex_lock(&feed->lock);
+    struct reader **link = reader_find(feed, client);
+    if (feed->readers >= feed->most)
+        rc = err_set(ERR_CONNECTIONS,
+                     "As many streams of events are open as the service allows, %d: half of its "
+                     "connections. Close one, or ask for the list instead.",
+                     feed->most);
+    else if (*link && (*link)->count >= feed->client_most)
+        rc = err_set(ERR_QUOTA,
+                     "You have %d streams of events open, as many as one client may have. Close one, or ask "
+                     "for the list instead.",
+                     feed->client_most);
+    else if (!*link && !(*link = calloc(1, sizeof **link)))
+        rc = err_no_memory("a stream of events; try again later");
+    if (!rc) {
+        snprintf((*link)->client, sizeof(*link)->client, "%s", client);
+        (*link)->count++;
+        feed->readers++;
+    }
+    pthread_mutex_unlock(&feed->lock);
+    return rc;
+}
+
+void feed_leave(struct feed *feed, const char *client)
+{
+    pthread_mutex_lock(&feed->lock);
+    struct reader **link = reader_find(feed, client), *reader = *link;
+    feed->readers--;
+    if (--reader->count == 0) {
+        *link = reader->next;
+        free(reader);
+    }
+    pthread_mutex_unlock(&feed->lock);
+}
+
+int feed_readers(struct feed *feed)
+{
+    pthread_mutex_lock(&feed->lock);
+    int readers = feed->readers;
+    pthread_mutex_unlock(&feed->lock);
+    return readers;
+}

@@ -1,0 +1,50 @@
+/* feed.h: which jobs were added, changed their state or were removed, for streams of events of all jobs.
+ *
+ * The last FEED_ENTRIES changes are kept in a ring, numbered from 1 in the order of their commits. A reader keeps only
+ * the number of the change that it was told last, so that a slow one costs nothing: what it has not read when the ring
+ * comes round is lost to it, and it is told so. Any thread; the store's writer adds.
+ */
+#ifndef MRIRECON_DAEMON_FEED_H
+#define MRIRECON_DAEMON_FEED_H
+
+#include "daemon/queue/waiters.h"
+#include "daemon/store/store.h"
+
+enum { FEED_ENTRIES = 2048, FEED_NAME = 16 + 1 };
+#define FEED_KEY "jobs" /* that waiters of the next change wait for */
+
+struct feed;
+
+/* `client_readers`, `readers`: limits of the readers of one client, and in all. Fails with ERR_NO_MEMORY,
+ * ERR_INTERNAL. */
+int feed_create(struct feed **out, struct waiters *waiters, int client_readers, int readers);
+void feed_free(struct feed *feed);
+
+/* As struct store_listener has it; the context is the feed. */
+void feed_add(void *feed, const char *id, const char *client, int from, int to);
+
+/* A random name of this feed: numbers of another (of the service before its restart) mean nothing in it. */
+const char *feed_name(const struct feed *feed);
+/* The number of the newest change; 0: none yet. */
+int64_t feed_newest(struct feed *feed);
+
+struct feed_entry {
+    int64_t number;
+    char id[JOB_ID];
+    bool removed;
+    char *text; /* as feed_keep() was given it, a copy (malloc); NULL: not yet */
+};
+
+enum feed_found { FEED_NEXT, FEED_END, FEED_LOST };
+/* The next change after number `after` of a job of `client` (NULL: of anyone) that is its job's newest. FEED_END: there
+ * is none; entry->number is the newest one. FEED_LOST: it is no longer in the ring, or `after` is no number of it. */
+enum feed_found feed_next(struct feed *feed, int64_t after, const char *client, struct feed_entry *entry);
+/* Keep a text for other readers of this change, as long as it is in the ring. */
+void feed_keep(struct feed *feed, int64_t number, const char *text);
+
+/* One more reader of this client. Fails with ERR_QUOTA, ERR_CONNECTIONS (too many), ERR_NO_MEMORY. */
+int feed_join(struct feed *feed, const char *client);
+void feed_leave(struct feed *feed, const char *client);
+int feed_readers(struct feed *feed); /* how many there are */
+
+#endif

@@ -1,0 +1,144 @@
+/* daemon/queue/feed.h: the order of changes, what a slow reader loses, kept texts, and the limits of readers. */
+#include "daemon/queue/feed.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct fixture {
+    struct waiters *waiters;
+    struct feed *feed;
+};
+
+static int setup(void **state)
+{
+    struct fixture *f = calloc(1, sizeof *f);
+    *state = f;
+    return waiters_create(&f->waiters) || feed_create(&f->feed, f->waiters, 2, 3);
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+    feed_free(f->feed);
+    waiters_free(f->waiters);
+    free(f);
+    return 0;
+}
+
+static void add(struct feed *feed, int i, const char *client, int to)
+{
+    char id[JOB_ID];
+    snprintf(id, sizeof id, "%026d", i);
+    feed_add(feed, id, client, JOB_QUEUED, to);
+}
+
+static void changes_come_in_order_to_whom_they_concern(void **state)
+{
+    struct feed *feed = ((struct fixture *)*state)->feed;
+    struct feed_entry entry;
+    assert_int_equal(feed_next(feed, 0, NULL, &entry), FEED_END);
+    add(feed, 1, "one", JOB_RUNNING);
+    add(feed, 2, "two", -1);
+    add(feed, 3, "one", JOB_FAILED);
+    assert_int_equal(feed_newest(feed), 3);
+    for (int i = 1; i <= 3; i++) {
+        assert_int_equal(feed_next(feed, i - 1, NULL, &entry), FEED_NEXT);
+        assert_true(entry.number == i && atoi(entry.id) == i && entry.removed == (i == 2) && !entry.text);
+    }
+    assert_int_equal(feed_next(feed, 1, "one", &entry), FEED_NEXT);
+    assert_int_equal(entry.number, 3);
+    /* The end is told past what is not the client's, so that it is not looked at again. */
+    assert_int_equal(feed_next(feed, 2, "two", &entry), FEED_END);
+    assert_int_equal(entry.number, 3);
+    assert_int_equal(feed_next(feed, 0, "three", &entry), FEED_END);
+    assert_int_equal(feed_next(feed, 4, NULL, &entry), FEED_LOST);
+    assert_int_equal(feed_next(feed, -1, NULL, &entry), FEED_LOST);
+    assert_int_equal(entry.number, 3);
+}
+
+static void of_a_job_only_the_newest_change_is_told(void **state)
+{
+    struct feed *feed = ((struct fixture *)*state)->feed;
+    struct feed_entry entry;
+    add(feed, 1, "one", JOB_QUEUED);
+    add(feed, 2, "one", JOB_QUEUED);
+    add(feed, 1, "one", JOB_RUNNING);
+    add(feed, 1, "one", -1);
+    assert_int_equal(feed_next(feed, 0, NULL, &entry), FEED_NEXT);
+    assert_int_equal(entry.number, 2);
+    assert_int_equal(feed_next(feed, 2, NULL, &entry), FEED_NEXT);
+    assert_true(entry.number == 4 && entry.removed);
+    assert_int_equal(feed_next(feed, 4, NULL, &entry), FEED_END);
+}
+
+static void what_left_the_ring_is_told_as_lost(void **state)
+{
+    struct feed *feed = ((struct fixture *)*state)->feed;
+    struct feed_entry entry;
+    for (int i = 1; i <= FEED_ENTRIES; i++)
+        add(feed, i, "one", JOB_RUNNING);
+    feed_keep(feed, 1, "first");
+    assert_int_equal(feed_next(feed, 0, NULL, &entry), FEED_NEXT);
+    assert_string_equal(entry.text, "first");
+    free(entry.text);
+    add(feed, FEED_ENTRIES + 1, "one", JOB_RUNNING); /* takes the place of the first */
+    assert_int_equal(feed_next(feed, 0, NULL, &entry), FEED_LOST);
+    assert_int_equal(entry.number, FEED_ENTRIES + 1);
+    assert_int_equal(feed_next(feed, 1, NULL, &entry), FEED_NEXT);
+    assert_true(entry.number == 2 && atoi(entry.id) == 2);
+    feed_keep(feed, 1, "late"); /* of a change that is no more: not of the one in its place */
+    assert_int_equal(feed_next(feed, FEED_ENTRIES, NULL, &entry), FEED_NEXT);
+    assert_null(entry.text);
+    feed_keep(feed, FEED_ENTRIES + 1, "new");
+    feed_keep(feed, FEED_ENTRIES + 1, "again");
+    assert_int_equal(feed_next(feed, FEED_ENTRIES, NULL, &entry), FEED_NEXT);
+    assert_string_equal(entry.text, "new");
+    free(entry.text);
+}
+
+static void readers_are_limited_for_each_client_and_in_all(void **state)
+{
+    struct feed *feed = ((struct fixture *)*state)->feed;
+    assert_int_equal(feed_join(feed, "one"), 0);
+    assert_int_equal(feed_join(feed, "one"), 0);
+    assert_int_equal(feed_join(feed, "one"), ERR_QUOTA);
+    assert_int_equal(feed_join(feed, "two"), 0);
+    assert_int_equal(feed_join(feed, "three"), ERR_CONNECTIONS);
+    assert_int_equal(feed_readers(feed), 3);
+    feed_leave(feed, "one");
+    assert_int_equal(feed_join(feed, "three"), 0);
+    feed_leave(feed, "two");
+    feed_leave(feed, "three");
+    feed_leave(feed, "one");
+    assert_int_equal(feed_readers(feed), 0);
+}
+
+static void no_two_feeds_have_one_name(void **state)
+{
+    struct fixture *f = *state;
+    struct feed *other;
+    assert_int_equal(feed_create(&other, f->waiters, 1, 1), 0);
+    assert_int_equal(strlen(feed_name(other)), FEED_NAME - 1);
+    assert_string_not_equal(feed_name(other), feed_name(f->feed));
+    feed_free(other);
+}
+
+#define WITH_FEED(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WITH_FEED(changes_come_in_order_to_whom_they_concern),
+        WITH_FEED(of_a_job_only_the_newest_change_is_told),
+        WITH_FEED(what_left_the_ring_is_told_as_lost),
+        WITH_FEED(readers_are_limited_for_each_client_and_in_all),
+        WITH_FEED(no_two_feeds_have_one_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

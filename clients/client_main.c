@@ -135,7 +135,7 @@ static void help(void)
 
 /* ---- the command line ---- */
 
-/* Take the option at argv[*at]. CLIENT_OK, or CLIENT_USAGE. */
+/* Parse the option at argv[*at]. CLIENT_OK, or CLIENT_USAGE. */
 static int take_option(const struct command_row *command, int argc, char **argv, int *at,
                        struct client_options *options)
 {
@@ -228,7 +228,7 @@ static bool asks_for_text(const char *word, const char *next, const struct comma
     return true;
 }
 
-/* Take the words of the command line. *command NULL: there is none. false: *status is the exit status. */
+/* Parse the command line. *command NULL: there is none. false: the program ends with *status. */
 static bool words_take(int argc, char **argv, const struct command_row **command, struct client_options *options,
                        int *status)
 {
@@ -252,7 +252,7 @@ static bool words_take(int argc, char **argv, const struct command_row **command
                                : client_usage("there is no command \"%s\".", argv[i]);
             return false;
         } else {
-            options->word[options->words++] = argv[i]; /* never ahead of i: argv serves as the list */
+            options->word[options->words++] = argv[i]; /* never beyond i, so argv can hold the list */
         }
     }
     return true;

@@ -12,13 +12,13 @@ static bool takes(const struct command_tables *tables, const struct command_row 
     return command->run && (row->bit & (command->options | tables->everywhere)) != 0;
 }
 
-/* Whether a command's words are parameters, after the file or folder that is first. */
+/* Whether a command's arguments are parameters, after a file or folder. */
 static bool has_parameters(const struct command_row *command)
 {
     return strstr(command->words, "PARAM=VALUE") != NULL;
 }
 
-/* Print words that the value of an option or an argument can be, each after a space; none where any can. */
+/* Print the possible values of an option or an argument, each after a space; nothing if any text is possible. */
 static void values_print(const char *value)
 {
     if (strcmp(value, "FORM") == 0)
@@ -42,7 +42,7 @@ static void completion_parameters_print(void)
             printf(" %s=", param->name);
 }
 
-/* A case for each parameter that takes words, within `case NAME in`; `print` is how the shell is given them. */
+/* A case for each parameter with a list of values, within `case NAME in`; `print` passes the list to the shell. */
 static void choices_print(const char *before, const char *after)
 {
     for (const struct kind *const *of = kinds, *kind; (kind = *of); of++)
@@ -139,7 +139,7 @@ static void bash_print(const struct command_tables *tables)
 
 /* ---- zsh ---- */
 
-/* Text within single quotes; what _arguments and _describe take for ends of it is escaped. */
+/* Text within single quotes; characters that _arguments and _describe interpret are escaped. */
 static void zsh_quote(const char *text)
 {
     for (; *text; text++)

@@ -78,7 +78,7 @@ int client_wrong_format(const char *wrong)
     return CLIENT_USAGE;
 }
 
-/* What the reconstruction had doubts about, beside the image that it made. */
+/* Warnings of the reconstruction. */
 static void warnings_tell(const json_t *warnings, const char *image)
 {
     const json_t *warning;

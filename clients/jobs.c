@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A job is asked about after this time, then after longer and longer. */
+/* Pause before the first poll; each pause is longer than the one before it. */
 #define FIRST_PAUSE_SECONDS 0.02
 #define LAST_PAUSE_SECONDS  0.5
 
@@ -67,7 +67,7 @@ static int follow(struct server *server, const char *id, json_t **out)
     return rc;
 }
 
-/* Say how a finished job ended. CLIENT_OK for one that succeeded. */
+/* Report how a finished job ended. CLIENT_OK if it succeeded. */
 static int tell_end(const json_t *job)
 {
     const char *id = client_text(job, "id"), *state = client_text(job, "state");
@@ -82,7 +82,7 @@ static int tell_end(const json_t *job)
     return CLIENT_FAILED;
 }
 
-/* Fetch, and say where the image is. */
+/* Download the result, and print its path. */
 static int fetch_and_tell(struct server *server, const struct client_options *options, const char *id,
                           const char *format)
 {
@@ -99,7 +99,7 @@ static int fetch_and_tell(struct server *server, const struct client_options *op
     return CLIENT_OK;
 }
 
-/* What follows once there is a job: its id, or its end, or its image. `job` is taken. */
+/* What the command does once there is a job: print its id, wait for its end, or download its result. `job` is taken. */
 static int go_on(struct server *server, const struct client_options *options, const char *format, json_t *job)
 {
     char *id = strdup(client_text(job, "id"));
@@ -125,8 +125,8 @@ static int go_on(struct server *server, const struct client_options *options, co
     return status;
 }
 
-/* That --out, where it is given, names a form and can be written, before a server works for it. CLIENT_OK, or the exit
- * status. */
+/* Check that --out, if given, has a known ending and can be written, before the server works for it. CLIENT_OK, or the
+ * exit status. */
 static int out_read(const struct client_options *options, const char **format)
 {
     const char *wrong;

@@ -1,4 +1,4 @@
-/* How mrirecon speaks: answers on stdout, everything else on stderr. */
+/* Output of mrirecon: answers on stdout, everything else on stderr. */
 #include "clients/client.h"
 
 #include <stdarg.h>
@@ -8,7 +8,7 @@
 int client_failed(void)
 {
     const struct err *failure = err_last();
-    /* Ours, and not the server's "canceled": that is found in a job document, never here. */
+    /* Our own cancellation (Ctrl-C), not the server's "canceled", which is only found in job documents. */
     if (failure->code == ERR_CANCELED) {
         fprintf(stderr, "mrirecon: interrupted\n");
         return CLIENT_INTERRUPTED;

@@ -8,7 +8,7 @@
 
 /* ---- show ---- */
 
-/* What is shown: names, and texts beside them. Without memory rows are left out, and `failed` says so. */
+/* Rows to print: names, and texts beside them. If there is no memory, rows are left out, and `failed` is set. */
 struct sheet {
     struct table table;
     int failed;
@@ -21,7 +21,7 @@ static void sheet_add(struct sheet *sheet, const char *name, const char *text)
         sheet->failed = table_add(&sheet->table, cells);
 }
 
-/* Print it, and give it back. */
+/* Print it, and free it. */
 static int sheet_end(struct sheet *sheet)
 {
     table_print(&sheet->table, stdout);
@@ -36,10 +36,10 @@ static char *value_text(const json_t *value)
                                  : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
 }
 
-/* {name: value, ...}, a row each, the values below each other. */
+/* {name: value, ...}, a row each, the values in a column. */
 static void show_members(struct sheet *sheet, const char *name, json_t *object)
 {
-    const char *key, *shown = name; /* beside the first */
+    const char *key, *shown = name; /* in the first row */
     const json_t *value;
     int width = 0;
     json_object_foreach (object, key, value)
@@ -224,7 +224,7 @@ static int64_t member_number(const json_t *object, const char *member)
     return json_integer_value(json_object_get(object, member));
 }
 
-/* What is not well, and why. */
+/* Failed checks, with the reasons. */
 static void status_checks(struct sheet *sheet, json_t *checks)
 {
     const char *name;

@@ -69,7 +69,7 @@ void simulate_options_help(void)
     puts("\n  mrirecon simulate --trajectory golden --matrix 256 --coils 12 --noise 0.01 --out scan.h5");
 }
 
-/* ---- words to numbers ---- */
+/* ---- parsing ---- */
 
 /* Which of `names` is `text`; -1 after err_set: none. */
 static int choice(enum option option, const char *text, const char *const *names)
@@ -154,7 +154,7 @@ static int collect(int argc, char **argv, const char *values[OPTIONS], bool *hel
     return 0;
 }
 
-/* ---- meaning ---- */
+/* ---- checks and units ---- */
 
 static int read_matrix(struct simulate_options *out, const char *text)
 {

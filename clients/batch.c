@@ -29,7 +29,8 @@ enum {
 struct batch {
     struct server *server;
     const struct client_options *options;
-    const char *folder, *out, *format;
+    const char *folder, *out;
+    struct client_result result;
     char *path; /* of a submission */
     struct scan_entry *scan;
     int count;
@@ -167,8 +168,8 @@ static double seconds_between(const json_t *job, const char *from, const char *t
 /* The job has succeeded: download its result. */
 static int save(struct batch *batch, struct scan_entry *scan)
 {
-    char *image = folder_image_path(batch->out, scan, batch->format);
-    int rc = image ? job_fetch(batch->server, scan->id, batch->format, image) : ERR_NO_MEMORY;
+    char *image = folder_image_path(batch->out, scan, batch->result.ending);
+    int rc = image ? job_fetch(batch->server, scan->id, &batch->result, image) : ERR_NO_MEMORY;
     free(image);
     if (!rc)
         return ended(batch, scan, SCAN_SUCCEEDED, "", "");
@@ -242,7 +243,7 @@ static int take_up(struct batch *batch)
 {
     for (int i = 0; i < batch->count; i++) {
         struct scan_entry *scan = &batch->scan[i];
-        char *image = folder_image_path(batch->out, scan, batch->format);
+        char *image = folder_image_path(batch->out, scan, batch->result.ending);
         if (!image)
             return ERR_NO_MEMORY;
         if (scan->whole_name) {
@@ -368,14 +369,13 @@ int client_batch(struct server *server, const struct client_options *options)
 {
     struct batch batch = {
         .server = server, .options = options, .folder = options->word[0], .out = options->out, .path = NULL};
-    const char *wrong;
     struct client_options form = *options;
     form.out = NULL; /* a folder, whose name says nothing of the format */
-    if (!client_format(&form, &batch.format, &wrong))
-        return client_wrong_format(wrong);
     if (!form.priority)
         form.priority = "batch";
-    int status = submission_path(server, &form, NULL, &batch.path);
+    int status = result_of_submission(&form, &batch.result);
+    if (!status)
+        status = submission_path(server, &form, NULL, &batch.path);
     if (status)
         return status;
     int rc = batch_run(&batch);

@@ -118,11 +118,11 @@ char *folder_path(const char *folder, const char *name)
     return NULL;
 }
 
-char *folder_image_path(const char *folder, const struct scan_entry *scan, const char *format)
+char *folder_image_path(const char *folder, const struct scan_entry *scan, const char *ending)
 {
     char *path = NULL;
     int stem = (int)(scan->whole_name ? (long)strlen(scan->name) : strrchr(scan->name, '.') - scan->name);
-    if (asprintf(&path, "%s/%.*s.%s", folder, stem, scan->name, format) >= 0)
+    if (asprintf(&path, "%s/%.*s.%s", folder, stem, scan->name, ending) >= 0)
         return path;
     err_no_memory("a path");
     return NULL;

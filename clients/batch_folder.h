@@ -12,9 +12,9 @@ void folder_free(struct scan_entry *entry, int count);
 /* FOLDER/NAME; the caller frees it. NULL (failure set): no memory. */
 char *folder_path(const char *folder, const char *name);
 
-/* FOLDER/NAME.FORMAT: the scan's name with its ending replaced; if another scan of the folder differs only in the
- * ending, the format is appended to the whole name instead, so that each scan has a file of its own. The caller frees
+/* FOLDER/NAME.ENDING: the scan's name with its ending replaced; if another scan of the folder differs only in the
+ * ending, `ending` is appended to the whole name instead, so that each scan has a file of its own. The caller frees
  * it. NULL (failure set): no memory. */
-char *folder_image_path(const char *folder, const struct scan_entry *scan, const char *format);
+char *folder_image_path(const char *folder, const struct scan_entry *scan, const char *ending);
 
 #endif

@@ -1,9 +1,11 @@
 /* Output of mrirecon: answers on stdout, everything else on stderr. */
 #include "clients/client.h"
+#include "recon/recon.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 int client_failed(void)
 {
@@ -46,4 +48,15 @@ void client_print_text(FILE *file, const char *text)
 {
     for (; *text; text++)
         fputc((unsigned char)*text < 0x20 || *text == 0x7f ? ' ' : *text, file);
+}
+
+void client_print_wrapped(const char *text, int indent)
+{
+    size_t length;
+    for (; *text; text += length + strspn(text + length, " ")) {
+        length = text_line(text, (size_t)(HELP_COLUMNS - indent));
+        printf("%.*s\n", (int)length, text);
+        if (text[length])
+            printf("%*s", indent, "");
+    }
 }

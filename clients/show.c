@@ -158,34 +158,53 @@ int client_show(struct server *server, const struct client_options *options)
 
 /* ---- kinds ---- */
 
-static void show_parameter(const json_t *param)
+/* What a parameter can be, and its default. */
+static void values_print(FILE *out, const json_t *param)
 {
     const json_t *choices = json_object_get(param, "choices"), *choice;
     const json_t *min = json_object_get(param, "min"), *max = json_object_get(param, "max");
     size_t i;
-    printf("  %s = ", client_text(param, "name"));
-    if (json_array_size(choices) > 0) {
-        json_array_foreach (choices, i, choice) {
-            printf("%s%s", i ? " | " : "", json_string_value(choice));
-        }
-        if (min && max)
-            printf(" | ");
+    fprintf(out, "%s = ", client_text(param, "name"));
+    json_array_foreach (choices, i, choice) {
+        fprintf(out, "%s%s", i ? " | " : "", json_string_value(choice));
     }
-    if (min && max) {
-        printf("%s %.10g .. %.10g", client_text(param, "type"), json_number_value(min), json_number_value(max));
-    } else if (json_array_size(choices) == 0) {
-        printf("%s", client_text(param, "type"));
-    }
+    if (min && max)
+        fprintf(out, "%s%s %.10g .. %.10g", json_array_size(choices) > 0 ? " | " : "", client_text(param, "type"),
+                json_number_value(min), json_number_value(max));
+    else if (json_array_size(choices) == 0)
+        fprintf(out, "%s", client_text(param, "type"));
     char *fallback = NULL;
     const json_t *value = json_object_get(param, "default");
     if (json_is_string(value))
         fallback = strdup(json_string_value(value));
     else if (value)
         fallback = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
-    printf("  (default %s)\n      ", fallback && *fallback ? fallback : "none");
+    fprintf(out, "  (default %s)", fallback && *fallback ? fallback : "none");
     free(fallback);
-    client_print_text(stdout, client_text(param, "help"));
-    putchar('\n');
+}
+
+/* Text of the server's, in lines. `text` (NULL: no memory) is freed. */
+static void lines_print(char *text, int indent)
+{
+    if (text)
+        err_clean(text);
+    client_print_wrapped(text ? text : "", indent);
+    free(text);
+}
+
+static void show_parameter(const json_t *param)
+{
+    char *text = NULL;
+    size_t length;
+    FILE *out = open_memstream(&text, &length);
+    if (out) {
+        values_print(out, param);
+        fclose(out);
+    }
+    printf("  ");
+    lines_print(text, 6);
+    printf("      ");
+    lines_print(strdup(client_text(param, "help")), 6);
 }
 
 int client_kinds(struct server *server, const struct client_options *options)

@@ -17,9 +17,8 @@
     X(READOUTS, "readouts", "N", "0", "number of spokes, arms, cones (per partition in a stack); 0: fully sampled") \
     X(SAMPLES, "samples", "N", "0", "samples per readout; 0: fully sampled")                                        \
     X(PHANTOM, "phantom", "NAME", "shepp-logan",                                                                    \
-      "shepp-logan, asymmetric, or random: meaningless numbers, generated fast")                                    \
-    X(NOISE, "noise", "SD", "0",                                                                                    \
-      "standard deviation of the noise in the image of a Cartesian scan; its brightest part is 1")                  \
+      "shepp-logan, asymmetric, or random (meaningless, but fast to generate)")                                     \
+    X(NOISE, "noise", "SD", "0", "noise in the image of a Cartesian scan whose brightest part is 1, std. dev.")     \
     X(CORRELATION, "noise-correlation", "R", "0",                                                                   \
       "fraction of the neighbouring coil's noise that a coil picks up, 0 to 0.7")                                   \
     X(NOISE_SCAN, "noise-scan", "", "", "add a noise acquisition, flagged as such")                                 \

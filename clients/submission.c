@@ -31,13 +31,13 @@ static bool path_begin(struct server *server, FILE *text, const struct client_op
 }
 
 /* Refuse what the server would refuse, before a scan is opened. Kinds and parameters that this program does not know
- * are left to the server, which may be newer. For a resubmission (`again`), the parameters that are not given, and the
- * rules between parameters, are the server's as well. */
+ * are left to the server, which may be newer; so are all of a resubmission (`again`), whose kind only the server knows.
+ */
 static int parameters_check(const struct client_options *options, bool again)
 {
     const struct kind *kind = kind_find(options->kind ? options->kind : "recon");
     struct param_values values;
-    if (!kind)
+    if (!kind || again)
         return 0;
     param_values_init(kind, &values);
     for (int i = 1; i < options->words; i++) {
@@ -47,7 +47,7 @@ static int parameters_check(const struct client_options *options, bool again)
         if (param_values_set(kind, &values, name, equals + 1) == ERR_BAD_PARAMETER)
             return ERR_BAD_PARAMETER;
     }
-    return again ? 0 : kind->check(&values);
+    return kind->check(&values);
 }
 
 int submission_path(struct server *server, const struct client_options *options, const char *again, char **path)

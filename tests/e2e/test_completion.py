@@ -33,7 +33,7 @@ def in_bash():
                                 (["submit", "--format", "nii"], ["nii.gz"]), (["submit", "--result", "m"], ["maps"]), (["submit", "--priority", ""], ["urgent", "normal", "batch"]),
                                 (["submit", "sc"], ["scan.h5", "scans"]), (["batch", "sc"], ["scans"]), (["submit", "scan.h5", "to"], ["tolerance="]),
                                 (["submit", "scan.h5", "dcf", "=", "pi"], ["pipe"]), (["submit", "scan.h5", "dcf", "="], ["auto", "given", "none", "analytic", "pipe", "voronoi"]),
-                                (["submit", "--out", "oth"], ["other.txt"]), (["--token-file", "x", "li"], ["list"]), (["kinds", ""], ["recon"]),
+                                (["submit", "--out", "oth"], ["other.txt"]), (["--token-file", "x", "li"], ["list"]), (["kinds", "re"], ["recon"]),
                                 (["simulate", "--traj"], ["--trajectory"]), (["completion", "z"], ["zsh"]), (["list", "--out"], [])):
             same(bash(*words, folder=folder), expected, f"what is offered after {words}")
         assert {"submit", "batch", "wait", "list", "completion"} <= set(bash("--server", "http://x", "")), "commands after an option"

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Pause before the first poll; each pause is longer than the one before it. */
+/* A job is asked about after this time, then after longer and longer. */
 #define FIRST_PAUSE_SECONDS 0.02
 #define LAST_PAUSE_SECONDS  0.5
 
@@ -61,13 +61,13 @@ static int follow(struct server *server, const char *id, json_t **out)
     progress_end(&progress);
     if (rc == ERR_CANCELED || out_of_reach)
         fprintf(stderr,
-                "mrirecon: job %s continues%s. `mrirecon wait %s` waits for it, `mrirecon fetch %s` gets its result, "
+                "mrirecon: job %s continues%s. `mrirecon wait %s` waits for it, `mrirecon fetch %s` gets its image, "
                 "`mrirecon cancel %s` stops it.\n",
                 id, out_of_reach ? " when its server is back" : "", id, id, id);
     return rc;
 }
 
-/* Report how a finished job ended. CLIENT_OK if it succeeded. */
+/* Say how a finished job ended. CLIENT_OK for one that succeeded. */
 static int tell_end(const json_t *job)
 {
     const char *id = client_text(job, "id"), *state = client_text(job, "state");
@@ -82,26 +82,25 @@ static int tell_end(const json_t *job)
     return CLIENT_FAILED;
 }
 
-/* Download the result, and print its path. */
+/* Fetch, and say where the image is. */
 static int fetch_and_tell(struct server *server, const struct client_options *options, const char *id,
-                          const struct client_result *result)
+                          const char *format)
 {
     char name[128];
     const char *out = options->out;
     if (!out) {
-        snprintf(name, sizeof name, "%s.%s", id, result->ending);
+        snprintf(name, sizeof name, "%s.%s", id, format);
         out = name;
     }
-    if (job_fetch(server, id, result, out))
+    if (job_fetch(server, id, format, out))
         return client_failed();
     if (strcmp(out, "-") != 0)
         puts(out);
     return CLIENT_OK;
 }
 
-/* What the command does once there is a job: print its id, wait for its end, or download its result. `job` is taken. */
-static int go_on(struct server *server, const struct client_options *options, const struct client_result *result,
-                 json_t *job)
+/* What follows once there is a job: its id, or its end, or its image. `job` is taken. */
+static int go_on(struct server *server, const struct client_options *options, const char *format, json_t *job)
 {
     char *id = strdup(client_text(job, "id"));
     json_decref(job);
@@ -117,7 +116,7 @@ static int go_on(struct server *server, const struct client_options *options, co
         fprintf(stderr, "job %s\n", id);
         status = follow(server, id, &job) ? client_failed() : tell_end(job);
         if (status == CLIENT_OK && options->out)
-            status = fetch_and_tell(server, options, id, result);
+            status = fetch_and_tell(server, options, id, format);
         else if (status == CLIENT_OK)
             puts(id);
     }
@@ -126,21 +125,25 @@ static int go_on(struct server *server, const struct client_options *options, co
     return status;
 }
 
-/* Check that --out, if given, can be written, before the server works for it. CLIENT_OK, or the exit status. */
-static int out_check(const struct client_options *options)
+/* That --out, where it is given, names a form and can be written, before a server works for it. CLIENT_OK, or the exit
+ * status. */
+static int out_read(const struct client_options *options, const char **format)
 {
+    const char *wrong;
+    *format = NULL;
+    if (options->out && !client_format(options, format, &wrong))
+        return client_wrong_format(wrong);
     return options->out && save_check(options->out) ? client_failed() : CLIENT_OK;
 }
 
 int client_submit(struct server *server, const struct client_options *options)
 {
-    struct client_result result;
+    const char *format;
+    int status = out_read(options, &format);
+    if (status)
+        return status;
     char *path = NULL;
-    int status = options->out ? result_of_submission(options, &result) : CLIENT_OK;
-    if (!status)
-        status = out_check(options);
-    if (!status)
-        status = submission_path(server, options, NULL, &path);
+    status = submission_path(server, options, NULL, &path);
     if (status)
         return status;
     json_t *job = NULL;
@@ -148,28 +151,27 @@ int client_submit(struct server *server, const struct client_options *options)
     free(path);
     if (rc == ERR_CANCELED)
         fprintf(stderr, "mrirecon: the upload was interrupted; there is no job.\n");
-    return rc ? client_failed() : go_on(server, options, &result, job);
+    return rc ? client_failed() : go_on(server, options, format, job);
 }
 
 int client_resubmit(struct server *server, const struct client_options *options)
 {
-    struct client_result result;
+    const char *format;
     if (jobs_named(options))
         return client_rerun(server, options);
     if (options->words < 1 || strchr(options->word[0], '='))
         return client_usage("resubmit needs the ID of a job, or --state (failed, canceled or succeeded) for many.");
+    int status = out_read(options, &format);
+    if (status)
+        return status;
     char *path = NULL;
-    int status = options->out ? result_of_job(server, options, options->word[0], &result) : CLIENT_OK;
-    if (!status)
-        status = out_check(options);
-    if (!status)
-        status = submission_path(server, options, options->word[0], &path);
+    status = submission_path(server, options, options->word[0], &path);
     if (status)
         return status;
     json_t *job = NULL;
     int rc = server_call(server, "POST", path, &job);
     free(path);
-    return rc ? client_failed() : go_on(server, options, &result, job);
+    return rc ? client_failed() : go_on(server, options, format, job);
 }
 
 int client_purge(struct server *server, const struct client_options *options)
@@ -195,27 +197,26 @@ int client_purge(struct server *server, const struct client_options *options)
 
 int client_wait(struct server *server, const struct client_options *options)
 {
-    struct client_result result;
+    const char *format;
     json_t *job = NULL;
-    int status = options->out ? result_of_job(server, options, options->word[0], &result) : CLIENT_OK;
-    if (!status)
-        status = out_check(options);
+    int status = out_read(options, &format);
     if (status)
         return status;
     if (follow(server, options->word[0], &job))
         return client_failed();
     status = tell_end(job);
     if (status == CLIENT_OK && options->out)
-        status = fetch_and_tell(server, options, options->word[0], &result);
+        status = fetch_and_tell(server, options, options->word[0], format);
     json_decref(job);
     return status;
 }
 
 int client_fetch(struct server *server, const struct client_options *options)
 {
-    struct client_result result;
-    int status = result_of_job(server, options, options->word[0], &result);
-    return status ? status : fetch_and_tell(server, options, options->word[0], &result);
+    const char *format, *wrong;
+    if (!client_format(options, &format, &wrong))
+        return client_wrong_format(wrong);
+    return fetch_and_tell(server, options, options->word[0], format);
 }
 
 int client_cancel(struct server *server, const struct client_options *options)

@@ -1,16 +1,14 @@
-/* Output of mrirecon: answers on stdout, everything else on stderr. */
+/* How mrirecon speaks: answers on stdout, everything else on stderr. */
 #include "clients/client.h"
-#include "recon/recon.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 int client_failed(void)
 {
     const struct err *failure = err_last();
-    /* Our own cancellation (Ctrl-C), not the server's "canceled", which is only found in job documents. */
+    /* Ours, and not the server's "canceled": that is found in a job document, never here. */
     if (failure->code == ERR_CANCELED) {
         fprintf(stderr, "mrirecon: interrupted\n");
         return CLIENT_INTERRUPTED;
@@ -48,15 +46,4 @@ void client_print_text(FILE *file, const char *text)
 {
     for (; *text; text++)
         fputc((unsigned char)*text < 0x20 || *text == 0x7f ? ' ' : *text, file);
-}
-
-void client_print_wrapped(const char *text, int indent)
-{
-    size_t length;
-    for (; *text; text += length + strspn(text + length, " ")) {
-        length = text_line(text, (size_t)(HELP_COLUMNS - indent));
-        printf("%.*s\n", (int)length, text);
-        if (text[length])
-            printf("%*s", indent, "");
-    }
 }

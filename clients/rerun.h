@@ -1,4 +1,4 @@
-/* rerun.h: resubmission of many jobs. */
+/* rerun.h: many jobs run again. */
 #ifndef MRIRECON_RERUN_H
 #define MRIRECON_RERUN_H
 

@@ -3,6 +3,7 @@
 
 #include "recon/codec/codec.h"
 #include "recon/image/image.h"
+#include "recon/mesh/mesh.h"
 #include "recon/particle/particles_build.h"
 #include "recon/scan/scan_build.h"
 #include "recon/volume/volume.h"
@@ -51,6 +52,7 @@ static int image_convert(int in, int format, int out)
 const struct codec_converter codec_converters[] = {
     {&image_form, image_convert},
     {&volume_form, volume_convert},
+    {&mesh_form, mesh_convert},
     {.form = NULL},
 };
 

@@ -1,7 +1,7 @@
 /* How the kinds of job are run: one row each. Links their engines: only programs that run jobs take this. */
 #include "recon/kind_run.h"
 
-#include "recon/cutcp/cutcp_kind.h"
+#include "recon/blob/blob_kind.h"
 #include "recon/mri/recon_kind.h"
 
-const struct kind_run *const kind_runs[] = {&recon_kind_run, &cutcp_kind_run, NULL};
+const struct kind_run *const kind_runs[] = {&recon_kind_run, &blob_kind_run, NULL};

@@ -1,5 +1,5 @@
 /* The kinds of job: one row each. */
-#include "recon/cutcp/cutcp_kind.h"
+#include "recon/blob/blob_kind.h"
 #include "recon/mri/recon_kind.h"
 
-const struct kind *const kinds[] = {&recon_kind, &cutcp_kind, NULL};
+const struct kind *const kinds[] = {&recon_kind, &blob_kind, NULL};

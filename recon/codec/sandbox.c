@@ -176,13 +176,16 @@ static int landlock_enter_codec(void)
 
 /* Calls that work on memory and on descriptors that are already open. */
 static const int allowed[] = {
-    SCMP_SYS(read),         SCMP_SYS(pread64),     SCMP_SYS(write),         SCMP_SYS(writev),
-    SCMP_SYS(pwrite64),     SCMP_SYS(pwritev),     SCMP_SYS(lseek),         SCMP_SYS(fstat),
-    SCMP_SYS(close),        SCMP_SYS(munmap),      SCMP_SYS(mremap),        SCMP_SYS(madvise),
-    SCMP_SYS(brk),          SCMP_SYS(futex),       SCMP_SYS(exit),          SCMP_SYS(exit_group),
-    SCMP_SYS(rt_sigreturn), SCMP_SYS(getrandom),   SCMP_SYS(clock_gettime), SCMP_SYS(gettimeofday),
-    SCMP_SYS(getpid),       SCMP_SYS(gettid),      SCMP_SYS(getcwd),        SCMP_SYS(rt_sigprocmask),
-    SCMP_SYS(rt_sigaction), SCMP_SYS(sigaltstack), SCMP_SYS(sched_yield),
+    SCMP_SYS(read),          SCMP_SYS(pread64),      SCMP_SYS(write),
+    SCMP_SYS(writev),        SCMP_SYS(pwrite64),     SCMP_SYS(pwritev),
+    SCMP_SYS(lseek),         SCMP_SYS(fstat),        SCMP_SYS(close),
+    SCMP_SYS(munmap),        SCMP_SYS(mremap),       SCMP_SYS(madvise),
+    SCMP_SYS(brk),           SCMP_SYS(futex),        SCMP_SYS(exit),
+    SCMP_SYS(exit_group),    SCMP_SYS(rt_sigreturn), SCMP_SYS(getrandom),
+    SCMP_SYS(clock_gettime), SCMP_SYS(gettimeofday), SCMP_SYS(getpid),
+    SCMP_SYS(gettid),        SCMP_SYS(getcwd),       SCMP_SYS(rt_sigprocmask),
+    SCMP_SYS(rt_sigaction),  SCMP_SYS(sigaltstack),  SCMP_SYS(sched_yield),
+    SCMP_SYS(sysinfo), /* qsort() of a large array asks how much memory there is */
 };
 /* libhdf5 and libxml2 try these and go on when refused. */
 static const int refused[] = {

@@ -78,4 +78,9 @@ int mesh_write(const struct mesh *mesh, enum mesh_format format, int fd);
  * with ERR_IO, ERR_MALFORMED_FILE, ERR_NO_MEMORY. */
 int mesh_read_ply(struct mesh **out, int fd);
 
+/* As job_result.write() and .free(), of a struct mesh; as codec_converter.convert(). */
+int mesh_result_write(const void *mesh, int format, int fd);
+void mesh_result_free(void *mesh);
+int mesh_convert(int in, int format, int out);
+
 #endif

@@ -2,6 +2,7 @@
 #ifndef MRIRECON_MESH_LEAF_H
 #define MRIRECON_MESH_LEAF_H
 
+#include "recon/image/picture.h"
 #include "recon/mesh/mesh.h"
 
 /* ---- cells ----
@@ -38,15 +39,10 @@ int mesh_sink_end(struct mesh_sink *sink);
 /* The triangle's normal, twice its area long. */
 void mesh_cross(const struct mesh *mesh, size_t triangle, double normal[3]);
 
-/* A picture of rows of 3 bytes a pixel, from the top. */
-struct mesh_picture {
-    size_t width, height;
-    uint8_t *rgb;
-};
 enum { MESH_PICTURE = 1024 }; /* pixels of its longer side, at most */
 
-/* The mesh as seen from in front and above, orthographic, filling a picture. Fails with ERR_NO_MEMORY. */
-int mesh_render(struct mesh_picture *out, const struct mesh *mesh);
+/* The mesh as seen from in front and above, orthographic, filling a picture in colour. Fails with ERR_NO_MEMORY. */
+int mesh_render(struct picture *out, const struct mesh *mesh);
 
 int mesh_write_ply(const struct mesh *mesh, int fd);
 int mesh_write_obj(const struct mesh *mesh, int fd);

@@ -66,10 +66,10 @@ static double dot(const double a[3], const double b[3])
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
 }
 
-/* `normal`: in the view; `near`: 0 at the far end, 1 at the near one. */
-static void shade(const double normal[3], double near, uint8_t rgb[3])
+/* `normal`: in the view; `inside`: of what is seen from there; `near`: 0 at the far end, 1 at the near one. */
+static void shade(const double normal[3], bool inside, double near, uint8_t rgb[3])
 {
-    const double length = sqrt(dot(normal, normal)), sign = normal[2] < 0 ? -1 : 1, by = length > 0 ? sign / length : 0;
+    const double length = sqrt(dot(normal, normal)), sign = inside ? -1 : 1, by = length > 0 ? sign / length : 0;
     const double n[3] = {normal[0] * by, normal[1] * by, normal[2] * by};
     const double key = fmax(0, dot(n, key_light)), fill = fmax(0, dot(n, fill_light));
     /* Halfway between the light and the viewer, for the highlight: its cosine to the power of 32. */
@@ -79,7 +79,7 @@ static void shade(const double normal[3], double near, uint8_t rgb[3])
         shine *= shine;
     const double light = 0.30 + 0.62 * key + 0.18 * fill, pale = 0.30 * (1 - near);
     for (int d = 0; d < 3; d++) {
-        const double value = fmin(1, light * colour[sign < 0][d] + 0.25 * shine);
+        const double value = fmin(1, light * colour[inside][d] + 0.25 * shine);
         rgb[d] = (uint8_t)lrint(255 * (value + pale * (0.96 - value)));
     }
 }
@@ -97,6 +97,7 @@ static size_t pixel_first(double from, size_t most)
     return first < 0 ? 0 : first > (double)most ? most : (size_t)first;
 }
 
+/* Seen from outside, corners are anticlockwise; rows of the picture go down, so that their area is negative. */
 static void triangle_draw(struct view *v, size_t number)
 {
     double at[3][3], normal[3][3];
@@ -131,7 +132,7 @@ static void triangle_draw(struct view *v, size_t number)
             if ((float)depth <= *there)
                 continue;
             *there = (float)depth;
-            shade(mixed, range > 0 ? (depth - v->low[2]) / range : 1, &v->rgb[(y * v->width + x) * 3]);
+            shade(mixed, twice > 0, range > 0 ? (depth - v->low[2]) / range : 1, &v->rgb[(y * v->width + x) * 3]);
         }
 }
 
@@ -146,7 +147,7 @@ static bool at_outline(const struct view *v, size_t x, size_t y)
 }
 
 /* The mean of the fine pixels, white where nothing is. Margins leave every pixel that is drawn its neighbours. */
-static void picture_fill(struct mesh_picture *picture, const struct view *v)
+static void picture_fill(struct picture *picture, const struct view *v)
 {
     for (size_t y = 0; y < picture->height; y++)
         for (size_t x = 0; x < picture->width; x++) {
@@ -158,20 +159,20 @@ static void picture_fill(struct mesh_picture *picture, const struct view *v)
                     sum[d] += empty ? 255 : v->rgb[(fy * v->width + fx) * 3 + (size_t)d] / (line ? 3 : 1);
             }
             for (int d = 0; d < 3; d++)
-                picture->rgb[(y * picture->width + x) * 3 + (size_t)d] = (uint8_t)(sum[d] / (FINE * FINE));
+                picture->pixels[(y * picture->width + x) * 3 + (size_t)d] = (uint8_t)(sum[d] / (FINE * FINE));
         }
 }
 
-int mesh_render(struct mesh_picture *out, const struct mesh *mesh)
+int mesh_render(struct picture *out, const struct mesh *mesh)
 {
     struct view v = {.mesh = mesh};
     view_fit(&v);
     const size_t pixels = v.width * v.height;
-    struct mesh_picture picture = {v.width / FINE, v.height / FINE, malloc(3 * pixels / (FINE * FINE))};
+    struct picture picture = {v.width / FINE, v.height / FINE, 3, malloc(3 * pixels / (FINE * FINE))};
     v.depth = malloc(pixels * sizeof *v.depth);
     v.rgb = malloc(3 * pixels);
-    if (!picture.rgb || !v.depth || !v.rgb) {
-        free(picture.rgb);
+    if (!picture.pixels || !v.depth || !v.rgb) {
+        free(picture.pixels);
         free(v.depth);
         free(v.rgb);
         return err_no_memory("the picture of a mesh");

@@ -26,3 +26,23 @@ int mesh_write(const struct mesh *mesh, enum mesh_format format, int fd)
                                                                             [MESH_PNG] = mesh_write_png};
     return write_as[format](mesh, fd);
 }
+
+int mesh_result_write(const void *mesh, int format, int fd)
+{
+    return mesh_write(mesh, (enum mesh_format)format, fd);
+}
+
+void mesh_result_free(void *mesh)
+{
+    mesh_free(mesh);
+}
+
+int mesh_convert(int in, int format, int out)
+{
+    struct mesh *mesh = NULL;
+    int rc = mesh_read_ply(&mesh, in);
+    if (rc == 0)
+        rc = mesh_write(mesh, (enum mesh_format)format, out);
+    mesh_free(mesh);
+    return rc;
+}

@@ -1,0 +1,53 @@
+/* blob.h: what the files of recon/blob/ share: places in the kind's tables, and its law.
+ *
+ * Blinn's density of points with a radius R each (J. F. Blinn, A generalization of algebraic surface drawing,
+ * doi:10.1145/357306.357310):
+ *
+ *   D(r) = sum_i exp(B (|r - r_i|^2 / R_i^2 - 1)),   B < 0
+ *
+ * A point alone has D = 1 at its radius. A term is left out beyond r_max = R sqrt(1 + ln eps / B), where it is eps:
+ * outside the sphere of that radius, or outside the cube around it. */
+#ifndef MRIRECON_BLOB_H
+#define MRIRECON_BLOB_H
+
+#include "gridding/range/law.h"
+#include "recon/blob/blob_kind.h"
+
+#include <math.h>
+
+enum blob_param {
+    BLOB_RESULTS_WANTED,
+    BLOB_BLOBBINESS,
+    BLOB_ISOVALUE,
+    BLOB_SPACING,
+    BLOB_PADDING,
+    BLOB_RADIUS,
+    BLOB_FRAMES,
+    BLOB_EPS,
+    BLOB_TRUNCATION
+};
+enum { BLOB_PADDING_AUTO = -1 }; /* what its word stands for */
+enum blob_frames { BLOB_FRAMES_EACH, BLOB_FRAMES_MEAN, BLOB_FRAMES_FIRST };
+enum blob_truncation { BLOB_CUBE, BLOB_SPHERE };
+enum blob_step { BLOB_STEP_READ, BLOB_STEP_DENSITY, BLOB_STEP_SURFACE, BLOB_STEP_WRITE };
+enum blob_result { BLOB_VOLUME, BLOB_MESH };
+
+/* A law and what it is multiplied by: law(r / R) value is a point's term. */
+struct blob_law {
+    double blobbiness, eps;
+    enum blob_truncation truncation;
+    struct range_law law; /* 1 at the point; its reach is r_max / R */
+    float value;          /* exp(-B) */
+};
+
+/* r_max / R */
+static inline double blob_reach(double blobbiness, double eps)
+{
+    return sqrt(1 + log(eps) / blobbiness);
+}
+
+/* Set law->law and law->value from the others. Fails with ERR_BAD_PARAMETER: no polynomial of the engine is as steep.
+ */
+int blob_law_make(struct blob_law *law);
+
+#endif

@@ -1,0 +1,25 @@
+#include "recon/blob/blob.h"
+
+/* Of the law's value at the point, exp(-B) in the density: a few units of float32, in which it is evaluated. The limits
+ * of the parameters are such that the steepest law, of B = -8 and eps = 1e-6, keeps it (with a polynomial of degree
+ * 17). */
+static const double law_error = 1e-6;
+
+/* exp(B r^2 / R^2) at t = 1 - (r / r_max)^2; of the cube, along each axis. */
+static double term(const void *of, double t)
+{
+    const struct blob_law *law = of;
+    const double reach = blob_reach(law->blobbiness, law->eps);
+    return exp(law->blobbiness * reach * reach * (1 - t));
+}
+
+int blob_law_make(struct blob_law *law)
+{
+    const struct range_law_params params = {
+        .form = law->truncation == BLOB_CUBE ? RANGE_SEPARABLE : RANGE_RADIAL,
+        .reach = blob_reach(law->blobbiness, law->eps),
+        .error = law_error,
+    };
+    law->value = (float)exp(-law->blobbiness);
+    return range_law_make(&law->law, &params, term, law);
+}

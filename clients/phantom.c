@@ -54,10 +54,23 @@ static const struct ellipsoid_row asymmetric[] = {
     {-0.3, {0.25, 0.15, 0.2}, {0.1, -0.25, 0.3}, 40},
 };
 
-static void ellipsoids_add(struct phantom *phantom, const struct ellipsoid_row *table, int count, double height)
+/* An ellipsoid inside the outline, at `swing` -1 .. 1 of its motion. */
+static struct ellipsoid_row moved(const struct ellipsoid_row *row, double swing)
+{
+    struct ellipsoid_row out = *row;
+    out.value *= 1 - 0.2 * swing;
+    out.centre[1] += 0.05 * swing;
+    for (int d = 0; d < 3; d++)
+        out.axis[d] *= 1 + 0.25 * swing;
+    return out;
+}
+
+/* The first `still` of the table do not move. */
+static void ellipsoids_add(struct phantom *phantom, const struct ellipsoid_row *table, int count, int still,
+                           double height, double swing)
 {
     for (int i = 0; i < count; i++) {
-        const struct ellipsoid_row *row = &table[i];
+        const struct ellipsoid_row place = i < still ? table[i] : moved(&table[i], swing), *row = &place;
         double radius = 1; /* of a cut, to the full radius */
         if (phantom->dim == 2 && !isnan(height)) {
             double z = (2 * height - row->centre[2]) / row->axis[2];
@@ -104,6 +117,13 @@ static int add_coils(struct phantom *phantom)
 
 int phantom_create(struct phantom **out, enum phantom_kind kind, int dim, const int n[3], double height, int coils)
 {
+    return phantom_create_moved(out, kind, dim, n, height, coils, 0);
+}
+
+int phantom_create_moved(struct phantom **out, enum phantom_kind kind, int dim, const int n[3], double height,
+                         int coils, double phase)
+{
+    const double swing = phase == floor(phase) ? 0 : sin(2 * M_PI * phase);
     if (coils < 1 || coils > MOST_COILS)
         return err_set(ERR_BAD_PARAMETER, "A phantom can have 1 to %d coils, not %d.", MOST_COILS, coils);
     for (int d = 0; d < 3; d++)
@@ -120,11 +140,11 @@ int phantom_create(struct phantom **out, enum phantom_kind kind, int dim, const 
         return rc;
     }
     if (kind == PHANTOM_ASYMMETRIC)
-        ellipsoids_add(phantom, asymmetric, COUNT(asymmetric), isnan(height) ? 0 : height);
+        ellipsoids_add(phantom, asymmetric, COUNT(asymmetric), 1, isnan(height) ? 0 : height, swing);
     else if (dim == 2 && isnan(height))
-        ellipsoids_add(phantom, shepp_logan_2d, COUNT(shepp_logan_2d), height);
+        ellipsoids_add(phantom, shepp_logan_2d, COUNT(shepp_logan_2d), 2, height, swing);
     else
-        ellipsoids_add(phantom, shepp_logan_3d, COUNT(shepp_logan_3d), height);
+        ellipsoids_add(phantom, shepp_logan_3d, COUNT(shepp_logan_3d), 2, height, swing);
     *out = phantom;
     return 0;
 }

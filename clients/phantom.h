@@ -27,6 +27,11 @@ struct phantom;
 /* dim 2 or 3, matrix n (x, y, z; n[2] = 1 in 2-D), 1..1024 coils. In 2-D `height` cuts the 3-D object at that z
  * (fraction of the field of view); NAN is the classic 2-D object. Fails with ERR_BAD_PARAMETER, ERR_NO_MEMORY. */
 int phantom_create(struct phantom **out, enum phantom_kind kind, int dim, const int n[3], double height, int coils);
+/* The same at a phase of its motion, in cycles: its outline stays, what is inside grows and shrinks by up to a quarter,
+ * moves along y by up to 2.5 % of the field of view, and becomes brighter and darker by up to a fifth. Whole cycles are
+ * the phantom at rest. */
+int phantom_create_moved(struct phantom **out, enum phantom_kind kind, int dim, const int n[3], double height,
+                         int coils, double phase);
 void phantom_free(struct phantom *phantom);
 
 /* k-space at k[samples][dim] (cycles per pixel): data[coil * coil_stride + m]. */

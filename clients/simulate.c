@@ -205,23 +205,40 @@ static void set_head(const struct simulation *sim, int frame, int slice, size_t 
         ismrmrd_set_flag(&head->flags, ISMRMRD_ACQ_LAST_IN_MEASUREMENT);
 }
 
-/* data[coils][samples] of one acquisition. */
-static void make_data(const struct simulation *sim, int frame, int slice, size_t index, uint32_t counter,
-                      struct c32 *data)
+/* A slice's phantom at a phase of its motion. */
+static int phantom_make(const struct simulate_options *o, int slice, double phase, struct phantom **out)
+{
+    const enum phantom_kind kind = o->object == SIMULATE_ASYMMETRIC ? PHANTOM_ASYMMETRIC : PHANTOM_SHEPP_LOGAN;
+    const double height = o->slices > 1 ? (slice - (o->slices - 1) / 2.0) * o->spacing_mm / o->fov_mm[0] : NAN;
+    return phantom_create_moved(out, kind, o->dim, o->traj.n, height, o->coils, phase);
+}
+
+/* data[coils][samples] of one acquisition. Fails with ERR_NO_MEMORY. */
+static int make_data(const struct simulation *sim, int frame, int slice, size_t index, uint32_t counter,
+                     struct c32 *data)
 {
     const struct simulate_options *o = sim->options;
     struct piece piece = piece_of(sim, index);
     size_t count = piece.samples * (size_t)o->coils;
     if (!sim->phantoms) {
         fill_random(o->seed, counter, count, data);
-        return;
+        return 0;
     }
     const float *k = sim->traj->k + (piece.readout * sim->traj->samples + piece.first) * (size_t)sim->traj->dim;
-    phantom_kspace(sim->phantoms[slice], piece.samples, k, piece.samples, data);
+    struct phantom *moved = NULL;
+    if (o->motion > 0) {
+        const double scan = (double)sim->pieces * o->frames * o->slices;
+        int rc = phantom_make(o, slice, o->motion * (counter - (o->noise_scan ? 1 : 0)) / scan, &moved);
+        if (rc != 0)
+            return rc;
+    }
+    phantom_kspace(moved ? moved : sim->phantoms[slice], piece.samples, k, piece.samples, data);
+    phantom_free(moved);
     float fade = (float)(1 - 0.5 * frame / o->frames);
     for (size_t i = 0; i < count && frame > 0; i++)
         data[i] = (struct c32){fade * data[i].re, fade * data[i].im};
     add_noise(sim, counter, piece.samples, data);
+    return 0;
 }
 
 /* One frame of one slice; *counter counts acquisitions of the file. */
@@ -238,18 +255,21 @@ static int write_frame(const struct simulation *sim, struct scan_writer *writer,
         rc = err_no_memory("%zu readouts of %zu samples", block, longest);
     for (size_t first = 0; first < sim->pieces && rc == 0; first += block) {
         size_t count = sim->pieces - first < block ? sim->pieces - first : block;
-#pragma omp parallel for schedule(dynamic)
+        int failed = 0;
+#pragma omp parallel for schedule(dynamic) reduction(min : failed)
         for (size_t i = 0; i < count; i++) {
             struct piece piece = piece_of(sim, first + i);
             uint32_t number = *counter + (uint32_t)i;
             set_head(sim, frame, slice, first + i, number, &acquisitions[i].head);
-            make_data(sim, frame, slice, first + i, number, data + i * each);
+            int made = make_data(sim, frame, slice, first + i, number, data + i * each);
+            failed = made < failed ? made : failed;
             size_t columns = (size_t)sim->columns;
             acquisitions[i].traj = (hvl_t){piece.samples * columns,
                                            sim->written + (piece.readout * sim->traj->samples + piece.first) * columns};
             acquisitions[i].data = (hvl_t){2 * piece.samples * (size_t)sim->options->coils, data + i * each};
         }
-        rc = scan_writer_append(writer, count, acquisitions);
+        rc = failed ? err_no_memory("%d coils of a phantom", sim->options->coils)
+                    : scan_writer_append(writer, count, acquisitions);
         *counter += (uint32_t)count;
     }
     free(acquisitions);
@@ -336,17 +356,24 @@ static int write_images(const struct simulation *sim, FILE *file, size_t pixels,
 {
     const struct simulate_options *o = sim->options;
     const int *n = o->traj.n;
-    char header[118];
-    snprintf(header, sizeof header, "{'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d, %d), }",
+    char header[118], frames[16] = "";
+    int rc = 0;
+    if (o->truth_frames > 1)
+        snprintf(frames, sizeof frames, "%d, ", o->truth_frames);
+    snprintf(header, sizeof header, "{'descr': '<f4', 'fortran_order': False, 'shape': (%s%d, %d, %d), }", frames,
              o->dim == 3 ? n[2] : o->slices, n[1], n[0]);
     fprintf(file, "\x93NUMPY%c%c%c%c%-117s\n", 1, 0, 118, 0, header);
-    for (int s = 0; s < o->slices; s++) {
-        int rc = phantom_truth(sim->phantoms[s], o->traj.kind == TRAJ_STACK_OF_STARS, image);
-        if (rc != 0)
-            return rc;
-        fwrite(image, sizeof *image, pixels, file);
+    for (int i = 0; i < o->truth_frames * o->slices && rc == 0; i++) {
+        struct phantom *moved = NULL;
+        const double middle = o->motion * (i / o->slices + 0.5) / o->truth_frames;
+        rc = phantom_make(o, i % o->slices, o->motion > 0 && o->truth_frames > 1 ? middle : 0, &moved);
+        if (rc == 0)
+            rc = phantom_truth(moved, o->traj.kind == TRAJ_STACK_OF_STARS, image);
+        if (rc == 0)
+            fwrite(image, sizeof *image, pixels, file);
+        phantom_free(moved);
     }
-    return 0;
+    return rc;
 }
 
 static int write_truth(const struct simulation *sim)
@@ -380,12 +407,9 @@ static int make_phantoms(struct simulation *sim)
     sim->phantoms = calloc((size_t)o->slices, sizeof *sim->phantoms);
     if (!sim->phantoms)
         return err_no_memory("%d slices", o->slices);
-    enum phantom_kind kind = o->object == SIMULATE_ASYMMETRIC ? PHANTOM_ASYMMETRIC : PHANTOM_SHEPP_LOGAN;
     int rc = 0;
-    for (int s = 0; s < o->slices && rc == 0; s++) {
-        double height = o->slices > 1 ? (s - (o->slices - 1) / 2.0) * o->spacing_mm / o->fov_mm[0] : NAN;
-        rc = phantom_create(&sim->phantoms[s], kind, o->dim, o->traj.n, height, o->coils);
-    }
+    for (int s = 0; s < o->slices && rc == 0; s++)
+        rc = phantom_make(o, s, 0, &sim->phantoms[s]);
     return rc;
 }
 

@@ -24,6 +24,7 @@
       "fraction of the neighbouring coil's noise that a coil picks up, 0 to 0.7")                                   \
     X(NOISE_SCAN, "noise-scan", "", "", "add a noise acquisition, flagged as such")                                 \
     X(FRAMES, "frames", "N", "1", "number of repetitions; the signal decays from frame to frame, to about a half")  \
+    X(MOTION, "motion", "CYCLES", "0", "the phantom moves so many cycles during the scan, readout by readout")      \
     X(SLICES, "slices", "N", "1", "number of slices of a 2-D scan through the 3-D phantom")                         \
     X(WEIGHTS, "weights", "HOW", "none", "density weights in the trajectory's last column: none, analytic, pipe")   \
     X(UNITS, "units", "UNIT", "pixel", "unit of the trajectory: pixel, grid, radians, per-metre")                   \
@@ -36,6 +37,8 @@
       "axial, coronal, sagittal, oblique, or six numbers: read and phase direction")                                \
     X(SEED, "seed", "N", "1", "seed of the noise: the same seed gives the same scan")                               \
     X(TRUTH, "truth", "FILE", "", "write the true magnitude image, float32 npy [slice or z][y][x]")                 \
+    X(TRUTH_FRAMES, "truth-frames", "N", "1",                                                                       \
+      "with --motion: true images at the middle of N equal parts of the scan, [N][slice or z][y][x]")               \
     X(OUT, "out", "FILE", "", "ISMRMRD file to write; required")
 
 #define ROW_ENUM(id, name, value, fallback, help) OPTION_##id,
@@ -263,6 +266,8 @@ static int read_numbers(struct simulate_options *out, const char *const values[O
         whole(OPTION_SAMPLES, values[OPTION_SAMPLES], 0, 1 << 24, &out->traj.samples) != 0 ||
         whole(OPTION_FRAMES, values[OPTION_FRAMES], 1, 65535, &out->frames) != 0 ||
         whole(OPTION_SLICES, values[OPTION_SLICES], 1, 65535, &out->slices) != 0 ||
+        whole(OPTION_TRUTH_FRAMES, values[OPTION_TRUTH_FRAMES], 1, 65535, &out->truth_frames) != 0 ||
+        real(OPTION_MOTION, values[OPTION_MOTION], 0, 10000, &out->motion) != 0 ||
         real(OPTION_NOISE, values[OPTION_NOISE], 0, 1e6, &out->noise) != 0 ||
         real(OPTION_CORRELATION, values[OPTION_CORRELATION], 0, 0.7, &out->correlation) != 0 ||
         real(OPTION_SEED, values[OPTION_SEED], 0, 9007199254740992.0, &seed) != 0)
@@ -297,6 +302,10 @@ int simulate_options_read(struct simulate_options *out, int argc, char **argv, b
                        traj_kind_name(options.traj.kind));
     if (options.noise_scan && options.noise == 0)
         return err_set(ERR_BAD_PARAMETER, "--noise-scan needs --noise above 0.");
+    if (options.motion > 0 && options.object == SIMULATE_RANDOM)
+        return err_set(ERR_BAD_PARAMETER, "--motion: the random phantom has no parts that could move.");
+    if (options.truth_frames > 1 && (options.motion == 0 || !options.truth))
+        return err_set(ERR_BAD_PARAMETER, "--truth-frames needs --motion and --truth.");
     if (options.truth && options.object == SIMULATE_RANDOM)
         return err_set(ERR_BAD_PARAMETER, "--truth: the random phantom has none.");
     *out = options;

@@ -12,6 +12,8 @@ struct simulate_options {
     int dim; /* of the encoding */
     enum simulate_object object;
     int coils, frames, slices;
+    double motion;    /* cycles during the scan; 0: at rest */
+    int truth_frames; /* true images, at the middle of as many equal parts of the scan */
     double noise, correlation;
     bool noise_scan;
     enum dcf_method weights; /* DCF_NONE, DCF_ANALYTIC, DCF_PIPE */

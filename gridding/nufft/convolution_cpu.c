@@ -13,7 +13,7 @@ struct convolution_cpu {
     struct nufft_shape shape; /* only sizes: nothing is gridded or deapodised */
     int threads, lanes_most;
     size_t cells;
-    float *ones, *spectrum; /* [longest axis]; [cells] */
+    float *ones, *spectrum; /* [longest axis]; [cells], and one where that is odd */
     struct grid_cpu *grid;
 };
 
@@ -38,7 +38,7 @@ static int create(void **state, struct dev *dev, int dim, const int n[3], const 
     c->cells = (size_t)grid[0] * (size_t)grid[1] * (size_t)grid[2];
     c->threads = dev->threads;
     c->ones = malloc((size_t)longest * sizeof *c->ones);
-    c->spectrum = malloc(c->cells * sizeof *c->spectrum);
+    c->spectrum = calloc(c->cells + c->cells % 2, sizeof *c->spectrum);
     c->shape = (struct nufft_shape){.dim = dim,
                                     .n = {n[0], n[1], n[2]},
                                     .grid = {grid[0], grid[1], grid[2]},
@@ -104,10 +104,16 @@ static int apply(void *state, int batch, const struct c32 *image, struct c32 *re
     return 0;
 }
 
+static struct c32 *kernel(void *state)
+{
+    return (struct c32 *)(void *)((struct convolution_cpu *)state)->spectrum;
+}
+
 const struct convolution_leaf convolution_leaf_cpu = {
     .create = create,
     .destroy = destroy,
     .bytes = bytes,
     .set_kernel = set_kernel,
     .apply = apply,
+    .kernel = kernel,
 };

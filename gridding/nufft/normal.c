@@ -3,6 +3,7 @@
 #include "gridding/nufft/normal.h"
 #include "gridding/base/dev_leaf.h"
 #include "gridding/base/err.h"
+#include "gridding/base/vec.h"
 #include "gridding/nufft/nufft_leaf.h"
 
 #include <math.h>
@@ -11,6 +12,7 @@
 
 struct normal {
     const struct convolution_leaf *leaf;
+    struct dev *dev;
     void *state;
     size_t pixels;
     int batch;
@@ -134,7 +136,7 @@ static int sizes_fill(struct normal *normal, struct spread *s, struct dev *dev, 
 {
     int rc = check_params(params);
     *s = (struct spread){.dev = dev, .dim = params->dim, .pixels = 1, .cells = 1};
-    *normal = (struct normal){.leaf = dev->leaf->convolution, .batch = params->batch};
+    *normal = (struct normal){.leaf = dev->leaf->convolution, .dev = dev, .batch = params->batch};
     for (int d = 0; d < 3 && rc == 0; d++) {
         s->n[d] = params->n[d];
         s->twice[d] = d < params->dim ? 2 * params->n[d] : 1;
@@ -264,6 +266,33 @@ void normal_free(struct normal *normal)
 void normal_describe(const struct normal *normal, struct normal_info *info)
 {
     *info = normal->info;
+}
+
+/* Its floats, in pairs: a kernel has an even number of them. */
+size_t normal_kernel_elements(const struct normal *normal)
+{
+    const int *grid = normal->info.grid;
+    return ((size_t)grid[0] * (size_t)grid[1] * (size_t)grid[2] + 1) / 2;
+}
+
+static int no_kernel(const struct normal *normal)
+{
+    return err_set(ERR_NO_DEVICE, "Device %s has no series of normal operators: such methods run on the CPU.",
+                   normal->dev->name);
+}
+
+int normal_kernel_keep(struct normal *normal, struct c32 *kernel)
+{
+    if (!normal->leaf->kernel)
+        return no_kernel(normal);
+    return vec_copy(normal->dev, normal_kernel_elements(normal), normal->leaf->kernel(normal->state), kernel);
+}
+
+int normal_kernel_use(struct normal *normal, const struct c32 *kernel)
+{
+    if (!normal->leaf->kernel)
+        return no_kernel(normal);
+    return vec_copy(normal->dev, normal_kernel_elements(normal), kernel, normal->leaf->kernel(normal->state));
 }
 
 int normal_apply(struct normal *normal, int batch, const struct c32 *image, struct c32 *result)

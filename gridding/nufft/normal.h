@@ -51,6 +51,14 @@ int normal_create_even(struct normal **out, struct dev *dev, const struct nufft_
 void normal_free(struct normal *normal);
 void normal_describe(const struct normal *normal, struct normal_info *info);
 
+/* The kernel of an operator, the transform of its point spread function, is all of it that depends on the samples. A
+ * series of trajectories shares one operator's grids: each keeps its kernel, normal_kernel_elements() of device memory,
+ * and has it used in its turn. Fail with ERR_NO_DEVICE where the device has no vector arithmetic (gridding/base/vec.h),
+ * and with ERR_DEVICE. `kernel` may come from any operator of the same sizes. */
+size_t normal_kernel_elements(const struct normal *normal);
+int normal_kernel_keep(struct normal *normal, struct c32 *kernel);
+int normal_kernel_use(struct normal *normal, const struct c32 *kernel);
+
 /* image, result: [batch][nz][ny][nx], device memory, any batch >= 1; they may be the same. Fails with ERR_DEVICE. */
 int normal_apply(struct normal *normal, int batch, const struct c32 *image, struct c32 *result);
 

@@ -93,6 +93,10 @@ struct convolution_leaf {
 
     /* At most `batch` images; in place is allowed. */
     int (*apply)(void *state, int batch, const struct c32 *image, struct c32 *result);
+
+    /* What set_kernel() made, for copying: the grid's cells as floats, one more where their number is odd. NULL: the
+     * device lends it to nobody. */
+    struct c32 *(*kernel)(void *state);
 };
 
 /* Value `value` of k[samples][dim], the first of its kind, is not finite. */

@@ -44,3 +44,17 @@ int sparse_roll(struct dev *dev, const int n[SPARSE_AXES], const int shift[SPARS
 {
     return sparse_available(dev) ? dev->leaf->sparse->roll(dev, n, shift, x, y) : missing(dev);
 }
+
+size_t sparse_blocks(const int n[SPARSE_AXES], const int block[3])
+{
+    size_t blocks = 1;
+    for (int d = 0; d < 3; d++)
+        blocks *= (size_t)((n[d] + block[d] - 1) / block[d]);
+    return blocks;
+}
+
+int sparse_low_rank(struct dev *dev, const int n[SPARSE_AXES], const int block[3], size_t first, size_t count, float t,
+                    struct c32 *x)
+{
+    return sparse_available(dev) ? dev->leaf->sparse->low_rank(dev, n, block, first, count, t, x) : missing(dev);
+}

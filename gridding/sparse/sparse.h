@@ -1,4 +1,4 @@
-/* sparse.h: the transforms in which images are sparse: finite differences and wavelets, on device memory.
+/* sparse.h: the transforms in which images are sparse: finite differences, wavelets and low rank, on device memory.
  *
  * Arrays are complex float32, [n[3]][n[2]][n[1]][n[0]], n[0] fastest; axes that are not there have n = 1. Everything is
  * done in an order that depends on the sizes alone: the same bits for any number of threads. All functions fail with
@@ -45,6 +45,18 @@ int sparse_wavelet_inverse(struct dev *dev, const int n[SPARSE_AXES], const int 
 /* y[(r + shift) mod n] = x[r]; x and y do not overlap; any shift. */
 int sparse_roll(struct dev *dev, const int n[SPARSE_AXES], const int shift[SPARSE_AXES], const struct c32 *x,
                 struct c32 *y);
+
+/* ---- low rank ---- */
+
+/* Blocks of block[3] pixels (the last of an axis may be smaller) that arrays of n[3] frames fall into: how many. */
+size_t sparse_blocks(const int n[SPARSE_AXES], const int block[3]);
+
+/* Of `count` blocks from `first`: the singular values s of each, a matrix [frames][pixels of the block], become
+ * max(0, s - t): the proximal operator of t times the sum of singular values (Cai et al. 2010, doi:10.1137/080738970).
+ * By the eigenvectors of the smaller Gram matrix in double, of which values are found to 1e-6 t^2. t >= 0; a block that
+ * is not finite stays as it is. Fails with ERR_NO_MEMORY, too. */
+int sparse_low_rank(struct dev *dev, const int n[SPARSE_AXES], const int block[3], size_t first, size_t count, float t,
+                    struct c32 *x);
 
 #ifdef __cplusplus
 }

@@ -204,4 +204,5 @@ const struct sparse_leaf sparse_leaf_cpu = {
     .tv_step = tv_step,
     .wavelet = wavelet,
     .roll = roll,
+    .low_rank = sparse_low_rank_cpu,
 };

@@ -17,7 +17,12 @@ struct sparse_leaf {
                    struct c32 *r);
     int (*wavelet)(struct dev *dev, const int *n, const int *levels, bool inverse, struct c32 *x);
     int (*roll)(struct dev *dev, const int *n, const int *shift, const struct c32 *x, struct c32 *y);
+    int (*low_rank)(struct dev *dev, const int *n, const int *block, size_t first, size_t count, float t,
+                    struct c32 *x);
 };
+
+int sparse_low_rank_cpu(struct dev *dev, const int *n, const int *block, size_t first, size_t count, float t,
+                        struct c32 *x);
 
 #ifdef __cplusplus
 }

@@ -19,21 +19,35 @@ static int inside(const float *k, int dim)
     return 1;
 }
 
-struct band band_find(int dim, size_t samples, const float *k)
+void band_extend(struct band *band, size_t samples, const float *k)
 {
-    const double slack = 1.01 * 1.01;
-    struct band band = {.shape = BAND_ELLIPSOID, .dim = dim};
-    double all = 0, plane = 0;
+    const int dim = band->dim;
     for (size_t m = 0; m < samples; m++)
         for (int d = 0; d < dim && inside(k + m * (size_t)dim, dim); d++)
-            band.edge[d] = fmax(band.edge[d], fmin(0.5, fabs((double)k[m * (size_t)dim + (size_t)d])));
+            band->edge[d] = fmax(band->edge[d], fmin(0.5, fabs((double)k[m * (size_t)dim + (size_t)d])));
+}
+
+void band_fit(struct band *band, size_t samples, const float *k)
+{
+    const double slack = 1.01 * 1.01;
+    const int dim = band->dim;
+    double all = 0, plane = 0;
     for (size_t m = 0; m < samples; m++)
         if (inside(k + m * (size_t)dim, dim)) {
-            all = fmax(all, radius2(band.edge, k + m * (size_t)dim, dim));
-            plane = fmax(plane, radius2(band.edge, k + m * (size_t)dim, 2));
+            all = fmax(all, radius2(band->edge, k + m * (size_t)dim, dim));
+            plane = fmax(plane, radius2(band->edge, k + m * (size_t)dim, 2));
         }
-    if (all > slack)
-        band.shape = dim == 3 && plane <= slack ? BAND_CYLINDER : BAND_BOX;
+    if (all > slack && band->shape == BAND_ELLIPSOID)
+        band->shape = dim == 3 ? BAND_CYLINDER : BAND_BOX;
+    if (plane > slack)
+        band->shape = BAND_BOX;
+}
+
+struct band band_find(int dim, size_t samples, const float *k)
+{
+    struct band band = {.shape = BAND_ELLIPSOID, .dim = dim};
+    band_extend(&band, samples, k);
+    band_fit(&band, samples, k);
     return band;
 }
 

@@ -20,6 +20,11 @@ struct band {
 /* The smallest that holds k[samples][dim], but for a hundredth of its radius; samples beyond +-0.5 are passed over. */
 struct band band_find(int dim, size_t samples, const float *k);
 
+/* The same of several trajectories: from an ellipsoid without edges, each extends the edges, and then each has the
+ * shape fitted, which only grows. */
+void band_extend(struct band *band, size_t samples, const float *k);
+void band_fit(struct band *band, size_t samples, const float *k);
+
 const char *band_name(const struct band *band); /* "ellipse", "ellipsoid", "cylinder" or "box" */
 
 double band_volume(const struct band *band); /* (cycles per pixel)^dim */

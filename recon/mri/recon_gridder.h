@@ -11,6 +11,7 @@ struct gridder {
     size_t most_samples, most_count;
     int n[3];      /* size of the plan's images: the job's, or those that are solved for (recon_iterative.h) */
     size_t pixels; /* of one of them */
+    size_t longest, kernels; /* images that are solved for together, and the trajectories among them, at most */
     int batch, most_coils;
     struct nufft *plan;
     bool kept;                   /* the plan is the cache's */

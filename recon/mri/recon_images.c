@@ -76,6 +76,12 @@ static int gridder_sizes(struct gridder *g)
                            recon_combines(job) ? "results=maps" : "coils=none", f, frame->coils,
                            job->frames->frame[0].coils, recon_combines(job) ? "Leave it out." : "Pass coils=rss.");
     }
+    g->longest = g->kernels = 1;
+    if (recon_series(job)) {
+        int rc = series_sizes(g);
+        if (rc != 0)
+            return rc;
+    }
     g->batch = g->most_coils < MOST_BATCH ? g->most_coils : MOST_BATCH;
     /* A CPU's device memory is the host's. What the coils of a batch take there, samples and grids, may be three
      * quarters of the scan: with the plan a job then stays near twice the scan. */
@@ -246,7 +252,9 @@ static int images_run(struct gridder *g, const size_t *order)
     int rc = recon_iterates(job) ? iterative_create(&it, g) : 0;
     for (size_t f = 0; f < job->frames->count; f++)
         g->coils += job->frames->frame[f].coils;
-    for (size_t i = 0; i < job->frames->count && rc == 0; i++)
+    for (size_t f = 0; f < job->frames->count && rc == 0 && recon_series(job); f++)
+        rc = series_leads(job, f) ? series_frames(it, f) : 0;
+    for (size_t i = 0; i < job->frames->count && rc == 0 && !recon_series(job); i++)
         rc = it ? iterative_frame(it, order[i]) : adjoint_frame(g, order[i]);
     if (rc == 0 && it)
         iterative_report(it);

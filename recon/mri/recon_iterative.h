@@ -28,7 +28,17 @@ void iterative_free(struct iterative *it);
 /* Image `f`, into the series. Fails as gridder_plan(), maps_estimate() and the solvers. */
 int iterative_frame(struct iterative *it, size_t f);
 
-/* What was iterated, for the report. */
+/* The images of a series from all readouts together (recon_series.c): those that `lead` is the first of. Fails as
+ * iterative_frame(). */
+int series_frames(struct iterative *it, size_t lead);
+
+/* Whether image `f` is the first of its series: alike but for the time. */
+bool series_leads(const struct recon_job *job, size_t f);
+
+/* g->longest and g->kernels. Fails with ERR_BAD_PARAMETER: the scan is no series; ERR_COILS_DIFFER; ERR_NO_MEMORY. */
+int series_sizes(struct gridder *g);
+
+/* What was iterated, and the parameters that were "auto", for the report. */
 void iterative_report(struct iterative *it);
 
 #endif

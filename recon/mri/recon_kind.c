@@ -34,19 +34,19 @@ static const struct param recon_params[] = {
     [RECON_METHOD] = {"method",
                       "Reconstruction method: adjoint = one density-compensated gridding and inverse FFT. Iterative, "
                       "with coil maps from the scan itself: cg-sense = least squares by conjugate gradients; "
-                      "l1-wavelet = sparse in wavelets; tv = total variation, best for few spokes.",
-                      CHOICES("adjoint", "cg-sense", "l1-wavelet", "tv"), .fallback = "adjoint"},
+                      "l1-wavelet = sparse in wavelets; tv = total variation, best for few spokes. Of all images of a "
+                      "series together: temporal-tv = few changes in time; llr = locally of low rank.",
+                      CHOICES("adjoint", "cg-sense", "l1-wavelet", "tv", "temporal-tv", "llr"), .fallback = "adjoint"},
     [RECON_ITERATIONS] = {"iterations", "Maximum number of iterations of an iterative method; auto = the method's own.",
                           PARAM_INT, .fallback = "auto", .min = 1, .max = 10000, OR_AUTO(NULL)},
-    [RECON_LAMBDA] =
-        {"lambda",
-         "Weight of an iterative method's regularisation: cg-sense = of |x|^2, relative to the largest "
-         "eigenvalue of the normal operator; l1-wavelet, tv = relative to the image's signal level; auto = "
-         "the method's own.",
-         PARAM_REAL, .fallback = "auto", .min = 0, .max = 1000, OR_AUTO(NULL)},
+    [RECON_LAMBDA] = {"lambda",
+                      "Weight of an iterative method's regularisation: cg-sense = of |x|^2, relative to the largest "
+                      "eigenvalue of the normal operator; others = relative to the image's signal level; auto = "
+                      "the method's own.",
+                      PARAM_REAL, .fallback = "auto", .min = 0, .max = 1000, OR_AUTO(NULL)},
     [RECON_STOP_TOLERANCE] = {"stop_tolerance",
                               "An iterative method stops once this is reached: cg-sense = norm of the residual "
-                              "relative to that of the right side; l1-wavelet, tv = change of the image relative to "
+                              "relative to that of the right side; others = change of the image relative to "
                               "it; auto = the method's own; 0 = never.",
                               PARAM_REAL, .fallback = "auto", .min = 0, .max = 1, OR_AUTO(NULL)},
     [RECON_STOP_SECONDS] = {"stop_seconds",

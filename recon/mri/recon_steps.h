@@ -99,6 +99,12 @@ static inline bool recon_iterates(const struct recon_job *job)
     return recon_choice(job, RECON_METHOD) != RECON_METHOD_ADJOINT;
 }
 
+/* Whether all images of a series are solved for together. */
+static inline bool recon_series(const struct recon_job *job)
+{
+    return recon_choice(job, RECON_METHOD) >= RECON_METHOD_TEMPORAL_TV;
+}
+
 /* Threads for a pass over so many samples: below some, one is done before others are woken. */
 static inline int recon_threads(const struct recon_job *job, size_t samples)
 {

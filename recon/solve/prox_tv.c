@@ -51,6 +51,9 @@ static int apply(void *of, double t, int iteration, struct c32 *x)
         rc = vec_copy(p->dev, (size_t)p->count * p->pixels, p->p, p->r);
     for (int i = 0; i < TV_STEPS && rc == 0; i++) {
         const double next = (1 + sqrt(1 + 4 * momentum * momentum)) / 2;
+        rc = p->ask.ask ? p->ask.ask(p->ask.context) : 0;
+        if (rc != 0)
+            return rc;
         rc = sparse_difference_adjoint(p->dev, p->n, p->axes, p->v, (float)-w, p->r, x); /* x = v - w D' r */
         if (rc == 0)
             rc = sparse_difference(p->dev, p->n, p->axes, x, p->g); /* g = D x */

@@ -1,4 +1,5 @@
 #include "recon/solve/prox.h"
+#include "recon/solve/solve_inside.h"
 
 #include "gridding/base/vec.h"
 
@@ -35,15 +36,6 @@ void prox_wavelet_close(struct prox_wavelet *p)
     p->rolled = NULL;
 }
 
-/* splitmix64 (Steele et al. 2014, doi:10.1145/2660193.2660195) of the seed, the iteration and the axis. */
-static int shift_of(const struct prox_wavelet *p, int iteration, int axis)
-{
-    uint64_t z = p->seed + 0x9e3779b97f4a7c15 * (uint64_t)(SPARSE_AXES * iteration + axis + 1);
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-    z = (z ^ z >> 27) * 0x94d049bb133111eb;
-    return (int)((z ^ z >> 31) >> 40 & ((1u << p->levels[axis]) - 1));
-}
-
 /* x = R' W' soft(W R x, lambda t), R being the shift. */
 static int apply(void *of, double t, int iteration, struct c32 *x)
 {
@@ -51,7 +43,7 @@ static int apply(void *of, double t, int iteration, struct c32 *x)
     size_t elements = 1;
     int shift[SPARSE_AXES], back[SPARSE_AXES];
     for (int d = 0; d < SPARSE_AXES; d++) {
-        shift[d] = shift_of(p, iteration, d);
+        shift[d] = (int)(solve_random(p->seed, iteration, d) & ((1u << p->levels[d]) - 1));
         back[d] = -shift[d];
         elements *= (size_t)p->n[d];
     }

@@ -12,6 +12,16 @@ int solve_vectors(struct dev *dev, size_t n, int count, struct c32 **vector);
 int solve_iterate(void *of, int (*step)(void *of, int done), double (*residual)(const void *of),
                   const struct solve_stop *stop, const struct solve_listener *listener, struct solve_result *result);
 
+/* 24 pseudo-random bits of the seed, the iteration and the axis: splitmix64 (Steele et al. 2014,
+ * doi:10.1145/2660193.2660195). */
+static inline uint32_t solve_random(uint64_t seed, int iteration, int axis)
+{
+    uint64_t z = seed + 0x9e3779b97f4a7c15 * (uint64_t)(4 * iteration + axis + 1);
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    return (uint32_t)((z ^ z >> 31) >> 40);
+}
+
 /* A value of iteration `done` is not finite: ERR_DIVERGED with a sentence. */
 int solve_nonfinite(const char *method, int done);
 

@@ -12,6 +12,10 @@ BART's (`bart phantom -k -s8`: its exact k-space at the samples that `mrirecon s
 normal noise of such a standard deviation that the root-sum-of-squares image of a fully sampled Cartesian scan has a
 signal-to-noise ratio of 30, on the mean over the object.
 
+Series, moving-20 and moving-13, are golden-angle scans of 24 images of so many spokes each, 8 coils, 256 x 256, of
+`mrirecon simulate`'s phantom, which goes through two cycles of motion meanwhile, with the same noise. Each image is
+compared with the truth at the middle of its time; given are the means over the images.
+
 The truth is the image of the k-space within the disc |k| < 1/2 (a radial scan has nothing outside it). An image is
 scaled to fit the truth, NRMSE = |x - y| / |y|; SSIM (doi:10.1109/TIP.2003.819861) has Gaussian windows of 11 x 11 pixels
 with a standard deviation of 1.5, K = 0.01 and 0.03 and the range of the truth. Both are given over the whole image and
@@ -34,6 +38,9 @@ import h5py
 import numpy as np
 
 N, COILS, SAMPLES, SNR = 256, 8, 512, 30
+FRAMES, CYCLES = 24, 2
+SERIES = ["moving-20", "moving-13"]
+OF_SERIES = ["temporal-tv", "llr"]  # methods that need one
 SCENES = [f"{kind}-{spokes}" for kind in ("golden", "radial") for spokes in (402, 100, 50)]
 LAMBDAS = {  # in the units of bart pics; the best of them counts
     "l2": ["0.001", "0.01", "0.1", "1"],
@@ -188,6 +195,30 @@ class Scene:
         write_cfl(self.path("data"), data.transpose(2, 0, 1)[None])
 
 
+class Series:
+    """A scan of a moving phantom (self.scan), and its true images [frame, y, x]."""
+
+    def __init__(self, name, options, folder):
+        spokes = FRAMES * int(name.split("-")[1])
+        self.name, self.folder, self.scan = name, folder, f"{folder}/{name}.h5"
+        truth = f"{folder}/truth.npy"
+        simulate = [f"{options.bin}/mrirecon", "simulate", "--trajectory", "golden", "--matrix", str(N), "--coils", str(COILS),
+                    "--readouts", str(spokes), "--samples", str(SAMPLES), "--motion", str(CYCLES), "--out", self.scan]
+        run(*simulate, "--truth", truth, "--truth-frames", str(FRAMES))
+        self.truth = np.load(truth).reshape(FRAMES, N, N)
+        first = self.truth[0]
+        run(*simulate, "--noise", f"{first[first > 0.05 * first.max()].mean() / SNR / np.sqrt(2):.9g}")
+
+    def path(self, name):
+        return f"{self.folder}/{name}"
+
+    def figures(self, images):
+        whole = np.full((N, N), True)
+        rows = [merit(image, truth, mask) for image, truth in zip(images, self.truth) for mask in (whole, inside(truth))]
+        means = np.mean(np.reshape(rows, (FRAMES, 4)), axis=0)
+        return [f"{means[i]:.3f} / {means[i + 1]:.3f}" for i in (0, 2)]
+
+
 # ---- methods ----
 
 def our_methods(binaries):
@@ -198,11 +229,22 @@ def our_methods(binaries):
 
 def ours(scene, options):
     for method in options.methods:
+        if method in OF_SERIES:
+            continue
         out = scene.path("ours.npy")
         command = [f"{options.bin}/mrirecon-worker", "run", "--device", options.device, "--in", scene.scan, "--out", out,
                    *f"method={method}".split(" ")]
         seconds = min(run(*command) for _ in range(options.runs))
         yield f"mrirecon {method}", seconds, np.load(out).reshape(N, N)
+
+
+def ours_of_series(scene, options):
+    for method in options.methods:
+        out = scene.path("ours.npy")
+        command = [f"{options.bin}/mrirecon-worker", "run", "--device", options.device, "--in", scene.scan, "--out", out,
+                   f"frames={FRAMES}", *f"method={method}".split(" ")]
+        seconds = min(run(*command) for _ in range(options.runs))
+        yield f"mrirecon {method}", seconds, np.abs(np.load(out).reshape(FRAMES, N, N))
 
 
 def bart_image(path):
@@ -234,7 +276,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", default="build/bin")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--scenes", default=",".join(SCENES))
+    parser.add_argument("--scenes", default=",".join(SCENES + SERIES))
     parser.add_argument("--methods", default="")
     parser.add_argument("--bart", default="all")
     parser.add_argument("--phantom", choices=["bart", "own"], default="bart")
@@ -244,13 +286,23 @@ def arguments():
     options.methods = options.methods.split(",") if options.methods else our_methods(options.bin)
     options.bart = {"all": list(PICS), "none": []}.get(options.bart) or [m for m in options.bart.split(",") if m in PICS]
     options.scenes = options.scenes.split(",")
-    unknown = [scene for scene in options.scenes if scene not in SCENES]
+    unknown = [scene for scene in options.scenes if scene not in SCENES + SERIES]
     if unknown:
-        parser.error(f"no scene {unknown[0]}; there are {', '.join(SCENES)}")
+        parser.error(f"no scene {unknown[0]}; there are {', '.join(SCENES + SERIES)}")
     if shutil.which("bart") is None and (options.bart or options.phantom == "bart"):
         print("BART IS NOT INSTALLED (apt-get install bart): its methods are left out, and the phantom is our own.", flush=True)
         options.bart, options.phantom = [], "own"
     return options
+
+
+def series(name, options, folder):
+    scene = Series(name, options, folder)
+    for method, seconds, images in ours_of_series(scene, options):
+        figures = scene.figures(images)
+        if options.pictures:
+            middle = FRAMES // 3
+            save_picture(f"{options.pictures}/{name} {method}.png".replace(" ", "_"), images[middle], scene.truth[middle])
+        print(f"{name:11} {method:38} {figures[0]:>14} {figures[1]:>14} {seconds:8.2f}", flush=True)
 
 
 def main():
@@ -262,6 +314,9 @@ def main():
     folder = tempfile.mkdtemp()
     try:
         for name in options.scenes:
+            if name in SERIES:
+                series(name, options, folder)
+                continue
             scene = Scene(name, options, folder)
             rows = ours(scene, options)
             for method, seconds, image in itertools.chain(rows, bart(scene, options) if options.bart else ()):

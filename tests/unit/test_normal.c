@@ -209,12 +209,48 @@ static void test_bad_input(void **state)
     dev_free(dev);
 }
 
+/* Operators of one size share one's grids: with another's kernel it is the other, to the bit. */
+static void test_kernels_are_exchanged(void **state)
+{
+    (void)state;
+    enum { N = 15, SAMPLES = 40 };
+    struct dev *dev = NULL;
+    struct normal *normal[2] = {NULL, NULL};
+    float k[2][2 * SAMPLES];
+    struct c32 image[N * N], own[N * N], lent[N * N];
+    uint64_t seed = 5;
+    assert_int_equal(dev_create(&dev, DEV_CPU, 0, 1), 0);
+    const struct nufft_params params = {.dim = 2, .n = {N, N, 1}, .tolerance = 1e-3, .batch = 1};
+    for (int i = 0; i < N * N; i++)
+        image[i] = (struct c32){(float)uniform_next(&seed), (float)uniform_next(&seed)};
+    for (int o = 0; o < 2; o++) {
+        for (int i = 0; i < 2 * SAMPLES; i++)
+            k[o][i] = (float)(uniform_next(&seed) - 0.5);
+        assert_int_equal(normal_create(&normal[o], dev, &params, SAMPLES, k[o], NULL), 0);
+    }
+    struct c32 *kernel = NULL;
+    const size_t elements = normal_kernel_elements(normal[0]);
+    assert_int_equal(dev_alloc(dev, elements * sizeof *kernel, (void **)&kernel), 0);
+    assert_int_equal(normal_kernel_keep(normal[1], kernel), 0);
+    assert_int_equal(normal_apply(normal[1], 1, image, own), 0);
+    assert_int_equal(normal_apply(normal[0], 1, image, lent), 0);
+    assert_memory_not_equal(own, lent, sizeof own);
+    assert_int_equal(normal_kernel_use(normal[0], kernel), 0);
+    assert_int_equal(normal_apply(normal[0], 1, image, lent), 0);
+    assert_memory_equal(own, lent, sizeof own);
+    dev_release(dev, kernel);
+    normal_free(normal[0]);
+    normal_free(normal[1]);
+    dev_free(dev);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_against_sums),
         cmocka_unit_test(test_hermitian_and_repeatable),
         cmocka_unit_test(test_bad_input),
+        cmocka_unit_test(test_kernels_are_exchanged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

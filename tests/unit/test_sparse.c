@@ -192,6 +192,7 @@ static void test_missing(void **state)
     assert_int_equal(sparse_wavelet(&dev, n, n, x), ERR_NO_DEVICE);
     assert_int_equal(sparse_wavelet_inverse(&dev, n, n, x), ERR_NO_DEVICE);
     assert_int_equal(sparse_roll(&dev, n, n, x, y), ERR_NO_DEVICE);
+    assert_int_equal(sparse_low_rank(&dev, n, n, 0, 1, 1, x), ERR_NO_DEVICE);
     assert_non_null(strstr(err_last()->text, "gpu 0 (a GPU)"));
 }
 

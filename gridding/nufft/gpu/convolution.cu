@@ -171,4 +171,4 @@ static int apply(void *state, int batch, const struct c32 *image, struct c32 *re
 }
 
 extern "C" const struct convolution_leaf convolution_leaf_gpu;
-const struct convolution_leaf convolution_leaf_gpu = {create, destroy, bytes, set_kernel, apply};
+const struct convolution_leaf convolution_leaf_gpu = {create, destroy, bytes, set_kernel, apply, NULL};

@@ -1,0 +1,77 @@
+/* recon_iterative_inner.h: what the iterative methods of one image (recon_iterative.c), of a series (recon_series.c)
+ * and their solvers (recon_methods.c) share. Only these include it. */
+#ifndef MRIRECON_RECON_ITERATIVE_INNER_H
+#define MRIRECON_RECON_ITERATIVE_INNER_H
+
+#include "recon/mri/band.h"
+#include "recon/mri/recon_iterative.h"
+#include "recon/mri/sense.h"
+#include "recon/solve/prox.h"
+
+struct iterative;
+
+/* A value of parameter `method`; what its other parameters' "auto" stands for: docs/numerics.md has the measurements.
+ */
+struct method {
+    /* it->x from it->b, of it->images_solved images; `op` is the normal operator of all of them. */
+    int (*solve)(struct iterative *it, const struct op *op, const struct solve_stop *stop,
+                 const struct solve_listener *listener, struct solve_result *result);
+    int (*vectors)(int dim); /* that solve() allocates, each of all images that are solved for */
+    bool series;             /* all images of a series are solved for together */
+    int iterations;
+    double lambda, tolerance;
+    const char *lambda_of, *lambda_suits;
+};
+
+/* The job's; it has none where it does not iterate. */
+const struct method *method_of(const struct recon_job *job);
+
+struct iterative {
+    struct gridder *g;
+    struct recon_job *job;
+    const struct method *method;
+    int batch;                                /* coils that the normal operator takes at a time */
+    size_t images_solved;                     /* for together: 1, or the images of a series */
+    struct c32 *images, *maps, *b, *x, *host; /* [coils][pixels] twice, [images_solved][pixels] twice, [pixels] */
+    const struct frame *planned;              /* the image whose trajectory `normal` and `largest` are of */
+    struct normal *normal, *limit;            /* `limit`: leaves what the trajectory covers; NULL: all of k-space */
+    double largest;                           /* eigenvalue L */
+    double base, span;                        /* progress of this image, or series */
+    double maps_from, maps_until;             /* shares of it */
+    double share;                             /* of it, and what else was told last */
+    int64_t iteration, most;
+    struct prox_ask ask; /* whether to go on: iterative_ask() */
+    double support;      /* of the last image's maps, as a share of its pixels */
+    double lambda;       /* of the last image: the parameter's value */
+    int64_t iterations;  /* of all images */
+    double residual;     /* the largest */
+    size_t ended[4];     /* images, by enum solve_end */
+};
+
+/* `share` of this image or series is done. Fails with ERR_CANCELED. */
+int iterative_tell(struct iterative *it, double share, int64_t iteration, int64_t iterations);
+/* The same as told last: whether to go on. `context`: the struct iterative. */
+int iterative_ask(void *context);
+
+/* it->images = the coil images of a frame, whose plan there is; progress runs from share to share. */
+int iterative_grid(struct iterative *it, const struct frame *frame, double from, double until);
+
+/* it->maps of images[coils][pixels], which may be it->maps. Fails as maps_estimate(). */
+int iterative_maps(struct iterative *it, int coils, const struct c32 *images, double from, double until);
+
+/* it->normal = the normal operator of the plan's trajectory, it->largest = its largest eigenvalue: of one coil, which
+ * that of all coils does not exceed, as |S| <= 1. *made: it was not there yet. */
+int iterative_normal(struct iterative *it, bool *made);
+
+/* Outside the part of k-space that the trajectory covers nothing was measured. What a method puts there, as the edges
+ * that total variation makes, is its own invention: the image is limited to what was measured. Makes it->limit. */
+int iterative_limit(struct iterative *it, const struct band *band);
+
+/* it->x from it->b by the job's method, limited. Fails as the solvers. */
+int iterative_solve(struct iterative *it, const struct op *op);
+
+/* The field of view of image `f` of the job from `image`, which may be larger; its maps, where they are a result. */
+int iterative_store(struct iterative *it, size_t f, const struct c32 *image);
+int iterative_store_maps(struct iterative *it, size_t f, int coils);
+
+#endif

@@ -1,0 +1,175 @@
+/* The solvers behind parameter `method`, with the problem of one image or of a series. */
+#include "recon/mri/recon_iterative_inner.h"
+
+#include <math.h>
+
+enum { TIME_AXIS = 1u << 3, FALLING_FROM = 10, FALLING_ITERATIONS = 20 };
+
+/* Of 1 / L: the power method finds L from below, 0.95 of it after its iterations (tests/unit/test_iterative.c). */
+static const double STEP = 0.9;
+
+/* A level of b that does not depend on how much of the field of view the object fills: sum |b|^2 / sum |b|. */
+static int signal_level(struct iterative *it, double *level)
+{
+    double all = 0, squares = 0;
+    int rc = 0;
+    for (size_t image = 0; image < it->images_solved && rc == 0; image++) {
+        const size_t pixels = it->g->pixels;
+        rc = dev_download(it->job->dev, it->host, it->b + image * pixels, pixels * sizeof *it->host);
+        for (size_t i = 0; i < pixels && rc == 0; i++) {
+            const double square = (double)it->host[i].re * it->host[i].re + (double)it->host[i].im * it->host[i].im;
+            squares += square;
+            all += sqrt(square);
+        }
+    }
+    *level = all > 0 ? squares / all : 0;
+    return rc;
+}
+
+static int cg_sense(struct iterative *it, const struct op *op, const struct solve_stop *stop,
+                    const struct solve_listener *listener, struct solve_result *result)
+{
+    return cg_solve(it->job->dev, op, it->lambda * it->largest, it->b, it->x, stop, listener, result);
+}
+
+static int descend(struct iterative *it, const struct op *op, const struct prox *prox, const struct solve_stop *stop,
+                   const struct solve_listener *listener, struct solve_result *result)
+{
+    return fista_solve(it->job->dev, op, STEP / it->largest, prox, it->b, it->x, stop, listener, result);
+}
+
+static int l1_wavelet(struct iterative *it, const struct op *op, const struct solve_stop *stop,
+                      const struct solve_listener *listener, struct solve_result *result)
+{
+    struct prox_wavelet p;
+    const int n[SPARSE_AXES] = {it->g->n[0], it->g->n[1], it->g->n[2], 1};
+    double level = 0;
+    int rc = signal_level(it, &level);
+    if (rc != 0)
+        return rc;
+    rc = prox_wavelet_open(&p, it->job->dev, n, it->lambda * level, 1);
+    const struct prox prox = prox_wavelet(&p);
+    if (rc == 0)
+        rc = descend(it, op, &prox, stop, listener, result);
+    prox_wavelet_close(&p);
+    return rc;
+}
+
+/* A weight that falls to its own, geometrically, during the first iterations: from 0, an undersampled series would need
+ * many more until what its images share is in all of them. The minimum is that of the weight itself. */
+struct falling {
+    struct prox prox;
+};
+
+static int falling_apply(void *of, double t, int iteration, struct c32 *x)
+{
+    const struct falling *f = of;
+    const double left = 1 - (double)iteration / FALLING_ITERATIONS;
+    return f->prox.apply(f->prox.of, left > 0 ? t * pow(FALLING_FROM, left) : t, iteration, x);
+}
+
+static unsigned space_axes(int dim)
+{
+    return (1u << dim) - 1;
+}
+
+static int total_variation(struct iterative *it, unsigned axes, const struct op *op, const struct solve_stop *stop,
+                           const struct solve_listener *listener, struct solve_result *result)
+{
+    struct prox_tv p;
+    const int n[SPARSE_AXES] = {it->g->n[0], it->g->n[1], it->g->n[2], (int)it->images_solved};
+    double level = 0;
+    int rc = signal_level(it, &level);
+    if (rc != 0)
+        return rc;
+    rc = prox_tv_open(&p, it->job->dev, n, axes, it->lambda * level);
+    p.ask = it->ask;
+    struct falling falling = {prox_tv(&p)};
+    const struct prox prox = {&falling, falling_apply}, *used = axes == TIME_AXIS ? &prox : &falling.prox;
+    if (rc == 0)
+        rc = descend(it, op, used, stop, listener, result);
+    prox_tv_close(&p);
+    return rc;
+}
+
+static int tv(struct iterative *it, const struct op *op, const struct solve_stop *stop,
+              const struct solve_listener *listener, struct solve_result *result)
+{
+    return total_variation(it, space_axes(it->job->dim), op, stop, listener, result);
+}
+
+static int temporal_tv(struct iterative *it, const struct op *op, const struct solve_stop *stop,
+                       const struct solve_listener *listener, struct solve_result *result)
+{
+    return total_variation(it, TIME_AXIS, op, stop, listener, result);
+}
+
+static int low_rank(struct iterative *it, const struct op *op, const struct solve_stop *stop,
+                    const struct solve_listener *listener, struct solve_result *result)
+{
+    struct prox_low_rank p;
+    const int n[SPARSE_AXES] = {it->g->n[0], it->g->n[1], it->g->n[2], (int)it->images_solved};
+    double level = 0;
+    int rc = signal_level(it, &level);
+    if (rc != 0)
+        return rc;
+    rc = prox_low_rank_open(&p, it->job->dev, n, it->lambda * level, 1);
+    p.ask = it->ask;
+    struct falling falling = {prox_low_rank(&p)};
+    const struct prox prox = {&falling, falling_apply};
+    if (rc == 0)
+        rc = descend(it, op, &prox, stop, listener, result);
+    prox_low_rank_close(&p);
+    return rc;
+}
+
+static int cg_vectors(int dim)
+{
+    (void)dim;
+    return CG_VECTORS;
+}
+
+static int wavelet_vectors(int dim)
+{
+    (void)dim;
+    return FISTA_VECTORS + WAVELET_VECTORS;
+}
+
+static int tv_all_vectors(int dim)
+{
+    return FISTA_VECTORS + tv_vectors(space_axes(dim));
+}
+
+static int temporal_tv_vectors(int dim)
+{
+    (void)dim;
+    return FISTA_VECTORS + tv_vectors(TIME_AXIS);
+}
+
+static int low_rank_vectors(int dim)
+{
+    (void)dim;
+    return FISTA_VECTORS + LOW_RANK_VECTORS;
+}
+
+static const char of_level[] = "the image's signal level",
+                  few_spokes[] = "the method's default, which suits phantoms and scans of 4 to 16 times fewer spokes "
+                                 "than full sampling asks for",
+                  few_a_frame[] =
+                      "the method's default, which suits phantoms and series of 10 to 40 times fewer spokes "
+                      "an image than full sampling asks for";
+
+/* By the parameter's choices. */
+static const struct method methods[] = {
+    [RECON_METHOD_CG_SENSE] = {cg_sense, cg_vectors, false, 20, 3e-3, 5e-3, "the normal operator's largest eigenvalue",
+                               few_spokes},
+    [RECON_METHOD_L1_WAVELET] = {l1_wavelet, wavelet_vectors, false, 40, 1.4e-2, 3e-3, of_level, few_spokes},
+    [RECON_METHOD_TV] = {tv, tv_all_vectors, false, 30, 8e-3, 3e-3, of_level, few_spokes},
+    [RECON_METHOD_TEMPORAL_TV] = {temporal_tv, temporal_tv_vectors, true, 40, 2e-2, 3e-3, of_level, few_a_frame},
+    [RECON_METHOD_LLR] = {low_rank, low_rank_vectors, true, 40, 1e-2, 3e-3, of_level, few_a_frame},
+};
+
+const struct method *method_of(const struct recon_job *job)
+{
+    return &methods[recon_choice(job, RECON_METHOD)];
+}

@@ -1,0 +1,317 @@
+/* Iterative methods of a series: all images of one place, alike but for the time, are solved for together. Of images t:
+ *
+ *   S     from the mean over t of the coil images    coil maps: what moves is the same for all coils
+ *   b_t   = s_t sum_j conj(S_j) A_t' W_t y_tj         the right sides
+ *   N     = diag(s_t N_t), s_t = L / L_t              the normal operators, each with the step that suits it: L_t is
+ * the largest eigenvalue of N_t, L the largest of these x     = argmin sum_t s_t |A_t S x_t - y_t|^2_W + g(x)
+ *
+ * Coil images are gridded twice, once for the maps and once for b: those of all t together would take more memory than
+ * all else. Images on one trajectory share its normal operator's kernel. */
+#include "recon/mri/recon_iterative_inner.h"
+
+#include "gridding/base/clock.h"
+#include "gridding/base/err.h"
+#include "gridding/base/vec.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Shares of a series' progress: once the maps' images are gridded, the maps are there, the right sides. */
+static const double done_images = 0.15, done_maps = 0.20, done_sides = 0.30;
+
+struct series {
+    struct iterative *it;
+    size_t count, kernels;
+    size_t *image;       /* [count]: places in job->frames, in time */
+    size_t *visit;       /* [count]: 0 .. count - 1, those of one trajectory in a row */
+    size_t *kernel_of;   /* [count] */
+    struct c32 **kernel; /* [kernels]: on the device */
+    double *largest;     /* [kernels]: L_t */
+    size_t used;         /* the kernel that the operator holds */
+    struct band band;    /* of all trajectories */
+    struct sense sense;
+};
+
+/* ---- which images are a series ---- */
+
+static const struct scan_readout *first_of(const struct recon_job *job, size_t f)
+{
+    return &job->scan.readouts[job->frames->readouts[job->frames->frame[f].first]];
+}
+
+/* Whether time is told by the repetition; else by the phase of the cardiac cycle. */
+static bool time_is_repetition(const struct recon_job *job)
+{
+    for (size_t f = 1; f < job->frames->count; f++)
+        if (job->frames->frame[f].repetition != job->frames->frame[0].repetition)
+            return true;
+    return false;
+}
+
+static bool same_series(const struct recon_job *job, bool repetition, size_t a, size_t b)
+{
+    static const enum scan_index fixed[] = {SCAN_CONTRAST, SCAN_SET, SCAN_SLICE, SCAN_AVERAGE};
+    const uint16_t *ia = first_of(job, a)->idx, *ib = first_of(job, b)->idx;
+    const bool separate = recon_choice(job, RECON_AVERAGES) == RECON_AVERAGES_SEPARATE;
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
+        if (ia[fixed[i]] != ib[fixed[i]] && (fixed[i] != SCAN_AVERAGE || separate))
+            return false;
+    return repetition ? ia[SCAN_PHASE] == ib[SCAN_PHASE]
+                      : job->frames->frame[a].repetition == job->frames->frame[b].repetition;
+}
+
+bool series_leads(const struct recon_job *job, size_t f)
+{
+    const bool repetition = time_is_repetition(job);
+    for (size_t before = 0; before < f; before++)
+        if (same_series(job, repetition, before, f))
+            return false;
+    return true;
+}
+
+static int hash_compare(const void *pa, const void *pb)
+{
+    const uint64_t a = *(const uint64_t *)pa, b = *(const uint64_t *)pb;
+    return (a > b) - (a < b);
+}
+
+/* The trajectories among all images, at most `longest` of which are kept at a time. */
+static int kernels_count(struct gridder *g)
+{
+    const struct recon_job *job = g->job;
+    const size_t count = job->frames->count;
+    uint64_t *hash = malloc(count * sizeof *hash);
+    size_t kernels = 0;
+    if (!hash)
+        return err_no_memory("comparing %zu images", count);
+    memcpy(hash, job->hash, count * sizeof *hash);
+    qsort(hash, count, sizeof *hash, hash_compare);
+    for (size_t f = 0; f < count; f++)
+        kernels += f == 0 || hash[f] != hash[f - 1];
+    free(hash);
+    g->kernels = kernels < g->longest ? kernels : g->longest;
+    return 0;
+}
+
+int series_sizes(struct gridder *g)
+{
+    struct recon_job *job = g->job;
+    const bool repetition = time_is_repetition(job);
+    g->longest = 0;
+    for (size_t f = 0; f < job->frames->count; f++) {
+        size_t images = 0;
+        if (!series_leads(job, f))
+            continue;
+        for (size_t i = f; i < job->frames->count; i++) {
+            const bool same = same_series(job, repetition, f, i);
+            images += same;
+            if (same && job->frames->frame[i].coils != job->frames->frame[f].coils)
+                return err_set(ERR_COILS_DIFFER,
+                               "Parameter method=%s needs as many coils in every image of a series, but image %zu has "
+                               "%d and image %zu %d. method=tv makes each image alone.",
+                               job->request->values->value[RECON_METHOD].text, i, job->frames->frame[i].coils, f,
+                               job->frames->frame[f].coils);
+        }
+        g->longest = images > g->longest ? images : g->longest;
+    }
+    if (g->longest < 2)
+        return err_set(
+            ERR_BAD_PARAMETER,
+            "Parameter method=%s is for series, and the scan has one image of each place. Divide its readouts "
+            "in time (frames=N or frame_readouts=N), or pass method=tv.",
+            job->request->values->value[RECON_METHOD].text);
+    recon_report_decide(job, "time", repetition ? "repetition" : "phase",
+                        "%zu images, alike but for the %s, are solved for together.", g->longest,
+                        repetition ? "repetition" : "phase, as there is one repetition");
+    return kernels_count(g);
+}
+
+/* ---- one series ---- */
+
+static int visit_compare(const void *pa, const void *pb, void *context)
+{
+    const struct series *s = context;
+    const size_t a = *(const size_t *)pa, b = *(const size_t *)pb;
+    const uint64_t *hash = s->it->job->hash, ha = hash[s->image[a]], hb = hash[s->image[b]];
+    return ha != hb ? (ha < hb ? -1 : 1) : (a > b) - (a < b);
+}
+
+static void series_close(struct series *s)
+{
+    for (size_t k = 0; k < s->kernels; k++)
+        dev_release(s->it->job->dev, s->kernel[k]);
+    free(s->largest);
+    free(s->kernel);
+    free(s->kernel_of);
+    free(s->visit);
+    free(s->image);
+}
+
+static int series_open(struct series *s, struct iterative *it, size_t lead)
+{
+    const struct recon_job *job = it->job;
+    const bool repetition = time_is_repetition(job);
+    *s = (struct series){.it = it, .used = SIZE_MAX, .band = {.shape = BAND_ELLIPSOID, .dim = job->dim}};
+    s->image = malloc(it->g->longest * sizeof *s->image);
+    s->visit = malloc(it->g->longest * sizeof *s->visit);
+    s->kernel_of = malloc(it->g->longest * sizeof *s->kernel_of);
+    s->kernel = calloc(it->g->longest, sizeof *s->kernel);
+    s->largest = calloc(it->g->longest, sizeof *s->largest);
+    if (!s->image || !s->visit || !s->kernel_of || !s->kernel || !s->largest)
+        return err_no_memory("a series of %zu images", it->g->longest);
+    for (size_t f = lead; f < job->frames->count; f++)
+        if (same_series(job, repetition, lead, f)) {
+            s->visit[s->count] = s->count;
+            s->image[s->count++] = f;
+        }
+    qsort_r(s->visit, s->count, sizeof *s->visit, visit_compare, s);
+    it->images_solved = s->count;
+    it->base = (double)it->g->coils_done / (double)it->g->coils;
+    it->span = (double)s->count * job->frames->frame[lead].coils / (double)it->g->coils;
+    return 0;
+}
+
+/* Of the plan's trajectory: its normal operator's kernel and eigenvalue, unless they are the last image's. */
+static int kernel_keep(struct series *s, size_t t)
+{
+    struct iterative *it = s->it;
+    struct gridder *g = it->g;
+    bool made = false;
+    int rc = iterative_normal(it, &made);
+    if (rc == 0 && (made || s->kernels == 0)) {
+        struct c32 **kernel = &s->kernel[s->kernels];
+        rc = dev_alloc(it->job->dev, normal_kernel_elements(it->normal) * sizeof **kernel, (void **)kernel);
+        if (rc == 0)
+            rc = normal_kernel_keep(it->normal, *kernel);
+        if (rc == 0)
+            s->largest[s->kernels] = it->largest;
+        s->kernels += *kernel != NULL;
+        band_extend(&s->band, g->planned->samples, gridder_k(g));
+    }
+    s->kernel_of[t] = s->kernels - 1;
+    return rc;
+}
+
+/* The coil images of image t; progress runs from `from` over all of `span`. */
+static int grid(struct series *s, size_t i, double from, double span)
+{
+    struct iterative *it = s->it;
+    const size_t f = s->image[s->visit[i]];
+    const double each = span / (double)s->count, begin = from + each * (double)i;
+    int rc = gridder_plan(it->g, f, it->base + it->span * begin, it->span * each / 2);
+    if (rc == 0)
+        rc = iterative_grid(it, &it->job->frames->frame[f], begin + each / 2, begin + each);
+    return rc == 0 ? iterative_tell(it, begin + each, 0, 0) : rc;
+}
+
+/* it->maps from the mean of all coil images; the kernels. */
+static int maps_make(struct series *s, int coils)
+{
+    struct iterative *it = s->it;
+    struct dev *dev = it->job->dev;
+    const size_t all = (size_t)coils * it->g->pixels;
+    int rc = dev_zero(dev, it->maps, all * sizeof *it->maps);
+    for (size_t i = 0; i < s->count && rc == 0; i++) {
+        rc = grid(s, i, 0, done_images);
+        if (rc == 0)
+            rc = vec_axpy(dev, all, 1 / (float)s->count, it->images, it->maps);
+        if (rc == 0)
+            rc = kernel_keep(s, s->visit[i]);
+    }
+    if (rc == 0)
+        rc = iterative_maps(it, coils, it->maps, done_images, done_maps);
+    for (size_t t = 0; t < s->count && rc == 0; t++)
+        rc = iterative_store_maps(it, s->image[t], coils);
+    return rc;
+}
+
+/* Weigh each image's part by s_t, and have it->largest be L. */
+static int kernels_scale(struct series *s)
+{
+    struct iterative *it = s->it;
+    int rc = 0;
+    it->largest = 0;
+    for (size_t k = 0; k < s->kernels; k++)
+        it->largest = fmax(it->largest, s->largest[k]);
+    for (size_t k = 0; k < s->kernels && rc == 0 && s->largest[k] > 0; k++)
+        rc = vec_scale(it->job->dev, normal_kernel_elements(it->normal), (float)(it->largest / s->largest[k]),
+                       s->kernel[k]);
+    return rc;
+}
+
+/* it->b of all images. */
+static int sides_make(struct series *s, int coils)
+{
+    struct iterative *it = s->it;
+    const size_t pixels = it->g->pixels;
+    int rc = dev_zero(it->job->dev, it->b, s->count * pixels * sizeof *it->b);
+    for (size_t i = 0; i < s->count && rc == 0; i++) {
+        const size_t t = s->visit[i];
+        const double own = s->largest[s->kernel_of[t]];
+        rc = grid(s, i, done_maps, done_sides - done_maps);
+        if (rc == 0)
+            band_fit(&s->band, it->g->planned->samples, gridder_k(it->g));
+        if (rc == 0)
+            rc = sense_combine(&s->sense, 0, coils, it->images, it->b + t * pixels);
+        if (rc == 0 && own > 0)
+            rc = vec_scale(it->job->dev, pixels, (float)(it->largest / own), it->b + t * pixels);
+    }
+    it->maps_until = done_sides;
+    return rc;
+}
+
+static int series_normal(void *of, const struct c32 *x, struct c32 *r)
+{
+    struct series *s = of;
+    const struct op one = sense_op(&s->sense);
+    int rc = 0;
+    for (size_t i = 0; i < s->count && rc == 0; i++) {
+        const size_t t = s->visit[i], kernel = s->kernel_of[t], at = t * s->it->g->pixels;
+        if (kernel != s->used)
+            rc = normal_kernel_use(s->it->normal, s->kernel[kernel]);
+        s->used = kernel;
+        if (rc == 0)
+            rc = one.normal(one.of, x + at, r + at);
+    }
+    return rc;
+}
+
+static int solve(struct series *s, int coils)
+{
+    struct iterative *it = s->it;
+    const size_t all = s->count * it->g->pixels;
+    const struct op op = {.of = s, .domain = all, .range = all, .normal = series_normal};
+    int rc = sense_open(&s->sense, it->job->dev, it->normal, it->g->pixels, coils, it->batch, it->maps);
+    s->sense.ask = iterative_ask;
+    s->sense.context = it;
+    if (rc == 0)
+        rc = kernels_scale(s);
+    if (rc == 0)
+        rc = sides_make(s, coils);
+    if (rc == 0)
+        rc = iterative_limit(it, &s->band);
+    const double start = clock_seconds();
+    if (rc == 0)
+        rc = iterative_solve(it, &op);
+    sense_close(&s->sense);
+    recon_report_stage(it->job, recon_steps[RECON_STEP_SOLVE].name, clock_seconds() - start);
+    return rc;
+}
+
+int series_frames(struct iterative *it, size_t lead)
+{
+    const int coils = it->job->frames->frame[lead].coils;
+    struct series s;
+    int rc = series_open(&s, it, lead);
+    it->planned = NULL; /* the operator holds another series' kernel */
+    if (rc == 0)
+        rc = maps_make(&s, coils);
+    if (rc == 0)
+        rc = solve(&s, coils);
+    for (size_t t = 0; t < s.count && rc == 0; t++)
+        rc = iterative_store(it, s.image[t], it->x + t * it->g->pixels);
+    it->g->coils_done += (int64_t)s.count * coils;
+    series_close(&s);
+    return rc;
+}

@@ -17,14 +17,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { BATCH = 64 /* acquisitions written together */ };
+enum { BATCH = 64 /* acquisitions per write */ };
 
 struct attachment {
     struct scan scan;
     struct scan_array trajectory; /* [row][sample][column] */
-    bool by_line; /* row: an acquisition's kspace_encode_step_1; else the acquisitions of image data take them in order
-                   */
-    uint64_t taken; /* of them */
+    bool by_line; /* row: an acquisition's kspace_encode_step_1; otherwise the acquisitions of image data take the rows
+                   * in order */
+    uint64_t taken; /* number of them */
 };
 
 /* ---- reading ---- */
@@ -48,7 +48,7 @@ static int map_file(const char *path, const uint8_t **bytes, size_t *length)
     return 0;
 }
 
-/* The codec is installed beside this program. */
+/* The codec is installed in this program's folder. */
 static int codec_find(char path[4096])
 {
     ssize_t length = readlink("/proc/self/exe", path, 4000);
@@ -60,7 +60,7 @@ static int codec_find(char path[4096])
     return access(path, X_OK) == 0 ? 0 : err_set(ERR_IO, "%s, which reads scans, is not there.", path);
 }
 
-/* In the sandbox, as the service does. */
+/* Read it in the sandbox, as the service does. */
 static int scan_read(struct scan *scan, const char *path)
 {
     enum { SECONDS = 60, EXPANSION = 16, SPARE = 64 << 20 };
@@ -84,7 +84,7 @@ static int scan_read(struct scan *scan, const char *path)
     return rc;
 }
 
-/* ---- which row is whose ---- */
+/* ---- which row belongs to which acquisition ---- */
 
 /* Rows are given in the order of the image data, or by kspace_encode_step_1, as many as that counts. */
 static int rows_check(struct attachment *a)
@@ -153,7 +153,7 @@ static void head_fill(const struct scan_readout *r, size_t columns, ISMRMRD_Acqu
     head->idx.segment = r->idx[SCAN_SEGMENT];
 }
 
-/* One acquisition with its row of the trajectory, where it is image data, at `traj`. */
+/* One acquisition, with its row of the trajectory (at `traj`) if it is image data. */
 static void acquisition_fill(struct attachment *a, const struct scan_readout *r, float *traj,
                              struct scan_write_acquisition *out)
 {

@@ -1,4 +1,4 @@
-/* attach.h: the command `mrirecon attach-trajectory`: a converted scan without its trajectory gets one. Needs no
+/* attach.h: the command `mrirecon attach-trajectory`: adds the trajectory to a converted scan that has none. Needs no
  * server. */
 #ifndef MRIRECON_ATTACH_H
 #define MRIRECON_ATTACH_H

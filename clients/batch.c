@@ -1,6 +1,6 @@
-/* mrirecon batch: every scan of a folder, sent, waited for and its image fetched; where it breaks off, the same command
- * goes on. Some scans are on the server at a time, so that uploads and reconstructions overlap and its queue is not
- * filled. */
+/* mrirecon batch: submits every scan of a folder, waits for the jobs and downloads their results; after an
+ * interruption, the same command continues. Only a few scans are on the server at a time, so that uploads and
+ * reconstructions overlap and the queue does not fill up. */
 #include "clients/batch_folder.h"
 #include "clients/client.h"
 #include "clients/job.h"
@@ -19,25 +19,27 @@
 
 enum {
     ON_THE_SERVER = 32, /* scans at a time */
-    TRIES = 3,          /* to send a scan, and to fetch its image, where the connection breaks and the server lives */
+    TRIES = 3,          /* attempts to send a scan, and to download its result, if the connection breaks and the server
+                         * is alive */
 };
 
-#define LOOK_SECONDS 0.25 /* between looks at the jobs */
-#define BUSY_SECONDS 5.0  /* before a server that refused for now is asked again */
+#define LOOK_SECONDS 0.25 /* between two polls */
+#define BUSY_SECONDS 5.0  /* delay after a temporary refusal */
 
 struct batch {
     struct server *server;
     const struct client_options *options;
-    const char *folder, *out, *format;
+    const char *folder, *out;
+    struct client_result result;
     char *path; /* of a submission */
     struct scan_entry *scan;
     int count;
     struct journal *journal;
     struct progress progress;
-    double answered;         /* when the server did last; 0: it has not */
-    double send_at;          /* no scan is sent before */
-    int waits_for;           /* the failure that was told last as what is waited for; 0: none */
-    char now[PROGRESS_TEXT]; /* where a job is that runs; "": none does */
+    double answered;         /* time of the server's last answer; 0: none yet */
+    double send_at;          /* no scan is sent before this time */
+    int waits_for;           /* the failure reported last as the reason for waiting; 0: none */
+    char now[PROGRESS_TEXT]; /* progress of a running job; "": none runs */
 };
 
 /* ---- one scan ---- */
@@ -59,11 +61,11 @@ static int ended(struct batch *batch, struct scan_entry *scan, enum scan_state s
     scan->state = state;
     snprintf(scan->code, sizeof scan->code, "%s", code);
     tell(batch, scan, detail);
-    batch->send_at = 0; /* there is room for another */
+    batch->send_at = 0; /* fewer than the limit are on the server */
     return journal_ended(batch->journal, scan);
 }
 
-/* What the server refuses whatever scan comes. */
+/* Errors that concern every scan. */
 static bool is_of_the_command(int rc)
 {
     return rc == ERR_BAD_PARAMETER || rc == ERR_UNKNOWN_PARAMETER || rc == ERR_UNKNOWN_KIND || rc == ERR_BAD_REQUEST ||
@@ -77,7 +79,7 @@ static void answered(struct batch *batch)
         batch->waits_for = 0;
 }
 
-/* After a call that failed: 0 where it is worth trying again later. A server that never answered is another or none. */
+/* After a failed call: 0 if a retry later is worth it. An address that has never answered is probably wrong. */
 static int later(struct batch *batch, int rc)
 {
     if (rc == ERR_IO && (batch->answered == 0 || clock_seconds() - batch->answered > OUTAGE_SECONDS))
@@ -95,15 +97,15 @@ static int later(struct batch *batch, int rc)
     return 0;
 }
 
-/* A scan that could not be sent: it is tried again later, or has failed, or the batch ends. */
+/* A scan that could not be sent: it is retried later, or fails, or the batch ends. */
 static int not_sent(struct batch *batch, struct scan_entry *scan, int rc)
 {
     json_t *alive = NULL;
     const struct err why = *err_last();
     if (rc == ERR_CANCELED || is_of_the_command(rc))
         return rc;
-    /* A connection that breaks, or a file that cannot be read: where the server answers otherwise, time after time, it
-     * is the scan's, and the others have their turn. */
+    /* The connection breaks, or the file cannot be read, although the server answers other requests: after several
+     * attempts this scan fails, and the others continue. */
     int silence = rc == ERR_IO ? server_call(batch->server, "GET", "/livez", &alive) : 0;
     json_decref(alive);
     if (silence == ERR_CANCELED)
@@ -163,15 +165,15 @@ static double seconds_between(const json_t *job, const char *from, const char *t
     return at[1] - at[0];
 }
 
-/* The job has its image: so have we. */
+/* The job has succeeded: download its result. */
 static int save(struct batch *batch, struct scan_entry *scan)
 {
-    char *image = folder_image_path(batch->out, scan, batch->format);
-    int rc = image ? job_fetch(batch->server, scan->id, batch->format, image) : ERR_NO_MEMORY;
+    char *image = folder_image_path(batch->out, scan, batch->result.ending);
+    int rc = image ? job_fetch(batch->server, scan->id, &batch->result, image) : ERR_NO_MEMORY;
     free(image);
     if (!rc)
         return ended(batch, scan, SCAN_SUCCEEDED, "", "");
-    /* The server may have gone down just then; that the image cannot be written here does not pass by trying. */
+    /* The server may have stopped just then: retry later. An error of our own disk does not go away by retrying. */
     if (rc == ERR_IO)
         return ++scan->tries < TRIES ? 0 : rc;
     if (rc == ERR_CANCELED || rc == ERR_SPOOL_FULL || is_of_the_command(rc))
@@ -180,12 +182,12 @@ static int save(struct batch *batch, struct scan_entry *scan)
     return later(batch, rc) == 0 ? 0 : ended(batch, scan, SCAN_FAILED, err_name(why.code), why.text);
 }
 
-/* How far a scan is that was sent. */
+/* Poll the job of a scan. */
 static int job_look(struct batch *batch, struct scan_entry *scan)
 {
     json_t *job = NULL;
     int rc = job_call(batch->server, "GET", scan->id, "", &job);
-    if (rc == ERR_NOT_FOUND) { /* it was deleted before its image was fetched */
+    if (rc == ERR_NOT_FOUND) { /* the job was deleted before its result was downloaded */
         answered(batch);
         return journal_sending(batch->journal, scan);
     }
@@ -235,12 +237,13 @@ static void tell_all(struct batch *batch)
     progress_tell(&batch->progress, (double)done / batch->count, text);
 }
 
-/* What an earlier run left: images that are gone are made again, and with --retry what failed is tried again. */
+/* Go through the entries of an earlier run: results that are missing are downloaded again, and with --retry what
+ * failed is retried. */
 static int take_up(struct batch *batch)
 {
     for (int i = 0; i < batch->count; i++) {
         struct scan_entry *scan = &batch->scan[i];
-        char *image = folder_image_path(batch->out, scan, batch->format);
+        char *image = folder_image_path(batch->out, scan, batch->result.ending);
         if (!image)
             return ERR_NO_MEMORY;
         if (scan->whole_name) {
@@ -324,7 +327,7 @@ static void summary(const struct batch *batch)
     putchar('\n');
 }
 
-/* The folder for images, which is not that of the scans: an image would be taken for a scan the next time. */
+/* The folder for results must not be the scans' folder: the next run would take a result for a scan. */
 static int out_make(struct batch *batch)
 {
     struct stat scans, images;
@@ -366,19 +369,18 @@ int client_batch(struct server *server, const struct client_options *options)
 {
     struct batch batch = {
         .server = server, .options = options, .folder = options->word[0], .out = options->out, .path = NULL};
-    const char *wrong;
     struct client_options form = *options;
-    form.out = NULL; /* a folder, whose name says nothing of the form */
-    if (!client_format(&form, &batch.format, &wrong))
-        return client_wrong_format(wrong);
+    form.out = NULL; /* a folder, whose name says nothing of the format */
     if (!form.priority)
         form.priority = "batch";
-    int status = submission_path(server, &form, NULL, &batch.path);
+    int status = result_of_submission(&form, &batch.result);
+    if (!status)
+        status = submission_path(server, &form, NULL, &batch.path);
     if (status)
         return status;
     int rc = batch_run(&batch);
     struct err why = *err_last();
-    /* A table of scans of which none was sent would hide why. */
+    /* If no scan was sent, a table would only hide the reason. */
     bool began = batch.journal && count_of(&batch, SCAN_NEW) < batch.count;
     if (began)
         summary(&batch);

@@ -50,8 +50,8 @@ static int scan_add(const char *folder, const char *name, const struct stat *the
     return 0;
 }
 
-/* Give their whole names to the images of scans that would have one image else. A whole name may be that of another
- * scan's image in turn: again, until all differ. */
+/* Keep the whole file name for results whose names would be equal without the ending. A whole name may equal another
+ * scan's result in turn: repeat until all differ. */
 static int images_part(struct scan_entry *entry, int count)
 {
     for (bool again = true; again;) {
@@ -118,11 +118,11 @@ char *folder_path(const char *folder, const char *name)
     return NULL;
 }
 
-char *folder_image_path(const char *folder, const struct scan_entry *scan, const char *format)
+char *folder_image_path(const char *folder, const struct scan_entry *scan, const char *ending)
 {
     char *path = NULL;
     int stem = (int)(scan->whole_name ? (long)strlen(scan->name) : strrchr(scan->name, '.') - scan->name);
-    if (asprintf(&path, "%s/%.*s.%s", folder, stem, scan->name, format) >= 0)
+    if (asprintf(&path, "%s/%.*s.%s", folder, stem, scan->name, ending) >= 0)
         return path;
     err_no_memory("a path");
     return NULL;

@@ -1,19 +1,20 @@
-/* batch_folder.h: the scans of a folder, and what their images are called. */
+/* batch_folder.h: the scans of a folder, and the names of their results. */
 #ifndef MRIRECON_BATCH_FOLDER_H
 #define MRIRECON_BATCH_FOLDER_H
 
 #include "clients/journal.h"
 
-/* The files whose names end in .h5, .mrd or .npz, in whatever case, but for hidden ones, by name: *entry (the caller's,
- * folder_free()) and *count. Fails with ERR_IO (also: there is none), ERR_NO_MEMORY. */
+/* The files whose names end in .h5, .mrd or .npz in either case, without hidden ones, sorted by name: *entry (the
+ * caller's, folder_free()) and *count. Fails with ERR_IO (also: there is none), ERR_NO_MEMORY. */
 int folder_read(const char *folder, struct scan_entry **entry, int *count);
 void folder_free(struct scan_entry *entry, int count);
 
 /* FOLDER/NAME; the caller frees it. NULL (failure set): no memory. */
 char *folder_path(const char *folder, const char *name);
 
-/* FOLDER/ the scan's name with its ending replaced by `format`; added to it where another scan of the folder differs in
- * the ending alone, so that each has an image of its own. The caller frees it. NULL (failure set): no memory. */
-char *folder_image_path(const char *folder, const struct scan_entry *scan, const char *format);
+/* FOLDER/NAME.ENDING: the scan's name with its ending replaced; if another scan of the folder differs only in the
+ * ending, `ending` is appended to the whole name instead, so that each scan has a file of its own. The caller frees
+ * it. NULL (failure set): no memory. */
+char *folder_image_path(const char *folder, const struct scan_entry *scan, const char *ending);
 
 #endif

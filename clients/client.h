@@ -9,12 +9,13 @@
 
 enum { CLIENT_OK = 0, CLIENT_FAILED = 1, CLIENT_USAGE = 2, CLIENT_INTERRUPTED = 130 };
 
-/* The command line, taken apart. Strings are those of argv. */
+/* The parsed command line. Strings are those of argv. */
 struct client_options {
-    const char *server, *token_file, *cacert, *out, *format, *kind, *priority, *older, *state, *client, *name, *since;
+    const char *server, *token_file, *cacert, *out, *result, *format, *kind, *priority, *older, *state, *client, *name,
+        *since;
     bool wait, json, retry, unnamed;
     int limit;   /* of jobs; 0: all */
-    char **word; /* what is no option, after the command's name */
+    char **word; /* arguments that are no options, after the command's name */
     int words;
 };
 
@@ -43,7 +44,12 @@ void client_print_json(const json_t *object);
 /* A member that is text, or "" . */
 const char *client_text(const json_t *object, const char *member);
 
-/* Text from a server or a file, on one line and without what would steer the terminal. */
+/* Text from a server or a file, on one line, without control characters of terminals. */
 void client_print_text(FILE *file, const char *text);
+
+/* Print `text` on stdout, broken at spaces into lines of at most HELP_COLUMNS; the first line begins at the column
+ * `indent`, where the cursor is, and so do the others. */
+enum { HELP_COLUMNS = 100 };
+void client_print_wrapped(const char *text, int indent);
 
 #endif

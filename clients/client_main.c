@@ -26,7 +26,8 @@ enum option_bit {
     RETRY = 256,
     UNNAMED = 512,
     WHICH = 1024,
-    EVERYWHERE = 2048
+    RESULT = 2048,
+    EVERYWHERE = 4096
 };
 
 static const struct option_row option_rows[] = {
@@ -36,9 +37,11 @@ static const struct option_row option_rows[] = {
      offsetof(struct client_options, token_file)},
     {"--cacert", "FILE", "trusted certificates, in PEM (or MRIRECON_CACERT)", EVERYWHERE,
      offsetof(struct client_options, cacert)},
-    {"--out", "FILE", "file to write the image to, \"-\": standard output; the extension selects the format", OUT,
+    {"--out", "FILE", "file to write the result to, \"-\": standard output; the extension selects the format", OUT,
      offsetof(struct client_options, out)},
-    {"--format", "FORM", "image format: h5 (ISMRMRD), nii.gz, png, npy, dcm", FORMAT,
+    {"--result", "RESULT", "result to save, of those in the parameter results (the first of them)", RESULT,
+     offsetof(struct client_options, result)},
+    {"--format", "FORM", "format of the result; of an image: h5 (ISMRMRD), nii.gz, png, npy, dcm", FORMAT,
      offsetof(struct client_options, format)},
     {"--kind", "KIND", "kind of job (recon)", KIND, offsetof(struct client_options, kind)},
     {"--priority", "P", "priority of the job: urgent, normal or batch", PRIORITY,
@@ -63,35 +66,34 @@ enum { OPTION_ROWS = sizeof option_rows / sizeof *option_rows };
 
 static const struct command_row command_rows[] = {
     {"submit", "SCAN [PARAM=VALUE ...]",
-     "Send a scan (\"-\": standard input); prints the job's id. With --out, waits and saves the image.", 1, 1000,
-     OUT | FORMAT | KIND | PRIORITY | WAIT | UNNAMED, client_submit},
+     "Send a scan (\"-\": standard input); prints the job's id. With --out, waits and saves the result.", 1, 1000,
+     OUT | RESULT | FORMAT | KIND | PRIORITY | WAIT | UNNAMED, client_submit},
     {"batch", "DIR [PARAM=VALUE ...]",
-     "Send every scan (.h5, .mrd, .npz) of a folder, save the images to --out (DIR/images). The same command resumes "
-     "it "
-     "after an "
-     "interruption.",
-     1, 1000, OUT | FORMAT | KIND | PRIORITY | RETRY | UNNAMED, client_batch},
-    {"wait", "ID", "Wait until a job ends. Ctrl-C leaves the job running.", 1, 1, OUT | FORMAT, client_wait},
-    {"fetch", "ID", "Save the image of a succeeded job; prints the file name.", 1, 1, OUT | FORMAT, client_fetch},
+     "Send every scan (.h5, .mrd, .npz) of a folder, save the results to --out (DIR/images). The same command resumes "
+     "it after an interruption.",
+     1, 1000, OUT | RESULT | FORMAT | KIND | PRIORITY | RETRY | UNNAMED, client_batch},
+    {"wait", "ID", "Wait until a job ends. Ctrl-C leaves the job running.", 1, 1, OUT | RESULT | FORMAT, client_wait},
+    {"fetch", "ID", "Save a result of a succeeded job; prints the file name.", 1, 1, OUT | RESULT | FORMAT,
+     client_fetch},
     {"list", "", "List jobs, newest first.", 0, 0, JSON | LIMIT | WHICH, client_list},
     {"show", "ID", "Show a job: its state, its decisions and its timings.", 1, 1, JSON, client_show},
     {"resubmit", "[ID] [PARAM=VALUE ...]",
      "Run a job again with the scan that the server kept; given parameters replace the job's own. Without an ID, run "
      "all jobs that match --state, --client, --name and --since; the same command resumes it after an interruption.",
-     0, 1000, OUT | FORMAT | PRIORITY | WAIT | WHICH | LIMIT, client_resubmit},
+     0, 1000, OUT | RESULT | FORMAT | PRIORITY | WAIT | WHICH | LIMIT, client_resubmit},
     {"cancel", "ID", "Stop a job.", 1, 1, 0, client_cancel},
-    {"delete", "ID", "Remove a finished job, its scan and its images.", 1, 1, 0, client_delete},
+    {"delete", "ID", "Remove a finished job, its scan and its results.", 1, 1, 0, client_delete},
     {"purge", "", "Remove all jobs that ended more than --older seconds ago.", 0, 0, OLDER, client_purge},
     {"kinds", "[KIND]", "Show the server's kinds of jobs and their parameters.", 0, 1, JSON, client_kinds},
     {"status", "", "Show whether the server is ready for work.", 0, 0, JSON, client_status},
     {"simulate", "...", "Simulate a scan of a phantom; see `mrirecon simulate --help`. Needs no server.", 0, 0, 0,
      NULL},
     {"pack", "OUT.npz kspace=FILE trajectory=FILE [weights=FILE] [noise=FILE]",
-     "Write one scan of arrays in files of their own (.npy, or BART's .cfl), to be sent with size=X,Y. Needs no "
+     "Make one scan of arrays in separate files (.npy, or BART's .cfl), to be sent with size=X,Y. Needs no "
      "server.",
      2, 1000, 0, NULL},
     {"attach-trajectory", "SCAN OUT.h5 TRAJECTORY.npy",
-     "Write a converted scan once more, with a trajectory [readout, sample, 2 to 4]. Needs no server.", 3, 3, 0, NULL},
+     "Add a trajectory [readout, sample, 2 to 4] to a converted scan that has none. Needs no server.", 3, 3, 0, NULL},
     {"completion", "SHELL", "Print the completion script for bash or zsh; use: source <(mrirecon completion bash).", 1,
      1, 0, NULL},
 };
@@ -107,25 +109,35 @@ static const struct command_row *find_command(const char *name)
 
 /* ---- help ---- */
 
+enum { HELP_INDENT = 38 };
+
+static void option_print(const struct option_row *option)
+{
+    printf("  %-12s %-6s ", option->name, option->value ? option->value : "");
+    client_print_wrapped(option->help, 22);
+}
+
 static void help_command(const struct command_row *command)
 {
-    printf("mrirecon %s%s%s%s\n  %s\n", command->name, *command->words ? " " : "", command->words,
-           command->options ? " [OPTION ...]" : "", command->help);
+    printf("mrirecon %s%s%s%s\n  ", command->name, *command->words ? " " : "", command->words,
+           command->options ? " [OPTION ...]" : "");
+    client_print_wrapped(command->help, 2);
     for (int i = 0; i < OPTION_ROWS && command->run; i++)
         if ((option_rows[i].bit & (command->options | EVERYWHERE)) != 0)
-            printf("  %-12s %-5s %s\n", option_rows[i].name, option_rows[i].value ? option_rows[i].value : "",
-                   option_rows[i].help);
+            option_print(&option_rows[i]);
 }
 
 static void help(void)
 {
     puts("mrirecon: send k-space scans to mrirecond, and get images back.\n\nCommands:");
-    for (int i = 0; i < COMMAND_ROWS; i++)
-        printf("  %-11s %-23s %s\n", command_rows[i].name, command_rows[i].words, command_rows[i].help);
+    for (int i = 0; i < COMMAND_ROWS; i++) {
+        const int used = printf("  %-11s %-23s", command_rows[i].name, command_rows[i].words);
+        printf(used < HELP_INDENT ? "%*s" : "\n%*s", used < HELP_INDENT ? HELP_INDENT - used : HELP_INDENT, "");
+        client_print_wrapped(command_rows[i].help, HELP_INDENT);
+    }
     puts("\nOptions:");
     for (int i = 0; i < OPTION_ROWS; i++)
-        printf("  %-12s %-5s %s\n", option_rows[i].name, option_rows[i].value ? option_rows[i].value : "",
-               option_rows[i].help);
+        option_print(&option_rows[i]);
     puts("\nA first scan:\n"
          "  mrirecon simulate --trajectory spiral --out scan.h5\n"
          "  mrirecon submit scan.h5 --out image.png\n\n"
@@ -135,7 +147,7 @@ static void help(void)
 
 /* ---- the command line ---- */
 
-/* Take the option at argv[*at]. CLIENT_OK, or CLIENT_USAGE. */
+/* Parse the option at argv[*at]. CLIENT_OK, or CLIENT_USAGE. */
 static int take_option(const struct command_row *command, int argc, char **argv, int *at,
                        struct client_options *options)
 {
@@ -228,7 +240,7 @@ static bool asks_for_text(const char *word, const char *next, const struct comma
     return true;
 }
 
-/* Take the words of the command line. *command NULL: there is none. false: *status is the exit status. */
+/* Parse the command line. *command NULL: there is none. false: the program ends with *status. */
 static bool words_take(int argc, char **argv, const struct command_row **command, struct client_options *options,
                        int *status)
 {
@@ -252,7 +264,7 @@ static bool words_take(int argc, char **argv, const struct command_row **command
                                : client_usage("there is no command \"%s\".", argv[i]);
             return false;
         } else {
-            options->word[options->words++] = argv[i]; /* never ahead of i: argv serves as the list */
+            options->word[options->words++] = argv[i]; /* never beyond i, so argv can hold the list */
         }
     }
     return true;

@@ -1,7 +1,6 @@
 /* Completion of the command line in bash and zsh, from the tables of commands, options and kinds. */
 #include "clients/commands.h"
 #include "clients/simulate_options.h"
-#include "recon/image/image.h"
 #include "recon/recon.h"
 
 #include <stdio.h>
@@ -12,18 +11,48 @@ static bool takes(const struct command_tables *tables, const struct command_row 
     return command->run && (row->bit & (command->options | tables->everywhere)) != 0;
 }
 
-/* Whether a command's words are parameters, after the file or folder that is first. */
+/* Whether a command's arguments are parameters, after a file or folder. */
 static bool has_parameters(const struct command_row *command)
 {
     return strstr(command->words, "PARAM=VALUE") != NULL;
 }
 
-/* Print words that the value of an option or an argument can be, each after a space; none where any can. */
+/* Call `print` for each result of the table of kinds, and whether it is the first of its name, or of its form. */
+static void each_result(void (*print)(const struct kind_result *result, bool first_name, bool first_form))
+{
+    for (const struct kind *const *of = kinds; *of; of++)
+        for (const struct kind_result *result = (*of)->results; result->name; result++) {
+            bool first_name = true, first_form = true;
+            for (const struct kind *const *before = kinds; before <= of; before++)
+                for (const struct kind_result *other = (*before)->results; other->name && other != result; other++) {
+                    first_name &= strcmp(other->name, result->name) != 0;
+                    first_form &= other->form != result->form;
+                }
+            print(result, first_name, first_form);
+        }
+}
+
+static void result_print(const struct kind_result *result, bool first_name, bool first_form)
+{
+    (void)first_form;
+    if (first_name)
+        printf(" %s", result->name);
+}
+
+static void formats_print(const struct kind_result *result, bool first_name, bool first_form)
+{
+    (void)first_name;
+    for (int i = 0; first_form && result->form->formats[i].name; i++)
+        printf(" %s", result->form->formats[i].name);
+}
+
+/* Print the possible values of an option or an argument, each after a space; nothing if any text is possible. */
 static void values_print(const char *value)
 {
     if (strcmp(value, "FORM") == 0)
-        for (int i = 0; i < IMAGE_FORMATS; i++)
-            printf(" %s", image_format_name((enum image_format)i));
+        each_result(formats_print);
+    else if (strcmp(value, "RESULT") == 0)
+        each_result(result_print);
     else if (strcmp(value, "KIND") == 0 || strcmp(value, "[KIND]") == 0)
         for (const struct kind *const *of = kinds, *kind; (kind = *of); of++)
             printf(" %s", kind->name);
@@ -42,7 +71,7 @@ static void completion_parameters_print(void)
             printf(" %s=", param->name);
 }
 
-/* A case for each parameter that takes words, within `case NAME in`; `print` is how the shell is given them. */
+/* A case for each parameter with a list of values, within `case NAME in`; `print` passes the list to the shell. */
 static void choices_print(const char *before, const char *after)
 {
     for (const struct kind *const *of = kinds, *kind; (kind = *of); of++)
@@ -139,7 +168,7 @@ static void bash_print(const struct command_tables *tables)
 
 /* ---- zsh ---- */
 
-/* Text within single quotes; what _arguments and _describe take for ends of it is escaped. */
+/* Text within single quotes; characters that _arguments and _describe interpret are escaped. */
 static void zsh_quote(const char *text)
 {
     for (; *text; text++)

@@ -2,11 +2,9 @@
 
 #include "clients/progress.h"
 #include "clients/save.h"
-#include "recon/image/image.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /* "/v1/jobs/ID" + rest; the caller frees it. NULL (failure set): no memory. */
 static char *job_path(struct server *server, const char *id, const char *rest)
@@ -43,56 +41,21 @@ bool job_failure_passes(int code)
            code == ERR_CONNECTIONS;
 }
 
-bool client_format(const struct client_options *options, const char **format, const char **wrong)
-{
-    *format = image_format_name(IMAGE_H5);
-    if (options->format) {
-        *wrong = options->format;
-        int found = form_format_find(&image_form, options->format);
-        if (found >= 0)
-            *format = image_format_name((enum image_format)found);
-        return found >= 0;
-    }
-    if (!options->out || strcmp(options->out, "-") == 0)
-        return true;
-    for (int i = 0; i < IMAGE_FORMATS; i++) {
-        const char *name = image_format_name((enum image_format)i);
-        size_t length = strlen(options->out), ending = strlen(name);
-        if (length > ending && options->out[length - ending - 1] == '.' &&
-            strcmp(options->out + length - ending, name) == 0) {
-            *format = name;
-            return true;
-        }
-    }
-    *wrong = options->out;
-    struct stat there;
-    return stat(options->out, &there) == 0 && !S_ISREG(there.st_mode); /* a pipe or device: h5 */
-}
-
-int client_wrong_format(const char *wrong)
-{
-    fprintf(stderr, "mrirecon: there is no image format \"%s\". The formats are:", wrong);
-    for (int i = 0; i < IMAGE_FORMATS; i++)
-        fprintf(stderr, " %s", image_format_name((enum image_format)i));
-    fprintf(stderr, "; --format names one.\n");
-    return CLIENT_USAGE;
-}
-
-/* What the reconstruction had doubts about, beside the image that it made. */
-static void warnings_tell(const json_t *warnings, const char *image)
+/* Warnings of the reconstruction. */
+static void warnings_tell(const json_t *warnings, const char *result)
 {
     const json_t *warning;
     size_t i;
     json_array_foreach (warnings, i, warning) {
         fprintf(stderr, "mrirecon: ");
-        client_print_text(stderr, image);
+        client_print_text(stderr, result);
         fprintf(stderr, ": warning: ");
         client_print_text(stderr, json_string_value(warning));
         fputc('\n', stderr);
     }
 }
 
-int job_fetch(struct server *server, const char *id, const char *format, const char *out)
+int job_fetch(struct server *server, const char *id, const struct client_result *result, const char *out)
 {
     struct progress progress;
     const struct server_watch watch = {&progress, progress_moved};
@@ -101,7 +64,7 @@ int job_fetch(struct server *server, const char *id, const char *format, const c
     json_t *warnings = NULL;
     int rc;
     progress_start(&progress);
-    if (asprintf(&rest, "/results/image?format=%s", format) < 0)
+    if (asprintf(&rest, "/results/%s?format=%s", result->name, result->format) < 0)
         return err_no_memory("a request");
     path = job_path(server, id, rest);
     rc = path ? save_create(&save, out) : ERR_NO_MEMORY;
@@ -110,7 +73,7 @@ int job_fetch(struct server *server, const char *id, const char *format, const c
     if (!rc)
         rc = save_commit(save);
     progress_end(&progress);
-    warnings_tell(warnings, strcmp(out, "-") == 0 ? "the image" : out);
+    warnings_tell(warnings, strcmp(out, "-") == 0 ? "the result" : out);
     json_decref(warnings);
     save_free(save);
     free(path);

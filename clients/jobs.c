@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A job is asked about after this time, then after longer and longer. */
+/* Pause before the first poll; each pause is longer than the one before it. */
 #define FIRST_PAUSE_SECONDS 0.02
 #define LAST_PAUSE_SECONDS  0.5
 
@@ -61,13 +61,13 @@ static int follow(struct server *server, const char *id, json_t **out)
     progress_end(&progress);
     if (rc == ERR_CANCELED || out_of_reach)
         fprintf(stderr,
-                "mrirecon: job %s continues%s. `mrirecon wait %s` waits for it, `mrirecon fetch %s` gets its image, "
+                "mrirecon: job %s continues%s. `mrirecon wait %s` waits for it, `mrirecon fetch %s` gets its result, "
                 "`mrirecon cancel %s` stops it.\n",
                 id, out_of_reach ? " when its server is back" : "", id, id, id);
     return rc;
 }
 
-/* Say how a finished job ended. CLIENT_OK for one that succeeded. */
+/* Report how a finished job ended. CLIENT_OK if it succeeded. */
 static int tell_end(const json_t *job)
 {
     const char *id = client_text(job, "id"), *state = client_text(job, "state");
@@ -82,25 +82,26 @@ static int tell_end(const json_t *job)
     return CLIENT_FAILED;
 }
 
-/* Fetch, and say where the image is. */
+/* Download the result, and print its path. */
 static int fetch_and_tell(struct server *server, const struct client_options *options, const char *id,
-                          const char *format)
+                          const struct client_result *result)
 {
     char name[128];
     const char *out = options->out;
     if (!out) {
-        snprintf(name, sizeof name, "%s.%s", id, format);
+        snprintf(name, sizeof name, "%s.%s", id, result->ending);
         out = name;
     }
-    if (job_fetch(server, id, format, out))
+    if (job_fetch(server, id, result, out))
         return client_failed();
     if (strcmp(out, "-") != 0)
         puts(out);
     return CLIENT_OK;
 }
 
-/* What follows once there is a job: its id, or its end, or its image. `job` is taken. */
-static int go_on(struct server *server, const struct client_options *options, const char *format, json_t *job)
+/* What the command does once there is a job: print its id, wait for its end, or download its result. `job` is taken. */
+static int go_on(struct server *server, const struct client_options *options, const struct client_result *result,
+                 json_t *job)
 {
     char *id = strdup(client_text(job, "id"));
     json_decref(job);
@@ -116,7 +117,7 @@ static int go_on(struct server *server, const struct client_options *options, co
         fprintf(stderr, "job %s\n", id);
         status = follow(server, id, &job) ? client_failed() : tell_end(job);
         if (status == CLIENT_OK && options->out)
-            status = fetch_and_tell(server, options, id, format);
+            status = fetch_and_tell(server, options, id, result);
         else if (status == CLIENT_OK)
             puts(id);
     }
@@ -125,25 +126,21 @@ static int go_on(struct server *server, const struct client_options *options, co
     return status;
 }
 
-/* That --out, where it is given, names a form and can be written, before a server works for it. CLIENT_OK, or the exit
- * status. */
-static int out_read(const struct client_options *options, const char **format)
+/* Check that --out, if given, can be written, before the server works for it. CLIENT_OK, or the exit status. */
+static int out_check(const struct client_options *options)
 {
-    const char *wrong;
-    *format = NULL;
-    if (options->out && !client_format(options, format, &wrong))
-        return client_wrong_format(wrong);
     return options->out && save_check(options->out) ? client_failed() : CLIENT_OK;
 }
 
 int client_submit(struct server *server, const struct client_options *options)
 {
-    const char *format;
-    int status = out_read(options, &format);
-    if (status)
-        return status;
+    struct client_result result;
     char *path = NULL;
-    status = submission_path(server, options, NULL, &path);
+    int status = options->out ? result_of_submission(options, &result) : CLIENT_OK;
+    if (!status)
+        status = out_check(options);
+    if (!status)
+        status = submission_path(server, options, NULL, &path);
     if (status)
         return status;
     json_t *job = NULL;
@@ -151,27 +148,28 @@ int client_submit(struct server *server, const struct client_options *options)
     free(path);
     if (rc == ERR_CANCELED)
         fprintf(stderr, "mrirecon: the upload was interrupted; there is no job.\n");
-    return rc ? client_failed() : go_on(server, options, format, job);
+    return rc ? client_failed() : go_on(server, options, &result, job);
 }
 
 int client_resubmit(struct server *server, const struct client_options *options)
 {
-    const char *format;
+    struct client_result result;
     if (jobs_named(options))
         return client_rerun(server, options);
     if (options->words < 1 || strchr(options->word[0], '='))
         return client_usage("resubmit needs the ID of a job, or --state (failed, canceled or succeeded) for many.");
-    int status = out_read(options, &format);
-    if (status)
-        return status;
     char *path = NULL;
-    status = submission_path(server, options, options->word[0], &path);
+    int status = options->out ? result_of_job(server, options, options->word[0], &result) : CLIENT_OK;
+    if (!status)
+        status = out_check(options);
+    if (!status)
+        status = submission_path(server, options, options->word[0], &path);
     if (status)
         return status;
     json_t *job = NULL;
     int rc = server_call(server, "POST", path, &job);
     free(path);
-    return rc ? client_failed() : go_on(server, options, format, job);
+    return rc ? client_failed() : go_on(server, options, &result, job);
 }
 
 int client_purge(struct server *server, const struct client_options *options)
@@ -197,26 +195,27 @@ int client_purge(struct server *server, const struct client_options *options)
 
 int client_wait(struct server *server, const struct client_options *options)
 {
-    const char *format;
+    struct client_result result;
     json_t *job = NULL;
-    int status = out_read(options, &format);
+    int status = options->out ? result_of_job(server, options, options->word[0], &result) : CLIENT_OK;
+    if (!status)
+        status = out_check(options);
     if (status)
         return status;
     if (follow(server, options->word[0], &job))
         return client_failed();
     status = tell_end(job);
     if (status == CLIENT_OK && options->out)
-        status = fetch_and_tell(server, options, options->word[0], format);
+        status = fetch_and_tell(server, options, options->word[0], &result);
     json_decref(job);
     return status;
 }
 
 int client_fetch(struct server *server, const struct client_options *options)
 {
-    const char *format, *wrong;
-    if (!client_format(options, &format, &wrong))
-        return client_wrong_format(wrong);
-    return fetch_and_tell(server, options, options->word[0], format);
+    struct client_result result;
+    int status = result_of_job(server, options, options->word[0], &result);
+    return status ? status : fetch_and_tell(server, options, options->word[0], &result);
 }
 
 int client_cancel(struct server *server, const struct client_options *options)

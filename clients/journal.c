@@ -27,7 +27,7 @@ static const char *member_text(const json_t *line, const char *member)
     return text ? text : "";
 }
 
-/* Indices of the entries by what they are called: by name, and by key once they have one. */
+/* Indices of the entries: by name, and by idempotency key. */
 struct index {
     json_t *name, *key;
 };
@@ -135,7 +135,7 @@ void journal_free(struct journal *journal)
 
 /* ---- writing ---- */
 
-/* Add a line, which is taken. It begins with a newline as well: the one before it may have broken off. */
+/* Append a line (taken). It begins with a newline, too, because the previous line may be incomplete. */
 static int line_add(const struct journal *journal, json_t *line)
 {
     char *text = line ? json_dumps(line, JSON_COMPACT) : NULL, *whole = NULL;

@@ -1,10 +1,7 @@
-/* journal.h: what is known of the scans of a batch, in memory and in a file to which a line is added for each thing
- * that happens, so that a batch that was broken off at any moment goes on where it was.
- *
- * The file holds one JSON object a line: {scan, bytes, changed, query, key} where a scan is about to be sent, {key, id}
- * where it became a job, {key, state, ...} where that ended. A line that breaks off in the middle is passed over. Two
- * batches at a time cannot use one file.
- */
+/* journal.h: the state of each scan of a batch, in memory and in a file to which a line is appended for each event, so
+ * that a batch that was interrupted at any moment continues where it was. Each line is a JSON object: {scan, bytes,
+ * changed, query, key} before a scan is sent, {key, id} when it has become a job, {key, state, ...} when that has
+ * ended. An incomplete line is ignored. Only one batch at a time can use a file. */
 #ifndef MRIRECON_JOURNAL_H
 #define MRIRECON_JOURNAL_H
 
@@ -18,26 +15,27 @@ enum scan_state { SCAN_NEW, SCAN_SENT, SCAN_SUCCEEDED, SCAN_FAILED, SCAN_CANCELE
 
 struct scan_entry {
     char *name;             /* of the file, in the folder of the batch */
-    int64_t bytes, changed; /* size, and time of its last change in ns: another scan of the same name is another */
+    int64_t bytes, changed; /* size, and time of its last change in ns: a scan of the same name that differs here is
+                             * another scan */
     enum scan_state state;
     char key[JOURNAL_KEY]; /* idempotency key; "": none yet */
     char id[JOURNAL_ID];   /* of the job; "": none yet */
     char code[64];         /* why it failed */
     double seconds;        /* that the job ran */
     /* not in the file: */
-    int tries;       /* to send it; then, to fetch its image */
-    bool whole_name; /* its image is called by its name with the ending (batch_folder.h) */
+    int tries;       /* attempts to send it; then, to download its result */
+    bool whole_name; /* the result keeps the scan's whole name (batch_folder.h) */
 };
 
 struct journal;
 
-/* Open or make the file `path`, and fill the states of entries that it knows with this query. Fails with ERR_IO (also:
- * another batch uses it), ERR_NO_MEMORY. */
+/* Open or create the file `path`, and fill in the states of those entries that were sent with this query. Fails with
+ * ERR_IO (also: another batch uses it), ERR_NO_MEMORY. */
 int journal_open(struct journal **out, const char *path, const char *query, struct scan_entry *entry, int count);
 void journal_free(struct journal *journal);
 
-/* A new key for the entry, which is about to be sent; its id, for one that was; its state, for one that ended. On the
- * disk when they return. Fail with ERR_IO, ERR_NO_MEMORY, ERR_INTERNAL. */
+/* Record: a new key, before the entry is sent; its id, after that; its state, when it has ended. The record has been
+ * synced to the disk when they return. Fail with ERR_IO, ERR_NO_MEMORY, ERR_INTERNAL. */
 int journal_sending(struct journal *journal, struct scan_entry *entry);
 int journal_sent(struct journal *journal, const struct scan_entry *entry);
 int journal_ended(struct journal *journal, const struct scan_entry *entry);

@@ -1,4 +1,4 @@
-/* mrirecon list: the jobs that are there, a line each. */
+/* mrirecon list: the server's jobs, one per line. */
 #include "clients/list.h"
 
 #include "clients/table.h"
@@ -70,7 +70,7 @@ int jobs_find(struct server *server, const struct client_options *options, json_
     return rc;
 }
 
-/* Why it failed, or how far it is. */
+/* The reason of a failure, or the progress. */
 static const char *remark(const json_t *job, char *text, size_t size)
 {
     const json_t *error = json_object_get(job, "error");

@@ -1,4 +1,4 @@
-/* list.h: which jobs a command is about. */
+/* list.h: the jobs that a command is about. */
 #ifndef MRIRECON_LIST_H
 #define MRIRECON_LIST_H
 

@@ -26,22 +26,22 @@ struct mapped {
     size_t length;
 };
 
-/* An array that is to become a member of the archive. */
+/* An array that becomes a member of the archive. */
 struct member {
     struct mapped file;
     bool bart;              /* an array of BART's: complex float32, the first axis fastest */
-    size_t size[BART_AXES]; /* of that */
-    char head[NPY_HEAD];    /* of an .npy file, before what follows; empty: the file is one */
+    size_t size[BART_AXES]; /* bytes of that */
+    char head[NPY_HEAD];    /* of an .npy file, before the data; empty: the file has one */
     size_t head_bytes;
     uint32_t crc;
-    uint64_t bytes, at; /* of the member; where its local header lies */
+    uint64_t bytes, at; /* of the member; offset of its local header */
 };
 
 /* The archive being written. */
 struct archive {
     FILE *file;
     uint64_t at;
-    struct member *summed; /* not NULL: bytes are summed and counted for it, and not written */
+    struct member *summed; /* not NULL: only add the bytes to this CRC, without writing them */
 };
 
 /* ---- files ---- */
@@ -187,7 +187,7 @@ static int member_open(struct member *member, int which, const char *path)
     return rc;
 }
 
-/* ---- the archive: stored members, with sizes as Zip64 has them ---- */
+/* ---- the archive: stored members, sizes in Zip64 ---- */
 
 static int put(struct archive *archive, const void *bytes, size_t count)
 {
@@ -224,7 +224,7 @@ static int put_fields(struct archive *archive, const struct field *field, size_t
     put_fields(archive, (const struct field[]){__VA_ARGS__}, \
                sizeof((const struct field[]){__VA_ARGS__}) / sizeof(struct field))
 
-enum { ZIP64 = 45 }; /* version of the format that members need */
+enum { ZIP64 = 45 }; /* format version that members need */
 
 static int local_put(struct archive *archive, struct member *member, const char *name)
 {
@@ -258,7 +258,7 @@ static int end_put(struct archive *archive, uint64_t directory, uint64_t members
                    : rc;
 }
 
-/* ---- what the members hold ---- */
+/* ---- the members' data ---- */
 
 /* The real parts of complex numbers. */
 static int reals_put(struct archive *archive, const struct mapped *file)
@@ -275,7 +275,7 @@ static int reals_put(struct archive *archive, const struct mapped *file)
     return rc;
 }
 
-/* k-space: coils before times, which come first in BART's memory. */
+/* k-space: coils before frames; in BART's memory frames come first. */
 static int kspace_put(struct archive *archive, const struct member *member)
 {
     size_t image = 8 * member->size[PHASE1] * member->size[PHASE2], coils = member->size[COIL];

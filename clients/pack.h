@@ -1,4 +1,4 @@
-/* pack.h: the command `mrirecon pack`: arrays in files of their own become one scan (.npz). Needs no server. */
+/* pack.h: the command `mrirecon pack`: arrays in separate files become one scan (.npz). Needs no server. */
 #ifndef MRIRECON_PACK_H
 #define MRIRECON_PACK_H
 

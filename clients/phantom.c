@@ -46,8 +46,8 @@ static const struct ellipsoid_row shepp_logan_3d[] = {
     {0.1, {0.023, 0.023, 0.02}, {0, -0.606, 0}, 0},  {0.1, {0.023, 0.046, 0.02}, {0.06, -0.605, 0}, 0},
 };
 
-/* A body off the centre; a bright ball towards +x, a bar towards +y, a small bright spot towards -x -y, a hole towards
- * +z: no two axes, and no two ends of an axis, look alike. */
+/* Asymmetric: a body off the centre; a bright ball towards +x, a bar towards +y, a small bright spot towards -x -y, a
+ * hole towards +z. No two axes, and no two ends of an axis, look alike. */
 static const struct ellipsoid_row asymmetric[] = {
     {0.5, {0.8, 0.65, 0.7}, {0.06, -0.04, 0.05}, 12},  {0.5, {0.2, 0.2, 0.3}, {0.45, 0.08, 0.1}, 0},
     {0.3, {0.32, 0.08, 0.4}, {-0.1, 0.4, -0.12}, -20}, {0.7, {0.09, 0.09, 0.2}, {-0.42, -0.28, -0.05}, 0},
@@ -268,7 +268,7 @@ static void transform(int n, const double complex *turn, const double complex *i
     int count = places(n);
     for (int r = 0; r < n; r++) {
         int delta = (r - n / 2 + count) % count, step = (int)((int64_t)delta * (count - count / 2) % count);
-        double re = 0, im = 0; /* by hand: a product of complex numbers looks for NaN first */
+        double re = 0, im = 0; /* written out: complex multiplication in C checks for NaN first */
         for (int j = 0; j < count; j++) {
             double a = creal(in[(size_t)j * stride]), b = cimag(in[(size_t)j * stride]);
             double c = creal(turn[step]), s = cimag(turn[step]);
@@ -328,7 +328,7 @@ int phantom_truth(const struct phantom *phantom, bool cylinder, float *image)
         for (size_t x = 0; x < row; x++)
             transform(n[1], turn[1], slab + x, row, stack + (size_t)p * plane + x);
     }
-    /* The result stands behind its source. */
+    /* The result is behind its source in memory. */
 #pragma omp parallel for schedule(static)
     for (size_t i = 0; i < plane; i++)
         transform(n[2], turn[2], stack + i, plane, stack + (size_t)planes * plane + i);

@@ -42,9 +42,9 @@ void phantom_kspace(const struct phantom *phantom, size_t samples, const float *
 double phantom_value(const struct phantom *phantom, const double place[3]);
 void phantom_sensitivity(const struct phantom *phantom, int coil, const double place[3], double *re, double *im);
 
-/* What a perfect reconstruction from the k-space within an ellipsoid |k| < 0.5 shows: image[z][y][x] (n of the
- * phantom), the magnitude of the band-limited object. `cylinder`: z is limited by its own edge alone (a stack of
- * stars). Fails with ERR_NO_MEMORY. */
+/* The perfect reconstruction of the k-space within an ellipsoid |k| < 0.5: image[z][y][x] (n of the phantom), the
+ * magnitude of the band-limited object. `cylinder`: z is limited separately (a stack of stars). Fails with
+ * ERR_NO_MEMORY. */
 int phantom_truth(const struct phantom *phantom, bool cylinder, float *image);
 
 #endif

@@ -1,14 +1,16 @@
-/* How mrirecon speaks: answers on stdout, everything else on stderr. */
+/* Output of mrirecon: answers on stdout, everything else on stderr. */
 #include "clients/client.h"
+#include "recon/recon.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 int client_failed(void)
 {
     const struct err *failure = err_last();
-    /* Ours, and not the server's "canceled": that is found in a job document, never here. */
+    /* Our own cancellation (Ctrl-C), not the server's "canceled", which is only found in job documents. */
     if (failure->code == ERR_CANCELED) {
         fprintf(stderr, "mrirecon: interrupted\n");
         return CLIENT_INTERRUPTED;
@@ -46,4 +48,15 @@ void client_print_text(FILE *file, const char *text)
 {
     for (; *text; text++)
         fputc((unsigned char)*text < 0x20 || *text == 0x7f ? ' ' : *text, file);
+}
+
+void client_print_wrapped(const char *text, int indent)
+{
+    size_t length;
+    for (; *text; text += length + strspn(text + length, " ")) {
+        length = text_line(text, (size_t)(HELP_COLUMNS - indent));
+        printf("%.*s\n", (int)length, text);
+        if (text[length])
+            printf("%*s", indent, "");
+    }
 }

@@ -8,7 +8,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { BAR = 32, BAR_LEAST = 8, COLUMNS = 80 /* where the terminal does not tell */ };
+enum { BAR = 32, BAR_LEAST = 8, COLUMNS = 80 /* if the terminal does not report its width */ };
 #define REDRAW_SECONDS 0.05
 
 void progress_start(struct progress *progress)
@@ -22,7 +22,7 @@ static int columns(void)
     return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : COLUMNS;
 }
 
-/* A line that is wrapped is not overwritten by the next: it has to fit, and leave the last column to the cursor. */
+/* A wrapped line would not be overwritten by the next: the text must fit, and leave the last column for the cursor. */
 static void draw(double fraction, const char *text)
 {
     int room = columns() - 1, length = (int)strlen(text);
@@ -42,7 +42,7 @@ static void draw(double fraction, const char *text)
     snprintf(whole, sizeof whole, "%s", text);
     if (length > room) {
         room = room > 0 ? room : 0;
-        while (room > 0 && ((unsigned char)whole[room] & 0xc0) == 0x80) /* not inside a letter */
+        while (room > 0 && ((unsigned char)whole[room] & 0xc0) == 0x80) /* not within a character */
             room--;
         whole[room] = '\0';
     }

@@ -1,5 +1,5 @@
-/* progress.h: how far something is, as one moving line on stderr where that is a terminal. Elsewhere nothing is told: a
- * log has no use for it. */
+/* progress.h: a progress bar on stderr if that is a terminal; otherwise nothing is printed, as logs have no use for
+ * it. */
 #ifndef MRIRECON_PROGRESS_H
 #define MRIRECON_PROGRESS_H
 
@@ -11,23 +11,23 @@ enum { PROGRESS_TEXT = 160 };
 
 struct progress {
     bool terminal, drawn;
-    double last;              /* when a bar was drawn last, seconds */
-    char text[PROGRESS_TEXT]; /* told last */
+    double last;              /* time of the last drawing, seconds */
+    char text[PROGRESS_TEXT]; /* drawn last */
 };
 
-/* On stderr as it is now. */
+/* Begin, on stderr. */
 void progress_start(struct progress *progress);
 
 /* fraction 0..1; below 0: not known. What does not fit the terminal's width is left out. */
 void progress_tell(struct progress *progress, double fraction, const char *text);
 
-/* Bytes that move, for a server_watch; `context` is a struct progress. */
+/* Progress of a transfer, for a server_watch; `context` is a struct progress. */
 void progress_moved(void *context, int64_t done, int64_t total);
 
-/* Remove the bar, so that something else can be written. */
+/* Erase the bar, before other output. */
 void progress_end(struct progress *progress);
 
-/* Where a running job is, from its document: "density, iteration 12 of 30 (step 5 of 8)"; else its state. */
+/* The step of a running job, from its document: "density, iteration 12 of 30 (step 5 of 8)"; otherwise its state. */
 void progress_step(const json_t *job, char text[PROGRESS_TEXT]);
 
 #endif

@@ -1,5 +1,5 @@
-/* mrirecon resubmit --state STATE ...: many jobs once more. Each has an idempotency key of its own, made of its id and
- * of what is changed, so that the same command, run again after a break, makes no second job of any. */
+/* mrirecon resubmit --state STATE ...: run many jobs again. The idempotency key of each is made of its id and of the
+ * changed parameters, so that the same command, repeated after an interruption, creates no job twice. */
 #include "clients/rerun.h"
 
 #include "clients/job.h"
@@ -12,17 +12,17 @@
 
 enum { KEY = 80 };
 
-#define BUSY_SECONDS 5.0 /* before a server that refused for now is asked again */
+#define BUSY_SECONDS 5.0 /* delay after a temporary refusal */
 
 struct rerun {
     struct server *server;
     const struct client_options *options;
-    double answered; /* when the server did last */
-    int waits_for;   /* the failure that was told last as what is waited for; 0: none */
+    double answered; /* time of the server's last answer */
+    int waits_for;   /* the failure reported last as the reason for waiting; 0: none */
     int made, before, failed;
 };
 
-/* FNV-1a: tells one change from another. */
+/* FNV-1a: a hash of the changes. */
 static void key_print(char key[KEY], const char *id, const char *path)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
@@ -40,7 +40,7 @@ static bool passes(struct rerun *rerun, int rc)
     return job_failure_passes(rc);
 }
 
-/* One job; how it goes is printed. Fails where the others need not be tried. */
+/* Resubmit one job, and print the outcome. Fails if the others need not be tried. */
 static int run_one(struct rerun *rerun, const char *id, const char *path)
 {
     char key[KEY];
@@ -72,7 +72,7 @@ static int run_one(struct rerun *rerun, const char *id, const char *path)
     return 0;
 }
 
-/* The words of a resubmission of one job. */
+/* The query of one resubmission. */
 static int run_words(struct rerun *rerun, const json_t *job, char **word)
 {
     struct client_options one = *rerun->options;
@@ -112,7 +112,7 @@ int client_rerun(struct server *server, const struct client_options *options)
     memcpy(word + 1, options->word, (size_t)options->words * sizeof *word);
     if (jobs_find(server, options, &all))
         status = client_failed();
-    for (size_t i = json_array_size(all); i > 0 && !status; i--) /* those that came first before the others */
+    for (size_t i = json_array_size(all); i > 0 && !status; i--) /* oldest first */
         status = run_words(&rerun, json_array_get(all, i - 1), word);
     if (all) {
         fprintf(stderr, "mrirecon: %d of %zu jobs resubmitted", rerun.made, json_array_size(all));

@@ -1,4 +1,4 @@
-/* rerun.h: many jobs run again. */
+/* rerun.h: resubmission of many jobs. */
 #ifndef MRIRECON_RERUN_H
 #define MRIRECON_RERUN_H
 

@@ -10,12 +10,12 @@
 #include <unistd.h>
 
 struct save {
-    char *path, *temporary; /* temporary: NULL where `path` is written directly */
+    char *path, *temporary; /* temporary: NULL if `path` is written directly */
     int fd;
-    bool standard; /* standard output: not ours to close */
+    bool standard; /* standard output: not to be closed */
 };
 
-/* Of what errno tells of a path. */
+/* Advice for an errno of a path. */
 static int not_written(const char *path)
 {
     return err_set(ERR_IO, "%s cannot be written: %s. Choose a file in an existing folder that you can write to.", path,
@@ -83,7 +83,7 @@ int save_commit(struct save *save)
 {
     if (!save->temporary)
         return 0;
-    /* mkostemp makes files for the owner alone; this one is to be like any other that the user makes. */
+    /* mkostemp makes files for the owner alone; this one gets the permissions of the user's other files. */
     mode_t mask = umask(0);
     umask(mask);
     if (fchmod(save->fd, 0666 & ~mask) < 0 || fsync(save->fd) < 0 || rename(save->temporary, save->path) < 0)

@@ -6,21 +6,21 @@
 
 struct save;
 
-/* Whether save_create() could begin with `path` now: asked before there is something to write, for which a sender
- * waits. Fails with ERR_IO. */
+/* Whether save_create() would succeed with `path` now: asked before the server works for the result. Fails with
+ * ERR_IO. */
 int save_check(const char *path);
 
-/* Begin writing `path`. "-" is standard output; a path that is there and is no regular file (a pipe, a device) is
- * written directly. Fails with ERR_IO, ERR_NO_MEMORY. */
+/* Begin writing `path`. "-" is standard output; an existing path that is no regular file (a pipe, a device) is written
+ * directly. Fails with ERR_IO, ERR_NO_MEMORY. */
 int save_create(struct save **out, const char *path);
 
-/* Where to write; stays the save's. */
+/* The file descriptor to write to; owned by the save. */
 int save_fd(const struct save *save);
 
-/* Put the file in its place. Fails with ERR_IO. */
+/* Rename the file into its place. Fails with ERR_IO. */
 int save_commit(struct save *save);
 
-/* What was not committed is removed. NULL is allowed. */
+/* Removes the file unless it was committed. NULL is allowed. */
 void save_free(struct save *save);
 
 #endif

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CHUNK = 256 }; /* acquisitions; the vlen data itself lies in HDF5's heap */
+enum { CHUNK = 256 }; /* acquisitions; the vlen data itself is in HDF5's heap */
 
 struct scan_writer {
     hid_t file, type, data;

@@ -23,12 +23,12 @@ int scan_writer_create(struct scan_writer **out, const char *path, const char *x
 /* Append; the memory is the caller's again on return. Fails with ERR_IO. */
 int scan_writer_append(struct scan_writer *writer, size_t count, const struct scan_write_acquisition *acquisitions);
 
-/* Close, and free in any case. Fails with ERR_IO where not all of the file could be written, or not all of `count` was.
- */
+/* Close, and free in any case. Fails with ERR_IO if the file could not be written completely, or fewer than `count`
+ * acquisitions were appended. */
 int scan_writer_finish(struct scan_writer *writer);
 
-/* The same of the file `path`, of which `rc` tells whether all could be appended: it is deleted unless all of it is
- * there. Returns rc, its sentence kept, or that of scan_writer_finish(). */
+/* Close, after appending ended with `rc`; an incomplete file is deleted. Returns rc with its sentence, or the failure
+ * of scan_writer_finish(). */
 int scan_writer_end(struct scan_writer *writer, const char *path, int rc);
 
 #endif

@@ -12,17 +12,17 @@
 #include <unistd.h>
 
 enum {
-    ANSWER_MAX = 64 << 20, /* bytes of an answer kept in memory: a list of jobs is far smaller */
+    ANSWER_MAX = 64 << 20, /* largest answer kept in memory; a list of jobs is far smaller */
     CONNECT_SECONDS = 10,
-    STALLED_SECONDS = 120, /* no byte moved for so long: the server is gone */
+    STALLED_SECONDS = 120, /* a transfer without a byte for so long means that the server is gone */
     BUFFER = 256 << 10
 };
 
 struct server {
     CURL *curl;
-    char *url, *token;      /* token NULL: none is shown */
-    const char *cacert;     /* NULL: the system's certificates alone */
-    sigset_t stops, before; /* SIGINT and SIGTERM; the mask to put back */
+    char *url, *token;      /* token NULL: none is sent */
+    const char *cacert;     /* NULL: only the system's certificates */
+    sigset_t stops, before; /* SIGINT and SIGTERM; the mask to restore */
 };
 
 /* One request in progress. */
@@ -64,7 +64,7 @@ void server_free(struct server *server)
 {
     if (!server)
         return;
-    /* A stop that came after the last call has been acted on, or comes too late to matter. */
+    /* A signal that came after the last call has been acted on, or comes too late to matter. */
     const struct timespec now = {0};
     while (sigtimedwait(&server->stops, NULL, &now) > 0)
         ;
@@ -199,7 +199,7 @@ static int on_progress(void *context, curl_off_t down_total, curl_off_t down, cu
     return 0;
 }
 
-/* Turn an answer of 400 and above into a failure. */
+/* Turn an answer with a status of 400 or more into a failure. */
 static int answer_refused(const struct exchange *exchange, const char *path, long status)
 {
     json_t *problem = exchange->text ? json_loads(exchange->text, 0, NULL) : NULL;
@@ -209,7 +209,7 @@ static int answer_refused(const struct exchange *exchange, const char *path, lon
     if (!code)
         rc = err_set(ERR_IO, "%s answered %ld to %s, unlike mrirecond. Is the address right?", exchange->server->url,
                      status, path);
-    else if (strcmp(err_name(err_from_name(code)), code) != 0) /* a newer server's */
+    else if (strcmp(err_name(err_from_name(code)), code) != 0) /* a code of a newer server */
         rc = err_set(ERR_INTERNAL, "%s: %s", code, detail ? detail : "no reason was given.");
     else
         rc = err_set(err_from_name(code), "%s", detail ? detail : err_title(err_from_name(code)));
@@ -358,8 +358,8 @@ static int perform(struct exchange *exchange, const char *method, const char *pa
     CURLcode result = curl_easy_perform(curl);
     *status = 0;
     curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, status);
-    /* A server that refuses an upload early closes before all of it is sent: what it said counts, not the broken pipe.
-     */
+    /* A server that refuses an upload early closes the connection before all of it is sent: its answer counts, not the
+     * broken pipe. */
     if (result != CURLE_OK && !(*status >= 400 && exchange->text && !exchange->stopped))
         rc = explain(exchange, result, details);
     else if (*status >= 400)
@@ -440,8 +440,8 @@ int server_upload(struct server *server, const char *path, int fd, int64_t bytes
     return rc;
 }
 
-/* The text of the quoted string at *at (RFC 9110, 5.6.4), made in its place; *at moves behind it. NULL: there is none.
- */
+/* The text of the quoted string at *at (RFC 9110, 5.6.4), unescaped in place; *at moves behind it. NULL: there is
+ * none. */
 static char *string_next(char **at)
 {
     char *from = *at + strcspn(*at, "\""), *text = from + 1, *to = text;
@@ -456,7 +456,7 @@ static char *string_next(char **at)
     return text;
 }
 
-/* The warnings of the answer that just came: each a string, of which a proxy may have put several into one header. */
+/* The warnings of the last answer: each is a string; a proxy may have joined several into one header. */
 static json_t *warnings_read(CURL *curl)
 {
     json_t *warnings = json_array();

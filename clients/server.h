@@ -1,9 +1,6 @@
-/* server.h: HTTP client of one mrirecond.
- *
- * Ctrl-C (SIGINT) and SIGTERM do not end the program while a struct server exists: they end the call in progress,
- * which then fails with ERR_CANCELED, so that the command can say what became of the job. A struct server belongs to
- * one thread.
- */
+/* server.h: HTTP client of one mrirecond. While a struct server exists, Ctrl-C (SIGINT) and SIGTERM do not end the
+ * program: they end the call in progress, which then fails with ERR_CANCELED, so that the command can report the state
+ * of the job. A struct server belongs to one thread. */
 #ifndef MRIRECON_SERVER_H
 #define MRIRECON_SERVER_H
 
@@ -14,8 +11,8 @@
 
 struct server;
 
-/* `url` is the server's address without a path ("http://127.0.0.1:8080"). Nothing is sent yet.
- * Fails with ERR_BAD_PARAMETER (not an http or https address), ERR_NO_MEMORY. */
+/* `url` is the server's address without a path ("http://127.0.0.1:8080"). Sends nothing yet. Fails with
+ * ERR_BAD_PARAMETER (not an http or https address), ERR_NO_MEMORY. */
 int server_create(struct server **out, const char *url);
 void server_free(struct server *server);
 

@@ -8,7 +8,7 @@
 
 /* ---- show ---- */
 
-/* What is shown: names, and texts beside them. Without memory rows are left out, and `failed` says so. */
+/* Rows to print: names, and texts beside them. If there is no memory, rows are left out, and `failed` is set. */
 struct sheet {
     struct table table;
     int failed;
@@ -21,7 +21,7 @@ static void sheet_add(struct sheet *sheet, const char *name, const char *text)
         sheet->failed = table_add(&sheet->table, cells);
 }
 
-/* Print it, and give it back. */
+/* Print it, and free it. */
 static int sheet_end(struct sheet *sheet)
 {
     table_print(&sheet->table, stdout);
@@ -36,10 +36,10 @@ static char *value_text(const json_t *value)
                                  : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
 }
 
-/* {name: value, ...}, a row each, the values below each other. */
+/* {name: value, ...}, a row each, the values in a column. */
 static void show_members(struct sheet *sheet, const char *name, json_t *object)
 {
-    const char *key, *shown = name; /* beside the first */
+    const char *key, *shown = name; /* in the first row */
     const json_t *value;
     int width = 0;
     json_object_foreach (object, key, value)
@@ -158,34 +158,53 @@ int client_show(struct server *server, const struct client_options *options)
 
 /* ---- kinds ---- */
 
-static void show_parameter(const json_t *param)
+/* What a parameter can be, and its default. */
+static void values_print(FILE *out, const json_t *param)
 {
     const json_t *choices = json_object_get(param, "choices"), *choice;
     const json_t *min = json_object_get(param, "min"), *max = json_object_get(param, "max");
     size_t i;
-    printf("  %s = ", client_text(param, "name"));
-    if (json_array_size(choices) > 0) {
-        json_array_foreach (choices, i, choice) {
-            printf("%s%s", i ? " | " : "", json_string_value(choice));
-        }
-        if (min && max)
-            printf(" | ");
+    fprintf(out, "%s = ", client_text(param, "name"));
+    json_array_foreach (choices, i, choice) {
+        fprintf(out, "%s%s", i ? " | " : "", json_string_value(choice));
     }
-    if (min && max) {
-        printf("%s %.10g .. %.10g", client_text(param, "type"), json_number_value(min), json_number_value(max));
-    } else if (json_array_size(choices) == 0) {
-        printf("%s", client_text(param, "type"));
-    }
+    if (min && max)
+        fprintf(out, "%s%s %.10g .. %.10g", json_array_size(choices) > 0 ? " | " : "", client_text(param, "type"),
+                json_number_value(min), json_number_value(max));
+    else if (json_array_size(choices) == 0)
+        fprintf(out, "%s", client_text(param, "type"));
     char *fallback = NULL;
     const json_t *value = json_object_get(param, "default");
     if (json_is_string(value))
         fallback = strdup(json_string_value(value));
     else if (value)
         fallback = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
-    printf("  (default %s)\n      ", fallback && *fallback ? fallback : "none");
+    fprintf(out, "  (default %s)", fallback && *fallback ? fallback : "none");
     free(fallback);
-    client_print_text(stdout, client_text(param, "help"));
-    putchar('\n');
+}
+
+/* Text of the server's, in lines. `text` (NULL: no memory) is freed. */
+static void lines_print(char *text, int indent)
+{
+    if (text)
+        err_clean(text);
+    client_print_wrapped(text ? text : "", indent);
+    free(text);
+}
+
+static void show_parameter(const json_t *param)
+{
+    char *text = NULL;
+    size_t length;
+    FILE *out = open_memstream(&text, &length);
+    if (out) {
+        values_print(out, param);
+        fclose(out);
+    }
+    printf("  ");
+    lines_print(text, 6);
+    printf("      ");
+    lines_print(strdup(client_text(param, "help")), 6);
 }
 
 int client_kinds(struct server *server, const struct client_options *options)
@@ -224,7 +243,7 @@ static int64_t member_number(const json_t *object, const char *member)
     return json_integer_value(json_object_get(object, member));
 }
 
-/* What is not well, and why. */
+/* Failed checks, with the reasons. */
 static void status_checks(struct sheet *sheet, json_t *checks)
 {
     const char *name;

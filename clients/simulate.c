@@ -11,15 +11,15 @@
 #include <unistd.h>
 
 enum {
-    LONGEST = 65535,        /* samples of an acquisition: its header counts them in 16 bits */
+    LONGEST = 65535,        /* samples of an acquisition: 16 bits in its header */
     NOISE_SAMPLES = 2048,   /* of the noise acquisition */
-    BLOCK_BYTES = 32 << 20, /* of data made before it is written */
+    BLOCK_BYTES = 32 << 20, /* of data computed before they are written */
     PIPE_ITERATIONS = 15,
     SAMPLE_TIME_US = 4,
     TR_TICKS = 2 /* between readouts, of 2.5 ms */
 };
 
-/* One acquisition of a trajectory: a readout, or a part of one that is too long. */
+/* One acquisition of a trajectory: a readout, or a part of a readout that is too long. */
 struct piece {
     size_t readout, part, first, samples;
 };
@@ -34,9 +34,9 @@ struct simulation {
     double noise;         /* standard deviation of real and imaginary parts in k-space */
 };
 
-/* ---- numbers by chance ---- */
+/* ---- random numbers ---- */
 
-/* splitmix64 (doi:10.1145/2714064.2660195): a hash of a counter, so that any thread can make any number. */
+/* splitmix64 (doi:10.1145/2714064.2660195): a hash of a counter, so that any thread can compute any number. */
 static uint64_t mix(uint64_t x)
 {
     x += UINT64_C(0x9e3779b97f4a7c15);
@@ -45,7 +45,7 @@ static uint64_t mix(uint64_t x)
     return x ^ x >> 31;
 }
 
-/* The complex normal number `index`, standard deviation 1 in each part (Box and Muller). */
+/* Complex normal number number `index`, standard deviation 1 in each part (Box and Muller). */
 static struct c32 normal(uint64_t seed, uint64_t index)
 {
     uint64_t a = mix(seed ^ mix(2 * index)), b = mix(seed ^ mix(2 * index + 1));
@@ -53,8 +53,8 @@ static struct c32 normal(uint64_t seed, uint64_t index)
     return (struct c32){(float)(radius * cos(angle)), (float)(radius * sin(angle))};
 }
 
-/* data[coils][samples] += noise; `acquisition` tells where in the stream of random numbers it stands. Each coil has the
- * part sqrt(1 - R^2) of its own and R of its neighbour's. */
+/* data[coils][samples] += noise; `acquisition` gives the position in the stream of random numbers. The noise of a coil
+ * is sqrt(1 - R^2) of its own and R of its neighbour's. */
 static void add_noise(const struct simulation *sim, uint64_t acquisition, size_t samples, struct c32 *data)
 {
     const struct simulate_options *o = sim->options;
@@ -72,7 +72,7 @@ static void add_noise(const struct simulation *sim, uint64_t acquisition, size_t
         }
 }
 
-/* Uniform in -1 .. 1, two a hash. */
+/* Uniform in -1 .. 1, two per hash. */
 static void fill_random(uint64_t seed, uint64_t acquisition, size_t count, struct c32 *data)
 {
     uint64_t x = mix(seed ^ mix(acquisition));
@@ -83,7 +83,7 @@ static void fill_random(uint64_t seed, uint64_t acquisition, size_t count, struc
     }
 }
 
-/* ---- the trajectory as it stands in the file ---- */
+/* ---- the trajectory as written to the file ---- */
 
 static int make_weights(const struct simulate_options *o, const struct traj *traj, float *weights)
 {

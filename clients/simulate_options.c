@@ -17,9 +17,8 @@
     X(READOUTS, "readouts", "N", "0", "number of spokes, arms, cones (per partition in a stack); 0: fully sampled") \
     X(SAMPLES, "samples", "N", "0", "samples per readout; 0: fully sampled")                                        \
     X(PHANTOM, "phantom", "NAME", "shepp-logan",                                                                    \
-      "shepp-logan, asymmetric, or random: meaningless numbers, generated fast")                                    \
-    X(NOISE, "noise", "SD", "0",                                                                                    \
-      "standard deviation of the noise in the image of a Cartesian scan; its brightest part is 1")                  \
+      "shepp-logan, asymmetric, or random (meaningless, but fast to generate)")                                     \
+    X(NOISE, "noise", "SD", "0", "noise in the image of a Cartesian scan whose brightest part is 1, std. dev.")     \
     X(CORRELATION, "noise-correlation", "R", "0",                                                                   \
       "fraction of the neighbouring coil's noise that a coil picks up, 0 to 0.7")                                   \
     X(NOISE_SCAN, "noise-scan", "", "", "add a noise acquisition, flagged as such")                                 \
@@ -72,7 +71,7 @@ void simulate_options_help(void)
     puts("\n  mrirecon simulate --trajectory golden --matrix 256 --coils 12 --noise 0.01 --out scan.h5");
 }
 
-/* ---- words to numbers ---- */
+/* ---- parsing ---- */
 
 /* Which of `names` is `text`; -1 after err_set: none. */
 static int choice(enum option option, const char *text, const char *const *names)
@@ -157,7 +156,7 @@ static int collect(int argc, char **argv, const char *values[OPTIONS], bool *hel
     return 0;
 }
 
-/* ---- meaning ---- */
+/* ---- checks and units ---- */
 
 static int read_matrix(struct simulate_options *out, const char *text)
 {

@@ -1,4 +1,4 @@
-/* simulate_options.h: the command line of `mrirecon simulate`, checked and in numbers. */
+/* simulate_options.h: the command line of `mrirecon simulate`, checked and converted to numbers. */
 #ifndef MRIRECON_SIMULATE_OPTIONS_H
 #define MRIRECON_SIMULATE_OPTIONS_H
 
@@ -24,14 +24,14 @@ struct simulate_options {
     const char *out, *truth; /* truth may be NULL; both point into argv */
 };
 
-/* Read argv[1..]. `*help` is set where help was asked for; nothing else is then filled in.
- * Fails with ERR_UNKNOWN_PARAMETER, ERR_BAD_PARAMETER. */
+/* Parse argv[1..]. `*help` is set if help was asked for; nothing else is filled in then. Fails with
+ * ERR_UNKNOWN_PARAMETER, ERR_BAD_PARAMETER. */
 int simulate_options_read(struct simulate_options *out, int argc, char **argv, bool *help);
 
 /* The name of each option, without its dashes; NULL after the last. */
 const char *simulate_option_name(int i);
 
-/* What --help prints. */
+/* Print --help. */
 void simulate_options_help(void);
 
 #endif

@@ -30,14 +30,14 @@ static bool path_begin(struct server *server, FILE *text, const struct client_op
     return begun && (!options->priority || query_add(server, text, "priority", 8, options->priority));
 }
 
-/* Refuse what the server would, before a scan is opened. Of kinds and parameters that this program does not know the
- * server is asked: it may be a newer one. Where a job is sent `again`, the parameters that are not given are the
- * server's to know, and how they go together. */
+/* Refuse what the server would refuse, before a scan is opened. Kinds and parameters that this program does not know
+ * are left to the server, which may be newer; so are all of a resubmission (`again`), whose kind only the server knows.
+ */
 static int parameters_check(const struct client_options *options, bool again)
 {
     const struct kind *kind = kind_find(options->kind ? options->kind : "recon");
     struct param_values values;
-    if (!kind)
+    if (!kind || again)
         return 0;
     param_values_init(kind, &values);
     for (int i = 1; i < options->words; i++) {
@@ -47,7 +47,7 @@ static int parameters_check(const struct client_options *options, bool again)
         if (param_values_set(kind, &values, name, equals + 1) == ERR_BAD_PARAMETER)
             return ERR_BAD_PARAMETER;
     }
-    return again ? 0 : kind->check(&values);
+    return kind->check(&values);
 }
 
 int submission_path(struct server *server, const struct client_options *options, const char *again, char **path)
@@ -81,7 +81,7 @@ int submission_path(struct server *server, const struct client_options *options,
     return usage ? usage : client_failed();
 }
 
-/* The name that the job is given; the caller frees it. NULL: none. */
+/* The name of the new job; the caller frees it. NULL: none. */
 static char *name_of(const struct client_options *options, const char *scan)
 {
     bool given = options->unnamed || strcmp(scan, "-") == 0;
@@ -90,11 +90,11 @@ static char *name_of(const struct client_options *options, const char *scan)
     const char *slash = strrchr(scan, '/');
     char *name = given ? NULL : strdup(slash ? slash + 1 : scan);
     if (name)
-        err_clean(name); /* what a query may not hold */
+        err_clean(name); /* characters that a query must not contain */
     return name;
 }
 
-/* `path` with the name; the caller frees it. NULL (failure set): no memory. */
+/* `path` with the name appended; the caller frees it. NULL (failure set): no memory. */
 static char *path_with(struct server *server, const char *path, const char *name)
 {
     char *whole = NULL, *escaped = name ? server_escape(server, name) : NULL;

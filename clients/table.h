@@ -1,4 +1,4 @@
-/* table.h: rows of text in columns that are as wide as what stands in them. Of one thread. */
+/* table.h: text in columns, each as wide as its widest entry. Used by one thread. */
 #ifndef MRIRECON_TABLE_H
 #define MRIRECON_TABLE_H
 
@@ -9,18 +9,18 @@ enum { TABLE_COLUMNS = 12 };
 
 struct table {
     int columns;
-    unsigned right; /* bits of the columns that are aligned to the right */
+    unsigned right; /* bits of the right-aligned columns */
     char **cell;    /* [rows][columns] */
     size_t rows;
 };
 
 /* Add a row of table->columns texts, which are copied. Fails with ERR_NO_MEMORY. */
 int table_add(struct table *table, const char *const *cells);
-/* Print all rows; the last column is not filled up, and what would be blank at a line's end is left out. */
+/* Print all rows; blanks at the end of a line are left out. */
 void table_print(const struct table *table, FILE *file);
 void table_clear(struct table *table);
 
-/* The columns of a terminal that a text in UTF-8 takes: one for each character. */
+/* The width of a UTF-8 text in columns of a terminal: one per character. */
 int text_columns(const char *text);
 
 enum { SIZE_TEXT = 24 };

@@ -2,6 +2,7 @@
 #include "recon/kind_run.h"
 
 #include "recon/blob/blob_kind.h"
+#include "recon/cutcp/cutcp_kind.h"
 #include "recon/mri/recon_kind.h"
 
-const struct kind_run *const kind_runs[] = {&recon_kind_run, &blob_kind_run, NULL};
+const struct kind_run *const kind_runs[] = {&recon_kind_run, &cutcp_kind_run, &blob_kind_run, NULL};

@@ -303,3 +303,11 @@ int kind_result_default(const struct kind *kind, const char *text)
 {
     return __builtin_ctz(kind_results_wanted(kind, text));
 }
+
+size_t text_line(const char *text, size_t columns)
+{
+    size_t best = strcspn(text, " ");
+    for (size_t end = best; text[end] && end <= columns; end += 1 + strcspn(text + end + 1, " "))
+        best = end;
+    return strlen(text) <= columns ? strlen(text) : best;
+}

@@ -1,5 +1,6 @@
 /* The kinds of job: one row each. */
 #include "recon/blob/blob_kind.h"
+#include "recon/cutcp/cutcp_kind.h"
 #include "recon/mri/recon_kind.h"
 
-const struct kind *const kinds[] = {&recon_kind, &blob_kind, NULL};
+const struct kind *const kinds[] = {&recon_kind, &cutcp_kind, &blob_kind, NULL};

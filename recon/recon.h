@@ -112,6 +112,10 @@ int param_values_set(const struct kind *kind, struct param_values *values, const
 /* `text` as it is spelt today: the word where it is the word's former spelling, else `text` itself. */
 const char *param_spelling(const struct param *param, const char *text);
 
+/* The bytes of the first line of `text`, if it is broken at spaces into lines of at most `columns`; a longer word stays
+ * whole. Programs print the help of parameters so. */
+size_t text_line(const char *text, size_t columns);
+
 /* ---- results ---- */
 
 /* A file of a result: places in kind->results, and in the formats of its form. */

@@ -96,7 +96,8 @@ fuzz:
 	  CFLAGS='-O1 -g -fsanitize=fuzzer-no-link' fuzzers
 fuzzers: $(FUZZERS)
 $(BUILD)/lib/fuzzed.a: $(call objects,gridding/base/err.c recon/kinds.c recon/kinds_table.c recon/mri/recon_kind.c \
-	recon/blob/blob_kind.c recon/image/image_formats.c recon/mesh/mesh_formats.c recon/volume/volume_formats.c \
+	$(addprefix recon/,blob/blob_kind.c cutcp/cutcp_kind.c) \
+	recon/image/image_formats.c recon/mesh/mesh_formats.c recon/volume/volume_formats.c \
 	$(addprefix recon/particle/particles, .c _builder.c _element.c _npy.c _pqr.c _sniff.c _table.c _text.c) \
 	$(addprefix recon/scan/,scan.c scan_array.c scan_arrays.c scan_builder.c scan_npz.c \
 	scan_sniff.c scan_stream.c scan_xml.c zip.c) daemon/base/options.c \

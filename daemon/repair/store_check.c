@@ -1,4 +1,4 @@
-/* --check-state: the job store read through, and its rows against the files. */
+/* --check-state: reads the whole job store, and compares its rows with the files. */
 #include "daemon/repair/store_check.h"
 
 #include <dirent.h>
@@ -8,9 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SAVED "jobs.db.saved-" /* as store_writer.c names it; then a time of as many digits */
+#define SAVED "jobs.db.saved-" /* as store_writer.c names it; followed by a time of as many digits */
 
-enum { TOLD = 20 }; /* findings of a kind that are listed */
+enum { TOLD = 20 }; /* findings of one sort that are listed */
 
 /* ---- files ---- */
 
@@ -20,7 +20,7 @@ static bool file_is(int folder, const char *name, int64_t bytes)
     return fstatat(folder, name, &there, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(there.st_mode) && there.st_size == bytes;
 }
 
-/* A start takes the scan of a job from its upload, where that has not become it yet. */
+/* At a start, a job without a scan file takes it from its resumable upload. */
 static bool scan_is(const struct spool *spool, const char *id, int64_t bytes)
 {
     char upload[JOB_ID + 16];
@@ -69,7 +69,7 @@ int orphans_each(struct connection *connection, int folder, void (*each)(void *c
         if (connection &&
             sql_number(connection, sql_prepare(connection, "SELECT count(*) FROM job WHERE id = ?", "s", entry->d_name),
                        &rows))
-            rows = 1; /* not known; that the store cannot be read is told elsewhere */
+            rows = 1; /* unknown; a store that cannot be read is reported elsewhere */
         if (rows)
             continue;
         count++;
@@ -80,7 +80,7 @@ int orphans_each(struct connection *connection, int folder, void (*each)(void *c
     return count;
 }
 
-/* The store that a daemon saved last when jobs.db was removed while it ran; "": there is none. */
+/* The copy that a daemon saved when jobs.db was removed while it ran; "": there is none. */
 static void saved_find(const struct spool *spool, char name[64])
 {
     DIR *stream = disk_folder_read(spool->state);
@@ -117,7 +117,7 @@ int state_expect(const struct spool *spool)
 
 /* ---- the store ---- */
 
-/* Say what SQLite finds wrong. */
+/* Print SQLite's findings. */
 static bool is_whole(struct connection *connection, FILE *out)
 {
     sqlite3_stmt *check = sql_prepare(connection, "PRAGMA integrity_check(20)", "");
@@ -140,7 +140,7 @@ static bool is_whole(struct connection *connection, FILE *out)
     return whole;
 }
 
-/* Whether each row has its files; *all: every row could be read. */
+/* Check that each row has its files; *all: every row could be read. */
 static bool rows_have_files(const struct spool *spool, struct connection *connection, FILE *out, bool *all)
 {
     int jobs = 0, lacking[3] = {0}, step = SQLITE_ERROR;
@@ -163,7 +163,7 @@ static bool rows_have_files(const struct spool *spool, struct connection *connec
     return !lacking[LACK_SCAN] && !lacking[LACK_RESULTS];
 }
 
-/* jobs.db, and its rows against the files. */
+/* Check jobs.db, and its rows against the files. */
 static int store_look(const struct spool *spool, const char *state_dir, FILE *out, struct findings *found)
 {
     struct connection connection = {.db = NULL};

@@ -1,4 +1,4 @@
-/* --repair-state: what can be read of a damaged job store, in a new one. */
+/* --repair-state: copies the readable rows of a damaged job store into a new one. */
 #include "daemon/repair/store_check.h"
 
 #include "daemon/base/clock.h"
@@ -12,12 +12,12 @@
 
 #define FRESH "jobs.db.new"
 
-/* Rows that are looked for where the store does not say how many it had. */
+/* Number of rows to try if the store does not say how many it had. */
 enum { SEQUENCES_UNKNOWN = 1 << 20 };
 
 /* ---- rows ---- */
 
-/* INSERT of the columns that `row` has, whatever version they are of. NULL: failed. */
+/* INSERT of the row's columns, of whatever version they are. NULL: failed. */
 static sqlite3_stmt *copy_prepare(sqlite3 *db, sqlite3_stmt *row)
 {
     sqlite3_str *sql = sqlite3_str_new(db);
@@ -37,7 +37,7 @@ static sqlite3_stmt *copy_prepare(sqlite3 *db, sqlite3_stmt *row)
     return copy;
 }
 
-/* The highest sequence that the old store tells of in any way. */
+/* The highest sequence that the old store mentions. */
 static int64_t sequences(struct connection *old)
 {
     int64_t told = 0, last = 0;
@@ -49,7 +49,7 @@ static int64_t sequences(struct connection *old)
     return most > 0 ? most : SEQUENCES_UNKNOWN;
 }
 
-/* Row by row: a page that cannot be read costs the rows on it, and no others. */
+/* Row by row: an unreadable page loses only its own rows. */
 static int rows_copy(struct connection *old, struct connection *fresh, int *copied)
 {
     sqlite3_stmt *row = NULL, *copy = NULL;
@@ -66,7 +66,7 @@ static int rows_copy(struct connection *old, struct connection *fresh, int *copi
         if (sqlite3_step(row) == SQLITE_ROW) {
             for (int i = 0; i < sqlite3_column_count(row); i++)
                 sqlite3_bind_value(copy, i + 1, sqlite3_column_value(row, i));
-            /* A row whose values no job can have is one that cannot be read. */
+            /* Invalid values count as unreadable. */
             int step = sqlite3_step(copy);
             if (step == SQLITE_FULL || step == SQLITE_IOERR)
                 rc = sql_failed(fresh->db, "writing the new job store");
@@ -97,7 +97,7 @@ static int rows_sift(struct connection *fresh, int *copied)
     return rc;
 }
 
-/* A job that lacks files runs again where its scan is there, and fails where it is not. */
+/* A job that lacks files runs again if its scan exists, and fails otherwise. */
 static int row_mend(const struct spool *spool, struct connection *fresh, sqlite3_stmt *row, enum lack lack, FILE *out)
 {
     struct stat scan;
@@ -127,7 +127,7 @@ static int row_mend(const struct spool *spool, struct connection *fresh, sqlite3
 
 static int rows_mend(const struct spool *spool, struct connection *fresh, FILE *out)
 {
-    /* By id: what is changed below the reader does not come twice. */
+    /* Ordered by id, so that rows changed meanwhile do not appear twice. */
     sqlite3_stmt *row = NULL;
     if (sqlite3_prepare_v2(fresh->db, "SELECT id, state, bytes, results FROM job ORDER BY id", -1, &row, NULL) !=
         SQLITE_OK)
@@ -146,7 +146,7 @@ static int rows_mend(const struct spool *spool, struct connection *fresh, FILE *
 
 struct find {
     const struct spool *spool;
-    int folder;         /* from where */
+    int folder;         /* source folder */
     const char *ending; /* in found-TIME/ */
     int64_t time;
     int moved;
@@ -160,7 +160,7 @@ static void find_move(void *context, const char *id)
     find->moved += spool_found_keep(find->spool, find->time, find->folder, id, kept);
 }
 
-/* Scans and results without a row are out of a start's way, for somebody to look through. */
+/* Move scans and results without a row where a start does not remove them, for somebody to look through. */
 static void orphans_keep(const struct spool *spool, struct connection *fresh, int64_t time, FILE *out)
 {
     struct find scans = {spool, spool->scans, ".scan", time, 0}, results = {spool, spool->results, ".results", time, 0};
@@ -173,7 +173,7 @@ static void orphans_keep(const struct spool *spool, struct connection *fresh, in
                 scans.moved, results.moved, (long long)time);
 }
 
-/* The new store takes the place of the old one, which stays under another name with its log. */
+/* Put the new store in the place of the old one, which keeps its log and gets another name. */
 static int stores_swap(const struct spool *spool, int64_t time, FILE *out)
 {
     static const char *const endings[] = {"", "-wal"};
@@ -199,7 +199,7 @@ static int stores_swap(const struct spool *spool, int64_t time, FILE *out)
     return 0;
 }
 
-/* ---- all of it ---- */
+/* ---- all steps ---- */
 
 static int rebuild(const struct spool *spool, const char *state_dir, bool store, int64_t time, FILE *out)
 {
@@ -216,7 +216,8 @@ static int rebuild(const struct spool *spool, const char *state_dir, bool store,
     if (!rc)
         rc = sql_run(fresh.db, "BEGIN", "making the new job store");
     snprintf(path, sizeof path, "%s/jobs.db", state_dir);
-    /* A file that is shorter than its header says is read only by one who may write the schema; this one cannot. */
+    /* SQLite refuses a file that is shorter than its header says, unless the schema is writable; this connection only
+     * reads. */
     if (!rc && connection_open(&old, path, SQLITE_OPEN_READONLY) == 0 &&
         sql_run(old.db, "PRAGMA writable_schema = ON", "opening the old job store") == 0)
         rc = rows_copy(&old, &fresh, &copied);

@@ -1,4 +1,4 @@
-/* What --check-state and --repair-state do about resumable uploads. */
+/* Resumable uploads in --check-state and --repair-state. */
 #include "daemon/repair/store_check.h"
 #include "daemon/spool/uploads_parts.h"
 
@@ -19,17 +19,17 @@ static const struct {
 
 static const char *const endings[] = {"", ".json", ".chunk"};
 
-/* Looking through the folder, and mending where `time` is not 0. */
+/* State of one check, or (if `time` is not 0) repair. */
 struct uploads_survey {
     const struct spool *spool;
     int folder;
-    struct stat state; /* of the state folder: whose all is to be */
+    struct stat state; /* of the state folder: everything should belong to it */
     int64_t time;      /* of found-TIME/ */
     FILE *out;
     int sound, leftover, bad;
 };
 
-/* Whether `name` belongs to whom the state folder does, and nobody else may use it. */
+/* Whether `name` belongs to the state folder's owner, and no other user has access. */
 static bool is_own(const struct uploads_survey *survey, int folder, const char *name)
 {
     struct stat there;
@@ -43,7 +43,7 @@ static bool own(const struct uploads_survey *survey, int folder, const char *nam
            fchmodat(folder, name, mode, 0) == 0;
 }
 
-/* See to the owner and mode of `name`; `what` it is. */
+/* Check, and repair, owner and mode of `name`, which is a `what`. */
 static void own_look(struct uploads_survey *survey, int folder, const char *name, const char *what, mode_t mode)
 {
     if (is_own(survey, folder, name))

@@ -66,19 +66,36 @@ static int usage(const char *words, const char *value)
     return USAGE;
 }
 
+/* Print `text` in lines of at most 100 columns; all but the first are indented. */
+static void lines_print(const char *text)
+{
+    size_t length;
+    for (; *text; text += length + strspn(text + length, " ")) {
+        length = text_line(text, 94);
+        printf("%.*s\n%s", (int)length, text, text[length] ? "      " : "");
+    }
+}
+
 static void parameters_print(void)
 {
     for (const struct kind *const *of = kinds, *kind; (kind = *of); of++) {
         printf("\nParameters of kind %s (%s)\n\n", kind->name, kind->help);
         for (const struct param *p = kind->params; p->name; p++) {
-            printf("  %s = ", p->name);
-            for (int i = 0; p->choices && p->choices[i]; i++)
-                printf("%s%s", p->choices[i], p->choices[i + 1] || p->type != PARAM_CHOICE ? " | " : "");
-            if (p->type == PARAM_INT || p->type == PARAM_REAL)
-                printf("%.10g .. %.10g", p->min, p->max);
-            if (p->type == PARAM_TEXT)
-                printf("text");
-            printf("  (default %s)\n      %s\n", *p->fallback ? p->fallback : "empty", p->help);
+            char values[1024];
+            size_t used = (size_t)snprintf(values, sizeof values, "%s = ", p->name);
+            for (int i = 0; p->choices && p->choices[i] && used < sizeof values; i++)
+                used +=
+                    (size_t)snprintf(values + used, sizeof values - used, "%s%s", p->choices[i],
+                                     p->choices[i + 1] || p->type == PARAM_INT || p->type == PARAM_REAL ? " | " : "");
+            if ((p->type == PARAM_INT || p->type == PARAM_REAL) && used < sizeof values)
+                used += (size_t)snprintf(values + used, sizeof values - used, "%.10g .. %.10g", p->min, p->max);
+            if (used < sizeof values)
+                snprintf(values + used, sizeof values - used, "%s (default %s)", p->type == PARAM_TEXT ? "text" : "",
+                         *p->fallback ? p->fallback : "empty");
+            printf("  ");
+            lines_print(values);
+            printf("      ");
+            lines_print(p->help);
         }
     }
 }

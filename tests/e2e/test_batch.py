@@ -66,6 +66,16 @@ def whole(daemon):
     same(len(jobs(daemon)) - before, 9, "jobs with other parameters")
 
 
+@test("--result saves another result beside the first, of the same jobs")
+def other_result(daemon):
+    before, where = len(jobs(daemon)), folder(2)
+    asked = ("coils=adaptive", "results=image,maps", "--format", "npy")
+    client(daemon, "batch", where, *asked)
+    client(daemon, "batch", where, *asked, "--result", "maps")
+    same(sorted(os.listdir(f"{where}/images")), ["a0.maps.npy", "a0.npy", "a1.maps.npy", "a1.npy", "batch.state"], "files")
+    same(len(jobs(daemon)) - before, 2, "jobs")
+
+
 @test("--retry tries again what failed")
 def retry(daemon):
     where, out = folder(0, bad=1), tempfile.mkdtemp(dir=FOLDER.name)

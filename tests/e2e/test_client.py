@@ -7,11 +7,14 @@ import signal
 import subprocess
 import tempfile
 
+import numpy as np
+
 import scans
 from harness import BIN, Daemon, at_terminal, client, free_port, main, same, test, wait_until
 
 FOLDER = tempfile.TemporaryDirectory()
 SCAN = scans.radial(seed=41).write(f"{FOLDER.name}/scan.h5")
+COILS = scans.radial(coils=3, seed=5).write(f"{FOLDER.name}/coils.h5")
 UNWEIGHTED = scans.radial(seed=41, weights=False).write(f"{FOLDER.name}/unweighted.h5")
 SLOW = scans.slow(seed=42).write(f"{FOLDER.name}/slow.h5")
 SLOW_WORDS = [word for word in scans.SLOW_QUERY.split("&") if not word.startswith("kind=")]
@@ -27,6 +30,10 @@ def holds(path, form):
         data = file.read()
     assert data.startswith(MAGIC[form]), f"{path} begins with {data[:10]!r}"
     return data
+
+
+def npy(path):
+    return np.load(path, allow_pickle=False)
 
 
 @test("submit prints the job's id; wait and fetch get its image")
@@ -53,6 +60,37 @@ def submit_out(daemon):
     done = client(daemon, "submit", SCAN, "--out", f"{where}/image.gif", check=False)
     same(done.returncode, 2, "exit status for an unknown form")
     assert "image.gif" in done.stderr and "nii.gz" in done.stderr, done.stderr
+
+
+@test("--result saves another result than the first; one that the job does not give, or that is unknown, is refused before the upload")
+def results(daemon):
+    where, asked = folder(), ("coils=adaptive", "results=image,maps")
+    client(daemon, "submit", COILS, *asked, "--result", "maps", "--out", f"{where}/maps.npy")
+    identity = daemon.get("/v1/jobs?limit=1").json()["jobs"][0]["id"]
+    maps = npy(f"{where}/maps.npy")
+    same(maps.shape[1], 3, "channels of the maps")
+    for words, result in (((), "image"), (("--result=maps",), "maps"), (("--result", "image"), "image")):
+        client(daemon, "fetch", identity, *words, "--out", f"{where}/fetched.npy")
+        same(npy(f"{where}/fetched.npy").shape[1], 3 if result == "maps" else 1, f"channels of what fetch {words} saves")
+    # Without --out: named after the job and, if it is not the first, the result.
+    done = subprocess.run([os.path.join(BIN, "mrirecon"), "--server", daemon.url, "fetch", identity, "--result", "maps", "--format", "npy"], cwd=where,
+                          capture_output=True, text=True, timeout=120)
+    same((done.returncode, done.stdout), (0, f"{identity}.maps.npy\n"), f"exit status and file told ({done.stderr!r})")
+    same(npy(f"{where}/{identity}.maps.npy").shape, maps.shape, "shape")
+    # A job of the maps alone: these are its first result.
+    client(daemon, "resubmit", identity, "results=maps", "--out", f"{where}/again.npy")
+    same(npy(f"{where}/again.npy").shape, maps.shape, "shape")
+    client(daemon, "wait", identity, "--result", "maps", "--out", f"{where}/waited.npy")
+    same(npy(f"{where}/waited.npy").shape, maps.shape, "shape")
+    jobs = len(daemon.get("/v1/jobs?limit=500").json()["jobs"])
+    for words, named in ((("--result", "kspace"), "image maps"), (("--result", "maps"), "Add it to the parameter results"), (("--result=maps", *asked, "--format=gif"), "nii.gz")):
+        done = client(daemon, "submit", COILS, *words, "--out", f"{where}/refused", check=False)
+        same(done.returncode, 2, f"exit status of {words}")
+        assert named in done.stderr, done.stderr
+    done = client(daemon, "fetch", identity, "--result", "kspace", check=False)
+    assert done.returncode == 2 and "image maps" in done.stderr, done
+    same(len(daemon.get("/v1/jobs?limit=500").json()["jobs"]), jobs, "jobs, as nothing was sent")
+    assert not os.path.exists(f"{where}/refused")
 
 
 @test("a file appears whole or not at all, and has the permissions of the user's others")
@@ -252,4 +290,4 @@ def restart():
 
 
 if __name__ == "__main__":
-    main(Daemon)
+    main(lambda: Daemon(keep_scans="all"))

@@ -30,7 +30,7 @@ def in_bash():
             with open(f"{folder}/{name}", "w"):
                 pass
         for words, expected in ((["su"], ["submit"]), (["--ser"], ["--server"]), (["submit", "--f"], ["--format"]),
-                                (["submit", "--format", "n"], ["nii.gz", "npy"]), (["submit", "--priority", ""], ["urgent", "normal", "batch"]),
+                                (["submit", "--format", "nii"], ["nii.gz"]), (["submit", "--result", "m"], ["maps"]), (["submit", "--priority", ""], ["urgent", "normal", "batch"]),
                                 (["submit", "sc"], ["scan.h5", "scans"]), (["batch", "sc"], ["scans"]), (["submit", "scan.h5", "to"], ["tolerance="]),
                                 (["submit", "scan.h5", "dcf", "=", "pi"], ["pipe"]), (["submit", "scan.h5", "dcf", "="], ["auto", "given", "none", "analytic", "pipe", "voronoi"]),
                                 (["submit", "--out", "oth"], ["other.txt"]), (["--token-file", "x", "li"], ["list"]), (["kinds", "re"], ["recon"]),
@@ -64,7 +64,7 @@ def in_zsh():
     same(commands[0], "command")
     assert any(line.startswith("submit:Send a scan (") for line in commands), commands
     submit = zsh("submit", "--f")
-    assert any(line.startswith("--format=[image format") and line.endswith(":FORM:( h5 nii.gz png npy dcm)") for line in submit), submit
+    assert any(line.startswith("--format=[format of the result") and ":FORM:( h5 nii.gz png npy dcm" in line for line in submit), submit
     assert any(line.startswith("--out=[") and line.endswith(":FILE:_files") for line in submit), submit
     assert "*:scan or parameter:{_files; _mrirecon_parameters}" in submit and not any(line.startswith("--limit") for line in submit), submit
     assert any(line.startswith("--trajectory:") for line in zsh("simulate", "--t")), zsh("simulate", "--t")

@@ -23,7 +23,7 @@ def recipes(daemon):
         assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr}"
         same(done.stderr, "", "stderr")
         for name, magic in (("image.png", b"\x89PNG"), ("image.npy", b"\x93NUMPY"), ("image.nii.gz", b"\x1f\x8b"), ("image.h5", b"\x89HDF"),
-                            ("first-kilobyte", b"\x89HDF")):
+                            ("first-kilobyte", b"\x89HDF"), ("maps.npy", b"\x93NUMPY")):
             with open(f"{folder}/{name}", "rb") as file:
                 assert file.read().startswith(magic), f"{name} is not what it should be"
         same(os.path.getsize(f"{folder}/first-kilobyte"), 1024, "size of the first kilobyte")

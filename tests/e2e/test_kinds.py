@@ -128,24 +128,16 @@ def canceled():
     same([name for name in daemon().files() if job["id"] in name and "results" in name], [], "files of results")
 
 
-def begun(identity):
-    return wait_until(lambda: daemon().job(identity)["attempts"] and (daemon().job(identity)["step"] or {}).get("name") == "count", "its start")
-
-
 @test("kill -9 of the worker and of the daemon: the job is run again, and its results outlive a restart")
 def killed():
-    many = b"0.25\n" * 20
-    job = daemon().submit(many, "kind=histogram&pause=50&results=histogram,counts").expect(202).json()
-    begun(job["id"])
-    os.kill(daemon().worker(), signal.SIGKILL)
-    done = daemon().finish(job["id"])
-    same((done["state"], done["attempts"]), ("succeeded", 2), "after the worker's death")
-    job = daemon().submit(many, "kind=histogram&pause=50&results=histogram,counts&bins=4").expect(202).json()
-    begun(job["id"])
-    daemon().kill()
-    daemon().restart()
-    done = daemon().finish(job["id"])
-    same((done["state"], done["attempts"]), ("succeeded", 2), "after the daemon's death")
+    many, query = b"0.25\n" * 20, "kind=histogram&results=histogram,counts"
+    for end, more in ((lambda: os.kill(daemon().worker(), signal.SIGKILL), ""), (lambda: (daemon().kill(), daemon().restart()), "&bins=4")):
+        with daemon().paused():  # the job does not end before its worker does
+            job = daemon().submit(many, query + more).expect(202).json()
+            wait_until(lambda: daemon().job(job["id"])["attempts"], "its start")
+            end()
+        done = daemon().finish(job["id"])
+        same((done["state"], done["attempts"]), ("succeeded", 2), "after the death")
     before = {name: result(done, name).body for name in ("histogram", "histogram.csv", "counts")}
     same(json.loads(before["histogram"])["counts"], [0, 20, 0, 0], "histogram")
     daemon().kill()

@@ -279,6 +279,19 @@ static void files_of_results_are_known_by_name(void **state)
     assert_string_equal(kind_file_media(NULL, "image.h5"), "application/octet-stream");
 }
 
+static void text_breaks_at_spaces(void **state)
+{
+    (void)state;
+    assert_int_equal(text_line("", 10), 0);
+    assert_int_equal(text_line("one two", 10), 7);
+    assert_int_equal(text_line("one two", 7), 7);
+    assert_int_equal(text_line("one two", 6), 3);
+    assert_int_equal(text_line("one two three", 7), 7);
+    assert_int_equal(text_line("one two three", 12), 7);
+    assert_int_equal(text_line("longest two", 5), 7); /* a word stays whole */
+    assert_int_equal(text_line("longest", 5), 7);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -292,6 +305,7 @@ int main(void)
         cmocka_unit_test_setup(files_of_results_are_known_by_name, fresh),
         cmocka_unit_test_setup(a_wrong_value_is_answered_with_the_right_ones, fresh),
         cmocka_unit_test_setup(an_unknown_name_is_answered_with_the_nearest, fresh),
+        cmocka_unit_test_setup(text_breaks_at_spaces, fresh),
     };
     return cmocka_run_group_tests_name("kinds", tests, NULL, NULL);
 }

@@ -1,0 +1,109 @@
+/* Kind "cutcp": its row of the table of kinds. Plain data, and the checks that follow from it; links no engine. */
+#include "recon/cutcp/cutcp_job.h"
+
+#include "gridding/base/err.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHOICES(...)                               \
+    PARAM_CHOICE, .choices = (const char *const[]) \
+    {                                              \
+        __VA_ARGS__, NULL                          \
+    }
+
+static const struct param params[] = {
+    [CUTCP_SPACING] = {"spacing", "Distance of lattice points, angstroms.", PARAM_REAL, .fallback = "0.5", .min = 0.01,
+                       .max = 100},
+    [CUTCP_CUTOFF] = {"cutoff", "A charge acts up to this distance, angstroms.", PARAM_REAL, .fallback = "12",
+                      .min = 0.1, .max = 1000},
+    [CUTCP_PADDING] = {"padding", "The lattice goes this far beyond the outermost atoms, angstroms. Not of a box.",
+                       PARAM_REAL, .fallback = "0.5", .min = 0, .max = 1000},
+    [CUTCP_EXCLUSION] = {"exclusion",
+                         "Lattice points nearer than this to a charged atom are 0, angstroms; 0 = none is.", PARAM_REAL,
+                         .fallback = "1", .min = 0, .max = 100},
+    [CUTCP_FORM] = {"form",
+                    "How a charge's potential falls to 0 at the cutoff: thesis = (1 - r^2/rc^2)^2 / r; taylor2 = the "
+                    "short-range part of multilevel summation, 1/r less its smooth part.",
+                    CHOICES("thesis", "taylor2"), .fallback = "thesis"},
+    [CUTCP_UNITS] = {"units", "Unit of the potential: e/A = elementary charges per angstrom; kT/e = at 298 K.",
+                     CHOICES("e/A", "kT/e"), .fallback = "e/A"},
+    [CUTCP_PERIODIC] = {"periodic",
+                        "yes = the box of the file, or of parameter box, repeats along all axes; the spacing is then "
+                        "the nearest that divides it.",
+                        CHOICES("no", "yes"), .fallback = "no"},
+    [CUTCP_BOX] = {"box", "Lengths of the periodic box, angstroms, with commas (40,40,60); empty = as the file says.",
+                   PARAM_TEXT, .fallback = "", .max = 96},
+    [CUTCP_FRAMES] = {"frames", "Of a file of several frames: each = the potential of each; mean = their mean; first.",
+                      CHOICES("each", "mean", "first"), .fallback = "each"},
+    [CUTCP_CHARGES] = {"charges", "The columns of a PDB file that hold the charges.",
+                       CHOICES("none", "occupancy", "bfactor", "formal"), .fallback = "none"},
+    {.name = NULL},
+};
+
+static const struct kind_step steps[] = {
+    [CUTCP_STEP_READ] = {"read", "The particles are read.", .share = 0.05},
+    [CUTCP_STEP_POTENTIAL] = {"potential", "Charges are summed on the lattice.", .unit = "frame", .share = 0.85},
+    [CUTCP_STEP_WRITE] = {"write", "The potential is written.", .share = 0.1, .writes = true},
+    {.name = NULL},
+};
+
+static const struct kind_result results[] = {
+    {"potential", "The electrostatic potential on a lattice.", &volume_form},
+    {.name = NULL},
+};
+
+static int sniff(const char **name, int fd, uint64_t bytes)
+{
+    return particles_sniff(name, fd, bytes, particles_inputs);
+}
+
+int cutcp_box_parse(const struct param_values *values, double length[3], bool *given)
+{
+    const char *at = values->value[CUTCP_BOX].text;
+    *given = *at != '\0';
+    for (int d = 0; d < 3 && *given; d++) {
+        char *end = NULL;
+        length[d] = strtod(at, &end);
+        if (end == at || !(length[d] > 0 && length[d] <= 1e6) || *end != (d < 2 ? ',' : '\0'))
+            return err_set(
+                ERR_BAD_PARAMETER,
+                "Parameter box is \"%s\"; it takes three lengths from above 0 to 1000000 with commas between, "
+                "as in box=40,40,60.",
+                values->value[CUTCP_BOX].text);
+        at = end + 1;
+    }
+    return 0;
+}
+
+static int check(const struct param_values *values)
+{
+    enum { CELLS_MOST = 1 << 20 }; /* of an axis, that a charge may reach: gridding/range/sums.c */
+    const double spacing = values->value[CUTCP_SPACING].real, cutoff = values->value[CUTCP_CUTOFF].real;
+    double length[3];
+    bool given;
+    int rc = cutcp_box_parse(values, length, &given);
+    if (rc != 0)
+        return rc;
+    if (given && !values->value[CUTCP_PERIODIC].integer)
+        return err_set(ERR_BAD_PARAMETER, "Parameter box is of periodic=yes alone. Pass that, or leave box out.");
+    if (values->value[CUTCP_EXCLUSION].real >= cutoff)
+        return err_set(ERR_BAD_PARAMETER, "Parameter exclusion is %g and cutoff is %g; exclusion has to be less.",
+                       values->value[CUTCP_EXCLUSION].real, cutoff);
+    if (cutoff > CELLS_MOST * spacing)
+        return err_set(ERR_BAD_PARAMETER, "Parameter cutoff is %g, more than %d times the spacing of %g.", cutoff,
+                       CELLS_MOST, spacing);
+    return 0;
+}
+
+const struct kind cutcp_kind = {
+    .name = "cutcp",
+    .help = "Charges to their electrostatic potential on a lattice, with a cutoff.",
+    .params = params,
+    .inputs = particles_inputs,
+    .sniff = sniff,
+    .results = results,
+    .steps = steps,
+    .check = check,
+};

@@ -1,0 +1,256 @@
+/* The potential of each frame: one sum of limited range for the charges, one for the points too near to a charge. */
+#include "recon/cutcp/cutcp_job.h"
+#include "recon/cutcp/cutcp_law.h"
+
+#include "gridding/base/dev.h"
+#include "gridding/base/err.h"
+#include "gridding/range/sums.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NEAR_SHARE 0.1 /* of a frame's time, for the points that are too near */
+
+/* What the frames share. */
+struct sums {
+    struct cutcp_job *job;
+    struct range_law potential, near;
+    double cutoff, exclusion, unit; /* unit: of a value in e/A */
+    size_t count, nodes;            /* atoms of a frame; lattice points */
+    double *at;                     /* [count][3], relative to the lattice's origin */
+    float *host;                    /* [count] */
+    float *values, *grid;           /* the device's: [count], [nodes] */
+    double *mean;                   /* [nodes], or NULL */
+    size_t frame, on_nodes;         /* charges on lattice points, of all frames */
+    double done, share;             /* of a frame's work: before what is under way, and of that */
+};
+
+static double inside(const void *of, double t)
+{
+    (void)of;
+    (void)t;
+    return 1;
+}
+
+static bool file_most(const void *shape, int format, size_t *bytes)
+{
+    return volume_file_most(shape, (enum volume_format)format, bytes);
+}
+
+static int files_promise(struct cutcp_job *job, const struct volume *shape)
+{
+    char what[128];
+    snprintf(what, sizeof what, "%zu frame%s of %zu x %zu x %zu points", shape->frames, shape->frames == 1 ? "" : "s",
+             shape->size[0], shape->size[1], shape->size[2]);
+    return kind_job_promise(&job->job, 0, file_most, shape, what,
+                            "Ask for a larger spacing, a smaller padding, or frames=mean.");
+}
+
+static struct range_points_params points_params(const struct sums *s, double reach)
+{
+    return (struct range_points_params){.box = s->job->box, .reach = reach, .inputs = s->count, .at_double = s->at};
+}
+
+/* Everything that is allocated for the sums. */
+static int memory_promise(struct sums *s, const struct volume *shape, bool mean)
+{
+    enum { ATOM_BYTES = 3 * sizeof(double) + 2 * sizeof(float), MEAN_BYTES = sizeof(double) };
+    const size_t grids = s->nodes * (sizeof(float) * (shape->frames + 1) + (mean ? MEAN_BYTES : 0));
+    const struct range_points_params points = points_params(s, s->cutoff);
+    struct range_memory memory;
+    int rc = range_memory(s->job->job.dev, &points, &memory);
+    if (rc != 0)
+        return rc;
+    const size_t held = memory.points + memory.scatter;
+    return kind_job_memory(&s->job->job, s->count * ATOM_BYTES + grids + (memory.create > held ? memory.create : held),
+                           "The potential", "Ask for a larger spacing, a smaller padding, or frames=mean.");
+}
+
+/* Positions and values of one frame's atoms, relative to the lattice's origin; counts charges on lattice points, where
+ * the potential is infinite and the sum takes no part of it. */
+static void frame_gather(struct sums *s)
+{
+    const struct particles *p = s->job->particles;
+    const size_t first = s->frame * s->count;
+    for (size_t i = 0; i < s->count; i++) {
+        bool on_node = p->charge[first + i] != 0;
+        for (size_t d = 0; d < 3; d++) {
+            const double away = p->position[3 * (first + i) + d] - s->job->origin[d];
+            const double node = away / s->job->box.spacing[d];
+            s->at[3 * i + d] = away;
+            on_node = on_node && node == rint(node);
+        }
+        s->host[i] = (float)(p->charge[first + i] * s->unit);
+        s->on_nodes += on_node;
+    }
+}
+
+static int tell(void *context, size_t done, size_t most)
+{
+    const struct sums *s = context;
+    const double of_frame = s->done + s->share * (double)done / (double)(most ? most : 1);
+    return kind_job_tell(&s->job->job, CUTCP_STEP_POTENTIAL, ((double)s->frame + of_frame) / (double)s->job->frames,
+                         (int64_t)s->frame, (int64_t)s->job->frames);
+}
+
+/* grid = the sum of `law` over the atoms, whose values are in s->host; `share` of a frame's work. */
+static int grid_sum(struct sums *s, const struct range_law *law, double share)
+{
+    const struct range_points_params params = points_params(s, law->params.reach);
+    const struct listener listener = {s, tell};
+    struct dev *dev = s->job->job.dev;
+    struct range_points *points = NULL;
+    s->share = 0; /* points are made in little time; the listener may end that too */
+    int rc = dev_upload(dev, s->values, s->host, s->count * sizeof *s->values);
+    if (rc == 0)
+        rc = dev_zero(dev, s->grid, s->nodes * sizeof *s->grid);
+    if (rc == 0)
+        rc = range_points_create(&points, dev, &params, &listener);
+    s->share = share;
+    if (rc == 0)
+        rc = range_scatter(points, law, 1, s->values, s->grid, &listener);
+    range_points_free(points);
+    s->done += share;
+    return rc;
+}
+
+/* Lattice points near a charge become 0. */
+static int exclude(struct sums *s, float *potential)
+{
+    enum { SLAB = 1 << 12 };
+    const double *charge = s->job->particles->charge + s->frame * s->count;
+    float slab[SLAB];
+    const size_t most = sizeof slab / sizeof *slab;
+    for (size_t i = 0; i < s->count; i++)
+        s->host[i] = charge[i] != 0 ? 1 : 0;
+    int rc = grid_sum(s, &s->near, NEAR_SHARE);
+    for (size_t from = 0; from < s->nodes && rc == 0; from += most) {
+        const size_t n = s->nodes - from < most ? s->nodes - from : most;
+        rc = dev_download(s->job->job.dev, slab, s->grid + from, n * sizeof *slab);
+        for (size_t i = 0; i < n && rc == 0; i++)
+            potential[from + i] = slab[i] > 0 ? 0 : potential[from + i];
+    }
+    return rc;
+}
+
+static int frame_sum(struct sums *s, float *potential)
+{
+    frame_gather(s);
+    s->done = 0;
+    int rc = grid_sum(s, &s->potential, s->exclusion > 0 ? 1 - NEAR_SHARE : 1);
+    if (rc == 0)
+        rc = dev_download(s->job->job.dev, potential, s->grid, s->nodes * sizeof *potential);
+    return rc == 0 && s->exclusion > 0 ? exclude(s, potential) : rc;
+}
+
+static int frames_sum(struct sums *s)
+{
+    struct volume *v = s->job->volume;
+    int rc = 0;
+    for (s->frame = 0; s->frame < s->job->frames && rc == 0; s->frame++) {
+        rc = kind_job_tell(&s->job->job, CUTCP_STEP_POTENTIAL, (double)s->frame / (double)s->job->frames,
+                           (int64_t)s->frame, (int64_t)s->job->frames);
+        float *potential = v->data + (s->mean ? 0 : s->frame * s->nodes);
+        if (rc == 0)
+            rc = frame_sum(s, potential);
+        for (size_t i = 0; s->mean && i < s->nodes && rc == 0; i++)
+            s->mean[i] += (double)potential[i];
+    }
+    for (size_t i = 0; s->mean && i < s->nodes && rc == 0; i++)
+        v->data[i] = (float)(s->mean[i] / (double)s->job->frames);
+    return rc;
+}
+
+static void report(struct sums *s)
+{
+    struct kind_job *job = &s->job->job;
+    const struct volume *v = s->job->volume;
+    const double *charge = s->job->particles->charge;
+    double sum = 0;
+    float least = v->data[0], largest = v->data[0];
+    for (size_t i = 0; i < s->count; i++)
+        sum += charge[i];
+    for (size_t i = 0; i < s->nodes * v->frames; i++) {
+        least = fminf(least, v->data[i]);
+        largest = fmaxf(largest, v->data[i]);
+    }
+    kind_job_number(job, "atoms", (double)s->count);
+    kind_job_number(job, "frames", (double)s->job->frames);
+    kind_job_number(job, "charge", sum);
+    kind_job_number(job, "least", (double)least);
+    kind_job_number(job, "largest", (double)largest);
+    if (s->on_nodes && !(s->exclusion > 0))
+        kind_job_warn(job,
+                      "%zu charges lie on lattice points, where their potential is infinite; they add nothing there. "
+                      "Another padding moves the lattice, exclusion makes such points 0.",
+                      s->on_nodes);
+}
+
+static int buffers_create(struct sums *s, bool mean)
+{
+    struct dev *dev = s->job->job.dev;
+    void *values = NULL, *grid = NULL;
+    s->at = malloc(3 * s->count * sizeof *s->at);
+    s->host = malloc(s->count * sizeof *s->host);
+    s->mean = mean ? calloc(s->nodes, sizeof *s->mean) : NULL;
+    if (!s->at || !s->host || (mean && !s->mean))
+        return err_no_memory("the potential of %zu atoms", s->count);
+    int rc = dev_alloc(dev, s->count * sizeof *s->values, &values);
+    if (rc == 0)
+        rc = dev_alloc(dev, s->nodes * sizeof *s->grid, &grid);
+    s->values = values;
+    s->grid = grid;
+    return rc;
+}
+
+static void volume_describe(struct sums *s)
+{
+    struct volume *v = s->job->volume;
+    const struct param_values *values = s->job->job.request->values;
+    memcpy(v->origin, s->job->origin, sizeof v->origin);
+    memcpy(v->spacing, s->job->box.spacing, sizeof v->spacing);
+    snprintf(v->title, sizeof v->title, "Electrostatic potential, %.8s", values->value[CUTCP_UNITS].text);
+}
+
+int cutcp_potential(struct cutcp_job *job)
+{
+    const struct param_values *values = job->job.request->values;
+    const bool mean = values->value[CUTCP_FRAMES].integer == CUTCP_FRAMES_MEAN && job->frames > 1;
+    const struct range_law_params near = {
+        .form = RANGE_RADIAL, .reach = values->value[CUTCP_EXCLUSION].real, .error = 1e-6};
+    struct volume shape = {.frames = mean ? 1 : job->frames};
+    struct sums s = {.job = job,
+                     .cutoff = values->value[CUTCP_CUTOFF].real,
+                     .exclusion = near.reach,
+                     .unit = values->value[CUTCP_UNITS].integer == CUTCP_UNITS_KT_PER_E ? CUTCP_KT_PER_E : 1,
+                     .count = job->particles->count};
+    for (int d = 0; d < 3; d++)
+        shape.size[d] = (size_t)job->box.cells[d];
+    int rc = files_promise(job, &shape);
+    if (rc != 0)
+        return rc;
+    s.nodes = shape.size[0] * shape.size[1] * shape.size[2]; /* counted by files_promise() */
+    rc = memory_promise(&s, &shape, mean);
+    if (rc == 0)
+        rc = cutcp_law_make(&s.potential, (enum cutcp_form)values->value[CUTCP_FORM].integer, s.cutoff);
+    if (rc == 0 && s.exclusion > 0)
+        rc = range_law_make(&s.near, &near, inside, NULL);
+    if (rc == 0)
+        rc = volume_create(&job->volume, shape.frames, shape.size);
+    if (rc == 0)
+        rc = buffers_create(&s, mean);
+    if (rc == 0) {
+        volume_describe(&s);
+        rc = frames_sum(&s);
+    }
+    if (rc == 0)
+        report(&s);
+    dev_release(job->job.dev, s.values);
+    dev_release(job->job.dev, s.grid);
+    free(s.at);
+    free(s.host);
+    free(s.mean);
+    return rc;
+}

@@ -1,0 +1,455 @@
+/* Kind cutcp (recon/cutcp/), from a file through the codec to the volume, against sums in double precision: unequal
+ * charges, uneven places, edges, periodic faces, charges exactly on the cutoff or a lattice point, spacings that divide
+ * nothing; and against a third party's lattice of a water box. */
+#include "gridding/base/dev.h"
+#include "gridding/base/err.h"
+#include "recon/cutcp/cutcp_kind.h"
+#include "recon/kind_run.h"
+#include "recon/volume/volume.h"
+#include "tests/random.h"
+#include "tests/unit/allocate.h"
+
+#include <fcntl.h>
+#include <float.h>
+#include <jansson.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+enum { MOST_QUERY = 256 };
+
+struct charges {
+    size_t frames, count;
+    double *at, *q; /* [frames][count][3], [frames][count] */
+};
+
+static struct charges charges_create(size_t frames, size_t count)
+{
+    return (struct charges){frames, count, allocate(3 * frames * count, sizeof(double)),
+                            allocate(frames * count, sizeof(double))};
+}
+
+static void charges_free(struct charges *c)
+{
+    free(c->at);
+    free(c->q);
+}
+
+/* In a box, half of them in a corner of it; charges of both signs, some 0. */
+static struct charges charges_random(size_t frames, size_t count, double length, uint64_t seed)
+{
+    struct charges c = charges_create(frames, count);
+    for (size_t i = 0; i < frames * count; i++) {
+        for (size_t d = 0; d < 3; d++)
+            c.at[3 * i + d] = -4.3 + (i % 2 ? 0.1 : 1) * length * uniform_next(&seed);
+        c.q[i] = i % 7 ? 1.7 * uniform_next(&seed) - 0.8 : 0;
+    }
+    return c;
+}
+
+/* As an .npy file, float64 [frames][count][4]. */
+static int file_of(const struct charges *c)
+{
+    char head[128] = "\x93NUMPY\x01\x00\x76\x00", text[118];
+    int used = snprintf(text, sizeof text, "{'descr': '<f8', 'fortran_order': False, 'shape': (%zu, %zu, 4), }",
+                        c->frames, c->count);
+    memset(head + 10, ' ', 117);
+    memcpy(head + 10, text, (size_t)used);
+    head[127] = '\n';
+    int fd = memfd_create("charges", MFD_CLOEXEC);
+    double *rows = allocate(4 * c->frames * c->count, sizeof *rows);
+    for (size_t i = 0; i < c->frames * c->count; i++) {
+        memcpy(rows + 4 * i, c->at + 3 * i, 3 * sizeof *rows);
+        rows[4 * i + 3] = c->q[i];
+    }
+    const size_t bytes = 4 * c->frames * c->count * sizeof *rows;
+    assert_int_equal(write(fd, head, sizeof head), sizeof head);
+    assert_int_equal(write(fd, rows, bytes), (ssize_t)bytes);
+    free(rows);
+    return fd;
+}
+
+/* ---- a job ---- */
+
+struct run {
+    struct job_outcome outcome;
+    const struct volume *volume;
+};
+
+static struct param_values values_of(const char *query)
+{
+    struct param_values values;
+    char text[MOST_QUERY], *rest = text;
+    param_values_init(&cutcp_kind, &values);
+    snprintf(text, sizeof text, "%s", query);
+    for (char *word; (word = strsep(&rest, " "));)
+        if (*word) {
+            char *value = strchr(word, '=');
+            *value++ = '\0';
+            assert_int_equal(param_values_set(&cutcp_kind, &values, word, value), 0);
+        }
+    return values;
+}
+
+static int job_run(struct run *run, int file, const char *query, int threads, const struct job_listener *listener,
+                   const struct job_room *room)
+{
+    char codec[256];
+    const char *bin = getenv("MRIRECON_BIN");
+    const struct param_values values = values_of(query);
+    struct decoder *decoder = NULL;
+    struct dev *dev = NULL;
+    snprintf(codec, sizeof codec, "%s/mrirecon-codec", bin ? bin : "build/bin");
+    assert_int_equal(decoder_create(&decoder, codec), 0);
+    assert_int_equal(dev_create(&dev, DEV_CPU, 0, threads), 0);
+    struct job_request request = {.kind = &cutcp_kind, .values = &values, .input = file, .decoder = decoder};
+    if (room)
+        request.room = *room;
+    *run = (struct run){.volume = NULL};
+    int rc = kind_run_job(&run->outcome, dev, &request, listener);
+    if (rc == 0) {
+        assert_int_equal(run->outcome.results, 1);
+        assert_string_equal(run->outcome.result[0].name, "potential");
+        run->volume = run->outcome.result[0].of;
+    }
+    dev_free(dev);
+    decoder_free(decoder);
+    return rc;
+}
+
+static struct run run_charges(const struct charges *c, const char *query)
+{
+    struct run run;
+    int fd = file_of(c), rc = job_run(&run, fd, query, 2, NULL, NULL);
+    if (rc != 0)
+        print_message("%s\n", err_last()->text);
+    assert_int_equal(rc, 0);
+    close(fd);
+    return run;
+}
+
+static const char *warning_of(const struct run *run)
+{
+    const char *text = json_string_value(json_array_get(json_object_get(run->outcome.report, "warnings"), 0));
+    return text ? text : "";
+}
+
+/* ---- the oracle ---- */
+
+struct oracle {
+    double cutoff, exclusion;
+    bool taylor2;
+    double box[3]; /* 0: open */
+};
+
+struct exact {
+    double value, most; /* most: that float32 may be off by */
+    bool excluded;
+};
+
+/* One charge at distance r. What float32 loses: of 1 / r and the polynomial some roundings; of the position one of the
+ * coordinate (`length` at most), which the slope, at most 3 / r^2, passes on. */
+static void add_charge(struct exact *e, const struct oracle *o, double q, double r2, double length)
+{
+    if (r2 > 1.001 * o->cutoff * o->cutoff)
+        return;
+    const double r = sqrt(r2), u2 = r2 / (o->cutoff * o->cutoff);
+    if (q != 0 && o->exclusion > 0 && r < o->exclusion)
+        e->excluded = true;
+    if (!(r < o->cutoff) || r == 0 || q == 0)
+        return;
+    const double smooth = (15.0 / 8 - 5.0 / 4 * u2 + 3.0 / 8 * u2 * u2) / o->cutoff;
+    e->value += q * (o->taylor2 ? 1 / r - smooth : (1 - u2) * (1 - u2) / r);
+    e->most += fabs(q) * (16 * FLT_EPSILON / r + 3 / r2 * 2 * FLT_EPSILON * length);
+}
+
+static struct exact exact_at(const struct oracle *o, const struct charges *c, size_t frame, const double node[3],
+                             double length)
+{
+    struct exact e = {0};
+    long images[3];
+    for (int d = 0; d < 3; d++)
+        images[d] = o->box[d] > 0 ? (long)ceil((o->cutoff + 20) / o->box[d]) + 1 : 0;
+    for (size_t i = frame * c->count; i < (frame + 1) * c->count; i++)
+        for (long z = -images[2]; z <= images[2]; z++)
+            for (long y = -images[1]; y <= images[1]; y++)
+                for (long x = -images[0]; x <= images[0]; x++) {
+                    const long image[3] = {x, y, z};
+                    double r2 = 0;
+                    for (int d = 0; d < 3; d++) {
+                        const double away = c->at[3 * i + (size_t)d] + (double)image[d] * o->box[d] - node[d];
+                        r2 += away * away;
+                    }
+                    add_charge(&e, o, c->q[i], r2, length);
+                }
+    return e;
+}
+
+/* Every `step`-th lattice point of each frame. */
+static void compare(const struct run *run, const struct oracle *o, const struct charges *c, size_t step)
+{
+    const struct volume *v = run->volume;
+    const size_t nodes = v->size[0] * v->size[1] * v->size[2];
+    double length = 0;
+    for (int d = 0; d < 3; d++)
+        length = fmax(length, (double)v->size[d] * v->spacing[d]);
+    for (size_t i = 0; i < v->frames * nodes; i += step) {
+        const size_t place[3] = {i % v->size[0], i / v->size[0] % v->size[1], i % nodes / (v->size[0] * v->size[1])};
+        double node[3];
+        for (int d = 0; d < 3; d++)
+            node[d] = v->origin[d] + (double)place[d] * v->spacing[d];
+        const struct exact e = exact_at(o, c, i / nodes, node, length);
+        if (e.excluded)
+            assert_true(v->data[i] == 0);
+        else if (!(fabs((double)v->data[i] - e.value) <= e.most))
+            fail_msg("point %zu is %.9g; %.9g is expected, to %.2g", i, (double)v->data[i], e.value, e.most);
+    }
+}
+
+/* ---- tests ---- */
+
+static void test_every_spacing(void **state)
+{
+    (void)state;
+    static const double spacing[] = {0.3, 0.4, 0.5, 0.75, 1, 2.9, 7};
+    struct charges c = charges_random(1, 150, 9, 5);
+    for (size_t i = 0; i < sizeof spacing / sizeof *spacing; i++)
+        for (int form = 0; form < 2; form++) {
+            char query[MOST_QUERY];
+            snprintf(query, sizeof query, "spacing=%g cutoff=2.7 padding=1.1 exclusion=0.6 form=%s", spacing[i],
+                     form ? "taylor2" : "thesis");
+            struct run run = run_charges(&c, query);
+            for (size_t d = 0; d < 3; d++) {
+                double low = INFINITY, high = -INFINITY;
+                for (size_t k = 0; k < c.count; k++) {
+                    low = fmin(low, c.at[3 * k + d]);
+                    high = fmax(high, c.at[3 * k + d]);
+                }
+                assert_true(run.volume->origin[d] == low - 1.1 && run.volume->spacing[d] == spacing[i]);
+                assert_int_equal(run.volume->size[d], (size_t)floor((high + 1.1 - (low - 1.1)) / spacing[i]) + 1);
+            }
+            compare(&run, &(struct oracle){.cutoff = 2.7, .exclusion = 0.6, .taylor2 = form}, &c, 7);
+            job_outcome_free(&run.outcome);
+        }
+    charges_free(&c);
+}
+
+/* Charges on lattice points, on the cutoff from others, on the exclusion from others, on the edge: places are exact. */
+static void test_exact_distances(void **state)
+{
+    (void)state;
+    struct charges c = charges_create(1, 40);
+    uint64_t seed = 3;
+    for (size_t i = 0; i < c.count; i++) {
+        for (size_t d = 0; d < 3; d++)
+            c.at[3 * i + d] = rint(4 * 6 * uniform_next(&seed)) / 4;
+        c.q[i] = uniform_next(&seed) - 0.5;
+    }
+    for (size_t d = 0; d < 3; d++)
+        c.at[d] = 0, c.at[3 + d] = 6;
+    struct run run = run_charges(&c, "spacing=0.5 cutoff=2.5 padding=0.5 exclusion=0");
+    assert_int_equal(run.volume->size[0], 15); /* (6 + 1) / 0.5 + 1 */
+    compare(&run, &(struct oracle){.cutoff = 2.5}, &c, 1);
+    assert_non_null(strstr(warning_of(&run), "charges lie on lattice points"));
+    job_outcome_free(&run.outcome);
+    run = run_charges(&c, "spacing=0.5 cutoff=2.5 padding=0.5 exclusion=1");
+    compare(&run, &(struct oracle){.cutoff = 2.5, .exclusion = 1}, &c, 1);
+    assert_string_equal(warning_of(&run), "");
+    job_outcome_free(&run.outcome);
+    charges_free(&c);
+}
+
+/* Boxes larger and smaller than the cutoff; atoms outside of it are images of those inside. */
+static void test_periodic(void **state)
+{
+    (void)state;
+    struct charges c = charges_random(1, 24, 20, 9);
+    struct run run = run_charges(&c, "spacing=0.5 cutoff=3 periodic=yes box=7.2,5,8 exclusion=0.4");
+    assert_true(run.volume->size[0] == 14 && run.volume->size[1] == 10 && run.volume->size[2] == 16);
+    assert_true(run.volume->spacing[0] == 7.2 / 14 && run.volume->spacing[1] == 0.5);
+    compare(&run, &(struct oracle){.cutoff = 3, .exclusion = 0.4, .box = {7.2, 5, 8}}, &c, 11);
+    job_outcome_free(&run.outcome);
+    run = run_charges(&c, "spacing=1 cutoff=5.5 periodic=yes box=4,2.5,8 exclusion=0 form=taylor2");
+    compare(&run, &(struct oracle){.cutoff = 5.5, .taylor2 = true, .box = {4, 2.5, 8}}, &c, 5);
+    job_outcome_free(&run.outcome);
+    charges_free(&c);
+}
+
+/* 400,000 charges, all but one within one bin, and alone in a wide lattice one that nothing else reaches. */
+static void test_dense(void **state)
+{
+    (void)state;
+    struct charges c = charges_create(1, 400000);
+    uint64_t seed = 1;
+    for (size_t i = 0; i < c.count; i++) {
+        for (size_t d = 0; d < 3; d++)
+            c.at[3 * i + d] = i ? 0.2 + 0.6 * uniform_next(&seed) : 4;
+        c.q[i] = uniform_next(&seed) - 0.25;
+    }
+    struct run run = run_charges(&c, "spacing=1.5 cutoff=1.25 padding=0.25 exclusion=0");
+    compare(&run, &(struct oracle){.cutoff = 1.25}, &c, 1);
+    job_outcome_free(&run.outcome);
+    charges_free(&c);
+}
+
+static void test_same_bits(void **state)
+{
+    (void)state;
+    struct charges c = charges_random(2, 3000, 15, 2);
+    struct run one, many;
+    int fd = file_of(&c);
+    assert_int_equal(job_run(&one, fd, "cutoff=4", 1, NULL, NULL), 0);
+    for (int threads = 2; threads <= 7; threads += 5) {
+        assert_int_equal(job_run(&many, fd, "cutoff=4", threads, NULL, NULL), 0);
+        const struct volume *a = one.volume, *b = many.volume;
+        assert_memory_equal(a->size, b->size, sizeof a->size);
+        assert_memory_equal(a->data, b->data, a->frames * a->size[0] * a->size[1] * a->size[2] * sizeof *a->data);
+        job_outcome_free(&many.outcome);
+    }
+    job_outcome_free(&one.outcome);
+    close(fd);
+    charges_free(&c);
+}
+
+static void test_frames_and_units(void **state)
+{
+    (void)state;
+    struct charges c = charges_random(3, 60, 6, 8);
+    struct run each = run_charges(&c, "cutoff=3 exclusion=0.5"),
+               mean = run_charges(&c, "cutoff=3 exclusion=0.5 frames=mean");
+    struct run warm = run_charges(&c, "cutoff=3 exclusion=0.5 units=kT/e");
+    compare(&each, &(struct oracle){.cutoff = 3, .exclusion = 0.5}, &c, 7);
+    const struct volume *v = each.volume, *m = mean.volume, *w = warm.volume;
+    const size_t nodes = v->size[0] * v->size[1] * v->size[2];
+    assert_true(v->frames == 3 && m->frames == 1 && w->frames == 3);
+    assert_string_equal(v->title, "Electrostatic potential, e/A");
+    assert_string_equal(w->title, "Electrostatic potential, kT/e");
+    for (size_t i = 0; i < nodes; i++) {
+        const double sum = (double)v->data[i] + (double)v->data[nodes + i] + (double)v->data[2 * nodes + i];
+        assert_true(fabs((double)m->data[i] - sum / 3) <= FLT_EPSILON * fabs(sum / 3));
+        /* Each of about 60 charges is rounded anew in the other unit. */
+        assert_true(fabs((double)w->data[i] - 560.47254 * (double)v->data[i]) <= 560.5 * 60 * 2 * (double)FLT_EPSILON);
+    }
+    job_outcome_free(&each.outcome);
+    job_outcome_free(&mean.outcome);
+    job_outcome_free(&warm.outcome);
+    struct run first = run_charges(&c, "cutoff=3 exclusion=0.5 frames=first");
+    assert_int_equal(first.volume->frames, 1);
+    compare(&first, &(struct oracle){.cutoff = 3, .exclusion = 0.5}, &c, 3);
+    job_outcome_free(&first.outcome);
+    charges_free(&c);
+}
+
+/* Progress never falls, and a listener that says so in the middle of the sum ends it. One thread: how often it is told
+ * does then not depend on who was given the processor. */
+struct watcher {
+    double fraction, stop;
+    int told;
+};
+
+static int watch(void *context, const struct step_progress *now)
+{
+    struct watcher *watcher = context;
+    assert_true(now->fraction >= watcher->fraction && now->fraction <= 1);
+    watcher->fraction = now->fraction;
+    watcher->told += now->step == 1;
+    return now->fraction >= watcher->stop;
+}
+
+static void test_progress(void **state)
+{
+    (void)state;
+    struct charges c = charges_random(2, 2000, 30, 4);
+    struct watcher whole = {.stop = 2}, half = {.stop = 0.4};
+    struct run run;
+    int fd = file_of(&c);
+    assert_int_equal(job_run(&run, fd, "cutoff=6", 1, &(struct job_listener){&whole, watch}, NULL), 0);
+    assert_true(whole.told > 10);
+    job_outcome_free(&run.outcome);
+    assert_int_equal(job_run(&run, fd, "cutoff=6", 1, &(struct job_listener){&half, watch}, NULL), ERR_CANCELED);
+    assert_true(half.told > 1 && half.told < whole.told && half.fraction < 0.6);
+    close(fd);
+    charges_free(&c);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    struct charges c = charges_random(1, 20, 6, 8);
+    struct run run;
+    int fd = file_of(&c);
+    const struct job_room small = {.most = 1000, .most_of = "option result-limit"};
+    assert_int_equal(job_run(&run, fd, "", 1, NULL, &small), ERR_RESULT_TOO_LARGE);
+    assert_non_null(strstr(err_last()->text, "option result-limit"));
+    const struct job_room full = {.free = 1000};
+    assert_int_equal(job_run(&run, fd, "", 1, NULL, &full), ERR_SPOOL_FULL);
+    assert_int_equal(job_run(&run, fd, "spacing=0.01 padding=900", 1, NULL, NULL), ERR_NO_MEMORY);
+    assert_non_null(strstr(err_last()->text, "MB are free"));
+    assert_int_equal(job_run(&run, fd, "periodic=yes", 1, NULL, NULL), ERR_BAD_PARAMETER);
+    assert_non_null(strstr(err_last()->text, "the file tells none"));
+    close(fd);
+    static const char *const wrong[] = {"box=1,2,3", "box=1,2 periodic=yes", "box=1,2,-3 periodic=yes",
+                                        "exclusion=3 cutoff=3", "cutoff=20000"};
+    for (size_t i = 0; i < 4; i++) {
+        const struct param_values values = values_of(wrong[i]);
+        assert_int_equal(cutcp_kind.check(&values), ERR_BAD_PARAMETER);
+    }
+    charges_free(&c);
+}
+
+/* Both planes that Parboil's cutcp gives for a water box, and its sum: ../shared/data/README.md. */
+static void test_water_box(void **state)
+{
+    (void)state;
+    enum { SIDE = 82 };
+    const char *data = getenv("MRIRECON_DATA");
+    char path[512];
+    struct run run;
+    float sum, plane[2][SIDE * SIDE];
+    snprintf(path, sizeof path, "%s/particles/watbox.sl40.lattice.dat", data ? data : "../shared/data");
+    FILE *reference = fopen(path, "rb");
+    snprintf(path, sizeof path, "%s/particles/watbox.sl40.pqr", data ? data : "../shared/data");
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (!reference || fd < 0) {
+        print_message("# %s is not there (MRIRECON_DATA)\n", path);
+        skip();
+    }
+    uint32_t count;
+    assert_true(fread(&sum, sizeof sum, 1, reference) == 1 && fread(&count, sizeof count, 1, reference) == 1);
+    assert_int_equal(count, SIDE * SIDE);
+    assert_int_equal(fread(plane, sizeof plane, 1, reference), 1);
+    assert_int_equal(job_run(&run, fd, "spacing=0.5 cutoff=12 exclusion=1 padding=0.5", 2, NULL, NULL), 0);
+    const struct volume *v = run.volume;
+    assert_true(v->size[0] == SIDE && v->size[1] == SIDE && v->size[2] == SIDE);
+    double all = 0;
+    for (size_t i = 0; i < SIDE * SIDE; i++) {
+        assert_true(fabsf(v->data[i] - plane[0][i]) <= 1e-5f);
+        assert_true(fabsf(v->data[i + (size_t)SIDE * SIDE * (SIDE - 1)] - plane[1][i]) <= 1e-5f);
+    }
+    for (size_t i = 0; i < (size_t)SIDE * SIDE * SIDE; i++)
+        all += fabs((double)v->data[i]);
+    /* The reference's sum is a float32's. */
+    assert_true(fabs(all / (double)sum - 1) < 1e-5);
+    job_outcome_free(&run.outcome);
+    fclose(reference);
+    close(fd);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_spacing), cmocka_unit_test(test_exact_distances),
+        cmocka_unit_test(test_periodic),      cmocka_unit_test(test_dense),
+        cmocka_unit_test(test_same_bits),     cmocka_unit_test(test_frames_and_units),
+        cmocka_unit_test(test_refused),       cmocka_unit_test(test_progress),
+        cmocka_unit_test(test_water_box),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -68,9 +68,9 @@ export async function resubmit(id, parameters) {
 }
 
 /** One page of the list: {jobs, next}. */
-export function list({state, client, name, since, cursor, limit = 100}, options) {
+export function list({state, client, name, since, cursor, fields = "short", limit = 100}, options) {
     const query = new URLSearchParams();
-    for (const [key, value] of Object.entries({state, client, name, since, cursor, limit})) {
+    for (const [key, value] of Object.entries({state, client, name, since, cursor, fields, limit})) {
         if (value)
             query.set(key, value);
     }

@@ -28,5 +28,5 @@ export function thumbnail(job, kinds) {
     const known = kinds.find((kind) => kind.name === job.kind)?.results ?? [];
     const pictured = (job.results ?? []).find((result) =>
         known.find(({name, formats}) => name === result.name && first(formats, PICTURE)));
-    return pictured ? `/v1/jobs/${job.id}/results/${encodeURIComponent(pictured.name)}?format=png&size=80` : null;
+    return pictured ? `/v1/jobs/${job.id}/results/${encodeURIComponent(pictured.name)}?format=png` : null;
 }

@@ -12,13 +12,16 @@ function shown(job) {
         (!name || (job.name ?? "").toLowerCase().includes(name.toLowerCase()));
 }
 
-/** Take in what is said of some jobs. Where the filter admits them, new ones come into the list at their place. */
+const touched = new Set(); // ids that the stream told while a page of the list was under way: the page is older
+
+/** Take in what the stream says of some jobs. Where the filter admits them, new ones come into the list at their place. */
 export function take(jobs) {
     const {jobs: known, order, next} = now();
     const added = [];
     let gone = false;
     for (const job of jobs) {
         const before = known.get(job.id);
+        touched.add(job.id);
         known.set(job.id, {...before, ...job});
         const admitted = shown(known.get(job.id));
         if (admitted && (!before || !shown(before)))
@@ -33,6 +36,22 @@ export function take(jobs) {
     change({jobs: known, order: fresh.length > 0 ? [...fresh, ...kept].sort().reverse() : kept});
 }
 
+/** Take in a job that the service has just accepted, if the stream was not quicker. */
+export function accept(job) {
+    if (!now().jobs.has(job.id))
+        take([job]);
+}
+
+/** Take in a page of the list. */
+function keep(page) {
+    const {jobs} = now();
+    for (const job of page.jobs) {
+        if (!touched.has(job.id))
+            jobs.set(job.id, {...jobs.get(job.id), ...job});
+    }
+    return jobs;
+}
+
 /** A job that is no more. */
 export function forget(id) {
     const {jobs, order, selected, pinned} = now();
@@ -41,17 +60,24 @@ export function forget(id) {
         pinned: pinned === id ? null : pinned});
 }
 
+/** Begin a request of the list; one that is under way ends. */
+function begin() {
+    request?.abort();
+    request = new AbortController();
+    touched.clear();
+    change({loading: true});
+    return request;
+}
+
 /** Load the list anew: at the start, with another filter, and after the connection was lost. */
 export async function reload() {
-    request?.abort();
-    const mine = request = new AbortController();
-    change({loading: true});
+    const mine = begin();
     try {
         const page = await api.list({...now().filter, limit: PAGE}, {signal: mine.signal});
-        const {jobs} = now();
-        for (const job of page.jobs)
-            jobs.set(job.id, {...jobs.get(job.id), ...job});
-        change({jobs, order: page.jobs.map((job) => job.id), next: page.next, loading: false});
+        const jobs = keep(page);
+        const newer = [...touched].filter((id) => jobs.has(id) && shown(jobs.get(id)) && !(id < page.jobs.at(-1)?.id));
+        const order = [...new Set([...page.jobs.map((job) => job.id), ...newer])].sort().reverse();
+        change({jobs, order, next: page.next, loading: false});
     } catch (error) {
         if (error.name === "AbortError")
             return;
@@ -66,14 +92,12 @@ export async function more() {
     const {next, loading, filter} = now();
     if (!next || loading)
         return;
-    const mine = request = new AbortController();
-    change({loading: true});
+    const mine = begin();
     try {
         const page = await api.list({...filter, cursor: next, limit: 500}, {signal: mine.signal});
-        const {jobs, order} = now();
-        const fresh = page.jobs.filter((job) => !jobs.has(job.id) || !order.includes(job.id)).map((job) => job.id);
-        for (const job of page.jobs)
-            jobs.set(job.id, {...jobs.get(job.id), ...job});
+        const jobs = keep(page), {order} = now();
+        const listed = new Set(order);
+        const fresh = page.jobs.map((job) => job.id).filter((id) => !listed.has(id));
         change({jobs, order: [...order, ...fresh], next: page.next, loading: false});
     } catch (error) {
         if (error.name === "AbortError")
@@ -127,7 +151,7 @@ export async function again(job, parameters = {}) {
     const created = await attempt(() => api.resubmit(job.id, parameters));
     if (!created)
         return null;
-    take([created]);
+    accept(created);
     select(created.id);
     const words = Object.entries(parameters).map(([name, value]) => `${name}=${value}`).join(", ");
     say(`${nameOf(job)} runs again${words && " with " + words}.`);

@@ -1,7 +1,7 @@
 // Sending scans: a small one in one request, a large one as a resumable upload, which goes on after a lost connection
 // and, where the same file is dropped again, after the page was closed.
 import * as api from "./api.js";
-import {select, take} from "./jobs.js";
+import {accept, select} from "./jobs.js";
 import {change, now, say} from "./store.js";
 
 const RESUMABLE = 32 << 20; // bytes from which a scan is sent as a resumable upload
@@ -64,7 +64,7 @@ async function sendFile(file, kind, show) {
     try {
         const job = file.size >= RESUMABLE ? await resumable(key, file, query) : await post(file, query);
         set(key, null);
-        take([job]);
+        accept(job);
         if (show)
             select(job.id);
         say(`${file.name} is accepted.`);

@@ -21,12 +21,8 @@ export function formOf(result) {
 /** The format of a result by name, or undefined. */
 export const formatOf = (result, name) => result.formats.find(({format}) => format === name);
 
-/** The address of a small picture of a finished job's first result that has one, or null. */
-export function thumbnail(job, kinds) {
-    if (job.state !== "succeeded")
-        return null;
-    const known = kinds.find((kind) => kind.name === job.kind)?.results ?? [];
-    const pictured = (job.results ?? []).find((result) =>
-        known.find(({name, formats}) => name === result.name && first(formats, PICTURE)));
-    return pictured ? `/v1/jobs/${job.id}/results/${encodeURIComponent(pictured.name)}?format=png` : null;
+/** The address of a small picture of a job's first result (of GET /v1/jobs/ID/results) that has one, or null. */
+export function thumbnail(results) {
+    const picture = results.map((result) => first(result.formats, PICTURE)).find(Boolean);
+    return picture?.href ?? null;
 }

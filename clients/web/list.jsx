@@ -11,18 +11,29 @@ const SPARE = 8;            // rows above and below those in view
 const THUMBNAIL_MS = 120;   // a row that passes by faster asks for no picture
 const TYPING_MS = 200;      // after the last key the list is filtered
 
+const pictures = new Map(); // the address of a job's small picture, or null, by id
+
+async function pictureOf(id) {
+    if (!pictures.has(id))
+        pictures.set(id, thumbnail(await api.results(id)));
+    return pictures.get(id);
+}
+
 /** The picture of a finished job, asked for once its row stands still. */
 function Thumbnail({job}) {
     const [source, setSource] = useState(null);
-    const kinds = useStore((state) => state.kinds);
-    const url = thumbnail(job, kinds);
     useEffect(() => {
         setSource(null);
-        if (!url)
+        if (job.state !== "succeeded")
             return undefined;
-        const timer = setTimeout(() => setSource(url), THUMBNAIL_MS);
-        return () => clearTimeout(timer);
-    }, [url]);
+        let gone = false;
+        const show = (url) => gone || setSource(url);
+        const timer = setTimeout(() => pictureOf(job.id).then(show, () => show(null)), THUMBNAIL_MS);
+        return () => {
+            gone = true;
+            clearTimeout(timer);
+        };
+    }, [job.id, job.state]);
     return <span class={`thumbnail ${job.state}`}>
         {source && <img src={source} alt="" width="40" height="40" onError={() => setSource(null)} />}
     </span>;

@@ -1,7 +1,10 @@
 #include "clients/scan_write.h"
 
 #include "gridding/base/err.h"
+#include "recon/image/image_h5_fd.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +13,8 @@
 enum { CHUNK = 256 }; /* acquisitions; the vlen data itself is in HDF5's heap */
 
 struct scan_writer {
-    hid_t file, type, data;
+    struct h5_fd io;
+    hid_t driver, file, type, data;
     size_t count, written;
     char path[512];
 };
@@ -148,8 +152,8 @@ static hid_t create_data(hid_t group, hid_t type, size_t count)
 
 static int write_failed(const struct scan_writer *writer)
 {
-    return err_set(ERR_IO, "The scan file %s cannot be written: is the folder there, writable, and the disk not full?",
-                   writer->path);
+    return err_set(ERR_IO, "The scan file %s cannot be written: %s.", writer->path,
+                   writer->io.error ? strerror(writer->io.error) : "HDF5 failed");
 }
 
 static int close_all(struct scan_writer *writer)
@@ -161,7 +165,26 @@ static int close_all(struct scan_writer *writer)
         H5Tclose(writer->type);
     if (writer->file >= 0)
         status |= H5Fclose(writer->file);
-    return status < 0 ? -1 : 0;
+    if (writer->driver >= 0)
+        H5FDunregister(writer->driver);
+    if (writer->io.fd >= 0 && close(writer->io.fd) != 0 && !writer->io.error)
+        writer->io.error = errno;
+    return status < 0 || writer->io.error ? -1 : 0;
+}
+
+/* Create the file, on a descriptor of our own: HDF5's own driver lets a file that cannot be written to its end crash
+ * the process when it is closed. */
+static void file_create(struct scan_writer *writer)
+{
+    struct h5_fd *io = &writer->io;
+    io->fd = open(writer->path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (io->fd < 0)
+        io->error = errno;
+    const hid_t list = H5Pcreate(H5P_FILE_ACCESS);
+    writer->driver = io->fd < 0 ? -1 : h5_fd_register();
+    if (writer->driver >= 0 && H5Pset_driver(list, writer->driver, &io) >= 0)
+        writer->file = H5Fcreate(writer->path, H5F_ACC_TRUNC, H5P_DEFAULT, list);
+    H5Pclose(list);
 }
 
 int scan_writer_create(struct scan_writer **out, const char *path, const char *xml, size_t count)
@@ -169,10 +192,10 @@ int scan_writer_create(struct scan_writer **out, const char *path, const char *x
     struct scan_writer *writer = malloc(sizeof *writer);
     if (!writer)
         return err_no_memory("writing %s", path);
-    *writer = (struct scan_writer){.type = -1, .data = -1, .count = count};
+    *writer = (struct scan_writer){.file = -1, .type = -1, .data = -1, .driver = -1, .io.fd = -1, .count = count};
     snprintf(writer->path, sizeof writer->path, "%s", path);
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
-    writer->file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    file_create(writer);
     hid_t group = writer->file < 0 ? -1 : H5Gcreate2(writer->file, "dataset", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
     if (group >= 0 && write_xml(group, xml) == 0) {
         writer->type = acquisition_type();
@@ -182,6 +205,8 @@ int scan_writer_create(struct scan_writer **out, const char *path, const char *x
         H5Gclose(group);
     if (writer->data < 0) {
         int rc = write_failed(writer);
+        if (writer->io.fd >= 0)
+            unlink(path);
         close_all(writer);
         free(writer);
         return rc;
@@ -202,7 +227,7 @@ int scan_writer_append(struct scan_writer *writer, size_t count, const struct sc
         status = H5Dwrite(writer->data, writer->type, memory, space, H5P_DEFAULT, acquisitions);
     H5Sclose(memory);
     H5Sclose(space);
-    if (status < 0)
+    if (status < 0 || writer->io.error)
         return write_failed(writer);
     writer->written += count;
     return 0;

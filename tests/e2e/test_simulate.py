@@ -6,12 +6,15 @@ truth has as well): the plan asks for an NRMSE below 0.06 inside the mask.
 """
 import io
 import os
+import resource
+import signal
+import subprocess
 import tempfile
 
 import numpy as np
 
 import scans
-from harness import Daemon, client, main, same, test
+from harness import BIN, Daemon, client, main, same, test
 
 FOLDER = tempfile.TemporaryDirectory()
 TRAJECTORIES = (("radial", 128), ("golden", 128), ("spiral", 128), ("stack-of-stars", 48), ("kooshball", 48), ("cones", 48))
@@ -105,6 +108,23 @@ def repeatable():
     first = content(simulate("a", *words))
     same(content(simulate("b", *words)), first, "second scan")
     assert content(simulate("c", *words, "--seed", "7")) != first, "another seed gave the same noise"
+
+
+@test("a scan that cannot be written to its end leaves no file")
+def cut_off():
+    def limited(limit):
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a write beyond the limit fails
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    with tempfile.TemporaryDirectory() as folder:
+        words = [f"{BIN}/mrirecon", "simulate", "--trajectory", "radial", "--matrix", "64", "--coils", "8", "--out", f"{folder}/scan.h5"]
+        for limit in (1 << 10, 64 << 10, 512 << 10):  # in the file's head, in a batch of acquisitions, in a later one
+            done = subprocess.run(words, preexec_fn=lambda: limited(limit), capture_output=True, text=True, timeout=120)
+            same(done.returncode, 1, f"exit status ({done.stderr!r})")
+            assert "scan.h5" in done.stderr and "cannot be written: File too large" in done.stderr, done.stderr
+            same(os.listdir(folder), [], "files")
+        same(subprocess.run(words, capture_output=True, timeout=120).returncode, 0, "exit status without the limit")
+        assert os.path.getsize(f"{folder}/scan.h5") > 512 << 10, "the scan is no larger than the limit"
 
 
 @test("simulate refuses what makes no sense, exit status 2, and leaves no file")

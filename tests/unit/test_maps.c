@@ -243,6 +243,54 @@ static void test_coil_of_half(void **state)
     scene_free(&s);
 }
 
+struct told {
+    double done[256];
+    int count;
+};
+
+static int record(void *context, double done)
+{
+    struct told *told = context;
+    if (done == 0)
+        told->count = 0; /* of each estimate anew */
+    assert_true(told->count < 256);
+    told->done[told->count++] = done;
+    return 0;
+}
+
+/* The rows of pixels share the part of the progress that is left when they begin: after the same number of rows each
+ * time, the fraction of the rows that are done. */
+static void test_progress(void **state)
+{
+    (void)state;
+    struct scene s;
+    scene_create(&s, 3, 12, 2, 0.01);
+    const int rows = s.n[1] * s.n[2];
+    for (int m = 0; m < 3; m++) {
+        const double begun = methods[m] == MAPS_ESPIRIT ? 0.2 : 0; /* what comes before the rows */
+        struct told told = {.count = 0};
+        struct maps_params params = maps_defaults(methods[m], s.coils, s.n);
+        params.progress = record;
+        params.context = &told;
+        assert_int_equal(estimate(&s, &params, 1, NULL), 0);
+        assert_true(told.count >= 4 && told.done[0] == 0 && told.done[told.count - 1] == 1);
+        int after = 0, calls = 0, step = 0;
+        for (int i = 1; i < told.count; i++) {
+            assert_true(told.done[i] >= told.done[i - 1]);
+            if (told.done[i] <= begun || i == told.count - 1)
+                continue;
+            const double done = (told.done[i] - begun) / (1 - begun) * rows;
+            after = (int)lround(done);
+            assert_true(fabs(done - after) < 1e-9 * rows);
+            step = calls++ ? step : after;
+            assert_int_equal(after, calls * step < rows ? calls * step : rows);
+        }
+        assert_int_equal(after, rows);
+        assert_true(calls > 2);
+    }
+    scene_free(&s);
+}
+
 static int stop_at_once(void *context, double done)
 {
     *(int *)context += 1;
@@ -297,6 +345,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_against_truth), cmocka_unit_test(test_support),      cmocka_unit_test(test_threads),
         cmocka_unit_test(test_common_phase),  cmocka_unit_test(test_coil_of_half), cmocka_unit_test(test_edges),
+        cmocka_unit_test(test_progress),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

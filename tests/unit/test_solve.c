@@ -148,6 +148,12 @@ static void test_cg_ends(void **state)
     assert_int_equal(cg_solve(dev, &op, 0, b, x, &stop, NULL, &result), 0);
     assert_int_equal(result.end, SOLVE_SECONDS);
     assert_int_equal(result.iterations, 1);
+    /* The tolerance is compared after an iteration, not with the start, whose residual is 1. */
+    stop = (struct solve_stop){.iterations = 1000, .tolerance = 1};
+    assert_int_equal(cg_solve(dev, &op, 10, b, x, &stop, NULL, &result), 0);
+    assert_int_equal(result.end, SOLVE_TOLERANCE);
+    assert_int_equal(result.iterations, 1);
+    assert_true(result.residual > 0 && result.residual < 1);
     stop = (struct solve_stop){.iterations = 50};
     assert_int_equal(cg_solve(dev, &op, 0, b, x, &stop, &listener, &result), ERR_CANCELED);
     assert_int_equal(counter.calls, 4);

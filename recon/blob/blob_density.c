@@ -5,6 +5,7 @@
 #include "gridding/base/err.h"
 #include "gridding/range/sums.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@
 
 static double padding_of(struct blob_job *job)
 {
-    const double padding = job->request->values->value[BLOB_PADDING].real;
+    const double padding = job->job.request->values->value[BLOB_PADDING].real;
     double widest = 0;
     char text[48];
     if (padding != BLOB_PADDING_AUTO)
@@ -22,17 +23,19 @@ static double padding_of(struct blob_job *job)
     for (size_t i = 0; i < job->frames * job->points; i++)
         widest = fmax(widest, (double)job->radius[i]);
     /* A node more: the last is then beyond any reach. */
-    const double chosen = widest * job->law.law.params.reach + job->request->values->value[BLOB_SPACING].real;
+    const double chosen = widest * job->law.law.params.reach + job->job.request->values->value[BLOB_SPACING].real;
     snprintf(text, sizeof text, "%.3g angstroms", chosen);
-    blob_decide(job, "padding", text, "The largest radius, %g, times the reach of a blob, %.3g, and a spacing.", widest,
-                job->law.law.params.reach);
+    kind_job_decide(&job->job, "padding", text,
+                    "The largest radius, %g, times the reach of a blob, %.3g, and a spacing.", widest,
+                    job->law.law.params.reach);
     return chosen;
 }
 
-/* From min - padding on, floor((max + padding - origin) / spacing) + 1 nodes an axis. */
+/* From min - padding on, floor((max + padding - origin) / spacing) + 1 nodes an axis, whichever way the quotient was
+ * rounded. */
 static int lattice_lay(struct blob_job *job, struct volume *shape)
 {
-    const double spacing = job->request->values->value[BLOB_SPACING].real, padding = padding_of(job);
+    const double spacing = job->job.request->values->value[BLOB_SPACING].real, padding = padding_of(job);
     *shape = (struct volume){.frames = job->volumes};
     for (int d = 0; d < 3; d++) {
         double low = INFINITY, high = -INFINITY;
@@ -42,7 +45,7 @@ static int lattice_lay(struct blob_job *job, struct volume *shape)
         }
         shape->origin[d] = low - padding;
         shape->spacing[d] = spacing;
-        const double nodes = floor((high + padding - shape->origin[d]) / spacing) + 1;
+        const double nodes = floor((high + padding - shape->origin[d]) / spacing + 1e-6) + 1;
         if (!(nodes <= VOLUME_AXIS_MOST))
             return err_set(ERR_BAD_PARAMETER,
                            "The points span %g angstroms along axis %d: a lattice of spacing %g would have %g nodes "
@@ -51,49 +54,37 @@ static int lattice_lay(struct blob_job *job, struct volume *shape)
         shape->size[d] = (size_t)nodes;
     }
     json_object_set_new(
-        job->report, "nodes",
+        job->job.report, "nodes",
         json_pack("[I, I, I]", (json_int_t)shape->size[0], (json_int_t)shape->size[1], (json_int_t)shape->size[2]));
-    json_object_set_new(job->report, "origin",
+    json_object_set_new(job->job.report, "origin",
                         json_pack("[f, f, f]", shape->origin[0], shape->origin[1], shape->origin[2]));
     return 0;
 }
 
 /* ---- what it takes ---- */
 
-static int files_promise(struct blob_job *job, const struct volume *shape)
+static bool volume_most(const void *of, int format, size_t *bytes)
 {
-    const struct job_room *room = &job->request->room;
-    uint64_t bytes = 0;
-    char what[128];
-    for (int i = 0; i < (room->count ? room->count : 1); i++) {
-        const struct result_file file = room->count ? room->files[i] : (struct result_file){BLOB_VOLUME, VOLUME_NPY};
-        size_t more = 0;
-        if (file.result != BLOB_VOLUME || !blob_wants(job, BLOB_VOLUME))
-            continue;
-        if (!volume_file_most(shape, (enum volume_format)file.format, &more) || !size_add(bytes, more, &bytes))
-            bytes = INT64_MAX;
-    }
-    snprintf(what, sizeof what, "a volume of %zu x %zu x %zu nodes", shape->size[0], shape->size[1], shape->size[2]);
-    return blob_promise(job, bytes, what);
+    return volume_file_most(of, (enum volume_format)format, bytes);
 }
 
-/* The volume, the points in bins, and their values. */
-static int memory_check(const struct blob_job *job, const struct volume *shape, size_t sums)
+/* Memory first: a file that is larger than all of it is no shortage of the disk, for which the job would wait. */
+static int promise(struct blob_job *job, const struct volume *shape, size_t sums)
 {
-    size_t available, total, bytes = sizeof *shape->data * shape->frames, values = job->points * sizeof(float);
-    bool counted = true;
+    static const char advice[] = "Ask for a larger spacing or less padding.";
+    size_t bytes = sizeof *shape->data * shape->frames, values = job->points * sizeof(float);
+    char what[128];
+    snprintf(what, sizeof what, "A density of %zu x %zu x %zu nodes%s", shape->size[0], shape->size[1], shape->size[2],
+             shape->frames > 1 ? " for each frame" : "");
+    bool counted = size_add(values, sums, &values);
     for (int d = 0; d < 3; d++)
         counted = counted && size_mul(bytes, shape->size[d], &bytes);
-    counted = counted && size_add(bytes, sums, &bytes) && size_add(bytes, values, &bytes);
-    int rc = dev_memory(job->dev, &available, &total);
-    if (rc != 0 || (counted && bytes <= available))
+    counted = counted && size_add(bytes, values, &bytes) && bytes <= INT64_MAX;
+    const int rc = kind_job_memory(&job->job, counted ? bytes : INT64_MAX, what, advice);
+    if (rc != 0 || !blob_wants(job, BLOB_VOLUME))
         return rc;
-    return err_no_memory_bytes(counted ? bytes : INT64_MAX,
-                               "a density of %zu x %zu x %zu nodes%s, which takes %.1f MB where %.1f MB are free: ask "
-                               "for a larger spacing",
-                               shape->size[0], shape->size[1], shape->size[2],
-                               shape->frames > 1 ? " for each frame" : "", counted ? 1e-6 * (double)bytes : INFINITY,
-                               1e-6 * (double)available);
+    what[0] = 'a';
+    return kind_job_promise(&job->job, BLOB_VOLUME, volume_most, shape, what, advice);
 }
 
 /* ---- the sums ---- */
@@ -107,8 +98,8 @@ static int frame_tell(void *context, size_t done, size_t most)
 {
     const struct telling *now = context;
     const double part = most > 0 ? (double)done / (double)most : 1;
-    return blob_tell(now->job, BLOB_STEP_DENSITY, ((double)now->frame + part) / (double)now->job->frames,
-                     (int64_t)now->frame, (int64_t)now->job->frames);
+    return kind_job_tell(&now->job->job, BLOB_STEP_DENSITY, ((double)now->frame + part) / (double)now->job->frames,
+                         (int64_t)now->frame, (int64_t)now->job->frames);
 }
 
 /* Add one frame's points to the volume that it belongs to. */
@@ -119,10 +110,10 @@ static int frame_sum(struct blob_job *job, const struct range_points_params *par
     const size_t nodes = job->volume->size[0] * job->volume->size[1] * job->volume->size[2];
     float *grid = job->volume->data + (job->volumes > 1 ? frame : 0) * nodes;
     struct range_points *points = NULL;
-    int rc = range_points_create(&points, job->dev, params, &listener);
+    int rc = range_points_create(&points, job->job.dev, params, &listener);
     if (frame == 0 || job->volumes > 1)
         memset(grid, 0, nodes * sizeof *grid);
-    /* The device is a CPU (blob_run.c), whose memory is the host's. */
+    /* The device is a CPU (kind_job_use_cpu()), whose memory is the host's. */
     if (rc == 0)
         rc = range_scatter(points, &job->law.law, 1, values, grid, &listener);
     range_points_free(points);
@@ -178,12 +169,9 @@ int blob_density(struct blob_job *job)
     if (rc != 0)
         return rc;
     const struct range_points_params params = params_of(job, &shape, 0);
-    rc = range_memory(job->dev, &params, &sums);
+    rc = range_memory(job->job.dev, &params, &sums);
     const size_t beside = sums.points + sums.scatter;
-    /* Memory first: a file that is larger than all of it is no shortage of the disk, for which the job would wait. */
     if (rc == 0)
-        rc = memory_check(job, &shape, sums.create > beside ? sums.create : beside);
-    if (rc == 0)
-        rc = files_promise(job, &shape);
+        rc = promise(job, &shape, sums.create > beside ? sums.create : beside);
     return rc == 0 ? frames_sum(job, &shape) : rc;
 }

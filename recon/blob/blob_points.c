@@ -10,7 +10,7 @@
 
 static int frames_choose(struct blob_job *job)
 {
-    const enum blob_frames wanted = (enum blob_frames)job->request->values->value[BLOB_FRAMES].integer;
+    const enum blob_frames wanted = (enum blob_frames)job->job.request->values->value[BLOB_FRAMES].integer;
     const size_t there = job->particles->frames;
     job->frames = wanted == BLOB_FRAMES_FIRST ? 1 : there;
     job->volumes = wanted == BLOB_FRAMES_MEAN ? 1 : job->frames;
@@ -26,7 +26,7 @@ static int frames_choose(struct blob_job *job)
 /* Of point i; 0: it has none. */
 static double radius_of(const struct blob_job *job, size_t i)
 {
-    const double given = job->request->values->value[BLOB_RADIUS].real;
+    const double given = job->job.request->values->value[BLOB_RADIUS].real;
     const struct particles *p = job->particles;
     return given > 0 ? given : p->radius ? p->radius[i] : p->element ? particle_radius(p->element[i]) : 0;
 }
@@ -36,7 +36,7 @@ static double radius_of(const struct blob_job *job, size_t i)
 static int radii_check(struct blob_job *job)
 {
     const struct particles *p = job->particles;
-    const bool given = job->request->values->value[BLOB_RADIUS].real > 0;
+    const bool given = job->job.request->values->value[BLOB_RADIUS].real > 0;
     if (!given && !p->radius && !p->element)
         return err_set(ERR_MALFORMED_FILE,
                        "The file gives its points neither radii nor elements. Send a file with a column of radii, or "
@@ -48,10 +48,10 @@ static int radii_check(struct blob_job *job)
                            "radius), or parameter radius: the radius of every point.",
                            i + 1, p->element[i] ? particle_element_symbol(p->element[i]) : "of an unknown element");
     if (!given)
-        blob_decide(job, "radii", p->radius ? "file" : "van der Waals",
-                    p->radius ? "The file gives a radius for each point."
-                              : "The file gives elements and no radii: those of Mantina et al. "
-                                "(doi:10.1021/jp8111556) and Alvarez (doi:10.1039/c3dt50599e).");
+        kind_job_decide(&job->job, "radii", p->radius ? "file" : "van der Waals",
+                        p->radius ? "The file gives a radius for each point."
+                                  : "The file gives elements and no radii: those of Mantina et al. "
+                                    "(doi:10.1021/jp8111556) and Alvarez (doi:10.1039/c3dt50599e).");
     return 0;
 }
 
@@ -93,8 +93,8 @@ int blob_points_choose(struct blob_job *job)
                        "radius of every point.",
                        job->particles->count);
     if (job->points < job->particles->count)
-        blob_warn(job, "%zu of %zu points have a radius of 0 and give nothing.", job->particles->count - job->points,
-                  job->particles->count);
+        kind_job_warn(&job->job, "%zu of %zu points have a radius of 0 and give nothing.",
+                      job->particles->count - job->points, job->particles->count);
     const size_t all = job->frames * job->points;
     job->at = malloc(3 * all * sizeof *job->at);
     job->radius = malloc(all * sizeof *job->radius);

@@ -5,30 +5,27 @@
 #include "gridding/base/err.h"
 #include "gridding/base/host_memory.h"
 
+#include <jansson.h>
 #include <stdio.h>
 
 static int surface_tell(void *context, double done)
 {
-    return blob_tell(context, BLOB_STEP_SURFACE, 0.8 * done, 0, 0);
+    const struct blob_job *job = context;
+    return kind_job_tell(&job->job, BLOB_STEP_SURFACE, 0.8 * done, 0, 0);
+}
+
+static bool surface_most(const void *of, int format, size_t *bytes)
+{
+    const struct mesh *mesh = of;
+    return mesh_file_most(mesh->vertices, mesh->triangles, (enum mesh_format)format, bytes);
 }
 
 /* The bytes of the mesh's files, now that its size is known. */
 static int surface_promise(struct blob_job *job)
 {
-    const struct job_room *room = &job->request->room;
-    const struct mesh *mesh = job->mesh;
-    uint64_t bytes = 0, more;
     char what[96];
-    for (int i = 0; i < (room->count ? room->count : 1); i++) {
-        const struct result_file file = room->count ? room->files[i] : (struct result_file){BLOB_MESH, MESH_PLY};
-        if (file.result != BLOB_MESH)
-            continue;
-        /* 2^31 vertices and triangles at most: it can be counted. */
-        mesh_file_most(mesh->vertices, mesh->triangles, (enum mesh_format)file.format, &more);
-        bytes += more;
-    }
-    snprintf(what, sizeof what, "a surface of %zu triangles", mesh->triangles);
-    return blob_promise(job, bytes, what);
+    snprintf(what, sizeof what, "a surface of %zu triangles", job->mesh->triangles);
+    return kind_job_promise(&job->job, BLOB_MESH, surface_most, job->mesh, what, "Ask for a larger spacing.");
 }
 
 static int surface_report(struct blob_job *job)
@@ -44,24 +41,23 @@ static int surface_report(struct blob_job *job)
         json_object_set_new(surface, "volume", json_real(measure.volume));
         json_object_set_new(surface, "euler", json_integer((json_int_t)measure.euler));
     }
-    json_object_set_new(job->report, "surface", surface);
+    json_object_set_new(job->job.report, "surface", surface);
     if (job->mesh->triangles == 0)
-        blob_warn(job, "The density is nowhere both above and below the isovalue of %g: there is no surface.",
-                  job->request->values->value[BLOB_ISOVALUE].real);
+        kind_job_warn(&job->job, "The density is nowhere both above and below the isovalue of %g: there is no surface.",
+                      job->job.request->values->value[BLOB_ISOVALUE].real);
     else if (!measure.closed)
-        blob_warn(job, "The surface is cut off at the lattice's border and encloses no volume: a larger padding closes "
-                       "it.");
+        kind_job_warn(&job->job,
+                      "The surface is cut off at the lattice's border and encloses no volume: a larger padding closes "
+                      "it.");
     return 0;
 }
 
 int blob_surface(struct blob_job *job)
 {
-    if (!blob_wants(job, BLOB_MESH))
-        return 0;
     const struct volume *volume = job->volume;
     struct mesh_field field = {.value = volume->data};
     const struct mesh_watch watch = {
-        .threads = dev_threads(job->dev),
+        .threads = dev_threads(job->job.dev),
         .most_bytes = host_memory_available(),
         .progress = surface_tell,
         .context = job,
@@ -71,10 +67,10 @@ int blob_surface(struct blob_job *job)
         field.origin[d] = volume->origin[d];
         field.spacing[d] = volume->spacing[d];
     }
-    int rc = mesh_surface(&job->mesh, &field, job->request->values->value[BLOB_ISOVALUE].real, &watch);
+    int rc = mesh_surface(&job->mesh, &field, job->job.request->values->value[BLOB_ISOVALUE].real, &watch);
     if (rc == 0)
         rc = surface_promise(job);
     if (rc == 0)
-        rc = blob_tell(job, BLOB_STEP_SURFACE, 0.8, 0, 0);
+        rc = kind_job_tell(&job->job, BLOB_STEP_SURFACE, 0.8, 0, 0);
     return rc == 0 ? surface_report(job) : rc;
 }

@@ -68,7 +68,7 @@ enum mesh_format { MESH_PLY, MESH_OBJ, MESH_STL, MESH_PNG, MESH_FORMATS };
 extern const struct result_form mesh_form; /* of results that are meshes */
 
 /* The most bytes that a mesh of this size takes as `format`; false: too many to be counted. */
-bool mesh_file_most(size_t vertices, size_t triangles, enum mesh_format format, uint64_t *bytes);
+bool mesh_file_most(size_t vertices, size_t triangles, enum mesh_format format, size_t *bytes);
 
 /* Write `mesh` to `fd` (a file opened for writing, at 0) as `format`. Fails with ERR_IO, ERR_NO_MEMORY, ERR_SPOOL_FULL.
  */

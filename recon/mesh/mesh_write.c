@@ -1,18 +1,18 @@
 #include "recon/mesh/mesh_leaf.h"
 
-bool mesh_file_most(size_t vertices, size_t triangles, enum mesh_format format, uint64_t *bytes)
+bool mesh_file_most(size_t vertices, size_t triangles, enum mesh_format format, size_t *bytes)
 {
     /* OBJ: numbers of 16 characters ("-1.23456789e-38"), normals of 10, indices of 10, with what stands between. PNG: a
      * pixel takes 3 bytes, and what cannot be packed a hundredth more. */
     static const struct {
-        uint64_t vertex, triangle, file;
+        size_t vertex, triangle, file;
     } size[MESH_FORMATS] = {
         [MESH_PLY] = {24, 13, 1024},
         [MESH_OBJ] = {2 + 3 * 17 + 3 + 3 * 11, 2 + 3 * 23, 128},
         [MESH_STL] = {0, 50, 84},
-        [MESH_PNG] = {0, 0, 4096 + (uint64_t)MESH_PICTURE * MESH_PICTURE * 3 * 101 / 100},
+        [MESH_PNG] = {0, 0, 4096 + (size_t)MESH_PICTURE * MESH_PICTURE * 3 * 101 / 100},
     };
-    uint64_t of_vertices, of_triangles;
+    size_t of_vertices, of_triangles;
     return size_mul(vertices, size[format].vertex, &of_vertices) &&
            size_mul(triangles, size[format].triangle, &of_triangles) && size_add(of_vertices, of_triangles, bytes) &&
            size_add(*bytes, size[format].file, bytes);

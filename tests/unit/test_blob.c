@@ -7,6 +7,7 @@
 #include "tests/random.h"
 #include "tests/unit/allocate.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -369,12 +369,12 @@ static void threads_do_not_change_it(void **state)
 
 static int file_of(const struct mesh *mesh, enum mesh_format format)
 {
-    uint64_t most;
+    size_t most;
     const int fd = memfd_create("mesh", 0);
     assert_true(fd >= 0);
     assert_int_equal(mesh_write(mesh, format, fd), 0);
     assert_true(mesh_file_most(mesh->vertices, mesh->triangles, format, &most));
-    assert_true((uint64_t)lseek(fd, 0, SEEK_END) <= most);
+    assert_true((size_t)lseek(fd, 0, SEEK_END) <= most);
     assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
     return fd;
 }
@@ -536,7 +536,7 @@ static void a_full_disk_is_told(void **state)
     close(full);
     mesh_free(mesh);
     field_free(&field);
-    uint64_t bytes;
+    size_t bytes;
     assert_false(mesh_file_most(SIZE_MAX / 2, 1, MESH_PLY, &bytes));
 }
 

@@ -49,10 +49,20 @@ static int image_convert(int in, int format, int out)
     return rc;
 }
 
+static int image_view(int in, const struct result_view *view, int out)
+{
+    struct image_series *series = NULL;
+    int rc = image_read_h5_fd(&series, in);
+    if (rc == 0)
+        rc = image_write_view(series, view, out);
+    image_series_free(series);
+    return rc;
+}
+
 const struct codec_converter codec_converters[] = {
-    {&image_form, image_convert},
-    {&volume_form, volume_convert},
-    {&mesh_form, mesh_convert},
+    {&image_form, image_convert, image_view},
+    {&volume_form, volume_convert, volume_view},
+    {&mesh_form, mesh_convert, NULL},
     {.form = NULL},
 };
 

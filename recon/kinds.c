@@ -86,6 +86,8 @@ const char *kind_file_media(const struct kind *kind, const char *name)
     struct result_file file;
     if (kind && kind_file_find(kind, name, &file))
         return kind->results[file.result].form->formats[file.format].media;
+    if (ending && strcmp(ending, ".png") == 0) /* a view */
+        return "image/png";
     return ending && strcmp(ending, ".json") == 0 ? "application/json" : "application/octet-stream";
 }
 

@@ -69,6 +69,7 @@ struct file_format {
 struct result_form {
     const char *name;                  /* as mrirecon-codec knows it */
     const struct file_format *formats; /* ends with .name = NULL */
+    bool views;                        /* mrirecon-codec draws one slice of it as a picture (struct result_view) */
 };
 
 /* What a kind gives. Results are files NAME.FORMAT, served as /v1/jobs/ID/results/NAME. */
@@ -138,5 +139,27 @@ bool kind_file_find(const struct kind *kind, const char *name, struct result_fil
 /* The media type of a file of this name; of one that is none of the kind's (NULL: of none that is known), by its
  * ending. */
 const char *kind_file_media(const struct kind *kind, const char *name);
+
+/* ---- views ---- */
+
+/* One slice of a result as a grey picture (PNG). Numbers are from 0, as in the npy format. */
+enum { VIEW_TEXT = 80, VIEW_MIDDLE = -1, VIEW_SIZE_MOST = 4096 };
+struct result_view {
+    long frame, slice, channel; /* slice: VIEW_MIDDLE is the middle one */
+    long size;                  /* longest side of the picture in pixels, at most; it only shrinks; 0: VIEW_SIZE_MOST */
+    bool percent;               /* what `window` is */
+    double window[2];           /* black and white as percentiles of the whole result; else centre and width */
+};
+void view_init(
+    struct result_view *view);   /* the middle slice of the first frame and channel, percentiles 0.5 and 99.5 */
+bool view_has(const char *name); /* whether there is a parameter of this name */
+/* Set frame, slice, channel, size or window from text. Fails with ERR_BAD_PARAMETER. */
+int view_set(struct result_view *view, const char *name, const char *text);
+/* The view as text that may be part of a file's name; equal views have equal texts. Back from it: false, if it is no
+ * such text. */
+void view_print(const struct result_view *view, char text[VIEW_TEXT]);
+bool view_read(const char *text, struct result_view *out);
+/* That number `asked` of `there` frames, slices or channels exists. Fails with ERR_NOT_ACCEPTABLE. */
+int view_place(const char *what, long asked, size_t there);
 
 #endif

@@ -95,7 +95,8 @@ fuzz:
 	@$(MAKE) --no-print-directory CC=clang SAN=1 CUDA=0 BUILD=$(BUILD)/fuzz \
 	  CFLAGS='-O1 -g -fsanitize=fuzzer-no-link' fuzzers
 fuzzers: $(FUZZERS)
-$(BUILD)/lib/fuzzed.a: $(call objects,gridding/base/err.c recon/kinds.c recon/kinds_table.c recon/mri/recon_kind.c \
+$(BUILD)/lib/fuzzed.a: $(call objects,gridding/base/err.c recon/kinds.c recon/kinds_table.c recon/view.c \
+	recon/mri/recon_kind.c \
 	$(addprefix recon/,blob/blob_kind.c cutcp/cutcp_kind.c) \
 	recon/image/image_formats.c recon/mesh/mesh_formats.c recon/volume/volume_formats.c \
 	$(addprefix recon/particle/particles, .c _builder.c _element.c _npy.c _pqr.c _sniff.c _table.c _text.c) \

@@ -107,11 +107,12 @@ struct request {
     int removed;    /* jobs, by a purge */
     char *page;     /* of a list; malloc */
     struct waiter waiter;
-    bool watched;        /* the job is to be canceled where the sender goes away while it waits */
-    int wait;            /* Prefer: wait, s; -1: none */
-    bool strict;         /* Prefer: handling=strict: a wait that is over before the job is an error */
-    int format;          /* of the default result, that Accept names; -1: none */
-    uint64_t conversion; /* that it asked for, as its ticket; 0: none */
+    bool watched;         /* the job is to be canceled where the sender goes away while it waits */
+    int wait;             /* Prefer: wait, s; -1: none */
+    bool strict;          /* Prefer: handling=strict: a wait that is over before the job is an error */
+    int format;           /* of the default result, that Accept names; -1: none */
+    char view[VIEW_TEXT]; /* of the result, as view_print(); "": none */
+    uint64_t conversion;  /* that it asked for, as its ticket; 0: none */
     double deadline;
 };
 

@@ -10,8 +10,9 @@
 
 enum {
     ETAG = JOB_ID + SPOOL_NAME + 48,
-    HEADERS = 64,       /* of an answer: names and values */
-    MORE = 16,          /* the most that a caller adds */
+    HEADERS = 64, /* of an answer: names and values */
+    MORE = 16,    /* the most that a caller adds */
+    RESULT_LOCATION = JOB_ID + KIND_FILE_NAME + 40,
     WARNINGS = 8,       /* the most in headers; a connection has space for some thousand bytes */
     WARNING_BYTES = 400 /* of each */
 };
@@ -145,51 +146,67 @@ static bool result_is_there(const struct service *service, const struct job *job
     return there;
 }
 
-int result_answer(struct request *request, const struct job *job, struct result_file file, const char *const *more)
+/* The caller's headers, and the path of a file; a view has no path but its own query. */
+static void headers_put(const struct conversion *what, char location[RESULT_LOCATION], const char *const *more,
+                        const char *headers[MORE])
 {
-    const char *id = job->id;
-    struct service *service = request->service;
-    const struct kind *kind = kind_find(job->kind);
-    const struct kind_result *of = &kind->results[file.result];
-    char name[KIND_FILE_NAME], key[WAITER_KEY], location[JOB_ID + KIND_FILE_NAME + 40], client[JOB_CLIENT];
-    int fd = -1;
-    int64_t bytes, stamp;
-    const char *headers[MORE] = {"Content-Location", location};
-    for (int i = 0, used = 2; more && more[i] && used < MORE - 2; i += 2)
+    const struct kind_result *of = &what->kind->results[what->file.result];
+    int used = 0;
+    if (!*what->view) {
+        snprintf(location, RESULT_LOCATION, "/v1/jobs/%s/results/%s?format=%s", what->id, of->name,
+                 of->form->formats[what->file.format].name);
+        headers[used++] = "Content-Location";
+        headers[used++] = location;
+    }
+    for (int i = 0; more && more[i] && used < MORE - 2; i += 2)
         if (strcmp(more[i], "X-Job-Id") != 0) { /* headers of every file */
             headers[used++] = more[i];
             headers[used++] = more[i + 1];
         }
-    kind_file_name(kind, file, name);
-    snprintf(location, sizeof location, "/v1/jobs/%s/results/%s?format=%s", id, of->name,
-             of->form->formats[file.format].name);
-    converter_key(id, file, key);
+    headers[used] = NULL;
+}
+
+int result_answer(struct request *request, const struct job *job, struct result_file file, const char *const *more)
+{
+    struct service *service = request->service;
+    struct conversion what = {.kind = kind_find(job->kind), .file = file};
+    char name[SPOOL_NAME], key[WAITER_KEY], location[RESULT_LOCATION], client[JOB_CLIENT];
+    int fd = -1;
+    int64_t bytes, stamp;
+    const char *headers[MORE];
+    memcpy(what.id, job->id, sizeof what.id);
+    memcpy(what.view, request->view, sizeof what.view);
+    headers_put(&what, location, more, headers);
+    conversion_name(&what, name);
+    conversion_key(&what, key);
     request_turn(request, client);
-    int rc = spool_result_open(service->core.spool, id, name, &fd, &bytes, &stamp);
+    int rc = spool_result_open(service->core.spool, what.id, name, &fd, &bytes, &stamp);
     if (!rc)
         return file_answer(request, job, name, fd, bytes, stamp, headers);
     if (rc == ERR_NOT_FOUND && request->waiter.gone)
         return err_set(ERR_CANCELED,
                        "The client closed its connection, or the sending half, before it got the result.");
-    if (rc == ERR_NOT_FOUND && file.format > 0 && result_is_there(service, job, file))
-        rc = converter_ask(service->converter, id, kind, file, client, &request->conversion);
+    if (rc == ERR_NOT_FOUND && (file.format > 0 || *what.view) && result_is_there(service, job, file))
+        rc = converter_ask(service->converter, &what, client, &request->conversion);
     if (rc)
         return rc;
     if (!http_wait(request, key, clock_seconds() + 2.0 * (double)service->core.options->convert_timeout))
         return err_set(ERR_DRAINING, "The service is shutting down. Ask again when it is back.");
     /* The job may have ended before http_wait(); then nobody else wakes this request. */
-    bool here = spool_result_open(service->core.spool, id, name, &fd, &bytes, &stamp) == 0;
+    bool here = spool_result_open(service->core.spool, what.id, name, &fd, &bytes, &stamp) == 0;
     if (here)
         close(fd);
-    if (here || converter_ask(service->converter, id, kind, file, client, &request->conversion))
+    if (here || converter_ask(service->converter, &what, client, &request->conversion))
         waiters_wake(service->core.waiters, key);
     return 0;
 }
 
-/* The format in ?format=; -1: none. */
+/* The format in ?format=; -1: none; and the view, if the query has any parameter of one. */
 struct format_query {
     const struct result_form *form;
     int format;
+    bool viewed;
+    struct result_view view;
 };
 
 static int format_take(void *context, const char *name, const char *value)
@@ -198,8 +215,14 @@ static int format_take(void *context, const char *name, const char *value)
     const struct file_format *formats = query->form->formats;
     char list[128] = "";
     size_t used = 0;
+    if (view_has(name)) {
+        query->viewed = true;
+        return view_set(&query->view, name, value);
+    }
     if (strcmp(name, "format") != 0)
-        return err_set(ERR_UNKNOWN_PARAMETER, "A result takes the parameter format, not \"%.64s\".", name);
+        return err_set(ERR_UNKNOWN_PARAMETER,
+                       "A result takes the parameters format, frame, slice, channel, size and window, not \"%.64s\".",
+                       name);
     query->format = form_format_find(query->form, value);
     if (query->format >= 0)
         return 0;
@@ -213,13 +236,29 @@ static int format_take(void *context, const char *name, const char *value)
                    formats[1].name ? "are" : "is", list);
 }
 
+/* Note the view that the query asks for. */
+static int view_note(struct request *request, const struct format_query *query)
+{
+    if (query->format >= 0 && strcmp(query->form->formats[query->format].name, "png") != 0)
+        return err_set(ERR_BAD_PARAMETER,
+                       "Parameters frame, slice, channel, size and window choose one picture: they need format=png.");
+    if (!query->form->views)
+        return err_set(ERR_NOT_ACCEPTABLE,
+                       "This result has no slices that can be shown; GET /v1/kinds tells which have.");
+    view_print(&query->view, request->view);
+    return 0;
+}
+
 /* The format that ?format= or Accept asks for. */
 static int format_read(struct request *request, const struct result_form *form, int *out)
 {
     const char *accept = http_header(request, "Accept");
-    struct format_query query = {form, -1};
+    struct format_query query = {.form = form, .format = -1};
+    view_init(&query.view);
     int most = 0, rc = query_each(request->query, format_take, &query);
-    *out = query.format;
+    *out = query.viewed ? 0 : query.format;
+    if (!rc && query.viewed)
+        return view_note(request, &query);
     if (rc)
         return rc;
     for (int i = 0, closeness; (*out < 0 || most > 0) && form->formats[i].name; i++) {
@@ -295,8 +334,8 @@ static int list_answer(struct request *request, const struct job *job)
         for (int f = 0; result->form->formats[f].name; f++)
             json_array_append_new(formats, format_pack(request->service, job, (struct result_file){i, f}));
         if (result_is_there(request->service, job, (struct result_file){i, 0}))
-            json_array_append_new(
-                list, json_pack("{s:s, s:s, s:O}", "name", result->name, "help", result->help, "formats", formats));
+            json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:O}", "name", result->name, "help", result->help,
+                                                  "views", result->form->views, "formats", formats));
         json_decref(formats);
     }
     return http_answer_json(request, 200, json_pack("{s:s, s:o}", "id", job->id, "results", list), NULL);

@@ -49,7 +49,8 @@ static json_t *result_pack(const struct kind_result *result)
     json_t *formats = json_array();
     for (const struct file_format *format = result->form->formats; format->name; format++)
         json_array_append_new(formats, json_pack("{s:s, s:s}", "format", format->name, "type", format->media));
-    return json_pack("{s:s, s:s, s:o}", "name", result->name, "help", result->help, "formats", formats);
+    return json_pack("{s:s, s:s, s:b, s:o}", "name", result->name, "help", result->help, "views", result->form->views,
+                     "formats", formats);
 }
 
 int route_kinds(struct request *request)

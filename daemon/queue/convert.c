@@ -5,6 +5,7 @@
 #include "daemon/base/pool.h"
 #include "recon/codec/codec.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -29,9 +30,7 @@ struct task {
     struct task *next;
     struct converter *converter;
     uint64_t ticket;
-    char id[JOB_ID];
-    const struct kind *kind;
-    struct result_file file;
+    struct conversion what;
     int asked; /* requests waiting for it */
     int stop;  /* eventfd, while it runs: readable when no request waits any longer; -1: it does not run */
     bool failed;
@@ -53,9 +52,22 @@ struct converter {
     bool stopping;
 };
 
-void converter_key(const char *id, struct result_file file, char key[WAITER_KEY])
+/* Between a result's name and a view. */
+#define VIEW_MARK ".view-"
+
+void conversion_name(const struct conversion *conversion, char name[SPOOL_NAME])
 {
-    snprintf(key, WAITER_KEY, "%s/%d/%d", id, file.result, file.format);
+    const struct kind_result *result = &conversion->kind->results[conversion->file.result];
+    if (*conversion->view)
+        snprintf(name, SPOOL_NAME, "%.36s" VIEW_MARK "%s.png", result->name, conversion->view);
+    else
+        kind_file_name(conversion->kind, conversion->file, name);
+}
+
+void conversion_key(const struct conversion *conversion, char key[WAITER_KEY])
+{
+    snprintf(key, WAITER_KEY, "%s/%d/%d/%s", conversion->id, conversion->file.result, conversion->file.format,
+             conversion->view);
 }
 
 /* Wait for the child's end (0), the time limit (ERR_TIMEOUT), or the stop (ERR_CANCELED). */
@@ -122,23 +134,58 @@ static int codec_run(const struct task *task, const char *name, const char *part
 
 static int job_gone(const struct task *task, const char *name)
 {
-    return err_set(ERR_NOT_FOUND, "Job %s was deleted while its result %s was written.", task->id, name);
+    return err_set(ERR_NOT_FOUND, "Job %s was deleted while its result %s was written.", task->what.id, name);
+}
+
+/* Remove the oldest views of the job beyond CONVERT_VIEWS; returns their bytes. A client may ask for any number of
+ * them. */
+static int64_t views_drop(const struct converter *converter, const struct task *task)
+{
+    int64_t bytes = 0;
+    for (int views = CONVERT_VIEWS + 1; views > CONVERT_VIEWS;) {
+        struct stat about, oldest = {.st_size = 0};
+        char name[SPOOL_NAME] = "";
+        int folder = openat(converter->spool->results, task->what.id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        DIR *list = folder < 0 ? NULL : fdopendir(folder);
+        if (!list && folder >= 0)
+            close(folder);
+        if (!list)
+            return bytes;
+        views = 0;
+        for (const struct dirent *entry; (entry = readdir(list));) {
+            if (!strstr(entry->d_name, VIEW_MARK) || strlen(entry->d_name) >= SPOOL_NAME ||
+                fstatat(folder, entry->d_name, &about, AT_SYMLINK_NOFOLLOW) < 0)
+                continue;
+            views++;
+            if (*name &&
+                (about.st_mtim.tv_sec > oldest.st_mtim.tv_sec ||
+                 (about.st_mtim.tv_sec == oldest.st_mtim.tv_sec && about.st_mtim.tv_nsec >= oldest.st_mtim.tv_nsec)))
+                continue;
+            memcpy(name, entry->d_name, strlen(entry->d_name) + 1);
+            oldest = about;
+        }
+        if (views > CONVERT_VIEWS && unlinkat(folder, name, 0) == 0)
+            bytes += oldest.st_size;
+        closedir(list);
+    }
+    return bytes;
 }
 
 /* fsync the codec's output, rename it into the job's results, and count its bytes. */
 static int file_keep(const struct converter *converter, const struct task *task, const char *name, const char *part)
 {
-    char path[JOB_ID + KIND_FILE_NAME + 1];
+    char path[JOB_ID + SPOOL_NAME + 1];
     struct stat written;
     int results = converter->spool->results, fd = openat(results, part, O_RDONLY | O_NOFOLLOW | O_CLOEXEC), rc = 0;
-    snprintf(path, sizeof path, "%s/%s", task->id, name);
+    snprintf(path, sizeof path, "%s/%s", task->what.id, name);
     if (fd < 0 || fstat(fd, &written) < 0 || fsync(fd) < 0 || renameat(results, part, results, path) < 0)
         rc = errno == ENOENT ? job_gone(task, name)
                              : spool_failed(converter->spool, "keeping a result in another format");
     if (fd >= 0)
         close(fd);
-    if (!rc && store_kept_add(converter->store, task->id, written.st_size) == ERR_NOT_FOUND) {
-        spool_results_remove(converter->spool, task->id); /* the job's removal found the folder not empty */
+    int64_t dropped = !rc && *task->what.view ? views_drop(converter, task) : 0;
+    if (!rc && store_kept_add(converter->store, task->what.id, written.st_size - dropped) == ERR_NOT_FOUND) {
+        spool_results_remove(converter->spool, task->what.id); /* the job's removal found the folder not empty */
         rc = job_gone(task, name);
     }
     return rc;
@@ -148,25 +195,26 @@ static int file_keep(const struct converter *converter, const struct task *task,
 static int codec_convert(const struct task *task)
 {
     const struct converter *converter = task->converter;
-    const struct result_form *form = task->kind->results[task->file.result].form;
-    char name[KIND_FILE_NAME], native[KIND_FILE_NAME];
-    char folder[32], in[JOB_ID + KIND_FILE_NAME + 40], part[JOB_ID + KIND_FILE_NAME + 8];
-    char out[JOB_ID + KIND_FILE_NAME + 48];
-    kind_file_name(task->kind, task->file, name);
-    kind_file_name(task->kind, (struct result_file){task->file.result, 0}, native);
+    const struct result_form *form = task->what.kind->results[task->what.file.result].form;
+    char name[SPOOL_NAME], native[KIND_FILE_NAME];
+    char folder[32], in[JOB_ID + KIND_FILE_NAME + 40], part[JOB_ID + SPOOL_NAME + 8];
+    char out[JOB_ID + SPOOL_NAME + 48];
+    conversion_name(&task->what, name);
+    kind_file_name(task->what.kind, (struct result_file){task->what.file.result, 0}, native);
     /* The child inherits no descriptor; it reaches the folder through /proc/PID/fd of this process and needs no path of
      * the state folder. */
     snprintf(folder, sizeof folder, "/proc/%d/fd/%d", (int)getpid(), converter->spool->results);
-    snprintf(in, sizeof in, "%s/%s/%s", folder, task->id, native);
+    snprintf(in, sizeof in, "%s/%s/%s", folder, task->what.id, native);
     /* Beside the jobs' folders, so that the next start finds the leftover of a crash without opening each of them. */
-    snprintf(part, sizeof part, ".%s.%s", task->id, name);
+    snprintf(part, sizeof part, ".%s.%s", task->what.id, name);
     snprintf(out, sizeof out, "%s/%s", folder, part);
     char *const argv[] = {(char *)converter->codec,
                           "convert",
                           (char *)form->name,
                           in,
-                          (char *)form->formats[task->file.format].name,
+                          (char *)form->formats[task->what.file.format].name,
                           out,
+                          *task->what.view ? (char *)(uintptr_t)task->what.view : NULL,
                           NULL};
     unlinkat(converter->spool->results, part, 0);
     int rc = codec_run(task, name, part, argv);
@@ -214,10 +262,10 @@ static void task_run(struct pool_task *run)
     struct task *task = (struct task *)run;
     struct converter *converter = task->converter;
     char key[WAITER_KEY];
-    converter_key(task->id, task->file, key);
+    conversion_key(&task->what, key);
     int rc = task_begin(task) ? codec_convert(task) : ERR_CANCELED;
     if (rc != 0 && rc != ERR_CANCELED)
-        log_line(converter->log, rc == ERR_NOT_ACCEPTABLE ? LOG_LEVEL_INFO : LOG_LEVEL_WARNING, task->id, "%s",
+        log_line(converter->log, rc == ERR_NOT_ACCEPTABLE ? LOG_LEVEL_INFO : LOG_LEVEL_WARNING, task->what.id, "%s",
                  err_last()->text);
     pthread_mutex_lock(&converter->lock);
     if (task->stop >= 0)
@@ -276,8 +324,7 @@ void converter_free(struct converter *converter)
 }
 
 /* Add a task; NULL: no memory. Under the lock. */
-static struct task *task_add(struct converter *converter, const char *id, const struct kind *kind,
-                             struct result_file file, const char *client)
+static struct task *task_add(struct converter *converter, const struct conversion *what, const char *client)
 {
     struct task *task = calloc(1, sizeof *task);
     if (!task)
@@ -286,10 +333,8 @@ static struct task *task_add(struct converter *converter, const char *id, const 
                           .next = converter->first,
                           .converter = converter,
                           .ticket = ++converter->ticket,
-                          .kind = kind,
-                          .file = file,
+                          .what = *what,
                           .stop = -1};
-    snprintf(task->id, sizeof task->id, "%s", id);
     converter->first = task;
     if (pool_run(converter->pool, &task->run, client))
         return task;
@@ -297,21 +342,22 @@ static struct task *task_add(struct converter *converter, const char *id, const 
     return NULL;
 }
 
-static bool is_of(const struct task *task, const char *id, struct result_file file)
+static bool is_of(const struct task *task, const struct conversion *what)
 {
-    return task->file.result == file.result && task->file.format == file.format && strcmp(task->id, id) == 0;
+    return task->what.file.result == what->file.result && task->what.file.format == what->file.format &&
+           strcmp(task->what.id, what->id) == 0 && strcmp(task->what.view, what->view) == 0;
 }
 
-int converter_ask(struct converter *converter, const char *id, const struct kind *kind, struct result_file file,
-                  const char *client, uint64_t *ticket)
+int converter_ask(struct converter *converter, const struct conversion *conversion, const char *client,
+                  uint64_t *ticket)
 {
     int rc = 0;
     pthread_mutex_lock(&converter->lock);
     failures_forget(converter);
     struct task *task = converter->first;
-    while (task && !is_of(task, id, file))
+    while (task && !is_of(task, conversion))
         task = task->next;
-    if (!task && !(task = task_add(converter, id, kind, file, client)))
+    if (!task && !(task = task_add(converter, conversion, client)))
         rc = err_no_memory("a request for a result in another format");
     else if (task->failed)
         rc = err_restore(&task->failure);

@@ -23,14 +23,26 @@ int converter_create(struct converter **out, const char *codec, int64_t seconds,
 /* Stops running conversions. */
 void converter_free(struct converter *converter);
 
-/* Request a file, not a native one, of a job of this kind, in the turn of `client`. 0: it is being made, and
- * converter_key() is woken at its end; then either the file exists, or asking again fails with the reason (for a few
- * seconds; after that a request starts a new attempt). *ticket (0 at first) identifies the request in further calls.
- * Fails with ERR_INTERNAL, ERR_SPOOL_FULL, ERR_TIMEOUT, ERR_NOT_FOUND, ERR_NO_MEMORY. */
-int converter_ask(struct converter *converter, const char *id, const struct kind *kind, struct result_file file,
-                  const char *client, uint64_t *ticket);
+/* What is made: a file of a job's result in a format that is not the native one, or a view of the result. */
+struct conversion {
+    char id[JOB_ID];
+    const struct kind *kind;
+    struct result_file file;
+    char view[VIEW_TEXT]; /* view_print(); "": no view, but the file */
+};
+/* The name of its file among the results of its job. */
+void conversion_name(const struct conversion *conversion, char name[SPOOL_NAME]);
+/* What is woken at its end. */
+void conversion_key(const struct conversion *conversion, char key[WAITER_KEY]);
+
+/* Request a conversion in the turn of `client`. 0: it is being made, and its key is woken at its end; then either the
+ * file exists, or asking again fails with the reason (for a few seconds; after that a request starts a new attempt).
+ * *ticket (0 at first) identifies the request in further calls. Of the views of a job, the CONVERT_VIEWS made last are
+ * kept. Fails with ERR_INTERNAL, ERR_SPOOL_FULL, ERR_TIMEOUT, ERR_NOT_FOUND, ERR_NO_MEMORY, ERR_NOT_ACCEPTABLE. */
+enum { CONVERT_VIEWS = 64 };
+int converter_ask(struct converter *converter, const struct conversion *conversion, const char *client,
+                  uint64_t *ticket);
 /* The request with this ticket no longer waits. */
 void converter_leave(struct converter *converter, uint64_t ticket);
-void converter_key(const char *id, struct result_file file, char key[WAITER_KEY]);
 
 #endif

@@ -15,7 +15,7 @@
 
 #include <stdbool.h>
 
-enum { WAITER_KEY = 48 };
+enum { WAITER_KEY = 144 };
 
 struct MHD_Connection;
 

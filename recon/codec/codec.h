@@ -12,11 +12,12 @@
  * The request is believed: it comes from the process that owns this one. The codec limits its memory and time as the
  * request says before it looks at the file, for good (sandbox_limit()): its parent may not change limits of others.
  *
- *   mrirecon-codec convert FORM FILE FORMAT OUTFILE
+ *   mrirecon-codec convert FORM FILE FORMAT OUTFILE [VIEW]
  *
- * derives OUTFILE from FILE, which is of the native format of that form of results (recon/recon.h), and ends with
- * status 0; with CODEC_REFUSED where the result cannot be brought into the format: OUTFILE then holds the sentence that
- * says why, at most CODEC_REASON bytes; else with another, and says why on stderr.
+ * derives OUTFILE from FILE, which is of the native format of that form of results (recon/recon.h), or draws one slice
+ * of it (VIEW: view_print(); the format is then png, whatever FORMAT says), and ends with status 0; with CODEC_REFUSED
+ * where the result cannot be brought into the format: OUTFILE then holds the sentence that says why, at most
+ * CODEC_REASON bytes; else with another, and says why on stderr.
  */
 #ifndef MRIRECON_CODEC_H
 #define MRIRECON_CODEC_H

@@ -22,6 +22,8 @@ struct codec_converter {
     /* Read `in`, a native file that a worker wrote, and write it to `out` as that format. Fails as job_result.write()
      * (recon/kind_run.h), and with ERR_MALFORMED_FILE. */
     int (*convert)(int in, int format, int out);
+    /* Draw one slice of it as PNG; NULL if the form has no views. Fails likewise, and with ERR_NOT_ACCEPTABLE. */
+    int (*view)(int in, const struct result_view *view, int out);
 };
 extern const struct codec_converter codec_converters[]; /* ends with .form = NULL */
 

@@ -142,11 +142,14 @@ static const struct codec_converter *converter_find(const char *form)
     return converter->form ? converter : NULL;
 }
 
-/* `word`: form, native file, format, file to write. */
+/* `word`: form, native file, format, file to write, and a view or NULL. */
 static int convert(char **word)
 {
     const struct codec_converter *converter = converter_find(word[0]);
     int format = converter ? form_format_find(converter->form, word[2]) : -1;
+    struct result_view view;
+    if (word[4] && (!converter || !converter->view || !view_read(word[4], &view)))
+        return err_set(ERR_BAD_PARAMETER, "There is no view \"%s\" of results of form \"%s\".", word[4], word[0]);
     if (format < 0)
         return err_set(ERR_BAD_PARAMETER, "There is no format \"%s\" of results of form \"%s\".", word[2], word[0]);
     int in = open(word[1], O_RDONLY | O_CLOEXEC);
@@ -157,7 +160,7 @@ static int convert(char **word)
         return err_set(ERR_IO, "%s cannot be written (%s).", word[3], strerror(errno));
     int rc = convert_confine(in, out);
     if (rc == 0)
-        rc = converter->convert(in, format, out);
+        rc = word[4] ? converter->view(in, &view, out) : converter->convert(in, format, out);
     if (rc == 0 && fsync(out) != 0)
         rc = err_set(ERR_IO, "%s cannot be written (%s).", word[3], strerror(errno));
     if (rc == ERR_NOT_ACCEPTABLE && write(out, err_last()->text, strnlen(err_last()->text, CODEC_REASON)) < 0)
@@ -169,7 +172,7 @@ int main(int count, char **word)
 {
     if (count == 2 && strcmp(word[1], "decode") == 0)
         return decode();
-    if (count == 6 && strcmp(word[1], "convert") == 0) {
+    if ((count == 6 || count == 7) && strcmp(word[1], "convert") == 0) {
         sandbox_follow_parent(-1); /* a daemon reaches its files through itself: none are there without it */
         int rc = convert(word + 2);
         if (rc != 0)

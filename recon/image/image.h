@@ -54,6 +54,10 @@ bool image_file_most(const struct image_series *shape, enum image_format format,
  * frame of reference are the scan's. */
 int image_write(const struct image_series *series, enum image_format format, int fd);
 
+/* Write one slice as PNG. Fails as image_write, and with ERR_NOT_ACCEPTABLE if there is no such frame, slice or
+ * channel. */
+int image_write_view(const struct image_series *series, const struct result_view *view, int fd);
+
 /* Read back an image file that image_write(IMAGE_H5) wrote: `path` is opened read-only.
  * Fails with ERR_IO, ERR_MALFORMED_FILE, ERR_NO_MEMORY. */
 int image_read_h5(struct image_series **out, const char *path);

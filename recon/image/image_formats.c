@@ -7,7 +7,7 @@ static const struct file_format formats[] = {
     [IMAGE_DICOM] = {"dcm", "application/dicom"}, [IMAGE_FORMATS] = {.name = NULL},
 };
 
-const struct result_form image_form = {"image", formats};
+const struct result_form image_form = {"image", formats, true};
 
 const char *image_format_name(enum image_format format)
 {

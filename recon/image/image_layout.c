@@ -93,10 +93,24 @@ float image_brightness(const struct image_series *series, size_t pixel)
  * range of the values. */
 int image_window(const struct image_series *series, float *low, float *high)
 {
+    if (!series->phases)
+        return image_window_between(series, 0.005, 0.995, low, high);
+    *low = 0;
+    *high = 2 * PI;
+    return 0;
+}
+
+float image_phase_offset(void)
+{
+    return PI;
+}
+
+int image_window_between(const struct image_series *series, double from, double to, float *low, float *high)
+{
     size_t pixels = series->count * series->channels * image_pixels(series);
     if (series->phases) {
-        *low = 0;
-        *high = 2 * PI;
+        *low = 2 * PI * (float)from;
+        *high = 2 * PI * (float)to;
         return 0;
     }
     uint64_t *histogram = calloc(WINDOW_BINS, sizeof *histogram);
@@ -108,7 +122,7 @@ int image_window(const struct image_series *series, float *low, float *high)
         memcpy(&bits, &value, sizeof bits);
         histogram[bits >> 16]++;
     }
-    double below = 0, edges[2] = {0.005 * (double)pixels, 0.995 * (double)pixels};
+    double below = 0, edges[2] = {from * (double)pixels, fmin(to * (double)pixels, (double)pixels - 0.5)};
     float *found[2] = {low, high};
     int next = 0;
     for (uint32_t bin = 0; bin < WINDOW_BINS && next < 2; bin++) {

@@ -40,6 +40,10 @@ float image_brightness(const struct image_series *series, size_t pixel);
 /* Which brightness to show as black and as white: the 0.5 % and 99.5 % quantiles of all magnitudes, or all phases.
  * Fails with ERR_NO_MEMORY. */
 int image_window(const struct image_series *series, float *low, float *high);
+/* The same for other quantiles, 0..1; of phases, parts of the whole range. */
+int image_window_between(const struct image_series *series, double from, double to, float *low, float *high);
+/* What image_brightness() adds to phases. */
+float image_phase_offset(void);
 
 /* All of a series in one grey picture, at most 4096 pixels across and down; its pixels are the caller's. Fails with
  * ERR_NO_MEMORY, ERR_INTERNAL (no pixels). */

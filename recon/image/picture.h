@@ -15,4 +15,10 @@ struct picture {
  */
 int picture_write_png(const struct picture *picture, int fd);
 
+/* A plane of values [y][x] as a grey picture: window[0] is black, window[1] white. A pixel is `ratio` times as wide as
+ * high; the picture's are square. It is shrunk, by averaging, until no side is longer than `most` (0: 4096). The pixels
+ * are the caller's. Fails with ERR_NO_MEMORY. */
+int picture_of_plane(struct picture *out, const float *values, size_t width, size_t height, double ratio, size_t most,
+                     const double window[2]);
+
 #endif

@@ -6,4 +6,4 @@ static const struct file_format formats[] = {
     [MESH_PNG] = {"png", "image/png"},         [MESH_FORMATS] = {.name = NULL},
 };
 
-const struct result_form mesh_form = {"mesh", formats};
+const struct result_form mesh_form = {"mesh", formats, false};

@@ -44,7 +44,8 @@ void volume_result_free(void *volume);
 /* Read back what volume_write(VOLUME_NPY) wrote. Fails with ERR_IO, ERR_MALFORMED_FILE, ERR_NO_MEMORY. */
 int volume_read(struct volume **out, int fd);
 
-/* As codec_converter.convert(). */
+/* As codec_converter.convert() and .view(). */
 int volume_convert(int in, int format, int out);
+int volume_view(int in, const struct result_view *view, int out);
 
 #endif

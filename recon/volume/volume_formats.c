@@ -7,4 +7,4 @@ static const struct file_format formats[] = {
     [VOLUME_FORMATS] = {.name = NULL},
 };
 
-const struct result_form volume_form = {"volume", formats};
+const struct result_form volume_form = {"volume", formats, true};

@@ -125,6 +125,25 @@ static void read_accept(const char *text)
     check(quality >= 0 && quality <= 1000 && closeness >= 0 && closeness <= 3 && (closeness > 0 || quality == 0));
 }
 
+/* A view that was set comes back from its text, which may be part of a file's name; any other text is none. */
+static void read_view(const char *text)
+{
+    static const char *const names[] = {"frame", "slice", "channel", "size", "window"};
+    char told[VIEW_TEXT], again[VIEW_TEXT];
+    struct result_view view, back;
+    view_init(&view);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        check_result(view_set(&view, names[i], text));
+    view_print(&view, told);
+    check(strspn(told, "abcdefghijklmnopqrstuvwxyz0123456789._-") == strlen(told) && view_read(told, &back));
+    view_print(&back, again);
+    check(strcmp(told, again) == 0);
+    if (strlen(text) < VIEW_TEXT && view_read(text, &back)) {
+        view_print(&back, again);
+        check(strcmp(text, again) == 0);
+    }
+}
+
 static void read_codings(const char *text)
 {
     int gzip = coding_quality(text, "gzip"), other = coding_quality(text, "br");
@@ -222,4 +241,4 @@ static void read_host(const char *text)
 }
 
 FUZZ_TEXT(read_query, read_path, read_accept, read_range, read_address, read_etags, read_prefer, read_host, read_target,
-          read_codings)
+          read_codings, read_view)

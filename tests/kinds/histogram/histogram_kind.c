@@ -28,10 +28,10 @@ static const struct kind_input inputs[] = {{"csv", "Numbers with commas or line 
 
 static const struct file_format histogram_formats[] = {
     [HISTOGRAM_JSON] = {"json", "application/json"}, [HISTOGRAM_CSV] = {"csv", "text/csv"}, {.name = NULL}};
-const struct result_form histogram_form = {"histogram", histogram_formats};
+const struct result_form histogram_form = {"histogram", histogram_formats, false};
 
 static const struct file_format array_formats[] = {{"npy", "application/x-npy"}, {.name = NULL}};
-static const struct result_form array_form = {"array", array_formats};
+static const struct result_form array_form = {"array", array_formats, false};
 
 static const struct kind_result results[] = {
     [HISTOGRAM_HISTOGRAM] = {"histogram", "Bins and their counts.", &histogram_form},

@@ -120,7 +120,7 @@ $(BUILD)/lib/clients.a: $(CLIENTS)
 $(BUILD)/lib/%.a:
 	@mkdir -p $(@D)
 	@rm -f $@
-	@ar rcs $@ $^
+	@ar rcs $@ $(filter %.o,$^)
 
 $(BIN): $(BUILD)/flags/link
 link = @mkdir -p $(@D) && echo "link $@" && $(CC) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDFLAGS)

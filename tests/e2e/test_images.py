@@ -146,6 +146,17 @@ def series(daemon):
     same(len({(int(h["repetition"]), int(h["slice"])) for h in header}), 4, "number of different images")
 
 
+@test("a series of 300 images is brought into each format by the codec, in its sandbox")
+def many(daemon):
+    path = os.path.join(FOLDER.name, "many.h5")
+    client(None, "simulate", "--trajectory", "radial", "--matrix", "8", "--coils", "1", "--frames", "300", "--out", path)
+    with open(path, "rb") as file:
+        job = daemon.run(file.read(), QUERY)
+    for form in ("npy", "png", "nii.gz", "dcm"):
+        body = daemon.get(f"/v1/jobs/{job['id']}/results/image?format={form}").expect(200).body
+        assert form != "npy" or npy(body).shape == (300, 1, 1, 8, 8), form
+
+
 @test("units: each gives what pixel gives; auto decides where no other could be meant, and else names those that could")
 def units(daemon):
     rng = np.random.default_rng(11)

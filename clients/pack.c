@@ -16,9 +16,9 @@
 #include <unistd.h>
 #include <zlib.h>
 
-enum { ARRAYS = 4, BART_AXES = 16, NPY_HEAD = 256 };
-static const char *const names[ARRAYS] = {"kspace", "trajectory", "weights", "noise"};
-enum { KSPACE, TRAJECTORY, WEIGHTS, NOISE };
+enum { ARRAYS = 5, BART_AXES = 16, NPY_HEAD = 256 };
+static const char *const names[ARRAYS] = {"kspace", "trajectory", "weights", "noise", "sensitivities"};
+enum { KSPACE, TRAJECTORY, WEIGHTS, NOISE, SENSITIVITIES };
 
 /* A file in memory, read-only. */
 struct mapped {
@@ -151,6 +151,12 @@ static int bart_describe(struct member *member, int which, const char *path)
             return axes_refuse(path, "{1, samples, readouts}");
         snprintf(shape, sizeof shape, "%zu, %zu", n[PHASE2], n[PHASE1]);
         head_make(member, "<f4", shape);
+        return 0;
+    case SENSITIVITIES:
+        if (!axes_only(member, 1U << READ | 1U << PHASE1 | 1U << PHASE2 | 1U << COIL))
+            return axes_refuse(path, "{x, y, z, coils}");
+        snprintf(shape, sizeof shape, "%zu, %zu, %zu, %zu", n[COIL], n[PHASE2], n[PHASE1], n[READ]);
+        head_make(member, "<c8", shape);
         return 0;
     default:
         if (!axes_only(member, 1U << PHASE1 | 1U << PHASE2 | 1U << COIL))
@@ -293,7 +299,8 @@ static int content_put(struct archive *archive, const struct member *member, int
         return rc;
     if (member->bart && (which == TRAJECTORY || which == WEIGHTS))
         return reals_put(archive, &member->file);
-    return member->bart ? kspace_put(archive, member) : put(archive, member->file.bytes, member->file.length);
+    return member->bart && which != SENSITIVITIES ? kspace_put(archive, member)
+                                                  : put(archive, member->file.bytes, member->file.length);
 }
 
 static int archive_write(struct archive *archive, struct member members[ARRAYS])
@@ -339,8 +346,8 @@ static int pack(struct member members[ARRAYS], const char *out)
 
 static int use(void)
 {
-    return client_usage("use: mrirecon pack OUT.npz kspace=FILE trajectory=FILE [weights=FILE] [noise=FILE], with .npy "
-                        "files or BART's .cfl.");
+    return client_usage("use: mrirecon pack OUT.npz kspace=FILE trajectory=FILE [weights=FILE] [noise=FILE] "
+                        "[sensitivities=FILE], with .npy files or BART's .cfl.");
 }
 
 int pack_main(int argc, char **argv)

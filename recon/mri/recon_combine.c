@@ -59,15 +59,24 @@ int combine_frame(struct gridder *g, size_t f, double base, double span)
     const double start = clock_seconds();
     params.progress = combine_tell;
     params.context = &progress;
-    int rc = maps_estimate(job->dev, &params, g->image, g->maps, NULL);
+    double support = 0;
+    const bool given = recon_maps_given(job);
+    int rc = given ? recon_given_maps(job, coils, g->n, g->maps, &support)
+                   : maps_estimate(job->dev, &params, g->image, g->maps, &support);
     if (rc == 0 && job->maps) {
         struct c32 *to = (struct c32 *)job->maps->data + f * job->maps->channels * g->pixels;
         rc = dev_download(job->dev, to, g->maps, (size_t)coils * g->pixels * sizeof *to);
     }
     if (rc == 0)
         rc = coils_sum(g, coils);
-    if (rc == 0) {
+    if (rc == 0)
         gridder_store(g, f, 0, g->coil);
+    if (rc == 0 && given)
+        recon_report_decide(job, "coils", "given",
+                            "As asked for, with the maps that the scan brings (sensitivities); they cover %.0f %% of "
+                            "the image, and it is 0 elsewhere.",
+                            100 * support);
+    if (rc == 0 && !given) {
         recon_report_decide(job, "coils", sense ? "sense" : "adaptive",
                             "As asked for; maps by %s from the centre of k-space of the coils' own images%s.",
                             sense ? "ESPIRiT" : "Walsh's method",

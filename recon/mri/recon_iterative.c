@@ -185,7 +185,8 @@ int iterative_maps(struct iterative *it, int coils, const struct c32 *images, do
     it->maps_until = until;
     params.progress = tell_maps;
     params.context = it;
-    int rc = maps_estimate(it->job->dev, &params, images, it->maps, &support);
+    int rc = recon_maps_given(it->job) ? recon_given_maps(it->job, coils, it->g->n, it->maps, &support)
+                                       : maps_estimate(it->job->dev, &params, images, it->maps, &support);
     it->support = support;
     recon_report_stage(it->job, "maps", clock_seconds() - start);
     return rc;
@@ -369,6 +370,13 @@ void iterative_report(struct iterative *it)
     snprintf(text, sizeof text, "%g", it->lambda);
     recon_report_decide(job, "lambda", text, "Relative to %s; %s.", it->method->lambda_of,
                         job->request->values->value[RECON_LAMBDA].real >= 0 ? "as given" : it->method->lambda_suits);
+    if (recon_maps_given(job)) {
+        recon_report_decide(job, "coils", "given",
+                            "method=%s combines the coils by the maps that the scan brings (sensitivities); they cover "
+                            "%.0f %% of the image, and it is 0 elsewhere.",
+                            job->request->values->value[RECON_METHOD].text, 100 * it->support);
+        return;
+    }
     const bool walsh = recon_choice(job, RECON_COILS) == RECON_COILS_ADAPTIVE;
     recon_report_decide(
         job, "coils", walsh ? "adaptive" : "sense",

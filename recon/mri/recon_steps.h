@@ -162,6 +162,18 @@ int recon_data_nonfinite(const struct scan_readout *readout); /* sets ERR_DATA_N
  * not positive definite. Fails with ERR_NO_MEMORY. */
 int recon_whitening(int n, double (*covariance)[2], struct c32 *out);
 
+/* Whether the coils are combined with maps that the scan brings (recon_given.c): coils=adaptive asks for those of its
+ * own method. */
+static inline bool recon_maps_given(const struct recon_job *job)
+{
+    return job->scan.maps && recon_choice(job, RECON_COILS) != RECON_COILS_ADAPTIVE;
+}
+
+/* These maps, for images of n[] pixels, as large as those of the encoding: maps[coils][z][y][x], device memory;
+ * *support: the share of pixels that have one. Fails with ERR_COILS_DIFFER, ERR_DATA_NONFINITE, ERR_NO_MEMORY,
+ * ERR_DEVICE. */
+int recon_given_maps(const struct recon_job *job, int coils, const int n[3], struct c32 *maps, double *support);
+
 /* ---- report (recon_report.c) ---- */
 
 /* Tell the listener that `fraction` of the running part of the table in run.c is done, and where it is: of the step's

@@ -40,6 +40,8 @@ static int header_check(const struct scan_header *h, uint64_t bytes)
         return bad("number of readouts");
     if (h->headless > 1)
         return bad("origin of the header");
+    if (h->map_coils > SCAN_MAX_COILS)
+        return bad("number of coil maps");
     if (h->xml_bytes > SCAN_MAX_XML)
         return bad("length of the XML header");
     if (!part_fits(h, h->encodings_at, h->encodings, sizeof(struct scan_encoding)) ||
@@ -90,6 +92,9 @@ static int parts_check(const struct scan *scan)
         rc = encoding_check(&scan->encodings[i]);
     for (uint64_t i = 0; i < scan->header->readouts && rc == 0; i++)
         rc = readout_check(scan->header, &scan->readouts[i]);
+    const uint64_t maps = rc == 0 ? scan_map_count(scan->header, scan->encodings) : 0;
+    if (maps && !part_fits(scan->header, scan->header->maps_at, maps, sizeof(struct c32)))
+        rc = bad("coil maps outside the whole");
     if (rc == 0 && memchr(scan->xml, '\0', scan->header->xml_bytes + 1) != scan->xml + scan->header->xml_bytes)
         rc = bad("the end of the XML header");
     return rc;
@@ -121,6 +126,7 @@ int scan_open(struct scan *out, int fd)
             .xml = base + h->xml_at,
             .traj = (const void *)(base + h->traj_at),
             .data = (const void *)(base + h->data_at),
+            .maps = h->map_coils ? (const void *)(base + h->maps_at) : NULL,
         };
         rc = parts_check(&scan);
         if (rc == 0)

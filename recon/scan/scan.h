@@ -4,7 +4,7 @@
  * scan_open() maps it and checks every number in it again, because the process that wrote it parsed hostile bytes.
  *
  *   struct scan_header | struct scan_encoding [encodings] | struct scan_readout [readouts] | xml | traj float32 | data
- * complex64
+ * complex64 | maps complex64
  *
  * each part at the offset in the header, a multiple of 64. Native byte order: both sides run on the same machine.
  */
@@ -14,7 +14,7 @@
 #include "recon/codec/decoder.h"
 
 enum {
-    SCAN_VERSION = 2,
+    SCAN_VERSION = 3,
     SCAN_MAX_ENCODINGS = 64,
     SCAN_MAX_READOUTS = 1 << 26,
     SCAN_MAX_COILS = 1024,
@@ -34,6 +34,8 @@ struct scan_header {
     uint64_t data_count; /* complex64 */
     uint64_t ignored;    /* things in the file that were not read, e.g. waveforms */
     uint64_t headless;   /* 1: the file is of arrays and the header was made of struct scan_wanted; else 0 */
+    /* Coil maps that the scan brings: [map_coils][z][y][x] of the first encoding's matrix; map_coils 0: none. */
+    uint64_t maps_at, map_coils;
 };
 
 /* The trajectory element of an encoding. */
@@ -100,7 +102,14 @@ struct scan {
     const char *xml;
     const float *traj;
     const struct c32 *data;
+    const struct c32 *maps; /* NULL: none */
 };
+
+/* The numbers of the header's maps, which fit its 64 bits. */
+static inline uint64_t scan_map_count(const struct scan_header *header, const struct scan_encoding *first)
+{
+    return header->map_coils * first->matrix[0] * first->matrix[1] * first->matrix[2];
+}
 
 /* Map and check the flat scan in `fd` (which stays the caller's and must be sealed against writing and shrinking).
  * Fails with ERR_DECODER_DIED (not a flat scan as above), ERR_NO_MEMORY. */

@@ -92,6 +92,23 @@ static int others_check(struct layout *l)
     return 0;
 }
 
+/* Sensitivities [coil][y][x] or [coil][z][y][x], z being 1 in 2-D. */
+static int maps_check(const struct layout *l)
+{
+    const struct scan_array *m = &l->arrays->maps;
+    char expected[256];
+    bool fits = m->complex_valued && m->size[0] == l->coils && (m->axes == 4 || (m->axes == 3 && l->matrix[2] == 1));
+    for (int d = 0; d < 3 && fits; d++)
+        fits = d + 1 < m->axes ? m->size[m->axes - 1 - d] == l->matrix[d] : l->matrix[d] == 1;
+    if (!m->items || fits)
+        return 0;
+    snprintf(expected, sizeof expected,
+             "complex numbers [coil, y, x], or [coil, z, y, x], are expected, with kspace's %llu coils and the image's "
+             "%u x %u x %u pixels (x, y, z; size=).",
+             (unsigned long long)l->coils, l->matrix[0], l->matrix[1], l->matrix[2]);
+    return shape_wrong(m, expected);
+}
+
 /* The indices of row r of the trajectory, before the sample. */
 static void row_place(const struct layout *l, uint64_t r, uint64_t *at)
 {
@@ -147,6 +164,8 @@ static int layout_make(struct layout *l, const struct scan_wanted *wanted)
     int rc = kspace_check(l);
     if (rc == 0)
         rc = others_check(l);
+    if (rc == 0)
+        rc = maps_check(l);
     if (rc != 0)
         return rc;
     uint64_t most = BLOCK_ITEMS / l->coils;
@@ -296,6 +315,27 @@ static int samples_write(struct scan_builder *b, const struct layout *l)
     return rc;
 }
 
+/* The maps, row by row of x. */
+static int maps_write(struct scan_builder *b, const struct layout *l)
+{
+    const struct scan_array *m = &l->arrays->maps;
+    const uint64_t *n = m->size, wide = n[m->axes - 1], rows = scan_map_count(&b->header, b->encodings) / wide;
+    uint64_t at[SCAN_ARRAY_AXES] = {0};
+    struct c32 *row = malloc(wide * sizeof *row);
+    int rc = row ? 0 : err_no_memory("reading coil maps");
+    for (uint64_t r = 0; r < rows && rc == 0; r++) {
+        uint64_t rest = r;
+        for (int axis = m->axes - 2; axis >= 0; axis--) {
+            at[axis] = rest % n[axis];
+            rest /= n[axis];
+        }
+        scan_array_complexes(m, at, m->axes - 1, wide, row);
+        rc = scan_builder_maps(b, r * wide, row, wide);
+    }
+    free(row);
+    return rc;
+}
+
 /* ---- the whole ---- */
 
 /* The header that a converter would have written; that of the images is made of it. */
@@ -330,8 +370,11 @@ int scan_arrays_write(int fd, uint64_t cap, const struct scan_arrays *arrays, co
     if (rc == 0) {
         b->header.ignored = arrays->ignored;
         b->header.headless = 1;
+        b->header.map_coils = arrays->maps.items ? l.coils : 0;
         rc = heads_write(b, &l);
     }
+    if (rc == 0 && arrays->maps.items)
+        rc = maps_write(b, &l);
     if (rc == 0)
         rc = samples_write(b, &l);
     free(b);

@@ -11,6 +11,7 @@ struct scan_arrays {
     struct scan_array trajectory; /* real [..][sample][2 or 3]; k-space may have one more axis before .., repetitions */
     struct scan_array weights;    /* optional: real [..][sample], density weights */
     struct scan_array noise;      /* optional: complex [coil][sample], without signal */
+    struct scan_array maps;       /* optional: complex [coil][..][y][x], of the matrix' size */
     uint64_t bytes;               /* of all of them, unpacked */
     uint64_t ignored;             /* arrays that are not read */
 };

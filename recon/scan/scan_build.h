@@ -38,7 +38,7 @@ int scan_builder_begin(struct scan_builder *builder, int fd, uint64_t cap, uint6
  * Fails with ERR_MALFORMED_FILE, ERR_ENCODING_INVALID, ERR_LIMIT, ERR_HOSTILE_FILE, ERR_IO. */
 int scan_builder_readouts(struct scan_builder *builder, struct scan_readout *readouts, size_t count);
 
-/* All readouts are told: place what follows them. Fails with ERR_NO_IMAGE_DATA, ERR_LIMIT. */
+/* All readouts are told, and header.map_coils: place what follows them. Fails with ERR_NO_IMAGE_DATA, ERR_LIMIT. */
 int scan_builder_layout(struct scan_builder *builder);
 
 /* Read back readouts [first, first + count). Fails with ERR_IO. */
@@ -50,6 +50,9 @@ int scan_builder_recall(const struct scan_builder *builder, struct scan_readout 
 int scan_builder_samples(struct scan_builder *builder, const struct scan_readout *readout, const void *traj,
                          const void *data);
 int scan_builder_flush(struct scan_builder *builder);
+
+/* `count` numbers of the coil maps, from the `first`. Fails as scan_builder_samples(). */
+int scan_builder_maps(struct scan_builder *builder, uint64_t first, const struct c32 *maps, size_t count);
 
 /* Write the header: the scan is complete. */
 int scan_builder_finish(struct scan_builder *builder);

@@ -144,14 +144,16 @@ int scan_builder_layout(struct scan_builder *b)
     if (h->readouts == 0)
         return err_set(ERR_NO_IMAGE_DATA, "None of the acquisitions in the file has a sample.");
     uint64_t end = h->readouts_at + h->readouts * sizeof(struct scan_readout);
-    uint64_t need = end + h->traj_count * sizeof(float) + h->data_count * sizeof(struct c32) + 2 * ALIGNMENT;
+    const uint64_t maps = scan_map_count(h, b->encodings);
+    uint64_t need = end + h->traj_count * sizeof(float) + (h->data_count + maps) * sizeof(struct c32) + 3 * ALIGNMENT;
     if (need > b->file_bytes * EXPANSION + EXPANSION_FREE)
         return err_set_bytes(ERR_HOSTILE_FILE, need > INT64_MAX ? INT64_MAX : (int64_t)need, -1,
                              "The file of %llu bytes would expand to %llu: its acquisitions claim more samples than a "
                              "file of this size can contain.",
                              (unsigned long long)b->file_bytes, (unsigned long long)need);
     if (!place(b, &end, h->traj_count, sizeof(float), &h->traj_at) ||
-        !place(b, &end, h->data_count, sizeof(struct c32), &h->data_at))
+        !place(b, &end, h->data_count, sizeof(struct c32), &h->data_at) ||
+        (maps && !place(b, &end, maps, sizeof(struct c32), &h->maps_at)))
         return scan_too_large(b, need);
     h->total_bytes = end;
     b->traj.at = h->traj_at;
@@ -206,6 +208,11 @@ int scan_builder_flush(struct scan_builder *b)
 {
     int rc = stretch_flush(&b->traj, b->fd);
     return rc == 0 ? stretch_flush(&b->data, b->fd) : rc;
+}
+
+int scan_builder_maps(struct scan_builder *b, uint64_t first, const struct c32 *maps, size_t count)
+{
+    return write_at(b->fd, maps, count * sizeof *maps, b->header.maps_at + first * sizeof *maps);
 }
 
 int scan_builder_finish(struct scan_builder *b)

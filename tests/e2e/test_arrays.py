@@ -69,6 +69,31 @@ def repetitions(daemon):
         close(seen[i], factor * truth)
 
 
+@test("sensitivities combine the coils; shapes and numbers that cannot be are told")
+def sensitivities(daemon):
+    rng = np.random.default_rng(3)
+    maps = rng.normal(size=(2, 20, 24, 2)).view(complex)[..., 0].astype("c8")
+    body = npz(kspace=KSPACE, trajectory=TRAJECTORY, sensitivities=maps)
+    job = daemon.run(body, "kind=recon&tolerance=1e-5&size=24,20&dcf=none&coils=sense&output=complex")
+    same(job["state"], "succeeded", f"state ({job['error']})")
+    seen = np.load(io.BytesIO(daemon.get(f"/v1/jobs/{job['id']}/results/image?format=npy").expect(200).body))
+    plain = scans.Scan(TRAJECTORY, SCAN.data, (24, 20, 1))
+    coils = plain.adjoint()[:, 0]
+    expected = (maps.conj() * coils).sum(0) / np.sqrt((np.abs(maps) ** 2).sum(0))
+    close(seen[0, 0], expected[None])
+    cfl("k", KSPACE.transpose(2, 1, 0)[None])
+    cfl("t", np.concatenate([TRAJECTORY, np.zeros((31, 48, 1))], -1).transpose(2, 1, 0))
+    cfl("s", maps[:, None].transpose(3, 2, 1, 0))
+    same(pack("packed-maps.npz", "kspace=@/k.cfl", "trajectory=@/t.cfl", "sensitivities=@/s.cfl").stderr, "", "what pack says")
+    with np.load(f"{FOLDER.name}/packed-maps.npz") as arrays:
+        assert (arrays["sensitivities"][:, 0] == maps).all(), "other maps"
+    for bad, code in ((maps[:1], "malformed-file"), (maps.transpose(0, 2, 1), "malformed-file"), (np.abs(maps), "malformed-file"),
+                      (maps * np.nan, "data-nonfinite")):
+        job = daemon.run(npz(kspace=KSPACE, trajectory=TRAJECTORY, sensitivities=bad), "kind=recon&size=24,20&coils=sense")
+        same(job["state"], "failed", "state")
+        same(job["error"]["code"], code, f"code of {bad.shape}")
+
+
 @test("HDF5 with rawdata and trajectory, as of the RRSG challenge: the unit is found, the zeroes in kz are passed over")
 def rrsg(daemon):
     scan = scans.radial(matrix=(24, 24, 1), spokes=31, samples=48, coils=2)

@@ -11,7 +11,7 @@ import zipfile
 import zlib
 
 LARGEST = 4096
-MEMBERS = ("kspace.npy", "trajectory.npy", "weights.npy", "noise.npy")
+MEMBERS = ("kspace.npy", "trajectory.npy", "weights.npy", "noise.npy", "sensitivities.npy")
 
 
 def members(data):

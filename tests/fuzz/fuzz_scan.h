@@ -25,6 +25,8 @@ static inline void check_scan(const struct scan *scan)
             read = scan->traj[r->traj] + scan->traj[r->traj + traj - 1];
         read = scan->data[r->data].re + scan->data[r->data + data - 1].im + scan->encodings[r->encoding].fov_mm[0];
     }
+    if (scan->maps)
+        read = scan->maps[0].re + scan->maps[scan_map_count(h, scan->encodings) - 1].im;
     (void)read;
     check(8 * h->data_count + 4 * h->traj_count + h->readouts * sizeof *scan->readouts <= h->total_bytes);
 }

@@ -234,6 +234,88 @@ static void compression_follows_whitening(void **state)
     flat_free(&flat);
 }
 
+/* ---- maps that the scan brings ---- */
+
+enum { GIVEN = 12, GIVEN_COILS = 3, GIVEN_PIXELS = GIVEN * GIVEN };
+
+/* Random maps, a corner of which has none. */
+static void given_make(struct flat *flat, struct c32 *maps)
+{
+    flat_init(flat, GIVEN, GIVEN, 1);
+    for (int r = 0; r < 8; r++)
+        random_readout(flat, 40, GIVEN_COILS, 2, 2);
+    for (int i = 0; i < GIVEN_COILS * GIVEN * GIVEN; i++)
+        maps[i] = i % (GIVEN * GIVEN) < 5 ? (struct c32){0, 0} : (struct c32){(float)noise(), (float)(3 * noise())};
+    flat->maps = maps;
+    flat->header.map_coils = GIVEN_COILS;
+}
+
+/* coils=sense is sum conj(S) c / sqrt(sum |S|^2) of the coils' direct sums; the maps are a result, scaled; a unitary
+ * mix of samples and maps (virtual_coils as many as there are) leaves the magnitude. */
+static void test_given_maps_combine(void **state)
+{
+    (void)state;
+    struct flat flat;
+    struct c32 maps[GIVEN_COILS * GIVEN_PIXELS];
+    struct job_outcome out = {0}, mixed = {0};
+    double complex sum[GIVEN_PIXELS] = {0};
+    double squares[GIVEN_PIXELS] = {0}, expected[GIVEN_PIXELS];
+    const int n[3] = {GIVEN, GIVEN, 1};
+    given_make(&flat, maps);
+    for (int c = 0; c < GIVEN_COILS; c++) {
+        double complex *image = direct(&flat, 0xff, c, 2, -1, n, whole);
+        for (int i = 0; i < GIVEN_PIXELS; i++) {
+            const double complex map = maps[c * GIVEN_PIXELS + i].re + I * maps[c * GIVEN_PIXELS + i].im;
+            sum[i] += conj(map) * image[i];
+            squares[i] += creal(map) * creal(map) + cimag(map) * cimag(map);
+        }
+        free(image);
+    }
+    for (int i = 0; i < GIVEN_PIXELS; i++)
+        expected[i] = squares[i] > 0 ? cabs(sum[i]) / sqrt(squares[i]) : 0;
+    succeed(&flat, "coils=sense dcf=none results=image,maps", &out);
+    assert_true(error_of(images_of(&out)->data, expected, GIVEN_PIXELS) < TOLERANCE);
+    assert_string_equal(decided(&out, "coils"), "given");
+    const struct image_series *told = job_outcome_find(&out, "maps")->of;
+    for (int i = 0; i < GIVEN_COILS * GIVEN_PIXELS; i++) {
+        const double by = squares[i % GIVEN_PIXELS] > 0 ? 1 / sqrt(squares[i % GIVEN_PIXELS]) : 0;
+        assert_true(fabs(told->data[2 * i] - by * maps[i].re) < 1e-6);
+        assert_true(fabs(told->data[2 * i + 1] - by * maps[i].im) < 1e-6);
+    }
+    succeed(&flat, "coils=sense dcf=none virtual_coils=3", &mixed);
+    assert_string_equal(decided(&mixed, "coils"), "given");
+    assert_true(error_of(images_of(&mixed)->data, expected, GIVEN_PIXELS) < TOLERANCE);
+    drop(&out);
+    drop(&mixed);
+    succeed(&flat, "coils=adaptive dcf=none", &out);
+    assert_string_equal(decided(&out, "coils"), "adaptive");
+    drop(&out);
+    flat_free(&flat);
+}
+
+/* An iterative method on images that wavelets make larger: the maps lie where the object does. Bad maps are refused. */
+static void test_given_maps_iterate(void **state)
+{
+    (void)state;
+    struct flat flat;
+    struct c32 maps[GIVEN_COILS * GIVEN * GIVEN];
+    struct job_outcome out = {0};
+    given_make(&flat, maps);
+    for (int m = 0; m < 2; m++) {
+        succeed(&flat, m ? "method=l1-wavelet iterations=2" : "method=cg-sense iterations=2", &out);
+        assert_string_equal(decided(&out, "coils"), "given");
+        assert_true(images_of(&out)->data[4] < 0.2 * images_of(&out)->data[5 * GIVEN]);
+        drop(&out);
+    }
+    maps[100].im = NAN;
+    refuse(&flat, "method=cg-sense", ERR_DATA_NONFINITE, -1);
+    assert_non_null(strstr(err_last()->text, "pixel 4, 8, 0"));
+    maps[100].im = 0;
+    flat.header.map_coils = 2;
+    refuse(&flat, "coils=sense", ERR_COILS_DIFFER, -1);
+    flat_free(&flat);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -243,6 +325,8 @@ int main(void)
         cmocka_unit_test_setup(maps_can_be_canceled, random_reset),
         cmocka_unit_test_setup(compression_leaves_what_coils_tell, random_reset),
         cmocka_unit_test_setup(compression_follows_whitening, random_reset),
+        cmocka_unit_test_setup(test_given_maps_combine, random_reset),
+        cmocka_unit_test_setup(test_given_maps_iterate, random_reset),
     };
     return cmocka_run_group_tests_name("recon_coils", tests, device_open, device_close);
 }

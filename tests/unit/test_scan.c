@@ -125,7 +125,9 @@ static void every_wrong_field_is_refused(void **state)
 #define ENC(member, value)  PART(encodings_at, struct scan_encoding, member, value)
 #define READ(member, value) PART(readouts_at, struct scan_readout, member, value)
         HEAD(magic, 0),
-        HEAD(version, 3),
+        HEAD(version, SCAN_VERSION + 1),
+        HEAD(map_coils, 1),
+        HEAD(map_coils, SCAN_MAX_COILS + 1),
         HEAD(headless, 2),
         HEAD(encodings, 0),
         HEAD(encodings, SCAN_MAX_ENCODINGS + 1),

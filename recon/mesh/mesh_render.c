@@ -110,7 +110,8 @@ static void triangle_draw(struct view *v, size_t number)
         at[i][1] = (double)v->height - at[i][1];
     }
     const double twice = edge(at[0], at[1], at[2][0], at[2][1]), range = v->high[2] - v->low[2];
-    if (twice == 0)
+    /* Of no pixel, and a divisor below. */
+    if (!(fabs(twice) > 1e-9))
         return;
     const size_t x0 = pixel_first(fmin(fmin(at[0][0], at[1][0]), at[2][0]), v->width),
                  x1 = pixel_first(fmax(fmax(at[0][0], at[1][0]), at[2][0]), v->width),

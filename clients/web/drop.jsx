@@ -36,6 +36,15 @@ function useDragging(send) {
     return over;
 }
 
+/** The kind of job for a file: the only one that takes files of this ending, else the first of those, else the first. */
+function kindOf(file, kinds) {
+    const takes = ({inputs}) => inputs.some((input) => {
+        const ending = /\((\.\w+)/.exec(input)?.[1];
+        return ending && file.name.toLowerCase().endsWith(ending);
+    });
+    return (kinds.find(takes) ?? kinds[0])?.name;
+}
+
 function Sending({upload}) {
     const {name, size, sent, problem, stop} = upload;
     if (problem)
@@ -53,21 +62,22 @@ export function Drop() {
     const input = useRef(null);
     const send = (files) => {
         change({notice: null});
-        sendFiles(files, kind || kinds[0]?.name);
+        sendFiles(files, (file) => kind || kindOf(file, kinds));
     };
     const over = useDragging(send);
-    const chosen = kinds.find(({name}) => name === (kind || kinds[0]?.name));
+    const inputs = new Set(kinds.filter(({name}) => !kind || name === kind).flatMap((one) => one.inputs));
     return <section class={`drop ${over ? "over" : ""}`} aria-label="Send scans">
         <button type="button" class="main" onClick={() => input.current.click()}>Send a scan</button>
         <input ref={input} type="file" multiple hidden aria-label="Files to send" onChange={(event) => {
             send([...event.target.files]);
             event.target.value = "";
         }} />
-        {kinds.length > 1 && <select aria-label="Kind of job" value={chosen?.name} onChange={(event) => setKind(event.target.value)}>
+        {kinds.length > 1 && <select aria-label="Kind of job" value={kind} onChange={(event) => setKind(event.target.value)}>
+            <option value="">Kind by the file's name</option>
             {kinds.map(({name, help}) => <option key={name} value={name} title={help}>{name}</option>)}
         </select>}
         {uploads.length === 0 ? <p class="quiet">
-            {over ? "Let go to send." : `or drop files anywhere. ${chosen ? `Accepted: ${chosen.inputs.join("; ")}.` : ""}`}
+            {over ? "Let go to send." : `or drop files anywhere. ${inputs.size > 0 ? `Accepted: ${[...inputs].join("; ")}.` : ""}`}
         </p> : <ul class="uploads">{uploads.map((upload) => <Sending key={upload.key} upload={upload} />)}</ul>}
         {over && <div class="veil" aria-hidden="true"><p>Let go to send.</p></div>}
     </section>;

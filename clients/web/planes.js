@@ -1,34 +1,5 @@
 // The three planes of a volume on a 2-D canvas, for browsers without WebGL 2: the same as volume.js, from an npy file.
-
-const HEADER = 10; // bytes before the description of an npy file of version 1
-const READERS = {"<f4": Float32Array, "<f8": Float64Array, "<c8": Float32Array, "<c16": Float64Array,
-    "<i2": Int16Array, "|u1": Uint8Array};
-const SHARE = 0.995;
-
-/** An npy file: its shape, and its values or, of complex ones, their magnitudes. */
-export function readNpy(buffer) {
-    const view = new DataView(buffer);
-    const long = view.getUint8(6) > 1; // version 2 has a longer length
-    const length = long ? view.getUint32(8, true) : view.getUint16(8, true);
-    const start = HEADER + (long ? 2 : 0);
-    const head = new TextDecoder("latin1").decode(new Uint8Array(buffer, start, length));
-    const kind = /'descr': *'([^']+)'/.exec(head)[1];
-    const shape = /'shape': *\(([^)]*)\)/.exec(head)[1].split(",").filter((word) => word.trim()).map(Number);
-    if (!(kind in READERS))
-        throw new Error(`The page cannot show an array of type ${kind}.`);
-    let values = new READERS[kind](buffer.slice(start + length));
-    if (kind.startsWith("<c"))
-        values = Float32Array.from({length: values.length / 2}, (_, i) => Math.hypot(values[2 * i], values[2 * i + 1]));
-    return {shape, values};
-}
-
-function windowOf(values) {
-    const step = Math.max(1, Math.floor(values.length / 200000));
-    const some = Float32Array.from({length: Math.floor(values.length / step)}, (_, i) => values[i * step]).sort();
-    const least = Math.min(0, some[0] ?? 0);
-    const most = some[Math.min(some.length - 1, Math.floor(SHARE * some.length))] ?? 1;
-    return {low: least, high: most > least ? most : least + 1, least, most: Math.max(some[some.length - 1] ?? 1, most)};
-}
+import {extent, readNpy} from "./npy.js";
 
 export class Planes {
     static async create(canvas, onPlace) {
@@ -45,10 +16,9 @@ export class Planes {
             const response = await fetch(url);
             if (!response.ok)
                 throw new Error((await response.json()).detail);
-            const {shape, values} = readNpy(await response.arrayBuffer());
-            const [frames, coils, z, y, x] = [...Array(5 - shape.length).fill(1), ...shape];
-            this.images.set(url, {values, about: {size: [x, y, z], frames, coils, ...windowOf(values),
-                plane: z > 1 ? "planes" : "axial"}});
+            const {size, frames, coils, values} = readNpy(await response.arrayBuffer());
+            this.images.set(url, {values, about: {size, frames, coils, ...extent(values),
+                plane: size[2] > 1 ? "planes" : "axial"}});
         }
         return this.images.get(url).about;
     }

@@ -2,6 +2,7 @@
 import {useEffect, useRef, useState} from "preact/hooks";
 import * as api from "./api.js";
 
+const LEGEND = 40; // pixels below the curves
 const COLOURS = ["#2f9e8f", "#c9803a", "#6f7fd8", "#c65b7c", "#7a9a3a", "#8d6bb8"];
 
 /** {names, columns} of a CSV text with a row of names. */
@@ -11,7 +12,9 @@ export function readCsv(words) {
     const named = cells[0].some((cell) => Number.isNaN(Number(cell)));
     const rows = named ? cells.slice(1) : cells;
     const names = named ? cells[0] : cells[0].map((_, i) => `column ${i + 1}`);
-    return {names, columns: names.map((_, i) => rows.map((row) => Number(row[i])))};
+    const columns = names.map((_, i) => rows.map((row) => Number(row[i])));
+    return columns.length > 1 ? {names, columns} : // numbers alone are drawn over their index
+        {names: ["index", ...names], columns: [rows.map((_, i) => i), ...columns]};
 }
 
 /** {names, columns} of the arrays of numbers of one length in a JSON document, and the rest of it as facts. */
@@ -36,7 +39,7 @@ function chart(element, {uPlot, names, columns}) {
     const [ink, line] = ["--ink", "--line"].map((name) => style.getPropertyValue(name));
     const axis = {stroke: ink, grid: {stroke: line}, ticks: {stroke: line}};
     return new uPlot({
-        width: element.clientWidth, height: element.clientHeight - 40,
+        width: element.clientWidth, height: element.clientHeight - LEGEND,
         scales: {x: {time: false}},
         axes: [{...axis, label: names[0]}, axis],
         series: [{label: names[0]}, ...names.slice(1).map((label, i) => ({label, stroke: COLOURS[i % COLOURS.length], width: 1.5}))],
@@ -53,10 +56,11 @@ export function Plot({result, format}) {
     useEffect(() => {
         if (!data || data.columns.length < 2)
             return undefined;
-        const plot = chart(box.current, data);
+        const element = box.current;
+        const plot = chart(element, data);
         const observer = new ResizeObserver(() =>
-            plot.setSize({width: box.current.clientWidth, height: box.current.clientHeight - 40}));
-        observer.observe(box.current);
+            plot.setSize({width: element.clientWidth, height: element.clientHeight - LEGEND}));
+        observer.observe(element);
         return () => {
             observer.disconnect();
             plot.destroy();

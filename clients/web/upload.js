@@ -73,11 +73,11 @@ async function sendFile(file, kind, show) {
     }
 }
 
-/** Send files one after the other, so that one large file does not wait for bandwidth with others. */
-export async function sendFiles(files, kind) {
+/** Send files one after the other, so that they do not share the bandwidth, as jobs of the kinds that `kindOf` tells. */
+export async function sendFiles(files, kindOf) {
     let show = true;
     for (const file of files) {
-        await sendFile(file, kind, show);
+        await sendFile(file, kindOf(file), show);
         show = false;
     }
 }

@@ -13,11 +13,11 @@ const LAYOUT_NAMES = {planes: "Three planes", axial: "Axial", coronal: "Coronal"
 
 const hasWebGL = () => Boolean(document.createElement("canvas").getContext("webgl2"));
 
-/** A viewer of volumes for this browser, and the format that it reads. */
+/** A viewer of volumes for this browser, and the formats that it reads, the best one first. */
 async function createViewer(canvas, onPlace) {
     if (hasWebGL())
-        return {viewer: await (await import("./volume.js")).Volume.create(canvas, onPlace), format: "nii.gz", flat: false};
-    return {viewer: await (await import("./planes.js")).Planes.create(canvas, onPlace), format: "npy", flat: true};
+        return {viewer: await (await import("./volume.js")).Volume.create(canvas, onPlace), formats: ["nii.gz", "npy"], flat: false};
+    return {viewer: await (await import("./planes.js")).Planes.create(canvas, onPlace), formats: ["npy"], flat: true};
 }
 
 function Slider({label, value, least, most, step, say, onInput}) {
@@ -105,7 +105,8 @@ function Image({job, result, other}) {
     const wantsFlip = useStore((state) => state.flipped);
     const flipped = wantsFlip && Boolean(other);
     const shown = flipped ? other.result : result;
-    const url = made && address(shown, made.format);
+    const format = made?.formats.find((name) => address(shown, name));
+    const url = format && address(shown, format);
     const set = (members) => setView((before) => ({...before, ...members}));
     const turn = (by) => set({frame: (view.frame + by + about.frames) % about.frames});
 
@@ -117,7 +118,7 @@ function Image({job, result, other}) {
             setProblem("This image has no format that the page can show in planes.");
             return undefined;
         }
-        made.viewer.open(url).then((found) => {
+        made.viewer.open(url, format).then((found) => {
             if (gone)
                 return;
             setProblem(null);

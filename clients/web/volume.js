@@ -1,22 +1,37 @@
 // The three planes of a volume, drawn by NiiVue (WebGL 2). Loaded when the first image is shown.
+import {send} from "./api.js";
+import {extent, readNpy} from "./npy.js";
 import {NVImage, NVMesh, Niivue, SLICE_TYPE, SHOW_RENDER, MULTIPLANAR_TYPE, DRAG_MODE} from "@niivue/niivue";
 
 const LAYOUTS = {planes: SLICE_TYPE.MULTIPLANAR, axial: SLICE_TYPE.AXIAL, coronal: SLICE_TYPE.CORONAL,
     sagittal: SLICE_TYPE.SAGITTAL, render: SLICE_TYPE.RENDER};
 const CROSSHAIR = 0.12; // width in percent of the view; a single slice has none
-const SHARE = 0.995; // of the voxels lies below the upper end of a window that the file does not give
 
-/** The ends of the window that shows a volume: the file's, or of its values. */
+/** The window that shows a volume, the file's or of its values, and the extent of these. */
 function windowOf(image) {
     const {cal_min: low, cal_max: high} = image.hdr;
-    if (high > low)
-        return [low, high];
-    const values = image.img;
-    const step = Math.max(1, Math.floor(values.length / 200000));
-    const some = Float32Array.from({length: Math.floor(values.length / step)}, (_, i) => values[i * step]).sort();
-    const least = Math.min(0, some[Math.floor((1 - SHARE) * some.length)] ?? 0);
-    const most = some[Math.min(some.length - 1, Math.floor(SHARE * some.length))] ?? 1;
-    return [least, most > least ? most : least + 1];
+    const found = extent(image.img);
+    const [least, most] = [image.global_min ?? found.least, image.global_max ?? found.most];
+    return high > low ? {low, high, least: Math.min(low, least), most: Math.max(high, most)} :
+        {...found, least: Math.min(found.low, least), most: Math.max(found.high, most)};
+}
+
+const FLOAT32 = 16; // of NIfTI's data types
+
+/** An array as an image of NiiVue, with voxels of 1 mm: frames before coils, as NIfTI has them. */
+async function imageOfArray(url) {
+    const {size, frames, coils, values} = readNpy(await (await send("GET", url)).arrayBuffer());
+    const one = size[0] * size[1] * size[2];
+    const sorted = new Float32Array(values.length);
+    for (let frame = 0; frame < frames; frame++) {
+        for (let coil = 0; coil < coils; coil++) {
+            const from = (frame * coils + coil) * one;
+            sorted.set(values.subarray(from, from + one), (coil * frames + frame) * one);
+        }
+    }
+    const affine = [1, 0, 0, -size[0] / 2, 0, 1, 0, -size[1] / 2, 0, 0, 1, -size[2] / 2, 0, 0, 0, 1];
+    const file = NVImage.createNiftiArray([...size, frames, coils], [1, 1, 1, 1, 1], affine, FLOAT32, new Uint8Array(sorted.buffer));
+    return NVImage.loadFromUrl({url, buffer: file.buffer, name: "image.nii", colormap: "gray"});
 }
 
 /** The plane in which a single slice lies. */
@@ -44,16 +59,15 @@ export class Volume {
     }
 
     /** Load an image, or take it from those that are loaded; what the controls need to know of it. */
-    async open(url) {
+    async open(url, format) {
         if (!this.images.has(url)) {
             // The name tells NiiVue the format: the address ends in a query.
-            const image = await NVImage.loadFromUrl({url, name: "image.nii.gz", colormap: "gray"});
-            const [low, high] = windowOf(image);
+            const image = format === "npy" ? await imageOfArray(url) :
+                await NVImage.loadFromUrl({url, name: "image.nii.gz", colormap: "gray"});
             const dims = image.hdr.dims;
             this.images.set(url, {image, about: {
-                size: [dims[1], dims[2], dims[3]], frames: Math.max(1, dims[4]), coils: Math.max(1, dims[5] ?? 1), low, high,
-                least: Math.min(low, image.global_min ?? low), most: Math.max(high, image.global_max ?? high),
-                plane: dims[3] > 1 ? "planes" : planeOf(image),
+                size: [dims[1], dims[2], dims[3]], frames: Math.max(1, dims[4]), coils: Math.max(1, dims[5] ?? 1),
+                ...windowOf(image), plane: dims[3] > 1 ? "planes" : planeOf(image),
             }});
         }
         return this.images.get(url).about;

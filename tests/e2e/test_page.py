@@ -9,12 +9,15 @@ import tempfile
 
 import scans
 from browser import Browser
-from harness import Daemon, free_port, main, same, skip, test
+from harness import BIN, Daemon, free_port, main, same, skip, test
 
 BROWSER = None
 FOLDER = tempfile.TemporaryDirectory(prefix="mrirecond-page-")
 PAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "build", "share",
                     "mrirecond", "web")
+
+
+KINDS = os.path.join(os.path.dirname(BIN), "kinds")
 
 
 def browser():
@@ -198,6 +201,21 @@ def flat(daemon):
         page.focus(".slider:has-text('White') input")
         page.press("End")
         assert page.grey(".stage canvas")["mean"] < before["mean"], "a wider window is not darker"
+
+
+@test("the results of any other kind of job are shown by their formats")
+def other_kind():
+    page_of = browser()
+    with Daemon(web_dir=PAGE, binaries=KINDS) as daemon, page_of.page(daemon) as page:
+        page.drop_file("numbers.csv", b"1,2,2,3\n")  # the ending tells the kind
+        page.see(".job[data-state=succeeded]")
+        page.see(".plot canvas")
+        both = daemon.run(b"1,2,2,3\n", "kind=histogram&results=histogram,counts")["id"]
+        page.click(row(both))
+        page.see(f".job[data-job='{both}'] .plot canvas")
+        same(page.text(".tabs [aria-pressed=true]"), "histogram", "the result that is shown first")
+        page.click(".tabs button:text-is('counts')")
+        page.see("text=counts is a file to be downloaded.")
 
 
 @test("the keyboard alone: a job is chosen, run again and deleted")

@@ -1,21 +1,22 @@
 // How a result is shown follows from the formats that it has, whatever its kind of job calls it.
 
-const VOLUME = ["nii.gz"];
+const VOLUME = ["nii.gz", "npy"];
 const SURFACE = ["ply", "stl", "obj", "gii", "mz3", "off", "vtk"];
 const CURVE = ["csv", "json"];
 const PICTURE = ["png"];
-const ARRAY = ["npy"]; // with pictures beside it, an array is a volume
+const SMALL = 80;    // pixels across the picture of a row, at twice its size on the page
+const PREVIEW = 768; // of what is shown until the viewer has loaded
 
 const first = (formats, wanted) => wanted.map((name) => formats.find(({format}) => format === name)).find(Boolean);
 
-/** What a result (name, formats of GET /v1/jobs/ID/results) is: {form, format}. form: volume, surface, curve, picture, or
- * file: to be downloaded only. */
+/** What a result (name, views, formats of GET /v1/jobs/ID/results) is: {form, format}. form: volume (it has slices),
+ * surface, curve, picture, or file: to be downloaded only. */
 export function formOf(result) {
-    const array = first(result.formats, PICTURE) ? ARRAY : [];
-    for (const [form, wanted] of Object.entries({volume: VOLUME, surface: SURFACE, curve: CURVE, array, picture: PICTURE})) {
+    const forms = {volume: result.views ? VOLUME : [], surface: SURFACE, curve: CURVE, picture: PICTURE};
+    for (const [form, wanted] of Object.entries(forms)) {
         const format = first(result.formats, wanted);
         if (format)
-            return {form: form === "array" ? "volume" : form, format};
+            return {form, format};
     }
     return {form: "file", format: null};
 }
@@ -23,8 +24,13 @@ export function formOf(result) {
 /** The format of a result by name, or undefined. */
 export const formatOf = (result, name) => result.formats.find(({format}) => format === name);
 
-/** The address of a small picture of a job's first result (of GET /v1/jobs/ID/results) that has one, or null. */
-export function thumbnail(results) {
-    const picture = results.map((result) => first(result.formats, PICTURE)).find(Boolean);
-    return picture?.href ?? null;
+/** The address of a picture of a result, its middle slice if it has slices; null: there is none. */
+function pictureOf(result, size) {
+    const picture = first(result.formats, PICTURE);
+    return picture ? `${picture.href}${result.views ? `&size=${size}` : ""}` : null;
 }
+
+export const preview = (result) => pictureOf(result, PREVIEW);
+
+/** A small picture of a job's first result (of GET /v1/jobs/ID/results) that has one, or null. */
+export const thumbnail = (results) => results.map((result) => pictureOf(result, SMALL)).find(Boolean) ?? null;

@@ -1,6 +1,6 @@
 // A result on the screen: an image in three planes with its sliders, a surface, a curve or a picture.
 import {useEffect, useRef, useState} from "preact/hooks";
-import {formOf, formatOf} from "./forms.js";
+import {formOf, formatOf, preview} from "./forms.js";
 import {nameOf} from "./jobs.js";
 import {Plot} from "./plot.jsx";
 import {change, useStore} from "./store.js";
@@ -143,11 +143,11 @@ function Image({job, result, other}) {
         return () => clearInterval(timer);
     }, [playing, about]);
 
-    const preview = address(result, "png");
+    const picture = preview(result);
     const name = nameOf(flipped ? other.job : job);
     return <div class="image">
         <div class="stage" data-shown={view ? (flipped ? other.job.id : job.id) : ""} data-frame={view?.frame}>
-            {!view && preview && <img class="preview" src={preview} alt={`Image of ${nameOf(job)}`} />}
+            {!view && picture && <img class="preview" src={picture} alt={`Image of ${nameOf(job)}`} />}
             <canvas ref={canvas} class={view ? "" : "waiting"} tabIndex={0} role="img"
                 aria-label={`${result.name} of ${name}. Arrow keys and Page Up and Down move the crosshair.`}
                 onKeyDown={(event) => imageKeys(event, made?.viewer, {frame: turn})} />

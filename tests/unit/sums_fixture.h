@@ -1,0 +1,240 @@
+/* sums_fixture.h: laws of limited range, boxes of points, and the bound of a sum's error, for the tests of
+ * gridding/range/sums.h. */
+#ifndef MRIRECON_TESTS_SUMS_FIXTURE_H
+#define MRIRECON_TESTS_SUMS_FIXTURE_H
+
+#include "gridding/base/err.h"
+#include "gridding/range/sums.h"
+#include "tests/random.h"
+#include "tests/unit/allocate.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+/* ---- laws, each one plain function ---- */
+
+static inline double potential_value(const void *of, double t)
+{
+    (void)of;
+    return t * t; /* (1 - r^2 / rc^2)^2, over r */
+}
+
+/* Blinn's exp(B (r^2 / R^2 - 1)), up to u = r / R = *of, B = -2.5. */
+static inline double blob_value(const void *of, double t)
+{
+    double u = *(const double *)of;
+    return exp(-2.5 * (u * u * (1 - t) - 1));
+}
+
+static inline double blob_axis(const void *of, double t)
+{
+    double u = *(const double *)of;
+    return exp(-2.5 * u * u * (1 - t));
+}
+
+static inline double one_value(const void *of, double t)
+{
+    (void)of;
+    (void)t;
+    return 1;
+}
+
+/* P3M's forces are r (erfc(u) + 2 u / sqrt(pi) exp(-u^2)) / r^3, u = r / 2 r_s, reach 6 r_s = 2.4: 1 / r^3 less this.
+ */
+static inline double force_value(const void *of, double t)
+{
+    (void)of;
+    const double root = 1.1283791670955126, a = 1.25; /* 2 / sqrt(pi), 1 / 2 r_s */
+    double r = 2.4 * sqrt(1 - t), u = a * r, v = u * u;
+    if (u < 0.2)
+        return root * 2 / 3 * a * a * a * (1 - v * (3.0 / 5 - v * (3.0 / 14 - v * (1.0 / 18 - v / 88))));
+    return (erf(u) - root * u * exp(-v)) / (r * r * r);
+}
+
+static const double blob_reach = 2.17; /* sqrt(1 + ln 1e-4 / -2.5) and a little */
+
+struct law_case {
+    const char *name;
+    struct range_law_params params;
+    double (*value)(const void *of, double t);
+};
+
+static const struct law_case potential = {"potential", {RANGE_INVERSE, 3.1, 0, 0, 1, 1e-6, 0}, potential_value};
+static const struct law_case blob = {"blob", {RANGE_RADIAL, 2.17, 0, 0, 0, 1e-6, 0}, blob_value};
+static const struct law_case cube = {"blob cut to a cube", {RANGE_SEPARABLE, 2.17, 0, 0, 0, 1e-6, 0}, blob_axis};
+static const struct law_case within = {"count within reach", {RANGE_RADIAL, 1.5, 0, 0, 0, 1e-9, 0}, one_value};
+static const struct law_case force = {"force", {RANGE_SHORT, 2.4, 0, 0.05, 3, 1e-5, 0}, force_value};
+static const struct law_case beyond = {"force beyond", {RANGE_SHORT, 2.4, 0.7, 0, 3, 1e-5, 0}, force_value};
+
+static inline struct range_law law_of(const struct law_case *c)
+{
+    struct range_law law;
+    assert_int_equal(range_law_make(&law, &c->params, c->value, &blob_reach), 0);
+    assert_true(law.error <= c->params.error);
+    return law;
+}
+
+/* The law as it is meant, at a distance. */
+static inline double exact(const struct law_case *c, const double away[3], double scale)
+{
+    const struct range_law_params *p = &c->params;
+    double r2 = 0, product = 1;
+    for (int d = 0; d < 3; d++) {
+        double x = away[d] / scale;
+        r2 += x * x;
+        if (p->form == RANGE_SEPARABLE) {
+            if (fabs(x) >= p->reach)
+                return 0;
+            product *= c->value(&blob_reach, 1 - x * x / (p->reach * p->reach));
+        }
+    }
+    if (p->form == RANGE_SEPARABLE)
+        return product;
+    if (r2 >= p->reach * p->reach)
+        return 0;
+    double value = c->value(&blob_reach, 1 - r2 / (p->reach * p->reach));
+    if (p->form == RANGE_RADIAL)
+        return value;
+    double softened = r2 + p->soft * p->soft;
+    if (softened == 0 || r2 < p->least * p->least)
+        return 0;
+    double root = pow(softened, -p->power / 2.0);
+    return p->form == RANGE_SHORT ? root - value : root * value;
+}
+
+/* ---- boxes of points ---- */
+
+struct cloud {
+    struct range_box box;
+    size_t count, nodes;
+    float *at, *scale, *values; /* values: [channels][count] */
+    int channels;
+};
+
+enum spread { EVERYWHERE, AROUND, CLUSTERED, LATTICE };
+
+static inline float coordinate(const struct range_box *b, int d, enum spread spread, uint64_t *seed)
+{
+    double length = b->cells[d] * b->spacing[d], u = uniform_next(seed);
+    if (spread == AROUND) /* of an open axis, beside the grid too */
+        u = 1.4 * u - 0.2;
+    if (spread == CLUSTERED)
+        u = 0.45 + 0.02 * u;
+    double place = b->origin[d] + u * length;
+    return (float)(spread == LATTICE ? b->origin[d] + rint(u * length / 0.5) * 0.5 : place);
+}
+
+static inline struct cloud cloud_make(const struct range_box *box, size_t count, enum spread spread, bool scaled,
+                                      int channels)
+{
+    uint64_t seed = 77 + count;
+    struct cloud c = {.box = *box, .count = count, .nodes = 1, .channels = channels};
+    c.at = allocate(3 * count + 1, sizeof *c.at);
+    c.scale = scaled ? allocate(count + 1, sizeof *c.scale) : NULL;
+    c.values = allocate((size_t)channels * count + 1, sizeof *c.values);
+    for (size_t i = 0; i < count; i++) {
+        for (int d = 0; d < box->dim; d++)
+            c.at[i * (size_t)box->dim + (size_t)d] = coordinate(box, d, spread, &seed);
+        if (scaled)
+            c.scale[i] = (float)(0.6 + 0.9 * uniform_next(&seed));
+    }
+    for (size_t i = 0; i < (size_t)channels * count; i++)
+        c.values[i] = (float)(uniform_next(&seed) - 0.3);
+    for (int d = 0; d < 3; d++)
+        c.nodes *= (size_t)box->cells[d];
+    return c;
+}
+
+static inline void cloud_free(struct cloud *c)
+{
+    free(c->at);
+    free(c->scale);
+    free(c->values);
+}
+
+static inline double scale_of(const struct cloud *c, size_t i)
+{
+    return c->scale ? (double)c->scale[i] : 1;
+}
+
+/* The images of a place along an axis that lie less than `reach` away: returns how many, their places in `to`. */
+static inline int images_of(const struct range_box *b, int d, double from, double reach, double to[16])
+{
+    int count = 0, most = d < b->dim && b->periodic[d] ? 5 : 0;
+    for (int image = -most; image <= most; image++) {
+        double place = from + image * (b->cells[d] * b->spacing[d]);
+        if (fabs(place) < reach || d >= b->dim)
+            to[count++] = place;
+    }
+    return count;
+}
+
+/* The law summed over the images of what lies at `from`, times the distance along an axis where one is given. */
+static inline double over_images(const struct law_case *law, const struct range_box *b, const double from[3],
+                                 double scale, int axis)
+{
+    double sum = 0, place[3][16];
+    int count[3];
+    for (int d = 0; d < 3; d++)
+        count[d] = images_of(b, d, from[d], law->params.reach * scale, place[d]);
+    for (int z = 0; z < count[2]; z++)
+        for (int y = 0; y < count[1]; y++)
+            for (int x = 0; x < count[0]; x++) {
+                const double away[3] = {place[0][x], place[1][y], place[2][z]};
+                double value = exact(law, away, scale);
+                sum += axis < 0 ? value : value * away[axis];
+            }
+    return sum;
+}
+
+static inline struct range_points *points_of(const struct cloud *c, int threads, double reach, struct dev **dev)
+{
+    struct range_points *points;
+    assert_int_equal(dev_create(dev, DEV_CPU, 0, threads), 0);
+    const struct range_points_params params = {
+        .box = c->box, .reach = reach, .inputs = c->count, .at = c->at, .scale = c->scale};
+    assert_int_equal(range_points_create(&points, *dev, &params, NULL), 0);
+    return points;
+}
+
+static inline void node_from(const struct cloud *c, size_t node, size_t i, double from[3])
+{
+    const size_t place[3] = {node % (size_t)c->box.cells[0], node / (size_t)c->box.cells[0] % (size_t)c->box.cells[1],
+                             node / (size_t)c->box.cells[0] / (size_t)c->box.cells[1]};
+    for (int d = 0; d < 3; d++)
+        from[d] = d < c->box.dim ? c->box.origin[d] + (double)place[d] * c->box.spacing[d] -
+                                       (double)c->at[i * (size_t)c->box.dim + (size_t)d]
+                                 : 0;
+}
+
+/* The edges of a box. */
+#define OPEN3               \
+    {                       \
+        false, false, false \
+    }
+#define PERIODIC3        \
+    {                    \
+        true, true, true \
+    }
+
+/* Each sum lies as near to the exact one as float32 and the fit allow: `sizes` are the sums of what is summed, taken
+ * positively, and of what the fit may have left. */
+static inline void close_to(const char *name, float sum, double exact_sum, double size)
+{
+    if (!(fabs((double)sum - exact_sum) <= 4e-6 * size + 1e-30))
+        fail_msg("%s: %.9g where %.9g was to be, of %.3g summed", name, (double)sum, exact_sum, size);
+}
+
+/* What a law's fit may leave, in units of its largest value near: 1 / r at a spacing's distance. */
+static inline double fit_size(const struct law_case *c, double value)
+{
+    return fabs(value) * (c->params.error / 4e-6) * (c->params.form == RANGE_INVERSE ? 20 : exp(2.5));
+}
+
+#endif

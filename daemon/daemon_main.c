@@ -226,6 +226,8 @@ static int service_start(struct service *service, struct options *options, struc
     if (!rc)
         rc = housekeeper_create(&service->housekeeper, &service->core, service->scheduler);
     if (!rc)
+        rc = sessions_create(&service->sessions, service->tokens);
+    if (!rc)
         rc = keys_create(&service->keys);
     if (!rc)
         rc = converter_create(&service->converter, options->codec, options->convert_timeout, service->core.spool,
@@ -278,6 +280,7 @@ static void service_stop(struct service *service, struct http *http)
     spool_free(service->core.spool);
     tls_free(service->tls);
     page_free(service->page);
+    sessions_free(service->sessions);
     tokens_free(service->tokens);
 }
 

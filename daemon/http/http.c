@@ -262,7 +262,8 @@ static void audit(const struct request *request)
     /* Another client's job is answered with 404, so a 404 may be a probe for other clients' jobs. */
     bool denied = request->status == 401 || request->status == 403 || request->status == 421 ||
                   (request->status == 404 && !role_sees_all(request->identity.role));
-    if (!route || (!denied && route->access < ROLE_SUBMIT && route->answer != route_result))
+    if (!route ||
+        (!denied && route->access < ROLE_SUBMIT && route->answer != route_result && !(route->flags & ROUTE_LOGIN)))
         return;
     char peer[JOB_CLIENT], outcome[16] = "aborted", removed[24] = "";
     request_peer(request, peer);

@@ -1,5 +1,7 @@
 #include "daemon/http/http_check.h"
 
+#include "daemon/base/clock.h"
+
 #include <string.h>
 #include <strings.h>
 
@@ -8,7 +10,7 @@ enum { URI_MOST = 16 << 10, HEAD_MOST = 64 << 10, HEADERS_MOST = 200 };
 
 /* Properties of all headers of a request. */
 struct head {
-    int headers, lengths, codings, hosts;
+    int headers, lengths, codings, hosts, cookies;
     bool chunked;
     bool named;       /* each name is a token */
     bool plain;       /* no value has a control character */
@@ -46,6 +48,7 @@ static enum MHD_Result header_count(void *context, enum MHD_ValueKind kind, cons
     adjacent_check(head, name, name_bytes, value, value_bytes);
     head->lengths += strcasecmp(name, "Content-Length") == 0;
     head->hosts += strcasecmp(name, "Host") == 0;
+    head->cookies += strcasecmp(name, "Cookie") == 0;
     if (strcasecmp(name, "Transfer-Encoding") == 0) {
         head->codings++;
         head->chunked = value && strcasecmp(value, "chunked") == 0;
@@ -111,6 +114,8 @@ int request_head_check(struct request *request, const char *version)
         rc = size_check(request, &head);
     if (!rc && (head.hosts > 1 || (head.hosts == 0 && !first_version)))
         rc = err_set(ERR_BAD_REQUEST, "A request must have one Host header; this one has %d.", head.hosts);
+    if (!rc && head.cookies > 1)
+        rc = err_set(ERR_BAD_REQUEST, "A request may have one Cookie header; this one has %d.", head.cookies);
     if (!rc)
         rc = target_split(request->uri, &request->host, &request->target, &request->query);
     if (!rc && !request->host)
@@ -136,7 +141,8 @@ int request_host_check(const struct request *request)
 int request_origin_check(struct request *request)
 {
     const char *origin = http_header(request, "Origin");
-    if (request->route->access < ROLE_SUBMIT || !origin || origin_is_host(origin, request->host))
+    bool changes = request->route->access >= ROLE_SUBMIT || (request->route->flags & ROUTE_LOGIN);
+    if (!changes || !origin || origin_is_host(origin, request->host))
         return 0;
     return err_set(ERR_FORBIDDEN, "The browser sent this for a page of another site, \"%.64s\". Nothing was done.",
                    origin);
@@ -164,12 +170,65 @@ int request_query_check(const struct request *request)
     return rc;
 }
 
+/* Of a request that is identified by a cookie, which a browser sends by itself, and that changes something: it has a
+ * header which another site's page can only send if this service allows it to (CORS), and the browser does not say that
+ * it is another site's. */
+static int forgery_check(struct request *request)
+{
+    const char *own = http_header(request, "X-Requested-With"), *site = http_header(request, "Sec-Fetch-Site");
+    const char *origin = http_header(request, "Origin");
+    if (strcmp(request->method, "GET") == 0 || strcmp(request->method, "HEAD") == 0)
+        return 0;
+    if (!own || !*own)
+        return err_set(ERR_FORBIDDEN, "A change with a login's cookie needs the header X-Requested-With: mrirecond. "
+                                      "Nothing was done.");
+    if ((site && strcmp(site, "same-origin") != 0) || (origin && !origin_is_host(origin, request->host)))
+        return err_set(ERR_FORBIDDEN, "The browser sent this for a page of another site. Nothing was done.");
+    return 0;
+}
+
+/* Identify the sender by the cookie of its login. */
+static int cookie_identify(struct request *request)
+{
+    struct service *service = request->service;
+    char id[SESSION_TEXT];
+    int count = cookie_find(http_header(request, "Cookie"), session_cookie(service->tls), id, sizeof id);
+    if (count == 0)
+        return tokens_identify(service->tokens, NULL, &request->identity);
+    if (count > 1)
+        return err_set(ERR_UNAUTHORIZED,
+                       "The browser sent %d cookies of a login; one of them was planted. Clear the "
+                       "cookies of this host, and log in again.",
+                       count);
+    int rc = sessions_identify(service->sessions, id, clock_seconds(), &request->identity, &request->session_end);
+    if (rc)
+        return rc;
+    memcpy(request->session, id, sizeof id);
+    return forgery_check(request);
+}
+
+/* Identify the sender by its token. A login that fails is counted. */
+static int token_identify(struct request *request)
+{
+    struct service *service = request->service;
+    const char *authorization = http_header(request, "Authorization");
+    bool login = (request->route->flags & ROUTE_LOGIN) && authorization && tokens_wanted(service->tokens);
+    int rc = login ? sessions_may_try(service->sessions, request->watch->address, clock_seconds()) : 0;
+    if (rc)
+        return rc;
+    rc = tokens_identify(service->tokens, authorization, &request->identity);
+    if (rc == ERR_UNAUTHORIZED && login)
+        sessions_failed(service->sessions, request->watch->address, clock_seconds());
+    return rc;
+}
+
 int request_access_check(struct request *request)
 {
     enum role wanted = request->route->access;
     if (wanted == ROLE_NOBODY)
         return 0;
-    int rc = tokens_identify(request->service->tokens, http_header(request, "Authorization"), &request->identity);
+    bool cookie = tokens_wanted(request->service->tokens) && !http_header(request, "Authorization");
+    int rc = cookie ? cookie_identify(request) : token_identify(request);
     if (!rc && request->identity.role < wanted)
         rc = err_set(ERR_FORBIDDEN, "This requires a token with the role %s; yours has the role %s.", role_name(wanted),
                      role_name(request->identity.role));

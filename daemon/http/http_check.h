@@ -28,4 +28,11 @@ int request_origin_check(struct request *request);
 /* Identify the sender and check its role. Fails with ERR_UNAUTHORIZED, ERR_FORBIDDEN. */
 int request_access_check(struct request *request);
 
+/* The name of a session's cookie. With TLS a browser takes it by this name from the host itself alone, never from a
+ * sibling domain or over plain HTTP. */
+static inline const char *session_cookie(bool tls)
+{
+    return tls ? "__Host-mrirecond" : "mrirecond";
+}
+
 #endif

@@ -197,3 +197,25 @@ bool etag_listed(const char *header, const char *etag, bool weak)
     }
     return false;
 }
+
+int cookie_find(const char *header, const char *name, char *value, size_t size)
+{
+    size_t whole = strlen(name);
+    int count = 0;
+    *value = '\0';
+    for (const char *text = header; text && *text;) {
+        text += strspn(text, " \t;");
+        size_t length = strcspn(text, ";");
+        if (length > whole && strncmp(text, name, whole) == 0 && text[whole] == '=') {
+            size_t bytes = strcspn(text + whole + 1, "; \t");
+            *value = '\0';
+            if (count == 0 && bytes < size) {
+                memcpy(value, text + whole + 1, bytes);
+                value[bytes] = '\0';
+            }
+            count++;
+        }
+        text += length;
+    }
+    return count;
+}

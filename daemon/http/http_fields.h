@@ -3,6 +3,7 @@
 #define MRIRECON_DAEMON_HTTP_FIELDS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* The wait of a Prefer header (RFC 7240), seconds; -1: it asks for none. `header` may be NULL. */
@@ -25,5 +26,9 @@ bool etag_listed(const char *header, const char *etag, bool weak);
 /* How much an Accept-Encoding header (NULL: not sent) wants a content coding: 0 (not acceptable, or not named) to
  * 1000. */
 int coding_quality(const char *header, const char *coding);
+
+/* The value of a cookie in a Cookie header (NULL: not sent); how many cookies have this name. *value is "" unless it is
+ * one that fits into `size`. */
+int cookie_find(const char *header, const char *name, char *value, size_t size);
 
 #endif

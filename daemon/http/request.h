@@ -15,6 +15,7 @@
 #include "daemon/http/http_parse.h"
 #include "daemon/http/idempotency.h"
 #include "daemon/http/listen.h"
+#include "daemon/http/sessions.h"
 #include "daemon/base/pool.h"
 #include "daemon/queue/scheduler.h"
 #include "daemon/http/tls.h"
@@ -29,6 +30,7 @@ struct service {
     struct core core;
     struct uploads *uploads;
     struct tokens *tokens;
+    struct sessions *sessions;
     struct tls *tls;   /* NULL: plain HTTP */
     struct page *page; /* NULL: there is none */
     struct connections *connections;
@@ -51,6 +53,7 @@ enum route_flag {
     ROUTE_HEALTH = 2, /* answered on surplus connections, too */
     ROUTE_TUS = 4,    /* of resumable uploads: whatever is answered tells the version of tus */
     ROUTE_LIST = 8,   /* its work is done in the turn of its sender among those that list */
+    ROUTE_LOGIN = 32, /* the attempts of an address are counted, and who does it is logged */
     ROUTE_HTML = 16,  /* served in place of the same path's other route to a sender that asks for HTML */
 };
 
@@ -87,6 +90,8 @@ struct request {
     const char *host;           /* that is meant; NULL: not said */
     const char *method;
     const struct route *route;
+    char session[SESSION_TEXT];                 /* by whose cookie it is identified; "": by none */
+    double session_end;                         /* clock_seconds() */
     struct identity identity;                   /* who sends it */
     char allow[64];                             /* the methods that the path takes */
     char part[HTTP_PATH_PARTS][HTTP_PATH_PART]; /* the path's parts */

@@ -10,6 +10,12 @@
 extern const struct route http_routes[]; /* ends with .method = NULL */
 int route_index(struct request *request);
 
+/* routes_login.c */
+enum { COOKIE_TEXT = 256 };
+int route_login(struct request *request);
+int route_login_show(struct request *request);
+int route_logout(struct request *request);
+
 /* routes_page.c */
 /* Whether a request of "/" asks for the page rather than the document, and there is one. */
 bool page_is_wanted(struct request *request);

@@ -32,6 +32,7 @@ struct feed_stream {
         int64_t told;
     } worker[WORKERS_MAX]; /* what was told last of the job of each */
     long generation;       /* of the tokens, as it began */
+    char session[SESSION_TEXT];
 };
 
 static void feed_stream_free(struct stream *stream)
@@ -136,6 +137,16 @@ static bool progress_print(FILE *out, struct feed_stream *of, bool due)
     return running;
 }
 
+static bool may_still_see(const struct feed_stream *of)
+{
+    const struct service *service = of->stream.service;
+    struct identity identity;
+    double end;
+    if (tokens_generation(service->tokens) != of->generation)
+        return false;
+    return !*of->session || sessions_identify(service->sessions, of->session, clock_seconds(), &identity, &end) == 0;
+}
+
 /* false: the sender may no longer see what it saw, or there is no memory. */
 static bool feed_stream_look(struct stream *stream, double *next)
 {
@@ -143,7 +154,7 @@ static bool feed_stream_look(struct stream *stream, double *next)
     double now = clock_seconds();
     char *text = NULL;
     size_t size = 0;
-    if (tokens_generation(stream->service->tokens) != of->generation)
+    if (!may_still_see(of))
         return false;
     /* Soon after a text only time is waited for. */
     bool paused = now < stream->spoken + PAUSE_SECONDS;
@@ -210,6 +221,7 @@ int route_feed(struct request *request)
         return err_no_memory("a stream of events; try again later");
     of->identity = request->identity;
     of->generation = tokens_generation(service->tokens);
+    memcpy(of->session, request->session, sizeof of->session);
     /* A name that a client gives itself would let it have any number of streams. */
     if (*request->identity.client)
         memcpy(of->who, request->identity.client, sizeof of->who);

@@ -24,6 +24,7 @@ int service_now(struct service *service, struct metrics_now *now)
     for (int i = 0; i < JOB_STATES; i++)
         now->ended[i] = job_state_is_final((enum job_state)i) ? counts[i] : 0;
     now->running = counts[JOB_RUNNING] + counts[JOB_CANCELING];
+    now->sessions = sessions_count(service->sessions, clock_seconds());
     now->streams = feed_readers(service->feed);
     now->held = scheduler_is_held(service->scheduler);
     now->keep_bytes = jobs_keep_bytes(options, spool);

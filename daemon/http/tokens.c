@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { HASH = 32, HASH_TEXT = 2 * HASH };
+enum { HASH = TOKEN_HASH, HASH_TEXT = 2 * HASH };
 
 struct token {
     struct identity identity;
@@ -237,6 +237,34 @@ static int token_refuse(const char *token)
                    DIGITS);
 }
 
+static const char *token_of(const char *authorization)
+{
+    return authorization + 7 + strspn(authorization + 7, " ");
+}
+
+int tokens_hash(const char *authorization, unsigned char hash[TOKEN_HASH])
+{
+    if (strncasecmp(authorization, "Bearer ", 7) != 0)
+        return err_set(ERR_UNAUTHORIZED, "The header Authorization must be Bearer, a space and a token; other schemes, "
+                                         "such as Basic (curl -u), are not supported.");
+    const char *token = token_of(authorization);
+    if (gnutls_hash_fast(GNUTLS_DIG_SHA256, token, strlen(token), hash) != 0)
+        return err_set(ERR_INTERNAL, "A token could not be checked. Try again.");
+    return 0;
+}
+
+bool tokens_find(struct tokens *tokens, const unsigned char hash[TOKEN_HASH], struct identity *out)
+{
+    *out = (struct identity){.role = ROLE_NOBODY};
+    pthread_rwlock_rdlock(&tokens->lock);
+    /* Compare with all of them, so that the time does not tell which one matches. */
+    for (int i = 0; i < tokens->count; i++)
+        if (gnutls_memcmp(hash, tokens->token[i].hash, HASH) == 0)
+            *out = tokens->token[i].identity;
+    pthread_rwlock_unlock(&tokens->lock);
+    return out->role != ROLE_NOBODY;
+}
+
 int tokens_identify(struct tokens *tokens, const char *authorization, struct identity *out)
 {
     unsigned char hash[HASH];
@@ -248,19 +276,10 @@ int tokens_identify(struct tokens *tokens, const char *authorization, struct ide
     if (!authorization)
         return err_set(ERR_UNAUTHORIZED, "This service requires a token. Send the header Authorization: Bearer TOKEN "
                                          "(mrirecon: --token-file FILE, or MRIRECON_TOKEN).");
-    if (strncasecmp(authorization, "Bearer ", 7) != 0)
-        return err_set(ERR_UNAUTHORIZED, "The header Authorization must be Bearer, a space and a token; other schemes, "
-                                         "such as Basic (curl -u), are not supported.");
-    const char *token = authorization + 7 + strspn(authorization + 7, " ");
-    if (gnutls_hash_fast(GNUTLS_DIG_SHA256, token, strlen(token), hash) != 0)
-        return err_set(ERR_INTERNAL, "A token could not be checked. Try again.");
-    pthread_rwlock_rdlock(&tokens->lock);
-    /* Compare with all of them, so that the time does not tell which one matches. */
-    for (int i = 0; i < tokens->count; i++)
-        if (gnutls_memcmp(hash, tokens->token[i].hash, HASH) == 0)
-            *out = tokens->token[i].identity;
-    pthread_rwlock_unlock(&tokens->lock);
-    return out->role == ROLE_NOBODY ? token_refuse(token) : 0;
+    int rc = tokens_hash(authorization, hash);
+    if (rc)
+        return rc;
+    return tokens_find(tokens, hash, out) ? 0 : token_refuse(token_of(authorization));
 }
 
 static void hex_print(const unsigned char *bytes, size_t count, char *text)

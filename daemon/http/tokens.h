@@ -30,7 +30,7 @@ struct identity {
     struct quota quota;
 };
 
-enum { TOKEN_TEXT = 4 + 64 + 1 };
+enum { TOKEN_TEXT = 4 + 64 + 1, TOKEN_HASH = 32 };
 
 struct tokens;
 
@@ -50,6 +50,11 @@ bool tokens_wanted(const struct tokens *tokens);
 
 /* Identify the sender by the header Authorization (NULL: not sent). Fails with ERR_UNAUTHORIZED. */
 int tokens_identify(struct tokens *tokens, const char *authorization, struct identity *out);
+
+/* The hash of the token of a header Authorization. Fails with ERR_UNAUTHORIZED (no Bearer token), ERR_INTERNAL. */
+int tokens_hash(const char *authorization, unsigned char hash[TOKEN_HASH]);
+/* Identify the owner of the token with this hash; false: there is no such token (any more). */
+bool tokens_find(struct tokens *tokens, const unsigned char hash[TOKEN_HASH], struct identity *out);
 
 /* Generate a token and add its hash to the file (created if missing); the token itself is stored nowhere. Fails with
  * ERR_IO, ERR_BAD_PARAMETER (the client's name), ERR_INTERNAL. */

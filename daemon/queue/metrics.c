@@ -413,6 +413,7 @@ void metrics_print(struct metrics *metrics, const struct metrics_now *now, FILE 
     one(out, PREFIX "spool_free_bytes", "gauge", "Bytes that uploads may still take.", (double)now->spool_free);
     one(out, PREFIX "found_files", "gauge", "Scans and results without a job, set aside in found-TIME/.", now->found);
     one(out, PREFIX "event_streams", "gauge", "Streams of the events of all jobs that are open.", now->streams);
+    one(out, PREFIX "sessions", "gauge", "Logins of browsers that have not ended.", now->sessions);
     one(out, PREFIX "ready", "gauge", "1: /readyz says ready.", now->ready);
     one(out, PREFIX "tls_certificate_expiry_timestamp_seconds", "gauge",
         "When the certificate that is shown ends; 0: plain HTTP.", (double)now->certificate_end);

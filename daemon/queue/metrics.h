@@ -49,6 +49,7 @@ struct metrics_now {
     bool held;                         /* no job starts: the disk is full or failing */
     int64_t running, capacity, oldest; /* oldest: ms since 1970, 0: none waits */
     int64_t spool_used, spool_free, disk_bytes, disk_free;
+    int sessions;              /* logins of browsers */
     int streams;               /* of the events of all jobs, that are open */
     int found;                 /* scans and results in found-TIME folders, which belong to no job */
     int64_t ended[JOB_STATES]; /* jobs that have ended and are kept */

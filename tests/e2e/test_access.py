@@ -78,7 +78,7 @@ RIGHTS = {
     "POST /v1/jobs/{id}/cancel": "submit", "POST /v1/jobs/{id}/resubmit": "submit", "DELETE /v1/jobs/{id}": "submit", "POST /v1/uploads": "submit",
     "PATCH /v1/uploads/{id}": "submit", "DELETE /v1/uploads/{id}": "submit", "DELETE /v1/jobs": "admin", "OPTIONS /v1/uploads": "nobody",
     "GET /livez": "nobody", "GET /readyz": "nobody", "GET /healthz": "nobody", "GET /v2/health/live": "nobody", "GET /v2/health/ready": "nobody",
-    "GET /ui": "nobody", "GET /ui/{file}": "nobody"}
+    "GET /v1/login": "read", "POST /v1/login": "read", "DELETE /v1/login": "read", "GET /ui": "nobody", "GET /ui/{file}": "nobody"}
 
 
 def right(least, who, owned):
@@ -96,7 +96,7 @@ def every_role():
     with Guarded(keep_scans="all") as daemon:
         body = scans.radial().bytes(daemon.state)
         headers = {**TUS, "Upload_Length": "6", "Upload_Offset": "0", "Content_Type": "application/offset+octet-stream"}
-        told = {f"{method.upper()} {path}" for path, method, _, _ in operations()}
+        told = {f"{method.upper()} {path}" for path, method, _, _ in operations() if path != "/v1/events"}  # has no end: test_feed.py
         same(told ^ set(RIGHTS), set(), "requests that are not in one of table and docs/openapi.yaml")
 
         def ask(who, request):
@@ -116,7 +116,7 @@ def every_role():
                 assert seen == expected if expected else seen not in (401, 403, *absent), f"{request} by {who}: {seen}, expected {expected or 'to be let in'}"
             if who in ("nobody", "read", "view"):
                 same(daemon.files().keys(), before, f"files after all requests by {who}")
-        changed = [line for line in daemon.read_log().splitlines() if "role=view" in line and not re.search(r" GET | 403( removed=0)?$", line)]
+        changed = [line for line in daemon.read_log().splitlines() if "role=view" in line and not re.search(r" GET | /v1/login | 403( removed=0)?$", line)]
         same(changed, [], "changes by view")
         theirs = daemon.job_of("other")
         assert theirs in {job["id"] for job in daemon.as_("view", "GET", "/v1/jobs").json()["jobs"]}, "view does not see all"

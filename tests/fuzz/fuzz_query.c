@@ -125,6 +125,16 @@ static void read_accept(const char *text)
     check(quality >= 0 && quality <= 1000 && closeness >= 0 && closeness <= 3 && (closeness > 0 || quality == 0));
 }
 
+/* What is found of a cookie is in the header, and holds nothing that ends it. */
+static void read_cookies(const char *text)
+{
+    char value[16], name[32] = "m=";
+    int count = cookie_find(text, "m", value, sizeof value);
+    check(count >= 0 && strlen(value) < sizeof value && !strpbrk(value, "; \t") && (count > 0 || !*value));
+    strcat(name, value);
+    check(count == 0 || strstr(text, name));
+}
+
 /* A view that was set comes back from its text, which may be part of a file's name; any other text is none. */
 static void read_view(const char *text)
 {
@@ -241,4 +251,4 @@ static void read_host(const char *text)
 }
 
 FUZZ_TEXT(read_query, read_path, read_accept, read_range, read_address, read_etags, read_prefer, read_host, read_target,
-          read_codings, read_view)
+          read_codings, read_view, read_cookies)

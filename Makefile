@@ -137,10 +137,11 @@ include clients/web/web.mk
 help:
 	@sed -n 's/^## //p' Makefile clients/web/web.mk tests/tests.mk
 ## make                 build the programs into build/bin; CUDA=0: without the GPU code
-## make demo [SCAN=f]   install dependencies, build, reconstruct a simulated scan (or the file f), save demo.png
+## make demo [SCAN=f] [KIND=cutcp]   install dependencies, build, run a job on a simulated scan or molecule (or the file f),
+##                      save demo.png
 demo: deps
 	@$(MAKE) --no-print-directory -j$$(nproc) all
-	@tests/demo.sh '$(BUILD)' $(if $(SCAN),'$(SCAN)')
+	@$(if $(KIND),KIND='$(KIND)' )tests/demo.sh '$(BUILD)' $(if $(SCAN),'$(SCAN)')
 ## make deps            install the Debian packages that are missing
 deps:
 	@scripts/deps $(DEPS)

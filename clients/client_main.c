@@ -86,8 +86,8 @@ static const struct command_row command_rows[] = {
     {"purge", "", "Remove all jobs that ended more than --older seconds ago.", 0, 0, OLDER, client_purge},
     {"kinds", "[KIND]", "Show the server's kinds of jobs and their parameters.", 0, 1, JSON, client_kinds},
     {"status", "", "Show whether the server is ready for work.", 0, 0, JSON, client_status},
-    {"simulate", "...", "Simulate a scan of a phantom; see `mrirecon simulate --help`. Needs no server.", 0, 0, 0,
-     NULL},
+    {"simulate", "...", "Simulate a scan of a phantom, or molecules; see `mrirecon simulate --help`. Needs no server.",
+     0, 0, 0, NULL},
     {"pack", "OUT.npz kspace=FILE trajectory=FILE [weights=FILE] [noise=FILE] [sensitivities=FILE]",
      "Make one scan of arrays in separate files (.npy, or BART's .cfl), to be sent with size=X,Y. Needs no "
      "server.",

@@ -451,7 +451,8 @@ int simulate_main(int argc, char **argv)
     }
     bool wrong = rc != 0;
     if (rc == 0)
-        rc = simulate(&options);
+        rc = options.particles ? molecule_write(options.molecule, options.points, options.seed, options.out)
+                               : simulate(&options);
     if (rc == 0)
         return 0;
     fprintf(stderr, "mrirecon simulate: %s\n", err_last()->text);

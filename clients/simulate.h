@@ -1,4 +1,5 @@
-/* simulate.h: `mrirecon simulate`: multi-coil scans of phantoms on analytic trajectories, as ISMRMRD files. */
+/* simulate.h: `mrirecon simulate`: multi-coil scans of phantoms on analytic trajectories, as ISMRMRD files; molecules.
+ */
 #ifndef MRIRECON_SIMULATE_H
 #define MRIRECON_SIMULATE_H
 

@@ -34,11 +34,14 @@
     X(POSITION, "position", "X,Y,Z", "0,0,0", "centre of the volume, mm, towards left, posterior, superior")        \
     X(ORIENTATION, "orientation", "HOW", "axial",                                                                   \
       "axial, coronal, sagittal, oblique, or six numbers: read and phase direction")                                \
-    X(SEED, "seed", "N", "1", "seed of the noise: the same seed gives the same scan")                               \
+    X(PARTICLES, "particles", "NAME", "none",                                                                       \
+      "particles in place of a scan, as PQR: water (a box of it), chain (protein-like); --points, --seed")          \
+    X(POINTS, "points", "N", "6000", "number of particles, rounded to whole molecules")                             \
+    X(SEED, "seed", "N", "1", "seed of the noise or the particles: the same seed gives the same file")              \
     X(TRUTH, "truth", "FILE", "", "write the true magnitude image, float32 npy [slice or z][y][x]")                 \
     X(TRUTH_FRAMES, "truth-frames", "N", "1",                                                                       \
       "with --motion: true images at the middle of N equal parts of the scan, [N][slice or z][y][x]")               \
-    X(OUT, "out", "FILE", "", "ISMRMRD file to write; required")
+    X(OUT, "out", "FILE", "", "file to write, ISMRMRD or PQR; required")
 
 #define ROW_ENUM(id, name, value, fallback, help) OPTION_##id,
 enum option { OPTION_TABLE(ROW_ENUM) OPTIONS };
@@ -59,8 +62,9 @@ const char *simulate_option_name(int i)
 
 void simulate_options_help(void)
 {
-    puts("mrirecon simulate --out FILE [OPTION ...]\n"
-         "  Simulate a scan of a phantom, with exact k-space and exact coils, as ISMRMRD HDF5.\n");
+    puts(
+        "mrirecon simulate --out FILE [OPTION ...]\n"
+        "  Simulate a scan of a phantom, with exact k-space and exact coils, as ISMRMRD HDF5; or molecules, as PQR.\n");
     for (int i = 0; i < OPTIONS; i++) {
         printf("  --%-18s %-13s %s", rows[i].name, rows[i].value, rows[i].help);
         const char *fallback = rows[i].fallback;
@@ -240,6 +244,7 @@ static int read_names(struct simulate_options *out, const char *const values[OPT
 {
     static const char *const kinds[] = {"radial", "golden", "spiral", "stack-of-stars", "kooshball", "cones", NULL};
     static const char *const objects[] = {"shepp-logan", "asymmetric", "random", NULL};
+    static const char *const particles[] = {"none", "water", "chain", NULL};
     static const char *const weights[] = {"none", "analytic", "pipe", NULL};
     static const char *const units[] = {"pixel", "grid", "radians", "per-metre", NULL};
     static const enum dcf_method methods[] = {DCF_NONE, DCF_ANALYTIC, DCF_PIPE};
@@ -247,8 +252,11 @@ static int read_names(struct simulate_options *out, const char *const values[OPT
     int object = kind < 0 ? -1 : choice(OPTION_PHANTOM, values[OPTION_PHANTOM], objects);
     int weight = object < 0 ? -1 : choice(OPTION_WEIGHTS, values[OPTION_WEIGHTS], weights);
     int unit = weight < 0 ? -1 : choice(OPTION_UNITS, values[OPTION_UNITS], units);
-    if (unit < 0)
+    int molecule = unit < 0 ? -1 : choice(OPTION_PARTICLES, values[OPTION_PARTICLES], particles);
+    if (molecule < 0)
         return ERR_BAD_PARAMETER;
+    out->particles = molecule > 0;
+    out->molecule = molecule > 1 ? MOLECULE_CHAIN : MOLECULE_WATER;
     out->traj.kind = (enum traj_kind)kind;
     out->dim = kind <= TRAJ_SPIRAL ? 2 : 3;
     out->object = (enum simulate_object)object;
@@ -269,6 +277,7 @@ static int read_numbers(struct simulate_options *out, const char *const values[O
         real(OPTION_MOTION, values[OPTION_MOTION], 0, 10000, &out->motion) != 0 ||
         real(OPTION_NOISE, values[OPTION_NOISE], 0, 1e6, &out->noise) != 0 ||
         real(OPTION_CORRELATION, values[OPTION_CORRELATION], 0, 0.7, &out->correlation) != 0 ||
+        whole(OPTION_POINTS, values[OPTION_POINTS], 1, 100000000, &out->points) != 0 ||
         real(OPTION_SEED, values[OPTION_SEED], 0, 9007199254740992.0, &seed) != 0)
         return ERR_BAD_PARAMETER;
     if (numbers(OPTION_POSITION, values[OPTION_POSITION], ',', 3, -1e5, 1e5, out->position) != 3)
@@ -295,6 +304,8 @@ int simulate_options_read(struct simulate_options *out, int argc, char **argv, b
     options.truth = *values[OPTION_TRUTH] != '\0' ? values[OPTION_TRUTH] : NULL;
     if (*options.out == '\0')
         return err_set(ERR_BAD_PARAMETER, "--out is missing: say which file to write.");
+    if (options.particles && options.truth)
+        return err_set(ERR_BAD_PARAMETER, "--truth is of scans; --particles has none.");
     if (options.slices > 1 && options.dim == 3)
         return err_set(ERR_BAD_PARAMETER,
                        "A %s trajectory is 3-D and has no slices; --matrix says how many partitions.",

@@ -1,11 +1,12 @@
 #!/bin/bash
-# The whole way once: a scan goes in by curl, an image comes out.
-#   tests/demo.sh BUILD [SCAN]     BUILD: folder of the build; SCAN: an ISMRMRD file; without it one is simulated.
-# Leaves demo.png (and demo.h5, the simulated scan) in the current folder.
+# The whole way once: a scan goes in by curl, an image comes out; or what another kind of job takes and gives (KIND=cutcp).
+#   tests/demo.sh BUILD [FILE]     BUILD: folder of the build; FILE: an input of the kind; without it one is simulated.
+# Leaves demo.png (and the simulated file) in the current folder.
 set -euo pipefail
 
-bin=${1:?usage: tests/demo.sh BUILD [SCAN]}/bin
+bin=${1:?usage: tests/demo.sh BUILD [FILE]}/bin
 scan=${2:-}
+kind=${KIND:-recon}
 state=$(mktemp -d "${TMPDIR:-/tmp}/mrirecond-demo-XXXXXX")
 daemon=
 
@@ -32,9 +33,14 @@ done
 if [ -n "$scan" ]; then
     [ -f "$scan" ] || fail "$scan is no file."
 else
-    scan=demo.h5
-    echo "Simulating a spiral scan: 256 x 256, 8 coils -> $scan"
-    "$bin/mrirecon" simulate --trajectory spiral --matrix 256 --coils 8 --noise 0.01 --out "$scan" || fail "the scan could not be simulated."
+    # Of each kind: what is simulated, its file, and the options that make it.
+    case $kind in
+    recon) what="a spiral scan: 256 x 256, 8 coils" scan=demo.h5 options=(--trajectory spiral --matrix 256 --coils 8 --noise 0.01) ;;
+    cutcp) what="a protein-like chain of 4000 atoms" scan=demo.pqr options=(--particles chain --points 4000) ;;
+    *) fail "there is no demo of kind $kind: it is recon or cutcp." ;;
+    esac
+    echo "Simulating $what -> $scan"
+    "$bin/mrirecon" simulate "${options[@]}" --out "$scan" || fail "it could not be simulated."
 fi
 
 "$bin/mrirecond" --listen 127.0.0.1:0 --port-file "$state/port" --state-dir "$state/state" >"$state/log" 2>&1 &
@@ -51,14 +57,14 @@ done
 [ -n "$ready" ] || fail "the daemon was not ready after 60 s."
 echo "mrirecond runs at $server"
 
-upload="curl -sS --fail-with-body --data-binary $(printf %q "@$scan") -H 'Prefer: wait=300, handling=strict' -H 'Accept: image/png' '$server/v1/jobs?kind=recon' -o answer && mv answer demo.png"
+upload="curl -sS --fail-with-body --data-binary $(printf %q "@$scan") -H 'Prefer: wait=300, handling=strict' -H 'Accept: image/png' '$server/v1/jobs?kind=$kind' -o answer && mv answer demo.png"
 echo "\$ $upload"
 told=$(curl -sS --data-binary "@$scan" -H 'Prefer: wait=300, handling=strict' -H 'Accept: image/png' -o "$state/answer" \
-    -w '%{http_code} %{time_total} %{size_upload} %{size_download} %header{x-job-id}' "$server/v1/jobs?kind=recon") ||
+    -w '%{http_code} %{time_total} %{size_upload} %{size_download} %header{x-job-id}' "$server/v1/jobs?kind=$kind") ||
     fail "curl could not talk to the daemon."
 read -r code seconds up down id <<<"$told"
 if [ "$code" != 200 ]; then
-    fail "the scan could not be reconstructed: $(cat "$state/answer")"
+    fail "the job failed: $(cat "$state/answer")"
 fi
 mv "$state/answer" demo.png
 awk -v s="$seconds" -v u="$up" -v d="$down" \
@@ -76,4 +82,4 @@ for name, seconds in stages:
 print(f"  {'all':24} {total * 1e3:9.1f} ms   on {report.get('device', 'an unnamed device')}")
 PYTHON
 echo
-echo "The image is demo.png"
+echo "The picture is demo.png"

@@ -183,6 +183,31 @@ def programs(daemon):
             same(file.read()[1024:], values.tobytes(), "values of the worker's MRC")
 
 
+@test("simulated molecules: a neutral box of water and a chain; the same seed gives the same file, and no file is left of one that fails")
+def simulated(daemon):
+    with tempfile.TemporaryDirectory() as folder:
+        for name, atoms, seed in (("water", 999, 1), ("chain", 400, 1), ("chain", 400, 2)):
+            made = []
+            for path in (f"{folder}/{name}{seed}.pqr", f"{folder}/again.pqr"):
+                client(None, "simulate", "--particles", name, "--points", str(atoms), "--seed", str(seed), "--out", path)
+                with open(path, "rb") as file:
+                    made.append(file.read())
+            same(made[0] == made[1], True, f"the same seed of {name}")
+            rows = np.array([line.split()[-5:] for line in made[0].decode().splitlines() if line.startswith("ATOM")], float)
+            same((len(rows), round(rows[:, 3].sum(), 9)), (atoms, 0), f"atoms and charge of {name}")
+            centre = np.array([line.split()[2] in ("O", "CA") for line in made[0].decode().splitlines() if line.startswith("ATOM")])
+            centre = rows[centre if name == "water" else centre & (rows[:, 4] == 1.7), :3]
+            apart = np.linalg.norm(centre[:, None] - centre[None], axis=2) + 9 * np.eye(len(centre))
+            assert apart.min() > (1.5 if name == "water" else 3.7), f"centres of molecules or residues of {name}: {apart.min()}"
+        with open(f"{folder}/water1.pqr", "rb") as file:
+            job = run(daemon, file.read(), "kind=cutcp&spacing=1&periodic=yes")
+        same([d["what"] for d in job["report"]["decisions"]], ["lattice", "spacing"], "decisions of a periodic box")
+        for words in (["--particles", "chain", "--points", "50001"], ["--particles", "mud"], ["--particles", "water", "--truth", "t.npy"]):
+            done = client(None, "simulate", *words, "--out", f"{folder}/none.pqr", check=False)
+            same((done.returncode, done.stdout), (2, ""), f"{words}: {done.stderr}")
+        assert not os.path.exists(f"{folder}/none.pqr"), "a file is left"
+
+
 @test("a real protein, with a chain column, in kT/e")
 def real(daemon):
     path = os.path.join(DATA, "particles", "achbp.pqr")

@@ -11,8 +11,9 @@ from harness import BIN, ROOT, main, same, test
 DEMO = os.path.join(ROOT, "tests", "demo.sh")
 
 
-def demo(folder, *words):
-    return subprocess.run([DEMO, os.path.dirname(BIN), *words], cwd=folder, capture_output=True, text=True, timeout=150)
+def demo(folder, *words, kind=""):
+    return subprocess.run([DEMO, os.path.dirname(BIN), *words], cwd=folder, capture_output=True, text=True, timeout=150,
+                          env={**os.environ, "KIND": kind})
 
 
 @test("without a scan: simulates one, saves demo.png and tells where the time went")
@@ -25,6 +26,17 @@ def simulated():
             head = file.read(26)
         same((head[:8], int.from_bytes(head[16:20], "big"), int.from_bytes(head[20:24], "big")), (b"\x89PNG\r\n\x1a\n", 256, 256), "PNG and its size")
         assert re.search(r"grid\w*\s+[\d.]+ ms", done.stdout), done.stdout
+
+
+@test("of another kind of job: simulates a molecule; of one that has no demo, says so")
+def other_kind():
+    with tempfile.TemporaryDirectory() as folder:
+        done = demo(folder, kind="cutcp")
+        same((done.returncode, done.stderr), (0, ""), "exit status and stderr")
+        same(sorted(os.listdir(folder)), ["demo.png", "demo.pqr"], "files")
+        assert re.search(r"potential\s+[\d.]+ ms", done.stdout), done.stdout
+        done = demo(folder, kind="nothing")
+        same((done.returncode, "there is no demo of kind nothing" in done.stderr), (1, True), "answer")
 
 
 @test("with a scan of one's own")

@@ -257,8 +257,8 @@ class Served:
                 found += map(int, file.read().split())
         return sorted(found)
 
-    def ready(self, count):
-        """The worker's decoders, once so many stand ready, and none that was used is still to be collected."""
+    def ready(self, least):
+        """The worker's decoders, once so many or more stand ready, and none that was used is still to be collected."""
         def state(process):
             with contextlib.suppress(OSError), open(f"/proc/{process}/stat") as file:
                 return file.read().rsplit(")", 1)[1].split()[0]
@@ -266,8 +266,8 @@ class Served:
 
         def rest():
             found = self.decoders()
-            return [state(process) for process in found] == ["S"] * count and found
-        return wait_until(rest, f"{count} decoders to stand ready")
+            return len(found) >= least and {state(process) for process in found} == {"S"} and found
+        return wait_until(rest, f"{least} decoders to stand ready")
 
     def answer(self, identity):
         """The end of a job, and the progress messages before it."""
@@ -440,7 +440,7 @@ def served_ahead():
                 served.job("first", first, f"{folder}/first-{identity}", **slowly)
                 while served.receive()["type"] != "progress":
                     pass
-            before = served.ready(1 if first else 2)  # beside a job one is kept ready
+            before = served.ready(1 if first else 2)  # beside a job one is kept ready, or two that were begun before it
             served.prepare(identity, path)
             used_up(before)
             if first:

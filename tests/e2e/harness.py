@@ -260,7 +260,9 @@ class Daemon:
 
     @contextlib.contextmanager
     def paused(self):
-        """While its workers stand still: jobs are accepted and handed out, and none computes or ends."""
+        """While its workers stand still: jobs are accepted and handed out, and none computes or ends. A worker that is not
+        yet ready would be handed none."""
+        wait_until(lambda: all(worker["state"] in ("idle", "busy") for worker in self.get("/readyz?verbose").json()["worker_list"]), "workers that are ready")
         workers = [self.worker(), *self.children("mrirecon-worker")]
         for worker in workers:
             os.kill(worker, signal.SIGSTOP)

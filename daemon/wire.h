@@ -17,10 +17,12 @@
  *              ""): there is no such device, or it cannot be used
  *     status   {memory_available, memory_total}                         the answer to ping
  *   daemon -> worker
- *     job      {id, kind, parameters: {name: text}, files: ["image.h5", ...], room: {most, most_of, free}}
+ *     job      {id, kind, parameters: {name: text}, files: ["image.h5", ...], room: {most, most_of, free},
+ *               checkpoint: bool}
  *              + fds [input file, an empty file for each of `files`, in their order: the native one of each result that
  *              the parameters ask for, the default result's first, and those of other formats that the sender waits
- *              for. One of these stays empty where the result cannot be brought into its format; a native one never]
+ *              for. One of these stays empty where the result cannot be brought into its format; a native one never;
+ *              and, with `checkpoint`, the file of the job's checkpoint, as an earlier attempt left it]
  *              room: bytes that the results may take together, as struct job_room (recon/kind_run.h) has them
  *     prepare  {id, kind, parameters} + fd [input file]
  *              a hint, answered by nothing: this job may be next. Its input is read beside the job that runs, or before
@@ -40,7 +42,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-enum { WIRE_VERSION = 6, WIRE_FD = 3, WIRE_MAX = 128 * 1024, WIRE_FDS = 1 + KIND_MAX_FILES };
+enum { WIRE_VERSION = 7, WIRE_FD = 3, WIRE_MAX = 128 * 1024, WIRE_FDS = 2 + KIND_MAX_FILES };
 enum { WIRE_REPORT_MAX = 64 * 1024, WIRE_REPORT_DEEP = 8 };
 
 /* Send `message` (stays the caller's). Fails with ERR_WORKER_DIED (the other side is gone), ERR_IO. */

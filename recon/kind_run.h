@@ -4,6 +4,7 @@
 #ifndef MRIRECON_KIND_RUN_H
 #define MRIRECON_KIND_RUN_H
 
+#include "recon/checkpoint.h"
 #include "recon/codec/decoder.h"
 #include "recon/recon.h"
 
@@ -44,6 +45,9 @@ struct job_request {
     double begun;            /* when the job began, CLOCK_MONOTONIC in seconds; 0: when it is run */
     void *cache;             /* of kind_run.cache_create(); may be NULL: nothing is kept */
     struct job_room room;
+    /* Of a kind that keeps one, and a job that may be repeated; NULL: none is kept. There from run() on; it is removed
+     * when the job has ended. */
+    const struct checkpoint *checkpoint;
 };
 
 /* One result of a job, by its name in the kind's table. */

@@ -93,6 +93,8 @@ struct kind {
      * whatever input comes. Needs no input and no device: the client asks before it sends anything, the daemon before
      * it takes the input, the worker before it reads it. Fails with ERR_BAD_PARAMETER. */
     int (*check)(const struct param_values *values);
+    /* Its jobs keep a checkpoint (recon/checkpoint.h), from which a repeated attempt goes on. */
+    bool checkpoints;
 };
 
 /* All kinds; ends with NULL. */

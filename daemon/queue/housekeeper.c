@@ -41,6 +41,7 @@ static int expire(struct housekeeper *housekeeper)
             log_line_about(core->log, LOG_LEVEL_INFO, &about, "failed: its deadline passed before it began");
             if (core->options->keep_scans == KEEP_NONE)
                 spool_remove(core->spool, jobs[i].id);
+            spool_checkpoint_remove(core->spool, jobs[i].id);
             metrics_failed(core->metrics, jobs[i].kind, ERR_DEADLINE, 0);
             waiters_wake(core->waiters, jobs[i].id);
             job_clear(&jobs[i]);

@@ -15,6 +15,7 @@ int job_cancel(const struct core *core, struct scheduler *scheduler, const char 
         metrics_canceled(core->metrics);
         if (core->options->keep_scans == KEEP_NONE)
             spool_remove(core->spool, id);
+        spool_checkpoint_remove(core->spool, id);
         waiters_wake(core->waiters, id);
     }
     scheduler_wake(scheduler);

@@ -104,9 +104,9 @@ static json_t *files_of(const struct job *job)
     return files;
 }
 
-/* Open the scan of the slot's job, and create its results: files[0], and one for each name. *count of them are open,
- * also after a failure. */
-static int files_open(const struct scheduler *scheduler, const struct job *job, const json_t *names,
+/* Open the scan of the slot's job, and create its results: files[0], and one for each name; and its checkpoint, if it
+ * keeps one. *count of them are open, also after a failure. */
+static int files_open(const struct scheduler *scheduler, const struct job *job, const json_t *names, bool checkpoint,
                       int files[WIRE_FDS], int *count)
 {
     *count = 0;
@@ -119,6 +119,9 @@ static int files_open(const struct scheduler *scheduler, const struct job *job, 
     rc = spool_results_begin(scheduler->core.spool, job->id, names, &files[1]);
     if (!rc)
         *count += (int)json_array_size(names);
+    if (!rc && checkpoint)
+        rc = spool_checkpoint_open(scheduler->core.spool, job->id, &files[*count]);
+    *count += !rc && checkpoint;
     return rc;
 }
 
@@ -142,12 +145,14 @@ static void job_begin(struct scheduler *scheduler, struct worker_slot *slot)
 /* Give a claimed job to an idle worker. */
 static void job_hand_over(struct scheduler *scheduler, struct worker_slot *slot)
 {
-    int files[WIRE_FDS], count; /* the input, and the results */
+    int files[WIRE_FDS], count; /* the input, the results, and the checkpoint */
     const struct job *job = &slot->running.job;
+    const struct kind *kind = kind_find(job->kind);
+    const bool checkpoint = kind && kind->checkpoints;
     json_t *names = files_of(job);
     prefetch_claimed(scheduler, slot);
     job_begin(scheduler, slot);
-    int rc = files_open(scheduler, job, names, files, &count);
+    int rc = files_open(scheduler, job, names, checkpoint, files, &count);
     if (rc) {
         slot->running.outcome = disk_is_cause(rc) ? OUTCOME_SHORT : OUTCOME_FAILED;
         slot->running.failure = *err_last();
@@ -155,9 +160,9 @@ static void job_hand_over(struct scheduler *scheduler, struct worker_slot *slot)
         if (slot->running.scan_lost)
             slot->running.failure.code = ERR_IO; /* the server's fault, as in the check at a start */
     } else if (worker_send(&slot->worker,
-                           json_pack("{s:s, s:s, s:s, s:O, s:O, s:o}", "type", "job", "id", job->id, "kind", job->kind,
-                                     "parameters", job->parameters, "files", names, "room",
-                                     results_room(scheduler, &slot->running.most)),
+                           json_pack("{s:s, s:s, s:s, s:O, s:O, s:o, s:b}", "type", "job", "id", job->id, "kind",
+                                     job->kind, "parameters", job->parameters, "files", names, "room",
+                                     results_room(scheduler, &slot->running.most), "checkpoint", checkpoint),
                            files, count)) {
         /* The worker never received the job, which is not at fault. */
         slot->running.outcome = OUTCOME_REQUEUE;

@@ -22,10 +22,11 @@ static void assignment_forget(struct scheduler *scheduler, struct worker_slot *s
     slot_publish(scheduler, slot);
 }
 
-/* Remove the scan, or keep it (option keep-scans). `code`: of the failure; 0: success. */
+/* Remove the checkpoint; and the scan, or keep it (option keep-scans). `code`: of the failure; 0: success. */
 static void drop_scan(struct scheduler *scheduler, const char *id, int code)
 {
     int64_t keep = scheduler->core.options->keep_scans;
+    spool_checkpoint_remove(scheduler->core.spool, id);
     if (!store_scan_outlives(code) && (keep == KEEP_NONE || (keep == KEEP_FAILED && !code)))
         spool_remove(scheduler->core.spool, id);
 }

@@ -481,9 +481,32 @@ int spool_link(struct spool *spool, const char *id, char fresh[JOB_ID], int64_t 
     return 0;
 }
 
+static void checkpoint_name(const char *id, char name[SPOOL_CHECKPOINT])
+{
+    snprintf(name, SPOOL_CHECKPOINT, "%.*s.checkpoint", JOB_ID - 1, id);
+}
+
+int spool_checkpoint_open(struct spool *spool, const char *id, int *fd)
+{
+    char name[SPOOL_CHECKPOINT];
+    checkpoint_name(id, name);
+    *fd = openat(spool->scans, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    return *fd < 0 ? spool_failed(spool, "opening the job's checkpoint") : 0;
+}
+
+void spool_checkpoint_remove(struct spool *spool, const char *id)
+{
+    char name[SPOOL_CHECKPOINT];
+    struct stat there;
+    checkpoint_name(id, name);
+    if (fstatat(spool->scans, name, &there, AT_SYMLINK_NOFOLLOW) == 0)
+        disk_remove(&spool->freer, spool->scans, name);
+}
+
 void spool_remove(struct spool *spool, const char *id)
 {
     struct stat there;
+    spool_checkpoint_remove(spool, id);
     if (fstatat(spool->scans, id, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
         disk_remove(&spool->freer, spool->scans, id) == 0)
         atomic_fetch_sub(&spool->used, there.st_size);

@@ -3,6 +3,7 @@
  *   STATE/spool/ID.part       an arriving upload; a start removes it
  *   STATE/spool/ID            a complete upload; its row is committed afterwards
  *   STATE/uploads/            resumable uploads, until they are complete: uploads.h
+ *   STATE/spool/ID.checkpoint   of a job that was begun; removed when it has ended
  *   STATE/results/ID.tmp/     results that a worker is writing
  *   STATE/results/.ID.NAME    a result file that is being converted to another format
  *   STATE/results/ID/         a finished job's results; immutable, but files in further formats may be added
@@ -26,7 +27,8 @@
 #include <stdatomic.h>
 
 enum {
-    SPOOL_NAME = 128,     /* longest name of a result file, including NUL */
+    SPOOL_NAME = 128, /* longest name of a result file, including NUL */
+    SPOOL_CHECKPOINT = JOB_ID + 16,
     SPOOL_FOUND_DAYS = 30 /* retention of found-TIME folders */
 };
 
@@ -114,6 +116,11 @@ int spool_link(struct spool *spool, const char *id, char fresh[JOB_ID], int64_t 
 void spool_remove(struct spool *spool, const char *id);
 /* Open the scan of a job for reading. Fails with ERR_SCAN_GONE (no such file), and as disk_failed(). */
 int spool_open(struct spool *spool, const char *id, int *fd);
+
+/* Open the checkpoint of a job for reading and writing; an empty one, where there was none. Fails as disk_failed(). It
+ * goes with spool_remove(), or with spool_checkpoint_remove(). */
+int spool_checkpoint_open(struct spool *spool, const char *id, int *fd);
+void spool_checkpoint_remove(struct spool *spool, const char *id);
 
 /* Create ID.tmp/ with an empty file for each of `names`, for a worker to write: files[i], the caller's to close. Fails
  * with ERR_INTERNAL (not a name, too many, or one twice), ERR_IO, ERR_SPOOL_FULL; then no descriptor is open. */

@@ -93,6 +93,19 @@ static void result_drop(const struct cleaning *cleaning, const char *name, const
     out->results_found += spool_found_keep(spool, out->time, spool->results, name, kept);
 }
 
+/* Of a job that will be repeated. */
+static bool is_checkpoint(struct rows *rows, const char *name)
+{
+    char id[JOB_ID];
+    const char *ending = strchr(name, '.');
+    if (!ending || strcmp(ending, ".checkpoint") != 0 || ending - name != JOB_ID - 1)
+        return false;
+    memcpy(id, name, JOB_ID - 1);
+    id[JOB_ID - 1] = '\0';
+    const struct job_row *row = row_find(rows, id);
+    return row && row->job.state == JOB_QUEUED;
+}
+
 static int clean_scans(const struct cleaning *cleaning)
 {
     struct spool *spool = cleaning->spool;
@@ -104,6 +117,8 @@ static int clean_scans(const struct cleaning *cleaning)
         if (entry->d_name[0] == '.' || fstatat(spool->scans, entry->d_name, &there, AT_SYMLINK_NOFOLLOW) < 0)
             continue;
         struct job_row *row = row_find(cleaning->rows, entry->d_name);
+        if (is_checkpoint(cleaning->rows, entry->d_name))
+            continue;
         if (row && row->job.scan_stays) {
             row->scan = true;
             spool->used += there.st_size;

@@ -26,7 +26,7 @@
 
 enum { STOP_SECONDS = 1 }; /* how long a running job may take to notice that the daemon is gone */
 
-/* A job as it arrives. Its files are the input, and the results to be written. */
+/* A job as it arrives. Its files are the input, the results to be written, and its checkpoint, if it keeps one. */
 struct order {
     json_t *message; /* NULL: none */
     char id[128];
@@ -238,11 +238,13 @@ static int job_compute(struct worker *w, const struct order *order, const struct
                        struct running *job)
 {
     struct param_values values;
+    const bool checkpoint = json_is_true(json_object_get(order->message, "checkpoint"));
+    const struct checkpoint kept = {.fd = order->fds[order->fd_count - 1]};
     double begun = clock_seconds();
     int input = order->fds[0], rc = parameters_read(order->message, &job->kind, &values);
     if (rc == 0)
         rc = result_files_read(&job->files, job->kind, json_object_get(order->message, "files"), order->fds + 1,
-                               order->fd_count - 1);
+                               order->fd_count - 1 - checkpoint);
     if (rc == 0) {
         reporter_begin(w->reporter, job->kind, order->id);
         rc = fetcher_take(w->fetcher, order->id, job->kind, &values, input, listener, &job->input);
@@ -253,6 +255,7 @@ static int job_compute(struct worker *w, const struct order *order, const struct
         request.begun = begun;
         request.cache = cache_of(w, run);
         request.room = room_read(order, &job->files);
+        request.checkpoint = checkpoint ? &kept : NULL;
         rc = run->run(&job->outcome, w->dev, &request, listener, job->input);
     }
     if (rc == 0)

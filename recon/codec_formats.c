@@ -4,6 +4,7 @@
 #include "recon/codec/codec.h"
 #include "recon/image/image.h"
 #include "recon/mesh/mesh.h"
+#include "recon/nbody/nbody.h"
 #include "recon/particle/particles_build.h"
 #include "recon/scan/scan_build.h"
 #include "recon/volume/volume.h"
@@ -36,6 +37,8 @@ const struct codec_reader codec_readers[] = {
     {PARTICLES_MAGIC, "csv", particles_csv_decode},
     {PARTICLES_MAGIC, "npy", particles_npy_decode},
     {PARTICLES_MAGIC, "npz", particles_npz_decode},
+    {PARTICLES_MAGIC, "gadget", particles_gadget_decode},
+    {PARTICLES_MAGIC, "hdf5", particles_gadget_h5_decode},
     {.format = NULL},
 };
 
@@ -60,10 +63,9 @@ static int image_view(int in, const struct result_view *view, int out)
 }
 
 const struct codec_converter codec_converters[] = {
-    {&image_form, image_convert, image_view},
-    {&volume_form, volume_convert, volume_view},
-    {&mesh_form, mesh_convert, NULL},
-    {.form = NULL},
+    {&image_form, image_convert, image_view}, {&volume_form, volume_convert, volume_view},
+    {&mesh_form, mesh_convert, NULL},         {&bodies_form, bodies_convert, NULL},
+    {&series_form, series_convert, NULL},     {.form = NULL},
 };
 
 int codec_init(void)

@@ -97,10 +97,10 @@ fuzz:
 fuzzers: $(FUZZERS)
 $(BUILD)/lib/fuzzed.a: $(call objects,gridding/base/err.c recon/kinds.c recon/kinds_table.c recon/view.c \
 	recon/mri/recon_kind.c \
-	$(addprefix recon/,blob/blob_kind.c cutcp/cutcp_kind.c) \
+	$(addprefix recon/,blob/blob_kind.c cutcp/cutcp_kind.c nbody/nbody_kind.c) \
 	$(addprefix recon/image/,image.c image_formats.c picture.c) $(wildcard recon/mesh/*.c) \
 	$(addprefix recon/volume/volume,.c _formats.c _npy.c) \
-	$(addprefix recon/particle/particles,.c _builder.c _element.c _npy.c _pqr.c _sniff.c _table.c _text.c) \
+	$(addprefix recon/particle/particles,.c _builder.c _element.c _gadget.c _npy.c _pqr.c _sniff.c _table.c _text.c) \
 	$(addprefix recon/scan/,scan.c scan_array.c scan_arrays.c scan_builder.c scan_npz.c \
 	scan_sniff.c scan_stream.c scan_xml.c zip.c) daemon/base/options.c \
 	$(addprefix daemon/http/,digest.c http_fields.c http_parse.c idempotency.c tokens.c)) tests/tests.mk

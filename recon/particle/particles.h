@@ -11,7 +11,8 @@
  * is rounded before a kind has chosen its own origin and unit. Native byte order: both sides run on the same machine.
  *
  * Formats: PQR (Dolinsky et al., doi:10.1093/nar/gkh381; fields between blanks), PDB 3.3 (wwPDB; fixed columns), XYZ
- * with charges and without its two lines of head, CSV, npy, npz. docs/kinds.md describes them for users.
+ * with charges and without its two lines of head, CSV, npy, npz, GADGET snapshots of formats 1, 2 and HDF5.
+ * docs/kinds.md describes them for users.
  */
 #ifndef MRIRECON_PARTICLES_H
 #define MRIRECON_PARTICLES_H
@@ -47,6 +48,14 @@ struct particles_header {
     uint32_t box_placed;      /* 1: the file tells where the box begins; 0: lengths alone */
     uint32_t box_skewed;      /* 1: the file's box has other than right angles, and is not told here */
     double attribute[PARTICLES_ATTRIBUTES]; /* of the format's own use: what it says once for all points */
+};
+
+/* Attributes of GADGET snapshots, whose bodies are in the order of their types. */
+enum particles_gadget {
+    PARTICLES_GADGET, /* 1: it is one */
+    PARTICLES_GADGET_TIME,
+    PARTICLES_GADGET_REDSHIFT,
+    PARTICLES_GADGET_COUNTS /* of six types */
 };
 
 /* Mapped particles. Read-only; pointers into the mapping, [frames][count]; NULL: no such column. */

@@ -50,6 +50,10 @@ int particles_column_find(const char *name, size_t length, int *axis);
 /* Set one number of a row. */
 void particles_row_set(struct particle *row, enum particle_column column, int axis, double value);
 
+/* What a GADGET snapshot says of all its bodies, in the attributes. A box of side 0 is none. */
+void particles_gadget_header(struct particles_header *header, double time, double redshift, double box,
+                             const uint64_t count[6]);
+
 /* As codec_reader.decode(). */
 int particles_pqr_decode(int memory, uint64_t most_bytes, const void *file, size_t bytes, const void *wanted);
 int particles_pdb_decode(int memory, uint64_t most_bytes, const void *file, size_t bytes, const void *wanted);
@@ -57,5 +61,7 @@ int particles_xyz_decode(int memory, uint64_t most_bytes, const void *file, size
 int particles_csv_decode(int memory, uint64_t most_bytes, const void *file, size_t bytes, const void *wanted);
 int particles_npy_decode(int memory, uint64_t most_bytes, const void *file, size_t bytes, const void *wanted);
 int particles_npz_decode(int memory, uint64_t most_bytes, const void *file, size_t bytes, const void *wanted);
+int particles_gadget_decode(int memory, uint64_t most_bytes, const void *file, size_t bytes, const void *wanted);
+int particles_gadget_h5_decode(int memory, uint64_t most_bytes, const void *file, size_t bytes, const void *wanted);
 
 #endif

@@ -235,3 +235,15 @@ void particles_row_set(struct particle *row, enum particle_column column, int ax
         break;
     }
 }
+
+void particles_gadget_header(struct particles_header *header, double time, double redshift, double box,
+                             const uint64_t count[6])
+{
+    header->attribute[PARTICLES_GADGET] = 1;
+    header->attribute[PARTICLES_GADGET_TIME] = time;
+    header->attribute[PARTICLES_GADGET_REDSHIFT] = redshift;
+    for (int t = 0; t < 6; t++)
+        header->attribute[PARTICLES_GADGET_COUNTS + t] = (double)count[t];
+    for (int d = 0; d < 3; d++)
+        header->box_length[d] = box;
+}

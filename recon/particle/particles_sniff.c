@@ -39,6 +39,22 @@ static bool is_npz(const struct head *head)
     return head->length >= 4 && memcmp(head->bytes, "PK\x03\x04", 4) == 0;
 }
 
+static bool is_hdf5(const struct head *head)
+{
+    return head->length >= 8 && memcmp(head->bytes, "\x89HDF\r\n\x1a\n", 8) == 0;
+}
+
+/* Fortran's length of a header of 256 bytes, or of the name before it, in either byte order. */
+static bool is_gadget(const struct head *head)
+{
+    const unsigned char *at = (const unsigned char *)head->bytes;
+    static const unsigned char lengths[][4] = {{0, 1, 0, 0}, {0, 0, 1, 0}, {8, 0, 0, 0}, {0, 0, 0, 8}};
+    for (int i = 0; i < 4 && head->length >= 8; i++)
+        if (memcmp(at, lengths[i], 4) == 0)
+            return i < 2 || memcmp(at + 4, "HEAD", 4) == 0;
+    return false;
+}
+
 static bool is_text(const struct head *head)
 {
     for (size_t i = 0; i < head->length; i++)
@@ -152,7 +168,8 @@ static const struct {
     const char *format;
     bool (*is)(const struct head *head);
 } formats[] = {
-    {"npy", is_npy}, {"npz", is_npz}, {"pdb", is_pdb}, {"pqr", is_pqr}, {"csv", is_csv}, {"xyz", is_xyz},
+    {"npy", is_npy}, {"npz", is_npz}, {"hdf5", is_hdf5}, {"gadget", is_gadget},
+    {"pdb", is_pdb}, {"pqr", is_pqr}, {"csv", is_csv},   {"xyz", is_xyz},
 };
 
 static int unknown(const char *format, const struct kind_input *inputs)

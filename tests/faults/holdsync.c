@@ -1,0 +1,19 @@
+/* holdsync.so, to be preloaded: a worker stops (SIGSTOP) at its fdatasync() number HOLDSYNC, before that is done: in
+ * the middle of a checkpoint, for as long as a test wants. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int fdatasync(int file)
+{
+    static _Atomic int calls;
+    const char *at = getenv("HOLDSYNC");
+    if (at && strcmp(program_invocation_short_name, "mrirecon-worker") == 0 && ++calls == atoi(at))
+        raise(SIGSTOP);
+    return (int)syscall(SYS_fdatasync, file);
+}

@@ -14,7 +14,7 @@ HARM = ("internal", "io-error", "store-failed", "worker-died", "decoder-died")
 
 
 # How many readers share a target, by the first byte, from "0" on.
-READERS = {"arrays": 3, "decoder": 4, "query": 8, "tokens": 5, "tus": 4}
+READERS = {"arrays": 3, "decoder": 4, "particles": 13, "query": 8, "tokens": 5, "tus": 4}
 
 
 def kept(target, reader=None):
@@ -130,14 +130,20 @@ def token_file(daemon):
     return path
 
 
-@test("streams, and headers in a stream: each job ends, and not by a fault of the service")
+@test("streams, headers in a stream, and particles: each job ends, and not by a fault of the service")
 def scans(daemon):
     made = []
     bodies = list(kept("decoder", 1))
     bodies += [struct.pack("<HI", 3, len(xml)) + xml + struct.pack("<H", 4) for xml in kept("header")]
     bodies += kept("arrays", 0)
-    for body in bodies:
-        response = daemon.submit(body, "kind=recon&size=8,6" if body.startswith(b"PK") else "kind=recon")
+    queries = ["kind=recon&size=8,6" if body.startswith(b"PK") else "kind=recon" for body in bodies]
+    # Of particles, those of the readers that want charges.
+    for reader in range(6):
+        molecules = list(kept("particles", reader))
+        bodies += molecules
+        queries += ["kind=cutcp&spacing=50&charges=bfactor"] * len(molecules)
+    for body, query in zip(bodies, queries):
+        response = daemon.submit(body, query)
         if response.status != 202:
             response.problem(400, "empty-body")
         else:

@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 
 import scans
-from harness import ROOT, Daemon, main, same, test
+from harness import BIN, ROOT, Daemon, main, same, test
 
 with open(os.path.join(ROOT, "clients", "curl.md")) as page:
     BLOCKS = re.findall(r"```sh\n(.*?)```", page.read(), re.S)
@@ -19,11 +19,12 @@ def recipes(daemon):
         scans.radial(seed=51).write(f"{folder}/scan.h5")
         script = "set -e -o pipefail\n" + "".join(f"echo '==== block {i}'\n{block}" for i, block in enumerate(BLOCKS))
         script = script.replace("SERVER=http://127.0.0.1:8080", f"SERVER={daemon.url}")
-        done = subprocess.run(["bash", "-c", script], cwd=folder, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(["bash", "-c", script], cwd=folder, capture_output=True, text=True, timeout=120,
+                              env={**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"})
         assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr}"
         same(done.stderr, "", "stderr")
         for name, magic in (("image.png", b"\x89PNG"), ("image.npy", b"\x93NUMPY"), ("image.nii.gz", b"\x1f\x8b"), ("image.h5", b"\x89HDF"),
-                            ("first-kilobyte", b"\x89HDF"), ("maps.npy", b"\x93NUMPY")):
+                            ("first-kilobyte", b"\x89HDF"), ("maps.npy", b"\x93NUMPY"), ("water.dx", b"# Electrostatic potential, kT/e")):
             with open(f"{folder}/{name}", "rb") as file:
                 assert file.read().startswith(magic), f"{name} is not what it should be"
         same(os.path.getsize(f"{folder}/first-kilobyte"), 1024, "size of the first kilobyte")

@@ -22,14 +22,14 @@ struct scan_writer {
 #define HEAD(member)  offsetof(ISMRMRD_AcquisitionHeader, member)
 #define INDEX(member) offsetof(ISMRMRD_EncodingCounters, member)
 
-struct member {
+struct compound_member {
     const char *name;
     size_t offset;
     char type;      /* H 16, I 32, L 64 bits unsigned; i 32 bits signed; f float32 */
     hsize_t repeat; /* 1: no array */
 };
 
-static const struct member head_members[] = {
+static const struct compound_member head_members[] = {
     {"version", HEAD(version), 'H', 1},
     {"flags", HEAD(flags), 'L', 1},
     {"measurement_uid", HEAD(measurement_uid), 'I', 1},
@@ -56,7 +56,7 @@ static const struct member head_members[] = {
     {"user_float", HEAD(user_float), 'f', ISMRMRD_USER_FLOATS},
 };
 
-static const struct member index_members[] = {
+static const struct compound_member index_members[] = {
     {"kspace_encode_step_1", INDEX(kspace_encode_step_1), 'H', 1},
     {"kspace_encode_step_2", INDEX(kspace_encode_step_2), 'H', 1},
     {"average", INDEX(average), 'H', 1},
@@ -69,9 +69,9 @@ static const struct member index_members[] = {
     {"user", INDEX(user), 'H', ISMRMRD_USER_INTS},
 };
 
-static hid_t compound(size_t size, const struct member *members, size_t count);
+static hid_t compound(size_t size, const struct compound_member *members, size_t count);
 
-static hid_t member_type(const struct member *member)
+static hid_t member_type(const struct compound_member *member)
 {
     hid_t element;
     switch (member->type) {
@@ -102,7 +102,7 @@ static hid_t member_type(const struct member *member)
     return array;
 }
 
-static hid_t compound(size_t size, const struct member *members, size_t count)
+static hid_t compound(size_t size, const struct compound_member *members, size_t count)
 {
     hid_t type = H5Tcreate(H5T_COMPOUND, size);
     for (size_t i = 0; i < count; i++) {

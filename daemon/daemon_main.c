@@ -228,7 +228,7 @@ static int service_start(struct service *service, struct options *options, struc
     if (!rc)
         rc = sessions_create(&service->sessions, service->tokens);
     if (!rc)
-        rc = keys_create(&service->keys);
+        rc = idempotency_keys_create(&service->keys);
     if (!rc)
         rc = converter_create(&service->converter, options->codec, options->convert_timeout, service->core.spool,
                               service->core.store, service->core.waiters, service->core.log);
@@ -269,7 +269,7 @@ static void service_stop(struct service *service, struct http *http)
     converter_free(service->converter);
     housekeeper_free(service->housekeeper);
     scheduler_free(service->scheduler);
-    keys_free(service->keys);
+    idempotency_keys_free(service->keys);
     waiters_free(service->core.waiters);
     metrics_free(service->core.metrics);
     uploads_free(service->uploads);

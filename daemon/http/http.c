@@ -401,7 +401,7 @@ static int certificate_choose(gnutls_session_t session, const gnutls_datum_t *au
 int http_create(struct http **out, struct service *service, int *port)
 {
     const struct options *options = service->core.options;
-    struct listener listener = {.fd = -1};
+    struct listen_socket listener = {.fd = -1};
     int rc = listen_open(&listener, options);
     struct http *http = rc ? NULL : calloc(1, sizeof *http);
     if (rc)

@@ -7,14 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct keys {
+struct idempotency_keys {
     pthread_mutex_t lock;
     struct idempotency *first;
 };
 
-int keys_create(struct keys **out)
+int idempotency_keys_create(struct idempotency_keys **out)
 {
-    struct keys *keys = calloc(1, sizeof *keys);
+    struct idempotency_keys *keys = calloc(1, sizeof *keys);
     if (!keys)
         return err_no_memory("the list of idempotency keys");
     pthread_mutex_init(&keys->lock, NULL);
@@ -22,7 +22,7 @@ int keys_create(struct keys **out)
     return 0;
 }
 
-void keys_free(struct keys *keys)
+void idempotency_keys_free(struct idempotency_keys *keys)
 {
     if (!keys)
         return;
@@ -51,7 +51,8 @@ static int idempotency_key_read(const char *header, char key[JOB_KEY])
     return 0;
 }
 
-int idempotency_begin(struct idempotency *request, struct keys *keys, const char *client, const char *header)
+int idempotency_begin(struct idempotency *request, struct idempotency_keys *keys, const char *client,
+                      const char *header)
 {
     *request = (struct idempotency){.keys = NULL};
     if (!header)
@@ -95,7 +96,7 @@ void idempotency_digest(struct idempotency *request, char digest[JOB_DIGEST])
 
 void idempotency_end(struct idempotency *request)
 {
-    struct keys *keys = request->keys;
+    struct idempotency_keys *keys = request->keys;
     if (request->hash)
         gnutls_hash_deinit(request->hash, NULL);
     request->hash = NULL;

@@ -10,21 +10,22 @@
 #include "daemon/store/store.h"
 
 /* The keys of requests in progress. Any thread. */
-struct keys;
+struct idempotency_keys;
 
-int keys_create(struct keys **out);
-void keys_free(struct keys *keys);
+int idempotency_keys_create(struct idempotency_keys **out);
+void idempotency_keys_free(struct idempotency_keys *keys);
 
 /* The key of one request. Of one thread at a time; all zero: none. */
 struct idempotency {
-    struct keys *keys; /* NULL: no key, or no longer in progress */
+    struct idempotency_keys *keys; /* NULL: no key, or no longer in progress */
     struct idempotency *next;
     char client[JOB_CLIENT], key[JOB_KEY];
     void *hash;
 };
 
 /* Claim the key of `header`, if there is one. Fails with ERR_BAD_REQUEST, ERR_KEY_IN_USE, ERR_NO_MEMORY. */
-int idempotency_begin(struct idempotency *request, struct keys *keys, const char *client, const char *header);
+int idempotency_begin(struct idempotency *request, struct idempotency_keys *keys, const char *client,
+                      const char *header);
 /* Add bytes of the scan. */
 void idempotency_add(struct idempotency *request, const void *data, size_t bytes);
 /* The digest of all added bytes. Once. */

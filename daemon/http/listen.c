@@ -71,7 +71,7 @@ static const char *advice(int error)
                                     : "";
 }
 
-static int adopt(struct listener *out, const struct options *options, int count)
+static int adopt(struct listen_socket *out, const struct options *options, int count)
 {
     union address address;
     socklen_t length = sizeof address;
@@ -99,7 +99,7 @@ static int address_find(const struct options *options, union address *address, s
     return rc ? rc : guard(options, address_is_local(address), what);
 }
 
-static int open_own(struct listener *out, const struct options *options)
+static int open_own(struct listen_socket *out, const struct options *options)
 {
     union address address;
     socklen_t length;
@@ -122,7 +122,7 @@ static int open_own(struct listener *out, const struct options *options)
 }
 
 /* Ask the socket itself: a socket that systemd passed need not match the option. */
-static void listener_name_read(struct listener *out)
+static void listener_name_read(struct listen_socket *out)
 {
     union address address;
     socklen_t length = sizeof address;
@@ -143,7 +143,7 @@ int listen_check(const struct options *options)
     return sd_listen_fds(0) > 0 ? 0 : address_find(options, &address, &length);
 }
 
-int listen_open(struct listener *out, const struct options *options)
+int listen_open(struct listen_socket *out, const struct options *options)
 {
     int handed = sd_listen_fds(1), rc = handed > 0 ? adopt(out, options, handed) : open_own(out, options);
     if (!rc)

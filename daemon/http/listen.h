@@ -8,7 +8,7 @@
 
 enum { LISTEN_NAME = 64 };
 
-struct listener {
+struct listen_socket {
     int fd, port;
     char name[LISTEN_NAME]; /* its address, as "127.0.0.1:8080" or "[::1]:8080" */
     bool local;             /* only this machine reaches it */
@@ -20,6 +20,6 @@ int listen_check(const struct options *options);
 
 /* Listen on options->listen, or on the socket from a service manager. An address that other machines reach needs TLS
  * and tokens. Fails with ERR_BAD_PARAMETER (not an address; no TLS or tokens), ERR_IO (in use). */
-int listen_open(struct listener *out, const struct options *options);
+int listen_open(struct listen_socket *out, const struct options *options);
 
 #endif

@@ -38,7 +38,7 @@ struct service {
     struct feed *feed;
     struct converter *converter;
     struct pool *pool, *lists;
-    struct keys *keys;
+    struct idempotency_keys *keys;
     struct housekeeper *housekeeper;
     bool state_is_known;       /* the state folder was opened, and what a crash left there is seen to */
     char address[LISTEN_NAME]; /* that is served; these two are set by http_create() */

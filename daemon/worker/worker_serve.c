@@ -1,9 +1,10 @@
 /* A worker under a daemon.
  *
  * Four threads. The main one owns the device and runs one job at a time. The reader takes the daemon's messages, so
- * that a running job can be canceled and a ping is answered meanwhile. They share struct worker, under its lock. Both
- * send: a message is one packet and never interleaves with another. The third reads inputs (worker_fetch.h), the next
- * one while a job runs. A fourth reports progress that came too soon after the report before it (worker_progress.h). */
+ * that a running job can be canceled and a ping is answered meanwhile. They share struct worker_process, under its
+ * lock. Both send: a message is one packet and never interleaves with another. The third reads inputs (worker_fetch.h),
+ * the next one while a job runs. A fourth reports progress that came too soon after the report before it
+ * (worker_progress.h). */
 #include "daemon/worker/worker.h"
 
 #include "daemon/base/clock.h"
@@ -33,7 +34,7 @@ struct order {
     int fds[WIRE_FDS], fd_count;
 };
 
-struct worker {
+struct worker_process {
     int socket;
     bool landlock;
     struct dev *dev;
@@ -53,7 +54,7 @@ struct worker {
 
 /* ---- the reader ---- */
 
-static int failed_send(struct worker *w, const char *id, bool fatal, bool put_back)
+static int failed_send(struct worker_process *w, const char *id, bool fatal, bool put_back)
 {
     json_t *message = json_pack("{s:s, s:s, s:o, s:b, s:b}", "type", "failed", "id", id, "error",
                                 wire_error_pack(err_last()), "fatal", fatal, "put_back", put_back);
@@ -62,7 +63,7 @@ static int failed_send(struct worker *w, const char *id, bool fatal, bool put_ba
     return rc;
 }
 
-static void status_send(struct worker *w)
+static void status_send(struct worker_process *w)
 {
     pthread_mutex_lock(&w->lock);
     json_t *message = json_pack("{s:s, s:I, s:I}", "type", "status", "memory_available",
@@ -85,7 +86,7 @@ static void fds_close(const int *fds, int count)
 }
 
 /* Takes `fds`, and a reference of `message`. */
-static void job_receive(struct worker *w, json_t *message, const int *fds, int fd_count)
+static void job_receive(struct worker_process *w, json_t *message, const int *fds, int fd_count)
 {
     const char *id = text_of(message, "id");
     pthread_mutex_lock(&w->lock);
@@ -123,7 +124,7 @@ static int parameters_read(const json_t *job, const struct kind **kind, struct p
 }
 
 /* A hint: the job may be next. What is wrong with it is told when it begins. Takes `fds`. */
-static void prepare_receive(struct worker *w, const json_t *message, const int *fds, int fd_count)
+static void prepare_receive(struct worker_process *w, const json_t *message, const int *fds, int fd_count)
 {
     const struct kind *kind;
     struct param_values values;
@@ -135,7 +136,7 @@ static void prepare_receive(struct worker *w, const json_t *message, const int *
 
 static void *reader(void *context)
 {
-    struct worker *w = context;
+    struct worker_process *w = context;
     for (;;) {
         json_t *message = NULL;
         int fds[WIRE_FDS], fd_count = 0, rc = wire_receive(w->socket, &message, fds, &fd_count);
@@ -177,12 +178,12 @@ static void *reader(void *context)
 
 static int progress(void *context, const struct step_progress *now)
 {
-    struct worker *w = context;
+    struct worker_process *w = context;
     return w->cancel || reporter_tell(w->reporter, now);
 }
 
 /* The step that the job itself does not know of. */
-static void progress_write(struct worker *w, const struct kind *kind)
+static void progress_write(struct worker_process *w, const struct kind *kind)
 {
     const int step = kind_step_writing(kind);
     const struct step_progress now = {.step = step, .fraction = step < 0 ? 1 : 1 - kind->steps[step].share};
@@ -191,7 +192,7 @@ static void progress_write(struct worker *w, const struct kind *kind)
 }
 
 /* From here on the daemon may send the next job: the answer to this one is its sign. */
-static void job_end(struct worker *w)
+static void job_end(struct worker_process *w)
 {
     pthread_mutex_lock(&w->lock);
     w->order.id[0] = '\0';
@@ -212,7 +213,7 @@ static struct job_room room_read(const struct order *order, const struct result_
 
 /* What is kept from job to job of a kind; that of another is freed before, for it may take the device's memory. Without
  * memory for it nothing is kept. */
-static void *cache_of(struct worker *w, const struct kind_run *run)
+static void *cache_of(struct worker_process *w, const struct kind_run *run)
 {
     if (w->cached != run && w->cache)
         w->cached->cache_free(w->cache);
@@ -234,7 +235,7 @@ struct running {
 };
 
 /* Read the input, or take what was read ahead, and compute. */
-static int job_compute(struct worker *w, const struct order *order, const struct job_listener *listener,
+static int job_compute(struct worker_process *w, const struct order *order, const struct job_listener *listener,
                        struct running *job)
 {
     struct param_values values;
@@ -264,7 +265,7 @@ static int job_compute(struct worker *w, const struct order *order, const struct
 }
 
 /* Run the job and answer; its files are closed by then. Non-zero where the device is gone. */
-static int job_run(struct worker *w, const struct order *order)
+static int job_run(struct worker_process *w, const struct order *order)
 {
     const struct job_listener listener = {w, progress};
     struct running job = {.kind = NULL};
@@ -291,7 +292,7 @@ static int job_run(struct worker *w, const struct order *order)
     return fatal;
 }
 
-static int hello_send(struct worker *w)
+static int hello_send(struct worker_process *w)
 {
     json_t *gpus = json_array();
     for (int i = 0; i < DEV_GPUS_MOST; i++)
@@ -306,7 +307,7 @@ static int hello_send(struct worker *w)
 }
 
 /* Between jobs: keep what a ping is answered with, and wait. The order is the caller's; none at the end. */
-static struct order order_wait(struct worker *w)
+static struct order order_wait(struct worker_process *w)
 {
     size_t available = 0, total = 0;
     dev_memory(w->dev, &available, &total);
@@ -325,12 +326,12 @@ static struct order order_wait(struct worker *w)
 
 int worker_serve(int socket, struct dev *dev, const struct worker_options *options, bool landlock)
 {
-    struct worker worker = {.socket = socket,
-                            .landlock = landlock,
-                            .dev = dev,
-                            .options = options,
-                            .lock = PTHREAD_MUTEX_INITIALIZER,
-                            .changed = PTHREAD_COND_INITIALIZER};
+    struct worker_process worker = {.socket = socket,
+                                    .landlock = landlock,
+                                    .dev = dev,
+                                    .options = options,
+                                    .lock = PTHREAD_MUTEX_INITIALIZER,
+                                    .changed = PTHREAD_COND_INITIALIZER};
     pthread_t thread;
     int status = 0;
     if (fetcher_create(&worker.fetcher, options) != 0 || reporter_create(&worker.reporter, socket) != 0)

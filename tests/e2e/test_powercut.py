@@ -84,7 +84,7 @@ class Told:
 
 
 def begin_upload(daemon):
-    """The id of a new upload in pieces."""
+    """The id of a new resumable upload."""
     where = daemon.request("POST", "/v1/uploads?kind=recon", headers={**TUS, "Upload-Length": str(len(BODY))}).expect(201).headers["location"]
     return where.rsplit("/", 1)[1]
 

@@ -48,7 +48,7 @@ def used(daemon):
     return daemon.metrics()["mrirecond_spool_used_bytes"]
 
 
-@test("a scan in three pieces becomes a job of the upload's id")
+@test("a scan in three chunks becomes a job with the id of the upload")
 def pieces(daemon):
     body = scan(daemon)
     where = create(daemon, body, "kind=recon&tolerance=1e-4&priority=batch")

@@ -4,7 +4,7 @@
     tests/faults/kills.py [--kills 1000] [--clients 4] [--seed 1] [--victims daemon,worker,codec]
     tests/faults/kills.py --queue 10000 [--restarts 5]
 
-Clients submit small scans (whole with an Idempotency-Key, or in pieces), cancel some, and fetch images meanwhile. At the end
+Clients submit small scans (whole with an Idempotency-Key, or as a resumable upload), cancel some, and fetch images meanwhile. At the end
 every job that was accepted must have ended once, with the image that its scan has; only one under which a worker, or a decoder
 that read its scan, was killed twice may have failed. The state folder must hold the files of those jobs and nothing else. --queue measures the restart beside so many waiting jobs
 instead. Prints one JSON object; exits 1 where something was lost, doubled, torn or left behind. MRIRECON_BIN: the programs.
@@ -69,7 +69,7 @@ class Load:
                 elif choice < 0.55:
                     self.submit(chance, f"{number}-{count}")
                 elif choice < 0.75:
-                    self.pieces(chance)
+                    self.resumable(chance)
                 elif choice < 0.85:
                     self.cancel(chance)
                 else:
@@ -103,7 +103,7 @@ class Load:
             self.accepted[identity] = number
             self.keys[key].add(identity)
 
-    def pieces(self, chance):
+    def resumable(self, chance):
         number = chance.randrange(len(self.bodies))
         body = self.bodies[number]
         where = self.daemon.request("POST", "/v1/uploads?kind=recon",

@@ -87,9 +87,9 @@ static void check_scan_digest(struct idempotency *request, const char *text)
 /* A key is one client's, and free again when its request has ended. */
 static void read_key(const char *text)
 {
-    struct keys *keys = NULL;
+    struct idempotency_keys *keys = NULL;
     struct idempotency first, second;
-    check(keys_create(&keys) == 0);
+    check(idempotency_keys_create(&keys) == 0);
     if (check_result(idempotency_begin(&first, keys, "somebody", text))) {
         char quoted[JOB_KEY + 3];
         check(*first.key && strlen(first.key) < JOB_KEY && text_is_clean(first.key));
@@ -106,7 +106,7 @@ static void read_key(const char *text)
         check(!first.keys && !first.hash);
     }
     idempotency_end(&first);
-    keys_free(keys);
+    idempotency_keys_free(keys);
 }
 
 FUZZ_TEXT(read_number, read_content_digest, read_upload_checksum, read_key)

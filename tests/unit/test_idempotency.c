@@ -11,21 +11,21 @@
 
 static int setup(void **state)
 {
-    struct keys *keys;
-    int result = keys_create(&keys);
+    struct idempotency_keys *keys;
+    int result = idempotency_keys_create(&keys);
     *state = keys;
     return result;
 }
 
 static int teardown(void **state)
 {
-    keys_free(*state);
+    idempotency_keys_free(*state);
     return 0;
 }
 
 static void a_key_is_claimed_once_by_a_client(void **state)
 {
-    struct keys *keys = *state;
+    struct idempotency_keys *keys = *state;
     struct idempotency first, second, other, last;
     assert_int_equal(idempotency_begin(&first, keys, "a", "k"), 0);
     assert_int_equal(idempotency_begin(&second, keys, "a", "k"), ERR_KEY_IN_USE);

@@ -120,6 +120,24 @@ static void plain_blob(const struct problem *p, const struct cells *c, float *ou
     }
 }
 
+/* Cut off at the cube around the sphere, as kind blob does by default. */
+static void plain_cube(const struct problem *p, const struct cells *c, float *out)
+{
+#pragma omp parallel for schedule(dynamic, 64)
+    for (size_t node = 0; node < p->nodes; node++) {
+        const size_t nx = (size_t)p->box.cells[0], ny = (size_t)p->box.cells[1];
+        const float h = (float)p->box.spacing[0];
+        const float at[3] = {(float)(node % nx) * h, (float)(node / nx % ny) * h, (float)(node / nx / ny) * h};
+        float sum = 0;
+        AROUND(c, at, {
+            const float reach = 2.17f * q[4];
+            if (fabsf(x) < reach && fabsf(y) < reach && fabsf(z) < reach)
+                sum += expf(-2.5f * (r2 / (q[4] * q[4]) - 1));
+        })
+        out[node] = sum;
+    }
+}
+
 static void plain_force(const struct problem *p, const struct cells *c, float *out)
 {
     float rc2 = p->reach * p->reach, a = 3 / p->reach;
@@ -169,6 +187,13 @@ static double blob_value(const void *of, double t)
 {
     (void)of;
     return exp(-2.5 * (2.17 * 2.17 * (1 - t) - 1));
+}
+
+/* Along an axis; the points' values are what is left, exp(2.5). */
+static double cube_value(const void *of, double t)
+{
+    (void)of;
+    return exp(-2.5 * 2.17 * 2.17 * (1 - t));
 }
 
 static double force_value(const void *of, double t)
@@ -317,10 +342,16 @@ int main(int argc, char **argv)
     struct task blob = {.name = "blob", .kind = "grid", .p = problem_make(128, 0.5, 26000, 2.17 * 1.9, true)};
     check(
         range_law_make(&blob.law, &(struct range_law_params){RANGE_RADIAL, 2.17, 0, 0, 0, 1e-5, 0}, blob_value, NULL));
-    /* Blobs are not weighted: all values 1. */
-    for (size_t i = 0; i < blob.p.count; i++)
+    struct task cube = {.name = "blob, cube", .kind = "grid", .p = problem_make(128, 0.5, 26000, 2.17 * 1.9, true)};
+    check(range_law_make(&cube.law, &(struct range_law_params){RANGE_SEPARABLE, 2.17, 0, 0, 0, 1e-6, 0}, cube_value,
+                         NULL));
+    /* Blobs are not weighted: all values are the same. */
+    for (size_t i = 0; i < blob.p.count; i++) {
         blob.p.value[i] = 1;
+        cube.p.value[i] = expf(2.5f);
+    }
     run(&blob, dev, plain_blob);
+    run(&cube, dev, plain_cube);
     struct task force = {.name = "nbody", .kind = "pairs", .p = problem_make(12, 1, 120000, force_reach, false)};
     check(range_law_make(&force.law, &(struct range_law_params){RANGE_SHORT, force_reach, 0, 0, 3, 1e-5, 0},
                          force_value, &force_reach));

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The whole way once: a scan goes in by curl, an image comes out; or what another kind of job takes and gives (KIND=cutcp).
+# The whole way once: a scan goes in by curl, an image comes out; or what another kind of job takes and gives (KIND=cutcp, blob).
 #   tests/demo.sh BUILD [FILE]     BUILD: folder of the build; FILE: an input of the kind; without it one is simulated.
 # Leaves demo.png (and the simulated file) in the current folder.
 set -euo pipefail
@@ -7,6 +7,8 @@ set -euo pipefail
 bin=${1:?usage: tests/demo.sh BUILD [FILE]}/bin
 scan=${2:-}
 kind=${KIND:-recon}
+query="kind=$kind"
+[ "$kind" != blob ] || query="kind=blob&results=mesh&spacing=0.4" # its picture is of the surface
 state=$(mktemp -d "${TMPDIR:-/tmp}/mrirecond-demo-XXXXXX")
 daemon=
 
@@ -37,7 +39,8 @@ else
     case $kind in
     recon) what="a spiral scan: 256 x 256, 8 coils" scan=demo.h5 options=(--trajectory spiral --matrix 256 --coils 8 --noise 0.01) ;;
     cutcp) what="a protein-like chain of 4000 atoms" scan=demo.pqr options=(--particles chain --points 4000) ;;
-    *) fail "there is no demo of kind $kind: it is recon or cutcp." ;;
+    blob) what="a protein-like chain of 1000 atoms" scan=demo.pqr options=(--particles chain --points 1000) ;;
+    *) fail "there is no demo of kind $kind: it is recon, cutcp or blob." ;;
     esac
     echo "Simulating $what -> $scan"
     "$bin/mrirecon" simulate "${options[@]}" --out "$scan" || fail "it could not be simulated."
@@ -57,10 +60,10 @@ done
 [ -n "$ready" ] || fail "the daemon was not ready after 60 s."
 echo "mrirecond runs at $server"
 
-upload="curl -sS --fail-with-body --data-binary $(printf %q "@$scan") -H 'Prefer: wait=300, handling=strict' -H 'Accept: image/png' '$server/v1/jobs?kind=$kind' -o answer && mv answer demo.png"
+upload="curl -sS --fail-with-body --data-binary $(printf %q "@$scan") -H 'Prefer: wait=300, handling=strict' -H 'Accept: image/png' '$server/v1/jobs?$query' -o answer && mv answer demo.png"
 echo "\$ $upload"
 told=$(curl -sS --data-binary "@$scan" -H 'Prefer: wait=300, handling=strict' -H 'Accept: image/png' -o "$state/answer" \
-    -w '%{http_code} %{time_total} %{size_upload} %{size_download} %header{x-job-id}' "$server/v1/jobs?kind=$kind") ||
+    -w '%{http_code} %{time_total} %{size_upload} %{size_download} %header{x-job-id}' "$server/v1/jobs?$query") ||
     fail "curl could not talk to the daemon."
 read -r code seconds up down id <<<"$told"
 if [ "$code" != 200 ]; then

@@ -31,10 +31,11 @@ def simulated():
 @test("of another kind of job: simulates a molecule; of one that has no demo, says so")
 def other_kind():
     with tempfile.TemporaryDirectory() as folder:
-        done = demo(folder, kind="cutcp")
-        same((done.returncode, done.stderr), (0, ""), "exit status and stderr")
-        same(sorted(os.listdir(folder)), ["demo.png", "demo.pqr"], "files")
-        assert re.search(r"potential\s+[\d.]+ ms", done.stdout), done.stdout
+        for kind, step in (("cutcp", "potential"), ("blob", "surface")):
+            done = demo(folder, kind=kind)
+            same((done.returncode, done.stderr), (0, ""), f"exit status and stderr of {kind}")
+            same(sorted(os.listdir(folder)), ["demo.png", "demo.pqr"], "files")
+            assert re.search(rf"{step}\s+[\d.]+ ms", done.stdout), done.stdout
         done = demo(folder, kind="nothing")
         same((done.returncode, "there is no demo of kind nothing" in done.stderr), (1, True), "answer")
 

@@ -1,9 +1,9 @@
 /* mrirecond: takes scans over HTTP, keeps them, has workers reconstruct them, and serves the images.
  *
- * Threads: main (signals), the store's writer, the scheduler (workers), the housekeeper, the converter, those that look
- * after resumable uploads, connections and large files that are removed, a pool that waits for disks, and
- * libmicrohttpd's. The order of starting is the order of need: store, spool, scheduler, HTTP;
- * stopping goes the other way round.
+ * Threads: main (signals), the store's writer, the scheduler (workers), the housekeeper, the converter, the feed of
+ * events, those that look after resumable uploads, connections and large files that are removed, a pool that waits for
+ * disks, and libmicrohttpd's. The order of starting is the order of need: store, spool, scheduler, HTTP; stopping goes
+ * the other way round.
  */
 #include "daemon/base/clock.h"
 #include "daemon/http/http.h"

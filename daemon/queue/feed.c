@@ -1,5 +1,8 @@
 #include "daemon/queue/feed.h"
 
+#include "daemon/base/clock.h"
+#include "daemon/base/thread.h"
+
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,16 +21,44 @@ struct reader {
     int count;
 };
 
+/* Readers are woken by a thread: a thousand of them take some ten milliseconds, for which the store's writer must not
+ * wait. */
+#define WAKE_SECONDS 0.05 /* minimum interval */
+
 struct feed {
     struct waiters *waiters;
     char name[FEED_NAME];
     int client_most, most;
+    pthread_t thread;
+    pthread_cond_t news;
     pthread_mutex_t lock;               /* of the rest */
     struct change change[FEED_ENTRIES]; /* change n is at n % FEED_ENTRIES */
+    bool changed, closing;              /* for the thread */
     int64_t newest;
     struct reader *first;
     int readers;
 };
+
+static void *wake_readers(void *context)
+{
+    struct feed *feed = context;
+    pthread_mutex_lock(&feed->lock);
+    while (!feed->closing) {
+        if (!feed->changed) {
+            pthread_cond_wait(&feed->news, &feed->lock);
+            continue;
+        }
+        feed->changed = false;
+        pthread_mutex_unlock(&feed->lock);
+        waiters_wake(feed->waiters, FEED_KEY);
+        pthread_mutex_lock(&feed->lock);
+        double until = clock_seconds() + WAKE_SECONDS;
+        while (!feed->closing && thread_cond_wait(&feed->news, &feed->lock, until) == 0)
+            ;
+    }
+    pthread_mutex_unlock(&feed->lock);
+    return NULL;
+}
 
 int feed_create(struct feed **out, struct waiters *waiters, int client_readers, int readers)
 {
@@ -42,6 +73,14 @@ int feed_create(struct feed **out, struct waiters *waiters, int client_readers, 
     feed->most = readers;
     snprintf(feed->name, sizeof feed->name, "%016llx", random);
     pthread_mutex_init(&feed->lock, NULL);
+    thread_cond_init(&feed->news);
+    int rc = thread_start(&feed->thread, wake_readers, feed, "wakes the readers of events");
+    if (rc) {
+        pthread_mutex_destroy(&feed->lock);
+        pthread_cond_destroy(&feed->news);
+        free(feed);
+        return rc;
+    }
     *out = feed;
     return 0;
 }
@@ -50,12 +89,18 @@ void feed_free(struct feed *feed)
 {
     if (!feed)
         return;
+    pthread_mutex_lock(&feed->lock);
+    feed->closing = true;
+    pthread_cond_signal(&feed->news);
+    pthread_mutex_unlock(&feed->lock);
+    pthread_join(feed->thread, NULL);
     for (int i = 0; i < FEED_ENTRIES; i++)
         free(feed->change[i].text);
     for (struct reader *reader = feed->first, *next; reader; reader = next) {
         next = reader->next;
         free(reader);
     }
+    pthread_cond_destroy(&feed->news);
     pthread_mutex_destroy(&feed->lock);
     free(feed);
 }
@@ -73,10 +118,10 @@ void feed_add(void *context, const char *id, const char *client, int from, int t
     *change = (struct change){.removed = to < 0};
     snprintf(change->id, sizeof change->id, "%s", id);
     snprintf(change->client, sizeof change->client, "%s", client);
-    bool heard = feed->readers > 0;
+    feed->changed = true;
+    if (feed->readers > 0)
+        pthread_cond_signal(&feed->news);
     pthread_mutex_unlock(&feed->lock);
-    if (heard)
-        waiters_wake(feed->waiters, FEED_KEY);
 }
 
 const char *feed_name(const struct feed *feed)

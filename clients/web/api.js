@@ -10,6 +10,9 @@ export class Problem extends Error {
     }
 }
 
+/** What a request that changes something has to carry beside the cookie of a login: other sites' pages cannot send it. */
+export const OWN = {"X-Requested-With": "mrirecond"};
+
 let onUnauthorized = () => {};
 
 /** Call `listener` whenever an answer is 401. */
@@ -29,10 +32,10 @@ async function problemOf(response) {
 }
 
 /** A request; the response, whose status is 2xx. */
-export async function send(method, path, options = {}) {
+export async function send(method, path, {headers, ...options} = {}) {
     let response;
     try {
-        response = await fetch(path, {method, credentials: "same-origin", ...options});
+        response = await fetch(path, {method, headers: method === "GET" ? headers : {...OWN, ...headers}, ...options});
     } catch (error) {
         if (error.name === "AbortError")
             throw error;
@@ -79,3 +82,7 @@ export function list({state, client, name, since, cursor, fields = "short", limi
 
 /** Exchange a token for the session's cookie. */
 export const login = (token) => send("POST", "/v1/login", {headers: {Authorization: `Bearer ${token}`}});
+export const logout = () => send("DELETE", "/v1/login");
+
+/** Who the page speaks for: {tokens, role, client, expires}. */
+export const identity = () => get("/v1/login");

@@ -1,10 +1,11 @@
 // The page's frame: the service above, the list on the left, one job on the right, the place to drop scans below.
 import {useEffect, useState} from "preact/hooks";
+import * as api from "./api.js";
 import {Drop} from "./drop.jsx";
 import {JobView} from "./job.jsx";
 import {List} from "./list.jsx";
 import {Login} from "./login.jsx";
-import {now, useStore} from "./store.js";
+import {now, say, useStore} from "./store.js";
 import * as text from "./text.js";
 
 /** What the service says of itself, as one sentence. */
@@ -38,6 +39,17 @@ function Disk({disk}) {
     </Fact>;
 }
 
+/** Whose token the page uses, and the way out. */
+function Person() {
+    const identity = useStore((state) => state.identity);
+    if (!identity?.tokens)
+        return null;
+    const leave = () => api.logout().then(() => location.reload(), (error) => say(error.message, true));
+    return <Fact label="Token" title={`Role: ${identity.role}.`}>
+        {identity.client} <button type="button" class="link" onClick={leave}>Sign out</button>
+    </Fact>;
+}
+
 function Header() {
     const readiness = useStore((state) => state.readiness);
     const connection = useStore((state) => state.connection);
@@ -52,6 +64,7 @@ function Header() {
             {readiness?.queue && <Queue queue={readiness.queue} />}
             {readiness?.disk && <Disk disk={readiness.disk} />}
             {devices.length > 0 && <Fact label={devices.length > 1 ? "Devices" : "Device"}>{devices.join(", ")}</Fact>}
+            <Person />
         </dl>
     </header>;
 }

@@ -1,6 +1,6 @@
 // Where scans are dropped: the strip below, and the whole page while a file is dragged over it.
 import {useEffect, useRef, useState} from "preact/hooks";
-import {change, useStore} from "./store.js";
+import {change, mayChange, useStore} from "./store.js";
 import * as text from "./text.js";
 import {sendFiles} from "./upload.js";
 
@@ -55,7 +55,16 @@ function Sending({upload}) {
         {stop && <button type="button" onClick={stop}>Stop</button>}</li>;
 }
 
+/** The place to send scans from; a role that only reads has none. */
 export function Drop() {
+    const identity = useStore((state) => state.identity);
+    const may = useStore(mayChange);
+    if (!may)
+        return <p class="quiet">{identity ? `A token of the role ${identity.role} shows jobs, and sends none.` : ""}</p>;
+    return <Sender />;
+}
+
+function Sender() {
     const kinds = useStore((state) => state.kinds);
     const uploads = useStore((state) => state.uploads);
     const [kind, setKind] = useState("");

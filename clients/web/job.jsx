@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import {formOf} from "./forms.js";
 import {again, cancel, nameOf, pin, remove} from "./jobs.js";
 import {changed, Parameters, proposals} from "./parameters.jsx";
-import {change, now, useStore} from "./store.js";
+import {change, mayChange, now, useStore} from "./store.js";
 import * as text from "./text.js";
 import {Result} from "./viewer.jsx";
 
@@ -58,6 +58,8 @@ function Decisions({decisions}) {
 }
 
 function Proposed({job, kind, sentences}) {
+    if (!useStore(mayChange))
+        return null;
     return <div class="proposals">
         {proposals(sentences, kind).filter(([name, value]) => String(job.parameters[name]) !== value).map(([name, value]) =>
             <button key={name + value} type="button" onClick={() => again(job, {[name]: value})}>
@@ -66,11 +68,12 @@ function Proposed({job, kind, sentences}) {
 }
 
 function Failure({job, kind, edit}) {
+    const may = useStore(mayChange);
     return <section class="failure" role="alert">
         <h3>{job.error.title}</h3>
         <p>{job.error.detail}</p>
         <Proposed job={job} kind={kind} sentences={[job.error.detail]} />
-        <button type="button" onClick={edit}>Change parameters and run again</button>
+        {may && <button type="button" onClick={edit}>Change parameters and run again</button>}
     </section>;
 }
 
@@ -129,7 +132,8 @@ function Facts({report}) {
 
 function Title({job, editing, setEditing}) {
     const pinned = useStore((state) => state.pinned);
-    const over = api.FINAL.includes(job.state);
+    const may = useStore(mayChange);
+    const over = may && api.FINAL.includes(job.state);
     return <div class="title">
         <div>
             <h2>{nameOf(job)}</h2>
@@ -145,8 +149,8 @@ function Title({job, editing, setEditing}) {
             {job.state === "succeeded" && <button type="button" aria-pressed={pinned === job.id}
                 title="Compare other jobs with this one (P)" onClick={() => pin(pinned === job.id ? null : job.id)}>
                 {pinned === job.id ? "Pinned" : "Pin"}</button>}
-            {over ? <button type="button" onClick={() => remove(job)}>Delete</button> :
-                <button type="button" onClick={() => cancel(job)}>Cancel</button>}
+            {over && <button type="button" onClick={() => remove(job)}>Delete</button>}
+            {may && !over && <button type="button" onClick={() => cancel(job)}>Cancel</button>}
         </div>
     </div>;
 }

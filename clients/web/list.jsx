@@ -2,7 +2,7 @@
 import {useEffect, useLayoutEffect, useRef, useState} from "preact/hooks";
 import * as api from "./api.js";
 import {again, more, nameOf, pin, reload, remove, select} from "./jobs.js";
-import {change, now, useStore} from "./store.js";
+import {change, mayChange, now, useStore} from "./store.js";
 import * as text from "./text.js";
 import {thumbnail} from "./forms.js";
 
@@ -69,7 +69,8 @@ function Row({job, index, time, selected, pinned, focused, onFocus}) {
         event.stopPropagation();
         action(job);
     };
-    const over = api.FINAL.includes(job.state);
+    const may = useStore(mayChange);
+    const over = may && api.FINAL.includes(job.state);
     return <div ref={element} role="row" class={`row ${selected ? "selected" : ""} ${pinned ? "pinned" : ""}`}
         style={{top: `${index * ROW}px`}} aria-rowindex={index + 1} aria-selected={selected} tabIndex={focused ? 0 : -1}
         data-job={job.id} data-state={job.state} onClick={() => select(job.id)} onFocus={() => onFocus(index)}>
@@ -122,6 +123,7 @@ function keys(event, order, focus, setFocus) {
     const page = Math.max(1, Math.floor(event.currentTarget.clientHeight / ROW) - 1);
     const steps = {ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -order.length, End: order.length};
     const job = now().jobs.get(order[focus]);
+    const over = job && api.FINAL.includes(job.state) && mayChange(now());
     if (event.ctrlKey || event.metaKey || event.altKey)
         return;
     if (event.key in steps) {
@@ -130,9 +132,9 @@ function keys(event, order, focus, setFocus) {
         select(order[index]);
     } else if (job && event.key === "Enter") {
         select(job.id);
-    } else if (job && event.key === "r" && api.FINAL.includes(job.state)) {
+    } else if (over && event.key === "r") {
         again(job);
-    } else if (job && event.key === "Delete" && api.FINAL.includes(job.state)) {
+    } else if (over && event.key === "Delete") {
         remove(job);
     } else if (job && event.key === "p") {
         pin(now().pinned === job.id ? null : job.id);

@@ -30,7 +30,7 @@ function connect() {
         // Where the connection broke, the browser itself tries again and names the last event that it has seen. It does
         // not after a refusal.
         if (source.readyState === EventSource.CLOSED)
-            setTimeout(connect, RETRY_MS);
+            setTimeout(retry, RETRY_MS);
     };
     // What the page shows is older than what the service remembers, or it shows nothing yet.
     follow(source, "reset", reload);
@@ -42,10 +42,19 @@ function connect() {
     follow(source, "removed", ({id}) => forget(id));
 }
 
+/** Ask for the stream again, unless a token is asked for: a login may have ended, at a restart for one. */
+async function retry() {
+    await api.identity().catch(() => {});
+    if (now().session === "open")
+        connect();
+}
+
 /** Begin to follow the service. */
 export function start() {
     reload();
     connect();
     look();
+    api.identity().then((identity) => change({identity}), () => {});
+    api.kinds().then((kinds) => change({kinds}), () => {});
     setInterval(look, READINESS_MS);
 }

@@ -10,5 +10,4 @@ api.setOnUnauthorized(() => change({session: "asked"}));
 recall();
 addEventListener("hashchange", recall);
 render(<App />, document.body);
-api.kinds().then((kinds) => change({kinds})).catch(() => {});
 start();

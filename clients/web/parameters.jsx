@@ -53,7 +53,9 @@ function Form({job, kind, close}) {
         if (await again(job, Object.fromEntries(different)))
             close();
     };
-    const shown = kind.parameters.filter(({name, help}) => `${name} ${help}`.toLowerCase().includes(find.toLowerCase()));
+    const has = (words) => words.toLowerCase().includes(find.toLowerCase());
+    const named = kind.parameters.filter(({name}) => has(name));
+    const shown = [...named, ...kind.parameters.filter(({name, help}) => has(help) && !has(name))];
     return <form class="again" aria-label="Same again with other parameters" onSubmit={submit}
         onKeyDown={(event) => event.key === "Escape" && close()}>
         <div class="bar">

@@ -15,6 +15,7 @@ const state = {
     readiness: null,      // /readyz?verbose
     connection: "connecting", // or live, lost
     session: "open",      // or asked: a token is needed
+    identity: null,       // whom the page speaks for: {tokens, role, client}
     uploads: [],          // see upload.js
     notice: null,         // a sentence about what the person just did: {text, bad}
 };
@@ -54,3 +55,6 @@ export function useStore(choose) {
 
 /** Say something to the person, in the page's status line. */
 export const say = (text, bad = false) => change({notice: {text, bad}});
+
+/** Whether the person's role lets it send, run again and delete. */
+export const mayChange = (state) => ["submit", "admin"].includes(state.identity?.role);

@@ -38,7 +38,7 @@ async function resumable(key, file, query) {
     return new Promise((resolve, reject) => {
         const upload = new Upload(file, {
             endpoint: `/v1/uploads?${query}`, chunkSize: PIECE, retryDelays: RETRIES_MS,
-            metadata: {filename: file.name}, removeFingerprintOnSuccess: true,
+            headers: api.OWN, metadata: {filename: file.name}, removeFingerprintOnSuccess: true,
             fingerprint: async () => ["mrirecond", query, file.name, file.size, file.lastModified].join("-"),
             onShouldRetry: (error) => !(error.originalResponse?.getStatus() >= 400 && error.originalResponse.getStatus() < 500 &&
                 ![409, 423, 429].includes(error.originalResponse.getStatus())),

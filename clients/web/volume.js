@@ -5,7 +5,7 @@ import {NVImage, NVMesh, Niivue, SLICE_TYPE, SHOW_RENDER, MULTIPLANAR_TYPE, DRAG
 
 const LAYOUTS = {planes: SLICE_TYPE.MULTIPLANAR, axial: SLICE_TYPE.AXIAL, coronal: SLICE_TYPE.CORONAL,
     sagittal: SLICE_TYPE.SAGITTAL, render: SLICE_TYPE.RENDER};
-const CROSSHAIR = 0.12; // width in percent of the view; a single slice has none
+const CROSSHAIR = 1 / 250; // width of the crosshair in lengths of the volume's longest side
 
 /** The window that shows a volume, the file's or of its values, and the extent of these. */
 function windowOf(image) {
@@ -45,8 +45,8 @@ export class Volume {
     static async create(canvas, onPlace) {
         const viewer = new Volume();
         viewer.view = new Niivue({
-            backColor: [0, 0, 0, 1], crosshairColor: [0.37, 0.83, 0.77, 0.7], crosshairWidth: CROSSHAIR,
-            crosshairWidthUnit: "percent", fontColor: [0.6, 0.68, 0.7, 1], fontMinPx: 13, fontSizeScaling: 0.3, loadingText: "", logLevel: "error",
+            backColor: [0, 0, 0, 1], crosshairColor: [0.37, 0.83, 0.77, 0.7], fontColor: [0.6, 0.68, 0.7, 1],
+            fontMinPx: 13, fontSizeScaling: 0.3, loadingText: "", logLevel: "error",
             dragAndDropEnabled: false, dragMode: DRAG_MODE.contrast, isResizeCanvas: true,
             multiplanarPadPixels: 2, multiplanarShowRender: SHOW_RENDER.NEVER, multiplanarLayout: MULTIPLANAR_TYPE.AUTO,
             isRadiologicalConvention: true, scrollRequiresFocus: false, viewModeHotKey: "", clipPlaneHotKey: "",
@@ -67,7 +67,7 @@ export class Volume {
             const dims = image.hdr.dims;
             this.images.set(url, {image, about: {
                 size: [dims[1], dims[2], dims[3]], frames: Math.max(1, dims[4]), coils: Math.max(1, dims[5] ?? 1),
-                ...windowOf(image), plane: dims[3] > 1 ? "planes" : planeOf(image),
+                ...windowOf(image), oriented: format !== "npy", plane: dims[3] > 1 ? "planes" : planeOf(image),
             }});
         }
         return this.images.get(url).about;
@@ -93,7 +93,8 @@ export class Volume {
             view.setFrame4D(image.id, number);
         else
             view.updateGLVolume();
-        view.setCrosshairWidth(about.plane === "planes" ? CROSSHAIR : 0);
+        view.opts.isOrientationTextVisible = about.oriented; // an array does not tell where a patient's right is
+        view.setCrosshairWidth(about.plane === "planes" ? CROSSHAIR * Math.max(...about.size) : 0);
         view.drawScene();
     }
 

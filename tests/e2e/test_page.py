@@ -9,6 +9,7 @@ import tempfile
 
 import scans
 from browser import Browser
+from guarded import Guarded
 from harness import BIN, Daemon, free_port, main, same, skip, test
 
 BROWSER = None
@@ -296,6 +297,34 @@ def restart():
         identity = daemon.run(radial(seed=15), "kind=recon&name=after.h5")["id"]
         page.see(".condition:text-is('Ready for scans.')")
         page.see(row(identity) + "[data-state=succeeded]")
+
+
+@test("tokens and roles: nothing without a login; a role that reads sees its jobs and changes none; a logout ends it")
+def roles():
+    page_of = browser()
+    with Guarded(web_dir=PAGE) as daemon, page_of.page(daemon) as page:
+        reader, sender = daemon.token["read"], daemon.token["submit"]
+        page.expected = ("401 (Unauthorized)", "ERR_")  # the answers that ask for a login; streams that it ends
+        page.fill("#token", "wrong")
+        page.press("Enter")
+        page.see(".login [role=alert]")
+        page.fill("#token", sender)
+        page.press("Enter")
+        page.see(".condition:text-is('Ready for scans.')")
+        page.drop_file("mine.h5", radial(seed=17))
+        page.see(".job[data-state=succeeded]")
+        identity = page.getAttribute(".job", "data-job")
+        shown(page, identity)
+        assert sender not in page.evaluate("() => document.cookie + JSON.stringify({...localStorage, ...sessionStorage})"), \
+            "scripts can read the token"
+        page.click("button:text-is('Sign out')")
+        page.fill("#token", reader)
+        page.press("Enter")
+        page.click(row(identity))
+        shown(page, identity)
+        page.see("footer:has-text('A token of the role read shows jobs, and sends none.')")
+        same(page.evaluate("() => [...document.querySelectorAll('button')].map((b) => b.innerText)"
+                           ".filter((text) => /again|delete|send/i.test(text))"), [], "buttons that change something")
 
 
 @test("ten thousand jobs: only the rows in view are in the document, and the last one is reached")

@@ -98,7 +98,7 @@ bool image_file_most(const struct image_series *shape, enum image_format format,
     /* Of a file; of an image in it: its head, its place in a table. What cannot be packed grows by less than a
      * hundredth. */
     enum { FILE_BYTES = 128 << 10, IMAGE_BYTES = 2 << 10, PLANE_BYTES = 512, PACKED_SHARE = 128 };
-    size_t values, all = shape->complex_valued ? sizeof(struct c32) : sizeof(float), images;
+    size_t values, all = shape->complex_valued || format == IMAGE_CFL ? sizeof(struct c32) : sizeof(float), images;
     for (int d = 0; d < 3; d++)
         if (!size_mul(all, shape->size[d], &all))
             return false;

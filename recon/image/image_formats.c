@@ -2,9 +2,13 @@
 #include "recon/image/image.h"
 
 static const struct file_format formats[] = {
-    [IMAGE_H5] = {"h5", "application/x-hdf5"},    [IMAGE_NIFTI] = {"nii.gz", "application/x-nifti"},
-    [IMAGE_PNG] = {"png", "image/png"},           [IMAGE_NPY] = {"npy", "application/x-npy"},
-    [IMAGE_DICOM] = {"dcm", "application/dicom"}, [IMAGE_FORMATS] = {.name = NULL},
+    [IMAGE_H5] = {"h5", "application/x-hdf5"},
+    [IMAGE_NIFTI] = {"nii.gz", "application/x-nifti"},
+    [IMAGE_PNG] = {"png", "image/png"},
+    [IMAGE_NPY] = {"npy", "application/x-npy"},
+    [IMAGE_DICOM] = {"dcm", "application/dicom"},
+    [IMAGE_CFL] = {"cfl.tar", "application/x-tar"},
+    [IMAGE_FORMATS] = {.name = NULL},
 };
 
 const struct result_form image_form = {"image", formats, true};

@@ -35,8 +35,7 @@ static const char *const steps[] = {
     "CREATE INDEX job_search ON job (sequence, state, client, name, created, finished);"
     "CREATE INDEX job_scan ON job (finished) WHERE kept_scan > 0",
     /* Searches by kind, too. */
-    "DROP INDEX job_search;"
-    "CREATE INDEX job_search ON job (sequence, state, client, kind, name, created, finished)",
+    "DROP INDEX job_search; CREATE INDEX job_search ON job (sequence, state, client, kind, name, created, finished)",
 };
 enum { SCHEMA = sizeof steps / sizeof *steps };
 

@@ -9,7 +9,7 @@ import signal
 
 import numpy as np
 
-from harness import Daemon, main, same, test, wait_until
+from harness import Daemon, client, main, same, test, wait_until
 
 ELEMENTS = ("N", "C", "C", "O", "S", "H")
 
@@ -45,8 +45,8 @@ def points(count, columns):
     return file.getvalue()
 
 
-# Half a million points that reach 108 nodes along each axis: some 5e11 terms, minutes of work on any machine.
-LONG = (points(500_000, 5), "kind=blob&blobbiness=-0.05&truncation=sphere")
+# Half a million points, each of which reaches some 5e6 nodes: 2e12 terms, minutes of work, and seconds on a hundred cores.
+LONG = (points(500_000, 5), "kind=blob&blobbiness=-0.05&truncation=sphere&spacing=0.25&padding=0")
 
 
 def results(daemon, job, name):
@@ -100,11 +100,20 @@ def formats(daemon):
          [("volume", ["npy", "dx", "mrc", "png"]), ("mesh", ["ply", "obj", "stl", "png"])], "results")
 
 
-@test("who waits for a mesh gets it in the format that Accept names")
+@test("who waits for a mesh gets it in the format that Accept names; the client saves it by its ending")
 def waited(daemon):
     for media in ("model/stl", "model/obj", "application/x-ply", "image/png"):
         answer = daemon.submit(MOLECULE, "kind=blob&results=mesh", Prefer="wait=100", Accept=media).expect(200, media)
         assert len(answer.body) > 1000, answer.body
+    path = os.path.join(daemon.state, "molecule.pdb")
+    with open(path, "wb") as file:
+        file.write(MOLECULE)
+    for name, begins in (("surface.obj", b"# made by"), ("density.dx", b"#")):
+        saved = os.path.join(daemon.state, name)
+        results_of = "mesh" if name.startswith("surface") else "volume"
+        client(daemon, "submit", "--kind", "blob", path, f"results={results_of}", "--out", saved)
+        with open(saved, "rb") as file:
+            same(file.read(len(begins)), begins, f"begin of {name}")
 
 
 @test("radii come from the file, the table of elements or the parameter; without any of them the file is refused")

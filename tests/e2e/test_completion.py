@@ -30,7 +30,7 @@ def in_bash():
             with open(f"{folder}/{name}", "w"):
                 pass
         for words, expected in ((["su"], ["submit"]), (["--ser"], ["--server"]), (["submit", "--f"], ["--format"]),
-                                (["submit", "--format", "nii"], ["nii.gz"]), (["submit", "--result", "m"], ["maps"]), (["submit", "--priority", ""], ["urgent", "normal", "batch"]),
+                                (["submit", "--format", "nii"], ["nii.gz"]), (["submit", "--result", "map"], ["maps"]), (["submit", "--priority", ""], ["urgent", "normal", "batch"]),
                                 (["submit", "sc"], ["scan.h5", "scans"]), (["batch", "sc"], ["scans"]), (["submit", "scan.h5", "to"], ["tolerance="]),
                                 (["submit", "scan.h5", "dcf", "=", "pi"], ["pipe"]), (["submit", "scan.h5", "dcf", "="], ["auto", "given", "none", "analytic", "pipe", "voronoi"]),
                                 (["submit", "--out", "oth"], ["other.txt"]), (["--token-file", "x", "li"], ["list"]), (["kinds", "re"], ["recon"]),

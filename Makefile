@@ -137,7 +137,7 @@ include clients/web/web.mk
 help:
 	@sed -n 's/^## //p' Makefile clients/web/web.mk tests/tests.mk
 ## make                 build the programs into build/bin; CUDA=0: without the GPU code
-## make demo [SCAN=f] [KIND=cutcp|blob]   install dependencies, build, run a job on a simulated scan or molecule (or the
+## make demo [SCAN=f] [KIND=cutcp|blob|nbody]   install dependencies, build, run a job on a simulated input (or the
 ##                      file f), save demo.png
 demo: deps
 	@$(MAKE) --no-print-directory -j$$(nproc) all

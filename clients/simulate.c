@@ -451,8 +451,9 @@ int simulate_main(int argc, char **argv)
     }
     bool wrong = rc != 0;
     if (rc == 0)
-        rc = options.particles ? molecule_write(options.molecule, options.points, options.seed, options.out)
-                               : simulate(&options);
+        rc = options.are_bodies  ? bodies_write(options.bodies, options.points, options.seed, options.out)
+             : options.particles ? molecule_write(options.molecule, options.points, options.seed, options.out)
+                                 : simulate(&options);
     if (rc == 0)
         return 0;
     fprintf(stderr, "mrirecon simulate: %s\n", err_last()->text);

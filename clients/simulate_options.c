@@ -9,39 +9,40 @@
 
 /* ---- the table: name, value (empty: a switch), default, help ---- */
 
-#define OPTION_TABLE(X)                                                                                             \
-    X(TRAJECTORY, "trajectory", "NAME", "radial",                                                                   \
-      "radial, golden, spiral (2-D); stack-of-stars, kooshball, cones (3-D)")                                       \
-    X(MATRIX, "matrix", "N[xN[xN]]", "128", "encoded matrix x, y, z; one number sets all three")                    \
-    X(COILS, "coils", "N", "8", "number of receive coils, 1 to 1024")                                               \
-    X(READOUTS, "readouts", "N", "0", "number of spokes, arms, cones (per partition in a stack); 0: fully sampled") \
-    X(SAMPLES, "samples", "N", "0", "samples per readout; 0: fully sampled")                                        \
-    X(PHANTOM, "phantom", "NAME", "shepp-logan",                                                                    \
-      "shepp-logan, asymmetric, or random (meaningless, but fast to generate)")                                     \
-    X(NOISE, "noise", "SD", "0", "noise in the image of a Cartesian scan whose brightest part is 1, std. dev.")     \
-    X(CORRELATION, "noise-correlation", "R", "0",                                                                   \
-      "fraction of the neighbouring coil's noise that a coil picks up, 0 to 0.7")                                   \
-    X(NOISE_SCAN, "noise-scan", "", "", "add a noise acquisition, flagged as such")                                 \
-    X(FRAMES, "frames", "N", "1", "number of repetitions; the signal decays from frame to frame, to about a half")  \
-    X(MOTION, "motion", "CYCLES", "0", "the phantom moves so many cycles during the scan, readout by readout")      \
-    X(SLICES, "slices", "N", "1", "number of slices of a 2-D scan through the 3-D phantom")                         \
-    X(WEIGHTS, "weights", "HOW", "none", "density weights in the trajectory's last column: none, analytic, pipe")   \
-    X(UNITS, "units", "UNIT", "pixel", "unit of the trajectory: pixel, grid, radians, per-metre")                   \
-    X(FOV, "fov", "MM[xMM[xMM]]", "2 a pixel",                                                                      \
-      "field of view x, y, z; one number sets x, and the others in proportion")                                     \
-    X(THICKNESS, "thickness", "MM", "5", "slice thickness")                                                         \
-    X(SPACING, "spacing", "MM", "10", "distance between the centres of slices")                                     \
-    X(POSITION, "position", "X,Y,Z", "0,0,0", "centre of the volume, mm, towards left, posterior, superior")        \
-    X(ORIENTATION, "orientation", "HOW", "axial",                                                                   \
-      "axial, coronal, sagittal, oblique, or six numbers: read and phase direction")                                \
-    X(PARTICLES, "particles", "NAME", "none",                                                                       \
-      "particles in place of a scan, as PQR: water (a box of it), chain (protein-like); --points, --seed")          \
-    X(POINTS, "points", "N", "6000", "number of particles, rounded to whole molecules")                             \
-    X(SEED, "seed", "N", "1", "seed of the noise or the particles: the same seed gives the same file")              \
-    X(TRUTH, "truth", "FILE", "", "write the true magnitude image, float32 npy [slice or z][y][x]")                 \
-    X(TRUTH_FRAMES, "truth-frames", "N", "1",                                                                       \
-      "with --motion: true images at the middle of N equal parts of the scan, [N][slice or z][y][x]")               \
-    X(OUT, "out", "FILE", "", "file to write, ISMRMRD or PQR; required")
+#define OPTION_TABLE(X)                                                                                                \
+    X(TRAJECTORY, "trajectory", "NAME", "radial",                                                                      \
+      "radial, golden, spiral (2-D); stack-of-stars, kooshball, cones (3-D)")                                          \
+    X(MATRIX, "matrix", "N[xN[xN]]", "128", "encoded matrix x, y, z; one number sets all three")                       \
+    X(COILS, "coils", "N", "8", "number of receive coils, 1 to 1024")                                                  \
+    X(READOUTS, "readouts", "N", "0", "number of spokes, arms, cones (per partition in a stack); 0: fully sampled")    \
+    X(SAMPLES, "samples", "N", "0", "samples per readout; 0: fully sampled")                                           \
+    X(PHANTOM, "phantom", "NAME", "shepp-logan",                                                                       \
+      "shepp-logan, asymmetric, or random (meaningless, but fast to generate)")                                        \
+    X(NOISE, "noise", "SD", "0", "noise in the image of a Cartesian scan whose brightest part is 1, std. dev.")        \
+    X(CORRELATION, "noise-correlation", "R", "0",                                                                      \
+      "fraction of the neighbouring coil's noise that a coil picks up, 0 to 0.7")                                      \
+    X(NOISE_SCAN, "noise-scan", "", "", "add a noise acquisition, flagged as such")                                    \
+    X(FRAMES, "frames", "N", "1", "number of repetitions; the signal decays from frame to frame, to about a half")     \
+    X(MOTION, "motion", "CYCLES", "0", "the phantom moves so many cycles during the scan, readout by readout")         \
+    X(SLICES, "slices", "N", "1", "number of slices of a 2-D scan through the 3-D phantom")                            \
+    X(WEIGHTS, "weights", "HOW", "none", "density weights in the trajectory's last column: none, analytic, pipe")      \
+    X(UNITS, "units", "UNIT", "pixel", "unit of the trajectory: pixel, grid, radians, per-metre")                      \
+    X(FOV, "fov", "MM[xMM[xMM]]", "2 a pixel",                                                                         \
+      "field of view x, y, z; one number sets x, and the others in proportion")                                        \
+    X(THICKNESS, "thickness", "MM", "5", "slice thickness")                                                            \
+    X(SPACING, "spacing", "MM", "10", "distance between the centres of slices")                                        \
+    X(POSITION, "position", "X,Y,Z", "0,0,0", "centre of the volume, mm, towards left, posterior, superior")           \
+    X(ORIENTATION, "orientation", "HOW", "axial",                                                                      \
+      "axial, coronal, sagittal, oblique, or six numbers: read and phase direction")                                   \
+    X(PARTICLES, "particles", "NAME", "none",                                                                          \
+      "particles in place of a scan: water (a box of it), chain (protein-like), as PQR; plummer (a sphere of stars), " \
+      "zeldovich (a box of waves), as GADGET snapshots; --points, --seed")                                             \
+    X(POINTS, "points", "N", "6000", "number of particles, rounded to whole molecules, or to a cube")                  \
+    X(SEED, "seed", "N", "1", "seed of the noise or the particles: the same seed gives the same file")                 \
+    X(TRUTH, "truth", "FILE", "", "write the true magnitude image, float32 npy [slice or z][y][x]")                    \
+    X(TRUTH_FRAMES, "truth-frames", "N", "1",                                                                          \
+      "with --motion: true images at the middle of N equal parts of the scan, [N][slice or z][y][x]")                  \
+    X(OUT, "out", "FILE", "", "file to write, ISMRMRD, PQR or GADGET; required")
 
 #define ROW_ENUM(id, name, value, fallback, help) OPTION_##id,
 enum option { OPTION_TABLE(ROW_ENUM) OPTIONS };
@@ -62,9 +63,9 @@ const char *simulate_option_name(int i)
 
 void simulate_options_help(void)
 {
-    puts(
-        "mrirecon simulate --out FILE [OPTION ...]\n"
-        "  Simulate a scan of a phantom, with exact k-space and exact coils, as ISMRMRD HDF5; or molecules, as PQR.\n");
+    puts("mrirecon simulate --out FILE [OPTION ...]\n"
+         "  Simulate a scan of a phantom, with exact k-space and exact coils, as ISMRMRD HDF5; molecules, as PQR;\n"
+         "  or bodies, as GADGET snapshots.\n");
     for (int i = 0; i < OPTIONS; i++) {
         printf("  --%-18s %-13s %s", rows[i].name, rows[i].value, rows[i].help);
         const char *fallback = rows[i].fallback;
@@ -244,7 +245,7 @@ static int read_names(struct simulate_options *out, const char *const values[OPT
 {
     static const char *const kinds[] = {"radial", "golden", "spiral", "stack-of-stars", "kooshball", "cones", NULL};
     static const char *const objects[] = {"shepp-logan", "asymmetric", "random", NULL};
-    static const char *const particles[] = {"none", "water", "chain", NULL};
+    static const char *const particles[] = {"none", "water", "chain", "plummer", "zeldovich", NULL};
     static const char *const weights[] = {"none", "analytic", "pipe", NULL};
     static const char *const units[] = {"pixel", "grid", "radians", "per-metre", NULL};
     static const enum dcf_method methods[] = {DCF_NONE, DCF_ANALYTIC, DCF_PIPE};
@@ -256,7 +257,9 @@ static int read_names(struct simulate_options *out, const char *const values[OPT
     if (molecule < 0)
         return ERR_BAD_PARAMETER;
     out->particles = molecule > 0;
-    out->molecule = molecule > 1 ? MOLECULE_CHAIN : MOLECULE_WATER;
+    out->molecule = molecule == 2 ? MOLECULE_CHAIN : MOLECULE_WATER;
+    out->are_bodies = molecule > 2;
+    out->bodies = molecule == 4 ? BODIES_ZELDOVICH : BODIES_PLUMMER;
     out->traj.kind = (enum traj_kind)kind;
     out->dim = kind <= TRAJ_SPIRAL ? 2 : 3;
     out->object = (enum simulate_object)object;

@@ -2,6 +2,7 @@
 #ifndef MRIRECON_SIMULATE_OPTIONS_H
 #define MRIRECON_SIMULATE_OPTIONS_H
 
+#include "clients/bodies.h"
 #include "clients/molecule.h"
 #include "clients/phantom.h"
 #include "gridding/traj/traj.h"
@@ -21,9 +22,11 @@ struct simulate_options {
     enum traj_unit unit;
     double fov_mm[3], spacing_mm;
     double position[3], direction[3][3]; /* mm, LPS; directions read, phase, slice */
-    bool particles;                      /* a molecule is written in place of a scan: */
+    bool particles;                      /* particles are written in place of a scan: */
+    bool are_bodies;                     /* bodies, not a molecule */
     enum molecule molecule;
-    int points; /* atoms, about */
+    enum bodies bodies;
+    int points; /* atoms or bodies, about */
     uint64_t seed;
     const char *out, *truth; /* truth may be NULL; both point into argv */
 };

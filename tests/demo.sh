@@ -9,6 +9,7 @@ scan=${2:-}
 kind=${KIND:-recon}
 query="kind=$kind"
 [ "$kind" != blob ] || query="kind=blob&results=mesh&spacing=0.4" # its picture is of the surface
+[ "$kind" != nbody ] || query="kind=nbody&steps=30&dt=0.1&results=picture"
 state=$(mktemp -d "${TMPDIR:-/tmp}/mrirecond-demo-XXXXXX")
 daemon=
 
@@ -40,7 +41,8 @@ else
     recon) what="a spiral scan: 256 x 256, 8 coils" scan=demo.h5 options=(--trajectory spiral --matrix 256 --coils 8 --noise 0.01) ;;
     cutcp) what="a protein-like chain of 4000 atoms" scan=demo.pqr options=(--particles chain --points 4000) ;;
     blob) what="a protein-like chain of 1000 atoms" scan=demo.pqr options=(--particles chain --points 1000) ;;
-    *) fail "there is no demo of kind $kind: it is recon, cutcp or blob." ;;
+    nbody) what="a box of growing waves, 32,768 bodies" scan=demo.gadget options=(--particles zeldovich --points 32768) ;;
+    *) fail "there is no demo of kind $kind: it is recon, cutcp, blob or nbody." ;;
     esac
     echo "Simulating $what -> $scan"
     "$bin/mrirecon" simulate "${options[@]}" --out "$scan" || fail "it could not be simulated."

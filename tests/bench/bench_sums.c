@@ -356,6 +356,19 @@ int main(int argc, char **argv)
     check(range_law_make(&force.law, &(struct range_law_params){RANGE_SHORT, force_reach, 0, 0, 3, 1e-5, 0},
                          force_value, &force_reach));
     run(&force, dev, plain_force);
+    /* Half of the bodies in one sphere whose density falls as Plummer's. */
+    struct task crowd = {.name = "nbody, clustered",
+                         .kind = "pairs",
+                         .law = force.law,
+                         .p = problem_make(12, 1, 30000, force_reach, false)};
+    for (size_t i = 0; i < crowd.p.count / 2; i++) {
+        const double radius = fmin(0.3 / sqrt(pow(uniform(3 * i), -2.0 / 3) - 1), 5), z = 2 * uniform(3 * i + 1) - 1;
+        const double turn = 2 * M_PI * uniform(3 * i + 2), flat = sqrt(1 - z * z);
+        crowd.p.at[3 * i] = (float)(6 + radius * flat * cos(turn));
+        crowd.p.at[3 * i + 1] = (float)(6 + radius * flat * sin(turn));
+        crowd.p.at[3 * i + 2] = (float)(6 + radius * z);
+    }
+    run(&crowd, dev, plain_force);
     for (int bins = 20; bins <= 200; bins *= 10) {
         struct task count = {.name = bins == 20 ? "pairs, 20 bins" : "pairs, 200 bins",
                              .kind = "pairs",

@@ -6,11 +6,12 @@ import io
 import os
 import signal
 import struct
+import subprocess
 
 import h5py
 import numpy as np
 
-from harness import Daemon, fault, main, same, skip, test, wait_until
+from harness import BIN, Daemon, fault, main, same, skip, test, wait_until
 
 DAEMON = None
 GALAXY = os.path.join(os.environ.get("MRIRECON_DATA", "../shared/data"), "particles", "gadget2_galaxy_pos_f32.npy")
@@ -252,6 +253,30 @@ def hdf5_without_masses(position):
         made.create_group("Header")
         made["PartType3/Coordinates"] = position
     return file.getvalue()
+
+
+@test("simulated bodies: a sphere in equilibrium, and a box whose waves grow as theory has it")
+def simulated():
+    def simulate(name, count):
+        path = os.path.join(daemon().state, name)
+        subprocess.run([os.path.join(BIN, "mrirecon"), "simulate", "--particles", name, "--points", str(count), "--out", path], check=True)
+        with open(path, "rb") as file:
+            return file.read()
+    sphere = np.load(io.BytesIO(result(run(simulate("plummer", 2000), "&results=series&softening=0.01"), "series").body))[0]
+    # 2 T / |W| = 1, to the noise of 2,000 bodies; W = 3 pi / 32 G M^2 / a, cut at 20 a.
+    assert abs(2 * sphere[2] / -sphere[3] - 1) < 0.1, sphere
+    assert abs(-sphere[3] / (3 * np.pi / 32 * 43007.1) - 1) < 0.1, sphere
+    side = 16
+    job = run(simulate("zeldovich", side ** 3), "&steps=10&dt=0.02&results=particles&mesh=32")
+    body = table(job)
+    with h5py.File(io.BytesIO(result(job, "particles").body)) as file:
+        order = np.argsort(file["PartType1"]["ParticleIDs"][:])
+    sites = (np.stack(np.meshgrid(*[np.arange(side)] * 3, indexing="ij")[::-1], -1).reshape(-1, 3) + 0.5) * 100 / side
+    moved = (body[order, :3] - sites + 50) % 100 - 50
+    # Displacements and velocities are those of one growing mode: v = rate x. Bodies on a lattice of 16 and density waves of 0.3 are theory's to some percent.
+    rate = np.sqrt(4 * np.pi * 43007.1 / 100 ** 3)
+    fitted = (moved * body[order, 3:6]).sum() / (moved ** 2).sum()
+    assert abs(fitted / rate - 1) < 0.1, (fitted, rate)
 
 
 @test("a real snapshot, two galaxies of 60,000 bodies, against sums in double precision of some of them")

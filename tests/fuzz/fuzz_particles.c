@@ -78,9 +78,9 @@ static void read_volume(const uint8_t *bytes, size_t length)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static int (*const readers[])(int, uint64_t, const void *, size_t,
-                                  const void *) = {particles_pqr_decode, particles_pdb_decode, particles_xyz_decode,
-                                                   particles_csv_decode, particles_npy_decode, particles_npz_decode};
+    static int (*const readers[])(int, uint64_t, const void *, size_t, const void *) = {
+        particles_pqr_decode, particles_pdb_decode, particles_xyz_decode,   particles_csv_decode,
+        particles_npy_decode, particles_npz_decode, particles_gadget_decode};
     enum { READERS = sizeof readers / sizeof *readers };
     if (size < 1)
         return 0;

@@ -2,6 +2,7 @@
 """Writes the first inputs of the fuzz target of particles into a folder: a small file of each format for each reader."""
 import io
 import os
+import struct
 import sys
 
 import numpy as np
@@ -26,6 +27,16 @@ def archive(write, **arrays):
     return file.getvalue()
 
 
+def gadget(named, order):
+    """A snapshot of three bodies of two types, of format 1 or 2."""
+    def record(name, body):
+        label = struct.pack(order + "I4sII", 8, name, len(body) + 8, 8) if named else b""
+        return label + struct.pack(order + "I", len(body)) + body + struct.pack(order + "I", len(body))
+    head = struct.pack(order + "6I6d2d2i6I2i4d", 0, 1, 2, 0, 0, 0, 0, 2.5, 0, 0, 0, 0, 0.5, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 1, 9, 0, 0, 1).ljust(256, b"\0")
+    rows = np.arange(9).astype(order + "f4").tobytes()
+    return (record(b"HEAD", head) + record(b"POS ", rows) + record(b"VEL ", rows) + record(b"ID  ", rows[:12]) + record(b"MASS", rows[4:12]))
+
+
 def volume():
     """As recon/volume/volume_npy.c writes one: three arrays, each with a head of 128 bytes."""
     def head(kind, shape):
@@ -40,7 +51,8 @@ def main(folder):
                "mass": np.ones((1, 2)), "box": np.array([[0, 0, 0], [9, 9, 9.0]])}
     files = [[PQR], [PDB], [XYZ, b"1 2 3 -0.5\n4 5 6 1\n"], [CSV, b"1;2;3;4\n"],
              [saved(ROWS), saved(ROWS[0, :, :4].astype(">f4")), saved(np.asfortranarray(ROWS[0]))],
-             [archive(np.savez, **columns), archive(np.savez_compressed, **columns)]]
+             [archive(np.savez, **columns), archive(np.savez_compressed, **columns)],
+             [gadget(named, order) for named in (False, True) for order in "<>"]]
     for reader, bodies in enumerate(files):
         for i, body in enumerate(bodies):
             for which in (reader, reader + len(files)):

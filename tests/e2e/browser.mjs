@@ -2,6 +2,7 @@
 // each is answered by one line on stdout, {value} or {error}. Methods are those of Playwright's Page, and
 //   open       a new page; arguments: the options of its context, and whether it has WebGL
 //   evaluate, waitForFunction   take the text of a function: what is no function is eval() to the page's policy
+//   refuse     the next request of an address fails, as where a connection is lost
 //   drop       let a file with a name and bytes (base64) fall on the page
 //   trouble    what went wrong since the page was opened: errors in the console, requests to other origins, violations of
 //              the policy
@@ -73,6 +74,8 @@ async function obey({page: name, method, arguments: words}) {
         return page.keyboard.type(...words);
     case "route":
         return page.route(words[0], (route) => route.fulfill(words[1]));
+    case "refuse":
+        return page.route(words[0], (route) => route.abort("connectionreset"), {times: 1});
     case "drop":
         return page.evaluate(([file, bytes]) => {
             const transfer = new DataTransfer();

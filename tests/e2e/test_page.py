@@ -76,6 +76,26 @@ def drop(daemon):
         same(page.getAttribute(".downloads a:text-matches('^h5')", "href"), f"/v1/jobs/{identity}/results/image?format=h5")
 
 
+@test("a large file is sent as a resumable upload, which goes on after a lost connection")
+def resumable(daemon):
+    path = os.path.join(FOLDER.name, "large.h5")
+    scans.radial(seed=18, spokes=1100, samples=512, coils=8).write(path)
+    assert os.path.getsize(path) > 32 << 20, os.path.getsize(path)
+    with browser().page(daemon) as page:
+        page.expected = ("ERR_CONNECTION_RESET",)
+        page.see("button:text-is('Send a scan')")
+        page.refuse("**/v1/uploads/*")
+        page.setInputFiles("input[type=file]", path)
+        page.see(".row.selected .name:text-is('large.h5')")
+        page.see(".job[data-state=succeeded]")
+        identity = page.getAttribute(".job", "data-job")
+        same(daemon.job(identity)["bytes"], os.path.getsize(path), "size of the job's scan")
+        # That it was an upload, and that the connection was lost on the way:
+        upload = daemon.get(f"/v1/uploads/{identity}").expect(200)
+        same(upload.headers["content-location"], f"/v1/jobs/{identity}")
+        assert any("ERR_CONNECTION_RESET" in line for line in page.trouble()), "no request was refused"
+
+
 @test("a failure shows its sentence; one parameter is changed with what it proposes, and the image is there")
 def failure(daemon):
     scan = scans.radial(seed=2, weights=False)

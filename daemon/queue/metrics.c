@@ -272,7 +272,7 @@ static void print_reasons(FILE *out, const char *name, const uint64_t count[ERR_
 static void print_jobs(const struct metrics *metrics, FILE *out)
 {
     print_named(out, &metrics->submitted, PREFIX "jobs_submitted_total", "kind", "Jobs accepted.");
-    print_named(out, &metrics->completed, PREFIX "jobs_completed_total", "kind", "Jobs that ended with an image.");
+    print_named(out, &metrics->completed, PREFIX "jobs_completed_total", "kind", "Jobs that succeeded.");
     head(out, PREFIX "jobs_failed_total", "counter", "Jobs that failed, by the code of the reason.");
     for (int k = 0; k < metrics->failed_kind.count; k++)
         for (int i = 0; i < ERR_COUNT; i++)
@@ -283,7 +283,7 @@ static void print_jobs(const struct metrics *metrics, FILE *out)
     one(out, PREFIX "jobs_retried_total", "counter", "Jobs run again because their worker died.",
         (double)metrics->retried);
     head(out, PREFIX "jobs_put_back_total", "counter",
-         "Jobs that went back into the queue because the server was short of something, by the code of what.");
+         "Jobs put back into the queue because of a shortage on the server, by its code.");
     print_reasons(out, PREFIX "jobs_put_back_total", metrics->put_back, ERR_SPOOL_FULL_INDEX);
     head(out, PREFIX "job_queue_wait_seconds", "histogram", "Time between acceptance and start.");
     print_histogram(out, &metrics->waited, PREFIX "job_queue_wait_seconds", "");
@@ -299,7 +299,7 @@ static void print_devices(const struct metrics *metrics, FILE *out)
     one(out, PREFIX "samples_overflowed_total", "counter",
         "k-space samples that the CPU gridded for a GPU whose bins were full.", metrics->overflowed);
     head(out, PREFIX "gpu_fallback_jobs_total", "counter",
-         "Jobs that ran on the CPU for want of a GPU, by the reason.");
+         "Jobs that ran on the CPU because no GPU was available, by the reason.");
     fprintf(out, PREFIX "gpu_fallback_jobs_total{reason=\"no-device\"} %.0f\n", metrics->fallbacks);
     head(out, PREFIX "gpu_errors_total", "counter",
          "Failures of a GPU: the device, or its memory too small for a job.");
@@ -312,7 +312,7 @@ static void print_devices(const struct metrics *metrics, FILE *out)
 static void print_requests(const struct metrics *metrics, FILE *out)
 {
     print_named(out, &metrics->ingest_bytes, PREFIX "ingest_bytes_total", "format",
-                "Bytes of accepted uploads, by what their first ones say they are.");
+                "Bytes of accepted uploads, by their format.");
     head(out, PREFIX "ingest_rejected_total", "counter", "Uploads refused, by the code of the reason.");
     print_reasons(out, PREFIX "ingest_rejected_total", metrics->rejected, -1);
     head(out, PREFIX "http_requests_total", "counter", "Requests answered.");
@@ -367,11 +367,12 @@ static void print_kept(const struct metrics *metrics, const struct metrics_now *
         (double)now->keep_bytes);
     one(out, PREFIX "kept_limit_seconds", "gauge", "How long ended jobs are kept; 0: until they are deleted.",
         (double)now->keep_seconds);
-    head(out, PREFIX "kept_jobs_removed_total", "counter", "Ended jobs that were removed, for their age or for room.");
+    head(out, PREFIX "kept_jobs_removed_total", "counter",
+         "Ended jobs that were removed, for their age or to free space.");
     fprintf(out, PREFIX "kept_jobs_removed_total{reason=\"age\"} %.17g\n", metrics->removed_old);
     fprintf(out, PREFIX "kept_jobs_removed_total{reason=\"room\"} %.17g\n", metrics->removed_large);
     one(out, PREFIX "kept_scans_removed_total", "counter",
-        "Scans of ended jobs that were removed, as uploads needed the room.", metrics->scans_dropped);
+        "Scans of ended jobs that were removed because uploads needed the space.", metrics->scans_dropped);
     one(out, PREFIX "disk_size_bytes", "gauge", "Bytes of the state folder's disk.", (double)now->disk_bytes);
     one(out, PREFIX "disk_free_bytes", "gauge", "Bytes free on it.", (double)now->disk_free);
 }
@@ -379,12 +380,12 @@ static void print_kept(const struct metrics *metrics, const struct metrics_now *
 static void print_workers(const struct metrics_now *now, FILE *out)
 {
     one(out, PREFIX "workers", "gauge", "Workers that should run.", now->workers);
-    one(out, PREFIX "workers_ready", "gauge", "Workers that are warm, and whose devices are trusted.",
+    one(out, PREFIX "workers_ready", "gauge", "Workers that are ready, and whose devices are not in back-off.",
         now->workers_ready);
     one(out, PREFIX "workers_resting", "gauge",
-        "Workers whose device failed job after job: it is tried with one job at a time.", now->workers_resting);
+        "Workers in back-off because their device failed several jobs in a row.", now->workers_resting);
     head(out, PREFIX "gpu_memory_used_bytes", "gauge",
-         "Memory in use on a GPU, by everybody, when its worker last said.");
+         "Memory in use on a GPU, by all processes, as its worker last reported.");
     for (int i = 0; i < now->gpus; i++)
         fprintf(out, PREFIX "gpu_memory_used_bytes{gpu=\"%s\"} %lld\n", now->gpu[i].device,
                 (long long)now->gpu[i].used);
@@ -399,24 +400,23 @@ void metrics_print(struct metrics *metrics, const struct metrics_now *now, FILE 
     head(out, PREFIX "build_info", "gauge",
          "The version that runs, and the CUDA that it was built with (none: for CPUs alone); always 1.");
     fprintf(out, PREFIX "build_info{version=\"%s\",cuda=\"%s\"} 1\n", MRIRECON_VERSION, MRIRECON_CUDA);
-    head(out, PREFIX "queue_jobs", "gauge", "Jobs that wait.");
+    head(out, PREFIX "queue_jobs", "gauge", "Jobs waiting.");
     for (int i = 0; i < PRIORITIES; i++)
         fprintf(out, PREFIX "queue_jobs{priority=\"%s\"} %lld\n", job_priority_name((enum job_priority)i),
                 (long long)now->waiting[i]);
-    one(out, PREFIX "queue_held", "gauge", "1: no job is begun, for the disk has no room or fails.", now->held);
-    one(out, PREFIX "running_jobs", "gauge", "Jobs that run.", (double)now->running);
-    one(out, PREFIX "queue_capacity_jobs", "gauge", "Most jobs that may wait.", (double)now->capacity);
+    one(out, PREFIX "queue_held", "gauge", "1: no job starts because the disk is full or fails.", now->held);
+    one(out, PREFIX "running_jobs", "gauge", "Jobs running.", (double)now->running);
+    one(out, PREFIX "queue_capacity_jobs", "gauge", "Limit of waiting jobs.", (double)now->capacity);
     one(out, PREFIX "queue_oldest_enqueued_timestamp_seconds", "gauge",
-        "When the job that waits longest was accepted; 0: none waits.", 1e-3 * (double)now->oldest);
-    one(out, PREFIX "spool_used_bytes", "gauge", "Bytes of uploads that wait, and of scans that are kept.",
-        (double)now->spool_used);
+        "When the longest-waiting job was accepted; 0: none waits.", 1e-3 * (double)now->oldest);
+    one(out, PREFIX "spool_used_bytes", "gauge", "Bytes of waiting uploads and kept scans.", (double)now->spool_used);
     one(out, PREFIX "spool_free_bytes", "gauge", "Bytes that uploads may still take.", (double)now->spool_free);
     one(out, PREFIX "found_files", "gauge", "Scans and results without a job, set aside in found-TIME/.", now->found);
     one(out, PREFIX "event_streams", "gauge", "Streams of the events of all jobs that are open.", now->streams);
     one(out, PREFIX "sessions", "gauge", "Logins of browsers that have not ended.", now->sessions);
     one(out, PREFIX "ready", "gauge", "1: /readyz says ready.", now->ready);
     one(out, PREFIX "tls_certificate_expiry_timestamp_seconds", "gauge",
-        "When the certificate that is shown ends; 0: plain HTTP.", (double)now->certificate_end);
+        "When the certificate in use expires; 0: plain HTTP.", (double)now->certificate_end);
     pthread_mutex_lock(&metrics->lock);
     for (int i = 0; i < now->gpus * GPU_KINDS; i++) /* 0 until the first failure */
         index_of(&metrics->gpu_failures[i % GPU_KINDS], now->gpu[i / GPU_KINDS].device);

@@ -28,9 +28,9 @@ void store_free(struct store *store);
  * never. */
 void store_set_ageing(struct store *store, int64_t milliseconds);
 
-/* Who is told of each job that was added (from: -1), changed its state, or was removed (to: -1), once that is on the
- * disk, or committed where a power cut may undo it. In the writer's thread: `told` is quick and does not call the
- * store. */
+/* Called for each job that was added (from: -1), changed its state, or was removed (to: -1), after the fsync, or after
+ * the commit if a power cut may undo the change. In the writer's thread: `told` must be quick and not call the store.
+ */
 struct store_listener {
     void (*told)(void *context, const char *id, const char *client, int from, int to);
     void *context;

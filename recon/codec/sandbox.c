@@ -115,7 +115,7 @@ static bool call_refused(size_t i)
     return status != 0;
 }
 
-/* Fails where a filter refuses calls without which the process cannot be shut in, or would be killed. */
+/* Fails if a filter already in force refuses calls that the sandbox needs, or would kill the process. */
 static int calls_try(void)
 {
     char names[160] = "";
@@ -155,7 +155,7 @@ static int landlock_create(const struct landlock_rules *rules, int *ruleset)
     return *ruleset >= 0 ? 0 : sandbox_failed("landlock_create_ruleset");
 }
 
-/* Shut in, and close `ruleset`. */
+/* Enter the landlock domain, and close `ruleset`. */
 static int landlock_enter(int ruleset)
 {
     long rc = syscall(LANDLOCK_RESTRICT, ruleset, 0);

@@ -49,10 +49,10 @@ int sandbox_enter(int socket, int output);
  * EACCES) only where a reconstruction on a CPU or a GPU needs it: system programs and libraries, /proc, /sys, devices
  * of GPUs, /dev/shm, where CUDA_CACHE_PATH and LD_LIBRARY_PATH say, and what `readable` lists (files and folders to be
  * read and run; NULL-terminated; those that are not there are passed over). Descriptors that are open already, or are
- * received, serve as before. The calling thread and those that it starts are shut in: the process must be
- * single-threaded. There is no way back. *landlock: whether it could be had, without which seccomp holds alone. Fails
- * with ERR_INTERNAL, also where a filter of system calls that is in force already refuses, or kills for, what this
- * takes: the sentence names the calls. */
+ * received, stay usable. The sandbox holds for the calling thread and those that it starts, so the process must be
+ * single-threaded; it cannot be left. *landlock: whether the kernel has landlock; otherwise seccomp confines alone.
+ * Fails with ERR_INTERNAL, also if a filter already in force refuses the calls that this needs, or kills for them: the
+ * sentence names the calls. */
 int sandbox_enter_worker(const char *const *readable, bool *landlock);
 
 #endif

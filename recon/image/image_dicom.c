@@ -27,7 +27,7 @@ struct multiframe {
 
 /* ---- the scan's header ---- */
 
-/* The text of the header's first element of this name, without a parser: what is not plain text in it is not taken. */
+/* The text of the header's first element of this name, without a parser: only plain text is accepted. */
 static const char *header_text(const struct image_series *series, const char *name, char text[256])
 {
     const char *at = series->xml ? series->xml : "";

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* An open file, as the driver sees it: H5FD_t first. */
+/* State of an open file: H5FD_t must be first. */
 struct h5_file {
     H5FD_t base;
     struct h5_fd *io;
@@ -17,7 +17,7 @@ static H5FD_t *fd_open(const char *name, unsigned flags, hid_t plist, haddr_t mo
     (void)flags;
     (void)most;
     struct h5_fd *const *io = H5Pget_driver_info(plist);
-    /* Not by fstat, which the codec's sandbox refuses: glibc makes it a call that can also look up names. */
+    /* Without fstat, which the codec's sandbox refuses: glibc implements it by a call that can also look up names. */
     off_t end = io ? lseek((*io)->fd, 0, SEEK_END) : -1;
     if (end < 0)
         return NULL;
@@ -72,7 +72,7 @@ static herr_t fd_read(H5FD_t *base, H5FD_mem_t type, hid_t plist, haddr_t at, si
         if (done < 0 && errno == EINTR)
             continue;
         if (done <= 0) {
-            if (!file->io->error) /* what a failed write dropped cannot be read back */
+            if (!file->io->error) /* data of a dropped write cannot be read back */
                 file->io->error = done < 0 ? errno : EIO;
             return -1;
         }
@@ -83,8 +83,8 @@ static herr_t fd_read(H5FD_t *base, H5FD_mem_t type, hid_t plist, haddr_t at, si
     return 0;
 }
 
-/* After a failed write all others are dropped and said to be done: told of a failure, HDF5 keeps the file open and
- * writes again when the process ends. The caller looks at h5_fd.error. */
+/* After a failed write, all further writes are dropped and reported as successful: if it learns of a failure, HDF5
+ * keeps the file open and writes again when the process ends, or crashes. The caller checks h5_fd.error. */
 static herr_t fd_write(H5FD_t *base, H5FD_mem_t type, hid_t plist, haddr_t at, size_t size, const void *buffer)
 {
     (void)type;

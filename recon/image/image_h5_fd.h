@@ -5,7 +5,7 @@
 
 #include <hdf5.h>
 
-/* What the driver is given and reports. Belongs to the caller, who keeps it until the file is closed. */
+/* The driver's input and output. Belongs to the caller, who keeps it until the file is closed. */
 struct h5_fd {
     int fd;    /* opened for what is done to it */
     int error; /* errno of the first failed read or write, or 0 */

@@ -59,7 +59,7 @@ static void tile_place(const struct montage *m, size_t row, size_t column, size_
     }
 }
 
-/* Numbers count from 1. Words of what there is one of are left out. */
+/* Numbers count from 1. Dimensions of size 1 are left out. */
 static void caption_print(const struct montage *m, const size_t place[DIMENSIONS], char text[CAPTION_LENGTH])
 {
     static const char *const words[] = {
@@ -74,7 +74,7 @@ static void caption_print(const struct montage *m, const size_t place[DIMENSIONS
     }
 }
 
-/* The most telling caption that every tile has room for. */
+/* The most detailed caption that fits every tile. */
 static void caption_choose(struct montage *m)
 {
     size_t last[DIMENSIONS];
@@ -105,7 +105,7 @@ static size_t picture_height(const struct montage *m)
     return m->rows * (cell_height(m) + GAP) - GAP;
 }
 
-/* A list breaks so that the picture is as near to a square as may be. */
+/* Break a list into rows so that the picture is nearly square. */
 static bool montage_fits(struct montage *m)
 {
     size_t most_columns = (MOST_PIXELS + GAP) / (m->width + GAP),
@@ -180,9 +180,8 @@ static void montage_stretch(struct montage *m)
 
 /* ---- drawing ---- */
 
-/* What a pixel of the tile covers of an axis of the image, in fractions of an image's pixel: each of these is `parts`
- * long, `parts` being the tile's pixels along the axis. Whole numbers: where nothing shrinks, values stay as they are.
- */
+/* The span of a tile's pixel on an axis of the image, in fractions of an image pixel: each is `parts` long, `parts`
+ * being the tile's pixels along the axis. In integers, so that values do not change if nothing is shrunk. */
 struct span {
     size_t begin, end, parts;
 };

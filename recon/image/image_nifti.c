@@ -75,7 +75,7 @@ static int volume_order(const void *pa, const void *pb, void *context)
     return za != zb ? (za > zb) - (za < zb) : (a->slice > b->slice) - (a->slice < b->slice);
 }
 
-/* A file has one affine: what it would put elsewhere than it lies is not written. */
+/* A file has one affine: refuse images that it would misplace. */
 #define ELSEWHERE " Use h5, which keeps the position of each, or npy or png."
 
 static int refuse_spacing(const struct volume *v, const struct image_series *series)
@@ -95,7 +95,7 @@ static int refuse_spacing(const struct volume *v, const struct image_series *ser
                    most);
 }
 
-/* That every image lies where the affine of the first frame puts it. */
+/* Check that every image lies where the affine of the first frame puts it. */
 static int volume_check(const struct volume *v, const struct image_series *series)
 {
     const struct image_info *first = &series->info[v->images[0]];
@@ -278,7 +278,7 @@ static void affine_put(unsigned char *header, const struct volume *v)
         put_float(header, 256 + 4 * (size_t)i, q[i]); /* quatern_b, _c, _d */
 }
 
-/* How bright it is shown, which of complex values nothing tells; and the time between frames, where it is known. */
+/* The display window (not for complex values), and the time between frames, if known. */
 static int header_show(unsigned char *header, const struct image_series *series, const struct volume *v)
 {
     float low = 0, high = 0;

@@ -1,4 +1,4 @@
-/* The table of writers: the one file that takes functions of all of them. */
+/* The table of writers, in a file of its own: it links all of them. */
 #include "recon/image/image_leaf.h"
 
 static int (*const writers[IMAGE_FORMATS])(const struct image_series *series, int fd) = {

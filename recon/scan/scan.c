@@ -1,4 +1,4 @@
-/* Opens a flat scan. The process that wrote it read hostile bytes: no number in it is believed. */
+/* Opens a flat scan. The process that wrote it parsed hostile bytes, so every number in it is checked. */
 #include "recon/scan/scan.h"
 
 #include "gridding/base/err.h"

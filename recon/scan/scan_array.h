@@ -6,13 +6,13 @@
 
 enum { SCAN_ARRAY_AXES = 8 };
 
-/* An array of real or complex numbers. The memory is someone else's. */
+/* An array of real or complex numbers. The memory is borrowed. */
 struct scan_array {
     const char *name;     /* for sentences; static */
     const uint8_t *items; /* NULL: there is no such array */
     bool complex_valued;
     bool swapped;     /* in the other byte order than this machine's */
-    size_t real_size; /* bytes of a real number, 4 or 8; a complex one has twice as many */
+    size_t real_size; /* bytes of a real number, 4 or 8; a complex one takes two */
     int axes;         /* 0..SCAN_ARRAY_AXES */
     uint64_t size[SCAN_ARRAY_AXES];
     uint64_t step[SCAN_ARRAY_AXES]; /* items from one index to the next */

@@ -5,7 +5,7 @@
 #include "recon/scan/scan.h"
 #include "recon/scan/scan_array.h"
 
-/* The arrays of one scan. C order is meant here, the last axis fastest; how they lie in memory is .step's to tell. */
+/* The arrays of one scan, described in C order, the last axis fastest; their order in memory is given by .step. */
 struct scan_arrays {
     struct scan_array kspace;     /* complex [coil][..][sample]; without the axis of coils there is one */
     struct scan_array trajectory; /* real [..][sample][2 or 3]; k-space may have one more axis before .., repetitions */

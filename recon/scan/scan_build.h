@@ -9,19 +9,19 @@
 
 enum { SCAN_BUILD_PIECES = 512 };
 
-/* Pieces that follow each other in the output, gathered from anywhere. */
+/* Pieces of memory that are written one after the other. */
 struct scan_stretch {
     struct iovec piece[SCAN_BUILD_PIECES];
     int pieces;
     uint64_t at; /* where the first piece goes */
 };
 
-/* A flat scan in the making. In the order of calls: begin; readouts until all are told; layout; samples of each readout
- * in the same order; finish. Memory stays small whatever the scan's size. */
+/* A flat scan that is being written. Order of calls: begin; readouts, until all have been passed; layout; samples of
+ * each readout in the same order; finish. Memory use does not depend on the scan's size. */
 struct scan_builder {
     int fd;
-    uint64_t cap;        /* most bytes of the flat scan */
-    uint64_t file_bytes; /* of the file it comes from: bounds how far it may expand */
+    uint64_t cap;        /* limit of the flat scan's size */
+    uint64_t file_bytes; /* of the input file: limits the expansion */
     struct scan_header header;
     struct scan_encoding encodings[SCAN_MAX_ENCODINGS];
     struct scan_stretch traj, data;
@@ -38,7 +38,7 @@ int scan_builder_begin(struct scan_builder *builder, int fd, uint64_t cap, uint6
  * Fails with ERR_MALFORMED_FILE, ERR_ENCODING_INVALID, ERR_LIMIT, ERR_HOSTILE_FILE, ERR_IO. */
 int scan_builder_readouts(struct scan_builder *builder, struct scan_readout *readouts, size_t count);
 
-/* All readouts are told, and header.map_coils: place what follows them. Fails with ERR_NO_IMAGE_DATA, ERR_LIMIT. */
+/* All readouts have been passed: lay out what follows them. Fails with ERR_NO_IMAGE_DATA, ERR_LIMIT. */
 int scan_builder_layout(struct scan_builder *builder);
 
 /* Read back readouts [first, first + count). Fails with ERR_IO. */

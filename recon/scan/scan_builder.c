@@ -1,4 +1,4 @@
-/* Writes a flat scan. By pwrite, not through a mapping: a page that is written whole costs neither a fault nor a
+/* Writes a flat scan. By pwrite rather than a mapping: a page that is written whole needs neither a page fault nor
  * clearing. */
 #include "recon/scan/scan_build.h"
 
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* How much larger than its file a scan may become: float16 samples double, and all else is smaller in the scan. */
+/* Maximum expansion: float16 samples double in size, and everything else is smaller in the scan. */
 enum { ALIGNMENT = 64, EXPANSION = 16, EXPANSION_FREE = 64 << 20 };
 
 static int write_failed(void)
@@ -18,7 +18,7 @@ static int write_failed(void)
     return err_set(code, "The decoded scan cannot be stored in memory (%s).", strerror(errno));
 }
 
-/* Write the pieces one after the other at `at`. The vector is used up. */
+/* Write the pieces one after the other at `at`. Modifies the vector. */
 static int write_all(int fd, struct iovec *piece, int pieces, uint64_t at)
 {
     while (pieces) {
@@ -44,7 +44,7 @@ static int write_at(int fd, const void *from, size_t bytes, uint64_t at)
     return bytes ? write_all(fd, &piece, 1, at) : 0;
 }
 
-/* Take the next `count` items of `size` bytes at *end. False: the cap would be passed. */
+/* Reserve `count` items of `size` bytes at *end. False: that would exceed the limit. */
 static bool place(const struct scan_builder *b, uint64_t *end, uint64_t count, size_t size, uint64_t *at)
 {
     size_t bytes, aligned, next;

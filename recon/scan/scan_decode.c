@@ -1,4 +1,4 @@
-/* Decodes an upload: has a decoder read it, and opens what that made. */
+/* Decodes an upload: a decoder process reads it, and the result is opened. */
 #include "gridding/base/err.h"
 #include "recon/codec/decode.h"
 #include "recon/scan/scan.h"

@@ -8,7 +8,7 @@
 
 /* ---- groups ---- */
 
-/* What hangs under a name: 'd'ataset, 'g'roup, 'l'ink that leads elsewhere, '?' something else, '\0' nothing. */
+/* The type of a name in a group: 'd'ataset, 'g'roup, external or soft 'l'ink, '?' another, '\0' none. */
 static char kind_of(hid_t group, const char *name)
 {
     H5L_info_t link;
@@ -22,11 +22,11 @@ static char kind_of(hid_t group, const char *name)
     return object.type == H5O_TYPE_DATASET ? 'd' : object.type == H5O_TYPE_GROUP ? 'g' : '?';
 }
 
-/* What the groups of a file look like from outside. */
+/* Survey of a file's groups. */
 struct groups_survey {
     char scan[SCAN_H5_NAME];   /* the first group with a scan */
     char images[SCAN_H5_NAME]; /* the first with images and no scan */
-    char link[SCAN_H5_NAME];   /* a link that leads elsewhere in place of a scan */
+    char link[SCAN_H5_NAME];   /* a link in place of a scan */
     char names[SCAN_H5_NAME];  /* all names, for a sentence */
 };
 

@@ -421,7 +421,7 @@ static void test_water_box(void **state)
         print_message("# %s is not there (MRIRECON_DATA)\n", path);
         skip();
     }
-    uint32_t count;
+    uint32_t count = 0;
     assert_true(fread(&sum, sizeof sum, 1, reference) == 1 && fread(&count, sizeof count, 1, reference) == 1);
     assert_int_equal(count, SIDE * SIDE);
     assert_int_equal(fread(plane, sizeof plane, 1, reference), 1);

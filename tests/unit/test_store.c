@@ -234,6 +234,12 @@ static void jobs_are_found_by_name_and_time(void **state)
         {{.since = later, .name = "1"}, {1}},
         {{.since = 1}, {5, 4, 3, 2}},
         {{.since = end}, {0}},
+        {{.kind = "recon", .name = "knee"}, {5, 2, 1}},
+        {{.kind = "recon", .brief = true, .before = 3}, {2, 1}},
+        {{.kind = "other"}, {0}},
+        {{.states = 1 << JOB_FAILED | 1 << JOB_QUEUED, .name = "1"}, {1}},
+        {{.states = 1 << JOB_FAILED | 1 << JOB_RUNNING}, {1}},
+        {{.states = 1 << JOB_FAILED | 1 << JOB_QUEUED, .client = "two", .brief = true}, {2}},
     };
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         assert_int_equal(store_list(store, &lists[i].filter, jobs, 4, &count), 0);
@@ -243,6 +249,29 @@ static void jobs_are_found_by_name_and_time(void **state)
         for (int j = 0; j < count; j++)
             job_clear(&jobs[j]);
     }
+}
+
+/* What a listener was told: "1:-1>0 " of job 1, added. */
+static void note(void *context, const char *id, const char *client, int from, int to)
+{
+    char *text = context;
+    assert_string_equal(client, "one");
+    sprintf(text + strlen(text), "%d:%d>%d ", atoi(id), from, to);
+}
+
+static void a_listener_is_told_of_changes_that_were_committed(void **state)
+{
+    struct store *store = ((struct fixture *)*state)->store;
+    char told[256] = "", id[JOB_ID];
+    assert_int_equal(submit(store, 1, 100), 0); /* before it listens */
+    store_listen(store, (struct store_listener){note, told});
+    assert_int_equal(submit(store, 2, 100), 0);
+    assert_int_equal(submit(store, 2, 100), ERR_STORE); /* the id is taken: nothing has changed */
+    take(store, 1);
+    assert_int_equal(store_fail(store, id_of(1, id), err_last()), 0);
+    assert_int_equal(store_kept_add(store, id_of(1, id), 5), 0); /* changes no state */
+    assert_int_equal(store_delete(store, id_of(1, id)), 0);
+    assert_string_equal(told, "2:-1>0 1:0>1 1:1>4 1:4>-1 ");
 }
 
 /* A child submits without end and writes each accepted id to a pipe; it is killed in the middle. Every id that was told
@@ -534,6 +563,7 @@ int main(void)
         WITH_STORE(delete_takes_only_ended_jobs),
         WITH_STORE(the_list_has_pages_newest_first),
         WITH_STORE(jobs_are_found_by_name_and_time),
+        WITH_STORE(a_listener_is_told_of_changes_that_were_committed),
         WITH_STORE(what_was_accepted_survives_kill_9),
         WITH_STORE(changes_of_many_threads_fail_alone_and_are_counted),
         WITH_STORE(counts_follow_every_transition),

@@ -80,7 +80,7 @@ cp "$package" "$root/root/"
 MAKEFLAGS=$(sed -E 's/ ?-j[0-9]*//; s/ ?--jobserver-[a-z]+=[^ ]*//' <<<"${MAKEFLAGS-}")
 export MAKEFLAGS
 systemd/debian/build "$build" "$version" 2 >/dev/null && cp "$build/mrirecond_$version-2_$arch.deb" "$root/root/" || bail "no second revision"
-rm -f "$build/mrirecond_$version-2_$arch.deb"
+rm -f "$build/mrirecond_$version-2_$arch.deb" "$build/python3-mrirecon_$version-2_all.deb"
 
 in_root apt-get update -qq 2>/dev/null
 in_root apt-get install -y -qq --no-install-recommends "/root/mrirecond_$version-1_$arch.deb" >"$root/root/install.log" 2>&1

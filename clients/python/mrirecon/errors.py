@@ -1,0 +1,30 @@
+"""What the functions of this package raise, beside OSError for files of this machine."""
+
+
+class MrireconError(Exception):
+    """The base of all below."""
+
+
+class NotReached(MrireconError):
+    """No server answered, or the connection broke: nothing is known of the request's outcome."""
+
+
+class Problem(MrireconError):
+    """The server refused a request. `status` is HTTP's, `code` is stable (such as "bad-parameter"), `detail` a sentence,
+    `document` the whole problem document (RFC 9457), `retry_after` seconds or None."""
+
+    def __init__(self, status, document, retry_after=None):
+        self.status, self.document, self.retry_after = status, document, retry_after
+        self.code = document.get("code", "")
+        self.detail = document.get("detail") or f"The server answered with status {status}."
+        super().__init__(f"{self.detail} [{self.code}]" if self.code else self.detail)
+
+
+class JobFailed(MrireconError):
+    """A job ended otherwise than with success. `job` is the Job, `state` "failed" or "canceled", `code` the failure's."""
+
+    def __init__(self, job):
+        error = job.document.get("error") or {}
+        self.job, self.state, self.code = job, job.state, error.get("code", "")
+        detail = error.get("detail") or f"The job is {job.state}."
+        super().__init__(f"Job {job.id}: {detail}" + (f" [{self.code}]" if self.code else ""))

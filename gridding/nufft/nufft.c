@@ -75,6 +75,21 @@ static int check_params(const struct nufft_params *p, size_t samples)
     return check_kernel(p);
 }
 
+static double corner_aliasing(const struct nufft_shape *shape)
+{
+    double edge[3] = {0}, squares = 0;
+    for (int d = 0; d < shape->dim; d++)
+        edge[d] = 0.5 * shape->n[d] / shape->grid[d];
+    if (shape->kernel == NUFFT_RADIAL)
+        return fmax(shape->aliasing, kernel_aliasing_radial_at(shape->dim, shape->width, shape->beta, edge));
+    for (int d = 0; d < shape->dim; d++) {
+        const double apart = kernel_aliasing_at(shape->width, shape->beta, edge[d]),
+                     alike = shape->width <= 3 ? apart : kernel_aliasing_alike(shape->width, shape->beta, edge[d]);
+        squares += 0.5 * (apart * apart + alike * alike);
+    }
+    return fmax(shape->aliasing, sqrt(squares));
+}
+
 /* A kernel on a grid, and what it reaches. */
 struct choice {
     struct nufft_shape shape;
@@ -93,6 +108,7 @@ static struct choice consider(const struct nufft *plan, const struct nufft_param
     c.oversampling = nufft_oversampling(&c.shape);
     c.shape.beta = kernel_beta(width, c.oversampling);
     c.shape.aliasing = kernel_aliasing(p->dim, width, c.oversampling, p->kernel == NUFFT_RADIAL);
+    c.shape.corner_aliasing = corner_aliasing(&c.shape);
     return c;
 }
 

@@ -22,10 +22,24 @@ struct cpu_plan {
     struct grid_cpu *grid;
 };
 
+/* Samples that are summed in float32 before their sum is added to others'. */
+static size_t together_of(const struct nufft_shape *s)
+{
+    return s->tolerance < 5e-4 ? 256 : RANGE_TOGETHER;
+}
+
+/* kernel_rounding() with sums of one sign in one place, which round alike: 6e-9 for each sample of them, as the search
+ * over plans at random finds (tests/unit/test_plans). */
+static double cpu_rounding(const struct nufft_shape *s, size_t samples)
+{
+    const size_t together = together_of(s), summed = samples < together ? samples : together;
+    return kernel_rounding(s->dim, s->width, nufft_oversampling(s)) * fmax(1, 6e-9 * (double)summed / 1.3e-6);
+}
+
 static double cpu_cost(const struct dev *dev, const struct nufft_shape *s, size_t samples, double *error)
 {
     (void)dev;
-    *error = s->aliasing + kernel_rounding(s->dim, s->width, nufft_oversampling(s));
+    *error = s->corner_aliasing + cpu_rounding(s, samples);
     double cells = (double)s->grid[0] * s->grid[1] * s->grid[2],
            rows = s->dim == 3 ? (double)s->width * s->width : s->width;
     double floats = s->width * 2.0 * (s->batch >= 4 ? 4 : 1), vectors = ceil(floats / 16) / (s->batch >= 4 ? 4 : 1);
@@ -78,7 +92,7 @@ static int cpu_create(void **state, struct dev *dev, const struct nufft_shape *s
     if (!rc)
         rc = range_bins_create(&p->bins, s->dim, s->grid, s->width, s->dim == 3 ? deep : tile2, samples, k, p->threads);
     if (!rc)
-        rc = range_cpu_create(&p->sums, p->bins, p->law, p->lanes_most, p->threads);
+        rc = range_cpu_create(&p->sums, p->bins, p->law, p->lanes_most, together_of(s), p->threads);
     if (!rc)
         rc = grid_cpu_create(&p->grid, s, p->lanes_most, p->threads);
     if (!rc)

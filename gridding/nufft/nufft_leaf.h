@@ -22,10 +22,12 @@ struct nufft_shape {
     int width;              /* W, full, in grid cells */
     double beta;
     enum nufft_kernel kernel;
-    double aliasing;  /* relative l2 error of the image to expect from the kernel alone */
-    double tolerance; /* what was asked: a leaf may use cheaper arithmetic where it keeps this */
-    int batch;        /* transforms handed to a leaf at a time, at most */
-    int bin_depth;    /* as in nufft_params */
+    double aliasing; /* relative l2 error of the image to expect from the kernel alone, in the mean over an image */
+    double corner_aliasing; /* .. in its corners, where all of an image may lie, if half of its energy comes from
+                               samples that lie alike between the cells */
+    double tolerance;       /* what was asked: a leaf may use cheaper arithmetic where it keeps this */
+    int batch;              /* transforms handed to a leaf at a time, at most */
+    int bin_depth;          /* as in nufft_params */
     enum nufft_overflow overflow;
     const struct overflow_ops *overflow_ops; /* the CPU's half of NUFFT_OVERFLOW_CPU, for a leaf that cannot link it */
     /* 1 / (transform of the kernel), host memory of nufft.c. Separable: the image is multiplied by

@@ -118,6 +118,50 @@ static inline double kernel_aliasing_at(int width, double beta, double f)
     return width <= 3 ? sum : sqrt(squares);
 }
 
+/* The same where samples lie alike between the cells, at the position at which the repeats add up to most. */
+static inline double kernel_aliasing_alike(int width, double beta, double f)
+{
+    enum { REPEATS = 3, STEPS = 16 };
+    /* cos(2 pi s / STEPS); the sine is a quarter turn behind. */
+    static const double turn[STEPS] = {1,  0.92387953251128674,  0.70710678118654752,  0.38268343236508977,
+                                       0,  -0.38268343236508977, -0.70710678118654752, -0.92387953251128674,
+                                       -1, -0.92387953251128674, -0.70710678118654752, -0.38268343236508977,
+                                       0,  0.38268343236508977,  0.70710678118654752,  0.92387953251128674};
+    double repeat[2 * REPEATS + 1], most = 0;
+    for (int i = -REPEATS; i <= REPEATS; i++)
+        repeat[i + REPEATS] = i == 0 ? 0 : kernel_transform(width, beta, f + i);
+    for (int s = 0; s <= STEPS / 2; s++) {
+        double re = 0, im = 0;
+        for (int i = 0; i <= 2 * REPEATS; i++) {
+            re += repeat[i] * turn[i * s % STEPS];
+            im += repeat[i] * turn[(i * s + 3 * STEPS / 4) % STEPS];
+        }
+        most = fmax(most, re * re + im * im);
+    }
+    return sqrt(most) / kernel_transform(width, beta, f);
+}
+
+/* The same of the radial kernel in the image's corner, at frequency f[d] along each axis. */
+static inline double kernel_aliasing_radial_at(int dim, int width, double beta, const double f[3])
+{
+    enum { REPEATS = 2, SIDE = 2 * REPEATS + 1 };
+    double within = 0, sum = 0, squares = 0;
+    for (int i = 0; i < SIDE * SIDE * (dim == 3 ? SIDE : 1); i++) {
+        const int at[3] = {i % SIDE - REPEATS, i / SIDE % SIDE - REPEATS, dim == 3 ? i / SIDE / SIDE - REPEATS : 0};
+        double f2 = 0;
+        for (int d = 0; d < dim; d++)
+            f2 += (f[d] + at[d]) * (f[d] + at[d]);
+        const double value = kernel_transform_radial(dim, width, beta, sqrt(f2));
+        if (at[0] == 0 && at[1] == 0 && at[2] == 0)
+            within = value;
+        else {
+            sum += fabs(value);
+            squares += value * value;
+        }
+    }
+    return (width <= 3 ? sum : sqrt(squares)) / fabs(within);
+}
+
 /* The error to expect from float32: sums and FFT err by about 1e-6 of the grid's energy everywhere alike; deapodisation
  * multiplies that by 1 / the kernel's transform, most at the image's edge, and it shows in images that are dark there:
  * wide kernels on tight grids pay. 1.3e-6 is the largest of six plans of a 3-D centre-out scan, where the root mean

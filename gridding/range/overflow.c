@@ -53,7 +53,7 @@ static int overflow_create(struct range_overflow **out, const struct overflow_sh
     if (!rc)
         rc = range_rows_create(&o->rows, o->bins);
     if (!rc)
-        rc = range_cpu_create(&o->sums, o->bins, o->law, o->lanes, s->threads);
+        rc = range_cpu_create(&o->sums, o->bins, o->law, o->lanes, RANGE_TOGETHER, s->threads);
     if (!rc)
         rc = take_order(o);
     if (!rc)

@@ -62,10 +62,13 @@ struct range_cpu;
 
 enum { RANGE_LANES_MOST = 16 };
 
+enum { RANGE_TOGETHER = 1024 }; /* `together` where a relative error of 6e-6 does no harm */
+
 /* Working memory for sums over `bins` by `law` (both stay the caller's and must outlive it), for at most `lanes`
- * transforms at a time. Fails with ERR_NO_MEMORY. */
+ * transforms at a time. Scatter adds `together` points at most before their sum is added to others': what float32 sums
+ * err by, if all roundings have one sign, is in proportion to it. Fails with ERR_NO_MEMORY. */
 int range_cpu_create(struct range_cpu **out, const struct range_bins *bins, const struct range_kernel *law, int lanes,
-                     int threads);
+                     size_t together, int threads);
 void range_cpu_free(struct range_cpu *sums);
 size_t range_cpu_bytes(const struct range_cpu *sums);
 

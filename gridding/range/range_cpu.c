@@ -30,7 +30,9 @@ struct range_cpu {
     size_t parts, part_points;
     int extent[3];      /* cells of the largest tile */
     size_t tile_floats; /* of the largest tile at the most lanes */
-    float *tiles;       /* [threads + parts][tile_floats] */
+    float *tiles;       /* [threads + parts + threads][tile_floats]: of threads, of parts, and .. */
+    float *sums;        /* .. [threads]: sums of at most `together` points, or NULL: no bin holds more */
+    size_t together;
 };
 
 int range_cpu_lanes(int wanted)
@@ -115,7 +117,7 @@ static int row_floats(const struct range_cpu *s, int lanes)
 }
 
 int range_cpu_create(struct range_cpu **out, const struct range_bins *bins, const struct range_kernel *law, int lanes,
-                     int threads)
+                     size_t together, int threads)
 {
     struct range_cpu *s = calloc(1, sizeof *s);
     if (!s)
@@ -130,8 +132,11 @@ int range_cpu_create(struct range_cpu **out, const struct range_bins *bins, cons
     s->tile_floats = (s->tile_floats + LAW_LANES - 1) / LAW_LANES * LAW_LANES;
     int rc = make_order(s);
     if (!rc) {
-        size_t bytes = ((size_t)threads + s->parts) * s->tile_floats * sizeof(float);
+        const size_t tiles = (size_t)threads + s->parts, extra = bins->largest > together ? (size_t)threads : 0;
+        const size_t bytes = (tiles + extra) * s->tile_floats * sizeof(float);
+        s->together = together;
         s->tiles = aligned_alloc(64, bytes);
+        s->sums = s->tiles && extra > 0 ? s->tiles + tiles * s->tile_floats : NULL;
         if (!s->tiles)
             rc = err_no_memory_bytes(bytes, "the tiles of %d threads", threads);
     }
@@ -154,7 +159,7 @@ void range_cpu_free(struct range_cpu *sums)
 
 size_t range_cpu_bytes(const struct range_cpu *sums)
 {
-    return ((size_t)sums->threads + sums->parts) * sums->tile_floats * sizeof(float);
+    return ((size_t)sums->threads * (sums->sums ? 2 : 1) + sums->parts) * sums->tile_floats * sizeof(float);
 }
 
 static struct points_run run_of(const struct range_cpu *s, int lanes, size_t tile, size_t first, size_t count,
@@ -243,6 +248,37 @@ static void clear(const struct range_cpu *s, const struct points_run *run)
     memset(run->tile.cells, 0, (size_t)run->tile.row * (size_t)run->tile.rows * (size_t)s->extent[2] * sizeof(float));
 }
 
+/* Add a tile to another, and clear it. */
+static void move_tile(float *restrict from, float *restrict to, size_t floats)
+{
+    for (size_t i = 0; i < floats; i++) {
+        to[i] += from[i];
+        from[i] = 0;
+    }
+}
+
+/* A run's points summed into its tile, `together` at a time: float32 sums of many points of one sign in one place would
+ * err in proportion to their number. */
+static void sum_run(const struct range_cpu *s, const struct points_run *run, const struct c32 *values, size_t stride)
+{
+    const size_t floats = (size_t)run->tile.row * (size_t)run->tile.rows * (size_t)s->extent[2];
+    clear(s, run);
+    if (run->count <= s->together) {
+        s->leaf->scatter(run, values, stride);
+        return;
+    }
+    struct points_run cut = *run;
+    cut.tile.cells = s->sums + (size_t)omp_get_thread_num() * s->tile_floats;
+    clear(s, &cut);
+    for (size_t first = 0; first < run->count; first += s->together) {
+        cut.point = run->point + first;
+        cut.weight = run->weight ? run->weight + first : NULL;
+        cut.count = run->count - first < s->together ? run->count - first : s->together;
+        s->leaf->scatter(&cut, values, stride);
+        move_tile(cut.tile.cells, run->tile.cells, floats);
+    }
+}
+
 static size_t points_in(const struct range_bins *b, size_t bin)
 {
     return b->offset[bin + 1] - b->offset[bin];
@@ -290,8 +326,7 @@ static void scatter_bin(struct range_cpu *s, uint32_t bin, size_t thread, int la
         return;
     }
     struct points_run run = run_of(s, lanes, thread, b->offset[bin], points_in(b, bin), weight);
-    clear(s, &run);
-    s->leaf->scatter(&run, values, stride);
+    sum_run(s, &run, values, stride);
     add_tile(s, bin, &run.tile, lanes, to);
 }
 
@@ -310,8 +345,7 @@ static void scatter(struct range_cpu *s, int lanes, const struct c32 *values, si
         for (size_t p = 0; p < s->parts; p++) {
             struct points_run run =
                 run_of(s, lanes, (size_t)s->threads + p, s->part[p].first, s->part[p].count, weight);
-            clear(s, &run);
-            s->leaf->scatter(&run, values, stride);
+            sum_run(s, &run, values, stride);
         }
         for (int c = 0; c < COLOURS; c++) {
             if (s->colour[c] == s->colour[c + 1])

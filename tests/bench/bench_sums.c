@@ -1,6 +1,7 @@
 /* Sums of limited range on the CPU against straightforward loops over cell lists, -O3 as the engine is: CutCP, blobs,
- * forces, pair counts. One line of JSON each: seconds of processor time, of all threads (the least of three), and how
- * far the two lie apart.
+ * forces, pair counts; of points that are spread evenly, of points of a Plummer sphere, and all in one bin. One line of
+ * JSON each: seconds of processor time, of all threads (the least of three), wall-clock seconds of the engine's sum,
+ * and how far the two lie apart.
  *
  *   bench_sums [threads] */
 #include "gridding/base/err.h"
@@ -205,6 +206,13 @@ static double force_value(const void *of, double t)
     return (erf(u) - root * u * exp(-v)) / (r * r * r);
 }
 
+static double wall(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
 static double processor(void)
 {
     struct timespec now;
@@ -220,7 +228,22 @@ static void check(int rc)
     exit(1);
 }
 
-static struct problem problem_make(int cells, double spacing, size_t count, double reach, bool scaled)
+enum spread { EVEN, PLUMMER, ONE_BIN };
+
+/* Of number i, in units of a box's length. Plummer (1911): radius a (u^(-2/3) - 1)^(-1/2), a a twentieth of the box. */
+static double place_of(enum spread spread, size_t i, int d)
+{
+    if (spread == EVEN)
+        return uniform(3 * i + (size_t)d);
+    if (spread == ONE_BIN)
+        return 0.5 + 0.01 * uniform(3 * i + (size_t)d);
+    const double u = uniform(3 * i), z = 2 * uniform(3 * i + 1) - 1, phi = 2 * M_PI * uniform(3 * i + 2);
+    const double r = fmin(0.49, 0.05 / sqrt(pow(u, -2.0 / 3) - 1)), flat = sqrt(1 - z * z);
+    return 0.5 + r * (d == 0 ? flat * cos(phi) : d == 1 ? flat * sin(phi) : z);
+}
+
+static struct problem problem_make(int cells, double spacing, size_t count, double reach, bool scaled,
+                                   enum spread spread)
 {
     struct problem p = {.count = count, .nodes = (size_t)cells * (size_t)cells * (size_t)cells, .reach = (float)reach};
     p.box = (struct range_box){.dim = 3};
@@ -232,7 +255,7 @@ static struct problem problem_make(int cells, double spacing, size_t count, doub
     p.value = malloc(count * sizeof *p.value);
     p.scale = scaled ? malloc(count * sizeof *p.scale) : NULL;
     for (size_t i = 0; i < 3 * count; i++)
-        p.at[i] = (float)(uniform(i) * cells * spacing);
+        p.at[i] = (float)(place_of(spread, i / 3, (int)(i % 3)) * cells * spacing);
     for (size_t i = 0; i < count; i++) {
         p.value[i] = (float)(uniform(3 * count + i) - 0.5);
         if (scaled)
@@ -273,7 +296,7 @@ static void run(struct task *t, struct dev *dev, void (*plain)(const struct prob
     size_t floats = strcmp(t->kind, "grid") == 0 ? p->nodes : 3 * p->count;
     float *ours = calloc(floats, sizeof *ours), *theirs = calloc(floats, sizeof *theirs);
     uint64_t counts[256] = {0}, others[256] = {0};
-    double bins = INFINITY, sums = INFINITY, loop = INFINITY, apart = 0, size = 0;
+    double bins = INFINITY, sums = INFINITY, walls = INFINITY, loop = INFINITY, apart = 0, size = 0;
     for (int i = 0; i < RUNS; i++) {
         double start = processor();
         range_points_free(t->points);
@@ -283,8 +306,10 @@ static void run(struct task *t, struct dev *dev, void (*plain)(const struct prob
         bins = fmin(bins, processor() - start);
         start = processor();
         memset(counts, 0, sizeof counts);
+        const double start_wall = wall();
         engine(t, ours, counts);
         sums = fmin(sums, processor() - start);
+        walls = fmin(walls, wall() - start_wall);
     }
     struct cells c = cells_make(p);
     for (int i = 0; i < RUNS; i++) {
@@ -315,9 +340,9 @@ static void run(struct task *t, struct dev *dev, void (*plain)(const struct prob
         size = pow(second, 2);
     }
     printf("{\"sum\":\"%s\",\"points\":%zu,\"nodes\":%zu,\"reach\":%g,\"threads\":%d,\"bins_s\":%.4f,\"sum_s\":%.4f,"
-           "\"loop_s\":%.4f,\"times\":%.2f,\"apart\":%.3g}\n",
+           "\"sum_wall_s\":%.4f,\"loop_s\":%.4f,\"times\":%.2f,\"apart\":%.3g}\n",
            t->name, p->count, strcmp(t->kind, "grid") == 0 ? p->nodes : 0, (double)p->reach, dev_threads(dev), bins,
-           sums, loop, loop / (bins + sums), t->bins > 0 ? apart / size : sqrt(apart / size));
+           sums, walls, loop, loop / (bins + sums), t->bins > 0 ? apart / size : sqrt(apart / size));
     fflush(stdout);
     free(ours);
     free(theirs);
@@ -329,20 +354,32 @@ static void run(struct task *t, struct dev *dev, void (*plain)(const struct prob
     free(p->scale);
 }
 
-int main(int argc, char **argv)
+static const char *name_of(const char *sum, const char *spread, char text[64])
 {
-    struct dev *dev;
-    check(dev_create(&dev, DEV_CPU, 0, argc > 1 ? atoi(argv[1]) : 0));
-    omp_set_num_threads(dev_threads(dev));
-    const double force_reach = 1.0;
-    struct task potential = {.name = "cutcp", .kind = "grid", .p = problem_make(96, 0.5, 11000, 12, false)};
+    snprintf(text, 64, "%s%s", sum, spread);
+    return text;
+}
+
+/* All sums of one spread; crowds have many partners, and are smaller. */
+static void run_all(struct dev *dev, enum spread spread, const char *named)
+{
+    static const double force_reach = 1.0;
+    const size_t few[] = {120000, 20000, 8000};
+    char name[64];
+    struct task potential = {
+        .name = name_of("cutcp", named, name), .kind = "grid", .p = problem_make(96, 0.5, 11000, 12, false, spread)};
     check(range_law_make(&potential.law, &(struct range_law_params){RANGE_INVERSE, 12, 0, 0, 1, 1e-6, 0},
                          potential_value, NULL));
     run(&potential, dev, plain_potential);
-    struct task blob = {.name = "blob", .kind = "grid", .p = problem_make(128, 0.5, 26000, 2.17 * 1.9, true)};
+    struct task blob = {.name = name_of("blob", named, name),
+                        .kind = "grid",
+                        .p = problem_make(128, 0.5, 26000, 2.17 * 1.9, true, spread)};
     check(
         range_law_make(&blob.law, &(struct range_law_params){RANGE_RADIAL, 2.17, 0, 0, 0, 1e-5, 0}, blob_value, NULL));
-    struct task cube = {.name = "blob, cube", .kind = "grid", .p = problem_make(128, 0.5, 26000, 2.17 * 1.9, true)};
+    char cube_name[64];
+    struct task cube = {.name = name_of("blob, cube", named, cube_name),
+                        .kind = "grid",
+                        .p = problem_make(128, 0.5, 26000, 2.17 * 1.9, true, spread)};
     check(range_law_make(&cube.law, &(struct range_law_params){RANGE_SEPARABLE, 2.17, 0, 0, 0, 1e-6, 0}, cube_value,
                          NULL));
     /* Blobs are not weighted: all values are the same. */
@@ -352,7 +389,9 @@ int main(int argc, char **argv)
     }
     run(&blob, dev, plain_blob);
     run(&cube, dev, plain_cube);
-    struct task force = {.name = "nbody", .kind = "pairs", .p = problem_make(12, 1, 120000, force_reach, false)};
+    struct task force = {.name = name_of("nbody", named, name),
+                         .kind = "pairs",
+                         .p = problem_make(12, 1, few[spread], force_reach, false, spread)};
     check(range_law_make(&force.law, &(struct range_law_params){RANGE_SHORT, force_reach, 0, 0, 3, 1e-5, 0},
                          force_value, &force_reach));
     run(&force, dev, plain_force);
@@ -360,7 +399,7 @@ int main(int argc, char **argv)
     struct task crowd = {.name = "nbody, clustered",
                          .kind = "pairs",
                          .law = force.law,
-                         .p = problem_make(12, 1, 30000, force_reach, false)};
+                         .p = problem_make(12, 1, 30000, force_reach, false, EVEN)};
     for (size_t i = 0; i < crowd.p.count / 2; i++) {
         const double radius = fmin(0.3 / sqrt(pow(uniform(3 * i), -2.0 / 3) - 1), 5), z = 2 * uniform(3 * i + 1) - 1;
         const double turn = 2 * M_PI * uniform(3 * i + 2), flat = sqrt(1 - z * z);
@@ -370,12 +409,22 @@ int main(int argc, char **argv)
     }
     run(&crowd, dev, plain_force);
     for (int bins = 20; bins <= 200; bins *= 10) {
-        struct task count = {.name = bins == 20 ? "pairs, 20 bins" : "pairs, 200 bins",
+        struct task count = {.name = name_of(bins == 20 ? "pairs, 20 bins" : "pairs, 200 bins", named, name),
                              .kind = "pairs",
-                             .p = problem_make(12, 1, 120000, 1, false),
+                             .p = problem_make(12, 1, few[spread], 1, false, spread),
                              .bins = bins};
         run(&count, dev, NULL);
     }
+}
+
+int main(int argc, char **argv)
+{
+    struct dev *dev;
+    check(dev_create(&dev, DEV_CPU, 0, argc > 1 ? atoi(argv[1]) : 0));
+    omp_set_num_threads(dev_threads(dev));
+    run_all(dev, EVEN, "");
+    run_all(dev, PLUMMER, ", Plummer");
+    run_all(dev, ONE_BIN, ", one bin");
     dev_free(dev);
     return 0;
 }

@@ -169,7 +169,7 @@ int rival_cpu_scatter(int grid, const struct rival_sample *samples, size_t count
     if (status == 0)
         status = range_kernel_create(&law, RIVAL_WIDTH, rival_beta(), true, RIVAL_KERNEL_ERROR);
     if (status == 0)
-        status = range_cpu_create(&sums, bins, law, 1, threads);
+        status = range_cpu_create(&sums, bins, law, 1, RANGE_TOGETHER, threads);
     if (status == 0)
         range_cpu_scatter(sums, 1, value, count, NULL, values);
     range_cpu_free(sums);

@@ -152,13 +152,13 @@ static void check_problem(const struct problem *p)
     assert_int_equal(nufft_set_weights(plan, w), 0);
     assert_int_equal(nufft_adjoint(plan, p->batch, data, image), 0);
     assert_int_equal(nufft_forward(plan, p->batch, x, y), 0);
-    /* The plan's own promise, tripled: it is an average over positions in a large image, and these images are a few
-     * pixels. */
-    double allowed = 3 * info.expected_error;
+    /* The plan's own promise. Forward, what samples of one place err by, or come to, is one random number: that it is
+     * three times off its root mean square has a chance of exp(-9). */
+    const double allowed = info.expected_error, allowed_forward = (p->spread == ONE_PLACE ? 3 : 1) * allowed;
     for (size_t b = 0; b < batch; b++) {
         double adjoint = adjoint_error(p, k, w, data + b * p->samples, image + b * pixels);
         double forward = forward_error(p, k, w, x + b * pixels, y + b * p->samples);
-        if (!(adjoint < allowed && forward < allowed))
+        if (!(adjoint < allowed && forward < allowed_forward))
             fail_msg("dim %d n %d width %d oversampling %g: adjoint %.3g, forward %.3g, expected %.3g", p->dim, p->n[0],
                      info.width, info.oversampling, adjoint, forward, info.expected_error);
     }

@@ -63,7 +63,7 @@ static void rows_hold_the_whole_sum(void **state)
         struct range_rows *rows;
         assert_int_equal(range_bins_create(&bins, c->dim, c->grid, c->width, tile, c->count, k, 2), 0);
         assert_int_equal(range_kernel_create(&law, c->width, kernel_beta(c->width, 2), false, 1e-6), 0);
-        assert_int_equal(range_cpu_create(&sums, bins, law, 4, 2), 0);
+        assert_int_equal(range_cpu_create(&sums, bins, law, 4, RANGE_TOGETHER, 2), 0);
         assert_int_equal(range_rows_create(&rows, bins), 0);
         struct c32 *values = allocate(4 * c->count, sizeof *values), *grid = allocate(4 * cells_of(c), sizeof *grid),
                    *packed = allocate(4 * rows->cells, sizeof *packed);

@@ -59,8 +59,9 @@ function Sending({upload}) {
 export function Drop() {
     const identity = useStore((state) => state.identity);
     const may = useStore(mayChange);
-    if (!may)
-        return <p class="quiet">{identity ? `A token of the role ${identity.role} shows jobs, and sends none.` : ""}</p>;
+    const known = useStore((state) => state.kinds.length > 0);
+    if (!may || !known)
+        return <p class="quiet">{identity && !may ? `A token of the role ${identity.role} shows jobs, and sends none.` : ""}</p>;
     return <Sender />;
 }
 

@@ -9,5 +9,8 @@ import "./style.css";
 api.setOnUnauthorized(() => change({session: "asked"}));
 recall();
 addEventListener("hashchange", recall);
+// A file that is dropped where none is taken does not replace the page.
+for (const name of ["dragover", "drop"])
+    addEventListener(name, (event) => event.preventDefault());
 render(<App />, document.body);
 start();

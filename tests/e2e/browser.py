@@ -83,6 +83,7 @@ class Page:
         return self.textContent(selector)
 
     def drop_file(self, name, content):
+        self.see(".drop")  # the page takes files once it knows the kinds of job
         self.drop(name, base64.b64encode(content).decode())
 
     def picture(self, **options):

@@ -10,6 +10,7 @@ import contextlib
 import glob
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -20,10 +21,12 @@ import h5py
 import numpy as np
 
 import scans
-from harness import BIN, REPORTS, SLOW, main, real_scan, same, test, wait_until
+from harness import BIN, REPORTS, ROOT, SLOW, main, real_scan, same, test, wait_until
 
 WORKER = os.path.join(BIN, "mrirecon-worker")
 FOLDER = tempfile.TemporaryDirectory()
+with open(os.path.join(ROOT, "daemon", "wire.h")) as header:
+    WIRE_VERSION = int(re.search(r"WIRE_VERSION = (\d+)", header.read()).group(1))
 TOLERANCE = 3e-5
 
 
@@ -294,7 +297,7 @@ class Served:
 @test("serve: hello, a job with its files, and the next one")
 def served():
     with tempfile.TemporaryDirectory(dir=FOLDER.name) as folder, Served() as served:
-        same((served.hello["version"], served.hello["gpu"], served.hello["pid"]), (6, False, served.process.pid), "hello")
+        same((served.hello["version"], served.hello["gpu"], served.hello["pid"]), (WIRE_VERSION, False, served.process.pid), "hello")
         assert "cpu" in served.hello["device"], served.hello
         for number in range(3):
             scan = scans.radial(seed=number)

@@ -390,7 +390,7 @@ static void memory_is_told_before_it_is_taken(void **state)
                                 : range_count(points, points, 3, edge, counts, &listener);
             assert_int_equal(rc, 0);
             assert_true(heard.calls > 0);
-            if (heard.held - base > most[sum])
+            if (heard.held > base + most[sum]) /* OpenMP's library may have freed something of its own meanwhile */
                 fail_msg("case %zu, sum %d: %zu bytes, %zu were told", n, sum, heard.held - base, most[sum]);
             if (sum == 0)
                 base = allocated();

@@ -41,7 +41,7 @@ static const struct option_row option_rows[] = {
      offsetof(struct client_options, out)},
     {"--result", "RESULT", "result to save, of those in the parameter results (the first of them)", RESULT,
      offsetof(struct client_options, result)},
-    {"--format", "FORM", "format of the result; of an image: h5 (ISMRMRD), nii.gz, png, npy, dcm, cfl.tar", FORMAT,
+    {"--format", "FORM", "format of the result; of an image: h5 (ISMRMRD), nii.gz, png, npy, dcm, cfl.tar, mrd", FORMAT,
      offsetof(struct client_options, format)},
     {"--kind", "KIND", "kind of job (recon)", KIND, offsetof(struct client_options, kind)},
     {"--priority", "P", "priority of the job: urgent, normal or batch", PRIORITY,

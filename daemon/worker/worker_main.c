@@ -32,7 +32,7 @@ static const char help[] =
     "  --in FILE            the input: of kind recon an ISMRMRD HDF5 file or stream, or .npz\n"
     "  --out [RESULT=]FILE  a result, by default the first; the extension selects the format: of an image .h5, "
     ".nii.gz,\n"
-    "                       .png, .npy, .dcm or .cfl.tar. Can be repeated\n"
+    "                       .png, .npy, .dcm, .cfl.tar or .mrd. Can be repeated\n"
     "  --report FILE        decisions, warnings and timings of the job, as JSON\n"
     "  --kind KIND          kind of job (default recon)\n"
     "  --device DEVICE      auto, cpu, gpu or gpu:N (default auto: the first usable GPU, else the CPU)\n"

@@ -33,10 +33,10 @@ int image_series_create(struct image_series **out, size_t count, size_t channels
 void image_series_free(struct image_series *series);
 
 /* The forms an image is served in; names and media types are in image_formats.c, which links nothing. */
-enum image_format { IMAGE_H5, IMAGE_NIFTI, IMAGE_PNG, IMAGE_NPY, IMAGE_DICOM, IMAGE_CFL, IMAGE_FORMATS };
+enum image_format { IMAGE_H5, IMAGE_NIFTI, IMAGE_PNG, IMAGE_NPY, IMAGE_DICOM, IMAGE_CFL, IMAGE_MRD, IMAGE_FORMATS };
 extern const struct result_form image_form; /* of results that are images */
 const char *image_format_name(
-    enum image_format format); /* "h5", "nii.gz", "png", "npy", "dcm", "cfl.tar": also the file's ending */
+    enum image_format format); /* "h5", "nii.gz", "png", "npy", "dcm", "cfl.tar", "mrd": also the file's ending */
 const char *image_format_media(enum image_format format); /* "application/x-hdf5", ... */
 
 /* The most bytes that a file of a series of this shape takes (count, channels, size, complex_valued are looked at) as
@@ -48,7 +48,8 @@ bool image_file_most(const struct image_series *shape, enum image_format format,
  * npy: [frame][channel][slice or z][y][x], a frame being all that is alike but for its slice; PNG: a tile for each of
  * these, at most 4096 pixels across and down. NIfTI: slices become z, frames t; cal_min and cal_max are PNG's window.
  * cfl.tar: BART's image.hdr and image.cfl, complex, dimensions x, y, z, coil (3), time (10), slice (13).
- * Fails with ERR_IO, ERR_NO_MEMORY, ERR_SPOOL_FULL (no space left), ERR_LIMIT (more images than h5 counts),
+ * mrd: an MRD version 1 stream: the scan's header, the images in the order of the series, and the end.
+ * Fails with ERR_IO, ERR_NO_MEMORY, ERR_SPOOL_FULL (no space left), ERR_LIMIT (more images than h5 and mrd count),
  * ERR_NOT_ACCEPTABLE (nothing is written; NIfTI: no one affine places all images, or they are too many; DICOM: more
  * than 4 GB of pixels; the sentence says why, and what to ask for). DICOM: Enhanced MR, 16 bits with one slope, frames
  * by coil, slice or z, and frame. UIDs follow from the images, so the same images have the same; those of study and

@@ -1,22 +1,17 @@
 /* ISMRMRD's image file: /dataset/image_0/{header, attributes, data} and /dataset/xml, as libismrmrd's
  * ismrmrd_append_image() lays it out, but data in one contiguous piece written without a copy. */
 #include "recon/image/image_h5_fd.h"
+#include "recon/image/image_head.h"
 #include "recon/image/image_leaf.h"
 
 #include "gridding/base/err.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ismrmrd/ismrmrd.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-enum { LONGEST = 65535 /* matrix_size, channels, image_index are uint16 */ };
-
-static const char attributes[] = "<?xml version=\"1.0\"?>\n<ismrmrdMeta><meta><name>ImageProcessingHistory</name>"
-                                 "<value>mrirecond " MRIRECON_VERSION "</value></meta></ismrmrdMeta>\n";
 
 /* The members of an image header in a file, and in memory as the packed ISMRMRD_ImageHeader. */
 static const struct {
@@ -84,47 +79,6 @@ static hid_t string_type(void)
     hid_t type = H5Tcopy(H5T_C_S1);
     H5Tset_size(type, H5T_VARIABLE);
     return type;
-}
-
-/* The members of an image's header that struct image_info has as well, there under the second name. */
-#define SHARED_MEMBERS(X)                     \
-    X(measurement_uid, measurement_uid)       \
-    X(field_of_view, fov_mm)                  \
-    X(position, position)                     \
-    X(read_dir, read_dir)                     \
-    X(phase_dir, phase_dir)                   \
-    X(slice_dir, slice_dir)                   \
-    X(patient_table_position, table_position) \
-    X(average, average)                       \
-    X(slice, slice)                           \
-    X(contrast, contrast)                     \
-    X(phase, phase)                           \
-    X(repetition, repetition)                 \
-    X(set, set)                               \
-    X(acquisition_time_stamp, time_stamp)     \
-    X(image_index, index)                     \
-    X(image_series_index, series)
-#define SAME_SIZE(a, b) \
-    _Static_assert(sizeof((ISMRMRD_ImageHeader){0}.a) == sizeof((struct image_info){0}.b), "copied as a whole");
-SHARED_MEMBERS(SAME_SIZE)
-#undef SAME_SIZE
-
-static void header_fill(ISMRMRD_ImageHeader *header, const struct image_series *series, size_t index)
-{
-    const struct image_info *info = &series->info[index];
-    memset(header, 0, sizeof *header);
-    header->version = 1;
-    header->data_type = series->complex_valued ? ISMRMRD_CXFLOAT : ISMRMRD_FLOAT;
-    header->image_type = series->complex_valued ? ISMRMRD_IMTYPE_COMPLEX
-                         : series->phases       ? ISMRMRD_IMTYPE_PHASE
-                                                : ISMRMRD_IMTYPE_MAGNITUDE;
-    for (int d = 0; d < 3; d++)
-        header->matrix_size[d] = (uint16_t)series->size[d];
-    header->channels = (uint16_t)series->channels;
-#define TO_HEADER(a, b) memcpy(&header->a, &info->b, sizeof header->a);
-    SHARED_MEMBERS(TO_HEADER)
-#undef TO_HEADER
-    header->attribute_string_len = sizeof attributes - 1;
 }
 
 /* Make a dataset of `rank` sizes in `place` and write all of it. */
@@ -207,23 +161,18 @@ static int image_file_write(const struct image_series *series, const ISMRMRD_Ima
 
 int image_write_h5(const struct image_series *series, int fd)
 {
-    if (series->count > LONGEST || series->channels > LONGEST || series->size[0] > LONGEST ||
-        series->size[1] > LONGEST || series->size[2] > LONGEST)
-        return err_set(
-            ERR_LIMIT,
-            "An ISMRMRD image file holds at most %d images, channels and pixels along an axis; this series has "
-            "%zu images. Ask for npy.",
-            LONGEST, series->count);
+    int rc = image_head_check(series);
+    if (rc != 0)
+        return rc;
     ISMRMRD_ImageHeader *headers = calloc(series->count + 1, sizeof *headers);
     const char **texts = calloc(series->count + 1, sizeof *texts);
-    int rc = 0;
     if (!headers || !texts) {
         rc = err_no_memory("the headers of %zu images", series->count);
         goto out;
     }
     for (size_t i = 0; i < series->count; i++) {
-        header_fill(&headers[i], series, i);
-        texts[i] = attributes;
+        image_head_fill(&headers[i], series, i);
+        texts[i] = image_attributes;
     }
     struct h5_quiet quiet = quiet_begin();
     rc = image_file_write(series, headers, texts, fd);
@@ -235,13 +184,6 @@ out:
 }
 
 /* ---- reading back ---- */
-
-static void image_info_read(struct image_info *info, const ISMRMRD_ImageHeader *header)
-{
-#define TO_INFO(a, b) memcpy(&info->b, &header->a, sizeof info->b);
-    SHARED_MEMBERS(TO_INFO)
-#undef TO_INFO
-}
 
 static int image_malformed(const char *what)
 {
@@ -281,7 +223,7 @@ static int headers_read(hid_t file, struct image_series *series)
     bool read = space >= 0 && H5Sget_simple_extent_npoints(space) == (hssize_t)series->count &&
                 H5Dread(data, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, headers) >= 0;
     for (size_t i = 0; read && i < series->count; i++)
-        image_info_read(&series->info[i], &headers[i]);
+        image_head_read(&series->info[i], &headers[i]);
     series->phases =
         read && series->count > 0 && !series->complex_valued && headers[0].image_type == ISMRMRD_IMTYPE_PHASE;
     if (space >= 0)

@@ -56,5 +56,6 @@ int image_write_png(const struct image_series *series, int fd);
 int image_write_npy(const struct image_series *series, int fd);
 int image_write_dicom(const struct image_series *series, int fd);
 int image_write_cfl(const struct image_series *series, int fd);
+int image_write_mrd(const struct image_series *series, int fd);
 
 #endif

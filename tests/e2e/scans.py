@@ -1,5 +1,6 @@
 """Scans for tests: small ISMRMRD files written by h5py, and what a reconstruction of them must be (double sums)."""
 import os
+import struct
 
 import h5py
 import numpy as np
@@ -75,6 +76,14 @@ class Scan:
             content = file.read()
         os.unlink(path)
         return content
+
+    def messages(self):
+        """The MRD version 1 messages of the scan, without a configuration: the header, every acquisition, and the end."""
+        xml = self.xml.encode()
+        yield struct.pack("<HI", 3, len(xml)) + xml
+        for i, head in enumerate(self.heads):
+            yield struct.pack("<H", 1008) + head.tobytes() + self.traj[i].tobytes() + self.data[i].tobytes()
+        yield struct.pack("<H", 4)
 
     def adjoint(self):
         """[coils][z][y][x]: sum of w d exp(+2 pi i k.r) in double; the weight is the column past the dimensions, or 1."""

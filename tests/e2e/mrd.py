@@ -1,0 +1,47 @@
+"""MRD version 1 messages as clients of Gadgetron and FIRE send and read them, with the standard library and numpy."""
+import struct
+
+import numpy as np
+
+CONFIG_FILE, CONFIG_TEXT, HEADER, CLOSE, TEXT, ACQUISITION, IMAGE, WAVEFORM = 1, 2, 3, 4, 5, 1008, 1022, 1026
+
+# The members of an image's header that tests look at, at their places in its 198 bytes.
+IMAGE_HEAD = np.dtype({
+    "names": ["version", "data_type", "matrix", "fov", "channels", "position", "slice", "repetition", "image_type", "index", "series", "attributes"],
+    "formats": ["<u2", "<u2", ("<u2", 3), ("<f4", 3), "<u2", ("<f4", 3), "<u2", "<u2", "<u2", "<u2", "<u2", "<u4"],
+    "offsets": [0, 2, 16, 22, 34, 36, 98, 104, 124, 126, 128, 194], "itemsize": 198})
+PIXELS = {1: "<u2", 2: "<i2", 3: "<u4", 4: "<i4", 5: "<f4", 6: "<f8", 7: "<c8", 8: "<c16"}
+
+
+def read_messages(take):
+    """(id, body) one after the other up to CLOSE, of a function that gives so many bytes; an image's body is (head, pixels)."""
+    while True:
+        number = struct.unpack("<H", take(2))[0]
+        if number == CLOSE:
+            return
+        if number in (HEADER, TEXT, CONFIG_TEXT):
+            yield number, take(struct.unpack("<I", take(4))[0])
+        elif number == IMAGE:
+            head = np.frombuffer(take(198), IMAGE_HEAD)[0]
+            attributes = take(struct.unpack("<Q", take(8))[0])
+            assert len(attributes) == head["attributes"] and attributes.startswith(b"<?xml"), attributes[:80]
+            x, y, z = (int(n) for n in head["matrix"])
+            shape = (int(head["channels"]), z, y, x)
+            kind = np.dtype(PIXELS[int(head["data_type"])])
+            yield number, (head, np.frombuffer(take(int(np.prod(shape)) * kind.itemsize), kind).reshape(shape))
+        else:
+            raise AssertionError(f"message of number {number}")
+
+
+def of_bytes(content):
+    """All messages of a stream in memory, which has to end with CLOSE."""
+    at = 0
+
+    def take(count):
+        nonlocal at
+        assert at + count <= len(content), f"the stream ends after {len(content)} bytes, inside a message"
+        at += count
+        return content[at - count:at]
+    found = list(read_messages(take))
+    assert at == len(content), f"{len(content) - at} bytes follow the end"
+    return found

@@ -47,7 +47,7 @@ static int parameters_check(const struct client_options *options, bool again)
         if (param_values_set(kind, &values, name, equals + 1) == ERR_BAD_PARAMETER)
             return ERR_BAD_PARAMETER;
     }
-    return kind->check(&values);
+    return kind_check(kind, &values);
 }
 
 int submission_path(struct server *server, const struct client_options *options, const char *again, char **path)

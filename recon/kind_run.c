@@ -33,7 +33,7 @@ int kind_run_job(struct job_outcome *out, struct dev *dev, const struct job_requ
 {
     const struct kind_run *run = kind_run_find(request->kind);
     void *input = NULL;
-    int rc = request->kind->check(request->values);
+    int rc = kind_check(request->kind, request->values);
     if (rc == 0)
         rc = run->read(&input, request, listener);
     if (rc == 0)

@@ -16,7 +16,7 @@
 enum param_type { PARAM_CHOICE, PARAM_INT, PARAM_REAL, PARAM_TEXT, PARAM_SET };
 
 struct param {
-    const char *name, *help;
+    const char *name;
     enum param_type type;
     const char *fallback; /* the default, as text */
     double min, max;      /* PARAM_INT, PARAM_REAL: inclusive range; PARAM_TEXT: max = longest length in bytes */
@@ -27,14 +27,23 @@ struct param {
     /* The first word as earlier versions spelt it, with which jobs may still lie in a store; NULL: there was none.
      * Taken as that word, and told to nobody. */
     const char *former;
+    const char *help; /* one or more sentences for users */
 };
+/* In a row of a table of parameters: its choices, or the words beside its numbers. */
+#define PARAM_WORDS(...)             \
+    .choices = (const char *const[]) \
+    {                                \
+        __VA_ARGS__, NULL            \
+    }
 
 enum { KIND_MAX_PARAMS = 40, KIND_MAX_RESULTS = 8, KIND_MAX_FILES = 16, KIND_FILE_NAME = 64 };
 
 /* The values of one job's parameters, in the order of kind->params. */
 struct param_values {
     struct {
-        bool given; /* by the sender; false: the default */
+        /* Set by param_values_set(); false: the default. Always true in a job of the daemon, which keeps and hands on
+         * the values of all parameters, defaults too: engines ask param_changed() instead. */
+        bool given;
         int64_t
             integer; /* PARAM_INT: the number, or what its word stands for; PARAM_CHOICE: the index; PARAM_SET: bits */
         double real; /* PARAM_REAL and PARAM_INT: the number, or what its word stands for */
@@ -89,9 +98,7 @@ struct kind {
      * this order; the first of those that a job is asked for is its default result. */
     const struct kind_result *results;
     const struct kind_step *steps; /* likewise, in their order; the first reads the input */
-    /* The rules between parameters, each of which param_values_set() took: what passes, the job's engine takes,
-     * whatever input comes. Needs no input and no device: the client asks before it sends anything, the daemon before
-     * it takes the input, the worker before it reads it. Fails with ERR_BAD_PARAMETER. */
+    /* The rules between parameters, for kind_check(); NULL: there are none, every combination is accepted. */
     int (*check)(const struct param_values *values);
     /* Its jobs keep a checkpoint (recon/checkpoint.h), from which a repeated attempt goes on. */
     bool checkpoints;
@@ -111,6 +118,14 @@ void param_values_init(const struct kind *kind, struct param_values *values);
 /* Set one parameter from text. Fails with ERR_UNKNOWN_PARAMETER (the sentence lists those there are and the nearest
  * name) or ERR_BAD_PARAMETER (the sentence gives the range or the choices). */
 int param_values_set(const struct kind *kind, struct param_values *values, const char *name, const char *text);
+
+/* Whether the value of kind->params[param] is another than the default; the default, spelt out, is no other. */
+bool param_changed(const struct kind *kind, const struct param_values *values, int param);
+
+/* Check the rules between parameters, each of which param_values_set() took: the kind's engine accepts what passes,
+ * whatever the input. Needs no input and no device: the client calls it before it sends anything, the daemon before it
+ * accepts the input, the worker before it reads it. Fails with ERR_BAD_PARAMETER. */
+int kind_check(const struct kind *kind, const struct param_values *values);
 
 /* `text` as it is spelt today: the word where it is the word's former spelling, else `text` itself. */
 const char *param_spelling(const struct param *param, const char *text);

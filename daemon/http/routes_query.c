@@ -99,7 +99,7 @@ static int query_parameters_read(struct request *request, const struct kind *kin
             rc = param_values_set(kind, &given.values, kind->params[i].name, before);
     }
     if (!rc)
-        rc = kind->check(&given.values);
+        rc = kind_check(kind, &given.values);
     if (rc)
         return rc;
     request->job.parameters = json_object();

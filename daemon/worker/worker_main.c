@@ -463,7 +463,7 @@ int main(int argc, char **argv)
         if (status != 0)
             return status;
     }
-    if (command.kind->check(&command.values) != 0)
+    if (kind_check(command.kind, &command.values) != 0)
         return failed(USAGE);
     if (strcmp(verb, "run") == 0)
         return run(&command);

@@ -120,7 +120,7 @@ static int parameters_read(const json_t *job, const struct kind **kind, struct p
         if (rc != 0)
             return rc;
     }
-    return (*kind)->check(values);
+    return kind_check(*kind, values);
 }
 
 /* A hint: the job may be next. What is wrong with it is told when it begins. Takes `fds`. */

@@ -7,38 +7,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHOICES(...)                               \
-    PARAM_CHOICE, .choices = (const char *const[]) \
-    {                                              \
-        __VA_ARGS__, NULL                          \
-    }
-
 static const struct param params[] = {
-    [CUTCP_SPACING] = {"spacing", "Distance of lattice points, angstroms.", PARAM_REAL, .fallback = "0.5", .min = 0.01,
-                       .max = 100},
-    [CUTCP_CUTOFF] = {"cutoff", "A charge acts up to this distance, angstroms.", PARAM_REAL, .fallback = "12",
-                      .min = 0.1, .max = 1000},
-    [CUTCP_PADDING] = {"padding", "The lattice goes this far beyond the outermost atoms, angstroms. Not of a box.",
-                       PARAM_REAL, .fallback = "0.5", .min = 0, .max = 1000},
-    [CUTCP_EXCLUSION] = {"exclusion",
-                         "Lattice points nearer than this to a charged atom are 0, angstroms; 0 = none is.", PARAM_REAL,
-                         .fallback = "1", .min = 0, .max = 100},
-    [CUTCP_FORM] = {"form",
-                    "How a charge's potential falls to 0 at the cutoff: thesis = (1 - r^2/rc^2)^2 / r; taylor2 = the "
-                    "short-range part of multilevel summation, 1/r less its smooth part.",
-                    CHOICES("thesis", "taylor2"), .fallback = "thesis"},
-    [CUTCP_UNITS] = {"units", "Unit of the potential: e/A = elementary charges per angstrom; kT/e = at 298 K.",
-                     CHOICES("e/A", "kT/e"), .fallback = "e/A"},
-    [CUTCP_PERIODIC] = {"periodic",
-                        "yes = the box of the file, or of parameter box, repeats along all axes; the spacing is then "
-                        "the nearest that divides it.",
-                        CHOICES("no", "yes"), .fallback = "no"},
-    [CUTCP_BOX] = {"box", "Lengths of the periodic box, angstroms, with commas (40,40,60); empty = as the file says.",
-                   PARAM_TEXT, .fallback = "", .max = 96},
-    [CUTCP_FRAMES] = {"frames", "Of a file of several frames: each = the potential of each; mean = their mean; first.",
-                      CHOICES("each", "mean", "first"), .fallback = "each"},
-    [CUTCP_CHARGES] = {"charges", "The columns of a PDB file that hold the charges.",
-                       CHOICES("none", "occupancy", "bfactor", "formal"), .fallback = "none"},
+    [CUTCP_SPACING] = {"spacing", PARAM_REAL, .fallback = "0.5", .min = 0.01, .max = 100,
+                       .help = "Distance of lattice points, angstroms."},
+    [CUTCP_CUTOFF] = {"cutoff", PARAM_REAL, .fallback = "12", .min = 0.1, .max = 1000,
+                      .help = "A charge acts up to this distance, angstroms."},
+    [CUTCP_PADDING] = {"padding", PARAM_REAL, .fallback = "0.5", .min = 0, .max = 1000,
+                       .help = "The lattice goes this far beyond the outermost atoms, angstroms. Not of a box."},
+    [CUTCP_EXCLUSION] = {"exclusion", PARAM_REAL, .fallback = "1", .min = 0, .max = 100,
+                         .help = "Lattice points nearer than this to a charged atom are 0, angstroms; 0 = none is."},
+    [CUTCP_FORM] = {"form", PARAM_CHOICE, PARAM_WORDS("thesis", "taylor2"), .fallback = "thesis",
+                    .help = "How a charge's potential falls to 0 at the cutoff: thesis = (1 - r^2/rc^2)^2 / r; "
+                            "taylor2 = the short-range part of multilevel summation, 1/r less its smooth part."},
+    [CUTCP_UNITS] = {"units", PARAM_CHOICE, PARAM_WORDS("e/A", "kT/e"), .fallback = "e/A",
+                     .help = "Unit of the potential: e/A = elementary charges per angstrom; kT/e = at 298 K."},
+    [CUTCP_PERIODIC] = {"periodic", PARAM_CHOICE, PARAM_WORDS("no", "yes"), .fallback = "no",
+                        .help = "yes = the box of the file, or of parameter box, repeats along all axes; the spacing "
+                                "is then the nearest that divides it."},
+    [CUTCP_BOX] = {"box", PARAM_TEXT, .fallback = "", .max = 96,
+                   .help = "Lengths of the periodic box, angstroms, with commas (40,40,60); empty = as the file says."},
+    [CUTCP_FRAMES] = {"frames", PARAM_CHOICE, PARAM_WORDS("each", "mean", "first"), .fallback = "each",
+                      .help = "Of a file of several frames: each = the potential of each; mean = their mean; first."},
+    [CUTCP_CHARGES] = {"charges", PARAM_CHOICE, PARAM_WORDS("none", "occupancy", "bfactor", "formal"),
+                       .fallback = "none", .help = "The columns of a PDB file that hold the charges."},
     {.name = NULL},
 };
 
@@ -53,11 +44,6 @@ static const struct kind_result results[] = {
     {"potential", "The electrostatic potential on a lattice.", &volume_form},
     {.name = NULL},
 };
-
-static int sniff(const char **name, int fd, uint64_t bytes)
-{
-    return particles_sniff(name, fd, bytes, particles_inputs);
-}
 
 int cutcp_box_parse(const struct param_values *values, double length[3], bool *given)
 {
@@ -102,7 +88,7 @@ const struct kind cutcp_kind = {
     .help = "Charges to their electrostatic potential on a lattice, with a cutoff.",
     .params = params,
     .inputs = particles_inputs,
-    .sniff = sniff,
+    .sniff = particles_sniff_molecule,
     .results = results,
     .steps = steps,
     .check = check,

@@ -14,151 +14,127 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHOICES(...)                               \
-    PARAM_CHOICE, .choices = (const char *const[]) \
-    {                                              \
-        __VA_ARGS__, NULL                          \
-    }
-
 /* The program decides; earlier versions spelt it `as`. */
-#define OR_AUTO(as) .choices = (const char *const[]){"auto", NULL}, .former = (as)
+#define OR_AUTO(as) PARAM_WORDS("auto"), .former = (as)
 
 enum { DELAY_MOST = 10 };
 
 static const struct param recon_params[] = {
-    [RECON_RESULTS_WANTED] =
-        {"results",
-         "What the job gives: image; maps = the coils' maps that coils=adaptive or sense, or an "
-         "iterative method, combines them with (complex, a channel for each coil); or both, with a comma between them.",
-         PARAM_SET, .choices = (const char *const[]){"image", "maps", NULL}, .fallback = "image"},
-    [RECON_METHOD] = {"method",
-                      "Reconstruction method: adjoint = one density-compensated gridding and inverse FFT. Iterative, "
-                      "with coil maps from the scan itself: cg-sense = least squares by conjugate gradients; "
-                      "l1-wavelet = sparse in wavelets; tv = total variation, best for few spokes. Of all images of a "
-                      "series together: temporal-tv = few changes in time; llr = locally of low rank.",
-                      CHOICES("adjoint", "cg-sense", "l1-wavelet", "tv", "temporal-tv", "llr"), .fallback = "adjoint"},
-    [RECON_ITERATIONS] = {"iterations", "Maximum number of iterations of an iterative method; auto = the method's own.",
-                          PARAM_INT, .fallback = "auto", .min = 1, .max = 10000, OR_AUTO(NULL)},
-    [RECON_LAMBDA] = {"lambda",
-                      "Weight of an iterative method's regularisation: cg-sense = of |x|^2, relative to the largest "
-                      "eigenvalue of the normal operator; others = relative to the image's signal level; auto = "
-                      "the method's own.",
-                      PARAM_REAL, .fallback = "auto", .min = 0, .max = 1000, OR_AUTO(NULL)},
-    [RECON_STOP_TOLERANCE] = {"stop_tolerance",
-                              "An iterative method stops once this is reached: cg-sense = norm of the residual "
-                              "relative to that of the right side; others = change of the image relative to "
-                              "it; auto = the method's own; 0 = never.",
-                              PARAM_REAL, .fallback = "auto", .min = 0, .max = 1, OR_AUTO(NULL)},
-    [RECON_STOP_SECONDS] = {"stop_seconds",
-                            "An iterative method begins no iteration later than this many seconds after its first; "
-                            "images may then differ from run to run; none = no limit.",
-                            PARAM_REAL, .fallback = "none", .min = 0, .max = 1e6,
-                            .choices = (const char *const[]){"none", NULL}},
-    [RECON_DCF] = {"dcf",
-                   "Density compensation: given = weights from the scan's extra trajectory column; none; analytic = "
-                   "formula for radial and spiral trajectories, stacks of them, and cones; pipe = iterative "
-                   "(Pipe-Menon), for any trajectory; voronoi = areas of Voronoi cells, for 2-D trajectories of up to "
-                   "100,000 samples an image; auto = given if the scan contains weights, else analytic if the "
-                   "trajectory is recognised, else pipe.",
-                   CHOICES("auto", "given", "none", "analytic", "pipe", "voronoi"), .fallback = "auto"},
-    [RECON_DCF_ITERATIONS] = {"dcf_iterations", "Number of iterations of dcf=pipe.", PARAM_INT, .fallback = "30",
-                              .min = 1, .max = 1000},
-    [RECON_TRAJ_UNITS] = {"traj_units",
-                          "Unit of the scan's trajectory: pixel = cycles per pixel (-0.5..0.5); grid = cycles per "
-                          "field of view (-N/2..N/2); radians = per pixel (-pi..pi); per_metre, per_cm, per_mm = "
-                          "cycles, and radians_per_metre, _cm, _mm = radians, per length; auto = determined from the "
-                          "values if they are unambiguous, else the job fails and reports what was found.",
-                          CHOICES("auto", "pixel", "grid", "radians", "per_metre", "per_cm", "per_mm",
-                                  "radians_per_metre", "radians_per_cm", "radians_per_mm"),
-                          .fallback = "auto"},
-    [RECON_KERNEL] = {"kernel",
-                      "Gridding kernel: separable = product of 1-D Kaiser-Bessel functions; radial = Kaiser-Bessel "
-                      "function of the distance.",
-                      CHOICES("separable", "radial"), .fallback = "separable"},
-    [RECON_TOLERANCE] =
-        {"tolerance", "Maximum relative error of the image due to gridding; determines kernel width and oversampling.",
-         PARAM_REAL, .fallback = "1e-3", .min = 1e-6, .max = 1e-1},
-    [RECON_WIDTH] = {"width",
-                     "Full width of the kernel in grid cells; auto = chosen for `tolerance`. If oversampling is given "
-                     "too, the kernel is used whatever its error.",
-                     PARAM_INT, .fallback = "auto", .min = KERNEL_MIN_WIDTH, .max = KERNEL_MAX_WIDTH, OR_AUTO("0")},
-    [RECON_OVERSAMPLING] = {"oversampling",
-                            "Grid size / image size, with kernel=radial at least 1.5 (3-D: 1.75 is used below that); "
-                            "auto = chosen for `tolerance`.",
-                            PARAM_REAL, .fallback = "auto", .min = 1.125, .max = KERNEL_MAX_OVERSAMPLING, OR_AUTO("0")},
-    [RECON_COILS] = {"coils",
-                     "Receive coils: rss = root of the sum of squares; adaptive = sum weighted by the coils' "
-                     "maps (Walsh), which keeps the phase and lowers the background's noise; sense = the same with "
-                     "ESPIRiT's maps, 0 outside the object; none = one image per coil.",
-                     CHOICES("rss", "adaptive", "sense", "none"), .fallback = "rss"},
-    [RECON_VIRTUAL_COILS] =
-        {"virtual_coils",
-         "Coil compression: number of virtual coils, the combinations with the most energy, that stand for the scan's; "
-         "none = the scan's own; auto = as many as hold 99 % of the energy where maps are used, and are no result, and "
-         "the scan has more than 12 coils, else none.",
-         PARAM_INT, .fallback = "auto", .min = 1, .max = 1024, .choices = (const char *const[]){"auto", "none", NULL}},
-    [RECON_OUTPUT] = {"output",
-                      "Pixel values: magnitude, complex, or phase in radians (-pi..pi); the last two need coils=none, "
-                      "adaptive or sense.",
-                      CHOICES("magnitude", "complex", "phase"), .fallback = "magnitude"},
-    [RECON_MATRIX] = {"matrix",
-                      "Image size: recon = the scan's reconSpace (cut from the centre of the encoded field of view); "
-                      "encoded = the whole encodedSpace.",
-                      CHOICES("recon", "encoded"), .fallback = "recon"},
-    [RECON_AVERAGES] = {"averages",
-                        "Acquisitions that differ only in their average counter: combine = one image of all; separate "
-                        "= one image for each.",
-                        CHOICES("combine", "separate"), .fallback = "combine"},
-    [RECON_FRAMES] =
-        {"frames",
-         "A series in time: scan = an image for each repetition; a number = as many images, into which all readouts "
-         "are "
-         "divided in the order in which they were acquired (golden-angle series), whatever repetition and average say.",
-         PARAM_INT, .fallback = "scan", .min = 1, .max = 65535, .choices = (const char *const[]){"scan", NULL}},
-    [RECON_FRAME_READOUTS] =
-        {"frame_readouts",
-         "The same as `frames`, by the number of readouts from one image to the next; readouts after the last whole "
-         "image are left out; auto = by `frames`.",
-         PARAM_INT, .fallback = "auto", .min = 1, .max = 1 << 26, OR_AUTO(NULL)},
-    [RECON_FRAME_BY] = {"frame_by",
-                        "Each image of `frames` takes in: count = equally many readouts; time = those of an equally "
-                        "long time, by their time stamps.",
-                        CHOICES("count", "time"), .fallback = "count"},
-    [RECON_FRAME_WINDOW] = {"frame_window",
-                            "Each image takes in so many times the readouts from one image to the next, around them: "
-                            "above 1, images share readouts (sliding window).",
-                            PARAM_REAL, .fallback = "1", .min = 1, .max = 1000},
-    [RECON_PREWHITEN] =
-        {"prewhiten", "Noise decorrelation between coils: auto = if the scan contains enough noise acquisitions; off.",
-         CHOICES("auto", "off"), .fallback = "auto"},
-    [RECON_GRADIENT_DELAY] =
-        {"gradient_delay",
-         "Gradient delays of a radial scan, by which spokes are shifted: off; ring = estimated from where spokes cross "
-         "(RING; 2-D radial scans through k = 0); or X,Y,XY in samples: a spoke of direction (a, b) is shifted by "
-         "(X a + XY b, XY a + Y b).",
-         PARAM_TEXT, .fallback = "off", .max = 63},
-    [RECON_ENCODING] =
-        {"encoding",
-         "Index of the encoding space to reconstruct, from 0; auto = the first with image data and a trajectory.",
-         PARAM_INT, .fallback = "auto", .min = 0, .max = 63, OR_AUTO("-1")},
-    [RECON_GROUP] = {"group", "HDF5 group that contains the scan; empty = `dataset`, or the first group with a scan.",
-                     PARAM_TEXT, .fallback = "", .max = 127},
-    [RECON_SIZE] = {"size",
-                    "Image size in pixels, X,Y or X,Y,Z, of scans without a header (.npz, HDF5 with rawdata and "
-                    "trajectory), which need it; empty for ISMRMRD scans.",
-                    PARAM_TEXT, .fallback = "", .max = 63},
-    [RECON_FOV_MM] = {"fov_mm",
-                      "Field of view in millimetres, X,Y or X,Y,Z, of scans without a header; empty = 1 mm a pixel.",
-                      PARAM_TEXT, .fallback = "", .max = 63},
-    [RECON_BIN_DEPTH] = {"bin_depth",
-                         "Maximum number of samples per k-space bin on a GPU, see `overflow`; none = no limit; auto = "
-                         "the value expected to be fastest. Has no effect on the CPU.",
-                         PARAM_INT, .fallback = "auto", .min = 1, .max = INT_MAX,
-                         .choices = (const char *const[]){"auto", "none", NULL}},
-    [RECON_OVERFLOW] = {"overflow",
-                        "Handling of samples beyond `bin_depth`: split = the bin is split into parts that the GPU sums "
-                        "in parallel; cpu = the CPU grids them while the GPU grids the others.",
-                        CHOICES("split", "cpu"), .fallback = "split"},
+    [RECON_RESULTS_WANTED] = {"results", PARAM_SET, PARAM_WORDS("image", "maps"), .fallback = "image",
+                              .help = "What the job gives: image; maps = the coils' maps that coils=adaptive or "
+                                      "sense, or an iterative method, combines them with (complex, a channel for "
+                                      "each coil); or both, with a comma between them."},
+    [RECON_METHOD] = {"method", PARAM_CHOICE,
+                      PARAM_WORDS("adjoint", "cg-sense", "l1-wavelet", "tv", "temporal-tv", "llr"),
+                      .fallback = "adjoint",
+                      .help = "Reconstruction method: adjoint = one density-compensated gridding and inverse FFT. "
+                              "Iterative, with coil maps from the scan itself: cg-sense = least squares by conjugate "
+                              "gradients; l1-wavelet = sparse in wavelets; tv = total variation, best for few "
+                              "spokes. Of all images of a series together: temporal-tv = few changes in time; llr = "
+                              "locally of low rank."},
+    [RECON_ITERATIONS] = {"iterations", PARAM_INT, .fallback = "auto", .min = 1, .max = 10000, OR_AUTO(NULL),
+                          .help = "Maximum number of iterations of an iterative method; auto = the method's own."},
+    [RECON_LAMBDA] = {"lambda", PARAM_REAL, .fallback = "auto", .min = 0, .max = 1000, OR_AUTO(NULL),
+                      .help = "Weight of an iterative method's regularisation: cg-sense = of |x|^2, relative to the "
+                              "largest eigenvalue of the normal operator; others = relative to the image's signal "
+                              "level; auto = the method's own."},
+    [RECON_STOP_TOLERANCE] = {"stop_tolerance", PARAM_REAL, .fallback = "auto", .min = 0, .max = 1, OR_AUTO(NULL),
+                              .help = "An iterative method stops once this is reached: cg-sense = norm of the "
+                                      "residual relative to that of the right side; others = change of the image "
+                                      "relative to it; auto = the method's own; 0 = never."},
+    [RECON_STOP_SECONDS] = {"stop_seconds", PARAM_REAL, .fallback = "none", .min = 0, .max = 1e6, PARAM_WORDS("none"),
+                            .help = "An iterative method begins no iteration later than this many seconds after its "
+                                    "first; images may then differ from run to run; none = no limit."},
+    [RECON_DCF] = {"dcf", PARAM_CHOICE, PARAM_WORDS("auto", "given", "none", "analytic", "pipe", "voronoi"),
+                   .fallback = "auto",
+                   .help = "Density compensation: given = weights from the scan's extra trajectory column; none; "
+                           "analytic = formula for radial and spiral trajectories, stacks of them, and cones; pipe = "
+                           "iterative (Pipe-Menon), for any trajectory; voronoi = areas of Voronoi cells, for 2-D "
+                           "trajectories of up to 100,000 samples an image; auto = given if the scan contains "
+                           "weights, else analytic if the trajectory is recognised, else pipe."},
+    [RECON_DCF_ITERATIONS] = {"dcf_iterations", PARAM_INT, .fallback = "30", .min = 1, .max = 1000,
+                              .help = "Number of iterations of dcf=pipe."},
+    [RECON_TRAJ_UNITS] = {"traj_units", PARAM_CHOICE,
+                          PARAM_WORDS("auto", "pixel", "grid", "radians", "per_metre", "per_cm", "per_mm",
+                                      "radians_per_metre", "radians_per_cm", "radians_per_mm"),
+                          .fallback = "auto",
+                          .help = "Unit of the scan's trajectory: pixel = cycles per pixel (-0.5..0.5); grid = "
+                                  "cycles per field of view (-N/2..N/2); radians = per pixel (-pi..pi); per_metre, "
+                                  "per_cm, per_mm = cycles, and radians_per_metre, _cm, _mm = radians, per length; "
+                                  "auto = determined from the values if they are unambiguous, else the job fails and "
+                                  "reports what was found."},
+    [RECON_KERNEL] = {"kernel", PARAM_CHOICE, PARAM_WORDS("separable", "radial"), .fallback = "separable",
+                      .help = "Gridding kernel: separable = product of 1-D Kaiser-Bessel functions; radial = "
+                              "Kaiser-Bessel function of the distance."},
+    [RECON_TOLERANCE] = {"tolerance", PARAM_REAL, .fallback = "1e-3", .min = 1e-6, .max = 1e-1,
+                         .help = "Maximum relative error of the image due to gridding; determines kernel width and "
+                                 "oversampling."},
+    [RECON_WIDTH] = {"width", PARAM_INT, .fallback = "auto", .min = KERNEL_MIN_WIDTH, .max = KERNEL_MAX_WIDTH,
+                     OR_AUTO("0"),
+                     .help = "Full width of the kernel in grid cells; auto = chosen for `tolerance`. If oversampling "
+                             "is given too, the kernel is used whatever its error."},
+    [RECON_OVERSAMPLING] = {"oversampling", PARAM_REAL, .fallback = "auto", .min = 1.125,
+                            .max = KERNEL_MAX_OVERSAMPLING, OR_AUTO("0"),
+                            .help = "Grid size / image size, with kernel=radial at least 1.5 (3-D: 1.75 is used "
+                                    "below that); auto = chosen for `tolerance`."},
+    [RECON_COILS] = {"coils", PARAM_CHOICE, PARAM_WORDS("rss", "adaptive", "sense", "none"), .fallback = "rss",
+                     .help = "Receive coils: rss = root of the sum of squares; adaptive = sum weighted by the coils' "
+                             "maps (Walsh), which keeps the phase and lowers the background's noise; sense = the "
+                             "same with ESPIRiT's maps, 0 outside the object; none = one image per coil."},
+    [RECON_VIRTUAL_COILS] = {"virtual_coils", PARAM_INT, .fallback = "auto", .min = 1, .max = 1024,
+                             PARAM_WORDS("auto", "none"),
+                             .help = "Coil compression: number of virtual coils, the combinations with the most "
+                                     "energy, that stand for the scan's; none = the scan's own; auto = as many as "
+                                     "hold 99 % of the energy where maps are used, and are no result, and the scan "
+                                     "has more than 12 coils, else none."},
+    [RECON_OUTPUT] = {"output", PARAM_CHOICE, PARAM_WORDS("magnitude", "complex", "phase"), .fallback = "magnitude",
+                      .help = "Pixel values: magnitude, complex, or phase in radians (-pi..pi); the last two need "
+                              "coils=none, adaptive or sense."},
+    [RECON_MATRIX] = {"matrix", PARAM_CHOICE, PARAM_WORDS("recon", "encoded"), .fallback = "recon",
+                      .help = "Image size: recon = the scan's reconSpace (cut from the centre of the encoded field "
+                              "of view); encoded = the whole encodedSpace."},
+    [RECON_AVERAGES] = {"averages", PARAM_CHOICE, PARAM_WORDS("combine", "separate"), .fallback = "combine",
+                        .help = "Acquisitions that differ only in their average counter: combine = one image of all; "
+                                "separate = one image for each."},
+    [RECON_FRAMES] = {"frames", PARAM_INT, .fallback = "scan", .min = 1, .max = 65535, PARAM_WORDS("scan"),
+                      .help = "A series in time: scan = an image for each repetition; a number = as many images, "
+                              "into which all readouts are divided in the order in which they were acquired "
+                              "(golden-angle series), whatever repetition and average say."},
+    [RECON_FRAME_READOUTS] = {"frame_readouts", PARAM_INT, .fallback = "auto", .min = 1, .max = 1 << 26, OR_AUTO(NULL),
+                              .help = "The same as `frames`, by the number of readouts from one image to the next; "
+                                      "readouts after the last whole image are left out; auto = by `frames`."},
+    [RECON_FRAME_BY] = {"frame_by", PARAM_CHOICE, PARAM_WORDS("count", "time"), .fallback = "count",
+                        .help = "Each image of `frames` takes in: count = equally many readouts; time = those of an "
+                                "equally long time, by their time stamps."},
+    [RECON_FRAME_WINDOW] = {"frame_window", PARAM_REAL, .fallback = "1", .min = 1, .max = 1000,
+                            .help = "Each image takes in so many times the readouts from one image to the next, "
+                                    "around them: above 1, images share readouts (sliding window)."},
+    [RECON_PREWHITEN] = {"prewhiten", PARAM_CHOICE, PARAM_WORDS("auto", "off"), .fallback = "auto",
+                         .help = "Noise decorrelation between coils: auto = if the scan contains enough noise "
+                                 "acquisitions; off."},
+    [RECON_GRADIENT_DELAY] = {"gradient_delay", PARAM_TEXT, .fallback = "off", .max = 63,
+                              .help = "Gradient delays of a radial scan, by which spokes are shifted: off; ring = "
+                                      "estimated from where spokes cross (RING; 2-D radial scans through k = 0); or "
+                                      "X,Y,XY in samples: a spoke of direction (a, b) is shifted by (X a + XY b, XY "
+                                      "a + Y b)."},
+    [RECON_ENCODING] = {"encoding", PARAM_INT, .fallback = "auto", .min = 0, .max = 63, OR_AUTO("-1"),
+                        .help = "Index of the encoding space to reconstruct, from 0; auto = the first with image "
+                                "data and a trajectory."},
+    [RECON_GROUP] = {"group", PARAM_TEXT, .fallback = "", .max = 127,
+                     .help = "HDF5 group that contains the scan; empty = `dataset`, or the first group with a scan."},
+    [RECON_SIZE] = {"size", PARAM_TEXT, .fallback = "", .max = 63,
+                    .help = "Image size in pixels, X,Y or X,Y,Z, of scans without a header (.npz, HDF5 with rawdata "
+                            "and trajectory), which need it; empty for ISMRMRD scans."},
+    [RECON_FOV_MM] = {"fov_mm", PARAM_TEXT, .fallback = "", .max = 63,
+                      .help = "Field of view in millimetres, X,Y or X,Y,Z, of scans without a header; empty = 1 mm a "
+                              "pixel."},
+    [RECON_BIN_DEPTH] = {"bin_depth", PARAM_INT, .fallback = "auto", .min = 1, .max = INT_MAX,
+                         PARAM_WORDS("auto", "none"),
+                         .help = "Maximum number of samples per k-space bin on a GPU, see `overflow`; none = no "
+                                 "limit; auto = the value expected to be fastest. Has no effect on the CPU."},
+    [RECON_OVERFLOW] = {"overflow", PARAM_CHOICE, PARAM_WORDS("split", "cpu"), .fallback = "split",
+                        .help = "Handling of samples beyond `bin_depth`: split = the bin is split into parts that "
+                                "the GPU sums in parallel; cpu = the CPU grids them while the GPU grids the others."},
     [RECON_PARAMS] = {.name = NULL},
 };
 _Static_assert((int)RECON_PARAMS < (int)KIND_MAX_PARAMS, "struct param_values holds every parameter");
@@ -301,7 +277,7 @@ static int recon_check(const struct param_values *values)
                        "Parameter method=%s makes one image of all coils; coils=none needs method=adjoint.",
                        values->value[RECON_METHOD].text);
     for (int i = RECON_ITERATIONS; i <= RECON_STOP_SECONDS && !iterates; i++)
-        if (strcmp(values->value[i].text, recon_params[i].fallback) != 0)
+        if (param_changed(&recon_kind, values, i))
             return err_set(ERR_BAD_PARAMETER,
                            "Parameter %s is for iterative methods, and method=adjoint has no iterations. Leave it out, "
                            "or pass method=cg-sense.",

@@ -107,8 +107,9 @@ void gridder_report_overflow(struct gridder *g)
                             "and nearly all on the CPU. The largest bin keeps %zu samples.",
                             info.largest_bin);
     }
-    if (!gpu &&
-        (job->request->values->value[RECON_BIN_DEPTH].given || job->request->values->value[RECON_OVERFLOW].given))
+    const struct job_request *request = job->request;
+    if (!gpu && (param_changed(request->kind, request->values, RECON_BIN_DEPTH) ||
+                 param_changed(request->kind, request->values, RECON_OVERFLOW)))
         recon_report_decide(job, "overflow", "none", "There is no GPU, so no sample overflows: the CPU grids all.");
 }
 

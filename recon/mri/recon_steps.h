@@ -111,7 +111,7 @@ static inline int recon_threads(const struct recon_job *job, size_t samples)
     return samples > 1 << 18 ? dev_threads(job->dev) : 1;
 }
 
-/* Run a job on a scan that is decoded already and stays the caller's. Fails as kind_run.run() and kind.check(). */
+/* Run a job on a scan that is decoded already and stays the caller's. Fails as kind_run.run() and kind_check(). */
 int recon_run_scan(struct job_outcome *out, struct dev *dev, const struct job_request *request,
                    const struct job_listener *listener, const struct scan *scan);
 

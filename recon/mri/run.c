@@ -358,7 +358,7 @@ int recon_run_scan(struct job_outcome *out, struct dev *dev, const struct job_re
                    const struct job_listener *listener, const struct scan *scan)
 {
     struct recon_job job = {.dev = dev, .request = request, .listener = listener, .scan = *scan};
-    int rc = request->kind->check(request->values);
+    int rc = kind_check(request->kind, request->values);
     return rc == 0 ? job_run(out, &job) : rc;
 }
 

@@ -5,63 +5,53 @@
 
 #include <string.h>
 
-#define WORDS(...)                   \
-    .choices = (const char *const[]) \
-    {                                \
-        __VA_ARGS__, NULL            \
-    }
 #define LENGTH_MOST 1e30
 
 static const struct param nbody_params[] = {
-    [NBODY_FORCES] = {"forces",
-                      "Which forces: p3m, near pairs and a mesh for all that is far; direct, all pairs, in open space; "
-                      "short, near pairs alone, once. auto: p3m, of fewer than 16,385 bodies in open space direct.",
-                      PARAM_CHOICE, .fallback = "auto", WORDS("auto", "p3m", "direct", "short")},
-    [NBODY_LAW] = {"law",
-                   "How near pairs are split from the mesh: erfc, to 1e-6; polynomial, HACC's, to 1.5e-3 and faster; "
-                   "with forces=short also cut: no split, all of the softened force up to reach.",
-                   PARAM_CHOICE, .fallback = "erfc", WORDS("erfc", "polynomial", "cut")},
-    [NBODY_SOFTENING_FORM] = {"softening_form",
-                              "How forces are softened: spline (GADGET's; exact beyond 2.8 "
-                              "softenings) or plummer.",
-                              PARAM_CHOICE, .fallback = "spline", WORDS("spline", "plummer")},
-    [NBODY_SOFTENING] = {"softening",
-                         "Softening length. auto: a thirtieth of the mean distance between bodies. 0: none.",
-                         PARAM_REAL, .fallback = "auto", .min = 0, .max = LENGTH_MOST, WORDS("auto")},
-    [NBODY_G] = {"g",
-                 "Constant of gravity in the file's units. auto: 1; of GADGET files 43007.1, as their usual units "
-                 "(kpc, km/s, 1e10 solar masses) have it.",
-                 PARAM_REAL, .fallback = "auto", .min = 1e-30, .max = 1e30, WORDS("auto")},
-    [NBODY_BOUNDARY] = {"boundary", "Whether the box repeats. auto: if the file or parameter box tells its side.",
-                        PARAM_CHOICE, .fallback = "auto", WORDS("auto", "open", "periodic")},
-    [NBODY_BOX] = {"box", "Side of the periodic box, which begins at 0. auto: as the file tells.", PARAM_REAL,
-                   .fallback = "auto", .min = 1e-30, .max = LENGTH_MOST, WORDS("auto")},
-    [NBODY_MASS] = {"mass", "Mass of each body, of a file that tells none. auto: all together weigh 1.", PARAM_REAL,
-                    .fallback = "auto", .min = 1e-30, .max = 1e30, WORDS("auto")},
-    [NBODY_MESH] = {"mesh",
-                    "Cells of the mesh along an axis, rounded up to an even number of factors 2, 3 and 5. "
-                    "auto: 1.6 for each body along an axis, from 16 to 256.",
-                    PARAM_INT, .fallback = "auto", .min = NBODY_MESH_LEAST, .max = NBODY_MESH_MOST, WORDS("auto")},
-    [NBODY_SPLIT] = {"split", "Length by which near and far are split, in cells of the mesh.", PARAM_REAL,
-                     .fallback = "1", .min = 0.8, .max = 4},
-    [NBODY_CUTOFF] = {"cutoff", "How far near pairs reach, in lengths of the split.", PARAM_REAL, .fallback = "6",
-                      .min = 4, .max = 10},
-    [NBODY_REACH] = {"reach", "How far pairs reach with law=cut.", PARAM_REAL, .fallback = "none", .min = 1e-30,
-                     .max = LENGTH_MOST, WORDS("none")},
-    [NBODY_STEPS] = {"steps", "Steps of the motion; 0: forces and potentials once.", PARAM_INT, .fallback = "0",
-                     .min = 0, .max = 10000000},
-    [NBODY_DT] = {"dt", "Time of a step. auto: sqrt(0.05 softening / a), a the largest acceleration at the start.",
-                  PARAM_REAL, .fallback = "auto", .min = 1e-30, .max = 1e30, WORDS("auto")},
-    [NBODY_RECORD] = {"record", "Every how many steps energy and momentum are recorded. auto: a hundredth of steps.",
-                      PARAM_INT, .fallback = "auto", .min = 1, .max = 10000000, WORDS("auto")},
-    [NBODY_CHECKPOINT] = {"checkpoint",
-                          "Every how many steps a checkpoint is kept, from which the job goes on if the server dies. "
-                          "auto: every half minute.",
-                          PARAM_INT, .fallback = "auto", .min = 1, .max = 10000000, WORDS("auto")},
-    [NBODY_PICTURE_SIZE] = {"picture_size", "Pixels of the picture along an axis.", PARAM_INT, .fallback = "512",
-                            .min = 16, .max = 4096},
-    [NBODY_RESULTS_WANTED] = {"results", "Results that are wanted.", PARAM_SET, .fallback = "particles",
-                              WORDS("particles", "series", "picture")},
+    [NBODY_FORCES] = {"forces", PARAM_CHOICE, .fallback = "auto", PARAM_WORDS("auto", "p3m", "direct", "short"),
+                      .help = "Which forces: p3m, near pairs and a mesh for all that is far; direct, all pairs, in "
+                              "open space; short, near pairs alone, once. auto: p3m, of fewer than 16,385 bodies in "
+                              "open space direct."},
+    [NBODY_LAW] = {"law", PARAM_CHOICE, .fallback = "erfc", PARAM_WORDS("erfc", "polynomial", "cut"),
+                   .help = "How near pairs are split from the mesh: erfc, to 1e-6; polynomial, HACC's, to 1.5e-3 and "
+                           "faster; with forces=short also cut: no split, all of the softened force up to reach."},
+    [NBODY_SOFTENING_FORM] = {"softening_form", PARAM_CHOICE, .fallback = "spline", PARAM_WORDS("spline", "plummer"),
+                              .help = "How forces are softened: spline (GADGET's; exact beyond 2.8 softenings) or "
+                                      "plummer."},
+    [NBODY_SOFTENING] = {"softening", PARAM_REAL, .fallback = "auto", .min = 0, .max = LENGTH_MOST, PARAM_WORDS("auto"),
+                         .help = "Softening length. auto: a thirtieth of the mean distance between bodies. 0: none."},
+    [NBODY_G] = {"g", PARAM_REAL, .fallback = "auto", .min = 1e-30, .max = 1e30, PARAM_WORDS("auto"),
+                 .help = "Constant of gravity in the file's units. auto: 1; of GADGET files 43007.1, as their usual "
+                         "units (kpc, km/s, 1e10 solar masses) have it."},
+    [NBODY_BOUNDARY] = {"boundary", PARAM_CHOICE, .fallback = "auto", PARAM_WORDS("auto", "open", "periodic"),
+                        .help = "Whether the box repeats. auto: if the file or parameter box tells its side."},
+    [NBODY_BOX] = {"box", PARAM_REAL, .fallback = "auto", .min = 1e-30, .max = LENGTH_MOST, PARAM_WORDS("auto"),
+                   .help = "Side of the periodic box, which begins at 0. auto: as the file tells."},
+    [NBODY_MASS] = {"mass", PARAM_REAL, .fallback = "auto", .min = 1e-30, .max = 1e30, PARAM_WORDS("auto"),
+                    .help = "Mass of each body, of a file that tells none. auto: all together weigh 1."},
+    [NBODY_MESH] = {"mesh", PARAM_INT, .fallback = "auto", .min = NBODY_MESH_LEAST, .max = NBODY_MESH_MOST,
+                    PARAM_WORDS("auto"),
+                    .help = "Cells of the mesh along an axis, rounded up to an even number of factors 2, 3 and 5. "
+                            "auto: 1.6 for each body along an axis, from 16 to 256."},
+    [NBODY_SPLIT] = {"split", PARAM_REAL, .fallback = "1", .min = 0.8, .max = 4,
+                     .help = "Length by which near and far are split, in cells of the mesh."},
+    [NBODY_CUTOFF] = {"cutoff", PARAM_REAL, .fallback = "6", .min = 4, .max = 10,
+                      .help = "How far near pairs reach, in lengths of the split."},
+    [NBODY_REACH] = {"reach", PARAM_REAL, .fallback = "none", .min = 1e-30, .max = LENGTH_MOST, PARAM_WORDS("none"),
+                     .help = "How far pairs reach with law=cut."},
+    [NBODY_STEPS] = {"steps", PARAM_INT, .fallback = "0", .min = 0, .max = 10000000,
+                     .help = "Steps of the motion; 0: forces and potentials once."},
+    [NBODY_DT] = {"dt", PARAM_REAL, .fallback = "auto", .min = 1e-30, .max = 1e30, PARAM_WORDS("auto"),
+                  .help = "Time of a step. auto: sqrt(0.05 softening / a), a the largest acceleration at the start."},
+    [NBODY_RECORD] = {"record", PARAM_INT, .fallback = "auto", .min = 1, .max = 10000000, PARAM_WORDS("auto"),
+                      .help = "Every how many steps energy and momentum are recorded. auto: a hundredth of steps."},
+    [NBODY_CHECKPOINT] = {"checkpoint", PARAM_INT, .fallback = "auto", .min = 1, .max = 10000000, PARAM_WORDS("auto"),
+                          .help = "Every how many steps a checkpoint is kept, from which the job goes on if the "
+                                  "server dies. auto: every half minute."},
+    [NBODY_PICTURE_SIZE] = {"picture_size", PARAM_INT, .fallback = "512", .min = 16, .max = 4096,
+                            .help = "Pixels of the picture along an axis."},
+    [NBODY_RESULTS_WANTED] = {"results", PARAM_SET, .fallback = "particles",
+                              PARAM_WORDS("particles", "series", "picture"), .help = "Results that are wanted."},
     {.name = NULL},
 };
 
@@ -110,7 +100,7 @@ static const struct kind_result nbody_results[] = {
 
 bool nbody_given(const struct param_values *values, enum nbody_param param)
 {
-    return strcmp(values->value[param].text, nbody_params[param].fallback) != 0;
+    return param_changed(&nbody_kind, values, (int)param);
 }
 
 static int unused(const struct param_values *values, enum nbody_param param, const char *why)

@@ -97,6 +97,8 @@ extern const struct kind_input particles_inputs[];
 
 /* Which of `inputs` the file in `fd`, of `bytes`, is, by its contents. Fails as kind.sniff(). */
 int particles_sniff(const char **format, int fd, uint64_t bytes, const struct kind_input *inputs);
+/* The same of particles_inputs: the sniff() of a kind whose inputs these are. */
+int particles_sniff_molecule(const char **format, int fd, uint64_t bytes);
 
 /* Decode the file in `fd` (a regular file, read-only, of one of `inputs`) in a sandboxed process of `decoder`, and open
  * the result. `canceled` (may be NULL) is polled; non-zero kills the process. What is wrong in a text is told with its

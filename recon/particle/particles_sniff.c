@@ -208,3 +208,8 @@ int particles_sniff(const char **format, int fd, uint64_t bytes, const struct ki
         }
     return unknown(found, inputs);
 }
+
+int particles_sniff_molecule(const char **format, int fd, uint64_t bytes)
+{
+    return particles_sniff(format, fd, bytes, particles_inputs);
+}

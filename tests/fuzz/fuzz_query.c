@@ -38,7 +38,7 @@ static void check_parameter(const char *name, const char *value)
         number = strcmp(param->choices[j], after.value[i].text) != 0;
     if (number)
         check(after.value[i].real >= param->min && after.value[i].real <= param->max);
-    check_result(kind->check(&after));
+    check_result(kind_check(kind, &after));
     again = after;
     check(param_values_set(kind, &again, name, after.value[i].text) == 0);
     check(memcmp(&after, &again, sizeof after) == 0);

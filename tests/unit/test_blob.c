@@ -61,7 +61,7 @@ static int trial_run(struct trial *t, int threads, const struct job_listener *li
 {
     struct dev *dev = NULL;
     job_outcome_free(&t->outcome);
-    assert_int_equal(blob_kind.check(&t->values), 0);
+    assert_int_equal(kind_check(&blob_kind, &t->values), 0);
     assert_int_equal(dev_create(&dev, DEV_CPU, 0, threads), 0);
     const int rc = blob_kind_run.run(&t->outcome, dev, &t->request, listener, &t->input);
     dev_free(dev);

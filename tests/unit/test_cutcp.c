@@ -399,7 +399,7 @@ static void test_refused(void **state)
                                         "exclusion=3 cutoff=3", "cutoff=20000"};
     for (size_t i = 0; i < 4; i++) {
         const struct param_values values = values_of(wrong[i]);
-        assert_int_equal(cutcp_kind.check(&values), ERR_BAD_PARAMETER);
+        assert_int_equal(kind_check(&cutcp_kind, &values), ERR_BAD_PARAMETER);
     }
     charges_free(&c);
 }

@@ -43,6 +43,7 @@ static void every_default_is_a_value_its_parameter_takes(void **state)
             assert_false(given.value[count].given);
             assert_int_equal(param_values_set(kind, &given, param->name, param->fallback), 0);
             assert_true(given.value[count].given);
+            assert_false(param_changed(kind, &given, (int)count));
         }
         assert_true(count <= KIND_MAX_PARAMS);
         double shares = 0;

@@ -45,7 +45,7 @@ static void agree(const struct param_values *values, int counts[2])
 {
     static const int sizes[][3] = {{16, 12, 1}, {8, 6, 10}, {1, 1, 1}, {2, 3, 2}, {22, 5, 1}};
     const double asked = values->value[RECON_OVERSAMPLING].real;
-    int said = kind->check(values);
+    int said = kind_check(kind, values);
     const struct err why = *err_last();
     counts[said == 0]++;
     assert_true(said == 0 || said == ERR_BAD_PARAMETER);
@@ -165,7 +165,7 @@ static void what_passes_makes_an_image(void **state)
                     put(&values, "coils", coils);
                     put(&values, "output", output);
                     put(&values, "tolerance", "1e-3");
-                    int said = kind->check(&values);
+                    int said = kind_check(kind, &values);
                     assert_int_equal(said != 0, said == ERR_BAD_PARAMETER);
                     snprintf(text, sizeof text, "tolerance=1e-3 width=%s oversampling=%s kernel=%s coils=%s output=%s",
                              widths[w], oversamplings[o], kernels[k], coils, output);
@@ -219,7 +219,7 @@ static void jobs_of_earlier_versions_are_understood(void **state)
         assert_string_equal(plain.value[former[i].param].text, "auto");
         assert_string_equal(param_spelling(&kind->params[former[i].param], former[i].text), "auto");
         assert_string_equal(param_spelling(&kind->params[former[i].param], "3"), "3");
-        assert_int_equal(kind->check(&values), 0);
+        assert_int_equal(kind_check(kind, &values), 0);
     }
 }
 
@@ -240,7 +240,7 @@ static void a_refusal_says_how_to_go_on(void **state)
         param_values_init(kind, &values);
         for (int j = 0; j < 3 && wrong[i].given[j][0]; j++)
             put(&values, wrong[i].given[j][0], wrong[i].given[j][1]);
-        assert_int_equal(kind->check(&values), ERR_BAD_PARAMETER);
+        assert_int_equal(kind_check(kind, &values), ERR_BAD_PARAMETER);
         if (!strstr(err_last()->text, wrong[i].said))
             fail_msg("\"%s\" is not in \"%s\"", wrong[i].said, err_last()->text);
     }

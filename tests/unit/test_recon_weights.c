@@ -35,6 +35,10 @@ static void the_report_tells_that_nothing_overflows_on_the_cpu(void **state)
     spokes(&flat, 50, 64, 1);
     succeed(&flat, "", &plain);
     assert_string_equal(decided(&plain, "overflow"), "");
+    drop(&plain);
+    /* A daemon hands on every parameter, those that have their default, too. */
+    succeed(&flat, "bin_depth=auto overflow=split", &plain);
+    assert_string_equal(decided(&plain, "overflow"), "");
     succeed(&flat, "bin_depth=3 overflow=cpu", &out);
     assert_string_equal(decided(&out, "overflow"), "none");
     const json_t *overflow = json_object_get(out.report, "overflow");

@@ -6,13 +6,15 @@
 #include <unistd.h>
 
 static const struct param params[] = {
-    [HISTOGRAM_BINS] = {"bins", "Number of bins.", PARAM_INT, .fallback = "10", .min = 1, .max = 1 << 20},
-    [HISTOGRAM_LOW] = {"low", "Where the first bin begins.", PARAM_REAL, .fallback = "0", .min = -1e9, .max = 1e9},
-    [HISTOGRAM_HIGH] = {"high", "Where the last bin ends.", PARAM_REAL, .fallback = "1", .min = -1e9, .max = 1e9},
-    [HISTOGRAM_PAUSE] = {"pause", "Milliseconds that each number takes.", PARAM_INT, .fallback = "0", .min = 0,
-                         .max = 60000},
-    [HISTOGRAM_RESULTS] = {"results", "Results that are wanted.", PARAM_SET,
-                           .choices = (const char *const[]){"histogram", "counts", NULL}, .fallback = "histogram"},
+    [HISTOGRAM_BINS] = {"bins", PARAM_INT, .fallback = "10", .min = 1, .max = 1 << 20, .help = "Number of bins."},
+    [HISTOGRAM_LOW] = {"low", PARAM_REAL, .fallback = "0", .min = -1e9, .max = 1e9,
+                       .help = "Where the first bin begins."},
+    [HISTOGRAM_HIGH] = {"high", PARAM_REAL, .fallback = "1", .min = -1e9, .max = 1e9,
+                        .help = "Where the last bin ends."},
+    [HISTOGRAM_PAUSE] = {"pause", PARAM_INT, .fallback = "0", .min = 0, .max = 60000,
+                         .help = "Milliseconds that each number takes."},
+    [HISTOGRAM_RESULTS] = {"results", PARAM_SET, PARAM_WORDS("histogram", "counts"), .fallback = "histogram",
+                           .help = "Results that are wanted."},
     {.name = NULL},
 };
 

@@ -1,52 +1,32 @@
 /* Iterative methods from the scan to the image, on phantoms with exact k-space; the part of k-space that a trajectory
  * covers. */
-#include "clients/phantom.h"
 #include "gridding/base/dev_leaf.h"
 #include "gridding/nufft/normal.h"
 #include "recon/mri/band.h"
-#include "tests/unit/recon_fixture.h"
+#include "tests/unit/iterative_fixture.h"
 
 enum { SIZE = 64, COILS = 6, SPOKES = 20, SAMPLES = 128 }; /* 5 times fewer spokes than full sampling needs */
-
-/* One thread, which is quickest for images as small as these; the fixture's has two. */
-static int single_open(void **state)
-{
-    (void)state;
-    return dev_create(&dev, DEV_CPU, 0, 1);
-}
 
 static const char *const methods[] = {"cg-sense", "l1-wavelet", "tv"};
 enum { METHODS = 3 };
 
 /* Golden-angle spokes of the phantom, times `scale`; the truth in truth[SIZE][SIZE]. */
-static void scan_make(struct flat *flat, unsigned size, float scale, double noise_sd, float *truth)
+static void scan_make(struct flat *flat, unsigned size, float scale, double noise_most, float *truth)
 {
     struct phantom *phantom = NULL;
     assert_int_equal(phantom_create(&phantom, PHANTOM_SHEPP_LOGAN, 2, (const int[]){SIZE, SIZE, 1}, NAN, COILS), 0);
     flat_init(flat, size, size, 1);
     spokes(flat, SPOKES, SAMPLES, COILS);
-    for (size_t r = 0; r < SPOKES; r++) {
-        const struct scan_readout *readout = &flat->readouts[r];
-        struct c32 *data = flat->data + readout->data;
-        phantom_kspace(phantom, SAMPLES, flat->traj + readout->traj, SAMPLES, data);
-        for (size_t i = 0; i < (size_t)SAMPLES * COILS; i++) {
-            data[i].re = scale * (data[i].re + (float)(noise_sd * noise()));
-            data[i].im = scale * (data[i].im + (float)(noise_sd * noise()));
-        }
-    }
+    for (size_t r = 0; r < SPOKES; r++)
+        phantom_readout(flat, &flat->readouts[r], phantom, noise_most, scale);
     if (truth)
         assert_int_equal(phantom_truth(phantom, false, truth), 0);
     phantom_free(phantom);
 }
 
-static double truth_error(const struct job_outcome *out, const float *truth, double scale)
+static double truth_error(const struct job_outcome *out, const float *truth)
 {
-    double difference = 0, norm = 0;
-    for (size_t i = 0; i < SIZE * SIZE; i++) {
-        difference += pow(images_of(out)->data[i] / scale - truth[i], 2);
-        norm += pow(truth[i], 2);
-    }
-    return sqrt(difference / norm);
+    return distance(images_of(out)->data, 1, truth, SIZE * SIZE);
 }
 
 static void run_method(struct flat *flat, const char *method, const char *more, struct job_outcome *out)
@@ -67,12 +47,12 @@ static void test_methods_improve_on_the_adjoint(void **state)
     struct job_outcome out = {0};
     scan_make(&flat, SIZE, 1, 0.2, truth);
     run_method(&flat, "adjoint", "", &out);
-    const double adjoint = truth_error(&out, truth, 1);
+    const double adjoint = truth_error(&out, truth);
     assert_true(adjoint > 0.4);
     drop(&out);
     for (int m = 0; m < METHODS; m++) {
         run_method(&flat, methods[m], "", &out);
-        const double error = truth_error(&out, truth, 1);
+        const double error = truth_error(&out, truth);
         if (!(error <= most[m]))
             fail_msg("%s errs by %g, allowed %g (adjoint %g)", methods[m], error, most[m], adjoint);
         assert_true(reported(&out, "iterations") > 1);
@@ -102,12 +82,7 @@ static void test_scale_and_bits(void **state)
         run_method(&one, methods[m], "iterations=3", &c);
         dev = shared;
         assert_memory_equal(images_of(&a)->data, images_of(&c)->data, SIZE * SIZE * sizeof(float));
-        double difference = 0, norm = 0;
-        for (size_t i = 0; i < SIZE * SIZE; i++) {
-            difference += pow(images_of(&b)->data[i] / 1024 - images_of(&a)->data[i], 2);
-            norm += pow(images_of(&a)->data[i], 2);
-        }
-        assert_true(sqrt(difference / norm) < 1e-4);
+        assert_true(distance(images_of(&b)->data, 1024, images_of(&a)->data, SIZE * SIZE) < 1e-4);
         drop(&a);
         drop(&b);
         drop(&c);
@@ -196,36 +171,22 @@ static void test_odd_sizes(void **state)
     flat_free(&flat);
 }
 
-struct told {
-    int calls, stop_at, solving;
-    double fraction;
-};
-
-static int told(void *context, const struct step_progress *now)
-{
-    struct told *t = context;
-    assert_true(now->fraction >= t->fraction - 1e-12);
-    t->fraction = now->fraction;
-    t->solving += now->step == RECON_STEP_SOLVE && now->iteration > 0;
-    return ++t->calls == t->stop_at;
-}
-
 /* Progress never falls and counts iterations; a cancel is taken at every place at which it is told. */
 static void test_progress_and_cancel(void **state)
 {
     (void)state;
     struct flat flat;
     struct job_outcome out = {0};
-    struct told all = {0};
+    struct progress_count all = {0};
     scan_make(&flat, SIZE, 1, 0, NULL);
-    const struct job_listener listener = {&all, told};
+    const struct job_listener listener = {&all, progress_count};
     assert_int_equal(run(&flat, "method=tv iterations=4 stop_tolerance=0", &out, &listener), 0);
     assert_true(all.solving >= 4);
     drop(&out);
     memset(&out, 0, sizeof out);
     for (int at = 1; at <= all.calls; at += 9) {
-        struct told one = {.stop_at = at};
-        const struct job_listener canceling = {&one, told};
+        struct progress_count one = {.stop_at = at};
+        const struct job_listener canceling = {&one, progress_count};
         assert_int_equal(run(&flat, "method=tv iterations=4 stop_tolerance=0", &out, &canceling), ERR_CANCELED);
         assert_int_equal(one.calls, at);
         assert_int_equal(out.results, 0);

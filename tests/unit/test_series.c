@@ -1,6 +1,5 @@
 /* Series in time: readouts divided into images, and methods that reconstruct a series as a whole. */
-#include "clients/phantom.h"
-#include "tests/unit/recon_fixture.h"
+#include "tests/unit/iterative_fixture.h"
 
 enum {
     SIZE = 48,
@@ -9,13 +8,6 @@ enum {
     SPOKES = 10,
     SAMPLES = 96
 }; /* 6 times fewer spokes than full sampling needs */
-
-/* One thread, which is quickest for images as small as these. */
-static int single_open(void **state)
-{
-    (void)state;
-    return dev_create(&dev, DEV_CPU, 0, 1);
-}
 
 static const char *const methods[] = {"temporal-tv", "llr"};
 
@@ -29,13 +21,9 @@ static void moving(struct flat *flat, double cycles, float scale, float *truth)
     for (int r = 0; r < FRAMES * SPOKES; r++) {
         const struct scan_readout *readout = &flat->readouts[r];
         struct phantom *phantom = NULL;
-        struct c32 *data = flat->data + readout->data;
         assert_int_equal(
             phantom_create_moved(&phantom, PHANTOM_SHEPP_LOGAN, 2, n, NAN, COILS, cycles * r / (FRAMES * SPOKES)), 0);
-        phantom_kspace(phantom, SAMPLES, flat->traj + readout->traj, SAMPLES, data);
-        for (size_t i = 0; i < (size_t)SAMPLES * COILS; i++)
-            data[i] = (struct c32){scale * (data[i].re + (float)(0.2 * noise())),
-                                   scale * (data[i].im + (float)(0.2 * noise()))};
+        phantom_readout(flat, readout, phantom, 0.2, scale);
         phantom_free(phantom);
     }
     for (int f = 0; f < FRAMES && truth; f++) {
@@ -47,22 +35,12 @@ static void moving(struct flat *flat, double cycles, float scale, float *truth)
     }
 }
 
-static double distance(const float *seen, const float *expected, size_t count)
-{
-    double difference = 0, norm = 0;
-    for (size_t i = 0; i < count; i++) {
-        difference += pow((double)seen[i] - (double)expected[i], 2);
-        norm += pow(expected[i], 2);
-    }
-    return sqrt(difference / norm);
-}
-
 /* The largest error of an image of the series. */
 static double worst(const struct job_outcome *out, const float *truth)
 {
     double most = 0;
     for (size_t f = 0; f < FRAMES; f++)
-        most = fmax(most, distance(images_of(out)->data + f * SIZE * SIZE, truth + f * SIZE * SIZE, SIZE * SIZE));
+        most = fmax(most, distance(images_of(out)->data + f * SIZE * SIZE, 1, truth + f * SIZE * SIZE, SIZE * SIZE));
     return most;
 }
 
@@ -100,7 +78,7 @@ static void test_each_image_gains_by_the_others(void **state)
     for (int m = 0; m < 2; m++) {
         run_method(&flat, methods[m], "", &out);
         change(images_of(&out)->data, 1, 5, moved);
-        const double error = worst(&out, truth), motion = distance(moved, expected, SIZE * SIZE);
+        const double error = worst(&out, truth), motion = distance(moved, 1, expected, SIZE * SIZE);
         if (!(error < alone / 2 && motion < 0.6))
             fail_msg("%s errs by %g and its change by %g; tv by %g", methods[m], error, motion, alone);
         assert_string_equal(decided(&out, "time"), "repetition");
@@ -128,12 +106,10 @@ static void test_scale_and_bits(void **state)
         run_method(&one, methods[m], "iterations=3", &c);
         dev_free(dev);
         dev = shared;
-        float *scaled = images_of(&b)->data;
+        const float *scaled = images_of(&b)->data;
         const size_t all = FRAMES * SIZE * SIZE;
         assert_memory_equal(images_of(&a)->data, images_of(&c)->data, all * sizeof(float));
-        for (size_t i = 0; i < all; i++)
-            scaled[i] /= 1024;
-        assert_true(distance(scaled, images_of(&a)->data, all) < 1e-4);
+        assert_true(distance(scaled, 1024, images_of(&a)->data, all) < 1e-4);
         drop(&a);
         drop(&b);
         drop(&c);
@@ -160,7 +136,7 @@ static void test_huge_weights(void **state)
     moving(&flat, 1, 1, NULL);
     run_method(&flat, "temporal-tv", "lambda=1000 iterations=60 stop_tolerance=0", &out);
     for (size_t f = 1; f < FRAMES; f++)
-        assert_true(distance(images_of(&out)->data + f * SIZE * SIZE, images_of(&out)->data, SIZE * SIZE) < 0.01);
+        assert_true(distance(images_of(&out)->data + f * SIZE * SIZE, 1, images_of(&out)->data, SIZE * SIZE) < 0.01);
     assert_true(images_of(&out)->data[SIZE * SIZE / 2 + SIZE / 2] > 0);
     drop(&out);
     run_method(&flat, "llr", "lambda=1000", &out);
@@ -213,20 +189,6 @@ static void test_slices_and_shared_trajectories(void **state)
     flat_free(&alone);
 }
 
-struct told {
-    int calls, stop_at, solving;
-    double fraction;
-};
-
-static int told(void *context, const struct step_progress *now)
-{
-    struct told *t = context;
-    assert_true(now->fraction >= t->fraction - 1e-12);
-    t->fraction = now->fraction;
-    t->solving += now->step == RECON_STEP_SOLVE && now->iteration > 0;
-    return ++t->calls == t->stop_at;
-}
-
 /* Progress never falls and counts iterations; a cancel is taken at every place at which it is told, within each image's
  * coils and within the proximal operator: more often than once an image and iteration. */
 static void test_progress_and_cancel(void **state)
@@ -236,8 +198,8 @@ static void test_progress_and_cancel(void **state)
     moving(&flat, 1, 1, NULL);
     for (int m = 0; m < 2; m++) {
         struct job_outcome out = {0};
-        struct told all = {0};
-        const struct job_listener listener = {&all, told};
+        struct progress_count all = {0};
+        const struct job_listener listener = {&all, progress_count};
         char parameters[96];
         snprintf(parameters, sizeof parameters, "method=%s frames=8 iterations=3 stop_tolerance=0", methods[m]);
         assert_int_equal(run(&flat, parameters, &out, &listener), 0);
@@ -245,8 +207,8 @@ static void test_progress_and_cancel(void **state)
         drop(&out);
         memset(&out, 0, sizeof out);
         for (int at = 1; at <= all.calls; at += 23) {
-            struct told one = {.stop_at = at};
-            const struct job_listener canceling = {&one, told};
+            struct progress_count one = {.stop_at = at};
+            const struct job_listener canceling = {&one, progress_count};
             assert_int_equal(run(&flat, parameters, &out, &canceling), ERR_CANCELED);
             assert_int_equal(one.calls, at);
             assert_int_equal(out.results, 0);

@@ -287,11 +287,6 @@ int param_values_set(const struct kind *kind, struct param_values *values, const
     return name_unknown(kind, name);
 }
 
-bool param_changed(const struct kind *kind, const struct param_values *values, int param)
-{
-    return strcmp(values->value[param].text, kind->params[param].fallback) != 0;
-}
-
 int kind_check(const struct kind *kind, const struct param_values *values)
 {
     return kind->check ? kind->check(values) : 0;

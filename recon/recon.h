@@ -10,6 +10,8 @@
 
 #include "gridding/base/num.h"
 
+#include <string.h>
+
 /* ---- parameters ---- */
 
 /* PARAM_SET: one or more of the choices, separated by commas. */
@@ -120,7 +122,10 @@ void param_values_init(const struct kind *kind, struct param_values *values);
 int param_values_set(const struct kind *kind, struct param_values *values, const char *name, const char *text);
 
 /* Whether the value of kind->params[param] is another than the default; the default, spelt out, is no other. */
-bool param_changed(const struct kind *kind, const struct param_values *values, int param);
+static inline bool param_changed(const struct kind *kind, const struct param_values *values, int param)
+{
+    return strcmp(values->value[param].text, kind->params[param].fallback) != 0;
+}
 
 /* Check the rules between parameters, each of which param_values_set() took: the kind's engine accepts what passes,
  * whatever the input. Needs no input and no device: the client calls it before it sends anything, the daemon before it

@@ -61,7 +61,7 @@ ifneq ($(CUDA),0)
 GPU := $(if $(or $(NVCC),$(filter 1,$(CUDA))),$(GPU_SO))
 endif
 CUDA_ARCHS ?= 80 90 100 120
-GPU_SOURCES := $(foreach d,$(call rooms,gridding) gridding/nufft/gpu,$(wildcard $(d)/*.cu))
+GPU_SOURCES := $(foreach d,$(call rooms,gridding) gridding/nufft/gpu gridding/range/gpu,$(wildcard $(d)/*.cu))
 GPU_OBJECTS := $(GPU_SOURCES:%.cu=$(BUILD)/obj/%.cu.o)
 NVCCFLAGS := -std=c++17 -O3 -I. -MMD -MP -Xcompiler -fPIC,-Wall,-Wextra -Werror all-warnings \
 	$(foreach a,$(CUDA_ARCHS),-gencode=arch=compute_$(a),code=sm_$(a)) \

@@ -8,4 +8,12 @@
 #define HOST_DEVICE
 #endif
 
+/* A product of doubles that is rounded before it is added to anything: the same on both. (x86-64 as such has no
+ * instruction that joins the two; nvcc would.) */
+#ifdef __CUDA_ARCH__
+#define ROUNDED_PRODUCT(a, b) __dmul_rn(a, b)
+#else
+#define ROUNDED_PRODUCT(a, b) ((a) * (b))
+#endif
+
 #endif

@@ -9,38 +9,12 @@
 
 enum { BETWEEN_LOOKS = 1 << 18 }; /* points that are binned without a look at the listener */
 
-/* Bins of half the reach, fewer where that would be more than four for each point. */
 static void choose_bins(struct points_cpu *p, double reach)
 {
-    size_t most = 64 + 4 * p->inputs;
-    for (double longer = 0.5;; longer *= 1.25) {
-        p->all = 1;
-        for (int d = 0; d < 3; d++) {
-            double length = d < p->box.dim ? p->box.cells[d] * p->box.spacing[d] : 1, bins = length / (longer * reach);
-            p->bins[d] = d >= p->box.dim || bins < 1 ? 1 : bins > 4096 ? 4096 : (int)bins;
-            p->edge[d] = length / p->bins[d];
-            p->all *= (size_t)p->bins[d];
-        }
-        if (p->all <= most)
-            return;
-    }
-}
-
-/* A position brought into the box along a periodic axis. */
-static double place_of(const struct range_box *box, int d, double at, bool fine)
-{
-    double length = box->cells[d] * box->spacing[d], from = at - box->origin[d];
-    if (!box->periodic[d] || (from >= 0 && from < length))
-        return at;
-    from -= floor(from / length) * length;
-    double placed = fine ? box->origin[d] + from : (double)(float)(box->origin[d] + from);
-    return placed - box->origin[d] >= 0 && placed - box->origin[d] < length ? placed : box->origin[d];
-}
-
-static int bin_of(const struct points_cpu *p, int d, double at)
-{
-    double bin = floor((at - p->box.origin[d]) / p->edge[d]);
-    return bin < 0 ? 0 : bin > p->bins[d] - 1 ? p->bins[d] - 1 : (int)bin;
+    const struct point_bins chosen = point_bins_choose(&p->box, reach, p->inputs);
+    p->all = chosen.all;
+    memcpy(p->bins, chosen.bins, sizeof p->bins);
+    memcpy(p->edge, chosen.edge, sizeof p->edge);
 }
 
 /* Bytes of one point's positions and scale. */
@@ -104,7 +78,7 @@ static double input_at(const struct range_points_params *params, size_t i, int d
 {
     const size_t place = i * (size_t)params->box.dim + (size_t)d;
     const bool fine = params->at_double;
-    return place_of(&params->box, d, fine ? params->at_double[place] : (double)params->at[place], fine);
+    return point_place(&params->box, d, fine ? params->at_double[place] : (double)params->at[place], fine);
 }
 
 static void find_keys(const struct points_cpu *p, const struct range_points_params *params, size_t from, size_t to,
@@ -114,7 +88,8 @@ static void find_keys(const struct points_cpu *p, const struct range_points_para
     for (size_t i = from; i < to; i++) {
         size_t bin = 0;
         for (int d = p->box.dim - 1; d >= 0; d--)
-            bin = bin * (size_t)p->bins[d] + (size_t)bin_of(p, d, input_at(params, i, d));
+            bin = bin * (size_t)p->bins[d] +
+                  (size_t)point_bin(p->box.origin[d], p->edge[d], p->bins[d], input_at(params, i, d));
         key[i] = (uint32_t)bin;
     }
 }
@@ -269,12 +244,5 @@ struct bin_span points_cpu_span(const struct points_cpu *p, int d, double low, d
 {
     if (d >= p->box.dim)
         return (struct bin_span){0, 0};
-    const double slack = 1e-6; /* of a bin: more than rounding can move a point */
-    double from = floor((low - p->box.origin[d]) / p->edge[d] - slack);
-    double to = floor((high - p->box.origin[d]) / p->edge[d] + slack), last = p->bins[d] - 1;
-    if (!p->box.periodic[d]) {
-        from = from < 0 ? 0 : from > last ? last : from;
-        to = to < 0 ? 0 : to > last ? last : to;
-    }
-    return (struct bin_span){(long)from, (long)to};
+    return point_span(p->box.origin[d], p->edge[d], p->bins[d], p->box.periodic[d], low, high);
 }

@@ -2,6 +2,7 @@
 #ifndef MRIRECON_POINTS_CPU_H
 #define MRIRECON_POINTS_CPU_H
 
+#include "gridding/range/point_bins.h"
 #include "gridding/range/sums_leaf.h"
 #include "gridding/range/watch.h"
 
@@ -38,17 +39,8 @@ static inline double points_cpu_at(const struct points_cpu *p, int d, size_t i)
     return p->fine[d] ? p->fine[d][i] : (double)p->at[d][i];
 }
 
-/* The bins of an axis that [low, high] (positions) touches, `from` to `to` with both; counted on through the images of
- * a periodic axis, where bin b is bin b mod bins of image floor(b / bins). to < from: none. */
-struct bin_span {
-    long from, to;
-};
+/* The bins of axis d that [low, high] (positions) touches (point_bins.h). */
 struct bin_span points_cpu_span(const struct points_cpu *points, int d, double low, double high);
-
-static inline long image_of(long bin, int bins)
-{
-    return bin >= 0 ? bin / bins : -((-bin + bins - 1) / bins);
-}
 
 /* The points of bins `from` to `to` (of one image, wrapped) of the row (y, z): the run [*first, *last) */
 static inline void points_cpu_run(const struct points_cpu *p, long from, long to, long y, long z, size_t *first,

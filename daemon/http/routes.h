@@ -27,12 +27,6 @@ int route_submit_begin(struct request *request);
 int route_submit_work(struct request *request);
 int route_submit(struct request *request);
 int route_resubmit_work(struct request *request);
-/* The name of a job as it stands in the log, where the option job-names has it there; else "". */
-enum { NAME_FOR_LOG = JOB_NAME + 8 };
-const char *name_for_log(const struct service *service, const struct job *job, char text[NAME_FOR_LOG]);
-/* What the job's upload in `input` is, as metrics tell it. */
-const char *ingest_format(const struct job *job, int input);
-
 /* routes_jobs.c */
 int route_job(struct request *request);
 int route_cancel_work(struct request *request);

@@ -3,6 +3,7 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/http/problem.h"
+#include "daemon/http/submission.h"
 #include "recon/recon.h"
 
 #include <stdio.h>
@@ -126,35 +127,6 @@ static int replay(struct request *request)
     return rc;
 }
 
-const char *ingest_format(const struct job *job, int input)
-{
-    const struct kind *kind = kind_find(job->kind);
-    const char *format;
-    return !kind || kind->sniff(&format, input, (uint64_t)job->bytes) ? "other" : format;
-}
-
-const char *name_for_log(const struct service *service, const struct job *job, char text[NAME_FOR_LOG])
-{
-    bool told = *job->name && service->core.options->job_names == NAMES_LOG;
-    text[0] = '\0';
-    if (told)
-        snprintf(text, NAME_FOR_LOG, ", \"%s\"", job->name);
-    return text;
-}
-
-/* The job has its row. */
-static void accepted(struct request *request, const char *how)
-{
-    struct service *service = request->service;
-    const struct job *job = &request->job;
-    metrics_submitted(service->core.metrics, job->kind);
-    char name[NAME_FOR_LOG];
-    log_line_about(service->core.log, LOG_LEVEL_INFO, &(struct log_about){job->id, job->client, 0},
-                   "%s, %s, %s, %lld bytes%s", how, job->kind, job_priority_name(job->priority), (long long)job->bytes,
-                   name_for_log(service, job, name));
-    scheduler_wake(service->scheduler);
-}
-
 /* The body is complete: check it, and look its Idempotency-Key up. */
 static int body_check(struct request *request)
 {
@@ -174,35 +146,19 @@ static int body_check(struct request *request)
 int route_submit_work(struct request *request)
 {
     struct service *service = request->service;
-    const char *format = "other";
     request->deadline = clock_seconds() + request->wait;
-    int rc = body_check(request), scan;
+    int rc = body_check(request);
     if (rc || request->replayed) {
         struct err failure = *err_last();
         spool_abort(&request->upload);
         idempotency_end(&request->idempotency);
         return rc ? err_restore(&failure) : 0;
     }
-    request->job.bytes = request->upload.bytes;
-    memcpy(request->job.id, request->upload.id, sizeof request->job.id);
-    if (spool_reopen(&request->upload, &scan) == 0) {
-        format = ingest_format(&request->job, scan);
-        scheduler_announce(service->scheduler, &request->job, scan);
-    }
-    rc = spool_finish(&request->upload);
-    if (!rc)
-        rc = store_submit(service->core.store, &request->job, service->core.options->queue_limit);
+    rc = submission_commit(service, &request->job, &request->upload);
     idempotency_end(&request->idempotency); /* from now on the row holds the key */
-    if (rc) {
-        struct err failure = *err_last();
-        scheduler_retract(service->scheduler, request->job.id);
-        request->job.id[0] = '\0';
-        spool_abort(&request->upload);
-        return err_restore(&failure);
-    }
-    request->upload = (struct spool_file){.fd = -1}; /* the job's now */
-    metrics_ingested(service->core.metrics, format, request->job.bytes);
-    accepted(request, "accepted");
+    if (rc)
+        return rc;
+    submission_accepted(service, &request->job, "accepted");
     return 0;
 }
 
@@ -226,7 +182,7 @@ static int resubmit(struct request *request, const char *id)
         err_restore(&failure);
     }
     if (!rc)
-        accepted(request, "accepted, with the scan of an earlier job");
+        submission_accepted(service, job, "accepted, with the scan of an earlier job");
     return rc;
 }
 

@@ -2,6 +2,7 @@
  * checksum and termination. The query of the creation is that of POST /v1/jobs; a complete upload becomes a job with
  * the same id. */
 #include "daemon/http/routes.h"
+#include "daemon/http/submission.h"
 
 #include "daemon/base/clock.h"
 

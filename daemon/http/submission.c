@@ -1,0 +1,172 @@
+#include "daemon/http/submission.h"
+
+#include "recon/recon.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEADLINE_MOST = 31 * 86400 }; /* s */
+
+static int kind_read(struct submission *submission, const char *value)
+{
+    submission->kind = kind_find(value);
+    return submission->kind
+               ? 0
+               : err_set(ERR_UNKNOWN_KIND, "There is no job kind \"%.64s\". GET /v1/kinds lists the kinds.", value);
+}
+
+static int priority_read(struct submission *submission, const char *value)
+{
+    int priority = job_priority_find(value);
+    if (priority < 0)
+        return err_set(ERR_BAD_PARAMETER, "Parameter priority must be urgent, normal or batch, not \"%.64s\".", value);
+    submission->priority = (enum job_priority)priority;
+    return 0;
+}
+
+static int deadline_read(struct submission *submission, const char *value)
+{
+    char *end;
+    submission->deadline = isdigit((unsigned char)*value) && strlen(value) < 10 ? strtoll(value, &end, 10) : 0;
+    if (submission->deadline < 1 || *end || submission->deadline > DEADLINE_MOST)
+        return err_set(ERR_BAD_PARAMETER,
+                       "Parameter deadline must be a whole number of seconds from 1 to %d, not \"%.64s\".",
+                       DEADLINE_MOST, value);
+    return 0;
+}
+
+static int display_name_read(struct submission *submission, const char *value)
+{
+    snprintf(submission->name, sizeof submission->name, "%s", value);
+    return 0;
+}
+
+static const struct {
+    const char *name;
+    int (*read)(struct submission *submission, const char *value);
+} about_table[] = {
+    {"kind", kind_read}, {"priority", priority_read}, {"deadline", deadline_read}, {"name", display_name_read}};
+enum { ABOUT = sizeof about_table / sizeof *about_table };
+
+/* The parameter's row in the table; ABOUT: there is none of this name. */
+static int about_find(const char *name)
+{
+    int i = 0;
+    while (i < ABOUT && strcmp(about_table[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+static int about_take(void *submission, const char *name, const char *value)
+{
+    int i = about_find(name);
+    return i < ABOUT ? about_table[i].read(submission, value) : 0;
+}
+
+/* The parameters of a kind in a query. */
+struct given {
+    const struct kind *kind;
+    struct param_values values;
+};
+
+static int given_take(void *context, const char *name, const char *value)
+{
+    struct given *given = context;
+    return about_find(name) < ABOUT ? 0 : param_values_set(given->kind, &given->values, name, value);
+}
+
+int submission_about_read(struct submission *submission, const char *query)
+{
+    return query_each(query, about_take, submission);
+}
+
+int submission_parameters_read(json_t **out, const struct kind *kind, const char *const *queries, int count,
+                               const json_t *base)
+{
+    struct given given = {.kind = kind};
+    int rc = 0;
+    param_values_init(kind, &given.values);
+    for (int i = 0; i < count && !rc; i++)
+        rc = query_each(queries[i], given_take, &given);
+    for (int i = 0; kind->params[i].name && !rc; i++) {
+        const char *before = json_string_value(json_object_get(base, kind->params[i].name));
+        if (before && !given.values.value[i].given)
+            rc = param_values_set(kind, &given.values, kind->params[i].name, before);
+    }
+    if (!rc)
+        rc = kind_check(kind, &given.values);
+    if (rc)
+        return rc;
+    *out = json_object();
+    for (int i = 0; kind->params[i].name; i++)
+        json_object_set_new(*out, kind->params[i].name, json_string(given.values.value[i].text));
+    return 0;
+}
+
+void submission_name_set(struct job *job, const struct options *options, const char *text)
+{
+    char *name = job->name;
+    size_t length = strnlen(text, JOB_NAME);
+    *name = '\0';
+    if (options->job_names == NAMES_NONE)
+        return;
+    if (length == JOB_NAME) /* too long: cut at a character's boundary */
+        for (length--; length > 0 && ((unsigned char)text[length] & 0xc0) == 0x80;)
+            length--;
+    memcpy(name, text, length);
+    name[length] = '\0';
+    err_clean(name);
+}
+
+const char *ingest_format(const struct job *job, int input)
+{
+    const struct kind *kind = kind_find(job->kind);
+    const char *format;
+    return !kind || kind->sniff(&format, input, (uint64_t)job->bytes) ? "other" : format;
+}
+
+const char *name_for_log(const struct service *service, const struct job *job, char text[NAME_FOR_LOG])
+{
+    bool told = *job->name && service->core.options->job_names == NAMES_LOG;
+    text[0] = '\0';
+    if (told)
+        snprintf(text, NAME_FOR_LOG, ", \"%s\"", job->name);
+    return text;
+}
+
+void submission_accepted(struct service *service, const struct job *job, const char *how)
+{
+    metrics_submitted(service->core.metrics, job->kind);
+    char name[NAME_FOR_LOG];
+    log_line_about(service->core.log, LOG_LEVEL_INFO, &(struct log_about){job->id, job->client, 0},
+                   "%s, %s, %s, %lld bytes%s", how, job->kind, job_priority_name(job->priority), (long long)job->bytes,
+                   name_for_log(service, job, name));
+    scheduler_wake(service->scheduler);
+}
+
+int submission_commit(struct service *service, struct job *job, struct spool_file *upload)
+{
+    const char *format = "other";
+    int scan;
+    job->bytes = upload->bytes;
+    memcpy(job->id, upload->id, sizeof job->id);
+    if (spool_reopen(upload, &scan) == 0) {
+        format = ingest_format(job, scan);
+        scheduler_announce(service->scheduler, job, scan);
+    }
+    int rc = spool_finish(upload);
+    if (!rc)
+        rc = store_submit(service->core.store, job, service->core.options->queue_limit);
+    if (rc) {
+        struct err failure = *err_last();
+        scheduler_retract(service->scheduler, job->id);
+        job->id[0] = '\0';
+        spool_abort(upload);
+        return err_restore(&failure);
+    }
+    *upload = (struct spool_file){.fd = -1}; /* the job's now */
+    metrics_ingested(service->core.metrics, format, job->bytes);
+    return 0;
+}

@@ -93,9 +93,7 @@ int folder_read(const char *folder, struct scan_entry **entry, int *count)
             rc = scan_add(folder, item->d_name, &there, entry, count);
     }
     closedir(stream);
-    if (!rc && *count == 0)
-        rc = err_set(ERR_IO, "%s contains no scan: no file whose name ends in .h5, .mrd or .npz.", folder);
-    if (!rc) {
+    if (!rc && *count > 0) {
         qsort(*entry, (size_t)*count, sizeof **entry, scan_compare);
         rc = images_part(*entry, *count);
     }

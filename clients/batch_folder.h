@@ -5,7 +5,7 @@
 #include "clients/journal.h"
 
 /* The files whose names end in .h5, .mrd or .npz in either case, without hidden ones, sorted by name: *entry (the
- * caller's, folder_free()) and *count. Fails with ERR_IO (also: there is none), ERR_NO_MEMORY. */
+ * caller's, folder_free(); also after a failure) and *count. Fails with ERR_IO, ERR_NO_MEMORY. */
 int folder_read(const char *folder, struct scan_entry **entry, int *count);
 void folder_free(struct scan_entry *entry, int count);
 

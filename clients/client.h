@@ -21,6 +21,7 @@ struct client_options {
 
 int client_submit(struct server *server, const struct client_options *options);
 int client_batch(struct server *server, const struct client_options *options);
+int client_watch(struct server *server, const struct client_options *options);
 int client_wait(struct server *server, const struct client_options *options);
 int client_fetch(struct server *server, const struct client_options *options);
 int client_list(struct server *server, const struct client_options *options);

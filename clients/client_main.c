@@ -54,8 +54,7 @@ static const struct option_row option_rows[] = {
     {"--since", "TIME", "jobs submitted or ended since: 90s, 15m, 12h, 7d ago, or 2026-11-22T03:00Z", WHICH,
      offsetof(struct client_options, since)},
     {"--wait", NULL, "wait until the job ends, and show progress", WAIT, offsetof(struct client_options, wait)},
-    {"--retry", NULL, "retry the scans that failed in an earlier run of the batch", RETRY,
-     offsetof(struct client_options, retry)},
+    {"--retry", NULL, "retry the scans that failed in an earlier run", RETRY, offsetof(struct client_options, retry)},
     {"--no-name", NULL, "do not send the file name to the server", UNNAMED, offsetof(struct client_options, unnamed)},
     {"--json", NULL, "print the server's JSON answer", JSON, offsetof(struct client_options, json)},
     {"--limit", "N", "at most N jobs, the newest", LIMIT, offsetof(struct client_options, limit)},
@@ -72,6 +71,11 @@ static const struct command_row command_rows[] = {
      "Send every scan (.h5, .mrd, .npz) of a folder, save the results to --out (DIR/images). The same command resumes "
      "it after an interruption.",
      1, 1000, OUT | RESULT | FORMAT | KIND | PRIORITY | RETRY | UNNAMED, client_batch},
+    {"watch", "DIR [PARAM=VALUE ...]",
+     "Send each scan that appears or changes in a folder, and save its result to --out (DIR/images); prints the names "
+     "of "
+     "saved files. Ctrl-C ends it; the same command resumes it.",
+     1, 1000, OUT | RESULT | FORMAT | KIND | PRIORITY | RETRY | UNNAMED, client_watch},
     {"wait", "ID", "Wait until a job ends. Ctrl-C leaves the job running.", 1, 1, OUT | RESULT | FORMAT, client_wait},
     {"fetch", "ID", "Save a result of a succeeded job; prints the file name.", 1, 1, OUT | RESULT | FORMAT,
      client_fetch},

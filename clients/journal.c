@@ -69,7 +69,7 @@ static void line_take(const json_t *line, const char *query, const struct index 
     }
 }
 
-static int lines_read(const struct journal *journal, struct scan_entry *entry, int count)
+int journal_read(const struct journal *journal, struct scan_entry *entry, int count)
 {
     int copy = dup(journal->fd);
     FILE *file = copy < 0 ? NULL : fdopen(copy, "r");
@@ -78,6 +78,7 @@ static int lines_read(const struct journal *journal, struct scan_entry *entry, i
             close(copy);
         return err_set(ERR_IO, "%s cannot be read: %s.", journal->path, strerror(errno));
     }
+    rewind(file);
     struct index index = {json_object(), json_object()};
     for (int i = 0; i < count; i++)
         json_object_set_new(index.name, entry[i].name, json_integer(i));
@@ -97,7 +98,7 @@ static int lines_read(const struct journal *journal, struct scan_entry *entry, i
     return rc;
 }
 
-int journal_open(struct journal **out, const char *path, const char *query, struct scan_entry *entry, int count)
+int journal_open(struct journal **out, const char *path, const char *query)
 {
     struct journal *journal = calloc(1, sizeof *journal);
     if (journal) {
@@ -112,8 +113,6 @@ int journal_open(struct journal **out, const char *path, const char *query, stru
         rc = err_set(ERR_IO, "%s, the state of the batch, cannot be written: %s.", path, strerror(errno));
     if (!rc && flock(journal->fd, LOCK_EX | LOCK_NB) < 0)
         rc = err_set(ERR_IO, "%s is in use: another mrirecon is working on this batch.", path);
-    if (!rc)
-        rc = lines_read(journal, entry, count);
     if (rc) {
         journal_free(journal);
         return rc;

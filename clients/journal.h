@@ -23,16 +23,20 @@ struct scan_entry {
     char code[64];         /* why it failed */
     double seconds;        /* that the job ran */
     /* not in the file: */
-    int tries;       /* attempts to send it; then, to download its result */
-    bool whole_name; /* the result keeps the scan's whole name (batch_folder.h) */
+    int tries;         /* attempts to send it; then, to download its result */
+    bool whole_name;   /* the result keeps the scan's whole name (batch_folder.h) */
+    double not_before; /* clock_seconds() of the next attempt to send it, or to download its result */
 };
 
 struct journal;
 
-/* Open or create the file `path`, and fill in the states of those entries that were sent with this query. Fails with
- * ERR_IO (also: another batch uses it), ERR_NO_MEMORY. */
-int journal_open(struct journal **out, const char *path, const char *query, struct scan_entry *entry, int count);
+/* Open or create the file `path`, for scans sent with this query. Fails with ERR_IO (also: another batch uses it),
+ * ERR_NO_MEMORY. */
+int journal_open(struct journal **out, const char *path, const char *query);
 void journal_free(struct journal *journal);
+
+/* Fill in the states of those entries that were sent with the journal's query. Fails with ERR_IO. */
+int journal_read(const struct journal *journal, struct scan_entry *entry, int count);
 
 /* Record: a new key, before the entry is sent; its id, after that; its state, when it has ended. The record has been
  * synced to the disk when they return. Fail with ERR_IO, ERR_NO_MEMORY, ERR_INTERNAL. */

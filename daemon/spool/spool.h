@@ -149,6 +149,9 @@ int spool_failed(struct spool *spool, const char *doing);
 bool spool_is_suspect(const struct spool *spool);
 void spool_prove(struct spool *spool);
 int spool_check(struct spool *spool);
+/* Whether the disk keeps its reserve of bytes after `more` further ones, and its inodes. Fails with ERR_SPOOL_FULL,
+ * ERR_IO. */
+int spool_room_check(struct spool *spool, int64_t more);
 
 /* Whether a job may start: the disk accepts writes, has `reserve` bytes free, and inodes for results. Does not wait.
  * Fails with ERR_SPOOL_FULL, or as the last test write did. */

@@ -1,24 +1,17 @@
 /* points_simd.h: the loops of points.h for one instruction set; points_sse2.c, points_avx2.c and points_avx512.c
- * include it and are compiled with that set's flags. Vectors are the compiler's own: 16 floats, whatever the registers'
- * size.
+ * include it and are compiled with that set's flags.
  *
  * A point's contribution is a product of three rows. The x row (width cells of `lanes` complex values, contiguous in
  * the tile) is made once a point, for all lanes: kernel_x * value. Each of the width^(dim-1) rows of the tile then
  * takes it times one scalar. Points are worked off in blocks, first all their rows, then all their sums, so that no
  * load waits for a store just made. */
 #include "gridding/range/points.h"
+#include "gridding/range/vec_simd.h"
 
 #include <string.h>
 
-#pragma GCC diagnostic ignored "-Wpsabi" /* vectors stay inside this file */
-
-#define INLINE static inline __attribute__((always_inline))
-
-typedef float vec __attribute__((vector_size(64)));
-typedef float vec_unaligned __attribute__((vector_size(64), aligned(4), may_alias));
 typedef float vec_half __attribute__((vector_size(32), aligned(4), may_alias));
 typedef float vec_quarter __attribute__((vector_size(16)));
-typedef int32_t vec_mask __attribute__((vector_size(64)));
 
 /* Places of an axis in block.along. */
 #define AXIS(W) ((W) <= 8 ? 8 : LAW_LANES)
@@ -33,26 +26,11 @@ struct block {
     float row[BLOCK][MOST_VECTORS * LAW_LANES] __attribute__((aligned(64)));
 } __attribute__((aligned(64)));
 
-INLINE vec load(const float *p)
-{
-    return *(const vec_unaligned *)p;
-}
-
 /* 8 floats, twice. */
 INLINE vec twice(const float *p)
 {
     const vec_half h = *(const vec_half *)p;
     return __builtin_shufflevector(h, h, 0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7);
-}
-
-INLINE void store(float *p, vec v)
-{
-    *(vec_unaligned *)p = v;
-}
-
-INLINE vec splat(float f)
-{
-    return (vec){f, f, f, f, f, f, f, f, f, f, f, f, f, f, f, f};
 }
 
 INLINE vec halves(float a, float b)
@@ -256,7 +234,7 @@ INLINE vec radial_row(const struct range_kernel *law, const struct block *b, siz
     vec t = splat(1 - rest) - load(b->along[i]), value = splat(law->c[law->degree][0]);
     for (int d = law->degree - 1; d >= 0; d--)
         value = value * t + splat(law->c[d][0]);
-    return (vec)((vec_mask)value & (t > splat(0)));
+    return (vec)((vec_int)value & (t > splat(0)));
 }
 
 /* The radial kernel is no product: every row has its own weights. */

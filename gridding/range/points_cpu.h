@@ -51,12 +51,12 @@ static inline void points_cpu_run(const struct points_cpu *p, long from, long to
     *last = p->first[row + (size_t)to + 1];
 }
 
-void sums_cpu_memory(const struct dev *dev, const struct range_points_params *params, struct range_memory *memory);
-int sums_cpu_scatter(const void *state, const struct range_law *law, int channels, const float *values, float *grid,
-                     const struct listener *listener);
-int sums_cpu_gather(const void *state, const struct range_law *law, int channels, const float *grid, float *values,
+int scatter_cpu_sum(const void *state, const struct range_law *law, int channels, const float *values, float *grid,
                     const struct listener *listener);
-/* Bytes that sums over pairs of points take, and counts of them. */
+int gather_cpu_sum(const void *state, const struct range_law *law, int channels, const float *grid, float *values,
+                   const struct listener *listener);
+/* Bytes that sums to a grid take; and sums over pairs of points, and counts of them. */
+size_t scatter_cpu_memory(int threads, const struct range_points_params *params);
 void pairs_cpu_memory(int threads, size_t inputs, struct range_memory *memory);
 int pairs_cpu_sum(const void *to, const void *from, const struct range_pair_sums *sums, int channels,
                   const float *values, const struct listener *listener);

@@ -1,99 +1,11 @@
-/* Sums of limited range on the CPU (gridding/range/sums.h) where they are hard on their machinery: points that crowd in
- * few bins, shared by threads; progress and cancel; memory told before it is taken; positions given as doubles; vectors
- * and scalars in one pass. */
-#include "gridding/base/dev.h"
-#include "gridding/base/err.h"
-#include "gridding/range/sums.h"
-#include "tests/random.h"
-#include "tests/unit/allocate.h"
+/* Sums of limited range on the CPU (gridding/range/sums.h): points that crowd in few bins, shared by threads; progress
+ * and cancel; memory told before it is allocated. */
+#include "tests/unit/crowd_fixture.h"
 
 #include <malloc.h>
-#include <math.h>
 #include <string.h>
 
-/* exp(-2.5 (r / reach)^2), and the force and potential that erf leaves of 1 / r, 6 r_s = reach = *of. */
-static double bell(const void *of, double t)
-{
-    (void)of;
-    return exp(-2.5 * (1 - t));
-}
-
-static const double reach = 2;
-
-static double far_force(const void *of, double t)
-{
-    const double root = 1.1283791670955126, a = 3 / *(const double *)of, r = *(const double *)of * sqrt(1 - t);
-    const double u = a * r, v = u * u;
-    if (u < 0.2)
-        return root * 2 / 3 * a * a * a * (1 - v * (3.0 / 5 - v * (3.0 / 14 - v * (1.0 / 18 - v / 88))));
-    return (erf(u) - root * u * exp(-v)) / (r * r * r);
-}
-
-static double far_potential(const void *of, double t)
-{
-    const double root = 1.1283791670955126, a = 3 / *(const double *)of, u = 3 * sqrt(1 - t);
-    return u < 1e-4 ? root * a : erf(u) / u * a;
-}
-
-static struct range_law law_make(enum range_form form, int power, double soft, double error,
-                                 double (*value)(const void *of, double t))
-{
-    struct range_law law;
-    const struct range_law_params params = {.form = form, .reach = reach, .soft = soft, .power = power, .error = error};
-    assert_int_equal(range_law_make(&law, &params, value, &reach), 0);
-    return law;
-}
-
-struct laws {
-    struct range_law bell, force, potential;
-};
-
-static struct laws laws_make(void)
-{
-    return (struct laws){law_make(RANGE_RADIAL, 0, 0, 1e-6, bell), law_make(RANGE_SHORT, 3, 0.02, 1e-5, far_force),
-                         law_make(RANGE_SHORT, 1, 0.02, 1e-6, far_potential)};
-}
-
 /* ---- crowds ---- */
-
-enum crowd { ONE_BIN, PLUMMER, CROWDS };
-
-/* A crowd in a box of 12^3. */
-struct scene {
-    struct range_points_params params;
-    float *at, *values;
-};
-
-static struct scene scene_make(enum crowd crowd, size_t count)
-{
-    struct scene s = {.at = allocate(3 * count, sizeof *s.at), .values = allocate(count, sizeof *s.values)};
-    for (size_t i = 0; i < count; i++) {
-        /* Plummer's sphere (1911): radius a (u^(-2/3) - 1)^(-1/2), a = 0.3, within the box. */
-        const double u = uniform(7 * i), z = 2 * uniform(7 * i + 1) - 1, phi = 6.283185307179586 * uniform(7 * i + 2);
-        const double r = fmin(5, 0.3 / sqrt(pow(u, -2.0 / 3) - 1)), flat = sqrt(1 - z * z);
-        const double place[CROWDS][3] = {
-            {6.05 + 0.4 * u, 6.05 + 0.4 * uniform(7 * i + 3), 6.05 + 0.4 * uniform(7 * i + 4)},
-            {6 + r * flat * cos(phi), 6 + r * flat * sin(phi), 6 + r * z}};
-        for (int d = 0; d < 3; d++)
-            s.at[3 * i + (size_t)d] = (float)place[crowd][d];
-        s.values[i] = (float)(uniform(7 * i + 5) - 0.2);
-    }
-    s.params = (struct range_points_params){
-        .box = {3, {24, 24, 24}, {0, 0, 0}, {0.5, 0.5, 0.5}, {true, true, false}},
-        .reach = reach,
-        .inputs = count,
-        .at = s.at,
-    };
-    return s;
-}
-
-static void scene_free(struct scene *s)
-{
-    free(s->at);
-    free(s->values);
-}
-
-enum { NODES = 24 * 24 * 24 };
 
 /* All sums of a scene, one after the other; pairs of its first points. */
 enum { PAIRED = 1500 };
@@ -411,134 +323,6 @@ static void memory_is_told_before_it_is_taken(void **state)
     }
 }
 
-/* ---- doubles ---- */
-
-enum { FINE = 400 };
-
-/* Groups of points far from the origin, where float32 knows 1/16 at best; some across a face. */
-static double *fine_points(const struct range_box *box)
-{
-    double *at = allocate((size_t)3 * FINE, sizeof *at);
-    for (size_t i = 0; i < FINE; i++)
-        for (int d = 0; d < 3; d++) {
-            const double length = box->cells[d] * box->spacing[d], centre = i % 2 ? 0.7123 * length : 0;
-            const double place = centre + 4 * pow(uniform(3 * i + (size_t)d), 3) - 1.5;
-            at[3 * i + (size_t)d] = box->origin[d] + (place < 0 ? place + length : place);
-        }
-    return at;
-}
-
-static void doubles_keep_their_digits(void **state)
-{
-    (void)state;
-    const struct laws laws = laws_make();
-    const struct range_box box = {3, {1000, 1000, 1000}, {-5, 0, 1e5}, {1000, 1000, 1000}, {true, true, true}};
-    double *at = fine_points(&box);
-    float *values = allocate(FINE, sizeof *values), *vectors = allocate((size_t)3 * FINE, sizeof *vectors),
-          *scalars = allocate(FINE, sizeof *scalars);
-    for (size_t i = 0; i < FINE; i++)
-        values[i] = (float)(0.5 + uniform(900 + i));
-    const struct range_points_params params = {.box = box, .reach = reach, .inputs = FINE, .at_double = at};
-    const struct range_pair_sums both = {&laws.potential, &laws.force, scalars, vectors};
-    const double edge[3] = {0, 0.3, 2};
-    uint64_t counts[2] = {0}, wanted[2] = {0};
-    struct dev *dev;
-    struct range_points *points;
-    assert_int_equal(dev_create(&dev, DEV_CPU, 0, 2), 0);
-    assert_int_equal(range_points_create(&points, dev, &params, NULL), 0);
-    assert_int_equal(range_pairs(points, points, &both, 1, values, NULL), 0);
-    assert_int_equal(range_count(points, points, 3, edge, counts, NULL), 0);
-    for (size_t i = 0; i < FINE; i++) {
-        double sum[4] = {0}, size = 0, size_scalar = 0;
-        for (size_t j = 0; j < FINE; j++) {
-            double away[3], r2 = 0;
-            for (int d = 0; d < 3; d++) {
-                const double difference = at[3 * j + (size_t)d] - at[3 * i + (size_t)d];
-                away[d] = difference - 1e6 * rint(difference / 1e6);
-                r2 += away[d] * away[d];
-            }
-            if (i == j || r2 >= reach * reach)
-                continue;
-            wanted[0] += r2 < edge[1] * edge[1];
-            wanted[1] += r2 >= edge[1] * edge[1];
-            const double t = 1 - r2 / (reach * reach), s2 = r2 + 0.02 * 0.02, v = (double)values[j];
-            const double force = v * (pow(s2, -1.5) - far_force(&reach, t));
-            for (int d = 0; d < 3; d++)
-                sum[d] += force * away[d];
-            sum[3] += v * (pow(s2, -0.5) - far_potential(&reach, t));
-            /* float32's part of what is summed, and the fit's of the largest value that it has. */
-            size += v * sqrt(r2) * (1e-6 * pow(s2, -1.5) + 1e-5 * far_force(&reach, 1));
-            size_scalar += v * (1e-6 * pow(s2, -0.5) + 1e-6 * far_potential(&reach, 1));
-        }
-        for (size_t d = 0; d < 3; d++)
-            assert_true(fabs((double)vectors[d * FINE + i] - sum[d]) <= size);
-        assert_true(fabs((double)scalars[i] - sum[3]) <= size_scalar);
-    }
-    assert_true(wanted[0] > 1000 && counts[0] == wanted[0] && counts[1] == wanted[1]);
-    range_points_free(points);
-    dev_free(dev);
-    free(at);
-    free(values);
-    free(vectors);
-    free(scalars);
-}
-
-static void doubles_reach_nodes_exactly(void **state)
-{
-    (void)state;
-    struct range_law law = law_make(RANGE_RADIAL, 0, 0, 1e-6, bell);
-    const struct range_box box = {3, {16, 8, 8}, {1e6, 1e6, 1e6}, {0.25, 0.25, 0.25}, {false, false, false}};
-    /* Beside node 12 by the reach, and a little more and less than it: 2^-30, which float32 has not at 1e6. */
-    const double at[9] = {1e6 + 1, 1e6,    1e6, 1e6 + 1 - ldexp(1, -30), 1e6 + 1, 1e6, 1e6 + 1 + ldexp(1, -30),
-                          1e6,     1e6 + 1};
-    const float values[3] = {1, 10, 100};
-    float grid[16 * 8 * 8] = {0};
-    const struct range_points_params params = {.box = box, .reach = reach, .inputs = 3, .at_double = at};
-    struct dev *dev;
-    struct range_points *points;
-    assert_int_equal(dev_create(&dev, DEV_CPU, 0, 1), 0);
-    assert_int_equal(range_points_create(&points, dev, &params, NULL), 0);
-    assert_int_equal(range_scatter(points, &law, 1, values, grid, NULL), 0);
-    assert_true(grid[12] == 0);                                            /* at the reach: not within */
-    assert_true(grid[4 * 16 + 12] == 0);                                   /* beyond */
-    assert_true(fabsf(grid[4 * 16 * 8 + 12] - 100 * expf(-2.5f)) < 1e-3f); /* within */
-    range_points_free(points);
-    dev_free(dev);
-}
-
-/* ---- vectors and scalars ---- */
-
-static void one_pass_sums_what_two_do(void **state)
-{
-    (void)state;
-    enum { COUNT = 2500 };
-    const struct laws laws = laws_make();
-    struct range_law other = laws.potential;
-    struct scene s = scene_make(PLUMMER, COUNT);
-    float *vectors = allocate((size_t)2 * 3 * COUNT, sizeof *vectors),
-          *scalars = allocate((size_t)2 * COUNT, sizeof *scalars);
-    struct dev *dev;
-    struct range_points *points;
-    assert_int_equal(dev_create(&dev, DEV_CPU, 0, 2), 0);
-    assert_int_equal(range_points_create(&points, dev, &s.params, NULL), 0);
-    for (int agree = 0; agree < 2; agree++) {
-        other.params.reach = agree ? reach : 1.7;
-        const struct range_pair_sums both = {&other, &laws.force, scalars, vectors};
-        const struct range_pair_sums first = {.vector_law = &laws.force, .vectors = vectors + (size_t)3 * COUNT},
-                                     second = {.scalar_law = &other, .scalars = scalars + COUNT};
-        assert_int_equal(range_pairs(points, points, &both, 1, s.values, NULL), 0);
-        assert_int_equal(range_pairs(points, points, &first, 1, s.values, NULL), 0);
-        assert_int_equal(range_pairs(points, points, &second, 1, s.values, NULL), 0);
-        assert_memory_equal(vectors, vectors + (size_t)3 * COUNT, 3 * COUNT * sizeof *vectors);
-        assert_memory_equal(scalars, scalars + COUNT, COUNT * sizeof *scalars);
-    }
-    range_points_free(points);
-    dev_free(dev);
-    free(vectors);
-    free(scalars);
-    scene_free(&s);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -547,9 +331,6 @@ int main(void)
         cmocka_unit_test(a_listener_ends_any_sum),
         cmocka_unit_test(progress_rises_to_the_end),
         cmocka_unit_test(memory_is_told_before_it_is_taken),
-        cmocka_unit_test(doubles_keep_their_digits),
-        cmocka_unit_test(doubles_reach_nodes_exactly),
-        cmocka_unit_test(one_pass_sums_what_two_do),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

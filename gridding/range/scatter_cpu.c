@@ -1,14 +1,12 @@
-/* sums_cpu.c: sums of points to grids and of grids to points on the CPU.
+/* scatter_cpu.c: sums of points to the nodes of a grid on the CPU.
  *
- * To a grid: the grid is cut into tiles, and each is summed from the bins within reach, in one order. A tile with many
- * points near is cut into parts of PART points; threads sum parts into memory of their own, which is added to the grid
- * in the order of the parts. No two threads write the same node, and the bits do not depend on their number. Float32
- * sums of up to FLUSH points are made apart and then added, so that the error of dense bins grows slowly. From a grid:
- * point by point. */
+ * The grid is cut into tiles, and each is summed from the bins within reach, in one order. A tile with many points near
+ * is cut into parts of PART points; threads sum parts into memory of their own, which is added to the grid in the order
+ * of the parts. No two threads write the same node, and the bits do not depend on their number. Float32 sums of up to
+ * FLUSH points are made apart and then added, so that the error of dense bins grows slowly. */
 #include "gridding/base/dev_leaf.h"
 #include "gridding/base/err.h"
-#include "gridding/range/pencils.h"
-#include "gridding/range/points_cpu.h"
+#include "gridding/range/sums_cpu.h"
 
 #include <math.h>
 #include <omp.h>
@@ -17,43 +15,8 @@
 
 enum { FLUSH = 1024, PART = 8 * FLUSH, TILE_X = PENCIL_NODES, SLOTS_MOST = 1024 };
 
-struct job {
-    const struct points_cpu *points;
-    const struct pencils_leaf *leaf;
-    struct pencil_law law;
-    double reach; /* of the widest point */
-    size_t nodes; /* of a channel */
-    const float *values;
-    float *grid;
-    int tile[3], tiles[3]; /* nodes of a tile, and how many there are */
-    struct watch *watch;
-};
-
-static struct job job_of(const struct points_cpu *p, const struct range_law *law)
-{
-    struct job job = {.points = p, .leaf = pencils_best(), .reach = law->params.reach * (double)p->widest, .nodes = 1};
-    job.law = (struct pencil_law){.law = law, .dim = p->box.dim};
-    for (int d = 0; d < 3; d++) {
-        job.law.spacing[d] = p->box.spacing[d];
-        job.nodes *= (size_t)p->box.cells[d];
-    }
-    return job;
-}
-
-static struct pencil_point point_of(const struct job *job, size_t i, const long image[3])
-{
-    const struct points_cpu *p = job->points;
-    struct pencil_point point = {.scale = p->scale ? (double)p->scale[i] : 1};
-    for (int d = 0; d < p->box.dim; d++)
-        point.at[d] = (points_cpu_at(p, d, i) - p->box.origin[d]) / p->box.spacing[d] +
-                      (double)image[d] * (double)p->box.cells[d];
-    return point;
-}
-
-/* ---- to a grid ---- */
-
 /* About as many nodes of an axis as a point reaches, and few enough for a cache. */
-static void choose_tiles(struct job *job)
+static void choose_tiles(struct sums_job *job)
 {
     const struct range_box *box = &job->points->box;
     for (int d = 0; d < 3; d++) {
@@ -63,19 +26,19 @@ static void choose_tiles(struct job *job)
     }
 }
 
-static size_t tile_count(const struct job *job)
+static size_t tile_count(const struct sums_job *job)
 {
     return (size_t)job->tiles[0] * (size_t)job->tiles[1] * (size_t)job->tiles[2];
 }
 
 /* Floats of a tile of so many channels. */
-static size_t tile_floats(const struct job *job, size_t channels)
+static size_t tile_floats(const struct sums_job *job, size_t channels)
 {
     return channels * (size_t)job->tile[0] * (size_t)job->tile[1] * (size_t)job->tile[2] + PENCIL_LANES;
 }
 
 /* A tile's memory in its own layout. */
-static struct pencil_block tile_block(const struct job *job, size_t number, float *cells)
+static struct pencil_block tile_block(const struct sums_job *job, size_t number, float *cells)
 {
     const int *tile = job->tile, *most = job->points->box.cells;
     const int place[3] = {(int)(number % (size_t)job->tiles[0]),
@@ -93,7 +56,7 @@ static struct pencil_block tile_block(const struct job *job, size_t number, floa
 }
 
 /* The same nodes where they lie in the grid. */
-static struct pencil_block grid_block(const struct job *job, const struct pencil_block *tile)
+static struct pencil_block grid_block(const struct sums_job *job, const struct pencil_block *tile)
 {
     const int *cells = job->points->box.cells;
     struct pencil_block b = *tile;
@@ -116,7 +79,7 @@ static void move_row(const struct pencil_block *from, const struct pencil_block 
     }
 }
 
-static void flush(const struct job *job, const struct pencil_block *from, const struct pencil_block *to)
+static void flush(const struct sums_job *job, const struct pencil_block *from, const struct pencil_block *to)
 {
     for (int c = 0; c < job->law.channels; c++)
         for (int z = from->low[2]; z < from->high[2]; z++)
@@ -136,7 +99,7 @@ struct run {
     long image[3];
 };
 
-static struct walk walk_begin(const struct job *job, const struct pencil_block *b)
+static struct walk walk_begin(const struct sums_job *job, const struct pencil_block *b)
 {
     const struct points_cpu *p = job->points;
     struct walk w = {0};
@@ -170,7 +133,7 @@ static bool walk_next(const struct points_cpu *p, struct walk *w, struct run *ru
     return true;
 }
 
-static bool reaches(const struct job *job, const struct pencil_point *point, const struct pencil_block *b)
+static bool reaches(const struct sums_job *job, const struct pencil_point *point, const struct pencil_block *b)
 {
     const double reach = job->law.law->params.reach * point->scale;
     bool within = true;
@@ -183,14 +146,14 @@ static bool reaches(const struct job *job, const struct pencil_point *point, con
 
 /* A sum under way: of some of a tile's points, in `own`, then in `to`. */
 struct part {
-    const struct job *job;
+    const struct sums_job *job;
     struct pencil_block own, to;
     int pending;       /* points in `own` */
     size_t point_cost; /* nanoseconds that a point takes, about */
     struct watch_pace pace;
 };
 
-static size_t point_cost(const struct job *job)
+static size_t point_cost(const struct sums_job *job)
 {
     double nodes = 1;
     for (int d = 0; d < job->law.dim; d++)
@@ -201,10 +164,10 @@ static size_t point_cost(const struct job *job)
 /* Points of a run; false: to be stopped. */
 static bool add_run(struct part *part, const struct run *run)
 {
-    const struct job *job = part->job;
+    const struct sums_job *job = part->job;
     const struct points_cpu *p = job->points;
     for (size_t i = run->first; i < run->last; i++) {
-        struct pencil_point point = point_of(job, i, run->image);
+        struct pencil_point point = sums_point_of(job, i, run->image);
         const bool reached = reaches(job, &point, &part->own);
         if (watch_pace(&part->pace, reached ? part->point_cost : COST_CANDIDATE))
             return false;
@@ -267,7 +230,7 @@ static size_t parts_of(size_t candidates)
     return candidates > PART ? (candidates + PART - 1) / PART : 0;
 }
 
-static void count_candidates(const struct job *job, struct plan *plan)
+static void count_candidates(const struct sums_job *job, struct plan *plan)
 {
 #pragma omp parallel num_threads(job->points->threads)
     {
@@ -283,7 +246,7 @@ static void count_candidates(const struct job *job, struct plan *plan)
     }
 }
 
-static int plan_make(const struct job *job, size_t channels, struct plan *plan)
+static int plan_make(const struct sums_job *job, size_t channels, struct plan *plan)
 {
     const size_t floats = tile_floats(job, channels), threads = (size_t)job->points->threads;
     plan->candidates = calloc(plan->tiles, sizeof *plan->candidates);
@@ -301,7 +264,7 @@ static int plan_make(const struct job *job, size_t channels, struct plan *plan)
     return 0;
 }
 
-static void sum_light(const struct job *job, const struct plan *plan, size_t floats)
+static void sum_light(const struct sums_job *job, const struct plan *plan, size_t floats)
 {
 #pragma omp parallel num_threads(job->points->threads)
     {
@@ -319,33 +282,33 @@ static void sum_light(const struct job *job, const struct plan *plan, size_t flo
     }
 }
 
-/* Parts that are summed at a time, one in each slot. */
-struct piece {
+/* A part of a heavy tile; and the parts that are summed at a time, one in each slot. */
+struct tile_part {
     size_t tile, part;
 };
 struct window {
-    struct piece piece[SLOTS_MOST];
+    struct tile_part part[SLOTS_MOST];
     size_t count;
 };
 
 /* The next parts of heavy tiles, in order, from *at on. */
-static void window_fill(struct window *w, const struct plan *plan, struct piece *at)
+static void window_fill(struct window *w, const struct plan *plan, struct tile_part *at)
 {
     for (w->count = 0; w->count < plan->slots && at->tile < plan->tiles;)
         if (at->part < parts_of(plan->candidates[at->tile]))
-            w->piece[w->count++] = (struct piece){at->tile, at->part++};
+            w->part[w->count++] = (struct tile_part){at->tile, at->part++};
         else
-            *at = (struct piece){at->tile + 1, 0};
+            *at = (struct tile_part){at->tile + 1, 0};
 }
 
 /* Parts to the grid: each row by one thread, in the order of the parts. */
-static void move_parts(const struct job *job, const struct plan *plan, const struct window *w, size_t floats)
+static void move_parts(const struct sums_job *job, const struct plan *plan, const struct window *w, size_t floats)
 {
     const size_t rows = (size_t)job->tile[1] * (size_t)job->tile[2], all = rows * (size_t)job->law.channels;
 #pragma omp parallel for num_threads(job->points->threads) schedule(static)
     for (size_t r = 0; r < all; r++)
         for (size_t s = 0; s < w->count; s++) {
-            const struct pencil_block from = tile_block(job, w->piece[s].tile, plan->sums + s * floats);
+            const struct pencil_block from = tile_block(job, w->part[s].tile, plan->sums + s * floats);
             const struct pencil_block to = grid_block(job, &from);
             const int y = from.low[1] + (int)(r % (size_t)job->tile[1]),
                       z = from.low[2] + (int)(r % rows / (size_t)job->tile[1]);
@@ -354,34 +317,35 @@ static void move_parts(const struct job *job, const struct plan *plan, const str
         }
 }
 
-static void sum_part(const struct job *job, const struct plan *plan, struct piece piece, size_t slot, size_t floats)
+static void sum_part(const struct sums_job *job, const struct plan *plan, struct tile_part which, size_t slot,
+                     size_t floats)
 {
-    const size_t from = piece.part * PART, all = plan->candidates[piece.tile],
+    const size_t from = which.part * PART, all = plan->candidates[which.tile],
                  to = all - from < PART ? all : from + PART;
     struct part part = {.job = job, .point_cost = point_cost(job), .pace = {job->watch, 0}};
-    part.own = tile_block(job, piece.tile, plan->own + slot * floats);
-    part.to = tile_block(job, piece.tile, plan->sums + slot * floats);
+    part.own = tile_block(job, which.tile, plan->own + slot * floats);
+    part.to = tile_block(job, which.tile, plan->sums + slot * floats);
     add_points(&part, from, to);
     watch_done(job->watch, to - from);
 }
 
-static void sum_heavy(const struct job *job, const struct plan *plan, size_t floats)
+static void sum_heavy(const struct sums_job *job, const struct plan *plan, size_t floats)
 {
-    struct piece at = {0, 0};
+    struct tile_part at = {0, 0};
     struct window w;
     for (window_fill(&w, plan, &at); w.count > 0 && !watch_rc(job->watch); window_fill(&w, plan, &at)) {
 #pragma omp parallel for num_threads(job->points->threads) schedule(dynamic)
         for (size_t s = 0; s < w.count; s++)
-            sum_part(job, plan, w.piece[s], s, floats);
+            sum_part(job, plan, w.part[s], s, floats);
         move_parts(job, plan, &w, floats);
     }
 }
 
-int sums_cpu_scatter(const void *state, const struct range_law *law, int channels, const float *values, float *grid,
-                     const struct listener *listener)
+int scatter_cpu_sum(const void *state, const struct range_law *law, int channels, const float *values, float *grid,
+                    const struct listener *listener)
 {
     struct watch watch;
-    struct job job = job_of(state, law);
+    struct sums_job job = sums_job_of(state, law);
     const int together = channels < PENCIL_CHANNELS ? channels : PENCIL_CHANNELS;
     choose_tiles(&job);
     job.watch = &watch;
@@ -406,118 +370,17 @@ int sums_cpu_scatter(const void *state, const struct range_law *law, int channel
     return rc;
 }
 
-/* ---- from a grid ---- */
-
-/* Nodes of an axis within reach, counted on through the images of a periodic one. */
-struct stretch {
-    long from, to;
-};
-
-static struct stretch stretch_of(const struct job *job, const struct pencil_point *point, int d)
+size_t scatter_cpu_memory(int threads, const struct range_points_params *params)
 {
-    const struct range_box *box = &job->points->box;
-    if (d >= box->dim)
-        return (struct stretch){0, 0};
-    double cells = job->law.law->params.reach * point->scale / box->spacing[d] + 1e-6;
-    double from = ceil(point->at[d] - cells), to = floor(point->at[d] + cells);
-    if (!box->periodic[d]) {
-        from = from > 0 ? from : 0;
-        to = to < box->cells[d] - 1 ? to : box->cells[d] - 1;
-    }
-    return from > to ? (struct stretch){0, -1} : (struct stretch){(long)from, (long)to};
-}
-
-/* The block's nodes of an axis: from `at` on as many as are of one image and fit; returns how many. */
-static long take(const struct job *job, struct stretch s, long at, int d, struct pencil_block *b,
-                 struct pencil_point *point, double whole)
-{
-    const long cells = job->points->box.cells[d], image = image_of(at, (int)cells), low = at - image * cells;
-    long n = s.to - at + 1;
-    n = n < cells - low ? n : cells - low;
-    n = n < PENCIL_NODES ? n : PENCIL_NODES;
-    b->low[d] = (int)low;
-    b->high[d] = (int)(low + n);
-    point->at[d] = whole - (double)(image * cells);
-    return n;
-}
-
-static void gather_point(const struct job *job, size_t i, const float *end, float *values, struct watch_pace *pace)
-{
-    const struct points_cpu *p = job->points;
-    const struct pencil_point whole = point_of(job, i, (const long[3]){0, 0, 0});
-    struct pencil_point point = whole;
-    struct pencil_block b = {.end = end,
-                             .row = (size_t)p->box.cells[0],
-                             .plane = (size_t)p->box.cells[0] * (size_t)p->box.cells[1],
-                             .channel = job->nodes};
-    struct stretch s[3];
-    for (int d = 0; d < 3; d++)
-        s[d] = stretch_of(job, &whole, d);
-    for (long z = s[2].from, nz; z <= s[2].to; z += nz) {
-        nz = take(job, s[2], z, 2, &b, &point, whole.at[2]);
-        for (long y = s[1].from, ny; y <= s[1].to; y += ny) {
-            ny = take(job, s[1], y, 1, &b, &point, whole.at[1]);
-            for (long x = s[0].from, nx; x <= s[0].to; x += nx) {
-                nx = take(job, s[0], x, 0, &b, &point, whole.at[0]);
-                b.cells = job->grid + ((size_t)b.low[2] * (size_t)p->box.cells[1] + (size_t)b.low[1]) * b.row +
-                          (size_t)b.low[0];
-                if (watch_pace(pace, 50 + (size_t)(nx * ny * nz) / 4 * (size_t)job->law.channels))
-                    return;
-                job->leaf->gather(&job->law, &point, &b);
-            }
-        }
-    }
-    for (int c = 0; c < job->law.channels; c++)
-        values[(size_t)c * p->inputs + p->source[i]] = point.value[c];
-}
-
-static void gather_points(const struct job *job, const float *end, float *values)
-{
-#pragma omp parallel num_threads(job->points->threads)
-    {
-        struct watch_pace pace = {job->watch, 0};
-#pragma omp for schedule(dynamic, 64)
-        for (size_t i = 0; i < job->points->count; i++) {
-            if (watch_rc(job->watch))
-                continue;
-            gather_point(job, i, end, values, &pace);
-            watch_done(job->watch, 1);
-        }
-    }
-}
-
-int sums_cpu_gather(const void *state, const struct range_law *law, int channels, const float *grid, float *values,
-                    const struct listener *listener)
-{
-    struct watch watch;
-    struct job job = job_of(state, law);
-    const size_t groups = ((size_t)channels + PENCIL_CHANNELS - 1) / PENCIL_CHANNELS;
-    job.watch = &watch;
-    watch_begin(&watch, listener, groups * job.points->count);
-    for (int done = 0; done < channels && !watch_rc(&watch); done += job.law.channels) {
-        job.law.channels = channels - done < PENCIL_CHANNELS ? channels - done : PENCIL_CHANNELS;
-        /* The grid is only read. */
-        job.grid = (float *)(uintptr_t)grid + (size_t)done * job.nodes;
-        gather_points(&job, grid + (size_t)channels * job.nodes, values + (size_t)done * job.points->inputs);
-    }
-    return watch_end(&watch);
-}
-
-/* ---- memory ---- */
-
-void sums_cpu_memory(const struct dev *dev, const struct range_points_params *params, struct range_memory *memory)
-{
-    *memory = (struct range_memory){0};
-    points_cpu_memory(params, memory);
     const struct points_cpu box = {.box = params->box};
+    size_t most = 0;
     /* Tiles of either size: a law may reach less far than the points were made for. */
     for (int i = 0; i < 2; i++) {
-        struct job job = {.points = &box, .reach = i == 0 ? params->reach : 0};
+        struct sums_job job = {.points = &box, .reach = i == 0 ? params->reach : 0};
         choose_tiles(&job);
         const size_t tiles = tile_count(&job), floats = tile_floats(&job, PENCIL_CHANNELS) * sizeof(float);
-        size_t bytes = tiles * sizeof(size_t) + 2 * slots_of(dev->threads) * floats + 4 * (size_t)POINTS_ROUNDING;
-        memory->scatter = bytes > memory->scatter ? bytes : memory->scatter;
+        const size_t bytes = tiles * sizeof(size_t) + 2 * slots_of(threads) * floats + 4 * (size_t)POINTS_ROUNDING;
+        most = bytes > most ? bytes : most;
     }
-    memory->gather = POINTS_ROUNDING;
-    pairs_cpu_memory(dev->threads, params->inputs, memory);
+    return most;
 }

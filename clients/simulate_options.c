@@ -7,53 +7,79 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the table: name, value (empty: a switch), default, help ---- */
+/* ---- the table ---- */
 
-#define OPTION_TABLE(X)                                                                                                \
-    X(TRAJECTORY, "trajectory", "NAME", "radial",                                                                      \
-      "radial, golden, spiral (2-D); stack-of-stars, kooshball, cones (3-D)")                                          \
-    X(MATRIX, "matrix", "N[xN[xN]]", "128", "encoded matrix x, y, z; one number sets all three")                       \
-    X(COILS, "coils", "N", "8", "number of receive coils, 1 to 1024")                                                  \
-    X(READOUTS, "readouts", "N", "0", "number of spokes, arms, cones (per partition in a stack); 0: fully sampled")    \
-    X(SAMPLES, "samples", "N", "0", "samples per readout; 0: fully sampled")                                           \
-    X(PHANTOM, "phantom", "NAME", "shepp-logan",                                                                       \
-      "shepp-logan, asymmetric, or random (meaningless, but fast to generate)")                                        \
-    X(NOISE, "noise", "SD", "0", "noise in the image of a Cartesian scan whose brightest part is 1, std. dev.")        \
-    X(CORRELATION, "noise-correlation", "R", "0",                                                                      \
-      "fraction of the neighbouring coil's noise that a coil picks up, 0 to 0.7")                                      \
-    X(NOISE_SCAN, "noise-scan", "", "", "add a noise acquisition, flagged as such")                                    \
-    X(FRAMES, "frames", "N", "1", "number of repetitions; the signal decays from frame to frame, to about a half")     \
-    X(MOTION, "motion", "CYCLES", "0", "the phantom moves so many cycles during the scan, readout by readout")         \
-    X(SLICES, "slices", "N", "1", "number of slices of a 2-D scan through the 3-D phantom")                            \
-    X(WEIGHTS, "weights", "HOW", "none", "density weights in the trajectory's last column: none, analytic, pipe")      \
-    X(UNITS, "units", "UNIT", "pixel", "unit of the trajectory: pixel, grid, radians, per-metre")                      \
-    X(FOV, "fov", "MM[xMM[xMM]]", "2 a pixel",                                                                         \
-      "field of view x, y, z; one number sets x, and the others in proportion")                                        \
-    X(THICKNESS, "thickness", "MM", "5", "slice thickness")                                                            \
-    X(SPACING, "spacing", "MM", "10", "distance between the centres of slices")                                        \
-    X(POSITION, "position", "X,Y,Z", "0,0,0", "centre of the volume, mm, towards left, posterior, superior")           \
-    X(ORIENTATION, "orientation", "HOW", "axial",                                                                      \
-      "axial, coronal, sagittal, oblique, or six numbers: read and phase direction")                                   \
-    X(PARTICLES, "particles", "NAME", "none",                                                                          \
-      "particles in place of a scan: water (a box of it), chain (protein-like), as PQR; plummer (a sphere of stars), " \
-      "zeldovich (a box of waves), as GADGET snapshots; --points, --seed")                                             \
-    X(POINTS, "points", "N", "6000", "number of particles, rounded to whole molecules, or to a cube")                  \
-    X(SEED, "seed", "N", "1", "seed of the noise or the particles: the same seed gives the same file")                 \
-    X(TRUTH, "truth", "FILE", "", "write the true magnitude image, float32 npy [slice or z][y][x]")                    \
-    X(TRUTH_FRAMES, "truth-frames", "N", "1",                                                                          \
-      "with --motion: true images at the middle of N equal parts of the scan, [N][slice or z][y][x]")                  \
-    X(OUT, "out", "FILE", "", "file to write, ISMRMRD, PQR or GADGET; required")
+enum option {
+    OPTION_TRAJECTORY,
+    OPTION_MATRIX,
+    OPTION_COILS,
+    OPTION_READOUTS,
+    OPTION_SAMPLES,
+    OPTION_PHANTOM,
+    OPTION_NOISE,
+    OPTION_CORRELATION,
+    OPTION_NOISE_SCAN,
+    OPTION_FRAMES,
+    OPTION_MOTION,
+    OPTION_SLICES,
+    OPTION_WEIGHTS,
+    OPTION_UNITS,
+    OPTION_FOV,
+    OPTION_THICKNESS,
+    OPTION_SPACING,
+    OPTION_POSITION,
+    OPTION_ORIENTATION,
+    OPTION_PARTICLES,
+    OPTION_POINTS,
+    OPTION_SEED,
+    OPTION_TRUTH,
+    OPTION_TRUTH_FRAMES,
+    OPTION_OUT,
+    OPTIONS
+};
 
-#define ROW_ENUM(id, name, value, fallback, help) OPTION_##id,
-enum option { OPTION_TABLE(ROW_ENUM) OPTIONS };
-#undef ROW_ENUM
-
+/* value: empty for a switch. */
 static const struct {
     const char *name, *value, *fallback, *help;
 } rows[OPTIONS] = {
-#define ROW_TEXT(id, name, value, fallback, help) {name, value, fallback, help},
-    OPTION_TABLE(ROW_TEXT)
-#undef ROW_TEXT
+    [OPTION_TRAJECTORY] = {"trajectory", "NAME", "radial",
+                           "radial, golden, spiral (2-D); stack-of-stars, kooshball, cones (3-D)"},
+    [OPTION_MATRIX] = {"matrix", "N[xN[xN]]", "128", "encoded matrix x, y, z; one number sets all three"},
+    [OPTION_COILS] = {"coils", "N", "8", "number of receive coils, 1 to 1024"},
+    [OPTION_READOUTS] = {"readouts", "N", "0",
+                         "number of spokes, arms, cones (per partition in a stack); 0: fully sampled"},
+    [OPTION_SAMPLES] = {"samples", "N", "0", "samples per readout; 0: fully sampled"},
+    [OPTION_PHANTOM] = {"phantom", "NAME", "shepp-logan",
+                        "shepp-logan, asymmetric, or random (meaningless, but fast to generate)"},
+    [OPTION_NOISE] = {"noise", "SD", "0",
+                      "noise in the image of a Cartesian scan whose brightest part is 1, std. dev."},
+    [OPTION_CORRELATION] = {"noise-correlation", "R", "0",
+                            "fraction of the neighbouring coil's noise that a coil picks up, 0 to 0.7"},
+    [OPTION_NOISE_SCAN] = {"noise-scan", "", "", "add a noise acquisition, flagged as such"},
+    [OPTION_FRAMES] = {"frames", "N", "1",
+                       "number of repetitions; the signal decays from frame to frame, to about a half"},
+    [OPTION_MOTION] = {"motion", "CYCLES", "0", "the phantom moves so many cycles during the scan, readout by readout"},
+    [OPTION_SLICES] = {"slices", "N", "1", "number of slices of a 2-D scan through the 3-D phantom"},
+    [OPTION_WEIGHTS] = {"weights", "HOW", "none",
+                        "density weights in the trajectory's last column: none, analytic, pipe"},
+    [OPTION_UNITS] = {"units", "UNIT", "pixel", "unit of the trajectory: pixel, grid, radians, per-metre"},
+    [OPTION_FOV] = {"fov", "MM[xMM[xMM]]", "2 a pixel",
+                    "field of view x, y, z; one number sets x, and the others in proportion"},
+    [OPTION_THICKNESS] = {"thickness", "MM", "5", "slice thickness"},
+    [OPTION_SPACING] = {"spacing", "MM", "10", "distance between the centres of slices"},
+    [OPTION_POSITION] = {"position", "X,Y,Z", "0,0,0", "centre of the volume, mm, towards left, posterior, superior"},
+    [OPTION_ORIENTATION] = {"orientation", "HOW", "axial",
+                            "axial, coronal, sagittal, oblique, or six numbers: read and phase direction"},
+    [OPTION_PARTICLES] = {"particles", "NAME", "none",
+                          "particles in place of a scan: water (a box of it), chain (protein-like), as PQR; plummer (a "
+                          "sphere of stars), zeldovich (a box of waves), as GADGET snapshots; --points, --seed"},
+    [OPTION_POINTS] = {"points", "N", "6000", "number of particles, rounded to whole molecules, or to a cube"},
+    [OPTION_SEED] = {"seed", "N", "1", "seed of the noise or the particles: the same seed gives the same file"},
+    [OPTION_TRUTH] = {"truth", "FILE", "", "write the true magnitude image, float32 npy [slice or z][y][x]"},
+    [OPTION_TRUTH_FRAMES] =
+        {"truth-frames", "N", "1",
+         "with --motion: true images at the middle of N equal parts of the scan, [N][slice or z][y][x]"},
+    [OPTION_OUT] = {"out", "FILE", "", "file to write, ISMRMRD, PQR or GADGET; required"},
 };
 
 const char *simulate_option_name(int i)

@@ -86,15 +86,23 @@ static struct cells cells_make(const struct problem *p)
                 }                                                                                              \
             }
 
+/* The place of a node of the lattice. */
+static void node_at(const struct problem *p, size_t node, float at[3])
+{
+    const size_t nx = (size_t)p->box.cells[0], ny = (size_t)p->box.cells[1];
+    const float h = (float)p->box.spacing[0];
+    at[0] = (float)(node % nx) * h;
+    at[1] = (float)(node / nx % ny) * h;
+    at[2] = (float)(node / nx / ny) * h;
+}
+
 static void plain_potential(const struct problem *p, const struct cells *c, float *out)
 {
     float rc2 = p->reach * p->reach;
 #pragma omp parallel for schedule(dynamic, 64)
     for (size_t node = 0; node < p->nodes; node++) {
-        const size_t nx = (size_t)p->box.cells[0], ny = (size_t)p->box.cells[1];
-        const float h = (float)p->box.spacing[0];
-        const float at[3] = {(float)(node % nx) * h, (float)(node / nx % ny) * h, (float)(node / nx / ny) * h};
-        float sum = 0;
+        float at[3], sum = 0;
+        node_at(p, node, at);
         AROUND(
             c, at, if (r2 < rc2) {
                 float t = 1 - r2 / rc2;
@@ -108,10 +116,8 @@ static void plain_blob(const struct problem *p, const struct cells *c, float *ou
 {
 #pragma omp parallel for schedule(dynamic, 64)
     for (size_t node = 0; node < p->nodes; node++) {
-        const size_t nx = (size_t)p->box.cells[0], ny = (size_t)p->box.cells[1];
-        const float h = (float)p->box.spacing[0];
-        const float at[3] = {(float)(node % nx) * h, (float)(node / nx % ny) * h, (float)(node / nx / ny) * h};
-        float sum = 0;
+        float at[3], sum = 0;
+        node_at(p, node, at);
         AROUND(c, at, {
             float u2 = r2 / (q[4] * q[4]);
             if (u2 < 2.17f * 2.17f)
@@ -126,10 +132,8 @@ static void plain_cube(const struct problem *p, const struct cells *c, float *ou
 {
 #pragma omp parallel for schedule(dynamic, 64)
     for (size_t node = 0; node < p->nodes; node++) {
-        const size_t nx = (size_t)p->box.cells[0], ny = (size_t)p->box.cells[1];
-        const float h = (float)p->box.spacing[0];
-        const float at[3] = {(float)(node % nx) * h, (float)(node / nx % ny) * h, (float)(node / nx / ny) * h};
-        float sum = 0;
+        float at[3], sum = 0;
+        node_at(p, node, at);
         AROUND(c, at, {
             const float reach = 2.17f * q[4];
             if (fabsf(x) < reach && fabsf(y) < reach && fabsf(z) < reach)

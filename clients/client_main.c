@@ -92,7 +92,9 @@ static const struct command_row command_rows[] = {
     {"status", "", "Show whether the server is ready for work.", 0, 0, JSON, client_status},
     {"simulate", "...", "Simulate a scan of a phantom, or molecules; see `mrirecon simulate --help`. Needs no server.",
      0, 0, 0, NULL},
-    {"pack", "OUT.npz kspace=FILE trajectory=FILE [weights=FILE] [noise=FILE] [sensitivities=FILE]",
+    {"pack",
+     "OUT.npz kspace=FILE trajectory=FILE [weights=FILE] [noise=FILE] [sensitivities=FILE] [fieldmap=FILE] "
+     "[times=FILE]",
      "Make one scan of arrays in separate files (.npy, or BART's .cfl), to be sent with size=X,Y. Needs no "
      "server.",
      2, 1000, 0, NULL},

@@ -16,9 +16,10 @@
 #include <unistd.h>
 #include <zlib.h>
 
-enum { ARRAYS = 5, BART_AXES = 16, NPY_HEAD = 256 };
-static const char *const names[ARRAYS] = {"kspace", "trajectory", "weights", "noise", "sensitivities"};
-enum { KSPACE, TRAJECTORY, WEIGHTS, NOISE, SENSITIVITIES };
+enum { ARRAYS = 7, BART_AXES = 16, NPY_HEAD = 256 };
+static const char *const names[ARRAYS] = {"kspace",        "trajectory", "weights", "noise",
+                                          "sensitivities", "fieldmap",   "times"};
+enum { KSPACE, TRAJECTORY, WEIGHTS, NOISE, SENSITIVITIES, FIELDMAP, TIMES };
 
 /* A file in memory, read-only. */
 struct mapped {
@@ -157,6 +158,18 @@ static int bart_describe(struct member *member, int which, const char *path)
             return axes_refuse(path, "{x, y, z, coils}");
         snprintf(shape, sizeof shape, "%zu, %zu, %zu, %zu", n[COIL], n[PHASE2], n[PHASE1], n[READ]);
         head_make(member, "<c8", shape);
+        return 0;
+    case FIELDMAP:
+        if (!axes_only(member, 1U << READ | 1U << PHASE1 | 1U << PHASE2))
+            return axes_refuse(path, "{x, y, z}");
+        snprintf(shape, sizeof shape, "%zu, %zu, %zu", n[PHASE2], n[PHASE1], n[READ]);
+        head_make(member, "<f4", shape);
+        return 0;
+    case TIMES:
+        if (!axes_only(member, 1U << PHASE1))
+            return axes_refuse(path, "{1, samples}");
+        snprintf(shape, sizeof shape, "%zu,", n[PHASE1]);
+        head_make(member, "<f4", shape);
         return 0;
     default:
         if (!axes_only(member, 1U << PHASE1 | 1U << PHASE2 | 1U << COIL))
@@ -297,7 +310,7 @@ static int content_put(struct archive *archive, const struct member *member, int
     int rc = member->head_bytes ? put(archive, member->head, member->head_bytes) : 0;
     if (rc != 0)
         return rc;
-    if (member->bart && (which == TRAJECTORY || which == WEIGHTS))
+    if (member->bart && (which == TRAJECTORY || which == WEIGHTS || which == FIELDMAP || which == TIMES))
         return reals_put(archive, &member->file);
     return member->bart && which != SENSITIVITIES ? kspace_put(archive, member)
                                                   : put(archive, member->file.bytes, member->file.length);
@@ -347,7 +360,7 @@ static int pack(struct member members[ARRAYS], const char *out)
 static int use(void)
 {
     return client_usage("use: mrirecon pack OUT.npz kspace=FILE trajectory=FILE [weights=FILE] [noise=FILE] "
-                        "[sensitivities=FILE], with .npy files or BART's .cfl.");
+                        "[sensitivities=FILE] [fieldmap=FILE] [times=FILE], with .npy files or BART's .cfl.");
 }
 
 int pack_main(int argc, char **argv)

@@ -23,6 +23,9 @@ int scan_writer_create(struct scan_writer **out, const char *path, const char *x
 /* Append; the memory is the caller's again on return. Fails with ERR_IO. */
 int scan_writer_append(struct scan_writer *writer, size_t count, const struct scan_write_acquisition *acquisitions);
 
+/* Write a list of float32 of `axes` axes beside the acquisitions. Fails with ERR_IO. */
+int scan_writer_array(struct scan_writer *writer, const char *name, int axes, const hsize_t *size, const float *values);
+
 /* Close, and free in any case. Fails with ERR_IO if the file could not be written completely, or fewer than `count`
  * acquisitions were appended. */
 int scan_writer_finish(struct scan_writer *writer);

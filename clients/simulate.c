@@ -213,6 +213,37 @@ static int phantom_make(const struct simulate_options *o, int slice, double phas
     return phantom_create_moved(out, kind, o->dim, o->traj.n, height, o->coils, phase);
 }
 
+/* exp(-2 pi i f(r) t) of a field that rises linearly is a shift of k that grows in time: exact. */
+static float *off_resonance_shift(const struct simulation *sim, const struct piece *piece, const float *k)
+{
+    const struct simulate_options *o = sim->options;
+    const size_t dim = (size_t)sim->traj->dim;
+    float *out = malloc(piece->samples * dim * sizeof *out);
+    for (size_t s = 0; s < piece->samples && out; s++) {
+        const double seconds = 1e-6 * SAMPLE_TIME_US * (double)(piece->first + s);
+        for (size_t d = 0; d < dim; d++)
+            out[s * dim + d] = (float)(k[s * dim + d] + (d < 2 ? o->off_resonance * seconds / o->traj.n[d] : 0));
+    }
+    return out;
+}
+
+static int write_field(const struct simulation *sim, struct scan_writer *writer)
+{
+    const struct simulate_options *o = sim->options;
+    const int *n = o->traj.n;
+    const hsize_t size[] = {(hsize_t)n[2], (hsize_t)n[1], (hsize_t)n[0]};
+    float *map = malloc((size_t)n[0] * (size_t)n[1] * (size_t)n[2] * sizeof *map), *to = map;
+    if (!map)
+        return err_no_memory("a field map");
+    for (int z = 0; z < n[2]; z++)
+        for (int y = 0; y < n[1]; y++)
+            for (int x = 0; x < n[0]; x++)
+                *to++ = (float)(o->off_resonance * ((double)(x - n[0] / 2) / n[0] + (double)(y - n[1] / 2) / n[1]));
+    int rc = scan_writer_array(writer, "fieldmap", 3, size, map);
+    free(map);
+    return rc;
+}
+
 /* data[coils][samples] of one acquisition. Fails with ERR_NO_MEMORY. */
 static int make_data(const struct simulation *sim, int frame, int slice, size_t index, uint32_t counter,
                      struct c32 *data)
@@ -232,7 +263,13 @@ static int make_data(const struct simulation *sim, int frame, int slice, size_t 
         if (rc != 0)
             return rc;
     }
-    phantom_kspace(moved ? moved : sim->phantoms[slice], piece.samples, k, piece.samples, data);
+    float *shifted = o->off_resonance != 0 ? off_resonance_shift(sim, &piece, k) : NULL;
+    if (o->off_resonance != 0 && !shifted) {
+        phantom_free(moved);
+        return err_no_memory("%zu samples", piece.samples);
+    }
+    phantom_kspace(moved ? moved : sim->phantoms[slice], piece.samples, shifted ? shifted : k, piece.samples, data);
+    free(shifted);
     phantom_free(moved);
     float fade = (float)(1 - 0.5 * frame / o->frames);
     for (size_t i = 0; i < count && frame > 0; i++)
@@ -343,7 +380,9 @@ static int write_scan(const struct simulation *sim)
     if (rc != 0)
         return rc;
     uint32_t counter = 0;
-    if (o->noise_scan)
+    if (o->off_resonance != 0)
+        rc = write_field(sim, writer);
+    if (rc == 0 && o->noise_scan)
         rc = write_noise_scan(sim, writer, &counter);
     for (int frame = 0; frame < o->frames && rc == 0; frame++)
         for (int slice = 0; slice < o->slices && rc == 0; slice++)

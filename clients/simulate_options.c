@@ -21,6 +21,7 @@ enum option {
     OPTION_NOISE_SCAN,
     OPTION_FRAMES,
     OPTION_MOTION,
+    OPTION_OFF_RESONANCE,
     OPTION_SLICES,
     OPTION_WEIGHTS,
     OPTION_UNITS,
@@ -59,6 +60,10 @@ static const struct {
     [OPTION_FRAMES] = {"frames", "N", "1",
                        "number of repetitions; the signal decays from frame to frame, to about a half"},
     [OPTION_MOTION] = {"motion", "CYCLES", "0", "the phantom moves so many cycles during the scan, readout by readout"},
+    [OPTION_OFF_RESONANCE] =
+        {"off-resonance", "HZ", "0",
+         "a field map that rises from -HZ in one corner to HZ in the other, x and y alike; written "
+         "as `fieldmap`"},
     [OPTION_SLICES] = {"slices", "N", "1", "number of slices of a 2-D scan through the 3-D phantom"},
     [OPTION_WEIGHTS] = {"weights", "HOW", "none",
                         "density weights in the trajectory's last column: none, analytic, pipe"},
@@ -304,6 +309,7 @@ static int read_numbers(struct simulate_options *out, const char *const values[O
         whole(OPTION_SLICES, values[OPTION_SLICES], 1, 65535, &out->slices) != 0 ||
         whole(OPTION_TRUTH_FRAMES, values[OPTION_TRUTH_FRAMES], 1, 65535, &out->truth_frames) != 0 ||
         real(OPTION_MOTION, values[OPTION_MOTION], 0, 10000, &out->motion) != 0 ||
+        real(OPTION_OFF_RESONANCE, values[OPTION_OFF_RESONANCE], -1e5, 1e5, &out->off_resonance) != 0 ||
         real(OPTION_NOISE, values[OPTION_NOISE], 0, 1e6, &out->noise) != 0 ||
         real(OPTION_CORRELATION, values[OPTION_CORRELATION], 0, 0.7, &out->correlation) != 0 ||
         whole(OPTION_POINTS, values[OPTION_POINTS], 1, 100000000, &out->points) != 0 ||
@@ -343,6 +349,8 @@ int simulate_options_read(struct simulate_options *out, int argc, char **argv, b
         return err_set(ERR_BAD_PARAMETER, "--noise-scan needs --noise above 0.");
     if (options.motion > 0 && options.object == SIMULATE_RANDOM)
         return err_set(ERR_BAD_PARAMETER, "--motion: the random phantom has no parts that could move.");
+    if (options.off_resonance != 0 && options.object == SIMULATE_RANDOM)
+        return err_set(ERR_BAD_PARAMETER, "--off-resonance: the random phantom is no image that could be turned.");
     if (options.truth_frames > 1 && (options.motion == 0 || !options.truth))
         return err_set(ERR_BAD_PARAMETER, "--truth-frames needs --motion and --truth.");
     if (options.truth && options.object == SIMULATE_RANDOM)

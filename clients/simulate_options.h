@@ -14,8 +14,9 @@ struct simulate_options {
     int dim; /* of the encoding */
     enum simulate_object object;
     int coils, frames, slices;
-    double motion;    /* cycles during the scan; 0: at rest */
-    int truth_frames; /* true images, at the middle of as many equal parts of the scan */
+    double motion;        /* cycles during the scan; 0: at rest */
+    int truth_frames;     /* true images, at the middle of as many equal parts of the scan */
+    double off_resonance; /* Hz at the corner +x +y; its negative at -x -y; linear between; 0: none */
     double noise, correlation;
     bool noise_scan;
     enum dcf_method weights; /* DCF_NONE, DCF_ANALYTIC, DCF_PIPE */

@@ -1,5 +1,6 @@
 /* method=adjoint: one gridding adjoint of each coil, combined. How images are scaled: recon_images.c. */
 #include "recon/mri/recon_gridder.h"
+
 #include "gridding/base/clock.h"
 
 #include <math.h>
@@ -32,9 +33,34 @@ static int coils_store(struct gridder *g, size_t f, int first, int count)
 static int squares_store(struct gridder *g, size_t f)
 {
     float *to = g->job->images->data + f * g->pixels;
-    int rc = dev_download(g->job->dev, to, g->image, g->pixels * sizeof(float));
+    int rc = g->field ? 0 : dev_download(g->job->dev, to, g->image, g->pixels * sizeof(float));
     for (size_t i = 0; i < g->pixels && rc == 0; i++)
         to[i] = sqrtf(to[i]);
+    return rc;
+}
+
+int gridder_images(struct gridder *g, const struct frame *frame, int count, const struct c32 *data, struct c32 *images)
+{
+    if (!g->field)
+        return nufft_adjoint(g->plan, count, data, images);
+    int rc = field_frame(g->field, frame, g->offsets, gridder_k(g));
+    return rc == 0 ? field_adjoint(g->field, g->plan, count, data, images) : rc;
+}
+
+/* The same as batch_grid() with a field map, where images of single coils are needed in any case. */
+static int field_grid(struct gridder *g, const struct frame *frame, int first, int count, const struct c32 *data)
+{
+    struct recon_job *job = g->job;
+    const double start = clock_seconds();
+    struct c32 *to = (struct c32 *)g->image + (recon_maps(job) ? (size_t)first * g->pixels : 0);
+    float *squares = job->images->data + (size_t)(frame - job->frames->frame) * g->pixels;
+    int rc = gridder_images(g, frame, count, data, to);
+    for (int c = 0; c < count && rc == 0 && recon_squares(job); c++) {
+        rc = dev_download(job->dev, g->coil, to + (size_t)c * g->pixels, g->pixels * sizeof *to);
+        for (size_t i = 0; i < g->pixels && rc == 0; i++)
+            squares[i] += g->coil[i].re * g->coil[i].re + g->coil[i].im * g->coil[i].im;
+    }
+    recon_report_stage(job, recon_steps[RECON_STEP_GRIDDING].name, clock_seconds() - start);
     return rc;
 }
 
@@ -46,6 +72,8 @@ static int batch_grid(struct gridder *g, const struct frame *frame, int first, i
     int count = gridder_coils(g, frame, first), next = first + count;
     double start = clock_seconds(), beside = 0;
     struct c32 *to = (struct c32 *)g->image + (recon_maps(job) ? (size_t)first * g->pixels : 0);
+    if (g->field)
+        return field_grid(g, frame, first, count, g->data[turn]);
     int rc = recon_squares(job) ? nufft_adjoint_squares_begin(g->plan, count, g->data[turn], g->image)
                                 : nufft_adjoint_begin(g->plan, count, g->data[turn], to);
     if (rc == 0 && g->data[1] && next < frame->coils) {
@@ -102,7 +130,7 @@ int adjoint_frame(struct gridder *g, size_t f)
     }
     const double combine = maps ? span / 2 : 0;
     span -= combine;
-    if (rc == 0 && rss)
+    if (rc == 0 && rss && !g->field)
         rc = dev_zero(job->dev, g->image, g->pixels * sizeof(float));
     if (rc == 0)
         rc = coils_grid(g, f, base, span);

@@ -58,6 +58,18 @@ static int coils_differ(const struct recon_job *job, int coils)
                    (int)job->scan.header->map_coils, coils);
 }
 
+int recon_given_check(const struct recon_job *job, const char *what)
+{
+    const uint32_t *first = job->scan.encodings[0].matrix;
+    for (int d = 0; d < 3; d++)
+        if (first[d] != (uint32_t)job->n[d])
+            return err_set(ERR_MALFORMED_FILE,
+                           "The scan's %s is of the first encoding's %u x %u x %u pixels, and encoding %d, which is "
+                           "reconstructed, has %d x %d x %d. Send a scan of one encoding with it, or leave it out.",
+                           what, first[0], first[1], first[2], job->frames->encoding, job->n[0], job->n[1], job->n[2]);
+    return 0;
+}
+
 int recon_given_maps(const struct recon_job *job, int coils, const int n[3], struct c32 *maps, double *support)
 {
     const size_t from = (size_t)job->n[0] * (size_t)job->n[1] * (size_t)job->n[2];
@@ -65,8 +77,11 @@ int recon_given_maps(const struct recon_job *job, int coils, const int n[3], str
     const int given = job->mixed_coils ? job->mixed_coils : coils;
     if ((uint64_t)given != job->scan.header->map_coils)
         return coils_differ(job, given);
+    int rc = recon_given_check(job, "coil maps (sensitivities)");
+    if (rc != 0)
+        return rc;
     struct c32 *host = calloc((size_t)coils * pixels, sizeof *host), *pixel = calloc((size_t)coils, sizeof *pixel);
-    int rc = host && pixel ? 0 : err_no_memory_bytes(bytes, "the maps of %d coils", coils);
+    rc = host && pixel ? 0 : err_no_memory_bytes(bytes, "the maps of %d coils", coils);
     size_t covered = 0;
     for (size_t i = 0; i < from && rc == 0; i++) {
         const size_t to = place_of(job->n, n, i);

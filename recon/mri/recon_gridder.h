@@ -4,7 +4,7 @@
 #define MRIRECON_RECON_GRIDDER_H
 
 #include "gridding/nufft/nufft.h"
-#include "recon/mri/recon_steps.h"
+#include "recon/mri/field.h"
 
 struct gridder {
     struct recon_job *job;
@@ -23,6 +23,7 @@ struct gridder {
     struct c32 *data[2];            /* device: [batch][most_samples]; the second where uploads run beside gridding */
     double beside;                  /* seconds of such uploads */
     void *image;                    /* device: squares [pixels], or images [batch][pixels], all coils' for maps */
+    struct field *field;            /* NULL: no off-resonance is corrected */
     struct c32 *maps;               /* device: [most_coils][pixels]; NULL: none are asked for */
     struct c32 *coil;               /* host: [pixels], with maps [3][pixels]; NULL where squares are summed */
     int plans;
@@ -47,6 +48,10 @@ int gridder_coils(const struct gridder *g, const struct frame *frame, int first)
 /* Hand `count` coils from `first` to the device, beside what it has to do: data[count][samples]. Fails as
  * recon_coil_gather() and dev_upload_begin(). */
 int gridder_upload(struct gridder *g, const struct frame *frame, int first, int count, struct c32 *data);
+
+/* The images [count][pixels] of coils that lie in `data`: the plan's adjoint, with conjugate phase where there is a
+ * field map. Fails as nufft_adjoint(). */
+int gridder_images(struct gridder *g, const struct frame *frame, int count, const struct c32 *data, struct c32 *images);
 
 /* Image `f` by method=adjoint, into the series. */
 int adjoint_frame(struct gridder *g, size_t f);

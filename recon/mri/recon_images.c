@@ -47,11 +47,13 @@ static int memory_check(const struct gridder *g, size_t channels)
     size_t per_sample = 2 * (size_t)job->dim * sizeof(float) + sizeof(float) + sizeof(struct c32);
     if (recon_wants(job, RECON_RESULT_MAPS))
         pixel += (size_t)g->most_coils * sizeof(struct c32);
-    bool countable = size_mul((size_t)job->out_n[0] * (size_t)job->out_n[1] * (size_t)job->out_n[2], pixel, &images) &&
-                     size_mul(images, job->frames->count, &images) && size_mul(g->most_samples, per_sample, &samples) &&
-                     size_add(images, samples, &images) && size_mul(g->pixels, (size_t)g->most_coils, &coils) &&
-                     size_mul(coils, recon_maps(job) ? 3 * sizeof(struct c32) : 0, &coils) &&
-                     (!recon_iterates(job) || iterative_bytes(g, &coils)) && size_add(images, coils, &images);
+    bool countable =
+        size_mul((size_t)job->out_n[0] * (size_t)job->out_n[1] * (size_t)job->out_n[2], pixel, &images) &&
+        size_mul(images, job->frames->count, &images) && size_mul(g->most_samples, per_sample, &samples) &&
+        size_add(images, samples, &images) && size_mul(g->pixels, (size_t)g->most_coils, &coils) &&
+        size_mul(coils, recon_maps(job) ? 3 * sizeof(struct c32) : 0, &coils) &&
+        (!recon_iterates(job) || iterative_bytes(g, &coils)) && size_add(images, coils, &images) &&
+        (!g->field || (field_bytes(g->field, g->pixels, g->most_samples, &coils) && size_add(images, coils, &images)));
     size_t available = host_memory_available();
     return countable && images <= available ? 0 : too_large("The images", countable ? images : SIZE_MAX / 2, available);
 }
@@ -106,11 +108,13 @@ static int buffers_alloc(struct gridder *g)
     for (int i = 0; i < (g->batch < g->most_coils && dev_is_gpu(job->dev) ? 2 : 1) && rc == 0; i++)
         if (!g->data[i])
             rc = dev_alloc(job->dev, data_bytes, (void **)&g->data[i]);
+    if (rc == 0 && g->field)
+        rc = field_load(g->field, g->n, g->most_samples);
     if (recon_iterates(job) || rc != 0)
         return rc;
     if (recon_maps(job))
         image_bytes = all_bytes;
-    else if (!recon_squares(job))
+    else if (!recon_squares(job) || g->field)
         image_bytes = (size_t)g->batch * g->pixels * sizeof(struct c32);
     if (recon_maps(job) && !g->maps)
         rc = dev_alloc(job->dev, all_bytes, (void **)&g->maps);
@@ -144,7 +148,7 @@ static int gridder_create(struct gridder *g)
     g->offsets = malloc((g->most_count + 1) * sizeof *g->offsets);
     g->staging = malloc(g->most_samples * sizeof *g->staging);
     job->coil_lives = calloc((size_t)g->most_coils, sizeof *job->coil_lives);
-    const bool squares = recon_squares(job) || recon_iterates(job);
+    const bool squares = (recon_squares(job) && !g->field) || recon_iterates(job);
     g->coil = squares ? NULL : malloc((recon_maps(job) ? 3 : 1) * g->pixels * sizeof *g->coil);
     if (!g->k || !g->planned_k || !g->weights || !g->offsets || !g->staging || !job->coil_lives ||
         (!g->coil && !squares))
@@ -158,6 +162,7 @@ static int gridder_create(struct gridder *g)
 static void gridder_free(struct gridder *g)
 {
     gridder_plan_drop(g);
+    field_free(g->field);
     dev_release(g->job->dev, g->maps);
     dev_release(g->job->dev, g->image);
     dev_release(g->job->dev, g->data[1]);
@@ -268,7 +273,12 @@ int recon_images(struct recon_job *job)
     struct dev *dev = job->dev, *own = NULL;
     size_t *order = NULL;
     job->cache = job->request->cache;
-    int rc = recon_iterates(job) ? iterative_device(job, &own) : 0;
+    int rc = field_open(&g.field, job);
+    if (rc == 0 && (recon_iterates(job) || g.field))
+        rc = iterative_device(job, &own);
+    /* The normal operators of a field map's segments give the plan other weights in turn, and need its own again. */
+    if (g.field && recon_iterates(job))
+        job->cache = NULL;
     if (rc == 0)
         rc = gridder_create(&g);
     if (rc == 0)

@@ -40,9 +40,14 @@ int iterative_device(struct recon_job *job, struct dev **own)
     int rc = dev_create(own, DEV_CPU, 0, dev_threads(job->dev));
     if (rc != 0)
         return rc;
-    recon_report_decide(job, "device", "cpu",
-                        "method=%s ran on the CPU (%s): iterative methods have no GPU implementation.",
-                        job->request->values->value[RECON_METHOD].text, dev_name(*own));
+    if (recon_iterates(job))
+        recon_report_decide(job, "device", "cpu",
+                            "method=%s ran on the CPU (%s): iterative methods have no GPU implementation.",
+                            job->request->values->value[RECON_METHOD].text, dev_name(*own));
+    else
+        recon_report_decide(job, "device", "cpu",
+                            "The job ran on the CPU (%s): the correction of off-resonance has no GPU implementation.",
+                            dev_name(*own));
     job->dev = *own;
     job->cache = NULL; /* what it holds is the GPU's */
     return 0;
@@ -73,7 +78,9 @@ bool iterative_bytes(const struct gridder *g, size_t *bytes)
     const size_t batch = (size_t)batch_of(g), grid = (size_t)1 << g->job->dim;
     const size_t solver = (size_t)method_of(g->job)->vectors(g->job->dim);
     size_t vectors = 2 * (size_t)g->most_coils + 1 + batch * (1 + grid) + 3 * grid, series, kernels;
-    return size_mul(2 + solver, g->longest, &series) && size_mul(grid / 2 + 1, g->kernels, &kernels) &&
+    const size_t segments = g->field ? (size_t)field_segments(g->field) : 1;
+    return size_mul(2 + solver, g->longest, &series) &&
+           size_mul((grid / 2 + 1) * segments, g->kernels + (g->field && g->longest > 1), &kernels) &&
            size_add(vectors, series, &vectors) && size_add(vectors, kernels, &vectors) &&
            size_mul(vectors, g->pixels, &vectors) && size_mul(vectors, sizeof(struct c32), bytes);
 }
@@ -111,6 +118,7 @@ void iterative_free(struct iterative *it)
     struct dev *dev = it->job->dev;
     normal_free(it->normal);
     normal_free(it->limit);
+    dev_release(dev, it->kernels);
     dev_release(dev, it->images);
     dev_release(dev, it->maps);
     dev_release(dev, it->b);
@@ -169,7 +177,7 @@ int iterative_grid(struct iterative *it, const struct frame *frame, double from,
         if (rc == 0)
             rc = gridder_upload(g, frame, first, count, g->data[0]);
         if (rc == 0)
-            rc = nufft_adjoint(g->plan, count, g->data[0], it->images + (size_t)first * g->pixels);
+            rc = gridder_images(g, frame, count, g->data[0], it->images + (size_t)first * g->pixels);
     }
     recon_report_stage(it->job, recon_steps[RECON_STEP_GRIDDING].name, clock_seconds() - start);
     return rc;
@@ -190,6 +198,27 @@ int iterative_maps(struct iterative *it, int coils, const struct c32 *images, do
     it->support = support;
     recon_report_stage(it->job, "maps", clock_seconds() - start);
     return rc;
+}
+
+size_t iterative_kernel_elements(const struct iterative *it)
+{
+    const size_t segments = it->g->field ? (size_t)field_segments(it->g->field) : 1;
+    return segments * normal_kernel_elements(it->normal);
+}
+
+int iterative_op_open(struct iterative_op *out, struct iterative *it, struct op inner, const struct c32 *kernels)
+{
+    *out = (struct iterative_op){.field = it->g->field != NULL, .op = inner};
+    int rc = out->field ? field_normal_open(&out->with, it->g->field, it->normal, inner, kernels) : 0;
+    if (rc == 0 && out->field)
+        out->op = field_normal_op(&out->with);
+    return rc;
+}
+
+void iterative_op_close(struct iterative_op *op)
+{
+    if (op->field)
+        field_normal_close(&op->with);
 }
 
 static int normal_one(void *of, const struct c32 *x, struct c32 *r)
@@ -233,10 +262,16 @@ int iterative_normal(struct iterative *it, bool *made)
     normal_free(it->normal);
     it->normal = NULL;
     it->planned = g->planned;
-    int rc = normal_create_of(&it->normal, it->job->dev, &params, g->plan, gridder_k(g));
-    const struct op op = {.of = it->normal, .domain = g->pixels, .range = g->pixels, .normal = normal_one};
+    int rc = g->field ? field_kernels(g->field, &it->normal, &params, g->plan, gridder_k(g), g->weights, &it->kernels,
+                                      iterative_ask, it)
+                      : normal_create_of(&it->normal, it->job->dev, &params, g->plan, gridder_k(g));
+    const struct op one = {.of = it->normal, .domain = g->pixels, .range = g->pixels, .normal = normal_one};
+    struct iterative_op op = {.field = false};
     if (rc == 0)
-        rc = power_largest(it->job->dev, &op, POWER_ITERATIONS, &listener, &it->largest);
+        rc = iterative_op_open(&op, it, one, it->kernels);
+    if (rc == 0)
+        rc = power_largest(it->job->dev, &op.op, POWER_ITERATIONS, &listener, &it->largest);
+    iterative_op_close(&op);
     recon_report_stage(it->job, "normal", clock_seconds() - start);
     return rc;
 }
@@ -270,13 +305,16 @@ static int solve(struct iterative *it, const struct frame *frame)
     int rc = sense_open(&sense, it->job->dev, it->normal, it->g->pixels, frame->coils, it->batch, it->maps);
     sense.ask = iterative_ask;
     sense.context = it;
-    const struct op op = sense_op(&sense);
+    struct iterative_op op = {.field = false};
+    if (rc == 0)
+        rc = iterative_op_open(&op, it, sense_op(&sense), it->kernels);
     if (rc == 0)
         rc = dev_zero(it->job->dev, it->b, it->g->pixels * sizeof *it->b);
     if (rc == 0)
         rc = sense_combine(&sense, 0, frame->coils, it->images, it->b);
     if (rc == 0)
-        rc = iterative_solve(it, &op);
+        rc = iterative_solve(it, &op.op);
+    iterative_op_close(&op);
     sense_close(&sense);
     recon_report_stage(it->job, recon_steps[RECON_STEP_SOLVE].name, clock_seconds() - start);
     return rc;

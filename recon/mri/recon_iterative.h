@@ -7,9 +7,9 @@
 
 struct iterative;
 
-/* The device on which iterative methods run: the job's own, or the CPU where that is a GPU without vector arithmetic,
- * which is a decision of the report. *own (NULL: there is none) is given back by dev_free() once the step is over.
- * Fails as dev_create(). */
+/* The device on which iterative methods and the correction of off-resonance run: the job's own, or the CPU where that
+ * is a GPU without vector arithmetic, which is a decision of the report. *own (NULL: there is none) is given back by
+ * dev_free() once the step is over. Fails as dev_create(). */
 int iterative_device(struct recon_job *job, struct dev **own);
 
 /* Size of the images that are solved for: the encoded field of view, and the job's images where these are wider, in the

@@ -35,6 +35,7 @@ struct iterative {
     struct c32 *images, *maps, *b, *x, *host; /* [coils][pixels] twice, [images_solved][pixels] twice, [pixels] */
     const struct frame *planned;              /* the image whose trajectory `normal` and `largest` are of */
     struct normal *normal, *limit;            /* `limit`: leaves what the trajectory covers; NULL: all of k-space */
+    struct c32 *kernels;                      /* with a field map: of `normal`, a kernel for each segment; else NULL */
     double largest;                           /* eigenvalue L */
     double base, span;                        /* progress of this image, or series */
     double maps_from, maps_until;             /* shares of it */
@@ -62,6 +63,17 @@ int iterative_maps(struct iterative *it, int coils, const struct c32 *images, do
 /* it->normal = the normal operator of the plan's trajectory, it->largest = its largest eigenvalue: of one coil, which
  * that of all coils does not exceed, as |S| <= 1. *made: it was not there yet. */
 int iterative_normal(struct iterative *it, bool *made);
+
+/* A normal operator with the field map's segments, where there is one: of `inner`, which applies it->normal, and the
+ * kernels of field_kernels(), iterative_kernel_elements() numbers; else `inner` itself. */
+struct iterative_op {
+    struct op op;
+    bool field;
+    struct field_normal with;
+};
+int iterative_op_open(struct iterative_op *out, struct iterative *it, struct op inner, const struct c32 *kernels);
+void iterative_op_close(struct iterative_op *op);
+size_t iterative_kernel_elements(const struct iterative *it);
 
 /* Outside the part of k-space that the trajectory covers nothing was measured. What a method puts there, as the edges
  * that total variation makes, is its own invention: the image is limited to what was measured. Makes it->limit. */

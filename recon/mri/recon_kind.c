@@ -117,6 +117,9 @@ static const struct param recon_params[] = {
                                       "estimated from where spokes cross (RING; 2-D radial scans through k = 0); or "
                                       "X,Y,XY in samples: a spoke of direction (a, b) is shifted by (X a + XY b, XY "
                                       "a + Y b)."},
+    [RECON_OFF_RESONANCE] = {"off_resonance", PARAM_CHOICE, PARAM_WORDS("auto", "off"), .fallback = "auto",
+                             .help = "Correction of off-resonance by the scan's field map: auto = by time segments, if "
+                                     "the scan brings one (`fieldmap`, in Hz); off."},
     [RECON_ENCODING] = {"encoding", PARAM_INT, .fallback = "auto", .min = 0, .max = 63, OR_AUTO("-1"),
                         .help = "Index of the encoding space to reconstruct, from 0; auto = the first with image "
                                 "data and a trajectory."},

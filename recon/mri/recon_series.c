@@ -31,6 +31,7 @@ struct series {
     size_t used;         /* the kernel that the operator holds */
     struct band band;    /* of all trajectories */
     struct sense sense;
+    struct iterative_op op; /* of one image */
 };
 
 /* ---- which images are a series ---- */
@@ -181,9 +182,11 @@ static int kernel_keep(struct series *s, size_t t)
     int rc = iterative_normal(it, &made);
     if (rc == 0 && (made || s->kernels == 0)) {
         struct c32 **kernel = &s->kernel[s->kernels];
-        rc = dev_alloc(it->job->dev, normal_kernel_elements(it->normal) * sizeof **kernel, (void **)kernel);
+        const size_t elements = iterative_kernel_elements(it);
+        rc = dev_alloc(it->job->dev, elements * sizeof **kernel, (void **)kernel);
         if (rc == 0)
-            rc = normal_kernel_keep(it->normal, *kernel);
+            rc = it->kernels ? vec_copy(it->job->dev, elements, it->kernels, *kernel)
+                             : normal_kernel_keep(it->normal, *kernel);
         if (rc == 0)
             s->largest[s->kernels] = it->largest;
         s->kernels += *kernel != NULL;
@@ -235,8 +238,7 @@ static int kernels_scale(struct series *s)
     for (size_t k = 0; k < s->kernels; k++)
         it->largest = fmax(it->largest, s->largest[k]);
     for (size_t k = 0; k < s->kernels && rc == 0 && s->largest[k] > 0; k++)
-        rc = vec_scale(it->job->dev, normal_kernel_elements(it->normal), (float)(it->largest / s->largest[k]),
-                       s->kernel[k]);
+        rc = vec_scale(it->job->dev, iterative_kernel_elements(it), (float)(it->largest / s->largest[k]), s->kernel[k]);
     return rc;
 }
 
@@ -264,11 +266,12 @@ static int sides_make(struct series *s, int coils)
 static int series_normal(void *of, const struct c32 *x, struct c32 *r)
 {
     struct series *s = of;
-    const struct op one = sense_op(&s->sense);
+    const struct op one = s->op.op;
     int rc = 0;
     for (size_t i = 0; i < s->count && rc == 0; i++) {
         const size_t t = s->visit[i], kernel = s->kernel_of[t], at = t * s->it->g->pixels;
-        if (kernel != s->used)
+        s->op.with.kernels = s->kernel[kernel];
+        if (!s->op.field && kernel != s->used)
             rc = normal_kernel_use(s->it->normal, s->kernel[kernel]);
         s->used = kernel;
         if (rc == 0)
@@ -286,6 +289,8 @@ static int solve(struct series *s, int coils)
     s->sense.ask = iterative_ask;
     s->sense.context = it;
     if (rc == 0)
+        rc = iterative_op_open(&s->op, it, sense_op(&s->sense), NULL);
+    if (rc == 0)
         rc = kernels_scale(s);
     if (rc == 0)
         rc = sides_make(s, coils);
@@ -294,6 +299,7 @@ static int solve(struct series *s, int coils)
     const double start = clock_seconds();
     if (rc == 0)
         rc = iterative_solve(it, &op);
+    iterative_op_close(&s->op);
     sense_close(&s->sense);
     recon_report_stage(it->job, recon_steps[RECON_STEP_SOLVE].name, clock_seconds() - start);
     return rc;

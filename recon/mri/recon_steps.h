@@ -124,6 +124,11 @@ void recon_frame_offsets(const struct recon_job *job, const struct frame *frame,
 void recon_frame_gather(const struct recon_job *job, const struct frame *frame, const size_t *offsets, float *k,
                         float *weights);
 
+/* Whether readout i + 1 of the frame goes on where readout i ended: the next segment of the same line, and no jump in k
+ * (some count their spokes as segments). */
+bool recon_readout_continues(const struct recon_job *job, const struct frame *frame, const size_t *offsets,
+                             const float *k, size_t i);
+
 /* The frame as curves of one length: readouts, or arms that the file stores as several consecutive segments. False
  * where lengths differ. */
 bool recon_frame_curves(const struct recon_job *job, const struct frame *frame, const size_t *offsets, const float *k,
@@ -173,6 +178,10 @@ static inline bool recon_maps_given(const struct recon_job *job)
  * *support: the share of pixels that have one. Fails with ERR_COILS_DIFFER, ERR_DATA_NONFINITE, ERR_NO_MEMORY,
  * ERR_DEVICE. */
 int recon_given_maps(const struct recon_job *job, int coils, const int n[3], struct c32 *maps, double *support);
+
+/* Whether what the scan brings for each pixel fits the encoding that is reconstructed: it is of the first one's matrix.
+ * Fails with ERR_MALFORMED_FILE. */
+int recon_given_check(const struct recon_job *job, const char *what);
 
 /* ---- report (recon_report.c) ---- */
 

@@ -187,6 +187,8 @@ static int hashes_make(struct recon_job *job)
         const struct frame *frame = &job->frames->frame[f];
         uint64_t hash = UINT64_C(0xcbf29ce484222325) ^ (uint64_t)frame->averages;
         for (size_t i = frame->first; i < frame->first + frame->count; i++) {
+            if (job->scan.field)
+                hash = readout_hash(&readout_at(job, i)->sample_time_us, 1, hash);
             if (job->coordinates < job->dim)
                 hash = (hash ^ readout_at(job, i)->idx[SCAN_STEP2]) * UINT64_C(0x100000001b3);
             hash = readout_hash(kept_traj(job, readout_at(job, i)),
@@ -323,10 +325,8 @@ static double distance(int dim, const float *a, const float *b)
     return sqrt(sum);
 }
 
-/* Does readout i + 1 of the frame go on where readout i ended: the next segment of the same line, and no jump in k
- * (some count their spokes as segments). */
-static bool continues(const struct recon_job *job, const struct frame *frame, const size_t *offsets, const float *k,
-                      size_t i)
+bool recon_readout_continues(const struct recon_job *job, const struct frame *frame, const size_t *offsets,
+                             const float *k, size_t i)
 {
     const struct scan_readout *before = readout_at(job, frame->first + i);
     const struct scan_readout *next = readout_at(job, frame->first + i + 1);
@@ -344,7 +344,7 @@ bool recon_frame_curves(const struct recon_job *job, const struct frame *frame, 
 {
     size_t count = 0, start = 0, length = 0;
     for (size_t i = 0; i < frame->count; i++) {
-        if (i + 1 < frame->count && continues(job, frame, offsets, k, i))
+        if (i + 1 < frame->count && recon_readout_continues(job, frame, offsets, k, i))
             continue;
         size_t curve = offsets[i + 1] - offsets[start];
         if (count > 0 && curve != length)

@@ -42,6 +42,8 @@ static int header_check(const struct scan_header *h, uint64_t bytes)
         return bad("origin of the header");
     if (h->map_coils > SCAN_MAX_COILS)
         return bad("number of coil maps");
+    if (h->has_field > 1)
+        return bad("number of field maps");
     if (h->xml_bytes > SCAN_MAX_XML)
         return bad("length of the XML header");
     if (!part_fits(h, h->encodings_at, h->encodings, sizeof(struct scan_encoding)) ||
@@ -95,6 +97,12 @@ static int parts_check(const struct scan *scan)
     const uint64_t maps = rc == 0 ? scan_map_count(scan->header, scan->encodings) : 0;
     if (maps && !part_fits(scan->header, scan->header->maps_at, maps, sizeof(struct c32)))
         rc = bad("coil maps outside the whole");
+    const uint64_t field = rc == 0 ? scan_field_count(scan->header, scan->encodings) : 0;
+    if (field && !part_fits(scan->header, scan->header->field_at, field, sizeof(float)))
+        rc = bad("a field map outside the whole");
+    if (rc == 0 && scan->header->times_count &&
+        !part_fits(scan->header, scan->header->times_at, scan->header->times_count, sizeof(float)))
+        rc = bad("sampling times outside the whole");
     if (rc == 0 && memchr(scan->xml, '\0', scan->header->xml_bytes + 1) != scan->xml + scan->header->xml_bytes)
         rc = bad("the end of the XML header");
     return rc;
@@ -127,6 +135,8 @@ int scan_open(struct scan *out, int fd)
             .traj = (const void *)(base + h->traj_at),
             .data = (const void *)(base + h->data_at),
             .maps = h->map_coils ? (const void *)(base + h->maps_at) : NULL,
+            .field = h->has_field ? (const void *)(base + h->field_at) : NULL,
+            .times = h->times_count ? (const void *)(base + h->times_at) : NULL,
         };
         rc = parts_check(&scan);
         if (rc == 0)

@@ -4,7 +4,7 @@
  * scan_open() maps it and checks every number in it again, because the process that wrote it parsed hostile bytes.
  *
  *   struct scan_header | struct scan_encoding [encodings] | struct scan_readout [readouts] | xml | traj float32 | data
- * complex64 | maps complex64
+ * complex64 | maps complex64 | field float32 | times float32
  *
  * each part at the offset in the header, a multiple of 64. Native byte order: both sides run on the same machine.
  */
@@ -14,7 +14,7 @@
 #include "recon/codec/decoder.h"
 
 enum {
-    SCAN_VERSION = 3,
+    SCAN_VERSION = 4,
     SCAN_MAX_ENCODINGS = 64,
     SCAN_MAX_READOUTS = 1 << 26,
     SCAN_MAX_COILS = 1024,
@@ -36,6 +36,11 @@ struct scan_header {
     uint64_t headless;   /* 1: the file is of arrays and the header was made of struct scan_wanted; else 0 */
     /* Coil maps that the scan brings: [map_coils][z][y][x] of the first encoding's matrix; map_coils 0: none. */
     uint64_t maps_at, map_coils;
+    /* The field map that the scan brings, off-resonance in Hz: [z][y][x] of the same matrix; has_field 0: none. */
+    uint64_t field_at, has_field;
+    /* Seconds from the start of a readout to each of its samples, the same for all readouts; times_count 0: samples are
+     * sample_time_us apart. */
+    uint64_t times_at, times_count;
 };
 
 /* The trajectory element of an encoding. */
@@ -102,13 +107,19 @@ struct scan {
     const char *xml;
     const float *traj;
     const struct c32 *data;
-    const struct c32 *maps; /* NULL: none */
+    const struct c32 *maps; /* NULL: none; likewise: */
+    const float *field, *times;
 };
 
-/* The numbers of the header's maps, which fit its 64 bits. */
+/* The numbers of the header's maps, and of its field map, which fit 64 bits. */
 static inline uint64_t scan_map_count(const struct scan_header *header, const struct scan_encoding *first)
 {
     return header->map_coils * first->matrix[0] * first->matrix[1] * first->matrix[2];
+}
+
+static inline uint64_t scan_field_count(const struct scan_header *header, const struct scan_encoding *first)
+{
+    return header->has_field * first->matrix[0] * first->matrix[1] * first->matrix[2];
 }
 
 /* Map and check the flat scan in `fd` (which stays the caller's and must be sealed against writing and shrinking).

@@ -92,21 +92,18 @@ static int others_check(struct layout *l)
     return 0;
 }
 
-/* Sensitivities [coil][y][x] or [coil][z][y][x], z being 1 in 2-D. */
-static int maps_check(const struct layout *l)
+/* Seconds of each sample of a readout. */
+static int times_check(const struct layout *l)
 {
-    const struct scan_array *m = &l->arrays->maps;
-    char expected[256];
-    bool fits = m->complex_valued && m->size[0] == l->coils && (m->axes == 4 || (m->axes == 3 && l->matrix[2] == 1));
-    for (int d = 0; d < 3 && fits; d++)
-        fits = d + 1 < m->axes ? m->size[m->axes - 1 - d] == l->matrix[d] : l->matrix[d] == 1;
-    if (!m->items || fits)
+    const struct scan_array *t = &l->arrays->times;
+    char expected[160];
+    if (!t->items || (!t->complex_valued && t->axes == 1 && t->size[0] == l->samples))
         return 0;
     snprintf(expected, sizeof expected,
-             "complex numbers [coil, y, x], or [coil, z, y, x], are expected, with kspace's %llu coils and the image's "
-             "%u x %u x %u pixels (x, y, z; size=).",
-             (unsigned long long)l->coils, l->matrix[0], l->matrix[1], l->matrix[2]);
-    return shape_wrong(m, expected);
+             "real numbers [sample] are expected: the seconds from the start of a readout to each of kspace's %llu "
+             "samples.",
+             (unsigned long long)l->samples);
+    return shape_wrong(t, expected);
 }
 
 /* The indices of row r of the trajectory, before the sample. */
@@ -165,7 +162,7 @@ static int layout_make(struct layout *l, const struct scan_wanted *wanted)
     if (rc == 0)
         rc = others_check(l);
     if (rc == 0)
-        rc = maps_check(l);
+        rc = times_check(l);
     if (rc != 0)
         return rc;
     uint64_t most = BLOCK_ITEMS / l->coils;
@@ -315,24 +312,16 @@ static int samples_write(struct scan_builder *b, const struct layout *l)
     return rc;
 }
 
-/* The maps, row by row of x. */
-static int maps_write(struct scan_builder *b, const struct layout *l)
+static int times_write(struct scan_builder *b, const struct layout *l)
 {
-    const struct scan_array *m = &l->arrays->maps;
-    const uint64_t *n = m->size, wide = n[m->axes - 1], rows = scan_map_count(&b->header, b->encodings) / wide;
-    uint64_t at[SCAN_ARRAY_AXES] = {0};
-    struct c32 *row = malloc(wide * sizeof *row);
-    int rc = row ? 0 : err_no_memory("reading coil maps");
-    for (uint64_t r = 0; r < rows && rc == 0; r++) {
-        uint64_t rest = r;
-        for (int axis = m->axes - 2; axis >= 0; axis--) {
-            at[axis] = rest % n[axis];
-            rest /= n[axis];
-        }
-        scan_array_complexes(m, at, m->axes - 1, wide, row);
-        rc = scan_builder_maps(b, r * wide, row, wide);
+    const uint64_t at[SCAN_ARRAY_AXES] = {0};
+    float *times = malloc(l->samples * sizeof *times);
+    int rc = times ? 0 : err_no_memory("reading sampling times");
+    if (rc == 0) {
+        scan_array_reals(&l->arrays->times, at, 0, l->samples, times, 1);
+        rc = scan_builder_times(b, times);
     }
-    free(row);
+    free(times);
     return rc;
 }
 
@@ -358,6 +347,7 @@ static size_t header_write(const struct layout *l, char *xml, size_t size)
 int scan_arrays_write(int fd, uint64_t cap, const struct scan_arrays *arrays, const struct scan_wanted *wanted)
 {
     struct layout l = {.arrays = arrays};
+    struct scan_pixels pixels = arrays->pixels;
     char xml[1024];
     int rc = layout_make(&l, wanted);
     if (rc != 0)
@@ -370,11 +360,15 @@ int scan_arrays_write(int fd, uint64_t cap, const struct scan_arrays *arrays, co
     if (rc == 0) {
         b->header.ignored = arrays->ignored;
         b->header.headless = 1;
-        b->header.map_coils = arrays->maps.items ? l.coils : 0;
-        rc = heads_write(b, &l);
+        b->header.times_count = arrays->times.items ? l.samples : 0;
+        rc = scan_pixels_take(b, &pixels, l.coils);
     }
-    if (rc == 0 && arrays->maps.items)
-        rc = maps_write(b, &l);
+    if (rc == 0)
+        rc = heads_write(b, &l);
+    if (rc == 0)
+        rc = scan_pixels_write(b, &pixels);
+    if (rc == 0 && arrays->times.items)
+        rc = times_write(b, &l);
     if (rc == 0)
         rc = samples_write(b, &l);
     free(b);

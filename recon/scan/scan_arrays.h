@@ -3,7 +3,7 @@
 #define MRIRECON_SCAN_ARRAYS_H
 
 #include "recon/scan/scan.h"
-#include "recon/scan/scan_array.h"
+#include "recon/scan/scan_pixels.h"
 
 /* The arrays of one scan, described in C order, the last axis fastest; their order in memory is given by .step. */
 struct scan_arrays {
@@ -11,7 +11,8 @@ struct scan_arrays {
     struct scan_array trajectory; /* real [..][sample][2 or 3]; k-space may have one more axis before .., repetitions */
     struct scan_array weights;    /* optional: real [..][sample], density weights */
     struct scan_array noise;      /* optional: complex [coil][sample], without signal */
-    struct scan_array maps;       /* optional: complex [coil][..][y][x], of the matrix' size */
+    struct scan_pixels pixels;    /* optional */
+    struct scan_array times;      /* optional: real [sample], seconds from the start of a readout */
     uint64_t bytes;               /* of all of them, unpacked */
     uint64_t ignored;             /* arrays that are not read */
 };

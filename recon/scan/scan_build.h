@@ -54,6 +54,10 @@ int scan_builder_flush(struct scan_builder *builder);
 /* `count` numbers of the coil maps, from the `first`. Fails as scan_builder_samples(). */
 int scan_builder_maps(struct scan_builder *builder, uint64_t first, const struct c32 *maps, size_t count);
 
+/* The same of the field map; all sampling times. */
+int scan_builder_field(struct scan_builder *builder, uint64_t first, const float *field, size_t count);
+int scan_builder_times(struct scan_builder *builder, const float *times);
+
 /* Write the header: the scan is complete. */
 int scan_builder_finish(struct scan_builder *builder);
 

@@ -144,8 +144,9 @@ int scan_builder_layout(struct scan_builder *b)
     if (h->readouts == 0)
         return err_set(ERR_NO_IMAGE_DATA, "None of the acquisitions in the file has a sample.");
     uint64_t end = h->readouts_at + h->readouts * sizeof(struct scan_readout);
-    const uint64_t maps = scan_map_count(h, b->encodings);
-    uint64_t need = end + h->traj_count * sizeof(float) + (h->data_count + maps) * sizeof(struct c32) + 3 * ALIGNMENT;
+    const uint64_t maps = scan_map_count(h, b->encodings), field = scan_field_count(h, b->encodings);
+    uint64_t need = end + (h->traj_count + field + h->times_count) * sizeof(float) +
+                    (h->data_count + maps) * sizeof(struct c32) + 5 * ALIGNMENT;
     if (need > b->file_bytes * EXPANSION + EXPANSION_FREE)
         return err_set_bytes(ERR_HOSTILE_FILE, need > INT64_MAX ? INT64_MAX : (int64_t)need, -1,
                              "The file of %llu bytes would expand to %llu: its acquisitions claim more samples than a "
@@ -153,7 +154,9 @@ int scan_builder_layout(struct scan_builder *b)
                              (unsigned long long)b->file_bytes, (unsigned long long)need);
     if (!place(b, &end, h->traj_count, sizeof(float), &h->traj_at) ||
         !place(b, &end, h->data_count, sizeof(struct c32), &h->data_at) ||
-        (maps && !place(b, &end, maps, sizeof(struct c32), &h->maps_at)))
+        (maps && !place(b, &end, maps, sizeof(struct c32), &h->maps_at)) ||
+        (field && !place(b, &end, field, sizeof(float), &h->field_at)) ||
+        (h->times_count && !place(b, &end, h->times_count, sizeof(float), &h->times_at)))
         return scan_too_large(b, need);
     h->total_bytes = end;
     b->traj.at = h->traj_at;
@@ -213,6 +216,16 @@ int scan_builder_flush(struct scan_builder *b)
 int scan_builder_maps(struct scan_builder *b, uint64_t first, const struct c32 *maps, size_t count)
 {
     return write_at(b->fd, maps, count * sizeof *maps, b->header.maps_at + first * sizeof *maps);
+}
+
+int scan_builder_field(struct scan_builder *b, uint64_t first, const float *field, size_t count)
+{
+    return write_at(b->fd, field, count * sizeof *field, b->header.field_at + first * sizeof *field);
+}
+
+int scan_builder_times(struct scan_builder *b, const float *times)
+{
+    return write_at(b->fd, times, b->header.times_count * sizeof *times, b->header.times_at);
 }
 
 int scan_builder_finish(struct scan_builder *b)

@@ -3,7 +3,7 @@
 #ifndef MRIRECON_SCAN_H5_H
 #define MRIRECON_SCAN_H5_H
 
-#include "recon/scan/scan.h"
+#include "recon/scan/scan_pixels.h"
 
 #include <hdf5.h>
 #include <stdbool.h>
@@ -91,5 +91,9 @@ uint64_t scan_h5_count(hid_t group, const char *name);
 /* A file of arrays: whether this is one, and reading it: see scan_hdf5_decode(). */
 bool scan_h5_has_arrays(hid_t file);
 int scan_h5_arrays_decode(int fd, uint64_t cap, hid_t file, const struct scan_wanted *wanted);
+
+/* The arrays `sensitivities` and `fieldmap` beside the acquisitions of `group`, where there are any; memory[2], NULL
+ * before, is to be freed in any case. Fails with ERR_MALFORMED_FILE, ERR_LIMIT, ERR_NO_MEMORY. */
+int scan_h5_pixels_read(struct scan_pixels *out, void *memory[2], hid_t group);
 
 #endif

@@ -41,11 +41,14 @@ static hid_t type_wanted(hid_t dataset, bool complex_valued)
     return wanted;
 }
 
+/* `axes`: how many there must be; 0: any number. */
 static int size_take(struct scan_array *array, hid_t dataset, int axes)
 {
     hid_t space = H5Dget_space(dataset);
     int found = space >= 0 ? H5Sget_simple_extent_ndims(space) : -1;
     hsize_t size[SCAN_ARRAY_AXES] = {0};
+    if (axes == 0 && found > 0 && found <= SCAN_ARRAY_AXES)
+        axes = found;
     if (found == axes)
         H5Sget_simple_extent_dims(space, size, NULL);
     if (space >= 0)
@@ -56,7 +59,9 @@ static int size_take(struct scan_array *array, hid_t dataset, int axes)
     return found == axes
                ? 0
                : err_set(ERR_MALFORMED_FILE, "The dataset %s has %d axes; %s are expected.", array->name, found,
-                         array->complex_valued ? "[1, sample, readout, coil]" : "[3, sample, readout]");
+                         axes == 0               ? "1 to 8"
+                         : array->complex_valued ? "[1, sample, readout, coil]"
+                                                 : "[3, sample, readout]");
 }
 
 /* Read the dataset as it lies; *memory is to be freed. */
@@ -99,6 +104,21 @@ static void axes_turn(struct scan_array *array, int axes, const int *order)
         array->size[i] = from.size[order[i]];
         array->step[i] = from.step[order[i]];
     }
+}
+
+/* An array of the group that may be missing. */
+static int optional_read(struct scan_array *array, hid_t group, void **memory, uint64_t *most)
+{
+    return H5Lexists(group, array->name, H5P_DEFAULT) > 0 ? dataset_read(array, group, 0, memory, most) : 0;
+}
+
+int scan_h5_pixels_read(struct scan_pixels *out, void *memory[2], hid_t group)
+{
+    uint64_t most = ARRAYS_BYTES_MOST;
+    *out =
+        (struct scan_pixels){.maps = {.name = "sensitivities", .complex_valued = true}, .field = {.name = "fieldmap"}};
+    int rc = optional_read(&out->maps, group, &memory[0], &most);
+    return rc == 0 ? optional_read(&out->field, group, &memory[1], &most) : rc;
 }
 
 int scan_h5_arrays_decode(int fd, uint64_t cap, hid_t file, const struct scan_wanted *wanted)

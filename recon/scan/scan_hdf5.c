@@ -330,7 +330,9 @@ static void source_close(struct source *s)
 static int acquisitions_decode(struct source *s, int fd, uint64_t cap, const struct scan_wanted *wanted)
 {
     struct scan_builder *b = malloc(sizeof *b);
+    struct scan_pixels pixels;
     char *xml = NULL;
+    void *memory[2] = {NULL, NULL};
     size_t xml_bytes = 0;
     int rc = b ? 0 : err_no_memory("reading the file");
     if (rc == 0)
@@ -339,14 +341,22 @@ static int acquisitions_decode(struct source *s, int fd, uint64_t cap, const str
         rc = xml_read(s, &xml, &xml_bytes);
     if (rc == 0)
         rc = scan_builder_begin(b, fd, cap, s->h5.bytes, xml, xml_bytes, s->items.count);
+    if (rc == 0)
+        rc = scan_h5_pixels_read(&pixels, memory, s->group);
+    if (rc == 0)
+        rc = scan_pixels_take(b, &pixels, 0);
     if (rc == 0) {
         b->header.ignored = scan_h5_count(s->group, "waveforms");
         rc = heads_read(s, b);
     }
     if (rc == 0)
+        rc = scan_pixels_write(b, &pixels);
+    if (rc == 0)
         rc = samples_read(s, b);
     if (rc == 0)
         rc = scan_builder_finish(b);
+    free(memory[0]);
+    free(memory[1]);
     free(xml);
     free(b);
     return rc;

@@ -13,7 +13,7 @@
 /* Deflated members lie in memory while they are read, all together; stored ones are read where they are. */
 #define UNPACKED_MOST (UINT64_C(640) << 20)
 
-enum { ARRAYS = 5 };
+enum { ARRAYS = 7 };
 static const struct {
     const char *name;
     size_t place; /* in struct scan_arrays */
@@ -23,7 +23,9 @@ static const struct {
     {"trajectory", offsetof(struct scan_arrays, trajectory), true},
     {"weights", offsetof(struct scan_arrays, weights), false},
     {"noise", offsetof(struct scan_arrays, noise), false},
-    {"sensitivities", offsetof(struct scan_arrays, maps), false},
+    {"sensitivities", offsetof(struct scan_arrays, pixels.maps), false},
+    {"fieldmap", offsetof(struct scan_arrays, pixels.field), false},
+    {"times", offsetof(struct scan_arrays, times), false},
 };
 
 static const struct zip_member *member_find(const struct zip *zip, const char *name)

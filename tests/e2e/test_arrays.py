@@ -87,6 +87,12 @@ def sensitivities(daemon):
     same(pack("packed-maps.npz", "kspace=@/k.cfl", "trajectory=@/t.cfl", "sensitivities=@/s.cfl").stderr, "", "what pack says")
     with np.load(f"{FOLDER.name}/packed-maps.npz") as arrays:
         assert (arrays["sensitivities"][:, 0] == maps).all(), "other maps"
+    field, times = rng.normal(size=(20, 24)).astype("f4"), np.linspace(0, 0.01, 48).astype("f4")
+    cfl("f", field[None].transpose(2, 1, 0))
+    cfl("times", times[None])
+    same(pack("packed-field.npz", "kspace=@/k.cfl", "trajectory=@/t.cfl", "fieldmap=@/f.cfl", "times=@/times.cfl").stderr, "", "what pack says")
+    with np.load(f"{FOLDER.name}/packed-field.npz") as arrays:
+        assert (arrays["fieldmap"][0] == field).all() and (arrays["times"] == times).all(), "another field map, or other times"
     for bad, code in ((maps[:1], "malformed-file"), (maps.transpose(0, 2, 1), "malformed-file"), (np.abs(maps), "malformed-file"),
                       (maps * np.nan, "data-nonfinite")):
         job = daemon.run(npz(kspace=KSPACE, trajectory=TRAJECTORY, sensitivities=bad), "kind=recon&size=24,20&coils=sense")

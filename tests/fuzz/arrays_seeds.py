@@ -11,7 +11,7 @@ import zipfile
 import zlib
 
 LARGEST = 4096
-MEMBERS = ("kspace.npy", "trajectory.npy", "weights.npy", "noise.npy", "sensitivities.npy")
+MEMBERS = ("kspace.npy", "trajectory.npy", "weights.npy", "noise.npy", "sensitivities.npy", "fieldmap.npy", "times.npy")
 
 
 def members(data):

@@ -5,7 +5,7 @@
 #include <endian.h>
 #include <zlib.h>
 
-enum { CAP = 4 << 20, MEMBERS = 5 };
+enum { CAP = 4 << 20, MEMBERS = 7 };
 
 static const struct scan_wanted plane = {.size = {8, 6}}, space = {.size = {8, 6, 4}, .fov_mm = {1, 2, 3}};
 
@@ -65,8 +65,8 @@ static void append_fields(struct archive *archive, const char *name, const uint8
 /* The input's bytes are dealt to the members by lengths of 16 bits before each. */
 static void members_pack(struct archive *archive, const uint8_t *bytes, size_t length)
 {
-    static const char *const names[MEMBERS] = {"kspace.npy", "trajectory.npy", "weights.npy", "noise.npy",
-                                               "sensitivities.npy"};
+    static const char *const names[MEMBERS] = {"kspace.npy",        "trajectory.npy", "weights.npy", "noise.npy",
+                                               "sensitivities.npy", "fieldmap.npy",   "times.npy"};
     const uint8_t *part[MEMBERS];
     size_t size[MEMBERS], at[MEMBERS];
     uint32_t members = 0;

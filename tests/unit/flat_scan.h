@@ -14,7 +14,8 @@ struct flat {
     struct scan_readout *readouts;
     float *traj;
     struct c32 *data;
-    const struct c32 *maps; /* the caller's; header.map_coils tells that there are any */
+    const struct c32 *maps;     /* the caller's; header.map_coils tells that there are any */
+    const float *field, *times; /* likewise, header.has_field and header.times_count */
 };
 
 static inline void flat_init(struct flat *flat, unsigned nx, unsigned ny, unsigned nz)
@@ -63,8 +64,8 @@ static inline struct scan_readout *flat_add(struct flat *flat, unsigned samples,
 static inline const struct scan *flat_scan(struct flat *flat)
 {
     flat->header.total_bytes = flat->header.traj_count * 4 + flat->header.data_count * 8;
-    flat->scan = (struct scan){&flat->header, flat->encodings, flat->readouts, "<ismrmrdHeader/>",
-                               flat->traj,    flat->data,      flat->maps};
+    flat->scan = (struct scan){&flat->header, flat->encodings, flat->readouts, "<ismrmrdHeader/>", flat->traj,
+                               flat->data,    flat->maps,      flat->field,    flat->times};
     return &flat->scan;
 }
 

@@ -1,0 +1,459 @@
+#include "recon/mri/field.h"
+
+#include "gridding/base/err.h"
+#include "gridding/base/vec.h"
+#include "recon/mri/recon_weights.h"
+#include "recon/mri/segments.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct field {
+    struct recon_job *job;
+    struct spectrum spectrum, differences;
+    struct segments plain, normal; /* on the same nodes; the second of `differences` */
+    size_t pixels, samples;        /* samples: of the frame */
+    const struct frame *frame;     /* that of `interpolator` and `times` */
+    float *times;                  /* host: [most_samples] seconds */
+    struct c32 *host;              /* [max(most_samples, pixels)] */
+    struct c32 *turns;             /* device: E_l [segments][pixels] */
+    struct c32 *interpolator;      /* device: conj(b_l) [segments][most_samples] */
+    struct c32 *data, *image;      /* device: [most_samples], [pixels] */
+};
+
+/* ---- times ---- */
+
+/* Seconds to each kept sample of a frame. `k` as in field_frame(), NULL: no readout goes on. Fails with
+ * ERR_MALFORMED_FILE. */
+static int times_fill(const struct recon_job *job, const struct frame *frame, const size_t *offsets, const float *k,
+                      float *times)
+{
+    const struct scan *scan = &job->scan;
+    size_t before = 0; /* samples of the same line, in readouts that this one continues */
+    for (size_t i = 0; i < frame->count; i++) {
+        const struct scan_readout *r = readout_at(job, frame->first + i);
+        if (!scan->times && !(r->sample_time_us > 0))
+            return err_set_acquisition(ERR_MALFORMED_FILE, r->acquisition,
+                                       "The scan brings a field map, but acquisition %u has a sample_time_us of %g: a "
+                                       "field map needs the time of each sample. Fill it in, or pass "
+                                       "off_resonance=off.",
+                                       r->acquisition, (double)r->sample_time_us);
+        for (size_t s = 0; s < offsets[i + 1] - offsets[i]; s++) {
+            const size_t at = before + r->discard_pre + s;
+            if (scan->times && at >= scan->header->times_count)
+                return err_set_acquisition(ERR_MALFORMED_FILE, r->acquisition,
+                                           "The scan brings %llu sampling times, and acquisition %u has more samples.",
+                                           (unsigned long long)scan->header->times_count, r->acquisition);
+            times[offsets[i] + s] = scan->times ? scan->times[at] : (float)((double)at * 1e-6 * r->sample_time_us);
+        }
+        const bool next = i + 1 < frame->count;
+        /* Arrays' long readouts are cut into segments; of other scans, some count their spokes as segments. */
+        const bool on = next && (scan->header->headless ? readout_at(job, frame->first + i + 1)->idx[SCAN_SEGMENT] > 0
+                                                        : k && recon_readout_continues(job, frame, offsets, k, i));
+        before = on ? before + r->samples : 0;
+    }
+    return 0;
+}
+
+static bool has_segments(const struct recon_job *job, const struct frame *frame)
+{
+    for (size_t i = 0; i < frame->count; i++)
+        if (readout_at(job, frame->first + i)->idx[SCAN_SEGMENT] > 0)
+            return true;
+    return false;
+}
+
+static int span_extend(const struct recon_job *job, const struct frame *frame, double span[2])
+{
+    size_t *offsets = malloc((frame->count + 1) * sizeof *offsets);
+    float *times = malloc(frame->samples * sizeof *times), *k = NULL;
+    int rc = offsets && times ? 0 : err_no_memory("the times of %zu samples", frame->samples);
+    if (rc == 0)
+        recon_frame_offsets(job, frame, offsets);
+    if (rc == 0 && has_segments(job, frame)) {
+        k = malloc(frame->samples * (size_t)job->dim * sizeof *k);
+        if (k)
+            recon_frame_gather(job, frame, offsets, k, NULL);
+        else
+            rc = err_no_memory("the times of %zu samples", frame->samples);
+    }
+    if (rc == 0)
+        rc = times_fill(job, frame, offsets, k, times);
+    for (size_t s = 0; s < frame->samples && rc == 0; s++) {
+        if (!isfinite(times[s]))
+            rc = err_set(ERR_MALFORMED_FILE, "The sampling times hold a value that is not finite, of sample %zu.", s);
+        span[0] = fmin(span[0], (double)times[s]);
+        span[1] = fmax(span[1], (double)times[s]);
+    }
+    free(k);
+    free(times);
+    free(offsets);
+    return rc;
+}
+
+/* ---- what the scan brings ---- */
+
+static int map_check(const struct recon_job *job, size_t pixels)
+{
+    const float *f = job->scan.field;
+    int rc = recon_given_check(job, "field map (fieldmap)");
+    for (size_t i = 0; i < pixels && rc == 0; i++)
+        if (!isfinite(f[i]))
+            rc = err_set(ERR_DATA_NONFINITE,
+                         "The field map (fieldmap) holds a value that is not finite at pixel %zu, %zu, %zu (x, y, z). "
+                         "Where it is not known, set it to 0.",
+                         i % (size_t)job->n[0], i / (size_t)job->n[0] % (size_t)job->n[1],
+                         i / (size_t)job->n[0] / (size_t)job->n[1]);
+    return rc;
+}
+
+static void slices_warn(struct recon_job *job)
+{
+    const struct frames *frames = job->frames;
+    for (size_t f = 1; f < frames->count; f++)
+        if (readout_at(job, frames->frame[f].first)->idx[SCAN_SLICE] !=
+            readout_at(job, frames->frame[0].first)->idx[SCAN_SLICE]) {
+            recon_report_warn(job, "The scan has several slices and brings one field map, which was used for all. Send "
+                                   "each slice with its own, or pass off_resonance=off.");
+            return;
+        }
+}
+
+/* The segments for times from span[0] to span[1]. */
+static int segments_choose(struct field *field, const double span[2])
+{
+    struct recon_job *job = field->job;
+    const double tolerance = job->request->values->value[RECON_TOLERANCE].real;
+    const struct spectrum *s = &field->spectrum;
+    const double most = s->first + (s->bins - 1) * s->step, cycles = (most - s->first) * (span[1] - span[0]);
+    char text[32];
+    bool enough = true;
+    spectrum_differences(&field->differences, s);
+    /* What solvers rely on, that the operator is not negative, holds to its error: a tenth is far below lambda. */
+    if (recon_iterates(job))
+        enough = segments_make(&field->normal, &field->differences, span[0], span[1], tolerance / 10, 1);
+    enough = enough && segments_make(&field->plain, s, span[0], span[1], tolerance,
+                                     recon_iterates(job) ? field->normal.count : 1);
+    if (!enough)
+        return err_set(ERR_LIMIT,
+                       "The field map spans %.0f to %.0f Hz, %.0f cycles during a readout of %.3g ms; %d time segments "
+                       "are too few for that at tolerance=%g. Set pixels outside the object to 0, or pass "
+                       "off_resonance=off.",
+                       s->first, most, cycles, 1e3 * (span[1] - span[0]), SEGMENTS_MOST, tolerance);
+    /* The two have their nodes in common: the maps E_l. */
+    if (recon_iterates(job) && field->plain.count > field->normal.count)
+        segments_make(&field->normal, &field->differences, span[0], span[1], INFINITY, field->plain.count);
+    snprintf(text, sizeof text, "%d segments", field->plain.count);
+    recon_report_decide(job, "off-resonance", text,
+                        "The scan brings a field map of %.4g to %.4g Hz, %.3g cycles during a readout of %.3g ms: so "
+                        "many time segments err by %.1g (conjugate phase%s).",
+                        s->first, most, cycles, 1e3 * (span[1] - span[0]),
+                        recon_iterates(job) ? fmax(field->plain.error, field->normal.error) : field->plain.error,
+                        recon_iterates(job) ? ", and the normal operator" : "");
+    return 0;
+}
+
+static int look(struct field *field, bool *matters)
+{
+    struct recon_job *job = field->job;
+    const size_t pixels = (size_t)job->n[0] * (size_t)job->n[1] * (size_t)job->n[2];
+    double span[2] = {INFINITY, -INFINITY};
+    int rc = map_check(job, pixels);
+    for (size_t f = 0; f < job->frames->count && rc == 0; f++)
+        rc = span_extend(job, &job->frames->frame[f], span);
+    if (rc != 0)
+        return rc;
+    spectrum_of(&field->spectrum, pixels, job->scan.field);
+    const struct spectrum *s = &field->spectrum;
+    const double most = fmax(fabs(s->first), fabs(s->first + (s->bins - 1) * s->step));
+    const double turn = 2 * M_PI * most * fmax(fabs(span[0]), fabs(span[1]));
+    *matters = turn > job->request->values->value[RECON_TOLERANCE].real;
+    if (!*matters) {
+        recon_report_decide(job, "off-resonance", "none",
+                            "The scan brings a field map of at most %.3g Hz, which turns no sample by more than %.1g.",
+                            most, turn);
+        return 0;
+    }
+    slices_warn(job);
+    return segments_choose(field, span);
+}
+
+int field_open(struct field **out, struct recon_job *job)
+{
+    bool matters = false;
+    *out = NULL;
+    if (!job->scan.field)
+        return 0;
+    if (recon_choice(job, RECON_OFF_RESONANCE) == RECON_OFF_RESONANCE_OFF) {
+        recon_report_decide(job, "off-resonance", "off", "As asked for: the scan's field map is not used.");
+        return 0;
+    }
+    struct field *field = calloc(1, sizeof *field);
+    if (!field)
+        return err_no_memory("a field map");
+    field->job = job;
+    int rc = look(field, &matters);
+    if (rc == 0 && matters)
+        *out = field;
+    else
+        field_free(field);
+    return rc;
+}
+
+void field_free(struct field *field)
+{
+    if (!field)
+        return;
+    struct dev *dev = field->job->dev;
+    dev_release(dev, field->image);
+    dev_release(dev, field->data);
+    dev_release(dev, field->interpolator);
+    dev_release(dev, field->turns);
+    free(field->host);
+    free(field->times);
+    free(field);
+}
+
+int field_segments(const struct field *field)
+{
+    return field->plain.count;
+}
+
+/* ---- on the device ---- */
+
+bool field_bytes(const struct field *field, size_t pixels, size_t most_samples, size_t *bytes)
+{
+    /* Maps, interpolators, and those of one coil; field_normal's vectors. */
+    const size_t segments = (size_t)field->plain.count;
+    size_t of_pixels, of_samples;
+    return size_mul(segments + 4, pixels, &of_pixels) && size_mul(2 * segments + 3, most_samples, &of_samples) &&
+           size_add(of_pixels, of_samples, bytes) && size_mul(*bytes, sizeof(struct c32), bytes);
+}
+
+/* The map at a place between pixels of its matrix, which may be outside: there nothing is known, and it is 0. */
+static double map_at(const struct recon_job *job, const double place[3])
+{
+    size_t low[3], high[3];
+    double part[3], sum = 0;
+    for (int d = 0; d < 3; d++) {
+        const int n = job->n[d];
+        if (!(place[d] > -0.5 - 1e-6 && place[d] < n - 0.5 + 1e-6))
+            return 0;
+        const double within = fmin(fmax(place[d], 0), n - 1);
+        low[d] = (size_t)floor(within + 1e-9);
+        high[d] = low[d] + 1 < (size_t)n ? low[d] + 1 : low[d];
+        part[d] = fmax(0, within - (double)low[d]);
+    }
+    for (int corner = 0; corner < 8; corner++) {
+        double weight = 1;
+        size_t at = 0;
+        for (int d = 2; d >= 0; d--) {
+            weight *= corner >> d & 1 ? part[d] : 1 - part[d];
+            at = at * (size_t)job->n[d] + (corner >> d & 1 ? high[d] : low[d]);
+        }
+        sum += weight > 0 ? weight * (double)job->scan.field[at] : 0;
+    }
+    return sum;
+}
+
+static struct c32 turned(double cycles)
+{
+    const double angle = -2 * M_PI * (cycles - floor(cycles));
+    return (struct c32){(float)cos(angle), (float)sin(angle)};
+}
+
+/* E_l of images of n[]: both have their centre at floor(n / 2), and voxels differ by out_k. */
+static int turns_upload(struct field *field, const int n[3])
+{
+    const struct recon_job *job = field->job;
+    float *map = malloc(field->pixels * sizeof *map);
+    int rc = map ? 0 : err_no_memory("a field map");
+    for (size_t i = 0; i < field->pixels && rc == 0; i++) {
+        const int at[3] = {(int)(i % (size_t)n[0]), (int)(i / (size_t)n[0] % (size_t)n[1]),
+                           (int)(i / (size_t)n[0] / (size_t)n[1])};
+        double place[3];
+        for (int d = 0; d < 3; d++)
+            place[d] = (at[d] - n[d] / 2) * (d < job->dim ? job->out_k[d] : 1) + job->n[d] / 2;
+        map[i] = (float)map_at(job, place);
+    }
+    for (int l = 0; l < field->plain.count && rc == 0; l++) {
+        const double tau = field->plain.from + l * field->plain.step;
+        for (size_t i = 0; i < field->pixels; i++)
+            field->host[i] = turned((double)map[i] * tau);
+        rc = dev_upload(job->dev, field->turns + (size_t)l * field->pixels, field->host,
+                        field->pixels * sizeof *field->host);
+    }
+    free(map);
+    return rc;
+}
+
+int field_load(struct field *field, const int n[3], size_t most_samples)
+{
+    struct dev *dev = field->job->dev;
+    const size_t segments = (size_t)field->plain.count, item = sizeof(struct c32);
+    field->pixels = (size_t)n[0] * (size_t)n[1] * (size_t)n[2];
+    field->times = malloc(most_samples * sizeof *field->times);
+    field->host = malloc((field->pixels > most_samples ? field->pixels : most_samples) * item);
+    int rc = field->times && field->host ? 0 : err_no_memory("a field map");
+    if (rc == 0)
+        rc = dev_alloc(dev, segments * field->pixels * item, (void **)&field->turns);
+    if (rc == 0)
+        rc = dev_alloc(dev, segments * most_samples * item, (void **)&field->interpolator);
+    if (rc == 0)
+        rc = dev_alloc(dev, most_samples * item, (void **)&field->data);
+    if (rc == 0)
+        rc = dev_alloc(dev, field->pixels * item, (void **)&field->image);
+    return rc == 0 ? turns_upload(field, n) : rc;
+}
+
+/* b of every sample; readouts whose times are those of the one before have its b. out[l * samples + m]. */
+static void interpolate(const struct field *field, const struct frame *frame, const size_t *offsets,
+                        const struct segments *segments, struct c32 *out)
+{
+    double complex b[SEGMENTS_MOST];
+    const size_t samples = field->samples;
+    for (size_t i = 0; i < frame->count; i++) {
+        const size_t at = offsets[i], length = offsets[i + 1] - at, before = i > 0 ? at - offsets[i - 1] : 0;
+        const bool same =
+            before == length && memcmp(field->times + at, field->times + at - before, length * sizeof(float)) == 0;
+        for (size_t m = at; m < at + length; m++) {
+            if (!same)
+                segments_at(segments, (double)field->times[m], b);
+            for (int l = 0; l < segments->count; l++) {
+                struct c32 *to = out + (size_t)l * samples;
+                to[m] = same ? to[m - length] : (struct c32){(float)creal(b[l]), -(float)cimag(b[l])};
+            }
+        }
+    }
+}
+
+int field_frame(struct field *field, const struct frame *frame, const size_t *offsets, const float *k)
+{
+    struct dev *dev = field->job->dev;
+    const size_t all = (size_t)field->plain.count * frame->samples;
+    if (field->frame == frame)
+        return 0;
+    field->frame = frame;
+    field->samples = frame->samples;
+    int rc = times_fill(field->job, frame, offsets, k, field->times);
+    struct c32 *host = rc == 0 ? malloc(all * sizeof *host) : NULL;
+    if (rc == 0 && !host)
+        rc = err_no_memory_bytes(all * sizeof *host, "the time segments of %zu samples", frame->samples);
+    if (rc == 0) {
+        interpolate(field, frame, offsets, &field->plain, host);
+        rc = dev_upload(dev, field->interpolator, host, all * sizeof *host);
+    }
+    free(host);
+    return rc;
+}
+
+int field_adjoint(struct field *field, struct nufft *plan, int count, const struct c32 *data, struct c32 *images)
+{
+    struct dev *dev = field->job->dev;
+    const size_t samples = field->samples, pixels = field->pixels;
+    int rc = dev_zero(dev, images, (size_t)count * pixels * sizeof *images);
+    for (int c = 0; c < count && rc == 0; c++)
+        for (int l = 0; l < field->plain.count && rc == 0; l++) {
+            rc = vec_multiply(dev, samples, 1, field->interpolator + (size_t)l * samples, data + (size_t)c * samples,
+                              field->data); /* conj(b_l) y */
+            if (rc == 0)
+                rc = nufft_adjoint(plan, 1, field->data, field->image); /* A' conj(b_l) y */
+            if (rc == 0)
+                rc = vec_multiply_conj_add(dev, pixels, 1, field->turns + (size_t)l * pixels, field->image,
+                                           images + (size_t)c * pixels); /* + conj(E_l) ... */
+        }
+    return rc;
+}
+
+/* ---- the normal operator ---- */
+
+/* The kernel of one segment: weights[m] b'_l(t_m). */
+static int kernel_of(struct field *field, struct normal **normal, const struct nufft_params *params, struct nufft *plan,
+                     const float *k, const float *weights, const struct c32 *b, struct c32 *kernel)
+{
+    float *turned_weights = malloc(field->samples * sizeof *turned_weights);
+    if (!turned_weights)
+        return err_no_memory("the weights of a time segment");
+    for (size_t m = 0; m < field->samples; m++)
+        turned_weights[m] = weights[m] * b[m].re;
+    int rc = nufft_set_weights(plan, turned_weights);
+    free(turned_weights);
+    normal_free(*normal);
+    *normal = NULL;
+    if (rc == 0)
+        rc = normal_create_of(normal, field->job->dev, params, plan, k);
+    return rc == 0 ? normal_kernel_keep(*normal, kernel) : rc;
+}
+
+int field_kernels(struct field *field, struct normal **normal, const struct nufft_params *params, struct nufft *plan,
+                  const float *k, const float *weights, struct c32 **kernels, int (*ask)(void *context), void *context)
+{
+    const struct recon_job *job = field->job;
+    const size_t samples = field->samples, segments = (size_t)field->normal.count;
+    size_t *offsets = malloc((field->frame->count + 1) * sizeof *offsets);
+    struct c32 *b = malloc(segments * samples * sizeof *b);
+    int rc = offsets && b ? 0 : err_no_memory("the time segments of %zu samples", samples);
+    if (rc == 0) {
+        recon_frame_offsets(job, field->frame, offsets);
+        interpolate(field, field->frame, offsets, &field->normal, b);
+    }
+    for (size_t l = 0; l < segments && rc == 0; l++) {
+        rc = ask(context);
+        if (rc == 0 && !*normal)
+            rc = normal_create_of(normal, job->dev, params, plan, k); /* for its size */
+        const size_t elements = rc == 0 ? normal_kernel_elements(*normal) : 0;
+        if (rc == 0 && !*kernels)
+            rc = dev_alloc(job->dev, segments * elements * sizeof **kernels, (void **)kernels);
+        if (rc == 0)
+            rc = kernel_of(field, normal, params, plan, k, weights, b + l * samples, *kernels + l * elements);
+    }
+    const int restored = nufft_set_weights(plan, weights);
+    free(b);
+    free(offsets);
+    return rc ? rc : restored;
+}
+
+int field_normal_open(struct field_normal *out, const struct field *field, struct normal *normal, struct op inner,
+                      const struct c32 *kernels)
+{
+    struct dev *dev = field->job->dev;
+    *out = (struct field_normal){.field = field, .normal = normal, .kernels = kernels, .inner = inner};
+    int rc = dev_alloc(dev, field->pixels * sizeof *out->turned, (void **)&out->turned);
+    return rc == 0 ? dev_alloc(dev, field->pixels * sizeof *out->part, (void **)&out->part) : rc;
+}
+
+void field_normal_close(struct field_normal *normal)
+{
+    struct dev *dev = normal->field->job->dev;
+    dev_release(dev, normal->part);
+    dev_release(dev, normal->turned);
+    normal->turned = normal->part = NULL;
+}
+
+static int apply(void *of, const struct c32 *x, struct c32 *r)
+{
+    const struct field_normal *n = of;
+    const struct field *field = n->field;
+    struct dev *dev = field->job->dev;
+    const size_t pixels = field->pixels, elements = normal_kernel_elements(n->normal);
+    int rc = dev_zero(dev, r, pixels * sizeof *r);
+    for (size_t l = 0; l < (size_t)field->normal.count && rc == 0; l++) {
+        const struct c32 *turn = field->turns + l * pixels;
+        rc = normal_kernel_use(n->normal, n->kernels + l * elements);
+        if (rc == 0)
+            rc = vec_multiply(dev, pixels, 1, turn, x, n->turned); /* E_l x */
+        if (rc == 0)
+            rc = n->inner.normal(n->inner.of, n->turned, n->part); /* N_l E_l x */
+        if (rc == 0)
+            rc = vec_multiply_conj_add(dev, pixels, 1, turn, n->part, r); /* r + conj(E_l) N_l E_l x */
+    }
+    return rc;
+}
+
+struct op field_normal_op(struct field_normal *normal)
+{
+    const size_t pixels = normal->field->pixels;
+    return (struct op){.of = normal, .domain = pixels, .range = pixels, .normal = apply};
+}

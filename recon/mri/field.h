@@ -1,0 +1,64 @@
+/* field.h: off-resonance, corrected with the field map f [Hz] that a scan brings. A sample at k, taken t seconds after
+ * its readout began, is
+ *
+ *   s(k, t) = sum over r of x(r) exp(-2 pi i (k . r + f(r) t)) = sum over l of b_l(t) A (E_l x)(k)
+ *
+ * by time segments l (recon/mri/segments.h), E_l = exp(-2 pi i f tau_l), A being the transform without a field.
+ *
+ *   adjoint            sum_l conj(E_l) A' conj(b_l) y                  conjugate phase
+ *   normal operator    sum_l conj(E_l) (A' W b'_l A) E_l x             b'_l: of differences of frequencies, real
+ *
+ * so that of each segment the normal operator has a kernel as one without a field has (gridding/nufft/normal.h). Only
+ * recon/mri/ includes this.
+ */
+#ifndef MRIRECON_FIELD_H
+#define MRIRECON_FIELD_H
+
+#include "gridding/nufft/normal.h"
+#include "gridding/op.h"
+#include "recon/mri/recon_steps.h"
+
+struct field;
+
+/* Look at the job's scan: *out is NULL where it brings no field map, where that is not to be used, or where it turns
+ * no sample by as much as the tolerance, which is decided and reported. Takes little memory. Fails with
+ * ERR_DATA_NONFINITE, ERR_MALFORMED_FILE (the map is of another matrix, samples without a time), ERR_LIMIT (more
+ * segments than SEGMENTS_MOST), ERR_NO_MEMORY. */
+int field_open(struct field **out, struct recon_job *job);
+void field_free(struct field *field);
+int field_segments(const struct field *field);
+
+/* Device memory, in bytes, that field_load() takes for images of `pixels`, and samples[most_samples]; false: more than
+ * can be counted. */
+bool field_bytes(const struct field *field, size_t pixels, size_t most_samples, size_t *bytes);
+
+/* The E_l for images of n[] pixels, on the job's device, and memory for the rest. Fails as dev_alloc(). */
+int field_load(struct field *field, const int n[3], size_t most_samples);
+
+/* The b_l of a frame's samples; k[samples][dim], in any unit, tells which readouts go on. Fails as dev_upload(). */
+int field_frame(struct field *field, const struct frame *frame, const size_t *offsets, const float *k);
+
+/* Conjugate phase: images[count][pixels] of data[count][samples], of the frame of field_frame(), as is
+ * `plan`. Fails as nufft_adjoint(). */
+int field_adjoint(struct field *field, struct nufft *plan, int count, const struct c32 *data, struct c32 *images);
+
+/* The kernels of the normal operator of the same frame, kernels[segments][normal_kernel_elements()]: of `plan` with
+ * weights[samples], which it has again afterwards. *normal is an operator of these sizes, the caller's. `ask` (context)
+ * is called between segments, and ends this by its code. Fails as normal_create_of(). */
+int field_kernels(struct field *field, struct normal **normal, const struct nufft_params *params, struct nufft *plan,
+                  const float *k, const float *weights, struct c32 **kernels, int (*ask)(void *context), void *context);
+
+/* The normal operator with a field, of `inner`, the one without, which uses `normal`. */
+struct field_normal {
+    const struct field *field;
+    struct normal *normal;
+    const struct c32 *kernels;
+    struct op inner;
+    struct c32 *turned, *part; /* device: [pixels] each */
+};
+int field_normal_open(struct field_normal *out, const struct field *field, struct normal *normal, struct op inner,
+                      const struct c32 *kernels);
+void field_normal_close(struct field_normal *normal);
+struct op field_normal_op(struct field_normal *normal); /* `normal` alone is set */
+
+#endif

@@ -96,6 +96,12 @@ def fault(name):
     return path
 
 
+def holding():
+    """The environment of a Daemon whose worker is to be held(): a worker that tells of a step looks for this file."""
+    return {"LD_PRELOAD": fault("holdstep"), "HOLDSTEP": os.path.join(tempfile.gettempdir(), f"mrirecond-hold-{os.getpid()}-{random.randrange(10**9)}"),
+            "ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0"}
+
+
 def real_scan(name):
     """The path of a real scan; skips the test, loudly, where it is not there."""
     path = os.path.join(DATA, "mri", name)
@@ -273,6 +279,32 @@ class Daemon:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(worker, signal.SIGCONT)
 
+    @contextlib.contextmanager
+    def held(self, step):
+        """Its worker stands still each time that it has told of an iteration of this step. Gives go_on(), which lets it go to
+        the next one; that, and the end, which lets it go altogether, come after a test has seen what it told.
+        Takes Daemon(environment=holding())."""
+        path = f"{self.environment['HOLDSTEP']}.{step}"
+
+        def stopped():
+            for worker in self.children("mrirecon-worker"):
+                with contextlib.suppress(OSError), open(f"/proc/{worker}/stat") as file:
+                    if file.read().rsplit(")", 1)[1].split()[0] == "T":
+                        return worker
+            return None
+
+        def go_on():
+            os.kill(wait_until(stopped, "the worker to stand still"), signal.SIGCONT)
+
+        with open(path, "w"):
+            pass
+        try:
+            yield go_on
+            wait_until(stopped, "the worker to stand still")
+        finally:
+            os.unlink(path)
+        go_on()
+
     def peak_memory(self):
         """Largest resident memory so far, bytes."""
         with open(f"/proc/{self.process.pid}/status") as file:
@@ -383,8 +415,9 @@ def client(daemon, *words, check=True, stdin=None, timeout=SLOW, **environment):
     return done
 
 
-def at_terminal(words, columns, environment=None):
-    """Run a command whose stderr is a terminal of so many columns, to its success; the lines that it drew over each other."""
+def at_terminal(words, columns, environment=None, drawn=lambda text: None):
+    """Run a command whose stderr is a terminal of so many columns, to its success; the lines that it drew over each other.
+    drawn() is given all that it has drawn so far, whenever it draws."""
     outer, inner = pty.openpty()
     fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 25, columns, 0, 0))
     process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=inner, env=environment)
@@ -398,6 +431,7 @@ def at_terminal(words, columns, environment=None):
         if not data:
             break
         seen += data
+        drawn(seen.decode(errors="replace"))
     os.close(outer)
     same(process.wait(SLOW), 0, "exit status")
     # What a moving line gave way to ends in a newline, which a terminal's driver makes a carriage return and one.

@@ -12,7 +12,7 @@ import tempfile
 import threading
 
 import scans
-from harness import BIN, Daemon, at_terminal, client, free_port, main, same, skip, test, wait_until
+from harness import BIN, Daemon, at_terminal, client, free_port, holding, main, same, skip, test, wait_until
 
 FOLDER = tempfile.TemporaryDirectory()
 GOOD = scans.radial(seed=71).write(f"{FOLDER.name}/good.h5")
@@ -186,7 +186,9 @@ def connections():
         done = client(daemon, "batch", where, "dcf=given", "--retry")
         same(set(table(done).values()), {"succeeded"}, "states")
         # All connections of an address are busy: none of a batch's own is there to be had.
-        blocker = daemon.submit(scans.slow(seed=76).bytes(where), scans.SLOW_QUERY).expect(202).json()["id"]
+        stack = contextlib.ExitStack()
+        stack.enter_context(daemon.paused())  # the streams do not end
+        blocker = daemon.submit(scans.radial(seed=76).bytes(where)).expect(202).json()["id"]
         streams, refused = [], []
 
         def full():  # and not only for a request before, whose connection is about to be free
@@ -199,9 +201,9 @@ def connections():
                                    env=dict(os.environ, MRIRECON_SERVER=daemon.url), text=True)
         told = running.stderr.readline()
         assert told.startswith("mrirecon: waiting: ") and told.endswith("[too-many-connections]\n"), told
+        stack.close()
         for stream in streams + refused:
             stream.close()
-        wait_until(lambda: daemon.request("POST", f"/v1/jobs/{blocker}/cancel").status == 202, "the streams' connections to be free")
         out, said = running.communicate(timeout=120)
         same(running.returncode, 0, f"exit status: {said}{out}")
 
@@ -301,11 +303,15 @@ def bad_ones(daemon):
 
 
 @test("a terminal is shown how many are done, and where the job is that runs")
-def terminal(daemon):
+def terminal():
     where = folder(2)
-    scans.slow(seed=74).write(f"{where}/slow.h5")
-    moving = at_terminal([os.path.join(BIN, "mrirecon"), "batch", where, "dcf=pipe", "dcf_iterations=120", "tolerance=1e-5"], 100,
-                         dict(os.environ, MRIRECON_SERVER=daemon.url))
+    words = ["batch", where, "dcf=pipe", "dcf_iterations=120", "tolerance=1e-5"]
+    with Daemon(devices="cpu", environment=holding()) as daemon, contextlib.ExitStack() as stack:
+        client(daemon, *words)
+        scans.slow(seed=74).write(f"{where}/slow.h5")
+        stack.enter_context(daemon.held("density"))  # until it is drawn
+        moving = at_terminal([os.path.join(BIN, "mrirecon"), *words], 100, dict(os.environ, MRIRECON_SERVER=daemon.url),
+                             drawn=lambda text: "density, iter" in text and stack.close())
     assert any(re.fullmatch(r"\[#+\.+\] +\d+ %  2 of 3, 1 on the server; slow\.h5: density, iteration \d+.*", line) for line in moving), moving
 
 

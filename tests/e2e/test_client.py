@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 """mrirecon, the command: every command against a live daemon, its exit status and what it says where something is wrong."""
+import contextlib
 import json
 import os
 import re
@@ -10,7 +11,7 @@ import tempfile
 import numpy as np
 
 import scans
-from harness import BIN, Daemon, at_terminal, client, free_port, main, same, test, wait_until
+from harness import BIN, Daemon, at_terminal, client, free_port, holding, main, same, test, wait_until
 
 FOLDER = tempfile.TemporaryDirectory()
 SCAN = scans.radial(seed=41).write(f"{FOLDER.name}/scan.h5")
@@ -238,30 +239,38 @@ def unreachable():
 
 @test("Ctrl-C while waiting leaves the job running and says how to get it")
 def interrupt(daemon):
-    process = subprocess.Popen([os.path.join(BIN, "mrirecon"), "--server", daemon.url, "submit", SLOW, *SLOW_WORDS, "--wait"], stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True)
-    told = process.stderr.readline()
-    identity = told.split()[1]
-    wait_until(lambda: daemon.job(identity)["state"] == "running", "the job to run")
-    process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=120)
-    same(process.returncode, 130, "exit status")
-    assert f"mrirecon wait {identity}" in stderr and f"mrirecon cancel {identity}" in stderr, stderr
-    assert daemon.job(identity)["state"] == "running", "the job was stopped"
-    client(daemon, "cancel", identity)
+    with daemon.paused():  # the job is not over before
+        process = subprocess.Popen([os.path.join(BIN, "mrirecon"), "--server", daemon.url, "submit", SLOW, *SLOW_WORDS, "--wait"], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        told = process.stderr.readline()
+        identity = told.split()[1]
+        wait_until(lambda: daemon.job(identity)["state"] == "running", "the job to run")
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=120)
+        same(process.returncode, 130, "exit status")
+        assert f"mrirecon wait {identity}" in stderr and f"mrirecon cancel {identity}" in stderr, stderr
+        assert daemon.job(identity)["state"] == "running", "the job was stopped"
+        client(daemon, "cancel", identity)
     daemon.finish(identity)
 
 
 @test("a terminal gets one moving line with a bar, the step and its iteration, however narrow it is; a pipe gets no such thing")
-def bar(daemon):
-    def words(iterations):  # another number each time: the worker keeps the weights of the last job
-        return [os.path.join(BIN, "mrirecon"), "--server", daemon.url, "submit", SLOW, *(w.replace("1000", str(iterations)) for w in SLOW_WORDS), "--wait"]
+def bar():
+    with Daemon(environment=holding()) as daemon:
+        def words(iterations):  # another number each time: the worker keeps the weights of the last job
+            return [os.path.join(BIN, "mrirecon"), "--server", daemon.url, "submit", SLOW, *(w.replace("1000", str(iterations)) for w in SLOW_WORDS), "--wait"]
 
-    drawn = at_terminal(words(120), 80)
-    assert any(re.fullmatch(r"\[#*\.*\] +\d+ %  density, iteration \d+ of 120 \(step 5 of 9\)", line) for line in drawn), drawn
-    assert any("density" in line and "[" not in line for line in at_terminal(words(121), 30)), "a bar takes the room of the words"
-    lines = subprocess.run(words(20), capture_output=True, text=True, timeout=120).stderr
-    assert re.fullmatch(r"job \w+\n", lines), lines
+        def drawn(iterations, columns):
+            with contextlib.ExitStack() as stack:
+                stack.enter_context(daemon.held("density"))  # until it is drawn
+                return at_terminal(words(iterations), columns, drawn=lambda text: "density, iter" in text and stack.close())
+
+        lines = drawn(120, 80)
+        assert any(re.fullmatch(r"\[#*\.*\] +\d+ %  density, iteration \d+ of 120 \(step 5 of 9\)", line) for line in lines), lines
+        lines = drawn(121, 30)
+        assert any("density" in line and "[" not in line for line in lines), f"a bar takes the room of the words: {lines}"
+        lines = subprocess.run(words(20), capture_output=True, text=True, timeout=120).stderr
+        assert re.fullmatch(r"job \w+\n", lines), lines
 
 
 @test("a wait outlives a restart of the daemon")

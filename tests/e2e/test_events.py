@@ -7,7 +7,7 @@ import tempfile
 
 import scans
 import streams
-from harness import Daemon, main, same, sanitized, test, wait_until
+from harness import Daemon, holding, main, same, sanitized, test, wait_until
 
 
 class Stream(streams.Stream):
@@ -30,14 +30,30 @@ def slow_job(daemon, more=""):
 
 
 @test("a stream tells every state in order, progress in between, and ends with the job")
-def order(daemon):
-    with daemon.paused():  # until both streams are there
-        first, second = slow_job(daemon), daemon.submit(scan(daemon)).expect(202).json()["id"]
-        stream = Stream(daemon, second)
-        same(stream.status, 200)
-        same(stream.headers["content-type"], "text/event-stream")
-        running = Stream(daemon, first)
-    seen = list(running.events())
+def order():
+    with Daemon(devices="cpu", environment=holding()) as daemon:
+        told_in_order(daemon)
+
+
+def told_in_order(daemon):
+    with daemon.held("density") as go_on:
+        with daemon.paused():  # until both streams are there
+            first, second = slow_job(daemon), daemon.submit(scan(daemon)).expect(202).json()["id"]
+            stream = Stream(daemon, second)
+            same(stream.status, 200)
+            same(stream.headers["content-type"], "text/event-stream")
+            running = Stream(daemon, first)
+        events, seen = running.events(), []
+
+        def iteration():
+            return (seen[-1][2].get("step") or {}).get("iteration", 0) if seen else 0
+        while iteration() == 0:
+            seen.append(next(events))
+        go_on()
+        last = iteration()
+        while iteration() <= last:
+            seen.append(next(events))
+    seen += events
     ids = [number for _, number, _ in seen]
     assert ids == sorted(set(ids)), f"ids do not grow: {ids}"
     states = [data["state"] for name, _, data in seen if name == "state"]
@@ -74,27 +90,30 @@ def resume(daemon):
 
 @test("cancellation is told")
 def cancel(daemon):
-    job = slow_job(daemon)
-    stream = Stream(daemon, job)
-    seen = []
-    for name, _, data in stream.events():
-        seen.append(data.get("state", name))
-        if seen[-1] == "running":
-            daemon.request("POST", f"/v1/jobs/{job}/cancel").expect(202)
+    with daemon.paused():  # it is not over before
+        job = slow_job(daemon)
+        stream = Stream(daemon, job)
+        events, seen = stream.events(), []
+        while "running" not in seen:
+            name, _, data = next(events)
+            seen.append(data.get("state", name))
+        daemon.request("POST", f"/v1/jobs/{job}/cancel").expect(202)
+    seen += [data.get("state", name) for name, _, data in events]
     same(seen[-1], "canceled", f"last of {seen}")
     stream.close()
 
 
 @test("a worker's death is told: the job waits and runs again")
 def death(daemon):
-    job = slow_job(daemon)
-    seen = []
-    for name, _, data in Stream(daemon, job).events():
-        if name == "state":
-            seen.append(data["state"])
-        if seen == ["queued", "running"] or seen == ["running"]:
-            os.kill(daemon.worker(), 9)
-            seen.append("killed")
+    with daemon.paused():  # it is not over before
+        job = slow_job(daemon)
+        seen = []
+        for name, _, data in Stream(daemon, job).events():
+            if name == "state":
+                seen.append(data["state"])
+            if seen == ["queued", "running"] or seen == ["running"]:
+                os.kill(daemon.worker(), 9)
+                seen.append("killed")
     assert seen[-3:] == ["queued", "running", "succeeded"] and "killed" in seen, seen
 
 
@@ -113,23 +132,31 @@ def end_while_waiting():
             daemon.process.send_signal(signal.SIGHUP)
             wait_until(lambda: daemon.read_log().count("reload: configuration") > told, "the reload")
 
-        for end in ("canceled", "failed"):
+        def states(end, deadline):
+            """What the stream of such a job tells."""
             reload("1M")
-            wait_until(lambda: daemon.get("/readyz?verbose").json()["worker_list"][0]["state"] == "idle", "a worker to be ready")
-            job = slow_job(daemon, "&deadline=5" if end == "failed" else "")
-            stream = Stream(daemon, job)
-            seen = []
-            for name, _, data in stream.events():
-                if name == "state":
-                    seen.append(data["state"])
-                if seen[-1] == "running" and name == "progress":
-                    reload("900T")  # more than any disk has: no job is begun
-                    os.kill(daemon.worker(), 9)
-                    seen.append("killed")
-                if seen[-1] == "queued" and "killed" in seen and end == "canceled":
-                    daemon.request("POST", f"/v1/jobs/{job}/cancel").expect(202)
-            same(seen[-3:], ["killed", "queued", end], "states")
-            stream.close()
+            with daemon.paused():  # it is not over before
+                job = slow_job(daemon, f"&deadline={deadline}" if end == "failed" else "")
+                stream = Stream(daemon, job)
+                seen = []
+                for name, _, data in stream.events():
+                    if name == "state":
+                        seen.append(data["state"])
+                    if seen[-1] == "running":
+                        reload("900T")  # more than any disk has: no job is begun
+                        os.kill(daemon.worker(), 9)
+                        seen.append("killed")
+                    if seen[-1] == "queued" and "killed" in seen and end == "canceled":
+                        daemon.request("POST", f"/v1/jobs/{job}/cancel").expect(202)
+                stream.close()
+            return seen
+
+        same(states("canceled", None)[-3:], ["killed", "queued", "canceled"], "states")
+        for deadline in (2, 8, 32, 128):
+            told = states("failed", deadline)
+            if "killed" in told:  # else its deadline came before it was begun
+                break
+        same(told[-3:], ["killed", "queued", "failed"], "states")
     shutil.rmtree(os.path.dirname(config))
 
 

@@ -8,7 +8,7 @@ import tempfile
 import urllib.parse
 
 import scans
-from harness import FINAL, Daemon, check_problem, main, raw, same, status_of, test, wait_until
+from harness import FINAL, Daemon, check_problem, holding, main, raw, same, status_of, test, wait_until
 
 FOLDER = tempfile.TemporaryDirectory()
 SCAN = scans.radial()
@@ -216,10 +216,11 @@ def negotiation(daemon):
 
 @test("an image of a job that has none yet is a conflict, of one that failed tells why")
 def not_there_yet(daemon):
-    slow = daemon.submit(scans.slow().bytes(FOLDER.name), scans.SLOW_QUERY).expect(202).json()["id"]
-    daemon.get(f"/v1/jobs/{slow}/results/image?format=png").problem(409, "conflict")
-    daemon.request("DELETE", f"/v1/jobs/{slow}").problem(409, "conflict")
-    daemon.request("POST", f"/v1/jobs/{slow}/cancel").expect(202)
+    with daemon.paused():
+        slow = daemon.submit(BODY).expect(202).json()["id"]
+        daemon.get(f"/v1/jobs/{slow}/results/image?format=png").problem(409, "conflict")
+        daemon.request("DELETE", f"/v1/jobs/{slow}").problem(409, "conflict")
+        daemon.request("POST", f"/v1/jobs/{slow}/cancel").expect(202)
     daemon.finish(slow)
     failed = daemon.run(SCAN_WITHOUT_WEIGHTS, "kind=recon&dcf=given")
     same(failed["state"], "failed", "state")
@@ -232,12 +233,13 @@ def not_there_yet(daemon):
 @test("cancel: a running job and a queued one; a finished one is a conflict")
 def cancel(daemon):
     slow = scans.slow().bytes(FOLDER.name)
-    running = daemon.submit(slow, scans.SLOW_QUERY).expect(202).json()["id"]
-    queued = daemon.submit(slow, scans.SLOW_QUERY).expect(202).json()["id"]
-    wait_until(lambda: daemon.job(running)["state"] == "running", "the job to run")
-    same(daemon.job(queued)["state"], "queued", "state of the second job")
-    assert daemon.request("POST", f"/v1/jobs/{queued}/cancel").expect(202, "application/json").json()["state"] == "canceled"
-    assert daemon.request("POST", f"/v1/jobs/{running}/cancel").expect(202, "application/json").json()["state"] in ("canceling", "canceled")
+    with daemon.paused():  # it is not over before
+        running = daemon.submit(slow, scans.SLOW_QUERY).expect(202).json()["id"]
+        queued = daemon.submit(slow, scans.SLOW_QUERY).expect(202).json()["id"]
+        wait_until(lambda: daemon.job(running)["state"] == "running", "the job to run")
+        same(daemon.job(queued)["state"], "queued", "state of the second job")
+        assert daemon.request("POST", f"/v1/jobs/{queued}/cancel").expect(202, "application/json").json()["state"] == "canceled"
+        assert daemon.request("POST", f"/v1/jobs/{running}/cancel").expect(202, "application/json").json()["state"] in ("canceling", "canceled")
     for identity in (running, queued):
         job = daemon.finish(identity)
         same(job["state"], "canceled", "state")
@@ -247,16 +249,24 @@ def cancel(daemon):
 
 
 @test("progress rises from 0 to 1 and the step is named while a job runs")
-def progress(daemon):
-    with daemon.paused():  # it has not gone far when it is first looked at
-        identity = daemon.submit(scans.slow().bytes(FOLDER.name), scans.SLOW_QUERY.replace("1000", "150")).expect(202).json()["id"]
-        seen = [daemon.job(identity)]
-    while not seen or seen[-1]["state"] in ("queued", "running"):
-        seen.append(daemon.job(identity))
-    values = [job["progress"] for job in seen]
-    assert values == sorted(values) and 0 <= values[0] and values[-1] == 1, values[:50]
-    assert len({v for v in values if 0 < v < 1}) >= 2, f"no progress between start and end: {sorted(set(values))}"
-    assert any(job["step"] for job in seen if job["state"] == "running"), "no step was ever named"
+def progress():
+    with Daemon(devices="cpu", environment=holding()) as daemon:
+        with daemon.held("density") as go_on:
+            identity = daemon.submit(scans.slow().bytes(FOLDER.name), scans.SLOW_QUERY.replace("1000", "150")).expect(202).json()["id"]
+            seen = [daemon.job(identity)]
+
+            def look():
+                seen.append(daemon.job(identity))
+                return (seen[-1]["step"] or {}).get("iteration", 0)
+            first = wait_until(look, "an iteration to be told")
+            go_on()
+            wait_until(lambda: look() > first, "another one to be told")
+        while seen[-1]["state"] in ("queued", "running"):
+            look()
+        values = [job["progress"] for job in seen]
+        assert values == sorted(values) and 0 <= values[0] and values[-1] == 1, values[:50]
+        assert len({v for v in values if 0 < v < 1}) >= 2, f"no progress between start and end: {sorted(set(values))}"
+        assert {job["step"]["name"] for job in seen if job["state"] == "running" and job["step"]} >= {"density"}, "the step was never named"
 
 
 @test("delete removes a finished job, its scan and its images from the disk")

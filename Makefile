@@ -137,8 +137,8 @@ include clients/web/web.mk
 help:
 	@sed -n 's/^## //p' Makefile clients/web/web.mk tests/tests.mk
 ## make                 build the programs into build/bin; CUDA=0: without the GPU code
-## make demo [SCAN=f] [KIND=cutcp|blob|nbody]   install dependencies, build, run a job on a simulated input (or the
-##                      file f), save demo.png
+## make demo [SCAN=f] [KIND=kind of job]   install dependencies, build, run a job on a simulated input (or the file f),
+##                      save demo.png
 demo: deps
 	@$(MAKE) --no-print-directory -j$$(nproc) all
 	@$(if $(KIND),KIND='$(KIND)' )tests/demo.sh '$(BUILD)' $(if $(SCAN),'$(SCAN)')

@@ -1,15 +1,13 @@
 #!/bin/bash
-# The whole way once: a scan goes in by curl, an image comes out; or what another kind of job takes and gives (KIND=cutcp, blob).
+# Runs one job of a kind (KIND, default recon) from its input, sent by curl, to a picture of its result.
 #   tests/demo.sh BUILD [FILE]     BUILD: folder of the build; FILE: an input of the kind; without it one is simulated.
-# Leaves demo.png (and the simulated file) in the current folder.
+# Leaves demo.png (and the simulated file) in the current folder. The kind's folder says what is simulated and submitted:
+# recon/*/demo beside NAME_kind.c.
 set -euo pipefail
 
 bin=${1:?usage: tests/demo.sh BUILD [FILE]}/bin
 scan=${2:-}
 kind=${KIND:-recon}
-query="kind=$kind"
-[ "$kind" != blob ] || query="kind=blob&results=mesh&spacing=0.4" # its picture is of the surface
-[ "$kind" != nbody ] || query="kind=nbody&steps=30&dt=0.1&results=picture"
 state=$(mktemp -d "${TMPDIR:-/tmp}/mrirecond-demo-XXXXXX")
 daemon=
 
@@ -33,17 +31,17 @@ fail() {
 for program in mrirecond mrirecon-worker mrirecon-codec mrirecon; do
     [ -x "$bin/$program" ] || fail "$bin/$program is not there; run make first."
 done
+recon=$(dirname "$0")/../recon
+table=$(echo "$recon"/*/"${kind}_kind.c")
+if [ ! -f "${table%/*}/demo" ]; then
+    kinds=$(sed -n 's/.*query="kind=\([a-z0-9-]*\).*/\1/p' "$recon"/*/demo | paste -sd ' ')
+    fail "there is no demo of kind $kind; there are: $kinds."
+fi
+. "${table%/*}/demo"
 if [ -n "$scan" ]; then
     [ -f "$scan" ] || fail "$scan is no file."
 else
-    # Of each kind: what is simulated, its file, and the options that make it.
-    case $kind in
-    recon) what="a spiral scan: 256 x 256, 8 coils" scan=demo.h5 options=(--trajectory spiral --matrix 256 --coils 8 --noise 0.01) ;;
-    cutcp) what="a protein-like chain of 4000 atoms" scan=demo.pqr options=(--particles chain --points 4000) ;;
-    blob) what="a protein-like chain of 1000 atoms" scan=demo.pqr options=(--particles chain --points 1000) ;;
-    nbody) what="a box of growing waves, 32,768 bodies" scan=demo.gadget options=(--particles zeldovich --points 32768) ;;
-    *) fail "there is no demo of kind $kind: it is recon, cutcp, blob or nbody." ;;
-    esac
+    scan=$file
     echo "Simulating $what -> $scan"
     "$bin/mrirecon" simulate "${options[@]}" --out "$scan" || fail "it could not be simulated."
 fi

@@ -44,29 +44,6 @@ void image_series_free(struct image_series *series)
     free(series);
 }
 
-int image_put(int fd, const void *bytes, size_t count)
-{
-    const char *at = bytes;
-    while (count) {
-        ssize_t done = write(fd, at, count);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done <= 0)
-            return image_put_failed(done < 0 ? errno : EIO);
-        at += done;
-        count -= (size_t)done;
-    }
-    return 0;
-}
-
-int image_put_failed(int error)
-{
-    if (error == ENOSPC || error == EDQUOT || error == EFBIG)
-        return err_set(ERR_SPOOL_FULL, "The image could not be written: %s. Free some space and run the job again.",
-                       strerror(error));
-    return err_set(ERR_IO, "The image could not be written: %s.", strerror(error));
-}
-
 size_t image_pixels(const struct image_series *series)
 {
     return series->size[0] * series->size[1] * series->size[2];

@@ -155,7 +155,7 @@ static int image_file_write(const struct image_series *series, const ISMRMRD_Ima
     if (driver >= 0)
         H5FDunregister(driver);
     if (io.error)
-        return image_put_failed(io.error);
+        return result_put_failed(io.error, "The image");
     return written ? 0 : err_set(ERR_IO, "HDF5 could not write the image.");
 }
 

@@ -4,12 +4,13 @@
 
 #include "recon/image/image.h"
 #include "recon/image/picture.h"
+#include "recon/result_file.h"
 
-/* Write all of `bytes`. Fails as image_put_failed(). */
-int image_put(int fd, const void *bytes, size_t count);
-
-/* Tell errno value `error` of a failed write: ERR_SPOOL_FULL where no space is left, else ERR_IO. */
-int image_put_failed(int error);
+/* Write all of `bytes`. Fails with ERR_SPOOL_FULL, ERR_IO. */
+static inline int image_put(int fd, const void *bytes, size_t count)
+{
+    return result_put(fd, bytes, count, "The image");
+}
 
 /* Pixels of one channel of one image, and float32s per pixel. */
 size_t image_pixels(const struct image_series *series);

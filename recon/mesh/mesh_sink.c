@@ -1,30 +1,15 @@
 #include "recon/mesh/mesh_leaf.h"
 
-#include "gridding/base/err.h"
+#include "recon/result_file.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 static void sink_write(struct mesh_sink *sink, const char *bytes, size_t count)
 {
-    while (count > 0 && sink->rc == 0) {
-        const ssize_t done = write(sink->fd, bytes, count);
-        if (done < 0 && errno == EINTR)
-            continue;
-        const int error = done < 0 ? errno : EIO;
-        if (done <= 0 && (error == ENOSPC || error == EDQUOT || error == EFBIG))
-            sink->rc = err_set(ERR_SPOOL_FULL, "The mesh could not be written: %s. Free some space and try again.",
-                               strerror(error));
-        else if (done <= 0)
-            sink->rc = err_set(ERR_IO, "The mesh could not be written: %s.", strerror(error));
-        else {
-            bytes += done;
-            count -= (size_t)done;
-        }
-    }
+    if (sink->rc == 0)
+        sink->rc = result_put(sink->fd, bytes, count, "The mesh");
 }
 
 int mesh_sink_end(struct mesh_sink *sink)

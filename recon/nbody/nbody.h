@@ -4,6 +4,7 @@
 #define MRIRECON_NBODY_H
 
 #include "recon/kind_run.h"
+#include "recon/result_file.h"
 #include "recon/nbody/nbody_motion.h"
 #include "recon/particle/particles.h"
 
@@ -81,9 +82,14 @@ int nbody_particles_write(const void *outcome, int format, int fd);
 int nbody_series_write(const void *outcome, int format, int fd);
 int nbody_picture_write(const void *outcome, int format, int fd);
 
+/* Write all of `bytes`. Fails with ERR_SPOOL_FULL, ERR_IO. */
+static inline int nbody_put(int fd, const void *bytes, size_t count)
+{
+    return result_put(fd, bytes, count, "The result");
+}
+
 /* A table of doubles as .npy: format 1.0, [rows][columns]; then the rows follow. Fails with ERR_IO, ERR_SPOOL_FULL. */
 int nbody_npy_head(int fd, size_t rows, size_t columns);
-int nbody_put(int fd, const void *bytes, size_t count);
 /* Rows as CSV, with a first line of names. */
 int nbody_csv_write(int fd, const struct nbody_record *records, size_t count);
 

@@ -119,8 +119,7 @@ int nbody_h5_write(const struct nbody_outcome *o, int fd)
         H5FDunregister(driver);
     quiet_end(&quiet);
     if (io.error)
-        return err_set(io.error == ENOSPC || io.error == EDQUOT ? ERR_SPOOL_FULL : ERR_IO,
-                       "The bodies cannot be written (%s).", strerror(io.error));
+        return result_put_failed(io.error, "The bodies");
     return written ? 0 : err_set(ERR_IO, "HDF5 could not write the bodies.");
 }
 

@@ -15,22 +15,6 @@ enum { PREFIX = 10, HEAD = 128 };
 const char *const nbody_record_names[SERIES_COLUMNS] = {"step", "time", "kinetic", "potential", "energy", "px",
                                                         "py",   "pz",   "lx",      "ly",        "lz"};
 
-int nbody_put(int fd, const void *bytes, size_t count)
-{
-    const char *at = bytes;
-    while (count) {
-        ssize_t done = write(fd, at, count);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done <= 0)
-            return err_set(done < 0 && (errno == ENOSPC || errno == EDQUOT) ? ERR_SPOOL_FULL : ERR_IO,
-                           "The result cannot be written (%s).", strerror(done < 0 ? errno : EIO));
-        at += done;
-        count -= (size_t)done;
-    }
-    return 0;
-}
-
 int nbody_npy_head(int fd, size_t rows, size_t columns)
 {
     char head[HEAD], text[HEAD - PREFIX];

@@ -44,23 +44,3 @@ size_t volume_nodes(const struct volume *volume)
 {
     return volume->frames * volume->size[0] * volume->size[1] * volume->size[2];
 }
-
-int volume_put(int fd, const void *bytes, size_t count)
-{
-    const char *at = bytes;
-    while (count) {
-        ssize_t done = write(fd, at, count);
-        const int error = done < 0 ? errno : EIO;
-        if (done < 0 && error == EINTR)
-            continue;
-        if (done <= 0 && (error == ENOSPC || error == EDQUOT || error == EFBIG))
-            return err_set(ERR_SPOOL_FULL,
-                           "The volume could not be written: %s. Free some space and run the job again.",
-                           strerror(error));
-        if (done <= 0)
-            return err_set(ERR_IO, "The volume could not be written: %s.", strerror(error));
-        at += done;
-        count -= (size_t)done;
-    }
-    return 0;
-}

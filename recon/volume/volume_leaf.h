@@ -2,6 +2,7 @@
 #ifndef MRIRECON_VOLUME_LEAF_H
 #define MRIRECON_VOLUME_LEAF_H
 
+#include "recon/result_file.h"
 #include "recon/volume/volume.h"
 
 /* Nodes of all frames; false: too many to be counted. */
@@ -10,7 +11,10 @@ bool volume_count(size_t frames, const size_t size[3], size_t *nodes);
 size_t volume_nodes(const struct volume *volume);
 
 /* Write all of the bytes. Fails with ERR_SPOOL_FULL (no space left), ERR_IO. */
-int volume_put(int fd, const void *bytes, size_t count);
+static inline int volume_put(int fd, const void *bytes, size_t count)
+{
+    return result_put(fd, bytes, count, "The volume");
+}
 
 /* How many pixels across and down the picture of a volume of this shape has. */
 void volume_picture_size(const struct volume *shape, size_t *width, size_t *height);

@@ -64,10 +64,10 @@ def set_while_waiting():
     slow = scans.slow().bytes(FOLDER.name)
     with Daemon(environment=preload(), keep_jobs=7200, priority_ageing=3600, worker_timeout=600) as daemon:
         ended = daemon.run(BODY)["id"]
-        running = daemon.submit(slow, scans.SLOW_QUERY).expect(202).json()["id"]
-        wait_until(lambda: daemon.job(running)["state"] == "running", "the job to run")
         worker = daemon.worker()
         os.kill(worker, signal.SIGSTOP)  # as long as it stands still, all others wait
+        running = daemon.submit(slow, scans.SLOW_QUERY).expect(202).json()["id"]
+        wait_until(lambda: daemon.job(running)["state"] == "running", "the job to run")
         patient = daemon.submit(BODY, "kind=recon&deadline=3600").expect(202).json()["id"]
         urgent = daemon.submit(BODY, "kind=recon&deadline=3600&priority=urgent").expect(202).json()["id"]
         for days in (30, -30, 60, 0):

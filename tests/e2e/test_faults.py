@@ -107,8 +107,19 @@ def run_again(daemon, worker, identity, says):
 
 @test("a worker that hangs altogether gives no sign of life: it is killed, its job run once more")
 def worker_stopped():
-    with Daemon(expect_trouble=True, worker_timeout=3) as daemon:
+    config = f"{FOLDER.name}/worker.conf"
+
+    def timeout(seconds):
+        with open(config, "w") as file:
+            file.write(f"worker-timeout = {seconds}\n")
+    timeout(600)
+    with Daemon(expect_trouble=True, config=config, worker_timeout=None) as daemon:
         identity, worker = caught(daemon)
+        timeout(3)
+        daemon.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: "gave no sign of life for 3 s" in daemon.read_log(), "the worker to be missed")
+        timeout(600)  # the next one may stand still, and nobody meant it
+        daemon.process.send_signal(signal.SIGHUP)
         run_again(daemon, worker, identity, "gave no sign of life for 3 s")
 
 
@@ -342,11 +353,14 @@ def daemon_killed_over_conversion():
     large = scans.radial(matrix=(512, 512, 1), spokes=8, samples=64, coils=8, weights=True).bytes(FOLDER.name)
 
     def converting():
-        """A codec that has opened the image, and so is past its beginning."""
+        """A codec that has opened the image, and so is past its beginning; it stands still."""
         for codec in daemon.children("mrirecon-codec"):
             with contextlib.suppress(OSError):
+                os.kill(codec, signal.SIGSTOP)
+                wait_until(lambda: state_of(codec) in ("T", "Z", None), "a conversion to stand still")  # noqa: B023
                 if any(os.readlink(path).endswith("image.h5") for path in glob.glob(f"/proc/{codec}/fd/*")):
                     return codec
+                os.kill(codec, signal.SIGCONT)
         return None
     daemon = Daemon(expect_trouble=True)
     with daemon:
@@ -424,7 +438,7 @@ def restart():
         path = f"/v1/jobs/{daemon.run(BODY)['id']}/results/image?format=npy"
         first = daemon.get(path).expect(200)
         daemon.process.send_signal(signal.SIGTERM)
-        same(daemon.process.wait(60), 0, "exit status")
+        same(daemon.process.wait(120), 0, "exit status")
         daemon.restart()
         second = daemon.get(path).expect(200)
         same(second.body, first.body, "result")
@@ -460,7 +474,8 @@ def broken_headers():
             connections = []
             for i in range(400):
                 connections.append(socket.create_connection(("127.0.0.1", daemon.port), timeout=120))
-                connections[-1].sendall(lines[i % 2])
+                with contextlib.suppress(ConnectionError):
+                    connections[-1].sendall(lines[i % 2])
             for connection in connections:
                 with contextlib.suppress(ConnectionResetError):
                     while connection.recv(65536):
@@ -587,25 +602,23 @@ def full_disk_result():
 def drain():
     daemon = Daemon()
     with daemon:
-        jobs = [submit_slow(daemon, 100), daemon.submit(BODY).expect(202).json()["id"]]
-        running(daemon, jobs[0])
+        _, worker = caught(daemon)
+        jobs = [job["id"] for job in daemon.get("/v1/jobs").json()["jobs"]]  # it, and what was over too soon
+        jobs.append(daemon.submit(BODY).expect(202).json()["id"])
         daemon.process.send_signal(signal.SIGTERM)
-        refused = False
-        while daemon.process.poll() is None:
-            try:
-                response = daemon.submit(BODY)
-                if response.status == 202:
-                    jobs.append(response.json()["id"])  # it came first; then it must not be lost
-                else:
-                    response.problem(503, "draining")
-                    assert "retry-after" in response.headers, response.headers
-                    same((daemon.get("/readyz").status, daemon.metrics()["mrirecond_ready"]), (503, 0), "/readyz, and the metric")
-                    refused = True
-            except (OSError, http.client.HTTPException):
-                break
-            time.sleep(0.05)
-        same(daemon.process.wait(60), 0, "exit status")
-        del refused  # a stop may be faster than a request
+
+        def refused():
+            response = daemon.submit(BODY)
+            if response.status != 202:
+                return response
+            jobs.append(response.json()["id"])  # it came before the signal; then it must not be lost
+            return None
+        response = wait_until(refused, "no job to be taken any longer")
+        response.problem(503, "draining")
+        assert "retry-after" in response.headers, response.headers
+        same((daemon.get("/readyz").status, daemon.metrics()["mrirecond_ready"]), (503, 0), "/readyz, and the metric")
+        os.kill(worker, signal.SIGCONT)
+        same(daemon.process.wait(120), 0, "exit status")
         daemon.restart()
         for identity in jobs:
             same(daemon.finish(identity)["state"], "succeeded", f"state of {identity}")

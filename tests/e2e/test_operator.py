@@ -217,9 +217,9 @@ def status():
 @test("status of a service that is not ready: what is not well and why, exit status 1")
 def status_not_ready():
     with Daemon(devices="cpu") as daemon:
-        slow = daemon.submit(scans.slow().bytes(daemon.state), scans.SLOW_QUERY).expect(202).json()["id"]
-        wait_until(lambda: (daemon.job(slow)["step"] or {}).get("name") == "density", "the job to compute")
         with daemon.paused():  # the job does not end, and so the daemon does not, before the client has asked
+            running = daemon.submit(body(daemon)).expect(202).json()["id"]
+            wait_until(lambda: daemon.job(running)["state"] == "running", "the job to run")
             daemon.process.send_signal(signal.SIGTERM)
             wait_until(lambda: daemon.get("/readyz").status == 503, "/readyz to tell")
             seen = client(daemon, "status", check=False)

@@ -1,6 +1,6 @@
 /* For tests: preloaded into mrirecond and its workers, writes into $SYNC_LOG, in their order, what was synced or waited
  * for and what was answered. While the file $SYNC_BROKEN is there, waiting for the disk fails. While the file
- * $SYNC_SLOW is there, each sync takes a second longer. */
+ * $SYNC_HELD is there, no sync begins. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -31,18 +31,18 @@ static void note_fd(const char *what, int fd)
     note(what, path);
 }
 
-static void take_time(void)
+static void be_held(void)
 {
-    const char *slow = getenv("SYNC_SLOW");
-    if (slow && access(slow, F_OK) == 0)
-        sleep(1);
+    const char *held = getenv("SYNC_HELD");
+    while (held && access(held, F_OK) == 0)
+        usleep(2000);
 }
 
 /* Noted when it is done: what stands before a line in the log was on the disk then. */
 int fsync(int fd)
 {
     int (*real)(int) = (int (*)(int))dlsym(RTLD_NEXT, "fsync");
-    take_time();
+    be_held();
     int result = real(fd);
     if (result == 0)
         note_fd("sync", fd);
@@ -52,7 +52,7 @@ int fsync(int fd)
 int fdatasync(int fd)
 {
     int (*real)(int) = (int (*)(int))dlsym(RTLD_NEXT, "fdatasync");
-    take_time();
+    be_held();
     int result = real(fd);
     if (result == 0)
         note_fd("sync", fd);

@@ -152,6 +152,8 @@ def others_wait():
 def finished_later():
     with Failing(upload_lifetime=5) as daemon:
         where = daemon.upload()
+        later = time.time() + 600  # it does not expire before its bytes come
+        os.utime(os.path.join(daemon.state, where.removeprefix("/v1/")), (later, later))
         daemon.patch(where, 0, 50000).expect(204)
         daemon.arm("linkat")
         daemon.refused(daemon.patch(where, 50000, len(BODY)))

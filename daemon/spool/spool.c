@@ -24,7 +24,7 @@ static const char digits[] = "0123456789abcdefghjkmnpqrstvwxyz"; /* Crockford's:
  * until exec. */
 static int state_lock(int folder, const char *state_dir)
 {
-    enum { TRIES = 50, TRY_MS = 20 };
+    enum { TRIES = 150, TRY_MS = 20 }; /* that child may stand still for seconds on a loaded machine */
     for (int tries = 0; flock(folder, LOCK_EX | LOCK_NB) < 0; tries++) {
         if (errno != EWOULDBLOCK || tries == TRIES)
             return err_set(ERR_IO, "%s is in use by another mrirecond. Stop that one, or use another --state-dir.",

@@ -8,6 +8,7 @@
 #include "daemon/base/clock.h"
 #include "daemon/http/http.h"
 #include "daemon/http/page.h"
+#include "daemon/mrd/mrd.h"
 #include "daemon/notify.h"
 #include "daemon/repair/state.h"
 
@@ -83,7 +84,13 @@ static void limits_set(void)
 /* Descriptors that are open beside those of connections: of the store, the spool, workers, what the pool's threads
  * write and what is being removed; and of one connection: its socket, and the file that it is written to or read from.
  */
-enum { DESCRIPTORS_ELSE = 160, DESCRIPTORS_HTTP_THREAD = 5, DESCRIPTORS_CONNECTION = 2, CONNECTIONS_LEAST = 8 };
+enum {
+    DESCRIPTORS_ELSE = 160,
+    DESCRIPTORS_HTTP_THREAD = 5,
+    DESCRIPTORS_CONNECTION = 2,
+    DESCRIPTORS_SESSION = 3,
+    CONNECTIONS_LEAST = 8
+};
 
 /* As many connections as there are descriptors for: without one, no connection can be accepted, not even to ask for
  * health. */
@@ -92,7 +99,9 @@ static int connections_fit(const struct log *log, struct options *options)
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
         return 0;
-    int64_t beside = DESCRIPTORS_ELSE + DESCRIPTORS_HTTP_THREAD * options->http_threads + CONNECTIONS_SURPLUS,
+    int64_t sessions = *options->mrd_listen ? 2 * options->mrd_sessions : 0; /* and those that are refused */
+    int64_t beside = DESCRIPTORS_ELSE + DESCRIPTORS_HTTP_THREAD * options->http_threads + CONNECTIONS_SURPLUS +
+                     DESCRIPTORS_SESSION * sessions,
             there = (int64_t)limit.rlim_cur, fit = (there - beside) / DESCRIPTORS_CONNECTION;
     if (fit >= options->connections)
         return 0;
@@ -205,10 +214,12 @@ static int settings_take(struct service *service, struct options *options)
         rc = tls_create(&service->tls, options->tls_certificate, options->tls_key);
     if (!rc && service->tls)
         certificate_look(service);
-    return rc ? rc : listen_check(options);
+    if (!rc)
+        rc = listen_check(options);
+    return rc ? rc : mrd_check(options);
 }
 
-static int service_start(struct service *service, struct options *options, struct http **http)
+static int service_start(struct service *service, struct options *options, struct http **http, struct mrd_server **mrd)
 {
     int port = 0, rc = settings_take(service, options);
     if (!rc)
@@ -245,6 +256,8 @@ static int service_start(struct service *service, struct options *options, struc
     if (!rc)
         rc = http_create(http, service, &port);
     if (!rc)
+        rc = mrd_create(mrd, service);
+    if (!rc)
         rc = port_tell(options, port);
     if (!rc)
         log_line(service->core.log, LOG_LEVEL_INFO, NULL, "mrirecond " MRIRECON_VERSION " serves %s, state in %s",
@@ -254,8 +267,9 @@ static int service_start(struct service *service, struct options *options, struc
 
 /* Changes that were begun end; requests are woken before the server stops, for it cannot stop while some are suspended;
  * jobs go back before the store. */
-static void service_stop(struct service *service, struct http *http)
+static void service_stop(struct service *service, struct http *http, struct mrd_server *mrd)
 {
+    mrd_free(mrd);
     if (service->pool)
         pool_close(service->pool);
     if (service->lists)
@@ -452,6 +466,7 @@ int main(int argc, char **argv)
     enum options_action action;
     struct service service = {.core = {.options = &options, .log = &log}};
     struct http *http = NULL;
+    struct mrd_server *mrd = NULL;
     sigset_t signals;
     limits_set();
     if (argc > 1 && strcmp(argv[1], "--new-token") == 0)
@@ -472,12 +487,12 @@ int main(int argc, char **argv)
     signals_set(&signals);
     worker_threads_set();
     struct command_line line = {argc, argv, &options, options, &log};
-    int rc = service_start(&service, &options, &http);
+    int rc = service_start(&service, &options, &http, &mrd);
     if (!rc)
         serve_until_stopped(&service, &line, &signals);
     else
         log_line(&log, LOG_LEVEL_ERROR, NULL, "%s", err_last()->text);
-    service_stop(&service, http);
+    service_stop(&service, http, mrd);
     if (!rc)
         log_line(&log, LOG_LEVEL_INFO, NULL, "stopped");
     return rc ? STATUS_FAILED : 0;

@@ -40,6 +40,25 @@ static const struct option {
      "File of the clients' access tokens; mrirecond --new-token creates them. Empty: everybody who can reach the "
      "service may do everything. Reread at SIGHUP.",
      OPTION_IS_TEXT, AT(tokens)},
+    {"mrd-listen", "",
+     "Address and port for MRD streams over TCP, the protocol of Gadgetron and Siemens FIRE, e.g. 127.0.0.1:9002. "
+     "Empty: none. The protocol has no encryption and no passwords: an address that other machines can reach requires "
+     "mrd-clients, and so does any if there are tokens.",
+     OPTION_IS_TEXT, AT(mrd_listen)},
+    {"mrd-clients", "",
+     "Addresses that may send MRD streams, separated by commas: ADDRESS or ADDRESS/BITS, each perhaps with =CLIENT, "
+     "the "
+     "name by which its jobs and quotas are kept (otherwise the address). Empty: any.",
+     OPTION_IS_TEXT, AT(mrd_clients)},
+    {"mrd-configs", "",
+     "File of the configurations that MRD clients can name: lines of a name and the query of a submission, e.g. `cine "
+     "kind=recon&method=llr&frames=20`. Read when a session begins. Empty: none but default and the names of kinds.",
+     OPTION_IS_TEXT, AT(mrd_configs)},
+    {"mrd-sessions", "16", "Maximum number of simultaneous MRD sessions; one client has at most half of them.",
+     OPTION_IS_COUNT, AT(mrd_sessions), 1, 1000},
+    {"mrd-idle-timeout", "600",
+     "Seconds without a byte after which an MRD session is ended before its scan is complete.", OPTION_IS_SECONDS,
+     AT(mrd_idle_timeout), 1, 86400, .live = true},
     {"state-dir", "/var/lib/mrirecond",
      "Folder for the job store, the uploaded scans and the results. Created if it does not exist.", OPTION_IS_TEXT,
      AT(state_dir)},

@@ -19,14 +19,15 @@ enum job_names { NAMES_NONE, NAMES_JOBS, NAMES_LOG };
 struct options {
     char listen[OPTION_TEXT], port_file[OPTION_TEXT], state_dir[OPTION_TEXT], worker[OPTION_TEXT], codec[OPTION_TEXT],
         devices[OPTION_TEXT], tokens[OPTION_TEXT], tls_certificate[OPTION_TEXT], tls_key[OPTION_TEXT],
-        host_names[OPTION_TEXT], web_dir[OPTION_TEXT];
-    int64_t threads, http_threads, connections, address_connections, queue_limit, client_jobs, keep_scans, job_names,
-        log_level, log_format;
+        host_names[OPTION_TEXT], web_dir[OPTION_TEXT], mrd_listen[OPTION_TEXT], mrd_clients[OPTION_TEXT],
+        mrd_configs[OPTION_TEXT];
+    int64_t threads, http_threads, connections, address_connections, queue_limit, client_jobs, mrd_sessions, keep_scans,
+        job_names, log_level, log_format;
     int64_t upload_rate, client_bytes, keep_bytes, body_limit, result_limit, spool_limit, spool_reserve,
         work_reserve; /* bytes */
     /* keep_bytes below 0: per cent of the disk */
     int64_t header_timeout, keep_jobs, priority_ageing, idle_timeout, wait_limit, job_time_limit, cancel_grace,
-        worker_timeout, progress_timeout, start_timeout, drain_time, convert_timeout, upload_lifetime,
+        worker_timeout, progress_timeout, start_timeout, drain_time, convert_timeout, upload_lifetime, mrd_idle_timeout,
         decode_time; /* seconds */
 };
 

@@ -27,11 +27,11 @@ static bool address_is_local(const union address *address)
     return IN6_IS_ADDR_LOOPBACK(&address->v6.sin6_addr);
 }
 
-/* Parse options->listen. */
-static int listen_address_read(const struct options *options, union address *address, socklen_t *length)
+/* Parse the value of an option. */
+static int listen_address_read(const char *option, const char *text, union address *address, socklen_t *length)
 {
     char host[HTTP_NAME];
-    int port, rc = address_split(options->listen, host, &port);
+    int port, rc = address_split(text, host, &port);
     if (rc)
         return rc;
     *address = (union address){.v4 = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)}};
@@ -44,7 +44,7 @@ static int listen_address_read(const struct options *options, union address *add
     *length = sizeof address->v6;
     if (inet_pton(AF_INET6, host, &address->v6.sin6_addr) != 1)
         return err_set(ERR_BAD_PARAMETER,
-                       "Option listen: \"%s\" is not an address; give a numeric one, such as 127.0.0.1 or [::1].",
+                       "Option %s: \"%s\" is not an address; give a numeric one, such as 127.0.0.1 or [::1].", option,
                        host);
     return 0;
 }
@@ -94,31 +94,35 @@ static int adopt(struct listen_socket *out, const struct options *options, int c
 static int address_find(const struct options *options, union address *address, socklen_t *length)
 {
     char what[OPTION_TEXT + 16];
-    int rc = listen_address_read(options, address, length);
+    int rc = listen_address_read("listen", options->listen, address, length);
     snprintf(what, sizeof what, "Option listen: %s", options->listen);
     return rc ? rc : guard(options, address_is_local(address), what);
+}
+
+/* Listen at the address that is the value of an option. */
+static int socket_open(struct listen_socket *out, const char *option, const char *text, const union address *address,
+                       socklen_t length)
+{
+    int one = 1, fd = socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd >= 0)
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (fd < 0 || bind(fd, &address->any, length) < 0 || listen(fd, BACKLOG) < 0) {
+        int rc = err_set(ERR_IO, "Option %s: %s cannot be served: %s.%s", option, text, strerror(errno), advice(errno));
+        if (fd >= 0)
+            close(fd);
+        return rc;
+    }
+    out->fd = fd;
+    out->local = address_is_local(address);
+    return 0;
 }
 
 static int open_own(struct listen_socket *out, const struct options *options)
 {
     union address address;
     socklen_t length;
-    int one = 1, rc = address_find(options, &address, &length);
-    if (rc)
-        return rc;
-    int fd = socket(address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd >= 0)
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (fd < 0 || bind(fd, &address.any, length) < 0 || listen(fd, BACKLOG) < 0) {
-        rc = err_set(ERR_IO, "Option listen: %s cannot be served: %s.%s", options->listen, strerror(errno),
-                     advice(errno));
-        if (fd >= 0)
-            close(fd);
-        return rc;
-    }
-    out->fd = fd;
-    out->local = address_is_local(&address);
-    return 0;
+    int rc = address_find(options, &address, &length);
+    return rc ? rc : socket_open(out, "listen", options->listen, &address, length);
 }
 
 /* Ask the socket itself: a socket that systemd passed need not match the option. */
@@ -146,6 +150,47 @@ int listen_check(const struct options *options)
 int listen_open(struct listen_socket *out, const struct options *options)
 {
     int handed = sd_listen_fds(1), rc = handed > 0 ? adopt(out, options, handed) : open_own(out, options);
+    if (!rc)
+        listener_name_read(out);
+    return rc;
+}
+
+/* The address of options->mrd_listen, if it may be served. */
+static int mrd_address_find(const struct options *options, union address *address, socklen_t *length)
+{
+    int rc = listen_address_read("mrd-listen", options->mrd_listen, address, length);
+    if (rc || *options->mrd_clients)
+        return rc;
+    if (!address_is_local(address))
+        return err_set(
+            ERR_BAD_PARAMETER,
+            "Option mrd-listen: %s can be reached from other machines, and the MRD protocol knows neither "
+            "encryption nor passwords. Name the addresses that may send in the option mrd-clients, or listen "
+            "on 127.0.0.1 or [::1].",
+            options->mrd_listen);
+    if (*options->tokens)
+        return err_set(
+            ERR_BAD_PARAMETER,
+            "Option mrd-listen: clients identify themselves by tokens, which the MRD protocol does not know. "
+            "Name the clients by their addresses in the option mrd-clients, for example "
+            "127.0.0.1=scanner.");
+    return 0;
+}
+
+int listen_mrd_check(const struct options *options)
+{
+    union address address;
+    socklen_t length;
+    return mrd_address_find(options, &address, &length);
+}
+
+int listen_mrd_open(struct listen_socket *out, const struct options *options)
+{
+    union address address;
+    socklen_t length;
+    int rc = mrd_address_find(options, &address, &length);
+    if (!rc)
+        rc = socket_open(out, "mrd-listen", options->mrd_listen, &address, length);
     if (!rc)
         listener_name_read(out);
     return rc;

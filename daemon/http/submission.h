@@ -31,6 +31,11 @@ void submission_name_set(struct job *job, const struct options *options, const c
  * after a failure removed (and job->id is ""). May wait for the disk. Fails as spool_finish() and store_submit(). */
 int submission_commit(struct service *service, struct job *job, struct spool_file *upload);
 
+/* The input broke off: it becomes a job that has failed with `failure`, and keeps what arrived as the option keep-scans
+ * says. Otherwise likewise. */
+int submission_commit_failed(struct service *service, struct job *job, struct spool_file *upload,
+                             const struct err *failure);
+
 /* The job has its row: count and log it, and wake the scheduler. `how` begins the line. */
 void submission_accepted(struct service *service, const struct job *job, const char *how);
 

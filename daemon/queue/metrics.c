@@ -42,6 +42,7 @@ struct metrics {
     uint64_t failed[NAMES][ERR_COUNT]; /* [index in failed_kind][-code] */
     uint64_t rejected[ERR_COUNT], put_back[ERR_COUNT], canceled, retried;
     uint64_t answered[METHODS][STATUSES];
+    uint64_t sessions_begun, sessions[METRICS_SESSIONS]; /* of MRD */
     struct histogram waited;
     double overflowed; /* samples */
     double fallbacks;
@@ -111,6 +112,26 @@ void metrics_ingested(struct metrics *metrics, const char *format, int64_t bytes
 {
     pthread_mutex_lock(&metrics->lock);
     metrics->ingest_bytes.value[index_of(&metrics->ingest_bytes, format)] += (double)bytes;
+    pthread_mutex_unlock(&metrics->lock);
+}
+
+const char *metrics_session_name(enum metrics_session end)
+{
+    static const char *const names[METRICS_SESSIONS] = {"answered", "failed", "left", "refused", "broken", "empty"};
+    return names[end];
+}
+
+void metrics_session_began(struct metrics *metrics)
+{
+    pthread_mutex_lock(&metrics->lock);
+    metrics->sessions_begun++;
+    pthread_mutex_unlock(&metrics->lock);
+}
+
+void metrics_session_ended(struct metrics *metrics, enum metrics_session end)
+{
+    pthread_mutex_lock(&metrics->lock);
+    metrics->sessions[end]++;
     pthread_mutex_unlock(&metrics->lock);
 }
 
@@ -395,6 +416,18 @@ static void print_workers(const struct metrics_now *now, FILE *out)
                 (long long)now->gpu[i].total);
 }
 
+static void print_sessions(const struct metrics *metrics, FILE *out)
+{
+    uint64_t ended = 0;
+    head(out, PREFIX "mrd_sessions_total", "counter", "MRD sessions that have ended, by how.");
+    for (int i = 0; i < METRICS_SESSIONS; i++) {
+        fprintf(out, PREFIX "mrd_sessions_total{end=\"%s\"} %llu\n", metrics_session_name((enum metrics_session)i),
+                (unsigned long long)metrics->sessions[i]);
+        ended += metrics->sessions[i];
+    }
+    one(out, PREFIX "mrd_sessions", "gauge", "MRD sessions that are open.", (double)(metrics->sessions_begun - ended));
+}
+
 void metrics_print(struct metrics *metrics, const struct metrics_now *now, FILE *out)
 {
     head(out, PREFIX "build_info", "gauge",
@@ -424,6 +457,7 @@ void metrics_print(struct metrics *metrics, const struct metrics_now *now, FILE 
     print_jobs(metrics, out);
     print_devices(metrics, out);
     print_requests(metrics, out);
+    print_sessions(metrics, out);
     pthread_mutex_unlock(&metrics->lock);
     print_workers(now, out);
     print_process(metrics, out);

@@ -34,6 +34,20 @@ void metrics_gpu_failed(struct metrics *metrics, const char *device, int code);
 void metrics_failed(struct metrics *metrics, const char *kind, int code, double seconds);
 /* Ended jobs were removed by age (old) and by size (large), and scans of further jobs. */
 void metrics_removed(struct metrics *metrics, int old, int large, int scans);
+/* An MRD session: ANSWERED: the images were sent; FAILED: why the job has none; LEFT: the client or the service went
+ * before the job's end; REFUSED: the stream; BROKEN: it ended without CLOSE; EMPTY: it was CLOSE alone. */
+enum metrics_session {
+    METRICS_SESSION_ANSWERED,
+    METRICS_SESSION_FAILED,
+    METRICS_SESSION_LEFT,
+    METRICS_SESSION_REFUSED,
+    METRICS_SESSION_BROKEN,
+    METRICS_SESSION_EMPTY,
+    METRICS_SESSIONS
+};
+const char *metrics_session_name(enum metrics_session end); /* "answered", ... */
+void metrics_session_began(struct metrics *metrics);
+void metrics_session_ended(struct metrics *metrics, enum metrics_session end);
 void metrics_answered(struct metrics *metrics, const char *method, unsigned status);
 
 struct metrics_gpu {

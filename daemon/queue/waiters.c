@@ -7,6 +7,7 @@
 #include <string.h>
 #include <errno.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 struct waiters {
@@ -40,6 +41,15 @@ void waiters_free(struct waiters *waiters)
     free(waiters);
 }
 
+/* Under the lock. */
+static void add(struct waiters *waiters, struct waiter *waiter, const char *key, double deadline)
+{
+    waiter->deadline = deadline;
+    snprintf(waiter->key, sizeof waiter->key, "%s", key);
+    waiter->next = waiters->first;
+    waiters->first = waiter;
+}
+
 bool waiters_wait(struct waiters *waiters, struct waiter *waiter, struct MHD_Connection *connection, const char *key,
                   double deadline)
 {
@@ -48,10 +58,7 @@ bool waiters_wait(struct waiters *waiters, struct waiter *waiter, struct MHD_Con
     bool open = !waiters->closed;
     if (open) {
         waiter->connection = connection;
-        waiter->deadline = deadline;
-        snprintf(waiter->key, sizeof waiter->key, "%s", key);
-        waiter->next = waiters->first;
-        waiters->first = waiter;
+        add(waiters, waiter, key, deadline);
         waiter->socket = info ? info->connect_fd : -1;
         struct epoll_event event = {.events = EPOLLRDHUP, .data.ptr = waiter};
         if (waiter->socket >= 0 && epoll_ctl(waiters->watch, EPOLL_CTL_ADD, waiter->socket, &event) < 0)
@@ -70,7 +77,33 @@ static void resume(struct waiters *waiters, struct waiter **link)
     *link = waiter->next;
     if (waiter->socket >= 0)
         epoll_ctl(waiters->watch, EPOLL_CTL_DEL, waiter->socket, NULL);
-    MHD_resume_connection(waiter->connection);
+    if (waiter->connection)
+        MHD_resume_connection(waiter->connection);
+    else
+        eventfd_write(waiter->event, 1);
+}
+
+bool waiters_enter(struct waiters *waiters, struct waiter *waiter, int event, const char *key, double deadline)
+{
+    pthread_mutex_lock(&waiters->lock);
+    bool open = !waiters->closed;
+    if (open) {
+        *waiter = (struct waiter){.event = event, .socket = -1};
+        add(waiters, waiter, key, deadline);
+    }
+    pthread_mutex_unlock(&waiters->lock);
+    return open;
+}
+
+void waiters_leave(struct waiters *waiters, struct waiter *waiter)
+{
+    pthread_mutex_lock(&waiters->lock);
+    struct waiter **link = &waiters->first;
+    while (*link && *link != waiter)
+        link = &(*link)->next;
+    if (*link)
+        *link = waiter->next;
+    pthread_mutex_unlock(&waiters->lock);
 }
 
 /* Resume those with this key or past their deadline (all: everyone). Returns the next deadline of the others. */

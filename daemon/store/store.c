@@ -326,6 +326,34 @@ static int job_fail(struct store *store, const char *id, const struct err *failu
     return rc;
 }
 
+struct failed_submission {
+    struct submission submission;
+    struct transition move;
+};
+
+static int submit_failed_apply(struct store *store, void *context)
+{
+    struct failed_submission *failed = context;
+    int rc = submit_apply(store, &failed->submission);
+    return rc ? rc : move_apply(store, &failed->move);
+}
+
+int store_submit_failed(struct store *store, struct job *job, const struct err *failure, int64_t limit)
+{
+    json_t *error = wire_error_pack(failure);
+    struct failed_submission failed = {
+        .submission = {.job = job, .limit = limit},
+        .move = {.id = job->id, .from = QUEUED, .to = JOB_FAILED, .doing = "failure", .error = error}};
+    int rc = store_change(store, submit_failed_apply, &failed);
+    json_decref(error);
+    if (rc)
+        return rc;
+    job->sequence = failed.submission.sequence;
+    job->created = failed.submission.created;
+    job->state = JOB_FAILED;
+    return 0;
+}
+
 bool store_scan_outlives(int code)
 {
     return code == ERR_IO || code == ERR_SPOOL_FULL;

@@ -59,6 +59,9 @@ int store_retry_seconds(struct store *store, int code);
 /* Add a queued job; sets its sequence, created, deadline and state. Fails as store_room, and with ERR_STORE. */
 int store_submit(struct store *store, struct job *job, int64_t limit);
 
+/* Add a job that has failed already: its input broke off. It is never queued. Fails likewise. */
+int store_submit_failed(struct store *store, struct job *job, const struct err *failure, int64_t limit);
+
 /* ORDER. The next job is of the highest priority present, where each full ageing time that a job has waited counts as
  * one priority; within a priority, of the client with the smallest share; of that client, the oldest. A client's share
  * is the sum of the bytes of its started jobs (at least 1 MiB per job) and of the time for which they held a worker (64

@@ -1,4 +1,6 @@
 """MRD version 1 messages as clients of Gadgetron and FIRE send and read them, with the standard library and numpy."""
+import re
+import socket
 import struct
 
 import numpy as np
@@ -45,3 +47,62 @@ def of_bytes(content):
     found = list(read_messages(take))
     assert at == len(content), f"{len(content) - at} bytes follow the end"
     return found
+
+
+def address_of(daemon):
+    """Where a daemon with the option mrd-listen takes streams, as it logged."""
+    return "127.0.0.1", int(re.findall(r"MRD streams are taken at 127\.0\.0\.1:(\d+)", daemon.read_log())[-1])
+
+
+def config_file(name):
+    return struct.pack("<H1024s", CONFIG_FILE, name.encode())
+
+
+def text(number, content):
+    content = content.encode() if isinstance(content, str) else content
+    return struct.pack("<HI", number, len(content)) + content
+
+
+class Session:
+    """A client, as Gadgetron's is one: it sends, and reads messages."""
+
+    def __init__(self, daemon, timeout=120):
+        self.socket = socket.create_connection(address_of(daemon), timeout=timeout)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()
+
+    def send(self, *pieces):
+        for piece in pieces:
+            self.socket.sendall(piece)
+        return self
+
+    def take(self, count):
+        """Exactly so many bytes."""
+        found = b""
+        while len(found) < count:
+            piece = self.socket.recv(min(count - len(found), 1 << 20))
+            assert piece, f"the daemon ended the connection; so far {found[:200]!r}"
+            found += piece
+        return found
+
+    def messages(self):
+        """All that comes, up to CLOSE and the connection's end."""
+        found = list(read_messages(self.take))
+        assert self.socket.recv(1) == b"", "something follows CLOSE"
+        return found
+
+    def images(self):
+        """Heads and pixels: nothing but images comes."""
+        found = self.messages()
+        assert all(number == IMAGE for number, _ in found), [body for number, body in found if number != IMAGE]
+        return [body for _, body in found]
+
+    def failure(self):
+        """The one text that comes in place of images."""
+        (number, body), *more = self.messages()
+        assert number == TEXT and not more, (number, more)
+        return body.decode()

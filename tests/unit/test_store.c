@@ -77,6 +77,43 @@ static void ends_are_kept_and_final(void **state)
     json_decref(report);
 }
 
+/* A job that failed before it was queued: it is never claimed, and keeps its scan as others do. */
+static void a_job_may_come_as_failed(void **state)
+{
+    struct store *store = ((struct fixture *)*state)->store;
+    char id[JOB_ID];
+    int64_t counts[JOB_STATES], oldest;
+    bool found = true;
+    struct kept kept;
+    struct job job = {.id = ""}, kept_job;
+    store_set_kept_scans(store, true, false);
+    memcpy(job.id, id_of(1, id), sizeof job.id);
+    strcpy(job.kind, "recon");
+    strcpy(job.client, "scanner");
+    job.bytes = 77;
+    job.parameters = json_object();
+    job.formats = json_array();
+    err_set(ERR_TRUNCATED, "It broke off.");
+    const struct err failure = *err_last();
+    assert_int_equal(store_submit_failed(store, &job, &failure, 1), 0);
+    assert_true(job.state == JOB_FAILED && job.created > 0 && job.sequence > 0);
+    assert_int_equal(store_claim(store, NULL, NULL, &kept_job, &found), 0);
+    assert_false(found);
+    assert_int_equal(store_counts(store, counts, &oldest), 0);
+    assert_true(counts[JOB_QUEUED] == 0 && counts[JOB_FAILED] == 1 && oldest == 0);
+    assert_int_equal(store_get(store, id, &kept_job), 0);
+    assert_true(kept_job.state == JOB_FAILED && kept_job.finished > 0 && kept_job.started == 0);
+    assert_string_equal(json_string_value(json_object_get(kept_job.error, "code")), "truncated-file");
+    job_clear(&kept_job);
+    store_kept(store, &kept);
+    assert_true(kept.scans == 1 && kept.scan_bytes == 77);
+    assert_int_equal(submit(store, 2, 1), 0);
+    memcpy(job.id, id_of(3, id), sizeof job.id);
+    assert_int_equal(store_submit_failed(store, &job, &failure, 1), ERR_QUEUE_FULL);
+    assert_int_equal(store_get(store, id, &kept_job), ERR_NOT_FOUND);
+    job_clear(&job);
+}
+
 static void cancel_depends_on_the_state(void **state)
 {
     struct store *store = ((struct fixture *)*state)->store;
@@ -559,6 +596,7 @@ int main(void)
         WITH_STORE(jobs_are_taken_in_order_and_keep_what_they_are),
         WITH_STORE(a_full_queue_refuses),
         WITH_STORE(ends_are_kept_and_final),
+        WITH_STORE(a_job_may_come_as_failed),
         WITH_STORE(cancel_depends_on_the_state),
         WITH_STORE(delete_takes_only_ended_jobs),
         WITH_STORE(the_list_has_pages_newest_first),

@@ -1,0 +1,358 @@
+#include "daemon/mrd/mrd_session.h"
+
+#include "daemon/base/clock.h"
+#include "daemon/http/submission.h"
+#include "daemon/mrd/mrd_config.h"
+#include "daemon/mrd/mrd_frame.h"
+#include "daemon/mrd/mrd_send.h"
+#include "daemon/wire.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { INPUT_BYTES = 256 << 10 };
+#define LINGER_SECONDS 5.0
+#define LOOK_SECONDS   5.0 /* between two looks at a job whose end nobody tells */
+
+/* The queries that a job is made of, the later the stronger. */
+enum { QUERY_SET, QUERY_TEXT, QUERY_MORE };
+_Static_assert(QUERY_MORE + 1 == MRD_QUERIES, "all of them");
+
+/* A session that receives. */
+struct arrival {
+    const struct mrd_session *session;
+    struct mrd_frame frame;
+    char *queries[MRD_QUERIES]; /* malloc */
+    struct job job;
+    struct spool_file upload; /* .spool NULL: the header has not begun */
+    uint64_t acquisitions, waveforms;
+    bool closed;   /* CLOSE has arrived */
+    bool captures; /* the message's body is kept in `text` */
+    size_t text_bytes;
+    char text[MRD_TEXT_MOST + 1];
+};
+
+static bool is_config(unsigned number)
+{
+    return number == MRD_CONFIG_FILE || number == MRD_CONFIG_TEXT;
+}
+
+/* ---- messages ---- */
+
+/* Take the queries so far for the job. */
+static int job_read(struct arrival *arrival)
+{
+    const struct mrd_session *session = arrival->session;
+    memcpy(arrival->job.client, session->client, JOB_CLIENT);
+    arrival->job.quota = session->quota;
+    return mrd_job_read(&arrival->job, session->service->core.options, arrival->queries);
+}
+
+/* The scan begins: all checks that need no acquisition are made before the first. */
+static int header_begin(struct arrival *arrival)
+{
+    struct service *service = arrival->session->service;
+    if (service->draining)
+        return err_set(ERR_DRAINING, "The service is shutting down. Send the scan again when it is back.");
+    int rc = job_read(arrival);
+    if (!rc)
+        rc = store_room(service->core.store, arrival->job.client, arrival->job.quota, (struct quota){0, 0}, 0,
+                        service->core.options->queue_limit);
+    return rc ? rc : spool_begin(service->core.spool, -1, &arrival->upload);
+}
+
+static int message_begin(struct arrival *arrival, unsigned number)
+{
+    const bool begun = arrival->upload.spool != NULL;
+    arrival->captures = is_config(number) || (number == MRD_TEXT && begun && arrival->acquisitions == 0);
+    arrival->text_bytes = 0;
+    if (number == MRD_HEADER && !begun)
+        return header_begin(arrival);
+    if (is_config(number) && begun)
+        return err_set(ERR_MALFORMED_FILE, "The MRD stream has a configuration behind its header.");
+    if (!is_config(number) && !begun && number != MRD_CLOSE)
+        return err_set(ERR_MALFORMED_FILE,
+                       "The MRD stream has a message of number %u before its header (number 3): a stream is a "
+                       "configuration, a header, acquisitions, and an end.",
+                       number);
+    return 0;
+}
+
+static int query_keep(struct arrival *arrival, int place, char *query)
+{
+    free(arrival->queries[place]);
+    arrival->queries[place] = query;
+    return 0;
+}
+
+static int set_find(struct arrival *arrival, const char *name)
+{
+    char *query = NULL;
+    int rc = mrd_config_find(&query, arrival->session->service->core.options->mrd_configs, name);
+    return rc ? rc : query_keep(arrival, QUERY_SET, query);
+}
+
+/* Parameters as a text; those in JSON may name a configuration. */
+static int text_read(struct arrival *arrival, int place)
+{
+    char name[MRD_NAME], *query = NULL;
+    int rc = mrd_text_read(&query, name, arrival->text, arrival->text_bytes);
+    if (!rc)
+        rc = query_keep(arrival, place, query);
+    return !rc && *name ? set_find(arrival, name) : rc;
+}
+
+static int message_end(struct arrival *arrival, unsigned number)
+{
+    arrival->text[arrival->text_bytes] = '\0';
+    arrival->acquisitions += number == MRD_ACQUISITION;
+    arrival->waveforms += number == MRD_WAVEFORM;
+    arrival->closed = number == MRD_CLOSE;
+    if (number == MRD_CONFIG_FILE)
+        return set_find(arrival, arrival->text);
+    if (number == MRD_CONFIG_TEXT)
+        return text_read(arrival, QUERY_TEXT);
+    /* FIRE sends what was chosen at the scanner so, behind the header. */
+    if (number != MRD_TEXT || !arrival->captures || *arrival->text != '{')
+        return 0;
+    int rc = text_read(arrival, QUERY_MORE);
+    return rc ? rc : job_read(arrival);
+}
+
+/* ---- arrival ---- */
+
+static int part_keep(struct arrival *arrival, const struct mrd_part *part)
+{
+    const unsigned number = arrival->frame.number;
+    if (arrival->captures && !part->first) {
+        if (part->count > MRD_TEXT_MOST - arrival->text_bytes)
+            return err_set(ERR_LIMIT, "The configuration of an MRD stream has at most %d bytes.", MRD_TEXT_MOST);
+        memcpy(arrival->text + arrival->text_bytes, part->bytes, part->count);
+        arrival->text_bytes += part->count;
+    }
+    if (is_config(number) || !arrival->upload.spool)
+        return 0;
+    return spool_append(&arrival->upload, part->bytes, part->count);
+}
+
+static int input_take(struct arrival *arrival, const uint8_t *from, const uint8_t *end)
+{
+    struct mrd_part part = {.count = 1};
+    int rc = 0;
+    while (!rc && part.count > 0 && !arrival->closed) {
+        rc = mrd_frame_next(&arrival->frame, &from, end, &part);
+        if (!rc && part.first)
+            rc = message_begin(arrival, arrival->frame.number);
+        if (!rc && part.count > 0)
+            rc = part_keep(arrival, &part);
+        if (!rc && part.last)
+            rc = message_end(arrival, arrival->frame.number);
+    }
+    return rc;
+}
+
+static int broken(const struct arrival *arrival, const char *how)
+{
+    return err_set(
+        ERR_TRUNCATED,
+        "The MRD stream ended without CLOSE, after %llu acquisitions and %llu bytes: %s. What had arrived is no "
+        "complete scan.",
+        (unsigned long long)arrival->acquisitions, (unsigned long long)arrival->frame.at, how);
+}
+
+/* Wait for bytes. A new client has to send its first message soon; a scanner may pause for long. */
+static int input_wait(const struct arrival *arrival)
+{
+    const struct mrd_session *session = arrival->session;
+    const struct options *options = session->service->core.options;
+    const int64_t seconds = arrival->frame.messages ? options->mrd_idle_timeout : options->header_timeout;
+    struct pollfd fds[] = {{.fd = session->socket, .events = POLLIN}, {.fd = session->stop, .events = POLLIN}};
+    int ready = poll(fds, 2, (int)(1000 * seconds));
+    if (fds[1].revents)
+        return err_set(ERR_DRAINING, "The service is shutting down. Send the scan again when it is back.");
+    return ready == 0 ? broken(arrival, "nothing came for a long time") : 0;
+}
+
+/* Receive until CLOSE. Fails with what is wrong with the stream, ERR_TRUNCATED (it broke off), ERR_DRAINING. */
+static int stream_receive(struct arrival *arrival)
+{
+    uint8_t *input = malloc(INPUT_BYTES);
+    int rc = input ? 0 : err_no_memory("an MRD session");
+    while (!rc && !arrival->closed) {
+        rc = input_wait(arrival);
+        ssize_t got = rc ? 0 : recv(arrival->session->socket, input, INPUT_BYTES, 0);
+        if (!rc && got == 0)
+            rc = broken(arrival, "the client ended the connection");
+        else if (!rc && got < 0 && errno != EAGAIN && errno != EINTR)
+            rc = broken(arrival, strerror(errno));
+        else if (got > 0)
+            rc = input_take(arrival, input, input + got);
+    }
+    free(input);
+    return rc;
+}
+
+static void arrival_clear(struct arrival *arrival)
+{
+    spool_abort(&arrival->upload);
+    job_clear(&arrival->job);
+    for (int i = 0; i < MRD_QUERIES; i++)
+        free(arrival->queries[i]);
+}
+
+/* The stream broke off: what arrived is kept as a job that failed, if there is an acquisition among it. */
+static void failure_keep(struct arrival *arrival, const struct err *failure)
+{
+    struct service *service = arrival->session->service;
+    if (failure->code == ERR_TRUNCATED && arrival->acquisitions > 0 &&
+        submission_commit_failed(service, &arrival->job, &arrival->upload, failure) == 0)
+        log_line_about(service->core.log, LOG_LEVEL_WARNING,
+                       &(struct log_about){arrival->job.id, arrival->job.client, failure->code},
+                       "an MRD stream broke off; %lld bytes are kept", (long long)arrival->job.bytes);
+}
+
+/* Receive the stream and make it a job. *id: "": the client sent nothing but CLOSE. */
+static int job_receive(const struct mrd_session *session, char id[JOB_ID])
+{
+    struct arrival *arrival = calloc(1, sizeof *arrival);
+    if (!arrival)
+        return err_no_memory("an MRD session");
+    arrival->session = session;
+    arrival->upload.fd = -1;
+    int rc = stream_receive(arrival);
+    if (!rc && arrival->upload.spool)
+        rc = submission_commit(session->service, &arrival->job, &arrival->upload);
+    if (!rc && *arrival->job.id) {
+        char how[96];
+        snprintf(how, sizeof how, "accepted over MRD, %llu acquisitions, %llu waveforms ignored",
+                 (unsigned long long)arrival->acquisitions, (unsigned long long)arrival->waveforms);
+        submission_accepted(session->service, &arrival->job, how);
+    }
+    struct err failure = *err_last();
+    if (rc)
+        failure_keep(arrival, &failure);
+    memcpy(id, arrival->job.id, JOB_ID);
+    arrival_clear(arrival);
+    free(arrival);
+    return rc ? err_restore(&failure) : 0;
+}
+
+/* ---- answer ---- */
+
+/* Wait for the end of the job, or of the client, or of the service. false: of one of the latter two. */
+static bool end_wait(const struct mrd_session *session, const char *id, struct job *job)
+{
+    const struct core *core = &session->service->core;
+    struct waiter waiter;
+    const int event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    bool waits = event >= 0, ended = false;
+    while (waits && !ended) {
+        struct pollfd fds[] = {{.fd = event, .events = POLLIN},
+                               {.fd = session->stop, .events = POLLIN},
+                               {.fd = session->socket, .events = 0}};
+        eventfd_t woken;
+        const bool entered = waiters_enter(core->waiters, &waiter, event, id, clock_seconds() + LOOK_SECONDS);
+        waits = store_get(core->store, id, job) == 0;
+        ended = waits && job_state_is_final(job->state);
+        if (waits && !ended) {
+            job_clear(job);
+            poll(fds, 3, (int)(1000 * LOOK_SECONDS));
+            eventfd_read(event, &woken);
+            waits = entered && !fds[1].revents && !fds[2].revents;
+        }
+        waiters_leave(core->waiters, &waiter);
+    }
+    if (event >= 0)
+        close(event);
+    return ended;
+}
+
+/* Send the images of a job that succeeded. Fails with what the client is to be told; 0: they were sent, or the client
+ * has gone (*sent). */
+static int images_send(const struct mrd_session *session, const struct mrd_line *line, const struct job *job,
+                       bool *sent)
+{
+    char name[KIND_FILE_NAME];
+    int file;
+    int64_t bytes, stamp;
+    kind_file_name(kind_find(job->kind), mrd_result(job), name);
+    int rc = spool_result_open(session->service->core.spool, job->id, name, &file, &bytes, &stamp);
+    if (rc)
+        return rc;
+    *sent = mrd_send_images(line, file, bytes);
+    close(file);
+    return 0;
+}
+
+/* Why a job has no images. */
+static int end_failure(const struct job *job)
+{
+    struct err failure;
+    if (job->state == JOB_CANCELED)
+        return err_set(ERR_CANCELED, "Job %s was canceled before it ended.", job->id);
+    wire_error_unpack(job->error, &failure);
+    return err_restore(&failure);
+}
+
+/* Tell the client how its job ended. */
+static enum metrics_session answer(const struct mrd_session *session, const struct mrd_line *line, const char *id)
+{
+    struct job job = {.id = ""};
+    bool sent = false;
+    if (!end_wait(session, id, &job)) {
+        err_set(ERR_DRAINING,
+                "The session ends before the job: job %s goes on, and its images will be at "
+                "/v1/jobs/%s/results.",
+                id, id);
+        mrd_send_failure(line, err_last());
+        return METRICS_SESSION_LEFT;
+    }
+    const bool succeeded = job.state == JOB_SUCCEEDED;
+    int rc = succeeded ? images_send(session, line, &job, &sent) : end_failure(&job);
+    if (rc)
+        sent = mrd_send_failure(line, err_last());
+    job_clear(&job);
+    return !sent ? METRICS_SESSION_LEFT : rc ? METRICS_SESSION_FAILED : METRICS_SESSION_ANSWERED;
+}
+
+static enum metrics_session session_serve(const struct mrd_session *session, const struct mrd_line *line,
+                                          char id[JOB_ID])
+{
+    if (session->refusal.code) {
+        mrd_send_failure(line, &session->refusal);
+        return METRICS_SESSION_REFUSED;
+    }
+    int rc = job_receive(session, id);
+    if (!rc && *id)
+        return answer(session, line, id);
+    if (!rc) {
+        mrd_send_close(line);
+        return METRICS_SESSION_EMPTY;
+    }
+    const struct err failure = *err_last();
+    if (rc == ERR_INTERNAL || rc == ERR_STORE || rc == ERR_IO)
+        log_line_about(session->service->core.log, LOG_LEVEL_ERROR, &(struct log_about){NULL, session->client, rc},
+                       "%s", failure.text);
+    metrics_rejected(session->service->core.metrics, rc);
+    mrd_send_failure(line, &failure);
+    return rc == ERR_TRUNCATED ? METRICS_SESSION_BROKEN : METRICS_SESSION_REFUSED;
+}
+
+void mrd_session_run(const struct mrd_session *session)
+{
+    const struct core *core = &session->service->core;
+    const struct mrd_line line = {session->socket, session->stop, (double)core->options->idle_timeout};
+    char id[JOB_ID] = "";
+    metrics_session_began(core->metrics);
+    enum metrics_session end = session_serve(session, &line, id);
+    metrics_session_ended(core->metrics, end);
+    log_line_about(core->log, LOG_LEVEL_AUDIT, &(struct log_about){*id ? id : NULL, session->client, 0},
+                   "audit: client=%s peer=%s MRD session %s", session->client, session->peer,
+                   metrics_session_name(end));
+    mrd_linger(&line, LINGER_SECONDS);
+}

@@ -59,7 +59,7 @@ static int config_check(void *context, const char *where, const char *name, cons
     char *queries[MRD_QUERIES] = {(char *)(uintptr_t)query};
     int rc = mrd_job_read(&job, &options, queries);
     job_clear(&job);
-    return rc ? err_set(rc, "%s: %.400s", where, err_last()->text) : 0;
+    return rc ? err_prefix("%s: ", where) : 0;
 }
 
 int mrd_configs_check(const char *path)

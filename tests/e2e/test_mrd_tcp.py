@@ -226,7 +226,7 @@ def options():
                         (["--mrd-listen", "127.0.0.1:0", "--tokens", tokens], "tokens"),
                         (["--mrd-listen", "localhost"], "not an address"),
                         (["--mrd-listen", "127.0.0.1:0", "--mrd-clients", "scanner"], "mrd-clients"),
-                        (["--mrd-listen", "127.0.0.1:0", "--mrd-configs", f"{FOLDER.name}/bad"], "bad:2: "),
+                        (["--mrd-listen", "127.0.0.1:0", "--mrd-configs", f"{FOLDER.name}/bad"], "bad:2: Kind recon has no parameter named"),
                         (["--mrd-listen", "127.0.0.1:0", "--mrd-configs", f"{FOLDER.name}/none"], "cannot be read")):
         done = subprocess.run([os.path.join(BIN, "mrirecond"), "--check-config", "--state-dir", FOLDER.name, *words], capture_output=True, text=True)
         assert done.returncode == 2 and said in done.stderr, (words, done)

@@ -56,6 +56,9 @@ bench: $(BENCH) $(if $(GPU),$(BUILD)/bench/mrirecond-bench) all
 GPU_DEVICE ?= $(wildcard /dev/nvidia0)
 all_archs   = $(if $(subst x$(flags_nvcc),,x$(file <$(BUILD)/flags/nvcc)),,yes)
 CHECK_CUDA  = $(if $(GPU_DEVICE)$(all_archs),,CUDA_ARCHS=$(firstword $(CUDA_ARCHS)))
+## make openapi         write the parameters and steps of the kinds of job into docs/openapi.yaml
+openapi: all
+	@MRIRECON_BIN=$(BUILD)/bin tests/e2e/openapi_kinds.py
 ## make check           install dependencies, build with gcc, clang and sanitizers, run every test
 check: deps
 	@scripts/deps $(DEPS_PAGE)
@@ -107,4 +110,4 @@ $(BUILD)/lib/fuzzed.a: $(call objects,gridding/base/err.c recon/kinds.c recon/ki
 $(BUILD)/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(BUILD)/lib/fuzzed.a
 	$(link) -fsanitize=fuzzer $(call pkg,libxml-2.0 gnutls jansson libpng zlib) -lm
 
-.PHONY: unit bench fuzz fuzzers check check-gpu check-deb
+.PHONY: unit bench openapi fuzz fuzzers check check-gpu check-deb

@@ -15,6 +15,7 @@ import scans
 from contract import DOCUMENT, check_answer, complaints, operations, read, resolve
 from guarded import Guarded
 from harness import SLOW, Daemon, holding, main, same, test
+from openapi_kinds import schema_name, schemas_of, steps_of, written
 
 HOSTILE = ["", " ", "0", "-1", "1e999", "9" * 30, "null", "true", "../..", "..%2f..", "%00", "%", "%zz", "a" * 2000, "\u00e9", "\u202e", "'; DROP TABLE job;--",
            "<script>", "${jndi:x}", "recon", "image", "image.png", "png", "queued", "01m7yheza283fkx9ma8t456e4x", "*", "bytes=0-", "\"x\"", "1.0.0", "wait=1",
@@ -41,38 +42,20 @@ def codes():
 def parameters(daemon):
     kinds = daemon.get("/v1/kinds").expect(200).json()["kinds"]
     schemas = DOCUMENT["components"]["schemas"]
-    names = ["Parameters" + kind["name"].capitalize() for kind in kinds]
+    names = [schema_name(kind) for kind in kinds]
     same([part["$ref"] for part in schemas["Parameters"]["anyOf"]], [f"#/components/schemas/{name}" for name in names], "kinds of the document")
     for kind, name in zip(kinds, names):
         same(schemas[name]["properties"], schemas_of(kind), f"parameters of kind {kind['name']}")
-
-
-def schemas_of(kind):
-    """What the document has to say of a kind's parameters."""
-    told = {}
-    for param in kind["parameters"]:
-        number = {"int": "integer", "real": "number"}.get(param["type"])
-        schema = {"type": "string"}
-        if number:
-            schema = {"type": number, "minimum": param["min"], "maximum": param["max"]}
-        elif param["type"] == "text":
-            schema["maxLength"] = param["max_bytes"]
-        if "choices" in param:
-            choices = {"type": "string", "enum": param["choices"]}
-            schema = {"anyOf": [choices, schema]} if number else choices
-        if param["type"] == "set":
-            each = "(" + "|".join(param["choices"]) + ")"
-            schema = {"type": "string", "pattern": f"^{each}(,{each})*$"}
-        told[param["name"]] = {**schema, "default": param["default"]}
-    return told
+    document = read("docs/openapi.yaml")
+    assert written(document, kinds) == document, "make openapi writes the kinds anew; see git diff"
 
 
 @test("the steps are those of the kinds, in their order, and what a running job tells of them fits")
 def steps(daemon):
     schema = DOCUMENT["components"]["schemas"]["Step"]
-    kinds = {kind["name"]: [step["name"] for step in kind["steps"]] for kind in daemon.get("/v1/kinds").json()["kinds"]}
-    same(schema["properties"]["name"]["enum"], list(dict.fromkeys(name for each in kinds.values() for name in each)), "steps")
-    told = kinds["recon"]
+    kinds = daemon.get("/v1/kinds").json()["kinds"]
+    same(schema["properties"]["name"]["enum"], steps_of(kinds), "steps")
+    told = [step["name"] for step in kinds[0]["steps"]]
     seen, name = [], ""
     with Daemon(devices="cpu", environment=holding()) as slow, slow.held("density") as go_on:
         identity = slow.submit(scans.slow().bytes(slow.state), scans.SLOW_QUERY).expect(202).json()["id"]

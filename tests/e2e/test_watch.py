@@ -63,8 +63,9 @@ def arriving(daemon):
     where, before = tempfile.mkdtemp(dir=FOLDER.name), jobs(daemon)
     with watching(daemon, where, "dcf=given") as watch:
         put(GOOD, where, "a.h5")
-        with open(GOOD, "rb") as file, open(f"{where}/b.h5", "wb") as half:
+        with open(GOOD, "rb") as file, open(f"{FOLDER.name}/half.h5", "wb") as half:
             half.write(file.read()[:5000])
+        put(half.name, where, "b.h5")
         with open(f"{where}/notes.txt", "w") as file:
             file.write("no scan")
         wait_until(lambda: watch.saved, "the first image")

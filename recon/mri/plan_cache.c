@@ -45,7 +45,7 @@ bool plan_cache_clear(struct recon_cache *cache)
 
 static size_t k_bytes(const struct plan_key *key)
 {
-    return key->samples * (size_t)key->params.dim * sizeof(float);
+    return key->samples * (size_t)key->dim * sizeof(float);
 }
 
 struct nufft *plan_cache_find(struct recon_cache *cache, const struct plan_key *key, const struct plan_arrays *arrays,

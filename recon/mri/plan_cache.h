@@ -26,6 +26,7 @@ struct plan_key {
     int n[3];
     double out_k[3], delay[3];
     size_t samples, count;
+    int64_t dim; /* of the samples; the plan's is 2 where a stack's plane has one */
 };
 
 /* The frame's arrays. */

@@ -64,6 +64,16 @@ static int field_grid(struct gridder *g, const struct frame *frame, int first, i
     return rc;
 }
 
+/* The same of a stack whose partitions share a trajectory; coils come to the device plane by plane. */
+static int stack_batch(struct gridder *g, const struct frame *frame, int first, int count)
+{
+    const double start = clock_seconds();
+    struct c32 *to = (struct c32 *)g->image + (recon_maps(g->job) ? (size_t)first * g->pixels : 0);
+    int rc = stack_grid(g, frame, first, count, recon_squares(g->job) ? g->image : NULL, to);
+    recon_report_stage(g->job, recon_steps[RECON_STEP_GRIDDING].name, clock_seconds() - start);
+    return rc;
+}
+
 /* Grid the coils from `first` on, which are in data[turn], and upload the next ones meanwhile where there is room for
  * them. */
 static int batch_grid(struct gridder *g, const struct frame *frame, int first, int turn)
@@ -72,6 +82,8 @@ static int batch_grid(struct gridder *g, const struct frame *frame, int first, i
     int count = gridder_coils(g, frame, first), next = first + count;
     double start = clock_seconds(), beside = 0;
     struct c32 *to = (struct c32 *)g->image + (recon_maps(job) ? (size_t)first * g->pixels : 0);
+    if (g->stack)
+        return stack_batch(g, frame, first, count);
     if (g->field)
         return field_grid(g, frame, first, count, g->data[turn]);
     int rc = recon_squares(job) ? nufft_adjoint_squares_begin(g->plan, count, g->data[turn], g->image)
@@ -99,7 +111,7 @@ static int coils_grid(struct gridder *g, size_t f, double base, double span)
     for (int first = 0, turn = 0; first < frame->coils && rc == 0; first += g->batch, turn ^= g->data[1] != NULL) {
         rc = recon_tell(job, RECON_STEP_GRIDDING, base + span * first / frame->coils, g->coils_done + first, g->coils);
         double start = clock_seconds();
-        if (rc == 0 && (first == 0 || !g->data[1]))
+        if (rc == 0 && !g->stack && (first == 0 || !g->data[1]))
             rc = gridder_upload(g, frame, first, gridder_coils(g, frame, first), g->data[turn]);
         if (rc == 0)
             rc = dev_upload_order(job->dev);

@@ -5,6 +5,7 @@
 
 #include "gridding/nufft/nufft.h"
 #include "recon/mri/field.h"
+#include "recon/mri/stack.h"
 
 struct gridder {
     struct recon_job *job;
@@ -14,7 +15,8 @@ struct gridder {
     size_t longest, kernels; /* images that are solved for together, and the trajectories among them, at most */
     int batch, most_coils;
     struct nufft *plan;
-    bool kept;                   /* the plan is the cache's */
+    struct stack *stack; /* of the plan's image, transformed along kz before the plan's plane; NULL: it is not */
+    bool kept;           /* the plan is the cache's */
     const struct frame *planned; /* the image the plan was made for */
     uint64_t planned_hash;
     float *k, *planned_k, *weights; /* host: [most_samples][dim], same, [most_samples] */

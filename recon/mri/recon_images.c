@@ -39,6 +39,13 @@ static int too_large(const char *what, size_t required, size_t available)
         what, (double)required / 1e6, (double)available / 1e6);
 }
 
+/* At most of a stack that is transformed along kz (stack.h): its data once more, and a plane of each coil. */
+static size_t stack_bytes(const struct gridder *g)
+{
+    const size_t plane = (size_t)g->n[0] * (size_t)g->n[1];
+    return g->job->dim == 3 ? (size_t)g->batch * (g->most_samples + plane) * sizeof(struct c32) : 0;
+}
+
 /* Bytes that this step takes from the host, and whether they are there. */
 static int memory_check(const struct gridder *g, size_t channels)
 {
@@ -53,6 +60,7 @@ static int memory_check(const struct gridder *g, size_t channels)
         size_add(images, samples, &images) && size_mul(g->pixels, (size_t)g->most_coils, &coils) &&
         size_mul(coils, recon_maps(job) ? 3 * sizeof(struct c32) : 0, &coils) &&
         (!recon_iterates(job) || iterative_bytes(g, &coils)) && size_add(images, coils, &images) &&
+        size_add(images, stack_bytes(g), &images) &&
         (!g->field || (field_bytes(g->field, g->pixels, g->most_samples, &coils) && size_add(images, coils, &images)));
     size_t available = host_memory_available();
     return countable && images <= available ? 0 : too_large("The images", countable ? images : SIZE_MAX / 2, available);

@@ -9,6 +9,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 void gridder_plan_drop(struct gridder *g)
@@ -17,6 +18,8 @@ void gridder_plan_drop(struct gridder *g)
         nufft_free(g->plan);
     g->plan = NULL;
     g->kept = false;
+    stack_free(g->stack, g->job->dev);
+    g->stack = NULL;
 }
 
 /* From cycles per pixel of the encoding, as the file has them, to those of the image, with gradient delays. */
@@ -118,7 +121,7 @@ static void key_fill(const struct gridder *g, const struct frame *frame, struct 
 {
     const struct recon_job *job = g->job;
     memset(key, 0, sizeof *key);
-    key->params.dim = job->dim;
+    key->dim = key->params.dim = job->dim;
     key->params.tolerance = job->request->values->value[RECON_TOLERANCE].real;
     key->params.kernel = (enum nufft_kernel)recon_choice(job, RECON_KERNEL);
     key->params.width = (int)recon_choice(job, RECON_WIDTH);
@@ -142,9 +145,45 @@ static void key_fill(const struct gridder *g, const struct frame *frame, struct 
     key->count = frame->count;
 }
 
-/* Make weights and plan for the trajectory in g->k. */
-static int plan_make(struct gridder *g, const struct frame *frame, const struct nufft_params *params, double base,
-                     double span)
+/* The key of the plan for a stack's plane. */
+static void key_flatten(struct plan_key *key)
+{
+    key->params.dim = 2;
+    key->params.n[2] = 1;
+}
+
+/* The plan of g->k and g->weights, or of the plane of g->stack. */
+static int plan_create(struct gridder *g, const struct frame *frame, const struct nufft_params *params)
+{
+    const size_t samples = g->stack ? g->stack->samples : frame->samples;
+    float *plane = g->stack ? malloc(3 * samples * sizeof *plane) : NULL;
+    const float *k = plane ? plane : g->k, *weights = plane ? plane + 2 * samples : g->weights;
+    if (g->stack && !plane)
+        return err_no_memory("a partition of %zu samples", samples);
+    if (plane) {
+        stack_plane(g->stack, g->offsets, g->k, 3, 2, plane);
+        stack_plane(g->stack, g->offsets, g->weights, 1, 1, plane + 2 * samples);
+    }
+    int rc = nufft_create(&g->plan, g->job->dev, params, samples, k);
+    if (rc == 0)
+        rc = nufft_set_weights(g->plan, weights);
+    free(plane);
+    return rc;
+}
+
+static void stack_report(const struct gridder *g)
+{
+    if (g->stack)
+        recon_report_decide(
+            g->job, "kz transform", "fft",
+            "The %d partitions of the stack share one trajectory of %zu samples and its weights: an FFT "
+            "along kz, and one 2-D plan for all slices.",
+            g->stack->partitions, g->stack->samples);
+}
+
+/* Make weights and plan for the trajectory in g->k. *key may turn out to be one of three dimensions. */
+static int plan_make(struct gridder *g, const struct frame *frame, struct plan_key *key, const struct plan_key *space,
+                     const struct plan_arrays *arrays, double base, double span)
 {
     struct recon_job *job = g->job;
     double start = clock_seconds();
@@ -159,13 +198,21 @@ static int plan_make(struct gridder *g, const struct frame *frame, const struct 
     if (rc != 0)
         return rc;
     start = clock_seconds();
+    if (g->stack && !stack_weights_shared(g->stack, g->offsets, g->weights)) {
+        stack_free(g->stack, job->dev);
+        g->stack = NULL;
+        *key = *space;
+        plan_cache_begin(job->cache, key, arrays);
+        recon_report_decide(job, "kz transform", "gridding",
+                            "The scan is a stack, and kz is gridded as kx and ky: density weights differ between "
+                            "partitions.");
+    }
+    stack_report(g);
     rescale(g, frame);
     leave_out(g, frame->samples);
     if (recon_iterates(job))
         gridder_limit(g, frame);
-    rc = nufft_create(&g->plan, job->dev, params, frame->samples, g->k);
-    if (rc == 0)
-        rc = nufft_set_weights(g->plan, g->weights);
+    rc = plan_create(g, frame, &key->params);
     recon_report_stage(job, recon_steps[RECON_STEP_PLAN].name, clock_seconds() - start);
     return rc;
 }
@@ -177,13 +224,22 @@ static int plan_get(struct gridder *g, const struct frame *frame, double base, d
     struct recon_job *job = g->job;
     struct recon_cache *cache = job->cache;
     const struct plan_arrays arrays = {g->k, job->has_weights ? g->weights : NULL, g->offsets};
-    struct plan_key key;
+    struct plan_key key, space;
     json_t *decisions = NULL;
-    int rc = 0;
     double start = clock_seconds();
     key_fill(g, frame, &key);
-    struct nufft *plan = plan_cache_find(cache, &key, &arrays, &decisions);
+    space = key;
     gridder_plan_drop(g);
+    int rc = stack_find(&g->stack, g, frame, g->k);
+    if (g->stack)
+        key_flatten(&key);
+    struct nufft *plan = rc == 0 ? plan_cache_find(cache, &key, &arrays, &decisions) : NULL;
+    if (!plan && g->stack && (plan = plan_cache_find(cache, &space, &arrays, &decisions))) {
+        stack_free(g->stack, job->dev); /* its weights differ between partitions */
+        g->stack = NULL;
+    }
+    if (rc != 0)
+        return rc;
     if (plan) {
         g->plan = plan;
         g->kept = true;
@@ -193,7 +249,7 @@ static int plan_get(struct gridder *g, const struct frame *frame, double base, d
     } else {
         plan_cache_begin(cache, &key, &arrays);
         json_t *before = recon_report_aside(job);
-        rc = plan_make(g, frame, &key.params, base, span);
+        rc = plan_make(g, frame, &key, &space, &arrays, base, span);
         decisions = recon_report_back(job, before);
         if (rc == 0)
             g->kept = plan_cache_keep(cache, job->dev, g->plan, decisions);

@@ -1,0 +1,148 @@
+/* Stacks whose partitions share a trajectory in the plane: an FFT along kz and 2-D transforms, against double sums. */
+#include "tests/unit/recon_fixture.h"
+
+enum { NX = 12, NY = 10, NZ = 5, LINES = 7, SAMPLES = 16, COILS = 2, PIXELS = NX * NY * NZ };
+static const int n[] = {NX, NY, NZ};
+
+/* Columns kx, ky, kz, weight: random lines in the plane, in every partition the same; partition by partition, or line
+ * by line, in an order that is not that of kz. */
+static void stack_fill(struct flat *flat, bool lines_outside)
+{
+    float plane[LINES][SAMPLES][3];
+    for (int l = 0; l < LINES; l++)
+        for (int s = 0; s < SAMPLES; s++) {
+            plane[l][s][0] = (float)(0.4999 * noise());
+            plane[l][s][1] = (float)(0.4999 * noise());
+            plane[l][s][2] = (float)(1 + 0.5 * noise());
+        }
+    flat_init(flat, NX, NY, NZ);
+    for (int i = 0; i < LINES * NZ; i++) {
+        const int line = lines_outside ? i / NZ : i % LINES, partition = (lines_outside ? i % NZ : i / LINES) * 3 % NZ;
+        const struct scan_readout *r = random_readout(flat, SAMPLES, COILS, 4, 3);
+        flat->readouts[i].idx[SCAN_STEP2] = (uint16_t)partition;
+        for (int s = 0; s < SAMPLES; s++) {
+            float *k = flat->traj + r->traj + (size_t)s * 4;
+            k[0] = plane[line][s][0];
+            k[1] = plane[line][s][1];
+            k[2] = (float)(partition - NZ / 2) / NZ;
+            k[3] = plane[line][s][2];
+        }
+    }
+}
+
+/* Each coil, and the root of the sum of squares, where `value` is the decision. */
+static void as_the_sum(struct flat *flat, uint64_t mask, const char *value)
+{
+    static double expected[2 * COILS * PIXELS];
+    struct job_outcome out;
+    succeed(flat, "dcf=given coils=none output=complex", &out);
+    assert_string_equal(decided(&out, "kz transform"), value);
+    for (int c = 0; c < COILS; c++) {
+        double complex *image = direct(flat, mask, c, 3, 3, n, whole);
+        for (int i = 0; i < PIXELS; i++) {
+            expected[2 * (c * PIXELS + i)] = creal(image[i]);
+            expected[2 * (c * PIXELS + i) + 1] = cimag(image[i]);
+        }
+        free(image);
+    }
+    assert_true(error_of(images_of(&out)->data, expected, sizeof expected / sizeof *expected) < TOLERANCE);
+    drop(&out);
+    succeed(flat, "dcf=given", &out);
+    assert_string_equal(decided(&out, "kz transform"), value);
+    assert_true(rss_error(flat, mask, COILS, 3, 3, n, whole, images_of(&out)->data) < TOLERANCE);
+    drop(&out);
+}
+
+static void shared_partitions_are_transformed_along_kz(void **state)
+{
+    (void)state;
+    for (int order = 0; order < 2; order++) {
+        struct flat flat;
+        stack_fill(&flat, order);
+        as_the_sum(&flat, UINT64_MAX, "fft");
+        flat_free(&flat);
+    }
+}
+
+/* Whatever one readout changes, the image is that of its samples. */
+static void what_is_not_shared_is_gridded(void **state)
+{
+    (void)state;
+    for (int change = 0; change < 4; change++) {
+        struct flat flat;
+        uint64_t mask = UINT64_MAX;
+        stack_fill(&flat, false);
+        float *k = flat.traj + flat.readouts[23].traj;
+        switch (change) {
+        case 0:
+            k[8 * 4] = nextafterf(k[8 * 4], 1);
+            break;
+        case 1:
+            k[8 * 4 + 3] *= 1.01f;
+            break;
+        case 2:
+            flat.readouts[23].flags = UINT64_C(1) << (SCAN_NAVIGATION - 1);
+            mask &= ~(UINT64_C(1) << 23);
+            break;
+        default:
+            for (int s = 0; s < SAMPLES; s++)
+                k[s * 4 + 2] += 0.3f / NZ;
+        }
+        as_the_sum(&flat, mask, change < 3 ? "gridding" : "");
+        flat_free(&flat);
+    }
+}
+
+/* Kept plans of either kind give the same bits again. */
+static void kept_plans_give_the_same_image(void **state)
+{
+    (void)state;
+    assert_int_equal(recon_cache_create(&cache), 0);
+    for (int change = 0; change < 2; change++) {
+        struct job_outcome first, again;
+        struct flat flat;
+        stack_fill(&flat, false);
+        flat.traj[flat.readouts[23].traj + 3] *= change ? 1.01f : 1;
+        succeed(&flat, "dcf=given", &first);
+        succeed(&flat, "dcf=given", &again);
+        assert_int_equal(reported(&first, "plans"), 1);
+        assert_int_equal(reported(&again, "plans"), 0);
+        assert_string_equal(decided(&again, "kz transform"), change ? "gridding" : "fft");
+        assert_memory_equal(images_of(&first)->data, images_of(&again)->data, PIXELS * sizeof(float));
+        drop(&again);
+        drop(&first);
+        flat_free(&flat);
+    }
+    recon_cache_free(cache);
+    cache = NULL;
+}
+
+/* Fewer slices than partitions are those in the middle. */
+static void slices_are_cut_from_the_middle(void **state)
+{
+    (void)state;
+    struct job_outcome all, cut;
+    struct flat flat;
+    stack_fill(&flat, false);
+    succeed(&flat, "dcf=given", &all);
+    flat.encodings[0].recon_matrix[2] = 4;
+    flat.encodings[0].recon_fov_mm[2] = flat.encodings[0].fov_mm[2] * 4 / NZ;
+    succeed(&flat, "dcf=given", &cut);
+    assert_string_equal(decided(&cut, "kz transform"), "fft");
+    const size_t plane = (size_t)NX * NY, from = NZ / 2 - 4 / 2;
+    assert_memory_equal(images_of(&cut)->data, images_of(&all)->data + from * plane, 4 * plane * sizeof(float));
+    drop(&cut);
+    drop(&all);
+    flat_free(&flat);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(shared_partitions_are_transformed_along_kz, random_reset),
+        cmocka_unit_test_setup(what_is_not_shared_is_gridded, random_reset),
+        cmocka_unit_test_setup(kept_plans_give_the_same_image, random_reset),
+        cmocka_unit_test_setup(slices_are_cut_from_the_middle, random_reset),
+    };
+    return cmocka_run_group_tests(tests, device_open, device_close);
+}

@@ -18,6 +18,11 @@ enum { MARGIN = NBODY_WINDOW / 2 + 1, SMOOTH = 8, FIELDS = 4 };
 #define ROOT_PI  1.7724538509055160273
 #define DIAGONAL 1.7320508075688772935
 
+/* Sums [FIELDS][count] of the device, and the host's view of them, which a CPU does not need. */
+struct sums {
+    float *device, *host;
+};
+
 struct nbody_gravity {
     struct dev *dev;
     struct nbody_setup setup;
@@ -26,7 +31,8 @@ struct nbody_gravity {
     struct nbody_mesh *mesh; /* NULL: pairs alone */
     int mesh_cells;          /* of the mesh: more than the box's in open space */
     float *mass, *at;        /* at[count][3]; in units of the frame, as what follows */
-    float *near, *far;       /* near[FIELDS][count]: sums over pairs; far: the mesh's fields */
+    float *masses;           /* of the device */
+    struct sums near, far;   /* over pairs; far: the mesh's fields */
 };
 
 /* Where the box lies: what is computed is in units of its side, and of the heaviest mass. */
@@ -104,13 +110,36 @@ static int mesh_cells(const struct nbody_setup *setup)
                : nbody_mesh_round((int)ceil(setup->mesh + 2 * MARGIN + open_reach(setup) + SMOOTH * setup->split));
 }
 
-int64_t nbody_gravity_bytes(const struct nbody_setup *setup, size_t count)
+static int sums_create(struct dev *dev, size_t count, struct sums *sums)
 {
-    /* Floats of this object; and of the two sets of bins positions, places, bins and double sums. */
-    enum { BODY = (1 + 3 + 2 * FIELDS) * 4 + 2 * (3 * 4 + 4 + 4 * 4) + 24 + 4 };
-    if (count > INT64_MAX / 4 / BODY)
-        return -1;
-    return (int64_t)count * BODY + (setup->method == NBODY_P3M ? nbody_mesh_bytes(mesh_cells(setup)) : 0);
+    void *memory = NULL;
+    int rc = dev_alloc(dev, (count + 1) * FIELDS * sizeof *sums->device, &memory);
+    sums->device = memory;
+    if (rc != 0 || dev_direct(dev, memory))
+        return rc;
+    sums->host = malloc((count + 1) * FIELDS * sizeof *sums->host);
+    return sums->host ? 0 : err_no_memory("%zu bodies", count);
+}
+
+static void sums_free(struct dev *dev, struct sums *sums)
+{
+    dev_release(dev, sums->device);
+    free(sums->host);
+}
+
+/* Where the host finds them. */
+static int sums_fetch(struct dev *dev, size_t count, const struct sums *sums, const float **found)
+{
+    *found = sums->host ? sums->host : sums->device;
+    return sums->host ? dev_download(dev, sums->host, sums->device, count * FIELDS * sizeof *sums->host) : 0;
+}
+
+static int masses_create(struct nbody_gravity *gravity)
+{
+    void *memory = NULL;
+    int rc = dev_alloc(gravity->dev, (gravity->count + 1) * sizeof *gravity->masses, &memory);
+    gravity->masses = memory;
+    return rc == 0 ? dev_upload(gravity->dev, memory, gravity->mass, gravity->count * sizeof *gravity->mass) : rc;
 }
 
 int nbody_gravity_create(struct nbody_gravity **out, struct dev *dev, const struct nbody_setup *setup, size_t count,
@@ -124,16 +153,18 @@ int nbody_gravity_create(struct nbody_gravity **out, struct dev *dev, const stru
         gravity->heaviest = fmax(gravity->heaviest, mass[i]);
     gravity->mass = malloc((count + 1) * sizeof *gravity->mass);
     gravity->at = malloc((count + 1) * 3 * sizeof *gravity->at);
-    gravity->near = malloc((count + 1) * FIELDS * sizeof *gravity->near);
-    gravity->far = setup->method == NBODY_P3M ? malloc((count + 1) * FIELDS * sizeof *gravity->far) : NULL;
-    int rc = gravity->mass && gravity->at && gravity->near && (gravity->far || setup->method != NBODY_P3M)
-                 ? 0
-                 : err_no_memory("%zu bodies", count);
+    int rc = gravity->mass && gravity->at ? 0 : err_no_memory("%zu bodies", count);
+    if (rc == 0)
+        rc = sums_create(dev, count, &gravity->near);
+    if (rc == 0 && setup->method == NBODY_P3M)
+        rc = sums_create(dev, count, &gravity->far);
     for (size_t i = 0; i < count && rc == 0; i++) {
         gravity->mass[i] = gravity->heaviest > 0 ? (float)(mass[i] / gravity->heaviest) : 0;
         gravity->total += (double)gravity->mass[i];
     }
     gravity->mesh_cells = mesh_cells(setup);
+    if (rc == 0)
+        rc = masses_create(gravity);
     if (rc == 0 && setup->method == NBODY_P3M)
         rc = nbody_mesh_create(&gravity->mesh, dev, gravity->mesh_cells, setup->split,
                                setup->periodic ? 0 : open_reach(setup));
@@ -151,8 +182,9 @@ void nbody_gravity_free(struct nbody_gravity *gravity)
     nbody_mesh_free(gravity->mesh);
     free(gravity->mass);
     free(gravity->at);
-    free(gravity->near);
-    free(gravity->far);
+    dev_release(gravity->dev, gravity->masses);
+    sums_free(gravity->dev, &gravity->near);
+    sums_free(gravity->dev, &gravity->far);
     free(gravity);
 }
 
@@ -180,6 +212,11 @@ static struct frame frame_around(size_t count, const double (*at)[3])
     return frame;
 }
 
+static struct frame frame_of(const struct nbody_setup *setup, size_t count, const double (*at)[3])
+{
+    return setup->periodic ? (struct frame){.side = setup->box} : frame_around(count, at);
+}
+
 static void place(struct nbody_gravity *gravity, const struct frame *frame, const double (*at)[3])
 {
     for (size_t i = 0; i < gravity->count; i++)
@@ -203,6 +240,11 @@ static struct range_box box_of(const struct nbody_gravity *gravity, bool mesh)
     return box;
 }
 
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
 static int stopped(const struct nbody_poll *poll)
 {
     return poll && poll->stop && poll->stop(poll->context)
@@ -223,14 +265,14 @@ static int sum_pairs(struct nbody_gravity *gravity, const struct frame *frame, c
 {
     struct range_law force, potential_law;
     const struct range_pair_sums sums = {.vector_law = &force,
-                                         .vectors = gravity->near,
+                                         .vectors = gravity->near.device,
                                          .scalar_law = potential ? &potential_law : NULL,
-                                         .scalars = gravity->near + 3 * gravity->count};
+                                         .scalars = gravity->near.device + 3 * gravity->count};
     const struct listener listener = {(void *)(uintptr_t)poll, hear};
     int rc = pair_law(gravity, frame, 3, &force);
     if (rc == 0 && potential)
         rc = pair_law(gravity, frame, 1, &potential_law);
-    return rc == 0 ? range_pairs(points, points, &sums, 1, gravity->mass, &listener) : rc;
+    return rc == 0 ? range_pairs(points, points, &sums, 1, gravity->masses, &listener) : rc;
 }
 
 static int sum_mesh(struct nbody_gravity *gravity, const struct range_points *near, const struct nbody_poll *poll)
@@ -245,7 +287,7 @@ static int sum_mesh(struct nbody_gravity *gravity, const struct range_points *ne
         rc = range_points_create(&own, gravity->dev, &params, NULL);
     }
     if (rc == 0)
-        rc = nbody_mesh_fields(gravity->mesh, own ? own : near, cell, gravity->mass, gravity->far,
+        rc = nbody_mesh_fields(gravity->mesh, own ? own : near, cell, gravity->masses, gravity->far.device,
                                poll ? poll->stop : NULL, poll ? poll->context : NULL);
     range_points_free(own);
     return rc;
@@ -263,19 +305,25 @@ static int collect(const struct nbody_gravity *gravity, const struct frame *fram
 {
     const struct nbody_setup *setup = &gravity->setup;
     const double mesh = setup->mesh, unit = setup->g * gravity->heaviest / frame->side;
+    const float *nears, *fars = NULL;
+    int rc = sums_fetch(gravity->dev, gravity->count, &gravity->near, &nears);
+    if (rc == 0 && gravity->mesh)
+        rc = sums_fetch(gravity->dev, gravity->count, &gravity->far, &fars);
+    if (rc != 0)
+        return rc;
     for (size_t i = 0; i < gravity->count; i++) {
         double sum = 0;
         for (size_t d = 0; d < 3; d++) {
             const size_t at = d * gravity->count + i;
-            const double far = gravity->mesh ? (double)gravity->far[at] * mesh * mesh : 0;
-            acceleration[i][d] = unit / frame->side * ((double)gravity->near[at] + far);
+            const double far = fars ? (double)fars[at] * mesh * mesh : 0;
+            acceleration[i][d] = unit / frame->side * ((double)nears[at] + far);
             sum += acceleration[i][d];
         }
         if (potential) {
             const size_t at = 3 * gravity->count + i;
-            potential[i] = -(double)gravity->near[at];
-            if (gravity->mesh)
-                potential[i] += (double)gravity->far[at] * mesh + mesh_correction(gravity, (double)gravity->mass[i]);
+            potential[i] = -(double)nears[at];
+            if (fars)
+                potential[i] += (double)fars[at] * mesh + mesh_correction(gravity, (double)gravity->mass[i]);
             potential[i] *= unit;
             sum += potential[i];
         }
@@ -291,8 +339,7 @@ static int collect(const struct nbody_gravity *gravity, const struct frame *fram
 int nbody_gravity_evaluate(struct nbody_gravity *gravity, const double (*at)[3], double (*acceleration)[3],
                            double *potential, const struct nbody_poll *poll)
 {
-    const struct nbody_setup *setup = &gravity->setup;
-    const struct frame frame = setup->periodic ? (struct frame){.side = setup->box} : frame_around(gravity->count, at);
+    const struct frame frame = frame_of(&gravity->setup, gravity->count, at);
     const struct range_box box = box_of(gravity, false);
     struct range_law law;
     struct range_points *points = NULL;
@@ -310,4 +357,45 @@ int nbody_gravity_evaluate(struct nbody_gravity *gravity, const double (*at)[3],
         rc = sum_mesh(gravity, points, poll);
     range_points_free(points);
     return rc == 0 ? collect(gravity, &frame, acceleration, potential) : rc;
+}
+
+/* ---- memory ---- */
+
+int nbody_gravity_memory(struct dev *dev, const struct nbody_setup *setup, size_t count, const double (*at)[3],
+                         uint64_t *device, uint64_t *host)
+{
+    const struct nbody_gravity told = {.dev = dev, .setup = *setup, .count = count, .mesh_cells = mesh_cells(setup)};
+    const bool p3m = setup->method == NBODY_P3M, gpu = dev_is_gpu(dev);
+    const struct frame frame = frame_of(setup, count, at);
+    const uint64_t fields = (uint64_t)(count + 1) * FIELDS * sizeof(float) * (p3m ? 2 : 1);
+    struct range_law law;
+    struct range_memory near, far = {0};
+    int rc = pair_law(&told, &frame, 3, &law);
+    const float *some = NULL;
+    if (rc == 0)
+        rc = range_memory(dev,
+                          &(struct range_points_params){
+                              .box = box_of(&told, false), .reach = law.params.reach, .inputs = count, .at = some},
+                          &near);
+    if (rc == 0 && p3m && !setup->periodic)
+        rc = range_memory(
+            dev,
+            &(struct range_points_params){
+                .box = box_of(&told, true), .reach = NBODY_WINDOW / (double)setup->mesh, .inputs = count, .at = some},
+            &far);
+    if (rc != 0)
+        return rc;
+    const struct range_memory *spread = setup->periodic ? &near : &far;
+    uint64_t most = near.pairs, own, work;
+    if (p3m)
+        most = larger(most,
+                      (setup->periodic ? 0 : larger(far.create, far.points)) + larger(spread->scatter, spread->gather));
+    *device = (count + 1) * sizeof(float) + fields + larger(near.create, near.points + most);
+    *host = sizeof told + (count + 1) * 4 * sizeof(float) + (gpu ? fields : 0);
+    if (p3m) {
+        nbody_mesh_memory(dev, told.mesh_cells, &own, &work);
+        *device += own;
+        *host += work;
+    }
+    return 0;
 }

@@ -64,8 +64,10 @@ int nbody_gravity_create(struct nbody_gravity **out, struct dev *dev, const stru
                          const double *mass);
 void nbody_gravity_free(struct nbody_gravity *gravity);
 
-/* The most memory that a struct nbody_gravity and its evaluation take; -1: too much to be told. */
-int64_t nbody_gravity_bytes(const struct nbody_setup *setup, size_t count);
+/* The most bytes that a struct nbody_gravity of bodies at at[count][3], and its evaluation, take of the device's memory
+ * and of the host's beside; of a CPU, whose memory is one, they add up. Fails as range_memory(). */
+int nbody_gravity_memory(struct dev *dev, const struct nbody_setup *setup, size_t count, const double (*at)[3],
+                         uint64_t *device, uint64_t *host);
 
 /* Asked between the parts of an evaluation, and as often as sums ask: non-zero ends it. */
 struct nbody_poll {

@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <omp.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,8 +17,9 @@ struct nbody_mesh {
     double split, reach;
     double *damping;           /* [cells]: of an axis, exp(-k^2 r_s^2) over the window's transform squared */
     double *k;                 /* [cells]: radians a cell; of derivatives 0 at the highest */
-    float *grid;               /* [4][z][y][x]; the first holds masses, too */
-    struct c32 *work[2];       /* [z][y][x] */
+    float *grid;               /* [4][z][y][x] of the device; the first holds masses, too */
+    float *plain;              /* [2][z][y][x] of the host, on the way; NULL: the grid's memory is the host's */
+    struct c32 *work[2];       /* [z][y][x] of the host, as what follows */
     struct fft_cpu *fft[2][2]; /* [-1 or +1][a line, a slab] */
     struct c32 *slab;          /* [threads][cells][cells] */
 };
@@ -41,30 +43,38 @@ int nbody_mesh_round(int cells)
     }
 }
 
-int64_t nbody_mesh_bytes(int cells)
+enum { ALIGNMENT = 64 }; /* FFTW's vectors */
+
+static size_t aligned_bytes(size_t bytes)
 {
-    const int64_t nodes = (int64_t)cells * cells * cells;
-    return nodes * (int64_t)(4 * sizeof(float) + 2 * sizeof(struct c32));
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+void nbody_mesh_memory(const struct dev *dev, int cells, uint64_t *device, uint64_t *host)
+{
+    const uint64_t n = (uint64_t)cells, nodes = n * n * n;
+    *device = 4 * nodes * sizeof(float) + ALIGNMENT;
+    *host = (2 * nodes + (uint64_t)dev_threads(dev) * n * n) * sizeof(struct c32) + 2 * n * sizeof(double) +
+            (dev_is_gpu(dev) ? 2 * nodes * sizeof(float) : 0) + sizeof(struct nbody_mesh) + 8 * (uint64_t)ALIGNMENT;
 }
 
 static int allocate(struct nbody_mesh *mesh)
 {
     const size_t n = (size_t)mesh->cells, nodes = n * n * n;
-    const size_t slabs = (size_t)mesh->threads * n * n * sizeof *mesh->slab;
-    void *memory[4] = {NULL};
-    int rc = dev_alloc(mesh->dev, 4 * nodes * sizeof *mesh->grid, &memory[0]);
-    for (int i = 0; i < 2 && rc == 0; i++)
-        rc = dev_alloc(mesh->dev, nodes * sizeof **mesh->work, &memory[1 + i]);
-    if (rc == 0)
-        rc = dev_alloc(mesh->dev, slabs, &memory[3]);
-    mesh->grid = memory[0];
-    mesh->work[0] = memory[1];
-    mesh->work[1] = memory[2];
-    mesh->slab = memory[3];
+    void *grid = NULL;
+    int rc = dev_alloc(mesh->dev, 4 * nodes * sizeof *mesh->grid, &grid);
+    if (rc != 0)
+        return rc;
+    mesh->grid = grid;
+    for (int i = 0; i < 2; i++)
+        mesh->work[i] = aligned_alloc(ALIGNMENT, aligned_bytes(nodes * sizeof **mesh->work));
+    mesh->slab = aligned_alloc(ALIGNMENT, aligned_bytes((size_t)mesh->threads * n * n * sizeof *mesh->slab));
+    mesh->plain = dev_direct(mesh->dev, grid) ? NULL : malloc(2 * nodes * sizeof *mesh->plain);
     mesh->damping = malloc(n * sizeof *mesh->damping);
     mesh->k = malloc(n * sizeof *mesh->k);
-    if (rc == 0 && (!mesh->damping || !mesh->k))
-        rc = err_no_memory("a mesh of %d cells an axis", mesh->cells);
+    if (!mesh->work[0] || !mesh->work[1] || !mesh->slab || (!mesh->plain && !dev_direct(mesh->dev, grid)) ||
+        !mesh->damping || !mesh->k)
+        return err_no_memory("a mesh of %d cells an axis", mesh->cells);
     for (int sign = 0; sign < 2 && rc == 0; sign++) {
         rc = fft_cpu_create(&mesh->fft[sign][0], mesh->cells, 1, 2 * sign - 1);
         if (rc == 0)
@@ -105,9 +115,10 @@ void nbody_mesh_free(struct nbody_mesh *mesh)
     for (int i = 0; i < 4; i++)
         fft_cpu_free(mesh->fft[i / 2][i % 2]);
     dev_release(mesh->dev, mesh->grid);
-    dev_release(mesh->dev, mesh->work[0]);
-    dev_release(mesh->dev, mesh->work[1]);
-    dev_release(mesh->dev, mesh->slab);
+    free(mesh->plain);
+    free(mesh->work[0]);
+    free(mesh->work[1]);
+    free(mesh->slab);
     free(mesh->damping);
     free(mesh->k);
     free(mesh);
@@ -130,19 +141,42 @@ int nbody_mesh_window(struct range_law *law, double cell)
 
 /* ---- the transform ---- */
 
+/* What a pass over the mesh is stopped by: asked by the thread that called it, plane by plane; the others look. */
+struct pass {
+    int (*stop)(void *context);
+    void *context;
+    atomic_bool stopped;
+};
+
+static bool pass_stopped(struct pass *pass)
+{
+    if (omp_get_thread_num() == 0 && pass->stop && !atomic_load(&pass->stopped) && pass->stop(pass->context))
+        atomic_store(&pass->stopped, true);
+    return atomic_load_explicit(&pass->stopped, memory_order_relaxed);
+}
+
+static int pass_rc(struct pass *pass)
+{
+    return atomic_load(&pass->stopped) ? err_set(ERR_CANCELED, "The job was canceled while it was running.") : 0;
+}
+
 /* sign 0: of waves exp(-i k x), 1: exp(+i k x); unscaled. */
-static void transform(const struct nbody_mesh *mesh, struct c32 *values, int sign)
+static int transform(const struct nbody_mesh *mesh, struct c32 *values, int sign, struct pass *pass)
 {
     const size_t n = (size_t)mesh->cells;
     const struct fft_cpu *line = mesh->fft[sign][0], *slab = mesh->fft[sign][1];
-#pragma omp parallel for num_threads(mesh->threads) schedule(static)
+#pragma omp parallel for num_threads(mesh->threads) schedule(dynamic)
     for (size_t z = 0; z < n; z++) {
+        if (pass_stopped(pass))
+            continue;
         for (size_t y = 0; y < n; y++)
             fft_cpu_run(line, values + (z * n + y) * n);
         fft_cpu_run(slab, values + z * n * n);
     }
-#pragma omp parallel for num_threads(mesh->threads) schedule(static)
+#pragma omp parallel for num_threads(mesh->threads) schedule(dynamic)
     for (size_t y = 0; y < n; y++) {
+        if (pass_stopped(pass))
+            continue;
         struct c32 *own = mesh->slab + (size_t)omp_get_thread_num() * n * n;
         for (size_t z = 0; z < n; z++)
             memcpy(own + z * n, values + (z * n + y) * n, n * sizeof *own);
@@ -150,6 +184,7 @@ static void transform(const struct nbody_mesh *mesh, struct c32 *values, int sig
         for (size_t z = 0; z < n; z++)
             memcpy(values + (z * n + y) * n, own + z * n, n * sizeof *own);
     }
+    return pass_rc(pass);
 }
 
 /* The transform of the potential of a unit mass, over that of the mass: negative. Units of cells. */
@@ -164,13 +199,14 @@ static double green(const struct nbody_mesh *mesh, double k2, double damping)
 
 /* masses: the transform of masses. To `pair[0]` that of acceleration x + i y, to `pair[1]` (= masses) that of
  * acceleration z + i potential. */
-static void fields_of(const struct nbody_mesh *mesh, const struct c32 *masses, struct c32 *pair[2])
+static int fields_of(const struct nbody_mesh *mesh, const struct c32 *masses, struct c32 *const pair[2],
+                     struct pass *pass)
 {
     const int n = mesh->cells, half = n / 2;
     const double scale = 1.0 / ((double)n * n * n);
-#pragma omp parallel for num_threads(mesh->threads) schedule(static)
+#pragma omp parallel for num_threads(mesh->threads) schedule(dynamic)
     for (int z = 0; z < n; z++)
-        for (int y = 0; y < n; y++)
+        for (int y = 0; y < n && !pass_stopped(pass); y++)
             for (int x = 0; x < n; x++) {
                 const size_t at = ((size_t)z * (size_t)n + (size_t)y) * (size_t)n + (size_t)x;
                 const double kx = mesh->k[x], ky = mesh->k[y], kz = mesh->k[z];
@@ -182,35 +218,41 @@ static void fields_of(const struct nbody_mesh *mesh, const struct c32 *masses, s
                 pair[0][at] = (struct c32){(float)(dx * im + dy * re), (float)(dy * im - dx * re)};
                 pair[1][at] = (struct c32){(float)(dz * im - im), (float)(re - dz * re)};
             }
+    return pass_rc(pass);
 }
 
-/* Real and imaginary parts to grids of their own. */
-static void part(const struct nbody_mesh *mesh, const struct c32 *values, float *real, float *imaginary)
+/* The masses of the grid, as complex values. */
+static int take_masses(const struct nbody_mesh *mesh, struct c32 *to)
 {
     const size_t n = (size_t)mesh->cells, nodes = n * n * n;
+    const float *masses = mesh->plain ? mesh->plain : mesh->grid;
+    int rc = mesh->plain ? dev_download(mesh->dev, mesh->plain, mesh->grid, nodes * sizeof *mesh->plain) : 0;
+#pragma omp parallel for num_threads(mesh->threads) schedule(static)
+    for (size_t i = 0; i < nodes; i++)
+        to[i] = (struct c32){masses[i], 0};
+    return rc;
+}
+
+/* Real and imaginary parts to two of the grids, `first` and the next. */
+static int give_fields(const struct nbody_mesh *mesh, const struct c32 *values, int first)
+{
+    const size_t n = (size_t)mesh->cells, nodes = n * n * n;
+    float *grid = mesh->grid + (size_t)first * nodes, *real = mesh->plain ? mesh->plain : grid;
 #pragma omp parallel for num_threads(mesh->threads) schedule(static)
     for (size_t i = 0; i < nodes; i++) {
         real[i] = values[i].re;
-        imaginary[i] = values[i].im;
+        real[nodes + i] = values[i].im;
     }
+    return mesh->plain ? dev_upload(mesh->dev, grid, mesh->plain, 2 * nodes * sizeof *grid) : 0;
 }
 
-static int stopped(int (*stop)(void *context), void *context)
-{
-    return stop && stop(context) ? err_set(ERR_CANCELED, "The job was canceled while it was running.") : 0;
-}
-
-struct stop {
-    int (*stop)(void *context);
-    void *context;
-};
-
+/* A listener of sums. */
 static int hear(void *context, size_t done, size_t most)
 {
-    const struct stop *stop = context;
     (void)done;
     (void)most;
-    return stopped(stop->stop, stop->context);
+    pass_stopped(context);
+    return pass_rc(context);
 }
 
 int nbody_mesh_fields(struct nbody_mesh *mesh, const struct range_points *points, double cell, const float *mass,
@@ -218,27 +260,23 @@ int nbody_mesh_fields(struct nbody_mesh *mesh, const struct range_points *points
 {
     const size_t n = (size_t)mesh->cells, nodes = n * n * n;
     struct range_law window;
-    struct stop asked = {stop, context};
-    const struct listener listener = {&asked, hear};
+    struct pass pass = {.stop = stop, .context = context};
+    const struct listener listener = {&pass, hear};
     int rc = nbody_mesh_window(&window, cell);
     if (rc == 0)
         rc = dev_zero(mesh->dev, mesh->grid, nodes * sizeof *mesh->grid);
     if (rc == 0)
         rc = range_scatter(points, &window, 1, mass, mesh->grid, &listener);
     if (rc == 0)
-        rc = stopped(stop, context);
-    if (rc != 0)
-        return rc;
-#pragma omp parallel for num_threads(mesh->threads) schedule(static)
-    for (size_t i = 0; i < nodes; i++)
-        mesh->work[1][i] = (struct c32){mesh->grid[i], 0};
-    transform(mesh, mesh->work[1], 0);
-    fields_of(mesh, mesh->work[1], mesh->work);
-    rc = stopped(stop, context);
+        rc = take_masses(mesh, mesh->work[1]);
+    if (rc == 0)
+        rc = transform(mesh, mesh->work[1], 0, &pass);
+    if (rc == 0)
+        rc = fields_of(mesh, mesh->work[1], mesh->work, &pass);
     for (int i = 0; i < 2 && rc == 0; i++) {
-        transform(mesh, mesh->work[i], 1);
-        part(mesh, mesh->work[i], mesh->grid + (size_t)(2 * i) * nodes, mesh->grid + (size_t)(2 * i + 1) * nodes);
-        rc = stopped(stop, context);
+        rc = transform(mesh, mesh->work[i], 1, &pass);
+        if (rc == 0)
+            rc = give_fields(mesh, mesh->work[i], 2 * i);
     }
     if (rc == 0)
         rc = range_gather(points, &window, 4, mesh->grid, fields, &listener);

@@ -2,9 +2,7 @@
 
 #include "gridding/base/err.h"
 
-#include <jansson.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,22 +10,11 @@ enum { DIRECT_MOST = 16384, MESH_LEAST = 16, MESH_AUTO_MOST = 256, OPEN_MESH_MOS
 
 #define GADGET_G 43007.1 /* kpc (km/s)^2 / 1e10 solar masses */
 
-void nbody_decide(json_t *report, const char *what, const char *value, const char *reason, ...)
-{
-    char text[768];
-    va_list arguments;
-    va_start(arguments, reason);
-    vsnprintf(text, sizeof text, reason, arguments);
-    va_end(arguments);
-    json_array_append_new(json_object_get(report, "decisions"),
-                          json_pack("{s:s, s:s, s:s}", "what", what, "value", value, "reason", text));
-}
-
-static void decide_number(json_t *report, const char *what, double value, const char *reason)
+static void decide_number(struct kind_job *job, const char *what, double value, const char *reason)
 {
     char text[32];
     snprintf(text, sizeof text, "%.6g", value);
-    nbody_decide(report, what, text, "%s", reason);
+    kind_job_decide(job, what, text, "%s", reason);
 }
 
 static bool is_gadget(const struct particles *particles)
@@ -38,7 +25,7 @@ static bool is_gadget(const struct particles *particles)
 /* ---- the box ---- */
 
 static int box_choose(struct nbody_plan *plan, const struct param_values *values, const struct particles *particles,
-                      json_t *report)
+                      struct kind_job *job)
 {
     const double *file = particles->header->box_length;
     const int64_t boundary = values->value[NBODY_BOUNDARY].integer;
@@ -55,10 +42,10 @@ static int box_choose(struct nbody_plan *plan, const struct param_values *values
                        file[2]);
     setup->box = setup->periodic ? side : 0;
     if (boundary == NBODY_BOUNDARY_AUTO)
-        nbody_decide(report, "boundary", setup->periodic ? "periodic" : "open",
-                     setup->periodic ? "The side of the box is known: %g."
-                                     : "No side of a box was told, by the file or by parameter box.",
-                     side);
+        kind_job_decide(job, "boundary", setup->periodic ? "periodic" : "open",
+                        setup->periodic ? "The side of the box is known: %g."
+                                        : "No side of a box was told, by the file or by parameter box.",
+                        side);
     return 0;
 }
 
@@ -79,7 +66,8 @@ static double spacing_of(const struct nbody_setup *setup, const struct particles
     return side / cbrt((double)p->count);
 }
 
-static void method_choose(struct nbody_setup *setup, const struct param_values *values, size_t count, json_t *report)
+static void method_choose(struct nbody_setup *setup, const struct param_values *values, size_t count,
+                          struct kind_job *job)
 {
     static const enum nbody_method methods[] = {
         [NBODY_FORCES_P3M] = NBODY_P3M, [NBODY_FORCES_DIRECT] = NBODY_DIRECT, [NBODY_FORCES_SHORT] = NBODY_SHORT};
@@ -90,14 +78,15 @@ static void method_choose(struct nbody_setup *setup, const struct param_values *
         return;
     }
     setup->method = direct ? NBODY_DIRECT : NBODY_P3M;
-    nbody_decide(report, "forces", direct ? "direct" : "p3m",
-                 setup->periodic ? "The box repeats."
-                 : direct        ? "Of %zu bodies in open space all pairs take less time than a mesh."
-                                 : "%zu bodies have too many pairs.",
-                 count);
+    kind_job_decide(job, "forces", direct ? "direct" : "p3m",
+                    setup->periodic ? "The box repeats."
+                    : direct        ? "Of %zu bodies in open space all pairs take less time than a mesh."
+                                    : "%zu bodies have too many pairs.",
+                    count);
 }
 
-static void mesh_choose(struct nbody_setup *setup, const struct param_values *values, size_t count, json_t *report)
+static void mesh_choose(struct nbody_setup *setup, const struct param_values *values, size_t count,
+                        struct kind_job *job)
 {
     const int most = setup->periodic ? MESH_AUTO_MOST : OPEN_MESH_MOST;
     const double wanted = 1.6 * cbrt((double)count);
@@ -109,13 +98,13 @@ static void mesh_choose(struct nbody_setup *setup, const struct param_values *va
     if (setup->method == NBODY_DIRECT || setup->law == NBODY_CUT)
         return;
     if (!given)
-        decide_number(report, "mesh", setup->mesh, "About 1.6 cells for each body along an axis.");
+        decide_number(job, "mesh", setup->mesh, "About 1.6 cells for each body along an axis.");
     else if (setup->mesh != (int)values->value[NBODY_MESH].integer)
-        decide_number(report, "mesh", setup->mesh, "An even number with no factor but 2, 3 and 5.");
+        decide_number(job, "mesh", setup->mesh, "An even number with no factor but 2, 3 and 5.");
 }
 
 static void gravity_choose(struct nbody_setup *setup, const struct param_values *values, const struct particles *p,
-                           json_t *report)
+                           struct kind_job *job)
 {
     setup->law = (enum nbody_law)values->value[NBODY_LAW].integer;
     setup->softening = (enum nbody_softening)values->value[NBODY_SOFTENING_FORM].integer;
@@ -125,26 +114,26 @@ static void gravity_choose(struct nbody_setup *setup, const struct param_values 
     setup->eps = values->value[NBODY_SOFTENING].real;
     if (setup->g <= 0) {
         setup->g = is_gadget(p) ? GADGET_G : 1;
-        decide_number(report, "g", setup->g,
+        decide_number(job, "g", setup->g,
                       is_gadget(p) ? "GADGET's usual units are kpc, km/s and 1e10 solar masses."
                                    : "The file does not tell its units.");
     }
     if (setup->eps < 0) {
         setup->eps = spacing_of(setup, p) / 30;
-        decide_number(report, "softening", setup->eps, "A thirtieth of the mean distance between bodies.");
+        decide_number(job, "softening", setup->eps, "A thirtieth of the mean distance between bodies.");
     }
 }
 
 int nbody_plan_make(struct nbody_plan *plan, const struct param_values *values, const struct particles *particles,
-                    json_t *report)
+                    struct kind_job *job)
 {
     *plan = (struct nbody_plan){.steps = values->value[NBODY_STEPS].integer};
-    int rc = box_choose(plan, values, particles, report);
+    int rc = box_choose(plan, values, particles, job);
     if (rc != 0)
         return rc;
-    gravity_choose(&plan->setup, values, particles, report);
-    method_choose(&plan->setup, values, particles->count, report);
-    mesh_choose(&plan->setup, values, particles->count, report);
+    gravity_choose(&plan->setup, values, particles, job);
+    method_choose(&plan->setup, values, particles->count, job);
+    mesh_choose(&plan->setup, values, particles->count, job);
     plan->time = is_gadget(particles) ? particles->header->attribute[PARTICLES_GADGET_TIME] : 0;
     plan->dt = nbody_given(values, NBODY_DT) && values->value[NBODY_DT].real > 0 ? values->value[NBODY_DT].real : 0;
     plan->record = values->value[NBODY_RECORD].integer;
@@ -156,9 +145,8 @@ int nbody_plan_make(struct nbody_plan *plan, const struct param_values *values, 
     if (plan->checkpoint < 0)
         plan->checkpoint = 0;
     if (is_gadget(particles) && particles->header->attribute[PARTICLES_GADGET_REDSHIFT] > 0)
-        json_array_append_new(json_object_get(report, "warnings"),
-                              json_string("The snapshot is of an expanding universe (its redshift is above 0): "
-                                          "positions and velocities are taken as they stand, and nothing expands."));
+        kind_job_warn(job, "The snapshot is of an expanding universe (its redshift is above 0): "
+                           "positions and velocities are taken as they stand, and nothing expands.");
     return 0;
 }
 
@@ -169,7 +157,7 @@ size_t nbody_plan_records(const struct nbody_plan *plan)
 
 /* ---- the bodies ---- */
 
-static int masses_fill(const struct particles *p, const struct param_values *values, double *mass, json_t *report)
+static int masses_fill(const struct particles *p, const struct param_values *values, double *mass, struct kind_job *job)
 {
     const double given = values->value[NBODY_MASS].real;
     double total = 0;
@@ -184,15 +172,14 @@ static int masses_fill(const struct particles *p, const struct param_values *val
         return err_set(ERR_MALFORMED_FILE, "The masses of all bodies add up to %g: there is no gravity between them.",
                        total);
     if (!p->mass && given <= 0)
-        decide_number(report, "mass", 1.0 / (double)p->count, "The file tells no masses: all together weigh 1.");
+        decide_number(job, "mass", 1.0 / (double)p->count, "The file tells no masses: all together weigh 1.");
     else if (p->mass && nbody_given(values, NBODY_MASS))
-        json_array_append_new(json_object_get(report, "warnings"),
-                              json_string("Parameter mass is not used: the file tells masses."));
+        kind_job_warn(job, "Parameter mass is not used: the file tells masses.");
     return 0;
 }
 
 int nbody_plan_fill(const struct nbody_plan *plan, const struct particles *p, const struct param_values *values,
-                    struct nbody_outcome *o, json_t *report)
+                    struct nbody_outcome *o, struct kind_job *job)
 {
     struct nbody_bodies *b = &o->bodies;
     const double *told = p->header->attribute + PARTICLES_GADGET_COUNTS;
@@ -218,10 +205,10 @@ int nbody_plan_fill(const struct nbody_plan *plan, const struct particles *p, co
         }
     for (size_t i = 0; i < p->count; i++)
         o->id[i] = p->id ? p->id[i] : i;
-    return masses_fill(p, values, b->mass, report);
+    return masses_fill(p, values, b->mass, job);
 }
 
-int nbody_plan_dt(struct nbody_plan *plan, const struct nbody_bodies *bodies, json_t *report)
+int nbody_plan_dt(struct nbody_plan *plan, const struct nbody_bodies *bodies, struct kind_job *job)
 {
     double largest = 0;
     for (size_t i = 0; i < bodies->count; i++) {
@@ -234,6 +221,6 @@ int nbody_plan_dt(struct nbody_plan *plan, const struct nbody_bodies *bodies, js
         return err_set(ERR_BAD_PARAMETER, "Parameter dt=auto follows from softening and acceleration, of which one is "
                                           "0. Give dt a number.");
     plan->dt = sqrt(0.05 * plan->setup.eps / largest);
-    decide_number(report, "dt", plan->dt, "sqrt(0.05 softening / a), a the largest acceleration at the start.");
+    decide_number(job, "dt", plan->dt, "sqrt(0.05 softening / a), a the largest acceleration at the start.");
     return 0;
 }

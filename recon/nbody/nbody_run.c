@@ -1,4 +1,5 @@
 /* The kind "nbody": from the file's bodies to forces, a motion, and results. */
+#include "recon/kind_job.h"
 #include "recon/nbody/nbody.h"
 
 #include "gridding/base/clock.h"
@@ -8,7 +9,6 @@
 #include "recon/nbody/nbody_plan.h"
 #include "recon/nbody/nbody_state.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,35 +47,31 @@ static void nbody_input_free(void *input)
 /* ---- run ---- */
 
 struct running {
-    const struct job_request *request;
-    const struct job_listener *listener;
+    struct kind_job job;
     struct nbody_plan plan;
     struct nbody_outcome *outcome;
     struct nbody_gravity *gravity;
-    json_t *report;
-    double begun, moved_from; /* fraction of the job where the steps begin */
-    double kept;              /* clock_seconds() of the last checkpoint */
+    double stage_begun;
+    double kept; /* clock_seconds() of the last checkpoint */
     bool kept_failed;
     int64_t step; /* that are done */
-    struct step_progress now;
+    enum nbody_kind_step stage;
 };
 
-static int stop(void *context)
+/* Of a job: tells where it is. */
+static int tell(void *context)
 {
     const struct running *r = context;
-    return r->listener && r->listener->progress && r->listener->progress(r->listener->context, &r->now) != 0;
+    const bool moves = r->stage == NBODY_STEP_MOVE;
+    return kind_job_tell(&r->job, r->stage, moves ? (double)r->step / (double)r->plan.steps : 0, moves ? r->step : 0,
+                         moves ? r->plan.steps : 0);
 }
 
-static void tell(struct running *r, enum nbody_kind_step step, double fraction, int64_t iteration, int64_t iterations)
-{
-    r->now = (struct step_progress){(int)step, fraction, iteration, iterations};
-}
-
-static void stage_end(struct running *r, const char *name)
+static void stage_end(struct running *r)
 {
     const double now = clock_seconds();
-    json_object_set_new(json_object_get(r->report, "stages"), name, json_real(now - r->begun));
-    r->begun = now;
+    kind_job_stage(&r->job, r->stage, now - r->stage_begun);
+    r->stage_begun = now;
 }
 
 static void record(struct running *r)
@@ -98,18 +94,15 @@ static void record(struct running *r)
 /* A checkpoint that cannot be written costs the job its insurance, not its end. */
 static void keep(struct running *r)
 {
-    if (!r->request->checkpoint || r->step == r->plan.steps)
+    if (!r->job.request->checkpoint || r->step == r->plan.steps)
         return;
     const bool due =
         r->plan.checkpoint > 0 ? r->step % r->plan.checkpoint == 0 : clock_seconds() - r->kept >= KEPT_SECONDS;
     if (!due)
         return;
-    if (nbody_state_save(r->request->checkpoint, r->outcome, &r->plan, r->step) != 0 && !r->kept_failed) {
+    if (nbody_state_save(r->job.request->checkpoint, r->outcome, &r->plan, r->step) != 0 && !r->kept_failed) {
         r->kept_failed = true;
-        char text[sizeof err_last()->text + 64];
-        snprintf(text, sizeof text, "No checkpoint could be kept at step %lld: %s", (long long)r->step,
-                 err_last()->text);
-        json_array_append_new(json_object_get(r->report, "warnings"), json_string(text));
+        kind_job_warn(&r->job, "No checkpoint could be kept at step %lld: %s", (long long)r->step, err_last()->text);
     }
     r->kept = clock_seconds();
 }
@@ -117,8 +110,9 @@ static void keep(struct running *r)
 static int forces_first(struct running *r, const struct nbody_poll *poll)
 {
     struct nbody_bodies *b = &r->outcome->bodies;
-    tell(r, NBODY_STEP_FORCES, 0.05, 0, 0);
-    int rc = nbody_gravity_evaluate(r->gravity, (const double(*)[3])b->at, b->acceleration, b->potential, poll);
+    int rc = tell(r);
+    if (rc == 0)
+        rc = nbody_gravity_evaluate(r->gravity, (const double(*)[3])b->at, b->acceleration, b->potential, poll);
     if (rc == 0)
         record(r);
     return rc;
@@ -130,11 +124,8 @@ static int move(struct running *r, const struct nbody_poll *poll)
     const struct nbody_plan *plan = &r->plan;
     int rc = 0;
     while (r->step < plan->steps && rc == 0) {
-        const double done = (double)r->step / (double)plan->steps;
-        tell(r, NBODY_STEP_MOVE, r->moved_from + (0.95 - r->moved_from) * done, r->step, plan->steps);
         const bool recorded = (r->step + 1) % plan->record == 0 || r->step + 1 == plan->steps;
-        if (stop(r))
-            rc = err_set(ERR_CANCELED, "The job was canceled while it was running.");
+        rc = tell(r);
         if (rc == 0)
             rc = nbody_step(r->gravity, &plan->setup, &o->bodies, plan->dt, recorded, poll);
         if (rc != 0)
@@ -161,152 +152,157 @@ static void conserve(struct running *r)
     for (int d = 0; d < 3; d++)
         drift[d] = last->momentum[d] - first->momentum[d];
     momentum = sqrt(drift[0] * drift[0] + drift[1] * drift[1] + drift[2] * drift[2]);
-    json_object_set_new(r->report, "energy", json_real(last->energy));
+    kind_job_number(&r->job, "energy", last->energy);
     if (o->record_count < 2)
         return;
-    json_object_set_new(r->report, "time", json_real(o->time));
-    json_object_set_new(r->report, "energy_drift",
-                        json_real(first->energy != 0 ? (last->energy - first->energy) / fabs(first->energy) : 0));
-    json_object_set_new(r->report, "momentum_drift", json_real(weight > 0 ? momentum / weight : 0));
+    kind_job_number(&r->job, "time", o->time);
+    kind_job_number(&r->job, "energy_drift",
+                    first->energy != 0 ? (last->energy - first->energy) / fabs(first->energy) : 0);
+    kind_job_number(&r->job, "momentum_drift", weight > 0 ? momentum / weight : 0);
+}
+
+/* A result's files, for promises. */
+struct promised {
+    const struct nbody_outcome *outcome;
+    int result;
+};
+
+static bool file_most(const void *of, int format, size_t *bytes)
+{
+    const struct promised *p = of;
+    *bytes = nbody_file_most(p->outcome, (struct result_file){p->result, format});
+    return true;
+}
+
+static unsigned wanted(const struct running *r)
+{
+    return kind_results_wanted(&nbody_kind, r->job.request->values->value[NBODY_RESULTS_WANTED].text);
 }
 
 /* What the files will take at most, which has to be less than there is room for; and the checkpoint, too. */
-static int promise(const struct running *r, uint64_t *bytes)
+static int promise(struct running *r)
 {
-    const struct job_room *room = &r->request->room;
+    const struct job_room *room = &r->job.request->room;
     const uint64_t kept =
-        r->request->checkpoint && r->plan.steps > 0 ? checkpoint_bytes(nbody_state_bytes(r->outcome)) : 0;
-    const unsigned wanted = kind_results_wanted(&nbody_kind, r->request->values->value[NBODY_RESULTS_WANTED].text);
-    *bytes = 0;
-    for (int i = 0; i < room->count; i++)
-        *bytes += nbody_file_most(r->outcome, room->files[i]);
-    for (int i = 0; i < NBODY_RESULTS && !room->count; i++)
-        *bytes += wanted >> i & 1 ? nbody_file_most(r->outcome, (struct result_file){i, 0}) : 0;
-    if (room->most && *bytes > room->most)
-        return err_set_bytes(ERR_RESULT_TOO_LARGE, (int64_t)*bytes, (int64_t)room->most,
-                             "The results of %zu bodies would take %llu bytes; they may take %llu (%s).",
-                             r->outcome->bodies.count, (unsigned long long)*bytes, (unsigned long long)room->most,
-                             room->most_of ? room->most_of : "a limit");
-    if (room->free && *bytes + kept > room->free)
-        return err_set_bytes(ERR_SPOOL_FULL, (int64_t)(*bytes + kept), (int64_t)room->free,
-                             "The results and the checkpoint of %zu bodies take %llu bytes, and the disk has %llu now.",
-                             r->outcome->bodies.count, (unsigned long long)(*bytes + kept),
-                             (unsigned long long)room->free);
-    return 0;
+        r->job.request->checkpoint && r->plan.steps > 0 ? checkpoint_bytes(nbody_state_bytes(r->outcome)) : 0;
+    char what[64];
+    int rc = 0;
+    snprintf(what, sizeof what, "%zu bodies", r->outcome->bodies.count);
+    for (int i = 0; i < NBODY_RESULTS && rc == 0; i++)
+        if (wanted(r) >> i & 1)
+            rc = kind_job_promise(&r->job, i, file_most, &(struct promised){r->outcome, i}, what,
+                                  "Ask for fewer results, or for more steps from one record to the next.");
+    const uint64_t all = r->job.most_bytes + kept;
+    if (rc == 0 && room->free && all > room->free)
+        rc = err_set_bytes(ERR_SPOOL_FULL, (int64_t)all, (int64_t)room->free,
+                           "The results and the checkpoint of %s take %.1f MB, and the disk has %.1f MB now.", what,
+                           1e-6 * (double)all, 1e-6 * (double)room->free);
+    return rc;
 }
 
 /* What gravity will take, before it takes it. */
-static int memory_check(const struct running *r)
+static int memory_promise(struct running *r)
 {
-    const int64_t needed = nbody_gravity_bytes(&r->plan.setup, r->outcome->bodies.count);
-    const int64_t available = (int64_t)host_memory_available();
-    json_object_set_new(r->report, "memory_bytes", json_integer(needed));
-    if (needed >= 0 && needed <= available)
-        return 0;
-    return err_set_bytes(ERR_NO_MEMORY, needed, available,
-                         "%zu bodies and a mesh of %d cells an axis need %lld MB of memory, and %lld MB are free. Pass "
-                         "a smaller mesh, or fewer bodies.",
-                         r->outcome->bodies.count, r->plan.setup.mesh, (long long)(needed >> 20),
-                         (long long)(available >> 20));
+    static const char advice[] = "Pass a smaller mesh, or fewer bodies.";
+    const struct nbody_bodies *b = &r->outcome->bodies;
+    uint64_t device, host;
+    char what[96];
+    int rc = nbody_gravity_memory(r->job.dev, &r->plan.setup, b->count, (const double(*)[3])b->at, &device, &host);
+    if (rc != 0)
+        return rc;
+    snprintf(what, sizeof what, "Gravity of %zu bodies with a mesh of %d cells an axis", b->count, r->plan.setup.mesh);
+    if (!dev_is_gpu(r->job.dev))
+        return kind_job_memory(&r->job, device + host, what, advice);
+    const uint64_t available = host_memory_available();
+    if (host > available)
+        return err_set_bytes(ERR_NO_MEMORY, (int64_t)host, (int64_t)available,
+                             "%s needs %.1f MB of the host's memory, and %.1f MB are free. %s", what,
+                             1e-6 * (double)host, 1e-6 * (double)available, advice);
+    return kind_job_memory(&r->job, device, what, advice);
 }
 
-static int compute(struct running *r, struct dev *dev)
+static int compute(struct running *r)
 {
-    const struct nbody_poll poll = {stop, r};
+    const struct nbody_poll poll = {tell, r};
     struct nbody_bodies *b = &r->outcome->bodies;
-    int rc = nbody_gravity_create(&r->gravity, dev, &r->plan.setup, b->count, b->mass);
+    int rc = nbody_gravity_create(&r->gravity, r->job.dev, &r->plan.setup, b->count, b->mass);
     bool resumed = false;
-    if (rc == 0 && r->request->checkpoint && r->plan.steps > 0)
-        rc = nbody_state_load(r->request->checkpoint, r->outcome, &r->plan, &r->step, &resumed);
+    if (rc == 0 && r->job.request->checkpoint && r->plan.steps > 0)
+        rc = nbody_state_load(r->job.request->checkpoint, r->outcome, &r->plan, &r->step, &resumed);
     if (rc == 0 && resumed) {
         char value[32];
         snprintf(value, sizeof value, "step %lld", (long long)r->step);
-        nbody_decide(r->report, "begin", value, "An earlier attempt had kept a checkpoint there.");
+        kind_job_decide(&r->job, "begin", value, "An earlier attempt had kept a checkpoint there.");
     }
     if (rc == 0 && !resumed)
         rc = forces_first(r, &poll);
     if (rc == 0)
-        stage_end(r, "forces");
+        stage_end(r);
     if (rc == 0 && !resumed)
-        rc = nbody_plan_dt(&r->plan, b, r->report);
-    r->moved_from = resumed ? 0.05 : 0.2;
+        rc = nbody_plan_dt(&r->plan, b, &r->job);
     r->kept = clock_seconds();
     if (rc == 0 && r->plan.steps > 0) {
+        r->stage = NBODY_STEP_MOVE;
         rc = move(r, &poll);
-        stage_end(r, "move");
+        stage_end(r);
     }
     nbody_gravity_free(r->gravity);
     return rc;
 }
 
-static void give(struct job_outcome *out, struct running *r, uint64_t bytes)
+static void give(struct job_outcome *out, struct running *r, unsigned results)
 {
     static const struct job_result made[] = {
         [NBODY_PARTICLES] = {"particles", NULL, nbody_particles_write, nbody_outcome_free},
         [NBODY_SERIES] = {"series", NULL, nbody_series_write, nbody_outcome_free},
         [NBODY_PICTURE] = {"picture", NULL, nbody_picture_write, nbody_outcome_free},
     };
-    const unsigned wanted = kind_results_wanted(&nbody_kind, r->request->values->value[NBODY_RESULTS_WANTED].text);
-    *out = (struct job_outcome){.most_bytes = bytes, .report = r->report};
     for (int i = 0; i < NBODY_RESULTS; i++)
-        if (wanted >> i & 1) {
+        if (results >> i & 1) {
             out->result[out->results] = made[i];
             out->result[out->results++].of = r->outcome;
             r->outcome->users++;
         }
-    nbody_outcome_free(r->outcome);
 }
 
-/* Sums of limited range are the CPU's. */
-static int device_choose(struct dev *dev, json_t *report, struct dev **own, struct dev **use)
+static int steps_run(struct running *r, const struct particles *particles)
 {
-    *own = NULL;
-    *use = dev;
-    if (range_available(dev))
-        return 0;
-    nbody_decide(report, "device", "cpu", "Sums over pairs are not yet computed on a GPU.");
-    int rc = dev_create(own, DEV_CPU, 0, dev_threads(dev));
-    *use = *own;
+    const struct param_values *values = r->job.request->values;
+    stage_end(r);
+    int rc = range_available(r->job.dev) ? 0 : kind_job_use_cpu(&r->job, "sums of limited range");
+    if (rc == 0)
+        rc = nbody_plan_make(&r->plan, values, particles, &r->job);
+    if (rc == 0)
+        rc = nbody_outcome_create(&r->outcome, particles->count, nbody_plan_records(&r->plan));
+    if (rc == 0)
+        rc = nbody_plan_fill(&r->plan, particles, values, r->outcome, &r->job);
+    if (rc == 0)
+        rc = promise(r);
+    if (rc == 0)
+        rc = memory_promise(r);
+    r->stage = NBODY_STEP_FORCES;
+    if (rc == 0 && dev_is_gpu(r->job.dev) && r->plan.setup.method == NBODY_P3M)
+        kind_job_decide(&r->job, "transforms", "cpu",
+                        "The mesh is transformed by the CPU, spread and interpolated by the GPU.");
+    if (rc == 0)
+        rc = compute(r);
+    if (rc == 0)
+        conserve(r);
     return rc;
 }
 
 static int nbody_run(struct job_outcome *out, struct dev *dev, const struct job_request *request,
                      const struct job_listener *listener, const void *input)
 {
-    const struct particles *particles = input;
-    struct running r = {.request = request, .listener = listener, .begun = request->begun};
-    struct dev *own = NULL, *use = NULL;
-    uint64_t bytes = 0;
-    r.report = json_pack("{s:{}, s:[], s:[]}", "stages", "decisions", "warnings");
-    int rc = r.report ? 0 : err_no_memory("the job's report");
-    if (request->begun <= 0)
-        r.begun = clock_seconds();
+    struct running r = {.stage = NBODY_STEP_READ};
+    int rc = kind_job_begin(&r.job, dev, request, listener);
+    if (rc != 0)
+        return rc;
+    r.stage_begun = r.job.begun;
+    rc = kind_job_end(&r.job, out, steps_run(&r, input));
     if (rc == 0)
-        stage_end(&r, "read");
-    if (rc == 0)
-        rc = nbody_plan_make(&r.plan, request->values, particles, r.report);
-    if (rc == 0)
-        rc = nbody_outcome_create(&r.outcome, particles->count, nbody_plan_records(&r.plan));
-    if (rc == 0)
-        rc = nbody_plan_fill(&r.plan, particles, request->values, r.outcome, r.report);
-    if (rc == 0)
-        rc = promise(&r, &bytes);
-    if (rc == 0)
-        rc = memory_check(&r);
-    if (rc == 0)
-        rc = device_choose(dev, r.report, &own, &use);
-    if (rc == 0)
-        json_object_set_new(r.report, "device", json_string(dev_name(use)));
-    if (rc == 0)
-        rc = compute(&r, use);
-    dev_free(own);
-    if (rc == 0) {
-        conserve(&r);
-        give(out, &r, bytes);
-        return 0;
-    }
+        give(out, &r, wanted(&r));
     nbody_outcome_free(r.outcome);
-    json_decref(r.report);
     return rc;
 }
 

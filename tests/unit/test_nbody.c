@@ -6,6 +6,7 @@
 #include "tests/unit/allocate.h"
 #include "tests/unit/nbody_oracle.h"
 
+#include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -363,32 +364,96 @@ static void energy_and_momentum_are_kept(void **state)
 
 /* ---- failures ---- */
 
-static int count_down(void *context)
+struct asking {
+    int asked, stop_at;  /* stop_at < 0: never */
+    size_t before, most; /* bytes allocated */
+};
+
+/* Bytes that the program has allocated. */
+size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
+
+static size_t allocated(void)
 {
-    return (*(int *)context)-- <= 0;
+    if (__sanitizer_get_current_allocated_bytes)
+        return __sanitizer_get_current_allocated_bytes();
+    const struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
 }
 
-/* Stopped at each place where it asks, and then not any more. */
+static int ask(void *context)
+{
+    struct asking *a = context;
+    const size_t now = allocated(), held = now > a->before ? now - a->before : 0;
+    a->most = held > a->most ? held : a->most;
+    return a->asked++ == a->stop_at;
+}
+
+static int evaluate_asking(struct nbody_gravity *gravity, struct cloud *cloud, struct asking *asking)
+{
+    const struct nbody_poll poll = {ask, asking};
+    return nbody_gravity_evaluate(gravity, (const double(*)[3])cloud->at, cloud->acceleration, cloud->potential, &poll);
+}
+
+/* Each of the three transforms asks at each plane, twice: one pass over a large mesh takes seconds. */
 static void an_evaluation_can_be_stopped(void **state)
 {
     (void)state;
+    enum { STOPS = 12 };
     struct cloud *cloud = cloud_of(20, 3, 8);
     const struct nbody_setup setup = p3m(true, NBODY_SPLINE);
-    struct dev *dev = device(0);
+    struct dev *dev = device(1);
     struct nbody_gravity *gravity = NULL;
+    struct asking all = {.stop_at = -1};
     assert_int_equal(nbody_gravity_create(&gravity, dev, &setup, cloud->count, cloud->mass), 0);
-    int asked = 0, rc = ERR_CANCELED;
-    for (; rc == ERR_CANCELED; asked++) {
-        int left = asked;
-        const struct nbody_poll poll = {count_down, &left};
-        rc = nbody_gravity_evaluate(gravity, (const double(*)[3])cloud->at, cloud->acceleration, cloud->potential,
-                                    &poll);
+    assert_int_equal(evaluate_asking(gravity, cloud, &all), 0);
+    assert_true(all.asked > 3 * 2 * setup.mesh);
+    for (int stop = 0; stop < STOPS; stop++) {
+        struct asking asking = {.stop_at = all.asked * stop / STOPS};
+        assert_int_equal(evaluate_asking(gravity, cloud, &asking), ERR_CANCELED);
+        assert_int_equal(asking.asked, asking.stop_at + 1);
     }
-    assert_int_equal(rc, 0);
-    assert_true(asked > 5);
     nbody_gravity_free(gravity);
     dev_free(dev);
     free(cloud);
+}
+
+static void memory_is_told_before_it_is_taken(void **state)
+{
+    (void)state;
+    static const struct {
+        enum nbody_method method;
+        bool periodic;
+        size_t count;
+        int mesh;
+    } cases[] = {{NBODY_P3M, true, 500, 48},
+                 {NBODY_P3M, false, 500, 16},
+                 {NBODY_DIRECT, false, 500, 8},
+                 {NBODY_SHORT, true, 500, 16}};
+    for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
+        struct cloud *cloud = cloud_of(cases[n].count, 3, 8);
+        struct nbody_setup setup = p3m(cases[n].periodic, NBODY_SPLINE);
+        setup.method = cases[n].method;
+        setup.mesh = cases[n].mesh;
+        struct dev *dev = device(2);
+        struct nbody_gravity *gravity = NULL;
+        uint64_t device_bytes, host_bytes;
+        assert_int_equal(
+            nbody_gravity_memory(dev, &setup, cloud->count, (const double(*)[3])cloud->at, &device_bytes, &host_bytes),
+            0);
+        size_t most = 0;
+        for (int run = 0; run < 2; run++) { /* threads and what they need are there from the first time on */
+            struct asking asking = {.stop_at = -1, .before = allocated()};
+            assert_int_equal(nbody_gravity_create(&gravity, dev, &setup, cloud->count, cloud->mass), 0);
+            assert_int_equal(evaluate_asking(gravity, cloud, &asking), 0);
+            nbody_gravity_free(gravity);
+            most = asking.most;
+        }
+        const uint64_t told = device_bytes + host_bytes;
+        if (most > told || told > 2 * most + (4 << 20))
+            fail_msg("case %zu: %zu bytes were taken, %ju were told", n, most, (uintmax_t)told);
+        dev_free(dev);
+        free(cloud);
+    }
 }
 
 static void bodies_too_near_each_other_are_told(void **state)
@@ -433,6 +498,7 @@ int main(void)
         cmocka_unit_test(a_kepler_orbit_closes),
         cmocka_unit_test(energy_and_momentum_are_kept),
         cmocka_unit_test(an_evaluation_can_be_stopped),
+        cmocka_unit_test(memory_is_told_before_it_is_taken),
         cmocka_unit_test(bodies_too_near_each_other_are_told),
         cmocka_unit_test(meshes_have_small_factors),
     };

@@ -1,14 +1,13 @@
-/* latelook.so, to be preloaded: a thread of the HTTP library that has looked a job up goes on half a second later, when
- * the row that it saw may have changed. The delay comes after the lock of the look-up is released, and the scheduler's
- * own look-ups have none: the job goes on meanwhile.
- *
- * Where LATELOOK_HOLD names a file, only while that is there: the thread makes NAME.there, and goes on when the file is
- * gone; after the lock that it releases next, by which it has asked the scheduler for the job's progress.
+/* latelook.so, to be preloaded: while the file LATELOOK_HOLD exists, a thread of the HTTP library that has looked up a
+ * job stops: it creates LATELOOK_HOLD.there, and continues when the file is removed; by then the row that it read may
+ * have changed. It stops after it has asked the scheduler for the job's progress, too: at the second lock that it
+ * releases. The scheduler's own look-ups do not stop, so the job continues meanwhile.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +17,7 @@
 struct sqlite3_stmt;
 const char *sqlite3_sql(struct sqlite3_stmt *statement);
 
-static _Thread_local int looked;
+static _Thread_local int looked; /* locks that are released until the thread stops; 0: it does not */
 
 int sqlite3_clear_bindings(struct sqlite3_stmt *statement)
 {
@@ -27,10 +26,9 @@ int sqlite3_clear_bindings(struct sqlite3_stmt *statement)
     int result = next(statement);
     char name[16] = "";
     pthread_getname_np(pthread_self(), name, sizeof name);
-    const char *hold = getenv("LATELOOK_HOLD");
-    looked = strncmp(name, "MHD", 3) == 0 && sql && strstr(sql, " FROM job WHERE id = ?") &&
-             strncmp(sql, "SELECT id, state, ", 18) == 0 && (!hold || access(hold, F_OK) == 0);
-    looked *= hold ? 2 : 1;
+    const bool stops = strncmp(name, "MHD", 3) == 0 && sql && strstr(sql, " FROM job WHERE id = ?") &&
+                       strncmp(sql, "SELECT id, state, ", 18) == 0 && access(getenv("LATELOOK_HOLD"), F_OK) == 0;
+    looked = stops ? 2 : 0;
     return result;
 }
 
@@ -52,12 +50,7 @@ int pthread_mutex_unlock(pthread_mutex_t *lock)
 {
     int (*next)(pthread_mutex_t *) = (int (*)(pthread_mutex_t *))dlsym(RTLD_NEXT, "pthread_mutex_unlock");
     int result = next(lock);
-    if (looked && --looked == 0) {
-        const char *hold = getenv("LATELOOK_HOLD");
-        if (hold)
-            hold_wait(hold);
-        else
-            pause_make(500);
-    }
+    if (looked && --looked == 0)
+        hold_wait(getenv("LATELOOK_HOLD"));
     return result;
 }

@@ -23,7 +23,7 @@ $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o $(BUILD)/lib/clients.a $(ARCHIVES)
 	$(link) -lcmocka -lniftiio -lznz $(LIBS_CLIENT) $(LIBS_DAEMON) $(LIBS_RECON) $(LIBS_GRIDDING) $(call pkg,fftw3)
 $(BUILD)/tests/test_rival: $(RIVALS)
 $(GPU_TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/gpu/%.o $(BUILD)/lib/gridding.a
-	$(link) $(LIBS_GRIDDING)
+	$(link) -lcmocka $(LIBS_GRIDDING)
 # nvcc links it: it knows where its own run-time library lies, also when the nvcc in PATH is a script that calls
 # another.
 THESIS := $(call objects,$(wildcard tests/bench/thesis_*.c))

@@ -111,6 +111,18 @@ static int check_params(const struct range_law_params *p)
     return 0;
 }
 
+/* Whether a law is an exponential of t, to the last digits. */
+static void find_exponential(struct range_law *law, double (*value)(const void *of, double t), const void *of)
+{
+    law->peak = value(of, 1);
+    law->rate = log(law->peak / value(of, 0));
+    law->exponential = law->peak > 0 && law->rate > 0 && law->rate < INFINITY;
+    for (int i = 0; i <= PROBES && law->exponential; i++) {
+        const double t = (probe(i) + 1) / 2, exact = law->peak * exp(-law->rate * (1 - t));
+        law->exponential = fabs(value(of, t) - exact) <= 1e-12 * exact;
+    }
+}
+
 int range_law_make(struct range_law *law, const struct range_law_params *params,
                    double (*value)(const void *of, double t), const void *of)
 {
@@ -135,6 +147,7 @@ int range_law_make(struct range_law *law, const struct range_law_params *params,
                        params->error, RANGE_DEGREE_MOST, law->error);
     for (int i = 0; i <= law->degree; i++)
         law->c[i] = (float)power[0][i];
+    find_exponential(law, value, of);
     return 0;
 }
 

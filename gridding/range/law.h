@@ -43,6 +43,8 @@ struct range_law {
     int degree;
     float c[RANGE_DEGREE_MOST + 1]; /* p(t) = sum_i c[i] s^i, s = 2 t - 1 */
     double error;                   /* reached, before c is rounded to float32 */
+    bool exponential;               /* p(t) = peak exp(-rate (1 - t)): a Gaussian of r */
+    double rate, peak;
 };
 
 /* Fit `value(of, t)`, t in [0, 1], by the polynomial of lowest degree that keeps params->error. Fails with

@@ -68,11 +68,13 @@ static bool volume_most(const void *of, int format, size_t *bytes)
     return volume_file_most(of, (enum volume_format)format, bytes);
 }
 
-/* Memory first: a file that is larger than all of it is no shortage of the disk, for which the job would wait. */
+/* Memory first, the device's: a file that is larger than all of it is no shortage of the disk, for which the job would
+ * wait. A GPU holds one frame's grid, the CPU every volume. */
 static int promise(struct blob_job *job, const struct volume *shape, size_t sums)
 {
     static const char advice[] = "Ask for a larger spacing or less padding.";
-    size_t bytes = sizeof *shape->data * shape->frames, values = job->points * sizeof(float);
+    size_t bytes = sizeof *shape->data * (dev_is_gpu(job->job.dev) ? 1 : shape->frames),
+           values = job->points * sizeof(float);
     char what[128];
     snprintf(what, sizeof what, "A density of %zu x %zu x %zu nodes%s", shape->size[0], shape->size[1], shape->size[2],
              shape->frames > 1 ? " for each frame" : "");
@@ -102,21 +104,59 @@ static int frame_tell(void *context, size_t done, size_t most)
                          (int64_t)now->frame, (int64_t)now->job->frames);
 }
 
-/* Add one frame's points to the volume that it belongs to. */
-static int frame_sum(struct blob_job *job, const struct range_points_params *params, size_t frame, const float *values)
+/* What the frames share: the device's memory. */
+struct frames {
+    struct blob_job *job;
+    size_t nodes;         /* of a volume */
+    float *values, *grid; /* [points]; [nodes], a GPU's: the CPU sums to the volume itself */
+};
+
+static int grid_clear(const struct frames *f, float *volume)
 {
+    if (f->grid)
+        return dev_zero(f->job->job.dev, f->grid, f->nodes * sizeof *f->grid);
+    memset(volume, 0, f->nodes * sizeof *volume);
+    return 0;
+}
+
+/* Add one frame's points to the volume that it belongs to. */
+static int frame_sum(const struct frames *f, const struct range_points_params *params, size_t frame)
+{
+    struct blob_job *job = f->job;
+    struct dev *dev = job->job.dev;
     struct telling now = {job, frame};
     const struct listener listener = {&now, frame_tell};
-    const size_t nodes = job->volume->size[0] * job->volume->size[1] * job->volume->size[2];
-    float *grid = job->volume->data + (job->volumes > 1 ? frame : 0) * nodes;
+    const bool each = job->volumes > 1; /* a volume for each frame */
+    float *volume = job->volume->data + (each ? frame : 0) * f->nodes;
     struct range_points *points = NULL;
-    int rc = range_points_create(&points, job->job.dev, params, &listener);
-    if (frame == 0 || job->volumes > 1)
-        memset(grid, 0, nodes * sizeof *grid);
-    /* The device is a CPU (kind_job_use_cpu()), whose memory is the host's. */
+    int rc = range_points_create(&points, dev, params, &listener);
+    if (rc == 0 && (frame == 0 || each))
+        rc = grid_clear(f, volume);
     if (rc == 0)
-        rc = range_scatter(points, &job->law.law, 1, values, grid, &listener);
+        rc = range_scatter(points, &job->law.law, 1, f->values, f->grid ? f->grid : volume, &listener);
+    if (rc == 0 && f->grid && (each || frame == job->frames - 1))
+        rc = dev_download(dev, volume, f->grid, f->nodes * sizeof *volume);
     range_points_free(points);
+    return rc;
+}
+
+static int frames_begin(struct frames *f)
+{
+    struct blob_job *job = f->job;
+    struct dev *dev = job->job.dev;
+    const size_t bytes = job->points * sizeof *f->values;
+    void *values = NULL, *grid = NULL;
+    float *host = malloc(bytes);
+    int rc = host ? dev_alloc(dev, bytes, &values) : err_no_memory_bytes(bytes, "%zu points", job->points);
+    f->values = values;
+    for (size_t i = 0; rc == 0 && i < job->points; i++)
+        host[i] = job->volumes < job->frames ? job->law.value / (float)job->frames : job->law.value;
+    if (rc == 0)
+        rc = dev_upload(dev, values, host, bytes);
+    free(host);
+    if (rc == 0 && dev_is_gpu(dev))
+        rc = dev_alloc(dev, f->nodes * sizeof *f->grid, &grid);
+    f->grid = grid;
     return rc;
 }
 
@@ -142,16 +182,16 @@ static struct range_points_params params_of(const struct blob_job *job, const st
 
 static int frames_sum(struct blob_job *job, const struct volume *shape)
 {
-    float *values = malloc(job->points * sizeof *values);
-    int rc = values ? volume_create(&job->volume, shape->frames, shape->size)
-                    : err_no_memory_bytes(job->points * sizeof *values, "%zu points", job->points);
-    for (size_t i = 0; rc == 0 && i < job->points; i++)
-        values[i] = job->volumes < job->frames ? job->law.value / (float)job->frames : job->law.value;
+    struct frames f = {.job = job, .nodes = shape->size[0] * shape->size[1] * shape->size[2]};
+    int rc = volume_create(&job->volume, shape->frames, shape->size);
+    if (rc == 0)
+        rc = frames_begin(&f);
     for (size_t frame = 0; rc == 0 && frame < job->frames; frame++) {
         const struct range_points_params params = params_of(job, shape, frame);
-        rc = frame_sum(job, &params, frame, values);
+        rc = frame_sum(&f, &params, frame);
     }
-    free(values);
+    dev_release(job->job.dev, f.values);
+    dev_release(job->job.dev, f.grid);
     if (rc != 0)
         return rc;
     memcpy(job->volume->origin, shape->origin, sizeof shape->origin);

@@ -39,7 +39,7 @@ static void input_free(void *of)
 
 /* ---- run ---- */
 
-/* What the input is summed to. Densities have no leaf for GPUs. */
+/* What the input is summed to. */
 static int density(struct blob_job *job)
 {
     const double start = clock_seconds();

@@ -53,19 +53,22 @@ static struct range_points_params points_params(const struct sums *s, double rea
     return (struct range_points_params){.box = s->job->box, .reach = reach, .inputs = s->count, .at_double = s->at};
 }
 
-/* Everything that is allocated for the sums. */
+/* Everything that is allocated for the sums, of the device's memory: on a GPU that is one grid and the values. */
 static int memory_promise(struct sums *s, const struct volume *shape, bool mean)
 {
-    enum { ATOM_BYTES = 3 * sizeof(double) + 2 * sizeof(float), MEAN_BYTES = sizeof(double) };
-    const size_t grids = s->nodes * (sizeof(float) * (shape->frames + 1) + (mean ? MEAN_BYTES : 0));
+    enum { ATOM_BYTES = 3 * sizeof(double) + sizeof(float), MEAN_BYTES = sizeof(double) };
+    const bool gpu = dev_is_gpu(s->job->job.dev);
+    const size_t grids =
+        s->nodes * (sizeof(float) + (gpu ? 0 : sizeof(float) * shape->frames + (mean ? MEAN_BYTES : 0)));
+    const size_t atoms = s->count * (sizeof(float) + (gpu ? 0 : ATOM_BYTES));
     const struct range_points_params points = points_params(s, s->cutoff);
     struct range_memory memory;
     int rc = range_memory(s->job->job.dev, &points, &memory);
     if (rc != 0)
         return rc;
     const size_t held = memory.points + memory.scatter;
-    return kind_job_memory(&s->job->job, s->count * ATOM_BYTES + grids + (memory.create > held ? memory.create : held),
-                           "The potential", "Ask for a larger spacing, a smaller padding, or frames=mean.");
+    return kind_job_memory(&s->job->job, atoms + grids + (memory.create > held ? memory.create : held), "The potential",
+                           "Ask for a larger spacing, a smaller padding, or frames=mean.");
 }
 
 /* Positions and values of one frame's atoms, relative to the lattice's origin; counts charges on lattice points, where
@@ -119,10 +122,12 @@ static int grid_sum(struct sums *s, const struct range_law *law, double share)
 /* Lattice points near a charge become 0. */
 static int exclude(struct sums *s, float *potential)
 {
-    enum { SLAB = 1 << 12 };
+    enum { SLAB = 1 << 18 };
     const double *charge = s->job->particles->charge + s->frame * s->count;
-    float slab[SLAB];
-    const size_t most = sizeof slab / sizeof *slab;
+    const size_t most = s->nodes < SLAB ? s->nodes : SLAB;
+    float *slab = malloc(most * sizeof *slab);
+    if (!slab)
+        return err_no_memory("the points near a charge");
     for (size_t i = 0; i < s->count; i++)
         s->host[i] = charge[i] != 0 ? 1 : 0;
     int rc = grid_sum(s, &s->near, NEAR_SHARE);
@@ -132,6 +137,7 @@ static int exclude(struct sums *s, float *potential)
         for (size_t i = 0; i < n && rc == 0; i++)
             potential[from + i] = slab[i] > 0 ? 0 : potential[from + i];
     }
+    free(slab);
     return rc;
 }
 

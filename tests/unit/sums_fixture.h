@@ -17,6 +17,10 @@
 #include <string.h>
 #include <cmocka.h>
 
+#ifndef SUMS_DEVICE
+#define SUMS_DEVICE DEV_CPU /* whose sums are tested */
+#endif
+
 /* ---- laws, each one plain function ---- */
 
 static inline double potential_value(const void *of, double t)
@@ -196,11 +200,47 @@ static inline double over_images(const struct law_case *law, const struct range_
 static inline struct range_points *points_of(const struct cloud *c, int threads, double reach, struct dev **dev)
 {
     struct range_points *points;
-    assert_int_equal(dev_create(dev, DEV_CPU, 0, threads), 0);
+    assert_int_equal(dev_create(dev, SUMS_DEVICE, 0, threads), 0);
     const struct range_points_params params = {
         .box = c->box, .reach = reach, .inputs = c->count, .at = c->at, .scale = c->scale};
     assert_int_equal(range_points_create(&points, *dev, &params, NULL), 0);
     return points;
+}
+
+/* Memory of the device that holds what `from` holds. */
+static inline float *on_device(struct dev *dev, const float *from, size_t count)
+{
+    void *memory = NULL;
+    assert_int_equal(dev_alloc(dev, count * sizeof *from, &memory), 0);
+    assert_int_equal(dev_upload(dev, memory, from, count * sizeof *from), 0);
+    return memory;
+}
+
+static inline void off_device(struct dev *dev, float *memory, float *to, size_t count)
+{
+    assert_int_equal(dev_download(dev, to, memory, count * sizeof *to), 0);
+    dev_release(dev, memory);
+}
+
+/* The cloud's values are added to grid[channels][nodes]; a grid is summed to values[channels][count]. */
+static inline void scatter(struct dev *dev, const struct range_points *points, const struct range_law *law,
+                           const struct cloud *c, float *grid)
+{
+    const size_t all = (size_t)c->channels * c->nodes;
+    float *values = on_device(dev, c->values, (size_t)c->channels * c->count), *sums = on_device(dev, grid, all);
+    assert_int_equal(range_scatter(points, law, c->channels, values, sums, NULL), 0);
+    off_device(dev, sums, grid, all);
+    dev_release(dev, values);
+}
+
+static inline void gather(struct dev *dev, const struct range_points *points, const struct range_law *law,
+                          const struct cloud *c, const float *grid, float *to)
+{
+    const size_t all = (size_t)c->channels * c->count;
+    float *nodes = on_device(dev, grid, (size_t)c->channels * c->nodes), *values = on_device(dev, to, all);
+    assert_int_equal(range_gather(points, law, c->channels, nodes, values, NULL), 0);
+    off_device(dev, values, to, all);
+    dev_release(dev, nodes);
 }
 
 static inline void node_from(const struct cloud *c, size_t node, size_t i, double from[3])

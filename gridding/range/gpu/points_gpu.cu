@@ -1,5 +1,5 @@
 /* points_gpu.cu: points in compact bins on a GPU: made, told of, partitioned at a depth. */
-#include "gridding/range/gpu/points_gpu.cuh"
+#include "gridding/range/gpu/past.cuh"
 
 #include <cub/device/device_radix_sort.cuh>
 #include <cub/device/device_reduce.cuh>
@@ -56,6 +56,8 @@ void points_gpu_memory(const struct dev *dev, const struct range_points_params *
     /* The first places of bins are held by the host as well. */
     memory->points = sizeof(struct points_gpu) + room + n * sizeof(uint32_t) + 2 * (bins.all + 1) * sizeof(uint32_t) +
                      (size_t)ALLOCATIONS * POOL_ROUNDING;
+    if (params->overflow == RANGE_OVERFLOW_CPU && params->bin_depth > 0)
+        memory->points += memory->points + points_past_bytes(params); /* what is kept, and what the CPU has */
     memory->create = memory->points + room + 3 * n * sizeof(uint32_t) + sort;
 }
 
@@ -259,7 +261,7 @@ static int make(struct points_gpu *p, const struct range_points_params *params, 
     memset(&m, 0, sizeof m);
     int rc = gpu_enter(p->gpu);
     if (!rc)
-        rc = listen(listener, 0, params->inputs);
+        rc = listen(listener, 0, 1);
     if (!rc)
         rc = make_arrays(p, (uint32_t)params->inputs, params->at_double, params->scale);
     if (!rc && params->inputs > 0)
@@ -274,7 +276,10 @@ static int make(struct points_gpu *p, const struct range_points_params *params, 
     gpu_release(p->gpu, m.index);
     for (int i = 0; i < 2; i++)
         gpu_release(p->gpu, m.key[i]);
-    return rc ? rc : listen(listener, params->inputs, params->inputs);
+    /* Without a depth no bin is too full for the GPU, which cuts what is heavy into parts. */
+    if (!rc && params->overflow == RANGE_OVERFLOW_CPU && p->depth > 0 && p->largest > (size_t)p->depth)
+        rc = points_past_create(&p->past, p, (size_t)p->depth, params->reach, NULL);
+    return rc ? rc : listen(listener, 1, 1);
 }
 
 int points_gpu_create(void **state, struct dev *dev, const struct range_points_params *params,
@@ -296,6 +301,7 @@ void points_gpu_destroy(void *state)
     struct points_gpu *p = (struct points_gpu *)state;
     if (!p)
         return;
+    points_past_free(p->past);
     if (gpu_enter(p->gpu) == 0) {
         gpu_release(p->gpu, p->first);
         gpu_release(p->gpu, p->source);

@@ -37,6 +37,7 @@ struct points_gpu {
     uint32_t *first, *source; /* owned: as in the view */
     void *room;               /* owned: positions and scales */
     uint32_t *host_first;     /* [all + 1], the host's copy */
+    struct points_past *past; /* whom scatter and gather are shared with (RANGE_OVERFLOW_CPU); NULL: nobody */
 };
 
 int points_gpu_create(void **state, struct dev *dev, const struct range_points_params *params,

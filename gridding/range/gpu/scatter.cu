@@ -1,0 +1,343 @@
+/* scatter.cu: sums of points to grids on a GPU (gridding/range/sums.h).
+ *
+ * The grid is cut into tiles, and a block sums one tile from the points near it, in the order of their bins: nobody
+ * else writes these nodes, and the bits are the same on every run. The block lists the points that reach the tile in
+ * shared memory, at most LIST at a time and as often as it takes. Each warp has a part of the tile: it goes through the
+ * list, takes up 32 points that reach its own nodes, and puts down for each what the nodes share: squared distances, or
+ * weights, along each axis. Then every lane adds the 32 points to the DEEP nodes that it has.
+ *
+ * A tile with more than `depth` points near is cut into parts: each sums into a slot, and slots are added to the grid
+ * in the order of the parts. Float32 sums of at most LIST points are made apart and then added, so that the error of
+ * dense bins grows slowly. */
+#include "gridding/range/gpu/past.cuh"
+#include "gridding/range/gpu/scatter_tiles.cuh"
+
+#include <cstdlib>
+#include <cstring>
+
+namespace
+{
+
+const char what[] = "Summing points to a grid";
+
+using sum_kernel = void (*)(scatter_job, const sums_task *, float *);
+
+struct kernel {
+    sum_kernel run;
+    size_t shared;
+};
+
+template <int WAY, int CHANNELS, bool SOLID> struct kernel kernel_of()
+{
+    const struct kernel k = {sum_tiles<WAY, CHANNELS, SOLID>, sizeof(block_memory<WAY, CHANNELS, SOLID>)};
+    return k;
+}
+
+/* t^2 / r and no more. */
+bool is_coulomb(const struct range_law *law)
+{
+    const struct range_law_params *p = &law->params;
+    return p->form == RANGE_INVERSE && p->power == 1 && p->least == 0 && p->soft == 0 && p->spline == 0 &&
+           law->degree == 2 && law->c[0] > 0 && fabsf(law->c[1] / law->c[0] - 2) < 1e-6f &&
+           fabsf(law->c[2] / law->c[0] - 1) < 1e-6f;
+}
+
+enum way way_of(const struct range_law *law, bool solid, int channels)
+{
+    if (law->params.form == RANGE_SEPARABLE)
+        return WAY_SEPARABLE;
+    if (law->params.form == RANGE_RADIAL)
+        return law->exponential && solid && channels == 1 ? WAY_GAUSSIAN : WAY_RADIAL;
+    return is_coulomb(law) && solid && channels == 1 ? WAY_COULOMB : WAY_INVERSE;
+}
+
+struct kernel kernel_for(enum way way, bool solid, bool single)
+{
+    if (!solid)
+        return way == WAY_SEPARABLE ? kernel_of<WAY_SEPARABLE, TOGETHER, false>()
+               : way == WAY_RADIAL  ? kernel_of<WAY_RADIAL, TOGETHER, false>()
+                                    : kernel_of<WAY_INVERSE, TOGETHER, false>();
+    switch (way) {
+    case WAY_SEPARABLE:
+        return single ? kernel_of<WAY_SEPARABLE, 1, true>() : kernel_of<WAY_SEPARABLE, TOGETHER, true>();
+    case WAY_RADIAL:
+        return single ? kernel_of<WAY_RADIAL, 1, true>() : kernel_of<WAY_RADIAL, TOGETHER, true>();
+    case WAY_GAUSSIAN:
+        return kernel_of<WAY_GAUSSIAN, 1, true>();
+    case WAY_COULOMB:
+        return kernel_of<WAY_COULOMB, 1, true>();
+    default:
+        return single ? kernel_of<WAY_INVERSE, 1, true>() : kernel_of<WAY_INVERSE, TOGETHER, true>();
+    }
+}
+
+/* The nodes of a tile, and its warps, along each axis. */
+void lay_tiles(const struct range_box *box, struct scatter_job *job)
+{
+    static const int warps[3][3] = {{8, 1, 1}, {2, 4, 1}, {2, 2, 2}};
+    static const int edges[3][3] = {{32, 8, 1}, {32, 8, 1}, {8, 4, 8}};
+    for (int d = 0; d < 3; d++) {
+        job->warp[d] = warps[box->dim - 1][d];
+        job->tile[d] = job->warp[d] * edges[box->dim - 1][d];
+        job->tiles[d] = (box->cells[d] + job->tile[d] - 1) / job->tile[d];
+    }
+}
+
+struct scatter_job job_of(const struct points_gpu *p, const struct range_law *law)
+{
+    struct scatter_job job;
+    memset(&job, 0, sizeof job);
+    job.points = p->view;
+    job.law = law_gpu_of(law);
+    job.widest = law->params.reach * (double)p->widest;
+    job.nodes = 1;
+    for (int d = 0; d < 3; d++) {
+        job.spacing[d] = d < p->view.box.dim ? p->view.box.spacing[d] : 0;
+        job.spacing2[d] = (float)(job.spacing[d] * job.spacing[d]);
+        job.nodes *= (size_t)p->view.box.cells[d];
+    }
+    lay_tiles(&p->view.box, &job);
+    return job;
+}
+
+/* Parts that are summed at a time, and the points of one. */
+const size_t SLOTS = 1024;
+const unsigned long long DEPTH_AUTO = 8192, DEPTH_LEAST = 256;
+
+/* A sum under way. */
+struct scatter {
+    const struct points_gpu *points;
+    struct scatter_job job;
+    struct kernel kernel;
+    size_t tiles;
+    unsigned long long *near;  /* the host's: points near each tile */
+    unsigned long long depth;  /* of a part */
+    unsigned long long pace;   /* points near, of the tiles that are summed between two looks at the listener */
+    struct sums_task *tasks;   /* the host's, [max(tiles, SLOTS)] */
+    struct sums_group *groups; /* the host's, [SLOTS] */
+    void *device_tasks, *device_groups, *device_near;
+    float *slots;
+    const struct listener *listener;
+    size_t done, most;
+};
+
+/* Points of a part. */
+unsigned long long depth_of(int asked)
+{
+    if (asked == RANGE_DEPTH_AUTO)
+        return DEPTH_AUTO;
+    if (asked == RANGE_DEPTH_NONE)
+        return UINT64_MAX;
+    return (unsigned long long)asked < DEPTH_LEAST ? DEPTH_LEAST : (unsigned long long)asked;
+}
+
+size_t slots_bytes(const struct scatter_job *job)
+{
+    return (size_t)SLOTS * TOGETHER * (size_t)job->tile[0] * (size_t)job->tile[1] * (size_t)job->tile[2] *
+           sizeof(float);
+}
+
+size_t tiles_of(const struct scatter_job *job)
+{
+    return (size_t)job->tiles[0] * (size_t)job->tiles[1] * (size_t)job->tiles[2];
+}
+
+int tell(struct scatter *s)
+{
+    int rc = gpu_finish(s->points->gpu, what);
+    if (!rc && s->listener)
+        rc = s->listener->progress(s->listener->context, s->done < s->most ? s->done : s->most, s->most);
+    return rc;
+}
+
+int count_points(struct scatter *s)
+{
+    struct gpu *gpu = s->points->gpu;
+    int rc = gpu_alloc(gpu, s->tiles * sizeof *s->near, &s->device_near, what);
+    if (rc)
+        return rc;
+    count_near<<<gpu_blocks(s->tiles * 32, THREADS), THREADS, 0, gpu->stream>>>(s->job, (uint32_t)s->tiles,
+                                                                                (unsigned long long *)s->device_near);
+    rc = gpu_launched(what);
+    return rc ? rc : gpu_download(gpu, s->near, s->device_near, s->tiles * sizeof *s->near);
+}
+
+int make(struct scatter *s)
+{
+    const size_t most = s->tiles > SLOTS ? s->tiles : SLOTS;
+    struct gpu *gpu = s->points->gpu;
+    bool heavy = false;
+    s->near = (unsigned long long *)calloc(s->tiles, sizeof *s->near);
+    s->tasks = (struct sums_task *)calloc(most, sizeof *s->tasks);
+    s->groups = (struct sums_group *)calloc(SLOTS, sizeof *s->groups);
+    if (!s->near || !s->tasks || !s->groups)
+        return err_no_memory("%zu tiles of a grid", s->tiles);
+    int rc = gpu_check(cudaFuncSetAttribute((const void *)s->kernel.run, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                            (int)s->kernel.shared),
+                       what);
+    if (!rc)
+        rc = gpu_alloc(gpu, most * sizeof *s->tasks, &s->device_tasks, what);
+    if (!rc)
+        rc = count_points(s);
+    for (size_t t = 0; t < s->tiles && !rc; t++)
+        heavy = heavy || s->near[t] > s->depth;
+    if (!rc && heavy)
+        rc = gpu_alloc(gpu, slots_bytes(&s->job), (void **)&s->slots, what);
+    if (!rc && heavy)
+        rc = gpu_alloc(gpu, SLOTS * sizeof *s->groups, &s->device_groups, what);
+    return rc;
+}
+
+void end(struct scatter *s)
+{
+    struct gpu *gpu = s->points->gpu;
+    gpu_release(gpu, s->device_tasks);
+    gpu_release(gpu, s->device_groups);
+    gpu_release(gpu, s->device_near);
+    gpu_release(gpu, s->slots);
+    free(s->near);
+    free(s->tasks);
+    free(s->groups);
+}
+
+int run(struct scatter *s, size_t first, size_t count)
+{
+    if (count == 0)
+        return 0;
+    s->kernel.run<<<(unsigned)count, THREADS, s->kernel.shared, s->points->gpu->stream>>>(
+        s->job, (const sums_task *)s->device_tasks + first, s->slots);
+    return gpu_launched(what);
+}
+
+/* Tiles that are not cut. */
+int sum_light(struct scatter *s)
+{
+    size_t count = 0, first = 0;
+    for (size_t t = 0; t < s->tiles; t++)
+        if (s->near[t] > 0 && s->near[t] <= s->depth) {
+            const struct sums_task task = {(uint32_t)t, -1, 0, s->near[t]};
+            s->tasks[count++] = task;
+        }
+    int rc = gpu_upload(s->points->gpu, s->device_tasks, s->tasks, count * sizeof *s->tasks);
+    while (first < count && !rc) {
+        unsigned long long points = 0;
+        size_t to = first;
+        while (to < count && (to == first || points < s->pace || !s->listener))
+            points += s->tasks[to++].to;
+        rc = run(s, first, to - first);
+        s->done += points;
+        first = to;
+        if (!rc && first < count)
+            rc = tell(s);
+    }
+    return rc;
+}
+
+/* The next parts of heavy tiles: from point *from of tile *tile on. Returns how many. */
+size_t fill_slots(struct scatter *s, size_t *tile, unsigned long long *from, size_t *groups, unsigned long long *points)
+{
+    size_t count = 0;
+    *points = 0;
+    for (*groups = 0; count < SLOTS && *tile < s->tiles && *points < s->pace;) {
+        const unsigned long long near = s->near[*tile];
+        if (near <= s->depth || *from >= near) {
+            (*tile)++;
+            *from = 0;
+            continue;
+        }
+        const unsigned long long to = near - *from < s->depth ? near : *from + s->depth;
+        const struct sums_task task = {(uint32_t)*tile, (int)count, *from, to};
+        if (*groups == 0 || s->groups[*groups - 1].tile != task.tile) {
+            const struct sums_group group = {task.tile, (uint32_t)count, 0};
+            s->groups[(*groups)++] = group;
+        }
+        s->groups[*groups - 1].slots++;
+        s->tasks[count++] = task;
+        *points += to - *from;
+        *from = to;
+    }
+    return count;
+}
+
+/* Tiles that are cut, as many parts at a time as there are slots. */
+int sum_heavy(struct scatter *s)
+{
+    size_t tile = 0, groups, count;
+    unsigned long long from = 0, points;
+    struct gpu *gpu = s->points->gpu;
+    int rc = 0;
+    while (!rc && (count = fill_slots(s, &tile, &from, &groups, &points)) > 0) {
+        rc = gpu_upload(gpu, s->device_tasks, s->tasks, count * sizeof *s->tasks);
+        if (!rc)
+            rc = gpu_upload(gpu, s->device_groups, s->groups, groups * sizeof *s->groups);
+        if (!rc)
+            rc = run(s, 0, count);
+        if (rc)
+            break;
+        add_slots<<<dim3((unsigned)groups, (unsigned)s->job.channels), THREADS, 0, gpu->stream>>>(
+            s->job, (const sums_group *)s->device_groups, s->slots);
+        rc = gpu_launched(what);
+        s->done += points;
+        if (!rc)
+            rc = tell(s);
+    }
+    return rc;
+}
+
+/* All channels, as many at a time as fit. */
+int sum_all(struct scatter *s, int channels, int together, const float *values, float *grid)
+{
+    int rc = 0;
+    size_t near = 0;
+    for (size_t t = 0; t < s->tiles; t++)
+        near += s->near[t];
+    s->most = near * (size_t)((channels + together - 1) / together) + 1;
+    for (int first = 0; first < channels && !rc; first += together) {
+        s->job.channels = channels - first < together ? channels - first : together;
+        s->job.values = values + (size_t)first * s->job.points.inputs;
+        s->job.grid = grid + (size_t)first * s->job.nodes;
+        rc = sum_light(s);
+        if (!rc)
+            rc = sum_heavy(s);
+    }
+    return rc ? rc : tell(s);
+}
+
+} // namespace
+
+int sums_gpu_scatter(const void *state, const struct range_law *law, int channels, const float *values, float *grid,
+                     const struct listener *listener)
+{
+    if (((const struct points_gpu *)state)->past)
+        return points_past_scatter((const struct points_gpu *)state, law, channels, values, grid, listener);
+    struct scatter s;
+    memset(&s, 0, sizeof s);
+    s.points = (const struct points_gpu *)state;
+    s.job = job_of(s.points, law);
+    s.listener = listener;
+    s.tiles = tiles_of(&s.job);
+    const bool solid = s.points->view.box.dim == 3, single = channels == 1 && solid;
+    const enum way way = way_of(law, solid, channels);
+    s.job.strength = way == WAY_COULOMB ? (float)(4 * (double)law->c[0] / law->params.reach) : 1;
+    s.kernel = kernel_for(way, solid, single);
+    s.depth = depth_of(s.points->depth);
+    s.pace = (way == WAY_RADIAL || way == WAY_INVERSE ? 100000ULL : 600000ULL) *
+             (unsigned long long)s.points->gpu->multiprocessors;
+    int rc = gpu_enter(s.points->gpu);
+    if (!rc)
+        rc = make(&s);
+    if (!rc)
+        rc = sum_all(&s, channels, single ? 1 : TOGETHER, values, grid);
+    end(&s);
+    return rc;
+}
+
+size_t sums_gpu_scatter_bytes(const struct range_box *box)
+{
+    struct scatter_job job;
+    lay_tiles(box, &job);
+    const size_t tiles = tiles_of(&job), most = tiles > SLOTS ? tiles : SLOTS;
+    /* Lists of tiles are held by the host as well. */
+    return slots_bytes(&job) + 2 * (tiles * sizeof(unsigned long long) + most * sizeof(struct sums_task) +
+                                    SLOTS * sizeof(struct sums_group));
+}

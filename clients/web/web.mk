@@ -9,6 +9,10 @@ DEPS_PAGE := chromium $(if $(shell command -v npm),,npm)
 
 ## make web             build the web page into build/share, with npm; install, bundle and deb take it along
 web: $(WEB)/index.html
+# make -j web bundle: the page first.
+ifneq ($(filter web,$(MAKECMDGOALS)),)
+install bundle deb: web
+endif
 
 # The packages, of exactly the versions and checksums of package-lock.json. No script of theirs is run.
 $(WEB_MODULES)/modules: clients/web/package.json clients/web/package-lock.json

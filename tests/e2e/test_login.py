@@ -172,9 +172,10 @@ def guesses():
         same(refused.problem(429, "client-quota")["code"], "client-quota")
         attempt("127.0.0.3", daemon.token["admin"]).expect(200)
         daemon.as_("admin", "GET", "/v1/jobs").expect(200)
-        log = daemon.read_log()
-        same(log.count("POST /v1/login 401"), 10, "failures in the audit log")
-        same(log.count("client=boss role=admin peer=127.0.0.3 POST /v1/login 200"), 1, "the login in the audit log")
+        # A line is written when its answer has been sent.
+        wait_until(lambda: "client=boss role=admin peer=127.0.0.3 POST /v1/login 200" in daemon.read_log(), "the login in the audit log")
+        wait_until(lambda: daemon.read_log().count("POST /v1/login 401") >= 10, "failures in the audit log")
+        same(daemon.read_log().count("POST /v1/login 401"), 10, "failures in the audit log")
 
 
 @test("with TLS the cookie is Secure, and bound to the host by its name")

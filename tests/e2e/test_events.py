@@ -46,7 +46,8 @@ def told_in_order(daemon):
         events, seen = running.events(), []
 
         def iteration():
-            return (seen[-1][2].get("step") or {}).get("iteration", 0) if seen else 0
+            step = seen[-1][2].get("step") if seen else None
+            return step and step["iteration"] or 0  # of a step that has none: None
         while iteration() == 0:
             seen.append(next(events))
         go_on()

@@ -257,7 +257,7 @@ def progress():
 
             def look():
                 seen.append(daemon.job(identity))
-                return (seen[-1]["step"] or {}).get("iteration", 0)
+                return seen[-1]["step"] and seen[-1]["step"]["iteration"] or 0  # of a step that has none: None
             first = wait_until(look, "an iteration to be told")
             go_on()
             wait_until(lambda: look() > first, "another one to be told")

@@ -115,6 +115,10 @@ static inline int recon_threads(const struct recon_job *job, size_t samples)
 int recon_run_scan(struct job_outcome *out, struct dev *dev, const struct job_request *request,
                    const struct job_listener *listener, const struct scan *scan);
 
+/* Warn where readouts that are divided in time leave images with a wedge of k-space (recon_cover.c). Fails with
+ * ERR_NO_MEMORY. */
+int recon_cover_warn(struct recon_job *job);
+
 /* ---- trajectories of one frame (recon_traj.c) ---- */
 
 /* Samples of the frame's readouts before each: offsets[frame->count + 1]. */

@@ -284,6 +284,8 @@ int recon_trajectory(struct recon_job *job)
         rc = unit_decide(job, &found);
     if (rc == 0)
         recon_weights_doubt(job, &found);
+    if (rc == 0 && (recon_choice(job, RECON_FRAMES) > 0 || recon_choice(job, RECON_FRAME_READOUTS) > 0))
+        rc = recon_cover_warn(job);
     if (rc == 0)
         rc = hashes_make(job);
     return rc;

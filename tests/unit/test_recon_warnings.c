@@ -297,6 +297,51 @@ static void noise_of_other_coils_is_told_as_that(void **state)
     flat_free(&flat);
 }
 
+/* Spokes through k = 0, or from it, every `step` of a half turn. */
+static void fan(struct flat *flat, unsigned count, double step, bool from_centre)
+{
+    flat_init(flat, 16, 16, 1);
+    for (unsigned r = 0; r < count; r++) {
+        const struct scan_readout *readout = random_readout(flat, 32, 1, 2, 2);
+        for (unsigned s = 0; s < 32; s++) {
+            const double radius = from_centre ? s / 64.0 : (s - 16.0) / 32;
+            flat->traj[readout->traj + 2 * s] = (float)(radius * cos(M_PI * step * r));
+            flat->traj[readout->traj + 2 * s + 1] = (float)(radius * sin(M_PI * step * r));
+        }
+    }
+}
+
+static void a_series_of_wedges_is_told(void **state)
+{
+    (void)state;
+    static const struct {
+        unsigned count;
+        double step;
+        bool from_centre;
+        const char *parameters;
+        int told; /* images */
+    } cases[] = {
+        {40, 1 / 40.0, false, "frames=4", 4},          {40, 1 / 40.0, false, "frames=1", 0},
+        {40, 1 / 10.0, false, "frame_readouts=10", 0}, /* whole turns */
+        {40, 0.618034, false, "frames=8", 0},          {40, 2 / 40.0, true, "frames=4", 4},
+        {40, 2 / 10.0, true, "frame_readouts=10", 0},  {40, 1 / 40.0, false, "frames=scan", 0},
+        {40, 1 / 400.0, false, "frames=4", 0}, /* all lack the same: nothing to do with the division */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct flat flat;
+        struct job_outcome out = {0};
+        char told[64];
+        fan(&flat, cases[i].count, cases[i].step, cases[i].from_centre);
+        succeed(&flat, cases[i].parameters, &out);
+        snprintf(told, sizeof told, "%d of %d images lack a wedge", cases[i].told, cases[i].told);
+        if ((*warned(&out, "lack a wedge") != '\0') != (cases[i].told > 0) ||
+            (cases[i].told > 0 && !*warned(&out, told)))
+            fail_msg("case %zu: \"%s\"", i, warned(&out, "lack a wedge"));
+        drop(&out);
+        flat_free(&flat);
+    }
+}
+
 /* ---- untrue ones ---- */
 
 static void a_wider_image_is_not_said_to_repeat(void **state)
@@ -349,6 +394,7 @@ int main(void)
         cmocka_unit_test_setup(a_stack_of_counted_partitions_is_3d, random_reset),
         cmocka_unit_test_setup(coils_without_signal_are_told, random_reset),
         cmocka_unit_test_setup(noise_of_other_coils_is_told_as_that, random_reset),
+        cmocka_unit_test_setup(a_series_of_wedges_is_told, random_reset),
         cmocka_unit_test_setup(a_wider_image_is_not_said_to_repeat, random_reset),
         cmocka_unit_test_setup(a_machine_without_a_gpu_is_no_warning, random_reset),
     };

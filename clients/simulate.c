@@ -99,7 +99,7 @@ static int make_weights(const struct simulate_options *o, const struct traj *tra
     struct dev *dev = NULL;
     int rc = dev_create(&dev, DEV_CPU, 0, 0);
     if (rc == 0)
-        rc = dcf_pipe(dev, traj->dim, o->traj.n, samples, traj->k, PIPE_ITERATIONS, weights, NULL, NULL);
+        rc = dcf_pipe(dev, traj->dim, o->traj.n, samples, traj->k, NULL, PIPE_ITERATIONS, weights, NULL, NULL);
     dev_free(dev);
     return rc;
 }

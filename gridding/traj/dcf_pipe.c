@@ -60,11 +60,11 @@ static int kernel_integral(struct nufft *plan, int dim, const int n[3], size_t s
     return 0;
 }
 
-static int iterate(struct nufft *plan, size_t samples, int iterations, float *weights, float *convolved,
-                   int (*progress)(void *context, int done), void *context)
+static int iterate(struct nufft *plan, size_t samples, const float *start, int iterations, float *weights,
+                   float *convolved, int (*progress)(void *context, int done), void *context)
 {
     for (size_t m = 0; m < samples; m++)
-        weights[m] = 1;
+        weights[m] = start ? start[m] : 1;
     for (int i = 0; i < iterations; i++) {
         int rc = nufft_convolve(plan, weights, convolved);
         if (rc)
@@ -84,8 +84,8 @@ static int iterate(struct nufft *plan, size_t samples, int iterations, float *we
     return 0;
 }
 
-int dcf_pipe(struct dev *dev, int dim, const int n[3], size_t samples, const float *k, int iterations, float *weights,
-             int (*progress)(void *context, int done), void *context)
+int dcf_pipe(struct dev *dev, int dim, const int n[3], size_t samples, const float *k, const float *start,
+             int iterations, float *weights, int (*progress)(void *context, int done), void *context)
 {
     if (dim < 2 || dim > 3 || samples == 0 || iterations < 1)
         return err_set(ERR_BAD_PARAMETER,
@@ -113,7 +113,7 @@ int dcf_pipe(struct dev *dev, int dim, const int n[3], size_t samples, const flo
     if (!rc)
         rc = kernel_integral(plan, dim, n, samples, weighted, convolved, &integral);
     if (!rc)
-        rc = iterate(plan, samples, iterations, weighted, convolved, progress, context);
+        rc = iterate(plan, samples, start, iterations, weighted, convolved, progress, context);
     for (size_t m = 0; m < samples && !rc; m++)
         weights[m] = (float)(weighted[m] * integral);
     nufft_free(plan);

@@ -116,11 +116,13 @@ enum { DCF_VORONOI_MOST = 100000 }; /* some seconds, which nothing interrupts */
 int dcf_voronoi(size_t samples, const float *k, float *weights);
 
 /* Pipe-Menon (doi:10.1002/(SICI)1522-2594(199901)41:1<179::AID-MRM25>3.0.CO;2-V): `iterations` of w <- w / (C w), then
- * scaled. For any trajectory; n is the image size (x, y, z). 10 to 15 iterations serve; more change little. `progress`
+ * scaled. For any trajectory; n is the image size (x, y, z). 10 to 15 iterations serve; more change little. The first
+ * weights are start[samples], above 0, on any scale (NULL: all 1), which may be `weights`: those of a formula that is
+ * nearly right save iterations. `progress`
  * (may be NULL) is called after each with how many are done; a non-zero answer stops with ERR_CANCELED. Fails with the
  * codes of nufft_create and nufft_convolve, ERR_DCF_INVALID, ERR_CANCELED, ERR_NO_MEMORY. */
-int dcf_pipe(struct dev *dev, int dim, const int n[3], size_t samples, const float *k, int iterations, float *weights,
-             int (*progress)(void *context, int done), void *context);
+int dcf_pipe(struct dev *dev, int dim, const int n[3], size_t samples, const float *k, const float *start,
+             int iterations, float *weights, int (*progress)(void *context, int done), void *context);
 
 #ifdef __cplusplus
 }

@@ -58,18 +58,37 @@ static int analytic(struct recon_job *job, enum traj_shape shape, const char *wh
     return rc;
 }
 
-static int pipe_menon(struct recon_job *job, const char *reason, size_t samples, const float *k, float *weights,
-                      double base, double span)
+enum { PIPE_ITERATIONS = 30, PIPE_AFTER_FORMULA = 10 };
+
+/* `started`: weights[] are those of a formula. */
+static int pipe_menon(struct recon_job *job, const char *reason, bool started, size_t samples, const float *k,
+                      float *weights, double base, double span)
 {
-    int iterations = (int)recon_choice(job, RECON_DCF_ITERATIONS);
+    const int asked = (int)recon_choice(job, RECON_DCF_ITERATIONS);
+    const int iterations = asked > 0 ? asked : started ? PIPE_AFTER_FORMULA : PIPE_ITERATIONS;
     struct pipe_progress progress = {job, base, span, iterations};
     int rc = recon_tell(job, RECON_STEP_DENSITY, base, 0, iterations);
     if (rc != 0)
         return rc;
-    rc = dcf_pipe(job->dev, job->dim, job->n, samples, k, iterations, weights, pipe_progress, &progress);
+    rc = dcf_pipe(job->dev, job->dim, job->n, samples, k, started ? weights : NULL, iterations, weights, pipe_progress,
+                  &progress);
     if (rc == 0)
-        recon_report_decide(job, "dcf", "pipe", "%s %d iterations.", reason, iterations);
+        recon_report_decide(job, "dcf", "pipe", "%s %d iterations%s.", reason, iterations,
+                            started ? ", from the weights of the formula for its trajectory on" : "");
     return rc;
+}
+
+/* Weights of the formula for the frame's trajectory, to start from. False: there are none. */
+static bool formula_start(const struct recon_job *job, const struct frame *frame, const size_t *offsets, const float *k,
+                          float *weights)
+{
+    size_t curves, samples;
+    const char *why;
+    const enum traj_shape shape = shape_find(job, frame, offsets, k, &curves, &samples, &why);
+    bool started = shape != TRAJ_SHAPE_UNKNOWN && dcf_analytic(shape, job->dim, curves, samples, k, weights) == 0;
+    for (size_t m = 0; m < frame->samples && started; m++)
+        started = weights[m] > 0 && isfinite(weights[m]);
+    return started;
 }
 
 static int voronoi(struct recon_job *job, size_t samples, const float *k, float *weights)
@@ -102,18 +121,19 @@ int recon_frame_density(struct recon_job *job, const struct frame *frame, const 
         return 0;
     }
     if (asked == DCF_PIPE)
-        return pipe_menon(job, "As asked for;", frame->samples, k, weights, base, span);
+        return pipe_menon(job, "As asked for;", formula_start(job, frame, offsets, k, weights), frame->samples, k,
+                          weights, base, span);
     if (asked == DCF_VORONOI)
         return voronoi(job, frame->samples, k, weights);
     size_t curves = frame->count, samples = 0;
     const char *why;
     enum traj_shape shape = shape_find(job, frame, offsets, k, &curves, &samples, &why);
     if (asked == DCF_AUTO && shape == TRAJ_SHAPE_UNKNOWN)
-        return pipe_menon(job, why, frame->samples, k, weights, base, span);
+        return pipe_menon(job, why, false, frame->samples, k, weights, base, span);
     int rc = analytic(job, shape, why, curves, samples, k, weights);
     if (rc == ERR_DCF_INVALID && asked == DCF_AUTO)
         return pipe_menon(job,
                           "The scan contains no weights, and those of the formula for its trajectory are not usable;",
-                          frame->samples, k, weights, base, span);
+                          false, frame->samples, k, weights, base, span);
     return rc;
 }

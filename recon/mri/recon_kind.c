@@ -52,8 +52,9 @@ static const struct param recon_params[] = {
                            "iterative (Pipe-Menon), for any trajectory; voronoi = areas of Voronoi cells, for 2-D "
                            "trajectories of up to 100,000 samples an image; auto = given if the scan contains "
                            "weights, else analytic if the trajectory is recognised, else pipe."},
-    [RECON_DCF_ITERATIONS] = {"dcf_iterations", PARAM_INT, .fallback = "30", .min = 1, .max = 1000,
-                              .help = "Number of iterations of dcf=pipe."},
+    [RECON_DCF_ITERATIONS] = {"dcf_iterations", PARAM_INT, .fallback = "auto", .min = 1, .max = 1000, OR_AUTO(NULL),
+                              .help = "Number of iterations of dcf=pipe; auto = 10 from the weights of a formula where "
+                                      "the trajectory has one, else 30."},
     [RECON_TRAJ_UNITS] = {"traj_units", PARAM_CHOICE,
                           PARAM_WORDS("auto", "pixel", "grid", "radians", "per_metre", "per_cm", "per_mm",
                                       "radians_per_metre", "radians_per_cm", "radians_per_mm"),

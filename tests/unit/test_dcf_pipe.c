@@ -98,7 +98,8 @@ static void test_images(void **state)
         struct traj *traj = make(cases[i].kind, n, 0);
         size_t samples = traj->readouts * traj->samples;
         float *weights = claim(samples * sizeof *weights);
-        assert_int_equal(dcf_pipe(dev, traj->dim, (int[]){n, n, n}, samples, traj->k, 10, weights, NULL, NULL), 0);
+        assert_int_equal(dcf_pipe(dev, traj->dim, (int[]){n, n, n}, samples, traj->k, NULL, 10, weights, NULL, NULL),
+                         0);
         double scale, error = nrmse(traj, n, cases[i].kind == TRAJ_STACK_OF_STARS, weights, &scale);
         print_message("%s, N %d, %zu x %zu, pipe 10: NRMSE %.4f, scale %.4f, sum %.4f\n", traj_kind_name(cases[i].kind),
                       n, traj->readouts, traj->samples, error, scale, sum_of(samples, weights));
@@ -107,6 +108,26 @@ static void test_images(void **state)
         free(weights);
         traj_free(traj);
     }
+}
+
+/* Iterations go on from what they are given, whatever its scale, in place or not. */
+static void test_start(void **state)
+{
+    struct dev *dev = *state;
+    static const int n[] = {48, 48, 1};
+    struct traj *traj = make(TRAJ_SPIRAL, 48, 0);
+    const size_t samples = traj->readouts * traj->samples;
+    float *start = claim(samples * sizeof *start), *all = claim(samples * sizeof *all);
+    assert_int_equal(dcf_pipe(dev, 2, n, samples, traj->k, NULL, 7, all, NULL, NULL), 0);
+    assert_int_equal(dcf_pipe(dev, 2, n, samples, traj->k, NULL, 4, start, NULL, NULL), 0);
+    for (size_t m = 0; m < samples; m++)
+        start[m] *= 100;
+    assert_int_equal(dcf_pipe(dev, 2, n, samples, traj->k, start, 3, start, NULL, NULL), 0);
+    for (size_t m = 0; m < samples; m++) /* float32 sums of some hundred samples */
+        assert_true(fabsf(start[m] / all[m] - 1) < 1e-4f);
+    free(all);
+    free(start);
+    traj_free(traj);
 }
 
 /* On a Cartesian grid all weights are the same, but for samples that rounding puts in or out of the kernel's edge,
@@ -122,7 +143,7 @@ static void test_level(void **state)
         k[i][0] = (float)((double)(i % NX) / NX - 0.5);
         k[i][1] = (float)((double)(i / NX) / NY - 0.5);
     }
-    assert_int_equal(dcf_pipe(dev, 2, (int[]){NX, NY, 1}, NX * NY, &k[0][0], 5, weights, NULL, NULL), 0);
+    assert_int_equal(dcf_pipe(dev, 2, (int[]){NX, NY, 1}, NX * NY, &k[0][0], NULL, 5, weights, NULL, NULL), 0);
     for (int i = 0; i < NX * NY; i++) /* k-space is periodic: there is no edge */
         assert_true(fabs(weights[i] * NX * NY - 1 / 1.096) < 0.01 && fabs(weights[i] / weights[0] - 1) < 5e-3);
 
@@ -130,8 +151,8 @@ static void test_level(void **state)
     size_t samples = traj->readouts * traj->samples;
     float *few = claim(samples * sizeof *few), *many = claim(samples * sizeof *many),
           *convolved = claim(samples * sizeof *convolved);
-    assert_int_equal(dcf_pipe(dev, 2, (int[]){48, 48, 1}, samples, traj->k, 1, few, NULL, NULL), 0);
-    assert_int_equal(dcf_pipe(dev, 2, (int[]){48, 48, 1}, samples, traj->k, 20, many, NULL, NULL), 0);
+    assert_int_equal(dcf_pipe(dev, 2, (int[]){48, 48, 1}, samples, traj->k, NULL, 1, few, NULL, NULL), 0);
+    assert_int_equal(dcf_pipe(dev, 2, (int[]){48, 48, 1}, samples, traj->k, NULL, 20, many, NULL, NULL), 0);
     struct nufft *plan = NULL;
     struct nufft_params params = {
         .dim = 2, .n = {48, 48, 1}, .tolerance = 1e-2, .width = 4, .oversampling = 2, .batch = 1};
@@ -166,12 +187,12 @@ static void test_bad(void **state)
     struct dev *dev = *state;
     float k[] = {0.1f, 0.2f, -0.3f, 0.1f}, weights[2] = {7, 7};
     int calls = 0, n[3] = {16, 16, 1};
-    assert_int_equal(dcf_pipe(dev, 2, n, 2, k, 10, weights, stop_at_half, &calls), ERR_CANCELED);
+    assert_int_equal(dcf_pipe(dev, 2, n, 2, k, NULL, 10, weights, stop_at_half, &calls), ERR_CANCELED);
     assert_int_equal(calls, 5);
-    assert_int_equal(dcf_pipe(dev, 2, n, 0, k, 10, weights, NULL, NULL), ERR_BAD_PARAMETER);
-    assert_int_equal(dcf_pipe(dev, 2, n, 2, k, 0, weights, NULL, NULL), ERR_BAD_PARAMETER);
+    assert_int_equal(dcf_pipe(dev, 2, n, 0, k, NULL, 10, weights, NULL, NULL), ERR_BAD_PARAMETER);
+    assert_int_equal(dcf_pipe(dev, 2, n, 2, k, NULL, 0, weights, NULL, NULL), ERR_BAD_PARAMETER);
     k[2] = NAN;
-    assert_int_equal(dcf_pipe(dev, 2, n, 2, k, 10, weights, NULL, NULL), ERR_TRAJ_NONFINITE);
+    assert_int_equal(dcf_pipe(dev, 2, n, 2, k, NULL, 10, weights, NULL, NULL), ERR_TRAJ_NONFINITE);
     assert_true(weights[0] == 7);
 }
 
@@ -193,6 +214,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_images),
+        cmocka_unit_test(test_start),
         cmocka_unit_test(test_level),
         cmocka_unit_test(test_bad),
     };

@@ -42,7 +42,7 @@ static double uneven_error(const char *name, struct traj *traj, int n, enum traj
     double formula = nrmse(&scan, &scale);
     assert_true(fabs(area(&scan) - M_PI / 4) < M_PI / 4 * 4 / (double)traj->samples); /* as in check_analytic() */
     assert_int_equal(dev_create(&dev, DEV_CPU, 0, 2), 0);
-    assert_int_equal(dcf_pipe(dev, 2, scan.n, scan.samples, traj->k, 30, scan.weights, NULL, NULL), 0);
+    assert_int_equal(dcf_pipe(dev, 2, scan.n, scan.samples, traj->k, NULL, 30, scan.weights, NULL, NULL), 0);
     dev_free(dev);
     *pipe = nrmse(&scan, &unused);
     print_message("| %s | %zu x %zu | %.3f | %.3f |\n", name, traj->readouts, traj->samples, formula, *pipe);

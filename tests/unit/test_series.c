@@ -260,11 +260,33 @@ static void test_a_series_is_divided(void **state)
     flat_free(&flat);
 }
 
+/* The weight falls to its own during the first iterations (recon/mri/recon_methods.c): half of the iterations reach
+ * what all reach, to 1.02 times its error. With the same weight from the start llr ends at 3.2 times. */
+static void test_the_falling_weight_halves_the_iterations(void **state)
+{
+    (void)state;
+    static const char *const stops[] = {"iterations=40 stop_tolerance=0", "iterations=20 stop_tolerance=0"};
+    float truth[FRAMES * SIZE * SIZE];
+    double error[2];
+    struct flat flat;
+    struct job_outcome out = {0};
+    moving(&flat, 1, 1, truth);
+    for (int half = 0; half < 2; half++) {
+        run_method(&flat, "llr", stops[half], &out);
+        error[half] = worst(&out, truth);
+        drop(&out);
+    }
+    if (!(error[1] < 1.3 * error[0]))
+        fail_msg("an error of %g after 20 iterations, %g after 40", error[1], error[0]);
+    flat_free(&flat);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_a_series_is_divided, random_reset),
         cmocka_unit_test_setup(test_each_image_gains_by_the_others, random_reset),
+        cmocka_unit_test_setup(test_the_falling_weight_halves_the_iterations, random_reset),
         cmocka_unit_test_setup(test_scale_and_bits, random_reset),
         cmocka_unit_test_setup(test_huge_weights, random_reset),
         cmocka_unit_test_setup(test_slices_and_shared_trajectories, random_reset),

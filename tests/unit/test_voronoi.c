@@ -109,7 +109,7 @@ static void images_are_near_the_truth(void **state)
         scan_make(&scan, cases[i].traj, N, false);
         assert_int_equal(dcf_voronoi(scan.samples, scan.traj->k, scan.weights), 0);
         error[0] = nrmse(&scan, &scale[0]);
-        assert_int_equal(dcf_pipe(dev, 2, scan.n, scan.samples, scan.traj->k, 30, scan.weights, NULL, NULL), 0);
+        assert_int_equal(dcf_pipe(dev, 2, scan.n, scan.samples, scan.traj->k, NULL, 30, scan.weights, NULL, NULL), 0);
         error[1] = nrmse(&scan, &scale[1]);
         print_message("%s (%zu): Voronoi %.3f, scale %.3f; pipe %.3f, scale %.3f\n", cases[i].name, scan.samples,
                       error[0], scale[0], error[1], scale[1]);

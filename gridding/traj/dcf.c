@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-/* By place. Samples mostly come in order, forwards or backwards, and are then not sorted. */
+/* Sort by place. Most samples are in order already, forwards or backwards, and then nothing is sorted. */
 static void order_places(size_t count, struct place *places)
 {
     if (count > 1 && places[0].at > places[count - 1].at)
@@ -21,18 +21,18 @@ static void order_places(size_t count, struct place *places)
         }
 }
 
-/* The integral of F over k-space along one half-spoke is the integral of c t^(dim - 1) F(t) dt, c being its wedge (2-D)
- * or solid angle (3-D). F is smooth, so the plain sum over samples spaced h with weights c t^(dim - 1) h is exact but
- * for the integrand's kink at t = 0, where Euler and Maclaurin ask for c h^dim B_dim(first t / h) / dim more, B being
- * Bernoulli's polynomials. A sample at k = 0 of full 2-D spokes so gets 2/3 of its disc, pi h^2 / 6 over all spokes.
- * (Areas of cells instead leave 3 % of the image's scale in error.) */
+/* The integral of F over k-space along one half-spoke is the integral of c t^(dim - 1) F(t) dt, where c is its wedge
+ * (2-D) or solid angle (3-D). F is smooth, so the plain sum over samples at a spacing h with weights c t^(dim - 1) h is
+ * exact except for the integrand's kink at t = 0, for which the Euler-Maclaurin formula adds c h^dim B_dim(first t / h)
+ * / dim, with Bernoulli's polynomials B. A sample at k = 0 of full 2-D spokes therefore gets 2/3 of its disc, pi h^2 /
+ * 6 over all spokes. (With the areas of cells, the image's scale has an error of 3 %.) */
 static double kink(int dim, double first, double h)
 {
     double at = fmin(first / h, 1);
     return dim == 2 ? h * h * (at * at - at + 1.0 / 6) / 2 : h * h * h * (at * at * at - 1.5 * at * at + 0.5 * at) / 3;
 }
 
-/* Samples nearer than this to each other share one place. */
+/* Samples closer together than this share one place. */
 static size_t same_place(size_t samples, const struct place *places, double together, size_t first)
 {
     size_t last = first + 1;
@@ -41,7 +41,8 @@ static size_t same_place(size_t samples, const struct place *places, double toge
     return last;
 }
 
-/* c of the half-spoke at `radius`. A short side's last sample stands for half a step more, so there the zone ends. */
+/* c of the half-spoke at `radius`. The last sample of a short side represents half a step more, so the zone ends there.
+ */
 static double content_at(const struct sectors *sectors, size_t half, double radius, double step)
 {
     int z = 0;
@@ -50,7 +51,7 @@ static double content_at(const struct sectors *sectors, size_t half, double radi
     return sectors->content[z][half];
 }
 
-/* Weights of one spoke from its samples' places along it. */
+/* Weights of one spoke, computed from its samples' places along it. */
 static void spoke_weights(int dim, const struct spoke *spoke, const struct sectors *sectors, size_t r, size_t samples,
                           struct place *places, float *weights)
 {
@@ -61,7 +62,7 @@ static void spoke_weights(int dim, const struct spoke *spoke, const struct secto
         last = same_place(samples, places, together, first);
         size_t after = last < samples ? last : first;
         double at = places[first].at;
-        /* At an end as far out as in. */
+        /* An end sample's cell extends outwards as far as inwards. */
         double in = first > 0 ? at - places[before].at : places[after].at - at;
         double out = after > first ? places[after].at - at : in;
         double weight =
@@ -109,10 +110,10 @@ out:
     return failed ? err_no_memory("the density weights of %zu readouts", readouts) : 0;
 }
 
-/* Arms alike but for their angle cross each circle once each, so a sample owns of an annulus what lies between its
- * arm's neighbours, as on a spoke of that wedge. For Archimedean arms |k| d|k| is Meyer's |g| |sin(angle g - angle k)|
- * times the pitch; taken from |k| it also holds where the pitch changes (Hoge 1997, doi:10.1002/mrm.1910380117), and
- * near the centre, where samples are too far apart for differences of g. */
+/* Arms that differ only by a rotation cross each circle once each, so a sample owns the part of an annulus between its
+ * arm's neighbours, as on a spoke of that wedge. For Archimedean arms |k| d|k| equals Meyer's |g| |sin(angle g - angle
+ * k)| times the pitch; computed from |k|, it is also correct if the pitch changes (Hoge 1997,
+ * doi:10.1002/mrm.1910380117), and near the centre, where samples are too far apart for differences of g. */
 static int spiral_weights(size_t readouts, size_t samples, const float *k, float *weights)
 {
     struct place *places = malloc(samples * sizeof *places);

@@ -7,17 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The kernel of the iteration decides what w can level: it must reach the neighbouring sample of a trajectory that is
- * just fully sampled, 1/N away, and blur no more than needed. C is a Kaiser-Bessel kernel convolved with itself, so
- * width 4 on a grid of 2N reaches 2/N and is mostly within 1/N. Error of the image after 10 iterations, radial / spiral
- * / kooshball: width 4 0.021 / 0.036 / 0.052; width 3 0.016 / 0.044 / 0.063 and scaled 13 % too low in a stack of
- * stars; width 6 0.040 / 0.062 / 0.078. */
+/* The kernel of the iteration determines what w can level out: it must reach the neighbouring sample of a trajectory
+ * that is just fully sampled, 1/N away, and should blur no more than needed. C is a Kaiser-Bessel kernel convolved with
+ * itself, so width 4 on a grid of 2N reaches 2/N and is mostly within 1/N. Error of the image after 10 iterations,
+ * radial / spiral / kooshball: width 4 0.021 / 0.036 / 0.052; width 3 0.016 / 0.044 / 0.063, and scaled 13 % too low in
+ * a stack of stars; width 6 0.040 / 0.062 / 0.078. */
 enum { WIDTH = 4 };
 static const double oversampling = 2;
 
 /* C's integral is measured: samples of weight 0 are added at `PROBES` distances from k = 0 along each axis,
- * `PROBE_STEPS` to a grid cell and a little farther than C reaches. This asks nothing of how the plan scales its
- * kernel. */
+ * `PROBE_STEPS` per grid cell and slightly beyond C's reach. This assumes nothing about how the plan scales its kernel.
+ */
 enum { PROBE_STEPS = 8, PROBES = PROBE_STEPS * (WIDTH + 1) };
 
 static double probe_step(const int n[3], int d)

@@ -1,17 +1,18 @@
-/* Which readouts are spokes or arms that have a formula, and what part of k-space each owns. */
+/* Recognises readouts that are spokes or arms with an analytic formula, and finds the part of k-space that each owns.
+ */
 #include "gridding/traj/dcf_shape.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 /* How straight, central and even readouts must be for the analytic weights to hold, as fractions of the largest |k|. */
-static const double bend = 0.005;        /* a sample's distance from its spoke */
-static const double hole = 0.05;         /* the smallest |k| of a readout */
-static const double one_sided = 0.1;     /* a centre-out spoke reaches at most this far to the other side, ... */
-static const double two_sided = 0.85;    /* ... a full one at least this far (partial echoes lie between) */
-static const double ends_differ = 0.03;  /* by so much of the largest |k| spokes' ends may, to be on one circle */
-static const double shortest = 1.0 / 3;  /* extent of a spoke's longer side */
-static const double uneven = 3;          /* largest gap between neighbouring directions, in mean gaps (2-D) */
+static const double bend = 0.005;       /* a sample's distance from its spoke */
+static const double hole = 0.05;        /* the smallest |k| of a readout */
+static const double one_sided = 0.1;    /* a centre-out spoke reaches at most this far to the other side, ... */
+static const double two_sided = 0.85;   /* ... a full one at least this far (partial echoes lie between) */
+static const double ends_differ = 0.03; /* spokes' ends on one circle differ by at most this share of the largest |k| */
+static const double shortest = 1.0 / 3; /* extent of a spoke's longer side */
+static const double uneven = 3;         /* largest gap between neighbouring directions, in mean gaps (2-D) */
 static const double off_ellipsoid = 0.1; /* spread of the ends' squared distance about a common ellipsoid (3-D) */
 static const double arms_differ = 0.02;  /* |k| of one arm against another's at the same sample ... */
 static const double arms_turned = 0.05;  /* ... and its place, once turned */
@@ -66,12 +67,12 @@ int dcf_place_order(const void *left, const void *right)
 
 /* ---- 2-D: the angle that each half-spoke or arm owns ---- */
 
-/* Voronoi cells on the circle of directions[count], which are sorted; those that fall together share theirs. wedge[] is
- * by directions[].sample. Returns the largest gap in mean gaps, both of what does not fall together. */
+/* Voronoi cells on the circle of directions[count], which are sorted; coinciding directions share their cell. wedge[]
+ * is indexed by directions[].sample. Returns the largest gap in mean gaps, counting coinciding directions once. */
 static double wedges(size_t count, struct place *directions, double *wedge)
 {
     qsort(directions, count, sizeof *directions, dcf_place_order);
-    /* Begin after the largest gap, so that what falls together is not cut. */
+    /* Begin after the largest gap, so that no group of coinciding directions is cut. */
     size_t begin = 0, cells = 0;
     double gap = directions[0].at + 2 * M_PI - directions[count - 1].at;
     for (size_t i = 1; i < count; i++)
@@ -109,7 +110,8 @@ static int sectors_alloc(struct sectors *sectors, size_t readouts)
     return sectors->memory ? 0 : -1;
 }
 
-/* Where zones end: extents that differ by less than `alike` of the largest are one. False where they are too many. */
+/* The radii at which zones end: extents that differ by less than `alike` of the largest count as one. Returns false if
+ * there are too many. */
 static bool zones_find(size_t readouts, const struct spoke *spokes, double alike, struct place *sorted,
                        struct sectors *sectors)
 {
@@ -132,7 +134,7 @@ static bool zones_find(size_t readouts, const struct spoke *spokes, double alike
     return true;
 }
 
-/* The wedges of the half-spokes that reach into each zone. False where they are too uneven for that. */
+/* The wedges of the half-spokes that reach into each zone. Returns false if they are too uneven. */
 static bool zones_fill(size_t readouts, const struct spoke *spokes, struct place *directions, struct sectors *sectors)
 {
     bool even = true;
@@ -148,9 +150,9 @@ static bool zones_fill(size_t readouts, const struct spoke *spokes, struct place
     return even;
 }
 
-/* The wedges of 2-D spokes, zone by zone. Where a full spoke's sides differ a little, what its longer one has more is a
- * zone only where the spokes go all around. Returns 1, 0 where they are too uneven or end at too many radii, -1 without
- * memory. */
+/* The wedges of 2-D spokes, zone by zone. If the two sides of full spokes differ slightly, the excess of the longer
+ * side is a zone only if the spokes go all around. Returns 1; 0 if the spokes are too uneven or end at too many radii;
+ * -1 without memory. */
 static int sectors_2d(size_t readouts, const struct spoke *spokes, struct sectors *sectors)
 {
     struct place *sorted = malloc(2 * readouts * sizeof *sorted);
@@ -253,7 +255,7 @@ static bool is_radial(int dim, size_t readouts, const struct spoke *spokes)
     return even;
 }
 
-/* By which angle arm k is turned against arm `first`. */
+/* The angle by which arm k is rotated against arm `first`. */
 static double arm_turn(size_t samples, const float *first, const float *k)
 {
     double along = 0, across = 0;
@@ -288,8 +290,8 @@ int dcf_arm_wedges(size_t readouts, size_t samples, const float *k, double *wedg
     return even;
 }
 
-/* Arms alike but for their angle: only then does Meyer's weight, which sees one arm at a time, know the distance to the
- * next. */
+/* Whether arms differ only by a rotation: otherwise Meyer's weight, which uses one arm at a time, does not know the
+ * distance to the next. */
 static bool is_spiral(size_t readouts, size_t samples, const float *k)
 {
     double most = 0;
@@ -365,8 +367,8 @@ int dcf_cone_shares(size_t readouts, const struct spoke *spokes, double *content
     return even;
 }
 
-/* Each readout leaves 0 along a cone about the z axis, and all end on one sphere; the cones fill it, none too far from
- * the next or from the poles, and neither are the arms of one cone. */
+/* Each readout starts at 0 and runs along a cone about the z axis, and all end on one sphere; the cones fill the
+ * sphere, without a large gap between cones, at the poles, or between the arms of one cone. */
 static bool is_cones(size_t readouts, size_t samples, const float *k, const struct spoke *spokes)
 {
     double most = 0;

@@ -24,7 +24,7 @@ static void stack_free(struct stack *stack)
     free(stack->readouts);
 }
 
-/* Returns 1, 0 where the readouts are no stack, -1 without memory; `stack` is to be freed in any case. */
+/* Returns 1; 0 if the readouts are no stack; -1 without memory. The caller frees `stack` in any case. */
 static int stack_find(size_t readouts, size_t samples, const float *k, struct stack *stack)
 {
     float lowest = INFINITY, highest = -INFINITY;
@@ -60,7 +60,7 @@ static void partition_gather(const struct stack *stack, size_t p, size_t samples
             memcpy(plane, k + 3 * (stack->readouts[r].sample * samples + i), 2 * sizeof *plane);
 }
 
-/* Half the way to the partitions beside; beyond the first and the last as far as within. */
+/* Half the distance to both neighbouring partitions; the outermost extend outwards as far as inwards. */
 static double thickness(const struct stack *stack, size_t p)
 {
     double at = stack->readouts[stack->first[p]].at;
@@ -69,7 +69,8 @@ static double thickness(const struct stack *stack, size_t p)
     return ((p > 0 ? below : above) + above) / 2;
 }
 
-/* Visit the partitions with their kx and ky. A shape that they share, or unknown; with weights, their errors. */
+/* Call the function for each partition with its kx and ky. Returns the shape that all share, or unknown; with weights,
+ * their errors. */
 static int partitions_visit(size_t readouts, size_t samples, const float *k, enum traj_shape *shape, float *weights)
 {
     struct stack stack;

@@ -19,14 +19,14 @@ static const double together = 1e-6;
 struct cell {
     double at[2];
     double area;
-    bool open;    /* its cell is unbounded or reaches out of the points' convex hull */
-    size_t inner; /* the nearest neighbour that is not open; itself: there is none */
+    bool open;    /* its cell is unbounded, or extends beyond the points' convex hull */
+    size_t inner; /* the nearest neighbour that is not open; the point itself if there is none */
 };
 
 struct diagram {
     struct cell *cells;
     size_t count;    /* of all cells */
-    size_t capacity; /* twice the points: one more may be mirrored beyond each */
+    size_t capacity; /* twice the points: each may have a mirror image outside */
 };
 
 /* ---- points ---- */
@@ -82,13 +82,13 @@ static double (*hull_make(const struct cell *cells, size_t count, size_t *corner
                 used--;
             memcpy(hull[used++], p, sizeof *hull);
         }
-        used--; /* it begins the other half */
+        used--; /* it is the first corner of the other half */
     }
     *corners = used;
     return hull;
 }
 
-/* Whether p is not outside, by bisection between the corners as they are seen from the first. */
+/* Whether p is inside or on the hull: bisection between the corners in the order of their directions from the first. */
 static bool hull_holds(double (*hull)[2], size_t corners, const double *p)
 {
     size_t low = 1, high = corners - 1;
@@ -200,7 +200,7 @@ static void inner_find(qhT *qh, const struct diagram *diagram, vertexT *vertex)
     }
 }
 
-/* What Qhull found, into the cells. False: no memory. */
+/* Copy Qhull's result into the cells. Returns false without memory. */
 static bool diagram_read(qhT *qh, struct diagram *diagram, double (*hull)[2], size_t corners)
 {
     vertexT *vertex;
@@ -216,7 +216,7 @@ static bool diagram_read(qhT *qh, struct diagram *diagram, double (*hull)[2], si
     return done;
 }
 
-/* Qhull leaves by longjmp where it fails; its sentences go to `told`. */
+/* Qhull calls longjmp on failure; its messages are written to `told`. */
 static int diagram_run(qhT *qh, struct diagram *diagram, double *points, FILE *told, double (*hull)[2], size_t corners)
 {
     char command[] = "qhull v Qbb Qc Qz";
@@ -266,7 +266,7 @@ static int diagram_fill(struct diagram *diagram, double (*hull)[2], size_t corne
     return rc;
 }
 
-/* Mirror each open cell's neighbour within at the cell's point: the cell then ends as far beyond as it does within. */
+/* Mirror each open cell's inner neighbour at the cell's point: the cell then extends outwards as far as inwards. */
 static void diagram_close(struct diagram *diagram)
 {
     size_t count = diagram->count;
@@ -279,7 +279,7 @@ static void diagram_close(struct diagram *diagram)
     }
 }
 
-/* One cell for each place that samples have. */
+/* One cell for each place with samples. */
 static int diagram_make(struct diagram *diagram, const struct spot *spots, size_t samples)
 {
     for (size_t m = 0; m < samples; m++)
@@ -296,7 +296,7 @@ static int diagram_make(struct diagram *diagram, const struct spot *spots, size_
     return 0;
 }
 
-/* The samples of a place share its cell. Points that Qhull took for coplanar with others own nothing. */
+/* The samples of a place share its cell. Points that Qhull considered coplanar with others get area 0. */
 static int areas_share(const struct diagram *diagram, const struct spot *spots, size_t samples, float *weights)
 {
     size_t cell = 0;

@@ -10,8 +10,8 @@
 static const double edge = 0.5;
 static const double readout_oversampling = 2;
 static const double golden_angle = 1.9416110387254666; /* pi (sqrt 5 - 1) / 2, 111.246 degrees */
-static const double pitch_margin = 1.1;                /* turns of a spiral stand this much closer than 1/N */
-static const size_t most_samples = (size_t)1 << 31;    /* of a trajectory */
+static const double pitch_margin = 1.1;             /* turns of a spiral are closer together than 1/N by this factor */
+static const size_t most_samples = (size_t)1 << 31; /* of a trajectory */
 
 enum { MOST_MATRIX = 2048 };
 
@@ -33,8 +33,8 @@ static double along(size_t i, size_t count)
     return ((double)i - (double)(count / 2)) / (double)count;
 }
 
-/* Golden-angle gaps have two sizes only, not three, when the spokes are a Fibonacci number; the largest is then 1.17
- * times the mean. */
+/* Golden-angle gaps have only two sizes, instead of three, if the number of spokes is a Fibonacci number; the largest
+ * is then 1.17 times the mean. */
 static int fibonacci_from(double least)
 {
     int a = 1, b = 2;
@@ -66,7 +66,7 @@ static double curve_radius(double a, double length)
     return fmax(r, 0);
 }
 
-/* ---- what "enough to sample fully" is ---- */
+/* ---- the number of readouts for full sampling ---- */
 
 /* Turns of one arm of a spiral. */
 static double spiral_turns(int n, int arms)
@@ -79,8 +79,8 @@ static double cone_turns(int n)
     return n / 16.0;
 }
 
-/* Interleaves that fill the cone of this half-angle: neighbours are 2 pi r sin / M apart in azimuth, seen across the
- * curve's slope, and this must not exceed 1/N at the edge. */
+/* The number of interleaves that fills the cone of this half-angle: neighbours are 2 pi r sin / M apart in azimuth,
+ * measured across the curve's slope, and at the edge this must not exceed 1/N. */
 static double cone_interleaves(int n, double sine)
 {
     double turning = 2 * M_PI * cone_turns(n) * sine;
@@ -171,7 +171,7 @@ static void kooshball_spoke(size_t spoke, size_t samples, float *k)
     }
 }
 
-/* Readouts are dealt to the cones in the proportion each needs; the sum is exact. */
+/* Readouts are distributed over the cones in proportion to the need of each; the sum is exact. */
 static void cones(int n, size_t readouts, size_t samples, float *k)
 {
     int count = cone_count(n);
@@ -231,7 +231,7 @@ int traj_create(struct traj **out, const struct traj_params *params)
         if (params->n[d] < 1 || params->n[d] > MOST_MATRIX)
             return err_set(ERR_BAD_PARAMETER, "A %s trajectory needs a matrix of 1 to %d pixels along %c, not %d.",
                            names[kind], MOST_MATRIX, "xyz"[d], params -> n[d]);
-        /* In a stack z is not sampled by the spokes. */
+        /* In a stack, the spokes do not sample z. */
         if ((kind != TRAJ_STACK_OF_STARS || d < 2) && params->n[d] > n)
             n = params->n[d];
     }

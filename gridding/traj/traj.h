@@ -33,7 +33,7 @@ struct traj_unit_found {
     double scale[3];   /* per column: factor to cycles per pixel */
     double coverage;   /* largest |k| of the best covered axis; 1: the edge of the encoded k-space */
     char reason[512];  /* one sentence: what was seen and what was concluded */
-    char warning[512]; /* what the sender of the scan should look at; "" where there is no doubt */
+    char warning[512]; /* what the sender of the scan should check; "" if there is no doubt */
 };
 
 /* Find the unit of k[samples][stride] (the first `dim` columns are used) of an encoded matrix `n` (x, y, z) and field
@@ -56,8 +56,8 @@ struct traj_params {
     enum traj_kind kind;
     int n[3];     /* encoded matrix x, y, z */
     int readouts; /* spokes, arms, curves on cones (per partition in a stack); 0: enough to sample fully */
-    int samples; /* per readout; 0: enough to sample fully (of a spiral: for the number of its arms, which turn the more
-                    often the fewer they are) */
+    int samples;  /* per readout; 0: enough to sample fully (of a spiral: for its number of arms; fewer arms turn more
+                     often) */
 };
 
 /* An analytic trajectory. */
@@ -93,11 +93,11 @@ enum traj_shape {
     TRAJ_SHAPE_CONES /* 3-D: curves from 0 on cones about the z axis, which turn as they like */
 };
 
-/* Look at readouts k[readouts][samples][dim]: straight lines through or from 0 (radial), or curves that leave 0 and
- * turn, each a turned copy of the first (spiral; 2-D). In 2-D angles may be uneven (no gap is three times the mean),
- * readouts may repeat, and spokes may reach less far on one side (partial echoes) where the other sides go all around;
- * in 3-D directions spread evenly. Partitions of a stack may be turned against each other, and their number of readouts
- * and their distances may differ. `length` of every readout is `samples`. */
+/* Find the shape of readouts k[readouts][samples][dim]: straight lines through or from 0 (radial), or curves that start
+ * at 0 and turn, each a rotated copy of the first (spiral; 2-D). In 2-D angles may be uneven (no gap reaches three
+ * times the mean), readouts may repeat, and spokes may reach less far on one side (partial echoes) if the other sides
+ * go all around; in 3-D directions are spread evenly. Partitions of a stack may be rotated against each other, and may
+ * differ in their number of readouts and in their distances. `length` of every readout is `samples`. */
 enum traj_shape traj_shape_find(int dim, size_t readouts, size_t samples, const float *k);
 
 /* Radial: |k| (2-D) or |k|^2 (3-D) times what a spoke owns, which in 2-D follows from the angles of its neighbours and
@@ -109,9 +109,9 @@ enum traj_shape traj_shape_find(int dim, size_t readouts, size_t samples, const 
  * ERR_NO_MEMORY. */
 int dcf_analytic(enum traj_shape shape, int dim, size_t readouts, size_t samples, const float *k, float *weights);
 
-/* Areas of the Voronoi cells of k[samples][2], for any 2-D trajectory whose gaps are to count as owned by the samples
- * beside them. Samples of one place share its cell. At the edge of the trajectory a cell ends as far beyond its sample
- * as within. Fails with ERR_DCF_INVALID (too many; all on one line), ERR_TRAJ_NONFINITE, ERR_NO_MEMORY. */
+/* Areas of the Voronoi cells of k[samples][2], for any 2-D trajectory in whose gaps the samples beside them are to own
+ * the space. Samples at one place share its cell. At the edge of the trajectory a cell extends outwards as far as
+ * inwards. Fails with ERR_DCF_INVALID (too many; all on one line), ERR_TRAJ_NONFINITE, ERR_NO_MEMORY. */
 enum { DCF_VORONOI_MOST = 100000 }; /* some seconds, which nothing interrupts */
 int dcf_voronoi(size_t samples, const float *k, float *weights);
 

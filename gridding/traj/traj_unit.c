@@ -5,17 +5,18 @@
 #include <math.h>
 #include <stdio.h>
 
-/* What decides, as fractions of the encoded k-space along its best covered axis (1: |k| reaches its edge). Wrong units
- * give an image of the wrong size and nobody notices, so whatever two units could explain is refused. What refuses how
- * many scans, and that none is read wrongly, is counted by tests/unit/test_traj_units.c. */
+/* Thresholds, as fractions of the encoded k-space along its best covered axis (1: |k| reaches its edge). Wrong units
+ * give an image of the wrong size without any other sign, so every trajectory that fits two units is refused.
+ * tests/unit/test_traj_units.c counts how many scans each threshold refuses, and that none is read wrongly. */
 static const double edge = 1.02;     /* a trajectory may leave the encoded k-space by this */
 static const double least = 0.45;    /* nobody samples less of it, ... */
 static const double least_two = 0.2; /* ... and on two axes at least this much (kz alone may be in another unit) */
 static const double overshoot = 1.1; /* a unit whose edge is passed by less than this may be meant, header at fault */
 static const double full = 0.9;      /* below, the sender is told */
-static const double exact[] = {0.98, 1.005}; /* where cycles per pixel end between these, they are believed */
+static const double exact[] = {0.98, 1.005}; /* a largest |k| between these confirms cycles per pixel */
 
-/* Units between which no pixel moves by half of one need no decision; by less than the other they are the same. */
+/* Two units need no decision if no pixel moves by half a pixel between them; they are the same unit if none moves by
+ * the second number. */
 static const double half_pixel = 0.5, same_pixel = 0.01;
 
 static const struct {
@@ -35,16 +36,16 @@ static const struct {
     [TRAJ_UNIT_RADIANS_PER_MM] = {"radians_per_mm", "radians per millimetre", true, 1e-3},
 };
 
-/* The trajectory as one unit reads it. */
+/* The trajectory interpreted in one unit. */
 struct reading {
     double scale[3];         /* to cycles per pixel */
     double coverage, second; /* of the best covered axis and of the next one (of one axis: the same) */
     double last;             /* of the least covered one */
-    double most;             /* the same as coverage, of an axis of one pixel, too */
-    bool known;              /* can it be read so at all */
+    double most;             /* the same as coverage, but of an axis of one pixel, too */
+    bool known;              /* whether this unit is possible at all */
 };
 
-/* The trajectory as all units read it, and what messages say of it. */
+/* The trajectory interpreted in each unit, and what messages say of it. */
 struct readings {
     struct reading unit[TRAJ_UNITS];
     const int *n;
@@ -113,7 +114,7 @@ static void read_as(enum traj_unit unit, int dim, const int n[3], const double f
         }
         double covered = largest[d] * reading->scale[d] / 0.5;
         reading->most = fmax(reading->most, covered);
-        if (n[d] == 1) /* it has no k-space to cover */
+        if (n[d] == 1) /* there is no k-space to cover along it */
             continue;
         axes++;
         reading->second = fmax(reading->second, fmin(covered, reading->coverage));
@@ -134,7 +135,7 @@ static bool possible(const struct reading *reading)
     return reading->known && reading->most <= overshoot && reading->coverage >= least && reading->second >= least_two;
 }
 
-/* Does it end at the edge of k-space, along every axis near it. */
+/* Whether k ends at the edge of the encoded k-space, with every axis close to it. */
 static bool fills(const struct reading *reading)
 {
     return reading->coverage >= exact[0] && reading->coverage <= exact[1] && reading->last >= full;
@@ -149,8 +150,8 @@ static double shift(const struct readings *all, enum traj_unit a, enum traj_unit
     return most;
 }
 
-/* Of the units that are possible, the first that fits, and as its rival the first whose image differs by half a pixel
- * or more, else by what can be seen in numbers (AUTO: none). */
+/* The first possible unit that fits, and as its rival the first whose image differs by half a pixel or more, or else
+ * visibly in numbers (AUTO: none). */
 static enum traj_unit best_find(const struct readings *all, enum traj_unit *rival)
 {
     enum traj_unit best = TRAJ_UNIT_AUTO;
@@ -165,7 +166,7 @@ static enum traj_unit best_find(const struct readings *all, enum traj_unit *riva
     return best;
 }
 
-/* Of the units that fit, the one with the widest coverage but for `but`; AUTO: none fits. */
+/* The unit that fits with the widest coverage, excluding `but`; AUTO: none fits. */
 static enum traj_unit widest_find(const struct readings *all, enum traj_unit but)
 {
     enum traj_unit widest = TRAJ_UNIT_AUTO;

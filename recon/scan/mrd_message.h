@@ -80,7 +80,7 @@ static inline uint64_t mrd_image_bytes(const uint8_t *head)
     return bytes;
 }
 
-/* Bytes of the body that follow the head, of a number that there is. A length from outside: not to be allocated. */
+/* Bytes of the body that follow the head, for a known number. The length is untrusted: do not allocate it. */
 static inline uint64_t mrd_body_bytes(unsigned number, const uint8_t *head)
 {
     switch (number) {

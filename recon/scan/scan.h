@@ -29,11 +29,11 @@ struct scan_header {
     uint64_t total_bytes; /* of the whole, = the memfd's size */
     uint64_t readouts;
     uint64_t encodings_at, readouts_at, xml_at, traj_at, data_at; /* byte offsets from the start */
-    uint64_t xml_bytes;  /* of the ISMRMRD header as it stood in the file, NUL not counted but there */
+    uint64_t xml_bytes;  /* of the ISMRMRD header, unchanged; a NUL follows that is not counted */
     uint64_t traj_count; /* float32 */
     uint64_t data_count; /* complex64 */
     uint64_t ignored;    /* things in the file that were not read, e.g. waveforms */
-    uint64_t headless;   /* 1: the file is of arrays and the header was made of struct scan_wanted; else 0 */
+    uint64_t headless;   /* 1: the file consists of arrays, and the header was made from struct scan_wanted; else 0 */
     /* Coil maps that the scan brings: [map_coils][z][y][x] of the first encoding's matrix; map_coils 0: none. */
     uint64_t maps_at, map_coils;
     /* The field map that the scan brings, off-resonance in Hz: [z][y][x] of the same matrix; has_field 0: none. */
@@ -127,9 +127,9 @@ static inline uint64_t scan_field_count(const struct scan_header *header, const 
 int scan_open(struct scan *out, int fd);
 void scan_close(struct scan *scan);
 
-/* What the sender of a file adds to it. All 0: nothing. */
+/* What the sender specifies beside the file. All 0: nothing. */
 struct scan_wanted {
-    char group[128];  /* HDF5 group; "": the only or first that holds a scan ("dataset" first) */
+    char group[128];  /* HDF5 group; "": "dataset", or the first group that contains a scan */
     uint32_t size[3]; /* matrix of files without a header: x, y, z; z is 1 or 0 in 2-D */
     float fov_mm[3];  /* field of view of the same; 0: 1 mm a pixel */
 };
@@ -138,10 +138,10 @@ struct scan_wanted {
  * with ERR_UNKNOWN_FORMAT (with what it seems to be), ERR_EMPTY_BODY, ERR_IO. */
 int scan_sniff(const char **format, int fd, uint64_t bytes);
 
-/* Decode the scan file in `fd` (a regular file, read-only; of a format that scan_sniff() tells) in a sandboxed process
- * of `decoder` (recon/codec/decoder.h), and open the result. `wanted` may be NULL. `canceled` (may be NULL) is polled;
- * non-zero kills the child. Fails with the codes of "the file" in err.h, ERR_BAD_PARAMETER (what is wanted does not go
- * with the file), ERR_CANCELED, ERR_NO_MEMORY. */
+/* Decode the scan file in `fd` (a regular file, read-only; of a format that scan_sniff() recognises) in a sandboxed
+ * process of `decoder` (recon/codec/decoder.h), and open the result. `wanted` may be NULL. `canceled` (may be NULL) is
+ * polled; non-zero kills the child. Fails with the codes of "the file" in err.h, ERR_BAD_PARAMETER (`wanted` does not
+ * fit the file), ERR_CANCELED, ERR_NO_MEMORY. */
 int scan_decode(struct scan *out, struct decoder *decoder, int fd, const struct scan_wanted *wanted,
                 const struct decode_limits *limits, int (*canceled)(void *context), void *context);
 

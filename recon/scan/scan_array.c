@@ -138,7 +138,7 @@ static int not_npy(const char *name)
     return err_set(ERR_MALFORMED_FILE, "%s.npy is not as numpy.save writes arrays: its header is damaged.", name);
 }
 
-/* The keys in any order, each once; `fortran` and the type as they stand. */
+/* The keys may come in any order, each once; `fortran` and the type are returned as written. */
 static bool dictionary_read(struct literal text, struct scan_array *array, bool *fortran, char type[16])
 {
     bool seen[3] = {false};
@@ -227,7 +227,7 @@ static double real_read(const struct scan_array *array, const uint8_t *from)
     return long_value;
 }
 
-/* Where the item is, and in *step how many bytes later the next along `axis`. */
+/* The item's address; *step: how many bytes later the next item along `axis` is. */
 static const uint8_t *item_at(const struct scan_array *array, const uint64_t *at, int axis, size_t *step)
 {
     size_t item = array->real_size * (array->complex_valued ? 2 : 1);

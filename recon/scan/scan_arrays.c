@@ -57,7 +57,7 @@ static int kspace_check(struct layout *l)
     if (t->complex_valued || t->axes < 2 || t->size[t->axes - 1] < 2 || t->size[t->axes - 1] > 3)
         return shape_wrong(t, "real numbers [..., sample, 2 or 3] are expected: kx, ky and, in 3-D, kz.");
     l->between = t->axes - 2;
-    int extra = k->axes - l->between - 1; /* before those that both have */
+    int extra = k->axes - l->between - 1; /* before those that both have in common */
     if (extra < 0 || extra > 2)
         return shapes_differ(k, t, FIT);
     l->rows = 1;
@@ -113,14 +113,14 @@ static void row_place(const struct layout *l, uint64_t r, uint64_t *at)
         at[i] = r % l->arrays->trajectory.size[i];
 }
 
-/* The samples of a part of a readout of so many. */
+/* The number of samples in a part of a readout of `samples`. */
 static uint64_t part_samples(const struct layout *l, uint64_t samples, uint64_t part)
 {
     uint64_t left = samples - part * l->part;
     return left < l->part ? left : l->part;
 }
 
-/* Tools that know 3-D alone write a third column of zeroes into 2-D trajectories. */
+/* Tools that support only 3-D add a third column of zeros to 2-D trajectories. */
 static int flat_check(const struct layout *l)
 {
     const struct scan_array *t = &l->arrays->trajectory;
@@ -210,7 +210,7 @@ static struct readout_place place_of(const struct layout *l, uint64_t readout)
 static void head_fill(struct scan_readout *r, const struct layout *l, uint64_t readout)
 {
     struct readout_place place = place_of(l, readout);
-    /* Partitions are told apart in 3-D; in 2-D, readouts are of one plane however they are numbered. */
+    /* Partitions are distinguished in 3-D only; in 2-D, all readouts belong to one plane whatever their numbers. */
     uint64_t lines = l->between > 0 ? l->arrays->trajectory.size[l->between - 1] : 1;
     uint64_t partition = l->matrix[2] > 1 ? place.row / lines : 0;
     *r = (struct scan_readout){
@@ -225,7 +225,7 @@ static void head_fill(struct scan_readout *r, const struct layout *l, uint64_t r
         .slice_dir = {0, 0, 1},
     };
     r->idx[SCAN_STEP1] = (uint16_t)(l->matrix[2] > 1 ? place.row % lines : place.row);
-    /* A trajectory of kx and ky in 3-D: what is beyond its own axes are the partitions that share it. */
+    /* A 2-D trajectory (kx, ky) in 3-D: axes beyond its own are the partitions that share it. */
     bool shared = l->matrix[2] > 1 && l->dims == 2 && l->repetitions > 1;
     r->idx[SCAN_STEP2] = (uint16_t)(shared ? place.repetition : partition);
     r->idx[SCAN_REPETITION] = (uint16_t)(shared ? 0 : place.repetition);
@@ -279,7 +279,7 @@ static void data_gather(const struct layout *l, const struct readout_place *plac
     }
 }
 
-/* Gather readouts until the blocks are full, then have them written. */
+/* Collect readouts until the blocks are full, then write them. */
 static int samples_write(struct scan_builder *b, const struct layout *l)
 {
     enum { COLUMNS = 4 };
@@ -306,7 +306,7 @@ static int samples_write(struct scan_builder *b, const struct layout *l)
         samples += place.samples;
     }
     if (rc == 0)
-        rc = scan_builder_finish(b); /* what it writes lies in the blocks */
+        rc = scan_builder_finish(b); /* what it writes is in the blocks */
     free(traj);
     free(data);
     return rc;
@@ -327,7 +327,7 @@ static int times_write(struct scan_builder *b, const struct layout *l)
 
 /* ---- the whole ---- */
 
-/* The header that a converter would have written; that of the images is made of it. */
+/* The header that a converter would have written; the images' header is derived from it. */
 static size_t header_write(const struct layout *l, char *xml, size_t size)
 {
     char space[256];

@@ -1,5 +1,5 @@
-/* scan_build.h: inside the decoder: a flat scan (recon/scan/scan.h) being written to a descriptor, and the readers that
- * feed it. Everything here runs in the sandboxed child (or a test); what it makes is checked again by scan_open(). */
+/* scan_build.h: inside the decoder: writes a flat scan (recon/scan/scan.h) to a descriptor; and the readers that feed
+ * it. Everything here runs in the sandboxed child (or a test); scan_open() checks the result again. */
 #ifndef MRIRECON_SCAN_BUILD_H
 #define MRIRECON_SCAN_BUILD_H
 
@@ -33,12 +33,13 @@ struct scan_builder {
 int scan_builder_begin(struct scan_builder *builder, int fd, uint64_t cap, uint64_t file_bytes, const char *xml,
                        size_t xml_bytes, uint64_t acquisitions);
 
-/* Check the next `count` readouts (all fields but traj and data are set), give them their places and write them. Those
- * without samples or coils are left out and counted as ignored.
- * Fails with ERR_MALFORMED_FILE, ERR_ENCODING_INVALID, ERR_LIMIT, ERR_HOSTILE_FILE, ERR_IO. */
+/* Check the next `count` readouts (all fields except traj and data are set), assign their places and write them.
+ * Readouts without samples or coils are left out and counted as ignored. Fails with ERR_MALFORMED_FILE,
+ * ERR_ENCODING_INVALID, ERR_LIMIT, ERR_HOSTILE_FILE, ERR_IO. */
 int scan_builder_readouts(struct scan_builder *builder, struct scan_readout *readouts, size_t count);
 
-/* All readouts have been passed: lay out what follows them. Fails with ERR_NO_IMAGE_DATA, ERR_LIMIT. */
+/* All readouts have been passed: choose the offsets of the parts that follow them. Fails with ERR_NO_IMAGE_DATA,
+ * ERR_LIMIT. */
 int scan_builder_layout(struct scan_builder *builder);
 
 /* Read back readouts [first, first + count). Fails with ERR_IO. */
@@ -65,12 +66,13 @@ int scan_builder_finish(struct scan_builder *builder);
  * the element), ERR_LIMIT. */
 int scan_xml_parse(struct scan_encoding encodings[SCAN_MAX_ENCODINGS], uint32_t *count, const char *xml, size_t bytes);
 
-/* One-time initialisation of libhdf5 and libxml2, which opens files: before the sandbox closes. Fails with
+/* One-time initialisation of libhdf5, and of libxml2, which opens files: call it before the sandbox closes. Fails with
  * ERR_INTERNAL. */
 int scan_readers_init(void);
 
-/* Decode a built-in scan of one sample, so that the libraries' code and memory are loaded when an upload comes: half of
- * the time that a small upload would take. Fails with ERR_INTERNAL, ERR_NO_MEMORY, and as scan_hdf5_decode(). */
+/* Decode a built-in scan of one sample, so that the libraries' code and memory are already loaded when an upload
+ * arrives: this saves half of the time of a small upload. Fails with ERR_INTERNAL, ERR_NO_MEMORY, and as
+ * scan_hdf5_decode(). */
 int scan_hdf5_warm_up(void);
 
 /* Decode a whole file in memory into `fd`. `wanted`: see scan_decode(). Fails with the codes of "the file",

@@ -1,5 +1,5 @@
-/* Writes a flat scan. By pwrite rather than a mapping: a page that is written whole needs neither a page fault nor
- * clearing. */
+/* Writes a flat scan, with pwrite instead of a mapping: a page that is written whole then needs neither a page fault
+ * nor clearing. */
 #include "recon/scan/scan_build.h"
 
 #include "gridding/base/err.h"

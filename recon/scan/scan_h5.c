@@ -39,8 +39,8 @@ static herr_t image_find(hid_t group, const char *name, const H5L_info_t *info, 
     return *found;
 }
 
-/* Whether the group has a scan ('s'), images only ('i'), a foreign link where a scan would be ('l'), or nothing ('\0').
- */
+/* What the group contains: a scan ('s'), only images ('i'), a link to another file in place of a scan ('l'), or nothing
+ * ('\0'). */
 static char group_look(hid_t file, const char *name)
 {
     if (kind_of(file, name) != 'g')
@@ -56,7 +56,8 @@ static char group_look(hid_t file, const char *name)
         return 'l';
     if (data && xml)
         return 's';
-    /* A group called as ISMRMRD asks is one whatever it lacks: the sentence then says what. */
+    /* A group with ISMRMRD's standard name counts as a scan even if parts are missing: the error then names what is
+     * missing. */
     return images ? 'i' : (data || xml) && strncmp(name, "dataset", 7) == 0 ? 's' : '\0';
 }
 
@@ -131,7 +132,7 @@ int scan_h5_group(hid_t *group, char name[SCAN_H5_NAME], hid_t file, const char 
 
 /* ---- datasets ---- */
 
-/* Chunks must fit memory when unpacked, and only filters whose work is bounded are run. */
+/* Unpacked chunks must fit in memory, and only filters with bounded work are run. */
 static int chunks_check(hid_t plist, size_t item_bytes, const char *name)
 {
     enum { CHUNK_BYTES = 64 << 20 };

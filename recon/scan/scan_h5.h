@@ -23,7 +23,7 @@ struct scan_h5 {
     hid_t file, driver;
     const uint8_t *image;        /* all of it, mapped */
     uint64_t bytes, base;        /* base: addresses in the file count from there */
-    struct scan_h5_place *place; /* not NULL: libhdf5 is to tell where raw data lie here, instead of reading them */
+    struct scan_h5_place *place; /* not NULL: libhdf5 reports where raw data are, and reads none */
     uint64_t heap, heap_next;    /* where the last list was found */
 };
 
@@ -32,7 +32,7 @@ struct scan_h5 {
 int scan_h5_open(struct scan_h5 *h5, const void *image, size_t bytes);
 void scan_h5_close(struct scan_h5 *h5);
 
-/* The items of a list, as they stand in the file, unpacked. */
+/* The items of a list as stored in the file, unpacked. */
 struct scan_h5_items {
     struct scan_h5 *h5;
     hid_t dataset;     /* the caller's */
@@ -50,17 +50,17 @@ struct scan_h5_items {
     struct scan_h5_place place; /* where the items, or those of a chunk, lie */
 };
 
-/* Look where the items of a dataset that scan_h5_dataset() opened lie. Fails with ERR_MALFORMED_FILE,
- * ERR_NO_MEMORY; to be closed in any case. */
+/* Find where the items of a dataset that scan_h5_dataset() opened are stored. Fails with ERR_MALFORMED_FILE,
+ * ERR_NO_MEMORY; the caller closes it in any case. */
 int scan_h5_items_open(struct scan_h5_items *items, struct scan_h5 *h5, hid_t dataset, size_t item_bytes);
 void scan_h5_items_close(struct scan_h5_items *items);
 
-/* How many items lie behind each other from `first` on, the first of them at *at until the next call; 0: they cannot be
- * read. */
+/* The number of contiguous items from `first` on; *at points to the first until the next call; 0: they cannot be read.
+ */
 uint64_t scan_h5_items_at(struct scan_h5_items *items, uint64_t first, const uint8_t **at);
 
-/* What the 16 bytes of a list or text of variable length refer to: *length values of `item_bytes`, in the upload
- * itself. false: they are not there, or not as many. */
+/* The data that the 16 bytes of a variable-length list or text refer to: *length values of `item_bytes`, inside the
+ * upload. Returns false if they are missing or fewer. */
 enum { SCAN_H5_REFERENCE = 16 };
 bool scan_h5_list(struct scan_h5 *h5, const uint8_t *reference, size_t item_bytes, struct scan_h5_place *out,
                   uint64_t *length);
@@ -70,22 +70,21 @@ bool scan_h5_list(struct scan_h5 *h5, const uint8_t *reference, size_t item_byte
  * scan). */
 int scan_h5_group(hid_t *group, char name[SCAN_H5_NAME], hid_t file, const char *wanted);
 
-/* Open a dataset of `group` that is hard-linked and stored in this very file by plain means.
- * Fails with ERR_MALFORMED_FILE, ERR_HOSTILE_FILE, ERR_LIMIT. */
+/* Open a dataset of `group` that is hard-linked and stored in this file itself, without external storage. Fails with
+ * ERR_MALFORMED_FILE, ERR_HOSTILE_FILE, ERR_LIMIT. */
 int scan_h5_dataset(hid_t *dataset, hid_t group, const char *name);
 
 /* The same of any number of dimensions. */
 int scan_h5_dataset_any(hid_t *dataset, hid_t group, const char *name);
 
-/* A plain number: whole bytes, laid out as IEEE 754 or two's complement, which libhdf5 converts without reading beside
- * them. */
+/* A plain number: whole bytes in IEEE 754 or two's complement, which libhdf5 converts without out-of-bounds reads. */
 bool scan_h5_is_plain(hid_t type);
 
-/* The type of struct scan_readout, with those members that the head `stored` of a file has to have (-1: not compared).
- * Fails with ERR_MALFORMED_FILE, ERR_INTERNAL. */
+/* The type of struct scan_readout, with the members that the file's type `stored` must have (-1: not compared). Fails
+ * with ERR_MALFORMED_FILE, ERR_INTERNAL. */
 int scan_h5_head_type(hid_t *out, hid_t stored);
 
-/* How many things of this name are in the group: the length of a list, 1 of anything else, 0 where there is none. */
+/* How many items of this name the group has: the length of a list, 1 of anything else, 0 if it is missing. */
 uint64_t scan_h5_count(hid_t group, const char *name);
 
 /* A file of arrays: whether this is one, and reading it: see scan_hdf5_decode(). */

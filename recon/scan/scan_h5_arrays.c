@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* They lie in the decoder's memory while they are read. */
+/* They are held in the decoder's memory while they are read. */
 #define ARRAYS_BYTES_MOST (UINT64_C(640) << 20)
 
 bool scan_h5_has_arrays(hid_t file)
@@ -16,8 +16,8 @@ bool scan_h5_has_arrays(hid_t file)
     return H5Lexists(file, "rawdata", H5P_DEFAULT) > 0 && H5Lexists(file, "trajectory", H5P_DEFAULT) > 0;
 }
 
-/* The type to read it as: float32, or pairs of them named as the file's are (h5py: r and i). Negative: it is neither.
- */
+/* The type to read it as: float32, or pairs of float32 with the file's member names (h5py: r and i). Negative: neither
+ * fits. */
 static hid_t type_wanted(hid_t dataset, bool complex_valued)
 {
     hid_t stored = H5Dget_type(dataset), wanted = -1;
@@ -64,7 +64,7 @@ static int size_take(struct scan_array *array, hid_t dataset, int axes)
                                                  : "[3, sample, readout]");
 }
 
-/* Read the dataset as it lies; *memory is to be freed. */
+/* Read the dataset without reordering; the caller frees *memory. */
 static int dataset_read(struct scan_array *array, hid_t file, int axes, void **memory, uint64_t *most)
 {
     hid_t dataset = -1;
@@ -95,7 +95,7 @@ static int dataset_read(struct scan_array *array, hid_t file, int axes, void **m
     return rc;
 }
 
-/* Put the axes into the order that scan_arrays_write() takes: `order` tells where each is found. */
+/* Permute the axes into the order that scan_arrays_write() expects: order[i] is the file's axis. */
 static void axes_turn(struct scan_array *array, int axes, const int *order)
 {
     struct scan_array from = *array;

@@ -1,4 +1,4 @@
-/* The upload as a file of libhdf5: memory that is read in place, and can be asked where something lies in it. */
+/* A libhdf5 file driver for the upload: it is read in place, and reports the address of an item in memory. */
 #include "recon/scan/scan_h5.h"
 
 #include "gridding/base/err.h"
@@ -94,7 +94,7 @@ static hid_t driver_register(void)
     return H5FDregister(&driver);
 }
 
-/* The length the superblock says the file has; 0 where it cannot be told. */
+/* The file's length according to the superblock; 0 if it cannot be determined. */
 static uint64_t length_promised(const uint8_t *image, size_t bytes)
 {
     static const uint8_t magic[] = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
@@ -114,7 +114,8 @@ static uint64_t length_promised(const uint8_t *image, size_t bytes)
     return 0;
 }
 
-/* libhdf5 keeps what it read of lists in its metadata cache, 32 MB by default: none is read twice. */
+/* libhdf5 keeps the lists that it has read in its metadata cache, of up to 32 MB by default. None is read twice, so 1
+ * MB is enough. */
 static herr_t cache_set(hid_t plist)
 {
     enum { BYTES = 1 << 20 };
@@ -126,7 +127,7 @@ static herr_t cache_set(hid_t plist)
     return H5Pset_mdc_config(plist, &config);
 }
 
-/* Addresses and lengths in the file are 8 bytes, as libhdf5 writes them: items take as many bytes in the file as in
+/* Addresses and lengths in the file have 8 bytes, as libhdf5 writes them, so items have the same size in the file as in
  * memory. Addresses count from the end of the user block. */
 static bool layout_read(struct scan_h5 *h5)
 {
@@ -165,6 +166,6 @@ void scan_h5_close(struct scan_h5 *h5)
     if (h5->file >= 0)
         H5Fclose(h5->file);
     if (h5->driver >= 0)
-        H5FDunregister(h5->driver); /* libhdf5 looks at it after its last file was closed */
+        H5FDunregister(h5->driver); /* libhdf5 reads it after its last file was closed */
     h5->file = h5->driver = -1;
 }

@@ -1,5 +1,5 @@
-/* Items of a dataset, and the lists that they refer to, out of the upload itself. libhdf5 1.10 believes what a damaged
- * file says of their sizes, and reads past its own memory: it is asked where they lie, and no more. */
+/* Reads the items of a dataset, and the lists that they refer to, directly from the upload. libhdf5 1.10 trusts the
+ * sizes in a damaged file and reads out of bounds: it is only asked where the items are stored. */
 #include "recon/scan/scan_h5.h"
 
 #include "gridding/base/err.h"
@@ -21,10 +21,10 @@ static uint64_t little_endian(const uint8_t *p, size_t bytes)
 
 enum { CHECKSUM_BYTES = 4 };
 
-/* As HDF5's filter fletcher32 has it: over big-endian words of 16 bits. */
+/* The checksum of HDF5's filter fletcher32: over big-endian 16-bit words. */
 static uint32_t checksum(const uint8_t *p, size_t bytes)
 {
-    enum { WORDS = 360 }; /* that cannot overflow a sum */
+    enum { WORDS = 360 }; /* so many that no sum overflows */
     uint32_t low = 0, high = 0;
     for (size_t at = 0; at < bytes;) {
         for (int i = 0; i < WORDS && at < bytes; i++, at += 2) {
@@ -39,7 +39,7 @@ static uint32_t checksum(const uint8_t *p, size_t bytes)
     return high << 16 | low;
 }
 
-/* Bytes of items of `size` that were stored as all first bytes, then all second ones, and so on. */
+/* Undo the shuffle filter: all first bytes of items of `size` were stored first, then all second ones, and so on. */
 static void unshuffle(uint8_t *to, const uint8_t *from, size_t bytes, size_t size)
 {
     size_t items = size ? bytes / size : 0;
@@ -49,7 +49,7 @@ static void unshuffle(uint8_t *to, const uint8_t *from, size_t bytes, size_t siz
     memcpy(to + items * size, from, bytes - items * size);
 }
 
-/* Undo one filter: *place is what it made, and becomes what it was given, of `most` bytes at most. */
+/* Undo one filter: *place is its output and becomes its input, of at most `most` bytes. */
 static bool filter_undo(struct scan_h5_items *items, int filter, size_t most, struct scan_h5_place *place)
 {
     uint8_t *to = place->at == items->buffer[0] ? items->buffer[1] : items->buffer[0];
@@ -74,8 +74,8 @@ static bool filter_undo(struct scan_h5_items *items, int filter, size_t most, st
     }
 }
 
-/* Undo all that were applied, the last first. What a filter was given is the chunk, and a checksum for each filter
- * before it that adds one. */
+/* Undo all filters that were applied, the last first. A filter's input is the chunk, plus a checksum for each earlier
+ * filter that adds one. */
 static bool filters_undo(struct scan_h5_items *items, unsigned skipped, struct scan_h5_place *place)
 {
     for (int i = items->filters - 1; i >= 0; i--) {
@@ -144,7 +144,7 @@ void scan_h5_items_close(struct scan_h5_items *items)
     }
 }
 
-/* Have items->place be a chunk, unpacked and whole. */
+/* Make items->place a whole, unpacked chunk. */
 static bool chunk_load(struct scan_h5_items *items, uint64_t chunk)
 {
     hsize_t at = chunk * items->chunk;
@@ -182,9 +182,10 @@ uint64_t scan_h5_items_at(struct scan_h5_items *items, uint64_t first, const uin
 
 /* ---- lists ---- */
 
-/* The object `index` of the collection at `heap`, of which [from, until) is looked through. *next: where it ends.
- *   "GCOL" | version 1 | 3 bytes | length 8 | objects: index 2, references 2, 4 bytes, length 8, its bytes up to a
- *   multiple of 8; index 0: the rest is free */
+/* The object `index` of the collection at `heap`, searched in [from, until). *next: where it ends.
+ *
+ * "GCOL" | version 1 | 3 bytes | length 8 | objects: index 2, references 2, 4 bytes, length 8, its bytes up to a
+ * multiple of 8; index 0: the rest is free */
 static bool object_find(const uint8_t *heap, uint64_t from, uint64_t until, uint32_t index, struct scan_h5_place *out,
                         uint64_t *next)
 {
@@ -222,7 +223,7 @@ bool scan_h5_list(struct scan_h5 *h5, const uint8_t *reference, size_t item_byte
     uint64_t until = little_endian(heap + 8, 8), next = 0;
     if (memcmp(heap, "GCOL\1", 5) != 0 || until < HEAD || until > h5->bytes - h5->base - address)
         return false;
-    /* The next is mostly the one that follows. */
+    /* Usually the next object is the one that follows. */
     uint64_t from = h5->heap == address && h5->heap_next <= until ? h5->heap_next : HEAD;
     if (!object_find(heap, from, until, (uint32_t)index, out, &next) &&
         !object_find(heap, HEAD, until, (uint32_t)index, out, &next))

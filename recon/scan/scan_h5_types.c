@@ -27,7 +27,7 @@ bool scan_h5_is_plain(hid_t type)
             sign == bits - 1);
 }
 
-/* A member of a type lies within it, and is a plain number, or `length` of them. */
+/* Whether a member is inside its type, and is a plain number, or `length` of them. */
 static bool member_is_plain(hid_t stored, unsigned place, hsize_t length)
 {
     hid_t type = H5Tget_member_type(stored, place), item = type;
@@ -47,7 +47,7 @@ static bool member_is_plain(hid_t stored, unsigned place, hsize_t length)
     return plain;
 }
 
-/* A compound of these members, where all of them are in `stored` (-1: nothing is looked at). */
+/* A compound of these members, if all of them are in `stored` (-1: not checked). */
 static int compound_create(hid_t *out, size_t size, const struct type_member *members, size_t count, hid_t stored,
                            const char *what)
 {
@@ -78,7 +78,7 @@ static int compound_create(hid_t *out, size_t size, const struct type_member *me
     return 0;
 }
 
-/* The type of the counters, for those in the head `stored` (-1: as ISMRMRD has it). */
+/* The type of the counters that `stored` has (-1: all of ISMRMRD's). */
 static int idx_type_create(hid_t *out, hid_t stored)
 {
 #define AT(place) ((place) * sizeof(uint16_t))

@@ -45,7 +45,7 @@ struct source {
 
 int scan_readers_init(void)
 {
-    /* External links and plug-in filters are files that the upload names. */
+    /* External links and plug-in filters would open files that the upload names. */
     if (H5open() < 0 || H5Eset_auto2(H5E_DEFAULT, NULL, NULL) < 0 || H5PLset_loading_state(0) < 0)
         return err_set(ERR_INTERNAL, "The library libhdf5 cannot be initialised.");
     H5Lunregister(H5L_TYPE_EXTERNAL);
@@ -168,7 +168,8 @@ static int damaged(uint64_t acquisition)
         (unsigned long long)acquisition);
 }
 
-/* Heads of `count` items from `first` on into heads[]. `work` and `beside` have room for HEADS, in the file or here. */
+/* Read the heads of `count` items from `first` on into heads[]. `work` and `beside` have room for HEADS, in the file or
+ * here. */
 static int heads_convert(struct source *s, uint64_t first, size_t count, struct scan_readout *heads, char *work,
                          char *beside)
 {
@@ -208,7 +209,8 @@ static int heads_read(struct source *s, struct scan_builder *b)
     return rc == 0 ? scan_builder_layout(b) : rc;
 }
 
-/* The list of an item as float32: in the file, or converted into `work`, which grows and is the caller's. */
+/* The list of an item as float32: in place in the file, or converted into `work`, which grows and which the caller
+ * frees. */
 static int list_read(struct source *s, const struct list *list, const uint8_t *item, uint64_t acquisition,
                      struct samples *out, char **work)
 {
@@ -222,7 +224,7 @@ static int list_read(struct source *s, const struct list *list, const uint8_t *i
         return 0;
     size_t number = list->item_bytes > sizeof(float) ? list->item_bytes : sizeof(float);
     free(*work);
-    *work = malloc(length * number); /* the list has 2^32 numbers at most, and is as long in the file */
+    *work = malloc(length * number); /* the list has at most 2^32 numbers, all of them in the file */
     if (!*work)
         return err_no_memory_bytes(length * number, "the %llu bytes of acquisition %llu",
                                    (unsigned long long)(length * number), (unsigned long long)acquisition);
@@ -249,7 +251,7 @@ static int lengths_check(const struct scan_readout *r, const struct samples *tra
     return 0;
 }
 
-/* Write the samples of one readout. What is converted has to be written before the next is. */
+/* Write the samples of one readout. Converted samples must be written before the next list is converted. */
 static int readout_read(struct source *s, struct scan_builder *b, const struct scan_readout *r, const uint8_t *item,
                         char *work[2])
 {
@@ -271,7 +273,7 @@ static int samples_read(struct source *s, struct scan_builder *b)
     struct scan_readout *readouts = malloc(SAMPLES * sizeof *readouts);
     char *work[2] = {NULL, NULL};
     const uint8_t *at = NULL;
-    uint64_t run = 0, next = 0; /* items behind `at`, and the number of the first of them */
+    uint64_t run = 0, next = 0; /* items available at `at`, and the index of the first of them */
     int rc = readouts ? 0 : err_no_memory("reading the acquisitions");
     for (uint64_t first = 0; rc == 0 && first < b->header.readouts;) {
         uint64_t left = b->header.readouts - first;
@@ -279,7 +281,7 @@ static int samples_read(struct source *s, struct scan_builder *b)
         rc = scan_builder_recall(b, readouts, first, count);
         for (size_t i = 0; rc == 0 && i < count; i++) {
             uint64_t wanted = readouts[i].acquisition, passed = wanted - next;
-            if (passed < run) { /* some in between may have been left out */
+            if (passed < run) { /* some in between may have been left out as empty */
                 at += passed * s->items.item_bytes;
                 run -= passed;
             } else {

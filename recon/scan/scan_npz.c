@@ -1,4 +1,5 @@
-/* Reads an .npz file as numpy.savez and savez_compressed write it: a ZIP archive of .npy files, one an array. */
+/* Reads an .npz file as written by numpy.savez and savez_compressed: a ZIP archive with one .npy file for each array.
+ */
 #include "recon/scan/scan_arrays.h"
 #include "recon/scan/scan_build.h"
 #include "recon/scan/zip.h"
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Deflated members lie in memory while they are read, all together; stored ones are read where they are. */
+/* Deflated members are held in memory, all together, while they are read; stored members are read in place. */
 #define UNPACKED_MOST (UINT64_C(640) << 20)
 
 enum { ARRAYS = 7 };
@@ -38,7 +39,7 @@ static const struct zip_member *member_find(const struct zip *zip, const char *n
     return NULL;
 }
 
-/* The archive lacks an array. What it holds instead mostly tells why. */
+/* An array is missing. The names that the archive does have usually show why. */
 static int array_missing(const struct zip *zip, const char *name)
 {
     char list[256] = "";

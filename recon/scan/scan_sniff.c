@@ -1,4 +1,4 @@
-/* Tells what a file is by its first bytes, whatever its name. */
+/* Recognises a file by its first bytes, whatever its name. */
 #include "gridding/base/err.h"
 #include "recon/scan/scan.h"
 
@@ -16,7 +16,7 @@ static const char hdf5_magic[8] = "\x89HDF\r\n\x1a\n";
 #define AS_IT_IS \
     ", as curl -d or a copy as text does: send it as it is (curl --data-binary @scan.h5, or -X POST -T scan.h5)"
 
-/* Formats told by what stands at the start, and what to say of those that are not read. First match counts. */
+/* Formats recognised by their first bytes, and what to say of those that are not read. The first match counts. */
 static const struct magic {
     size_t at, length;
     const char *magic, *format; /* NULL: not read */
@@ -54,7 +54,7 @@ static const struct magic {
     {0, 2, "\x03\0", "stream", NULL},
 };
 
-/* Likewise of text, where these words may stand anywhere in its first bytes. */
+/* The same for text, in whose first bytes these words may be anywhere. */
 static const struct {
     const char *words, *sentence;
 } texts[] = {
@@ -90,13 +90,13 @@ static bool is_twix(const unsigned char *head, uint64_t bytes)
     return first < bytes && second > 0 && second <= PARTS_MOST && memcmp(head + 8, "Config", 7) == 0;
 }
 
-/* Labels of 64 bytes, whose types are 0x7f01 and others that begin alike. */
+/* Labels of 64 bytes, whose types are 0x7f01 and others that begin in the same way. */
 static bool is_philips_labels(const unsigned char *head, uint64_t bytes)
 {
     return bytes >= 128 && bytes % 64 == 0 && head[15] == 0x7f && head[64 + 15] == 0x7f;
 }
 
-/* Big-endian numbers of blocks, traces and values, and lengths of all three, which follow from each other. */
+/* Big-endian numbers of blocks, traces and values, and three lengths that must agree with them. */
 static bool is_varian(const unsigned char *head, uint64_t bytes)
 {
     enum { BLOCK_HEAD = 28, BLOCK_HEADS_MOST = 9 };
@@ -106,7 +106,8 @@ static bool is_varian(const unsigned char *head, uint64_t bytes)
            trace == values * value && heads <= BLOCK_HEADS_MOST && block == traces * trace + heads * BLOCK_HEAD;
 }
 
-/* Told by numbers that fit each other. `head` has SNIFF_BYTES, zeroes behind the file's end; `bytes`: the file's. */
+/* Recognised by numbers that agree with each other. `head` has SNIFF_BYTES, zeros after the file's end; `bytes`: the
+ * file's size. */
 static const struct {
     bool (*is)(const unsigned char *head, uint64_t bytes);
     const char *sentence;
@@ -124,7 +125,7 @@ static bool is_text(const char *head, size_t bytes)
     return true;
 }
 
-/* One short word with an ending: what is sent where the @ was forgotten. */
+/* A single short word with a file extension: the body of a request in which curl's @ was forgotten. */
 static bool is_name(const char *head, size_t bytes)
 {
     enum { LONGEST = 255, ENDING = 12 };
@@ -133,14 +134,14 @@ static bool is_name(const char *head, size_t bytes)
            head + bytes - dot <= ENDING && head + bytes - dot > 1 && !memchr(dot, ' ', (size_t)(head + bytes - dot));
 }
 
-/* Parts between boundaries, the first with a header of its own. */
+/* A multipart body: parts between boundaries, the first with a header of its own. */
 static bool is_form(const char *head, size_t bytes)
 {
     static const char header[] = "\r\nContent-Disposition: ";
     return bytes > 2 && memcmp(head, "--", 2) == 0 && memmem(head, bytes, header, sizeof header - 1);
 }
 
-/* HDF5 may begin with a block of the user's own, of 512 bytes or a power of two times that. */
+/* HDF5 may begin with a user block of 512 bytes or a power of two times that. */
 static bool is_hdf5_behind(int fd, uint64_t bytes)
 {
     char head[sizeof hdf5_magic];
@@ -158,7 +159,7 @@ static int unknown(const char *what)
                    what);
 }
 
-/* Of a file that is neither read nor told by its magic. */
+/* Of a file that is neither supported nor recognised by its magic. */
 static int unknown_text(const char *head, size_t bytes)
 {
     if (!is_text(head, bytes))

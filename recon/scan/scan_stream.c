@@ -1,5 +1,5 @@
 /* Reads an MRD version 1 stream saved as a file (siemens_to_ismrmrd writes them): messages of a 16-bit number and a
- * body that the number defines, little-endian. Walked twice: lengths and heads first, samples then straight out of the
+ * body that the number defines, little-endian. Two passes: lengths and heads first, then the samples, directly from the
  * file. */
 #include "recon/scan/mrd_message.h"
 #include "recon/scan/scan_build.h"
@@ -20,14 +20,14 @@ struct cursor {
     const uint8_t *start, *at, *end;
 };
 
-/* One message: its number and where what it holds lies. */
+/* One message: its number and the places of its contents. */
 struct item {
     unsigned id;
-    const uint8_t *head, *body; /* body: of an acquisition its trajectory and samples, or a text */
+    const uint8_t *head, *body; /* body: an acquisition's trajectory and samples, or a text */
     size_t body_bytes;
 };
 
-/* Step over `bytes`, or say that the file ends early. */
+/* Skip `bytes`, or fail because the file ends early. */
 static int take(struct cursor *c, uint64_t bytes, const uint8_t **from, unsigned id)
 {
     if (bytes > (uint64_t)(c->end - c->at))
@@ -92,7 +92,7 @@ static void readout_fill(struct scan_readout *r, const uint8_t *head, uint32_t a
     memcpy(r->idx, head + 242, sizeof r->idx);
 }
 
-/* First walk: count acquisitions and what is not read, and find the header. */
+/* First pass: count the acquisitions and what is not read, and find the header. */
 static int survey(struct cursor c, struct item *xml, uint64_t *acquisitions, uint64_t *ignored)
 {
     struct item item;

@@ -1,6 +1,6 @@
-/* Reads what a reconstruction needs of an ISMRMRD header: the encodings. Elements are found by their local name, so
- * that a prefixed root and a missing namespace read alike; numbers are strict, because libismrmrd's own parser takes
- * "abc" for 0. */
+/* Reads the part of an ISMRMRD header that a reconstruction needs: the encodings. Elements are found by their local
+ * name, so that a prefixed root and a missing namespace are accepted; numbers are parsed strictly, because libismrmrd's
+ * own parser takes "abc" for 0. */
 #include "recon/scan/scan_build.h"
 
 #include "gridding/base/err.h"
@@ -15,7 +15,7 @@
 
 enum { NUMBER_LENGTH = 64 };
 
-/* Where in the header a reader is, for sentences. */
+/* The current place in the header, for messages. */
 struct place {
     unsigned encoding; /* from 0 */
     const char *space, *group;
@@ -59,7 +59,7 @@ static int missing(const struct place *at, const char *name)
 
 static const char *const axes[] = {"x", "y", "z"};
 
-/* What an axis of a matrix or a field of view says. */
+/* The value of an axis of a matrix or a field of view. */
 static int axis_text(const xmlNode *parent, const struct place *at, int d, char text[NUMBER_LENGTH])
 {
     const xmlNode *node = child_of(parent, axes[d]);
@@ -145,7 +145,8 @@ static int trajectory_read(struct scan_encoding *e, const xmlNode *encoding, con
     return 0;
 }
 
-/* The partition at kz = 0. Many writers leave the limits empty, or a text that is no number: then it is the middle. */
+/* The partition at kz = 0. Many writers leave the limits empty, or write text that is no number: then the middle is
+ * used. */
 static void partition_read(struct scan_encoding *e, const xmlNode *encoding)
 {
     static const char *const path[] = {"encodingLimits", "kspace_encoding_step_2", "center"};
@@ -205,7 +206,7 @@ static void doctype_refuse(void *context, const xmlChar *name, const xmlChar *ex
     xmlStopParser(parser);
 }
 
-/* The parser's sentence may quote the document, and with it a patient: only names of elements are let through. */
+/* The parser's message may quote the document, and with it a patient's name: only names of elements are passed on. */
 static int xml_malformed(const xmlError *error)
 {
     bool quotes =
@@ -216,8 +217,8 @@ static int xml_malformed(const xmlError *error)
                    length ? error->message : "");
 }
 
-/* libxml2 compares each attribute of an element with those before it: 60,000 of them take it ten seconds. A tag is not
- * longer than it has to be. What stands between tags, and comments, may be as long as they like. */
+/* libxml2 compares each attribute of an element with those before it: 60,000 attributes take it ten seconds. The length
+ * of a tag is therefore limited; text between tags and comments is not. */
 static int tags_check(const char *xml, size_t bytes)
 {
     enum { TAG_BYTES = 16 << 10 };
@@ -235,7 +236,7 @@ static int tags_check(const char *xml, size_t bytes)
                 after = memmem(at, (size_t)(end - at), skipped[i].end, strlen(skipped[i].end));
         }
         if (skip && !after)
-            return 0; /* no well-formed XML: the parser says so */
+            return 0; /* not well-formed XML: the parser reports that */
         if (skip) {
             at = after;
             continue;

@@ -1,4 +1,4 @@
-/* Sizes and places are taken from the central directory alone: a writer that cannot seek leaves them out of the local
+/* Sizes and offsets are taken from the central directory only: a writer that cannot seek leaves them out of the local
  * headers. */
 #include "recon/scan/zip.h"
 
@@ -55,7 +55,7 @@ struct directory {
     uint64_t at, bytes, entries;
 };
 
-/* Where the end of the central directory begins; `bytes`: there is none. */
+/* The offset of the end of the central directory; `bytes`: there is none. */
 static uint64_t end_find(const uint8_t *file, uint64_t bytes)
 {
     for (uint64_t behind = END; behind <= bytes && behind <= END + COMMENT; behind++) {
@@ -66,7 +66,8 @@ static uint64_t end_find(const uint8_t *file, uint64_t bytes)
     return bytes;
 }
 
-/* Zip64: numbers that do not fit the end stand in a record of their own, which a locator before the end leads to. */
+/* Zip64: numbers that do not fit in the end record are in a record of their own, found through a locator before the end
+ * record. */
 static int directory_find64(struct directory *out, const struct zip *zip, uint64_t end)
 {
     const uint8_t *locator = zip->file + end - LOCATOR;
@@ -106,7 +107,7 @@ static int member_damaged(const struct zip_member *member)
                    member->name);
 }
 
-/* Numbers that do not fit an entry, in the order in which they stand in its extra field. */
+/* Numbers that do not fit in an entry are in its extra field, in the same order. */
 static bool entry_read64(struct zip_member *member, const uint8_t *extra, size_t bytes)
 {
     uint64_t *numbers[] = {&member->unpacked, &member->packed, &member->at};
@@ -139,7 +140,7 @@ static void name_copy(struct zip_member *member, const uint8_t *name, size_t len
     member->name[length] = '\0';
 }
 
-/* The local header tells where the packed bytes begin, and repeats the name. */
+/* The local header gives the offset of the packed bytes, and repeats the name. */
 static int local_read(struct zip_member *member, const struct zip *zip, const uint8_t *name, size_t length,
                       uint64_t directory)
 {
@@ -154,7 +155,7 @@ static int local_read(struct zip_member *member, const struct zip *zip, const ui
     return within(member->data, member->packed, directory) ? 0 : member_damaged(member);
 }
 
-/* The entry at `p`, of which `left` bytes are in the directory. *used: its length. */
+/* Read the entry at `p`; `left` bytes of the directory remain. *used: its length. */
 static int entry_read(struct zip_member *member, const struct zip *zip, const uint8_t *p, uint64_t left,
                       uint64_t directory, uint64_t *used)
 {
@@ -190,7 +191,7 @@ static int place_order(const void *left, const void *right)
     return (a->at > b->at) - (a->at < b->at);
 }
 
-/* No byte is read twice: an archive can name the same ones under many names, and so unpack to any length. */
+/* Members must not share bytes: an archive could list the same bytes under many names, and so unpack to any length. */
 static int members_check(struct zip *zip)
 {
     qsort(zip->member, (size_t)zip->members, sizeof *zip->member, place_order);
@@ -224,7 +225,7 @@ int zip_open(struct zip *zip, const void *file, uint64_t bytes)
 static bool inflate_whole(const uint8_t *from, uint64_t packed, uint8_t *to, uint64_t unpacked)
 {
     enum { TURN = 1 << 30 };
-    uint8_t beyond; /* zlib wants room for a byte to find the end of an empty stream */
+    uint8_t beyond; /* zlib needs room for one byte to find the end of an empty stream */
     z_stream stream = {.next_in = from};
     if (inflateInit2(&stream, -MAX_WBITS) != Z_OK)
         return false;

@@ -24,15 +24,15 @@ struct zip {
     const uint8_t *file;
     uint64_t bytes;
     int members;
-    struct zip_member member[ZIP_MEMBERS]; /* by their place in the file; none overlaps another */
+    struct zip_member member[ZIP_MEMBERS]; /* by their offset in the file; none overlaps another */
 };
 
 /* Read the central directory of an archive in memory, which outlives *zip. Fails with ERR_TRUNCATED (its end is not
  * there), ERR_MALFORMED_FILE, ERR_HOSTILE_FILE (members that share bytes or a name), ERR_LIMIT. */
 int zip_open(struct zip *zip, const void *file, uint64_t bytes);
 
-/* The bytes of a member, with their checksum checked. Stored: they lie in the file. Deflated: in memory, which *memory
- * is then set to, to be freed; at most `most` bytes. Fails with ERR_MALFORMED_FILE, ERR_LIMIT, ERR_NO_MEMORY. */
+/* The bytes of a member, after a check of their checksum. Stored: they are in the file. Deflated: in memory, which the
+ * caller frees: *memory; at most `most` bytes. Fails with ERR_MALFORMED_FILE, ERR_LIMIT, ERR_NO_MEMORY. */
 int zip_read(const struct zip *zip, const struct zip_member *member, uint64_t most, const uint8_t **bytes,
              void **memory);
 

@@ -76,7 +76,7 @@ static const struct vr *vr_find(const char vr[2])
     return &vrs[i];
 }
 
-/* Bytes of the text that may stand in one value: whole characters of UTF-8. */
+/* The length of the part of the text that fits in one value: whole characters of UTF-8. */
 static size_t text_fits(const char *text, size_t most)
 {
     size_t length = strlen(text);
@@ -225,7 +225,7 @@ void dicom_hash_add(struct dicom_hash *hash, const void *bytes, size_t count)
 
 const char *dicom_hash_uid(const struct dicom_hash *hash, char uid[65])
 {
-    /* The bits of version and variant of a UUID made by a rule of one's own (RFC 9562, version 8). */
+    /* The bits of version and variant of a custom UUID (RFC 9562, version 8). */
     const unsigned __int128 one = 1;
     unsigned __int128 value = hash->value;
     value = (value & ~(one * 0xf << 76)) | one * 0x8 << 76;

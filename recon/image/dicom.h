@@ -15,17 +15,17 @@
 
 enum { DICOM_DEPTH = 8 };
 
-/* A data set in the making; zeroed at first. */
+/* A data set under construction; zeroed at first. */
 struct dicom {
     uint8_t *bytes; /* the caller's to free */
     size_t used, room;
     bool failed;                  /* no memory: nothing more is appended */
-    size_t open[2 * DICOM_DEPTH]; /* where the lengths of open sequences and items stand */
+    size_t open[2 * DICOM_DEPTH]; /* offsets of the lengths of open sequences and items */
     int opened;
 };
 
-/* Text of any VR but the binary ones: `text` is UTF-8. It is cut to what the VR may hold, and what the VR may not hold
- * becomes a blank; "\\" separates values where the VR is of codes, numbers or UIDs. */
+/* Text of any VR except the binary ones: `text` is UTF-8. It is cut to the length that the VR allows, and characters
+ * that the VR does not allow become blanks; "\\" separates values if the VR is one of codes, numbers or UIDs. */
 void dicom_text(struct dicom *d, uint32_t tag, const char vr[2], const char *text);
 void dicom_u16(struct dicom *d, uint32_t tag, uint16_t value);                         /* US */
 void dicom_u32(struct dicom *d, uint32_t tag, const uint32_t *values, size_t count);   /* UL */
@@ -44,7 +44,7 @@ void dicom_begin(struct dicom *d, const char *sop_class, const char *sop_instanc
 /* The head of (7FE0,0010) of `bytes`, which is to be even; the pixels follow it. */
 void dicom_pixels(struct dicom *d, uint32_t bytes);
 
-/* 128 bits that follow from all that was added (FNV-1a), as a UID: 2.25. and a number (PS3.5 B.2). */
+/* 128 bits derived from everything that was added (FNV-1a), as a UID: 2.25. and a number (PS3.5 B.2). */
 struct dicom_hash {
     unsigned __int128 value;
 };

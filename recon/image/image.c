@@ -72,8 +72,8 @@ static size_t picture_most(const struct image_series *shape)
 
 bool image_file_most(const struct image_series *shape, enum image_format format, size_t xml_bytes, size_t *bytes)
 {
-    /* Of a file; of an image in it: its head, its place in a table. What cannot be packed grows by less than a
-     * hundredth. */
+    /* Overheads: of a file; of an image in it: its header, its place in a table. Incompressible data grow by less than
+     * a hundredth. */
     enum { FILE_BYTES = 128 << 10, IMAGE_BYTES = 2 << 10, PLANE_BYTES = 512, PACKED_SHARE = 128 };
     size_t values, all = shape->complex_valued || format == IMAGE_CFL ? sizeof(struct c32) : sizeof(float), images;
     for (int d = 0; d < 3; d++)
@@ -83,7 +83,7 @@ bool image_file_most(const struct image_series *shape, enum image_format format,
         return false;
     if (format == IMAGE_PNG)
         values = picture_most(shape);
-    /* Each plane has an item of its own, of text for the most part. */
+    /* Each plane has an item of its own, mostly text. */
     size_t planes = 0;
     if (format == IMAGE_DICOM && (!size_mul(images, shape->size[2], &planes) ||
                                   !size_mul(planes, PLANE_BYTES, &planes) || !size_add(values, planes, &values)))

@@ -5,7 +5,7 @@
 #include "gridding/base/num.h"
 #include "recon/recon.h"
 
-/* Where one image lies and which it is. */
+/* The position of one image, and its counters. */
 struct image_info {
     float position[3]; /* of the volume's centre, mm, LPS (the ISMRMRD convention) */
     float read_dir[3], phase_dir[3], slice_dir[3];
@@ -39,8 +39,8 @@ const char *image_format_name(
     enum image_format format); /* "h5", "nii.gz", "png", "npy", "dcm", "cfl.tar", "mrd": also the file's ending */
 const char *image_format_media(enum image_format format); /* "application/x-hdf5", ... */
 
-/* The most bytes that a file of a series of this shape takes (count, channels, size, complex_valued are looked at) as
- * `format`, beside an ISMRMRD header of `xml_bytes`. false: too many to be counted. */
+/* An upper bound of the size of a file of a series of this shape (count, channels, size, complex_valued are read) in
+ * `format`, with an ISMRMRD header of `xml_bytes`. Returns false if it cannot be counted. */
 bool image_file_most(const struct image_series *shape, enum image_format format, size_t xml_bytes, size_t *bytes);
 
 /* Write `series` to `fd` (a file opened for writing, at 0) as `format`.

@@ -1,5 +1,6 @@
-/* DICOM: one file of Enhanced MR Image Storage (PS3.3 A.36.2), a frame for each slice, coil and moment. Its frames are
- * called DERIVED, as what a scanner's own ORIGINAL ones ask for (timing, coils, averages) is not told to us. */
+/* DICOM: one file of Enhanced MR Image Storage (PS3.3 A.36.2), with a frame for each slice, coil and moment. The frames
+ * are marked DERIVED: ORIGINAL ones require attributes of the scanner (timing, coils, averages) that a scan does not
+ * contain. */
 #include "recon/image/dicom.h"
 #include "recon/image/image_leaf.h"
 
@@ -27,7 +28,7 @@ struct multiframe {
 
 /* ---- the scan's header ---- */
 
-/* The text of the header's first element of this name, without a parser: only plain text is accepted. */
+/* The text of the header's first element of this name, found without a parser: only plain text is accepted. */
 static const char *header_text(const struct image_series *series, const char *name, char text[256])
 {
     const char *at = series->xml ? series->xml : "";
@@ -63,7 +64,7 @@ static void put_header(struct dicom *d, const struct multiframe *m, uint32_t tag
     dicom_text(d, tag, vr, header_text(m->series, name, text));
 }
 
-/* The digits of a date (2026-11-22) or a time (10:15:00.5): empty where there are not as many as there must be. */
+/* The digits of a date (2026-11-22) or a time (10:15:00.5); empty if there are too few. */
 static void put_digits(struct dicom *d, const struct multiframe *m, uint32_t tag, const char vr[2], const char *name,
                        const char *fallback)
 {
@@ -76,7 +77,7 @@ static void put_digits(struct dicom *d, const struct multiframe *m, uint32_t tag
     dicom_text(d, tag, vr, used == wanted ? digits : fallback);
 }
 
-/* A UID of the header where it is one, else one that follows from the header. */
+/* A UID of the header if it is one, else one derived from the header. */
 static void put_uid(struct dicom *d, const struct multiframe *m, uint32_t tag, const char *name)
 {
     char text[256], made[65];
@@ -163,7 +164,7 @@ static void put_device(struct dicom *d, const struct multiframe *m)
     dicom_text(d, DICOM_TAG(0x0018, 0x9174), "CS", "IEC");
 }
 
-/* Frames are told apart by coil (a stack each), place within it, and moment. */
+/* Frames are indexed by coil (a stack each), place within it, and moment. */
 static void put_dimensions(struct dicom *d, const struct multiframe *m)
 {
     static const uint32_t pointers[] = {DICOM_TAG(0x0020, 0x9056), DICOM_TAG(0x0020, 0x9057),
@@ -286,7 +287,7 @@ static void put_shared(struct dicom *d, const struct multiframe *m)
     dicom_end(d);
 }
 
-/* Where a frame of the file comes from. */
+/* The source of a frame of the file. */
 struct source {
     size_t moment, channel, slice, z;
     const struct image_info *info;
@@ -358,14 +359,14 @@ static void put_frames(struct dicom *d, const struct multiframe *m)
 
 /* ---- pixels ---- */
 
-/* A pixel's value: its magnitude, or its phase. 0 where it is not finite. */
+/* A pixel's value: its magnitude, or its phase; 0 if it is not finite. */
 static double value_of(const struct image_series *s, const float *pixels, size_t i)
 {
     double value = s->complex_valued ? hypot((double)pixels[2 * i], (double)pixels[2 * i + 1]) : (double)pixels[i];
     return isfinite(value) ? value : 0;
 }
 
-/* One slope for all: a series whose slices or moments had their own would flicker. */
+/* One slope for all: with a slope for each slice or moment, the series would flicker. */
 static int values_range(struct multiframe *m)
 {
     const struct image_series *s = m->series;
@@ -400,7 +401,7 @@ static int pixels_put(const struct multiframe *m, int fd)
 
 /* ---- the file ---- */
 
-/* From what the file holds: the same images have the same UIDs, and no others have. */
+/* Derived from the file's contents: the same images have the same UIDs, and different images have different ones. */
 static void uids_make(struct multiframe *m)
 {
     static const char *const what[] = {"instance", "series", "dimensions"};

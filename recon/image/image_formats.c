@@ -1,4 +1,4 @@
-/* The names of the image formats, apart from their writers: the daemon serves images and links no image library. */
+/* The names of the image formats, separate from their writers: the daemon serves images and links no image library. */
 #include "recon/image/image.h"
 
 static const struct file_format formats[] = {

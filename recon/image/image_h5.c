@@ -84,12 +84,12 @@ static hid_t string_type(void)
 /* Make a dataset of `rank` sizes in `place` and write all of it. */
 static bool dataset_write(hid_t place, const char *name, hid_t type, int rank, const hsize_t *size, const void *from)
 {
-    /* What libhdf5 converts at once; by default it takes and clears a megabyte for each dataset. */
+    /* The size of libhdf5's conversion buffer; by default it allocates and clears a megabyte for each dataset. */
     enum { CONVERT_BYTES = 1 << 14 };
     hid_t space = H5Screate_simple(rank, size, NULL), list = H5Pcreate(H5P_DATASET_CREATE);
     hid_t transfer = H5Pcreate(H5P_DATASET_XFER);
     H5Pset_buffer(transfer, CONVERT_BYTES, NULL, NULL);
-    /* Every element is written: no fill values first (which HDF5 wants for texts). */
+    /* Every element is written, so no fill values are needed first (HDF5 requires them for texts). */
     if (H5Tget_class(type) != H5T_STRING)
         H5Pset_fill_time(list, H5D_FILL_TIME_NEVER);
     hid_t data = H5Dcreate2(place, name, type, space, H5P_DEFAULT, list, H5P_DEFAULT);

@@ -17,7 +17,8 @@ static H5FD_t *fd_open(const char *name, unsigned flags, hid_t plist, haddr_t mo
     (void)flags;
     (void)most;
     struct h5_fd *const *io = H5Pget_driver_info(plist);
-    /* Without fstat, which the codec's sandbox refuses: glibc implements it by a call that can also look up names. */
+    /* Without fstat, which the codec's sandbox refuses: glibc implements it with a system call that can also look up
+     * names. */
     off_t end = io ? lseek((*io)->fd, 0, SEEK_END) : -1;
     if (end < 0)
         return NULL;

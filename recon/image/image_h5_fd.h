@@ -7,7 +7,7 @@
 
 /* The driver's input and output. Belongs to the caller, who keeps it until the file is closed. */
 struct h5_fd {
-    int fd;    /* opened for what is done to it */
+    int fd;    /* opened for reading or writing, as needed */
     int error; /* errno of the first failed read or write, or 0 */
 };
 

@@ -9,7 +9,7 @@ enum { LONGEST = 65535 /* matrix_size, channels, image_index are uint16 */ };
 const char image_attributes[] = "<?xml version=\"1.0\"?>\n<ismrmrdMeta><meta><name>ImageProcessingHistory</name>"
                                 "<value>mrirecond " MRIRECON_VERSION "</value></meta></ismrmrdMeta>\n";
 
-/* The members of an image's header that struct image_info has as well, there under the second name. */
+/* Members of an image's header that are also in struct image_info, under the second name. */
 #define SHARED_MEMBERS(X)                     \
     X(measurement_uid, measurement_uid)       \
     X(field_of_view, fov_mm)                  \

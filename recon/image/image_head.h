@@ -10,12 +10,12 @@
 /* The attributes of every image, an ismrmrdMeta document. */
 extern const char image_attributes[];
 
-/* That the header's 16-bit numbers can tell the size of the series and of its images. Fails with ERR_LIMIT. */
+/* Check that the header's 16-bit numbers can hold the sizes of the series and of its images. Fails with ERR_LIMIT. */
 int image_head_check(const struct image_series *series);
 
 /* The header of image `index`. */
 void image_head_fill(ISMRMRD_ImageHeader *head, const struct image_series *series, size_t index);
-/* What it says of an image. */
+/* The image's position and counters, from its header. */
 void image_head_read(struct image_info *info, const ISMRMRD_ImageHeader *head);
 
 #endif

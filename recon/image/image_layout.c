@@ -1,4 +1,4 @@
-/* Which images of a series are slices of one frame: a frame is what one look at the object gives, all slices of it. */
+/* Finds the images of a series that are slices of one frame: a frame is the object at one moment, all slices of it. */
 #include "recon/image/image_leaf.h"
 
 #include "gridding/base/err.h"
@@ -43,7 +43,7 @@ static int layout_order(const void *pa, const void *pb, void *context)
     return order ? order : (ia > ib) - (ia < ib);
 }
 
-/* Whether every `slices` images in a row are one frame's, with the slices of the first. */
+/* Whether each run of `slices` images belongs to one frame, with the slices of the first. */
 static bool layout_is_regular(const struct image_layout *layout, const struct image_series *series, size_t slices)
 {
     for (size_t i = 0; i < series->count; i++) {

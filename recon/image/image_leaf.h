@@ -1,4 +1,4 @@
-/* image_leaf.h: what the writers of the image formats share. Only recon/image/ include this. */
+/* image_leaf.h: functions that the writers of the image formats share. Only recon/image/ includes this. */
 #ifndef MRIRECON_IMAGE_LEAF_H
 #define MRIRECON_IMAGE_LEAF_H
 
@@ -19,14 +19,15 @@ size_t image_lanes(const struct image_series *series);
 /* The pixels of `channel` of image `index`. */
 const float *image_plane(const struct image_series *series, size_t index, size_t channel);
 
-/* Everything that tells images apart except the slice: < 0, 0 or > 0, by repetition, phase, contrast, set, average. */
+/* Compare everything that distinguishes images except the slice: < 0, 0 or > 0, by repetition, phase, contrast, set,
+ * average. */
 int image_frame_compare(const struct image_info *a, const struct image_info *b);
 
 /* A direction as a unit vector; a missing one (all zero, as simulated scans have) becomes axis `axis`. */
 void image_direction(const float from[3], int axis, double out[3]);
 
-/* The images of a series in order: images[frame * slices + slice] is an index into it, the slices of a frame by their
- * number. Where the frames have not the same slices each image is a frame of its own. `images` is the caller's. */
+/* The images of a series in order: images[frame * slices + slice] is an index into it, the slices of a frame sorted by
+ * their number. If the frames have different slices, each image is a frame of its own. The caller frees `images`. */
 struct image_layout {
     size_t frames, slices;
     size_t *images;
@@ -35,15 +36,15 @@ struct image_layout {
 /* Fails with ERR_NO_MEMORY. */
 int image_layout_create(struct image_layout *out, const struct image_series *series);
 
-/* The magnitude of a pixel, counted through all of the series, or its phase above -pi; 0 where it is not finite. */
+/* The magnitude of pixel number `pixel` of the series, or its phase + pi; 0 if it is not finite. */
 float image_brightness(const struct image_series *series, size_t pixel);
 
-/* Which brightness to show as black and as white: the 0.5 % and 99.5 % quantiles of all magnitudes, or all phases.
- * Fails with ERR_NO_MEMORY. */
+/* The brightness to show as black and as white: the 0.5 % and 99.5 % quantiles of all magnitudes, or all phases. Fails
+ * with ERR_NO_MEMORY. */
 int image_window(const struct image_series *series, float *low, float *high);
 /* The same for other quantiles, 0..1; of phases, parts of the whole range. */
 int image_window_between(const struct image_series *series, double from, double to, float *low, float *high);
-/* What image_brightness() adds to phases. */
+/* The offset that image_brightness() adds to phases. */
 float image_phase_offset(void);
 
 /* All of a series in one grey picture, at most 4096 pixels across and down; its pixels are the caller's. Fails with

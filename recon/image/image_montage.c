@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum {
-    MOST_PIXELS = 4096, /* across and down: what browsers and viewers show without trouble */
+    MOST_PIXELS = 4096, /* across and down: a size that browsers and viewers show without trouble */
     SMALLEST_TILE = 16, /* tiles are not shrunk below this; of more tiles than fit, only some are shown */
     MOST_STRETCH = 16,  /* of a tile, along the axis whose pixels are longer */
     GAP = 2,            /* between tiles */
@@ -26,8 +26,8 @@ enum dimension { FRAMES, SLICES, PLANES, CHANNELS, DIMENSIONS };
 
 enum caption { CAPTION_WORDS, CAPTION_LETTERS, CAPTION_NUMBERS, CAPTION_NONE };
 
-/* How the tiles lie. In a table every row_step-th row and column_step-th column is shown; else every column_step-th
- * tile of a list, which breaks into rows. */
+/* The arrangement of the tiles. In a table every row_step-th row and column_step-th column is shown; else every
+ * column_step-th tile of a list, which is broken into rows. */
 struct montage {
     const struct image_series *series;
     struct image_layout layout;
@@ -47,9 +47,9 @@ static size_t ceil_div(size_t a, size_t b)
     return (a + b - 1) / b;
 }
 
-/* ---- which tile is where ---- */
+/* ---- the order of the tiles ---- */
 
-/* The place along each dimension of a tile of the table or the list. */
+/* The index along each dimension of a tile of the table or the list. */
 static void tile_place(const struct montage *m, size_t row, size_t column, size_t place[DIMENSIONS])
 {
     size_t rest = m->table ? row * m->across + column : column;
@@ -131,8 +131,8 @@ static void tile_size(struct montage *m, size_t shrink)
     caption_choose(m);
 }
 
-/* A row for each frame and a column for each slice or coil; of one frame, a row for each slice and a column for each
- * coil; what has one of these only is a list. */
+/* With several frames and slices or coils: a row for each frame and a column for each slice or coil. With one frame: a
+ * row for each slice and a column for each coil. With only one of these: a list. */
 static void montage_arrange(struct montage *m)
 {
     size_t slices = m->extent[SLICES] * m->extent[PLANES], channels = m->extent[CHANNELS];
@@ -186,7 +186,7 @@ struct span {
     size_t begin, end, parts;
 };
 
-/* How much of the image's `pixel` the span covers. */
+/* The share of the image's `pixel` that the span covers. */
 static size_t overlap(const struct span *span, size_t pixel)
 {
     size_t begin = pixel * span->parts, end = begin + span->parts;
@@ -195,7 +195,7 @@ static size_t overlap(const struct span *span, size_t pixel)
     return end - begin;
 }
 
-/* The mean over the pixels, or parts of pixels, that lie under pixel (x, y) of the tile. */
+/* The mean over the pixels, or parts of pixels, under pixel (x, y) of the tile. */
 static float tile_value(const struct montage *m, size_t first_pixel, size_t x, size_t y)
 {
     size_t nx = m->series->size[0], ny = m->series->size[1];

@@ -18,15 +18,16 @@ enum {
     DT_COMPLEX64 = 32
 };
 
-/* Seconds of a tick of acquisition time stamps: what siemens_to_ismrmrd copies, and mrirecon simulate writes. ISMRMRD
- * leaves the unit open. */
+/* Seconds per tick of acquisition time stamps: the unit that siemens_to_ismrmrd copies and mrirecon simulate writes.
+ * ISMRMRD leaves the unit open. */
 #define TICK_SECONDS 2.5e-3
 
-/* How the series' images lie in the file's x, y, z, t: images[t * slices + z] is an index into the series. */
+/* The arrangement of the series' images in the file's x, y, z, t: images[t * slices + z] is an index into the series.
+ */
 struct volume {
     size_t slices, frames;
     size_t *images;
-    bool placed;         /* the scan tells where its slices lie */
+    bool placed;         /* the scan gives the positions of its slices */
     double step[3];      /* from a slice to the next; mm, LPS */
     double column[3][3]; /* step to the next pixel along x, y, z; mm, LPS */
     double corner[3];    /* centre of the first pixel; mm, LPS */
@@ -55,7 +56,7 @@ static bool same_orientation(const struct image_info *a, const struct image_info
     return worst < 1e-3;
 }
 
-/* From where `a` lies and `steps` steps on, to where `b` lies; mm. */
+/* The distance from `steps` steps beyond `a` to `b`; mm. */
 static double slice_distance(const struct image_info *a, double steps, const double step[3], const struct image_info *b)
 {
     double way[3];
@@ -75,7 +76,7 @@ static int volume_order(const void *pa, const void *pb, void *context)
     return za != zb ? (za > zb) - (za < zb) : (a->slice > b->slice) - (a->slice < b->slice);
 }
 
-/* A file has one affine: refuse images that it would misplace. */
+/* A file has one affine: refuse images that it would place wrongly. */
 #define ELSEWHERE " Use h5, which keeps the position of each, or npy or png."
 
 static int refuse_spacing(const struct volume *v, const struct image_series *series)
@@ -95,7 +96,7 @@ static int refuse_spacing(const struct volume *v, const struct image_series *ser
                    most);
 }
 
-/* Check that every image lies where the affine of the first frame puts it. */
+/* Check that every image is where the affine of the first frame puts it. */
 static int volume_check(const struct volume *v, const struct image_series *series)
 {
     const struct image_info *first = &series->info[v->images[0]];
@@ -132,7 +133,7 @@ static int volume_stack(struct volume *v, const struct image_series *series)
     v->frames = (series->count + v->slices - 1) / v->slices;
     if (v->slices == 1)
         return volume_check(v, series);
-    /* The vector between slices itself: it may lean against the slices' normal. */
+    /* The vector between slices itself: it may be oblique to the slices' normal. */
     const struct image_info *last = &series->info[v->images[v->slices - 1]];
     for (int i = 0; i < 3; i++)
         v->step[i] = ((double)last->position[i] - (double)first->position[i]) / (double)(v->slices - 1);
@@ -144,8 +145,8 @@ static int volume_stack(struct volume *v, const struct image_series *series)
     return rc;
 }
 
-/* LPS(i) = position + sum over axes of (i_a - floor(N_a / 2)) step_a direction_a. Slices that are all told to lie in
- * one place lie one thickness apart. */
+/* LPS(i) = position + sum over axes of (i_a - floor(N_a / 2)) step_a direction_a. Slices that all have the same
+ * position are placed one thickness apart. */
 static void volume_place(struct volume *v, const struct image_series *series)
 {
     const struct image_info *first = &series->info[v->images[0]];
@@ -179,8 +180,9 @@ static int volume_create(struct volume *v, const struct image_series *series)
     return rc;
 }
 
-/* Seconds from a frame to the next, 0: not known, or other than time tells the frames apart. Repetitions that begin at
- * even distances, in stamps whose unit is known. The header's TR is the time of one readout, not of a frame. */
+/* Seconds from one frame to the next; 0 if unknown, or if something other than time distinguishes the frames. Taken
+ * from repetitions that begin at even distances, in stamps whose unit is known. The header's TR is the time of one
+ * readout, not of a frame. */
 static double frame_seconds(const struct volume *v, const struct image_series *series)
 {
     const char *vendor = series->xml ? strstr(series->xml, "systemVendor>") : NULL;
@@ -228,7 +230,7 @@ static void quaternion(double r[3][3], double q[3])
         q[2] = 0.25 * (r[1][0] - r[0][1]) / a;
         return;
     }
-    /* Near half a turn: start from the largest of b, c, d. */
+    /* For angles near half a turn: start from the largest of b, c, d. */
     int i = r[0][0] > r[1][1] ? (r[0][0] > r[2][2] ? 0 : 2) : r[1][1] > r[2][2] ? 1 : 2;
     int j = (i + 1) % 3, k = (i + 2) % 3;
     q[i] = 0.5 * sqrt(fmax(0, 1 + r[i][i] - r[j][j] - r[k][k]));

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* [frame][channel][slice or z][y][x]: a volume has its z there, a stack of slices their number, and several slabs one
- * slab's z after the other's. */
+/* [frame][channel][slice or z][y][x]: this axis is z for a volume, the slice number for a stack of slices, and z of one
+ * slab after the other for several slabs. */
 static int pixels_put(const struct image_series *series, const struct image_layout *layout, int fd)
 {
     const size_t bytes = image_pixels(series) * image_lanes(series) * sizeof(float);

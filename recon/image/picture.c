@@ -52,8 +52,8 @@ int picture_write_png(const struct picture *picture, int fd)
     }
     if (setjmp(sink.escape) == 0) {
         png_set_write_fn(png, &sink, sink_write, sink_flush);
-        /* One filter, and runs only: the noise of an image holds no longer repeats. A fifth of the default's time for a
-         * file 8 % smaller. */
+        /* One filter, and run lengths only: noise has no longer repeats. This takes a fifth of the default's time, for
+         * a file 8 % smaller. */
         png_set_compression_strategy(png, Z_RLE);
         png_set_compression_buffer_size(png, PIECE_BYTES);
         png_set_filter(png, PNG_FILTER_TYPE_BASE, PNG_FILTER_SUB);

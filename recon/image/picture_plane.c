@@ -22,7 +22,7 @@ static double share_of(size_t i, double from, double to)
     return high > low ? high - low : 0;
 }
 
-/* The mean of the values that lie under a pixel. */
+/* The mean of the values under a pixel. */
 static double mean_of(const float *values, size_t width, size_t height, const double x[2], const double y[2])
 {
     double sum = 0, weight = 0;

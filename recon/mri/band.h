@@ -17,7 +17,8 @@ struct band {
     double edge[3]; /* cycles per pixel, at most 0.5 */
 };
 
-/* The smallest that holds k[samples][dim], but for a hundredth of its radius; samples beyond +-0.5 are passed over. */
+/* The smallest band that contains k[samples][dim], except for a hundredth of its radius; samples beyond +-0.5 are
+ * ignored. */
 struct band band_find(int dim, size_t samples, const float *k);
 
 /* The same of several trajectories: from an ellipsoid without edges, each extends the edges, and then each has the
@@ -29,8 +30,8 @@ const char *band_name(const struct band *band); /* "ellipse", "ellipsoid", "cyli
 
 double band_volume(const struct band *band); /* (cycles per pixel)^dim */
 
-/* The integral of exp(2 pi i k . l) over the band, which is real and even: a convolution with it leaves the band alone
- * of an image. (J1 and spherical Bessel functions: Bracewell, The Fourier Transform and Its Applications, 2000.) */
+/* The integral of exp(2 pi i k . l) over the band, which is real and even: a convolution with it limits an image to the
+ * band. (J1 and spherical Bessel functions: Bracewell, The Fourier Transform and Its Applications, 2000.) */
 double band_kernel(const void *band, const double l[3]);
 
 #endif

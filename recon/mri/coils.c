@@ -1,4 +1,4 @@
-/* The samples of one coil of an image in one row. */
+/* Gathers the samples of one coil of an image in one row. */
 #include "recon/mri/recon_steps.h"
 
 #include "gridding/base/err.h"
@@ -13,7 +13,8 @@ const struct c32 *recon_kept_data(const struct recon_job *job, const struct scan
 
 enum { INFINITE_BITS = 0x7f800000 };
 
-/* The largest of `count` numbers' parts, as bits without the sign, which order as magnitudes do; NaN lies above all. */
+/* The largest real or imaginary part of `count` numbers, as bits without the sign, which order as magnitudes do; NaN is
+ * above all. */
 static uint32_t largest_bits(const struct c32 *data, size_t count)
 {
     const float *floats = &data->re;

@@ -31,9 +31,8 @@ const char *frames_ignored_name(enum frames_ignored reason)
     return reasons[reason].name;
 }
 
-/* Reversed readouts (SCAN_REVERSE) are used as they are: the trajectory gives the place of every stored sample, so the
- * order in which they were taken does not matter. Flag 21, calibration and imaging, is image data although 20 is not.
- */
+/* Reversed readouts (SCAN_REVERSE) are used unchanged: the trajectory gives the place of every stored sample, so the
+ * order of acquisition does not matter. Flag 21, calibration and imaging, is image data although 20 is not. */
 int frames_ignore(uint64_t flags)
 {
     for (int i = 0; i < FRAMES_REASONS; i++)
@@ -43,7 +42,7 @@ int frames_ignore(uint64_t flags)
     return -1;
 }
 
-/* What tells images apart, most significant first. */
+/* The counters that distinguish images, most significant first. */
 static const enum scan_index key[] = {SCAN_REPETITION, SCAN_PHASE, SCAN_CONTRAST, SCAN_SET, SCAN_AVERAGE, SCAN_SLICE};
 
 struct sorting {
@@ -74,7 +73,7 @@ static int sort_compare(const void *pa, const void *pb, void *context)
     return order ? order : (a > b) - (a < b);
 }
 
-/* The encoding space to take, or -1 where no readout is image data. */
+/* The encoding space to reconstruct, or -1 if no readout is image data. */
 static int encoding_pick(const struct scan *scan)
 {
     int first = -1;
@@ -139,7 +138,7 @@ static bool same_place(const struct scan_readout *a, const struct scan_readout *
            memcmp(a->slice_dir, b->slice_dir, sizeof a->slice_dir) == 0;
 }
 
-/* A counter's values that were met. */
+/* The set of a counter's values. */
 struct counter {
     uint64_t seen[65536 / 64];
     int values;

@@ -1,10 +1,10 @@
-/* frames.h: which readouts of a scan make which image. */
+/* frames.h: sorts the readouts of a scan into images. */
 #ifndef MRIRECON_FRAMES_H
 #define MRIRECON_FRAMES_H
 
 #include "recon/scan/scan.h"
 
-/* Why a readout is no image data, in the order in which the flags are looked at. */
+/* Reasons why a readout is no image data, in the order in which the flags are checked. */
 enum frames_ignored {
     FRAMES_NOISE,
     FRAMES_CALIBRATION,
@@ -25,7 +25,7 @@ int frames_ignore(uint64_t flags);
 /* One image: readouts[first .. first + count). Images may share readouts. */
 struct frame {
     size_t first, count;
-    uint16_t repetition; /* the image's place in time: the counter, or its number where a series is divided */
+    uint16_t repetition; /* the image's place in time: the counter, or its number if a series is divided */
     size_t samples;      /* of all its readouts, after discard_pre and discard_post */
     int coils;           /* of each */
     int averages;        /* different average counters among them */
@@ -48,9 +48,9 @@ struct frames {
  * average say. */
 struct frames_division {
     int images;    /* of each (phase, contrast, set, slice); 0: see `readouts` */
-    int readouts;  /* from one image to the next; 0: see `images`; both 0: images are as the counters say */
+    int readouts;  /* from one image to the next; 0: see `images`; both 0: images by the counters */
     bool by_time;  /* `images` intervals of equal duration by the readouts' time stamps, not of equal count */
-    double window; /* >= 1: each image takes in so many times the readouts from one image to the next, around them */
+    double window; /* >= 1: the readouts of each image, as a multiple of those from one image to the next */
 };
 
 static inline bool frames_divided(const struct frames_division *division)
@@ -68,8 +68,8 @@ int frames_create(struct frames **out, const struct scan *scan, int encoding, bo
                   const struct frames_division *division);
 void frames_free(struct frames *frames);
 
-/* Replace the images of `frames`, each of which is a whole (phase, contrast, set, slice), by those of `division`; their
- * readouts are counted by the caller. Fails as said above. (frames_divide.c; frames_create() calls it.) */
+/* Replace the images of `frames`, each of which is a whole (phase, contrast, set, slice), by those of `division`; the
+ * caller counts their readouts. Fails as frames_create(), which calls it. (frames_divide.c) */
 int frames_divide(struct frames *frames, const struct scan *scan, const struct frames_division *division);
 
 /* Samples that a readout keeps. */

@@ -1,5 +1,5 @@
-/* A series divided in time: golden-angle views, of which any number in a row covers k-space evenly, become as many
- * images as are asked for. */
+/* Divides a series in time: golden-angle views, of which any number of consecutive ones covers k-space evenly, become
+ * the requested number of images. */
 #include "recon/mri/frames.h"
 
 #include "gridding/base/err.h"
@@ -22,7 +22,7 @@ static uint32_t time_of(const struct dividing *d, const struct frame *group, siz
     return d->scan->readouts[d->frames->readouts[group->first + i]].time_stamp;
 }
 
-/* That a group's time stamps do not descend, and tell a duration. */
+/* Check that a group's time stamps do not descend, and compute its duration. */
 static int times_check(const struct dividing *d, const struct frame *group)
 {
     for (size_t i = 1; i < group->count; i++)
@@ -42,7 +42,7 @@ static int times_check(const struct dividing *d, const struct frame *group)
     return 0;
 }
 
-/* How many images a group gives. */
+/* The number of images of a group. */
 static int images_count(const struct dividing *d, const struct frame *group, size_t *images)
 {
     const size_t asked = (size_t)d->division->images, each = (size_t)d->division->readouts;
@@ -102,7 +102,7 @@ static int image_cut(const struct dividing *d, const struct frame *group, size_t
     return 0;
 }
 
-/* Take away the readouts that follow a group's last image. */
+/* Remove the readouts that follow a group's last image. */
 static void left_over_drop(struct frames *frames, size_t groups, const struct frame *group, struct frame *images,
                            size_t count)
 {

@@ -1,4 +1,4 @@
-/* What every method of maps.h shares: checks, the centre of k-space, the phase's reference, devices. */
+/* Shared by all methods of maps.h: checks, the centre of k-space, the phase's reference, devices. */
 #include "recon/mri/maps.h"
 
 #include "gridding/base/err.h"
@@ -118,7 +118,7 @@ static int estimate(const struct maps_params *params, int threads, const struct 
     return rc;
 }
 
-/* By way of the host's memory. */
+/* Copied through the host's memory. */
 static int estimate_remote(struct dev *dev, const struct maps_params *params, const struct c32 *images,
                            struct c32 *maps, double *support)
 {

@@ -1,13 +1,12 @@
 /* maps.h: coil sensitivity maps, estimated from the coils' images themselves.
  *
  * A coil image is the object times the coil's sensitivity, which is smooth: a few Fourier coefficients around the
- * centre of k-space tell it, and there even an undersampled radial or spiral scan is dense. The images may therefore be
- * the density-compensated adjoint (gridding/nufft.h) of an undersampled scan. Images of full size are what is wanted:
- * gridding the centre of k-space alone gives worse maps.
+ * centre of k-space determine it, and there even an undersampled radial or spiral scan is dense. The images may
+ * therefore be the density-compensated adjoint (gridding/nufft.h) of an undersampled scan. Pass images of full size:
+ * gridding only the centre of k-space gives worse maps.
  *
- * Maps are scaled so that the sum over coils of |map|^2 is 1 in the support and 0 outside it. Their common phase is one
- * that the data do not tell; each method fixes it as said below.
- */
+ * Maps are scaled so that the sum over coils of |map|^2 is 1 in the support and 0 outside it. The data do not determine
+ * their common phase; each method fixes it as described below. */
 #ifndef MRIRECON_MAPS_H
 #define MRIRECON_MAPS_H
 
@@ -36,7 +35,7 @@ struct maps_params {
     int width;        /* ESPIRiT: of a k-space kernel, in samples; else of the box, in pixels */
     double threshold; /* ESPIRiT, relative to the largest singular value */
     double crop;      /* ESPIRiT, 0..1 */
-    /* Told how far the work is, 0..1, from the calling thread; non-zero stops it. May be NULL. */
+    /* Called with the progress, 0..1, from the calling thread; a non-zero return stops the work. May be NULL. */
     int (*progress)(void *context, double done);
     void *context;
 };

@@ -157,7 +157,7 @@ static size_t diagonal_fill(struct calibration *c)
     return largest;
 }
 
-/* c->cut from s_0^2, by power iteration from the column of M that has most. */
+/* c->cut from s_0^2, by power iteration from the column of M with the largest diagonal entry. */
 static int cut_find(struct calibration *c)
 {
     struct rows x = {.re = NULL}, y = {.re = NULL};
@@ -359,7 +359,7 @@ int maps_calibrate(const struct maps_work *work, struct maps_lags *out)
 {
     struct calibration c = {.work = work, .coils = work->params->coils, .offsets = 1, .places = 1};
     for (int d = 0; d < 3; d++) {
-        /* A kernel leaves the centre room to be moved in. */
+        /* The kernel must be smaller than the centre, so that it can be moved within it. */
         const int most = (work->m[d] + 1) / 2;
         c.width[d] = out->width[d] = work->params->width < most ? work->params->width : most;
         out->count[d] = 2 * c.width[d] - 1;

@@ -63,7 +63,7 @@ static void row_free(struct row *row)
     free(row->line);
 }
 
-/* How many pixels of the row have a map. */
+/* Returns the number of pixels of the row that have a map. */
 static size_t row_run(const void *of, int thread, int z, int y)
 {
     const struct espirit *e = of;

@@ -19,7 +19,7 @@ struct maps_work {
 int maps_espirit(struct maps_work *work);
 int maps_patch(struct maps_work *work);
 
-/* Tell how far the work is. Fails with ERR_CANCELED. */
+/* Report the progress. Fails with ERR_CANCELED. */
 static inline int maps_tell(const struct maps_work *work, double done)
 {
     const struct maps_params *params = work->params;
@@ -77,8 +77,9 @@ void maps_pixel_fill(struct maps_pixel *pixel, const struct c32 *pairs);
 bool maps_pixel_store(const struct maps_work *work, const struct maps_pixel *pixel, float eigenvalue, double crop,
                       const struct c32 *reference, size_t at);
 
-/* Have `row` compute each row of pixels; it tells how many of them have a map, which work->support counts. `of` is the
- * method's, thread 0 .. work->threads - 1. Progress goes from `begun` to 1. Fails with ERR_CANCELED. */
+/* Call `row` for each row of pixels; it returns how many of them have a map, which are added up in work->support. `of`
+ * is passed on, with the thread's number 0 .. work->threads - 1. Progress goes from `begun` to 1. Fails with
+ * ERR_CANCELED. */
 int maps_rows(struct maps_work *work, double begun, size_t (*row)(const void *of, int thread, int z, int y),
               const void *of);
 

@@ -90,7 +90,7 @@ static void columns_add(size_t count, size_t columns, const struct c32 *in, stru
         }
 }
 
-/* How many pixels of the row have a map. */
+/* Returns the number of pixels of the row that have a map. */
 static size_t row_run(const void *of, int thread, int z, int y)
 {
     const struct patch *p = of;

@@ -11,7 +11,7 @@
 
 enum { STEPS_MOST = 40, LANES = 8, ROWS_TOLD = 32 /* rows of pixels between two calls of progress, a thread */ };
 
-/* |G v - mu v|^2 / mu^2 at which v is taken: an angle of 1e-3 / (1 - mu_2 / mu_1) before the last step. */
+/* v is accepted at this |G v - mu v|^2 / mu^2: an angle of 1e-3 / (1 - mu_2 / mu_1) before the last step. */
 #define RESIDUAL 1e-6f
 #define SMALLEST 1e-30f /* the data are scaled to about 1 */
 
@@ -97,7 +97,7 @@ float maps_pixel_first(struct maps_pixel *p)
         }
         if (!(square > SMALLEST) && step > 0)
             return 0;
-        if (!(square > SMALLEST)) { /* the neighbour's vector has no part in this pixel's */
+        if (!(square > SMALLEST)) { /* the neighbour's vector is orthogonal to this pixel's */
             maps_pixel_begin(p);
             continue;
         }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHARE = 8 }; /* of the memory that can be had, what is kept may take one such part */
+enum { SHARE = 8 }; /* the cache may hold one such part of the available memory */
 
 struct recon_cache {
     struct plan_key key;

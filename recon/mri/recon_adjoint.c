@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-/* What the last adjoint has added to the times. */
+/* The times of the last adjoint. */
 static void times_add(struct gridder *g)
 {
     struct nufft_times times;
@@ -74,7 +74,7 @@ static int stack_batch(struct gridder *g, const struct frame *frame, int first, 
     return rc;
 }
 
-/* Grid the coils from `first` on, which are in data[turn], and upload the next ones meanwhile where there is room for
+/* Grid the coils from `first` on, which are in data[turn], and upload the next ones meanwhile if there is room for
  * them. */
 static int batch_grid(struct gridder *g, const struct frame *frame, int first, int turn)
 {
@@ -131,7 +131,7 @@ int adjoint_frame(struct gridder *g, size_t f)
     struct recon_job *job = g->job;
     const struct frame *frame = &job->frames->frame[f];
     bool rss = recon_squares(job), maps = recon_maps(job);
-    /* A frame that needs weights and a plan of its own spends a part of its time on them. */
+    /* A frame that needs its own weights and plan spends part of its time on them. */
     double base = (double)g->coils_done / (double)g->coils, span = frame->coils / (double)g->coils;
     double plan = recon_steps[RECON_STEP_DENSITY].share + recon_steps[RECON_STEP_PLAN].share;
     double before = span * plan / (plan + recon_steps[RECON_STEP_GRIDDING].share);

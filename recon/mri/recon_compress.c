@@ -12,7 +12,7 @@
 
 enum {
     COILS_MOST = 256,       /* whose eigenvectors take about a second */
-    COILS_FEW = 12,         /* up to these many, `auto` keeps all: there is little to save */
+    COILS_FEW = 12,         /* up to this number, `auto` keeps all: little would be saved */
     GRAM_SAMPLES = 1 << 18, /* of a coil, that the covariance is summed over at most */
     SWEEPS_MOST = 30
 };
@@ -55,7 +55,7 @@ static int gram_add(struct compression *c, const struct scan_readout *readout)
     return 0;
 }
 
-/* Of all coils: a virtual coil need not have a part of each. */
+/* Computed over all coils: a virtual coil need not contain each of them. */
 static int data_check(const struct recon_job *job, int coils)
 {
     const struct frames *frames = job->frames;
@@ -143,7 +143,7 @@ static void eigenvectors_find(struct compression *c)
     }
 }
 
-/* How many virtual coils, and the share of all energy that they keep. */
+/* The number of virtual coils, and the share of the energy that they keep. */
 static int count_choose(const struct compression *c, double *share)
 {
     const int64_t asked = recon_choice(c->job, RECON_VIRTUAL_COILS);

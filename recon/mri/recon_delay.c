@@ -140,7 +140,7 @@ static int spokes_read(struct ring *ring)
     return rc;
 }
 
-/* Where two spokes cross: places of each, in samples. */
+/* The crossing of two spokes: its place on each, in samples. */
 static void crossing_find(const struct ring *ring, const struct spoke *a, const struct spoke *b, double *l, double *m)
 {
     double least = INFINITY;

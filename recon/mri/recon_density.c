@@ -17,7 +17,7 @@ static int pipe_progress(void *context, int done)
     return recon_tell(p->job, RECON_STEP_DENSITY, p->base + p->span * done / p->iterations, done, p->iterations);
 }
 
-/* The shape of the frame's curves, for the formula; *why tells what it is or why there is none. */
+/* The shape of the frame's curves, for the analytic formula; *why: what it is, or why there is none. */
 static enum traj_shape shape_find(const struct recon_job *job, const struct frame *frame, const size_t *offsets,
                                   const float *k, size_t *curves, size_t *samples, const char **why)
 {

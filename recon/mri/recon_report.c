@@ -1,5 +1,5 @@
-/* What a job says: how far it is, while it runs, and the report that goes with every result: what was done, what was
- * decided and why, and where the time went. */
+/* A job's progress while it runs, and the report that goes with every result: what was done, what was decided and why,
+ * and the time of each step. */
 #include "recon/mri/recon_steps.h"
 
 #include "gridding/base/err.h"
@@ -52,7 +52,7 @@ static bool list_has(const json_t *list, const json_t *entry)
     return false;
 }
 
-/* Takes `entry`. Each is told once. */
+/* Takes ownership of `entry`. Equal entries are added once. */
 static void list_add(struct recon_job *job, const char *list, json_t *entry)
 {
     json_t *there = json_object_get(job->report, list);

@@ -105,7 +105,7 @@ static inline bool recon_series(const struct recon_job *job)
     return recon_choice(job, RECON_METHOD) >= RECON_METHOD_TEMPORAL_TV;
 }
 
-/* Threads for a pass over so many samples: below some, one is done before others are woken. */
+/* The number of threads for a pass over this many samples: for few, one thread is faster than starting others. */
 static inline int recon_threads(const struct recon_job *job, size_t samples)
 {
     return samples > 1 << 18 ? dev_threads(job->dev) : 1;
@@ -158,7 +158,7 @@ void recon_coil_mix(const struct recon_job *job, const struct scan_readout *read
 int recon_coil_gather(const struct recon_job *job, const struct frame *frame, const size_t *offsets, int coil,
                       struct c32 *out);
 
-/* Once all coils of all frames were gathered: warn of those that hold nothing but zeros. */
+/* After all coils of all frames were gathered: warn of those that contain only zeros. */
 void recon_coils_report(struct recon_job *job, int coils);
 
 /* The samples of one coil of a readout that the discards leave: [frames_kept(readout)]. */
@@ -189,8 +189,8 @@ int recon_given_check(const struct recon_job *job, const char *what);
 
 /* ---- report (recon_report.c) ---- */
 
-/* Tell the listener that `fraction` of the running part of the table in run.c is done, and where it is: of the step's
- * unit `iteration` are done of `iterations` (0 of 0: it has none). Fails with ERR_CANCELED. */
+/* Report to the listener that `fraction` of the running part of the table in run.c is done, and `iteration` of
+ * `iterations` of the step's unit (0 of 0: it has none). Fails with ERR_CANCELED. */
 int recon_tell(const struct recon_job *job, enum recon_step step, double fraction, int64_t iteration,
                int64_t iterations);
 int recon_report_create(json_t **out);
@@ -198,8 +198,8 @@ void recon_report_stage(struct recon_job *job, const char *name, double seconds)
 void recon_report_number(struct recon_job *job, const char *name, double value);
 void recon_report_decide(struct recon_job *job, const char *what, const char *value, const char *reason, ...)
     __attribute__((format(printf, 4, 5)));
-/* Gather what is decided from here on in a list of its own; the list that was there is the caller's, who gives it back:
- * then what was decided meanwhile is added to it, and is the caller's to drop. */
+/* Replace the report's decisions by an empty list and return the old list. The caller passes it to recon_report_back(),
+ * which appends the decisions made meanwhile, and frees what that returns. */
 json_t *recon_report_aside(struct recon_job *job);
 json_t *recon_report_back(struct recon_job *job, json_t *before);
 /* Add decisions of before. */

@@ -1,4 +1,4 @@
-/* Step "trajectory": what the trajectory's columns mean, its unit, and whether every number of it can be used. */
+/* Step "trajectory": finds the meaning of the trajectory's columns and its unit, and checks every number of it. */
 #include "recon/mri/recon_weights.h"
 
 #include "gridding/base/err.h"
@@ -247,7 +247,7 @@ static int unit_decide(struct recon_job *job, const struct extremes *found)
     return 0;
 }
 
-/* Partitions that the trajectory does not tell apart become one image. */
+/* Partitions that the trajectory does not distinguish become one image. */
 static int partitions_check(struct recon_job *job, const struct extremes *found)
 {
     int partitions = partitions_count(job);

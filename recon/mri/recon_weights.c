@@ -1,5 +1,5 @@
-/* What the column after the coordinates is: density weights (Gadgetron's convention), if it can be; it could also be
- * the kz of a 2-D scan, or anything else. */
+/* The meaning of the column after the coordinates: density weights (Gadgetron's convention) if possible; it could also
+ * be kz of a 2-D scan, or anything else. */
 #include "recon/mri/recon_weights.h"
 
 #include "gridding/base/err.h"
@@ -15,7 +15,7 @@ static int weights_invalid(const struct recon_job *job, size_t at, float value)
                                acquisition, (double)value);
 }
 
-/* The third column of a 2-D scan holds something that may be kz: summed without it, planes would become one. */
+/* The third column of a 2-D scan may be kz: summed without it, several planes would become one. */
 static int may_be_kz(const struct recon_job *job, const struct extremes *found)
 {
     uint32_t acquisition = readout_at(job, found->least_at)->acquisition;
@@ -94,9 +94,9 @@ int recon_weights_decide(struct recon_job *job, const struct extremes *found)
 
 /* ---- weights that compensate for nothing ---- */
 
-/* Weights are to make the density of samples even: their sum over the inner part of k-space is to its volume about as
- * their sum over a shell farther out is to that. Windows that fall towards the edge change this by less than 2, the
- * weights of a radial scan left out by 6. Radii are fractions of the largest |k| along each axis. */
+/* Weights should make the density of samples even: their sum over the inner part of k-space and their sum over a shell
+ * farther out should be in about the proportion of the volumes. Windows that fall towards the edge change this by less
+ * than 2, missing weights of a radial scan by 6. Radii are fractions of the largest |k| along each axis. */
 static const double inner = 0.15, shell[2] = {0.3, 0.6}, most_uneven = 4;
 
 enum { LEAST_SAMPLES = 200, MOST_SAMPLES = 1 << 20 /* of one image; enough to tell by */ };

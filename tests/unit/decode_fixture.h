@@ -1,4 +1,4 @@
-/* decode_fixture.h: what the tests of the decoder share: files made by tests/unit/scan_files.py, and decoding them by
+/* decode_fixture.h: shared by the tests of the decoder: files made by tests/unit/scan_files.py, and decoding them with
  * the real mrirecon-codec. */
 #ifndef MRIRECON_TESTS_DECODE_FIXTURE_H
 #define MRIRECON_TESTS_DECODE_FIXTURE_H
@@ -51,7 +51,7 @@ static inline int teardown(void **state)
     return rc;
 }
 
-/* Decode with a process of this program's, started for it. */
+/* Decode with a decoder process that is started for it. */
 static inline int decode_by(const char *codec, struct scan *scan, int fd, const char *group,
                             const struct decode_limits *limits, int (*canceled)(void *context), void *context)
 {

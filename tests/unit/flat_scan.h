@@ -14,7 +14,7 @@ struct flat {
     struct scan_readout *readouts;
     float *traj;
     struct c32 *data;
-    const struct c32 *maps;     /* the caller's; header.map_coils tells that there are any */
+    const struct c32 *maps;     /* the caller's; header.map_coils: whether there are any */
     const float *field, *times; /* likewise, header.has_field and header.times_count */
 };
 

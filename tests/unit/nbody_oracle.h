@@ -1,4 +1,4 @@
-/* nbody_oracle.h: gravity in double precision, by plain sums: what recon/nbody/ is compared with. */
+/* nbody_oracle.h: gravity in double precision, by plain sums: the reference for recon/nbody/. */
 #ifndef MRIRECON_NBODY_ORACLE_H
 #define MRIRECON_NBODY_ORACLE_H
 

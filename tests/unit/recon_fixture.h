@@ -1,5 +1,5 @@
-/* recon_fixture.h: scans of random samples, the pipeline run on them, and the direct sums that its images are held to.
- * Each test program is one file, which has these as its own. */
+/* recon_fixture.h: scans of random samples, the pipeline run on them, and direct sums as the reference for its images.
+ * Each test program is one file, which includes these as its own. */
 #ifndef MRIRECON_RECON_FIXTURE_H
 #define MRIRECON_RECON_FIXTURE_H
 
@@ -143,9 +143,9 @@ static inline double rss_error(const struct flat *flat, uint64_t mask, int coils
 
 /* ---- running ---- */
 
-/* Asked for 1e-5, gridding errs by that on average over images; the few random samples of these tests put more than
- * usual at an image's edge, where it errs most: up to twice as much. A wrong sample, weight or sign shows at 1e-2 and
- * more. */
+/* With tolerance=1e-5, gridding errs by that on average over images; these tests have few random samples, of which more
+ * than usual are at an image's edge, where the error is largest: up to twice as much. A wrong sample, weight or sign
+ * shows at 1e-2 and more. */
 #define TOLERANCE 3e-5
 
 static struct recon_cache *cache; /* of the jobs that are run; NULL: none */

@@ -21,7 +21,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { HANGS_SECONDS = 60 }; /* after which a test says that something hangs */
+enum { HANGS_SECONDS = 60 }; /* after which a test reports a hang */
 
 /* ---- the worker ---- */
 
@@ -86,7 +86,7 @@ static inline void do_job(const char *id, const json_t *files, const int *fds, i
     int scan = fds[0];
     if (read(scan, what, sizeof what - 1) < 0)
         _exit(9);
-    /* Of these the second tells nothing new, and the third and fourth are no progress of this kind. */
+    /* The second of these reports nothing new; the third and fourth are not valid progress of this kind. */
     for (int i = 0; i < 2; i++)
         say(json_pack("{s:s, s:s, s:f, s:s, s:i, s:i}", "type", "progress", "id", id, "fraction", 0.25, "step",
                       "gridding", "iteration", 3, "iterations", 8));
@@ -103,7 +103,7 @@ static inline void do_job(const char *id, const json_t *files, const int *fds, i
         if (open(mark, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600) >= 0)
             raise(SIGKILL);
     }
-    /* The device is broken as long as this lies beside the state folder's results. */
+    /* The device is broken as long as this file exists beside the state folder's results. */
     path_find(fault, scan, "broken");
     bool broken = strcmp(what, "device") == 0 && access(fault, F_OK) == 0;
     if (strcmp(what, "fatal") == 0 || broken) {
@@ -123,7 +123,7 @@ static inline void do_job(const char *id, const json_t *files, const int *fds, i
                       "data-nonfinite", "detail", "NaN.", "acquisition_index", 7, "fatal", 0));
         return;
     }
-    path_find(mark, scan, "short"); /* the disk takes no results as long as this lies there */
+    path_find(mark, scan, "short"); /* the disk refuses results as long as this file exists */
     bool is_short = strcmp(what, "short") == 0 && access(mark, F_OK) == 0;
     if (is_short || strcmp(what, "unreadable") == 0) {
         say(json_pack("{s:s, s:s, s:{s:s, s:s}, s:b, s:b}", "type", "failed", "id", id, "error", "code",
@@ -135,7 +135,7 @@ static inline void do_job(const char *id, const json_t *files, const int *fds, i
             _exit(9);
         pause();
     }
-    /* Each result says its form. */
+    /* Each result contains the name of its form. */
     for (int i = 1; i < fd_count && strcmp(what, "empty") != 0; i++) {
         const char *file = json_string_value(json_array_get(files, (size_t)i - 1));
         if (!file || strncmp(file, "image.", 6) != 0 || dprintf(fds[i], "as %s", file + 6) < 0)
@@ -156,7 +156,7 @@ static inline void do_job(const char *id, const json_t *files, const int *fds, i
     say(json_pack("{s:s, s:s, s:{s:i, s:{s:f}}}", "type", "done", "id", id, "report", "samples", 5, "stages", "fft",
                   0.5));
     if (strcmp(what, "last words") == 0) {
-        shutdown(WIRE_FD, SHUT_RD); /* it hears nothing from now on */
+        shutdown(WIRE_FD, SHUT_RD); /* it reads no more messages from now on */
         for (;;)
             pause();
     }
@@ -211,7 +211,7 @@ static inline int setup(void **state)
     if (!folder_make(f->folder, "scheduler") || readlink("/proc/self/exe", f->options.worker, OPTION_TEXT - 1) < 0)
         return -1;
     f->options.cancel_grace = 1;
-    /* Stderr is to stay silent: workers that die are what this is about. */
+    /* Stderr must stay silent, although these tests make workers die. */
     f->log.most = (enum log_level) - 1;
     snprintf(path, sizeof path, "%s/jobs.db", f->folder);
     if (spool_create(&f->spool, f->folder, 1 << 20, 0, 0) || store_create(&f->store, path) ||
@@ -234,7 +234,7 @@ static inline int teardown(void **state)
     return result;
 }
 
-/* A job of which an image as `format`, too, is wanted (NULL: none). */
+/* A job that also asks for an image in `format` (NULL: none). */
 static inline void submit_for(struct fixture *f, const char *what, const char *format, char id[JOB_ID])
 {
     struct spool_file file;
@@ -287,7 +287,7 @@ static inline struct job reach(struct fixture *f, const char *id, enum job_state
     return reach_while(f, id, state, false);
 }
 
-/* That a job ends in `state`, with `code` where it failed, and leaves its scan where `scan`. */
+/* Check that a job ends in `state`, with `code` if it failed, and that its scan is kept if `scan`. */
 static inline void ends(struct fixture *f, const char *what, enum job_state state, const char *code, int attempts)
 {
     char id[JOB_ID], path[160];

@@ -138,7 +138,7 @@ static void grids_to_points_are_the_transpose(void **state)
         gather_case(&grids[g]);
 }
 
-/* A node that is no number spoils the points that reach it and no other. */
+/* A NaN node affects the points that reach it, and no others. */
 static void nodes_beyond_reach_do_not_matter(void **state)
 {
     (void)state;

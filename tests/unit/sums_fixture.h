@@ -84,7 +84,7 @@ static inline struct range_law law_of(const struct law_case *c)
     return law;
 }
 
-/* The law as it is meant, at a distance. */
+/* The exact value of a law at a distance. */
 static inline double exact(const struct law_case *c, const double away[3], double scale)
 {
     const struct range_law_params *p = &c->params;
@@ -207,7 +207,7 @@ static inline struct range_points *points_of(const struct cloud *c, int threads,
     return points;
 }
 
-/* Memory of the device that holds what `from` holds. */
+/* Device memory with a copy of `from`. */
 static inline float *on_device(struct dev *dev, const float *from, size_t count)
 {
     void *memory = NULL;
@@ -263,15 +263,15 @@ static inline void node_from(const struct cloud *c, size_t node, size_t i, doubl
         true, true, true \
     }
 
-/* Each sum lies as near to the exact one as float32 and the fit allow: `sizes` are the sums of what is summed, taken
- * positively, and of what the fit may have left. */
+/* Each sum is as close to the exact one as float32 and the fit allow: `sizes` are the sums of the terms' magnitudes,
+ * and of the fit's possible errors. */
 static inline void close_to(const char *name, float sum, double exact_sum, double size)
 {
     if (!(fabs((double)sum - exact_sum) <= 4e-6 * size + 1e-30))
         fail_msg("%s: %.9g where %.9g was to be, of %.3g summed", name, (double)sum, exact_sum, size);
 }
 
-/* What a law's fit may leave, in units of its largest value near: 1 / r at a spacing's distance. */
+/* The error of a law's fit, in units of its largest nearby value: 1 / r at a distance of one spacing. */
 static inline double fit_size(const struct law_case *c, double value)
 {
     return fabs(value) * (c->params.error / 4e-6) * (c->params.form == RANGE_INVERSE ? 20 : exp(2.5));

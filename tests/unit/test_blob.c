@@ -1,5 +1,5 @@
 /* Kind blob (recon/blob/) against sums in double precision: radii of each point, both truncations, the lattice, frames,
- * surfaces of known size; and what it refuses. */
+ * surfaces of known size; and its refusals. */
 #include "gridding/base/dev.h"
 #include "gridding/base/err.h"
 #include "recon/blob/blob_job.h"
@@ -18,7 +18,7 @@
 
 /* ---- a job ---- */
 
-/* What a job takes, and what it gave. */
+/* The input and parameters of a job, and its results. */
 struct trial {
     struct particles_header header;
     struct blob_input input;
@@ -124,7 +124,7 @@ static void compare(const struct trial *t, double b, double eps, bool cube)
             at[d] = v->origin[d] + (double)place[d] * v->spacing[d];
         const double exact = oracle(t, i / (v->size[0] * v->size[1] * v->size[2]), at, b, sqrt(1 + log(eps) / b), cube,
                                     &within, &doubtful);
-        /* Each of three factors errs by 1e-6 of the largest; float32 adds as much, and rounds what is summed. */
+        /* Each of three factors errs by 1e-6 of the largest; float32 arithmetic adds as much, and rounds the terms. */
         const double tolerance = within * 6e-6 * exp(-b) + 1e-6 * exact;
         assert_true(doubtful || fabs((double)v->data[i] - exact) <= tolerance);
         reached += within > 0;
@@ -348,7 +348,7 @@ static void the_table_of_radii_lies_where_elements_do(void **state)
 
 /* ---- limits ---- */
 
-/* The engine has a polynomial for the steepest and the flattest that the parameters allow. */
+/* The engine can fit the steepest and the flattest law that the parameters allow. */
 static void every_law_that_parameters_allow_is_made(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* BART's arrays in a tar archive: what tar and BART read, of real and complex series, coils, slices and times. */
+/* BART's arrays in a tar archive, read back as tar and BART read them: real and complex series, coils, slices and
+ * times. */
 #include "tests/unit/image_fixture.h"
 
 /* Write a series, have tar take the archive apart, and read image.cfl: the complex numbers of the dimensions that
@@ -65,7 +66,7 @@ static void real_slices_in_time(void **state)
     image_series_free(series);
 }
 
-/* A full disk: no file that looks whole. */
+/* A full disk: the error is reported, and no file looks complete. */
 static void no_space(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Checkpoints: the newer of two states, whatever a killed process left of the next. */
+/* Checkpoints: the newer of two states is read, whatever a killed process left of the next one. */
 #include "gridding/base/err.h"
 #include "recon/checkpoint.h"
 
@@ -66,7 +66,7 @@ static void the_newest_of_its_tag_is_found(void **state)
     close(checkpoint.fd);
 }
 
-/* Every byte of the newer state and of its head in turn: what is damaged is not believed, and the older one is. */
+/* Damage every byte of the newer state and of its head in turn: the damage is detected, and the older state is read. */
 static void a_damaged_state_is_passed_over(void **state)
 {
     (void)state;
@@ -88,7 +88,7 @@ static void a_damaged_state_is_passed_over(void **state)
     const off_t middle = there.st_size - 3000;
     assert_int_equal(pwrite(checkpoint.fd, "?", 1, middle), 1);
     assert_int_equal(load(&checkpoint, "a"), 1);
-    /* The next is written beside what is left, so that this stays until it is complete. */
+    /* The next state is written to the other slot, so that the intact one stays until it is complete. */
     assert_int_equal(ftruncate(checkpoint.fd, middle), 0);
     assert_int_equal(load(&checkpoint, "a"), 1);
     close(checkpoint.fd);

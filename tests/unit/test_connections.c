@@ -1,4 +1,4 @@
-/* Which connection makes room for one more: sockets of the loopback, one per connection, without HTTP. */
+/* Which connection is closed to make room for a new one: sockets of the loopback, one per connection, without HTTP. */
 #include "daemon/http/connections.h"
 
 #include <netinet/in.h>
@@ -45,7 +45,7 @@ static void pair_close(struct pair *pair, struct connections *connections)
     close(pair->client);
 }
 
-/* Send what belongs to a request, and wait until it has come. */
+/* Send a request's bytes, and wait until they have arrived. */
 static void say(const struct pair *pair, const char *text)
 {
     char byte;
@@ -61,8 +61,8 @@ static void hear(const struct pair *pair, const char *text)
     assert_int_equal(recv(pair->server, heard, strlen(text), MSG_WAITALL), strlen(text));
 }
 
-/* One connection that has had its answer, and may send a part of its next request before or after the library tells
- * that the answer has been sent; then one more connection, where there may be one. */
+/* One connection that got its answer, and may send a part of its next request before or after the library reports that
+ * the answer was sent; then one more connection, if one more is allowed. */
 static void one_more(bool before, bool after, bool closed)
 {
     const struct connection_limits limits = {.header_seconds = 600, .all = 1, .address = 1};
@@ -106,7 +106,7 @@ static void next_request_before_the_end_of_the_answer_stays(void **state)
     one_more(true, false, false);
 }
 
-/* Refused before its body came: what came by then is not the next request's. */
+/* Refused before its body arrived: the bytes that have arrived are not the next request's. */
 static void refused_early(void **state)
 {
     const struct connection_limits limits = {.header_seconds = 600, .all = 1, .address = 1};

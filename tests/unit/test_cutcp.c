@@ -150,12 +150,12 @@ struct oracle {
 };
 
 struct exact {
-    double value, most; /* most: that float32 may be off by */
+    double value, most; /* most: float32's possible error */
     bool excluded;
 };
 
-/* One charge at distance r. What float32 loses: of 1 / r and the polynomial some roundings; of the position one of the
- * coordinate (`length` at most), which the slope, at most 3 / r^2, passes on. */
+/* One charge at distance r. float32's error: some roundings of 1 / r and of the polynomial; one rounding of the
+ * coordinate (`length` at most), times the slope, at most 3 / r^2. */
 static void add_charge(struct exact *e, const struct oracle *o, double q, double r2, double length)
 {
     if (r2 > 1.001 * o->cutoff * o->cutoff)
@@ -282,7 +282,7 @@ static void test_periodic(void **state)
     charges_free(&c);
 }
 
-/* 400,000 charges, all but one within one bin, and alone in a wide lattice one that nothing else reaches. */
+/* 400,000 charges: all but one in one bin, and one alone in a wide lattice, out of reach of the others. */
 static void test_dense(void **state)
 {
     (void)state;
@@ -347,8 +347,8 @@ static void test_frames_and_units(void **state)
     charges_free(&c);
 }
 
-/* Progress never falls, and a listener that says so in the middle of the sum ends it. One thread: how often it is told
- * does then not depend on who was given the processor. */
+/* Progress never falls, and a listener that asks for it ends the sum in its middle. With one thread, the number of
+ * calls does not depend on scheduling. */
 struct watcher {
     double fraction, stop;
     int told;

@@ -1,9 +1,9 @@
 /* Density weights by formula. */
 #include "tests/unit/dcf_fixture.h"
 
-/* What fully sampled data may be in error by: the plan's 0.06. Measured: radial 0.009, golden 0.009, spiral 0.035
- * (0.028 with 3 arms), kooshball 0.040 at these small matrices; scales within 2 %. The weights' sum is a disc's or
- * ball's area, of which half a sample's ring at the edge may be missing or too much: 2 / samples per side of it. */
+/* The error allowed for fully sampled data: the plan's 0.06. Measured: radial 0.009, golden 0.009, spiral 0.035 (0.028
+ * with 3 arms), kooshball 0.040 at these small matrices; scales within 2 %. The weights' sum is a disc's or ball's
+ * area, of which half a sample's ring at the edge may be missing or too much: 2 / samples per side of it. */
 static void check_analytic(const char *name, struct traj *traj, int n, enum traj_shape expected, double most)
 {
     struct scan scan;
@@ -125,9 +125,10 @@ static void test_radial_variants(void **state)
                    TRAJ_SHAPE_RADIAL, 0.06);
 }
 
-/* ---- uneven angles, repeats, partial echoes: what pipe finds by iteration, the formula must know ---- */
+/* ---- uneven angles, repeats, partial echoes ---- */
 
-/* Samples of a readout on one place share; spokes on one place share; weights cover the same area as without. */
+/* Samples of a readout at one place share its weight, as do spokes at one angle; the weights cover the same area as
+ * without repeats. */
 static void test_sharing(void **state)
 {
     (void)state;

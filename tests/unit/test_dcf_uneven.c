@@ -1,5 +1,4 @@
-/* Density weights of uneven angles, repeated readouts and partial echoes: what pipe finds by iteration, the formula
- * must know. */
+/* Density weights of uneven angles, repeated readouts and partial echoes: the formula against Pipe's iteration. */
 #include "tests/unit/dcf_fixture.h"
 
 /* Arms of a spiral that samples fully with `enough` of them, arm i turned to angles[i]. */
@@ -50,9 +49,9 @@ static double uneven_error(const char *name, struct traj *traj, int n, enum traj
     return formula;
 }
 
-/* Where the largest gap between neighbours is still sampled fully, uneven scans have the errors of even ones
- * (check_analytic()): below 0.06 for arms, 0.03 for spokes. Pipe's iteration levels what it can reach in 30 steps, and
- * is the better one for golden arms alone: a wedge between unequal neighbours has its arm off its middle. */
+/* If the largest gap between neighbours is still sampled fully, uneven scans have the errors of even ones
+ * (check_analytic()): below 0.06 for arms, 0.03 for spokes. Pipe's iteration evens out the density within its reach in
+ * 30 steps, and is better only for golden arms: in a wedge between unequal neighbours, the arm is off the middle. */
 static void check_uneven(const char *name, struct traj *traj, int n, enum traj_shape expected, double most)
 {
     double pipe, formula = uneven_error(name, traj, n, expected, &pipe);
@@ -98,7 +97,7 @@ static void test_uneven(void **state)
     uneven_error("2 spokes", angled_spokes(n, 2, spread(M_PI / 2, 1, all, 0), 1), n, TRAJ_SHAPE_RADIAL, &unused);
 }
 
-/* What has no formula is told from what has. */
+/* Trajectories without a formula are recognised as such. */
 static void test_too_uneven(void **state)
 {
     (void)state;
@@ -113,7 +112,7 @@ static void test_too_uneven(void **state)
         assert_int_equal(traj_shape_find(2, cases[i]->readouts, cases[i]->samples, cases[i]->k), TRAJ_SHAPE_UNKNOWN);
         traj_free(cases[i]);
     }
-    /* An arm that turns the other way is no turned copy. */
+    /* An arm that turns the other way is not a rotated copy. */
     struct traj *arms = turned_arms(16, 8, 8, spread(M_PI / 4, 1, MOST_ANGLES, 0));
     for (size_t i = 0; i < arms->samples; i++)
         arms->k[2 * (3 * arms->samples + i)] *= -1;
@@ -121,7 +120,7 @@ static void test_too_uneven(void **state)
     traj_free(arms);
 }
 
-/* An arm that was taken three times shares its weight, the others keep theirs. */
+/* An arm that was acquired three times shares its weight; the others keep theirs. */
 static void test_arms_share(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* The decoder from outside: files made by tests/unit/scan_files.py, mutants and truncations of them. */
+/* The decoder, called as a worker calls it, on files made by tests/unit/scan_files.py, and on mutants and truncations
+ * of them. */
 #include "tests/unit/decode_fixture.h"
 
 #include "recon/codec/sandbox.h"
@@ -200,7 +201,7 @@ static void a_file_that_keeps_its_reader_busy_is_stopped(void **state)
     }
 }
 
-/* What a decoder in Python begins with: it has the upload, and could report success. */
+/* The start of decoders written in Python: they have the upload, and could report success. */
 #define PYTHON                                                                   \
     "#!/usr/bin/python3\n"                                                       \
     "import array, mmap, os, socket as s, struct, time\n"                        \
@@ -245,8 +246,8 @@ static void a_decoder_that_misbehaves_is_an_error(void **state)
     close(fd);
 }
 
-/* Killed by another than its parent, as the kernel does where memory is short: read once more, and what the first has
- * written is gone. Killed twice, it is nobody's fault but the machine's. */
+/* Killed by a process other than its parent, as by the kernel when memory is short: the file is read once more, and
+ * nothing of the first attempt is left. After a second kill the error blames the machine, not the file. */
 static void one_that_is_killed_from_outside_is_followed_by_another(void **state)
 {
     const struct place *p = *state;
@@ -286,7 +287,7 @@ static void one_that_is_killed_from_outside_is_followed_by_another(void **state)
     close(fd);
 }
 
-/* What a decoder writes to stderr is for nobody, but where it is built with sanitizers: their reports are ours. */
+/* A decoder's stderr is discarded, except in builds with sanitizers, whose reports are kept. */
 static void reports_of_sanitizers_are_seen(void **state)
 {
     const struct place *p = *state;
@@ -305,7 +306,7 @@ static void reports_of_sanitizers_are_seen(void **state)
     close(fd);
 }
 
-/* ---- processes that stand ready ---- */
+/* ---- processes that are started in advance ---- */
 
 /* Process ids of this program's children. */
 static int children(pid_t pids[8])
@@ -332,7 +333,7 @@ static void one_that_stands_ready_serves_one_upload(void **state)
     assert_int_equal(decoder_create(&decoder, p->codec), 0);
     assert_int_equal(decoder_prepare(decoder, 2), 0);
     assert_int_equal(children(before), 2);
-    for (int i = 0; i < 4; i++) { /* two that stand ready, then fresh ones */
+    for (int i = 0; i < 4; i++) { /* two that were started in advance, then fresh ones */
         bool good = i % 2 == 0;
         assert_int_equal(scan_decode(&scan, decoder, good ? fd : wrong, NULL, &roomy, NULL, NULL),
                          good ? 0 : ERR_MALFORMED_FILE);
@@ -361,7 +362,7 @@ static void one_that_died_while_it_stood_ready_is_replaced_and_told(void **state
     pid_t pids[8] = {0};
     int fd = open_file(p, "plain"), open = open_descriptors();
     assert_int_equal(decoder_create(&decoder, p->codec), 0);
-    for (int way = 0; way < 2; way++) { /* noticed by the upload; noticed by who prepares */
+    for (int way = 0; way < 2; way++) { /* noticed by the upload; noticed when processes are prepared */
         assert_int_equal(decoder_prepare(decoder, 2), 0);
         int count = children(pids);
         for (int i = 0; i < count; i++) {
@@ -406,7 +407,7 @@ static void one_that_stands_ready_keeps_the_limits(void **state)
     assert_int_equal(decoder_prepare(decoder, 1), 0);
     limits.bytes = 100;
     assert_int_equal(scan_decode(&scan, decoder, fd, NULL, &limits, NULL, NULL), ERR_LIMIT);
-    /* It has ended, and is not collected yet. */
+    /* It has ended, but was not waited for yet. */
     assert_int_equal(children(pids), 1);
     assert_int_equal(prlimit(pids[0], RLIMIT_FSIZE, NULL, &limit), 0);
     assert_int_equal(limit.rlim_max, 100);
@@ -416,7 +417,7 @@ static void one_that_stands_ready_keeps_the_limits(void **state)
     close(fd);
 }
 
-/* Pages of memfds that are there, in all of this process' descriptors. */
+/* The number of allocated pages of memfds, over all descriptors of this process. */
 static int64_t pages_aside(void)
 {
     int64_t pages = 0;
@@ -430,7 +431,7 @@ static int64_t pages_aside(void)
     return pages;
 }
 
-/* It is set aside as large as the last upload was, serves one scan, and changes neither scan nor limits. */
+/* It is allocated in advance with the size of the last upload, serves one scan, and changes neither scan nor limits. */
 static void memory_set_aside_serves_one_scan(void **state)
 {
     const struct place *p = *state;

@@ -1,5 +1,5 @@
-/* Dense bricks, on the CPU: which bins reach a cell, and sums in bricks as a GPU's warps make them, part by part, read
- * back as the GPU does, against the plain sum. All numbers are whole: sums are exact. */
+/* Dense bricks, on the CPU: the bins that reach a cell, and sums in bricks in the order of a GPU's warps, part by part,
+ * read back as the GPU does, against the plain sum. All numbers are integers, so sums are exact. */
 #include "gridding/range/dense.h"
 #include "tests/unit/allocate.h"
 
@@ -71,7 +71,7 @@ static uint32_t bin_of(const struct range_geometry *g, const struct sample *s)
     return range_bin_number(g, place);
 }
 
-/* The grid's cells, each from the bricks that hold a share of it, are `grid`. */
+/* Check that the grid's cells, each summed from the bricks that hold a share of it, equal `grid`. */
 static void check_cells(const struct range_geometry *g, const struct brick_list *of_bin, const double *bricks,
                         const double *grid)
 {
@@ -138,8 +138,7 @@ static void cells_read_from_bricks_are_the_grid(void **state)
     }
 }
 
-/* Bins that reach a cell: all of those whose first to last cell and what they reach hold it, once each, the own first.
- */
+/* Bins that reach a cell: all whose cells, extended by the reach, contain it, once each, its own bin first. */
 static void a_cell_is_reached_by_its_bins(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Devices: their memory, what they are called, and what is said where one cannot be had. */
+/* Devices: their memory, their names, and the errors if one is not available. */
 #include "gridding/base/dev.h"
 #include "gridding/base/err.h"
 #include "gridding/base/host_memory.h"
@@ -93,7 +93,7 @@ static void told(const char *folder, size_t available, size_t total)
     assert_int_equal(seen_total, total);
 }
 
-/* The least of the machine, the group and those above it, in both versions; page cache can be given up. */
+/* The minimum over the machine, the group and its parents, in both versions; page cache counts as free. */
 static void memory_of_control_groups_counts(void **state)
 {
     (void)state;
@@ -132,7 +132,7 @@ static void memory_of_control_groups_counts(void **state)
     assert_int_equal(system(command), 0);
 }
 
-/* What goes up comes down, whole and in place; zeroing touches what it was asked to. */
+/* Uploaded data come back unchanged and in place; zeroing touches only the requested range. */
 static void round_trip(struct dev *dev)
 {
     static unsigned char sent[BYTES], expected[BYTES], got[BYTES];
@@ -188,7 +188,7 @@ static void cpu_round_trip(void **state)
     dev_free(dev);
 }
 
-/* Too much is refused in a sentence with both numbers; the caller's pointer stays what it was. */
+/* A request for too much memory is refused with both numbers; the caller's pointer is unchanged. */
 static void cpu_too_much(void **state)
 {
     (void)state;
@@ -213,7 +213,7 @@ static void cpu_too_much(void **state)
     dev_free(dev);
 }
 
-/* DEV_AUTO takes a GPU or says why not; what it takes works. */
+/* DEV_AUTO opens a GPU or reports why not; the opened device works. */
 static void automatic(void **state)
 {
     (void)state;

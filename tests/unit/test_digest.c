@@ -1,4 +1,4 @@
-/* Digests of bodies against digests known from elsewhere (RFC 9530's examples, sha1sum, md5sum). */
+/* Digests of bodies against known digests (RFC 9530's examples, sha1sum, md5sum). */
 #include "daemon/http/digest.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* gridding/base/err.h: the sentence of a failure. */
+/* gridding/base/err.h: error messages. */
 #include "gridding/base/err.h"
 
 #include <setjmp.h>
@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* What err_set makes of a quotation. */
+/* The result of err_set() for quoted text. */
 static const char *quoted(const char *text)
 {
     assert_int_equal(err_set(ERR_BAD_REQUEST, "%s", text), ERR_BAD_REQUEST);

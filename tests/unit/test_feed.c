@@ -1,4 +1,4 @@
-/* daemon/queue/feed.h: the order of changes, what a slow reader loses, kept texts, and the limits of readers. */
+/* daemon/queue/feed.h: the order of changes, losses of slow readers, cached texts, and the limits of readers. */
 #include "daemon/queue/feed.h"
 
 #include <setjmp.h>
@@ -53,7 +53,7 @@ static void changes_come_in_order_to_whom_they_concern(void **state)
     }
     assert_int_equal(feed_next(feed, 1, "one", &entry), FEED_NEXT);
     assert_int_equal(entry.number, 3);
-    /* The end is told past what is not the client's, so that it is not looked at again. */
+    /* The returned end skips changes of other clients, so that they are not read again. */
     assert_int_equal(feed_next(feed, 2, "two", &entry), FEED_END);
     assert_int_equal(entry.number, 3);
     assert_int_equal(feed_next(feed, 0, "three", &entry), FEED_END);

@@ -1,4 +1,4 @@
-/* daemon/http/http_fields.h: what Accept-Encoding headers want (RFC 9110, 12.5.3). */
+/* daemon/http/http_fields.h: parsing Accept-Encoding (RFC 9110, 12.5.3). */
 #include "daemon/http/http_fields.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* Image files, read back by the libraries that others read them with: libismrmrd, libnifti. */
+/* Image files, read back with the usual libraries: libismrmrd, libnifti. */
 #include "recon/image/image_leaf.h"
 #include "tests/unit/image_fixture.h"
 
@@ -177,7 +177,8 @@ static void a_file_that_is_no_image_is_refused(void **state)
     image_series_free(series);
 }
 
-/* Where the affine puts a pixel, RAS mm. float32 numbers below 200 mm through three products: some 1e-4 mm. */
+/* The position of a pixel by the affine, RAS mm. float32 numbers below 200 mm through three products: an error of some
+ * 1e-4 mm. */
 #define MILLIMETRES 1e-3
 
 static void expect_place(mat44 m, const double pixel[3], const double ras[3])
@@ -322,7 +323,7 @@ static struct image_series *slices_make(size_t count, size_t slices, const float
     return series;
 }
 
-/* Nothing is written, and the sentence says what is wrong and which formats do. */
+/* Nothing is written, and the error says what is wrong and which formats are possible. */
 static void nifti_refuses(struct image_series *series, const char *why)
 {
     int fd = memfd_create("nifti", MFD_CLOEXEC);
@@ -330,7 +331,7 @@ static void nifti_refuses(struct image_series *series, const char *why)
     if (!strstr(err_last()->text, why) || !strstr(err_last()->text, "Use h5, which keeps the position of each"))
         fail_msg("\"%s\" is not in \"%s\"", why, err_last()->text);
     assert_int_equal(lseek(fd, 0, SEEK_END), 0);
-    /* The others have no affine, or one an image. */
+    /* The other formats have no affine, or one for each image. */
     assert_int_equal(image_write(series, IMAGE_H5, fd), 0);
     close(fd);
     fd = memfd_create("others", MFD_CLOEXEC);
@@ -369,8 +370,7 @@ static void nifti_refuses_what_no_one_affine_places(void **state)
     nifti_refuses(series, "2 slabs");
 }
 
-/* Slices of a scan that does not tell where they lie are stacked by their number, one thickness apart; no code claims a
- * place. */
+/* Slices of a scan without positions are stacked by their number, one thickness apart; no code claims a position. */
 static void nifti_stacks_slices_without_a_place(void **state)
 {
     (void)state;
@@ -388,7 +388,7 @@ static void nifti_stacks_slices_without_a_place(void **state)
     image_series_free(series);
 }
 
-/* What there is of time and brightness in the header: (pixdim[4], units of time, cal_min, cal_max). */
+/* Time and brightness in the header: (pixdim[4], units of time, cal_min, cal_max). */
 static void nifti_header(const struct image_series *series, float *step, int *units, float cal[2])
 {
     char path[96];
@@ -474,7 +474,7 @@ static void a_full_disk_is_told_as_one(void **state)
     image_series_free(series);
 }
 
-/* Values that cannot be packed, in shapes whose frame or head outweighs them, too. */
+/* Incompressible values, also in shapes whose frame or head outweighs them. */
 static void no_form_takes_more_than_its_most(void **state)
 {
     (void)state;
@@ -499,7 +499,7 @@ static void no_form_takes_more_than_its_most(void **state)
                 if (rc == 0 && (size_t)lseek(fd, 0, SEEK_END) > most)
                     fail_msg("shape %zu as %s: %zu bytes, %zu at most", i, image_format_name((enum image_format)format),
                              (size_t)lseek(fd, 0, SEEK_END), most);
-                assert_true(rc == 0 || format == IMAGE_NIFTI); /* which does not take every series */
+                assert_true(rc == 0 || format == IMAGE_NIFTI); /* which does not accept every series */
                 close(fd);
             }
             image_series_free(series);

@@ -1,4 +1,4 @@
-/* Images as an MRD version 1 stream: what a client of Gadgetron's or FIRE's protocol reads, message by message. */
+/* Images as an MRD version 1 stream, read message by message as a client of Gadgetron's or FIRE's protocol does. */
 #include "tests/unit/image_fixture.h"
 
 #include <ismrmrd/ismrmrd.h>

@@ -36,8 +36,8 @@ static void run_method(struct flat *flat, const char *method, const char *more, 
     succeed(flat, parameters, out);
 }
 
-/* In the object's units, and each method nearer to the truth than the one that knows less: bounds are a third above
- * what was measured (0.183, 0.101 and 0.109; adjoint: 0.56). */
+/* Images are in the object's units, and each method is closer to the truth than the ones with less prior knowledge:
+ * bounds are a third above the measured errors (0.183, 0.101 and 0.109; adjoint: 0.56). */
 static void test_methods_improve_on_the_adjoint(void **state)
 {
     (void)state;
@@ -92,8 +92,8 @@ static void test_scale_and_bits(void **state)
     flat_free(&thousand);
 }
 
-/* lambda = 0 differs little from least squares, a huge lambda leaves nothing (l1-wavelet) or a constant (tv); the
- * object lies where the image says also where that is smaller than what is encoded; zeros give zeros. */
+/* lambda = 0 differs little from least squares; a huge lambda leaves nothing (l1-wavelet) or a constant (tv); the
+ * object is at the header's position even if the image is smaller than the encoded field of view; zeros give zeros. */
 static void test_lambda_and_sizes(void **state)
 {
     (void)state;
@@ -125,7 +125,7 @@ static void test_lambda_and_sizes(void **state)
     flat_free(&flat);
 }
 
-/* The maps that an iterative method used, of the image's field of view: their squares sum to 1 where there are any. */
+/* The maps of an iterative method, in the image's field of view: their squares sum to 1 in the support. */
 static void test_maps_are_a_result(void **state)
 {
     (void)state;
@@ -148,7 +148,7 @@ static void test_maps_are_a_result(void **state)
             sum += pow(maps->data[2 * (c * pixels + i)], 2) + pow(maps->data[2 * (c * pixels + i) + 1], 2);
         assert_true(sum == 0 || fabs(sum - 1) < 1e-4);
         support += sum > 0;
-        /* Where there is no map there is no image. */
+        /* Without a map, a pixel has no signal. */
         assert_true(sum > 0 || images_of(&out)->data[i] < 0.1);
     }
     assert_true(support > pixels / 3);
@@ -156,7 +156,7 @@ static void test_maps_are_a_result(void **state)
     flat_free(&flat);
 }
 
-/* A field of view of 63 pixels has no wavelet levels of its own: a larger image is solved for, and cut. */
+/* A field of view of 63 pixels has no wavelet levels: a larger image is solved for, and cropped. */
 static void test_odd_sizes(void **state)
 {
     (void)state;
@@ -171,7 +171,7 @@ static void test_odd_sizes(void **state)
     flat_free(&flat);
 }
 
-/* Progress never falls and counts iterations; a cancel is taken at every place at which it is told. */
+/* Progress never falls and counts iterations; the job can be canceled at every call of the listener. */
 static void test_progress_and_cancel(void **state)
 {
     (void)state;
@@ -234,7 +234,7 @@ static void test_other_device(void **state)
     dev_free(other);
 }
 
-/* Its shape, and its kernel against sums over a fine grid of k-space. */
+/* The band's shape, and its kernel against sums over a fine grid of k-space. */
 static void test_band(void **state)
 {
     (void)state;
@@ -262,11 +262,11 @@ static void test_band(void **state)
             sum += in ? cos(2 * M_PI * (k[0] * l[0] + k[1] * l[1] + (band->dim == 3 ? k[2] * l[2] : 0))) : 0;
         }
         const double cell = pow(FINE, -band->dim);
-        /* The edge of a region of 100 cells across is met to a cell's part. */
+        /* The edge of a region of 100 cells across is exact to a fraction of a cell. */
         assert_true(fabs(volume * cell - band_volume(band)) < 2e-3);
         assert_true(fabs(sum * cell - band_kernel(band, l)) < 2e-3);
     }
-    assert_true(fabs(bands[1].edge[0] - 0.4) < 1e-6); /* the sample at 0.7 is no part of it */
+    assert_true(fabs(bands[1].edge[0] - 0.4) < 1e-6); /* the sample at 0.7 is ignored */
 }
 
 /* Waves inside the band pass through the convolution, those outside are gone: away from the image's edge, where it ends

@@ -1,5 +1,5 @@
-/* Low rank: singular values of blocks against matrices made of known ones, the proximal operator's shifts and scale,
- * and the same bits for any number of threads. */
+/* Low rank: singular values of blocks against matrices with known ones, the proximal operator's shifts and scale, and
+ * the same bits for any number of threads. */
 #include "gridding/base/err.h"
 #include "recon/solve/prox.h"
 
@@ -44,7 +44,7 @@ static void orthonormal(size_t length, uint64_t seed, double complex *out)
     }
 }
 
-/* What x[frames][plane] holds in one block, and what it is to become with singular values lowered by t. */
+/* The values of x[frames][plane] in one block, and the expected result with singular values lowered by t. */
 struct known {
     size_t frames, pixels, plane;
     size_t at[64]; /* [pixels]: in a frame */

@@ -214,7 +214,7 @@ static void test_common_phase(void **state)
     scene_free(&s);
 }
 
-/* A coil that sees nothing of one half: its map fades, too, and no map has a seam where it ends. */
+/* A coil without sensitivity in one half: its map fades, too, and no map has a seam at the border. */
 static void test_coil_of_half(void **state)
 {
     (void)state;

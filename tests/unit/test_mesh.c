@@ -1,4 +1,4 @@
-/* Isosurfaces (recon/mesh/mesh.h): what they measure against what is known of spheres and tori, that they are closed
+/* Isosurfaces (recon/mesh/mesh.h): their area and volume against those of spheres and tori, that they are closed
  * whatever the field, and their files. */
 #include "gridding/base/err.h"
 #include "recon/mesh/mesh.h"
@@ -97,7 +97,8 @@ static bool on_border(const struct mesh_field *field, const struct mesh_vertex *
     return border;
 }
 
-/* No edge is there twice in one sense; returns how many lack the other, all of which lie on the border. */
+/* No edge occurs twice in one direction; returns the number of edges without an opposite one, all of which are on the
+ * border. */
 static size_t open_edges(const struct mesh *mesh, const struct mesh_field *field)
 {
     const size_t count = 3 * mesh->triangles;

@@ -1,4 +1,4 @@
-/* What /metrics says before anything happened, and that what happened is counted where it should be. */
+/* /metrics before anything has happened, and that each event is counted in its metric. */
 #include "daemon/queue/metrics.h"
 
 #include <setjmp.h>
@@ -94,7 +94,7 @@ static void what_is_kept_is_told_with_its_bounds(void **state)
     metrics_free(metrics);
 }
 
-/* Names of devices come from a worker, which may have been taken over. */
+/* Names of devices come from a worker, which may be compromised. */
 static void labels_are_few_and_closed(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The picture of a series, read back by libpng: which tile is where, gaps, numbers, round pixels. */
+/* The picture of a series, read back with libpng: the places of tiles, gaps, numbers, round pixels. */
 #include "tests/unit/image_fixture.h"
 
 #include <png.h>
@@ -67,7 +67,7 @@ static void png_tiles_what_there_is_in_one_window(void **state)
     unlink(path);
     image_series_free(series);
 
-    /* More tiles than any shrinking helps: still a picture. */
+    /* More tiles than shrinking can fit: still a picture. */
     series = series_make(66000, 1, 17, 16, 1, false);
     series_save(series, IMAGE_PNG, path);
     grey = png_load(path, &width, &height);
@@ -129,7 +129,7 @@ static void png_has_a_row_for_each_frame(void **state)
     }
 }
 
-/* What is written above a tile of 100 pixels: a picture of its letters, each in a column of 6. */
+/* The caption above a tile of 100 pixels: a picture of its letters, each in a column of 6. */
 static void png_numbers_its_tiles(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* daemon/mrd/mrd_clients.h: which addresses the option mrd-clients has, and what their clients are called. */
+/* daemon/mrd/mrd_clients.h: the addresses of the option mrd-clients, and the names of their clients. */
 #include "daemon/mrd/mrd_clients.h"
 
 #include <arpa/inet.h>
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-/* The client at an address; NULL: it may not. */
+/* The client at an address; NULL: it is refused. */
 static const char *client_at(const char *list, const char *text)
 {
     static char client[JOB_CLIENT];

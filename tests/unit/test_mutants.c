@@ -1,4 +1,4 @@
-/* Damaged scan files: whatever the damage, the answer is a scan or a failure of the file, and the same each time.
+/* Damaged scan files: whatever the damage, the result is a scan or a failure of the file, and the same each time.
  *
  * MRIRECON_MUTANTS=N makes N of each file instead of 30, from MRIRECON_MUTANTS_FROM on (0): the same on every run. */
 #include "tests/unit/decode_fixture.h"
@@ -21,7 +21,7 @@ static void mutate(char *mutant, size_t bytes, uint64_t seed)
 {
     uint64_t random = seed;
     for (uint64_t n = 1 + random_next(&random) % 8; n; n--) {
-        /* Runs of zeros are mostly padding: hurt something that says something. */
+        /* Runs of zeros are mostly padding: damage a byte with content. */
         size_t at;
         do
             at = random_next(&random) % bytes;
@@ -34,7 +34,7 @@ static void mutate(char *mutant, size_t bytes, uint64_t seed)
     }
 }
 
-/* What a decoder made of a file. */
+/* The result of a decoder for a file. */
 struct answer {
     int rc;
     char text[sizeof((struct err *)NULL)->text];
@@ -73,12 +73,12 @@ static int file_of(const char *bytes, size_t length)
     return fd;
 }
 
-/* What was seen of the mutants. */
+/* Counts of the mutants' results. */
 struct tally {
     unsigned scans, failures, deaths, differ;
 };
 
-/* By a process that has just been started, and by two that stood ready, which have used their memory before. */
+/* Decoded by a fresh process, and by two that were started in advance and have used their memory before. */
 static void mutant_try(const struct place *p, const char *what, uint64_t number, int fd, struct tally *tally)
 {
     struct answer answer[3];

@@ -1,5 +1,5 @@
 /* Gravity of recon/nbody/ against sums in double precision: unequal masses, bodies on both sides of periodic faces,
- * clusters; and what motion must keep. */
+ * clusters; and the conservation laws of motion. */
 #include "gridding/base/err.h"
 #include "recon/nbody/nbody_motion.h"
 #include "tests/random.h"
@@ -353,7 +353,7 @@ static void energy_and_momentum_are_kept(void **state)
             const double *v = motion.bodies.velocity[i];
             pushes += cloud->mass[i] * sqrt(v[0] * v[0] + v[1] * v[1] + v[2] * v[2]);
         }
-        assert_true(moved > 0.02 * fabs(motion.begin.potential)); /* it is a motion that could lose some */
+        assert_true(moved > 0.02 * fabs(motion.begin.potential)); /* the motion is strong enough to lose some */
         assert_true(fabs(drift) < 0.005 * moved);
         for (int d = 0; d < 3; d++)
             assert_true(fabs(motion.end.momentum[d]) < 1e-5 * pushes);
@@ -394,7 +394,7 @@ static int evaluate_asking(struct nbody_gravity *gravity, struct cloud *cloud, s
     return nbody_gravity_evaluate(gravity, (const double(*)[3])cloud->at, cloud->acceleration, cloud->potential, &poll);
 }
 
-/* Each of the three transforms asks at each plane, twice: one pass over a large mesh takes seconds. */
+/* Each of the three transforms calls the listener at each plane, twice: one pass over a large mesh takes seconds. */
 static void an_evaluation_can_be_stopped(void **state)
 {
     (void)state;

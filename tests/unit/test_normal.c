@@ -209,7 +209,7 @@ static void test_bad_input(void **state)
     dev_free(dev);
 }
 
-/* Operators of one size share one's grids: with another's kernel it is the other, to the bit. */
+/* Operators of one size can share one's grids: with the other's kernel it gives the other's result, to the bit. */
 static void test_kernels_are_exchanged(void **state)
 {
     (void)state;

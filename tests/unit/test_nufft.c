@@ -152,8 +152,8 @@ static void check_problem(const struct problem *p)
     assert_int_equal(nufft_set_weights(plan, w), 0);
     assert_int_equal(nufft_adjoint(plan, p->batch, data, image), 0);
     assert_int_equal(nufft_forward(plan, p->batch, x, y), 0);
-    /* The plan's own promise. Forward, what samples of one place err by, or come to, is one random number: that it is
-     * three times off its root mean square has a chance of exp(-9). */
+    /* The plan's own error estimate. Forward, the error of samples at one place is one random number: that it exceeds
+     * three times its root mean square has a probability of exp(-9). */
     const double allowed = info.expected_error, allowed_forward = (p->spread == ONE_PLACE ? 3 : 1) * allowed;
     for (size_t b = 0; b < batch; b++) {
         double adjoint = adjoint_error(p, k, w, data + b * p->samples, image + b * pixels);
@@ -338,7 +338,7 @@ static void convolution(void **unused)
     dev_free(dev);
 }
 
-/* Adjoints in halves are those in one, and nobody's time is told twice. */
+/* Adjoints computed in halves equal those computed at once, and no time is counted twice. */
 static void halves(void **unused)
 {
     (void)unused;

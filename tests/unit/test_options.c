@@ -1,4 +1,4 @@
-/* daemon/base/options.h: what is wrong is named with its line; help, sample and parser come from one table. */
+/* daemon/base/options.h: errors name the line; help, sample and parser come from one table. */
 #include "daemon/base/options.h"
 
 #include <setjmp.h>
@@ -123,7 +123,7 @@ static void wrong_command_lines_are_refused(void **state)
         assert_int_equal(options_parse(&options, 2, lines[i], &action), codes[i]);
         assert_non_null(strstr(err_last()->text, "ommand line"));
     }
-    /* It is the unknown option that is named, not the value behind it. */
+    /* The error names the unknown option, not the value after it. */
     char *const behind[] = {"mrirecond", "--lisen", "127.0.0.1:1", NULL};
     struct options options;
     enum options_action action;

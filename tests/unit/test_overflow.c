@@ -1,5 +1,5 @@
-/* What bins on a GPU do not keep: the rows that the CPU's sums reach, these sums against double sums, and the choice of
- * the depth. */
+/* Samples that overflow a GPU's bins: the rows that the CPU's sums reach, these sums against double sums, and the
+ * choice of the depth. */
 #include "gridding/range/kernel.h"
 #include "gridding/range/overflow.h"
 #include "gridding/range/range.h"
@@ -256,7 +256,7 @@ static void depth_is_the_least_that_keeps_enough(void **state)
     }
 }
 
-/* What is expected at the probes is what they measured, and the choice is as good as trying every depth. */
+/* The model reproduces the measurements at the probes, and its choice is as good as trying every depth. */
 static void the_depth_chosen_costs_least(void **state)
 {
     (void)state;

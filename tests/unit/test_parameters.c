@@ -1,5 +1,5 @@
-/* What the table of kinds takes is what the engine takes: every boundary of every parameter of gridding, in all
- * combinations, is put to the check and to the engine. Nothing that passes the one is refused by the other. */
+/* The table of kinds accepts exactly what the engine accepts: every boundary of every parameter of gridding, in all
+ * combinations, is put to the check and to the engine. */
 #include "tests/unit/recon_fixture.h"
 
 #include "gridding/nufft/nufft.h"
@@ -96,7 +96,7 @@ static void the_check_and_the_engine_agree(void **state)
                     put(&values, "kernel", kernels[k]);
                     agree(&values, counts);
                 }
-    /* Both answers are met often: neither side says one thing to all. */
+    /* Both answers are frequent: neither side gives one answer to everything. */
     assert_true(counts[0] > 200 && counts[1] > 500);
     param_values_init(kind, &values);
     for (int d = 0; depths[d]; d++)
@@ -142,7 +142,7 @@ static void the_ranges_are_the_engines(void **state)
     }
 }
 
-/* What passes goes through the whole pipeline, with the grid that was asked for. */
+/* Accepted values go through the whole pipeline, with the requested grid. */
 static void what_passes_makes_an_image(void **state)
 {
     (void)state;
@@ -177,7 +177,7 @@ static void what_passes_makes_an_image(void **state)
     flat_free(&flat);
 }
 
-/* In three dimensions a radial kernel gets the grid that it needs, and the report says so. */
+/* In three dimensions a radial kernel gets the larger grid that it needs, and the report says so. */
 static void a_radial_kernel_in_three_dimensions_gets_its_grid(void **state)
 {
     (void)state;

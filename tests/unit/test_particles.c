@@ -1,4 +1,4 @@
-/* Readers of particles (recon/particle/): what each format holds, and what is said of lines that are wrong. */
+/* Readers of particles (recon/particle/): the contents of each format, and the errors for malformed lines. */
 #include "gridding/base/err.h"
 #include "recon/particle/particles_build.h"
 
@@ -217,7 +217,7 @@ static void test_csv(void **state)
             "Line 1 names two columns of the same meaning, 4 and 5.");
 }
 
-/* ---- what is read is not believed ---- */
+/* ---- hostile and damaged files ---- */
 
 static void test_open_refuses(void **state)
 {
@@ -283,7 +283,7 @@ static void test_sniff(void **state)
     };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         sniffed(files[i].text, strlen(files[i].text), files[i].format);
-    /* A kind that does not read a format says which it reads. */
+    /* A kind that does not support a format names those that it supports. */
     static const struct kind_input few[] = {{"pqr", "", "", ""}, {.name = NULL}};
     const char *format = NULL;
     int fd = memory_create();

@@ -48,9 +48,9 @@ static void test_areas(void **state)
     phantom_free(phantom);
 }
 
-/* Which way parts are turned, in the classic figure with y upwards: the left ventricle, at x = -0.22 halves, leans to
- * the left at its top, so 0.35 halves from its middle it is at x = -0.22 -+ 0.35 sin 18 degrees. The ventricles are 0
- * in brain of 0.2. */
+/* The direction of rotation of parts, in the classic figure with y upwards: the left ventricle, at x = -0.22 halves,
+ * leans to the left at its top, so 0.35 halves from its middle it is at x = -0.22 -+ 0.35 sin 18 degrees. The
+ * ventricles are 0 in brain of 0.2. */
 static void test_turn(void **state)
 {
     (void)state;

@@ -93,7 +93,7 @@ static struct c32 value_of(const struct plan_case *c, const float *k, size_t m)
 
 enum { LINES_MOST = 24 };
 
-/* Pixels of an axis that are looked at: all of few, else some from edge to edge. */
+/* The pixels of an axis that are compared: all of few, else some from edge to edge. */
 static int lines_of(const struct plan_case *c, int d, int *line)
 {
     const int most = c->dim == 2 ? LINES_MOST : 9, n = c->n[d], count = n <= most ? n : most;
@@ -108,7 +108,7 @@ static double complex turn(double turns)
     return cos(2 * M_PI * turns) + I * sin(2 * M_PI * turns);
 }
 
-/* The adjoint at the pixels looked at: sum[z][y][x]. */
+/* The adjoint at the pixels that are compared: sum[z][y][x]. */
 static void sum_pixels(const struct plan_case *c, const float *k, const struct c32 *data, const int count[3],
                        int (*line)[LINES_MOST], double complex *sum)
 {

@@ -1,5 +1,5 @@
-/* daemon/base/pool.h: every task that was taken is run, also those that wait when the pool closes; none after. Clients
- * take turns. */
+/* daemon/base/pool.h: every accepted task is run, including those that wait when the pool closes; none after that.
+ * Clients take turns. */
 #include "daemon/base/pool.h"
 
 #include <setjmp.h>
@@ -47,7 +47,7 @@ static void closing_runs_what_waits(void **state)
     assert_int_equal(atomic_load(&done), TASKS);
 }
 
-/* Each of them waits for all the others: fewer threads than promised would never end. */
+/* Each of them waits for all the others: with fewer threads than promised, this would never end. */
 static void tasks_run_side_by_side(void **state)
 {
     struct pool *pool;

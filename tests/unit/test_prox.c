@@ -1,5 +1,5 @@
-/* Proximal operators against what is known of them, and FISTA against solutions in closed form; how it ends, is
- * canceled and diverges. */
+/* Proximal operators against known results, and FISTA against solutions in closed form; how it ends, is canceled and
+ * diverges. */
 #include "gridding/base/err.h"
 #include "recon/solve/prox.h"
 
@@ -232,7 +232,7 @@ static void test_fista_ends(void **state)
     dev_release(dev, b);
 }
 
-/* A step that is too long grows, and NaN spreads: both end with a sentence. */
+/* With a step that is too long the image grows, and NaN spreads: both end with an error. */
 static void test_fista_diverges(void **state)
 {
     (void)state;

@@ -21,7 +21,8 @@ struct box {
     int dim, grid[3], width, tile[3];
 };
 
-/* Where a point belongs, found without the engine's tables: its first cell by floor and modulo, its bin by trial. */
+/* The cell and bin of a point, found without the engine's tables: its first cell by floor and modulo, its bin by trial.
+ */
 struct home {
     size_t bin, source;
     int cell[3];
@@ -207,7 +208,7 @@ struct leaf_case {
     size_t count;
 };
 
-/* A tile of 5 x 4 x 3 first cells and its halo, guarded by what must not change. */
+/* A tile of 5 x 4 x 3 first cells and its halo, surrounded by guard values that must not change. */
 enum { CELLS_X = 5, CELLS_Y = 4, CELLS_Z = 3, GUARD = 64 };
 
 struct bench {
@@ -288,7 +289,7 @@ static void bench_close(struct bench *t)
                 BODY                                                                                                \
             }
 
-/* Is float e of the tile a cell, not padding? */
+/* Whether float e of the tile is a cell and not padding. */
 static bool is_cell(const struct bench *t, size_t e)
 {
     return e < t->floats - LAW_LANES && e % (size_t)t->run.tile.row < (size_t)t->extent[0] * 2 * (size_t)t->c.lanes;

@@ -1,4 +1,4 @@
-/* The pipeline from a decoded scan to images, against direct sums in double; what it refuses; its progress. */
+/* The pipeline from a decoded scan to images, against direct sums in double precision; its refusals; its progress. */
 #include "tests/unit/recon_fixture.h"
 
 /* ---- images ---- */
@@ -15,7 +15,7 @@ static void coils_weights_and_discards_as_the_direct_sum(void **state)
     struct scan_readout *cut = random_readout(&flat, 83, 3, 3, 2);
     cut->discard_pre = 7;
     cut->discard_post = 11;
-    /* What is cut away must not be looked at. */
+    /* Discarded samples must not be read. */
     flat.traj[cut->traj + 1] = NAN;
     flat.data[cut->data + 82] = (struct c32){INFINITY, 0};
     random_readout(&flat, 40, 3, 3, 2)->flags = UINT64_C(1) << (SCAN_REVERSE - 1);
@@ -153,7 +153,7 @@ static void averages_are_averaged_or_kept_apart(void **state)
     flat_free(&flat);
 }
 
-/* reconSpace: the centre cut out; smaller voxels; larger voxels, which leave out what their k-space does not hold. */
+/* reconSpace: the centre cut out; smaller voxels; larger voxels, which leave out samples beyond their own k-space. */
 static void recon_space_chooses_the_points_of_the_same_sum(void **state)
 {
     (void)state;
@@ -245,7 +245,7 @@ static void every_unit_gives_the_same_image(void **state)
     flat_free(&flat);
 }
 
-/* ---- what is refused ---- */
+/* ---- refusals ---- */
 
 static void scans_that_cannot_be_are_refused_by_acquisition(void **state)
 {
@@ -323,7 +323,7 @@ static int watch(void *context, const struct step_progress *now)
     struct watcher *watcher = context;
     const struct kind *kind = kind_find("recon");
     assert_true(now->fraction >= watcher->last.fraction && now->fraction <= 1);
-    assert_true(now->step >= 0 && now->step < kind_steps(kind) - 1); /* writing is not its own */
+    assert_true(now->step >= 0 && now->step < kind_steps(kind) - 1); /* the worker reports the writing */
     assert_true(now->iteration >= 0 && now->iteration <= now->iterations);
     if (now->iterations > 0)
         assert_non_null(kind->steps[now->step].unit);

@@ -1,4 +1,4 @@
-/* How coils become images: by maps of the coils' own images, and as phases. */
+/* Combining coils: by maps of the coils' own images; and phases. */
 #include "recon/mri/maps.h"
 #include "tests/unit/recon_fixture.h"
 

@@ -1,4 +1,4 @@
-/* Gradient delays: put into a radial scan, found by RING, and taken out again. */
+/* Gradient delays: simulated in a radial scan, estimated by RING, and corrected. */
 #include "clients/phantom.h"
 #include "tests/unit/recon_fixture.h"
 
@@ -64,7 +64,7 @@ static void ring_finds_what_was_put_in(void **state)
     }
 }
 
-/* A scan whose trajectory is right gives the image that one does which is told its delays. */
+/* A scan with a correct trajectory gives the same image as a scan whose trajectory is corrected by given delays. */
 static void given_delays_move_the_samples(void **state)
 {
     (void)state;
@@ -88,7 +88,7 @@ static void given_delays_move_the_samples(void **state)
     drop(&told);
     drop(&off);
     drop(&expected);
-    /* Density weights are those of the spokes as they were meant: the formula knows them. */
+    /* Density weights are those of the nominal spokes: the analytic formula recognises them. */
     succeed(&nominal, "gradient_delay=ring", &told);
     assert_string_equal(decided(&told, "dcf"), "analytic");
     drop(&told);

@@ -1,7 +1,7 @@
 /* Plans that the pipeline keeps from job to job. */
 #include "tests/unit/recon_fixture.h"
 
-/* Run with the cache; the image and the decisions are those of a job without, and the plan is the last job's where
+/* Run with the cache; the image and the decisions equal those of a job without it, and the plan is the last job's if
  * `same`. */
 static void run_cached(struct flat *flat, struct recon_cache *with, const char *parameters, bool same)
 {
@@ -63,7 +63,7 @@ static void the_next_job_has_the_plan_of_the_last_where_all_is_the_same(void **s
     run_cached(&flat, with, "", false);
     flat.readouts[1].discard_post = 1; /* a sample less */
     run_cached(&flat, with, "", false);
-    /* A job that stops half-way leaves a plan that is whole. */
+    /* A canceled job leaves a usable plan. */
     struct job_outcome out = {0};
     const struct job_listener listener = {NULL, stop_late};
     cache = with;
@@ -74,7 +74,7 @@ static void the_next_job_has_the_plan_of_the_last_where_all_is_the_same(void **s
     flat_free(&flat);
 }
 
-/* The same samples, cut into readouts otherwise: analytic weights see other curves. */
+/* The same samples, divided into readouts in another way: analytic weights then see other curves. */
 static void another_division_into_readouts_is_another_trajectory(void **state)
 {
     (void)state;

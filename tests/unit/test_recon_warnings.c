@@ -1,5 +1,5 @@
-/* What the report warns of, and what it must not: columns that hold no weights, stacks without kz, coils without
- * signal, and warnings that would be untrue. */
+/* The report's warnings, and cases without one: columns that hold no weights, stacks without kz, coils without signal.
+ */
 #include "tests/unit/recon_fixture.h"
 
 /* The first warning of the report that has `word`, "" where none has. */
@@ -88,8 +88,8 @@ static double time_of_sample(double k, unsigned spoke)
     return 1 + 0.1 * k;
 }
 
-/* Weights that are all the same compensate for nothing, and a kz that is the same for all is one plane: the density is
- * computed as if the column were not there. */
+/* Weights that are all equal are ignored, and a constant kz means one plane: the density is computed as if the column
+ * were not there. */
 static void a_constant_column_is_no_weights(void **state)
 {
     (void)state;
@@ -107,7 +107,7 @@ static void a_constant_column_is_no_weights(void **state)
         drop(&formula);
         flat_free(&flat);
     }
-    /* Asked for, they are taken. */
+    /* If they are asked for, they are used. */
     struct flat flat;
     struct job_outcome out = {0}, none = {0};
     weighted_spokes(&flat, ones);
@@ -134,7 +134,7 @@ static void a_column_like_kz_is_refused_with_the_way_out(void **state)
         drop(&out);
         flat_free(&flat);
     }
-    /* In 3-D nothing is lost by leaving it aside, and that is said. */
+    /* In 3-D nothing is lost by ignoring the column, and the report says so. */
     struct flat flat;
     struct job_outcome out = {0};
     flat_init(&flat, 12, 10, 9);
@@ -203,7 +203,7 @@ static void a_stack_without_kz_is_told_the_right_way_out(void **state)
     refuse(&flat, "", ERR_TRAJ_MISSING, -1);
     assert_non_null(strstr(err_last()->text, "count 8 partitions"));
     flat_free(&flat);
-    /* Called 2-D, they become one image, and that is said. */
+    /* Declared 2-D, they become one image, and the report says so. */
     for (unsigned columns = 2; columns <= 3; columns++) {
         stack(&flat, 1, columns, true);
         succeed(&flat, "dcf_iterations=2", &out);
@@ -218,7 +218,7 @@ static void a_stack_without_kz_is_told_the_right_way_out(void **state)
     flat_free(&flat);
 }
 
-/* Partitions that the readouts count are kz: the image is the one of the same scan with kz as third column. */
+/* Partitions counted by the readouts are used as kz: the image is the one of the same scan with kz as third column. */
 static void a_stack_of_counted_partitions_is_3d(void **state)
 {
     (void)state;
@@ -259,7 +259,7 @@ static void coils_without_signal_are_told(void **state)
     succeed(&flat, "", &out);
     assert_int_equal(warnings(&out), 0);
     drop(&out);
-    /* Silent in one image alone is not dead. */
+    /* A coil that is silent in one image only is not dead. */
     for (size_t d = 0; d < 90; d++)
         flat.data[flat.readouts[1].data + 90 + d] = (struct c32){0, 0};
     succeed(&flat, "", &out);

@@ -1,4 +1,4 @@
-/* What the pipeline makes of samples before it grids them: their weights, and coils decorrelated by their noise. */
+/* Preparation of samples before gridding: their weights, and coils decorrelated by their noise. */
 #include "tests/unit/recon_fixture.h"
 
 /* ---- weights ---- */
@@ -25,7 +25,7 @@ static void automatic_weights_say_what_they_are(void **state)
     flat_free(&flat);
 }
 
-/* Without a GPU nothing overflows, whatever is asked for, and the report says so where it was asked for. */
+/* Without a GPU nothing overflows, whatever is asked for; the report says so if the parameters were changed. */
 static void the_report_tells_that_nothing_overflows_on_the_cpu(void **state)
 {
     (void)state;
@@ -54,7 +54,7 @@ static void the_report_tells_that_nothing_overflows_on_the_cpu(void **state)
     flat_free(&flat);
 }
 
-/* A width and oversampling that are given are taken, and what they miss the tolerance by is said. */
+/* A given width and oversampling are used, and the report gives the error beyond the tolerance. */
 static void an_error_above_the_tolerance_is_a_warning(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* The data structures that the bench measures, without a GPU: what every kind of bins holds, and what a gather through
- * them sums, against a sum in double precision. The GPU's kernels walk the same bins by the same functions. */
+/* The data structures of the benchmarks, without a GPU: the contents of every kind of bins, and gathers through them,
+ * against a sum in double precision. The GPU's kernels visit the same bins with the same functions. */
 #include "tests/bench/rival.h"
 
 #include <math.h>
@@ -144,7 +144,7 @@ static void uniform(void **state)
     check_set(small_set("uniform", 16, 4000, 0, 0), 1);
 }
 
-/* What overflows is summed by the engine, all cells compared. */
+/* Overflowing samples are summed by the engine; all cells are compared. */
 static void overflow_on_the_cpu(void **state)
 {
     (void)state;
@@ -165,7 +165,7 @@ static void overflow_on_the_cpu(void **state)
     scene_close(&s);
 }
 
-/* The sets stay within what the rivals can do, and are what they are called. */
+/* The sets stay within the limits of the rivals, and have their names. */
 static void sets(void **state)
 {
     (void)state;

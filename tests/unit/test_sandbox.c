@@ -1,4 +1,4 @@
-/* The sandboxes from inside: what code that runs in a decoder or a worker can still do. */
+/* The sandboxes from inside: what code in a decoder or a worker can still do. */
 #include "gridding/base/err.h"
 #include "recon/codec/sandbox.h"
 #include "tests/unit/folder.h"
@@ -25,7 +25,7 @@
 
 #include <cmocka.h>
 
-/* The folder of files that a worker is to be kept from. */
+/* The folder of files that a worker must not reach. */
 static int setup(void **state)
 {
     *state = malloc(FOLDER);
@@ -104,7 +104,7 @@ static int act_dup(void)
     return dup(1);
 }
 
-/* Limits can be lowered, and, also by root, not be raised. */
+/* Limits can be lowered, and not raised, even by root. */
 static int act_limits(void)
 {
     struct rlimit limit = {1 << 10, 1 << 10}, more = {1 << 20, 1 << 20};
@@ -138,7 +138,7 @@ static void the_sandbox_holds(void **state)
 }
 
 #if SANDBOX_SANITIZED
-/* A sanitizer's report of what is done inside comes out. */
+/* A sanitizer's report from inside the sandbox is not lost. */
 static void reports_come_out(void **state)
 {
     (void)state;
@@ -161,14 +161,14 @@ static void reports_come_out(void **state)
     for (ssize_t got; used < sizeof report - 1; used += (size_t)got)
         if ((got = read(pipes[0], report + used, sizeof report - 1 - used)) <= 0)
             break;
-    close(pipes[0]); /* what does not fit is for nobody */
+    close(pipes[0]); /* excess text is dropped */
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_false(WIFEXITED(status) && WEXITSTATUS(status) == 99);
     assert_non_null(strstr(report, "heap-buffer-overflow"));
 }
 #endif
 
-enum { HELD = 42, NO_LANDLOCK = 43 }; /* what a confined child says */
+enum { HELD = 42, NO_LANDLOCK = 43 }; /* the output of a confined child */
 
 /* Whether a file can be opened; one that is made is empty. */
 static bool opens(const char *folder, const char *name, int flags)
@@ -238,11 +238,11 @@ static int act_on_files(const char *folder)
         return 1;
     if (!landlock)
         return NO_LANDLOCK;
-    /* What it was handed serves. */
+    /* The descriptors that it received can be used. */
     if (read(scan, held, sizeof held) != 4 || write(result, "image", 5) != 5 || ftruncate(result, 3) != 0 ||
         fstat(result, &there) != 0 || there.st_size != 3)
         return 2;
-    /* The same files, and others, by name do not, nor do ways to a name. */
+    /* The same files and others cannot be opened by name, nor can links to them be made. */
     snprintf(again, sizeof again, "/proc/self/fd/%d", scan);
     if (open(again, O_RDONLY | O_CLOEXEC) >= 0 || errno != EACCES)
         return 3;
@@ -256,13 +256,13 @@ static int act_on_files(const char *folder)
     if (unlink(path) == 0 || rename(path, again) == 0 || link(path, again) == 0 || truncate(path, 0) == 0 ||
         chmod(path, 0777) == 0 || execl(path, path, (char *)NULL) == 0)
         return 5;
-    /* What a reconstruction needs does. */
+    /* Everything that a reconstruction needs works. */
     if (!opens(folder, "installed/lib", O_RDONLY) || !forbidden(folder, "installed/lib", O_WRONLY) ||
         !opens(folder, "cache/made", O_RDWR | O_CREAT) || !opens("/dev", "null", O_RDWR) ||
         !opens("/proc/self", "maps", O_RDONLY) || !opens("/sys", "devices", O_RDONLY | O_DIRECTORY) ||
         !opens("/usr", "lib", O_RDONLY | O_DIRECTORY) || !forbidden("/usr/bin", "env", O_WRONLY))
         return 6;
-    /* CUDA names its threads so, and does not start where it cannot. */
+    /* CUDA names its threads in this way, and does not start if it cannot. */
     snprintf(again, sizeof again, "task/%d/comm", (int)getpid());
     if (!opens("/proc/self", again, O_WRONLY | O_TRUNC))
         return 8;
@@ -271,7 +271,7 @@ static int act_on_files(const char *folder)
     return 7;
 }
 
-/* A kernel without landlock: its call is not there. */
+/* A kernel without landlock: the system call does not exist. */
 static int act_without_landlock(const char *folder)
 {
     char path[128];
@@ -308,8 +308,8 @@ static void a_worker_is_confined(void **state)
     assert_int_equal(confined(act_worker, (const char *)*state), HELD);
 }
 
-/* Whether a child that shuts itself in as a decoder does asks the kernel's landlock to hold it, and gets that. Behind
- * seccomp, which lets it open nothing, nothing else shows. */
+/* Whether a child that confines itself as a decoder does requests landlock from the kernel, and gets it. Behind
+ * seccomp, which permits no open, there is no other visible effect. */
 static bool restricts_itself(void)
 {
     bool restricted = false;

@@ -1,5 +1,4 @@
-/* scan_open() against flat scans that are not in order, and the two parsers of ours behind the decoder: XML and MRD
- * streams. */
+/* scan_open() with malformed flat scans; and our two parsers behind the decoder: XML and MRD streams. */
 #include "gridding/base/err.h"
 #include "recon/scan/scan_build.h"
 

@@ -38,7 +38,7 @@ static void each_form_has_a_file_of_its_own(void **state)
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
         submit_for(f, "good", asked[i], id);
         struct job job = reach(f, id, JOB_SUCCEEDED);
-        /* The image file is there in any case. */
+        /* The image file exists in any case. */
         assert_int_equal(json_array_size(job.results), strcmp(asked[i], "h5") == 0 ? 1 : 2);
         job_clear(&job);
         snprintf(name, sizeof name, "image.%s", asked[i]);
@@ -54,7 +54,7 @@ static void success_without_an_image_is_a_failure(void **state)
 {
     struct fixture *f = *state;
     char id[JOB_ID];
-    /* Another form that the image cannot be given is left out. */
+    /* A further format that the image cannot be written in is left out. */
     submit_for(f, "first only", "png", id);
     struct job job = reach(f, id, JOB_SUCCEEDED);
     assert_int_equal(json_array_size(job.results), 1);

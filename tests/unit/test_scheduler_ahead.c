@@ -1,4 +1,4 @@
-/* daemon/queue/scheduler.h: scans that are read before their jobs begin. */
+/* daemon/queue/scheduler.h: prefetching scans before their jobs begin. */
 #include "tests/unit/scheduler_fixture.h"
 
 #include <sqlite3.h>
@@ -33,7 +33,7 @@ static void the_next_scan_is_read_ahead_and_stays_queued(void **state)
     struct job job = reach(f, second, JOB_QUEUED);
     assert_int_equal(job.attempts, 0);
     job_clear(&job);
-    cancel(f, second, JOB_CANCELED); /* at once, as any job that waits */
+    cancel(f, second, JOB_CANCELED); /* at once, as any waiting job */
     noted(f, "forget", second, 1);
     noted(f, "prepare", third, 1);
     cancel(f, first, JOB_CANCELING);
@@ -51,7 +51,7 @@ static void a_scan_read_ahead_neither_runs_nor_dies_with_its_worker(void **state
     char first[JOB_ID], second[JOB_ID];
     submit(f, "wait, allergic", first);
     submit(f, "good", second);
-    /* It dies of the hint. The job that ran is run again; the hint is not given again. */
+    /* It dies because of the hint. The job that ran is run again; the hint is not given again. */
     struct job job = {.deaths = 0};
     for (double end = clock_seconds() + HANGS_SECONDS; job.deaths < 1 && clock_seconds() < end;) {
         job_clear(&job);
@@ -111,7 +111,7 @@ static void an_upload_is_read_while_its_row_is_to_come(void **state)
     }
 }
 
-/* An upload that comes while a job ends and the next begins is not read in place of the one after that. */
+/* An upload that arrives while a job ends and the next begins does not displace the prefetch of the one after that. */
 static void what_is_queued_is_read_before_what_is_announced(void **state)
 {
     struct fixture *f = *state;
@@ -123,7 +123,7 @@ static void what_is_queued_is_read_before_what_is_announced(void **state)
     submit(f, "wait", second);
     submit(f, "good", third);
     noted(f, "prepare", second, 1);
-    /* The scheduler, about to take the second job, finds the store held by another. */
+    /* The scheduler, about to claim the second job, finds the store locked by another thread. */
     assert_int_equal(store_cancel(f->store, first, &before, &now), 0);
     snprintf(path, sizeof path, "%s/jobs.db", f->folder);
     assert_int_equal(sqlite3_open(path, &other), SQLITE_OK);
@@ -147,7 +147,7 @@ static void what_is_queued_is_read_before_what_is_announced(void **state)
     noted(f, "forget", third, 0);
 }
 
-/* Two workers: each reads its own next scan; one that is free takes any job, whoever has read it. */
+/* Two workers: each prefetches its own next scan; a free worker takes any job, whoever has prefetched it. */
 static void a_free_worker_takes_a_job_that_another_has_read(void **state)
 {
     struct fixture *f = *state;

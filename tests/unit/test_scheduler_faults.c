@@ -1,4 +1,4 @@
-/* daemon/queue/scheduler.h: workers that die, hang and break the rules, and devices that fail every job. */
+/* daemon/queue/scheduler.h: workers that die, hang or violate the protocol, and devices that fail every job. */
 #include "tests/unit/scheduler_fixture.h"
 
 #include <stdatomic.h>
@@ -11,7 +11,7 @@ static void a_worker_that_dies_gets_one_more_try(void **state)
     ends(*state, "good", JOB_SUCCEEDED, NULL, 1);
 }
 
-/* It had not heard of the job that was sent to it: that is no death of the job's, which has two of its own. */
+/* It had not yet received the job: this death does not count as an attempt of the job, which has two of its own. */
 static void a_worker_that_takes_no_job_costs_it_no_try(void **state)
 {
     ends(*state, "last words", JOB_SUCCEEDED, NULL, 1);
@@ -49,7 +49,7 @@ static void a_silent_worker_is_killed(void **state)
     ends(f, "hang", JOB_FAILED, "worker-died", 2);
 }
 
-/* What hangs in the kernel cannot be killed: here SIGKILL misses one process while `deaf`. */
+/* A process that hangs in the kernel cannot be killed: here SIGKILL misses one process while `deaf`. */
 static atomic_bool deaf;
 static _Atomic pid_t missed;
 
@@ -133,7 +133,7 @@ static void device_breaks(struct fixture *f, bool broken)
     close(fd);
 }
 
-/* Wait until a worker rests, or does no longer. */
+/* Wait until a worker is in its back-off, or has left it. */
 static void rests(struct fixture *f, int index, bool expected)
 {
     struct worker_status status[WORKERS_MAX];

@@ -1,4 +1,4 @@
-/* daemon/queue/scheduler.h: a server that is short of something of its own (SHORTAGES) loses no job by it. */
+/* daemon/queue/scheduler.h: no job is lost when the server is short of resources of its own (SHORTAGES). */
 #include "tests/unit/scheduler_fixture.h"
 
 #include <errno.h>
@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-/* Folders of results cannot be made while this is not 0, and fail with it. */
+/* While this is not 0, mkdir of a folder of results fails with it. */
 static atomic_int mkdir_error;
 static atomic_int mkdir_failed; /* times */
 

@@ -58,11 +58,9 @@ static void change(const float *images, size_t a, size_t b, float *out)
         out[i] = images[a * SIZE * SIZE + i] - images[b * SIZE * SIZE + i];
 }
 
-/* Every image of the series, the first and last among them, is twice as near to its own truth as the images of tv,
- * which knows nothing of the others (0.29; 0.10 and less were measured); and it moves: between the extremes of the
- * motion the images change as the truths do, of which a mean image for all times has an error of 1 (0.36 and less were
- * measured).
- */
+/* Every image of the series, including the first and last, is twice as close to its own truth as the images of tv,
+ * which uses each image alone (measured: 0.29; 0.10 and less); and it moves: between the extremes of the motion the
+ * images change as the truths do, where a mean image for all times has an error of 1 (measured: 0.36 and less). */
 static void test_each_image_gains_by_the_others(void **state)
 {
     (void)state;
@@ -126,8 +124,8 @@ static void test_scale_and_bits(void **state)
     flat_free(&thousand);
 }
 
-/* A huge weight leaves temporal-tv one image for all times, the same to float32's rounding and the dual's last steps;
- * llr none. */
+/* With a huge weight, temporal-tv gives one image for all times, the same to float32's rounding and the dual's last
+ * steps; llr gives none. */
 static void test_huge_weights(void **state)
 {
     (void)state;
@@ -146,8 +144,8 @@ static void test_huge_weights(void **state)
     flat_free(&flat);
 }
 
-/* Two slices are two series: each the same as alone, to the bit. Images of one trajectory share a kernel, and those of
- * others lie between them. Phases are the time where there is one repetition. */
+/* Two slices are two series: each equals the result of the slice alone, to the bit. Images of one trajectory share a
+ * kernel, although images of others lie between them. With one repetition, the phases are the time. */
 static void test_slices_and_shared_trajectories(void **state)
 {
     (void)state;
@@ -189,8 +187,8 @@ static void test_slices_and_shared_trajectories(void **state)
     flat_free(&alone);
 }
 
-/* Progress never falls and counts iterations; a cancel is taken at every place at which it is told, within each image's
- * coils and within the proximal operator: more often than once an image and iteration. */
+/* Progress never falls and counts iterations; the job can be canceled at every call of the listener, within each
+ * image's coils and within the proximal operator: more often than once an image and iteration. */
 static void test_progress_and_cancel(void **state)
 {
     (void)state;
@@ -260,8 +258,8 @@ static void test_a_series_is_divided(void **state)
     flat_free(&flat);
 }
 
-/* The weight falls to its own during the first iterations (recon/mri/recon_methods.c): half of the iterations reach
- * what all reach, to 1.02 times its error. With the same weight from the start llr ends at 3.2 times. */
+/* The weight falls to its final value during the first iterations (recon/mri/recon_methods.c): half of the iterations
+ * reach 1.02 times the error of all. With the final weight from the start, llr ends at 3.2 times. */
 static void test_the_falling_weight_halves_the_iterations(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* daemon/http/sessions.h: whose a session is, its end, the limits of sessions and of attempts; and cookies. */
+/* daemon/http/sessions.h: the owner of a session, its end, the limits of sessions and of attempts; and cookies. */
 #include "daemon/http/http_fields.h"
 #include "daemon/http/sessions.h"
 
@@ -120,7 +120,7 @@ static void failures_of_an_address_are_counted_for_a_minute(void **state)
     assert_int_equal(sessions_may_try(f->sessions, other, 110), 0);
     assert_int_equal(sessions_may_try(f->sessions, address, 99 + LOGIN_SECONDS), ERR_QUOTA);
     assert_int_equal(sessions_may_try(f->sessions, address, 100 + LOGIN_SECONDS), 0);
-    /* More addresses than are remembered: the oldest is forgotten, and nothing else happens. */
+    /* More addresses than the table holds: the oldest is dropped, and nothing else happens. */
     for (int i = 0; i <= LOGIN_ADDRESSES; i++) {
         memcpy(address + 4, &i, sizeof i);
         for (int j = 0; j < LOGIN_FAILURES; j++)

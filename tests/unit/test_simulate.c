@@ -1,5 +1,4 @@
-/* mrirecon simulate: the files it writes, read back by libismrmrd and held against the phantom, and its command line.
- */
+/* mrirecon simulate: its files, read back with libismrmrd and compared with the phantom, and its command line. */
 #include "clients/phantom.h"
 #include "clients/simulate.h"
 #include "clients/simulate_options.h"
@@ -115,7 +114,7 @@ static void test_contents(void **state)
     traj_free(traj);
 }
 
-/* A readout longer than an acquisition can hold comes in parts without gap or overlap. */
+/* A readout longer than an acquisition can hold is split into parts without gap or overlap. */
 static void test_long(void **state)
 {
     const struct folder *folder = *state;

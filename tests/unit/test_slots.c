@@ -158,7 +158,7 @@ static void sum_bin(const struct layout *l, uint32_t bin, double *own, double *r
                 }
 }
 
-/* A slot is written once a chunk, and lies in the workspace. */
+/* A slot is written once per chunk, and is inside the workspace. */
 static void put_slot(struct layout *l, const struct slot_rows *rows, int stretch, uint32_t slot, const double *sum)
 {
     uint32_t at = slot - rows->base[stretch];
@@ -186,7 +186,7 @@ static void sum_runs(struct layout *l, const struct slot_rows *rows, int stretch
             assert_true(l->first[b + 1] > l->first[b]);
             memset(sum[1], 0, SLOT * sizeof(double));
             sum_bin(l, b, sum[0], sum[1]);
-            /* Within a run a bin has its own slot alone: they lie side by side. */
+            /* Within a run each bin has one slot of its own; the slots are contiguous. */
             if (b > run.bin)
                 assert_int_equal(l->slot[b + 1] - l->slot[b], 1);
             put_slot(l, rows, stretch, l->slot[b + 1] - 1, sum[0]);
@@ -279,7 +279,7 @@ static void lines_read_from_slots_are_the_grid(void **state)
     }
 }
 
-/* Every cell lies in one bin, and in the bin before where that one reaches it. */
+/* Every cell is in one bin, and also in the bin before if that reaches it. */
 static void cells_are_where_their_bins_say(void **state)
 {
     (void)state;

@@ -143,7 +143,7 @@ static void test_cg_ends(void **state)
     assert_int_equal(result.end, SOLVE_ITERATIONS);
     assert_int_equal(result.iterations, 4);
     assert_true(result.residual > 0);
-    /* One iteration is always done; then the time is over. */
+    /* One iteration is always done; then the time limit applies. */
     stop = (struct solve_stop){.iterations = 1000, .seconds = 1e-12};
     assert_int_equal(cg_solve(dev, &op, 0, b, x, &stop, NULL, &result), 0);
     assert_int_equal(result.end, SOLVE_SECONDS);
@@ -166,7 +166,7 @@ static void test_cg_ends(void **state)
     dev_free(dev);
 }
 
-/* NaN in the right side or from the operator, and an operator that is not positive: a sentence, not an image. */
+/* NaN in the right side or from the operator, and an operator that is not positive, give an error, not an image. */
 static void test_cg_diverges(void **state)
 {
     (void)state;

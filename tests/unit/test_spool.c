@@ -1,4 +1,4 @@
-/* daemon/spool/spool.h: uploads, limits, results, and what a crash leaves behind. */
+/* daemon/spool/spool.h: uploads, limits, results, and recovery after a crash. */
 #include "daemon/spool/spool.h"
 #include "tests/unit/folder.h"
 
@@ -109,7 +109,7 @@ static void an_upload_is_kept_byte_for_byte(void **state)
     assert_memory_equal(back, data, BODY);
     close(fd);
     spool_remove(f->spool, file.id);
-    spool_remove(f->spool, file.id); /* gone already is no failure, and is not counted twice */
+    spool_remove(f->spool, file.id); /* removing it again is no failure */
     assert_true(f->spool->used == 0);
     assert_int_equal(spool_open(f->spool, file.id, &fd), ERR_SCAN_GONE);
 }
@@ -128,7 +128,7 @@ static void limits_refuse_and_leave_nothing(void **state)
     spool_abort(&file);
     spool_abort(&file); /* once more is nothing */
     assert_true(f->spool->used == 0);
-    /* Announced bytes count at once, others as they come. */
+    /* Announced bytes count at once, others when they arrive. */
     assert_int_equal(spool_begin(f->spool, BODY, &others[0]), 0);
     assert_int_equal(spool_begin(f->spool, BODY, &others[1]), 0);
     assert_int_equal(spool_begin(f->spool, BODY, &file), ERR_SPOOL_FULL);
@@ -177,11 +177,11 @@ static void results_appear_whole_or_not_at_all(void **state)
     int64_t bytes, stamp;
     json_t *results = NULL;
     assert_int_equal(spool_new_id(id), 0);
-    /* Success without an image is none. */
+    /* A success without an image is an error. */
     results_put(f, id, "", "a picture");
     assert_int_equal(spool_results_finish(f->spool, id, kind_find("recon"), 1, &results), ERR_INTERNAL);
     assert_int_equal(spool_result_open(f->spool, id, "image.png", &fd, &bytes, &stamp), ERR_NOT_FOUND);
-    /* A form that the image could not be brought into is left empty, and is none of the results. */
+    /* A format that the image could not be written in is an empty file, and is not listed as a result. */
     results_put(f, id, "an image", "");
     assert_int_equal(spool_results_finish(f->spool, id, kind_find("recon"), 1, &results), 0);
     assert_int_equal(json_array_size(results), 1);
@@ -189,7 +189,7 @@ static void results_appear_whole_or_not_at_all(void **state)
     json_decref(results);
     results = NULL;
     spool_results_remove(f->spool, id);
-    /* What an earlier run left is not in the way. */
+    /* Leftovers of an earlier run do not interfere. */
     results_put(f, id, "half", "half");
     assert_int_equal(spool_result_open(f->spool, id, "image.h5", &fd, &bytes, &stamp), ERR_NOT_FOUND);
     results_put(f, id, "an image", "a picture");
@@ -212,7 +212,7 @@ static void results_appear_whole_or_not_at_all(void **state)
     assert_false(exists(f, "results/%s", id));
 }
 
-/* What can still be written to, by a descriptor or by memory, is not released. */
+/* Results that can still be written, through a descriptor or a mapping, are not released. */
 static void a_result_is_released_when_nobody_can_write_to_it(void **state)
 {
     const struct fixture *f = *state;
@@ -311,7 +311,7 @@ static void two_daemons_do_not_share_a_folder(void **state)
     assert_int_equal(spool_create(&other, f->folder, BODY, LIMIT, 0), ERR_IO);
     assert_non_null(strstr(err_last()->text, f->folder));
     assert_null(other);
-    /* What a daemon that is gone had started a moment ago still has its descriptors, and soon not any more. */
+    /* A process that a killed daemon had just started still has its descriptors, for a moment. */
     pid_t child = fork();
     if (child == 0) {
         usleep(200000);
@@ -357,7 +357,7 @@ static void a_start_cleans_what_a_crash_left(void **state)
     put_of(f, "spool/%s", ids[1], "12345");
     put(f, "spool/0000000000000000000000zzzz", "an orphan");
     put(f, "spool/odd name", "an orphan");
-    /* The scan of a success: the kill came between the row and its removal. */
+    /* The scan of a successful job: the kill came between the commit of the row and the scan's removal. */
     put_of(f, "spool/%s", ids[0], "its scan");
     put_of(f, "results/.%s.png", ids[0], "half an image");
     assert_int_equal(spool_clean(f->spool, store, true, &cleaned), 0);
@@ -374,7 +374,7 @@ static void a_start_cleans_what_a_crash_left(void **state)
     assert_int_equal(store_get(store, ids[1], &job), 0);
     assert_int_equal(job.state, JOB_QUEUED);
     job_clear(&job);
-    /* Scans that are to stay do. */
+    /* Scans that are to be kept are kept. */
     put_of(f, "spool/%s", ids[0], "its scan");
     store_set_kept_scans(store, true, true);
     assert_int_equal(spool_clean(f->spool, store, true, &cleaned), 0);
@@ -433,7 +433,7 @@ static void a_start_keeps_aside_what_may_have_lost_its_row(void **state)
         assert_true(is_kept(f, cleaned.time, name));
     }
     assert_int_equal(spool_found_count(f->spool), 3);
-    /* What is 30 days old goes, what is not stays. */
+    /* Folders older than 30 days are removed, others are kept. */
     put(f, "spool/odd name", "a leftover");
     assert_true(spool_found_keep(f->spool, 1000, f->spool->scans, "odd name", "odd.scan"));
     assert_int_equal(spool_found_count(f->spool), 4);

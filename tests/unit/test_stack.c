@@ -64,7 +64,7 @@ static void shared_partitions_are_transformed_along_kz(void **state)
     }
 }
 
-/* Whatever one readout changes, the image is that of its samples. */
+/* Whatever one readout changes, the image equals the direct sum of its samples. */
 static void what_is_not_shared_is_gridded(void **state)
 {
     (void)state;
@@ -117,7 +117,7 @@ static void kept_plans_give_the_same_image(void **state)
     cache = NULL;
 }
 
-/* Fewer slices than partitions are those in the middle. */
+/* If there are fewer slices than partitions, they are the middle ones. */
 static void slices_are_cut_from_the_middle(void **state)
 {
     (void)state;

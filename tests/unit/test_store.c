@@ -1,4 +1,4 @@
-/* daemon/store/store.h: every transition, what is refused, and what is left after kill -9. */
+/* daemon/store/store.h: every transition, the refusals, and the state after kill -9. */
 #include "tests/unit/store_fixture.h"
 
 #include <pthread.h>
@@ -36,7 +36,7 @@ static void a_full_queue_refuses(void **state)
     assert_int_equal(submit(store, 2, 2), 0);
     assert_int_equal(submit(store, 3, 2), ERR_QUEUE_FULL);
     take(store, 1);
-    assert_int_equal(submit(store, 3, 2), 0); /* what runs does not wait */
+    assert_int_equal(submit(store, 3, 2), 0); /* a running job does not count as waiting */
     assert_int_equal(store_counts(store, counts, &oldest), 0);
     assert_true(counts[JOB_QUEUED] == 2 && counts[JOB_RUNNING] == 1 && oldest > 0);
     assert_int_equal(submit(store, 3, 10), ERR_STORE); /* the same id */
@@ -124,11 +124,11 @@ static void cancel_depends_on_the_state(void **state)
     take(store, 1);
     assert_int_equal(store_cancel(store, id_of(2, id), &before, &now), 0);
     assert_int_equal(now, JOB_CANCELED);
-    assert_int_equal(store_cancel(store, id, &before, &now), 0); /* once more is no conflict */
+    assert_int_equal(store_cancel(store, id, &before, &now), 0); /* a second time is no conflict */
     assert_int_equal(now, JOB_CANCELED);
     assert_int_equal(store_cancel(store, id_of(1, id), &before, &now), 0);
     assert_int_equal(now, JOB_CANCELING);
-    assert_int_equal(store_requeue(store, id, REQUEUE_DIED), ERR_CONFLICT); /* it is not to run again */
+    assert_int_equal(store_requeue(store, id, REQUEUE_DIED), ERR_CONFLICT); /* it is not to be run again */
     assert_int_equal(store_canceled(store, id), 0);
     assert_int_equal(submit(store, 3, 10), 0);
     take(store, 3);
@@ -150,7 +150,7 @@ static void delete_takes_only_ended_jobs(void **state)
     assert_int_equal(store_delete(store, id), 0);
     assert_int_equal(store_delete(store, id), ERR_NOT_FOUND);
     assert_int_equal(store_get(store, id, &job), ERR_NOT_FOUND);
-    /* Several: one that is not there is passed over, one that has not ended keeps all. */
+    /* Several jobs: a missing one is skipped; one that has not ended keeps all. */
     char ids[3][JOB_ID];
     int removed = -1;
     int64_t counts[JOB_STATES], oldest;
@@ -288,7 +288,7 @@ static void jobs_are_found_by_name_and_time(void **state)
     }
 }
 
-/* What a listener was told: "1:-1>0 " of job 1, added. */
+/* The calls of a listener: */
 static void note(void *context, const char *id, const char *client, int from, int to)
 {
     char *text = context;
@@ -311,8 +311,8 @@ static void a_listener_is_told_of_changes_that_were_committed(void **state)
     assert_string_equal(told, "2:-1>0 1:0>1 1:1>4 1:4>-1 ");
 }
 
-/* A child submits without end and writes each accepted id to a pipe; it is killed in the middle. Every id that was told
- * is in the store afterwards, and at most one more. */
+/* A child submits without end and writes each accepted id to a pipe, until it is killed. Every id in the pipe is in the
+ * store afterwards, and at most one more. */
 static void what_was_accepted_survives_kill_9(void **state)
 {
     struct fixture *f = *state;
@@ -331,7 +331,7 @@ static void what_was_accepted_survives_kill_9(void **state)
             _exit(0);
         }
         close(told[1]);
-        /* Some jobs, then the kill, anywhere. */
+        /* After some jobs, kill it at an arbitrary point. */
         for (int n = 0; n < 10 + 7 * round && read(told[0], &last, sizeof last) == sizeof last; n++)
             ;
         kill(child, SIGKILL);
@@ -361,7 +361,7 @@ struct submitter {
     pthread_t thread;
 };
 
-/* Every tenth submission of a thread is of an id that another has, too: it fails alone. */
+/* Every tenth submission of a thread has an id that another thread uses, too: only that submission fails. */
 static void *submit_many(void *context)
 {
     struct submitter *submitter = context;
@@ -394,7 +394,7 @@ static void changes_of_many_threads_fail_alone_and_are_counted(void **state)
     assert_int_equal(accepted, LIMIT);
     assert_int_equal(accepted - 1 + refused + same_id, THREADS * EACH);
     assert_true(same_id > 0 && refused > 0);
-    /* What is counted in memory is what is there. */
+    /* The counts in memory equal those of the rows. */
     assert_int_equal(store_counts(f->store, counts, &oldest), 0);
     assert_int_equal(counts[JOB_QUEUED], LIMIT);
     store_free(f->store);
@@ -483,7 +483,7 @@ static void a_store_of_an_earlier_version_is_kept(void **state)
     assert_null(store);
 }
 
-/* A store of version 4: which scans are kept is told by the bytes that are; jobs had no names. */
+/* A store of version 4: kept scans follow from the recorded bytes; jobs had no names. */
 static void a_store_of_version_4_is_kept(void **state)
 {
     struct fixture *f = *state;

@@ -1,4 +1,4 @@
-/* daemon/store/store.h: whose turn it is, who is let in, keys, deadlines, what is kept. */
+/* daemon/store/store.h: the order of jobs, admission, keys, deadlines, retention. */
 #include "daemon/base/clock.h"
 #include "tests/unit/store_fixture.h"
 
@@ -19,7 +19,7 @@ static void urgent_comes_before_normal_before_batch(void **state)
         assert_int_equal(submit_of(store, i, 10, i % 2 ? "a" : "b", priority[i - 1], 1000), 0);
     store_waiting(store, waiting);
     assert_true(waiting[PRIORITY_URGENT] == 2 && waiting[PRIORITY_NORMAL] == 2 && waiting[PRIORITY_BATCH] == 2);
-    /* The next is read ahead by somebody: another of its priority is given, but none of a lower one. */
+    /* The next job is being prefetched by a worker: another of its priority is returned, but none of a lower one. */
     json_t *avoid = json_pack("[s]", id_of(3, id));
     assert_int_equal(store_claim(store, avoid, NULL, &job, &found), 0);
     assert_true(found);
@@ -47,7 +47,7 @@ static void clients_share_by_what_their_jobs_weigh(void **state)
         assert_int_equal(submit_of(store, i, 100, "large", PRIORITY_NORMAL, 3 * mib), 0);
     /* Small jobs count as 1 MiB; the large one as three. */
     taken_in_order(store, (const int[]){1, 11, 21, 2, 12, 3, 13, 4, 22, 5, 6}, 11);
-    /* Who comes anew is not owed the time before, and who owes is not forgiven by having been away. */
+    /* A new client has no claim to the time before it came, and a client's debt is not forgiven by being away. */
     assert_int_equal(submit_of(store, 31, 100, "large", PRIORITY_NORMAL, 1000), 0);
     assert_int_equal(submit_of(store, 32, 100, "new", PRIORITY_NORMAL, 1000), 0);
     assert_int_equal(submit_of(store, 33, 100, "new", PRIORITY_NORMAL, 1000), 0);
@@ -65,7 +65,7 @@ static int64_t ahead_of(struct store *store, int i)
     return ahead;
 }
 
-/* As many jobs are ahead of one as then begin before it. */
+/* The reported number of jobs ahead of a job equals the number that then start before it. */
 static void a_job_knows_how_many_are_ahead(void **state)
 {
     struct store *store = ((struct fixture *)*state)->store;
@@ -117,7 +117,7 @@ static void a_client_that_returns_begins_level(void **state)
 static void a_start_knows_what_clients_were_given(void **state)
 {
     struct fixture *f = *state;
-    const int64_t gib = 1 << 30; /* beside which the milliseconds that job 0 holds a worker weigh nothing */
+    const int64_t gib = 1 << 30; /* the milliseconds for which job 0 holds a worker are negligible beside this */
     char id[JOB_ID];
     int requeued;
     json_t *results = json_array();
@@ -133,7 +133,7 @@ static void a_start_knows_what_clients_were_given(void **state)
     usleep(2000);
     take(f->store, 2);
     usleep(2000);
-    /* One who comes only now is level with b, not owed what a and b had before. */
+    /* A new client starts level with b, without a claim to what a and b had before. */
     assert_int_equal(submit_of(f->store, 10, 100, "c", PRIORITY_NORMAL, gib), 0);
     assert_int_equal(submit_of(f->store, 11, 100, "c", PRIORITY_NORMAL, gib), 0);
     store_free(f->store);
@@ -167,7 +167,7 @@ static void the_time_of_workers_counts(void **state)
             assert_int_equal(store_requeue(f->store, id_of(first, id), true), 0);
         else
             assert_int_equal(store_canceled(f->store, id_of(first, id)), 0);
-        /* Both wait for the first time now; the one that came later has six turns before the other has one more. */
+        /* Both wait for the first time; the later one has six turns before the other has one more. */
         if (way != 1)
             assert_int_equal(submit_of(f->store, first + 1, 100, holds, PRIORITY_NORMAL, 1000), 0);
         for (int i = 2; i < 9; i++)
@@ -197,7 +197,7 @@ static void waiting_earns_priority(void **state)
     usleep(30000);
     assert_int_equal(submit_of(store, 2, 10, "a", PRIORITY_NORMAL, 1000), 0);
     assert_int_equal(submit_of(store, 3, 10, "a", PRIORITY_URGENT, 1000), 0);
-    /* An hour an age: as without. */
+    /* With an hour per step of ageing: as without ageing. */
     store_set_ageing(store, 3600000);
     bool found;
     assert_int_equal(store_peek(store, NULL, &job, &found), 0);
@@ -208,7 +208,7 @@ static void waiting_earns_priority(void **state)
     take(store, 1);
     store_set_ageing(store, 0);
     taken_in_order(store, (const int[]){3, 2}, 2);
-    /* Nobody gets beyond urgent: there the clients share again, and b was given nothing yet. */
+    /* No job ages beyond urgent: at that priority the clients share again, and b has not had a turn yet. */
     assert_int_equal(submit_of(store, 4, 10, "a", PRIORITY_BATCH, 1000), 0);
     usleep(30000);
     assert_int_equal(submit_of(store, 5, 10, "b", PRIORITY_URGENT, 1000), 0);
@@ -229,7 +229,7 @@ static void *submit_one(void *context)
     return NULL;
 }
 
-/* Another connection keeps the writer waiting, so that these submissions come into one transaction: each has to see
+/* Another connection blocks the writer, so that these submissions are committed in one transaction: each has to see
  * those before it. */
 static void a_quota_holds_within_a_transaction(void **state)
 {
@@ -268,7 +268,7 @@ static void a_client_has_its_quota(void **state)
     store_set_quota(store, 2, 0);
     assert_true(store_has_quota(store, none));
     assert_int_equal(store_room(store, "a", none, (struct quota){1, 5000}, 1, 100),
-                     0); /* what has no row yet counts, too */
+                     0); /* uploads without a row count, too */
     assert_int_equal(store_room(store, "a", none, (struct quota){2, 0}, 1, 100), ERR_QUOTA);
     for (int i = 1; i <= 2; i++)
         assert_int_equal(submit_of(store, i, 100, "a", PRIORITY_NORMAL, 1000), 0);
@@ -383,7 +383,7 @@ static void what_waits_at_its_deadline_fails(void **state)
     job_clear(&job);
     assert_int_equal(state_of(store, 1), JOB_RUNNING);
     assert_int_equal(submit_with(store, 6, "a", "", 1), 0);
-    usleep(5000); /* past: nobody takes it any more */
+    usleep(5000); /* in the past: the job is not claimed any more */
     taken_in_order(store, (const int[]){2, 5}, 2);
     assert_int_equal(state_of(store, 6), JOB_QUEUED);
 }
@@ -425,7 +425,7 @@ static void what_ended_jobs_keep_is_counted(void **state)
     assert_int_equal(kept_bytes(f->store), 1002 + 50);
     assert_int_equal(store_delete(f->store, id_of(2, id)), 0);
     assert_int_equal(kept_bytes(f->store), 0);
-    /* Those that were canceled while they waited, and while they ran when the daemon died. */
+    /* Jobs that were canceled while waiting, and while running when the daemon died. */
     enum job_state before, now;
     int requeued;
     store_set_kept_scans(f->store, true, false);
@@ -461,7 +461,7 @@ static void kept_scans_are_known_apart_from_results(void **state)
     json_decref(results);
     const struct err disk = {.code = ERR_SPOOL_FULL, .acquisition = -1, .required = -1, .available = -1};
     assert_int_equal(submit(f->store, 4, 10), 0);
-    assert_int_equal(store_fail(f->store, id_of(4, id), &disk), 0); /* whose scan is not to give way */
+    assert_int_equal(store_fail(f->store, id_of(4, id), &disk), 0); /* whose scan must not be removed */
     store_free(f->store);
     assert_int_equal(store_create(&f->store, f->path), 0);
     store_kept(f->store, &kept);

@@ -39,7 +39,7 @@ static void same_bits_for_any_number_of_threads(void **state)
     cloud_free(&c);
 }
 
-/* ---- what is refused ---- */
+/* ---- refusals ---- */
 
 static double pole(const void *of, double t)
 {

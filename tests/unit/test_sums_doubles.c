@@ -8,7 +8,7 @@
 
 enum { FINE = 400 };
 
-/* Groups of points far from the origin, where float32 knows 1/16 at best; some across a face. */
+/* Groups of points far from the origin, where float32 has a resolution of 1/16 at best; some across a face. */
 static double *fine_points(const struct range_box *box)
 {
     double *at = allocate((size_t)3 * FINE, sizeof *at);
@@ -81,7 +81,7 @@ static void doubles_reach_nodes_exactly(void **state)
     (void)state;
     struct range_law law = law_make(RANGE_RADIAL, 0, 0, 1e-6, bell);
     const struct range_box box = {3, {16, 8, 8}, {1e6, 1e6, 1e6}, {0.25, 0.25, 0.25}, {false, false, false}};
-    /* Beside node 12 by the reach, and a little more and less than it: 2^-30, which float32 has not at 1e6. */
+    /* At the distance of the reach from node 12, and 2^-30 more and less, which float32 cannot resolve at 1e6. */
     const double at[9] = {1e6 + 1, 1e6,    1e6, 1e6 + 1 - ldexp(1, -30), 1e6 + 1, 1e6, 1e6 + 1 + ldexp(1, -30),
                           1e6,     1e6 + 1};
     const float values[3] = {1, 10, 100};

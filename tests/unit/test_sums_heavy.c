@@ -1,5 +1,5 @@
-/* Sums of limited range on the CPU (gridding/range/sums.h): points that crowd in few bins, shared by threads; progress
- * and cancel; memory told before it is allocated. */
+/* Sums of limited range on the CPU (gridding/range/sums.h): points crowded in few bins, shared by threads; progress and
+ * cancel; memory estimated before it is allocated. */
 #include "tests/unit/crowd_fixture.h"
 
 #include <malloc.h>
@@ -142,7 +142,8 @@ static int hear(void *context, size_t done, size_t most)
 
 enum sum { CREATE, SCATTER, GATHER, PAIRS, TWO_PAIRS, COUNTS, SUMS };
 
-/* What takes long: one of the sums, of one thread; `crowd` points crowd, one point of `one` reaches 200 cells. */
+/* Long work: one of the sums, on one thread; the points of `crowd` are crowded, and the one point of `one` reaches 200
+ * cells. */
 struct work {
     struct scene scene;
     struct dev *dev;
@@ -212,7 +213,7 @@ static void work_free(struct work *w)
     free(w->sums);
 }
 
-/* A listener is asked many times within one bin, one tile and one point, and is obeyed at once. */
+/* The listener is called many times within one bin, one tile and one point, and its refusal ends the sum at once. */
 static void a_listener_ends_any_sum(void **state)
 {
     (void)state;
@@ -310,7 +311,7 @@ static void memory_is_told_before_it_is_taken(void **state)
         struct range_points_info info;
         range_points_info(points, &info);
         assert_true(base - before <= memory.points && info.bytes <= memory.points);
-        /* And not far too much: nobody is refused who has the room. */
+        /* The estimate is not far too high: a job that fits is not refused. */
         assert_true(memory.points <= info.bytes + 65536 && memory.create <= memory.points + 4 * count + 65536);
         range_points_free(points);
         dev_free(dev);

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-/* Two samples whose largest |k| per axis are mx, my, mz, the way traj_unit_find is asked. */
+/* Two samples whose largest |k| per axis are mx, my, mz, as input of traj_unit_find(). */
 struct unit_case {
     const char *name;
     int dim, n[3];
@@ -27,7 +27,7 @@ static const struct unit_case unit_cases[] = {
     {"spiral scan", 2, {260, 360, 1}, {0.26, 0.36, 0.005}, {0.49982354f, 0.49982354f}, 0, TRAJ_UNIT_PIXEL, 0},
     {"cardiac scan", 2, {384, 384, 1}, {0.384, 0.384, 0.006}, {0.5f, 0.49901336f}, 0, TRAJ_UNIT_PIXEL, 0},
     {"lung scan", 3, {64, 64, 64}, {0.4, 0.4, 0.4}, {0.4987f, 0.49869f, 0.49878f}, 0, TRAJ_UNIT_PIXEL, 0},
-    /* The same spiral as other tools would write it. */
+    /* The same spiral in the units of other tools. */
     {"spiral, grid", 2, {260, 360, 1}, {0.26, 0.36, 0.005}, {129.95f, 179.94f}, 0, TRAJ_UNIT_GRID, 0},
     {"spiral, radians", 2, {260, 360, 1}, {0.65, 0.9, 0.005}, {3.1405f, 3.1405f}, 0, TRAJ_UNIT_RADIANS, 0},
     {"radians of 1 mm: 63 % in 1/cm, too",
@@ -110,7 +110,7 @@ static const struct unit_case unit_cases[] = {
      ERR_TRAJ_AMBIGUOUS},
     /* None does. */
     {"beyond everything", 2, {128, 128, 1}, {BRAIN}, {2000, 2000}, 0, 0, ERR_TRAJ_RANGE},
-    /* Asked for: taken, but for its range. */
+    /* A requested unit is used; only its range is checked. */
     {"asked pixel", 2, {128, 128, 1}, {BRAIN}, {0.05f, 0.02f}, TRAJ_UNIT_PIXEL, TRAJ_UNIT_PIXEL, 0},
     {"asked grid", 2, {128, 128, 1}, {BRAIN}, {50, 50}, TRAJ_UNIT_GRID, TRAJ_UNIT_GRID, 0},
     {"asked per metre", 2, {128, 128, 1}, {BRAIN}, {50, 50}, TRAJ_UNIT_PER_METRE, TRAJ_UNIT_PER_METRE, 0},
@@ -145,7 +145,7 @@ static void test_units(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof unit_cases / sizeof *unit_cases; i++) {
         const struct unit_case *c = &unit_cases[i];
-        /* A column of weights stands beside the coordinates and must not be looked at. */
+        /* The column of weights beside the coordinates must not be read. */
         float k[3][4] = {{0, 0, 0, NAN}, {-c->m[0], c->m[1] / 2, 0, 1e9f}, {c->m[0] / 3, c->m[1], -c->m[2], 7}};
         if (c->dim == 2)
             k[1][2] = NAN;
@@ -168,7 +168,7 @@ static void test_units(void **state)
                                    2 * M_PI * metre / 100,
                                    2 * M_PI * metre / 1000};
             assert_true(fabs(found.scale[1] * full[found.unit] - 0.5) < 1e-12);
-            /* Less than 90 % is said. */
+            /* A coverage below 90 % is reported. */
             assert_true(found.coverage >= 0.9 || strstr(found.warning, "covers"));
         } else if (code == ERR_TRAJ_AMBIGUOUS) {
             assert_non_null(strstr(err_last()->text, "traj_units="));
@@ -176,8 +176,8 @@ static void test_units(void **state)
     }
 }
 
-/* What is told to the sender: nothing where there is no doubt; the rival where cycles per pixel were believed; the
- * units to choose from where none was. */
+/* The warning to the sender: none if there is no doubt; the rival unit if cycles per pixel were assumed; the possible
+ * units if none was chosen. */
 static void test_unit_words(void **state)
 {
     (void)state;
@@ -371,7 +371,7 @@ static void test_bad(void **state)
     assert_null(traj);
 }
 
-/* What the analytic weights would be wrong for is not called radial or spiral. */
+/* Trajectories with wrong analytic weights are not recognised as radial or spiral. */
 static void test_shapes(void **state)
 {
     (void)state;

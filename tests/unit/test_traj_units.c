@@ -1,5 +1,5 @@
 /* The unit of a trajectory, over a table of 525 protocols: 7 trajectories x 5 matrices x 15 fields of view, each
- * written in nine units at eight coverages. An image of the wrong size must not come without a word.
+ * written in nine units at eight coverages. An image of the wrong size must not come without a warning.
  *
  * tests/bench/traj_units.sh prints the same table for older code, for which it defines TRAJ_UNITS_FIND. */
 #include "gridding/traj/traj.h"
@@ -34,7 +34,7 @@ static int find_automatic(int dim, const int n[3], const double fov_m[3], const 
 static const struct {
     const char *name;
     enum traj_kind kind;
-    double keep;    /* part of a readout that is there: partial echoes */
+    double keep;    /* acquired part of a readout: partial echoes */
     int partitions; /* matrix along z where it is not the one along x */
     double slab_m;  /* and its field of view */
 } trajectories[] = {
@@ -87,7 +87,7 @@ struct protocol {
     double most[3]; /* largest |k| of each axis, cycles per pixel, all of the encoded k-space */
 };
 
-/* What a trajectory reaches follows from few of its readouts. */
+/* The extent of a trajectory follows from few of its readouts. */
 static void protocol_make(struct protocol *p, int t, int matrix, double fov_mm)
 {
     int nz = trajectories[t].partitions > 0 ? trajectories[t].partitions : matrix;
@@ -109,7 +109,7 @@ static void protocol_make(struct protocol *p, int t, int matrix, double fov_mm)
     traj_free(traj);
 }
 
-/* A scale is right where no pixel of the image moves by half of one. */
+/* A scale is right if no pixel of the image moves by half a pixel. */
 static bool scale_right(const struct protocol *p, const double factor[3], const double scale[3])
 {
     for (int d = 0; d < p->dim; d++)
@@ -196,10 +196,10 @@ static void test_table(void **state)
     table_print(prefixes, &all);
 #ifndef TRAJ_UNITS_BEFORE
     assert_int_equal(all.wrong, 0);
-    /* What is read wrongly, with a warning, ends at the edge of k-space in cycles per pixel by chance: measured, 23 of
-     * 37,800. */
+    /* Trajectories that are read wrongly, with a warning, end at the edge of k-space in cycles per pixel by chance:
+     * measured, 23 of 37,800. */
     assert_true(all.wrong_told <= 23);
-    for (int c = 0; c < COVERAGES; c++) /* what covers less than 90 % comes with a warning */
+    for (int c = 0; c < COVERAGES; c++) /* a coverage below 90 % gives a warning */
         for (int u = 0; u < UNITS && coverages[c] < 0.89; u++)
             assert_int_equal(prefixes[u][c].right, 0);
     assert_true(prefixes[1][3].refused < 100); /* the grid's units at 84 %: 241 before the other units were known */

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-enum { N = 70001, COILS = 3 }; /* beyond what one thread does alone, and no multiple of a vector's length */
+enum { N = 70001, COILS = 3 }; /* more than one thread processes alone */
 
 struct vectors {
     struct c32 x[N], y[N], m[COILS * N], ym[COILS * N];
@@ -95,7 +95,7 @@ static void test_same_bits_for_any_threads(void **state)
     free(one);
 }
 
-/* The dot product of many small numbers keeps what a sum of float32 would lose. */
+/* The dot product of many small numbers keeps the digits that a float32 sum would lose. */
 static void test_dot_is_double(void **state)
 {
     (void)state;
@@ -128,7 +128,7 @@ static void test_edges(void **state)
     dev_free(dev);
 }
 
-/* A device without vector arithmetic says so, whatever is asked of it. */
+/* A device without vector arithmetic refuses every function with an error that says so. */
 static void test_missing(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Volumes (recon/volume/): each format is read back, node by node, by code of the test's own. */
+/* Volumes (recon/volume/): each format is read back, node by node, with code of the test. */
 #include "gridding/base/err.h"
 #include "recon/volume/volume.h"
 
@@ -59,7 +59,7 @@ static void test_npy_comes_back(void **state)
         assert_memory_equal(back->origin, v->origin, sizeof v->origin);
         assert_memory_equal(back->spacing, v->spacing, sizeof v->spacing);
         assert_string_equal(back->title, v->title);
-        /* Cut anywhere, or with any byte of a head changed, it is refused. */
+        /* A file that is cut anywhere, or has any byte of its head changed, is refused. */
         size_t length = (size_t)lseek(fd, 0, SEEK_END);
         struct volume *bad = NULL;
         for (size_t at = 0; at < 128; at++) {

@@ -1,4 +1,4 @@
-/* Density weights as areas of Voronoi cells, against layouts whose cells are known. */
+/* Density weights as areas of Voronoi cells, against layouts with known cells. */
 #include "tests/unit/dcf_fixture.h"
 
 /* Rows of a square raster are a cell each; at the edge a cell ends as far out as in, but for the four corners, where
@@ -37,8 +37,8 @@ static void a_triangular_lattice_has_hexagons(void **state)
             assert_true(fabs(weights[y * N + x] / cell - 1) < 1e-4);
 }
 
-/* Places are shared: by k = 0 of all spokes, and by spokes that are there twice. The weights are the formula's: cells
- * of spokes are their wedges' parts but for their curved ends (2-D), the square of the angle between spokes / 24, and
+/* Samples coincide: k = 0 of all spokes, and spokes that occur twice. The weights are those of the formula: cells of
+ * spokes are parts of their wedges except for the curved ends (2-D), the square of the angle between spokes / 24, and
  * of k = 0, whose cell is the polygon within half a step. */
 static void radial_cells_are_the_ramp(void **state)
 {

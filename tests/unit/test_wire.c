@@ -1,4 +1,4 @@
-/* daemon/wire.h: messages and descriptors cross, what is malformed is refused, nothing leaks. */
+/* daemon/wire.h: messages and descriptors arrive, malformed input is refused, nothing leaks. */
 #include "daemon/wire.h"
 
 #include <setjmp.h>
@@ -144,7 +144,7 @@ static void random_bytes_are_refused(void **state)
     }
 }
 
-/* Sends `text` with `fd_count` copies of the standard input, past what wire_send allows. */
+/* Send `text` with `fd_count` copies of the standard input, more than wire_send() allows. */
 static void send_raw(int socket, const char *text, int fd_count)
 {
     union {

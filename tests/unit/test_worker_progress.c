@@ -1,5 +1,5 @@
-/* daemon/worker/worker_progress.h: how often a daemon is told how far a job is, and that it is told where the job
- * stands still. */
+/* daemon/worker/worker_progress.h: the rate of progress messages to the daemon, and that messages go on while the job
+ * makes no progress. */
 #include "daemon/base/clock.h"
 #include "daemon/wire.h"
 #include "daemon/worker/worker_progress.h"
@@ -36,7 +36,7 @@ static int tell(int step, double fraction, int64_t iteration, int64_t iterations
     return reporter_tell(reporter, &now);
 }
 
-/* The next message, or NULL where none comes within `seconds`. */
+/* The next message, or NULL if none comes within `seconds`. */
 static json_t *next(double seconds)
 {
     struct pollfd fd = {.fd = pair[0], .events = POLLIN};
@@ -99,7 +99,7 @@ static void what_was_told_is_not_told_again_and_what_ended_not_at_all(void **sta
         tell(GRIDDING, 0.5, 1, 4);
         tell(GRIDDING, 0.5, 1, 4);
         tell(GRIDDING, 0.5, 2, 4);
-        reporter_end(reporter); /* what waits to be told goes with the job */
+        reporter_end(reporter); /* pending progress is dropped with the job */
         taken = clock_seconds() - start;
         tell(GRIDDING, 0.5, 3, 4);
         expect(0, "gridding", 1);

@@ -75,7 +75,7 @@ static int scan_read(struct scan *scan, const char *path)
     if (rc == 0)
         rc = decoder_create(&decoder, codec);
     if (rc == 0) {
-        const struct decode_limits limits = {(uint64_t)status.st_size * EXPANSION + SPARE, SECONDS};
+        const struct decode_limits limits = {.bytes = (uint64_t)status.st_size * EXPANSION + SPARE, .seconds = SECONDS};
         rc = scan_decode(scan, decoder, fd, NULL, &limits, NULL, NULL);
     }
     decoder_free(decoder);

@@ -24,9 +24,10 @@
  *              for. One of these stays empty where the result cannot be brought into its format; a native one never;
  *              and, with `checkpoint`, the file of the job's checkpoint, as an earlier attempt left it]
  *              room: bytes that the results may take together, as struct job_room (recon/kind_run.h) has them
- *     prepare  {id, kind, parameters} + fd [input file]
+ *     prepare  {id, kind, parameters, arriving: bool} + fd [input file]
  *              a hint, answered by nothing: this job may be next. Its input is read beside the job that runs, or before
- *              there is one. A second hint replaces the first
+ *              there is one. A second hint replaces the first.
+ *              arriving: the file is still being written, and complete when its job begins
  *     forget   {id}                    it will not come
  *     cancel   {id}                    answered by failed with code "canceled"
  *     ping     {}                      answered also while a job runs
@@ -42,7 +43,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-enum { WIRE_VERSION = 7, WIRE_FD = 3, WIRE_MAX = 128 * 1024, WIRE_FDS = 2 + KIND_MAX_FILES };
+enum { WIRE_VERSION = 8, WIRE_FD = 3, WIRE_MAX = 128 * 1024, WIRE_FDS = 2 + KIND_MAX_FILES };
 enum { WIRE_REPORT_MAX = 64 * 1024, WIRE_REPORT_DEEP = 8 };
 
 /* Send `message` (stays the caller's). Fails with ERR_WORKER_DIED (the other side is gone), ERR_IO. */

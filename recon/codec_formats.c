@@ -28,17 +28,17 @@ static int npz_decode(int memory, uint64_t most_bytes, const void *file, size_t 
 }
 
 const struct codec_reader codec_readers[] = {
-    {SCAN_MAGIC, "hdf5", hdf5_decode},
-    {SCAN_MAGIC, "stream", stream_decode},
-    {SCAN_MAGIC, "npz", npz_decode},
-    {PARTICLES_MAGIC, "pqr", particles_pqr_decode},
-    {PARTICLES_MAGIC, "pdb", particles_pdb_decode},
-    {PARTICLES_MAGIC, "xyz", particles_xyz_decode},
-    {PARTICLES_MAGIC, "csv", particles_csv_decode},
-    {PARTICLES_MAGIC, "npy", particles_npy_decode},
-    {PARTICLES_MAGIC, "npz", particles_npz_decode},
-    {PARTICLES_MAGIC, "gadget", particles_gadget_decode},
-    {PARTICLES_MAGIC, "hdf5", particles_gadget_h5_decode},
+    {SCAN_MAGIC, "hdf5", hdf5_decode, NULL},
+    {SCAN_MAGIC, "stream", stream_decode, scan_stream_follow},
+    {SCAN_MAGIC, "npz", npz_decode, NULL},
+    {PARTICLES_MAGIC, "pqr", particles_pqr_decode, NULL},
+    {PARTICLES_MAGIC, "pdb", particles_pdb_decode, NULL},
+    {PARTICLES_MAGIC, "xyz", particles_xyz_decode, NULL},
+    {PARTICLES_MAGIC, "csv", particles_csv_decode, NULL},
+    {PARTICLES_MAGIC, "npy", particles_npy_decode, NULL},
+    {PARTICLES_MAGIC, "npz", particles_npz_decode, NULL},
+    {PARTICLES_MAGIC, "gadget", particles_gadget_decode, NULL},
+    {PARTICLES_MAGIC, "hdf5", particles_gadget_h5_decode, NULL},
     {.format = NULL},
 };
 

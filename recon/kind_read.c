@@ -10,6 +10,7 @@ struct decode_limits job_decode_limits(const struct job_request *request)
     return (struct decode_limits){
         .bytes = request->memory_bytes ? request->memory_bytes : host_memory_available() / 4 * 3,
         .seconds = request->decode_seconds > 0 ? request->decode_seconds : DECODE_SECONDS,
+        .arriving = request->arriving,
     };
 }
 

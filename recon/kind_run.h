@@ -42,8 +42,9 @@ struct job_request {
     struct decoder *decoder; /* processes that read files */
     uint64_t memory_bytes;   /* the most host memory that what was read may take; 0: three quarters of what is free */
     double decode_seconds;   /* of processor time for decoding, beside one for each MiB of the file; 0: 5 */
-    double begun;            /* when the job began, CLOCK_MONOTONIC in seconds; 0: when it is run */
-    void *cache;             /* of kind_run.cache_create(); may be NULL: nothing is kept */
+    const _Atomic bool *arriving; /* NULL: the input is complete; else as struct decode_limits has it */
+    double begun;                 /* when the job began, CLOCK_MONOTONIC in seconds; 0: when it is run */
+    void *cache;                  /* of kind_run.cache_create(); may be NULL: nothing is kept */
     struct job_room room;
     /* Of a kind that keeps one, and a job that may be repeated; NULL: none is kept. There from run() on; it is removed
      * when the job has ended. */

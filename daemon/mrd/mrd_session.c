@@ -107,12 +107,25 @@ static int text_read(struct arrival *arrival, int place)
     return !rc && *name ? set_find(arrival, name) : rc;
 }
 
+/* The first acquisition is there, and with it all that the job's input is read by: a worker may read it while the rest
+ * arrives. */
+static void arrival_announce(struct arrival *arrival)
+{
+    int scan;
+    if (spool_reopen(&arrival->upload, &scan) != 0)
+        return;
+    memcpy(arrival->job.id, arrival->upload.id, sizeof arrival->job.id);
+    scheduler_announce(arrival->session->service->scheduler, &arrival->job, scan, true);
+}
+
 static int message_end(struct arrival *arrival, unsigned number)
 {
     arrival->text[arrival->text_bytes] = '\0';
     arrival->acquisitions += number == MRD_ACQUISITION;
     arrival->waveforms += number == MRD_WAVEFORM;
     arrival->closed = number == MRD_CLOSE;
+    if (number == MRD_ACQUISITION && arrival->acquisitions == 1)
+        arrival_announce(arrival);
     if (number == MRD_CONFIG_FILE)
         return set_find(arrival, arrival->text);
     if (number == MRD_CONFIG_TEXT)
@@ -199,6 +212,8 @@ static int stream_receive(struct arrival *arrival)
 
 static void arrival_clear(struct arrival *arrival)
 {
+    if (arrival->upload.spool && arrival->acquisitions > 0)
+        scheduler_retract(arrival->session->service->scheduler, arrival->upload.id);
     spool_abort(&arrival->upload);
     job_clear(&arrival->job);
     for (int i = 0; i < MRD_QUERIES; i++)
@@ -206,14 +221,20 @@ static void arrival_clear(struct arrival *arrival)
 }
 
 /* The stream broke off: what arrived is kept as a job that failed, if there is an acquisition among it. */
-static void failure_keep(struct arrival *arrival, const struct err *failure)
+static bool failure_keep(struct arrival *arrival, const struct err *failure)
 {
     struct service *service = arrival->session->service;
-    if (failure->code == ERR_TRUNCATED && arrival->acquisitions > 0 &&
-        submission_commit_failed(service, &arrival->job, &arrival->upload, failure) == 0)
+    char id[JOB_ID];
+    memcpy(id, arrival->upload.id, sizeof id);
+    bool kept = failure->code == ERR_TRUNCATED && arrival->acquisitions > 0 &&
+                submission_commit_failed(service, &arrival->job, &arrival->upload, failure) == 0;
+    if (kept) {
+        scheduler_retract(service->scheduler, id);
         log_line_about(service->core.log, LOG_LEVEL_WARNING,
                        &(struct log_about){arrival->job.id, arrival->job.client, failure->code},
                        "an MRD stream broke off; %lld bytes are kept", (long long)arrival->job.bytes);
+    }
+    return kept;
 }
 
 /* Receive the stream and make it a job. *id: "": the client sent nothing but CLOSE. */
@@ -234,9 +255,10 @@ static int job_receive(const struct mrd_session *session, char id[JOB_ID])
         submission_accepted(session->service, &arrival->job, how);
     }
     struct err failure = *err_last();
+    bool kept = !rc && *arrival->job.id;
     if (rc)
-        failure_keep(arrival, &failure);
-    memcpy(id, arrival->job.id, JOB_ID);
+        kept = failure_keep(arrival, &failure);
+    memcpy(id, kept ? arrival->job.id : "", kept ? JOB_ID : 1);
     arrival_clear(arrival);
     free(arrival);
     return rc ? err_restore(&failure) : 0;

@@ -16,6 +16,8 @@
  *   4. A free worker claims its job from the store in the usual order (store_claim). Jobs that a busy worker has
  *      prefetched come after the others of their priority, and of several idle workers the one that has prefetched the
  *      scan gets the job.
+ *   5. An MRD stream over TCP is announced when its first acquisition has arrived: the worker reads it while the rest
+ *      arrives, until a job for that worker needs the reader.
  * A prefetch is a hint: the job stays queued, can be canceled, overtaken or run by another worker, and is not charged
  * with a death if the worker dies meanwhile.
  *
@@ -44,8 +46,9 @@
 int scheduler_create(struct scheduler **out, const struct core *core);
 
 /* PREFETCH, step 1: a worker may read `scan` (open for reading only; taken) before the job's row is committed. One
- * announcement is kept until the thread's next turn; a second replaces it. */
-void scheduler_announce(struct scheduler *scheduler, const struct job *job, int scan);
+ * announcement is kept until the thread's next turn; a second replaces it. `arriving`: the scan is still being written,
+ * and tells its own end; it is announced again when it is complete, or retracted. */
+void scheduler_announce(struct scheduler *scheduler, const struct job *job, int scan, bool arriving);
 /* The row of the announced job will not be committed. */
 void scheduler_retract(struct scheduler *scheduler, const char *id);
 

@@ -16,11 +16,11 @@ json_t *prefetch_ids(const struct scheduler *scheduler, bool busy)
     return ids;
 }
 
-static void prefetch_send(struct worker_slot *slot, const struct job *job, int scan, bool of_row)
+static void prefetch_send(struct worker_slot *slot, const struct job *job, int scan, bool arriving, bool of_row)
 {
     if (strcmp(slot->worker.suspect, job->id) == 0)
         return;
-    worker_prepare(&slot->worker, job, scan);
+    worker_prepare(&slot->worker, job, scan, arriving);
     slot->worker.prefetched_early = of_row;
 }
 
@@ -60,8 +60,11 @@ void prefetch_announced(struct scheduler *scheduler, enum worker_state state)
         scheduler->announced = (struct announcement){.scan = -1};
     }
     pthread_mutex_unlock(&scheduler->lock);
+    for (int i = 0; i < scheduler->count; i++) /* it may have been announced when it began to arrive, too */
+        if (*next.job.id && strcmp(scheduler->slot[i].worker.prefetched, next.job.id) == 0)
+            best = NULL;
     if (*next.job.id && best)
-        prefetch_send(best, &next.job, next.scan, true);
+        prefetch_send(best, &next.job, next.scan, next.arriving, true);
     announcement_clear(&next);
 }
 
@@ -111,7 +114,7 @@ void prefetch_next(struct scheduler *scheduler)
             return;
         int scan;
         if (spool_open(scheduler->core.spool, job.id, &scan) == 0) {
-            prefetch_send(slot, &job, scan, false);
+            prefetch_send(slot, &job, scan, false, false);
             close(scan);
         }
         job_clear(&job);
@@ -119,9 +122,10 @@ void prefetch_next(struct scheduler *scheduler)
     scheduler->prefetch_pending = false;
 }
 
-void scheduler_announce(struct scheduler *scheduler, const struct job *job, int scan)
+void scheduler_announce(struct scheduler *scheduler, const struct job *job, int scan, bool arriving)
 {
-    struct announcement fresh = {.job = {.parameters = json_deep_copy(job->parameters)}, .scan = scan};
+    struct announcement fresh = {
+        .job = {.parameters = json_deep_copy(job->parameters)}, .scan = scan, .arriving = arriving};
     memcpy(fresh.job.id, job->id, sizeof fresh.job.id);
     memcpy(fresh.job.kind, job->kind, sizeof fresh.job.kind);
     pthread_mutex_lock(&scheduler->lock);

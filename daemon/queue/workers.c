@@ -98,11 +98,11 @@ int worker_send(struct worker *worker, json_t *message, const int *fds, int fd_c
     return rc;
 }
 
-void worker_prepare(struct worker *worker, const struct job *job, int scan)
+void worker_prepare(struct worker *worker, const struct job *job, int scan, bool arriving)
 {
     if (worker_send(worker,
-                    json_pack("{s:s, s:s, s:s, s:O}", "type", "prepare", "id", job->id, "kind", job->kind, "parameters",
-                              job->parameters),
+                    json_pack("{s:s, s:s, s:s, s:O, s:b}", "type", "prepare", "id", job->id, "kind", job->kind,
+                              "parameters", job->parameters, "arriving", arriving),
                     &scan, 1) == 0)
         memcpy(worker->prefetched, job->id, sizeof worker->prefetched);
 }

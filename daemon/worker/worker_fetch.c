@@ -31,8 +31,10 @@ struct entry {
     const struct kind *kind;
     struct param_values values;
     int fd;
-    bool own;    /* fd is ours to close */
-    bool modest; /* is read, or was, with the limits of what is read ahead */
+    bool own;             /* fd is ours to close */
+    bool modest;          /* is read, or was, with the limits of what is read ahead */
+    bool follow;          /* likewise, while it was still being written */
+    atomic_bool arriving; /* it still is */
     atomic_bool stop;
     int rc; /* READ: of the kind's read() */
     struct err failure;
@@ -125,6 +127,8 @@ static void entry_read(struct fetcher *f, struct entry *entry)
     void *input = NULL;
     entry->state = READING;
     entry->modest = !entry->wanted;
+    entry->follow = entry->arriving;
+    request.arriving = entry->follow ? &entry->arriving : NULL;
     if (entry->modest)
         request.memory_bytes = (request.memory_bytes ? request.memory_bytes : host_memory_available()) / SHARE_AHEAD;
     pthread_mutex_unlock(&f->lock);
@@ -134,6 +138,9 @@ static void entry_read(struct fetcher *f, struct entry *entry)
     entry->input = input;
     entry->rc = rc;
     entry->failure = *err_last();
+    if (rc == ERR_DECODER_DIED && entry->follow && !entry->stop)
+        log_line(&f->log, LOG_LEVEL_WARNING, entry->id, "it will be read again when it is complete: %s",
+                 entry->failure.text);
     if (entry->stop)
         entry_empty(entry);
     pthread_cond_broadcast(&f->done);
@@ -200,15 +207,18 @@ int fetcher_create(struct fetcher **out, const struct worker_options *options)
 /* ---- what others ask for ---- */
 
 void fetcher_prefetch(struct fetcher *f, const char *id, const struct kind *kind, const struct param_values *values,
-                      int fd)
+                      int fd, bool arriving)
 {
+    struct entry *made = NULL;
     pthread_mutex_lock(&f->lock);
     bool known = entry_find(f, id) != NULL;
     for (int i = 0; i < 2 && !known; i++)
         if (f->entry[i].state != EMPTY && !f->entry[i].wanted)
             entry_drop(f, &f->entry[i]);
-    if (known || !entry_make(f, id, kind, values, fd, true))
+    if (known || !(made = entry_make(f, id, kind, values, fd, true)))
         close(fd);
+    if (made)
+        made->arriving = arriving;
     pthread_cond_signal(&f->work);
     pthread_mutex_unlock(&f->lock);
 }
@@ -236,11 +246,12 @@ static void done_wait(struct fetcher *f)
     thread_cond_wait(&f->done, &f->lock, clock_seconds() + 1e-3 * ASK_MS);
 }
 
-/* A failure of what was read ahead may be due to the memory that the job before it held, or to the lower limit. */
+/* A failure of what was read ahead may be due to the memory that the job before it held, or to the lower limit, or to
+ * the way in which it was read while it arrived. */
 static bool failed_modestly(const struct entry *entry)
 {
-    return entry->state == READ && entry->modest &&
-           (entry->rc == ERR_NO_MEMORY || (entry->rc == ERR_LIMIT && entry->failure.required >= 0));
+    return entry->state == READ && entry->modest && entry->rc != 0 &&
+           (entry->follow || entry->rc == ERR_NO_MEMORY || (entry->rc == ERR_LIMIT && entry->failure.required >= 0));
 }
 
 /* The entry of a job that begins: what was read ahead, if that is of use, or a new one. */
@@ -255,6 +266,7 @@ static struct entry *entry_begin(struct fetcher *f, const char *id, const struct
     while (!entry && !(entry = entry_make(f, id, kind, values, fd, false)))
         done_wait(f);
     entry->wanted = true;
+    entry->arriving = false;
     pthread_cond_signal(&f->work);
     return entry;
 }

@@ -15,10 +15,11 @@ struct fetcher;
 /* Starts the thread. There is no end but the process's. Fails with ERR_NO_MEMORY, ERR_INTERNAL. */
 int fetcher_create(struct fetcher **out, const struct worker_options *options);
 
-/* Begin to read the input of job `id` from `fd`, which is taken. One that was read ahead before and that no job took is
- * forgotten. Any thread; returns at once. */
+/* Begin to read the input of job `id` from `fd`, which is taken; `arriving`: it is still being written, and complete
+ * when the job begins. One that was read ahead before and that no job took is forgotten. Any thread; returns at once.
+ */
 void fetcher_prefetch(struct fetcher *fetcher, const char *id, const struct kind *kind,
-                      const struct param_values *values, int fd);
+                      const struct param_values *values, int fd, bool arriving);
 
 /* Forget the input of job `id` if it was read ahead, or is being read. Any thread; returns at once. */
 void fetcher_forget(struct fetcher *fetcher, const char *id);

@@ -129,7 +129,8 @@ static void prepare_receive(struct worker_process *w, const json_t *message, con
     const struct kind *kind;
     struct param_values values;
     if (fd_count == 1 && parameters_read(message, &kind, &values) == 0)
-        fetcher_prefetch(w->fetcher, text_of(message, "id"), kind, &values, fds[0]);
+        fetcher_prefetch(w->fetcher, text_of(message, "id"), kind, &values, fds[0],
+                         json_is_true(json_object_get(message, "arriving")));
     else
         fds_close(fds, fd_count);
 }

@@ -24,7 +24,7 @@
 
 #include "gridding/base/err.h"
 
-enum { CODEC_VERSION = 2, CODEC_FD = 3, CODEC_FORMAT = 12, CODEC_WANTED = 512, CODEC_REFUSED = 3, CODEC_REASON = 511 };
+enum { CODEC_VERSION = 3, CODEC_FD = 3, CODEC_FORMAT = 12, CODEC_WANTED = 512, CODEC_REFUSED = 3, CODEC_REASON = 511 };
 #define CODEC_BEGUN         "b" /* a message of this one byte: from here on, its end is due to the upload */
 #define CODEC_REQUEST_MAGIC UINT32_C(0x5152434d) /* "MCRQ" */
 #define CODEC_REPORT_MAGIC  UINT32_C(0x5052434d) /* "MCRP" */
@@ -39,6 +39,7 @@ struct codec_request {
     char format[CODEC_FORMAT]; /* of a reader in recon/codec_formats.c */
     uint64_t magic;            /* likewise: what is made of the file begins with it */
     uint64_t file_bytes;       /* length of the file */
+    uint64_t arriving;         /* 1: the file is still being written, and tells its own end; else 0 */
     uint64_t most_bytes;       /* of what is made of it */
     uint64_t heap_bytes;       /* of its own memory */
     double cpu_seconds;

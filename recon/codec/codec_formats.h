@@ -13,6 +13,9 @@ struct codec_reader {
      * `wanted`: what the kind wants of the file, in a struct of the reader's own; all 0 where it wants nothing in
      * particular. Fails with the codes of "the file" in err.h, ERR_NO_MEMORY. */
     int (*decode)(int memory, uint64_t most_bytes, const void *file, size_t bytes, const void *wanted);
+    /* The same of a file that is still being written, for a format whose files tell their own end, for which this
+     * waits. NULL: of this format complete files are read only. */
+    int (*follow)(int memory, uint64_t most_bytes, int file);
 };
 extern const struct codec_reader codec_readers[]; /* ends with .format = NULL */
 

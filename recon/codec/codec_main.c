@@ -79,19 +79,30 @@ static void upload_receive(struct codec_upload *upload)
         _exit(2);
 }
 
+static const struct codec_reader *reader_find(const struct codec_request *request)
+{
+    const struct codec_reader *reader = codec_readers;
+    while (reader->format &&
+           (request->magic != reader->magic || strncmp(request->format, reader->format, sizeof request->format) != 0))
+        reader++;
+    return reader->format && (!request->arriving || reader->follow) ? reader : NULL;
+}
+
 static int upload_decode(const struct codec_upload *upload)
 {
     const struct codec_request *request = &upload->request;
+    const struct codec_reader *reader = reader_find(request);
+    if (!reader)
+        return err_set(ERR_INTERNAL, "This decoder reads no files of format \"%.*s\".", (int)sizeof request->format,
+                       request->format);
+    if (request->arriving)
+        return reader->follow(upload->memory, request->most_bytes, upload->file);
     size_t bytes = (size_t)request->file_bytes;
     void *file = mmap(NULL, bytes, PROT_READ, MAP_SHARED, upload->file, 0);
     if (file == MAP_FAILED)
         return err_set(ERR_IO, "The file cannot be mapped (%s).", strerror(errno));
     madvise(file, bytes, MADV_SEQUENTIAL);
-    for (const struct codec_reader *reader = codec_readers; reader->format; reader++)
-        if (request->magic == reader->magic && strncmp(request->format, reader->format, sizeof request->format) == 0)
-            return reader->decode(upload->memory, request->most_bytes, file, bytes, request->wanted);
-    return err_set(ERR_INTERNAL, "This decoder reads no files of format \"%.*s\".", (int)sizeof request->format,
-                   request->format);
+    return reader->decode(upload->memory, request->most_bytes, file, bytes, request->wanted);
 }
 
 static int decode(void)

@@ -50,7 +50,9 @@ int decode_file(int *out, struct decoder *decoder, const struct decode_request *
         .canceled = request->canceled,
         .context = request->context,
     };
-    upload.limits.seconds += (double)status.st_size / BYTES_PER_SECOND;
+    /* How much is still to come nobody knows, but no more than what is made of it may take. */
+    const double most = request->limits->arriving ? (double)request->limits->bytes : (double)status.st_size;
+    upload.limits.seconds += most / BYTES_PER_SECOND;
     int rc = decoder_run(decoder, &upload);
     if (rc == 0)
         rc = memory_seal(memory, request);

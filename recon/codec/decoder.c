@@ -241,6 +241,7 @@ static int upload_hand_over(const struct process *process, const struct decoder_
         .file_bytes = upload->file_bytes,
         .most_bytes = upload->limits.bytes,
         .heap_bytes = HEAP_BYTES,
+        .arriving = upload->limits.arriving != NULL,
         .cpu_seconds = ceil(upload->limits.seconds),
     };
     snprintf(request.format, sizeof request.format, "%s", upload->format);
@@ -392,6 +393,10 @@ static int report_wait(const struct process *process, const struct decoder_uploa
             return death_tell(upload, course->status);
         }
         double left = end - clock_seconds();
+        if (upload->limits.arriving && *upload->limits.arriving) {
+            left = CLOCK_FACTOR * upload->limits.seconds;
+            end = clock_seconds() + left;
+        }
         int rc = patience_check(upload, left);
         if (rc != 0)
             return rc;

@@ -17,6 +17,9 @@ struct decoder;
 struct decode_limits {
     uint64_t bytes; /* of what is made of it */
     double seconds; /* of processor time, beside one for each MiB of the file; of the clock four times as many */
+    /* NULL: the file is complete. Else it is of a format that tells its own end, and may still grow while this is true;
+     * the clock's time counts from then on. */
+    const _Atomic bool *arriving;
 };
 
 /* `codec`: path of mrirecon-codec; must outlive the decoder. Starts nothing yet. Fails with ERR_NO_MEMORY. */

@@ -62,6 +62,16 @@ int scan_builder_times(struct scan_builder *builder, const float *times);
 /* Write the header: the scan is complete. */
 int scan_builder_finish(struct scan_builder *builder);
 
+/* A scan whose acquisitions are not counted before they come. Order of calls: open; of each acquisition arrive, put
+ * (its trajectory), align, put (its samples), align; close with all readouts. Trajectories and samples lie in turn, so
+ * traj_at and data_at are one place. Fail as the functions above. */
+int scan_builder_open(struct scan_builder *builder, int fd, uint64_t cap, const char *xml, size_t xml_bytes);
+/* Check the next readout, and give it its places. */
+int scan_builder_arrive(struct scan_builder *builder, struct scan_readout *readout);
+int scan_builder_put(struct scan_builder *builder, const void *bytes, size_t count);
+int scan_builder_align(struct scan_builder *builder);
+int scan_builder_close(struct scan_builder *builder, const struct scan_readout *readouts, size_t count);
+
 /* Parse an ISMRMRD header. Nothing is fetched, no entity is expanded. Fails with ERR_HEADER_INVALID (the sentence names
  * the element), ERR_LIMIT. */
 int scan_xml_parse(struct scan_encoding encodings[SCAN_MAX_ENCODINGS], uint32_t *count, const char *xml, size_t bytes);
@@ -79,6 +89,10 @@ int scan_hdf5_warm_up(void);
  * ERR_BAD_PARAMETER. */
 int scan_hdf5_decode(int fd, uint64_t cap, const void *file, size_t bytes, const struct scan_wanted *wanted);
 int scan_stream_decode(int fd, uint64_t cap, const void *file, size_t bytes);
+/* Decode a stream that is still being written to `file`, up to its end (CLOSE), for which it waits without limit: the
+ * parent ends this process where none comes. The same scan as scan_stream_decode()'s. Also fails with ERR_LIMIT if
+ * there are more acquisitions than are kept on the side. */
+int scan_stream_follow(int fd, uint64_t cap, int file);
 int scan_npz_decode(int fd, uint64_t cap, const void *file, size_t bytes, const struct scan_wanted *wanted);
 
 #endif

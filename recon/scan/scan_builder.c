@@ -66,6 +66,29 @@ static int scan_too_large(const struct scan_builder *b, uint64_t need)
                          (unsigned long long)b->cap >> 20);
 }
 
+static int no_acquisitions(void)
+{
+    return err_set(ERR_NO_IMAGE_DATA, "The scan contains no acquisitions: only its header was written. Export it again "
+                                      "after the measurement has ended.");
+}
+
+/* Lay out what precedes the readouts, up to *end, and write it. */
+static int beginning_write(struct scan_builder *b, const char *xml, size_t xml_bytes, uint64_t *end)
+{
+    struct scan_header *h = &b->header;
+    h->magic = SCAN_MAGIC;
+    h->version = SCAN_VERSION;
+    h->xml_bytes = xml_bytes;
+    *end = sizeof *h;
+    if (!place(b, end, h->encodings, sizeof *b->encodings, &h->encodings_at) ||
+        !place(b, end, xml_bytes + 1, 1, &h->xml_at))
+        return scan_too_large(b, *end + xml_bytes);
+    int rc = write_at(b->fd, b->encodings, h->encodings * sizeof *b->encodings, h->encodings_at);
+    if (rc == 0)
+        rc = write_at(b->fd, xml, xml_bytes, h->xml_at);
+    return rc == 0 ? write_at(b->fd, "", 1, h->xml_at + xml_bytes) : rc;
+}
+
 int scan_builder_begin(struct scan_builder *b, int fd, uint64_t cap, uint64_t file_bytes, const char *xml,
                        size_t xml_bytes, uint64_t acquisitions)
 {
@@ -75,23 +98,15 @@ int scan_builder_begin(struct scan_builder *b, int fd, uint64_t cap, uint64_t fi
     if (rc != 0)
         return rc;
     if (acquisitions == 0)
-        return err_set(ERR_NO_IMAGE_DATA, "The scan contains no acquisitions: only its header was written. Export it "
-                                          "again after the measurement has ended.");
+        return no_acquisitions();
     if (acquisitions > SCAN_MAX_READOUTS)
         return err_set(ERR_LIMIT, "The file says it holds %llu acquisitions; at most %d are read.",
                        (unsigned long long)acquisitions, SCAN_MAX_READOUTS);
-    uint64_t end = sizeof *h;
-    h->magic = SCAN_MAGIC;
-    h->version = SCAN_VERSION;
-    h->xml_bytes = xml_bytes;
-    if (!place(b, &end, h->encodings, sizeof *b->encodings, &h->encodings_at) ||
-        !place(b, &end, xml_bytes + 1, 1, &h->xml_at) ||
-        !place(b, &end, acquisitions, sizeof(struct scan_readout), &h->readouts_at))
+    uint64_t end;
+    rc = beginning_write(b, xml, xml_bytes, &end);
+    if (rc == 0 && !place(b, &end, acquisitions, sizeof(struct scan_readout), &h->readouts_at))
         return scan_too_large(b, end + acquisitions * sizeof(struct scan_readout));
-    rc = write_at(fd, b->encodings, h->encodings * sizeof *b->encodings, h->encodings_at);
-    if (rc == 0)
-        rc = write_at(fd, xml, xml_bytes, h->xml_at);
-    return rc == 0 ? write_at(fd, "", 1, h->xml_at + xml_bytes) : rc;
+    return rc;
 }
 
 static int builder_readout_check(const struct scan_builder *b, const struct scan_readout *r)
@@ -232,4 +247,64 @@ int scan_builder_finish(struct scan_builder *b)
 {
     int rc = scan_builder_flush(b);
     return rc == 0 ? write_at(b->fd, &b->header, sizeof b->header, 0) : rc;
+}
+
+/* ---- a scan that arrives ---- */
+
+int scan_builder_open(struct scan_builder *b, int fd, uint64_t cap, const char *xml, size_t xml_bytes)
+{
+    *b = (struct scan_builder){.fd = fd, .cap = cap};
+    struct scan_header *h = &b->header;
+    uint64_t end;
+    int rc = scan_xml_parse(b->encodings, &h->encodings, xml, xml_bytes);
+    if (rc == 0)
+        rc = beginning_write(b, xml, xml_bytes, &end);
+    if (rc == 0 && !place(b, &end, 0, 1, &h->traj_at))
+        rc = scan_too_large(b, end);
+    h->data_at = b->data.at = h->traj_at;
+    return rc;
+}
+
+int scan_builder_arrive(struct scan_builder *b, struct scan_readout *r)
+{
+    int rc = builder_readout_check(b, r);
+    if (rc != 0)
+        return rc;
+    const uint64_t traj = (uint64_t)r->samples * r->traj_dims * sizeof(float), before = b->data.at - b->header.traj_at;
+    r->traj = before / sizeof(float);
+    r->data = (before + traj + sizeof(struct c32) - 1) / sizeof(struct c32);
+    return 0;
+}
+
+int scan_builder_put(struct scan_builder *b, const void *bytes, size_t count)
+{
+    uint64_t end;
+    if (__builtin_add_overflow(b->data.at, count, &end) || end > b->cap)
+        return scan_too_large(b, end);
+    int rc = write_at(b->fd, bytes, count, b->data.at);
+    b->data.at = end;
+    return rc;
+}
+
+int scan_builder_align(struct scan_builder *b)
+{
+    static const char zeros[sizeof(struct c32)];
+    return scan_builder_put(b, zeros, -b->data.at % sizeof zeros);
+}
+
+int scan_builder_close(struct scan_builder *b, const struct scan_readout *readouts, size_t count)
+{
+    struct scan_header *h = &b->header;
+    uint64_t end = b->data.at;
+    if (count == 0)
+        return h->ignored ? err_set(ERR_NO_IMAGE_DATA, "None of the acquisitions in the file has a sample.")
+                          : no_acquisitions();
+    h->readouts = count;
+    h->traj_count = (end - h->traj_at) / sizeof(float);
+    h->data_count = (end - h->traj_at) / sizeof(struct c32);
+    if (!place(b, &end, count, sizeof *readouts, &h->readouts_at))
+        return scan_too_large(b, end + count * sizeof *readouts);
+    h->total_bytes = end;
+    int rc = write_at(b->fd, readouts, count * sizeof *readouts, h->readouts_at);
+    return rc == 0 ? write_at(b->fd, h, sizeof *h, 0) : rc;
 }

@@ -1,8 +1,7 @@
 /* Reads an MRD version 1 stream saved as a file (siemens_to_ismrmrd writes them): messages of a 16-bit number and a
  * body that the number defines, little-endian. Two passes: lengths and heads first, then the samples, directly from the
  * file. */
-#include "recon/scan/mrd_message.h"
-#include "recon/scan/scan_build.h"
+#include "recon/scan/mrd_readout.h"
 
 #include "gridding/base/err.h"
 
@@ -54,42 +53,13 @@ static int message_next(struct cursor *c, struct item *item)
     item->id = mrd_u16(number);
     const int head = mrd_head_bytes(item->id);
     if (head < 0)
-        return err_set(
-            ERR_MALFORMED_FILE,
-            "The MRD stream has a message of unknown number %u at byte %llu. What follows cannot be read: the "
-            "stream is damaged, or no MRD version 1 stream.",
-            item->id, (unsigned long long)at);
+        return mrd_number_unknown(item->id, at);
     rc = take(c, (uint64_t)head, &item->head, item->id);
     if (rc != 0)
         return rc;
     const uint64_t bytes = mrd_body_bytes(item->id, item->head);
     item->body_bytes = (size_t)bytes;
     return take(c, bytes, &item->body, item->id);
-}
-
-static void readout_fill(struct scan_readout *r, const uint8_t *head, uint32_t acquisition)
-{
-    *r = (struct scan_readout){
-        .flags = mrd_u64(head + 2),
-        .acquisition = acquisition,
-        .measurement_uid = mrd_u32(head + 10),
-        .scan_counter = mrd_u32(head + 14),
-        .time_stamp = mrd_u32(head + 18),
-        .samples = mrd_u16(head + 34),
-        .coils = mrd_u16(head + 38),
-        .discard_pre = mrd_u16(head + 168),
-        .discard_post = mrd_u16(head + 170),
-        .center_sample = mrd_u16(head + 172),
-        .encoding = mrd_u16(head + 174),
-        .traj_dims = mrd_u16(head + 176),
-    };
-    memcpy(&r->sample_time_us, head + 178, sizeof r->sample_time_us);
-    memcpy(r->position, head + 182, sizeof r->position);
-    memcpy(r->read_dir, head + 194, sizeof r->read_dir);
-    memcpy(r->phase_dir, head + 206, sizeof r->phase_dir);
-    memcpy(r->slice_dir, head + 218, sizeof r->slice_dir);
-    memcpy(r->table_position, head + 230, sizeof r->table_position);
-    memcpy(r->idx, head + 242, sizeof r->idx);
 }
 
 /* First pass: count the acquisitions and what is not read, and find the header. */
@@ -123,7 +93,7 @@ static int readouts_write(struct scan_builder *b, struct cursor c, struct scan_r
     do {
         rc = message_next(&c, &item);
         if (rc == 0 && item.id == MRD_ACQUISITION)
-            readout_fill(&batch[count++], item.head, acquisition++);
+            mrd_readout_fill(&batch[count++], item.head, acquisition++);
         if (rc == 0 && (count == BATCH || item.id == MRD_CLOSE)) {
             rc = scan_builder_readouts(b, batch, count);
             count = 0;
@@ -140,7 +110,7 @@ static int samples_write(struct scan_builder *b, struct cursor c)
         rc = message_next(&c, &item);
         if (rc == 0 && item.id == MRD_ACQUISITION) {
             struct scan_readout r;
-            readout_fill(&r, item.head, 0);
+            mrd_readout_fill(&r, item.head, 0);
             if (r.samples && r.coils)
                 rc = scan_builder_samples(b, &r, item.body, item.body + 4 * (size_t)r.samples * r.traj_dims);
         }

@@ -1,19 +1,25 @@
 #!/usr/bin/python3
 """MRD streams over TCP: clients of Gadgetron's protocol have their images, every session is a job, and what is wrong with a
 stream costs its sender an answer and nobody else anything."""
+import contextlib
+import glob
 import io
 import json
 import os
 import signal
 import struct
 import subprocess
+import sys
 import tempfile
 
 import numpy as np
 
 import mrd
 import scans
-from harness import BIN, Daemon, main, same, test, wait_until
+from harness import BIN, ROOT, Daemon, main, same, test, wait_until
+
+sys.path.insert(0, os.path.join(ROOT, "tests", "faults"))
+import mrd_streams  # noqa: E402
 
 FOLDER = tempfile.TemporaryDirectory(prefix="mrirecond-mrd-")
 CONFIGS = f"{FOLDER.name}/configs"
@@ -175,6 +181,39 @@ def left():
         same([daemon.finish(job["id"])["state"] for job in jobs], ["succeeded", "succeeded"], "states after the restart")
 
 
+def followers(daemon):
+    """Decoders that have a stream open which is still arriving."""
+    found = []
+    for codec in daemon.children("mrirecon-codec", daemon.worker()):
+        for link in glob.glob(f"/proc/{codec}/fd/*"):
+            with contextlib.suppress(OSError):
+                if os.readlink(link).endswith(".part"):
+                    found.append(codec)
+    return found
+
+
+@test("a stream is read while it arrives, and its image is the same; a job that comes meanwhile goes first")
+def inline(daemon):
+    truth = expected(daemon)
+    with mrd.Session(daemon) as session:
+        session.send(mrd.config_file("raw"), *MESSAGES[:12])
+        wait_until(lambda: followers(daemon), "a decoder that reads what has arrived")
+        (_, pixels), = session.send(*MESSAGES[12:]).images()
+    assert np.array_equal(pixels, truth[0]), "other pixels"
+    with mrd.Session(daemon) as session:
+        session.send(mrd.config_file("raw"), *MESSAGES[:12])
+        wait_until(lambda: followers(daemon), "a decoder that reads what has arrived")
+        assert np.array_equal(expected(daemon), truth), "another image of the job that came meanwhile"
+        (_, pixels), = session.send(*MESSAGES[12:]).images()
+    assert np.array_equal(pixels, truth[0]), "other pixels, after another job"
+    with mrd.Session(daemon) as session:
+        session.send(mrd.config_file("raw"), *MESSAGES[:12])
+        wait_until(lambda: followers(daemon), "a decoder that reads what has arrived")
+        session.socket.shutdown(1)
+        session.failure()
+    wait_until(lambda: not followers(daemon), "the end of the decoder of a stream that broke off")
+
+
 @test("kill -9: what was closed is a job after the restart, what was still arriving leaves nothing")
 def killed():
     with start() as daemon:
@@ -214,6 +253,13 @@ def limits():
         with mrd.Session(daemon) as session:
             failure = session.failure()
         assert failure.startswith("forbidden: ") and "127.0.0.1" in failure, failure
+
+
+@test("a hundred mutated streams: each is answered, and nothing is left of them but jobs")
+def mutated():
+    figures, wrong = mrd_streams.run(100, clients=4, seed=3)
+    assert not wrong, wrong
+    same((figures["streams"], figures["decoder_crashes"]), (100, 0), "streams, and decoders that crashed")
 
 
 @test("a start without what MRD needs says so")

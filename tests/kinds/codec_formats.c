@@ -3,7 +3,7 @@
 
 #include "tests/kinds/histogram/histogram.h"
 
-const struct codec_reader codec_readers[] = {{HISTOGRAM_MAGIC, "csv", histogram_decode}, {.format = NULL}};
+const struct codec_reader codec_readers[] = {{HISTOGRAM_MAGIC, "csv", histogram_decode, NULL}, {.format = NULL}};
 const struct codec_converter codec_converters[] = {{&histogram_form, histogram_convert, NULL}, {.form = NULL}};
 
 int codec_init(void)

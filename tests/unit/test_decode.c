@@ -208,7 +208,7 @@ static void a_file_that_keeps_its_reader_busy_is_stopped(void **state)
     "socket = s.socket(fileno=3)\n"                                              \
     "data, fds, flags, address = s.recv_fds(socket, 4096, 2)\n"                  \
     "file, memory = fds\n"                                                       \
-    "success = struct.pack('IIi4xqqq768s', 0x5052434d, 2, 0, -1, -1, -1, b'')\n" \
+    "success = struct.pack('IIi4xqqq768s', 0x5052434d, 3, 0, -1, -1, -1, b'')\n" \
     "head = struct.pack('QIIQ', 0x4e4143534952524d, 1, 1, 4096)\n"
 
 static void a_decoder_that_misbehaves_is_an_error(void **state)
@@ -229,7 +229,7 @@ static void a_decoder_that_misbehaves_is_an_error(void **state)
          ERR_DECODER_DIED},
         {"mutters", PYTHON "socket.send(success[:-1])\n", ERR_DECODER_DIED},
         {"gossips", PYTHON "socket.send(success + b'x')\n", ERR_DECODER_DIED},
-        {"newer", PYTHON "socket.send(struct.pack('II', 0x5052434d, 3) + bytes(2000))\n", ERR_INTERNAL},
+        {"newer", PYTHON "socket.send(struct.pack('II', 0x5052434d, 4) + bytes(2000))\n", ERR_INTERNAL},
     };
     const struct place *p = *state;
     const struct decode_limits limits = {.bytes = 1 << 20, .seconds = 60};
@@ -240,7 +240,7 @@ static void a_decoder_that_misbehaves_is_an_error(void **state)
         make_program(p, programs[i].name, programs[i].script, path);
         assert_int_equal(decode_by(path, &scan, fd, NULL, &limits, NULL, NULL), programs[i].code);
     }
-    assert_non_null(strstr(err_last()->text, "protocol version 3, this program version 2"));
+    assert_non_null(strstr(err_last()->text, "protocol version 4, this program version 3"));
     assert_int_equal(decode_by("/nonexistent", &scan, fd, NULL, &limits, NULL, NULL), ERR_INTERNAL);
     assert_int_equal(open_descriptors(), before);
     close(fd);

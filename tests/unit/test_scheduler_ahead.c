@@ -91,7 +91,7 @@ static void an_upload_is_read_while_its_row_is_to_come(void **state)
         strcpy(job.kind, "recon");
         int scan;
         assert_int_equal(spool_reopen(&file, &scan), 0);
-        scheduler_announce(f->scheduler, &job, scan);
+        scheduler_announce(f->scheduler, &job, scan, false);
         noted(f, "prepare", job.id, 1);
         noted(f, "job", job.id, 0);
         if (commits) {
@@ -134,7 +134,7 @@ static void what_is_queued_is_read_before_what_is_announced(void **state)
     strcpy(late.kind, "recon");
     int scan;
     assert_int_equal(spool_open(f->spool, third, &scan), 0);
-    scheduler_announce(f->scheduler, &late, scan);
+    scheduler_announce(f->scheduler, &late, scan, false);
     assert_int_equal(sqlite3_exec(other, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
     sqlite3_close(other);
     noted(f, "job", second, 1);

@@ -1,0 +1,15 @@
+/* mrd_readout.h: what the readers of MRD streams share: of complete ones (scan_stream.c), and of those that still
+ * arrive (scan_follow.c). */
+#ifndef MRIRECON_MRD_READOUT_H
+#define MRIRECON_MRD_READOUT_H
+
+#include "recon/scan/mrd_message.h"
+#include "recon/scan/scan_build.h"
+
+/* A readout of the 340 bytes of an acquisition's head, without its places; number `acquisition` of the stream. */
+void mrd_readout_fill(struct scan_readout *readout, const uint8_t *head, uint32_t acquisition);
+
+/* Fails with ERR_MALFORMED_FILE. */
+int mrd_number_unknown(unsigned number, uint64_t at);
+
+#endif

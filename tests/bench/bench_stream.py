@@ -1,0 +1,80 @@
+#!/usr/bin/python3
+"""How long after its last byte a scan has its first image: sent as a stream over TCP at a scanner's pace, and whole by POST.
+
+    tests/bench/bench_stream.py [--coils 16] [--matrix 256] [--spokes 402] [--seconds 1] [--repeats 7] [--query kind=recon]
+
+A radial scan of random samples (2x readout) is sent over MRD in --seconds, acquisition by acquisition: latency is the time
+from sending CLOSE to the first byte of the first image. The same stream is posted over HTTP as fast as it goes, with Prefer:
+wait: latency is the time from the last byte sent to the first byte of the answer, and the whole is that from the first byte
+sent. Each of the three is a median of --repeats, after two that are not counted. Prints one JSON object. MRIRECON_BIN: the programs.
+"""
+import argparse
+import json
+import os
+import socket
+import statistics
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
+import mrd  # noqa: E402
+import scans  # noqa: E402
+from harness import Daemon  # noqa: E402
+
+
+def streamed(daemon, query, messages, seconds):
+    with mrd.Session(daemon) as session:
+        session.send(mrd.text(mrd.CONFIG_TEXT, query))
+        began = time.monotonic()
+        for number, message in enumerate(messages[:-1]):
+            pause = began + seconds * number / len(messages) - time.monotonic()
+            if pause > 0:
+                time.sleep(pause)
+            session.send(message)
+        last = time.monotonic()
+        session.send(messages[-1])
+        first = session.take(2)
+        latency = time.monotonic() - last
+        assert first == mrd.IMAGE.to_bytes(2, "little"), first
+    return latency
+
+
+def posted(daemon, query, body):
+    head = (f"POST /v1/jobs?{query} HTTP/1.1\r\nHost: localhost\r\nPrefer: wait=600\r\nAccept: application/x-ismrmrd\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n").encode()
+    with socket.create_connection(("127.0.0.1", daemon.port), timeout=600) as connection:
+        began = time.monotonic()
+        connection.sendall(head + body)
+        last = time.monotonic()
+        answer = connection.recv(4096)
+        first = time.monotonic()
+        assert answer.startswith(b"HTTP/1.1 200"), answer[:300]
+    return first - last, first - began
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    for name, fallback in (("coils", 16), ("matrix", 256), ("spokes", 402), ("repeats", 7)):
+        parser.add_argument("--" + name, type=int, default=fallback)
+    parser.add_argument("--seconds", type=float, default=1)
+    parser.add_argument("--query", default="kind=recon")
+    wanted = parser.parse_args()
+    scan = scans.radial((wanted.matrix, wanted.matrix, 1), wanted.spokes, 2 * wanted.matrix, wanted.coils)
+    messages = list(scan.messages())
+    body = b"".join(messages)
+    latencies, after, whole = [], [], []
+    with Daemon(mrd_listen="127.0.0.1:0") as daemon:
+        for _ in range(2 + wanted.repeats):
+            latencies.append(streamed(daemon, wanted.query, messages, wanted.seconds))
+            last, all_of_it = posted(daemon, wanted.query, body)
+            after.append(last)
+            whole.append(all_of_it)
+
+    def median(values):
+        return round(1000 * statistics.median(values[2:]), 1)
+    print(json.dumps({"MB": round(len(body) / 1e6, 1), "streamed_last_byte_to_image_ms": median(latencies),
+                      "posted_last_byte_to_image_ms": median(after), "posted_whole_ms": median(whole)}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+/* Streams that are decoded while they arrive, by the real mrirecon-codec: the same scan as of the complete file, the
+ * same complaints, and an end when nobody waits any more. The file grows while the decoder is asked whether to go on,
+ * so it has always begun before its input is complete. */
+#include "tests/unit/decode_fixture.h"
+
+#include <stdatomic.h>
+
+/* A file that grows by a piece each time. */
+struct growing {
+    int fd;
+    const char *content;
+    size_t bytes, written, piece;
+    int looks, stop_at; /* stop_at: the look at which the job is canceled; 0: none */
+    atomic_bool arriving;
+};
+
+static int grow(void *context)
+{
+    struct growing *g = context;
+    size_t count = g->bytes - g->written < g->piece ? g->bytes - g->written : g->piece;
+    assert_int_equal(pwrite(g->fd, g->content + g->written, count, (off_t)g->written), count);
+    g->written += count;
+    g->arriving = g->written < g->bytes;
+    return ++g->looks == g->stop_at;
+}
+
+/* Decode `content` while it arrives in `pieces`; the first two bytes, by which the format is told, are there. */
+static int follow(const struct place *p, struct scan *scan, const char *content, size_t bytes, size_t pieces,
+                  int stop_at, uint64_t most)
+{
+    struct growing g = {.content = content, .bytes = bytes, .written = 2, .stop_at = stop_at, .arriving = true};
+    const struct decode_limits limits = {.bytes = most, .seconds = 60, .arriving = &g.arriving};
+    char path[128];
+    snprintf(path, sizeof path, "%s/growing", p->folder);
+    g.piece = bytes / pieces + 1;
+    g.fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    assert_int_equal(write(g.fd, content, 2), 2);
+    int rc = decode_by(p->codec, scan, g.fd, NULL, &limits, grow, &g);
+    assert_true(rc != 0 || g.written == bytes);
+    close(g.fd);
+    return rc;
+}
+
+static void scans_are_equal(const struct scan *a, const struct scan *b)
+{
+    assert_int_equal(a->header->readouts, b->header->readouts);
+    assert_int_equal(a->header->ignored, b->header->ignored);
+    assert_string_equal(a->xml, b->xml);
+    assert_memory_equal(a->encodings, b->encodings, a->header->encodings * sizeof *a->encodings);
+    for (uint64_t i = 0; i < a->header->readouts; i++) {
+        struct scan_readout r = a->readouts[i], s = b->readouts[i];
+        assert_memory_equal(a->traj + r.traj, b->traj + s.traj, (size_t)r.samples * r.traj_dims * sizeof(float));
+        assert_memory_equal(a->data + r.data, b->data + s.data, (size_t)r.samples * r.coils * sizeof(struct c32));
+        r.traj = s.traj = r.data = s.data = 0;
+        assert_memory_equal(&r, &s, sizeof r);
+    }
+}
+
+static void a_stream_that_arrives_is_the_same_scan(void **state)
+{
+    const struct place *p = *state;
+    static const char *const names[] = {"stream", "stream_texts"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        for (size_t pieces = 1; pieces <= 3; pieces += 2) {
+            struct scan whole = {0}, followed = {0};
+            size_t bytes;
+            int fd = open_file(p, names[i]);
+            char *content = read_file(p, names[i], &bytes);
+            assert_int_equal(decode_fd(p, &whole, fd, NULL), 0);
+            assert_int_equal(follow(p, &followed, content, bytes, pieces, 0, roomy.bytes), 0);
+            scans_are_equal(&whole, &followed);
+            scan_close(&whole);
+            scan_close(&followed);
+            free(content);
+            close(fd);
+        }
+}
+
+static void what_is_wrong_with_it_is_told_as_of_a_complete_file(void **state)
+{
+    const struct place *p = *state;
+    struct scan scan = {0};
+    size_t bytes;
+    char *content = read_file(p, "stream_unknown", &bytes);
+    assert_int_equal(follow(p, &scan, content, bytes, 2, 0, roomy.bytes), ERR_MALFORMED_FILE);
+    assert_non_null(strstr(err_last()->text, "unknown number 4711"));
+    free(content);
+    content = read_file(p, "stream_no_header", &bytes);
+    assert_int_equal(follow(p, &scan, content, bytes, 2, 0, roomy.bytes), ERR_MALFORMED_FILE);
+    free(content);
+    content = read_file(p, "stream", &bytes);
+    assert_int_equal(follow(p, &scan, content, bytes, 2, 0, 2000), ERR_LIMIT);
+    assert_true(err_last()->required > 2000);
+    free(content);
+}
+
+static void one_that_does_not_end_ends_with_its_job(void **state)
+{
+    const struct place *p = *state;
+    struct scan scan = {0};
+    size_t bytes;
+    char *content = read_file(p, "stream", &bytes);
+    /* Without CLOSE, which is its last two bytes. */
+    assert_int_equal(follow(p, &scan, content, bytes - 2, 1, 3, roomy.bytes), ERR_CANCELED);
+    free(content);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_stream_that_arrives_is_the_same_scan),
+        cmocka_unit_test(what_is_wrong_with_it_is_told_as_of_a_complete_file),
+        cmocka_unit_test(one_that_does_not_end_ends_with_its_job),
+    };
+    return cmocka_run_group_tests_name("follow", tests, setup, teardown);
+}

@@ -26,7 +26,7 @@ for source; do
     if [ "$name" = particles ]; then
         /usr/bin/python3 tests/fuzz/particles_seeds.py "$folder/$name" || exit 1
     fi
-    if "$fuzzer" -max_total_time="${FUZZ_SECONDS:-11}" -timeout=10 -rss_limit_mb=2048 -max_len=16384 -seed=1 -artifact_prefix="$folder/" \
+    if "$fuzzer" -max_total_time="${FUZZ_SECONDS:-11}" -timeout=100 -rss_limit_mb=2048 -max_len=16384 -seed=1 -artifact_prefix="$folder/" \
         -dict="tests/fuzz/$name.dict" -print_final_stats=1 "$folder/$name" "tests/fuzz/corpus/$name" >"$folder/log" 2>&1; then
         echo "ok $test - $name fuzzed"
         sed -n 's/^stat::number_of_executed_units/# executions/p' "$folder/log"

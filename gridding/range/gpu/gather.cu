@@ -214,7 +214,7 @@ int sums_gpu_gather(const void *state, const struct range_law *law, int channels
     const double pace = 2e7 * p->gpu->multiprocessors / nodes_reached(p, law->params.reach);
     const uint32_t count = p->view.count, step = pace < 4 ? 4 : pace < (double)count ? (uint32_t)pace : count;
     const int together = channels == 1 ? 1 : TOGETHER;
-    const size_t passes = (size_t)((channels + together - 1) / together), most = passes * count + 1;
+    const size_t passes = (size_t)((channels + together - 1) / together), most = passes * count + (count == 0);
     size_t done = 0;
     int rc = gpu_enter(p->gpu);
     if (!rc && listener)
@@ -236,6 +236,8 @@ int sums_gpu_gather(const void *state, const struct range_law *law, int channels
                 rc = listener->progress(listener->context, done, most);
         }
     }
+    if (!rc && listener && done < most)
+        rc = listener->progress(listener->context, most, most);
     return rc ? rc : gpu_finish(p->gpu, what);
 }
 

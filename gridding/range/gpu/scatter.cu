@@ -20,7 +20,7 @@ namespace
 
 const char what[] = "Summing points to a grid";
 
-using sum_kernel = void (*)(scatter_job, const sums_task *, float *);
+using sum_kernel = void (*)(scatter_job, sums_work);
 
 struct kernel {
     sum_kernel run;
@@ -94,6 +94,7 @@ struct scatter_job job_of(const struct points_gpu *p, const struct range_law *la
     for (int d = 0; d < 3; d++) {
         job.spacing[d] = d < p->view.box.dim ? p->view.box.spacing[d] : 0;
         job.spacing2[d] = (float)(job.spacing[d] * job.spacing[d]);
+        job.nodes_of[d] = 1 / p->view.box.spacing[d];
         job.nodes *= (size_t)p->view.box.cells[d];
     }
     lay_tiles(&p->view.box, &job);
@@ -110,10 +111,12 @@ struct scatter {
     struct scatter_job job;
     struct kernel kernel;
     size_t tiles;
-    unsigned long long *near;  /* the host's: points near each tile */
+    struct near_sums sums;     /* of all tiles */
+    unsigned long long *near;  /* the host's: points near each tile; NULL: nobody asks for them */
     unsigned long long depth;  /* of a part */
-    unsigned long long pace;   /* points near, of the tiles that are summed between two looks at the listener */
-    struct sums_task *tasks;   /* the host's, [max(tiles, SLOTS)] */
+    unsigned long long pace;   /* points near, of the tiles that are summed between
+                                  two looks at the listener */
+    struct sums_task *tasks;   /* the host's, [SLOTS] */
     struct sums_group *groups; /* the host's, [SLOTS] */
     void *device_tasks, *device_groups, *device_near;
     float *slots;
@@ -150,42 +153,50 @@ int tell(struct scatter *s)
     return rc;
 }
 
+/* Points near each tile, which come to the host where it cuts tiles, or looks at the listener between some of them. */
 int count_points(struct scatter *s)
 {
     struct gpu *gpu = s->points->gpu;
-    int rc = gpu_alloc(gpu, s->tiles * sizeof *s->near, &s->device_near, what);
+    const size_t counts = s->tiles * sizeof *s->near;
+    int rc = gpu_alloc(gpu, counts + sizeof s->sums, &s->device_near, what);
     if (rc)
         return rc;
-    count_near<<<gpu_blocks(s->tiles * 32, THREADS), THREADS, 0, gpu->stream>>>(s->job, (uint32_t)s->tiles,
-                                                                                (unsigned long long *)s->device_near);
+    unsigned long long *near = (unsigned long long *)s->device_near;
+    near_sums *sums = (near_sums *)(near + s->tiles);
+    rc = gpu_check(cudaMemsetAsync(sums, 0, sizeof *sums, gpu->stream), what);
+    if (rc)
+        return rc;
+    count_near<<<gpu_blocks(s->tiles * 32, THREADS), THREADS, 0, gpu->stream>>>(s->job, (uint32_t)s->tiles, near, sums);
     rc = gpu_launched(what);
-    return rc ? rc : gpu_download(gpu, s->near, s->device_near, s->tiles * sizeof *s->near);
+    if (!rc)
+        rc = gpu_download(gpu, &s->sums, sums, sizeof *sums);
+    if (rc || (s->sums.most <= s->depth && !s->listener))
+        return rc;
+    s->near = (unsigned long long *)calloc(s->tiles, sizeof *s->near);
+    return s->near ? gpu_download(gpu, s->near, near, counts) : err_no_memory("%zu tiles of a grid", s->tiles);
+}
+
+int make_slots(struct scatter *s)
+{
+    struct gpu *gpu = s->points->gpu;
+    s->tasks = (struct sums_task *)calloc(SLOTS, sizeof *s->tasks);
+    s->groups = (struct sums_group *)calloc(SLOTS, sizeof *s->groups);
+    if (!s->tasks || !s->groups)
+        return err_no_memory("%zu parts of tiles", SLOTS);
+    int rc = gpu_alloc(gpu, SLOTS * sizeof *s->tasks, &s->device_tasks, what);
+    if (!rc)
+        rc = gpu_alloc(gpu, slots_bytes(&s->job), (void **)&s->slots, what);
+    return rc ? rc : gpu_alloc(gpu, SLOTS * sizeof *s->groups, &s->device_groups, what);
 }
 
 int make(struct scatter *s)
 {
-    const size_t most = s->tiles > SLOTS ? s->tiles : SLOTS;
-    struct gpu *gpu = s->points->gpu;
-    bool heavy = false;
-    s->near = (unsigned long long *)calloc(s->tiles, sizeof *s->near);
-    s->tasks = (struct sums_task *)calloc(most, sizeof *s->tasks);
-    s->groups = (struct sums_group *)calloc(SLOTS, sizeof *s->groups);
-    if (!s->near || !s->tasks || !s->groups)
-        return err_no_memory("%zu tiles of a grid", s->tiles);
     int rc = gpu_check(cudaFuncSetAttribute((const void *)s->kernel.run, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                             (int)s->kernel.shared),
                        what);
     if (!rc)
-        rc = gpu_alloc(gpu, most * sizeof *s->tasks, &s->device_tasks, what);
-    if (!rc)
         rc = count_points(s);
-    for (size_t t = 0; t < s->tiles && !rc; t++)
-        heavy = heavy || s->near[t] > s->depth;
-    if (!rc && heavy)
-        rc = gpu_alloc(gpu, slots_bytes(&s->job), (void **)&s->slots, what);
-    if (!rc && heavy)
-        rc = gpu_alloc(gpu, SLOTS * sizeof *s->groups, &s->device_groups, what);
-    return rc;
+    return rc || s->sums.most <= s->depth ? rc : make_slots(s);
 }
 
 void end(struct scatter *s)
@@ -200,34 +211,25 @@ void end(struct scatter *s)
     free(s->groups);
 }
 
-int run(struct scatter *s, size_t first, size_t count)
+int run(struct scatter *s, const void *tasks, size_t first, size_t count)
 {
-    if (count == 0)
-        return 0;
-    s->kernel.run<<<(unsigned)count, THREADS, s->kernel.shared, s->points->gpu->stream>>>(
-        s->job, (const sums_task *)s->device_tasks + first, s->slots);
+    const struct sums_work work = {(const struct sums_task *)tasks, s->slots,
+                                   (const unsigned long long *)s->device_near, s->depth, (uint32_t)first};
+    s->kernel.run<<<(unsigned)count, THREADS, s->kernel.shared, s->points->gpu->stream>>>(s->job, work);
     return gpu_launched(what);
 }
 
 /* Tiles that are not cut. */
 int sum_light(struct scatter *s)
 {
-    size_t count = 0, first = 0;
-    for (size_t t = 0; t < s->tiles; t++)
-        if (s->near[t] > 0 && s->near[t] <= s->depth) {
-            const struct sums_task task = {(uint32_t)t, -1, 0, s->near[t]};
-            s->tasks[count++] = task;
-        }
-    int rc = gpu_upload(s->points->gpu, s->device_tasks, s->tasks, count * sizeof *s->tasks);
-    while (first < count && !rc) {
+    int rc = 0;
+    for (size_t first = 0, to; first < s->tiles && !rc; first = to) {
         unsigned long long points = 0;
-        size_t to = first;
-        while (to < count && (to == first || points < s->pace || !s->listener))
-            points += s->tasks[to++].to;
-        rc = run(s, first, to - first);
+        for (to = s->listener ? first : s->tiles; to < s->tiles && points < s->pace; to++)
+            points += s->near[to] <= s->depth ? s->near[to] : 0;
+        rc = run(s, NULL, first, to - first);
         s->done += points;
-        first = to;
-        if (!rc && first < count)
+        if (!rc && to < s->tiles)
             rc = tell(s);
     }
     return rc;
@@ -266,12 +268,14 @@ int sum_heavy(struct scatter *s)
     unsigned long long from = 0, points;
     struct gpu *gpu = s->points->gpu;
     int rc = 0;
+    if (s->sums.most <= s->depth)
+        return 0;
     while (!rc && (count = fill_slots(s, &tile, &from, &groups, &points)) > 0) {
         rc = gpu_upload(gpu, s->device_tasks, s->tasks, count * sizeof *s->tasks);
         if (!rc)
             rc = gpu_upload(gpu, s->device_groups, s->groups, groups * sizeof *s->groups);
         if (!rc)
-            rc = run(s, 0, count);
+            rc = run(s, s->device_tasks, 0, count);
         if (rc)
             break;
         add_slots<<<dim3((unsigned)groups, (unsigned)s->job.channels), THREADS, 0, gpu->stream>>>(
@@ -288,10 +292,7 @@ int sum_heavy(struct scatter *s)
 int sum_all(struct scatter *s, int channels, int together, const float *values, float *grid)
 {
     int rc = 0;
-    size_t near = 0;
-    for (size_t t = 0; t < s->tiles; t++)
-        near += s->near[t];
-    s->most = near * (size_t)((channels + together - 1) / together) + 1;
+    s->most = s->sums.all * (size_t)((channels + together - 1) / together) + 1;
     for (int first = 0; first < channels && !rc; first += together) {
         s->job.channels = channels - first < together ? channels - first : together;
         s->job.values = values + (size_t)first * s->job.points.inputs;
@@ -300,6 +301,7 @@ int sum_all(struct scatter *s, int channels, int together, const float *values, 
         if (!rc)
             rc = sum_heavy(s);
     }
+    s->done = s->most;
     return rc ? rc : tell(s);
 }
 
@@ -318,7 +320,9 @@ int sums_gpu_scatter(const void *state, const struct range_law *law, int channel
     s.tiles = tiles_of(&s.job);
     const bool solid = s.points->view.box.dim == 3, single = channels == 1 && solid;
     const enum way way = way_of(law, solid, channels);
-    s.job.strength = way == WAY_COULOMB ? (float)(4 * (double)law->c[0] / law->params.reach) : 1;
+    s.job.strength = way == WAY_COULOMB    ? (float)(4 * (double)law->c[0] / law->params.reach)
+                     : way == WAY_GAUSSIAN ? (float)law->peak
+                                           : 1;
     s.kernel = kernel_for(way, solid, single);
     s.depth = depth_of(s.points->depth);
     s.pace = (way == WAY_RADIAL || way == WAY_INVERSE ? 100000ULL : 600000ULL) *
@@ -336,8 +340,7 @@ size_t sums_gpu_scatter_bytes(const struct range_box *box)
 {
     struct scatter_job job;
     lay_tiles(box, &job);
-    const size_t tiles = tiles_of(&job), most = tiles > SLOTS ? tiles : SLOTS;
-    /* Lists of tiles are held by the host as well. */
-    return slots_bytes(&job) + 2 * (tiles * sizeof(unsigned long long) + most * sizeof(struct sums_task) +
-                                    SLOTS * sizeof(struct sums_group));
+    /* Lists are held by the host as well. */
+    return slots_bytes(&job) + 2 * ((tiles_of(&job) + 2) * sizeof(unsigned long long) +
+                                    SLOTS * (sizeof(struct sums_task) + sizeof(struct sums_group)));
 }

@@ -14,7 +14,8 @@ enum { WARPS = 8, THREADS = 32 * WARPS, DEEP = 8, LIST = 512, LINES = THREADS, T
 enum way {
     WAY_SEPARABLE,
     WAY_RADIAL,
-    WAY_GAUSSIAN, /* radial and exponential: the product of weights along the axes */
+    WAY_GAUSSIAN, /* radial and exponential: the product of weights along the axes
+                   */
     WAY_INVERSE,
     WAY_COULOMB /* inverse, t^2 / r, which is 0 at the reach */
 };
@@ -30,6 +31,7 @@ struct scatter_job {
     struct points_view points;
     struct law_gpu law;
     double spacing[3];              /* 0 beyond dim */
+    double nodes_of[3];             /* 1 / spacing */
     float spacing2[3];              /* squared */
     double widest;                  /* the reach of the widest point */
     int tile[3], tiles[3], warp[3]; /* nodes of a tile; tiles; warps along each axis of a tile */
@@ -37,7 +39,8 @@ struct scatter_job {
     int channels;        /* of this pass, at most TOGETHER */
     const float *values; /* of its first channel, as grid */
     float *grid;
-    float strength; /* WAY_COULOMB: the law is strength t^2 / sqrt(u2) */
+    float strength; /* what sums are multiplied by: WAY_COULOMB: the law is
+                       strength t^2 / sqrt(u2); WAY_GAUSSIAN: its peak */
 };
 
 /* ---- the rows of bins near a tile ---- */
@@ -91,8 +94,14 @@ __device__ void tile_low(const scatter_job &job, uint32_t tile, int low[3])
     low[2] = (int)(tile / (uint32_t)job.tiles[0] / (uint32_t)job.tiles[1]) * job.tile[2];
 }
 
+/* What tiles have near: of all together, and of the one that has most. */
+struct near_sums {
+    unsigned long long all, most;
+};
+
 /* A warp for each tile: how many points its rows hold. */
-__global__ void count_near(const __grid_constant__ scatter_job job, uint32_t tiles, unsigned long long *near)
+__global__ void count_near(const __grid_constant__ scatter_job job, uint32_t tiles, unsigned long long *near,
+                           near_sums *sums)
 {
     const uint32_t tile = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
     if (tile >= tiles)
@@ -105,6 +114,10 @@ __global__ void count_near(const __grid_constant__ scatter_job job, uint32_t til
         sum += near_row_of(job.points, n, row).count;
     for (int step = 16; step > 0; step /= 2)
         sum += __shfl_down_sync(~0u, sum, step);
+    if ((threadIdx.x & 31) == 0 && sum > 0) {
+        atomicAdd(&sums->all, sum);
+        atomicMax(&sums->most, sum);
+    }
     if ((threadIdx.x & 31) == 0)
         near[tile] = sum;
 }

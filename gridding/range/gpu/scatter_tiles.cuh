@@ -2,219 +2,11 @@
 #ifndef MRIRECON_SCATTER_TILES_CUH
 #define MRIRECON_SCATTER_TILES_CUH
 
-#include "gridding/range/gpu/scatter_near.cuh"
+#include "gridding/range/gpu/scatter_record.cuh"
 #include "gridding/range/gpu/sums_gpu.cuh"
-
-#include <cub/block/block_scan.cuh>
 
 namespace
 {
-
-/* ---- a block's memory ---- */
-
-template <int CHANNELS> struct point_list {
-    double at[3][LIST]; /* in nodes from the tile's first */
-    float scale[LIST];
-    float value[CHANNELS][LIST];
-};
-
-struct row_list {
-    unsigned long long before[LINES + 1]; /* points of the rows before; [rows] is all */
-    uint32_t first[LINES];
-    int image[3][LINES];
-};
-
-/* What a warp puts down for each of 32 points: along the third axis, the first and the second. */
-template <int WAY, bool SOLID> struct record {
-    enum {
-        NODES = shape<SOLID>::SIDE + shape<SOLID>::ROWS + DEEP,
-        KINDS = WAY == WAY_GAUSSIAN ? 2 : 1, /* squares, and weights */
-        FLOATS = KINDS * NODES,
-        STRIDE = FLOATS % 8 == 4 ? FLOATS : (FLOATS + 3) / 8 * 8 + 4 /* 16-byte accesses of 8 lanes fill the banks */
-    };
-};
-
-template <int WAY, int CHANNELS, bool SOLID> struct block_memory {
-    struct point_list<CHANNELS> list;
-    struct row_list rows;
-    alignas(16) float record[WARPS][32][record<WAY, SOLID>::STRIDE];
-    float value[WARPS][32][CHANNELS];
-    uint16_t taken[WARPS][64]; /* places in the list */
-    uint32_t held[WARPS];
-    typename cub::BlockScan<unsigned long long, THREADS>::TempStorage scan;
-};
-
-/* ---- a warp's nodes ---- */
-
-/* A lane's view of the sum: where its warp's nodes begin, counted from the tile's first, and what it has added up. */
-template <int CHANNELS> struct warp_nodes {
-    int low[3];
-    int edge[3];
-    float sum[CHANNELS][DEEP];
-};
-
-/* Whether a node lies within reach, exactly. */
-__device__ __noinline__ bool within_reach(const scatter_job &job, const double at[3], double scale, const int node[3])
-{
-    double sum = 0;
-    for (int d = 2; d >= 0; d--) {
-        const double away = (node[d] - at[d]) * job.spacing[d];
-        sum = __dadd_rn(sum, __dmul_rn(away, away));
-    }
-    const double reach = job.law.reach * scale;
-    return sum < __dmul_rn(reach, reach);
-}
-
-/* What float32 can err by in u2, and more. */
-#define DOUBT 1e-6f
-
-/* Along one axis: u2 at nodes low to low + COUNT, of a point at `at`. Returns the least. */
-template <int COUNT> __device__ __forceinline__ float put_squares(double at, int low, float unit, float *to)
-{
-    const double base = rint(at);
-    const float first = (float)(low - base), fraction = (float)(at - base);
-    float least = INFINITY;
-#pragma unroll
-    for (int i = 0; i < COUNT; i++) {
-        const float away = (first + (float)i) - fraction;
-        to[i] = away * away * unit;
-        least = fminf(least, to[i]);
-    }
-    return least;
-}
-
-/* Weights from squares, 1 along an axis that is not there. cut: 0 beyond reach; a node that float32 cannot place is
- * looked at in double precision. */
-template <int COUNT>
-__device__ __forceinline__ void put_weights(const scatter_job &job, bool cut, double at, double scale, int d, int low,
-                                            const float *square, float *to)
-{
-    const bool there = d < job.points.box.dim;
-    for (int i = 0; i < COUNT; i++) {
-        const float u2 = square[i];
-        bool in = u2 < 1;
-        if (cut && fabsf(u2 - 1) < DOUBT)
-            in = fabs((low + i - at) * job.spacing[d]) < job.law.reach * scale;
-        to[i] = !there ? 1 : in || !cut ? law_p(job.law, u2) : 0;
-    }
-}
-
-/* A point's record. Returns whether it may lie on a node. */
-template <int WAY, bool SOLID>
-__device__ __forceinline__ bool put_record(const scatter_job &job, const double at[3], float scale, const int low[3],
-                                           float *r)
-{
-    enum { SIDE = shape<SOLID>::SIDE, ROWS = shape<SOLID>::ROWS, NODES = record<WAY, SOLID>::NODES };
-    const float reach = (float)job.law.reach * scale, unit = 1 / (reach * reach);
-    constexpr int a = shape<SOLID>::FIRST, b = shape<SOLID>::SECOND, c = shape<SOLID>::THIRD;
-    float least = put_squares<SIDE>(at[a], low[a], unit * job.spacing2[a], r + DEEP);
-    least += put_squares<ROWS>(at[b], low[b], unit * job.spacing2[b], r + DEEP + SIDE);
-    least += put_squares<DEEP>(at[c], low[c], unit * job.spacing2[c], r);
-    if (WAY == WAY_SEPARABLE || WAY == WAY_GAUSSIAN) {
-        float *to = WAY == WAY_GAUSSIAN ? r + NODES : r;
-        const bool cut = WAY == WAY_SEPARABLE;
-        put_weights<SIDE>(job, cut, at[a], scale, a, low[a], r + DEEP, to + DEEP);
-        put_weights<ROWS>(job, cut, at[b], scale, b, low[b], r + DEEP + SIDE, to + DEEP + SIDE);
-        put_weights<DEEP>(job, cut, at[c], scale, c, low[c], r, to);
-    }
-    return least < 1e-30f;
-}
-
-__device__ __forceinline__ void read_deep(const float *from, float to[DEEP])
-{
-#pragma unroll
-    for (int i = 0; i < DEEP; i += 4) {
-        const float4 four = *(const float4 *)(from + i);
-        to[i] = four.x;
-        to[i + 1] = four.y;
-        to[i + 2] = four.z;
-        to[i + 3] = four.w;
-    }
-}
-
-/* Squares u2 of a lane's nodes; those in doubt are moved to one side of 1. Rare. */
-template <bool SOLID>
-__device__ __noinline__ void settle(const scatter_job &job, const double *x, const double *y, const double *z,
-                                    float scale, const int low[3], float u2[DEEP])
-{
-    enum { SIDE = shape<SOLID>::SIDE };
-    const int lane = threadIdx.x & 31;
-    const double where[3] = {*x, *y, *z};
-    for (int k = 0; k < DEEP; k++)
-        if (fabsf(u2[k] - 1) < DOUBT) {
-            int node[3];
-            node[shape<SOLID>::FIRST] = low[shape<SOLID>::FIRST] + lane % SIDE;
-            node[shape<SOLID>::SECOND] = low[shape<SOLID>::SECOND] + lane / SIDE;
-            node[shape<SOLID>::THIRD] = low[shape<SOLID>::THIRD] + k;
-            u2[k] = within_reach(job, where, scale, node) ? 1 - DOUBT : 1 + DOUBT;
-        }
-}
-
-/* The law at a lane's nodes. off: u2 but for the third axis. careful: the point may lie on a node. */
-template <int WAY, int CHANNELS, bool SOLID>
-__device__ __forceinline__ void weigh(const scatter_job &job, const point_list<CHANNELS> &list, uint32_t place,
-                                      const int low[3], int lane, const float *r, bool careful, float weight[DEEP])
-{
-    enum { SIDE = shape<SOLID>::SIDE, NODES = record<WAY, SOLID>::NODES };
-    const float *across = r + DEEP + lane % SIDE, *rows = r + DEEP + SIDE + lane / SIDE;
-    if (WAY == WAY_SEPARABLE) {
-        const float side = *across * *rows;
-        read_deep(r, weight);
-#pragma unroll
-        for (int k = 0; k < DEEP; k++)
-            weight[k] *= side;
-        return;
-    }
-    float u2[DEEP];
-    const float off = *across + *rows;
-    read_deep(r, u2);
-    if (WAY == WAY_COULOMB) {
-#pragma unroll
-        for (int k = 0; k < DEEP; k++) {
-            u2[k] += off;
-            const float t = __saturatef(1 - u2[k]);
-            weight[k] = t * (t * law_root(u2[k]));
-        }
-        if (careful)
-#pragma unroll
-            for (int k = 0; k < DEEP; k++) {
-                const float t = __saturatef(1 - u2[k]);
-                weight[k] = u2[k] > 0 ? t * (t * rsqrtf(u2[k])) : 0;
-            }
-        return;
-    }
-    float doubt = 1;
-#pragma unroll
-    for (int k = 0; k < DEEP; k++) {
-        u2[k] += off;
-        doubt = fminf(doubt, fabsf(u2[k] - 1));
-    }
-    if (doubt < DOUBT) {
-        float settled[DEEP]; /* apart, that the others stay in registers */
-#pragma unroll
-        for (int k = 0; k < DEEP; k++)
-            settled[k] = u2[k];
-        settle<SOLID>(job, &list.at[0][place], &list.at[1][place], &list.at[2][place], list.scale[place], low, settled);
-#pragma unroll
-        for (int k = 0; k < DEEP; k++)
-            u2[k] = settled[k];
-    }
-    if (WAY == WAY_GAUSSIAN) {
-        const float side = across[NODES] * rows[NODES];
-        read_deep(r + NODES, weight);
-#pragma unroll
-        for (int k = 0; k < DEEP; k++)
-            weight[k] = u2[k] < 1 ? weight[k] * side : 0;
-        return;
-    }
-    law_poly<DEEP>(job.law, u2, weight);
-#pragma unroll
-    for (int k = 0; k < DEEP; k++) {
-        if (WAY == WAY_INVERSE)
-            weight[k] = law_inverse(job.law, u2[k], weight[k]);
-        weight[k] = u2[k] < 1 ? weight[k] : 0;
-    }
-}
 
 /* Whether a point reaches nodes low to low + edge (without). */
 __device__ __forceinline__ bool reaches(const scatter_job &job, const float at[3], float scale, const int low[3],
@@ -239,27 +31,42 @@ __device__ __forceinline__ void add_points(const scatter_job &job, block_memory<
                                            warp_nodes<CHANNELS> &nodes)
 {
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
-    bool on_node = false;
+    const uint32_t place = lane < count ? m.taken[warp][lane] : 0;
+    const double at[3] = {m.list.at[0][place], m.list.at[1][place], m.list.at[2][place]};
+    const float scale = m.list.scale[place], reach = (float)job.law.reach * scale;
+    axes<SOLID> x;
     if (lane < count) {
-        const uint32_t place = m.taken[warp][lane];
-        const double at[3] = {m.list.at[0][place], m.list.at[1][place], m.list.at[2][place]};
-        on_node = put_record<WAY, SOLID>(job, at, m.list.scale[place], nodes.low, m.record[warp][lane]);
+        make_axes<SOLID>(job, at, 1 / (reach * reach), nodes.low, x);
+        put_record<WAY, SOLID>(job, at, scale, nodes.low, x, m.record[warp][lane]);
         for (int c = 0; c < CHANNELS; c++)
             m.value[warp][lane][c] = m.list.value[c][place];
     }
-    const uint32_t careful = __ballot_sync(~0u, on_node);
     __syncwarp();
-    for (int i = 0; i < count; i++) {
-        float weight[DEEP];
-        weigh<WAY, CHANNELS, SOLID>(job, m.list, m.taken[warp][i], nodes.low, lane, m.record[warp][i], careful >> i & 1,
-                                    weight);
+    for (int i = 0; i < count; i++)
+        add_point<WAY, CHANNELS, SOLID>(job, m.list, m.taken[warp][i], nodes.low, m.record[warp][i], m.value[warp][i],
+                                        nodes.sum);
+    __syncwarp();
+}
+
+template <>
+__device__ __forceinline__ void add_points<WAY_COULOMB, 1, true>(const scatter_job &job,
+                                                                 block_memory<WAY_COULOMB, 1, true> &m, int count,
+                                                                 warp_nodes<1> &nodes)
+{
+    enum { SIDE = shape<true>::SIDE };
+    const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
+    const uint32_t place = lane < count ? m.taken[warp][lane] : 0;
+    const double at[3] = {m.list.at[0][place], m.list.at[1][place], m.list.at[2][place]};
+    const struct signs n = put_coulomb(job, at, m.list.scale[place], m.list.value[0][place], lane < count, nodes.low,
+                                       m.record[warp], m.value[warp]);
+    __syncwarp();
+    add_coulomb<false>(m.record[warp], m.value[warp], 0, n.positive, nodes.sum[0]);
+    add_coulomb<true>(m.record[warp], m.value[warp], n.positive, n.positive + n.negative, nodes.sum[0]);
+    for (int i = n.positive + n.negative; i < count; i++) {
+        const float *r = m.record[warp][i], off = r[DEEP + lane % SIDE] + r[DEEP + SIDE + lane / SIDE];
 #pragma unroll
-        for (int c = 0; c < CHANNELS; c++) {
-            const float value = m.value[warp][i][c];
-#pragma unroll
-            for (int k = 0; k < DEEP; k++)
-                nodes.sum[c][k] = fmaf(weight[k], value, nodes.sum[c][k]);
-        }
+        for (int k = 0; k < DEEP; k++)
+            nodes.sum[0][k] += coulomb_plain(off + r[k], m.value[warp][i][0]);
     }
     __syncwarp();
 }
@@ -314,6 +121,7 @@ __device__ int list_point(const scatter_job &job, MEMORY &m, const int low[3], b
     const points_view &p = job.points;
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
     double at[3] = {0, 0, 0};
+    int image[3] = {0, 0, 0};
     float scale = 1;
     uint32_t point = 0;
     bool near = false;
@@ -323,10 +131,13 @@ __device__ int list_point(const scatter_job &job, MEMORY &m, const int low[3], b
             row += number >= m.rows.before[row + step] ? step : 0;
         point = m.rows.first[row] + (uint32_t)(number - m.rows.before[row]);
         scale = p.scale ? p.scale[point] : 1;
-        for (int d = 0; d < p.box.dim; d++)
-            at[d] = (points_at(p, d, point) - p.box.origin[d]) / p.box.spacing[d] +
-                    (double)m.rows.image[d][row] * (double)p.box.cells[d] - (double)low[d];
-        const float rough[3] = {(float)at[0], (float)at[1], (float)at[2]};
+        float rough[3] = {0, 0, 0};
+        for (int d = 0; d < p.box.dim; d++) {
+            image[d] = m.rows.image[d][row];
+            at[d] = points_at(p, d, point);
+            rough[d] = (float)((at[d] - p.box.origin[d]) * job.nodes_of[d] +
+                               ((double)image[d] * (double)p.box.cells[d] - (double)low[d]));
+        }
         const int zero[3] = {0, 0, 0};
         near = reaches(job, rough, scale, zero, job.tile);
     }
@@ -341,7 +152,9 @@ __device__ int list_point(const scatter_job &job, MEMORY &m, const int low[3], b
     }
     if (near) {
         for (int d = 0; d < 3; d++)
-            m.list.at[d][place] = at[d];
+            m.list.at[d][place] = d < p.box.dim ? (at[d] - p.box.origin[d]) / p.box.spacing[d] +
+                                                      (double)image[d] * (double)p.box.cells[d] - (double)low[d]
+                                                : 0;
         m.list.scale[place] = scale;
         for (int c = 0; c < CHANNELS; c++)
             m.list.value[c][place] = c < job.channels ? job.values[(size_t)c * p.inputs + p.source[point]] : 0;
@@ -368,8 +181,8 @@ __device__ unsigned long long list_rows(const scatter_job &job, MEMORY &m, const
     return all;
 }
 
-/* A tile's points `from` to `to` (without) of those near: THREADS at a time, from rows that are listed LINES at a time.
- */
+/* A tile's points `from` to `to` (without) of those near: THREADS at a time, from rows that are listed LINES at a
+ * time. */
 template <int WAY, int CHANNELS, bool SOLID>
 __device__ __forceinline__ void add_near(const scatter_job &job, block_memory<WAY, CHANNELS, SOLID> &m,
                                          const int low[3], unsigned long long from, unsigned long long to,
@@ -424,11 +237,17 @@ __device__ __forceinline__ bool node_place(const scatter_job &job, const int low
 
 template <int WAY, int CHANNELS, bool SOLID>
 __global__ void __launch_bounds__(THREADS, CHANNELS == 1 ? 3 : 1)
-    sum_tiles(const __grid_constant__ scatter_job job, const sums_task *tasks, float *slots)
+    sum_tiles(const __grid_constant__ scatter_job job, const __grid_constant__ sums_work work)
 {
     extern __shared__ __align__(16) char memory[];
     block_memory<WAY, CHANNELS, SOLID> &m = *(block_memory<WAY, CHANNELS, SOLID> *)memory;
-    const sums_task task = tasks[blockIdx.x];
+    sums_task task = {work.first + blockIdx.x, -1, 0, 0};
+    if (work.tasks)
+        task = work.tasks[blockIdx.x];
+    else
+        task.to = work.near[task.tile];
+    if (task.to == 0 || (!work.tasks && task.to > work.depth))
+        return;
     int low[3], warp = threadIdx.x / 32;
     tile_low(job, task.tile, low);
     warp_nodes<CHANNELS> total = {};
@@ -448,7 +267,7 @@ __global__ void __launch_bounds__(THREADS, CHANNELS == 1 ? 3 : 1)
             if (task.slot < 0)
                 job.grid[(size_t)c * job.nodes + in_grid] += total.sum[c][k] * job.strength;
             else
-                slots[((size_t)task.slot * TOGETHER + (size_t)c) * tile_nodes + in_tile] = total.sum[c][k];
+                work.slots[((size_t)task.slot * TOGETHER + (size_t)c) * tile_nodes + in_tile] = total.sum[c][k];
     }
 }
 

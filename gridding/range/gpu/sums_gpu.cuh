@@ -15,6 +15,15 @@ struct sums_task {
     unsigned long long from, to;
 };
 
+/* Tasks; or (tasks is NULL) the tiles from `first` on that have at most `depth` points near, each a task. */
+struct sums_work {
+    const struct sums_task *tasks;
+    float *slots;
+    const unsigned long long *near; /* [tiles] */
+    unsigned long long depth;
+    uint32_t first;
+};
+
 /* A tile's slots, one after the other. */
 struct sums_group {
     uint32_t tile, slot, slots;

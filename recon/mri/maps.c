@@ -118,6 +118,29 @@ static int estimate(const struct maps_params *params, int threads, const struct 
     return rc;
 }
 
+/* The Fourier transform of the centre goes by way of two images that are cut along one axis and along two. */
+size_t maps_bytes(const struct maps_params *params, int threads)
+{
+    struct maps_work work = {.params = params, .threads = threads};
+    struct maps_lags lags;
+    const int *n = params->n;
+    const size_t coils = (size_t)params->coils;
+    size_t centre = 1, between;
+    for (int d = 0; d < 3; d++) {
+        work.m[d] = n[d] < params->calibration ? n[d] : params->calibration;
+        centre *= (size_t)work.m[d];
+    }
+    between = coils * (size_t)work.m[0] * ((size_t)n[1] + (size_t)work.m[1]) * (size_t)n[2] * sizeof(struct c32);
+    centre *= coils * sizeof(struct c32);
+    if (params->method != MAPS_ESPIRIT) /* images of the centre alone, and what rows need of them */
+        return centre + between + coils * (size_t)n[0] * (size_t)n[1] * (size_t)n[2] * sizeof(struct c32) +
+               (size_t)threads * ((size_t)n[0] + 1) * coils * (coils + 1) * sizeof(struct c32);
+    const size_t calibration = maps_calibration_bytes(&work, &lags);
+    const size_t row = (size_t)lags.count[0] * lags.pairs * ((size_t)lags.count[1] + 1) * sizeof(struct c32);
+    const size_t later = calibration + (size_t)threads * row;
+    return centre + (between > later ? between : later);
+}
+
 /* Copied through the host's memory. */
 static int estimate_remote(struct dev *dev, const struct maps_params *params, const struct c32 *images,
                            struct c32 *maps, double *support)

@@ -43,6 +43,9 @@ struct maps_params {
 /* The defaults of a method, for images of `coils` coils and size n. */
 struct maps_params maps_defaults(enum maps_method method, int coils, const int n[3]);
 
+/* Bytes of the host's memory that maps_estimate() takes at most beside images and maps, for a number of threads. */
+size_t maps_bytes(const struct maps_params *params, int threads);
+
 /* maps[coils][nz][ny][nx] of images[coils][nz][ny][nx]; both are memory of `dev` and may be the same. Computed by the
  * CPU: where `dev` is a GPU, images and maps pass through the host's memory. *support (may be NULL) receives the share
  * of pixels in the support. The same bits for any number of threads.

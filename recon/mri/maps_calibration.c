@@ -334,8 +334,6 @@ static int lags_sum(const struct calibration *c, struct maps_lags *out)
 
 static int calibration_create(struct calibration *c)
 {
-    c->n = c->offsets * (size_t)c->coils;
-    c->rank_most = c->n < RANK_MOST ? c->n : RANK_MOST;
     c->a_re = malloc(c->n * c->places * sizeof *c->a_re);
     c->a_im = malloc(c->n * c->places * sizeof *c->a_im);
     c->rest = malloc(c->n * sizeof *c->rest);
@@ -355,7 +353,7 @@ static void calibration_free(struct calibration *c)
     free(c->a_re);
 }
 
-int maps_calibrate(const struct maps_work *work, struct maps_lags *out)
+static struct calibration sizes_of(const struct maps_work *work, struct maps_lags *out)
 {
     struct calibration c = {.work = work, .coils = work->params->coils, .offsets = 1, .places = 1};
     for (int d = 0; d < 3; d++) {
@@ -367,6 +365,24 @@ int maps_calibrate(const struct maps_work *work, struct maps_lags *out)
         c.places *= (size_t)(work->m[d] - c.width[d] + 1);
     }
     out->pairs = (size_t)c.coils * (size_t)(c.coils + 1) / 2;
+    c.n = c.offsets * (size_t)c.coils;
+    c.rank_most = c.n < RANK_MOST ? c.n : RANK_MOST;
+    return c;
+}
+
+size_t maps_calibration_bytes(const struct maps_work *work, struct maps_lags *lags)
+{
+    const struct calibration c = sizes_of(work, lags);
+    const size_t count = (size_t)lags->count[0] * (size_t)lags->count[1] * (size_t)lags->count[2];
+    const size_t matrix = 2 * c.n * c.places * sizeof *c.a_re;
+    const size_t factors = 2 * (2 * c.rank_most * c.n + c.rank_most * c.rank_most) * sizeof *c.l.re;
+    const size_t scratch = (size_t)work->threads * (count + c.offsets) * 2 * sizeof(double);
+    return matrix + factors + c.n * sizeof *c.rest + scratch + count * lags->pairs * sizeof *lags->values;
+}
+
+int maps_calibrate(const struct maps_work *work, struct maps_lags *out)
+{
+    struct calibration c = sizes_of(work, out);
     int rc = calibration_create(&c);
     if (rc == 0) {
         matrix_fill(&c);

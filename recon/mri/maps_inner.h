@@ -48,6 +48,9 @@ struct maps_lags {
 /* From work->centre. Fails with ERR_NO_MEMORY, ERR_CANCELED. */
 int maps_calibrate(const struct maps_work *work, struct maps_lags *out);
 
+/* What that takes at most, values included; the sizes of the lags are told. */
+size_t maps_calibration_bytes(const struct maps_work *work, struct maps_lags *lags);
+
 /* ---- maps_pixel.c ---- */
 
 /* Hermitian matrices of one pixel, and vectors, as separate real and imaginary parts; a column has `stride` numbers, of

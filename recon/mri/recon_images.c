@@ -11,6 +11,7 @@
  * image is interpolated; with larger ones samples beyond the image's own k-space are left out.
  *
  * Images that share a trajectory share its plan: they are worked off together, whatever their order in the series. */
+#include "recon/mri/maps.h"
 #include "recon/mri/recon_iterative.h"
 
 #include "gridding/base/err.h"
@@ -46,6 +47,16 @@ static size_t stack_bytes(const struct gridder *g)
     return g->job->dim == 3 ? (size_t)g->batch * (g->most_samples + plane) * sizeof(struct c32) : 0;
 }
 
+/* What the estimation of coil maps takes. */
+static size_t maps_workspace(const struct gridder *g)
+{
+    const struct recon_job *job = g->job;
+    const bool walsh = recon_choice(job, RECON_COILS) == RECON_COILS_ADAPTIVE;
+    const bool estimated = recon_iterates(job) || recon_maps(job);
+    const struct maps_params params = maps_defaults(walsh ? MAPS_WALSH : MAPS_ESPIRIT, g->most_coils, g->n);
+    return estimated && !recon_maps_given(job) ? maps_bytes(&params, dev_threads(job->dev)) : 0;
+}
+
 /* Bytes that this step takes from the host, and whether they are there. */
 static int memory_check(const struct gridder *g, size_t channels)
 {
@@ -60,7 +71,7 @@ static int memory_check(const struct gridder *g, size_t channels)
         size_add(images, samples, &images) && size_mul(g->pixels, (size_t)g->most_coils, &coils) &&
         size_mul(coils, recon_maps(job) ? 3 * sizeof(struct c32) : 0, &coils) &&
         (!recon_iterates(job) || iterative_bytes(g, &coils)) && size_add(images, coils, &images) &&
-        size_add(images, stack_bytes(g), &images) &&
+        size_add(images, stack_bytes(g), &images) && size_add(images, maps_workspace(g), &images) &&
         (!g->field || (field_bytes(g->field, g->pixels, g->most_samples, &coils) && size_add(images, coils, &images)));
     size_t available = host_memory_available();
     return countable && images <= available ? 0 : too_large("The images", countable ? images : SIZE_MAX / 2, available);

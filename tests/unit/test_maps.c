@@ -7,7 +7,11 @@
 
 #include <complex.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* Coil images of a phantom: object times map, with noise. */
 struct scene {
@@ -291,6 +295,45 @@ static void test_progress(void **state)
     scene_free(&s);
 }
 
+/* The exit status of a process that estimates maps with `bytes` more memory than it has: 0, or 1 where that is too
+ * little. */
+static int estimate_within(struct scene *s, const struct maps_params *params, size_t bytes)
+{
+    const pid_t child = fork();
+    int status = 0;
+    if (child == 0) {
+        unsigned long all, resident, shared, text, library, data = 0;
+        FILE *file = fopen("/proc/self/statm", "re");
+        const bool known =
+            file && fscanf(file, "%lu %lu %lu %lu %lu %lu", &all, &resident, &shared, &text, &library, &data) == 6;
+        const rlim_t most = data * (rlim_t)sysconf(_SC_PAGESIZE) + bytes;
+        if (!known || setrlimit(RLIMIT_DATA, &(struct rlimit){most, most}) != 0)
+            _exit(2);
+        const int rc = estimate(s, params, 1, NULL);
+        _exit(rc == 0 ? 0 : rc == ERR_NO_MEMORY ? 1 : 3);
+    }
+    assert_true(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+/* What is promised is enough, with 4 MiB for libraries and a thread; half of it is not. */
+static void test_memory(void **state)
+{
+    (void)state;
+#if defined(__SANITIZE_ADDRESS__)
+    skip(); /* it keeps what is freed */
+#else
+    struct scene s;
+    scene_create(&s, 3, 16, 4, 0.01);
+    const struct maps_params params = maps_defaults(MAPS_ESPIRIT, s.coils, s.n);
+    const size_t promised = maps_bytes(&params, 1), slack = (size_t)4 << 20;
+    assert_true(promised > 4 * slack);
+    assert_int_equal(estimate_within(&s, &params, promised + slack), 0);
+    assert_int_equal(estimate_within(&s, &params, promised / 2), 1);
+    scene_free(&s);
+#endif
+}
+
 static int stop_at_once(void *context, double done)
 {
     *(int *)context += 1;
@@ -345,7 +388,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_against_truth), cmocka_unit_test(test_support),      cmocka_unit_test(test_threads),
         cmocka_unit_test(test_common_phase),  cmocka_unit_test(test_coil_of_half), cmocka_unit_test(test_edges),
-        cmocka_unit_test(test_progress),
+        cmocka_unit_test(test_progress),      cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

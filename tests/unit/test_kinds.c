@@ -175,13 +175,8 @@ static void words_stand_for_numbers_below_the_range(void **state)
     assert_int_equal(set("oversampling", "3"), ERR_BAD_PARAMETER);
     assert_non_null(strstr(err_last()->text, "it takes auto or a number from 1.125 to 2 (default auto)"));
     assert_int_equal(set("dcf_iterations", "0"), ERR_BAD_PARAMETER);
-<<<<<<< HEAD
-    assert_non_null(strstr(err_last()->text, "it takes a whole number from 1 to 1000"));
-    /* If a range contains 0, the words stand for numbers below it. */
-=======
     assert_non_null(strstr(err_last()->text, "it takes auto or a whole number from 1 to 1000 (default auto)"));
-    /* Of a range that holds 0 the words lie below it. */
->>>>>>> 4c7d342 (test_kinds: dcf_iterations takes auto)
+    /* If a range contains 0, the words stand for numbers below it. */
     assert_int_equal(set("encoding", "auto"), 0);
     assert_int_equal(values.value[RECON_ENCODING].integer, -1);
     assert_true(values.value[RECON_ENCODING].real == -1);

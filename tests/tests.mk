@@ -22,7 +22,7 @@ $(UNIT) $(BENCH) $(GPU_TESTS) $(FUZZERS): $(BUILD)/flags/link
 $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o $(BUILD)/lib/clients.a $(ARCHIVES)
 	$(link) -lcmocka -lniftiio -lznz $(LIBS_CLIENT) $(LIBS_DAEMON) $(LIBS_RECON) $(LIBS_GRIDDING) $(call pkg,fftw3)
 $(BUILD)/tests/test_rival: $(RIVALS)
-$(GPU_TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/gpu/%.o $(BUILD)/lib/gridding.a
+$(GPU_TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/gpu/%.o $(BUILD)/lib/recon.a $(BUILD)/lib/gridding.a
 	$(link) -lcmocka $(LIBS_GRIDDING)
 # nvcc links it: it knows where its own run-time library lies, also when the nvcc in PATH is a script that calls
 # another.

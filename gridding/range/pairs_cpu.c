@@ -5,6 +5,7 @@
  * are left out that the sphere around the block does not touch; then rows that the sphere around a point does not
  * touch. Which thread has a task does not change its sums. */
 #include "gridding/base/err.h"
+#include "gridding/range/intervals.h"
 #include "gridding/range/pencils.h"
 #include "gridding/range/points_cpu.h"
 
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK = 128, RUN = 1 << 14, PLACES_MOST = 8192 };
+enum { BLOCK = 128, RUN = 1 << 14 };
 enum { ROOM_FLOATS = 3 * 2 * (RUN + BLOCK + 2 * POINTS_PADDING) }; /* of a thread that moves points */
 
 /* A box around points. */
@@ -277,9 +278,9 @@ void pairs_cpu_memory(int threads, size_t inputs, struct range_memory *memory)
     const size_t shared = tasks_most(inputs) * sizeof(struct task) + (size_t)threads * ROOM_FLOATS * sizeof(float) +
                           4 * (size_t)POINTS_ROUNDING;
     memory->pairs = shared + (inputs + POINTS_PADDING) * sizeof(float);
-    memory->count = shared +
-                    (size_t)threads * (sizeof(struct pair_counts) + RANGE_EDGES_MOST * PAIR_COPIES * sizeof(uint64_t)) +
-                    PLACES_MOST * sizeof(uint16_t) + RANGE_EDGES_MOST * sizeof(double) + 4 * (size_t)POINTS_ROUNDING;
+    memory->count =
+        shared + (size_t)threads * (sizeof(struct pair_counts) + RANGE_EDGES_MOST * PAIR_COPIES * sizeof(uint64_t)) +
+        INTERVAL_PLACES_MOST * sizeof(uint16_t) + RANGE_EDGES_MOST * sizeof(double) + 4 * (size_t)POINTS_ROUNDING;
 }
 
 /* ---- sums ---- */
@@ -340,18 +341,9 @@ static void decide(void *of, size_t i, size_t j)
                       (double)pair->row->image[d] * (from->box.cells[d] * from->box.spacing[d]);
         r2 += away * away;
     }
-    const double *edge2 = pair->job->edge2;
-    if (r2 < edge2[0] || r2 >= edge2[pair->job->edges - 1])
-        return;
-    int low = 0, high = pair->job->edges - 1; /* edge2[low] <= r2 < edge2[high] */
-    while (high - low > 1) {
-        int middle = (low + high) / 2;
-        if (r2 < edge2[middle])
-            high = middle;
-        else
-            low = middle;
-    }
-    pair->counts[(size_t)low * PAIR_COPIES]++;
+    const int interval = interval_of(pair->job->edges, pair->job->edge2, r2);
+    if (interval >= 0)
+        pair->counts[(size_t)interval * PAIR_COPIES]++;
 }
 
 static void add_counts(struct block *b, const struct row *row, const struct pair_block *of)
@@ -375,33 +367,21 @@ static double moved_error(const struct points_cpu *p)
     return ldexp(extent, -46);
 }
 
-/* Places of the table: an interval where no edge is near. float32 distances err by less than a millionth of the reach
- * times the largest coordinate they are made of. */
-static float fill_table(const struct pair_job *job, int places, uint16_t *table)
+/* float32 distances err by less than a millionth of the reach times the largest coordinate they are made of. */
+static double table_error(const struct pair_job *job)
 {
-    const double last = job->edge2[job->edges - 1], step = (places - 1) / last;
+    const double last = job->edge2[job->edges - 1];
     double longest = 0;
     for (int d = 0; d < job->to->box.dim; d++)
         longest = fmax(longest, fmax(job->to->edge[d], job->from->edge[d]));
-    const double error = 1e-6 * (last + job->reach * (job->reach + 2 * longest)) +
-                         4 * job->reach * (moved_error(job->to) + moved_error(job->from));
-    int interval = -1; /* the last whose lower edge lies below a place */
-    for (int t = 0; t < places; t++) {
-        const double low = t / step - error, high = (t + 1) / step + error;
-        while (interval + 1 < job->edges && job->edge2[interval + 1] <= low)
-            interval++;
-        bool sure = interval + 1 == job->edges || high <= job->edge2[interval + 1];
-        bool outside = interval < 0 || interval == job->edges - 1;
-        table[t] = !sure ? PAIR_DOUBT : outside ? PAIR_FAR : (uint16_t)interval;
-    }
-    return (float)step;
+    return 1e-6 * (last + job->reach * (job->reach + 2 * longest)) +
+           4 * job->reach * (moved_error(job->to) + moved_error(job->from));
 }
 
 static int make_counts(struct pair_job *job, uint64_t **all, uint16_t **table, double **edge2)
 {
     const size_t threads = (size_t)job->to->threads, each = (size_t)job->edges * PAIR_COPIES;
-    /* Few places stay in the nearest cache; of many intervals, few would leave too much in doubt. */
-    const int places = job->edges <= 64 ? PLACES_MOST / 4 : PLACES_MOST;
+    const int places = interval_places(job->edges);
     *all = calloc(threads * each, sizeof **all);
     *table = malloc((size_t)places * sizeof **table);
     *edge2 = malloc((size_t)job->edges * sizeof **edge2);
@@ -411,7 +391,7 @@ static int make_counts(struct pair_job *job, uint64_t **all, uint16_t **table, d
     for (int e = 0; e < job->edges; e++)
         (*edge2)[e] = job->edge[e] * job->edge[e];
     job->edge2 = *edge2;
-    float step = fill_table(job, places, *table);
+    const float step = interval_table(job->edges, *edge2, table_error(job), places, *table);
     for (size_t t = 0; t < threads; t++)
         job->counts[t] =
             (struct pair_counts){.step = step, .places = places, .table = *table, .counts = *all + t * each};

@@ -3,6 +3,7 @@
 #ifndef MRIRECON_PAIRS_SIMD_H
 #define MRIRECON_PAIRS_SIMD_H
 
+#include "gridding/range/intervals.h"
 #include "gridding/range/law_simd.h"
 #include "gridding/range/pencils.h"
 
@@ -178,9 +179,9 @@ INLINE void count_listed(struct listed *l, const struct pair_counts *to)
     uint64_t *counts = to->counts;
     for (int n = 0; n < l->pairs; n++) {
         const unsigned interval = table[l->place[n]];
-        if (__builtin_expect(interval < PAIR_DOUBT, 1))
+        if (__builtin_expect(interval < INTERVAL_DOUBT, 1))
             counts[interval * PAIR_COPIES + (unsigned)n % PAIR_COPIES]++;
-        else if (interval == PAIR_DOUBT)
+        else if (interval == INTERVAL_DOUBT)
             to->doubt(to->of, (size_t)l->i[n], (size_t)l->j[n]);
     }
     l->pairs = 0;

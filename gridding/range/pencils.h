@@ -54,9 +54,8 @@ struct pair_laws {
 };
 enum { PAIR_SCALAR = 3, PAIR_PARTS = 4 }; /* a point's sums: its vector's up to three, and its scalar's */
 
-/* Distances to intervals: a squared distance r2 (float32) belongs to interval table[r2 step] if that is below
- * PAIR_DOUBT, is longer than all where it is PAIR_FAR, and else is looked at in double precision. */
-enum { PAIR_COPIES = 8, PAIR_FAR = 0xffff, PAIR_DOUBT = 0xfffe };
+/* Distances to intervals (intervals.h). */
+enum { PAIR_COPIES = 8 };
 
 struct pair_counts {
     float step; /* places of the table for a unit of r2 */

@@ -1,4 +1,5 @@
 /* points_gpu.cu: points in compact bins on a GPU: made, told of, partitioned at a depth. */
+#include "gridding/range/gpu/cells_gpu.cuh"
 #include "gridding/range/gpu/past.cuh"
 
 #include <cub/device/device_radix_sort.cuh>
@@ -303,6 +304,7 @@ void points_gpu_destroy(void *state)
         return;
     points_past_free(p->past);
     if (gpu_enter(p->gpu) == 0) {
+        pair_cells_free(p->cells);
         gpu_release(p->gpu, p->first);
         gpu_release(p->gpu, p->source);
         gpu_release(p->gpu, p->room);

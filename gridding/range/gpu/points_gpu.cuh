@@ -25,6 +25,8 @@ struct points_view {
     const uint32_t *source; /* [count]: index in the input */
 };
 
+struct pair_cells; /* cells_gpu.cuh */
+
 struct points_gpu {
     struct points_view view;
     struct gpu *gpu; /* its stream orders all work */
@@ -38,6 +40,8 @@ struct points_gpu {
     void *room;               /* owned: positions and scales */
     uint32_t *host_first;     /* [all + 1], the host's copy */
     struct points_past *past; /* whom scatter and gather are shared with (RANGE_OVERFLOW_CPU); NULL: nobody */
+    /* Owned: what sums over pairs read; made by the first of them, which sees the points as const. */
+    mutable struct pair_cells *cells;
 };
 
 int points_gpu_create(void **state, struct dev *dev, const struct range_points_params *params,

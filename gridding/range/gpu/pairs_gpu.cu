@@ -1,0 +1,175 @@
+/* pairs_gpu.cu: sums over pairs of points on a GPU. */
+#include "gridding/range/gpu/pair_plan.cuh"
+#include "gridding/range/gpu/pair_sums.cuh"
+#include "gridding/range/gpu/slices_gpu.cuh"
+
+#include <algorithm>
+#include <cstring>
+
+static const char what[] = "Sums over pairs of points";
+
+/* ---- laws ---- */
+
+/* 1 / r^power less a polynomial, which is nought of a law that is cut off. */
+static bool is_hot(const struct range_law *law, int power)
+{
+    if (!law)
+        return true;
+    const struct range_law_params *p = &law->params;
+    const bool cut = p->form == RANGE_INVERSE && law->degree == 0 && law->c[0] == 1;
+    return (cut || p->form == RANGE_SHORT) && p->power == power && p->least == 0;
+}
+
+static struct pair_poly poly_of(const struct range_law *law, bool hot)
+{
+    struct pair_poly poly;
+    memset(&poly, 0, sizeof poly);
+    if (!law || (hot && law->params.form == RANGE_INVERSE))
+        return poly;
+    for (int d = 0; d <= law->degree; d++)
+        poly.c[d] = hot ? -law->c[d] : law->c[d];
+    poly.form = law->params.form;
+    poly.power = law->params.power;
+    return poly;
+}
+
+static struct pair_laws_gpu laws_of(const struct range_pair_sums *sums, bool hot)
+{
+    const struct range_law *v = sums->vector_law, *s = sums->scalar_law;
+    const struct range_law_params *p = v ? &v->params : &s->params;
+    const double slope = -2 / (p->reach * p->reach);
+    struct pair_laws_gpu l;
+    memset(&l, 0, sizeof l);
+    l.vectors = poly_of(v, hot);
+    l.scalars = poly_of(s, hot);
+    l.degree = std::max(v ? v->degree : 0, s ? s->degree : 0);
+    l.slope = (float)slope;
+    l.start = (float)(1 - slope * p->soft * p->soft);
+    l.reach2 = (float)(p->reach * p->reach);
+    l.least2 = (float)(p->least * p->least);
+    l.soft2 = (float)(p->soft * p->soft);
+    l.spline = (float)p->spline;
+    l.spline2 = (float)(p->spline * p->spline);
+    return l;
+}
+
+/* ---- launches ---- */
+
+static __global__ void take_values(cells_view c, const float *values)
+{
+    const uint32_t k = blockIdx.x * blockDim.x + threadIdx.x;
+    if (k < c.count)
+        c.point[k].w = values[c.source[k]];
+}
+
+typedef void (*sum_kernel)(struct pair_sums_args args);
+
+struct sum_job {
+    struct gpu *gpu;
+    struct pair_sums_args args;
+    sum_kernel kernel;
+};
+
+template <bool SPLINE, bool SCALARS> static sum_kernel hot_kernel(int degree)
+{
+    return degree <= 6    ? sum_pairs<false, 6, SPLINE, SCALARS>
+           : degree <= 9  ? sum_pairs<false, 9, SPLINE, SCALARS>
+           : degree <= 11 ? sum_pairs<false, 11, SPLINE, SCALARS>
+                          : sum_pairs<false, RANGE_DEGREE_MOST, SPLINE, SCALARS>;
+}
+
+static sum_kernel kernel_of(bool doubles, bool hot, const struct pair_laws_gpu *laws, bool scalars)
+{
+    if (!hot)
+        return doubles ? sum_pairs<true, ANY, false, false> : sum_pairs<false, ANY, false, false>;
+    if (laws->spline2 > 0)
+        return scalars ? hot_kernel<true, true>(laws->degree) : hot_kernel<true, false>(laws->degree);
+    return scalars ? hot_kernel<false, true>(laws->degree) : hot_kernel<false, false>(laws->degree);
+}
+
+static int launch_sums(void *of, uint64_t begin, uint32_t tasks)
+{
+    struct sum_job *job = (struct sum_job *)of;
+    struct pair_sums_args &a = job->args;
+    const unsigned blocks = gpu_blocks(tasks, PAIR_WARPS), threads = 32 * PAIR_WARPS;
+    cudaStream_t stream = job->gpu->stream;
+    a.pair.begin = begin;
+    a.pair.tasks = tasks;
+    job->kernel<<<blocks, threads, 0, stream>>>(a);
+    int rc = gpu_launched(what);
+    if (!rc && a.partial) {
+        add_parts<<<blocks, threads, 0, stream>>>(a);
+        rc = gpu_launched(what);
+    }
+    return rc;
+}
+
+static int sum_channels(struct sum_job *job, const struct points_gpu *to, const struct points_gpu *from,
+                        const struct range_pair_sums *sums, int channels, const float *values, struct slices *slices)
+{
+    const size_t dim = (size_t)to->view.box.dim, inputs = to->view.inputs;
+    const struct cells_view &cells = job->args.pair.from;
+    int rc = 0;
+    job->args.stride = inputs;
+    for (size_t c = 0; c < (size_t)channels && !rc; c++) {
+        job->args.vectors = sums->vector_law ? sums->vectors + c * dim * inputs : NULL;
+        job->args.scalars = sums->scalar_law ? sums->scalars + c * inputs : NULL;
+        if (cells.count > 0) {
+            take_values<<<gpu_blocks(cells.count, 256), 256, 0, job->gpu->stream>>>(cells,
+                                                                                    values + c * from->view.inputs);
+            rc = gpu_launched(what);
+        }
+        if (!rc)
+            rc = slices_run(slices, launch_sums, job, what);
+    }
+    return rc;
+}
+
+int pairs_gpu_sum(const void *to_state, const void *from_state, const struct range_pair_sums *sums, int channels,
+                  const float *values, const struct listener *listener)
+{
+    const struct points_gpu *to = (const struct points_gpu *)to_state, *from = (const struct points_gpu *)from_state;
+    const struct range_law *law = sums->vector_law ? sums->vector_law : sums->scalar_law;
+    const double reach = law->params.reach * (double)from->widest;
+    struct sum_job job;
+    struct pair_work work;
+    memset(&work, 0, sizeof work);
+    memset(&job, 0, sizeof job);
+    job.gpu = to->gpu;
+    int rc = gpu_enter(to->gpu);
+    if (!rc)
+        rc = pair_work_begin(&work, to, from, reach);
+    if (!rc) {
+        struct slices slices = {to->gpu,
+                                listener,
+                                work.plan.tasks,
+                                pair_work_slice(&work),
+                                0,
+                                std::max<uint64_t>(work.plan.tasks * (uint64_t)channels, 1)};
+        const bool doubles = points_fine(to->view) || points_fine(from->view);
+        const bool hot = !doubles && !from->view.scale && is_hot(sums->vector_law, 3) && is_hot(sums->scalar_law, 1);
+        job.args.pair = pair_work_args(&work, reach);
+        job.args.laws = laws_of(sums, hot);
+        job.args.use_vectors = sums->vector_law;
+        job.args.use_scalars = sums->scalar_law;
+        job.kernel = kernel_of(doubles, hot, &job.args.laws, job.args.use_scalars);
+        if (work.plan.offset)
+            rc = gpu_array(to->gpu, (size_t)slices.each * CLUSTER, &job.args.partial, what);
+        if (!rc)
+            rc = sum_channels(&job, to, from, sums, channels, values, &slices);
+        if (!rc && slices.done < slices.most) /* no points */
+            slices.done = slices.most;
+        if (!rc)
+            rc = slices_tell(&slices);
+    }
+    gpu_release(to->gpu, job.args.partial);
+    pair_work_end(&work);
+    return rc;
+}
+
+void pairs_gpu_memory(const struct dev *, const struct range_points_params *params, struct range_memory *memory)
+{
+    const size_t each = pair_work_bytes(params); /* between two such sets */
+    memory->pairs = 2 * each + (size_t)SLICE_PARTS * CLUSTER * sizeof(float4) + (size_t)65536;
+    memory->count = 2 * each + counts_gpu_bytes();
+}

@@ -1,0 +1,27 @@
+/* Gravity of recon/nbody/ on a GPU: the CPU's cases. Skips everything, loudly, where there is no GPU. */
+#define NBODY_DEVICE DEV_GPU
+#include "tests/unit/nbody_cases.h"
+
+int main(void)
+{
+    struct dev *dev;
+    if (dev_create(&dev, DEV_GPU, 0, 0)) {
+        printf("1..0 # SKIP %s\n", err_last()->text);
+        return 0;
+    }
+    dev_free(dev);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(p3m_is_the_sum_over_all_images),
+        cmocka_unit_test(images_add_up),
+        cmocka_unit_test(direct_is_the_sum_over_all_pairs),
+        cmocka_unit_test(near_forces_follow_their_law),
+        cmocka_unit_test(the_same_bits_for_any_number_of_threads),
+        cmocka_unit_test(a_kepler_orbit_closes),
+        cmocka_unit_test(energy_and_momentum_are_kept),
+        cmocka_unit_test(an_evaluation_can_be_stopped),
+        cmocka_unit_test(memory_is_told_before_it_is_taken),
+        cmocka_unit_test(bodies_too_near_each_other_are_told),
+        cmocka_unit_test(meshes_have_small_factors),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -35,7 +35,7 @@ static __device__ __noinline__ int decided(const struct pair_counts_args &a, int
 }
 
 template <bool DOUBLES> struct count_warp : pair_warp<count_warp<DOUBLES>, DOUBLES, DOUBLES> {
-    typedef pair_warp<count_warp, DOUBLES, DOUBLES> base;
+    using base = pair_warp<count_warp, DOUBLES, DOUBLES>;
     using base::ii;
     using base::jj;
     using base::lane;

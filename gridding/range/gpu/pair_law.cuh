@@ -3,7 +3,7 @@
 #ifndef MRIRECON_PAIR_LAW_CUH
 #define MRIRECON_PAIR_LAW_CUH
 
-#include "gridding/range/law.h"
+#include "gridding/range/gpu/law_gpu.cuh"
 
 /* A law's polynomial in s = 1 + slope r^2. */
 struct pair_poly {
@@ -18,17 +18,6 @@ struct pair_laws_gpu {
     float slope, start; /* s = start + slope (r^2 + soft^2) */
     float reach2, least2, soft2, spline, spline2;
 };
-
-static __device__ __forceinline__ float inverse_root(float x)
-{
-#ifdef __CUDA_ARCH__
-    float root;
-    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(root) : "f"(x));
-    return root;
-#else
-    return 1 / sqrtf(x);
-#endif
-}
 
 template <int DEGREE> static __device__ __forceinline__ float poly_at(const float *c, float s)
 {
@@ -70,7 +59,7 @@ static __device__ __forceinline__ float law_at(const struct pair_laws_gpu &l, co
     const float value = l.degree <= 9 ? poly_at<9>(law.c, s) : poly_at<RANGE_DEGREE_MOST>(law.c, s);
     if (law.form == RANGE_RADIAL)
         return value;
-    const float softened = r2 + l.soft2, root = inverse_root(softened);
+    const float softened = r2 + l.soft2, root = law_root(softened);
     if (!(softened < l.spline2) && !(softened > 0 && r2 >= l.least2))
         return 0;
     const float inverse = inverse_at(l, law.power, softened, root);

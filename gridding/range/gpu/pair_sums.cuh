@@ -25,7 +25,7 @@ enum { ANY = -1 };
 template <bool DOUBLES, int DEGREE, bool SPLINE, bool SCALARS>
 struct sum_warp : pair_warp<sum_warp<DOUBLES, DEGREE, SPLINE, SCALARS>, DOUBLES, DEGREE == ANY> {
     static const bool HOT = DEGREE != ANY;
-    typedef pair_warp<sum_warp, DOUBLES, !HOT> base;
+    using base = pair_warp<sum_warp, DOUBLES, !HOT>;
     using base::ii;
     using base::jj;
     using base::lane;
@@ -58,7 +58,7 @@ struct sum_warp : pair_warp<sum_warp<DOUBLES, DEGREE, SPLINE, SCALARS>, DOUBLES,
     {
         enum { TERMS = HOT ? DEGREE : 0 };
         const struct pair_laws_gpu &l = a.laws;
-        const float root = inverse_root(softened), s = fmaf(softened, l.slope, l.start);
+        const float root = law_root(softened), s = fmaf(softened, l.slope, l.start);
         float force = poly_at<TERMS>(l.vectors.c, s), potential = SCALARS ? poly_at<TERMS>(l.scalars.c, s) : 0;
         bool in = softened < l.reach2 + l.soft2;
         if (SPLINE && softened < l.spline2) {

@@ -261,6 +261,7 @@ template <class ACTION, bool DOUBLES, bool REST> struct pair_warp {
 
     __device__ __forceinline__ void begin(int x, int y, int z)
     {
+        __syncwarp(); /* the box of the image before has been read */
         image[0] = x;
         image[1] = y;
         image[2] = z;

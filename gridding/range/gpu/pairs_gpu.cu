@@ -62,7 +62,7 @@ static __global__ void take_values(cells_view c, const float *values)
         c.point[k].w = values[c.source[k]];
 }
 
-typedef void (*sum_kernel)(struct pair_sums_args args);
+using sum_kernel = void (*)(struct pair_sums_args args);
 
 struct sum_job {
     struct gpu *gpu;

@@ -8,7 +8,7 @@
 #include "gridding/base/listener.h"
 
 /* Launch tasks `begin` to begin + count in the device's stream. */
-typedef int (*slice_launch)(void *of, uint64_t begin, uint32_t count);
+using slice_launch = int (*)(void *of, uint64_t begin, uint32_t count);
 
 struct slices {
     struct gpu *gpu;

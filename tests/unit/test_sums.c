@@ -2,6 +2,7 @@
  * the potential of charges (CutCP), blobs with a radius each; open and periodic edges, cut-offs and bin faces hit
  * exactly, bins from empty to very dense. */
 #include "gridding/base/dev_leaf.h"
+#include "gridding/range/intervals.h"
 #include "gridding/range/pencils.h"
 #include "tests/unit/sums_cases.h"
 
@@ -143,7 +144,7 @@ static void count_doubt(void *of, size_t i, size_t j)
 
 static void make(const struct pencils_leaf *leaf, const struct range_law *law, struct made *made)
 {
-    static const uint16_t table[4] = {0, 1, PAIR_DOUBT, PAIR_FAR};
+    static const uint16_t table[4] = {0, 1, INTERVAL_DOUBT, INTERVAL_FAR};
     const struct pencil_law sum = {law, 3, 1, {0.5, 0.6, 0.7}};
     struct pencil_point point = {{17.3, 4.1, 2.9}, {1.5f}, 1.2};
     struct pencil_block block = {made->grid,         made->grid + ROW * ROWS * PLANES, ROW, ROW * ROWS, 0, {0, 0, 0},

@@ -51,7 +51,7 @@ struct dev_leaf {
     const struct sparse_leaf *sparse; /* NULL: nor wavelets and differences */
 };
 
-enum { DEV_LEAF_ABI = 9, DEV_ANY = -1 };
+enum { DEV_LEAF_ABI = 10, DEV_ANY = -1 };
 
 struct dev {
     const struct dev_leaf *leaf;
@@ -68,7 +68,7 @@ extern const struct vec_leaf vec_leaf_cpu;
 extern const struct sparse_leaf sparse_leaf_cpu;
 extern const struct nufft_leaf nufft_leaf_cpu, nufft_leaf_gpu;
 extern const struct convolution_leaf convolution_leaf_cpu, convolution_leaf_gpu;
-extern const struct range_leaf range_leaf_cpu;
+extern const struct range_leaf range_leaf_cpu, range_leaf_gpu;
 /* False in a build without FFTW (gridding/fft): the CPU then is no device. */
 bool fft_cpu_available(void);
 

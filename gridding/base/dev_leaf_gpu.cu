@@ -174,9 +174,9 @@ extern "C" const struct dev_leaf *mrirecon_gpu_leaf(void)
         leaf_zero,
         &nufft_leaf_gpu,
         &convolution_leaf_gpu,
-        nullptr, /* vec */
-        nullptr, /* range */
-        nullptr, /* sparse */
+        nullptr,         /* vec */
+        &range_leaf_gpu, /* range */
+        nullptr,         /* sparse */
     };
     return &leaf;
 }

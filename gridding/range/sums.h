@@ -5,10 +5,10 @@
  * for each row of bins within reach one contiguous run of points. Bins depend on positions alone and serve any number
  * of sums. On a periodic axis every image within reach counts, also where the reach exceeds the box.
  *
- * All sums give the same bits for any number of threads. An object belongs to one thread at a time, and to its device.
- * `values`, `sums` and grids are float32 memory of that device (dev_alloc), positions, `scale` and `counts` the host's.
- * A device without such sums (range_available() is false: today every GPU) refuses with ERR_NO_DEVICE; a CPU device
- * beside it has them.
+ * All sums give the same bits on every run, for any number of threads; those of a CPU and of a GPU agree to float32's
+ * rounding, and counts exactly. An object belongs to one thread at a time, and to its device. `values`, `sums` and
+ * grids are float32 memory of that device (dev_alloc), positions, `scale` and `counts` the host's. A device without
+ * such sums (range_available() is false) refuses with ERR_NO_DEVICE; a CPU device beside it has them.
  *
  * A listener (NULL: none) hears of progress at least every few tens of milliseconds, at any density, and may end the
  * work; a grid or sums are then half written.
@@ -29,13 +29,17 @@ bool range_available(const struct dev *dev);
 
 struct range_points;
 
-/* What becomes of points that a bin holds past its depth (the last of them, in the order given). On the CPU no bin has
- * a depth and neither choice changes anything: its leaf cuts whatever is heavy into parts of a fixed size, which
- * threads share. Both are for a GPU's leaf, and mean there what they mean in nufft.h. range_partition() is the same cut
- * by hand, on any device. */
+/* What becomes of what is heavy. On the CPU no bin has a depth and neither choice changes anything: its leaf cuts
+ * whatever is heavy into parts of a fixed size, which threads share. On a GPU, sums to grids and back take either;
+ * sums over pairs and counts cut what is heavy by themselves. range_partition() is the second's cut by hand, on any
+ * device. */
 enum range_excess {
-    RANGE_SPLIT,       /* a bin is cut into parts of at most `depth` points */
-    RANGE_OVERFLOW_CPU /* the CPU sums them while the GPU sums the others */
+    /* The points near a tile of the grid are cut into parts of at most `depth` (at least 256; auto: 8192), which are
+     * summed side by side and added in one order. */
+    RANGE_SPLIT,
+    /* Of each bin the GPU keeps the first `depth` points, in the order given; the CPU sums the others meanwhile. Auto
+     * keeps all: a GPU cuts them sooner than a CPU sums them. */
+    RANGE_OVERFLOW_CPU
 };
 enum { RANGE_DEPTH_AUTO = 0, RANGE_DEPTH_NONE = -1 }; /* instead of a number of points */
 

@@ -53,7 +53,7 @@ static void a_series_of_real_images(void **state)
 {
     (void)state;
     struct image_series *series = series_make(3, 2, 5, 4, 6, false);
-    series->xml = strdup("<ismrmrdHeader/>");
+    assert_non_null(series->xml);
     for (size_t i = 0; i < 3; i++)
         series->info[i].repetition = (uint16_t)(i + 7);
     struct written file = written(series);

@@ -13,7 +13,7 @@ FUZZERS  := $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c)
 BENCH    := $(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(wildcard tests/bench/bench_*.c))
 # What the thesis' experiments compare: on the CPU, and on the GPU where nvcc is.
 RIVALS     := $(call objects,$(wildcard tests/bench/rival_*.c))
-RIVALS_GPU := $(patsubst %.cu,$(BUILD)/obj/%.cu.o,$(wildcard tests/bench/*.cu))
+RIVALS_GPU := $(patsubst %.cu,$(BUILD)/obj/%.cu.o,$(wildcard tests/bench/rival_*.cu))
 
 # Tests read NIfTI back with the reference library.
 $(BUILD)/obj/tests/%.o: override CFLAGS += -isystem /usr/include/nifti
@@ -30,6 +30,9 @@ THESIS := $(call objects,$(wildcard tests/bench/thesis_*.c))
 $(BUILD)/bench/mrirecond-bench: $(THESIS) $(RIVALS) $(RIVALS_GPU) $(BUILD)/lib/gridding.a
 	$(call say,link $@)$(NVCC) -cudart static -o $@ $(filter %.o,$^) $(filter %.a,$^) \
 	  $(addprefix -Xlinker ,--as-needed --export-dynamic) -Xcompiler -fopenmp $(LIBS_GRIDDING) -ldl
+$(BUILD)/bench/bench_fft: $(BUILD)/obj/tests/bench/bench_fft.cu.o $(GPU_OBJECTS) $(BUILD)/lib/gridding.a
+	$(call say,link $@)$(NVCC) -cudart static -o $@ $(filter %.o,$^) $(filter %.a,$^) -Xcompiler -fopenmp \
+	  $(LIBS_GRIDDING) -ldl
 $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(ARCHIVES)
 	$(link) $(LIBS_RECON) $(LIBS_GRIDDING)
 
@@ -49,7 +52,7 @@ $(BUILD)/kinds/mrirecon-codec: $(BUILD)/obj/recon/codec/codec_main.o \
 
 unit: $(UNIT) $(KINDS)
 ## make bench           build the benchmarks into build/bench
-bench: $(BENCH) $(if $(GPU),$(BUILD)/bench/mrirecond-bench) all
+bench: $(BENCH) $(if $(GPU),$(addprefix $(BUILD)/bench/,mrirecond-bench bench_fft)) all
 
 # Without a GPU nothing can run what nvcc makes: that it compiles and links is seen for one architecture, in a quarter
 # of the time. What has been built for all architectures stays.

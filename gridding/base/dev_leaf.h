@@ -51,7 +51,7 @@ struct dev_leaf {
     const struct sparse_leaf *sparse; /* NULL: nor wavelets and differences */
 };
 
-enum { DEV_LEAF_ABI = 10, DEV_ANY = -1 };
+enum { DEV_LEAF_ABI = 11, DEV_ANY = -1 };
 
 struct dev {
     const struct dev_leaf *leaf;

@@ -182,6 +182,38 @@ static __device__ __forceinline__ void dft16(float2 *v)
         v[k] = t[k];
 }
 
+static __device__ __forceinline__ void dft6(float2 *v)
+{
+    dft2(v[0], v[3]);
+    dft2(v[1], v[4]);
+    dft2(v[2], v[5]);
+    v[4] = mul(v[4], make_float2(0.5f, 0.86602540378443865f));
+    v[5] = mul(v[5], make_float2(-0.5f, 0.86602540378443865f));
+    dft3(v[0], v[1], v[2]);
+    dft3(v[3], v[4], v[5]);
+    float2 t[6] = {v[0], v[3], v[1], v[4], v[2], v[5]};
+#pragma unroll
+    for (int k = 0; k < 6; k++)
+        v[k] = t[k];
+}
+
+static __device__ __forceinline__ void dft10(float2 *v)
+{
+#pragma unroll
+    for (int k = 0; k < 5; k++)
+        dft2(v[k], v[k + 5]);
+    v[6] = mul(v[6], make_float2(0.80901699437494742f, 0.58778525229247314f));
+    v[7] = mul(v[7], make_float2(0.30901699437494745f, 0.95105651629515357f));
+    v[8] = mul(v[8], make_float2(-0.30901699437494745f, 0.95105651629515357f));
+    v[9] = mul(v[9], make_float2(-0.80901699437494742f, 0.58778525229247314f));
+    dft5(v[0], v[1], v[2], v[3], v[4]);
+    dft5(v[5], v[6], v[7], v[8], v[9]);
+    float2 t[10] = {v[0], v[5], v[1], v[6], v[2], v[7], v[3], v[8], v[4], v[9]};
+#pragma unroll
+    for (int k = 0; k < 10; k++)
+        v[k] = t[k];
+}
+
 template <int R> static __device__ __forceinline__ void dft(float2 *v)
 {
     static_assert((R >= 1 && R <= 10) || R == 12 || R == 16, "radix");
@@ -193,19 +225,8 @@ template <int R> static __device__ __forceinline__ void dft(float2 *v)
         dft4(v[0], v[1], v[2], v[3]);
     if (R == 5)
         dft5(v[0], v[1], v[2], v[3], v[4]);
-    if (R == 6) {
-        dft2(v[0], v[3]);
-        dft2(v[1], v[4]);
-        dft2(v[2], v[5]);
-        v[4] = mul(v[4], make_float2(0.5f, 0.86602540378443865f));
-        v[5] = mul(v[5], make_float2(-0.5f, 0.86602540378443865f));
-        dft3(v[0], v[1], v[2]);
-        dft3(v[3], v[4], v[5]);
-        float2 t[6] = {v[0], v[3], v[1], v[4], v[2], v[5]};
-#pragma unroll
-        for (int k = 0; k < 6; k++)
-            v[k] = t[k];
-    }
+    if (R == 6)
+        dft6(v);
     if (R == 7)
         dft7(v);
     if (R == 8)
@@ -216,21 +237,8 @@ template <int R> static __device__ __forceinline__ void dft(float2 *v)
         dft12(v);
     if (R == 16)
         dft16(v);
-    if (R == 10) {
-#pragma unroll
-        for (int k = 0; k < 5; k++)
-            dft2(v[k], v[k + 5]);
-        v[6] = mul(v[6], make_float2(0.80901699437494742f, 0.58778525229247314f));
-        v[7] = mul(v[7], make_float2(0.30901699437494745f, 0.95105651629515357f));
-        v[8] = mul(v[8], make_float2(-0.30901699437494745f, 0.95105651629515357f));
-        v[9] = mul(v[9], make_float2(-0.80901699437494742f, 0.58778525229247314f));
-        dft5(v[0], v[1], v[2], v[3], v[4]);
-        dft5(v[5], v[6], v[7], v[8], v[9]);
-        float2 t[10] = {v[0], v[5], v[1], v[6], v[2], v[7], v[3], v[8], v[4], v[9]};
-#pragma unroll
-        for (int k = 0; k < 10; k++)
-            v[k] = t[k];
-    }
+    if (R == 10)
+        dft10(v);
 }
 
 #endif

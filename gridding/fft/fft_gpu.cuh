@@ -20,7 +20,7 @@ struct fft_plan {
     float2 *twiddles; /* device, [n]: exp(2 pi i j / n) */
 };
 
-/* Whether the compiler knew this size: such passes take a quarter of the time. */
+/* Whether the compiler knew this size: such passes take half the time. */
 bool fft_size_known(int n);
 
 int fft_plan_make(struct fft_plan *plan, struct gpu *gpu, int n);

@@ -1,6 +1,6 @@
 /* fft_sizes.cuh: FFT passes over grids of sizes that are met often, with everything about a size known to the compiler.
  *
- * There are some 270 kernels of them, which take minutes to compile: fft_gpu_back.cu, fft_gpu_forth.cu and
+ * There are some 400 kernels of them, which take minutes to compile: fft_gpu_back.cu, fft_gpu_forth.cu and
  * fft_gpu_sums.cu have a third each, so that they are compiled side by side. Only the files of the FFT include this. */
 #ifndef MRIRECON_FFT_SIZES_CUH
 #define MRIRECON_FFT_SIZES_CUH
@@ -39,40 +39,55 @@ static constexpr int blocks_at_least(int largest_radix, int threads, bool rows)
 
 /* n, its radices, the largest first (a fourth of 1: there is none). */
 #define FFT_SIZES(X)       \
+    X(96, 6, 4, 4, 1)      \
+    X(108, 6, 6, 3, 1)     \
+    X(112, 7, 4, 4, 1)     \
+    X(120, 6, 5, 4, 1)     \
     X(128, 8, 4, 4, 1)     \
     X(144, 9, 4, 4, 1)     \
     X(160, 8, 5, 4, 1)     \
+    X(180, 6, 6, 5, 1)     \
     X(192, 8, 6, 4, 1)     \
     X(200, 8, 5, 5, 1)     \
     X(216, 6, 6, 6, 1)     \
+    X(224, 8, 7, 4, 1)     \
     X(240, 8, 6, 5, 1)     \
     X(256, 8, 8, 4, 1)     \
     X(288, 9, 8, 4, 1)     \
     X(320, 8, 8, 5, 1)     \
+    X(336, 8, 7, 6, 1)     \
     X(360, 9, 8, 5, 1)     \
     X(384, 8, 8, 6, 1)     \
     X(400, 10, 8, 5, 1)    \
     X(432, 9, 8, 6, 1)     \
+    X(448, 8, 8, 7, 1)     \
     X(480, 10, 8, 6, 1)    \
     X(512, 8, 8, 8, 1)     \
     X(540, 10, 9, 6, 1)    \
     X(576, 9, 8, 8, 1)     \
     X(600, 10, 10, 6, 1)   \
     X(640, 10, 8, 8, 1)    \
+    X(672, 16, 7, 6, 1)    \
     X(720, 10, 9, 8, 1)    \
     X(768, 16, 8, 6, 1)    \
     X(800, 10, 10, 8, 1)   \
     X(864, 16, 9, 6, 1)    \
+    X(896, 16, 8, 7, 1)    \
     X(900, 10, 10, 9, 1)   \
     X(960, 16, 10, 6, 1)   \
+    X(1008, 16, 9, 7, 1)   \
     X(1024, 16, 8, 8, 1)   \
     X(1152, 16, 9, 8, 1)   \
+    X(1200, 12, 10, 10, 1) \
     X(1280, 8, 8, 5, 4)    \
+    X(1296, 12, 12, 9, 1)  \
     X(1440, 16, 10, 9, 1)  \
     X(1536, 16, 12, 8, 1)  \
     X(1600, 16, 10, 10, 1) \
+    X(1792, 16, 16, 7, 1)  \
     X(1920, 16, 12, 10, 1) \
-    X(2048, 16, 16, 8, 1)
+    X(2048, 16, 16, 8, 1)  \
+    X(4096, 16, 16, 16, 1)
 
 /* Blocks of lines_that_fit(n / smallest radix) * that, or of rows fewer; shared memory: the lines. A block owns
  * neighbouring lines of one set; rows are read along the line, columns across the lines. */

@@ -197,6 +197,7 @@ int nufft_create(struct nufft **out, struct dev *dev, const struct nufft_params 
                                        .batch = params->batch,
                                        .bin_depth = params->bin_depth,
                                        .overflow = params->overflow,
+                                       .method = params->method,
                                        .overflow_ops = &range_overflow_ops};
     choose(plan, params);
     rc = make_tables(plan);

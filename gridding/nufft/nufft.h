@@ -10,7 +10,8 @@
  * doi:10.1109/TMI.2005.848376) over compact bins (gridding/range/range.h), inverse FFT, crop, deapodisation.
  *
  * Samples, images and sums are float32: below a tolerance of about 5e-6 its own rounding rules, whatever the kernel,
- * and nufft_info's expected_error says how much.
+ * and nufft_info's expected_error says how much. A GPU loses what a sample adds to a cell below 1e-38: data that are
+ * all below 1e-30 err by more.
  *
  * All data pointers are memory of the plan's device (dev_alloc), except where "host" is said. A plan is used by one
  * thread at a time; several plans may share a device from the same thread. Same device, same input: the same bits, for
@@ -34,6 +35,16 @@ enum nufft_kernel {
 
 enum { NUFFT_SIZE_MOST = 2048 };
 
+/* How a plan sums samples into the grid: on a GPU on tensor cores, but for tiles (gridding/nufft/gpu/nufft_gpu.cuh). */
+enum nufft_method {
+    NUFFT_METHOD_CPU,
+    NUFFT_METHOD_TILES,      /* what the others cannot do, in float32 */
+    NUFFT_METHOD_BRICK8,     /* 3-D, kernels of up to 4 cells */
+    NUFFT_METHOD_BRICK2D,    /* 2-D */
+    NUFFT_METHOD_BRICK16,    /* 3-D, 5 to 8 cells */
+    NUFFT_METHOD_BRICK_DENSE /* likewise where a grid cell holds several samples */
+};
+
 /* What becomes, on a GPU, of the samples that a bin holds past its depth (the last of them, in the caller's order). On
  * the CPU no bin has a depth. */
 enum nufft_overflow {
@@ -55,16 +66,8 @@ struct nufft_params {
     int batch;           /* the largest batch that will be asked for, >= 1; workspace is for at most this */
     int bin_depth;       /* samples that a bin may hold on a GPU, > 0, or one of NUFFT_DEPTH_ */
     enum nufft_overflow overflow;
-};
-
-/* How a plan sums samples into the grid: on a GPU on tensor cores, but for tiles (gridding/nufft/gpu/nufft_gpu.cuh). */
-enum nufft_method {
-    NUFFT_METHOD_CPU,
-    NUFFT_METHOD_TILES,      /* what the others cannot do, in float32 */
-    NUFFT_METHOD_BRICK8,     /* 3-D, kernels of up to 4 cells */
-    NUFFT_METHOD_BRICK2D,    /* 2-D */
-    NUFFT_METHOD_BRICK16,    /* 3-D, 5 to 8 cells */
-    NUFFT_METHOD_BRICK_DENSE /* likewise where a grid cell holds several samples */
+    enum nufft_method
+        method; /* of a GPU's plan: this one where it serves kernel and grid, else tiles; 0: the fastest */
 };
 
 /* What a plan is and has decided. */

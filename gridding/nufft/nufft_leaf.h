@@ -29,6 +29,7 @@ struct nufft_shape {
     int batch;              /* transforms handed to a leaf at a time, at most */
     int bin_depth;          /* as in nufft_params */
     enum nufft_overflow overflow;
+    enum nufft_method method;                /* likewise */
     const struct overflow_ops *overflow_ops; /* the CPU's half of NUFFT_OVERFLOW_CPU, for a leaf that cannot link it */
     /* 1 / (transform of the kernel), host memory of nufft.c. Separable: the image is multiplied by
      * deapodise[0][x] deapodise[1][y] deapodise[2][z], each [n[d]]. Radial: by deapodise_radial[z][y][x] of the whole

@@ -88,6 +88,9 @@ void range_part_free(struct range_part *part, struct gpu *gpu);
 int range_bins_make_part(struct range_bins_gpu *bins, struct gpu *gpu, const struct range_geometry *geometry,
                          const struct range_part *part);
 
+/* The lists of tasks, parts and runs of bins whose samples are sorted (range_gpu_tasks.cu). */
+int range_tasks_make(struct range_bins_gpu *bins, struct gpu *gpu);
+
 /* Begin to take tasks from a list, at its first. */
 int range_tickets(struct range_bins_gpu *bins, struct gpu *gpu);
 

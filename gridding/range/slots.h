@@ -37,6 +37,11 @@ static HOST_DEVICE inline int axis_largest(struct range_axis axis)
     return ((axis.cells >> axis.shift) + axis.bins - 1) / axis.bins << axis.shift;
 }
 
+static HOST_DEVICE inline int axis_least(struct range_axis axis)
+{
+    return (axis.cells >> axis.shift) / axis.bins << axis.shift;
+}
+
 static HOST_DEVICE inline int axis_bin(struct range_axis axis, int cell)
 {
     return (int)(((((uint32_t)cell >> axis.shift) + 1) * (uint32_t)axis.bins - 1) /

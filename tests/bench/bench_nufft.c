@@ -1,7 +1,10 @@
 /* bench_nufft: the NUFFT on one device: JSON lines, one per measurement.
  *
  *   bench_nufft [--cpu] [--cases a,b,c,d,e] [--tolerances 1e-3,1e-5] [--width W] [--oversampling S] [--coils N]
- *               [--threads N] [--runs 11] [--no-error]
+ *               [--threads N] [--runs 11] [--no-error] [--search]
+ *
+ * --search: what the choice of width, oversampling and method is worth: every one of them that keeps the tolerance is
+ * tried and told, and then the fastest adjoint and forward transform beside those of the plan that is chosen.
  *
  * Cases (fixed seeds):
  *   a  2,655,910 samples, 3-D golden-means kooshball, full-diameter spokes of 256 samples, image 128^3
@@ -17,6 +20,7 @@
  *   r8 golden angle, 10,000 spokes x 512 samples, image 256^2, 8 coils
  *   w2 5,000,000 samples in one cell of a grid of 512^2, image 256^2, 8 coils
  *   v8 10,000,000 uniform random samples, image 512 x 512 x 8
+ *   v  the same, image 512 x 512 x 16
  *   x  stack of stars: 400 golden-angle spokes x 512 samples in each of 64 partitions, image 256 x 256 x 64
  * --coils: transforms a call, in all cases. A time is a call's, from samples on the device to the finished image on the
  * device (or back), plan reused; create_ms is the plan's, from a trajectory in ordinary memory; bins_ms is the part of
@@ -47,7 +51,8 @@ static const struct bench_case cases[] = {
     {"u", 3, {64, 64, 64}, 1, UNIFORM, 0, 30144488},    {"y1", 2, {256, 256, 1}, 1, GOLDEN, 512, 205824},
     {"y8", 2, {256, 256, 1}, 8, GOLDEN, 512, 205824},   {"q", 2, {1024, 1024, 1}, 8, GOLDEN, 2048, 3293184},
     {"r8", 2, {256, 256, 1}, 8, GOLDEN, 512, 5120000},  {"w2", 2, {256, 256, 1}, 8, ONE_CELL, 0, 5000000},
-    {"v8", 3, {512, 512, 8}, 1, UNIFORM, 0, 10000000},  {"x", 3, {256, 256, 64}, 1, STACK, 512, 13107200},
+    {"v8", 3, {512, 512, 8}, 1, UNIFORM, 0, 10000000},  {"v", 3, {512, 512, 16}, 1, UNIFORM, 0, 10000000},
+    {"x", 3, {256, 256, 64}, 1, STACK, 512, 13107200},
 };
 
 enum { STACK_PARTITIONS = 64 };
@@ -133,7 +138,7 @@ struct options {
     const char *cases, *tolerances;
     int width, coils, threads, runs;
     double oversampling;
-    bool error, cpu;
+    bool error, cpu, search;
 };
 
 /* Seconds that plans took to make. */
@@ -194,6 +199,89 @@ static void run_normal(struct dev *dev, const struct options *o, const struct be
            (struct creation){create, create}, times, sqrt(off / all));
 }
 
+/* ---- the search ---- */
+
+/* The fastest plan of a search, one way. */
+struct fastest {
+    double seconds;
+    struct nufft_info info;
+};
+
+/* Medians of both ways; false: the plan is not the method asked for, does not keep the tolerance, or takes more than
+ * twice as long as the fastest. */
+static bool time_plan(struct dev *dev, const struct bench_case *c, const struct nufft_params *params, const float *k,
+                      const struct fastest best[2], struct c32 *data, struct c32 *image, struct nufft_info *info,
+                      double seconds[2])
+{
+    enum { RUNS = 7 };
+    struct nufft *plan;
+    must(nufft_create(&plan, dev, params, c->samples, k), "nufft_create");
+    nufft_describe(plan, info);
+    bool counts = info->expected_error <= params->tolerance && (params->method == 0 || info->method == params->method);
+    for (int way = 0; counts && way < 2; way++) {
+        double times[RUNS], most = 0;
+        for (int i = -2; i < RUNS && (way == 1 || most < 2 * best[0].seconds); i++) {
+            double start = clock_seconds();
+            must(way ? nufft_forward(plan, c->batch, image, data) : nufft_adjoint(plan, c->batch, data, image),
+                 "a transform");
+            times[i < 0 ? 0 : i] = clock_seconds() - start;
+            most = i == -1 ? times[0] : i < 0 ? 0 : most;
+        }
+        counts = way == 1 || most < 2 * best[0].seconds;
+        seconds[way] = counts ? median(times, RUNS) : INFINITY;
+    }
+    nufft_free(plan);
+    return counts;
+}
+
+static void tell_search(const struct bench_case *c, double tolerance, const char *what, const struct fastest *ours,
+                        const struct fastest *best, int tried)
+{
+    const struct nufft_info *a = &ours->info, *b = &best->info;
+    printf("{\"case\":\"%s\",\"what\":\"search, %s\",\"tolerance\":%g,\"plans\":%d,\"ms\":%.3f,\"method\":\"%s\","
+           "\"products\":%d,\"width\":%d,\"grid\":[%d,%d,%d],\"best_ms\":%.3f,\"best_method\":\"%s\","
+           "\"best_products\":%d,\"best_width\":%d,\"best_grid\":[%d,%d,%d],\"over_best\":%.3f}\n",
+           c->id, what, tolerance, tried, ours->seconds * 1e3, nufft_method_name(a->method), a->products, a->width,
+           a->grid[0], a->grid[1], a->grid[2], best->seconds * 1e3, nufft_method_name(b->method), b->products, b->width,
+           b->grid[0], b->grid[1], b->grid[2], ours->seconds / best->seconds);
+    fflush(stdout);
+}
+
+static void search(struct dev *dev, const struct bench_case *c, double tolerance, const float *k, struct c32 *data,
+                   struct c32 *image)
+{
+    static const double oversamplings[] = {1.2, 1.25, 1.3, 1.375, 1.5, 1.625, 5. / 3, 1.75, 16. / 9, 15. / 8, 2};
+    struct nufft_params params = {
+        .dim = c->dim, .n = {c->n[0], c->n[1], c->n[2]}, .tolerance = tolerance, .batch = c->batch};
+    struct fastest ours[2] = {{.seconds = INFINITY}, {.seconds = INFINITY}}, best[2];
+    struct nufft_info info;
+    double seconds[2];
+    int tried = 0;
+    if (!time_plan(dev, c, &params, k, ours, data, image, &info, seconds))
+        return;
+    for (int way = 0; way < 2; way++)
+        best[way] = ours[way] = (struct fastest){seconds[way], info};
+    for (params.width = 3; params.width <= 9; params.width++)
+        for (size_t i = 0; i < sizeof oversamplings / sizeof *oversamplings; i++)
+            for (params.method = NUFFT_METHOD_TILES; params.method <= NUFFT_METHOD_BRICK_DENSE; params.method++) {
+                params.oversampling = oversamplings[i];
+                if (!time_plan(dev, c, &params, k, best, data, image, &info, seconds))
+                    continue;
+                tried++;
+                printf("{\"case\":\"%s\",\"what\":\"plan\",\"tolerance\":%g,\"method\":\"%s\",\"products\":%d,"
+                       "\"width\":%d,\"grid\":[%d,%d,%d],\"bins\":%zu,\"adjoint_ms\":%.3f,\"forward_ms\":%.3f}\n",
+                       c->id, tolerance, nufft_method_name(info.method), info.products, info.width, info.grid[0],
+                       info.grid[1], info.grid[2], info.bins, seconds[0] * 1e3, seconds[1] * 1e3);
+                for (int way = 0; way < 2; way++)
+                    if (seconds[way] < best[way].seconds)
+                        best[way] = (struct fastest){seconds[way], info};
+            }
+    tell_search(c, tolerance, "adjoint", &ours[0], &best[0], tried);
+    tell_search(c, tolerance, "forward", &ours[1], &best[1], tried);
+}
+
+/* ---- a case ---- */
+
 static void run_case(struct dev *dev, const struct options *o, const struct bench_case *c)
 {
     size_t pixels = pixels_of(c), batch = (size_t)c->batch;
@@ -207,7 +295,9 @@ static void run_case(struct dev *dev, const struct options *o, const struct benc
     must(dev_alloc(dev, data_bytes, &device_data), "dev_alloc");
     must(dev_alloc(dev, image_bytes, &device_image), "dev_alloc");
     must(dev_upload(dev, device_data, data, data_bytes), "dev_upload");
-    for (const char *t = o->tolerances; t; t = strchr(t, ',') ? strchr(t, ',') + 1 : NULL) {
+    for (const char *t = o->tolerances; o->search && t; t = strchr(t, ',') ? strchr(t, ',') + 1 : NULL)
+        search(dev, c, atof(t), k, device_data, device_image);
+    for (const char *t = o->tolerances; !o->search && t; t = strchr(t, ',') ? strchr(t, ',') + 1 : NULL) {
         struct nufft_params params = {
             .dim = c->dim, .n = {c->n[0], c->n[1], c->n[2]}, .tolerance = atof(t), .batch = c->batch};
         struct nufft_info info;
@@ -283,6 +373,8 @@ int main(int argc, char **argv)
             o.error = false;
         else if (strcmp(argv[i], "--cpu") == 0)
             o.cpu = true;
+        else if (strcmp(argv[i], "--search") == 0)
+            o.search = true;
         else if (strcmp(argv[i], "--cases") == 0 && ++i)
             o.cases = value;
         else if (strcmp(argv[i], "--tolerances") == 0 && ++i)

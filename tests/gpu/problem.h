@@ -22,7 +22,7 @@ struct test_case {
     double tolerance;
     enum nufft_kernel kernel;
     int width;                /* with oversampling 2; 0: the plan picks both */
-    enum nufft_method method; /* that it was made for; NUFFT_METHOD_CPU: whichever the plan takes */
+    enum nufft_method method; /* that the plan is asked for; NUFFT_METHOD_CPU: whichever it takes */
 };
 
 static const struct test_case cases[] = {
@@ -50,8 +50,7 @@ static const struct test_case cases[] = {
      1e-5,
      NUFFT_SEPARABLE,
      0,
-     NUFFT_METHOD_TILES},
-    /* A fifth more samples than make dense bricks cheaper than wide ones. */
+     NUFFT_METHOD_BRICK_DENSE},
     {"3-D, dense, width 5", 3, {16, 17, 16}, 1, 40000, CENTRE, 1e-3, NUFFT_SEPARABLE, 5, NUFFT_METHOD_BRICK_DENSE},
     {"3-D, dense, width 6, 1e-3",
      3,
@@ -77,6 +76,10 @@ static const struct test_case cases[] = {
     {"3-D, thin slab", 3, {40, 36, 8}, 2, 6000, UNIFORM, 1e-3, NUFFT_SEPARABLE, 4, NUFFT_METHOD_BRICK8},
     {"3-D, thin slab, dense centre", 3, {9, 36, 40}, 2, 9000, CENTRE, 9.8e-4, NUFFT_SEPARABLE, 4, NUFFT_METHOD_BRICK8},
     {"3-D, small, width 3, on an edge", 3, {10, 8, 9}, 1, 5000, LINE, 1e-2, NUFFT_SEPARABLE, 3, NUFFT_METHOD_BRICK8},
+    {"3-D, thin slab, width 7", 3, {40, 36, 7}, 2, 6000, UNIFORM, 1e-5, NUFFT_SEPARABLE, 7, NUFFT_METHOD_BRICK16},
+    {"3-D, thin slab, width 5", 3, {33, 6, 30}, 2, 9000, CENTRE, 1e-3, NUFFT_SEPARABLE, 5, NUFFT_METHOD_BRICK16},
+    {"3-D, thin slab, width 8", 3, {7, 40, 36}, 1, 6000, RADIAL, 1e-5, NUFFT_SEPARABLE, 8, NUFFT_METHOD_BRICK16},
+    {"3-D, flat, width 6", 3, {33, 30, 4}, 2, 9000, LINE, 1e-3, NUFFT_SEPARABLE, 6, NUFFT_METHOD_BRICK_DENSE},
     {"3-D, flat", 3, {33, 30, 2}, 1, 1000, UNIFORM, 1e-3, NUFFT_SEPARABLE, 0, NUFFT_METHOD_TILES},
     {"2-D, spherical kernel", 2, {30, 26, 1}, 2, 2000, UNIFORM, 1e-3, NUFFT_RADIAL, 0, NUFFT_METHOD_TILES},
     {"3-D, spherical kernel", 3, {14, 16, 18}, 1, 2000, CENTRE, 1e-3, NUFFT_RADIAL, 0, NUFFT_METHOD_TILES},

@@ -61,7 +61,7 @@ static double fit_degree(const struct target &f, int degree, float *c)
 void nufft_gpu_fit_kaiser(struct kaiser *kernel, const struct nufft_shape *shape, int degree)
 {
     const struct target whole = {shape->beta, (double)shape->width, 0, target::WHOLE};
-    double wanted = fmax(shape->tolerance / 50, 1e-7);
+    const double wanted = fmax(std::min(shape->tolerance, shape->aliasing) / 100, 1e-7);
     memset(kernel, 0, sizeof *kernel);
     kernel->scale = 2.f / (float)shape->width;
     kernel->degree = degree;

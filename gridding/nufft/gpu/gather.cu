@@ -13,8 +13,7 @@ struct gather_args : nufft_gather {
     int tile[3], row, plane;   /* 3-D: the tile's cells, and its strides in shared memory, even */
 };
 
-/* A light brick has some 80 samples: few threads a block. */
-enum { WIDTH_MOST = 10, GATHER_THREADS = 128, GATHER_BRICK = 64 };
+enum { WIDTH_MOST = 10, GATHER_THREADS = 128 };
 
 static __device__ __forceinline__ int wrap(int cell, int cells)
 {
@@ -230,7 +229,7 @@ static int gather_3d(const struct nufft_gpu *plan, struct gather_args *a)
     a->part_count = bins->slots;
     if (rc || bins->occupied == 0)
         return rc;
-    unsigned threads = plan->method == NUFFT_METHOD_BRICK8 ? GATHER_BRICK : GATHER_THREADS;
+    const unsigned threads = (unsigned)plan->method->gather_threads;
     for (int t = 0; !rc && t < a->transforms; t++) {
         kernel<<<bins->slots + bins->occupied, threads, shared, plan->gpu->stream>>>(*a);
         rc = gpu_launched("Reading the grid");
@@ -242,8 +241,7 @@ static int gather_3d(const struct nufft_gpu *plan, struct gather_args *a)
 
 bool nufft_gpu_gathers_brick2d(const struct nufft_shape *shape)
 {
-    /* The work of 16 together on tensor cores: of d, 51 us against 3.8 us each at width 5, 83 against 15 at width 7. */
-    return shape->width <= 8 && shape->batch >= (shape->width <= 5 ? 12 : 6);
+    return shape->width <= 8 && shape->batch >= (shape->width <= 5 ? 8 : 4);
 }
 
 int nufft_gpu_gather(struct nufft_gpu *plan, int transforms, bool weigh, struct c32 *data)
@@ -264,10 +262,10 @@ int nufft_gpu_gather(struct nufft_gpu *plan, int transforms, bool weigh, struct 
     a.cells = plan->cells;
     if (a.samples == 0)
         return 0;
+    if (plan->method->gather && plan->method->gathers(&plan->shape))
+        return plan->method->gather(plan, &a);
     if (a.geometry.dim == 3)
         return gather_3d(plan, &a);
-    if (plan->method == NUFFT_METHOD_BRICK2D && nufft_gpu_gathers_brick2d(&plan->shape))
-        return nufft_gpu_gather_brick2d(plan, &a);
     dim3 blocks(gpu_blocks(a.samples, GATHER_THREADS), gpu_blocks((size_t)transforms, 16));
     planes_kernel(&a)<<<blocks, GATHER_THREADS, 0, plan->gpu->stream>>>(a);
     return gpu_launched("Reading the grid");

@@ -2,14 +2,14 @@
  *
  * All samples of a bin's square of 4 x 4 base cells read the same (4 + width - 1)^2 cells:
  *   samples[s][transform, part] = sum_c weight[s][c] cells[c][transform, part].
- * A warp holds the cells of 16 transforms in registers for as long as a square lasts, and makes the weights of 16
- * samples at a time. It takes CHUNK samples in sorted order, however many squares they lie in: a dense centre is shared
- * by many warps. All samples of 16 transforms come before those of the next 16, so that their grids and data stay in
- * the cache: samples go back to the caller's order, a few bytes at a time. */
+ * A warp holds the cells of 16 transforms (in plans of up to 8: of 8) in registers for as long as a square lasts, and
+ * makes the weights of 16 samples at a time. It takes CHUNK samples in sorted order, however many squares they lie in:
+ * a dense centre is shared by many warps. All samples of these transforms come before those of the next, so that their
+ * grids and data stay in the cache: samples go back to the caller's order, a few bytes at a time. */
 #include "gridding/nufft/gpu/nufft_gpu.cuh"
 #include "gridding/range/kernel.h"
 
-enum { CHUNK = 64, GATHER_WARPS = 4 };
+enum { CHUNK = 64, GATHER_WARPS = 4, LANE_GROUPS = 8 }; /* EACH: transforms of a group of four lanes, 1 or 2 */
 
 /* A warp's samples. */
 struct plane_chunk {
@@ -35,16 +35,16 @@ template <int W> struct plane_layout {
     }
 };
 
-/* A lane's cells of transforms 2 g and 2 g + 1: value[step][run][n] is cell t of that run. */
-template <int W>
+/* A lane's cells of transforms EACH g and on: value[step][run][n] is cell t of that run. */
+template <int W, int EACH>
 static __device__ __forceinline__ void load_cells(const struct nufft_gather &a, const int first[2], int transform,
-                                                  float2 (&value)[plane_layout<W>::steps][2][2])
+                                                  float2 (&value)[plane_layout<W>::steps][2][EACH])
 {
     using layout = plane_layout<W>;
     const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
     const int nx = a.geometry.axis[0].cells, ny = a.geometry.axis[1].cells;
-    const float2 *grid = a.grid + (size_t)min(transform + 2 * g, a.transforms - 1) * a.cells;
-    const size_t next = transform + 2 * g + 1 < a.transforms ? a.cells : 0;
+    const float2 *grid = a.grid + (size_t)min(transform + EACH * g, a.transforms - 1) * a.cells;
+    const size_t next = transform + EACH * g + 1 < a.transforms ? a.cells : 0;
     int x[layout::runs_across];
 #pragma unroll
     for (int i = 0; i < layout::runs_across; i++) {
@@ -59,8 +59,9 @@ static __device__ __forceinline__ void load_cells(const struct nufft_gather &a, 
             y -= y >= ny ? ny : 0;
             const float2 *from = grid + y * nx + x[layout::across(k, run)];
             bool exists = layout::row(k, run) < layout::edge;
-            value[k][run][0] = exists ? __ldg(from) : make_float2(0.f, 0.f);
-            value[k][run][1] = exists ? __ldg(from + next) : make_float2(0.f, 0.f);
+#pragma unroll
+            for (int n = 0; n < EACH; n++)
+                value[k][run][n] = exists ? __ldg(from + n * next) : make_float2(0.f, 0.f);
         }
 }
 
@@ -114,11 +115,11 @@ static __device__ __forceinline__ uint32_t tf32_rest(float v)
     return rest;
 }
 
-/* Sums of samples g and g + 8: column n of product j is transform 2 n + j / 2, part j % 2. */
-template <int W, bool SPLIT>
+/* Sums of samples g and g + 8: column n of product j is transform EACH n + j / 2, part j % 2. */
+template <int W, bool SPLIT, int EACH>
 static __device__ __forceinline__ void sum_cells(const struct plane_weights<W> &weights,
-                                                 const float2 (&value)[plane_layout<W>::steps][2][2],
-                                                 float (&sum)[4][4])
+                                                 const float2 (&value)[plane_layout<W>::steps][2][EACH],
+                                                 float (&sum)[2 * EACH][4])
 {
     using layout = plane_layout<W>;
     const int group = threadIdx.x & 28;
@@ -129,7 +130,7 @@ static __device__ __forceinline__ void sum_cells(const struct plane_weights<W> &
         for (int row = 0; row < 2; row++)
             of_row[row][y] = __shfl_sync(~0u, weights.y[row][y / 4], group + y % 4);
 #pragma unroll
-    for (int j = 0; j < 4; j++)
+    for (int j = 0; j < 2 * EACH; j++)
         sum[j][0] = sum[j][1] = sum[j][2] = sum[j][3] = 0.f;
 #pragma unroll
     for (int k = 0; k < layout::steps; k++) {
@@ -143,7 +144,7 @@ static __device__ __forceinline__ void sum_cells(const struct plane_weights<W> &
             low[i] = SPLIT ? tf32_low(w, high[i]) : 0;
         }
 #pragma unroll
-        for (int j = 0; j < 4; j++) {
+        for (int j = 0; j < 2 * EACH; j++) {
             float b0 = j % 2 ? value[k][0][j / 2].y : value[k][0][j / 2].x;
             float b1 = j % 2 ? value[k][1][j / 2].y : value[k][1][j / 2].x;
             uint32_t h0 = __float_as_uint(b0), h1 = __float_as_uint(b1); /* the unit ignores the low bits */
@@ -156,9 +157,10 @@ static __device__ __forceinline__ void sum_cells(const struct plane_weights<W> &
     }
 }
 
-/* A lane holds columns 2 t and 2 t + 1 of its two samples: transforms 4 t .. 4 t + 3. */
+/* A lane holds columns 2 t and 2 t + 1 of its two samples: the transforms from 2 EACH t on. */
+template <int EACH>
 static __device__ __forceinline__ void put_sums(const struct nufft_gather &a, const struct plane_chunk &chunk, int s,
-                                                int last, int transform, const float (&sum)[4][4])
+                                                int last, int transform, const float (&sum)[2 * EACH][4])
 {
     const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
 #pragma unroll
@@ -167,11 +169,12 @@ static __device__ __forceinline__ void put_sums(const struct nufft_gather &a, co
         if (i >= last)
             continue;
         float scale = chunk.scale[i];
-        float2 *to = a.data + (size_t)(transform + 4 * t) * a.samples + chunk.order[i];
+        const int first = transform + 2 * EACH * t;
+        float2 *to = a.data + (size_t)first * a.samples + chunk.order[i];
 #pragma unroll
-        for (int n = 0; n < 4; n++)
-            if (transform + 4 * t + n < a.transforms) {
-                int c = 2 * row + n / 2, j = 2 * (n % 2);
+        for (int n = 0; n < 2 * EACH; n++)
+            if (first + n < a.transforms) {
+                int c = 2 * row + n / EACH, j = 2 * (n % EACH);
                 to[(size_t)n * a.samples] = make_float2(sum[j][c] * scale, sum[j + 1][c] * scale);
             }
     }
@@ -211,18 +214,21 @@ static __device__ __forceinline__ uint64_t load_chunk(const struct nufft_gather 
     return begins;
 }
 
-/* Blocks of 32 * GATHER_WARPS; a warp owns CHUNK sorted samples of 16 transforms; 6 KB of shared memory. */
-template <int W, bool SPLIT>
-static __global__ void __launch_bounds__(32 * GATHER_WARPS, (W <= 5   ? 16
-                                                             : W == 6 ? 12
-                                                                      : 8) /
-                                                                GATHER_WARPS)
+/* Warps that a multiprocessor's registers have room for. */
+static constexpr int warps_that_fit(int width, int each)
+{
+    return each == 1 || width <= 5 ? 16 : width == 6 ? 12 : 8;
+}
+
+/* Blocks of 32 * GATHER_WARPS; a warp owns CHUNK sorted samples of 8 EACH transforms; 6 KB of shared memory. */
+template <int W, bool SPLIT, int EACH>
+static __global__ void __launch_bounds__(32 * GATHER_WARPS, warps_that_fit(W, EACH) / GATHER_WARPS)
     gather_plane(const __grid_constant__ struct nufft_gather a)
 {
     __shared__ struct plane_chunk chunks[GATHER_WARPS];
     struct plane_chunk &chunk = chunks[threadIdx.x / 32];
     const struct range_axis *axis = a.geometry.axis;
-    const int transform = blockIdx.y * PLANE_TRANSFORMS;
+    const int transform = blockIdx.y * (LANE_GROUPS * EACH);
     const uint64_t begin = (uint64_t)(blockIdx.x * GATHER_WARPS + threadIdx.x / 32) * CHUNK;
     if (begin >= a.samples)
         return;
@@ -233,28 +239,34 @@ static __global__ void __launch_bounds__(32 * GATHER_WARPS, (W <= 5   ? 16
         last = further ? s + __ffsll((long long)further) : CHUNK;
         const uint32_t base = chunk.point[s].base;
         const int first[2] = {square_first(axis[0], (int)(base & 0xffff)), square_first(axis[1], (int)(base >> 16))};
-        float2 value[plane_layout<W>::steps][2][2];
-        load_cells<W>(a, first, transform, value);
+        float2 value[plane_layout<W>::steps][2][EACH];
+        load_cells<W, EACH>(a, first, transform, value);
         for (int at = s; at < last; at += 16) {
             struct plane_weights<W> weights;
-            float sum[4][4];
+            float sum[2 * EACH][4];
             weights.make(a, chunk, first, at, last);
-            sum_cells<W, SPLIT>(weights, value, sum);
-            put_sums(a, chunk, at, last, transform, sum);
+            sum_cells<W, SPLIT, EACH>(weights, value, sum);
+            put_sums<EACH>(a, chunk, at, last, transform, sum);
         }
     }
 }
 
-template <int W> static void launch(const struct nufft_gather *a, bool split, cudaStream_t stream)
+template <int W, int EACH> static void launch_each(const struct nufft_gather *a, bool split, cudaStream_t stream)
 {
-    dim3 blocks(gpu_blocks(a->samples, CHUNK * GATHER_WARPS), gpu_blocks((size_t)a->transforms, PLANE_TRANSFORMS));
-    (split ? gather_plane<W, true> : gather_plane<W, false>)<<<blocks, 32 * GATHER_WARPS, 0, stream>>>(*a);
+    dim3 blocks(gpu_blocks(a->samples, CHUNK * GATHER_WARPS), gpu_blocks((size_t)a->transforms, LANE_GROUPS * EACH));
+    (split ? gather_plane<W, true, EACH> : gather_plane<W, false, EACH>)<<<blocks, 32 * GATHER_WARPS, 0, stream>>>(*a);
+}
+
+template <int W> static void launch(const struct nufft_gather *a, bool few, bool split, cudaStream_t stream)
+{
+    (few ? launch_each<W, 1> : launch_each<W, 2>)(a, split, stream);
 }
 
 int nufft_gpu_gather_brick2d(struct nufft_gpu *plan, const struct nufft_gather *gather)
 {
-    static void (*const by_width[])(const struct nufft_gather *, bool, cudaStream_t) = {
+    static void (*const by_width[])(const struct nufft_gather *, bool, bool, cudaStream_t) = {
         launch<2>, launch<3>, launch<4>, launch<5>, launch<6>, launch<7>, launch<8>};
-    by_width[plan->shape.width - KERNEL_MIN_WIDTH](gather, plan->split, plan->gpu->stream);
+    by_width[plan->shape.width - KERNEL_MIN_WIDTH](gather, plan->shape.batch <= LANE_GROUPS, plan->split,
+                                                   plan->gpu->stream);
     return gpu_launched("Reading the grids");
 }

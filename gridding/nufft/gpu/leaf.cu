@@ -4,40 +4,24 @@
 #include <algorithm>
 #include <cstring>
 
-/* weights: sorted, or NULL. */
-static int data_to_grid(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights)
-{
-    if (nufft_gpu_in_slots(plan))
-        return nufft_gpu_slots_to_grid(plan, data, weights, plan->grid);
-    if (plan->method == NUFFT_METHOD_BRICK_DENSE)
-        return nufft_gpu_scatter_brick_dense(plan, data, weights);
-    if (plan->method == NUFFT_METHOD_BRICK2D)
-        return nufft_gpu_brick2d_to_grid(plan, transforms, data, weights);
-    int rc = nufft_gpu_sort_data(plan, transforms, data, weights);
-    if (rc)
-        return rc;
-    return plan->method == NUFFT_METHOD_BRICK16 ? nufft_gpu_scatter_brick16(plan, transforms)
-                                                : nufft_gpu_scatter_tiles(plan);
-}
-
 /* Without a grid where that is possible: the CPU's sums need one to be added to. */
 static int adjoint_groups(struct nufft_gpu *plan, int batch, const struct c32 *data, struct c32 *image, float *squares)
 {
     int rc = gpu_enter(plan->gpu), transforms;
-    bool slots = nufft_gpu_in_slots(plan), no_grid = (slots || nufft_gpu_in_bricks(plan)) && !plan->overflow;
+    const bool no_grid = plan->gridless && !plan->overflow;
     if (!rc)
         rc = nufft_gpu_overflow_begin(plan, batch, data, true);
     for (int b = 0; !rc && b < batch; b += transforms) {
         const struct c32 *from = data + (size_t)b * plan->samples;
         struct c32 *to = image ? image + (size_t)b * plan->pixels : NULL;
-        transforms = std::min(no_grid && slots ? plan->slots.together : plan->group, batch - b);
+        transforms = std::min(no_grid ? plan->together : plan->group, batch - b);
         rc = nufft_gpu_clock_turn(plan);
         if (!rc && no_grid)
-            rc = (slots ? nufft_gpu_slots_to_image : nufft_gpu_brick2d_to_image)(plan, transforms, from, to, squares);
+            rc = plan->method->to_image(plan, transforms, from, to, squares);
         if (no_grid)
             continue;
         if (!rc)
-            rc = data_to_grid(plan, transforms, from, plan->weights);
+            rc = plan->method->to_grid(plan, transforms, from, plan->weights);
         if (!rc)
             rc = nufft_gpu_clock(plan, MOMENT_GRIDDED, plan->gpu->stream);
         if (!rc)
@@ -111,7 +95,7 @@ static int convolve_on_grid(struct nufft_gpu *plan, struct c32 *data)
 {
     int rc = nufft_gpu_overflow_begin(plan, 1, data, false);
     if (!rc)
-        rc = data_to_grid(plan, 1, data, NULL);
+        rc = plan->method->to_grid(plan, 1, data, NULL);
     if (!rc)
         rc = nufft_gpu_overflow_add(plan, 0, 1, 1, data, false);
     return rc ? rc : nufft_gpu_overflow_gather(plan, 1, false, data);

@@ -443,15 +443,26 @@ static int launch_width(const struct nufft_gpu *plan, struct brick16_args *a, bo
     }
 }
 
+/* Two at least where cells are enough: of one, a brick would meet itself. */
 struct range_axis nufft_gpu_brick16_axis(int cells, int width)
 {
     struct range_axis axis = range_axis_make(cells / 2, (WIDE_EDGE + 1 - width) / 2);
-    if (cells % 2 == 0 && cells / 2 / axis.bins * 2 >= width)
+    if (cells % 2 == 0 && axis.bins > 1 && cells / 2 / axis.bins * 2 >= width)
         return range_axis{cells, axis.bins, 1};
-    return range_axis_make(cells, WIDE_EDGE + 1 - width);
+    axis = range_axis_make(cells, WIDE_EDGE + 1 - width);
+    return axis.bins == 1 && cells / 2 >= width - 1 ? range_axis{cells, 2, 0} : axis;
 }
 
-int nufft_gpu_scatter_brick16(struct nufft_gpu *plan, int transforms)
+int nufft_gpu_brick16_make(struct nufft_gpu *plan)
+{
+    const size_t brick = (size_t)WIDE_EDGE * WIDE_EDGE * WIDE_EDGE;
+    plan->tile[0] = plan->tile[1] = plan->tile[2] = WIDE_EDGE;
+    int rc = nufft_gpu_workspace_make(plan, plan->samples, plan->bins.slots * brick, 1 + (size_t)plan->bins.count);
+    plan->done = plan->largest + plan->group;
+    return rc;
+}
+
+static int scatter(struct nufft_gpu *plan, int transforms)
 {
     struct range_bins_gpu *bins = &plan->bins;
     struct brick16_args a = {};
@@ -483,4 +494,10 @@ int nufft_gpu_scatter_brick16(struct nufft_gpu *plan, int transforms)
     if (!rc)
         rc = nufft_gpu_add_partials(plan, transforms);
     return rc ? rc : launch_width(plan, &a, false, bins->tasks, bins->occupied);
+}
+
+int nufft_gpu_brick16_to_grid(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights)
+{
+    int rc = nufft_gpu_sort_data(plan, transforms, data, weights);
+    return rc ? rc : scatter(plan, transforms);
 }

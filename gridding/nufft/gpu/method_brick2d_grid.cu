@@ -157,7 +157,10 @@ int nufft_gpu_brick2d_make(struct nufft_gpu *plan)
     const struct range_bins_gpu *bins = &plan->bins;
     struct gpu *gpu = plan->gpu;
     const char *what = "The list of bricks";
-    int rc = few_reach(&bins->geometry) ? upload_cells(plan) : 0;
+    int rc = nufft_gpu_workspace_make(plan, 0, nufft_gpu_brick2d_cells(plan), 0);
+    plan->gridless = few_reach(&bins->geometry);
+    if (!rc && plan->gridless)
+        rc = upload_cells(plan);
     if (!rc)
         rc = gpu_array(gpu, bins->count, &plan->bricks, what);
     plan->bytes += bins->count * sizeof *plan->bricks;
@@ -222,11 +225,6 @@ int nufft_gpu_brick2d_to_grid(struct nufft_gpu *plan, int transforms, const stru
      : a.pairs * transforms / 8 < running ? launch_grids<2>
                                           : launch_grids<8>)(&a, plan->gpu->stream);
     return gpu_launched("Adding up the grids");
-}
-
-bool nufft_gpu_in_bricks(const struct nufft_gpu *plan)
-{
-    return plan->method == NUFFT_METHOD_BRICK2D && plan->slots.cells != NULL;
 }
 
 int nufft_gpu_brick2d_to_image(struct nufft_gpu *plan, int transforms, const struct c32 *data, struct c32 *image,

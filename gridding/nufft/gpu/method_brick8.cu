@@ -213,17 +213,90 @@ static __device__ __forceinline__ struct brick_task task_of(const struct brick_a
     return task;
 }
 
-/* Sum a task. `sum` is zero before and after. Lane 4 g + t works for rows y = g, samples t and t + 4 of eight, and
- * holds sum[z][] of its cells; last_plane: put_planes. */
+/* The lane's sample of a stage that has one for it. `source` is the caller's index of it. */
+template <int TRANSFORMS>
+static __device__ __forceinline__ void load_values(const struct brick_args &a, const struct brick_stage &stage,
+                                                   uint32_t source, float &weight, float2 (&value)[TRANSFORMS])
+{
+    if (a.weights)
+        weight = a.weights[stage.from + threadIdx.x] * a.gain;
+#pragma unroll
+    for (int c = 0; c < TRANSFORMS; c++)
+        value[c] = __ldcs(a.data + c * a.samples + source);
+}
+
+/* Put the lane's sample, or zeros, where the warp multiplies from. It is of bin `bin` of a run that begins at bin x of
+ * its row. */
+template <int TERMS, int TRANSFORMS>
+static __device__ __forceinline__ void put_sample(const struct brick_args &a, const struct range_point_gpu &point,
+                                                  const float2 (&value)[TRANSFORMS], float weight, bool there,
+                                                  uint32_t x, uint32_t bin, struct brick_samples &samples,
+                                                  float2 (&values)[TRANSFORMS][32], uint32_t &last_plane)
+{
+    const int lane = threadIdx.x, width = a.geometry.width;
+#pragma unroll
+    for (int c = 0; c < TRANSFORMS; c++)
+        values[c][lane] = there ? make_float2(value[c].x * weight, value[c].y * weight) : make_float2(0.f, 0.f);
+    put_columns(samples, lane, weights_of<TERMS>(a.kernel, width, point.x), point.base & 255,
+                axis_size(a.geometry.axis[0], (int)(x + bin)) > 3, bin & 1);
+    put_rows(samples, lane, weights_of<TERMS>(a.kernel, width, point.y), point.base >> 8 & 255);
+    put_planes(samples, lane, weights_of<TERMS>(a.kernel, width, point.z), point.base >> 16, last_plane);
+}
+
+/* Add eight samples that were put, number e of the warp's four eights, to the planes that they reach (in lane 8 e a bit
+ * each). Lane 4 g + t works for rows y = g, samples t and t + 4. */
+template <bool SPLIT, int TRANSFORMS>
+static __device__ __forceinline__ void add_eight(const struct brick_samples &samples,
+                                                 const float2 (&values)[TRANSFORMS][32], uint32_t e, uint32_t planes,
+                                                 float (&sum)[TRANSFORMS][BRICK_Z][4])
+{
+    const int lane = threadIdx.x, g = lane >> 2, t = lane & 3;
+    const uint32_t reached = __shfl_sync(~0u, planes, 8 * e);
+    const int place = (8 * e + t) * 4 + (g & 3);
+    const float *to_x = samples.x[g >> 2] + place, *to_y = samples.y[g >> 2] + place;
+    const float *z = samples.z + (8 * e + t) * ROW_Z;
+    float wx0 = to_x[0], wx1 = to_x[4 * 4], wy0 = to_y[0], wy1 = to_y[4 * 4];
+    struct brick_left<SPLIT, TRANSFORMS> left;
+#pragma unroll
+    for (int c = 0; c < TRANSFORMS; c++) {
+        float2 v0 = values[c][8 * e + t], v1 = values[c][8 * e + t + 4];
+        float v[4] = {v0.x * wy0, v0.y * wy0, v1.x * wy1, v1.y * wy1};
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            left.high[c][k] = SPLIT ? tf32_high(v[k]) : __float_as_uint(v[k]);
+            if (SPLIT)
+                left.low[c][k] = tf32_low(v[k], left.high[c][k]);
+        }
+    }
+    switch ((__ffs(reached) - 1) / 2) {
+#define PLANES(P)                               \
+    case P:                                     \
+        add_planes<P>(sum, left, wx0, wx1, z);  \
+        if ((reached >> (2 * P + 1) >> 1) == 0) \
+            break;                              \
+        [[fallthrough]];
+        PLANES(0)
+        PLANES(1)
+        PLANES(2)
+        PLANES(3)
+        PLANES(4)
+        PLANES(5)
+        PLANES(6)
+#undef PLANES
+    default:
+        add_planes<7>(sum, left, wx0, wx1, z);
+    }
+}
+
+/* Sum a task. `sum` is zero before and after, sum[z][] of the lane's cells; last_plane: put_planes. */
 template <bool SPLIT, int TRANSFORMS>
 static __device__ __forceinline__ void sum_task(const struct brick_args &a, const struct brick_task &task,
                                                 struct brick_samples &samples, float2 (&values)[TRANSFORMS][32],
                                                 float (&sum)[TRANSFORMS][BRICK_Z][4], uint32_t &last_plane)
 {
     constexpr int terms = SPLIT ? KERNEL_TERMS : KERNEL_TERMS - 1;
-    const int lane = threadIdx.x, g = lane >> 2, t = lane & 3, width = a.geometry.width;
-    const struct range_axis axis = a.geometry.axis[0];
-    const uint32_t x = task.bin % (uint32_t)axis.bins;
+    const int lane = threadIdx.x, t = lane & 3;
+    const uint32_t x = task.bin % (uint32_t)a.geometry.axis[0].bins;
     float4 *own = task.own;
     struct brick_stage now = {__shfl_sync(~0u, task.bound, 0), 0, 0}, next;
     now.count = min(32u, __shfl_sync(~0u, task.bound, 1) - now.from);
@@ -235,32 +308,18 @@ static __device__ __forceinline__ void sum_task(const struct brick_args &a, cons
     if ((uint32_t)lane < now.count) {
         point = a.points[now.from + lane];
         source = a.order[now.from + lane];
-        if (a.weights)
-            weight = a.weights[now.from + lane] * a.gain;
-#pragma unroll
-        for (int c = 0; c < TRANSFORMS; c++)
-            value[c] = __ldcs(a.data + c * a.samples + source);
+        load_values(a, now, source, weight, value);
     }
     if ((uint32_t)lane < next.count)
         source = a.order[next.from + lane];
     while (now.count > 0) {
         const bool there = (uint32_t)lane < now.count;
-        uint32_t planes = there ? ((1u << width) - 1) << (point.base >> 16) : 0;
+        uint32_t planes = there ? ((1u << a.geometry.width) - 1) << (point.base >> 16) : 0;
         __syncwarp();
-#pragma unroll
-        for (int c = 0; c < TRANSFORMS; c++)
-            values[c][lane] = there ? make_float2(value[c].x * weight, value[c].y * weight) : make_float2(0.f, 0.f);
-        put_columns(samples, lane, weights_of<terms>(a.kernel, width, point.x), point.base & 255,
-                    axis_size(axis, (int)(x + now.bin)) > 3, now.bin & 1);
-        put_rows(samples, lane, weights_of<terms>(a.kernel, width, point.y), point.base >> 8 & 255);
-        put_planes(samples, lane, weights_of<terms>(a.kernel, width, point.z), point.base >> 16, last_plane);
+        put_sample<terms>(a, point, value, weight, there, x, now.bin, samples, values, last_plane);
         if ((uint32_t)lane < next.count) {
             point = a.points[next.from + lane];
-            if (a.weights)
-                weight = a.weights[next.from + lane] * a.gain;
-#pragma unroll
-            for (int c = 0; c < TRANSFORMS; c++)
-                value[c] = __ldcs(a.data + c * a.samples + source);
+            load_values(a, next, source, weight, value);
         }
         const struct brick_stage after = next_stage(next, task.bound, task.bins);
         if ((uint32_t)lane < after.count)
@@ -271,43 +330,8 @@ static __device__ __forceinline__ void sum_task(const struct brick_args &a, cons
         __syncwarp();
         const uint32_t eights = (now.count + 7) / 8;
 #pragma unroll 1
-        for (uint32_t e = 0; e < eights; e++) {
-            const uint32_t reached = __shfl_sync(~0u, planes, 8 * e);
-            const int place = (8 * e + t) * 4 + (g & 3);
-            const float *to_x = samples.x[g >> 2] + place, *to_y = samples.y[g >> 2] + place;
-            const float *z = samples.z + (8 * e + t) * ROW_Z;
-            float wx0 = to_x[0], wx1 = to_x[4 * 4], wy0 = to_y[0], wy1 = to_y[4 * 4];
-            struct brick_left<SPLIT, TRANSFORMS> left;
-#pragma unroll
-            for (int c = 0; c < TRANSFORMS; c++) {
-                float2 v0 = values[c][8 * e + t], v1 = values[c][8 * e + t + 4];
-                float v[4] = {v0.x * wy0, v0.y * wy0, v1.x * wy1, v1.y * wy1};
-#pragma unroll
-                for (int k = 0; k < 4; k++) {
-                    left.high[c][k] = SPLIT ? tf32_high(v[k]) : __float_as_uint(v[k]);
-                    if (SPLIT)
-                        left.low[c][k] = tf32_low(v[k], left.high[c][k]);
-                }
-            }
-            switch ((__ffs(reached) - 1) / 2) {
-#define PLANES(P)                               \
-    case P:                                     \
-        add_planes<P>(sum, left, wx0, wx1, z);  \
-        if ((reached >> (2 * P + 1) >> 1) == 0) \
-            break;                              \
-        [[fallthrough]];
-                PLANES(0)
-                PLANES(1)
-                PLANES(2)
-                PLANES(3)
-                PLANES(4)
-                PLANES(5)
-                PLANES(6)
-#undef PLANES
-            default:
-                add_planes<7>(sum, left, wx0, wx1, z);
-            }
-        }
+        for (uint32_t e = 0; e < eights; e++)
+            add_eight<SPLIT>(samples, values, e, planes, sum);
         if (next.bin != now.bin) {
             store_columns(own, task.step, (uint32_t)(t >> 1) == (now.bin & 1), sum);
             own += SLOT_VECTORS;
@@ -338,6 +362,12 @@ static __global__ void __launch_bounds__(32, TRANSFORMS == 1 ? 16 : 12)
         sum_task<SPLIT, TRANSFORMS>(a, task_of(a, number, lane), samples, values, sum, last_plane);
         next = __shfl_sync(~0u, next, 0);
     }
+}
+
+int nufft_gpu_brick8_make(struct nufft_gpu *plan)
+{
+    const int slot[3] = {4, BRICK_Y, BRICK_Z};
+    return nufft_gpu_slots_make(plan, slot, plan->split ? 1 : 2);
 }
 
 int nufft_gpu_scatter_brick8(struct nufft_gpu *plan, const struct slot_rows *rows, int transforms,

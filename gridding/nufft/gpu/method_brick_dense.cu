@@ -212,6 +212,23 @@ static __device__ __forceinline__ void store_brick(float4 *to, bool add, struct 
     sum.exponent = EXPONENT_MOST;
 }
 
+/* Add `count` staged samples, whose z cells the lanes hold. */
+template <int W, bool SPLIT>
+static __device__ __forceinline__ void add_chunk(const struct dense_stage<SPLIT> &stage, uint32_t z, uint32_t count,
+                                                 float (&sum)[DENSE_PLANES][4])
+{
+#pragma unroll 1
+    for (uint32_t first = 0; first < count; first += DENSE_GROUP) {
+        const uint32_t from = __shfl_sync(~0u, z, first),
+                       top = __shfl_sync(~0u, z, min(first + DENSE_GROUP, count) - 1);
+        const struct dense_group<SPLIT> group = group_of<SPLIT>(stage, first / DENSE_GROUP);
+        if (from == top)
+            add_run<W, SPLIT>(group, from, sum);
+        else
+            add_each<SPLIT>(group, from, top + W, sum);
+    }
+}
+
 /* Sum a task into its brick. `sum` is zero before and after. */
 template <int W, bool SPLIT>
 static __device__ __forceinline__ void sum_task(const struct dense_args &a, const struct range_task &task,
@@ -244,16 +261,7 @@ static __device__ __forceinline__ void sum_task(const struct dense_args &a, cons
         }
         if (i + 2 * DENSE_CHUNK < last)
             source = a.order[i + 2 * DENSE_CHUNK];
-#pragma unroll 1
-        for (uint32_t first = 0; first < chunk; first += DENSE_GROUP) {
-            const uint32_t from = __shfl_sync(~0u, z, first),
-                           top = __shfl_sync(~0u, z, min(first + DENSE_GROUP, chunk) - 1);
-            const struct dense_group<SPLIT> group = group_of<SPLIT>(stage, first / DENSE_GROUP);
-            if (from == top)
-                add_run<W, SPLIT>(group, from, sum.plane);
-            else
-                add_each<SPLIT>(group, from, top + W, sum.plane);
-        }
+        add_chunk<W, SPLIT>(stage, z, chunk, sum.plane);
         const uint32_t done = at + DENSE_CHUNK - task.first;
         if (done % SPLIT_SAMPLES_MOST == 0 || at + DENSE_CHUNK >= last)
             store_brick(brick, done > SPLIT_SAMPLES_MOST, sum);
@@ -286,6 +294,42 @@ struct dense_grid_args {
     float2 *grid;
 };
 
+/* Add what the lists of `count` lines of bricks hold of a cell, `at` of its bin on x; several lists are under way at
+ * once. */
+static __device__ __forceinline__ void add_lines(const struct dense_grid_args &a, const struct dense_line *lines,
+                                                 int count, const struct dense_reach &at, float2 &sum)
+{
+    for (int first = 0; first < count; first += LINES_AT_ONCE) {
+        struct brick_list held[LINES_AT_ONCE];
+        const float2 *from[LINES_AT_ONCE];
+        float2 value[LINES_AT_ONCE];
+#pragma unroll
+        for (int i = 0; i < LINES_AT_ONCE; i++) {
+            held[i] = brick_list{0, 0};
+            if (first + i < count)
+                held[i] = a.of_bin[lines[first + i].bin + (uint32_t)at.bin];
+        }
+#pragma unroll
+        for (int i = 0; i < LINES_AT_ONCE; i++) {
+            value[i] = make_float2(0.f, 0.f);
+            from[i] = a.bricks + (size_t)held[i].first * BRICK_CELLS + at.offset;
+            if (held[i].count > 0) {
+                from[i] += lines[first + i].cell;
+                value[i] = *from[i];
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < LINES_AT_ONCE; i++) {
+            sum = make_float2(sum.x + value[i].x, sum.y + value[i].y);
+#pragma unroll 4
+            for (uint32_t p = 1; p < held[i].count; p++) {
+                const float2 more = from[i][(size_t)p * BRICK_CELLS];
+                sum = make_float2(sum.x + more.x, sum.y + more.y);
+            }
+        }
+    }
+}
+
 /* Blocks of 128, one per line of cells along x (y, z); a thread owns every 128th cell. */
 static __global__ void __launch_bounds__(128) sum_to_grid(const __grid_constant__ struct dense_grid_args a)
 {
@@ -300,35 +344,7 @@ static __global__ void __launch_bounds__(128) sum_to_grid(const __grid_constant_
         float2 sum = make_float2(0.f, 0.f);
         struct dense_reach at = dense_first(axis, x);
         do {
-            for (int first = 0; first < count; first += LINES_AT_ONCE) {
-                struct brick_list held[LINES_AT_ONCE];
-                const float2 *from[LINES_AT_ONCE];
-                float2 value[LINES_AT_ONCE];
-#pragma unroll
-                for (int i = 0; i < LINES_AT_ONCE; i++) {
-                    held[i] = brick_list{0, 0};
-                    if (first + i < count)
-                        held[i] = a.of_bin[lines[first + i].bin + (uint32_t)at.bin];
-                }
-#pragma unroll
-                for (int i = 0; i < LINES_AT_ONCE; i++) {
-                    value[i] = make_float2(0.f, 0.f);
-                    from[i] = a.bricks + (size_t)held[i].first * BRICK_CELLS + at.offset;
-                    if (held[i].count > 0) {
-                        from[i] += lines[first + i].cell;
-                        value[i] = *from[i];
-                    }
-                }
-#pragma unroll
-                for (int i = 0; i < LINES_AT_ONCE; i++) {
-                    sum = make_float2(sum.x + value[i].x, sum.y + value[i].y);
-#pragma unroll 4
-                    for (uint32_t p = 1; p < held[i].count; p++) {
-                        const float2 more = from[i][(size_t)p * BRICK_CELLS];
-                        sum = make_float2(sum.x + more.x, sum.y + more.y);
-                    }
-                }
-            }
+            add_lines(a, lines, count, at, sum);
         } while (dense_next(axis, reach, &at));
         a.grid[((size_t)blockIdx.y * a.geometry.axis[1].cells + blockIdx.x) * axis.cells + x] = sum;
     }
@@ -355,6 +371,7 @@ int nufft_gpu_brick_dense_make(struct nufft_gpu *plan)
     if (wanted > available)
         return nufft_gpu_no_room(plan, wanted, available);
     plan->bytes += wanted;
+    plan->group = plan->together = 1;
     rc = gpu_array(gpu, cells, &plan->partial, "Partial sums");
     if (!rc)
         rc = gpu_array(gpu, plan->cells, &plan->grid, "The grid");
@@ -375,7 +392,7 @@ template <int W> static void (*kernel_of(bool split))(struct dense_args)
     return split ? sum_dense<W, true> : sum_dense<W, false>;
 }
 
-int nufft_gpu_scatter_brick_dense(struct nufft_gpu *plan, const struct c32 *data, const float *weights)
+int nufft_gpu_brick_dense_to_grid(struct nufft_gpu *plan, int, const struct c32 *data, const float *weights)
 {
     struct range_bins_gpu *bins = &plan->bins;
     struct dense_args a = {};

@@ -1,5 +1,4 @@
-/* Tiles: samples to the grid in float32, any width, both kernels, 2-D and 3-D; the partial tiles of heavy bins; and the
- * way back, from the grid to the samples, for all plans. */
+/* Tiles: samples to the grid in float32, any width, both kernels, 2-D and 3-D; and the partial tiles of heavy bins. */
 #include "gridding/nufft/gpu/nufft_gpu.cuh"
 
 #include <algorithm>
@@ -23,7 +22,8 @@ static __host__ __device__ inline int sample_floats(int width)
     return (4 + 3 * width + 1) & ~1; /* even: the value is read as one float2 */
 }
 
-size_t nufft_gpu_tile_bytes(const int tile[3], int width)
+/* Shared memory of one warp. */
+static size_t tile_bytes(const int tile[3], int width)
 {
     return (size_t)tile[0] * tile[1] * tile[2] * sizeof(float2) + (size_t)32 * sample_floats(width) * sizeof(float) +
            16;
@@ -181,7 +181,47 @@ static __device__ __forceinline__ void add_sample_wide(const struct tile_args &a
         }
 }
 
-/* Blocks of 32 * warps, a task each warp; shared memory: nufft_gpu_tile_bytes a warp. The warp owns its tile: samples
+/* The warp's share of a task: its samples [first, last), 32 staged at a time, onto the tile. */
+template <int W>
+static __device__ __forceinline__ void sum_samples(const struct tile_args &a, const struct tile_cells &c,
+                                                   const struct lane_share<W ? W : 1> &share, uint32_t first,
+                                                   uint32_t last, float2 *tile, float *staged, int each)
+{
+    const int lane = threadIdx.x & 31;
+    for (uint32_t i = first; i < last; i += 32) {
+        __syncwarp();
+        if (i + lane < last)
+            stage_sample(a, c, i + lane, staged + lane * each);
+        __syncwarp();
+        uint32_t here = min(32u, last - i);
+        for (uint32_t s = 0; s < here; s++) {
+            if (W)
+                add_sample_wide<W ? W : 1>(a, share, tile, staged + s * each);
+            else
+                add_sample(a, tile, staged + s * each);
+            __syncwarp();
+        }
+    }
+    __syncwarp();
+}
+
+/* Add the warp's tile to the grid, in its turn. */
+static __device__ __forceinline__ void add_tile(const struct tile_args &a, const struct range_task &task,
+                                                struct tile_cells &c, const float2 *tile)
+{
+    int place[3];
+    range_bin_place(&a.geometry, task.bin, place);
+    range_wait(a.geometry, task, place, a.done, a.round);
+    int cells = c.count();
+    for (int e = threadIdx.x & 31; e < cells; e += 32) {
+        float2 *to = a.grid + c.cell(e);
+        float2 s = tile_sum(c, a.tile, tile), old = __ldcg(to);
+        *to = make_float2(old.x + s.x, old.y + s.y);
+    }
+    range_signal(a.done, task.bin, a.round);
+}
+
+/* Blocks of 32 * warps, a task each warp; shared memory: tile_bytes a warp. The warp owns its tile: samples
  * are added one after the other, in their order. */
 template <bool PARTIAL, int W> static __global__ void scatter_tiles(const __grid_constant__ struct tile_args a)
 {
@@ -202,36 +242,13 @@ template <bool PARTIAL, int W> static __global__ void scatter_tiles(const __grid
     uint32_t last = summed ? task.first : task.last;
     for (int e = lane; e < tile_cells_all; e += 32)
         tile[e] = summed ? slot[e] : make_float2(0.f, 0.f);
-    for (uint32_t i = task.first; i < last; i += 32) {
-        __syncwarp();
-        if (i + lane < last)
-            stage_sample(a, c, i + lane, staged + lane * each);
-        __syncwarp();
-        uint32_t here = min(32u, last - i);
-        for (uint32_t s = 0; s < here; s++) {
-            if (W)
-                add_sample_wide<W ? W : 1>(a, share, tile, staged + s * each);
-            else
-                add_sample(a, tile, staged + s * each);
-            __syncwarp();
-        }
-    }
-    __syncwarp();
+    sum_samples<W>(a, c, share, task.first, last, tile, staged, each);
     if (PARTIAL) {
         for (int e = lane; e < tile_cells_all; e += 32)
             slot[e] = tile[e];
         return;
     }
-    int place[3];
-    range_bin_place(&a.geometry, task.bin, place);
-    range_wait(a.geometry, task, place, a.done, a.round);
-    int cells = c.count();
-    for (int e = lane; e < cells; e += 32) {
-        float2 *to = a.grid + c.cell(e);
-        float2 s = tile_sum(c, a.tile, tile), old = __ldcg(to);
-        *to = make_float2(old.x + s.x, old.y + s.y);
-    }
-    range_signal(a.done, task.bin, a.round);
+    add_tile(a, task, c, tile);
 }
 
 enum { PART_CELLS = 128, PART_LINES = 4 };
@@ -315,7 +332,7 @@ static int launch(const struct nufft_gpu *plan, struct tile_args *a, const struc
 {
     if (count == 0)
         return 0;
-    size_t each = nufft_gpu_tile_bytes(a->tile, a->geometry.width);
+    size_t each = tile_bytes(a->tile, a->geometry.width);
     unsigned warps = (unsigned)std::min<size_t>(4, std::max<size_t>(1, plan->gpu->shared_most / 2 / each));
     void (*kernel)(struct tile_args) = kernel_of<PARTIAL>(a);
     a->tasks = tasks;
@@ -329,7 +346,20 @@ static int launch(const struct nufft_gpu *plan, struct tile_args *a, const struc
     return gpu_launched("Gridding");
 }
 
-int nufft_gpu_scatter_tiles(struct nufft_gpu *plan)
+int nufft_gpu_tiles_make(struct nufft_gpu *plan)
+{
+    const int dim = plan->shape.dim, width = plan->shape.width;
+    for (int d = 0; d < 3; d++)
+        plan->tile[d] = axis_largest(plan->bins.geometry.axis[d]) + (d < dim ? width - 1 : 0);
+    if (tile_bytes(plan->tile, width) > plan->gpu->shared_most)
+        return err_set(ERR_BAD_PARAMETER,
+                       "A kernel %d cells wide needs more shared memory than this GPU has. Ask for a larger tolerance.",
+                       width);
+    const size_t partial = (size_t)plan->bins.slots * plan->tile[0] * plan->tile[1] * plan->tile[2];
+    return nufft_gpu_workspace_make(plan, plan->samples, partial, 0);
+}
+
+static int scatter(struct nufft_gpu *plan)
 {
     struct range_bins_gpu *bins = &plan->bins;
     bins->round++;
@@ -343,4 +373,10 @@ int nufft_gpu_scatter_tiles(struct nufft_gpu *plan)
     if (!rc)
         rc = nufft_gpu_add_partials(plan, 1);
     return rc ? rc : launch<false>(plan, &a, bins->tasks, bins->occupied);
+}
+
+int nufft_gpu_tiles_to_grid(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights)
+{
+    int rc = nufft_gpu_sort_data(plan, transforms, data, weights);
+    return rc ? rc : scatter(plan);
 }

@@ -1,10 +1,9 @@
 /* nufft_gpu.cuh: the inside of the GPU's NUFFT leaf. Only nufft_gpu*.cu include this.
  *
- * Five methods sum samples into the grid (enum nufft_method); plan.cu picks one for a plan. docs/choices.md calls the
- * last four bricks, wide bricks, dense bricks and planes:
- *   tiles        float32, a warp holds its tile in shared memory: what the others cannot do
- *   brick8       3-D, separable, width <= 4: tensor cores, a warp holds a brick of 8 x 8 x 16 grid cells in registers;
- *                the adjoint's grid is never stored (slots.cu)
+ * Five methods sum samples into the grid (enum nufft_method); plan.cu picks one for a plan from the table of
+ * methods.cu. docs/choices.md calls the last four bricks, wide bricks, dense bricks and planes: tiles        float32, a
+ * warp holds its tile in shared memory: what the others cannot do brick8       3-D, separable, width <= 4: tensor
+ * cores, a warp holds a brick of 8 x 8 x 16 grid cells in registers; the adjoint's grid is never stored (slots.cu)
  *   brick16      3-D, separable, width 5 to 8: tensor cores, a block holds a brick of 16 x 16 x 16 grid cells in
  *                registers
  *   brick_dense  the same where a grid cell holds several samples: a warp holds a brick of 8 x 8 x 16 grid cells
@@ -16,6 +15,7 @@
 #define MRIRECON_NUFFT_GPU_CUH
 
 #include "gridding/fft/fft_gpu.cuh"
+#include "gridding/nufft/gpu/method.cuh"
 #include "gridding/nufft/nufft_leaf.h"
 #include "gridding/range/overflow.h"
 #include "gridding/range/range_gpu.cuh"
@@ -23,6 +23,7 @@
 enum { KAISER_DEGREE_MOST = 17, BRICK_Y = 8, BRICK_Z = 16, WIDE_EDGE = 16, PLANE_EDGE = BRICK_EDGE };
 enum { PLANE_TRANSFORMS = 16, WIDE_TRANSFORMS = 16 }; /* a tile's; on the grid at a time, at most */
 enum { KERNEL_PAIRS = 5, KERNEL_TERMS = 4 };
+enum { NUFFT_LAUNCH_ROWS = 65535 }; /* of blocks */
 
 /* The Kaiser-Bessel function as a polynomial in t = 1 - (2 d / width)^2, zero for t <= 0; 1 at d = 0. I0(beta sqrt(t))
  * is entire in t with positive coefficients, so Horner's rule loses nothing. */
@@ -155,7 +156,7 @@ static __device__ __forceinline__ struct slot_task slot_task_of(const struct slo
 struct nufft_gpu {
     struct gpu *gpu;
     struct nufft_shape shape; /* its deapodise pointers are the device's below */
-    enum nufft_method method;
+    const struct nufft_gpu_method *method;
     bool split; /* tensor cores: three products of halves instead of one */
     size_t samples, cells, pixels;
     struct range_bins_gpu bins;
@@ -164,6 +165,8 @@ struct nufft_gpu {
     struct nufft_slots slots;
     int tile[3];    /* cells of a partial tile, x, y, z */
     int group;      /* transforms on the grid at a time */
+    int together;   /* of an adjoint without one */
+    bool gridless;  /* the method's to_image() can be used */
     float *weights; /* sorted, or NULL: all 1 */
     float *deapodise[3], *deapodise_full;
     struct c32 *sorted; /* tiles, wide: [group][samples] */
@@ -201,6 +204,10 @@ int nufft_gpu_bins(const void *state, struct nufft_bins *out);
 /* Bytes that a plan in 3-D may take for its workspace beside what it has, if one transform does not need more. */
 size_t nufft_gpu_workspace_most(const struct nufft_gpu *plan);
 
+/* Make plan->grid, plan->sorted and plan->partial for as many transforms as the method's group() says, each with
+ * `sorted` and `partial` values, and `words` at plan->largest, all 0. Sets plan->group. Fails with ERR_GPU_OOM. */
+int nufft_gpu_workspace_make(struct nufft_gpu *plan, size_t sorted, size_t partial, size_t words);
+
 /* ERR_GPU_OOM for a workspace of `wanted` bytes. */
 int nufft_gpu_no_room(const struct nufft_gpu *plan, size_t wanted, size_t available);
 
@@ -222,43 +229,41 @@ int nufft_gpu_slots_make(struct nufft_gpu *plan, const int cells[3], int togethe
 int nufft_gpu_slots_to_image(struct nufft_gpu *plan, int transforms, const struct c32 *data, struct c32 *image,
                              float *squares);
 int nufft_gpu_slots_to_grid(struct nufft_gpu *plan, const struct c32 *data, const float *weights, struct c32 *grid);
+int nufft_gpu_slots_to_plan_grid(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights);
 
 /* A method's sums of a chunk into plan->slots: of a run, each bin's own cells into the bin's own slot, what reaches
  * past the last bin into the slot to its right (range_gpu.cuh; slot s lies at slots.slot + (s - base) slots, the next
  * transform's slots.slots slots on); of part i of the chunk's, both into slots.partial + 2 i slots (the next
  * transform's 2 slots.parts slots on). Every cell of these slots is written, also where nothing reaches. data
  * [transforms][samples] in the caller's order; weights sorted, or NULL. */
+int nufft_gpu_brick8_make(struct nufft_gpu *plan);
 int nufft_gpu_scatter_brick8(struct nufft_gpu *plan, const struct slot_rows *rows, int transforms,
                              const struct c32 *data, const float *weights);
 
-/* Sum plan->sorted into plan->grid, `transforms` of them (tiles: one). The grid's old content does not matter.
- */
-int nufft_gpu_scatter_tiles(struct nufft_gpu *plan);
-int nufft_gpu_scatter_brick16(struct nufft_gpu *plan, int transforms);
-
-/* Likewise of a plan of dense bricks, from data in the caller's order; weights sorted, or NULL. And its workspace. */
-int nufft_gpu_scatter_brick_dense(struct nufft_gpu *plan, const struct c32 *data, const float *weights);
+/* What the table of methods has of the others (method.cuh). */
+int nufft_gpu_tiles_make(struct nufft_gpu *plan);
+int nufft_gpu_tiles_to_grid(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights);
+int nufft_gpu_brick16_make(struct nufft_gpu *plan);
+int nufft_gpu_brick16_to_grid(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights);
 int nufft_gpu_brick_dense_make(struct nufft_gpu *plan);
-
-/* Likewise of planes, `transforms` of them: to bricks (plan->partial), and to grids. */
-int nufft_gpu_sum_brick2d(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights);
+int nufft_gpu_brick_dense_to_grid(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights);
+int nufft_gpu_brick2d_make(struct nufft_gpu *plan);
 int nufft_gpu_brick2d_to_grid(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights);
 
-/* An axis cut into bins whose samples' kernels fit a brick, the cells of a transform's bricks, and the list of these.
- */
+/* Planes' sums to bricks (plan->partial). */
+int nufft_gpu_sum_brick2d(struct nufft_gpu *plan, int transforms, const struct c32 *data, const float *weights);
+
+/* An axis cut into bins whose samples' kernels fit a brick, and the cells of a transform's bricks. */
 struct range_axis nufft_gpu_brick2d_axis(int cells, int width);
 size_t nufft_gpu_brick2d_cells(const struct nufft_gpu *plan);
-int nufft_gpu_brick2d_make(struct nufft_gpu *plan);
 
-/* Whether the FFT can add up the bricks, so that no grid is stored; and that, with the plan's weights: to images, or
- * (image NULL) to squares. */
-bool nufft_gpu_in_bricks(const struct nufft_gpu *plan);
+/* The FFT adds up the bricks, so that no grid is stored: to images, or (image NULL) to squares. */
 int nufft_gpu_brick2d_to_image(struct nufft_gpu *plan, int transforms, const struct c32 *data, struct c32 *image,
                                float *squares);
 
-/* The kernel of `shape` by polynomials of `degree`, or with 0 of the lowest degree that stays a fiftieth below the
- * tolerance; by pairs with `terms` coefficients each: 3 stay below 4e-5 of the kernel's peak, 4 below 5e-7 (of 3 cells:
- * 1.1e-4 and 1.4e-6). */
+/* The kernel of `shape` by polynomials of `degree`, or with 0 of the lowest degree that stays a hundredth of
+ * what the tolerance allows and aliasing leaves; by pairs with `terms` coefficients each: 3 stay below 4e-5 of the
+ * kernel's peak, 4 below 5e-7 (of 3 cells: 1.1e-4 and 1.4e-6). */
 void nufft_gpu_fit_kaiser(struct kaiser *kernel, const struct nufft_shape *shape, int degree);
 void nufft_gpu_fit_pairs(struct kernel_pairs *pairs, const struct nufft_shape *shape, int terms);
 
@@ -297,11 +302,15 @@ struct nufft_gather {
 
 /* data[t][m] = w_m (sum of grid[t] around sample m), m in the caller's order; weigh: with the plan's weights. */
 int nufft_gpu_gather(struct nufft_gpu *plan, int transforms, bool weigh, struct c32 *data);
-/* Likewise on tensor cores, for plans of NUFFT_METHOD_BRICK2D and widths 2 to 8; the work is that of 16 transforms at
- * least. */
+/* Likewise on tensor cores, for planes and widths 2 to 8; the work is that of 8 transforms at least, in plans of
+ * more than 8 that of 16. */
 int nufft_gpu_gather_brick2d(struct nufft_gpu *plan, const struct nufft_gather *gather);
 
-/* Whether plans of planes do so: by the plan's batch, not the call's, since a transform's bits do not depend on how
+/* Likewise, for wide and dense bricks. */
+bool nufft_gpu_gathers_brick16(const struct nufft_shape *shape);
+int nufft_gpu_gather_brick16(struct nufft_gpu *plan, const struct nufft_gather *gather);
+
+/* Whether planes do so: by the plan's batch, not the call's, since a transform's bits do not depend on how
  * many come with it. */
 bool nufft_gpu_gathers_brick2d(const struct nufft_shape *shape);
 
@@ -340,8 +349,5 @@ void nufft_gpu_clock_free(struct nufft_gpu *plan);
 int nufft_gpu_clock_turn(struct nufft_gpu *plan); /* begin a turn */
 int nufft_gpu_clock(struct nufft_gpu *plan, enum nufft_moment moment, cudaStream_t stream);
 int nufft_gpu_clock_read(struct nufft_gpu *plan); /* wait for the stream, and add all turns to plan->times */
-
-/* Shared memory of one warp of the tile kernel. */
-size_t nufft_gpu_tile_bytes(const int tile[3], int width);
 
 #endif

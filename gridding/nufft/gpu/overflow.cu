@@ -11,8 +11,6 @@
 #include <cstdlib>
 #include <cstring>
 
-enum { CHUNK_MOST = 16 }; /* transforms; of planes NUFFT_OVERFLOW_GROUP */
-
 struct nufft_gpu_overflow {
     const struct overflow_ops *ops;
     struct range_overflow *cpu;
@@ -150,8 +148,7 @@ int nufft_gpu_partition(struct nufft_gpu *plan, const struct range_geometry *geo
         if (!rc) {
             o->ops = plan->shape.overflow_ops;
             o->count = past.samples;
-            int most = plan->method == NUFFT_METHOD_BRICK2D ? (int)NUFFT_OVERFLOW_GROUP : (int)CHUNK_MOST;
-            o->chunk = std::min(most, plan->shape.batch);
+            o->chunk = std::min(plan->method->overflow_chunk, plan->shape.batch);
             rc = make_stream(o);
         }
         if (!rc)

@@ -84,6 +84,9 @@ int nufft_gpu_slots_make(struct nufft_gpu *plan, const int cells[3], int togethe
     rc = gpu_alloc(plan->gpu, bytes, (void **)&plan->grid, "The workspace");
     if (rc)
         return rc;
+    plan->group = 1;
+    plan->together = p->together;
+    plan->gridless = true;
     p->pruned = plan->grid;
     p->slot = p->pruned + pruned_cells(plan) * p->together;
     p->partial = p->slot + (size_t)p->slots * slot_cells(p) * p->together;
@@ -266,4 +269,9 @@ int nufft_gpu_slots_to_grid(struct nufft_gpu *plan, const struct c32 *data, cons
         }
     }
     return rc;
+}
+
+int nufft_gpu_slots_to_plan_grid(struct nufft_gpu *plan, int, const struct c32 *data, const float *weights)
+{
+    return nufft_gpu_slots_to_grid(plan, data, weights, plan->grid);
 }

@@ -15,7 +15,7 @@
 enum {
     WEIGHT_BITS = 5, /* weights are scaled to 2^5, */
     VALUE_BITS = 10, /* data to below 2^10: their product fits a half (65504) */
-    EXPONENT_MOST = 227
+    EXPONENT_MOST = 253
 };
 
 /* Four samples' numbers: halves of samples 0 and 1, of 2 and 3; then their low halves. */
@@ -82,7 +82,7 @@ static __device__ __forceinline__ void multiply(const four_halves<SPLIT> &a, con
 }
 
 /* The power of two that brings the largest number of the data below 2^VALUE_BITS; its exponent's bits. Data that are
- * all below 2^-91 are not scaled up all the way. */
+ * all below 2^-117 are not scaled up all the way. */
 static __device__ __forceinline__ uint32_t value_exponent(uint32_t largest)
 {
     return min((uint32_t)EXPONENT_MOST, 127 + VALUE_BITS - 1 + 127 - min(254u, largest >> 23));
@@ -91,7 +91,7 @@ static __device__ __forceinline__ uint32_t value_exponent(uint32_t largest)
 /* What undoes that scale, and those of three weights. */
 static __device__ __forceinline__ float unscaled(uint32_t exponent)
 {
-    return __uint_as_float((254 - exponent - 3 * WEIGHT_BITS) << 23);
+    return __uint_as_float((254 - exponent) << 23) * (1.f / (1 << 3 * WEIGHT_BITS));
 }
 
 template <bool SPLIT> static __device__ __forceinline__ void put(__half *to, float v)

@@ -1,4 +1,4 @@
-/* What a plan's workspace may take on the device. */
+/* A plan's workspace on the device: what it may take, and making it. */
 #include "gridding/nufft/gpu/nufft_gpu.cuh"
 
 int nufft_gpu_no_room(const struct nufft_gpu *plan, size_t wanted, size_t available)
@@ -23,4 +23,33 @@ size_t nufft_gpu_workspace_most(const struct nufft_gpu *plan)
     /* Weights may be set later; the tables of cells take less than a megabyte. */
     double most = kept - (double)plan->bytes - (double)plan->samples * sizeof(float) - 1e6;
     return most > (double)small_workspace ? (size_t)most : small_workspace;
+}
+
+/* The batch is cut until it takes no more than half of what is free, since the caller's images and samples need room
+ * too; one group is asked for in any case. */
+int nufft_gpu_workspace_make(struct nufft_gpu *plan, size_t sorted, size_t partial, size_t words)
+{
+    struct gpu *gpu = plan->gpu;
+    size_t available, total, group = 1;
+    const size_t each = (plan->cells + sorted + partial) * sizeof(struct c32) + words * sizeof(uint32_t);
+    int rc = gpu_available(gpu, &available, &total);
+    if (rc)
+        return rc;
+    if (plan->method->group)
+        group = plan->method->group(plan, each, available);
+    plan->group = plan->together = (int)group;
+    if (each * group > available)
+        return nufft_gpu_no_room(plan, each * group, available);
+    plan->bytes += each * group;
+    rc = gpu_array(gpu, partial * group, &plan->partial, "Partial sums");
+    if (!rc)
+        rc = gpu_array(gpu, plan->cells * group, &plan->grid, "The grid");
+    if (!rc)
+        rc = gpu_array(gpu, sorted * group, &plan->sorted, "The sorted data");
+    if (rc || words == 0)
+        return rc;
+    rc = gpu_array(gpu, words * group, &plan->largest, "The largest samples");
+    return rc ? rc
+              : gpu_check(cudaMemsetAsync(plan->largest, 0, words * group * sizeof *plan->largest, gpu->stream),
+                          "Preparing the gridding");
 }

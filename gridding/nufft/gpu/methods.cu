@@ -1,0 +1,319 @@
+/* The table of methods, and the numbers that plans choose by: what a method serves, how exact it is, how long it takes
+ * and what bins it wants. Times and errors are those of docs/notebook/gpu-choices.md, on one H200. */
+#include "gridding/nufft/gpu/nufft_gpu.cuh"
+#include "gridding/range/dense.h"
+
+#include <algorithm>
+#include <cmath>
+
+static double cells_of(const struct nufft_shape *shape)
+{
+    return (double)shape->grid[0] * shape->grid[1] * shape->grid[2];
+}
+
+static double whole(const double gain[3])
+{
+    return gain[0] * gain[1] * gain[2];
+}
+
+/* ---- tiles ---- */
+
+static bool tiles_serve(const struct nufft_shape *)
+{
+    return true;
+}
+
+static double tiles_error(const struct nufft_shape *, bool, const double *)
+{
+    return 0;
+}
+
+static double tiles_seconds(const struct nufft_shape *shape, size_t samples, double passes, bool)
+{
+    return 3.5e-12 * pow(shape->width, shape->dim) * (double)samples + (1e-11 + 2.5e-12 * passes) * cells_of(shape);
+}
+
+/* About 8 cells an axis, and 4/3 of the kernel's reach at least (range_gpu.cuh). */
+static void tiles_bins(struct range_geometry *g, const struct gpu *, const struct nufft_shape *shape, size_t, bool)
+{
+    const int size = std::max(shape->dim == 2 ? 16 : 8, (4 * (shape->width - 1) + 2) / 3);
+    for (int d = 0; d < shape->dim; d++)
+        g->axis[d] = range_axis_make(shape->grid[d], size);
+    g->by_cell = false;
+    g->light = g->depth = 256; /* summed one by one in float32 */
+}
+
+/* ---- bricks of 8 x 8 x 16 cells, in slots ---- */
+
+static bool brick8_serves(const struct nufft_shape *shape)
+{
+    const int least = 16; /* slots: two bins an axis are enough */
+    return shape->dim == 3 && shape->kernel == NUFFT_SEPARABLE && shape->width <= 4 && shape->grid[0] >= least &&
+           shape->grid[1] >= least && shape->grid[2] >= least;
+}
+
+/* Most errors are a cell's own. What truncation takes off long sums of split numbers is as if the data erred. */
+static double brick8_error(const struct nufft_shape *, bool split, const double gain[3])
+{
+    return split ? hypot(2.5e-5, 1.5e-6 * whole(gain)) : 3.3e-4 * whole(gain);
+}
+
+static double brick8_seconds(const struct nufft_shape *shape, size_t samples, double passes, bool split)
+{
+    return 3e-11 * (split ? 1.5 : 1) * (double)samples + (2e-12 + 5.5e-12 * passes) * cells_of(shape);
+}
+
+/* Tasks of equal size, several for each warp that is under way at a time; but an accumulator takes two bins. */
+static void brick8_bins(struct range_geometry *g, const struct gpu *gpu, const struct nufft_shape *shape,
+                        size_t samples, bool split)
+{
+    static const int size[3] = {4, 5, 13};
+    for (int d = 0; d < 3; d++)
+        g->axis[d] = range_axis_make(shape->grid[d], size[d]);
+    size_t share = samples / ((size_t)gpu->multiprocessors * 16 * 4) / 64 * 64;
+    g->run_samples = (uint32_t)std::min<size_t>(std::max<size_t>(share, 256), SPLIT_SAMPLES_MOST);
+    uint32_t row = (uint32_t)g->axis[0].bins, runs = (row + RUN_BINS_MOST - 1) / RUN_BINS_MOST;
+    g->run_bins = (row + runs - 1) / runs;
+    g->light = std::min<uint32_t>(g->run_samples, split ? SPLIT_SAMPLES_MOST / 2 : SPLIT_SAMPLES_MOST);
+    g->depth = g->run_samples;
+}
+
+/* ---- bricks of 16 x 16 x 16 cells ---- */
+
+/* No bin is shorter than what a kernel reaches, and the one before it is not the one behind: then a brick meets those
+ * of its neighbours and never itself. */
+static bool brick16_serves(const struct nufft_shape *shape)
+{
+    bool fits = shape->dim == 3 && shape->kernel == NUFFT_SEPARABLE && shape->width >= 5 && shape->width <= 8;
+    for (int d = 0; fits && d < 3; d++) {
+        const struct range_axis axis = nufft_gpu_brick16_axis(shape->grid[d], shape->width);
+        fits = axis.bins >= 2 && axis_least(axis) >= shape->width - 1;
+    }
+    return fits;
+}
+
+/* Single halves err alike in a sample's value, which is as if the data erred, in its weights on each axis, which only
+ * that axis' deapodisation lifts, in the value times the weight on y, and in the product of weights on x and z. */
+static double single_halves_error(int width, const double gain[3])
+{
+    const double x = gain[0] * gain[0], y = gain[1] * gain[1], z = gain[2] * gain[2];
+    return (width == 8 ? 2.5e-4 : 2.2e-4) * sqrt(1 + x + 2 * y + z + x * z);
+}
+
+/* Split halves: where samples lie in one place their weights are few numbers, whose errors have something in common. */
+static double split_halves_error(const double gain[3])
+{
+    return 2e-6 * pow(whole(gain), 1.04);
+}
+
+/* The number is what is left of truncated sums where the middle is given back. */
+static double brick16_error(const struct nufft_shape *shape, bool split, const double gain[3])
+{
+    return split ? hypot(5.5e-6, split_halves_error(gain)) : single_halves_error(shape->width, gain);
+}
+
+static double brick16_seconds(const struct nufft_shape *shape, size_t samples, double passes, bool split)
+{
+    double bins = 1;
+    for (int d = 0; d < 3; d++)
+        bins *= nufft_gpu_brick16_axis(shape->grid[d], shape->width).bins;
+    /* Where bins are heavy in the mean, most of them are cut into parts, which are stored and added up. */
+    const double each = (split ? 1.05e-10 : 6.1e-11) + ((double)samples > SPLIT_SAMPLES_MOST * bins ? 4e-11 : 0);
+    return each * (double)samples + 9.5e-9 * bins + (3e-12 + 3.2e-12 * passes) * cells_of(shape);
+}
+
+static void brick16_bins(struct range_geometry *g, const struct gpu *, const struct nufft_shape *shape, size_t, bool)
+{
+    for (int d = 0; d < 3; d++)
+        g->axis[d] = nufft_gpu_brick16_axis(shape->grid[d], shape->width);
+    g->light = SPLIT_SAMPLES_MOST;
+    g->slab = 1500;
+    g->depth = 2 * SPLIT_SAMPLES_MOST;
+}
+
+/* Groups of about one size, whose z planes one launch can take. */
+static size_t brick16_group(const struct nufft_gpu *plan, size_t each, size_t available)
+{
+    const size_t batch = (size_t)plan->shape.batch;
+    size_t fits = available / 2 / each, most = std::min(batch, (size_t)WIDE_TRANSFORMS);
+    if (plan->overflow)
+        return 1;
+    fits = std::min(fits, nufft_gpu_workspace_most(plan) / each);
+    fits = std::min(fits, (size_t)NUFFT_LAUNCH_ROWS / (size_t)plan->shape.grid[2]);
+    if (fits > 0 && fits < most) {
+        size_t groups = (batch + fits - 1) / fits;
+        most = (batch + groups - 1) / groups;
+    }
+    return std::min(most, std::max((size_t)1, fits));
+}
+
+/* ---- bricks of 8 x 8 x 16 cells, each stored ---- */
+
+/* Any grid: a cell adds up the bricks that hold a share of it, however often one of them does. */
+static bool brick_dense_serves(const struct nufft_shape *shape)
+{
+    return shape->dim == 3 && shape->kernel == NUFFT_SEPARABLE && shape->width >= 5 && shape->width <= 8 &&
+           shape->overflow != NUFFT_OVERFLOW_CPU; /* the CPU is given whole wide bins */
+}
+
+static double brick_dense_error(const struct nufft_shape *shape, bool split, const double gain[3])
+{
+    return split ? split_halves_error(gain) : single_halves_error(shape->width, gain);
+}
+
+/* A bin's brick is written once, and read with the more others the wider the kernel is. */
+static double brick_dense_seconds(const struct nufft_shape *shape, size_t samples, double passes, bool split)
+{
+    const double of_bin = shape->width == 5 ? 4.5e-9 : shape->width == 6 ? 7.5e-9 : 1.1e-8;
+    double bins = 1;
+    for (int d = 0; d < 3; d++)
+        bins *= dense_axis(shape->grid[d], shape->width, d == 2).bins;
+    return (split ? 4.3e-11 : 3.5e-11) * (double)samples + of_bin * bins + 3.2e-12 * passes * cells_of(shape);
+}
+
+static void brick_dense_bins(struct range_geometry *g, const struct gpu *, const struct nufft_shape *shape, size_t,
+                             bool)
+{
+    for (int d = 0; d < 3; d++)
+        g->axis[d] = dense_axis(shape->grid[d], shape->width, d == 2);
+    g->light = g->depth = 2 * SPLIT_SAMPLES_MOST; /* a part's brick is as good as a bin's */
+}
+
+/* ---- 2-D: bricks of 16 x 16 cells of many transforms ---- */
+
+static bool brick2d_serves(const struct nufft_shape *shape)
+{
+    const int least = 32;
+    return shape->dim == 2 && shape->kernel == NUFFT_SEPARABLE && shape->grid[0] >= least && shape->grid[1] >= least;
+}
+
+/* What is summed along one axis is rounded, and the weights on the other; the number is half as large again as that of
+ * evenly spread mantissas, since weights are few numbers where samples lie in one place. */
+static double brick2d_error(const struct nufft_shape *, bool split, const double gain[3])
+{
+    return split ? 1.5e-6 * whole(gain) : 4.2e-4 * sqrt(whole(gain));
+}
+
+/* A bin's brick is written and read once: how often they cover the grid. */
+static double brick2d_seconds(const struct nufft_shape *shape, size_t samples, double passes, bool split)
+{
+    double cover = 1;
+    for (int d = 0; d < 2; d++) {
+        struct range_axis axis = nufft_gpu_brick2d_axis(shape->grid[d], shape->width);
+        cover *= (double)PLANE_EDGE * axis.bins / axis.cells;
+    }
+    return (split ? 2e-11 : 1.1e-11) * (double)samples + (2e-12 + 3.2e-12 * cover + 4.2e-12 * passes) * cells_of(shape);
+}
+
+/* Parts of bins: several for each block that is under way at a time, but bricks are not free either. */
+static void brick2d_bins(struct range_geometry *g, const struct gpu *gpu, const struct nufft_shape *shape,
+                         size_t samples, bool)
+{
+    enum { LEAST = 512, MOST = 2048, STEP = 64 };
+    size_t groups = ((size_t)shape->batch + PLANE_TRANSFORMS - 1) / PLANE_TRANSFORMS;
+    size_t share = samples * groups / ((size_t)gpu->multiprocessors * 16) / STEP * STEP;
+    for (int d = 0; d < 2; d++)
+        g->axis[d] = nufft_gpu_brick2d_axis(shape->grid[d], shape->width);
+    g->by_cell = nufft_gpu_gathers_brick2d(shape);
+    g->light = g->depth = (uint32_t)std::min<size_t>(std::max<size_t>(share, LEAST), MOST);
+}
+
+/* Whole steps of PLANE_TRANSFORMS; where samples overflow, whole groups in a chunk of the CPU's. */
+static size_t brick2d_group(const struct nufft_gpu *plan, size_t each, size_t available)
+{
+    const size_t step = PLANE_TRANSFORMS;
+    size_t fits = available / 2 / each / step * step;
+    size_t most = std::min((size_t)plan->shape.batch, (size_t)NUFFT_LAUNCH_ROWS / step * step);
+    if (plan->overflow) {
+        most = std::min(most, (size_t)NUFFT_OVERFLOW_GROUP);
+        fits -= fits > 0 && fits < most ? NUFFT_OVERFLOW_GROUP % fits : 0;
+    }
+    return std::min(most, std::max(step, fits));
+}
+
+/* ---- the table ---- */
+
+enum { CHUNK = 16, THREADS = 128, THREADS_OF_BRICK8 = 64 /* light bins have some 80 samples */ };
+
+const struct nufft_gpu_method nufft_gpu_methods[NUFFT_GPU_METHODS] = {
+    {NUFFT_METHOD_BRICK8,
+     true,
+     true,
+     {6, 9},
+     THREADS_OF_BRICK8,
+     CHUNK,
+     brick8_serves,
+     brick8_error,
+     brick8_seconds,
+     brick8_bins,
+     NULL,
+     nufft_gpu_brick8_make,
+     nufft_gpu_slots_to_plan_grid,
+     nufft_gpu_slots_to_image,
+     NULL,
+     NULL},
+    {NUFFT_METHOD_BRICK16,
+     true,
+     true,
+     {0, 0},
+     THREADS,
+     CHUNK,
+     brick16_serves,
+     brick16_error,
+     brick16_seconds,
+     brick16_bins,
+     brick16_group,
+     nufft_gpu_brick16_make,
+     nufft_gpu_brick16_to_grid,
+     NULL,
+     nufft_gpu_gathers_brick16,
+     nufft_gpu_gather_brick16},
+    {NUFFT_METHOD_BRICK_DENSE,
+     true,
+     false,
+     {0, 0},
+     THREADS,
+     0,
+     brick_dense_serves,
+     brick_dense_error,
+     brick_dense_seconds,
+     brick_dense_bins,
+     NULL,
+     nufft_gpu_brick_dense_make,
+     nufft_gpu_brick_dense_to_grid,
+     NULL,
+     nufft_gpu_gathers_brick16,
+     nufft_gpu_gather_brick16},
+    {NUFFT_METHOD_BRICK2D,
+     true,
+     true,
+     {0, 0},
+     THREADS,
+     NUFFT_OVERFLOW_GROUP,
+     brick2d_serves,
+     brick2d_error,
+     brick2d_seconds,
+     brick2d_bins,
+     brick2d_group,
+     nufft_gpu_brick2d_make,
+     nufft_gpu_brick2d_to_grid,
+     nufft_gpu_brick2d_to_image,
+     nufft_gpu_gathers_brick2d,
+     nufft_gpu_gather_brick2d},
+    {NUFFT_METHOD_TILES,
+     false,
+     true,
+     {0, 0},
+     THREADS,
+     CHUNK,
+     tiles_serve,
+     tiles_error,
+     tiles_seconds,
+     tiles_bins,
+     NULL,
+     nufft_gpu_tiles_make,
+     nufft_gpu_tiles_to_grid,
+     NULL,
+     NULL,
+     NULL},
+};

@@ -243,7 +243,7 @@ def quotas_of_uploads():
             same(len(daemon.as_(who, "GET", "/v1/jobs").json()["jobs"]), 3, f"jobs of {who}")
 
 
-@test("the audit log says who did what, and contains no token")
+@test("the audit log records client and action, and contains no token")
 def audit(daemon):
     identity = daemon.job_of("submit")
     lines = []
@@ -268,7 +268,7 @@ def audit(daemon):
     assert not any(token[4:] in daemon.read_log() for token in daemon.token.values()), "a token stands in the log"
 
 
-@test("the audit log tells who removed the jobs of all, and how many; and who was not let")
+@test("the audit log records purges of all jobs, with client and number, and refused ones")
 def audit_of_purges():
     with Guarded() as daemon:
         for who in ("submit", "other", "submit"):
@@ -330,7 +330,7 @@ def by_client(daemon):
     assert "succeeded" in client(daemon, "list", "--token-file", token).stdout
 
 
-@test("a token that is none is told by its form, and nothing of it comes back")
+@test("a malformed token is described by its form, and no part of it is repeated")
 def malformed_tokens(daemon):
     with open(daemon.tokens) as file:
         line = file.readline()
@@ -570,7 +570,7 @@ def ended():
             assert "warning: the certificate ended 24 hours ago: clients refuse it" in daemon.read_log(), daemon.read_log()
 
 
-@test("certificates that were replaced stay for who is connected with them, and no longer: 300 reloads do not grow the service")
+@test("replaced certificates are freed with the last connection that uses them: 300 reloads do not grow the service")
 def many_reloads():
     with tempfile.TemporaryDirectory() as folder:
         crt, key = certificate(folder, "one")

@@ -160,7 +160,7 @@ def packed(daemon):
     close(images[0][1], 2 * SCAN.adjoint())
 
 
-@test("mrirecon pack: what it cannot pack is said, and nothing is written")
+@test("mrirecon pack: unsupported input is an error that says why, and nothing is written")
 def not_packed():
     cfl("cartesian", np.ones((48, 31, 1, 2)))
     np.save(f"{FOLDER.name}/again.npy", TRAJECTORY)
@@ -227,7 +227,7 @@ def attached_by_line(daemon):
         close(image, SCAN.adjoint())
 
 
-@test("what is missing or too much is said")
+@test("missing and surplus arrays are errors that name them")
 def refusals(daemon):
     body = npz(kspace=KSPACE, trajectory=TRAJECTORY)
     for query, code, words in (("", "bad-parameter", "size=X,Y"), ("size=24,20,4", "trajectory-dimensions", "kz")):

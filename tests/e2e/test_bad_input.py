@@ -65,7 +65,7 @@ def text(daemon):
     still_well(daemon)
 
 
-@test("what curl sends by -F, by -d and without the @: the sentence says which option is the right one")
+@test("bodies that curl sends by -F, by -d and without the @: the error names the right option")
 def by_curl(daemon):
     GOOD.write(f"{FOLDER.name}/scan.h5")
     for words, says in ((("-F", "file=@scan.h5"), "as curl -F sends it.*--data-binary @scan.h5"), (("-d", "@scan.h5"), "line ends were taken out, as curl -d.*--data-binary @scan.h5"),

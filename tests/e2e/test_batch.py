@@ -208,7 +208,7 @@ def connections():
         same(running.returncode, 0, f"exit status: {said}{out}")
 
 
-@test("what is waited for is said once, whatever the server refuses; Ctrl-C ends it with a table, and the same command goes on")
+@test("each reason for waiting is printed once; Ctrl-C ends the batch with a table, and the same command resumes it")
 def refusals():
     def refusal(options, code):
         daemon = Daemon(devices="cpu", work_reserve="900T", **options)  # nothing is begun
@@ -315,7 +315,7 @@ def terminal():
     assert any(re.fullmatch(r"\[#+\.+\] +\d+ %  2 of 3, 1 on the server; slow\.h5: density, iteration \d+.*", line) for line in moving), moving
 
 
-@test("what is wrong with the command is said at once, and once")
+@test("errors of the command line are printed at once, and once")
 def wrong(daemon):
     before = len(jobs(daemon))
     for words, status, says in ((["batch", f"{FOLDER.name}/none"], 1, "cannot be read"), (["batch", tempfile.mkdtemp(dir=FOLDER.name)], 1, "no scan"),

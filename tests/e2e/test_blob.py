@@ -100,7 +100,7 @@ def formats(daemon):
          [("volume", ["npy", "dx", "mrc", "png"]), ("mesh", ["ply", "obj", "stl", "png"])], "results")
 
 
-@test("who waits for a mesh gets it in the format that Accept names; the client saves it by its ending")
+@test("a waiting client gets a mesh in the format that Accept names; mrirecon chooses it by the file's ending")
 def waited(daemon):
     for media in ("model/stl", "model/obj", "application/x-ply", "image/png"):
         answer = daemon.submit(MOLECULE, "kind=blob&results=mesh", Prefer="wait=100", Accept=media).expect(200, media)
@@ -152,7 +152,7 @@ def bad(daemon):
     daemon.fails(b"\x00\x01\x02" * 100, "kind=blob", "unknown-format")
 
 
-@test("what does not fit into memory is refused before it is computed, with the bytes")
+@test("a job that does not fit in memory is refused before it is computed, with the bytes")
 def memory(daemon):
     problem = daemon.fails(MOLECULE, "kind=blob&spacing=0.01&padding=500", "out-of-memory")
     assert "larger spacing" in problem["detail"], problem

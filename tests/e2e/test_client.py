@@ -172,7 +172,7 @@ def cancel_delete(daemon):
     assert "[not-found]" in done.stderr, done.stderr
 
 
-@test("what the server refuses is told as its sentence and code, exit status 1")
+@test("the server's errors are printed with their code, exit status 1")
 def refused(daemon):
     for words, code in ((["submit", SCAN, "tolerance=7"], "bad-parameter"), (["submit", SCAN, "dfc=given"], "unknown-parameter"),
                         (["submit", SCAN, "--kind", "nothing"], "unknown-kind"), (["submit", "/dev/null"], "empty-body"),

@@ -141,7 +141,7 @@ def uploads_expire():
         wait_until(lambda: upload.head().status == 404, "an upload to expire while the clock is set back")
 
 
-@test("a start with the clock set back: what ended in its future is served, what is submitted succeeds")
+@test("a start with the clock set back: jobs that ended in its future are served, new jobs succeed")
 def start_in_the_past():
     jump(0)
     daemon = Daemon(environment=preload(), expect_trouble=True)

@@ -172,7 +172,7 @@ def refusals():
         daemon.as_("other", "HEAD", f"/v1/uploads/{upload}", Tus_Resumable="1.0.0").expect(200)
 
 
-@test("what goes well fits the document, too")
+@test("successful answers fit the document, too")
 def straight(daemon):
     job = daemon.run(scans.radial().bytes(daemon.state))["id"]
     for path, method, operation, _ in operations():

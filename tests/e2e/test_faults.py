@@ -382,7 +382,7 @@ def daemon_killed_over_conversion():
         daemon.get(path).expect(200)
 
 
-@test("kill -9 of daemon, worker and codec at random under load: what was accepted ends once, with its image or a reason")
+@test("kill -9 of daemon, worker and codec at random under load: each accepted job ends once, with its image or a reason")
 def random_kills():
     chance = random.Random(20)  # the victims and the pauses; what they hit differs from run to run
     daemon = Daemon(expect_trouble=True)
@@ -488,7 +488,7 @@ def broken_headers():
         same(daemon.run(BODY)["state"], "succeeded", "state of a good scan right after")
 
 
-@test("slow clients hold nobody up")
+@test("slow clients do not delay others")
 def slow_clients():
     with Daemon() as daemon:
         head = f"POST /v1/jobs?kind=recon HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(BODY)}\r\n\r\n".encode()
@@ -505,7 +505,7 @@ def slow_clients():
             connection.close()
 
 
-@test("a reader that stops reading a result holds nobody up")
+@test("a client that stops reading a result does not delay others")
 def slow_reader():
     with Daemon() as daemon:
         large = scans.radial(matrix=(512, 512, 1), spokes=8, samples=64, coils=8, weights=True).bytes(FOLDER.name)

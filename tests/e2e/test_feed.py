@@ -80,7 +80,7 @@ def progress(daemon):
     stream.close()
 
 
-@test("who comes back with Last-Event-ID gets what it missed; with an id of none of ours, or after a restart, a reset")
+@test("a client that returns with Last-Event-ID gets the events it missed; with an unknown id, or after a restart, a reset")
 def resume():
     with Daemon(devices="cpu") as daemon:
         stream = feed(daemon)
@@ -157,7 +157,7 @@ def limit(daemon):
     wait_until(lambda: "\nmrirecond_event_streams 0\n" in daemon.get("/metrics").body.decode(), "the streams' end")
 
 
-@test("streams that nobody reads hold up nobody, and their memory is bounded")
+@test("unread streams delay no other client, and their memory is bounded")
 def unread(daemon):
     before = daemon.peak_memory()
     streams = [feed(daemon) for _ in range(30)]

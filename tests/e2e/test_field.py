@@ -96,7 +96,7 @@ def arrays(daemon):
         same(job["error"]["code"], code, job["error"]["detail"] if "detail" in job["error"] else "code")
 
 
-@test("coil maps beside the acquisitions of an ISMRMRD file are used; what is wrong with either map is told")
+@test("coil maps beside the acquisitions of an ISMRMRD file are used; errors of either map name it")
 def beside(daemon):
     rng = np.random.default_rng(1)
     pair = np.dtype([("real", "<f4"), ("imag", "<f4")])

@@ -112,7 +112,7 @@ def keys(daemon):
     well(daemon, count)
 
 
-@test("Authorization: nobody is let in")
+@test("Authorization: no header of the fuzzers is accepted")
 def authorization(daemon):
     with Daemon(tokens=token_file(daemon)) as guarded:
         count = 0

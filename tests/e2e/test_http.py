@@ -156,7 +156,7 @@ def by_curl(daemon):
 
 # ---- results
 
-@test("results have a strong ETag: 304 for what one has, 412 for what is no more")
+@test("results have a strong ETag: 304 for the current one, 412 for an old one")
 def etag(daemon):
     path = f"/v1/jobs/{daemon.run(BODY)['id']}/results/image"
     first = daemon.get(path + "?format=npy").expect(200, "application/x-npy")

@@ -84,7 +84,7 @@ def both():
     same(sorted(os.listdir(f"{daemon().state}/results/{job['id']}")), ["counts.npy", "histogram.csv", "histogram.json"], "files")
 
 
-@test("who waits is answered with the default result of what was asked for, in the format that Accept names")
+@test("a waiting client is answered with the first of the requested results, in the format that Accept names")
 def waited():
     answer = daemon().submit(NUMBERS, "kind=histogram&results=counts", Prefer="wait=60", Accept="application/x-npy").expect(200, "application/x-npy")
     np.testing.assert_array_equal(np.load(io.BytesIO(answer.body)), COUNTS)
@@ -102,7 +102,7 @@ def again():
     daemon().submit(NUMBERS, "kind=histogram&results=histogram,counts", Idempotency_Key="key").problem(422, "idempotency-key-reused")
 
 
-@test("parameters and inputs that are none cost their sender an error, and nobody else anything")
+@test("invalid parameters and inputs are errors for their sender, and do not affect others")
 def bad():
     for query, code in (("results=histogram,nothing", "bad-parameter"), ("results=counts,counts", "bad-parameter"), ("results=", "bad-parameter"),
                         ("low=2", "bad-parameter"), ("tolerance=1e-3", "unknown-parameter")):

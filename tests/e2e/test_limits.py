@@ -221,7 +221,7 @@ def crowded():
         wait_until(lambda: ask(daemon, "/v1/jobs").status == 200, "the uploads' places")
 
 
-@test("with all connections busy hundreds more that ask nothing, or break off in their heads, keep nobody from an answer")
+@test("with all connections busy, hundreds of idle or half-sent requests keep no other client from an answer")
 def flooded():
     with Daemon(devices="cpu", connections=60, address_connections=30, header_timeout=600) as daemon:
         alone(daemon)

@@ -130,7 +130,7 @@ def behind_chunks(daemon):
         assert b"\r\nConnection: close" in answer, answer[:300]
 
 
-@test("what the library refuses by itself has the status that the document tells, and nothing goes on behind it")
+@test("requests that the library refuses have the documented status, and nothing after them is executed")
 def pages(daemon):
     before = len(daemon.get("/v1/jobs?limit=100").json()["jobs"])
     for what, (request, status) in PAGES.items():

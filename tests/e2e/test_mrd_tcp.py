@@ -100,7 +100,7 @@ def fire(daemon):
     same((job["name"], job["priority"], job["parameters"]["output"]), ("cine", "urgent", "complex"), "of the configuration, and the text")
 
 
-@test("what is wrong with a stream is told at once as a text, and makes no job")
+@test("errors of a stream are answered at once as text, and create no job")
 def refused(daemon):
     before = count_of(daemon)
     head, acquisition = MESSAGES[:2]
@@ -214,7 +214,7 @@ def inline(daemon):
     wait_until(lambda: not followers(daemon), "the end of the decoder of a stream that broke off")
 
 
-@test("kill -9: what was closed is a job after the restart, what was still arriving leaves nothing")
+@test("kill -9: a closed session is a job after the restart, an unfinished one leaves nothing")
 def killed():
     with start() as daemon:
         with daemon.paused():

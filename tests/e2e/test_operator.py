@@ -54,7 +54,7 @@ def names():
         same(daemon.job(told["id"])["name"], told["name"], "name after a restart")
 
 
-@test("what controls, turns text around or is too long is no name")
+@test("bidirectional characters in names are replaced, long names are cut, control characters are refused")
 def clean(daemon):
     for sent, kept in (("a%E2%80%AEgnp.h5", "a???gnp.h5"), ("x" * 300, "x" * 200), ("x" * 199 + "%C3%A9", "x" * 199), ("x" * 198 + "%C3%A9", "x" * 198 + "\u00e9"),
                        ("", ""), ("<b>\"&amp;", "<b>\"&amp;"), ("a%09b", None), ("a%0ab", None), ("%ff", None)):
@@ -149,7 +149,7 @@ def search():
         assert "nothing" in entry["error"]["detail"] and 0 <= well["duration"] < 60, (entry, well)
 
 
-@test("a list by client shows its own jobs to a client, all to who sees all")
+@test("a list by client shows a client its own jobs, and all jobs to a role that sees all")
 def search_of_others():
     with Guarded() as daemon:
         for who in ("submit", "other"):
@@ -190,7 +190,7 @@ def shown():
         same(len(set(inner)), 1, f"columns of the values in {job[first:first + 5]}")
 
 
-@test("mrirecon status: the screen of who looks after the service")
+@test("mrirecon status: the operator's overview")
 def status():
     with Daemon(devices="cpu") as daemon:
         daemon.run(body(daemon))
@@ -214,7 +214,7 @@ def status():
         assert "at most any size, until they are deleted" in told, told
 
 
-@test("status of a service that is not ready: what is not well and why, exit status 1")
+@test("status of a service that is not ready: the failing checks and why, exit status 1")
 def status_not_ready():
     with Daemon(devices="cpu") as daemon:
         with daemon.paused():  # the job does not end, and so the daemon does not, before the client has asked
@@ -231,7 +231,7 @@ def status_not_ready():
 
 # ---- again
 
-@test("what failed runs again by one command, once, however often that is given and wherever it broke off")
+@test("failed jobs run again by one command, once, however often it is given and wherever it was interrupted")
 def rerun():
     with Daemon(devices="cpu") as daemon:
         jobs = [failed_job(daemon, seed) for seed in range(4)]
@@ -284,7 +284,7 @@ def rerun_waits():
         assert "4 of 4 jobs resubmitted" in err, err
 
 
-@test("a job that who sees all has run again stays its client's")
+@test("a job that an operator runs again still belongs to its client")
 def rerun_by_admin():
     with Guarded() as daemon:
         told = daemon.as_("submit", "POST", "/v1/jobs?kind=recon&group=nothing", body(daemon)).expect(202).json()["id"]
@@ -313,7 +313,7 @@ def fill(daemon):
     return daemon.get("/readyz?verbose").expect(200).json()
 
 
-@test("how full: /readyz?verbose and /metrics tell the queue, the disk, what is kept and its bounds")
+@test("/readyz?verbose and /metrics report the queue, the disk, the kept jobs and their limits")
 def how_full():
     with Daemon(devices="cpu", **HELD) as daemon:
         for _ in range(2):

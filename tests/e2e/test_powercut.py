@@ -178,7 +178,7 @@ def cut(strict):
     print(f"# {len(points)} cuts among {count} syncs")
 
 
-@test("a power cut after any sync, on a disk that keeps only what was synced: all that was told holds")
+@test("a power cut after any sync, on a disk that keeps only synced data: every answered request holds")
 def strict_disk():
     cut(True)
 

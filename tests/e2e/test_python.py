@@ -81,7 +81,7 @@ def bodies(daemon):
         assert "cannot be read" in str(raises(mrirecon.MrireconError, mrirecon.arrays.array, broken)), broken
 
 
-@test("what the server refuses, a job that fails, and one that is canceled are told by an exception of their own")
+@test("server errors, failed jobs and canceled jobs each raise an exception of their own")
 def failures(daemon):
     server = mrirecon.Server(daemon.url)
     problem = raises(mrirecon.Problem, server.submit, SCAN, tolerance=7)

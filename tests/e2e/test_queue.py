@@ -228,7 +228,7 @@ def in_flight(daemon):
     wait_until(lambda: send(daemon, "two").status == 202, "the key to be free")
 
 
-@test("keys outlive kill -9: what was accepted is not done twice")
+@test("keys outlive kill -9: an accepted job is not run twice")
 def keys_last():
     daemon = Daemon(devices="cpu", **HELD)
     with daemon:
@@ -298,7 +298,7 @@ def disconnect():
 
 # ---- deadlines, once more, and no more
 
-@test("who asks for a job or its image waits for its end as Prefer says, and is told how many jobs are ahead")
+@test("a request for a job or its image waits for its end as Prefer says, with the number of jobs ahead")
 def waiting_gets():
     with Daemon(devices="cpu") as daemon, contextlib.ExitStack() as stack:
         stack.enter_context(daemon.paused())
@@ -411,7 +411,7 @@ def retention_by_bytes():
         daemon.get(f"/v1/jobs/{jobs[2]['id']}/results/image?format=npy").expect(200)
 
 
-@test("a purge removes what ended, by age and state, and nothing else")
+@test("a purge removes finished jobs by age and state, and nothing else")
 def purge():
     daemon = Daemon(devices="cpu")
     with daemon:

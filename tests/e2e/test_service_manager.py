@@ -64,7 +64,7 @@ def notify():
         same(manager.heard("EXTEND_TIMEOUT_USEC="), ["EXTEND_TIMEOUT_USEC=60000000"], "time to stop: drain-time and 30 s")
 
 
-@test("where no device can be used the manager is told READY nonetheless: scans are taken and kept, and /readyz says why")
+@test("without a usable device the service manager is told READY all the same: scans are accepted and kept, and /readyz says why")
 def no_device():
     class Kept(Daemon):
         def request(self, method, path, *more, **others):
@@ -284,7 +284,7 @@ def json_log():
         wait_until(told, "both jobs' lines")
 
 
-@test("what stands in a path begins no line of the log, and breaks none: JSON or not")
+@test("characters of a path neither forge nor break lines of the log, as text and as JSON")
 def forged():
     with tempfile.TemporaryDirectory() as folder:
         odd = os.path.join(folder, "a\n2026-01-01T00:00:00.000Z error: forged\x1b[31m\"\\ \udcff" + '"' * 90)
@@ -298,7 +298,7 @@ def forged():
                 assert not options or [json.loads(line) for line in lines], lines
 
 
-@test("a limit on the size of files that is set on the running daemon: uploads are refused, nobody dies, and all is well when it is lifted")
+@test("a file size limit set on the running daemon: uploads are refused, no process dies, and uploads work when it is lifted")
 def file_size_limit():
     with Daemon(devices="cpu", expect_trouble=True) as daemon:
         scan = scans.radial().bytes(daemon.state)

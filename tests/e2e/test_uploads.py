@@ -70,7 +70,7 @@ def pieces(daemon):
     wait_until(lambda: used(daemon) == 0, "the spool to be empty")
 
 
-@test("what the service can do is told")
+@test("OPTIONS lists version, extensions and limits of the upload protocol")
 def options(daemon):
     answer = daemon.request("OPTIONS", "/v1/uploads").expect(204)
     same(answer.headers["tus-version"], "1.0.0")
@@ -284,7 +284,7 @@ def empty_expires(daemon):
     daemon.request("DELETE", where, headers=TUS).expect(204)
 
 
-@test("what is wrong with a creation is told before a byte is sent")
+@test("a wrong creation is refused before a byte is sent")
 def creation(daemon):
     before = used(daemon)
     daemon.request("POST", "/v1/uploads?kind=recon", headers={"Upload-Length": "5"}).problem(412, "tus-version")
@@ -297,7 +297,7 @@ def creation(daemon):
     same(used(daemon), before, "reserved bytes")
 
 
-@test("an upload can be removed; its bytes are free again, and its address is nobody's")
+@test("an upload can be removed; its bytes are free again, and its address is unknown")
 def termination(daemon):
     before = used(daemon)
     where = create(daemon, b"x" * 5000)
@@ -310,7 +310,7 @@ def termination(daemon):
     daemon.get("/v1/uploads/..%2fjobs.db").problem(404, "not-found")
 
 
-@test("kill -9 in the middle: what was acknowledged is there after the restart, half chunks with checksums are not")
+@test("kill -9 in the middle: acknowledged bytes are there after the restart, half chunks with checksums are not")
 def killed():
     with Daemon(devices="cpu", expect_trouble=True) as daemon:
         body = scan(daemon)

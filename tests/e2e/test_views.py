@@ -68,7 +68,7 @@ def sizes(daemon):
         same(view(daemon, path, f"size={size}").shape, (28, 40), f"size={size}")
 
 
-@test("what is not there or malformed is refused with a sentence")
+@test("unknown or malformed requests are refused with an error that says why")
 def refusals(daemon):
     path, _ = volume(daemon)
     for query, words in (("slice=6", "slice 6"), ("frame=1", "frame 1"), ("channel=2", "channel 2"), ("slice=9999999", "6, numbered from 0")):

@@ -148,7 +148,7 @@ def formats():
         assert report["device"] and report["kernel_width"] >= 2 and report["expected_error"] <= 1e-3, report
 
 
-@test("what is wrong with the command is said, with exit status 2")
+@test("errors of the command line are printed, with exit status 2")
 def usage():
     path = scans.radial().write(f"{FOLDER.name}/usage.h5")
     for words, hint in ((["run"], "--in"), ([], "run or serve"), (["jump"], "jump"), (["run", "--nonsense"], "--nonsense"),
@@ -414,7 +414,7 @@ def served_cancel():
         same(served.answer("after")[0]["type"], "done", "the next job")
 
 
-@test("serve: a scan is read ahead of its job, beside another; what is forgotten, replaced or damaged does no harm")
+@test("serve: a scan is prefetched beside a running job; forgotten, replaced or damaged ones do no harm")
 def served_ahead():
     with tempfile.TemporaryDirectory(dir=FOLDER.name) as folder, Served() as served:
         good, large, slow, bad = (f"{folder}/{name}.h5" for name in ("good", "large", "slow", "bad"))

@@ -386,7 +386,7 @@ int main(void)
         cmocka_unit_test(pair_sums),
         cmocka_unit_test(pair_counts),
         cmocka_unit_test(doubles_keep_their_digits),
-        cmocka_unit_test(one_pass_sums_what_two_do),
+        cmocka_unit_test(one_pass_equals_two),
         cmocka_unit_test(every_form_as_on_the_cpu),
         cmocka_unit_test(counts_as_on_the_cpu),
         cmocka_unit_test(a_crowd_sums_to_what_it_holds),

@@ -316,7 +316,7 @@ static void a_listener_hears_and_may_end_the_work(void **state)
 /* ---- memory ---- */
 
 /* Never more than was told. */
-static void memory_is_told_before_it_is_taken(void **state)
+static void memory_is_estimated_before_it_is_allocated(void **state)
 {
     (void)state;
     static const enum range_excess overflow[2] = {RANGE_SPLIT, RANGE_OVERFLOW_CPU};
@@ -392,7 +392,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(crowds_sum_to_what_they_hold_at_any_depth),
         cmocka_unit_test(positions_given_as_doubles_keep_their_digits),
         cmocka_unit_test(a_listener_hears_and_may_end_the_work),
-        cmocka_unit_test(memory_is_told_before_it_is_taken),
+        cmocka_unit_test(memory_is_estimated_before_it_is_allocated),
         cmocka_unit_test(no_memory_is_an_error_of_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

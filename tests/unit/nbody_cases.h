@@ -432,7 +432,7 @@ static void an_evaluation_can_be_stopped(void **state)
     free(cloud);
 }
 
-static void memory_is_told_before_it_is_taken(void **state)
+static void memory_is_estimated_before_it_is_allocated(void **state)
 {
     (void)state;
     static const struct {

@@ -262,7 +262,7 @@ static struct cloud crowd_make(size_t count)
     return c;
 }
 
-static void one_pass_sums_what_two_do(void **state)
+static void one_pass_equals_two(void **state)
 {
     (void)state;
     enum { COUNT = 2500 };

@@ -92,7 +92,7 @@ static void check_good(const char *name, const struct scan *s)
     }
 }
 
-static void each_file_is_what_the_manifest_says(void **state)
+static void each_file_gives_the_result_in_the_manifest(void **state)
 {
     char path[256], line[512], name[64], code[64], words[128];
     (void)state;
@@ -217,7 +217,7 @@ static void long_readouts_become_segments(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_file_is_what_the_manifest_says),
+        cmocka_unit_test(each_file_gives_the_result_in_the_manifest),
         cmocka_unit_test(the_size_is_needed),
         cmocka_unit_test(one_coil_needs_no_axis),
         cmocka_unit_test(repetitions_share_the_trajectory),

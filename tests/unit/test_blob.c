@@ -257,7 +257,7 @@ static void a_point_alone_is_a_sphere_of_its_radius(void **state)
     trial_free(&t);
 }
 
-static void a_surface_at_the_border_is_told(void **state)
+static void a_surface_at_the_border_is_reported(void **state)
 {
     (void)state;
     struct trial t;
@@ -366,7 +366,7 @@ static void every_law_that_parameters_allow_is_made(void **state)
         }
 }
 
-static void what_does_not_fit_is_refused_before_it_is_computed(void **state)
+static void jobs_beyond_memory_are_refused_before_they_are_computed(void **state)
 {
     (void)state;
     struct trial t;
@@ -438,12 +438,12 @@ int main(void)
         cmocka_unit_test(frames_are_summed_each_by_itself),
         cmocka_unit_test(threads_do_not_change_it),
         cmocka_unit_test(a_point_alone_is_a_sphere_of_its_radius),
-        cmocka_unit_test(a_surface_at_the_border_is_told),
+        cmocka_unit_test(a_surface_at_the_border_is_reported),
         cmocka_unit_test(radii_come_from_the_file_the_table_or_the_parameter),
         cmocka_unit_test(points_without_radii_are_refused),
         cmocka_unit_test(the_table_of_radii_lies_where_elements_do),
         cmocka_unit_test(every_law_that_parameters_allow_is_made),
-        cmocka_unit_test(what_does_not_fit_is_refused_before_it_is_computed),
+        cmocka_unit_test(jobs_beyond_memory_are_refused_before_they_are_computed),
         cmocka_unit_test(progress_rises_and_any_call_may_end_it),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

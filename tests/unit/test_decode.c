@@ -88,7 +88,7 @@ static void check_good(const char *name, const struct scan *s)
         check_readout(name, s, i);
 }
 
-static void each_file_is_what_the_manifest_says(void **state)
+static void each_file_gives_the_result_in_the_manifest(void **state)
 {
     const struct place *p = *state;
     char path[128], line[512], name[64], group[64], code[64], words[128];
@@ -471,7 +471,7 @@ static void memory_set_aside_serves_one_scan(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_file_is_what_the_manifest_says),
+        cmocka_unit_test(each_file_gives_the_result_in_the_manifest),
         cmocka_unit_test(a_failure_names_its_acquisition),
         cmocka_unit_test(memory_is_limited),
         cmocka_unit_test(time_is_limited_and_a_job_can_be_canceled),

@@ -60,7 +60,7 @@ static void cpu_is_described(void **state)
     dev_free(NULL);
 }
 
-static void cpu_memory_is_told(void **state)
+static void cpu_memory_is_reported(void **state)
 {
     (void)state;
     struct dev *dev = open_cpu(1);
@@ -250,7 +250,7 @@ static void no_such_gpu(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cpu_is_described), cmocka_unit_test(cpu_memory_is_told),
+        cmocka_unit_test(cpu_is_described), cmocka_unit_test(cpu_memory_is_reported),
         cmocka_unit_test(cpu_round_trip),   cmocka_unit_test(memory_of_control_groups_counts),
         cmocka_unit_test(cpu_too_much),     cmocka_unit_test(automatic),
         cmocka_unit_test(no_such_gpu),

@@ -15,7 +15,7 @@ static const char *quoted(const char *text)
     return err_last()->text;
 }
 
-static void what_a_person_can_read_stays(void **state)
+static void readable_text_stays(void **state)
 {
     (void)state;
     static const char *const good[] = {
@@ -24,7 +24,7 @@ static void what_a_person_can_read_stays(void **state)
         assert_string_equal(quoted(good[i]), good[i]);
 }
 
-static void what_is_no_text_of_one_line_is_replaced(void **state)
+static void control_characters_are_replaced(void **state)
 {
     (void)state;
     static const char *const bad[][2] = {
@@ -69,7 +69,7 @@ static void copies_and_prefixes_are_held_to_the_same(void **state)
     assert_string_equal(err_last()->text, "a?b: one?two");
 }
 
-static void no_memory_is_told_in_one_wording(void **state)
+static void no_memory_has_one_wording(void **state)
 {
     (void)state;
     assert_int_equal(err_no_memory("a plan"), ERR_NO_MEMORY);
@@ -84,11 +84,11 @@ static void no_memory_is_told_in_one_wording(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_a_person_can_read_stays),
-        cmocka_unit_test(what_is_no_text_of_one_line_is_replaced),
+        cmocka_unit_test(readable_text_stays),
+        cmocka_unit_test(control_characters_are_replaced),
         cmocka_unit_test(a_sentence_cut_at_its_place_ends_with_a_character),
         cmocka_unit_test(copies_and_prefixes_are_held_to_the_same),
-        cmocka_unit_test(no_memory_is_told_in_one_wording),
+        cmocka_unit_test(no_memory_has_one_wording),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -284,7 +284,7 @@ static void every_method_uses_the_field(void **state)
     flat_free(&flat);
 }
 
-static void what_turns_nothing_changes_nothing(void **state)
+static void a_field_without_effect_changes_nothing(void **state)
 {
     (void)state;
     static float hz[PIXELS];
@@ -337,7 +337,7 @@ int main(void)
         cmocka_unit_test_setup(conjugate_phase_is_the_double_sum, random_reset),
         cmocka_unit_test_setup(normal_operator_is_the_double_sum, random_reset),
         cmocka_unit_test_setup(every_method_uses_the_field, random_reset),
-        cmocka_unit_test_setup(what_turns_nothing_changes_nothing, random_reset),
+        cmocka_unit_test_setup(a_field_without_effect_changes_nothing, random_reset),
         cmocka_unit_test_setup(bad_maps_are_told, random_reset),
     };
     return cmocka_run_group_tests(tests, device_open, device_close);

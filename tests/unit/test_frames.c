@@ -87,7 +87,7 @@ static void every_repetition_and_slice_is_an_image(void **state)
     flat_free(&flat);
 }
 
-static void what_is_left_out_is_counted(void **state)
+static void readouts_left_out_are_counted(void **state)
 {
     (void)state;
     struct flat flat;
@@ -253,7 +253,7 @@ int main(void)
         cmocka_unit_test(divisions_that_leave_an_image_empty_are_refused),
         cmocka_unit_test(the_nine_flags_are_no_image_data),
         cmocka_unit_test(every_repetition_and_slice_is_an_image),
-        cmocka_unit_test(what_is_left_out_is_counted),
+        cmocka_unit_test(readouts_left_out_are_counted),
         cmocka_unit_test(scans_without_images_are_refused),
     };
     return cmocka_run_group_tests_name("frames", tests, NULL, NULL);

@@ -341,7 +341,7 @@ static void nifti_refuses(struct image_series *series, const char *why)
     image_series_free(series);
 }
 
-static void nifti_refuses_what_no_one_affine_places(void **state)
+static void nifti_refuses_series_without_a_common_affine(void **state)
 {
     (void)state;
     struct image_series *series = slices_make(3, 3, (const float[]){0, 5, 12.5f});
@@ -458,7 +458,7 @@ static void nifti_tells_how_bright_to_show_it(void **state)
     image_series_free(series);
 }
 
-static void a_full_disk_is_told_as_one(void **state)
+static void a_full_disk_is_reported_as_one(void **state)
 {
     (void)state;
     struct image_series *series = series_make(4, 2, 64, 64, 4, true);
@@ -539,11 +539,11 @@ int main(void)
         cmocka_unit_test(nifti_puts_points_where_the_scanner_saw_them),
         cmocka_unit_test(nifti_qform_holds_for_half_turns),
         cmocka_unit_test(nifti_stacks_slices_at_their_spacing),
-        cmocka_unit_test(nifti_refuses_what_no_one_affine_places),
+        cmocka_unit_test(nifti_refuses_series_without_a_common_affine),
         cmocka_unit_test(nifti_stacks_slices_without_a_place),
         cmocka_unit_test(nifti_tells_time_where_it_is_known),
         cmocka_unit_test(nifti_tells_how_bright_to_show_it),
-        cmocka_unit_test(a_full_disk_is_told_as_one),
+        cmocka_unit_test(a_full_disk_is_reported_as_one),
         cmocka_unit_test(no_form_takes_more_than_its_most),
         cmocka_unit_test(formats_are_found_by_name_and_media_type),
         cmocka_unit_test(a_series_too_large_for_size_t_is_refused),

@@ -296,7 +296,7 @@ static void no_surface_is_no_failure(void **state)
 
 /* ---- failures ---- */
 
-static void what_is_not_finite_is_told_with_its_place(void **state)
+static void values_not_finite_are_refused_with_their_place(void **state)
 {
     (void)state;
     static const float bad[] = {NAN, INFINITY, -INFINITY};
@@ -525,7 +525,7 @@ static void the_picture_shows_a_disc(void **state)
     field_free(&field);
 }
 
-static void a_full_disk_is_told(void **state)
+static void a_full_disk_is_reported(void **state)
 {
     (void)state;
     struct mesh_field field = field_make(41, -1.5, 1.5, ball);
@@ -551,14 +551,14 @@ int main(void)
         cmocka_unit_test(diagonal_neighbours_are_apart),
         cmocka_unit_test(nodes_of_the_isovalue_are_inside),
         cmocka_unit_test(no_surface_is_no_failure),
-        cmocka_unit_test(what_is_not_finite_is_told_with_its_place),
+        cmocka_unit_test(values_not_finite_are_refused_with_their_place),
         cmocka_unit_test(it_is_stopped_and_limited),
         cmocka_unit_test(threads_do_not_change_it),
         cmocka_unit_test(ply_comes_back),
         cmocka_unit_test(damaged_ply_is_refused),
         cmocka_unit_test(obj_and_stl_hold_the_same),
         cmocka_unit_test(the_picture_shows_a_disc),
-        cmocka_unit_test(a_full_disk_is_told),
+        cmocka_unit_test(a_full_disk_is_reported),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests_name("mesh", tests, NULL, NULL);

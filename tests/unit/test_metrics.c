@@ -65,7 +65,7 @@ static void uploads_are_counted_by_format(void **state)
     metrics_free(metrics);
 }
 
-static void what_is_kept_is_told_with_its_bounds(void **state)
+static void kept_jobs_are_reported_with_their_limits(void **state)
 {
     (void)state;
     struct metrics *metrics;
@@ -117,7 +117,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counters_begin_at_zero),
         cmocka_unit_test(uploads_are_counted_by_format),
-        cmocka_unit_test(what_is_kept_is_told_with_its_bounds),
+        cmocka_unit_test(kept_jobs_are_reported_with_their_limits),
         cmocka_unit_test(labels_are_few_and_closed),
     };
     return cmocka_run_group_tests_name("metrics", tests, NULL, NULL);

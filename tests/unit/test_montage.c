@@ -22,7 +22,7 @@ static void square_pixels(struct image_series *series)
             series->info[i].fov_mm[d] = 2 * (float)series->size[d];
 }
 
-static void png_tiles_what_there_is_in_one_window(void **state)
+static void png_shows_all_images_as_tiles_in_one_window(void **state)
 {
     (void)state;
     char path[96];
@@ -203,7 +203,7 @@ static void a_black_image_is_a_black_picture(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(png_tiles_what_there_is_in_one_window),
+        cmocka_unit_test(png_shows_all_images_as_tiles_in_one_window),
         cmocka_unit_test(png_has_a_row_for_each_frame),
         cmocka_unit_test(png_numbers_its_tiles),
         cmocka_unit_test(png_keeps_the_aspect_of_pixels),

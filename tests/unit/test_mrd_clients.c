@@ -53,7 +53,7 @@ static void the_first_entry_that_has_the_address_counts(void **state)
     assert_null(client_at("0.0.0.0/0=all", "2001:db8::1"));
 }
 
-static void what_is_no_entry_is_refused(void **state)
+static void malformed_entries_are_refused(void **state)
 {
     (void)state;
     static const char *const bad[] = {"scanner", "192.168.2.1/33", "192.168.2.1/", "1.2.3.4=a b", "1.2.3.4=",
@@ -70,7 +70,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_empty_list_has_everyone_by_address),
         cmocka_unit_test(the_first_entry_that_has_the_address_counts),
-        cmocka_unit_test(what_is_no_entry_is_refused),
+        cmocka_unit_test(malformed_entries_are_refused),
     };
     return cmocka_run_group_tests_name("mrd_clients", tests, NULL, NULL);
 }

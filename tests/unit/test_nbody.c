@@ -13,7 +13,7 @@ int main(void)
         cmocka_unit_test(a_kepler_orbit_closes),
         cmocka_unit_test(energy_and_momentum_are_kept),
         cmocka_unit_test(an_evaluation_can_be_stopped),
-        cmocka_unit_test(memory_is_told_before_it_is_taken),
+        cmocka_unit_test(memory_is_estimated_before_it_is_allocated),
         cmocka_unit_test(bodies_too_near_each_other_are_told),
         cmocka_unit_test(meshes_have_small_factors),
     };

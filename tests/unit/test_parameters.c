@@ -143,7 +143,7 @@ static void the_ranges_are_the_engines(void **state)
 }
 
 /* Accepted values go through the whole pipeline, with the requested grid. */
-static void what_passes_makes_an_image(void **state)
+static void accepted_parameters_make_an_image(void **state)
 {
     (void)state;
     struct flat flat;
@@ -251,7 +251,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_check_and_the_engine_agree),
         cmocka_unit_test(the_ranges_are_the_engines),
-        cmocka_unit_test(what_passes_makes_an_image),
+        cmocka_unit_test(accepted_parameters_make_an_image),
         cmocka_unit_test(a_radial_kernel_in_three_dimensions_gets_its_grid),
         cmocka_unit_test(jobs_of_earlier_versions_are_understood),
         cmocka_unit_test(a_refusal_says_how_to_go_on),

@@ -29,7 +29,7 @@ static void count(struct pool_task *task)
     atomic_fetch_add(counted->done, 1);
 }
 
-static void closing_runs_what_waits(void **state)
+static void closing_runs_waiting_tasks(void **state)
 {
     struct pool *pool;
     struct counted counted[TASKS];
@@ -164,7 +164,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(clients_take_turns),
         cmocka_unit_test(a_client_has_a_bound),
-        cmocka_unit_test(closing_runs_what_waits),
+        cmocka_unit_test(closing_runs_waiting_tasks),
         cmocka_unit_test(tasks_run_side_by_side),
     };
     return cmocka_run_group_tests_name("pool", tests, NULL, NULL);

@@ -177,7 +177,7 @@ static void dependent_make(struct flat *flat, int coils)
     }
 }
 
-static void compression_leaves_what_coils_tell(void **state)
+static void compression_keeps_the_coils_information(void **state)
 {
     (void)state;
     enum { MANY = 17 };
@@ -323,7 +323,7 @@ int main(void)
         cmocka_unit_test_setup(maps_are_a_result, random_reset),
         cmocka_unit_test_setup(single_coils_have_phases, random_reset),
         cmocka_unit_test_setup(maps_can_be_canceled, random_reset),
-        cmocka_unit_test_setup(compression_leaves_what_coils_tell, random_reset),
+        cmocka_unit_test_setup(compression_keeps_the_coils_information, random_reset),
         cmocka_unit_test_setup(compression_follows_whitening, random_reset),
         cmocka_unit_test_setup(test_given_maps_combine, random_reset),
         cmocka_unit_test_setup(test_given_maps_iterate, random_reset),

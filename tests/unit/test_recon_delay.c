@@ -35,7 +35,7 @@ static void scan_make(struct flat *flat, int count, const double delay[3], bool 
     phantom_free(phantom);
 }
 
-static void ring_finds_what_was_put_in(void **state)
+static void ring_finds_simulated_delays(void **state)
 {
     (void)state;
     static const struct {
@@ -96,7 +96,7 @@ static void given_delays_move_the_samples(void **state)
     flat_free(&nominal);
 }
 
-static void what_is_no_radial_scan_is_refused(void **state)
+static void other_scans_than_radial_are_refused(void **state)
 {
     (void)state;
     struct flat flat;
@@ -124,9 +124,9 @@ static void what_is_no_radial_scan_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(ring_finds_what_was_put_in, random_reset),
+        cmocka_unit_test_setup(ring_finds_simulated_delays, random_reset),
         cmocka_unit_test_setup(given_delays_move_the_samples, random_reset),
-        cmocka_unit_test_setup(what_is_no_radial_scan_is_refused, random_reset),
+        cmocka_unit_test_setup(other_scans_than_radial_are_refused, random_reset),
     };
     return cmocka_run_group_tests_name("recon_delay", tests, device_open, device_close);
 }

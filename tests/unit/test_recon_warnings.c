@@ -183,7 +183,7 @@ static void stack(struct flat *flat, unsigned nz, unsigned columns, bool counted
     }
 }
 
-static void a_stack_without_kz_is_told_the_right_way_out(void **state)
+static void a_stack_without_kz_is_refused_with_advice(void **state)
 {
     (void)state;
     struct flat flat;
@@ -282,7 +282,7 @@ static void coils_without_signal_are_told(void **state)
     flat_free(&flat);
 }
 
-static void noise_of_other_coils_is_told_as_that(void **state)
+static void noise_of_other_coils_is_reported(void **state)
 {
     (void)state;
     struct flat flat;
@@ -311,7 +311,7 @@ static void fan(struct flat *flat, unsigned count, double step, bool from_centre
     }
 }
 
-static void a_series_of_wedges_is_told(void **state)
+static void a_series_of_wedges_gives_a_warning(void **state)
 {
     (void)state;
     static const struct {
@@ -390,11 +390,11 @@ int main(void)
         cmocka_unit_test_setup(a_constant_column_is_no_weights, random_reset),
         cmocka_unit_test_setup(a_column_like_kz_is_refused_with_the_way_out, random_reset),
         cmocka_unit_test_setup(doubtful_weights_are_told, random_reset),
-        cmocka_unit_test_setup(a_stack_without_kz_is_told_the_right_way_out, random_reset),
+        cmocka_unit_test_setup(a_stack_without_kz_is_refused_with_advice, random_reset),
         cmocka_unit_test_setup(a_stack_of_counted_partitions_is_3d, random_reset),
         cmocka_unit_test_setup(coils_without_signal_are_told, random_reset),
-        cmocka_unit_test_setup(noise_of_other_coils_is_told_as_that, random_reset),
-        cmocka_unit_test_setup(a_series_of_wedges_is_told, random_reset),
+        cmocka_unit_test_setup(noise_of_other_coils_is_reported, random_reset),
+        cmocka_unit_test_setup(a_series_of_wedges_gives_a_warning, random_reset),
         cmocka_unit_test_setup(a_wider_image_is_not_said_to_repeat, random_reset),
         cmocka_unit_test_setup(a_machine_without_a_gpu_is_no_warning, random_reset),
     };

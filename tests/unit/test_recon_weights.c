@@ -3,7 +3,7 @@
 
 /* ---- weights ---- */
 
-static void automatic_weights_say_what_they_are(void **state)
+static void automatic_weights_are_reported(void **state)
 {
     (void)state;
     struct flat flat;
@@ -260,7 +260,7 @@ static void noise_acquisitions_decorrelate_the_coils(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(automatic_weights_say_what_they_are, random_reset),
+        cmocka_unit_test_setup(automatic_weights_are_reported, random_reset),
         cmocka_unit_test_setup(the_report_tells_that_nothing_overflows_on_the_cpu, random_reset),
         cmocka_unit_test_setup(an_error_above_the_tolerance_is_a_warning, random_reset),
         cmocka_unit_test_setup(computed_weights_give_the_object_in_its_own_units, random_reset),

@@ -81,7 +81,7 @@ static int open_flat(struct scan *scan, const char *flat, size_t length)
     return rc;
 }
 
-static void what_was_written_is_read(void **state)
+static void written_files_are_read_back(void **state)
 {
     (void)state;
     size_t length;
@@ -212,7 +212,7 @@ static void a_name_without_end_is_refused(void **state)
     free(flat);
 }
 
-static void what_is_short_or_not_sealed_is_refused(void **state)
+static void short_or_unsealed_memory_is_refused(void **state)
 {
     (void)state;
     static const int seals[] = {0, F_SEAL_WRITE, F_SEAL_SHRINK | F_SEAL_GROW, F_SEAL_WRITE | F_SEAL_GROW};
@@ -358,14 +358,10 @@ static void too_many_encodings_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_written_is_read),
-        cmocka_unit_test(every_wrong_field_is_refused),
-        cmocka_unit_test(a_name_without_end_is_refused),
-        cmocka_unit_test(what_is_short_or_not_sealed_is_refused),
-        cmocka_unit_test(a_scan_of_too_many_bytes_is_refused),
-        cmocka_unit_test(headers_are_read_strictly),
-        cmocka_unit_test(the_centre_of_partitions_is_read),
-        cmocka_unit_test(too_many_encodings_are_refused),
+        cmocka_unit_test(written_files_are_read_back),         cmocka_unit_test(every_wrong_field_is_refused),
+        cmocka_unit_test(a_name_without_end_is_refused),       cmocka_unit_test(short_or_unsealed_memory_is_refused),
+        cmocka_unit_test(a_scan_of_too_many_bytes_is_refused), cmocka_unit_test(headers_are_read_strictly),
+        cmocka_unit_test(the_centre_of_partitions_is_read),    cmocka_unit_test(too_many_encodings_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -65,7 +65,7 @@ static void shared_partitions_are_transformed_along_kz(void **state)
 }
 
 /* Whatever one readout changes, the image equals the direct sum of its samples. */
-static void what_is_not_shared_is_gridded(void **state)
+static void other_stacks_are_gridded_in_3d(void **state)
 {
     (void)state;
     for (int change = 0; change < 4; change++) {
@@ -140,7 +140,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(shared_partitions_are_transformed_along_kz, random_reset),
-        cmocka_unit_test_setup(what_is_not_shared_is_gridded, random_reset),
+        cmocka_unit_test_setup(other_stacks_are_gridded_in_3d, random_reset),
         cmocka_unit_test_setup(kept_plans_give_the_same_image, random_reset),
         cmocka_unit_test_setup(slices_are_cut_from_the_middle, random_reset),
     };

@@ -61,7 +61,7 @@ static void refused(int rc, const char *words)
         fail_msg("\"%s\" does not say \"%s\"", err_last()->text, words);
 }
 
-static void what_cannot_be_summed_is_refused(void **state)
+static void invalid_sums_are_refused(void **state)
 {
     (void)state;
     struct range_law law, separable = law_of(&cube);
@@ -227,7 +227,7 @@ int main(void)
         cmocka_unit_test(same_bits_for_any_number_of_threads),
         cmocka_unit_test(exclusion_is_a_law),
         cmocka_unit_test(parts_sum_to_the_whole),
-        cmocka_unit_test(what_cannot_be_summed_is_refused),
+        cmocka_unit_test(invalid_sums_are_refused),
         cmocka_unit_test(every_instruction_set_sums_alike),
         cmocka_unit_test(a_device_without_sums_says_so),
     };

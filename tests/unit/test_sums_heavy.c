@@ -253,7 +253,7 @@ static void progress_rises_to_the_end(void **state)
 
 /* ---- memory ---- */
 
-static void memory_is_told_before_it_is_taken(void **state)
+static void memory_is_estimated_before_it_is_allocated(void **state)
 {
     (void)state;
     static const struct {
@@ -331,7 +331,7 @@ int main(void)
         cmocka_unit_test(a_very_full_bin_sums_to_what_it_holds),
         cmocka_unit_test(a_listener_ends_any_sum),
         cmocka_unit_test(progress_rises_to_the_end),
-        cmocka_unit_test(memory_is_told_before_it_is_taken),
+        cmocka_unit_test(memory_is_estimated_before_it_is_allocated),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,7 @@ int main(void)
         cmocka_unit_test(pair_sums),
         cmocka_unit_test(pair_counts),
         cmocka_unit_test(doubles_keep_their_digits),
-        cmocka_unit_test(one_pass_sums_what_two_do),
+        cmocka_unit_test(one_pass_equals_two),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

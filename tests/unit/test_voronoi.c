@@ -119,7 +119,7 @@ static void images_are_near_the_truth(void **state)
     dev_free(dev);
 }
 
-static void what_has_no_cells_is_refused(void **state)
+static void trajectories_without_cells_are_refused(void **state)
 {
     (void)state;
     enum { COUNT = 50 };
@@ -140,9 +140,11 @@ static void what_has_no_cells_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_raster_has_square_cells),    cmocka_unit_test(a_triangular_lattice_has_hexagons),
-        cmocka_unit_test(radial_cells_are_the_ramp),    cmocka_unit_test(images_are_near_the_truth),
-        cmocka_unit_test(what_has_no_cells_is_refused),
+        cmocka_unit_test(a_raster_has_square_cells),
+        cmocka_unit_test(a_triangular_lattice_has_hexagons),
+        cmocka_unit_test(radial_cells_are_the_ramp),
+        cmocka_unit_test(images_are_near_the_truth),
+        cmocka_unit_test(trajectories_without_cells_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

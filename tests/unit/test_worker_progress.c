@@ -80,7 +80,7 @@ static void a_burst_becomes_a_few_messages_of_which_the_last_tells_the_newest(vo
     reporter_end(reporter);
 }
 
-static void the_first_word_is_told_at_once_and_a_step_that_then_stands_still_soon_after(void **state)
+static void progress_is_sent_at_once_and_again_while_a_step_stands_still(void **state)
 {
     (void)state;
     tell(0, 0, 0, 0);
@@ -90,7 +90,7 @@ static void the_first_word_is_told_at_once_and_a_step_that_then_stands_still_soo
     reporter_end(reporter);
 }
 
-static void what_was_told_is_not_told_again_and_what_ended_not_at_all(void **state)
+static void progress_is_sent_once_and_not_after_the_end(void **state)
 {
     (void)state;
     for (double taken = 1; taken > 0.09;) { /* later the next message is due */
@@ -126,8 +126,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_burst_becomes_a_few_messages_of_which_the_last_tells_the_newest, setup),
-        cmocka_unit_test_setup(the_first_word_is_told_at_once_and_a_step_that_then_stands_still_soon_after, setup),
-        cmocka_unit_test_setup(what_was_told_is_not_told_again_and_what_ended_not_at_all, setup),
+        cmocka_unit_test_setup(progress_is_sent_at_once_and_again_while_a_step_stands_still, setup),
+        cmocka_unit_test_setup(progress_is_sent_once_and_not_after_the_end, setup),
         cmocka_unit_test_setup(a_daemon_that_is_gone_is_noticed, setup),
     };
     return cmocka_run_group_tests_name("worker progress", tests, NULL, NULL);

@@ -199,6 +199,8 @@ static size_t overlap(const struct span *span, size_t pixel)
 static float tile_value(const struct montage *m, size_t first_pixel, size_t x, size_t y)
 {
     size_t nx = m->series->size[0], ny = m->series->size[1];
+    if (m->width == nx && m->height == ny)
+        return image_brightness(m->series, first_pixel + y * nx + x);
     const struct span across = {x * nx, (x + 1) * nx, m->width}, down = {y * ny, (y + 1) * ny, m->height};
     double sum = 0, weight = 0;
     for (size_t sy = down.begin / m->height; sy * m->height < down.end; sy++)

@@ -57,4 +57,22 @@ struct fft_pass {
 /* In place is allowed where in and out share a line's first element and no line reaches into another. */
 int fft_run(struct gpu *gpu, const struct fft_plan *plan, const struct fft_pass *pass);
 
+/* Rows of kept <= n cells, one after the other, each padded with zeros to n cells, convolved with a row of the kernel
+ * of which spectrum[] is the (real) transform, and cropped again, in place. Kept cells lie as in struct fft_pass. */
+struct fft_rows {
+    float2 *values; /* [sets][lines][kept] */
+    int kept, lines, sets;
+    const float *spectrum; /* [sets / sets_per_plane][lines][n], in FFT order */
+    int sets_per_plane;    /* so many neighbouring sets share a plane of the spectrum */
+};
+
+/* The smallest size >= cells of such rows; 0: none. */
+int fft_rows_size(int cells);
+
+/* plan->n is a size that fft_rows_size() gives. */
+int fft_convolve_rows(struct gpu *gpu, const struct fft_plan *plan, const struct fft_rows *rows);
+
+/* fft_run() of FFT_FORTH or FFT_BACK along columns, in fewer stages where there are such passes. */
+int fft_convolve_columns(struct gpu *gpu, const struct fft_plan *plan, const struct fft_pass *pass);
+
 #endif

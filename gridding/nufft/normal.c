@@ -142,7 +142,7 @@ static int sizes_fill(struct normal *normal, struct spread *s, struct dev *dev, 
         s->twice[d] = d < params->dim ? 2 * params->n[d] : 1;
         s->pixels *= (size_t)s->n[d];
         s->cells *= (size_t)s->twice[d];
-        normal->info.grid[d] = d < params->dim ? nufft_smooth_size(s->twice[d]) : 1;
+        normal->info.grid[d] = d < params->dim ? normal->leaf->axis_size(d, nufft_smooth_size(s->twice[d])) : 1;
     }
     normal->pixels = s->pixels;
     return rc;

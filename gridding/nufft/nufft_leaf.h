@@ -85,7 +85,11 @@ struct nufft_leaf {
 
 /* Circular convolution of zero-padded images: what normal.c needs of a device. */
 struct convolution_leaf {
-    /* Images of n[] on a grid of grid[] >= n[] cells (products of 2, 3, 5, 7), at most `batch` at a time. */
+    /* The size of an axis of the grid that is to have at least `cells` (a product of 2, 3, 5, 7): as many, or more
+     * where the device is then faster. */
+    int (*axis_size)(int axis, int cells);
+
+    /* Images of n[] on a grid of grid[] >= n[] cells, sizes of axis_size(), at most `batch` at a time. */
     int (*create)(void **state, struct dev *dev, int dim, const int n[3], const int grid[3], int batch);
     void (*destroy)(void *state);
     size_t (*bytes)(const void *state);

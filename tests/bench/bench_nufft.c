@@ -21,6 +21,7 @@
  *   w2 5,000,000 samples in one cell of a grid of 512^2, image 256^2, 8 coils
  *   v8 10,000,000 uniform random samples, image 512 x 512 x 8
  *   v  the same, image 512 x 512 x 16
+ *   n  1,000,000 uniform random samples, image 112^3, 16 coils (for the normal operator)
  *   x  stack of stars: 400 golden-angle spokes x 512 samples in each of 64 partitions, image 256 x 256 x 64
  * --coils: transforms a call, in all cases. A time is a call's, from samples on the device to the finished image on the
  * device (or back), plan reused; create_ms is the plan's, from a trajectory in ordinary memory; bins_ms is the part of
@@ -52,7 +53,7 @@ static const struct bench_case cases[] = {
     {"y8", 2, {256, 256, 1}, 8, GOLDEN, 512, 205824},   {"q", 2, {1024, 1024, 1}, 8, GOLDEN, 2048, 3293184},
     {"r8", 2, {256, 256, 1}, 8, GOLDEN, 512, 5120000},  {"w2", 2, {256, 256, 1}, 8, ONE_CELL, 0, 5000000},
     {"v8", 3, {512, 512, 8}, 1, UNIFORM, 0, 10000000},  {"v", 3, {512, 512, 16}, 1, UNIFORM, 0, 10000000},
-    {"x", 3, {256, 256, 64}, 1, STACK, 512, 13107200},
+    {"x", 3, {256, 256, 64}, 1, STACK, 512, 13107200},  {"n", 3, {112, 112, 112}, 16, UNIFORM, 0, 1000000},
 };
 
 enum { STACK_PARTITIONS = 64 };

@@ -22,9 +22,15 @@ struct test_case {
 };
 
 static const struct test_case cases[] = {
-    {"2-D, 1e-3", 2, {40, 48, 1}, 3, 4000, 1e-3},       {"2-D, 1e-5, odd", 2, {31, 45, 1}, 2, 3000, 1e-5},
-    {"2-D, many", 2, {24, 24, 1}, 150, 700, 1e-3},      {"3-D, 1e-3", 3, {20, 22, 18}, 2, 9000, 1e-3},
-    {"3-D, 1e-5, odd", 3, {16, 21, 15}, 1, 5000, 1e-5}, {"3-D, flat", 3, {33, 30, 2}, 1, 2000, 1e-3},
+    {"2-D, 1e-3", 2, {40, 48, 1}, 3, 4000, 1e-3},
+    {"2-D, 1e-5, odd", 2, {31, 45, 1}, 2, 3000, 1e-5},
+    {"2-D, many", 2, {24, 24, 1}, 150, 700, 1e-3},
+    {"3-D, 1e-3", 3, {20, 22, 18}, 2, 9000, 1e-3},
+    {"3-D, 1e-5, odd", 3, {16, 21, 15}, 1, 5000, 1e-5},
+    {"3-D, flat", 3, {33, 30, 2}, 1, 2000, 1e-3},
+    /* More than the passes along y and x take at a time. */
+    {"2-D, large", 2, {200, 180, 1}, 60, 9000, 1e-3},
+    {"3-D, many", 3, {64, 64, 40}, 13, 9000, 1e-3},
 };
 
 struct problem {
@@ -61,20 +67,27 @@ static void problem_free(struct problem *p)
     free(p->image);
 }
 
-/* The operator on `dev`, in place, `runs` times anew; *same: all runs gave the same bits. */
+/* The operator on `dev`, `runs` times anew; *same: all runs gave the same bits. Every other run is in place; the others
+ * repeat the call, which a GPU then has recorded. */
 static struct c32 *apply(struct dev *dev, const struct problem *p, int runs, bool *same)
 {
     struct c32 *first = take(p->values * sizeof *first), *next = take(p->values * sizeof *next);
     *same = true;
     for (int i = 0; i < runs; i++) {
         struct normal *normal;
-        void *values;
+        void *values, *result;
         must(normal_create(&normal, dev, &p->params, p->c->samples, p->k, p->w), "normal_create");
         must(dev_alloc(dev, p->values * sizeof *first, &values), "dev_alloc");
+        must(dev_alloc(dev, p->values * sizeof *first, &result), "dev_alloc");
         must(dev_upload(dev, values, p->image, p->values * sizeof *first), "dev_upload");
-        must(normal_apply(normal, p->c->batch, values, values), "normal_apply");
-        must(dev_download(dev, i ? next : first, values, p->values * sizeof *first), "dev_download");
-        *same = *same && (i == 0 || memcmp(first, next, p->values * sizeof *first) == 0);
+        for (int call = 0; call < (i % 2 ? 1 : 4); call++) {
+            void *to = i % 2 ? values : result;
+            must(dev_zero(dev, result, p->values * sizeof *first), "dev_zero");
+            must(normal_apply(normal, p->c->batch, values, to), "normal_apply");
+            must(dev_download(dev, i || call ? next : first, to, p->values * sizeof *first), "dev_download");
+            *same = *same && ((i == 0 && call == 0) || memcmp(first, next, p->values * sizeof *first) == 0);
+        }
+        dev_release(dev, result);
         dev_release(dev, values);
         normal_free(normal);
     }

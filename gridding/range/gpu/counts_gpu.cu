@@ -10,9 +10,10 @@
 
 static const char what[] = "Counting pairs of points";
 
-/* Bytes of counts in shared memory: so many copies of each that lanes seldom meet; and at most. Blocks: a count of one
- * is below 2^32, whatever its tasks of a slice hold. */
-enum { COPIES_BYTES = 32768, SHARED_BYTES = 65536, BLOCKS_LEAST = 64 };
+/* Bytes of counts in shared memory: so many copies of each that lanes seldom meet; and at most, so that with what a
+ * kernel has beside they fit into the 99 KB of a small GPU. Blocks: a count of one is below 2^32, whatever its tasks of
+ * a slice hold. */
+enum { COPIES_BYTES = 32768, SHARED_BYTES = 40960, BLOCKS_LEAST = 64 };
 
 struct count_job {
     struct gpu *gpu;

@@ -38,7 +38,6 @@ template <> __device__ __forceinline__ void dft<15>(float2 *v)
     X(48, 4, 4, 3, 1) \
     X(64, 4, 4, 4, 1) \
     X(80, 5, 4, 4, 1) \
-    X(96, 6, 4, 4, 1) \
     FFT_SIZES(X)
 
 struct rows_args {

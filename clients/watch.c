@@ -46,7 +46,8 @@ static int keep_sent(struct batch *batch, struct scan_entry **fresh, int *count)
         (*fresh)[*count] = (struct scan_entry){.name = name};
         entry_move(&(*fresh)[(*count)++], &batch->scan[i]);
     }
-    qsort(*fresh, (size_t)*count, sizeof **fresh, name_compare);
+    if (*count > 0)
+        qsort(*fresh, (size_t)*count, sizeof **fresh, name_compare);
     return 0;
 }
 

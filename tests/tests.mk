@@ -22,19 +22,23 @@ $(UNIT) $(BENCH) $(GPU_TESTS) $(FUZZERS): $(BUILD)/flags/link
 $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o $(BUILD)/lib/clients.a $(ARCHIVES)
 	$(link) -lcmocka -lniftiio -lznz $(LIBS_CLIENT) $(LIBS_DAEMON) $(LIBS_RECON) $(LIBS_GRIDDING) $(call pkg,fftw3)
 $(BUILD)/tests/test_rival: $(RIVALS)
+# What mrirecon-gpu.so has of the program that loads it, also where that calls none of it.
+GPU_HOST := -Wl,-u,overflow_choose
 $(GPU_TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/gpu/%.o $(BUILD)/lib/recon.a $(BUILD)/lib/gridding.a
-	$(link) -lcmocka $(LIBS_GRIDDING)
+	$(link) $(GPU_HOST) -lcmocka $(LIBS_GRIDDING)
 # nvcc links it: it knows where its own run-time library lies, also when the nvcc in PATH is a script that calls
 # another.
 THESIS := $(call objects,$(wildcard tests/bench/thesis_*.c))
 $(BUILD)/bench/mrirecond-bench: $(THESIS) $(RIVALS) $(RIVALS_GPU) $(BUILD)/lib/gridding.a
+	@mkdir -p $(@D)
 	$(call say,link $@)$(NVCC) -cudart static -o $@ $(filter %.o,$^) $(filter %.a,$^) \
 	  $(addprefix -Xlinker ,--as-needed --export-dynamic) -Xcompiler -fopenmp $(LIBS_GRIDDING) -ldl
 $(BUILD)/bench/bench_fft: $(BUILD)/obj/tests/bench/bench_fft.cu.o $(GPU_OBJECTS) $(BUILD)/lib/gridding.a
+	@mkdir -p $(@D)
 	$(call say,link $@)$(NVCC) -cudart static -o $@ $(filter %.o,$^) $(filter %.a,$^) -Xcompiler -fopenmp \
 	  $(LIBS_GRIDDING) -ldl
 $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(ARCHIVES)
-	$(link) $(LIBS_RECON) $(LIBS_GRIDDING)
+	$(link) $(GPU_HOST) $(LIBS_RECON) $(LIBS_GRIDDING)
 
 ## make unit            build the unit tests; tests/run build/tests/test_* runs them
 # The programs with the tables of tests/kinds/ in place of the product's: with a second kind of job.

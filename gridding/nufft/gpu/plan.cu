@@ -41,11 +41,17 @@ struct grid_errors {
     double aliasing, rounding, gain[3];
 };
 
+/* On grids below this oversampling deapodisation lifts errors so steeply towards an edge that the sum below falls
+ * short: by up to 2.2 times in 1,400 plans drawn at random (test_gpu_plans). */
+#define STEEP_OVERSAMPLING 1.3
+#define STEEP_SHORTFALL    2.4
+
 /* All that is expected to be wrong with an image. */
 static double image_error(const struct nufft_shape *shape, const struct arithmetic *a, const struct grid_errors *of)
 {
-    return hypot(of->aliasing, a->method->error(shape, a->split, of->gain)) +
-           (a->method->tensor ? ROUNDING_SHARE : ROUNDING_ONE_SIGN) * of->rounding;
+    const double sum = hypot(of->aliasing, a->method->error(shape, a->split, of->gain)) +
+                       (a->method->tensor ? ROUNDING_SHARE : ROUNDING_ONE_SIGN) * of->rounding;
+    return nufft_oversampling(shape) < STEEP_OVERSAMPLING ? STEEP_SHORTFALL * sum : sum;
 }
 
 static double seconds_of(const struct arithmetic *a, const struct nufft_shape *shape, size_t samples)

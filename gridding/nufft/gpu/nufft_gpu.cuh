@@ -220,6 +220,18 @@ int nufft_gpu_sort_data(struct nufft_gpu *plan, int transforms, const struct c32
 
 /* ---- sums ---- */
 
+/* Cells of a slot. */
+static inline size_t nufft_gpu_slot_cells(const struct nufft_slots *p)
+{
+    return (size_t)p->columns * p->rows * p->planes;
+}
+
+/* What a transform's slots are summed to: after the pass over x, or, where the CPU adds its sums, the grid. */
+static inline size_t nufft_gpu_pruned_cells(const struct nufft_gpu *plan)
+{
+    return plan->overflow ? plan->cells : (size_t)plan->shape.n[0] * plan->shape.grid[1] * plan->shape.grid[2];
+}
+
 /* Make the workspace, for slots of this many cells (x even; y and z: the longest bin and what it reaches), up to
  * `together` transforms summed at a time. Fails with ERR_GPU_OOM. */
 int nufft_gpu_slots_make(struct nufft_gpu *plan, const int cells[3], int together);

@@ -1,97 +1,8 @@
-/* Sums in slots: the workspace, chunk by chunk; heavy bins; from slots to the image, or to a grid. */
+/* Sums in slots, chunk by chunk: heavy bins; from slots to the image, or to a grid. */
 #include "gridding/nufft/gpu/nufft_gpu.cuh"
 
 #include <algorithm>
 #include <cstdlib>
-
-/* ---- memory ---- */
-
-static size_t slot_cells(const struct nufft_slots *p)
-{
-    return (size_t)p->columns * p->rows * p->planes;
-}
-
-/* Slots and parts of the largest chunk of `chunk` rows. */
-static void measure_chunks(const struct nufft_gpu *plan, int chunk, struct nufft_slots *p)
-{
-    int count = plan->bins.geometry.axis[1].bins;
-    p->chunk = chunk;
-    p->slots = p->parts = 0;
-    for (int from = 0; from < count; from += chunk) {
-        struct slot_rows rows = slot_rows_of(plan->bins.rows, count, from, std::min(count, from + chunk));
-        p->slots = std::max(p->slots, rows.slots);
-        p->parts = std::max(p->parts, rows.parts[0] + rows.parts[1]);
-    }
-}
-
-/* What a transform's slots are summed to: after the pass over x, or, where the CPU adds its sums, the grid. */
-static size_t pruned_cells(const struct nufft_gpu *plan)
-{
-    return plan->overflow ? plan->cells : (size_t)plan->shape.n[0] * plan->shape.grid[1] * plan->shape.grid[2];
-}
-
-static size_t workspace_bytes(const struct nufft_gpu *plan, const struct nufft_slots *p)
-{
-    size_t slots = (size_t)p->slots + 2 * (size_t)p->parts;
-    size_t adjoint = (pruned_cells(plan) + slots * slot_cells(p)) * p->together;
-    return std::max(adjoint, plan->cells) * sizeof(struct c32);
-}
-
-/* The tables of y and z cells, one after the other. */
-static int upload_cells(struct nufft_gpu *plan)
-{
-    const struct range_geometry *g = &plan->bins.geometry;
-    size_t count = (size_t)g->axis[1].cells + g->axis[2].cells, i = 0;
-    struct slot_cell *host = (struct slot_cell *)malloc(count * sizeof *host);
-    if (!host)
-        return err_no_memory("the tables of cells");
-    for (int d = 1; d < 3; d++)
-        for (int cell = 0; cell < g->axis[d].cells; cell++)
-            host[i++] = slot_cell_of(g->axis[d], g->width - 1, cell);
-    int rc = gpu_array(plan->gpu, count, &plan->slots.cells, "The tables of cells");
-    if (!rc)
-        rc = gpu_upload(plan->gpu, plan->slots.cells, host, count * sizeof *host);
-    plan->bytes += rc ? 0 : count * sizeof *host;
-    free(host);
-    return rc;
-}
-
-int nufft_gpu_slots_make(struct nufft_gpu *plan, const int cells[3], int together)
-{
-    struct nufft_slots *p = &plan->slots;
-    size_t available, total, limit, bytes = 0;
-    int rows = plan->bins.geometry.axis[1].bins, rc = gpu_available(plan->gpu, &available, &total);
-    if (rc)
-        return rc;
-    /* The caller's images and samples need room, too. */
-    limit = std::min(nufft_gpu_workspace_most(plan), available / 2);
-    p->columns = cells[0];
-    p->rows = cells[1];
-    p->planes = cells[2];
-    /* The fewest chunks that fit; more than eight would cost more than summing transforms together saves. */
-    for (p->together = plan->overflow ? 1 : std::min(together, plan->shape.batch); p->together > 0; p->together--) {
-        int chunks = 1, most = p->together > 1 ? 8 : rows;
-        do {
-            measure_chunks(plan, (rows + chunks - 1) / chunks, p);
-            bytes = workspace_bytes(plan, p);
-        } while (bytes > limit && ++chunks <= most);
-        if (bytes <= limit || p->together == 1)
-            break;
-    }
-    if (bytes > available)
-        return nufft_gpu_no_room(plan, bytes, available);
-    plan->bytes += bytes;
-    rc = gpu_alloc(plan->gpu, bytes, (void **)&plan->grid, "The workspace");
-    if (rc)
-        return rc;
-    plan->group = 1;
-    plan->together = p->together;
-    plan->gridless = true;
-    p->pruned = plan->grid;
-    p->slot = p->pruned + pruned_cells(plan) * p->together;
-    p->partial = p->slot + (size_t)p->slots * slot_cells(p) * p->together;
-    return upload_cells(plan);
-}
 
 /* ---- heavy bins ---- */
 
@@ -156,7 +67,7 @@ static int add_heavies(struct nufft_gpu *plan, const struct slot_rows *rows, int
     a.heavy = plan->bins.heavy;
     a.slot = plan->bins.slot;
     a.geometry = plan->bins.geometry;
-    a.vectors = (int)(slot_cells(p) / 2);
+    a.vectors = (int)(nufft_gpu_slot_cells(p) / 2);
     a.slots = (float4 *)p->slot;
     a.partial = (float4 *)p->partial;
     a.slots_step = (size_t)p->slots * a.vectors;
@@ -197,7 +108,7 @@ int nufft_gpu_slots_to_image(struct nufft_gpu *plan, int transforms, const struc
 {
     const struct nufft_slots *p = &plan->slots;
     const struct range_axis y = plan->bins.geometry.axis[1];
-    size_t row = (size_t)plan->shape.n[0], step = slot_cells(p) * p->slots;
+    size_t row = (size_t)plan->shape.n[0], step = nufft_gpu_slot_cells(p) * p->slots;
     int rc = 0;
     for (int from = 0; !rc && from < y.bins; from += p->chunk) {
         int to = std::min(y.bins, from + p->chunk), first = axis_first(y, from);
@@ -210,7 +121,7 @@ int nufft_gpu_slots_to_image(struct nufft_gpu *plan, int transforms, const struc
         pass.lines = axis_first(y, to) - first;
         pass.sets = plan->shape.grid[2];
         for (int t = 0; !rc && t < transforms; t++) {
-            pass.out = (float2 *)(p->pruned + t * pruned_cells(plan)) + (size_t)first * row;
+            pass.out = (float2 *)(p->pruned + t * nufft_gpu_pruned_cells(plan)) + (size_t)first * row;
             rc = fft_run(plan->gpu, &plan->fft[0], &pass);
             pass.slots.slots += step;
         }
@@ -218,8 +129,8 @@ int nufft_gpu_slots_to_image(struct nufft_gpu *plan, int transforms, const struc
     if (!rc) /* with the pass over x: it is among the chunks */
         rc = nufft_gpu_clock(plan, MOMENT_GRIDDED, plan->gpu->stream);
     for (int t = 0; !rc && t < transforms; t++)
-        rc = nufft_gpu_last_passes(plan, p->pruned + t * pruned_cells(plan), image ? image + t * plan->pixels : NULL,
-                                   squares);
+        rc = nufft_gpu_last_passes(plan, p->pruned + t * nufft_gpu_pruned_cells(plan),
+                                   image ? image + t * plan->pixels : NULL, squares);
     return rc;
 }
 

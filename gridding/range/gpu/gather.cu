@@ -6,7 +6,6 @@
  * one order. */
 #include "gridding/range/gpu/law_gpu.cuh"
 #include "gridding/range/gpu/points_gpu.cuh"
-#include "gridding/range/gpu/past.cuh"
 #include "gridding/range/gpu/sums_gpu.cuh"
 
 #include <cstring>
@@ -206,8 +205,6 @@ double nodes_reached(const struct points_gpu *p, double reach)
 int sums_gpu_gather(const void *state, const struct range_law *law, int channels, const float *grid, float *values,
                     const struct listener *listener)
 {
-    if (((const struct points_gpu *)state)->past)
-        return points_past_gather((const struct points_gpu *)state, law, channels, grid, values, listener);
     const struct points_gpu *p = (const struct points_gpu *)state;
     struct gather_job job = job_of(p, law);
     /* Between two looks at the listener: about 10 ms. */

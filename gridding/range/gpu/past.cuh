@@ -21,7 +21,7 @@ void points_past_free(struct points_past *past);
 /* Bytes beside those of the points, at most. */
 size_t points_past_bytes(const struct range_points_params *params);
 
-/* As sums_gpu_scatter() and sums_gpu_gather(), which call these where p->past is not NULL. */
+/* As sums_gpu_scatter() and sums_gpu_gather(), of points with a p->past. */
 int points_past_scatter(const struct points_gpu *p, const struct range_law *law, int channels, const float *values,
                         float *grid, const struct listener *listener);
 int points_past_gather(const struct points_gpu *p, const struct range_law *law, int channels, const float *grid,

@@ -1,6 +1,6 @@
 /* points_gpu.cu: points in compact bins on a GPU: made, told of, partitioned at a depth. */
 #include "gridding/range/gpu/cells_gpu.cuh"
-#include "gridding/range/gpu/past.cuh"
+#include "gridding/range/gpu/points_gpu.cuh"
 
 #include <cub/device/device_radix_sort.cuh>
 #include <cub/device/device_reduce.cuh>
@@ -57,8 +57,6 @@ void points_gpu_memory(const struct dev *dev, const struct range_points_params *
     /* The first places of bins are held by the host as well. */
     memory->points = sizeof(struct points_gpu) + room + n * sizeof(uint32_t) + 2 * (bins.all + 1) * sizeof(uint32_t) +
                      (size_t)ALLOCATIONS * POOL_ROUNDING;
-    if (params->overflow == RANGE_OVERFLOW_CPU && params->bin_depth > 0)
-        memory->points += memory->points + points_past_bytes(params); /* what is kept, and what the CPU has */
     memory->create = memory->points + room + 3 * n * sizeof(uint32_t) + sort;
 }
 
@@ -277,9 +275,6 @@ static int make(struct points_gpu *p, const struct range_points_params *params, 
     gpu_release(p->gpu, m.index);
     for (int i = 0; i < 2; i++)
         gpu_release(p->gpu, m.key[i]);
-    /* Without a depth no bin is too full for the GPU, which cuts what is heavy into parts. */
-    if (!rc && params->overflow == RANGE_OVERFLOW_CPU && p->depth > 0 && p->largest > (size_t)p->depth)
-        rc = points_past_create(&p->past, p, (size_t)p->depth, params->reach, NULL);
     return rc ? rc : listen(listener, 1, 1);
 }
 
@@ -302,7 +297,6 @@ void points_gpu_destroy(void *state)
     struct points_gpu *p = (struct points_gpu *)state;
     if (!p)
         return;
-    points_past_free(p->past);
     if (gpu_enter(p->gpu) == 0) {
         pair_cells_free(p->cells);
         gpu_release(p->gpu, p->first);

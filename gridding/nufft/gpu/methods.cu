@@ -97,7 +97,7 @@ static bool brick16_serves(const struct nufft_shape *shape)
 static double single_halves_error(int width, const double gain[3])
 {
     const double x = gain[0] * gain[0], y = gain[1] * gain[1], z = gain[2] * gain[2];
-    return (width == 8 ? 2.5e-4 : 2.2e-4) * sqrt(1 + x + 2 * y + z + x * z);
+    return (width == 8 ? 2.5e-4 : width == 7 ? 2.3e-4 : 2.2e-4) * sqrt(1 + x + 2 * y + z + x * z);
 }
 
 /* Split halves: where samples lie in one place their weights are few numbers, whose errors have something in common. */

@@ -42,8 +42,8 @@ struct grid_errors {
 };
 
 /* On grids below this oversampling deapodisation lifts errors so steeply towards an edge that the sum below falls
- * short: by up to 2.2 times in 1,400 plans drawn at random (test_gpu_plans). */
-#define STEEP_OVERSAMPLING 1.3
+ * short: by up to 2.3 times in 3,200 plans drawn at random (test_gpu_plans). */
+#define STEEP_OVERSAMPLING 1.35
 #define STEEP_SHORTFALL    2.4
 
 /* All that is expected to be wrong with an image. */

@@ -187,37 +187,35 @@ static int set_kernel(void *state, const int kernel_n[3], const struct c32 *kern
 
 /* ---- images ---- */
 
+/* The columns of an axis, which lie as `kept` where they are cropped and as `whole` where they are frequencies. */
+static int along(const struct convolution_gpu *c, int axis, enum fft_kind kind, const struct fft_view &kept,
+                 const struct fft_view &whole, int lines, int sets, const struct c32 *in, struct c32 *out)
+{
+    struct fft_pass pass = {};
+    pass.kind = kind;
+    pass.in = (const float2 *)in;
+    pass.out = (float2 *)out;
+    pass.in_view = kind == FFT_FORTH ? kept : whole;
+    pass.out_view = kind == FFT_FORTH ? whole : kept;
+    pass.kept = c->n[axis];
+    pass.lines = lines;
+    pass.sets = sets;
+    return fft_convolve_columns(c->gpu, &c->fft[axis], &pass);
+}
+
 /* Along z: images to planes, or planes to images. */
 static int along_z(const struct convolution_gpu *c, enum fft_kind kind, int images, const struct c32 *in,
                    struct c32 *out)
 {
     const struct fft_view image = {c->plane, 1, c->pixels}, planes = {c->plane * images, 1, c->plane};
-    struct fft_pass pass = {};
-    pass.kind = kind;
-    pass.in = (const float2 *)in;
-    pass.out = (float2 *)out;
-    pass.in_view = kind == FFT_FORTH ? image : planes;
-    pass.out_view = kind == FFT_FORTH ? planes : image;
-    pass.kept = c->n[2];
-    pass.lines = (int)c->plane;
-    pass.sets = images;
-    return fft_convolve_columns(c->gpu, &c->fft[2], &pass);
+    return along(c, 2, kind, image, planes, (int)c->plane, images, in, out);
 }
 
 /* Along y: planes to rows, or rows to planes. */
 static int along_y(const struct convolution_gpu *c, enum fft_kind kind, int sets, const struct c32 *in, struct c32 *out)
 {
     const struct fft_view plane = {(size_t)c->n[0], 1, c->plane}, rows = {(size_t)c->n[0], 1, c->row_plane};
-    struct fft_pass pass = {};
-    pass.kind = kind;
-    pass.in = (const float2 *)in;
-    pass.out = (float2 *)out;
-    pass.in_view = kind == FFT_FORTH ? plane : rows;
-    pass.out_view = kind == FFT_FORTH ? rows : plane;
-    pass.kept = c->n[1];
-    pass.lines = c->n[0];
-    pass.sets = sets;
-    return fft_convolve_columns(c->gpu, &c->fft[1], &pass);
+    return along(c, 1, kind, plane, rows, c->n[0], sets, in, out);
 }
 
 /* Planes to planes: `shared` neighbouring ones have one plane of the spectrum. */

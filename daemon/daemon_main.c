@@ -229,6 +229,8 @@ static int service_start(struct service *service, struct options *options, struc
     if (!rc)
         rc = waiters_create(&service->core.waiters);
     if (!rc)
+        rc = live_create(&service->core.live);
+    if (!rc)
         rc = feed_create(&service->feed, service->core.waiters, CLIENT_STREAMS, (int)(options->connections + 1) / 2);
     if (!rc)
         store_listen(service->core.store, (struct store_listener){feed_add, service->feed});
@@ -285,6 +287,7 @@ static void service_stop(struct service *service, struct http *http, struct mrd_
     scheduler_free(service->scheduler);
     idempotency_keys_free(service->keys);
     waiters_free(service->core.waiters);
+    live_free(service->core.live);
     metrics_free(service->core.metrics);
     uploads_free(service->uploads);
     store_free(service->core.store);

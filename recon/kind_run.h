@@ -35,6 +35,16 @@ struct job_room {
     uint64_t free;       /* for now: more fails with ERR_SPOOL_FULL; 0: any */
 };
 
+/* Who is shown the parts of a job's default result, as its form sends them one by one, as soon as they are there: the
+ * images of a series. */
+struct job_show {
+    void *context;
+    /* Parts 0 .. count - 1 of `of` are there and will stay as they are; write() appends one to a file, as `bytes`
+     * bytes. Called in the running thread, with a count that grows. */
+    void (*show)(void *context, size_t count, size_t bytes, int (*write)(const void *of, size_t part, int fd),
+                 const void *of);
+};
+
 struct job_request {
     const struct kind *kind;
     const struct param_values *values;
@@ -49,6 +59,7 @@ struct job_request {
     /* Of a kind that keeps one, and a job that may be repeated; NULL: none is kept. There from run() on; it is removed
      * when the job has ended. */
     const struct checkpoint *checkpoint;
+    const struct job_show *show; /* NULL: nobody is shown anything before the end */
 };
 
 /* One result of a job, by its name in the kind's table. */

@@ -46,18 +46,33 @@ bool mrd_send_failure(const struct mrd_line *line, const struct err *failure)
     return bytes_send(line, head, sizeof head) && bytes_send(line, text, length) && mrd_send_close(line);
 }
 
-bool mrd_send_images(const struct mrd_line *line, int file, int64_t bytes)
+bool mrd_send_some(const struct mrd_line *line, int file, int64_t *at, int64_t end)
+{
+    while (*at < end) {
+        off_t from = *at;
+        const ssize_t sent = sendfile(line->socket, file, &from, (size_t)(end - from));
+        if (sent < 0 && errno == EAGAIN)
+            return true;
+        if (sent == 0 || (sent < 0 && errno != EINTR))
+            return false;
+        *at = from;
+    }
+    return true;
+}
+
+bool mrd_send_part(const struct mrd_line *line, int file, int64_t *at, int64_t end)
+{
+    bool taken = true;
+    while (taken && *at < end)
+        taken = mrd_send_some(line, file, at, end) && (*at == end || line_wait(line));
+    return taken;
+}
+
+int64_t mrd_images_start(int file)
 {
     uint8_t head[MRD_NUMBER_BYTES + 4];
-    off_t at = 0;
-    if (pread(file, head, sizeof head, 0) == sizeof head && mrd_u16(head) == MRD_HEADER)
-        at = (off_t)sizeof head + mrd_u32(head + MRD_NUMBER_BYTES);
-    while (at < bytes) {
-        ssize_t sent = sendfile(line->socket, file, &at, (size_t)(bytes - at));
-        if (sent == 0 || (sent < 0 && errno != EINTR && (errno != EAGAIN || !line_wait(line))))
-            return false;
-    }
-    return at == bytes;
+    const bool headed = pread(file, head, sizeof head, 0) == sizeof head && mrd_u16(head) == MRD_HEADER;
+    return headed ? (int64_t)sizeof head + mrd_u32(head + MRD_NUMBER_BYTES) : 0;
 }
 
 void mrd_linger(const struct mrd_line *line, double seconds)

@@ -19,8 +19,12 @@ struct mrd_line {
 bool mrd_send_failure(const struct mrd_line *line, const struct err *failure);
 bool mrd_send_close(const struct mrd_line *line);
 
-/* Images of a file that is an MRD stream of `bytes`, without the scan's header at its beginning, with the end. */
-bool mrd_send_images(const struct mrd_line *line, int file, int64_t bytes);
+/* Send a file's bytes from *at up to `end`, and move *at: what the socket takes at once, or, waiting, all of them. */
+bool mrd_send_some(const struct mrd_line *line, int file, int64_t *at, int64_t end);
+bool mrd_send_part(const struct mrd_line *line, int file, int64_t *at, int64_t end);
+
+/* Where the images begin in a file that is an MRD stream: behind the scan's header, if it has one. */
+int64_t mrd_images_start(int file);
 
 /* Send no more, and read what is still to come for a moment: where a socket is closed with bytes unread, the kernel
  * throws away what the client has not read. */

@@ -4,6 +4,7 @@
 #include "daemon/http/submission.h"
 #include "daemon/mrd/mrd_config.h"
 #include "daemon/mrd/mrd_frame.h"
+#include "daemon/mrd/mrd_images.h"
 #include "daemon/mrd/mrd_send.h"
 #include "daemon/wire.h"
 
@@ -26,6 +27,7 @@ _Static_assert(QUERY_MORE + 1 == MRD_QUERIES, "all of them");
 /* A session that receives. */
 struct arrival {
     const struct mrd_session *session;
+    struct mrd_images *images;
     struct mrd_frame frame;
     char *queries[MRD_QUERIES]; /* malloc */
     struct job job;
@@ -63,7 +65,11 @@ static int header_begin(struct arrival *arrival)
     if (!rc)
         rc = store_room(service->core.store, arrival->job.client, arrival->job.quota, (struct quota){0, 0}, 0,
                         service->core.options->queue_limit);
-    return rc ? rc : spool_begin(service->core.spool, -1, &arrival->upload);
+    if (!rc)
+        rc = spool_begin(service->core.spool, -1, &arrival->upload);
+    if (!rc)
+        mrd_images_begin(arrival->images, &service->core, arrival->upload.id);
+    return rc;
 }
 
 static int message_begin(struct arrival *arrival, unsigned number)
@@ -238,12 +244,13 @@ static bool failure_keep(struct arrival *arrival, const struct err *failure)
 }
 
 /* Receive the stream and make it a job. *id: "": the client sent nothing but CLOSE. */
-static int job_receive(const struct mrd_session *session, char id[JOB_ID])
+static int job_receive(const struct mrd_session *session, struct mrd_images *images, char id[JOB_ID])
 {
     struct arrival *arrival = calloc(1, sizeof *arrival);
     if (!arrival)
         return err_no_memory("an MRD session");
     arrival->session = session;
+    arrival->images = images;
     arrival->upload.fd = -1;
     int rc = stream_receive(arrival);
     if (!rc && arrival->upload.spool)
@@ -266,8 +273,9 @@ static int job_receive(const struct mrd_session *session, char id[JOB_ID])
 
 /* ---- answer ---- */
 
-/* Wait for the end of the job, or of the client, or of the service. false: of one of the latter two. */
-static bool end_wait(const struct mrd_session *session, const char *id, struct job *job)
+/* Wait for the end of the job, and send its images meanwhile; or for that of the client, or of the service: false. */
+static bool end_wait(const struct mrd_session *session, struct mrd_images *images, const struct mrd_line *line,
+                     const char *id, struct job *job)
 {
     const struct core *core = &session->service->core;
     struct waiter waiter;
@@ -276,16 +284,19 @@ static bool end_wait(const struct mrd_session *session, const char *id, struct j
     while (waits && !ended) {
         struct pollfd fds[] = {{.fd = event, .events = POLLIN},
                                {.fd = session->stop, .events = POLLIN},
-                               {.fd = session->socket, .events = 0}};
+                               {.fd = session->socket, .events = 0},
+                               {.fd = images->event, .events = POLLIN}};
         eventfd_t woken;
         const bool entered = waiters_enter(core->waiters, &waiter, event, id, clock_seconds() + LOOK_SECONDS);
         waits = store_get(core->store, id, job) == 0;
         ended = waits && job_state_is_final(job->state);
         if (waits && !ended) {
             job_clear(job);
-            poll(fds, 3, (int)(1000 * LOOK_SECONDS));
+            poll(fds, 4, (int)(1000 * LOOK_SECONDS));
             eventfd_read(event, &woken);
             waits = entered && !fds[1].revents && !fds[2].revents;
+            if (waits && mrd_images_wait(images))
+                waits = mrd_images_flush(images, line);
         }
         waiters_leave(core->waiters, &waiter);
     }
@@ -296,8 +307,8 @@ static bool end_wait(const struct mrd_session *session, const char *id, struct j
 
 /* Send the images of a job that succeeded. Fails with what the client is to be told; 0: they were sent, or the client
  * has gone (*sent). */
-static int images_send(const struct mrd_session *session, const struct mrd_line *line, const struct job *job,
-                       bool *sent)
+static int images_send(const struct mrd_session *session, struct mrd_images *images, const struct mrd_line *line,
+                       const struct job *job, bool *sent)
 {
     char name[KIND_FILE_NAME];
     int file;
@@ -306,9 +317,9 @@ static int images_send(const struct mrd_session *session, const struct mrd_line 
     int rc = spool_result_open(session->service->core.spool, job->id, name, &file, &bytes, &stamp);
     if (rc)
         return rc;
-    *sent = mrd_send_images(line, file, bytes);
+    rc = mrd_images_finish(images, line, file, bytes, sent);
     close(file);
-    return 0;
+    return rc;
 }
 
 /* Why a job has no images. */
@@ -321,37 +332,45 @@ static int end_failure(const struct job *job)
     return err_restore(&failure);
 }
 
+/* The text comes behind a whole image. */
+static bool failure_send(struct mrd_images *images, const struct mrd_line *line, const struct err *failure)
+{
+    const struct err told = *failure;
+    return mrd_images_flush(images, line) && mrd_send_failure(line, &told);
+}
+
 /* Tell the client how its job ended. */
-static enum metrics_session answer(const struct mrd_session *session, const struct mrd_line *line, const char *id)
+static enum metrics_session answer(const struct mrd_session *session, struct mrd_images *images,
+                                   const struct mrd_line *line, const char *id)
 {
     struct job job = {.id = ""};
     bool sent = false;
-    if (!end_wait(session, id, &job)) {
+    if (!end_wait(session, images, line, id, &job)) {
         err_set(ERR_DRAINING,
                 "The session ends before the job: job %s goes on, and its images will be at "
                 "/v1/jobs/%s/results.",
                 id, id);
-        mrd_send_failure(line, err_last());
+        failure_send(images, line, err_last());
         return METRICS_SESSION_LEFT;
     }
     const bool succeeded = job.state == JOB_SUCCEEDED;
-    int rc = succeeded ? images_send(session, line, &job, &sent) : end_failure(&job);
+    int rc = succeeded ? images_send(session, images, line, &job, &sent) : end_failure(&job);
     if (rc)
-        sent = mrd_send_failure(line, err_last());
+        sent = failure_send(images, line, err_last());
     job_clear(&job);
     return !sent ? METRICS_SESSION_LEFT : rc ? METRICS_SESSION_FAILED : METRICS_SESSION_ANSWERED;
 }
 
-static enum metrics_session session_serve(const struct mrd_session *session, const struct mrd_line *line,
-                                          char id[JOB_ID])
+static enum metrics_session session_serve(const struct mrd_session *session, struct mrd_images *images,
+                                          const struct mrd_line *line, char id[JOB_ID])
 {
     if (session->refusal.code) {
         mrd_send_failure(line, &session->refusal);
         return METRICS_SESSION_REFUSED;
     }
-    int rc = job_receive(session, id);
+    int rc = job_receive(session, images, id);
     if (!rc && *id)
-        return answer(session, line, id);
+        return answer(session, images, line, id);
     if (!rc) {
         mrd_send_close(line);
         return METRICS_SESSION_EMPTY;
@@ -361,7 +380,7 @@ static enum metrics_session session_serve(const struct mrd_session *session, con
         log_line_about(session->service->core.log, LOG_LEVEL_ERROR, &(struct log_about){NULL, session->client, rc},
                        "%s", failure.text);
     metrics_rejected(session->service->core.metrics, rc);
-    mrd_send_failure(line, &failure);
+    failure_send(images, line, &failure);
     return rc == ERR_TRUNCATED ? METRICS_SESSION_BROKEN : METRICS_SESSION_REFUSED;
 }
 
@@ -371,7 +390,9 @@ void mrd_session_run(const struct mrd_session *session)
     const struct mrd_line line = {session->socket, session->stop, (double)core->options->idle_timeout};
     char id[JOB_ID] = "";
     metrics_session_began(core->metrics);
-    enum metrics_session end = session_serve(session, &line, id);
+    struct mrd_images images = {.file = -1, .event = -1};
+    enum metrics_session end = session_serve(session, &images, &line, id);
+    mrd_images_end(&images);
     metrics_session_ended(core->metrics, end);
     log_line_about(core->log, LOG_LEVEL_AUDIT, &(struct log_about){*id ? id : NULL, session->client, 0},
                    "audit: client=%s peer=%s MRD session %s", session->client, session->peer,

@@ -2,6 +2,7 @@
 #ifndef MRIRECON_DAEMON_CORE_H
 #define MRIRECON_DAEMON_CORE_H
 
+#include "daemon/queue/live.h"
 #include "daemon/queue/metrics.h"
 #include "daemon/queue/waiters.h"
 #include "daemon/spool/spool.h"
@@ -14,6 +15,7 @@ struct core {
     struct spool *spool;
     struct metrics *metrics;
     struct waiters *waiters;
+    struct live *live;
 };
 
 #endif

@@ -104,10 +104,11 @@ static json_t *files_of(const struct job *job)
     return files;
 }
 
-/* Open the scan of the slot's job, and create its results: files[0], and one for each name; and its checkpoint, if it
- * keeps one. *count of them are open, also after a failure. */
+/* Open the scan of the slot's job, and create its results: files[0], and one for each name; its checkpoint, if it keeps
+ * one; and its live file, if a session waits for its images: *shown bytes of it were told of, -1: there is none. *count
+ * of them are open, also after a failure. */
 static int files_open(const struct scheduler *scheduler, const struct job *job, const json_t *names, bool checkpoint,
-                      int files[WIRE_FDS], int *count)
+                      int files[WIRE_FDS], int *count, int64_t *shown)
 {
     *count = 0;
     if (json_array_size(names) == 0)
@@ -122,6 +123,11 @@ static int files_open(const struct scheduler *scheduler, const struct job *job, 
     if (!rc && checkpoint)
         rc = spool_checkpoint_open(scheduler->core.spool, job->id, &files[*count]);
     *count += !rc && checkpoint;
+    const int file = rc ? -1 : live_file(scheduler->core.live, job->id, shown);
+    if (file >= 0)
+        files[(*count)++] = file;
+    else
+        *shown = -1;
     return rc;
 }
 
@@ -145,14 +151,15 @@ static void job_begin(struct scheduler *scheduler, struct worker_slot *slot)
 /* Give a claimed job to an idle worker. */
 static void job_hand_over(struct scheduler *scheduler, struct worker_slot *slot)
 {
-    int files[WIRE_FDS], count; /* the input, the results, and the checkpoint */
+    int files[WIRE_FDS], count; /* the input, the results, the checkpoint, and the live file */
+    int64_t shown = -1;
     const struct job *job = &slot->running.job;
     const struct kind *kind = kind_find(job->kind);
     const bool checkpoint = kind && kind->checkpoints;
     json_t *names = files_of(job);
     prefetch_claimed(scheduler, slot);
     job_begin(scheduler, slot);
-    int rc = files_open(scheduler, job, names, checkpoint, files, &count);
+    int rc = files_open(scheduler, job, names, checkpoint, files, &count, &shown);
     if (rc) {
         slot->running.outcome = disk_is_cause(rc) ? OUTCOME_SHORT : OUTCOME_FAILED;
         slot->running.failure = *err_last();
@@ -160,9 +167,10 @@ static void job_hand_over(struct scheduler *scheduler, struct worker_slot *slot)
         if (slot->running.scan_lost)
             slot->running.failure.code = ERR_IO; /* the server's fault, as in the check at a start */
     } else if (worker_send(&slot->worker,
-                           json_pack("{s:s, s:s, s:s, s:O, s:O, s:o, s:b}", "type", "job", "id", job->id, "kind",
+                           json_pack("{s:s, s:s, s:s, s:O, s:O, s:o, s:b, s:I}", "type", "job", "id", job->id, "kind",
                                      job->kind, "parameters", job->parameters, "files", names, "room",
-                                     results_room(scheduler, &slot->running.most), "checkpoint", checkpoint),
+                                     results_room(scheduler, &slot->running.most), "checkpoint", checkpoint, "live",
+                                     (json_int_t)shown),
                            files, count)) {
         /* The worker never received the job, which is not at fault. */
         slot->running.outcome = OUTCOME_REQUEUE;

@@ -108,6 +108,10 @@ bool slot_message(struct scheduler *scheduler, struct worker_slot *slot, const j
         slot_progress(scheduler, slot, message);
         return true;
     }
+    if (strcmp(type, "shown") == 0) {
+        live_show(scheduler->core.live, id, json_integer_value(json_object_get(message, "bytes")));
+        return true;
+    }
     if (strcmp(type, "done") != 0)
         return false;
     *reason = "sent a report that is no object, or too large or deep a one";

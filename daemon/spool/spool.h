@@ -122,6 +122,10 @@ int spool_open(struct spool *spool, const char *id, int *fd);
 int spool_checkpoint_open(struct spool *spool, const char *id, int *fd);
 void spool_checkpoint_remove(struct spool *spool, const char *id);
 
+/* A file for the images of a job that are sent before its results are there; it has no name, and goes with its last
+ * descriptor. Fails with ERR_IO, ERR_SPOOL_FULL. */
+int spool_live_create(struct spool *spool, const char *id, int *file);
+
 /* Create ID.tmp/ with an empty file for each of `names`, for a worker to write: files[i], the caller's to close. Fails
  * with ERR_INTERNAL (not a name, too many, or one twice), ERR_IO, ERR_SPOOL_FULL; then no descriptor is open. */
 int spool_results_begin(struct spool *spool, const char *id, const json_t *names, int files[KIND_MAX_FILES]);

@@ -32,6 +32,18 @@ static int result_create(struct spool *spool, int folder, const char *name, int 
     return *file < 0 ? spool_failed(spool, "making a result") : 0;
 }
 
+int spool_live_create(struct spool *spool, const char *id, int *file)
+{
+    char name[JOB_ID + 8];
+    snprintf(name, sizeof name, ".%s.live", id);
+    const int made = openat(spool->results, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (made < 0)
+        return spool_failed(spool, "making a file for images that are sent early");
+    unlinkat(spool->results, name, 0);
+    *file = made;
+    return 0;
+}
+
 int spool_results_begin(struct spool *spool, const char *id, const json_t *names, int files[KIND_MAX_FILES])
 {
     char temporary[JOB_ID + 4];

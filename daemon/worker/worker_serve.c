@@ -27,7 +27,8 @@
 
 enum { STOP_SECONDS = 1 }; /* how long a running job may take to notice that the daemon is gone */
 
-/* A job as it arrives. Its files are the input, the results to be written, and its checkpoint, if it keeps one. */
+/* A job as it arrives. Its files are the input, the results to be written, its checkpoint, if it keeps one, and its
+ * live file, if a session waits for it. */
 struct order {
     json_t *message; /* NULL: none */
     char id[128];
@@ -235,18 +236,50 @@ struct running {
     struct job_outcome outcome;
 };
 
+/* Where the images of a job are shown as soon as they are made. */
+struct live_file {
+    int fd, socket;
+    const char *id;
+    size_t shown;  /* images that are in the file, or are not to be shown again */
+    int64_t bytes; /* that were told of, also by an attempt before this one */
+};
+
+/* For struct job_show. Images that cannot be written have only their end to wait for, as without a live file. */
+static void images_show(void *context, size_t count, size_t bytes, int (*write)(const void *of, size_t part, int fd),
+                        const void *of)
+{
+    struct live_file *file = context;
+    for (; file->shown < count && file->fd >= 0; file->shown++) {
+        const int64_t from = (int64_t)(file->shown * bytes), end = from + (int64_t)bytes;
+        if (end <= file->bytes)
+            continue;
+        if (lseek(file->fd, from, SEEK_SET) < 0 || write(of, file->shown, file->fd) != 0)
+            file->fd = -1;
+        else
+            file->bytes = end;
+    }
+    json_t *message = json_pack("{s:s, s:s, s:I}", "type", "shown", "id", file->id, "bytes", (json_int_t)file->bytes);
+    wire_send(file->socket, message, NULL, 0);
+    json_decref(message);
+}
+
 /* Read the input, or take what was read ahead, and compute. */
 static int job_compute(struct worker_process *w, const struct order *order, const struct job_listener *listener,
                        struct running *job)
 {
     struct param_values values;
     const bool checkpoint = json_is_true(json_object_get(order->message, "checkpoint"));
-    const struct checkpoint kept = {.fd = order->fds[order->fd_count - 1]};
+    const json_int_t shown = json_integer_value(json_object_get(order->message, "live"));
+    const bool live = shown >= 0;
+    const struct checkpoint kept = {.fd = order->fds[order->fd_count - 1 - live]};
+    struct live_file file = {
+        .fd = order->fds[order->fd_count - 1], .socket = w->socket, .id = order->id, .bytes = shown};
+    const struct job_show show = {&file, images_show};
     double begun = clock_seconds();
     int input = order->fds[0], rc = parameters_read(order->message, &job->kind, &values);
     if (rc == 0)
         rc = result_files_read(&job->files, job->kind, json_object_get(order->message, "files"), order->fds + 1,
-                               order->fd_count - 1 - checkpoint);
+                               order->fd_count - 1 - checkpoint - live);
     if (rc == 0) {
         reporter_begin(w->reporter, job->kind, order->id);
         rc = fetcher_take(w->fetcher, order->id, job->kind, &values, input, listener, &job->input);
@@ -258,6 +291,7 @@ static int job_compute(struct worker_process *w, const struct order *order, cons
         request.cache = cache_of(w, run);
         request.room = room_read(order, &job->files);
         request.checkpoint = checkpoint ? &kept : NULL;
+        request.show = live ? &show : NULL;
         rc = run->run(&job->outcome, w->dev, &request, listener, job->input);
     }
     if (rc == 0)

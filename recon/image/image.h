@@ -56,6 +56,11 @@ bool image_file_most(const struct image_series *shape, enum image_format format,
  * frame of reference are the scan's. */
 int image_write(const struct image_series *series, enum image_format format, int fd);
 
+/* Append image `index` to `fd` as its message in a stream of format mrd, which has image_message_bytes() of the series'
+ * shape. Fails as image_write(). */
+int image_write_message(const struct image_series *series, size_t index, int fd);
+size_t image_message_bytes(const struct image_series *series);
+
 /* Write one slice as PNG. Fails as image_write, and with ERR_NOT_ACCEPTABLE if there is no such frame, slice or
  * channel. */
 int image_write_view(const struct image_series *series, const struct result_view *view, int fd);

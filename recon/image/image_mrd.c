@@ -23,21 +23,34 @@ static int header_put(const char *xml, int fd)
     return rc == 0 ? image_put(fd, xml, length) : rc;
 }
 
-static int image_message_put(const struct image_series *series, size_t index, int fd)
+static size_t pixel_bytes(const struct image_series *series)
+{
+    return series->channels * image_pixels(series) * image_lanes(series) * sizeof(float);
+}
+
+size_t image_message_bytes(const struct image_series *series)
+{
+    return sizeof(uint16_t) + sizeof(ISMRMRD_ImageHeader) + sizeof(uint64_t) + strlen(image_attributes) +
+           pixel_bytes(series);
+}
+
+int image_write_message(const struct image_series *series, size_t index, int fd)
 {
     const uint16_t id = MESSAGE_IMAGE;
     ISMRMRD_ImageHeader head;
+    int rc = image_head_check(series);
+    if (rc != 0)
+        return rc;
     image_head_fill(&head, series, index);
     const uint64_t attributes = head.attribute_string_len;
-    int rc = image_put(fd, &id, sizeof id);
+    rc = image_put(fd, &id, sizeof id);
     if (rc == 0)
         rc = image_put(fd, &head, sizeof head);
     if (rc == 0)
         rc = image_put(fd, &attributes, sizeof attributes);
     if (rc == 0)
         rc = image_put(fd, image_attributes, attributes);
-    const size_t values = series->channels * image_pixels(series) * image_lanes(series);
-    return rc == 0 ? image_put(fd, image_plane(series, index, 0), values * sizeof(float)) : rc;
+    return rc == 0 ? image_put(fd, image_plane(series, index, 0), pixel_bytes(series)) : rc;
 }
 
 int image_write_mrd(const struct image_series *series, int fd)
@@ -47,6 +60,6 @@ int image_write_mrd(const struct image_series *series, int fd)
     if (rc == 0 && series->xml)
         rc = header_put(series->xml, fd);
     for (size_t i = 0; i < series->count && rc == 0; i++)
-        rc = image_message_put(series, i, fd);
+        rc = image_write_message(series, i, fd);
     return rc == 0 ? image_put(fd, &end, sizeof end) : rc;
 }

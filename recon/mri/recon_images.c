@@ -140,6 +140,31 @@ static int buffers_alloc(struct gridder *g)
     return rc == 0 ? dev_alloc(job->dev, image_bytes, &g->image) : rc;
 }
 
+/* Where the image lies, from its first readout. */
+static void info_fill(struct recon_job *job, size_t f)
+{
+    const struct frame *frame = &job->frames->frame[f];
+    const struct scan_readout *readout = &job->scan.readouts[job->frames->readouts[frame->first]];
+    struct image_info *info = &job->images->info[f];
+    memcpy(info->position, readout->position, sizeof info->position);
+    memcpy(info->read_dir, readout->read_dir, sizeof info->read_dir);
+    memcpy(info->phase_dir, readout->phase_dir, sizeof info->phase_dir);
+    memcpy(info->slice_dir, readout->slice_dir, sizeof info->slice_dir);
+    memcpy(info->table_position, readout->table_position, sizeof info->table_position);
+    for (int d = 0; d < 3; d++)
+        info->fov_mm[d] = (float)job->out_fov_mm[d];
+    info->average = readout->idx[SCAN_AVERAGE];
+    info->slice = readout->idx[SCAN_SLICE];
+    info->contrast = readout->idx[SCAN_CONTRAST];
+    info->phase = readout->idx[SCAN_PHASE];
+    info->repetition = frame->repetition;
+    info->set = readout->idx[SCAN_SET];
+    info->series = 1;
+    info->index = (uint16_t)(f + 1);
+    info->measurement_uid = readout->measurement_uid;
+    info->time_stamp = readout->time_stamp;
+}
+
 static int gridder_create(struct gridder *g)
 {
     struct recon_job *job = g->job;
@@ -160,6 +185,9 @@ static int gridder_create(struct gridder *g)
     if (rc != 0)
         return rc;
     job->images->phases = recon_choice(job, RECON_OUTPUT) == RECON_OUTPUT_PHASE;
+    job->made = calloc(job->frames->count, sizeof *job->made);
+    for (size_t f = 0; f < job->frames->count; f++)
+        info_fill(job, f);
     size_t coordinates = g->most_samples * (size_t)job->dim;
     g->k = malloc(coordinates * sizeof(float));
     g->planned_k = malloc(job->hash ? coordinates * sizeof(float) : 1); /* there is nothing to compare with */
@@ -169,7 +197,7 @@ static int gridder_create(struct gridder *g)
     job->coil_lives = calloc((size_t)g->most_coils, sizeof *job->coil_lives);
     const bool squares = (recon_squares(job) && !g->field) || recon_iterates(job);
     g->coil = squares ? NULL : malloc((recon_maps(job) ? 3 : 1) * g->pixels * sizeof *g->coil);
-    if (!g->k || !g->planned_k || !g->weights || !g->offsets || !g->staging || !job->coil_lives ||
+    if (!job->made || !g->k || !g->planned_k || !g->weights || !g->offsets || !g->staging || !job->coil_lives ||
         (!g->coil && !squares))
         return err_no_memory("an image of %zu samples", g->most_samples);
     rc = buffers_alloc(g);
@@ -194,29 +222,9 @@ static void gridder_free(struct gridder *g)
     free(g->k);
 }
 
-/* Where the image lies, from its first readout. */
-static void info_fill(struct recon_job *job, size_t f)
+static void info_report(struct recon_job *job, size_t f)
 {
     const struct frame *frame = &job->frames->frame[f];
-    const struct scan_readout *readout = &job->scan.readouts[job->frames->readouts[frame->first]];
-    struct image_info *info = &job->images->info[f];
-    memcpy(info->position, readout->position, sizeof info->position);
-    memcpy(info->read_dir, readout->read_dir, sizeof info->read_dir);
-    memcpy(info->phase_dir, readout->phase_dir, sizeof info->phase_dir);
-    memcpy(info->slice_dir, readout->slice_dir, sizeof info->slice_dir);
-    memcpy(info->table_position, readout->table_position, sizeof info->table_position);
-    for (int d = 0; d < 3; d++)
-        info->fov_mm[d] = (float)job->out_fov_mm[d];
-    info->average = readout->idx[SCAN_AVERAGE];
-    info->slice = readout->idx[SCAN_SLICE];
-    info->contrast = readout->idx[SCAN_CONTRAST];
-    info->phase = readout->idx[SCAN_PHASE];
-    info->repetition = frame->repetition;
-    info->set = readout->idx[SCAN_SET];
-    info->series = 1;
-    info->index = (uint16_t)(f + 1);
-    info->measurement_uid = readout->measurement_uid;
-    info->time_stamp = readout->time_stamp;
     if (!frame->one_place)
         recon_report_warn(
             job, "The readouts of an image differ in position or direction; the image has those of the first.");
@@ -228,7 +236,7 @@ static void series_finish(struct recon_job *job)
 {
     struct image_series *series = job->images;
     for (size_t f = 0; f < series->count; f++)
-        info_fill(job, f);
+        info_report(job, f);
     if (job->dim == 2 && series->count > 1 && series->info[0].slice != series->info[1].slice) {
         double square = 0;
         for (int d = 0; d < 3; d++)
@@ -245,28 +253,69 @@ static void series_finish(struct recon_job *job)
         job->maps->xml = strdup(job->scan.xml);
 }
 
-static int hash_compare(const void *pa, const void *pb, void *hashes)
+/* An image's trajectory, and the first image of the series that has the same. */
+struct leader {
+    uint64_t hash;
+    size_t image, first;
+};
+
+static int by_hash(const void *pa, const void *pb)
 {
-    size_t a = *(const size_t *)pa, b = *(const size_t *)pb;
-    const uint64_t *hash = hashes;
-    if (hash[a] != hash[b])
-        return hash[a] < hash[b] ? -1 : 1;
-    return (a > b) - (a < b);
+    const struct leader *a = pa, *b = pb;
+    if (a->hash != b->hash)
+        return a->hash < b->hash ? -1 : 1;
+    return (a->image > b->image) - (a->image < b->image);
 }
 
-/* The order in which images are made: those of one trajectory together. */
+static int by_first(const void *pa, const void *pb)
+{
+    const struct leader *a = pa, *b = pb;
+    if (a->first != b->first)
+        return a->first < b->first ? -1 : 1;
+    return (a->image > b->image) - (a->image < b->image);
+}
+
+/* The order in which images are made: those of one trajectory together, and otherwise as they come in the series, so
+ * that the first ones are there soon. */
 static int order_make(const struct recon_job *job, size_t **out)
 {
-    size_t count = job->frames->count;
+    const size_t count = job->frames->count;
     size_t *order = malloc(count * sizeof *order);
-    if (!order)
+    struct leader *leader = malloc(count * sizeof *leader);
+    if (!order || !leader) {
+        free(order);
+        free(leader);
         return err_no_memory("the order of %zu images", count);
+    }
     for (size_t f = 0; f < count; f++)
-        order[f] = f;
-    if (job->hash)
-        qsort_r(order, count, sizeof *order, hash_compare, job->hash);
+        leader[f] = (struct leader){job->hash ? job->hash[f] : 0, f, f};
+    qsort(leader, count, sizeof *leader, by_hash);
+    for (size_t i = 1; i < count; i++)
+        if (leader[i].hash == leader[i - 1].hash)
+            leader[i].first = leader[i - 1].first;
+    qsort(leader, count, sizeof *leader, by_first);
+    for (size_t i = 0; i < count; i++)
+        order[i] = leader[i].image;
+    free(leader);
     *out = order;
     return 0;
+}
+
+static int message_write(const void *images, size_t image, int fd)
+{
+    return image_write_message(images, image, fd);
+}
+
+/* Image `f` is in the series, to stay: show what there is without a gap. */
+static void image_made(struct recon_job *job, size_t f)
+{
+    const struct job_show *show = job->request->show;
+    const size_t before = job->shown;
+    job->made[f] = true;
+    while (job->shown < job->frames->count && job->made[job->shown])
+        job->shown++;
+    if (show && job->shown > before && recon_wants(job, RECON_RESULT_IMAGE))
+        show->show(show->context, job->shown, image_message_bytes(job->images), message_write, job->images);
 }
 
 static int images_run(struct gridder *g, const size_t *order)
@@ -278,8 +327,11 @@ static int images_run(struct gridder *g, const size_t *order)
         g->coils += job->frames->frame[f].coils;
     for (size_t f = 0; f < job->frames->count && rc == 0 && recon_series(job); f++)
         rc = series_leads(job, f) ? series_frames(it, f) : 0;
-    for (size_t i = 0; i < job->frames->count && rc == 0 && !recon_series(job); i++)
+    for (size_t i = 0; i < job->frames->count && rc == 0 && !recon_series(job); i++) {
         rc = it ? iterative_frame(it, order[i]) : adjoint_frame(g, order[i]);
+        if (rc == 0)
+            image_made(job, order[i]);
+    }
     if (rc == 0 && it)
         iterative_report(it);
     iterative_free(it);

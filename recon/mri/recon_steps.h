@@ -50,6 +50,8 @@ struct recon_job {
     bool *coil_lives;          /* step "images", [coils]: a sample of the coil that is not 0 was met */
     struct image_series *images;
     struct image_series *maps; /* of the same images: a channel for each coil; NULL: not asked for */
+    bool *made;                /* step "images", [frames]: the image is in the series */
+    size_t shown;              /* images from the first on that are */
     uint64_t most_bytes;       /* that the files of the results may take */
     json_t *report;
 };

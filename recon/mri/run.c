@@ -342,6 +342,7 @@ static int job_run(struct job_outcome *out, struct recon_job *job)
     image_series_free(job->images);
     image_series_free(job->maps);
     free(job->coil_lives);
+    free(job->made);
     free(job->mix);
     free(job->hash);
     frames_free(job->frames);

@@ -1,6 +1,6 @@
 /* holdstep.so, to be preloaded: a worker stops (SIGSTOP) each time that it has told of an iteration of a step, as long
- * as the file is there whose name is HOLDSTEP, a dot and the step's name. By the name: its sandbox lets it read no
- * file. */
+ * as the file is there whose name is HOLDSTEP, a dot and the step's name; of an image that is shown before the job's
+ * end, as of a step "shown". By the name: its sandbox lets it read no file. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -21,7 +21,10 @@ static int to_be_held(const char *message, size_t bytes)
     memcpy(text, message, bytes);
     text[bytes] = '\0';
     const char *at = strstr(text, "\"step\":\"");
-    if (!at || sscanf(at, "\"step\":\"%63[a-z]\",\"iteration\":%d", step, &iteration) != 2)
+    const int shown = strncmp(text, "{\"type\":\"shown\"", 15) == 0;
+    if (shown)
+        iteration = snprintf(step, sizeof step, "shown");
+    else if (!at || sscanf(at, "\"step\":\"%63[a-z]\",\"iteration\":%d", step, &iteration) != 2)
         return 0;
     snprintf(path, sizeof path, "%s.%s", getenv("HOLDSTEP"), step);
     return iteration > 0 && access(path, F_OK) == 0;

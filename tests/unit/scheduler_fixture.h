@@ -193,12 +193,13 @@ struct fixture {
     struct spool *spool;
     struct metrics *metrics;
     struct waiters *waiters;
+    struct live *live;
     struct scheduler *scheduler;
 };
 
 static inline void start(struct fixture *f)
 {
-    const struct core core = {&f->options, &f->log, f->store, f->spool, f->metrics, f->waiters};
+    const struct core core = {&f->options, &f->log, f->store, f->spool, f->metrics, f->waiters, f->live};
     assert_int_equal(scheduler_create(&f->scheduler, &core), 0);
 }
 
@@ -215,7 +216,7 @@ static inline int setup(void **state)
     f->log.most = (enum log_level) - 1;
     snprintf(path, sizeof path, "%s/jobs.db", f->folder);
     if (spool_create(&f->spool, f->folder, 1 << 20, 0, 0) || store_create(&f->store, path) ||
-        metrics_create(&f->metrics) || waiters_create(&f->waiters))
+        metrics_create(&f->metrics) || waiters_create(&f->waiters) || live_create(&f->live))
         return -1;
     start(f);
     return 0;
@@ -226,6 +227,7 @@ static inline int teardown(void **state)
     struct fixture *f = *state;
     scheduler_free(f->scheduler);
     waiters_free(f->waiters);
+    live_free(f->live);
     metrics_free(f->metrics);
     store_free(f->store);
     spool_free(f->spool);

@@ -1,0 +1,31 @@
+/* live.h: images that are sent while a job makes them: for each MRD session, a file that a worker appends them to.
+ *
+ * A session opens an entry for its job's id with its own file, and an eventfd that tells it of more. The scheduler
+ * hands the file to the worker that has the job, and notes how much of it the worker says is complete. Bytes that were
+ * announced are never written again: an attempt after the first goes on behind them. Nothing here is on the disk for
+ * good: the job's results are, and the session compares what it sent with them.
+ *
+ * Any thread.
+ */
+#ifndef MRIRECON_DAEMON_LIVE_H
+#define MRIRECON_DAEMON_LIVE_H
+
+#include "daemon/store/job.h"
+
+struct live;
+
+int live_create(struct live **out); /* fails with ERR_NO_MEMORY */
+void live_free(struct live *live);  /* no entry is open any more; NULL is fine */
+
+/* Open an entry for job `id`. `file` (for writing) and `event` stay the caller's. Fails with ERR_NO_MEMORY. */
+int live_open(struct live *live, const char *id, int file, int event);
+void live_close(struct live *live, const char *id); /* none: nothing happens */
+
+/* A descriptor of the entry's file, the caller's, and how much of it is announced. -1: there is no such entry. */
+int live_file(struct live *live, const char *id, int64_t *shown);
+
+/* The first `bytes` of the file are complete, as the worker says; no more than the file has are believed. */
+void live_show(struct live *live, const char *id, int64_t bytes);
+int64_t live_shown(struct live *live, const char *id); /* 0: nothing, or there is no such entry */
+
+#endif

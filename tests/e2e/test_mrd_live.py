@@ -1,0 +1,140 @@
+#!/usr/bin/python3
+"""MRD streams over TCP: the images of a series go back one by one, as soon as each is made, whatever happens on the way."""
+import io
+import os
+import signal
+import socket
+import tempfile
+
+import numpy as np
+
+import mrd
+import scans
+from harness import Daemon, holding, main, same, test, wait_until
+
+FOLDER = tempfile.TemporaryDirectory(prefix="mrirecond-live-")
+QUERY = "kind=recon&output=complex&coils=none"
+FRAMES = 3
+
+
+def series(frames=FRAMES, **shape):
+    """A scan of so many repetitions."""
+    shape = {"spokes": 31, **shape}
+    scan = scans.radial(**{**shape, "spokes": shape["spokes"] * frames})
+    scan.heads["idx"]["repetition"] = np.arange(len(scan.heads)) // shape["spokes"]
+    return scan
+
+
+SERIES = series()
+MESSAGES = [mrd.text(mrd.CONFIG_TEXT, QUERY), *SERIES.messages()]
+
+
+def start(**options):
+    return Daemon(mrd_listen="127.0.0.1:0", environment=holding(), **options)
+
+
+def expected(daemon, scan=SERIES):
+    job = daemon.run(scan.bytes(FOLDER.name), QUERY)
+    found = np.load(io.BytesIO(daemon.get(f"/v1/jobs/{job['id']}/results/image?format=npy").expect(200).body))
+    return found.reshape(-1, *found.shape[-4:])
+
+
+def newest(daemon):
+    return daemon.get("/v1/jobs?limit=1").expect(200).json()["jobs"][0]
+
+
+def image_of(session):
+    """The next message, an image: its place in the series, and its pixels."""
+    number, body = next(mrd.read_messages(session.take))
+    same(number, mrd.IMAGE, f"number of a message ({body!r})")
+    return int(body[0]["index"]), body[1]
+
+
+def check(images, truth, first=1):
+    same([int(head["index"]) for head, _ in images], list(range(first, len(truth) + 1)), "places in the series")
+    for head, pixels in images:
+        assert np.array_equal(pixels, truth[head["index"] - 1]), f"other pixels in image {head['index']}"
+
+
+@test("the first image comes while the others are still to be made; the record of the job is as without a session")
+def early(daemon):
+    truth = expected(daemon)
+    before = newest(daemon)
+    with mrd.Session(daemon) as session:
+        with daemon.held("shown"):
+            index, pixels = image_of(session.send(*MESSAGES))
+            same((index, newest(daemon)["state"]), (1, "running"), "the first image, and the job's state")
+        assert np.array_equal(pixels, truth[0]), "other pixels"
+        check(session.images(), truth, 2)
+    after = daemon.job(newest(daemon)["id"])
+    before = daemon.job(before["id"])
+    same({result["name"] for result in after["results"]}, {result["name"] for result in before["results"]}, "results")
+    same([entry["what"] for entry in after["report"]["decisions"]], [entry["what"] for entry in before["report"]["decisions"]], "decisions")
+    same(mrd.of_bytes(daemon.get(f"/v1/jobs/{after['id']}/results/image?format=mrd").expect(200).body)[0][0], mrd.HEADER, "first message of the result")
+
+
+@test("a worker that is killed after the first image: the job runs again, and no image is sent twice")
+def killed():
+    with start(expect_trouble=True) as daemon:
+        truth = expected(daemon)
+        with mrd.Session(daemon) as session:
+            with daemon.held("shown"):
+                index, pixels = image_of(session.send(*MESSAGES))
+                worker = daemon.worker()
+                os.kill(worker, signal.SIGKILL)
+                wait_until(lambda: worker not in daemon.children("mrirecon-worker"), "the end of the worker")
+            assert index == 1 and np.array_equal(pixels, truth[0]), "the first image"
+            check(session.images(), truth, 2)
+        job = daemon.job(newest(daemon)["id"])
+        same((job["state"], job["attempts"]), ("succeeded", 2), "state and attempts")
+
+
+@test("a job that is canceled after its first image: that image, whole, and a text")
+def canceled(daemon):
+    with mrd.Session(daemon) as session:
+        with daemon.held("shown"):
+            image_of(session.send(*MESSAGES))
+            daemon.request("POST", f"/v1/jobs/{newest(daemon)['id']}/cancel").expect(202)
+        *images, (number, text) = session.messages()
+    assert number == mrd.TEXT and text.startswith(b"canceled: "), text
+    assert all(kind == mrd.IMAGE for kind, _ in images) and len(images) < FRAMES, images
+
+
+@test("a client that does not read: the job ends all the same, and every image is there for it later")
+def pressure(daemon):
+    scan = series(12, matrix=(256, 256, 1), spokes=5)
+    truth = expected(daemon, scan)
+    assert truth.nbytes > 8 << 20, truth.nbytes
+    with mrd.Session(daemon) as session:
+        session.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+        count = len(daemon.get("/v1/jobs?limit=100").json()["jobs"])
+        session.send(mrd.text(mrd.CONFIG_TEXT, QUERY), *scan.messages())
+        wait_until(lambda: len(daemon.get("/v1/jobs?limit=100").json()["jobs"]) > count, "the job")
+        same(daemon.finish(newest(daemon)["id"])["state"], "succeeded", "state")
+        assert np.array_equal(expected(daemon), expected(daemon)), "another job meanwhile"
+        check(session.images(), truth)
+
+
+@test("the service stops after the first image: that image, whole, and a text; the job ends after the restart")
+def stopped():
+    with start(drain_time=0) as daemon:
+        truth = expected(daemon)
+        with mrd.Session(daemon) as session:
+            hold = f"{daemon.environment['HOLDSTEP']}.shown"
+            with open(hold, "w"):
+                pass
+            _, pixels = image_of(session.send(*MESSAGES))
+            daemon.process.send_signal(signal.SIGTERM)
+            *images, (number, text) = session.messages()
+            same((images, number), ([], mrd.TEXT), "what follows the first image")
+            assert text.startswith(b"draining: ") and b"goes on" in text, text
+            daemon.process.wait(120)
+            os.unlink(hold)
+        assert np.array_equal(pixels, truth[0]), "other pixels"
+        daemon.restart()
+        same(daemon.finish(newest(daemon)["id"])["state"], "succeeded", "state after the restart")
+        same([name for name in daemon.files() if name.endswith((".live", ".part"))], [], "files left behind")
+
+
+if __name__ == "__main__":
+    main(start)

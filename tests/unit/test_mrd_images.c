@@ -1,0 +1,196 @@
+/* daemon/mrd/mrd_images.h and daemon/queue/live.h: images that are sent while a job makes them. */
+#include "daemon/mrd/mrd_images.h"
+#include "gridding/base/err.h"
+#include "tests/unit/folder.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define ID "01m82pkds516mzvffjqjcscwxq"
+
+enum { HEAD = 6 + 3, IMAGE = 1000, IMAGES = 3, RESULT = HEAD + IMAGES * IMAGE + 2 };
+
+struct fixture {
+    char folder[FOLDER];
+    struct core core;
+    struct mrd_images images;
+    int pair[2]; /* the session's end, its client's */
+    struct mrd_line line;
+    uint8_t result[RESULT]; /* a header, three images, and the end, as far as the sender knows them */
+    int file;               /* of the result */
+};
+
+static int setup(void **state)
+{
+    struct fixture *f = calloc(1, sizeof *f);
+    *state = f;
+    if (!folder_make(f->folder, "live") || spool_create(&f->core.spool, f->folder, 1000, 1000, 0) != 0 ||
+        live_create(&f->core.live) != 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, f->pair) != 0)
+        return -1;
+    for (int i = 0; i < RESULT; i++)
+        f->result[i] = (uint8_t)(i * i >> 3);
+    memcpy(f->result, (const uint8_t[]){3, 0, 3, 0, 0, 0}, 6);
+    f->file = spool_live_create(f->core.spool, "result", &f->file) == 0 ? f->file : -1;
+    f->line = (struct mrd_line){f->pair[0], eventfd(0, 0), 30};
+    mrd_images_begin(&f->images, &f->core, ID);
+    return write(f->file, f->result, RESULT) == RESULT && f->images.core ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+    mrd_images_end(&f->images);
+    close(f->file);
+    close(f->pair[0]);
+    close(f->pair[1]);
+    close(f->line.stop);
+    live_free(f->core.live);
+    spool_free(f->core.spool);
+    int result = folder_drop(f->folder);
+    free(f);
+    return result;
+}
+
+/* A worker appends images up to `count`, and they are announced. */
+static void images_append(struct fixture *f, int count)
+{
+    int64_t shown = -1;
+    int file = live_file(f->core.live, ID, &shown);
+    assert_true(file >= 0);
+    const int64_t bytes = count * IMAGE - shown;
+    assert_int_equal(pwrite(file, f->result + HEAD + shown, (size_t)bytes, shown), bytes);
+    close(file);
+    live_show(f->core.live, ID, count * IMAGE);
+}
+
+/* What the client has got is so many bytes of the images and their end. */
+static void client_expects(struct fixture *f, int64_t from, int64_t bytes)
+{
+    uint8_t got[RESULT];
+    const ssize_t count = recv(f->pair[1], got, sizeof got, 0);
+    assert_int_equal(count, bytes);
+    assert_memory_equal(got, f->result + HEAD + from, (size_t)bytes);
+    assert_int_equal(recv(f->pair[1], got, sizeof got, 0), -1);
+}
+
+static void images_follow_as_they_are_announced(void **state)
+{
+    struct fixture *f = *state;
+    bool sent = false;
+    struct pollfd told = {.fd = f->images.event, .events = POLLIN};
+    assert_false(mrd_images_wait(&f->images));
+    images_append(f, 1);
+    assert_int_equal(poll(&told, 1, 0), 1);
+    assert_true(mrd_images_wait(&f->images));
+    assert_int_equal(poll(&told, 1, 0), 0);
+    assert_true(mrd_images_push(&f->images, &f->line));
+    assert_false(mrd_images_wait(&f->images));
+    client_expects(f, 0, IMAGE);
+    images_append(f, 2);
+    assert_true(mrd_images_flush(&f->images, &f->line));
+    client_expects(f, IMAGE, IMAGE);
+    assert_int_equal(mrd_images_finish(&f->images, &f->line, f->file, RESULT, &sent), 0);
+    assert_true(sent);
+    client_expects(f, 2 * IMAGE, IMAGE + 2);
+}
+
+static void without_early_images_all_follow_at_the_end(void **state)
+{
+    struct fixture *f = *state;
+    bool sent = false;
+    assert_int_equal(mrd_images_finish(&f->images, &f->line, f->file, RESULT, &sent), 0);
+    assert_true(sent);
+    client_expects(f, 0, RESULT - HEAD);
+}
+
+static void a_result_that_differs_is_told(void **state)
+{
+    struct fixture *f = *state;
+    bool sent = false;
+    images_append(f, 2);
+    assert_true(mrd_images_flush(&f->images, &f->line));
+    client_expects(f, 0, 2 * IMAGE);
+    assert_int_equal(pwrite(f->file, "x", 1, HEAD + 2 * IMAGE - 1), 1);
+    assert_int_equal(mrd_images_finish(&f->images, &f->line, f->file, RESULT, &sent), ERR_INTERNAL);
+    assert_false(sent);
+    /* One that is shorter than what was sent, as well. */
+    assert_int_equal(mrd_images_finish(&f->images, &f->line, f->file, HEAD + IMAGE, &sent), ERR_INTERNAL);
+}
+
+static void no_more_is_believed_than_there_is(void **state)
+{
+    struct fixture *f = *state;
+    images_append(f, 1);
+    live_show(f->core.live, ID, 2 * IMAGE);
+    assert_int_equal(live_shown(f->core.live, ID), IMAGE);
+    live_show(f->core.live, ID, IMAGE / 2);
+    assert_int_equal(live_shown(f->core.live, ID), IMAGE);
+    live_show(f->core.live, "01m82pkds516mzvffjqjcscwxr", IMAGE);
+    assert_int_equal(live_shown(f->core.live, "01m82pkds516mzvffjqjcscwxr"), 0);
+}
+
+static void a_session_that_has_ended_has_no_file(void **state)
+{
+    struct fixture *f = *state;
+    int64_t shown;
+    mrd_images_end(&f->images);
+    assert_int_equal(live_file(f->core.live, ID, &shown), -1);
+    live_show(f->core.live, ID, 1);
+    live_close(f->core.live, ID);
+    assert_false(mrd_images_wait(&f->images));
+    assert_true(mrd_images_flush(&f->images, &f->line));
+}
+
+/* A client that takes nothing: what fits is sent, and the rest when there is room. */
+static void pushing_does_not_wait(void **state)
+{
+    struct fixture *f = *state;
+    enum { MANY = 400 * IMAGE };
+    uint8_t *zeros = calloc(MANY, 1), *got = malloc(MANY);
+    int64_t shown, taken = 0;
+    int file = live_file(f->core.live, ID, &shown);
+    assert_non_null(zeros);
+    assert_non_null(got);
+    assert_int_equal(write(file, zeros, MANY), MANY);
+    close(file);
+    live_show(f->core.live, ID, MANY);
+    assert_true(mrd_images_push(&f->images, &f->line));
+    assert_true(f->images.sent > 0 && f->images.sent < MANY);
+    while (taken < MANY) {
+        ssize_t count = recv(f->pair[1], got, MANY, 0);
+        taken += count > 0 ? count : 0;
+        assert_true(mrd_images_push(&f->images, &f->line));
+    }
+    assert_int_equal(taken, MANY);
+    close(f->pair[1]);
+    f->pair[1] = socket(AF_UNIX, SOCK_STREAM, 0);
+    live_show(f->core.live, ID, MANY);
+    f->images.sent = 0;
+    assert_false(mrd_images_push(&f->images, &f->line));
+    free(zeros);
+    free(got);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(images_follow_as_they_are_announced, setup, teardown),
+        cmocka_unit_test_setup_teardown(without_early_images_all_follow_at_the_end, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_result_that_differs_is_told, setup, teardown),
+        cmocka_unit_test_setup_teardown(no_more_is_believed_than_there_is, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_session_that_has_ended_has_no_file, setup, teardown),
+        cmocka_unit_test_setup_teardown(pushing_does_not_wait, setup, teardown),
+    };
+    signal(SIGPIPE, SIG_IGN); /* as in the daemon */
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

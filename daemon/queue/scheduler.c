@@ -182,13 +182,29 @@ static void job_hand_over(struct scheduler *scheduler, struct worker_slot *slot)
     slot_finish(scheduler, slot);
 }
 
-/* The idle worker for a job: one that has prefetched its scan, else a GPU's, else one without a prefetched scan. */
+/* FAULTS: whether a job is not for this worker: its first worker died on the same device, and another device works. */
+static bool is_for_another(const struct scheduler *scheduler, const struct worker_slot *slot, const char *id)
+{
+    const char *device = json_string_value(json_object_get(scheduler->died_on, id));
+    bool another = false;
+    if (!device || strcmp(slot->worker.device, device) != 0)
+        return false;
+    for (int i = 0; i < scheduler->count; i++) {
+        const struct worker_slot *other = &scheduler->slot[i];
+        bool works = other->worker.state >= WORKER_IDLE && other->backoff <= 0;
+        another = another || (works && strcmp(other->worker.device, device) != 0);
+    }
+    return another;
+}
+
+/* The idle worker for a job: one that has prefetched its scan, else a GPU's, else one without a prefetched scan. `id`
+ * "": for any job. */
 static struct worker_slot *idle_find(struct scheduler *scheduler, const char *id)
 {
     struct worker_slot *found = NULL;
     for (int i = 0; i < scheduler->count; i++) {
         struct worker_slot *slot = &scheduler->slot[i];
-        if (slot->worker.state != WORKER_IDLE || *slot->running.job.id)
+        if (slot->worker.state != WORKER_IDLE || *slot->running.job.id || is_for_another(scheduler, slot, id))
             continue;
         if (*id && strcmp(slot->worker.prefetched, id) == 0)
             return slot;
@@ -231,6 +247,25 @@ static json_t *later_ids(const struct scheduler *scheduler)
     return ids;
 }
 
+/* Jobs that no idle worker may claim now: those in back-off (SHORTAGES), and those that wait for another device
+ * (FAULTS). Jobs that have ended are removed from died_on. */
+static json_t *never_ids(struct scheduler *scheduler)
+{
+    json_t *ids = put_back_ids(scheduler, false), *device;
+    const char *id;
+    void *next;
+    json_object_foreach_safe (scheduler->died_on, next, id, device) {
+        struct job job = {.state = JOB_QUEUED};
+        int rc = store_get(scheduler->core.store, id, &job);
+        if (!idle_find(scheduler, id))
+            json_array_append_new(ids, json_string(id));
+        if (rc == ERR_NOT_FOUND || (!rc && job_state_is_final(job.state)))
+            json_object_del(scheduler->died_on, id);
+        job_clear(&job);
+    }
+    return ids;
+}
+
 /* Give the job that the store puts next to an idle worker. */
 static void assign(struct scheduler *scheduler)
 {
@@ -239,7 +274,7 @@ static void assign(struct scheduler *scheduler)
            !is_held(scheduler)) {
         struct job job;
         bool found = false;
-        json_t *avoid = later_ids(scheduler), *never = put_back_ids(scheduler, false);
+        json_t *avoid = later_ids(scheduler), *never = never_ids(scheduler);
         int rc = store_claim(core->store, avoid, never, &job, &found);
         json_decref(avoid);
         json_decref(never);
@@ -383,6 +418,7 @@ int scheduler_create(struct scheduler **out, const struct core *core)
         return err_no_memory("the scheduler");
     scheduler->core = *core;
     scheduler->put_back = json_object();
+    scheduler->died_on = json_object();
     int rc = workers_plan(plan, &scheduler->count, core->options->devices);
     for (int i = 0; !rc && i < scheduler->count; i++) {
         scheduler->slot[i].worker = plan[i];
@@ -397,6 +433,7 @@ int scheduler_create(struct scheduler **out, const struct core *core)
     if (rc) {
         if (scheduler->wake >= 0)
             close(scheduler->wake);
+        json_decref(scheduler->died_on);
         json_decref(scheduler->put_back);
         free(scheduler);
         return rc;
@@ -420,6 +457,8 @@ void scheduler_free(struct scheduler *scheduler)
     pthread_join(scheduler->thread, NULL);
     close(scheduler->wake);
     announcement_clear(&scheduler->announced);
+    json_decref(scheduler->retracted);
+    json_decref(scheduler->died_on);
     json_decref(scheduler->put_back);
     pthread_mutex_destroy(&scheduler->lock);
     free(scheduler);

@@ -21,10 +21,11 @@
  * A prefetch is a hint: the job stays queued, can be canceled, overtaken or run by another worker, and is not charged
  * with a death if the worker dies meanwhile.
  *
- * FAULTS. A job whose worker died is run once more, after another waiting job if there is one. If the worker dies of a
- * second job without having completed one in between, its device is held at fault: the second job is queued again as if
- * it had not been tried, and the worker backs off. Each further death doubles the back-off, up to a limit; the first
- * completed job ends it.
+ * FAULTS. A job whose worker died is run once more, after another waiting job if there is one. It is run on another
+ * device, even if that is busy now, unless no other device has a worker that is up and not in back-off. If the worker
+ * dies of a second job without having completed one in between, its device is held at fault: the second job is queued
+ * again as if it had not been tried, and the worker backs off. Each further death doubles the back-off, up to a limit;
+ * the first completed job ends it.
  *
  * SHORTAGES. A shortage of the server's own (disk space or inodes, descriptors, memory; a failing disk) is no fault of
  * a job. If a job's files cannot be opened, or its results not be written, the job is queued again as if it had not

@@ -60,8 +60,10 @@ void slot_end(struct scheduler *scheduler, struct worker_slot *slot, const char 
                 slot->worker.note);
         slot->running.failure = *err_last();
     }
-    if (slot->running.outcome == OUTCOME_DIED && slot->running.cancel_at == 0)
+    if (slot->running.outcome == OUTCOME_DIED && slot->running.cancel_at == 0) {
+        json_object_set_new(scheduler->died_on, slot->running.job.id, json_string(slot->worker.device));
         device_suspect(scheduler, slot);
+    }
     log_line(scheduler->core.log, expected ? LOG_LEVEL_WARNING : LOG_LEVEL_ERROR,
              *slot->running.job.id ? slot->running.job.id : NULL, "worker %d %s; restarting in %.1f s",
              slot->worker.index, slot->worker.note, fmax(slot->worker.restart_at - clock_seconds(), 0));

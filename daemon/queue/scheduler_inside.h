@@ -73,11 +73,12 @@ struct scheduler {
     bool prefetch_pending; /* there may be a job to prefetch */
     bool landlock_missed;  /* the log says so */
     json_t *put_back;      /* id: {until, pause}; SHORTAGES in scheduler.h */
+    json_t *died_on;       /* id: the device that the job's worker died on; FAULTS in scheduler.h */
     /* of all threads, under the lock */
     pthread_mutex_t lock;
     struct worker_status status[WORKERS_MAX];
     struct announcement announced;
-    char retracted[JOB_ID]; /* its row will not be committed */
+    json_t *retracted; /* ids of the jobs whose rows will not be committed (true for each); NULL: none */
 };
 
 /* Whether `a` is preferred to `b` (NULL: none yet): a GPU before a CPU. */

@@ -1,7 +1,6 @@
 /* PREFETCH in scheduler.h. */
 #include "daemon/queue/scheduler_inside.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -31,17 +30,17 @@ void announcement_clear(struct announcement *announcement)
     job_clear(&announcement->job);
 }
 
-/* Drop a retracted announcement. */
+/* Workers forget the scans of retracted announcements. */
 static void forget_retracted(struct scheduler *scheduler)
 {
-    char retracted[JOB_ID];
     pthread_mutex_lock(&scheduler->lock);
-    memcpy(retracted, scheduler->retracted, sizeof retracted);
-    scheduler->retracted[0] = '\0';
+    json_t *retracted = scheduler->retracted;
+    scheduler->retracted = NULL;
     pthread_mutex_unlock(&scheduler->lock);
-    for (int i = 0; i < scheduler->count; i++)
-        if (*retracted && strcmp(scheduler->slot[i].worker.prefetched, retracted) == 0)
+    for (int i = 0; retracted && i < scheduler->count; i++)
+        if (json_object_get(retracted, scheduler->slot[i].worker.prefetched))
             worker_forget(&scheduler->slot[i].worker);
+    json_decref(retracted);
 }
 
 void prefetch_announced(struct scheduler *scheduler, enum worker_state state)
@@ -141,7 +140,9 @@ void scheduler_retract(struct scheduler *scheduler, const char *id)
     pthread_mutex_lock(&scheduler->lock);
     if (strcmp(scheduler->announced.job.id, id) == 0)
         announcement_clear(&scheduler->announced);
-    snprintf(scheduler->retracted, sizeof scheduler->retracted, "%s", id);
+    if (!scheduler->retracted)
+        scheduler->retracted = json_object();
+    json_object_set_new(scheduler->retracted, id, json_true());
     pthread_mutex_unlock(&scheduler->lock);
     scheduler_wake(scheduler);
 }

@@ -166,6 +166,32 @@ def beside_a_cpu():
         same(daemon.get("/readyz").status, 200, "/readyz")
 
 
+def states_are(daemon, expected):
+    wait_until(lambda: [w["state"] for w in daemon.get("/readyz?verbose").json()["worker_list"]] == expected, f"the workers to be {expected}")
+
+
+@test("a job that a GPU failed is tried again on the CPU, also if that is busy and the GPU is not; the GPU goes on with other jobs")
+def second_try_elsewhere():
+    with gpu() as device, device.daemon("gpu:0,cpu") as daemon:
+        states_are(daemon, ["idle", "idle"])
+        with stopped(worker_of(daemon, "cpu")):
+            with stopped(worker_of(daemon, "gpu:0")):
+                first = daemon.submit(SMALL).expect(202).json()["id"]
+                states_are(daemon, ["busy", "idle"])
+                on_cpu = daemon.submit(SMALL).expect(202).json()["id"]
+                states_are(daemon, ["busy", "busy"])
+            succeed(daemon, [first])
+            device.breaks(OF_LARGE)
+            failed = daemon.submit(LARGE).expect(202).json()["id"]
+            wait_until(lambda: daemon.job(failed)["attempts"] == 1 and daemon.job(failed)["state"] == "queued", "the job to be queued again")
+            states_are(daemon, ["idle", "busy"])
+            succeed(daemon, [daemon.submit(SMALL).expect(202).json()["id"]])
+            same([daemon.job(failed)[name] for name in ("state", "attempts")], ["queued", 1], "state and attempts")
+        succeed(daemon, [on_cpu, failed])
+        job = daemon.job(failed)
+        same((job["attempts"], job["report"]["device"].split(" ")[0]), (2, "cpu"), "attempts and device")
+
+
 def workers_are(daemon, expected):
     """That this comes to be what each worker was wanted for, and its device; all idle."""
     def seen():

@@ -2,6 +2,8 @@
 #include "tests/unit/scheduler_fixture.h"
 
 #include <sqlite3.h>
+#include <stdatomic.h>
+#include <sys/eventfd.h>
 
 /* Wait until the worker has noted this. */
 static void noted(struct fixture *f, const char *type, const char *id, int times)
@@ -177,6 +179,48 @@ static void a_free_worker_takes_a_job_that_another_has_read(void **state)
     job_clear(&job);
 }
 
+/* The scheduler is not woken while `asleep`. */
+static atomic_bool asleep;
+
+int eventfd_write(int fd, eventfd_t value)
+{
+    return asleep || write(fd, &value, sizeof value) == sizeof value ? 0 : -1;
+}
+
+/* Two uploads whose commits fail between two turns of the scheduler. */
+static void of_two_retracted_uploads_both_are_forgotten(void **state)
+{
+    struct fixture *f = *state;
+    struct worker_status status[WORKERS_MAX];
+    struct spool_file files[2];
+    strcpy(f->options.devices, "cpu,cpu");
+    restart(f);
+    do
+        moment();
+    while (scheduler_status(f->scheduler, status) != 2 || status[0].state != WORKER_IDLE ||
+           status[1].state != WORKER_IDLE);
+    for (int i = 0; i < 2; i++) {
+        struct job job = {.parameters = json_object(), .formats = json_array()};
+        int scan;
+        assert_int_equal(spool_begin(f->spool, -1, &files[i]), 0);
+        strcpy(job.id, files[i].id);
+        strcpy(job.kind, "recon");
+        assert_int_equal(spool_reopen(&files[i], &scan), 0);
+        scheduler_announce(f->scheduler, &job, scan, false);
+        noted(f, "prepare", job.id, 1);
+        job_clear(&job);
+    }
+    asleep = true;
+    for (int i = 0; i < 2; i++)
+        scheduler_retract(f->scheduler, files[i].id);
+    asleep = false;
+    scheduler_wake(f->scheduler);
+    for (int i = 0; i < 2; i++) {
+        noted(f, "forget", files[i].id, 1);
+        spool_abort(&files[i]);
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "serve") == 0)
@@ -187,6 +231,7 @@ int main(int argc, char **argv)
         WITH_SCHEDULER(an_upload_is_read_while_its_row_is_to_come),
         WITH_SCHEDULER(what_is_queued_is_read_before_what_is_announced),
         WITH_SCHEDULER(a_free_worker_takes_a_job_that_another_has_read),
+        WITH_SCHEDULER(of_two_retracted_uploads_both_are_forgotten),
     };
     return cmocka_run_group_tests_name("scheduler ahead", tests, NULL, NULL);
 }

@@ -19,11 +19,12 @@ RIVALS_GPU := $(patsubst %.cu,$(BUILD)/obj/%.cu.o,$(wildcard tests/bench/rival_*
 $(BUILD)/obj/tests/%.o: override CFLAGS += -isystem /usr/include/nifti
 
 $(UNIT) $(BENCH) $(GPU_TESTS) $(FUZZERS): $(BUILD)/flags/link
-$(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o $(BUILD)/lib/clients.a $(ARCHIVES)
-	$(link) -lcmocka -lniftiio -lznz $(LIBS_CLIENT) $(LIBS_DAEMON) $(LIBS_RECON) $(LIBS_GRIDDING) $(call pkg,fftw3)
-$(BUILD)/tests/test_rival: $(RIVALS)
-# What mrirecon-gpu.so has of the program that loads it, also where that calls none of it.
+# mrirecon-gpu.so takes functions of the program that loads it. The linker leaves out those that the program itself does
+# not call, unless it is told; tests/check_includes checks that no program lacks any.
 GPU_HOST := -Wl,-u,overflow_choose
+$(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o $(BUILD)/lib/clients.a $(ARCHIVES)
+	$(link) $(GPU_HOST) -lcmocka -lniftiio -lznz $(LIBS_CLIENT) $(LIBS_DAEMON) $(LIBS_RECON) $(LIBS_GRIDDING) $(call pkg,fftw3)
+$(BUILD)/tests/test_rival: $(RIVALS)
 $(GPU_TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/gpu/%.o $(BUILD)/lib/recon.a $(BUILD)/lib/gridding.a
 	$(link) $(GPU_HOST) -lcmocka $(LIBS_GRIDDING)
 # nvcc links it: it knows where its own run-time library lies, also when the nvcc in PATH is a script that calls
@@ -69,7 +70,8 @@ openapi: all
 ## make check           install dependencies, build with gcc, clang and sanitizers, run every test
 check: deps
 	@scripts/deps $(DEPS_PAGE)
-	@$(MAKE) --no-print-directory -j$$(nproc) $(CHECK_CUDA) all unit bench $(FAULTS) $(if $(GPU),$(BUILD)/tests/poison.so)
+	@$(MAKE) --no-print-directory -j$$(nproc) $(CHECK_CUDA) all unit bench $(FAULTS) \
+	  $(if $(GPU),$(BUILD)/tests/poison.so $(GPU_TESTS))
 	@$(MAKE) --no-print-directory -j$$(nproc) CC=clang BUILD=$(BUILD)/clang CUDA=0 all unit
 	@$(MAKE) --no-print-directory -j$$(nproc) SAN=1 BUILD=$(BUILD)/san CUDA=0 all unit $(FAULTS:$(BUILD)/%=$(BUILD)/san/%)
 	@$(MAKE) --no-print-directory -j$$(nproc) fuzz

@@ -18,39 +18,44 @@ static int cores_available(void)
     return n > 0 ? (int)n : 1;
 }
 
-/* Open mrirecon-gpu.so from where an installation, a bundle or a build folder keeps it, seen from the program. It stays
- * open: the CUDA runtime does not survive being unloaded. NULL, and why in `note`. */
-static const struct dev_leaf *gpu_leaf(char *note, size_t note_size)
+/* Load the library of the GPU's leaves. It stays open: the CUDA runtime does not survive being unloaded. */
+static int library_load(const char *path, const struct dev_leaf **leaf)
+{
+    static const char wrong[] = "mrirecon-gpu.so is of another build than this program. Install both from the same "
+                                "build, or remove it to compute on the CPU";
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        return err_set(ERR_INTERNAL, "%s (%.400s).", wrong, dlerror());
+    const struct dev_leaf *(*open_leaf)(void);
+    *(void **)&open_leaf = dlsym(library, DEV_GPU_SYMBOL);
+    *leaf = open_leaf ? open_leaf() : NULL;
+    if (!*leaf || (*leaf)->abi != DEV_LEAF_ABI)
+        return err_set(ERR_INTERNAL, "%s (its interface differs: %.400s).", wrong, path);
+    return 0;
+}
+
+/* Find the GPU's leaves where an installation, a bundle or a build folder keeps mrirecon-gpu.so, seen from the program.
+ * *leaf is NULL, and `note` tells the reason, if there is no such file. A file that cannot be loaded is a failure: the
+ * installation is broken, and computing on the CPU instead would hide that. */
+static int gpu_leaf(const struct dev_leaf **leaf, char *note, size_t note_size)
 {
     static const char *const places[] = {"/../lib/mrirecon/mrirecon-gpu.so", "/mrirecon-gpu.so"};
     char program[PATH_MAX], path[PATH_MAX + 64];
+    *leaf = NULL;
     ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
     if (length <= 0) {
         snprintf(note, note_size, "the program's own path cannot be read, so mrirecon-gpu.so was not looked for");
-        return NULL;
+        return 0;
     }
     program[length] = '\0';
     *strrchr(program, '/') = '\0';
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         snprintf(path, sizeof path, "%s%s", program, places[i]);
-        if (access(path, R_OK) != 0)
-            continue;
-        void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-        if (!library) {
-            snprintf(note, note_size, "mrirecon-gpu.so cannot be loaded: %s", dlerror());
-            return NULL;
-        }
-        const struct dev_leaf *(*open_leaf)(void);
-        *(void **)&open_leaf = dlsym(library, DEV_GPU_SYMBOL);
-        const struct dev_leaf *leaf = open_leaf ? open_leaf() : NULL;
-        if (!leaf || leaf->abi != DEV_LEAF_ABI) {
-            snprintf(note, note_size, "mrirecon-gpu.so is of another version than this program");
-            return NULL;
-        }
-        return leaf;
+        if (access(path, R_OK) == 0)
+            return library_load(path, leaf);
     }
     snprintf(note, note_size, "this program was built without CUDA (no mrirecon-gpu.so beside it)");
-    return NULL;
+    return 0;
 }
 
 int dev_create(struct dev **out, enum dev_kind kind, int index, int threads)
@@ -60,7 +65,11 @@ int dev_create(struct dev **out, enum dev_kind kind, int index, int threads)
         return err_no_memory("a device");
     dev->threads = threads > 0 ? threads : cores_available();
     if (kind != DEV_CPU) {
-        dev->leaf = gpu_leaf(dev->note, sizeof dev->note);
+        int rc = gpu_leaf(&dev->leaf, dev->note, sizeof dev->note);
+        if (rc) {
+            free(dev);
+            return rc;
+        }
         if (dev->leaf) {
             dev->gpu = true;
             if (dev->leaf->open(dev, kind == DEV_AUTO ? DEV_ANY : index) == 0) {
@@ -71,7 +80,7 @@ int dev_create(struct dev **out, enum dev_kind kind, int index, int threads)
             snprintf(dev->note, sizeof dev->note, "%.200s", err_last()->text);
         }
         if (kind == DEV_GPU) {
-            int rc = err_set(ERR_NO_DEVICE, "GPU %d cannot be used: %s", index, dev->note);
+            rc = err_set(ERR_NO_DEVICE, "GPU %d cannot be used: %s", index, dev->note);
             free(dev);
             return rc;
         }

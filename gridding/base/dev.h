@@ -18,19 +18,19 @@ enum dev_kind { DEV_AUTO, DEV_CPU, DEV_GPU };
 
 enum { DEV_GPUS_MOST = 64 }; /* of a machine, that are looked at */
 
-/* Open a device. DEV_GPU takes GPU `index`; DEV_AUTO the first GPU that can be used, and the CPU where there is none
+/* Open a device. DEV_GPU takes GPU `index`; DEV_AUTO the first GPU that can be used, and the CPU if there is none
  * (dev_note says why). `threads` is the number of CPU threads to use, 0 for one per available core.
- * Fails with ERR_NO_DEVICE (DEV_GPU asked for, none usable), ERR_NO_MEMORY, ERR_DEVICE. */
+ * Fails with ERR_NO_DEVICE (DEV_GPU asked for, none usable), ERR_NO_MEMORY, ERR_DEVICE; with ERR_INTERNAL if a
+ * mrirecon-gpu.so is beside the program but does not fit it, also for DEV_AUTO. */
 int dev_create(struct dev **out, enum dev_kind kind, int index, int threads);
 void dev_free(struct dev *dev);
 
 bool dev_is_gpu(const struct dev *dev);
 const char *dev_name(const struct dev *dev); /* "cpu (AVX-512, 2 threads)", "gpu 0 (NVIDIA H200)" */
-const char *dev_note(const struct dev *dev); /* why DEV_AUTO took the CPU; "" where there is nothing to say */
+const char *dev_note(const struct dev *dev); /* why DEV_AUTO took the CPU; "" otherwise */
 int dev_threads(const struct dev *dev);
 
-/* The machine's GPUs that can be used, `dev` among them if it is one: bit i is GPU i. 0
- * where DEV_CPU was asked for: they were not looked for. */
+/* The machine's usable GPUs, `dev` among them if it is one: bit i is GPU i. 0 for DEV_CPU, which looks for none. */
 uint64_t dev_gpus(const struct dev *dev);
 
 /* Bytes free and in all. Fails with ERR_DEVICE. */

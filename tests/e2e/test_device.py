@@ -8,6 +8,7 @@ import contextlib
 import os
 import shutil
 import signal
+import subprocess
 import tempfile
 
 import scans
@@ -22,12 +23,12 @@ OF_LARGE = 65536  # bytes: a coil of LARGE takes more, all that is uploaded for 
 class Gpu:
     """An installation with a pretended GPU, which is told to fail by a file where workers may open some."""
 
-    def __init__(self, folder, shared):
+    def __init__(self, folder, shared, library="fakegpu"):
         self.trigger = f"{shared}/trigger"
         self.binaries = f"{folder}/bin"
         shutil.copytree(BIN, self.binaries)
         os.makedirs(f"{folder}/lib/mrirecon")
-        shutil.copy(fault("fakegpu"), f"{folder}/lib/mrirecon/mrirecon-gpu.so")
+        shutil.copy(fault(library), f"{folder}/lib/mrirecon/mrirecon-gpu.so")
 
     def breaks(self, how):
         """From now on uploads of so many bytes fail; "wrong": downloads bring other values."""
@@ -45,9 +46,9 @@ class Gpu:
 
 
 @contextlib.contextmanager
-def gpu():
+def gpu(library="fakegpu"):
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory(dir="/dev/shm") as shared:
-        yield Gpu(folder, shared)
+        yield Gpu(folder, shared, library)
 
 
 def logged(daemon, line):
@@ -234,6 +235,21 @@ def some_gpus():
             with device.daemon(devices, gpus) as daemon:
                 workers_are(daemon, expected)
                 memory_is_told(daemon, sorted({int(device[4:]) for _, device in expected}))
+
+
+@test("a mrirecon-gpu.so of another build is a failure with its reason, not a machine without GPUs; the CPU can be asked for")
+def other_build():
+    for library, environment, reason in (("stalegpu", {}, "undefined symbol: function_of_another_build"),
+                                         ("fakegpu", {"MRIRECON_FAKE_ABI": "1"}, "its interface differs")):
+        with gpu(library) as device:
+            scan = f"{device.binaries}/scan.h5"
+            with open(scan, "wb") as file:
+                file.write(SMALL)
+            command = [f"{device.binaries}/mrirecon-worker", "run", "--kind", "recon", "--in", scan, "--out", scan + ".npy", "--device"]
+            for asked, status in (("auto", 1), ("gpu:0", 1), ("cpu", 0)):
+                done = subprocess.run([*command, asked], env={**os.environ, **environment}, capture_output=True, text=True)
+                said = all(words in done.stderr for words in (reason, "Install both from the same build"))
+                same((done.returncode, said), (status, status == 1), f"{library} on {asked}: {done.stderr}")
 
 
 @test("a worker's threads are told not to spin for long, unless the environment says how they wait")

@@ -2,7 +2,7 @@
  * name. While the file $MRIRECON_FAKE_GPU holds a number, an upload of that many bytes or more fails with ERR_DEVICE,
  * and from then on all that this process asks of the device: as after a sticky error. While it holds "wrong", what is
  * downloaded is twice what it should be. $MRIRECON_FAKE_GPUS has a bit for each GPU of the machine that can be used (1:
- * GPU 0 alone). */
+ * GPU 0 alone). With $MRIRECON_FAKE_ABI the leaves are of another version of the interface. */
 #include "gridding/base/dev_leaf.h"
 #include "gridding/base/err.h"
 
@@ -81,5 +81,6 @@ const struct dev_leaf *mrirecon_gpu_leaf(void)
     leaf.upload = leaf.upload_begin = fake_upload;
     leaf.download = fake_download;
     leaf.zero = fake_zero;
+    leaf.abi += getenv("MRIRECON_FAKE_ABI") != NULL;
     return &leaf;
 }

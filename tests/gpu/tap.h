@@ -2,8 +2,7 @@
 #ifndef MRIRECON_TAP_H
 #define MRIRECON_TAP_H
 
-#include "gridding/base/dev.h"
-#include "gridding/base/err.h"
+#include "tests/gpu/gpu_or_skip.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -44,14 +43,12 @@ static inline void *take(size_t bytes)
     return memory;
 }
 
-/* The GPU; without one the program ends here, everything skipped, loudly. */
+/* The GPU; ends the program as gpu_or_skip() does. */
 static inline struct dev *tap_gpu(void)
 {
     struct dev *gpu = NULL;
-    if (dev_create(&gpu, DEV_GPU, 0, 0)) {
-        printf("1..0 # SKIP %s\n", err_last()->text);
-        exit(0);
-    }
+    gpu_or_skip();
+    must(dev_create(&gpu, DEV_GPU, 0, 0), "dev_create");
     printf("# %s\n", dev_name(gpu));
     return gpu;
 }

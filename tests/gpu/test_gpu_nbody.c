@@ -1,15 +1,11 @@
 /* Gravity of recon/nbody/ on a GPU: the CPU's cases. Skips everything, loudly, where there is no GPU. */
 #define NBODY_DEVICE DEV_GPU
+#include "tests/gpu/gpu_or_skip.h"
 #include "tests/unit/nbody_cases.h"
 
 int main(void)
 {
-    struct dev *dev;
-    if (dev_create(&dev, DEV_GPU, 0, 0)) {
-        printf("1..0 # SKIP %s\n", err_last()->text);
-        return 0;
-    }
-    dev_free(dev);
+    gpu_or_skip();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(p3m_is_the_sum_over_all_images),
         cmocka_unit_test(images_add_up),

@@ -3,6 +3,7 @@
  * in parts, images beyond the box, every law, a listener, memory told before it is taken. Skips everything, loudly,
  * where there is no GPU. */
 #define SUMS_DEVICE DEV_GPU
+#include "tests/gpu/gpu_or_skip.h"
 #include "tests/unit/pairs_cases.h"
 
 static const struct range_box room = {3, {24, 24, 24}, {0, 0, 0}, {0.5, 0.5, 0.5}, {true, true, false}};
@@ -396,12 +397,7 @@ int main(void)
         cmocka_unit_test(a_listener_hears_and_ends),
         cmocka_unit_test(nothing_to_sum),
     };
-    struct dev *dev;
-    if (dev_create(&dev, DEV_GPU, 0, 0)) {
-        printf("1..0 # SKIP %s\n", err_last()->text);
-        return 0;
-    }
-    dev_free(dev);
+    gpu_or_skip();
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
  * a GPU's own: the same bits on every run, parts of crowded tiles, a listener, memory told before it is taken, sums
  * like the CPU's. Prints TAP; skips everything, loudly, where there is no GPU. */
 #define SUMS_DEVICE DEV_GPU
+#include "tests/gpu/gpu_or_skip.h"
 #include "tests/unit/sums_cases.h"
 
 static const struct range_box crowded_box = {3, {24, 24, 24}, {0, 0, 0}, {0.5, 0.5, 0.5}, {true, true, false}};
@@ -373,12 +374,7 @@ static void no_memory_is_an_error_of_its_own(void **state)
 /* test_gpu_sums [PATTERN]: of its tests, those whose names match: under a sanitizer all of them take long. */
 int main(int argc, char **argv)
 {
-    struct dev *dev;
-    if (dev_create(&dev, DEV_GPU, 0, 0)) {
-        printf("1..0 # SKIP %s\n", err_last()->text);
-        return 0;
-    }
-    dev_free(dev);
+    gpu_or_skip();
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {

@@ -1,0 +1,25 @@
+/* gpu_or_skip.h: begins a program of GPU tests. */
+#ifndef MRIRECON_GPU_OR_SKIP_H
+#define MRIRECON_GPU_OR_SKIP_H
+
+#include "gridding/base/dev.h"
+#include "gridding/base/err.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Without a GPU the program ends here, everything skipped, loudly. A GPU that cannot be opened for another reason (its
+ * library cannot be loaded) fails the program. */
+static inline void gpu_or_skip(void)
+{
+    struct dev *dev;
+    const int rc = dev_create(&dev, DEV_GPU, 0, 0);
+    if (!rc) {
+        dev_free(dev);
+        return;
+    }
+    printf(rc == ERR_NO_DEVICE ? "1..0 # SKIP %s\n" : "Bail out! %s\n", err_last()->text);
+    exit(rc == ERR_NO_DEVICE ? 0 : 1);
+}
+
+#endif

@@ -62,25 +62,68 @@ static inline void scan_free(struct scan *scan)
     free(scan->truth);
 }
 
-/* One row of the adjoint's magnitude: |sum_m w_m d_m exp(2 pi i k_m . r)|, r_x = -floor(n/2) .. */
-static inline void adjoint_row(const struct scan *scan, int y, int z, double complex *row)
+enum { DCF_BLOCK = 64, DCF_MOST = 64 }; /* samples of a block; pixels along an axis */
+
+/* A sample's terms of the adjoint are a product: x[i] * y[j] * z[k], exp(2 pi i k . r) by axes, with the weighted datum
+ * in z. */
+struct dcf_factors {
+    double x_re[DCF_MOST], x_im[DCF_MOST];
+    double complex y[DCF_MOST], z[DCF_MOST];
+};
+
+static inline double complex turn(float k, int place)
 {
-    int dim = scan->traj->dim, n = scan->n[0];
-    for (int x = 0; x < n; x++)
-        row[x] = 0;
-    for (size_t m = 0; m < scan->samples; m++) {
-        const float *k = scan->traj->k + m * (size_t)dim;
-        double phase = (double)k[0] * -(n / 2) + (double)k[1] * y + (dim == 3 ? (double)k[2] * z : 0);
-        double complex term = scan->weights[m] * (scan->data[m].re + I * scan->data[m].im) * cexp(2 * M_PI * I * phase);
-        double re = creal(term), im = cimag(term), c = cos(2 * M_PI * k[0]), s = sin(2 * M_PI * k[0]);
+    return cexp(2 * M_PI * I * (double)k * place);
+}
+
+static inline void factors_make(const struct scan *scan, size_t m, struct dcf_factors *f)
+{
+    const int *n = scan->n;
+    const float *k = scan->traj->k + m * (size_t)scan->traj->dim;
+    const double complex datum = scan->weights[m] * (scan->data[m].re + I * scan->data[m].im);
+    for (int i = 0; i < n[0]; i++) {
+        f->x_re[i] = creal(turn(k[0], i - n[0] / 2));
+        f->x_im[i] = cimag(turn(k[0], i - n[0] / 2));
+    }
+    for (int i = 0; i < n[1]; i++)
+        f->y[i] = turn(k[1], i - n[1] / 2);
+    for (int i = 0; i < n[2]; i++)
+        f->z[i] = datum * (n[2] > 1 ? turn(k[2], i - n[2] / 2) : 1);
+}
+
+/* Adds a block's part of one row of the image. */
+static inline void row_add(const struct dcf_factors *block, size_t count, int n, int y, int z, double complex *row)
+{
+    double sum_re[DCF_MOST] = {0}, sum_im[DCF_MOST] = {0};
+    for (size_t m = 0; m < count; m++) {
+        const double complex term = block[m].y[y] * block[m].z[z];
+        const double re = creal(term), im = cimag(term), *x_re = block[m].x_re, *x_im = block[m].x_im;
+#pragma omp simd
         for (int x = 0; x < n; x++) {
-            ((double *)row)[2 * x] += re;
-            ((double *)row)[2 * x + 1] += im;
-            double turned = re * c - im * s;
-            im = re * s + im * c;
-            re = turned;
+            sum_re[x] += re * x_re[x] - im * x_im[x];
+            sum_im[x] += re * x_im[x] + im * x_re[x];
         }
     }
+    for (int x = 0; x < n; x++)
+        row[x] += sum_re[x] + I * sum_im[x];
+}
+
+/* image[z][y][x] = sum_m w_m d_m exp(2 pi i k_m . r), r from -floor(n/2) on along each axis. */
+static inline void adjoint(const struct scan *scan, double complex *image)
+{
+    const int n = scan->n[0], rows = scan->n[1] * scan->n[2];
+    struct dcf_factors *block = claim(DCF_BLOCK * sizeof *block);
+    assert_true(n <= DCF_MOST);
+    for (int i = 0; i < rows * n; i++)
+        image[i] = 0;
+    for (size_t first = 0; first < scan->samples; first += DCF_BLOCK) {
+        const size_t count = scan->samples - first < DCF_BLOCK ? scan->samples - first : DCF_BLOCK;
+        for (size_t m = 0; m < count; m++)
+            factors_make(scan, first + m, &block[m]);
+        for (int r = 0; r < rows; r++)
+            row_add(block, count, n, r % scan->n[1], r / scan->n[1], image + (size_t)r * (size_t)n);
+    }
+    free(block);
 }
 
 /* Inside the inscribed disc or ball: ||s |image| - truth|| / ||truth|| with the best s, and 1 / s. */
@@ -88,10 +131,7 @@ static inline double nrmse(const struct scan *scan, double *scale)
 {
     int n = scan->n[0], rows = scan->n[1] * scan->n[2];
     double complex *image = claim((size_t)(rows * n) * sizeof *image);
-#pragma omp parallel for schedule(dynamic)
-    for (int r = 0; r < rows; r++)
-        adjoint_row(scan, r % scan->n[1] - scan->n[1] / 2, r / scan->n[1] - scan->n[2] / 2,
-                    image + (size_t)r * (size_t)n);
+    adjoint(scan, image);
     double cross = 0, square = 0, truth = 0;
     for (int i = 0; i < rows * n; i++) {
         double x = i % n - n / 2, y = i / n % n - n / 2, z = i / n / n - scan->n[2] / 2;

@@ -418,7 +418,7 @@ static void test_water_box(void **state)
     snprintf(path, sizeof path, "%s/particles/watbox.sl40.pqr", data ? data : "../shared/data");
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (!reference || fd < 0) {
-        print_message("# %s is not there (MRIRECON_DATA)\n", path);
+        print_message("%s is not there (MRIRECON_DATA)\n", path);
         skip();
     }
     uint32_t count = 0;

@@ -1,32 +1,6 @@
 /* Pipe-Menon weights over the engine: level, scaled, and good for an image (a direct double-precision adjoint). */
-#include "clients/phantom.h"
-#include "gridding/base/err.h"
 #include "gridding/nufft/nufft.h"
-#include "gridding/traj/traj.h"
-
-#include <complex.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-static void *claim(size_t bytes)
-{
-    void *memory = malloc(bytes);
-    assert_non_null(memory);
-    return memory;
-}
-
-static struct traj *make(enum traj_kind kind, int n, int readouts)
-{
-    struct traj *traj = NULL;
-    struct traj_params params = {.kind = kind, .n = {n, n, n}, .readouts = readouts};
-    assert_int_equal(traj_create(&traj, &params), 0);
-    return traj;
-}
+#include "tests/unit/dcf_fixture.h"
 
 static double sum_of(size_t count, const float *values)
 {
@@ -34,52 +8,6 @@ static double sum_of(size_t count, const float *values)
     for (size_t i = 0; i < count; i++)
         sum += values[i];
     return sum;
-}
-
-/* NRMSE inside the inscribed disc or ball between the Shepp-Logan phantom and the magnitude of its adjoint, with one
- * scale fitted. */
-static double nrmse(const struct traj *traj, int n, bool cylinder, const float *weights, double *scale)
-{
-    size_t samples = traj->readouts * traj->samples;
-    int dim = traj->dim, size[3] = {n, n, dim == 2 ? 1 : n}, rows = n * size[2];
-    struct phantom *phantom = NULL;
-    assert_int_equal(phantom_create(&phantom, PHANTOM_SHEPP_LOGAN, dim, size, NAN, 1), 0);
-    struct c32 *data = claim(samples * sizeof *data);
-    float *truth = claim((size_t)(n * rows) * sizeof *truth);
-    phantom_kspace(phantom, samples, traj->k, samples, data);
-    assert_int_equal(phantom_truth(phantom, cylinder, truth), 0);
-    phantom_free(phantom);
-    double cross = 0, square = 0, norm = 0;
-#pragma omp parallel for schedule(dynamic) reduction(+ : cross, square, norm)
-    for (int r = 0; r < rows; r++) {
-        int y = r % n - n / 2, z = r / n - size[2] / 2;
-        double re[64] = {0}, im[64] = {0};
-        for (size_t m = 0; m < samples; m++) {
-            const float *k = traj->k + m * (size_t)dim;
-            double phase = (double)k[0] * -(n / 2) + (double)k[1] * y + (dim == 3 ? (double)k[2] * z : 0);
-            double complex term = weights[m] * (data[m].re + I * data[m].im) * cexp(2 * M_PI * I * phase);
-            double a = creal(term), b = cimag(term), c = cos(2 * M_PI * k[0]), s = sin(2 * M_PI * k[0]);
-            for (int x = 0; x < n; x++) {
-                re[x] += a;
-                im[x] += b;
-                double turned = a * c - b * s;
-                b = a * s + b * c;
-                a = turned;
-            }
-        }
-        for (int x = 0; x < n; x++) {
-            double expected = truth[r * n + x], got = hypot(re[x], im[x]);
-            if ((x - n / 2) * (x - n / 2) + y * y + z * z < n * n / 4) {
-                cross += got * expected;
-                square += got * got;
-                norm += expected * expected;
-            }
-        }
-    }
-    free(truth);
-    free(data);
-    *scale = square / cross;
-    return sqrt(1 - cross * cross / (square * norm));
 }
 
 /* Measured: radial 0.021, golden 0.025, spiral 0.026, kooshball 0.052, cones 0.056, stack 0.078 at these small
@@ -95,18 +23,17 @@ static void test_images(void **state)
                  {TRAJ_CONES, 24, 0.07},  {TRAJ_KOOSHBALL, 24, 0.06}, {TRAJ_STACK_OF_STARS, 24, 0.09}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int n = cases[i].n;
-        struct traj *traj = make(cases[i].kind, n, 0);
-        size_t samples = traj->readouts * traj->samples;
-        float *weights = claim(samples * sizeof *weights);
-        assert_int_equal(dcf_pipe(dev, traj->dim, (int[]){n, n, n}, samples, traj->k, NULL, 10, weights, NULL, NULL),
-                         0);
-        double scale, error = nrmse(traj, n, cases[i].kind == TRAJ_STACK_OF_STARS, weights, &scale);
+        struct scan scan;
+        scan_make(&scan, make(cases[i].kind, n, 0, 0), n, cases[i].kind == TRAJ_STACK_OF_STARS);
+        const struct traj *traj = scan.traj;
+        assert_int_equal(
+            dcf_pipe(dev, traj->dim, (int[]){n, n, n}, scan.samples, traj->k, NULL, 10, scan.weights, NULL, NULL), 0);
+        double scale, error = nrmse(&scan, &scale);
         print_message("%s, N %d, %zu x %zu, pipe 10: NRMSE %.4f, scale %.4f, sum %.4f\n", traj_kind_name(cases[i].kind),
-                      n, traj->readouts, traj->samples, error, scale, sum_of(samples, weights));
+                      n, traj->readouts, traj->samples, error, scale, area(&scan));
         assert_true(error < cases[i].most);
         assert_true(fabs(scale - 1) < 0.05);
-        free(weights);
-        traj_free(traj);
+        scan_free(&scan);
     }
 }
 
@@ -115,7 +42,7 @@ static void test_start(void **state)
 {
     struct dev *dev = *state;
     static const int n[] = {48, 48, 1};
-    struct traj *traj = make(TRAJ_SPIRAL, 48, 0);
+    struct traj *traj = make(TRAJ_SPIRAL, 48, 0, 0);
     const size_t samples = traj->readouts * traj->samples;
     float *start = claim(samples * sizeof *start), *all = claim(samples * sizeof *all);
     assert_int_equal(dcf_pipe(dev, 2, n, samples, traj->k, NULL, 7, all, NULL, NULL), 0);
@@ -147,7 +74,7 @@ static void test_level(void **state)
     for (int i = 0; i < NX * NY; i++) /* k-space is periodic: there is no edge */
         assert_true(fabs(weights[i] * NX * NY - 1 / 1.096) < 0.01 && fabs(weights[i] / weights[0] - 1) < 5e-3);
 
-    struct traj *traj = make(TRAJ_SPIRAL, 48, 0);
+    struct traj *traj = make(TRAJ_SPIRAL, 48, 0, 0);
     size_t samples = traj->readouts * traj->samples;
     float *few = claim(samples * sizeof *few), *many = claim(samples * sizeof *many),
           *convolved = claim(samples * sizeof *convolved);

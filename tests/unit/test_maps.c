@@ -322,7 +322,8 @@ static void test_memory(void **state)
     (void)state;
     struct scene s;
 #if defined(__SANITIZE_ADDRESS__)
-    skip(); /* it keeps what is freed */
+    print_message("AddressSanitizer keeps freed memory, which the limit would count\n");
+    skip();
 #endif
     scene_create(&s, 3, 16, 4, 0.01);
     const struct maps_params params = maps_defaults(MAPS_ESPIRIT, s.coils, s.n);

@@ -42,6 +42,7 @@ HDF5_ARCHIVE  = $(firstword $(wildcard $(patsubst -L%,%/libhdf5.a,$(filter -L%,$
 LIBS_CODEC    = $(if $(HDF5_ARCHIVE),$(patsubst -lhdf5,$(HDF5_ARCHIVE) -lsz,$(LIBS_RECON)),$(LIBS_RECON)) -lm
 LIBS_DAEMON   = $(call pkg,libmicrohttpd gnutls sqlite3 libsystemd jansson) -lm
 LIBS_CLIENT   = $(call pkg,libcurl jansson)
+LIBS_SEND     = $(call pkg,libcurl gnutls jansson libseccomp)
 
 # A program is one *_main.c; everything else of a room is its archive.
 OTHER_FFT := gridding/fft/$(if $(filter 0,$(FFTW)),fft_cpu,fft_none).c
@@ -54,7 +55,7 @@ DAEMON   := $(call objects,$(call sources,daemon $(call rooms,daemon)))
 CLIENTS  := $(call objects,$(call sources,clients))
 ARCHIVES := $(BUILD)/lib/daemon.a $(BUILD)/lib/recon.a $(BUILD)/lib/gridding.a
 GPU_SO   := $(BUILD)/lib/mrirecon/mrirecon-gpu.so
-BIN      := $(addprefix $(BUILD)/bin/,mrirecond mrirecon-worker mrirecon-codec mrirecon)
+BIN      := $(addprefix $(BUILD)/bin/,mrirecond mrirecon-worker mrirecon-codec mrirecon-send mrirecon)
 # GPU leaves: machine code for compute capability 8.0 (which 8.6 and 8.9 run, too), 9.0 and newer, and PTX for what
 # comes after.
 ifneq ($(CUDA),0)
@@ -132,6 +133,8 @@ $(BUILD)/bin/mrirecon-codec: $(BUILD)/obj/recon/codec/codec_main.o $(BUILD)/lib/
 	$(link) $(LIBS_CODEC)
 $(BUILD)/bin/mrirecon: $(BUILD)/obj/clients/client_main.o $(BUILD)/lib/clients.a $(ARCHIVES)
 	$(link) $(LIBS_CLIENT) $(LIBS_RECON) $(LIBS_GRIDDING)
+$(BUILD)/bin/mrirecon-send: $(BUILD)/obj/daemon/send/send_main.o $(ARCHIVES)
+	$(link) $(LIBS_SEND)
 include clients/web/web.mk
 # ---- for people ----
 help:

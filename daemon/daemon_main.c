@@ -1,9 +1,9 @@
 /* mrirecond: takes scans over HTTP, keeps them, has workers reconstruct them, and serves the images.
  *
  * Threads: main (signals), the store's writer, the scheduler (workers), the housekeeper, the converter, the feed of
- * events, those that look after resumable uploads, connections and large files that are removed, a pool that waits for
- * disks, and libmicrohttpd's. The order of starting is the order of need: store, spool, scheduler, HTTP; stopping goes
- * the other way round.
+ * events, the outbox, those that look after resumable uploads, connections and large files that are removed, a pool
+ * that waits for disks, and libmicrohttpd's. The order of starting is the order of need: store, spool, scheduler, HTTP;
+ * stopping goes the other way round.
  */
 #include "daemon/base/clock.h"
 #include "daemon/http/http.h"
@@ -47,7 +47,7 @@ static int program_find(char path[OPTION_TEXT], const char *name)
             return err_set(ERR_BAD_PARAMETER, "The path of %s is longer than %d bytes.", name, OPTION_TEXT - 1);
     }
     if (access(path, X_OK) != 0)
-        return err_set(ERR_BAD_PARAMETER, "%s cannot be run: %s. Check the options worker and codec.", path,
+        return err_set(ERR_BAD_PARAMETER, "%s cannot be run: %s. Check the options worker, codec and sender.", path,
                        strerror(errno));
     return 0;
 }
@@ -156,6 +156,8 @@ static int state_open(struct service *service, struct options *options)
     if (!rc)
         queue_rules_set(service);
     if (!rc)
+        store_route(service->core.store, (struct store_router){destinations_route, service->destinations});
+    if (!rc)
         rc = store_recover(service->core.store, &requeued);
     if (!rc)
         rc = spool_clean(service->core.spool, service->core.store, clean, &found);
@@ -202,6 +204,10 @@ static int settings_take(struct service *service, struct options *options)
         rc = program_find(options->worker, "mrirecon-worker");
     if (!rc)
         rc = program_find(options->codec, "mrirecon-codec");
+    if (!rc && *options->destinations)
+        rc = program_find(options->sender, "mrirecon-send");
+    if (!rc)
+        rc = destinations_create(&service->destinations, options->destinations);
     if (!rc)
         rc = workers_plan(workers, &count, options->devices);
     if (!rc)
@@ -219,6 +225,15 @@ static int settings_take(struct service *service, struct options *options)
     return rc ? rc : mrd_check(options);
 }
 
+/* A job was added, has changed its state, or was removed. */
+static void change_told(void *context, const char *id, const char *client, int from, int to)
+{
+    struct service *service = context;
+    feed_add(service->feed, id, client, from, to);
+    if (to >= 0 && job_state_is_final((enum job_state)to))
+        outbox_wake(service->outbox);
+}
+
 static int service_start(struct service *service, struct options *options, struct http **http, struct mrd_server **mrd)
 {
     int port = 0, rc = settings_take(service, options);
@@ -233,7 +248,9 @@ static int service_start(struct service *service, struct options *options, struc
     if (!rc)
         rc = feed_create(&service->feed, service->core.waiters, CLIENT_STREAMS, (int)(options->connections + 1) / 2);
     if (!rc)
-        store_listen(service->core.store, (struct store_listener){feed_add, service->feed});
+        rc = outbox_create(&service->outbox, &service->core, service->destinations, options->sender);
+    if (!rc)
+        store_listen(service->core.store, (struct store_listener){change_told, service});
     if (!rc)
         rc = scheduler_create(&service->scheduler, &service->core);
     if (!rc)
@@ -290,7 +307,12 @@ static void service_stop(struct service *service, struct http *http, struct mrd_
     live_free(service->core.live);
     metrics_free(service->core.metrics);
     uploads_free(service->uploads);
-    store_free(service->core.store);
+    struct store *store = service->core.store;
+    if (store)
+        store_listen(store, (struct store_listener){.told = NULL});
+    outbox_free(service->outbox);
+    store_free(store);
+    destinations_free(service->destinations);
     feed_free(service->feed);
     if (service->state_is_known)
         spool_stop_note(service->core.spool);
@@ -345,6 +367,12 @@ static void reload(struct service *service, struct command_line *line)
         log_line(service->core.log, LOG_LEVEL_ERROR, NULL, "reload: the old tokens stay in use: %s", err_last()->text);
     else if (tokens_wanted(service->tokens))
         log_line(service->core.log, LOG_LEVEL_INFO, NULL, "reload: %d tokens", count);
+    if (destinations_reload(service->destinations, &count))
+        log_line(service->core.log, LOG_LEVEL_ERROR, NULL, "reload: the old destinations stay in use: %s",
+                 err_last()->text);
+    else if (*line->options->destinations)
+        log_line(service->core.log, LOG_LEVEL_INFO, NULL, "reload: %d destinations", count);
+    outbox_wake(service->outbox);
     if (service->tls && tls_reload(service->tls))
         log_line(service->core.log, LOG_LEVEL_ERROR, NULL, "reload: the old certificate stays in use: %s",
                  err_last()->text);
@@ -419,6 +447,7 @@ static int look_at_config(int argc, char **argv)
     tls_free(service.tls);
     page_free(service.page);
     tokens_free(service.tokens);
+    destinations_free(service.destinations);
     return rc ? STATUS_USAGE : fflush(stdout) == 0 ? 0 : STATUS_FAILED;
 }
 

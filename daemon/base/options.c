@@ -54,6 +54,10 @@ static const struct option {
      "File of the configurations that MRD clients can name: lines of a name and the query of a submission, e.g. `cine "
      "kind=recon&method=llr&frames=20`. Read when a session begins. Empty: none but default and the names of kinds.",
      OPTION_IS_TEXT, AT(mrd_configs)},
+    {"destinations", "",
+     "File of the destinations that ended jobs are sent to, and of the rules which jobs those are. Empty: none. Reread "
+     "at SIGHUP.",
+     OPTION_IS_TEXT, AT(destinations)},
     {"mrd-sessions", "16", "Maximum number of simultaneous MRD sessions; one client has at most half of them.",
      OPTION_IS_COUNT, AT(mrd_sessions), 1, 1000},
     {"mrd-idle-timeout", "600",
@@ -69,6 +73,7 @@ static const struct option {
     {"threads", "0", "CPU threads per worker. 0: one per core.", OPTION_IS_COUNT, AT(threads), 0, 1024},
     {"worker", "", "Path of mrirecon-worker. Empty: in mrirecond's folder.", OPTION_IS_TEXT, AT(worker)},
     {"codec", "", "Path of mrirecon-codec. Empty: in mrirecond's folder.", OPTION_IS_TEXT, AT(codec)},
+    {"sender", "", "Path of mrirecon-send. Empty: in mrirecond's folder.", OPTION_IS_TEXT, AT(sender)},
     {"web-dir", "",
      "Folder of the web page's files, which are served at /ui/. Empty: ../share/mrirecond/web beside mrirecond's "
      "folder, if it exists.",

@@ -20,7 +20,7 @@ struct options {
     char listen[OPTION_TEXT], port_file[OPTION_TEXT], state_dir[OPTION_TEXT], worker[OPTION_TEXT], codec[OPTION_TEXT],
         devices[OPTION_TEXT], tokens[OPTION_TEXT], tls_certificate[OPTION_TEXT], tls_key[OPTION_TEXT],
         host_names[OPTION_TEXT], web_dir[OPTION_TEXT], mrd_listen[OPTION_TEXT], mrd_clients[OPTION_TEXT],
-        mrd_configs[OPTION_TEXT];
+        mrd_configs[OPTION_TEXT], destinations[OPTION_TEXT], sender[OPTION_TEXT];
     int64_t threads, http_threads, connections, address_connections, queue_limit, client_jobs, mrd_sessions, keep_scans,
         job_names, log_level, log_format;
     int64_t upload_rate, client_bytes, keep_bytes, body_limit, result_limit, spool_limit, spool_reserve,

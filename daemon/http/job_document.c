@@ -66,15 +66,6 @@ static json_t *duration_pack(const struct job *job)
     return json_real(1e-3 * (double)(now > job->started ? now - job->started : 0));
 }
 
-static json_t *time_pack(int64_t milliseconds)
-{
-    char text[CLOCK_TEXT];
-    if (!milliseconds)
-        return json_null();
-    clock_print(milliseconds, text);
-    return json_string(text);
-}
-
 /* Parameters with their types: numbers as numbers. Those of a kind that no longer exists are left as text. */
 static json_t *parameters_pack(const struct job *job)
 {
@@ -142,6 +133,7 @@ static const struct {
     {"results", JOB_FIELD_RESULTS},
     {"ahead", JOB_FIELD_AHEAD},
     {"report", JOB_FIELD_REPORT},
+    {"deliveries", JOB_FIELD_DELIVERIES},
     {"short", JOB_FIELDS_SHORT},
 };
 
@@ -208,6 +200,8 @@ json_t *job_document_fields(struct service *service, const struct job *job, unsi
         job_progress_known(service, job, &progress);
     }
     json_t *document = document_pack(job, &progress, fields);
+    if (fields & JOB_FIELD_DELIVERIES)
+        json_object_set_new(document, "deliveries", deliveries_pack(service, job->id));
     job_clear(&now);
     return document;
 }

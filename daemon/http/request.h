@@ -17,6 +17,7 @@
 #include "daemon/http/listen.h"
 #include "daemon/http/sessions.h"
 #include "daemon/base/pool.h"
+#include "daemon/outbox/outbox.h"
 #include "daemon/queue/scheduler.h"
 #include "daemon/http/tls.h"
 #include "daemon/http/tokens.h"
@@ -30,6 +31,8 @@ struct service {
     struct core core;
     struct uploads *uploads;
     struct tokens *tokens;
+    struct destinations *destinations;
+    struct outbox *outbox;
     struct sessions *sessions;
     struct tls *tls;   /* NULL: plain HTTP */
     struct page *page; /* NULL: there is none */

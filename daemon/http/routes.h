@@ -68,11 +68,13 @@ enum job_field {
     JOB_FIELD_RESULTS = 1 << 17,
     JOB_FIELD_AHEAD = 1 << 18,
     JOB_FIELD_REPORT = 1 << 19,
-    JOB_FIELDS_ALL = (1 << 20) - 1,
+    JOB_FIELD_DELIVERIES = 1 << 20,
+    JOB_FIELDS_ALL = (1 << 21) - 1,
     /* Of rows of the store that are read without these. */
     JOB_FIELDS_LONG = JOB_FIELD_PARAMETERS | JOB_FIELD_RESULTS | JOB_FIELD_REPORT,
     /* What a table of jobs shows. */
-    JOB_FIELDS_SHORT = JOB_FIELDS_ALL & ~(JOB_FIELDS_LONG | JOB_FIELD_AHEAD | JOB_FIELD_DEADLINE),
+    JOB_FIELDS_SHORT =
+        JOB_FIELDS_ALL & ~(JOB_FIELDS_LONG | JOB_FIELD_AHEAD | JOB_FIELD_DEADLINE | JOB_FIELD_DELIVERIES),
 };
 /* The fields of a name, "short" among them, of `length` bytes; 0: there is none. */
 unsigned job_fields_find(const char *name, size_t length);
@@ -85,6 +87,14 @@ bool job_progress_known(struct service *service, const struct job *job, struct j
 struct job_progress job_progress_find(struct service *service, const struct job *job);
 /* The same as the members `progress` and `step` of its document; a new reference. */
 json_t *job_progress_pack(const struct job *job, const struct job_progress *progress);
+
+/* delivery_document.c */
+/* A time as text; null for 0. A new reference. */
+json_t *time_pack(int64_t milliseconds);
+/* A delivery as a document; a new reference. */
+json_t *delivery_pack(const struct delivery *delivery);
+/* The deliveries of a job, as the member `deliveries` of its document; a new reference. */
+json_t *deliveries_pack(struct service *service, const char *id);
 
 /* routes_list.c */
 int route_jobs_work(struct request *request);

@@ -193,6 +193,7 @@ int route_metrics(struct request *request)
     if (!out)
         return err_no_memory("the metrics");
     metrics_print(service->core.metrics, &now, out);
+    rc = outbox_metrics_print(service->outbox, out);
     fclose(out);
     return http_answer(request, 200, "text/plain; version=0.0.4; charset=utf-8", text, NULL);
 }

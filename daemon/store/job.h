@@ -13,7 +13,14 @@ enum job_state { JOB_QUEUED, JOB_RUNNING, JOB_CANCELING, JOB_SUCCEEDED, JOB_FAIL
 
 enum job_priority { PRIORITY_URGENT, PRIORITY_NORMAL, PRIORITY_BATCH, PRIORITIES };
 
-enum { JOB_ID = 26 + 1, JOB_CLIENT = 63 + 1, JOB_NAME = 200 + 1, JOB_KEY = 200 + 1, JOB_DIGEST = 64 + 1 };
+enum {
+    JOB_ID = 26 + 1,
+    JOB_CLIENT = 63 + 1,
+    JOB_NAME = 200 + 1,
+    JOB_KEY = 200 + 1,
+    JOB_DIGEST = 64 + 1,
+    JOB_DESTINATIONS = 200 + 1
+};
 
 /* Limits of what one client may have waiting: jobs, and bytes of their scans. 0: as store_set_quota(). */
 struct quota {
@@ -26,9 +33,10 @@ struct job {
     enum job_state state;
     int64_t sequence; /* order of acceptance; larger is newer */
     char kind[32];
-    char client[JOB_CLIENT]; /* the client */
-    char name[JOB_NAME];     /* given by the client, as a file name; "": none */
-    struct quota quota;      /* of the client, at submission; not stored */
+    char client[JOB_CLIENT];            /* the client */
+    char name[JOB_NAME];                /* given by the client, as a file name; "": none */
+    char destination[JOB_DESTINATIONS]; /* names, separated by commas, that the client gave; "": none; not read back */
+    struct quota quota;                 /* of the client, at submission; not stored */
     enum job_priority priority;
     int64_t bytes; /* of the upload */
     int64_t created, started, finished;

@@ -107,11 +107,38 @@ static int move_apply(struct store *store, void *context)
                                     "iiis", (int64_t)move->to, (int64_t)(move->why == REQUEUE_DIED),
                                     (int64_t)(move->why == REQUEUE_SHORT), move->id),
                         NULL);
+    if (!rc && job_state_is_final(move->to))
+        rc = deliveries_insert(store, move->id, move->to);
     entry.to = (int)move->to;
     return rc ? rc : store_note(store, &entry);
 }
 
 /* ---- transitions ---- */
+
+/* Jobs that were being canceled when the last daemon ended. One by one, for each is sent where it should be. */
+static int canceling_end(struct store *store)
+{
+    struct connection *writer = &store->writer;
+    for (;;) {
+        char id[JOB_ID] = "";
+        sqlite3_stmt *row =
+            sql_prepare(writer, "SELECT id FROM job WHERE state = ? LIMIT 1", "i", (int64_t)JOB_CANCELING);
+        if (!row)
+            return err_last()->code;
+        int step = sqlite3_step(row), rc = 0;
+        if (step == SQLITE_ROW)
+            snprintf(id, sizeof id, "%s", (const char *)sqlite3_column_text(row, 0));
+        else if (step != SQLITE_DONE)
+            rc = sql_failed(writer->db, "reading a job");
+        sql_release(row);
+        if (rc || !*id)
+            return rc;
+        rc = move_apply(store,
+                        &(struct transition){.id = id, .from = CANCELING, .to = JOB_CANCELED, .doing = "cancellation"});
+        if (rc)
+            return rc;
+    }
+}
 
 static int recover_apply(struct store *store, void *requeued)
 {
@@ -127,13 +154,9 @@ static int recover_apply(struct store *store, void *requeued)
             sql_prepare(writer, "UPDATE job SET deaths = 0 WHERE state = ? AND deaths > 0", "i", (int64_t)JOB_QUEUED),
             NULL);
     if (!rc)
-        rc = sql_change(writer,
-                        sql_prepare(writer,
-                                    "UPDATE job SET state = ?1, finished = ?2, kept = iif(?3, bytes, 0), "
-                                    "kept_scan = iif(?3, bytes, 0) WHERE state = ?4",
-                                    "iiii", (int64_t)JOB_CANCELED, store->now, (int64_t)store->failed_scans_stay,
-                                    (int64_t)JOB_CANCELING),
-                        NULL);
+        rc = canceling_end(store);
+    if (!rc)
+        rc = deliveries_recover(store);
     return rc ? rc : tally_load(store);
 }
 
@@ -160,12 +183,12 @@ static int submit_apply(struct store *store, void *context)
     rc = sql_change(writer,
                     sql_prepare(writer,
                                 "INSERT INTO job (id, state, kind, bytes, created, parameters, formats, "
-                                "client, priority, deadline, idempotency_key, digest, name) "
-                                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                                "sisiijjsiisss", job->id, (int64_t)JOB_QUEUED, job->kind, job->bytes,
+                                "client, priority, deadline, idempotency_key, digest, name, asked) "
+                                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                                "sisiijjsiissss", job->id, (int64_t)JOB_QUEUED, job->kind, job->bytes,
                                 submission->created, job->parameters, job->formats, job->client, (int64_t)job->priority,
                                 submission->deadline, *job->key ? job->key : NULL, *job->digest ? job->digest : NULL,
-                                job->name),
+                                job->name, job->destination),
                     NULL);
     submission->sequence = sqlite3_last_insert_rowid(writer->db);
     if (rc)

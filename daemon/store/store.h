@@ -121,7 +121,8 @@ int64_t store_clock_set(struct store *store);
 /* Fail up to `limit` waiting jobs whose deadline has passed; jobs[limit] is the caller's to job_clear. */
 int store_expire(struct store *store, struct job *jobs, int limit, int *count);
 
-/* Ids of up to `limit` jobs that ended before `before`, in one state or any (-1), earliest end first. */
+/* Ids of up to `limit` jobs that ended before `before`, in one state or any (-1), earliest end first, without those
+ * that are still to be sent somewhere (deliveries.h). */
 int store_ended(struct store *store, int64_t before, int state, char (*ids)[JOB_ID], int limit, int *count);
 
 /* Disk space of ended jobs: kept scans, and results. */

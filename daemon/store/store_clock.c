@@ -26,13 +26,21 @@ int store_clock_move(struct store *store)
     int64_t step = store->clock_step;
     if (step == 0)
         return 0;
-    return sql_change(writer,
-                      sql_prepare(writer,
-                                  "UPDATE job SET created = created + ?, started = iif(started > 0, started + ?, 0), "
-                                  "finished = iif(finished > 0, finished + ?, 0), "
-                                  "deadline = iif(deadline > 0, deadline + ?, 0)",
-                                  "iiii", step, step, step, step),
-                      NULL);
+    int rc = sql_change(writer,
+                        sql_prepare(writer,
+                                    "UPDATE job SET created = created + ?, started = iif(started > 0, started + ?, 0), "
+                                    "finished = iif(finished > 0, finished + ?, 0), "
+                                    "deadline = iif(deadline > 0, deadline + ?, 0)",
+                                    "iiii", step, step, step, step),
+                        NULL);
+    if (!rc)
+        rc = sql_change(writer,
+                        sql_prepare(writer,
+                                    "UPDATE delivery SET created = created + ?1, due = due + ?1, "
+                                    "ended = iif(ended > 0, ended + ?1, 0)",
+                                    "i", step),
+                        NULL);
+    return rc;
 }
 
 void store_clock_moved(struct store *store)

@@ -9,13 +9,13 @@
 #ifndef MRIRECON_DAEMON_STORE_PARTS_H
 #define MRIRECON_DAEMON_STORE_PARTS_H
 
-#include "daemon/store/store.h"
+#include "daemon/store/deliveries.h"
 
 #include <pthread.h>
 #include <sqlite3.h>
 #include <sys/types.h>
 
-enum { STATEMENTS = 48 };
+enum { STATEMENTS = 64 };
 
 /* A connection and its prepared statements. Of one thread at a time. */
 struct connection {
@@ -101,6 +101,7 @@ struct store {
     struct drain drain;
     double served;                  /* the share of the client served last, before that job */
     struct store_listener listener; /* .told NULL: none */
+    struct store_router router;     /* .route NULL: none */
     _Atomic int64_t ageing, quota_jobs, quota_bytes;
     _Atomic bool failed_scans_stay, succeeded_scans_stay;
     /* under `reader_lock` */
@@ -197,6 +198,13 @@ int tally_room(struct store *store, const char *client, struct quota quota, int6
 double tally_mean(const struct client *client);
 /* Clients with waiting jobs; the caller frees the list. Fails with ERR_NO_MEMORY. */
 int tally_waiting(struct store *store, struct client **out, size_t *count);
+
+/* ---- store_deliveries.c: in the writer ---- */
+
+/* Within the change that ends a job: its deliveries, as the router says. */
+int deliveries_insert(struct store *store, const char *id, enum job_state state);
+/* At a start: what was being sent is pending again. */
+int deliveries_recover(struct store *store);
 
 /* ---- store_drain.c ---- */
 

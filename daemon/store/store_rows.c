@@ -100,8 +100,8 @@ int store_ended(struct store *store, int64_t before, int state, char (*ids)[JOB_
     struct connection *reader = &store->reader;
     sqlite3_stmt *statement =
         sql_prepare(reader,
-                    "SELECT id FROM job WHERE state > 2 AND finished < ? AND (? < 0 OR state = ?) "
-                    "ORDER BY finished LIMIT ?",
+                    "SELECT id FROM job WHERE state > 2 AND finished < ? AND (? < 0 OR state = ?) AND NOT EXISTS "
+                    "(SELECT 1 FROM delivery WHERE job = id AND delivery.state < 2) ORDER BY finished LIMIT ?",
                     "iiii", before, (int64_t)state, (int64_t)state, (int64_t)limit);
     int rc = statement ? 0 : err_last()->code, step = SQLITE_DONE;
     *count = 0;

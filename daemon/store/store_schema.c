@@ -36,6 +36,15 @@ static const char *const steps[] = {
     "CREATE INDEX job_scan ON job (finished) WHERE kept_scan > 0",
     /* Searches by kind, too. */
     "DROP INDEX job_search; CREATE INDEX job_search ON job (sequence, state, client, kind, name, created, finished)",
+    /* The outbox. job.asked: destinations that the sender named. States are the values of enum delivery_state. */
+    "ALTER TABLE job ADD COLUMN asked TEXT NOT NULL DEFAULT '';"
+    "CREATE TABLE delivery (sequence INTEGER PRIMARY KEY AUTOINCREMENT,"
+    " job TEXT NOT NULL REFERENCES job (id) ON DELETE CASCADE, destination TEXT NOT NULL,"
+    " state INTEGER NOT NULL DEFAULT 0 CHECK (state BETWEEN 0 AND 3), attempts INTEGER NOT NULL DEFAULT 0,"
+    " created INTEGER NOT NULL, due INTEGER NOT NULL, ended INTEGER NOT NULL DEFAULT 0,"
+    " answer TEXT NOT NULL DEFAULT '', UNIQUE (job, destination));"
+    "CREATE INDEX delivery_due ON delivery (due) WHERE state = 0;"
+    "CREATE INDEX delivery_open ON delivery (state, created) WHERE state <> 2",
 };
 enum { SCHEMA = sizeof steps / sizeof *steps };
 

@@ -39,7 +39,14 @@ static const struct {
     {5, {.files = UINT64_C(1) << 15}},       /* ioctl of devices */
     {6, {.scope = 3}},                       /* abstract unix sockets, signals */
 };
-enum { LANDLOCK_CREATE = 444, LANDLOCK_ADD = 445, LANDLOCK_RESTRICT = 446, LANDLOCK_VERSION = 1, LANDLOCK_BENEATH = 1 };
+enum {
+    LANDLOCK_CREATE = 444,
+    LANDLOCK_ADD = 445,
+    LANDLOCK_RESTRICT = 446,
+    LANDLOCK_VERSION = 1,
+    LANDLOCK_BENEATH = 1,
+    LANDLOCK_PORT = 2
+};
 
 static int sandbox_failed(const char *what)
 {
@@ -322,6 +329,8 @@ static const struct {
     {SCMP_SYS(migrate_pages), 0},      {SCMP_SYS(move_pages), 0},
 };
 
+enum { DNS_PORT = 53 };
+
 /* Rights of landlock. */
 enum {
     EXECUTE = 1 << 0,
@@ -330,14 +339,17 @@ enum {
     TRUNCATE = 1 << 14,                         /* also what opening a file to be written anew takes */
     MAKE = 1 << 5 | 1 << 7 | 1 << 8 | TRUNCATE, /* make and remove files, make folders */
     DEVICE = 1 << 15,                           /* ioctl */
+    CONNECT = 1 << 1,                           /* of the network's rights */
     OF_FILES = EXECUTE | WRITE | 1 << 2 | TRUNCATE | DEVICE
 };
 
-/* Where a worker's libraries, and the driver of a GPU, open files whenever they come to need them. */
-static const struct {
+/* Where a process may open files; pattern NULL ends a list. */
+struct sandbox_place {
     const char *pattern;
     uint64_t rights;
-} worker_places[] = {
+};
+/* Where a worker's libraries, and the driver of a GPU, open files whenever they come to need them. */
+static const struct sandbox_place worker_places[] = {
     {"/usr", READ | EXECUTE},
     {"/lib", READ | EXECUTE},
     {"/lib64", READ | EXECUTE},
@@ -353,6 +365,31 @@ static const struct {
     {"/dev/nvidia*", READ | WRITE | DEVICE},
     {"/dev/dxg", READ | WRITE | DEVICE}, /* a GPU under Windows' Linux */
     {"/dev/shm", READ | WRITE | MAKE},
+    {.pattern = NULL},
+};
+/* Programs and libraries, what names of hosts are looked up in, and the certificates that are trusted. */
+static const struct sandbox_place sender_places[] = {
+    {"/usr", READ | EXECUTE},
+    {"/lib", READ | EXECUTE},
+    {"/lib64", READ | EXECUTE},
+    {"/etc/ld.so.cache", READ},
+    {"/etc/resolv.conf", READ},
+    {"/etc/hosts", READ},
+    {"/etc/host.conf", READ},
+    {"/etc/gai.conf", READ},
+    {"/etc/nsswitch.conf", READ},
+    {"/etc/services", READ},
+    {"/etc/ssl/certs", READ},
+    {"/etc/gnutls", READ},
+    {"/etc/dcmtk", READ},
+    {"/run/systemd/resolve", READ},
+    {"/dev/null", READ | WRITE},
+    {"/dev/random", READ},
+    {"/dev/urandom", READ},
+#if SANDBOX_SANITIZED
+    {"/proc", READ},
+#endif
+    {.pattern = NULL},
 };
 
 struct worker_rules {
@@ -409,19 +446,33 @@ static void library_path_allow(struct worker_rules *rules, const char *folders)
     }
 }
 
-static int landlock_enter_worker(const char *const *readable, bool *landlock)
+/* Connecting by TCP to `port` is all that a sender may do, but for looking up names. */
+static void port_allow(struct worker_rules *rules, uint64_t port)
+{
+    const struct {
+        uint64_t rights, port;
+    } rule = {.rights = CONNECT, .port = port};
+    if (syscall(LANDLOCK_ADD, rules->ruleset, LANDLOCK_PORT, &rule, 0) != 0 && !rules->error)
+        rules->error = errno;
+}
+
+/* `port`: that may be connected to; 0: none. */
+static int landlock_enter_places(const struct sandbox_place *places, const char *const *readable, int port,
+                                 bool *landlock)
 {
     const struct landlock_rules known = landlock_rules_known();
     struct worker_rules rules = {.known = known.files};
-    const char *cache = getenv("CUDA_CACHE_PATH"), *folders = getenv("LD_LIBRARY_PATH");
+    const char *cache = port ? NULL : getenv("CUDA_CACHE_PATH"), *folders = getenv("LD_LIBRARY_PATH");
     *landlock = known.files != 0;
     if (!*landlock)
         return 0;
     int rc = landlock_create(&known, &rules.ruleset);
     if (rc != 0)
         return rc;
-    for (size_t i = 0; i < sizeof worker_places / sizeof *worker_places; i++)
-        pattern_allow(&rules, worker_places[i].pattern, worker_places[i].rights);
+    for (; places->pattern; places++)
+        pattern_allow(&rules, places->pattern, places->rights);
+    for (int i = 0; port && known.network && i < 2; i++)
+        port_allow(&rules, (uint64_t)(i ? DNS_PORT : port));
     for (; *readable; readable++)
         place_allow(&rules, *readable, READ | EXECUTE);
     dl_iterate_phdr(library_allow, &rules);
@@ -437,13 +488,26 @@ static int landlock_enter_worker(const char *const *readable, bool *landlock)
     return landlock_enter(rules.ruleset);
 }
 
-int sandbox_enter_worker(const char *const *readable, bool *landlock)
+/* No sockets but unix ones, and with `network` those of the internet. */
+static int sockets_refuse(scmp_filter_ctx filter, bool network)
+{
+    const int most = network ? AF_INET6 : AF_UNIX;
+    int rc = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socket), 1,
+                              SCMP_A0_32(SCMP_CMP_GT, (scmp_datum_t)most, 0));
+    for (int family = 0; family < most && rc == 0; family++)
+        if (family != AF_UNIX && family != AF_INET)
+            rc = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socket), 1,
+                                  SCMP_A0_32(SCMP_CMP_EQ, (scmp_datum_t)family, 0));
+    return rc;
+}
+
+static int places_enter(const struct sandbox_place *places, const char *const *readable, int port, bool *landlock)
 {
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         return sandbox_failed("no_new_privs");
     int rc = calls_try();
     if (rc == 0)
-        rc = landlock_enter_worker(readable, landlock);
+        rc = landlock_enter_places(places, readable, port, landlock);
     if (rc != 0)
         return rc;
     scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
@@ -455,11 +519,20 @@ int sandbox_enter_worker(const char *const *readable, bool *landlock)
         rc = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), worker_own[i].call, 1,
                               SCMP_CMP32(worker_own[i].argument, SCMP_CMP_NE, 0, 0));
     if (rc == 0)
-        rc = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socket), 1,
-                              SCMP_A0(SCMP_CMP_NE, AF_UNIX, 0));
+        rc = sockets_refuse(filter, port != 0);
     if (rc == 0)
         rc = seccomp_load(filter);
     seccomp_release(filter);
     errno = -rc;
     return rc == 0 ? 0 : sandbox_failed("seccomp_load");
+}
+
+int sandbox_enter_worker(const char *const *readable, bool *landlock)
+{
+    return places_enter(worker_places, readable, 0, landlock);
+}
+
+int sandbox_enter_sender(const char *const *readable, int port, bool *landlock)
+{
+    return places_enter(sender_places, readable, port, landlock);
 }

@@ -55,4 +55,9 @@ int sandbox_enter(int socket, int output);
  * sentence names the calls. */
 int sandbox_enter_worker(const char *const *readable, bool *landlock);
 
+/* The same for a process that sends files to another host: internet sockets are allowed, by TCP to `port` (not 0) and,
+ * to look up names, to that of DNS (where the kernel's landlock watches TCP); files can be read only where programs,
+ * libraries, the lookup of names and trusted certificates need it, and of `readable`. */
+int sandbox_enter_sender(const char *const *readable, int port, bool *landlock);
+
 #endif

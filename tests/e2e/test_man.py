@@ -94,7 +94,7 @@ def installed():
             return {os.path.relpath(f"{folder}/{name}", root) for folder, _, names in os.walk(root) for name in names}
         subprocess.run([*make, "install"], check=True, capture_output=True, timeout=10 * SLOW)
         same(os.stat(os.path.join(BIN, "mrirecon-worker")).st_mtime_ns, built, "when the worker was linked")
-        for name in (*PAGES, "mrirecon-worker.8", "mrirecon-codec.8"):
+        for name in (*PAGES, "mrirecon-worker.8", "mrirecon-codec.8", "mrirecon-send.8"):
             path = f"usr/share/man/man{name[-1]}/{name}"
             assert path in files() and os.path.getsize(f"{root}/{path}") > 1000, f"{path} is not installed"
         doc = f"{root}/usr/share/doc/mrirecond"

@@ -1,0 +1,48 @@
+/* What a sender is told. */
+#include "daemon/outbox/outbox_parts.h"
+
+#include "daemon/base/clock.h"
+
+#include <stdlib.h>
+
+static json_t *time_pack(int64_t milliseconds)
+{
+    char text[CLOCK_TEXT];
+    if (!milliseconds)
+        return json_null();
+    clock_print(milliseconds, text);
+    return json_string(text);
+}
+
+/* The body of a webhook. It holds no names that clients gave: they may be those of patients. */
+static char *event_text(const struct job *job)
+{
+    char type[40];
+    snprintf(type, sizeof type, "job.%s", job_state_name(job->state));
+    json_t *event = json_pack("{s:s, s:o, s:{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:s+, s:O?}}", "type", type,
+                              "timestamp", time_pack(job->finished), "data", "id", job->id, "kind", job->kind, "state",
+                              job_state_name(job->state), "client", job->client, "created", time_pack(job->created),
+                              "started", time_pack(job->started), "finished", time_pack(job->finished), "href",
+                              "/v1/jobs/", job->id, "error", job->error);
+    char *text = json_dumps(event, JSON_COMPACT);
+    json_decref(event);
+    return text;
+}
+
+json_t *outbox_message(struct outbox *outbox, const struct sending *sending)
+{
+    const struct destination *to = &sending->to;
+    struct job job;
+    if (store_get_brief(outbox->core.store, sending->delivery.job, &job))
+        return NULL;
+    char *body = event_text(&job), id[JOB_ID + DELIVERY_NAME + 1];
+    snprintf(id, sizeof id, "%s.%s", job.id, to->name);
+    job_clear(&job);
+    json_t *message = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:s?}", "type", destination_type_name(to->type),
+                                "address", to->address, "ca", to->ca, "secret", to->secret, "id", id, "timeout",
+                                (json_int_t)to->timeout, "body", body);
+    free(body);
+    if (!message)
+        err_no_memory("a message to a sender");
+    return message;
+}

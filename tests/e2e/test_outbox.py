@@ -1,0 +1,227 @@
+#!/usr/bin/python3
+"""The outbox: ended jobs are told to webhooks; signed, tried again, given up, and never lost to a kill."""
+import base64
+import contextlib
+import hashlib
+import hmac
+import http.server
+import json
+import os
+import tempfile
+import threading
+
+import scans
+from harness import Daemon, free_port, main, same, test, wait_until
+
+FOLDER = tempfile.TemporaryDirectory()
+GOOD = open(scans.radial(seed=91).write(f"{FOLDER.name}/good.h5"), "rb").read()
+SECRET = "a key of the test"
+
+
+class Receiver:
+    """An HTTP server that keeps what it is sent, and answers what the test says: a status, or (status, headers)."""
+
+    def __init__(self, port=0, answers=()):
+        self.answers, self.got, self.hold = list(answers), [], threading.Event()
+        self.hold.set()
+        receiver = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                receiver.got.append((self.path, {k.lower(): v for k, v in self.headers.items()}, body))
+                receiver.hold.wait()
+                answer = receiver.answers.pop(0) if receiver.answers else 204
+                status, headers = answer if isinstance(answer, tuple) else (answer, {})
+                with contextlib.suppress(ConnectionError):
+                    self.send_response(status)
+                    for name, value in headers.items():
+                        self.send_header(name, value)
+                    self.send_header("Content-Length", "0")
+                    self.end_headers()
+
+            do_GET = do_POST
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        self.port = self.server.server_address[1]
+        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02})
+        self.thread.start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.hold.set()
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+
+def write(name, text, mode=0o600):
+    path = os.path.join(FOLDER.name, name)
+    with open(path, "w") as file:
+        file.write(text)
+    os.chmod(path, mode)
+    return path
+
+
+def hook(name, port, settings="", secret=SECRET):
+    """A line of a webhook of this name, which is tried again within seconds."""
+    return f"destination {name} webhook http://127.0.0.1:{port}/{name} secret={write(name + '.secret', secret)} retry=1 retry-most=1 {settings}\n"
+
+
+def configured(name, *lines):
+    return write(name, "# destinations\n" + "".join(lines))
+
+
+def delivery(daemon, job, destination):
+    return next((d for d in daemon.job(job)["deliveries"] if d["destination"] == destination), None)
+
+
+def delivered(daemon, job, destination, state="delivered"):
+    def there():
+        found = delivery(daemon, job, destination)
+        return found if found and found["state"] == state else None
+    return wait_until(there, f"{destination} to be {state}: {delivery(daemon, job, destination)}")
+
+
+def check_signed(headers, body, key=SECRET.encode()):
+    signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
+    expected = "v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
+    same(headers["webhook-signature"], expected, "signature")
+
+
+@test("the end of a job that a rule matches is told, signed; that of another job is not")
+def told():
+    with Receiver() as receiver:
+        lines = configured("told", hook("good", receiver.port), hook("bad", receiver.port, "on=failed"), "rule good name=scan*\n", "rule bad\n")
+        with Daemon(destinations=lines) as daemon:
+            job = daemon.run(GOOD, "kind=recon&name=scan-1")["id"]
+            other = daemon.run(GOOD, "kind=recon&name=other")["id"]
+            broken = daemon.run(GOOD[:3000], "kind=recon&name=scan-2")["id"]
+            same(delivered(daemon, job, "good")["answer"], "The server answered 204.", "answer")
+            for destination in ("good", "bad"):
+                delivered(daemon, broken, destination)
+            same(delivery(daemon, job, "bad"), None, "a delivery on=failed of a job that succeeded")
+            same(daemon.job(other)["deliveries"], [], "deliveries of a job that no rule matches")
+            same(sorted((path, json.loads(body)["data"]["id"]) for path, _, body in receiver.got),
+                 sorted([("/good", job), ("/good", broken), ("/bad", broken)]), "what was told")
+            for _, headers, body in receiver.got:
+                check_signed(headers, body)
+                event = json.loads(body)
+                same(headers["content-type"], "application/json", "Content-Type")
+                same(event["type"], "job." + event["data"]["state"], "type")
+                assert headers["webhook-id"].startswith(event["data"]["id"] + "."), headers
+                assert "scan-" not in body.decode(), f"a name that a client gave is told: {body}"
+            metrics = daemon.metrics()
+            same(metrics['mrirecond_deliveries_delivered_total{destination="good"}'], 2, "delivered")
+            same(metrics["mrirecond_deliveries_pending"], 0, "pending")
+            same(metrics["mrirecond_deliveries_oldest_timestamp_seconds"], 0, "oldest")
+
+
+@test("a server's error is tried again with the same id; 410 and a redirection are final")
+def again():
+    with Receiver(answers=[500, (429, {"Retry-After": "1"})]) as flaky, Receiver(answers=[410]) as gone, Receiver() as target, \
+            Receiver(answers=[(302, {"Location": f"http://127.0.0.1:{target.port}/elsewhere"})]) as moved:
+        lines = configured("again", *(hook(name, receiver.port) + f"rule {name}\n" for name, receiver in
+                                      (("flaky", flaky), ("gone", gone), ("moved", moved))))
+        with Daemon(destinations=lines) as daemon:
+            job = daemon.run(GOOD)["id"]
+            same(delivered(daemon, job, "flaky")["attempts"], 3, "attempts")
+            same(len({headers["webhook-id"] for _, headers, _ in flaky.got}), 1, "ids of one delivery")
+            for name, status in (("gone", "410"), ("moved", "302")):
+                dead = delivered(daemon, job, name, "dead")
+                same(dead["attempts"], 1, "attempts of " + name)
+                assert status in dead["answer"], dead
+            same(target.got, [], "requests where the redirection led")
+            same(daemon.metrics()["mrirecond_deliveries_dead"], 2, "dead letters")
+
+
+@test("so many attempts, and the delivery is a dead letter")
+def dead():
+    with Receiver(answers=[500] * 10) as receiver:
+        with Daemon(destinations=configured("dead", hook("down", receiver.port, "attempts=2"), "rule down\n")) as daemon:
+            job = daemon.run(GOOD)["id"]
+            same(delivered(daemon, job, "down", "dead")["attempts"], 2, "attempts")
+            same(len(receiver.got), 2, "requests")
+
+
+@test("what is not delivered when the daemon is killed, is after the next start: a server that was down, and one amid its answer")
+def killed():
+    port = free_port()
+    with Receiver() as slow:
+        slow.hold.clear()
+        lines = configured("killed", hook("down", port, "attempts=1000"), hook("slow", slow.port, "attempts=1000"), "rule down\n", "rule slow\n")
+        with Daemon(destinations=lines) as daemon:
+            jobs = [daemon.run(GOOD)["id"] for _ in range(3)]
+            wait_until(lambda: slow.got and delivery(daemon, jobs[0], "down")["attempts"], "a first attempt at both")
+            senders = wait_until(lambda: daemon.children("mrirecon-send"), "a sender")
+            daemon.kill()
+            wait_until(lambda: not any(os.path.exists(f"/proc/{sender}") for sender in senders), "the senders' end")
+            slow.hold.set()
+            with Receiver(port) as up:
+                daemon.restart()
+                for job in jobs:
+                    delivered(daemon, job, "down")
+                    delivered(daemon, job, "slow")
+                same(sorted(json.loads(body)["data"]["id"] for _, _, body in up.got), sorted(jobs), "what the server was told")
+
+
+@test("a server that does not answer holds up neither the daemon nor another destination, and the attempt ends")
+def slow():
+    with Receiver() as stuck, Receiver() as quick:
+        stuck.hold.clear()
+        lines = configured("slow", hook("stuck", stuck.port, "timeout=2 attempts=1"), hook("quick", quick.port), "rule stuck\n", "rule quick\n")
+        with Daemon(destinations=lines) as daemon:
+            first = daemon.run(GOOD)["id"]
+            wait_until(lambda: stuck.got, "a request that is held")
+            second = daemon.run(GOOD)["id"]
+            delivered(daemon, second, "quick")
+            delivered(daemon, first, "stuck", "dead")
+
+
+@test("a job is kept beyond its age while it is to be delivered")
+def kept():
+    with Daemon(destinations=configured("kept", hook("down", free_port(), "attempts=3 retry=1"), "rule down kind=recon name=keep\n"), keep_jobs=1) as daemon:
+        job = daemon.submit(GOOD, "kind=recon&name=keep").expect(202).json()["id"]
+        other = daemon.submit(GOOD, "kind=recon&name=other").expect(202).json()["id"]
+        wait_until(lambda: daemon.get(f"/v1/jobs/{other}").status == 404, "the removal of the job that is sent nowhere")
+        if daemon.get(f"/v1/jobs/{job}").status == 200:  # until its third attempt
+            wait_until(lambda: daemon.get(f"/v1/jobs/{job}").status == 404, "the removal after the last attempt")
+        lines = [line for line in daemon.read_log().splitlines() if "given up to deliver" in line or "removed 1 ended" in line]
+        assert any("given up" in line for line in lines), lines
+        assert "given up" in lines[-2] and "removed" in lines[-1], f"the job was removed before its delivery had ended: {lines}"
+
+
+@test("a reload reads the destinations again; a file with a mistake changes nothing, and --check-config names its line")
+def reload():
+    import signal
+    import subprocess
+    from harness import BIN
+    with Receiver() as receiver:
+        path = configured("reload", hook("one", receiver.port))
+        with Daemon(destinations=path, expect_trouble=True) as daemon:
+            configured("reload", hook("one", receiver.port), hook("two", receiver.port), "rule two\n")
+            daemon.process.send_signal(signal.SIGHUP)
+            wait_until(lambda: "reload: 2 destinations" in daemon.read_log(), "the reload")
+            delivered(daemon, daemon.run(GOOD)["id"], "two")
+            configured("reload", "rule nobody\n")
+            daemon.process.send_signal(signal.SIGHUP)
+            wait_until(lambda: "the old destinations stay in use" in daemon.read_log(), "the refusal")
+            delivered(daemon, daemon.run(GOOD)["id"], "two")
+    secret = write("open.secret", "x", 0o644)
+    for text, said in (("nonsense\n", ":2: a line begins with"), ("rule nobody\n", ":2: a rule names"), ("destination a webhook ftp://x secret=y\n", ":2: the file y"),
+                       (f"destination a webhook http://h/ secret={secret}\n", "chmod 600"), ("destination a webhook http://h/\n", "lacks secret="),
+                       (hook("a", 1, "retry=0"), "retry= takes"), (hook("a", 1, "on=running"), "on= takes"), (hook("a", 1, "colour=red"), "no setting"),
+                       (hook("a", 1) + hook("a", 1), ":3: there are two"), (hook("a", 1) + "rule a kind=none\n", ":3: there is no job kind")):
+        path = configured("wrong", text)
+        done = subprocess.run([os.path.join(BIN, "mrirecond"), "--check-config", "--state-dir", FOLDER.name, "--destinations", path], capture_output=True, text=True)
+        same(done.returncode, 2, f"exit status for {text!r}")
+        assert said in done.stderr and done.stderr.rstrip().endswith("."), f"{text!r}: {done.stderr}"
+
+
+if __name__ == "__main__":
+    main()

@@ -9,6 +9,13 @@
  * that there is nothing to do. Both begin with a magic number and a version; whoever gets another version than its own
  * refuses it with a sentence.
  *
+ *   mrirecon-codec template
+ *
+ * with one end of such a pair at CODEC_FD. It gets ready to decode, and then, for each struct codec_head of
+ * CODEC_FORK_MAGIC with one descriptor, forks a process that serves as `decode` does with that descriptor as its end,
+ * and answers with one struct codec_forked. The process is a child of the template's parent, which ends and collects
+ * it. No upload ever comes to the template, and none of those that it forked knows of another's.
+ *
  * The request is believed: it comes from the process that owns this one. The codec limits its memory and time as the
  * request says before it looks at the file, for good (sandbox_limit()): its parent may not change limits of others.
  *
@@ -24,14 +31,22 @@
 
 #include "gridding/base/err.h"
 
-enum { CODEC_VERSION = 3, CODEC_FD = 3, CODEC_FORMAT = 12, CODEC_WANTED = 512, CODEC_REFUSED = 3, CODEC_REASON = 511 };
+enum { CODEC_VERSION = 4, CODEC_FD = 3, CODEC_FORMAT = 12, CODEC_WANTED = 512, CODEC_REFUSED = 3, CODEC_REASON = 511 };
 #define CODEC_BEGUN         "b" /* a message of this one byte: from here on, its end is due to the upload */
+#define CODEC_DECODE        "decode"
+#define CODEC_TEMPLATE      "template"           /* not shorter: what is forked shows the other in its place */
+#define CODEC_FORK_MAGIC    UINT32_C(0x4b46434d) /* "MCFK" */
 #define CODEC_REQUEST_MAGIC UINT32_C(0x5152434d) /* "MCRQ" */
 #define CODEC_REPORT_MAGIC  UINT32_C(0x5052434d) /* "MCRP" */
 
 /* What a request and a report begin with, in every version. */
 struct codec_head {
     uint32_t magic, version;
+};
+
+struct codec_forked {
+    struct codec_head head;
+    int64_t pid; /* of the forked process; 0: the kernel gave none */
 };
 
 struct codec_request {

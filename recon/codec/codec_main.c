@@ -6,7 +6,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <poll.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,22 +108,93 @@ static int upload_decode(const struct codec_upload *upload)
     return reader->decode(upload->memory, request->most_bytes, file, bytes, request->wanted);
 }
 
-static int decode(void)
+/* Shut in, serve one upload. `rc`: whether the libraries are ready. */
+static _Noreturn void serve(int rc)
 {
-    sandbox_follow_parent(CODEC_FD);
-    syscall(SYS_close_range, CODEC_FD + 1, ~0U, 0);
     struct codec_upload upload;
-    int rc = codec_init();
-    /* Where the upload is there already, it would have to wait. */
-    struct pollfd socket = {.fd = CODEC_FD, .events = POLLIN};
-    if (rc == 0 && poll(&socket, 1, 0) == 0)
-        rc = codec_warm_up();
     if (rc == 0)
         rc = sandbox_enter(CODEC_FD, -1);
     upload_receive(&upload);
     if (rc == 0)
         rc = upload_decode(&upload);
     report_send(rc);
+}
+
+static void begin(void)
+{
+    sandbox_follow_parent(CODEC_FD);
+    syscall(SYS_close_range, CODEC_FD + 1, ~0U, 0);
+}
+
+static _Noreturn void decode(void)
+{
+    begin();
+    int rc = codec_init();
+    /* Where the upload is there already, it would have to wait. */
+    struct pollfd socket = {.fd = CODEC_FD, .events = POLLIN};
+    if (rc == 0 && poll(&socket, 1, 0) == 0)
+        rc = codec_warm_up();
+    serve(rc);
+}
+
+/* ---- template ---- */
+
+/* The end of a pair that a process is asked for; at the end of the parent, or where this is no such message, the
+ * template has no business. */
+static int fork_receive(void)
+{
+    int fd;
+    struct codec_head request;
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(sizeof fd)];
+    } control;
+    struct iovec part = {.iov_base = &request, .iov_len = sizeof request};
+    struct msghdr packet = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
+    ssize_t got = recvmsg(CODEC_FD, &packet, 0);
+    if (got == 0)
+        _exit(0);
+    struct cmsghdr *head = CMSG_FIRSTHDR(&packet);
+    if (got != sizeof request || request.magic != CODEC_FORK_MAGIC || request.version != CODEC_VERSION || !head ||
+        head->cmsg_type != SCM_RIGHTS || head->cmsg_len != CMSG_LEN(sizeof fd))
+        _exit(2);
+    memcpy(&fd, CMSG_DATA(head), sizeof fd);
+    return fd;
+}
+
+/* List this process as `mrirecon-codec WORD`: in place of its own word, which is no shorter. */
+static void list_as(char *own, const char *word)
+{
+    memset(own, 0, strlen(CODEC_TEMPLATE));
+    memcpy(own, word, strlen(word));
+}
+
+/* Fork for each message. This process has one thread, and its child needs nothing of what fork() does for others: so
+ * the call itself, by which the child is the parent's, who waits for it. `verb`: the word it was started with. */
+static _Noreturn void template(char *verb)
+{
+    begin();
+    if (codec_init() != 0 || codec_warm_up() != 0)
+        _exit(1);
+    /* What is free here would be copied in each process that takes it; fresh memory is only cleared. */
+    malloc_trim(0);
+    for (;;) {
+        int fd = fork_receive();
+        list_as(verb, CODEC_DECODE);
+        long pid = syscall(SYS_clone, CLONE_PARENT | SIGCHLD, 0L, 0L, 0L, 0L);
+        if (pid == 0) {
+            dup2(fd, CODEC_FD);
+            close(fd);
+            sandbox_follow_parent(CODEC_FD);
+            serve(0);
+        }
+        list_as(verb, CODEC_TEMPLATE);
+        close(fd);
+        const struct codec_forked answer = {{CODEC_FORK_MAGIC, CODEC_VERSION}, pid > 0 ? pid : 0};
+        if (send(CODEC_FD, &answer, sizeof answer, MSG_NOSIGNAL) != sizeof answer)
+            _exit(2);
+    }
 }
 
 /* ---- convert ---- */
@@ -181,8 +255,10 @@ static int convert(char **word)
 
 int main(int count, char **word)
 {
-    if (count == 2 && strcmp(word[1], "decode") == 0)
-        return decode();
+    if (count == 2 && strcmp(word[1], CODEC_DECODE) == 0)
+        decode();
+    if (count == 2 && strcmp(word[1], CODEC_TEMPLATE) == 0)
+        template(word[1]);
     if ((count == 6 || count == 7) && strcmp(word[1], "convert") == 0) {
         sandbox_follow_parent(-1); /* a daemon reaches its files through itself: none are there without it */
         int rc = convert(word + 2);
@@ -192,6 +268,6 @@ int main(int count, char **word)
         _exit(rc == 0 ? 0 : rc == ERR_NOT_ACCEPTABLE ? CODEC_REFUSED : 1);
     }
     fprintf(stderr, "usage: mrirecon-codec convert image IMAGE.h5 FORMAT OUTFILE\n"
-                    "       (mrirecon-codec decode is started by mrirecon-worker)\n");
+                    "       (mrirecon-codec decode and template are started by mrirecon-worker)\n");
     return 2;
 }

@@ -3,14 +3,13 @@
 #include "gridding/base/clock.h"
 #include "gridding/base/err.h"
 #include "recon/codec/codec.h"
-#include "recon/codec/sandbox.h"
+#include "recon/codec/codec_process.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,110 +22,38 @@ enum {
     POLL_MS = 50,           /* between two looks whether the job was canceled */
     HEAP_BYTES = 1 << 30,   /* of a decoder; an acquisition of 65535 samples and 1024 channels takes 0.5 GB */
     ASIDE_BYTES = 16 << 20, /* at most set aside for the next scan */
-    MOST_TRIES = 2,         /* at an upload, by processes that are killed from outside */
-    CLOCK_FACTOR = 4        /* of the clock's time to the processor's, which others may take, or a disk that is slow */
-};
-
-struct process {
-    pid_t pid;
-    int socket; /* our end */
+    DECODER_HOW = 32,
+    MOST_TRIES = 2,  /* at an upload, by processes that are killed from outside */
+    CLOCK_FACTOR = 4 /* of the clock's time to the processor's, which others may take, or a disk that is slow */
 };
 
 struct decoder {
-    const char *codec;
-    struct process ready[DECODER_MOST_READY]; /* the oldest first */
+    struct codec_template template;
+    struct codec_process ready[DECODER_MOST_READY]; /* the oldest first */
     int count;
-    struct process over; /* has reported and was killed, not yet collected; pid 0: none */
-    int lost;            /* ended while they stood ready */
-    int killed;          /* killed from outside while they read */
-    int aside;           /* memfd for the next scan, whose pages are there; -1: none */
-    uint64_t last_bytes; /* of the last upload */
-    char how[64], sentence[256];
+    struct codec_process over;                        /* has reported and was killed, not yet collected; pid 0: none */
+    int lost;                                         /* ended while they stood ready */
+    int killed;                                       /* killed from outside while they read */
+    int aside;                                        /* memfd for the next scan, whose pages are there; -1: none */
+    uint64_t last_bytes;                              /* of the last upload */
+    char how[DECODER_HOW], template_how[DECODER_HOW]; /* template_how: "": none has ended */
+    char sentence[320];
 };
 
-/* ---- processes ---- */
-
-/* Descriptors are moved out of the way of the child's fixed number, so that no dup2 lands on one still needed. */
-static int move_away(int fd)
-{
-    enum { FREE_FROM = 16 };
-    int moved = fcntl(fd, F_DUPFD_CLOEXEC, FREE_FROM);
-    return moved >= 0 ? moved : err_set(ERR_IO, "No more files can be opened (%s).", strerror(errno));
-}
-
-static int spawn(pid_t *pid, const char *codec, int socket)
-{
-    /* Memory for a small scan is taken at once, in large pages where the kernel has them, and kept: page by page,
-     * taking it takes longer than decoding. */
-    char malloc_tuned[] = "GLIBC_TUNABLES=glibc.malloc.hugetlb=1:glibc.malloc.top_pad=12582912:"
-                          "glibc.malloc.mmap_threshold=4194304:glibc.malloc.trim_threshold=1073741824";
-    char *const environment[] = {malloc_tuned, NULL};
-    char name[] = "mrirecon-codec", verb[] = "decode";
-    char *const words[] = {name, verb, NULL};
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
-    sigset_t none, all;
-    sigemptyset(&none);
-    sigfillset(&all);
-    posix_spawn_file_actions_init(&actions);
-    posix_spawnattr_init(&attributes);
-    /* It has nothing to say but what a sanitizer finds. */
-    for (int fd = 0; fd < (SANDBOX_SANITIZED ? 2 : 3); fd++)
-        posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", fd == 0 ? O_RDONLY : O_WRONLY, 0);
-    posix_spawn_file_actions_adddup2(&actions, socket, CODEC_FD);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setsigdefault(&attributes, &all);
-    int error = posix_spawn(pid, codec, &actions, &attributes, words, environment);
-    posix_spawnattr_destroy(&attributes);
-    posix_spawn_file_actions_destroy(&actions);
-    return error == 0 ? 0
-                      : err_set(ERR_INTERNAL, "The decoder %s cannot be started (%s). Is the installation complete?",
-                                codec, strerror(error));
-}
-
-static int process_start(struct process *process, const char *codec)
-{
-    int pair[2];
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
-        return err_set(ERR_IO, "No more files can be opened (%s).", strerror(errno));
-    int moved = move_away(pair[1]), rc = moved < 0 ? moved : spawn(&process->pid, codec, moved);
-    if (moved >= 0)
-        close(moved);
-    close(pair[1]);
-    if (rc == 0)
-        process->socket = pair[0];
-    else
-        close(pair[0]);
-    return rc;
-}
-
-/* End a process; its wait status. */
-static int process_end(struct process *process)
-{
-    int status = 0;
-    kill(process->pid, SIGKILL);
-    while (waitpid(process->pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    close(process->socket);
-    *process = (struct process){0};
-    return status;
-}
+/* ---- those that stand ready ---- */
 
 static void over_collect(struct decoder *decoder)
 {
     if (decoder->over.pid)
-        process_end(&decoder->over);
+        codec_process_end(&decoder->over);
 }
-
-/* ---- those that stand ready ---- */
 
 int decoder_create(struct decoder **out, const char *codec)
 {
     struct decoder *decoder = calloc(1, sizeof *decoder);
     if (!decoder)
         return err_no_memory("a decoder");
-    decoder->codec = codec;
+    decoder->template.codec = codec;
     decoder->aside = -1;
     *out = decoder;
     return 0;
@@ -138,29 +65,44 @@ void decoder_free(struct decoder *decoder)
         return;
     over_collect(decoder);
     while (decoder->count > 0)
-        process_end(&decoder->ready[--decoder->count]);
+        codec_process_end(&decoder->ready[--decoder->count]);
+    if (decoder->template.process.pid)
+        codec_process_end(&decoder->template.process);
     if (decoder->aside >= 0)
         close(decoder->aside);
     free(decoder);
 }
 
 /* Take one of those that stand ready. */
-static struct process ready_take(struct decoder *decoder, int at)
+static struct codec_process ready_take(struct decoder *decoder, int at)
 {
-    struct process taken = decoder->ready[at];
+    struct codec_process taken = decoder->ready[at];
     decoder->count--;
     memmove(decoder->ready + at, decoder->ready + at + 1, (size_t)(decoder->count - at) * sizeof taken);
     return taken;
+}
+
+static void how_print(char how[DECODER_HOW], int status)
+{
+    if (WIFSIGNALED(status))
+        snprintf(how, DECODER_HOW, "by signal %d", WTERMSIG(status));
+    else
+        snprintf(how, DECODER_HOW, "with status %d", WEXITSTATUS(status));
 }
 
 /* Remember how a process that stood ready ended. */
 static void lost_note(struct decoder *decoder, int status)
 {
     decoder->lost++;
-    if (WIFSIGNALED(status))
-        snprintf(decoder->how, sizeof decoder->how, "by signal %d", WTERMSIG(status));
-    else
-        snprintf(decoder->how, sizeof decoder->how, "with status %d", WEXITSTATUS(status));
+    how_print(decoder->how, status);
+}
+
+static int process_start(struct decoder *decoder, struct codec_process *out)
+{
+    int status, rc = codec_process_start(out, &decoder->template, &status);
+    if (status != 0)
+        how_print(decoder->template_how, status);
+    return rc;
 }
 
 int decoder_prepare(struct decoder *decoder, int count)
@@ -169,16 +111,16 @@ int decoder_prepare(struct decoder *decoder, int count)
     for (int i = 0; i < decoder->count;) {
         int status;
         if (waitpid(decoder->ready[i].pid, &status, WNOHANG) == decoder->ready[i].pid) {
-            struct process dead = ready_take(decoder, i);
+            struct codec_process dead = ready_take(decoder, i);
             close(dead.socket);
             lost_note(decoder, status);
         } else {
             i++;
         }
     }
-    int rc = 0;
+    int rc = decoder->count < count ? codec_template_start(&decoder->template) : 0;
     while (rc == 0 && decoder->count < count && decoder->count < DECODER_MOST_READY) {
-        rc = process_start(&decoder->ready[decoder->count], decoder->codec);
+        rc = process_start(decoder, &decoder->ready[decoder->count]);
         decoder->count += rc == 0;
     }
     return rc;
@@ -186,19 +128,23 @@ int decoder_prepare(struct decoder *decoder, int count)
 
 const char *decoder_lost(struct decoder *decoder)
 {
+    char *text = decoder->sentence;
+    const size_t room = sizeof decoder->sentence;
     size_t used = 0;
-    if (!decoder->lost && !decoder->killed)
-        return NULL;
+    if (*decoder->template_how)
+        used += (size_t)snprintf(text, room, "The process that decoders are forked from ended (%s).",
+                                 decoder->template_how);
     if (decoder->lost)
-        used = (size_t)snprintf(decoder->sentence, sizeof decoder->sentence,
-                                "%d pre-started decoder%s ended before a scan came (the last %s).%s", decoder->lost,
-                                decoder->lost == 1 ? "" : "s", decoder->how, decoder->killed ? " " : "");
+        used += (size_t)snprintf(text + used, room - used,
+                                 "%s%d pre-started decoder%s ended before a scan came (the last %s).", used ? " " : "",
+                                 decoder->lost, decoder->lost == 1 ? "" : "s", decoder->how);
     if (decoder->killed)
-        snprintf(decoder->sentence + used, sizeof decoder->sentence - used,
-                 "%d decoder%s killed from outside while reading a scan: is memory short?", decoder->killed,
-                 decoder->killed == 1 ? " was" : "s were");
+        used += (size_t)snprintf(text + used, room - used,
+                                 "%s%d decoder%s killed from outside while reading a scan: is memory short?",
+                                 used ? " " : "", decoder->killed, decoder->killed == 1 ? " was" : "s were");
     decoder->lost = decoder->killed = 0;
-    return decoder->sentence;
+    decoder->template_how[0] = '\0';
+    return used ? text : NULL;
 }
 
 /* ---- memory ---- */
@@ -233,7 +179,7 @@ int decoder_memory(struct decoder *decoder, uint64_t cap)
 /* ---- one upload ---- */
 
 /* Send the process the upload, with its limits. Fails with ERR_DECODER_DIED where it is gone. */
-static int upload_hand_over(const struct process *process, const struct decoder_upload *upload)
+static int upload_hand_over(const struct codec_process *process, const struct decoder_upload *upload)
 {
     struct codec_request request = {
         .head = {CODEC_REQUEST_MAGIC, CODEC_VERSION},
@@ -267,7 +213,7 @@ static int upload_hand_over(const struct process *process, const struct decoder_
 }
 
 /* A process that has the upload: one that stood ready (*stood), or a fresh one. */
-static int process_find(struct decoder *decoder, struct process *process, const struct decoder_upload *upload,
+static int process_find(struct decoder *decoder, struct codec_process *process, const struct decoder_upload *upload,
                         bool *stood)
 {
     *stood = true;
@@ -275,16 +221,16 @@ static int process_find(struct decoder *decoder, struct process *process, const 
         *process = ready_take(decoder, 0);
         if (upload_hand_over(process, upload) == 0)
             return 0;
-        lost_note(decoder, process_end(process));
+        lost_note(decoder, codec_process_end(process));
     }
     *stood = false;
-    int rc = process_start(process, decoder->codec);
+    int rc = process_start(decoder, process);
     if (rc != 0)
         return rc;
     rc = upload_hand_over(process, upload);
     if (rc == 0 || rc == ERR_DECODER_DIED) /* its end will say why */
         return 0;
-    process_end(process);
+    codec_process_end(process);
     return rc;
 }
 
@@ -372,7 +318,7 @@ struct course {
 
 /* Wait for the report; it wakes us, as does the end of a process that never reports. One that closes its socket and
  * lives on is looked at every millisecond until its time is over. */
-static int report_wait(const struct process *process, const struct decoder_upload *upload, struct course *course)
+static int report_wait(const struct codec_process *process, const struct decoder_upload *upload, struct course *course)
 {
     double end = clock_seconds() + CLOCK_FACTOR * upload->limits.seconds;
     struct pollfd socket = {.fd = process->socket, .events = POLLIN};
@@ -432,7 +378,7 @@ static bool try_again(struct decoder *decoder, const struct decoder_upload *uplo
 
 int decoder_run(struct decoder *decoder, const struct decoder_upload *upload)
 {
-    struct process process;
+    struct codec_process process;
     struct course course;
     bool stood;
     int rc, tries = 0;

@@ -2,7 +2,8 @@
  *
  * A process is started, links its libraries, shuts itself in (recon/codec/sandbox.h) and waits; it is then sent one
  * upload (recon/codec/codec.h), decodes it and ends. Starting takes longer than decoding a small scan, so processes can
- * be started ahead of the uploads: what a process may do, and that it serves one upload and no second, is the same.
+ * be started ahead of the uploads, and are then forked from one that has its libraries and serves no upload: what a
+ * process may do, and that it serves one upload and no second, is the same.
  *
  * A struct decoder belongs to one thread. Its processes end with it, and with the thread that started them.
  */
@@ -38,8 +39,8 @@ int decoder_prepare(struct decoder *decoder, int count);
  * pages of a small scan than it takes to decode it. No memory to set aside is no failure: the scan takes its own. */
 void decoder_prepare_memory(struct decoder *decoder);
 
-/* A sentence on processes that ended while they stood ready, or were killed from outside, since this was last asked;
- * NULL: none did. Valid until the next call with this decoder. */
+/* Sentences on processes that ended while they stood ready, or were killed from outside, or that others were to be
+ * forked from, since this was last asked; NULL: none did. Valid until the next call with this decoder. */
 const char *decoder_lost(struct decoder *decoder);
 
 /* ---- for scan_decode() ---- */

@@ -84,5 +84,6 @@ int scan_hdf5_warm_up(void)
     if (memory >= 0)
         close(memory);
     free(image);
+    H5garbage_collect(); /* the memory that libhdf5 keeps is more than what an upload takes */
     return rc;
 }

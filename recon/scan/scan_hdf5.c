@@ -168,7 +168,7 @@ static int damaged(uint64_t acquisition)
         (unsigned long long)acquisition);
 }
 
-/* Read the heads of `count` items from `first` on into heads[]. `work` and `beside` have room for HEADS, in the file or
+/* Read the heads of `count` items from `first` on into heads[]. `work` and `beside` have room for them, in the file or
  * here. */
 static int heads_convert(struct source *s, uint64_t first, size_t count, struct scan_readout *heads, char *work,
                          char *beside)
@@ -194,11 +194,12 @@ static int heads_convert(struct source *s, uint64_t first, size_t count, struct 
 static int heads_read(struct source *s, struct scan_builder *b)
 {
     size_t room = s->head_bytes > sizeof(struct scan_readout) ? s->head_bytes : sizeof(struct scan_readout);
-    struct scan_readout *heads = malloc(HEADS * sizeof *heads);
-    char *work = calloc(HEADS, room), *beside = malloc(HEADS * sizeof *heads);
+    const size_t batch = s->items.count < HEADS ? (size_t)s->items.count : HEADS;
+    struct scan_readout *heads = malloc(batch * sizeof *heads);
+    char *work = calloc(batch, room), *beside = malloc(batch * sizeof *heads);
     int rc = heads && work && beside ? 0 : err_no_memory("reading the acquisitions' heads");
-    for (uint64_t first = 0; first < s->items.count && rc == 0; first += HEADS) {
-        size_t count = s->items.count - first < HEADS ? (size_t)(s->items.count - first) : HEADS;
+    for (uint64_t first = 0; first < s->items.count && rc == 0; first += batch) {
+        size_t count = s->items.count - first < batch ? (size_t)(s->items.count - first) : batch;
         rc = heads_convert(s, first, count, heads, work, beside);
         if (rc == 0)
             rc = scan_builder_readouts(b, heads, count);
@@ -270,14 +271,15 @@ static int readout_read(struct source *s, struct scan_builder *b, const struct s
 
 static int samples_read(struct source *s, struct scan_builder *b)
 {
-    struct scan_readout *readouts = malloc(SAMPLES * sizeof *readouts);
+    const size_t batch = b->header.readouts < SAMPLES ? (size_t)b->header.readouts : SAMPLES;
+    struct scan_readout *readouts = malloc(batch * sizeof *readouts);
     char *work[2] = {NULL, NULL};
     const uint8_t *at = NULL;
     uint64_t run = 0, next = 0; /* items available at `at`, and the index of the first of them */
     int rc = readouts ? 0 : err_no_memory("reading the acquisitions");
     for (uint64_t first = 0; rc == 0 && first < b->header.readouts;) {
         uint64_t left = b->header.readouts - first;
-        size_t count = left < SAMPLES ? (size_t)left : SAMPLES;
+        size_t count = left < batch ? (size_t)left : batch;
         rc = scan_builder_recall(b, readouts, first, count);
         for (size_t i = 0; rc == 0 && i < count; i++) {
             uint64_t wanted = readouts[i].acquisition, passed = wanted - next;

@@ -241,8 +241,9 @@ class Daemon:
             error.args = (f"{error.args[0] if error.args else ''}\nthe daemon's log ends:\n{self.read_log()[-3000:]}",)
             self.clean()
 
-    def children(self, program, parent=None):
-        """Process ids of running children (of the daemon, or of `parent`) whose program has this name."""
+    def children(self, program, parent=None, template=False):
+        """Process ids of running children (of the daemon, or of `parent`) whose program has this name; of mrirecon-codec those
+        that read and write files, or else the `template` that a worker's are forked from."""
         parent = parent or self.process.pid
         found = []
         for path in glob.glob(f"/proc/{parent}/task/*/children"):
@@ -255,7 +256,7 @@ class Daemon:
                 try:
                     with open(f"/proc/{child}/cmdline", "rb") as file:  # empty for one that has ended
                         words = file.read().decode(errors="replace").split("\0")
-                    if program in [os.path.basename(word) for word in words[:2]]:
+                    if program in [os.path.basename(word) for word in words[:2]] and template == (words[1:2] == ["template"]):
                         found.append(int(child))
                 except OSError:
                     pass

@@ -242,7 +242,7 @@ def decoder_killed():
         same(daemon.worker(), worker, "worker")
 
 
-@test("decoders that stand ready: killed ones are replaced and logged, no zombie and no descriptor stays, none outlives its worker")
+@test("decoders that stand ready, and their template: killed ones are replaced and logged, no zombie and no descriptor stays, none outlives its worker")
 def decoders_ready():
     with Daemon(expect_trouble=True) as daemon:
         worker = daemon.worker()
@@ -253,7 +253,7 @@ def decoders_ready():
                 with contextlib.suppress(OSError):
                     with open(path) as file:
                         found += map(int, file.read().split())
-            return sorted(found)
+            return sorted(set(found) - set(daemon.children("mrirecon-codec", worker, template=True)))
 
         def ready():
             """Two decoders that stand ready, and no zombie."""
@@ -263,8 +263,8 @@ def decoders_ready():
             return wait_until(two, "two decoders that stand ready, and no zombie")
 
         def descriptors():
-            """How many the worker has open between jobs: of its sockets one to the daemon and one to each decoder, memory for
-            one scan, and none of a job's files."""
+            """How many the worker has open between jobs: of its sockets one to the daemon, one to each decoder and one to their
+            template, memory for one scan, and none of a job's files."""
             open_now = []
 
             def at_rest():
@@ -272,7 +272,7 @@ def decoders_ready():
                 for path in glob.glob(f"/proc/{worker}/fd/*"):
                     with contextlib.suppress(OSError):
                         open_now.append(os.readlink(path).removeprefix(daemon.state + "/").partition(":")[0])
-                return (open_now.count("socket"), open_now.count("/memfd")) == (3, 1) and \
+                return (open_now.count("socket"), open_now.count("/memfd")) == (4, 1) and \
                     not [name for name in open_now if name.startswith(("spool/", "results/"))]
             try:
                 wait_until(at_rest, "the worker to have open what it has between jobs")
@@ -291,7 +291,13 @@ def decoders_ready():
         same(daemon.run(BODY)["state"], "succeeded", "state of a job whose decoders were killed before it came")
         same(daemon.worker(), worker, "worker")
         wait_until(lambda: "ended before a scan came" in daemon.read_log(), "the log to tell")
-        last = ready()
+        template, = daemon.children("mrirecon-codec", worker, template=True)
+        os.kill(template, signal.SIGKILL)
+        for _ in range(2):  # by what stands ready, and by what is forked from another template
+            same(daemon.run(BODY)["state"], "succeeded", "state of a job whose decoders' template was killed")
+        wait_until(lambda: "The process that decoders are forked from ended (by signal 9)." in daemon.read_log(), "the log to tell")
+        same(daemon.worker(), worker, "worker")
+        last = [*ready(), *wait_until(lambda: daemon.children("mrirecon-codec", worker, template=True), "another template")]
         os.kill(worker, signal.SIGKILL)
         wait_until(lambda: all(map(ended, last)), "the decoders to end with their worker")
         same(daemon.run(BODY)["state"], "succeeded", "state of a job of the next worker")
@@ -392,13 +398,13 @@ def random_kills():
         for _ in range(12):
             for _ in range(4):
                 accepted.append(daemon.submit(BODY, "kind=recon").expect(202).json()["id"])
-            victim = chance.choice(("daemon", "mrirecon-worker", "mrirecon-codec"))
+            victim = chance.choice(("daemon", "mrirecon-worker", "mrirecon-codec", "template"))
             time.sleep(chance.uniform(0, 0.15))
             if victim == "daemon":
                 daemon.kill()
                 daemon.restart()
             for worker in daemon.children("mrirecon-worker"):
-                for process in [worker] if victim == "mrirecon-worker" else daemon.children(victim, worker):
+                for process in [worker] if victim == "mrirecon-worker" else daemon.children("mrirecon-codec", worker, victim == "template"):
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(process, signal.SIGKILL)
         succeeded = 0

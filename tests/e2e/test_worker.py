@@ -253,12 +253,17 @@ class Served:
         os.close(fd)
 
     def decoders(self):
-        """Process ids of the worker's decoders."""
+        """Process ids of the worker's decoders, without the template that they are forked from."""
         found = []
         for path in glob.glob(f"/proc/{self.process.pid}/task/*/children"):
             with contextlib.suppress(OSError), open(path) as file:  # a thread that has ended
                 found += map(int, file.read().split())
-        return sorted(found)
+
+        def is_template(process):
+            with contextlib.suppress(OSError), open(f"/proc/{process}/cmdline", "rb") as file:
+                return file.read().split(b"\0")[1:2] == [b"template"]
+            return False
+        return sorted(process for process in found if not is_template(process))
 
     def ready(self, least):
         """The worker's decoders, once so many or more stand ready, and none that was used is still to be collected."""

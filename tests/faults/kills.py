@@ -166,7 +166,8 @@ def codec_of(daemon, chance):
     """A decoder, one that reads if there is one within a moment; and whether it does. None: there is none."""
     end = time.monotonic() + 0.3
     while True:
-        codecs = [codec for worker in daemon.children("mrirecon-worker") for codec in daemon.children("mrirecon-codec", worker)]
+        codecs = [codec for worker in daemon.children("mrirecon-worker") for template in (False, True)
+                  for codec in daemon.children("mrirecon-codec", worker, template)]
         busy = [codec for codec in codecs if reads(codec)]
         if busy:
             return chance.choice(busy), True

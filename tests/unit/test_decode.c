@@ -2,6 +2,7 @@
  * of them. */
 #include "tests/unit/decode_fixture.h"
 
+#include "recon/codec/codec.h"
 #include "recon/codec/sandbox.h"
 
 #include <dirent.h>
@@ -201,14 +202,16 @@ static void a_file_that_keeps_its_reader_busy_is_stopped(void **state)
     }
 }
 
-/* The start of decoders written in Python: they have the upload, and could report success. */
+/* The start of decoders written in Python, which cannot be forked from a template: they have the upload, and could
+ * report success. */
 #define PYTHON                                                                   \
     "#!/usr/bin/python3\n"                                                       \
-    "import array, mmap, os, socket as s, struct, time\n"                        \
+    "import array, mmap, os, socket as s, struct, sys, time\n"                   \
+    "if sys.argv[1] == 'template':\n    sys.exit(1)\n"                           \
     "socket = s.socket(fileno=3)\n"                                              \
     "data, fds, flags, address = s.recv_fds(socket, 4096, 2)\n"                  \
     "file, memory = fds\n"                                                       \
-    "success = struct.pack('IIi4xqqq768s', 0x5052434d, 3, 0, -1, -1, -1, b'')\n" \
+    "success = struct.pack('IIi4xqqq768s', 0x5052434d, 4, 0, -1, -1, -1, b'')\n" \
     "head = struct.pack('QIIQ', 0x4e4143534952524d, 1, 1, 4096)\n"
 
 static void a_decoder_that_misbehaves_is_an_error(void **state)
@@ -229,7 +232,7 @@ static void a_decoder_that_misbehaves_is_an_error(void **state)
          ERR_DECODER_DIED},
         {"mutters", PYTHON "socket.send(success[:-1])\n", ERR_DECODER_DIED},
         {"gossips", PYTHON "socket.send(success + b'x')\n", ERR_DECODER_DIED},
-        {"newer", PYTHON "socket.send(struct.pack('II', 0x5052434d, 4) + bytes(2000))\n", ERR_INTERNAL},
+        {"newer", PYTHON "socket.send(struct.pack('II', 0x5052434d, 5) + bytes(2000))\n", ERR_INTERNAL},
     };
     const struct place *p = *state;
     const struct decode_limits limits = {.bytes = 1 << 20, .seconds = 60};
@@ -240,7 +243,7 @@ static void a_decoder_that_misbehaves_is_an_error(void **state)
         make_program(p, programs[i].name, programs[i].script, path);
         assert_int_equal(decode_by(path, &scan, fd, NULL, &limits, NULL, NULL), programs[i].code);
     }
-    assert_non_null(strstr(err_last()->text, "protocol version 4, this program version 3"));
+    assert_non_null(strstr(err_last()->text, "protocol version 5, this program version 4"));
     assert_int_equal(decode_by("/nonexistent", &scan, fd, NULL, &limits, NULL, NULL), ERR_INTERNAL);
     assert_int_equal(open_descriptors(), before);
     close(fd);
@@ -256,7 +259,8 @@ static void one_that_is_killed_from_outside_is_followed_by_another(void **state)
     struct scan expected = {0}, scan = {0};
     int fd = open_file(p, "plain");
     snprintf(script, sizeof script,
-             "#!/usr/bin/python3\nimport os\ntry:\n    os.mkdir('%s/tried')\nexcept FileExistsError:\n"
+             "#!/usr/bin/python3\nimport os, sys\nif sys.argv[1] == 'template':\n    sys.exit(1)\ntry:\n    "
+             "os.mkdir('%s/tried')\nexcept FileExistsError:\n"
              "    os.execv('%s', ['mrirecon-codec', 'decode'])\n" PYTHON
              "os.pwrite(memory, b'x' * (1 << 20), 0)\nsocket.send(b'b')\nos.kill(os.getpid(), 9)\n",
              p->folder, p->codec);
@@ -308,8 +312,21 @@ static void reports_of_sanitizers_are_seen(void **state)
 
 /* ---- processes that are started in advance ---- */
 
-/* Process ids of this program's children. */
-static int children(pid_t pids[8])
+/* Process ids of this program's children that decode, without the template that they are forked from, which goes to
+ * pids[CHILDREN - 1], or 0. */
+enum { CHILDREN = 8 };
+
+static bool is_template(pid_t pid)
+{
+    char path[64], words[64] = "";
+    snprintf(path, sizeof path, "/proc/%d/cmdline", (int)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = read(fd, words, sizeof words - 1);
+    close(fd);
+    return got > 0 && strcmp(words + strlen(words) + 1, CODEC_TEMPLATE) == 0;
+}
+
+static int children(pid_t pids[CHILDREN])
 {
     char path[64], line[256] = "";
     snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
@@ -317,8 +334,13 @@ static int children(pid_t pids[8])
     assert_non_null(file);
     int count = 0;
     if (fgets(line, sizeof line, file))
-        for (char *word = strtok(line, " "); word && count < 8; word = strtok(NULL, " "))
-            pids[count++] = (pid_t)atoi(word);
+        for (char *word = strtok(line, " "); word && count < CHILDREN - 1; word = strtok(NULL, " ")) {
+            pid_t pid = (pid_t)atoi(word);
+            if (is_template(pid))
+                pids[CHILDREN - 1] = pid;
+            else
+                pids[count++] = pid;
+        }
     fclose(file);
     return count;
 }
@@ -328,7 +350,7 @@ static void one_that_stands_ready_serves_one_upload(void **state)
     const struct place *p = *state;
     struct decoder *decoder = NULL;
     struct scan scan = {0};
-    pid_t pids[8] = {0}, before[8] = {0};
+    pid_t pids[CHILDREN] = {0}, before[CHILDREN] = {0};
     int fd = open_file(p, "plain"), wrong = open_file(p, "m2_list_longer_than_head"), open = open_descriptors();
     assert_int_equal(decoder_create(&decoder, p->codec), 0);
     assert_int_equal(decoder_prepare(decoder, 2), 0);
@@ -359,7 +381,7 @@ static void one_that_died_while_it_stood_ready_is_replaced_and_told(void **state
     struct decoder *decoder = NULL;
     struct scan scan = {0};
     siginfo_t info;
-    pid_t pids[8] = {0};
+    pid_t pids[CHILDREN] = {0};
     int fd = open_file(p, "plain"), open = open_descriptors();
     assert_int_equal(decoder_create(&decoder, p->codec), 0);
     for (int way = 0; way < 2; way++) { /* noticed by the upload; noticed when processes are prepared */
@@ -385,6 +407,101 @@ static void one_that_died_while_it_stood_ready_is_replaced_and_told(void **state
     close(fd);
 }
 
+/* A template that ends is told of and replaced, and nobody waits for one that is not there: it is killed between
+ * uploads, while it forks nothing, and when it is asked. What it forked before serves on. */
+static void a_template_that_ended_is_replaced_and_told(void **state)
+{
+    const struct place *p = *state;
+    struct decoder *decoder = NULL;
+    struct scan scan = {0};
+    siginfo_t info;
+    pid_t pids[CHILDREN] = {0}, ready[CHILDREN] = {0};
+    int fd = open_file(p, "plain"), open = open_descriptors();
+    assert_int_equal(decoder_create(&decoder, p->codec), 0);
+    assert_int_equal(decoder_prepare(decoder, 1), 0);
+    for (int way = 0; way < 2; way++) {
+        assert_int_equal(children(ready), 1);
+        pid_t template = ready[CHILDREN - 1];
+        assert_true(template > 0);
+        assert_int_equal(kill(template, SIGKILL), 0);
+        assert_int_equal(waitid(P_PID, (id_t) template, &info, WEXITED | WNOWAIT), 0);
+        for (int i = 0; i < 1 + way; i++) { /* of what stands ready; and one more, which has to be started */
+            assert_int_equal(scan_decode(&scan, decoder, fd, NULL, &roomy, NULL, NULL), 0);
+            check_good("plain", &scan);
+            scan_close(&scan);
+        }
+        assert_int_equal(decoder_prepare(decoder, 1), 0);
+        const char *lost = decoder_lost(decoder);
+        assert_non_null(lost);
+        assert_non_null(strstr(lost, "The process that decoders are forked from ended (by signal 9)."));
+        assert_null(strstr(lost, "pre-started"));
+        assert_null(decoder_lost(decoder));
+        assert_int_equal(scan_decode(&scan, decoder, fd, NULL, &roomy, NULL, NULL), 0);
+        scan_close(&scan);
+        assert_int_equal(decoder_prepare(decoder, 1), 0);
+        assert_int_equal(children(pids), 1);
+        assert_true(pids[CHILDREN - 1] > 0 && pids[CHILDREN - 1] != template);
+        assert_null(decoder_lost(decoder));
+    }
+    decoder_free(decoder);
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+    assert_int_equal(open_descriptors(), open);
+    close(fd);
+}
+
+/* What one process read of an upload is not in the memory of the next: neither the template nor a process beside it
+ * has it. Both copies of the bytes are looked for in all that is readable of them. */
+static bool memory_has(pid_t pid, const char *needle, size_t bytes)
+{
+    char path[64], line[512];
+    static char block[1 << 20];
+    bool found = false;
+    snprintf(path, sizeof path, "/proc/%d/maps", (int)pid);
+    FILE *maps = fopen(path, "re");
+    snprintf(path, sizeof path, "/proc/%d/mem", (int)pid);
+    int memory = open(path, O_RDONLY | O_CLOEXEC);
+    assert_true(maps && memory >= 0);
+    while (fgets(line, sizeof line, maps)) {
+        unsigned long begin, end;
+        char rights[5];
+        if (sscanf(line, "%lx-%lx %4s", &begin, &end, rights) != 3 || rights[0] != 'r')
+            continue;
+        for (unsigned long at = begin; at < end && !found; at += sizeof block - bytes) {
+            const size_t wanted = end - at < sizeof block ? end - at : sizeof block;
+            const ssize_t got = pread(memory, block, wanted, (off_t)at);
+            found = got > 0 && memmem(block, (size_t)got, needle, bytes) != NULL;
+        }
+    }
+    close(memory);
+    fclose(maps);
+    return found;
+}
+
+static void what_is_forked_knows_of_no_other_upload(void **state)
+{
+    static const char words[] = "ismrmrdHeader";
+    const struct place *p = *state;
+    struct decoder *decoder = NULL;
+    struct scan scan = {0};
+    pid_t pids[CHILDREN] = {0};
+    int fd = open_file(p, "plain");
+    assert_int_equal(decoder_create(&decoder, p->codec), 0);
+    assert_int_equal(decoder_prepare(decoder, 2), 0);
+    assert_int_equal(scan_decode(&scan, decoder, fd, NULL, &roomy, NULL, NULL), 0);
+    assert_int_equal(decoder_prepare(decoder, 2), 0);
+    assert_int_equal(children(pids), 2);
+    const char *own = strstr(scan.xml, "propellor");
+    assert_non_null(own);
+    for (int i = 0; i < 2; i++)
+        assert_false(memory_has(pids[i], own, 9));
+    assert_false(memory_has(pids[CHILDREN - 1], own, 9));
+    assert_true(memory_has(getpid(), own, 9)); /* the search finds what is there */
+    assert_true(memory_has(pids[0], words, sizeof words - 1));
+    scan_close(&scan);
+    decoder_free(decoder);
+    close(fd);
+}
+
 /* Limits are the upload's, not those of the start. */
 static void one_that_stands_ready_keeps_the_limits(void **state)
 {
@@ -392,11 +509,11 @@ static void one_that_stands_ready_keeps_the_limits(void **state)
     struct decoder *decoder = NULL;
     struct scan scan = {0};
     struct rlimit limit;
-    pid_t pids[8] = {0};
+    pid_t pids[CHILDREN] = {0};
     int fd = open_file(p, "plain"), asked = 0;
     char hanging[256];
     struct decode_limits limits = {.bytes = 1 << 20, .seconds = 0.1};
-    make_program(p, "waits", "#!/bin/sh\nwhile :; do :; done\n", hanging);
+    make_program(p, "waits", "#!/bin/sh\n[ $1 = template ] && exit 1\nwhile :; do :; done\n", hanging);
     assert_int_equal(decoder_create(&decoder, hanging), 0);
     assert_int_equal(decoder_prepare(decoder, 2), 0);
     assert_int_equal(scan_decode(&scan, decoder, fd, NULL, &limits, NULL, NULL), ERR_LIMIT);
@@ -481,6 +598,8 @@ int main(void)
         cmocka_unit_test(one_that_is_killed_from_outside_is_followed_by_another),
         cmocka_unit_test(one_that_stands_ready_serves_one_upload),
         cmocka_unit_test(one_that_died_while_it_stood_ready_is_replaced_and_told),
+        cmocka_unit_test(a_template_that_ended_is_replaced_and_told),
+        cmocka_unit_test(what_is_forked_knows_of_no_other_upload),
         cmocka_unit_test(one_that_stands_ready_keeps_the_limits),
         cmocka_unit_test(memory_set_aside_serves_one_scan),
     };

@@ -49,6 +49,7 @@ struct job_request {
     const struct kind *kind;
     const struct param_values *values;
     int input;               /* the uploaded file, read-only; stays the caller's */
+    bool input_stays;        /* nobody changes the file as long as what was read of it is there */
     struct decoder *decoder; /* processes that read files */
     uint64_t memory_bytes;   /* the most host memory that what was read may take; 0: three quarters of what is free */
     double decode_seconds;   /* of processor time for decoding, beside one for each MiB of the file; 0: 5 */

@@ -129,6 +129,7 @@ static void entry_read(struct fetcher *f, struct entry *entry)
     entry->modest = !entry->wanted;
     entry->follow = entry->arriving;
     request.arriving = entry->follow ? &entry->arriving : NULL;
+    request.input_stays = true; /* the daemon writes no file of its spool twice, and removes it by its name alone */
     if (entry->modest)
         request.memory_bytes = (request.memory_bytes ? request.memory_bytes : host_memory_available()) / SHARE_AHEAD;
     pthread_mutex_unlock(&f->lock);

@@ -57,6 +57,8 @@ int decode_file(int *out, struct decoder *decoder, const struct decode_request *
     if (rc == 0)
         rc = memory_seal(memory, request);
     if (rc == 0)
+        decoder_note(decoder, memory);
+    if (rc == 0)
         *out = memory;
     else
         close(memory);

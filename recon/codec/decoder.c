@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,7 +36,7 @@ struct decoder {
     int lost;                                         /* ended while they stood ready */
     int killed;                                       /* killed from outside while they read */
     int aside;                                        /* memfd for the next scan, whose pages are there; -1: none */
-    uint64_t last_bytes;                              /* of the last upload */
+    uint64_t last_bytes;                              /* of what was last decoded */
     char how[DECODER_HOW], template_how[DECODER_HOW]; /* template_how: "": none has ended */
     char sentence[320];
 };
@@ -174,6 +175,13 @@ int decoder_memory(struct decoder *decoder, uint64_t cap)
         return rc;
     }
     return memory;
+}
+
+void decoder_note(struct decoder *decoder, int memory)
+{
+    struct stat status;
+    if (fstat(memory, &status) == 0)
+        decoder->last_bytes = (uint64_t)status.st_size;
 }
 
 /* ---- one upload ---- */
@@ -385,7 +393,6 @@ int decoder_run(struct decoder *decoder, const struct decoder_upload *upload)
     if (upload->wanted_bytes > CODEC_WANTED || strlen(upload->format) >= CODEC_FORMAT)
         return err_set(ERR_INTERNAL, "The request to the decoder is too large: %zu bytes, format %s.",
                        upload->wanted_bytes, upload->format);
-    decoder->last_bytes = upload->file_bytes;
     over_collect(decoder);
     do {
         rc = process_find(decoder, &process, upload, &stood);

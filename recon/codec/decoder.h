@@ -35,7 +35,7 @@ enum { DECODER_MOST_READY = 4 };
  * ready. Fails with ERR_INTERNAL, ERR_IO: then fewer stand ready, and decoding starts its own. */
 int decoder_prepare(struct decoder *decoder, int count);
 
-/* Set memory aside for the next scan, as much as the last upload was large; the kernel takes longer to hand out the
+/* Set memory aside for the next scan, as much as the last one took; the kernel takes longer to hand out the
  * pages of a small scan than it takes to decode it. No memory to set aside is no failure: the scan takes its own. */
 void decoder_prepare_memory(struct decoder *decoder);
 
@@ -48,6 +48,9 @@ const char *decoder_lost(struct decoder *decoder);
 /* A fresh memfd, empty or all zero, that can grow to `cap` bytes and no further; what was set aside, if anything is.
  * The descriptor is the caller's to close. Fails with ERR_NO_MEMORY. */
 int decoder_memory(struct decoder *decoder, uint64_t cap);
+
+/* What was decoded into this memory is whole: the next may take as much. */
+void decoder_note(struct decoder *decoder, int memory);
 
 struct decoder_upload {
     int file; /* the upload */

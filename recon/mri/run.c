@@ -39,6 +39,7 @@ static int recon_read(void **out, const struct job_request *request, const struc
     if (!input)
         return err_no_memory("reading a scan");
     wanted_fill(&wanted, request->values);
+    wanted.in_place = request->input_stays;
     double start = clock_seconds();
     int rc = scan_decode(&input->scan, request->decoder, request->input, &wanted, &limits, job_decode_canceled,
                          (void *)(uintptr_t)listener);
@@ -90,7 +91,7 @@ static int decode(struct recon_job *job)
         recon_report_stage(job, recon_steps[RECON_STEP_DECODE].name, job->input->seconds);
         recon_report_number(job, "decode_ahead_seconds", fmax(0, ahead));
     }
-    job->scan_bytes = job->scan.header->total_bytes;
+    job->scan_bytes = scan_bytes(&job->scan);
     recon_report_number(job, "scan_bytes", (double)job->scan_bytes);
     if (job->scan.header->ignored)
         recon_report_number(job, "not_read", (double)job->scan.header->ignored);

@@ -28,7 +28,25 @@ static bool part_fits(const struct scan_header *h, uint64_t at, uint64_t count, 
            end <= h->total_bytes;
 }
 
-static int header_check(const struct scan_header *h, uint64_t bytes)
+/* Likewise `count` items from the beginning of an upload of `bytes`. */
+static bool upload_fits(uint64_t at, uint64_t count, size_t size, uint64_t bytes)
+{
+    return at == 0 && count <= bytes / size;
+}
+
+/* `upload`: bytes of the upload. */
+static int samples_check(const struct scan_header *h, uint64_t upload)
+{
+    if (h->in_place > 1)
+        return bad("place of the samples");
+    bool fits = h->in_place ? upload_fits(h->traj_at, h->traj_count, sizeof(float), upload) &&
+                                  upload_fits(h->data_at, h->data_count, sizeof(struct c32), upload)
+                            : part_fits(h, h->traj_at, h->traj_count, sizeof(float)) &&
+                                  part_fits(h, h->data_at, h->data_count, sizeof(struct c32));
+    return fits ? 0 : bad("samples outside the whole");
+}
+
+static int header_check(const struct scan_header *h, uint64_t bytes, uint64_t upload)
 {
     if (h->magic != SCAN_MAGIC || h->version != SCAN_VERSION)
         return bad("magic number or version");
@@ -48,10 +66,9 @@ static int header_check(const struct scan_header *h, uint64_t bytes)
         return bad("length of the XML header");
     if (!part_fits(h, h->encodings_at, h->encodings, sizeof(struct scan_encoding)) ||
         !part_fits(h, h->readouts_at, h->readouts, sizeof(struct scan_readout)) ||
-        !part_fits(h, h->xml_at, h->xml_bytes + 1, 1) || !part_fits(h, h->traj_at, h->traj_count, sizeof(float)) ||
-        !part_fits(h, h->data_at, h->data_count, sizeof(struct c32)))
+        !part_fits(h, h->xml_at, h->xml_bytes + 1, 1))
         return bad("a part outside the whole");
-    return 0;
+    return samples_check(h, upload);
 }
 
 static int encoding_check(const struct scan_encoding *e)
@@ -108,9 +125,25 @@ static int parts_check(const struct scan *scan)
     return rc;
 }
 
-int scan_open(struct scan *out, int fd)
+/* Map the upload of a scan whose samples are there. A small one is mapped whole at once. */
+static int upload_map(struct scan *scan, int upload, uint64_t bytes)
 {
-    struct stat status;
+    enum { SMALL_BYTES = 16 << 20 };
+    const int populate = bytes <= SMALL_BYTES ? MAP_POPULATE : 0;
+    const void *base = mmap(NULL, (size_t)bytes, PROT_READ, MAP_SHARED | populate, upload, 0);
+    if (base == MAP_FAILED)
+        return err_set_bytes(ERR_NO_MEMORY, (int64_t)bytes, -1, "The scan (%llu bytes) cannot be mapped (%s).",
+                             (unsigned long long)bytes, strerror(errno));
+    scan->upload = base;
+    scan->upload_bytes = (size_t)bytes;
+    scan->traj = base;
+    scan->data = base;
+    return 0;
+}
+
+int scan_open(struct scan *out, int fd, int upload)
+{
+    struct stat status, file = {.st_size = 0};
     if (fstat(fd, &status) != 0)
         return err_set(ERR_DECODER_DIED, "The decoder's scan cannot be inspected (%s).", strerror(errno));
     int seals = fcntl(fd, F_GET_SEALS);
@@ -125,20 +158,24 @@ int scan_open(struct scan *out, int fd)
         return err_set_bytes(ERR_NO_MEMORY, (int64_t)bytes, -1, "The decoded scan (%zu bytes) cannot be mapped (%s).",
                              bytes, strerror(errno));
     const struct scan_header *h = (const void *)base;
-    int rc = header_check(h, bytes);
+    if (upload >= 0 && (fstat(upload, &file) != 0 || !S_ISREG(file.st_mode)))
+        file.st_size = 0;
+    int rc = header_check(h, bytes, (uint64_t)file.st_size);
     if (rc == 0) {
         struct scan scan = {
             .header = h,
             .encodings = (const void *)(base + h->encodings_at),
             .readouts = (const void *)(base + h->readouts_at),
             .xml = base + h->xml_at,
-            .traj = (const void *)(base + h->traj_at),
-            .data = (const void *)(base + h->data_at),
+            .traj = h->in_place ? NULL : (const void *)(base + h->traj_at),
+            .data = h->in_place ? NULL : (const void *)(base + h->data_at),
             .maps = h->map_coils ? (const void *)(base + h->maps_at) : NULL,
             .field = h->has_field ? (const void *)(base + h->field_at) : NULL,
             .times = h->times_count ? (const void *)(base + h->times_at) : NULL,
         };
         rc = parts_check(&scan);
+        if (rc == 0 && h->in_place)
+            rc = upload_map(&scan, upload, (uint64_t)file.st_size);
         if (rc == 0)
             *out = scan;
     }
@@ -151,6 +188,18 @@ void scan_close(struct scan *scan)
 {
     if (scan && scan->header)
         munmap((void *)(uintptr_t)scan->header, scan->header->total_bytes);
+    if (scan && scan->upload)
+        munmap((void *)(uintptr_t)scan->upload, scan->upload_bytes);
     if (scan)
         *scan = (struct scan){0};
+}
+
+uint64_t scan_bytes(const struct scan *scan)
+{
+    uint64_t bytes = scan->header->total_bytes;
+    for (uint64_t i = 0; i < scan->header->readouts && scan->header->in_place; i++) {
+        const struct scan_readout *r = &scan->readouts[i];
+        bytes += (uint64_t)r->samples * (r->traj_dims * sizeof(float) + r->coils * sizeof(struct c32));
+    }
+    return bytes;
 }

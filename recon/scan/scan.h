@@ -14,7 +14,7 @@
 #include "recon/codec/decoder.h"
 
 enum {
-    SCAN_VERSION = 4,
+    SCAN_VERSION = 5,
     SCAN_MAX_ENCODINGS = 64,
     SCAN_MAX_READOUTS = 1 << 26,
     SCAN_MAX_COILS = 1024,
@@ -41,6 +41,9 @@ struct scan_header {
     /* Seconds from the start of a readout to each of its samples, the same for all readouts; times_count 0: samples are
      * sample_time_us apart. */
     uint64_t times_at, times_count;
+    /* 1: trajectories and samples are where they were, in the upload: traj_at and data_at are 0, from its beginning,
+     * and traj_count and data_count as many as it can hold; 0: they are here. */
+    uint64_t in_place;
 };
 
 /* The trajectory element of an encoding. */
@@ -99,7 +102,7 @@ struct scan_readout {
     float position[3], read_dir[3], phase_dir[3], slice_dir[3], table_position[3]; /* mm; LPS */
 };
 
-/* A mapped scan. Read-only; pointers into the mapping. */
+/* A mapped scan. Read-only; pointers into the mappings, of the flat scan and of the upload if samples are there. */
 struct scan {
     const struct scan_header *header;
     const struct scan_encoding *encodings;
@@ -109,6 +112,8 @@ struct scan {
     const struct c32 *data;
     const struct c32 *maps; /* NULL: none; likewise: */
     const float *field, *times;
+    const void *upload; /* NULL: not mapped */
+    size_t upload_bytes;
 };
 
 /* The numbers of the header's maps, and of its field map, which fit 64 bits. */
@@ -122,16 +127,21 @@ static inline uint64_t scan_field_count(const struct scan_header *header, const 
     return header->has_field * first->matrix[0] * first->matrix[1] * first->matrix[2];
 }
 
-/* Map and check the flat scan in `fd` (which stays the caller's and must be sealed against writing and shrinking).
- * Fails with ERR_DECODER_DIED (not a flat scan as above), ERR_NO_MEMORY. */
-int scan_open(struct scan *out, int fd);
+/* Map and check the flat scan in `fd` (which stays the caller's and must be sealed against writing and shrinking), and
+ * the file that it was made of, `upload`, which must stay as it is until scan_close(), if samples may be there; else
+ * -1. Fails with ERR_DECODER_DIED (not a flat scan as above), ERR_NO_MEMORY. */
+int scan_open(struct scan *out, int fd, int upload);
 void scan_close(struct scan *scan);
+
+/* The bytes of the flat scan, with those of its readouts that are in the upload. */
+uint64_t scan_bytes(const struct scan *scan);
 
 /* What the sender specifies beside the file. All 0: nothing. */
 struct scan_wanted {
-    char group[128];  /* HDF5 group; "": "dataset", or the first group that contains a scan */
-    uint32_t size[3]; /* matrix of files without a header: x, y, z; z is 1 or 0 in 2-D */
-    float fov_mm[3];  /* field of view of the same; 0: 1 mm a pixel */
+    char group[128];   /* HDF5 group; "": "dataset", or the first group that contains a scan */
+    uint32_t size[3];  /* matrix of files without a header: x, y, z; z is 1 or 0 in 2-D */
+    float fov_mm[3];   /* field of view of the same; 0: 1 mm a pixel */
+    uint32_t in_place; /* 1: the file stays as it is, and what is float32 in it need not be copied out of it */
 };
 
 /* The name of the format of the file in `fd`, of `bytes`, as mrirecon-codec knows it: "hdf5", "stream" or "npz". Fails

@@ -25,6 +25,8 @@ struct scan_builder {
     struct scan_header header;
     struct scan_encoding encodings[SCAN_MAX_ENCODINGS];
     struct scan_stretch traj, data;
+    bool in_place; /* samples stay in the file: of each batch of readouts scan_builder_amend() is called in place of
+                    * scan_builder_samples() of each; set after scan_builder_begin() */
 };
 
 /* Read the ISMRMRD header (`xml` needs no NUL) and write it and the encodings to `fd` (writable, pwrite).
@@ -45,6 +47,11 @@ int scan_builder_layout(struct scan_builder *builder);
 /* Read back readouts [first, first + count). Fails with ERR_IO. */
 int scan_builder_recall(const struct scan_builder *builder, struct scan_readout *readouts, uint64_t first,
                         size_t count);
+
+/* Write readouts [first, first + count) again, whose places in the file are known now. Fails with ERR_IO,
+ * ERR_NO_MEMORY. */
+int scan_builder_amend(const struct scan_builder *builder, const struct scan_readout *readouts, uint64_t first,
+                       size_t count);
 
 /* The samples of the next readout. The memory must stay as it is until scan_builder_flush(). Fails with ERR_IO,
  * ERR_NO_MEMORY. */

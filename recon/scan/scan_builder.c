@@ -167,9 +167,15 @@ int scan_builder_layout(struct scan_builder *b)
                              "The file of %llu bytes would expand to %llu: its acquisitions claim more samples than a "
                              "file of this size can contain.",
                              (unsigned long long)b->file_bytes, (unsigned long long)need);
-    if (!place(b, &end, h->traj_count, sizeof(float), &h->traj_at) ||
-        !place(b, &end, h->data_count, sizeof(struct c32), &h->data_at) ||
-        (maps && !place(b, &end, maps, sizeof(struct c32), &h->maps_at)) ||
+    if (b->in_place) {
+        h->in_place = 1;
+        h->traj_count = b->file_bytes / sizeof(float);
+        h->data_count = b->file_bytes / sizeof(struct c32);
+    } else if (!place(b, &end, h->traj_count, sizeof(float), &h->traj_at) ||
+               !place(b, &end, h->data_count, sizeof(struct c32), &h->data_at)) {
+        return scan_too_large(b, need);
+    }
+    if ((maps && !place(b, &end, maps, sizeof(struct c32), &h->maps_at)) ||
         (field && !place(b, &end, field, sizeof(float), &h->field_at)) ||
         (h->times_count && !place(b, &end, h->times_count, sizeof(float), &h->times_at)))
         return scan_too_large(b, need);
@@ -195,6 +201,11 @@ int scan_builder_recall(const struct scan_builder *b, struct scan_readout *reado
         left -= (size_t)done;
     }
     return 0;
+}
+
+int scan_builder_amend(const struct scan_builder *b, const struct scan_readout *readouts, uint64_t first, size_t count)
+{
+    return write_at(b->fd, readouts, count * sizeof *readouts, b->header.readouts_at + first * sizeof *readouts);
 }
 
 static int stretch_flush(struct scan_stretch *s, int fd)

@@ -31,7 +31,7 @@ int scan_decode(struct scan *out, struct decoder *decoder, int fd, const struct 
     if (rc == 0)
         rc = decode_file(&memory, decoder, &request);
     if (rc == 0)
-        rc = scan_open(out, memory);
+        rc = scan_open(out, memory, wanted && wanted->in_place ? fd : -1);
     /* The mapping keeps the memory. */
     if (memory >= 0)
         close(memory);

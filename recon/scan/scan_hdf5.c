@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 enum {
+    MUST_COPY = 1, /* beside error codes: samples in the file are not where they can be read in place */
     HEADS = 1024,  /* acquisitions a batch in the first pass */
     SAMPLES = 256, /* at most, in the second */
 };
@@ -269,6 +270,25 @@ static int readout_read(struct source *s, struct scan_builder *b, const struct s
     return rc;
 }
 
+/* Note where in the file the samples of one readout are. Lists of libhdf5 begin at multiples of 8 bytes, but nothing
+ * in the format makes them. */
+static int readout_place(struct source *s, struct scan_readout *r, const uint8_t *item)
+{
+    struct samples traj, data;
+    int rc = list_read(s, &s->traj, item, r->acquisition, &traj, NULL);
+    if (rc == 0)
+        rc = list_read(s, &s->data, item, r->acquisition, &data, NULL);
+    if (rc == 0)
+        rc = lengths_check(r, &traj, &data);
+    if (rc != 0)
+        return rc;
+    const uint64_t traj_at = traj.count ? (uint64_t)((const uint8_t *)traj.at - s->h5.image) : 0;
+    const uint64_t data_at = (uint64_t)((const uint8_t *)data.at - s->h5.image);
+    r->traj = traj_at / sizeof(float);
+    r->data = data_at / sizeof(struct c32);
+    return traj_at % sizeof(float) || data_at % sizeof(struct c32) ? MUST_COPY : 0;
+}
+
 static int samples_read(struct source *s, struct scan_builder *b)
 {
     const size_t batch = b->header.readouts < SAMPLES ? (size_t)b->header.readouts : SAMPLES;
@@ -290,8 +310,12 @@ static int samples_read(struct source *s, struct scan_builder *b)
                 run = scan_h5_items_at(&s->items, wanted, &at);
             }
             next = wanted;
-            rc = run ? readout_read(s, b, &readouts[i], at, work) : damaged(wanted);
+            rc = !run          ? damaged(wanted)
+                 : b->in_place ? readout_place(s, &readouts[i], at)
+                               : readout_read(s, b, &readouts[i], at, work);
         }
+        if (rc == 0 && b->in_place)
+            rc = scan_builder_amend(b, readouts, first, count);
         first += count;
     }
     free(work[0]);
@@ -331,7 +355,8 @@ static void source_close(struct source *s)
     scan_h5_close(&s->h5);
 }
 
-static int acquisitions_decode(struct source *s, int fd, uint64_t cap, const struct scan_wanted *wanted)
+/* MUST_COPY: only where `in_place`. */
+static int acquisitions_decode(struct source *s, int fd, uint64_t cap, const struct scan_wanted *wanted, bool in_place)
 {
     struct scan_builder *b = malloc(sizeof *b);
     struct scan_pixels pixels;
@@ -345,6 +370,8 @@ static int acquisitions_decode(struct source *s, int fd, uint64_t cap, const str
         rc = xml_read(s, &xml, &xml_bytes);
     if (rc == 0)
         rc = scan_builder_begin(b, fd, cap, s->h5.bytes, xml, xml_bytes, s->items.count);
+    if (rc == 0)
+        b->in_place = in_place && s->traj.type < 0 && s->data.type < 0;
     if (rc == 0)
         rc = scan_h5_pixels_read(&pixels, memory, s->group);
     if (rc == 0)
@@ -366,14 +393,22 @@ static int acquisitions_decode(struct source *s, int fd, uint64_t cap, const str
     return rc;
 }
 
-int scan_hdf5_decode(int fd, uint64_t cap, const void *file, size_t bytes, const struct scan_wanted *wanted)
+static int hdf5_decode(int fd, uint64_t cap, const void *file, size_t bytes, const struct scan_wanted *wanted,
+                       bool in_place)
 {
     struct source s = {.h5 = {.file = -1, .driver = -1}, .group = -1, .dataset = -1, .head_stored = -1, .head = -1};
     s.traj.type = s.data.type = -1;
     int rc = scan_h5_open(&s.h5, file, bytes);
     if (rc == 0)
         rc = scan_h5_has_arrays(s.h5.file) ? scan_h5_arrays_decode(fd, cap, s.h5.file, wanted)
-                                           : acquisitions_decode(&s, fd, cap, wanted);
+                                           : acquisitions_decode(&s, fd, cap, wanted, in_place);
     source_close(&s);
     return rc;
+}
+
+int scan_hdf5_decode(int fd, uint64_t cap, const void *file, size_t bytes, const struct scan_wanted *wanted)
+{
+    const bool in_place = wanted && wanted->in_place;
+    int rc = hdf5_decode(fd, cap, file, bytes, wanted, in_place);
+    return rc == MUST_COPY ? hdf5_decode(fd, cap, file, bytes, wanted, false) : rc;
 }

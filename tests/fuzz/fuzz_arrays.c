@@ -14,7 +14,7 @@ static void decode(int fd, const uint8_t *bytes, size_t length, const struct sca
     struct scan scan;
     bool decoded = check_result(scan_npz_decode(fd, CAP, bytes, length, wanted));
     check(fcntl(fd, F_ADD_SEALS, SEALED) == 0);
-    check(check_result(scan_open(&scan, fd)) == decoded);
+    check(check_result(scan_open(&scan, fd, -1)) == decoded);
     if (!decoded)
         return;
     check_scan(&scan);

@@ -19,7 +19,7 @@ static void decode(int fd, uint64_t cap, const uint8_t *bytes, size_t length)
     struct scan scan;
     bool decoded = check_result(scan_stream_decode(fd, cap, bytes, length));
     check(fcntl(fd, F_ADD_SEALS, SEALED) == 0);
-    check(check_result(scan_open(&scan, fd)) == decoded);
+    check(check_result(scan_open(&scan, fd, -1)) == decoded);
     if (!decoded)
         return;
     check_scan(&scan);
@@ -57,7 +57,7 @@ static void read_flat(int fd, const uint8_t *bytes, size_t length)
 {
     struct scan scan;
     check(write(fd, bytes, length) == (ssize_t)length && fcntl(fd, F_ADD_SEALS, SEALED) == 0);
-    if (!check_result(scan_open(&scan, fd)))
+    if (!check_result(scan_open(&scan, fd, -1)))
         return;
     check_scan(&scan);
     scan_close(&scan);

@@ -51,7 +51,7 @@ static int decode(struct scan *scan, const char *name, const struct scan_wanted 
     int rc = scan_npz_decode(memory, UINT64_C(1) << 30, bytes, (size_t)status.st_size, wanted);
     assert_int_equal(fcntl(memory, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW), 0);
     if (rc == 0)
-        rc = scan_open(scan, memory);
+        rc = scan_open(scan, memory, -1);
     free(bytes);
     close(file);
     close(memory);

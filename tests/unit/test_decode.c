@@ -464,7 +464,8 @@ static bool memory_has(pid_t pid, const char *needle, size_t bytes)
     while (fgets(line, sizeof line, maps)) {
         unsigned long begin, end;
         char rights[5];
-        if (sscanf(line, "%lx-%lx %4s", &begin, &end, rights) != 3 || rights[0] != 'r')
+        /* What is larger is the shadow of a sanitizer, of terabytes. */
+        if (sscanf(line, "%lx-%lx %4s", &begin, &end, rights) != 3 || rights[0] != 'r' || end - begin > 1UL << 30)
             continue;
         for (unsigned long at = begin; at < end && !found; at += sizeof block - bytes) {
             const size_t wanted = end - at < sizeof block ? end - at : sizeof block;
@@ -548,15 +549,13 @@ static int64_t pages_aside(void)
     return pages;
 }
 
-/* It is allocated in advance with the size of the last upload, serves one scan, and changes neither scan nor limits. */
+/* It is allocated in advance with the size of the last scan, serves one scan, and changes neither scan nor limits. */
 static void memory_set_aside_serves_one_scan(void **state)
 {
     const struct place *p = *state;
     struct decoder *decoder = NULL;
     struct scan scan = {0};
-    struct stat file;
     int fd = open_file(p, "plain"), wrong = open_file(p, "m2_list_longer_than_head"), open = open_descriptors();
-    assert_int_equal(fstat(fd, &file), 0);
     assert_int_equal(decoder_create(&decoder, p->codec), 0);
     decoder_prepare_memory(decoder); /* nothing has come yet */
     assert_int_equal(pages_aside(), 0);
@@ -566,7 +565,7 @@ static void memory_set_aside_serves_one_scan(void **state)
     for (int round = 0; round < 2; round++) {
         decoder_prepare_memory(decoder);
         decoder_prepare_memory(decoder);
-        assert_int_equal(pages_aside(), (file.st_size + 4095) / 4096);
+        assert_int_equal(pages_aside(), (need + 4095) / 4096);
         assert_int_equal(scan_decode(&scan, decoder, fd, NULL, &roomy, NULL, NULL), 0);
         assert_int_equal(scan.header->total_bytes, need);
         check_good("plain", &scan);

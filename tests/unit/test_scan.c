@@ -76,7 +76,7 @@ enum { SEALED = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW };
 static int open_flat(struct scan *scan, const char *flat, size_t length)
 {
     int fd = memory_of(flat, length, SEALED);
-    int rc = scan_open(scan, fd);
+    int rc = scan_open(scan, fd, -1);
     close(fd);
     return rc;
 }
@@ -132,6 +132,8 @@ static void every_wrong_field_is_refused(void **state)
         HEAD(times_count, 1),
         HEAD(times_count, UINT64_MAX / 4 + 2),
         HEAD(headless, 2),
+        HEAD(in_place, 1),
+        HEAD(in_place, 2),
         HEAD(encodings, 0),
         HEAD(encodings, SCAN_MAX_ENCODINGS + 1),
         HEAD(encodings, 60),
@@ -221,12 +223,12 @@ static void short_or_unsealed_memory_is_refused(void **state)
     struct scan scan;
     for (size_t i = 0; i < sizeof seals / sizeof *seals; i++) {
         int fd = memory_of(flat, length, seals[i]);
-        assert_int_equal(scan_open(&scan, fd), ERR_DECODER_DIED);
+        assert_int_equal(scan_open(&scan, fd, -1), ERR_DECODER_DIED);
         close(fd);
     }
     for (size_t cut = 0; cut < length; cut += 7)
         assert_int_equal(open_flat(&scan, flat, cut), ERR_DECODER_DIED);
-    assert_int_equal(scan_open(&scan, -1), ERR_DECODER_DIED);
+    assert_int_equal(scan_open(&scan, -1, -1), ERR_DECODER_DIED);
     free(flat);
 }
 

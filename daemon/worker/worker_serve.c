@@ -269,8 +269,9 @@ static int job_compute(struct worker_process *w, const struct order *order, cons
 {
     struct param_values values;
     const bool checkpoint = json_is_true(json_object_get(order->message, "checkpoint"));
-    const json_int_t shown = json_integer_value(json_object_get(order->message, "live"));
-    const bool live = shown >= 0;
+    const json_t *told = json_object_get(order->message, "live");
+    const json_int_t shown = json_integer_value(told);
+    const bool live = json_is_integer(told) && shown >= 0;
     const struct checkpoint kept = {.fd = order->fds[order->fd_count - 1 - live]};
     struct live_file file = {
         .fd = order->fds[order->fd_count - 1], .socket = w->socket, .id = order->id, .bytes = shown};

@@ -3,6 +3,7 @@
 
 #include "gridding/base/err.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,13 +81,22 @@ int image_layout_create(struct image_layout *out, const struct image_series *ser
 
 #define PI 3.14159265f
 
-enum { WINDOW_BINS = 1 << 15 }; /* upper halves of floats that are not negative */
+enum {
+    WINDOW_BINS = 1 << 15, /* upper halves of floats that are not negative */
+    BLOCK = 1024           /* values at a time */
+};
 
-float image_brightness(const struct image_series *series, size_t pixel)
+void image_brightness(const struct image_series *series, size_t first, size_t count, float *out)
 {
-    const float *p = series->data + (series->complex_valued ? 2 * pixel : pixel);
-    float value = series->complex_valued ? hypotf(p[0], p[1]) : series->phases ? p[0] + PI : fabsf(p[0]);
-    return isfinite(value) ? value : 0;
+    const float *p = series->data + (series->complex_valued ? 2 * first : first);
+    if (series->complex_valued)
+        for (size_t i = 0; i < count; i++)
+            out[i] = hypotf(p[2 * i], p[2 * i + 1]);
+    else
+        for (size_t i = 0; i < count; i++)
+            out[i] = series->phases ? p[i] + PI : fabsf(p[i]);
+    for (size_t i = 0; i < count; i++)
+        out[i] = fabsf(out[i]) <= FLT_MAX ? out[i] : 0;
 }
 
 /* Positive floats order as their bits do; the upper 16 bits make a histogram whose bins are 0.8 % wide whatever the
@@ -116,11 +126,14 @@ int image_window_between(const struct image_series *series, double from, double 
     uint64_t *histogram = calloc(WINDOW_BINS, sizeof *histogram);
     if (!histogram)
         return err_no_memory("the image's histogram");
-    for (size_t i = 0; i < pixels; i++) {
-        float value = image_brightness(series, i);
-        uint32_t bits;
-        memcpy(&bits, &value, sizeof bits);
-        histogram[bits >> 16]++;
+    for (size_t first = 0; first < pixels; first += BLOCK) {
+        const size_t count = pixels - first < BLOCK ? pixels - first : BLOCK;
+        float values[BLOCK];
+        uint32_t bits[BLOCK];
+        image_brightness(series, first, count, values);
+        memcpy(bits, values, count * sizeof *bits);
+        for (size_t i = 0; i < count; i++)
+            histogram[bits[i] >> 16]++;
     }
     double below = 0, edges[2] = {from * (double)pixels, fmin(to * (double)pixels, (double)pixels - 0.5)};
     float *found[2] = {low, high};

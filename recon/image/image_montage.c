@@ -195,35 +195,47 @@ static size_t overlap(const struct span *span, size_t pixel)
     return end - begin;
 }
 
-/* The mean over the pixels, or parts of pixels, under pixel (x, y) of the tile. */
-static float tile_value(const struct montage *m, size_t first_pixel, size_t x, size_t y)
+/* The mean over the pixels, or parts of pixels, under pixel (x, y) of the tile. `plane`: the image's. */
+static float tile_value(const struct montage *m, const float *plane, size_t x, size_t y)
 {
     size_t nx = m->series->size[0], ny = m->series->size[1];
-    if (m->width == nx && m->height == ny)
-        return image_brightness(m->series, first_pixel + y * nx + x);
     const struct span across = {x * nx, (x + 1) * nx, m->width}, down = {y * ny, (y + 1) * ny, m->height};
     double sum = 0, weight = 0;
     for (size_t sy = down.begin / m->height; sy * m->height < down.end; sy++)
         for (size_t sx = across.begin / m->width; sx * m->width < across.end; sx++) {
             double share = (double)(overlap(&across, sx) * overlap(&down, sy));
-            sum += share * (double)image_brightness(m->series, first_pixel + sy * nx + sx);
+            sum += share * (double)plane[sy * nx + sx];
             weight += share;
         }
     return (float)(sum / weight);
 }
 
-static void tile_draw(const struct montage *m, const size_t place[DIMENSIONS], const float window[2], uint8_t *corner,
-                      size_t stride)
+/* Greys of a row of values. */
+static void row_draw(const float *values, size_t count, const float window[2], uint8_t *row)
+{
+    const float scale = window[1] > window[0] ? 255.0f / (window[1] - window[0]) : 0;
+    for (size_t x = 0; x < count; x++) {
+        float grey = (values[x] - window[0]) * scale;
+        grey = grey > 0 ? grey : 0;
+        row[x] = (uint8_t)((grey < 255 ? grey : 255) + 0.5f);
+    }
+}
+
+/* `values` and `row` have room for an image's pixels and a row of the tile's. */
+static void tile_draw(const struct montage *m, const size_t place[DIMENSIONS], const float window[2], float *values,
+                      float *row, uint8_t *corner, size_t stride)
 {
     const struct image_series *series = m->series;
+    const size_t nx = series->size[0], ny = series->size[1];
     size_t image = m->layout.images[place[FRAMES] * m->extent[SLICES] + place[SLICES]];
     size_t plane = (image * series->channels + place[CHANNELS]) * series->size[2] + place[PLANES];
-    float scale = window[1] > window[0] ? 255.0f / (window[1] - window[0]) : 0;
-    for (size_t y = 0; y < m->height; y++)
-        for (size_t x = 0; x < m->width; x++) {
-            float grey = (tile_value(m, plane * series->size[0] * series->size[1], x, y) - window[0]) * scale;
-            corner[y * stride + x] = (uint8_t)(grey <= 0 ? 0 : grey >= 255 ? 255 : grey + 0.5f);
-        }
+    const bool whole = m->width == nx && m->height == ny;
+    image_brightness(series, plane * nx * ny, nx * ny, values);
+    for (size_t y = 0; y < m->height; y++) {
+        for (size_t x = 0; x < m->width && !whole; x++)
+            row[x] = tile_value(m, values, x, y);
+        row_draw(whole ? values + y * nx : row, m->width, window, corner + y * stride);
+    }
 }
 
 /* Rows from the top, the leftmost of five pixels is bit 4. */
@@ -253,8 +265,12 @@ static void text_draw(const char *text, uint8_t *corner, size_t stride)
                     corner[bit / 5 * stride + bit % 5] = GREY_TEXT;
 }
 
-static void montage_draw(const struct montage *m, const float window[2], struct picture *picture)
+static int montage_draw(const struct montage *m, const float window[2], struct picture *picture)
 {
+    const size_t pixels = m->series->size[0] * m->series->size[1];
+    float *values = malloc((pixels + m->width) * sizeof *values);
+    if (!values)
+        return err_no_memory("drawing the picture");
     char text[CAPTION_LENGTH];
     size_t place[DIMENSIONS], stride = picture->width;
     memset(picture->pixels, GREY_GAP, picture->width * picture->height);
@@ -264,8 +280,10 @@ static void montage_draw(const struct montage *m, const float window[2], struct 
         tile_place(m, row * m->row_step, (m->table ? column : tile) * m->column_step, place);
         caption_print(m, place, text);
         text_draw(text, corner + stride + 1, stride);
-        tile_draw(m, place, window, corner + (cell_height(m) - m->height) * stride, stride);
+        tile_draw(m, place, window, values, values + pixels, corner + (cell_height(m) - m->height) * stride, stride);
     }
+    free(values);
+    return 0;
 }
 
 int image_montage(struct picture *out, const struct image_series *series)
@@ -288,10 +306,12 @@ int image_montage(struct picture *out, const struct image_series *series)
     if (rc == 0 && !(picture.pixels = malloc(picture.width * picture.height)))
         rc = err_no_memory_bytes(picture.width * picture.height, "a picture of %zu x %zu", picture.width,
                                  picture.height);
-    if (rc == 0) {
-        montage_draw(&m, window, &picture);
+    if (rc == 0)
+        rc = montage_draw(&m, window, &picture);
+    if (rc == 0)
         *out = picture;
-    }
+    else
+        free(picture.pixels);
     free(m.layout.images);
     return rc;
 }

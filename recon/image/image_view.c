@@ -62,8 +62,7 @@ int image_write_view(const struct image_series *series, const struct result_view
     float *plane = malloc(pixels * sizeof *plane);
     if (!plane)
         return err_no_memory("a slice");
-    for (size_t i = 0; i < pixels; i++)
-        plane[i] = image_brightness(series, first + i);
+    image_brightness(series, first, pixels, plane);
     double ratio = ((double)series->info->fov_mm[0] / (double)series->size[0]) /
                    ((double)series->info->fov_mm[1] / (double)series->size[1]);
     rc = picture_of_plane(&picture, plane, series->size[0], series->size[1], ratio, (size_t)view->size, window);

@@ -64,8 +64,15 @@ static inline struct scan_readout *flat_add(struct flat *flat, unsigned samples,
 static inline const struct scan *flat_scan(struct flat *flat)
 {
     flat->header.total_bytes = flat->header.traj_count * 4 + flat->header.data_count * 8;
-    flat->scan = (struct scan){&flat->header, flat->encodings, flat->readouts, "<ismrmrdHeader/>", flat->traj,
-                               flat->data,    flat->maps,      flat->field,    flat->times};
+    flat->scan = (struct scan){.header = &flat->header,
+                               .encodings = flat->encodings,
+                               .readouts = flat->readouts,
+                               .xml = "<ismrmrdHeader/>",
+                               .traj = flat->traj,
+                               .data = flat->data,
+                               .maps = flat->maps,
+                               .field = flat->field,
+                               .times = flat->times};
     return &flat->scan;
 }
 

@@ -248,7 +248,11 @@ static int service_start(struct service *service, struct options *options, struc
     if (!rc)
         rc = feed_create(&service->feed, service->core.waiters, CLIENT_STREAMS, (int)(options->connections + 1) / 2);
     if (!rc)
-        rc = outbox_create(&service->outbox, &service->core, service->destinations, options->sender);
+        rc = converter_create(&service->converter, options->codec, options->convert_timeout, service->core.spool,
+                              service->core.store, service->core.waiters, service->core.log);
+    if (!rc)
+        rc =
+            outbox_create(&service->outbox, &service->core, service->destinations, service->converter, options->sender);
     if (!rc)
         store_listen(service->core.store, (struct store_listener){change_told, service});
     if (!rc)
@@ -259,9 +263,6 @@ static int service_start(struct service *service, struct options *options, struc
         rc = sessions_create(&service->sessions, service->tokens);
     if (!rc)
         rc = idempotency_keys_create(&service->keys);
-    if (!rc)
-        rc = converter_create(&service->converter, options->codec, options->convert_timeout, service->core.spool,
-                              service->core.store, service->core.waiters, service->core.log);
     if (!rc)
         rc = pool_create(&service->pool, &pool_limits);
     if (!rc)
@@ -299,6 +300,8 @@ static void service_stop(struct service *service, struct http *http, struct mrd_
     connections_free(service->connections);
     pool_free(service->pool);
     pool_free(service->lists);
+    if (service->outbox)
+        outbox_stop(service->outbox);
     converter_free(service->converter);
     housekeeper_free(service->housekeeper);
     scheduler_free(service->scheduler);

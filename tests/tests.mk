@@ -64,12 +64,14 @@ bench: $(BENCH) $(if $(GPU),$(addprefix $(BUILD)/bench/,mrirecond-bench bench_ff
 GPU_DEVICE ?= $(wildcard /dev/nvidia0)
 all_archs   = $(if $(subst x$(flags_nvcc),,x$(file <$(BUILD)/flags/nvcc)),,yes)
 CHECK_CUDA  = $(if $(GPU_DEVICE)$(all_archs),,CUDA_ARCHS=$(firstword $(CUDA_ARCHS)))
+# A PACS, on loopback, for tests/e2e/test_pacs.py.
+DEPS_PACS := orthanc orthanc-dicomweb dcmtk
 ## make openapi         write the parameters and steps of the kinds of job into docs/openapi.yaml
 openapi: all
 	@MRIRECON_BIN=$(BUILD)/bin tests/e2e/openapi_kinds.py
 ## make check           install dependencies, build with gcc, clang and sanitizers, run every test
 check: deps
-	@scripts/deps $(DEPS_PAGE)
+	@scripts/deps $(DEPS_PAGE) $(DEPS_PACS)
 	@$(MAKE) --no-print-directory -j$$(nproc) $(CHECK_CUDA) all unit bench $(FAULTS) \
 	  $(if $(GPU),$(BUILD)/tests/poison.so $(GPU_TESTS))
 	@$(MAKE) --no-print-directory -j$$(nproc) CC=clang BUILD=$(BUILD)/clang CUDA=0 all unit

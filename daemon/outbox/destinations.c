@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+#define STORESCU "/usr/bin/storescu"
 
 enum { LINE = 2048 };
 
@@ -29,7 +32,7 @@ struct destinations {
     struct routing routing;
 };
 
-static const char *const type_names[DESTINATION_TYPES] = {"webhook"};
+static const char *const type_names[DESTINATION_TYPES] = {"webhook", "dicom", "stow"};
 
 const char *destination_type_name(enum destination_type type)
 {
@@ -121,13 +124,18 @@ static const struct destination *found(const struct routing *routing, const char
 static int setting_take(const struct place *at, struct destination *to, const char *key, char *value)
 {
     static const int64_t year = INT64_C(366) * 86400;
-    if (strcmp(key, "secret") == 0)
+    const bool dicom = to->type == DESTINATION_DICOM, webhook = to->type == DESTINATION_WEBHOOK;
+    if (strcmp(key, webhook ? "secret" : "login") == 0 && !dicom)
         return secret_read(at, value, to->secret);
-    if (strcmp(key, "ca") == 0)
+    if (strcmp(key, "ca") == 0 && !dicom)
         return text_take(at, key, value, to->ca, sizeof to->ca);
+    if (strcmp(key, "calling") == 0 && dicom)
+        return text_take(at, key, value, to->calling, sizeof to->calling);
+    if (strcmp(key, "called") == 0 && dicom)
+        return text_take(at, key, value, to->called, sizeof to->called);
     if (strcmp(key, "clients") == 0)
         return text_take(at, key, value, to->clients, sizeof to->clients);
-    if (strcmp(key, "on") == 0)
+    if (strcmp(key, "on") == 0 && webhook)
         return states_take(at, value, &to->on);
     if (strcmp(key, "attempts") == 0)
         return number_take(at, key, value, 100000, &to->attempts);
@@ -143,13 +151,27 @@ static int setting_take(const struct place *at, struct destination *to, const ch
 
 static int address_check(const struct place *at, const struct destination *to)
 {
-    const char *address = to->address;
+    const char *address = to->address, *colon = strrchr(address, ':');
+    if (to->type == DESTINATION_DICOM)
+        return !colon || colon == address || atoi(colon + 1) < 1 || atoi(colon + 1) > 65535 || !*to->called
+                   ? err_set(ERR_BAD_REQUEST, "%s:%d: the address of %s must be HOST:PORT, and it needs called=TITLE.",
+                             at->path, at->line, to->name)
+               : access(STORESCU, X_OK) != 0
+                   ? err_set(ERR_BAD_REQUEST,
+                             "%s:%d: destinations of type dicom need the program " STORESCU ", of Debian's package "
+                             "dcmtk, which is not installed.",
+                             at->path, at->line)
+                   : 0;
     size_t scheme = strncmp(address, "https://", 8) == 0 ? 8 : strncmp(address, "http://", 7) == 0 ? 7 : 0;
     if (!scheme || !address[scheme] || strpbrk(address, "@#"))
         return err_set(ERR_BAD_REQUEST,
                        "%s:%d: the address of %s must be a URL of http or https, without a user or a fragment.",
                        at->path, at->line, to->name);
-    if (!*to->secret)
+    if (to->type == DESTINATION_STOW && *to->secret && scheme == 7 && strncmp(address + 7, "127.", 4) != 0 &&
+        strncmp(address + 7, "localhost", 9) != 0)
+        return err_set(ERR_BAD_REQUEST, "%s:%d: login= needs https, but on this machine: others could read it.",
+                       at->path, at->line);
+    if (to->type == DESTINATION_WEBHOOK && !*to->secret)
         return err_set(ERR_BAD_REQUEST,
                        "%s:%d: the webhook %s lacks secret=FILE, the file of the key by which its messages are signed.",
                        at->path, at->line, to->name);
@@ -170,11 +192,17 @@ static int destination_line(const struct place *at, struct routing *routing, cha
     for (int i = 0; type && i < DESTINATION_TYPES; i++)
         if (strcmp(type, type_names[i]) == 0)
             to.type = (enum destination_type)i;
+    if (to.type != DESTINATION_WEBHOOK) {
+        to.on = 1u << JOB_SUCCEEDED;
+        to.timeout = 600;
+        snprintf(to.calling, sizeof to.calling, "MRIRECOND");
+    }
     if (!name_fits(name) || to.type == DESTINATION_TYPES || !address || strlen(address) >= sizeof to.address)
-        return err_set(ERR_BAD_REQUEST,
-                       "%s:%d: a destination is `destination NAME webhook ADDRESS [SETTING=VALUE ...]`, the name of at "
-                       "most %d letters, digits, dots, dashes and underscores.",
-                       at->path, at->line, DELIVERY_NAME - 1);
+        return err_set(
+            ERR_BAD_REQUEST,
+            "%s:%d: a destination is `destination NAME webhook|dicom|stow ADDRESS [SETTING=VALUE ...]`, the name of at "
+            "most %d letters, digits, dots, dashes and underscores.",
+            at->path, at->line, DELIVERY_NAME - 1);
     snprintf(to.name, sizeof to.name, "%s", name);
     snprintf(to.address, sizeof to.address, "%s", address);
     if (found(routing, name))

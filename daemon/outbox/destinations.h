@@ -3,6 +3,8 @@
  * Lines of the file, and comments that begin with #:
  *
  *   destination NAME webhook URL secret=FILE [on=succeeded,failed,canceled] [ca=FILE]
+ *   destination NAME dicom HOST:PORT called=TITLE [calling=TITLE]
+ *   destination NAME stow URL [login=FILE] [ca=FILE]
  *   destination NAME ... [clients=CLIENT,...] [attempts=N] [retry=S] [retry-most=S] [timeout=S]
  *   rule NAME [kind=KIND] [client=CLIENT] [name=PATTERN]
  *
@@ -19,17 +21,18 @@
 
 #include <stdbool.h>
 
-enum destination_type { DESTINATION_WEBHOOK, DESTINATION_TYPES };
+enum destination_type { DESTINATION_WEBHOOK, DESTINATION_DICOM, DESTINATION_STOW, DESTINATION_TYPES };
 const char *destination_type_name(enum destination_type type);
 
-enum { DESTINATION_SECRET = 512 };
+enum { DESTINATION_SECRET = 512, DESTINATION_TITLE = 16 + 1 };
 
 struct destination {
     char name[DELIVERY_NAME];
     enum destination_type type;
-    char address[OPTION_TEXT];       /* a URL */
+    char address[OPTION_TEXT];                                  /* a URL; HOST:PORT of type dicom */
+    char calling[DESTINATION_TITLE], called[DESTINATION_TITLE]; /* titles of application entities; of type dicom */
     char ca[OPTION_TEXT];            /* file of certificates that are trusted; "": the system's */
-    char secret[DESTINATION_SECRET]; /* what the file secret= holds */
+    char secret[DESTINATION_SECRET]; /* what the file secret= or login= holds */
     char clients[OPTION_TEXT];       /* that may name it, separated by commas; "*": all; "": none */
     unsigned on;                     /* bits of states: how a job ended that is sent there */
     int64_t attempts;                /* after so many it is a dead letter */

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #define LOOK_SECONDS  5.0  /* longest sleep: the wall clock may be set */
+#define FILES_SECONDS 0.1  /* between looks at files that are being made */
 #define GRACE_SECONDS 10.0 /* that a sender may take beyond its time limit */
 
 /* s until the next attempt at a destination that is not configured any more: it may be again */
@@ -56,6 +57,7 @@ static void sending_end(struct outbox *outbox, struct sending *sending, enum del
                        "its delivery to %s cannot be noted, and is repeated at a start: %s", delivery->destination,
                        err_last()->text);
     outbox_count(outbox, delivery->destination, state);
+    files_close(outbox, sending);
     if (state == DELIVERY_DELIVERED)
         log_line_about(log, LOG_LEVEL_INFO, &about, "delivered to %s: %s", delivery->destination, text);
     else if (state == DELIVERY_DEAD)
@@ -107,8 +109,10 @@ static void answer_take(struct outbox *outbox, struct sending *sending)
 static void overdue_end(struct outbox *outbox, struct sending *sending)
 {
     char how[CHILD_HOW], text[80];
-    kill(sending->pid, SIGKILL);
-    sender_collect(sending, how);
+    if (sending->pid) {
+        kill(sending->pid, SIGKILL);
+        sender_collect(sending, how);
+    }
     snprintf(text, sizeof text, "It took longer than %lld s.", (long long)sending->to.timeout);
     sending_end(outbox, sending, DELIVERY_PENDING, 0, text);
 }
@@ -128,8 +132,7 @@ static int sender_start(struct outbox *outbox, struct sending *sending, json_t *
         return rc;
     }
     sending->socket = pair[0];
-    sending->end = clock_seconds() + (double)sending->to.timeout + GRACE_SECONDS;
-    rc = wire_send(sending->socket, message, NULL, 0);
+    rc = wire_send(sending->socket, message, sending->file, sending->files);
     if (rc == ERR_WORKER_DIED) /* answer_take() tells how */
         rc = 0;
     if (rc) {
@@ -138,6 +141,20 @@ static int sender_start(struct outbox *outbox, struct sending *sending, json_t *
         sender_collect(sending, how);
     }
     return rc;
+}
+
+/* Start the sender, once the files that it sends are there. */
+static void sending_go_on(struct outbox *outbox, struct sending *sending)
+{
+    int rc = sending->to.type == DESTINATION_WEBHOOK ? 0 : files_open(outbox, sending);
+    if (rc == ERR_NOT_DONE)
+        return;
+    json_t *message = rc ? NULL : outbox_message(outbox, sending);
+    if (!rc)
+        rc = message ? sender_start(outbox, sending, message) : err_last()->code;
+    json_decref(message);
+    if (rc)
+        sending_end(outbox, sending, rc == ERR_NOT_ACCEPTABLE ? DELIVERY_DEAD : DELIVERY_PENDING, 0, err_last()->text);
 }
 
 static void sending_begin(struct outbox *outbox, struct sending *sending)
@@ -149,11 +166,8 @@ static void sending_begin(struct outbox *outbox, struct sending *sending)
                     "The configuration has no destination of this name any more.");
         return;
     }
-    json_t *message = outbox_message(outbox, sending);
-    int rc = message ? sender_start(outbox, sending, message) : err_last()->code;
-    json_decref(message);
-    if (rc)
-        sending_end(outbox, sending, DELIVERY_PENDING, 0, err_last()->text);
+    sending->end = clock_seconds() + (double)sending->to.timeout + GRACE_SECONDS;
+    sending_go_on(outbox, sending);
 }
 
 /* ---- the thread ---- */
@@ -203,9 +217,13 @@ static int sleep_of(const struct outbox *outbox, int rc, int64_t next)
     const double due = 1e-3 * (double)(next - clock_milliseconds());
     if (!rc && next && due < pause)
         pause = due > 0 ? due : 0;
-    for (int i = 0; i < OUTBOX_SENDERS; i++)
-        if (outbox->sending[i].delivery.sequence && outbox->sending[i].end - clock_seconds() < pause)
-            pause = outbox->sending[i].end - clock_seconds();
+    for (int i = 0; i < OUTBOX_SENDERS; i++) {
+        const struct sending *sending = &outbox->sending[i];
+        if (sending->delivery.sequence && sending->end - clock_seconds() < pause)
+            pause = sending->end - clock_seconds();
+        if (sending->delivery.sequence && !sending->pid && pause > FILES_SECONDS)
+            pause = FILES_SECONDS;
+    }
     return pause > 0 ? (int)(1000 * pause) + 1 : 0;
 }
 
@@ -224,6 +242,8 @@ static void senders_wait(struct outbox *outbox, int milliseconds)
             answer_take(outbox, &outbox->sending[i]);
         else if (outbox->sending[i].delivery.sequence && clock_seconds() >= outbox->sending[i].end)
             overdue_end(outbox, &outbox->sending[i]);
+        else if (outbox->sending[i].delivery.sequence && !outbox->sending[i].pid)
+            sending_go_on(outbox, &outbox->sending[i]);
 }
 
 static void *outbox_run(void *context)
@@ -238,19 +258,24 @@ static void *outbox_run(void *context)
     for (int i = 0; i < OUTBOX_SENDERS; i++)
         if (outbox->sending[i].delivery.sequence) {
             char how[CHILD_HOW];
-            kill(outbox->sending[i].pid, SIGKILL);
-            sender_collect(&outbox->sending[i], how);
+            if (outbox->sending[i].pid) {
+                kill(outbox->sending[i].pid, SIGKILL);
+                sender_collect(&outbox->sending[i], how);
+            }
+            files_close(outbox, &outbox->sending[i]);
         }
     return NULL;
 }
 
-int outbox_create(struct outbox **out, const struct core *core, struct destinations *destinations, const char *program)
+int outbox_create(struct outbox **out, const struct core *core, struct destinations *destinations,
+                  struct converter *converter, const char *program)
 {
     struct outbox *outbox = calloc(1, sizeof *outbox);
     if (!outbox)
         return err_no_memory("the outbox");
     outbox->core = *core;
     outbox->destinations = destinations;
+    outbox->converter = converter;
     outbox->program = program;
     for (int i = 0; i < OUTBOX_SENDERS; i++)
         outbox->sending[i] = (struct sending){.pidfd = -1, .socket = -1};
@@ -274,13 +299,17 @@ void outbox_wake(struct outbox *outbox)
     eventfd_write(outbox->wake, 1);
 }
 
+void outbox_stop(struct outbox *outbox)
+{
+    outbox->stopping = true;
+    outbox_wake(outbox);
+    pthread_join(outbox->thread, NULL);
+}
+
 void outbox_free(struct outbox *outbox)
 {
     if (!outbox)
         return;
-    outbox->stopping = true;
-    outbox_wake(outbox);
-    pthread_join(outbox->thread, NULL);
     close(outbox->wake);
     pthread_mutex_destroy(&outbox->lock);
     free(outbox);

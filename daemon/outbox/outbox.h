@@ -19,11 +19,14 @@ enum { OUTBOX_SENDERS = 16 };
 
 struct outbox;
 
-/* `core`, `program` (the path of mrirecon-send) and the destinations must outlive the outbox. Fails with ERR_NO_MEMORY,
- * ERR_INTERNAL. */
-int outbox_create(struct outbox **out, const struct core *core, struct destinations *destinations, const char *program);
-/* Ends the senders that run; what they were sending is sent again after the next start. */
-void outbox_free(struct outbox *outbox);
+/* `core`, `program` (the path of mrirecon-send), the converter and the destinations must outlive the outbox's thread.
+ * Fails with ERR_NO_MEMORY, ERR_INTERNAL. */
+int outbox_create(struct outbox **out, const struct core *core, struct destinations *destinations,
+                  struct converter *converter, const char *program);
+/* Ends its thread and the senders that run; what they were sending is sent again after the next start. It may still be
+ * woken, but does nothing any more. */
+void outbox_stop(struct outbox *outbox);
+void outbox_free(struct outbox *outbox); /* stopped, or NULL */
 
 /* Something may be due. Quick: the store's writer may call it. */
 void outbox_wake(struct outbox *outbox);

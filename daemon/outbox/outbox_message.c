@@ -33,14 +33,23 @@ json_t *outbox_message(struct outbox *outbox, const struct sending *sending)
 {
     const struct destination *to = &sending->to;
     struct job job;
+    json_t *message;
+    if (to->type != DESTINATION_WEBHOOK) {
+        message = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I}", "type", destination_type_name(to->type), "address",
+                            to->address, "ca", to->ca, "secret", to->secret, "calling", to->calling, "called",
+                            to->called, "timeout", (json_int_t)to->timeout);
+        if (!message)
+            err_no_memory("a message to a sender");
+        return message;
+    }
     if (store_get_brief(outbox->core.store, sending->delivery.job, &job))
         return NULL;
     char *body = event_text(&job), id[JOB_ID + DELIVERY_NAME + 1];
     snprintf(id, sizeof id, "%s.%s", job.id, to->name);
     job_clear(&job);
-    json_t *message = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:s?}", "type", destination_type_name(to->type),
-                                "address", to->address, "ca", to->ca, "secret", to->secret, "id", id, "timeout",
-                                (json_int_t)to->timeout, "body", body);
+    message = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:s?}", "type", destination_type_name(to->type), "address",
+                        to->address, "ca", to->ca, "secret", to->secret, "id", id, "timeout", (json_int_t)to->timeout,
+                        "body", body);
     free(body);
     if (!message)
         err_no_memory("a message to a sender");

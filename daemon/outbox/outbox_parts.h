@@ -3,6 +3,7 @@
 #define MRIRECON_DAEMON_OUTBOX_PARTS_H
 
 #include "daemon/outbox/outbox.h"
+#include "recon/recon.h"
 
 #include <pthread.h>
 #include <sys/types.h>
@@ -11,7 +12,11 @@
 struct sending {
     struct delivery delivery; /* .sequence 0: none */
     struct destination to;
-    pid_t pid;
+    const struct kind *kind; /* of the job, once its results are looked up */
+    unsigned results;        /* bits of those whose DICOM files are still to be opened */
+    int file[KIND_MAX_RESULTS], files;
+    uint64_t ticket;   /* of a conversion; 0: none */
+    pid_t pid;         /* 0: there is no sender yet: files are being made */
     int pidfd, socket; /* -1: none */
     double end;        /* clock_seconds() when it is given up */
 };
@@ -27,6 +32,7 @@ struct outbox_count {
 struct outbox {
     struct core core;
     struct destinations *destinations;
+    struct converter *converter;
     const char *program;
     pthread_t thread;
     int wake; /* eventfd */
@@ -42,6 +48,14 @@ struct outbox {
 
 /* What the sender of this delivery is told, as daemon/send/send.h has it; NULL: failed (failure set). */
 json_t *outbox_message(struct outbox *outbox, const struct sending *sending);
+
+/* ---- outbox_files.c ---- */
+
+/* Open the DICOM files of the job. ERR_NOT_DONE: some are being made; ask again. Fails with ERR_NOT_ACCEPTABLE: there
+ * can be none, and as spool_result_open() and converter_ask(). */
+int files_open(struct outbox *outbox, struct sending *sending);
+/* Also ends a conversion that is asked for. */
+void files_close(struct outbox *outbox, struct sending *sending);
 
 /* ---- outbox_metrics.c ---- */
 

@@ -5,7 +5,9 @@
  *
  *   {type: "webhook", address, ca, secret, id, timeout, body}
  *       POST `body`, JSON, to the URL `address`, signed with `secret`. ca: file of trusted certificates; "": the
- * system's
+ * system's {type: "dicom", address: "HOST:PORT", calling, called, timeout} + fds [DICOM files] C-STORE of the files, by
+ * application entities of these titles {type: "stow", address, ca, secret, timeout} + fds [DICOM files] STOW-RS of the
+ * files to the URL `address`; secret: USER:PASSWORD or Bearer TOKEN; "": none
  *
  * and the answer
  *
@@ -17,7 +19,9 @@
 
 #include <jansson.h>
 
-enum { SEND_ANSWER = 280 };
+#define SEND_STORESCU "/usr/bin/storescu"
+
+enum { SEND_ANSWER = 280, SEND_FILES = 8, SEND_UID = 64 + 1, SEND_HOST = 256, SEND_URL = 512 };
 
 enum send_outcome { SEND_DELIVERED, SEND_AGAIN, SEND_REFUSED };
 
@@ -29,8 +33,33 @@ struct send_result {
 
 /* The port of a URL of http or https; 0: it is none. */
 int send_url_port(const char *url);
+/* The host and port of "HOST:PORT"; 0: it is malformed. */
+int send_host_split(const char *address, char host[SEND_HOST]);
 
-/* Deliver a message of the type "webhook". */
+/* ---- send_http.c ---- */
+
 struct send_result send_webhook(const json_t *message);
+
+/* ---- send_dicom.c ---- */
+
+/* A file, the UID of its instance, and the status that it was answered with (PS3.7, annex C). */
+enum { SEND_UNTOLD = -1, SEND_FAILED = 0x0110 };
+struct send_instance {
+    int fd, status;
+    char uid[SEND_UID];
+};
+/* Read the UIDs of the files; 0, or -1: one is no DICOM file. */
+int send_instances_read(struct send_instance *instances, const int *fds, int count);
+void send_status_note(struct send_instance *instances, int count, const char *uid, int status);
+/* What the statuses of all instances mean together; `reason` is told if they say nothing, and `refused` then means that
+ * another attempt is of no use. */
+struct send_result send_instances_judge(const struct send_instance *instances, int count, int refused,
+                                        const char *reason);
+
+struct send_result send_dicom(const json_t *message, struct send_instance *instances, int count);
+
+/* ---- send_stow.c ---- */
+
+struct send_result send_stow(const json_t *message, struct send_instance *instances, int count);
 
 #endif

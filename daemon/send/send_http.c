@@ -1,9 +1,8 @@
 /* Webhooks, signed as the specification Standard Webhooks (1.0) says: HMAC-SHA256 over "ID.TIMESTAMP.BODY". */
-#include "daemon/send/send.h"
+#include "daemon/send/send_http.h"
 
 #include "daemon/base/clock.h"
 
-#include <curl/curl.h>
 #include <gnutls/crypto.h>
 #include <gnutls/gnutls.h>
 #include <stdio.h>
@@ -24,6 +23,17 @@ int send_url_port(const char *url)
     curl_free(text);
     curl_url_cleanup(parts);
     return port > 0 && port < 65536 ? port : 0;
+}
+
+int send_host_split(const char *address, char host[SEND_HOST])
+{
+    const char *colon = address ? strrchr(address, ':') : NULL;
+    const int port = colon ? atoi(colon + 1) : 0;
+    if (port < 1 || port > 65535 || colon == address || colon - address >= SEND_HOST)
+        return 0;
+    memcpy(host, address, (size_t)(colon - address));
+    host[colon - address] = '\0';
+    return port;
 }
 
 /* "v1,BASE64". A secret "whsec_BASE64" is a key in that form, any other is the key itself. */
@@ -56,7 +66,7 @@ static size_t body_drop(char *bytes, size_t size, size_t count, void *context)
     return size * count;
 }
 
-static struct send_result result_of(CURL *curl, CURLcode done, const char *reason)
+struct send_result send_http_judge(CURL *curl, CURLcode done, const char *reason)
 {
     struct send_result result = {.outcome = SEND_AGAIN};
     long status = 0;
@@ -79,7 +89,7 @@ static struct send_result result_of(CURL *curl, CURLcode done, const char *reaso
 
 /* A handle with all that is alike for every request: no redirection, no proxy of the environment, http and https alone.
  */
-static CURL *curl_make(const json_t *message, char reason[CURL_ERROR_SIZE])
+CURL *send_http_make(const json_t *message, char reason[CURL_ERROR_SIZE])
 {
     CURL *curl = curl_easy_init();
     const char *ca = json_string_value(json_object_get(message, "ca"));
@@ -136,12 +146,12 @@ struct send_result send_webhook(const json_t *message)
     struct send_result result = {SEND_AGAIN, "There is no memory for a request.", 0};
     const char *body = json_string_value(json_object_get(message, "body"));
     struct curl_slist *headers = body ? headers_make(message, body) : NULL;
-    CURL *curl = headers ? curl_make(message, reason) : NULL;
+    CURL *curl = headers ? send_http_make(message, reason) : NULL;
     if (curl) {
         curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
         curl_easy_setopt(curl, CURLOPT_POSTFIELDS, body);
         CURLcode done = curl_easy_perform(curl);
-        result = result_of(curl, done, reason);
+        result = send_http_judge(curl, done, reason);
     }
     curl_easy_cleanup(curl);
     curl_slist_free_all(headers);

@@ -19,24 +19,48 @@ static int answer(const struct send_result *result)
     return rc;
 }
 
-static struct send_result deliver(const json_t *message)
+/* The sandbox is entered with what the delivery reads: a file of certificates, the files of descriptors. */
+static int shut_in(const char *ca, const int *fds, int count, int port)
 {
-    const char *ca = json_string_value(json_object_get(message, "ca")),
-               *address = json_string_value(json_object_get(message, "address"));
-    const char *const readable[] = {ca && *ca ? ca : NULL, NULL};
-    struct send_result failed = {.outcome = SEND_AGAIN};
-    const int port = address ? send_url_port(address) : 0;
+    char path[SEND_FILES][24];
+    const char *readable[SEND_FILES + 2] = {NULL};
     bool landlock;
-    if (!port) {
-        failed.outcome = SEND_REFUSED;
-        snprintf(failed.answer, sizeof failed.answer, "The destination's address is no URL of http or https.");
-        return failed;
+    int used = 0;
+    for (int i = 0; i < count; i++) {
+        snprintf(path[i], sizeof path[i], "/proc/self/fd/%d", fds[i]);
+        readable[used++] = path[i];
     }
-    if (sandbox_enter_sender(readable, port, &landlock)) {
-        snprintf(failed.answer, sizeof failed.answer, "%.*s", SEND_ANSWER - 1, err_last()->text);
-        return failed;
-    }
-    return send_webhook(message);
+    if (ca && *ca)
+        readable[used++] = ca;
+    return sandbox_enter_sender(readable, port, &landlock);
+}
+
+static struct send_result failed(enum send_outcome outcome, const char *answer)
+{
+    struct send_result result = {.outcome = outcome};
+    snprintf(result.answer, sizeof result.answer, "%.*s", SEND_ANSWER - 1, answer);
+    return result;
+}
+
+static struct send_result deliver(const json_t *message, const int *fds, int count)
+{
+    const char *type = json_string_value(json_object_get(message, "type")),
+               *address = json_string_value(json_object_get(message, "address"));
+    const bool dicom = type && strcmp(type, "dicom") == 0, stow = type && strcmp(type, "stow") == 0;
+    struct send_instance instances[SEND_FILES];
+    char host[SEND_HOST];
+    const int port = !address ? 0 : dicom ? send_host_split(address, host) : send_url_port(address);
+    if (!port)
+        return failed(SEND_REFUSED, "The destination's address has no host and port.");
+    if (count > SEND_FILES || (count == 0 && (dicom || stow)))
+        return failed(SEND_REFUSED, "There are no files to send, or too many.");
+    if (shut_in(json_string_value(json_object_get(message, "ca")), fds, count, port))
+        return failed(SEND_AGAIN, err_last()->text);
+    if (send_instances_read(instances, fds, count))
+        return failed(SEND_REFUSED, "A file of the job is no DICOM file.");
+    return dicom  ? send_dicom(message, instances, count)
+           : stow ? send_stow(message, instances, count)
+                  : send_webhook(message);
 }
 
 int main(void)
@@ -50,7 +74,7 @@ int main(void)
         return 1;
     }
     curl_global_init(CURL_GLOBAL_DEFAULT);
-    const struct send_result result = deliver(message);
+    const struct send_result result = deliver(message, fds, count);
     json_decref(message);
     return answer(&result) ? 1 : 0;
 }

@@ -30,6 +30,8 @@ int client_resubmit(struct server *server, const struct client_options *options)
 int client_purge(struct server *server, const struct client_options *options);
 int client_cancel(struct server *server, const struct client_options *options);
 int client_delete(struct server *server, const struct client_options *options);
+int client_deliveries(struct server *server, const struct client_options *options);
+int client_deliver(struct server *server, const struct client_options *options);
 int client_kinds(struct server *server, const struct client_options *options);
 int client_status(struct server *server, const struct client_options *options);
 

@@ -17,6 +17,8 @@ const struct route http_routes[] = {
     {"POST", "/v1/jobs/*/resubmit", ROLE_SUBMIT, NULL, route_resubmit_work, route_submit, ROUTE_QUERY},
     {"GET", "/v1/events", ROLE_READ, NULL, NULL, route_feed, 0},
     {"GET", "/v1/jobs/*/events", ROLE_READ, NULL, NULL, route_events, 0},
+    {"GET", "/v1/deliveries", ROLE_READ, NULL, route_deliveries_work, route_deliveries, ROUTE_QUERY | ROUTE_LIST},
+    {"POST", "/v1/jobs/*/deliveries/*", ROLE_ADMIN, NULL, route_deliver_work, route_deliver, 0},
     {"GET", "/v1/jobs/*/results", ROLE_READ, NULL, NULL, route_results, 0},
     {"GET", "/v1/jobs/*/results/*", ROLE_READ, NULL, NULL, route_result, ROUTE_QUERY},
     {"OPTIONS", "/v1/uploads", ROLE_NOBODY, NULL, NULL, route_uploads_options, ROUTE_TUS},

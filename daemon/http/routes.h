@@ -96,6 +96,12 @@ json_t *delivery_pack(const struct delivery *delivery);
 /* The deliveries of a job, as the member `deliveries` of its document; a new reference. */
 json_t *deliveries_pack(struct service *service, const char *id);
 
+/* routes_deliveries.c */
+int route_deliveries_work(struct request *request);
+int route_deliveries(struct request *request);
+int route_deliver_work(struct request *request);
+int route_deliver(struct request *request);
+
 /* routes_list.c */
 int route_jobs_work(struct request *request);
 int route_jobs(struct request *request);

@@ -44,11 +44,15 @@ static int submission_job_read(struct request *request, struct submission *about
     if (!rc)
         rc = owner_read(request, before);
     if (!rc)
+        rc = destinations_check(request->service->destinations, about->destination, job->client,
+                                request->identity.role == ROLE_ADMIN);
+    if (!rc)
         rc = room_check(request);
     if (rc)
         return rc;
     snprintf(job->kind, sizeof job->kind, "%s", about->kind->name);
     submission_name(request, about->name);
+    memcpy(job->destination, about->destination, sizeof job->destination);
     job->priority = about->priority;
     job->patience = 1000 * about->deadline;
     job->formats = json_array();

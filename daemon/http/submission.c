@@ -43,11 +43,23 @@ static int display_name_read(struct submission *submission, const char *value)
     return 0;
 }
 
+static int destination_read(struct submission *submission, const char *value)
+{
+    if (strlen(value) >= sizeof submission->destination)
+        return err_set(ERR_BAD_PARAMETER, "Parameter destination must have at most %d characters.",
+                       JOB_DESTINATIONS - 1);
+    strcpy(submission->destination, value);
+    return 0;
+}
+
 static const struct {
     const char *name;
     int (*read)(struct submission *submission, const char *value);
-} about_table[] = {
-    {"kind", kind_read}, {"priority", priority_read}, {"deadline", deadline_read}, {"name", display_name_read}};
+} about_table[] = {{"kind", kind_read},
+                   {"priority", priority_read},
+                   {"deadline", deadline_read},
+                   {"name", display_name_read},
+                   {"destination", destination_read}};
 enum { ABOUT = sizeof about_table / sizeof *about_table };
 
 /* The parameter's row in the table; ABOUT: there is none of this name. */

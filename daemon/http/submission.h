@@ -12,6 +12,7 @@ struct submission {
     enum job_priority priority;
     int64_t deadline; /* s from the acceptance; 0: none */
     char name[HTTP_VALUE];
+    char destination[JOB_DESTINATIONS]; /* names, separated by commas; to be checked by destinations_check() */
 };
 
 /* Read these of a query; what it leaves out stays. Fails with ERR_UNKNOWN_KIND, ERR_BAD_PARAMETER, ERR_BAD_REQUEST. */

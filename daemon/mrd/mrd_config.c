@@ -272,6 +272,7 @@ int mrd_job_read(struct job *job, const struct options *options, char *const que
     job->formats = json_pack("[s]", "mrd");
     snprintf(job->kind, sizeof job->kind, "%s", submission.kind->name);
     submission_name_set(job, options, submission.name);
+    memcpy(job->destination, submission.destination, sizeof job->destination);
     job->priority = submission.priority;
     job->patience = 1000 * submission.deadline;
     return fit_check(submission.kind, job);

@@ -52,7 +52,11 @@ static int job_read(struct arrival *arrival)
     const struct mrd_session *session = arrival->session;
     memcpy(arrival->job.client, session->client, JOB_CLIENT);
     arrival->job.quota = session->quota;
-    return mrd_job_read(&arrival->job, session->service->core.options, arrival->queries);
+    int rc = mrd_job_read(&arrival->job, session->service->core.options, arrival->queries);
+    /* A client of this protocol has shown no token: it is no administrator. */
+    if (!rc)
+        rc = destinations_check(session->service->destinations, arrival->job.destination, session->client, false);
+    return rc;
 }
 
 /* The scan begins: all checks that need no acquisition are made before the first. */

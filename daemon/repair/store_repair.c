@@ -80,6 +80,35 @@ static int rows_copy(struct connection *old, struct connection *fresh, int *copi
     return rc;
 }
 
+/* The outbox, of jobs that were copied; what cannot be read is lost. A store of an earlier version has none. */
+static int deliveries_copy(struct connection *old, struct connection *fresh)
+{
+    sqlite3_stmt *row = NULL, *copy = NULL;
+    int rc = 0;
+    if (sqlite3_prepare_v2(old->db,
+                           "SELECT job, destination, iif(state = 1, 0, state), attempts, created, due, ended, "
+                           "answer FROM delivery",
+                           -1, &row, NULL) != SQLITE_OK)
+        return 0;
+    if (sqlite3_prepare_v2(
+            fresh->db,
+            "INSERT OR IGNORE INTO delivery (job, destination, state, attempts, created, due, ended, "
+            "answer) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8 WHERE EXISTS (SELECT 1 FROM job WHERE id = ?1)",
+            -1, &copy, NULL) != SQLITE_OK)
+        rc = sql_failed(fresh->db, "making the new job store");
+    while (!rc && sqlite3_step(row) == SQLITE_ROW) {
+        for (int i = 0; i < sqlite3_column_count(row); i++)
+            sqlite3_bind_value(copy, i + 1, sqlite3_column_value(row, i));
+        int step = sqlite3_step(copy);
+        if (step == SQLITE_FULL || step == SQLITE_IOERR)
+            rc = sql_failed(fresh->db, "writing the new job store");
+        sqlite3_reset(copy);
+    }
+    sqlite3_finalize(row);
+    sqlite3_finalize(copy);
+    return rc;
+}
+
 /* Remove rows with values that the daemon never wrote. */
 static int rows_sift(struct connection *fresh, int *copied)
 {
@@ -223,6 +252,8 @@ static int rebuild(const struct spool *spool, const char *state_dir, bool store,
         rc = rows_copy(&old, &fresh, &copied);
     if (!rc)
         rc = rows_sift(&fresh, &copied);
+    if (!rc && old.db)
+        rc = deliveries_copy(&old, &fresh);
     if (!rc)
         rc = rows_mend(spool, &fresh, out);
     if (!rc)

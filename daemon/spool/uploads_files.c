@@ -40,11 +40,12 @@ json_t *upload_note_read(int folder, const char *id)
 
 json_t *upload_note_pack(const struct job *job, const char *metadata)
 {
-    return json_pack("{s:I, s:{s:s, s:s, s:s, s:{s:I, s:I}, s:I, s:s, s:O, s:O, s:s*}}", "length",
+    return json_pack("{s:I, s:{s:s, s:s, s:s, s:s, s:{s:I, s:I}, s:I, s:s, s:O, s:O, s:s*}}", "length",
                      (json_int_t)job->bytes, "job", "kind", job->kind, "client", job->client, "name", job->name,
-                     "quota", "jobs", (json_int_t)job->quota.jobs, "bytes", (json_int_t)job->quota.bytes, "patience",
-                     (json_int_t)job->patience, "priority", job_priority_name(job->priority), "parameters",
-                     job->parameters, "formats", job->formats, "metadata", metadata);
+                     "destination", job->destination, "quota", "jobs", (json_int_t)job->quota.jobs, "bytes",
+                     (json_int_t)job->quota.bytes, "patience", (json_int_t)job->patience, "priority",
+                     job_priority_name(job->priority), "parameters", job->parameters, "formats", job->formats,
+                     "metadata", metadata);
 }
 
 int upload_job(const struct upload *upload, struct job *job)
@@ -53,6 +54,7 @@ int upload_job(const struct upload *upload, struct job *job)
     json_t *parameters = json_object_get(upload->job, "parameters"), *formats = json_object_get(upload->job, "formats");
     const char *client = json_string_value(json_object_get(upload->job, "client")),
                *name = json_string_value(json_object_get(upload->job, "name")),
+               *destination = json_string_value(json_object_get(upload->job, "destination")),
                *priority = json_string_value(json_object_get(upload->job, "priority"));
     const json_t *quota = json_object_get(upload->job, "quota");
     int rank = priority ? job_priority_find(priority) : -1;
@@ -63,6 +65,7 @@ int upload_job(const struct upload *upload, struct job *job)
     snprintf(job->kind, sizeof job->kind, "%s", kind);
     snprintf(job->client, sizeof job->client, "%s", client);
     snprintf(job->name, sizeof job->name, "%s", name ? name : ""); /* earlier versions stored none */
+    snprintf(job->destination, sizeof job->destination, "%s", destination ? destination : "");
     job->quota.jobs = json_integer_value(json_object_get(quota, "jobs"));
     job->quota.bytes = json_integer_value(json_object_get(quota, "bytes"));
     job->priority = (enum job_priority)rank;

@@ -161,7 +161,8 @@ def refusals():
             open_to_all = path in ("/livez", "/readyz", "/healthz") or path.startswith("/v2/health") or method == "options"
             target = path.replace("{id}", upload if "uploads" in path else theirs).replace("{name}", "image") + ("?older=0" if path == "/v1/jobs" and method == "delete" else "")
             changes = method in ("post", "patch", "delete")
-            for who, more, status in ((None, {}, 401), ("read", {}, 403 if changes else 404), ("submit", {}, 404), ("admin", {"Origin": "https://evil.example"}, 403)):
+            administrative = "{destination}" in path
+            for who, more, status in ((None, {}, 401), ("read", {}, 403 if changes else 404), ("submit", {}, 403 if administrative else 404), ("admin", {"Origin": "https://evil.example"}, 403)):
                 answer = daemon.as_(who, method.upper(), target, b"12345" if method in ("post", "patch") else None, **headers, **more)
                 check_answer(path, method, operation, answer)
                 if open_to_all:

@@ -196,6 +196,61 @@ def kept():
         assert "given up" in lines[-2] and "removed" in lines[-1], f"the job was removed before its delivery had ended: {lines}"
 
 
+@test("a dead letter is sent again by an administrator alone, and a job to a destination that no rule named")
+def again_by_hand():
+    import re
+    import subprocess
+    from harness import BIN, client
+    tokens = os.path.join(FOLDER.name, "hand.tokens")
+    made = {role: subprocess.run([os.path.join(BIN, "mrirecond"), "--new-token", role + "-client", role, "--tokens", tokens], check=True, capture_output=True,
+                                 text=True).stdout.strip() for role in ("submit", "admin", "read")}
+
+    def asks(daemon, method, path, role, body=None):
+        return daemon.request(method, path, body, {"Authorization": f"Bearer {made[role]}"})
+
+    def finished(daemon, query, role="submit"):
+        job = asks(daemon, "POST", f"/v1/jobs?kind=recon{query}", role, GOOD).expect(202).json()["id"]
+        return wait_until(lambda: (lambda j: j if j["state"] == "succeeded" else None)(asks(daemon, "GET", f"/v1/jobs/{job}", "admin").json()), "the job's end")["id"]
+
+    with Receiver(answers=[410]) as receiver, Receiver() as other:
+        lines = configured("hand", hook("first", receiver.port), hook("asked", other.port, "clients=x,submit-client"), hook("closed", other.port), "rule first name=ruled\n")
+        with Daemon(destinations=lines, tokens=tokens) as daemon:
+            def state(job, name, expected):
+                def there():
+                    found = [d for d in asks(daemon, "GET", f"/v1/jobs/{job}", "admin").json()["deliveries"] if d["destination"] == name]
+                    return found and found[0]["state"] == expected
+                wait_until(there, f"{name} to be {expected}")
+
+            job = finished(daemon, "&name=ruled")
+            state(job, "first", "dead")
+            for role in ("submit", "read"):
+                asks(daemon, "POST", f"/v1/jobs/{job}/deliveries/first", role).problem(403, "forbidden")
+            asks(daemon, "POST", f"/v1/jobs/{job}/deliveries/nowhere", "admin").problem(404, "not-found")
+            dead = asks(daemon, "GET", "/v1/deliveries?state=dead", "submit").expect(200).json()["deliveries"]
+            same([(d["job"], d["destination"]) for d in dead], [(job, "first")], "dead letters of the client")
+            same(asks(daemon, "GET", "/v1/deliveries", "read").json()["deliveries"], [], "deliveries of another client")
+            asks(daemon, "GET", "/v1/deliveries?state=gone", "read").problem(400, "bad-parameter")
+            told = client(daemon, "deliveries", "dead", MRIRECON_TOKEN=made["admin"]).stdout
+            assert re.search(rf"^{job}  dead +1  first .* 410\.$", told, re.M), told
+            client(daemon, "deliver", job, "first", MRIRECON_TOKEN=made["admin"])
+            state(job, "first", "delivered")
+            client(daemon, "deliver", job, "closed", MRIRECON_TOKEN=made["admin"])
+            state(job, "closed", "delivered")
+
+            asked = finished(daemon, "&destination=asked")
+            state(asked, "asked", "delivered")
+            state(finished(daemon, "&destination=closed,first", "admin"), "closed", "delivered")
+            for destination, status, code in (("closed", 403, "forbidden"), ("asked,closed", 403, "forbidden"), ("nowhere", 400, "bad-parameter")):
+                asks(daemon, "POST", f"/v1/jobs?kind=recon&destination={destination}", "submit", GOOD).problem(status, code)
+            # A resumable upload keeps it with its metadata.
+            where = daemon.request("POST", "/v1/uploads?kind=recon&destination=asked", None, {"Authorization": f"Bearer {made['submit']}", "Tus-Resumable": "1.0.0",
+                                   "Upload-Length": str(len(GOOD))}).expect(201).headers["location"]
+            path = where[where.index("/v1/"):]
+            daemon.request("PATCH", path, GOOD, {"Authorization": f"Bearer {made['submit']}", "Tus-Resumable": "1.0.0", "Upload-Offset": "0",
+                           "Content-Type": "application/offset+octet-stream"}).expect(204)
+            state(path.rsplit("/", 1)[1].split("?")[0], "asked", "delivered")
+
+
 @test("a reload reads the destinations again; a file with a mistake changes nothing, and --check-config names its line")
 def reload():
     import signal
